@@ -1,0 +1,46 @@
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+// Calls visit(exception) for the error and for each one nested in it, outermost first.
+template <typename Visit>
+void visit_chain(const std::exception& error, Visit&& visit) {
+  visit(error);
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& inner) {
+    visit_chain(inner, visit);
+  } catch (...) {
+  }
+}
+
+}  // namespace
+
+std::string error_chain(const std::exception& error) {
+  std::string text;
+  visit_chain(error, [&](const std::exception& e) {
+    if (!text.empty()) text += ": ";
+    text += e.what();
+  });
+  return text;
+}
+
+int exit_code_of(const std::exception& error) {
+  int code = 5;
+  visit_chain(error, [&](const std::exception& e) {
+    if (const auto* ours = dynamic_cast<const Error*>(&e)) code = ours->exit_code();
+  });
+  return code;
+}
+
+bool is_secondary(const std::exception& error) {
+  bool secondary = false;
+  visit_chain(error, [&](const std::exception& e) {
+    const auto* ours = dynamic_cast<const Error*>(&e);
+    if (ours != nullptr && ours->is_secondary()) secondary = true;
+  });
+  return secondary;
+}
+
+}  // namespace sluice

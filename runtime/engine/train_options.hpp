@@ -1,0 +1,70 @@
+// The training loop's own settings: `train:`, `optimizer:`, `schedule:`, `recompute:`, `memory:` and
+// `loss_scale:`.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+
+namespace sluice {
+
+enum class AccumulationOrder { kMicro, kLayer };
+
+struct TrainOptions {
+  std::int64_t steps = 1000;         // optimizer steps
+  std::int64_t micro_batch = 1;      // samples of one rank's forward
+  std::int64_t global_batch = 0;     // samples of an optimizer step; 0: micro_batch x dp
+  AccumulationOrder accumulation_order = AccumulationOrder::kMicro;
+  DType dtype = DType::kFloat32;
+  std::uint64_t seed = 1234;
+  double clip = 1.0;                 // global gradient norm; 0: off
+  std::int64_t eval_every = 0;       // steps between evaluations; 0: only at the end
+  std::int64_t eval_steps = 10;      // global batches of one evaluation; 0: never evaluate
+  std::int64_t log_every = 10;
+  std::int64_t sample_tokens = 0;    // tokens generated from the trained model at the end; 0: none
+};
+
+struct OptimizerOptions {
+  double lr = 3e-4;
+  std::array<double, 2> betas{0.9, 0.95};
+  double eps = 1e-8;
+  double weight_decay = 0.1;
+};
+
+enum class ScheduleType { kConstant, kLinear, kCosine, kWsd };
+
+struct ScheduleOptions {
+  ScheduleType type = ScheduleType::kCosine;
+  std::int64_t warmup_steps = 0;
+  double min_lr = 0.0;
+  std::int64_t decay_steps = 0;  // the step at which min_lr is reached; 0: train.steps
+  std::int64_t wsd_decay = 0;    // wsd: steps of the final fall; 0: a tenth of decay_steps
+};
+
+enum class RecomputeMode { kNone, kFull, kSelective };
+
+struct RecomputeOptions {
+  RecomputeMode mode = RecomputeMode::kNone;
+};
+
+struct MemoryOptions {  // budgets in bytes; 0: no limit given
+  std::int64_t device = 0;
+  std::int64_t host = 0;
+  std::int64_t nvme = 0;
+};
+
+struct LossScaleOptions {
+  double initial = 65536;
+  std::int64_t window = 1000;
+  int hysteresis = 2;
+  double min = 1;
+};
+
+// The learning rate of optimizer step `step` (from 1): lr * step / warmup_steps while
+// step <= warmup_steps, then falling to min_lr, reached at decay_steps and kept after it.
+[[nodiscard]] double learning_rate(const OptimizerOptions& optimizer,
+                                   const ScheduleOptions& schedule, std::int64_t total_steps,
+                                   std::int64_t step);
+
+}  // namespace sluice
