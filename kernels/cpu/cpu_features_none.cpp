@@ -1,0 +1,12 @@
+// Processors that are not x86-64: the scalar kernels, no AMX, and subnormals as they come.
+#include "kernels/cpu/cpu_features.hpp"
+
+namespace sluice {
+
+Isa detect_isa() { return Isa::kScalar; }
+bool amx_reported() { return false; }
+bool probe_amx() { return false; }
+void enable_flush_to_zero() {}
+bool flush_to_zero_enabled() { return false; }
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+// One table of kernels per instruction set, chosen once: the best one of detect_isa(), or what
+// SLUICE_ISA (scalar, avx2, avx512) says. The functions work on one range on the calling thread and
+// check nothing; the public headers beside this one are the interface. All tables give the same
+// bits.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/adamw.hpp"
+#include "kernels/cpu/cpu_features.hpp"
+
+namespace sluice {
+
+struct PhiloxRange {
+  std::uint64_t seed, stream, first;
+  std::int64_t n;
+};
+
+struct KernelTable {
+  const char* name;
+  void (*convert)(void* dst, DType dst_dtype, const void* src, DType src_dtype, std::int64_t n);
+  void (*add_to)(float* acc, const void* x, DType dtype, std::int64_t n, bool accumulate);
+  // Elements [begin, begin + n) of every buffer.
+  void (*ordered_sum)(float* out, const void* const* inputs, std::int64_t count, DType dtype,
+                      std::int64_t begin, std::int64_t n, bool accumulate);
+  void (*scale)(float* x, std::int64_t n, float factor);
+  // out = a + b, rounded to dtype.
+  void (*add_rows)(void* out, const void* a, const void* b, DType dtype, std::int64_t n);
+  void (*adamw)(const AdamWArgs& args, const AdamWConstants& c, std::int64_t begin, std::int64_t n);
+  double (*sum_squares_block)(const void* x, DType dtype, std::int64_t n);
+  std::int64_t (*first_non_finite)(const void* x, DType dtype, std::int64_t n);  // n: none
+  float (*row_max)(const float* x, std::int64_t n);
+  // Sum of exp(x - max); the exponentials go to `out` unless it is null.
+  double (*row_exp_sum)(float* out, const float* x, std::int64_t n, float max);
+  void (*gelu_forward)(float* y, const float* x, std::int64_t n);
+  void (*gelu_backward)(float* dx, const float* x, const float* dy, std::int64_t n);
+  void (*swiglu_forward)(float* y, const float* a, const float* b, std::int64_t n);
+  void (*swiglu_backward)(float* da, float* db, const float* a, const float* b, const float* dy,
+                          std::int64_t n);
+  void (*exp)(float* y, const float* x, std::int64_t n);  // for tests of the exponential itself
+  void (*fill_normal)(float* out, const PhiloxRange& range, float mean, float std);
+  void (*fill_mask_bytes)(std::uint8_t* out, const PhiloxRange& range, std::uint64_t threshold);
+  void (*fill_mask_floats)(float* out, const PhiloxRange& range, std::uint64_t threshold,
+                           float keep);
+};
+
+// Null where this machine (or this build) cannot run it.
+[[nodiscard]] const KernelTable* table_for(Isa isa);
+
+// The table in use. Throws ConfigError where SLUICE_ISA names none or one that cannot run here.
+[[nodiscard]] const KernelTable& kernels();
+
+// Replaces the table in use. REQUIRES: table_for(isa) is not null, no kernel is running. For tests.
+void select_isa(Isa isa);
+
+}  // namespace sluice

@@ -1,0 +1,80 @@
+#include "kernels/cpu/embedding.hpp"
+
+#include <algorithm>
+#include <cstddef>
+#include <cstring>
+#include <string>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/cpu/dispatch.hpp"
+#include "kernels/cpu/parallel.hpp"
+
+namespace sluice {
+namespace {
+
+void check_tokens(std::span<const std::int64_t> tokens, std::int64_t rows) {
+  for (std::size_t i = 0; i < tokens.size(); ++i) {
+    if (tokens[i] >= 0 && tokens[i] < rows) continue;
+    throw Error("embedding: token " + std::to_string(i) + " is " + std::to_string(tokens[i]) +
+                ", outside the table of " + std::to_string(rows) +
+                " rows; was the text tokenised with the tokenizer of this model?");
+  }
+}
+
+// Columns of a piece: at most one piece per thread, since each walks through all tokens; whole
+// cache lines of the table; and at least 64 KiB of gradient.
+std::int64_t column_grain(std::int64_t hidden, std::int64_t tokens) {
+  const std::int64_t per_thread = (hidden + compute_threads() - 1) / compute_threads();
+  const std::int64_t least = (grain_elements(4) + tokens - 1) / tokens;
+  return round_up(std::max({per_thread, least, std::int64_t{1}}), 16);
+}
+
+}  // namespace
+
+void embedding_forward(const EmbeddingArgs& a) {
+  check(a.hidden >= 1, "embedding_forward: hidden < 1");
+  check(a.tokens.empty() || (a.out != nullptr && a.table != nullptr),
+        "embedding_forward: a null buffer");
+  check(a.positions == nullptr || a.position_rows >= 1, "embedding_forward: position_rows < 1");
+  check_tokens(a.tokens, a.rows);
+  const KernelTable& table = kernels();
+  const std::int64_t row_bytes = a.hidden * size_of(a.dtype);
+  auto* out = static_cast<std::byte*>(a.out);
+  const auto* words = static_cast<const std::byte*>(a.table);
+  const auto* positions = static_cast<const std::byte*>(a.positions);
+  const auto count = static_cast<std::int64_t>(a.tokens.size());
+  const std::int64_t grain = std::max<std::int64_t>(1, grain_elements(1) / row_bytes);
+  parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = begin; t < end; ++t) {
+      std::byte* to = out + t * row_bytes;
+      const std::byte* from = words + a.tokens[static_cast<std::size_t>(t)] * row_bytes;
+      if (positions == nullptr) {
+        std::memcpy(to, from, static_cast<std::size_t>(row_bytes));
+      } else {
+        table.add_rows(to, from, positions + t % a.position_rows * row_bytes, a.dtype, a.hidden);
+      }
+    }
+  });
+}
+
+void embedding_backward(float* grad_table, std::span<const std::int64_t> tokens, const void* dy,
+                        DType dtype, std::int64_t rows, std::int64_t hidden) {
+  check(hidden >= 1, "embedding_backward: hidden < 1");
+  check(tokens.empty() || (grad_table != nullptr && dy != nullptr),
+        "embedding_backward: a null buffer");
+  check_tokens(tokens, rows);
+  const KernelTable& table = kernels();
+  const auto* from = static_cast<const std::byte*>(dy);
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  if (count == 0) return;
+  // Whole columns per thread: every table row has one writer, which meets the tokens in order.
+  parallel_for(hidden, column_grain(hidden, count), [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t t = 0; t < count; ++t) {
+      table.add_to(grad_table + tokens[static_cast<std::size_t>(t)] * hidden + begin,
+                   from + (t * hidden + begin) * size_of(dtype), dtype, end - begin, true);
+    }
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,55 @@
+#include "kernels/cpu/gelu.hpp"
+
+#include <cstdint>
+
+#include "kernels/base/error.hpp"
+#include "kernels/cpu/dispatch.hpp"
+#include "kernels/cpu/parallel.hpp"
+
+namespace sluice {
+namespace {
+
+// Some 10 operations a value: smaller pieces than for a copy pay.
+constexpr std::int64_t kGrain = grain_elements(4) / 4;
+
+template <class... Rest>
+std::int64_t common_length(const char* what, std::span<float> first, Rest... rest) {
+  check(((rest.size() == first.size()) && ...), what);
+  return static_cast<std::int64_t>(first.size());
+}
+
+}  // namespace
+
+void gelu_forward(std::span<float> y, std::span<const float> x) {
+  const std::int64_t n = common_length("gelu_forward: lengths differ", y, x);
+  parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
+    table.gelu_forward(y.data() + begin, x.data() + begin, end - begin);
+  });
+}
+
+void gelu_backward(std::span<float> dx, std::span<const float> x, std::span<const float> dy) {
+  const std::int64_t n = common_length("gelu_backward: lengths differ", dx, x, dy);
+  parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
+    table.gelu_backward(dx.data() + begin, x.data() + begin, dy.data() + begin, end - begin);
+  });
+}
+
+void swiglu_forward(std::span<float> y, std::span<const float> gate, std::span<const float> up) {
+  const std::int64_t n = common_length("swiglu_forward: lengths differ", y, gate, up);
+  parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
+    table.swiglu_forward(y.data() + begin, gate.data() + begin, up.data() + begin, end - begin);
+  });
+}
+
+void swiglu_backward(std::span<float> d_gate, std::span<float> d_up, std::span<const float> gate,
+                     std::span<const float> up, std::span<const float> dy) {
+  const std::int64_t n =
+      common_length("swiglu_backward: lengths differ", d_gate, d_up, gate, up, dy);
+  check(n == 0 || d_gate.data() != d_up.data(), "swiglu_backward: d_gate and d_up are one buffer");
+  parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
+    table.swiglu_backward(d_gate.data() + begin, d_up.data() + begin, gate.data() + begin,
+                          up.data() + begin, dy.data() + begin, end - begin);
+  });
+}
+
+}  // namespace sluice

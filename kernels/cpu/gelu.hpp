@@ -1,0 +1,21 @@
+// Activation functions of the MLP and their gradients, fp32, on the compute threads. Element-wise:
+// bits do not depend on instruction set, threads or cuts. The output may be the same buffer as any
+// one input. All spans of a call have the same length (Error otherwise).
+#pragma once
+
+#include <span>
+
+namespace sluice {
+
+// tanh form: y = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
+void gelu_forward(std::span<float> y, std::span<const float> x);
+// dx = dy * dy/dx (x): the input alone need be kept.
+void gelu_backward(std::span<float> dx, std::span<const float> x, std::span<const float> dy);
+
+// y = silu(gate) * up, silu(a) = a * sigmoid(a).
+void swiglu_forward(std::span<float> y, std::span<const float> gate, std::span<const float> up);
+// The outputs may take the place of gate and up, or of dy; they may not be the same buffer.
+void swiglu_backward(std::span<float> d_gate, std::span<float> d_up, std::span<const float> gate,
+                     std::span<const float> up, std::span<const float> dy);
+
+}  // namespace sluice

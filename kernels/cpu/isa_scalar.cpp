@@ -1,0 +1,12 @@
+#include "kernels/cpu/isa_tables.hpp"
+#include "kernels/cpu/simd_scalar.hpp"
+#include "kernels/cpu/table_impl.hpp"
+
+namespace sluice::isa {
+
+const KernelTable* scalar_table() {
+  static constexpr KernelTable kTable = make_table<Scalar16>("scalar");
+  return &kTable;
+}
+
+}  // namespace sluice::isa

@@ -1,0 +1,36 @@
+// The kernel table of a back end S.
+#pragma once
+
+#include "kernels/cpu/dispatch.hpp"
+#include "kernels/cpu/elementwise_impl.hpp"
+#include "kernels/cpu/math_impl.hpp"
+#include "kernels/cpu/philox_impl.hpp"
+
+namespace sluice::isa {
+
+template <class S>
+constexpr KernelTable make_table(const char* name) {
+  return KernelTable{
+      .name = name,
+      .convert = convert<S>,
+      .add_to = add_to<S>,
+      .ordered_sum = ordered_sum<S>,
+      .scale = scale<S>,
+      .add_rows = add_rows<S>,
+      .adamw = adamw<S>,
+      .sum_squares_block = sum_squares_block<S>,
+      .first_non_finite = first_non_finite<S>,
+      .row_max = row_max<S>,
+      .row_exp_sum = row_exp_sum<S>,
+      .gelu_forward = gelu_forward<S>,
+      .gelu_backward = gelu_backward<S>,
+      .swiglu_forward = swiglu_forward<S>,
+      .swiglu_backward = swiglu_backward<S>,
+      .exp = exp_span<S>,
+      .fill_normal = fill_normal<S>,
+      .fill_mask_bytes = fill_mask_bytes<S>,
+      .fill_mask_floats = fill_mask_floats<S>,
+  };
+}
+
+}  // namespace sluice::isa

@@ -1,0 +1,17 @@
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice::cuda {
+
+void check_launch(const char* kernel) {
+  const cudaError_t status = cudaGetLastError();
+  if (status == cudaSuccess) return;
+  throw Error("CUDA kernel " + std::string(kernel) +
+              " could not be started: " + cudaGetErrorString(status) +
+              "; `sluice doctor` shows what this GPU and driver support");
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,58 @@
+// Element types on the device, and the launch shape that all element-wise kernels share.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#include <cstdint>
+#include <type_traits>
+
+#include "kernels/base/dtype.hpp"
+#include "kernels/cuda/launch.hpp"
+
+namespace sluice::cuda {
+
+__device__ __forceinline__ float widen(float x) { return x; }
+__device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
+__device__ __forceinline__ float widen(__half x) { return __half2float(x); }
+
+__device__ __forceinline__ void narrow(float x, float* to) { *to = x; }
+__device__ __forceinline__ void narrow(float x, __nv_bfloat16* to) { *to = __float2bfloat16_rn(x); }
+__device__ __forceinline__ void narrow(float x, __half* to) { *to = __float2half_rn(x); }
+
+// f(null pointer of the device's element type).
+template <class Fn>
+void with_device_dtype(DType dtype, Fn f) {
+  switch (dtype) {
+    case DType::kFloat32:
+      return f(static_cast<float*>(nullptr));
+    case DType::kBFloat16:
+      return f(static_cast<__nv_bfloat16*>(nullptr));
+    case DType::kFloat16:
+      return f(static_cast<__half*>(nullptr));
+  }
+}
+
+inline constexpr int kThreads = 256;
+
+// Blocks of kThreads for n elements in a grid-stride loop: 8 a multiprocessor of a large GPU at
+// most.
+inline unsigned blocks_for(std::int64_t n) {
+  const std::int64_t wanted = (n + kThreads - 1) / kThreads;
+  return static_cast<unsigned>(wanted < 1056 ? wanted : 1056);
+}
+
+__device__ __forceinline__ std::int64_t first_index() {
+  return static_cast<std::int64_t>(blockIdx.x) * blockDim.x + threadIdx.x;
+}
+__device__ __forceinline__ std::int64_t index_stride() {
+  return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
+}
+
+inline cudaStream_t native(StreamRef stream) { return static_cast<cudaStream_t>(stream.stream); }
+
+// Throws Error if the launch before it was refused.
+void check_launch(const char* kernel);
+
+}  // namespace sluice::cuda
