@@ -1,8 +1,9 @@
 // Completion of one asynchronous operation. A value; copies share the operation.
 //
-// wait() makes what the caller does next come after the operation: for host memory the calling thread
-// waits, for CUDA memory the thread's current stream does (the host runs on). It throws the error the
-// operation ended with, every time it is called. A default-made Ticket is done. Thread-safe.
+// wait() makes what the caller does next come after the operation: for host memory the calling
+// thread waits, for CUDA memory the thread's current stream does (the host runs on). It throws the
+// error the operation ended with, every time it is called. A default-made Ticket is done.
+// Thread-safe.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,21 @@
+// The CUDA half of the program: a shared library beside the executable (or in SLUICE_CUDA_MODULE),
+// loaded the first time it is asked for and never unloaded. So a run on CPUs neither loads
+// libtorch_cuda nor needs a library of NVIDIA's. Thread-safe.
+#pragma once
+
+#include <string>
+
+namespace sluice {
+
+// GPUs the driver shows this process (CUDA_VISIBLE_DEVICES respected). 0 where there is no driver.
+// Starts nothing on them. Calls cuInit the first time: a process that forks has to do so before.
+[[nodiscard]] int visible_gpu_count();
+
+// Whether the module's file is there.
+[[nodiscard]] bool cuda_module_is_built();
+
+// The module's function of that C name. Throws ConfigError: "built without CUDA", "no GPU is
+// visible", or what the loader says.
+[[nodiscard]] void* cuda_module_symbol(const std::string& name);
+
+}  // namespace sluice

@@ -1,0 +1,317 @@
+// Communicator over c10d's ProcessGroupGloo. Only its point-to-point calls are used: they work on
+// the caller's memory in place, and receiving every share apart is what lets the sum have a fixed
+// order.
+#include <ATen/ops/from_blob.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/failpoint.hpp"
+#include "parallel/comm/communicator.hpp"
+#include "parallel/comm/exchange_plan.hpp"
+#include "parallel/comm/op_queue.hpp"
+#include "parallel/comm/ordered_add.hpp"
+#include "parallel/comm/rendezvous_bridge.hpp"
+#include "parallel/comm/socket.hpp"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+// What went wrong with one transfer; the communicator adds operation, group, number and rank.
+struct TransferError : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+struct Transfer {
+  c10::intrusive_ptr<c10d::Work> work;
+  int peer = 0;
+  bool receives = false;
+};
+
+std::shared_ptr<gloo::transport::Device> make_device(const CommOptions& options) {
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");
+  if (interface != nullptr && *interface != '\0') {
+    const std::string names = interface;
+    return c10d::ProcessGroupGloo::createDeviceForInterface(names.substr(0, names.find(',')));
+  }
+  return c10d::ProcessGroupGloo::createDeviceForHostname(
+      local_address_towards(options.master_addr, options.master_port));
+}
+
+// The connections to the peers. post and wait: one thread. interrupt: any thread.
+class Peers {
+ public:
+  Peers(const CommOptions& options, Clock::time_point deadline)
+      : timeout_(options.timeout), store_(join_rendezvous(options, deadline)) {
+    auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
+    gloo->threads = 1;  // runs c10d's own collectives, which are not used
+    gloo->devices.push_back(make_device(options));
+    group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, options.rank, options.size, gloo);
+  }
+
+  void begin_operation() { deadline_ = Clock::now() + timeout_; }
+
+  [[nodiscard]] Transfer send(int peer, const void* data, std::int64_t bytes, int tag) {
+    return post(peer, const_cast<void*>(data), bytes, tag, /*receives=*/false);
+  }
+  [[nodiscard]] Transfer receive(int peer, void* data, std::int64_t bytes, int tag) {
+    return post(peer, data, bytes, tag, /*receives=*/true);
+  }
+
+  void wait(const Transfer& transfer) {
+    {
+      const std::lock_guard lock(mutex_);
+      if (interrupted_) throw TransferError("it was aborted");
+      current_ = transfer.work;
+    }
+    bool complete = false;
+    try {
+      const auto left =
+          std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+      // 1 ms: 0 means no timeout to c10d.
+      complete = transfer.work->wait(std::max(left, std::chrono::milliseconds{1}));
+    } catch (const std::exception& error) {
+      forget_current();
+      throw TransferError(explain(transfer.peer, transfer.receives, error));
+    }
+    forget_current();
+    if (!complete) throw TransferError("it was aborted");
+  }
+
+  void interrupt() noexcept {
+    const std::lock_guard lock(mutex_);
+    interrupted_ = true;
+    if (current_) current_->abort();
+  }
+
+  // Breaks the connections, so that the peers fail too.
+  void close() { group_.reset(); }
+
+ private:
+  Transfer post(int peer, void* data, std::int64_t bytes, int tag, bool receives) {
+    std::vector<at::Tensor> tensors{at::from_blob(data, {bytes}, at::kByte)};
+    try {
+      return {receives ? group_->recv(tensors, peer, tag) : group_->send(tensors, peer, tag), peer,
+              receives};
+    } catch (const std::exception& error) {
+      throw TransferError(explain(peer, receives, error));
+    }
+  }
+
+  [[nodiscard]] std::string explain(int peer, bool receives, const std::exception& error) const {
+    const std::string name = "rank " + std::to_string(peer);
+    if (Clock::now() >= deadline_) {
+      return (receives ? "no answer from " + name : name + " did not take the data") + " within " +
+             std::to_string(timeout_.count()) + " ms";
+    }
+    return "the connection to " + name + " broke: " + first_line(error);
+  }
+
+  void forget_current() {
+    const std::lock_guard lock(mutex_);
+    current_.reset();
+  }
+
+  const std::chrono::milliseconds timeout_;
+  const c10::intrusive_ptr<c10d::Store> store_;  // of rank 0: the server
+  c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
+  Clock::time_point deadline_{};
+
+  std::mutex mutex_;
+  c10::intrusive_ptr<c10d::Work> current_;  // guarded by mutex_
+  bool interrupted_ = false;                // guarded by mutex_
+};
+
+class GlooCommunicator final : public Communicator {
+ public:
+  explicit GlooCommunicator(const CommOptions& options)
+      : name_{options.group, options.rank, options.size},
+        peers_(connect(options)),
+        queue_(name_, {.interrupt = [this] { peers_->interrupt(); },
+                       .broken = [this] { peers_->close(); }}) {
+    // Nobody returns before all are connected: afterwards the store is not needed any more.
+    const double here = 0;
+    exchange_values("connect", {&here, 1});
+  }
+
+  [[nodiscard]] int rank() const override { return name_.rank; }
+  [[nodiscard]] int size() const override { return name_.size; }
+  [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
+                                                          DType input) const override {
+    return exchange_staging_bytes(size(), total_elems, input);
+  }
+
+  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
+                                      void* staging) override {
+    return start("reduce_scatter", [this, pieces = std::move(pieces), input, staging] {
+      run_reduce_scatter(pieces, input, static_cast<char*>(staging));
+    });
+  }
+  [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) override {
+    return start("all_gather",
+                 [this, pieces = std::move(pieces), dtype] { run_all_gather(pieces, dtype); });
+  }
+  [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
+    return exchange_values("all_gather_values", values);
+  }
+  void barrier() override {
+    const double here = 0;
+    exchange_values("barrier", {&here, 1});
+  }
+  void abort() noexcept override { queue_.abort(); }
+
+ private:
+  static std::unique_ptr<Peers> connect(const CommOptions& options) {
+    try {
+      return std::make_unique<Peers>(options, Clock::now() + options.timeout);
+    } catch (const Error&) {
+      throw;
+    } catch (const std::exception& error) {
+      throw CommError("group " + options.group + ", rank " + std::to_string(options.rank) + " of " +
+                          std::to_string(options.size) +
+                          ": connecting to the other ranks failed: " + first_line(error),
+                      /*secondary=*/true);
+    }
+  }
+
+  Ticket start(const std::string& op, std::function<void()> body) {
+    failpoint("comm." + op);
+    const std::uint64_t seq = ++seq_;
+    return queue_.submit([this, op, seq, body = std::move(body)] {
+      try {
+        peers_->begin_operation();
+        body();
+      } catch (const std::exception& error) {
+        throw CommError(describe_failure(name_, op, seq, error.what()), /*secondary=*/true);
+      }
+    });
+  }
+
+  // Messages of a pair of ranks arrive in order; the tag makes a mismatch of calls an error.
+  int next_tag() { return tag_ = (tag_ + 1) & 0x3fffffff; }
+
+  [[nodiscard]] int slot_of(int peer) const { return peer < rank() ? peer : peer - 1; }
+
+  struct Reduction {
+    const std::vector<ReduceScatterPiece>& pieces;
+    DType input;
+    char* staging;
+    ExchangePlan plan;
+    [[nodiscard]] const char* share(const ExchangeSegment& segment, int rank) const {
+      const ReduceScatterPiece& piece = pieces[segment.piece];
+      return static_cast<const char*>(piece.input) +
+             (rank * piece.stride + segment.offset) * size_of(input);
+    }
+    [[nodiscard]] char* staged(const ExchangeSegment& segment, int slot) const {
+      return staging + (slot * plan.ring_elems + segment.ring) * size_of(input);
+    }
+  };
+
+  std::vector<Transfer> post_batch(const Reduction& reduction, const ExchangeBatch& batch) {
+    std::vector<Transfer> transfers;
+    for (const ExchangeSegment& segment : batch) {
+      const int tag = next_tag();
+      const std::int64_t bytes = segment.elems * size_of(reduction.input);
+      for (int step = 1; step < size(); ++step) {
+        const int to = (rank() + step) % size();
+        const int from = (rank() + size() - step) % size();
+        transfers.push_back(
+            peers_->receive(from, reduction.staged(segment, slot_of(from)), bytes, tag));
+        transfers.push_back(peers_->send(to, reduction.share(segment, to), bytes, tag));
+      }
+    }
+    return transfers;
+  }
+
+  void add_batch(const Reduction& reduction, const ExchangeBatch& batch) {
+    std::vector<const void*> shares(static_cast<std::size_t>(size()));
+    for (const ExchangeSegment& segment : batch) {
+      for (int r = 0; r < size(); ++r) {
+        shares[static_cast<std::size_t>(r)] =
+            r == rank() ? reduction.share(segment, r) : reduction.staged(segment, slot_of(r));
+      }
+      const ReduceScatterPiece& piece = reduction.pieces[segment.piece];
+      ordered_add(shares, reduction.input, segment.elems, piece.output + segment.offset,
+                  piece.accumulate);
+    }
+  }
+
+  // Two batches are under way: while one is added, the next is received.
+  void run_reduce_scatter(const std::vector<ReduceScatterPiece>& pieces, DType input,
+                          char* staging) {
+    std::vector<std::int64_t> elems;
+    for (const ReduceScatterPiece& piece : pieces) elems.push_back(piece.elems);
+    const Reduction reduction{pieces, input, staging,
+                              plan_exchange(elems, exchange_batch_elems(size(), input))};
+    const std::vector<ExchangeBatch>& batches = reduction.plan.batches;
+    std::vector<Transfer> current;
+    if (!batches.empty()) current = post_batch(reduction, batches[0]);
+    for (std::size_t b = 0; b < batches.size(); ++b) {
+      std::vector<Transfer> next;
+      if (b + 1 < batches.size()) next = post_batch(reduction, batches[b + 1]);
+      for (const Transfer& transfer : current) peers_->wait(transfer);
+      add_batch(reduction, batches[b]);
+      current = std::move(next);
+    }
+  }
+
+  void run_all_gather(const std::vector<AllGatherPiece>& pieces, DType dtype) {
+    std::vector<Transfer> transfers;
+    for (const AllGatherPiece& piece : pieces) {
+      const std::int64_t bytes = piece.elems * size_of(dtype);
+      if (bytes == 0) continue;
+      gather_bytes(piece.input, static_cast<char*>(piece.output), bytes,
+                   piece.stride * size_of(dtype), transfers);
+    }
+    for (const Transfer& transfer : transfers) peers_->wait(transfer);
+  }
+
+  void gather_bytes(const void* input, char* output, std::int64_t bytes, std::int64_t stride_bytes,
+                    std::vector<Transfer>& transfers) {
+    const int tag = next_tag();
+    for (int step = 1; step < size(); ++step) {
+      const int to = (rank() + step) % size();
+      const int from = (rank() + size() - step) % size();
+      transfers.push_back(peers_->receive(from, output + from * stride_bytes, bytes, tag));
+      transfers.push_back(peers_->send(to, input, bytes, tag));
+    }
+    char* own = output + rank() * stride_bytes;
+    if (own != input) std::memcpy(own, input, static_cast<std::size_t>(bytes));
+  }
+
+  std::vector<double> exchange_values(const char* op, std::span<const double> values) {
+    std::vector<double> all(values.size() * static_cast<std::size_t>(size()));
+    const auto bytes = static_cast<std::int64_t>(values.size_bytes());
+    start(op, [&] {
+      std::vector<Transfer> transfers;
+      if (bytes > 0) {
+        gather_bytes(values.data(), reinterpret_cast<char*>(all.data()), bytes, bytes, transfers);
+      }
+      for (const Transfer& transfer : transfers) peers_->wait(transfer);
+    }).wait();
+    return all;
+  }
+
+  const GroupName name_;
+  std::uint64_t seq_ = 0;  // caller's thread
+  int tag_ = 0;            // queue's thread
+  const std::unique_ptr<Peers> peers_;
+  OpQueue queue_;  // last: its thread ends before the connections go
+};
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options) {
+  check(options.size >= 1 && options.rank >= 0 && options.rank < options.size,
+        "rank outside of its group");
+  if (options.size == 1) return std::move(make_local_communicators(1, options.timeout).front());
+  return std::make_unique<GlooCommunicator>(options);
+}
+
+}  // namespace sluice

@@ -1,0 +1,342 @@
+// Communicator over c10d's ProcessGroupNCCL, in the CUDA module.
+//
+// reduce_scatter is an all-to-all of the shares in their own dtype, then a sum in rank order in
+// fp32: NCCL's own reduction of bf16 rounds after every hop and takes no fp32 output, and a cast
+// before it would double the wire volume. So the sum is the one of every other communicator, bit
+// for bit.
+//
+// Streams: a call records the caller's current stream; everything of the communicator runs on a
+// stream of its own (NCCL's is joined to it), one operation after another; Ticket::wait makes the
+// then current stream wait. No call but the control data's blocks the host.
+#include <ATen/cuda/CUDAEvent.h>
+#include <ATen/ops/from_blob.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+
+#include <cstdlib>
+#include <mutex>
+#include <thread>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/failpoint.hpp"
+#include "parallel/comm/communicator.hpp"
+#include "parallel/comm/cuda_factories.hpp"
+#include "parallel/comm/exchange_plan.hpp"
+#include "parallel/comm/op_queue.hpp"
+#include "parallel/comm/ordered_add_cuda.hpp"
+#include "parallel/comm/rendezvous_bridge.hpp"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+
+// The first failure of the group, and its end. Thread-safe.
+class GroupHealth {
+ public:
+  void fail(const std::string& text) {
+    const std::lock_guard lock(mutex_);
+    if (!failure_) failure_ = Failure{text};
+  }
+  void check_alive() {
+    const std::lock_guard lock(mutex_);
+    if (failure_) failure_->raise();
+  }
+
+ private:
+  std::mutex mutex_;
+  std::optional<Failure> failure_;
+};
+
+class NcclTicket final : public TicketState {
+ public:
+  NcclTicket(std::shared_ptr<GroupHealth> health, std::string what, at::cuda::CUDAEvent event,
+             Works works)
+      : health_(std::move(health)),
+        what_(std::move(what)),
+        event_(std::move(event)),
+        works_(std::move(works)) {}
+
+  void wait() override {
+    check_errors();
+    event_.block(c10::cuda::getCurrentCUDAStream(event_.device_index()));
+  }
+  [[nodiscard]] bool done() override {
+    const std::lock_guard lock(mutex_);
+    if (!finished_) finished_ = event_.query() || failed();
+    return finished_;
+  }
+  // Throws the operation's error, or the group's first.
+  void check_errors() {
+    const std::lock_guard lock(mutex_);
+    health_->check_alive();
+    for (const auto& work : works_) {
+      if (const std::exception_ptr error = work->exception()) report(error);
+    }
+    health_->check_alive();
+  }
+
+ private:
+  bool failed() {
+    for (const auto& work : works_) {
+      if (work->exception()) return true;
+    }
+    return false;
+  }
+  void report(const std::exception_ptr& error) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& cause) {
+      health_->fail(what_ + first_line(cause));
+    }
+  }
+
+  const std::shared_ptr<GroupHealth> health_;
+  const std::string what_;
+  std::mutex mutex_;
+  at::cuda::CUDAEvent event_;
+  Works works_;
+  bool finished_ = false;
+};
+
+at::Tensor bytes_at(const void* data, std::int64_t bytes, c10::Device device) {
+  return at::from_blob(const_cast<void*>(data), {bytes},
+                       at::TensorOptions().dtype(at::kByte).device(device));
+}
+
+void check_cuda(cudaError_t status, const char* what) {
+  if (status != cudaSuccess) {
+    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
+  }
+}
+
+class NcclCommunicator final : public Communicator {
+ public:
+  NcclCommunicator(const CommOptions& options, std::unique_ptr<Communicator> control)
+      : name_{options.group, options.rank, options.size},
+        control_(std::move(control)),
+        device_(c10::kCUDA, c10::cuda::current_device()),
+        stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
+        health_(std::make_shared<GroupHealth>()) {
+    if (options.size == 1) return;
+    // c10d's watchdog should break the communicator and leave the process to us, which says why.
+    setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);
+    auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
+    nccl->timeout = options.timeout;
+    nccl->config.blocking = 1;
+    store_ = join_rendezvous(options, Clock::now() + options.timeout);
+    group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, options.rank, options.size, nccl);
+  }
+
+  ~NcclCommunicator() override {
+    try {
+      drain();
+      if (group_) group_->shutdown();
+    } catch (const std::exception&) {
+      abort();  // reported where a ticket is waited for
+    }
+  }
+
+  [[nodiscard]] int rank() const override { return name_.rank; }
+  [[nodiscard]] int size() const override { return name_.size; }
+  [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
+                                                          DType input) const override {
+    return exchange_staging_bytes(size(), total_elems, input);
+  }
+
+  [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
+                                      void* staging) override {
+    return start("reduce_scatter", [&](Works& works) {
+      std::vector<std::int64_t> elems;
+      for (const ReduceScatterPiece& piece : pieces) elems.push_back(piece.elems);
+      const ExchangePlan plan = plan_exchange(elems, exchange_batch_elems(size(), input));
+      for (const ExchangeBatch& batch : plan.batches) {
+        exchange_batch(batch, pieces, {input, static_cast<char*>(staging), plan.ring_elems}, works);
+      }
+    });
+  }
+
+  [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) override {
+    return start("all_gather", [&](Works& works) { gather(pieces, dtype, works); });
+  }
+
+  [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
+    check_flying();
+    return control_->all_gather_values(values);
+  }
+  void barrier() override {
+    check_flying();
+    control_->barrier();
+  }
+  void abort() noexcept override {
+    try {
+      health_->fail("group " + name_.group + " was aborted on rank " + std::to_string(name_.rank));
+      control_->abort();
+      if (group_) group_->abort();
+    } catch (const std::exception&) {
+      // Already broken.
+    }
+  }
+
+ private:
+  struct Staging {
+    DType input;
+    char* memory;
+    std::int64_t ring_elems;
+  };
+
+  template <typename Body>
+  Ticket start(const std::string& op, const Body& body) {
+    failpoint("comm." + op);
+    check_flying();
+    const std::uint64_t seq = ++seq_;
+    const std::string what = describe_failure(name_, op, seq, "");
+    try {
+      const c10::cuda::CUDAGuard device(device_.index());
+      at::cuda::CUDAEvent before;
+      before.record(c10::cuda::getCurrentCUDAStream(device_.index()));
+      before.block(stream_);
+      const c10::cuda::CUDAStreamGuard on_stream(stream_);
+      Works works;
+      body(works);
+      at::cuda::CUDAEvent after;
+      after.record(stream_);
+      auto ticket = std::make_shared<NcclTicket>(health_, what, std::move(after), std::move(works));
+      flying_.push_back(ticket);
+      return Ticket(ticket);
+    } catch (const std::exception& error) {
+      health_->fail(what + first_line(error));
+      health_->check_alive();
+      throw;
+    }
+  }
+
+  // One NCCL group call: sends and receives of a coalesced block run together.
+  template <typename Post>
+  void together(const Post& post, Works& works) {
+    if (size() == 1) return;
+    group_->startCoalescing();
+    post();
+    const auto work = group_->endCoalescing(c10d::OpType::COALESCED);
+    if (!work) return;
+    work->wait();  // stream_ waits, not the host
+    works.push_back(work);
+  }
+
+  void send(int peer, const void* data, std::int64_t bytes) {
+    std::vector<at::Tensor> tensors{bytes_at(data, bytes, device_)};
+    group_->send(tensors, peer, /*tag=*/0);
+  }
+  void receive(int peer, void* data, std::int64_t bytes) {
+    std::vector<at::Tensor> tensors{bytes_at(data, bytes, device_)};
+    group_->recv(tensors, peer, /*tag=*/0);
+  }
+
+  void exchange_batch(const ExchangeBatch& batch, const std::vector<ReduceScatterPiece>& pieces,
+                      const Staging& staging, Works& works) {
+    const std::int64_t width = size_of(staging.input);
+    const auto share = [&](const ExchangeSegment& segment, int r) {
+      const ReduceScatterPiece& piece = pieces[segment.piece];
+      return static_cast<const char*>(piece.input) + (r * piece.stride + segment.offset) * width;
+    };
+    together(
+        [&] {
+          for (const ExchangeSegment& segment : batch) {
+            for (int r = 0; r < size(); ++r) {
+              if (r == rank()) continue;
+              const int slot = r < rank() ? r : r - 1;
+              receive(r, staging.memory + (slot * staging.ring_elems + segment.ring) * width,
+                      segment.elems * width);
+              send(r, share(segment, r), segment.elems * width);
+            }
+          }
+        },
+        works);
+    for (const ExchangeSegment& segment : batch) {
+      const ReduceScatterPiece& piece = pieces[segment.piece];
+      check_cuda(ordered_add_cuda({.own = share(segment, rank()),
+                                   .staged = staging.memory + segment.ring * width,
+                                   .staged_stride = staging.ring_elems,
+                                   .output = piece.output + segment.offset,
+                                   .elems = segment.elems,
+                                   .rank = rank(),
+                                   .size = size(),
+                                   .input = staging.input,
+                                   .accumulate = piece.accumulate},
+                                  stream_.stream()),
+                 "adding the shares");
+    }
+  }
+
+  void gather(const std::vector<AllGatherPiece>& pieces, DType dtype, Works& works) {
+    for (const AllGatherPiece& piece : pieces) {
+      const std::int64_t bytes = piece.elems * size_of(dtype);
+      char* own = static_cast<char*>(piece.output) + rank() * piece.stride * size_of(dtype);
+      if (bytes == 0 || own == piece.input) continue;
+      check_cuda(cudaMemcpyAsync(own, piece.input, static_cast<std::size_t>(bytes),
+                                 cudaMemcpyDeviceToDevice, stream_.stream()),
+                 "copying the own share");
+    }
+    together(
+        [&] {
+          for (const AllGatherPiece& piece : pieces) {
+            const std::int64_t bytes = piece.elems * size_of(dtype);
+            for (int r = 0; r < size() && bytes > 0; ++r) {
+              if (r == rank()) continue;
+              receive(r, static_cast<char*>(piece.output) + r * piece.stride * size_of(dtype),
+                      bytes);
+              send(r, piece.input, bytes);
+            }
+          }
+        },
+        works);
+  }
+
+  // Drops the finished operations; throws if one has failed.
+  void check_flying() {
+    health_->check_alive();
+    for (const auto& ticket : flying_) ticket->check_errors();
+    std::erase_if(flying_, [](const auto& ticket) { return ticket->done(); });
+  }
+
+  void drain() {
+    const Clock::time_point deadline = Clock::now() + kDrainGrace;
+    while (true) {
+      check_flying();
+      if (flying_.empty()) return;
+      if (Clock::now() >= deadline) throw CommError("operations in flight", /*secondary=*/true);
+      std::this_thread::sleep_for(std::chrono::milliseconds{1});
+    }
+  }
+
+  const GroupName name_;
+  const std::unique_ptr<Communicator> control_;  // holds the rendezvous' server: goes last
+  const c10::Device device_;
+  const c10::cuda::CUDAStream stream_;
+  const std::shared_ptr<GroupHealth> health_;
+  c10::intrusive_ptr<c10d::Store> store_;
+  c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
+  std::uint64_t seq_ = 0;
+  std::vector<std::shared_ptr<NcclTicket>> flying_;
+};
+
+}  // namespace
+}  // namespace sluice
+
+extern "C" __attribute__((visibility("default"))) sluice::Communicator*
+sluice_make_nccl_communicator(const sluice::CommOptions& options, sluice::Communicator* control) {
+  std::unique_ptr<sluice::Communicator> owned(control);
+  try {
+    return new sluice::NcclCommunicator(options, std::move(owned));
+  } catch (const sluice::Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw sluice::CommError(
+        "group " + options.group + ": NCCL could not be started: " + sluice::first_line(error),
+        /*secondary=*/false);
+  }
+}

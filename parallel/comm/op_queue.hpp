@@ -1,0 +1,103 @@
+// Runs the operations of one communicator in the order of the calls, on a thread of its own.
+//
+//   open --a body throws, or abort()--> failed      what is queued and every later submit gets the
+//   error open --destructor--> draining --empty, or after the grace: abort()--> thread joined
+//
+// Thread-safe.
+#pragma once
+
+#include <chrono>
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "parallel/comm/ticket.hpp"
+
+namespace sluice {
+
+// Who speaks, in the messages of a communicator.
+struct GroupName {
+  std::string group;
+  int rank = 0;
+  int size = 1;
+};
+// "reduce_scatter #12 of group world failed on rank 1 of 4: <why>"
+[[nodiscard]] std::string describe_failure(const GroupName& name, const std::string& op,
+                                           std::uint64_t seq, const std::string& why);
+// "rank 2", "ranks 2, 3"
+[[nodiscard]] std::string describe_ranks(const std::vector<int>& ranks);
+
+// An error as a value: every waiting thread throws an exception object of its own.
+struct Failure {
+  std::string text;
+  bool secondary = true;
+  [[noreturn]] void raise() const;  // CommError
+};
+[[nodiscard]] Failure failure_of(const std::exception& error);
+
+// How long a destructor waits for operations that are still in flight before it aborts them.
+inline constexpr std::chrono::milliseconds kDrainGrace{3000};
+
+// A result that one thread sets and others wait for.
+class Completion final : public TicketState {
+ public:
+  void finish(std::optional<Failure> failure);
+  void wait() override;
+  [[nodiscard]] bool done() override;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool done_ = false;
+  std::optional<Failure> failure_;
+};
+
+class OpQueue {
+ public:
+  struct Hooks {
+    std::function<void()> interrupt;  // any thread: makes a body that waits throw soon; noexcept
+    std::function<void()> broken;  // queue's thread, once, after the failure: no body runs any more
+  };
+  OpQueue(GroupName name, Hooks hooks);
+  ~OpQueue();
+  OpQueue(const OpQueue&) = delete;
+  OpQueue& operator=(const OpQueue&) = delete;
+
+  // The body runs on the queue's thread; what it throws (CommError, or a std::exception,
+  // which becomes one) is the ticket's error and fails the queue.
+  // Throws the first failure when there was one.
+  [[nodiscard]] Ticket submit(std::function<void()> body);
+  void abort() noexcept;
+
+ private:
+  struct Item {
+    std::function<void()> body;
+    std::shared_ptr<Completion> completion;
+  };
+  void run();
+  void run_one(std::unique_lock<std::mutex>& lock);
+
+  const GroupName name_;
+  const Hooks hooks_;
+  std::mutex mutex_;
+  // Guarded by mutex_:
+  std::condition_variable wake_;
+  std::condition_variable idle_;
+  std::deque<Item> items_;
+  std::optional<Failure> failure_;  // the first one
+  bool running_ = false;
+  bool closed_ = false;
+  bool stop_ = false;
+
+  std::thread thread_;  // last: starts when the rest is there
+};
+
+}  // namespace sluice

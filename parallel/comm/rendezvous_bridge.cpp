@@ -1,0 +1,103 @@
+#include "parallel/comm/rendezvous_bridge.hpp"
+
+#include <algorithm>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+#include <torch/csrc/distributed/c10d/TCPStore.hpp>
+#include <vector>
+
+#include "kernels/base/error.hpp"
+#include "parallel/comm/op_queue.hpp"
+#include "parallel/comm/socket.hpp"
+
+namespace sluice {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+std::chrono::milliseconds left_until(Clock::time_point deadline) {
+  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+  return std::max(left, std::chrono::milliseconds{1});  // c10d takes 0 for "for ever"
+}
+
+std::string describe(const CommOptions& options) {
+  return "group " + options.group + ", rank " + std::to_string(options.rank) + " of " +
+         std::to_string(options.size);
+}
+
+std::string place(const CommOptions& options) {
+  return options.master_addr + ":" + std::to_string(options.master_port);
+}
+
+std::string waited(const CommOptions& options) {
+  return "within " + std::to_string(options.timeout.count()) + " ms";
+}
+
+c10::intrusive_ptr<c10d::Store> connect_store(const CommOptions& options,
+                                              Clock::time_point deadline) {
+  c10d::TCPStoreOptions store;
+  store.port = static_cast<std::uint16_t>(options.master_port);
+  store.waitWorkers = false;
+  store.timeout = left_until(deadline);
+  store.isServer = options.serves_rendezvous.value_or(options.rank == 0);
+  if (store.isServer) {
+    BoundSocket socket(bind_port(options.master_addr, options.master_port));
+    store.masterListenFd = socket.fd();
+    auto server = c10::make_intrusive<c10d::TCPStore>(options.master_addr, store);
+    socket.release();  // the server's now
+    return server;
+  }
+  if (!wait_for_listener(options.master_addr, options.master_port, deadline)) {
+    throw CommError(describe(options) + ": nobody serves the rendezvous at " + place(options) +
+                        " " + waited(options) +
+                        "; check that rank 0 runs and that MASTER_ADDR and MASTER_PORT are its",
+                    /*secondary=*/true);
+  }
+  store.timeout = left_until(deadline);
+  return c10::make_intrusive<c10d::TCPStore>(options.master_addr, store);
+}
+
+void meet(c10d::Store& store, const CommOptions& options, Clock::time_point deadline) {
+  store.set("here/" + std::to_string(options.rank), std::vector<std::uint8_t>{1});
+  std::vector<std::string> keys;
+  for (int r = 0; r < options.size; ++r) keys.push_back("here/" + std::to_string(r));
+  try {
+    store.wait(keys, left_until(deadline));
+    return;
+  } catch (const std::exception&) {
+    if (Clock::now() < deadline) throw;  // not the timeout: the server is gone
+  }
+  std::vector<int> missing;
+  for (int r = 0; r < options.size; ++r) {
+    if (!store.check({keys[static_cast<std::size_t>(r)]})) missing.push_back(r);
+  }
+  if (missing.empty()) return;
+  throw CommError(describe(options) + ": " + describe_ranks(missing) +
+                      " did not come to the rendezvous at " + place(options) + " " +
+                      waited(options),
+                  /*secondary=*/true);
+}
+
+}  // namespace
+
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+c10::intrusive_ptr<c10d::Store> join_rendezvous(const CommOptions& options,
+                                                Clock::time_point deadline) {
+  try {
+    auto store =
+        c10::make_intrusive<c10d::PrefixStore>(options.group, connect_store(options, deadline));
+    meet(*store, options, deadline);
+    return store;
+  } catch (const Error&) {
+    throw;
+  } catch (const std::exception& error) {
+    throw CommError(describe(options) + ": the rendezvous at " + place(options) +
+                        " failed: " + first_line(error),
+                    /*secondary=*/true);
+  }
+}
+
+}  // namespace sluice

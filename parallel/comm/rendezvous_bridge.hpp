@@ -1,0 +1,21 @@
+// Where the ranks of a group find each other: a TCPStore, and error texts in words. Bridge: c10d
+// headers.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <torch/csrc/distributed/c10d/Store.hpp>
+
+#include "parallel/comm/communicator.hpp"
+
+namespace sluice {
+
+// The first line of what a foreign library says, without its stack trace.
+[[nodiscard]] std::string first_line(const std::exception& error);
+
+// A store whose keys are the group's own. Returns when all ranks of the group have come. Throws
+// CommError: port in use, rank 0 absent, or which ranks did not come before the deadline.
+[[nodiscard]] c10::intrusive_ptr<c10d::Store> join_rendezvous(
+    const CommOptions& options, std::chrono::steady_clock::time_point deadline);
+
+}  // namespace sluice

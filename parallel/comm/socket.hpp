@@ -1,0 +1,36 @@
+// The two TCP questions of a rendezvous, answered before libtorch asks them, so that a port in use
+// and a server that never comes are errors of ours. Thread-safe. Internal to comm.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+namespace sluice {
+
+// A bound socket. Closes it unless released.
+class BoundSocket {
+ public:
+  explicit BoundSocket(int fd) : fd_(fd) {}
+  ~BoundSocket();
+  BoundSocket(const BoundSocket&) = delete;
+  BoundSocket& operator=(const BoundSocket&) = delete;
+  [[nodiscard]] int fd() const { return fd_; }
+  int release();
+
+ private:
+  int fd_;
+};
+
+// Binds host:port; on the loopback only where host is a loopback address, on all interfaces
+// elsewhere. Throws CommError in words where the port is in use or the host is unknown.
+[[nodiscard]] int bind_port(const std::string& host, int port);
+
+// Returns when something listens at host:port; false at the deadline. Throws CommError where the
+// host is unknown by then.
+[[nodiscard]] bool wait_for_listener(const std::string& host, int port,
+                                     std::chrono::steady_clock::time_point deadline);
+
+// This machine's address on the way to host (numeric): what peers on that network reach it by.
+[[nodiscard]] std::string local_address_towards(const std::string& host, int port);
+
+}  // namespace sluice
