@@ -13,8 +13,9 @@ struct DataOptions {
   std::vector<std::string> train;  // Megatron .bin/.idx prefixes
   std::vector<std::string> valid;  // Megatron .bin/.idx prefixes; empty: cut from train by `split`
   std::vector<double> split{95, 5};  // shares of training and validation, of any sum
-  std::string tokenizer = "bytes";   // or a folder / file: vocab.json + merges.txt, *.tiktoken, tokenizer.json
-  std::string cache_dir;             // token caches; empty: .cache/tokens beside the configuration
+  std::string tokenizer =
+      "bytes";            // or a folder / file: vocab.json + merges.txt, *.tiktoken, tokenizer.json
+  std::string cache_dir;  // token caches; empty: .cache/tokens beside the configuration
 };
 
 }  // namespace sluice

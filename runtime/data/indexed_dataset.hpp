@@ -1,0 +1,44 @@
+// Megatron's .bin/.idx pair: tokens, and the sequences and documents they form. Read-only,
+// memory-mapped, thread-safe. Little-endian .idx, version 1:
+//   "MMIDIDX\0\0" | u64 version | u8 type | u64 sequences S | u64 positions D |
+//   i32 length[S] | i64 byte offset[S] | i64 document[D] (first sequence of each, then S) | i8
+//   mode[S]?
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/data/file_io.hpp"
+#include "runtime/data/token_source.hpp"
+
+namespace sluice {
+
+class IndexedDataset : public DocumentSource {
+ public:
+  // `prefix` with or without .bin / .idx. Everything the index says is checked against both files:
+  // throws IoError naming the file and what is wrong.
+  explicit IndexedDataset(const std::string& prefix);
+
+  [[nodiscard]] std::int64_t size() const override { return stretches_.back(); }
+  void read(std::int64_t first, std::span<std::int64_t> out) const override;
+  [[nodiscard]] std::span<const std::int64_t> document_starts() const override {
+    return documents_;
+  }
+  [[nodiscard]] const std::string& path() const { return bin_.path(); }
+
+ private:
+  void read_index(const MappedFile& index);
+  void read_sequences(const MappedFile& index, std::int64_t sequences, std::int64_t positions);
+
+  MappedFile bin_;
+  TokenType type_ = TokenType::kUInt16;
+  // Sequences that follow each other in .bin are one stretch (usually all are): stretch i begins at
+  // token stretches_[i] of this source and at byte offsets_[i] of .bin.
+  std::vector<std::int64_t> stretches_, offsets_;
+  std::vector<std::int64_t> documents_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,79 @@
+// Text, tokenised once, as a memory-mapped file. Format, version 1, little-endian (README.md):
+//
+//   TokenCacheHeader | tokens u16 or u32 | zeros up to a multiple of 8 | document starts
+//   i64[documents + 1]
+//
+// Each file of the text is a document: its tokens, then end-of-text. Empty files and binaries are
+// left out. The name is the hash of the tokenizer's fingerprint and of every file's path, size and
+// modification time, so a change of any gives another cache; the old one stays until somebody
+// removes it.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "runtime/data/file_io.hpp"
+#include "runtime/data/text_files.hpp"
+#include "runtime/data/token_source.hpp"
+#include "runtime/data/tokenizer.hpp"
+
+namespace sluice {
+
+struct TokenCacheHeader {
+  char magic[8];              // "SLUICETK"
+  std::uint32_t version;      // 1
+  std::uint32_t token_bytes;  // 2 where vocab <= 65536, else 4
+  std::int64_t vocab;         // ids are below this
+  std::int64_t tokens;
+  std::int64_t documents;
+  std::uint64_t tokens_hash;  // XXH3-64 of the tokens' bytes
+  std::uint64_t starts_hash;  // XXH3-64 of the document starts' bytes
+  char key[32];               // hexadecimal, the file's name
+  std::uint64_t header_hash;  // XXH3-64 of the bytes above
+};
+static_assert(sizeof(TokenCacheHeader) == 96);
+
+struct TokenCacheRequest {
+  std::string folder;  // made if missing
+  std::vector<TextFile> files;
+  const Tokenizer* tokenizer = nullptr;
+  int threads = 0;                      // 0: the machine's, at most 16
+  std::size_t piece_bytes = 2U << 20U;  // text one thread has in hand; tests make it small
+  // Called between pieces with bytes of text done and in all; an exception ends the build. Without
+  // it a line is logged every ten seconds.
+  std::function<void(std::int64_t, std::int64_t)> progress;
+};
+
+// An open cache. Thread-safe.
+class TokenCache : public DocumentSource {
+ public:
+  // Opens the request's cache; builds it where there is none or what is there is damaged. Of
+  // several processes one builds while the others wait. Throws IoError where a file cannot be read,
+  // is named and empty, or nothing is left to tokenise, where the folder cannot be written or is
+  // full.
+  static std::shared_ptr<const TokenCache> open_or_build(const TokenCacheRequest& request);
+  // Throws IoError where the file is not a whole cache. The tokens themselves are not read.
+  explicit TokenCache(const std::string& path);
+
+  [[nodiscard]] std::int64_t size() const override { return header_.tokens; }
+  void read(std::int64_t first, std::span<std::int64_t> out) const override;
+  [[nodiscard]] std::span<const std::int64_t> document_starts() const override;
+  [[nodiscard]] const TokenCacheHeader& header() const { return header_; }
+  [[nodiscard]] const std::string& path() const { return file_.path(); }
+  // Reads all tokens and throws IoError where they are not those that were written.
+  void verify() const;
+
+ private:
+  [[nodiscard]] std::int64_t token_bytes() const;  // of all tokens
+
+  MappedFile file_;
+  TokenCacheHeader header_{};
+};
+
+// The 32 digits the cache of these would have.
+[[nodiscard]] std::string token_cache_key(const TokenCacheRequest& request);
+
+}  // namespace sluice
