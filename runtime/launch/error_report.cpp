@@ -1,0 +1,90 @@
+#include "runtime/launch/error_report.hpp"
+
+#include <unistd.h>
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+#include "runtime/observe/file_io.hpp"
+
+namespace sluice {
+
+std::string host_name() {
+  std::array<char, 256> name{};
+  if (::gethostname(name.data(), name.size() - 1) != 0) return "localhost";
+  return name.data();
+}
+
+std::int64_t unix_time_ns() {
+  const auto now = std::chrono::system_clock::now().time_since_epoch();
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(now).count();
+}
+
+ErrorReport make_error_report(std::string message, int exit_code, bool secondary) {
+  const char* rank = std::getenv("RANK");
+  return {.rank = rank != nullptr ? std::atoi(rank) : 0,
+          .host = host_name(),
+          .time_ns = unix_time_ns(),
+          .exit_code = exit_code,
+          .secondary = secondary,
+          .message = std::move(message)};
+}
+
+void write_error_report(const std::string& path, const ErrorReport& report) {
+  const nlohmann::ordered_json object{
+      {"rank", report.rank},           {"host", report.host},
+      {"time_ns", report.time_ns},     {"exit_code", report.exit_code},
+      {"secondary", report.secondary}, {"message", report.message}};
+  // A message may quote a file that is not UTF-8.
+  const auto lenient = nlohmann::ordered_json::error_handler_t::replace;
+  write_file_atomically(path, object.dump(2, ' ', false, lenient) + "\n", IfExists::kKeep);
+}
+
+std::optional<ErrorReport> read_error_report(const std::string& path) {
+  std::ifstream in(path, std::ios::binary);
+  if (!in) return std::nullopt;
+  const std::string text(std::istreambuf_iterator<char>(in), {});
+  try {
+    const auto object = nlohmann::json::parse(text);
+    return ErrorReport{.rank = object.at("rank").get<int>(),
+                       .host = object.at("host").get<std::string>(),
+                       .time_ns = object.at("time_ns").get<std::int64_t>(),
+                       .exit_code = object.at("exit_code").get<int>(),
+                       .secondary = object.at("secondary").get<bool>(),
+                       .message = object.at("message").get<std::string>()};
+  } catch (const nlohmann::json::exception&) {
+    return std::nullopt;
+  }
+}
+
+int report_failure(const std::exception& error) noexcept {
+  try {
+    return report_failure(
+        make_error_report(error_chain(error), exit_code_of(error), is_secondary(error)));
+  } catch (...) {  // out of memory while composing the message
+    return 5;
+  }
+}
+
+int report_failure(const ErrorReport& report) noexcept {
+  std::fprintf(stderr, "rank %d on %s failed: %s\n", report.rank, report.host.c_str(),
+               report.message.c_str());
+  const char* path = std::getenv("SLUICE_ERROR_FILE");
+  if (path != nullptr && *path != '\0') {
+    try {
+      write_error_report(path, report);
+    } catch (const std::exception& failure) {  // the line above is in the rank log at least
+      std::fprintf(stderr, "the error report was not written: %s\n", failure.what());
+    }
+  }
+  return report.exit_code;
+}
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// How a rank tells the launcher why it failed: one JSON object in the file that SLUICE_ERROR_FILE
+// names,
+//
+//   {"rank": 1, "host": "host7", "time_ns": 1763730000000000000, "exit_code": 4,
+//    "secondary": false, "message": "cannot read corpus.bin: Input/output error"}
+//
+// written in one step, and only once: the first report of a rank stays. time_ns counts from the
+// Unix epoch; `secondary` says that the cause lies with another rank. Thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <optional>
+#include <string>
+
+namespace sluice {
+
+struct ErrorReport {
+  int rank = 0;
+  std::string host = {};
+  std::int64_t time_ns = 0;
+  int exit_code = 5;
+  bool secondary = false;
+  std::string message = {};
+};
+
+[[nodiscard]] std::string host_name();
+[[nodiscard]] std::int64_t unix_time_ns();
+
+// Of this rank (RANK, 0 without it), on this host, now.
+[[nodiscard]] ErrorReport make_error_report(std::string message, int exit_code, bool secondary);
+
+// Throws IoError. A report that is there already stays.
+void write_error_report(const std::string& path, const ErrorReport& report);
+// nullopt where there is none or it cannot be understood.
+[[nodiscard]] std::optional<ErrorReport> read_error_report(const std::string& path);
+
+// What main does with the exception it caught: prints "rank 1 on host7 failed: ..." to standard
+// error, writes the report where SLUICE_ERROR_FILE asks for one, returns the exit code. Never
+// throws.
+int report_failure(const std::exception& error) noexcept;
+int report_failure(const ErrorReport& report) noexcept;
+
+}  // namespace sluice

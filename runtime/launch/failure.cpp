@@ -1,0 +1,88 @@
+#include "runtime/launch/failure.hpp"
+
+#include <string.h>  // sigabbrev_np, sigdescr_np
+
+#include <csignal>
+
+#include "runtime/launch/stop_signal.hpp"
+
+namespace sluice {
+namespace {
+
+std::string signal_text(int signal) {
+  const char* name = ::sigabbrev_np(signal);
+  const char* meaning = ::sigdescr_np(signal);
+  if (name == nullptr || meaning == nullptr) return "signal " + std::to_string(signal);
+  return "SIG" + std::string(name) + " (" + meaning + ")";
+}
+
+std::string how_it_ended(const RankEnd& end) {
+  if (end.by_signal) return "killed by " + signal_text(end.status);
+  return "exit code " + std::to_string(end.status);
+}
+
+std::string headline(const RankEnd& end) {
+  if (end.report && !end.report->message.empty()) return end.report->message;
+  std::string text = how_it_ended(end);
+  if (!end.by_signal) return text + ", without a message";
+  if (end.status == SIGKILL) {
+    text += "; where nobody sent it, the system ran out of memory (dmesg tells)";
+  }
+  return text;
+}
+
+std::int64_t time_of(const RankEnd& end) { return end.report ? end.report->time_ns : end.time_ns; }
+
+std::string indented(const std::string& text) {
+  std::string result;
+  for (const char c : text) {
+    result += c;
+    if (c == '\n') result += "    ";
+  }
+  while (!result.empty() && (result.back() == ' ' || result.back() == '\n')) result.pop_back();
+  return result;
+}
+
+}  // namespace
+
+EndClass classify(const RankEnd& end) {
+  if (!end.by_signal && end.status == 0) return EndClass::kDone;
+  if (end.report) return end.report->secondary ? EndClass::kSecondary : EndClass::kPrimary;
+  if (end.by_signal) {
+    const bool ours = (end.asked && end.status == SIGTERM) || (end.killed && end.status == SIGKILL);
+    return ours ? EndClass::kStopped : EndClass::kPrimary;
+  }
+  if (!end.asked) return EndClass::kPrimary;
+  return end.status == kInterruptedExitCode ? EndClass::kStopped : EndClass::kSecondary;
+}
+
+const RankEnd* first_failure(std::span<const RankEnd> ends) {
+  const RankEnd* first = nullptr;
+  for (const EndClass wanted : {EndClass::kPrimary, EndClass::kSecondary}) {
+    for (const RankEnd& end : ends) {
+      if (classify(end) != wanted) continue;
+      if (first == nullptr || time_of(end) < time_of(*first)) first = &end;
+    }
+    if (first != nullptr) return first;
+  }
+  return nullptr;
+}
+
+std::string describe_failure(const RankEnd& end) {
+  const bool has_message = end.report && !end.report->message.empty();
+  const std::string& host = end.report ? end.report->host : end.host;
+  std::string text =
+      "rank " + std::to_string(end.rank) + " on " + host + " failed: " + indented(headline(end));
+  text += "\n  ";
+  if (has_message) text += how_it_ended(end) + "; ";
+  text += "its log: " + end.log_path;
+  if (has_message) return text + "\n";
+  if (end.last_lines.empty()) return text + ", which is empty\n";
+  text += ", which ends\n";
+  for (const std::string& line : end.last_lines) text += "    | " + line + "\n";
+  return text;
+}
+
+int exit_code_of(const RankEnd& end) { return end.by_signal ? 5 : end.status; }
+
+}  // namespace sluice

@@ -1,0 +1,41 @@
+// Starts the ranks of this host as processes of the same program and sees them through.
+//
+// Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,
+// OMP_NUM_THREADS (unless the user set it), SLUICE_ERROR_FILE (error_report.hpp) and, where
+// standard output is a terminal, SLUICE_TTY=1 and COLUMNS. What it prints goes to
+// <output_dir>/rank-N.log; rank 0's also to this process's standard output and error. How they end:
+// supervisor.hpp, failure.hpp.
+//
+// When a rank fails the others are gone within kill_grace + 3 s, and the last lines on standard
+// error name the first failure. When this process itself is killed, the system kills the ranks.
+#pragma once
+
+#include <chrono>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace sluice {
+
+struct LaunchRequest {
+  int nproc = 1;                              // ranks on this host
+  std::vector<std::string> argv = {};         // of each rank, argv[0] included
+  std::string output_dir = {};                // created where missing
+  std::string executable = "/proc/self/exe";  // this program, even if its file was replaced
+  std::vector<std::pair<std::string, std::string>> environment = {};  // added for each rank
+  std::string master_addr = "127.0.0.1";
+  int master_port = 0;  // 0: MASTER_PORT of the environment, or else a free one
+  int first_rank = 0;   // of this host
+  int world_size = 0;   // 0: nproc
+  int threads = 0;  // launch.threads; 0: OMP_NUM_THREADS of the environment, or the cores divided
+  std::chrono::milliseconds kill_grace{3000};   // from SIGTERM to SIGKILL after a failure
+  std::chrono::milliseconds stop_grace{10000};  // ... after Ctrl-C, to finish a step
+};
+
+// Returns the exit code: 0, that of the rank that failed first (5 where a signal ended it), or 130
+// after SIGINT, SIGTERM or SIGHUP. Throws ConfigError (port in use, nproc), IoError (output_dir) or
+// Error (a process cannot be started); then no rank is left. Takes over these signals of the
+// process meanwhile: call it from the main thread, before others exist.
+[[nodiscard]] int run_launcher(const LaunchRequest& request);
+
+}  // namespace sluice

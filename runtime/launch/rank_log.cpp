@@ -1,0 +1,90 @@
+#include "runtime/launch/rank_log.hpp"
+
+#include <utility>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::string_view kClear = "\x1b[K";
+constexpr std::size_t kLongestRemembered = 400;  // bytes of a line in a report
+
+// What of a line is left on a terminal: after its last carriage return, without clear sequences.
+std::string folded(std::string_view line) {
+  std::string_view ending;
+  if (line.ends_with('\n')) ending = line.ends_with("\r\n") ? "\r\n" : "\n";
+  line.remove_suffix(ending.size());
+  const std::size_t back = line.rfind('\r');
+  if (back != std::string_view::npos) line.remove_prefix(back + 1);
+  std::string text(line);
+  for (std::size_t at = text.find(kClear); at != std::string::npos; at = text.find(kClear, at)) {
+    text.erase(at, kClear.size());
+  }
+  return text.append(ending);
+}
+
+}  // namespace
+
+void LineFolder::feed(std::string_view bytes, std::string& lines) {
+  while (!bytes.empty()) {
+    const std::size_t end = bytes.find('\n');
+    if (end != std::string_view::npos) {
+      pending_ += bytes.substr(0, end + 1);
+      bytes.remove_prefix(end + 1);
+      lines += folded(pending_);
+      pending_.clear();
+      continue;
+    }
+    pending_ += bytes;
+    bytes = {};
+  }
+  if (pending_.size() <= kLongestLine) return;
+  // Mostly rewritten: what was overwritten goes. The very last byte may be half of "\r\n".
+  const std::size_t back = pending_.rfind('\r', pending_.size() - 2);
+  if (back != std::string::npos) pending_.erase(0, back);
+  if (pending_.size() <= kLongestLine) return;
+  lines += pending_;
+  pending_.clear();
+}
+
+void LineFolder::finish(std::string& lines) {
+  lines += folded(pending_);
+  pending_.clear();
+}
+
+RankLog::RankLog(std::string path) : path_(std::move(path)) {
+  keep_former_file(path_);
+  file_ = open_for_append(path_);
+}
+
+bool RankLog::append(std::string_view lines) {
+  if (lines.empty()) return true;
+  remember(lines);
+  if (!problem_.empty()) return true;
+  try {
+    write_all(file_.get(), lines, path_);
+  } catch (const IoError& error) {
+    problem_ = error.what();
+    return false;
+  }
+  return true;
+}
+
+void RankLog::remember(std::string_view lines) {
+  while (!lines.empty()) {
+    const std::size_t end = lines.find('\n');
+    const std::string_view line = lines.substr(0, end);
+    if (!last_is_open_) last_.emplace_back();
+    if (last_.back().size() < kLongestRemembered) {
+      last_.back() += line.substr(0, kLongestRemembered - last_.back().size());
+    }
+    last_is_open_ = end == std::string_view::npos;
+    lines.remove_prefix(last_is_open_ ? lines.size() : end + 1);
+    if (last_.size() > kLastLines) last_.pop_front();
+  }
+}
+
+std::vector<std::string> RankLog::last_lines() const { return {last_.begin(), last_.end()}; }
+
+}  // namespace sluice

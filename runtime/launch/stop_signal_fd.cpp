@@ -1,0 +1,62 @@
+#include "runtime/launch/stop_signal_fd.hpp"
+
+#include <pthread.h>
+#include <sys/signalfd.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+// nohup has it ignored, and blocked signals are queued even so.
+bool is_ignored(int signal) {
+  struct sigaction now {};
+  return ::sigaction(signal, nullptr, &now) == 0 && now.sa_handler == SIG_IGN;
+}
+
+sigset_t stop_signals() {
+  sigset_t set;
+  ::sigemptyset(&set);
+  // A shell without job control ignores SIGINT for what it puts in the background; a SIGINT that
+  // comes even so is meant, so only SIGHUP keeps its disposition.
+  ::sigaddset(&set, SIGINT);
+  ::sigaddset(&set, SIGTERM);
+  if (!is_ignored(SIGHUP)) ::sigaddset(&set, SIGHUP);
+  return set;
+}
+
+}  // namespace
+
+StopSignalFd::StopSignalFd() {
+  const sigset_t set = stop_signals();
+  fd_.reset(::signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC));
+  if (!fd_) throw Error("cannot start ranks: signalfd: " + std::string(std::strerror(errno)));
+  ::pthread_sigmask(SIG_BLOCK, &set, &former_mask_);
+  struct sigaction ignore {};
+  ignore.sa_handler = SIG_IGN;
+  ::sigaction(SIGPIPE, &ignore, &former_pipe_);
+}
+
+StopSignalFd::~StopSignalFd() {
+  // Ctrl-C typed once more while the last lines were printed must not change the exit code.
+  while (next()) {
+  }
+  ::sigaction(SIGPIPE, &former_pipe_, nullptr);
+  ::pthread_sigmask(SIG_SETMASK, &former_mask_, nullptr);
+}
+
+std::optional<int> StopSignalFd::next() {
+  signalfd_siginfo info{};
+  ssize_t got = 0;
+  do {
+    got = ::read(fd_.get(), &info, sizeof info);
+  } while (got < 0 && errno == EINTR);
+  if (got != static_cast<ssize_t>(sizeof info)) return std::nullopt;
+  return static_cast<int>(info.ssi_signo);
+}
+
+}  // namespace sluice

@@ -1,0 +1,240 @@
+#include "runtime/launch/supervisor.hpp"
+
+#include <poll.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "runtime/launch/stop_signal.hpp"
+
+namespace sluice {
+
+struct Supervisor::Stream {
+  UniqueFd fd;
+  TerminalSink* terminal = nullptr;
+  LineFolder folder;
+};
+
+struct Supervisor::Rank {
+  RankPlan plan;
+  RankLog log;
+  ChildProcess process;
+  std::vector<Stream> streams;  // standard output first
+  std::optional<RankEnd> end;
+  bool asked = false;
+  bool killed = false;
+};
+
+// One descriptor of a poll and what it belongs to.
+struct Supervisor::Watched {
+  pollfd poll;
+  Rank* rank = nullptr;
+  Stream* stream = nullptr;
+  TerminalSink* sink = nullptr;
+};
+
+Supervisor::Supervisor(const SupervisorOptions& options, StopSignalFd& signals, TerminalSink& out,
+                       TerminalSink& err)
+    : options_(options), signals_(signals), out_(out), err_(err) {}
+
+Supervisor::~Supervisor() {
+  if (running() == 0) return;
+  kill_all();
+  const Clock::time_point limit = Clock::now() + kGoneLimit;
+  while (running() > 0 && Clock::now() < limit) wait_once(false, limit);
+}
+
+void Supervisor::start(RankPlan plan) {
+  RankLog log(plan.log_path);
+  ::unlink(plan.error_path.c_str());
+  ChildProcess process = start_child(plan.command, signals_.former_mask());
+  auto rank = std::make_unique<Rank>(std::move(plan), std::move(log), std::move(process),
+                                     std::vector<Stream>(), std::nullopt);
+  TerminalSink* out = rank->plan.on_terminal ? &out_ : nullptr;
+  TerminalSink* err = rank->plan.on_terminal ? &err_ : nullptr;
+  rank->streams.push_back({std::move(rank->process.out), out, {}});
+  if (rank->process.err) rank->streams.push_back({std::move(rank->process.err), err, {}});
+  ranks_.push_back(std::move(rank));
+}
+
+std::size_t Supervisor::running() const {
+  return static_cast<std::size_t>(
+      std::count_if(ranks_.begin(), ranks_.end(), [](const auto& rank) { return !rank->end; }));
+}
+
+SuperviseResult Supervisor::run() {
+  while (running() > 0) {
+    wait_once(false, deadline_);
+    if (deadline_ && Clock::now() >= *deadline_) {
+      if (killed_) break;
+      kill_all();
+    }
+  }
+  SuperviseResult result;
+  result.interrupted = interrupted_;
+  for (const auto& rank : ranks_) {
+    if (rank->killed) result.killed.push_back(rank->plan.rank);
+    if (!rank->end) {
+      result.not_gone.push_back(rank->plan.rank);
+      continue;
+    }
+    rank->end->report = read_error_report(rank->plan.error_path);
+    result.ends.push_back(*rank->end);
+  }
+  return result;
+}
+
+void Supervisor::drain(std::chrono::milliseconds limit, SuperviseResult& result) {
+  const Clock::time_point until = Clock::now() + limit;
+  while (Clock::now() < until && !watched(true).empty()) wait_once(true, until);
+  for (const auto& rank : ranks_) {
+    std::string rest;
+    for (Stream& stream : rank->streams) stream.folder.finish(rest);
+    log_lines(*rank, rest);
+    for (RankEnd& end : result.ends) {
+      if (end.rank == rank->plan.rank) end.last_lines = rank->log.last_lines();
+    }
+  }
+}
+
+// Output comes before ends, and standard output before standard error, so that what is ready at the
+// same time is handled in the order it most likely happened.
+std::vector<Supervisor::Watched> Supervisor::watched(bool streams_only) {
+  std::vector<Watched> list;
+  for (const auto& rank : ranks_) {
+    for (Stream& stream : rank->streams) {
+      if (stream.fd) list.push_back({{stream.fd.get(), POLLIN, 0}, rank.get(), &stream});
+    }
+  }
+  if (streams_only) return list;
+  list.push_back({{signals_.fd(), POLLIN, 0}});
+  for (const auto& rank : ranks_) {
+    if (!rank->end) list.push_back({{rank->process.pidfd.get(), POLLIN, 0}, rank.get()});
+  }
+  for (TerminalSink* sink : {&out_, &err_}) {
+    if (sink->pending()) list.push_back({{sink->fd(), POLLOUT, 0}, nullptr, nullptr, sink});
+  }
+  return list;
+}
+
+void Supervisor::wait_once(bool streams_only, std::optional<Clock::time_point> until) {
+  std::vector<Watched> list = watched(streams_only);
+  std::vector<pollfd> polls;
+  for (const Watched& entry : list) polls.push_back(entry.poll);
+  int timeout_ms = -1;
+  if (until) {
+    // Rounded up: a timeout of 0 before the deadline would spin.
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now());
+    timeout_ms = static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  }
+  if (::poll(polls.data(), polls.size(), timeout_ms) <= 0) return;  // EINTR: the caller comes again
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    if (polls[i].revents == 0) continue;
+    const Watched& entry = list[i];
+    if (entry.stream != nullptr) {
+      on_output(*entry.rank, *entry.stream);
+    } else if (entry.rank != nullptr) {
+      on_end(*entry.rank);
+    } else if (entry.sink != nullptr) {
+      entry.sink->flush();
+    } else {
+      while (const std::optional<int> signal = signals_.next()) on_signal(*signal);
+    }
+  }
+}
+
+void Supervisor::on_output(Rank& rank, Stream& stream) {
+  std::array<char, 65536> bytes;
+  constexpr int kReads = 16;  // a rank that prints without end must not keep signals waiting
+  std::string lines;
+  for (int i = 0; i < kReads; ++i) {
+    const ssize_t got = ::read(stream.fd.get(), bytes.data(), bytes.size());
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0 && errno == EAGAIN) break;
+    if (got <= 0) {
+      stream.fd.reset();
+      break;
+    }
+    const std::string_view chunk(bytes.data(), static_cast<std::size_t>(got));
+    if (stream.terminal != nullptr) stream.terminal->write(chunk);
+    stream.folder.feed(chunk, lines);
+  }
+  log_lines(rank, lines);
+}
+
+void Supervisor::log_lines(Rank& rank, const std::string& lines) {
+  if (!rank.log.append(lines)) {
+    err_.write("the log of rank " + std::to_string(rank.plan.rank) +
+               " is not complete: " + rank.log.problem() + "\n");
+  }
+}
+
+void Supervisor::on_end(Rank& rank) {
+  // Its group goes before it is reaped: until then the group's number cannot belong to anybody
+  // else.
+  ::kill(-rank.process.pid, SIGKILL);
+  siginfo_t info{};
+  if (::waitid(P_PID, static_cast<id_t>(rank.process.pid), &info, WEXITED | WNOHANG) != 0 ||
+      info.si_pid == 0) {
+    return;
+  }
+  RankEnd end{.rank = rank.plan.rank,
+              .host = host_name(),
+              .by_signal = info.si_code != CLD_EXITED,
+              .status = info.si_status,
+              .time_ns = unix_time_ns(),
+              .asked = rank.asked,
+              .killed = rank.killed,
+              .report = std::nullopt,
+              .log_path = rank.plan.log_path,
+              .last_lines = {}};
+  rank.end = end;
+  const bool clean = end.status == 0 && !end.by_signal;
+  if (clean || (interrupted_ && classify(end) == EndClass::kStopped)) return;
+  if (!killed_) ask_all(options_.kill_grace);
+}
+
+void Supervisor::on_signal(int signal) {
+  if (interrupted_) {
+    // timeout(1) and batch systems send SIGTERM to a process and to its group: one request.
+    const bool same_request = signal == SIGTERM && Clock::now() - interrupted_at_ < kSameRequest;
+    if (same_request || killed_) return;
+    err_.write("killing the ranks\n");
+    kill_all();
+    return;
+  }
+  interrupted_ = true;
+  interrupted_at_ = Clock::now();
+  err_.write("\nstopping: the ranks finish their step (Ctrl-C again kills them)\n");
+  ask_all(options_.stop_grace);
+}
+
+void Supervisor::ask_all(std::chrono::milliseconds grace) {
+  const Clock::time_point kill_at = Clock::now() + grace;
+  deadline_ = std::min(deadline_.value_or(kill_at), kill_at);
+  // Once: a second SIGTERM means "at once" to a rank.
+  if (std::exchange(asked_, true)) return;
+  for (const auto& rank : ranks_) {
+    if (rank->end) continue;
+    rank->asked = true;
+    ::kill(-rank->process.pid, SIGTERM);
+  }
+}
+
+void Supervisor::kill_all() {
+  killed_ = true;
+  deadline_ = Clock::now() + kGoneLimit;
+  for (const auto& rank : ranks_) {
+    if (rank->end) continue;
+    rank->asked = true;
+    rank->killed = true;
+    ::kill(-rank->process.pid, SIGKILL);
+  }
+}
+
+}  // namespace sluice

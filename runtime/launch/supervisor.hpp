@@ -1,0 +1,92 @@
+// The ranks of this host from their start to their end: carries their output, watches for their
+// ends and for signals to the launcher, and sees to it that all end when one fails.
+//
+//   running --a rank fails--> failing: SIGTERM to all, after kill_grace SIGKILL
+//   running --SIGINT, SIGTERM, SIGHUP--> stopping: SIGTERM to all, after stop_grace SIGKILL
+//   stopping --a rank fails--> failing          stopping --another signal--> SIGKILL at once
+//
+// Signals go to whole process groups. After SIGKILL it waits kGoneLimit and gives up on a process
+// that the system cannot end. One thread, which must live as long as the ranks; it sleeps in poll.
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/launch/child_process.hpp"
+#include "runtime/launch/failure.hpp"
+#include "runtime/launch/rank_log.hpp"
+#include "runtime/launch/stop_signal_fd.hpp"
+#include "runtime/launch/terminal_sink.hpp"
+
+namespace sluice {
+
+struct RankPlan {
+  int rank = 0;  // global
+  ChildCommand command;
+  std::string log_path;
+  std::string error_path;
+  bool on_terminal = false;
+};
+
+struct SupervisorOptions {
+  std::chrono::milliseconds kill_grace{3000};
+  std::chrono::milliseconds stop_grace{10000};
+};
+
+struct SuperviseResult {
+  std::vector<RankEnd> ends;
+  bool interrupted = false;   // a signal to the launcher asked for the end
+  std::vector<int> killed;    // ranks that did not end when asked
+  std::vector<int> not_gone;  // ranks that the system could not end
+};
+
+class Supervisor {
+ public:
+  static constexpr std::chrono::milliseconds kGoneLimit{3000};
+
+  Supervisor(const SupervisorOptions& options, StopSignalFd& signals, TerminalSink& out,
+             TerminalSink& err);
+  ~Supervisor();  // kills and reaps what still runs
+  Supervisor(const Supervisor&) = delete;
+  Supervisor& operator=(const Supervisor&) = delete;
+
+  // Throws Error or IoError.
+  void start(RankPlan plan);
+  // Returns when all ranks have ended.
+  [[nodiscard]] SuperviseResult run();
+  // What is still in the pipes, waiting at most so long for their ends; then the results' last
+  // lines are complete. Call it when no process that holds the pipes is left.
+  void drain(std::chrono::milliseconds limit, SuperviseResult& result);
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  struct Stream;
+  struct Rank;
+  struct Watched;
+
+  [[nodiscard]] std::size_t running() const;
+  [[nodiscard]] std::vector<Watched> watched(bool streams_only);
+  void wait_once(bool streams_only, std::optional<Clock::time_point> until);
+  void on_signal(int signal);
+  void on_end(Rank& rank);
+  void on_output(Rank& rank, Stream& stream);
+  void log_lines(Rank& rank, const std::string& lines);
+  void ask_all(std::chrono::milliseconds grace);
+  void kill_all();
+
+  const SupervisorOptions options_;
+  StopSignalFd& signals_;
+  TerminalSink& out_;
+  TerminalSink& err_;
+  std::vector<std::unique_ptr<Rank>> ranks_;
+  bool asked_ = false;
+  bool killed_ = false;
+  bool interrupted_ = false;
+  Clock::time_point interrupted_at_;
+  std::optional<Clock::time_point> deadline_;  // of SIGKILL once asked, of giving up once killed
+};
+
+}  // namespace sluice

@@ -1,0 +1,78 @@
+#include "runtime/observe/metrics_writer.hpp"
+
+#include <unistd.h>
+
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+// The whole lines of steps before `first_step`.
+std::string lines_before(const std::string& path, std::int64_t first_step) {
+  std::ifstream in(path, std::ios::binary);
+  std::string kept;
+  std::string line;
+  while (std::getline(in, line)) {
+    if (in.eof()) break;  // no line break: cut short
+    const auto object = nlohmann::json::parse(line, nullptr, false);
+    if (!object.is_object()) continue;
+    const auto step = object.find("step");
+    if (step == object.end() || !step->is_number_integer()) continue;
+    if (step->get<std::int64_t>() < first_step) kept += line + "\n";
+  }
+  return kept;
+}
+
+}  // namespace
+
+std::string to_json_line(const StepRecord& record) {
+  nlohmann::ordered_json object{{"step", record.step},
+                                {"loss", record.loss},
+                                {"grad_norm", record.grad_norm},
+                                {"lr", record.lr},
+                                {"loss_scale", record.loss_scale},
+                                {"skipped", record.skipped},
+                                {"tokens", record.tokens},
+                                {"step_ms", record.step_ms},
+                                {"tokens_per_s", record.tokens_per_s},
+                                {"tflops", record.tflops},
+                                {"mfu", record.mfu}};
+  const StepMemory& memory = record.memory;
+  object["memory"] = {{"device_peak", memory.device_peak},
+                      {"host_peak", memory.host_peak},
+                      {"pinned", memory.pinned},
+                      {"nvme", memory.nvme}};
+  const StepTimers& timers = record.timers_ms;
+  object["timers_ms"] = {{"forward", timers.forward}, {"backward", timers.backward},
+                         {"comm", timers.comm},       {"optimizer", timers.optimizer},
+                         {"io", timers.io},           {"data", timers.data}};
+  if (record.eval_loss) object["eval_loss"] = *record.eval_loss;
+  if (record.eval_ppl) object["eval_ppl"] = *record.eval_ppl;
+  return object.dump();
+}
+
+MetricsWriter::MetricsWriter(std::string path, std::int64_t first_step) : path_(std::move(path)) {
+  if (first_step <= 1) {
+    keep_former_file(path_);
+  } else if (::access(path_.c_str(), F_OK) == 0) {
+    write_file_atomically(path_, lines_before(path_, first_step));
+  }
+  file_ = open_for_append(path_);
+}
+
+void MetricsWriter::write(const StepRecord& record) {
+  const off_t end = ::lseek(file_.get(), 0, SEEK_END);
+  try {
+    write_all(file_.get(), to_json_line(record) + "\n", path_);
+  } catch (const IoError&) {
+    // Best effort: a device such as a pipe has no length to go back to.
+    [[maybe_unused]] const int cut = end >= 0 ? ::ftruncate(file_.get(), end) : 0;
+    throw;
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// The log of one rank: what log_info & co. (kernels/base/log.hpp) say, as lines
+//
+//   13:04:05.123 info    resumed from step 120
+//   13:04:05.123 warning [rank 3] host memory is nearly full
+//
+// Information goes to standard output, warnings and errors to standard error; the launcher carries
+// both to rank-N.log and, for rank 0, to the terminal. Each line is flushed. Thread-safe once
+// built; build and destroy it while no other thread logs.
+#pragma once
+
+#include "kernels/base/log.hpp"
+
+namespace sluice {
+
+struct RunLogOptions {
+  int rank = 0;  // global; named in the line unless 0
+  LogLevel level = LogLevel::kInfo;
+  bool interactive = false;  // standard output is a terminal: clear the progress line first
+};
+
+// Installs the sink; the destructor restores standard error.
+class RunLog {
+ public:
+  explicit RunLog(const RunLogOptions& options);
+  ~RunLog();
+  RunLog(const RunLog&) = delete;
+  RunLog& operator=(const RunLog&) = delete;
+};
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// What is known of one optimizer step: one line of metrics.jsonl (DESIGN section 4).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+namespace sluice {
+
+struct StepMemory {  // peak bytes of this step on this rank, per tier
+  std::int64_t device_peak = 0;
+  std::int64_t host_peak = 0;
+  std::int64_t pinned = 0;
+  std::int64_t nvme = 0;
+};
+
+struct StepTimers {  // milliseconds; they overlap, so they need not add up to step_ms
+  double forward = 0;
+  double backward = 0;
+  double comm = 0;
+  double optimizer = 0;
+  double io = 0;
+  double data = 0;
+};
+
+struct StepRecord {
+  std::int64_t step = 0;    // from 1
+  double loss = 0;          // mean over the global batch's tokens, before the update
+  double grad_norm = 0;     // before clipping
+  double lr = 0;            // used for this update
+  double loss_scale = 1;    // used for this step
+  bool skipped = false;     // no update: a gradient overflowed
+  std::int64_t tokens = 0;  // trained on so far, this step included, over all ranks
+  double step_ms = 0;
+  double tokens_per_s = 0;  // over all ranks
+  double tflops = 0;        // per device
+  double mfu = 0;           // of the device's peak, 0..1; 0: the peak is unknown
+  StepMemory memory;
+  StepTimers timers_ms;
+  std::optional<double> eval_loss;  // only of steps after which it evaluated
+  std::optional<double> eval_ppl;
+};
+
+// One JSON object without a line break, keys in the order above. A double reads back as the same
+// double; NaN and infinity, which JSON cannot say, are null.
+[[nodiscard]] std::string to_json_line(const StepRecord& record);
+
+}  // namespace sluice
