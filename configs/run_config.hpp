@@ -1,4 +1,5 @@
-// A whole run, as one value: every section's options. Made by configs/reader.hpp, from YAML and --set.
+// A whole run, as one value: every section's options. Made by configs/reader.hpp, from YAML and
+// --set.
 #pragma once
 
 #include "offload/offload_options.hpp"

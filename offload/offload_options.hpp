@@ -4,6 +4,8 @@
 #include <string>
 #include <vector>
 
+#include "kernels/base/dtype.hpp"
+
 namespace sluice {
 
 enum class Tier { kDevice, kHost, kNvme };
@@ -14,7 +16,8 @@ struct OffloadOptions {
   Tier gradients = Tier::kDevice;
   Tier activations = Tier::kDevice;
   std::vector<std::string> nvme_path;
-  double device_fraction = 0.0;
+  double device_fraction = 0.0;  // share of an offloaded state that stays on the device
+  DType states_dtype = DType::kFloat32;  // of the moments on a slower tier
 };
 
 }  // namespace sluice

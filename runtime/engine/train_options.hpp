@@ -1,5 +1,5 @@
-// The training loop's own settings: `train:`, `optimizer:`, `schedule:`, `recompute:`, `memory:` and
-// `loss_scale:`.
+// The training loop's own settings: `train:`, `optimizer:`, `schedule:`, `recompute:`, `memory:`
+// and `loss_scale:`.
 #pragma once
 
 #include <array>
@@ -12,20 +12,23 @@ namespace sluice {
 enum class AccumulationOrder { kMicro, kLayer };
 
 struct TrainOptions {
-  std::int64_t steps = 1000;         // optimizer steps
-  std::int64_t micro_batch = 1;      // samples of one rank's forward
-  std::int64_t global_batch = 0;     // samples of an optimizer step; 0: micro_batch x dp
+  std::int64_t steps = 1000;      // optimizer steps
+  std::int64_t micro_batch = 1;   // samples of one rank's forward
+  std::int64_t global_batch = 0;  // samples of an optimizer step; 0: micro_batch x dp
   AccumulationOrder accumulation_order = AccumulationOrder::kMicro;
   DType dtype = DType::kFloat32;
   std::uint64_t seed = 1234;
-  double clip = 1.0;                 // global gradient norm; 0: off
-  std::int64_t eval_every = 0;       // steps between evaluations; 0: only at the end
-  std::int64_t eval_steps = 10;      // global batches of one evaluation; 0: never evaluate
+  double clip = 1.0;             // global gradient norm; 0: off
+  std::int64_t eval_every = 0;   // steps between evaluations; 0: only at the end
+  std::int64_t eval_steps = 10;  // global batches of one evaluation; 0: never evaluate
   std::int64_t log_every = 10;
-  std::int64_t sample_tokens = 0;    // tokens generated from the trained model at the end; 0: none
+  std::int64_t sample_tokens = 0;  // tokens generated from the trained model at the end; 0: none
 };
 
+enum class OptimizerType { kAdamW };
+
 struct OptimizerOptions {
+  OptimizerType type = OptimizerType::kAdamW;
   double lr = 3e-4;
   std::array<double, 2> betas{0.9, 0.95};
   double eps = 1e-8;

@@ -18,7 +18,7 @@ struct ModelOptions {
   std::int64_t vocab = 0;     // 0: what the tokenizer has
   std::int64_t seq = 1024;    // tokens of a sample, and positions of a gpt2
   bool tie_embeddings = true;
-  double dropout = 0.0;   // embedding, attention and residual
+  double dropout = 0.0;  // embedding, attention and residual
   double norm_eps = 1e-5;
   double init_std = 0.02;
   std::string from;  // a Hugging Face directory; empty: fresh weights

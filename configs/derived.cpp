@@ -1,0 +1,26 @@
+#include "configs/derived.hpp"
+
+#include <algorithm>
+
+namespace sluice {
+
+Derived derive(const RunConfig& run, int world) {
+  const ModelOptions& model = run.model;
+  const ParallelOptions& parallel = run.parallel;
+  Derived out;
+  out.dp = parallel.data > 0 ? parallel.data : world / (parallel.tensor * parallel.pipeline);
+  const std::int64_t one_pass = run.train.micro_batch * out.dp;
+  out.global_batch = run.train.global_batch > 0 ? run.train.global_batch : one_pass;
+  out.accumulation = out.global_batch / one_pass;
+  out.kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
+  out.head_size = model.hidden / model.heads;
+  out.ffn = model.ffn > 0 ? model.ffn : 4 * model.hidden;
+  out.decay_steps = run.schedule.decay_steps > 0 ? run.schedule.decay_steps : run.train.steps;
+  if (run.schedule.type == ScheduleType::kWsd) {
+    out.wsd_decay = run.schedule.wsd_decay > 0 ? run.schedule.wsd_decay
+                                               : std::max<std::int64_t>(1, out.decay_steps / 10);
+  }
+  return out;
+}
+
+}  // namespace sluice

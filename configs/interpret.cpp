@@ -1,0 +1,250 @@
+#include "configs/interpret.hpp"
+
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "configs/interpolate.hpp"
+#include "configs/suggest.hpp"
+#include "configs/value.hpp"
+
+namespace sluice {
+namespace {
+
+using Kind = YamlNode::Kind;
+
+std::string found(const YamlNode& node) {
+  switch (node.kind) {
+    case Kind::kNull:
+      return "found no value";
+    case Kind::kScalar:
+      return "found " + in_quotes(node.text);
+    case Kind::kList:
+      return "found a list";
+    case Kind::kMap:
+      return "found a map";
+  }
+  return "found nothing";
+}
+
+std::string list_names(const std::vector<std::string_view>& names) {
+  std::string out;
+  for (std::size_t i = 0; i < names.size(); ++i)
+    out += (i == 0 ? "" : ", ") + std::string(names[i]);
+  return out;
+}
+
+std::vector<std::string_view> section_names() {
+  std::vector<std::string_view> names;
+  for (const Section& section : schema()) names.push_back(section.name);
+  names.push_back("base");
+  return names;
+}
+
+std::vector<std::string_view> key_names(const Section& section) {
+  std::vector<std::string_view> names;
+  for (const Key& key : section.keys) names.push_back(key.name);
+  return names;
+}
+
+// The key of this very name in any section: "lr" -> "optimizer.lr".
+std::optional<std::string> elsewhere(std::string_view name) {
+  for (const Section& section : schema()) {
+    for (const Key& key : section.keys) {
+      if (key.name == name) return key.path();
+    }
+  }
+  return std::nullopt;
+}
+
+std::string unknown_section(std::string_view name) {
+  const std::string what = "unknown section";
+  if (name == "<<") return "merge keys are not read, use base:";
+  if (find_key(name) != nullptr) {
+    const std::size_t dot = name.find('.');
+    return what + ", write " + std::string(name.substr(0, dot)) + ": {" +
+           std::string(name.substr(dot + 1)) + ": ...}";
+  }
+  if (const auto near = nearest(name, section_names())) {
+    return what + "; did you mean '" + std::string(*near) + "'?";
+  }
+  if (const auto key = elsewhere(name)) return what + "; did you mean '" + *key + "'?";
+  return what + ", expected one of " + list_names(section_names());
+}
+
+std::string unknown_key(const Section& section, std::string_view name) {
+  const std::string what = "unknown key";
+  if (name == "<<") return "merge keys are not read, use base:";
+  if (const auto key = elsewhere(name)) return what + "; did you mean '" + *key + "'?";
+  if (const auto near = nearest(name, key_names(section))) {
+    return what + "; did you mean '" + std::string(*near) + "'?";
+  }
+  return what + ", expected one of " + list_names(key_names(section));
+}
+
+// Reports a name that stands a second time in one map.
+class SeenNames {
+ public:
+  void see(const DocumentSource& source, const YamlNode& key, const std::string& path,
+           Problems& problems) {
+    const auto [first, is_new] = lines_.emplace(key.text, key.line);
+    if (is_new) return;
+    problems.add(source.place(key), path,
+                 source.is_set ? "given twice"
+                               : "given twice, first in line " + std::to_string(first->second));
+  }
+
+ private:
+  std::map<std::string, int> lines_;
+};
+
+// Reads the values of one section.
+class SectionReader {
+ public:
+  SectionReader(const DocumentSource& source, const Section& section, GivenValues& values,
+                Problems& problems)
+      : source_(source), section_(section), values_(values), problems_(problems) {}
+
+  void read(const YamlNode& map) {
+    SeenNames seen;
+    for (const YamlEntry& entry : map.entries) {
+      const std::string path = std::string(section_.name) + "." + printable(entry.key.text);
+      seen.see(source_, entry.key, path, problems_);
+      const Key* key = find_key(section_.name, entry.key.text);
+      if (key == nullptr) {
+        problems_.add(source_.place(entry.key), path, unknown_key(section_, entry.key.text));
+      } else {
+        read_key(*key, entry);
+      }
+    }
+  }
+
+ private:
+  void read_key(const Key& key, const YamlEntry& entry) {
+    const YamlNode& node = entry.value;
+    const bool is_list = key.rules.type == KeyType::kFloats || key.rules.type == KeyType::kPaths;
+    variables_.clear();
+    std::optional<Value> value;
+    if (node.kind == Kind::kScalar && key.rules.type != KeyType::kFloats) {
+      value = read_text(key, node);
+      if (value && is_list) value = std::vector<std::string>{std::get<std::string>(*value)};
+    } else if (node.kind == Kind::kList && is_list) {
+      value = read_list(key, node);
+    } else {
+      // An absent value's own place is that of whatever comes next.
+      mistake(key, node.kind == Kind::kNull ? entry.key : node,
+              found(node) + ", expected " + expected(key.rules));
+    }
+    if (!value) return;
+    Origin origin = source_.at(node.line, node.column);
+    origin.variables = variables_;
+    values_.insert_or_assign(key.path(), GivenValue{std::move(*value), std::move(origin)});
+  }
+
+  std::optional<Value> read_list(const Key& key, const YamlNode& list) {
+    std::vector<double> numbers;
+    std::vector<std::string> texts;
+    std::size_t good = 0;
+    for (const YamlNode& item : list.items) {
+      std::optional<Value> value;
+      if (item.kind == Kind::kScalar) {
+        value = read_text(key, item);
+      } else {
+        mistake(key, item.kind == Kind::kNull ? list : item,
+                found(item) + ", expected " + expected_element(key.rules));
+      }
+      if (!value) continue;
+      ++good;
+      if (const auto* number = std::get_if<double>(&*value)) numbers.push_back(*number);
+      if (auto* text = std::get_if<std::string>(&*value)) texts.push_back(std::move(*text));
+    }
+    if (key.rules.type == KeyType::kFloats && list.items.size() != key.rules.length) {
+      mistake(key, list,
+              "found a list of " + std::to_string(list.items.size()) + ", expected " +
+                  expected(key.rules));
+      return std::nullopt;
+    }
+    if (good != list.items.size()) return std::nullopt;
+    if (key.rules.type == KeyType::kFloats) return Value(std::move(numbers));
+    return Value(std::move(texts));
+  }
+
+  std::optional<Value> read_text(const Key& key, const YamlNode& node) {
+    const Interpolated text = interpolate(node.text);
+    variables_.insert(variables_.end(), text.names.begin(), text.names.end());
+    for (const std::string& what : text.problems) mistake(key, node, what);
+    if (!text.problems.empty()) return std::nullopt;
+    auto read = read_scalar(key.rules, text.text);
+    if (const auto* mismatch = std::get_if<Mismatch>(&read)) {
+      mistake(key, node,
+              text.names.empty()
+                  ? mismatch->what
+                  : mismatch->what + " (the text is from " + in_quotes(node.text) + ")");
+      return std::nullopt;
+    }
+    return std::get<Value>(std::move(read));
+  }
+
+  void mistake(const Key& key, const YamlNode& at, const std::string& what) {
+    problems_.add(source_.place(at), key.path(), what);
+  }
+
+  const DocumentSource& source_;
+  const Section& section_;
+  GivenValues& values_;
+  Problems& problems_;
+  std::vector<std::string> variables_;  // that went into the key being read
+};
+
+}  // namespace
+
+Origin DocumentSource::at(int line, int column) const {
+  return {is_set, text, is_set ? 0 : line, is_set ? 0 : column, {}};
+}
+
+std::string DocumentSource::place(const YamlNode& node) const {
+  return at(node.line, node.column).place();
+}
+
+std::optional<BaseReference> find_base(const DocumentSource& source, const YamlNode& root,
+                                       Problems& problems) {
+  for (const YamlEntry& entry : root.entries) {
+    if (entry.key.text != "base") continue;
+    const YamlNode& at = entry.value.kind == Kind::kNull ? entry.key : entry.value;
+    if (source.is_set) {
+      problems.add(source.place(at), "base", "is read from a file only");
+      return std::nullopt;
+    }
+    if (entry.value.kind != Kind::kScalar || entry.value.text.empty()) {
+      problems.add(source.place(at), "base", found(entry.value) + ", expected a file");
+      return std::nullopt;
+    }
+    const Interpolated text = interpolate(entry.value.text);
+    for (const std::string& what : text.problems) problems.add(source.place(at), "base", what);
+    if (!text.problems.empty()) return std::nullopt;
+    return BaseReference{text.text, source.place(at)};
+  }
+  return std::nullopt;
+}
+
+void interpret_document(const DocumentSource& source, const YamlNode& root, GivenValues& values,
+                        Problems& problems) {
+  SeenNames seen;
+  for (const YamlEntry& entry : root.entries) {
+    const std::string name = printable(entry.key.text);
+    seen.see(source, entry.key, name, problems);
+    if (entry.key.text == "base") continue;
+    const Section* section = find_section(entry.key.text);
+    if (section == nullptr) {
+      problems.add(source.place(entry.key), name, unknown_section(entry.key.text));
+    } else if (entry.value.kind == Kind::kMap) {
+      SectionReader(source, *section, values, problems).read(entry.value);
+    } else if (entry.value.kind != Kind::kNull) {  // a section with all its keys commented out
+      problems.add(source.place(entry.value), name,
+                   found(entry.value) + ", expected a map of " + list_names(key_names(*section)));
+    }
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// One document (a file, or a --set argument dressed as one) against the schema.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <string>
+
+#include "configs/problems.hpp"
+#include "configs/reader.hpp"
+#include "configs/schema.hpp"
+#include "configs/yaml_tree.hpp"
+
+namespace sluice {
+
+struct GivenValue {
+  Value value;
+  Origin origin;
+};
+// By "section.key"; a later document's value replaces an earlier one's.
+using GivenValues = std::map<std::string, GivenValue, std::less<>>;
+
+// What the places in messages and origins are made of.
+struct DocumentSource {
+  bool is_set = false;
+  std::string text;  // the file's path, or the --set argument
+
+  [[nodiscard]] Origin at(int line, int column) const;
+  [[nodiscard]] std::string place(const YamlNode& node) const;
+};
+
+// The `base:` of a document: its node and its text, interpolated. nullopt where there is none or
+// where it is a mistake (which is added to `problems`).
+struct BaseReference {
+  std::string path;
+  std::string place;
+};
+[[nodiscard]] std::optional<BaseReference> find_base(const DocumentSource& source,
+                                                     const YamlNode& root, Problems& problems);
+
+// Adds the values of a document whose root is a map to `values`, its mistakes to `problems`.
+void interpret_document(const DocumentSource& source, const YamlNode& root, GivenValues& values,
+                        Problems& problems);
+
+}  // namespace sluice

@@ -1,0 +1,188 @@
+#include "configs/reader.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "configs/interpret.hpp"
+#include "configs/problems.hpp"
+#include "configs/yaml_tree.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kMaxFileBytes = std::size_t{2} << 20;  // above what parse_yaml takes
+constexpr std::size_t kMaxChain = 16;                        // files that inherit from each other
+
+constexpr std::size_t kPathLimit = 4096;  // a path is shown whole: cut short it would lead nowhere
+
+std::string shown_path(std::string_view path) { return printable(path, kPathLimit); }
+
+// The file's text, or why there is none.
+struct FileText {
+  std::string text;
+  std::string failure;
+};
+
+FileText read_file(const std::string& path) {
+  if (!is_clean_text(path, false)) return {"", "has control characters in its name, rename it"};
+  std::error_code error;
+  if (fs::is_directory(path, error)) return {"", "is a folder, expected a file"};
+  errno = 0;
+  std::ifstream stream(path, std::ios::binary);
+  if (!stream) return {"", std::string("cannot be read: ") + std::strerror(errno)};
+  FileText file;
+  file.text.resize(kMaxFileBytes);
+  stream.read(file.text.data(), static_cast<std::streamsize>(file.text.size()));
+  if (stream.bad()) return {"", std::string("cannot be read: ") + std::strerror(errno)};
+  file.text.resize(static_cast<std::size_t>(stream.gcount()));
+  return file;
+}
+
+// The same file by any name.
+std::string identity_of(const std::string& path) {
+  std::error_code error;
+  const fs::path canonical = fs::weakly_canonical(path, error);
+  return error ? path : canonical.string();
+}
+
+class Loader {
+ public:
+  GivenValues values;
+  Problems problems;
+
+  void load_file(const std::string& path) { load(path, BaseReference{}); }
+
+  void load_override(const std::string& argument) {
+    const DocumentSource source{.is_set = true, .text = argument};
+    const std::size_t equals = argument.find('=');
+    const std::size_t dot = argument.substr(0, equals).find('.');
+    if (equals == std::string::npos || equals == 0) {
+      problems.add(source.at(0, 0).place(), "", "expected section.key=value");
+      return;
+    }
+    YamlDocument value = parse_yaml(argument.substr(equals + 1));
+    for (const YamlProblem& problem : value.problems) {
+      problems.add(source.at(0, 0).place(), printable(argument.substr(0, equals)), problem.what);
+    }
+    if (!value.problems.empty()) return;
+    YamlNode root = std::move(value.root);
+    if (dot != std::string::npos) root = wrap(argument.substr(dot + 1, equals - dot - 1), root);
+    root = wrap(argument.substr(0, std::min(dot, equals)), root);
+    (void)find_base(source, root, problems);
+    interpret_document(source, root, values, problems);
+  }
+
+ private:
+  static YamlNode wrap(const std::string& name, const YamlNode& value) {
+    YamlNode map;
+    map.kind = YamlNode::Kind::kMap;
+    YamlNode key;
+    key.kind = YamlNode::Kind::kScalar;
+    key.text = name;
+    map.entries.push_back({key, value});
+    return map;
+  }
+
+  // `by` is the base: line that led here; its place is empty for the first file.
+  void load(const std::string& path, const BaseReference& by) {
+    if (!enter(path, by)) return;
+    const FileText file = read_file(path);
+    if (file.failure.empty()) {
+      load_text({.is_set = false, .text = path}, file.text);
+    } else if (by.place.empty()) {
+      problems.add(shown_path(path), "", file.failure);
+    } else {
+      problems.add(by.place, "base", in_quotes(path, kPathLimit) + " " + file.failure);
+    }
+    chain_.pop_back();
+  }
+
+  bool enter(const std::string& path, const BaseReference& by) {
+    const std::string identity = identity_of(path);
+    std::string cycle;
+    for (const auto& [name, known] : chain_) {
+      if (!cycle.empty() || known == identity) cycle += shown_path(name) + " -> ";
+    }
+    if (!cycle.empty()) {
+      problems.add(by.place, "base",
+                   cycle + shown_path(path) + " is a cycle, expected a chain that ends");
+      return false;
+    }
+    if (chain_.size() >= kMaxChain) {
+      problems.add(by.place, "base",
+                   "a chain of more than " + std::to_string(kMaxChain) + " files");
+      return false;
+    }
+    chain_.emplace_back(path, identity);
+    return true;
+  }
+
+  void load_text(const DocumentSource& source, const std::string& text) {
+    const YamlDocument document = parse_yaml(text);
+    for (const YamlProblem& problem : document.problems) {
+      problems.add(source.at(problem.line, problem.column).place(), "", problem.what);
+    }
+    if (!document.problems.empty()) return;
+    const YamlNode& root = document.root;
+    if (root.kind == YamlNode::Kind::kNull) {
+      problems.add(shown_path(source.text), "",
+                   "holds nothing, expected sections such as model:, data:, train:");
+    } else if (root.kind != YamlNode::Kind::kMap) {
+      problems.add(source.place(root), "",
+                   std::string("found ") +
+                       (root.kind == YamlNode::Kind::kList ? "a list" : in_quotes(root.text)) +
+                       ", expected sections such as model:, data:, train:");
+    } else {
+      if (const auto base = find_base(source, root, problems)) {
+        load((fs::path(source.text).parent_path() / base->path).lexically_normal().string(), *base);
+      }
+      interpret_document(source, root, values, problems);
+    }
+  }
+
+  std::vector<std::pair<std::string, std::string>> chain_;  // path as named, identity
+};
+
+}  // namespace
+
+std::string Origin::place() const {
+  if (is_set) return "--set " + printable(text);
+  if (line <= 0) return shown_path(text);
+  return shown_path(text) + ":" + std::to_string(line) + ":" + std::to_string(column);
+}
+
+bool LoadedConfig::given(std::string_view key) const { return origins.contains(key); }
+
+std::string LoadedConfig::place(std::string_view key) const {
+  const auto found = origins.find(key);
+  return found == origins.end() ? shown_path(path) + " (default)" : found->second.place();
+}
+
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  Loader loader;
+  loader.load_file(path);
+  for (const std::string& override_text : overrides) loader.load_override(override_text);
+  loader.problems.throw_if_any();
+
+  LoadedConfig loaded;
+  loaded.path = path;
+  for (auto& [name, given] : loader.values) {
+    find_key(name)->set(loaded.run, given.value);
+    loaded.origins.emplace(name, std::move(given.origin));
+  }
+  const fs::path file(path);
+  if (loaded.run.output.dir.empty()) loaded.run.output.dir = "runs/" + file.stem().string();
+  if (loaded.run.data.cache_dir.empty()) {
+    loaded.run.data.cache_dir = (file.parent_path() / ".cache" / "tokens").string();
+  }
+  return loaded;
+}
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+// From a YAML file and --set arguments to a RunConfig in which every value remembers where it came
+// from.
+//
+// Precedence, weakest first: defaults (the option structs), the chain of `base:` files from the far
+// end, the file itself, --set from left to right. A list is replaced as a whole. Paths in values
+// are relative to the working directory, but for `base:`, which is relative to the file that names
+// it. ${NAME} and
+// ${NAME:-default} are filled in from the environment in every value.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "configs/run_config.hpp"
+
+namespace sluice {
+
+// Where a value was given.
+struct Origin {
+  bool is_set = false;                 // by --set, otherwise in a file
+  std::string text;                    // the file's path, or the argument "zero.stage=3"
+  int line = 0;                        // from 1; of a file
+  int column = 0;                      // from 1; of a file
+  std::vector<std::string> variables;  // environment variables that went into it
+
+  // "configs/x.yaml:12:5", "--set zero.stage=3"
+  [[nodiscard]] std::string place() const;
+};
+
+// A value type; not to be changed while another thread reads it.
+struct LoadedConfig {
+  RunConfig run;
+  std::string path;                                    // as it was given to load_config
+  std::map<std::string, Origin, std::less<>> origins;  // by "zero.stage"; defaults are not in it
+
+  // True if a file or --set gave this key.
+  [[nodiscard]] bool given(std::string_view key) const;
+
+  // Where to look for a key: its origin's place, or "configs/x.yaml (default)".
+  [[nodiscard]] std::string place(std::string_view key) const;
+
+  // Every key with its value and its origin as a comment. Loads again to the same RunConfig,
+  // anywhere in the file system as long as the working directory is the same.
+  [[nodiscard]] std::string resolved_yaml() const;
+};
+
+// `overrides` are "section.key=value" with the value read as YAML. An empty output.dir becomes
+// runs/<the file's name>, an empty data.cache_dir .cache/tokens beside the file. Reads files and
+// the environment, writes nothing. Throws one ConfigError with a line per mistake of all files and
+// overrides:
+//   file:line:column: zero.stgae: unknown key; did you mean 'stage'?
+//   --set zero.stage=7: zero.stage: '7' is out of range, expected a whole number from 0 to 3
+// Rules between keys are validate()'s (configs/validate.hpp).
+[[nodiscard]] LoadedConfig load_config(const std::string& path,
+                                       const std::vector<std::string>& overrides);
+
+}  // namespace sluice

@@ -1,0 +1,310 @@
+#include "configs/schema.hpp"
+
+#include <array>
+#include <type_traits>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+// Sums and products of a few dimensions stay below 2^63 when each is at most this.
+constexpr double kMaxDim = 2147483647;
+constexpr double kMaxSeconds = 1e7;
+
+Rules count(double min, double max = kMaxDim) {
+  return {.type = KeyType::kCount, .range = {.min = min, .max = max}};
+}
+Rules bytes(double min) { return {.type = KeyType::kBytes, .range = {.min = min}}; }
+Rules number(Range range) { return {.type = KeyType::kFloat, .range = range}; }
+Rules seconds() {
+  return {.type = KeyType::kSeconds, .range = {.min = 0, .max = kMaxSeconds, .min_open = true}};
+}
+Rules boolean() { return {.type = KeyType::kBool}; }
+Rules one_of(std::vector<std::string_view> choices) {
+  return {.type = KeyType::kEnum, .choices = std::move(choices)};
+}
+Rules path() { return {.type = KeyType::kPath}; }
+Rules needed_path() { return {.type = KeyType::kPath, .may_be_empty = false}; }
+Rules paths() { return {.type = KeyType::kPaths}; }
+Rules numbers(std::size_t length, Range range) {
+  return {.type = KeyType::kFloats, .range = range, .length = length};
+}
+
+constexpr Range kAtLeastZero{.min = 0};
+constexpr Range kAboveZero{.min = 0, .min_open = true};
+constexpr Range kBelowOne{.min = 0, .max = 1, .max_open = true};
+constexpr Range kZeroToOne{.min = 0, .max = 1};
+
+template <class Field>
+Value to_value(const Field& field) {
+  if constexpr (std::is_same_v<Field, bool> || std::is_same_v<Field, double>) {
+    return field;
+  } else if constexpr (std::is_integral_v<Field> || std::is_enum_v<Field>) {
+    return static_cast<std::int64_t>(field);
+  } else if constexpr (std::is_same_v<Field, std::array<double, 2>>) {
+    return std::vector<double>(field.begin(), field.end());
+  } else {
+    return field;
+  }
+}
+
+template <class Field>
+void from_value(const Value& value, Field& field) {
+  if constexpr (std::is_same_v<Field, bool> || std::is_same_v<Field, double>) {
+    field = std::get<Field>(value);
+  } else if constexpr (std::is_integral_v<Field> || std::is_enum_v<Field>) {
+    field = static_cast<Field>(std::get<std::int64_t>(value));
+  } else if constexpr (std::is_same_v<Field, std::array<double, 2>>) {
+    const auto& list = std::get<std::vector<double>>(value);
+    field = {list[0], list[1]};
+  } else {
+    field = std::get<Field>(value);
+  }
+}
+
+// Collects a section's keys; `Options` is the section's struct.
+template <class Options>
+class SectionMaker {
+ public:
+  SectionMaker(std::string_view name, Options RunConfig::*options, std::string_view doc)
+      : section_{name, doc, {}}, options_(options) {}
+
+  template <class Field>
+  SectionMaker& key(std::string_view name, Field Options::*field, Rules rules,
+                    std::string_view doc) {
+    const auto options = options_;
+    section_.keys.push_back(
+        {section_.name, name, std::move(rules), doc,
+         [options, field](const RunConfig& run) { return to_value(run.*options.*field); },
+         [options, field](RunConfig& run, const Value& value) {
+           from_value(value, run.*options.*field);
+         }});
+    return *this;
+  }
+  operator Section() const { return section_; }  // NOLINT(google-explicit-constructor)
+
+ private:
+  Section section_;
+  Options RunConfig::*options_;
+};
+
+Section model_section() {
+  using O = ModelOptions;
+  return SectionMaker("model", &RunConfig::model, "What is trained.")
+      .key("type", &O::type, one_of({"gpt2", "llama", "mistral", "qwen2"}), "Architecture.")
+      .key("layers", &O::layers, count(1), "Transformer blocks.")
+      .key("hidden", &O::hidden, count(1), "Width of the residual stream.")
+      .key("heads", &O::heads, count(1), "Attention heads.")
+      .key("kv_heads", &O::kv_heads, count(0).or_word("auto"),
+           "Key and value heads; auto: as many as heads.")
+      .key("ffn", &O::ffn, count(0).or_word("auto"),
+           "Width inside the feed-forward part; auto: 4 x hidden.")
+      .key("vocab", &O::vocab, count(0).or_word("auto"),
+           "Size of the vocabulary; auto: what the tokenizer has.")
+      .key("seq", &O::seq, count(1), "Tokens of one sample.")
+      .key("tie_embeddings", &O::tie_embeddings, boolean(),
+           "Whether the output head is the token embedding.")
+      .key("dropout", &O::dropout, number(kBelowOne), "Embedding, attention and residual dropout.")
+      .key("norm_eps", &O::norm_eps, number(kAboveZero), "Added to the variance in a norm.")
+      .key("init_std", &O::init_std, number(kAtLeastZero), "Standard deviation of initial weights.")
+      .key("from", &O::from, path(), "A Hugging Face folder to start from; empty: fresh weights.");
+}
+
+Section data_section() {
+  using O = DataOptions;
+  return SectionMaker("data", &RunConfig::data, "Where tokens come from.")
+      .key("text", &O::text, paths(),
+           "Text files, folders or globs (** crosses folders), relative to the working directory. "
+           "Either this or train.")
+      .key("train", &O::train, paths(), "Prefixes of Megatron .bin/.idx pairs to train on.")
+      .key("valid", &O::valid, paths(),
+           "Prefixes of Megatron .bin/.idx pairs to evaluate on; empty: cut from train by split.")
+      .key("split", &O::split, numbers(2, kAtLeastZero),
+           "Shares of training and validation, of any sum.")
+      .key("tokenizer", &O::tokenizer, needed_path(),
+           "bytes (256 values and an end of text), or a tokenizer's file or folder.")
+      .key("cache_dir", &O::cache_dir, path(),
+           "Folder of token caches; empty: .cache/tokens beside the configuration.");
+}
+
+Section train_section() {
+  using O = TrainOptions;
+  return SectionMaker("train", &RunConfig::train, "The training loop.")
+      .key("steps", &O::steps, count(0), "Optimizer steps.")
+      .key("micro_batch", &O::micro_batch, count(1), "Samples of one forward on one rank.")
+      .key("global_batch", &O::global_batch, count(0).or_word("auto"),
+           "Samples of one optimizer step over all ranks; auto: micro_batch x data ranks.")
+      .key("accumulation_order", &O::accumulation_order, one_of({"micro", "layer"}),
+           "Whether each micro-batch crosses all units first, or each unit all micro-batches.")
+      .key("dtype", &O::dtype, one_of({"fp32", "bf16", "fp16"}), "Type of weights in compute.")
+      .key("seed", &O::seed, count(0, std::numeric_limits<double>::infinity()),
+           "Of initial weights, dropout and the order of samples.")
+      .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")
+      .key("eval_every", &O::eval_every, count(0), "Steps between evaluations; 0: only at the end.")
+      .key("eval_steps", &O::eval_steps, count(0),
+           "Global batches of one evaluation; 0: never evaluate.")
+      .key("log_every", &O::log_every, count(1), "Steps between progress lines.")
+      .key("sample_tokens", &O::sample_tokens, count(0),
+           "Tokens generated from the trained model at the end; 0: none.");
+}
+
+Section optimizer_section() {
+  using O = OptimizerOptions;
+  return SectionMaker("optimizer", &RunConfig::optimizer, "How weights are updated.")
+      .key("type", &O::type, one_of({"adamw"}), "Update rule.")
+      .key("lr", &O::lr, number(kAtLeastZero), "Highest learning rate.")
+      .key("betas", &O::betas, numbers(2, kBelowOne), "Decay of the first and second moment.")
+      .key("eps", &O::eps, number(kAboveZero), "Added to the root of the second moment.")
+      .key("weight_decay", &O::weight_decay, number(kAtLeastZero),
+           "Decoupled decay, of matrices only.");
+}
+
+Section schedule_section() {
+  using O = ScheduleOptions;
+  return SectionMaker("schedule", &RunConfig::schedule, "The learning rate over the steps.")
+      .key("type", &O::type, one_of({"constant", "linear", "cosine", "wsd"}),
+           "Shape after the warm-up; wsd: constant, then a final fall.")
+      .key("warmup_steps", &O::warmup_steps, count(0), "Steps of the linear rise to lr.")
+      .key("min_lr", &O::min_lr, number(kAtLeastZero), "Learning rate reached at decay_steps.")
+      .key("decay_steps", &O::decay_steps, count(0).or_word("auto"),
+           "Step at which min_lr is reached; auto: train.steps.")
+      .key("wsd_decay", &O::wsd_decay, count(0).or_word("auto"),
+           "wsd: steps of the final fall; auto: a tenth of decay_steps.");
+}
+
+Section zero_section() {
+  using O = ZeroOptions;
+  return SectionMaker("zero", &RunConfig::zero, "What data-parallel ranks share out.")
+      .key("stage", &O::stage, count(0, 3),
+           "0: nothing, 1: optimizer state, 2: and gradients, 3: and weights.")
+      .key("bucket_bytes", &O::bucket_bytes, bytes(1), "Gradient bytes of one reduction.")
+      .key("prefetch_units", &O::prefetch_units, count(0),
+           "Stage 3: units gathered ahead of the one that runs.")
+      .key("persist_below", &O::persist_below, count(0, std::numeric_limits<double>::infinity()),
+           "Stage 3: groups of fewer elements stay gathered.")
+      .key("reduce_every", &O::reduce_every, one_of({"micro_batch", "step"}),
+           "When gradients cross the wire; step: stages 0 and 1 only.");
+}
+
+Section offload_section() {
+  using O = OffloadOptions;
+  const Rules tier = one_of({"device", "host", "nvme"});
+  return SectionMaker("offload", &RunConfig::offload, "Which memory each kind of state lives in.")
+      .key("optimizer", &O::optimizer, tier, "Master weights and moments.")
+      .key("parameters", &O::parameters, tier, "Weights.")
+      .key("gradients", &O::gradients, tier, "Gradients.")
+      .key("activations", &O::activations, tier, "What the forward keeps for the backward.")
+      .key("nvme_path", &O::nvme_path, paths(), "Folders on the NVMe drives.")
+      .key("device_fraction", &O::device_fraction, number(kZeroToOne),
+           "Share of an offloaded state that stays on the device.")
+      .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16", "fp16"}),
+           "Type of offloaded moments.");
+}
+
+Section recompute_section() {
+  return SectionMaker("recompute", &RunConfig::recompute, "Activations computed twice.")
+      .key("mode", &RecomputeOptions::mode, one_of({"none", "full", "selective"}),
+           "full: every unit's forward again in its backward; selective: attention only.");
+}
+
+Section parallel_section() {
+  using O = ParallelOptions;
+  return SectionMaker("parallel", &RunConfig::parallel,
+                      "The mesh: world = tensor x pipeline x data.")
+      .key("tensor", &O::tensor, count(1), "Ranks that share each matrix.")
+      .key("sequence", &O::sequence, boolean(),
+           "Whether tensor ranks share the sequence outside of attention and feed-forward.")
+      .key("pipeline", &O::pipeline, count(1), "Stages of consecutive units.")
+      .key("virtual_stages", &O::virtual_stages, count(1), "Pieces of the model per stage.")
+      .key("schedule", &O::schedule, one_of({"gpipe", "1f1b", "interleaved", "zero_bubble"}),
+           "Order of micro-batches in the pipeline.")
+      .key("data", &O::data, count(0).or_word("auto"),
+           "Data-parallel ranks; auto: the world divided by tensor x pipeline.");
+}
+
+Section memory_section() {
+  using O = MemoryOptions;
+  return SectionMaker("memory", &RunConfig::memory, "Budgets of one rank; never exceeded.")
+      .key("device", &O::device, bytes(0).or_word("none"), "Memory of the device; none: no limit.")
+      .key("host", &O::host, bytes(0).or_word("none"), "Memory of the host; none: no limit.")
+      .key("nvme", &O::nvme, bytes(0).or_word("none"), "Space on NVMe; none: no limit.");
+}
+
+Section loss_scale_section() {
+  using O = LossScaleOptions;
+  return SectionMaker("loss_scale", &RunConfig::loss_scale, "Dynamic loss scaling; fp16 only.")
+      .key("initial", &O::initial, number(kAboveZero), "First scale.")
+      .key("window", &O::window, count(1), "Steps without overflow before the scale doubles.")
+      .key("hysteresis", &O::hysteresis, count(1), "Overflows before the scale is halved.")
+      .key("min", &O::min, number(kAboveZero), "Lowest scale.");
+}
+
+Section checkpoint_section() {
+  using O = CheckpointOptions;
+  return SectionMaker("checkpoint", &RunConfig::checkpoint, "Saving a run to go on later.")
+      .key("dir", &O::dir, path(), "Folder; empty: no checkpoints.")
+      .key("every", &O::every, count(0), "Steps between checkpoints; 0: only at the end.")
+      .key("keep", &O::keep, count(0), "How many of the newest stay; 0: all.")
+      .key("async", &O::async, boolean(), "Whether writing overlaps with the next steps.");
+}
+
+Section launch_section() {
+  using O = LaunchOptions;
+  return SectionMaker("launch", &RunConfig::launch, "How ranks are started.")
+      .key("nproc", &O::nproc, count(0).or_word("auto"),
+           "Ranks on this host; auto: one a GPU, or 1 without GPUs.")
+      .key("hostfile", &O::hostfile, path(), "File of the hosts and their ranks.")
+      .key("backend", &O::backend, one_of({"auto", "nccl", "gloo", "local"}),
+           "What carries collectives; auto: nccl on GPUs, gloo without.")
+      .key("max_restarts", &O::max_restarts, count(0), "Restarts after a failure.")
+      .key("timeout", &O::timeout_seconds, seconds(),
+           "Longest wait for one collective, and for all ranks to start.")
+      .key("threads", &O::threads, count(0).or_word("auto"),
+           "Compute threads of a rank; auto: the cores divided by nproc.");
+}
+
+Section output_section() {
+  using O = OutputOptions;
+  return SectionMaker("output", &RunConfig::output, "What a run leaves behind.")
+      .key("dir", &O::dir, path(), "Folder of the run; empty: runs/ and the configuration's name.")
+      .key("tensorboard", &O::tensorboard, boolean(), "Whether to write TensorBoard events.")
+      .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last logged step.");
+}
+
+std::vector<Section> make_schema() {
+  return {model_section(),    data_section(),   train_section(),      optimizer_section(),
+          schedule_section(), zero_section(),   offload_section(),    recompute_section(),
+          parallel_section(), memory_section(), loss_scale_section(), checkpoint_section(),
+          launch_section(),   output_section()};
+}
+
+}  // namespace
+
+const std::vector<Section>& schema() {
+  static const std::vector<Section> sections = make_schema();
+  return sections;
+}
+
+const Section* find_section(std::string_view name) {
+  for (const Section& section : schema()) {
+    if (section.name == name) return &section;
+  }
+  return nullptr;
+}
+
+const Key* find_key(std::string_view section, std::string_view name) {
+  const Section* found = find_section(section);
+  if (found == nullptr) return nullptr;
+  for (const Key& key : found->keys) {
+    if (key.name == name) return &key;
+  }
+  return nullptr;
+}
+
+const Key* find_key(std::string_view path) {
+  const std::size_t dot = path.find('.');
+  if (dot == std::string_view::npos) return nullptr;
+  return find_key(path.substr(0, dot), path.substr(dot + 1));
+}
+
+}  // namespace sluice

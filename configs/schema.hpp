@@ -1,0 +1,91 @@
+// Every key of the configuration, once: name, type, range, meaning and the field of RunConfig that
+// it sets. The reader, the resolved text, the JSON Schema and the messages are made from this
+// table; a default is what a RunConfig{} holds, said nowhere else. Immutable after first use;
+// thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "configs/run_config.hpp"
+
+namespace sluice {
+
+// A value as the configuration knows it. Counts, bytes and enums (their position among the choices)
+// are std::int64_t, seconds are double.
+using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
+                           std::vector<std::string>>;
+
+enum class KeyType {
+  kCount,    // 12, 50k, 1e9
+  kBytes,    // 24GiB, 512MiB, 4096
+  kSeconds,  // 600, 30s, 5m, 2h
+  kFloat,
+  kBool,
+  kEnum,
+  kPath,    // relative to the working directory
+  kFloats,  // a list of `length` numbers
+  kPaths,   // a list; a single path stands for a list of one
+};
+
+struct Range {
+  double min = -std::numeric_limits<double>::infinity();
+  double max = std::numeric_limits<double>::infinity();
+  bool min_open = false;  // min itself is outside
+  bool max_open = false;
+
+  [[nodiscard]] bool holds(double value) const {
+    return (min_open ? value > min : value >= min) && (max_open ? value < max : value <= max);
+  }
+};
+
+// What may stand in a key.
+struct Rules {
+  KeyType type = KeyType::kPath;
+  Range range{};
+  std::vector<std::string_view> choices{};  // kEnum: in the order of the C++ enum
+  std::string_view zero_word{};             // a word that stands for 0, e.g. "auto"
+  std::size_t length = 0;                   // kFloats
+  bool may_be_empty = true;                 // kPath
+
+  [[nodiscard]] Rules or_word(std::string_view word) const {
+    Rules copy = *this;
+    copy.zero_word = word;
+    return copy;
+  }
+};
+
+struct Key {
+  std::string_view section;
+  std::string_view name;
+  Rules rules;
+  std::string_view doc;
+  std::function<Value(const RunConfig&)> get;
+  std::function<void(RunConfig&, const Value&)> set;  // REQUIRES: a value that keeps to the rules
+
+  [[nodiscard]] std::string path() const { return std::string(section) + "." + std::string(name); }
+};
+
+struct Section {
+  std::string_view name;
+  std::string_view doc;
+  std::vector<Key> keys;
+};
+
+// The sections in the order of the contract.
+[[nodiscard]] const std::vector<Section>& schema();
+
+// nullptr where there is none.
+[[nodiscard]] const Section* find_section(std::string_view name);
+[[nodiscard]] const Key* find_key(std::string_view section, std::string_view name);
+[[nodiscard]] const Key* find_key(std::string_view path);  // "zero.stage"
+
+inline constexpr std::string_view kBaseDoc =
+    "Another configuration whose values hold where this one says nothing; relative to this file.";
+
+}  // namespace sluice

@@ -1,0 +1,211 @@
+#include "configs/validate.hpp"
+
+#include <numeric>
+#include <string>
+#include <vector>
+
+#include "configs/derived.hpp"
+#include "configs/problems.hpp"
+#include "configs/schema.hpp"
+#include "configs/unavailable.hpp"
+#include "configs/value.hpp"
+
+namespace sluice {
+namespace {
+
+std::string num(double value) { return format_number(value); }
+std::string num(std::int64_t value) { return std::to_string(value); }
+std::string num(int value) { return std::to_string(value); }
+
+class Validator {
+ public:
+  Validator(const LoadedConfig& config, int world, std::optional<int> gpus)
+      : config_(config), run_(config.run), world_(world), gpus_(gpus) {}
+
+  void check_all() {
+    if (world_ < 1) {
+      broken("launch.nproc", "world >= 1 does not hold: " + num(world_) + " >= 1");
+    } else if (check_mesh()) {
+      check_batch();
+    }
+    check_model();
+    check_schedule();
+    check_zero();
+    check_data();
+    check_launch();
+    check_available();
+    problems_.throw_if_any();
+  }
+
+ private:
+  void broken(std::string_view key, const std::string& what) {
+    problems_.add(config_.place(key), std::string(key), what);
+  }
+  // The first of `keys` that was given; else the first.
+  [[nodiscard]] std::string_view to_blame(std::initializer_list<std::string_view> keys) const {
+    for (const std::string_view key : keys) {
+      if (config_.given(key)) return key;
+    }
+    return *keys.begin();
+  }
+
+  bool check_mesh() {
+    const ParallelOptions& mesh = run_.parallel;
+    const std::int64_t model_ranks = std::int64_t{mesh.tensor} * mesh.pipeline;
+    const std::string sizes = num(mesh.tensor) + " x " + num(mesh.pipeline);
+    if (mesh.data > 0) {
+      if (world_ % model_ranks == 0 && world_ / model_ranks == mesh.data) return true;
+      broken("parallel.data", "world = tensor x pipeline x data does not hold: " + num(world_) +
+                                  " != " + sizes + " x " + num(mesh.data) +
+                                  "; write auto to let it follow");
+      return false;
+    }
+    if (world_ % model_ranks == 0) return true;
+    broken(to_blame({"parallel.tensor", "parallel.pipeline"}),
+           "world must be a multiple of tensor x pipeline: " + num(world_) + " % (" + sizes +
+               ") = " + num(world_ % model_ranks));
+    return false;
+  }
+
+  void check_batch() {
+    const std::int64_t global = run_.train.global_batch;
+    const std::int64_t micro = run_.train.micro_batch;
+    if (global == 0) return;
+    const int dp = run_.parallel.data > 0
+                       ? run_.parallel.data
+                       : world_ / (run_.parallel.tensor * run_.parallel.pipeline);
+    const std::int64_t one_pass = micro * dp;
+    if (global % one_pass == 0) return;
+    const std::int64_t below = global / one_pass * one_pass;
+    const double accumulation = static_cast<double>(global) / static_cast<double>(one_pass);
+    broken("train.global_batch",
+           "global_batch = micro_batch x accumulation x dp has no whole accumulation >= 1: " +
+               num(global) + " = " + num(micro) + " x " + short_number(accumulation) + " x " +
+               num(dp) +
+               (below > 0
+                    ? "; the nearest that fit are " + num(below) + " and " + num(below + one_pass)
+                    : "; the smallest that fits is " + num(one_pass)));
+  }
+
+  // Three decimals are enough to see that a ratio is not whole.
+  static std::string short_number(double value) {
+    const double rounded =
+        static_cast<double>(static_cast<std::int64_t>(value * 1000 + 0.5)) / 1000;
+    return num(rounded);
+  }
+
+  void check_model() {
+    const ModelOptions& model = run_.model;
+    if (model.hidden % model.heads != 0) {
+      broken(to_blame({"model.heads", "model.hidden"}),
+             "hidden must be a multiple of heads: " + num(model.hidden) + " % " + num(model.heads) +
+                 " = " + num(model.hidden % model.heads));
+    }
+    if (model.kv_heads == 0) return;
+    if (model.type == ModelType::kGpt2) {
+      if (model.kv_heads != model.heads) {
+        broken("model.kv_heads",
+               "a gpt2 has kv_heads = heads: " + num(model.kv_heads) + " != " + num(model.heads));
+      }
+    } else if (model.heads % model.kv_heads != 0) {
+      broken("model.kv_heads", "heads must be a multiple of kv_heads: " + num(model.heads) + " % " +
+                                   num(model.kv_heads) + " = " + num(model.heads % model.kv_heads));
+    }
+  }
+
+  void check_schedule() {
+    const ScheduleOptions& schedule = run_.schedule;
+    const std::int64_t decay = schedule.decay_steps > 0 ? schedule.decay_steps : run_.train.steps;
+    const std::string decay_name = schedule.decay_steps > 0 ? "decay_steps" : "train.steps";
+    if (schedule.warmup_steps > decay) {
+      broken("schedule.warmup_steps", "warmup_steps <= " + decay_name + " does not hold: " +
+                                          num(schedule.warmup_steps) + " > " + num(decay));
+    } else if (schedule.type == ScheduleType::kWsd &&
+               schedule.warmup_steps + schedule.wsd_decay > decay) {
+      broken("schedule.wsd_decay", "warmup_steps + wsd_decay <= " + decay_name +
+                                       " does not hold: " + num(schedule.warmup_steps) + " + " +
+                                       num(schedule.wsd_decay) + " > " + num(decay));
+    }
+    if (schedule.min_lr > run_.optimizer.lr) {
+      broken(
+          to_blame({"schedule.min_lr", "optimizer.lr"}),
+          "min_lr <= lr does not hold: " + num(schedule.min_lr) + " > " + num(run_.optimizer.lr));
+    }
+  }
+
+  void check_zero() {
+    const ZeroOptions& zero = run_.zero;
+    if (zero.reduce_every == ReduceEvery::kStep && zero.stage > 1) {
+      broken("zero.reduce_every", "step needs stage <= 1: " + num(zero.stage) +
+                                      " > 1; a rank of stage 2 or 3 keeps no whole gradient");
+    }
+    // Embedding, blocks and head; the unit that runs is gathered already.
+    if (zero.stage == 3 && zero.prefetch_units > run_.model.layers + 1) {
+      broken("zero.prefetch_units",
+             "prefetch_units <= layers + 1 (all units but the one that runs) "
+             "does not hold: " +
+                 num(zero.prefetch_units) + " > " + num(run_.model.layers) + " + 1");
+    }
+  }
+
+  void check_data() {
+    const DataOptions& data = run_.data;
+    if (data.text.empty() && data.train.empty()) {
+      broken("data.text", "one of data.text and data.train must name what to train on");
+    }
+    if (!data.text.empty() && !data.train.empty()) {
+      broken("data.train", "only one of data.text and data.train may be given");
+    }
+    const double sum = std::accumulate(data.split.begin(), data.split.end(), 0.0);
+    const bool has_shares = data.split.size() == 2;
+    if (!has_shares || !(data.split[0] > 0)) {
+      broken("data.split",
+             "the share of training must be above 0: " +
+                 (has_shares ? num(data.split[0]) + " of " + num(sum)
+                             : num(static_cast<std::int64_t>(data.split.size())) + " shares"));
+    }
+    const TrainOptions& train = run_.train;
+    if (train.eval_every > 0 && train.eval_steps == 0) {
+      broken("train.eval_every", "evaluates every " + num(train.eval_every) +
+                                     " steps, but eval_steps = 0 means never; set one of them");
+    }
+    if (train.eval_every > 0 && data.valid.empty() && has_shares && data.split[1] == 0) {
+      broken("train.eval_every",
+             "there is nothing to evaluate on: data.valid is empty and the "
+             "validation share of data.split is 0");
+    }
+  }
+
+  void check_launch() {
+    if (!gpus_ || run_.launch.backend != Backend::kNccl) return;
+    const int ranks = run_.launch.nproc > 0 ? run_.launch.nproc : world_;
+    if (ranks > *gpus_) {
+      broken(to_blame({"launch.nproc", "launch.backend"}),
+             "nccl runs at most one rank on a GPU: nproc <= GPUs does not hold: " + num(ranks) +
+                 " > " + num(*gpus_) + "; lower nproc or use backend gloo");
+    }
+  }
+
+  void check_available() {
+    for (const Unavailable& row : unavailable()) {
+      if (!row.asked_for(run_)) continue;
+      const Key* key = find_key(row.key);
+      broken(row.key, write_value(key->rules, key->get(run_)) +
+                          " is not available in this version; " + std::string(row.available));
+    }
+  }
+
+  const LoadedConfig& config_;
+  const RunConfig& run_;
+  int world_;
+  std::optional<int> gpus_;
+  Problems problems_;
+};
+
+}  // namespace
+
+void validate(const LoadedConfig& config, int world, std::optional<int> gpus) {
+  Validator(config, world, gpus).check_all();
+}
+
+}  // namespace sluice

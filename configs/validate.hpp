@@ -1,0 +1,18 @@
+// Rules between keys, and what this version does not train with. Checked before a process starts.
+// Pure functions; thread-safe.
+#pragma once
+
+#include <optional>
+
+#include "configs/reader.hpp"
+
+namespace sluice {
+
+// `world` is the number of ranks of the whole job, `gpus` that of this host's GPUs where it is
+// known. Throws one ConfigError with a line per broken rule: the place of the key most to blame,
+// the key, the equation with its numbers, e.g.
+//   x.yaml:3:17: train.global_batch: global_batch = micro_batch x accumulation x dp has no whole
+//   accumulation: 10 = 4 x 1.25 x 2; the nearest that fit are 8 and 16
+void validate(const LoadedConfig& config, int world, std::optional<int> gpus = std::nullopt);
+
+}  // namespace sluice

@@ -1,0 +1,297 @@
+#include "configs/value.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <optional>
+#include <system_error>
+#include <type_traits>
+#include <utility>
+
+#include "configs/interpolate.hpp"
+#include "configs/suggest.hpp"
+#include "configs/yaml_tree.hpp"
+#include "kernels/base/bytes.hpp"
+
+namespace sluice {
+namespace {
+
+using Read = std::variant<Value, Mismatch>;
+
+// Both bounds to the last digit: whoever is outside of them wants to know.
+std::string whole_interval(const Rules& rules) {
+  const std::string max = std::isfinite(rules.range.max)
+                              ? format_number(rules.range.max)
+                              : std::to_string(std::numeric_limits<std::int64_t>::max());
+  const bool bytes = rules.type == KeyType::kBytes;
+  return std::string(bytes ? "a size" : "a whole number") + " from " +
+         format_number(rules.range.min) + " to " + max + (bytes ? " bytes" : "");
+}
+
+Mismatch found(std::string_view text, const Rules& rules) {
+  return {"found " + in_quotes(text) + ", expected " + expected_element(rules)};
+}
+
+Mismatch out_of_range(std::string_view text, const Rules& rules) {
+  const bool whole = rules.type == KeyType::kCount || rules.type == KeyType::kBytes;
+  return {in_quotes(text) + " is out of range, expected " +
+          (whole ? whole_interval(rules) : expected_element(rules))};
+}
+
+bool is_one_of(std::string_view text, std::initializer_list<std::string_view> words) {
+  for (const std::string_view word : words) {
+    if (text == word) return true;
+  }
+  return false;
+}
+
+// -12, +12, 12: digits alone. nullopt where it is anything else; overflow is reported as such.
+struct Whole {
+  std::int64_t value = 0;
+  bool overflow = false;
+};
+std::optional<Whole> read_whole(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  if (text.empty() || text.starts_with("+") || text.starts_with("-+")) return std::nullopt;
+  Whole whole;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), whole.value);
+  if (end != text.data() + text.size()) return std::nullopt;
+  if (error == std::errc::invalid_argument) return std::nullopt;
+  whole.overflow = error == std::errc::result_out_of_range;
+  return whole;
+}
+
+Read read_count(const Rules& rules, std::string_view text, bool bytes) {
+  std::int64_t value = 0;
+  if (const auto whole = read_whole(text)) {
+    if (whole->overflow) return out_of_range(text, rules);
+    value = whole->value;
+  } else if (const auto scaled = bytes ? parse_bytes(text) : parse_count(text)) {
+    value = *scaled;
+  } else {
+    return found(text, rules);
+  }
+  if (!rules.range.holds(static_cast<double>(value))) return out_of_range(text, rules);
+  return Value(value);
+}
+
+enum class NumberError { kNone, kNotANumber, kOutOfRange };
+
+std::pair<double, NumberError> read_number(std::string_view text) {
+  if (text.starts_with('+')) text.remove_prefix(1);
+  // from_chars also takes "inf" and "nan(...)", which no key does.
+  const bool starts_well = !text.empty() &&
+                           text.find_first_not_of("0123456789+-.eE") == text.npos &&
+                           !text.starts_with('+');
+  if (!starts_well) return {0, NumberError::kNotANumber};
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::invalid_argument || end != text.data() + text.size()) {
+    return {0, NumberError::kNotANumber};
+  }
+  return {value, error == std::errc() ? NumberError::kNone : NumberError::kOutOfRange};
+}
+
+Read read_float(const Rules& rules, std::string_view text) {
+  const auto [value, error] = read_number(text);
+  if (error == NumberError::kNotANumber) return found(text, rules);
+  if (error == NumberError::kOutOfRange || !rules.range.holds(value)) {
+    return out_of_range(text, rules);
+  }
+  return Value(value);
+}
+
+Read read_seconds(const Rules& rules, std::string_view text) {
+  std::string_view number = text;
+  double factor = 1;
+  if (!number.empty()) {
+    const char unit = number.back();
+    factor = unit == 'm' ? 60 : unit == 'h' ? 3600 : 1;
+    if (is_one_of(number.substr(number.size() - 1), {"s", "m", "h"})) number.remove_suffix(1);
+  }
+  const auto [value, error] = read_number(number);
+  if (error == NumberError::kNotANumber) return found(text, rules);
+  if (error == NumberError::kOutOfRange || !rules.range.holds(value * factor)) {
+    return out_of_range(text, rules);
+  }
+  return Value(value * factor);
+}
+
+Read read_bool(const Rules& rules, std::string_view text) {
+  if (text == "true") return Value(true);
+  if (text == "false") return Value(false);
+  Mismatch mismatch = found(text, rules);
+  if (is_one_of(text, {"yes", "Yes", "YES", "on", "On", "ON", "True", "TRUE", "y", "1"})) {
+    mismatch.what += "; did you mean 'true'?";
+  } else if (is_one_of(text, {"no", "No", "NO", "off", "Off", "OFF", "False", "FALSE", "n", "0"})) {
+    mismatch.what += "; did you mean 'false'?";
+  }
+  return mismatch;
+}
+
+Read read_enum(const Rules& rules, std::string_view text) {
+  for (std::size_t i = 0; i < rules.choices.size(); ++i) {
+    if (rules.choices[i] == text) return Value(static_cast<std::int64_t>(i));
+  }
+  Mismatch mismatch = found(text, rules);
+  if (const auto near = nearest(text, rules.choices)) {
+    mismatch.what += "; did you mean '" + std::string(*near) + "'?";
+  }
+  return mismatch;
+}
+
+Read read_path(const Rules& rules, std::string_view text) {
+  const bool may_be_empty = rules.type == KeyType::kPath && rules.may_be_empty;
+  if (text.empty() && !may_be_empty) return found(text, rules);
+  if (!is_clean_text(text, false)) {
+    return Mismatch{in_quotes(text) + " holds control characters, expected " +
+                    expected_element(rules)};
+  }
+  return Value(std::string(text));
+}
+
+std::string range_text(const Range& range) {
+  const bool has_min = std::isfinite(range.min);
+  const bool has_max = std::isfinite(range.max);
+  if (has_min && has_max) {
+    return std::string(" in ") + (range.min_open ? "(" : "[") + format_number(range.min) + ", " +
+           format_number(range.max) + (range.max_open ? ")" : "]");
+  }
+  if (has_min) return (range.min_open ? " above " : " >= ") + format_number(range.min);
+  if (has_max) return (range.max_open ? " below " : " <= ") + format_number(range.max);
+  return "";
+}
+
+std::string whole_range_text(const Range& range) {
+  constexpr double kWorthSaying =
+      1e9;  // a bound that only guards arithmetic tells a reader nothing
+  std::string text = "a whole number";
+  if (range.max <= kWorthSaying) {
+    return text + " from " + format_number(range.min) + " to " + format_number(range.max);
+  }
+  return text + " >= " + format_number(range.min);
+}
+
+std::string join(const std::vector<std::string_view>& words) {
+  std::string out;
+  for (const std::string_view word : words) {
+    out += (out.empty() ? "" : ", ") + std::string(word);
+  }
+  return out;
+}
+
+// Always in double quotes. REQUIRES: text without control characters, which is what read_path lets
+// in.
+std::string quoted(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : escape_interpolation(text)) {
+    if (c == '"' || c == '\\') out += '\\';
+    out += c;
+  }
+  return out + "\"";
+}
+
+template <class T, class Write>
+std::string list_of(const std::vector<T>& list, const Write& write) {
+  std::string out = "[";
+  for (std::size_t i = 0; i < list.size(); ++i) out += (i == 0 ? "" : ", ") + write(list[i]);
+  return out + "]";
+}
+
+std::string write_whole(const Rules& rules, std::int64_t value) {
+  if (rules.type == KeyType::kEnum) {
+    return std::string(rules.choices[static_cast<std::size_t>(value)]);
+  }
+  if (value == 0 && !rules.zero_word.empty()) return std::string(rules.zero_word);
+  return std::to_string(value);
+}
+
+}  // namespace
+
+std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view text) {
+  if (!rules.zero_word.empty() && text == rules.zero_word) return Value(std::int64_t{0});
+  switch (rules.type) {
+    case KeyType::kCount:
+      return read_count(rules, text, false);
+    case KeyType::kBytes:
+      return read_count(rules, text, true);
+    case KeyType::kSeconds:
+      return read_seconds(rules, text);
+    case KeyType::kFloat:
+    case KeyType::kFloats:
+      return read_float(rules, text);
+    case KeyType::kBool:
+      return read_bool(rules, text);
+    case KeyType::kEnum:
+      return read_enum(rules, text);
+    case KeyType::kPath:
+    case KeyType::kPaths:
+      return read_path(rules, text);
+  }
+  return found(text, rules);
+}
+
+std::string expected_element(const Rules& rules) {
+  const std::string or_word =
+      rules.zero_word.empty() ? "" : ", or '" + std::string(rules.zero_word) + "'";
+  switch (rules.type) {
+    case KeyType::kCount:
+      return whole_range_text(rules.range) + or_word;
+    case KeyType::kBytes:
+      return "a size" + range_text(rules.range) + " such as 24GiB, 512MiB or 4096" + or_word;
+    case KeyType::kSeconds:
+      return "a time" + range_text(rules.range) + " such as 30s, 5m, 2h or 600";
+    case KeyType::kFloat:
+    case KeyType::kFloats:
+      return "a number" + range_text(rules.range);
+    case KeyType::kBool:
+      return "true or false";
+    case KeyType::kEnum:
+      return (rules.choices.size() > 1 ? "one of " : "") + join(rules.choices);
+    case KeyType::kPath:
+    case KeyType::kPaths:
+      return "a path";
+  }
+  return "a value";
+}
+
+std::string expected(const Rules& rules) {
+  if (rules.type == KeyType::kPaths) return "a path or a list of paths";
+  if (rules.type == KeyType::kFloats) {
+    return "a list of " + std::to_string(rules.length) + " numbers" + range_text(rules.range);
+  }
+  return expected_element(rules);
+}
+
+std::string format_number(double value) {
+  std::array<char, 32> text{};
+  if (std::abs(value) < 1e15 && value == std::floor(value)) {
+    return std::to_string(static_cast<std::int64_t>(value));
+  }
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  return error == std::errc() ? std::string(text.data(), end) : "?";
+}
+
+std::string write_value(const Rules& rules, const Value& value) {
+  return std::visit(
+      [&rules](const auto& held) -> std::string {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, bool>) {
+          return held ? "true" : "false";
+        } else if constexpr (std::is_same_v<Held, std::int64_t>) {
+          return write_whole(rules, held);
+        } else if constexpr (std::is_same_v<Held, double>) {
+          return format_number(held);
+        } else if constexpr (std::is_same_v<Held, std::string>) {
+          return quoted(held);
+        } else if constexpr (std::is_same_v<Held, std::vector<double>>) {
+          return list_of(held, format_number);
+        } else {
+          return list_of(held, [](const std::string& text) { return quoted(text); });
+        }
+      },
+      value);
+}
+
+}  // namespace sluice
