@@ -1,0 +1,59 @@
+#include "runtime/model/autograd_unit.hpp"
+
+#include <c10/core/GradMode.h>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+struct Graph : Saved {
+  at::Tensor input;
+  std::vector<at::Tensor> params;
+  at::Tensor output;
+};
+
+// A leaf on the same storage, so that a group that is gathered elsewhere later moves under it.
+at::Tensor leaf_of(const at::Tensor& tensor) { return tensor.detach().requires_grad_(true); }
+
+}  // namespace
+
+at::Tensor AutogradUnit::forward(const UnitCall& call, std::span<const at::Tensor> params,
+                                 const at::Tensor& input, std::unique_ptr<Saved>* saved) {
+  if (saved == nullptr) {
+    const c10::AutoGradMode no_graph(false);
+    return compute(call, params, input);
+  }
+  const c10::AutoGradMode graph_on(true);
+  auto graph = std::make_unique<Graph>();
+  graph->input = leaf_of(input);
+  for (const at::Tensor& param : params) graph->params.push_back(leaf_of(param));
+  graph->output = compute(call, graph->params, graph->input);
+  at::Tensor result = graph->output.detach();
+  *saved = std::move(graph);
+  return result;
+}
+
+at::Tensor AutogradUnit::backward(const UnitCall& call, std::span<const at::Tensor> params,
+                                  const at::Tensor& input, std::unique_ptr<Saved> saved,
+                                  const at::Tensor& grad_output, GradSink& sink) {
+  if (!saved) forward(call, params, input, &saved);
+  auto* graph = dynamic_cast<Graph*>(saved.get());
+  check(graph != nullptr, "backward is given what this unit saved");
+  std::vector<at::Tensor> inputs{graph->input};
+  inputs.insert(inputs.end(), graph->params.begin(), graph->params.end());
+  const at::Tensor output = std::move(graph->output);
+  const std::vector<at::Tensor> grads = autograd_gradients(output, inputs, grad_output);
+  const c10::AutoGradMode no_graph(false);
+  for (std::size_t i = 1; i < grads.size(); ++i) {
+    const GradTarget target = sink.target(static_cast<int>(i) - 1);
+    if (target.accumulate) {
+      target.grad.add_(grads[i]);
+    } else {
+      target.grad.copy_(grads[i]);
+    }
+  }
+  return grads[0];
+}
+
+}  // namespace sluice

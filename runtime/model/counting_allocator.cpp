@@ -1,0 +1,102 @@
+#include "runtime/model/counting_allocator.hpp"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/CPUAllocator.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <mutex>
+#include <new>
+
+namespace sluice {
+namespace {
+
+class Counter {
+ public:
+  void add(std::int64_t bytes) {
+    const std::int64_t live = live_.fetch_add(bytes) + bytes;
+    std::int64_t peak = peak_.load();
+    while (live > peak && !peak_.compare_exchange_weak(peak, live)) {
+    }
+  }
+  void remove(std::int64_t bytes) { live_.fetch_sub(bytes); }
+  [[nodiscard]] AllocationCount read() const { return {live_.load(), peak_.load()}; }
+  void reset_peak() { peak_.store(live_.load()); }
+
+ private:
+  std::atomic<std::int64_t> live_{0};
+  std::atomic<std::int64_t> peak_{0};
+};
+
+Counter& counter(CountedDevice device) {
+  static Counter counters[2];
+  return counters[static_cast<int>(device)];
+}
+
+constexpr std::size_t kCacheLine = 64;
+
+// A cache line before the memory holds its size, so that the pointer itself is the context and raw
+// allocations (c10's raw_allocate) work.
+class CountingHostAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
+    const std::size_t whole = (bytes + 2 * kCacheLine - 1) / kCacheLine * kCacheLine;
+    void* block = std::aligned_alloc(kCacheLine, whole);
+    if (block == nullptr) throw std::bad_alloc();
+    std::memcpy(block, &bytes, sizeof bytes);
+    counter(CountedDevice::kHost).add(static_cast<std::int64_t>(bytes));
+    void* data = static_cast<char*>(block) + kCacheLine;
+    return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* to, const void* from, std::size_t bytes) const override {
+    std::memcpy(to, from, bytes);
+  }
+
+ private:
+  static void release(void* data) {
+    if (data == nullptr) return;
+    char* block = static_cast<char*>(data) - kCacheLine;
+    std::size_t bytes = 0;
+    std::memcpy(&bytes, block, sizeof bytes);
+    counter(CountedDevice::kHost).remove(static_cast<std::int64_t>(bytes));
+    std::free(block);
+  }
+};
+
+class CountingMetaAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    counter(CountedDevice::kMeta).add(static_cast<std::int64_t>(bytes));
+    return {nullptr, new std::size_t(bytes), &release, c10::Device(c10::DeviceType::Meta)};
+  }
+  void copy_data(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) const override {}
+
+ private:
+  static void release(void* context) {
+    const auto* bytes = static_cast<std::size_t*>(context);
+    counter(CountedDevice::kMeta).remove(static_cast<std::int64_t>(*bytes));
+    delete bytes;
+  }
+};
+
+}  // namespace
+
+void install_counting_allocators() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    static CountingHostAllocator host;
+    static CountingMetaAllocator meta;
+    constexpr std::uint8_t kAboveDefault = 100;
+    c10::SetAllocator(c10::DeviceType::CPU, &host, kAboveDefault);
+    c10::SetAllocator(c10::DeviceType::Meta, &meta, kAboveDefault);
+  });
+}
+
+AllocationCount allocation_count(CountedDevice device) { return counter(device).read(); }
+
+void reset_allocation_peak(CountedDevice device) { counter(device).reset_peak(); }
+
+}  // namespace sluice

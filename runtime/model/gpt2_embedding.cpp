@@ -1,0 +1,83 @@
+#include <ATen/ops/arange.h>
+#include <ATen/ops/embedding_dense_backward.h>
+#include <ATen/ops/empty.h>
+
+#include "kernels/cpu/embedding.hpp"
+#include "runtime/model/dropout.hpp"
+#include "runtime/model/gpt2_units.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice {
+namespace {
+
+// An explicit unit: its backward adds rows into the gradient where they belong, rather than making
+// and scanning a V x H tensor.
+class Gpt2Embedding final : public Unit {
+ public:
+  explicit Gpt2Embedding(const ModelOptions& options) : options_(options) {}
+
+  at::Tensor forward(const UnitCall& call, std::span<const at::Tensor> params,
+                     const at::Tensor& tokens_BS, std::unique_ptr<Saved>* saved) override {
+    if (saved != nullptr) saved->reset();
+    const std::int64_t S = tokens_BS.size(1);
+    check(S <= options_.seq, "a sample is no longer than the position table");
+    at::Tensor x_BSH = at::empty({tokens_BS.size(0), S, options_.hidden}, params[0].options());
+    if (x_BSH.is_cpu()) {
+      embedding_forward({.out = host_bytes(x_BSH),
+                         .table = host_bytes(params[0]),
+                         .positions = host_bytes(params[1]),
+                         .dtype = dtype_of(x_BSH),
+                         .tokens = ids(tokens_BS),
+                         .rows = params[0].size(0),
+                         .position_rows = S,
+                         .hidden = options_.hidden});
+    } else if (!x_BSH.is_meta()) {
+      x_BSH.copy_(params[0]
+                      .index_select(0, tokens_BS.flatten())
+                      .view_as(x_BSH)
+                      .add(params[1].narrow(0, 0, S)));
+    }
+    return dropout(x_BSH, options_.dropout, call, 0);
+  }
+
+  at::Tensor backward(const UnitCall& call, std::span<const at::Tensor> params,
+                      const at::Tensor& tokens_BS, std::unique_ptr<Saved> /*saved*/,
+                      const at::Tensor& grad_output, GradSink& sink) override {
+    const at::Tensor grad_BSH = dropout(grad_output, options_.dropout, call, 0).contiguous();
+    const std::int64_t S = tokens_BS.size(1);
+    const at::Tensor positions = at::arange(S, tokens_BS.options()).repeat({tokens_BS.size(0)});
+    add_rows(sink.target(0), tokens_BS.flatten(), grad_BSH, params[0].size(0));
+    add_rows(sink.target(1), positions, grad_BSH, params[1].size(0));
+    return {};
+  }
+
+  [[nodiscard]] bool backward_reads_params() const override { return false; }
+
+ private:
+  static std::span<const std::int64_t> ids(const at::Tensor& tokens) {
+    return {host_data<std::int64_t>(tokens), static_cast<std::size_t>(tokens.numel())};
+  }
+
+  void add_rows(const GradTarget& target, const at::Tensor& rows, const at::Tensor& grad_BSH,
+                std::int64_t table_rows) const {
+    if (!target.accumulate) target.grad.zero_();
+    if (grad_BSH.is_cpu()) {
+      embedding_backward(host_data<float>(target.grad), ids(rows), host_bytes(grad_BSH),
+                         dtype_of(grad_BSH), table_rows, options_.hidden);
+    } else if (!grad_BSH.is_meta()) {
+      target.grad.add_(at::embedding_dense_backward(
+          grad_BSH.view({-1, options_.hidden}).to(c10::ScalarType::Float), rows, table_rows, -1,
+          false));
+    }
+  }
+
+  const ModelOptions options_;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> make_gpt2_embedding(const ModelOptions& options) {
+  return std::make_unique<Gpt2Embedding>(options);
+}
+
+}  // namespace sluice

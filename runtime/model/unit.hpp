@@ -1,0 +1,79 @@
+// Units: the smallest things gathered, run and released together. A unit is a pure function
+// (parameters, input) -> output whose forward and backward the engine calls, one micro-batch at a
+// time.
+//
+// Shapes: B samples, S tokens, H hidden, V vocabulary. Activations are [B, S, H] in the model's
+// dtype; the first unit takes tokens [B, S] int64. Parameters come as views of gathered flat
+// groups, valid for the call only; what a unit saves may view them (their bytes are back, at
+// another place, when backward runs, since the storage object is the same). Not thread-safe; one
+// rank's engine calls in turn.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+namespace sluice {
+
+// Where a call stands in the run: all that dropout depends on, beside unit and element.
+struct UnitCall {
+  bool training = false;
+  std::uint64_t seed = 0;
+  std::int64_t step = 0;
+  std::int64_t first_sample = 0;  // of the global batch; row b is sample first_sample + b
+};
+
+// What forward keeps for backward. Freeing it frees the memory.
+class Saved {
+ public:
+  virtual ~Saved() = default;
+};
+
+// Where a parameter's gradient goes: an fp32 view of the group's gradient buffer. Its content is to
+// be replaced, or added to where `accumulate`.
+struct GradTarget {
+  at::Tensor grad;
+  bool accumulate = false;
+};
+
+class GradSink {
+ public:
+  virtual ~GradSink() = default;
+  // The place of the unit's parameter `index`. Called once a backward for each parameter.
+  virtual GradTarget target(int index) = 0;
+};
+
+class Unit {
+ public:
+  virtual ~Unit() = default;
+  // `saved` receives what backward needs; null: no backward will follow.
+  virtual at::Tensor forward(const UnitCall& call, std::span<const at::Tensor> params,
+                             const at::Tensor& input, std::unique_ptr<Saved>* saved) = 0;
+  // Gradient of the input; undefined for the first unit. Consumes `saved`.
+  virtual at::Tensor backward(const UnitCall& call, std::span<const at::Tensor> params,
+                              const at::Tensor& input, std::unique_ptr<Saved> saved,
+                              const at::Tensor& grad_output, GradSink& sink) = 0;
+  [[nodiscard]] virtual bool backward_reads_params() const { return true; }
+};
+
+// The last unit: final norm, classifier and cross entropy, without ever holding a micro-batch's
+// logits.
+class LossHead {
+ public:
+  virtual ~LossHead() = default;
+  // Bytes of scratch loss() works in, for B x S rows.
+  [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t rows) const = 0;
+  // Sum of the losses over all positions. targets: [B, S] int64. With a sink, also the gradients of
+  // (sum x grad_scale) by the parameters and, in grad_input, by the input. scratch: uint8.
+  virtual double loss(std::span<const at::Tensor> params, const at::Tensor& input,
+                      const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
+                      GradSink* sink, at::Tensor* grad_input) = 0;
+  // Logits [B, V] fp32 of position `position`.
+  virtual at::Tensor logits(std::span<const at::Tensor> params, const at::Tensor& input,
+                            std::int64_t position) = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// A unit's memory, found by running it on the meta device: the very code that will run, without
+// memory and without arithmetic.
+#pragma once
+
+#include "runtime/model/gpt2_units.hpp"
+#include "runtime/program/step_shape.hpp"
+
+namespace sluice {
+
+struct ProfileShape {
+  std::int64_t micro_batch = 1;
+  std::int64_t seq = 1;
+  DType dtype = DType::kFloat32;
+  bool gradients_add = false;  // into a gradient buffer that other micro-batches have filled
+};
+
+// Memory of unit `index` of the model; the number of units is that of spec.units, the loss head
+// last. Runs with dropout on if the model has any. Not thread-safe (the meta counter is one).
+[[nodiscard]] UnitMemory profile_unit(const Model& model, std::size_t index,
+                                      const ProfileShape& shape);
+
+}  // namespace sluice

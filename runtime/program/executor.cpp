@@ -1,0 +1,52 @@
+#include "runtime/program/executor.hpp"
+
+#include <chrono>
+#include <exception>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+std::int64_t now_us() {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+             std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
+
+}  // namespace
+
+std::string describe(const Op& op) {
+  std::string text(name_of(op.kind));
+  if (op.unit >= 0) text += " unit " + std::to_string(op.unit);
+  if (op.group >= 0) text += " group " + std::to_string(op.group);
+  if (op.bucket >= 0) text += " bucket " + std::to_string(op.bucket);
+  if (op.micro_batch >= 0) text += ", micro-batch " + std::to_string(op.micro_batch);
+  return text;
+}
+
+void execute(const Program& program, OpHandler& handler, std::vector<OpTiming>& timings) {
+  std::vector<Ticket> tickets(program.ops.size());
+  timings.assign(program.ops.size(), {});
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    try {
+      timings[i].wait_us = now_us();
+      if (!op.waits.empty()) {
+        handler.waiting(op, true);
+        for (const OpId w : op.waits) tickets[static_cast<std::size_t>(w)].wait();
+        handler.waiting(op, false);
+      }
+      timings[i].begin_us = now_us();
+      tickets[i] = handler.run(op);
+      timings[i].end_us = now_us();
+    } catch (const std::exception&) {
+      std::throw_with_nested(Error(describe(op)));
+    }
+  }
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    if (program.ops[i].lane != Lane::kCompute) tickets[i].wait();
+  }
+}
+
+}  // namespace sluice

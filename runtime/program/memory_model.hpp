@@ -1,0 +1,25 @@
+// Adds up a program: what a rank's device holds, at its highest and by tag. Pure.
+#pragma once
+
+#include <array>
+
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+using TagBytes = std::array<std::int64_t, kTagCount>;
+
+struct MemoryReport {
+  std::int64_t persistent = 0;    // lives as long as the run
+  std::int64_t arena = 0;         // slots, allocated once
+  std::int64_t dynamic_peak = 0;  // highest of what comes and goes outside the arena
+  OpId peak_op = -1;              // where
+  TagBytes by_tag{};              // at that operation; slots count while they live
+
+  // Bytes the allocator hands out at the highest point of the step.
+  [[nodiscard]] std::int64_t peak() const { return persistent + arena + dynamic_peak; }
+};
+
+[[nodiscard]] MemoryReport add_up(const Program& program);
+
+}  // namespace sluice

@@ -1,0 +1,86 @@
+// How parameters are laid out in flat groups and cut into shards over the data-parallel ranks.
+// Pure.
+//
+// A group is the smallest thing gathered, reduced and updated together: the parameters of a
+// transformer block, or a tensor that two units share (a tied embedding). Its tensors lie one after
+// another, each start aligned to kAlignElems; the end is padded so that dp equal shards result.
+// Shard r is elements [r * shard_elems, (r + 1) * shard_elems), cut regardless of tensor borders
+// (ZeRO, Rajbhandari et al. 2020, section 5). The layout depends on the tensors and dp alone: not
+// on stage, bucket size or dtype.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+// 32 elements are 64 bytes in 16 bits: every tensor starts on a cache line in every dtype, so a
+// GEMM sees the same alignment, hence the same summation order, wherever a group lies.
+inline constexpr std::int64_t kAlignElems = 32;
+
+struct TensorSpec {
+  std::string name;
+  std::vector<std::int64_t> shape;
+  bool decay = true;  // takes part in weight decay
+};
+
+struct TensorPlacement {
+  TensorSpec spec;
+  std::int64_t elems = 0;
+  std::int64_t offset_elems = 0;  // in the group
+};
+
+struct ElemRange {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
+struct GroupPlan {
+  std::string name;
+  std::vector<TensorPlacement> tensors;
+  std::int64_t elems = 0;  // with padding: dp * shard_elems
+  std::int64_t shard_elems = 0;
+  std::int64_t param_elems = 0;    // without padding
+  std::vector<ElemRange> padding;  // what no tensor covers
+};
+
+// A run of a shard with one weight-decay setting; range is relative to the shard's begin.
+struct ShardSegment {
+  ElemRange range;
+  bool decay = true;
+};
+
+[[nodiscard]] GroupPlan plan_group(std::string name, std::span<const TensorSpec> tensors, int dp);
+
+// Covers shard `dp_rank` without gaps, in order. `dp_rank` -1: the whole group.
+[[nodiscard]] std::vector<ShardSegment> shard_segments(const GroupPlan& group, int dp_rank);
+
+// A part of the reduction of one group: elements [begin, begin + elems) of every rank's shard.
+struct BucketPiece {
+  int group = 0;
+  std::int64_t begin = 0;
+  std::int64_t elems = 0;
+};
+
+// Cuts shards [0, shard_elems) of the groups, in the order given, into runs of at most
+// `bucket_bytes` of fp32 gradient over all dp ranks. Small groups share a bucket; a large one is
+// cut at multiples of kAlignElems. The last bucket may be short: the caller flushes it or waits for
+// more.
+class BucketCutter {
+ public:
+  BucketCutter(std::int64_t bucket_bytes, int dp);
+
+  // Adds a whole group; returns the buckets that are full now.
+  [[nodiscard]] std::vector<std::vector<BucketPiece>> add(int group, std::int64_t shard_elems);
+  // What is left, empty if nothing.
+  [[nodiscard]] std::vector<BucketPiece> flush();
+
+ private:
+  std::int64_t bucket_shard_elems_;  // a bucket's elements of one shard
+  std::int64_t filled_ = 0;
+  std::vector<BucketPiece> open_;
+};
+
+}  // namespace sluice
