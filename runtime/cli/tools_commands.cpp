@@ -1,0 +1,98 @@
+#include <cctype>
+#include <charconv>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "configs/json_schema.hpp"
+#include "configs/reader.hpp"
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "runtime/cli/commands.hpp"
+#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/train_bpe.hpp"
+#include "runtime/data/training_data.hpp"
+
+namespace sluice {
+namespace {
+
+std::string read_input(const std::string& path) {
+  if (path.empty()) return {std::istreambuf_iterator<char>(std::cin), {}};
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw IoError("cannot read " + path, path);
+  return {std::istreambuf_iterator<char>(file), {}};
+}
+
+}  // namespace
+
+int run_schema() {
+  std::printf("%s\n", json_schema().c_str());
+  return 0;
+}
+
+int run_tokenizer_encode(const TokenizerCommand& command) {
+  const auto tokenizer = make_tokenizer(command.tokenizer);
+  const char* separator = "";
+  for (const std::int32_t id : tokenizer->encode(read_input(command.input))) {
+    std::printf("%s%d", separator, id);
+    separator = " ";
+  }
+  std::printf("\n");
+  return 0;
+}
+
+int run_tokenizer_decode(const TokenizerCommand& command) {
+  const auto tokenizer = make_tokenizer(command.tokenizer);
+  const std::string text = read_input(command.input);
+  std::vector<std::int32_t> ids;
+  const char* at = text.c_str();
+  const char* end = at + text.size();
+  while (at < end) {
+    if (std::isspace(static_cast<unsigned char>(*at)) != 0) {
+      ++at;
+      continue;
+    }
+    std::int32_t id = 0;
+    const auto [next, error] = std::from_chars(at, end, id);
+    if (error != std::errc()) {
+      throw ConfigError("tokenizer decode: the input is not a list of token ids at byte " +
+                        std::to_string(at - text.c_str()));
+    }
+    ids.push_back(id);
+    at = next;
+  }
+  const std::string decoded = tokenizer->decode(ids);
+  std::fwrite(decoded.data(), 1, decoded.size(), stdout);
+  return 0;
+}
+
+int run_tokenizer_train(const TokenizerTrainCommand& command) {
+  BpeTrainOptions options;
+  options.text = command.text;
+  options.vocab_size = command.vocab_size;
+  options.out_dir = command.out_dir;
+  const BpeTrainResult result = train_bpe(options);
+  std::printf("%lld ids (%lld merges) from %lld distinct words, in %s\n",
+              static_cast<long long>(result.vocab_size), static_cast<long long>(result.merges),
+              static_cast<long long>(result.words), command.out_dir.c_str());
+  return 0;
+}
+
+int run_data_inspect(const DataCommand& command) {
+  const LoadedConfig config = load_config(command.config, command.overrides);
+  const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
+  const auto row = [](const char* name, std::int64_t tokens, std::int64_t samples) {
+    std::printf("%-12s %10s tokens  %10s samples\n", name,
+                format_count(static_cast<double>(tokens)).c_str(),
+                format_count(static_cast<double>(samples)).c_str());
+  };
+  if (data.tokenizer() != nullptr)
+    std::printf("tokenizer    %s\n", data.tokenizer()->name().c_str());
+  std::printf("vocabulary   %lld\n", static_cast<long long>(data.vocab_size()));
+  row("training", data.train_tokens(), data.train_samples());
+  row("validation", data.valid_tokens(), data.valid_samples());
+  return 0;
+}
+
+}  // namespace sluice

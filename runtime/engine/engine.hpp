@@ -1,0 +1,128 @@
+// One rank's training engine: executes the step programs over a model, a communicator and data.
+//
+// Every public call but the accessors is collective: all ranks of the group make it, with the same
+// arguments. Not thread-safe. After an exception the engine's group is lost.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include "parallel/comm/communicator.hpp"
+#include "runtime/data/training_data.hpp"
+#include "runtime/engine/group_store.hpp"
+#include "runtime/program/executor.hpp"
+#include "runtime/program/memory_model.hpp"
+
+namespace sluice {
+
+// Rows [first_row, first_row + rows) of global batch `index`: optimizer step (from 1) of the
+// training data, batch (from 0) of the validation data.
+using RowSource = std::function<void(std::int64_t index, std::int64_t first_row, std::int64_t rows,
+                                     SampleRows& out)>;
+
+// Told before each operation what the rank is at, and whether it only waits for others.
+using PhaseObserver = std::function<void(const std::string& phase, bool waiting)>;
+
+struct StepTimes {     // milliseconds of the executing thread
+  double forward = 0;  // the loss head and, in training, its gradients included
+  double backward = 0;
+  double comm = 0;  // waiting for collectives
+  double optimizer = 0;
+  double data = 0;
+};
+
+struct StepResult {
+  double loss = 0;       // mean over the global batch's tokens, before the update
+  double grad_norm = 0;  // before clipping, each parameter counted once
+  double vote = 0;       // the largest of the ranks' votes
+  StepTimes times;
+  // False: loss or norm is not finite on some rank, and nothing was updated.
+  [[nodiscard]] bool finite() const;
+};
+
+class Engine final : private OpHandler {
+ public:
+  Engine(EngineOptions options, Communicator& comm, at::Device device, RowSource train,
+         RowSource valid, PhaseObserver observer = {});
+  ~Engine() override;
+
+  // `vote`: any number; the result has the largest of all ranks, so that they can agree (to stop).
+  [[nodiscard]] StepResult train_step(std::int64_t step, double lr, double vote = 0);
+  // Mean loss over the tokens of validation batches [0, batches).
+  [[nodiscard]] double evaluate(std::int64_t batches);
+  // fp32 logits [B, V] of position S - 1. tokens: rows x S, S <= seq, equal on every rank.
+  [[nodiscard]] at::Tensor next_token_logits(const SampleRows& tokens, std::int64_t rows);
+  // Where the first non-finite value of step `step` is made: the step is run again without its
+  // update, looking at every unit. "rank 1, unit h.3, forward, micro-batch 0".
+  [[nodiscard]] std::string find_non_finite(std::int64_t step);
+  // Full parameter by name, fp32 on the host: gathered from its shards.
+  [[nodiscard]] at::Tensor full_parameter(const std::string& name);
+
+  [[nodiscard]] const StepPlan& plan() const { return plan_; }
+  [[nodiscard]] const Program& train_program() const { return train_program_; }
+  [[nodiscard]] const std::vector<OpTiming>& timings() const { return timings_; }
+  [[nodiscard]] const ModelSpec& spec() const { return model_.spec; }
+
+ private:
+  enum class Mode { kTrain, kEvaluate, kLogits, kDiagnose };
+  class Sink;
+
+  Ticket run(const Op& op) override;
+  void waiting(const Op& op, bool begins) override;
+  Ticket dispatch(const Op& op);
+  void execute_program(const Program& program, Mode mode, std::int64_t index);
+  void bind_slots(const std::vector<BufferId>& buffers);
+  void unbind_slots(const std::vector<BufferId>& buffers);
+  [[nodiscard]] char* slot(BufferId buffer) const;
+  [[nodiscard]] UnitCall call_of(const Op& op) const;
+  [[nodiscard]] std::int64_t first_row(const Op& op) const;
+  void load_batch(const Op& op);
+  Ticket gather(const Op& op);
+  void forward(const Op& op);
+  void loss_head(const Op& op);
+  void backward(const Op& op);
+  Ticket reduce_grads(const Op& op);
+  Ticket gather_grads(const Op& op);
+  void norm_and_scale();
+  void update(const Op& op);
+  void look_for_non_finite(const Op& op, const at::Tensor& value);
+  [[nodiscard]] StepTimes sum_times() const;
+
+  const EngineOptions options_;
+  Communicator& comm_;
+  const at::Device device_;
+  const RowSource train_rows_;
+  const RowSource valid_rows_;
+  const PhaseObserver observer_;
+  Model model_;
+  const StepPlan plan_;
+  const Program train_program_;
+  const Program eval_program_;
+  GroupStore store_;
+  at::Tensor arena_;
+  at::Tensor comm_staging_;
+
+  // Of the program that is running.
+  const Program* program_ = nullptr;
+  Mode mode_ = Mode::kTrain;
+  std::int64_t index_ = 0;
+  std::vector<OpTiming> timings_;
+  double data_ms_ = 0;
+  at::Tensor tokens_;
+  at::Tensor targets_;
+  std::vector<at::Tensor> inputs_;  // of each unit; the micro-batch in work
+  std::vector<std::unique_ptr<Saved>> saved_;
+  at::Tensor gradient_;
+  at::Tensor scratch_;
+  at::Tensor logits_;
+  double loss_sum_ = 0;
+  double lr_ = 0;
+  double vote_ = 0;
+  double clip_coefficient_ = 1;
+  StepResult result_;
+  OpId op_index_ = 0;
+  OpId first_non_finite_ = -1;
+};
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "runtime/engine/train_options.hpp"
+
+namespace sluice {
+
+double learning_rate(const OptimizerOptions& optimizer, const ScheduleOptions& schedule,
+                     std::int64_t total_steps, std::int64_t step) {
+  if (step <= schedule.warmup_steps) {
+    return optimizer.lr * static_cast<double>(step) / static_cast<double>(schedule.warmup_steps);
+  }
+  if (schedule.type == ScheduleType::kConstant) return optimizer.lr;
+  const std::int64_t end = schedule.decay_steps > 0 ? schedule.decay_steps : total_steps;
+  std::int64_t begin = schedule.warmup_steps;
+  if (schedule.type == ScheduleType::kWsd) {
+    const std::int64_t fall = schedule.wsd_decay > 0 ? schedule.wsd_decay : (end + 9) / 10;
+    begin = std::max(begin, end - fall);
+  }
+  if (step <= begin) return optimizer.lr;
+  if (step >= end) return schedule.min_lr;
+  const double done = static_cast<double>(step - begin) / static_cast<double>(end - begin);
+  const double left = schedule.type == ScheduleType::kCosine
+                          ? 0.5 * (1.0 + std::cos(std::numbers::pi * done))
+                          : 1.0 - done;
+  return schedule.min_lr + (optimizer.lr - schedule.min_lr) * left;
+}
+
+}  // namespace sluice

@@ -1,0 +1,98 @@
+#include "runtime/engine/step_plan.hpp"
+
+#include <algorithm>
+
+#include "kernels/base/error.hpp"
+#include "parallel/comm/exchange_plan.hpp"
+#include "runtime/model/unit_profile.hpp"
+
+namespace sluice {
+namespace {
+
+std::vector<GroupPlan> plan_groups(const ModelSpec& spec, int dp) {
+  std::vector<GroupPlan> plans;
+  for (const ParamGroup& group : spec.groups) {
+    std::vector<TensorSpec> tensors;
+    for (const ParamSpec& param : group.params) tensors.push_back(param.tensor);
+    plans.push_back(plan_group(group.name, tensors, dp));
+  }
+  return plans;
+}
+
+std::vector<int> groups_of(const UnitSpec& unit) {
+  std::vector<int> groups;
+  for (const ParamRef& ref : unit.params) {
+    if (std::find(groups.begin(), groups.end(), ref.group) == groups.end()) {
+      groups.push_back(ref.group);
+    }
+  }
+  return groups;
+}
+
+// Blocks are alike: one of them is run for all.
+std::vector<UnitMemory> profile_units(const Model& model, const ProfileShape& shape) {
+  std::vector<UnitMemory> memory;
+  for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
+    const bool like_last = u > 1 && model.spec.units[u].kind == UnitKind::kBlock;
+    memory.push_back(like_last ? memory.back() : profile_unit(model, u, shape));
+  }
+  return memory;
+}
+
+std::int64_t staging_bytes(const StepShape& shape) {
+  std::int64_t shard_elems = 0;
+  for (const GroupShape& group : shape.groups) shard_elems += group.shard_elems;
+  BucketCutter cutter(shape.bucket_bytes, shape.dp);
+  std::int64_t largest = 0;
+  for (const auto& bucket : cutter.add(0, shard_elems))
+    largest = std::max(largest, bucket[0].elems);
+  for (const BucketPiece& rest : cutter.flush()) largest = std::max(largest, rest.elems);
+  return exchange_staging_bytes(shape.dp, largest, DType::kFloat32);
+}
+
+}  // namespace
+
+std::int64_t micro_batches_of(const EngineOptions& options) {
+  const std::int64_t per_pass = options.train.micro_batch * options.dp;
+  const std::int64_t global =
+      options.train.global_batch > 0 ? options.train.global_batch : per_pass;
+  check(global % per_pass == 0, "the global batch is a whole number of micro-batches");
+  return global / per_pass;
+}
+
+StepPlan plan_step(const EngineOptions& options, const Model& model) {
+  StepPlan plan;
+  plan.groups = plan_groups(model.spec, options.dp);
+  StepShape& shape = plan.shape;
+  shape.stage = options.zero.stage;
+  shape.dp = options.dp;
+  shape.micro_batches = static_cast<int>(micro_batches_of(options));
+  shape.recompute = options.recompute.mode == RecomputeMode::kFull;
+  shape.dtype = options.train.dtype;
+  shape.reduce_every = options.zero.reduce_every;
+  shape.bucket_bytes = options.zero.bucket_bytes;
+  shape.prefetch_units = options.zero.prefetch_units;
+  const std::int64_t tokens = options.train.micro_batch * model.spec.options.seq;
+  shape.batch_bytes = tokens * 2 * 8;
+  for (const GroupPlan& group : plan.groups) {
+    const bool resident = shape.stage < 3 || group.param_elems < options.zero.persist_below;
+    shape.groups.push_back({group.elems, group.shard_elems, resident});
+  }
+  const std::vector<UnitMemory> memory =
+      profile_units(model, {options.train.micro_batch, model.spec.options.seq, shape.dtype,
+                            shape.reduce_every == ReduceEvery::kStep && shape.micro_batches > 1});
+  for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
+    const UnitSpec& unit = model.spec.units[u];
+    const double flops = model.spec.forward_flops_per_sample(unit);
+    const bool reads = unit.kind == UnitKind::kLossHead || model.units[u]->backward_reads_params();
+    shape.units.push_back({groups_of(unit), reads, memory[u],
+                           flops * static_cast<double>(options.train.micro_batch)});
+    plan.model_flops_per_step +=
+        3 * flops *
+        static_cast<double>(options.train.micro_batch * shape.micro_batches * options.dp);
+  }
+  shape.comm_staging_bytes = staging_bytes(shape);
+  return plan;
+}
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+// From a model and a configuration to the shape of a step, before anything is allocated: what the
+// run's programs are written from, and what a dry run prints.
+#pragma once
+
+#include <vector>
+
+#include "runtime/engine/train_options.hpp"
+#include "runtime/model/gpt2_units.hpp"
+#include "runtime/program/step_shape.hpp"
+#include "zero/zero_options.hpp"
+
+namespace sluice {
+
+struct EngineOptions {
+  ModelOptions model;  // vocab known
+  TrainOptions train;
+  OptimizerOptions optimizer;
+  ScheduleOptions schedule;
+  ZeroOptions zero;
+  RecomputeOptions recompute;
+  int dp = 1;
+};
+
+struct StepPlan {
+  std::vector<GroupPlan> groups;
+  StepShape shape;
+  double model_flops_per_step = 0;  // of all ranks: 3 x forward, whatever is recomputed
+};
+
+[[nodiscard]] std::int64_t micro_batches_of(const EngineOptions& options);
+
+// Profiles the model's units on the meta device.
+[[nodiscard]] StepPlan plan_step(const EngineOptions& options, const Model& model);
+
+}  // namespace sluice

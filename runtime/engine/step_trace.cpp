@@ -1,0 +1,28 @@
+#include "runtime/engine/step_trace.hpp"
+
+#include "runtime/observe/trace_writer.hpp"
+
+namespace sluice {
+
+void write_step_trace(const std::string& path, const Engine& engine) {
+  const Program& program = engine.train_program();
+  const std::vector<OpTiming>& timings = engine.timings();
+  std::vector<TraceEvent> events;
+  for (std::size_t i = 0; i < timings.size() && i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    const double zero = static_cast<double>(timings.front().wait_us);
+    const auto begin = static_cast<double>(timings[i].begin_us);
+    const auto wait = static_cast<double>(timings[i].wait_us);
+    if (begin - wait >= 1) {
+      events.push_back({"wait for " + describe(op), "wait", 0, wait - zero, begin - wait, {}});
+    }
+    TraceEvent event{describe(op), op.lane == Lane::kCompute ? "compute" : "issue", 0,
+                     begin - zero, static_cast<double>(timings[i].end_us) - begin,  {}};
+    if (op.wire_bytes > 0) event.args.emplace_back("wire_bytes", op.wire_bytes);
+    if (op.workspace_bytes > 0) event.args.emplace_back("workspace_bytes", op.workspace_bytes);
+    events.push_back(std::move(event));
+  }
+  write_trace(path, events, {.lanes = {"compute", "wait", "issue"}});
+}
+
+}  // namespace sluice

@@ -1,0 +1,242 @@
+#include "runtime/engine/trainer.hpp"
+
+#include <chrono>
+#include <cmath>
+#include <cstdio>
+#include <optional>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "runtime/engine/engine.hpp"
+#include "runtime/engine/machine.hpp"
+#include "runtime/engine/plan_text.hpp"
+#include "runtime/engine/sampler.hpp"
+#include "runtime/engine/step_trace.hpp"
+#include "runtime/launch/stop_signal.hpp"
+#include "runtime/model/counting_allocator.hpp"
+#include "runtime/observe/metrics_writer.hpp"
+#include "runtime/observe/progress.hpp"
+#include "runtime/observe/terminal.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kComparePlanAtStep = 3;  // by then every lazy allocation has been made
+
+std::int64_t global_batch_of(const EngineOptions& options) {
+  return micro_batches_of(options) * options.train.micro_batch * options.dp;
+}
+
+class Trainer {
+ public:
+  Trainer(const TrainerOptions& options, Communicator& comm, const TrainingData& data,
+          Watchdog& watchdog)
+      : options_(options),
+        comm_(comm),
+        data_(data),
+        watchdog_(watchdog),
+        global_batch_(global_batch_of(options.engine)),
+        device_(options.on_gpu ? at::Device(c10::DeviceType::CUDA,
+                                            static_cast<c10::DeviceIndex>(options.local_rank))
+                               : at::Device(c10::DeviceType::CPU)),
+        gemm_rate_(measure_gemm_rate(options.engine.train.dtype, device_)),
+        baseline_(allocation_count(CountedDevice::kHost).live),
+        engine_(options.engine, comm, device_, train_rows(), valid_rows(), observer()),
+        progress_(progress_options(options)) {
+    if (comm.rank() == 0) metrics_.emplace(options.output_dir + "/metrics.jsonl");
+  }
+
+  int run() {
+    log_start();
+    const TrainOptions& train = options_.engine.train;
+    bool stopped = false;
+    for (std::int64_t step = 1; step <= train.steps && !stopped; ++step) {
+      stopped = run_step(step);
+    }
+    progress_.clear();
+    if (options_.trace && comm_.rank() == 0) {
+      write_step_trace(options_.output_dir + "/trace.json", engine_);
+    }
+    if (stopped) {
+      say("stopped by request after this step");
+      return kInterruptedExitCode;
+    }
+    sample();
+    return 0;
+  }
+
+ private:
+  RowSource train_rows() {
+    return [this](std::int64_t step, std::int64_t first, std::int64_t rows, SampleRows& out) {
+      data_.train_rows(step, global_batch_, first, rows, out);
+    };
+  }
+  RowSource valid_rows() {
+    return [this](std::int64_t index, std::int64_t first, std::int64_t rows, SampleRows& out) {
+      data_.valid_rows(index, global_batch_, first, rows, out);
+    };
+  }
+  PhaseObserver observer() {
+    return [this](const std::string& phase, bool waiting) {
+      watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
+    };
+  }
+  static ProgressOptions progress_options(const TrainerOptions& options) {
+    const TerminalInfo terminal = terminal_info(1);
+    return {.log_every = options.engine.train.log_every,
+            .interactive = terminal.interactive,
+            .columns = terminal.columns};
+  }
+
+  void say(const std::string& line) {
+    if (comm_.rank() == 0) log_info(line);
+  }
+
+  void log_start() {
+    const MemoryReport memory = add_up(engine_.train_program());
+    const ModelSpec& spec = engine_.spec();
+    say("model: " + format_count(static_cast<double>(spec.param_count())) + " parameters, " +
+        std::to_string(spec.units.size()) + " units; " + std::to_string(comm_.size()) +
+        " rank(s), ZeRO stage " + std::to_string(engine_.plan().shape.stage) + ", " +
+        std::string(name_of(engine_.plan().shape.dtype)));
+    say("data: " + format_count(static_cast<double>(data_.train_tokens())) + " training tokens, " +
+        format_count(static_cast<double>(data_.valid_tokens())) + " for validation; " +
+        std::to_string(global_batch_) + " samples a step");
+    say("planned device peak: " + format_bytes(memory.peak()) + " a rank (" +
+        describe_tags(memory) + ")");
+  }
+
+  // True if the run was asked to stop.
+  bool run_step(std::int64_t step) {
+    const auto begin = std::chrono::steady_clock::now();
+    reset_allocation_peak(CountedDevice::kHost);
+    const double lr = learning_rate(options_.engine.optimizer, options_.engine.schedule,
+                                    options_.engine.train.steps, step);
+    const StepResult result = engine_.train_step(step, lr, stop_requested() ? 1 : 0);
+    if (!result.finite()) stop_on_non_finite(step, result);
+    const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
+    StepRecord record = make_record(step, lr, result, took.count());
+    watchdog_.pulse();
+    const bool stop = result.vote > 0;
+    if (evaluates_after(step, stop)) evaluate(record);
+    if (comm_.rank() == 0) report(record);
+    if (step == kComparePlanAtStep) compare_plan(record);
+    return stop;
+  }
+
+  [[noreturn]] void stop_on_non_finite(std::int64_t step, const StepResult& result) {
+    const std::string where = engine_.find_non_finite(step);
+    char values[64];
+    std::snprintf(values, sizeof values, "loss %g, grad norm %g", result.loss, result.grad_norm);
+    throw TrainingError("step " + std::to_string(step) + ": " + values +
+                        "; the first non-finite value is made by " + where +
+                        ". Nothing was updated. A lower optimizer.lr, longer warm-up or "
+                        "train.clip usually cures this");
+  }
+
+  StepRecord make_record(std::int64_t step, double lr, const StepResult& result,
+                         double step_ms) const {
+    StepRecord record;
+    const double tokens = static_cast<double>(global_batch_ * options_.engine.model.seq);
+    record.step = step;
+    record.loss = result.loss;
+    record.grad_norm = result.grad_norm;
+    record.lr = lr;
+    record.tokens = step * global_batch_ * options_.engine.model.seq;
+    record.step_ms = step_ms;
+    record.tokens_per_s = tokens / step_ms * 1e3;
+    const double flops = engine_.plan().model_flops_per_step / comm_.size() / step_ms * 1e3;
+    record.tflops = flops * 1e-12;
+    record.mfu = flops / gemm_rate_;
+    record.memory.device_peak = allocation_count(CountedDevice::kHost).peak - baseline_;
+    record.memory.host_peak = peak_resident_bytes();
+    record.timers_ms = {
+        result.times.forward, result.times.backward, result.times.comm, result.times.optimizer, 0,
+        result.times.data};
+    return record;
+  }
+
+  bool evaluates_after(std::int64_t step, bool stop) const {
+    const TrainOptions& train = options_.engine.train;
+    if (train.eval_steps == 0 || data_.valid_samples() == 0 || stop) return false;
+    return step == train.steps || (train.eval_every > 0 && step % train.eval_every == 0);
+  }
+
+  void evaluate(StepRecord& record) {
+    const auto begin = std::chrono::steady_clock::now();
+    record.eval_loss = engine_.evaluate(options_.engine.train.eval_steps);
+    record.eval_ppl = std::exp(*record.eval_loss);
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    progress_.clear();
+    char line[128];
+    std::snprintf(line, sizeof line, "step %lld: validation loss %.4f, perplexity %.2f (%.1f s)",
+                  static_cast<long long>(record.step), *record.eval_loss, *record.eval_ppl,
+                  took.count());
+    say(line);
+  }
+
+  void report(const StepRecord& record) {
+    metrics_->write(record);
+    eta_.add(record.step_ms);
+    const std::int64_t steps = options_.engine.train.steps;
+    progress_.update({.step = record.step,
+                      .steps = steps,
+                      .loss = record.loss,
+                      .grad_norm = record.grad_norm,
+                      .lr = record.lr,
+                      .step_ms = record.step_ms,
+                      .tokens_per_s = record.tokens_per_s,
+                      .mfu = record.mfu,
+                      .device_bytes = record.memory.device_peak,
+                      .eta_seconds = eta_.seconds(steps - record.step)});
+  }
+
+  void compare_plan(const StepRecord& record) {
+    if (options_.on_gpu) return;  // a GPU's allocator is not counted here
+    const std::int64_t planned = add_up(engine_.train_program()).peak();
+    const double error =
+        static_cast<double>(record.memory.device_peak) / static_cast<double>(planned) - 1.0;
+    char percent[32];
+    std::snprintf(percent, sizeof percent, "%+.2f %%", 100 * error);
+    progress_.clear();
+    say("device peak: planned " + format_bytes(planned) + ", measured " +
+        format_bytes(record.memory.device_peak) + " (" + percent + ")");
+  }
+
+  void sample() {
+    const TrainOptions& train = options_.engine.train;
+    if (train.sample_tokens == 0 || data_.tokenizer() == nullptr || data_.valid_samples() == 0) {
+      return;
+    }
+    watchdog_.set_phase("sampling");
+    const Sampled text =
+        sample_text(engine_, data_, train.sample_tokens, train.seed, [this] { watchdog_.pulse(); });
+    if (comm_.rank() != 0) return;
+    std::printf("--- the model goes on from here ---\n%s\n--- with this ---\n%s\n",
+                text.prompt.c_str(), text.continuation.c_str());
+    std::fflush(stdout);
+  }
+
+  const TrainerOptions& options_;
+  Communicator& comm_;
+  const TrainingData& data_;
+  Watchdog& watchdog_;
+  const std::int64_t global_batch_;
+  const at::Device device_;
+  const double gemm_rate_;
+  const std::int64_t baseline_;  // counted bytes that are not the engine's
+  Engine engine_;
+  ProgressPrinter progress_;
+  EtaEstimator eta_;
+  std::optional<MetricsWriter> metrics_;
+};
+
+}  // namespace
+
+int run_trainer(const TrainerOptions& options, Communicator& comm, const TrainingData& data,
+                Watchdog& watchdog) {
+  return Trainer(options, comm, data, watchdog).run();
+}
+
+}  // namespace sluice
