@@ -1,86 +1,41 @@
 #include "kernels/cpu/parallel.hpp"
 
-#include <oneapi/tbb/global_control.h>
-#include <oneapi/tbb/info.h>
-#include <oneapi/tbb/parallel_for.h>
-#include <oneapi/tbb/task_arena.h>
-
 #include <algorithm>
 #include <atomic>
-#include <memory>
-#include <mutex>
-#include <string>
 
 #include "kernels/base/error.hpp"
+#include "kernels/cpu/parallel_tbb.hpp"
 
 namespace sluice {
 namespace {
 
-namespace tbb = oneapi::tbb;
-
-// The arena in use. Never destroyed: TBB's workers may outlive static destructors.
-struct Pool {
-  std::mutex mutex;
-  std::atomic<tbb::task_arena*> arena{nullptr};
-  std::unique_ptr<tbb::global_control> limit;  // lets an arena have more threads than CPUs
-  int threads = 0;
+struct Loop {
+  std::int64_t n;
+  std::int64_t grain;
+  void* context;
+  RangeFunction function;
+  // Repeats, for ThreadSanitizer's eyes, what TBB guarantees: the caller's writes come before every
+  // piece, the pieces' writes before the caller goes on.
+  std::atomic<std::int64_t> finished{0};
 };
 
-Pool& pool() {
-  static Pool* instance = new Pool;
-  return *instance;
-}
-
-tbb::task_arena& arena() {
-  Pool& p = pool();
-  if (tbb::task_arena* ready = p.arena.load(std::memory_order_acquire)) return *ready;
-  const std::lock_guard lock(p.mutex);
-  if (p.arena.load(std::memory_order_relaxed) == nullptr) {
-    if (p.threads == 0) p.threads = tbb::info::default_concurrency();
-    p.arena.store(new tbb::task_arena(p.threads), std::memory_order_release);
-  }
-  return *p.arena.load(std::memory_order_relaxed);
+void run_range(void* context, std::int64_t begin, std::int64_t end) {
+  Loop& loop = *static_cast<Loop*>(context);
+  loop.finished.load(std::memory_order_acquire);
+  loop.function(loop.context, begin * loop.grain, std::min(loop.n, end * loop.grain));
+  loop.finished.fetch_add(1, std::memory_order_release);
 }
 
 }  // namespace
-
-void set_compute_threads(int count) {
-  if (count < 1) {
-    throw Error("set_compute_threads(" + std::to_string(count) +
-                "): the kernels need at least one thread; pass 1 or more");
-  }
-  Pool& p = pool();
-  const std::lock_guard lock(p.mutex);
-  if (p.threads == count) return;
-  p.threads = count;
-  delete p.arena.exchange(nullptr);
-  p.limit.reset();
-  if (count > tbb::info::default_concurrency()) {
-    p.limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
-                                                    static_cast<std::size_t>(count));
-  }
-}
-
-int compute_threads() { return arena().max_concurrency(); }
 
 void parallel_for_erased(std::int64_t n, std::int64_t grain, void* context,
                          RangeFunction function) {
   check(grain >= 1, "parallel_for: grain < 1");
   if (n <= 0) return;
-  const std::int64_t pieces = (n + grain - 1) / grain;
-  tbb::task_arena& threads = arena();
-  if (pieces == 1 || threads.max_concurrency() == 1) return function(context, 0, n);
-  // fp_settings: the workers take over the caller's MXCSR, flush-to-zero included.
-  using Context = tbb::task_group_context;
-  Context group(Context::bound, Context::default_traits | Context::fp_settings);
-  threads.execute([&] {
-    tbb::parallel_for(
-        tbb::blocked_range<std::int64_t>(0, pieces),
-        [&](const tbb::blocked_range<std::int64_t>& range) {
-          function(context, range.begin() * grain, std::min(n, range.end() * grain));
-        },
-        tbb::auto_partitioner(), group);
-  });
+  Loop loop{.n = n, .grain = grain, .context = context, .function = function};
+  loop.finished.store(0, std::memory_order_release);
+  run_pieces((n + grain - 1) / grain, &loop, run_range);
+  loop.finished.load(std::memory_order_acquire);
 }
 
 }  // namespace sluice

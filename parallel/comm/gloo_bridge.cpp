@@ -16,6 +16,7 @@
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add.hpp"
 #include "parallel/comm/rendezvous_bridge.hpp"
+#include "parallel/comm/sigpipe.hpp"
 #include "parallel/comm/socket.hpp"
 
 namespace sluice {
@@ -133,11 +134,17 @@ class GlooCommunicator final : public Communicator {
   explicit GlooCommunicator(const CommOptions& options)
       : name_{options.group, options.rank, options.size},
         peers_(connect(options)),
-        queue_(name_, {.interrupt = [this] { peers_->interrupt(); },
-                       .broken = [this] { peers_->close(); }}) {
+        queue_(std::make_unique<OpQueue>(
+            name_, OpQueue::Hooks{.interrupt = [this] { peers_->interrupt(); },
+                                  .broken = [this] { peers_->close(); }})) {
     // Nobody returns before all are connected: afterwards the store is not needed any more.
     const double here = 0;
     exchange_values("connect", {&here, 1});
+  }
+  ~GlooCommunicator() override {
+    const SigpipeBlock no_sigpipe;
+    queue_.reset();  // first: its thread uses the connections
+    peers_.reset();
   }
 
   [[nodiscard]] int rank() const override { return name_.rank; }
@@ -164,7 +171,7 @@ class GlooCommunicator final : public Communicator {
     const double here = 0;
     exchange_values("barrier", {&here, 1});
   }
-  void abort() noexcept override { queue_.abort(); }
+  void abort() noexcept override { queue_->abort(); }
 
  private:
   static std::unique_ptr<Peers> connect(const CommOptions& options) {
@@ -183,7 +190,7 @@ class GlooCommunicator final : public Communicator {
   Ticket start(const std::string& op, std::function<void()> body) {
     failpoint("comm." + op);
     const std::uint64_t seq = ++seq_;
-    return queue_.submit([this, op, seq, body = std::move(body)] {
+    return queue_->submit([this, op, seq, body = std::move(body)] {
       try {
         peers_->begin_operation();
         body();
@@ -301,8 +308,8 @@ class GlooCommunicator final : public Communicator {
   const GroupName name_;
   std::uint64_t seq_ = 0;  // caller's thread
   int tag_ = 0;            // queue's thread
-  const std::unique_ptr<Peers> peers_;
-  OpQueue queue_;  // last: its thread ends before the connections go
+  std::unique_ptr<Peers> peers_;
+  std::unique_ptr<OpQueue> queue_;
 };
 
 }  // namespace
@@ -311,6 +318,7 @@ std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options)
   check(options.size >= 1 && options.rank >= 0 && options.rank < options.size,
         "rank outside of its group");
   if (options.size == 1) return std::move(make_local_communicators(1, options.timeout).front());
+  const SigpipeBlock no_sigpipe;  // inherited by the threads of Gloo and of the store
   return std::make_unique<GlooCommunicator>(options);
 }
 

@@ -28,6 +28,7 @@
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add_cuda.hpp"
 #include "parallel/comm/rendezvous_bridge.hpp"
+#include "parallel/comm/sigpipe.hpp"
 
 namespace sluice {
 namespace {
@@ -133,12 +134,15 @@ class NcclCommunicator final : public Communicator {
   }
 
   ~NcclCommunicator() override {
+    const SigpipeBlock no_sigpipe;
     try {
       drain();
       if (group_) group_->shutdown();
     } catch (const std::exception&) {
       abort();  // reported where a ticket is waited for
     }
+    group_.reset();
+    store_.reset();
   }
 
   [[nodiscard]] int rank() const override { return name_.rank; }
@@ -329,6 +333,7 @@ class NcclCommunicator final : public Communicator {
 
 extern "C" __attribute__((visibility("default"))) sluice::Communicator*
 sluice_make_nccl_communicator(const sluice::CommOptions& options, sluice::Communicator* control) {
+  const sluice::SigpipeBlock no_sigpipe;  // inherited by the threads of c10d and NCCL
   std::unique_ptr<sluice::Communicator> owned(control);
   try {
     return new sluice::NcclCommunicator(options, std::move(owned));

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "kernels/base/error.hpp"
+#include "parallel/comm/sigpipe.hpp"
 
 namespace sluice {
 
@@ -103,6 +104,7 @@ void OpQueue::run_one(std::unique_lock<std::mutex>& lock) {
 }
 
 void OpQueue::run() {
+  const SigpipeBlock no_sigpipe;  // bodies write to connections
   std::unique_lock lock(mutex_);
   while (!failure_) {
     wake_.wait(lock, [this] { return stop_ || failure_ || !items_.empty(); });

@@ -7,9 +7,9 @@
 namespace sluice {
 
 struct CheckpointOptions {
-  std::string dir;  // empty: no checkpoints
+  std::string dir;         // empty: no checkpoints
   std::int64_t every = 0;  // steps between checkpoints; 0: only at the end
-  int keep = 2;  // the newest so many stay; 0: all
+  int keep = 2;            // the newest so many stay; 0: all
   bool async = true;
 };
 

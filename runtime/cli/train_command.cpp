@@ -1,4 +1,5 @@
 #include <cstdio>
+#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 
@@ -126,6 +127,13 @@ std::unique_ptr<Communicator> connect(const LoadedConfig& config, const RankEnvi
                                  : make_gloo_communicator(options);
 }
 
+// What the launcher does for the ranks it starts: here each checks, and rank 0 writes.
+void prepare_joined_run(const LoadedConfig& config, const RankEnvironment& rank) {
+  const Planned planned = make_plan(config.run, rank.world_size);
+  check_budget(planned.plan, planned.memory, config.run.memory.device);
+  if (rank.rank == 0) write_run_files(config, planned);
+}
+
 // One rank, started by us or by torchrun and its like.
 int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   LoadedConfig config = load_config(command.config, command.overrides);
@@ -146,6 +154,7 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   Watchdog watchdog({.timeout = timeout / 2, .waiting_timeout = timeout * 2});
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
   settle_vocabulary(config, data);
+  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) prepare_joined_run(config, rank);
   watchdog.set_phase("rendezvous", Waiting::kYes);
   const std::unique_ptr<Communicator> comm = connect(config, rank);
   watchdog.set_phase("start-up");

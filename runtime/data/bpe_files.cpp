@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
-#include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "kernels/base/bytes.hpp"
@@ -87,28 +86,6 @@ std::vector<BpeMerge> merges_of_ranks(const std::vector<std::string>& pieces) {
   return merges;
 }
 
-// {"piece": id, ...} in GPT-2's alphabet.
-std::unordered_map<std::string, std::int32_t> parse_vocab(const std::string& path,
-                                                          const std::string& text) {
-  std::unordered_map<std::string, std::int32_t> vocab;
-  try {
-    const auto json = nlohmann::json::parse(text);
-    if (!json.is_object()) throw IoError(path + " is not a JSON object of pieces and ids", path);
-    for (const auto& [piece, id] : json.items()) {
-      if (!id.is_number_integer() || id.get<std::int64_t>() < 0 ||
-          id.get<std::int64_t>() >= kMostIds) {
-        throw IoError(path + ": the id of '" + piece + "' is not a number from 0 to " +
-                          std::to_string(kMostIds - 1),
-                      path);
-      }
-      vocab.emplace(piece, id.get<std::int32_t>());
-    }
-  } catch (const nlohmann::json::exception& error) {
-    throw IoError(path + " is not valid JSON: " + error.what(), path);
-  }
-  return vocab;
-}
-
 }  // namespace
 
 void set_piece(BpeModel& model, const std::string& path, std::int32_t id, std::string piece) {
@@ -137,7 +114,7 @@ void choose_end_of_text(BpeModel& model) {
 BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merges_path) {
   const std::string vocab_text = read_whole_file(vocab_path, kLargestFile);
   const std::string merges_text = read_whole_file(merges_path, kLargestFile);
-  const auto vocab = parse_vocab(vocab_path, vocab_text);
+  const auto vocab = parse_vocab_json(vocab_path, vocab_text);
   BpeModel model;
   for (const auto& [written, id] : vocab) {
     std::string piece = written;
@@ -213,10 +190,17 @@ void write_gpt2_files(const std::string& folder, const std::vector<std::string>&
   const auto written = [&](std::size_t id) {
     return id + 1 == pieces.size() ? pieces[id] : to_alphabet(pieces[id]);
   };
+  const auto quoted = [](const std::string& text) {  // the alphabet has no control characters
+    std::string out = "\"";
+    for (const char c : text) {
+      if (c == '"' || c == '\\') out += '\\';
+      out += c;
+    }
+    return out + "\"";
+  };
   AtomicFile vocab_file(folder + "/vocab.json");
   for (std::size_t id = 0; id < pieces.size(); ++id) {
-    vocab_file.append((id == 0 ? "{" : ", ") + nlohmann::json(written(id)).dump() + ": " +
-                      std::to_string(id));
+    vocab_file.append((id == 0 ? "{" : ", ") + quoted(written(id)) + ": " + std::to_string(id));
   }
   vocab_file.append("}\n");
   AtomicFile merges_file(folder + "/merges.txt");

@@ -5,6 +5,7 @@
 
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <utility>
 #include <vector>
 
@@ -29,6 +30,9 @@ inline constexpr std::string_view kEndOfTextName = "<|endoftext|>";
 void choose_end_of_text(BpeModel& model);
 // Gives `id` its bytes. Throws IoError (naming `path`) where it has others already.
 void set_piece(BpeModel& model, const std::string& path, std::int32_t id, std::string piece);
+// {"piece": id, ...}, the text of the file `path`, as it is written there.
+[[nodiscard]] std::unordered_map<std::string, std::int32_t> parse_vocab_json(
+    const std::string& path, const std::string& text);
 // More ids than this are taken for damage.
 inline constexpr std::int64_t kMostIds = 1 << 24;
 

@@ -1,5 +1,6 @@
-// tokenizer.json of the byte-level BPE kind. Every part is either understood or refused by name: a
-// tokenizer that is almost right trains a model that is quietly wrong.
+// What is JSON: vocab.json, and tokenizer.json of the byte-level BPE kind. Every part of the latter
+// is either understood or refused by name: a tokenizer that is almost right trains a model that is
+// quietly wrong.
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -15,6 +16,16 @@ namespace sluice {
 namespace {
 
 using Json = nlohmann::json;
+
+std::int32_t id_of_json(const std::string& path, const Json& value, const std::string& what) {
+  if (value.is_number_integer() && value.get<std::int64_t>() >= 0 &&
+      value.get<std::int64_t>() < kMostIds) {
+    return value.get<std::int32_t>();
+  }
+  throw IoError(
+      path + ": the id of " + what + " is not a number from 0 to " + std::to_string(kMostIds - 1),
+      path);
+}
 
 class Reader {
  public:
@@ -161,13 +172,7 @@ class Reader {
   }
 
   std::int32_t checked_id(const Json& value, const std::string& what) const {
-    if (!value.is_number_integer() || value.get<std::int64_t>() < 0 ||
-        value.get<std::int64_t>() >= kMostIds) {
-      throw IoError(path_ + ": the id of " + what + " is not a number from 0 to " +
-                        std::to_string(kMostIds - 1),
-                    path_);
-    }
-    return value.get<std::int32_t>();
+    return id_of_json(path_, value, what);
   }
 
   const std::string& path_;
@@ -178,6 +183,21 @@ class Reader {
 };
 
 }  // namespace
+
+std::unordered_map<std::string, std::int32_t> parse_vocab_json(const std::string& path,
+                                                               const std::string& text) {
+  std::unordered_map<std::string, std::int32_t> vocab;
+  try {
+    const Json json = Json::parse(text);
+    if (!json.is_object()) throw IoError(path + " is not a JSON object of pieces and ids", path);
+    for (const auto& [piece, id] : json.items()) {
+      vocab.emplace(piece, id_of_json(path, id, "'" + piece + "'"));
+    }
+  } catch (const Json::exception& error) {
+    throw IoError(path + " is not valid JSON: " + error.what(), path);
+  }
+  return vocab;
+}
 
 BpeModel read_tokenizer_json(const std::string& path) {
   const std::string text = read_whole_file(path, 512 * kMiB);

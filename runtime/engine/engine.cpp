@@ -112,27 +112,38 @@ std::string Engine::find_non_finite(std::int64_t step) {
          ", micro-batch " + std::to_string(op.micro_batch);
 }
 
-at::Tensor Engine::full_parameter(const std::string& name) {
-  for (int g = 0; g < store_.size(); ++g) {
-    const GroupPlan& plan = plan_.groups[static_cast<std::size_t>(g)];
-    for (const TensorPlacement& tensor : plan.tensors) {
-      if (tensor.spec.name != name) continue;
-      const at::Tensor master = store_.group(g).master;
-      at::Tensor whole = master;
-      if (plan_.shape.stage > 0) {
-        whole = at::empty({plan.elems}, master.options());
-        comm_
-            .all_gather({{master.data_ptr(), whole.data_ptr(), plan.shard_elems, plan.shard_elems}},
-                        DType::kFloat32)
-            .wait();
-      }
-      return whole.narrow(0, tensor.offset_elems, tensor.elems)
-          .view(tensor.spec.shape)
-          .to(c10::DeviceType::CPU)
-          .clone();
+Engine::Place Engine::place_of(const std::string& name) const {
+  for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+    const std::vector<TensorPlacement>& tensors = plan_.groups[g].tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].spec.name == name) return {static_cast<int>(g), static_cast<int>(i)};
     }
   }
   throw Error("no parameter is named " + name);
+}
+
+at::Tensor Engine::full_parameter(const std::string& name) {
+  const Place place = place_of(name);
+  const GroupPlan& plan = plan_.groups[static_cast<std::size_t>(place.group)];
+  const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place.index)];
+  const at::Tensor master = store_.group(place.group).master;
+  at::Tensor whole = master;
+  if (plan_.shape.stage > 0) {
+    whole = at::empty({plan.elems}, master.options());
+    comm_
+        .all_gather({{master.data_ptr(), whole.data_ptr(), plan.shard_elems, plan.shard_elems}},
+                    DType::kFloat32)
+        .wait();
+  }
+  return whole.narrow(0, tensor.offset_elems, tensor.elems)
+      .view(tensor.spec.shape)
+      .to(c10::DeviceType::CPU)
+      .clone();
+}
+
+void Engine::set_parameter(const std::string& name, const at::Tensor& value) {
+  const Place place = place_of(name);
+  store_.set_parameter(plan_, place.group, place.index, comm_.rank(), value);
 }
 
 void Engine::execute_program(const Program& program, Mode mode, std::int64_t index) {

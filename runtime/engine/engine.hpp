@@ -58,6 +58,8 @@ class Engine final : private OpHandler {
   [[nodiscard]] std::string find_non_finite(std::int64_t step);
   // Full parameter by name, fp32 on the host: gathered from its shards.
   [[nodiscard]] at::Tensor full_parameter(const std::string& name);
+  // Replaces a parameter (fp32, on the host); each rank keeps its share. Moments stay as they are.
+  void set_parameter(const std::string& name, const at::Tensor& value);
 
   [[nodiscard]] const StepPlan& plan() const { return plan_; }
   [[nodiscard]] const Program& train_program() const { return train_program_; }
@@ -68,6 +70,11 @@ class Engine final : private OpHandler {
   enum class Mode { kTrain, kEvaluate, kLogits, kDiagnose };
   class Sink;
 
+  struct Place {
+    int group = 0;
+    int index = 0;
+  };
+  [[nodiscard]] Place place_of(const std::string& name) const;
   Ticket run(const Op& op) override;
   void waiting(const Op& op, bool begins) override;
   Ticket dispatch(const Op& op);

@@ -159,6 +159,25 @@ void GroupStore::initialise(const ModelSpec& spec, const StepPlan& plan, int dp_
   }
 }
 
+void GroupStore::set_parameter(const StepPlan& plan, int g, int index, int dp_rank,
+                               const at::Tensor& value) {
+  GroupState& state = group(g);
+  const GroupPlan& group_plan = plan.groups[static_cast<std::size_t>(g)];
+  const TensorPlacement& tensor = group_plan.tensors[static_cast<std::size_t>(index)];
+  check(value.numel() == tensor.elems, "a parameter is replaced by one of its size");
+  const std::int64_t begin = plan.shape.stage == 0 ? 0 : dp_rank * group_plan.shard_elems;
+  const std::int64_t from = std::max(begin, tensor.offset_elems);
+  const std::int64_t to = std::min(begin + state.shard.numel(), tensor.offset_elems + tensor.elems);
+  if (from < to) {
+    const at::Tensor part = value.flatten().narrow(0, from - tensor.offset_elems, to - from);
+    state.master.narrow(0, from - begin, to - from).copy_(part);
+    if (!state.master.is_same(state.shard)) {
+      state.shard.narrow(0, from - begin, to - from).copy_(part);
+    }
+  }
+  state.fresh = plan.shape.stage == 0;
+}
+
 void GroupStore::bind_params(int g, void* slot) { point_storage(group(g).window, slot); }
 
 void GroupStore::unbind_params(int g) { point_storage(group(g).window, nullptr); }

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/engine/step_plan.hpp"
+#include "runtime/engine/step_profile.hpp"
 
 namespace sluice {
 
@@ -43,6 +43,9 @@ class GroupStore {
   [[nodiscard]] const std::vector<at::Tensor>& unit_params(int unit) const {
     return unit_params_[static_cast<std::size_t>(unit)];
   }
+
+  // Writes this rank's share of a whole parameter (fp32, on the host) to master and shard.
+  void set_parameter(const StepPlan& plan, int g, int index, int dp_rank, const at::Tensor& value);
 
   void bind_params(int g, void* slot);
   void unbind_params(int g);

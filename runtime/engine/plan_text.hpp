@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "runtime/engine/step_plan.hpp"
+#include "runtime/engine/step_profile.hpp"
 #include "runtime/program/memory_model.hpp"
 
 namespace sluice {

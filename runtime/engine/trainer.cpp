@@ -99,10 +99,8 @@ class Trainer {
     say("model: " + format_count(static_cast<double>(spec.param_count())) + " parameters, " +
         std::to_string(spec.units.size()) + " units; " + std::to_string(comm_.size()) +
         " rank(s), ZeRO stage " + std::to_string(engine_.plan().shape.stage) + ", " +
-        std::string(name_of(engine_.plan().shape.dtype)));
-    say("data: " + format_count(static_cast<double>(data_.train_tokens())) + " training tokens, " +
-        format_count(static_cast<double>(data_.valid_tokens())) + " for validation; " +
-        std::to_string(global_batch_) + " samples a step");
+        std::string(name_of(engine_.plan().shape.dtype)) + ", " + std::to_string(global_batch_) +
+        " samples a step");
     say("planned device peak: " + format_bytes(memory.peak()) + " a rank (" +
         describe_tags(memory) + ")");
   }
@@ -127,9 +125,14 @@ class Trainer {
 
   [[noreturn]] void stop_on_non_finite(std::int64_t step, const StepResult& result) {
     const std::string where = engine_.find_non_finite(step);
-    char values[64];
-    std::snprintf(values, sizeof values, "loss %g, grad norm %g", result.loss, result.grad_norm);
-    throw TrainingError("step " + std::to_string(step) + ": " + values +
+    const auto text = [](double value) -> std::string {
+      if (std::isnan(value)) return "nan";  // whatever its sign bit says
+      char digits[32];
+      std::snprintf(digits, sizeof digits, "%g", value);
+      return digits;
+    };
+    throw TrainingError("step " + std::to_string(step) + ": loss " + text(result.loss) +
+                        ", grad norm " + text(result.grad_norm) +
                         "; the first non-finite value is made by " + where +
                         ". Nothing was updated. A lower optimizer.lr, longer warm-up or "
                         "train.clip usually cures this");

@@ -3,7 +3,7 @@
 
 #include "parallel/comm/communicator.hpp"
 #include "runtime/data/training_data.hpp"
-#include "runtime/engine/step_plan.hpp"
+#include "runtime/engine/step_profile.hpp"
 #include "runtime/launch/watchdog.hpp"
 
 namespace sluice {

@@ -10,7 +10,7 @@ namespace {
 struct Graph : Saved {
   at::Tensor input;
   std::vector<at::Tensor> params;
-  at::Tensor output;
+  std::unique_ptr<GraphRoot> root;
 };
 
 // A leaf on the same storage, so that a group that is gathered elsewhere later moves under it.
@@ -28,22 +28,21 @@ at::Tensor AutogradUnit::forward(const UnitCall& call, std::span<const at::Tenso
   auto graph = std::make_unique<Graph>();
   graph->input = leaf_of(input);
   for (const at::Tensor& param : params) graph->params.push_back(leaf_of(param));
-  graph->output = compute(call, graph->params, graph->input);
-  at::Tensor result = graph->output.detach();
+  const at::Tensor output = compute(call, graph->params, graph->input);
+  graph->root = root_of(output);
   *saved = std::move(graph);
-  return result;
+  return output.detach();
 }
 
 at::Tensor AutogradUnit::backward(const UnitCall& call, std::span<const at::Tensor> params,
                                   const at::Tensor& input, std::unique_ptr<Saved> saved,
                                   const at::Tensor& grad_output, GradSink& sink) {
-  if (!saved) forward(call, params, input, &saved);
+  if (!saved) (void)forward(call, params, input, &saved);
   auto* graph = dynamic_cast<Graph*>(saved.get());
   check(graph != nullptr, "backward is given what this unit saved");
   std::vector<at::Tensor> inputs{graph->input};
   inputs.insert(inputs.end(), graph->params.begin(), graph->params.end());
-  const at::Tensor output = std::move(graph->output);
-  const std::vector<at::Tensor> grads = autograd_gradients(output, inputs, grad_output);
+  const std::vector<at::Tensor> grads = graph->root->gradients(inputs, grad_output);
   const c10::AutoGradMode no_graph(false);
   for (std::size_t i = 1; i < grads.size(); ++i) {
     const GradTarget target = sink.target(static_cast<int>(i) - 1);

@@ -20,9 +20,18 @@ class AutogradUnit : public Unit {
                                            const at::Tensor& input) const = 0;
 };
 
-// Gradients of `output` by each of `inputs`, times grad_output; releases the graph.
-[[nodiscard]] std::vector<at::Tensor> autograd_gradients(const at::Tensor& output,
-                                                         const std::vector<at::Tensor>& inputs,
-                                                         const at::Tensor& grad_output);
+// The end of an autograd graph, without the output tensor itself: its memory is free to go as soon
+// as the next unit no longer needs it.
+class GraphRoot {
+ public:
+  virtual ~GraphRoot() = default;
+  // Gradients of the output by each of `inputs` (leaves), times grad_output. Once: releases the
+  // graph.
+  [[nodiscard]] virtual std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& inputs,
+                                                          const at::Tensor& grad_output) = 0;
+};
+
+// REQUIRES: `output` was computed with gradients on.
+[[nodiscard]] std::unique_ptr<GraphRoot> root_of(const at::Tensor& output);
 
 }  // namespace sluice

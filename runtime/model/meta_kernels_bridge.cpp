@@ -3,6 +3,7 @@
 #include <ATen/ops/empty_like.h>
 #include <torch/library.h>
 
+#include <algorithm>
 #include <mutex>
 
 #include "runtime/model/meta_kernels.hpp"
@@ -44,7 +45,27 @@ std::tuple<Tensor, Tensor, Tensor> layer_norm_backward(
   return {dx, dweight, dbias};
 }
 
-std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& /*k*/, const Tensor& /*v*/,
+// The CPU kernel's tiling (measured: every size of its scratch is reproduced to the byte in fp32).
+struct AttentionTile {
+  explicit AttentionTile(const Tensor& q, const Tensor& k)
+      : q_rows(std::min<std::int64_t>(q.size(2), q.size(2) >= 768   ? 256
+                                                 : q.size(2) >= 192 ? 64
+                                                                    : 32)),
+        kv_rows(std::min<std::int64_t>(k.size(2), 512)) {}
+  std::int64_t q_rows;
+  std::int64_t kv_rows;
+};
+
+Tensor per_thread(std::int64_t elems, const Tensor& like, c10::ScalarType type) {
+  return at::empty({at::get_num_threads(), elems}, like.options().dtype(type));
+}
+
+// A 16-bit run also keeps each tile in its own type.
+std::int64_t narrow_elems(const Tensor& q, std::int64_t elems) {
+  return q.scalar_type() == c10::ScalarType::Float ? 0 : elems;
+}
+
+std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Tensor& /*v*/,
                                      double /*dropout*/, bool /*causal*/,
                                      const std::optional<Tensor>& /*mask*/,
                                      std::optional<double> /*scale*/) {
@@ -53,6 +74,11 @@ std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& /*k*/, const
   const Tensor lse =
       at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(c10::ScalarType::Float))
           .transpose(1, 2);
+  const AttentionTile tile(q, k);
+  // Scores, running maximum and sum, output rows.
+  const Tensor wide =
+      per_thread(tile.q_rows * (tile.kv_rows + 2 + q.size(3)), q, c10::ScalarType::Float);
+  const Tensor narrow = per_thread(narrow_elems(q, tile.q_rows * tile.kv_rows), q, q.scalar_type());
   return {out, lse};
 }
 
@@ -62,11 +88,17 @@ std::tuple<Tensor, Tensor, Tensor> attention_backward(const Tensor& grad, const 
                                                       double /*dropout*/, bool /*causal*/,
                                                       const std::optional<Tensor>& /*mask*/,
                                                       std::optional<double> /*scale*/) {
-  (void)grad;
   const auto like = [](const Tensor& x) {
     return at::empty({x.size(0), x.size(2), x.size(1), x.size(3)}, x.options()).transpose(1, 2);
   };
-  return {like(q), like(k), like(v)};
+  const std::tuple<Tensor, Tensor, Tensor> result{like(q), like(k), like(v)};
+  const Tensor dense = grad.transpose(1, 2).contiguous();  // a copy unless it is [B, S, heads, D]
+  const AttentionTile tile(q, k);
+  // Weights, their gradient, and the row sums of grad * out.
+  const Tensor wide = per_thread(tile.q_rows * (2 * tile.kv_rows + 1), q, c10::ScalarType::Float);
+  const Tensor narrow =
+      per_thread(narrow_elems(q, 2 * tile.q_rows * tile.kv_rows), q, q.scalar_type());
+  return result;
 }
 
 }  // namespace

@@ -21,7 +21,7 @@ struct ModelOptions {
   double dropout = 0.0;  // embedding, attention and residual
   double norm_eps = 1e-5;
   double init_std = 0.02;
-  std::string from;  // a Hugging Face directory; empty: fresh weights
+  std::string from{};  // a Hugging Face directory; empty: fresh weights
 };
 
 }  // namespace sluice

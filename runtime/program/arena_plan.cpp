@@ -1,6 +1,8 @@
 #include "runtime/program/arena_plan.hpp"
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
@@ -26,38 +28,87 @@ std::vector<Life> find_lives(const Program& program) {
   return lives;
 }
 
+// Slots, each with a life and a size rounded up to the arena's alignment.
+struct Slot {
+  std::size_t buffer = 0;
+  Life life;
+  std::int64_t bytes = 0;
+  std::int64_t offset = 0;
+};
+
+bool meet(const Slot& a, const Slot& b) {
+  return a.life.begin < b.life.end && b.life.begin < a.life.end;
+}
+
+// Puts each slot, in the order given, at the lowest offset that is free for its whole life. Returns
+// the end of the highest.
+std::int64_t place(std::vector<Slot>& slots) {
+  std::vector<const Slot*> placed;  // by offset
+  std::int64_t top = 0;
+  for (Slot& slot : slots) {
+    slot.offset = 0;
+    for (const Slot* there : placed) {
+      if (!meet(slot, *there)) continue;
+      if (slot.offset + slot.bytes <= there->offset) break;
+      slot.offset = std::max(slot.offset, there->offset + there->bytes);
+    }
+    top = std::max(top, slot.offset + slot.bytes);
+    placed.insert(std::upper_bound(placed.begin(), placed.end(), slot.offset,
+                                   [](std::int64_t at, const Slot* s) { return at < s->offset; }),
+                  &slot);
+  }
+  return top;
+}
+
+// The most bytes that are alive at once: no placing can be smaller.
+std::int64_t lower_bound(const std::vector<Slot>& slots) {
+  std::vector<std::pair<int, std::int64_t>> changes;
+  for (const Slot& slot : slots) {
+    changes.emplace_back(slot.life.begin, slot.bytes);
+    changes.emplace_back(slot.life.end, -slot.bytes);
+  }
+  std::sort(changes.begin(), changes.end());  // of one instant, deaths first
+  std::int64_t now = 0;
+  std::int64_t most = 0;
+  for (const auto& [when, bytes] : changes) most = std::max(most, now += bytes);
+  return most;
+}
+
 }  // namespace
 
 void assign_arena(Program& program) {
   const std::vector<Life> lives = find_lives(program);
-  std::vector<std::size_t> order;
+  std::vector<Slot> slots;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
     if (!program.buffers[b].in_arena) continue;
     check(lives[b].begin >= 0 && lives[b].end > lives[b].begin, "a slot without a life");
-    order.push_back(b);
+    slots.push_back({b, lives[b], round_up(program.buffers[b].bytes, kArenaAlignBytes)});
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) {
-    return program.buffers[a].bytes > program.buffers[b].bytes;
-  });
-  std::vector<std::size_t> placed;  // by offset
-  program.arena_bytes = 0;
-  for (const std::size_t b : order) {
-    Buffer& buffer = program.buffers[b];
-    const std::int64_t bytes = round_up(buffer.bytes, kArenaAlignBytes);
-    std::int64_t offset = 0;
-    for (const std::size_t other : placed) {
-      if (lives[other].begin >= lives[b].end || lives[b].begin >= lives[other].end) continue;
-      const Buffer& there = program.buffers[other];
-      if (offset + bytes <= there.arena_offset) break;
-      offset = std::max(offset, there.arena_offset + round_up(there.bytes, kArenaAlignBytes));
+  const std::int64_t bound = lower_bound(slots);
+  using Before = bool (*)(const Slot&, const Slot&);
+  const Before orders[] = {
+      [](const Slot& a, const Slot& b) { return a.bytes > b.bytes; },
+      [](const Slot& a, const Slot& b) {
+        return a.life.end - a.life.begin > b.life.end - b.life.begin;
+      },
+      [](const Slot& a, const Slot& b) {
+        return a.bytes * (a.life.end - a.life.begin) > b.bytes * (b.life.end - b.life.begin);
+      },
+      [](const Slot& a, const Slot& b) { return a.life.begin < b.life.begin; },
+      [](const Slot& a, const Slot& b) { return a.life.end > b.life.end; },
+  };
+  std::vector<Slot> best;
+  for (const Before before : orders) {
+    std::vector<Slot> candidate = slots;
+    std::stable_sort(candidate.begin(), candidate.end(), before);
+    const std::int64_t bytes = place(candidate);
+    if (best.empty() || bytes < program.arena_bytes) {
+      best = std::move(candidate);
+      program.arena_bytes = bytes;
     }
-    buffer.arena_offset = offset;
-    program.arena_bytes = std::max(program.arena_bytes, offset + bytes);
-    const auto position = std::upper_bound(
-        placed.begin(), placed.end(), offset,
-        [&](std::int64_t at, std::size_t o) { return at < program.buffers[o].arena_offset; });
-    placed.insert(position, b);
+    if (program.arena_bytes == bound) break;
   }
+  for (const Slot& slot : best) program.buffers[slot.buffer].arena_offset = slot.offset;
 }
 
 }  // namespace sluice

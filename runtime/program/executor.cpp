@@ -14,6 +14,15 @@ std::int64_t now_us() {
       .count();
 }
 
+// An operation's failure is reported where it is waited for, under its own name.
+void wait_for(const Op& op, const Ticket& ticket) {
+  try {
+    ticket.wait();
+  } catch (const std::exception&) {
+    std::throw_with_nested(Error(describe(op)));
+  }
+}
+
 }  // namespace
 
 std::string describe(const Op& op) {
@@ -30,22 +39,25 @@ void execute(const Program& program, OpHandler& handler, std::vector<OpTiming>& 
   timings.assign(program.ops.size(), {});
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
-    try {
-      timings[i].wait_us = now_us();
-      if (!op.waits.empty()) {
-        handler.waiting(op, true);
-        for (const OpId w : op.waits) tickets[static_cast<std::size_t>(w)].wait();
-        handler.waiting(op, false);
+    timings[i].wait_us = now_us();
+    if (!op.waits.empty()) {
+      handler.waiting(op, true);
+      for (const OpId w : op.waits) {
+        const auto id = static_cast<std::size_t>(w);
+        wait_for(program.ops[id], tickets[id]);
       }
-      timings[i].begin_us = now_us();
+      handler.waiting(op, false);
+    }
+    timings[i].begin_us = now_us();
+    try {
       tickets[i] = handler.run(op);
-      timings[i].end_us = now_us();
     } catch (const std::exception&) {
       std::throw_with_nested(Error(describe(op)));
     }
+    timings[i].end_us = now_us();
   }
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
-    if (program.ops[i].lane != Lane::kCompute) tickets[i].wait();
+    if (program.ops[i].lane != Lane::kCompute) wait_for(program.ops[i], tickets[i]);
   }
 }
 

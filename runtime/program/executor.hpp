@@ -28,8 +28,9 @@ struct OpTiming {
   std::int64_t end_us = 0;
 };
 
-// Runs all operations; timings[i] is for operation i. What an operation throws comes through with
-// the operation's name added. Waits for everything issued before it returns normally.
+// Runs all operations; timings[i] is for operation i. What an operation throws, at once or when it
+// is waited for, comes through with its name added. Waits for everything issued before it returns
+// normally; after an exception, what was issued may still be under way.
 void execute(const Program& program, OpHandler& handler, std::vector<OpTiming>& timings);
 
 // "Forward unit 3, micro-batch 1"

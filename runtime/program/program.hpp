@@ -72,6 +72,8 @@ struct Op {
   bool recompute = false;  // kBackward: run the forward again first
   bool accumulate =
       false;  // kReduceGrads: add to the shard; kBackward, kLossHead: add to the gradients
+  std::vector<int> reads{};   // groups whose full parameters it reads
+  std::vector<int> writes{};  // groups whose full gradients it writes or adds to
   std::vector<OpId> waits{};
   std::vector<BufferId> dead_before{};
   std::vector<BufferId> live{};

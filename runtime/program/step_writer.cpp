@@ -3,14 +3,11 @@
 #include <algorithm>
 #include <deque>
 
+#include "kernels/base/error.hpp"
 #include "runtime/program/arena_plan.hpp"
 
 namespace sluice {
 namespace {
-
-// Reductions that may be on their way before backward waits for the oldest: one on the wire, one
-// ready to follow it.
-constexpr std::size_t kReducingGroups = 2;
 
 // One running of one unit.
 struct Use {
@@ -29,7 +26,12 @@ class StepWriter {
         slot_(shape.groups.size(), -1),
         grads_(shape.groups.size()),
         activation_(shape.units.size()),
-        kept_(shape.units.size(), -1) {}
+        kept_(shape.units.size(), -1) {
+    check(shape.units.size() >= 2, "a model has a unit before its loss head");
+    check(shape.dp > 0 && shape.micro_batches > 0 && shape.prefetch_units >= 0, "a step's counts");
+    check(shape.stage < 2 || shape.reduce_every == ReduceEvery::kMicroBatch,
+          "stages 2 and 3 reduce every micro-batch");
+  }
 
   Program write() {
     if (training_) write_persistent();
@@ -75,10 +77,12 @@ class StepWriter {
   }
 
   void write_persistent();
+  std::vector<int> groups_by_first_use() const;
   void gather_residents();
   std::vector<Use> list_uses() const;
   std::vector<int> params_of(const Use& use) const;
   OpId emit_gather(int g);
+  std::size_t window_end(const std::vector<Use>& uses, std::size_t i) const;
   void prefetch(const std::vector<Use>& uses, std::size_t i);
   void release_after(const std::vector<Use>& uses, std::size_t i);
   void write_use(const std::vector<Use>& uses, std::size_t i);
@@ -99,7 +103,8 @@ class StepWriter {
   std::vector<GatherState> gather_;
   std::vector<BufferId> slot_;  // gathered parameters, by group
   std::vector<GradState> grads_;
-  std::deque<int> reducing_;          // groups whose gradients are on their way, oldest first
+  std::deque<int> reducing_;    // groups whose gradients are on their way, oldest first
+  OpId newest_reductions_ = 0;  // the first one issued after the last backward that issued any
   std::vector<BufferId> activation_;  // input of each unit, of the micro-batch in work
   std::vector<BufferId> kept_;
   BufferId batch_ = -1;
@@ -126,15 +131,20 @@ void StepWriter::write_persistent() {
   persistent(Tag::kCommStaging, shape_.comm_staging_bytes);
 }
 
+std::vector<int> StepWriter::groups_by_first_use() const {
+  std::vector<int> order;
+  for (const UnitShape& u : shape_.units) {
+    for (const int g : u.groups) {
+      if (std::find(order.begin(), order.end(), g) == order.end()) order.push_back(g);
+    }
+  }
+  return order;
+}
+
 void StepWriter::gather_residents() {
   if (shape_.stage == 0) return;
-  std::vector<bool> seen(shape_.groups.size(), false);
-  for (const UnitShape& unit : shape_.units) {
-    for (const int g : unit.groups) {
-      if (!group(g).resident || seen[static_cast<std::size_t>(g)]) continue;
-      seen[static_cast<std::size_t>(g)] = true;
-      emit_gather(g);
-    }
+  for (const int g : groups_by_first_use()) {
+    if (group(g).resident) emit_gather(g);
   }
 }
 
@@ -170,30 +180,29 @@ std::vector<int> StepWriter::params_of(const Use& use) const {
   return u.groups;
 }
 
+std::size_t StepWriter::window_end(const std::vector<Use>& uses, std::size_t i) const {
+  return std::min(uses.size(), i + 1 + static_cast<std::size_t>(shape_.prefetch_units));
+}
+
 void StepWriter::prefetch(const std::vector<Use>& uses, std::size_t i) {
-  const std::size_t end =
-      std::min(uses.size(), i + 1 + static_cast<std::size_t>(shape_.prefetch_units));
-  for (std::size_t j = i; j < end; ++j) {
+  for (std::size_t j = i; j < window_end(uses, i); ++j) {
     for (const int g : params_of(uses[j])) {
       if (!group(g).resident && !gather_[static_cast<std::size_t>(g)].live) emit_gather(g);
     }
   }
 }
 
+// What the next use's window reads stays: let go, it would be gathered again at once.
 void StepWriter::release_after(const std::vector<Use>& uses, std::size_t i) {
-  const std::size_t end =
-      std::min(uses.size(), i + 1 + static_cast<std::size_t>(shape_.prefetch_units));
   for (const int g : params_of(uses[i])) {
-    if (group(g).resident) continue;
-    bool needed = false;
-    for (std::size_t j = i + 1; j < end && !needed; ++j) {
+    bool needed = group(g).resident;
+    for (std::size_t j = i + 1; j < window_end(uses, i + 1) && !needed; ++j) {
       const std::vector<int> params = params_of(uses[j]);
       needed = std::find(params.begin(), params.end(), g) != params.end();
     }
     if (needed) continue;
-    Op op{.kind = OpKind::kRelease, .group = g};
-    op.dead_after.push_back(slot_[static_cast<std::size_t>(g)]);
-    emit(std::move(op));
+    emit(
+        {.kind = OpKind::kRelease, .group = g, .dead_after = {slot_[static_cast<std::size_t>(g)]}});
     gather_[static_cast<std::size_t>(g)].live = false;
   }
 }
@@ -203,31 +212,26 @@ void StepWriter::write_use(const std::vector<Use>& uses, std::size_t i) {
   if (use.kind == OpKind::kForward && use.unit == 0) begin_micro_batch(use.micro_batch);
   prefetch(uses, i);
   Op op{.kind = use.kind, .unit = use.unit, .micro_batch = use.micro_batch};
-  for (const int g : params_of(use)) {
+  op.reads = params_of(use);
+  for (const int g : op.reads) {
     GatherState& gather = gather_[static_cast<std::size_t>(g)];
     if (gather.op < 0 || gather.waited) continue;
     op.waits.push_back(gather.op);
     gather.waited = true;
   }
-  switch (use.kind) {
-    case OpKind::kForward:
-      write_forward(use, std::move(op));
-      break;
-    case OpKind::kLossHead:
-      write_loss_head(use, std::move(op));
-      break;
-    default:
-      write_backward(use, std::move(op));
-      break;
+  if (use.kind == OpKind::kForward) {
+    write_forward(use, std::move(op));
+  } else if (use.kind == OpKind::kLossHead) {
+    write_loss_head(use, std::move(op));
+  } else {
+    write_backward(use, std::move(op));
   }
   release_after(uses, i);
 }
 
 void StepWriter::begin_micro_batch(int m) {
   batch_ = buffer(Tag::kBatch, shape_.batch_bytes);
-  Op op{.kind = OpKind::kLoadBatch, .micro_batch = m};
-  op.live.push_back(batch_);
-  emit(std::move(op));
+  emit({.kind = OpKind::kLoadBatch, .micro_batch = m, .live = {batch_}});
   for (GradState& state : grads_) {
     state.written = false;
     state.reduced = 0;
@@ -304,16 +308,19 @@ void StepWriter::write_backward(const Use& use, Op op) {
 }
 
 // Gradients the operation is the first to write: stages 0 and 1 wait until the last micro-batch's
-// reduction has read the buffer; stages 2 and 3 take a slot, and first take back the oldest ones.
+// reduction has read the buffer; stages 2 and 3 take a slot, and first take back those whose
+// reduction is not of the newest batch, which goes on under this operation (the loss head takes all
+// back: a whole forward has passed since they were sent).
 void StepWriter::open_grads(Op& op) {
   op.accumulate = shape_.reduce_every == ReduceEvery::kStep && op.micro_batch > 0;
-  for (const int g : unit(op.unit).groups) {
-    GradState& state = grads(g);
-    if (state.written) continue;
-    retire_grads(g, op);
-    while (grads_are_transient() && reducing_.size() >= kReducingGroups) {
-      retire_grads(reducing_.front(), op);
-    }
+  op.writes = unit(op.unit).groups;
+  for (const int g : op.writes) {
+    if (!grads(g).written) retire_grads(g, op);
+  }
+  while (grads_are_transient() && !reducing_.empty() &&
+         (op.kind == OpKind::kLossHead ||
+          grads(reducing_.front()).reductions.back() < newest_reductions_)) {
+    retire_grads(reducing_.front(), op);
   }
   for (const int g : unit(op.unit).groups) {
     GradState& state = grads(g);
@@ -338,16 +345,16 @@ void StepWriter::close_grads(const Op& op) {
   const int m = op.micro_batch;
   const int u = op.unit;
   const bool last_micro_batch = m + 1 == shape_.micro_batches;
+  const auto next = static_cast<OpId>(program_.ops.size());
   if (shape_.reduce_every == ReduceEvery::kMicroBatch || last_micro_batch) {
     for (const int g : unit(u).groups) {
       if (--grads(g).remaining > 0) continue;
       for (const auto& bucket : cutter_.add(g, group(g).shard_elems)) reduce(bucket, m);
     }
   }
-  if (u == 0) {
-    const std::vector<BucketPiece> rest = cutter_.flush();
-    if (!rest.empty()) reduce(rest, m);
-  }
+  const std::vector<BucketPiece> rest = u == 0 ? cutter_.flush() : std::vector<BucketPiece>{};
+  if (!rest.empty()) reduce(rest, m);
+  if (static_cast<OpId>(program_.ops.size()) > next) newest_reductions_ = next;
 }
 
 void StepWriter::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
@@ -376,15 +383,8 @@ void StepWriter::write_update() {
   Op norm{.kind = OpKind::kNormAndScale};
   for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) retire_grads(g, norm);
   const OpId norm_id = emit(std::move(norm));
-  std::vector<bool> seen(shape_.groups.size(), false);
-  for (const UnitShape& u : shape_.units) {
-    for (const int g : u.groups) {
-      if (seen[static_cast<std::size_t>(g)]) continue;
-      seen[static_cast<std::size_t>(g)] = true;
-      Op op{.kind = OpKind::kUpdate, .group = g};
-      op.waits.push_back(norm_id);
-      emit(std::move(op));
-    }
+  for (const int g : groups_by_first_use()) {
+    emit({.kind = OpKind::kUpdate, .group = g, .waits = {norm_id}});
   }
 }
 

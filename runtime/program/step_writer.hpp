@@ -5,9 +5,9 @@
 // and stages are bit-identical. Stage 0 gathers the summed gradients, the others gather updated
 // parameters at the start of the next step, under its forward. Stage 2 keeps full gradients of a
 // group only from backward to the end of their reduction; stage 3 does the same with parameters, by
-// a window over the sequence of uses: a group is gathered `prefetch_units` uses ahead and released
-// when none of the next `prefetch_units` uses reads it (ZeRO, section 5; no trace is taken at run
-// time).
+// a window over the sequence of uses: while a use runs, the groups it and the next `prefetch_units`
+// uses read are gathered or on their way; a group is released once it leaves the window (ZeRO,
+// section 5; no trace is taken at run time).
 #pragma once
 
 #include "runtime/program/program.hpp"

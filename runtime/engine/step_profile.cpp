@@ -1,4 +1,4 @@
-#include "runtime/engine/step_plan.hpp"
+#include "runtime/engine/step_profile.hpp"
 
 #include <algorithm>
 

@@ -1,0 +1,85 @@
+// The only file that knows oneTBB. ThreadSanitizer leaves it out (CMakeLists.txt): the library is
+// not instrumented, so its hand-over of pieces looks like races. parallel.cpp shows the tool what
+// orders them.
+#include "kernels/cpu/parallel_tbb.hpp"
+
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/info.h>
+#include <oneapi/tbb/parallel_for.h>
+#include <oneapi/tbb/task_arena.h>
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+
+#include "kernels/base/error.hpp"
+#include "kernels/cpu/parallel.hpp"
+
+namespace sluice {
+namespace {
+
+namespace tbb = oneapi::tbb;
+
+// The arena in use. Never destroyed: TBB's workers may outlive static destructors.
+struct Pool {
+  std::mutex mutex;
+  std::atomic<tbb::task_arena*> arena{nullptr};
+  std::unique_ptr<tbb::global_control> limit;  // lets an arena have more threads than CPUs
+  int threads = 0;
+};
+
+Pool& pool() {
+  static Pool* instance = new Pool;
+  return *instance;
+}
+
+tbb::task_arena& arena() {
+  Pool& p = pool();
+  if (tbb::task_arena* ready = p.arena.load(std::memory_order_acquire)) return *ready;
+  const std::lock_guard lock(p.mutex);
+  if (p.arena.load(std::memory_order_relaxed) == nullptr) {
+    if (p.threads == 0) p.threads = tbb::info::default_concurrency();
+    p.arena.store(new tbb::task_arena(p.threads), std::memory_order_release);
+  }
+  return *p.arena.load(std::memory_order_relaxed);
+}
+
+}  // namespace
+
+void set_compute_threads(int count) {
+  if (count < 1) {
+    throw Error("set_compute_threads(" + std::to_string(count) +
+                "): the kernels need at least one thread; pass 1 or more");
+  }
+  Pool& p = pool();
+  const std::lock_guard lock(p.mutex);
+  if (p.threads == count) return;
+  p.threads = count;
+  delete p.arena.exchange(nullptr);
+  p.limit.reset();
+  if (count > tbb::info::default_concurrency()) {
+    p.limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
+                                                    static_cast<std::size_t>(count));
+  }
+}
+
+int compute_threads() { return arena().max_concurrency(); }
+
+void run_pieces(std::int64_t pieces, void* context, RangeFunction function) {
+  tbb::task_arena& threads = arena();
+  if (pieces == 1 || threads.max_concurrency() == 1) return function(context, 0, pieces);
+  // fp_settings: the workers take over the caller's MXCSR, flush-to-zero included.
+  using Context = tbb::task_group_context;
+  Context group(Context::bound, Context::default_traits | Context::fp_settings);
+  threads.execute([&] {
+    tbb::parallel_for(
+        tbb::blocked_range<std::int64_t>(0, pieces),
+        [&](const tbb::blocked_range<std::int64_t>& range) {
+          function(context, range.begin(), range.end());
+        },
+        tbb::auto_partitioner(), group);
+  });
+}
+
+}  // namespace sluice

@@ -1,0 +1,14 @@
+// What parallel.cpp needs of the thread pool; set_compute_threads and compute_threads live there
+// too.
+#pragma once
+
+#include <cstdint>
+
+#include "kernels/cpu/parallel.hpp"
+
+namespace sluice {
+
+// function(context, begin, end) over [0, pieces) on the compute threads. REQUIRES: pieces >= 1.
+void run_pieces(std::int64_t pieces, void* context, RangeFunction function);
+
+}  // namespace sluice

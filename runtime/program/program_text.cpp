@@ -1,0 +1,253 @@
+#include "runtime/program/program_text.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/bytes.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kColumns = 96;
+constexpr std::string_view kComputeRow = "  compute ";
+constexpr std::string_view kCommRow = "  comm    ";
+
+struct Column {
+  std::string compute;
+  std::string comm;
+};
+
+// A run of operations drawn together: what comes before the second batch, a micro-batch, the
+// update.
+struct Stretch {
+  std::string title;
+  std::vector<Column> columns;
+};
+
+std::string numbered(char letter, int number) {
+  std::string text(1, letter);
+  text += std::to_string(number);
+  return text;
+}
+
+// Buckets are counted from the micro-batch's first.
+std::string label_of(const Op& op, int first_bucket) {
+  switch (op.kind) {
+    case OpKind::kGather:
+      return numbered('G', op.group);
+    case OpKind::kForward:
+      return numbered('F', op.unit);
+    case OpKind::kLossHead:
+      return "L";
+    case OpKind::kBackward:
+      return numbered('B', op.unit);
+    case OpKind::kReduceGrads:
+      return numbered('R', op.bucket - first_bucket);
+    case OpKind::kGatherGrads:
+      return numbered('A', op.bucket - first_bucket);
+    case OpKind::kNormAndScale:
+      return "N";
+    case OpKind::kUpdate:
+      return "U";
+    case OpKind::kLoadBatch:
+    case OpKind::kRelease:
+      break;
+  }
+  return "";
+}
+
+// Walks the program once; knows what is on the wire at each operation.
+class Picture {
+ public:
+  explicit Picture(const Program& program) : program_(program) {
+    stretches_.push_back({"start", {}});
+    for (std::size_t i = 0; i < program.ops.size(); ++i) add(static_cast<OpId>(i));
+    std::erase_if(stretches_, [](const Stretch& s) { return s.columns.empty(); });
+  }
+
+  const std::vector<Stretch>& stretches() const { return stretches_; }
+
+ private:
+  void add(OpId i) {
+    const Op& op = program_.ops[static_cast<std::size_t>(i)];
+    for (const OpId w : op.waits) {
+      if (program_.ops[static_cast<std::size_t>(w)].lane == Lane::kComm) over_ = std::max(over_, w);
+    }
+    if (op.kind == OpKind::kLoadBatch) {
+      first_bucket_ = buckets_;
+      begin("micro-batch " + std::to_string(op.micro_batch));
+    }
+    if (op.kind == OpKind::kNormAndScale) begin("update");
+    std::string label = label_of(op, first_bucket_);
+    const bool repeated = op.kind == OpKind::kUpdate && last_ == OpKind::kUpdate;
+    if (label.empty() || repeated) return;
+    last_ = op.kind;
+    if (op.bucket >= 0) buckets_ = std::max(buckets_, op.bucket + 1);
+    if (op.lane == Lane::kComm) {
+      issued_ = i;
+      stretches_.back().columns.push_back({"", std::move(label)});
+    } else {
+      std::string wire(issued_ > over_ ? label.size() : 0, '-');
+      stretches_.back().columns.push_back({std::move(label), std::move(wire)});
+    }
+  }
+
+  // Gathers at the start of a step are drawn with the first micro-batch.
+  void begin(std::string title) {
+    if (stretches_.size() == 1 && stretches_[0].title == "start") {
+      stretches_[0].title = std::move(title);
+    } else {
+      stretches_.push_back({std::move(title), {}});
+    }
+  }
+
+  const Program& program_;
+  std::vector<Stretch> stretches_;
+  OpId issued_ = -1;  // newest operation of the comm lane
+  OpId over_ = -1;    // newest known to be over
+  int buckets_ = 0;
+  int first_bucket_ = 0;
+  OpKind last_ = OpKind::kLoadBatch;
+};
+
+void end_row(std::string& text, std::string_view name, std::string row) {
+  row.erase(row.find_last_not_of(' ') + 1);
+  if (row.empty()) return;
+  text.append(name).append(row) += '\n';
+}
+
+std::string draw_columns(const std::vector<Column>& columns) {
+  std::string text;
+  std::string compute;
+  std::string comm;
+  const auto flush = [&] {
+    end_row(text, kComputeRow, std::exchange(compute, {}));
+    end_row(text, kCommRow, std::exchange(comm, {}));
+  };
+  for (const Column& column : columns) {
+    const std::size_t width = std::max(column.compute.size(), column.comm.size());
+    if (kComputeRow.size() + compute.size() + width > kColumns) flush();
+    compute += column.compute + std::string(width + 1 - column.compute.size(), ' ');
+    comm += column.comm + std::string(width + 1 - column.comm.size(), ' ');
+  }
+  flush();
+  return text;
+}
+
+std::string legend(const Program& program) {
+  constexpr std::pair<OpKind, std::string_view> kMeanings[] = {
+      {OpKind::kGather, "G gather a group's parameters"},
+      {OpKind::kForward, "F forward"},
+      {OpKind::kLossHead, "L loss head"},
+      {OpKind::kBackward, "B backward"},
+      {OpKind::kReduceGrads, "R reduce-scatter a bucket of gradients"},
+      {OpKind::kGatherGrads, "A all-gather it"},
+      {OpKind::kNormAndScale, "N norm"},
+      {OpKind::kUpdate, "U update"}};
+  std::string text;
+  std::string line;
+  for (const auto& [kind, meaning] : kMeanings) {
+    const bool used = std::any_of(program.ops.begin(), program.ops.end(),
+                                  [k = kind](const Op& op) { return op.kind == k; });
+    if (!used) continue;
+    if (line.size() + 2 + meaning.size() > kColumns) text += std::exchange(line, {}) + '\n';
+    line += line.empty() ? "" : ", ";
+    line += meaning;
+  }
+  return text + line + '\n';
+}
+
+// Blocks are alike: the first units and the last tell the rest.
+std::string unit_legend(std::span<const std::string> names) {
+  constexpr std::size_t kShown = 3;
+  if (names.empty()) return "";
+  std::string text = "units:";
+  for (std::size_t u = 0; u < names.size(); ++u) {
+    const bool last = u + 1 == names.size();
+    if (u < kShown || last) {
+      text.append(" ").append(std::to_string(u)).append(" ").append(names[u]);
+      if (!last) text += ',';
+    } else if (u == kShown) {
+      text += " ...,";
+    }
+  }
+  return text + '\n';
+}
+
+// "3 5-9"
+std::string ranges_of(std::vector<OpId> ids) {
+  std::sort(ids.begin(), ids.end());
+  std::string text;
+  for (std::size_t i = 0; i < ids.size();) {
+    std::size_t last = i;
+    while (last + 1 < ids.size() && ids[last + 1] - ids[last] <= 1) ++last;
+    if (!text.empty()) text += ' ';
+    text += std::to_string(ids[i]);
+    if (ids[last] > ids[i]) text.append("-").append(std::to_string(ids[last]));
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string name_with_place(const Op& op) {
+  std::string text(name_of(op.kind));
+  if (op.unit >= 0) text += " unit " + std::to_string(op.unit);
+  if (op.group >= 0) text += " group " + std::to_string(op.group);
+  if (op.bucket >= 0) text += " bucket " + std::to_string(op.bucket);
+  if (op.recompute) text += " again";
+  if (op.accumulate) text += " +=";
+  return text;
+}
+
+}  // namespace
+
+std::string draw(const Program& program, std::span<const std::string> unit_names) {
+  std::string text = legend(program) + unit_legend(unit_names);
+  const Picture picture(program);
+  const std::vector<Stretch>& all = picture.stretches();
+  for (std::size_t i = 0; i < all.size();) {
+    const std::string drawn = draw_columns(all[i].columns);
+    std::size_t last = i;
+    while (last + 1 < all.size() && draw_columns(all[last + 1].columns) == drawn) ++last;
+    text += all[i].title;
+    if (last > i) text += ", and the same to " + all[last].title;
+    text += '\n' + drawn;
+    i = last + 1;
+  }
+  return text;
+}
+
+std::string list(const Program& program) {
+  constexpr const char* kLine = "%4s %-7s %-26s %2s %9s %9s %9s  ";
+  char line[160];
+  std::snprintf(line, sizeof line, kLine, "#", "lane", "operation", "mb", "live", "dead", "held");
+  std::string text = std::string(line) + "waits for\n";
+  std::int64_t held = 0;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    const auto sum = [&](const std::vector<BufferId>& ids) {
+      std::int64_t bytes = 0;
+      for (const BufferId b : ids) bytes += program.buffers[static_cast<std::size_t>(b)].bytes;
+      return bytes;
+    };
+    const auto shown = [](std::int64_t bytes) { return bytes > 0 ? format_bytes(bytes) : "-"; };
+    const std::int64_t live = sum(op.live);
+    const std::int64_t before = sum(op.dead_before);
+    const std::int64_t after = sum(op.dead_after);
+    held += live - before;
+    const std::string batch = op.micro_batch >= 0 ? std::to_string(op.micro_batch) : "-";
+    std::snprintf(line, sizeof line, kLine, std::to_string(i).c_str(),
+                  std::string(name_of(op.lane)).c_str(), name_with_place(op).c_str(), batch.c_str(),
+                  shown(live).c_str(), shown(before + after).c_str(),
+                  shown(held + op.workspace_bytes).c_str());
+    text += line + ranges_of(op.waits);
+    text.erase(text.find_last_not_of(' ') + 1);
+    text += '\n';
+    held -= after;
+  }
+  return text;
+}
+
+}  // namespace sluice

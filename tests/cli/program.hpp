@@ -1,0 +1,47 @@
+// Runs the program itself, as a user would, in a scratch folder of its own.
+#pragma once
+
+#include <filesystem>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace sluice::testing {
+
+struct Finished {
+  int exit_code = -1;
+  double seconds = 0;
+  std::string output;  // standard output and error, as they came
+  [[nodiscard]] std::vector<std::string> lines() const;
+};
+
+class Scratch {
+ public:
+  Scratch();
+  ~Scratch();
+  Scratch(const Scratch&) = delete;
+  Scratch& operator=(const Scratch&) = delete;
+  [[nodiscard]] std::string path(const std::string& name = "") const;
+  void write(const std::string& name, const std::string& text) const;
+  [[nodiscard]] std::string read(const std::string& name) const;
+  // The objects of <run>/metrics.jsonl.
+  [[nodiscard]] std::vector<nlohmann::json> metrics(const std::string& run) const;
+
+ private:
+  std::filesystem::path folder_;
+};
+
+// `arguments` as a shell would take them; {} in them is the scratch folder. The working directory
+// is the scratch folder.
+[[nodiscard]] Finished run_program(const Scratch& scratch, const std::string& arguments,
+                                   const std::map<std::string, std::string>& environment = {});
+
+// tiny.yaml and its text, in the scratch folder: 2 ranks, 2 layers, hidden 64, 30 steps, run/ as
+// output.
+void write_tiny(const Scratch& scratch);
+
+// Processes on this machine whose command line contains `text`.
+[[nodiscard]] int processes_with(const std::string& text);
+
+}  // namespace sluice::testing

@@ -1,0 +1,114 @@
+// Whole runs: what they leave behind, and that the stages shrink what a rank holds.
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.hpp"
+
+namespace sluice::testing {
+namespace {
+
+TEST(Train, LearnsAndLeavesTheFilesOfARun) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Finished run =
+      run_program(scratch, "train tiny.yaml --set train.sample_tokens=12 --set output.trace=true");
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  const std::vector<nlohmann::json> metrics = scratch.metrics("run");
+  ASSERT_EQ(metrics.size(), 30U);
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    for (const char* key : {"loss", "grad_norm", "lr", "loss_scale", "skipped", "tokens", "step_ms",
+                            "tokens_per_s", "tflops", "mfu", "memory", "timers_ms"}) {
+      EXPECT_TRUE(metrics[i].contains(key)) << key;
+    }
+    EXPECT_EQ(metrics[i]["step"], i + 1);
+    EXPECT_EQ(metrics[i]["tokens"], (i + 1) * 2 * 2 * 64);
+  }
+  EXPECT_LT(metrics.back()["loss"].get<double>(), 0.8 * metrics.front()["loss"].get<double>());
+  EXPECT_TRUE(metrics.back().contains("eval_loss"));
+  EXPECT_NE(run.output.find(" step 10/30 | loss "), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("--- with this ---"), std::string::npos);
+  for (const char* file : {"config.yaml", "plan.json", "rank-0.log", "rank-1.log", "trace.json"}) {
+    EXPECT_FALSE(scratch.read(std::string("run/") + file).empty()) << file;
+  }
+  const nlohmann::json plan = nlohmann::json::parse(scratch.read("run/plan.json"));
+  const double planned = plan["tiers"]["device"]["peak"];
+  const double measured = metrics[5]["memory"]["device_peak"];
+  EXPECT_NEAR(measured / planned, 1.0, 0.01);
+}
+
+TEST(Train, TheResolvedConfigurationRepeatsTheRun) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  ASSERT_EQ(run_program(scratch, "train tiny.yaml --set train.steps=3").exit_code, 0);
+  ASSERT_EQ(run_program(scratch, "train run/config.yaml --set output.dir=again").exit_code, 0);
+  const auto first = scratch.metrics("run");
+  const auto second = scratch.metrics("again");
+  ASSERT_EQ(second.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(first[i]["loss"], second[i]["loss"]);
+}
+
+// Bytes a parameter that live as long as the run, from the allocator: what ZeRO promises for two
+// ranks, in fp32 (parameters 4, gradients 4, moments 8) and in bf16 (2 + 4 + 4 + 8).
+TEST(Train, EachStageHoldsWhatItPromises) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  // Wide and shallow in tokens, so that states are nearly all there is.
+  const std::string shape =
+      " --set model.hidden=256 --set model.layers=12 --set model.seq=16 --set train.micro_batch=1"
+      " --set train.steps=3 --set train.eval_steps=0 --set zero.bucket_bytes=1MiB";
+  const double parameters = 12 * (12.0 * 256 * 256 + 13 * 256) + 257 * 256;
+  // At most two gathered blocks and two blocks of gradients live beside the shards.
+  const double block = 12.0 * 256 * 256 * 4 / parameters;
+  const struct {
+    const char* dtype;
+    int stage;
+    double states;  // bytes a parameter on two ranks
+    double moving;  // bytes a parameter that come and go
+  } rows[] = {{"fp32", 0, 16, 0},         {"fp32", 1, 12, 0},       {"fp32", 2, 10, 3 * block},
+              {"fp32", 3, 8, 5 * block},  {"bf16", 0, 18, block},   {"bf16", 1, 12, block},
+              {"bf16", 2, 10, 3 * block}, {"bf16", 3, 9, 5 * block}};
+  double before = 0;
+  for (const auto& row : rows) {
+    const std::string out = std::string(row.dtype) + std::to_string(row.stage);
+    const Finished run = run_program(
+        scratch, "train tiny.yaml --set zero.stage=" + std::to_string(row.stage) +
+                     " --set train.dtype=" + row.dtype + " --set output.dir=" + out + shape);
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    const double peak = scratch.metrics(out).back()["memory"]["device_peak"];
+    const double per_parameter = peak / parameters;
+    std::printf("%s stage %d: %.2f bytes a parameter at the peak (states %.1f)\n", row.dtype,
+                row.stage, per_parameter, row.states);
+    EXPECT_GE(per_parameter, row.states) << out;
+    EXPECT_LE(per_parameter, row.states + row.moving + 1.2) << out;
+    if (row.stage > 0) {
+      EXPECT_LT(peak, before) << out;
+    }
+    before = peak;
+  }
+}
+
+TEST(Train, DryRunStartsNothing) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Finished run = run_program(scratch, "train tiny.yaml --dry-run");
+  EXPECT_EQ(run.exit_code, 0);
+  EXPECT_NE(run.output.find("peak"), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
+}
+
+TEST(Train, JoinsAJobThatTheEnvironmentDescribes) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Finished run = run_program(scratch, "train tiny.yaml --set train.steps=2",
+                                   {{"RANK", "0"},
+                                    {"WORLD_SIZE", "1"},
+                                    {"LOCAL_RANK", "0"},
+                                    {"LOCAL_WORLD_SIZE", "1"},
+                                    {"MASTER_ADDR", "127.0.0.1"},
+                                    {"MASTER_PORT", "29999"}});
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_EQ(scratch.metrics("run").size(), 2U);
+  EXPECT_FALSE(scratch.read("run/config.yaml").empty());
+}
+
+}  // namespace
+}  // namespace sluice::testing

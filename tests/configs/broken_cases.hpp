@@ -1,0 +1,18 @@
+// Broken configurations and the whole of what is said about each.
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace sluice::testing {
+
+struct Broken {
+  std::string name;
+  std::string yaml;     // of c.yaml
+  std::string message;  // all of it
+  std::vector<std::string> sets{};
+};
+
+[[nodiscard]] const std::vector<Broken>& broken_values();
+
+}  // namespace sluice::testing

@@ -1,0 +1,237 @@
+// Rules between keys: each equation with its numbers, and what this version refuses.
+#include "configs/validate.hpp"
+
+#include <gtest/gtest.h>
+
+#include <optional>
+#include <set>
+
+#include "configs/derived.hpp"
+#include "configs/schema.hpp"
+#include "configs/unavailable.hpp"
+#include "kernels/base/error.hpp"
+#include "tests/configs/scratch.hpp"
+
+namespace sluice::testing {
+namespace {
+
+const std::string kData = "data: {text: a.txt}\n";
+
+class Validate : public ::testing::Test {
+ protected:
+  // What validate() says of this text; empty where it is content.
+  std::string complaint(const std::string& yaml, int world, std::optional<int> gpus = {},
+                        const std::vector<std::string>& sets = {}) {
+    scratch_.write("c.yaml", yaml);
+    try {
+      validate(load_config("c.yaml", sets), world, gpus);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(Validate, BatchIsMicroTimesAccumulationTimesRanks) {
+  EXPECT_EQ(
+      complaint(kData + "train: {micro_batch: 4, global_batch: 10}\n", 2),
+      "c.yaml:2:39: train.global_batch: global_batch = micro_batch x accumulation x dp has no "
+      "whole accumulation >= 1: 10 = 4 x 1.25 x 2; the nearest that fit are 8 and 16");
+  EXPECT_EQ(
+      complaint(kData + "train: {micro_batch: 4, global_batch: 8}\n", 3),
+      "c.yaml:2:39: train.global_batch: global_batch = micro_batch x accumulation x dp has no "
+      "whole accumulation >= 1: 8 = 4 x 0.667 x 3; the smallest that fits is 12");
+  EXPECT_EQ(complaint(kData + "train: {micro_batch: 4, global_batch: 24}\n", 3), "");
+  EXPECT_EQ(complaint(kData + "train: {micro_batch: 5, global_batch: auto}\n", 3), "");
+}
+
+TEST_F(Validate, WorldIsTensorTimesPipelineTimesData) {
+  EXPECT_EQ(
+      complaint(kData + "parallel: {data: 3}\n", 4),
+      "c.yaml:2:18: parallel.data: world = tensor x pipeline x data does not hold: 4 != 1 x 1 x "
+      "3; write auto to let it follow");
+  EXPECT_EQ(complaint(kData + "parallel: {data: 4}\n", 4), "");
+  EXPECT_TRUE(
+      complaint(kData + "parallel: {pipeline: 2}\n", 3)
+          .starts_with("c.yaml:2:22: parallel.pipeline: world must be a multiple of tensor x "
+                       "pipeline: 3 % (1 x 2) = 1\n"));
+  EXPECT_TRUE(complaint(kData + "parallel: {pipeline: 2147483647, tensor: 2147483647}\n", 4)
+                  .starts_with("c.yaml:2:42: parallel.tensor: world must be a multiple of tensor x "
+                               "pipeline: 4 % (2147483647 x 2147483647) = 4\n"));
+  EXPECT_EQ(complaint(kData, 0),
+            "c.yaml (default): launch.nproc: world >= 1 does not hold: 0 >= 1");
+}
+
+TEST_F(Validate, HeadsDivideHidden) {
+  EXPECT_EQ(complaint(kData + "model: {hidden: 250, heads: 4}\n", 1),
+            "c.yaml:2:29: model.heads: hidden must be a multiple of heads: 250 % 4 = 2");
+  EXPECT_EQ(complaint(kData + "model: {hidden: 770}\n", 1),
+            "c.yaml:2:17: model.hidden: hidden must be a multiple of heads: 770 % 12 = 2");
+  EXPECT_EQ(complaint(kData + "model: {heads: 4, hidden: 256, kv_heads: 2}\n", 1),
+            "c.yaml:2:42: model.kv_heads: a gpt2 has kv_heads = heads: 2 != 4");
+  EXPECT_EQ(complaint(kData + "model: {heads: 4, hidden: 256, kv_heads: 4}\n", 1), "");
+  EXPECT_TRUE(
+      complaint(kData + "model: {type: llama, kv_heads: 5}\n", 1)
+          .starts_with("c.yaml:2:32: model.kv_heads: heads must be a multiple of kv_heads: 12 "
+                       "% 5 = 2\n"));
+}
+
+TEST_F(Validate, Schedule) {
+  EXPECT_EQ(
+      complaint(kData + "train: {steps: 100}\nschedule: {warmup_steps: 200}\n", 1),
+      "c.yaml:3:26: schedule.warmup_steps: warmup_steps <= train.steps does not hold: 200 > 100");
+  EXPECT_EQ(
+      complaint(kData + "schedule: {warmup_steps: 60, decay_steps: 50}\n", 1),
+      "c.yaml:2:26: schedule.warmup_steps: warmup_steps <= decay_steps does not hold: 60 > 50");
+  EXPECT_EQ(
+      complaint(
+          kData + "schedule: {type: wsd, warmup_steps: 60, decay_steps: 100, wsd_decay: 50}\n", 1),
+      "c.yaml:2:70: schedule.wsd_decay: warmup_steps + wsd_decay <= decay_steps does not hold: 60 "
+      "+ 50 "
+      "> 100");
+  EXPECT_EQ(complaint(kData + "optimizer: {lr: 1e-4}\nschedule: {min_lr: 1e-3}\n", 1),
+            "c.yaml:3:20: schedule.min_lr: min_lr <= lr does not hold: 0.001 > 1e-04");
+  EXPECT_EQ(complaint(kData + "schedule: {min_lr: 3e-4, warmup_steps: 1k}\n", 1), "");
+}
+
+TEST_F(Validate, Zero) {
+  EXPECT_EQ(complaint(kData + "zero: {stage: 2, reduce_every: step}\n", 1),
+            "c.yaml:2:32: zero.reduce_every: step needs stage <= 1: 2 > 1; a rank of stage 2 or 3 "
+            "keeps no whole gradient");
+  EXPECT_EQ(complaint(kData + "zero: {stage: 1, reduce_every: step}\n", 1), "");
+  EXPECT_EQ(complaint(kData + "zero: {stage: 3, prefetch_units: 6}\nmodel: {layers: 4}\n", 1),
+            "c.yaml:2:34: zero.prefetch_units: prefetch_units <= layers + 1 (all units but the one "
+            "that runs) does not hold: 6 > 4 + 1");
+  EXPECT_EQ(complaint(kData + "zero: {stage: 3, prefetch_units: 5}\nmodel: {layers: 4}\n", 1), "");
+}
+
+TEST_F(Validate, Data) {
+  EXPECT_EQ(
+      complaint("train: {steps: 5}\n", 1),
+      "c.yaml (default): data.text: one of data.text and data.train must name what to train on");
+  EXPECT_EQ(complaint("data: {text: a.txt, train: [b]}\n", 1),
+            "c.yaml:1:28: data.train: only one of data.text and data.train may be given");
+  EXPECT_EQ(complaint("data: {text: a.txt, split: [0, 5]}\n", 1),
+            "c.yaml:1:28: data.split: the share of training must be above 0: 0 of 5");
+  EXPECT_EQ(
+      complaint(kData + "train: {eval_every: 5, eval_steps: 0}\n", 1),
+      "c.yaml:2:21: train.eval_every: evaluates every 5 steps, but eval_steps = 0 means never; "
+      "set one of them");
+  EXPECT_EQ(
+      complaint("data: {text: a.txt, split: [1, 0]}\ntrain: {eval_every: 5}\n", 1),
+      "c.yaml:2:21: train.eval_every: there is nothing to evaluate on: data.valid is empty and "
+      "the validation share of data.split is 0");
+}
+
+TEST_F(Validate, NcclNeedsAGpuForEachRank) {
+  const std::string yaml = kData + "launch: {backend: nccl, nproc: 4}\n";
+  EXPECT_EQ(
+      complaint(yaml, 4, 2),
+      "c.yaml:2:32: launch.nproc: nccl runs at most one rank on a GPU: nproc <= GPUs does not "
+      "hold: 4 > 2; lower nproc or use backend gloo");
+  EXPECT_EQ(complaint(yaml, 4, 4), "");
+  EXPECT_EQ(complaint(yaml, 4), "");
+}
+
+TEST_F(Validate, SaysEverythingAtOnceAndBlamesTheOverride) {
+  EXPECT_EQ(
+      complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "offload.optimizer=host"}),
+      "--set model.heads=4: model.heads: hidden must be a multiple of heads: 250 % 4 = 2\n"
+      "c.yaml (default): data.text: one of data.text and data.train must name what to train on\n"
+      "--set offload.optimizer=host: offload.optimizer: host is not available in this version; "
+      "available: device");
+}
+
+TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
+  const std::vector<std::pair<std::string, std::string>> requests{
+      {"model.type=llama", "llama is not available in this version; available: gpt2"},
+      {"model.from=hf",
+       "\"hf\" is not available in this version; leave it out: training starts from "
+       "fresh weights"},
+      {"train.dtype=fp16", "fp16 is not available in this version; available: fp32, bf16"},
+      {"train.accumulation_order=layer",
+       "layer is not available in this version; available: micro"},
+      {"offload.optimizer=nvme", "nvme is not available in this version; available: device"},
+      {"offload.parameters=host", "host is not available in this version; available: device"},
+      {"offload.gradients=host", "host is not available in this version; available: device"},
+      {"offload.activations=host", "host is not available in this version; available: device"},
+      {"offload.nvme_path=nvme",
+       "[\"nvme\"] is not available in this version; leave it out: all state "
+       "lives on the device"},
+      {"offload.device_fraction=0.5",
+       "0.5 is not available in this version; leave it out: all state "
+       "lives on the device"},
+      {"offload.states_dtype=bf16", "bf16 is not available in this version; available: fp32"},
+      {"recompute.mode=selective",
+       "selective is not available in this version; available: none, full"},
+      {"parallel.tensor=2", "2 is not available in this version; available: 1"},
+      {"parallel.sequence=true", "true is not available in this version; available: false"},
+      {"parallel.pipeline=2", "2 is not available in this version; available: 1"},
+      {"parallel.virtual_stages=2", "2 is not available in this version; available: 1"},
+      {"parallel.schedule=gpipe",
+       "gpipe is not available in this version; leave it out: there is no "
+       "pipeline to schedule"},
+      {"memory.host=64GiB", "68719476736 is not available in this version; available: none"},
+      {"memory.nvme=1TiB", "1099511627776 is not available in this version; available: none"},
+      {"checkpoint.dir=x",
+       "\"x\" is not available in this version; leave it out: a run cannot be saved "
+       "yet"},
+      {"checkpoint.every=10",
+       "10 is not available in this version; leave it out: a run cannot be "
+       "saved yet"},
+      {"launch.hostfile=hosts",
+       "\"hosts\" is not available in this version; for several hosts set "
+       "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT of each rank"},
+      {"launch.max_restarts=1", "1 is not available in this version; available: 0"},
+      {"launch.backend=local",
+       "local is not available in this version; available: auto, nccl, gloo"},
+      {"output.tensorboard=true",
+       "true is not available in this version; leave it out: metrics.jsonl "
+       "holds every step"},
+  };
+  std::set<std::string, std::less<>> asked;
+  for (const auto& [set, sentence] : requests) {
+    const std::string key = set.substr(0, set.find('='));
+    EXPECT_EQ(complaint(kData, 2, {}, {set}), "--set " + set + ": " + key + ": " + sentence);
+    asked.insert(key);
+  }
+  for (const Unavailable& row : unavailable()) {
+    EXPECT_TRUE(asked.contains(row.key)) << row.key << " has no case above";
+    EXPECT_NE(find_key(row.key), nullptr) << row.key;
+    EXPECT_FALSE(row.asked_for(RunConfig{})) << row.key << " is refused by default";
+  }
+}
+
+TEST(Derive, FillsInWhatIsAuto) {
+  RunConfig run;
+  run.train.micro_batch = 3;
+  run.train.steps = 55;
+  run.model.hidden = 96;
+  run.model.heads = 6;
+  Derived derived = derive(run, 5);
+  EXPECT_EQ(derived.dp, 5);
+  EXPECT_EQ(derived.global_batch, 15);
+  EXPECT_EQ(derived.accumulation, 1);
+  EXPECT_EQ(derived.kv_heads, 6);
+  EXPECT_EQ(derived.head_size, 16);
+  EXPECT_EQ(derived.ffn, 384);
+  EXPECT_EQ(derived.decay_steps, 55);
+  EXPECT_EQ(derived.wsd_decay, 0);
+
+  run.train.global_batch = 60;
+  run.parallel.tensor = 2;
+  run.model.ffn = 100;
+  run.schedule.type = ScheduleType::kWsd;
+  run.schedule.decay_steps = 7;
+  derived = derive(run, 10);
+  EXPECT_EQ(derived.dp, 5);
+  EXPECT_EQ(derived.accumulation, 4);
+  EXPECT_EQ(derived.ffn, 100);
+  EXPECT_EQ(derived.decay_steps, 7);
+  EXPECT_EQ(derived.wsd_decay, 1);
+}
+
+}  // namespace
+}  // namespace sluice::testing

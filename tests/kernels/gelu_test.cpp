@@ -1,0 +1,106 @@
+#include "kernels/cpu/gelu.hpp"
+
+#include "kernels/base/error.hpp"
+#include "tests/kernels/support.hpp"
+
+namespace sluice::testing {
+namespace {
+
+double gelu(double x) {
+  return 0.5 * x * (1 + std::tanh(std::sqrt(2 / M_PI) * (x + 0.044715 * x * x * x)));
+}
+double gelu_slope(double x) {
+  const double c = std::sqrt(2 / M_PI);
+  const double t = std::tanh(c * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * c * (1 + 3 * 0.044715 * x * x);
+}
+double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
+
+void expect_close(float got, double want) { EXPECT_NEAR(got, want, 2e-6 * std::abs(want) + 1e-6); }
+
+TEST(Gelu, ForwardAndBackwardMatchDouble) {
+  for (const std::int64_t n : kSizes) {
+    const std::vector<float> x = normal_values(n, 1, 3.0F);
+    const std::vector<float> dy = normal_values(n, 2);
+    expect_same_bits_everywhere([&] {
+      std::vector<float> y(x.size());
+      std::vector<float> dx = dy;
+      gelu_forward(y, x);
+      gelu_backward(dx, x, dx);  // in the place of dy
+      for (std::size_t i = 0; i < x.size(); ++i) {
+        expect_close(y[i], gelu(x[i]));
+        expect_close(dx[i], dy[i] * gelu_slope(x[i]));
+      }
+      y.insert(y.end(), dx.begin(), dx.end());
+      return y;
+    });
+  }
+}
+
+TEST(Gelu, CutsGiveTheSameBits) {
+  const std::vector<float> x = normal_values(1000, 3, 3.0F);
+  std::vector<float> whole(1000);
+  std::vector<float> cut(1000);
+  gelu_forward(whole, x);
+  const std::span<const float> in(x);
+  const std::span<float> out(cut);
+  gelu_forward(out.first(333), in.first(333));
+  gelu_forward(out.subspan(333), in.subspan(333));
+  EXPECT_EQ(whole, cut);
+}
+
+TEST(Gelu, LargeInputsNeitherOverflowNorLoseNan) {
+  on_every_setting([] {
+    const std::vector<float> x{0.0F, 40.0F, -40.0F, 1e20F, -1e20F, kInf, kNan};
+    const std::vector<float> ones(x.size(), 1.0F);
+    std::vector<float> y(x.size());
+    std::vector<float> dx(x.size());
+    gelu_forward(y, x);
+    gelu_backward(dx, x, ones);
+    EXPECT_EQ(y[0], 0.0F);
+    EXPECT_EQ(dx[0], 0.5F);
+    EXPECT_EQ(y[1], 40.0F);
+    EXPECT_EQ(y[2], 0.0F);
+    EXPECT_EQ(y[3], 1e20F);
+    EXPECT_EQ(y[4], 0.0F);
+    EXPECT_EQ(y[5], kInf);
+    for (const std::size_t up : {1U, 3U, 5U}) EXPECT_EQ(dx[up], 1.0F);
+    for (const std::size_t down : {2U, 4U}) EXPECT_EQ(dx[down], 0.0F);
+    EXPECT_TRUE(std::isnan(y[6]) && std::isnan(dx[6]));
+  });
+}
+
+TEST(Swiglu, ForwardAndBackwardMatchDouble) {
+  for (const std::int64_t n : kSizes) {
+    const std::vector<float> a = normal_values(n, 4, 3.0F);
+    const std::vector<float> b = normal_values(n, 5);
+    const std::vector<float> dy = normal_values(n, 6);
+    expect_same_bits_everywhere([&] {
+      std::vector<float> y(a.size());
+      std::vector<float> da = a;
+      std::vector<float> db = b;
+      swiglu_forward(y, a, b);
+      swiglu_backward(da, db, da, db, dy);  // in the place of the inputs
+      for (std::size_t i = 0; i < a.size(); ++i) {
+        const double s = sigmoid(a[i]);
+        expect_close(y[i], a[i] * s * b[i]);
+        expect_close(da[i], dy[i] * b[i] * (s + a[i] * s * (1 - s)));
+        expect_close(db[i], dy[i] * a[i] * s);
+      }
+      y.insert(y.end(), da.begin(), da.end());
+      y.insert(y.end(), db.begin(), db.end());
+      return y;
+    });
+  }
+}
+
+TEST(Gelu, LengthsThatDifferAreRefused) {
+  std::vector<float> two(2);
+  std::vector<float> three(3);
+  EXPECT_THROW(gelu_forward(two, three), Error);
+  EXPECT_THROW(gelu_backward(two, two, three), Error);
+  EXPECT_THROW(swiglu_backward(two, two, two, two, two), Error);  // both outputs in one buffer
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,59 @@
+#include "tests/parallel/backends.hpp"
+
+#include <arpa/inet.h>
+#include <gtest/gtest.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <thread>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+
+std::vector<Backend> all_backends() {
+  std::vector<Backend> all{{"local", make_local_communicators}};
+  for (Backend& backend : network_backends()) all.push_back(std::move(backend));
+  return all;
+}
+
+std::vector<std::string> run_ranks(Group group, const std::function<void(Communicator&)>& body) {
+  std::vector<std::string> errors(group.size());
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < group.size(); ++r) {
+    threads.emplace_back([&errors, &body, r, own = std::move(group[r])]() mutable {
+      try {
+        // Moved again: the communicator goes when the rank does, also by an exception.
+        const std::unique_ptr<Communicator> communicator = std::move(own);
+        body(*communicator);
+      } catch (const std::exception& error) {
+        errors[r] = (is_secondary(error) ? "[secondary] " : "") + error_chain(error);
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return errors;
+}
+
+void run_ranks_ok(Group group, const std::function<void(Communicator&)>& body) {
+  const std::vector<std::string> errors = run_ranks(std::move(group), body);
+  for (std::size_t r = 0; r < errors.size(); ++r) {
+    EXPECT_EQ(errors[r], "") << "rank " << r;
+  }
+}
+
+int free_port() {
+  const int fd = socket(AF_INET, SOCK_STREAM, 0);
+  sockaddr_in address{};
+  address.sin_family = AF_INET;
+  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  socklen_t length = sizeof address;
+  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
+  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
+  close(fd);
+  return ntohs(address.sin_port);
+}
+
+}  // namespace sluice

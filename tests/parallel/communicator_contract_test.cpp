@@ -1,0 +1,390 @@
+// What every communicator has to do: the same tests for threads of one process and for Gloo.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <bit>
+#include <cstring>
+#include <thread>
+
+#include "kernels/base/error.hpp"
+#include "parallel/comm/exchange_plan.hpp"
+#include "tests/parallel/backends.hpp"
+
+namespace sluice {
+namespace {
+
+using std::chrono::milliseconds;
+constexpr milliseconds kPatience{30'000};
+
+class Contract : public testing::TestWithParam<std::tuple<std::string, int>> {
+ protected:
+  [[nodiscard]] static int group_size() { return std::get<1>(GetParam()); }
+  [[nodiscard]] static Group group(milliseconds timeout = kPatience) {
+    for (const Backend& backend : all_backends()) {
+      if (backend.name == std::get<0>(GetParam())) return backend.make(group_size(), timeout);
+    }
+    ADD_FAILURE() << "no such backend";
+    return {};
+  }
+};
+
+std::uint32_t hash(std::uint64_t rank, std::uint64_t index) {
+  std::uint64_t x = rank * 0x9e3779b97f4a7c15ULL + index + 1;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9ULL;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebULL;
+  return static_cast<std::uint32_t>(x >> 32);
+}
+
+// Rank's buffer: finite values of very different size, so that every order of adding is another
+// result.
+std::vector<char> make_input(DType dtype, int rank, std::int64_t elems) {
+  std::vector<char> bytes(static_cast<std::size_t>(elems * size_of(dtype)));
+  for (std::int64_t i = 0; i < elems; ++i) {
+    const std::uint32_t h = hash(static_cast<std::uint64_t>(rank), static_cast<std::uint64_t>(i));
+    char* at = bytes.data() + i * size_of(dtype);
+    if (dtype == DType::kFloat32) {
+      const std::uint32_t bits = (h & 0x80ffffffU) | (120U + (h >> 24 & 15U)) << 23;
+      std::memcpy(at, &bits, 4);
+    } else {
+      // The exponent's top bits are cleared: no infinities; fp16 subnormals are among them.
+      const auto bits =
+          static_cast<std::uint16_t>(h & (dtype == DType::kFloat16 ? 0xbbffU : 0xbfffU));
+      std::memcpy(at, &bits, 2);
+    }
+  }
+  return bytes;
+}
+
+float value_at(const std::vector<char>& bytes, DType dtype, std::int64_t index) {
+  const char* at = bytes.data() + index * size_of(dtype);
+  std::uint32_t bits = 0;
+  std::memcpy(&bits, at, static_cast<std::size_t>(size_of(dtype)));
+  if (dtype == DType::kFloat32) return std::bit_cast<float>(bits);
+  if (dtype == DType::kBFloat16) return std::bit_cast<float>(bits << 16);
+  _Float16 half = 0;
+  std::memcpy(&half, at, 2);
+  return static_cast<float>(half);
+}
+
+// A piece of the test: where rank r's share begins, in elements of the buffer.
+struct Layout {
+  std::int64_t offset = 0;
+  std::int64_t elems = 0;
+  std::int64_t stride = 0;
+};
+
+std::int64_t extent(const std::vector<Layout>& layouts, int size) {
+  std::int64_t end = 0;
+  for (const Layout& l : layouts) end = std::max(end, l.offset + l.stride * (size - 1) + l.elems);
+  return end;
+}
+
+std::vector<float> serial_sums(const std::vector<Layout>& layouts, DType dtype, int rank, int size,
+                               const std::vector<float>& start) {
+  std::vector<std::vector<char>> inputs;
+  for (int r = 0; r < size; ++r) inputs.push_back(make_input(dtype, r, extent(layouts, size)));
+  std::vector<float> sums = start;
+  std::size_t place = 0;
+  for (const Layout& layout : layouts) {
+    for (std::int64_t i = 0; i < layout.elems; ++i, ++place) {
+      const std::int64_t at = layout.offset + rank * layout.stride + i;
+      volatile float sum = value_at(inputs[0], dtype, at);  // volatile: one rounding an addition
+      for (int r = 1; r < size; ++r)
+        sum = sum + value_at(inputs[static_cast<std::size_t>(r)], dtype, at);
+      sums[place] = start[place] + sum;
+    }
+  }
+  return sums;
+}
+
+// The rank's output of a reduce_scatter of the pieces; accumulates onto `output`.
+void reduce(Communicator& communicator, const std::vector<Layout>& layouts, DType dtype,
+            std::vector<float>& output, bool accumulate) {
+  const std::vector<char> input =
+      make_input(dtype, communicator.rank(), extent(layouts, communicator.size()));
+  std::vector<ReduceScatterPiece> pieces;
+  std::int64_t total = 0;
+  for (const Layout& layout : layouts) {
+    pieces.push_back({.input = input.data() + layout.offset * size_of(dtype),
+                      .output = output.data() + total,
+                      .elems = layout.elems,
+                      .stride = layout.stride,
+                      .accumulate = accumulate});
+    total += layout.elems;
+  }
+  std::vector<char> staging(
+      static_cast<std::size_t>(communicator.reduce_scatter_staging_bytes(total, dtype)));
+  communicator.reduce_scatter(pieces, dtype, staging.data()).wait();
+}
+
+std::vector<std::uint32_t> bits_of(const std::vector<float>& values) {
+  std::vector<std::uint32_t> bits;
+  for (const float value : values) bits.push_back(std::bit_cast<std::uint32_t>(value));
+  return bits;
+}
+
+constexpr std::array kDTypes{DType::kFloat32, DType::kBFloat16, DType::kFloat16};
+
+TEST_P(Contract, ReduceScatterIsTheSerialOrderedSum) {
+  const std::vector<std::vector<Layout>> cases{
+      {{0, 1, 1}},
+      {{0, 1037, 1037}},
+      {{3, 17, 40}, {20, 5, 40}, {500, 1, 3}, {700, 0, 0}, {701, 4099, 5000}},
+  };
+  run_ranks_ok(group(), [&](Communicator& communicator) {
+    for (const auto& layouts : cases) {
+      for (const DType dtype : kDTypes) {
+        for (const bool accumulate : {false, true}) {
+          std::int64_t total = 0;
+          for (const Layout& layout : layouts) total += layout.elems;
+          std::vector<float> output(static_cast<std::size_t>(total), 0.37F);
+          const std::vector<float> start(output.size(), accumulate ? 0.37F : 0.0F);
+          reduce(communicator, layouts, dtype, output, accumulate);
+          std::vector<float> expected =
+              serial_sums(layouts, dtype, communicator.rank(), communicator.size(), start);
+          EXPECT_EQ(output, expected) << name_of(dtype) << " accumulate " << accumulate;
+        }
+      }
+    }
+  });
+}
+
+// More than the staging holds at once, and however it is cut: the same bits.
+TEST_P(Contract, ReduceScatterDoesNotDependOnTheCuts) {
+  const std::int64_t elems = 2 * exchange_batch_elems(group_size(), DType::kFloat32) + 1003;
+  run_ranks_ok(group(), [&](Communicator& communicator) {
+    std::vector<float> whole(static_cast<std::size_t>(elems));
+    reduce(communicator, {{0, elems, elems}}, DType::kFloat32, whole, false);
+    std::vector<Layout> cuts;
+    for (std::int64_t at = 0, n = 1; at < elems; at += n, n = n * 3 + 1) {
+      n = std::min(n, elems - at);
+      cuts.push_back({at, n, elems});
+    }
+    std::vector<float> cut(static_cast<std::size_t>(elems));
+    reduce(communicator, cuts, DType::kFloat32, cut, false);
+    EXPECT_TRUE(bits_of(whole) == bits_of(cut));
+    const std::vector<Layout> probe{{0, 1000, elems}};
+    const std::vector<float> expected = serial_sums(probe, DType::kFloat32, communicator.rank(),
+                                                    communicator.size(), std::vector<float>(1000));
+    EXPECT_EQ(std::vector<float>(whole.begin(), whole.begin() + 1000), expected);
+  });
+}
+
+TEST_P(Contract, ReduceScatterIntoTheOwnShare) {
+  run_ranks_ok(group(), [&](Communicator& communicator) {
+    constexpr std::int64_t kElems = 301;
+    const int rank = communicator.rank();
+    const std::vector<Layout> layout{{0, kElems, kElems}};
+    std::vector<char> bytes = make_input(DType::kFloat32, rank, kElems * communicator.size());
+    std::vector<float> buffer(bytes.size() / 4);
+    std::memcpy(buffer.data(), bytes.data(), bytes.size());
+    std::vector<char> staging(static_cast<std::size_t>(
+        communicator.reduce_scatter_staging_bytes(kElems, DType::kFloat32)));
+    float* own = buffer.data() + rank * kElems;
+    communicator
+        .reduce_scatter(
+            {{.input = buffer.data(), .output = own, .elems = kElems, .stride = kElems}},
+            DType::kFloat32, staging.data())
+        .wait();
+    EXPECT_EQ(std::vector<float>(own, own + kElems),
+              serial_sums(layout, DType::kFloat32, rank, communicator.size(),
+                          std::vector<float>(kElems)));
+  });
+}
+
+TEST_P(Contract, AllGatherInPlaceAndNot) {
+  run_ranks_ok(group(), [&](Communicator& communicator) {
+    const int size = communicator.size();
+    for (const DType dtype : kDTypes) {
+      const std::int64_t width = size_of(dtype);
+      constexpr std::int64_t kElems = 1201;
+      constexpr std::int64_t kStride = 1300;
+      const std::vector<char> own = make_input(dtype, communicator.rank(), kElems);
+      const auto bytes = static_cast<std::size_t>(kElems * width);
+      std::vector<char> apart(static_cast<std::size_t>(kStride * width * size), 'x');
+      std::vector<char> in_place = apart;
+      char* place = in_place.data() + communicator.rank() * kStride * width;
+      std::memcpy(place, own.data(), bytes);
+      // Two pieces: one out of place, one in place; and one that is empty.
+      communicator
+          .all_gather({{own.data(), apart.data(), kElems, kStride},
+                       {nullptr, nullptr, 0, 0},
+                       {place, in_place.data(), kElems, kStride}},
+                      dtype)
+          .wait();
+      for (int r = 0; r < size; ++r) {
+        const std::vector<char> expected = make_input(dtype, r, kElems);
+        const std::size_t at = static_cast<std::size_t>(r * kStride * width);
+        EXPECT_EQ(std::memcmp(apart.data() + at, expected.data(), bytes), 0);
+        EXPECT_EQ(apart[at + bytes], 'x') << "wrote into the gap";
+      }
+      EXPECT_EQ(apart, in_place);
+    }
+  });
+}
+
+TEST_P(Contract, ManyInFlightRunInOrder) {
+  run_ranks_ok(group(), [&](Communicator& communicator) {
+    constexpr int kOps = 60;
+    const auto n = static_cast<std::size_t>(communicator.size());
+    // Every reduce_scatter adds the all-gathered values of the step before: any overtaking shows.
+    std::vector<float> gathered(n, 0);
+    float own = static_cast<float>(communicator.rank() + 1);
+    std::vector<char> staging(
+        static_cast<std::size_t>(communicator.reduce_scatter_staging_bytes(1, DType::kFloat32)));
+    std::vector<Ticket> tickets;
+    for (int i = 0; i < kOps; ++i) {
+      tickets.push_back(communicator.all_gather({{&own, gathered.data(), 1, 1}}, DType::kFloat32));
+      tickets.push_back(communicator.reduce_scatter(
+          {{.input = gathered.data(), .output = &own, .elems = 1, .stride = 1}}, DType::kFloat32,
+          staging.data()));
+    }
+    if (communicator.rank() % 2 == 0) {
+      for (const Ticket& ticket : tickets) ticket.wait();
+    } else {
+      for (std::size_t i = tickets.size(); i-- > 0;) tickets[i].wait();
+    }
+    for (const Ticket& ticket : tickets) EXPECT_TRUE(ticket.done());
+    // All ranks gather (1, 2, ..., n); rank r then holds n * (r + 1); and so on.
+    double expected = communicator.rank() + 1;
+    for (int i = 0; i < kOps; ++i) expected *= communicator.size();
+    EXPECT_FLOAT_EQ(own, static_cast<float>(expected));
+  });
+}
+
+TEST_P(Contract, ValuesAndBarrier) {
+  run_ranks_ok(group(), [&](Communicator& communicator) {
+    for (int round = 0; round < 20; ++round) {
+      const std::array<double, 2> mine{communicator.rank() + 0.1, round * 1e300};
+      const std::vector<double> all = communicator.all_gather_values(mine);
+      ASSERT_EQ(all.size(), 2U * static_cast<std::size_t>(communicator.size()));
+      for (int r = 0; r < communicator.size(); ++r) {
+        EXPECT_EQ(all[2 * static_cast<std::size_t>(r)], r + 0.1);
+        EXPECT_EQ(all[2 * static_cast<std::size_t>(r) + 1], round * 1e300);
+      }
+      communicator.barrier();
+    }
+    EXPECT_TRUE(communicator.all_gather_values({}).empty());
+  });
+}
+
+TEST_P(Contract, NobodyLeavesABarrierBeforeAllCame) {
+  std::atomic<int> came{0};
+  run_ranks_ok(group(), [&](Communicator& communicator) {
+    std::this_thread::sleep_for(milliseconds{20 * communicator.rank()});
+    ++came;
+    communicator.barrier();
+    EXPECT_EQ(came.load(), communicator.size());
+  });
+}
+
+TEST_P(Contract, ARankThatDoesNotComeIsATimeout) {
+  if (group_size() == 1) return;
+  Group ranks = group(milliseconds{1500});
+  std::atomic<int> failed{0};
+  const auto errors = run_ranks(std::move(ranks), [&](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() == 1) {
+      // Alive, but elsewhere, until all others have given up.
+      for (int i = 0; i < 1000 && failed < communicator.size() - 1; ++i) {
+        std::this_thread::sleep_for(milliseconds{10});
+      }
+      return;
+    }
+    try {
+      communicator.barrier();
+    } catch (...) {
+      ++failed;
+      throw;
+    }
+  });
+  bool named = false;
+  for (std::size_t r = 0; r < errors.size(); ++r) {
+    if (r == 1) continue;
+    EXPECT_TRUE(errors[r].starts_with("[secondary] barrier #")) << errors[r];
+    named = named || errors[r].find("no answer from rank 1 within 1500 ms") != std::string::npos;
+  }
+  EXPECT_TRUE(named) << errors[0];
+}
+
+TEST_P(Contract, ARankThatThrowsFailsTheOthersSoon) {
+  if (group_size() == 1) return;
+  Group ranks = group();
+  const auto started = std::chrono::steady_clock::now();
+  const auto errors = run_ranks(std::move(ranks), [&](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() == 0) throw Error("the cause");
+    communicator.barrier();
+  });
+  EXPECT_EQ(errors[0], "the cause");
+  for (std::size_t r = 1; r < errors.size(); ++r) {
+    EXPECT_TRUE(errors[r].starts_with("[secondary] ")) << errors[r];
+    EXPECT_NE(errors[r].find(" failed on rank "), std::string::npos) << errors[r];
+  }
+  EXPECT_LT(std::chrono::steady_clock::now() - started, milliseconds{10'000});
+}
+
+TEST_P(Contract, AbortEndsAWaitHereAndAtThePeers) {
+  if (group_size() == 1) return;
+  Group ranks = group();
+  const auto started = std::chrono::steady_clock::now();
+  const auto errors = run_ranks(std::move(ranks), [&](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() != 1) return communicator.barrier();
+    // The peers never get what this one waits for: it has not called what they wait in.
+    float in[8] = {};
+    float out[8] = {};
+    std::thread killer([&communicator] {
+      std::this_thread::sleep_for(milliseconds{100});
+      communicator.abort();
+    });
+    std::string error;
+    try {
+      std::this_thread::sleep_for(milliseconds{300});
+      communicator.all_gather({{in, out, 1, 1}}, DType::kFloat32).wait();
+    } catch (const CommError& caught) {
+      error = caught.what();
+    }
+    killer.join();
+    EXPECT_NE(error.find("aborted on rank 1"), std::string::npos) << error;
+    EXPECT_THROW(communicator.barrier(), CommError) << "the group is lost";
+    throw Error(error);
+  });
+  for (const std::string& error : errors) EXPECT_NE(error, "");
+  EXPECT_LT(std::chrono::steady_clock::now() - started, milliseconds{10'000});
+}
+
+TEST_P(Contract, DestructionWithOperationsInFlightIsBounded) {
+  if (group_size() == 1) return;
+  Group ranks = group();
+  const auto started = std::chrono::steady_clock::now();
+  std::vector<float> memory(64);
+  std::vector<Ticket> tickets(ranks.size());
+  run_ranks(std::move(ranks), [&](Communicator& communicator) {
+    communicator.barrier();
+    if (communicator.rank() == 0) return;  // never posts its part
+    float* at = memory.data() + 8 * communicator.rank();
+    tickets[static_cast<std::size_t>(communicator.rank())] =
+        communicator.all_gather({{at, at, 1, 1}}, DType::kFloat32);
+  });
+  for (std::size_t r = 1; r < tickets.size(); ++r) EXPECT_THROW(tickets[r].wait(), CommError);
+  EXPECT_LT(std::chrono::steady_clock::now() - started, milliseconds{10'000});
+}
+
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const Backend& backend : all_backends()) names.push_back(backend.name);
+  return names;
+}
+
+INSTANTIATE_TEST_SUITE_P(Backends, Contract,
+                         testing::Combine(testing::ValuesIn(backend_names()),
+                                          testing::Values(1, 2, 3, 4)),
+                         [](const auto& info) {
+                           return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
+                         });
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,37 @@
+#include "parallel/comm/cuda_module.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+
+#include "kernels/base/error.hpp"
+#include "parallel/comm/communicator.hpp"
+
+namespace sluice {
+namespace {
+
+std::string refusal() {
+  try {
+    (void)make_nccl_communicator({});
+    return "";
+  } catch (const ConfigError& error) {
+    return error.what();
+  }
+}
+
+TEST(CudaModule, SaysThatItIsNotThere) {
+  setenv("SLUICE_CUDA_MODULE", "/nowhere/libsluice_cuda.so", 1);
+  EXPECT_FALSE(cuda_module_is_built());
+  EXPECT_NE(refusal().find("built without CUDA"), std::string::npos) << refusal();
+  unsetenv("SLUICE_CUDA_MODULE");
+}
+
+TEST(CudaModule, SaysThatNoGpuIsVisible) {
+  if (visible_gpu_count() > 0) GTEST_SKIP() << "there is a GPU";
+  setenv("SLUICE_CUDA_MODULE", "/proc/self/exe", 1);  // a file: found, but never loaded
+  EXPECT_NE(refusal().find("no GPU is visible"), std::string::npos) << refusal();
+  unsetenv("SLUICE_CUDA_MODULE");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,194 @@
+// Invariant 1 of the design: how a step is laid out does not change its numbers. On one mesh, bit
+// for bit; across meshes within fp32 rounding.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/runtime/engine/world.hpp"
+
+namespace sluice::testing {
+namespace {
+
+void expect_same_bits(const WorldResult& a, const WorldResult& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.norms, b.norms) << what;
+  EXPECT_EQ(a.eval_loss, b.eval_loss) << what;
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (const auto& [name, values] : a.weights) {
+    EXPECT_TRUE(values == b.weights.at(name)) << what << ": " << name;
+  }
+}
+
+struct Mesh {
+  int dp;
+  int accumulation;
+  DType dtype;
+};
+
+class EqualityMatrix : public ::testing::TestWithParam<Mesh> {};
+
+// Stage 0-3 x recompute on one mesh.
+TEST_P(EqualityMatrix, StagesAndRecomputationAreBitIdentical) {
+  EngineOptions options = tiny_options();
+  options.dp = GetParam().dp;
+  options.train.dtype = GetParam().dtype;
+  options.train.global_batch = options.dp * options.train.micro_batch * GetParam().accumulation;
+  const WorldResult oracle = train_world(options, 4, Wire::kGloo);
+  EXPECT_LT(oracle.losses.back(), oracle.losses.front());
+  for (int stage = 0; stage <= 3; ++stage) {
+    for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+      options.zero.stage = stage;
+      options.recompute.mode = mode;
+      expect_same_bits(train_world(options, 4, Wire::kGloo), oracle,
+                       "stage " + std::to_string(stage) + " recompute " +
+                           (mode == RecomputeMode::kFull ? "full" : "none"));
+    }
+  }
+}
+
+std::vector<Mesh> meshes() {
+  std::vector<Mesh> all;
+  for (const int dp : {1, 2, 3, 4}) {
+    for (const int accumulation : {1, 4}) {
+      for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+        all.push_back({dp, accumulation, dtype});
+      }
+    }
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Meshes, EqualityMatrix, ::testing::ValuesIn(meshes()),
+                         [](const ::testing::TestParamInfo<Mesh>& info) {
+                           return "dp" + std::to_string(info.param.dp) + "_accumulation" +
+                                  std::to_string(info.param.accumulation) + "_" +
+                                  std::string(name_of(info.param.dtype));
+                         });
+
+// The oracle itself: what a rank of its own computes from the same global batch.
+TEST(Equality, RankCountsAgreeAtTheSameGlobalBatch) {
+  EngineOptions options = tiny_options();
+  options.train.global_batch = 12;
+  options.train.micro_batch = 12;
+  const WorldResult one = train_world(options, 20, Wire::kGloo);
+  for (const int dp : {2, 3, 4}) {
+    options.dp = dp;
+    options.train.micro_batch = 12 / dp;
+    for (const int stage : {0, 1, 2, 3}) {
+      options.zero.stage = stage;
+      const WorldResult many = train_world(options, 20, Wire::kGloo);
+      for (std::size_t step = 0; step < one.losses.size(); ++step) {
+        EXPECT_NEAR(many.losses[step] / one.losses[step], 1.0, 1e-5)
+            << "dp " << dp << " stage " << stage << " step " << step + 1;
+      }
+    }
+  }
+}
+
+TEST(Equality, NeitherBucketsNorPrefetchNorResidencyNorTheWireChangeABit) {
+  EngineOptions options = tiny_options();
+  options.dp = 2;
+  options.zero.stage = 3;
+  options.train.global_batch = 8;
+  const WorldResult oracle = train_world(options, 3, Wire::kGloo);
+  for (const std::int64_t bucket : {1024, 100'000'000}) {
+    for (const int prefetch : {0, 2, 100}) {
+      for (const std::int64_t persist : {0, 1000, 100'000'000}) {
+        options.zero.bucket_bytes = bucket;
+        options.zero.prefetch_units = prefetch;
+        options.zero.persist_below = persist;
+        expect_same_bits(train_world(options, 3, Wire::kLocal), oracle,
+                         "bucket " + std::to_string(bucket) + " prefetch " +
+                             std::to_string(prefetch) + " persist " + std::to_string(persist));
+      }
+    }
+  }
+}
+
+TEST(Equality, DropoutIsReplayedByRecomputationAndTheSameForEveryStage) {
+  EngineOptions options = tiny_options();
+  options.model.dropout = 0.1;
+  options.dp = 2;
+  options.train.global_batch = 8;
+  const WorldResult oracle = train_world(options, 3, Wire::kLocal);
+  for (const int stage : {1, 2, 3}) {
+    options.zero.stage = stage;
+    options.recompute.mode = RecomputeMode::kFull;
+    expect_same_bits(train_world(options, 3, Wire::kLocal), oracle,
+                     "stage " + std::to_string(stage));
+  }
+  EngineOptions plain = options;
+  plain.model.dropout = 0;
+  EXPECT_NE(train_world(plain, 3, Wire::kLocal).losses, oracle.losses);
+}
+
+// A mask belongs to a sample, not to a rank or a micro-batch.
+TEST(Equality, DropoutDoesNotDependOnTheSplitOfTheBatch) {
+  EngineOptions options = tiny_options();
+  options.model.dropout = 0.2;
+  options.train.global_batch = 8;
+  options.train.micro_batch = 8;
+  const WorldResult one = train_world(options, 5, Wire::kLocal);
+  options.dp = 2;
+  options.zero.stage = 2;
+  options.train.micro_batch = 2;
+  const WorldResult split = train_world(options, 5, Wire::kLocal);
+  for (std::size_t i = 0; i < one.losses.size(); ++i) {
+    EXPECT_NEAR(split.losses[i] / one.losses[i], 1.0, 1e-5);
+  }
+}
+
+TEST(Equality, ReducingOnceAStepAgreesWithinRounding) {
+  EngineOptions options = tiny_options();
+  options.dp = 2;
+  options.train.global_batch = 16;
+  for (const int stage : {0, 1}) {
+    options.zero.stage = stage;
+    options.zero.reduce_every = ReduceEvery::kMicroBatch;
+    const WorldResult each = train_world(options, 10, Wire::kLocal);
+    options.zero.reduce_every = ReduceEvery::kStep;
+    const WorldResult once = train_world(options, 10, Wire::kLocal);
+    for (std::size_t i = 0; i < each.losses.size(); ++i) {
+      EXPECT_NEAR(once.losses[i] / each.losses[i], 1.0, 1e-5) << "stage " << stage;
+    }
+  }
+}
+
+TEST(Equality, UntiedHeadAndOddSizes) {
+  EngineOptions options = tiny_options();
+  options.model = {.layers = 7, .hidden = 20, .heads = 5, .vocab = 509, .seq = 33};
+  options.model.tie_embeddings = false;
+  options.dp = 3;
+  const WorldResult oracle = train_world(options, 3, Wire::kLocal);
+  for (const int stage : {1, 2, 3}) {
+    options.zero.stage = stage;
+    expect_same_bits(train_world(options, 3, Wire::kLocal), oracle,
+                     "stage " + std::to_string(stage));
+  }
+}
+
+TEST(Equality, InitialWeightsDependOnNeitherStageNorRanks) {
+  EngineOptions options = tiny_options();
+  const WorldResult one = train_world(options, 0, Wire::kLocal);
+  for (const int dp : {2, 3}) {
+    options.dp = dp;
+    options.zero.stage = 3;
+    const WorldResult many = train_world(options, 0, Wire::kLocal);
+    for (const auto& [name, values] : one.weights) {
+      EXPECT_TRUE(values == many.weights.at(name)) << name << " on " << dp << " ranks";
+    }
+  }
+}
+
+TEST(Equality,
+     DataTypesDiffer) {  // the matrix above must not compare a dtype with itself by mistake
+  EngineOptions options = tiny_options();
+  const WorldResult wide = train_world(options, 2, Wire::kLocal);
+  options.train.dtype = DType::kBFloat16;
+  const WorldResult narrow = train_world(options, 2, Wire::kLocal);
+  EXPECT_NE(wide.losses, narrow.losses);
+  EXPECT_NEAR(narrow.losses[0] / wide.losses[0], 1.0, 2e-2);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,134 @@
+#include "tests/runtime/engine/world.hpp"
+
+#include <gtest/gtest.h>
+
+#include <exception>
+#include <mutex>
+#include <thread>
+
+#include "kernels/cpu/cpu_features.hpp"
+#include "runtime/engine/machine.hpp"
+#include "runtime/launch/rank_env.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice::testing {
+namespace {
+
+void prepare_once() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    enable_flush_to_zero();
+    set_libtorch_threads(1);
+  });
+}
+
+using World = std::vector<std::unique_ptr<Communicator>>;
+
+World connect(int size, Wire wire) {
+  if (wire == Wire::kLocal || size == 1) return make_local_communicators(size);
+  const int port = free_port();
+  World comms(static_cast<std::size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank) {
+    threads.emplace_back([&, rank] {
+      comms[static_cast<std::size_t>(rank)] = make_gloo_communicator(
+          {.rank = rank, .size = size, .master_port = port, .timeout = std::chrono::seconds(60)});
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  return comms;
+}
+
+// Connecting takes longer than a tiny run: worlds of one kind are used again, unless one broke.
+World& shared_world(int size, Wire wire) {
+  static std::map<std::pair<int, Wire>, World> worlds;
+  World& world = worlds[{size, wire}];
+  if (world.empty()) world = connect(size, wire);
+  return world;
+}
+
+}  // namespace
+
+EngineOptions tiny_options() {
+  EngineOptions options;
+  options.model = {.layers = 2, .hidden = 32, .heads = 2, .vocab = 61, .seq = 16};
+  options.train.micro_batch = 2;
+  options.train.seed = 7;
+  options.train.clip = 1.0;
+  options.optimizer.lr = 1e-2;
+  options.zero.bucket_bytes = 16 * 1024;
+  return options;
+}
+
+RowSource formula_rows(std::int64_t seq, std::int64_t vocab) {
+  return [=](std::int64_t index, std::int64_t first, std::int64_t rows, SampleRows& out) {
+    out.tokens.clear();
+    out.targets.clear();
+    for (std::int64_t r = first; r < first + rows; ++r) {
+      const auto at = [&](std::int64_t s) {
+        const auto u = static_cast<std::uint64_t>(index * 131 + r * 7919) * 2654435761U;
+        return static_cast<std::int64_t>((u >> 9) + static_cast<std::uint64_t>(s * (3 + r % 5))) %
+               vocab;
+      };
+      for (std::int64_t s = 0; s < seq; ++s) {
+        out.tokens.push_back(at(s));
+        out.targets.push_back(at(s + 1));
+      }
+    }
+  };
+}
+
+void run_world(const EngineOptions& options, Wire wire,
+               const std::function<void(int rank, Engine&)>& each_rank) {
+  prepare_once();
+  World& comms = shared_world(options.dp, wire);
+  std::vector<std::exception_ptr> errors(comms.size());
+  const auto run_rank = [&](std::size_t rank) {
+    try {
+      const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
+      Engine engine(options, *comms[rank], at::Device(c10::DeviceType::CPU), rows, rows);
+      each_rank(static_cast<int>(rank), engine);
+    } catch (...) {
+      errors[rank] = std::current_exception();
+      comms[rank]->abort();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 1; rank < comms.size(); ++rank) threads.emplace_back(run_rank, rank);
+  run_rank(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (!error) continue;
+    comms.clear();
+    std::rethrow_exception(error);
+  }
+}
+
+WorldResult train_world(const EngineOptions& options, int steps, Wire wire) {
+  std::vector<WorldResult> results(static_cast<std::size_t>(options.dp));
+  run_world(options, wire, [&](int rank, Engine& engine) {
+    WorldResult& mine = results[static_cast<std::size_t>(rank)];
+    for (int step = 1; step <= steps; ++step) {
+      const StepResult result = engine.train_step(step, options.optimizer.lr);
+      mine.losses.push_back(result.loss);
+      mine.norms.push_back(result.grad_norm);
+    }
+    mine.eval_loss = engine.evaluate(1);
+    for (const GroupPlan& group : engine.plan().groups) {
+      for (const TensorPlacement& tensor : group.tensors) {
+        const at::Tensor value = engine.full_parameter(tensor.spec.name);
+        const float* data = host_data<float>(value);
+        mine.weights[tensor.spec.name].assign(data, data + value.numel());
+      }
+    }
+  });
+  for (const WorldResult& other : results) {
+    EXPECT_EQ(other.losses, results[0].losses);
+    EXPECT_EQ(other.norms, results[0].norms);
+    EXPECT_EQ(other.eval_loss, results[0].eval_loss);
+    EXPECT_EQ(other.weights, results[0].weights);
+  }
+  return results[0];
+}
+
+}  // namespace sluice::testing

@@ -1,0 +1,90 @@
+#include "runtime/launch/error_report.hpp"
+
+#include <gmock/gmock.h>
+
+#include "kernels/base/error.hpp"
+#include "tests/runtime/launch/launched_job.hpp"
+
+namespace sluice {
+namespace {
+
+TEST(ErrorReport, RoundTripAndFirstOneStays) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "rank-3.error.json").string();
+  EXPECT_FALSE(read_error_report(path));
+  const ErrorReport report{.rank = 3,
+                           .host = "host7",
+                           .time_ns = 1763730000123456789,
+                           .exit_code = 4,
+                           .secondary = true,
+                           .message = "a \"quoted\"\nline \xc3\xa9"};
+  write_error_report(path, report);
+  write_error_report(path, {.rank = 3, .host = "", .message = "later"});
+  const auto read = read_error_report(path);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->rank, 3);
+  EXPECT_EQ(read->host, "host7");
+  EXPECT_EQ(read->time_ns, report.time_ns);
+  EXPECT_EQ(read->exit_code, 4);
+  EXPECT_TRUE(read->secondary);
+  EXPECT_EQ(read->message, report.message);
+  // No sibling is left.
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(ErrorReport, BrokenFileIsNoReport) {
+  const TemporaryFolder folder;
+  const auto path = folder.path() / "r.json";
+  for (const char* text : {"", "{", "[]", "{\"rank\": 1}", "{\"rank\": \"1\"}"}) {
+    std::ofstream(path, std::ios::trunc) << text;
+    EXPECT_FALSE(read_error_report(path.string())) << text;
+  }
+}
+
+TEST(ErrorReport, MessageThatIsNotUtf8) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "r.json").string();
+  write_error_report(path, {.rank = 0, .host = "h", .message = "byte \xff"});
+  EXPECT_TRUE(read_error_report(path));
+}
+
+TEST(ErrorReport, MissingFolder) {
+  try {
+    write_error_report("/nonexistent/r.json", {});
+    FAIL();
+  } catch (const IoError& error) {
+    EXPECT_STREQ(error.what(),
+                 "cannot write /nonexistent/r.json: No such file or directory; the folder has to "
+                 "exist");
+  }
+}
+
+TEST(ErrorReport, ReportFailureWritesChainAndReturnsCode) {
+  const TemporaryFolder folder;
+  const std::string path = (folder.path() / "r.json").string();
+  ::setenv("SLUICE_ERROR_FILE", path.c_str(), 1);
+  ::setenv("RANK", "2", 1);
+  int code = 0;
+  try {
+    try {
+      throw CommError("peer is gone", true);
+    } catch (...) {
+      std::throw_with_nested(std::runtime_error("step 7"));
+    }
+  } catch (const std::exception& error) {
+    code = report_failure(error);
+  }
+  ::unsetenv("SLUICE_ERROR_FILE");
+  ::unsetenv("RANK");
+  EXPECT_EQ(code, 5);
+  const auto read = read_error_report(path);
+  ASSERT_TRUE(read);
+  EXPECT_EQ(read->rank, 2);
+  EXPECT_EQ(read->message, "step 7: peer is gone");
+  EXPECT_TRUE(read->secondary);
+  EXPECT_EQ(read->host, host_name());
+  EXPECT_GT(read->time_ns, 1'500'000'000'000'000'000);
+}
+
+}  // namespace
+}  // namespace sluice

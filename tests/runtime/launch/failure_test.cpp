@@ -1,0 +1,84 @@
+#include "runtime/launch/failure.hpp"
+
+#include <gtest/gtest.h>
+
+#include <csignal>
+
+namespace sluice {
+namespace {
+
+RankEnd exited(int rank, int code, std::int64_t time_ns, bool asked = false) {
+  RankEnd end;
+  end.rank = rank;
+  end.host = "host7";
+  end.status = code;
+  end.time_ns = time_ns;
+  end.asked = asked;
+  end.log_path = "run/rank.log";
+  return end;
+}
+
+RankEnd died(int rank, int signal, std::int64_t time_ns, bool asked = false, bool killed = false) {
+  RankEnd end = exited(rank, signal, time_ns, asked);
+  end.by_signal = true;
+  end.killed = killed;
+  return end;
+}
+
+RankEnd reported(RankEnd end, bool secondary, std::int64_t time_ns, std::string message = "why") {
+  end.report = ErrorReport{.rank = end.rank,
+                           .host = end.host,
+                           .time_ns = time_ns,
+                           .exit_code = end.status,
+                           .secondary = secondary,
+                           .message = std::move(message)};
+  return end;
+}
+
+TEST(Failure, Classes) {
+  EXPECT_EQ(classify(exited(0, 0, 1)), EndClass::kDone);
+  EXPECT_EQ(classify(exited(0, 5, 1)), EndClass::kPrimary);
+  EXPECT_EQ(classify(exited(0, 5, 1, true)), EndClass::kSecondary);
+  EXPECT_EQ(classify(exited(0, 130, 1, true)), EndClass::kStopped);
+  EXPECT_EQ(classify(exited(0, 130, 1)), EndClass::kPrimary);  // nobody asked it
+  EXPECT_EQ(classify(died(0, SIGTERM, 1, true)), EndClass::kStopped);
+  EXPECT_EQ(classify(died(0, SIGTERM, 1)), EndClass::kPrimary);
+  EXPECT_EQ(classify(died(0, SIGKILL, 1, true, true)), EndClass::kStopped);
+  EXPECT_EQ(classify(died(0, SIGKILL, 1, true)), EndClass::kPrimary);  // out of memory, perhaps
+  EXPECT_EQ(classify(died(0, SIGSEGV, 1, true)), EndClass::kPrimary);
+  EXPECT_EQ(classify(reported(exited(0, 5, 1, true), false, 1)), EndClass::kPrimary);
+  // It said where the cause is, then fell over its broken connection.
+  EXPECT_EQ(classify(reported(died(0, SIGABRT, 1), true, 1)), EndClass::kSecondary);
+}
+
+TEST(Failure, PrimaryBeatsEarlierSecondary) {
+  const std::vector<RankEnd> ends{reported(exited(0, 5, 10), true, 10),
+                                  reported(exited(1, 4, 30), false, 20), died(2, SIGSEGV, 25, true),
+                                  exited(3, 130, 5, true)};
+  ASSERT_NE(first_failure(ends), nullptr);
+  EXPECT_EQ(first_failure(ends)->rank, 1);
+}
+
+TEST(Failure, EarliestOfAClass) {
+  const std::vector<RankEnd> secondary{reported(exited(0, 5, 10), true, 9),
+                                       reported(exited(1, 5, 9), true, 8)};
+  EXPECT_EQ(first_failure(secondary)->rank, 1);
+  const std::vector<RankEnd> stopped{exited(0, 0, 1), died(1, SIGTERM, 2, true)};
+  EXPECT_EQ(first_failure(stopped), nullptr);
+}
+
+TEST(Failure, Words) {
+  EXPECT_EQ(describe_failure(reported(exited(1, 2, 1), false, 1, "two lines:\n  a.yaml:3: no\n")),
+            "rank 1 on host7 failed: two lines:\n      a.yaml:3: no\n"
+            "  exit code 2; its log: run/rank.log\n");
+  RankEnd crash = died(12, SIGSEGV, 1);
+  crash.last_lines = {"step 3", ""};
+  EXPECT_EQ(describe_failure(crash),
+            "rank 12 on host7 failed: killed by SIGSEGV (Segmentation fault)\n"
+            "  its log: run/rank.log, which ends\n    | step 3\n    | \n");
+  EXPECT_EQ(exit_code_of(crash), 5);
+  EXPECT_EQ(exit_code_of(exited(0, 3, 1)), 3);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,275 @@
+#include "runtime/launch/launcher.hpp"
+
+#include <gmock/gmock.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+
+#include <sstream>
+
+#include "runtime/launch/error_report.hpp"
+#include "tests/runtime/launch/launched_job.hpp"
+
+namespace sluice {
+namespace {
+
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
+using ::testing::Not;
+using ::testing::StartsWith;
+
+std::string failed(int rank, const std::string& message) {
+  std::ostringstream text;
+  text << "rank " << rank << " on " << host_name() << " failed: " << message << "\n";
+  return text.str();
+}
+
+std::string lines_of(int rank, const char* stream, int count) {
+  std::ostringstream text;
+  for (int i = 0; i < count; ++i) text << stream << " " << i << " of rank " << rank << "\n";
+  return text.str();
+}
+
+TEST(Launcher, AllDone) {
+  LaunchedJob job({"lines:3", "lines:2", "ok"});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.out(), lines_of(0, "out", 3));
+  EXPECT_EQ(job.err(), lines_of(0, "err", 3));
+  // One pipe for both: the order is exact.
+  EXPECT_EQ(job.log(1), "out 0 of rank 1\nerr 0 of rank 1\nout 1 of rank 1\nerr 1 of rank 1\n");
+  EXPECT_EQ(job.log(2), "");
+  EXPECT_FALSE(std::filesystem::exists(job.file("rank-0.error.json")));
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
+TEST(Launcher, EnvironmentOfRanks) {
+  LaunchedJob job({"environment", "environment"},
+                  {.environment = {"RANK=7", "SLUICE_TTY=1", "OMP_NUM_THREADS=3"}});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_THAT(job.log(1), StartsWith("RANK=1\nLOCAL_RANK=1\nWORLD_SIZE=2\nLOCAL_WORLD_SIZE=2\n"
+                                     "MASTER_ADDR=127.0.0.1\nMASTER_PORT="));
+  EXPECT_THAT(job.log(1), HasSubstr("OMP_NUM_THREADS=3\nSLUICE_TTY=\n"));
+  const auto after_rank = [](const std::string& text) { return text.substr(text.find("WORLD")); };
+  EXPECT_EQ(after_rank(job.log(0)), after_rank(job.log(1)));  // the same port
+}
+
+TEST(Launcher, TerminalIsDescribed) {
+  int master = -1;
+  int slave = -1;
+  winsize size{.ws_row = 24, .ws_col = 77, .ws_xpixel = 0, .ws_ypixel = 0};
+  ASSERT_EQ(::openpty(&master, &slave, nullptr, nullptr, &size), 0);
+  const UniqueFd owned_master(master);
+  const UniqueFd owned_slave(slave);
+  LaunchedJob job({"environment"}, {.stdout_fd = slave});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_THAT(job.log(0), EndsWith("SLUICE_TTY=1\nCOLUMNS=77\n"));
+  char text[4096];
+  const ssize_t got = ::read(master, text, sizeof text);
+  ASSERT_GT(got, 0);
+  EXPECT_THAT(std::string(text, static_cast<std::size_t>(got)), HasSubstr("COLUMNS=77"));
+}
+
+TEST(Launcher, MessageOfFirstFailureIsLast) {
+  LaunchedJob job({"wait", "after:0,after:2,fail", "wait"});
+  EXPECT_EQ(job.wait(), 4);
+  EXPECT_THAT(job.err(),
+              EndsWith(failed(1, "cannot read corpus.bin: Input/output error") +
+                       "  exit code 4; its log: " + job.file("rank-1.log").string() + "\n"));
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
+TEST(Launcher, ExitCodeWithoutMessage) {
+  LaunchedJob job({"forever", "lines:1,partial,exit:7"});
+  EXPECT_EQ(job.wait(), 7);
+  EXPECT_THAT(job.err(), EndsWith(failed(1, "exit code 7, without a message") +
+                                  "  its log: " + job.file("rank-1.log").string() +
+                                  ", which ends\n    | out 0 of rank 1\n    | err 0 of rank 1\n"
+                                  "    | no line break\n"));
+  EXPECT_THAT(job.log(1), EndsWith("no line break"));
+}
+
+TEST(Launcher, DeathBySignal) {
+  LaunchedJob job({"forever", "nocore,raise:11"});
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_THAT(job.err(),
+              EndsWith(failed(1, "killed by SIGSEGV (Segmentation fault)") +
+                       "  its log: " + job.file("rank-1.log").string() + ", which is empty\n"));
+}
+
+TEST(Launcher, AbortOfRankZero) {
+  LaunchedJob job({"nocore,abort", "forever"});
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_THAT(job.err(), StartsWith(failed(0, "killed by SIGABRT (Aborted)")));
+}
+
+TEST(Launcher, OutsideKillMentionsMemory) {
+  LaunchedJob job({"forever", "raise:9"});
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_THAT(job.err(), HasSubstr("killed by SIGKILL (Killed); where nobody sent it"));
+}
+
+// Rank 0 notices first, but says that the cause is elsewhere; rank 1 dies after it.
+TEST(Launcher, SecondaryFailureIsNotNamed) {
+  LaunchedJob job({"after:1,secondary", "stubborn,ready,sleep:100,nocore,abort"},
+                  {.kill_grace_ms = 5000});
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_THAT(job.err(), HasSubstr(failed(1, "killed by SIGABRT (Aborted)")));
+}
+
+TEST(Launcher, OnlySecondaryFailuresPointToTheSilentRank) {
+  LaunchedJob job({"after:1,secondary", "stubborn,ready,forever"});
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_THAT(job.err(),
+              HasSubstr("no rank reported a cause of its own; rank 1 did not answer and had to be "
+                        "killed, so look there first\n" +
+                        failed(0, "connection to rank 1 lost")));
+}
+
+// Both hang at the same time; the one in the collective is not the cause.
+TEST(Launcher, HangIsNamed) {
+  LaunchedJob job({"stubborn,after:1,hang_in_collective:100", "stubborn,ready,hang:150"},
+                  {.kill_grace_ms = 5000});
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_THAT(job.err(),
+              HasSubstr("rank 1 on " + host_name() + " failed: made no progress for 0."));
+  EXPECT_THAT(job.err(), HasSubstr(" s in forward\n  exit code 5"));
+}
+
+// With the default grace, everything is gone within 10 s (wait's limit).
+TEST(Launcher, RanksThatIgnoreTheRequestAreKilled) {
+  LaunchedJob job(
+      {"after:1,after:2,exit:3", "stubborn,ready,forever", "stubborn,grandchild,ready,forever"},
+      {.kill_grace_ms = 3000});
+  EXPECT_EQ(job.wait(), 3);
+  EXPECT_EQ(job.processes_left(), 0);
+  EXPECT_THAT(job.err(), StartsWith(failed(0, "exit code 3, without a message")));
+}
+
+TEST(Launcher, ProcessesLeftBehindAreEnded) {
+  LaunchedJob job({"grandchild,ready", "daemon,ready", "daemon,grandchild,after:0,after:1,exit:2"});
+  EXPECT_EQ(job.wait(), 2);
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
+// Not only at the end: what the rank held, a device's memory for one, must not wait for the others.
+TEST(Launcher, GroupOfAnEndedRankGoesAtOnce) {
+  LaunchedJob job({"grandchild,ready", "wait"});
+  job.wait_ready(0);
+  job.wait_ready(1);
+  EXPECT_TRUE(eventually([&] { return job.processes_left() == 2; }));  // the launcher and rank 1
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 130);
+}
+
+class StopSignals : public ::testing::TestWithParam<int> {};
+
+TEST_P(StopSignals, RanksFinishTheirStep) {
+  LaunchedJob job({"wait", "wait"});
+  job.wait_ready(0);
+  job.wait_ready(1);
+  job.send(GetParam());
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_EQ(job.log(1), "stopped at a step boundary\n");
+  EXPECT_THAT(job.err(), Not(HasSubstr("failed")));
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
+INSTANTIATE_TEST_SUITE_P(Launcher, StopSignals, ::testing::Values(SIGINT, SIGTERM, SIGHUP));
+
+TEST(Launcher, SecondInterruptKillsAtOnce) {
+  LaunchedJob job({"stubborn,ready,forever", "stubborn,grandchild,ready,forever"},
+                  {.stop_grace_ms = 60000});
+  job.wait_ready(0);
+  job.wait_ready(1);
+  job.send(SIGINT);
+  EXPECT_TRUE(eventually([&] { return job.err().find("stopping") != std::string::npos; }));
+  job.send(SIGINT);
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_EQ(job.processes_left(), 0);
+  EXPECT_THAT(job.err(), EndsWith("killed before the end: ranks 0, 1\n"));
+}
+
+// timeout(1) sends SIGTERM to the process and to its group.
+TEST(Launcher, RepeatedTermIsOneRequest) {
+  LaunchedJob job({"wait"});
+  job.wait_ready(0);
+  job.send(SIGTERM);
+  job.send(SIGTERM);
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_EQ(job.log(0), "stopped at a step boundary\n");
+}
+
+TEST(Launcher, StopGraceIsLimited) {
+  LaunchedJob job({"stubborn,ready,forever"}, {.stop_grace_ms = 200});
+  job.wait_ready(0);
+  job.send(SIGINT);
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_THAT(job.err(), EndsWith("killed before the end: rank 0\n"));
+}
+
+TEST(Launcher, KilledLauncherLeavesNoRank) {
+  LaunchedJob job({"stubborn,ready,forever", "wait"});
+  job.wait_ready(0);
+  job.wait_ready(1);
+  EXPECT_EQ(job.processes_left(), 3);  // the census sees them
+  job.send(SIGKILL);
+  EXPECT_EQ(job.wait(), 1000 + SIGKILL);
+  EXPECT_TRUE(eventually([&] { return job.processes_left() == 0; }));
+}
+
+// The reader of the terminal's pipe never reads: neither the ranks nor the launcher may wait for
+// it.
+TEST(Launcher, StuckTerminalStopsNothing) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  const UniqueFd read_end(ends[0]);
+  const UniqueFd write_end(ends[1]);
+  LaunchedJob job({"flood:3000", "ok"}, {.stdout_fd = ends[1]});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.log(0).size(), 3000u * 1024u);
+}
+
+TEST(Launcher, TerminalThatWentAwayStopsNothing) {
+  int ends[2] = {-1, -1};
+  ASSERT_EQ(::pipe(ends), 0);
+  const UniqueFd write_end(ends[1]);
+  ::close(ends[0]);
+  LaunchedJob job({"lines:50"}, {.stdout_fd = ends[1]});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(job.err(), lines_of(0, "err", 50));
+}
+
+TEST(Launcher, FormerLogIsKept) {
+  const TemporaryFolder folder;
+  std::ofstream(folder.path() / "rank-0.log") << "earlier\n";
+  std::ofstream(folder.path() / "rank-0.error.json") << "{}";
+  LaunchedJob job({"lines:1"});
+  ASSERT_EQ(job.wait(), 0);
+  const pid_t pid = ::fork();
+  if (pid == 0) {
+    ::execl(SLUICE_FAKE_RANK, SLUICE_FAKE_RANK, "launch", folder.path().c_str(), "300", "300", "-",
+            "ok", nullptr);
+    ::_exit(99);
+  }
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(text_of(folder.path() / "rank-0.log"), "");
+  EXPECT_EQ(text_of(folder.path() / "rank-0.log.1"), "earlier\n");
+  EXPECT_FALSE(std::filesystem::exists(folder.path() / "rank-0.error.json"));
+}
+
+TEST(Launcher, MissingExecutable) {
+  LaunchedJob job({"ok", "ok"}, {.executable = "/nonexistent/sluice"});
+  EXPECT_EQ(job.wait(), 5);
+  EXPECT_EQ(job.err(), "cannot start rank 0 on " + host_name() +
+                           ": /nonexistent/sluice: No such file or directory\n");
+}
+
+TEST(Launcher, PortInUse) {
+  LaunchedJob job({"ok"}, {.environment = {"MASTER_PORT=99999"}});
+  EXPECT_EQ(job.wait(), 2);
+  EXPECT_EQ(job.err(), "MASTER_PORT='99999' must be a port, 1 to 65535\n");
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,109 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "runtime/program/arena_plan.hpp"
+#include "runtime/program/step_writer.hpp"
+#include "tests/runtime/program/shapes.hpp"
+
+namespace sluice {
+namespace {
+
+struct ArenaFacts {
+  std::int64_t bound = 0;  // the most that is alive at once, each slot rounded up
+  std::string fault;       // empty if no two living slots share bytes
+};
+
+ArenaFacts look_at(const Program& program) {
+  ArenaFacts facts;
+  std::vector<std::size_t> alive;
+  const auto begin = [&](std::size_t b) { return program.buffers[b].arena_offset; };
+  const auto end = [&](std::size_t b) { return begin(b) + program.buffers[b].bytes; };
+  const auto remove = [&](const std::vector<BufferId>& ids) {
+    for (const BufferId b : ids) std::erase(alive, static_cast<std::size_t>(b));
+  };
+  for (const Op& op : program.ops) {
+    remove(op.dead_before);
+    for (const BufferId id : op.live) {
+      const auto b = static_cast<std::size_t>(id);
+      if (!program.buffers[b].in_arena) continue;
+      for (const std::size_t other : alive) {
+        if (begin(b) < end(other) && begin(other) < end(b)) facts.fault = "two slots share bytes";
+      }
+      if (begin(b) % kArenaAlignBytes != 0) facts.fault = "a slot is not aligned";
+      if (begin(b) < 0 || end(b) > program.arena_bytes) facts.fault = "a slot lies outside";
+      alive.push_back(b);
+    }
+    std::int64_t bytes = 0;
+    for (const std::size_t b : alive) bytes += round_up(program.buffers[b].bytes, kArenaAlignBytes);
+    facts.bound = std::max(facts.bound, bytes);
+    remove(op.dead_after);
+  }
+  return facts;
+}
+
+TEST(Arena, SlotsNeverShareBytesAndWasteLittle) {
+  double worst = 1;
+  std::string where = "nowhere";
+  for_each_choice([&](const ShapeChoice& choice) {
+    const StepShape shape = make_shape(choice);
+    for (const bool training : {true, false}) {
+      const Program program = training ? write_train_step(shape) : write_eval_step(shape);
+      const ArenaFacts facts = look_at(program);
+      ASSERT_EQ(facts.fault, "") << name_of(choice);
+      ASSERT_GE(program.arena_bytes, facts.bound) << name_of(choice);
+      const double ratio =
+          static_cast<double>(program.arena_bytes) / static_cast<double>(facts.bound);
+      if (ratio <= worst) continue;
+      worst = ratio;
+      where = name_of(choice) + (training ? "" : ", eval");
+    }
+  });
+  EXPECT_LE(worst, 1.25) << where;
+  RecordProperty("worst_ratio_percent", static_cast<int>(worst * 100));
+}
+
+Program slots(const std::vector<std::array<int, 3>>& lives) {  // bytes, first and last operation
+  Program program;
+  program.ops.resize(16);
+  for (const auto& [bytes, first, last] : lives) {
+    program.ops[static_cast<std::size_t>(first)].live.push_back(
+        static_cast<BufferId>(program.buffers.size()));
+    program.ops[static_cast<std::size_t>(last)].dead_after.push_back(
+        static_cast<BufferId>(program.buffers.size()));
+    program.buffers.push_back({Tag::kLossHead, bytes, true, -1, -1});
+  }
+  assign_arena(program);
+  return program;
+}
+
+TEST(Arena, LivesThatDoNotMeetShareBytes) {
+  EXPECT_EQ(slots({{512, 0, 1}, {512, 2, 3}, {512, 4, 4}}).arena_bytes, 512);
+  EXPECT_EQ(slots({{512, 0, 2}, {512, 2, 3}}).arena_bytes, 1024);
+  EXPECT_EQ(slots({}).arena_bytes, 0);
+}
+
+TEST(Arena, AnEmptySlotIsNowhereInTheWay) {
+  const Program program = slots({{300, 0, 3}, {0, 1, 2}, {300, 1, 2}});
+  EXPECT_EQ(look_at(program).fault, "");
+  EXPECT_EQ(program.arena_bytes, 1024);
+}
+
+TEST(Arena, AHoleIsUsed) {
+  // a 512 | b 256 | c 512: when b is gone, d of 256 fits between a and c.
+  EXPECT_EQ(slots({{512, 0, 9}, {512, 0, 9}, {256, 0, 4}, {256, 5, 9}}).arena_bytes, 1280);
+}
+
+TEST(Arena, RefusesASlotThatNeverDies) {
+  Program program;
+  program.ops.resize(1);
+  program.ops[0].live.push_back(0);
+  program.buffers.push_back({Tag::kLossHead, 256, true, -1, -1});
+  EXPECT_THROW(assign_arena(program), Error);
+}
+
+}  // namespace
+}  // namespace sluice

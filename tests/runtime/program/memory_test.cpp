@@ -1,0 +1,140 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "runtime/program/memory_model.hpp"
+#include "runtime/program/step_writer.hpp"
+#include "tests/runtime/program/shapes.hpp"
+
+namespace sluice {
+namespace {
+
+std::int64_t bytes_of(const Program& program, Tag tag) {
+  std::int64_t bytes = 0;
+  for (const Persistent& p : program.persistent) bytes += p.tag == tag ? p.bytes : 0;
+  return bytes;
+}
+
+// Bytes a parameter (padding counts as parameters) of what lives as long as the run, as the table
+// of stages has it: parameters + master + moments + gradients.
+TEST(MemoryModel, PersistentBytesAreTheTableOfStages) {
+  for_each_choice([](const ShapeChoice& choice) {
+    const StepShape shape = make_shape(choice);
+    std::int64_t full = 0;
+    std::int64_t extra = 0;  // of resident groups in stage 3: all but their shard
+    for (const GroupShape& g : shape.groups) {
+      full += g.elems;
+      if (choice.stage == 3 && g.resident) extra += g.elems - g.shard_elems;
+    }
+    const std::int64_t part = full / choice.dp;
+    const bool fp32 = choice.dtype == DType::kFloat32;
+    const std::int64_t p = fp32 ? 4 : 2;
+    const std::int64_t states = fp32 ? 8 : 12;  // moments, and a master copy in bf16
+    const bool adds_up =
+        choice.micro_batches > 1 && choice.reduce_every == ReduceEvery::kMicroBatch;
+    const std::int64_t summed = choice.stage < 2 && adds_up ? 4 * part : 0;
+    const std::int64_t table[] = {(p + 4 + states) * full + summed,
+                                  (p + 4) * full + states * part + summed,
+                                  p * full + (4 + states) * part, (p + 4 + states) * part};
+    const Program program = write_train_step(shape);
+    const std::int64_t staging = bytes_of(program, Tag::kCommStaging);
+    EXPECT_EQ(staging, shape.comm_staging_bytes);
+    ASSERT_EQ(add_up(program).persistent - staging,
+              table[choice.stage] + extra * size_of(choice.dtype))
+        << name_of(choice);
+  });
+}
+
+TEST(MemoryModel, Stage0TakesSixteenBytesAParameterAndEighteenInBf16) {
+  for (const int dp : {1, 2, 4}) {
+    for (const auto& [dtype, bytes] : {std::pair{DType::kFloat32, 16}, {DType::kBFloat16, 18}}) {
+      const auto per_param = [&](int stage) {
+        const StepShape shape = make_shape({.stage = stage, .dp = dp, .dtype = dtype});
+        std::int64_t full = 0;
+        for (const GroupShape& g : shape.groups) full += g.elems;
+        return static_cast<double>(add_up(write_train_step(shape)).persistent -
+                                   shape.comm_staging_bytes) /
+               static_cast<double>(full);
+      };
+      EXPECT_DOUBLE_EQ(per_param(0), bytes);
+      EXPECT_DOUBLE_EQ(per_param(3), static_cast<double>(bytes) / dp);
+    }
+  }
+}
+
+// What comes and goes outside the arena, from the units alone: at each unit, what the units before
+// it have left, and its own highest point.
+std::int64_t dynamic_peak_of(const StepShape& shape, bool training) {
+  const std::size_t head = shape.units.size() - 1;
+  const auto memory = [&](std::size_t u) -> const UnitMemory& { return shape.units[u].memory; };
+  const bool keeps = training && !shape.recompute;
+  std::int64_t peak = shape.batch_bytes;
+  std::int64_t before = shape.batch_bytes;  // the batch, and each unit's output and what it kept
+  std::vector<std::int64_t> left;
+  for (std::size_t u = 0; u < head; ++u) {
+    const std::int64_t made = memory(u).output + (keeps ? memory(u).kept : 0);
+    const std::int64_t high = keeps ? memory(u).forward_peak : memory(u).forward_only_peak;
+    peak = std::max(peak, before + std::max(high, made));
+    left.push_back(made);
+    before += made;
+    if (!training && u > 0) before -= memory(u - 1).output;
+  }
+  if (!training) return std::max(peak, before + memory(head).forward_only_peak);
+  peak = std::max(peak, before + std::max(memory(head).backward_peak, memory(head).input_gradient));
+  std::int64_t gradient = memory(head).input_gradient;
+  for (std::size_t u = head; u-- > 0;) {
+    before -= memory(u).output;  // the input of the unit whose backward is done
+    const std::int64_t high = shape.recompute ? memory(u).recompute_peak : memory(u).backward_peak;
+    peak = std::max(peak, before + gradient + std::max(high, memory(u).input_gradient));
+    before -= left[u] - memory(u).output;
+    gradient = memory(u).input_gradient;
+  }
+  return peak;
+}
+
+TEST(MemoryModel, DynamicPeakIsThatOfTheUnits) {
+  for_each_choice([](const ShapeChoice& choice) {
+    const StepShape shape = make_shape(choice);
+    for (const bool training : {true, false}) {
+      const Program program = training ? write_train_step(shape) : write_eval_step(shape);
+      ASSERT_EQ(add_up(program).dynamic_peak, dynamic_peak_of(shape, training))
+          << name_of(choice) << (training ? "" : ", eval");
+    }
+  });
+}
+
+TEST(MemoryModel, TagsAtThePeakAreWhatLivesThere) {
+  for (const int stage : {0, 3}) {
+    const Program program = write_train_step(make_shape({.stage = stage, .micro_batches = 2}));
+    const MemoryReport report = add_up(program);
+    ASSERT_GE(report.peak_op, 0);
+    std::int64_t slots = 0;
+    std::vector<bool> alive(program.buffers.size(), false);
+    for (OpId i = 0; i <= report.peak_op; ++i) {
+      const Op& op = program.ops[static_cast<std::size_t>(i)];
+      for (const BufferId b : op.dead_before) alive[static_cast<std::size_t>(b)] = false;
+      for (const BufferId b : op.live) alive[static_cast<std::size_t>(b)] = true;
+      if (i == report.peak_op) break;
+      for (const BufferId b : op.dead_after) alive[static_cast<std::size_t>(b)] = false;
+    }
+    for (std::size_t b = 0; b < alive.size(); ++b) {
+      if (alive[b] && program.buffers[b].in_arena) slots += program.buffers[b].bytes;
+    }
+    std::int64_t tags = 0;
+    for (const std::int64_t bytes : report.by_tag) tags += bytes;
+    EXPECT_EQ(tags, report.persistent + report.dynamic_peak + slots);
+    EXPECT_LE(slots, report.arena);
+    EXPECT_EQ(report.peak(), report.persistent + report.arena + report.dynamic_peak);
+  }
+}
+
+TEST(MemoryModel, AnEmptyProgramHoldsItsPersistentBytes) {
+  Program program;
+  program.persistent.push_back({Tag::kParameters, 12});
+  const MemoryReport report = add_up(program);
+  EXPECT_EQ(report.peak(), 12);
+  EXPECT_EQ(report.peak_op, -1);
+}
+
+}  // namespace
+}  // namespace sluice

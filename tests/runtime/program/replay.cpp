@@ -1,0 +1,342 @@
+#include "tests/runtime/program/replay.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "zero/partition_plan.hpp"
+
+namespace sluice {
+namespace {
+
+// What memory holds before anything is written to it; large enough to spoil every sum it enters.
+constexpr std::int64_t kPoison = std::int64_t{1} << 50;
+
+struct UseOfUnit {
+  OpKind kind;
+  int unit;
+  int micro_batch;
+};
+
+struct GroupPlay {
+  int gather = -1;                  // newest gather, -1: none
+  bool has_slot = false;            // gathered parameters
+  bool has_grad_slot = false;       // gradients
+  std::int64_t full = kPoison;      // every element of the full gradient
+  bool written = false;             // since the batch was loaded
+  std::vector<int> writers;         // units that have written, by micro-batch
+  std::vector<std::int64_t> sent;   // elements of the shard reduced, by micro-batch
+  std::vector<std::int64_t> shard;  // by kAlignElems elements
+  std::int64_t gathered_back = 0;   // elements of the shard, stage 0
+  int last_reduction = -1;
+  bool updated = false;
+};
+
+class Player {
+ public:
+  Player(const Program& program, const StepShape& shape, bool training)
+      : program_(program),
+        shape_(shape),
+        training_(training),
+        micro_batches_(training ? shape.micro_batches : 1),
+        state_(program.buffers.size(), 0),
+        groups_(shape.groups.size()) {
+    result_.gathers.assign(shape.groups.size(), 0);
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      groups_[g].writers.assign(static_cast<std::size_t>(micro_batches_), 0);
+      groups_[g].sent.assign(static_cast<std::size_t>(micro_batches_), 0);
+      groups_[g].shard.assign(static_cast<std::size_t>(shape.groups[g].shard_elems / kAlignElems),
+                              kPoison);
+    }
+    const int head = static_cast<int>(shape.units.size()) - 1;
+    for (int m = 0; m < micro_batches_; ++m) {
+      for (int u = 0; u < head; ++u) uses_.push_back({OpKind::kForward, u, m});
+      uses_.push_back({OpKind::kLossHead, head, m});
+      for (int u = head - 1; training && u >= 0; --u) uses_.push_back({OpKind::kBackward, u, m});
+    }
+  }
+
+  ReplayResult run() {
+    for (std::size_t i = 0; i < program_.ops.size() && result_.fault.empty(); ++i) {
+      step(static_cast<int>(i));
+    }
+    expect(next_use_ == uses_.size(), "some unit never runs");
+    expect(over_ >= newest_comm_, "something is on its way at the end");
+    for (const int s : state_) expect(s == 2, "a buffer is not freed");
+    for (const GroupPlay& g : groups_) expect(!training_ || g.updated, "a group is not updated");
+    return result_;
+  }
+
+ private:
+  void expect(bool condition, const std::string& what) {
+    if (!condition && result_.fault.empty()) result_.fault = at_ + what;
+  }
+  void prefer(bool condition, const std::string& what) {
+    if (!condition && result_.waste.empty()) result_.waste = at_ + what;
+  }
+  GroupPlay& play(int g) { return groups_[static_cast<std::size_t>(g)]; }
+  const GroupShape& group(int g) const { return shape_.groups[static_cast<std::size_t>(g)]; }
+  const UnitShape& unit(int u) const { return shape_.units[static_cast<std::size_t>(u)]; }
+
+  void step(int i) {
+    const Op& op = program_.ops[static_cast<std::size_t>(i)];
+    at_ = "operation " + std::to_string(i) + " (" + std::string(name_of(op.kind)) + "): ";
+    for (const OpId w : op.waits) {
+      expect(w >= 0 && w < i, "waits for the future");
+      if (!result_.fault.empty()) return;
+      const bool comm = program_.ops[static_cast<std::size_t>(w)].lane == Lane::kComm;
+      if (comm && op.lane == Lane::kCompute) over_ = std::max(over_, w);
+    }
+    for (const BufferId b : op.dead_before) kill(b);
+    for (const BufferId b : op.live) revive(b);
+    act(i, op);
+    if (op.lane == Lane::kComm) newest_comm_ = i;
+    for (const BufferId b : op.dead_after) kill(b);
+    last_kind_ = op.kind;
+  }
+
+  void act(int i, const Op& op) {
+    switch (op.kind) {
+      case OpKind::kLoadBatch:
+        expect(next_use_ < uses_.size() && op.micro_batch == uses_[next_use_].micro_batch &&
+                   uses_[next_use_].unit == 0 && uses_[next_use_].kind == OpKind::kForward,
+               "loads a batch that is not next");
+        for (GroupPlay& g : groups_) g.written = false;
+        loaded_ = op.micro_batch;
+        break;
+      case OpKind::kGather:
+        gather(i, op);
+        break;
+      case OpKind::kRelease:
+        break;
+      case OpKind::kForward:
+      case OpKind::kLossHead:
+      case OpKind::kBackward:
+        use(op);
+        break;
+      case OpKind::kReduceGrads:
+        reduce(i, op);
+        break;
+      case OpKind::kGatherGrads:
+        gather_back(op);
+        break;
+      case OpKind::kNormAndScale:
+        norm();
+        break;
+      case OpKind::kUpdate:
+        expect(normed_ && !play(op.group).updated, "updates before the norm or twice");
+        play(op.group).updated = true;
+        break;
+    }
+  }
+
+  void revive(BufferId b) {
+    int& state = state_[static_cast<std::size_t>(b)];
+    expect(state == 0, "revives a buffer");
+    state = 1;
+    const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
+    if (buffer.tag == Tag::kGatheredParameters) {
+      expect(!play(buffer.group).has_slot, "gathers into a second slot");
+      play(buffer.group).has_slot = true;
+    }
+    if (buffer.tag == Tag::kGradientBuckets) {
+      expect(!play(buffer.group).has_grad_slot, "opens a second gradient slot");
+      play(buffer.group).has_grad_slot = true;
+      play(buffer.group).full = kPoison;
+    }
+  }
+
+  void kill(BufferId b) {
+    int& state = state_[static_cast<std::size_t>(b)];
+    expect(state == 1, "frees what is not alive");
+    state = 2;
+    const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
+    if (buffer.tag == Tag::kGatheredParameters) {
+      expect(play(buffer.group).gather <= over_, "frees parameters on their way");
+      play(buffer.group).has_slot = false;
+    }
+    if (buffer.tag == Tag::kGradientBuckets) {
+      GroupPlay& g = play(buffer.group);
+      expect(g.last_reduction >= 0 && g.last_reduction <= over_, "frees gradients on their way");
+      g.has_grad_slot = false;
+    }
+  }
+
+  void gather(int i, const Op& op) {
+    expect(op.lane == Lane::kComm && shape_.stage > 0, "has no business here");
+    expect(group(op.group).resident || play(op.group).has_slot, "gathers into nothing");
+    play(op.group).gather = i;
+    ++result_.gathers[static_cast<std::size_t>(op.group)];
+  }
+
+  std::vector<int> read_by(const UseOfUnit& use) const {
+    const UnitShape& u = unit(use.unit);
+    const bool reads = use.kind != OpKind::kBackward || u.backward_reads_params;
+    return reads ? u.groups : std::vector<int>{};
+  }
+
+  void use(const Op& op) {
+    expect(next_use_ < uses_.size() && loaded_ == op.micro_batch, "runs too often or too early");
+    if (!result_.fault.empty()) return;
+    const UseOfUnit& due = uses_[next_use_];
+    expect(op.kind == due.kind && op.unit == due.unit && op.micro_batch == due.micro_batch,
+           "is not the unit that comes next");
+    const bool keeps = training_ && (op.kind == OpKind::kLossHead || !shape_.recompute);
+    if (op.kind != OpKind::kBackward) expect(op.save == keeps, "keeps the wrong things");
+    if (op.kind == OpKind::kBackward) expect(op.recompute == shape_.recompute, "recompute");
+    for (const int g : read_by(due)) {
+      if (shape_.stage == 0) continue;
+      const GroupPlay& p = play(g);
+      expect(p.gather >= 0 && p.gather <= over_, "reads parameters that have not arrived");
+      expect(group(g).resident || p.has_slot, "reads parameters that were released");
+    }
+    check_window();
+    if (training_ && op.kind != OpKind::kForward) {
+      write_grads(op);
+      if (shape_.stage >= 2) check_grad_slots(op);
+    }
+    ++next_use_;
+  }
+
+  void check_window() {
+    const auto ahead = static_cast<std::size_t>(shape_.prefetch_units);
+    std::vector<bool> wanted(groups_.size(), false);
+    for (std::size_t j = next_use_; j < uses_.size() && j <= next_use_ + ahead; ++j) {
+      for (const int g : read_by(uses_[j])) wanted[static_cast<std::size_t>(g)] = true;
+    }
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      prefer(!groups_[g].has_slot || wanted[g], "holds parameters outside the window");
+      prefer(groups_[g].has_slot || !wanted[g] || shape_.groups[g].resident,
+             "has not started what the window wants");
+    }
+  }
+
+  // Unit u's gradient in micro-batch m is a power of four of its own, so that a sum tells which
+  // gradients are in it, and how often.
+  std::int64_t gradient_of(int g, int u, int m) const {
+    int which = 0;
+    for (int before = 0; before < u; ++before) {
+      const std::vector<int>& groups = unit(before).groups;
+      which += std::find(groups.begin(), groups.end(), g) != groups.end() ? 1 : 0;
+    }
+    return std::int64_t{1} << (2 * (2 * m + which));
+  }
+  int writers_of(int g) const {
+    int count = 0;
+    for (const UnitShape& u : shape_.units) {
+      count += std::find(u.groups.begin(), u.groups.end(), g) != u.groups.end() ? 1 : 0;
+    }
+    return count;
+  }
+
+  void write_grads(const Op& op) {
+    for (const int g : unit(op.unit).groups) {
+      GroupPlay& p = play(g);
+      expect(p.last_reduction <= over_, "writes gradients that are being reduced");
+      expect(shape_.stage < 2 || p.has_grad_slot, "writes gradients to nowhere");
+      const std::int64_t gradient = gradient_of(g, op.unit, op.micro_batch);
+      p.full = op.accumulate || p.written ? p.full + gradient : gradient;
+      p.written = true;
+      ++p.writers[static_cast<std::size_t>(op.micro_batch)];
+    }
+  }
+
+  // Alive may be: gradients that units still add to, less than a bucket that waits to be full, and
+  // those of the reductions issued last.
+  void check_grad_slots(const Op& op) {
+    const auto m = static_cast<std::size_t>(op.micro_batch);
+    std::int64_t unsent_bytes = 0;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      const GroupPlay& p = groups_[g];
+      if (!p.has_grad_slot) continue;
+      const bool open = p.written && p.writers[m] < writers_of(static_cast<int>(g));
+      const auto& mine = unit(op.unit).groups;
+      if (open || std::find(mine.begin(), mine.end(), g) != mine.end()) continue;
+      const std::int64_t unsent = p.written ? shape_.groups[g].shard_elems - p.sent[m] : 0;
+      if (unsent > 0) {
+        unsent_bytes += unsent * shape_.dp * 4;
+      } else {
+        prefer(p.last_reduction >= newest_batch_ && op.kind != OpKind::kLossHead,
+               "holds gradients that were reduced long ago");
+      }
+    }
+    prefer(unsent_bytes < bucket_limit(), "holds more than a bucket of gradients unsent");
+  }
+
+  std::int64_t bucket_limit() const {
+    return std::max(shape_.bucket_bytes, kAlignElems * shape_.dp * 4);
+  }
+
+  void reduce(int i, const Op& op) {
+    const bool each = shape_.reduce_every == ReduceEvery::kMicroBatch;
+    expect(op.lane == Lane::kComm && (each || op.micro_batch + 1 == micro_batches_), "too early");
+    expect(op.accumulate == (each && op.micro_batch > 0), "accumulates wrongly");
+    if (last_kind_ != OpKind::kReduceGrads && last_kind_ != OpKind::kGatherGrads) newest_batch_ = i;
+    const auto m = static_cast<std::size_t>(op.micro_batch);
+    std::int64_t elems = 0;
+    for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(op.bucket)]) {
+      GroupPlay& p = play(piece.group);
+      expect(p.writers[m] == writers_of(piece.group), "reduces gradients that are not complete");
+      expect(shape_.stage < 2 || p.has_grad_slot, "reduces gradients that are gone");
+      prefer(piece.begin == p.sent[m], "pieces out of order");
+      for (std::int64_t e = piece.begin; e < piece.begin + piece.elems; e += kAlignElems) {
+        std::int64_t& sum = p.shard[static_cast<std::size_t>(e / kAlignElems)];
+        sum = op.accumulate ? sum + p.full : p.full;
+      }
+      p.sent[m] += piece.elems;
+      p.last_reduction = i;
+      elems += piece.elems;
+    }
+    prefer(elems * shape_.dp * 4 <= bucket_limit(), "a bucket over its size");
+  }
+
+  void gather_back(const Op& op) {
+    expect(shape_.stage == 0 && op.lane == Lane::kComm, "gathers gradients");
+    for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(op.bucket)]) {
+      GroupPlay& p = play(piece.group);
+      p.gathered_back += piece.elems;
+      expect(p.sent.back() >= piece.begin + piece.elems, "gathers what was not reduced");
+    }
+  }
+
+  void norm() {
+    expect(over_ >= newest_comm_, "the norm is taken before the last reduction is over");
+    normed_ = true;
+    for (std::size_t g = 0; g < groups_.size(); ++g) {
+      std::int64_t all = 0;
+      for (int u = 0; u < static_cast<int>(shape_.units.size()); ++u) {
+        const std::vector<int>& mine = unit(u).groups;
+        if (std::find(mine.begin(), mine.end(), g) == mine.end()) continue;
+        for (int m = 0; m < micro_batches_; ++m) all += gradient_of(static_cast<int>(g), u, m);
+      }
+      for (const std::int64_t sum : groups_[g].shard)
+        expect(sum == all, "a gradient is not the sum");
+      if (shape_.stage > 0) continue;
+      expect(groups_[g].gathered_back == shape_.groups[g].shard_elems, "gradients not gathered");
+    }
+  }
+
+  const Program& program_;
+  const StepShape& shape_;
+  const bool training_;
+  const int micro_batches_;
+  ReplayResult result_;
+  std::string at_;
+  std::vector<int> state_;  // 0 not yet, 1 alive, 2 freed
+  std::vector<GroupPlay> groups_;
+  std::vector<UseOfUnit> uses_;
+  std::size_t next_use_ = 0;
+  int loaded_ = -1;
+  int over_ = -1;         // newest operation of the comm lane known to be over
+  int newest_comm_ = -1;  // newest issued
+  int newest_batch_ = 0;  // first reduction issued after the last backward that issued any
+  bool normed_ = false;
+  OpKind last_kind_ = OpKind::kLoadBatch;
+};
+
+}  // namespace
+
+ReplayResult replay(const Program& program, const StepShape& shape, bool training) {
+  return Player(program, shape, training).run();
+}
+
+}  // namespace sluice

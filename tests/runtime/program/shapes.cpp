@@ -1,0 +1,155 @@
+#include "tests/runtime/program/shapes.hpp"
+
+#include <vector>
+
+#include "zero/partition_plan.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kHidden = 24;
+constexpr std::int64_t kVocab = 97;
+constexpr std::int64_t kTokens = 12;
+constexpr std::int64_t kPersistBelow = 1000;
+
+std::vector<TensorSpec> block_tensors(int block) {
+  const std::int64_t ffn = block % 3 == 2 ? 96 : 64;
+  return {{"ln", {kHidden}, false},
+          {"qkv", {3 * kHidden, kHidden}, true},
+          {"up", {ffn, kHidden}, true},
+          {"up_b", {ffn}, false},
+          {"down", {kHidden, ffn}, true}};
+}
+
+UnitMemory block_memory(int block, std::int64_t element) {
+  UnitMemory memory;
+  memory.output = kTokens * kHidden * element;
+  memory.kept = memory.output * 9 + 64 * block;
+  memory.forward_peak = memory.output * 12 + 64 * block;
+  memory.forward_only_peak = memory.output * 4;
+  memory.backward_peak = memory.output * 6;
+  memory.recompute_peak = memory.output * 15 + 64 * block;
+  memory.input_gradient = memory.output;
+  return memory;
+}
+
+UnitShape embedding(std::int64_t element) {
+  UnitShape unit{{0, 1}, false, {}, 10};
+  unit.memory.output = kTokens * kHidden * element;
+  unit.memory.forward_peak = unit.memory.output * 2;
+  unit.memory.forward_only_peak = unit.memory.output;
+  unit.memory.backward_peak = 192;
+  unit.memory.recompute_peak = unit.memory.output + 192;
+  return unit;
+}
+
+UnitShape loss_head(const ShapeChoice& choice, std::int64_t element) {
+  UnitShape unit{{choice.blocks + 2}, true, {}, 1000};
+  if (choice.tied) unit.groups.push_back(0);
+  unit.memory.input_gradient = kTokens * kHidden * element;
+  unit.memory.backward_peak = unit.memory.input_gradient * 3;
+  unit.memory.forward_only_peak = unit.memory.input_gradient + 640;
+  unit.memory.scratch = kTokens * kVocab * 4;
+  return unit;
+}
+
+}  // namespace
+
+StepShape make_shape(const ShapeChoice& choice) {
+  StepShape shape;
+  shape.stage = choice.stage;
+  shape.dp = choice.dp;
+  shape.micro_batches = choice.micro_batches;
+  shape.recompute = choice.recompute;
+  shape.dtype = choice.dtype;
+  shape.reduce_every = choice.reduce_every;
+  shape.bucket_bytes = choice.bucket_bytes;
+  shape.prefetch_units = choice.prefetch_units;
+  shape.batch_bytes = kTokens * 2 * 8;
+  shape.comm_staging_bytes = 1536;
+  const auto add_group = [&](const std::vector<TensorSpec>& tensors) {
+    const GroupPlan plan = plan_group("group", tensors, choice.dp);
+    const bool small = choice.persist && plan.param_elems < kPersistBelow;
+    shape.groups.push_back({plan.elems, plan.shard_elems, choice.stage < 3 || small});
+  };
+  const std::int64_t element = size_of(choice.dtype);
+  add_group({{"wte", {kVocab, kHidden}, true}});
+  add_group({{"wpe", {16, kHidden}, true}});
+  shape.units.push_back(embedding(element));
+  for (int b = 0; b < choice.blocks; ++b) {
+    add_group(block_tensors(b));
+    shape.units.push_back({{b + 2}, true, block_memory(b, element), 100});
+  }
+  std::vector<TensorSpec> head = {{"ln_f", {kHidden}, false}};
+  if (!choice.tied) head.push_back({"lm_head", {kVocab, kHidden}, true});
+  add_group(head);
+  shape.units.push_back(loss_head(choice, element));
+  return shape;
+}
+
+std::string name_of(const ShapeChoice& c) {
+  return "stage " + std::to_string(c.stage) + ", dp " + std::to_string(c.dp) + ", micro-batches " +
+         std::to_string(c.micro_batches) + (c.recompute ? ", recompute" : "") +
+         (c.reduce_every == ReduceEvery::kStep ? ", reduce every step" : "") + ", bucket " +
+         std::to_string(c.bucket_bytes) + ", prefetch " + std::to_string(c.prefetch_units) +
+         (c.tied ? ", tied" : "") + (c.persist ? ", persist" : "") + ", " +
+         std::string(name_of(c.dtype)) + ", blocks " + std::to_string(c.blocks);
+}
+
+namespace {
+
+// The choices that change memory and schedule within a stage.
+void for_each_model(ShapeChoice choice, const std::function<void(const ShapeChoice&)>& visit) {
+  for (const bool recompute : {false, true}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      for (const bool tied : {false, true}) {
+        for (int blocks = 1; blocks <= 7; ++blocks) {
+          choice.recompute = recompute;
+          choice.dtype = dtype;
+          choice.tied = tied;
+          choice.blocks = blocks;
+          visit(choice);
+        }
+      }
+    }
+  }
+}
+
+// prefetch_units and persist mean something in stage 3, reduce_every in stages 0 and 1.
+void for_each_knob(ShapeChoice choice, const std::function<void(const ShapeChoice&)>& visit) {
+  if (choice.stage < 3) {
+    for_each_model(choice, visit);
+    if (choice.stage > 1) return;
+    choice.reduce_every = ReduceEvery::kStep;
+    for_each_model(choice, visit);
+    return;
+  }
+  for (const int prefetch : {0, 1, 2, 5, 100}) {
+    for (const bool persist : {false, true}) {
+      choice.prefetch_units = prefetch;
+      choice.persist = persist;
+      for_each_model(choice, visit);
+    }
+  }
+}
+
+}  // namespace
+
+void for_each_choice(const std::function<void(const ShapeChoice&)>& visit) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int dp : {1, 2, 3, 4}) {
+      for (const int micro_batches : {1, 2, 5}) {
+        for (const std::int64_t bucket : {3000L, 30'000L, 1L << 40}) {
+          ShapeChoice choice;
+          choice.stage = stage;
+          choice.dp = dp;
+          choice.micro_batches = micro_batches;
+          choice.bucket_bytes = bucket;
+          for_each_knob(choice, visit);
+        }
+      }
+    }
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,33 @@
+// Small step shapes of a GPT-like model: token and position tables, blocks of two sizes, a head.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "runtime/program/step_shape.hpp"
+
+namespace sluice {
+
+struct ShapeChoice {
+  int stage = 0;
+  int dp = 2;
+  int micro_batches = 1;
+  bool recompute = false;
+  ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
+  std::int64_t bucket_bytes = 20'000;
+  int prefetch_units = 1;
+  bool tied = false;     // the head reads the token table, which the embedding also reads
+  bool persist = false;  // stage 3: small groups are resident
+  DType dtype = DType::kFloat32;
+  int blocks = 2;
+};
+
+// Groups: 0 token table, 1 position table, 2 .. blocks + 1 the blocks, blocks + 2 the head's own.
+// Units: 0 embedding, 1 .. blocks, then the loss head.
+[[nodiscard]] StepShape make_shape(const ShapeChoice& choice);
+[[nodiscard]] std::string name_of(const ShapeChoice& choice);
+
+// Every legal combination of the values that are tested.
+void for_each_choice(const std::function<void(const ShapeChoice&)>& visit);
+
+}  // namespace sluice
