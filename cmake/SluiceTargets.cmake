@@ -13,8 +13,8 @@ target_compile_options(sluice_flags INTERFACE
   $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wsign-conversion -Werror>)
 target_include_directories(sluice_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 if(SLUICE_SANITIZE)
-  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-omit-frame-pointer
-                                                -g1)
+  target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all
+                                                -fno-omit-frame-pointer -g1)
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 

@@ -12,6 +12,7 @@
 #include "kernels/base/failpoint.hpp"
 #include "runtime/engine/adamw_step.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/program/program_check.hpp"
 #include "runtime/program/step_writer.hpp"
 
 namespace sluice {
@@ -53,6 +54,10 @@ Engine::Engine(EngineOptions options, Communicator& comm, at::Device device, Row
       store_(model_.spec, plan_, comm.rank(), device, options_.train.seed),
       inputs_(plan_.shape.units.size()),
       saved_(plan_.shape.units.size()) {
+  for (const Program* program : {&train_program_, &eval_program_}) {
+    const std::string fault = find_fault(*program);
+    check(fault.empty(), "the step program is sound: " + fault);
+  }
   const auto bytes = at::TensorOptions().dtype(c10::ScalarType::Byte).device(device);
   arena_ = at::empty({std::max(train_program_.arena_bytes, eval_program_.arena_bytes)}, bytes);
   comm_staging_ = at::empty({plan_.shape.comm_staging_bytes}, bytes);
@@ -152,7 +157,13 @@ void Engine::execute_program(const Program& program, Mode mode, std::int64_t ind
   index_ = index;
   op_index_ = 0;
   data_ms_ = 0;
-  execute(program, *this, timings_);
+  try {
+    execute(program, *this, timings_);
+  } catch (...) {
+    // Collectives may be under way into memory that goes with the engine.
+    comm_.abort();
+    throw;
+  }
 }
 
 void Engine::waiting(const Op& op, bool begins) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <mutex>
 
 #include "runtime/engine/machine.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -13,7 +14,8 @@ namespace sluice {
 
 void set_libtorch_threads(int threads) {
   at::set_num_threads(threads);
-  at::set_num_interop_threads(1);
+  static std::once_flag once;  // libtorch takes this number once
+  std::call_once(once, [] { at::set_num_interop_threads(1); });
 }
 
 double measure_gemm_rate(DType dtype, at::Device device) {

@@ -1,0 +1,185 @@
+#!/usr/bin/env python3
+"""The checks of this folder against good and bad samples: a check that cannot fail is none."""
+import json
+import os
+import sys
+import tempfile
+import unittest
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+ROOT = os.path.dirname(os.path.dirname(HERE))
+sys.path.insert(0, HERE)
+
+import check_compile_times  # noqa: E402
+import include_direction  # noqa: E402
+import source_sizes  # noqa: E402
+
+TORCH_TENSOR = "<ATen/core/Tensor.h>"
+
+
+def run(sources):
+    """Violations of a tree given as {path: source text or list of includes}."""
+    files = {}
+    for path, text in sources.items():
+        if isinstance(text, list):
+            text = "".join(f"#include {header}\n" for header in text)
+        files[path] = list(include_direction.includes_of(text))
+    return include_direction.violations(files)
+
+
+class IncludeDirection(unittest.TestCase):
+    TARGETS = {path: [] for path in (
+        "kernels/base/error.hpp", "kernels/cpu/adamw.hpp", "offload/store.hpp",
+        "parallel/comm/communicator.hpp", "parallel/mesh.hpp", "zero/shard.hpp",
+        "runtime/engine/engine.hpp", "runtime/cli/commands.hpp", "configs/reader.hpp",
+        "zero/zero_options.hpp", "tests/kernels/helper.hpp")}
+
+    def violations(self, path, *headers):
+        return run({**self.TARGETS, path: list(headers)})
+
+    def refused(self, path, header, part):
+        found = self.violations(path, header)
+        self.assertEqual(len(found), 1, f"{path} -> {header}: {found}")
+        self.assertIn(part, found[0])
+        self.assertTrue(found[0].startswith(f"{path}:1: "), found[0])
+
+    def test_each_arrow(self):
+        base, kernels = '"kernels/base/error.hpp"', '"kernels/cpu/adamw.hpp"'
+        comm, parallel = '"parallel/comm/communicator.hpp"', '"parallel/mesh.hpp"'
+        zero, offload = '"zero/shard.hpp"', '"offload/store.hpp"'
+        engine, cli = '"runtime/engine/engine.hpp"', '"runtime/cli/commands.hpp"'
+        configs, options = '"configs/reader.hpp"', '"zero/zero_options.hpp"'
+        everything = [base, kernels, comm, parallel, zero, offload, engine, cli, configs, options]
+        allowed = {
+            "kernels/base/a.cpp": [base],
+            "kernels/cpu/a.cpp": [base, kernels],
+            "parallel/comm/a.cpp": [base, kernels, comm],
+            "parallel/tensor/a.cpp": [base, kernels, comm, parallel],
+            "offload/a.cpp": [base, kernels, offload],
+            "zero/a.cpp": [base, kernels, comm, zero, offload, options],
+            "runtime/model/a.cpp": [base, kernels, comm, parallel, zero, offload, engine, options],
+            "configs/a.cpp": [base, configs, options],
+            "runtime/cli/a.cpp": everything,
+            "tests/zero/a.cpp": everything,
+            "examples/a.cpp": everything,
+        }
+        for path, good in allowed.items():
+            for header in everything:
+                if header in good:
+                    self.assertEqual(self.violations(path, header), [])
+                else:
+                    self.refused(path, header, "may not include")
+
+    def test_option_headers_stay_light(self):
+        self.refused("zero/b_options.hpp", '"zero/shard.hpp"', "an option header includes only")
+        self.assertEqual(self.violations("zero/b_options.hpp", '"kernels/base/error.hpp"'), [])
+
+    def test_pure_files(self):
+        for path in ("zero/partition_plan.cpp", "runtime/program/program.hpp"):
+            self.refused(path, TORCH_TENSOR, "without libtorch")
+            self.refused(path, "<c10/core/ScalarType.h>", "without libtorch")
+            self.refused(path, "<cuda_runtime.h>", "no CUDA")
+            self.refused(path, "<nccl.h>", "no CUDA")
+            for header in ("<chrono>", "<thread>", "<mutex>", "<condition_variable>"):
+                self.refused(path, header, "no clock and no thread")
+        self.assertEqual(self.violations("runtime/program/executor.cpp", TORCH_TENSOR, "<thread>"), [])
+        self.assertEqual(self.violations("tests/runtime/program/a_plan.cpp", "<thread>"), [])
+
+    def test_torch_through_an_own_header(self):
+        sources = {"zero/shard.hpp": [TORCH_TENSOR],
+                   "zero/middle.hpp": ['"zero/shard.hpp"'],
+                   "zero/partition_plan.cpp": ['"zero/middle.hpp"']}
+        found = run(sources)
+        self.assertEqual(len(found), 1)
+        self.assertIn("brings in ATen/core/Tensor.h through zero/shard.hpp", found[0])
+
+    def test_foreign_libraries(self):
+        self.refused("runtime/cli/a.cpp", "<yaml-cpp/yaml.h>", "only configs/")
+        self.assertEqual(self.violations("configs/a.cpp", "<yaml-cpp/yaml.h>"), [])
+        self.refused("kernels/cpu/a.cpp", "<ATen/core/Tensor.h>", "without libtorch")
+        self.refused("zero/a.cu", "<ATen/core/Tensor.h>", ".cu files")
+        self.assertEqual(self.violations("kernels/cuda/a.cu", "<cuda_runtime.h>"), [])
+
+    def test_spelling(self):
+        self.refused("zero/a.cpp", '"shard.hpp"', "from the root")
+        self.refused("zero/a.cpp", "<zero/shard.hpp>", "quotes")
+        self.assertEqual(len(self.violations("zero/a.cpp", '  "offload/none.hpp"')), 1)
+
+    def test_comments_and_spaces(self):
+        text = '/* #include "x.hpp"\n#include "y.hpp"\n*/\n// #include "z.hpp"\n#  include "w.hpp"\n'
+        self.assertEqual(list(include_direction.includes_of(text)), [(5, True, "w.hpp")])
+
+    def test_the_script_ends_with_1_on_a_bad_tree(self):
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, "kernels"))
+            with open(os.path.join(root, "kernels", "a.cpp"), "w", encoding="utf-8") as out:
+                out.write("#include <torch/torch.h>\n")
+            self.assertEqual(include_direction.main(["x", root]), 1)
+        with tempfile.TemporaryDirectory() as root:
+            self.assertEqual(include_direction.main(["x", root]), 2)
+
+
+class SourceSizes(unittest.TestCase):
+    def test_limit(self):
+        with tempfile.TemporaryDirectory() as root:
+            for path, lines in (("zero/a.cpp", 500), ("zero/b.cpp", 501), ("zero/words.txt", 900),
+                                ("build/c.cpp", 900), ("third_party/d.hpp", 900), (".ci/run", 600)):
+                full = os.path.join(root, path)
+                os.makedirs(os.path.dirname(full), exist_ok=True)
+                with open(full, "w", encoding="utf-8") as out:
+                    out.write("x\n" * lines)
+            self.assertEqual(source_sizes.too_long(root), [(".ci/run", 600), ("zero/b.cpp", 501)])
+
+
+class CompileTimes(unittest.TestCase):
+    PLAIN = "c++ -c"
+    FENCED = f"c++ -I/t/{check_compile_times.TORCH_API} -D{check_compile_times.FENCE} -c"
+    WIDE = f"c++ -I/t/{check_compile_times.TORCH_API} -c"
+
+    def units(self, rows):
+        """rows: (source, command, [milliseconds of each log entry])."""
+        with tempfile.TemporaryDirectory() as build:
+            commands, log = [], ["# ninja log v5"]
+            for source, command, times in rows:
+                commands.append({"file": os.path.join(ROOT, source), "directory": build,
+                                 "command": f"{command} -o {source}.o"})
+                log += [f"10\t{10 + ms}\t0\t{source}.o\tabc" for ms in times]
+            with open(os.path.join(build, "compile_commands.json"), "w", encoding="utf-8") as out:
+                json.dump(commands, out)
+            path = os.path.join(build, ".ninja_log")
+            with open(path, "w", encoding="utf-8") as out:
+                out.write("\n".join(log + ["7\t9"]) + "\n")
+            return check_compile_times.read_units(path, ROOT)
+
+    def complaints(self, rows, retime=None):
+        return list(check_compile_times.complaints(self.units(rows), 5.0, retime))
+
+    def test_slow_units_are_named(self):
+        found = self.complaints([("zero/slow.cpp", self.FENCED, [5100]), ("zero/ok.cpp", self.FENCED, [4900]),
+                                 ("kernels/slow.cpp", self.PLAIN, [7000])])
+        self.assertEqual([line.split(":")[0] for line in found], ["kernels/slow.cpp", "zero/slow.cpp"])
+
+    def test_the_fastest_entry_counts(self):
+        self.assertEqual(self.complaints([("zero/a.cpp", self.FENCED, [9000, 4000])]), [])
+
+    def test_exempt(self):
+        rows = [("zero/a_bridge.cpp", self.WIDE, [20000]), ("kernels/cuda/a.cu", "nvcc", [20000]),
+                ("tests/zero/a_test.cpp", self.WIDE, [20000])]
+        self.assertEqual(self.complaints(rows), [])
+        self.assertEqual(len(self.complaints([("tests/zero/a_test.cpp", self.FENCED, [20000])])), 1)
+
+    def test_a_wide_source_that_is_no_bridge(self):
+        self.assertEqual(len(self.complaints([("zero/a.cpp", self.WIDE, [5100])])), 1)
+
+    def test_retiming_forgives_waiting_only(self):
+        rows = [("zero/a.cpp", self.FENCED, [9000])]
+        self.assertEqual(self.complaints(rows, lambda unit: 3.0), [])
+        self.assertEqual(len(self.complaints(rows, lambda unit: 6.0)), 1)
+
+    def test_not_a_log(self):
+        with self.assertRaises(ValueError):
+            check_compile_times.read_log(os.path.abspath(__file__))
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,230 @@
+#!/usr/bin/env python3
+"""./sluice on a machine made up here: a checkout and a PATH on which every tool only notes that it was called."""
+import os
+import shutil
+import subprocess
+import tempfile
+import textwrap
+import time
+import unittest
+
+ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+
+# What a Debian has before anything is installed and ./sluice may rely on.
+PRESENT = ("bash", "env", "readlink", "find", "flock", "mkdir", "cat", "tail", "grep", "sed", "nproc", "awk",
+           "uname", "mv", "rm", "touch", "chmod", "sleep", "cp")
+TOOLS = ("cmake", "ninja", "g++", "python3", "ctest")
+
+# Every stub notes its call, then does the least that its successors look at.
+STUBS = {
+    "dpkg-query": 'for p in "$@"; do [[ -e $STATE/installed/$p ]] && printf "ii :%s " "$p"; done; exit 0',
+    "apt-get": """
+        [[ -e $STATE/apt-fails ]] && { echo "E: no network"; exit 100; }
+        [[ " $* " == *" --assume-no "* ]] && { echo "Need to get 9 MB of archives."; exit 1; }
+        [[ " $* " == *" install "* ]] || exit 0
+        for p in "$@"; do touch "$STATE/installed/$p"; done
+        for t in cmake ninja g++ python3 ctest; do cp "$STATE/stubs/$t" "$BIN/$t"; done""",
+    "sudo": '[[ $1 == -n ]] && shift; exec "$@"',
+    "python3": """
+        if [[ $* == *"-m pip"* ]]; then [[ -e $STATE/installed/python3-pip ]]; exit; fi
+        [[ $* == *--check* ]] && { [[ -e $2/torch/lib/libtorch_cpu.so ]]; exit; }
+        [[ -e $STATE/fetch-fails ]] && exit 4
+        mkdir -p "$2/torch/lib"; touch "$2/torch/lib/libtorch_cpu.so" """,
+    "cmake": """
+        [[ -e $STATE/cmake-fails ]] && { echo "CMake Error: bad"; exit 1; }
+        mkdir -p build/release; touch build/release/build.ninja""",
+    "ninja": """
+        [[ $1 == -C ]] && cd "$2"
+        if [[ " $* " == *" -n "* ]]; then
+          [[ -e $STATE/nothing-to-do ]] && echo "ninja: no work to do."; exit 0
+        fi
+        if [[ -e $STATE/ninja-fails ]]; then
+          echo "[1/2] Building CXX object a.o"; echo "FAILED: b.o"; echo "b.cpp:1: error: bad"; exit 1
+        fi
+        [[ -e $STATE/ninja-is-slow ]] && sleep 1
+        mkdir -p runtime/cli
+        printf '#!/usr/bin/env bash\\necho "program $*"; exit 7\\n' > runtime/cli/sluice
+        chmod +x runtime/cli/sluice""",
+    "ctest": "exit 0",
+    "g++": "exit 0",
+}
+
+
+class Wrapper(unittest.TestCase):
+    def setUp(self):
+        self.top = self.enterContext(tempfile.TemporaryDirectory())
+        self.root = os.path.join(self.top, "checkout")
+        self.bin = os.path.join(self.top, "bin")
+        self.state = os.path.join(self.top, "state")
+        for folder in (self.bin, os.path.join(self.state, "installed"), os.path.join(self.state, "stubs"),
+                       os.path.join(self.root, "zero"), os.path.join(self.root, "cmake")):
+            os.makedirs(folder)
+        shutil.copy(os.path.join(ROOT, "sluice"), self.root)
+        self.source = os.path.join(self.root, "zero", "a.cpp")
+        for path in (self.source, os.path.join(self.root, "CMakePresets.json"),
+                     os.path.join(self.root, "CMakeLists.txt")):
+            self.put(path)
+        for tool in PRESENT:
+            os.symlink(shutil.which(tool), os.path.join(self.bin, tool))
+        for tool, body in STUBS.items():
+            text = f'#!/usr/bin/env bash\necho "{tool} $*" >>"$STATE/calls"\n{textwrap.dedent(body)}\n'
+            path = os.path.join(self.state, "stubs", tool)
+            self.put(path, text)
+            os.chmod(path, 0o755)
+            if tool not in TOOLS:
+                shutil.copy(path, self.bin)
+
+    @staticmethod
+    def put(path, text=""):
+        with open(path, "w", encoding="utf-8") as out:
+            out.write(text)
+
+    def flag(self, name):
+        self.put(os.path.join(self.state, name))
+
+    def environment(self, **extra):
+        return {"PATH": self.bin, "BIN": self.bin, "STATE": self.state, "SLUICE_CUDA": "OFF",
+                "SLUICE_PYTHON": "python3", **extra}
+
+    def sluice(self, *args, **extra):
+        return subprocess.run([os.path.join(self.root, "sluice"), *args], env=self.environment(**extra),
+                              capture_output=True, text=True, timeout=60, check=False)
+
+    def calls(self):
+        """The tools called since the last question, in order."""
+        path = os.path.join(self.state, "calls")
+        if not os.path.exists(path):
+            return []
+        with open(path, encoding="utf-8") as stream:
+            lines = stream.read().splitlines()
+        os.remove(path)
+        return lines
+
+    def ready(self):
+        self.assertEqual(self.sluice("train", "x.yaml").returncode, 7)
+        self.calls()
+
+    def test_a_bare_machine(self):
+        done = self.sluice("train", "x.yaml", "--set", "a.b=c d")
+        self.assertEqual((done.returncode, done.stdout), (7, "program train x.yaml --set a.b=c d\n"), done.stderr)
+        order = [c for c in self.calls() if not c.startswith(("dpkg-query", "sudo"))]
+        steps = ["update", " --assume-no ", " install -y ", "fetch_libtorch.py", "cmake --preset release", "ninja -C"]
+        at = [next(i for i, c in enumerate(order) if s in c and "--check" not in c) for s in steps]
+        self.assertEqual(at, sorted(at), order)
+        installed = order[at[2]]
+        for package in ("cmake", "ninja-build", "g++", "python3", "python3-pip", "libyaml-cpp-dev", "ccache"):
+            self.assertIn(f" {package}", installed)
+        self.assertIn("Need to get 9 MB", done.stderr)
+        self.assertTrue(order[-1].endswith(" sluice_cli"), order)
+
+    def test_the_second_start_calls_no_tool(self):
+        self.ready()
+        begin = time.monotonic()
+        done = self.sluice("plan")
+        self.assertLess(time.monotonic() - begin, 5)
+        self.assertEqual((done.stdout, done.stderr, self.calls()), ("program plan\n", "", []))
+
+    def test_what_makes_it_build_again(self):
+        self.ready()
+
+        def builds():
+            self.sluice("x")
+            built = any(c.startswith("ninja") and "-n" not in c.split() for c in self.calls())
+            self.assertEqual(self.sluice("x").stderr, "")  # and once is enough
+            self.assertEqual(self.calls(), [])
+            return built
+
+        self.put(self.source, "edited")
+        self.assertTrue(builds())
+        os.utime(self.source, (1, 1))  # an old date, as tar and rsync set it
+        self.assertTrue(builds())
+        os.remove(self.source)
+        self.assertTrue(builds())
+        self.put(os.path.join(self.root, "cmake", "new.cmake"))
+        self.assertTrue(builds())
+        self.put(os.path.join(self.root, "notes.md"))
+        self.assertFalse(builds())
+
+    def test_nothing_to_do_is_silent(self):
+        self.ready()
+        self.flag("nothing-to-do")
+        self.put(self.source, "edited")
+        done = self.sluice("x")
+        self.assertEqual((done.stdout, done.stderr), ("program x\n", ""))
+
+    def test_packages_that_may_not_be_installed(self):
+        done = self.sluice("train", SLUICE_INSTALL="no")
+        self.assertEqual(done.returncode, 2)
+        line = done.stderr.strip().splitlines()[-1]
+        self.assertRegex(line, r"^(sudo )?apt-get update && (sudo )?apt-get install -y .* libgloo-dev .*")
+        self.assertFalse(any(c.startswith("apt-get") for c in self.calls()))
+
+    def test_no_apt(self):
+        os.remove(os.path.join(self.bin, "apt-get"))
+        done = self.sluice("train")
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("under Debian's names", done.stderr)
+
+    def test_apt_fails(self):
+        self.flag("apt-fails")
+        done = self.sluice("train")
+        self.assertEqual(done.returncode, 4)
+        self.assertIn("E: no network", done.stderr)
+        self.assertIn("apt-get update failed", done.stderr)
+
+    def test_a_given_libtorch_is_not_fetched(self):
+        given = os.path.join(self.top, "given")
+        os.makedirs(os.path.join(given, "lib"))
+        self.assertEqual(self.sluice("x", SLUICE_TORCH_ROOT=given).returncode, 2)
+        self.put(os.path.join(given, "lib", "libtorch_cpu.so"))
+        self.calls()
+        self.assertEqual(self.sluice("x", SLUICE_TORCH_ROOT=given).returncode, 7)
+        calls = self.calls()
+        self.assertFalse(any("fetch_libtorch" in c for c in calls), calls)
+        self.assertFalse(any("python3-pip" in c for c in calls), calls)
+        self.assertTrue(any(f"-DTORCH_ROOT={given}" in c for c in calls), calls)
+        # Another libtorch is another configuration.
+        self.sluice("x")
+        self.assertTrue(any("--fresh" in c for c in self.calls()))
+
+    def test_failures_leave_nothing_that_looks_done(self):
+        for name, status, part in (("fetch-fails", 4, ""), ("cmake-fails", 1, "CMake Error: bad"),
+                                   ("ninja-fails", 1, "b.cpp:1: error: bad")):
+            self.flag(name)
+            for _ in range(2):
+                done = self.sluice("x")
+                self.assertEqual(done.returncode, status, done.stderr)
+                self.assertEqual(done.stdout, "")
+                self.assertIn(part, done.stderr)
+                self.assertNotIn("Building CXX", done.stderr)
+            os.remove(os.path.join(self.state, name))
+        self.assertEqual(self.sluice("x").returncode, 7)
+
+    def test_two_starts_build_once(self):
+        self.ready()
+        self.flag("ninja-is-slow")
+        self.put(self.source, "edited")
+        starts = [subprocess.Popen([os.path.join(self.root, "sluice"), "x"], env=self.environment(),
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) for _ in range(3)]
+        outputs = [start.communicate(timeout=60) for start in starts]
+        self.assertEqual([out for out, _ in outputs], ["program x\n"] * 3)
+        built = [c for c in self.calls() if c.startswith("ninja") and "-n" not in c.split()]
+        self.assertEqual(len(built), 1)
+        self.assertEqual(sum("waiting for it" in err for _, err in outputs), 2)
+
+    def test_tests(self):
+        self.assertEqual(self.sluice("test", "-R", "zero").returncode, 0)
+        calls = self.calls()
+        self.assertEqual(calls[-1], "ctest --preset fast -R zero")
+        self.assertTrue(any(c.startswith("ninja") and c.endswith(" all") for c in calls), calls)
+        self.sluice("test", "--all")
+        self.assertEqual(self.calls()[-1], "ctest --preset all")
+
+    def test_help_needs_nothing(self):
+        done = self.sluice("help-setup")
+        self.assertEqual((done.returncode, self.calls()), (0, []))
+        self.assertIn("SLUICE_TORCH_ROOT", done.stdout)
+
+
+if __name__ == "__main__":
+    unittest.main()
