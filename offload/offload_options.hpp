@@ -16,7 +16,7 @@ struct OffloadOptions {
   Tier gradients = Tier::kDevice;
   Tier activations = Tier::kDevice;
   std::vector<std::string> nvme_path;
-  double device_fraction = 0.0;  // share of an offloaded state that stays on the device
+  double device_fraction = 0.0;          // share of an offloaded state that stays on the device
   DType states_dtype = DType::kFloat32;  // of the moments on a slower tier
 };
 

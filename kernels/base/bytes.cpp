@@ -121,7 +121,7 @@ std::string format_count(double count) {
 }
 
 std::string format_duration(double seconds) {
-  const auto total = static_cast<std::int64_t>(seconds + 0.5);
+  const std::int64_t total = std::llround(seconds);
   std::array<char, 48> text{};
   std::snprintf(text.data(), text.size(), "%lld:%02lld:%02lld",
                 static_cast<long long>(total / 3600), static_cast<long long>(total / 60 % 60),

@@ -13,8 +13,8 @@ inline constexpr std::int64_t kMiB = 1024 * kKiB;
 inline constexpr std::int64_t kGiB = 1024 * kMiB;
 
 // "24GiB", "1.5 GB", "512MiB", "4096", "1e9". Binary units (KiB MiB GiB TiB) are powers of 1024,
-// decimal ones (kB MB GB TB) of 1000; no unit is bytes. nullopt if it is none of these, negative, or
-// does not come to a whole number of bytes below 2^63.
+// decimal ones (kB MB GB TB) of 1000; no unit is bytes. nullopt if it is none of these, negative,
+// or does not come to a whole number of bytes below 2^63.
 [[nodiscard]] std::optional<std::int64_t> parse_bytes(std::string_view text);
 
 // "50k" = 50 000, "1.5M", "2B" (1e9), "1e9", "1_000", "12". nullopt as above.

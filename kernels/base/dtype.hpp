@@ -14,9 +14,12 @@ enum class DType : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
 
 [[nodiscard]] constexpr std::string_view name_of(DType dtype) {
   switch (dtype) {
-    case DType::kFloat32: return "fp32";
-    case DType::kBFloat16: return "bf16";
-    case DType::kFloat16: return "fp16";
+    case DType::kFloat32:
+      return "fp32";
+    case DType::kBFloat16:
+      return "bf16";
+    case DType::kFloat16:
+      return "fp16";
   }
   return "?";
 }

@@ -1,8 +1,8 @@
-// Errors of the whole project. An error says what, where and what to do about it; layers add context
-// with std::throw_with_nested and the top prints the chain (error_chain).
+// Errors of the whole project. An error says what, where and what to do about it; layers add
+// context with std::throw_with_nested and the top prints the chain (error_chain).
 //
-// The kinds carry the process's exit code (DESIGN section 4): 2 configuration or usage, 3 does not fit,
-// 4 data, checkpoint or I/O, 5 training failed.
+// The kinds carry the process's exit code (DESIGN section 4): 2 configuration or usage, 3 does not
+// fit, 4 data, checkpoint or I/O, 5 training failed.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// Numbered failure injection. A failpoint is a named place in the code; what happens there is set by
-// SLUICE_FAILPOINTS (or arm_failpoints), e.g.
+// Numbered failure injection. A failpoint is a named place in the code; what happens there is set
+// by SLUICE_FAILPOINTS (or arm_failpoints), e.g.
 //
 //   engine.step@3:rank=1:abort          the third time rank 1 passes engine.step, abort()
 //   comm.reduce_scatter@2:rank=0:hang   sleep for ever
@@ -20,7 +20,8 @@ namespace sluice {
 
 enum class FailpointOutcome { kNone, kPoison };
 
-// Parses and installs; replaces what was armed. Throws ConfigError on a text that is not understood.
+// Parses and installs; replaces what was armed. Throws ConfigError on a text that is not
+// understood.
 void arm_failpoints(std::string_view text);
 void arm_failpoints_from_environment();
 

@@ -1,5 +1,5 @@
-// The log, as the lower folders see it: a level and a line. runtime/observe installs the sink (file,
-// terminal); before that, lines go to stderr. Thread-safe.
+// The log, as the lower folders see it: a level and a line. runtime/observe installs the sink
+// (file, terminal); before that, lines go to stderr. Thread-safe.
 #pragma once
 
 #include <functional>

@@ -22,6 +22,7 @@
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/observe/run_log.hpp"
 #include "runtime/observe/terminal.hpp"
+#include "runtime/program/program_text.hpp"
 #include "runtime/program/step_writer.hpp"
 
 namespace sluice {
@@ -79,6 +80,7 @@ EngineOptions engine_options(const RunConfig& run, int world) {
 
 struct Planned {
   StepPlan plan;
+  std::vector<std::string> unit_names;
   Program program;
   MemoryReport memory;
 };
@@ -86,7 +88,9 @@ struct Planned {
 Planned make_plan(const RunConfig& run, int world) {
   set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads : threads_per_rank(world));
   const EngineOptions options = engine_options(run, world);
-  Planned planned{plan_step(options, make_model(options.model)), {}, {}};
+  const Model model = make_model(options.model);
+  Planned planned{plan_step(options, model), {}, {}, {}};
+  for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
   planned.program = write_train_step(planned.plan.shape);
   planned.memory = add_up(planned.program);
   return planned;
@@ -176,7 +180,9 @@ int launch(const TrainCommand& command) {
   settle_vocabulary(config, data);
   const Planned planned = make_plan(config.run, world);
   if (command.dry_run) {
-    std::printf("%s", describe_plan(planned.plan, planned.program, planned.memory).c_str());
+    std::printf("%s\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),
+                draw(planned.program, planned.unit_names).c_str());
+    std::fflush(stdout);
     check_budget(planned.plan, planned.memory, config.run.memory.device);
     return 0;
   }

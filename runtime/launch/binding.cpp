@@ -42,7 +42,7 @@ std::vector<Core> usable_cores(hwloc_topology_t topology) {
   std::vector<Core> cores;
   const Bitmap allowed(hwloc_bitmap_alloc());
   const Bitmap own(hwloc_bitmap_alloc());
-  if (hwloc_get_cpubind(topology, allowed.get(), HWLOC_CPUBIND_PROCESS) != 0) {
+  if (hwloc_get_cpubind(topology, allowed.get(), HWLOC_CPUBIND_THREAD) != 0) {
     hwloc_bitmap_copy(allowed.get(), hwloc_topology_get_allowed_cpuset(topology));
   }
   // Some virtual machines show no cores, only processing units.
