@@ -8,8 +8,6 @@ const std::vector<Unavailable>& unavailable() {
       {"model.type", [](Run r) { return r.model.type != ModelType::kGpt2; }, "available: gpt2"},
       {"model.from", [](Run r) { return !r.model.from.empty(); },
        "leave it out: training starts from fresh weights"},
-      {"train.dtype", [](Run r) { return r.train.dtype == DType::kFloat16; },
-       "available: fp32, bf16"},
       {"train.accumulation_order",
        [](Run r) { return r.train.accumulation_order == AccumulationOrder::kLayer; },
        "available: micro"},

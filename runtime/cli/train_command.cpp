@@ -71,6 +71,7 @@ EngineOptions engine_options(const RunConfig& run, int world) {
   options.schedule = run.schedule;
   options.zero = run.zero;
   options.recompute = run.recompute;
+  options.loss_scale = run.loss_scale;
   const Derived derived = derive(run, world);
   options.dp = derived.dp;
   options.model.kv_heads = derived.kv_heads;

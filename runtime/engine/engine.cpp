@@ -18,6 +18,7 @@
 namespace sluice {
 
 bool StepResult::finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
+bool StepResult::overflowed() const { return std::isfinite(loss) && !std::isfinite(grad_norm); }
 
 // Routes a unit's gradients into the groups' gradient buffers.
 class Engine::Sink final : public GradSink {
@@ -65,13 +66,13 @@ Engine::Engine(EngineOptions options, Communicator& comm, at::Device device, Row
 
 Engine::~Engine() = default;
 
-StepResult Engine::train_step(std::int64_t step, double lr, double vote) {
+StepResult Engine::train_step(const StepInput& input) {
   failpoint("engine.step");
-  lr_ = lr;
-  vote_ = vote;
+  input_ = input;
+  if (input_.update == 0) input_.update = input.step;
   result_ = {};
   loss_sum_ = 0;
-  execute_program(train_program_, Mode::kTrain, step);
+  execute_program(train_program_, Mode::kTrain, input.step);
   result_.times = sum_times();
   return result_;
 }
@@ -309,8 +310,9 @@ void Engine::loss_head(const Op& op) {
     const double tokens = static_cast<double>(plan_.shape.micro_batches * comm_.size()) *
                           static_cast<double>(options_.train.micro_batch * options_.model.seq);
     Sink sink(store_, model_.spec.units[u], op.accumulate);
-    loss_sum_ += model_.head->loss(params, inputs_[u], targets_, 1.0 / tokens, scratch_,
-                                   op.save ? &sink : nullptr, op.save ? &gradient_ : nullptr);
+    loss_sum_ +=
+        model_.head->loss(params, inputs_[u], targets_, input_.loss_scale / tokens, scratch_,
+                          op.save ? &sink : nullptr, op.save ? &gradient_ : nullptr);
     if (op.save) look_for_non_finite(op, gradient_);
   }
   inputs_[u].reset();
@@ -363,7 +365,7 @@ Ticket Engine::gather_grads(const Op& op) {
 // The norm is the sum over groups, then shards, of each shard's sum of squares: the same numbers in
 // the same order on every stage.
 void Engine::norm_and_scale() {
-  std::vector<double> mine{loss_sum_, vote_};
+  std::vector<double> mine{loss_sum_, input_.vote};
   constexpr std::size_t kFirstSum = 2;
   for (int g = 0; g < store_.size(); ++g) {
     const GroupState& group = store_.group(g);
@@ -388,7 +390,7 @@ void Engine::norm_and_scale() {
   }
   result_.loss = loss / (static_cast<double>(plan_.shape.micro_batches * comm_.size()) *
                          static_cast<double>(options_.train.micro_batch * options_.model.seq));
-  result_.grad_norm = std::sqrt(squares);
+  result_.grad_norm = std::sqrt(squares) / input_.loss_scale;
   clip_coefficient_ = options_.train.clip > 0
                           ? std::min(1.0, options_.train.clip / (result_.grad_norm + 1e-6))
                           : 1.0;
@@ -398,7 +400,9 @@ void Engine::update(const Op& op) {
   if (mode_ == Mode::kDiagnose || !result_.finite()) return;
   GroupState& group = store_.group(op.group);
   update_shard(group, options_.optimizer,
-               {.step = index_, .lr = lr_, .grad_scale = clip_coefficient_});
+               {.step = input_.update,
+                .lr = input_.lr,
+                .grad_scale = clip_coefficient_ / input_.loss_scale});
   group.fresh = plan_.shape.stage == 0;
 }
 

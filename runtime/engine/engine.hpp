@@ -32,13 +32,23 @@ struct StepTimes {     // milliseconds of the executing thread
   double data = 0;
 };
 
+struct StepInput {
+  std::int64_t step = 1;  // picks the data and the dropout masks
+  double lr = 0;
+  std::int64_t update = 0;  // of AdamW's bias correction, from 1; 0: as step (no step was skipped)
+  double loss_scale = 1;
+  double vote = 0;  // any number; the result has the largest of all ranks, so that they can agree
+};
+
 struct StepResult {
   double loss = 0;       // mean over the global batch's tokens, before the update
-  double grad_norm = 0;  // before clipping, each parameter counted once
+  double grad_norm = 0;  // before clipping, unscaled, each parameter counted once
   double vote = 0;       // the largest of the ranks' votes
   StepTimes times;
   // False: loss or norm is not finite on some rank, and nothing was updated.
   [[nodiscard]] bool finite() const;
+  // The loss is finite and the gradients are not: what a smaller loss scale may cure.
+  [[nodiscard]] bool overflowed() const;
 };
 
 class Engine final : private OpHandler {
@@ -47,8 +57,7 @@ class Engine final : private OpHandler {
          RowSource valid, PhaseObserver observer = {});
   ~Engine() override;
 
-  // `vote`: any number; the result has the largest of all ranks, so that they can agree (to stop).
-  [[nodiscard]] StepResult train_step(std::int64_t step, double lr, double vote = 0);
+  [[nodiscard]] StepResult train_step(const StepInput& input);
   // Mean loss over the tokens of validation batches [0, batches).
   [[nodiscard]] double evaluate(std::int64_t batches);
   // fp32 logits [B, V] of position S - 1. tokens: rows x S, S <= seq, equal on every rank.
@@ -124,8 +133,7 @@ class Engine final : private OpHandler {
   at::Tensor scratch_;
   at::Tensor logits_;
   double loss_sum_ = 0;
-  double lr_ = 0;
-  double vote_ = 0;
+  StepInput input_;
   double clip_coefficient_ = 1;
   StepResult result_;
   OpId op_index_ = 0;

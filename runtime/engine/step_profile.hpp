@@ -18,6 +18,7 @@ struct EngineOptions {
   ScheduleOptions schedule;
   ZeroOptions zero;
   RecomputeOptions recompute;
+  LossScaleOptions loss_scale;  // fp16
   int dp = 1;
 };
 

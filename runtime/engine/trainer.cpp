@@ -9,6 +9,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "runtime/engine/engine.hpp"
+#include "runtime/engine/loss_scaler.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/engine/plan_text.hpp"
 #include "runtime/engine/sampler.hpp"
@@ -42,6 +43,7 @@ class Trainer {
                                : at::Device(c10::DeviceType::CPU)),
         gemm_rate_(measure_gemm_rate(options.engine.train.dtype, device_)),
         baseline_(allocation_count(CountedDevice::kHost).live),
+        scaler_(options.engine.loss_scale),
         engine_(options.engine, comm, device_, train_rows(), valid_rows(), observer()),
         progress_(progress_options(options)) {
     if (comm.rank() == 0) metrics_.emplace(options.output_dir + "/metrics.jsonl");
@@ -110,11 +112,20 @@ class Trainer {
     const auto begin = std::chrono::steady_clock::now();
     reset_allocation_peak(CountedDevice::kHost);
     const double lr = learning_rate(options_.engine.optimizer, options_.engine.schedule,
-                                    options_.engine.train.steps, step);
-    const StepResult result = engine_.train_step(step, lr, stop_requested() ? 1 : 0);
-    if (!result.finite()) stop_on_non_finite(step, result);
+                                    options_.engine.train.steps, updates_ + 1);
+    const StepInput input{.step = step,
+                          .lr = lr,
+                          .update = updates_ + 1,
+                          .loss_scale = scales_loss() ? scaler_.scale() : 1.0,
+                          .vote = stop_requested() ? 1.0 : 0.0};
+    const StepResult result = engine_.train_step(input);
+    const bool skip = scales_loss() && result.overflowed();
+    if (!result.finite() && !skip) stop_on_non_finite(step, result);
+    updates_ += skip ? 0 : 1;
+    if (scales_loss() && !scaler_.update(skip)) stop_at_lowest_scale(step, input.loss_scale);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
-    StepRecord record = make_record(step, lr, result, took.count());
+    StepRecord record = make_record(input, result, took.count());
+    record.skipped = skip;
     watchdog_.pulse();
     const bool stop = result.vote > 0;
     if (evaluates_after(step, stop)) evaluate(record);
@@ -138,21 +149,33 @@ class Trainer {
                         "train.clip usually cures this");
   }
 
-  StepRecord make_record(std::int64_t step, double lr, const StepResult& result,
-                         double step_ms) const {
+  bool scales_loss() const { return options_.engine.train.dtype == DType::kFloat16; }
+
+  [[noreturn]] void stop_at_lowest_scale(std::int64_t step, double scale) {
+    throw TrainingError(
+        "step " + std::to_string(step) + ": the gradients overflow fp16 at a loss scale of " +
+        std::to_string(scale) +
+        ", the lowest that loss_scale.min allows; train in bf16, or lower optimizer.lr");
+  }
+
+  StepRecord make_record(const StepInput& input, const StepResult& result, double step_ms) const {
     StepRecord record;
     const double tokens = static_cast<double>(global_batch_ * options_.engine.model.seq);
+    const std::int64_t step = input.step;
     record.step = step;
     record.loss = result.loss;
     record.grad_norm = result.grad_norm;
-    record.lr = lr;
+    record.lr = input.lr;
+    record.loss_scale = input.loss_scale;
     record.tokens = step * global_batch_ * options_.engine.model.seq;
     record.step_ms = step_ms;
     record.tokens_per_s = tokens / step_ms * 1e3;
     const double flops = engine_.plan().model_flops_per_step / comm_.size() / step_ms * 1e3;
     record.tflops = flops * 1e-12;
     record.mfu = flops / gemm_rate_;
-    record.memory.device_peak = allocation_count(CountedDevice::kHost).peak - baseline_;
+    if (!options_.on_gpu) {  // a GPU's allocator is not counted here
+      record.memory.device_peak = allocation_count(CountedDevice::kHost).peak - baseline_;
+    }
     record.memory.host_peak = peak_resident_bytes();
     record.timers_ms = {
         result.times.forward, result.times.backward, result.times.comm, result.times.optimizer, 0,
@@ -192,7 +215,8 @@ class Trainer {
                       .tokens_per_s = record.tokens_per_s,
                       .mfu = record.mfu,
                       .device_bytes = record.memory.device_peak,
-                      .eta_seconds = eta_.seconds(steps - record.step)});
+                      .eta_seconds = eta_.seconds(steps - record.step),
+                      .skipped = record.skipped});
   }
 
   void compare_plan(const StepRecord& record) {
@@ -229,6 +253,8 @@ class Trainer {
   const at::Device device_;
   const double gemm_rate_;
   const std::int64_t baseline_;  // counted bytes that are not the engine's
+  LossScaler scaler_;
+  std::int64_t updates_ = 0;  // steps that were not skipped
   Engine engine_;
   ProgressPrinter progress_;
   EtaEstimator eta_;

@@ -150,7 +150,6 @@ TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
       {"model.from=hf",
        "\"hf\" is not available in this version; leave it out: training starts from "
        "fresh weights"},
-      {"train.dtype=fp16", "fp16 is not available in this version; available: fp32, bf16"},
       {"train.accumulation_order=layer",
        "layer is not available in this version; available: micro"},
       {"offload.optimizer=nvme", "nvme is not available in this version; available: device"},

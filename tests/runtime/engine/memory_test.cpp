@@ -30,9 +30,9 @@ double relative_error(const Case& c, int stage) {
   const std::int64_t before = allocation_count(CountedDevice::kHost).live;
   double error = 0;
   run_world(options, Wire::kLocal, [&](int, Engine& engine) {
-    (void)engine.train_step(1, 1e-3);
+    (void)engine.train_step({.step = 1, .lr = 1e-3});
     reset_allocation_peak(CountedDevice::kHost);
-    (void)engine.train_step(2, 1e-3);
+    (void)engine.train_step({.step = 2, .lr = 1e-3});
     const auto measured = static_cast<double>(allocation_count(CountedDevice::kHost).peak - before);
     const auto planned = static_cast<double>(add_up(engine.train_program()).peak());
     error = measured / planned - 1.0;
@@ -73,11 +73,11 @@ TEST(MemoryModel, StepsLeaveNothingBehind) {
   EngineOptions options = tiny_options();
   options.zero.stage = 3;
   run_world(options, Wire::kLocal, [&](int, Engine& engine) {
-    (void)engine.train_step(1, 1e-3);
+    (void)engine.train_step({.step = 1, .lr = 1e-3});
     (void)engine.evaluate(1);
     const std::int64_t live = allocation_count(CountedDevice::kHost).live;
     for (int step = 2; step < 30; ++step) {
-      (void)engine.train_step(step, 1e-3);
+      (void)engine.train_step({.step = step, .lr = 1e-3});
       EXPECT_EQ(allocation_count(CountedDevice::kHost).live, live);
     }
     (void)engine.evaluate(2);

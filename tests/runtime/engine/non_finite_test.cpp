@@ -19,9 +19,9 @@ TEST(NonFinite, IsTracedToItsUnitOnEveryStage) {
     options.train.global_batch = 8;
     arm_failpoints("engine.forward.2.2:nan");
     run_world(options, Wire::kLocal, [&](int, Engine& engine) {
-      EXPECT_TRUE(engine.train_step(1, 1e-2).finite());
+      EXPECT_TRUE(engine.train_step({.step = 1, .lr = 1e-2}).finite());
       const at::Tensor before = engine.full_parameter("wte.weight");
-      EXPECT_FALSE(engine.train_step(2, 1e-2).finite());
+      EXPECT_FALSE(engine.train_step({.step = 2, .lr = 1e-2}).finite());
       EXPECT_TRUE(before.equal(engine.full_parameter("wte.weight")));
       EXPECT_EQ(engine.find_non_finite(2), "rank 0, unit h.1, forward, micro-batch 0");
     });
@@ -37,7 +37,7 @@ TEST(NonFinite, InAWeightIsFoundWhereItIsFirstUsed) {
     at::Tensor bias = engine.full_parameter("h.0.mlp.c_fc.bias");
     host_data<float>(bias)[3] = std::numeric_limits<float>::infinity();
     engine.set_parameter("h.0.mlp.c_fc.bias", bias);
-    EXPECT_FALSE(engine.train_step(1, 1e-2).finite());
+    EXPECT_FALSE(engine.train_step({.step = 1, .lr = 1e-2}).finite());
     EXPECT_EQ(engine.find_non_finite(1), "rank 0, unit h.0, forward, micro-batch 0");
   });
 }
@@ -49,7 +49,7 @@ TEST(NonFinite, OverflowOfAGradientAloneIsFoundInBackward) {
     at::Tensor bias = engine.full_parameter("ln_f.weight");
     bias.fill_(1e38);
     engine.set_parameter("ln_f.weight", bias);
-    EXPECT_FALSE(engine.train_step(1, 1e-2).finite());
+    EXPECT_FALSE(engine.train_step({.step = 1, .lr = 1e-2}).finite());
     const std::string where = engine.find_non_finite(1);
     EXPECT_TRUE(where == "rank 0, unit head, loss, micro-batch 0") << where;
   });

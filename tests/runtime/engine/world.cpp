@@ -109,7 +109,7 @@ WorldResult train_world(const EngineOptions& options, int steps, Wire wire) {
   run_world(options, wire, [&](int rank, Engine& engine) {
     WorldResult& mine = results[static_cast<std::size_t>(rank)];
     for (int step = 1; step <= steps; ++step) {
-      const StepResult result = engine.train_step(step, options.optimizer.lr);
+      const StepResult result = engine.train_step({.step = step, .lr = options.optimizer.lr});
       mine.losses.push_back(result.loss);
       mine.norms.push_back(result.grad_norm);
     }
