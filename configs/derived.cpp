@@ -5,16 +5,16 @@
 namespace sluice {
 
 Derived derive(const RunConfig& run, int world) {
-  const ModelOptions& model = run.model;
+  const ModelOptions model = with_defaults(run.model);
   const ParallelOptions& parallel = run.parallel;
   Derived out;
   out.dp = parallel.data > 0 ? parallel.data : world / (parallel.tensor * parallel.pipeline);
   const std::int64_t one_pass = run.train.micro_batch * out.dp;
   out.global_batch = run.train.global_batch > 0 ? run.train.global_batch : one_pass;
   out.accumulation = out.global_batch / one_pass;
-  out.kv_heads = model.kv_heads > 0 ? model.kv_heads : model.heads;
-  out.head_size = model.hidden / model.heads;
-  out.ffn = model.ffn > 0 ? model.ffn : 4 * model.hidden;
+  out.kv_heads = model.kv_heads;
+  out.head_size = model.head_dim;
+  out.ffn = model.ffn;
   out.decay_steps = run.schedule.decay_steps > 0 ? run.schedule.decay_steps : run.train.steps;
   if (run.schedule.type == ScheduleType::kWsd) {
     out.wsd_decay = run.schedule.wsd_decay > 0 ? run.schedule.wsd_decay

@@ -62,7 +62,7 @@ Json type_of(const Rules& rules) {
     case KeyType::kSeconds:
       return any_of({ranged("number", rules.range), reference("time"), variable});
     case KeyType::kFloat:
-      return any_of({ranged("number", rules.range), variable});
+      return any_of({ranged("number", rules.range), zero, variable});
     case KeyType::kBool:
       return any_of({{{"type", "boolean"}}, variable});
     case KeyType::kEnum:
@@ -89,9 +89,9 @@ Json default_of(const Key& key) {
   if (whole != nullptr && key.rules.type == KeyType::kEnum) {
     return std::string(key.rules.choices[static_cast<std::size_t>(*whole)]);
   }
-  if (whole != nullptr && *whole == 0 && !key.rules.zero_word.empty()) {
-    return std::string(key.rules.zero_word);
-  }
+  const auto* number = std::get_if<double>(&value);
+  const bool is_zero = (whole != nullptr && *whole == 0) || (number != nullptr && *number == 0);
+  if (is_zero && !key.rules.zero_word.empty()) return std::string(key.rules.zero_word);
   return std::visit([](const auto& held) { return Json(held); }, value);
 }
 

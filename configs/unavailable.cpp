@@ -5,7 +5,6 @@ namespace sluice {
 const std::vector<Unavailable>& unavailable() {
   using Run = const RunConfig&;
   static const std::vector<Unavailable> rows{
-      {"model.type", [](Run r) { return r.model.type != ModelType::kGpt2; }, "available: gpt2"},
       {"model.from", [](Run r) { return !r.model.from.empty(); },
        "leave it out: training starts from fresh weights"},
       {"train.accumulation_order",

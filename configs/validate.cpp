@@ -96,20 +96,59 @@ class Validator {
 
   void check_model() {
     const ModelOptions& model = run_.model;
-    if (model.hidden % model.heads != 0) {
+    if (model.head_dim == 0 && model.hidden % model.heads != 0) {
       broken(to_blame({"model.heads", "model.hidden"}),
              "hidden must be a multiple of heads: " + num(model.hidden) + " % " + num(model.heads) +
                  " = " + num(model.hidden % model.heads));
+    } else if (model.type != ModelType::kGpt2) {
+      check_rotary();
     }
-    if (model.kv_heads == 0) return;
     if (model.type == ModelType::kGpt2) {
-      if (model.kv_heads != model.heads) {
-        broken("model.kv_heads",
-               "a gpt2 has kv_heads = heads: " + num(model.kv_heads) + " != " + num(model.heads));
-      }
-    } else if (model.heads % model.kv_heads != 0) {
+      check_gpt2();
+    } else if (model.kv_heads > 0 && model.heads % model.kv_heads != 0) {
       broken("model.kv_heads", "heads must be a multiple of kv_heads: " + num(model.heads) + " % " +
                                    num(model.kv_heads) + " = " + num(model.heads % model.kv_heads));
+    }
+    if (model.sliding_window > 0 && model.type != ModelType::kMistral) {
+      broken("model.sliding_window", "only a mistral has a sliding window; leave it out");
+    }
+  }
+
+  void check_gpt2() {
+    const ModelOptions& model = run_.model;
+    if (model.kv_heads > 0 && model.kv_heads != model.heads) {
+      broken("model.kv_heads",
+             "a gpt2 has kv_heads = heads: " + num(model.kv_heads) + " != " + num(model.heads));
+    }
+    if (model.head_dim > 0 && model.head_dim * model.heads != model.hidden) {
+      broken("model.head_dim", "a gpt2 has head_dim x heads = hidden: " + num(model.head_dim) +
+                                   " x " + num(model.heads) + " != " + num(model.hidden));
+    }
+    if (model.attention_bias != AttentionBias::kAuto &&
+        model.attention_bias != AttentionBias::kQkvo) {
+      broken("model.attention_bias", "a gpt2 has biases on all projections; leave it out");
+    }
+    const ModelOptions plain;
+    if (model.rope_theta != plain.rope_theta || model.rope_scaling != plain.rope_scaling) {
+      broken(to_blame({"model.rope_scaling", "model.rope_theta"}),
+             "a gpt2 learns its positions and has no rotary ones; leave it out");
+    }
+  }
+
+  void check_rotary() {
+    const ModelOptions model = with_defaults(run_.model);
+    if (model.head_dim % 2 != 0) {
+      broken(to_blame({"model.head_dim", "model.heads", "model.hidden"}),
+             run_.model.head_dim > 0
+                 ? "rotary positions turn pairs, head_dim must be even: " + num(model.head_dim)
+                 : "rotary positions turn pairs, hidden / heads must be even: " +
+                       num(model.hidden) + " / " + num(model.heads) + " = " + num(model.head_dim));
+    }
+    if (model.rope_scaling == RopeScaling::kLlama3 &&
+        model.rope_low_freq_factor >= model.rope_high_freq_factor) {
+      broken(to_blame({"model.rope_high_freq_factor", "model.rope_low_freq_factor"}),
+             "rope_low_freq_factor < rope_high_freq_factor does not hold: " +
+                 num(model.rope_low_freq_factor) + " >= " + num(model.rope_high_freq_factor));
     }
   }
 

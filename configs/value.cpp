@@ -210,7 +210,9 @@ std::string write_whole(const Rules& rules, std::int64_t value) {
 }  // namespace
 
 std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view text) {
-  if (!rules.zero_word.empty() && text == rules.zero_word) return Value(std::int64_t{0});
+  if (!rules.zero_word.empty() && text == rules.zero_word) {
+    return rules.type == KeyType::kFloat ? Value(0.0) : Value(std::int64_t{0});
+  }
   switch (rules.type) {
     case KeyType::kCount:
       return read_count(rules, text, false);
@@ -244,7 +246,7 @@ std::string expected_element(const Rules& rules) {
       return "a time" + range_text(rules.range) + " such as 30s, 5m, 2h or 600";
     case KeyType::kFloat:
     case KeyType::kFloats:
-      return "a number" + range_text(rules.range);
+      return "a number" + range_text(rules.range) + or_word;
     case KeyType::kBool:
       return "true or false";
     case KeyType::kEnum:
@@ -282,6 +284,7 @@ std::string write_value(const Rules& rules, const Value& value) {
         } else if constexpr (std::is_same_v<Held, std::int64_t>) {
           return write_whole(rules, held);
         } else if constexpr (std::is_same_v<Held, double>) {
+          if (held == 0 && !rules.zero_word.empty()) return std::string(rules.zero_word);
           return format_number(held);
         } else if constexpr (std::is_same_v<Held, std::string>) {
           return quoted(held);

@@ -9,12 +9,20 @@
 #include "kernels/base/dtype.hpp"
 #include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cpu_features.hpp"
+#include "kernels/cpu/layer_norm.hpp"
 
 namespace sluice {
 
 struct PhiloxRange {
   std::uint64_t seed, stream, first;
   std::int64_t n;
+};
+
+struct ColumnSumArgs {
+  float* total;
+  const void* x;
+  DType dtype;
+  std::int64_t rows, columns;
 };
 
 struct KernelTable {
@@ -33,11 +41,25 @@ struct KernelTable {
   float (*row_max)(const float* x, std::int64_t n);
   // Sum of exp(x - max); the exponentials go to `out` unless it is null.
   double (*row_exp_sum)(float* out, const float* x, std::int64_t n, float max);
-  void (*gelu_forward)(float* y, const float* x, std::int64_t n);
-  void (*gelu_backward)(float* dx, const float* x, const float* dy, std::int64_t n);
+  void (*gelu_forward)(void* y, const void* x, DType dtype, std::int64_t n);
+  void (*gelu_backward)(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n);
   void (*swiglu_forward)(float* y, const float* a, const float* b, std::int64_t n);
   void (*swiglu_backward)(float* da, float* db, const float* a, const float* b, const float* dy,
                           std::int64_t n);
+  // Rows [begin, end).
+  void (*layer_norm_forward)(const LayerNormArgs& args, void* y, std::int64_t begin,
+                             std::int64_t end);
+  void (*layer_norm_input_gradient)(const LayerNormArgs& args, void* dx, const void* dy,
+                                    const void* residual, std::int64_t begin, std::int64_t end);
+  // Columns [begin, end); both add to what is there.
+  void (*layer_norm_weight_gradient)(const LayerNormArgs& args, float* d_weight, float* d_bias,
+                                     const void* dy, std::int64_t begin, std::int64_t end);
+  void (*column_sum)(const ColumnSumArgs& args, std::int64_t begin, std::int64_t end);
+  // out = residual + x * factor; residual null: none.
+  void (*multiply_add)(void* out, const void* x, const float* factor, const void* residual,
+                       DType dtype, std::int64_t n);
+  // grad = scale * weights * (grad - sum(weights * grad)).
+  void (*softmax_gradient_row)(float* grad, const float* weights, std::int64_t n, float scale);
   void (*exp)(float* y, const float* x, std::int64_t n);  // for tests of the exponential itself
   void (*fill_normal)(float* out, const PhiloxRange& range, float mean, float std);
   void (*fill_mask_bytes)(std::uint8_t* out, const PhiloxRange& range, std::uint64_t threshold);

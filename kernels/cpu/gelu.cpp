@@ -1,5 +1,6 @@
 #include "kernels/cpu/gelu.hpp"
 
+#include <cstddef>
 #include <cstdint>
 
 #include "kernels/base/error.hpp"
@@ -20,18 +21,35 @@ std::int64_t common_length(const char* what, std::span<float> first, Rest... res
 
 }  // namespace
 
-void gelu_forward(std::span<float> y, std::span<const float> x) {
-  const std::int64_t n = common_length("gelu_forward: lengths differ", y, x);
+void gelu_forward(void* y, const void* x, DType dtype, std::int64_t n) {
+  check(n == 0 || (y != nullptr && x != nullptr), "gelu_forward: a null buffer");
+  auto* out = static_cast<std::byte*>(y);
+  const auto* in = static_cast<const std::byte*>(x);
   parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
-    table.gelu_forward(y.data() + begin, x.data() + begin, end - begin);
+    const std::int64_t at = begin * size_of(dtype);
+    table.gelu_forward(out + at, in + at, dtype, end - begin);
+  });
+}
+
+void gelu_forward(std::span<float> y, std::span<const float> x) {
+  gelu_forward(y.data(), x.data(), DType::kFloat32,
+               common_length("gelu_forward: lengths differ", y, x));
+}
+
+void gelu_backward(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n) {
+  check(n == 0 || (dx != nullptr && x != nullptr && dy != nullptr), "gelu_backward: a null buffer");
+  auto* out = static_cast<std::byte*>(dx);
+  const auto* in = static_cast<const std::byte*>(x);
+  const auto* grad = static_cast<const std::byte*>(dy);
+  parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
+    const std::int64_t at = begin * size_of(dtype);
+    table.gelu_backward(out + at, in + at, grad + at, dtype, end - begin);
   });
 }
 
 void gelu_backward(std::span<float> dx, std::span<const float> x, std::span<const float> dy) {
-  const std::int64_t n = common_length("gelu_backward: lengths differ", dx, x, dy);
-  parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
-    table.gelu_backward(dx.data() + begin, x.data() + begin, dy.data() + begin, end - begin);
-  });
+  gelu_backward(dx.data(), x.data(), dy.data(), DType::kFloat32,
+                common_length("gelu_backward: lengths differ", dx, x, dy));
 }
 
 void swiglu_forward(std::span<float> y, std::span<const float> gate, std::span<const float> up) {

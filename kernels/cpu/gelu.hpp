@@ -1,16 +1,22 @@
-// Activation functions of the MLP and their gradients, fp32, on the compute threads. Element-wise:
+// Activation functions of the MLP and their gradients, on the compute threads. Arithmetic in fp32;
+// the forms with a dtype take and leave n elements of it. Element-wise:
 // bits do not depend on instruction set, threads or cuts. The output may be the same buffer as any
 // one input. All spans of a call have the same length (Error otherwise).
 #pragma once
 
+#include <cstdint>
 #include <span>
+
+#include "kernels/base/dtype.hpp"
 
 namespace sluice {
 
 // tanh form: y = x * sigmoid(2u), u = sqrt(2/pi) (x + 0.044715 x^3).
 void gelu_forward(std::span<float> y, std::span<const float> x);
+void gelu_forward(void* y, const void* x, DType dtype, std::int64_t n);
 // dx = dy * dy/dx (x): the input alone need be kept.
 void gelu_backward(std::span<float> dx, std::span<const float> x, std::span<const float> dy);
+void gelu_backward(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n);
 
 // y = silu(gate) * up, silu(a) = a * sigmoid(a).
 void swiglu_forward(std::span<float> y, std::span<const float> gate, std::span<const float> up);

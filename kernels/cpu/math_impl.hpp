@@ -139,13 +139,13 @@ double row_exp_sum(float* out, const float* x, std::int64_t n, float max) {
 }
 
 // f(lanes of a, lanes of b) -> y.
-template <class S, class Fn>
-void map2(float* y, const float* a, const float* b, std::int64_t n, Fn f) {
+template <class S, class T, class Fn>
+void map2(T* y, const T* a, const T* b, std::int64_t n, Fn f) {
   std::int64_t i = 0;
   for (; i + kLanes <= n; i += kLanes) S::store(y + i, f(S::load(a + i), S::load(b + i)));
   if (i == n) return;
-  Tail<S, float> x(a + i, n - i);
-  const Tail<S, float> z(b + i, n - i);
+  Tail<S, T> x(a + i, n - i);
+  const Tail<S, T> z(b + i, n - i);
   S::store(x.v, f(S::load(x.v), S::load(z.v)));
   x.copy_to(y + i, n - i);
 }
@@ -166,22 +166,33 @@ typename S::F gelu_gate(typename S::F x) {
 }
 
 template <class S>
-void gelu_forward(float* y, const float* x, std::int64_t n) {
-  map2<S>(y, x, x, n, [](typename S::F a, typename S::F) {
-    return S::mul(a, gelu_gate<S>(gelu_bounded<S>(a)));
+void gelu_forward(void* y, const void* x, DType dtype, std::int64_t n) {
+  with_dtype<S>(dtype, [=](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const T* in = static_cast<const T*>(x);
+    map2<S>(static_cast<T*>(y), in, in, n, [](typename S::F a, typename S::F) {
+      return S::mul(a, gelu_gate<S>(gelu_bounded<S>(a)));
+    });
   });
 }
 
 // d/dx x s(z(x)) = s + x s (1-s) z', z' = 2 sqrt(2/pi) (1 + 3 * 0.044715 x^2).
 template <class S>
-void gelu_backward(float* dx, const float* x, const float* dy, std::int64_t n) {
-  map2<S>(dx, x, dy, n, [](typename S::F a, typename S::F g) {
-    const auto b = gelu_bounded<S>(a);
-    const auto s = gelu_gate<S>(b);
-    const auto square = S::fma(S::mul(S::set1(3 * kGeluCubic), b), b, S::set1(1.0F));
-    const auto slope = S::mul(S::mul(S::set1(kSqrt8OverPi), b), square);
-    const auto rest = S::mul(s, S::sub(S::set1(1.0F), s));
-    return S::mul(g, S::fma(slope, rest, s));
+typename S::F gelu_slope(typename S::F x) {
+  const auto b = gelu_bounded<S>(x);
+  const auto s = gelu_gate<S>(b);
+  const auto square = S::fma(S::mul(S::set1(3 * kGeluCubic), b), b, S::set1(1.0F));
+  const auto slope = S::mul(S::mul(S::set1(kSqrt8OverPi), b), square);
+  const auto rest = S::mul(s, S::sub(S::set1(1.0F), s));
+  return S::fma(slope, rest, s);
+}
+
+template <class S>
+void gelu_backward(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n) {
+  with_dtype<S>(dtype, [=](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    map2<S>(static_cast<T*>(dx), static_cast<const T*>(x), static_cast<const T*>(dy), n,
+            [](typename S::F a, typename S::F g) { return S::mul(g, gelu_slope<S>(a)); });
   });
 }
 

@@ -4,6 +4,7 @@
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/elementwise_impl.hpp"
 #include "kernels/cpu/math_impl.hpp"
+#include "kernels/cpu/norm_impl.hpp"
 #include "kernels/cpu/philox_impl.hpp"
 
 namespace sluice::isa {
@@ -26,6 +27,12 @@ constexpr KernelTable make_table(const char* name) {
       .gelu_backward = gelu_backward<S>,
       .swiglu_forward = swiglu_forward<S>,
       .swiglu_backward = swiglu_backward<S>,
+      .layer_norm_forward = layer_norm_forward<S>,
+      .layer_norm_input_gradient = layer_norm_input_gradient<S>,
+      .layer_norm_weight_gradient = layer_norm_weight_gradient<S>,
+      .column_sum = column_sum<S>,
+      .multiply_add = multiply_add<S>,
+      .softmax_gradient_row = softmax_gradient_row<S>,
       .exp = exp_span<S>,
       .fill_normal = fill_normal<S>,
       .fill_mask_bytes = fill_mask_bytes<S>,

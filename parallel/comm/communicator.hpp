@@ -1,4 +1,5 @@
-// Collectives of one group of ranks, over Gloo, NCCL, or threads of one process.
+// Collectives of one group of ranks, over Gloo, NCCL, the memory of one host, or threads of one
+// process.
 //
 // Order: operations of a communicator run one after another, in the order of the calls, which must
 // be the same on every rank of the group. Asynchronous calls return at once; the memory they name
@@ -95,6 +96,17 @@ struct CommOptions {
 // ConfigError where the program was built without libtorch. Interface: the one that reaches
 // master_addr, or GLOO_SOCKET_IFNAME.
 [[nodiscard]] std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options);
+
+// Ranks are processes of one host, memory is the host's: they read each other's memory
+// (process_vm_readv; SLUICE_HOST_COPY=bounce, or a kernel that refuses it: buffers that all map).
+// While it lives, and after, any process of the user may read this one's memory where Yama would
+// forbid it. Otherwise as make_gloo_communicator. Throws CommError also where the ranks are of
+// several hosts.
+[[nodiscard]] std::unique_ptr<Communicator> make_host_communicator(const CommOptions& options);
+
+// Ranks are processes, memory is the host's: over that memory where all ranks are of one host, over
+// Gloo elsewhere. SLUICE_COMM=host or gloo, the same on all ranks, says which.
+[[nodiscard]] std::unique_ptr<Communicator> make_cpu_communicator(const CommOptions& options);
 
 // Ranks are processes with a GPU each, memory is the current device's. Control data goes over a
 // Gloo group of its own. Throws ConfigError where the program was built without CUDA or no GPU is

@@ -48,8 +48,8 @@ std::shared_ptr<gloo::transport::Device> make_device(const CommOptions& options)
 // The connections to the peers. post and wait: one thread. interrupt: any thread.
 class Peers {
  public:
-  Peers(const CommOptions& options, Clock::time_point deadline)
-      : timeout_(options.timeout), store_(join_rendezvous(options, deadline)) {
+  Peers(const CommOptions& options, c10::intrusive_ptr<c10d::Store> store)
+      : timeout_(options.timeout), store_(std::move(store)) {
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
     gloo->threads = 1;  // runs c10d's own collectives, which are not used
     gloo->devices.push_back(make_device(options));
@@ -131,9 +131,9 @@ class Peers {
 
 class GlooCommunicator final : public Communicator {
  public:
-  explicit GlooCommunicator(const CommOptions& options)
+  GlooCommunicator(const CommOptions& options, c10::intrusive_ptr<c10d::Store> store)
       : name_{options.group, options.rank, options.size},
-        peers_(connect(options)),
+        peers_(connect(options, std::move(store))),
         queue_(std::make_unique<OpQueue>(
             name_, OpQueue::Hooks{.interrupt = [this] { peers_->interrupt(); },
                                   .broken = [this] { peers_->close(); }})) {
@@ -174,9 +174,10 @@ class GlooCommunicator final : public Communicator {
   void abort() noexcept override { queue_->abort(); }
 
  private:
-  static std::unique_ptr<Peers> connect(const CommOptions& options) {
+  static std::unique_ptr<Peers> connect(const CommOptions& options,
+                                        c10::intrusive_ptr<c10d::Store> store) {
     try {
-      return std::make_unique<Peers>(options, Clock::now() + options.timeout);
+      return std::make_unique<Peers>(options, std::move(store));
     } catch (const Error&) {
       throw;
     } catch (const std::exception& error) {
@@ -319,7 +320,12 @@ std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options)
         "rank outside of its group");
   if (options.size == 1) return std::move(make_local_communicators(1, options.timeout).front());
   const SigpipeBlock no_sigpipe;  // inherited by the threads of Gloo and of the store
-  return std::make_unique<GlooCommunicator>(options);
+  return make_gloo_communicator(options, join_rendezvous(options, Clock::now() + options.timeout));
+}
+
+std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options,
+                                                     c10::intrusive_ptr<c10d::Store> store) {
+  return std::make_unique<GlooCommunicator>(options, std::move(store));
 }
 
 }  // namespace sluice

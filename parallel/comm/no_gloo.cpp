@@ -6,12 +6,25 @@
 
 namespace sluice {
 
-std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options) {
+namespace {
+
+std::unique_ptr<Communicator> only_one_rank(const CommOptions& options) {
   if (options.size == 1) return std::move(make_local_communicators(1, options.timeout).front());
-  throw ConfigError(
-      "group " + options.group + " has " + std::to_string(options.size) +
-      " ranks, but this program was built without libtorch, whose Gloo connects them; "
-      "build with -DSLUICE_TORCH=ON");
+  throw ConfigError("group " + options.group + " has " + std::to_string(options.size) +
+                    " ranks, but this program was built without libtorch, which connects them; "
+                    "build with -DSLUICE_TORCH=ON");
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options) {
+  return only_one_rank(options);
+}
+std::unique_ptr<Communicator> make_host_communicator(const CommOptions& options) {
+  return only_one_rank(options);
+}
+std::unique_ptr<Communicator> make_cpu_communicator(const CommOptions& options) {
+  return only_one_rank(options);
 }
 
 }  // namespace sluice

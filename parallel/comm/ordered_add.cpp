@@ -35,25 +35,48 @@ float widen(Float16 value) {
   return std::bit_cast<float>(bits | sign);
 }
 
+// A share need not be aligned.
+template <typename T>
+float load(const void* share, std::int64_t index) {
+  T value;
+  std::memcpy(&value, static_cast<const char*>(share) + index * std::int64_t{sizeof(T)}, sizeof(T));
+  return widen(value);
+}
+
+// Element i of the target depends on element i of what is read only, so that the loops vectorise
+// although the output may be one of the shares: that is what ivdep says.
+template <typename T>
+void add_two(const void* a, const void* b, std::int64_t first, std::int64_t n, float* to) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) to[i] = load<T>(a, first + i) + load<T>(b, first + i);
+}
+
+template <typename T>
+void add_one(const float* sum, const void* share, std::int64_t first, std::int64_t n, float* to) {
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < n; ++i) to[i] = sum[i] + load<T>(share, first + i);
+}
+
+// The last share's pass writes the output itself, unless that is still to be added to.
 template <typename T>
 void add_block(std::span<const void* const> shares, std::int64_t first, std::int64_t n,
                float* output, bool accumulate) {
   std::array<float, kBlock> sum;
-  std::array<T, kBlock> share;
-  const auto bytes = static_cast<std::size_t>(n) * sizeof(T);
-  for (std::size_t r = 0; r < shares.size(); ++r) {
-    std::memcpy(share.data(), static_cast<const T*>(shares[r]) + first, bytes);
-    if (r == 0) {
-      for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) sum[i] = widen(share[i]);
-    } else {
-      for (std::size_t i = 0; i < static_cast<std::size_t>(n); ++i) sum[i] += widen(share[i]);
+  const auto target = [&](std::size_t count) {
+    return count == shares.size() && !accumulate ? output + first : sum.data();
+  };
+  if (shares.size() == 1) {
+    float* to = target(1);
+#pragma GCC ivdep
+    for (std::int64_t i = 0; i < n; ++i) to[i] = load<T>(shares[0], first + i);
+  } else {
+    add_two<T>(shares[0], shares[1], first, n, target(2));
+    for (std::size_t r = 2; r < shares.size(); ++r) {
+      add_one<T>(sum.data(), shares[r], first, n, target(r + 1));
     }
   }
-  if (accumulate) {
-    for (std::int64_t i = 0; i < n; ++i) output[first + i] += sum[static_cast<std::size_t>(i)];
-  } else {
-    std::memcpy(output + first, sum.data(), static_cast<std::size_t>(n) * sizeof(float));
-  }
+  if (!accumulate) return;
+  for (std::int64_t i = 0; i < n; ++i) output[first + i] += sum[static_cast<std::size_t>(i)];
 }
 
 template <typename T>

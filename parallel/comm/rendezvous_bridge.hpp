@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
@@ -17,5 +18,10 @@ namespace sluice {
 // CommError: port in use, rank 0 absent, or which ranks did not come before the deadline.
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> join_rendezvous(
     const CommOptions& options, std::chrono::steady_clock::time_point deadline);
+
+// make_gloo_communicator for ranks that have joined already. Keeps the store. REQUIRES: size > 1,
+// SIGPIPE blocked on this thread.
+[[nodiscard]] std::unique_ptr<Communicator> make_gloo_communicator(
+    const CommOptions& options, c10::intrusive_ptr<c10d::Store> store);
 
 }  // namespace sluice

@@ -128,8 +128,10 @@ std::unique_ptr<Communicator> connect(const LoadedConfig& config, const RankEnvi
   options.master_port = rank.master_port;
   options.timeout = std::chrono::milliseconds(
       static_cast<std::int64_t>(config.run.launch.timeout_seconds * 1000));
-  return runs_on_gpu(config.run) ? make_nccl_communicator(options)
-                                 : make_gloo_communicator(options);
+  if (runs_on_gpu(config.run)) return make_nccl_communicator(options);
+  // Ranks of one host exchange through its memory; launch.backend: gloo asks for the network.
+  return config.run.launch.backend == Backend::kGloo ? make_gloo_communicator(options)
+                                                     : make_cpu_communicator(options);
 }
 
 // What the launcher does for the ranks it starts: here each checks, and rank 0 writes.

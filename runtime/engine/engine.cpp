@@ -40,15 +40,15 @@ class Engine::Sink final : public GradSink {
   const bool accumulate_;
 };
 
-Engine::Engine(EngineOptions options, Communicator& comm, at::Device device, RowSource train,
-               RowSource valid, PhaseObserver observer)
+Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Device device,
+               RowSource train, RowSource valid, PhaseObserver observer)
     : options_(std::move(options)),
+      model_(std::move(model)),
       comm_(comm),
       device_(device),
       train_rows_(std::move(train)),
       valid_rows_(std::move(valid)),
       observer_(std::move(observer)),
-      model_(make_model(options_.model)),
       plan_(plan_step(options_, model_)),
       train_program_(write_train_step(plan_.shape)),
       eval_program_(write_eval_step(plan_.shape)),
@@ -87,7 +87,7 @@ double Engine::evaluate(std::int64_t batches) {
   const double mine = loss_sum_;
   for (const double part : comm_.all_gather_values({&mine, 1})) sum += part;
   return sum / static_cast<double>(batches * per_batch * comm_.size() * options_.train.micro_batch *
-                                   options_.model.seq);
+                                   model_.spec.options.seq);
 }
 
 at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows) {
@@ -266,7 +266,7 @@ void Engine::load_batch(const Op& op) {
     (train ? train_rows_ : valid_rows_)(index, first_row(op), options_.train.micro_batch, rows);
     const auto to_tensor = [&](const std::vector<std::int64_t>& values) {
       const at::Tensor host =
-          at::empty({options_.train.micro_batch, options_.model.seq}, c10::ScalarType::Long);
+          at::empty({options_.train.micro_batch, model_.spec.options.seq}, c10::ScalarType::Long);
       check(values.size() == static_cast<std::size_t>(host.numel()), "rows are of the model's seq");
       std::copy(values.begin(), values.end(), host_data<std::int64_t>(host));
       return host.to(device_);
@@ -308,7 +308,7 @@ void Engine::loss_head(const Op& op) {
     logits_ = model_.head->logits(params, inputs_[u], inputs_[u].size(1) - 1);
   } else {
     const double tokens = static_cast<double>(plan_.shape.micro_batches * comm_.size()) *
-                          static_cast<double>(options_.train.micro_batch * options_.model.seq);
+                          static_cast<double>(options_.train.micro_batch * model_.spec.options.seq);
     Sink sink(store_, model_.spec.units[u], op.accumulate);
     loss_sum_ +=
         model_.head->loss(params, inputs_[u], targets_, input_.loss_scale / tokens, scratch_,
@@ -389,7 +389,7 @@ void Engine::norm_and_scale() {
     result_.vote = std::max(result_.vote, all[r * mine.size() + 1]);
   }
   result_.loss = loss / (static_cast<double>(plan_.shape.micro_batches * comm_.size()) *
-                         static_cast<double>(options_.train.micro_batch * options_.model.seq));
+                         static_cast<double>(options_.train.micro_batch * model_.spec.options.seq));
   result_.grad_norm = std::sqrt(squares) / input_.loss_scale;
   clip_coefficient_ = options_.train.clip > 0
                           ? std::min(1.0, options_.train.clip / (result_.grad_norm + 1e-6))

@@ -53,7 +53,9 @@ struct StepResult {
 
 class Engine final : private OpHandler {
  public:
-  Engine(EngineOptions options, Communicator& comm, at::Device device, RowSource train,
+  // The model's units, in its spec's order, may be anybody's. options.model is not looked at: the
+  // spec has its own.
+  Engine(EngineOptions options, Model model, Communicator& comm, at::Device device, RowSource train,
          RowSource valid, PhaseObserver observer = {});
   ~Engine() override;
 
@@ -106,12 +108,12 @@ class Engine final : private OpHandler {
   [[nodiscard]] StepTimes sum_times() const;
 
   const EngineOptions options_;
+  const Model model_;
   Communicator& comm_;
   const at::Device device_;
   const RowSource train_rows_;
   const RowSource valid_rows_;
   const PhaseObserver observer_;
-  Model model_;
   const StepPlan plan_;
   const Program train_program_;
   const Program eval_program_;

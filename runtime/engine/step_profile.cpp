@@ -74,6 +74,7 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
   shape.prefetch_units = options.zero.prefetch_units;
   const std::int64_t tokens = options.train.micro_batch * model.spec.options.seq;
   shape.batch_bytes = tokens * 2 * 8;
+  shape.constant_bytes = model.spec.constant_bytes();
   for (const GroupPlan& group : plan.groups) {
     const bool resident = shape.stage < 3 || group.param_elems < options.zero.persist_below;
     shape.groups.push_back({group.elems, group.shard_elems, resident});

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/engine/train_options.hpp"
-#include "runtime/model/gpt2_units.hpp"
+#include "runtime/model/units.hpp"
 #include "runtime/program/step_shape.hpp"
 #include "zero/zero_options.hpp"
 

@@ -44,7 +44,8 @@ class Trainer {
         gemm_rate_(measure_gemm_rate(options.engine.train.dtype, device_)),
         baseline_(allocation_count(CountedDevice::kHost).live),
         scaler_(options.engine.loss_scale),
-        engine_(options.engine, comm, device_, train_rows(), valid_rows(), observer()),
+        engine_(options.engine, make_model(options.engine.model), comm, device_, train_rows(),
+                valid_rows(), observer()),
         progress_(progress_options(options)) {
     if (comm.rank() == 0) metrics_.emplace(options.output_dir + "/metrics.jsonl");
   }

@@ -10,20 +10,10 @@
 
 namespace sluice {
 
-// tokens [B, S] -> [B, S, H]; params: wte [V, H], wpe [positions, H].
-[[nodiscard]] std::unique_ptr<Unit> make_gpt2_embedding(const ModelOptions& options);
 // [B, S, H] -> [B, S, H]; params in the order of model_spec.cpp. `layer` keys its dropout.
 [[nodiscard]] std::unique_ptr<Unit> make_gpt2_block(const ModelOptions& options,
                                                     std::int64_t layer);
 // params: ln_f weight and bias [H], classifier [V, H].
 [[nodiscard]] std::unique_ptr<LossHead> make_layer_norm_head(const ModelOptions& options);
-
-// All units of a model, in order of forward; the head apart.
-struct Model {
-  ModelSpec spec;
-  std::vector<std::unique_ptr<Unit>> units;
-  std::unique_ptr<LossHead> head;
-};
-[[nodiscard]] Model make_model(const ModelOptions& options);
 
 }  // namespace sluice

@@ -1,175 +1,43 @@
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
-#include <ATen/ops/mm.h>
 #include <ATen/ops/native_layer_norm.h>
 #include <ATen/ops/native_layer_norm_backward.h>
-#include <c10/core/GradMode.h>
 
-#include <algorithm>
-
-#include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "runtime/model/classifier_head.hpp"
 #include "runtime/model/gpt2_units.hpp"
-#include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
 namespace {
 
-// Rows of logits held at a time. Fewer lose GEMM rate (64: a quarter), and the classifier's
-// gradient is read and written once a chunk; more no longer fit the last-level cache at 50k words.
-constexpr std::int64_t kChunkRows = 256;
-
-class LayerNormHead final : public LossHead {
+class FinalLayerNorm final : public FinalNorm {
  public:
-  explicit LayerNormHead(const ModelOptions& options) : options_(options) {}
+  explicit FinalLayerNorm(const ModelOptions& options) : options_(with_defaults(options)) {}
 
-  [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows) const override {
-    // fp32 logits, and behind them the 16-bit ones of a 16-bit model: sized for either.
-    return std::min(rows, kChunkRows) * options_.vocab * (4 + 2);
-  }
+  [[nodiscard]] std::size_t param_count() const override { return 2; }
 
-  double loss(std::span<const at::Tensor> params, const at::Tensor& input,
-              const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
-              GradSink* sink, at::Tensor* grad_input) override {
-    const c10::AutoGradMode no_graph(false);
-    const at::Tensor x_NH = input.reshape({-1, options_.hidden});
+  [[nodiscard]] Normed forward(std::span<const at::Tensor> params,
+                               const at::Tensor& x_NH) const override {
     const auto [h_NH, mean, rstd] =
         at::native_layer_norm(x_NH, {options_.hidden}, params[0], params[1], options_.norm_eps);
-    const at::Tensor targets_N = targets.flatten();
-    at::Tensor dh_NH;
-    GradTarget classifier;
-    if (sink != nullptr) {
-      dh_NH = at::empty_like(h_NH);
-      classifier = sink->target(2);
-    }
-    double sum = 0;
-    for (std::int64_t row = 0; row < x_NH.size(0); row += kChunkRows) {
-      const std::int64_t rows = std::min(kChunkRows, x_NH.size(0) - row);
-      const Chunk chunk = chunk_views(scratch, rows, x_NH);
-      sum += cross_entropy(chunk, h_NH.narrow(0, row, rows), params[2],
-                           targets_N.narrow(0, row, rows), grad_scale, sink != nullptr);
-      if (sink == nullptr) continue;
-      back_chunk(chunk, h_NH.narrow(0, row, rows), params[2], dh_NH.narrow(0, row, rows),
-                 classifier);
-      classifier.accumulate = true;
-    }
-    if (sink != nullptr) {
-      *grad_input = back_norm(dh_NH, x_NH, mean, rstd, params, *sink).view(input.sizes());
-    }
-    return sum;
+    return {h_NH, mean, rstd};
   }
 
-  at::Tensor logits(std::span<const at::Tensor> params, const at::Tensor& input,
-                    std::int64_t position) override {
-    const c10::AutoGradMode no_graph(false);
-    const at::Tensor h = std::get<0>(at::native_layer_norm(
-        input.select(1, position), {options_.hidden}, params[0], params[1], options_.norm_eps));
-    return at::mm(h, params[2].t()).to(c10::ScalarType::Float);
-  }
-
- private:
-  struct Chunk {
-    at::Tensor wide;    // [rows, V] fp32: logits, then their gradient
-    at::Tensor narrow;  // the same in the model's dtype; `wide` itself in fp32
-  };
-
-  Chunk chunk_views(const at::Tensor& scratch, std::int64_t rows, const at::Tensor& like) const {
-    const std::int64_t elems = rows * options_.vocab;
-    Chunk chunk;
-    chunk.wide =
-        scratch.narrow(0, 0, elems * 4).view(c10::ScalarType::Float).view({rows, options_.vocab});
-    chunk.narrow = chunk.wide;
-    if (like.scalar_type() != c10::ScalarType::Float) {
-      chunk.narrow = scratch.narrow(0, elems * 4, elems * 2)
-                         .view(like.scalar_type())
-                         .view({rows, options_.vocab});
-    }
-    return chunk;
-  }
-
-  // Leaves d(loss)/d(logits) in chunk.narrow where `gradient`.
-  double cross_entropy(const Chunk& chunk, const at::Tensor& h, const at::Tensor& weight,
-                       const at::Tensor& targets, double grad_scale, bool gradient) const {
-    at::Tensor narrow = chunk.narrow;
-    at::mm_out(narrow, h, weight.t());
-    if (!chunk.narrow.is_same(chunk.wide)) chunk.wide.copy_(chunk.narrow);
-    double sum = 0;
-    if (chunk.wide.is_cpu()) {
-      const CrossEntropyArgs args{.logits = host_data<float>(chunk.wide),
-                                  .rows = h.size(0),
-                                  .row_stride = options_.vocab,
-                                  .vocab = options_.vocab,
-                                  .width = options_.vocab,
-                                  .targets = host_data<std::int64_t>(targets),
-                                  .scale = static_cast<float>(grad_scale)};
-      sum = gradient ? softmax_cross_entropy(args) : softmax_cross_entropy_loss(args);
-    } else if (!chunk.wide.is_meta()) {
-      sum = device_cross_entropy(chunk.wide, targets, grad_scale, gradient);
-    }
-    if (gradient && !chunk.narrow.is_same(chunk.wide)) chunk.narrow.copy_(chunk.wide);
-    return sum;
-  }
-
-  static double device_cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
-                                     double grad_scale, bool gradient) {
-    const at::Tensor at_target = targets.unsqueeze(1);
-    const at::Tensor log_p = logits.log_softmax(1);
-    const double sum = -log_p.gather(1, at_target).sum(c10::ScalarType::Double).item<double>();
-    if (gradient) {
-      logits.copy_(log_p.exp());
-      logits.scatter_add_(1, at_target, at::empty_like(at_target, logits.options()).fill_(-1.0));
-      logits.mul_(grad_scale);
-    }
-    return sum;
-  }
-
-  static void back_chunk(const Chunk& chunk, const at::Tensor& h, const at::Tensor& weight,
-                         at::Tensor dh, const GradTarget& classifier) {
-    at::mm_out(dh, chunk.narrow, weight);
-    at::Tensor grad = classifier.grad;
-    if (chunk.narrow.is_same(chunk.wide)) {
-      at::addmm_out(grad, grad, chunk.wide.t(), h, classifier.accumulate ? 1 : 0, 1);
-    } else if (classifier.accumulate) {
-      grad.add_(at::mm(chunk.narrow.t(), h));
-    } else {
-      grad.copy_(at::mm(chunk.narrow.t(), h));
-    }
-  }
-
-  at::Tensor back_norm(const at::Tensor& dh, const at::Tensor& x, const at::Tensor& mean,
-                       const at::Tensor& rstd, std::span<const at::Tensor> params,
-                       GradSink& sink) const {
-    auto [dx, dweight, dbias] = at::native_layer_norm_backward(
-        dh, x, {options_.hidden}, mean, rstd, params[0], params[1], {true, true, true});
-    for (const auto& [index, grad] : {std::pair{0, dweight}, std::pair{1, dbias}}) {
-      const GradTarget target = sink.target(index);
-      if (target.accumulate) {
-        target.grad.add_(grad);
-      } else {
-        target.grad.copy_(grad);
-      }
-    }
+  [[nodiscard]] at::Tensor backward(std::span<const at::Tensor> params, const Backward& given,
+                                    GradSink& sink) const override {
+    const auto [dx, dweight, dbias] = at::native_layer_norm_backward(
+        given.dh_NH, given.x_NH, {options_.hidden}, given.normed.mean, given.normed.rstd, params[0],
+        params[1], {true, true, true});
+    store_gradient(sink.target(0), dweight);
+    store_gradient(sink.target(1), dbias);
     return dx;
   }
 
+ private:
   const ModelOptions options_;
 };
 
 }  // namespace
 
 std::unique_ptr<LossHead> make_layer_norm_head(const ModelOptions& options) {
-  return std::make_unique<LayerNormHead>(options);
-}
-
-Model make_model(const ModelOptions& options) {
-  Model model{make_model_spec(options), {}, nullptr};
-  const ModelOptions& filled = model.spec.options;
-  model.units.push_back(make_gpt2_embedding(filled));
-  for (std::int64_t layer = 0; layer < filled.layers; ++layer) {
-    model.units.push_back(make_gpt2_block(filled, layer));
-  }
-  model.head = make_layer_norm_head(filled);
-  return model;
+  return make_classifier_head(options, std::make_unique<FinalLayerNorm>(options));
 }
 
 }  // namespace sluice

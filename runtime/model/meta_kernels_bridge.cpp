@@ -69,8 +69,7 @@ std::tuple<Tensor, Tensor> attention(const Tensor& q, const Tensor& k, const Ten
                                      double /*dropout*/, bool /*causal*/,
                                      const std::optional<Tensor>& /*mask*/,
                                      std::optional<double> /*scale*/) {
-  const Tensor out =
-      at::empty({q.size(0), q.size(2), q.size(1), q.size(3)}, q.options()).transpose(1, 2);
+  const Tensor out = at::empty_like(q);  // in the order of q's strides
   const Tensor lse =
       at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(c10::ScalarType::Float))
           .transpose(1, 2);

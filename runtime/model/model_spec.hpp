@@ -46,11 +46,13 @@ struct ModelSpec {
   std::vector<UnitSpec> units;  // embedding, blocks, loss head
 
   [[nodiscard]] std::int64_t param_count() const;
-  // Multiply-adds count two. Attention is counted causal (half the square).
+  // Multiply-adds count two. Attention is counted causal (half the square), within the window.
   [[nodiscard]] double forward_flops_per_sample(const UnitSpec& unit) const;
+  // What the model holds on its device beside parameters: rotary tables and a window's mask.
+  [[nodiscard]] std::int64_t constant_bytes() const;
 };
 
-// REQUIRES: options.vocab > 0. Throws ConfigError for a type this version has no units for.
+// REQUIRES: options.vocab > 0; the rules between keys hold (configs/validate.hpp).
 [[nodiscard]] ModelSpec make_model_spec(const ModelOptions& options);
 
 }  // namespace sluice

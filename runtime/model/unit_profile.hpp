@@ -2,7 +2,7 @@
 // memory and without arithmetic.
 #pragma once
 
-#include "runtime/model/gpt2_units.hpp"
+#include "runtime/model/units.hpp"
 #include "runtime/program/step_shape.hpp"
 
 namespace sluice {

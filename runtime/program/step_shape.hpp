@@ -47,6 +47,7 @@ struct StepShape {
   int prefetch_units = 1;
   std::int64_t batch_bytes = 0;         // tokens and targets of a micro-batch
   std::int64_t comm_staging_bytes = 0;  // of the largest bucket
+  std::int64_t constant_bytes = 0;      // tables the units share, beside the parameters
   std::vector<GroupShape> groups;
   std::vector<UnitShape> units;  // in order of forward; the last is the loss head
 };

@@ -129,6 +129,7 @@ void StepWriter::write_persistent() {
   if (!grads_are_transient()) persistent(Tag::kGradients, full * 4);
   if (has_gradient_shard(shape_)) persistent(Tag::kGradients, shard * 4);
   persistent(Tag::kCommStaging, shape_.comm_staging_bytes);
+  persistent(Tag::kParameters, shape_.constant_bytes);
 }
 
 std::vector<int> StepWriter::groups_by_first_use() const {

@@ -75,7 +75,41 @@ TEST_F(Validate, HeadsDivideHidden) {
   EXPECT_TRUE(
       complaint(kData + "model: {type: llama, kv_heads: 5}\n", 1)
           .starts_with("c.yaml:2:32: model.kv_heads: heads must be a multiple of kv_heads: 12 "
-                       "% 5 = 2\n"));
+                       "% 5 = 2"));
+  EXPECT_EQ(complaint(kData + "model: {type: llama, heads: 12, kv_heads: 3}\n", 1), "");
+}
+
+TEST_F(Validate, HeadsOfTheirOwnWidth) {
+  EXPECT_EQ(complaint(kData + "model: {type: llama, hidden: 250, heads: 4, head_dim: 64}\n", 1),
+            "");
+  EXPECT_EQ(complaint(kData + "model: {type: llama, head_dim: 63}\n", 1),
+            "c.yaml:2:32: model.head_dim: rotary positions turn pairs, head_dim must be even: 63");
+  EXPECT_EQ(
+      complaint(kData + "model: {type: mistral, hidden: 60, heads: 4}\n", 1),
+      "c.yaml:2:43: model.heads: rotary positions turn pairs, hidden / heads must be even: 60 / "
+      "4 = 15");
+  EXPECT_EQ(complaint(kData + "model: {head_dim: 32}\n", 1),
+            "c.yaml:2:19: model.head_dim: a gpt2 has head_dim x heads = hidden: 32 x 12 != 768");
+  EXPECT_EQ(complaint(kData + "model: {head_dim: 64}\n", 1), "");
+}
+
+TEST_F(Validate, WhatAFamilyDoesNotHave) {
+  EXPECT_EQ(
+      complaint(kData + "model: {attention_bias: none}\n", 1),
+      "c.yaml:2:25: model.attention_bias: a gpt2 has biases on all projections; leave it out");
+  EXPECT_EQ(
+      complaint(kData + "model: {rope_theta: 5e5}\n", 1),
+      "c.yaml:2:21: model.rope_theta: a gpt2 learns its positions and has no rotary ones; leave "
+      "it out");
+  EXPECT_EQ(complaint(kData + "model: {type: qwen2, sliding_window: 64}\n", 1),
+            "c.yaml:2:38: model.sliding_window: only a mistral has a sliding window; leave it out");
+  EXPECT_EQ(complaint(kData + "model: {type: mistral, sliding_window: 64}\n", 1), "");
+  EXPECT_EQ(
+      complaint(kData + "model: {type: llama, rope_scaling: llama3, "
+                        "rope_high_freq_factor: 0.5}\n",
+                1),
+      "c.yaml:2:67: model.rope_high_freq_factor: rope_low_freq_factor < rope_high_freq_factor "
+      "does not hold: 1 >= 0.5");
 }
 
 TEST_F(Validate, Schedule) {
@@ -146,7 +180,6 @@ TEST_F(Validate, SaysEverythingAtOnceAndBlamesTheOverride) {
 
 TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
   const std::vector<std::pair<std::string, std::string>> requests{
-      {"model.type=llama", "llama is not available in this version; available: gpt2"},
       {"model.from=hf",
        "\"hf\" is not available in this version; leave it out: training starts from "
        "fresh weights"},
@@ -216,6 +249,13 @@ TEST(Derive, FillsInWhatIsAuto) {
   EXPECT_EQ(derived.kv_heads, 6);
   EXPECT_EQ(derived.head_size, 16);
   EXPECT_EQ(derived.ffn, 384);
+  run.model.type = ModelType::kLlama;
+  EXPECT_EQ(derive(run, 5).ffn, 256);  // 8 x 96 / 3
+  run.model.hidden = 100;
+  run.model.head_dim = 24;
+  EXPECT_EQ(derive(run, 5).ffn, 320);  // 266.7, to a multiple of 64
+  EXPECT_EQ(derive(run, 5).head_size, 24);
+  run.model = {.hidden = 96, .heads = 6};
   EXPECT_EQ(derived.decay_steps, 55);
   EXPECT_EQ(derived.wsd_decay, 0);
 

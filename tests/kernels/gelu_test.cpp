@@ -37,6 +37,32 @@ TEST(Gelu, ForwardAndBackwardMatchDouble) {
   }
 }
 
+// Of 16-bit values: what fp32 gives, rounded once.
+TEST(Gelu, SixteenBitsRoundOnce) {
+  for (const std::int64_t n : kSizes) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      const std::vector<std::byte> x = as_bytes(normal_values(n, 1, 3.0F), dtype);
+      const std::vector<std::byte> dy = as_bytes(normal_values(n, 2), dtype);
+      std::vector<float> wide_x(static_cast<std::size_t>(n));
+      std::vector<float> wide_dy(wide_x.size());
+      convert(wide_x.data(), DType::kFloat32, x.data(), dtype, n);
+      convert(wide_dy.data(), DType::kFloat32, dy.data(), dtype, n);
+      gelu_backward(wide_dy, wide_x, wide_dy);
+      gelu_forward(wide_x, wide_x);
+      expect_same_bits_everywhere([&] {
+        std::vector<std::byte> y = x;
+        std::vector<std::byte> dx = x;
+        gelu_forward(y.data(), y.data(), dtype, n);
+        gelu_backward(dx.data(), dx.data(), dy.data(), dtype, n);
+        EXPECT_EQ(y, as_bytes(wide_x, dtype));
+        EXPECT_EQ(dx, as_bytes(wide_dy, dtype));
+        y.insert(y.end(), dx.begin(), dx.end());
+        return y;
+      });
+    }
+  }
+}
+
 TEST(Gelu, CutsGiveTheSameBits) {
   const std::vector<float> x = normal_values(1000, 3, 3.0F);
   std::vector<float> whole(1000);

@@ -1,4 +1,5 @@
-// What every communicator has to do: the same tests for threads of one process and for Gloo.
+// What every communicator has to do: the same tests for threads of one process, for Gloo, and for
+// ranks of one host, with and without reading each other's memory.
 #include <gtest/gtest.h>
 
 #include <algorithm>

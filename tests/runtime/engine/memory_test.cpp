@@ -59,10 +59,7 @@ TEST(MemoryModel, EqualsTheAllocator) {
   };
   for (const Case& c : cases) {
     for (const int stage : {0, 1, 2, 3}) {
-      // To the byte in fp32. In 16 bits oneDNN's scratch is missing, which matters at these sizes
-      // only.
-      const double tolerance = c.dtype == DType::kFloat32 ? 1e-5 : 0.02;
-      EXPECT_LE(std::abs(relative_error(c, stage)), tolerance) << c.name << " stage " << stage;
+      EXPECT_LE(std::abs(relative_error(c, stage)), 1e-5) << c.name << " stage " << stage;
     }
   }
 }

@@ -86,7 +86,8 @@ void run_world(const EngineOptions& options, Wire wire,
   const auto run_rank = [&](std::size_t rank) {
     try {
       const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
-      Engine engine(options, *comms[rank], at::Device(c10::DeviceType::CPU), rows, rows);
+      Engine engine(options, make_model(options.model), *comms[rank],
+                    at::Device(c10::DeviceType::CPU), rows, rows);
       each_rank(static_cast<int>(rank), engine);
     } catch (...) {
       errors[rank] = std::current_exception();

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/model/model_options.hpp"
 #include "runtime/model/unit.hpp"
 
 namespace sluice::testing {
@@ -25,6 +26,16 @@ namespace sluice::testing {
 
 [[nodiscard]] std::int64_t golden_token(const nlohmann::json& golden, std::int64_t b,
                                         std::int64_t s);
+
+// [batch, seq] int64: the tokens from position `shift` on.
+[[nodiscard]] at::Tensor token_tensor(const nlohmann::json& golden, std::int64_t shift);
+
+[[nodiscard]] ModelOptions options_of(const nlohmann::json& config);
+
+// Within 1e-5 of Hugging Face's: a number, a gradient's norm; and its first elements on the scale
+// of the tensor.
+void expect_close(double ours, double golden, const std::string& what);
+void expect_gradient(const at::Tensor& grad, const nlohmann::json& param);
 
 // L2 norm in double.
 [[nodiscard]] double norm_of(const at::Tensor& tensor);

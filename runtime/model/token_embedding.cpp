@@ -4,38 +4,37 @@
 
 #include "kernels/cpu/embedding.hpp"
 #include "runtime/model/dropout.hpp"
-#include "runtime/model/gpt2_units.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/model/units.hpp"
 
 namespace sluice {
 namespace {
 
 // An explicit unit: its backward adds rows into the gradient where they belong, rather than making
 // and scanning a V x H tensor.
-class Gpt2Embedding final : public Unit {
+class TokenEmbedding final : public Unit {
  public:
-  explicit Gpt2Embedding(const ModelOptions& options) : options_(options) {}
+  explicit TokenEmbedding(const ModelOptions& options) : options_(options) {}
 
   at::Tensor forward(const UnitCall& call, std::span<const at::Tensor> params,
                      const at::Tensor& tokens_BS, std::unique_ptr<Saved>* saved) override {
     if (saved != nullptr) saved->reset();
     const std::int64_t S = tokens_BS.size(1);
-    check(S <= options_.seq, "a sample is no longer than the position table");
+    check(S <= options_.seq, "a sample is no longer than model.seq");
+    const bool positions = params.size() > 1;
     at::Tensor x_BSH = at::empty({tokens_BS.size(0), S, options_.hidden}, params[0].options());
     if (x_BSH.is_cpu()) {
       embedding_forward({.out = host_bytes(x_BSH),
                          .table = host_bytes(params[0]),
-                         .positions = host_bytes(params[1]),
+                         .positions = positions ? host_bytes(params[1]) : nullptr,
                          .dtype = dtype_of(x_BSH),
                          .tokens = ids(tokens_BS),
                          .rows = params[0].size(0),
                          .position_rows = S,
                          .hidden = options_.hidden});
     } else if (!x_BSH.is_meta()) {
-      x_BSH.copy_(params[0]
-                      .index_select(0, tokens_BS.flatten())
-                      .view_as(x_BSH)
-                      .add(params[1].narrow(0, 0, S)));
+      x_BSH.copy_(params[0].index_select(0, tokens_BS.flatten()).view_as(x_BSH));
+      if (positions) x_BSH.add_(params[1].narrow(0, 0, S));
     }
     return dropout(x_BSH, options_.dropout, call, 0);
   }
@@ -44,9 +43,10 @@ class Gpt2Embedding final : public Unit {
                       const at::Tensor& tokens_BS, std::unique_ptr<Saved> /*saved*/,
                       const at::Tensor& grad_output, GradSink& sink) override {
     const at::Tensor grad_BSH = dropout(grad_output, options_.dropout, call, 0).contiguous();
-    const std::int64_t S = tokens_BS.size(1);
-    const at::Tensor positions = at::arange(S, tokens_BS.options()).repeat({tokens_BS.size(0)});
     add_rows(sink.target(0), tokens_BS.flatten(), grad_BSH, params[0].size(0));
+    if (params.size() == 1) return {};
+    const at::Tensor positions =
+        at::arange(tokens_BS.size(1), tokens_BS.options()).repeat({tokens_BS.size(0)});
     add_rows(sink.target(1), positions, grad_BSH, params[1].size(0));
     return {};
   }
@@ -76,8 +76,8 @@ class Gpt2Embedding final : public Unit {
 
 }  // namespace
 
-std::unique_ptr<Unit> make_gpt2_embedding(const ModelOptions& options) {
-  return std::make_unique<Gpt2Embedding>(options);
+std::unique_ptr<Unit> make_token_embedding(const ModelOptions& options) {
+  return std::make_unique<TokenEmbedding>(options);
 }
 
 }  // namespace sluice

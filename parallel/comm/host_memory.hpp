@@ -1,0 +1,64 @@
+// Memory that other ranks of this host can map: what a communicator over shared memory sends from
+// here is read in place, without the system call that copies from private memory (some 3 times as
+// fast). Any communicator takes it.
+//
+// Which blocks there are is known to the process (a table behind a lock), because operations name
+// memory by its address.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <utility>
+
+namespace sluice {
+
+// Owns a block: zeroes, page-aligned, pages taken when first written. A forked child shares it. The
+// pages are given back at the end, also where a peer has mapped them. Thread-safe to make and end.
+class HostMemory {
+ public:
+  // Throws IoError. bytes > 0.
+  explicit HostMemory(std::int64_t bytes);
+  HostMemory(HostMemory&& other) noexcept;
+  HostMemory& operator=(HostMemory&&) = delete;
+  ~HostMemory();
+
+  [[nodiscard]] char* data() const { return data_; }
+  [[nodiscard]] std::int64_t size_bytes() const { return bytes_; }
+
+ private:
+  char* data_ = nullptr;
+  std::int64_t bytes_;
+  int fd_ = -1;
+};
+
+// A block as other processes find it.
+struct HostRegion {
+  std::uint64_t id = 0;  // never used twice by a process; 0: none
+  std::int32_t fd = -1;
+  const char* begin = nullptr;  // in its owner's memory
+  std::int64_t bytes = 0;
+};
+// The block that holds all of [from, from + bytes); id 0 where there is none.
+[[nodiscard]] HostRegion host_region_of(const void* from, std::int64_t bytes);
+
+// Blocks of other processes, mapped when first asked for, until the end. One thread at a time.
+class HostMappings {
+ public:
+  HostMappings() = default;
+  ~HostMappings();
+  HostMappings(const HostMappings&) = delete;
+  HostMappings& operator=(const HostMappings&) = delete;
+
+  // Where the region begins in this process, to read; nullptr where it cannot be mapped.
+  [[nodiscard]] const char* map(std::int32_t process, const HostRegion& region);
+
+ private:
+  struct Mapping {
+    char* base = nullptr;
+    std::int64_t bytes = 0;
+  };
+  std::map<std::pair<std::int32_t, std::uint64_t>, Mapping> mappings_;
+};
+
+}  // namespace sluice

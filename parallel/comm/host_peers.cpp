@@ -1,0 +1,252 @@
+#include "parallel/comm/host_peers.hpp"
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstring>
+#include <random>
+#include <thread>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "parallel/comm/op_queue.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::chrono::milliseconds kLook{100};  // between two looks at whether the others live
+// A read is cut so that an abort does not wait for the end of a large one (about 1 ms each).
+constexpr std::int64_t kReadBytes = 8LL << 20;
+// Some 20 us of yielding: what a sleep and a wake cost.
+constexpr int kSpins = 50;
+
+// Spinning takes the core from a rank that has not come yet, unless there are cores to spare.
+int spins_for(int size) {
+  cpu_set_t cores;
+  CPU_ZERO(&cores);
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;
+  return CPU_COUNT(&cores) > size ? kSpins : 0;
+}
+
+std::uint64_t random_value() {
+  std::random_device device;
+  return std::uint64_t{device()} << 32 | device();
+}
+
+std::string name_of_rank(int rank) { return "rank " + std::to_string(rank); }
+
+}  // namespace
+
+HostPeers::HostPeers(const CommOptions& options, HostRendezvous rendezvous, HostCopy copy)
+    : options_(options),
+      rendezvous_(std::move(rendezvous)),
+      probe_(random_value()),
+      spins_(spins_for(options.size)),
+      segment_(meet(options_, rendezvous_)) {
+  begin_operation();
+  try {
+    introduce();
+    advance();
+    segment_.close_fd();
+    own().reads_all = copy != HostCopy::kBounce && can_read_all();
+    advance();
+    direct_ = true;
+    for (int r = 0; r < options_.size; ++r) direct_ = direct_ && segment_.slot(r).reads_all;
+  } catch (const std::exception& error) {
+    fail(error.what());
+    throw;
+  }
+  if (!direct_ && options_.rank == 0) {
+    log_info("group " + options_.group +
+             ": ranks cannot read each other's memory (process_vm_readv is refused or was switched "
+             "off); they exchange over buffers, at an extra copy");
+  }
+}
+
+HostPeers::~HostPeers() { close(); }
+
+HostSegment HostPeers::meet(const CommOptions& options, HostRendezvous& rendezvous) {
+  if (options.rank == 0) {
+    HostSegment made = HostSegment::create(options.size);
+    rendezvous.set("segment", std::to_string(getpid()) + " " + std::to_string(made.fd()));
+    return made;
+  }
+  const std::string place = rendezvous.get("segment");
+  const std::size_t space = place.find(' ');
+  check(space != std::string::npos, "the place of the segment has two numbers");
+  return HostSegment::attach(std::stoi(place.substr(0, space)), std::stoi(place.substr(space + 1)),
+                             options.size);
+}
+
+void HostPeers::introduce() {
+  // Where Yama is, a process may be read by its ancestors only, unless it says otherwise. Fails
+  // where there is no Yama, which asks for nothing.
+  prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
+  HostSlot& slot = own();
+  slot.process_start = process_start(getpid());
+  slot.process = getpid();
+  slot.probe = &probe_;
+  slot.probe_value = probe_;
+}
+
+bool HostPeers::can_read_all() {
+  for (int r = 0; r < options_.size; ++r) {
+    std::uint64_t value = 0;
+    iovec to{&value, sizeof value};
+    iovec from{const_cast<std::uint64_t*>(segment_.slot(r).probe), sizeof value};
+    if (process_vm_readv(segment_.slot(r).process, &to, 1, &from, 1, 0) != sizeof value ||
+        value != segment_.slot(r).probe_value) {
+      return false;
+    }
+  }
+  return true;
+}
+
+HostRecord& HostPeers::next_record() { return own().records[++records_ % 2]; }
+
+const HostRecord& HostPeers::record_of(int rank) const {
+  return segment_.slot(rank).records[records_ % 2];
+}
+
+// Sequentially consistent on both sides: either the sleeper sees the counter or the other sees the
+// sleeper (futex_sleep looks at the counter once more).
+void HostPeers::arrive() {
+  own().arrived.store(++phase_);
+  if (own().sleepers.load() != 0) futex_wake_all(own().arrived);
+}
+
+bool HostPeers::has_come(int rank) const {
+  // By difference: the counters wrap.
+  return static_cast<std::int32_t>(segment_.slot(rank).arrived.load() - phase_) >= 0;
+}
+
+void HostPeers::await_all() {
+  for (int step = 1; step < options_.size; ++step) await((options_.rank + step) % options_.size);
+  if (interrupted_) throw HostError("it was aborted");
+}
+
+void HostPeers::await(int rank) {
+  for (int i = 0; i < spins_; ++i) {
+    if (has_come(rank)) return;
+    std::this_thread::yield();
+  }
+  HostSlot& slot = segment_.slot(rank);
+  Clock::time_point look = Clock::now() + kLook;
+  while (!has_come(rank)) {
+    check_open();
+    const Clock::time_point now = Clock::now();
+    if (now >= look) {
+      check_alive();
+      look = now + kLook;
+    }
+    if (now >= deadline_) time_out();
+    slot.sleepers.fetch_add(1);
+    const std::uint32_t seen = slot.arrived.load();
+    if (static_cast<std::int32_t>(seen - phase_) < 0 && !interrupted_) {
+      futex_sleep(slot.arrived, seen, std::min(look, deadline_) - now);
+    }
+    slot.sleepers.fetch_sub(1);
+  }
+}
+
+void HostPeers::check_open() const {
+  if (interrupted_) throw HostError("it was aborted");
+  for (int r = 0; r < options_.size; ++r) {
+    const HostSlot& slot = segment_.slot(r);
+    // The state before the counter: a rank may come to this phase and then close.
+    const HostState state = slot.state.load();
+    if (state == HostState::kOpen || has_come(r)) continue;
+    if (state == HostState::kClosed) throw HostError(name_of_rank(r) + " has left the group");
+    throw HostError(name_of_rank(r) + " failed: " + slot.why);
+  }
+}
+
+void HostPeers::check_alive() const {
+  for (int r = 0; r < options_.size; ++r) {
+    const HostSlot& slot = segment_.slot(r);
+    if (r == options_.rank || slot.process == 0 || has_come(r)) continue;
+    if (process_start(slot.process) == slot.process_start) continue;
+    throw HostError(name_of_rank(r) + " (process " + std::to_string(slot.process) + ") has died");
+  }
+}
+
+void HostPeers::time_out() const {
+  std::vector<int> missing;
+  for (int r = 0; r < options_.size; ++r) {
+    if (!has_come(r)) missing.push_back(r);
+  }
+  throw HostError("no answer from " + describe_ranks(missing) + " within " +
+                  std::to_string(options_.timeout.count()) + " ms");
+}
+
+void HostPeers::read(int rank, char* to, std::span<iovec> remote) {
+  const std::int32_t process = segment_.slot(rank).process;
+  while (!remote.empty()) {
+    if (interrupted_) throw HostError("it was aborted");
+    const std::size_t pieces = std::min<std::size_t>(remote.size(), IOV_MAX);
+    std::size_t bytes = 0;
+    for (const iovec& piece : remote.first(pieces)) bytes += piece.iov_len;
+    iovec local{to, bytes};
+    ssize_t got = process_vm_readv(process, &local, 1, remote.data(), pieces, 0);
+    if (got <= 0) {
+      throw HostError("reading the memory of " + name_of_rank(rank) + " (process " +
+                      std::to_string(process) +
+                      ") failed: " + (got < 0 ? std::strerror(errno) : "nothing came"));
+    }
+    to += got;
+    // A read may end early, in the middle of a piece.
+    for (; !remote.empty() && static_cast<std::size_t>(got) >= remote.front().iov_len;
+         remote = remote.subspan(1)) {
+      got -= static_cast<ssize_t>(remote.front().iov_len);
+    }
+    if (got > 0) {
+      remote.front().iov_base = static_cast<char*>(remote.front().iov_base) + got;
+      remote.front().iov_len -= static_cast<std::size_t>(got);
+    }
+  }
+}
+
+void HostPeers::read(int rank, char* to, const void* from, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += kReadBytes) {
+    iovec remote{static_cast<char*>(const_cast<void*>(from)) + at,
+                 static_cast<std::size_t>(std::min(kReadBytes, bytes - at))};
+    read(rank, to + at, {&remote, 1});
+  }
+}
+
+bool HostPeers::map(int rank, std::vector<HostPiece>& table) {
+  std::vector<const char*> inputs;
+  for (const HostPiece& piece : table) {
+    const HostRegion& region = piece.region;
+    if (piece.input != nullptr && region.id == 0) return false;
+    const char* base =
+        region.id == 0 ? nullptr : mappings_.map(segment_.slot(rank).process, region);
+    if (region.id != 0 && base == nullptr) return false;
+    inputs.push_back(base == nullptr ? nullptr : base + (piece.input - region.begin));
+  }
+  for (std::size_t i = 0; i < table.size(); ++i) table[i].input = inputs[i];
+  return true;
+}
+
+void HostPeers::interrupt() noexcept {
+  interrupted_ = true;
+  fail("it was aborted there");
+}
+
+void HostPeers::leave(HostState state, const std::string& why) noexcept {
+  const std::lock_guard lock(leaving_);
+  if (own().state.load() != HostState::kOpen) return;
+  const std::size_t length = std::min(why.size(), sizeof HostSlot::why - 1);
+  std::memcpy(own().why, why.data(), length);
+  own().why[length] = '\0';
+  own().state.store(state);
+  // Whoever waits, for whichever rank, looks again.
+  for (int r = 0; r < options_.size; ++r) futex_wake_all(segment_.slot(r).arrived);
+}
+
+}  // namespace sluice

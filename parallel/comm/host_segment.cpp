@@ -1,0 +1,131 @@
+#include "parallel/comm/host_segment.hpp"
+
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <new>
+#include <sstream>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+std::size_t segment_bytes(int size) {
+  return static_cast<std::size_t>(size) * (sizeof(HostSlot) + kHostBounceBytes);
+}
+
+[[noreturn]] void refuse(const std::string& what, const std::string& path) {
+  const int error = errno;
+  throw IoError("the memory shared by the ranks of this host " + what + ": " +
+                    std::strerror(error) + "; SLUICE_COMM=gloo does without it",
+                path, error);
+}
+
+std::string link_target(const char* path) {
+  std::array<char, 256> text{};
+  const ssize_t length = readlink(path, text.data(), text.size());
+  return {text.data(), length > 0 ? static_cast<std::size_t>(length) : 0U};
+}
+
+}  // namespace
+
+HostSegment::HostSegment(int fd, int size) : fd_(fd), size_(size), bytes_(segment_bytes(size)) {
+  void* base = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+  if (base == MAP_FAILED) {
+    const int error = errno;
+    close(std::exchange(fd_, -1));
+    errno = error;
+    refuse("cannot be mapped", "memfd");
+  }
+  base_ = static_cast<char*>(base);
+}
+
+HostSegment HostSegment::create(int size) {
+  const int fd = memfd_create("sluice-comm", MFD_CLOEXEC);
+  if (fd < 0) refuse("cannot be made", "memfd");
+  if (ftruncate(fd, static_cast<off_t>(segment_bytes(size))) != 0) {
+    const int error = errno;
+    close(fd);
+    errno = error;
+    refuse("cannot be made", "memfd");
+  }
+  HostSegment made(fd, size);
+  for (int r = 0; r < size; ++r) new (&made.slot(r)) HostSlot{};
+  return made;
+}
+
+HostSegment HostSegment::attach(int process, int fd, int size) {
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd);
+  const int own = open(path.c_str(), O_RDWR | O_CLOEXEC);
+  if (own < 0) refuse("cannot be opened", path);
+  HostSegment made(own, size);
+  made.close_fd();
+  return made;
+}
+
+HostSegment::HostSegment(HostSegment&& other) noexcept
+    : fd_(std::exchange(other.fd_, -1)),
+      size_(other.size_),
+      base_(std::exchange(other.base_, nullptr)),
+      bytes_(other.bytes_) {}
+
+HostSegment::~HostSegment() {
+  close_fd();
+  if (base_ != nullptr) munmap(base_, bytes_);
+}
+
+void HostSegment::close_fd() {
+  if (fd_ >= 0) close(std::exchange(fd_, -1));
+}
+
+HostSlot& HostSegment::slot(int rank) const { return reinterpret_cast<HostSlot*>(base_)[rank]; }
+
+char* HostSegment::bounce(int rank) const {
+  return base_ + static_cast<std::size_t>(size_) * sizeof(HostSlot) + rank * kHostBounceBytes;
+}
+
+void futex_sleep(const std::atomic<std::uint32_t>& word, std::uint32_t value,
+                 std::chrono::nanoseconds patience) noexcept {
+  const timespec limit{.tv_sec = patience.count() / 1'000'000'000,
+                       .tv_nsec = patience.count() % 1'000'000'000};
+  syscall(SYS_futex, &word, FUTEX_WAIT, value, &limit, nullptr, 0);
+}
+
+void futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept {
+  syscall(SYS_futex, &word, FUTEX_WAKE, INT32_MAX, nullptr, nullptr, 0);
+}
+
+std::uint64_t process_start(int process) {
+  std::ifstream file("/proc/" + std::to_string(process) + "/stat");
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  // "<pid> (<name, which may hold anything>) <state> ...": the start is the 20th after the name.
+  const std::size_t name_end = text.rfind(')');
+  if (name_end == std::string::npos) return 0;
+  std::istringstream fields(text.substr(name_end + 1));
+  std::string field;
+  fields >> field;
+  if (field == "Z" || field == "X") return 0;
+  for (int i = 1; i < 20; ++i) fields >> field;
+  return fields ? std::stoull(field) : 0;
+}
+
+std::string host_identity() {
+  std::array<char, 256> name{};
+  gethostname(name.data(), name.size() - 1);
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  return std::string(name.data()) + " " + boot + " " + link_target("/proc/self/ns/pid");
+}
+
+}  // namespace sluice

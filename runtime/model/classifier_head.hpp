@@ -1,0 +1,49 @@
+// The loss head of every model: a norm, the classifier and cross entropy, in chunks of rows. Models
+// differ in the norm.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "runtime/model/model_options.hpp"
+#include "runtime/model/unit.hpp"
+
+namespace sluice {
+
+// Without autograd. N rows of H. Its parameters are the first of the head's; the classifier [V, H]
+// comes after them.
+class FinalNorm {
+ public:
+  struct Normed {
+    at::Tensor h_NH;
+    at::Tensor mean;  // of a row; undefined where the norm has none
+    at::Tensor rstd;
+  };
+  struct Backward {
+    const at::Tensor& x_NH;
+    const Normed& normed;
+    const at::Tensor& dh_NH;
+  };
+
+  virtual ~FinalNorm() = default;
+  [[nodiscard]] virtual std::size_t param_count() const = 0;
+  [[nodiscard]] virtual Normed forward(std::span<const at::Tensor> params,
+                                       const at::Tensor& x_NH) const = 0;
+  // dx; the parameters' gradients go to the sink.
+  [[nodiscard]] virtual at::Tensor backward(std::span<const at::Tensor> params,
+                                            const Backward& given, GradSink& sink) const = 0;
+};
+
+[[nodiscard]] std::unique_ptr<LossHead> make_classifier_head(const ModelOptions& options,
+                                                             std::unique_ptr<FinalNorm> norm);
+
+// Replaces or adds, as the target says.
+inline void store_gradient(const GradTarget& target, const at::Tensor& grad) {
+  if (target.accumulate) {
+    target.grad.add_(grad);
+  } else {
+    target.grad.copy_(grad);
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// Own kernels on tensors: host tensors run, meta tensors only pass (nothing is allocated in either
+// case), so that a dry run of an explicit unit is one of the very same code. Tensors are contiguous
+// and of one dtype unless said otherwise; [N, H] is N tokens of H elements.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "runtime/model/unit.hpp"
+
+namespace sluice {
+
+// x [N, H] with the parameters of its norm; statistics [2, N] fp32 (mean, 1 / standard deviation),
+// or undefined where no backward follows.
+struct NormInput {
+  at::Tensor x;
+  at::Tensor weight;
+  at::Tensor bias;
+  at::Tensor statistics;
+  double eps = 1e-5;
+};
+
+// Writes in.statistics where it is defined.
+void norm_forward(at::Tensor y, const NormInput& in);
+// Reads in.statistics. dx = residual + input gradient; dx may be dy or residual.
+void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+                         const NormInput& in);
+void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
+                          const NormInput& in);
+
+// y may be x; dx may be x or dy.
+void gelu(at::Tensor y, const at::Tensor& x);
+void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy);
+
+// The gradient of a bias: sums of dy [N, H] over its rows.
+void bias_gradient(const GradTarget& target, const at::Tensor& dy);
+
+// The dropout of dropout.hpp, its mask made again rather than kept, on elements of [B, ...] that
+// are `per_sample` a sample, from element `first` of the whole on. out = residual + dropped x;
+// residual undefined: none. out may be x or residual.
+struct DropoutPlace {
+  double p = 0;
+  UnitCall call;
+  std::uint64_t site = 0;
+  std::int64_t per_sample = 0;
+  std::int64_t first = 0;
+
+  [[nodiscard]] bool active() const { return call.training && p > 0; }
+};
+void drop_out(at::Tensor out, const at::Tensor& x, const at::Tensor& residual,
+              const DropoutPlace& place);
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+// Units whose forward, input gradient and weight gradient are written out, beside the autograd ones
+// they are tested against. They keep less for backward, add weight gradients up inside the GEMM
+// that makes them, and run on own kernels.
+//
+// On CUDA tensors an explicit unit hands the call to its autograd twin: its kernels are the host's.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "runtime/model/model_options.hpp"
+#include "runtime/model/unit.hpp"
+
+namespace sluice {
+
+// What make_gpt2_block (gpt2_units.hpp) makes, with the same parameters, the same dropout masks and
+// results equal up to rounding. Keeps, per token, 9 hidden-sized elements of the model's dtype
+// (q, k, v, attention's output, the residual stream after it, the MLP's 4 before GELU); norms,
+// GELU, attention weights and masks are made again in backward. `options` with its defaults filled
+// in (make_model_spec).
+[[nodiscard]] std::unique_ptr<Unit> make_gpt2_explicit_block(const ModelOptions& options,
+                                                             std::int64_t layer);
+
+}  // namespace sluice

@@ -1,0 +1,30 @@
+// Rotary position embedding (Su et al. 2021) in the half-split order of Hugging Face: elements i
+// and i + D/2 of a head turn together by position * theta^(-2i/D). With llama3 scaling, slow
+// frequencies are divided by the factor, fast ones kept, those between blended.
+#pragma once
+
+#include <vector>
+
+#include "runtime/model/device_constant.hpp"
+#include "runtime/model/model_options.hpp"
+
+namespace sluice {
+
+// D/2 values in fp32. REQUIRES: with_defaults() was applied; even head_dim.
+[[nodiscard]] std::vector<float> rope_frequencies(const ModelOptions& options);
+
+// cos and sin of all angles, [seq, D/2] fp32; one of a model, shared by its blocks.
+class RopeTable {
+ public:
+  explicit RopeTable(const ModelOptions& options);
+
+  // Differentiable. x: [B, heads, S, D] or, with position_dim 1, [B, S, heads, D] -> the same shape
+  // and type, contiguous. Position s is s. Computed in fp32. REQUIRES: S <= seq.
+  [[nodiscard]] at::Tensor apply(const at::Tensor& x, std::int64_t position_dim) const;
+
+ private:
+  DeviceConstant cos_;
+  DeviceConstant sin_;
+};
+
+}  // namespace sluice
