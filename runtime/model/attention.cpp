@@ -10,6 +10,7 @@
 #include <limits>
 
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/llama_params.hpp"
 #include "runtime/model/window_attention.hpp"
 
 namespace sluice {
@@ -89,8 +90,9 @@ std::int64_t WindowMask::block_rows(std::int64_t window) {
   return std::clamp<std::int64_t>(window, 32, 256);
 }
 
-std::int64_t WindowMask::bytes_of(std::int64_t window) {
-  return block_rows(window) * (block_rows(window) + window - 1) * 4;
+std::int64_t window_mask_bytes(std::int64_t window) {
+  const std::int64_t rows = WindowMask::block_rows(window);
+  return rows * (rows + window - 1) * 4;
 }
 
 at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,

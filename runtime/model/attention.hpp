@@ -19,9 +19,8 @@ class WindowMask {
   // is i <= j < i + window, else -inf. The mask of a shorter block is its upper left corner.
   [[nodiscard]] const at::Tensor& band(const at::Device& device) const { return band_.on(device); }
 
-  // Queries of a block, and the bytes of the band that follow.
+  // Queries of a block.
   [[nodiscard]] static std::int64_t block_rows(std::int64_t window);
-  [[nodiscard]] static std::int64_t bytes_of(std::int64_t window);
 
  private:
   std::int64_t window_;

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "kernels/base/error.hpp"
-#include "runtime/model/llama_units.hpp"
+#include "runtime/model/llama_params.hpp"
 
 namespace sluice {
 namespace {
@@ -166,7 +166,7 @@ double ModelSpec::forward_flops_per_sample(const UnitSpec& unit) const {
 std::int64_t ModelSpec::constant_bytes() const {
   if (options.type == ModelType::kGpt2) return 0;
   const std::int64_t tables = 2 * options.seq * (options.head_dim / 2) * 4;
-  return tables + (has_window(options) ? WindowMask::bytes_of(options.sliding_window) : 0);
+  return tables + (has_window(options) ? window_mask_bytes(options.sliding_window) : 0);
 }
 
 LlamaBlockParams llama_block_params(const ModelOptions& o) {
