@@ -1,12 +1,11 @@
 #include "runtime/engine/group_store.hpp"
 
-#include <ATen/ops/empty.h>
 #include <ATen/ops/from_blob.h>
-#include <ATen/ops/zeros.h>
 
 #include <algorithm>
 
 #include "kernels/cpu/philox.hpp"
+#include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -16,7 +15,7 @@ namespace {
 class Block {
  public:
   Block(std::int64_t elems, c10::ScalarType type, at::Device device)
-      : memory_(at::zeros({elems}, at::TensorOptions().dtype(type).device(device))) {}
+      : memory_(empty_tensor({elems}, type, device).zero_()) {}
   at::Tensor take(std::int64_t elems) {
     at::Tensor piece = memory_.narrow(0, used_, elems);
     used_ += elems;
@@ -136,7 +135,7 @@ void GroupStore::initialise(const ModelSpec& spec, const StepPlan& plan, int dp_
                             std::uint64_t seed) {
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     GroupState& state = groups_[g];
-    at::Tensor drawn = at::zeros({state.shard.numel()}, c10::ScalarType::Float);
+    at::Tensor drawn = empty_tensor({state.shard.numel()}, c10::ScalarType::Float).zero_();
     const std::int64_t begin = plan.shape.stage == 0 ? 0 : dp_rank * plan.groups[g].shard_elems;
     const std::int64_t end = begin + state.shard.numel();
     for (std::size_t i = 0; i < plan.groups[g].tensors.size(); ++i) {

@@ -1,0 +1,114 @@
+// What looks at a model rather than trains it: evaluation, logits, parameters, the search for a
+// NaN.
+#include <algorithm>
+#include <limits>
+
+#include "kernels/base/error.hpp"
+#include "runtime/engine/engine.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice {
+
+double Engine::evaluate(std::int64_t batches) {
+  loss_sum_ = 0;
+  const std::int64_t per_batch = plan_.shape.micro_batches;
+  for (std::int64_t i = 0; i < batches * per_batch; ++i) {
+    execute_program(eval_program_, Mode::kEvaluate, i);
+  }
+  double sum = 0;
+  const double mine = loss_sum_;
+  for (const double part : comm_.all_gather_values({&mine, 1})) sum += part;
+  return sum / static_cast<double>(batches * per_batch * comm_.size() * options_.train.micro_batch *
+                                   model_.spec.options.seq);
+}
+
+at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows) {
+  const auto seq = static_cast<std::int64_t>(tokens.tokens.size()) / rows;
+  const at::Tensor host = empty_tensor({rows, seq}, c10::ScalarType::Long);
+  std::copy(tokens.tokens.begin(), tokens.tokens.end(), host_data<std::int64_t>(host));
+  tokens_ = host.to(device_);
+  targets_ = tokens_;
+  execute_program(eval_program_, Mode::kLogits, 0);
+  return std::move(logits_);
+}
+
+std::string Engine::find_non_finite(std::int64_t step) {
+  first_non_finite_ = -1;
+  loss_sum_ = 0;
+  execute_program(train_program_, Mode::kDiagnose, step);
+  constexpr double kNone = std::numeric_limits<double>::max();
+  const double mine = first_non_finite_ < 0 ? kNone : first_non_finite_;
+  const std::vector<double> all = comm_.all_gather_values({&mine, 1});
+  const auto first = std::min_element(all.begin(), all.end());
+  if (*first == kNone) return "no unit: the values are finite when the step is run again";
+  const Op& op = train_program_.ops[static_cast<std::size_t>(*first)];
+  const std::string phase = op.kind == OpKind::kForward    ? "forward"
+                            : op.kind == OpKind::kBackward ? "backward"
+                                                           : "loss";
+  return "rank " + std::to_string(first - all.begin()) + ", unit " +
+         model_.spec.units[static_cast<std::size_t>(op.unit)].name + ", " + phase +
+         ", micro-batch " + std::to_string(op.micro_batch);
+}
+
+Engine::Place Engine::place_of(const std::string& name) const {
+  for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
+    const std::vector<TensorPlacement>& tensors = plan_.groups[g].tensors;
+    for (std::size_t i = 0; i < tensors.size(); ++i) {
+      if (tensors[i].spec.name == name) return {static_cast<int>(g), static_cast<int>(i)};
+    }
+  }
+  throw Error("no parameter is named " + name);
+}
+
+at::Tensor Engine::full_parameter(const std::string& name) {
+  const Place place = place_of(name);
+  const GroupPlan& plan = plan_.groups[static_cast<std::size_t>(place.group)];
+  const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place.index)];
+  const at::Tensor master = store_.group(place.group).master;
+  at::Tensor whole = master;
+  if (plan_.shape.stage > 0) {
+    whole = empty_tensor({plan.elems}, c10::ScalarType::Float, device_);
+    comm_
+        .all_gather({{master.data_ptr(), whole.data_ptr(), plan.shard_elems, plan.shard_elems}},
+                    DType::kFloat32)
+        .wait();
+  }
+  return whole.narrow(0, tensor.offset_elems, tensor.elems)
+      .view(tensor.spec.shape)
+      .to(c10::DeviceType::CPU)
+      .clone();
+}
+
+void Engine::set_parameter(const std::string& name, const at::Tensor& value) {
+  const Place place = place_of(name);
+  store_.set_parameter(plan_, place.group, place.index, comm_.rank(), value);
+}
+
+StepTimes Engine::sum_times() const {
+  StepTimes times;
+  for (std::size_t i = 0; i < timings_.size(); ++i) {
+    const Op& op = program_->ops[i];
+    const double run = 1e-3 * static_cast<double>(timings_[i].end_us - timings_[i].begin_us);
+    times.comm += 1e-3 * static_cast<double>(timings_[i].begin_us - timings_[i].wait_us);
+    switch (op.kind) {
+      case OpKind::kForward:
+      case OpKind::kLossHead:
+        times.forward += run;
+        break;
+      case OpKind::kBackward:
+        times.backward += run;
+        break;
+      case OpKind::kNormAndScale:
+      case OpKind::kUpdate:
+        times.optimizer += run;
+        break;
+      default:
+        break;
+    }
+  }
+  times.data = data_ms_;
+  return times;
+}
+
+}  // namespace sluice
