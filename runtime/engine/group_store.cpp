@@ -43,6 +43,7 @@ void point_storage(const at::Tensor& window, void* memory) {
 
 std::vector<at::Tensor> views_of(const at::Tensor& window, const GroupPlan& plan) {
   std::vector<at::Tensor> views;
+  views.reserve(plan.tensors.size());
   for (const TensorPlacement& tensor : plan.tensors) {
     views.push_back(window.narrow(0, tensor.offset_elems, tensor.elems).view(tensor.spec.shape));
   }
@@ -59,6 +60,7 @@ GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, int dp_rank,
   initialise(spec, plan, dp_rank, seed);
   for (const UnitSpec& unit : spec.units) {
     std::vector<at::Tensor> params;
+    params.reserve(unit.params.size());
     for (const ParamRef& ref : unit.params) {
       params.push_back(group(ref.group).params[static_cast<std::size_t>(ref.index)]);
     }

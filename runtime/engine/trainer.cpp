@@ -130,7 +130,7 @@ class Trainer {
     watchdog_.pulse();
     const bool stop = result.vote > 0;
     if (evaluates_after(step, stop)) evaluate(record);
-    if (comm_.rank() == 0) report(record);
+    report(record);
     if (step == kComparePlanAtStep) compare_plan(record);
     return stop;
   }
@@ -204,6 +204,7 @@ class Trainer {
   }
 
   void report(const StepRecord& record) {
+    if (!metrics_) return;  // rank 0 reports
     metrics_->write(record);
     eta_.add(record.step_ms);
     const std::int64_t steps = options_.engine.train.steps;
