@@ -219,7 +219,7 @@ void Engine::forward(const Op& op) {
       FailpointOutcome::kPoison) {
     output.fill_(std::numeric_limits<double>::quiet_NaN());
   }
-  look_for_non_finite(op, output);
+  look_for_non_finite(output);
   inputs_[u + 1] = std::move(output);
   if (mode_ == Mode::kEvaluate || mode_ == Mode::kLogits) inputs_[u].reset();
 }
@@ -236,7 +236,7 @@ void Engine::loss_head(const Op& op) {
     loss_sum_ +=
         model_.head->loss(params, inputs_[u], targets_, input_.loss_scale / tokens, scratch_,
                           op.save ? &sink : nullptr, op.save ? &gradient_ : nullptr);
-    if (op.save) look_for_non_finite(op, gradient_);
+    if (op.save) look_for_non_finite(gradient_);
   }
   inputs_[u].reset();
   if (!op.save) {
@@ -252,9 +252,9 @@ void Engine::backward(const Op& op) {
                                         std::move(saved_[u]), gradient_, sink);
   inputs_[u].reset();
   if (mode_ == Mode::kDiagnose) {
-    if (gradient_.defined()) look_for_non_finite(op, gradient_);
+    if (gradient_.defined()) look_for_non_finite(gradient_);
     for (const ParamRef& ref : model_.spec.units[u].params) {
-      look_for_non_finite(op, store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)]);
+      look_for_non_finite(store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)]);
     }
   }
   if (op.unit == 0) {
@@ -329,7 +329,7 @@ void Engine::update(const Op& op) {
   group.fresh = plan_.shape.stage == 0;
 }
 
-void Engine::look_for_non_finite(const Op&, const at::Tensor& value) {
+void Engine::look_for_non_finite(const at::Tensor& value) {
   if (mode_ != Mode::kDiagnose || first_non_finite_ >= 0) return;
   if (!all_finite(value)) first_non_finite_ = op_index_;
 }

@@ -104,7 +104,7 @@ class Engine final : private OpHandler {
   Ticket gather_grads(const Op& op);
   void norm_and_scale();
   void update(const Op& op);
-  void look_for_non_finite(const Op& op, const at::Tensor& value);
+  void look_for_non_finite(const at::Tensor& value);
   [[nodiscard]] StepTimes sum_times() const;
 
   const EngineOptions options_;

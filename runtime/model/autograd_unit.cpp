@@ -45,12 +45,7 @@ at::Tensor AutogradUnit::backward(const UnitCall& call, std::span<const at::Tens
   const std::vector<at::Tensor> grads = graph->root->gradients(inputs, grad_output);
   const c10::AutoGradMode no_graph(false);
   for (std::size_t i = 1; i < grads.size(); ++i) {
-    const GradTarget target = sink.target(static_cast<int>(i) - 1);
-    if (target.accumulate) {
-      target.grad.add_(grads[i]);
-    } else {
-      target.grad.copy_(grads[i]);
-    }
+    store_gradient(sink.target(static_cast<int>(i) - 1), grads[i]);
   }
   return grads[0];
 }

@@ -37,13 +37,4 @@ class FinalNorm {
 [[nodiscard]] std::unique_ptr<LossHead> make_classifier_head(const ModelOptions& options,
                                                              std::unique_ptr<FinalNorm> norm);
 
-// Replaces or adds, as the target says.
-inline void store_gradient(const GradTarget& target, const at::Tensor& grad) {
-  if (target.accumulate) {
-    target.grad.add_(grad);
-  } else {
-    target.grad.copy_(grad);
-  }
-}
-
 }  // namespace sluice

@@ -39,6 +39,15 @@ struct GradTarget {
   bool accumulate = false;
 };
 
+// Replaces or adds, as the target says.
+inline void store_gradient(const GradTarget& target, const at::Tensor& grad) {
+  if (target.accumulate) {
+    target.grad.add_(grad);
+  } else {
+    target.grad.copy_(grad);
+  }
+}
+
 class GradSink {
  public:
   virtual ~GradSink() = default;
