@@ -34,6 +34,9 @@ void adamw(const AdamWArgs& args) {
   if (args.n == 0) return;
   check(args.master != nullptr && args.m != nullptr && args.v != nullptr && args.grad != nullptr,
         "adamw: a null buffer");
+  check(args.moments_dtype != DType::kFloat16,
+        "adamw: moments in fp16 would lose second moments below 6e-8; keep them in fp32 or bf16");
+  check(args.rounding_element >= 0, "adamw: rounding_element < 0");
   const KernelTable& table = kernels();
   parallel_for(args.n, grain_elements(4), [&](std::int64_t begin, std::int64_t end) {
     table.adamw(args, constants, begin, end - begin);

@@ -7,6 +7,11 @@
 // Element-wise in fp32 with fixed roundings: bits do not depend on the instruction set, on the
 // number of threads or on how a parameter is cut into ranges, and the CUDA kernel gives the same
 // bits.
+//
+// Moments may be kept in bf16, rounded stochastically (the update itself takes them unrounded).
+// The 16 random bits of m and of v of element e are the low and the high half of word e / 16 % 4
+// of philox_block(rounding_seed, step, e / 64 * 16 + e % 16): bits do not depend on the cut here
+// either, where e counts alike.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +22,8 @@ namespace sluice {
 
 struct AdamWArgs {
   float* master = nullptr;  // [n], updated
-  float* m = nullptr;       // [n], updated
-  float* v = nullptr;       // [n], updated
+  void* m = nullptr;        // [n] of moments_dtype, updated
+  void* v = nullptr;        // [n] of moments_dtype, updated
   const void* grad = nullptr;
   DType grad_dtype = DType::kFloat32;
   void* weights_out =
@@ -33,6 +38,11 @@ struct AdamWArgs {
   double weight_decay = 0;
   std::int64_t step = 1;    // of this update, from 1
   double grad_scale = 1.0;  // clip coefficient / loss scale
+  // fp32, or bf16 with stochastic rounding (host only: launch_adamw refuses it). fp16 cannot hold
+  // second moments below 6e-8.
+  DType moments_dtype = DType::kFloat32;
+  std::uint64_t rounding_seed = 0;
+  std::int64_t rounding_element = 0;  // e of element 0, >= 0; unlike for all elements of a run
 };
 
 // What an update needs of the hyper-parameters, computed in double and rounded once.
@@ -46,7 +56,8 @@ struct AdamWConstants {
 
 [[nodiscard]] AdamWConstants adamw_constants(const AdamWArgs& args);
 
-// Runs on the compute threads (parallel.hpp). Throws Error on step < 1, n < 0 or a null pointer.
+// Runs on the compute threads (parallel.hpp). Throws Error on step < 1, n < 0, a null pointer,
+// moments in fp16.
 void adamw(const AdamWArgs& args);
 
 }  // namespace sluice

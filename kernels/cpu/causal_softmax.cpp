@@ -10,17 +10,33 @@
 namespace sluice {
 namespace {
 
-// f(first element of the row, its visible keys, head, query) for every row.
+// The keys a query sees: [begin, end) of its row of scores.
+struct Row {
+  std::int64_t at;  // the row's first element
+  std::int64_t begin, end;
+  std::int64_t head, query;
+
+  [[nodiscard]] std::int64_t first() const { return at + begin; }
+  [[nodiscard]] std::int64_t visible() const { return end - begin; }
+  // Zeros where the query sees nothing.
+  void clear_unseen(float* x, std::int64_t keys) const {
+    std::fill(x + at, x + at + begin, 0.0F);
+    std::fill(x + at + end, x + at + keys, 0.0F);
+  }
+};
+
 template <class Fn>
 void for_rows(const CausalBlock& b, Fn f) {
-  check(b.queries <= b.keys && b.heads >= 0 && b.queries >= 0,
-        "causal_softmax: more queries than keys");
+  check(b.queries <= b.keys && b.heads >= 0 && b.queries >= 0 && b.window >= 0,
+        "causal_softmax: more queries than keys, or a negative size");
   const std::int64_t grain =
       std::max<std::int64_t>(1, grain_elements(4) / 4 / std::max<std::int64_t>(1, b.keys));
-  parallel_for(b.heads * b.queries, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t row = begin; row < end; ++row) {
+  parallel_for(b.heads * b.queries, grain, [&](std::int64_t first, std::int64_t last) {
+    for (std::int64_t row = first; row < last; ++row) {
       const std::int64_t query = row % b.queries;
-      f(row * b.keys, b.keys - b.queries + query + 1, row / b.queries, query);
+      const std::int64_t end = b.keys - b.queries + query + 1;
+      const std::int64_t begin = b.window > 0 ? std::max<std::int64_t>(0, end - b.window) : 0;
+      f(Row{row * b.keys, begin, end, row / b.queries, query});
     }
   });
 }
@@ -29,35 +45,37 @@ void for_rows(const CausalBlock& b, Fn f) {
 
 void causal_softmax(const CausalBlock& b) {
   const KernelTable& table = kernels();
-  for_rows(b, [&](std::int64_t at, std::int64_t visible, std::int64_t, std::int64_t) {
-    float* row = b.scores + at;
-    table.scale(row, visible, b.scale);
-    const double sum = table.row_exp_sum(row, row, visible, table.row_max(row, visible));
-    table.scale(row, visible, static_cast<float>(1.0 / sum));
-    std::fill(row + visible, row + b.keys, 0.0F);
+  for_rows(b, [&](const Row& row) {
+    float* x = b.scores + row.first();
+    const std::int64_t n = row.visible();
+    table.scale(x, n, b.scale);
+    const double sum = table.row_exp_sum(x, x, n, table.row_max(x, n));
+    table.scale(x, n, static_cast<float>(1.0 / sum));
+    row.clear_unseen(b.scores, b.keys);
   });
 }
 
 void causal_softmax_gradient(const CausalBlock& b, float* grad) {
   const KernelTable& table = kernels();
-  for_rows(b, [&](std::int64_t at, std::int64_t, std::int64_t, std::int64_t) {
-    table.softmax_gradient_row(grad + at, b.scores + at, b.keys, b.scale);
+  for_rows(b, [&](const Row& row) {
+    table.softmax_gradient_row(grad + row.at, b.scores + row.at, b.keys, b.scale);
   });
 }
 
 void drop_weights(const CausalBlock& b, const float* weights, float* out,
                   const WeightDropout& dropout) {
-  for_rows(b, [&](std::int64_t at, std::int64_t visible, std::int64_t head, std::int64_t query) {
-    const std::int64_t position = b.keys - b.queries + query;
+  for_rows(b, [&](const Row& row) {
+    const std::int64_t position = b.first_key + b.keys - b.queries + row.query;
+    const std::int64_t head = dropout.first_head + row.head * dropout.head_step;
     dropout_add(
-        {.out = out + at,
-         .x = weights + at,
-         .n = visible,
+        {.out = out + row.first(),
+         .x = weights + row.first(),
+         .n = row.visible(),
          .p = dropout.p,
          .seed = dropout.seed,
          .stream = dropout.stream,
-         .first_element = ((dropout.first_head + head) * dropout.seq + position) * dropout.seq});
-    std::fill(out + at + visible, out + at + b.keys, 0.0F);
+         .first_element = (head * dropout.seq + position) * dropout.seq + b.first_key + row.begin});
+    row.clear_unseen(out, b.keys);
   });
 }
 

@@ -10,6 +10,8 @@
 #include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "kernels/cpu/layer_norm.hpp"
+#include "kernels/cpu/rms_norm.hpp"
+#include "kernels/cpu/rope.hpp"
 
 namespace sluice {
 
@@ -43,9 +45,9 @@ struct KernelTable {
   double (*row_exp_sum)(float* out, const float* x, std::int64_t n, float max);
   void (*gelu_forward)(void* y, const void* x, DType dtype, std::int64_t n);
   void (*gelu_backward)(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n);
-  void (*swiglu_forward)(float* y, const float* a, const float* b, std::int64_t n);
-  void (*swiglu_backward)(float* da, float* db, const float* a, const float* b, const float* dy,
-                          std::int64_t n);
+  void (*swiglu_forward)(void* y, const void* gate, const void* up, DType dtype, std::int64_t n);
+  void (*swiglu_backward)(void* d_gate, void* d_up, const void* gate, const void* up,
+                          const void* dy, DType dtype, std::int64_t n);
   // Rows [begin, end).
   void (*layer_norm_forward)(const LayerNormArgs& args, void* y, std::int64_t begin,
                              std::int64_t end);
@@ -54,6 +56,13 @@ struct KernelTable {
   // Columns [begin, end); both add to what is there.
   void (*layer_norm_weight_gradient)(const LayerNormArgs& args, float* d_weight, float* d_bias,
                                      const void* dy, std::int64_t begin, std::int64_t end);
+  // As those of layer_norm.
+  void (*rms_norm_forward)(const RmsNormArgs& args, void* y, std::int64_t begin, std::int64_t end);
+  void (*rms_norm_input_gradient)(const RmsNormArgs& args, void* dx, const void* dy,
+                                  const void* residual, std::int64_t begin, std::int64_t end);
+  void (*rms_norm_weight_gradient)(const RmsNormArgs& args, float* d_weight, const void* dy,
+                                   std::int64_t begin, std::int64_t end);
+  void (*rope)(const RopeArgs& args, std::int64_t begin, std::int64_t end);  // rows
   void (*column_sum)(const ColumnSumArgs& args, std::int64_t begin, std::int64_t end);
   // out = residual + x * factor; residual null: none.
   void (*multiply_add)(void* out, const void* x, const float* factor, const void* residual,

@@ -1,11 +1,10 @@
-// Casts, accumulation and AdamW over one range, for a back end S (simd_types.hpp).
+// Casts and accumulation over one range, for a back end S (simd_types.hpp).
 #pragma once
 
 #include <cstdint>
 #include <type_traits>
 
 #include "kernels/base/dtype.hpp"
-#include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/simd_types.hpp"
 
 namespace sluice::isa {
@@ -122,67 +121,6 @@ void add_rows(void* out, const void* a, const void* b, DType dtype, std::int64_t
     S::store(result.v,
              S::add(S::load(Tail<S, T>(x + i, n - i).v), S::load(Tail<S, T>(y + i, n - i).v)));
     result.copy_to(to + i, n - i);
-  });
-}
-
-// 16 elements. Returns the new weights.
-template <class S, class G>
-auto adamw_lanes(float* master, float* m, float* v, const G* grad, const AdamWConstants& c) {
-  const auto g = S::mul(S::load(grad), S::set1(c.grad_scale));
-  const auto new_m = S::fma(S::set1(c.beta1), S::load(m), S::mul(S::set1(c.one_minus_beta1), g));
-  const auto new_v =
-      S::fma(S::set1(c.beta2), S::load(v), S::mul(S::mul(S::set1(c.one_minus_beta2), g), g));
-  const auto denominator = S::fma(S::sqrt(new_v), S::set1(c.inv_sqrt_bias2), S::set1(c.eps));
-  const auto decayed = S::mul(S::load(master), S::set1(c.decay));
-  const auto p = S::fma(S::set1(c.minus_step_size), S::div(new_m, denominator), decayed);
-  S::store(m, new_m);
-  S::store(v, new_v);
-  S::store(master, p);
-  return p;
-}
-
-// From here on the weights are larger than a core's caches: writing past these saves reading the
-// lines first (8 % on an EPYC, bf16 weights). Casts gain nothing from it.
-inline constexpr std::int64_t kStreamElements = 1 << 20;
-
-template <class S, class G, class W>
-void adamw_typed(const AdamWArgs& a, const AdamWConstants& c, std::int64_t begin, std::int64_t n) {
-  const G* grad = static_cast<const G*>(a.grad);
-  W* out = static_cast<W*>(a.weights_out);
-  const std::int64_t end = begin + n;
-  const bool stream = out != nullptr && a.n >= kStreamElements &&
-                      reinterpret_cast<std::uintptr_t>(out + begin) % (kLanes * sizeof(W)) == 0;
-  std::int64_t i = begin;
-  for (; i + kLanes <= end; i += kLanes) {
-    const auto p = adamw_lanes<S>(a.master + i, a.m + i, a.v + i, grad + i, c);
-    if (stream) {
-      S::stream(out + i, p);
-    } else if (out != nullptr) {
-      S::store(out + i, p);
-    }
-  }
-  if (stream) S::fence();
-  if (i == end) return;
-  const std::int64_t rest = end - i;
-  Tail<S, float> master(a.master + i, rest);
-  Tail<S, float> m(a.m + i, rest);
-  Tail<S, float> v(a.v + i, rest);
-  const Tail<S, G> g(grad + i, rest);
-  Tail<S, W> result;
-  S::store(result.v, adamw_lanes<S>(master.v, m.v, v.v, g.v, c));
-  master.copy_to(a.master + i, rest);
-  m.copy_to(a.m + i, rest);
-  v.copy_to(a.v + i, rest);
-  if (out != nullptr) result.copy_to(out + i, rest);
-}
-
-template <class S>
-void adamw(const AdamWArgs& a, const AdamWConstants& c, std::int64_t begin, std::int64_t n) {
-  with_dtype<S>(a.grad_dtype, [&](auto* grad) {
-    with_dtype<S>(a.weights_dtype, [&](auto* out) {
-      adamw_typed<S, std::remove_pointer_t<decltype(grad)>, std::remove_pointer_t<decltype(out)>>(
-          a, c, begin, n);
-    });
   });
 }
 

@@ -1,5 +1,6 @@
 #include "kernels/cpu/gelu.hpp"
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 
@@ -12,6 +13,21 @@ namespace {
 
 // Some 10 operations a value: smaller pieces than for a copy pay.
 constexpr std::int64_t kGrain = grain_elements(4) / 4;
+
+// f(row's gate and up, first byte of its part of a [rows, width] matrix).
+template <class Fn>
+void for_gate_up_rows(const GateUp& g, const void* other, Fn f) {
+  check(g.rows >= 0 && g.width >= 0, "swiglu: a negative size");
+  check(g.rows * g.width == 0 || (g.data != nullptr && other != nullptr), "swiglu: a null buffer");
+  const std::int64_t row_bytes = g.width * size_of(g.dtype);
+  const std::int64_t grain = std::max<std::int64_t>(1, kGrain / std::max<std::int64_t>(1, g.width));
+  parallel_for(g.rows, grain, [&](std::int64_t begin, std::int64_t end) {
+    for (std::int64_t row = begin; row < end; ++row) {
+      std::byte* gate = static_cast<std::byte*>(g.data) + row * 2 * row_bytes;
+      f(gate, gate + row_bytes, row * row_bytes);
+    }
+  });
+}
 
 template <class... Rest>
 std::int64_t common_length(const char* what, std::span<float> first, Rest... rest) {
@@ -55,7 +71,8 @@ void gelu_backward(std::span<float> dx, std::span<const float> x, std::span<cons
 void swiglu_forward(std::span<float> y, std::span<const float> gate, std::span<const float> up) {
   const std::int64_t n = common_length("swiglu_forward: lengths differ", y, gate, up);
   parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
-    table.swiglu_forward(y.data() + begin, gate.data() + begin, up.data() + begin, end - begin);
+    table.swiglu_forward(y.data() + begin, gate.data() + begin, up.data() + begin, DType::kFloat32,
+                         end - begin);
   });
 }
 
@@ -66,7 +83,21 @@ void swiglu_backward(std::span<float> d_gate, std::span<float> d_up, std::span<c
   check(n == 0 || d_gate.data() != d_up.data(), "swiglu_backward: d_gate and d_up are one buffer");
   parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
     table.swiglu_backward(d_gate.data() + begin, d_up.data() + begin, gate.data() + begin,
-                          up.data() + begin, dy.data() + begin, end - begin);
+                          up.data() + begin, dy.data() + begin, DType::kFloat32, end - begin);
+  });
+}
+
+void swiglu_forward(void* y, const GateUp& gate_up) {
+  auto* out = static_cast<std::byte*>(y);
+  for_gate_up_rows(gate_up, y, [&, &table = kernels()](auto* gate, auto* up, std::int64_t at) {
+    table.swiglu_forward(out + at, gate, up, gate_up.dtype, gate_up.width);
+  });
+}
+
+void swiglu_backward(const GateUp& gate_up, const void* dy) {
+  const auto* grad = static_cast<const std::byte*>(dy);
+  for_gate_up_rows(gate_up, dy, [&, &table = kernels()](auto* gate, auto* up, std::int64_t at) {
+    table.swiglu_backward(gate, up, gate, up, grad + at, gate_up.dtype, gate_up.width);
   });
 }
 

@@ -24,4 +24,17 @@ void swiglu_forward(std::span<float> y, std::span<const float> gate, std::span<c
 void swiglu_backward(std::span<float> d_gate, std::span<float> d_up, std::span<const float> gate,
                      std::span<const float> up, std::span<const float> dy);
 
+// The same with gate and up side by side, as one product over both matrices makes them: `rows` rows
+// of 2 * width elements of dtype, gate first.
+struct GateUp {
+  void* data = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+// y: [rows, width] of dtype, apart from gate_up.
+void swiglu_forward(void* y, const GateUp& gate_up);
+// gate_up becomes its own gradient. dy: [rows, width] of dtype.
+void swiglu_backward(const GateUp& gate_up, const void* dy);
+
 }  // namespace sluice

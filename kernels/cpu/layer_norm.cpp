@@ -2,24 +2,12 @@
 
 #include <algorithm>
 
-#include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/dispatch.hpp"
-#include "kernels/cpu/parallel.hpp"
+#include "kernels/cpu/row_grain.hpp"
 
 namespace sluice {
 namespace {
-
-std::int64_t row_grain(const LayerNormArgs& a) {
-  return std::max<std::int64_t>(1, grain_elements(size_of(a.dtype)) / a.hidden);
-}
-
-// At most one piece a thread and 64 KiB of input each, in whole cache lines of the sums.
-std::int64_t column_grain(std::int64_t columns, std::int64_t rows) {
-  const std::int64_t per_thread = (columns + compute_threads() - 1) / compute_threads();
-  const std::int64_t least = grain_elements(4) / std::max<std::int64_t>(1, rows);
-  return round_up(std::max({per_thread, least, std::int64_t{1}}), 16);
-}
 
 void check_norm(const LayerNormArgs& a, bool others) {
   check(a.hidden >= 1 && a.rows >= 0, "layer_norm: hidden < 1 or rows < 0");
@@ -32,18 +20,19 @@ void check_norm(const LayerNormArgs& a, bool others) {
 void layer_norm_forward(const LayerNormArgs& args, void* y) {
   check_norm(args, y != nullptr && args.bias != nullptr);
   const KernelTable& table = kernels();
-  parallel_for(args.rows, row_grain(args), [&](std::int64_t begin, std::int64_t end) {
-    table.layer_norm_forward(args, y, begin, end);
-  });
+  parallel_for(
+      args.rows, row_grain(args.dtype, args.hidden),
+      [&](std::int64_t begin, std::int64_t end) { table.layer_norm_forward(args, y, begin, end); });
 }
 
 void layer_norm_input_gradient(const LayerNormArgs& args, void* dx, const void* dy,
                                const void* residual) {
   check_norm(args, dx != nullptr && dy != nullptr && args.mean != nullptr && args.rstd != nullptr);
   const KernelTable& table = kernels();
-  parallel_for(args.rows, row_grain(args), [&](std::int64_t begin, std::int64_t end) {
-    table.layer_norm_input_gradient(args, dx, dy, residual, begin, end);
-  });
+  parallel_for(args.rows, row_grain(args.dtype, args.hidden),
+               [&](std::int64_t begin, std::int64_t end) {
+                 table.layer_norm_input_gradient(args, dx, dy, residual, begin, end);
+               });
 }
 
 void layer_norm_weight_gradient(const LayerNormArgs& args, float* d_weight, float* d_bias,

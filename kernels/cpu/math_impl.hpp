@@ -53,19 +53,32 @@ double fold(const double* lanes) {
   return v[0];
 }
 
+// Vectors go to two sets of 16 lanes in turns: one alone would wait for its own additions, which
+// for 16-bit elements is slower than memory.
 template <class S>
 double sum_squares_block(const void* x, DType dtype, std::int64_t n) {
-  double lanes[16];
+  double even[16];
+  double odd[16];
   with_dtype<S>(dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
     const T* in = static_cast<const T*>(x);
     auto acc = S::dzero();
+    auto other = S::dzero();
     std::int64_t i = 0;
-    for (; i + kLanes <= n; i += kLanes) acc = S::dadd_square(acc, S::load(in + i));
-    if (i < n) acc = S::dadd_square(acc, S::load(Tail<S, T>(in + i, n - i).v));
-    S::dstore(lanes, acc);
+    for (; i + 2 * kLanes <= n; i += 2 * kLanes) {
+      acc = S::dadd_square(acc, S::load(in + i));
+      other = S::dadd_square(other, S::load(in + i + kLanes));
+    }
+    if (i + kLanes <= n) {
+      acc = S::dadd_square(acc, S::load(in + i));
+      i += kLanes;
+    }
+    if (i < n) other = S::dadd_square(other, S::load(Tail<S, T>(in + i, n - i).v));
+    S::dstore(even, acc);
+    S::dstore(odd, other);
   });
-  return fold<S>(lanes);
+  for (int i = 0; i < 16; ++i) even[i] += odd[i];
+  return fold<S>(even);
 }
 
 template <class S, class Word>
@@ -197,30 +210,49 @@ void gelu_backward(void* dx, const void* x, const void* dy, DType dtype, std::in
 }
 
 template <class S>
-void swiglu_forward(float* y, const float* gate, const float* up, std::int64_t n) {
-  map2<S>(y, gate, up, n, [](typename S::F a, typename S::F b) {
-    return S::mul(S::mul(a, sigmoid_lanes<S>(a)), b);
+void swiglu_forward(void* y, const void* gate, const void* up, DType dtype, std::int64_t n) {
+  with_dtype<S>(dtype, [=](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    map2<S>(
+        static_cast<T*>(y), static_cast<const T*>(gate), static_cast<const T*>(up), n,
+        [](typename S::F a, typename S::F b) { return S::mul(S::mul(a, sigmoid_lanes<S>(a)), b); });
   });
 }
 
+// 16 elements. All is read before anything is written.
+template <class S, class T>
+void swiglu_gradient_lanes(T* d_gate, T* d_up, const T* gate, const T* up, const T* dy) {
+  const auto a = S::load(gate);
+  const auto b = S::load(up);
+  const auto g = S::load(dy);
+  const auto s = sigmoid_lanes<S>(a);
+  const auto slope = S::fma(a, S::sub(S::set1(1.0F), s), S::set1(1.0F));
+  S::store(d_gate, S::mul(S::mul(g, b), S::mul(s, slope)));
+  S::store(d_up, S::mul(g, S::mul(a, s)));
+}
+
 template <class S>
-void swiglu_backward(float* d_gate, float* d_up, const float* gate, const float* up,
-                     const float* dy, std::int64_t n) {
-  for (std::int64_t i = 0; i < n; i += kLanes) {
-    const std::int64_t count = n - i < kLanes ? n - i : kLanes;
-    Tail<S, float> a(gate + i, count);
-    Tail<S, float> b(up + i, count);
-    const Tail<S, float> g(dy + i, count);
-    const auto va = S::load(a.v);
-    const auto vg = S::load(g.v);
-    const auto s = sigmoid_lanes<S>(va);
-    const auto slope = S::fma(va, S::sub(S::set1(1.0F), s), S::set1(1.0F));
-    const auto da = S::mul(S::mul(vg, S::load(b.v)), S::mul(s, slope));
-    S::store(b.v, S::mul(vg, S::mul(va, s)));
-    S::store(a.v, da);
-    a.copy_to(d_gate + i, count);
-    b.copy_to(d_up + i, count);
-  }
+void swiglu_backward(void* d_gate, void* d_up, const void* gate, const void* up, const void* dy,
+                     DType dtype, std::int64_t n) {
+  with_dtype<S>(dtype, [=](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    T* da = static_cast<T*>(d_gate);
+    T* db = static_cast<T*>(d_up);
+    const T* a = static_cast<const T*>(gate);
+    const T* b = static_cast<const T*>(up);
+    const T* g = static_cast<const T*>(dy);
+    std::int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      swiglu_gradient_lanes<S>(da + i, db + i, a + i, b + i, g + i);
+    }
+    if (i == n) return;
+    Tail<S, T> tail_a(a + i, n - i);
+    Tail<S, T> tail_b(b + i, n - i);
+    const Tail<S, T> tail_g(g + i, n - i);
+    swiglu_gradient_lanes<S>(tail_a.v, tail_b.v, tail_a.v, tail_b.v, tail_g.v);
+    tail_a.copy_to(da + i, n - i);
+    tail_b.copy_to(db + i, n - i);
+  });
 }
 
 }  // namespace sluice::isa

@@ -1,5 +1,5 @@
-// Ranges of random numbers, for a back end S. Plain loops over batches, which the compiler turns
-// into vector code of the file's instruction set; S only names the instance.
+// Ranges of random numbers, for a back end S. What follows the words themselves is plain loops over
+// batches, which the compiler turns into vector code of the file's instruction set.
 #pragma once
 
 #include <cstdint>
@@ -12,20 +12,32 @@ namespace sluice::isa {
 inline constexpr int kBatchBlocks = 16;
 inline constexpr int kBatch = 4 * kBatchBlocks;  // elements; batches begin at its multiples
 
-// Words of the blocks [block, block + 16): word k of block b is w[k][b].
+// Words of the blocks [block, block + 16): word k of block b is w[k][b]. REQUIRES: block is a
+// multiple of 16.
 template <class S>
 void philox_batch(std::uint32_t (&w)[4][kBatchBlocks], const PhiloxRange& range,
                   std::uint64_t block) {
-  const std::uint32_t k0 = static_cast<std::uint32_t>(range.seed);
-  const std::uint32_t k1 = static_cast<std::uint32_t>(range.seed >> 32);
-  for (int b = 0; b < kBatchBlocks; ++b) {
-    const std::uint64_t counter = block + static_cast<std::uint64_t>(b);
-    w[0][b] = static_cast<std::uint32_t>(counter);
-    w[1][b] = static_cast<std::uint32_t>(counter >> 32);
-    w[2][b] = static_cast<std::uint32_t>(range.stream);
-    w[3][b] = static_cast<std::uint32_t>(range.stream >> 32);
-    philox_rounds<S>(w[0][b], w[1][b], w[2][b], w[3][b], k0, k1);
+  // A multiple of 16 plus the lane's number never carries into the high word.
+  auto x0 = S::uadd(S::uset1(static_cast<std::uint32_t>(block)), S::ulane());
+  auto x1 = S::uset1(static_cast<std::uint32_t>(block >> 32));
+  auto x2 = S::uset1(static_cast<std::uint32_t>(range.stream));
+  auto x3 = S::uset1(static_cast<std::uint32_t>(range.stream >> 32));
+  std::uint32_t k0 = static_cast<std::uint32_t>(range.seed);
+  std::uint32_t k1 = static_cast<std::uint32_t>(range.seed >> 32);
+  for (int round = 0; round < 10; ++round) {  // philox_rounds (philox_core.hpp), 16 at a time
+    const auto a = S::umul_wide(x0, 0xD2511F53U);
+    const auto b = S::umul_wide(x2, 0xCD9E8D57U);
+    x0 = S::uxor(S::uxor(b.high, x1), S::uset1(k0));
+    x1 = b.low;
+    x2 = S::uxor(S::uxor(a.high, x3), S::uset1(k1));
+    x3 = a.low;
+    k0 += 0x9E3779B9U;
+    k1 += 0xBB67AE85U;
   }
+  S::ustore(w[0], x0);
+  S::ustore(w[1], x1);
+  S::ustore(w[2], x2);
+  S::ustore(w[3], x3);
 }
 
 // make(T (&values)[kBatch], words) for every batch that meets the range; the part inside goes to

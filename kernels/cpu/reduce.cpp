@@ -21,9 +21,14 @@ double pairwise_sum(const double* values, std::int64_t count) {
 }
 
 double sum_squares(const void* x, DType dtype, std::int64_t n) {
+  std::vector<double> sums(static_cast<std::size_t>(n < 0 ? 0 : (n + kSumBlock - 1) / kSumBlock));
+  sum_squares_blocks(x, dtype, n, sums.data());
+  return pairwise_sum(sums.data(), static_cast<std::int64_t>(sums.size()));
+}
+
+void sum_squares_blocks(const void* x, DType dtype, std::int64_t n, double* sums) {
   check(n >= 0 && (x != nullptr || n == 0), "sum_squares: no buffer, or n < 0");
   const std::int64_t blocks = (n + kSumBlock - 1) / kSumBlock;
-  std::vector<double> sums(static_cast<std::size_t>(blocks));
   const KernelTable& table = kernels();
   const auto* bytes = static_cast<const std::byte*>(x);
   // 16 / size blocks are 64 KiB.
@@ -31,11 +36,9 @@ double sum_squares(const void* x, DType dtype, std::int64_t n) {
     for (std::int64_t b = begin; b < end; ++b) {
       const std::int64_t first = b * kSumBlock;
       const std::int64_t count = n - first < kSumBlock ? n - first : kSumBlock;
-      sums[static_cast<std::size_t>(b)] =
-          table.sum_squares_block(bytes + first * size_of(dtype), dtype, count);
+      sums[b] = table.sum_squares_block(bytes + first * size_of(dtype), dtype, count);
     }
   });
-  return pairwise_sum(sums.data(), blocks);
 }
 
 std::int64_t first_non_finite(const void* x, DType dtype, std::int64_t n) {

@@ -38,6 +38,11 @@ struct Avx2x16 {
   static void stream(Half* p, F a) { _mm256_stream_si256(cast(p), to_half(a)); }
   // Orders streamed stores before whatever tells other threads of them.
   static void fence() { _mm_sfence(); }
+  template <int kShift>
+  static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
+    _mm256_storeu_si256(cast(p), pack16(stochastic_lanes<kShift>(a.lo, words),
+                                        stochastic_lanes<kShift>(a.hi, words + 8)));
+  }
 
   static F set1(float x) { return {_mm256_set1_ps(x), _mm256_set1_ps(x)}; }
   static F add(F a, F b) { return {_mm256_add_ps(a.lo, b.lo), _mm256_add_ps(a.hi, b.hi)}; }
@@ -55,6 +60,32 @@ struct Avx2x16 {
     // "not less than", unordered included: a NaN keeps r.
     return {_mm256_and_ps(_mm256_cmp_ps(x.lo, limit.lo, _CMP_NLT_UQ), r.lo),
             _mm256_and_ps(_mm256_cmp_ps(x.hi, limit.hi, _CMP_NLT_UQ), r.hi)};
+  }
+
+  struct U {
+    __m256i lo, hi;
+  };
+  struct Wide {
+    U low, high;
+  };
+  static U uset1(std::uint32_t x) {
+    const __m256i all = _mm256_set1_epi32(static_cast<int>(x));
+    return {all, all};
+  }
+  static U ulane() {
+    return {_mm256_set_epi32(7, 6, 5, 4, 3, 2, 1, 0),
+            _mm256_set_epi32(15, 14, 13, 12, 11, 10, 9, 8)};
+  }
+  static U uadd(U a, U b) { return {_mm256_add_epi32(a.lo, b.lo), _mm256_add_epi32(a.hi, b.hi)}; }
+  static U uxor(U a, U b) { return {_mm256_xor_si256(a.lo, b.lo), _mm256_xor_si256(a.hi, b.hi)}; }
+  static Wide umul_wide(U a, std::uint32_t k) {
+    const HalfWide lo = umul_wide(a.lo, k);
+    const HalfWide hi = umul_wide(a.hi, k);
+    return {{lo.low, hi.low}, {lo.high, hi.high}};
+  }
+  static void ustore(std::uint32_t* to, U a) {
+    _mm256_storeu_si256(cast(to), a.lo);
+    _mm256_storeu_si256(cast(to + 8), a.hi);
   }
 
   static D dzero() {
@@ -76,6 +107,16 @@ struct Avx2x16 {
   }
 
  private:
+  struct HalfWide {
+    __m256i low, high;
+  };
+  static HalfWide umul_wide(__m256i a, std::uint32_t k) {
+    const __m256i factor = _mm256_set1_epi32(static_cast<int>(k));
+    const __m256i even = _mm256_mul_epu32(a, factor);
+    const __m256i odd = _mm256_mul_epu32(_mm256_srli_epi64(a, 32), factor);
+    return {_mm256_blend_epi32(even, _mm256_slli_epi64(odd, 32), 0xaa),
+            _mm256_blend_epi32(_mm256_srli_epi64(even, 32), odd, 0xaa)};
+  }
   static __m256i* cast(void* p) { return static_cast<__m256i*>(p); }
   static __m128i load8(const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); }
   static __m256 widen_bf16(const Bf16* p) {
@@ -105,10 +146,20 @@ struct Avx2x16 {
     const __m256i quiet = _mm256_or_si256(top, _mm256_set1_epi32(0x40));
     return _mm256_blendv_epi8(_mm256_srli_epi32(sum, 16), quiet, nan);
   }
-  static __m256i to_bf16(F a) {
+  template <int kShift>
+  static __m256i stochastic_lanes(__m256 a, const std::uint32_t* words) {
+    const __m256i w = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(words));
+    const __m256i random =
+        _mm256_and_si256(_mm256_srli_epi32(w, kShift), _mm256_set1_epi32(0xffff));
+    const __m256i u = _mm256_castps_si256(a);
+    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(a, a, _CMP_UNORD_Q));
+    const __m256i quiet = _mm256_or_si256(u, _mm256_set1_epi32(0x400000));
+    return _mm256_srli_epi32(_mm256_blendv_epi8(_mm256_add_epi32(u, random), quiet, nan), 16);
+  }
+  static __m256i to_bf16(F a) { return pack16(bf16_lanes(a.lo), bf16_lanes(a.hi)); }
+  static __m256i pack16(__m256i lo, __m256i hi) {
     // packus works within 128-bit halves: the quarters come out 0 2 1 3.
-    const __m256i packed = _mm256_packus_epi32(bf16_lanes(a.lo), bf16_lanes(a.hi));
-    return _mm256_permute4x64_epi64(packed, 0xd8);
+    return _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
   }
 };
 

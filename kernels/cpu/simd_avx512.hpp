@@ -31,6 +31,17 @@ struct Avx512x16 {
   static void stream(Half* p, F a) { _mm256_stream_si256(cast(p), to_half(a)); }
   // Orders streamed stores before whatever tells other threads of them.
   static void fence() { _mm_sfence(); }
+  template <int kShift>
+  static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
+    const __m512i w = _mm512_loadu_si512(words);
+    const __m512i random =
+        _mm512_and_si512(_mm512_srli_epi32(w, kShift), _mm512_set1_epi32(0xffff));
+    const __m512i u = _mm512_castps_si512(a);
+    const __mmask16 nan = _mm512_cmp_ps_mask(a, a, _CMP_UNORD_Q);
+    const __m512i quiet = _mm512_or_si512(u, _mm512_set1_epi32(0x400000));
+    const __m512i kept = _mm512_mask_mov_epi32(_mm512_add_epi32(u, random), nan, quiet);
+    _mm256_storeu_si256(cast(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16)));
+  }
 
   static F set1(float x) { return _mm512_set1_ps(x); }
   static F add(F a, F b) { return _mm512_add_ps(a, b); }
@@ -49,6 +60,24 @@ struct Avx512x16 {
     // "not less than", unordered included: a NaN keeps r.
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), r);
   }
+
+  using U = __m512i;
+  struct Wide {
+    U low, high;
+  };
+  static U uset1(std::uint32_t x) { return _mm512_set1_epi32(static_cast<int>(x)); }
+  static U ulane() {
+    return _mm512_set_epi32(15, 14, 13, 12, 11, 10, 9, 8, 7, 6, 5, 4, 3, 2, 1, 0);
+  }
+  static U uadd(U a, U b) { return _mm512_add_epi32(a, b); }
+  static U uxor(U a, U b) { return _mm512_xor_si512(a, b); }
+  static Wide umul_wide(U a, std::uint32_t k) {
+    const U even = _mm512_mul_epu32(a, uset1(k));
+    const U odd = _mm512_mul_epu32(_mm512_srli_epi64(a, 32), uset1(k));
+    return {_mm512_mask_shuffle_epi32(even, 0xaaaa, odd, _MM_PERM_CCAA),
+            _mm512_mask_shuffle_epi32(odd, 0x5555, even, _MM_PERM_DDBB)};
+  }
+  static void ustore(std::uint32_t* to, U a) { _mm512_storeu_si512(to, a); }
 
   static D dzero() { return {_mm512_setzero_pd(), _mm512_setzero_pd()}; }
   static D dadd(D acc, F x) {

@@ -68,6 +68,17 @@ struct Scalar16 {
   }
   // Orders streamed stores before whatever tells other threads of them.
   static void fence() {}
+  // Adds 16 random bits, those of words[i] from bit kShift on, below what bf16 keeps of the
+  // magnitude, and cuts: up with the probability of the part cut off. Infinities stay.
+  template <int kShift>
+  static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
+    for (int i = 0; i < 16; ++i) {
+      const std::uint32_t u = std::bit_cast<std::uint32_t>(a.v[i]);
+      const bool nan = (u & 0x7fffffffU) > 0x7f800000U;
+      const std::uint32_t rounded = u + ((words[i] >> kShift) & 0xffffU);
+      p[i].bits = static_cast<std::uint16_t>((nan ? u | 0x400000U : rounded) >> 16);
+    }
+  }
 
   static F set1(float x) {
     return lanes([x](int) { return x; });
@@ -106,6 +117,40 @@ struct Scalar16 {
   // r, or 0 in the lanes where x < limit.
   static F zero_below(F x, F limit, F r) {
     return lanes([&](int i) { return x.v[i] < limit.v[i] ? 0.0F : r.v[i]; });
+  }
+
+  struct U {
+    std::uint32_t v[16];
+  };
+  struct Wide {
+    U low, high;
+  };
+  static U uset1(std::uint32_t x) {
+    U r;
+    for (std::uint32_t& lane : r.v) lane = x;
+    return r;
+  }
+  static U ulane() { return {{0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15}}; }
+  static U uadd(U a, U b) {
+    for (int i = 0; i < 16; ++i) a.v[i] += b.v[i];
+    return a;
+  }
+  static U uxor(U a, U b) {
+    for (int i = 0; i < 16; ++i) a.v[i] ^= b.v[i];
+    return a;
+  }
+  // The 64-bit products' halves.
+  static Wide umul_wide(U a, std::uint32_t k) {
+    Wide r;
+    for (int i = 0; i < 16; ++i) {
+      const std::uint64_t product = std::uint64_t{k} * a.v[i];
+      r.low.v[i] = static_cast<std::uint32_t>(product);
+      r.high.v[i] = static_cast<std::uint32_t>(product >> 32);
+    }
+    return r;
+  }
+  static void ustore(std::uint32_t* to, U a) {
+    for (int i = 0; i < 16; ++i) to[i] = a.v[i];
   }
 
   static D dzero() { return D{}; }

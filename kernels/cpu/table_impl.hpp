@@ -1,11 +1,13 @@
 // The kernel table of a back end S.
 #pragma once
 
+#include "kernels/cpu/adamw_impl.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/elementwise_impl.hpp"
 #include "kernels/cpu/math_impl.hpp"
 #include "kernels/cpu/norm_impl.hpp"
 #include "kernels/cpu/philox_impl.hpp"
+#include "kernels/cpu/rms_impl.hpp"
 
 namespace sluice::isa {
 
@@ -30,6 +32,10 @@ constexpr KernelTable make_table(const char* name) {
       .layer_norm_forward = layer_norm_forward<S>,
       .layer_norm_input_gradient = layer_norm_input_gradient<S>,
       .layer_norm_weight_gradient = layer_norm_weight_gradient<S>,
+      .rms_norm_forward = rms_norm_forward<S>,
+      .rms_norm_input_gradient = rms_norm_input_gradient<S>,
+      .rms_norm_weight_gradient = rms_norm_weight_gradient<S>,
+      .rope = rope<S>,
       .column_sum = column_sum<S>,
       .multiply_add = multiply_add<S>,
       .softmax_gradient_row = softmax_gradient_row<S>,

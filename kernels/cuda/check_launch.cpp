@@ -14,4 +14,6 @@ void check_launch(const char* kernel) {
               "; `sluice doctor` shows what this GPU and driver support");
 }
 
+void check_argument(bool valid, const char* message) { check(valid, message); }
+
 }  // namespace sluice::cuda

@@ -55,4 +55,7 @@ inline cudaStream_t native(StreamRef stream) { return static_cast<cudaStream_t>(
 // Throws Error if the launch before it was refused.
 void check_launch(const char* kernel);
 
+// Throws Error with the message (error.hpp needs a later C++ than .cu files are compiled as).
+void check_argument(bool valid, const char* message);
+
 }  // namespace sluice::cuda

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "kernels/base/error.hpp"
+#include "kernels/cpu/philox.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {
@@ -105,22 +106,24 @@ TEST(AdamW, SameBitsOnEverySettingAndCut) {
   }
 }
 
-// From 2^20 elements on, aligned weights are written past the caches.
-TEST(AdamW, LargeAlignedWeightsGetTheSameBits) {
+// From 2^20 elements on, weights are written past the caches, wherever they begin.
+TEST(AdamW, LargeWeightsGetTheSameBitsAtEveryAlignment) {
   constexpr std::int64_t kCount = (1 << 20) + 5;
   for (const DType dtype : kDTypes) {
     const State before = make_state(kCount, DType::kBFloat16, dtype);
     for (const Isa isa : isas_here()) {
-      select_isa(isa);
-      State s = before;
-      std::vector<std::byte> buffer(s.weights.size() + 64);
-      void* start = buffer.data();
-      std::size_t space = buffer.size();
-      ASSERT_NE(std::align(64, s.weights.size(), start, space), nullptr);
-      AdamWArgs args = args_for(s, DType::kBFloat16, dtype, 0, kCount);
-      args.weights_out = start;
-      adamw(args);
-      EXPECT_EQ(std::memcmp(start, as_bytes(s.p, dtype).data(), s.weights.size()), 0);
+      for (const std::int64_t offset : {0, 3}) {
+        select_isa(isa);
+        State s = before;
+        std::vector<std::byte> buffer(s.weights.size() + 128);
+        void* start = buffer.data();
+        std::size_t space = buffer.size();
+        ASSERT_NE(std::align(64, s.weights.size() + 64, start, space), nullptr);
+        AdamWArgs args = args_for(s, DType::kBFloat16, dtype, 0, kCount);
+        args.weights_out = static_cast<std::byte*>(start) + offset * size_of(dtype);
+        adamw(args);
+        EXPECT_EQ(std::memcmp(args.weights_out, as_bytes(s.p, dtype).data(), s.weights.size()), 0);
+      }
     }
   }
   select_isa(detect_isa());
@@ -151,6 +154,155 @@ TEST(AdamW, ZeroSubnormalAndNonFiniteGradients) {
   });
 }
 
+// --- moments in bf16 ---
+
+constexpr std::uint64_t kSeed = 0x1234567890abcdefU;
+
+struct NarrowState {
+  std::vector<float> p;
+  std::vector<std::uint16_t> m, v;
+  std::vector<std::byte> grad;
+  std::vector<std::byte> weights;
+};
+
+std::vector<std::uint16_t> bf16_of(const std::vector<float>& values) {
+  std::vector<std::uint16_t> result;
+  for (const float value : values) result.push_back(bf16_bits(value));
+  return result;
+}
+
+NarrowState make_narrow(std::int64_t n) {
+  const State s = make_state(n, DType::kBFloat16, DType::kBFloat16);
+  return {s.p, bf16_of(s.m), bf16_of(s.v), s.grad, s.weights};
+}
+
+AdamWArgs narrow_args(NarrowState& s, std::int64_t begin, std::int64_t n, std::int64_t element) {
+  return {.master = s.p.data() + begin,
+          .m = s.m.data() + begin,
+          .v = s.v.data() + begin,
+          .grad = s.grad.data() + 2 * begin,
+          .grad_dtype = DType::kBFloat16,
+          .weights_out = s.weights.data() + 2 * begin,
+          .weights_dtype = DType::kBFloat16,
+          .n = n,
+          .lr = 3e-3,
+          .beta2 = 0.95,
+          .weight_decay = 0.1,
+          .step = 3,
+          .grad_scale = 0.37,
+          .moments_dtype = DType::kBFloat16,
+          .rounding_seed = kSeed,
+          .rounding_element = element + begin};
+}
+
+// What adamw.hpp promises of element e's random word.
+std::uint32_t rounding_word(std::int64_t step, std::uint64_t e) {
+  return philox_block(kSeed, static_cast<std::uint64_t>(step), e / 64 * 16 + e % 16)[e / 16 % 4];
+}
+
+std::uint16_t rounded_by(float value, std::uint32_t random16) {
+  return static_cast<std::uint16_t>((std::bit_cast<std::uint32_t>(value) + random16) >> 16);
+}
+
+// One step with fp32 moments, its results rounded one by one, is one step with bf16 moments.
+TEST(AdamWNarrowMoments, AreTheWideOnesRoundedByTheStatedWords) {
+  for (const std::int64_t n : {1L, 17L, 1000L, 50257L}) {
+    for (const std::int64_t element : {0L, 7L, (1L << 36) + 48}) {
+      const NarrowState before = make_narrow(n);
+      NarrowState wide = before;
+      std::vector<float> m(before.m.size());
+      std::vector<float> v(before.v.size());
+      convert(m.data(), DType::kFloat32, before.m.data(), DType::kBFloat16, n);
+      convert(v.data(), DType::kFloat32, before.v.data(), DType::kBFloat16, n);
+      AdamWArgs args = narrow_args(wide, 0, n, element);
+      args.moments_dtype = DType::kFloat32;
+      args.m = m.data();
+      args.v = v.data();
+      adamw(args);
+      for (std::size_t i = 0; i < m.size(); ++i) {
+        const std::uint32_t word = rounding_word(3, static_cast<std::uint64_t>(element) + i);
+        wide.m[i] = rounded_by(m[i], word & 0xffffU);
+        wide.v[i] = rounded_by(v[i], word >> 16);
+      }
+      on_every_setting([&] {
+        NarrowState s = before;
+        adamw(narrow_args(s, 0, n, element));
+        EXPECT_EQ(s.p, wide.p);
+        EXPECT_EQ(s.weights, wide.weights);
+        EXPECT_EQ(s.m, wide.m);
+        EXPECT_EQ(s.v, wide.v);
+      });
+    }
+  }
+}
+
+TEST(AdamWNarrowMoments, CutsChangeNothing) {
+  constexpr std::int64_t kCount = 5003;
+  const NarrowState before = make_narrow(kCount);
+  NarrowState whole = before;
+  adamw(narrow_args(whole, 0, kCount, 5));
+  for (const std::int64_t at : {1L, 64L, 777L, 4999L}) {
+    NarrowState cut = before;
+    adamw(narrow_args(cut, 0, at, 5));
+    adamw(narrow_args(cut, at, kCount - at, 5));
+    EXPECT_EQ(cut.p, whole.p);
+    EXPECT_EQ(cut.m, whole.m);
+    EXPECT_EQ(cut.v, whole.v);
+  }
+}
+
+// beta2 = 0.999 moves v by 1/1000 of a step of bf16 or so: rounding to nearest would never move it.
+TEST(AdamWNarrowMoments, SmallChangesAddUpInTheMean) {
+  constexpr std::int64_t kCount = 4096;
+  constexpr int kSteps = 200;
+  const std::vector<float> grad(kCount, 1.0F);
+  std::vector<float> p(kCount);
+  std::vector<std::uint16_t> m(kCount, bf16_bits(0.5F));
+  std::vector<std::uint16_t> v(kCount, bf16_bits(0.5F));
+  for (int step = 1; step <= kSteps; ++step) {
+    adamw({.master = p.data(),
+           .m = m.data(),
+           .v = v.data(),
+           .grad = grad.data(),
+           .n = kCount,
+           .lr = 1e-3,
+           .step = step,
+           .moments_dtype = DType::kBFloat16,
+           .rounding_seed = kSeed});
+  }
+  double mean = 0;
+  for (const std::uint16_t bits : v) mean += float_of_bf16(bits) / double{kCount};
+  const double want = 1.0 - 0.5 * std::pow(0.999, kSteps);
+  // A step of bf16 is 2^-8 here; 200 roundings of 4096 elements leave a mean within 1e-3.
+  EXPECT_NEAR(mean, want, 1e-3);
+  EXPECT_GT(want - 0.5, 0.05);
+}
+
+TEST(AdamWNarrowMoments, NonFiniteOnesStayNonFinite) {
+  const std::vector<float> gradients{kInf, kNan, 1e30F, 0.0F, 1e-40F};
+  const auto n = static_cast<std::int64_t>(gradients.size());
+  on_every_setting([&] {
+    std::vector<float> p(gradients.size(), 1.0F);
+    std::vector<std::uint16_t> m(gradients.size());
+    std::vector<std::uint16_t> v(gradients.size());
+    adamw({.master = p.data(),
+           .m = m.data(),
+           .v = v.data(),
+           .grad = gradients.data(),
+           .n = n,
+           .lr = 1e-3,
+           .moments_dtype = DType::kBFloat16,
+           .rounding_seed = kSeed});
+    EXPECT_EQ(float_of_bf16(m[0]), kInf);
+    EXPECT_TRUE(std::isnan(float_of_bf16(m[1])));
+    EXPECT_TRUE(std::isnan(float_of_bf16(v[1])));
+    EXPECT_EQ(float_of_bf16(v[2]), kInf);
+    EXPECT_EQ(m[3], 0);
+    EXPECT_EQ(v[3], 0);
+    EXPECT_TRUE(std::isfinite(p[4]));
+  });
+}
+
 TEST(AdamW, FirstStepMovesBySignTimesLr) {
   std::vector<float> p{1.0F, 1.0F}, m(2), v(2), g{5.0F, -1e-3F};
   adamw({.master = p.data(), .m = m.data(), .v = v.data(), .grad = g.data(), .n = 2, .lr = 0.01});
@@ -170,6 +322,12 @@ TEST(AdamW, MisuseIsNamed) {
   float x = 0.0F;
   EXPECT_THROW(adamw({.master = &x, .m = &x, .v = &x, .grad = &x, .n = 1, .step = 0}), Error);
   EXPECT_THROW(adamw({.master = &x, .m = &x, .v = &x, .grad = nullptr, .n = 1}), Error);
+  AdamWArgs args{.master = &x, .m = &x, .v = &x, .grad = &x, .n = 1};
+  args.moments_dtype = DType::kFloat16;
+  EXPECT_THROW(adamw(args), Error);
+  args.moments_dtype = DType::kFloat32;
+  args.rounding_element = -1;
+  EXPECT_THROW(adamw(args), Error);
   EXPECT_NO_THROW(adamw({.n = 0}));
 }
 

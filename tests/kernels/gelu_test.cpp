@@ -120,12 +120,53 @@ TEST(Swiglu, ForwardAndBackwardMatchDouble) {
   }
 }
 
+// Side by side: in every dtype what the spans of fp32 give, rounded once.
+TEST(Swiglu, SideBySideEqualsTheSpans) {
+  struct Shape {
+    std::int64_t rows, width;
+  };
+  for (const Shape& s : {Shape{1, 1}, Shape{5, 17}, Shape{90, 400}}) {
+    const auto n = static_cast<std::size_t>(s.rows * s.width);
+    const auto width = static_cast<std::size_t>(s.width);
+    for (const DType dtype : kDTypes) {
+      std::vector<float> gate_up = normal_values(2 * s.rows * s.width, 7, 3.0F);
+      std::vector<float> dy = normal_values(s.rows * s.width, 8);
+      for (float& v : gate_up) v = rounded(v, dtype);
+      for (float& v : dy) v = rounded(v, dtype);
+      std::vector<float> y(n);
+      std::vector<float> gradient(2 * n);
+      for (std::size_t row = 0; row < n / width; ++row) {
+        const auto part = [&](std::vector<float>& v, std::size_t at) {
+          return std::span(v).subspan(at, width);
+        };
+        const std::size_t at = row * width;
+        swiglu_forward(part(y, at), part(gate_up, 2 * at), part(gate_up, 2 * at + width));
+        swiglu_backward(part(gradient, 2 * at), part(gradient, 2 * at + width),
+                        part(gate_up, 2 * at), part(gate_up, 2 * at + width), part(dy, at));
+      }
+      const std::vector<std::byte> grad = as_bytes(dy, dtype);
+      expect_same_bits_everywhere([&] {
+        std::vector<std::byte> both = as_bytes(gate_up, dtype);
+        std::vector<std::byte> out(grad.size());
+        const GateUp args{both.data(), dtype, s.rows, s.width};
+        swiglu_forward(out.data(), args);
+        swiglu_backward(args, grad.data());
+        EXPECT_EQ(out, as_bytes(y, dtype));
+        EXPECT_EQ(both, as_bytes(gradient, dtype));
+        out.insert(out.end(), both.begin(), both.end());
+        return out;
+      });
+    }
+  }
+}
+
 TEST(Gelu, LengthsThatDifferAreRefused) {
   std::vector<float> two(2);
   std::vector<float> three(3);
   EXPECT_THROW(gelu_forward(two, three), Error);
   EXPECT_THROW(gelu_backward(two, two, three), Error);
   EXPECT_THROW(swiglu_backward(two, two, two, two, two), Error);  // both outputs in one buffer
+  EXPECT_THROW(swiglu_forward(two.data(), {nullptr, DType::kFloat32, 1, 2}), Error);
 }
 
 }  // namespace

@@ -1,0 +1,27 @@
+// How kernels over a matrix are cut into pieces for the compute threads.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/dtype.hpp"
+#include "kernels/cpu/parallel.hpp"
+
+namespace sluice {
+
+// Whole rows of `columns` elements.
+[[nodiscard]] inline std::int64_t row_grain(DType dtype, std::int64_t columns) {
+  return std::max<std::int64_t>(
+      1, grain_elements(size_of(dtype)) / std::max<std::int64_t>(1, columns));
+}
+
+// Columns summed over `rows`: at most one piece a thread, 64 KiB of input each, in whole cache
+// lines of the sums.
+[[nodiscard]] inline std::int64_t column_grain(std::int64_t columns, std::int64_t rows) {
+  const std::int64_t per_thread = (columns + compute_threads() - 1) / compute_threads();
+  const std::int64_t least = grain_elements(4) / std::max<std::int64_t>(1, rows);
+  return round_up(std::max({per_thread, least, std::int64_t{1}}), 16);
+}
+
+}  // namespace sluice
