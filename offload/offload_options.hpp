@@ -1,7 +1,9 @@
 // Which tier each kind of state lives on: the `offload:` section.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "kernels/base/dtype.hpp"
@@ -9,6 +11,11 @@
 namespace sluice {
 
 enum class Tier { kDevice, kHost, kNvme };
+
+// As the configuration writes it.
+[[nodiscard]] constexpr std::string_view name_of(Tier tier) {
+  return tier == Tier::kDevice ? "device" : tier == Tier::kHost ? "host" : "nvme";
+}
 
 struct OffloadOptions {
   Tier optimizer = Tier::kDevice;
@@ -18,6 +25,14 @@ struct OffloadOptions {
   std::vector<std::string> nvme_path;
   double device_fraction = 0.0;          // share of an offloaded state that stays on the device
   DType states_dtype = DType::kFloat32;  // of the moments on a slower tier
+  // Optimizer states pass through the host in chunks: bytes of one of a chunk's fp32 arrays, and
+  // chunks on the host at a time.
+  std::int64_t chunk_bytes = std::int64_t{16} << 20;
+  int chunks = 4;
+  // Of the NVMe store, as in NvmeOptions (offload/nvme_store.hpp).
+  bool checksums = true;
+  int queue_depth = 32;
+  std::int64_t block_bytes = std::int64_t{1} << 20;
 };
 
 }  // namespace sluice

@@ -1,0 +1,202 @@
+#include "offload/host_pool.hpp"
+
+#include <sys/mman.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kHugePage = 2 * kMiB;
+
+[[noreturn]] void no_memory(std::int64_t bytes, const char* what) {
+  throw BudgetError("the system has no " + format_bytes(bytes) + " of " + what + " (" +
+                    std::strerror(errno) + "): lower memory.host or move states to NVMe");
+}
+
+class AnonymousPages final : public PageSource {
+ public:
+  explicit AnonymousPages(bool locked) : locked_(locked) {}
+
+  [[nodiscard]] void* map(std::int64_t bytes) override {
+    const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kPage;
+    auto* begin = map_aligned(bytes, alignment);
+    if (alignment == kHugePage) {
+      // Advice: kernels without transparent huge pages say EINVAL and small pages serve.
+      ::madvise(begin, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+    }
+    if (locked_ && ::mlock(begin, static_cast<std::size_t>(bytes)) != 0) {
+      const int error = errno;
+      unmap(begin, bytes);
+      errno = error;
+      no_memory(bytes, "locked memory within the memlock limit (ulimit -l)");
+    }
+    return begin;
+  }
+  void unmap(void* memory, std::int64_t bytes) noexcept override {
+    ::munmap(memory, static_cast<std::size_t>(bytes));
+  }
+  [[nodiscard]] const char* name() const override { return locked_ ? "locked" : "pageable"; }
+
+ private:
+  // Maps alignment - page more and gives head and tail back.
+  static std::byte* map_aligned(std::int64_t bytes, std::int64_t alignment) {
+    const std::int64_t slack = alignment - kPage;
+    void* mapped = ::mmap(nullptr, static_cast<std::size_t>(bytes + slack), PROT_READ | PROT_WRITE,
+                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (mapped == MAP_FAILED) no_memory(bytes, "host memory");
+    auto* raw = static_cast<std::byte*>(mapped);
+    const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(raw));
+    const std::int64_t head = round_up(address, alignment) - address;
+    if (head > 0) ::munmap(raw, static_cast<std::size_t>(head));
+    if (slack > head) ::munmap(raw + head + bytes, static_cast<std::size_t>(slack - head));
+    return raw + head;
+  }
+
+  const bool locked_;
+};
+
+}  // namespace
+
+std::shared_ptr<PageSource> make_page_source(bool locked) {
+  return std::make_shared<AnonymousPages>(locked);
+}
+
+// The counters, shared by a pool and what came from it.
+class HostLedger {
+ public:
+  HostLedger(std::int64_t budget, std::shared_ptr<PageSource> pages)
+      : budget_(budget), pages_(std::move(pages)) {}
+
+  // Index of the tag, with `bytes` added to it.
+  int take(const std::string& tag, std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    if (budget_ > 0 && used_ + bytes > budget_) over_budget(tag, bytes);
+    auto entry = std::find_if(tags_.begin(), tags_.end(),
+                              [&](const HostTagUse& use) { return use.tag == tag; });
+    if (entry == tags_.end()) entry = tags_.insert(entry, {tag, 0, 0});
+    used_ += bytes;
+    peak_ = std::max(peak_, used_);
+    entry->bytes += bytes;
+    entry->peak_bytes = std::max(entry->peak_bytes, entry->bytes);
+    return static_cast<int>(entry - tags_.begin());
+  }
+  void give_back(int tag, std::int64_t bytes) {
+    const std::lock_guard lock(mutex_);
+    used_ -= bytes;
+    tags_[static_cast<std::size_t>(tag)].bytes -= bytes;
+  }
+  void reset_peak() {
+    const std::lock_guard lock(mutex_);
+    peak_ = used_;
+    for (HostTagUse& use : tags_) use.peak_bytes = use.bytes;
+  }
+  [[nodiscard]] std::vector<HostTagUse> by_tag() const {
+    const std::lock_guard lock(mutex_);
+    return sorted();
+  }
+  [[nodiscard]] std::int64_t used() const {
+    const std::lock_guard lock(mutex_);
+    return used_;
+  }
+  [[nodiscard]] std::int64_t peak() const {
+    const std::lock_guard lock(mutex_);
+    return peak_;
+  }
+  [[nodiscard]] std::int64_t budget() const { return budget_; }
+  [[nodiscard]] PageSource& pages() const { return *pages_; }
+
+ private:
+  [[nodiscard]] std::vector<HostTagUse> sorted() const {
+    std::vector<HostTagUse> result = tags_;
+    std::stable_sort(result.begin(), result.end(),
+                     [](const auto& a, const auto& b) { return a.bytes > b.bytes; });
+    return result;
+  }
+  [[noreturn]] void over_budget(const std::string& tag, std::int64_t bytes) const {
+    std::string holders;
+    for (const HostTagUse& use : sorted()) {
+      if (use.bytes > 0) holders += ", " + use.tag + " " + format_bytes(use.bytes);
+    }
+    throw BudgetError("memory.host is " + format_bytes(budget_) + ": no room for " +
+                      format_bytes(bytes) + " of " + tag + ", " +
+                      format_bytes(used_ + bytes - budget_) +
+                      " too much; in use: " + (holders.empty() ? "nothing" : holders.substr(2)) +
+                      ". Raise memory.host or move the largest of them to nvme");
+  }
+
+  const std::int64_t budget_;
+  const std::shared_ptr<PageSource> pages_;
+  mutable std::mutex mutex_;
+  std::int64_t used_ = 0, peak_ = 0;
+  std::vector<HostTagUse> tags_;  // never shrinks: blocks hold indices
+};
+
+HostBlock::~HostBlock() { reset(); }
+
+HostBlock::HostBlock(HostBlock&& other) noexcept
+    : ledger_(std::move(other.ledger_)),
+      data_(std::exchange(other.data_, nullptr)),
+      bytes_(std::exchange(other.bytes_, 0)),
+      counted_(std::exchange(other.counted_, 0)),
+      tag_(other.tag_) {}
+
+HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
+  if (this == &other) return *this;
+  reset();
+  ledger_ = std::move(other.ledger_);
+  data_ = std::exchange(other.data_, nullptr);
+  bytes_ = std::exchange(other.bytes_, 0);
+  counted_ = std::exchange(other.counted_, 0);
+  tag_ = other.tag_;
+  return *this;
+}
+
+void HostBlock::reset() noexcept {
+  if (!ledger_) return;
+  if (data_ != nullptr) ledger_->pages().unmap(data_, counted_);
+  ledger_->give_back(tag_, counted_);
+  leak();
+}
+
+void HostBlock::leak() noexcept {
+  ledger_.reset();
+  data_ = nullptr;
+  bytes_ = counted_ = 0;
+}
+
+HostPool::HostPool(std::int64_t budget_bytes, std::shared_ptr<PageSource> pages)
+    : ledger_(std::make_shared<HostLedger>(budget_bytes, std::move(pages))) {}
+
+HostBlock HostPool::reserve(const std::string& tag, std::int64_t bytes) {
+  check(bytes >= 0, "a size that is not negative");
+  HostBlock block;
+  block.tag_ = ledger_->take(tag, bytes);
+  block.ledger_ = ledger_;
+  block.bytes_ = block.counted_ = bytes;
+  return block;
+}
+
+HostBlock HostPool::allocate(const std::string& tag, std::int64_t bytes) {
+  HostBlock block = reserve(tag, round_up(std::max<std::int64_t>(bytes, 0), kPage));
+  if (block.counted_ > 0)
+    block.data_ = static_cast<std::byte*>(ledger_->pages().map(block.counted_));
+  block.bytes_ = bytes;
+  return block;
+}
+
+std::int64_t HostPool::used_bytes() const { return ledger_->used(); }
+std::int64_t HostPool::peak_bytes() const { return ledger_->peak(); }
+std::int64_t HostPool::budget_bytes() const { return ledger_->budget(); }
+void HostPool::reset_peak() { ledger_->reset_peak(); }
+std::vector<HostTagUse> HostPool::by_tag() const { return ledger_->by_tag(); }
+
+}  // namespace sluice

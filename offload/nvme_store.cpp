@@ -1,0 +1,315 @@
+#include "offload/nvme_store.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <map>
+#include <optional>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "offload/extent_plan.hpp"
+#include "offload/io_queue.hpp"
+#include "offload/swap_directory.hpp"
+#include "offload/swap_file.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kLargestBlock = 256 * kMiB;
+constexpr int kDeepest = 4096;
+constexpr std::size_t kTagsNamed = 4;
+
+void require(bool condition, const std::string& what) {
+  if (!condition) throw ConfigError("NVMe store: " + what);
+}
+
+void check_options(const NvmeOptions& o) {
+  require(!o.paths.empty(), "offload.nvme_path names no directory");
+  require(!o.run_id.empty() && o.run_id.find('\n') == std::string::npos, "run id of one line");
+  require(o.rank >= 0, "rank is negative");
+  require(o.capacity_bytes >= 0, "memory.nvme is negative");
+  require(o.block_bytes >= kIoAlignment && o.block_bytes <= kLargestBlock &&
+              o.block_bytes % kIoAlignment == 0,
+          "block size is not a multiple of 4 KiB from 4 KiB to 256 MiB");
+  require(o.checksum_bytes >= kIoAlignment && o.checksum_bytes % kIoAlignment == 0 &&
+              o.block_bytes % o.checksum_bytes == 0,
+          "checksum_bytes is not a multiple of 4 KiB that divides the block size");
+  require(o.queue_depth >= 1 && o.queue_depth <= kDeepest, "queue depth is not from 1 to 4096");
+  require(o.stall_timeout_s > 0, "stall timeout is not positive");
+}
+
+NvmeOptions with_grain(NvmeOptions options) {
+  // A block smaller than the default grain is one grain.
+  options.checksum_bytes = std::min(options.checksum_bytes, options.block_bytes);
+  return options;
+}
+
+std::unique_ptr<IoBackend> make_backend(const NvmeOptions& options) {
+  if (options.engine != IoEngine::kThreads) {
+    try {
+      return make_faulty_backend(make_uring_backend(options.queue_depth));
+    } catch (const IoError& error) {
+      if (options.engine == IoEngine::kUring) throw;
+      log_warning(std::string(error.what()) + "; the NVMe tier uses threads with pread and pwrite");
+    }
+  }
+  return make_faulty_backend(make_thread_backend(options.queue_depth));
+}
+
+std::string named_tags(const std::vector<std::pair<std::string, std::int64_t>>& tags) {
+  std::string text;
+  for (std::size_t i = 0; i < std::min(tags.size(), kTagsNamed); ++i) {
+    text += (i == 0 ? "" : ", ") + tags[i].first + " " + format_bytes(tags[i].second);
+  }
+  return text;
+}
+
+}  // namespace
+
+struct NvmeStore::Impl {
+  enum class State { kDeclaring, kOpen, kClosed };
+
+  explicit Impl(NvmeOptions o)
+      : options(std::move(o)), plan(static_cast<int>(options.paths.size()), options.block_bytes) {}
+  ~Impl() { clean_up(); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void check_capacity() const;
+  void take_directories();
+  void check_free_space() const;
+  void create_files();
+  [[nodiscard]] SwapFile create_file(std::size_t index);
+  [[nodiscard]] SwapHeader header(std::size_t file, std::uint64_t version) const;
+  void start_queue();
+  void clean_up() noexcept;
+
+  [[nodiscard]] IoQueue& open_queue() const {
+    check(queue != nullptr, "the NVMe store is open");
+    return *queue;
+  }
+  [[nodiscard]] Ticket request(ExtentId id, bool write, std::int64_t offset, std::byte* memory,
+                               std::int64_t bytes) const {
+    const std::int64_t padded = plan.extent(id.index).padded;
+    check(offset >= 0 && bytes >= 0 && offset + bytes <= padded, "range inside its NVMe extent");
+    if (bytes == 0) return {};
+    return open_queue().enqueue(id.index, write, offset, memory, bytes);
+  }
+
+  const NvmeOptions options;
+  ExtentPlan plan;
+  State state = State::kDeclaring;
+  bool buffered = false;
+  std::vector<IoMemory> memory;
+  std::vector<SwapDirectory> directories;  // as in options.paths
+  std::vector<SwapFile> files;
+  std::string backend_name;
+  std::unique_ptr<IoQueue> queue;  // stays when closed: its error and counters are asked for
+};
+
+void NvmeStore::Impl::check_capacity() const {
+  const std::int64_t need = plan.total_bytes();
+  if (options.capacity_bytes == 0 || need <= options.capacity_bytes) return;
+  throw BudgetError("memory.nvme is " + format_bytes(options.capacity_bytes) + " a rank and " +
+                    format_bytes(need) + " are needed, " +
+                    format_bytes(need - options.capacity_bytes) + " more (" +
+                    named_tags(plan.bytes_by_tag()) +
+                    "): raise memory.nvme or put less of it on nvme");
+}
+
+// In an order all processes share, so that two of them never wait for each other.
+void NvmeStore::Impl::take_directories() {
+  for (const std::string& path : options.paths) directories.emplace_back(path);
+  std::vector<SwapDirectory*> order;
+  for (SwapDirectory& directory : directories) order.push_back(&directory);
+  const auto identity = [](const SwapDirectory* d) { return std::pair(d->device(), d->inode()); };
+  std::sort(order.begin(), order.end(),
+            [&](const auto* a, const auto* b) { return identity(a) < identity(b); });
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    require(identity(order[i]) != identity(order[i - 1]),
+            "offload.nvme_path names " + order[i]->path() + " twice");
+  }
+  for (SwapDirectory* directory : order) {
+    directory->lock();
+    directory->claim(options.run_id, options.rank);
+  }
+}
+
+void NvmeStore::Impl::check_free_space() const {
+  std::map<std::uint64_t, std::int64_t> need;  // by device: several paths may share one
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    std::int64_t& sum = need[directories[i].device()];
+    sum += plan.file_bytes(static_cast<int>(i));
+    const std::int64_t free = directories[i].free_bytes();
+    if (sum <= free) continue;
+    throw BudgetError("rank " + std::to_string(options.rank) + " needs " + format_bytes(sum) +
+                      " on the file system of " + directories[i].path() + " (" +
+                      named_tags(plan.bytes_by_tag()) + "), " + format_bytes(free) +
+                      " are free: " + format_bytes(sum - free) + " are missing");
+  }
+}
+
+SwapHeader NvmeStore::Impl::header(std::size_t file, std::uint64_t version) const {
+  std::array<char, 256> host{};
+  ::gethostname(host.data(), host.size() - 1);
+  SwapHeader result{options.run_id, host.data()};
+  result.pid = static_cast<std::uint32_t>(::getpid());
+  result.rank = static_cast<std::uint32_t>(options.rank);
+  result.file = static_cast<std::uint32_t>(file);
+  result.files = static_cast<std::uint32_t>(plan.files());
+  result.layout_hash = plan.layout_hash();
+  result.data_version = version;
+  result.file_bytes = static_cast<std::uint64_t>(plan.file_bytes(static_cast<int>(file)));
+  return result;
+}
+
+SwapFile NvmeStore::Impl::create_file(std::size_t index) {
+  const std::string path = directories[index].swap_path(options.rank);
+  if (options.cache == IoCache::kBuffered) return {path, false};
+  try {
+    return {path, true};
+  } catch (const IoError& error) {
+    if (options.cache == IoCache::kDirect || error.error_number() != EINVAL) throw;
+    log_warning(std::string(error.what()) +
+                "; goes on through the page cache, outside all budgets");
+  }
+  return {path, false};
+}
+
+void NvmeStore::Impl::create_files() {
+  for (std::size_t i = 0; i < directories.size(); ++i) {
+    files.push_back(create_file(i));
+    buffered = buffered || !files.back().direct();
+    files.back().prepare(header(i, 0), plan.file_bytes(static_cast<int>(i)));
+  }
+}
+
+void NvmeStore::Impl::start_queue() {
+  IoQueue::Files for_queue;
+  for (const SwapFile& file : files) {
+    for_queue.descriptors.push_back(file.descriptor());
+    for_queue.paths.push_back(file.path());
+  }
+  for_queue.encode_headers = [this](std::uint64_t version, std::byte* blocks) {
+    for (std::size_t i = 0; i < files.size(); ++i) {
+      encode_header(header(i, version), blocks + static_cast<std::int64_t>(i) * kSwapHeaderBytes);
+    }
+  };
+  std::unique_ptr<IoBackend> backend = make_backend(options);
+  backend_name = backend->name();
+  queue =
+      std::make_unique<IoQueue>(options, plan, std::move(for_queue), std::move(backend), memory);
+}
+
+void NvmeStore::Impl::clean_up() noexcept {
+  if (queue) queue->stop();
+  for (SwapFile& file : files) file.remove();
+  for (SwapDirectory& directory : directories) directory.release();
+  files.clear();
+  directories.clear();
+}
+
+NvmeStore::NvmeStore(NvmeOptions options) {
+  options = with_grain(std::move(options));
+  check_options(options);
+  impl_ = std::make_unique<Impl>(std::move(options));
+}
+
+NvmeStore::~NvmeStore() {
+  try {
+    close();
+  } catch (const std::exception& error) {
+    log_error("NVMe store: " + error_chain(error));
+  }
+}
+
+ExtentId NvmeStore::add(std::string tag, std::string name, std::int64_t bytes) {
+  check(impl_->state == Impl::State::kDeclaring, "extents are added before open()");
+  return {impl_->plan.add(std::move(tag), std::move(name), bytes)};
+}
+
+void NvmeStore::register_buffer(void* memory, std::int64_t bytes) {
+  check(impl_->state == Impl::State::kDeclaring, "buffers are registered before open()");
+  if (bytes > 0) impl_->memory.push_back({memory, bytes});
+}
+
+void NvmeStore::open() {
+  check(impl_->state == Impl::State::kDeclaring, "a store is opened once");
+  impl_->check_capacity();
+  try {
+    impl_->take_directories();
+    impl_->check_free_space();
+    impl_->create_files();
+    for (SwapDirectory& directory : impl_->directories) directory.unlock();
+    impl_->start_queue();
+  } catch (...) {
+    impl_->clean_up();
+    impl_->state = Impl::State::kClosed;
+    throw;
+  }
+  impl_->state = Impl::State::kOpen;
+  log_info("NVMe store of rank " + std::to_string(impl_->options.rank) + ": " +
+           format_bytes(total_bytes()) + ", " + description());
+}
+
+Ticket NvmeStore::read(ExtentId extent, std::int64_t offset, void* into, std::int64_t bytes) {
+  return impl_->request(extent, false, offset, static_cast<std::byte*>(into), bytes);
+}
+
+Ticket NvmeStore::write(ExtentId extent, std::int64_t offset, const void* from,
+                        std::int64_t bytes) {
+  // A write only reads the memory; requests of both directions share one pointer type.
+  auto* memory = const_cast<std::byte*>(static_cast<const std::byte*>(from));
+  return impl_->request(extent, true, offset, memory, bytes);
+}
+
+Ticket NvmeStore::commit(std::uint64_t version) {
+  return impl_->open_queue().enqueue_headers(version);
+}
+
+void NvmeStore::drain() { impl_->open_queue().drain(); }
+
+void NvmeStore::close() {
+  const bool was_open = impl_->state == Impl::State::kOpen;
+  impl_->state = Impl::State::kClosed;
+  impl_->clean_up();
+  if (was_open) impl_->queue->rethrow_error();
+}
+
+std::int64_t NvmeStore::size_of(ExtentId extent) const {
+  return impl_->plan.extent(extent.index).bytes;
+}
+std::int64_t NvmeStore::padded_bytes(std::int64_t bytes) { return round_up(bytes, kIoAlignment); }
+std::int64_t NvmeStore::grain_bytes() const {
+  return impl_->options.checksums ? impl_->options.checksum_bytes : kIoAlignment;
+}
+std::int64_t NvmeStore::total_bytes() const { return impl_->plan.total_bytes(); }
+
+std::int64_t NvmeStore::host_bytes() const {
+  const NvmeOptions& o = impl_->options;
+  std::int64_t grains = 0;
+  for (int i = 0; o.checksums && i < impl_->plan.extents(); ++i) {
+    grains += round_up(impl_->plan.extent(i).bytes, o.checksum_bytes) / o.checksum_bytes;
+  }
+  return o.queue_depth * o.checksum_bytes + impl_->plan.files() * kSwapHeaderBytes +
+         grains * static_cast<std::int64_t>(sizeof(std::uint64_t));
+}
+
+std::vector<std::pair<std::string, std::int64_t>> NvmeStore::bytes_by_tag() const {
+  return impl_->plan.bytes_by_tag();
+}
+bool NvmeStore::failed() const { return impl_->queue && impl_->queue->failed(); }
+NvmeStats NvmeStore::stats() const { return impl_->queue ? impl_->queue->stats() : NvmeStats{}; }
+
+std::string NvmeStore::description() const {
+  const NvmeOptions& o = impl_->options;
+  return impl_->backend_name + (impl_->buffered ? ", page cache" : ", O_DIRECT") + ", " +
+         std::to_string(o.paths.size()) + (o.paths.size() == 1 ? " path, " : " paths, ") +
+         format_bytes(o.block_bytes) + " x " + std::to_string(o.queue_depth) +
+         (o.checksums ? "" : ", no checksums");
+}
+
+}  // namespace sluice

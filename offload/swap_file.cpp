@@ -1,0 +1,172 @@
+#include "offload/swap_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <new>
+#include <utility>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "offload/io_backend.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'S', 'W'};
+
+// The header as it lies in the file, little-endian; the rest of its block is zero.
+struct RawHeader {
+  char magic[8];
+  std::uint32_t format, rank, file, files, pid, reserved;
+  std::uint64_t layout_hash, data_version, file_bytes;
+  char run_id[128];
+  char host[64];
+  std::uint64_t hash;  // FNV-1a of all before
+};
+static_assert(sizeof(RawHeader) == 256 && std::is_trivially_copyable_v<RawHeader>);
+
+std::uint64_t fnv(const void* data, std::size_t bytes) {
+  std::uint64_t hash = 0xcbf29ce484222325U;
+  const auto* at = static_cast<const unsigned char*>(data);
+  for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ at[i]) * 0x100000001b3U;
+  return hash;
+}
+
+template <std::size_t N>
+void put_text(char (&field)[N], const std::string& text) {
+  const std::size_t bytes = std::min(text.size(), N - 1);
+  std::memcpy(field, text.data(), bytes);
+}
+
+template <std::size_t N>
+std::string text_of(const char (&field)[N]) {
+  return {field, ::strnlen(field, N)};
+}
+
+[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
+  throw IoError(what + " " + path + ": " + std::strerror(error), path, error);
+}
+
+struct FreeAligned {
+  void operator()(std::byte* memory) const {
+    ::operator delete (memory, std::align_val_t{kSwapHeaderBytes});
+  }
+};
+using HeaderBlock = std::unique_ptr<std::byte, FreeAligned>;
+
+HeaderBlock make_block() {
+  return HeaderBlock(static_cast<std::byte*>(
+      ::operator new (kSwapHeaderBytes, std::align_val_t{kSwapHeaderBytes})));
+}
+
+void reserve(int descriptor, const std::string& path, std::int64_t bytes) {
+  int error = injected_errno("nvme.fallocate", ENOSPC);
+  while (error == 0 && ::fallocate(descriptor, 0, 0, bytes) != 0) {
+    if (errno == EINTR) continue;
+    error = errno;
+  }
+  if (error == EOPNOTSUPP) {
+    log_warning("the file system of " + path +
+                " cannot reserve space: the run ends when it fills up");
+    error = ::ftruncate(descriptor, bytes) != 0 ? errno : 0;
+  }
+  if (error == 0) return;
+  fail("cannot reserve " + format_bytes(bytes) + " for the NVMe tier in", path, error);
+}
+
+}  // namespace
+
+void encode_header(const SwapHeader& header, std::byte* block) {
+  RawHeader raw{};
+  std::memcpy(raw.magic, kMagic, sizeof(kMagic));
+  raw.format = kSwapFormat;
+  raw.rank = header.rank;
+  raw.file = header.file;
+  raw.files = header.files;
+  raw.pid = header.pid;
+  raw.layout_hash = header.layout_hash;
+  raw.data_version = header.data_version;
+  raw.file_bytes = header.file_bytes;
+  put_text(raw.run_id, header.run_id);
+  put_text(raw.host, header.host);
+  raw.hash = fnv(&raw, offsetof(RawHeader, hash));
+  std::memset(block, 0, kSwapHeaderBytes);
+  std::memcpy(block, &raw, sizeof(raw));
+}
+
+std::optional<SwapHeader> decode_header(const std::byte* block) {
+  RawHeader raw;
+  std::memcpy(&raw, block, sizeof(raw));
+  if (std::memcmp(raw.magic, kMagic, sizeof(kMagic)) != 0 || raw.format != kSwapFormat ||
+      raw.hash != fnv(&raw, offsetof(RawHeader, hash))) {
+    return std::nullopt;
+  }
+  return SwapHeader{
+      text_of(raw.run_id), text_of(raw.host), raw.pid,          raw.rank,      raw.file,
+      raw.files,           raw.layout_hash,   raw.data_version, raw.file_bytes};
+}
+
+SwapKind inspect_swap_file(const std::string& path, std::optional<SwapHeader>* header) {
+  header->reset();
+  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
+  if (descriptor < 0) fail("cannot look into", path, errno);
+  std::byte block[kSwapHeaderBytes] = {};
+  const auto got = ::pread(descriptor, block, sizeof(block), 0);
+  const int error = errno;
+  ::close(descriptor);
+  if (got < 0) fail("cannot read", path, error);
+  if (got == kSwapHeaderBytes) *header = decode_header(block);
+  const bool zero = std::all_of(block, block + got, [](std::byte b) { return b == std::byte{0}; });
+  const bool magic = got >= 8 && std::memcmp(block, kMagic, sizeof(kMagic)) == 0;
+  return zero || magic ? SwapKind::kOurs : SwapKind::kForeign;
+}
+
+SwapFile::SwapFile(std::string path, bool direct) : path_(std::move(path)), direct_(direct) {
+  const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
+  if (const int error = injected_errno("nvme.open", EIO)) fail("cannot create", path_, error);
+  int error = direct ? injected_errno("nvme.open.direct", EINVAL) : 0;
+  if (error == 0) {
+    descriptor_ = ::open(path_.c_str(), flags | (direct ? O_DIRECT : 0), 0600);
+    error = descriptor_ < 0 ? errno : 0;
+  }
+  if (error == 0) return;
+  if (!direct || error != EINVAL) fail("cannot create", path_, error);
+  ::unlink(path_.c_str());  // some file systems create the file before they refuse the flag
+  throw IoError("the file system of " + path_ +
+                    " does not do O_DIRECT: put offload.nvme_path on ext4, xfs or another file "
+                    "system of a local disk",
+                path_, error);
+}
+
+SwapFile::~SwapFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+SwapFile::SwapFile(SwapFile&& other) noexcept
+    : path_(std::move(other.path_)),
+      direct_(other.direct_),
+      descriptor_(std::exchange(other.descriptor_, -1)) {}
+
+void SwapFile::prepare(const SwapHeader& header, std::int64_t bytes) {
+  const HeaderBlock block = make_block();
+  encode_header(header, block.get());
+  if (const int error = injected_errno("nvme.header", EIO)) fail("cannot write to", path_, error);
+  const auto written = ::pwrite(descriptor_, block.get(), kSwapHeaderBytes, 0);
+  if (written != kSwapHeaderBytes) fail("cannot write to", path_, written < 0 ? errno : ENOSPC);
+  reserve(descriptor_, path_, bytes);
+}
+
+void SwapFile::remove() noexcept {
+  if (::unlink(path_.c_str()) != 0 && errno != ENOENT) {
+    log_warning("cannot remove " + path_ + ": " + std::strerror(errno));
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,122 @@
+#include "offload/topology.hpp"
+
+#include <hwloc.h>
+
+#include <algorithm>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+struct Bitmap {
+  explicit Bitmap(const std::vector<int>& indices) : set(hwloc_bitmap_alloc()) {
+    for (const int index : indices) hwloc_bitmap_set(set, static_cast<unsigned>(index));
+  }
+  ~Bitmap() { hwloc_bitmap_free(set); }
+  Bitmap(const Bitmap&) = delete;
+  Bitmap& operator=(const Bitmap&) = delete;
+  hwloc_bitmap_t set;
+};
+
+}  // namespace
+
+struct Topology::Impl {
+  Impl() {
+    if (hwloc_topology_init(&topology) != 0) throw Error("hwloc cannot be initialised");
+    if (hwloc_topology_load(topology) != 0) {
+      hwloc_topology_destroy(topology);
+      throw Error("hwloc cannot read the machine's topology");
+    }
+    threads = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_PU);
+    add_nodes();
+    add_cores();
+  }
+  ~Impl() { hwloc_topology_destroy(topology); }
+  Impl(const Impl&) = delete;
+  Impl& operator=(const Impl&) = delete;
+
+  void add_nodes() {
+    for (hwloc_obj_t node = nullptr;
+         (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
+      nodes.push_back({static_cast<int>(node->os_index),
+                       static_cast<std::int64_t>(node->attr->numanode.local_memory),
+                       {}});
+      node_objects.push_back(node);
+    }
+    check(!nodes.empty(), "hwloc knows at least one memory node");
+  }
+
+  // Where memory nodes overlap (high-bandwidth memory beside DRAM), a core belongs to the first.
+  void add_cores() {
+    // Some virtual machines show no cores, only hardware threads.
+    const bool has_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
+    const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
+    for (hwloc_obj_t core = nullptr;
+         (core = hwloc_get_next_obj_by_type(topology, type, core)) != nullptr;) {
+      const int first = hwloc_bitmap_first(core->cpuset);
+      if (first < 0) continue;
+      std::size_t home = 0;
+      for (std::size_t i = nodes.size(); i-- > 0;) {
+        if (hwloc_bitmap_isset(node_objects[i]->cpuset, static_cast<unsigned>(first)) != 0)
+          home = i;
+      }
+      nodes[home].cores.push_back(first);
+    }
+    for (const MemoryNode& node : nodes)
+      all.insert(all.end(), node.cores.begin(), node.cores.end());
+    check(!all.empty(), "hwloc knows at least one core");
+  }
+
+  hwloc_topology_t topology = nullptr;
+  std::vector<MemoryNode> nodes;
+  std::vector<hwloc_obj_t> node_objects;  // as in nodes
+  std::vector<int> all;                   // cores, node after node
+  int threads = 0;
+};
+
+Topology::Topology() : impl_(std::make_unique<Impl>()) {}
+Topology::~Topology() = default;
+
+const std::vector<MemoryNode>& Topology::nodes() const { return impl_->nodes; }
+int Topology::cores() const { return static_cast<int>(impl_->all.size()); }
+int Topology::hardware_threads() const { return impl_->threads; }
+
+std::vector<int> Topology::share_of(int local_rank, int local_ranks) const {
+  check(local_ranks > 0 && local_rank >= 0 && local_rank < local_ranks, "a local rank");
+  const int total = cores();
+  if (local_ranks >= total) return {impl_->all[static_cast<std::size_t>(local_rank % total)]};
+  const auto cut = [&](std::int64_t rank) { return rank * total / local_ranks; };
+  return {impl_->all.begin() + cut(local_rank), impl_->all.begin() + cut(local_rank + 1)};
+}
+
+int Topology::node_near(const std::vector<int>& cores) const {
+  std::vector<std::int64_t> votes;
+  for (const MemoryNode& node : impl_->nodes) {
+    votes.push_back(std::count_if(cores.begin(), cores.end(), [&](int core) {
+      return std::find(node.cores.begin(), node.cores.end(), core) != node.cores.end();
+    }));
+  }
+  return static_cast<int>(std::max_element(votes.begin(), votes.end()) - votes.begin());
+}
+
+bool Topology::bind_thread(const std::vector<int>& cores) const {
+  const Bitmap bitmap(cores);
+  return hwloc_set_cpubind(impl_->topology, bitmap.set, HWLOC_CPUBIND_THREAD) == 0;
+}
+
+bool Topology::prefer_memory(void* memory, std::int64_t bytes, int node) const {
+  const Bitmap bitmap({impl_->nodes.at(static_cast<std::size_t>(node)).os_index});
+  return hwloc_set_area_membind(impl_->topology, memory, static_cast<std::size_t>(bytes),
+                                bitmap.set, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET) == 0;
+}
+
+std::string Topology::description() const {
+  const auto count = [](std::size_t n, const std::string& name) {
+    return std::to_string(n) + " " + name + (n == 1 ? "" : "s");
+  };
+  return count(impl_->nodes.size(), "memory node") + ", " + count(impl_->all.size(), "core") +
+         ", " + count(static_cast<std::size_t>(impl_->threads), "hardware thread");
+}
+
+}  // namespace sluice
