@@ -62,6 +62,10 @@ class Communicator {
   [[nodiscard]] virtual std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
                                                                   DType input) const = 0;
 
+  // Whether inputs that lie in HostMemory (host_memory.hpp) are read in place by the other ranks:
+  // the same answer on all of them.
+  [[nodiscard]] virtual bool maps_host_memory() const { return false; }
+
   // All pieces together as one operation. `staging`: reduce_scatter_staging_bytes(sum of elems)
   // bytes.
   [[nodiscard]] virtual Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,

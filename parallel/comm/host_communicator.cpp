@@ -15,6 +15,7 @@
 #include "parallel/comm/host_plan.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add.hpp"
+#include "parallel/comm/stream_store.hpp"
 
 namespace sluice {
 namespace {
@@ -94,6 +95,7 @@ class HostCommunicator final : public Communicator {
                                                           DType input) const override {
     return host_staging_bytes(size(), total_elems, input);
   }
+  [[nodiscard]] bool maps_host_memory() const override { return peers_.direct(); }
 
   [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
                                       void* staging) override {
@@ -209,12 +211,14 @@ class HostCommunicator final : public Communicator {
   }
 
   // A block of all peers is read into the staging, and added while it is in the cache. Peers whose
-  // memory is mapped are not read: the sum takes it from there.
+  // memory is mapped are not read: the sum takes it from there, and where all are, the blocks are
+  // large: they only bound the time to an abort.
   void reduce_direct(const std::vector<ReduceScatterPiece>& pieces, DType input,
                      const std::vector<HostPiece>& own, char* staging) {
     const std::vector<std::int64_t> sizes = sizes_of(pieces);
     const std::int64_t total = std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0});
-    const std::int64_t block = std::min(total, host_block_elems(size(), input));
+    std::int64_t block = std::min(total, host_block_elems(size(), input));
+    bool staged = false;
     std::vector<Source> sources(static_cast<std::size_t>(size()));
     for (int step = 1; step < size(); ++step) {
       const int peer = peer_at(step);
@@ -222,10 +226,13 @@ class HostCommunicator final : public Communicator {
       source.table = table_of_rank(peer, pieces.size());
       if (peers_.map(peer, source.table)) continue;
       source.packed = staging + slot_of(peer, rank()) * block * size_of(input);
+      staged = true;
     }
+    if (!staged) block = std::min(total, kHostStretchBytes / size_of(input));
     const ExchangePlan plan = plan_exchange(sizes, std::max<std::int64_t>(1, block));
     const Reduction reduction{pieces, input, own, plan};
     for (const ExchangeBatch& batch : plan.batches) {
+      peers_.check_interrupted();
       for (int step = 1; step < size(); ++step) {
         Source& source = sources[static_cast<std::size_t>(peer_at(step))];
         if (source.packed != nullptr) read_batch(reduction, batch, source, peer_at(step));
@@ -298,10 +305,10 @@ class HostCommunicator final : public Communicator {
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         char* place = static_cast<char*>(pieces[i].output) + peer * own[i].stride_bytes;
         const std::int64_t bytes = pieces[i].elems * size_of(dtype);
-        if (!mapped) {
+        if (mapped) {
+          peers_.copy_mapped(place, table[i].input, bytes);
+        } else {
           peers_.read(peer, place, table[i].input, bytes);
-        } else if (bytes > 0) {
-          std::memcpy(place, table[i].input, static_cast<std::size_t>(bytes));
         }
       }
     }
@@ -335,7 +342,7 @@ class HostCommunicator final : public Communicator {
     const std::int64_t width = size_of(dtype);
     char* place = static_cast<char*>(piece.output) + rank() * piece.stride * width;
     if (piece.elems == 0 || place == piece.input) return;
-    std::memcpy(place, piece.input, static_cast<std::size_t>(piece.elems * width));
+    stream_copy(place, piece.input, piece.elems * width);
   }
 
   // One phase for each kHostValues values, one at least.

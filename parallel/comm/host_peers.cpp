@@ -15,13 +15,12 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "parallel/comm/op_queue.hpp"
+#include "parallel/comm/stream_store.hpp"
 
 namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{100};  // between two looks at whether the others live
-// A read is cut so that an abort does not wait for the end of a large one (about 1 ms each).
-constexpr std::int64_t kReadBytes = 8LL << 20;
 // Some 20 us of yielding: what a sleep and a wake cost.
 constexpr int kSpins = 50;
 
@@ -127,7 +126,7 @@ bool HostPeers::has_come(int rank) const {
 
 void HostPeers::await_all() {
   for (int step = 1; step < options_.size; ++step) await((options_.rank + step) % options_.size);
-  if (interrupted_) throw HostError("it was aborted");
+  check_interrupted();
 }
 
 void HostPeers::await(int rank) {
@@ -155,7 +154,7 @@ void HostPeers::await(int rank) {
 }
 
 void HostPeers::check_open() const {
-  if (interrupted_) throw HostError("it was aborted");
+  check_interrupted();
   for (int r = 0; r < options_.size; ++r) {
     const HostSlot& slot = segment_.slot(r);
     // The state before the counter: a rank may come to this phase and then close.
@@ -187,7 +186,7 @@ void HostPeers::time_out() const {
 void HostPeers::read(int rank, char* to, std::span<iovec> remote) {
   const std::int32_t process = segment_.slot(rank).process;
   while (!remote.empty()) {
-    if (interrupted_) throw HostError("it was aborted");
+    check_interrupted();
     const std::size_t pieces = std::min<std::size_t>(remote.size(), IOV_MAX);
     std::size_t bytes = 0;
     for (const iovec& piece : remote.first(pieces)) bytes += piece.iov_len;
@@ -212,11 +211,22 @@ void HostPeers::read(int rank, char* to, std::span<iovec> remote) {
 }
 
 void HostPeers::read(int rank, char* to, const void* from, std::int64_t bytes) {
-  for (std::int64_t at = 0; at < bytes; at += kReadBytes) {
+  for (std::int64_t at = 0; at < bytes; at += kHostStretchBytes) {
     iovec remote{static_cast<char*>(const_cast<void*>(from)) + at,
-                 static_cast<std::size_t>(std::min(kReadBytes, bytes - at))};
+                 static_cast<std::size_t>(std::min(kHostStretchBytes, bytes - at))};
     read(rank, to + at, {&remote, 1});
   }
+}
+
+void HostPeers::copy_mapped(char* to, const char* from, std::int64_t bytes) {
+  for (std::int64_t at = 0; at < bytes; at += kHostStretchBytes) {
+    check_interrupted();
+    stream_copy(to + at, from + at, std::min(kHostStretchBytes, bytes - at));
+  }
+}
+
+void HostPeers::check_interrupted() const {
+  if (interrupted_) throw HostError("it was aborted");
 }
 
 bool HostPeers::map(int rank, std::vector<HostPiece>& table) {

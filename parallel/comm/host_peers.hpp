@@ -38,6 +38,9 @@ enum class HostCopy {
   kBounce,  // over buffers in the shared segment, an extra copy
 };
 
+// Work of this length (a few ms) is done between two looks at whether the operation was aborted.
+inline constexpr std::int64_t kHostStretchBytes = 8LL << 20;
+
 // begin_operation, advance, read, map: one thread. fail, interrupt, close: any thread.
 class HostPeers {
  public:
@@ -72,6 +75,11 @@ class HostPeers {
   // Makes the table of `rank`'s pieces name this process's memory, where all of them lie in blocks
   // that can be mapped; false, and no change, elsewhere.
   [[nodiscard]] bool map(int rank, std::vector<HostPiece>& table);
+
+  // From memory that map() named to this process's own.
+  void copy_mapped(char* to, const char* from, std::int64_t bytes);
+  // HostError where interrupt() was called.
+  void check_interrupted() const;
 
   // Ends the group: the others' waits throw, naming `why`. The first of these calls counts.
   void fail(const std::string& why) noexcept { leave(HostState::kFailed, why); }

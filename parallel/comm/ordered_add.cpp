@@ -4,6 +4,9 @@
 #include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
+
+#include "parallel/comm/stream_store.hpp"
 
 namespace sluice {
 namespace {
@@ -79,11 +82,42 @@ void add_block(std::span<const void* const> shares, std::int64_t first, std::int
   for (std::int64_t i = 0; i < n; ++i) output[first + i] += sum[static_cast<std::size_t>(i)];
 }
 
+// The last addition of fp32 shares, its result written past the caches.
+void stream_block(std::span<const void* const> shares, std::int64_t first, std::int64_t n,
+                  float* output) {
+  std::array<float, kBlock> sum;
+  const auto* left = static_cast<const float*>(shares[0]) + first;
+  for (std::size_t r = 1; r + 1 < shares.size(); ++r) {
+    if (r == 1) {
+      add_two<float>(shares[0], shares[1], first, n, sum.data());
+    } else {
+      add_one<float>(sum.data(), shares[r], first, n, sum.data());
+    }
+    left = sum.data();
+  }
+  stream_add(left, static_cast<const float*>(shares.back()) + first, n, output + first);
+}
+
+// An output that is a share is in the cache when it is written.
+bool pays_to_stream(std::span<const void* const> shares, std::int64_t elems, const float* output,
+                    bool accumulate) {
+  return !accumulate && shares.size() > 1 && elems * std::int64_t{sizeof(float)} >= kStreamBytes &&
+         std::find(shares.begin(), shares.end(), output) == shares.end();
+}
+
 template <typename T>
 void add_all(std::span<const void* const> shares, std::int64_t elems, float* output,
              bool accumulate) {
-  for (std::int64_t first = 0; first < elems; first += kBlock) {
-    add_block<T>(shares, first, std::min(kBlock, elems - first), output, accumulate);
+  const bool stream = std::is_same_v<T, float> && pays_to_stream(shares, elems, output, accumulate);
+  // Two shares need no sum in between, so no blocks.
+  const std::int64_t block = stream && shares.size() == 2 ? elems : kBlock;
+  for (std::int64_t first = 0; first < elems; first += block) {
+    const std::int64_t n = std::min(block, elems - first);
+    if (stream) {
+      stream_block(shares, first, n, output);
+    } else {
+      add_block<T>(shares, first, n, output, accumulate);
+    }
   }
 }
 

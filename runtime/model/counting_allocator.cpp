@@ -2,6 +2,7 @@
 
 #include <c10/core/Allocator.h>
 #include <c10/core/CPUAllocator.h>
+#include <malloc.h>
 
 #include <atomic>
 #include <cstdlib>
@@ -82,11 +83,21 @@ class CountingMetaAllocator final : public c10::Allocator {
   }
 };
 
+// Activations come and go with every step. The C library would map the large ones anew each time
+// and give the top of its heap back: the kernel then finds and clears their pages in every step.
+// So all come from the heap, and what is freed stays there for the next step.
+void keep_freed_memory() {
+  constexpr int kNever = -1;
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, kNever);
+}
+
 }  // namespace
 
 void install_counting_allocators() {
   static std::once_flag once;
   std::call_once(once, [] {
+    keep_freed_memory();
     static CountingHostAllocator host;
     static CountingMetaAllocator meta;
     constexpr std::uint8_t kAboveDefault = 100;
@@ -96,6 +107,12 @@ void install_counting_allocators() {
 }
 
 AllocationCount allocation_count(CountedDevice device) { return counter(device).read(); }
+
+void count_allocation(CountedDevice device, std::int64_t bytes) { counter(device).add(bytes); }
+
+void count_release(CountedDevice device, std::int64_t bytes) noexcept {
+  counter(device).remove(bytes);
+}
 
 void reset_allocation_peak(CountedDevice device) { counter(device).reset_peak(); }
 

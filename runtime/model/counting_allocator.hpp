@@ -1,4 +1,5 @@
-// Counts every byte libtorch's allocator hands out, on the host and on the meta device.
+// Counts every byte libtorch's allocator hands out, on the host and on the meta device, and the
+// engine's long-lived blocks, which say so themselves.
 //
 // On a machine without a GPU the host's count is the device tier's. The meta device has no memory:
 // there the same code runs in no time and leaves only its count, which is how a unit's memory is
@@ -18,10 +19,15 @@ struct AllocationCount {
 enum class CountedDevice { kHost, kMeta };
 
 // Installs the counting allocators; later calls do nothing. To be called before tensors are made:
-// what was allocated before is not counted.
+// what was allocated before is not counted. From then on the C library keeps freed memory for the
+// process instead of returning it to the kernel, so that steps find their pages there.
 void install_counting_allocators();
 
 [[nodiscard]] AllocationCount allocation_count(CountedDevice device);
+// For memory that libtorch's allocator did not hand out and that counts like it. Each release
+// follows its allocation, of the same bytes.
+void count_allocation(CountedDevice device, std::int64_t bytes);
+void count_release(CountedDevice device, std::int64_t bytes) noexcept;
 // peak = live.
 void reset_allocation_peak(CountedDevice device);
 

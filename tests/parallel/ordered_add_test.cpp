@@ -2,11 +2,14 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cmath>
 #include <limits>
 #include <vector>
+
+#include "parallel/comm/stream_store.hpp"
 
 namespace sluice {
 namespace {
@@ -77,6 +80,46 @@ TEST(OrderedAdd, TheOutputMayBeAShare) {
   const std::array<const void*, 2> shares{a.data(), b.data()};
   ordered_add(shares, DType::kFloat32, 5000, b.data(), false);
   EXPECT_EQ(b, std::vector<float>(5000, 3.75F));
+}
+
+// Sums that are written past the caches are the same sums, also into memory that begins anywhere.
+TEST(OrderedAdd, LargeSumsAreTheSame) {
+  const auto elems = static_cast<std::size_t>(kStreamBytes / 4) + 4099;
+  std::vector<std::vector<float>> inputs(3, std::vector<float>(elems));
+  for (std::size_t i = 0; i < elems; ++i) {
+    inputs[0][i] = static_cast<float>(i % 1013) * 0.37F;
+    inputs[1][i] = 0x1p20F / static_cast<float>(i + 1);
+    inputs[2][i] = -static_cast<float>(i % 7) * 1e3F;
+  }
+  for (const std::size_t ranks : {1U, 2U, 3U}) {
+    for (const std::size_t begin : {0U, 1U, 3U}) {
+      std::vector<const void*> shares;
+      for (std::size_t r = 0; r < ranks; ++r) shares.push_back(inputs[r].data());
+      std::vector<float> output(elems + 4, -1.0F);
+      ordered_add(shares, DType::kFloat32, static_cast<std::int64_t>(elems), output.data() + begin,
+                  false);
+      for (std::size_t i = 0; i < elems; ++i) {
+        float sum = inputs[0][i];
+        for (std::size_t r = 1; r < ranks; ++r) sum += inputs[r][i];
+        ASSERT_EQ(output[begin + i], sum) << ranks << " shares, element " << i;
+      }
+      EXPECT_EQ(output[begin + elems], -1.0F) << "wrote past the end";
+    }
+  }
+}
+
+TEST(StreamCopy, CopiesAnyNumberOfBytes) {
+  std::vector<char> from(static_cast<std::size_t>(kStreamBytes) + 64);
+  for (std::size_t i = 0; i < from.size(); ++i) from[i] = static_cast<char>(i * 31 % 127);
+  for (const std::int64_t bytes :
+       {std::int64_t{0}, std::int64_t{1}, kStreamBytes - 1, kStreamBytes, kStreamBytes + 61}) {
+    std::vector<char> to(from.size() + 8, 'x');
+    stream_copy(to.data() + 3, from.data() + 1, bytes);
+    const auto end = static_cast<std::size_t>(bytes);
+    EXPECT_TRUE(std::equal(to.begin() + 3, to.begin() + 3 + bytes, from.begin() + 1)) << bytes;
+    EXPECT_EQ(to[2], 'x');
+    EXPECT_EQ(to[end + 3], 'x') << "wrote past the end";
+  }
 }
 
 }  // namespace

@@ -1,11 +1,13 @@
-// Gloo and shared memory between two ranks of one host (two processes): GB/s of input, median and
-// best of several rounds, as a line of JSON for each transport and size.
+// Gloo and shared memory between two ranks of one host (two processes), fp32. The transports take
+// turns, so that what else the machine does meets all of them: medians of GB/s of input and of the
+// rounds' ratios to Gloo, as a line of JSON for each size and transport.
 //
-//   sluice_comm_bench [MB ...]        100 and 1 unless told
+//   sluice_comm_bench [MB ...]        25 (a bucket), 100 and 1 unless told
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
@@ -21,78 +23,112 @@
 namespace {
 
 using Clock = std::chrono::steady_clock;
-constexpr int kRounds = 21;
+constexpr std::size_t kRounds = 21;
 
-// On a machine that others use as well, the best round says more of the transport.
-struct Seconds {
-  double median;
-  double best;
-};
-
-Seconds seconds_of(sluice::Communicator& communicator, const std::function<void()>& body) {
-  std::vector<double> seconds;
-  for (int round = 0; round < kRounds; ++round) {
-    communicator.barrier();
-    const auto start = Clock::now();
-    body();
-    seconds.push_back(std::chrono::duration<double>(Clock::now() - start).count());
+// Buffers of one transport and size. The gather's output is its input's block, as a model's is.
+class Exchange {
+ public:
+  Exchange(sluice::Communicator& communicator, std::int64_t elems, bool mapped)
+      : communicator_(communicator),
+        share_(elems / 2),
+        shared_(mapped ? elems * 4 : 1),
+        private_(static_cast<std::size_t>(mapped ? 0 : elems)),
+        output_(static_cast<std::size_t>(share_)),
+        staging_(static_cast<std::size_t>(
+            communicator.reduce_scatter_staging_bytes(share_, sluice::DType::kFloat32))),
+        input_(mapped ? reinterpret_cast<float*>(shared_.data()) : private_.data()) {
+    std::fill_n(input_, elems, 1.0F);
   }
-  std::sort(seconds.begin(), seconds.end());
-  return {seconds[kRounds / 2], seconds[0]};
-}
+  void reduce() {
+    communicator_
+        .reduce_scatter(
+            {{.input = input_, .output = output_.data(), .elems = share_, .stride = share_}},
+            sluice::DType::kFloat32, staging_.data())
+        .wait();
+  }
+  void gather() {
+    communicator_
+        .all_gather({{input_ + communicator_.rank() * share_, input_, share_, share_}},
+                    sluice::DType::kFloat32)
+        .wait();
+  }
+  void barrier() { communicator_.barrier(); }
+
+ private:
+  sluice::Communicator& communicator_;
+  std::int64_t share_;
+  sluice::HostMemory shared_;
+  std::vector<float> private_;
+  std::vector<float> output_;
+  std::vector<char> staging_;
+  float* input_;
+};
 
 struct Transport {
   const char* name;
-  std::unique_ptr<sluice::Communicator> (*make)(const sluice::CommOptions&);
+  bool gloo;
   bool mapped;  // the input lies in memory that the other rank maps
 };
-constexpr Transport kTransports[] = {{"gloo", sluice::make_gloo_communicator, false},
-                                     {"host", sluice::make_host_communicator, false},
-                                     {"host, mapped", sluice::make_host_communicator, true}};
+constexpr std::array<Transport, 3> kTransports{
+    {{"gloo", true, false}, {"host", false, false}, {"host, mapped", false, true}}};
 
-void measure(sluice::Communicator& communicator, const char* transport, bool mapped,
-             std::int64_t megabytes) {
+using Seconds = std::array<double, kRounds>;
+using Rounds = std::array<Seconds, kTransports.size()>;
+
+Rounds rounds_of(std::vector<Exchange>& exchanges, void (Exchange::*operation)()) {
+  Rounds rounds{};
+  for (std::size_t round = 0; round < kRounds; ++round) {
+    for (std::size_t t = 0; t < exchanges.size(); ++t) {
+      exchanges[t].barrier();
+      const auto start = Clock::now();
+      (exchanges[t].*operation)();
+      rounds[t][round] = std::chrono::duration<double>(Clock::now() - start).count();
+    }
+  }
+  return rounds;
+}
+
+double median(Seconds values) {
+  std::sort(values.begin(), values.end());
+  return values[kRounds / 2];
+}
+
+double median_ratio(const Seconds& slow, const Seconds& fast) {
+  Seconds ratios{};
+  for (std::size_t i = 0; i < kRounds; ++i) ratios[i] = slow[i] / fast[i];
+  return median(ratios);
+}
+
+void measure(sluice::Communicator& gloo, sluice::Communicator& host, std::int64_t megabytes) {
   const std::int64_t elems = megabytes * 1'000'000 / 4;
-  const std::int64_t share = elems / 2;
-  std::vector<float> private_memory(static_cast<std::size_t>(mapped ? 0 : elems));
-  const sluice::HostMemory shared_memory(mapped ? elems * 4 : 1);
-  float* input = mapped ? reinterpret_cast<float*>(shared_memory.data()) : private_memory.data();
-  std::fill_n(input, elems, 1.0F);
-  std::vector<float> output(static_cast<std::size_t>(share));
-  std::vector<char> staging(static_cast<std::size_t>(
-      communicator.reduce_scatter_staging_bytes(share, sluice::DType::kFloat32)));
-  const Seconds reduce = seconds_of(communicator, [&] {
-    communicator
-        .reduce_scatter(
-            {{.input = input, .output = output.data(), .elems = share, .stride = share}},
-            sluice::DType::kFloat32, staging.data())
-        .wait();
-  });
-  const Seconds gather = seconds_of(communicator, [&] {
-    communicator
-        .all_gather({{input + communicator.rank() * share, input, share, share}},
-                    sluice::DType::kFloat32)
-        .wait();
-  });
-  const Seconds barrier = seconds_of(communicator, [&] { communicator.barrier(); });
-  if (communicator.rank() != 0) return;
+  std::vector<Exchange> exchanges;
+  exchanges.reserve(kTransports.size());
+  for (const Transport& transport : kTransports) {
+    exchanges.emplace_back(transport.gloo ? gloo : host, elems, transport.mapped);
+  }
+  const Rounds reduce = rounds_of(exchanges, &Exchange::reduce);
+  const Rounds gather = rounds_of(exchanges, &Exchange::gather);
+  const Rounds barrier = rounds_of(exchanges, &Exchange::barrier);
+  if (gloo.rank() != 0) return;
   const double gigabytes = static_cast<double>(elems) * 4e-9;
-  std::printf(
-      "{\"transport\": \"%s\", \"ranks\": 2, \"mb\": %lld, \"reduce_scatter_gb_s\": %.2f, "
-      "\"reduce_scatter_best_gb_s\": %.2f, \"all_gather_gb_s\": %.2f, "
-      "\"all_gather_best_gb_s\": %.2f, \"barrier_us\": %.0f, \"barrier_best_us\": %.0f}\n",
-      transport, static_cast<long long>(megabytes), gigabytes / reduce.median,
-      gigabytes / reduce.best, gigabytes / gather.median, gigabytes / gather.best,
-      barrier.median * 1e6, barrier.best * 1e6);
+  for (std::size_t t = 0; t < kTransports.size(); ++t) {
+    std::printf(
+        "{\"transport\": \"%s\", \"ranks\": 2, \"mb\": %lld, \"reduce_scatter_gb_s\": %.2f, "
+        "\"all_gather_gb_s\": %.2f, \"barrier_us\": %.0f, \"reduce_scatter_to_gloo\": %.2f, "
+        "\"all_gather_to_gloo\": %.2f}\n",
+        kTransports[t].name, static_cast<long long>(megabytes), gigabytes / median(reduce[t]),
+        gigabytes / median(gather[t]), median(barrier[t]) * 1e6, median_ratio(reduce[0], reduce[t]),
+        median_ratio(gather[0], gather[t]));
+  }
 }
 
 void measure_all(int rank, int port, const std::vector<std::int64_t>& sizes) {
-  for (const Transport& transport : kTransports) {
-    const auto communicator = transport.make({.rank = rank, .size = 2, .master_port = port++});
-    for (const std::int64_t megabytes : sizes) {
-      measure(*communicator, transport.name, transport.mapped, megabytes);
-    }
-  }
+  sluice::CommOptions options{.rank = rank, .size = 2, .master_port = port};
+  const auto gloo = sluice::make_gloo_communicator(options);
+  options.group = "host";
+  options.serves_rendezvous = false;
+  const auto host = sluice::make_host_communicator(options);
+  for (const std::int64_t megabytes : sizes) measure(*gloo, *host, megabytes);
 }
 
 }  // namespace
@@ -100,7 +136,7 @@ void measure_all(int rank, int port, const std::vector<std::int64_t>& sizes) {
 int main(int argc, char** argv) {
   std::vector<std::int64_t> sizes;
   for (int i = 1; i < argc; ++i) sizes.push_back(std::max(1LL, std::atoll(argv[i])));
-  if (sizes.empty()) sizes = {100, 1};
+  if (sizes.empty()) sizes = {25, 100, 1};
   const int port = 20'000 + static_cast<int>(getpid() % 20'000);
   const pid_t child = fork();  // before libtorch has threads
   try {
