@@ -1,31 +1,34 @@
 #include "runtime/model/classifier_head.hpp"
 
-#include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 
+#include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/fp32_matmul.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/model/wide_product.hpp"
 
 namespace sluice {
 namespace {
 
-// Rows of logits held at a time. Fewer lose GEMM rate (64: a quarter), and the classifier's
-// gradient is read and written once a chunk; more no longer fit the last-level cache at 50k words.
-constexpr std::int64_t kChunkRows = 256;
+// Rows of logits held at a time. Fewer lose GEMM rate (64: a quarter; 16-bit products, of which
+// each is done in half the time, need more), and the classifier's gradient is read and written once
+// a chunk; more no longer fit the last-level cache at 50k words.
+constexpr std::int64_t kFp32Rows = 256;
+constexpr std::int64_t kNativeRows = 384;
 
 class ClassifierHead final : public LossHead {
  public:
   ClassifierHead(const ModelOptions& options, std::unique_ptr<FinalNorm> norm)
       : options_(options), norm_(std::move(norm)) {}
 
-  [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows) const override {
-    // fp32 logits, and behind them the 16-bit ones of a 16-bit model: sized for either.
-    return std::min(rows, kChunkRows) * options_.vocab * (4 + 2);
+  [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const override {
+    return std::min(rows, chunk_rows(dtype)) * options_.vocab * 4;
   }
 
   double loss(std::span<const at::Tensor> params, const at::Tensor& input,
@@ -44,14 +47,21 @@ class ClassifierHead final : public LossHead {
       classifier = sink->target(static_cast<int>(classifier_index()));
     }
     double sum = 0;
-    for (std::int64_t row = 0; row < x_NH.size(0); row += kChunkRows) {
-      const std::int64_t rows = std::min(kChunkRows, x_NH.size(0) - row);
-      const Chunk chunk = chunk_views(scratch, rows, x_NH);
-      sum += cross_entropy(chunk, h_NH.narrow(0, row, rows), weight_VH,
-                           targets_N.narrow(0, row, rows), grad_scale, sink != nullptr);
+    const DType dtype = dtype_of(x_NH);
+    const std::int64_t step = chunk_rows(dtype);
+    for (std::int64_t row = 0; row < x_NH.size(0); row += step) {
+      const std::int64_t rows = std::min(step, x_NH.size(0) - row);
+      const at::Tensor h_CH = h_NH.narrow(0, row, rows);
+      const at::Tensor logits_CV = scratch.narrow(0, 0, rows * options_.vocab * 4)
+                                       .view(c10::ScalarType::Float)
+                                       .view({rows, options_.vocab});
+      product_in_fp32(logits_CV, h_CH, weight_VH.t(), false);
+      const CrossEntropy entropy{targets_N.narrow(0, row, rows), grad_scale, sink != nullptr};
+      sum += entropy_of(logits_CV, entropy, dtype);
       if (sink == nullptr) continue;
-      back_chunk(chunk, h_NH.narrow(0, row, rows), weight_VH, dh_NH.narrow(0, row, rows),
-                 classifier);
+      const at::Tensor dlogits_CV = gradient_in(logits_CV, dtype);
+      input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);
+      product_in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
       classifier.accumulate = true;
     }
     if (sink != nullptr) {
@@ -64,76 +74,87 @@ class ClassifierHead final : public LossHead {
                     std::int64_t position) override {
     const c10::AutoGradMode no_graph(false);
     const at::Tensor h_BH = norm_->forward(params, input.select(1, position)).h_NH;
-    return at::mm(h_BH, params[classifier_index()].t()).to(c10::ScalarType::Float);
+    const at::Tensor& weight_VH = params[classifier_index()];
+    const at::Tensor logits_BV =
+        empty_tensor({h_BH.size(0), options_.vocab}, c10::ScalarType::Float, h_BH.device());
+    product_in_fp32(logits_BV, h_BH, weight_VH.t(), false);
+    return logits_BV;
   }
 
  private:
-  struct Chunk {
-    at::Tensor wide;    // [rows, V] fp32: logits, then their gradient
-    at::Tensor narrow;  // the same in the model's dtype; `wide` itself in fp32
+  struct CrossEntropy {
+    at::Tensor targets;
+    double grad_scale;
+    bool gradient;
   };
 
-  Chunk chunk_views(const at::Tensor& scratch, std::int64_t rows, const at::Tensor& like) const {
-    const std::int64_t elems = rows * options_.vocab;
-    Chunk chunk;
-    chunk.wide =
-        scratch.narrow(0, 0, elems * 4).view(c10::ScalarType::Float).view({rows, options_.vocab});
-    chunk.narrow = chunk.wide;
-    if (like.scalar_type() != c10::ScalarType::Float) {
-      chunk.narrow = scratch.narrow(0, elems * 4, elems * 2)
-                         .view(like.scalar_type())
-                         .view({rows, options_.vocab});
-    }
-    return chunk;
+  [[nodiscard]] bool converts() const { return options_.matmul == MatmulType::kFp32; }
+
+  [[nodiscard]] std::int64_t chunk_rows(DType dtype) const {
+    return dtype == DType::kFloat32 || converts() ? kFp32Rows : kNativeRows;
   }
 
-  // Leaves d(loss)/d(logits) in chunk.narrow where `gradient`.
-  double cross_entropy(const Chunk& chunk, const at::Tensor& h, const at::Tensor& weight,
-                       const at::Tensor& targets, double grad_scale, bool gradient) const {
-    at::Tensor narrow = chunk.narrow;
-    at::mm_out(narrow, h, weight.t());
-    if (!chunk.narrow.is_same(chunk.wide)) chunk.wide.copy_(chunk.narrow);
-    double sum = 0;
-    if (chunk.wide.is_cpu()) {
-      const CrossEntropyArgs args{.logits = host_data<float>(chunk.wide),
-                                  .rows = h.size(0),
-                                  .row_stride = options_.vocab,
-                                  .vocab = options_.vocab,
-                                  .width = options_.vocab,
-                                  .targets = host_data<std::int64_t>(targets),
-                                  .scale = static_cast<float>(grad_scale)};
-      sum = gradient ? softmax_cross_entropy(args) : softmax_cross_entropy_loss(args);
-    } else if (!chunk.wide.is_meta()) {
-      sum = device_cross_entropy(chunk.wide, targets, grad_scale, gradient);
-    }
-    if (gradient && !chunk.narrow.is_same(chunk.wide)) chunk.narrow.copy_(chunk.wide);
-    return sum;
+  // What products take d(loss)/d(logits) in: 16 bits where they are native ones of 16 bits.
+  [[nodiscard]] DType gradient_dtype(DType model) const {
+    return converts() ? DType::kFloat32 : model;
   }
 
-  static double device_cross_entropy(const at::Tensor& logits, const at::Tensor& targets,
-                                     double grad_scale, bool gradient) {
-    const at::Tensor at_target = targets.unsqueeze(1);
+  // c (fp32) = a b, or += a b.
+  void product_in_fp32(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b,
+                       bool accumulate) const {
+    if (converts() || b.scalar_type() == c10::ScalarType::Float) {
+      fp32_matmul({.c = c, .a = a, .b = b, .accumulate = accumulate});
+    } else {
+      wide_product(c, a, b, accumulate);
+    }
+  }
+
+  // dh (the model's dtype) = dlogits weight.
+  void input_gradient(at::Tensor dh, const at::Tensor& dlogits, const at::Tensor& weight) const {
+    if (converts() || dh.scalar_type() == c10::ScalarType::Float) {
+      fp32_matmul({.c = dh, .a = dlogits, .b = weight});
+    } else if (dh.is_cuda() || wide_product_rounds(dh.scalar_type())) {
+      at::mm_out(dh, dlogits, weight);
+    } else {  // over a sum as long as the vocabulary the BLAS is the faster one
+      const at::Tensor wide = empty_tensor(dh.sizes(), c10::ScalarType::Float, dh.device());
+      wide_product(wide, dlogits, weight, false);
+      if (dh.is_meta()) return;
+      convert(host_bytes(dh), dtype_of(dh), host_bytes(wide), DType::kFloat32, dh.numel());
+    }
+  }
+
+  // Sum of the losses. Where the gradient is asked for, it takes the place of the logits: row by
+  // row at its beginning on the host, in fp32 on a GPU.
+  double entropy_of(const at::Tensor& logits, const CrossEntropy& entropy, DType dtype) const {
+    if (logits.is_meta()) return 0;
+    if (!logits.is_cpu()) return device_cross_entropy(logits, entropy);
+    const CrossEntropyArgs args{.logits = host_data<float>(logits),
+                                .rows = logits.size(0),
+                                .row_stride = options_.vocab,
+                                .vocab = options_.vocab,
+                                .width = options_.vocab,
+                                .targets = host_data<std::int64_t>(entropy.targets),
+                                .scale = static_cast<float>(entropy.grad_scale),
+                                .gradient_dtype = gradient_dtype(dtype)};
+    return entropy.gradient ? softmax_cross_entropy(args) : softmax_cross_entropy_loss(args);
+  }
+
+  at::Tensor gradient_in(const at::Tensor& logits, DType dtype) const {
+    const c10::ScalarType wanted = scalar_type(gradient_dtype(dtype));
+    if (wanted == c10::ScalarType::Float) return logits;
+    return logits.is_cuda() ? logits.to(wanted) : logits.view(wanted).narrow(1, 0, options_.vocab);
+  }
+
+  static double device_cross_entropy(const at::Tensor& logits, const CrossEntropy& entropy) {
+    const at::Tensor at_target = entropy.targets.unsqueeze(1);
     const at::Tensor log_p = logits.log_softmax(1);
     const double sum = -log_p.gather(1, at_target).sum(c10::ScalarType::Double).item<double>();
-    if (gradient) {
+    if (entropy.gradient) {
       logits.copy_(log_p.exp());
       logits.scatter_add_(1, at_target, at::empty_like(at_target, logits.options()).fill_(-1.0));
-      logits.mul_(grad_scale);
+      logits.mul_(entropy.grad_scale);
     }
     return sum;
-  }
-
-  static void back_chunk(const Chunk& chunk, const at::Tensor& h, const at::Tensor& weight,
-                         at::Tensor dh, const GradTarget& classifier) {
-    at::mm_out(dh, chunk.narrow, weight);
-    at::Tensor grad = classifier.grad;
-    if (chunk.narrow.is_same(chunk.wide)) {
-      at::addmm_out(grad, grad, chunk.wide.t(), h, classifier.accumulate ? 1 : 0, 1);
-    } else if (classifier.accumulate) {
-      grad.add_(at::mm(chunk.narrow.t(), h));
-    } else {
-      grad.copy_(at::mm(chunk.narrow.t(), h));
-    }
   }
 
   [[nodiscard]] std::size_t classifier_index() const { return norm_->param_count(); }

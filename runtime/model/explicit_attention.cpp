@@ -2,7 +2,6 @@
 
 #include <ATen/ops/baddbmm.h>
 #include <ATen/ops/bmm.h>
-#include <ATen/ops/empty.h>
 
 #include <algorithm>
 #include <array>
@@ -10,6 +9,7 @@
 
 #include "kernels/cpu/causal_softmax.hpp"
 #include "kernels/cpu/philox.hpp"
+#include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -20,48 +20,69 @@ using at::Tensor;
 // Queries of a block: fewer make thin GEMMs, more compute scores above the diagonal in vain.
 constexpr std::int64_t kBlock = 64;
 
-// Heads at a time: bounds the scratch, and suffices to keep a batched GEMM's threads busy.
+// Key heads at a time: bounds the scratch, and suffices to keep a batched GEMM's threads busy.
 constexpr std::int64_t kHeads = 4;
 
-Tensor like(const Tensor& q) {
-  return at::empty({q.size(0), q.size(2), q.size(1), q.size(3)}, q.options()).transpose(1, 2);
-}
+std::int64_t heads_at_once(const AttentionInput& in) { return std::min(kHeads, in.k.size(1)); }
 
-// Some heads of one sample.
+// Some key heads of one sample, and of the query heads that share each of them the one numbered
+// `member`: as many query as key heads.
 struct Part {
-  std::int64_t b, head, heads;
+  std::int64_t b, first, heads, group;
+  std::int64_t member = 0;
 
-  // [heads, S, D] of x.
-  [[nodiscard]] Tensor of(const Tensor& x) const { return x.select(0, b).narrow(0, head, heads); }
-  // In fp32: a view where it is fp32 already.
-  [[nodiscard]] Tensor wide(const Tensor& x) const { return of(x).to(c10::ScalarType::Float); }
+  // [heads, S, D] of k, v or their gradients.
+  [[nodiscard]] Tensor keys_of(const Tensor& x) const {
+    return x.select(0, b).narrow(0, first, heads);
+  }
+  // [heads, S, D] of q, the output or their gradients.
+  [[nodiscard]] Tensor queries_of(const Tensor& x) const {
+    const std::int64_t from = first * group + member;
+    return x.select(0, b).slice(0, from, from + (heads - 1) * group + 1, group);
+  }
 };
 
 template <class Fn>
-void for_parts(const Tensor& q, Fn f) {
-  for (std::int64_t b = 0; b < q.size(0); ++b) {
-    for (std::int64_t head = 0; head < q.size(1); head += kHeads) {
-      f(Part{b, head, std::min(kHeads, q.size(1) - head)});
+void for_parts(const AttentionInput& in, Fn f) {
+  const std::int64_t kv_heads = in.k.size(1);
+  for (std::int64_t b = 0; b < in.q.size(0); ++b) {
+    for (std::int64_t head = 0; head < kv_heads; head += kHeads) {
+      f(Part{b, head, std::min(kHeads, kv_heads - head), in.q.size(1) / kv_heads});
     }
   }
 }
 
+// In fp32: the tensor itself where it is fp32 already.
+Tensor wide(const Tensor& x) { return x.to(c10::ScalarType::Float); }
+
 // fp32 [heads, S, D] for the largest part, where x is 16 bits; else undefined.
-Tensor wide_scratch(const Tensor& x) {
-  if (x.scalar_type() == c10::ScalarType::Float) return {};
-  return at::empty({std::min(kHeads, x.size(1)), x.size(2), x.size(3)},
-                   x.options().dtype(c10::ScalarType::Float));
+Tensor wide_scratch(const AttentionInput& in) {
+  if (in.q.scalar_type() == c10::ScalarType::Float) return {};
+  return empty_tensor({heads_at_once(in), in.q.size(2), in.q.size(3)}, c10::ScalarType::Float,
+                      in.q.device());
+}
+
+// Where a part's result is made: in its own place, or in scratch where there is any.
+Tensor place_of(const Tensor& own, const Tensor& scratch) {
+  return scratch.defined() ? scratch.narrow(0, 0, own.size(0)) : own;
+}
+
+void deliver(const Tensor& own, const Tensor& made) {
+  if (!made.is_same(own)) own.copy_(made);
 }
 
 // The queries [first, first + count) of a part, with scratch for their scores.
 struct Block {
   const AttentionInput& in;
-  Part part;
+  const Part& part;
   std::int64_t first, count;
 
-  [[nodiscard]] std::int64_t keys() const { return first + count; }
+  [[nodiscard]] std::int64_t first_key() const {
+    return in.window > 0 ? std::max<std::int64_t>(0, first - in.window + 1) : 0;
+  }
+  [[nodiscard]] std::int64_t keys() const { return first + count - first_key(); }
   [[nodiscard]] Tensor queries(const Tensor& x) const { return x.narrow(1, first, count); }
-  [[nodiscard]] Tensor seen(const Tensor& x) const { return x.narrow(1, 0, keys()); }
+  [[nodiscard]] Tensor seen(const Tensor& x) const { return x.narrow(1, first_key(), keys()); }
   [[nodiscard]] Tensor scores(const Tensor& scratch) const {
     return scratch.narrow(0, 0, part.heads * count * keys()).view({part.heads, count, keys()});
   }
@@ -70,7 +91,9 @@ struct Block {
             .heads = part.heads,
             .queries = count,
             .keys = keys(),
-            .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.q.size(3))))};
+            .scale = static_cast<float>(1.0 / std::sqrt(static_cast<double>(in.q.size(3)))),
+            .first_key = first_key(),
+            .window = in.window};
   }
   // out may be weights.
   void drop(const Tensor& out, const Tensor& weights) const {
@@ -80,7 +103,12 @@ struct Block {
                                            static_cast<std::uint64_t>(call.first_sample + part.b),
                                            in.dropout.site};
     drop_weights(causal(weights), host_data<float>(weights), host_data<float>(out),
-                 {in.dropout.p, call.seed, hash_stream(key), part.head, in.q.size(2)});
+                 {.p = in.dropout.p,
+                  .seed = call.seed,
+                  .stream = hash_stream(key),
+                  .first_head = part.first * part.group + part.member,
+                  .head_step = part.group,
+                  .seq = in.q.size(2)});
   }
   // Softmax of the scores, before dropout.
   [[nodiscard]] Tensor weights(const Tensor& q, const Tensor& k, const Tensor& scratch) const {
@@ -91,18 +119,18 @@ struct Block {
   }
 };
 
-Tensor scratch_for(const Tensor& q) {
-  return at::empty({std::min(kHeads, q.size(1)) * std::min(kBlock, q.size(2)) * q.size(2)},
-                   q.options().dtype(c10::ScalarType::Float));
+Tensor scratch_for(const AttentionInput& in) {
+  const std::int64_t seq = in.q.size(2), rows = std::min(kBlock, seq);
+  const std::int64_t keys = in.window > 0 ? std::min(seq, in.window - 1 + rows) : seq;
+  return empty_tensor({heads_at_once(in) * rows * keys}, c10::ScalarType::Float, in.q.device());
 }
 
 struct PartTensors {
   Tensor q, k, v, grad;
-  AttentionGradients d;  // fp32
+  AttentionHeads d;  // fp32
+  Tensor weight_scratch, grad_scratch;
 };
 
-// dk and dv of all keys that the block sees: replaced by the last block, which sees all, and added
-// to by those before it.
 void add_or_replace(Tensor sum, const Tensor& a, const Tensor& b, bool replace) {
   if (replace) {
     at::bmm_out(sum, a, b);
@@ -111,16 +139,15 @@ void add_or_replace(Tensor sum, const Tensor& a, const Tensor& b, bool replace) 
   }
 }
 
-void block_backward(const Block& block, const PartTensors& s, const Tensor& weight_scratch,
-                    const Tensor& grad_scratch) {
-  const bool last = block.keys() == s.q.size(1);
-  const Tensor weights = block.weights(s.q, s.k, weight_scratch);
+// `fresh`: dk and dv of the keys it sees are replaced, else added to.
+void block_backward(const Block& block, const PartTensors& s, bool fresh) {
+  const Tensor weights = block.weights(s.q, s.k, s.weight_scratch);
   const Tensor grad = block.queries(s.grad);
-  Tensor product = block.scores(grad_scratch);
+  Tensor product = block.scores(s.grad_scratch);
   const bool drops = block.in.dropout.active();
   if (drops) block.drop(product, weights);
   const Tensor& used = drops ? product : weights;
-  add_or_replace(block.seen(s.d.v), used.transpose(1, 2), grad, last);
+  add_or_replace(block.seen(s.d.v), used.transpose(1, 2), grad, fresh);
   at::bmm_out(product, grad, block.seen(s.v).transpose(1, 2));
   if (drops) block.drop(product, product);
   if (!product.is_meta()) {
@@ -128,60 +155,80 @@ void block_backward(const Block& block, const PartTensors& s, const Tensor& weig
   }
   Tensor dq = block.queries(s.d.q);
   at::bmm_out(dq, product, block.seen(s.k));
-  add_or_replace(block.seen(s.d.k), product.transpose(1, 2), block.queries(s.q), last);
+  add_or_replace(block.seen(s.d.k), product.transpose(1, 2), block.queries(s.q), fresh);
 }
 
-// Where a part's result is made: in its own place, or in scratch where there is any.
-Tensor place_of(const Tensor& result, const Tensor& scratch, const Part& part) {
-  return scratch.defined() ? scratch.narrow(0, 0, part.heads) : part.of(result);
+// One query head of every key head of the part. Without a window the last block sees all keys:
+// those of the first member replace what was in dk and dv.
+void member_backward(const AttentionInput& in, const Part& part, const PartTensors& tensors) {
+  const std::int64_t seq = in.q.size(2);
+  for (std::int64_t first = (seq - 1) / kBlock * kBlock; first >= 0; first -= kBlock) {
+    const Block block{in, part, first, std::min(kBlock, seq - first)};
+    const bool last = first + kBlock >= seq;
+    block_backward(block, tensors, in.window == 0 && part.member == 0 && last);
+  }
 }
 
 }  // namespace
 
 Tensor attention_forward(const AttentionInput& in) {
-  const Tensor out = like(in.q);
-  const Tensor wide_out = wide_scratch(out);
-  const Tensor scratch = scratch_for(in.q);
-  for_parts(in.q, [&](const Part& part) {
-    const Tensor q = part.wide(in.q);
-    const Tensor k = part.wide(in.k);
-    const Tensor v = part.wide(in.v);
-    const Tensor to = place_of(out, wide_out, part);
-    for (std::int64_t first = 0; first < q.size(1); first += kBlock) {
-      const Block block{in, part, first, std::min(kBlock, q.size(1) - first)};
-      const Tensor weights = block.weights(q, k, scratch);
-      if (in.dropout.active()) block.drop(weights, weights);
-      Tensor rows = block.queries(to);
-      at::bmm_out(rows, weights, block.seen(v));
+  const std::int64_t B = in.q.size(0), heads = in.q.size(1), seq = in.q.size(2), D = in.q.size(3);
+  const Tensor out =
+      empty_tensor({B, seq, heads, D}, in.q.scalar_type(), in.q.device()).transpose(1, 2);
+  const Tensor wide_out = wide_scratch(in);
+  const Tensor scratch = scratch_for(in);
+  for_parts(in, [&](Part part) {
+    const Tensor k = wide(part.keys_of(in.k));
+    const Tensor v = wide(part.keys_of(in.v));
+    for (part.member = 0; part.member < part.group; ++part.member) {
+      const Tensor q = wide(part.queries_of(in.q));
+      const Tensor own = part.queries_of(out);
+      const Tensor to = place_of(own, wide_out);
+      for (std::int64_t first = 0; first < seq; first += kBlock) {
+        const Block block{in, part, first, std::min(kBlock, seq - first)};
+        const Tensor weights = block.weights(q, k, scratch);
+        if (in.dropout.active()) block.drop(weights, weights);
+        Tensor rows = block.queries(to);
+        at::bmm_out(rows, weights, block.seen(v));
+      }
+      deliver(own, to);
     }
-    if (wide_out.defined()) part.of(out).copy_(to);
   });
   return out;
 }
 
-AttentionGradients attention_backward(const AttentionInput& in, const Tensor& grad_output) {
-  const AttentionGradients grads{like(in.q), like(in.q), like(in.q)};
-  const AttentionGradients wide{wide_scratch(in.q), wide_scratch(in.q), wide_scratch(in.q)};
-  const Tensor weight_scratch = scratch_for(in.q);
-  const Tensor grad_scratch = scratch_for(in.q);
-  for_parts(in.q, [&](const Part& part) {
-    const PartTensors tensors{part.wide(in.q),
-                              part.wide(in.k),
-                              part.wide(in.v),
-                              part.wide(grad_output),
-                              {place_of(grads.q, wide.q, part), place_of(grads.k, wide.k, part),
-                               place_of(grads.v, wide.v, part)}};
-    const std::int64_t seq = in.q.size(2);
-    for (std::int64_t first = (seq - 1) / kBlock * kBlock; first >= 0; first -= kBlock) {
-      block_backward({in, part, first, std::min(kBlock, seq - first)}, tensors, weight_scratch,
-                     grad_scratch);
+void attention_backward(const AttentionInput& in, const Tensor& grad_output,
+                        const AttentionHeads& grads) {
+  const AttentionHeads scratch{wide_scratch(in), wide_scratch(in), wide_scratch(in)};
+  const Tensor weight_scratch = scratch_for(in);
+  const Tensor grad_scratch = scratch_for(in);
+  for_parts(in, [&](Part part) {
+    const Tensor k = wide(part.keys_of(in.k));
+    const Tensor v = wide(part.keys_of(in.v));
+    const Tensor own_k = part.keys_of(grads.k);
+    const Tensor own_v = part.keys_of(grads.v);
+    const Tensor d_k = place_of(own_k, scratch.k);
+    const Tensor d_v = place_of(own_v, scratch.v);
+    if (in.window > 0) {
+      d_k.zero_();
+      d_v.zero_();
     }
-    if (!wide.q.defined()) return;
-    part.of(grads.q).copy_(tensors.d.q);
-    part.of(grads.k).copy_(tensors.d.k);
-    part.of(grads.v).copy_(tensors.d.v);
+    for (part.member = 0; part.member < part.group; ++part.member) {
+      const Tensor own_q = part.queries_of(grads.q);
+      const Tensor d_q = place_of(own_q, scratch.q);
+      member_backward(in, part,
+                      {wide(part.queries_of(in.q)),
+                       k,
+                       v,
+                       wide(part.queries_of(grad_output)),
+                       {d_q, d_k, d_v},
+                       weight_scratch,
+                       grad_scratch});
+      deliver(own_q, d_q);
+    }
+    deliver(own_k, d_k);
+    deliver(own_v, d_v);
   });
-  return grads;
 }
 
 }  // namespace sluice

@@ -7,6 +7,7 @@
 #include "kernels/cpu/gelu.hpp"
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/philox.hpp"
+#include "kernels/cpu/rms_norm.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -23,6 +24,20 @@ LayerNormArgs norm_args(const NormInput& in) {
           .rows = in.x.size(0),
           .hidden = in.x.size(1),
           .eps = in.eps};
+}
+
+RmsNormArgs rms_args(const RmsInput& in) {
+  return {.x = host_bytes(in.x),
+          .weight = host_bytes(in.weight),
+          .rstd = in.rstd.defined() ? host_data<float>(in.rstd) : nullptr,
+          .dtype = dtype_of(in.x),
+          .rows = in.x.size(0),
+          .hidden = in.x.size(1),
+          .eps = in.eps};
+}
+
+GateUp gate_up_of(const at::Tensor& gate_up) {
+  return {host_bytes(gate_up), dtype_of(gate_up), gate_up.size(0), gate_up.size(1) / 2};
 }
 
 }  // namespace
@@ -44,6 +59,33 @@ void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, cons
   layer_norm_weight_gradient(norm_args(in), host_data<float>(weight.grad),
                              host_data<float>(bias.grad), host_bytes(dy), weight.accumulate,
                              bias.accumulate);
+}
+
+void rms_forward(at::Tensor y, const RmsInput& in) {
+  if (y.is_meta()) return;
+  rms_norm_forward(rms_args(in), host_bytes(y));
+}
+
+void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+                        const RmsInput& in) {
+  if (dx.is_meta()) return;
+  rms_norm_input_gradient(rms_args(in), host_bytes(dx), host_bytes(dy), host_bytes(residual));
+}
+
+void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in) {
+  if (dy.is_meta()) return;
+  rms_norm_weight_gradient(rms_args(in), host_data<float>(weight.grad), host_bytes(dy),
+                           weight.accumulate);
+}
+
+void swiglu(at::Tensor y, const at::Tensor& gate_up) {
+  if (y.is_meta()) return;
+  swiglu_forward(host_bytes(y), gate_up_of(gate_up));
+}
+
+void swiglu_gradient(at::Tensor gate_up, const at::Tensor& dy) {
+  if (dy.is_meta()) return;
+  swiglu_backward(gate_up_of(gate_up), host_bytes(dy));
 }
 
 void gelu(at::Tensor y, const at::Tensor& x) {

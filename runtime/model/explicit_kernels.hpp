@@ -29,6 +29,23 @@ void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& 
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
                           const NormInput& in);
 
+// The same for RMSNorm: rstd [N] fp32, or undefined where no backward follows.
+struct RmsInput {
+  at::Tensor x;
+  at::Tensor weight;
+  at::Tensor rstd;
+  double eps = 1e-5;
+};
+void rms_forward(at::Tensor y, const RmsInput& in);
+void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+                        const RmsInput& in);
+void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in);
+
+// gate_up [N, 2 F], a token's gate before its up; y, dy [N, F]. The second makes gate_up its own
+// gradient.
+void swiglu(at::Tensor y, const at::Tensor& gate_up);
+void swiglu_gradient(at::Tensor gate_up, const at::Tensor& dy);
+
 // y may be x; dx may be x or dy.
 void gelu(at::Tensor y, const at::Tensor& x);
 void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy);

@@ -1,54 +1,52 @@
 #include "runtime/model/explicit_linear.hpp"
 
 #include <ATen/ops/addmm.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 
-#include <algorithm>
+#include <utility>
+
+#include "runtime/model/fp32_matmul.hpp"
+#include "runtime/model/wide_product.hpp"
 
 namespace sluice {
 namespace {
 
-// Output rows of a 16-bit weight gradient made at a time; fewer lose GEMM rate.
-constexpr std::int64_t kTileRows = 256;
-
-void narrow_weight_gradient(const GradTarget& target, const at::Tensor& dy, const at::Tensor& x) {
-  const std::int64_t out = dy.size(1);
-  const at::Tensor tile = at::empty({std::min(out, kTileRows), x.size(1)}, x.options());
-  for (std::int64_t row = 0; row < out; row += kTileRows) {
-    const std::int64_t rows = std::min(kTileRows, out - row);
-    at::Tensor part = tile.narrow(0, 0, rows);
-    at::mm_out(part, dy.narrow(1, row, rows).t(), x);
-    const at::Tensor grad = target.grad.narrow(0, row, rows);
-    if (target.accumulate) {
-      grad.add_(part);
-    } else {
-      grad.copy_(part);
-    }
-  }
-}
+thread_local MatmulType mode = MatmulType::kNative;
 
 }  // namespace
 
+MatmulMode::MatmulMode(MatmulType type) : outer_(std::exchange(mode, type)) {}
+MatmulMode::~MatmulMode() { mode = outer_; }
+
 void linear(at::Tensor y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  at::addmm_out(y, bias, x, weight.t());
+  if (mode == MatmulType::kFp32) {
+    fp32_matmul({.c = y, .a = x, .b = weight.t(), .bias = bias});
+  } else {
+    at::addmm_out(y, bias, x, weight.t());
+  }
 }
 
 void linear_add(at::Tensor y, const at::Tensor& x, const at::Tensor& weight) {
-  at::addmm_out(y, y, x, weight.t());
+  if (mode == MatmulType::kFp32) {
+    fp32_matmul({.c = y, .a = x, .b = weight.t(), .accumulate = true});
+  } else {
+    at::addmm_out(y, y, x, weight.t());
+  }
 }
 
 void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& weight,
                            bool accumulate) {
-  at::addmm_out(dx, dx, dy, weight, accumulate ? 1 : 0, 1);
+  if (mode == MatmulType::kFp32) {
+    fp32_matmul({.c = dx, .a = dy, .b = weight, .accumulate = accumulate});
+  } else {
+    at::addmm_out(dx, dx, dy, weight, accumulate ? 1 : 0, 1);
+  }
 }
 
 void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::Tensor& x) {
-  if (x.scalar_type() == c10::ScalarType::Float) {
-    at::Tensor grad = target.grad;
-    at::addmm_out(grad, grad, dy.t(), x, target.accumulate ? 1 : 0, 1);
+  if (mode == MatmulType::kFp32 || x.scalar_type() == c10::ScalarType::Float) {
+    fp32_matmul({.c = target.grad, .a = dy.t(), .b = x, .accumulate = target.accumulate});
   } else {
-    narrow_weight_gradient(target, dy, x);
+    wide_product(target.grad, dy.t(), x, target.accumulate);
   }
   target.accumulate = true;
 }

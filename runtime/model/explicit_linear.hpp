@@ -1,17 +1,33 @@
 // A linear layer's three products on out= operators: y = x W^T + b. Rows are tokens: x [N, I],
 // y [N, O], weight [O, I], bias [O], contiguous or rows/columns narrowed from contiguous.
 //
-// 16-bit products run in their dtype with fp32 sums inside: on a CPU with AVX512_BF16 four times
-// the fp32 rate (464 against 105 GFLOP/s a core, EPYC, libtorch 2.11). Their weight gradients are
-// rounded to 16 bits a product, as autograd's are, but added up in fp32, a few output rows at a
-// time so that no tensor of the weight's size is made.
+// 16-bit products run in one of two ways (MatmulMode); fp32 ones are plain GEMMs either way.
+// - MatmulType::kNative: in their dtype with fp32 sums inside, the faster one where the CPU has
+//   instructions for it.
+// - MatmulType::kFp32: in fp32 (fp32_matmul.hpp) with results rounded once. For CPUs only.
+// Either way a weight's gradient goes unrounded from the GEMM to its fp32 buffer where the BLAS can
+// do that (wide_product.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/model/model_options.hpp"
 #include "runtime/model/unit.hpp"
 
 namespace sluice {
+
+// How this thread runs 16-bit products while the object lives, as c10::AutoGradMode says whether
+// there is a graph; natively without one. Scopes nest.
+class MatmulMode {
+ public:
+  explicit MatmulMode(MatmulType type);
+  ~MatmulMode();
+  MatmulMode(const MatmulMode&) = delete;
+  MatmulMode& operator=(const MatmulMode&) = delete;
+
+ private:
+  const MatmulType outer_;
+};
 
 void linear(at::Tensor y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 

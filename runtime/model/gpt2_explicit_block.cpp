@@ -1,14 +1,12 @@
 // Names of tensors end in their shape: N = B S tokens, H hidden, F ffn, C tokens of a chunk.
-#include <ATen/ops/add.h>
-#include <ATen/ops/empty.h>
-#include <ATen/ops/empty_like.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
 
 #include "kernels/base/error.hpp"
+#include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/explicit_attention.hpp"
-#include "runtime/model/explicit_kernels.hpp"
+#include "runtime/model/explicit_branch.hpp"
 #include "runtime/model/explicit_linear.hpp"
 #include "runtime/model/explicit_units.hpp"
 #include "runtime/model/gpt2_units.hpp"
@@ -34,13 +32,16 @@ enum Param : std::size_t {
   kDownBias
 };
 
-// The MLP runs a quarter of the tokens at a time, but no fewer than 256: its F-sized results are
-// then a chunk's, and GEMMs of 256 rows still run at the full rate (measured: 128 lose 2-10 %).
-std::int64_t chunk_rows(std::int64_t rows) { return std::max<std::int64_t>(256, (rows + 3) / 4); }
+Tensor like(const Tensor& x) { return empty_tensor(x.sizes(), x.scalar_type(), x.device()); }
+
+Tensor columns_like(const Tensor& x, std::int64_t columns) {
+  return empty_tensor({x.size(0), columns}, x.scalar_type(), x.device());
+}
 
 struct Kept final : Saved {
   Tensor qkv_N3H;
-  Tensor attention;  // its output [B, heads, S, head_dim], in memory rows of tokens
+  Tensor attention;  // its output [B, heads, S, head_dim], in memory rows of tokens; undefined with
+                     // recompute_attention
   Tensor r_NH;       // the residual stream between the two halves
   Tensor up_NF;      // before GELU; undefined in a forward that no backward follows
 };
@@ -54,6 +55,7 @@ class Gpt2ExplicitBlock final : public Unit {
                  std::unique_ptr<Saved>* saved) override {
     if (input.is_cuda()) return twin_->forward(call, params, input, saved);
     const c10::AutoGradMode no_graph(false);
+    const MatmulMode products(options_.matmul);
     const Run run{call, params, input.size(0), input.size(1)};
     const Tensor x_NH = rows(input);
     auto kept = std::make_unique<Kept>();
@@ -62,7 +64,7 @@ class Gpt2ExplicitBlock final : public Unit {
       kept->qkv_N3H.reset();
       kept->attention.reset();
     } else {
-      kept->up_NF = at::empty({x_NH.size(0), options_.ffn}, x_NH.options());
+      kept->up_NF = columns_like(x_NH, options_.ffn);
     }
     const Tensor y_NH = mlp(run, *kept);
     if (saved != nullptr) *saved = std::move(kept);
@@ -76,6 +78,7 @@ class Gpt2ExplicitBlock final : public Unit {
       return twin_->backward(call, params, input, std::move(saved), grad_output, sink);
     }
     const c10::AutoGradMode no_graph(false);
+    const MatmulMode products(options_.matmul);
     const Run run{call, params, input.size(0), input.size(1)};
     const Tensor x_NH = rows(input);
     if (!saved) saved = forward_again(run, x_NH);
@@ -111,13 +114,17 @@ class Gpt2ExplicitBlock final : public Unit {
   }
 
   static Tensor statistics_for(const Tensor& x_NH) {
-    return at::empty({2, x_NH.size(0)}, x_NH.options().dtype(c10::ScalarType::Float));
+    return empty_tensor({2, x_NH.size(0)}, c10::ScalarType::Float, x_NH.device());
+  }
+
+  // [3, B, heads, S, head_dim].
+  Tensor by_head(const Run& run, const Tensor& qkv_N3H) const {
+    const std::int64_t head_dim = options_.hidden / options_.heads;
+    return qkv_N3H.view({run.batch, run.seq, 3, options_.heads, head_dim}).permute({2, 0, 3, 1, 4});
   }
 
   AttentionInput attention_input(const Run& run, const Tensor& qkv_N3H) const {
-    const std::int64_t head_dim = options_.hidden / options_.heads;
-    const Tensor heads = qkv_N3H.view({run.batch, run.seq, 3, options_.heads, head_dim})
-                             .permute({2, 0, 3, 1, 4});  // [3, B, heads, S, head_dim]
+    const Tensor heads = by_head(run, qkv_N3H);
     return {heads.select(0, 0), heads.select(0, 1), heads.select(0, 2), dropout_at(run, 0, 0)};
   }
 
@@ -126,39 +133,24 @@ class Gpt2ExplicitBlock final : public Unit {
     return heads.transpose(1, 2).view({-1, options_.hidden});
   }
 
-  // out = residual + dropout(x W^T + b). In fp32 without dropout the GEMM adds to residual + b; in
-  // 16 bits that sum would be rounded once more.
-  void residual_linear(Tensor out, const Tensor& residual, const Tensor& x, const Tensor& weight,
-                       const Tensor& bias, const DropoutPlace& place) const {
-    if (place.active()) {
-      linear(out, x, weight, bias);
-      drop_out(out, out, residual, place);
-    } else if (x.scalar_type() == c10::ScalarType::Float) {
-      at::add_out(out, residual, bias);
-      linear_add(out, x, weight);
-    } else {
-      linear(out, x, weight, bias);
-      at::add_out(out, out, residual);
-    }
-  }
-
   void attention_half(const Run& run, const Tensor& x_NH, Kept& kept) const {
-    Tensor h_NH = at::empty_like(x_NH);
+    Tensor h_NH = like(x_NH);
     norm_forward(h_NH, norm(run, kNorm1, x_NH, {}));
-    kept.qkv_N3H = at::empty({x_NH.size(0), 3 * options_.hidden}, x_NH.options());
+    kept.qkv_N3H = columns_like(x_NH, 3 * options_.hidden);
     linear(kept.qkv_N3H, h_NH, run[kQkv], run[kQkvBias]);
     kept.attention = attention_forward(attention_input(run, kept.qkv_N3H));
     kept.r_NH = h_NH;  // the norm's output is done with
-    residual_linear(kept.r_NH, x_NH, tokens(kept.attention), run[kOut], run[kOutBias],
-                    dropout_at(run, 1, 0));
+    residual_linear(
+        kept.r_NH, {x_NH, tokens(kept.attention), run[kOut], run[kOutBias], dropout_at(run, 1, 0)});
+    if (options_.recompute_attention) kept.attention.reset();
   }
 
   Tensor mlp(const Run& run, const Kept& kept) const {
     const std::int64_t N = kept.r_NH.size(0);
-    const std::int64_t step = std::min(N, chunk_rows(N));
-    const Tensor y_NH = at::empty_like(kept.r_NH);  // each chunk: the norm's output, then y
+    const std::int64_t step = chunk_rows(N);
+    const Tensor y_NH = like(kept.r_NH);  // each chunk: the norm's output, then y
     norm_forward(y_NH, norm(run, kNorm2, kept.r_NH, {}));
-    const Tensor scratch_CF = at::empty({step, options_.ffn}, y_NH.options());
+    const Tensor scratch_CF = columns_like(y_NH.narrow(0, 0, step), options_.ffn);
     for (std::int64_t row = 0; row < N; row += step) {
       const std::int64_t n = std::min(step, N - row);
       const Tensor y_CH = y_NH.narrow(0, row, n);
@@ -166,8 +158,8 @@ class Gpt2ExplicitBlock final : public Unit {
       const Tensor up_CF = kept.up_NF.defined() ? kept.up_NF.narrow(0, row, n) : act_CF;
       linear(up_CF, y_CH, run[kUp], run[kUpBias]);
       gelu(act_CF, up_CF);
-      residual_linear(y_CH, kept.r_NH.narrow(0, row, n), act_CF, run[kDown], run[kDownBias],
-                      dropout_at(run, 2, row));
+      residual_linear(y_CH, {kept.r_NH.narrow(0, row, n), act_CF, run[kDown], run[kDownBias],
+                             dropout_at(run, 2, row)});
     }
     return y_NH;
   }
@@ -176,30 +168,22 @@ class Gpt2ExplicitBlock final : public Unit {
   std::unique_ptr<Kept> forward_again(const Run& run, const Tensor& x_NH) const {
     auto kept = std::make_unique<Kept>();
     attention_half(run, x_NH, *kept);
-    const Tensor h_NH = at::empty_like(x_NH);
+    const Tensor h_NH = like(x_NH);
     norm_forward(h_NH, norm(run, kNorm2, kept->r_NH, {}));
-    kept->up_NF = at::empty({x_NH.size(0), options_.ffn}, x_NH.options());
+    kept->up_NF = columns_like(x_NH, options_.ffn);
     linear(kept->up_NF, h_NH, run[kUp], run[kUpBias]);
     return kept;
-  }
-
-  // The gradient that comes into a branch behind its dropout.
-  Tensor branch_gradient(const Tensor& dy_NH, const DropoutPlace& place) const {
-    if (!place.active()) return dy_NH;
-    const Tensor masked_NH = at::empty_like(dy_NH);
-    drop_out(masked_NH, dy_NH, {}, place);
-    return masked_NH;
   }
 
   // kept.up becomes the gradient by itself.
   void back_through_gelu(const Run& run, const Kept& kept, const Tensor& dy_NH,
                          GradSink& sink) const {
     const std::int64_t N = dy_NH.size(0);
-    const std::int64_t step = std::min(N, chunk_rows(N));
+    const std::int64_t step = chunk_rows(N);
     const Tensor dbranch_NH = branch_gradient(dy_NH, dropout_at(run, 2, 0));
     bias_gradient(sink.target(kDownBias), dbranch_NH);
     GradTarget down = sink.target(kDown);
-    const Tensor scratch_CF = at::empty({step, options_.ffn}, dy_NH.options());
+    const Tensor scratch_CF = columns_like(dy_NH.narrow(0, 0, step), options_.ffn);
     for (std::int64_t row = 0; row < N; row += step) {
       const std::int64_t n = std::min(step, N - row);
       const Tensor d_CH = dbranch_NH.narrow(0, row, n);
@@ -215,7 +199,7 @@ class Gpt2ExplicitBlock final : public Unit {
   // The gradient by r.
   Tensor mlp_backward(const Run& run, Kept& kept, const Tensor& dy_NH, GradSink& sink) const {
     back_through_gelu(run, kept, dy_NH, sink);
-    const Tensor h_NH = at::empty_like(dy_NH);
+    const Tensor h_NH = like(dy_NH);
     const NormInput in = norm(run, kNorm2, kept.r_NH, statistics_for(dy_NH));
     norm_forward(h_NH, in);
     GradTarget up = sink.target(kUp);
@@ -233,45 +217,42 @@ class Gpt2ExplicitBlock final : public Unit {
   // dr becomes dx.
   void attention_half_backward(const Run& run, Kept& kept, const Tensor& x_NH, const Tensor& dr_NH,
                                GradSink& sink) const {
-    Tensor work_NH = at::empty_like(x_NH);
-    AttentionGradients d = back_to_heads(run, kept, dr_NH, work_NH, sink);
+    Tensor dqkv_N3H = back_to_heads(run, kept, dr_NH, sink);
+    const Tensor work_NH = like(x_NH);
     const NormInput in = norm(run, kNorm1, x_NH, statistics_for(x_NH));
     norm_forward(work_NH, in);
     GradTarget weight = sink.target(kQkv);
-    const GradTarget bias = sink.target(kQkvBias);
-    const std::int64_t H = options_.hidden;
-    std::int64_t first = 0;
-    for (const Tensor& part : {d.q, d.k, d.v}) {
-      GradTarget slice = rows_of(weight, first, H);
-      linear_weight_gradient(slice, tokens(part), work_NH);
-      bias_gradient(rows_of(bias, first, H), tokens(part));
-      first += H;
-    }
-    first = 0;
-    for (Tensor* part : {&d.q, &d.k, &d.v}) {
-      linear_input_gradient(work_NH, tokens(*part), run[kQkv].narrow(0, first, H), first > 0);
-      part->reset();
-      first += H;
-    }
+    linear_weight_gradient(weight, dqkv_N3H, work_NH);
+    bias_gradient(sink.target(kQkvBias), dqkv_N3H);
+    linear_input_gradient(work_NH, dqkv_N3H, run[kQkv]);
+    dqkv_N3H.reset();
     norm_weight_gradient(sink.target(kNorm1), sink.target(kNorm1Bias), work_NH, in);
     norm_input_gradient(dr_NH, work_NH, dr_NH, in);
   }
 
-  // Through the output projection and attention; the gradient between them passes through `work`.
-  AttentionGradients back_to_heads(const Run& run, Kept& kept, const Tensor& dr_NH,
-                                   const Tensor& work_NH, GradSink& sink) const {
-    {
-      const Tensor dbranch_NH = branch_gradient(dr_NH, dropout_at(run, 1, 0));
-      bias_gradient(sink.target(kOutBias), dbranch_NH);
-      GradTarget out = sink.target(kOut);
-      linear_weight_gradient(out, dbranch_NH, tokens(kept.attention));
-      linear_input_gradient(work_NH, dbranch_NH, run[kOut]);
-    }
-    const Tensor dout = work_NH.view({run.batch, run.seq, options_.heads, -1}).transpose(1, 2);
-    AttentionGradients d = attention_backward(attention_input(run, kept.qkv_N3H), dout);
+  // Through the output projection and attention.
+  Tensor back_to_heads(const Run& run, Kept& kept, const Tensor& dr_NH, GradSink& sink) const {
+    const AttentionInput in = attention_input(run, kept.qkv_N3H);
+    if (!kept.attention.defined()) kept.attention = attention_forward(in);
+    const Tensor dout = back_through_output(run, kept, dr_NH, sink);
+    const Tensor dqkv_N3H = like(kept.qkv_N3H);
+    const Tensor d = by_head(run, dqkv_N3H);
+    attention_backward(in, dout, {d.select(0, 0), d.select(0, 1), d.select(0, 2)});
     kept.qkv_N3H.reset();
-    kept.attention.reset();
-    return d;
+    return dqkv_N3H;
+  }
+
+  // The gradient by attention's output, in its place: [B, heads, S, head_dim].
+  Tensor back_through_output(const Run& run, Kept& kept, const Tensor& dr_NH,
+                             GradSink& sink) const {
+    const Tensor dbranch_NH = branch_gradient(dr_NH, dropout_at(run, 1, 0));
+    bias_gradient(sink.target(kOutBias), dbranch_NH);
+    GradTarget out = sink.target(kOut);
+    const Tensor attention = std::move(kept.attention);
+    const Tensor attention_NH = tokens(attention);
+    linear_weight_gradient(out, dbranch_NH, attention_NH);
+    linear_input_gradient(attention_NH, dbranch_NH, run[kOut]);
+    return attention;
   }
 
   const ModelOptions options_;

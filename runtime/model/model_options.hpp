@@ -10,6 +10,8 @@ enum class ModelType { kGpt2, kLlama, kMistral, kQwen2 };
 enum class RopeScaling { kNone, kLlama3 };
 // Which projections of attention have biases; kAuto: those of the type (a qwen2's q, k and v).
 enum class AttentionBias { kAuto, kNone, kQkv, kQkvo };
+// What a CPU multiplies 16-bit matrices in: their own dtype, with fp32 sums, or fp32.
+enum class MatmulType { kNative, kFp32 };
 
 struct ModelOptions {
   ModelType type = ModelType::kGpt2;
@@ -34,8 +36,11 @@ struct ModelOptions {
   double rope_low_freq_factor = 1;
   double rope_high_freq_factor = 4;
   std::int64_t rope_original_seq = 8192;
-  bool explicit_units = true;  // blocks that write out their backward, where the type has them
-  std::string from{};          // a Hugging Face directory; empty: fresh weights
+  bool explicit_units = true;        // blocks that write out their backward
+  bool recompute_attention = false;  // backward makes attention's output again: recompute.mode
+  std::string from{};                // a Hugging Face directory; empty: fresh weights
+  // No key of `model:`: the run's answer to train.matmul. kFp32 is for explicit units on a CPU.
+  MatmulType matmul = MatmulType::kNative;
 };
 
 // With every "0: ..." above filled in, vocab apart. REQUIRES: heads > 0.

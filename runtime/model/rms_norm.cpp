@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/model/classifier_head.hpp"
+#include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
 namespace {
@@ -16,12 +17,12 @@ constexpr std::int64_t kChunkRows = 256;
 }  // namespace
 
 at::Tensor rms_norm_rstd(const at::Tensor& x, double eps) {
-  const at::Tensor wide = x.to(kWide);
+  const at::Tensor wide = x.to(wide_type(x));
   return wide.mul(wide).mean({-1}, true).add(eps).rsqrt();
 }
 
 at::Tensor rms_norm(const at::Tensor& x, const at::Tensor& weight, double eps) {
-  const at::Tensor wide = x.to(kWide);
+  const at::Tensor wide = x.to(wide_type(x));
   const at::Tensor normed = wide.mul(rms_norm_rstd(wide, eps));
   return normed.to(x.scalar_type()).mul(weight);
 }

@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "kernels/cpu/rope.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -60,11 +61,28 @@ at::Tensor RopeTable::apply(const at::Tensor& x, std::int64_t position_dim) cons
   };
   const at::Tensor cos = of_x(cos_);
   const at::Tensor sin = of_x(sin_);
-  const std::vector<at::Tensor> half = x.to(kWide).chunk(2, -1);
+  const std::vector<at::Tensor> half = x.to(wide_type(x)).chunk(2, -1);
   const at::Tensor turned = at::cat({half[0].mul(cos).sub(half[1].mul(sin)),  //
                                      half[1].mul(cos).add(half[0].mul(sin))},
                                     -1);
   return turned.to(x.scalar_type()).contiguous();
+}
+
+void RopeTable::turn(const at::Tensor& x_NE, std::int64_t seq, std::int64_t heads,
+                     bool back) const {
+  if (x_NE.is_meta()) return;
+  const at::Tensor& cos = cos_.on(x_NE.device());
+  check(seq <= cos.size(0), "rotary positions reach as far as the model's seq");
+  rope({.x = host_bytes(x_NE),
+        .cos = host_data<float>(cos),
+        .sin = host_data<float>(sin_.on(x_NE.device())),
+        .dtype = dtype_of(x_NE),
+        .rows = x_NE.size(0),
+        .seq = seq,
+        .heads = heads,
+        .head_dim = 2 * cos.size(1),
+        .stride = x_NE.size(1),
+        .back = back});
 }
 
 }  // namespace sluice

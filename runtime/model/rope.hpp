@@ -22,6 +22,11 @@ class RopeTable {
   // and type, contiguous. Position s is s. Computed in fp32. REQUIRES: S <= seq.
   [[nodiscard]] at::Tensor apply(const at::Tensor& x, std::int64_t position_dim) const;
 
+  // In place, on the host (kernels/cpu/rope.hpp) or the meta device. x: [N, E] contiguous; the
+  // first `heads` heads of a row turn, row n is a token at position n % seq. `back`: the other way,
+  // which is the gradient. REQUIRES: seq <= that of the table.
+  void turn(const at::Tensor& x_NE, std::int64_t seq, std::int64_t heads, bool back = false) const;
+
  private:
   DeviceConstant cos_;
   DeviceConstant sin_;

@@ -33,6 +33,12 @@ namespace sluice {
   }
 }
 
+// What norms and rotations compute in: fp32, or double where a test's oracle runs in it.
+[[nodiscard]] inline c10::ScalarType wide_type(const at::Tensor& x) {
+  return x.scalar_type() == c10::ScalarType::Double ? c10::ScalarType::Double
+                                                    : c10::ScalarType::Float;
+}
+
 // The elements of a contiguous host tensor of type T.
 template <typename T>
 [[nodiscard]] T* host_data(const at::Tensor& tensor) {

@@ -16,6 +16,8 @@
 #include <span>
 #include <vector>
 
+#include "kernels/base/dtype.hpp"
+
 namespace sluice {
 
 // Where a call stands in the run: all that dropout depends on, beside unit and element.
@@ -73,8 +75,8 @@ class Unit {
 class LossHead {
  public:
   virtual ~LossHead() = default;
-  // Bytes of scratch loss() works in, for B x S rows.
-  [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t rows) const = 0;
+  // Bytes of scratch loss() works in, for B x S rows of inputs in dtype.
+  [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const = 0;
   // Sum of the losses over all positions. targets: [B, S] int64. With a sink, also the gradients of
   // (sum x grad_scale) by the parameters and, in grad_input, by the input. scratch: uint8.
   virtual double loss(std::span<const at::Tensor> params, const at::Tensor& input,

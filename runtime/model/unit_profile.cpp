@@ -3,6 +3,10 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
+#include <functional>
+#include <numeric>
+
+#include "kernels/base/bytes.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/meta_kernels.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -14,11 +18,32 @@ at::Tensor meta(const std::vector<std::int64_t>& shape, c10::ScalarType type) {
   return at::empty(shape, at::TensorOptions().dtype(type).device(c10::DeviceType::Meta));
 }
 
+using Shapes = std::vector<std::vector<std::int64_t>>;
+
+// Views of one flat tensor, laid out as a group's (zero/partition_plan.hpp): what runs on
+// neighbours at once does so here too.
+std::vector<at::Tensor> flat_views(const Shapes& shapes, c10::ScalarType type) {
+  const auto elems = [](const std::vector<std::int64_t>& shape) {
+    return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  };
+  std::vector<std::int64_t> starts;
+  std::int64_t end = 0;
+  for (const auto& shape : shapes) {
+    starts.push_back(round_up(end, kAlignElems));
+    end = starts.back() + elems(shape);
+  }
+  const at::Tensor flat = meta({end}, type);
+  std::vector<at::Tensor> views;
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    views.push_back(flat.narrow(0, starts[i], elems(shapes[i])).view(shapes[i]));
+  }
+  return views;
+}
+
 class MetaSink final : public GradSink {
  public:
-  MetaSink(std::span<const at::Tensor> params, bool accumulate) : accumulate_(accumulate) {
-    for (const at::Tensor& p : params) grads_.push_back(meta(p.sizes().vec(), at::kFloat));
-  }
+  MetaSink(const Shapes& params, bool accumulate)
+      : grads_(flat_views(params, at::kFloat)), accumulate_(accumulate) {}
   GradTarget target(int index) override {
     return {grads_[static_cast<std::size_t>(index)], accumulate_};
   }
@@ -83,7 +108,7 @@ UnitMemory profile_inner(Unit& unit, std::span<const at::Tensor> params, const a
 UnitMemory profile_head(LossHead& head, std::span<const at::Tensor> params, const at::Tensor& input,
                         const at::Tensor& targets, MetaSink& sink) {
   UnitMemory memory;
-  memory.scratch = head.scratch_bytes(targets.numel());
+  memory.scratch = head.scratch_bytes(targets.numel(), dtype_of(input));
   const at::Tensor scratch = meta({memory.scratch}, at::kByte);
   {
     const Watch watch;
@@ -105,14 +130,15 @@ UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShap
   register_meta_kernels();
   const UnitSpec& unit = model.spec.units[index];
   const c10::ScalarType type = scalar_type(shape.dtype);
-  std::vector<at::Tensor> params;
+  Shapes shapes;
   for (const ParamRef& ref : unit.params) {
     const ParamGroup& group = model.spec.groups[static_cast<std::size_t>(ref.group)];
-    params.push_back(meta(group.params[static_cast<std::size_t>(ref.index)].tensor.shape, type));
+    shapes.push_back(group.params[static_cast<std::size_t>(ref.index)].tensor.shape);
   }
+  const std::vector<at::Tensor> params = flat_views(shapes, type);
   const at::Tensor tokens = meta({shape.micro_batch, shape.seq}, at::kLong);
   const at::Tensor hidden = meta({shape.micro_batch, shape.seq, model.spec.options.hidden}, type);
-  MetaSink sink(params, shape.gradients_add);
+  MetaSink sink(shapes, shape.gradients_add);
   if (unit.kind == UnitKind::kLossHead) {
     return profile_head(*model.head, params, hidden, tokens, sink);
   }

@@ -20,7 +20,8 @@ Model make_model(const ModelOptions& options) {
   }
   const auto shared = std::make_shared<const LlamaConstants>(filled);
   for (std::int64_t layer = 0; layer < filled.layers; ++layer) {
-    model.units.push_back(make_llama_block(filled, layer, shared));
+    model.units.push_back(filled.explicit_units ? make_llama_explicit_block(filled, layer, shared)
+                                                : make_llama_block(filled, layer, shared));
   }
   model.head = make_rms_norm_head(filled);
   return model;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/base/error.hpp"
+#include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
 namespace {
@@ -49,12 +50,12 @@ std::tuple<at::Tensor, at::Tensor> window_attention_forward(const WindowCall& ca
   const at::Tensor& q = call.q;
   const at::Tensor out = at::empty_like(q);
   const at::Tensor lse =
-      at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(c10::ScalarType::Float))
-          .transpose(1, 2);
-  for (const Block& block : blocks_of(q.size(2), call.band)) {
+      at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(wide_type(q))).transpose(1, 2);
+  const at::Tensor band = call.band.to(wide_type(q));
+  for (const Block& block : blocks_of(q.size(2), band)) {
     const auto [block_out, block_lse] = at::_scaled_dot_product_flash_attention_for_cpu(
         block.of_queries(q), block.of_keys(call.k), block.of_keys(call.v), 0.0, block.q0 == 0,
-        block.mask(call.band));
+        block.mask(band));
     block.of_queries(out).copy_(block_out);
     block.of_queries(lse).copy_(block_lse);
   }
@@ -68,12 +69,13 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> window_attention_backward(const W
   const at::Tensor dq = at::empty_like(call.q);
   const at::Tensor dk = at::zeros(call.k.sizes(), call.k.options());
   const at::Tensor dv = at::zeros(call.v.sizes(), call.v.options());
-  for (const Block& block : blocks_of(call.q.size(2), call.band)) {
+  const at::Tensor band = call.band.to(wide_type(call.q));
+  for (const Block& block : blocks_of(call.q.size(2), band)) {
     const auto [block_dq, block_dk, block_dv] =
         at::_scaled_dot_product_flash_attention_for_cpu_backward(
             block.of_queries(grad), block.of_queries(call.q), block.of_keys(call.k),
             block.of_keys(call.v), block.of_queries(out), block.of_queries(lse), 0.0, block.q0 == 0,
-            block.mask(call.band));
+            block.mask(band));
     block.of_queries(dq).copy_(block_dq);
     block.of_keys(dk).add_(block_dk);
     block.of_keys(dv).add_(block_dv);

@@ -119,6 +119,27 @@ TEST(ExplicitGpt2Block, In16BitsIsAsGoodAsAutograd) {
   }
 }
 
+// Products in fp32: nearer to the exact result than native ones, and replayed to the bit.
+TEST(ExplicitGpt2Block, In16BitsMultipliedInFp32IsBetter) {
+  const Sizes sizes = kSizes[1];
+  ModelOptions options = options_of(sizes, 0.2);
+  Data data(options, sizes, c10::ScalarType::BFloat16);
+  const Result native = run(*make_gpt2_explicit_block(options, 3), data, Memory::kSaved, 2);
+  options.matmul = MatmulType::kFp32;
+  const Result ours = run(*make_gpt2_explicit_block(options, 3), data, Memory::kSaved, 2);
+  expect_same_bits(run(*make_gpt2_explicit_block(options, 3), data, Memory::kRecomputed, 2), ours,
+                   "recomputed");
+  for (at::Tensor& param : data.params) param = param.to(c10::ScalarType::Double);
+  data.x = data.x.to(c10::ScalarType::Double);
+  data.dy = data.dy.to(c10::ScalarType::Double);
+  const Result exact = run(*make_gpt2_block(options, 3), data, Memory::kSaved, 2);
+  for (std::size_t i = 0; i < exact.tensors.size(); ++i) {
+    EXPECT_LT(relative(ours.tensors[i], exact.tensors[i]),
+              1.02 * relative(native.tensors[i], exact.tensors[i]))
+        << i;
+  }
+}
+
 TEST(ExplicitGpt2Block, ReplayAndThreadsGiveTheSameBits) {
   for (const double dropout : {0.0, 0.2}) {
     const Sizes sizes = kSizes[1];
@@ -133,6 +154,23 @@ TEST(ExplicitGpt2Block, ReplayAndThreadsGiveTheSameBits) {
       expect_same_bits(run(*unit, data), first, "threads");
     }
     set_compute_threads(threads);
+  }
+}
+
+TEST(ExplicitGpt2Block, RecomputedAttentionGivesTheSameBitsAndKeepsLess) {
+  const Sizes sizes = kSizes[1];
+  for (const double dropout : {0.0, 0.2}) {
+    ModelOptions options = options_of(sizes, dropout);
+    for (const auto type : {c10::ScalarType::Float, c10::ScalarType::BFloat16}) {
+      const Data data(options, sizes, type);
+      options.recompute_attention = false;
+      const Result kept = run(*make_gpt2_explicit_block(options, 3), data);
+      options.recompute_attention = true;
+      expect_same_bits(run(*make_gpt2_explicit_block(options, 3), data), kept, "selective");
+    }
+    const ProfileShape shape{.micro_batch = sizes.batch, .seq = sizes.seq};
+    const UnitMemory selective = profile_unit(make_model(options), 1, shape);
+    EXPECT_EQ(selective.kept, sizes.batch * sizes.seq * sizes.hidden * 4 * 8);
   }
 }
 

@@ -44,7 +44,7 @@ TEST_P(GoldenModel, LossAndEveryGradient) {
     inputs.push_back(model.units[u]->forward({}, params[u], inputs[u], &saved[u]));
   }
   const at::Tensor scratch =
-      at::empty({model.head->scratch_bytes(tokens.numel())}, c10::ScalarType::Byte);
+      at::empty({model.head->scratch_bytes(tokens.numel(), DType::kFloat32)}, c10::ScalarType::Byte);
   const auto count = static_cast<double>(tokens.numel());
   std::map<std::size_t, at::Tensor> grads;
   const auto collect = [&](const CollectingSink& sink, std::size_t u) {

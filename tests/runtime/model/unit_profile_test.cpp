@@ -86,25 +86,30 @@ TEST(UnitProfile, EqualsTheRealRun) {
 TEST(UnitProfile, OfTheHeadEqualsTheRealRun) {
   install_counting_allocators();
   for (const ModelType type : {ModelType::kGpt2, ModelType::kLlama}) {
-    ModelOptions options{.layers = 1, .hidden = 96, .heads = 2, .vocab = 331, .seq = 130};
-    options.type = type;
-    options.tie_embeddings = false;
-    const Model model = make_model(options);
-    std::vector<at::Tensor> params;
-    for (const ParamSpec& param : model.spec.groups.back().params) {
-      params.push_back(at::empty(param.tensor.shape, c10::ScalarType::Float).fill_(0.01));
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      ModelOptions options{.layers = 1, .hidden = 96, .heads = 2, .vocab = 331, .seq = 130};
+      options.type = type;
+      options.tie_embeddings = false;
+      options.matmul = MatmulType::kFp32;
+      const Model model = make_model(options);
+      std::vector<at::Tensor> params;
+      for (const ParamSpec& param : model.spec.groups.back().params) {
+        params.push_back(at::empty(param.tensor.shape, scalar_type(dtype)).fill_(0.01));
+      }
+      const at::Tensor x = at::empty({3, 130, 96}, scalar_type(dtype)).fill_(0.5);
+      const at::Tensor targets = at::empty({3, 130}, c10::ScalarType::Long).fill_(7);
+      const at::Tensor scratch =
+          at::empty({model.head->scratch_bytes(targets.numel(), dtype)}, c10::ScalarType::Byte);
+      CollectingSink sink(params);
+      const std::int64_t start = host().live;
+      reset_allocation_peak(CountedDevice::kHost);
+      at::Tensor grad;
+      (void)model.head->loss(params, x, targets, 1.0, scratch, &sink, &grad);
+      const UnitMemory meta =
+          profile_unit(model, 2, {.micro_batch = 3, .seq = 130, .dtype = dtype});
+      EXPECT_LE(std::abs(host().peak - start - meta.backward_peak), 64)
+          << static_cast<int>(type) << " " << name_of(dtype);
     }
-    const at::Tensor x = at::empty({3, 130, 96}, c10::ScalarType::Float).fill_(0.5);
-    const at::Tensor targets = at::empty({3, 130}, c10::ScalarType::Long).fill_(7);
-    const at::Tensor scratch =
-        at::empty({model.head->scratch_bytes(targets.numel())}, c10::ScalarType::Byte);
-    CollectingSink sink(params);
-    const std::int64_t start = host().live;
-    reset_allocation_peak(CountedDevice::kHost);
-    at::Tensor grad;
-    (void)model.head->loss(params, x, targets, 1.0, scratch, &sink, &grad);
-    const UnitMemory meta = profile_unit(model, 2, {.micro_batch = 3, .seq = 130});
-    EXPECT_LE(std::abs(host().peak - start - meta.backward_peak), 64) << static_cast<int>(type);
   }
 }
 

@@ -1,0 +1,36 @@
+// Linear layers of one input, their outputs side by side in the columns of one tensor: q, k, v;
+// gate and up. Where the matrices lie next to each other in memory, as they do in a flat group
+// whose sizes keep its alignment, each product is one GEMM over all of them; else one a matrix,
+// into its columns. The same bytes either way. Same shapes and rules as explicit_linear.hpp.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <span>
+
+#include "runtime/model/unit.hpp"
+
+namespace sluice {
+
+// One view over contiguous tensors that lie one after another in one storage, stacked along their
+// first dimension; undefined where they do not.
+[[nodiscard]] at::Tensor joined(std::span<const at::Tensor> parts);
+
+// y = x W^T + bias; bias undefined: none.
+void linear_maybe_biased(at::Tensor y, const at::Tensor& x, const at::Tensor& weight,
+                         const at::Tensor& bias);
+
+// y [N, O1 + O2 + ...], x [N, I], weights [Oi, I], biases [Oi] or empty.
+void stacked_linear(const at::Tensor& y, const at::Tensor& x, std::span<const at::Tensor> weights,
+                    std::span<const at::Tensor> biases = {});
+
+// dx = dy W.
+void stacked_input_gradient(const at::Tensor& dx, const at::Tensor& dy,
+                            std::span<const at::Tensor> weights);
+
+// targets: one a matrix.
+void stacked_weight_gradient(std::span<const GradTarget> targets, const at::Tensor& dy,
+                             const at::Tensor& x);
+void stacked_bias_gradient(std::span<const GradTarget> targets, const at::Tensor& dy);
+
+}  // namespace sluice

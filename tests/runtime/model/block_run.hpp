@@ -1,0 +1,46 @@
+// One block run forward and backward on rule-made numbers: results, and what the allocator counts.
+#pragma once
+
+#include <vector>
+
+#include "runtime/model/unit_profile.hpp"
+#include "runtime/model/units.hpp"
+
+namespace sluice::testing {
+
+// Parameters as tensors of their own, or as an engine has them: views of one flat group.
+enum class Layout { kApart, kFlat };
+
+struct BlockData {
+  BlockData(const ModelOptions& options, std::int64_t batch, c10::ScalarType type,
+            Layout layout = Layout::kApart);
+  [[nodiscard]] BlockData to(c10::ScalarType type) const;
+
+  std::vector<at::Tensor> params;
+  at::Tensor x, dy;
+  Layout layout;
+};
+
+struct BlockResult {
+  std::vector<at::Tensor> tensors;  // y, dx, gradients of the parameters
+};
+
+enum class BlockMemory { kSaved, kRecomputed };
+
+// The last micro-batch's y and dx, the sum of the gradients. Expects dy unchanged.
+[[nodiscard]] BlockResult run_block(Unit& unit, const BlockData& data,
+                                    BlockMemory memory = BlockMemory::kSaved,
+                                    int micro_batches = 1);
+
+// |ours - want| / |want| in double.
+[[nodiscard]] double relative_error(const at::Tensor& ours, const at::Tensor& want);
+
+void expect_same_bits(const BlockResult& a, const BlockResult& b, const char* what);
+
+// As profile_unit, of the host's allocator.
+[[nodiscard]] UnitMemory real_memory(Unit& unit, const BlockData& data);
+
+// The dry run of the model's block equals real_memory.
+void expect_dry_run_is_real(const Model& model, const BlockData& data, const std::string& what);
+
+}  // namespace sluice::testing
