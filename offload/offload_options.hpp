@@ -30,6 +30,7 @@ struct OffloadOptions {
   std::int64_t chunk_bytes = std::int64_t{16} << 20;
   int chunks = 4;
   // Of the NVMe store, as in NvmeOptions (offload/nvme_store.hpp).
+  bool direct = true;  // false: IoCache::kDirectOrBuffered
   bool checksums = true;
   int queue_depth = 32;
   std::int64_t block_bytes = std::int64_t{1} << 20;

@@ -54,12 +54,13 @@ BucketCutter::BucketCutter(std::int64_t bucket_bytes, int dp)
     : bucket_shard_elems_(
           std::max(kAlignElems, bucket_bytes / 4 / dp / kAlignElems * kAlignElems)) {}
 
-std::vector<std::vector<BucketPiece>> BucketCutter::add(int group, std::int64_t shard_elems) {
+std::vector<std::vector<BucketPiece>> BucketCutter::add(int group, std::int64_t shard_elems,
+                                                        int stream) {
   std::vector<std::vector<BucketPiece>> full;
   std::int64_t begin = 0;
   while (begin < shard_elems) {
     const std::int64_t elems = std::min(shard_elems - begin, bucket_shard_elems_ - filled_);
-    open_.push_back({group, begin, elems});
+    open_.push_back({group, begin, elems, stream});
     begin += elems;
     filled_ += elems;
     if (filled_ == bucket_shard_elems_) full.push_back(flush());
@@ -70,6 +71,11 @@ std::vector<std::vector<BucketPiece>> BucketCutter::add(int group, std::int64_t 
 std::vector<BucketPiece> BucketCutter::flush() {
   filled_ = 0;
   return std::exchange(open_, {});
+}
+
+bool BucketCutter::holds(int group) const {
+  return std::any_of(open_.begin(), open_.end(),
+                     [group](const BucketPiece& piece) { return piece.group == group; });
 }
 
 }  // namespace sluice

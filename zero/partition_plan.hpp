@@ -62,6 +62,7 @@ struct BucketPiece {
   int group = 0;
   std::int64_t begin = 0;
   std::int64_t elems = 0;
+  int stream = 0;  // which of the group's gradient shards it goes to
 };
 
 // Cuts shards [0, shard_elems) of the groups, in the order given, into runs of at most
@@ -73,9 +74,12 @@ class BucketCutter {
   BucketCutter(std::int64_t bucket_bytes, int dp);
 
   // Adds a whole group; returns the buckets that are full now.
-  [[nodiscard]] std::vector<std::vector<BucketPiece>> add(int group, std::int64_t shard_elems);
+  [[nodiscard]] std::vector<std::vector<BucketPiece>> add(int group, std::int64_t shard_elems,
+                                                          int stream = 0);
   // What is left, empty if nothing.
   [[nodiscard]] std::vector<BucketPiece> flush();
+  // Whether a part of the group waits for its bucket to be full.
+  [[nodiscard]] bool holds(int group) const;
 
  private:
   std::int64_t bucket_shard_elems_;  // a bucket's elements of one shard

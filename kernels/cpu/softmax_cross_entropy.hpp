@@ -8,6 +8,8 @@
 
 #include <cstdint>
 
+#include "kernels/base/dtype.hpp"
+
 namespace sluice {
 
 inline constexpr std::int64_t kIgnoreTarget = -100;
@@ -20,11 +22,14 @@ struct CrossEntropyArgs {
   std::int64_t width = 0;                 // vocab and its padding, >= vocab
   const std::int64_t* targets = nullptr;  // [rows], in [0, vocab) or kIgnoreTarget
   float scale = 1.0F;  // of the gradient, e.g. loss scale / tokens of the global batch
+  // Of the gradient, which begins where the row of logits does: 16-bit rows lie 2 x row_stride
+  // elements apart, and the rest of a row is undefined. On the host only.
+  DType gradient_dtype = DType::kFloat32;
 };
 
-// Logits become (softmax - onehot) * scale; columns from vocab to width and rows with kIgnoreTarget
-// become 0. Returns the sum over rows of the (unscaled) losses, added in row order. Throws Error on
-// a target out of range, before anything is written.
+// Logits become (softmax - onehot) * scale, rounded to gradient_dtype; columns from vocab to width
+// and rows with kIgnoreTarget become 0. Returns the sum over rows of the (unscaled) losses, added
+// in row order. Throws Error on a target out of range, before anything is written.
 [[nodiscard]] double softmax_cross_entropy(const CrossEntropyArgs& args);
 
 // The same sum of losses; the logits stay as they are.

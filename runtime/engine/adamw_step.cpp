@@ -1,5 +1,6 @@
 #include "runtime/engine/adamw_step.hpp"
 
+#include <algorithm>
 #include <cmath>
 
 #include "kernels/cpu/adamw.hpp"
@@ -14,23 +15,18 @@ void update_on_host(GroupState& state, const OptimizerOptions& options, const Up
   auto* weights = static_cast<char*>(host_bytes(state.shard));
   for (const ShardSegment& segment : state.segments) {
     const std::int64_t begin = segment.range.begin;
-    AdamWArgs kernel;
+    const std::int64_t end = std::min(segment.range.end, state.master.numel());
+    if (begin >= end) break;
+    AdamWArgs kernel = adamw_args(options, args, segment.decay);
     kernel.master = host_data<float>(state.master) + begin;
     kernel.m = host_data<float>(state.moment1) + begin;
     kernel.v = host_data<float>(state.moment2) + begin;
     kernel.grad = host_data<float>(state.grad_owned) + begin;
-    if (!state.master.is_same(state.shard)) {
+    if (!state.master_is_shard) {
       kernel.weights_out = weights + begin * size_of(dtype);
       kernel.weights_dtype = dtype;
     }
-    kernel.n = segment.range.end - begin;
-    kernel.lr = args.lr;
-    kernel.beta1 = options.betas[0];
-    kernel.beta2 = options.betas[1];
-    kernel.eps = options.eps;
-    kernel.weight_decay = segment.decay ? options.weight_decay : 0.0;
-    kernel.step = args.step;
-    kernel.grad_scale = args.grad_scale;
+    kernel.n = end - begin;
     adamw(kernel);
   }
 }
@@ -42,7 +38,8 @@ void update_on_device(GroupState& state, const OptimizerOptions& options, const 
   const double bias2 = 1.0 - std::pow(options.betas[1], step);
   for (const ShardSegment& segment : state.segments) {
     const std::int64_t begin = segment.range.begin;
-    const std::int64_t n = segment.range.end - begin;
+    const std::int64_t n = std::min(segment.range.end, state.master.numel()) - begin;
+    if (n <= 0) break;
     const at::Tensor grad = state.grad_owned.narrow(0, begin, n).mul(args.grad_scale);
     at::Tensor p = state.master.narrow(0, begin, n);
     at::Tensor m = state.moment1.narrow(0, begin, n);
@@ -52,10 +49,22 @@ void update_on_device(GroupState& state, const OptimizerOptions& options, const 
     if (segment.decay) p.mul_(1.0 - args.lr * options.weight_decay);
     p.addcdiv_(m, v.sqrt().div_(std::sqrt(bias2)).add_(options.eps), -args.lr / bias1);
   }
-  if (!state.master.is_same(state.shard)) state.shard.copy_(state.master);
+  if (!state.master_is_shard) state.shard.narrow(0, 0, state.master.numel()).copy_(state.master);
 }
 
 }  // namespace
+
+AdamWArgs adamw_args(const OptimizerOptions& options, const UpdateArgs& args, bool decay) {
+  AdamWArgs kernel;
+  kernel.lr = args.lr;
+  kernel.beta1 = options.betas[0];
+  kernel.beta2 = options.betas[1];
+  kernel.eps = options.eps;
+  kernel.weight_decay = decay ? options.weight_decay : 0.0;
+  kernel.step = args.step;
+  kernel.grad_scale = args.grad_scale;
+  return kernel;
+}
 
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args) {
   if (state.master.is_cpu()) {

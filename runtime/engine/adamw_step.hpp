@@ -1,6 +1,7 @@
 // The update of one group's shard, on the device its states live on.
 #pragma once
 
+#include "kernels/cpu/adamw.hpp"
 #include "runtime/engine/group_store.hpp"
 
 namespace sluice {
@@ -11,7 +12,12 @@ struct UpdateArgs {
   double grad_scale = 1;  // clip coefficient
 };
 
-// AdamW over state.master from state.grad_owned; writes state.shard. Weight decay by segment.
+// The kernel's arguments but for buffers and size.
+[[nodiscard]] AdamWArgs adamw_args(const OptimizerOptions& options, const UpdateArgs& args,
+                                   bool decay);
+
+// AdamW over state.master from the first elements of state.grad_owned; writes those of state.shard.
+// Weight decay by segment.
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args);
 
 // Sum of squares of each `shard_elems` of `gradients` (fp32, contiguous), in double.

@@ -1,15 +1,11 @@
 #include "runtime/engine/engine.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <cmath>
-#include <limits>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
-#include "runtime/engine/adamw_step.hpp"
 #include "runtime/model/empty_tensor.hpp"
-#include "runtime/model/tensor_view.hpp"
 #include "runtime/program/program_check.hpp"
 #include "runtime/program/step_writer.hpp"
 
@@ -17,26 +13,6 @@ namespace sluice {
 
 bool StepResult::finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 bool StepResult::overflowed() const { return std::isfinite(loss) && !std::isfinite(grad_norm); }
-
-// Routes a unit's gradients into the groups' gradient buffers.
-class Engine::Sink final : public GradSink {
- public:
-  Sink(GroupStore& store, const UnitSpec& unit, bool accumulate)
-      : store_(store), unit_(unit), accumulate_(accumulate) {}
-  GradTarget target(int index) override {
-    const ParamRef& ref = unit_.params[static_cast<std::size_t>(index)];
-    GroupState& group = store_.group(ref.group);
-    const auto i = static_cast<std::size_t>(ref.index);
-    const bool add = accumulate_ || group.grad_written[i];
-    group.grad_written[i] = true;
-    return {group.grads[i], add};
-  }
-
- private:
-  GroupStore& store_;
-  const UnitSpec& unit_;
-  const bool accumulate_;
-};
 
 Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Device device,
                RowSource train, RowSource valid, PhaseObserver observer)
@@ -50,16 +26,30 @@ Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Devic
       plan_(plan_step(options_, model_)),
       train_program_(write_train_step(plan_.shape)),
       eval_program_(write_eval_step(plan_.shape)),
-      store_(model_.spec, plan_, comm.rank(), device, options_.train.seed),
-      inputs_(plan_.shape.units.size()),
-      saved_(plan_.shape.units.size()) {
-  for (const Program* program : {&train_program_, &eval_program_}) {
+      update_program_(write_update_step(plan_.shape)),
+      store_(model_.spec, plan_, comm.rank(), DeviceMemory(device, comm.maps_host_memory())),
+      flights_(static_cast<std::size_t>(plan_.shape.micro_batches)) {
+  for (Flight& flight : flights_) {
+    flight.inputs.resize(plan_.shape.units.size());
+    flight.saved.resize(plan_.shape.units.size());
+  }
+  const Program* const programs[] = {&train_program_, &eval_program_, &update_program_};
+  for (const Program* program : programs) {
     const std::string fault = find_fault(*program);
     check(fault.empty(), "the step program is sound: " + fault);
   }
-  arena_ = empty_tensor({std::max(train_program_.arena_bytes, eval_program_.arena_bytes)},
-                        c10::ScalarType::Byte, device);
-  comm_staging_ = empty_tensor({plan_.shape.comm_staging_bytes}, c10::ScalarType::Byte, device);
+  const DeviceMemory memory(device, comm.maps_host_memory());
+  arena_ = memory.block(std::max(train_program_.arena_bytes, eval_program_.arena_bytes),
+                        c10::ScalarType::Byte, BlockUse::kCollective);
+  comm_staging_ =
+      memory.block(plan_.shape.comm_staging_bytes, c10::ScalarType::Byte, BlockUse::kOwn);
+  if (leaves_device(plan_.shape.placement)) {
+    tiers_ = std::make_unique<TierStore>(plan_, options_.optimizer, programs, store_, comm.rank(),
+                                         options_.train.seed, options_.tiers);
+  }
+  for (int g = 0; g < store_.size(); ++g) {
+    write_owned(g, 0, draw_owned(model_.spec, plan_, g, comm.rank(), options_.train.seed));
+  }
 }
 
 Engine::~Engine() = default;
@@ -70,22 +60,47 @@ StepResult Engine::train_step(const StepInput& input) {
   if (input_.update == 0) input_.update = input.step;
   result_ = {};
   loss_sum_ = 0;
+  const std::int64_t io_before = tiers_ ? tiers_->nvme_stats().busy_ns : 0;
+  begin_updates();
   execute_program(train_program_, Mode::kTrain, input.step);
   result_.times = sum_times();
+  if (tiers_) {
+    result_.times.io = 1e-6 * static_cast<double>(tiers_->nvme_stats().busy_ns - io_before);
+  }
   return result_;
+}
+
+void Engine::begin_updates() {
+  if (!tiers_) return;
+  tiers_->set_update(nullptr);
+  if (!pending_) return;
+  applying_ = *pending_;
+  pending_.reset();
+  tiers_->set_update(&applying_);
+  for (int g = 0; g < store_.size(); ++g) store_.group(g).fresh = plan_.shape.stage == 0;
+}
+
+void Engine::finish_updates() {
+  if (!pending_) return;
+  begin_updates();
+  execute_program(update_program_, Mode::kUpdate, index_);
+  tiers_->set_update(nullptr);
 }
 
 void Engine::execute_program(const Program& program, Mode mode, std::int64_t index) {
   program_ = &program;
   mode_ = mode;
   index_ = index;
-  op_index_ = 0;
   data_ms_ = 0;
+  reductions_.assign(program.ops.size(), {});
+  gathers_.assign(program.ops.size(), {});
   try {
-    execute(program, *this, timings_);
+    execute(program, *this, lanes_, timings_, options_.trace);
   } catch (...) {
-    // Collectives may be under way into memory that goes with the engine.
+    // Collectives may be under way into memory that goes with the engine, and lanes may be waiting
+    // for them.
     comm_.abort();
+    lanes_.cancel();
     throw;
   }
 }
@@ -94,17 +109,23 @@ void Engine::waiting(const Op& op, bool begins) {
   if (observer_) observer_(describe(op), begins);
 }
 
-Ticket Engine::run(const Op& op) {
-  if (observer_) observer_(describe(op), op.kind == OpKind::kNormAndScale);
+void Engine::enter(const Op& op) {
+  if (observer_ && op.lane == Lane::kCompute) {
+    observer_(describe(op), op.kind == OpKind::kNormAndScale);
+  }
+  op_now_ = static_cast<OpId>(index_of(op));
   unbind_slots(op.dead_before);
   bind_slots(op.live);
-  Ticket ticket = dispatch(op);
-  unbind_slots(op.dead_after);
-  ++op_index_;
-  return ticket;
+  if (op.kind == OpKind::kGather) prepare_gather(op);
+  if (op.kind == OpKind::kReduceGrads) prepare_reduction(op);
+  if (op.kind == OpKind::kFetchInput) {
+    take_input_back(flight(op), static_cast<std::size_t>(op.unit));
+  }
 }
 
-Ticket Engine::dispatch(const Op& op) {
+void Engine::leave(const Op& op) { unbind_slots(op.dead_after); }
+
+Ticket Engine::run(const Op& op) {
   switch (op.kind) {
     case OpKind::kLoadBatch:
       load_batch(op);
@@ -124,14 +145,26 @@ Ticket Engine::dispatch(const Op& op) {
       break;
     case OpKind::kReduceGrads:
       return reduce_grads(op);
+    case OpKind::kAddGrads:
+      add_grads(op);
+      break;
     case OpKind::kGatherGrads:
       return gather_grads(op);
     case OpKind::kNormAndScale:
       norm_and_scale();
       break;
-    case OpKind::kUpdate:
-      update(op);
+    case OpKind::kSaveInput:
+    case OpKind::kFetchInput:
+      move_input(op);
       break;
+    case OpKind::kUpdate:
+      if (op.chunk < 0) {
+        update(op);
+        break;
+      }
+      [[fallthrough]];
+    default:
+      return tiers_->run(*program_, op, static_cast<std::byte*>(arena_.data_ptr()));
   }
   return {};
 }
@@ -144,7 +177,7 @@ char* Engine::slot(BufferId buffer) const {
 void Engine::bind_slots(const std::vector<BufferId>& buffers) {
   for (const BufferId id : buffers) {
     const Buffer& buffer = program_->buffers[static_cast<std::size_t>(id)];
-    if (!buffer.in_arena) continue;
+    if (!buffer.in_arena || buffer.tier != Tier::kDevice) continue;
     if (buffer.tag == Tag::kGatheredParameters) store_.bind_params(buffer.group, slot(id));
     if (buffer.tag == Tag::kGradientBuckets) store_.bind_grads(buffer.group, slot(id));
     if (buffer.tag == Tag::kLossHead) {
@@ -156,182 +189,15 @@ void Engine::bind_slots(const std::vector<BufferId>& buffers) {
 void Engine::unbind_slots(const std::vector<BufferId>& buffers) {
   for (const BufferId id : buffers) {
     const Buffer& buffer = program_->buffers[static_cast<std::size_t>(id)];
+    if (buffer.tier != Tier::kDevice) continue;
+    if (buffer.unit >= 0 && buffer.tag == Tag::kActivations) {
+      let_input_go(flights_[static_cast<std::size_t>(buffer.micro_batch)],
+                   static_cast<std::size_t>(buffer.unit));
+    }
     if (!buffer.in_arena) continue;
     if (buffer.tag == Tag::kGatheredParameters) store_.unbind_params(buffer.group);
-    if (buffer.tag == Tag::kGradientBuckets) store_.unbind_grads(buffer.group);
+    if (buffer.tag == Tag::kGradientBuckets) store_.unbind_grads(buffer.group, slot(id));
   }
-}
-
-// Row order of the global batch: micro-batch, then rank.
-std::int64_t Engine::first_row(const Op& op) const {
-  const std::int64_t m =
-      mode_ == Mode::kEvaluate ? index_ % plan_.shape.micro_batches : op.micro_batch;
-  return (m * comm_.size() + comm_.rank()) * options_.train.micro_batch;
-}
-
-UnitCall Engine::call_of(const Op& op) const {
-  return {.training = mode_ == Mode::kTrain || mode_ == Mode::kDiagnose,
-          .seed = options_.train.seed,
-          .step = index_,
-          .first_sample = mode_ == Mode::kLogits ? 0 : first_row(op)};
-}
-
-void Engine::load_batch(const Op& op) {
-  const auto begin = std::chrono::steady_clock::now();
-  for (int g = 0; g < store_.size(); ++g) {
-    std::vector<bool>& written = store_.group(g).grad_written;
-    std::fill(written.begin(), written.end(), false);
-  }
-  if (mode_ != Mode::kLogits) {
-    SampleRows rows;
-    const bool train = mode_ != Mode::kEvaluate;
-    const std::int64_t index = train ? index_ : index_ / plan_.shape.micro_batches;
-    (train ? train_rows_ : valid_rows_)(index, first_row(op), options_.train.micro_batch, rows);
-    const auto to_tensor = [&](const std::vector<std::int64_t>& values) {
-      const at::Tensor host = empty_tensor({options_.train.micro_batch, model_.spec.options.seq},
-                                           c10::ScalarType::Long);
-      check(values.size() == static_cast<std::size_t>(host.numel()), "rows are of the model's seq");
-      std::copy(values.begin(), values.end(), host_data<std::int64_t>(host));
-      return host.to(device_);
-    };
-    tokens_ = to_tensor(rows.tokens);
-    targets_ = to_tensor(rows.targets);
-  }
-  inputs_[0] = tokens_;
-  data_ms_ +=
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
-}
-
-Ticket Engine::gather(const Op& op) {
-  GroupState& group = store_.group(op.group);
-  if (group.fresh) return {};  // resident, and not updated since the last gather
-  group.fresh = plan_.shape.groups[static_cast<std::size_t>(op.group)].resident;
-  const std::int64_t elems = group.shard.numel();
-  return comm_.all_gather({{group.shard.data_ptr(), group.window.data_ptr(), elems, elems}},
-                          plan_.shape.dtype);
-}
-
-void Engine::forward(const Op& op) {
-  const auto u = static_cast<std::size_t>(op.unit);
-  at::Tensor output = model_.units[u]->forward(call_of(op), store_.unit_params(op.unit), inputs_[u],
-                                               op.save ? &saved_[u] : nullptr);
-  if (failpoint("engine.forward." + std::to_string(index_) + "." + std::to_string(op.unit)) ==
-      FailpointOutcome::kPoison) {
-    output.fill_(std::numeric_limits<double>::quiet_NaN());
-  }
-  look_for_non_finite(output);
-  inputs_[u + 1] = std::move(output);
-  if (mode_ == Mode::kEvaluate || mode_ == Mode::kLogits) inputs_[u].reset();
-}
-
-void Engine::loss_head(const Op& op) {
-  const auto u = static_cast<std::size_t>(op.unit);
-  const std::vector<at::Tensor>& params = store_.unit_params(op.unit);
-  if (mode_ == Mode::kLogits) {
-    logits_ = model_.head->logits(params, inputs_[u], inputs_[u].size(1) - 1);
-  } else {
-    const double tokens = static_cast<double>(plan_.shape.micro_batches * comm_.size()) *
-                          static_cast<double>(options_.train.micro_batch * model_.spec.options.seq);
-    Sink sink(store_, model_.spec.units[u], op.accumulate);
-    loss_sum_ +=
-        model_.head->loss(params, inputs_[u], targets_, input_.loss_scale / tokens, scratch_,
-                          op.save ? &sink : nullptr, op.save ? &gradient_ : nullptr);
-    if (op.save) look_for_non_finite(gradient_);
-  }
-  inputs_[u].reset();
-  if (!op.save) {
-    tokens_.reset();
-    targets_.reset();
-  }
-}
-
-void Engine::backward(const Op& op) {
-  const auto u = static_cast<std::size_t>(op.unit);
-  Sink sink(store_, model_.spec.units[u], op.accumulate);
-  gradient_ = model_.units[u]->backward(call_of(op), store_.unit_params(op.unit), inputs_[u],
-                                        std::move(saved_[u]), gradient_, sink);
-  inputs_[u].reset();
-  if (mode_ == Mode::kDiagnose) {
-    if (gradient_.defined()) look_for_non_finite(gradient_);
-    for (const ParamRef& ref : model_.spec.units[u].params) {
-      look_for_non_finite(store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)]);
-    }
-  }
-  if (op.unit == 0) {
-    tokens_.reset();
-    targets_.reset();
-  }
-}
-
-Ticket Engine::reduce_grads(const Op& op) {
-  std::vector<ReduceScatterPiece> pieces;
-  for (const BucketPiece& piece : program_->buckets[static_cast<std::size_t>(op.bucket)]) {
-    GroupState& group = store_.group(piece.group);
-    pieces.push_back({group.grad_full.data_ptr<float>() + piece.begin,
-                      group.grad_shard.data_ptr<float>() + piece.begin, piece.elems,
-                      group.grad_shard.numel(), op.accumulate});
-  }
-  return comm_.reduce_scatter(std::move(pieces), DType::kFloat32, comm_staging_.data_ptr());
-}
-
-Ticket Engine::gather_grads(const Op& op) {
-  std::vector<AllGatherPiece> pieces;
-  for (const BucketPiece& piece : program_->buckets[static_cast<std::size_t>(op.bucket)]) {
-    GroupState& group = store_.group(piece.group);
-    pieces.push_back({group.grad_shard.data_ptr<float>() + piece.begin,
-                      group.grad_full.data_ptr<float>() + piece.begin, piece.elems,
-                      group.grad_shard.numel()});
-  }
-  return comm_.all_gather(std::move(pieces), DType::kFloat32);
-}
-
-// The norm is the sum over groups, then shards, of each shard's sum of squares: the same numbers in
-// the same order on every stage.
-void Engine::norm_and_scale() {
-  std::vector<double> mine{loss_sum_, input_.vote};
-  constexpr std::size_t kFirstSum = 2;
-  for (int g = 0; g < store_.size(); ++g) {
-    const GroupState& group = store_.group(g);
-    const std::vector<double> sums = shard_sum_squares(group.grad_owned, group.grad_shard.numel());
-    mine.insert(mine.end(), sums.begin(), sums.end());
-  }
-  const std::vector<double> all = comm_.all_gather_values(mine);
-  const auto groups = static_cast<std::size_t>(store_.size());
-  const auto ranks = static_cast<std::size_t>(comm_.size());
-  double squares = 0;
-  double loss = 0;
-  for (std::size_t g = 0; g < groups; ++g) {
-    for (std::size_t r = 0; r < ranks; ++r) {
-      // Stage 0 has every shard's sum itself; the others have one from each rank.
-      squares += plan_.shape.stage == 0 ? mine[kFirstSum + g * ranks + r]
-                                        : all[r * mine.size() + kFirstSum + g];
-    }
-  }
-  for (std::size_t r = 0; r < ranks; ++r) {
-    loss += all[r * mine.size()];
-    result_.vote = std::max(result_.vote, all[r * mine.size() + 1]);
-  }
-  result_.loss = loss / (static_cast<double>(plan_.shape.micro_batches * comm_.size()) *
-                         static_cast<double>(options_.train.micro_batch * model_.spec.options.seq));
-  result_.grad_norm = std::sqrt(squares) / input_.loss_scale;
-  clip_coefficient_ = options_.train.clip > 0
-                          ? std::min(1.0, options_.train.clip / (result_.grad_norm + 1e-6))
-                          : 1.0;
-}
-
-void Engine::update(const Op& op) {
-  if (mode_ == Mode::kDiagnose || !result_.finite()) return;
-  GroupState& group = store_.group(op.group);
-  update_shard(group, options_.optimizer,
-               {.step = input_.update,
-                .lr = input_.lr,
-                .grad_scale = clip_coefficient_ / input_.loss_scale});
-  group.fresh = plan_.shape.stage == 0;
-}
-
-void Engine::look_for_non_finite(const at::Tensor& value) {
-  if (mode_ != Mode::kDiagnose || first_non_finite_ >= 0) return;
-  if (!all_finite(value)) first_non_finite_ = op_index_;
 }
 
 }  // namespace sluice

@@ -6,11 +6,13 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "parallel/comm/communicator.hpp"
 #include "runtime/data/training_data.hpp"
 #include "runtime/engine/group_store.hpp"
+#include "runtime/engine/tier_store.hpp"
 #include "runtime/program/executor.hpp"
 #include "runtime/program/memory_model.hpp"
 
@@ -27,8 +29,9 @@ using PhaseObserver = std::function<void(const std::string& phase, bool waiting)
 struct StepTimes {     // milliseconds of the executing thread
   double forward = 0;  // the loss head and, in training, its gradients included
   double backward = 0;
-  double comm = 0;  // waiting for collectives
-  double optimizer = 0;
+  double comm = 0;       // waiting for collectives
+  double optimizer = 0;  // off the device: of the host lane, beside the others
+  double io = 0;         // a transfer to or from NVMe was under way, beside the others
   double data = 0;
 };
 
@@ -76,24 +79,54 @@ class Engine final : private OpHandler {
   [[nodiscard]] const Program& train_program() const { return train_program_; }
   [[nodiscard]] const std::vector<OpTiming>& timings() const { return timings_; }
   [[nodiscard]] const ModelSpec& spec() const { return model_.spec; }
+  // Off the device; null where nothing is.
+  [[nodiscard]] const TierStore* tiers() const { return tiers_.get(); }
 
  private:
-  enum class Mode { kTrain, kEvaluate, kLogits, kDiagnose };
+  enum class Mode { kTrain, kEvaluate, kLogits, kDiagnose, kUpdate };
   class Sink;
 
+  // What a micro-batch holds between its first forward and its last backward.
+  struct Flight {
+    at::Tensor tokens;
+    at::Tensor targets;
+    std::vector<at::Tensor> inputs;  // of each unit
+    std::vector<std::unique_ptr<Saved>> saved;
+    at::Tensor gradient;  // of the activation between the last unit done and the next
+  };
   struct Place {
     int group = 0;
     int index = 0;
   };
   [[nodiscard]] Place place_of(const std::string& name) const;
+  void enter(const Op& op) override;
   Ticket run(const Op& op) override;
+  void leave(const Op& op) override;
   void waiting(const Op& op, bool begins) override;
-  Ticket dispatch(const Op& op);
   void execute_program(const Program& program, Mode mode, std::int64_t index);
   void bind_slots(const std::vector<BufferId>& buffers);
   void unbind_slots(const std::vector<BufferId>& buffers);
   [[nodiscard]] char* slot(BufferId buffer) const;
   [[nodiscard]] UnitCall call_of(const Op& op) const;
+  [[nodiscard]] Flight& flight(const Op& op) {
+    return flights_[static_cast<std::size_t>(op.micro_batch)];
+  }
+  [[nodiscard]] std::size_t index_of(const Op& op) const {
+    return static_cast<std::size_t>(&op - program_->ops.data());
+  }
+  void open_grads(const Op& op);
+  void prepare_gather(const Op& op);
+  void prepare_reduction(const Op& op);
+  void let_input_go(Flight& flight, std::size_t unit);
+  void take_input_back(Flight& flight, std::size_t unit);
+  void move_input(const Op& op);
+  // Updates that the next step would begin with.
+  void begin_updates();
+  void finish_updates();
+  [[nodiscard]] UpdateArgs update_args() const;
+  [[nodiscard]] std::vector<double> gradient_sums(int g);
+  [[nodiscard]] at::Tensor owned_master(int g);
+  void write_owned(int g, std::int64_t begin, const at::Tensor& values);
   [[nodiscard]] std::int64_t first_row(const Op& op) const;
   void load_batch(const Op& op);
   Ticket gather(const Op& op);
@@ -101,6 +134,7 @@ class Engine final : private OpHandler {
   void loss_head(const Op& op);
   void backward(const Op& op);
   Ticket reduce_grads(const Op& op);
+  void add_grads(const Op& op);
   Ticket gather_grads(const Op& op);
   void norm_and_scale();
   void update(const Op& op);
@@ -117,9 +151,11 @@ class Engine final : private OpHandler {
   const StepPlan plan_;
   const Program train_program_;
   const Program eval_program_;
+  const Program update_program_;
   GroupStore store_;
   at::Tensor arena_;
   at::Tensor comm_staging_;
+  std::unique_ptr<TierStore> tiers_;  // none where everything lives on the device
 
   // Of the program that is running.
   const Program* program_ = nullptr;
@@ -127,19 +163,24 @@ class Engine final : private OpHandler {
   std::int64_t index_ = 0;
   std::vector<OpTiming> timings_;
   double data_ms_ = 0;
-  at::Tensor tokens_;
-  at::Tensor targets_;
-  std::vector<at::Tensor> inputs_;  // of each unit; the micro-batch in work
-  std::vector<std::unique_ptr<Saved>> saved_;
-  at::Tensor gradient_;
+  std::vector<Flight> flights_;  // by micro-batch
   at::Tensor scratch_;
   at::Tensor logits_;
   double loss_sum_ = 0;
   StepInput input_;
   double clip_coefficient_ = 1;
   StepResult result_;
-  OpId op_index_ = 0;
+  OpId op_now_ = -1;  // entered last
   OpId first_non_finite_ = -1;
+  // By operation: what the wire works on, at the addresses of when it was issued.
+  std::vector<std::vector<ReduceScatterPiece>> reductions_;
+  std::vector<std::vector<AllGatherPiece>> gathers_;
+
+  // The update of the last step, as far as it is left to the next.
+  std::optional<UpdateArgs> pending_;
+  UpdateArgs applying_;
+
+  LaneThreads lanes_;  // last: its threads use the others
 };
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 namespace sluice {
 
 double Engine::evaluate(std::int64_t batches) {
+  finish_updates();
   loss_sum_ = 0;
   const std::int64_t per_batch = plan_.shape.micro_batches;
   for (std::int64_t i = 0; i < batches * per_batch; ++i) {
@@ -24,11 +25,12 @@ double Engine::evaluate(std::int64_t batches) {
 }
 
 at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows) {
+  finish_updates();
   const auto seq = static_cast<std::int64_t>(tokens.tokens.size()) / rows;
   const at::Tensor host = empty_tensor({rows, seq}, c10::ScalarType::Long);
   std::copy(tokens.tokens.begin(), tokens.tokens.end(), host_data<std::int64_t>(host));
-  tokens_ = host.to(device_);
-  targets_ = tokens_;
+  flights_[0].tokens = host.to(device_);
+  flights_[0].targets = flights_[0].tokens;
   execute_program(eval_program_, Mode::kLogits, 0);
   return std::move(logits_);
 }
@@ -36,6 +38,7 @@ at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows
 std::string Engine::find_non_finite(std::int64_t step) {
   first_non_finite_ = -1;
   loss_sum_ = 0;
+  if (tiers_) tiers_->set_update(nullptr);  // the step has applied it, and its gradients are gone
   execute_program(train_program_, Mode::kDiagnose, step);
   constexpr double kNone = std::numeric_limits<double>::max();
   const double mine = first_non_finite_ < 0 ? kNone : first_non_finite_;
@@ -61,28 +64,58 @@ Engine::Place Engine::place_of(const std::string& name) const {
   throw Error("no parameter is named " + name);
 }
 
+// fp32, on the host.
+at::Tensor Engine::owned_master(int g) {
+  const at::Tensor owned = empty_tensor({owned_elems(plan_.shape, g)}, c10::ScalarType::Float);
+  const at::Tensor& here = store_.group(g).master;
+  if (here.defined()) owned.narrow(0, 0, here.numel()).copy_(here);
+  if (tiers_) {
+    tiers_->read_master(g, {host_data<float>(owned), static_cast<std::size_t>(owned.numel())});
+  }
+  return owned;
+}
+
+void Engine::write_owned(int g, std::int64_t begin, const at::Tensor& values) {
+  store_.write_master(g, begin, values);
+  if (tiers_) {
+    tiers_->write_master(g, begin,
+                         {host_data<float>(values), static_cast<std::size_t>(values.numel())});
+  }
+}
+
 at::Tensor Engine::full_parameter(const std::string& name) {
+  finish_updates();
   const Place place = place_of(name);
   const GroupPlan& plan = plan_.groups[static_cast<std::size_t>(place.group)];
   const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place.index)];
-  const at::Tensor master = store_.group(place.group).master;
-  at::Tensor whole = master;
+  at::Tensor whole = owned_master(place.group);
   if (plan_.shape.stage > 0) {
-    whole = empty_tensor({plan.elems}, c10::ScalarType::Float, device_);
+    const at::Tensor own = whole.to(device_);
+    const at::Tensor all = empty_tensor({plan.elems}, c10::ScalarType::Float, device_);
     comm_
-        .all_gather({{master.data_ptr(), whole.data_ptr(), plan.shard_elems, plan.shard_elems}},
+        .all_gather({{own.data_ptr(), all.data_ptr(), plan.shard_elems, plan.shard_elems}},
                     DType::kFloat32)
         .wait();
+    whole = all.to(c10::DeviceType::CPU);
   }
-  return whole.narrow(0, tensor.offset_elems, tensor.elems)
-      .view(tensor.spec.shape)
-      .to(c10::DeviceType::CPU)
-      .clone();
+  return whole.narrow(0, tensor.offset_elems, tensor.elems).view(tensor.spec.shape).clone();
 }
 
 void Engine::set_parameter(const std::string& name, const at::Tensor& value) {
+  finish_updates();
   const Place place = place_of(name);
-  store_.set_parameter(plan_, place.group, place.index, comm_.rank(), value);
+  const GroupPlan& plan = plan_.groups[static_cast<std::size_t>(place.group)];
+  const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place.index)];
+  check(value.numel() == tensor.elems, "a parameter is replaced by one of its size");
+  const std::int64_t begin = plan_.shape.stage == 0 ? 0 : comm_.rank() * plan.shard_elems;
+  const std::int64_t end = begin + owned_elems(plan_.shape, place.group);
+  const std::int64_t from = std::max(begin, tensor.offset_elems);
+  const std::int64_t to = std::min(end, tensor.offset_elems + tensor.elems);
+  if (from < to) {
+    const at::Tensor flat = value.to(c10::ScalarType::Float).contiguous().flatten();
+    write_owned(place.group, from - begin, flat.narrow(0, from - tensor.offset_elems, to - from));
+  }
+  store_.group(place.group).fresh = plan_.shape.stage == 0;
 }
 
 StepTimes Engine::sum_times() const {
@@ -100,8 +133,13 @@ StepTimes Engine::sum_times() const {
         times.backward += run;
         break;
       case OpKind::kNormAndScale:
-      case OpKind::kUpdate:
         times.optimizer += run;
+        break;
+      case OpKind::kUpdate:
+        times.optimizer +=
+            op.lane == Lane::kCompute
+                ? run
+                : 1e-3 * static_cast<double>(timings_[i].lane_end_us - timings_[i].lane_begin_us);
         break;
       default:
         break;

@@ -14,8 +14,8 @@ namespace {
 // Hands out consecutive pieces of one allocation.
 class Block {
  public:
-  Block(std::int64_t elems, c10::ScalarType type, at::Device device)
-      : memory_(empty_tensor({elems}, type, device).zero_()) {}
+  Block(const DeviceMemory& memory, std::int64_t elems, c10::ScalarType type, BlockUse use)
+      : memory_(memory.block(elems, type, use)) {}
   at::Tensor take(std::int64_t elems) {
     at::Tensor piece = memory_.narrow(0, used_, elems);
     used_ += elems;
@@ -52,12 +52,11 @@ std::vector<at::Tensor> views_of(const at::Tensor& window, const GroupPlan& plan
 
 }  // namespace
 
-GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, int dp_rank, at::Device device,
-                       std::uint64_t seed)
-    : device_(device), dtype_(plan.shape.dtype), groups_(plan.groups.size()) {
+GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, int dp_rank,
+                       const DeviceMemory& memory)
+    : memory_(memory), dtype_(plan.shape.dtype), groups_(plan.groups.size()) {
   make_windows(plan);
   make_states(plan, dp_rank);
-  initialise(spec, plan, dp_rank, seed);
   for (const UnitSpec& unit : spec.units) {
     std::vector<at::Tensor> params;
     params.reserve(unit.params.size());
@@ -76,17 +75,19 @@ void GroupStore::make_windows(const StepPlan& plan) {
     resident += shape.resident ? shape.elems : 0;
     full += shape.elems;
   }
-  Block params(resident, type, device_);
+  Block params(memory_, resident, type, BlockUse::kCollective);
   const bool grads_stay = plan.shape.stage <= 1;
-  Block grads(grads_stay ? full : 0, c10::ScalarType::Float, device_);
+  Block grads(memory_, grads_stay ? full : 0, c10::ScalarType::Float, BlockUse::kCollective);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     GroupState& state = groups_[g];
     const GroupPlan& group = plan.groups[g];
-    state.window = plan.shape.groups[g].resident ? params.take(group.elems)
-                                                 : empty_window(group.elems, type, device_);
+    state.window = plan.shape.groups[g].resident
+                       ? params.take(group.elems)
+                       : empty_window(group.elems, type, memory_.device());
     state.params = views_of(state.window, group);
-    state.grad_full = grads_stay ? grads.take(group.elems)
-                                 : empty_window(group.elems, c10::ScalarType::Float, device_);
+    state.grad_full = grads_stay
+                          ? grads.take(group.elems)
+                          : empty_window(group.elems, c10::ScalarType::Float, memory_.device());
     state.grads = views_of(state.grad_full, group);
     state.grad_written.assign(group.tensors.size(), false);
     padding_.push_back(group.padding);
@@ -94,89 +95,65 @@ void GroupStore::make_windows(const StepPlan& plan) {
 }
 
 void GroupStore::make_states(const StepPlan& plan, int dp_rank) {
-  const bool whole = plan.shape.stage == 0;
-  const bool separate_master = dtype_ != DType::kFloat32;
-  std::int64_t owned = 0;
-  std::int64_t apart = 0;  // shards that are no slice of a resident window
-  std::int64_t shards = 0;
-  for (const GroupShape& shape : plan.shape.groups) {
-    owned += whole ? shape.elems : shape.shard_elems;
-    apart += shape.resident ? 0 : shape.shard_elems;
-    shards += shape.shard_elems;
+  const StepShape& shape = plan.shape;
+  const bool whole = shape.stage == 0;
+  const bool narrow = dtype_ != DType::kFloat32;
+  const bool shards_here = has_gradient_shard(shape) && shape.placement.gradients == Tier::kDevice;
+  std::int64_t updated = 0;  // on the device
+  std::int64_t apart = 0;    // shards that are no slice of a resident window
+  std::int64_t sums = 0;
+  for (int g = 0; g < size(); ++g) {
+    const std::int64_t shard_elems = plan.groups[static_cast<std::size_t>(g)].shard_elems;
+    const bool resident = shape.groups[static_cast<std::size_t>(g)].resident;
+    updated += device_elems(shape, g);
+    apart += resident || parameter_tier(shape, g) != Tier::kDevice ? 0 : shard_elems;
+    sums += shard_elems * gradient_streams(shape, g);
   }
   const auto fp32 = c10::ScalarType::Float;
-  Block sharded(apart, scalar_type(dtype_), device_);
-  Block master(separate_master ? owned : 0, fp32, device_);
-  Block moments(2 * owned, fp32, device_);
-  Block grad_shards(has_gradient_shard(plan.shape) ? shards : 0, fp32, device_);
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    GroupState& state = groups_[g];
-    const std::int64_t shard_elems = plan.groups[g].shard_elems;
+  Block sharded(memory_, apart, scalar_type(dtype_), BlockUse::kCollective);
+  Block master(memory_, narrow ? updated : 0, fp32, BlockUse::kOwn);
+  Block moments(memory_, 2 * updated, fp32, BlockUse::kOwn);
+  // Stage 0 gathers them: the other stages only read them here.
+  Block grad_shards(memory_, shards_here ? sums : 0, fp32,
+                    whole ? BlockUse::kCollective : BlockUse::kOwn);
+  for (int g = 0; g < size(); ++g) {
+    GroupState& state = group(g);
+    const GroupPlan& group_plan = plan.groups[static_cast<std::size_t>(g)];
+    const std::int64_t shard_elems = group_plan.shard_elems;
     const std::int64_t begin = dp_rank * shard_elems;
     if (whole) {
       state.shard = state.window;
-    } else if (plan.shape.groups[g].resident) {
+    } else if (shape.groups[static_cast<std::size_t>(g)].resident) {
       state.shard = state.window.narrow(0, begin, shard_elems);
-    } else {
+    } else if (parameter_tier(shape, g) == Tier::kDevice) {
       state.shard = sharded.take(shard_elems);
     }
-    state.master = separate_master ? master.take(state.shard.numel()) : state.shard;
-    state.moment1 = moments.take(state.shard.numel());
-    state.moment2 = moments.take(state.shard.numel());
-    state.grad_shard = has_gradient_shard(plan.shape)
-                           ? grad_shards.take(shard_elems)
-                           : state.grad_full.narrow(0, begin, shard_elems);
-    state.grad_owned = whole ? state.grad_full : state.grad_shard;
-    state.segments = shard_segments(plan.groups[g], whole ? -1 : dp_rank);
+    const std::int64_t here = device_elems(shape, g);
+    if (here > 0) {
+      state.master_is_shard = !narrow;
+      state.master = narrow ? master.take(here) : state.shard.narrow(0, 0, here);
+      state.moment1 = moments.take(here);
+      state.moment2 = moments.take(here);
+    }
+    if (shape.placement.gradients == Tier::kDevice) {
+      state.grad_shard = shards_here ? grad_shards.take(shard_elems)
+                                     : state.grad_full.narrow(0, begin, shard_elems);
+      for (int s = 1; s < gradient_streams(shape, g); ++s) {
+        state.grad_streams.push_back(grad_shards.take(shard_elems));
+      }
+      state.grad_owned = whole ? state.grad_full : state.grad_shard;
+    }
+    state.segments = shard_segments(group_plan, whole ? -1 : dp_rank);
     state.fresh = whole;
   }
 }
 
-// Each parameter's owned elements, drawn by (seed, name, element): no layout changes a weight.
-void GroupStore::initialise(const ModelSpec& spec, const StepPlan& plan, int dp_rank,
-                            std::uint64_t seed) {
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    GroupState& state = groups_[g];
-    at::Tensor drawn = empty_tensor({state.shard.numel()}, c10::ScalarType::Float).zero_();
-    const std::int64_t begin = plan.shape.stage == 0 ? 0 : dp_rank * plan.groups[g].shard_elems;
-    const std::int64_t end = begin + state.shard.numel();
-    for (std::size_t i = 0; i < plan.groups[g].tensors.size(); ++i) {
-      const TensorPlacement& tensor = plan.groups[g].tensors[i];
-      const ParamSpec& param = spec.groups[g].params[i];
-      const std::int64_t from = std::max(begin, tensor.offset_elems);
-      const std::int64_t to = std::min(end, tensor.offset_elems + tensor.elems);
-      if (from >= to) continue;
-      const std::span<float> out(host_data<float>(drawn) + (from - begin),
-                                 static_cast<std::size_t>(to - from));
-      if (param.init == Init::kNormal) {
-        fill_normal(out, seed, hash_name(param.tensor.name), from - tensor.offset_elems, 0.0F,
-                    static_cast<float>(param.init_std));
-      } else {
-        std::fill(out.begin(), out.end(), param.init == Init::kOnes ? 1.0F : 0.0F);
-      }
-    }
-    state.master.copy_(drawn);
-    if (!state.master.is_same(state.shard)) state.shard.copy_(drawn);
-  }
-}
-
-void GroupStore::set_parameter(const StepPlan& plan, int g, int index, int dp_rank,
-                               const at::Tensor& value) {
+void GroupStore::write_master(int g, std::int64_t begin, const at::Tensor& values) {
   GroupState& state = group(g);
-  const GroupPlan& group_plan = plan.groups[static_cast<std::size_t>(g)];
-  const TensorPlacement& tensor = group_plan.tensors[static_cast<std::size_t>(index)];
-  check(value.numel() == tensor.elems, "a parameter is replaced by one of its size");
-  const std::int64_t begin = plan.shape.stage == 0 ? 0 : dp_rank * group_plan.shard_elems;
-  const std::int64_t from = std::max(begin, tensor.offset_elems);
-  const std::int64_t to = std::min(begin + state.shard.numel(), tensor.offset_elems + tensor.elems);
-  if (from < to) {
-    const at::Tensor part = value.flatten().narrow(0, from - tensor.offset_elems, to - from);
-    state.master.narrow(0, from - begin, to - from).copy_(part);
-    if (!state.master.is_same(state.shard)) {
-      state.shard.narrow(0, from - begin, to - from).copy_(part);
-    }
-  }
-  state.fresh = plan.shape.stage == 0;
+  if (state.shard.defined()) state.shard.narrow(0, begin, values.numel()).copy_(values);
+  if (!state.master.defined() || state.master_is_shard) return;
+  const std::int64_t here = std::min(values.numel(), state.master.numel() - begin);
+  if (here > 0) state.master.narrow(0, begin, here).copy_(values.narrow(0, 0, here));
 }
 
 void GroupStore::bind_params(int g, void* slot) { point_storage(group(g).window, slot); }
@@ -191,6 +168,32 @@ void GroupStore::bind_grads(int g, void* slot) {
   }
 }
 
-void GroupStore::unbind_grads(int g) { point_storage(group(g).grad_full, nullptr); }
+void GroupStore::unbind_grads(int g, const void* slot) {
+  if (group(g).grad_full.data_ptr() == slot) point_storage(group(g).grad_full, nullptr);
+}
+
+at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp_rank,
+                      std::uint64_t seed) {
+  const GroupPlan& group = plan.groups[static_cast<std::size_t>(g)];
+  const std::int64_t begin = plan.shape.stage == 0 ? 0 : dp_rank * group.shard_elems;
+  const std::int64_t end = begin + owned_elems(plan.shape, g);
+  const at::Tensor drawn = empty_tensor({end - begin}, c10::ScalarType::Float).zero_();
+  for (std::size_t i = 0; i < group.tensors.size(); ++i) {
+    const TensorPlacement& tensor = group.tensors[i];
+    const ParamSpec& param = spec.groups[static_cast<std::size_t>(g)].params[i];
+    const std::int64_t from = std::max(begin, tensor.offset_elems);
+    const std::int64_t to = std::min(end, tensor.offset_elems + tensor.elems);
+    if (from >= to) continue;
+    const std::span<float> out(host_data<float>(drawn) + (from - begin),
+                               static_cast<std::size_t>(to - from));
+    if (param.init == Init::kNormal) {
+      fill_normal(out, seed, hash_name(param.tensor.name), from - tensor.offset_elems, 0.0F,
+                  static_cast<float>(param.init_std));
+    } else {
+      std::fill(out.begin(), out.end(), param.init == Init::kOnes ? 1.0F : 0.0F);
+    }
+  }
+  return drawn;
+}
 
 }  // namespace sluice

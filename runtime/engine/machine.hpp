@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "kernels/base/dtype.hpp"
+#include "runtime/engine/matmul_choice.hpp"
 
 namespace sluice {
 
@@ -14,6 +15,18 @@ void set_libtorch_threads(int threads);
 
 // FLOP/s of a square matrix product, best of a few; about 0.1 s on a CPU. What "% of peak" is of.
 [[nodiscard]] double measure_gemm_rate(DType dtype, at::Device device);
+
+// A linear layer: x [rows, in] -> y [rows, out].
+struct LinearShape {
+  std::int64_t rows = 1;
+  std::int64_t in = 1;
+  std::int64_t out = 1;
+};
+
+// How fast one thread of this CPU runs the three products of a 16-bit layer (explicit_linear.hpp)
+// either way, best of a few. About 0.3 s of processor time: larger layers are measured on a piece.
+// Leaves no thread behind; not to be called while others compute.
+[[nodiscard]] MatmulRates measure_matmul_rates(DType dtype, const LinearShape& shape);
 
 // Highest resident memory of the process so far, bytes.
 [[nodiscard]] std::int64_t peak_resident_bytes();

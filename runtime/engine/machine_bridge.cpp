@@ -1,18 +1,80 @@
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <ATen/ops/mm.h>
 #include <sys/resource.h>
 
 #include <algorithm>
 #include <chrono>
+#include <ctime>
 #include <mutex>
 
+#include "kernels/cpu/parallel.hpp"
 #include "runtime/engine/machine.hpp"
+#include "runtime/model/explicit_linear.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 extern "C" int mkl_serv_intel_cpu_true();  // mkl_dispatch.cpp
 
 namespace sluice {
+namespace {
+
+class OneThread {
+ public:
+  OneThread() : torch_(at::get_num_threads()), compute_(compute_threads()) { set(1, 1); }
+  ~OneThread() { set(torch_, compute_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  static void set(int torch, int compute) {
+    at::set_num_threads(torch);
+    set_compute_threads(compute);
+  }
+  const int torch_;
+  const int compute_;
+};
+
+// Processor time of this thread: what others do on the machine does not count.
+double thread_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// A linear layer with its gradients, and the time of a forward and backward.
+class TimedLayer {
+ public:
+  TimedLayer(DType dtype, const LinearShape& shape) : shape_(shape) {
+    const at::TensorOptions narrow = at::TensorOptions().dtype(scalar_type(dtype));
+    x_ = at::empty({shape.rows, shape.in}, narrow).fill_(0.5);
+    dx_ = at::empty_like(x_);
+    y_ = at::empty({shape.rows, shape.out}, narrow);
+    weight_ = at::empty({shape.out, shape.in}, narrow).fill_(0.01);
+    bias_ = at::empty({shape.out}, narrow).fill_(0.5);
+    gradient_ = {at::empty({shape.out, shape.in}, at::kFloat).fill_(0.5), true};
+  }
+
+  // FLOP/s of a pass over `rows` rows.
+  double rate(std::int64_t rows, MatmulType type) {
+    const at::Tensor x = x_.narrow(0, 0, rows);
+    const at::Tensor y = y_.narrow(0, 0, rows);
+    const MatmulMode mode(type);
+    const double begin = thread_seconds();
+    linear(y, x, weight_, bias_);
+    linear_weight_gradient(gradient_, y, x);
+    linear_input_gradient(dx_.narrow(0, 0, rows), y, weight_, false);
+    const double took = thread_seconds() - begin;
+    return 3 * 2 * static_cast<double>(rows * shape_.in * shape_.out) / took;
+  }
+
+ private:
+  const LinearShape shape_;
+  at::Tensor x_, dx_, y_, weight_, bias_;
+  GradTarget gradient_;
+};
+
+}  // namespace
 
 void set_libtorch_threads(int threads) {
   (void)mkl_serv_intel_cpu_true();  // links it in, ahead of libtorch's own
@@ -35,6 +97,34 @@ double measure_gemm_rate(DType dtype, at::Device device) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     const auto side = static_cast<double>(n);
     best = std::max(best, 2 * side * side * side / took.count());
+  }
+  return best;
+}
+
+MatmulRates measure_matmul_rates(DType dtype, const LinearShape& shape) {
+  constexpr double kSeconds = 0.25;
+  constexpr LinearShape kLargest{.rows = 1024, .in = 512, .out = 1024};
+  const OneThread one_thread;
+  const LinearShape piece{std::min(shape.rows, kLargest.rows), std::min(shape.in, kLargest.in),
+                          std::min(shape.out, kLargest.out)};
+  TimedLayer layer(dtype, piece);
+  const double begin = thread_seconds();
+  // The libraries make their kernels in the first call. Some CPUs take seconds for 16-bit products
+  // of full size, so that the number of rows grows as time allows.
+  std::int64_t rows = std::min<std::int64_t>(piece.rows, 8);
+  for (const MatmulType type : {MatmulType::kNative, MatmulType::kFp32}) {
+    (void)layer.rate(rows, type);
+  }
+  MatmulRates best;
+  for (bool more = true; more;) {
+    const double round = thread_seconds();
+    best.native = std::max(best.native, layer.rate(rows, MatmulType::kNative));
+    best.fp32 = std::max(best.fp32, layer.rate(rows, MatmulType::kFp32));
+    const double end = thread_seconds();
+    const std::int64_t next = std::min(2 * rows, piece.rows);
+    const double expected = (end - round) * static_cast<double>(next) / static_cast<double>(rows);
+    more = end - begin + expected < kSeconds;
+    rows = next;
   }
   return best;
 }

@@ -1,26 +1,62 @@
-// A step's plan in words, for the log, the dry run and the budget's complaint. Pure.
+// What a plan says to its reader: the dry run's text, plan.json, and the complaint of a plan that
+// does not fit. Pure; thread-safe.
 #pragma once
 
+#include <array>
+#include <cstdint>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "runtime/engine/step_profile.hpp"
 #include "runtime/program/memory_model.hpp"
 
 namespace sluice {
 
-// "moments 120 MiB, parameters 60 MiB, ...": tags at the peak, largest first.
-[[nodiscard]] std::string describe_tags(const MemoryReport& memory);
+// Bytes of one rank; 0: no limit.
+struct TierBudgets {
+  std::int64_t device = 0;
+  std::int64_t host = 0;  // its shares of the host's budgets
+  std::int64_t nvme = 0;
+  int ranks_of_host = 1;
+  bool can_offload = true;  // false: advice does not send anything off the device
+};
 
-// A table of tags and a line a lane, 80 columns.
+// What a rank holds on one tier, where that is highest.
+struct TierPlan {
+  std::vector<std::pair<std::string, std::int64_t>> by_tag;  // bytes, largest first
+  std::int64_t peak = 0;                                     // with slots that are not in use
+  std::int64_t budget = 0;
+  [[nodiscard]] bool fits() const { return budget == 0 || peak <= budget; }
+};
+
+struct MemoryPlan {
+  std::array<TierPlan, kTierCount> tiers;
+  TierBudgets budgets;
+  [[nodiscard]] const TierPlan& of(Tier tier) const {
+    return tiers[static_cast<std::size_t>(tier)];
+  }
+  [[nodiscard]] bool fits() const;
+};
+
+// The host's figure has what the NVMe store itself takes (to 8 bytes for each array on NVMe) and is
+// whole pages, as the run's HostPool counts them.
+[[nodiscard]] MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
+                                     const TierBudgets& budgets);
+
+// "activations 12.0 MiB, master 4.0 MiB, ...": what a tier is full of at its highest, largest
+// first.
+[[nodiscard]] std::string describe_tags(const TierPlan& tier);
+
+// The dry run: memory by tag, a column for each tier that is used or limited, operations, bytes on
+// the wire and to and from NVMe.
 [[nodiscard]] std::string describe_plan(const StepPlan& plan, const Program& program,
-                                        const MemoryReport& memory);
-
-// One JSON object: tiers, by_tag, operations, wire bytes.
+                                        const MemoryPlan& memory);
 [[nodiscard]] std::string plan_json(const StepPlan& plan, const Program& program,
-                                    const MemoryReport& memory, std::int64_t device_budget);
+                                    const MemoryPlan& memory);
 
-// Throws BudgetError where the peak is above the budget (0: none), with the largest tags and what
-// to change.
-void check_budget(const StepPlan& plan, const MemoryReport& memory, std::int64_t device_budget);
+// Throws BudgetError where a rank needs more than a budget, for all such tiers: with the largest
+// tags and what would make it fit.
+void check_budget(const StepPlan& plan, const MemoryPlan& memory);
 
 }  // namespace sluice

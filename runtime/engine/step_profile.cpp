@@ -50,6 +50,19 @@ std::int64_t staging_bytes(const StepShape& shape) {
   return exchange_staging_bytes(shape.dp, largest, DType::kFloat32);
 }
 
+Placement placement_of(const OffloadOptions& offload) {
+  Placement placement{.optimizer = offload.optimizer,
+                      .parameters = offload.parameters,
+                      .gradients = offload.gradients,
+                      .activations = offload.activations,
+                      .device_fraction = offload.device_fraction,
+                      .moments_dtype = offload.states_dtype};
+  placement.chunk_elems =
+      std::max(kChunkAlignElems, offload.chunk_bytes / 4 / kChunkAlignElems * kChunkAlignElems);
+  placement.chunk_slots = offload.chunks;
+  return placement;
+}
+
 }  // namespace
 
 std::int64_t micro_batches_of(const EngineOptions& options) {
@@ -67,11 +80,17 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
   shape.stage = options.zero.stage;
   shape.dp = options.dp;
   shape.micro_batches = static_cast<int>(micro_batches_of(options));
+  // The model's units do it: whoever makes them has to have asked them to.
+  check(
+      options.recompute.mode != RecomputeMode::kSelective || model.spec.options.recompute_attention,
+      "recompute.mode selective needs a model made with recompute_attention");
   shape.recompute = options.recompute.mode == RecomputeMode::kFull;
+  shape.layer_major = options.train.accumulation_order == AccumulationOrder::kLayer;
   shape.dtype = options.train.dtype;
   shape.reduce_every = options.zero.reduce_every;
   shape.bucket_bytes = options.zero.bucket_bytes;
   shape.prefetch_units = options.zero.prefetch_units;
+  shape.placement = placement_of(options.offload);
   const std::int64_t tokens = options.train.micro_batch * model.spec.options.seq;
   shape.batch_bytes = tokens * 2 * 8;
   shape.constant_bytes = model.spec.constant_bytes();
@@ -86,7 +105,8 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
     const UnitSpec& unit = model.spec.units[u];
     const double flops = model.spec.forward_flops_per_sample(unit);
     const bool reads = unit.kind == UnitKind::kLossHead || model.units[u]->backward_reads_params();
-    shape.units.push_back({groups_of(unit), reads, memory[u],
+    const bool moves = unit.kind == UnitKind::kBlock && model.units[u]->saved_moves();
+    shape.units.push_back({groups_of(unit), reads, memory[u], moves,
                            flops * static_cast<double>(options.train.micro_batch)});
     plan.model_flops_per_step +=
         3 * flops *

@@ -4,6 +4,8 @@
 
 #include <vector>
 
+#include "offload/offload_options.hpp"
+#include "runtime/engine/tier_limits.hpp"
 #include "runtime/engine/train_options.hpp"
 #include "runtime/model/units.hpp"
 #include "runtime/program/step_shape.hpp"
@@ -19,7 +21,10 @@ struct EngineOptions {
   ZeroOptions zero;
   RecomputeOptions recompute;
   LossScaleOptions loss_scale;  // fp16
+  OffloadOptions offload;
+  TierOptions tiers;
   int dp = 1;
+  bool trace = false;  // timings know when what is on the wire and at the disk is over
 };
 
 struct StepPlan {

@@ -1,5 +1,8 @@
 #include "runtime/engine/step_trace.hpp"
 
+#include <algorithm>
+#include <array>
+
 #include "runtime/observe/trace_writer.hpp"
 
 namespace sluice {
@@ -8,6 +11,7 @@ void write_step_trace(const std::string& path, const Engine& engine) {
   const Program& program = engine.train_program();
   const std::vector<OpTiming>& timings = engine.timings();
   std::vector<TraceEvent> events;
+  std::array<double, kLaneCount> free_at{};
   for (std::size_t i = 0; i < timings.size() && i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     const double zero = static_cast<double>(timings.front().wait_us);
@@ -19,10 +23,25 @@ void write_step_trace(const std::string& path, const Engine& engine) {
     TraceEvent event{describe(op), op.lane == Lane::kCompute ? "compute" : "issue", 0,
                      begin - zero, static_cast<double>(timings[i].end_us) - begin,  {}};
     if (op.wire_bytes > 0) event.args.emplace_back("wire_bytes", op.wire_bytes);
+    if (op.moved_bytes > 0) event.args.emplace_back("moved_bytes", op.moved_bytes);
     if (op.workspace_bytes > 0) event.args.emplace_back("workspace_bytes", op.workspace_bytes);
+    if (op.lane != Lane::kCompute && timings[i].lane_end_us > 0) {
+      // One at a time is drawn: a transfer that shares its lane begins where the one before ended.
+      double& free = free_at[static_cast<std::size_t>(op.lane)];
+      const auto end = static_cast<double>(timings[i].lane_end_us) - zero;
+      const double start =
+          std::min(end, std::max(free, static_cast<double>(timings[i].lane_begin_us) - zero));
+      free = end;
+      TraceEvent there = event;
+      there.lane = std::string(name_of(op.lane));
+      there.start_us = start;
+      there.duration_us = end - start;
+      events.push_back(std::move(there));
+      continue;
+    }
     events.push_back(std::move(event));
   }
-  write_trace(path, events, {.lanes = {"compute", "wait", "issue"}});
+  write_trace(path, events, {.lanes = {"compute", "wait", "comm", "host", "d2h", "h2d", "disk"}});
 }
 
 }  // namespace sluice

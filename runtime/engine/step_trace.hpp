@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// One slice per operation that the executing thread ran, one where it waited. Throws IoError.
+// One slice per operation on its lane, and one where the executing thread waited. Throws IoError.
 void write_step_trace(const std::string& path, const Engine& engine);
 
 }  // namespace sluice

@@ -10,6 +10,8 @@
 namespace sluice {
 
 enum class AccumulationOrder { kMicro, kLayer };
+// What a CPU multiplies 16-bit matrices in; kAuto: what is faster there (matmul_choice.hpp).
+enum class MatmulChoice { kAuto, kNative, kFp32 };
 
 struct TrainOptions {
   std::int64_t steps = 1000;      // optimizer steps
@@ -17,6 +19,7 @@ struct TrainOptions {
   std::int64_t global_batch = 0;  // samples of an optimizer step; 0: micro_batch x dp
   AccumulationOrder accumulation_order = AccumulationOrder::kMicro;
   DType dtype = DType::kFloat32;
+  MatmulChoice matmul = MatmulChoice::kAuto;
   std::uint64_t seed = 1234;
   double clip = 1.0;             // global gradient norm; 0: off
   std::int64_t eval_every = 0;   // steps between evaluations; 0: only at the end

@@ -11,7 +11,6 @@
 #include "runtime/engine/engine.hpp"
 #include "runtime/engine/loss_scaler.hpp"
 #include "runtime/engine/machine.hpp"
-#include "runtime/engine/plan_text.hpp"
 #include "runtime/engine/sampler.hpp"
 #include "runtime/engine/step_trace.hpp"
 #include "runtime/launch/stop_signal.hpp"
@@ -29,6 +28,10 @@ std::int64_t global_batch_of(const EngineOptions& options) {
   return micro_batches_of(options) * options.train.micro_batch * options.dp;
 }
 
+DType multiplied_in(const EngineOptions& options) {
+  return options.model.matmul == MatmulType::kFp32 ? DType::kFloat32 : options.train.dtype;
+}
+
 class Trainer {
  public:
   Trainer(const TrainerOptions& options, Communicator& comm, const TrainingData& data,
@@ -41,11 +44,12 @@ class Trainer {
         device_(options.on_gpu ? at::Device(c10::DeviceType::CUDA,
                                             static_cast<c10::DeviceIndex>(options.local_rank))
                                : at::Device(c10::DeviceType::CPU)),
-        gemm_rate_(measure_gemm_rate(options.engine.train.dtype, device_)),
+        gemm_rate_(measure_gemm_rate(multiplied_in(options.engine), device_)),
         baseline_(allocation_count(CountedDevice::kHost).live),
         scaler_(options.engine.loss_scale),
         engine_(options.engine, make_model(options.engine.model), comm, device_, train_rows(),
                 valid_rows(), observer()),
+        memory_(plan_memory(engine_.train_program(), options.engine.tiers.nvme, options.budgets)),
         progress_(progress_options(options)) {
     if (comm.rank() == 0) metrics_.emplace(options.output_dir + "/metrics.jsonl");
   }
@@ -97,15 +101,18 @@ class Trainer {
   }
 
   void log_start() {
-    const MemoryReport memory = add_up(engine_.train_program());
     const ModelSpec& spec = engine_.spec();
     say("model: " + format_count(static_cast<double>(spec.param_count())) + " parameters, " +
         std::to_string(spec.units.size()) + " units; " + std::to_string(comm_.size()) +
         " rank(s), ZeRO stage " + std::to_string(engine_.plan().shape.stage) + ", " +
         std::string(name_of(engine_.plan().shape.dtype)) + ", " + std::to_string(global_batch_) +
         " samples a step");
-    say("planned device peak: " + format_bytes(memory.peak()) + " a rank (" +
-        describe_tags(memory) + ")");
+    for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+      const TierPlan& planned = memory_.of(tier);
+      if (planned.peak == 0) continue;
+      say("planned " + std::string(name_of(tier)) + " peak: " + format_bytes(planned.peak) +
+          " a rank (" + describe_tags(planned) + ")");
+    }
   }
 
   // True if the run was asked to stop.
@@ -177,10 +184,12 @@ class Trainer {
     if (!options_.on_gpu) {  // a GPU's allocator is not counted here
       record.memory.device_peak = allocation_count(CountedDevice::kHost).peak - baseline_;
     }
-    record.memory.host_peak = peak_resident_bytes();
-    record.timers_ms = {
-        result.times.forward, result.times.backward, result.times.comm, result.times.optimizer, 0,
-        result.times.data};
+    // Where nothing is offloaded: what the process has, the device's arena on a CPU included.
+    const TierStore* tiers = engine_.tiers();
+    record.memory.host_peak = tiers != nullptr ? tiers->host_peak_bytes() : peak_resident_bytes();
+    record.memory.nvme = tiers != nullptr ? tiers->nvme_bytes() : 0;
+    record.timers_ms = {result.times.forward,   result.times.backward, result.times.comm,
+                        result.times.optimizer, result.times.io,       result.times.data};
     return record;
   }
 
@@ -223,14 +232,21 @@ class Trainer {
 
   void compare_plan(const StepRecord& record) {
     if (options_.on_gpu) return;  // a GPU's allocator is not counted here
-    const std::int64_t planned = add_up(engine_.train_program()).peak();
-    const double error =
-        static_cast<double>(record.memory.device_peak) / static_cast<double>(planned) - 1.0;
+    progress_.clear();
+    compare_tier(Tier::kDevice, record.memory.device_peak);
+    if (engine_.tiers() == nullptr) return;
+    compare_tier(Tier::kHost, record.memory.host_peak);
+    compare_tier(Tier::kNvme, record.memory.nvme);
+  }
+
+  void compare_tier(Tier tier, std::int64_t measured) {
+    const std::int64_t planned = memory_.of(tier).peak;
+    if (planned == 0 && measured == 0) return;
+    const double error = static_cast<double>(measured) / static_cast<double>(planned) - 1.0;
     char percent[32];
     std::snprintf(percent, sizeof percent, "%+.2f %%", 100 * error);
-    progress_.clear();
-    say("device peak: planned " + format_bytes(planned) + ", measured " +
-        format_bytes(record.memory.device_peak) + " (" + percent + ")");
+    say(std::string(name_of(tier)) + " peak: planned " + format_bytes(planned) + ", measured " +
+        format_bytes(measured) + " (" + percent + ")");
   }
 
   void sample() {
@@ -258,6 +274,7 @@ class Trainer {
   LossScaler scaler_;
   std::int64_t updates_ = 0;  // steps that were not skipped
   Engine engine_;
+  const MemoryPlan memory_;
   ProgressPrinter progress_;
   EtaEstimator eta_;
   std::optional<MetricsWriter> metrics_;

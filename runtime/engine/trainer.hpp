@@ -3,6 +3,7 @@
 
 #include "parallel/comm/communicator.hpp"
 #include "runtime/data/training_data.hpp"
+#include "runtime/engine/plan_text.hpp"
 #include "runtime/engine/step_profile.hpp"
 #include "runtime/launch/watchdog.hpp"
 
@@ -14,6 +15,7 @@ struct TrainerOptions {
   bool trace = false;
   bool on_gpu = false;
   int local_rank = 0;  // which GPU
+  TierBudgets budgets;
 };
 
 // Runs to the last step, or to the end of the step in which a rank was asked to stop

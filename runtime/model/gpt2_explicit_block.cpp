@@ -44,6 +44,10 @@ struct Kept final : Saved {
                      // recompute_attention
   Tensor r_NH;       // the residual stream between the two halves
   Tensor up_NF;      // before GELU; undefined in a forward that no backward follows
+
+  [[nodiscard]] std::vector<Tensor> tensors() const override {
+    return {qkv_N3H, attention, r_NH, up_NF};
+  }
 };
 
 class Gpt2ExplicitBlock final : public Unit {
@@ -88,6 +92,8 @@ class Gpt2ExplicitBlock final : public Unit {
     attention_half_backward(run, *kept, x_NH, dr_NH, sink);
     return dr_NH.view(input.sizes());
   }
+
+  [[nodiscard]] bool saved_moves() const override { return true; }
 
  private:
   struct Run {

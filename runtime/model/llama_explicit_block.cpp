@@ -30,6 +30,10 @@ struct Kept final : Saved {
                        // recompute_attention
   Tensor r_NH;         // the residual stream between the two halves
   Tensor gate_up_N2F;  // before SwiGLU; undefined in a forward that no backward follows
+
+  [[nodiscard]] std::vector<Tensor> tensors() const override {
+    return {qkv_NE, attention, r_NH, gate_up_N2F};
+  }
 };
 
 class LlamaExplicitBlock final : public Unit {
@@ -79,6 +83,8 @@ class LlamaExplicitBlock final : public Unit {
     attention_half_backward(run, *kept, x_NH, dr_NH, sink);
     return dr_NH.view(input.sizes());
   }
+
+  [[nodiscard]] bool saved_moves() const override { return true; }
 
  private:
   struct Run {

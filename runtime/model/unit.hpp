@@ -32,6 +32,9 @@ struct UnitCall {
 class Saved {
  public:
   virtual ~Saved() = default;
+  // All that it keeps, each tensor alone on its storage, where that memory may be taken away after
+  // forward and given back, with its content, before backward. Empty: it may not.
+  [[nodiscard]] virtual std::vector<at::Tensor> tensors() const { return {}; }
 };
 
 // Where a parameter's gradient goes: an fp32 view of the group's gradient buffer. Its content is to
@@ -68,6 +71,8 @@ class Unit {
                               const at::Tensor& input, std::unique_ptr<Saved> saved,
                               const at::Tensor& grad_output, GradSink& sink) = 0;
   [[nodiscard]] virtual bool backward_reads_params() const { return true; }
+  // Whether what forward saves on the host may be moved (Saved::tensors).
+  [[nodiscard]] virtual bool saved_moves() const { return false; }
 };
 
 // The last unit: final norm, classifier and cross entropy, without ever holding a micro-batch's

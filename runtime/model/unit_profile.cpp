@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <functional>
+#include <mutex>
 #include <numeric>
 
 #include "kernels/base/bytes.hpp"
@@ -126,6 +127,9 @@ UnitMemory profile_head(LossHead& head, std::span<const at::Tensor> params, cons
 }  // namespace
 
 UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShape& shape) {
+  // The count is the process's: ranks that are threads of it take turns.
+  static std::mutex one_at_a_time;
+  const std::lock_guard lock(one_at_a_time);
   install_counting_allocators();
   register_meta_kernels();
   const UnitSpec& unit = model.spec.units[index];

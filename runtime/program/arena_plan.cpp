@@ -74,15 +74,14 @@ std::int64_t lower_bound(const std::vector<Slot>& slots) {
   return most;
 }
 
-}  // namespace
-
-void assign_arena(Program& program) {
-  const std::vector<Life> lives = find_lives(program);
+// Tries a few orders and keeps the smallest arena. Returns its bytes.
+std::int64_t assign_tier(Program& program, const std::vector<Life>& lives, Tier tier,
+                         std::int64_t align) {
   std::vector<Slot> slots;
   for (std::size_t b = 0; b < program.buffers.size(); ++b) {
-    if (!program.buffers[b].in_arena) continue;
+    if (!program.buffers[b].in_arena || program.buffers[b].tier != tier) continue;
     check(lives[b].begin >= 0 && lives[b].end > lives[b].begin, "a slot without a life");
-    slots.push_back({b, lives[b], round_up(program.buffers[b].bytes, kArenaAlignBytes)});
+    slots.push_back({b, lives[b], round_up(program.buffers[b].bytes, align)});
   }
   const std::int64_t bound = lower_bound(slots);
   using Before = bool (*)(const Slot&, const Slot&);
@@ -98,17 +97,27 @@ void assign_arena(Program& program) {
       [](const Slot& a, const Slot& b) { return a.life.end > b.life.end; },
   };
   std::vector<Slot> best;
+  std::int64_t smallest = 0;
   for (const Before before : orders) {
     std::vector<Slot> candidate = slots;
     std::stable_sort(candidate.begin(), candidate.end(), before);
     const std::int64_t bytes = place(candidate);
-    if (best.empty() || bytes < program.arena_bytes) {
+    if (best.empty() || bytes < smallest) {
       best = std::move(candidate);
-      program.arena_bytes = bytes;
+      smallest = bytes;
     }
-    if (program.arena_bytes == bound) break;
+    if (smallest == bound) break;
   }
   for (const Slot& slot : best) program.buffers[slot.buffer].arena_offset = slot.offset;
+  return smallest;
+}
+
+}  // namespace
+
+void assign_arena(Program& program) {
+  const std::vector<Life> lives = find_lives(program);
+  program.arena_bytes = assign_tier(program, lives, Tier::kDevice, kArenaAlignBytes);
+  program.host_arena_bytes = assign_tier(program, lives, Tier::kHost, kHostAlignBytes);
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 #include "runtime/program/executor.hpp"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 
@@ -30,35 +31,88 @@ std::string describe(const Op& op) {
   if (op.unit >= 0) text += " unit " + std::to_string(op.unit);
   if (op.group >= 0) text += " group " + std::to_string(op.group);
   if (op.bucket >= 0) text += " bucket " + std::to_string(op.bucket);
+  if (op.chunk >= 0) text += " chunk " + std::to_string(op.chunk);
   if (op.micro_batch >= 0) text += ", micro-batch " + std::to_string(op.micro_batch);
   return text;
 }
 
-void execute(const Program& program, OpHandler& handler, std::vector<OpTiming>& timings) {
+namespace {
+
+// A collective that waits for a copy or the disk must not hold up the executing thread.
+bool wire_waits(const Program& program) {
+  return std::any_of(program.ops.begin(), program.ops.end(),
+                     [](const Op& op) { return op.lane == Lane::kComm && !op.waits.empty(); });
+}
+
+// A Ticket that knows which operation it is of.
+class Named final : public TicketState {
+ public:
+  Named(const Op& op, Ticket ticket) : op_(op), ticket_(std::move(ticket)) {}
+  void wait() override { wait_for(op_, ticket_); }
+  bool done() override { return ticket_.done(); }
+
+ private:
+  const Op& op_;
+  Ticket ticket_;
+};
+
+Ticket submit(const Program& program, std::size_t i, OpHandler& handler, LaneThreads& lanes,
+              const std::vector<Ticket>& tickets, OpTiming& timing) {
+  const Op& op = program.ops[i];
+  std::vector<Ticket> waits;
+  for (const OpId w : op.waits) waits.push_back(tickets[static_cast<std::size_t>(w)]);
+  auto start = [&op, &handler, &timing] {
+    timing.lane_begin_us = now_us();
+    Ticket ticket = handler.run(op);
+    if (op.lane != Lane::kComm && op.lane != Lane::kDisk) timing.lane_end_us = now_us();
+    return ticket;
+  };
+  return Ticket(
+      std::make_shared<Named>(op, lanes.submit(op.lane, std::move(waits), std::move(start))));
+}
+
+Ticket run_here(const Op& op, OpHandler& handler) {
+  try {
+    return handler.run(op);
+  } catch (const std::exception&) {
+    std::throw_with_nested(Error(describe(op)));
+  }
+}
+
+}  // namespace
+
+void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
+             std::vector<OpTiming>& timings, bool ends) {
   std::vector<Ticket> tickets(program.ops.size());
   timings.assign(program.ops.size(), {});
+  const bool wire_has_thread = wire_waits(program);
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
-    timings[i].wait_us = now_us();
-    if (!op.waits.empty()) {
+    OpTiming& timing = timings[i];
+    const bool here = op.lane == Lane::kCompute || (op.lane == Lane::kComm && !wire_has_thread);
+    timing.wait_us = now_us();
+    if (op.lane == Lane::kCompute && !op.waits.empty()) {
       handler.waiting(op, true);
-      for (const OpId w : op.waits) {
-        const auto id = static_cast<std::size_t>(w);
-        wait_for(program.ops[id], tickets[id]);
-      }
+      for (const OpId w : op.waits) tickets[static_cast<std::size_t>(w)].wait();
       handler.waiting(op, false);
     }
-    timings[i].begin_us = now_us();
-    try {
-      tickets[i] = handler.run(op);
-    } catch (const std::exception&) {
-      std::throw_with_nested(Error(describe(op)));
+    timing.begin_us = now_us();
+    handler.enter(op);
+    if (here) {
+      if (op.lane != Lane::kCompute) timing.lane_begin_us = now_us();
+      const Ticket ticket = run_here(op, handler);
+      tickets[i] = op.lane == Lane::kCompute ? ticket : Ticket(std::make_shared<Named>(op, ticket));
+    } else {
+      tickets[i] = submit(program, i, handler, lanes, tickets, timing);
     }
-    timings[i].end_us = now_us();
+    if (ends && (op.lane == Lane::kComm || op.lane == Lane::kDisk)) {
+      lanes.when_done(tickets[i], [&timing] { timing.lane_end_us = now_us(); });
+    }
+    if (op.lane == Lane::kCompute) handler.leave(op);
+    timing.end_us = now_us();
   }
-  for (std::size_t i = 0; i < program.ops.size(); ++i) {
-    if (program.ops[i].lane != Lane::kCompute) wait_for(program.ops[i], tickets[i]);
-  }
+  for (const Ticket& ticket : tickets) ticket.wait();
+  if (ends) lanes.settle();
 }
 
 }  // namespace sluice

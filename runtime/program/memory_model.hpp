@@ -1,4 +1,4 @@
-// Adds up a program: what a rank's device holds, at its highest and by tag. Pure.
+// Adds up a program: what a rank holds on each tier, at its highest and by tag. Pure.
 #pragma once
 
 #include <array>
@@ -20,6 +20,6 @@ struct MemoryReport {
   [[nodiscard]] std::int64_t peak() const { return persistent + arena + dynamic_peak; }
 };
 
-[[nodiscard]] MemoryReport add_up(const Program& program);
+[[nodiscard]] MemoryReport add_up(const Program& program, Tier tier = Tier::kDevice);
 
 }  // namespace sluice

@@ -18,17 +18,67 @@ std::string_view name_of(OpKind kind) {
       return "Backward";
     case OpKind::kReduceGrads:
       return "ReduceGrads";
+    case OpKind::kAddGrads:
+      return "AddGrads";
     case OpKind::kGatherGrads:
       return "GatherGrads";
     case OpKind::kNormAndScale:
       return "NormAndScale";
     case OpKind::kUpdate:
       return "Update";
+    case OpKind::kReadStates:
+      return "ReadStates";
+    case OpKind::kCopyGrads:
+      return "CopyGrads";
+    case OpKind::kReadGrads:
+      return "ReadGrads";
+    case OpKind::kWriteStates:
+      return "WriteStates";
+    case OpKind::kCopyParams:
+      return "CopyParams";
+    case OpKind::kWriteParams:
+      return "WriteParams";
+    case OpKind::kReadShard:
+      return "ReadShard";
+    case OpKind::kFetchShard:
+      return "FetchShard";
+    case OpKind::kReadBucket:
+      return "ReadBucket";
+    case OpKind::kStoreGrads:
+      return "StoreGrads";
+    case OpKind::kWriteBucket:
+      return "WriteBucket";
+    case OpKind::kSumSquares:
+      return "SumSquares";
+    case OpKind::kSaveInput:
+      return "SaveInput";
+    case OpKind::kWriteInput:
+      return "WriteInput";
+    case OpKind::kReadInput:
+      return "ReadInput";
+    case OpKind::kFetchInput:
+      return "FetchInput";
   }
   return "?";
 }
 
-std::string_view name_of(Lane lane) { return lane == Lane::kCompute ? "compute" : "comm"; }
+std::string_view name_of(Lane lane) {
+  switch (lane) {
+    case Lane::kCompute:
+      return "compute";
+    case Lane::kComm:
+      return "comm";
+    case Lane::kHost:
+      return "host";
+    case Lane::kToHost:
+      return "d2h";
+    case Lane::kToDevice:
+      return "h2d";
+    case Lane::kDisk:
+      return "disk";
+  }
+  return "?";
+}
 
 std::string_view name_of(Tag tag) {
   switch (tag) {
@@ -54,6 +104,12 @@ std::string_view name_of(Tag tag) {
       return "comm_staging";
     case Tag::kBatch:
       return "batch";
+    case Tag::kStateStaging:
+      return "state_staging";
+    case Tag::kParameterStaging:
+      return "parameter_staging";
+    case Tag::kGradientStaging:
+      return "gradient_staging";
     case Tag::kWorkspace:
       return "workspace";
   }

@@ -3,18 +3,26 @@
 // The same value is executed (executor.hpp), added up (memory_model.hpp), checked
 // (program_check.hpp) and drawn (program_text.hpp): there is no second description of a step.
 //
-// Time: operations of the compute lane run to their end as they are issued. Operations of another
-// lane are only started; they run in order of issue within their lane, and are known to be over
-// where a later operation names them in `waits`. Memory: at an operation, in this order,
-//   1. its `waits` are waited for, 2. `dead_before` dies, 3. `live` comes to life,
+// Time: operations of the compute lane wait for their `waits` and run to their end as they are
+// issued. Operations of another lane are only handed to it there: the lane starts them in order of
+// issue, each when its own `waits` are over; they are known to be over where an operation of the
+// compute lane has waited for them, or for something that waited for them. Lanes of the host and of
+// copies run one operation at a time; the wire and the disk may have several under way.
+// Memory: at an operation, in this order,
+//   1. (compute lane) its `waits` are waited for, 2. `dead_before` dies, 3. `live` comes to life,
 //   4. it runs, needing `workspace_bytes` above what is live, 5. `dead_after` dies.
-// A buffer that an operation of another lane uses dies only at an operation that has waited for it.
+// Buffers die at operations of the compute lane alone; one that another lane's operation uses, only
+// once that is known to be over.
+//
+// Tiers: device, host and NVMe each have persistent bytes and slots. The chunks in which optimizer
+// states are brought to the host to be updated pass through a ring of `chunk_slots` slots.
 #pragma once
 
 #include <cstdint>
 #include <string_view>
 #include <vector>
 
+#include "offload/offload_options.hpp"
 #include "zero/partition_plan.hpp"
 
 namespace sluice {
@@ -30,12 +38,32 @@ enum class OpKind {
   kLossHead,      // the last unit: loss, and in training its gradients
   kBackward,      // one unit, one micro-batch
   kReduceGrads,   // reduce-scatter a bucket of gradients
+  kAddGrads,      // sum a group's gradient shards, one for each unit that writes it, into the first
   kGatherGrads,   // stage 0: all-gather a bucket of reduced gradients
   kNormAndScale,  // global gradient norm, clip coefficient, loss over all ranks
-  kUpdate,        // AdamW over a group's shard
+  kUpdate,        // AdamW over a group's shard, or over a chunk of it
+
+  // Between tiers.
+  kReadStates,   // a chunk's master weights and moments: disk -> its slot of the ring
+  kCopyGrads,    // a chunk's gradients: device -> its slot
+  kReadGrads,    // a chunk's gradients: disk -> its slot
+  kWriteStates,  // back to the disk
+  kCopyParams,   // a chunk's updated parameters: its slot -> device
+  kWriteParams,  // the same: its slot -> disk
+  kReadShard,    // a group's parameter shard: disk -> a slot on the host
+  kFetchShard,   // the same: host -> its place in the gathered group's slot
+  kReadBucket,   // gradient shards of a bucket, to add to: disk -> a slot on the host
+  kStoreGrads,   // a reduced bucket: device -> gradient shards on the host
+  kWriteBucket,  // those shards: host -> disk
+  kSumSquares,   // of a chunk's gradients, for the norm
+  kSaveInput,    // a unit's input: device -> a slot on the host
+  kWriteInput,   // host -> disk
+  kReadInput,    // disk -> a slot on the host
+  kFetchInput,   // host -> device, before the backward that needs it
 };
 
-enum class Lane { kCompute, kComm };
+enum class Lane { kCompute, kComm, kHost, kToHost, kToDevice, kDisk };
+inline constexpr int kLaneCount = static_cast<int>(Lane::kDisk) + 1;
 
 enum class Tag {
   kParameters,
@@ -49,8 +77,12 @@ enum class Tag {
   kLossHead,
   kCommStaging,
   kBatch,
+  kStateStaging,      // the ring of chunks
+  kParameterStaging,  // shards on their way to the device
+  kGradientStaging,   // reduced buckets on their way off it
   kWorkspace,
 };
+inline constexpr int kTierCount = 3;
 inline constexpr int kTagCount = static_cast<int>(Tag::kWorkspace) + 1;
 
 struct Buffer {
@@ -59,6 +91,17 @@ struct Buffer {
   bool in_arena = false;           // has a slot at arena_offset; else the allocator's
   std::int64_t arena_offset = -1;  // bytes; set by assign_arena
   int group = -1;                  // of parameters and gradients
+  Tier tier = Tier::kDevice;       // host: in its arena
+  int unit = -1;                   // of a unit's input: whose, and of which micro-batch
+  int micro_batch = -1;
+};
+
+// A run of a group's owned elements (its shard; stage 0: the whole group) that is updated at once.
+struct Chunk {
+  int group = -1;
+  std::int64_t begin = 0;
+  std::int64_t elems = 0;
+  int slot = 0;  // of the ring
 };
 
 struct Op {
@@ -67,19 +110,23 @@ struct Op {
   int unit = -1;
   int micro_batch = -1;
   int group = -1;
-  int bucket = -1;         // index into Program::buckets
-  bool save = false;       // kForward: keep what backward needs; kLossHead: produce gradients
-  bool recompute = false;  // kBackward: run the forward again first
-  bool accumulate =
-      false;  // kReduceGrads: add to the shard; kBackward, kLossHead: add to the gradients
+  int bucket = -1;            // index into Program::buckets
+  int chunk = -1;             // index into Program::chunks
+  BufferId device_slot = -1;  // what an asynchronous operation works on, where that comes and
+  BufferId host_slot = -1;    //   goes: on the device, on the host
+  bool save = false;          // kForward: keep what backward needs; kLossHead: produce gradients
+  bool recompute = false;     // kBackward: run the forward again first
+  bool accumulate = false;    // kReduceGrads: add to the shard
   std::vector<int> reads{};   // groups whose full parameters it reads
   std::vector<int> writes{};  // groups whose full gradients it writes or adds to
+  std::vector<int> opens{};   // of those, the ones whose content is to be replaced
   std::vector<OpId> waits{};
   std::vector<BufferId> dead_before{};
   std::vector<BufferId> live{};
   std::vector<BufferId> dead_after{};
   std::int64_t workspace_bytes = 0;
-  std::int64_t wire_bytes = 0;  // sent by this rank
+  std::int64_t wire_bytes = 0;   // sent by this rank
+  std::int64_t moved_bytes = 0;  // between tiers
   double flops = 0;
 };
 
@@ -87,14 +134,18 @@ struct Op {
 struct Persistent {
   Tag tag = Tag::kParameters;
   std::int64_t bytes = 0;
+  Tier tier = Tier::kDevice;
 };
 
 struct Program {
   std::vector<Op> ops;
   std::vector<Buffer> buffers;
   std::vector<std::vector<BucketPiece>> buckets;
+  std::vector<Chunk> chunks;  // in the order of their updates
+  int chunk_slots = 0;
   std::vector<Persistent> persistent;
-  std::int64_t arena_bytes = 0;
+  std::int64_t arena_bytes = 0;       // slots on the device
+  std::int64_t host_arena_bytes = 0;  // and on the host; NVMe has none that come and go
 };
 
 [[nodiscard]] std::string_view name_of(OpKind kind);

@@ -6,17 +6,28 @@
 #include <tuple>
 #include <utility>
 
+#include "runtime/program/op_check.hpp"
+#include "runtime/program/op_order.hpp"
+#include "runtime/program/tier_check.hpp"
+
 namespace sluice {
 namespace {
 
 class Checker {
  public:
-  explicit Checker(const Program& program)
-      : program_(program), alive_(program.buffers.size(), 0), done_(program.ops.size(), false) {
+  Checker(const Program& program, const OpOrder& order)
+      : program_(program), order_(order), alive_(program.buffers.size(), 0) {
     for (const Op& op : program.ops) {
       trains_ = trains_ || op.kind == OpKind::kBackward;
       if (op.kind == OpKind::kGather) gathered_.emplace(op.group, -1);
+      on_disk_ = on_disk_ || op.kind == OpKind::kWriteBucket;
       if (op.unit >= 0) units_.insert(op.unit);
+    }
+    for (const auto& bucket : program.buckets) {
+      for (const BucketPiece& piece : bucket) {
+        std::int64_t& elems = shard_elems_[piece.group];
+        elems = std::max(elems, piece.begin + piece.elems);
+      }
     }
     for (const Buffer& buffer : program.buffers) {
       if (buffer.in_arena && buffer.group >= 0) slotted_.insert({buffer.tag, buffer.group});
@@ -28,8 +39,10 @@ class Checker {
     for (std::size_t b = 0; b < alive_.size() && fault_.empty(); ++b) {
       if (alive_[b] != 2) fault_ = "buffer " + std::to_string(b) + " never lives or never dies";
     }
-    for (std::size_t i = 0; i < done_.size() && fault_.empty(); ++i) {
-      if (!done_[i]) fail(i, "is never waited for");
+    // Before it ends, the executor waits for everything; but nobody needs states before then.
+    for (std::size_t i = 0; i < program_.ops.size() && fault_.empty(); ++i) {
+      if (program_.ops[i].kind == OpKind::kWriteStates) continue;
+      if (!order_.over_at_end(static_cast<OpId>(i))) fail(i, "is never waited for");
     }
     if (fault_.empty() && !forwards_.empty()) fault_ = "a forward has no backward";
     return fault_;
@@ -37,57 +50,26 @@ class Checker {
 
  private:
   void fail(std::size_t op, const std::string& what) {
-    if (!fault_.empty()) return;
-    fault_ = "operation " + std::to_string(op) + " (" +
-             std::string(name_of(program_.ops[op].kind)) + ") " + what;
+    if (fault_.empty()) fault_ = name_in_fault(program_, op) + what;
   }
-
-  bool in_range(const Op& op) const {
-    const auto known = [&](const std::vector<BufferId>& ids) {
-      return std::all_of(ids.begin(), ids.end(), [&](BufferId b) {
-        return b >= 0 && static_cast<std::size_t>(b) < alive_.size();
-      });
-    };
-    return known(op.dead_before) && known(op.live) && known(op.dead_after) &&
-           op.bucket < static_cast<int>(program_.buckets.size());
+  [[nodiscard]] bool over(std::size_t op, std::size_t seen_by) const {
+    return order_.over(static_cast<OpId>(op), static_cast<OpId>(seen_by));
   }
 
   void step(std::size_t i) {
     const Op& op = program_.ops[i];
-    if (!in_range(op)) {
-      fail(i, "names a buffer or a bucket that is not there");
-      return;
-    }
-    for (const OpId w : op.waits) {
-      if (w < 0 || static_cast<std::size_t>(w) >= i) {
-        fail(i, "waits for what has not been issued");
-        return;
-      }
-      finish(static_cast<std::size_t>(w), op.lane == Lane::kCompute);
-    }
     for (const BufferId b : op.dead_before) die(i, b);
     for (const BufferId b : op.live) live(i, b);
     use_slots(i);
     read_params(i);
     write_grads(i);
     if (op.kind == OpKind::kReduceGrads) reduce(i);
-    if (op.kind == OpKind::kGatherGrads && reduced_.count(op.bucket) == 0) {
-      fail(i, "gathers gradients that were not reduced");
-    }
-    if (op.kind == OpKind::kNormAndScale || op.kind == OpKind::kUpdate) finish_step(i);
-    keep_order(i);
-    if (op.lane == Lane::kCompute) done_[i] = true;
+    if (op.kind == OpKind::kAddGrads) add_streams(i);
+    if (op.kind == OpKind::kGatherGrads) gather_grads(i);
+    const bool updates = op.kind == OpKind::kUpdate && op.chunk < 0;
+    if (op.kind == OpKind::kNormAndScale || updates) finish_step(i);
+    if (op.lane == Lane::kCompute) keep_order(i);
     for (const BufferId b : op.dead_after) die(i, b);
-  }
-
-  // Lanes are first in, first out: whoever has waited for one has waited for all before it.
-  void finish(std::size_t op, bool host_waits) {
-    if (!host_waits) return;
-    for (std::size_t i = op + 1; i-- > 0;) {
-      if (program_.ops[i].lane != program_.ops[op].lane) continue;
-      if (done_[i]) break;
-      done_[i] = true;
-    }
   }
 
   void live(std::size_t i, BufferId b) {
@@ -96,20 +78,25 @@ class Checker {
     alive_[id] = 1;
     const Buffer& buffer = program_.buffers[id];
     if (!buffer.in_arena) return;
-    if (buffer.arena_offset < 0 || buffer.arena_offset + buffer.bytes > program_.arena_bytes) {
+    const std::int64_t arena =
+        buffer.tier == Tier::kDevice ? program_.arena_bytes : program_.host_arena_bytes;
+    if (buffer.arena_offset < 0 || buffer.arena_offset + buffer.bytes > arena) {
       fail(i, "has a slot outside the arena");
     }
     for (const BufferId other : slots_) {
       const Buffer& there = program_.buffers[static_cast<std::size_t>(other)];
-      if (buffer.arena_offset < there.arena_offset + there.bytes &&
+      if (buffer.tier == there.tier && buffer.arena_offset < there.arena_offset + there.bytes &&
           there.arena_offset < buffer.arena_offset + buffer.bytes) {
         fail(i, "overwrites a living slot");
       }
-      if (buffer.group >= 0 && buffer.group == there.group && buffer.tag == there.tag) {
+      // Of gradients, a slot that is being reduced may be outlived by the next one.
+      if (buffer.group >= 0 && buffer.group == there.group && buffer.tag == there.tag &&
+          (buffer.tag != Tag::kGradientBuckets || users_[other].empty())) {
         fail(i, "gives group " + std::to_string(buffer.group) + " a second slot");
       }
     }
     slots_.insert(b);
+    newest_[{buffer.tag, buffer.group}] = b;
   }
 
   void die(std::size_t i, BufferId b) {
@@ -122,7 +109,7 @@ class Checker {
       fail(i, "frees gradients that were not reduced");
     }
     for (const std::size_t user : users_[b]) {
-      if (!done_[user]) fail(i, "frees what operation " + std::to_string(user) + " uses");
+      if (!over(user, i)) fail(i, "frees what operation " + std::to_string(user) + " uses");
     }
   }
 
@@ -130,11 +117,16 @@ class Checker {
   void use_slots(std::size_t i) {
     const Op& op = program_.ops[i];
     if (op.lane == Lane::kCompute) return;
+    for (const BufferId b : {op.device_slot, op.host_slot}) {
+      if (b < 0) continue;
+      if (alive_[static_cast<std::size_t>(b)] != 1) fail(i, "works on a buffer that is not alive");
+      users_[b].push_back(i);
+    }
     for (const BufferId b : slots_) {
       const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
       bool uses = op.kind == OpKind::kGather && buffer.tag == Tag::kGatheredParameters &&
                   buffer.group == op.group;
-      if (op.bucket >= 0 && buffer.tag == Tag::kGradientBuckets) {
+      if (op.bucket >= 0 && buffer.tag == Tag::kGradientBuckets && is_newest(b)) {
         for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(op.bucket)]) {
           uses = uses || piece.group == buffer.group;
         }
@@ -147,14 +139,18 @@ class Checker {
     }
   }
 
-  // A group that has slots of this tag has one now.
+  bool is_newest(BufferId b) const {
+    const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
+    return newest_.at({buffer.tag, buffer.group}) == b;
+  }
+
+  // A group that has slots of this tag has its newest now.
   void need_slot(std::size_t i, Tag tag, int group) {
     if (slotted_.count({tag, group}) == 0) return;
-    const bool there = std::any_of(slots_.begin(), slots_.end(), [&](BufferId b) {
-      const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
-      return buffer.tag == tag && buffer.group == group;
-    });
-    if (!there) fail(i, "needs a slot for group " + std::to_string(group) + ", which has none");
+    const auto slot = newest_.find({tag, group});
+    if (slot == newest_.end() || slots_.count(slot->second) == 0) {
+      fail(i, "needs a slot for group " + std::to_string(group) + ", which has none");
+    }
   }
 
   // Where nothing is gathered (stage 0), every group is always whole.
@@ -164,40 +160,85 @@ class Checker {
       need_slot(i, Tag::kGatheredParameters, g);
       const auto gather = gathered_.find(g);
       if (gather == gathered_.end() || gather->second < 0 ||
-          !done_[static_cast<std::size_t>(gather->second)]) {
+          !order_.over(gather->second, static_cast<OpId>(i))) {
         fail(i, "reads parameters of group " + std::to_string(g) + ", which have not arrived");
       }
     }
   }
 
+  // What is opened is replaced: its last content has been reduced, or is in a slot of its own.
   void write_grads(std::size_t i) {
     const Op& op = program_.ops[i];
+    for (const int g : op.opens) {
+      if (std::find(op.writes.begin(), op.writes.end(), g) == op.writes.end()) {
+        fail(i, "opens gradients that it does not write");
+      }
+      const bool part = sent_.count(g) > 0 && sent_elems_[g] < shard_elems_[g];
+      if (unsent_.count(g) > 0 || part) fail(i, "replaces gradients that were not sent");
+      sent_.erase(g);
+      sent_elems_[g] = 0;
+      unsent_.insert(g);
+    }
     for (const int g : op.writes) {
       need_slot(i, Tag::kGradientBuckets, g);
-      if (sent_.count({g, op.micro_batch}) > 0) {
+      if (unsent_.count(g) == 0) fail(i, "adds to gradients that nobody opened");
+      if (sent_.count(g) > 0) {
         fail(i, "writes gradients of group " + std::to_string(g) + " that were already sent");
       }
+      if (slotted_.count({Tag::kGradientBuckets, g}) > 0) {
+        if (!users_[newest_[{Tag::kGradientBuckets, g}]].empty()) {
+          fail(i, "writes gradients that are being reduced");
+        }
+        continue;
+      }
       for (const std::size_t reduction : reductions_[g]) {
-        if (!done_[reduction]) {
+        if (!over(reduction, i)) {
           fail(i, "writes gradients that operation " + std::to_string(reduction) + " reads");
         }
       }
-      reductions_[g].clear();
-      written_.insert({g, op.micro_batch});
     }
   }
 
   void reduce(std::size_t i) {
-    const Op& op = program_.ops[i];
-    reduced_.insert(op.bucket);
-    for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(op.bucket)]) {
+    for (const BucketPiece& piece :
+         program_.buckets[static_cast<std::size_t>(program_.ops[i].bucket)]) {
       need_slot(i, Tag::kGradientBuckets, piece.group);
-      if (written_.count({piece.group, op.micro_batch}) == 0) {
+      if (unsent_.count(piece.group) == 0 && sent_.count(piece.group) == 0) {
         fail(i, "reduces gradients that were not written");
       }
-      sent_.insert({piece.group, op.micro_batch});
+      unsent_.erase(piece.group);
+      sent_.insert(piece.group);
+      if (piece.begin != sent_elems_[piece.group]) fail(i, "reduces a shard out of order");
+      sent_elems_[piece.group] += piece.elems;
       reductions_[piece.group].push_back(i);
+      if (piece.stream > 0 && !on_disk_) apart_.insert(piece.group);
     }
+  }
+
+  // Needs all of the group's reductions.
+  void add_streams(std::size_t i) {
+    const int g = program_.ops[i].group;
+    if (apart_.erase(g) == 0 || unsent_.count(g) > 0) fail(i, "adds gradients too early");
+    for (const std::size_t reduction : reductions_[g]) {
+      if (!over(reduction, i)) fail(i, "adds gradients that are on their way");
+    }
+  }
+
+  void gather_grads(std::size_t i) {
+    for (const BucketPiece& piece :
+         program_.buckets[static_cast<std::size_t>(program_.ops[i].bucket)]) {
+      if (sent_elems_[piece.group] < piece.begin + piece.elems || apart_.count(piece.group) > 0) {
+        fail(i, "gathers gradients that are not summed");
+      }
+      reductions_[piece.group].push_back(i);  // it writes the full gradient
+      gathered_elems_[piece.group] += piece.elems;
+    }
+  }
+
+  static bool feeds_norm(OpKind kind) {
+    return kind == OpKind::kReduceGrads || kind == OpKind::kGatherGrads ||
+           kind == OpKind::kStoreGrads || kind == OpKind::kWriteBucket ||
+           kind == OpKind::kSumSquares;
   }
 
   void finish_step(std::size_t i) {
@@ -205,9 +246,15 @@ class Checker {
     if (updates && !normed_) fail(i, "comes before the norm");
     normed_ = true;
     if (!forwards_.empty()) fail(i, "comes before a backward");
+    if (!apart_.empty()) fail(i, "comes before a group's gradients are added up");
+    const bool whole = std::all_of(sent_.begin(), sent_.end(),
+                                   [&](int g) { return sent_elems_[g] == shard_elems_[g]; });
+    if (trains_ && gathered_.empty() && gathered_elems_ != shard_elems_) {
+      fail(i, "comes before gradients are gathered");
+    }
+    if (!unsent_.empty() || !whole) fail(i, "comes before a group's gradients are sent");
     for (std::size_t j = 0; j < program_.ops.size(); ++j) {
-      const OpKind kind = program_.ops[j].kind;
-      if ((kind == OpKind::kReduceGrads || kind == OpKind::kGatherGrads) && !done_[j]) {
+      if (feeds_norm(program_.ops[j].kind) && !over(j, i)) {
         fail(i, "comes before operation " + std::to_string(j) + " is over");
       }
     }
@@ -219,10 +266,13 @@ class Checker {
     if (op.kind == OpKind::kLoadBatch) loaded_.insert(op.micro_batch);
     if (op.unit < 0) return;
     if (loaded_.count(op.micro_batch) == 0) fail(i, "comes before its batch");
-    const auto ran = [&](OpKind kind, int unit) {
-      return ran_.count({kind, unit, op.micro_batch}) > 0;
+    const auto ran_of = [&](OpKind kind, int unit, int micro_batch) {
+      return ran_.count({kind, unit, micro_batch}) > 0;
     };
+    const auto ran = [&](OpKind kind, int unit) { return ran_of(kind, unit, op.micro_batch); };
     if (!ran_.insert({op.kind, op.unit, op.micro_batch}).second) fail(i, "runs a second time");
+    if (op.micro_batch > 0 && !ran_of(op.kind, op.unit, op.micro_batch - 1))
+      fail(i, "runs a micro-batch out of turn");
     if (op.kind == OpKind::kBackward) {
       if (forwards_.erase({op.unit, op.micro_batch}) == 0) fail(i, "has no forward");
       if (!ran(OpKind::kBackward, op.unit + 1) && !ran(OpKind::kLossHead, op.unit + 1)) {
@@ -237,18 +287,23 @@ class Checker {
   }
 
   const Program& program_;
+  const OpOrder& order_;
   bool trains_ = false;
+  bool on_disk_ = false;  // gradient shards: whoever reads them adds the streams
   std::string fault_;
-  std::vector<int> alive_;  // 0 not yet, 1 alive, 2 dead
-  std::vector<bool> done_;
+  std::vector<int> alive_;                 // 0 not yet, 1 alive, 2 dead
   std::set<BufferId> slots_;               // alive
   std::set<std::pair<Tag, int>> slotted_;  // what is kept in slots: tag, group
   std::map<BufferId, std::vector<std::size_t>> users_;
-  std::map<int, OpId> gathered_;  // newest gather by group, -1 before the first
-  std::map<int, std::vector<std::size_t>> reductions_;  // by group, since it was last written
-  std::set<std::pair<int, int>> written_;               // group, micro-batch
-  std::set<std::pair<int, int>> sent_;                  // the same
-  std::set<int> reduced_;                               // buckets
+  std::map<int, OpId> gathered_;                    // newest gather by group, -1 before the first
+  std::map<std::pair<Tag, int>, BufferId> newest_;  // slot by tag, group
+  std::map<int, std::vector<std::size_t>> reductions_;  // by group
+  std::set<int> unsent_;                                // groups whose gradients are being written
+  std::set<int> sent_;  // groups whose gradients, or a part of them, went out since
+  std::map<int, std::int64_t> gathered_elems_;  // of gradients: where no parameters are gathered
+  std::map<int, std::int64_t> shard_elems_;     // as far as buckets reach
+  std::map<int, std::int64_t> sent_elems_;      // of each rank's shard, since the group was opened
+  std::set<int> apart_;                         // groups with gradients in more than one shard
   std::set<int> units_;
   std::set<std::pair<int, int>> forwards_;  // unit, micro-batch; backward to come
   std::set<std::tuple<OpKind, int, int>> ran_;
@@ -258,6 +313,14 @@ class Checker {
 
 }  // namespace
 
-std::string find_fault(const Program& program) { return Checker(program).run(); }
+std::string find_fault(const Program& program) {
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const std::string fault = find_op_fault(program, i);
+    if (!fault.empty()) return name_in_fault(program, i) + fault;
+  }
+  const OpOrder order(program);
+  const std::string fault = Checker(program, order).run();
+  return fault.empty() ? find_tier_fault(program, order) : fault;
+}
 
 }  // namespace sluice

@@ -1,6 +1,7 @@
 #include "runtime/program/program_text.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstdio>
 #include <utility>
 #include <vector>
@@ -11,13 +12,11 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kColumns = 96;
-constexpr std::string_view kComputeRow = "  compute ";
-constexpr std::string_view kCommRow = "  comm    ";
+constexpr std::size_t kRowName = 10;
 
-struct Column {
-  std::string compute;
-  std::string comm;
-};
+using Column = std::array<std::string, kLaneCount>;
+
+std::size_t index_of(Lane lane) { return static_cast<std::size_t>(lane); }
 
 // A run of operations drawn together: what comes before the second batch, a micro-batch, the
 // update.
@@ -30,6 +29,20 @@ std::string numbered(char letter, int number) {
   std::string text(1, letter);
   text += std::to_string(number);
   return text;
+}
+
+// What moves between tiers: r and w at the disk, s off the device, f to it; by group, unit or
+// bucket.
+std::string label_of_move(const Op& op, int first_bucket) {
+  const char letter = op.lane == Lane::kToHost     ? 's'
+                      : op.lane == Lane::kToDevice ? 'f'
+                      : op.kind == OpKind::kReadStates || op.kind == OpKind::kReadGrads ||
+                              op.kind == OpKind::kReadShard || op.kind == OpKind::kReadBucket ||
+                              op.kind == OpKind::kReadInput
+                          ? 'r'
+                          : 'w';
+  if (op.bucket >= 0) return numbered(letter, op.bucket - first_bucket);
+  return numbered(letter, op.unit >= 0 ? op.unit : op.group);
 }
 
 // Buckets are counted from the micro-batch's first.
@@ -45,23 +58,29 @@ std::string label_of(const Op& op, int first_bucket) {
       return numbered('B', op.unit);
     case OpKind::kReduceGrads:
       return numbered('R', op.bucket - first_bucket);
+    case OpKind::kAddGrads:
+      return numbered('S', op.group);
     case OpKind::kGatherGrads:
       return numbered('A', op.bucket - first_bucket);
     case OpKind::kNormAndScale:
       return "N";
     case OpKind::kUpdate:
-      return "U";
+      return op.chunk >= 0 ? numbered('U', op.group) : "U";
+    case OpKind::kSumSquares:
+      return numbered('Q', op.group);
     case OpKind::kLoadBatch:
     case OpKind::kRelease:
-      break;
+      return "";
+    default:
+      return label_of_move(op, first_bucket);
   }
-  return "";
 }
 
 // Walks the program once; knows what is on the wire at each operation.
 class Picture {
  public:
-  explicit Picture(const Program& program) : program_(program) {
+  explicit Picture(const Program& program)
+      : program_(program), layer_major_(is_layer_major(program)) {
     stretches_.push_back({"start", {}});
     for (std::size_t i = 0; i < program.ops.size(); ++i) add(static_cast<OpId>(i));
     std::erase_if(stretches_, [](const Stretch& s) { return s.columns.empty(); });
@@ -70,28 +89,53 @@ class Picture {
   const std::vector<Stretch>& stretches() const { return stretches_; }
 
  private:
+  // The second batch is loaded before the first one's loss is known.
+  static bool is_layer_major(const Program& program) {
+    int loads = 0;
+    for (const Op& op : program.ops) {
+      if (op.kind == OpKind::kLossHead) break;
+      loads += op.kind == OpKind::kLoadBatch ? 1 : 0;
+    }
+    return loads > 1;
+  }
+
   void add(OpId i) {
     const Op& op = program_.ops[static_cast<std::size_t>(i)];
-    for (const OpId w : op.waits) {
-      if (program_.ops[static_cast<std::size_t>(w)].lane == Lane::kComm) over_ = std::max(over_, w);
+    if (op.lane == Lane::kCompute) {
+      for (const OpId w : op.waits) finish(w);
     }
-    if (op.kind == OpKind::kLoadBatch) {
+    if (op.kind == OpKind::kLoadBatch && layer_major_) {
+      if (op.micro_batch == 0) begin("all micro-batches, unit by unit");
+    } else if (op.kind == OpKind::kLoadBatch) {
       first_bucket_ = buckets_;
       begin("micro-batch " + std::to_string(op.micro_batch));
     }
     if (op.kind == OpKind::kNormAndScale) begin("update");
     std::string label = label_of(op, first_bucket_);
-    const bool repeated = op.kind == OpKind::kUpdate && last_ == OpKind::kUpdate;
+    std::string& last = last_[index_of(op.lane)];
+    const bool repeated = label == last && (op.chunk >= 0 || label == "U");  // chunks of a group
     if (label.empty() || repeated) return;
-    last_ = op.kind;
+    last = label;
     if (op.bucket >= 0) buckets_ = std::max(buckets_, op.bucket + 1);
-    if (op.lane == Lane::kComm) {
-      issued_ = i;
-      stretches_.back().columns.push_back({"", std::move(label)});
-    } else {
-      std::string wire(issued_ > over_ ? label.size() : 0, '-');
-      stretches_.back().columns.push_back({std::move(label), std::move(wire)});
+    Column column;
+    for (int l = 1; l < kLaneCount; ++l) {
+      const auto lane = static_cast<std::size_t>(l);
+      if (op.lane == Lane::kCompute && issued_[lane] > over_[lane]) {
+        column[lane].assign(label.size(), '-');
+      }
     }
+    issued_[index_of(op.lane)] = i;
+    column[index_of(op.lane)] = std::move(label);
+    stretches_.back().columns.push_back(std::move(column));
+  }
+
+  // Over with it is all that it waited for.
+  void finish(OpId id) {
+    const Op& op = program_.ops[static_cast<std::size_t>(id)];
+    OpId& over = over_[index_of(op.lane)];
+    if (op.lane == Lane::kCompute || id <= over) return;
+    over = id;
+    for (const OpId w : op.waits) finish(w);
   }
 
   // Gathers at the start of a step are drawn with the first micro-batch.
@@ -104,12 +148,19 @@ class Picture {
   }
 
   const Program& program_;
+  const bool layer_major_;
   std::vector<Stretch> stretches_;
-  OpId issued_ = -1;  // newest operation of the comm lane
-  OpId over_ = -1;    // newest known to be over
+  std::array<OpId, kLaneCount> issued_ = filled();  // newest operation of each lane
+  std::array<OpId, kLaneCount> over_ = filled();    // newest known to be over
+  std::array<std::string, kLaneCount> last_;        // label drawn last
   int buckets_ = 0;
   int first_bucket_ = 0;
-  OpKind last_ = OpKind::kLoadBatch;
+
+  static std::array<OpId, kLaneCount> filled() {
+    std::array<OpId, kLaneCount> none{};
+    none.fill(-1);
+    return none;
+  }
 };
 
 void end_row(std::string& text, std::string_view name, std::string row) {
@@ -120,17 +171,21 @@ void end_row(std::string& text, std::string_view name, std::string row) {
 
 std::string draw_columns(const std::vector<Column>& columns) {
   std::string text;
-  std::string compute;
-  std::string comm;
+  std::array<std::string, kLaneCount> rows;
   const auto flush = [&] {
-    end_row(text, kComputeRow, std::exchange(compute, {}));
-    end_row(text, kCommRow, std::exchange(comm, {}));
+    for (int l = 0; l < kLaneCount; ++l) {
+      std::string name = "  " + std::string(name_of(static_cast<Lane>(l)));
+      name.resize(kRowName, ' ');
+      end_row(text, name, std::exchange(rows[static_cast<std::size_t>(l)], {}));
+    }
   };
   for (const Column& column : columns) {
-    const std::size_t width = std::max(column.compute.size(), column.comm.size());
-    if (kComputeRow.size() + compute.size() + width > kColumns) flush();
-    compute += column.compute + std::string(width + 1 - column.compute.size(), ' ');
-    comm += column.comm + std::string(width + 1 - column.comm.size(), ' ');
+    std::size_t width = 0;
+    for (const std::string& cell : column) width = std::max(width, cell.size());
+    if (kRowName + rows[0].size() + width > kColumns) flush();
+    for (std::size_t l = 0; l < rows.size(); ++l) {
+      rows[l] += column[l] + std::string(width + 1 - column[l].size(), ' ');
+    }
   }
   flush();
   return text;
@@ -143,9 +198,11 @@ std::string legend(const Program& program) {
       {OpKind::kLossHead, "L loss head"},
       {OpKind::kBackward, "B backward"},
       {OpKind::kReduceGrads, "R reduce-scatter a bucket of gradients"},
+      {OpKind::kAddGrads, "S sum a group's gradient shards"},
       {OpKind::kGatherGrads, "A all-gather it"},
       {OpKind::kNormAndScale, "N norm"},
-      {OpKind::kUpdate, "U update"}};
+      {OpKind::kUpdate, "U update"},
+      {OpKind::kSumSquares, "Q sum of squares"}};
   std::string text;
   std::string line;
   for (const auto& [kind, meaning] : kMeanings) {
@@ -156,7 +213,11 @@ std::string legend(const Program& program) {
     line += line.empty() ? "" : ", ";
     line += meaning;
   }
-  return text + line + '\n';
+  text += line + '\n';
+  const bool moves = std::any_of(program.ops.begin(), program.ops.end(),
+                                 [](const Op& op) { return op.moved_bytes > 0; });
+  if (moves) text += "between tiers: s off the device, f to it, r and w at the disk\n";
+  return text;
 }
 
 // Blocks are alike: the first units and the last tell the rest.
@@ -196,6 +257,7 @@ std::string name_with_place(const Op& op) {
   if (op.unit >= 0) text += " unit " + std::to_string(op.unit);
   if (op.group >= 0) text += " group " + std::to_string(op.group);
   if (op.bucket >= 0) text += " bucket " + std::to_string(op.bucket);
+  if (op.chunk >= 0) text += " chunk " + std::to_string(op.chunk);
   if (op.recompute) text += " again";
   if (op.accumulate) text += " +=";
   return text;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/base/dtype.hpp"
+#include "offload/offload_options.hpp"
 #include "zero/zero_options.hpp"
 
 namespace sluice {
@@ -33,14 +34,38 @@ struct UnitShape {
   std::vector<int> groups;  // whose parameters it reads, and adds gradients to
   bool backward_reads_params = true;
   UnitMemory memory;
+  bool kept_moves = false;   // what forward keeps can be taken away and brought back
   double forward_flops = 0;  // one micro-batch
 };
+
+// Chunks begin at multiples of this: a block of the norm's sum (kernels/cpu/reduce.hpp), so that a
+// gradient summed chunk by chunk has the bits of one summed whole, and a page in 16 bits.
+inline constexpr std::int64_t kChunkAlignElems = 4096;
+
+// Which tier each kind of state lives on, and how what lives elsewhere passes through the host.
+struct Placement {
+  Tier optimizer = Tier::kDevice;    // master weights and moments
+  Tier parameters = Tier::kDevice;   // shards of groups that are not resident: stage 3
+  Tier gradients = Tier::kDevice;    // gradient shards: stages 2 and 3
+  Tier activations = Tier::kDevice;  // inputs of units, and without recomputation what they keep
+  double device_fraction = 0;        // of an offloaded optimizer: stays, and is updated there
+  DType moments_dtype =
+      DType::kFloat32;  // of an offloaded optimizer: fp32, or bf16 rounded stochastically
+  std::int64_t chunk_elems = std::int64_t{4} << 20;  // updated at once; a multiple of the above
+  int chunk_slots = 4;                               // chunks on the host at a time
+};
+
+[[nodiscard]] constexpr bool leaves_device(const Placement& p) {
+  return p.optimizer != Tier::kDevice || p.parameters != Tier::kDevice ||
+         p.gradients != Tier::kDevice || p.activations != Tier::kDevice;
+}
 
 struct StepShape {
   int stage = 0;
   int dp = 1;
   int micro_batches = 1;
   bool recompute = false;
+  bool layer_major = false;  // each unit runs all micro-batches before the next unit runs
   DType dtype = DType::kFloat32;
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
   std::int64_t bucket_bytes = 0;
@@ -48,6 +73,7 @@ struct StepShape {
   std::int64_t batch_bytes = 0;         // tokens and targets of a micro-batch
   std::int64_t comm_staging_bytes = 0;  // of the largest bucket
   std::int64_t constant_bytes = 0;      // tables the units share, beside the parameters
+  Placement placement;
   std::vector<GroupShape> groups;
   std::vector<UnitShape> units;  // in order of forward; the last is the loss head
 };
@@ -59,5 +85,39 @@ struct StepShape {
   return shape.stage >= 2 ||
          (shape.reduce_every == ReduceEvery::kMicroBatch && shape.micro_batches > 1);
 }
+
+// What of a group this rank updates.
+[[nodiscard]] constexpr std::int64_t owned_elems(const StepShape& shape, int g) {
+  const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
+  return shape.stage == 0 ? group.elems : group.shard_elems;
+}
+// Of these, the first ones are updated on the device.
+[[nodiscard]] std::int64_t device_elems(const StepShape& shape, int g);
+
+// Where a group's shard of parameters lives.
+[[nodiscard]] constexpr Tier parameter_tier(const StepShape& shape, int g) {
+  return shape.groups[static_cast<std::size_t>(g)].resident ? Tier::kDevice
+                                                            : shape.placement.parameters;
+}
+// Master weights and both moments of one element off the device.
+[[nodiscard]] constexpr std::int64_t away_state_bytes(const StepShape& shape) {
+  return 4 + 2 * size_of(shape.placement.moments_dtype);
+}
+// In fp32 the parameters are their own master weights, where both live on one tier.
+[[nodiscard]] constexpr bool params_are_master(const StepShape& shape, int g) {
+  return shape.dtype == DType::kFloat32 && parameter_tier(shape, g) == shape.placement.optimizer;
+}
+
+// Bytes of a unit's input, and of what it keeps, that leave the device between forward and
+// backward; 0 where they stay: of the first unit, of the last one before the loss head, whose
+// backward is next, and of units that can neither recompute nor be parted from what they keep.
+[[nodiscard]] std::int64_t leaving_bytes(const StepShape& shape, int unit);
+
+// A group's gradient shards. Where micro-batches are summed, each unit that writes the group has
+// one of its own, added up before the norm: the sum is then the same whether all micro-batches of a
+// unit run together or all units of a micro-batch.
+[[nodiscard]] int gradient_streams(const StepShape& shape, int group);
+// Which of them a unit adds to.
+[[nodiscard]] int gradient_stream(const StepShape& shape, int unit, int group);
 
 }  // namespace sluice

@@ -2,12 +2,11 @@
 //
 // Gradients: each bucket is reduce-scattered as soon as backward has filled it, each micro-batch,
 // and added to an fp32 shard; so the sum is (over micro-batches) of (over ranks) on every stage,
-// and stages are bit-identical. Stage 0 gathers the summed gradients, the others gather updated
-// parameters at the start of the next step, under its forward. Stage 2 keeps full gradients of a
-// group only from backward to the end of their reduction; stage 3 does the same with parameters, by
-// a window over the sequence of uses: while a use runs, the groups it and the next `prefetch_units`
-// uses read are gathered or on their way; a group is released once it leaves the window (ZeRO,
-// section 5; no trace is taken at run time).
+// and stages are bit-identical (grad_flow.hpp). Stage 0 gathers the summed gradients, the others
+// gather updated parameters at the start of the next step, under its forward. Stage 3 gathers by a
+// window over the sequence of uses (param_window.hpp; ZeRO, section 5; no trace is taken at run
+// time). In layer-major order a unit runs all micro-batches before the next one does: it is
+// gathered once for them, at the price of keeping every micro-batch's activations; bit-identical.
 #pragma once
 
 #include "runtime/program/program.hpp"
@@ -19,5 +18,7 @@ namespace sluice {
 [[nodiscard]] Program write_train_step(const StepShape& shape);
 // Forward and loss of one micro-batch.
 [[nodiscard]] Program write_eval_step(const StepShape& shape);
+// The updates that the next training step would begin with, alone: before parameters are looked at.
+[[nodiscard]] Program write_update_step(const StepShape& shape);
 
 }  // namespace sluice

@@ -1,8 +1,11 @@
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 
+#include <cstddef>
+#include <cstring>
 #include <numeric>
 
 #include "kernels/base/error.hpp"
+#include "kernels/cpu/cast.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {
@@ -176,6 +179,30 @@ TEST(Exp, Ends) {
     for (int i = 5; i < 8; ++i) EXPECT_EQ(y[i], kInf);
     EXPECT_TRUE(std::isnan(y[8]));
   });
+}
+
+// The fp32 gradient, rounded, at the beginning of each row; widths on both sides of a block.
+TEST(SoftmaxCrossEntropy, GradientIn16BitsIsTheFp32OneRounded) {
+  for (const std::int64_t vocab : {5, 1023, 2500}) {
+    Case c = make_case(3, vocab, 2, 3.0F);
+    c.targets[1] = kIgnoreTarget;
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      std::vector<float> wide = c.logits;
+      std::vector<float> narrow = c.logits;
+      CrossEntropyArgs args = c.args(narrow, 0.5F);
+      args.gradient_dtype = dtype;
+      EXPECT_EQ(softmax_cross_entropy(args), softmax_cross_entropy(c.args(wide, 0.5F)));
+      for (std::int64_t row = 0; row < c.rows; ++row) {
+        const float* want = wide.data() + row * c.stride;
+        const auto* bytes = reinterpret_cast<const std::byte*>(narrow.data() + row * c.stride);
+        for (std::int64_t j = 0; j < c.width; ++j) {
+          std::uint16_t got = 0;
+          std::memcpy(&got, bytes + 2 * j, sizeof got);
+          ASSERT_EQ(got, dtype == DType::kBFloat16 ? bf16_bits(want[j]) : fp16_bits(want[j]));
+        }
+      }
+    }
+  }
 }
 
 }  // namespace

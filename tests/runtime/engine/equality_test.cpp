@@ -9,16 +9,6 @@
 namespace sluice::testing {
 namespace {
 
-void expect_same_bits(const WorldResult& a, const WorldResult& b, const std::string& what) {
-  EXPECT_EQ(a.losses, b.losses) << what;
-  EXPECT_EQ(a.norms, b.norms) << what;
-  EXPECT_EQ(a.eval_loss, b.eval_loss) << what;
-  ASSERT_EQ(a.weights.size(), b.weights.size());
-  for (const auto& [name, values] : a.weights) {
-    EXPECT_TRUE(values == b.weights.at(name)) << what << ": " << name;
-  }
-}
-
 struct Mesh {
   int dp;
   int accumulation;
@@ -27,8 +17,8 @@ struct Mesh {
 
 class EqualityMatrix : public ::testing::TestWithParam<Mesh> {};
 
-// Stage 0-3 x recompute on one mesh.
-TEST_P(EqualityMatrix, StagesAndRecomputationAreBitIdentical) {
+// Stage 0-3 x recompute x order of accumulation on one mesh.
+TEST_P(EqualityMatrix, StagesRecomputationAndOrdersAreBitIdentical) {
   EngineOptions options = tiny_options();
   options.dp = GetParam().dp;
   options.train.dtype = GetParam().dtype;
@@ -37,11 +27,17 @@ TEST_P(EqualityMatrix, StagesAndRecomputationAreBitIdentical) {
   EXPECT_LT(oracle.losses.back(), oracle.losses.front());
   for (int stage = 0; stage <= 3; ++stage) {
     for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
-      options.zero.stage = stage;
-      options.recompute.mode = mode;
-      expect_same_bits(train_world(options, 4, Wire::kGloo), oracle,
-                       "stage " + std::to_string(stage) + " recompute " +
-                           (mode == RecomputeMode::kFull ? "full" : "none"));
+      for (const AccumulationOrder order : {AccumulationOrder::kMicro, AccumulationOrder::kLayer}) {
+        const bool layer = order == AccumulationOrder::kLayer;
+        if (layer && GetParam().accumulation == 1) continue;
+        options.zero.stage = stage;
+        options.recompute.mode = mode;
+        options.train.accumulation_order = order;
+        expect_same_bits(train_world(options, 4, Wire::kGloo), oracle,
+                         "stage " + std::to_string(stage) + " recompute " +
+                             (mode == RecomputeMode::kFull ? "full" : "none") +
+                             (layer ? " layer-major" : ""));
+      }
     }
   }
 }
@@ -120,6 +116,32 @@ TEST(Equality, DropoutIsReplayedByRecomputationAndTheSameForEveryStage) {
   EngineOptions plain = options;
   plain.model.dropout = 0;
   EXPECT_NE(train_world(plain, 3, Wire::kLocal).losses, oracle.losses);
+}
+
+// Either way of 16-bit products trains, and nearly alike; each has its bits, whatever the stage.
+TEST(Equality, ProductsOf16BitsInFp32) {
+  for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+    EngineOptions options = tiny_options();
+    options.dp = 2;
+    options.train.dtype = dtype;
+    options.train.global_batch = 8;
+    const WorldResult native = train_world(options, 4, Wire::kLocal);
+    options.model.matmul = MatmulType::kFp32;
+    const WorldResult oracle = train_world(options, 4, Wire::kLocal);
+    EXPECT_LT(oracle.losses.back(), oracle.losses.front());
+    EXPECT_NE(oracle.losses, native.losses);
+    for (std::size_t i = 0; i < native.losses.size(); ++i) {
+      EXPECT_NEAR(oracle.losses[i] / native.losses[i], 1.0, 1e-2);
+    }
+    for (const int stage : {0, 1, 2, 3}) {
+      for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+        options.zero.stage = stage;
+        options.recompute.mode = mode;
+        expect_same_bits(train_world(options, 4, Wire::kLocal), oracle,
+                         "stage " + std::to_string(stage));
+      }
+    }
+  }
 }
 
 // A mask belongs to a sample, not to a rank or a micro-batch.

@@ -16,6 +16,7 @@ struct Case {
   int accumulation;
   DType dtype;
   RecomputeMode recompute;
+  AccumulationOrder order = AccumulationOrder::kMicro;
 };
 
 double relative_error(const Case& c, int stage) {
@@ -26,6 +27,7 @@ double relative_error(const Case& c, int stage) {
   options.train.global_batch = c.micro_batch * c.accumulation;
   options.train.dtype = c.dtype;
   options.recompute.mode = c.recompute;
+  options.train.accumulation_order = c.order;
   options.zero.stage = stage;
   const std::int64_t before = allocation_count(CountedDevice::kHost).live;
   double error = 0;
@@ -47,14 +49,25 @@ TEST(MemoryModel, EqualsTheAllocator) {
   ModelOptions odd{.layers = 2, .hidden = 96, .heads = 3, .vocab = 1031, .seq = 250};
   ModelOptions dropping = plain;
   dropping.dropout = 0.1;
+  ModelOptions converting = plain;
+  converting.matmul = MatmulType::kFp32;
+  ModelOptions converting_odd = odd;
+  converting_odd.matmul = MatmulType::kFp32;
   const Case cases[] = {
       {"fp32", plain, 2, 1, DType::kFloat32, RecomputeMode::kNone},
       {"fp32 recompute", plain, 2, 1, DType::kFloat32, RecomputeMode::kFull},
       {"fp32 accumulation 3", plain, 1, 3, DType::kFloat32, RecomputeMode::kNone},
       {"bf16", plain, 2, 1, DType::kBFloat16, RecomputeMode::kNone},
       {"bf16 recompute", plain, 4, 2, DType::kBFloat16, RecomputeMode::kFull},
+      {"bf16 in fp32", converting, 2, 1, DType::kBFloat16, RecomputeMode::kNone},
+      {"bf16 in fp32 recompute", converting, 4, 2, DType::kBFloat16, RecomputeMode::kFull},
+      {"bf16 in fp32 odd sizes", converting_odd, 3, 2, DType::kBFloat16, RecomputeMode::kNone},
       {"fp32 odd sizes", odd, 3, 1, DType::kFloat32, RecomputeMode::kNone},
       {"fp32 odd sizes recompute", odd, 3, 2, DType::kFloat32, RecomputeMode::kFull},
+      {"fp32 layer-major", plain, 1, 3, DType::kFloat32, RecomputeMode::kNone,
+       AccumulationOrder::kLayer},
+      {"bf16 layer-major recompute", plain, 2, 3, DType::kBFloat16, RecomputeMode::kFull,
+       AccumulationOrder::kLayer},
       {"fp32 dropout", dropping, 2, 1, DType::kFloat32, RecomputeMode::kNone},
   };
   for (const Case& c : cases) {

@@ -86,8 +86,13 @@ void run_world(const EngineOptions& options, Wire wire,
   const auto run_rank = [&](std::size_t rank) {
     try {
       const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
-      Engine engine(options, make_model(options.model), *comms[rank],
-                    at::Device(c10::DeviceType::CPU), rows, rows);
+      EngineOptions own = options;
+      own.tiers.nvme.paths = options.offload.nvme_path;
+      own.tiers.nvme.run_id = "world";
+      own.tiers.nvme.rank = static_cast<int>(rank);
+      own.tiers.nvme.cache = IoCache::kDirectOrBuffered;
+      Engine engine(own, make_model(options.model), *comms[rank], at::Device(c10::DeviceType::CPU),
+                    rows, rows);
       each_rank(static_cast<int>(rank), engine);
     } catch (...) {
       errors[rank] = std::current_exception();
@@ -130,6 +135,16 @@ WorldResult train_world(const EngineOptions& options, int steps, Wire wire) {
     EXPECT_EQ(other.weights, results[0].weights);
   }
   return results[0];
+}
+
+void expect_same_bits(const WorldResult& a, const WorldResult& b, const std::string& what) {
+  EXPECT_EQ(a.losses, b.losses) << what;
+  EXPECT_EQ(a.norms, b.norms) << what;
+  EXPECT_EQ(a.eval_loss, b.eval_loss) << what;
+  ASSERT_EQ(a.weights.size(), b.weights.size());
+  for (const auto& [name, values] : a.weights) {
+    EXPECT_TRUE(values == b.weights.at(name)) << what << ": " << name;
+  }
 }
 
 }  // namespace sluice::testing

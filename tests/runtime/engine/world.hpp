@@ -27,9 +27,12 @@ struct WorldResult {
 // last.
 [[nodiscard]] RowSource formula_rows(std::int64_t seq, std::int64_t vocab);
 
-// `each_rank` is called on rank's thread with its engine; exceptions come through, rank 0's first.
+// Each rank swaps to options.offload.nvme_path. `each_rank` is called on rank's thread with its
+// engine; exceptions come through, rank 0's first.
 void run_world(const EngineOptions& options, Wire wire,
                const std::function<void(int rank, Engine&)>& each_rank);
+
+void expect_same_bits(const WorldResult& a, const WorldResult& b, const std::string& what);
 
 // `steps` training steps and one evaluation; rank 0's numbers, after checking that all ranks agree.
 [[nodiscard]] WorldResult train_world(const EngineOptions& options, int steps, Wire wire);

@@ -15,8 +15,8 @@ struct HeadResult {
   std::vector<at::Tensor> tensors;  // gradients of the parameters and of the input, logits
 };
 
-// 300 rows are a chunk and a piece of one; 1101 words are two tiles.
-constexpr std::int64_t kRows = 300;
+// 400 rows are a chunk and a piece of one; 1101 words are two tiles.
+constexpr std::int64_t kRows = 400;
 
 HeadResult run_head(ModelOptions options, DType dtype, MatmulType matmul) {
   options.matmul = matmul;
@@ -36,7 +36,8 @@ HeadResult run_head(ModelOptions options, DType dtype, MatmulType matmul) {
   for (std::int64_t i = 0; i < kRows; ++i) {
     targets.data_ptr<std::int64_t>()[i] = i * 37 % options.vocab;
   }
-  const at::Tensor scratch = at::empty({model.head->scratch_bytes(kRows, dtype)}, c10::ScalarType::Byte);
+  const at::Tensor scratch =
+      at::empty({model.head->scratch_bytes(kRows, dtype)}, c10::ScalarType::Byte);
   CollectingSink sink(params);
   HeadResult result;
   at::Tensor grad_input;

@@ -43,8 +43,8 @@ TEST_P(GoldenModel, LossAndEveryGradient) {
   for (std::size_t u = 0; u < model.units.size(); ++u) {
     inputs.push_back(model.units[u]->forward({}, params[u], inputs[u], &saved[u]));
   }
-  const at::Tensor scratch =
-      at::empty({model.head->scratch_bytes(tokens.numel(), DType::kFloat32)}, c10::ScalarType::Byte);
+  const at::Tensor scratch = at::empty({model.head->scratch_bytes(tokens.numel(), DType::kFloat32)},
+                                       c10::ScalarType::Byte);
   const auto count = static_cast<double>(tokens.numel());
   std::map<std::size_t, at::Tensor> grads;
   const auto collect = [&](const CollectingSink& sink, std::size_t u) {

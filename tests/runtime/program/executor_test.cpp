@@ -68,7 +68,8 @@ TEST(Executor, RunsInOrderAndWaitsWhereItIsSaid) {
   const Program program = tiny();
   FakeHandler handler(program);
   std::vector<OpTiming> timings;
-  execute(program, handler, timings);
+  LaneThreads lanes;
+  execute(program, handler, lanes, timings);
   EXPECT_THAT(handler.events,
               testing::ElementsAre("run 0", "run 1", "wait 2", "ticket 0", "waited 2", "run 2",
                                    "run 3", "ticket 0", "ticket 3"));
@@ -88,7 +89,8 @@ TEST(Executor, LeavesNothingUnwaitedInAWholeStep) {
         write_train_step(make_shape({.stage = stage, .micro_batches = 2, .tied = true}));
     FakeHandler handler(program);
     std::vector<OpTiming> timings;
-    execute(program, handler, timings);
+    LaneThreads lanes;
+    execute(program, handler, lanes, timings);
     std::set<int> started;
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
       if (program.ops[i].lane == Lane::kComm) started.insert(static_cast<int>(i));
@@ -103,8 +105,9 @@ TEST(Executor, LeavesNothingUnwaitedInAWholeStep) {
 // What execute() ends with, as a user sees it.
 std::string failure_of(FakeHandler& handler, const Program& program, bool* secondary = nullptr) {
   std::vector<OpTiming> timings;
+  LaneThreads lanes;
   try {
-    execute(program, handler, timings);
+    execute(program, handler, lanes, timings);
   } catch (const std::exception& error) {
     if (secondary != nullptr) *secondary = is_secondary(error);
     return error_chain(error);
@@ -136,7 +139,8 @@ TEST(Executor, AnEmptyProgramDoesNothing) {
   const Program program;
   FakeHandler handler(program);
   std::vector<OpTiming> timings(3);
-  execute(program, handler, timings);
+  LaneThreads lanes;
+  execute(program, handler, lanes, timings);
   EXPECT_TRUE(timings.empty());
   EXPECT_TRUE(handler.events.empty());
 }

@@ -32,6 +32,8 @@ TEST(MemoryModel, PersistentBytesAreTheTableOfStages) {
     const std::int64_t states = fp32 ? 8 : 12;  // moments, and a master copy in bf16
     const bool adds_up =
         choice.micro_batches > 1 && choice.reduce_every == ReduceEvery::kMicroBatch;
+    // A tied table's two gradients are summed apart.
+    const std::int64_t second = adds_up && choice.tied ? 4 * shape.groups[0].shard_elems : 0;
     const std::int64_t summed = choice.stage < 2 && adds_up ? 4 * part : 0;
     const std::int64_t table[] = {(p + 4 + states) * full + summed,
                                   (p + 4) * full + states * part + summed,
@@ -40,7 +42,7 @@ TEST(MemoryModel, PersistentBytesAreTheTableOfStages) {
     const std::int64_t staging = bytes_of(program, Tag::kCommStaging);
     EXPECT_EQ(staging, shape.comm_staging_bytes);
     ASSERT_EQ(add_up(program).persistent - staging,
-              table[choice.stage] + extra * size_of(choice.dtype))
+              table[choice.stage] + second + extra * size_of(choice.dtype))
         << name_of(choice);
   });
 }
@@ -68,26 +70,36 @@ std::int64_t dynamic_peak_of(const StepShape& shape, bool training) {
   const std::size_t head = shape.units.size() - 1;
   const auto memory = [&](std::size_t u) -> const UnitMemory& { return shape.units[u].memory; };
   const bool keeps = training && !shape.recompute;
-  std::int64_t peak = shape.batch_bytes;
-  std::int64_t before = shape.batch_bytes;  // the batch, and each unit's output and what it kept
-  std::vector<std::int64_t> left;
+  const int together = training && shape.layer_major ? shape.micro_batches : 1;
+  std::int64_t peak = 0;
+  std::int64_t held = 0;
+  const auto each = [&](std::int64_t above, std::int64_t change) {
+    for (int m = 0; m < together; ++m) {
+      peak = std::max(peak, held + above);
+      held += change;
+    }
+  };
+  const auto kept = [&](std::size_t u) { return keeps ? memory(u).kept : 0; };
   for (std::size_t u = 0; u < head; ++u) {
-    const std::int64_t made = memory(u).output + (keeps ? memory(u).kept : 0);
+    const std::int64_t made = memory(u).output + kept(u);
     const std::int64_t high = keeps ? memory(u).forward_peak : memory(u).forward_only_peak;
-    peak = std::max(peak, before + std::max(high, made));
-    left.push_back(made);
-    before += made;
-    if (!training && u > 0) before -= memory(u - 1).output;
+    const std::int64_t batch = u == 0 ? shape.batch_bytes : 0;
+    const std::int64_t input = !training && u > 0 ? memory(u - 1).output : 0;
+    each(batch + std::max(high, made), batch + made - input);
   }
-  if (!training) return std::max(peak, before + memory(head).forward_only_peak);
-  peak = std::max(peak, before + std::max(memory(head).backward_peak, memory(head).input_gradient));
+  const std::int64_t input = memory(head - 1).output;
+  if (!training) {
+    each(memory(head).forward_only_peak, 0);
+    return peak;
+  }
   std::int64_t gradient = memory(head).input_gradient;
+  each(std::max(memory(head).backward_peak, gradient), gradient - input);
   for (std::size_t u = head; u-- > 0;) {
-    before -= memory(u).output;  // the input of the unit whose backward is done
     const std::int64_t high = shape.recompute ? memory(u).recompute_peak : memory(u).backward_peak;
-    peak = std::max(peak, before + gradient + std::max(high, memory(u).input_gradient));
-    before -= left[u] - memory(u).output;
-    gradient = memory(u).input_gradient;
+    const std::int64_t made = u > 0 ? memory(u).input_gradient : 0;
+    const std::int64_t consumed = u > 0 ? memory(u - 1).output : shape.batch_bytes;
+    each(std::max(high, made), made - gradient - kept(u) - consumed);
+    gradient = made;
   }
   return peak;
 }

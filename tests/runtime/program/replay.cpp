@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "zero/partition_plan.hpp"
 
@@ -17,17 +18,21 @@ struct UseOfUnit {
   int micro_batch;
 };
 
-struct GroupPlay {
-  int gather = -1;                  // newest gather, -1: none
-  bool has_slot = false;            // gathered parameters
-  bool has_grad_slot = false;       // gradients
-  std::int64_t full = kPoison;      // every element of the full gradient
-  bool written = false;             // since the batch was loaded
-  std::vector<int> writers;         // units that have written, by micro-batch
-  std::vector<std::int64_t> sent;   // elements of the shard reduced, by micro-batch
-  std::vector<std::int64_t> shard;  // by kAlignElems elements
-  std::int64_t gathered_back = 0;   // elements of the shard, stage 0
+// A full gradient.
+struct GradPlay {
+  std::int64_t value = kPoison;  // of every element
+  int writes = 0;                // units that have written since it was opened
+  std::int64_t sent = 0;         // elements of the shard reduced since
   int last_reduction = -1;
+};
+
+struct GroupPlay {
+  int gather = -1;                     // newest gather, -1: none
+  bool has_slot = false;               // gathered parameters
+  std::map<BufferId, GradPlay> grads;  // by slot; one without a slot under -1
+  BufferId newest = -1;
+  std::vector<std::vector<std::int64_t>> shards;  // by stream, by kAlignElems elements
+  std::int64_t gathered_back = 0;                 // elements of the shard, stage 0
   bool updated = false;
 };
 
@@ -42,17 +47,14 @@ class Player {
         groups_(shape.groups.size()) {
     result_.gathers.assign(shape.groups.size(), 0);
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      groups_[g].writers.assign(static_cast<std::size_t>(micro_batches_), 0);
-      groups_[g].sent.assign(static_cast<std::size_t>(micro_batches_), 0);
-      groups_[g].shard.assign(static_cast<std::size_t>(shape.groups[g].shard_elems / kAlignElems),
-                              kPoison);
+      const int streams = sums_in_shards() ? writers_of(static_cast<int>(g)) : 1;
+      groups_[g].shards.assign(
+          static_cast<std::size_t>(streams),
+          std::vector<std::int64_t>(
+              static_cast<std::size_t>(shape.groups[g].shard_elems / kAlignElems), kPoison));
+      if (shape.stage < 2) groups_[g].grads[-1] = {};
     }
-    const int head = static_cast<int>(shape.units.size()) - 1;
-    for (int m = 0; m < micro_batches_; ++m) {
-      for (int u = 0; u < head; ++u) uses_.push_back({OpKind::kForward, u, m});
-      uses_.push_back({OpKind::kLossHead, head, m});
-      for (int u = head - 1; training && u >= 0; --u) uses_.push_back({OpKind::kBackward, u, m});
-    }
+    list_uses();
   }
 
   ReplayResult run() {
@@ -67,6 +69,30 @@ class Player {
   }
 
  private:
+  void list_uses() {
+    const int head = static_cast<int>(shape_.units.size()) - 1;
+    const int together = shape_.layer_major ? micro_batches_ : 1;
+    for (int first = 0; first < micro_batches_; first += together) {
+      const auto add = [&](OpKind kind, int u) {
+        for (int m = first; m < first + together; ++m) uses_.push_back({kind, u, m});
+      };
+      for (int u = 0; u < head; ++u) add(OpKind::kForward, u);
+      add(OpKind::kLossHead, head);
+      for (int u = head - 1; training_ && u >= 0; --u) add(OpKind::kBackward, u);
+    }
+  }
+
+  // Micro-batches are summed in shards, one for each unit that writes a group.
+  bool sums_in_shards() const {
+    return micro_batches_ > 1 && shape_.reduce_every == ReduceEvery::kMicroBatch;
+  }
+  // Of one content of a full gradient, before it is sent.
+  int writes_expected(int g) const {
+    if (sums_in_shards()) return 1;
+    const bool step = shape_.reduce_every == ReduceEvery::kStep;
+    return writers_of(g) * (step ? micro_batches_ : 1);
+  }
+
   void expect(bool condition, const std::string& what) {
     if (!condition && result_.fault.empty()) result_.fault = at_ + what;
   }
@@ -97,11 +123,8 @@ class Player {
   void act(int i, const Op& op) {
     switch (op.kind) {
       case OpKind::kLoadBatch:
-        expect(next_use_ < uses_.size() && op.micro_batch == uses_[next_use_].micro_batch &&
-                   uses_[next_use_].unit == 0 && uses_[next_use_].kind == OpKind::kForward,
-               "loads a batch that is not next");
-        for (GroupPlay& g : groups_) g.written = false;
-        loaded_ = op.micro_batch;
+        expect(op.micro_batch < micro_batches_ && loaded_.insert(op.micro_batch).second,
+               "loads a batch that is not wanted");
         break;
       case OpKind::kGather:
         gather(i, op);
@@ -116,6 +139,9 @@ class Player {
       case OpKind::kReduceGrads:
         reduce(i, op);
         break;
+      case OpKind::kAddGrads:
+        add_streams(op);
+        break;
       case OpKind::kGatherGrads:
         gather_back(op);
         break;
@@ -126,6 +152,8 @@ class Player {
         expect(normed_ && !play(op.group).updated, "updates before the norm or twice");
         play(op.group).updated = true;
         break;
+      default:  // programs with tiers are for tier_simulation.hpp
+        expect(false, "moves between tiers");
     }
   }
 
@@ -139,9 +167,12 @@ class Player {
       play(buffer.group).has_slot = true;
     }
     if (buffer.tag == Tag::kGradientBuckets) {
-      expect(!play(buffer.group).has_grad_slot, "opens a second gradient slot");
-      play(buffer.group).has_grad_slot = true;
-      play(buffer.group).full = kPoison;
+      GroupPlay& g = play(buffer.group);
+      for (const auto& [slot, grad] : g.grads) {
+        expect(grad.last_reduction >= 0, "opens a second gradient slot before the first is sent");
+      }
+      g.grads[b] = {};
+      g.newest = b;
     }
   }
 
@@ -155,9 +186,10 @@ class Player {
       play(buffer.group).has_slot = false;
     }
     if (buffer.tag == Tag::kGradientBuckets) {
-      GroupPlay& g = play(buffer.group);
+      const GradPlay& g = play(buffer.group).grads[b];
       expect(g.last_reduction >= 0 && g.last_reduction <= over_, "frees gradients on their way");
-      g.has_grad_slot = false;
+      expect(g.sent == group(buffer.group).shard_elems, "frees gradients that were not sent");
+      play(buffer.group).grads.erase(b);
     }
   }
 
@@ -175,7 +207,8 @@ class Player {
   }
 
   void use(const Op& op) {
-    expect(next_use_ < uses_.size() && loaded_ == op.micro_batch, "runs too often or too early");
+    expect(next_use_ < uses_.size() && loaded_.count(op.micro_batch) > 0,
+           "runs too often or too early");
     if (!result_.fault.empty()) return;
     const UseOfUnit& due = uses_[next_use_];
     expect(op.kind == due.kind && op.unit == due.unit && op.micro_batch == due.micro_batch,
@@ -198,9 +231,15 @@ class Player {
   }
 
   void check_window() {
-    const auto ahead = static_cast<std::size_t>(shape_.prefetch_units);
     std::vector<bool> wanted(groups_.size(), false);
-    for (std::size_t j = next_use_; j < uses_.size() && j <= next_use_ + ahead; ++j) {
+    int ahead = 0;  // micro-batches of one unit in a row count once
+    for (std::size_t j = next_use_; j < uses_.size(); ++j) {
+      if (j > next_use_ && shape_.layer_major &&
+          (uses_[j].unit != uses_[j - 1].unit || uses_[j].kind != uses_[j - 1].kind)) {
+        ++ahead;
+      }
+      if (j > next_use_ && !shape_.layer_major) ++ahead;
+      if (ahead > shape_.prefetch_units) break;
       for (const int g : read_by(uses_[j])) wanted[static_cast<std::size_t>(g)] = true;
     }
     for (std::size_t g = 0; g < groups_.size(); ++g) {
@@ -228,35 +267,43 @@ class Player {
     return count;
   }
 
+  GradPlay& newest_grad(int g) {
+    GroupPlay& p = play(g);
+    expect(p.grads.count(p.newest) > 0, "has no gradients to work on");
+    return p.grads[p.newest];
+  }
+
   void write_grads(const Op& op) {
     for (const int g : unit(op.unit).groups) {
-      GroupPlay& p = play(g);
+      GradPlay& p = newest_grad(g);
       expect(p.last_reduction <= over_, "writes gradients that are being reduced");
-      expect(shape_.stage < 2 || p.has_grad_slot, "writes gradients to nowhere");
       const std::int64_t gradient = gradient_of(g, op.unit, op.micro_batch);
-      p.full = op.accumulate || p.written ? p.full + gradient : gradient;
-      p.written = true;
-      ++p.writers[static_cast<std::size_t>(op.micro_batch)];
+      if (std::find(op.opens.begin(), op.opens.end(), g) != op.opens.end()) {
+        p = {.value = 0, .last_reduction = -1};
+      }
+      p.value += gradient;
+      ++p.writes;
     }
   }
 
   // Alive may be: gradients that units still add to, less than a bucket that waits to be full, and
   // those of the reductions issued last.
   void check_grad_slots(const Op& op) {
-    const auto m = static_cast<std::size_t>(op.micro_batch);
     std::int64_t unsent_bytes = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const GroupPlay& p = groups_[g];
-      if (!p.has_grad_slot) continue;
-      const bool open = p.written && p.writers[m] < writers_of(static_cast<int>(g));
       const auto& mine = unit(op.unit).groups;
-      if (open || std::find(mine.begin(), mine.end(), g) != mine.end()) continue;
-      const std::int64_t unsent = p.written ? shape_.groups[g].shard_elems - p.sent[m] : 0;
-      if (unsent > 0) {
-        unsent_bytes += unsent * shape_.dp * 4;
-      } else {
-        prefer(p.last_reduction >= newest_batch_ && op.kind != OpKind::kLossHead,
-               "holds gradients that were reduced long ago");
+      const bool used = std::find(mine.begin(), mine.end(), g) != mine.end();
+      for (const auto& [slot, p] : groups_[g].grads) {
+        const bool open = p.writes < writes_expected(static_cast<int>(g));
+        if (open || (used && slot == groups_[g].newest)) continue;
+        const std::int64_t unsent = shape_.groups[g].shard_elems - p.sent;
+        if (unsent > 0) {
+          unsent_bytes += unsent * shape_.dp * 4;
+        } else {
+          prefer(p.last_reduction >= newest_batch_ &&
+                     (op.kind != OpKind::kLossHead || shape_.layer_major),
+                 "holds gradients that were reduced long ago");
+        }
       }
     }
     prefer(unsent_bytes < bucket_limit(), "holds more than a bucket of gradients unsent");
@@ -271,22 +318,35 @@ class Player {
     expect(op.lane == Lane::kComm && (each || op.micro_batch + 1 == micro_batches_), "too early");
     expect(op.accumulate == (each && op.micro_batch > 0), "accumulates wrongly");
     if (last_kind_ != OpKind::kReduceGrads && last_kind_ != OpKind::kGatherGrads) newest_batch_ = i;
-    const auto m = static_cast<std::size_t>(op.micro_batch);
     std::int64_t elems = 0;
     for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(op.bucket)]) {
-      GroupPlay& p = play(piece.group);
-      expect(p.writers[m] == writers_of(piece.group), "reduces gradients that are not complete");
-      expect(shape_.stage < 2 || p.has_grad_slot, "reduces gradients that are gone");
-      prefer(piece.begin == p.sent[m], "pieces out of order");
+      GradPlay& p = newest_grad(piece.group);
+      expect(p.writes == writes_expected(piece.group), "reduces gradients that are not complete");
+      prefer(piece.begin == p.sent, "pieces out of order");
+      auto& shards = play(piece.group).shards;
+      expect(static_cast<std::size_t>(piece.stream) < shards.size(), "has no such shard");
+      if (!result_.fault.empty()) return;
       for (std::int64_t e = piece.begin; e < piece.begin + piece.elems; e += kAlignElems) {
-        std::int64_t& sum = p.shard[static_cast<std::size_t>(e / kAlignElems)];
-        sum = op.accumulate ? sum + p.full : p.full;
+        std::int64_t& sum = shards[static_cast<std::size_t>(piece.stream)]
+                                  [static_cast<std::size_t>(e / kAlignElems)];
+        sum = op.accumulate ? sum + p.value : p.value;
       }
-      p.sent[m] += piece.elems;
+      p.sent += piece.elems;
       p.last_reduction = i;
       elems += piece.elems;
     }
     prefer(elems * shape_.dp * 4 <= bucket_limit(), "a bucket over its size");
+  }
+
+  void add_streams(const Op& op) {
+    auto& shards = play(op.group).shards;
+    for (const auto& [slot, grad] : play(op.group).grads) {
+      expect(grad.last_reduction <= over_, "adds gradients on their way");
+    }
+    for (std::size_t s = 1; s < shards.size(); ++s) {
+      for (std::size_t e = 0; e < shards[0].size(); ++e) shards[0][e] += shards[s][e];
+    }
+    shards.resize(1);
   }
 
   void gather_back(const Op& op) {
@@ -294,7 +354,8 @@ class Player {
     for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(op.bucket)]) {
       GroupPlay& p = play(piece.group);
       p.gathered_back += piece.elems;
-      expect(p.sent.back() >= piece.begin + piece.elems, "gathers what was not reduced");
+      expect(newest_grad(piece.group).sent >= piece.begin + piece.elems && p.shards.size() == 1,
+             "gathers what was not reduced");
     }
   }
 
@@ -308,8 +369,10 @@ class Player {
         if (std::find(mine.begin(), mine.end(), g) == mine.end()) continue;
         for (int m = 0; m < micro_batches_; ++m) all += gradient_of(static_cast<int>(g), u, m);
       }
-      for (const std::int64_t sum : groups_[g].shard)
+      expect(groups_[g].shards.size() == 1, "a group's gradients are apart");
+      for (const std::int64_t sum : groups_[g].shards[0]) {
         expect(sum == all, "a gradient is not the sum");
+      }
       if (shape_.stage > 0) continue;
       expect(groups_[g].gathered_back == shape_.groups[g].shard_elems, "gradients not gathered");
     }
@@ -325,7 +388,7 @@ class Player {
   std::vector<GroupPlay> groups_;
   std::vector<UseOfUnit> uses_;
   std::size_t next_use_ = 0;
-  int loaded_ = -1;
+  std::set<int> loaded_;  // micro-batches
   int over_ = -1;         // newest operation of the comm lane known to be over
   int newest_comm_ = -1;  // newest issued
   int newest_batch_ = 0;  // first reduction issued after the last backward that issued any

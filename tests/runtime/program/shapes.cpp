@@ -34,7 +34,8 @@ UnitMemory block_memory(int block, std::int64_t element) {
 }
 
 UnitShape embedding(std::int64_t element) {
-  UnitShape unit{{0, 1}, false, {}, 10};
+  UnitShape unit{
+      .groups = {0, 1}, .backward_reads_params = false, .memory = {}, .forward_flops = 10};
   unit.memory.output = kTokens * kHidden * element;
   unit.memory.forward_peak = unit.memory.output * 2;
   unit.memory.forward_only_peak = unit.memory.output;
@@ -44,13 +45,25 @@ UnitShape embedding(std::int64_t element) {
 }
 
 UnitShape loss_head(const ShapeChoice& choice, std::int64_t element) {
-  UnitShape unit{{choice.blocks + 2}, true, {}, 1000};
+  UnitShape unit{.groups = {choice.blocks + 2}, .memory = {}, .forward_flops = 1000};
   if (choice.tied) unit.groups.push_back(0);
   unit.memory.input_gradient = kTokens * kHidden * element;
   unit.memory.backward_peak = unit.memory.input_gradient * 3;
   unit.memory.forward_only_peak = unit.memory.input_gradient + 640;
   unit.memory.scratch = kTokens * kVocab * 4;
   return unit;
+}
+
+std::string name_of(const Placement& p) {
+  const auto letter = [](Tier tier) {
+    return tier == Tier::kDevice ? 'd' : tier == Tier::kHost ? 'h' : 'n';
+  };
+  const std::string tiers = {letter(p.optimizer), letter(p.parameters), letter(p.gradients),
+                             letter(p.activations)};
+  if (tiers == "dddd") return "";
+  return ", tiers of optimizer, parameters, gradients, activations " + tiers + ", chunks of " +
+         std::to_string(p.chunk_elems) + " in " + std::to_string(p.chunk_slots) +
+         " slots, on the device " + std::to_string(p.device_fraction);
 }
 
 }  // namespace
@@ -60,11 +73,13 @@ StepShape make_shape(const ShapeChoice& choice) {
   shape.stage = choice.stage;
   shape.dp = choice.dp;
   shape.micro_batches = choice.micro_batches;
+  shape.layer_major = choice.layer_major;
   shape.recompute = choice.recompute;
   shape.dtype = choice.dtype;
   shape.reduce_every = choice.reduce_every;
   shape.bucket_bytes = choice.bucket_bytes;
   shape.prefetch_units = choice.prefetch_units;
+  shape.placement = choice.placement;
   shape.batch_bytes = kTokens * 2 * 8;
   shape.comm_staging_bytes = 1536;
   const auto add_group = [&](const std::vector<TensorSpec>& tensors) {
@@ -78,7 +93,10 @@ StepShape make_shape(const ShapeChoice& choice) {
   shape.units.push_back(embedding(element));
   for (int b = 0; b < choice.blocks; ++b) {
     add_group(block_tensors(b));
-    shape.units.push_back({{b + 2}, true, block_memory(b, element), 100});
+    shape.units.push_back({.groups = {b + 2},
+                           .memory = block_memory(b, element),
+                           .kept_moves = b % 3 != 1,
+                           .forward_flops = 100});
   }
   std::vector<TensorSpec> head = {{"ln_f", {kHidden}, false}};
   if (!choice.tied) head.push_back({"lm_head", {kVocab, kHidden}, true});
@@ -89,11 +107,13 @@ StepShape make_shape(const ShapeChoice& choice) {
 
 std::string name_of(const ShapeChoice& c) {
   return "stage " + std::to_string(c.stage) + ", dp " + std::to_string(c.dp) + ", micro-batches " +
-         std::to_string(c.micro_batches) + (c.recompute ? ", recompute" : "") +
+         std::to_string(c.micro_batches) + (c.layer_major ? ", layer-major" : "") +
+         (c.recompute ? ", recompute" : "") +
          (c.reduce_every == ReduceEvery::kStep ? ", reduce every step" : "") + ", bucket " +
          std::to_string(c.bucket_bytes) + ", prefetch " + std::to_string(c.prefetch_units) +
          (c.tied ? ", tied" : "") + (c.persist ? ", persist" : "") + ", " +
-         std::string(name_of(c.dtype)) + ", blocks " + std::to_string(c.blocks);
+         std::string(name_of(c.dtype)) + ", blocks " + std::to_string(c.blocks) +
+         name_of(c.placement);
 }
 
 namespace {
@@ -145,6 +165,10 @@ void for_each_choice(const std::function<void(const ShapeChoice&)>& visit) {
           choice.dp = dp;
           choice.micro_batches = micro_batches;
           choice.bucket_bytes = bucket;
+          for_each_knob(choice, visit);
+          // Order and sharding have little to do with each other.
+          if (micro_batches == 1 || micro_batches * 6000 < bucket || dp % 2 == 0) continue;
+          choice.layer_major = true;
           for_each_knob(choice, visit);
         }
       }

@@ -12,6 +12,7 @@ struct ShapeChoice {
   int stage = 0;
   int dp = 2;
   int micro_batches = 1;
+  bool layer_major = false;
   bool recompute = false;
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
   std::int64_t bucket_bytes = 20'000;
@@ -20,6 +21,7 @@ struct ShapeChoice {
   bool persist = false;  // stage 3: small groups are resident
   DType dtype = DType::kFloat32;
   int blocks = 2;
+  Placement placement{};
 };
 
 // Groups: 0 token table, 1 position table, 2 .. blocks + 1 the blocks, blocks + 2 the head's own.

@@ -51,7 +51,8 @@ int expected_gathers(const StepShape& shape, int g) {
     if (reads && std::count(unit.groups.begin(), unit.groups.end(), g) > 0) uses.push_back(at);
     ++at;
   };
-  for (int m = 0; m < shape.micro_batches; ++m) {
+  const int rounds = shape.layer_major ? 1 : shape.micro_batches;
+  for (int m = 0; m < rounds; ++m) {
     for (int u = 0; u <= head; ++u) use(u, false);
     for (int u = head - 1; u >= 0; --u) use(u, true);
   }
@@ -80,7 +81,7 @@ TEST(StepWriter, GathersAsOftenAsTheStageHasTo) {
     // Twice a block a micro-batch, but where the window holds it over the turn at the loss head or
     // over the turn from one micro-batch to the next.
     const int n = choice.blocks;
-    const int m = choice.micro_batches;
+    const int m = choice.layer_major ? 1 : choice.micro_batches;
     const int kept_at_head = std::min(n, (choice.prefetch_units + 1) / 2);
     const int kept_at_start = std::min(n, choice.prefetch_units / 2);
     ASSERT_EQ(blocks, 2 * n * m - m * kept_at_head - (m - 1) * kept_at_start) << name_of(choice);
@@ -99,16 +100,18 @@ TEST(StepWriter, WireBytesAreTheTheorys) {
     if (choice.recompute) return;  // no matter here
     const StepShape shape = make_shape(choice);
     std::int64_t elems = 0;
+    std::int64_t reduced = 0;  // a micro-batch; a tied table once for each unit that writes it
     std::int64_t gathered = 0;
     for (std::size_t g = 0; g < shape.groups.size(); ++g) {
       elems += shape.groups[g].elems;
+      reduced += shape.groups[g].elems * gradient_streams(shape, static_cast<int>(g));
       gathered += shape.groups[g].elems *
                   (shape.groups[g].resident ? 1 : expected_gathers(shape, static_cast<int>(g)));
     }
     const bool each = choice.reduce_every == ReduceEvery::kMicroBatch;
     const std::int64_t reductions = each ? choice.micro_batches : 1;
     const std::int64_t back = choice.stage == 0 ? 4 * elems : gathered * size_of(choice.dtype);
-    const std::int64_t theory = (4 * elems * reductions + back) / choice.dp * (choice.dp - 1);
+    const std::int64_t theory = (4 * reduced * reductions + back) / choice.dp * (choice.dp - 1);
     ASSERT_EQ(bytes_sent(write_train_step(shape)), theory) << name_of(choice);
   });
 }
@@ -126,15 +129,31 @@ TEST(StepWriter, OneMicroBatchSendsTwiceTheParametersAndStage3ThreeTimes) {
   EXPECT_EQ(bytes_sent(write_train_step(shape)), 3 * once - read_once * 4 / 4 * 3);
 }
 
+TEST(StepWriter, LayerMajorGathersAUnitAsOftenAsOneMicroBatchDoes) {
+  for (const int micro_batches : {2, 5}) {
+    ShapeChoice choice{.stage = 3, .prefetch_units = 2, .blocks = 7};
+    const StepShape one = make_shape(choice);
+    choice.micro_batches = micro_batches;
+    choice.layer_major = true;
+    const StepShape many = make_shape(choice);
+    EXPECT_EQ(replay(write_train_step(many), many, true).gathers,
+              replay(write_train_step(one), one, true).gathers);
+  }
+}
+
 TEST(StepWriter, ReductionGoesOnUnderTheNextBackward) {
-  for (const std::int64_t bucket : {3000L, 30'000L, 100'000L}) {
-    ShapeChoice choice{.stage = 3, .micro_batches = 2, .bucket_bytes = bucket, .blocks = 7};
+  for (const std::int64_t bucket : {3000L, 30'000L, 100'000L, -3000L, -100'000L}) {
+    ShapeChoice choice{.stage = 3, .micro_batches = 2, .blocks = 7};
+    choice.bucket_bytes = std::abs(bucket);
+    choice.layer_major = bucket < 0;
     const Program program = write_train_step(make_shape(choice));
     for (std::size_t i = 0; i < program.ops.size(); ++i) {
       if (program.ops[i].kind != OpKind::kBackward) continue;
       for (const OpId w : program.ops[i].waits) {
         if (program.ops[static_cast<std::size_t>(w)].kind != OpKind::kReduceGrads) continue;
-        const auto is_backward = [](const Op& op) { return op.kind == OpKind::kBackward; };
+        const auto is_backward = [](const Op& op) {
+          return op.kind == OpKind::kBackward || op.kind == OpKind::kLossHead;
+        };
         EXPECT_GT(std::count_if(program.ops.begin() + w, program.ops.begin() + static_cast<int>(i),
                                 is_backward),
                   0)

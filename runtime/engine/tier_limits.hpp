@@ -1,0 +1,15 @@
+// Budgets and places of what a rank keeps off its device.
+#pragma once
+
+#include <cstdint>
+
+#include "offload/nvme_store.hpp"
+
+namespace sluice {
+
+struct TierOptions {
+  std::int64_t host_budget = 0;  // bytes of this rank; 0: counted only
+  NvmeOptions nvme;              // paths, run, rank, budget
+};
+
+}  // namespace sluice

@@ -1,0 +1,185 @@
+#include "runtime/engine/tier_store.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "kernels/base/error.hpp"
+#include "kernels/cpu/cast.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice {
+
+TierStore::TierStore(const StepPlan& plan, const OptimizerOptions& optimizer,
+                     std::span<const Program* const> programs, GroupStore& groups, int dp_rank,
+                     std::uint64_t seed, const TierOptions& options)
+    : shape_(plan.shape),
+      optimizer_(optimizer),
+      seed_(seed),
+      groups_(groups),
+      dp_rank_(dp_rank),
+      layout_(chunk_layout(plan.shape)),
+      away_(plan.shape.groups.size()),
+      inputs_(plan.shape.units.size()),
+      pool_(options.host_budget),
+      wanted_(static_cast<std::size_t>(kTagCount)) {
+  const Placement& p = shape_.placement;
+  for (const Tier tier : {p.optimizer, p.parameters, p.gradients, p.activations}) {
+    if (tier == Tier::kNvme && !nvme_) nvme_ = std::make_unique<NvmeStore>(options.nvme);
+  }
+  plan_states(plan);
+  plan_inputs();
+  take_host_memory(programs);
+  if (!nvme_) return;
+  blocks_.push_back(pool_.reserve("nvme_store", nvme_->host_bytes()));
+  if (ring_.bytes() > 0) nvme_->register_buffer(ring_.data(), ring_.bytes());
+  if (arena_.bytes() > 0) nvme_->register_buffer(arena_.data(), arena_.bytes());
+  nvme_->open();
+}
+
+TierStore::~TierStore() = default;
+
+void TierStore::declare(Array& array, Tier tier, Tag tag, const std::string& name,
+                        std::int64_t elems, std::int64_t element_bytes) {
+  array.element_bytes = element_bytes;
+  if (tier == Tier::kHost) {
+    wanted_[static_cast<std::size_t>(tag)].emplace_back(&array, elems * element_bytes);
+  } else {
+    array.extent = nvme_->add(std::string(name_of(tag)), name, elems * element_bytes);
+  }
+}
+
+void TierStore::plan_states(const StepPlan& plan) {
+  const Placement& p = shape_.placement;
+  const std::int64_t element_bytes = size_of(shape_.dtype);
+  const std::int64_t moment_bytes = size_of(p.moments_dtype);
+  std::int64_t elements = 0;  // of the groups before
+  for (int g = 0; g < static_cast<int>(away_.size()); ++g) {
+    const std::string& name = plan.groups[static_cast<std::size_t>(g)].name;
+    Away& a = away(g);
+    a.there = device_elems(shape_, g);
+    const std::int64_t owned = owned_elems(shape_, g);
+    a.first_element = elements + (shape_.stage == 0 ? 0 : dp_rank_ * owned);
+    elements += shape_.groups[static_cast<std::size_t>(g)].elems;
+    const Tier params = parameter_tier(shape_, g);
+    a.params_here = params != Tier::kDevice;
+    if (a.params_here) {
+      declare(a.params, params, Tag::kParameters, name + ".params", owned, element_bytes);
+    }
+    if (owned > a.there) {
+      if (!params_are_master(shape_, g)) {
+        declare(a.master, p.optimizer, Tag::kMaster, name + ".master", owned - a.there, 4);
+      }
+      declare(a.moment1, p.optimizer, Tag::kMoments, name + ".moment1", owned - a.there,
+              moment_bytes);
+      declare(a.moment2, p.optimizer, Tag::kMoments, name + ".moment2", owned - a.there,
+              moment_bytes);
+    }
+    if (p.gradients == Tier::kDevice) continue;
+    a.grads.resize(static_cast<std::size_t>(gradient_streams(shape_, g)));
+    for (std::size_t s = 0; s < a.grads.size(); ++s) {
+      declare(a.grads[s], p.gradients, Tag::kGradients, name + ".grads" + std::to_string(s), owned,
+              4);
+    }
+    a.block_sums.resize(
+        static_cast<std::size_t>((owned + kChunkAlignElems - 1) / kChunkAlignElems));
+  }
+}
+
+void TierStore::plan_inputs() {
+  if (shape_.placement.activations != Tier::kNvme) return;
+  const int flights = shape_.layer_major ? shape_.micro_batches : 1;
+  for (std::size_t u = 0; u < inputs_.size(); ++u) {
+    const std::int64_t bytes = leaving_bytes(shape_, static_cast<int>(u));
+    for (int m = 0; m < flights && bytes > 0; ++m) {
+      inputs_[u].push_back(nvme_->add(std::string(name_of(Tag::kActivations)),
+                                      "input." + std::to_string(u) + "." + std::to_string(m),
+                                      bytes));
+    }
+  }
+}
+
+// One block a tag: an array that is a page short of nothing wastes no page.
+void TierStore::take_host_memory(std::span<const Program* const> programs) {
+  for (std::size_t tag = 0; tag < wanted_.size(); ++tag) {
+    std::int64_t bytes = 0;
+    for (const auto& [array, size] : wanted_[tag]) bytes += size;
+    if (bytes == 0) continue;
+    blocks_.push_back(pool_.allocate(std::string(name_of(static_cast<Tag>(tag))), bytes));
+    std::byte* at = blocks_.back().data();
+    for (const auto& [array, size] : wanted_[tag]) {
+      array->host = at;
+      at += size;
+    }
+  }
+  wanted_.clear();
+  std::int64_t arena_bytes = 0;
+  std::int64_t ring_bytes = 0;
+  for (const Program* program : programs) {
+    arena_bytes = std::max(arena_bytes, program->host_arena_bytes);
+    ring_bytes = std::max(ring_bytes, program->chunk_slots * layout_.bytes);
+  }
+  ring_ = pool_.allocate(std::string(name_of(Tag::kStateStaging)), ring_bytes);
+  arena_ = pool_.allocate("arena", arena_bytes);
+  for (int g = 0; g < static_cast<int>(away_.size()); ++g) {
+    if (away(g).there < owned_elems(shape_, g) && params_are_master(shape_, g)) {
+      away(g).master = away(g).params;
+    }
+  }
+}
+
+Ticket TierStore::read(const Array& array, std::int64_t begin, std::int64_t elems, void* into) {
+  return nvme_->read(array.extent, begin * array.element_bytes, into, elems * array.element_bytes);
+}
+
+Ticket TierStore::write(const Array& array, std::int64_t begin, std::int64_t elems,
+                        const void* from) {
+  return nvme_->write(array.extent, begin * array.element_bytes, from, elems * array.element_bytes);
+}
+
+void TierStore::write_master(int g, std::int64_t begin, std::span<const float> values) {
+  Away& a = away(g);
+  const auto elems = static_cast<std::int64_t>(values.size());
+  const auto put = [&](const Array& array, std::int64_t at, const void* from, std::int64_t count) {
+    if (array.on_disk()) {
+      write(array, at, count, from).wait();
+    } else {
+      std::memcpy(array.host + at * array.element_bytes, from,
+                  static_cast<std::size_t>(count * array.element_bytes));
+    }
+  };
+  const std::int64_t skip = std::max<std::int64_t>(0, a.there - begin);  // lives on the device
+  if (skip < elems && a.there < owned_elems(shape_, g)) {
+    put(a.master, begin + skip - a.there, values.data() + skip, elems - skip);
+  }
+  if (!a.params_here || params_are_master(shape_, g)) return;
+  if (shape_.dtype == DType::kFloat32) {
+    put(a.params, begin, values.data(), elems);
+    return;
+  }
+  std::vector<std::byte> narrow(static_cast<std::size_t>(elems * a.params.element_bytes));
+  convert(narrow.data(), shape_.dtype, values.data(), DType::kFloat32, elems);
+  put(a.params, begin, narrow.data(), elems);
+}
+
+void TierStore::read_master(int g, std::span<float> owned) {
+  const Away& a = away(g);
+  const auto elems = static_cast<std::int64_t>(owned.size()) - a.there;
+  if (elems <= 0) return;
+  if (a.master.on_disk()) {
+    read(a.master, 0, elems, owned.data() + a.there).wait();
+  } else {
+    std::memcpy(owned.data() + a.there, a.master.host, static_cast<std::size_t>(elems) * 4);
+  }
+}
+
+const float* TierStore::host_gradients(int g) const {
+  return reinterpret_cast<const float*>(away(g).grads[0].host);
+}
+
+std::int64_t TierStore::host_peak_bytes() const { return pool_.peak_bytes(); }
+
+std::int64_t TierStore::nvme_bytes() const { return nvme_ ? nvme_->total_bytes() : 0; }
+
+NvmeStats TierStore::nvme_stats() const { return nvme_ ? nvme_->stats() : NvmeStats{}; }
+
+}  // namespace sluice

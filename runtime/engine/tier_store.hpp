@@ -1,0 +1,128 @@
+// What a rank keeps off its device: optimizer states, parameter and gradient shards, and the slots
+// on the host through which they pass. Executes the step's operations between tiers.
+//
+// Every byte on the host is counted by a HostPool under memory.host, every byte on NVMe by the
+// store under memory.nvme; both are taken in the constructor and nothing is allocated by a step.
+// Host and device are one address space (CPU); CUDA is refused where the configuration is read.
+//
+// run() may be called from the threads of several lanes at a time (each operation touches its own
+// chunk, bucket or group; the program orders those that share one); all else from the engine's
+// thread while no program runs.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "kernels/base/ticket.hpp"
+#include "offload/host_pool.hpp"
+#include "offload/nvme_store.hpp"
+#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/group_store.hpp"
+#include "runtime/engine/tier_limits.hpp"
+#include "runtime/program/program.hpp"
+#include "runtime/program/update_flow.hpp"
+
+namespace sluice {
+
+class TierStore {
+ public:
+  // `programs`: all that will run; their slots on the host are taken. Throws BudgetError, IoError,
+  // ConfigError.
+  TierStore(const StepPlan& plan, const OptimizerOptions& optimizer,
+            std::span<const Program* const> programs, GroupStore& groups, int dp_rank,
+            std::uint64_t seed, const TierOptions& options);
+  ~TierStore();
+
+  // Sets master weights and parameters of owned elements [begin, begin + values.size()) as far as
+  // they live here. Blocks.
+  void write_master(int g, std::int64_t begin, std::span<const float> values);
+  // The master weights that live here, to their places in `owned`. Blocks.
+  void read_master(int g, std::span<float> owned);
+  [[nodiscard]] Tier optimizer_tier() const { return shape_.placement.optimizer; }
+
+  // What the chunks' updates of the program that starts now apply; null: they do nothing.
+  void set_update(const UpdateArgs* args) { update_ = args; }
+
+  // An operation between tiers, or a chunk's update.
+  [[nodiscard]] Ticket run(const Program& program, const Op& op, std::byte* device_arena);
+
+  [[nodiscard]] std::byte* host_arena() const { return arena_.data(); }
+  // This rank's gradient shard on the host; kHost only.
+  [[nodiscard]] const float* host_gradients(int g) const;
+  void add_gradient_streams(int g);  // kHost only
+  // The sum of squares of the gradient shard as kSumSquares found it; kNvme only.
+  [[nodiscard]] double sum_squares(int g) const;
+
+  [[nodiscard]] std::int64_t host_peak_bytes() const;
+  [[nodiscard]] std::int64_t nvme_bytes() const;
+  [[nodiscard]] NvmeStats nvme_stats() const;
+
+ private:
+  // One array of a group, off the device.
+  struct Array {
+    std::byte* host = nullptr;
+    ExtentId extent;
+    std::int64_t element_bytes = 4;
+    [[nodiscard]] bool on_disk() const { return extent.index >= 0; }
+  };
+  struct Away {
+    std::int64_t there = 0;  // elements updated on the device: the states' arrays begin after them
+    std::int64_t first_element = 0;  // of all the model's: that of the first owned one
+    Array master, moment1, moment2;
+    Array params;  // the master's where they are one
+    bool params_here = false;
+    std::vector<Array> grads;  // by stream
+    std::vector<double> block_sums;
+  };
+
+  void plan_states(const StepPlan& plan);
+  void plan_inputs();
+  void take_host_memory(std::span<const Program* const> programs);
+  void declare(Array& array, Tier tier, Tag tag, const std::string& name, std::int64_t elems,
+               std::int64_t element_bytes);
+  [[nodiscard]] Ticket read(const Array& array, std::int64_t begin, std::int64_t elems, void* into);
+  [[nodiscard]] Ticket write(const Array& array, std::int64_t begin, std::int64_t elems,
+                             const void* from);
+
+  [[nodiscard]] Away& away(int g) { return away_[static_cast<std::size_t>(g)]; }
+  [[nodiscard]] const Away& away(int g) const { return away_[static_cast<std::size_t>(g)]; }
+  [[nodiscard]] std::byte* slot(const Chunk& chunk, std::int64_t part) const;
+  [[nodiscard]] void* state(const Chunk& chunk, const Array& array, std::int64_t part) const;
+  [[nodiscard]] float* gradients(const Chunk& chunk) const;
+  [[nodiscard]] std::byte* new_weights(const Chunk& chunk) const;
+  void add_streams(const Chunk& chunk);
+
+  [[nodiscard]] Ticket read_states(const Chunk& chunk);
+  [[nodiscard]] Ticket write_states(const Chunk& chunk);
+  [[nodiscard]] Ticket read_grads(const Chunk& chunk);
+  void copy_grads(const Chunk& chunk);
+  void update(const Chunk& chunk);
+  void copy_params(const Chunk& chunk);
+  [[nodiscard]] Ticket write_params(const Chunk& chunk);
+  void sum_squares(const Chunk& chunk);
+  void fetch_shard(const Op& op, const std::byte* staging, std::byte* gathered);
+  [[nodiscard]] Ticket move_bucket(const Program& program, const Op& op, std::byte* host);
+  void store_grads(const Program& program, const Op& op, const std::byte* reduced, std::byte* host);
+  [[nodiscard]] ExtentId input_extent(const Op& op) const;
+
+  const StepShape& shape_;
+  const OptimizerOptions optimizer_;
+  const std::uint64_t seed_;  // of the moments' rounding
+  GroupStore& groups_;
+  const int dp_rank_;
+  const ChunkLayout layout_;
+  const UpdateArgs* update_ = nullptr;
+  std::vector<Away> away_;                     // by group
+  std::vector<std::vector<ExtentId>> inputs_;  // by unit, micro-batch
+  HostPool pool_;
+  std::vector<std::vector<std::pair<Array*, std::int64_t>>> wanted_;  // on the host, by tag: bytes
+  std::vector<HostBlock> blocks_;
+  HostBlock ring_;
+  HostBlock arena_;
+  std::unique_ptr<NvmeStore> nvme_;  // after the memory its requests use
+};
+
+}  // namespace sluice

@@ -1,0 +1,162 @@
+#include "runtime/program/executor_lanes.hpp"
+
+#include <condition_variable>
+#include <deque>
+#include <exception>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+// Not started, then started (and as far as its own ticket is), or failed.
+class Submitted final : public TicketState {
+ public:
+  Submitted(std::vector<Ticket> waits, std::function<Ticket()> start)
+      : waits_(std::move(waits)), start_(std::move(start)) {}
+
+  void run() noexcept {
+    try {
+      for (const Ticket& ticket : waits_) ticket.wait();
+      finish(start_(), nullptr);
+    } catch (...) {
+      finish({}, std::current_exception());
+    }
+  }
+  void cancel() noexcept {
+    finish({}, std::make_exception_ptr(Error("not started: another operation of the step failed")));
+  }
+
+  void wait() override {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return started_; });
+    if (error_) std::rethrow_exception(error_);
+    const Ticket inner = inner_;
+    lock.unlock();
+    inner.wait();
+  }
+  bool done() override {
+    const std::lock_guard lock(mutex_);
+    return started_ && (error_ || inner_.done());
+  }
+
+ private:
+  void finish(Ticket inner, std::exception_ptr error) noexcept {
+    {
+      const std::lock_guard lock(mutex_);
+      inner_ = std::move(inner);
+      error_ = std::move(error);
+      started_ = true;
+      waits_.clear();
+      start_ = nullptr;
+    }
+    changed_.notify_all();
+  }
+
+  std::vector<Ticket> waits_;
+  std::function<Ticket()> start_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool started_ = false;
+  std::exception_ptr error_;
+  Ticket inner_;
+};
+
+}  // namespace
+
+class LaneThreads::Worker {
+ public:
+  Worker() : thread_([this] { loop(); }) {}
+  ~Worker() {
+    {
+      const std::lock_guard lock(mutex_);
+      stopping_ = true;
+    }
+    changed_.notify_all();
+    thread_.join();
+  }
+
+  void add(std::shared_ptr<Submitted> operation) {
+    {
+      const std::lock_guard lock(mutex_);
+      queue_.push_back(std::move(operation));
+    }
+    changed_.notify_all();
+  }
+
+  void drop_queue() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& operation : queue_) operation->cancel();
+    queue_.clear();
+  }
+  void settle() {
+    std::unique_lock lock(mutex_);
+    changed_.wait(lock, [this] { return !running_ && queue_.empty(); });
+  }
+
+ private:
+  void loop() {
+    std::unique_lock lock(mutex_);
+    while (true) {
+      changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
+      if (queue_.empty()) return;
+      const std::shared_ptr<Submitted> operation = std::move(queue_.front());
+      queue_.pop_front();
+      running_ = true;
+      lock.unlock();
+      operation->run();
+      lock.lock();
+      running_ = false;
+      changed_.notify_all();
+    }
+  }
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::shared_ptr<Submitted>> queue_;
+  bool running_ = false;
+  bool stopping_ = false;
+  std::thread thread_;  // last: it uses the others
+};
+
+LaneThreads::LaneThreads() : workers_(static_cast<std::size_t>(kLaneCount) + 1) {}
+
+LaneThreads::~LaneThreads() { cancel(); }
+
+Ticket LaneThreads::submit(Lane lane, std::vector<Ticket> waits, std::function<Ticket()> start) {
+  std::unique_ptr<Worker>& worker = workers_[static_cast<std::size_t>(lane)];
+  if (!worker) worker = std::make_unique<Worker>();
+  auto operation = std::make_shared<Submitted>(std::move(waits), std::move(start));
+  worker->add(operation);
+  return Ticket(std::move(operation));
+}
+
+void LaneThreads::when_done(Ticket ticket, std::function<void()> over) {
+  std::unique_ptr<Worker>& watcher = workers_.back();
+  if (!watcher) watcher = std::make_unique<Worker>();
+  watcher->add(std::make_shared<Submitted>(
+      std::vector<Ticket>{}, [ticket = std::move(ticket), over = std::move(over)]() -> Ticket {
+        ticket.wait();
+        over();
+        return {};
+      }));
+}
+
+void LaneThreads::settle() {
+  if (workers_.back()) workers_.back()->settle();
+}
+
+// First all queues, so that nothing that runs waits for an operation that will never start.
+void LaneThreads::cancel() noexcept {
+  for (const auto& worker : workers_) {
+    if (worker) worker->drop_queue();
+  }
+  for (const auto& worker : workers_) {
+    if (worker) worker->settle();
+  }
+}
+
+}  // namespace sluice

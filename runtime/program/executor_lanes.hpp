@@ -1,0 +1,44 @@
+// One thread for each lane beside compute: takes operations in the order given, waits for what each
+// needs, starts it.
+//
+// submit() and cancel() from one thread. Tickets are waited for by anybody. A lane's thread is made
+// at its first operation and has the maker's floating-point control (flush-to-zero).
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <vector>
+
+#include "kernels/base/ticket.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+class LaneThreads {
+ public:
+  LaneThreads();
+  ~LaneThreads();  // cancel()
+  LaneThreads(const LaneThreads&) = delete;
+  LaneThreads& operator=(const LaneThreads&) = delete;
+
+  // `start` runs on the lane's thread once `waits` are over; the result is done when what it
+  // returns is. Where a wait or `start` throws, the Ticket does, and the lane goes on with the
+  // next.
+  [[nodiscard]] Ticket submit(Lane lane, std::vector<Ticket> waits, std::function<Ticket()> start);
+
+  // Calls `over` on a thread of its own once `ticket` is done, in the order given: for times. What
+  // the ticket throws is its waiters' to see.
+  void when_done(Ticket ticket, std::function<void()> over);
+  // Waits for all of these.
+  void settle();
+
+  // Fails what has not started, and waits for what is running. What was started and has a Ticket of
+  // its own may still be under way.
+  void cancel() noexcept;
+
+ private:
+  class Worker;
+  std::vector<std::unique_ptr<Worker>> workers_;  // by lane; the last one watches
+};
+
+}  // namespace sluice

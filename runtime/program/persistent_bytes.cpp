@@ -1,0 +1,87 @@
+#include "runtime/program/persistent_bytes.hpp"
+
+#include <array>
+
+#include "kernels/base/bytes.hpp"
+#include "runtime/program/arena_plan.hpp"
+#include "runtime/program/update_flow.hpp"
+
+namespace sluice {
+namespace {
+
+// Sums arrays by tag and tier.
+class Table {
+ public:
+  void add(Tag tag, Tier tier, std::int64_t bytes) {
+    at(tag, tier) += tier == Tier::kNvme ? round_up(bytes, kHostAlignBytes) : bytes;
+  }
+  std::vector<Persistent> list() const {
+    std::vector<Persistent> rows;
+    for (int tier = 0; tier < kTierCount; ++tier) {
+      for (int tag = 0; tag < kTagCount; ++tag) {
+        const std::int64_t bytes = bytes_[static_cast<std::size_t>(tier * kTagCount + tag)];
+        if (bytes > 0) rows.push_back({static_cast<Tag>(tag), bytes, static_cast<Tier>(tier)});
+      }
+    }
+    return rows;
+  }
+
+ private:
+  std::int64_t& at(Tag tag, Tier tier) {
+    return bytes_[static_cast<std::size_t>(static_cast<int>(tier) * kTagCount +
+                                           static_cast<int>(tag))];
+  }
+  std::array<std::int64_t, static_cast<std::size_t>(kTierCount* kTagCount)> bytes_{};
+};
+
+void add_states(Table& table, const StepShape& shape, int g) {
+  const std::int64_t there = device_elems(shape, g);
+  const std::int64_t away = owned_elems(shape, g) - there;
+  // On the device fp32 parameters are their own master weights, whatever share is updated there.
+  if (shape.dtype != DType::kFloat32) table.add(Tag::kMaster, Tier::kDevice, there * 4);
+  table.add(Tag::kMoments, Tier::kDevice, there * 4);
+  table.add(Tag::kMoments, Tier::kDevice, there * 4);
+  if (away == 0) return;
+  const Tier tier = shape.placement.optimizer;
+  if (!params_are_master(shape, g)) table.add(Tag::kMaster, tier, away * 4);
+  for (int moment = 0; moment < 2; ++moment) {
+    table.add(Tag::kMoments, tier, away * size_of(shape.placement.moments_dtype));
+  }
+}
+
+void add_gradients(Table& table, const StepShape& shape, int g) {
+  const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
+  if (shape.stage < 2) table.add(Tag::kGradients, Tier::kDevice, group.elems * 4);
+  if (!has_gradient_shard(shape)) return;
+  for (int s = 0; s < gradient_streams(shape, g); ++s) {
+    table.add(Tag::kGradients, shape.placement.gradients, group.shard_elems * 4);
+  }
+}
+
+}  // namespace
+
+std::vector<Persistent> list_persistent(const StepShape& shape) {
+  Table table;
+  const std::int64_t element_bytes = size_of(shape.dtype);
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
+    const std::int64_t params = group.resident ? group.elems : group.shard_elems;
+    table.add(Tag::kParameters, parameter_tier(shape, g), params * element_bytes);
+    add_states(table, shape, g);
+    add_gradients(table, shape, g);
+  }
+  table.add(Tag::kParameters, Tier::kDevice, shape.constant_bytes);
+  table.add(Tag::kCommStaging, Tier::kDevice, shape.comm_staging_bytes);
+  table.add(Tag::kStateStaging, Tier::kHost,
+            chunk_layout(shape).bytes * shape.placement.chunk_slots);
+  // Inputs on NVMe: an extent for each unit that sends its input away, each micro-batch in flight.
+  for (int u = 0; u < static_cast<int>(shape.units.size()); ++u) {
+    if (shape.placement.activations != Tier::kNvme) break;
+    for (int m = 0; m < (shape.layer_major ? shape.micro_batches : 1); ++m) {
+      table.add(Tag::kActivations, Tier::kNvme, leaving_bytes(shape, u));
+    }
+  }
+  return table.list();
+}
+
+}  // namespace sluice

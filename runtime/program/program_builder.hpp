@@ -1,0 +1,50 @@
+// A program under construction: what the parts of a writer add their operations to. Pure.
+#pragma once
+
+#include <utility>
+
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+class ProgramBuilder {
+ public:
+  OpId emit(Op op) {
+    program_.ops.push_back(std::move(op));
+    return static_cast<OpId>(program_.ops.size()) - 1;
+  }
+  BufferId buffer(Tag tag, std::int64_t bytes, bool in_arena = false, int group = -1) {
+    return buffer(Buffer{.tag = tag, .bytes = bytes, .in_arena = in_arena, .group = group});
+  }
+  BufferId buffer(Buffer buffer) {
+    program_.buffers.push_back(buffer);
+    return static_cast<BufferId>(program_.buffers.size()) - 1;
+  }
+  void persistent(Tag tag, std::int64_t bytes, Tier tier = Tier::kDevice) {
+    if (bytes > 0) program_.persistent.push_back({tag, bytes, tier});
+  }
+  int bucket(std::vector<BucketPiece> pieces) {
+    program_.buckets.push_back(std::move(pieces));
+    return static_cast<int>(program_.buckets.size()) - 1;
+  }
+
+  [[nodiscard]] const Op& op(OpId id) const { return program_.ops[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] const std::vector<BucketPiece>& bucket(int id) const {
+    return program_.buckets[static_cast<std::size_t>(id)];
+  }
+  [[nodiscard]] OpId next_op() const { return static_cast<OpId>(program_.ops.size()); }
+  [[nodiscard]] Program& program() { return program_; }
+
+ private:
+  Program program_;
+};
+
+// One running of one unit.
+struct Use {
+  OpKind kind = OpKind::kForward;
+  int unit = 0;
+  int micro_batch = 0;
+  int visit = 0;  // uses of one unit in a row, in one direction, are one visit
+};
+
+}  // namespace sluice

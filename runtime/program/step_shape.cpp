@@ -1,0 +1,52 @@
+#include "runtime/program/step_shape.hpp"
+
+#include <algorithm>
+
+#include "zero/partition_plan.hpp"
+
+namespace sluice {
+namespace {
+
+bool writes(const UnitShape& unit, int group) {
+  return std::find(unit.groups.begin(), unit.groups.end(), group) != unit.groups.end();
+}
+
+bool sums_micro_batches_in_shards(const StepShape& shape) {
+  return shape.micro_batches > 1 && shape.reduce_every == ReduceEvery::kMicroBatch;
+}
+
+}  // namespace
+
+std::int64_t device_elems(const StepShape& shape, int g) {
+  const std::int64_t owned = owned_elems(shape, g);
+  if (shape.placement.optimizer == Tier::kDevice) return owned;
+  const auto share =
+      static_cast<std::int64_t>(shape.placement.device_fraction * static_cast<double>(owned));
+  return std::min(owned, share / kChunkAlignElems * kChunkAlignElems);
+}
+
+std::int64_t leaving_bytes(const StepShape& shape, int unit) {
+  if (shape.placement.activations == Tier::kDevice || unit < 1 ||
+      unit + 2 >= static_cast<int>(shape.units.size())) {
+    return 0;
+  }
+  const auto u = static_cast<std::size_t>(unit);
+  const std::int64_t input = shape.units[u - 1].memory.output;
+  if (shape.recompute) return input;
+  return shape.units[u].kept_moves ? input + shape.units[u].memory.kept : 0;
+}
+
+int gradient_streams(const StepShape& shape, int group) {
+  if (!sums_micro_batches_in_shards(shape)) return 1;
+  const auto writers = std::count_if(shape.units.begin(), shape.units.end(),
+                                     [group](const UnitShape& u) { return writes(u, group); });
+  return std::max(1, static_cast<int>(writers));
+}
+
+int gradient_stream(const StepShape& shape, int unit, int group) {
+  if (!sums_micro_batches_in_shards(shape)) return 0;
+  return static_cast<int>(std::count_if(shape.units.begin(), shape.units.begin() + unit,
+                                        [group](const UnitShape& u) { return writes(u, group); }));
+}
+
+}  // namespace sluice

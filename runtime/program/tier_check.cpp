@@ -1,0 +1,471 @@
+#include "runtime/program/tier_check.hpp"
+
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+// What operations read and write.
+enum class Space {
+  kSlot,    // a buffer
+  kParams,  // a group's shard of parameters, on its tier; by element
+  kGrads,   // a group's gradient shard (group, stream), on its tier; by element
+  kInput,   // a unit's input on NVMe (unit, micro-batch)
+};
+constexpr auto kKinds = static_cast<std::size_t>(OpKind::kFetchInput) + 1;
+using Place = std::tuple<Space, int, int>;
+constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
+
+struct Access {
+  OpId op = -1;
+  bool write = false;
+  std::int64_t begin = 0;
+  std::int64_t end = kAll;
+};
+
+// What a slot holds: an input (unit, micro-batch), a bucket, a group's shard.
+enum class What { kInput, kBucket, kShard };
+using Content = std::tuple<What, int, int>;
+
+// A slot of the ring: the operations on the chunk that is in it, and on the one before.
+struct RingSlot {
+  int tenant = -1;
+  std::vector<OpId> users;
+  std::vector<OpId> former;
+};
+
+struct ChunkState {
+  std::vector<OpId> arrivals;
+  OpId update = -1;
+  OpId summing = -1;  // its gradients' way into the ring for the norm
+  OpId summed = -1;
+  bool written = false;  // its states, back to the disk
+};
+
+// Of a group's chunks, how many have been issued.
+struct GroupState {
+  int chunks = 0;
+  int updates = 0;
+  int copies = 0;
+  int param_writes = 0;
+  int state_writes = 0;
+  bool written = false;  // its gradients, in this program
+  bool to_disk = false;  // its gradients
+  int streams = 1;
+};
+
+class TierChecker {
+ public:
+  TierChecker(const Program& program, const OpOrder& order)
+      : program_(program),
+        order_(order),
+        chunks_(program.chunks.size()),
+        ring_(static_cast<std::size_t>(std::max(0, program.chunk_slots))) {
+    int loads = 0;
+    bool headed = false;
+    for (const Op& op : program.ops) {
+      updates_ = updates_ || op.kind == OpKind::kBackward || is_chunk_update(op);
+      headed = headed || op.kind == OpKind::kLossHead;
+      loads += op.kind == OpKind::kLoadBatch && !headed ? 1 : 0;
+      if (op.kind == OpKind::kGather) gathered_.insert(op.group);
+      if (op.kind == OpKind::kFetchShard) fetched_.insert(op.group);
+      if (op.kind == OpKind::kReadShard) on_disk_.insert(op.group);
+      if (op.kind == OpKind::kWriteParams) written_apart_.insert(op.group);
+      ++count_[static_cast<std::size_t>(op.kind)];
+    }
+    layer_major_ = loads > 1;  // the second batch comes before the first one's loss
+    for (const Buffer& buffer : program.buffers) {
+      if (buffer.tag == Tag::kGradientBuckets) grad_slots_.insert(buffer.group);
+    }
+    for (const Chunk& chunk : program.chunks) ++groups_[chunk.group].chunks;
+    for (const auto& bucket : program.buckets) {
+      for (const BucketPiece& piece : bucket) {
+        GroupState& group = groups_[piece.group];
+        group.streams = std::max(group.streams, piece.stream + 1);
+      }
+    }
+  }
+
+  std::string run() {
+    for (std::size_t i = 0; i < program_.ops.size() && fault_.empty(); ++i) step(i);
+    for (const ChunkState& chunk : chunks_) {
+      if (!updates_ || !fault_.empty()) break;
+      if (chunk.update < 0) fault_ = "a chunk is never updated";
+      if (has(OpKind::kReadStates) && !chunk.written) fault_ = "a chunk never goes back";
+    }
+    return fault_;
+  }
+
+ private:
+  bool has(OpKind kind) const { return count_[static_cast<std::size_t>(kind)] > 0; }
+  static bool is_chunk_update(const Op& op) { return op.kind == OpKind::kUpdate && op.chunk >= 0; }
+
+  void fail(const std::string& what) {
+    if (fault_.empty()) fault_ = name_in_fault(program_, static_cast<std::size_t>(now_)) + what;
+  }
+  void need(OpId op, const char* what) {
+    if (!order_.over(op, now_)) fail(what + (" operation " + std::to_string(op)));
+  }
+
+  void step(std::size_t i) {
+    const Op& op = program_.ops[i];
+    now_ = static_cast<OpId>(i);
+    if (op.lane != Lane::kCompute && !(op.dead_before.empty() && op.dead_after.empty())) {
+      fail("frees memory, which is for the compute lane");
+    }
+    for (const BufferId b : op.dead_before) forget(b);
+    if (op.chunk >= 0) {
+      move_chunk(op);
+    } else if (op.lane == Lane::kCompute) {
+      compute(op);
+    } else {
+      move(op);
+    }
+    for (const BufferId b : op.dead_after) forget(b);
+  }
+
+  // --- who may touch what ---
+
+  void touch(Place place, bool write, std::int64_t begin = 0, std::int64_t end = kAll) {
+    std::vector<Access>& past = past_[place];
+    for (const Access& a : past) {
+      const bool meet = a.begin < end && begin < a.end && (write || a.write);
+      if (meet && a.op != now_ && !order_.over(a.op, now_)) {
+        fail(std::string(write ? "writes" : "reads") + " what operation " + std::to_string(a.op) +
+             " may still " + (a.write ? "write" : "read"));
+      }
+    }
+    // Whoever knows this operation over knows those over that it knew over.
+    std::erase_if(past, [&](const Access& a) {
+      return begin <= a.begin && a.end <= end && (write || !a.write) &&
+             (a.op == now_ || order_.over(a.op, now_));
+    });
+    past.push_back({now_, write, begin, end});
+  }
+
+  void forget(BufferId b) {
+    touch({Space::kSlot, b, 0}, true);
+    const auto there = content_.find(b);
+    if (there != content_.end()) {
+      const bool passes_on = std::get<What>(there->second.what) != What::kInput;
+      if (passes_on && !there->second.taken) fail("frees what nobody took on");
+      content_.erase(there);
+    }
+    std::erase_if(inputs_, [b](const auto& input) { return input.second == b; });
+  }
+
+  void fill(BufferId slot, Content content) {
+    if (slot < 0) return fail("has nowhere to put what it brings");
+    touch({Space::kSlot, slot, 0}, true);
+    content_[slot] = {content, false};
+  }
+  void take(BufferId slot, Content content) {
+    if (slot < 0) return fail("does not say what it takes");
+    touch({Space::kSlot, slot, 0}, false);
+    const auto there = content_.find(slot);
+    if (there == content_.end() || there->second.what != content) {
+      return fail("finds something else there");
+    }
+    there->second.taken = true;
+  }
+
+  // All of a group's gradients, wherever its streams are.
+  void touch_grads(int g, bool write) {
+    for (int s = 0; s < groups_[g].streams; ++s) touch({Space::kGrads, g, s}, write);
+  }
+  void touch_pieces(int bucket, bool write) {
+    for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(bucket)]) {
+      touch({Space::kGrads, piece.group, piece.stream}, write, piece.begin,
+            piece.begin + piece.elems);
+      if (!write) continue;
+      groups_[piece.group].written = true;
+      for (const int c : chunks_of(piece.group)) chunks_[static_cast<std::size_t>(c)].summed = -1;
+    }
+  }
+
+  const std::vector<int>& chunks_of(int g) {
+    if (by_group_.empty()) {
+      for (std::size_t c = 0; c < program_.chunks.size(); ++c) {
+        by_group_[program_.chunks[c].group].push_back(static_cast<int>(c));
+      }
+    }
+    return by_group_[g];
+  }
+
+  // Where a program updates, what it reads is updated, and has got to where it is read.
+  void read_params(int g, bool from_disk, bool on_host) {
+    touch({Space::kParams, g, 0}, false);
+    const GroupState& group = groups_[g];
+    if (!updates_ || group.chunks == 0) return;
+    const int there = on_host                       ? group.updates
+                      : !from_disk                  ? group.copies
+                      : written_apart_.count(g) > 0 ? group.param_writes
+                                                    : group.state_writes;
+    if (group.updates < group.chunks || there < group.chunks) {
+      fail("reads parameters of group " + std::to_string(g) + " before they are updated");
+    }
+  }
+
+  // --- chunks ---
+
+  void enter_ring(const Op& op, bool sums) {
+    if (program_.chunk_slots == 0) return;
+    const int slot = program_.chunks[static_cast<std::size_t>(op.chunk)].slot;
+    if (slot < 0 || slot >= program_.chunk_slots) return fail("has no slot in the ring");
+    RingSlot& ring = ring_[static_cast<std::size_t>(slot)];
+    const int tenant = 2 * op.chunk + (sums ? 1 : 0);
+    if (ring.tenant != tenant) {
+      ring.tenant = tenant;
+      ring.former = std::exchange(ring.users, {});
+    }
+    for (const OpId user : ring.former) need(user, "takes a slot of the ring that is used by");
+    ring.users.push_back(now_);
+  }
+
+  void move_chunk(const Op& op) {
+    ChunkState& chunk = chunks_[static_cast<std::size_t>(op.chunk)];
+    GroupState& group = groups_[op.group];
+    const Chunk& run = program_.chunks[static_cast<std::size_t>(op.chunk)];
+    const bool sums =
+        op.kind == OpKind::kSumSquares || (op.kind == OpKind::kReadGrads && chunk.update >= 0);
+    enter_ring(op, sums);
+    switch (op.kind) {
+      case OpKind::kReadStates:
+      case OpKind::kCopyGrads:
+      case OpKind::kReadGrads:
+        return arrive(op, chunk, group, sums);
+      case OpKind::kUpdate:
+        update_chunk(chunk, group);
+        touch({Space::kParams, op.group, 0}, true, run.begin, run.begin + run.elems);
+        return;
+      case OpKind::kSumSquares:
+        if (chunk.summing < 0) return fail("has no gradients");
+        need(chunk.summing, "sums what is brought by");
+        chunk.summed = now_;
+        return;
+      default:
+        depart(op, chunk, group);
+        if (op.kind != OpKind::kWriteStates || states_are_params(op.group)) {
+          touch({Space::kParams, op.group, 0}, true, run.begin, run.begin + run.elems);
+        }
+    }
+  }
+
+  void arrive(const Op& op, ChunkState& chunk, const GroupState& group, bool sums) {
+    if (op.kind != OpKind::kReadStates) touch_grads(op.group, false);
+    if (sums) {
+      chunk.summing = now_;
+      return;
+    }
+    if (chunk.update >= 0) fail("brings a chunk that was updated");
+    if (op.kind != OpKind::kReadStates && group.written) fail("takes this step's gradients");
+    for (const OpId a : chunk.arrivals) {
+      if (program_.ops[static_cast<std::size_t>(a)].kind == op.kind) fail("comes twice");
+    }
+    chunk.arrivals.push_back(now_);
+  }
+
+  bool states_are_params(int g) const {
+    return on_disk_.count(g) > 0 && written_apart_.count(g) == 0;
+  }
+
+  void update_chunk(ChunkState& chunk, GroupState& group) {
+    const Op& op = program_.ops[static_cast<std::size_t>(now_)];
+    if (chunk.update >= 0) fail("updates a chunk twice");
+    if (group.written) fail("comes after this step's gradients");
+    for (const OpId a : chunk.arrivals) need(a, "updates what is brought by");
+    const auto brought = [&](OpKind kind) {
+      return std::any_of(chunk.arrivals.begin(), chunk.arrivals.end(), [&](OpId a) {
+        return program_.ops[static_cast<std::size_t>(a)].kind == kind;
+      });
+    };
+    const bool on_disk = has(OpKind::kReadStates) || has(OpKind::kWriteStates);
+    if (on_disk && !brought(OpKind::kReadStates)) fail("lacks its states");
+    const bool off_disk = has(OpKind::kReadGrads) || has(OpKind::kWriteBucket);
+    if (off_disk && !brought(OpKind::kReadGrads)) fail("lacks its gradients");
+    const bool stays = has(OpKind::kReduceGrads) && !has(OpKind::kStoreGrads);
+    const bool off_device = has(OpKind::kCopyGrads) || stays;
+    if (off_device && !brought(OpKind::kCopyGrads)) fail("lacks its gradients");
+    if (!off_disk && !off_device) touch_grads(op.group, false);
+    chunk.update = now_;
+    ++group.updates;
+  }
+
+  void depart(const Op& op, ChunkState& chunk, GroupState& group) {
+    if (chunk.update < 0) return fail("takes away a chunk that was not updated");
+    need(chunk.update, "takes away what is updated by");
+    if (op.kind == OpKind::kWriteStates) {
+      if (std::exchange(chunk.written, true)) fail("comes twice");
+      ++group.state_writes;
+    }
+    if (op.kind == OpKind::kCopyParams) ++group.copies;
+    if (op.kind == OpKind::kWriteParams) ++group.param_writes;
+  }
+
+  // --- everything else off the compute lane ---
+
+  void move(const Op& op) {
+    if (op.bucket >= 0) {
+      move_bucket(op);
+    } else if (op.unit >= 0) {
+      move_input(op);
+    } else {
+      move_shard(op);
+    }
+  }
+
+  void move_shard(const Op& op) {
+    const Content shard{What::kShard, op.group, 0};
+    if (op.kind == OpKind::kReadShard) {
+      read_params(op.group, true, false);
+      return fill(op.host_slot, shard);
+    }
+    if (op.kind == OpKind::kFetchShard) {
+      if (on_disk_.count(op.group) > 0) {
+        take(op.host_slot, shard);
+      } else {
+        read_params(op.group, false, true);
+      }
+      return fill(op.device_slot, shard);
+    }
+    if (fetched_.count(op.group) > 0) {
+      take(op.device_slot, shard);
+    } else {
+      read_params(op.group, false, false);
+    }
+    if (op.device_slot >= 0) touch({Space::kSlot, op.device_slot, 0}, true);
+  }
+
+  void move_bucket(const Op& op) {
+    const Content bucket{What::kBucket, op.bucket, 0};
+    switch (op.kind) {
+      case OpKind::kReduceGrads:
+        if (op.device_slot >= 0) return fill(op.device_slot, bucket);
+        return touch_pieces(op.bucket, true);
+      case OpKind::kReadBucket:
+        touch_pieces(op.bucket, false);
+        return fill(op.host_slot, bucket);
+      case OpKind::kStoreGrads:
+        take(op.device_slot, bucket);
+        if (op.host_slot < 0) return touch_pieces(op.bucket, true);
+        if (op.accumulate) take(op.host_slot, bucket);
+        return fill(op.host_slot, bucket);
+      case OpKind::kWriteBucket:
+        take(op.host_slot, bucket);
+        for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(op.bucket)]) {
+          groups_[piece.group].to_disk = true;
+        }
+        return touch_pieces(op.bucket, true);
+      default:
+        return touch_pieces(op.bucket, true);
+    }
+  }
+
+  void move_input(const Op& op) {
+    const Content input{What::kInput, op.unit, op.micro_batch};
+    const Place extent{Space::kInput, op.unit, layer_major_ ? op.micro_batch : 0};
+    switch (op.kind) {
+      case OpKind::kSaveInput:
+        take(op.device_slot, input);
+        return fill(op.host_slot, input);
+      case OpKind::kWriteInput:
+        take(op.host_slot, input);
+        touch(extent, true);
+        extents_[extent] = input;
+        return;
+      case OpKind::kReadInput:
+        touch(extent, false);
+        if (extents_.count(extent) == 0 || extents_[extent] != input) fail("reads another input");
+        return fill(op.host_slot, input);
+      default:
+        take(op.host_slot, input);
+        inputs_[{op.unit, op.micro_batch}] = op.device_slot;
+        return fill(op.device_slot, input);
+    }
+  }
+
+  // --- the compute lane ---
+
+  void compute(const Op& op) {
+    for (const BufferId b : op.live) {
+      const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
+      if (buffer.tier != Tier::kDevice || buffer.unit < 0) continue;
+      fill(b, {What::kInput, buffer.unit, buffer.micro_batch});
+      inputs_[{buffer.unit, buffer.micro_batch}] = b;
+    }
+    if (op.unit > 0) {
+      const auto input = inputs_.find({op.unit, op.micro_batch});
+      if (input == inputs_.end()) return fail("has no input");
+      take(input->second, {What::kInput, op.unit, op.micro_batch});
+    }
+    for (const int g : op.reads) {
+      if (gathered_.count(g) == 0) read_params(g, false, false);
+    }
+    for (const int g : op.writes) write_full_grads(g);
+    if (op.kind == OpKind::kAddGrads) touch_grads(op.group, true);
+    if (op.kind == OpKind::kUpdate) touch_grads(op.group, false);
+    if (op.kind == OpKind::kNormAndScale) take_norm();
+  }
+
+  // Stages 0 and 1 may keep sums in the full gradient; whatever the stage, it is this step's now.
+  void write_full_grads(int g) {
+    groups_[g].written = true;
+    if (grad_slots_.count(g) == 0) touch({Space::kGrads, g, 0}, true);
+  }
+
+  void take_norm() {
+    for (auto& [g, group] : groups_) {
+      touch_grads(g, false);
+      if (!group.to_disk) continue;
+      for (const int c : chunks_of(g)) {
+        const OpId summed = chunks_[static_cast<std::size_t>(c)].summed;
+        if (summed < 0) return fail("lacks the squares of a chunk");
+        need(summed, "needs the sum of");
+      }
+    }
+  }
+
+  const Program& program_;
+  const OpOrder& order_;
+  bool updates_ = false;  // or should
+  bool layer_major_ = false;
+  std::set<int> gathered_;           // groups
+  std::set<int> fetched_;            // groups whose shards are on the host or on NVMe
+  std::set<int> on_disk_;            // of these, on NVMe
+  std::set<int> grad_slots_;         // groups whose full gradients come and go
+  std::set<int> written_apart_;      // whose parameters go there beside the states
+  std::array<int, kKinds> count_{};  // of operations, by kind
+  OpId now_ = -1;
+  std::string fault_;
+  std::map<Place, std::vector<Access>> past_;
+  struct Filled {
+    Content what;
+    bool taken = false;
+  };
+  std::map<BufferId, Filled> content_;
+  std::map<Place, Content> extents_;
+  std::map<std::pair<int, int>, BufferId> inputs_;  // on the device: unit, micro-batch
+  std::map<int, GroupState> groups_;
+  std::map<int, std::vector<int>> by_group_;
+  std::vector<ChunkState> chunks_;
+  std::vector<RingSlot> ring_;
+};
+
+}  // namespace
+
+std::string name_in_fault(const Program& program, std::size_t op) {
+  return "operation " + std::to_string(op) + " (" + std::string(name_of(program.ops[op].kind)) +
+         ") ";
+}
+
+std::string find_tier_fault(const Program& program, const OpOrder& order) {
+  return TierChecker(program, order).run();
+}
+
+}  // namespace sluice

@@ -1,0 +1,78 @@
+// How long a program takes on a machine of given rates: its lanes, list-scheduled. Pure.
+//
+// The lanes are the executor's (program.hpp): compute issues in order and waits for `waits`; an
+// operation of another lane starts when it is issued, its lane has started the one before and its
+// own `waits` are over. The wire serves one operation at a time. So does the disk in each
+// direction, and both directions share it; its queue keeps the order of issue, so transfers under
+// way together end when they would if they came one after the other. Hence every instant is a
+// maximum of sums, and a faster rate never makes a step longer. A step ends when all its operations
+// have: the executor waits for them. Updates off the device stand at the start of the program, so a
+// program is a step in the steady state.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/program/program.hpp"
+#include "runtime/program/step_shape.hpp"
+
+namespace sluice {
+
+// Of one rank. Per second; a rate of 0 takes no time.
+struct Rates {
+  double flops = 0;              // of a model's matrix products in the run's dtype
+  double device_memory_bps = 0;  // read or written
+  double device_adam = 0;        // parameters updated
+  double host_memory_bps = 0;
+  double host_adam = 0;
+  double comm_latency_s = 0;  // of a collective, for each doubling of its ranks
+  double comm_bps = 0;        // sent
+  double h2d_bps = 0;
+  double d2h_bps = 0;
+  double disk_read_bps = 0;  // alone
+  double disk_write_bps = 0;
+  double disk_duplex = 1;     // both directions at once against one of them: 1 (shared) to 2
+  double compute_factor = 1;  // measured over predicted, of the compute lane: a calibration
+  // All lanes but the disk's use the cores that compute: a step is no shorter than their sum.
+  bool shared_cores = false;
+};
+
+// Seconds each operation takes by itself. REQUIRES: the program was written from this shape.
+[[nodiscard]] std::vector<double> op_seconds(const Program& program, const StepShape& shape,
+                                             const Rates& rates);
+
+struct OpInterval {  // seconds since the step began
+  double begin = 0;
+  double end = 0;
+};
+
+using LaneSeconds = std::array<double, static_cast<std::size_t>(kLaneCount)>;
+
+struct TimeReport {
+  double step_s = 0;
+  LaneSeconds busy{};     // work of each lane; disk: of its busiest direction, or of both together
+  LaneSeconds waiting{};  // of compute, by the lane that made it wait; the end of the step included
+  Lane limiting = Lane::kCompute;    // the busiest
+  std::vector<OpInterval> timeline;  // by operation
+};
+
+// `seconds`: by operation, of this program.
+[[nodiscard]] TimeReport schedule(const Program& program, std::span<const double> seconds,
+                                  double disk_duplex = 1, bool shared_cores = false);
+[[nodiscard]] TimeReport predict_time(const Program& program, const StepShape& shape,
+                                      const Rates& rates);
+
+// Bytes a step sends, reads from and writes to the disk; of one rank.
+struct LaneTraffic {
+  std::int64_t wire = 0;
+  std::int64_t to_host = 0;
+  std::int64_t to_device = 0;
+  std::int64_t disk_read = 0;
+  std::int64_t disk_written = 0;
+};
+[[nodiscard]] LaneTraffic lane_traffic(const Program& program);
+[[nodiscard]] bool writes_disk(OpKind kind);
+
+}  // namespace sluice

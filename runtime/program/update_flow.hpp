@@ -1,0 +1,68 @@
+// Writes the updates of optimizer states that live off the device. Pure.
+//
+// They come at the start of the step after: the norm is all an update needs, so each runs while
+// that step's forward is on its way to the group (exact, no staleness). A group's owned elements
+// are cut into chunks; a chunk's states and gradients are brought into a slot of a ring on the
+// host, updated there, and taken back, while the chunks behind it are on their way in.
+//
+//   ReadStates, ReadGrads | CopyGrads -> Update -> WriteStates, CopyParams | WriteParams
+//
+// What lives on the host anyway is worked on in place.
+#pragma once
+
+#include <vector>
+
+#include "runtime/program/program_builder.hpp"
+#include "runtime/program/step_shape.hpp"
+
+namespace sluice {
+
+class GradFlow;
+
+class UpdateFlow {
+ public:
+  // Cuts the chunks. `deferred`: whether the program updates at all.
+  UpdateFlow(ProgramBuilder& builder, const StepShape& shape, bool deferred);
+
+  // Issues the group's updates, those of all groups before it (in order of first use), and the
+  // reads of chunks behind it.
+  void advance(int g);
+  // After which operations the group's shard, on its tier, is the updated one. Empty before
+  // advance(g).
+  [[nodiscard]] const std::vector<OpId>& ready(int g) const {
+    return ready_[static_cast<std::size_t>(g)];
+  }
+  // Reads all gradients through the ring, for their norm; the norm waits.
+  void sum_squares(Op& norm, const GradFlow& grads);
+
+ private:
+  [[nodiscard]] const Chunk& chunk(int c) const;
+  void read(int c);
+  void update(int c);
+  OpId emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes);
+  [[nodiscard]] std::vector<OpId>& slot_users(int c);
+
+  ProgramBuilder& builder_;
+  const StepShape& shape_;
+  const bool deferred_;
+  std::vector<int> last_chunk_;  // by group: one past its last
+  int next_read_ = 0;
+  int next_update_ = 0;
+  std::vector<std::vector<OpId>> arrivals_;    // by chunk: what its update waits for
+  std::vector<std::vector<OpId>> slot_users_;  // by slot: the last operations on it
+  std::vector<std::vector<OpId>> ready_;       // by group
+};
+
+// Offsets of a chunk's parts in a slot of the ring, bytes; -1: not in the ring.
+struct ChunkLayout {
+  std::int64_t master = -1;
+  std::int64_t moment1 = -1;
+  std::int64_t moment2 = -1;
+  std::int64_t weights = -1;  // 16 bits
+  std::int64_t grads = -1;    // a part for each stream
+  std::int64_t grad_stride = 0;
+  std::int64_t bytes = 0;
+};
+[[nodiscard]] ChunkLayout chunk_layout(const StepShape& shape);
+
+}  // namespace sluice

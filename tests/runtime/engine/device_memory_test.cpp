@@ -1,0 +1,111 @@
+// The long-lived blocks: what they are, and that steps find their pages there.
+#include "runtime/engine/device_memory.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdio>
+#include <vector>
+
+#include "parallel/comm/host_memory.hpp"
+#include "runtime/model/counting_allocator.hpp"
+#include "runtime/model/tensor_view.hpp"
+#include "tests/runtime/engine/world.hpp"
+
+namespace sluice::testing {
+namespace {
+
+constexpr auto kFloat = c10::ScalarType::Float;
+
+bool is_resident(const at::Tensor& block) {
+  const auto page = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
+  std::vector<unsigned char> pages((block.nbytes() + page - 1) / page);
+  EXPECT_EQ(mincore(block.data_ptr(), block.nbytes(), pages.data()), 0);
+  return std::all_of(pages.begin(), pages.end(), [](unsigned char p) { return (p & 1) != 0; });
+}
+
+TEST(DeviceMemory, BlocksAreZeroResidentAndCounted) {
+  for (const bool peers_map : {false, true}) {
+    const DeviceMemory memory(at::Device(c10::DeviceType::CPU), peers_map);
+    for (const std::int64_t elems : {1LL, 1023LL, (1LL << 20) + 7}) {
+      const std::int64_t before = allocation_count(CountedDevice::kHost).live;
+      for (const BlockUse use : {BlockUse::kOwn, BlockUse::kCollective}) {
+        at::Tensor block = memory.block(elems, c10::ScalarType::BFloat16, use);
+        EXPECT_EQ(allocation_count(CountedDevice::kHost).live - before, 2 * elems);
+        EXPECT_EQ(block.numel(), elems);
+        EXPECT_EQ(block.scalar_type(), c10::ScalarType::BFloat16);
+        EXPECT_TRUE(block.is_cpu() && block.is_contiguous());
+        EXPECT_TRUE(is_resident(block));
+        EXPECT_EQ(block.count_nonzero().item<std::int64_t>(), 0);
+        const at::Tensor last = block.narrow(0, elems - 1, 1).fill_(1.0);
+        block.reset();  // a view keeps the whole block
+        EXPECT_EQ(allocation_count(CountedDevice::kHost).live - before, 2 * elems);
+        EXPECT_EQ(last.item<float>(), 1.0F);
+      }
+      EXPECT_EQ(allocation_count(CountedDevice::kHost).live, before);
+    }
+    EXPECT_EQ(memory.block(0, kFloat, BlockUse::kCollective).numel(), 0);
+  }
+}
+
+TEST(DeviceMemory, OnlyWhatCollectivesSendIsMadeToBeMapped) {
+  const at::Device cpu(c10::DeviceType::CPU);
+  const auto can_be_mapped = [&](bool peers_map, BlockUse use) {
+    const at::Tensor block = DeviceMemory(cpu, peers_map).block(5001, kFloat, use);
+    return host_region_of(block.data_ptr(), static_cast<std::int64_t>(block.nbytes())).id != 0;
+  };
+  EXPECT_TRUE(can_be_mapped(true, BlockUse::kCollective));
+  EXPECT_FALSE(can_be_mapped(true, BlockUse::kOwn));
+  EXPECT_FALSE(can_be_mapped(false, BlockUse::kCollective));
+}
+
+TEST(DeviceMemory, PrivateBlocksBeginOnAHugePage) {
+  const DeviceMemory memory(at::Device(c10::DeviceType::CPU), false);
+  const at::Tensor block = memory.block((5LL << 20) + 3, c10::ScalarType::Byte, BlockUse::kOwn);
+  EXPECT_EQ(reinterpret_cast<std::uintptr_t>(block.data_ptr()) % (2U << 20), 0U);
+}
+
+// More than there is: an error in words, and nothing is left counted.
+TEST(DeviceMemory, SaysWhatItCouldNotTake) {
+  const DeviceMemory memory(at::Device(c10::DeviceType::CPU), false);
+  const std::int64_t before = allocation_count(CountedDevice::kHost).live;
+  EXPECT_THROW((void)memory.block(1LL << 48, c10::ScalarType::Byte, BlockUse::kOwn), IoError);
+  EXPECT_EQ(allocation_count(CountedDevice::kHost).live, before);
+}
+
+std::int64_t minor_faults() {
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_minflt;
+}
+
+// A step touches some 40 MB of long-lived memory and 10 MB of activations: 10,000 small pages. The
+// bound leaves room for what the test itself and the C library do.
+TEST(DeviceMemory, StepsTakeNoPages) {
+  install_counting_allocators();
+  EngineOptions options = tiny_options();
+  options.model = {.layers = 2, .hidden = 256, .heads = 4, .vocab = 4001, .seq = 128};
+  for (const int stage : {1, 3}) {
+    options.dp = 1;
+    options.zero.stage = stage;
+    run_world(options, Wire::kLocal, [&](int, Engine& engine) {
+      for (int step = 1; step <= 2; ++step) {
+        (void)engine.train_step({.step = step, .lr = 1e-3});
+      }
+      const std::int64_t before = minor_faults();
+      for (int step = 3; step <= 7; ++step) {
+        (void)engine.train_step({.step = step, .lr = 1e-3});
+      }
+      const std::int64_t faults = minor_faults() - before;
+      std::printf("stage %d: %lld minor faults in 5 steps\n", stage,
+                  static_cast<long long>(faults));
+      EXPECT_LT(faults, 5 * 100) << "stage " << stage;
+    });
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,201 @@
+// What updates off the device and the traffic of unit inputs read and write, and what they must
+// find.
+#include <algorithm>
+
+#include "tests/runtime/program/tier_play.hpp"
+#include "zero/partition_plan.hpp"
+
+namespace sluice {
+namespace {
+
+Cell version_in(Cell state) { return state & 0xffff; }
+
+}  // namespace
+
+// --- updates ---
+
+Task TierPlay::update_on_device(const Op& op) {
+  Task task;
+  const int g = op.group;
+  const auto at = static_cast<std::size_t>(g);
+  const std::int64_t elems = device_elems(shape_, g);
+  task.writes = {part(states_[at], 0, elems), part(params_[at], 0, elems)};
+  task.reads = {whole(clip_), summed_grads(g, 0, elems), task.writes[0]};
+  task.work = [this, g](const std::vector<Cells>& seen) {
+    expect_all(seen[0], thing(Thing::kClip, 0, 0, version_), "clips by another step's norm");
+    expect_all(seen[1], total(g, version_), "updates with other gradients");
+    Cells states = seen[2];
+    for (Cell& state : states) {
+      expect(version_in(state) == static_cast<Cell>(version_), "updates another version");
+      ++state;
+    }
+    const std::size_t values = states.size();
+    return std::vector<Cells>{std::move(states), params_of(g, 0, values, version_ + 1)};
+  };
+  return task;
+}
+
+Region TierPlay::ring(const std::vector<int>& spaces, const Chunk& chunk) {
+  expect(program_->chunk_slots > chunk.slot, "has no slot in the ring");
+  return part(spaces.at(static_cast<std::size_t>(chunk.slot)), 0, chunk.elems);
+}
+
+Task TierPlay::update_chunk(const Op& op) {
+  Task task;
+  const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
+  const int g = chunk.group;
+  const auto at = static_cast<std::size_t>(g);
+  const Placement& p = shape_.placement;
+  const Region states =
+      nvme(p.optimizer) ? ring(ring_states_, chunk) : part(states_[at], chunk.begin, chunk.elems);
+  task.reads = {whole(clip_), states};
+  if (p.gradients == Tier::kHost) {
+    task.reads.push_back(summed_grads(g, chunk.begin, chunk.elems));
+  } else {
+    const int streams = nvme(p.gradients) ? gradient_streams(shape_, g) : 1;
+    for (int s = 0; s < streams; ++s) {
+      task.reads.push_back(ring(ring_grads_[static_cast<std::size_t>(s)], chunk));
+    }
+  }
+  task.writes = {states};
+  const Tier params = parameter_tier(shape_, g);
+  if (params == Tier::kHost) {
+    task.writes.push_back(part(params_[at], chunk.begin, chunk.elems));
+  } else if (shape_.dtype != DType::kFloat32) {
+    task.writes.push_back(ring(ring_weights_, chunk));
+  }
+  task.work = [this, &chunk, n = task.writes.size()](const std::vector<Cells>& seen) {
+    std::vector<Cells> results = {updated(chunk, seen)};
+    if (n > 1) results.push_back(params_of(chunk.group, chunk.begin, results[0].size(), version_));
+    return results;
+  };
+  return task;
+}
+
+// From the clip coefficient, states, and streams of gradients, in this order.
+Cells TierPlay::updated(const Chunk& chunk, const std::vector<Cells>& seen) {
+  constexpr Cell kNames = (Cell{1} << 56) - 1;  // group, place, version
+  expect_all(seen[0], thing(Thing::kClip, 0, 0, version_ - 1), "clips by another step's norm");
+  const Cells sum = sum_of({seen.begin() + 2, seen.end()});
+  expect_all(sum, total(chunk.group, version_ - 1), "updates with another step's gradients");
+  Cells states = seen[1];
+  const Cells known = params_of(chunk.group, chunk.begin, states.size(), version_ - 1);
+  for (std::size_t e = 0; e < states.size(); ++e) {
+    expect((states[e] & kNames) == (known[e] & kNames), "updates other states");
+    ++states[e];
+  }
+  return states;
+}
+
+Task TierPlay::move_chunk(const Op& op) {
+  const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
+  const int g = chunk.group;
+  const auto at = static_cast<std::size_t>(g);
+  const Region there = part(states_[at], chunk.begin, chunk.elems);
+  if (op.kind == OpKind::kReadStates) return copy(there, ring(ring_states_, chunk));
+  if (op.kind == OpKind::kCopyGrads) {
+    return copy(summed_grads(g, chunk.begin, chunk.elems), ring(ring_grads_[0], chunk));
+  }
+  Task task;
+  if (op.kind == OpKind::kWriteStates) {
+    task = copy(ring(ring_states_, chunk), there);
+    if (!params_are_master(shape_, g)) return task;
+    task.writes.push_back(part(params_[at], chunk.begin, chunk.elems));
+    task.work = [this, g, &chunk](const std::vector<Cells>& seen) {
+      return std::vector<Cells>{seen[0],
+                                params_of(g, chunk.begin, seen[0].size(),
+                                          static_cast<std::int64_t>(version_in(seen[0].at(0))))};
+    };
+    return task;
+  }
+  return op.kind == OpKind::kReadGrads ? read_streams(chunk) : sum_squares(op);
+}
+
+Task TierPlay::read_streams(const Chunk& chunk) {
+  Task task;
+  for (int s = 0; s < gradient_streams(shape_, chunk.group); ++s) {
+    const auto stream = static_cast<std::size_t>(s);
+    task.writes.push_back(ring(ring_grads_[stream], chunk));
+    task.reads.push_back(
+        part(shards_[static_cast<std::size_t>(chunk.group)][stream], chunk.begin, chunk.elems));
+  }
+  task.work = [](const std::vector<Cells>& seen) { return seen; };
+  return task;
+}
+
+Task TierPlay::sum_squares(const Op& op) {
+  Task task;
+  const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
+  const int g = chunk.group;
+  for (int s = 0; s < gradient_streams(shape_, g); ++s) {
+    task.reads.push_back(ring(ring_grads_[static_cast<std::size_t>(s)], chunk));
+  }
+  task.writes = {
+      {sums_, static_cast<std::size_t>(op.chunk), static_cast<std::size_t>(op.chunk) + 1}};
+  task.work = [this, g](const std::vector<Cells>& seen) {
+    expect_all(sum_of(seen), total(g, version_), "sums other gradients");
+    return std::vector<Cells>{{thing(Thing::kSum, 0, 0, version_)}};
+  };
+  return task;
+}
+
+Task TierPlay::params_of_chunk(const Op& op) {
+  const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
+  const int g = chunk.group;
+  const auto at = static_cast<std::size_t>(g);
+  const bool fp32 = shape_.dtype == DType::kFloat32;
+  const Region master = nvme(shape_.placement.optimizer)
+                            ? ring(ring_states_, chunk)
+                            : part(states_[at], chunk.begin, chunk.elems);
+  Task task =
+      copy(fp32 ? master : ring(ring_weights_, chunk), part(params_[at], chunk.begin, chunk.elems));
+  task.work = [this, g, &chunk, fp32](const std::vector<Cells>& seen) {
+    const auto version = static_cast<std::int64_t>(version_in(seen[0].at(0)));
+    Cells params = params_of(g, chunk.begin, seen[0].size(), version);
+    if (!fp32) expect(seen[0] == params, "takes away other weights");
+    expect(version == version_, "takes away weights of another version");
+    return std::vector<Cells>{std::move(params)};
+  };
+  return task;
+}
+
+// --- inputs ---
+
+Task TierPlay::move_input(const Op& op) {
+  const auto unit = static_cast<std::size_t>(op.unit);
+  const std::size_t extent = shape_.layer_major ? static_cast<std::size_t>(op.micro_batch) : 0;
+  const Region file = whole(inputs_[unit][extent]);
+  const auto slot = [&](BufferId b) { return buffer(b); };
+  Region from = file;
+  Region to = file;
+  if (op.kind == OpKind::kSaveInput || op.kind == OpKind::kFetchInput) {
+    const bool saves = op.kind == OpKind::kSaveInput;
+    from = slot(saves ? op.device_slot : op.host_slot);
+    to = slot(saves ? op.host_slot : op.device_slot);
+    if (!saves) {  // what was kept comes back in the same buffer
+      input_[{op.unit, op.micro_batch}] = op.device_slot;
+      kept_.erase({op.unit, op.micro_batch});
+    }
+  } else if (op.kind == OpKind::kWriteInput) {
+    from = slot(op.host_slot);
+  } else {
+    to = slot(op.host_slot);
+  }
+  Task task = copy(from, to);
+  const auto kept = kept_.find({op.unit, op.micro_batch});
+  if (op.kind == OpKind::kSaveInput && kept != kept_.end()) {
+    task.reads.push_back(buffer(kept->second));
+  }
+  task.work = [this, &op, n = values_in(to)](const std::vector<Cells>& seen) {
+    const Cell input = thing(Thing::kInput, op.unit, op.micro_batch, version_);
+    expect_all(seen[0], input, "moves another input");
+    for (std::size_t r = 1; r < seen.size(); ++r) {
+      expect_all(seen[r], thing(Thing::kKept, op.unit, op.micro_batch, version_),
+                 "moves what another unit kept");
+    }
+    return std::vector<Cells>{Cells(n, input)};
+  };
+  return task;
+}
+
+}  // namespace sluice

@@ -1,0 +1,28 @@
+// A second opinion on programs with tiers: plays them one after another, with lanes that start and
+// end operations whenever they may (an adversary from a seed decides), and version numbers in place
+// of tensors. Written apart from tier_check: it knows units, groups, shards and tiers, and it
+// judges by what is in memory, not by what waits for what.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "runtime/program/program.hpp"
+#include "runtime/program/step_shape.hpp"
+
+namespace sluice {
+
+enum class PlayKind { kTrain, kUpdates, kEvaluate };
+
+struct Playing {
+  const Program* program = nullptr;
+  PlayKind kind = PlayKind::kTrain;
+};
+
+// The first thing that would make a step wrong; empty if none. Before the first program lies a
+// step: its gradients wait for their update.
+[[nodiscard]] std::string simulate(std::span<const Playing> programs, const StepShape& shape,
+                                   std::uint64_t seed);
+
+}  // namespace sluice

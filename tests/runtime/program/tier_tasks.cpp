@@ -1,0 +1,378 @@
+// What operations on parameters, units and gradients read and write, and what they must find.
+#include <algorithm>
+
+#include "tests/runtime/program/tier_play.hpp"
+#include "zero/partition_plan.hpp"
+
+namespace sluice {
+namespace {
+
+bool opens(const Op& op, int g) {
+  return std::find(op.opens.begin(), op.opens.end(), g) != op.opens.end();
+}
+
+}  // namespace
+
+Task TierPlay::task_of(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kLoadBatch: {
+      Task task;
+      batch_[op.micro_batch] = op.live.at(0);
+      task.writes = {buffer(op.live.at(0))};
+      task.work = [this, &op](const std::vector<Cells>&) {
+        return std::vector<Cells>{{thing(Thing::kBatch, 0, op.micro_batch, version_)}};
+      };
+      return task;
+    }
+    case OpKind::kGather:
+    case OpKind::kReadShard:
+    case OpKind::kFetchShard:
+      return gather(op);
+    case OpKind::kRelease:
+      return {};
+    case OpKind::kForward:
+    case OpKind::kLossHead:
+    case OpKind::kBackward:
+      return run_unit(op);
+    case OpKind::kReduceGrads:
+      return reduce(op);
+    case OpKind::kStoreGrads:
+    case OpKind::kReadBucket:
+    case OpKind::kWriteBucket:
+      return store(op);
+    case OpKind::kAddGrads:
+      return add_streams(op);
+    case OpKind::kGatherGrads:
+      return gather_grads(op);
+    case OpKind::kNormAndScale:
+      return norm();
+    case OpKind::kUpdate:
+      return op.chunk >= 0 ? update_chunk(op) : update_on_device(op);
+    case OpKind::kCopyParams:
+    case OpKind::kWriteParams:
+      return params_of_chunk(op);
+    case OpKind::kReadStates:
+    case OpKind::kCopyGrads:
+    case OpKind::kReadGrads:
+    case OpKind::kWriteStates:
+    case OpKind::kSumSquares:
+      return move_chunk(op);
+    case OpKind::kSaveInput:
+    case OpKind::kWriteInput:
+    case OpKind::kReadInput:
+    case OpKind::kFetchInput:
+      return move_input(op);
+  }
+  return {};
+}
+
+Task TierPlay::copy(Region from, Region to) {
+  Task task;
+  task.reads = {from};
+  task.writes = {to};
+  task.work = [](const std::vector<Cells>& seen) { return seen; };
+  return task;
+}
+
+// --- parameters ---
+
+Task TierPlay::gather(const Op& op) {
+  const int g = op.group;
+  const std::int64_t shard = group(g).shard_elems;
+  const std::int64_t element = size_of(shape_.dtype);
+  const Region mine = whole(params_[static_cast<std::size_t>(g)]);
+  const Tier tier = parameter_tier(shape_, g);
+  if (op.kind == OpKind::kReadShard)
+    return copy(mine, buffer_part(op.host_slot, 0, shard, element));
+  Region place;
+  if (!group(g).resident) {
+    place = buffer_part(op.device_slot, dp_rank_ * shard, shard, element);
+  }
+  if (op.kind == OpKind::kFetchShard) {
+    return copy(nvme(tier) ? buffer_part(op.host_slot, 0, shard, element) : mine, place);
+  }
+  Task task;
+  task.reads = {tier == Tier::kDevice ? mine : place};
+  task.writes = {group(g).resident ? whole(others_[static_cast<std::size_t>(g)])
+                                   : buffer_part(op.device_slot, 0, group(g).elems, element)};
+  const std::size_t values = values_in(task.writes[0]);
+  task.work = [this, g, values](const std::vector<Cells>& seen) {
+    expect(seen[0] == params_of(g, 0, seen[0].size(), version_),
+           "gathers parameters of another version");
+    return std::vector<Cells>{Cells(values, thing(Thing::kWhole, g, 0, version_))};
+  };
+  return task;
+}
+
+// --- units ---
+
+void TierPlay::read_params(const Op& op, Task& task, std::vector<int>& groups) {
+  const UnitShape& unit = shape_.units[static_cast<std::size_t>(op.unit)];
+  if (op.kind == OpKind::kBackward && !unit.backward_reads_params) return;
+  for (const int g : unit.groups) {
+    const auto at = static_cast<std::size_t>(g);
+    if (!group(g).resident) {
+      task.reads.push_back(buffer_part(gathered_.at(g), 0, group(g).elems, size_of(shape_.dtype)));
+      groups.push_back(-1 - g);
+      continue;
+    }
+    task.reads.push_back(whole(params_[at]));
+    groups.push_back(g);
+    if (shape_.stage == 0) continue;
+    task.reads.push_back(whole(others_[at]));
+    groups.push_back(-1 - g);
+  }
+}
+
+// What a unit reads beside parameters. Returns what it must find.
+Cells TierPlay::read_tensors(const Op& op, Task& task) const {
+  const int u = op.unit;
+  const int m = op.micro_batch;
+  Cells expected;
+  const auto read = [&](BufferId b, Thing what, int a) {
+    task.reads.push_back(buffer(b));
+    expected.push_back(thing(what, a, m, version_));
+  };
+  if (u > 0) read(input_.at({u, m}), Thing::kInput, u);
+  if (u == 0 || op.kind == OpKind::kLossHead) read(batch_.at(m), Thing::kBatch, 0);
+  if (op.kind == OpKind::kBackward) {
+    read(gradient_.at(m), Thing::kGradient, u + 1);
+    if (kept_.count({u, m}) > 0) read(kept_.at({u, m}), Thing::kKept, u);
+  }
+  return expected;
+}
+
+// What it makes. Returns with what it fills that.
+Cells TierPlay::write_tensors(const Op& op, Task& task) {
+  const int u = op.unit;
+  const int m = op.micro_batch;
+  Cells written;
+  const auto write = [&](BufferId b, Thing what, int a) {
+    task.writes.push_back(buffer(b));
+    written.push_back(thing(what, a, m, version_));
+  };
+  for (const BufferId b : op.live) {
+    const Buffer& made = program_->buffers[static_cast<std::size_t>(b)];
+    if (made.tag == Tag::kActivationGradients) {
+      write(b, Thing::kGradient, u);
+      gradient_[m] = b;
+    } else if (made.tag == Tag::kActivations && made.unit >= 0) {
+      write(b, Thing::kInput, u + 1);
+      input_[{u + 1, m}] = b;
+    } else if (made.tag == Tag::kActivations) {
+      write(b, Thing::kKept, u);
+      kept_[{u, m}] = b;
+    }
+  }
+  return written;
+}
+
+void TierPlay::check_params(const std::vector<int>& groups, const std::vector<Cells>& seen) {
+  for (std::size_t r = 0; r < groups.size(); ++r) {
+    const int g = groups[r];
+    if (g < 0) {
+      expect_all(seen[r], thing(Thing::kWhole, -1 - g, 0, version_),
+                 "reads parameters of another version");
+    } else {
+      expect(seen[r] == params_of(g, 0, seen[r].size(), version_),
+             "reads own parameters of another version");
+    }
+  }
+}
+
+Task TierPlay::run_unit(const Op& op) {
+  Task task;
+  std::vector<int> groups;  // of the first reads: own part, or -1 - g: gathered
+  read_params(op, task, groups);
+  const Cells expected = read_tensors(op, task);
+  const Cells written = write_tensors(op, task);
+  if (kind_ == PlayKind::kTrain && op.kind != OpKind::kForward) write_grads(op, task);
+  task.work = [this, &op, groups, expected, written,
+               writes = task.writes](const std::vector<Cells>& seen) {
+    check_params(groups, seen);
+    std::size_t r = groups.size();
+    for (const Cell cell : expected) {
+      expect_all(seen[r++], cell, "reads another unit's or micro-batch's tensors");
+    }
+    std::vector<Cells> results;
+    for (std::size_t w = 0; w < written.size(); ++w) {
+      results.emplace_back(values_in(writes[w]), written[w]);
+    }
+    const std::vector<int>& mine = shape_.units[static_cast<std::size_t>(op.unit)].groups;
+    for (std::size_t w = written.size(); w < writes.size(); ++w) {
+      const int g = mine[w - written.size()];
+      Cells sum = opens(op, g) ? Cells(values_in(writes[w]), 0) : seen[r++];
+      for (Cell& c : sum) c += gradient_of(g, op.unit, op.micro_batch, version_);
+      results.push_back(std::move(sum));
+    }
+    return results;
+  };
+  return task;
+}
+
+Region TierPlay::full_grads(int g, std::int64_t begin_elem, std::int64_t elems) const {
+  if (shape_.stage >= 2) return buffer_part(gradient_slot_.at(g), begin_elem, elems, 4);
+  return part(full_[static_cast<std::size_t>(g)], begin_elem, elems);
+}
+
+void TierPlay::write_grads(const Op& op, Task& task) {
+  for (const int g : shape_.units[static_cast<std::size_t>(op.unit)].groups) {
+    task.writes.push_back(full_grads(g, 0, group(g).elems));
+    if (!opens(op, g)) task.reads.push_back(task.writes.back());
+  }
+}
+
+// --- gradients ---
+
+// Where the sums of a bucket's pieces are kept.
+std::vector<Region> TierPlay::shard_pieces(const Op& op) const {
+  std::vector<Region> regions;
+  for (const BucketPiece& piece : program_->buckets[static_cast<std::size_t>(op.bucket)]) {
+    regions.push_back(has_gradient_shard(shape_)
+                          ? part(shards_[static_cast<std::size_t>(piece.group)]
+                                        [static_cast<std::size_t>(piece.stream)],
+                                 piece.begin, piece.elems)
+                          : full_grads(piece.group,
+                                       dp_rank_ * group(piece.group).shard_elems + piece.begin,
+                                       piece.elems));
+  }
+  return regions;
+}
+
+// A bucket's pieces, one after another, in a slot.
+Region TierPlay::staged(BufferId b, const Op& op) const {
+  std::int64_t elems = 0;
+  for (const BucketPiece& piece : program_->buckets[static_cast<std::size_t>(op.bucket)]) {
+    elems += piece.elems;
+  }
+  return buffer_part(b, 0, elems, 4);
+}
+
+Task TierPlay::reduce(const Op& op) {
+  Task task;
+  const auto& pieces = program_->buckets[static_cast<std::size_t>(op.bucket)];
+  for (const BucketPiece& piece : pieces) {
+    for (int r = 0; r < shape_.dp; ++r) {
+      task.reads.push_back(
+          full_grads(piece.group, r * group(piece.group).shard_elems + piece.begin, piece.elems));
+    }
+  }
+  const bool leaves = shape_.placement.gradients != Tier::kDevice;
+  task.writes = leaves ? std::vector<Region>{staged(op.device_slot, op)} : shard_pieces(op);
+  const bool adds = op.accumulate && !leaves;
+  if (adds) task.reads.insert(task.reads.end(), task.writes.begin(), task.writes.end());
+  const auto ranks = static_cast<std::size_t>(shape_.dp);
+  task.work = [this, ranks, leaves, adds, n = pieces.size()](const std::vector<Cells>& seen) {
+    std::vector<Cells> results;
+    for (std::size_t p = 0; p < n; ++p) {
+      Cells sum = seen[p * ranks];
+      for (std::size_t r = 0; r < ranks; ++r) {
+        expect(seen[p * ranks + r] == sum, "reduces gradients that are not whole");
+      }
+      for (std::size_t e = 0; adds && e < sum.size(); ++e) sum[e] += seen[n * ranks + p][e];
+      if (leaves && p > 0) {
+        results[0].insert(results[0].end(), sum.begin(), sum.end());
+      } else {
+        results.push_back(std::move(sum));
+      }
+    }
+    return results;
+  };
+  return task;
+}
+
+Task TierPlay::store(const Op& op) {
+  Task task;
+  const std::vector<Region> shards = shard_pieces(op);
+  if (op.kind == OpKind::kStoreGrads) {
+    task.reads = {staged(op.device_slot, op)};
+    task.writes =
+        nvme(shape_.placement.gradients) ? std::vector<Region>{staged(op.host_slot, op)} : shards;
+    if (op.accumulate) {
+      task.reads.insert(task.reads.end(), task.writes.begin(), task.writes.end());
+    }
+  } else if (op.kind == OpKind::kReadBucket) {
+    task.reads = shards;
+    task.writes = {staged(op.host_slot, op)};
+  } else {
+    task.reads = {staged(op.host_slot, op)};
+    task.writes = shards;
+  }
+  // Lays what was read end to end, adds what was there, and cuts it as it is written.
+  const bool adds = op.kind == OpKind::kStoreGrads && op.accumulate;
+  task.work = [adds, writes = task.writes](const std::vector<Cells>& seen) {
+    Cells all;
+    const std::size_t sources = adds ? 1 : seen.size();
+    for (std::size_t r = 0; r < sources; ++r) all.insert(all.end(), seen[r].begin(), seen[r].end());
+    std::vector<Cells> results;
+    std::size_t at = 0;
+    for (std::size_t w = 0; w < writes.size(); ++w) {
+      Cells values;
+      for (std::size_t e = 0; e < values_in(writes[w]); ++e) {
+        values.push_back(all[at++] + (adds ? seen[1 + w][e] : 0));
+      }
+      results.push_back(std::move(values));
+    }
+    return results;
+  };
+  return task;
+}
+
+Task TierPlay::add_streams(const Op& op) {
+  Task task;
+  const auto& streams = shards_[static_cast<std::size_t>(op.group)];
+  for (const int s : streams) task.reads.push_back(whole(s));
+  task.writes = {whole(streams.at(0))};
+  task.work = [](const std::vector<Cells>& seen) { return std::vector<Cells>{sum_of(seen)}; };
+  return task;
+}
+
+Task TierPlay::gather_grads(const Op& op) {
+  Task task;
+  task.reads = shard_pieces(op);
+  for (const BucketPiece& piece : program_->buckets[static_cast<std::size_t>(op.bucket)]) {
+    for (int r = 0; r < shape_.dp; ++r) {
+      task.writes.push_back(
+          full_grads(piece.group, r * group(piece.group).shard_elems + piece.begin, piece.elems));
+    }
+  }
+  const auto ranks = static_cast<std::size_t>(shape_.dp);
+  task.work = [ranks](const std::vector<Cells>& seen) {
+    std::vector<Cells> results;
+    for (const Cells& piece : seen) results.insert(results.end(), ranks, piece);
+    return results;
+  };
+  return task;
+}
+
+// What is updated with, where a single array has it.
+Region TierPlay::summed_grads(int g, std::int64_t begin_elem, std::int64_t elems) const {
+  const auto at = static_cast<std::size_t>(g);
+  if (shape_.stage == 0) return part(full_[at], begin_elem, elems);
+  if (has_gradient_shard(shape_)) return part(shards_[at][0], begin_elem, elems);
+  return part(full_[at], dp_rank_ * group(g).shard_elems + begin_elem, elems);
+}
+
+Task TierPlay::norm() {
+  Task task;
+  const bool away = nvme(shape_.placement.gradients);
+  if (away) {
+    task.reads = {whole(sums_)};
+  } else {
+    for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) {
+      task.reads.push_back(summed_grads(g, 0, owned_elems(shape_, g)));
+    }
+  }
+  task.writes = {whole(clip_)};
+  task.work = [this, away](const std::vector<Cells>& seen) {
+    for (std::size_t g = 0; g < seen.size(); ++g) {
+      expect_all(seen[g],
+                 away ? thing(Thing::kSum, 0, 0, version_) : total(static_cast<int>(g), version_),
+                 "does not see the sum of all gradients");
+    }
+    return std::vector<Cells>{{thing(Thing::kClip, 0, 0, version_)}};
+  };
+  return task;
+}
+
+}  // namespace sluice
