@@ -12,7 +12,7 @@ find_package_handle_standard_args(TorchLibs
   REASON_FAILURE_MESSAGE "set -DTORCH_ROOT= to a libtorch 2.11 folder, or run ./sluice, which fetches one")
 
 if(TorchLibs_FOUND AND NOT TARGET sluice_torch)
-  add_library(sluice_torch INTERFACE)
+  add_library(sluice_torch INTERFACE IMPORTED GLOBAL)
   target_include_directories(sluice_torch SYSTEM INTERFACE
     "${TORCH_INCLUDE_DIR}" "${TORCH_INCLUDE_DIR}/torch/csrc/api/include")
   target_link_libraries(sluice_torch INTERFACE "${TORCH_CPU_LIBRARY}" "${TORCH_C10_LIBRARY}")

@@ -43,12 +43,14 @@ function(sluice_library)
   endif()
   add_library(sluice_${L_NAME} STATIC ${L_SOURCES})
   add_library(sluice::${L_NAME} ALIAS sluice_${L_NAME})
-  set(optimisation sluice_cold)
+  set(optimisation $<BUILD_INTERFACE:sluice_cold>)
   if(L_HOT)
     set(optimisation)
   endif()
-  target_link_libraries(sluice_${L_NAME} PRIVATE sluice_flags ${optimisation} ${L_PRIVATE_DEPS}
+  # How this build compiles is not the business of who links an installed library.
+  target_link_libraries(sluice_${L_NAME} PRIVATE $<BUILD_INTERFACE:sluice_flags> ${optimisation} ${L_PRIVATE_DEPS}
                                          PUBLIC ${L_DEPS})
+  set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES sluice_${L_NAME})
   _sluice_apply_tier(sluice_${L_NAME} ${L_TIER})
   if(L_BRIDGES)
     add_library(sluice_${L_NAME}_bridges OBJECT ${L_BRIDGES})
