@@ -1,0 +1,111 @@
+// doctor: ranks of this program measure collectives first, while this process has one thread yet;
+// the rest is measured here.
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "parallel/comm/cuda_module.hpp"
+#include "runtime/cli/bench_support.hpp"
+#include "runtime/cli/commands.hpp"
+#include "runtime/doctor/doctor.hpp"
+#include "runtime/engine/machine.hpp"
+#include "runtime/launch/binding.hpp"
+#include "runtime/launch/stop_signal.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+// A linear layer of a small model; larger ones are measured on a piece of this size anyway.
+constexpr LinearShape kLayer{.rows = 1024, .in = 512, .out = 1024};
+
+std::string folder_to_measure(const std::string& option) {
+  if (option.empty()) return fs::temp_directory_path().string();
+  if (!fs::is_directory(option)) {
+    throw ConfigError("--nvme-path: " + option +
+                      " is not a folder; name one on the disk to measure");
+  }
+  return option;
+}
+
+std::vector<std::string> comm_arguments(const std::string& program, int ranks,
+                                        const CommPlan& plan) {
+  std::string sizes;
+  for (const std::int64_t bytes : plan.bytes) {
+    sizes += (sizes.empty() ? "" : ",") + std::to_string(bytes);
+  }
+  return {program,        "bench",
+          "comm",         "--json",
+          "--ranks",      std::to_string(ranks),
+          "--bytes",      sizes,
+          "--transports", "gloo,host,mapped",
+          "--rounds",     std::to_string(plan.rounds)};
+}
+
+// What the store says of itself at each opening is of no interest here; its warnings are.
+void keep_warnings() {
+  set_log_sink([](LogLevel level, std::string_view line) {
+    if (level < LogLevel::kWarning) return;
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  });
+}
+
+// False where the user interrupted it.
+bool measure_comm(const std::string& program, DoctorInput& input) {
+  try {
+    const CommPlan plan = comm_plan(input.quick);
+    const CommRun run =
+        launch_bench_comm(input.comm_ranks, comm_arguments(program, input.comm_ranks, plan));
+    if (run.exit_code == kInterruptedExitCode) return false;
+    if (run.exit_code == 0) {
+      input.comm = read_comm_samples(run.result);
+    } else {
+      input.comm_missing = "the ranks ended with exit code " + std::to_string(run.exit_code) +
+                           "; `sluice bench comm` shows why";
+    }
+  } catch (const Error& error) {
+    input.comm_missing = error_chain(error);
+  }
+  return true;
+}
+
+GemmProbe gemm_probe() {
+  GemmProbe probe;
+  probe.flops = [](DType dtype, int threads) {
+    set_libtorch_threads(threads);
+    return measure_gemm_rate(dtype, at::Device(c10::DeviceType::CPU));
+  };
+  probe.bf16 = [] {
+    const MatmulRates rates = measure_matmul_rates(DType::kBFloat16, kLayer);
+    return NarrowMatmul{rates.native, rates.fp32};
+  };
+  return probe;
+}
+
+}  // namespace
+
+int run_doctor(const DoctorCommand& command) {
+  refuse_inside_a_job("doctor");
+  const std::string out = command.out.empty() ? machine_rates_path() : command.out;
+  const auto begin = std::chrono::steady_clock::now();
+  DoctorInput input;
+  input.quick = command.quick;
+  input.effort = doctor_effort(command.quick);
+  input.nvme_path = folder_to_measure(command.nvme_path);
+  input.threads = threads_per_rank(1);
+  input.gemm = gemm_probe();
+  if (!measure_comm(command.argv.at(0), input)) return kInterruptedExitCode;
+  keep_warnings();
+  input.gpus = visible_gpu_count();
+  DoctorReport report = examine(input);
+  report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  std::fputs((command.json ? to_json(report) : describe(report)).c_str(), stdout);
+  write_machine_rates(report.rates, out);
+  if (!command.json) std::printf("rates file: %s\n", out.c_str());
+  return 0;
+}
+
+}  // namespace sluice

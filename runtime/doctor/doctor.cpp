@@ -1,0 +1,193 @@
+#include "runtime/doctor/doctor.hpp"
+
+#include <algorithm>
+#include <array>
+#include <chrono>
+#include <ctime>
+#include <exception>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/cpu/parallel.hpp"
+#include "runtime/bench/adam_bench.hpp"
+#include "runtime/doctor/disk_rates.hpp"
+#include "runtime/doctor/memory_rates.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr char kOnGpu[] = "a GPU is visible, and what it does is not measured yet";
+constexpr char kUsedTransport[] = "mapped";  // ranks of a host read gradients in place
+// An array takes at most this part of the free memory; three live at once.
+constexpr std::int64_t kShareOfMemory = 8;
+constexpr std::int64_t kStateBytes = 12;  // fp32 master and moments of a parameter
+
+std::string now_utc() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  (void)std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+class Examination {
+ public:
+  explicit Examination(const DoctorInput& input)
+      : input_(input), effort_(input.effort), rates_(report_.rates) {}
+
+  DoctorReport run() {
+    const auto begin = std::chrono::steady_clock::now();
+    report_.facts = read_machine_facts(input_.gpus);
+    report_.disk = read_disk_facts(input_.nvme_path);
+    rates_.host = rates_host();
+    rates_.measured_at = now_utc();
+    rates_.quick = input_.quick;
+    rates_.threads = input_.threads;
+    comm();
+    attempt({"gemm_flops.fp32", "gemm_flops.bf16"}, [this] { gemm(); });
+    set_compute_threads(input_.threads);
+    attempt({"memory_copy_bps", "memory_triad_bps"}, [this] { memory(); });
+    attempt({"h2d_bps", "d2h_bps", "h2d_d2h_bps"}, [this] { arenas(); });
+    attempt({"adam_params_per_s.fp32", "memory_rmw_bps"}, [this] { adam_fp32(); });
+    attempt({"adam_params_per_s.bf16"}, [this] { adam_bf16(); });
+    measure_disk(report_.disk, effort_.disk_s, rates_);
+    rates_.not_measured["peer"] = input_.gpus > 0 ? kOnGpu : "no GPU is visible";
+    report_.findings = find_faults(report_.facts, report_.disk, rates_);
+    report_.seconds =
+        std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    return std::move(report_);
+  }
+
+ private:
+  template <class Body>
+  void attempt(const std::vector<const char*>& fields, Body&& body) {
+    try {
+      body();
+    } catch (const std::exception& failed) {
+      for (const char* field : fields) missing(field, error_chain(failed));
+    }
+  }
+  void missing(const char* field, const std::string& reason) {
+    rates_.not_measured[field] = reason;
+  }
+
+  // Bytes of an array that no cache holds, as far as memory goes.
+  [[nodiscard]] std::int64_t array_bytes() const {
+    const std::int64_t wish =
+        std::clamp(4 * report_.facts.cache_bytes, effort_.least_bytes, effort_.most_bytes);
+    const std::int64_t available = report_.facts.available_bytes.value_or(kGiB);
+    return std::max(std::min(wish, available / kShareOfMemory), kMiB) / 4096 * 4096;
+  }
+
+  void comm() {
+    rates_.comm_by_transport = fit_transports(input_.comm);
+    if (!rates_.comm_by_transport.empty()) rates_.comm_ranks = input_.comm_ranks;
+    const auto used = rates_.comm_by_transport.find(kUsedTransport);
+    if (input_.gpus > 0) {
+      missing("comm", kOnGpu);
+    } else if (used == rates_.comm_by_transport.end()) {
+      missing("comm", input_.comm_missing.empty() ? "no size was measured" : input_.comm_missing);
+    } else {
+      rates_.comm = used->second;
+    }
+  }
+
+  void gemm() {
+    std::vector<int> counts{1, input_.threads / 2, input_.threads};
+    std::sort(counts.begin(), counts.end());
+    counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+    std::erase(counts, 0);
+    report_.bf16 = input_.gemm.bf16();
+    const bool native = report_.bf16.native >= report_.bf16.converted;
+    for (const int threads : counts) {
+      ThreadRates row{threads, {}};
+      row.gemm_flops.fp32 = input_.gemm.flops(DType::kFloat32, threads);
+      // Converted products have fp32's scaling over threads. To multiply 16 bits where that is slow
+      // can take many seconds, for a number nobody uses.
+      const double one = rates_.gemm_by_threads.empty()
+                             ? *row.gemm_flops.fp32
+                             : *rates_.gemm_by_threads.front().gemm_flops.fp32;
+      row.gemm_flops.bf16 = native ? input_.gemm.flops(DType::kBFloat16, threads)
+                                   : report_.bf16.converted * *row.gemm_flops.fp32 / one;
+      rates_.gemm_by_threads.push_back(row);
+    }
+    if (input_.gpus > 0) {
+      missing("gemm_flops.fp32", kOnGpu);
+      missing("gemm_flops.bf16", kOnGpu);
+    } else {
+      rates_.gemm_flops = rates_.gemm_by_threads.back().gemm_flops;
+    }
+  }
+
+  void memory() {
+    const MemoryRates memory = measure_memory(array_bytes(), effort_.rounds);
+    rates_.memory_copy_bps = memory.copy_bps;
+    rates_.memory_triad_bps = memory.triad_bps;
+    rates_.spread["memory_copy_bps"] = memory.copy_spread;
+    rates_.spread["memory_triad_bps"] = memory.triad_spread;
+  }
+
+  void arenas() {
+    if (input_.gpus > 0) throw Error(kOnGpu);
+    const ArenaCopyRates copies = measure_arena_copies(array_bytes(), effort_.rounds);
+    rates_.h2d_bps = copies.h2d_bps;
+    rates_.d2h_bps = copies.d2h_bps;
+    rates_.h2d_d2h_bps = copies.both_bps;
+    rates_.spread["h2d_bps"] = copies.h2d_spread;
+    rates_.spread["d2h_bps"] = copies.d2h_spread;
+    rates_.spread["h2d_d2h_bps"] = copies.both_spread;
+  }
+
+  // Measured again, longer, where update and limit contradict each other.
+  [[nodiscard]] AdamBenchResult adam(DType dtype) const {
+    AdamBenchOptions options;
+    options.elems = array_bytes() / kStateBytes;
+    options.threads = input_.threads;
+    options.dtype = dtype;
+    options.rounds = effort_.rounds;
+    AdamBenchResult result = run_adam_bench(options);
+    if (result.bytes_per_s < kMostOfMemory * result.limit_bytes_per_s) return result;
+    options.rounds *= 3;
+    return run_adam_bench(options);
+  }
+  void adam_fp32() {
+    const AdamBenchResult result = adam(DType::kFloat32);
+    rates_.adam_params_per_s.fp32 = result.params_per_s;
+    rates_.memory_rmw_bps = result.limit_bytes_per_s;
+    rates_.spread["adam_params_per_s.fp32"] = result.adam.mad / result.adam.median;
+    rates_.spread["memory_rmw_bps"] =
+        result.read_modify_write.mad / result.read_modify_write.median;
+  }
+  void adam_bf16() {
+    const AdamBenchResult result = adam(DType::kBFloat16);
+    rates_.adam_params_per_s.bf16 = result.params_per_s;
+    rates_.spread["adam_params_per_s.bf16"] = result.adam.mad / result.adam.median;
+  }
+
+  const DoctorInput& input_;
+  const DoctorEffort effort_;
+  DoctorReport report_;
+  MachineRates& rates_;
+};
+
+}  // namespace
+
+DoctorEffort doctor_effort(bool quick) {
+  // A round takes about 10 ms, a scheduler's time slice: with a few of them the median of a busy
+  // machine is whatever slice it fell into.
+  if (quick) return {64 * kMiB, 128 * kMiB, 15, 1.0};
+  return {256 * kMiB, 1024 * kMiB, 21, 6};
+}
+
+CommPlan comm_plan(bool quick) {
+  if (quick) return {{8 * kKiB, kMiB, 8 * kMiB}, 3};
+  return {{8 * kKiB, 256 * kKiB, 4 * kMiB, 32 * kMiB}, 7};
+}
+
+DoctorReport examine(const DoctorInput& input) {
+  check(input.threads > 0 && !input.nvme_path.empty(), "a doctor has threads and a folder");
+  return Examination(input).run();
+}
+
+}  // namespace sluice

@@ -1,0 +1,76 @@
+// `sluice doctor`: what this machine can do, measured once and written down, and in words what is
+// slow or switched off, why that matters and what to do.
+//
+// Knows neither libtorch nor how ranks start: the caller hands in how to multiply matrices and what
+// the ranks measured.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "kernels/base/dtype.hpp"
+#include "runtime/doctor/comm_rates.hpp"
+#include "runtime/doctor/findings.hpp"
+#include "runtime/doctor/machine_facts.hpp"
+#include "runtime/doctor/machine_rates.hpp"
+
+namespace sluice {
+
+// FLOP/s of one thread's 16-bit layers, as train.matmul: auto compares them.
+struct NarrowMatmul {
+  double native = 0;     // multiplied in 16 bits
+  double converted = 0;  // converted to fp32
+};
+
+struct GemmProbe {
+  std::function<double(DType dtype, int threads)> flops;  // a square product of 1024
+  std::function<NarrowMatmul()> bf16;                     // about 0.3 s
+};
+
+// How much is measured.
+struct DoctorEffort {
+  std::int64_t least_bytes = 0, most_bytes = 0;  // of an array, around four times the last cache
+  int rounds = 1;
+  double disk_s = 1;
+};
+[[nodiscard]] DoctorEffort doctor_effort(bool quick);
+
+struct DoctorInput {
+  bool quick = false;
+  DoctorEffort effort = doctor_effort(false);
+  std::string nvme_path;  // a folder
+  int threads = 1;        // cores this process may use
+  int gpus = 0;
+  GemmProbe gemm;
+  int comm_ranks = 2;
+  std::vector<CommSample> comm;  // of the ranks; empty with comm_missing
+  std::string comm_missing;      // why nobody measured
+};
+
+// Sizes and repetitions for the ranks that measure collectives beforehand.
+struct CommPlan {
+  std::vector<std::int64_t> bytes;
+  int rounds = 1;
+};
+[[nodiscard]] CommPlan comm_plan(bool quick);
+
+struct DoctorReport {
+  MachineFacts facts;
+  DiskFacts disk;
+  MachineRates rates;
+  NarrowMatmul bf16;
+  std::vector<Finding> findings;
+  double seconds = 0;  // that it took
+};
+
+// Takes as long as input.effort. What cannot be measured has
+// its reason in rates.not_measured; throws only what points to a mistake of ours. Sets the compute
+// threads.
+[[nodiscard]] DoctorReport examine(const DoctorInput& input);
+
+[[nodiscard]] std::string describe(const DoctorReport& report);
+[[nodiscard]] std::string to_json(const DoctorReport& report);
+
+}  // namespace sluice

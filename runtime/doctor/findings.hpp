@@ -1,0 +1,34 @@
+// What is wrong with a machine, in words. Pure; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/doctor/machine_facts.hpp"
+#include "runtime/doctor/machine_rates.hpp"
+
+namespace sluice {
+
+// An update may move bytes faster than x *= s does, which writes through the caches, but no more
+// than this; beyond, the two were not measured on the same machine: others took turns with them.
+inline constexpr double kMostOfMemory = 1.6;
+
+enum class FindingKind {
+  kOff,   // something the run could use is switched off or refused
+  kSlow,  // something is slower than it should be
+  kNote,  // good to know when reading the numbers
+};
+[[nodiscard]] const char* name_of(FindingKind kind);
+
+struct Finding {
+  FindingKind kind = FindingKind::kNote;
+  std::string what;  // "memlock limit 8 MiB"
+  std::string why;   // "buffers of the NVMe tier cannot be registered"
+  std::string do_;   // "raise it with ulimit -l"; empty: nothing to do
+};
+
+// Off before slow before notes; in each, what costs most comes first.
+[[nodiscard]] std::vector<Finding> find_faults(const MachineFacts& facts, const DiskFacts& disk,
+                                               const MachineRates& rates);
+
+}  // namespace sluice

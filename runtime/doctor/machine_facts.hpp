@@ -1,0 +1,68 @@
+// What can be asked of the machine rather than measured: processor, memory, limits, switches of the
+// kernel. Each question is answered or left empty, never guessed; nothing throws.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/cpu/cpu_features.hpp"
+
+namespace sluice {
+
+struct NodeFact {
+  int os_index = 0;
+  std::int64_t memory_bytes = 0;  // 0: the system does not say
+  int cores = 0;
+};
+
+struct MachineFacts {
+  std::string cpu_model;  // may be empty
+  Isa isa = Isa::kScalar;
+  bool amx_reported = false, amx_usable = false;
+  std::optional<double> clock_hz;   // of the first core now
+  std::string clock_source;         // of the kernel: tsc, hpet, ...
+  int cores = 1;                    // that this process may use
+  int hardware_threads = 1;         //
+  std::optional<double> cpu_quota;  // cores' worth of time
+  std::optional<double> load;       // runnable threads, mean of the last minute
+  std::vector<NodeFact> nodes;
+  std::int64_t cache_bytes = 0;  // the largest cache of the first core; 0: unknown
+  std::optional<std::int64_t> memory_bytes, available_bytes, swap_bytes, swap_used_bytes;
+  std::optional<std::int64_t> memlock_bytes;  // empty with memlock_unlimited
+  bool memlock_unlimited = false;
+  bool memlock_exempt = false;  // CAP_IPC_LOCK: the limit does not apply to this process
+  std::string huge_pages, shared_huge_pages;  // the kernel's setting; empty: it has none
+  std::optional<std::int64_t> shm_bytes, shm_free_bytes;  // /dev/shm
+  int gpus = 0;
+};
+
+// What io goes through for the NVMe tier in a folder.
+struct DiskFacts {
+  std::string path;
+  std::string file_system, device;  // "ext4", "/dev/nvme0n1p1"; empty: unknown
+  std::optional<std::int64_t> free_bytes;
+  std::optional<bool> direct;  // O_DIRECT; empty: nothing can be created there
+  std::string direct_error;    // why not
+  bool uring = false;
+  std::string uring_error;
+};
+
+// `gpus` is the caller's knowledge: to ask the driver is not for every moment. Forks once, for AMX.
+[[nodiscard]] MachineFacts read_machine_facts(int gpus);
+// REQUIRES: `path` is a folder.
+[[nodiscard]] DiskFacts read_disk_facts(const std::string& path);
+
+// "always [madvise] never" is madvise; empty where nothing is chosen. Pure.
+[[nodiscard]] std::string chosen_setting(std::string_view text);
+// Line of /proc/self/mountinfo that holds `path` (absolute, resolved). Pure.
+struct Mount {
+  std::string point, file_system, device;
+};
+[[nodiscard]] std::optional<Mount> mount_of(std::string_view mountinfo, std::string_view path);
+// "32768K" or "2M" of a cache; 0 where it is neither. Pure.
+[[nodiscard]] std::int64_t parse_cache_size(std::string_view text);
+
+}  // namespace sluice
