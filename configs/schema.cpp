@@ -10,11 +10,20 @@ namespace {
 // Sums and products of a few dimensions stay below 2^63 when each is at most this.
 constexpr double kMaxDim = 2147483647;
 constexpr double kMaxSeconds = 1e7;
+// A chunk is whole blocks of the norm's sum (kChunkAlignElems of fp32); at the upper end a ring of
+// them still has bytes that can be counted.
+constexpr double kSmallestChunk = 4096 * 4;
+constexpr double kLargestChunk = static_cast<double>(std::int64_t{1} << 40);
+constexpr double kSmallestBlock = 4096;
+constexpr double kLargestBlock = 256 << 20;
 
 Rules count(double min, double max = kMaxDim) {
   return {.type = KeyType::kCount, .range = {.min = min, .max = max}};
 }
 Rules bytes(double min) { return {.type = KeyType::kBytes, .range = {.min = min}}; }
+Rules bytes(double min, double max) {
+  return {.type = KeyType::kBytes, .range = {.min = min, .max = max}};
+}
 Rules number(Range range) { return {.type = KeyType::kFloat, .range = range}; }
 Rules seconds() {
   return {.type = KeyType::kSeconds, .range = {.min = 0, .max = kMaxSeconds, .min_open = true}};
@@ -109,7 +118,7 @@ Section model_section() {
       .key("tie_embeddings", &O::tie_embeddings, boolean(),
            "Whether the output head is the token embedding.")
       .key("explicit_units", &O::explicit_units, boolean(),
-           "Blocks with a written-out backward (gpt2); false: libtorch's autograd.")
+           "Blocks with a written-out backward; false: libtorch's autograd.")
       .key("dropout", &O::dropout, number(kBelowOne), "Embedding, attention and residual dropout.")
       .key("norm_eps", &O::norm_eps, number(kAboveZero).or_word("auto"),
            "Added to the variance in a norm; auto: 1e-5, or 1e-6 of a qwen2.")
@@ -161,6 +170,9 @@ Section train_section() {
       .key("accumulation_order", &O::accumulation_order, one_of({"micro", "layer"}),
            "Whether each micro-batch crosses all units first, or each unit all micro-batches.")
       .key("dtype", &O::dtype, one_of({"fp32", "bf16", "fp16"}), "Type of weights in compute.")
+      .key("matmul", &O::matmul, one_of({"auto", "native", "fp32"}),
+           "What a CPU multiplies 16-bit matrices in, their own type or fp32; auto: what it does "
+           "faster.")
       .key("seed", &O::seed, count(0, std::numeric_limits<double>::infinity()),
            "Of initial weights, dropout and the order of samples.")
       .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")
@@ -215,20 +227,37 @@ Section offload_section() {
   const Rules tier = one_of({"device", "host", "nvme"});
   return SectionMaker("offload", &RunConfig::offload, "Which memory each kind of state lives in.")
       .key("optimizer", &O::optimizer, tier, "Master weights and moments.")
-      .key("parameters", &O::parameters, tier, "Weights.")
-      .key("gradients", &O::gradients, tier, "Gradients.")
-      .key("activations", &O::activations, tier, "What the forward keeps for the backward.")
-      .key("nvme_path", &O::nvme_path, paths(), "Folders on the NVMe drives.")
+      .key("parameters", &O::parameters, tier,
+           "Shards of weights; off the device: zero.stage 3, and the optimizer off it too.")
+      .key("gradients", &O::gradients, tier,
+           "Shards of gradients; off the device: zero.stage 2 or 3, and the optimizer off it too.")
+      .key("activations", &O::activations, tier,
+           "What backward needs: units' inputs with recompute.mode full, else all they keep.")
+      .key("nvme_path", &O::nvme_path, paths(),
+           "Folders on the NVMe drives, over which blocks are striped; one run at a time in each.")
       .key("device_fraction", &O::device_fraction, number(kZeroToOne),
-           "Share of an offloaded state that stays on the device.")
-      .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16", "fp16"}),
-           "Type of offloaded moments.");
+           "Share of an offloaded optimizer that stays on the device and is updated there.")
+      .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16"}),
+           "Type of offloaded moments; bf16 is rounded stochastically: not the bits of fp32.")
+      .key("chunk_bytes", &O::chunk_bytes, bytes(kSmallestChunk, kLargestChunk),
+           "Optimizer states pass through the host in chunks: bytes of each fp32 array of one.")
+      .key("chunks", &O::chunks, count(1, 1024), "Chunks on the host at a time.")
+      .key(
+          "direct", &O::direct, boolean(),
+          "Whether a file system without O_DIRECT is refused; false: go on through the page cache, "
+          "whose memory no budget counts.")
+      .key("checksums", &O::checksums, boolean(),
+           "Whether every block read from NVMe is compared with what was written.")
+      .key("queue_depth", &O::queue_depth, count(1, 4096), "NVMe transfers under way at a time.")
+      .key("block_bytes", &O::block_bytes, bytes(kSmallestBlock, kLargestBlock),
+           "Largest NVMe transfer, and the stripe of several nvme_path.");
 }
 
 Section recompute_section() {
   return SectionMaker("recompute", &RunConfig::recompute, "Activations computed twice.")
       .key("mode", &RecomputeOptions::mode, one_of({"none", "full", "selective"}),
-           "full: every unit's forward again in its backward; selective: attention only.");
+           "full: every unit's forward again in its backward; selective: attention alone, from the "
+           "q, k and v that are kept (needs model.explicit_units).");
 }
 
 Section parallel_section() {
@@ -248,10 +277,15 @@ Section parallel_section() {
 
 Section memory_section() {
   using O = MemoryOptions;
-  return SectionMaker("memory", &RunConfig::memory, "Budgets of one rank; never exceeded.")
-      .key("device", &O::device, bytes(0).or_word("none"), "Memory of the device; none: no limit.")
-      .key("host", &O::host, bytes(0).or_word("none"), "Memory of the host; none: no limit.")
-      .key("nvme", &O::nvme, bytes(0).or_word("none"), "Space on NVMe; none: no limit.");
+  return SectionMaker("memory", &RunConfig::memory,
+                      "Budgets, never exceeded: of a rank's device, and of a host's memory and "
+                      "NVMe, in equal shares of its ranks.")
+      .key("device", &O::device, bytes(0).or_word("none"),
+           "Memory of one rank's device; none: no limit.")
+      .key("host", &O::host, bytes(0).or_word("none"),
+           "One host's memory for what is offloaded, over all its ranks; none: no limit.")
+      .key("nvme", &O::nvme, bytes(0).or_word("none"),
+           "One host's space on NVMe, over all its ranks; none: no limit.");
 }
 
 Section loss_scale_section() {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "configs/derived.hpp"
+#include "configs/offload_rules.hpp"
 #include "configs/problems.hpp"
 #include "configs/schema.hpp"
 #include "configs/unavailable.hpp"
@@ -29,8 +30,11 @@ class Validator {
       check_batch();
     }
     check_model();
+    check_matmul();
     check_schedule();
     check_zero();
+    check_recompute();
+    for (const BrokenRule& rule : broken_offload_rules(run_)) broken(rule.key, rule.what);
     check_data();
     check_launch();
     check_available();
@@ -152,6 +156,15 @@ class Validator {
     }
   }
 
+  void check_matmul() {
+    if (run_.train.matmul != MatmulChoice::kFp32 || run_.train.dtype == DType::kFloat32) return;
+    if (run_.model.explicit_units) return;
+    broken(
+        "train.matmul",
+        "fp32 needs blocks with a written-out backward; leave out model.explicit_units: false, or "
+        "this key");
+  }
+
   void check_schedule() {
     const ScheduleOptions& schedule = run_.schedule;
     const std::int64_t decay = schedule.decay_steps > 0 ? schedule.decay_steps : run_.train.steps;
@@ -184,6 +197,14 @@ class Validator {
              "prefetch_units <= layers + 1 (all units but the one that runs) "
              "does not hold: " +
                  num(zero.prefetch_units) + " > " + num(run_.model.layers) + " + 1");
+    }
+  }
+
+  void check_recompute() {
+    if (run_.recompute.mode == RecomputeMode::kSelective && !run_.model.explicit_units) {
+      broken("recompute.mode",
+             "selective needs model.explicit_units: true: libtorch's autograd keeps what attention "
+             "made; set it, or use full");
     }
   }
 

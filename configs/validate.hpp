@@ -1,5 +1,5 @@
 // Rules between keys, and what this version does not train with. Checked before a process starts.
-// Pure functions; thread-safe.
+// Looks at the folders of offload.nvme_path and changes nothing; thread-safe.
 #pragma once
 
 #include <optional>

@@ -17,9 +17,16 @@ constexpr int kUsageError = 2;
 
 struct Arguments {
   TrainCommand train;
+  PlanCommand plan;
   TokenizerCommand tokenizer;
   TokenizerTrainCommand tokenizer_train;
   DataCommand data;
+  BenchCommand bench;
+  BenchStepCommand bench_step;
+  BenchCommCommand bench_comm;
+  BenchAdamCommand bench_adam;
+  BenchNvmeCommand bench_nvme;
+  DoctorCommand doctor;
 };
 
 void add_train(CLI::App& app, Arguments& args) {
@@ -31,6 +38,23 @@ void add_train(CLI::App& app, Arguments& args) {
       ->check(CLI::PositiveNumber);
   train->add_flag("--dry-run", args.train.dry_run, "print the plan, start nothing");
   train->add_option("--resume", args.train.resume, "auto, never, or a checkpoint's folder");
+}
+
+void add_plan(CLI::App& app, Arguments& args) {
+  CLI::App* plan =
+      app.add_subcommand("plan", "what a run needs and how long it takes; no GPU needed");
+  plan->add_option("config", args.plan.config, "the YAML file")->required();
+  plan->add_option("--set", args.plan.overrides, "section.key=value, over the file; repeatable")
+      ->allow_extra_args(false);
+  plan->add_option("--world", args.plan.world, "ranks of the whole job, over launch.nproc")
+      ->check(CLI::Range(1, 1 << 20));
+  plan->add_option("--profile", args.plan.profile, "machine: cpu, h100-sxm, ..., or a file");
+  plan->add_flag("--json", args.plan.json, "for machines");
+  plan->add_flag("--compare", args.plan.compare, "stages x offload targets: what fits");
+  plan->add_flag("--suggest", args.plan.suggest, "look for the fastest configuration that fits");
+  plan->add_option("--endurance", args.plan.endurance_bytes, "bytes a drive may be written: 600TB")
+      ->transform(CLI::AsSizeValue(true))
+      ->default_str("600TB");
 }
 
 void add_tokenizer(CLI::App& app, Arguments& args) {
@@ -60,10 +84,86 @@ void add_data(CLI::App& app, Arguments& args) {
   }
 }
 
+void add_bench_step(CLI::App& group, Arguments& args) {
+  CLI::App* step = group.add_subcommand("step", "where a training step's time goes, lane by lane");
+  step->add_option("config", args.bench_step.config, "the YAML file")->required();
+  step->add_option("--set", args.bench_step.overrides, "section.key=value, over the file")
+      ->allow_extra_args(false);
+  step->add_option("--nproc", args.bench_step.nproc, "ranks on this host, over launch.nproc")
+      ->check(CLI::PositiveNumber);
+  step->add_option("--steps", args.bench_step.steps, "steps that count")
+      ->check(CLI::PositiveNumber)
+      ->capture_default_str();
+  step->add_option("--warmup", args.bench_step.warmup, "steps before them")
+      ->check(CLI::NonNegativeNumber)
+      ->capture_default_str();
+}
+
+void add_bench_nvme(CLI::App& group, Arguments& args) {
+  CLI::App* nvme = group.add_subcommand("nvme", "the NVMe tier's store by block and depth");
+  nvme->add_option("paths", args.bench_nvme.paths, "folders, one for each drive")->required();
+  nvme->add_option("--bytes", args.bench_nvme.bytes, "moved by each measurement: 1GiB");
+  nvme->add_option("--blocks", args.bench_nvme.blocks, "largest transfers: 256KiB,1MiB")
+      ->delimiter(',');
+  nvme->add_option("--depths", args.bench_nvme.depths, "transfers in flight: 4,16,64")
+      ->delimiter(',')
+      ->check(CLI::Range(1, 4096));
+  nvme->add_flag("--no-checksums", args.bench_nvme.no_checksums, "move bytes unhashed");
+}
+
+void add_doctor(CLI::App& app, Arguments& args) {
+  CLI::App* doctor = app.add_subcommand("doctor", "what this machine can do, and what is off");
+  doctor->add_flag("--json", args.doctor.json, "for machines");
+  doctor->add_flag("--quick", args.doctor.quick, "fewer and smaller measurements");
+  doctor->add_option("--nvme-path", args.doctor.nvme_path, "a folder on the disk to measure");
+  doctor->add_option("--out", args.doctor.out, "the rates file to write");
+}
+
+void add_bench(CLI::App& app, Arguments& args) {
+  CLI::App* group = app.add_subcommand("bench", "measure this machine: step, comm, adam, nvme");
+  group->require_subcommand(1);
+  add_bench_step(*group, args);
+  add_bench_nvme(*group, args);
+
+  CLI::App* comm = group->add_subcommand("comm", "reduce-scatter and all-gather by size");
+  comm->add_option("--ranks", args.bench_comm.ranks, "ranks on this host")
+      ->check(CLI::Range(2, 64))
+      ->capture_default_str();
+  comm->add_option("--bytes", args.bench_comm.bytes, "sizes of the buffer: 1MiB,64MiB")
+      ->delimiter(',');
+  comm->add_option("--transports", args.bench_comm.transports, "of gloo,host,mapped,local")
+      ->delimiter(',');
+
+  CLI::App* adam = group->add_subcommand("adam", "AdamW on the host against its memory");
+  adam->add_option("--elems", args.bench_adam.elems, "parameters: 32M");
+  adam->add_option("--threads", args.bench_adam.threads, "default: the cores there are")
+      ->check(CLI::Range(1, 4096));
+  adam->add_option("--dtype", args.bench_adam.dtype, "of gradients and weights")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
+
+  for (CLI::App* sub : {comm, adam}) {
+    sub->add_option("--rounds", args.bench.rounds, "repetitions")->check(CLI::Range(1, 100000));
+  }
+  for (CLI::App* sub : {group->get_subcommand("step"), group->get_subcommand("nvme"), comm, adam}) {
+    sub->add_flag("--json", args.bench.json, "for machines");
+  }
+}
+
+int dispatch_bench(const CLI::App& group, const Arguments& args) {
+  if (group.got_subcommand("step")) return run_bench_step(args.bench, args.bench_step);
+  if (group.got_subcommand("comm")) return run_bench_comm(args.bench, args.bench_comm);
+  if (group.got_subcommand("nvme")) return run_bench_nvme(args.bench, args.bench_nvme);
+  return run_bench_adam(args.bench, args.bench_adam);
+}
+
 int dispatch(const CLI::App& app, const Arguments& args) {
   if (app.got_subcommand("train")) return run_train(args.train);
+  if (app.got_subcommand("plan")) return run_plan(args.plan);
   if (app.got_subcommand("schema")) return run_schema();
   if (app.got_subcommand("data")) return run_data_inspect(args.data);
+  if (app.got_subcommand("bench")) return dispatch_bench(*app.get_subcommand("bench"), args);
+  if (app.got_subcommand("doctor")) return run_doctor(args.doctor);
   const CLI::App* tokenizer = app.get_subcommand("tokenizer");
   if (tokenizer->got_subcommand("encode")) return run_tokenizer_encode(args.tokenizer);
   if (tokenizer->got_subcommand("decode")) return run_tokenizer_decode(args.tokenizer);
@@ -76,9 +176,14 @@ int run_main(int argc, char** argv) {
   app.failure_message(CLI::FailureMessage::simple);
   Arguments args;
   args.train.argv.assign(argv, argv + argc);
+  args.bench.argv = args.train.argv;
+  args.doctor.argv = args.train.argv;
   add_train(app, args);
+  add_plan(app, args);
   add_tokenizer(app, args);
   add_data(app, args);
+  add_bench(app, args);
+  add_doctor(app, args);
   app.add_subcommand("schema", "print the configuration's JSON Schema, for editors");
   try {
     app.parse(argc, argv);

@@ -1,9 +1,15 @@
+#include <algorithm>
+#include <array>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <ctime>
 #include <filesystem>
 #include <fstream>
+#include <functional>
 
 #include "configs/derived.hpp"
+#include "configs/offload_rules.hpp"
 #include "configs/reader.hpp"
 #include "configs/validate.hpp"
 #include "kernels/base/error.hpp"
@@ -12,7 +18,9 @@
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/commands.hpp"
+#include "runtime/cli/run_setup.hpp"
 #include "runtime/engine/machine.hpp"
+#include "runtime/engine/matmul_choice.hpp"
 #include "runtime/engine/plan_text.hpp"
 #include "runtime/engine/trainer.hpp"
 #include "runtime/launch/binding.hpp"
@@ -42,6 +50,19 @@ int ranks_to_launch(const TrainCommand& command, const RunConfig& run) {
 
 void check_gpus(const LoadedConfig& config, int local_ranks) {
   if (!runs_on_gpu(config.run)) return;
+  for (const PlacedState& state : placed_states(config.run.offload)) {
+    if (state.tier == Tier::kDevice) continue;
+    const std::string key(state.key);
+    throw ConfigError(config.place(key) + ": " + key + ": " + std::string(name_of(state.tier)) +
+                      ": memory tiers are written for CPU ranks; the GPU's copies are not; leave " +
+                      std::string(state.name) +
+                      " on the device, or set launch.backend to gloo for a run on the CPU");
+  }
+  if (config.run.recompute.mode == RecomputeMode::kSelective) {
+    throw ConfigError(config.place("recompute.mode") +
+                      ": recompute.mode: selective is of the explicit units, which run on CPUs so "
+                      "far; set none or full, or launch.backend to gloo for a run on the CPU");
+  }
   const int gpus = visible_gpu_count();
   if (local_ranks > gpus) {
     throw ConfigError(config.place("launch.nproc") +
@@ -63,37 +84,56 @@ void settle_vocabulary(LoadedConfig& config, const TrainingData& data) {
   }
 }
 
-EngineOptions engine_options(const RunConfig& run, int world) {
-  EngineOptions options;
-  options.model = run.model;
-  options.train = run.train;
-  options.optimizer = run.optimizer;
-  options.schedule = run.schedule;
-  options.zero = run.zero;
-  options.recompute = run.recompute;
-  options.loss_scale = run.loss_scale;
-  const Derived derived = derive(run, world);
-  options.dp = derived.dp;
-  options.model.kv_heads = derived.kv_heads;
-  options.model.ffn = derived.ffn;
-  return options;
+// Rank 0's rates on every rank.
+MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {
+  MatmulRates rates;
+  if (comm.rank() == 0) rates = measure_matmul(run);
+  const std::array<double, 2> mine{rates.native, rates.fp32};
+  const std::vector<double> all = comm.all_gather_values(mine);
+  return {all[0], all[1]};
+}
+
+// Names the run where it keeps files beside those of other runs: the same on every rank.
+std::string run_id(const RunConfig& run, Communicator& comm) {
+  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  const std::array<double, 1> mine{static_cast<double>(now.count())};  // exact: below 2^53
+  const double micros = comm.all_gather_values(mine).front();          // rank 0's
+  const auto seconds = static_cast<std::time_t>(micros / 1e6);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), " of %04d-%02d-%02dT%02d:%02d:%02d.%06dZ",
+                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                utc.tm_sec, static_cast<int>(micros - static_cast<double>(seconds) * 1e6));
+  return run.output.dir + text.data();
+}
+
+void log_matmul(const MatmulDecision& decision, const RunConfig& run) {
+  const std::string text = describe_matmul(decision, run.train.dtype);
+  if (!text.empty()) log_info(text);
 }
 
 struct Planned {
   StepPlan plan;
   std::vector<std::string> unit_names;
   Program program;
-  MemoryReport memory;
+  MemoryPlan memory;
 };
 
-Planned make_plan(const RunConfig& run, int world) {
-  set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads : threads_per_rank(world));
-  const EngineOptions options = engine_options(run, world);
+RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
+  return {
+      .world = rank.world_size, .local_ranks = rank.local_world_size, .on_gpu = runs_on_gpu(run)};
+}
+
+Planned make_plan(const RunConfig& run, const RunPlace& place) {
+  set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads : threads_per_rank(place.world));
+  const EngineOptions options = engine_options(run, place);
   const Model model = make_model(options.model);
   Planned planned{plan_step(options, model), {}, {}, {}};
   for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
   planned.program = write_train_step(planned.plan.shape);
-  planned.memory = add_up(planned.program);
+  planned.memory = plan_memory(planned.program, options.tiers.nvme, rank_budgets(run, place));
   return planned;
 }
 
@@ -113,8 +153,7 @@ void write_run_files(const LoadedConfig& config, const Planned& planned) {
     throw IoError("cannot create output.dir " + dir + ": " + failed.message(), dir, failed.value());
   }
   write_file(dir + "/config.yaml", config.resolved_yaml());
-  write_file(dir + "/plan.json",
-             plan_json(planned.plan, planned.program, planned.memory, config.run.memory.device));
+  write_file(dir + "/plan.json", plan_json(planned.plan, planned.program, planned.memory));
 }
 
 std::unique_ptr<Communicator> connect(const LoadedConfig& config, const RankEnvironment& rank) {
@@ -136,8 +175,8 @@ std::unique_ptr<Communicator> connect(const LoadedConfig& config, const RankEnvi
 
 // What the launcher does for the ranks it starts: here each checks, and rank 0 writes.
 void prepare_joined_run(const LoadedConfig& config, const RankEnvironment& rank) {
-  const Planned planned = make_plan(config.run, rank.world_size);
-  check_budget(planned.plan, planned.memory, config.run.memory.device);
+  const Planned planned = make_plan(config.run, place_of(config.run, rank));
+  check_budget(planned.plan, planned.memory);
   if (rank.rank == 0) write_run_files(config, planned);
 }
 
@@ -161,14 +200,22 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   Watchdog watchdog({.timeout = timeout / 2, .waiting_timeout = timeout * 2});
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
   settle_vocabulary(config, data);
-  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) prepare_joined_run(config, rank);
   watchdog.set_phase("rendezvous", Waiting::kYes);
   const std::unique_ptr<Communicator> comm = connect(config, rank);
   watchdog.set_phase("start-up");
+  const RunPlace place = place_of(config.run, rank);
+  const MatmulDecision matmul =
+      settle_matmul(config, place.on_gpu, [&] { return shared_rates(config.run, *comm); });
+  if (rank.rank == 0) log_matmul(matmul, config.run);
+  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) prepare_joined_run(config, rank);
   TrainerOptions options;
-  options.engine = engine_options(config.run, rank.world_size);
+  options.engine = engine_options(config.run, place);
+  options.engine.tiers.nvme.run_id = run_id(config.run, *comm);
+  options.engine.tiers.nvme.rank = rank.rank;
+  options.budgets = rank_budgets(config.run, place);
   options.output_dir = config.run.output.dir;
   options.trace = config.run.output.trace;
+  options.engine.trace = options.trace;
   options.on_gpu = runs_on_gpu(config.run);
   options.local_rank = rank.local_rank;
   return run_trainer(options, *comm, data, watchdog);
@@ -179,21 +226,29 @@ int launch(const TrainCommand& command) {
   const int world = ranks_to_launch(command, config.run);
   validate(config, world);
   check_gpus(config, world);
+  const RunPlace place{.world = world, .local_ranks = world, .on_gpu = runs_on_gpu(config.run)};
+  const MatmulDecision matmul =
+      settle_matmul(config, place.on_gpu, [&] { return measure_matmul(config.run); });
+  if (matmul.rates) log_matmul(matmul, config.run);
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
   settle_vocabulary(config, data);
-  const Planned planned = make_plan(config.run, world);
+  const Planned planned = make_plan(config.run, place);
   if (command.dry_run) {
     std::printf("%s\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),
                 draw(planned.program, planned.unit_names).c_str());
     std::fflush(stdout);
-    check_budget(planned.plan, planned.memory, config.run.memory.device);
+    check_budget(planned.plan, planned.memory);
     return 0;
   }
-  check_budget(planned.plan, planned.memory, config.run.memory.device);
+  check_budget(planned.plan, planned.memory);
   write_run_files(config, planned);
   LaunchRequest request;
   request.nproc = world;
   request.argv = command.argv;
+  if (matmul.rates) {  // the ranks run what was planned, not what they would measure
+    request.argv.push_back("--set");
+    request.argv.push_back("train.matmul=" + name_of(matmul.type));
+  }
   request.output_dir = config.run.output.dir;
   request.threads = config.run.launch.threads;
   return run_launcher(request);

@@ -17,7 +17,7 @@ std::string plan_json(const StepPlan& plan, const Program& program, const Memory
     row["by_tag"] = Json::object();
     for (const auto& [tag, bytes] : of.by_tag) row["by_tag"][tag] = bytes;
   }
-  const Traffic traffic = traffic_of(program);
+  const auto traffic = traffic_of(program);
   json["stage"] = plan.shape.stage;
   json["dp"] = plan.shape.dp;
   json["micro_batches"] = plan.shape.micro_batches;

@@ -265,7 +265,7 @@ std::string describe_plan(const StepPlan& plan, const Program& program, const Me
   std::snprintf(line, sizeof line, "step: %zu operations, %d micro-batch(es), %.3g model TFLOP\n",
                 program.ops.size(), plan.shape.micro_batches, plan.model_flops_per_step * 1e-12);
   text += line;
-  const Traffic traffic = traffic_of(program);
+  const auto traffic = traffic_of(program);
   text += "wire: " + format_bytes(traffic.wire) + " sent by a rank a step\n";
   if (traffic.disk_read + traffic.disk_written > 0) {
     text += "nvme: " + format_bytes(traffic.disk_read) + " read and " +

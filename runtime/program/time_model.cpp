@@ -290,8 +290,8 @@ TimeReport predict_time(const Program& program, const StepShape& shape, const Ra
                   rates.shared_cores);
 }
 
-LaneTraffic lane_traffic(const Program& program) {
-  LaneTraffic traffic;
+Traffic traffic_of(const Program& program) {
+  Traffic traffic;
   for (const Op& op : program.ops) {
     traffic.wire += op.wire_bytes;
     if (op.lane == Lane::kToHost) traffic.to_host += op.moved_bytes;

@@ -65,14 +65,14 @@ struct TimeReport {
                                       const Rates& rates);
 
 // Bytes a step sends, reads from and writes to the disk; of one rank.
-struct LaneTraffic {
+struct Traffic {
   std::int64_t wire = 0;
   std::int64_t to_host = 0;
   std::int64_t to_device = 0;
   std::int64_t disk_read = 0;
   std::int64_t disk_written = 0;
 };
-[[nodiscard]] LaneTraffic lane_traffic(const Program& program);
+[[nodiscard]] Traffic traffic_of(const Program& program);
 [[nodiscard]] bool writes_disk(OpKind kind);
 
 }  // namespace sluice

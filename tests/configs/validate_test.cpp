@@ -171,11 +171,20 @@ TEST_F(Validate, NcclNeedsAGpuForEachRank) {
 
 TEST_F(Validate, SaysEverythingAtOnceAndBlamesTheOverride) {
   EXPECT_EQ(
-      complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "offload.optimizer=host"}),
+      complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "parallel.sequence=true"}),
       "--set model.heads=4: model.heads: hidden must be a multiple of heads: 250 % 4 = 2\n"
       "c.yaml (default): data.text: one of data.text and data.train must name what to train on\n"
-      "--set offload.optimizer=host: offload.optimizer: host is not available in this version; "
-      "available: device");
+      "--set parallel.sequence=true: parallel.sequence: true is not available in this version; "
+      "available: false");
+}
+
+TEST_F(Validate, SelectiveRecomputationNeedsExplicitUnits) {
+  const std::string selective = "recompute.mode=selective";
+  EXPECT_EQ(complaint(kData, 2, {}, {selective}), "");
+  EXPECT_EQ(complaint(kData, 2, {}, {selective, "model.explicit_units=false"}),
+            "--set recompute.mode=selective: recompute.mode: selective needs "
+            "model.explicit_units: true: libtorch's autograd keeps what attention made; "
+            "set it, or use full");
 }
 
 TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
@@ -183,21 +192,6 @@ TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
       {"model.from=hf",
        "\"hf\" is not available in this version; leave it out: training starts from "
        "fresh weights"},
-      {"train.accumulation_order=layer",
-       "layer is not available in this version; available: micro"},
-      {"offload.optimizer=nvme", "nvme is not available in this version; available: device"},
-      {"offload.parameters=host", "host is not available in this version; available: device"},
-      {"offload.gradients=host", "host is not available in this version; available: device"},
-      {"offload.activations=host", "host is not available in this version; available: device"},
-      {"offload.nvme_path=nvme",
-       "[\"nvme\"] is not available in this version; leave it out: all state "
-       "lives on the device"},
-      {"offload.device_fraction=0.5",
-       "0.5 is not available in this version; leave it out: all state "
-       "lives on the device"},
-      {"offload.states_dtype=bf16", "bf16 is not available in this version; available: fp32"},
-      {"recompute.mode=selective",
-       "selective is not available in this version; available: none, full"},
       {"parallel.tensor=2", "2 is not available in this version; available: 1"},
       {"parallel.sequence=true", "true is not available in this version; available: false"},
       {"parallel.pipeline=2", "2 is not available in this version; available: 1"},
@@ -205,8 +199,6 @@ TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
       {"parallel.schedule=gpipe",
        "gpipe is not available in this version; leave it out: there is no "
        "pipeline to schedule"},
-      {"memory.host=64GiB", "68719476736 is not available in this version; available: none"},
-      {"memory.nvme=1TiB", "1099511627776 is not available in this version; available: none"},
       {"checkpoint.dir=x",
        "\"x\" is not available in this version; leave it out: a run cannot be saved "
        "yet"},
@@ -234,6 +226,18 @@ TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
     EXPECT_NE(find_key(row.key), nullptr) << row.key;
     EXPECT_FALSE(row.asked_for(RunConfig{})) << row.key << " is refused by default";
   }
+}
+
+TEST_F(Validate, ProductsInFp32NeedExplicitBlocks) {
+  const std::string asked = kData + "train: {dtype: bf16, matmul: fp32}\n";
+  EXPECT_EQ(complaint(asked, 1), "");
+  EXPECT_EQ(complaint(asked + "model: {explicit_units: false}\n", 1),
+            "c.yaml:2:30: train.matmul: fp32 needs blocks with a written-out backward; leave out "
+            "model.explicit_units: false, or this key");
+  // Nothing is converted in a run of fp32, and auto takes what there is.
+  const std::vector<std::string> autograd{"model.explicit_units=false"};
+  EXPECT_EQ(complaint(kData + "train: {matmul: fp32}\n", 1, {}, autograd), "");
+  EXPECT_EQ(complaint(kData + "train: {dtype: bf16}\n", 1, {}, autograd), "");
 }
 
 TEST(Derive, FillsInWhatIsAuto) {

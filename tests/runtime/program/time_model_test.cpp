@@ -204,7 +204,7 @@ TEST(TimeModel, PricesOperationsByTheirRates) {
   EXPECT_DOUBLE_EQ(compute.step_s, flops / 10);
   Rates wire;
   wire.comm_bps = 4;
-  const LaneTraffic traffic = lane_traffic(program);
+  const Traffic traffic = traffic_of(program);
   const TimeReport sent = predict_time(program, shape, wire);
   EXPECT_DOUBLE_EQ(sent.busy[at(Lane::kComm)], static_cast<double>(traffic.wire) / 4);
   EXPECT_EQ(sent.limiting, Lane::kComm);
@@ -227,7 +227,7 @@ TEST(TimeModel, TrafficOfStatesOnDisk) {
   const StepShape shape = make_shape(choice);
   std::int64_t owned = 0;
   for (const GroupShape& group : shape.groups) owned += group.shard_elems;
-  const LaneTraffic traffic = lane_traffic(write_train_step(shape));
+  const Traffic traffic = traffic_of(write_train_step(shape));
   EXPECT_EQ(traffic.disk_read, 12 * owned);
   EXPECT_EQ(traffic.disk_written, 12 * owned);
   EXPECT_EQ(traffic.to_host, 4 * owned);

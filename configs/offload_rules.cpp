@@ -1,0 +1,209 @@
+#include "configs/offload_rules.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "configs/value.hpp"
+#include "configs/yaml_tree.hpp"
+
+namespace sluice {
+namespace {
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kGrain = 128 * 1024;  // NvmeOptions::checksum_bytes
+
+std::string text_of(Tier tier) { return std::string(name_of(tier)); }
+
+class OffloadRules {
+ public:
+  explicit OffloadRules(const RunConfig& run) : run_(run), offload_(run.offload) {}
+
+  std::vector<BrokenRule> check_all() {
+    check_parameters();
+    check_gradients();
+    check_activations();
+    check_states_dtype();
+    check_device_fraction();
+    check_nvme();
+    return std::move(broken_);
+  }
+
+ private:
+  void broken(std::string_view key, std::string what) { broken_.push_back({key, std::move(what)}); }
+
+  void check_parameters() {
+    const Tier tier = offload_.parameters;
+    if (tier == Tier::kDevice) return;
+    if (run_.zero.stage != 3) {
+      broken("offload.parameters",
+             text_of(tier) + " needs zero.stage: 3: in stage " + std::to_string(run_.zero.stage) +
+                 " every rank keeps all parameters on its device; set it, or leave parameters on "
+                 "the device");
+    }
+    check_updated_off_device("offload.parameters", "parameters", tier);
+  }
+
+  void check_gradients() {
+    const Tier tier = offload_.gradients;
+    if (tier == Tier::kDevice) return;
+    if (run_.zero.stage < 2) {
+      broken("offload.gradients",
+             text_of(tier) + " needs zero.stage: 2 or 3: in stage " +
+                 std::to_string(run_.zero.stage) +
+                 " every rank sums all gradients on its device; set it, or leave gradients on the "
+                 "device");
+    }
+    check_updated_off_device("offload.gradients", "gradients", tier);
+  }
+
+  void check_updated_off_device(std::string_view key, const std::string& name, Tier tier) {
+    if (offload_.optimizer != Tier::kDevice) return;
+    broken(key, text_of(tier) + " needs offload.optimizer: host or nvme: " + name +
+                    " that live off the device are updated off it, and that is where the optimizer "
+                    "must be; set it, or leave " +
+                    name + " on the device");
+  }
+
+  void check_activations() {
+    const Tier tier = offload_.activations;
+    if (tier == Tier::kDevice || run_.recompute.mode == RecomputeMode::kFull ||
+        run_.model.explicit_units) {
+      return;
+    }
+    broken("offload.activations",
+           text_of(tier) +
+               " needs recompute.mode: full, or model.explicit_units: what autograd keeps cannot "
+               "be parted from it; set one of them, or leave activations on the device");
+  }
+
+  void check_states_dtype() {
+    if (offload_.states_dtype == DType::kFloat32 || offload_.optimizer != Tier::kDevice) return;
+    broken("offload.states_dtype",
+           std::string(name_of(offload_.states_dtype)) +
+               " is the type of moments off the device, and offload.optimizer is device; set that "
+               "to host or nvme, or leave this out");
+  }
+
+  void check_device_fraction() {
+    const double fraction = offload_.device_fraction;
+    if (fraction == 0) return;
+    if (offload_.optimizer == Tier::kDevice) {
+      broken("offload.device_fraction",
+             format_number(fraction) +
+                 " is the share of an offloaded optimizer that stays, and offload.optimizer is "
+                 "device; set that to host or nvme, or leave this out");
+    } else if (offload_.parameters != Tier::kDevice || offload_.gradients != Tier::kDevice) {
+      broken("offload.device_fraction",
+             format_number(fraction) +
+                 " needs parameters and gradients on the device: the share that stays is updated "
+                 "there; leave them on the device, or leave this out");
+    }
+  }
+
+  void check_nvme() {
+    const std::vector<PlacedState> states = placed_states(offload_);
+    const auto on_nvme = std::find_if(states.begin(), states.end(), [](const PlacedState& state) {
+      return state.tier == Tier::kNvme;
+    });
+    if (on_nvme == states.end()) {
+      if (offload_.nvme_path.empty()) return;
+      broken("offload.nvme_path",
+             "nothing lives on nvme; set offload.optimizer, parameters, gradients or activations "
+             "to nvme, or leave this out");
+    } else if (offload_.nvme_path.empty()) {
+      broken(on_nvme->key, "nvme needs offload.nvme_path: a folder on the drive");
+    } else {
+      check_block();
+      check_folders();
+    }
+  }
+
+  // Hashes are of whole grains, transfers of whole pages.
+  void check_block() {
+    const std::int64_t block = offload_.block_bytes;
+    if (block % (block > kGrain ? kGrain : kPage) == 0) return;
+    broken("offload.block_bytes",
+           std::to_string(block) +
+               " is not a multiple of 128KiB, or of 4KiB where it is less than that; the nearest "
+               "below is " +
+               std::to_string(block > kGrain ? block / kGrain * kGrain : block / kPage * kPage));
+  }
+
+  void check_folders() {
+    std::vector<fs::path> seen;
+    for (const std::string& folder : offload_.nvme_path) {
+      std::error_code ignored;
+      const fs::path path = fs::weakly_canonical(fs::absolute(folder), ignored);
+      if (std::find(seen.begin(), seen.end(), path) != seen.end()) {
+        broken("offload.nvme_path",
+               in_quotes(folder) + " is named twice; name each drive's folder once");
+        continue;
+      }
+      seen.push_back(path);
+      const std::string trouble = trouble_with(folder);
+      if (!trouble.empty()) broken("offload.nvme_path", trouble);
+    }
+  }
+
+  // A run makes the folder itself where only its last part is missing: a parent that is missing is
+  // more likely a drive that is not mounted.
+  std::string trouble_with(const std::string& folder) const {
+    std::error_code error;
+    if (fs::exists(folder, error)) {
+      if (!fs::is_directory(folder, error)) {
+        return in_quotes(folder) + " is a file; name a folder on the drive";
+      }
+      return writable(folder) ? "" : no_permission(folder);
+    }
+    fs::path parent = fs::path(folder).lexically_normal();
+    if (!parent.has_filename()) parent = parent.parent_path();
+    parent = parent.has_parent_path() ? parent.parent_path() : fs::path(".");
+    if (!fs::is_directory(parent, error)) {
+      if (is_made_with_output(parent)) return "";
+      return in_quotes(folder) + " cannot be made: " + in_quotes(parent.string()) +
+             " is no folder; is the drive mounted?";
+    }
+    return writable(parent.string()) ? "" : no_permission(parent.string());
+  }
+
+  // output.dir is made, with the folders above it, before a rank looks for its swap folder.
+  bool is_made_with_output(const fs::path& folder) const {
+    const fs::path output = fs::absolute(run_.output.dir).lexically_normal();
+    const fs::path from_there = output.lexically_relative(fs::absolute(folder).lexically_normal());
+    return !run_.output.dir.empty() && !from_there.empty() && *from_there.begin() != "..";
+  }
+
+  static bool writable(const std::string& folder) {
+    return ::access(folder.c_str(), W_OK | X_OK) == 0;
+  }
+  static std::string no_permission(const std::string& folder) {
+    return in_quotes(folder) + " cannot be written (" + std::strerror(errno) +
+           "); name a folder that this user may write to";
+  }
+
+  const RunConfig& run_;
+  const OffloadOptions& offload_;
+  std::vector<BrokenRule> broken_;
+};
+
+}  // namespace
+
+std::vector<BrokenRule> broken_offload_rules(const RunConfig& run) {
+  return OffloadRules(run).check_all();
+}
+
+std::vector<PlacedState> placed_states(const OffloadOptions& offload) {
+  return {{"offload.optimizer", "optimizer", offload.optimizer},
+          {"offload.parameters", "parameters", offload.parameters},
+          {"offload.gradients", "gradients", offload.gradients},
+          {"offload.activations", "activations", offload.activations}};
+}
+
+}  // namespace sluice

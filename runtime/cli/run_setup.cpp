@@ -1,0 +1,84 @@
+#include "runtime/cli/run_setup.hpp"
+
+#include <algorithm>
+
+#include "configs/derived.hpp"
+#include "kernels/base/error.hpp"
+#include "runtime/engine/machine.hpp"
+
+namespace sluice {
+namespace {
+
+// 0 stays "no limit".
+std::int64_t share_of(std::int64_t budget, int local_ranks) {
+  return budget == 0 ? 0 : std::max<std::int64_t>(1, budget / local_ranks);
+}
+
+TierOptions tier_options(const RunConfig& run, const RunPlace& place) {
+  const TierBudgets budgets = rank_budgets(run, place);
+  TierOptions tiers;
+  tiers.host_budget = budgets.host;
+  tiers.nvme.paths = run.offload.nvme_path;
+  tiers.nvme.capacity_bytes = budgets.nvme;
+  tiers.nvme.cache = run.offload.direct ? IoCache::kDirect : IoCache::kDirectOrBuffered;
+  tiers.nvme.checksums = run.offload.checksums;
+  tiers.nvme.queue_depth = run.offload.queue_depth;
+  tiers.nvme.block_bytes = run.offload.block_bytes;
+  // A drive that is silent is named before the watchdog sees a rank that waits (timeout / 2).
+  tiers.nvme.stall_timeout_s = std::min(tiers.nvme.stall_timeout_s, run.launch.timeout_seconds / 4);
+  return tiers;
+}
+
+}  // namespace
+
+TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place) {
+  return {.device = run.memory.device,
+          .host = share_of(run.memory.host, place.local_ranks),
+          .nvme = share_of(run.memory.nvme, place.local_ranks),
+          .ranks_of_host = place.local_ranks,
+          .can_offload = !place.on_gpu};
+}
+
+EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {
+  EngineOptions options;
+  options.model = run.model;
+  options.train = run.train;
+  options.optimizer = run.optimizer;
+  options.schedule = run.schedule;
+  options.zero = run.zero;
+  options.recompute = run.recompute;
+  options.loss_scale = run.loss_scale;
+  options.offload = run.offload;
+  options.tiers = tier_options(run, place);
+  const Derived derived = derive(run, place.world);
+  options.dp = derived.dp;
+  options.model.kv_heads = derived.kv_heads;
+  options.model.ffn = derived.ffn;
+  options.model.recompute_attention = run.recompute.mode == RecomputeMode::kSelective;
+  return options;
+}
+
+MatmulDecision settle_matmul(LoadedConfig& config, bool on_gpu,
+                             const std::function<MatmulRates()>& measure) {
+  RunConfig& run = config.run;
+  try {
+    const MatmulDecision decision = choose_matmul({.choice = run.train.matmul,
+                                                   .dtype = run.train.dtype,
+                                                   .on_gpu = on_gpu,
+                                                   .explicit_units = run.model.explicit_units},
+                                                  measure);
+    run.model.matmul = decision.type;
+    return decision;
+  } catch (const ConfigError& error) {
+    throw ConfigError(config.place("train.matmul") + ": " + error.what());
+  }
+}
+
+MatmulRates measure_matmul(const RunConfig& run) {
+  const ModelOptions model = with_defaults(run.model);
+  return measure_matmul_rates(
+      run.train.dtype,
+      {.rows = run.train.micro_batch * model.seq, .in = model.hidden, .out = model.ffn});
+}
+
+}  // namespace sluice

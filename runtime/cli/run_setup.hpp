@@ -1,0 +1,31 @@
+// From a configuration to what the engine is asked for: what planning a run and starting it have in
+// common. Functions of their arguments; thread-safe.
+#pragma once
+
+#include <functional>
+
+#include "configs/reader.hpp"
+#include "runtime/engine/matmul_choice.hpp"
+#include "runtime/engine/plan_text.hpp"
+#include "runtime/engine/step_profile.hpp"
+
+namespace sluice {
+
+struct RunPlace {
+  int world = 1;        // ranks of the whole job
+  int local_ranks = 1;  // of one host
+  bool on_gpu = false;
+};
+
+// A rank's share of the budgets, which are of its host; the device's is its own.
+[[nodiscard]] TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place);
+// REQUIRES: validate() passed for this world.
+[[nodiscard]] EngineOptions engine_options(const RunConfig& run, const RunPlace& place);
+
+// Sets model.matmul by train.matmul. Throws ConfigError. `measure` is called at most once.
+MatmulDecision settle_matmul(LoadedConfig& config, bool on_gpu,
+                             const std::function<MatmulRates()>& measure);
+// Of a layer of nearly the model's shape: 0.3 s.
+[[nodiscard]] MatmulRates measure_matmul(const RunConfig& run);
+
+}  // namespace sluice

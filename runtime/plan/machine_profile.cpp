@@ -1,0 +1,224 @@
+#include "runtime/plan/machine_profile.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <sstream>
+
+#include "kernels/base/error.hpp"
+#include "runtime/plan/machine_files.hpp"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+// Overwrites what a file has; null is not measured.
+class Fields {
+ public:
+  Fields(const Json& json, std::string source) : json_(json), source_(std::move(source)) {}
+
+  void number(const char* key, double& value) const {
+    if (const Json* field = find(json_, key)) value = positive(*field, key);
+  }
+  void bytes(const char* key, std::int64_t& value) const {
+    auto number_of = static_cast<double>(value);
+    number(key, number_of);
+    value = static_cast<std::int64_t>(number_of);
+  }
+  void count(const char* key, int& value) const {
+    if (const Json* field = find(json_, key)) {
+      if (!field->is_number_integer() || field->get<double>() < 0 || field->get<double>() > 1e6) {
+        fail(key, "is not a count");
+      }
+      value = field->get<int>();
+    }
+  }
+  void by_dtype(const char* key, RateByDType& value) const {
+    const Json* field = find(json_, key);
+    if (field == nullptr) return;
+    if (!field->is_object()) fail(key, "is not an object");
+    if (const Json* fp32 = find(*field, "fp32")) value.fp32 = positive(*fp32, key);
+    if (const Json* bf16 = find(*field, "bf16")) value.bf16 = positive(*bf16, key);
+  }
+  void link(const char* key, double& latency_s, double& bps) const {
+    const Json* field = find(json_, key);
+    if (field == nullptr) return;
+    if (!field->is_object()) fail(key, "is not an object");
+    if (const Json* latency = find(*field, "latency_s")) {
+      if (!latency->is_number() || latency->get<double>() < 0) fail(key, "has no usable latency_s");
+      latency_s = latency->get<double>();
+    }
+    if (const Json* rate = find(*field, "bps")) bps = positive(*rate, key);
+  }
+  void text(const char* key, std::string& value) const {
+    if (const Json* field = find(json_, key); field != nullptr && field->is_string()) {
+      value = field->get<std::string>();
+    }
+  }
+  void flag(const char* key, bool& value) const {
+    if (const Json* field = find(json_, key); field != nullptr && field->is_boolean()) {
+      value = field->get<bool>();
+    }
+  }
+
+ private:
+  static const Json* find(const Json& object, const char* key) {
+    const auto it = object.find(key);
+    return it == object.end() || it->is_null() ? nullptr : &*it;
+  }
+  double positive(const Json& field, const char* key) const {
+    if (!field.is_number()) fail(key, "is not a number");
+    const auto value = field.get<double>();
+    if (!std::isfinite(value) || value <= 0) fail(key, "is not above 0");
+    return value;
+  }
+  [[noreturn]] void fail(const char* key, const std::string& what) const {
+    throw ConfigError(source_ + ": '" + key + "' " + what +
+                      "; correct the file, or measure this machine with `sluice doctor`");
+  }
+
+  const Json& json_;
+  std::string source_;
+};
+
+std::string read_text(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::ostringstream text;
+  text << file.rdbuf();
+  if (!file) {
+    throw IoError("cannot read the machine profile " + path + ": no such file, or no permission",
+                  path);
+  }
+  return text.str();
+}
+
+int ranks_of_node(const MachineProfile& machine, int ranks) {
+  return machine.devices_per_node > 0 ? std::min(ranks, machine.devices_per_node) : ranks;
+}
+
+}  // namespace
+
+MachineProfile parse_profile(const std::string& text, const std::string& source,
+                             const MachineProfile& base) {
+  const Json json = Json::parse(text, nullptr, false);
+  if (!json.is_object()) {
+    throw ConfigError(source +
+                      ": is not a JSON object; a profile looks like configs/machines/*.json");
+  }
+  MachineProfile machine = base;
+  const Fields fields(json, source);
+  fields.text("name", machine.name);
+  fields.flag("gpu", machine.gpu);
+  fields.count("devices_per_node", machine.devices_per_node);
+  fields.count("comm_ranks", machine.comm_ranks);
+  fields.bytes("device_memory_bytes", machine.device_memory_bytes);
+  fields.bytes("device_overhead_bytes", machine.device_overhead_bytes);
+  fields.by_dtype("gemm_flops", machine.gemm_flops);
+  // Without a data sheet, utilisation is of what was measured.
+  if (json.contains("gemm_flops")) machine.peak_flops = machine.gemm_flops;
+  fields.by_dtype("peak_flops", machine.peak_flops);
+  fields.number("gemm_efficiency", machine.gemm_efficiency);
+  fields.number("device_memory_bps", machine.device_memory_bps);
+  fields.number("memory_copy_bps", machine.memory_copy_bps);
+  fields.number("memory_rmw_bps", machine.memory_rmw_bps);
+  fields.by_dtype("adam_params_per_s", machine.adam_params_per_s);
+  fields.number("h2d_bps", machine.h2d_bps);
+  fields.number("d2h_bps", machine.d2h_bps);
+  fields.number("disk_read_bps", machine.disk_read_bps);
+  fields.number("disk_write_bps", machine.disk_write_bps);
+  fields.number("disk_both_bps", machine.disk_both_bps);
+  fields.link("comm", machine.comm_latency_s, machine.comm_bps);
+  fields.number("network_bps", machine.network_bps);
+  machine.origin = source;
+  return machine;
+}
+
+std::vector<std::string> profile_names() {
+  std::vector<std::string> names;
+  for (const MachineFile& file : machine_files()) names.push_back(file.name);
+  return names;
+}
+
+MachineProfile named_profile(const std::string& name) {
+  for (const MachineFile& file : machine_files()) {
+    if (file.name == name) return parse_profile(file.text, "profile " + name);
+  }
+  if (name.find_first_of("./") != std::string::npos)
+    return read_profile(name, named_profile("cpu"));
+  std::string names;
+  for (const std::string& known : profile_names()) names += (names.empty() ? "" : ", ") + known;
+  throw ConfigError("--profile " + name + ": there is no such profile; there are " + names +
+                    ", or the path of a file like configs/machines/*.json");
+}
+
+MachineProfile read_profile(const std::string& path, const MachineProfile& base) {
+  return parse_profile(read_text(path), path, base);
+}
+
+MachineProfile measured_profile(const MachineRates& rates, MachineProfile base) {
+  const auto take = [](const std::optional<double>& measured, double& value) {
+    if (measured) value = *measured;
+  };
+  base.name = rates.host;
+  base.origin = "sluice doctor, " + rates.measured_at + (rates.quick ? " (quick)" : "");
+  take(rates.gemm_flops.fp32, base.gemm_flops.fp32);
+  take(rates.gemm_flops.bf16, base.gemm_flops.bf16);
+  base.peak_flops = base.gemm_flops;  // without a data sheet
+  take(rates.memory_copy_bps, base.memory_copy_bps);
+  take(rates.memory_rmw_bps, base.memory_rmw_bps);
+  take(rates.adam_params_per_s.fp32, base.adam_params_per_s.fp32);
+  take(rates.adam_params_per_s.bf16, base.adam_params_per_s.bf16);
+  take(rates.h2d_bps, base.h2d_bps);
+  take(rates.d2h_bps, base.d2h_bps);
+  take(rates.disk_read_bps, base.disk_read_bps);
+  take(rates.disk_write_bps, base.disk_write_bps);
+  take(rates.disk_both_bps, base.disk_both_bps);
+  if (rates.comm) {
+    base.comm_latency_s = rates.comm->latency_s;
+    base.comm_bps = rates.comm->bps;
+    base.comm_ranks = rates.comm_ranks;
+  }
+  return base;
+}
+
+int nodes_of(const MachineProfile& machine, int ranks) {
+  const int local = ranks_of_node(machine, ranks);
+  return (ranks + local - 1) / local;
+}
+
+Rates rates_of(const MachineProfile& machine, const RankQuestion& question) {
+  const double share = 1.0 / ranks_of_node(machine, question.ranks);
+  Rates rates;
+  // A GPU is one rank's; cores, their memory and the disk are divided among the ranks of a node.
+  const double of_device = machine.gpu ? 1 : share;
+  rates.flops = machine.gemm_flops.of(question.multiplied_in) * machine.gemm_efficiency * of_device;
+  rates.host_memory_bps = machine.memory_rmw_bps * share;
+  rates.host_adam = machine.adam_params_per_s.of(question.dtype) * share;
+  rates.device_memory_bps = machine.gpu ? machine.device_memory_bps : rates.host_memory_bps;
+  // 28 bytes: master weights and two moments read and written, a gradient read.
+  constexpr double kAdamBytes = 28;
+  rates.device_adam = machine.gpu ? machine.device_memory_bps / kAdamBytes : rates.host_adam;
+  rates.comm_latency_s = machine.comm_latency_s / std::log2(std::max(2, machine.comm_ranks));
+  // A ring through several nodes passes each of them once, over all its network links.
+  const bool crosses = nodes_of(machine, question.ranks) > 1 && machine.network_bps > 0;
+  rates.comm_bps = crosses ? std::min(machine.comm_bps, machine.network_bps) : machine.comm_bps;
+  rates.h2d_bps = machine.h2d_bps;
+  rates.d2h_bps = machine.d2h_bps;
+  rates.disk_read_bps = machine.disk_read_bps * share;
+  rates.disk_write_bps = machine.disk_write_bps * share;
+  const double mean = (machine.disk_read_bps + machine.disk_write_bps) / 2;
+  if (machine.disk_both_bps > 0 && mean > 0) {
+    rates.disk_duplex = std::min(2.0, machine.disk_both_bps / mean);
+  }
+  rates.shared_cores = !machine.gpu;
+  return rates;
+}
+
+double peak_flops_of(const MachineProfile& machine, const RankQuestion& question) {
+  const double peak = machine.peak_flops.of(question.multiplied_in);
+  return machine.gpu ? peak * question.ranks : peak * nodes_of(machine, question.ranks);
+}
+
+}  // namespace sluice

@@ -1,0 +1,73 @@
+// What a plan knows of the machines it is for: a named profile (configs/machines/*.json, built into
+// the program), or what `sluice doctor` measured of this one (machine_rates.hpp; same field names).
+// Torch-free. Bytes, FLOP and seconds.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "kernels/base/dtype.hpp"
+#include "runtime/doctor/machine_rates.hpp"
+#include "runtime/program/time_model.hpp"
+
+namespace sluice {
+
+struct RateByDType {
+  double fp32 = 0;
+  double bf16 = 0;  // fp16 as well
+
+  [[nodiscard]] double of(DType dtype) const { return dtype == DType::kFloat32 ? fp32 : bf16; }
+};
+
+struct MachineProfile {
+  std::string name;
+  std::string origin;  // for people: where the numbers are from
+  bool gpu = false;
+  int devices_per_node = 0;                // 0: all ranks are on one node
+  std::int64_t device_memory_bytes = 0;    // 0: not known
+  std::int64_t device_overhead_bytes = 0;  // of it, taken beside the allocator
+  RateByDType peak_flops;                  // of the data sheet: what MFU is of
+  RateByDType gemm_flops;                  // a GPU's, or those of all cores
+  double gemm_efficiency = 1;              // a model's matrix products against a square one
+  double device_memory_bps = 0;            // of a GPU
+  double memory_copy_bps = 0;
+  double memory_rmw_bps = 0;
+  RateByDType adam_params_per_s;  // of a node's cores
+  double h2d_bps = 0;
+  double d2h_bps = 0;
+  double disk_read_bps = 0;
+  double disk_write_bps = 0;
+  double disk_both_bps = 0;  // 0: their mean
+  double comm_latency_s = 0;
+  double comm_bps = 0;
+  double network_bps = 0;  // of a node; 0: ranks of all nodes talk as those of one do
+  int comm_ranks = 2;      // that the latency is of
+};
+
+// REQUIRES: `text` is a profile or a rates file. Numbers that are missing are `base`'s. Throws
+// ConfigError with `source` and the field.
+[[nodiscard]] MachineProfile parse_profile(const std::string& text, const std::string& source,
+                                           const MachineProfile& base = {});
+
+[[nodiscard]] std::vector<std::string> profile_names();
+// Throws ConfigError with the names there are. A name with a '.' or a '/' is a file's.
+[[nodiscard]] MachineProfile named_profile(const std::string& name);
+
+[[nodiscard]] MachineProfile read_profile(const std::string& path, const MachineProfile& base);
+// What the doctor measured over a base.
+[[nodiscard]] MachineProfile measured_profile(const MachineRates& rates, MachineProfile base);
+
+// What one of `ranks` ranks has of it. `multiplied_in`: 16-bit products of a CPU may run in fp32.
+struct RankQuestion {
+  int ranks = 1;
+  DType dtype = DType::kFloat32;
+  DType multiplied_in = DType::kFloat32;
+};
+[[nodiscard]] Rates rates_of(const MachineProfile& machine, const RankQuestion& question);
+// FLOP/s that all ranks would have at their peak.
+[[nodiscard]] double peak_flops_of(const MachineProfile& machine, const RankQuestion& question);
+[[nodiscard]] int nodes_of(const MachineProfile& machine, int ranks);
+
+}  // namespace sluice

@@ -1,0 +1,141 @@
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "runtime/plan/plan_report.hpp"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json tags_json(const TagBytes& tags) {
+  Json json = Json::object();
+  for (int t = 0; t < kTagCount; ++t) {
+    const std::int64_t bytes = tags[static_cast<std::size_t>(t)];
+    if (bytes > 0) json[std::string(name_of(static_cast<Tag>(t)))] = bytes;
+  }
+  return json;
+}
+
+Json tier_json(const TierPlan& tier) {
+  Json tags = Json::object();
+  for (const auto& [tag, bytes] : tier.by_tag) tags[tag] = bytes;
+  return {{"peak", tier.peak},
+          {"budget", tier.budget > 0 ? Json(tier.budget) : Json(nullptr)},
+          {"fits", tier.fits()},
+          {"by_tag", tags}};
+}
+
+Json tiers_json(const RunPlan& plan) {
+  Json tiers;
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+    tiers[std::string(name_of(tier))] = tier_json(plan.memory.of(tier));
+  }
+  // A part of the host's.
+  tiers["pinned"] = {
+      {"peak", plan.pinned}, {"budget", nullptr}, {"fits", true}, {"by_tag", Json::object()}};
+  return tiers;
+}
+
+Json phases_json(const RunPlan& plan) {
+  Json json;
+  for (int p = 0; p < kPhaseCount; ++p) {
+    Json& phase = json[std::string(name_of(static_cast<Phase>(p)))];
+    for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+      const PhaseMemory& memory =
+          plan.phases[static_cast<std::size_t>(tier)][static_cast<std::size_t>(p)];
+      phase[std::string(name_of(tier))] = {{"peak", memory.peak},
+                                           {"by_tag", tags_json(memory.by_tag)}};
+    }
+  }
+  return json;
+}
+
+Json lanes_json(const RunPlan& plan, const RunFacts& facts) {
+  Json json;
+  for (int l = 0; l < kLaneCount; ++l) {
+    const auto i = static_cast<std::size_t>(l);
+    const double hides = facts.hiding[i];
+    json[std::string(name_of(static_cast<Lane>(l)))] = {
+        {"busy_ms", plan.time.busy[i] * 1e3},
+        {"waiting_ms", plan.time.waiting[i] * 1e3},
+        {"tokens_to_hide", std::isfinite(hides) ? Json(hides) : Json(nullptr)}};
+  }
+  return json;
+}
+
+Json suggestions_json(const SearchResult& result) {
+  Json list = Json::array();
+  for (const Suggestion& s : result.suggestions) {
+    Json set = Json::object();
+    for (const Setting& setting : s.set) set[setting.key] = setting.value;
+    list.push_back({{"set", set},
+                    {"set_line", set_line(s.set)},
+                    {"fits", s.plan.fits()},
+                    {"missing", s.plan.missing()},
+                    {"peak",
+                     {{"device", s.plan.peak(Tier::kDevice)},
+                      {"host", s.plan.peak(Tier::kHost)},
+                      {"nvme", s.plan.peak(Tier::kNvme)}}},
+                    {"step_ms", s.plan.time.step_s * 1e3},
+                    {"tokens_per_s", s.plan.tokens_per_s()}});
+  }
+  return list;
+}
+
+Json compare_json(const std::vector<FitRow>& rows) {
+  Json list = Json::array();
+  for (const FitRow& row : rows) {
+    for (std::size_t stage = 0; stage < row.stages.size(); ++stage) {
+      const FitCell& cell = row.stages[stage];
+      if (!cell.possible) continue;
+      list.push_back({{"offload", row.name},
+                      {"stage", stage},
+                      {"fits", cell.fits},
+                      {"peak", {{"device", cell.device}, {"host", cell.host}, {"nvme", cell.nvme}}},
+                      {"step_ms", cell.step_s * 1e3}});
+    }
+  }
+  return list;
+}
+
+}  // namespace
+
+std::string report_json(const RunPlan& plan, const RunFacts& facts, const SearchResult* result,
+                        const std::vector<FitRow>* rows) {
+  Json json{{"fits", plan.fits()}, {"missing", plan.missing()}};
+  json["tiers"] = tiers_json(plan);
+  json["by_phase"] = phases_json(plan);
+  json["step_ms"] = plan.time.step_s * 1e3;
+  json["tokens_per_step"] = plan.tokens_per_step;
+  json["tokens_per_s"] = plan.tokens_per_s();
+  json["mfu"] = plan.mfu();
+  json["limiting_lane"] = name_of(plan.time.limiting);
+  json["bubble"] = 0.0;  // no pipeline
+  json["lanes"] = lanes_json(plan, facts);
+  json["comm_bytes"] = plan.traffic.wire;
+  json["to_host_bytes"] = plan.traffic.to_host;
+  json["to_device_bytes"] = plan.traffic.to_device;
+  json["nvme_read_bytes_per_step"] = plan.traffic.disk_read;
+  json["nvme_write_bytes_per_step"] = plan.traffic.disk_written;
+  json["run_seconds"] = static_cast<double>(facts.steps) * plan.time.step_s;
+  json["ranks"] = plan.ranks;
+  json["nodes"] = plan.nodes;
+  // Data-parallel ranks are alike.
+  json["rank_classes"] = Json::array({{{"name", "all"}, {"ranks", plan.ranks}}});
+  json["parameters"] = plan.params;
+  json["model_flops"] = plan.model_flops_per_step;
+  json["stage"] = plan.shape.stage;
+  json["micro_batches"] = plan.shape.micro_batches;
+  json["operations"] = plan.program.ops.size();
+  json["machine"] = {{"name", facts.machine}, {"rates_from", facts.rates_from}};
+  json["notes"] = facts.notes;
+  json["suggestions"] = result != nullptr ? suggestions_json(*result) : Json::array();
+  if (result != nullptr) {
+    json["search"] = {{"candidates", result->candidates}, {"evaluated", result->evaluated}};
+  }
+  if (rows != nullptr) json["compare"] = compare_json(*rows);
+  return json.dump(2) + "\n";
+}
+
+}  // namespace sluice

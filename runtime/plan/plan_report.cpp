@@ -1,0 +1,251 @@
+#include "runtime/plan/plan_report.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdarg>
+#include <cstdio>
+
+#include "kernels/base/bytes.hpp"
+#include "runtime/plan/timeline.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::array kTiers{Tier::kDevice, Tier::kHost, Tier::kNvme};
+constexpr int kWidth = 80;
+
+[[gnu::format(printf, 1, 2)]] std::string line(const char* format, ...) {
+  std::array<char, 256> text{};
+  va_list arguments;
+  va_start(arguments, format);
+  std::vsnprintf(text.data(), text.size(), format, arguments);
+  va_end(arguments);
+  return text.data();
+}
+
+// Words onto lines of at most kWidth, all but the first indented by two more.
+std::string wrap(const std::string& words, std::size_t indent = 0) {
+  std::string text(indent, ' ');
+  std::size_t used = 0;
+  std::size_t at = 0;
+  while (at < words.size()) {
+    const std::size_t end = std::min(words.find(' ', at), words.size());
+    const std::string word = words.substr(at, end - at);
+    if (used > 0 && used + 1 + word.size() > kWidth) {
+      text += "\n" + std::string(indent + 2, ' ');
+      used = indent + 2;
+    } else if (used > 0) {
+      text += ' ';
+      ++used;
+    }
+    text += word;
+    used += word.size() + (used == 0 ? indent : 0);
+    at = end + 1;
+  }
+  return text + "\n";
+}
+
+std::string budget_words(const TierPlan& tier) {
+  if (tier.budget == 0) return "no budget";
+  if (tier.fits()) {
+    return "budget " + format_bytes(tier.budget) + ", " + format_bytes(tier.budget - tier.peak) +
+           " to spare";
+  }
+  return "budget " + format_bytes(tier.budget) + ", " + format_bytes(tier.peak - tier.budget) +
+         " TOO MUCH";
+}
+
+// A row a tag, a column a phase. What the run adds to the program's bytes is the NVMe store's.
+std::string tier_table(const RunPlan& plan, Tier tier) {
+  const TierPlan& memory = plan.memory.of(tier);
+  if (memory.peak == 0 && memory.budget == 0) return "";
+  const PhasePeaks& phases = plan.phases[static_cast<std::size_t>(tier)];
+  std::int64_t highest = 0;
+  for (const PhaseMemory& phase : phases) highest = std::max(highest, phase.peak);
+  const std::int64_t beside = memory.peak - highest;
+  std::string text = line("%s: %s a rank, %s\n", std::string(name_of(tier)).c_str(),
+                          format_bytes(memory.peak).c_str(), budget_words(memory).c_str());
+  const auto row = [&](std::string_view name, auto bytes_of) {
+    std::string cells;
+    bool any = false;
+    for (const PhaseMemory& phase : phases) {
+      const std::int64_t bytes = bytes_of(phase);
+      any = any || bytes > 0;
+      cells += line("%11s", bytes > 0 ? format_bytes(bytes).c_str() : "-");
+    }
+    if (any) text += line("  %-26s", std::string(name).c_str()) + cells + "\n";
+  };
+  for (int t = 0; t < kTagCount; ++t) {
+    row(name_of(static_cast<Tag>(t)),
+        [t](const PhaseMemory& phase) { return phase.by_tag[static_cast<std::size_t>(t)]; });
+  }
+  row("nvme store's buffers", [beside](const PhaseMemory&) { return beside; });
+  row("slots not in use", [](const PhaseMemory& phase) {
+    std::int64_t rest = phase.peak;
+    for (const std::int64_t bytes : phase.by_tag) rest -= bytes;
+    return rest;
+  });
+  row("peak", [beside](const PhaseMemory& phase) { return phase.peak + beside; });
+  return text;
+}
+
+std::string memory_text(const RunPlan& plan) {
+  std::string text = line("%-28s", "memory of a rank");
+  for (int p = 0; p < kPhaseCount; ++p) {
+    text += line("%11s", std::string(name_of(static_cast<Phase>(p))).c_str());
+  }
+  text += "\n";
+  for (const Tier tier : kTiers) text += tier_table(plan, tier);
+  if (plan.pinned > 0) {
+    text += line("pinned, of the host's: %s\n", format_bytes(plan.pinned).c_str());
+  }
+  const int local = plan.memory.budgets.ranks_of_host;
+  if (local > 1 && plan.peak(Tier::kHost) + plan.peak(Tier::kNvme) > 0) {
+    text += line("a node of %d ranks: host %s, nvme %s\n", local,
+                 format_bytes(local * plan.peak(Tier::kHost)).c_str(),
+                 format_bytes(local * plan.peak(Tier::kNvme)).c_str());
+  }
+  return text;
+}
+
+std::string tokens_to_hide(const RunPlan& plan, const RunFacts& facts, Lane lane) {
+  const double tokens = facts.hiding[static_cast<std::size_t>(lane)];
+  if (lane == Lane::kCompute || plan.time.busy[static_cast<std::size_t>(lane)] <= 0) return "";
+  if (tokens <= 0) return "hides";
+  return std::isinf(tokens) ? "grows with tokens" : "from " + format_count(tokens) + " tokens";
+}
+
+std::string lanes_text(const RunPlan& plan, const RunFacts& facts) {
+  const TimeReport& time = plan.time;
+  std::string text = "lane             busy  of step  compute waits  hides behind compute\n";
+  for (int l = 0; l < kLaneCount; ++l) {
+    const auto i = static_cast<std::size_t>(l);
+    const auto lane = static_cast<Lane>(l);
+    if (time.busy[i] <= 0) continue;
+    text += line("  %-10s %9s  %5.1f %%  %13s  %s\n", std::string(name_of(lane)).c_str(),
+                 step_seconds_text(time.busy[i]).c_str(),
+                 time.step_s > 0 ? 100 * time.busy[i] / time.step_s : 0,
+                 time.waiting[i] > 0 ? step_seconds_text(time.waiting[i]).c_str() : "-",
+                 tokens_to_hide(plan, facts, lane).c_str());
+    text.erase(text.find_last_not_of(" \n") + 1);
+    text += "\n";
+  }
+  return text;
+}
+
+std::string days(double seconds) {
+  return seconds >= 2 * 86400 ? line("%.1f days", seconds / 86400) : format_duration(seconds);
+}
+
+std::string step_text(const RunPlan& plan, const RunFacts& facts) {
+  std::string text =
+      line("step %s: %s tokens/s, MFU %.1f %%; limited by %s\n",
+           step_seconds_text(plan.time.step_s).c_str(), format_count(plan.tokens_per_s()).c_str(),
+           100 * plan.mfu(), std::string(name_of(plan.time.limiting)).c_str());
+  if (facts.steps > 0) {
+    const auto steps = static_cast<double>(facts.steps);
+    text += line("the run: %s steps, %s tokens, %s\n", format_count(steps).c_str(),
+                 format_count(steps * static_cast<double>(plan.tokens_per_step)).c_str(),
+                 days(steps * plan.time.step_s).c_str());
+  }
+  text += line("a rank a step: wire %s", format_bytes(plan.traffic.wire).c_str());
+  if (plan.traffic.to_host + plan.traffic.to_device > 0) {
+    text += line(", to host %s, to device %s", format_bytes(plan.traffic.to_host).c_str(),
+                 format_bytes(plan.traffic.to_device).c_str());
+  }
+  text += "\n";
+  if (plan.traffic.disk_read + plan.traffic.disk_written == 0) return text;
+  text += line("NVMe a rank a step: %s read, %s written\n",
+               format_bytes(plan.traffic.disk_read).c_str(),
+               format_bytes(plan.traffic.disk_written).c_str());
+  const double node_bps = static_cast<double>(plan.traffic.disk_written) *
+                          plan.memory.budgets.ranks_of_host / plan.time.step_s;
+  if (node_bps > 0 && facts.endurance_bytes > 0) {
+    text += line("a node's drive rated for %.4g TB is worn out after %s\n",
+                 facts.endurance_bytes * 1e-12, days(facts.endurance_bytes / node_bps).c_str());
+  }
+  return text;
+}
+
+}  // namespace
+
+std::string report_text(const RunPlan& plan, const RunFacts& facts) {
+  const StepShape& shape = plan.shape;
+  std::string text = wrap("plan of " + facts.config + " for " + std::to_string(plan.ranks) +
+                          (plan.ranks == 1 ? " rank" : " ranks") + " on " +
+                          std::to_string(plan.nodes) + (plan.nodes == 1 ? " node" : " nodes") +
+                          " of " + facts.machine + " (" + facts.rates_from + ")");
+  text += wrap(
+      line("%s, %s parameters, %s; stage %d, recompute %s, %d micro-batches in %s order; "
+           "%s tokens a step",
+           facts.model.c_str(), format_count(static_cast<double>(plan.params)).c_str(),
+           facts.dtype.c_str(), shape.stage, facts.recompute.c_str(), shape.micro_batches,
+           facts.order.c_str(), format_count(static_cast<double>(plan.tokens_per_step)).c_str()));
+  text += "\n" + memory_text(plan) + "\n" + lanes_text(plan, facts) + step_text(plan, facts);
+  if (!plan.program.ops.empty()) {
+    text += "\none step, " + step_seconds_text(plan.time.step_s) + "\n" +
+            draw_timeline(plan.program, plan.time, kWidth);
+    text +=
+        "F forward  L loss head  B backward  N norm  U update  G gather  R reduce\n"
+        "S states and gradients  P parameters  A activations; small: less than half\n";
+  }
+  for (const std::string& note : facts.notes) text += wrap("note: " + note);
+  text +=
+      plan.fits() ? "\nfits\n" : "\ndoes not fit: " + format_bytes(plan.missing()) + " too much\n";
+  return text;
+}
+
+std::string set_line(const std::vector<Setting>& set) {
+  std::string text;
+  for (const Setting& s : set) {
+    const std::string assignment = s.key + "=" + s.value;
+    const bool quoted = assignment.find_first_of(" []{}*?'\"") != std::string::npos;
+    text += (text.empty() ? "--set " : " --set ") + (quoted ? "'" + assignment + "'" : assignment);
+  }
+  return text;
+}
+
+std::string suggestions_text(const SearchResult& result) {
+  std::string text = line(
+      "\nsuggestions: %d of %d configurations planned; tensor and pipeline "
+      "parallelism\nare not searched\n",
+      result.evaluated, result.candidates);
+  if (result.suggestions.empty()) return text + "  none\n";
+  if (!result.any_fits) text += "nothing fits; this misses least:\n";
+  for (const Suggestion& s : result.suggestions) {
+    text +=
+        line("  %9s a step, %s tokens/s, device %s", step_seconds_text(s.plan.time.step_s).c_str(),
+             format_count(s.plan.tokens_per_s()).c_str(),
+             format_bytes(s.plan.peak(Tier::kDevice)).c_str());
+    if (s.plan.peak(Tier::kHost) > 0) text += ", host " + format_bytes(s.plan.peak(Tier::kHost));
+    if (s.plan.peak(Tier::kNvme) > 0) text += ", nvme " + format_bytes(s.plan.peak(Tier::kNvme));
+    if (!s.plan.fits()) text += ", " + format_bytes(s.plan.missing()) + " too much";
+    const std::string set = set_line(s.set);
+    text += "\n" + wrap(set.empty() ? "as configured" : set, 4);
+  }
+  return text;
+}
+
+std::string compare_text(const std::vector<FitRow>& rows) {
+  std::string text = line("\n%-20s%15s%15s%15s%15s\n", "device of a rank", "stage 0", "stage 1",
+                          "stage 2", "stage 3");
+  for (const FitRow& row : rows) {
+    std::string peaks = line("%-20s", row.name.c_str());
+    std::string steps = line("%-20s", "");
+    for (const FitCell& cell : row.stages) {
+      peaks += cell.possible ? line("%10s%5s", format_bytes(cell.device).c_str(),
+                                    cell.fits ? " fits" : "  -  ")
+                             : line("%15s", "");
+      steps += cell.possible ? line("%10s     ", step_seconds_text(cell.step_s).c_str())
+                             : line("%15s", "");
+    }
+    for (std::string* cells : {&peaks, &steps}) {
+      cells->erase(cells->find_last_not_of(' ') + 1);
+      text += *cells + "\n";
+    }
+  }
+  return text + "o optimizer, g gradients, p parameters; the second line is the step's time\n";
+}
+
+}  // namespace sluice

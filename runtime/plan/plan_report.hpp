@@ -1,0 +1,23 @@
+// A run's plan for its reader, at most 80 columns wide, and for programs. Pure; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/plan/planned_run.hpp"
+#include "runtime/plan/search.hpp"
+
+namespace sluice {
+
+// Memory by tier, tag and phase; lanes; what the step costs; the timeline.
+[[nodiscard]] std::string report_text(const RunPlan& plan, const RunFacts& facts);
+// "--set zero.stage=3 --set recompute.mode=full", quoted as a shell needs it.
+[[nodiscard]] std::string set_line(const std::vector<Setting>& set);
+[[nodiscard]] std::string suggestions_text(const SearchResult& result);
+[[nodiscard]] std::string compare_text(const std::vector<FitRow>& rows);
+
+// The contract's object (docs/plan.md). `result` and `rows` may be null.
+[[nodiscard]] std::string report_json(const RunPlan& plan, const RunFacts& facts,
+                                      const SearchResult* result, const std::vector<FitRow>* rows);
+
+}  // namespace sluice

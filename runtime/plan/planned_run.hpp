@@ -1,0 +1,65 @@
+// The plan of a run: its program, what it holds on each tier and how long a step takes. Values.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/plan_text.hpp"
+#include "runtime/plan/phase_memory.hpp"
+#include "runtime/program/program.hpp"
+#include "runtime/program/time_model.hpp"
+
+namespace sluice {
+
+struct RunPlan {
+  StepShape shape;
+  Program program;
+  MemoryPlan memory;  // as the run checks it
+  std::array<PhasePeaks, static_cast<std::size_t>(kTierCount)> phases{};
+  std::int64_t pinned = 0;  // of the host's: what copies to and from a GPU pass through
+  TimeReport time;
+  Traffic traffic;
+  int ranks = 1;
+  int nodes = 1;
+  std::int64_t params = 0;
+  std::int64_t tokens_per_step = 0;
+  double model_flops_per_step = 0;
+  double peak_flops = 0;  // of all ranks
+
+  [[nodiscard]] std::int64_t peak(Tier tier) const { return memory.of(tier).peak; }
+  [[nodiscard]] bool fits() const { return memory.fits(); }
+  // Bytes above the budgets, of all tiers.
+  [[nodiscard]] std::int64_t missing() const {
+    std::int64_t bytes = 0;
+    for (const TierPlan& tier : memory.tiers) {
+      if (!tier.fits()) bytes += tier.peak - tier.budget;
+    }
+    return bytes;
+  }
+  [[nodiscard]] double tokens_per_s() const {
+    return time.step_s > 0 ? static_cast<double>(tokens_per_step) / time.step_s : 0;
+  }
+  [[nodiscard]] double mfu() const {
+    const double most = time.step_s * peak_flops;
+    return most > 0 ? model_flops_per_step / most : 0;
+  }
+};
+
+// What a plan is printed with.
+struct RunFacts {
+  std::string config;  // the file
+  std::string model;   // "llama"
+  std::string dtype;
+  std::string recompute;
+  std::string order;
+  std::string machine;         // the profile's name
+  std::string rates_from;      // where its numbers are from
+  std::int64_t steps = 0;      // of the run
+  double endurance_bytes = 0;  // that a drive is rated for
+  LaneSeconds hiding{};        // hiding_tokens() (planner.hpp)
+  std::vector<std::string> notes;
+};
+
+}  // namespace sluice

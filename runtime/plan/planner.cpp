@@ -1,0 +1,176 @@
+#include "runtime/plan/planner.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "runtime/program/step_writer.hpp"
+
+namespace sluice {
+namespace {
+
+bool gradients_add(const EngineOptions& options) {
+  return options.zero.reduce_every == ReduceEvery::kStep && micro_batches_of(options) > 1;
+}
+
+// What plan_step derives without looking at the units' memory: has to agree with it (a test sees to
+// that).
+void adapt(StepPlan& plan, const EngineOptions& options, const Placement& placement) {
+  StepShape& shape = plan.shape;
+  shape.stage = options.zero.stage;
+  shape.recompute = options.recompute.mode == RecomputeMode::kFull;
+  shape.layer_major = options.train.accumulation_order == AccumulationOrder::kLayer;
+  shape.placement = placement;
+  for (std::size_t g = 0; g < shape.groups.size(); ++g) {
+    shape.groups[g].resident =
+        shape.stage < 3 || plan.groups[g].param_elems < options.zero.persist_below;
+  }
+}
+
+Placement placement_of(const OffloadOptions& offload) {
+  Placement placement{.optimizer = offload.optimizer,
+                      .parameters = offload.parameters,
+                      .gradients = offload.gradients,
+                      .activations = offload.activations,
+                      .device_fraction = offload.device_fraction};
+  placement.chunk_elems =
+      std::max(kChunkAlignElems, offload.chunk_bytes / 4 / kChunkAlignElems * kChunkAlignElems);
+  placement.chunk_slots = offload.chunks;
+  return placement;
+}
+
+RankQuestion rank_question(const EngineOptions& options) {
+  const bool fp32 =
+      options.train.dtype == DType::kFloat32 || options.model.matmul == MatmulType::kFp32;
+  return {.ranks = options.dp,
+          .dtype = options.train.dtype,
+          .multiplied_in = fp32 ? DType::kFloat32 : options.train.dtype};
+}
+
+// Of a block: what is no product with a weight matrix.
+double attention_flops(const ModelSpec& spec, const UnitSpec& unit) {
+  double flops = spec.forward_flops_per_sample(unit);
+  for (const ParamRef& ref : unit.params) {
+    const auto& shape = spec.groups[static_cast<std::size_t>(ref.group)]
+                            .params[static_cast<std::size_t>(ref.index)]
+                            .tensor.shape;
+    if (shape.size() == 2) {
+      flops -= 2.0 * static_cast<double>(spec.options.seq) * static_cast<double>(shape[0]) *
+               static_cast<double>(shape[1]);
+    }
+  }
+  return std::max(0.0, flops);
+}
+
+// What passes through the host on its way between a GPU and elsewhere: the ring and the slots.
+std::int64_t pinned_bytes(const Program& program) {
+  std::int64_t bytes = program.host_arena_bytes;
+  for (const Persistent& p : program.persistent) {
+    if (p.tier == Tier::kHost && p.tag == Tag::kStateStaging) bytes += p.bytes;
+  }
+  return bytes;
+}
+
+}  // namespace
+
+Rates Planner::rates(const EngineOptions& options) const {
+  return rates_of(machine_, rank_question(options));
+}
+
+StepPlan Planner::shape_of(const EngineOptions& options) {
+  const bool selective = options.model.recompute_attention;
+  std::shared_ptr<Model>& model = models_[selective];
+  if (!model) {
+    model = std::make_shared<Model>(make_model(options.model));
+    unit_names_.clear();
+    for (const UnitSpec& unit : model->spec.units) unit_names_.push_back(unit.name);
+  }
+  const Key key{options.train.micro_batch, selective, static_cast<int>(options.train.dtype),
+                gradients_add(options), options.dp};
+  auto found = profiled_.find(key);
+  if (found == profiled_.end()) {
+    found = profiled_.emplace(key, plan_step(options, *model)).first;
+  }
+  StepPlan plan = found->second;
+  plan.shape.micro_batches = static_cast<int>(micro_batches_of(options));
+  plan.model_flops_per_step *= static_cast<double>(plan.shape.micro_batches) /
+                               static_cast<double>(found->second.shape.micro_batches);
+  adapt(plan, options, placement_of(options.offload));
+  return plan;
+}
+
+// Backward of a block makes attention's output again; the shape has no number for that.
+void Planner::add_selective(const EngineOptions& options, Program& program) const {
+  if (!options.model.recompute_attention) return;
+  const ModelSpec& spec = models_.at(true)->spec;
+  for (Op& op : program.ops) {
+    if (op.kind != OpKind::kBackward) continue;
+    const UnitSpec& unit = spec.units[static_cast<std::size_t>(op.unit)];
+    if (unit.kind != UnitKind::kBlock) continue;
+    op.flops += attention_flops(spec, unit) * static_cast<double>(options.train.micro_batch);
+  }
+}
+
+std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> Planner::budgets_of(
+    const PlanQuestion& question) const {
+  std::int64_t device = question.budgets.device;
+  if (device == 0 && machine_.gpu && machine_.device_memory_bytes > 0) {
+    device = machine_.device_memory_bytes - machine_.device_overhead_bytes;
+  }
+  return {device, question.budgets.host, question.budgets.nvme};
+}
+
+RunPlan Planner::plan(const PlanQuestion& question) {
+  const EngineOptions& options = question.options;
+  const StepPlan step = shape_of(options);
+  const Rates rank_rates = rates(options);
+  RunPlan plan;
+  plan.shape = step.shape;
+  plan.program = write_train_step(step.shape);
+  add_selective(options, plan.program);
+  TierBudgets budgets = question.budgets;
+  budgets.device = budgets_of(question).front();
+  plan.memory = plan_memory(plan.program, options.tiers.nvme, budgets);
+  for (int t = 0; t < kTierCount; ++t) {
+    plan.phases[static_cast<std::size_t>(t)] = memory_by_phase(plan.program, static_cast<Tier>(t));
+  }
+  if (machine_.gpu) plan.pinned = pinned_bytes(plan.program);
+  plan.time = predict_time(plan.program, step.shape, rank_rates);
+  plan.traffic = traffic_of(plan.program);
+  plan.ranks = options.dp;
+  plan.nodes = nodes_of(machine_, options.dp);
+  for (const GroupPlan& group : step.groups) plan.params += group.param_elems;
+  const std::int64_t samples = options.train.micro_batch * options.dp * step.shape.micro_batches;
+  plan.tokens_per_step = samples * options.model.seq;
+  plan.model_flops_per_step = step.model_flops_per_step;
+  plan.peak_flops = peak_flops_of(machine_, rank_question(options));
+  return plan;
+}
+
+LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
+                          std::int64_t tokens_of_micro_batch) {
+  const auto busy_with = [&](int micro_batches) {
+    StepShape other = shape;
+    other.micro_batches = micro_batches;
+    const Program program = write_train_step(other);
+    return schedule(program, op_seconds(program, other, rates), rates.disk_duplex).busy;
+  };
+  // From two on a micro-batch more adds the same each time.
+  const LaneSeconds two = busy_with(2);
+  const LaneSeconds three = busy_with(3);
+  const auto compute = static_cast<std::size_t>(Lane::kCompute);
+  const double compute_each = three[compute] - two[compute];
+  const double compute_once = two[compute] - 2 * compute_each;
+  LaneSeconds tokens{};
+  for (std::size_t lane = 0; lane < tokens.size(); ++lane) {
+    if (lane == compute || two[lane] <= 0) continue;
+    const double each = three[lane] - two[lane];
+    const double once = two[lane] - 2 * each;
+    if (once <= compute_once && each <= compute_each) continue;
+    const double micro_batches = each < compute_each ? (once - compute_once) / (compute_each - each)
+                                                     : std::numeric_limits<double>::infinity();
+    tokens[lane] = std::max(1.0, micro_batches) * static_cast<double>(tokens_of_micro_batch);
+  }
+  return tokens;
+}
+
+}  // namespace sluice

@@ -1,0 +1,65 @@
+// Looks for the fastest configuration of a model that fits: stage x tiers x recompute x micro-batch
+// x order of accumulation, at the given global batch. Tensor and pipeline parallelism are not
+// searched. Deterministic: nothing is measured and no clock is looked at.
+//
+// Candidates come in order of a lower bound of their step; the search ends where the bound is above
+// what has been found. Those whose states alone are over a budget are left out. The rest is planned
+// with two and three micro-batches and drawn out from there; what is suggested is then planned as
+// it is.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "runtime/plan/planner.hpp"
+
+namespace sluice {
+
+struct Setting {
+  std::string key;    // "zero.stage"
+  std::string value;  // as after --set
+  bool operator==(const Setting&) const = default;
+};
+
+struct Suggestion {
+  std::vector<Setting> set;  // what differs from the configuration; empty: it is best as it is
+  RunPlan plan;              // without its program
+};
+
+struct SearchLimits {
+  int most = 5;          // suggestions
+  int evaluations = 64;  // candidates that are planned
+  bool offload = true;   // states may leave the device
+  std::int64_t most_micro_batch = 64;
+};
+
+struct SearchResult {
+  // Fastest first; where nothing fits: the one that misses least, alone.
+  std::vector<Suggestion> suggestions;
+  bool any_fits = false;
+  int candidates = 0;  // configurations that were considered
+  int evaluated = 0;
+};
+
+[[nodiscard]] SearchResult suggest(Planner& planner, const PlanQuestion& question,
+                                   const SearchLimits& limits = {});
+
+// The fit table: rows are offload targets, columns stages 0-3.
+struct FitCell {
+  bool possible = false;  // the combination has a meaning
+  bool fits = false;
+  std::int64_t device = 0, host = 0, nvme = 0;  // peaks
+  double step_s = 0;
+};
+struct FitRow {
+  std::string name;
+  std::vector<FitCell> stages;
+};
+[[nodiscard]] std::vector<FitRow> compare(Planner& planner, const PlanQuestion& question);
+
+// What stands after --set of offload.nvme_path where a configuration names none.
+inline constexpr char kNvmePlaceholder[] = "[DIR]";
+
+}  // namespace sluice

@@ -1,0 +1,109 @@
+#include "runtime/plan/timeline.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cctype>
+#include <cstdio>
+#include <map>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+constexpr int kLabel = 10;  // columns of a lane's name
+
+char letter_of(OpKind kind) {
+  switch (kind) {
+    case OpKind::kForward:
+      return 'F';
+    case OpKind::kLossHead:
+      return 'L';
+    case OpKind::kBackward:
+      return 'B';
+    case OpKind::kNormAndScale:
+    case OpKind::kSumSquares:
+      return 'N';
+    case OpKind::kUpdate:
+      return 'U';
+    case OpKind::kGather:
+    case OpKind::kGatherGrads:
+      return 'G';
+    case OpKind::kReduceGrads:
+    case OpKind::kAddGrads:
+      return 'R';
+    case OpKind::kReadShard:
+    case OpKind::kFetchShard:
+    case OpKind::kCopyParams:
+    case OpKind::kWriteParams:
+      return 'P';
+    case OpKind::kSaveInput:
+    case OpKind::kWriteInput:
+    case OpKind::kReadInput:
+    case OpKind::kFetchInput:
+      return 'A';
+    default:
+      return 'S';
+  }
+}
+
+using Shares = std::map<char, double>;  // of a column, by letter
+
+char symbol_of(const Shares& shares, double slice) {
+  double work = 0;
+  const auto most =
+      std::max_element(shares.begin(), shares.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (const auto& [letter, seconds] : shares) work += seconds;
+  if (most == shares.end() || work < slice / 100) return '.';
+  return work * 2 >= slice
+             ? most->first
+             : static_cast<char>(std::tolower(static_cast<unsigned char>(most->first)));
+}
+
+}  // namespace
+
+std::string step_seconds_text(double seconds) {
+  std::array<char, 32> text{};
+  if (seconds >= 100) {
+    std::snprintf(text.data(), text.size(), "%.0f s", seconds);
+  } else if (seconds >= 1) {
+    std::snprintf(text.data(), text.size(), "%.2f s", seconds);
+  } else if (seconds >= 1e-3) {
+    std::snprintf(text.data(), text.size(), "%.3g ms", seconds * 1e3);
+  } else {
+    std::snprintf(text.data(), text.size(), "%.3g us", seconds * 1e6);
+  }
+  return text.data();
+}
+
+std::string draw_timeline(const Program& program, const TimeReport& time, int width) {
+  double end = 0;
+  for (const OpInterval& op : time.timeline) end = std::max(end, op.end);
+  const int columns = width - kLabel;
+  if (end <= 0 || columns <= 0) return "";
+  const double slice = end / columns;
+  std::array<std::vector<Shares>, static_cast<std::size_t>(kLaneCount)> lanes;
+  for (std::size_t i = 0; i < time.timeline.size(); ++i) {
+    const OpInterval& op = time.timeline[i];
+    if (op.end <= op.begin) continue;
+    std::vector<Shares>& lane = lanes[static_cast<std::size_t>(program.ops[i].lane)];
+    lane.resize(static_cast<std::size_t>(columns));
+    const int first = std::clamp(static_cast<int>(op.begin / slice), 0, columns - 1);
+    const int last = std::clamp(static_cast<int>(op.end / slice), 0, columns - 1);
+    for (int c = first; c <= last; ++c) {
+      const double part = std::min(op.end, (c + 1) * slice) - std::max(op.begin, c * slice);
+      if (part > 0) lane[static_cast<std::size_t>(c)][letter_of(program.ops[i].kind)] += part;
+    }
+  }
+  std::string text;
+  for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
+    if (lanes[lane].empty()) continue;
+    std::string row(name_of(static_cast<Lane>(lane)));
+    row.resize(kLabel, ' ');
+    for (const Shares& shares : lanes[lane]) row += symbol_of(shares, slice);
+    text += row + "\n";
+  }
+  return text;
+}
+
+}  // namespace sluice

@@ -1,0 +1,165 @@
+// `sluice plan` as a user runs it: fields, exit codes, machines that are not here, and its time.
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.hpp"
+
+namespace sluice::testing {
+namespace {
+
+constexpr char kLlama70B[] =
+    "model: {type: llama, layers: 80, hidden: 8192, heads: 64, kv_heads: 8, ffn: 28672,\n"
+    "        vocab: 128256, seq: 8192, tie_embeddings: false}\n"
+    "data: {text: [nowhere.txt]}\n"
+    "train: {steps: 1000, micro_batch: 1, global_batch: 512, dtype: bf16}\n"
+    "zero: {stage: 3}\n";
+
+struct Planned {
+  int exit_code = 0;
+  nlohmann::json json;
+  double seconds = 0;
+};
+
+// REQUIRES: no shell characters that a plan's exit code would get lost behind.
+Planned plan(const Scratch& scratch, const std::string& arguments) {
+  const Finished run = run_program(scratch, "plan " + arguments + " --json");
+  Planned planned{run.exit_code, nlohmann::json::parse(run.output, nullptr, false), run.seconds};
+  EXPECT_TRUE(planned.json.is_object()) << run.output;
+  return planned;
+}
+
+TEST(Plan, JsonHasTheContract) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Planned planned = plan(scratch, "tiny.yaml --profile cpu --set zero.stage=2");
+  EXPECT_EQ(planned.exit_code, 0);
+  const nlohmann::json& json = planned.json;
+  EXPECT_EQ(json["fits"], true);
+  for (const char* tier : {"device", "host", "pinned", "nvme"}) {
+    ASSERT_TRUE(json["tiers"].contains(tier)) << tier;
+    EXPECT_TRUE(json["tiers"][tier].contains("peak"));
+    EXPECT_TRUE(json["tiers"][tier].contains("budget"));
+    EXPECT_TRUE(json["tiers"][tier]["by_tag"].is_object());
+  }
+  EXPECT_GT(json["tiers"]["device"]["peak"].get<std::int64_t>(), 100'000);
+  for (const char* phase : {"load", "forward", "backward", "update"}) {
+    ASSERT_TRUE(json["by_phase"].contains(phase)) << phase;
+    EXPECT_LE(json["by_phase"][phase]["device"]["peak"].get<std::int64_t>(),
+              json["tiers"]["device"]["peak"].get<std::int64_t>());
+  }
+  EXPECT_GT(json["step_ms"].get<double>(), 0);
+  EXPECT_GT(json["tokens_per_s"].get<double>(), 0);
+  EXPECT_EQ(json["limiting_lane"], "compute");
+  EXPECT_EQ(json["bubble"], 0.0);
+  EXPECT_GT(json["comm_bytes"].get<std::int64_t>(), 0);
+  EXPECT_EQ(json["nvme_write_bytes_per_step"], 0);
+  EXPECT_TRUE(json["suggestions"].is_array());
+  EXPECT_EQ(json["rank_classes"][0]["ranks"], 2);
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
+}
+
+TEST(Plan, AgreesWithTheDryRunOfTraining) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Planned planned = plan(scratch, "tiny.yaml --profile cpu");
+  const Finished train = run_program(scratch, "train tiny.yaml --set train.steps=1");
+  ASSERT_EQ(train.exit_code, 0) << train.output;
+  const nlohmann::json json = nlohmann::json::parse(scratch.read("run/plan.json"));
+  for (const char* tier : {"device", "host", "nvme"}) {
+    EXPECT_EQ(planned.json["tiers"][tier]["peak"], json["tiers"][tier]["peak"]) << tier;
+  }
+  EXPECT_EQ(planned.json["comm_bytes"], json["comm_bytes"]);
+  EXPECT_EQ(planned.json["operations"], json["operations"]);
+}
+
+TEST(Plan, WhatDoesNotFitExitsThreeAndSaysHowMuch) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Planned planned =
+      plan(scratch, "tiny.yaml --profile cpu --suggest --set memory.device=64KiB");
+  EXPECT_EQ(planned.exit_code, 3);
+  EXPECT_EQ(planned.json["fits"], false);
+  EXPECT_EQ(planned.json["missing"].get<std::int64_t>(),
+            planned.json["tiers"]["device"]["peak"].get<std::int64_t>() - 64 * 1024);
+  ASSERT_FALSE(planned.json["suggestions"].empty());
+  EXPECT_GT(planned.json["search"]["evaluated"].get<int>(), 0);
+}
+
+// A suggestion's --set line, given back, is the plan that was promised.
+TEST(Plan, SuggestionsCanBeGivenBack) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Planned base = plan(scratch, "tiny.yaml --profile cpu");
+  const auto budget = base.json["tiers"]["device"]["peak"].get<std::int64_t>() * 9 / 10;
+  const std::string limit = " --set memory.device=" + std::to_string(budget);
+  const Planned advised = plan(scratch, "tiny.yaml --profile cpu --suggest" + limit);
+  EXPECT_EQ(advised.exit_code, 3);
+  ASSERT_FALSE(advised.json["suggestions"].empty());
+  for (const nlohmann::json& suggestion : advised.json["suggestions"]) {
+    auto line = suggestion["set_line"].get<std::string>();
+    const std::size_t folder = line.find("[DIR]");
+    if (folder != std::string::npos) line.replace(folder, 5, "[" + scratch.path("drive") + "]");
+    const Planned again = plan(scratch, "tiny.yaml --profile cpu " + line + limit);
+    EXPECT_EQ(again.exit_code, 0) << line;
+    EXPECT_EQ(again.json["tiers"]["device"]["peak"], suggestion["peak"]["device"]) << line;
+    EXPECT_NEAR(again.json["step_ms"].get<double>() / suggestion["step_ms"].get<double>(), 1, 1e-9)
+        << line;
+  }
+}
+
+TEST(Plan, WorldsThatAreNotHere) {
+  const Scratch scratch;
+  scratch.write("70b.yaml", kLlama70B);
+  const Planned planned = plan(scratch, "70b.yaml --world 64 --profile h100-sxm");
+  EXPECT_EQ(planned.exit_code, 3);
+  EXPECT_EQ(planned.json["ranks"], 64);
+  EXPECT_EQ(planned.json["nodes"], 8);
+  EXPECT_NEAR(planned.json["parameters"].get<double>(), 70.55e9, 0.02e9);
+  // Weights, master weights, moments and gradients of a 64th: 2 + 4 + 8 + 4 bytes a parameter.
+  const double load = planned.json["by_phase"]["load"]["device"]["by_tag"]["moments"].get<double>();
+  EXPECT_NEAR(load, 8 * 70.55e9 / 64, 0.01 * load);
+  const Planned full = plan(scratch,
+                            "70b.yaml --world 64 --profile h100-sxm --set recompute.mode=full "
+                            "--set memory.device=80GiB");
+  EXPECT_EQ(full.exit_code, 0);
+  EXPECT_EQ(full.json["tiers"]["device"]["budget"], std::int64_t{80} << 30);
+  EXPECT_GT(full.json["mfu"].get<double>(), 0.2);
+  EXPECT_LT(full.json["mfu"].get<double>(), 0.6);
+}
+
+// The limit is ten times what it takes on an idle machine.
+TEST(Plan, SuggestionsForSeventyBillionComeInTime) {
+  const Scratch scratch;
+  scratch.write("70b.yaml", kLlama70B);
+  const Planned planned = plan(scratch, "70b.yaml --world 64 --profile h100-sxm --suggest");
+  EXPECT_LT(planned.seconds, 30);
+  ASSERT_FALSE(planned.json["suggestions"].empty());
+  EXPECT_EQ(planned.json["suggestions"][0]["fits"], true);
+  EXPECT_EQ(planned.json["suggestions"][0]["set"]["recompute.mode"], "full");
+  const Planned again = plan(scratch, "70b.yaml --world 64 --profile h100-sxm --suggest");
+  EXPECT_EQ(planned.json["suggestions"], again.json["suggestions"]);
+}
+
+TEST(Plan, TextKeepsToEightyColumns) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Finished run =
+      run_program(scratch, "plan tiny.yaml --profile h200 --world 16 --compare --suggest");
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  for (const std::string& line : run.lines()) EXPECT_LE(line.size(), 80U) << line;
+  for (const char* part : {"memory of a rank", "limited by", "one step", "stage 3", "--set"}) {
+    EXPECT_NE(run.output.find(part), std::string::npos) << part;
+  }
+}
+
+TEST(Plan, MistakesAreUsageErrors) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Finished profile = run_program(scratch, "plan tiny.yaml --profile h1000");
+  EXPECT_EQ(profile.exit_code, 2);
+  EXPECT_NE(profile.output.find("a100-80g"), std::string::npos) << profile.output;
+  EXPECT_EQ(run_program(scratch, "plan tiny.yaml --world 0").exit_code, 2);
+  EXPECT_EQ(run_program(scratch, "plan nowhere.yaml").exit_code, 2);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,42 @@
+// Runs of the program with everything off the device, and their processes and files.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "tests/cli/program.hpp"
+
+namespace sluice::testing {
+
+// Arguments that put optimizer, parameters, gradients and activations on this tier. On nvme they go
+// to swap/, through the page cache where the scratch folder's file system has nothing better.
+inline std::string everything_on(const std::string& tier) {
+  std::string text = " --set recompute.mode=full";
+  for (const char* state : {"optimizer", "parameters", "gradients", "activations"}) {
+    text += std::string(" --set offload.") + state + "=" + tier;
+  }
+  if (tier == "nvme") text += " --set offload.nvme_path=swap --set offload.direct=false";
+  return text;
+}
+
+// Names of what is in a folder of the scratch folder; empty where it is not there.
+inline std::vector<std::string> files_in(const Scratch& scratch, const std::string& folder) {
+  std::vector<std::string> names;
+  std::error_code missing;
+  for (const auto& entry : std::filesystem::directory_iterator(scratch.path(folder), missing)) {
+    names.push_back(entry.path().filename().string());
+  }
+  return names;
+}
+
+// Loss and norm of every step, and the last evaluation: as text, so that equal means equal bits.
+inline std::string trajectory(const Scratch& scratch, const std::string& run) {
+  std::string text;
+  for (const nlohmann::json& step : scratch.metrics(run)) {
+    text += step["loss"].dump() + " " + step["grad_norm"].dump() + "\n";
+    if (step.contains("eval_loss")) text += step["eval_loss"].dump() + "\n";
+  }
+  return text;
+}
+
+}  // namespace sluice::testing

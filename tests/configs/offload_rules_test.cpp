@@ -1,0 +1,185 @@
+// Which placement has a meaning: each refusal in its words, and every combination against the rule.
+#include "configs/offload_rules.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "configs/validate.hpp"
+#include "kernels/base/error.hpp"
+#include "tests/configs/scratch.hpp"
+
+namespace sluice::testing {
+namespace {
+
+class OffloadRules : public ::testing::Test {
+ protected:
+  // What validate() says of these keys; empty where it is content.
+  std::string complaint(const std::vector<std::string>& sets) {
+    scratch_.write("c.yaml", "data: {text: a.txt}\n");
+    try {
+      validate(load_config("c.yaml", sets), 2);
+    } catch (const ConfigError& error) {
+      return error.what();
+    }
+    return "";
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(OffloadRules, ParametersLeaveInStage3) {
+  EXPECT_EQ(
+      complaint({"zero.stage=1", "offload.optimizer=host", "offload.parameters=host"}),
+      "--set offload.parameters=host: offload.parameters: host needs zero.stage: 3: in stage 1 "
+      "every rank keeps all parameters on its device; set it, or leave parameters on the device");
+  EXPECT_EQ(complaint({"zero.stage=3", "offload.optimizer=host", "offload.parameters=host"}), "");
+}
+
+TEST_F(OffloadRules, GradientsLeaveInStages2And3) {
+  EXPECT_EQ(
+      complaint({"zero.stage=0", "offload.optimizer=host", "offload.gradients=host"}),
+      "--set offload.gradients=host: offload.gradients: host needs zero.stage: 2 or 3: in stage 0 "
+      "every rank sums all gradients on its device; set it, or leave gradients on the device");
+  EXPECT_EQ(complaint({"zero.stage=2", "offload.optimizer=host", "offload.gradients=host"}), "");
+}
+
+TEST_F(OffloadRules, WhatIsOffTheDeviceIsUpdatedOffIt) {
+  EXPECT_EQ(complaint({"zero.stage=3", "offload.parameters=host"}),
+            "--set offload.parameters=host: offload.parameters: host needs offload.optimizer: host "
+            "or nvme: parameters that live off the device are updated off it, and that is where "
+            "the optimizer must be; set it, or leave parameters on the device");
+  EXPECT_EQ(complaint({"zero.stage=2", "offload.gradients=host"}),
+            "--set offload.gradients=host: offload.gradients: host needs offload.optimizer: host "
+            "or nvme: gradients that live off the device are updated off it, and that is where "
+            "the optimizer must be; set it, or leave gradients on the device");
+}
+
+TEST_F(OffloadRules, ActivationsLeaveWhereTheyCanBePartedFromTheirUnits) {
+  EXPECT_EQ(complaint({"offload.activations=host", "model.explicit_units=false"}),
+            "--set offload.activations=host: offload.activations: host needs recompute.mode: full, "
+            "or model.explicit_units: what autograd keeps cannot be parted from it; set one of "
+            "them, or leave activations on the device");
+  EXPECT_EQ(
+      complaint({"offload.activations=host", "model.explicit_units=false", "recompute.mode=full"}),
+      "");
+  for (const char* mode : {"none", "selective", "full"}) {
+    EXPECT_EQ(complaint({"offload.activations=host", std::string("recompute.mode=") + mode}), "");
+  }
+}
+
+TEST_F(OffloadRules, NarrowMomentsAreOfAnOptimizerOffTheDevice) {
+  EXPECT_EQ(complaint({"offload.states_dtype=bf16"}),
+            "--set offload.states_dtype=bf16: offload.states_dtype: bf16 is the type of moments "
+            "off the device, and offload.optimizer is device; set that to host or nvme, or leave "
+            "this out");
+  EXPECT_EQ(complaint({"offload.states_dtype=bf16", "offload.optimizer=host"}), "");
+}
+
+TEST_F(OffloadRules, AShareStaysOfTheOptimizerAlone) {
+  EXPECT_EQ(complaint({"offload.device_fraction=0.25"}),
+            "--set offload.device_fraction=0.25: offload.device_fraction: 0.25 is the share of an "
+            "offloaded optimizer that stays, and offload.optimizer is device; set that to host or "
+            "nvme, or leave this out");
+  const std::string needs_both =
+      "--set offload.device_fraction=0.5: offload.device_fraction: 0.5 needs parameters and "
+      "gradients on the device: the share that stays is updated there; leave them on the device, "
+      "or leave this out";
+  for (const char* moved : {"offload.parameters=host", "offload.gradients=host"}) {
+    EXPECT_EQ(
+        complaint({"zero.stage=3", "offload.optimizer=host", "offload.device_fraction=0.5", moved}),
+        needs_both);
+  }
+  EXPECT_EQ(complaint({"offload.optimizer=host", "offload.device_fraction=0.5"}), "");
+}
+
+TEST_F(OffloadRules, NvmeNeedsAFolderAndAFolderNeedsNvme) {
+  EXPECT_EQ(complaint({"offload.optimizer=nvme"}),
+            "--set offload.optimizer=nvme: offload.optimizer: nvme needs offload.nvme_path: a "
+            "folder on the drive");
+  EXPECT_EQ(complaint({"offload.nvme_path=swap"}),
+            "--set offload.nvme_path=swap: offload.nvme_path: nothing lives on nvme; set "
+            "offload.optimizer, parameters, gradients or activations to nvme, or leave this out");
+  EXPECT_EQ(complaint({"offload.optimizer=nvme", "offload.nvme_path=swap"}), "");
+  EXPECT_FALSE(std::filesystem::exists("swap"));  // looking makes nothing
+}
+
+TEST_F(OffloadRules, FoldersMustBeWritable) {
+  const auto about = [&](const std::string& paths) {
+    return complaint({"offload.optimizer=nvme", "offload.nvme_path=" + paths});
+  };
+  const auto at = [](const std::string& paths) {
+    return "--set offload.nvme_path=" + paths + ": offload.nvme_path: ";
+  };
+  EXPECT_EQ(about("drive/swap"),
+            at("drive/swap") +
+                "'drive/swap' cannot be made: 'drive' is no folder; is the drive mounted?");
+  EXPECT_EQ(about("c.yaml"), at("c.yaml") + "'c.yaml' is a file; name a folder on the drive");
+  EXPECT_EQ(about("[a, ./a]"),
+            at("[a, ./a]") + "'./a' is named twice; name each drive's folder once");
+  EXPECT_EQ(about("[a, b]"), "");
+  EXPECT_EQ(about("a/"), "");
+  EXPECT_EQ(about("."), "");
+  // output.dir is runs/c: it is made before a rank starts.
+  EXPECT_EQ(about("runs/swap"), "");
+  EXPECT_EQ(about("runs/c/swap"), "");
+  EXPECT_EQ(
+      about("run/swap"),
+      at("run/swap") + "'run/swap' cannot be made: 'run' is no folder; is the drive mounted?");
+  EXPECT_EQ(about("runs/d/swap"),
+            at("runs/d/swap") +
+                "'runs/d/swap' cannot be made: 'runs/d' is no folder; is the drive mounted?");
+}
+
+TEST_F(OffloadRules, AFolderOfAnotherUserIsRefused) {
+  if (::geteuid() == 0) GTEST_SKIP() << "nothing is forbidden to root";
+  ASSERT_EQ(::mkdir("locked", 0500), 0);
+  for (const std::string path : {"locked", "locked/swap"}) {
+    EXPECT_EQ(complaint({"offload.optimizer=nvme", "offload.nvme_path=" + path}),
+              "--set offload.nvme_path=" + path +
+                  ": offload.nvme_path: 'locked' cannot be written (Permission denied); name a "
+                  "folder that this user may write to");
+  }
+}
+
+TEST_F(OffloadRules, BlocksAreWholePagesAndWholeHashes) {
+  const auto about = [&](const std::string& bytes) {
+    return complaint(
+        {"offload.optimizer=nvme", "offload.nvme_path=swap", "offload.block_bytes=" + bytes});
+  };
+  EXPECT_EQ(about("200KiB"),
+            "--set offload.block_bytes=200KiB: offload.block_bytes: 204800 is not a multiple of "
+            "128KiB, or of 4KiB where it is less than that; the nearest below is 131072");
+  EXPECT_EQ(about("5000"),
+            "--set offload.block_bytes=5000: offload.block_bytes: 5000 is not a multiple of "
+            "128KiB, or of 4KiB where it is less than that; the nearest below is 4096");
+  for (const char* good : {"4KiB", "12KiB", "128KiB", "384KiB", "1MiB"}) EXPECT_EQ(about(good), "");
+}
+
+// Every placement and stage: refused exactly where it has no meaning.
+TEST_F(OffloadRules, EveryCombination) {
+  const Tier tiers[] = {Tier::kDevice, Tier::kHost, Tier::kNvme};
+  for (int i = 0; i < 81 * 4 * 2; ++i) {
+    RunConfig run;
+    run.offload.optimizer = tiers[i % 3];
+    run.offload.parameters = tiers[i / 3 % 3];
+    run.offload.gradients = tiers[i / 9 % 3];
+    run.offload.activations = tiers[i / 27 % 3];
+    run.zero.stage = i / 81 % 4;
+    run.recompute.mode = i / 324 == 0 ? RecomputeMode::kNone : RecomputeMode::kFull;
+    run.model.explicit_units = i % 2 == 0;
+    for (const PlacedState& state : placed_states(run.offload)) {
+      if (state.tier == Tier::kNvme) run.offload.nvme_path = {"swap"};
+    }
+    const OffloadOptions& o = run.offload;
+    const auto away = [](Tier tier) { return tier != Tier::kDevice; };
+    const bool good = (!away(o.parameters) || (run.zero.stage == 3 && away(o.optimizer))) &&
+                      (!away(o.gradients) || (run.zero.stage >= 2 && away(o.optimizer))) &&
+                      (!away(o.activations) || run.recompute.mode == RecomputeMode::kFull ||
+                       run.model.explicit_units);
+    EXPECT_EQ(broken_offload_rules(run).empty(), good) << i;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,153 @@
+// A plan is the program that runs: what the planner keeps from one configuration to the next must
+// not change it.
+#include "runtime/plan/planner.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "runtime/program/program_text.hpp"
+#include "runtime/program/step_writer.hpp"
+#include "tests/runtime/plan/small.hpp"
+
+namespace sluice {
+namespace {
+
+using testing::small_options;
+
+std::string key_of(const Program& program) {
+  std::string text = list(program) + std::to_string(program.arena_bytes) + "/" +
+                     std::to_string(program.host_arena_bytes);
+  for (const Persistent& p : program.persistent) {
+    text += " " + std::string(name_of(p.tag)) + std::to_string(p.bytes);
+  }
+  return text;
+}
+
+// Program of the engine's own way to it: model, plan_step, writer.
+std::string straight(const EngineOptions& options) {
+  const Model model = make_model(options.model);
+  return key_of(write_train_step(plan_step(options, model).shape));
+}
+
+TEST(Planner, CachedShapesAreThoseOfTheEngine) {
+  Planner planner(named_profile("h100-sxm"));
+  int compared = 0;
+  for (const int stage : {3, 0, 2, 1}) {
+    for (const RecomputeMode mode :
+         {RecomputeMode::kFull, RecomputeMode::kNone, RecomputeMode::kSelective}) {
+      for (const int variant : {0, 1, 2, 3}) {
+        EngineOptions options = small_options(variant == 3 ? 3 : 4);
+        options.zero.stage = stage;
+        options.zero.persist_below = variant == 1 ? 20'000 : 0;
+        options.recompute.mode = mode;
+        options.model.recompute_attention = mode == RecomputeMode::kSelective;
+        if (variant == 1) options.offload.optimizer = Tier::kHost;
+        if (variant == 2) {
+          options.train.accumulation_order = AccumulationOrder::kLayer;
+          options.train.micro_batch = 1;
+          if (mode == RecomputeMode::kFull) options.offload.activations = Tier::kNvme;
+        }
+        if (variant == 3) {
+          options.train.global_batch = 12;
+          if (stage < 2) options.zero.reduce_every = ReduceEvery::kStep;
+        }
+        EXPECT_EQ(key_of(write_train_step(planner.shape_of(options).shape)), straight(options))
+            << "stage " << stage << " variant " << variant;
+        ++compared;
+      }
+    }
+  }
+  EXPECT_EQ(compared, 48);
+}
+
+TEST(Planner, PhasesReachThePeak) {
+  Planner planner(named_profile("cpu"));
+  EngineOptions options = small_options();
+  options.offload.optimizer = Tier::kNvme;
+  const RunPlan plan = planner.plan({options, {}});
+  for (const Tier tier : {Tier::kDevice, Tier::kNvme}) {
+    std::int64_t highest = 0;
+    for (const PhaseMemory& phase : plan.phases[static_cast<std::size_t>(tier)]) {
+      std::int64_t tags = 0;
+      for (const std::int64_t bytes : phase.by_tag) tags += bytes;
+      EXPECT_LE(tags, phase.peak);
+      highest = std::max(highest, phase.peak);
+    }
+    EXPECT_EQ(highest, add_up(plan.program, tier).peak());
+    EXPECT_EQ(highest, plan.peak(tier));
+  }
+}
+
+TEST(Planner, ModelFlopsAndTokensAreOfTheWholeStep) {
+  Planner planner(named_profile("a100-80g"));
+  EngineOptions options = small_options();
+  const RunPlan plan = planner.plan({options, {}});
+  EXPECT_EQ(plan.tokens_per_step, options.train.global_batch * options.model.seq);
+  options.train.global_batch *= 3;
+  const RunPlan triple = planner.plan({options, {}});
+  EXPECT_EQ(triple.tokens_per_step, 3 * plan.tokens_per_step);
+  EXPECT_DOUBLE_EQ(triple.model_flops_per_step, 3 * plan.model_flops_per_step);
+  EXPECT_GT(plan.mfu(), 0);
+  EXPECT_LT(plan.mfu(), 1);
+}
+
+TEST(Planner, SelectiveRecomputationIsNotFree) {
+  Planner planner(named_profile("h100-sxm"));
+  EngineOptions options = small_options();
+  const RunPlan none = planner.plan({options, {}});
+  options.recompute.mode = RecomputeMode::kSelective;
+  options.model.recompute_attention = true;
+  const RunPlan selective = planner.plan({options, {}});
+  double extra = 0;
+  for (std::size_t i = 0; i < none.program.ops.size(); ++i) {
+    extra += selective.program.ops[i].flops - none.program.ops[i].flops;
+  }
+  // 5 micro-batches of 2 samples, 4 blocks: scores and their product with values, causal.
+  const double pairs = 32.0 * 33 / 2;
+  const double all = 5 * 2 * 4 * (2 * 2 * 64 * 32.0 * 32);
+  EXPECT_GT(extra, 0.4 * all);
+  EXPECT_LT(extra, 1.1 * 5 * 2 * 4 * 2 * 2 * 64 * pairs);
+}
+
+TEST(Planner, AKnownGpuIsItsOwnBudget) {
+  MachineProfile machine = named_profile("h100-sxm");
+  Planner planner(machine);
+  const PlanQuestion question{small_options(), {}};
+  EXPECT_EQ(planner.plan(question).memory.of(Tier::kDevice).budget,
+            machine.device_memory_bytes - machine.device_overhead_bytes);
+  PlanQuestion given = question;
+  given.budgets.device = 1000;
+  const RunPlan plan = planner.plan(given);
+  EXPECT_EQ(plan.memory.of(Tier::kDevice).budget, 1000);
+  EXPECT_FALSE(plan.fits());
+  EXPECT_EQ(plan.missing(), plan.peak(Tier::kDevice) - 1000);
+}
+
+TEST(Planner, TokensThatHideTheDisk) {
+  MachineProfile machine = named_profile("h100-sxm");
+  EngineOptions options = small_options();
+  options.offload.optimizer = Tier::kNvme;
+  Planner planner(machine);
+  const StepShape shape = planner.shape_of(options).shape;
+  const Rates rates = planner.rates(options);
+  const std::int64_t tokens_each = 2 * 4 * 32;
+  const double tokens =
+      hiding_tokens(shape, rates, tokens_each)[static_cast<std::size_t>(Lane::kDisk)];
+  ASSERT_GT(tokens, 0);
+  ASSERT_TRUE(std::isfinite(tokens));
+  // From there on compute is busier than the disk, just before it is not.
+  const auto excess = [&](int micro_batches) {
+    StepShape other = shape;
+    other.micro_batches = micro_batches;
+    const LaneSeconds busy = predict_time(write_train_step(other), other, rates).busy;
+    return busy[static_cast<std::size_t>(Lane::kCompute)] -
+           busy[static_cast<std::size_t>(Lane::kDisk)];
+  };
+  const double micro_batches = tokens / static_cast<double>(tokens_each);
+  EXPECT_GE(excess(static_cast<int>(std::ceil(micro_batches + 1e-6))), -1e-9);
+  EXPECT_LT(excess(static_cast<int>(std::floor(micro_batches - 1e-6))), 1e-9);
+}
+
+}  // namespace
+}  // namespace sluice
