@@ -1,6 +1,7 @@
 #include "runtime/program/arena_plan.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 #include <vector>
 
@@ -36,26 +37,49 @@ struct Slot {
   std::int64_t offset = 0;
 };
 
-bool meet(const Slot& a, const Slot& b) {
-  return a.life.begin < b.life.end && b.life.begin < a.life.end;
+// By slot, the others whose lives meet its own. Few are alive at a time, so a sweep over births and
+// deaths is nearly linear where comparing all with all would take seconds for a large model.
+std::vector<std::vector<std::size_t>> find_neighbours(const std::vector<Slot>& slots) {
+  std::vector<std::size_t> by_birth(slots.size());
+  std::iota(by_birth.begin(), by_birth.end(), std::size_t{0});
+  std::sort(by_birth.begin(), by_birth.end(), [&](std::size_t a, std::size_t b) {
+    return slots[a].life.begin < slots[b].life.begin;
+  });
+  std::vector<std::vector<std::size_t>> neighbours(slots.size());
+  std::vector<std::size_t> alive;
+  for (const std::size_t i : by_birth) {
+    std::erase_if(alive, [&](std::size_t a) { return slots[a].life.end <= slots[i].life.begin; });
+    for (const std::size_t a : alive) {
+      neighbours[a].push_back(i);
+      neighbours[i].push_back(a);
+    }
+    alive.push_back(i);
+  }
+  return neighbours;
 }
 
 // Puts each slot, in the order given, at the lowest offset that is free for its whole life. Returns
 // the end of the highest.
-std::int64_t place(std::vector<Slot>& slots) {
-  std::vector<const Slot*> placed;  // by offset
+std::int64_t place(std::vector<Slot>& slots, const std::vector<std::size_t>& order,
+                   const std::vector<std::vector<std::size_t>>& neighbours) {
+  for (Slot& slot : slots) slot.offset = -1;
   std::int64_t top = 0;
-  for (Slot& slot : slots) {
-    slot.offset = 0;
-    for (const Slot* there : placed) {
-      if (!meet(slot, *there)) continue;
-      if (slot.offset + slot.bytes <= there->offset) break;
-      slot.offset = std::max(slot.offset, there->offset + there->bytes);
+  std::vector<const Slot*> placed;
+  for (const std::size_t i : order) {
+    placed.clear();
+    for (const std::size_t n : neighbours[i]) {
+      if (slots[n].offset >= 0) placed.push_back(&slots[n]);
     }
+    std::sort(placed.begin(), placed.end(),
+              [](const Slot* a, const Slot* b) { return a->offset < b->offset; });
+    Slot& slot = slots[i];
+    std::int64_t offset = 0;
+    for (const Slot* there : placed) {
+      if (offset + slot.bytes <= there->offset) break;
+      offset = std::max(offset, there->offset + there->bytes);
+    }
+    slot.offset = offset;
     top = std::max(top, slot.offset + slot.bytes);
-    placed.insert(std::upper_bound(placed.begin(), placed.end(), slot.offset,
-                                   [](std::int64_t at, const Slot* s) { return at < s->offset; }),
-                  &slot);
   }
   return top;
 }
@@ -96,14 +120,17 @@ std::int64_t assign_tier(Program& program, const std::vector<Life>& lives, Tier 
       [](const Slot& a, const Slot& b) { return a.life.begin < b.life.begin; },
       [](const Slot& a, const Slot& b) { return a.life.end > b.life.end; },
   };
+  const std::vector<std::vector<std::size_t>> neighbours = find_neighbours(slots);
   std::vector<Slot> best;
   std::int64_t smallest = 0;
   for (const Before before : orders) {
-    std::vector<Slot> candidate = slots;
-    std::stable_sort(candidate.begin(), candidate.end(), before);
-    const std::int64_t bytes = place(candidate);
+    std::vector<std::size_t> order(slots.size());
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return before(slots[a], slots[b]); });
+    const std::int64_t bytes = place(slots, order, neighbours);
     if (best.empty() || bytes < smallest) {
-      best = std::move(candidate);
+      best = slots;
       smallest = bytes;
     }
     if (smallest == bound) break;
