@@ -73,31 +73,39 @@ std::int64_t micro_batches_of(const EngineOptions& options) {
   return global / per_pass;
 }
 
+void apply_layout(StepPlan& plan, const EngineOptions& options) {
+  StepShape& shape = plan.shape;
+  shape.stage = options.zero.stage;
+  shape.micro_batches = static_cast<int>(micro_batches_of(options));
+  shape.recompute = options.recompute.mode == RecomputeMode::kFull;
+  shape.layer_major = options.train.accumulation_order == AccumulationOrder::kLayer;
+  shape.placement = placement_of(options.offload);
+  for (std::size_t g = 0; g < shape.groups.size(); ++g) {
+    shape.groups[g].resident =
+        shape.stage < 3 || plan.groups[g].param_elems < options.zero.persist_below;
+  }
+}
+
 StepPlan plan_step(const EngineOptions& options, const Model& model) {
   StepPlan plan;
   plan.groups = plan_groups(model.spec, options.dp);
   StepShape& shape = plan.shape;
-  shape.stage = options.zero.stage;
   shape.dp = options.dp;
-  shape.micro_batches = static_cast<int>(micro_batches_of(options));
   // The model's units do it: whoever makes them has to have asked them to.
   check(
       options.recompute.mode != RecomputeMode::kSelective || model.spec.options.recompute_attention,
       "recompute.mode selective needs a model made with recompute_attention");
-  shape.recompute = options.recompute.mode == RecomputeMode::kFull;
-  shape.layer_major = options.train.accumulation_order == AccumulationOrder::kLayer;
   shape.dtype = options.train.dtype;
   shape.reduce_every = options.zero.reduce_every;
   shape.bucket_bytes = options.zero.bucket_bytes;
   shape.prefetch_units = options.zero.prefetch_units;
-  shape.placement = placement_of(options.offload);
   const std::int64_t tokens = options.train.micro_batch * model.spec.options.seq;
   shape.batch_bytes = tokens * 2 * 8;
   shape.constant_bytes = model.spec.constant_bytes();
   for (const GroupPlan& group : plan.groups) {
-    const bool resident = shape.stage < 3 || group.param_elems < options.zero.persist_below;
-    shape.groups.push_back({group.elems, group.shard_elems, resident});
+    shape.groups.push_back({.elems = group.elems, .shard_elems = group.shard_elems});
   }
+  apply_layout(plan, options);
   const std::vector<UnitMemory> memory =
       profile_units(model, {options.train.micro_batch, model.spec.options.seq, shape.dtype,
                             shape.reduce_every == ReduceEvery::kStep && shape.micro_batches > 1});

@@ -35,6 +35,11 @@ struct StepPlan {
 
 [[nodiscard]] std::int64_t micro_batches_of(const EngineOptions& options);
 
+// Sets what of a plan follows from the options alone, whatever its units' memory: stage,
+// micro-batches, recomputation, order, placement, and which groups are resident. For one who has
+// profiled the units once and asks about other options that leave them as they are.
+void apply_layout(StepPlan& plan, const EngineOptions& options);
+
 // Profiles the model's units on the meta device.
 [[nodiscard]] StepPlan plan_step(const EngineOptions& options, const Model& model);
 

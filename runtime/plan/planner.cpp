@@ -12,32 +12,6 @@ bool gradients_add(const EngineOptions& options) {
   return options.zero.reduce_every == ReduceEvery::kStep && micro_batches_of(options) > 1;
 }
 
-// What plan_step derives without looking at the units' memory: has to agree with it (a test sees to
-// that).
-void adapt(StepPlan& plan, const EngineOptions& options, const Placement& placement) {
-  StepShape& shape = plan.shape;
-  shape.stage = options.zero.stage;
-  shape.recompute = options.recompute.mode == RecomputeMode::kFull;
-  shape.layer_major = options.train.accumulation_order == AccumulationOrder::kLayer;
-  shape.placement = placement;
-  for (std::size_t g = 0; g < shape.groups.size(); ++g) {
-    shape.groups[g].resident =
-        shape.stage < 3 || plan.groups[g].param_elems < options.zero.persist_below;
-  }
-}
-
-Placement placement_of(const OffloadOptions& offload) {
-  Placement placement{.optimizer = offload.optimizer,
-                      .parameters = offload.parameters,
-                      .gradients = offload.gradients,
-                      .activations = offload.activations,
-                      .device_fraction = offload.device_fraction};
-  placement.chunk_elems =
-      std::max(kChunkAlignElems, offload.chunk_bytes / 4 / kChunkAlignElems * kChunkAlignElems);
-  placement.chunk_slots = offload.chunks;
-  return placement;
-}
-
 RankQuestion rank_question(const EngineOptions& options) {
   const bool fp32 =
       options.train.dtype == DType::kFloat32 || options.model.matmul == MatmulType::kFp32;
@@ -91,10 +65,9 @@ StepPlan Planner::shape_of(const EngineOptions& options) {
     found = profiled_.emplace(key, plan_step(options, *model)).first;
   }
   StepPlan plan = found->second;
-  plan.shape.micro_batches = static_cast<int>(micro_batches_of(options));
+  apply_layout(plan, options);
   plan.model_flops_per_step *= static_cast<double>(plan.shape.micro_batches) /
                                static_cast<double>(found->second.shape.micro_batches);
-  adapt(plan, options, placement_of(options.offload));
   return plan;
 }
 

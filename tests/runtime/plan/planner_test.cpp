@@ -42,7 +42,10 @@ TEST(Planner, CachedShapesAreThoseOfTheEngine) {
         options.zero.persist_below = variant == 1 ? 20'000 : 0;
         options.recompute.mode = mode;
         options.model.recompute_attention = mode == RecomputeMode::kSelective;
-        if (variant == 1) options.offload.optimizer = Tier::kHost;
+        if (variant == 1) {
+          options.offload.optimizer = Tier::kHost;
+          options.offload.states_dtype = DType::kBFloat16;
+        }
         if (variant == 2) {
           options.train.accumulation_order = AccumulationOrder::kLayer;
           options.train.micro_batch = 1;
