@@ -23,12 +23,6 @@ namespace {
 constexpr int kDoesNotFit = 3;
 constexpr char kDefaultGpu[] = "h100-sxm";
 
-bool runs_on_gpu(const RunConfig& run) {
-  if (run.launch.backend == Backend::kGloo) return false;
-  return run.launch.backend == Backend::kNccl ||
-         (cuda_module_is_built() && visible_gpu_count() > 0);
-}
-
 struct Machine {
   MachineProfile profile;
   bool measure = false;  // its matrix products, here and now

@@ -4,6 +4,7 @@
 
 #include "configs/derived.hpp"
 #include "kernels/base/error.hpp"
+#include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/machine.hpp"
 
 namespace sluice {
@@ -30,6 +31,12 @@ TierOptions tier_options(const RunConfig& run, const RunPlace& place) {
 }
 
 }  // namespace
+
+bool runs_on_gpu(const RunConfig& run) {
+  if (run.launch.backend == Backend::kGloo) return false;
+  return run.launch.backend == Backend::kNccl ||
+         (cuda_module_is_built() && visible_gpu_count() > 0);
+}
 
 TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place) {
   return {.device = run.memory.device,

@@ -17,6 +17,9 @@ struct RunPlace {
   bool on_gpu = false;
 };
 
+// Whether the configuration's ranks use this machine's GPUs.
+[[nodiscard]] bool runs_on_gpu(const RunConfig& run);
+
 // A rank's share of the budgets, which are of its host; the device's is its own.
 [[nodiscard]] TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place);
 // REQUIRES: validate() passed for this world.

@@ -36,12 +36,6 @@
 namespace sluice {
 namespace {
 
-bool runs_on_gpu(const RunConfig& run) {
-  if (run.launch.backend == Backend::kGloo) return false;
-  return run.launch.backend == Backend::kNccl ||
-         (cuda_module_is_built() && visible_gpu_count() > 0);
-}
-
 int ranks_to_launch(const TrainCommand& command, const RunConfig& run) {
   if (command.nproc > 0) return command.nproc;
   if (run.launch.nproc > 0) return run.launch.nproc;
