@@ -63,6 +63,7 @@ StepResult Engine::train_step(const StepInput& input) {
   const std::int64_t io_before = tiers_ ? tiers_->nvme_stats().busy_ns : 0;
   begin_updates();
   execute_program(train_program_, Mode::kTrain, input.step);
+  end_updates();
   result_.times = sum_times();
   if (tiers_) {
     result_.times.io = 1e-6 * static_cast<double>(tiers_->nvme_stats().busy_ns - io_before);
@@ -71,8 +72,6 @@ StepResult Engine::train_step(const StepInput& input) {
 }
 
 void Engine::begin_updates() {
-  if (!tiers_) return;
-  tiers_->set_update(nullptr);
   if (!pending_) return;
   applying_ = *pending_;
   pending_.reset();
@@ -80,11 +79,16 @@ void Engine::begin_updates() {
   for (int g = 0; g < store_.size(); ++g) store_.group(g).fresh = plan_.shape.stage == 0;
 }
 
+// They are over: whatever runs the step's program again (a search for a NaN) updates nothing.
+void Engine::end_updates() {
+  if (tiers_) tiers_->set_update(nullptr);
+}
+
 void Engine::finish_updates() {
   if (!pending_) return;
   begin_updates();
   execute_program(update_program_, Mode::kUpdate, index_);
-  tiers_->set_update(nullptr);
+  end_updates();
 }
 
 void Engine::execute_program(const Program& program, Mode mode, std::int64_t index) {

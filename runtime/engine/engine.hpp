@@ -122,6 +122,7 @@ class Engine final : private OpHandler {
   void move_input(const Op& op);
   // Updates that the next step would begin with.
   void begin_updates();
+  void end_updates();
   void finish_updates();
   [[nodiscard]] UpdateArgs update_args() const;
   [[nodiscard]] std::vector<double> gradient_sums(int g);

@@ -38,7 +38,6 @@ at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows
 std::string Engine::find_non_finite(std::int64_t step) {
   first_non_finite_ = -1;
   loss_sum_ = 0;
-  if (tiers_) tiers_->set_update(nullptr);  // the step has applied it, and its gradients are gone
   execute_program(train_program_, Mode::kDiagnose, step);
   constexpr double kNone = std::numeric_limits<double>::max();
   const double mine = first_non_finite_ < 0 ? kNone : first_non_finite_;

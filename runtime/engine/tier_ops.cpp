@@ -60,7 +60,7 @@ Ticket TierStore::run(const Program& program, const Op& op, std::byte* device_ar
     }
     switch (op.kind) {
       case OpKind::kReadStates:
-        return read_states(chunk);
+        return move_states(chunk, false);
       case OpKind::kReadGrads:
         return read_grads(chunk);
       case OpKind::kCopyGrads:
@@ -70,7 +70,7 @@ Ticket TierStore::run(const Program& program, const Op& op, std::byte* device_ar
         update(chunk);
         return {};
       case OpKind::kWriteStates:
-        return write_states(chunk);
+        return move_states(chunk, true);
       case OpKind::kCopyParams:
         copy_params(chunk);
         return {};
@@ -130,20 +130,15 @@ std::byte* TierStore::new_weights(const Chunk& chunk) const {
   return shape_.dtype == DType::kFloat32 ? nullptr : slot(chunk, layout_.weights);
 }
 
-Ticket TierStore::read_states(const Chunk& chunk) {
+Ticket TierStore::move_states(const Chunk& chunk, bool to_disk) {
   const Away& a = away(chunk.group);
   const std::int64_t begin = chunk.begin - a.there;
-  return all_of({read(a.master, begin, chunk.elems, slot(chunk, layout_.master)),
-                 read(a.moment1, begin, chunk.elems, slot(chunk, layout_.moment1)),
-                 read(a.moment2, begin, chunk.elems, slot(chunk, layout_.moment2))});
-}
-
-Ticket TierStore::write_states(const Chunk& chunk) {
-  const Away& a = away(chunk.group);
-  const std::int64_t begin = chunk.begin - a.there;
-  return all_of({write(a.master, begin, chunk.elems, slot(chunk, layout_.master)),
-                 write(a.moment1, begin, chunk.elems, slot(chunk, layout_.moment1)),
-                 write(a.moment2, begin, chunk.elems, slot(chunk, layout_.moment2))});
+  const auto move = [&](const Array& array, std::int64_t part) {
+    std::byte* const at = slot(chunk, part);
+    return to_disk ? write(array, begin, chunk.elems, at) : read(array, begin, chunk.elems, at);
+  };
+  return all_of({move(a.master, layout_.master), move(a.moment1, layout_.moment1),
+                 move(a.moment2, layout_.moment2)});
 }
 
 Ticket TierStore::read_grads(const Chunk& chunk) {

@@ -95,8 +95,7 @@ class TierStore {
   [[nodiscard]] std::byte* new_weights(const Chunk& chunk) const;
   void add_streams(const Chunk& chunk);
 
-  [[nodiscard]] Ticket read_states(const Chunk& chunk);
-  [[nodiscard]] Ticket write_states(const Chunk& chunk);
+  [[nodiscard]] Ticket move_states(const Chunk& chunk, bool to_disk);
   [[nodiscard]] Ticket read_grads(const Chunk& chunk);
   void copy_grads(const Chunk& chunk);
   void update(const Chunk& chunk);
