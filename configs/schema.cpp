@@ -4,6 +4,8 @@
 #include <type_traits>
 #include <utility>
 
+#include "configs/interval.hpp"
+
 namespace sluice {
 namespace {
 
@@ -45,13 +47,17 @@ constexpr Range kBelowOne{.min = 0, .max = 1, .max_open = true};
 constexpr Range kZeroToOne{.min = 0, .max = 1};
 
 template <class Field>
+constexpr bool kHeldAsInteger = std::is_enum_v<Field> ||
+                                (std::is_integral_v<Field> && !std::is_same_v<Field, bool>);
+
+template <class Field>
 Value to_value(const Field& field) {
-  if constexpr (std::is_same_v<Field, bool> || std::is_same_v<Field, double>) {
-    return field;
-  } else if constexpr (std::is_integral_v<Field> || std::is_enum_v<Field>) {
+  if constexpr (kHeldAsInteger<Field>) {
     return static_cast<std::int64_t>(field);
   } else if constexpr (std::is_same_v<Field, std::array<double, 2>>) {
     return std::vector<double>(field.begin(), field.end());
+  } else if constexpr (std::is_same_v<Field, SaveInterval>) {
+    return write_interval(field);
   } else {
     return field;
   }
@@ -59,13 +65,13 @@ Value to_value(const Field& field) {
 
 template <class Field>
 void from_value(const Value& value, Field& field) {
-  if constexpr (std::is_same_v<Field, bool> || std::is_same_v<Field, double>) {
-    field = std::get<Field>(value);
-  } else if constexpr (std::is_integral_v<Field> || std::is_enum_v<Field>) {
+  if constexpr (kHeldAsInteger<Field>) {
     field = static_cast<Field>(std::get<std::int64_t>(value));
   } else if constexpr (std::is_same_v<Field, std::array<double, 2>>) {
     const auto& list = std::get<std::vector<double>>(value);
     field = {list[0], list[1]};
+  } else if constexpr (std::is_same_v<Field, SaveInterval>) {
+    field = read_interval(std::get<std::string>(value)).value_or(SaveInterval{});
   } else {
     field = std::get<Field>(value);
   }
@@ -300,10 +306,17 @@ Section loss_scale_section() {
 Section checkpoint_section() {
   using O = CheckpointOptions;
   return SectionMaker("checkpoint", &RunConfig::checkpoint, "Saving a run to go on later.")
-      .key("dir", &O::dir, path(), "Folder; empty: no checkpoints.")
-      .key("every", &O::every, count(0), "Steps between checkpoints; 0: only at the end.")
+      .key("dir", &O::dir, path(), "Folder; empty: checkpoints in output.dir.")
+      .key("every", &O::every, {.type = KeyType::kInterval},
+           "Steps (500) or time (30min) between checkpoints; 0: only at the end. This or dir turns "
+           "saving on.")
       .key("keep", &O::keep, count(0), "How many of the newest stay; 0: all.")
-      .key("async", &O::async, boolean(), "Whether writing overlaps with the next steps.");
+      .key("async", &O::async, boolean(),
+           "Whether writing overlaps with the next steps, from a copy that memory.host has to have "
+           "room for.")
+      .key("time_limit", &O::time_limit_seconds,
+           {.type = KeyType::kSeconds, .range = {.min = 0, .max = kMaxSeconds}},
+           "The run saves and stops before it has run so long (30m, 4h); 0: no limit.");
 }
 
 Section launch_section() {

@@ -1,5 +1,6 @@
 #include "configs/validate.hpp"
 
+#include <cmath>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -92,11 +93,7 @@ class Validator {
   }
 
   // Three decimals are enough to see that a ratio is not whole.
-  static std::string short_number(double value) {
-    const double rounded =
-        static_cast<double>(static_cast<std::int64_t>(value * 1000 + 0.5)) / 1000;
-    return num(rounded);
-  }
+  static std::string short_number(double value) { return num(std::round(value * 1000) / 1000); }
 
   void check_model() {
     const ModelOptions& model = run_.model;

@@ -246,7 +246,7 @@ void IoQueue::fail_requests() {
   ready_.clear();
   to_hash_.clear();
   for (Lane& lane : lanes_) {
-    const Lane all = lane;
+    const Lane all(lane.begin(), lane.end());  // retire() takes from the lane
     for (const RequestPtr& request : all) {
       request->cursor = request->end;
       if (request->in_flight == 0) retire(*request);

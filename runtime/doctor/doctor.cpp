@@ -102,14 +102,15 @@ class Examination {
     const bool native = report_.bf16.native >= report_.bf16.converted;
     for (const int threads : counts) {
       ThreadRates row{threads, {}};
-      row.gemm_flops.fp32 = input_.gemm.flops(DType::kFloat32, threads);
+      const double fp32 = input_.gemm.flops(DType::kFloat32, threads);
+      row.gemm_flops.fp32 = fp32;
       // Converted products have fp32's scaling over threads. To multiply 16 bits where that is slow
       // can take many seconds, for a number nobody uses.
       const double one = rates_.gemm_by_threads.empty()
-                             ? *row.gemm_flops.fp32
-                             : *rates_.gemm_by_threads.front().gemm_flops.fp32;
+                             ? fp32
+                             : rates_.gemm_by_threads.front().gemm_flops.fp32.value_or(fp32);
       row.gemm_flops.bf16 = native ? input_.gemm.flops(DType::kBFloat16, threads)
-                                   : report_.bf16.converted * *row.gemm_flops.fp32 / one;
+                                   : report_.bf16.converted * fp32 / one;
       rates_.gemm_by_threads.push_back(row);
     }
     if (input_.gpus > 0) {

@@ -73,7 +73,7 @@ class Findings {
   void cores() {
     if (facts_.cpu_quota && *facts_.cpu_quota < facts_.cores) {
       char quota[32];
-      std::snprintf(quota, sizeof quota, "%.1f", *facts_.cpu_quota);
+      std::snprintf(quota, sizeof quota, "%.1f", facts_.cpu_quota.value_or(0));
       add(FindingKind::kOff,
           std::string("the control group allows ") + quota + " cores' time on " +
               std::to_string(facts_.cores) + " cores",
@@ -82,7 +82,7 @@ class Findings {
     }
     if (busy()) {
       char load[32];
-      std::snprintf(load, sizeof load, "%.1f", *facts_.load);
+      std::snprintf(load, sizeof load, "%.1f", facts_.load.value_or(0));
       add(FindingKind::kNote,
           std::string("load ") + load + " on " + std::to_string(facts_.cores) + " cores",
           "others computed while this was measured: the rates are too low by their share",

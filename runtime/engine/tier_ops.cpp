@@ -44,7 +44,7 @@ Ticket all_of(std::vector<Ticket> parts) {
 }
 
 void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  std::memcpy(to, from, static_cast<std::size_t>(bytes));
+  std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
 }
 
 }  // namespace
@@ -144,6 +144,7 @@ Ticket TierStore::move_states(const Chunk& chunk, bool to_disk) {
 Ticket TierStore::read_grads(const Chunk& chunk) {
   const Away& a = away(chunk.group);
   std::vector<Ticket> reads;
+  reads.reserve(a.grads.size());
   for (std::size_t s = 0; s < a.grads.size(); ++s) {
     reads.push_back(
         read(a.grads[s], chunk.begin, chunk.elems,

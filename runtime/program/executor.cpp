@@ -60,6 +60,7 @@ Ticket submit(const Program& program, std::size_t i, OpHandler& handler, LaneThr
               const std::vector<Ticket>& tickets, OpTiming& timing) {
   const Op& op = program.ops[i];
   std::vector<Ticket> waits;
+  waits.reserve(op.waits.size());
   for (const OpId w : op.waits) waits.push_back(tickets[static_cast<std::size_t>(w)]);
   auto start = [&op, &handler, &timing] {
     timing.lane_begin_us = now_us();

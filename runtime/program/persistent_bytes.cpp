@@ -17,9 +17,9 @@ class Table {
   }
   std::vector<Persistent> list() const {
     std::vector<Persistent> rows;
-    for (int tier = 0; tier < kTierCount; ++tier) {
-      for (int tag = 0; tag < kTagCount; ++tag) {
-        const std::int64_t bytes = bytes_[static_cast<std::size_t>(tier * kTagCount + tag)];
+    for (std::size_t tier = 0; tier < bytes_.size(); ++tier) {
+      for (std::size_t tag = 0; tag < kTagCount; ++tag) {
+        const std::int64_t bytes = bytes_[tier][tag];
         if (bytes > 0) rows.push_back({static_cast<Tag>(tag), bytes, static_cast<Tier>(tier)});
       }
     }
@@ -28,10 +28,9 @@ class Table {
 
  private:
   std::int64_t& at(Tag tag, Tier tier) {
-    return bytes_[static_cast<std::size_t>(static_cast<int>(tier) * kTagCount +
-                                           static_cast<int>(tag))];
+    return bytes_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)];
   }
-  std::array<std::int64_t, static_cast<std::size_t>(kTierCount* kTagCount)> bytes_{};
+  std::array<std::array<std::int64_t, kTagCount>, kTierCount> bytes_{};
 };
 
 void add_states(Table& table, const StepShape& shape, int g) {

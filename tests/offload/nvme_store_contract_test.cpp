@@ -185,7 +185,8 @@ TEST_P(NvmeStoreContract, ManyThreadsMayAsk) {
   for (int i = 0; i < 4; ++i) {
     threads.emplace_back([&, i] {
       for (int round = 0; round < 15; ++round) {
-        const Bytes written = Bytes::random(20000, static_cast<std::uint64_t>(i * 100 + round));
+        const Bytes written = Bytes::random(
+            20000, static_cast<std::uint64_t>(i) * 100 + static_cast<std::uint64_t>(round));
         Bytes got(20000);
         const ExtentId extent = extents[static_cast<std::size_t>(i)];
         const Ticket first = s->write(extent, 0, written.data(), 20000);
