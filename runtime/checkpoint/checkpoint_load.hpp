@@ -1,0 +1,67 @@
+// Reading a complete checkpoint on any layout. A rank names the ranges it wants; plan_reads finds
+// where they lie; read() fetches the blocks they touch, checks each block's checksum and puts the
+// elements in place, converting between F32, BF16 and F16 where dtypes differ.
+//
+// open_checkpoint reads the manifest and checks that every file is there with its size; contents
+// are checked as they are read (or all of them, by verify in checkpoint_catalog.hpp).
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/manifest.hpp"
+
+namespace sluice {
+
+// What one stored range gives to one wanted range.
+struct ReadPiece {
+  std::size_t wanted = 0;  // index into the ranges asked for
+  std::size_t file = 0;    // index into manifest.files
+  std::size_t range = 0;   // index into that file's ranges
+  SharedRuns runs;         // from: elements of the stored range, to: of the wanted one
+};
+
+// One open checkpoint. plan_reads is const and thread-safe; read() is for one thread at a time
+// (open the checkpoint once for each reader). Holds one block of memory, 1 MiB, and the manifest.
+class Checkpoint {
+ public:
+  Checkpoint(FileSystem& files, std::string path, Manifest manifest);
+  ~Checkpoint();
+  Checkpoint(Checkpoint&& other) noexcept;
+  Checkpoint& operator=(Checkpoint&& other) noexcept;
+
+  [[nodiscard]] const std::string& path() const;
+  [[nodiscard]] const Manifest& manifest() const;
+  // Every parameter's master as one whole range, in order of name: names, shapes, dtypes.
+  [[nodiscard]] const std::vector<StateRange>& parameters() const;
+  [[nodiscard]] bool has(const std::string& param, StateKind kind) const;
+
+  // By file and offset, so that reading is sequential. The dtype of a wanted range is that of its
+  // destination. Throws CheckpointError naming parameter and range: not in the checkpoint, of
+  // another shape, not convertible.
+  [[nodiscard]] std::vector<ReadPiece> plan_reads(std::span<const StateRange> wanted) const;
+  // Bytes that read() will fetch for these pieces: whole blocks.
+  [[nodiscard]] std::int64_t bytes_to_read(std::span<const ReadPiece> pieces) const;
+  // destinations[i] takes wanted[i], wanted[i].bytes() long. Throws CheckpointError with file,
+  // tensor and offset for the first block that is not what was written; destinations are then
+  // undefined. To restore in bounded memory, ask for parts of a range (a smaller [begin, end)).
+  void read(std::span<const ReadPiece> pieces, std::span<const StateRange> wanted,
+            std::span<const std::span<std::byte>> destinations);
+  // plan_reads and read of one range.
+  void read_range(const StateRange& wanted, std::span<std::byte> destination);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+// `path`: a step's directory, or a directory of checkpoints (its `latest`). Throws CheckpointError
+// or IoError saying what is wrong; a directory without a manifest was never completed.
+[[nodiscard]] Checkpoint open_checkpoint(FileSystem& files, const std::string& path);
+
+}  // namespace sluice

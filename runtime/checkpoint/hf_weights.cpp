@@ -1,0 +1,230 @@
+#include "runtime/checkpoint/hf_weights.hpp"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <set>
+
+#include "kernels/base/error.hpp"
+#include "kernels/cpu/cast.hpp"
+#include "runtime/checkpoint/hf_config.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kTile = 256;
+
+std::int64_t count_of(const std::vector<std::int64_t>& shape) {
+  std::int64_t count = 1;
+  for (const std::int64_t dim : shape) count *= dim;
+  return count;
+}
+
+std::string shape_text(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (const std::int64_t dim : shape) {
+    text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
+  }
+  return text + "]";
+}
+
+// Elements [first, first + out.size()) of stored bytes in fp32. A file's tensors begin anywhere.
+void widen(const std::byte* stored, DType dtype, std::int64_t first, std::span<float> out) {
+  const std::int64_t size = size_of(dtype);
+  const std::byte* from = stored + first * size;
+  if (reinterpret_cast<std::uintptr_t>(from) % static_cast<std::uintptr_t>(size) == 0) {
+    convert(out.data(), DType::kFloat32, from, dtype, static_cast<std::int64_t>(out.size()));
+    return;
+  }
+  alignas(64) std::array<std::byte, 4096> aligned;
+  const std::size_t most = aligned.size() / static_cast<std::size_t>(size);
+  for (std::size_t done = 0; done < out.size();) {
+    const std::size_t n = std::min(most, out.size() - done);
+    std::memcpy(aligned.data(), from + done * static_cast<std::size_t>(size),
+                n * static_cast<std::size_t>(size));
+    convert(out.data() + done, DType::kFloat32, aligned.data(), dtype,
+            static_cast<std::int64_t>(n));
+    done += n;
+  }
+}
+
+// Elements [begin, begin + out.size()) of the transpose, [rows, cols], of what is stored.
+void widen_transposed(const std::byte* stored, DType dtype, std::int64_t rows, std::int64_t cols,
+                      std::int64_t begin, std::span<float> out) {
+  const auto n = static_cast<std::int64_t>(out.size());
+  const std::int64_t last_row = (begin + n + cols - 1) / cols;
+  std::array<float, kTile> tile;
+  for (std::int64_t row = begin / cols; row < last_row; row += kTile) {
+    const std::int64_t wide = std::min(kTile, last_row - row);
+    for (std::int64_t col = 0; col < cols; ++col) {
+      widen(stored, dtype, col * rows + row, {tile.data(), static_cast<std::size_t>(wide)});
+      for (std::int64_t r = 0; r < wide; ++r) {
+        const std::int64_t at = (row + r) * cols + col - begin;
+        if (at >= 0 && at < n) {
+          out[static_cast<std::size_t>(at)] = tile[static_cast<std::size_t>(r)];
+        }
+      }
+    }
+  }
+}
+
+// What was read stays in the page cache, and no longer counts as this process's memory.
+void let_go(std::span<const std::byte> mapped) {
+  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
+  const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data()) / page * page;
+  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size());
+  (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
+}
+
+}  // namespace
+
+HfWeights::HfWeights(const std::string& dir, const ModelOptions& file, const ModelSpec& spec)
+    : placements_(hf_placements(spec)),
+      table_(hf_table_name(spec.options.type)),
+      tied_(spec.options.tie_embeddings) {
+  const HfFiles files = find_hf_files(dir);
+  collect(files, spec.options.type);
+  match(dir, file, spec);
+}
+
+void HfWeights::collect(const HfFiles& files, ModelType type) {
+  files_.reserve(files.paths.size());  // Stored points into it
+  for (const std::string& path : files.paths) {
+    const SafetensorsFile& file = files_.emplace_back(path);
+    for (const TensorEntry& entry : file.tensors()) {
+      if (!files.index.empty()) {
+        const auto mapped = files.weight_map.find(entry.name);
+        if (mapped == files.weight_map.end() || mapped->second != path) {
+          throw CheckpointError("is not where " + files.index + " says", path, entry.name,
+                                entry.offset);
+        }
+      }
+      const std::string name = hf_canonical_name(type, entry.name);
+      if (hf_is_buffer(type, name)) continue;
+      const auto dtype = compute_dtype(entry.dtype);
+      if (!dtype) {
+        throw CheckpointError("is stored as " + std::string(name_of(entry.dtype)) +
+                                  "; weights are read from F32, BF16 and F16",
+                              path, entry.name, entry.offset);
+      }
+      const auto [other, is_new] = stored_.emplace(name, Stored{&file, entry, *dtype});
+      if (!is_new) {
+        throw CheckpointError("is there a second time: " + other->second.file->path() +
+                                  ", tensor " + other->second.entry.name,
+                              path, entry.name, entry.offset);
+      }
+    }
+  }
+  for (const auto& [tensor, path] : files.weight_map) {
+    const auto file = std::find_if(files_.begin(), files_.end(),
+                                   [&](const SafetensorsFile& f) { return f.path() == path; });
+    if (file->find(tensor) == nullptr) {
+      throw CheckpointError("is not in " + path, files.index, tensor);
+    }
+  }
+}
+
+void HfWeights::match(const std::string& dir, const ModelOptions& file, const ModelSpec& spec) {
+  std::vector<std::string> missing;
+  std::set<std::string> wanted;
+  if (tied_) wanted.insert(kHfHead);
+  for (const HfPlacement& placement : placements_) {
+    wanted.insert(placement.tensor);
+    const auto found = stored_.find(placement.tensor);
+    if (found == stored_.end()) {
+      missing.push_back(placement.tensor);
+      continue;
+    }
+    check_rows(placement, found->second, file);
+    sources_.emplace(placement.param, Source{placement, found->second});
+  }
+  if (!missing.empty()) {
+    const bool only_head = missing.size() == 1 && missing.front() == kHfHead;
+    throw CheckpointError(
+        "is in no file" +
+            (missing.size() > 1 ? " (nor are " + std::to_string(missing.size() - 1) + " others)"
+                                : std::string()) +
+            (only_head ? "; a model whose head is its embedding has tie_word_embeddings: true"
+                       : ""),
+        dir, missing.front());
+  }
+  for (const auto& [name, stored] : stored_) {
+    if (wanted.contains(name)) continue;
+    throw CheckpointError("is no tensor of a " + std::string(hf_type_name(spec.options.type)) +
+                              " of " + std::to_string(spec.options.layers) + " layers",
+                          stored.file->path(), stored.entry.name, stored.entry.offset);
+  }
+  dtype_ = sources_.begin()->second.stored.dtype;
+}
+
+// Everything but the rows must agree; rows as the placement says.
+void HfWeights::check_rows(const HfPlacement& placement, const Stored& stored,
+                           const ModelOptions& file) {
+  std::vector<std::int64_t> expected = placement.stored_shape();
+  const std::vector<std::int64_t>& shape = stored.entry.shape;
+  const bool vocabulary = placement.rows == HfRows::kVocabulary;
+  if (vocabulary) expected[0] = file.vocab;
+  if (placement.rows == HfRows::kPositions) expected[0] = file.seq;
+  bool fits = shape.size() == expected.size();
+  for (std::size_t d = 0; fits && d < shape.size(); ++d) {
+    fits = vocabulary && d == 0 ? shape[d] >= expected[d] : shape[d] == expected[d];
+  }
+  if (!fits) {
+    throw CheckpointError(
+        "has the shape " + shape_text(shape) + ", and config.json makes it " + shape_text(expected),
+        stored.file->path(), stored.entry.name, stored.entry.offset);
+  }
+  const std::int64_t ours = placement.shape[0];
+  if (placement.transposed || shape[0] == ours) return;
+  notes_.push_back(placement.tensor + ": " +
+                   (shape[0] > ours
+                        ? std::to_string(shape[0] - ours) + " rows beyond the model's " +
+                              std::to_string(ours) + " are not taken"
+                        : std::to_string(ours - shape[0]) + " rows beyond the file's " +
+                              std::to_string(shape[0]) + " are drawn as fresh weights are"));
+}
+
+std::int64_t HfWeights::read(const std::string& param, std::int64_t begin,
+                             std::span<float> out) const {
+  const auto found = sources_.find(param);
+  check(found != sources_.end(), "a parameter of the model is read: " + param);
+  const Source& source = found->second;
+  const std::vector<std::int64_t>& shape = source.placement.shape;
+  const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
+  check(begin >= 0 && end <= count_of(shape), "a range lies in its parameter: " + param);
+  const std::span<const std::byte> bytes = source.stored.file->bytes(source.stored.entry);
+  if (source.placement.transposed) {
+    widen_transposed(bytes.data(), source.stored.dtype, shape[0], shape[1], begin, out);
+    let_go(bytes);
+    return end - begin;
+  }
+  const std::int64_t there = std::min(end, count_of(source.stored.entry.shape));
+  if (there <= begin) return 0;
+  const auto elems = static_cast<std::size_t>(there - begin);
+  widen(bytes.data(), source.stored.dtype, begin, out.first(elems));
+  const auto size = static_cast<std::size_t>(size_of(source.stored.dtype));
+  let_go(bytes.subspan(static_cast<std::size_t>(begin) * size, elems * size));
+  return there - begin;
+}
+
+void HfWeights::check_tied() const {
+  const auto head = stored_.find(kHfHead);
+  if (!tied_ || head == stored_.end()) return;
+  const Stored& a = head->second;
+  const Stored& b = stored_.at(table_);
+  const auto x = a.file->bytes(a.entry);
+  const auto y = b.file->bytes(b.entry);
+  if (a.dtype == b.dtype && a.entry.shape == b.entry.shape &&
+      std::memcmp(x.data(), y.data(), x.size()) == 0) {
+    return;
+  }
+  throw CheckpointError("differs from " + b.entry.name +
+                            ", which tie_word_embeddings: true in config.json makes its equal; a "
+                            "model with a head of its own has false there",
+                        a.file->path(), a.entry.name, a.entry.offset);
+}
+
+}  // namespace sluice

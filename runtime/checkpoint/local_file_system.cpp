@@ -1,0 +1,210 @@
+#include <dirent.h>
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/failpoint.hpp"
+#include "runtime/checkpoint/file_system.hpp"
+
+namespace sluice {
+namespace {
+
+std::string_view remedy_for(int error) {
+  switch (error) {
+    case ENOSPC:
+    case EDQUOT:
+      return "; free space there, lower checkpoint.keep or set checkpoint.dir to another disk";
+    case EACCES:
+    case EPERM:
+    case EROFS:
+      return "; set checkpoint.dir to a folder you may write to";
+    case EMFILE:
+    case ENFILE:
+      return "; raise the limit on open files (ulimit -n)";
+    case EIO:
+      return "; the disk failed: see dmesg";
+    default:
+      return "";
+  }
+}
+
+[[noreturn]] void fail(std::string_view action, const std::string& path, int error) {
+  throw IoError("cannot " + std::string(action) + " " + path + ": " + std::strerror(error) +
+                    std::string(remedy_for(error)),
+                path, error);
+}
+
+// 0, or `error` where the failpoint is armed with `error`.
+int injected(const std::string& name, int error) {
+  try {
+    failpoint(name);
+    return 0;
+  } catch (const Error&) {
+    return error;
+  }
+}
+
+// The failpoints of one call, in the order in which the header lists them.
+void pass(const char* call, std::string_view action, const std::string& path) {
+  const std::string name = std::string("checkpoint.") + call;
+  int error = injected("checkpoint.call", EIO);
+  if (error == 0) error = injected(name, EIO);
+  if (error == 0) error = injected(name + ".enospc", ENOSPC);
+  if (error == 0) error = injected(name + ".erofs", EROFS);
+  if (error != 0) fail(action, path, error);
+}
+
+class LocalFile final : public File {
+ public:
+  LocalFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  ~LocalFile() override { ::close(fd_); }
+  LocalFile(const LocalFile&) = delete;
+  LocalFile& operator=(const LocalFile&) = delete;
+
+  void write(std::int64_t offset, std::span<const std::byte> bytes) override {
+    pass("write", "write", path_);
+    if (injected("checkpoint.write.torn", EIO) != 0) {
+      write_all(offset, bytes.first(bytes.size() / 2));
+      fail("write", path_, EIO);
+    }
+    if (injected("checkpoint.write.short", EIO) != 0) {
+      const std::size_t half = bytes.size() / 2;
+      write_all(offset, bytes.first(half));
+      offset += static_cast<std::int64_t>(half);
+      bytes = bytes.subspan(half);
+    }
+    write_all(offset, bytes);
+  }
+
+  std::int64_t read(std::int64_t offset, std::span<std::byte> bytes) override {
+    pass("read", "read", path_);
+    std::int64_t total = 0;
+    while (!bytes.empty()) {
+      const ssize_t got = ::pread(fd_, bytes.data(), bytes.size(), offset + total);
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail("read", path_, errno);
+      if (got == 0) break;
+      total += got;
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+    }
+    return total;
+  }
+
+  void start_writeback(std::int64_t offset, std::int64_t bytes) override {
+    pass("writeback", "write", path_);
+    // A hint: file systems without it write at sync().
+    ::sync_file_range(fd_, offset, bytes, SYNC_FILE_RANGE_WRITE);
+  }
+
+  void sync() override {
+    pass("fsync", "sync", path_);
+    if (::fsync(fd_) != 0) fail("sync", path_, errno);
+  }
+
+  std::int64_t size() override {
+    struct stat info {};
+    if (::fstat(fd_, &info) != 0) fail("look at", path_, errno);
+    return info.st_size;
+  }
+
+ private:
+  void write_all(std::int64_t offset, std::span<const std::byte> bytes) {
+    while (!bytes.empty()) {
+      const ssize_t written = ::pwrite(fd_, bytes.data(), bytes.size(), offset);
+      if (written < 0 && errno == EINTR) continue;
+      if (written < 0) fail("write", path_, errno);
+      if (written == 0) fail("write", path_, ENOSPC);
+      offset += written;
+      bytes = bytes.subspan(static_cast<std::size_t>(written));
+    }
+  }
+
+  int fd_;
+  std::string path_;
+};
+
+class LocalFileSystem final : public FileSystem {
+ public:
+  std::unique_ptr<File> create(const std::string& path) override {
+    pass("create", "create", path);
+    return opened(path, O_WRONLY | O_CREAT | O_TRUNC, "create");
+  }
+  std::unique_ptr<File> open(const std::string& path) override {
+    pass("open", "open", path);
+    return opened(path, O_RDONLY, "open");
+  }
+  bool make_dir(const std::string& path) override {
+    pass("mkdir", "create", path);
+    if (::mkdir(path.c_str(), 0777) == 0) return true;
+    const int error = errno;
+    struct stat info {};
+    if (error == EEXIST && ::stat(path.c_str(), &info) == 0 && S_ISDIR(info.st_mode)) return false;
+    fail("create the directory", path, error);
+  }
+  void rename(const std::string& from, const std::string& to) override {
+    pass("rename", "replace", to);
+    if (std::rename(from.c_str(), to.c_str()) != 0) fail("replace", to, errno);
+  }
+  void unlink(const std::string& path) override {
+    pass("unlink", "remove", path);
+    if (::unlink(path.c_str()) != 0 && errno != ENOENT) fail("remove", path, errno);
+  }
+  void remove_dir(const std::string& path) override {
+    pass("rmdir", "remove", path);
+    if (::rmdir(path.c_str()) != 0 && errno != ENOENT) fail("remove", path, errno);
+  }
+  void sync_dir(const std::string& path) override {
+    pass("fsync_dir", "sync", path);
+    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (fd < 0) fail("sync", path, errno);
+    // EINVAL: file systems whose directories cannot be synced have no need of it.
+    const int error = ::fsync(fd) != 0 && errno != EINVAL ? errno : 0;
+    ::close(fd);
+    if (error != 0) fail("sync", path, error);
+  }
+  std::optional<FileStat> stat(const std::string& path) override {
+    pass("stat", "look at", path);
+    struct stat info {};
+    if (::stat(path.c_str(), &info) == 0) return FileStat{S_ISDIR(info.st_mode), info.st_size};
+    if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
+    fail("look at", path, errno);
+  }
+  std::vector<std::string> list(const std::string& dir) override {
+    pass("list", "list", dir);
+    DIR* const handle = ::opendir(dir.c_str());
+    if (handle == nullptr) fail("list", dir, errno);
+    std::vector<std::string> names;
+    errno = 0;
+    while (const dirent* entry = ::readdir(handle)) {
+      const std::string_view name = entry->d_name;
+      if (name != "." && name != "..") names.emplace_back(name);
+    }
+    const int error = errno;
+    ::closedir(handle);
+    if (error != 0) fail("list", dir, error);
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+
+ private:
+  static std::unique_ptr<File> opened(const std::string& path, int flags, std::string_view action) {
+    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
+    if (fd < 0) fail(action, path, errno);
+    return std::make_unique<LocalFile>(fd, path);
+  }
+};
+
+}  // namespace
+
+FileSystem& local_file_system() {
+  static LocalFileSystem files;
+  return files;
+}
+
+}  // namespace sluice

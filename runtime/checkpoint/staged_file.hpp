@@ -1,0 +1,38 @@
+// A file under way: small writes that follow each other are gathered into large ones, and the disk
+// is kept busy behind the writer, so that the sync at the end has little left to do. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/file_system.hpp"
+
+namespace sluice {
+
+class StagedFile {
+ public:
+  StagedFile(FileSystem& files, const std::string& path, std::int64_t staging_bytes,
+             std::int64_t writeback_bytes);
+  void write(std::int64_t offset, std::span<const std::byte> bytes);
+  // Writes what is staged, then syncs.
+  void sync();
+
+ private:
+  void flush();
+  void write_through(std::int64_t offset, std::span<const std::byte> bytes);
+
+  std::unique_ptr<File> file_;
+  std::mutex mutex_;
+  // guarded by mutex_
+  std::vector<std::byte> staged_;
+  std::int64_t staged_offset_ = 0;
+  std::int64_t staging_bytes_, writeback_bytes_;
+  std::int64_t dirty_begin_ = 0, dirty_end_ = 0;  // one run of bytes the disk was not asked for
+};
+
+}  // namespace sluice

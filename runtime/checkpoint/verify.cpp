@@ -1,0 +1,71 @@
+#include <utility>
+
+#include "kernels/base/error.hpp"
+#include "runtime/checkpoint/block_reader.hpp"
+#include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/step_name.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kMaxManifestBytes = 1 << 30;
+
+Defect defect_of(const IoError& error) {
+  if (const auto* const known = dynamic_cast<const CheckpointError*>(&error)) {
+    return {known->file(), known->tensor(), known->offset(), known->what()};
+  }
+  return {error.path(), "", -1, error.what()};
+}
+
+// Compares every block; goes on behind a wrong one, until the file has kMaxDefects.
+void verify_file(BlockReader& reader, const Manifest& manifest, std::size_t file,
+                 std::vector<Defect>& defects) {
+  const std::size_t before = defects.size();
+  const auto attempt = [&](auto&& f) {
+    try {
+      f();
+      return true;
+    } catch (const IoError& error) {
+      defects.push_back(defect_of(error));
+      return defects.size() - before < kMaxDefects;
+    }
+  };
+  bool opened = false;
+  attempt([&] {
+    reader.open(file);
+    opened = true;
+  });
+  const std::vector<RangeRecord>& ranges = manifest.files[file].ranges;
+  for (std::size_t range = 0; opened && range < ranges.size(); ++range) {
+    const auto blocks = static_cast<std::int64_t>(ranges[range].blocks.size());
+    for (std::int64_t block = 0; block < blocks; ++block) {
+      if (!attempt([&] { (void)reader.block(file, range, block); })) return;
+    }
+  }
+}
+
+}  // namespace
+
+VerifyReport verify(FileSystem& files, const std::string& path, int part, int parts) {
+  check(part >= 0 && part < parts, "a part of the files");
+  VerifyReport report;
+  const std::string manifest_path = join_path(path, kManifestName);
+  try {
+    const Manifest manifest =
+        parse_manifest(read_text(files, manifest_path, kMaxManifestBytes), manifest_path);
+    check_manifest(manifest, manifest_path);
+    BlockReader reader(files, path, manifest);
+    for (auto file = static_cast<std::size_t>(part); file < manifest.files.size();
+         file += static_cast<std::size_t>(parts)) {
+      verify_file(reader, manifest, file, report.defects);
+      reader.close(file);
+      ++report.files;
+      report.bytes += manifest.files[file].bytes;
+    }
+  } catch (const IoError& error) {
+    if (part == 0) report.defects.push_back(defect_of(error));
+  }
+  return report;
+}
+
+}  // namespace sluice

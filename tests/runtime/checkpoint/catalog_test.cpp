@@ -1,0 +1,169 @@
+// Which checkpoints there are, which is the newest, which go.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <random>
+#include <string>
+
+#include "kernels/base/error.hpp"
+#include "runtime/checkpoint/step_name.hpp"
+#include "tests/runtime/checkpoint/support.hpp"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using Names = std::vector<std::string>;
+
+class Catalog : public ::testing::Test {
+ protected:
+  Catalog() {
+    std::mt19937 random(41);
+    layout_ = make_layout({{"w", {9, 3}}}, {2, 1}, random);
+  }
+  SaveTarget save_step(std::int64_t step) { return save(files_, dir_.path(), step, layout_); }
+  Names names() { return files_.list(dir_.path()); }
+  NewestComplete newest() { return newest_complete(files_, dir_.path(), Trust::kContents); }
+
+  FileSystem& files_ = local_file_system();
+  TempDir dir_;
+  Layout layout_;
+};
+
+TEST_F(Catalog, NothingThere) {
+  EXPECT_FALSE(newest().path);
+  EXPECT_TRUE(ls(files_, dir_.path()).empty());
+  EXPECT_TRUE(ls(files_, dir_.path() + "/none").empty());
+  EXPECT_FALSE(newest_complete(files_, dir_.path() + "/none", Trust::kManifest).path);
+  EXPECT_TRUE(purge(files_, dir_.path(), {}).empty());
+  EXPECT_THROW((void)open_checkpoint(files_, dir_.path()), CheckpointError);
+  EXPECT_THROW((void)open_checkpoint(files_, dir_.path() + "/none"), CheckpointError);
+  EXPECT_FALSE(verify(files_, dir_.path()).sound());
+}
+
+TEST_F(Catalog, KeepsTheNewest) {
+  for (const std::int64_t step : {1, 2, 3, 4}) save_step(step);
+  EXPECT_TRUE(purge(files_, dir_.path(), {0, {}}).empty());
+  EXPECT_EQ(purge(files_, dir_.path(), {2, {}}), (Names{"step-00000001", "step-00000002"}));
+  EXPECT_EQ(names(), (Names{"latest", "step-00000003", "step-00000004"}));
+}
+
+TEST_F(Catalog, TheLastSavedIsTheNewestWhateverItsStep) {
+  for (const std::int64_t step : {40, 50, 60}) save_step(step);
+  flip_bit(dir_.path() + "/step-00000060/rank-00001.safetensors", 300);
+  flip_bit(dir_.path() + "/step-00000050/manifest.json", 100);
+  const NewestComplete found = newest();
+  EXPECT_EQ(found.name, "step-00000040");
+  ASSERT_EQ(found.refused.size(), 2U);
+  // The run goes on from 40 and saves 45: not behind 60, nor purged for it.
+  save_step(45);
+  EXPECT_EQ(newest().name, "step-00000045");
+  const auto removed = purge(files_, dir_.path(), {1, {"step-00000060"}});
+  EXPECT_EQ(removed.size(), 3U);
+  EXPECT_EQ(names(), (Names{"latest", "step-00000045"}));
+}
+
+TEST_F(Catalog, WhatWasRefusedDoesNotCountAsKept) {
+  for (const std::int64_t step : {1, 2, 3}) save_step(step);
+  EXPECT_EQ(newest_complete(files_, dir_.path(), Trust::kManifest, {"step-00000003"}).name,
+            "step-00000002");
+  save_step(4);
+  EXPECT_EQ(purge(files_, dir_.path(), {2, {"step-00000003"}}),
+            (Names{"step-00000001", "step-00000003"}));
+}
+
+TEST_F(Catalog, UnfinishedOnesGoWhenANewerIsComplete) {
+  save_step(10);
+  (void)begin_save(files_, dir_.path(), 20);
+  EXPECT_TRUE(purge(files_, dir_.path(), {1, {}}).empty());  // it may be under way
+  const NewestComplete found = newest();
+  EXPECT_EQ(found.name, "step-00000010");
+  ASSERT_EQ(found.refused.size(), 1U);
+  EXPECT_EQ(found.refused[0].name, "step-00000020");
+  save_step(30);
+  EXPECT_EQ(newest().refused.size(), 0U);
+  EXPECT_EQ(purge(files_, dir_.path(), {1, {}}), (Names{"step-00000020", "step-00000010"}));
+}
+
+TEST_F(Catalog, TheSameStepAgainLosesNothing) {
+  save_step(10);
+  EXPECT_EQ(save_step(10).name, "step-00000010.1");
+  EXPECT_EQ(save_step(10).name, "step-00000010.2");
+  EXPECT_EQ(newest().name, "step-00000010.2");
+  EXPECT_EQ(purge(files_, dir_.path(), {1, {}}).size(), 2U);
+  EXPECT_EQ(names(), (Names{"latest", "step-00000010.2"}));
+  EXPECT_EQ(save_step(10).name, "step-00000010.3");
+}
+
+TEST_F(Catalog, NothingIsPurgedWithoutACompleteOne) {
+  save_step(1);
+  save_step(2);
+  fs::remove(dir_.path() + "/step-00000001/rank-00000.safetensors");
+  fs::remove(dir_.path() + "/step-00000002/rank-00000.safetensors");
+  EXPECT_TRUE(purge(files_, dir_.path(), {1, {}}).empty());
+}
+
+TEST_F(Catalog, OthersFilesStay) {
+  save_step(1);
+  fs::create_directories(dir_.path() + "/step-00000001/mine");
+  fs::create_directories(dir_.path() + "/step-2");
+  fs::create_directories(dir_.path() + "/best");
+  save_step(2);
+  EXPECT_EQ(purge(files_, dir_.path(), {1, {}}), Names{"step-00000001"});
+  EXPECT_EQ(names(), (Names{"best", "latest", "step-00000001", "step-00000002", "step-2"}));
+  EXPECT_EQ(newest().name, "step-00000002");
+}
+
+TEST_F(Catalog, Ls) {
+  save_step(1);
+  save_step(2);
+  (void)begin_save(files_, dir_.path(), 3);
+  fs::resize_file(dir_.path() + "/step-00000001/rank-00001.safetensors", 9);
+  const auto list = ls(files_, dir_.path());
+  ASSERT_EQ(list.size(), 3U);
+  EXPECT_EQ(list[0].name, "step-00000002");
+  EXPECT_TRUE(list[0].complete);
+  EXPECT_TRUE(list[0].is_latest);
+  EXPECT_EQ(list[0].layout, test_run_state(2).layout);
+  EXPECT_GT(list[0].bytes, 9 * 3 * 4 * 3);
+  EXPECT_EQ(list[0].saved_at.size(), 20U);
+  EXPECT_EQ(list[1].name, "step-00000001");
+  EXPECT_FALSE(list[1].complete);
+  EXPECT_THAT(list[1].why_not, ::testing::HasSubstr("cut short"));
+  EXPECT_EQ(list[2].name, "step-00000003");
+  EXPECT_THAT(list[2].why_not, ::testing::HasSubstr("never completed"));
+}
+
+TEST_F(Catalog, LatestThatIsWrong) {
+  save_step(1);
+  replace_durably(files_, dir_.path() + "/latest", "../../etc\n");
+  EXPECT_THROW((void)open_checkpoint(files_, dir_.path()), CheckpointError);
+  replace_durably(files_, dir_.path() + "/latest", "step-00000007\n");
+  EXPECT_THROW((void)open_checkpoint(files_, dir_.path()), CheckpointError);
+  EXPECT_EQ(newest().name, "step-00000001");  // does not go by it
+}
+
+TEST(StepName, OnlyItsOwnSpelling) {
+  EXPECT_EQ(step_name(42, 0), "step-00000042");
+  EXPECT_EQ(step_name(123456789, 3), "step-123456789.3");
+  EXPECT_EQ(parse_step_name("step-123456789.3")->attempt, 3);
+  for (const char* const name :
+       {"step-42", "step-", "step-0000004x", "step-00000042.0", "step--0000001", "step-00000042.",
+        "step-00000042.01", "xstep-00000042", "step-99999999999999999999"}) {
+    EXPECT_FALSE(parse_step_name(name)) << name;
+  }
+}
+
+TEST(Paths, Parents) {
+  EXPECT_EQ(parent_path("a/b"), "a");
+  EXPECT_EQ(parent_path("a//b/"), "a");
+  EXPECT_EQ(parent_path("a"), ".");
+  EXPECT_EQ(parent_path("/a"), "/");
+  EXPECT_EQ(parent_path("/"), "/");
+  EXPECT_EQ(join_path("a/", "b"), "a/b");
+  EXPECT_EQ(join_path("", "b"), "b");
+}
+
+}  // namespace
+}  // namespace sluice::testing
