@@ -21,9 +21,8 @@ constexpr Names kRead{"nvme.read", "nvme.read.short", "nvme.read.again", "nvme.r
 constexpr Names kWrite{"nvme.write", "nvme.write.short", "nvme.write.again", "nvme.write.intr",
                        "nvme.write.lost"};
 
-void flip_bit(void* memory, std::int64_t bytes) {
-  static_cast<unsigned char*>(memory)[bytes / 3] ^= 0x10U;
-}
+// The first byte: a transfer may end in padding, which means nothing and has no checksum.
+void flip_bit(void* memory) { *static_cast<unsigned char*>(memory) ^= 0x10U; }
 
 class FaultyBackend final : public IoBackend {
  public:
@@ -64,7 +63,7 @@ class FaultyBackend final : public IoBackend {
       const auto hit = spoilt_.find(completions[i].tag);
       if (hit == spoilt_.end()) continue;
       const IoTransfer& transfer = hit->second.transfer;
-      if (!transfer.write) flip_bit(transfer.memory, transfer.bytes);
+      if (!transfer.write) flip_bit(transfer.memory);
       spoilt_.erase(hit);
     }
     completions.insert(completions.end(), ready_.begin(), ready_.end());
@@ -85,7 +84,7 @@ class FaultyBackend final : public IoBackend {
       const auto bytes = static_cast<std::size_t>(transfer.bytes);
       entry.copy.reset(::operator new (bytes, std::align_val_t{4096}));
       std::memcpy(entry.copy.get(), transfer.memory, bytes);
-      flip_bit(entry.copy.get(), transfer.bytes);
+      flip_bit(entry.copy.get());
       transfer.memory = entry.copy.get();
     }
     entry.transfer = transfer;

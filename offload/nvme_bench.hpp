@@ -45,6 +45,23 @@ struct NvmeBenchResult {
 // limit.
 [[nodiscard]] NvmeBenchResult bench_nvme(const NvmeBenchOptions& options);
 
+// What checksums cost: the hash alone, and the store with and without it, taking turns.
+struct ChecksumCost {
+  struct Ratio {  // of the rate with checksums to that without, in pairs of runs
+    double median = 0, lowest = 0, highest = 0;
+  };
+  double hash_bytes_per_s = 0;                         // one core, memory that no cache holds
+  double read_bytes_per_s = 0, write_bytes_per_s = 0;  // medians, with checksums
+  Ratio read, write;
+  // Of the time a byte takes with checksums, how much the store's one thread hashes.
+  [[nodiscard]] double read_share() const { return read_bytes_per_s / hash_bytes_per_s; }
+  [[nodiscard]] double write_share() const { return write_bytes_per_s / hash_bytes_per_s; }
+};
+
+// At the first block size and depth of the options. REQUIRES: rounds >= 1. Throws as bench_nvme.
+[[nodiscard]] ChecksumCost measure_checksum_cost(NvmeBenchOptions options, int rounds);
+[[nodiscard]] std::string describe(const ChecksumCost& cost);  // three lines
+
 [[nodiscard]] std::string table_of(const NvmeBenchResult& result);  // for people, ends with advice
 [[nodiscard]] const char* name_of(IoDirection direction);           // "read", "write", "both"
 

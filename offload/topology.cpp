@@ -22,9 +22,11 @@ struct Bitmap {
 }  // namespace
 
 struct Topology::Impl {
-  Impl() {
+  // An empty text: this machine.
+  explicit Impl(const std::string& synthetic) {
     if (hwloc_topology_init(&topology) != 0) throw Error("hwloc cannot be initialised");
-    if (hwloc_topology_load(topology) != 0) {
+    if ((!synthetic.empty() && hwloc_topology_set_synthetic(topology, synthetic.c_str()) != 0) ||
+        hwloc_topology_load(topology) != 0) {
       hwloc_topology_destroy(topology);
       throw Error("hwloc cannot read the machine's topology");
     }
@@ -39,9 +41,10 @@ struct Topology::Impl {
   void add_nodes() {
     for (hwloc_obj_t node = nullptr;
          (node = hwloc_get_next_obj_by_type(topology, HWLOC_OBJ_NUMANODE, node)) != nullptr;) {
-      nodes.push_back({static_cast<int>(node->os_index),
-                       static_cast<std::int64_t>(node->attr->numanode.local_memory),
-                       {}});
+      nodes.push_back({.os_index = static_cast<int>(node->os_index),
+                       .memory_bytes = static_cast<std::int64_t>(node->attr->numanode.local_memory),
+                       .cores = {},
+                       .threads = {}});
       node_objects.push_back(node);
     }
     check(!nodes.empty(), "hwloc knows at least one memory node");
@@ -56,16 +59,23 @@ struct Topology::Impl {
          (core = hwloc_get_next_obj_by_type(topology, type, core)) != nullptr;) {
       const int first = hwloc_bitmap_first(core->cpuset);
       if (first < 0) continue;
-      std::size_t home = 0;
-      for (std::size_t i = nodes.size(); i-- > 0;) {
-        if (hwloc_bitmap_isset(node_objects[i]->cpuset, static_cast<unsigned>(first)) != 0)
-          home = i;
+      MemoryNode& home = nodes[node_of(first)];
+      home.cores.push_back(first);
+      for (int thread = first; thread >= 0; thread = hwloc_bitmap_next(core->cpuset, thread)) {
+        home.threads.push_back(thread);
       }
-      nodes[home].cores.push_back(first);
     }
     for (const MemoryNode& node : nodes)
       all.insert(all.end(), node.cores.begin(), node.cores.end());
     check(!all.empty(), "hwloc knows at least one core");
+  }
+
+  [[nodiscard]] std::size_t node_of(int thread) const {
+    std::size_t home = 0;
+    for (std::size_t i = nodes.size(); i-- > 0;) {
+      if (hwloc_bitmap_isset(node_objects[i]->cpuset, static_cast<unsigned>(thread)) != 0) home = i;
+    }
+    return home;
   }
 
   hwloc_topology_t topology = nullptr;
@@ -75,7 +85,8 @@ struct Topology::Impl {
   int threads = 0;
 };
 
-Topology::Topology() : impl_(std::make_unique<Impl>()) {}
+Topology::Topology() : impl_(std::make_unique<Impl>("")) {}
+Topology::Topology(const std::string& synthetic) : impl_(std::make_unique<Impl>(synthetic)) {}
 Topology::~Topology() = default;
 
 const std::vector<MemoryNode>& Topology::nodes() const { return impl_->nodes; }
@@ -100,15 +111,34 @@ int Topology::node_near(const std::vector<int>& cores) const {
   return static_cast<int>(std::max_element(votes.begin(), votes.end()) - votes.begin());
 }
 
-bool Topology::bind_thread(const std::vector<int>& cores) const {
-  const Bitmap bitmap(cores);
+std::vector<int> Topology::usable_threads() const {
+  const Bitmap mask({});
+  if (hwloc_get_cpubind(impl_->topology, mask.set, HWLOC_CPUBIND_THREAD) != 0) {
+    hwloc_bitmap_copy(mask.set, hwloc_topology_get_allowed_cpuset(impl_->topology));
+  }
+  hwloc_bitmap_and(mask.set, mask.set, hwloc_topology_get_topology_cpuset(impl_->topology));
+  std::vector<int> threads;
+  for (int i = hwloc_bitmap_first(mask.set); i >= 0; i = hwloc_bitmap_next(mask.set, i)) {
+    threads.push_back(i);
+  }
+  return threads;
+}
+
+bool Topology::bind_thread(const std::vector<int>& threads) const {
+  const Bitmap bitmap(threads);
   return hwloc_set_cpubind(impl_->topology, bitmap.set, HWLOC_CPUBIND_THREAD) == 0;
 }
 
-bool Topology::prefer_memory(void* memory, std::int64_t bytes, int node) const {
-  const Bitmap bitmap({impl_->nodes.at(static_cast<std::size_t>(node)).os_index});
+bool Topology::prefer_memory(void* memory, std::int64_t bytes,
+                             const std::vector<int>& nodes) const {
+  const Bitmap bitmap({});
+  for (const int node : nodes) {
+    const int index = impl_->nodes.at(static_cast<std::size_t>(node)).os_index;
+    hwloc_bitmap_set(bitmap.set, static_cast<unsigned>(index));
+  }
+  const auto policy = nodes.size() > 1 ? HWLOC_MEMBIND_INTERLEAVE : HWLOC_MEMBIND_BIND;
   return hwloc_set_area_membind(impl_->topology, memory, static_cast<std::size_t>(bytes),
-                                bitmap.set, HWLOC_MEMBIND_BIND, HWLOC_MEMBIND_BYNODESET) == 0;
+                                bitmap.set, policy, HWLOC_MEMBIND_BYNODESET) == 0;
 }
 
 std::string Topology::description() const {

@@ -14,11 +14,14 @@ struct MemoryNode {
   int os_index = 0;               // as in /sys/devices/system/node
   std::int64_t memory_bytes = 0;  // 0: the system does not say
   std::vector<int> cores;         // the first hardware thread of each, by its number in the system
+  std::vector<int> threads;       // all hardware threads, by their numbers
 };
 
 class Topology {
  public:
   Topology();  // asks the system once; throws Error where it has no answer
+  // A machine that is not there, in hwloc's words: "numa:2 core:8 pu:2". Binding does nothing.
+  explicit Topology(const std::string& synthetic);
   ~Topology();
   Topology(const Topology&) = delete;
   Topology& operator=(const Topology&) = delete;
@@ -33,9 +36,13 @@ class Topology {
   // Index in nodes() of the node that holds most of `cores`.
   [[nodiscard]] int node_near(const std::vector<int>& cores) const;
 
-  // Both are advice: false where the system refuses (containers often do), and nothing changed.
-  bool bind_thread(const std::vector<int>& cores) const;
-  bool prefer_memory(void* memory, std::int64_t bytes, int node) const;  // before its first touch
+  // Hardware threads that the calling thread may run on, by their numbers, ascending.
+  [[nodiscard]] std::vector<int> usable_threads() const;
+
+  // Advice: false where the system refuses (containers often do), and nothing changed.
+  bool bind_thread(const std::vector<int>& threads) const;
+  // Before its first touch: pages of these nodes (indices in nodes()), in turns where several.
+  bool prefer_memory(void* memory, std::int64_t bytes, const std::vector<int>& nodes) const;
 
   [[nodiscard]] std::string description() const;  // "2 nodes, 64 cores, 128 threads"
 

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <type_traits>
 
@@ -15,6 +16,11 @@ namespace sluice {
 // may run on. Throws Error if count < 1. Not to be called while another thread starts a loop.
 void set_compute_threads(int count);
 [[nodiscard]] int compute_threads();
+
+// Called by each thread of the pool's own as it comes to work, with its index in
+// [0, compute_threads()): to bind itself. Callers of loops are not. It must not throw. Empty:
+// nothing is called. Not to be called while another thread starts a loop.
+void on_compute_thread(std::function<void(int index)> entered);
 
 // Least number of elements worth a piece of its own: 64 KiB.
 [[nodiscard]] constexpr std::int64_t grain_elements(std::int64_t bytes_per_element) {

@@ -7,11 +7,14 @@
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
+#include <oneapi/tbb/task_scheduler_observer.h>
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <utility>
 
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/parallel.hpp"
@@ -21,12 +24,34 @@ namespace {
 
 namespace tbb = oneapi::tbb;
 
+class Observer final : public tbb::task_scheduler_observer {
+ public:
+  Observer(tbb::task_arena& arena, std::function<void(int)> entered)
+      : tbb::task_scheduler_observer(arena), entered_(std::move(entered)) {
+    observe(true);
+  }
+  ~Observer() override { observe(false); }
+  void on_scheduler_entry(bool is_worker) override {
+    if (is_worker) entered_(tbb::this_task_arena::current_thread_index());
+  }
+
+ private:
+  const std::function<void(int)> entered_;
+};
+
 // The arena in use. Never destroyed: TBB's workers may outlive static destructors.
 struct Pool {
   std::mutex mutex;
   std::atomic<tbb::task_arena*> arena{nullptr};
+  std::function<void(int)> entered;            // of on_compute_thread
+  std::unique_ptr<Observer> observer;          // of the arena, where there is such a function
   std::unique_ptr<tbb::global_control> limit;  // lets an arena have more threads than CPUs
   int threads = 0;
+
+  void drop_arena() {
+    observer.reset();
+    delete arena.exchange(nullptr);
+  }
 };
 
 Pool& pool() {
@@ -40,7 +65,9 @@ tbb::task_arena& arena() {
   const std::lock_guard lock(p.mutex);
   if (p.arena.load(std::memory_order_relaxed) == nullptr) {
     if (p.threads == 0) p.threads = tbb::info::default_concurrency();
-    p.arena.store(new tbb::task_arena(p.threads), std::memory_order_release);
+    auto* made = new tbb::task_arena(p.threads);
+    if (p.entered) p.observer = std::make_unique<Observer>(*made, p.entered);
+    p.arena.store(made, std::memory_order_release);
   }
   return *p.arena.load(std::memory_order_relaxed);
 }
@@ -56,12 +83,20 @@ void set_compute_threads(int count) {
   const std::lock_guard lock(p.mutex);
   if (p.threads == count) return;
   p.threads = count;
-  delete p.arena.exchange(nullptr);
+  p.drop_arena();
   p.limit.reset();
   if (count > tbb::info::default_concurrency()) {
     p.limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism,
                                                     static_cast<std::size_t>(count));
   }
+}
+
+void on_compute_thread(std::function<void(int)> entered) {
+  Pool& p = pool();
+  const std::lock_guard lock(p.mutex);
+  if (!entered && !p.entered) return;
+  p.entered = std::move(entered);
+  p.drop_arena();
 }
 
 int compute_threads() { return arena().max_concurrency(); }

@@ -42,6 +42,11 @@ class TrainingData {
   [[nodiscard]] std::int64_t valid_samples() const { return valid_order_.samples(); }  // may be 0
   [[nodiscard]] std::int64_t train_tokens() const;
   [[nodiscard]] std::int64_t valid_tokens() const;
+  [[nodiscard]] std::shared_ptr<const TokenSource> valid_source() const { return valid_; }
+  // 32 digits that follow from the tokens themselves, not from where files lie or when they were
+  // written: their number, the vocabulary, and a sample of them from all over both splits. Other
+  // data has others; an edit of a few tokens in much text may go unseen. Reads some 100 KiB.
+  [[nodiscard]] std::string fingerprint() const;
 
   // Rows [first_row, first_row + rows) of the global batch of optimizer step `step` (from 1).
   // Passes failpoint data.read.

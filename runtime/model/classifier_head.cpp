@@ -151,13 +151,15 @@ class ClassifierHead final : public LossHead {
   }
 
   static double device_cross_entropy(const at::Tensor& logits, const CrossEntropy& entropy) {
-    const at::Tensor at_target = entropy.targets.unsqueeze(1);
+    const at::Tensor ignored = entropy.targets.eq(kIgnoreTarget).unsqueeze(1);
+    const at::Tensor at_target = entropy.targets.clamp_min(0).unsqueeze(1);
     const at::Tensor log_p = logits.log_softmax(1);
-    const double sum = -log_p.gather(1, at_target).sum(c10::ScalarType::Double).item<double>();
+    const at::Tensor of_targets = log_p.gather(1, at_target).masked_fill(ignored, 0);
+    const double sum = -of_targets.sum(c10::ScalarType::Double).item<double>();
     if (entropy.gradient) {
       logits.copy_(log_p.exp());
       logits.scatter_add_(1, at_target, at::empty_like(at_target, logits.options()).fill_(-1.0));
-      logits.mul_(entropy.grad_scale);
+      logits.mul_(entropy.grad_scale).masked_fill_(ignored, 0);
     }
     return sum;
   }

@@ -5,6 +5,8 @@
 #include <malloc.h>
 
 #include <atomic>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <mutex>
@@ -37,18 +39,30 @@ Counter& counter(CountedDevice device) {
 
 constexpr std::size_t kCacheLine = 64;
 
-// A cache line before the memory holds its size, so that the pointer itself is the context and raw
-// allocations (c10's raw_allocate) work.
+// Lies just before the memory, so that the pointer itself is the context and raw allocations
+// (c10's raw_allocate) work.
+struct Header {
+  void* block;
+  std::size_t bytes;
+};
+static_assert(sizeof(Header) <= alignof(std::max_align_t), "any block has room for it");
+
+// Memory at a cache line, from malloc: aligned_alloc of the C library asks its heap for more than
+// it then keeps, finds no hole of that size among those left by memory of the same size, and lets
+// the heap grow in every step.
 class CountingHostAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     if (bytes == 0) return {nullptr, nullptr, &release, c10::Device(c10::DeviceType::CPU)};
-    const std::size_t whole = (bytes + 2 * kCacheLine - 1) / kCacheLine * kCacheLine;
-    void* block = std::aligned_alloc(kCacheLine, whole);
+    const std::size_t lines = (bytes + kCacheLine - 1) / kCacheLine;
+    void* block = std::malloc((lines + 1) * kCacheLine);
     if (block == nullptr) throw std::bad_alloc();
-    std::memcpy(block, &bytes, sizeof bytes);
+    const auto address = reinterpret_cast<std::uintptr_t>(block);
+    const std::uintptr_t next_line = (address / kCacheLine + 1) * kCacheLine;
+    char* data = static_cast<char*>(block) + (next_line - address);
+    const Header header{block, bytes};
+    std::memcpy(data - sizeof header, &header, sizeof header);
     counter(CountedDevice::kHost).add(static_cast<std::int64_t>(bytes));
-    void* data = static_cast<char*>(block) + kCacheLine;
     return {data, data, &release, c10::Device(c10::DeviceType::CPU)};
   }
   [[nodiscard]] c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -59,11 +73,10 @@ class CountingHostAllocator final : public c10::Allocator {
  private:
   static void release(void* data) {
     if (data == nullptr) return;
-    char* block = static_cast<char*>(data) - kCacheLine;
-    std::size_t bytes = 0;
-    std::memcpy(&bytes, block, sizeof bytes);
-    counter(CountedDevice::kHost).remove(static_cast<std::int64_t>(bytes));
-    std::free(block);
+    Header header{};
+    std::memcpy(&header, static_cast<char*>(data) - sizeof header, sizeof header);
+    counter(CountedDevice::kHost).remove(static_cast<std::int64_t>(header.bytes));
+    std::free(header.block);
   }
 };
 
@@ -105,6 +118,8 @@ void install_counting_allocators() {
     c10::SetAllocator(c10::DeviceType::Meta, &meta, kAboveDefault);
   });
 }
+
+void return_freed_memory() { malloc_trim(0); }
 
 AllocationCount allocation_count(CountedDevice device) { return counter(device).read(); }
 

@@ -23,6 +23,9 @@ enum class CountedDevice { kHost, kMeta };
 // process instead of returning it to the kernel, so that steps find their pages there.
 void install_counting_allocators();
 
+// Returns what has been freed so far after all: after set-up, before the run takes its memory.
+void return_freed_memory();
+
 [[nodiscard]] AllocationCount allocation_count(CountedDevice device);
 // For memory that libtorch's allocator did not hand out and that counts like it. Each release
 // follows its allocation, of the same bytes.

@@ -6,6 +6,7 @@
 #include "runtime/model/autograd_unit.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/gpt2_units.hpp"
+#include "runtime/model/kv_cache.hpp"
 
 namespace sluice {
 namespace {
@@ -13,6 +14,10 @@ namespace {
 class Gpt2Block final : public AutogradUnit {
  public:
   Gpt2Block(const ModelOptions& options, std::int64_t layer) : options_(options), layer_(layer) {}
+
+  [[nodiscard]] std::optional<std::int64_t> cache_elems(std::int64_t positions) const override {
+    return KvCache::elems(options_.heads, options_.hidden / options_.heads, positions, 0);
+  }
 
  protected:
   at::Tensor compute(const UnitCall& call, std::span<const at::Tensor> p,
@@ -42,8 +47,10 @@ class Gpt2Block final : public AutogradUnit {
     const at::Tensor qkv = at::linear(h_BSH, p[2], p[3])
                                .view({B, S, 3, options_.heads, head_dim})
                                .permute({2, 0, 3, 1, 4});  // [3, B, heads, S, head_dim]
-    const at::Tensor out = causal_attention(qkv.select(0, 0), qkv.select(0, 1), qkv.select(0, 2),
-                                            options_.dropout, call, site(0));
+    const at::Tensor q = qkv.select(0, 0), k = qkv.select(0, 1), v = qkv.select(0, 2);
+    const at::Tensor out = cached_attention({q, k, v}, call, [&] {
+      return causal_attention(q, k, v, options_.dropout, call, site(0));
+    });
     return at::linear(out.transpose(1, 2).reshape({B, S, options_.hidden}), p[4], p[5]);
   }
 

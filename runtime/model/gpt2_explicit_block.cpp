@@ -10,6 +10,7 @@
 #include "runtime/model/explicit_linear.hpp"
 #include "runtime/model/explicit_units.hpp"
 #include "runtime/model/gpt2_units.hpp"
+#include "runtime/model/kv_cache.hpp"
 
 namespace sluice {
 namespace {
@@ -95,6 +96,10 @@ class Gpt2ExplicitBlock final : public Unit {
 
   [[nodiscard]] bool saved_moves() const override { return true; }
 
+  [[nodiscard]] std::optional<std::int64_t> cache_elems(std::int64_t positions) const override {
+    return twin_->cache_elems(positions);
+  }
+
  private:
   struct Run {
     const UnitCall& call;
@@ -134,6 +139,11 @@ class Gpt2ExplicitBlock final : public Unit {
     return {heads.select(0, 0), heads.select(0, 1), heads.select(0, 2), dropout_at(run, 0, 0)};
   }
 
+  Tensor attention(const Run& run, const Tensor& qkv_N3H) const {
+    const AttentionInput in = attention_input(run, qkv_N3H);
+    return cached_attention({in.q, in.k, in.v}, run.call, [&] { return attention_forward(in); });
+  }
+
   // [B, heads, S, head_dim] that lies as [B, S, heads, head_dim] -> [N, H].
   Tensor tokens(const Tensor& heads) const {
     return heads.transpose(1, 2).view({-1, options_.hidden});
@@ -144,7 +154,7 @@ class Gpt2ExplicitBlock final : public Unit {
     norm_forward(h_NH, norm(run, kNorm1, x_NH, {}));
     kept.qkv_N3H = columns_like(x_NH, 3 * options_.hidden);
     linear(kept.qkv_N3H, h_NH, run[kQkv], run[kQkvBias]);
-    kept.attention = attention_forward(attention_input(run, kept.qkv_N3H));
+    kept.attention = attention(run, kept.qkv_N3H);
     kept.r_NH = h_NH;  // the norm's output is done with
     residual_linear(
         kept.r_NH, {x_NH, tokens(kept.attention), run[kOut], run[kOutBias], dropout_at(run, 1, 0)});

@@ -3,6 +3,7 @@
 
 #include "runtime/model/autograd_unit.hpp"
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/kv_cache.hpp"
 #include "runtime/model/llama_units.hpp"
 #include "runtime/model/rms_norm.hpp"
 
@@ -17,6 +18,10 @@ class LlamaBlock final : public AutogradUnit {
         at_(llama_block_params(options)),
         layer_(layer),
         shared_(std::move(shared)) {}
+
+  [[nodiscard]] std::optional<std::int64_t> cache_elems(std::int64_t positions) const override {
+    return KvCache::elems(options_.kv_heads, options_.head_dim, positions, options_.sliding_window);
+  }
 
  protected:
   at::Tensor compute(const UnitCall& call, std::span<const at::Tensor> p,
@@ -52,17 +57,22 @@ class LlamaBlock final : public AutogradUnit {
 
   // [B, S, heads, D] -> [B, heads, S, D] over the memory that causal_attention takes without a
   // copy.
-  at::Tensor rotate(const at::Tensor& x_BSND) const {
-    if (options_.heads != options_.kv_heads) return shared_->rope.apply(x_BSND.transpose(1, 2), 2);
-    return shared_->rope.apply(x_BSND, 1).transpose(1, 2);
+  at::Tensor rotate(const UnitCall& call, const at::Tensor& x_BSND) const {
+    const RopeTable& rope = shared_->rope;
+    const std::int64_t first = call.first_position;
+    if (options_.heads != options_.kv_heads) return rope.apply(x_BSND.transpose(1, 2), 2, first);
+    return rope.apply(x_BSND, 1, first).transpose(1, 2);
   }
 
   at::Tensor attention(const UnitCall& call, Params p, const at::Tensor& h_BSH) const {
-    const at::Tensor q = by_head(linear(h_BSH, p, at_.q, at_.q_bias), options_.heads);
-    const at::Tensor k = by_head(linear(h_BSH, p, at_.k, at_.k_bias), options_.kv_heads);
-    const at::Tensor v = by_head(linear(h_BSH, p, at_.v, at_.v_bias), options_.kv_heads);
-    const at::Tensor out = causal_attention(rotate(q), rotate(k), v.transpose(1, 2),
-                                            options_.dropout, call, site(0), shared_->window.get());
+    const at::Tensor q = rotate(call, by_head(linear(h_BSH, p, at_.q, at_.q_bias), options_.heads));
+    const at::Tensor k =
+        rotate(call, by_head(linear(h_BSH, p, at_.k, at_.k_bias), options_.kv_heads));
+    const at::Tensor v =
+        by_head(linear(h_BSH, p, at_.v, at_.v_bias), options_.kv_heads).transpose(1, 2);
+    const at::Tensor out = cached_attention({q, k, v}, call, [&] {
+      return causal_attention(q, k, v, options_.dropout, call, site(0), shared_->window.get());
+    });
     return linear(out.transpose(1, 2).reshape({h_BSH.size(0), h_BSH.size(1), -1}), p, at_.o,
                   at_.o_bias);
   }

@@ -10,6 +10,7 @@
 #include "runtime/model/explicit_branch.hpp"
 #include "runtime/model/explicit_linear.hpp"
 #include "runtime/model/explicit_units.hpp"
+#include "runtime/model/kv_cache.hpp"
 #include "runtime/model/llama_units.hpp"
 #include "runtime/model/stacked_linear.hpp"
 
@@ -86,6 +87,10 @@ class LlamaExplicitBlock final : public Unit {
 
   [[nodiscard]] bool saved_moves() const override { return true; }
 
+  [[nodiscard]] std::optional<std::int64_t> cache_elems(std::int64_t positions) const override {
+    return twin_->cache_elems(positions);
+  }
+
  private:
   struct Run {
     const UnitCall& call;
@@ -143,13 +148,19 @@ class LlamaExplicitBlock final : public Unit {
             windowed ? options_.sliding_window : 0};
   }
 
+  Tensor attention(const Run& run, const Tensor& qkv_NE) const {
+    const AttentionInput in = attention_input(run, qkv_NE);
+    return cached_attention({in.q, in.k, in.v}, run.call, [&] { return attention_forward(in); });
+  }
+
   // [B, heads, S, D] that lies as [B, S, heads, D] -> [N, A].
   Tensor tokens(const Tensor& heads) const {
     return heads.transpose(1, 2).view({-1, options_.heads * options_.head_dim});
   }
 
   void turn(const Run& run, const Tensor& qkv_NE, bool back) const {
-    shared_->rope.turn(qkv_NE, run.seq, options_.heads + options_.kv_heads, back);
+    shared_->rope.turn(qkv_NE, {run.call.first_position, run.seq},
+                       options_.heads + options_.kv_heads, back);
   }
 
   void attention_half(const Run& run, const Tensor& x_NH, Kept& kept) const {
@@ -159,7 +170,7 @@ class LlamaExplicitBlock final : public Unit {
                                   (options_.heads + 2 * options_.kv_heads) * options_.head_dim);
     stacked_linear(kept.qkv_NE, h_NH, run.stack(at_.q, 3), run.stack(at_.q_bias, 3));
     turn(run, kept.qkv_NE, false);
-    kept.attention = attention_forward(attention_input(run, kept.qkv_NE));
+    kept.attention = attention(run, kept.qkv_NE);
     kept.r_NH = h_NH;  // the norm's output is done with
     residual_linear(kept.r_NH, {x_NH, tokens(kept.attention), run[at_.o], run[at_.o_bias],
                                 dropout_at(run, 1, 0)});

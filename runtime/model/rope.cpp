@@ -54,9 +54,10 @@ RopeTable::RopeTable(const ModelOptions& o) {
   sin_ = DeviceConstant(sin);
 }
 
-at::Tensor RopeTable::apply(const at::Tensor& x, std::int64_t position_dim) const {
+at::Tensor RopeTable::apply(const at::Tensor& x, std::int64_t position_dim,
+                            std::int64_t first) const {
   const auto of_x = [&](const DeviceConstant& table) {
-    const at::Tensor rows = table.on(x.device()).narrow(0, 0, x.size(position_dim));
+    const at::Tensor rows = table.on(x.device()).narrow(0, first, x.size(position_dim));
     return position_dim == 1 ? rows.unsqueeze(1) : rows;
   };
   const at::Tensor cos = of_x(cos_);
@@ -68,17 +69,19 @@ at::Tensor RopeTable::apply(const at::Tensor& x, std::int64_t position_dim) cons
   return turned.to(x.scalar_type()).contiguous();
 }
 
-void RopeTable::turn(const at::Tensor& x_NE, std::int64_t seq, std::int64_t heads,
+void RopeTable::turn(const at::Tensor& x_NE, Positions positions, std::int64_t heads,
                      bool back) const {
   if (x_NE.is_meta()) return;
   const at::Tensor& cos = cos_.on(x_NE.device());
-  check(seq <= cos.size(0), "rotary positions reach as far as the model's seq");
+  check(positions.first + positions.count <= cos.size(0),
+        "rotary positions reach as far as the model's seq");
+  const std::int64_t skipped = positions.first * cos.size(1);
   rope({.x = host_bytes(x_NE),
-        .cos = host_data<float>(cos),
-        .sin = host_data<float>(sin_.on(x_NE.device())),
+        .cos = host_data<float>(cos) + skipped,
+        .sin = host_data<float>(sin_.on(x_NE.device())) + skipped,
         .dtype = dtype_of(x_NE),
         .rows = x_NE.size(0),
-        .seq = seq,
+        .seq = positions.count,
         .heads = heads,
         .head_dim = 2 * cos.size(1),
         .stride = x_NE.size(1),

@@ -19,13 +19,21 @@ class RopeTable {
   explicit RopeTable(const ModelOptions& options);
 
   // Differentiable. x: [B, heads, S, D] or, with position_dim 1, [B, S, heads, D] -> the same shape
-  // and type, contiguous. Position s is s. Computed in fp32. REQUIRES: S <= seq.
-  [[nodiscard]] at::Tensor apply(const at::Tensor& x, std::int64_t position_dim) const;
+  // and type, contiguous. Positions are first .. first + S - 1. Computed in fp32. REQUIRES:
+  // first + S <= seq.
+  [[nodiscard]] at::Tensor apply(const at::Tensor& x, std::int64_t position_dim,
+                                 std::int64_t first = 0) const;
 
+  // Positions [first, first + count) of each of some sequences.
+  struct Positions {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
   // In place, on the host (kernels/cpu/rope.hpp) or the meta device. x: [N, E] contiguous; the
-  // first `heads` heads of a row turn, row n is a token at position n % seq. `back`: the other way,
-  // which is the gradient. REQUIRES: seq <= that of the table.
-  void turn(const at::Tensor& x_NE, std::int64_t seq, std::int64_t heads, bool back = false) const;
+  // first `heads` heads of a row turn, row n is a token at position first + n % count. `back`: the
+  // other way, which is the gradient. REQUIRES: first + count <= the table's seq.
+  void turn(const at::Tensor& x_NE, Positions positions, std::int64_t heads,
+            bool back = false) const;
 
  private:
   DeviceConstant cos_;

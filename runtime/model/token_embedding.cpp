@@ -20,13 +20,14 @@ class TokenEmbedding final : public Unit {
                      const at::Tensor& tokens_BS, std::unique_ptr<Saved>* saved) override {
     if (saved != nullptr) saved->reset();
     const std::int64_t S = tokens_BS.size(1);
-    check(S <= options_.seq, "a sample is no longer than model.seq");
+    check(call.first_position + S <= options_.seq, "a sample is no longer than model.seq");
     const bool positions = params.size() > 1;
+    const auto of_call = [&] { return params[1].narrow(0, call.first_position, S); };
     at::Tensor x_BSH = at::empty({tokens_BS.size(0), S, options_.hidden}, params[0].options());
     if (x_BSH.is_cpu()) {
       embedding_forward({.out = host_bytes(x_BSH),
                          .table = host_bytes(params[0]),
-                         .positions = positions ? host_bytes(params[1]) : nullptr,
+                         .positions = positions ? host_bytes(of_call()) : nullptr,
                          .dtype = dtype_of(x_BSH),
                          .tokens = ids(tokens_BS),
                          .rows = params[0].size(0),
@@ -34,7 +35,7 @@ class TokenEmbedding final : public Unit {
                          .hidden = options_.hidden});
     } else if (!x_BSH.is_meta()) {
       x_BSH.copy_(params[0].index_select(0, tokens_BS.flatten()).view_as(x_BSH));
-      if (positions) x_BSH.add_(params[1].narrow(0, 0, S));
+      if (positions) x_BSH.add_(of_call());
     }
     return dropout(x_BSH, options_.dropout, call, 0);
   }
@@ -52,6 +53,10 @@ class TokenEmbedding final : public Unit {
   }
 
   [[nodiscard]] bool backward_reads_params() const override { return false; }
+
+  [[nodiscard]] std::optional<std::int64_t> cache_elems(std::int64_t /*positions*/) const override {
+    return 0;
+  }
 
  private:
   static std::span<const std::int64_t> ids(const at::Tensor& tokens) {

@@ -13,6 +13,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -20,12 +21,18 @@
 
 namespace sluice {
 
-// Where a call stands in the run: all that dropout depends on, beside unit and element.
+// Where a call stands in the run: all that dropout depends on, beside unit and element; and for a
+// forward of positions that follow others, where it stands in its sequences.
 struct UnitCall {
   bool training = false;
   std::uint64_t seed = 0;
   std::int64_t step = 0;
   std::int64_t first_sample = 0;  // of the global batch; row b is sample first_sample + b
+  // What the unit remembers of positions before `first_position`, [B, cache_elems()] of the model's
+  // dtype; it adds those of the call. Null: the call holds whole sequences. Positions come in turn:
+  // any number from 0, then one at a time.
+  const at::Tensor* cache = nullptr;
+  std::int64_t first_position = 0;  // of the input; 0 without a cache
 };
 
 // What forward keeps for backward. Freeing it frees the memory.
@@ -73,6 +80,11 @@ class Unit {
   [[nodiscard]] virtual bool backward_reads_params() const { return true; }
   // Whether what forward saves on the host may be moved (Saved::tensors).
   [[nodiscard]] virtual bool saved_moves() const { return false; }
+  // Elements of UnitCall::cache for one sample of up to `positions` positions; 0: the unit looks at
+  // each position alone. None: it cannot run a sequence in parts.
+  [[nodiscard]] virtual std::optional<std::int64_t> cache_elems(std::int64_t /*positions*/) const {
+    return std::nullopt;
+  }
 };
 
 // The last unit: final norm, classifier and cross entropy, without ever holding a micro-batch's

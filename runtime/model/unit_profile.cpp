@@ -3,6 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <c10/core/GradMode.h>
 
+#include <algorithm>
 #include <functional>
 #include <mutex>
 #include <numeric>
@@ -126,28 +127,82 @@ UnitMemory profile_head(LossHead& head, std::span<const at::Tensor> params, cons
 
 }  // namespace
 
-UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShape& shape) {
-  // The count is the process's: ranks that are threads of it take turns.
-  static std::mutex one_at_a_time;
-  const std::lock_guard lock(one_at_a_time);
+namespace {
+
+// The count is the process's: ranks that are threads of it take turns.
+std::mutex one_at_a_time;
+
+void prepare_count() {
   install_counting_allocators();
   register_meta_kernels();
-  const UnitSpec& unit = model.spec.units[index];
-  const c10::ScalarType type = scalar_type(shape.dtype);
+}
+
+Shapes param_shapes(const Model& model, std::size_t index) {
   Shapes shapes;
-  for (const ParamRef& ref : unit.params) {
+  for (const ParamRef& ref : model.spec.units[index].params) {
     const ParamGroup& group = model.spec.groups[static_cast<std::size_t>(ref.group)];
     shapes.push_back(group.params[static_cast<std::size_t>(ref.index)].tensor.shape);
   }
-  const std::vector<at::Tensor> params = flat_views(shapes, type);
-  const at::Tensor tokens = meta({shape.micro_batch, shape.seq}, at::kLong);
-  const at::Tensor hidden = meta({shape.micro_batch, shape.seq, model.spec.options.hidden}, type);
+  return shapes;
+}
+
+// What unit `index` takes for `rows` samples of `seq` tokens.
+at::Tensor input_of(const Model& model, std::size_t index, std::int64_t rows, std::int64_t seq,
+                    DType dtype) {
+  if (model.spec.units[index].kind == UnitKind::kEmbedding) return meta({rows, seq}, at::kLong);
+  return meta({rows, seq, model.spec.options.hidden}, scalar_type(dtype));
+}
+
+}  // namespace
+
+UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShape& shape) {
+  const std::lock_guard lock(one_at_a_time);
+  prepare_count();
+  const Shapes shapes = param_shapes(model, index);
+  const std::vector<at::Tensor> params = flat_views(shapes, scalar_type(shape.dtype));
+  const at::Tensor input = input_of(model, index, shape.micro_batch, shape.seq, shape.dtype);
   MetaSink sink(shapes, shape.gradients_add);
-  if (unit.kind == UnitKind::kLossHead) {
-    return profile_head(*model.head, params, hidden, tokens, sink);
+  if (model.spec.units[index].kind == UnitKind::kLossHead) {
+    const at::Tensor targets = meta({shape.micro_batch, shape.seq}, at::kLong);
+    return profile_head(*model.head, params, input, targets, sink);
   }
-  return profile_inner(*model.units[index], params,
-                       unit.kind == UnitKind::kEmbedding ? tokens : hidden, sink);
+  return profile_inner(*model.units[index], params, input, sink);
+}
+
+UnitMemory profile_cached_unit(const Model& model, std::size_t index, std::int64_t positions,
+                               DType dtype) {
+  const std::int64_t remembered = cache_bytes(model, index, positions, dtype);
+  const std::lock_guard lock(one_at_a_time);
+  prepare_count();
+  const std::vector<at::Tensor> params = flat_views(param_shapes(model, index), scalar_type(dtype));
+  const at::Tensor cache = meta({1, remembered / size_of(dtype)}, scalar_type(dtype));
+  UnitMemory memory;
+  for (const std::int64_t first : {std::int64_t{0}, positions - 1}) {
+    const std::int64_t count = first == 0 ? positions : 1;
+    const at::Tensor input = input_of(model, index, 1, count, dtype);
+    const Watch watch;
+    if (model.spec.units[index].kind == UnitKind::kLossHead) {
+      const at::Tensor logits = model.head->logits(params, input, count - 1);
+    } else {
+      const UnitCall call{.cache = &cache, .first_position = first};
+      const at::Tensor output = model.units[index]->forward(call, params, input, nullptr);
+      memory.output = std::max(memory.output, bytes_of(output));
+    }
+    memory.forward_only_peak = std::max(memory.forward_only_peak, watch.peak());
+  }
+  return memory;
+}
+
+std::int64_t cache_bytes(const Model& model, std::size_t index, std::int64_t positions,
+                         DType dtype) {
+  if (index >= model.units.size()) return 0;  // the loss head
+  const std::optional<std::int64_t> elems = model.units[index]->cache_elems(positions);
+  if (!elems) {
+    throw Error(
+        "unit " + model.spec.units[index].name +
+        " cannot run a sequence in parts (Unit::cache_elems), so the model cannot generate");
+  }
+  return *elems * size_of(dtype);
 }
 
 }  // namespace sluice

@@ -19,4 +19,13 @@ struct ProfileShape {
 [[nodiscard]] UnitMemory profile_unit(const Model& model, std::size_t index,
                                       const ProfileShape& shape);
 
+// Memory of unit `index` where one sequence of up to `positions` positions is run in parts
+// (UnitCall::cache): its first positions in one call, then one at a time. Of UnitMemory output and
+// forward_only_peak (of the loss head: of its logits). Throws Error where a unit cannot do that.
+[[nodiscard]] UnitMemory profile_cached_unit(const Model& model, std::size_t index,
+                                             std::int64_t positions, DType dtype);
+// Bytes of its cache.
+[[nodiscard]] std::int64_t cache_bytes(const Model& model, std::size_t index,
+                                       std::int64_t positions, DType dtype);
+
 }  // namespace sluice

@@ -80,6 +80,15 @@ Ticket run_here(const Op& op, OpHandler& handler) {
   }
 }
 
+// Requests and closures of what is over do not pile up until the step ends. A ticket that is done
+// does not hold the caller up; it may throw.
+void let_go(std::vector<Ticket>& tickets, std::size_t& open, std::size_t end) {
+  for (; open < end && tickets[open].done(); ++open) {
+    tickets[open].wait();
+    tickets[open] = {};
+  }
+}
+
 }  // namespace
 
 void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
@@ -87,9 +96,11 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
   std::vector<Ticket> tickets(program.ops.size());
   timings.assign(program.ops.size(), {});
   const bool wire_has_thread = wire_waits(program);
+  std::size_t open = 0;  // the first operation that is not known to be over
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     OpTiming& timing = timings[i];
+    let_go(tickets, open, i);
     const bool here = op.lane == Lane::kCompute || (op.lane == Lane::kComm && !wire_has_thread);
     timing.wait_us = now_us();
     if (op.lane == Lane::kCompute && !op.waits.empty()) {

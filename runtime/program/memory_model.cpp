@@ -1,6 +1,32 @@
 #include "runtime/program/memory_model.hpp"
 
+#include <algorithm>
+#include <initializer_list>
+
+#include "kernels/base/bytes.hpp"
+
 namespace sluice {
+namespace {
+
+// A ticket, a timing, and two lists of what a collective works on.
+constexpr std::int64_t kExecutorBytesPerOp = 16 + 40 + 48;
+
+// Of the heap: 8 bytes of its own, multiples of 16, no less than 32.
+std::int64_t heap_bytes(std::size_t payload) {
+  if (payload == 0) return 0;
+  return std::max<std::int64_t>(32, round_up(static_cast<std::int64_t>(payload) + 8, 16));
+}
+
+std::int64_t bytes_of(const Op& op) {
+  std::int64_t bytes = sizeof op;
+  for (const auto* list :
+       {&op.reads, &op.writes, &op.opens, &op.waits, &op.dead_before, &op.live, &op.dead_after}) {
+    bytes += heap_bytes(list->size() * sizeof(int));
+  }
+  return bytes;
+}
+
+}  // namespace
 
 MemoryReport add_up(const Program& program, Tier tier) {
   MemoryReport report;
@@ -39,6 +65,22 @@ MemoryReport add_up(const Program& program, Tier tier) {
     for (const BufferId b : op.dead_after) change(b, -1);
   }
   return report;
+}
+
+std::int64_t host_bytes_of(const Program& train) {
+  std::int64_t bytes = 0;
+  bool before_backward = true;  // what the other programs repeat
+  for (const Op& op : train.ops) {
+    before_backward = before_backward && op.kind != OpKind::kBackward;
+    bytes += (before_backward ? 2 : 1) * bytes_of(op) + kExecutorBytesPerOp;
+  }
+  for (const auto& pieces : train.buckets) {
+    bytes += static_cast<std::int64_t>(sizeof(std::vector<BucketPiece>)) +
+             heap_bytes(pieces.size() * sizeof(BucketPiece));
+  }
+  bytes += static_cast<std::int64_t>(train.buffers.size() * sizeof(Buffer));
+  // Of the three programs: an update that is left over has them all.
+  return bytes + 2 * static_cast<std::int64_t>(train.chunks.size() * sizeof(Chunk));
 }
 
 }  // namespace sluice

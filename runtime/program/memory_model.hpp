@@ -22,4 +22,9 @@ struct MemoryReport {
 
 [[nodiscard]] MemoryReport add_up(const Program& program, Tier tier = Tier::kDevice);
 
+// What a training program itself takes of the host's memory, with the programs beside it
+// (evaluation and updates left over: parts of it) and what an executor keeps for each operation.
+// Large where many small chunks are moved.
+[[nodiscard]] std::int64_t host_bytes_of(const Program& train);
+
 }  // namespace sluice

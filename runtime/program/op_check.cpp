@@ -112,6 +112,7 @@ std::string find_op_fault(const Program& program, std::size_t i) {
   if (op.chunk >= 0 && program.chunks[static_cast<std::size_t>(op.chunk)].group != op.group) {
     return "is of another group than its chunk";
   }
+  if (op.ahead && op.kind != OpKind::kReadStates) return "comes ahead of nothing";
   if (!slots_fit(program, op)) return "works in another's slot";
   if (op.lane != lane_of(op)) return "is on the wrong lane";
   for (const OpId w : op.waits) {

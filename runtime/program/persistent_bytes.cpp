@@ -66,6 +66,7 @@ std::vector<Persistent> list_persistent(const StepShape& shape) {
     const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
     const std::int64_t params = group.resident ? group.elems : group.shard_elems;
     table.add(Tag::kParameters, parameter_tier(shape, g), params * element_bytes);
+    if (shape.frozen) continue;
     add_states(table, shape, g);
     add_gradients(table, shape, g);
   }

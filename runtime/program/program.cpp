@@ -110,6 +110,8 @@ std::string_view name_of(Tag tag) {
       return "parameter_staging";
     case Tag::kGradientStaging:
       return "gradient_staging";
+    case Tag::kKvCache:
+      return "kv_cache";
     case Tag::kWorkspace:
       return "workspace";
   }

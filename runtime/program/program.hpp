@@ -15,7 +15,8 @@
 // once that is known to be over.
 //
 // Tiers: device, host and NVMe each have persistent bytes and slots. The chunks in which optimizer
-// states are brought to the host to be updated pass through a ring of `chunk_slots` slots.
+// states are brought to the host to be updated pass through a ring of `chunk_slots` slots. What a
+// program leaves in the ring, the next one that updates finds there.
 #pragma once
 
 #include <cstdint>
@@ -80,6 +81,7 @@ enum class Tag {
   kStateStaging,      // the ring of chunks
   kParameterStaging,  // shards on their way to the device
   kGradientStaging,   // reduced buckets on their way off it
+  kKvCache,           // what units remember of a sequence that is being generated
   kWorkspace,
 };
 inline constexpr int kTierCount = 3;
@@ -92,7 +94,7 @@ struct Buffer {
   std::int64_t arena_offset = -1;  // bytes; set by assign_arena
   int group = -1;                  // of parameters and gradients
   Tier tier = Tier::kDevice;       // host: in its arena
-  int unit = -1;                   // of a unit's input: whose, and of which micro-batch
+  int unit = -1;                   // of a unit's input: whose, and of which micro-batch; of a cache
   int micro_batch = -1;
 };
 
@@ -117,6 +119,7 @@ struct Op {
   bool save = false;          // kForward: keep what backward needs; kLossHead: produce gradients
   bool recompute = false;     // kBackward: run the forward again first
   bool accumulate = false;    // kReduceGrads: add to the shard
+  bool ahead = false;         // kReadStates: for the update at the start of the next program
   std::vector<int> reads{};   // groups whose full parameters it reads
   std::vector<int> writes{};  // groups whose full gradients it writes or adds to
   std::vector<int> opens{};   // of those, the ones whose content is to be replaced
@@ -143,6 +146,7 @@ struct Program {
   std::vector<std::vector<BucketPiece>> buckets;
   std::vector<Chunk> chunks;  // in the order of their updates
   int chunk_slots = 0;
+  int chunks_ahead = 0;  // of the chunks, so many are in the ring before the program: the first
   std::vector<Persistent> persistent;
   std::int64_t arena_bytes = 0;       // slots on the device
   std::int64_t host_arena_bytes = 0;  // and on the host; NVMe has none that come and go

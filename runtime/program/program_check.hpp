@@ -18,13 +18,15 @@ namespace sluice {
 //   again only after their reduction is over; norm and update come after all reductions.
 //   Each unit runs once a micro-batch in each direction, after what it takes its input from, and
 //   micro-batches in turn, so that their sums have one order.
-//   Nothing is left alive at the end, and nothing but states under way to the disk is not known to
-//   be over there.
+//   Nothing is left alive at the end, and nothing but states under way to or from the disk is not
+//   known to be over there.
 // Between tiers:
 //   Who writes what others may still read or write, or reads what others may still write (buffers,
 //   shards of parameters and gradients by element, inputs on NVMe) is at fault.
 //   Each chunk is updated once, with its states and gradients there, and taken away afterwards. A
-//   slot of the ring goes to another chunk after all operations on the last one.
+//   slot of the ring goes to another chunk after all operations on the last one, its states and
+//   its gradients each for themselves; who works on a chunk finds it there. A step leaves in the
+//   ring, as they are on NVMe, the states that its next run begins with.
 //   A group's parameters are read only after the updates of all its chunks have got to where they
 //   are read; its gradients are written only after these have taken the last step's; and the norm
 //   needs the squares of every chunk whose gradients are on NVMe.

@@ -253,7 +253,7 @@ std::string ranges_of(std::vector<OpId> ids) {
 }
 
 std::string name_with_place(const Op& op) {
-  std::string text(name_of(op.kind));
+  std::string text(op.ahead ? "ReadAhead" : name_of(op.kind));
   if (op.unit >= 0) text += " unit " + std::to_string(op.unit);
   if (op.group >= 0) text += " group " + std::to_string(op.group);
   if (op.bucket >= 0) text += " bucket " + std::to_string(op.bucket);

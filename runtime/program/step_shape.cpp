@@ -18,6 +18,7 @@ bool sums_micro_batches_in_shards(const StepShape& shape) {
 }  // namespace
 
 std::int64_t device_elems(const StepShape& shape, int g) {
+  if (shape.frozen) return 0;
   const std::int64_t owned = owned_elems(shape, g);
   if (shape.placement.optimizer == Tier::kDevice) return owned;
   const auto share =

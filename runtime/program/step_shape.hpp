@@ -28,6 +28,7 @@ struct UnitMemory {
   std::int64_t recompute_peak = 0;  // the same, running the forward again first
   std::int64_t input_gradient = 0;
   std::int64_t scratch = 0;  // loss head: a slot of the arena it works in
+  std::int64_t cache = 0;    // what it remembers of a sequence that is run in parts
 };
 
 struct UnitShape {
@@ -73,6 +74,9 @@ struct StepShape {
   std::int64_t batch_bytes = 0;         // tokens and targets of a micro-batch
   std::int64_t comm_staging_bytes = 0;  // of the largest bucket
   std::int64_t constant_bytes = 0;      // tables the units share, beside the parameters
+  // Parameters are read and never updated: there are no master weights, moments and gradients.
+  bool frozen = false;
+  std::int64_t other_arena_bytes = 0;  // of the device's arena: what programs beside this one need
   Placement placement;
   std::vector<GroupShape> groups;
   std::vector<UnitShape> units;  // in order of forward; the last is the loss head
@@ -105,7 +109,8 @@ struct StepShape {
 }
 // In fp32 the parameters are their own master weights, where both live on one tier.
 [[nodiscard]] constexpr bool params_are_master(const StepShape& shape, int g) {
-  return shape.dtype == DType::kFloat32 && parameter_tier(shape, g) == shape.placement.optimizer;
+  return !shape.frozen && shape.dtype == DType::kFloat32 &&
+         parameter_tier(shape, g) == shape.placement.optimizer;
 }
 
 // Bytes of a unit's input, and of what it keeps, that leave the device between forward and

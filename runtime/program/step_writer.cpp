@@ -14,6 +14,8 @@
 namespace sluice {
 namespace {
 
+enum class Kind { kTrain, kEvaluate, kDecode };
+
 // The order of a step: micro-batch by micro-batch, or unit by unit.
 std::vector<Use> list_uses(const StepShape& shape, bool training) {
   const int head = static_cast<int>(shape.units.size()) - 1;
@@ -33,16 +35,25 @@ std::vector<Use> list_uses(const StepShape& shape, bool training) {
   return uses;
 }
 
+// Uses after the last loss head.
+std::size_t backwards_at_end(const std::vector<Use>& uses) {
+  const auto head = std::find_if(uses.rbegin(), uses.rend(),
+                                 [](const Use& use) { return use.kind == OpKind::kLossHead; });
+  return static_cast<std::size_t>(head - uses.rbegin());
+}
+
 class StepWriter {
  public:
-  StepWriter(const StepShape& shape, bool training)
+  StepWriter(const StepShape& shape, Kind kind)
       : shape_(shape),
-        training_(training),
-        uses_(list_uses(shape, training)),
-        updates_(builder_, shape, training),
+        kind_(kind),
+        training_(kind == Kind::kTrain),
+        uses_(list_uses(shape, training_)),
+        updates_(builder_, shape, training_),
         params_(builder_, shape, uses_, updates_),
         grads_(builder_, shape),
-        inputs_(builder_, shape, uses_, training),
+        inputs_(builder_, shape, uses_, training_),
+        last_backwards_(backwards_at_end(uses_)),
         flights_(static_cast<std::size_t>(shape.micro_batches)) {
     for (Flight& flight : flights_) {
       flight.activation.resize(shape.units.size());
@@ -51,11 +62,15 @@ class StepWriter {
   }
 
   Program write() {
-    if (training_) builder_.program().persistent = list_persistent(shape_);
+    // A program that a rank runs beside others adds nothing to what it holds.
+    if (training_ || shape_.frozen) builder_.program().persistent = list_persistent(shape_);
     params_.gather_residents();
     for (std::size_t i = 0; i < uses_.size(); ++i) write_use(i);
     if (training_) write_update();
     assign_arena(builder_.program());
+    std::int64_t& arena = builder_.program().arena_bytes;
+    if (training_) arena = std::max(arena, shape_.other_arena_bytes);
+    builder_.program().ops.shrink_to_fit();
     return std::move(builder_.program());
   }
 
@@ -74,10 +89,13 @@ class StepWriter {
   void write_use(std::size_t i);
   void write_forward(const Use& use, Op op);
   void write_loss_head(const Use& use, Op op);
+  void open_caches(Op& op);
+  void write_logits(const Use& use, Op op);
   void write_backward(const Use& use, Op op);
   void write_update();
 
   const StepShape& shape_;
+  const Kind kind_;
   const bool training_;
   const std::vector<Use> uses_;
   ProgramBuilder builder_;
@@ -85,7 +103,9 @@ class StepWriter {
   ParamWindow params_;
   GradFlow grads_;
   InputFlow inputs_;
+  const std::size_t last_backwards_;
   std::vector<Flight> flights_;
+  std::vector<BufferId> caches_;  // of units, in decoding
 };
 
 void StepWriter::write_use(std::size_t i) {
@@ -93,19 +113,49 @@ void StepWriter::write_use(std::size_t i) {
   if (use.kind == OpKind::kForward && use.unit == 0) {
     BufferId& batch = flight(use.micro_batch).batch;
     batch = builder_.buffer(Tag::kBatch, shape_.batch_bytes);
-    builder_.emit({.kind = OpKind::kLoadBatch, .micro_batch = use.micro_batch, .live = {batch}});
+    Op load{.kind = OpKind::kLoadBatch, .micro_batch = use.micro_batch, .live = {batch}};
+    if (kind_ == Kind::kDecode) open_caches(load);
+    builder_.emit(std::move(load));
   }
   Op op{.kind = use.kind, .unit = use.unit, .micro_batch = use.micro_batch};
   params_.enter(i, op);
   inputs_.enter(i, op);
   if (use.kind == OpKind::kForward) {
     write_forward(use, std::move(op));
+  } else if (kind_ == Kind::kDecode) {
+    write_logits(use, std::move(op));
   } else if (use.kind == OpKind::kLossHead) {
     write_loss_head(use, std::move(op));
   } else {
+    const std::size_t left = uses_.size() - i;
+    if (left <= last_backwards_) {
+      updates_.read_ahead(static_cast<int>(last_backwards_ - left),
+                          static_cast<int>(last_backwards_));
+    }
     write_backward(use, std::move(op));
   }
   params_.leave(i);
+}
+
+void StepWriter::open_caches(Op& op) {
+  for (std::size_t u = 0; u < shape_.units.size(); ++u) {
+    if (shape_.units[u].memory.cache == 0) continue;
+    caches_.push_back(builder_.buffer({.tag = Tag::kKvCache,
+                                       .bytes = shape_.units[u].memory.cache,
+                                       .in_arena = true,
+                                       .unit = static_cast<int>(u)}));
+    op.live.push_back(caches_.back());
+  }
+}
+
+void StepWriter::write_logits(const Use& use, Op op) {
+  const Flight& now = flight(use.micro_batch);
+  op.flops = unit(use.unit).forward_flops;
+  op.workspace_bytes = unit(use.unit).memory.forward_only_peak;
+  op.dead_after = caches_;
+  op.dead_after.push_back(now.activation[static_cast<std::size_t>(use.unit)]);
+  op.dead_after.push_back(now.batch);
+  builder_.emit(std::move(op));
 }
 
 void StepWriter::write_forward(const Use& use, Op op) {
@@ -201,7 +251,7 @@ void check_shape(const StepShape& shape) {
   check(p.parameters == Tier::kDevice || shape.stage == 3, "parameters leave in stage 3");
   check(p.gradients == Tier::kDevice || shape.stage >= 2, "gradients leave in stages 2 and 3");
   const bool only_states = p.parameters == Tier::kDevice && p.gradients == Tier::kDevice;
-  check(p.optimizer != Tier::kDevice || only_states,
+  check(shape.frozen || p.optimizer != Tier::kDevice || only_states,
         "parameters and gradients off the device are updated off it");
   check(p.device_fraction == 0 || only_states, "a share stays only of the states");
 }
@@ -210,12 +260,18 @@ void check_shape(const StepShape& shape) {
 
 Program write_train_step(const StepShape& shape) {
   check_shape(shape);
-  return StepWriter(shape, true).write();
+  check(!shape.frozen, "what is trained is not frozen");
+  return StepWriter(shape, Kind::kTrain).write();
 }
 
 Program write_eval_step(const StepShape& shape) {
   check_shape(shape);
-  return StepWriter(shape, false).write();
+  return StepWriter(shape, Kind::kEvaluate).write();
+}
+
+Program write_decode_step(const StepShape& shape) {
+  check_shape(shape);
+  return StepWriter(shape, Kind::kDecode).write();
 }
 
 Program write_update_step(const StepShape& shape) {
@@ -228,6 +284,7 @@ Program write_update_step(const StepShape& shape) {
     end.waits.insert(end.waits.end(), updates.ready(g).begin(), updates.ready(g).end());
   }
   builder.emit(std::move(end));
+  builder.program().ops.shrink_to_fit();
   return std::move(builder.program());
 }
 

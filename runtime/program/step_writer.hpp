@@ -18,6 +18,12 @@ namespace sluice {
 [[nodiscard]] Program write_train_step(const StepShape& shape);
 // Forward and loss of one micro-batch.
 [[nodiscard]] Program write_eval_step(const StepShape& shape);
+// Positions of one sequence, the first ones or the one after the last, and the logits of the last
+// of them. Units find what they remember of earlier positions in slots that live as long as the
+// program: no other slot shares their bytes, so what one run leaves there the next one finds, if no
+// other program ran in the arena in between. shape.units are those of a sequence run in parts
+// (UnitMemory::cache). `persistent` is what a rank holds beside.
+[[nodiscard]] Program write_decode_step(const StepShape& shape);
 // The updates that the next training step would begin with, alone: before parameters are looked at.
 [[nodiscard]] Program write_update_step(const StepShape& shape);
 

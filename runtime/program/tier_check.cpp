@@ -1,12 +1,13 @@
 #include "runtime/program/tier_check.hpp"
 
 #include <algorithm>
-#include <array>
 #include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
+
+#include "runtime/program/ring_check.hpp"
 
 namespace sluice {
 namespace {
@@ -17,8 +18,8 @@ enum class Space {
   kParams,  // a group's shard of parameters, on its tier; by element
   kGrads,   // a group's gradient shard (group, stream), on its tier; by element
   kInput,   // a unit's input on NVMe (unit, micro-batch)
+  kStates,  // a group's states on NVMe; by element
 };
-constexpr auto kKinds = static_cast<std::size_t>(OpKind::kFetchInput) + 1;
 using Place = std::tuple<Space, int, int>;
 constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
 
@@ -33,19 +34,13 @@ struct Access {
 enum class What { kInput, kBucket, kShard };
 using Content = std::tuple<What, int, int>;
 
-// A slot of the ring: the operations on the chunk that is in it, and on the one before.
-struct RingSlot {
-  int tenant = -1;
-  std::vector<OpId> users;
-  std::vector<OpId> former;
-};
-
 struct ChunkState {
   std::vector<OpId> arrivals;
   OpId update = -1;
   OpId summing = -1;  // its gradients' way into the ring for the norm
   OpId summed = -1;
   bool written = false;  // its states, back to the disk
+  bool ahead = false;    // and into the ring again, for the next program
 };
 
 // Of a group's chunks, how many have been issued.
@@ -63,13 +58,11 @@ struct GroupState {
 class TierChecker {
  public:
   TierChecker(const Program& program, const OpOrder& order)
-      : program_(program),
-        order_(order),
-        chunks_(program.chunks.size()),
-        ring_(static_cast<std::size_t>(std::max(0, program.chunk_slots))) {
+      : program_(program), order_(order), ring_(program, order), chunks_(program.chunks.size()) {
     int loads = 0;
     bool headed = false;
     for (const Op& op : program.ops) {
+      trains_ = trains_ || op.kind == OpKind::kBackward;
       updates_ = updates_ || op.kind == OpKind::kBackward || is_chunk_update(op);
       headed = headed || op.kind == OpKind::kLossHead;
       loads += op.kind == OpKind::kLoadBatch && !headed ? 1 : 0;
@@ -77,7 +70,6 @@ class TierChecker {
       if (op.kind == OpKind::kFetchShard) fetched_.insert(op.group);
       if (op.kind == OpKind::kReadShard) on_disk_.insert(op.group);
       if (op.kind == OpKind::kWriteParams) written_apart_.insert(op.group);
-      ++count_[static_cast<std::size_t>(op.kind)];
     }
     layer_major_ = loads > 1;  // the second batch comes before the first one's loss
     for (const Buffer& buffer : program.buffers) {
@@ -97,13 +89,12 @@ class TierChecker {
     for (const ChunkState& chunk : chunks_) {
       if (!updates_ || !fault_.empty()) break;
       if (chunk.update < 0) fault_ = "a chunk is never updated";
-      if (has(OpKind::kReadStates) && !chunk.written) fault_ = "a chunk never goes back";
+      if (ring_.states_on_disk() && !chunk.written) fault_ = "a chunk never goes back";
     }
-    return fault_;
+    return trains_ && fault_.empty() ? ring_.fault_at_end() : fault_;
   }
 
  private:
-  bool has(OpKind kind) const { return count_[static_cast<std::size_t>(kind)] > 0; }
   static bool is_chunk_update(const Op& op) { return op.kind == OpKind::kUpdate && op.chunk >= 0; }
 
   void fail(const std::string& what) {
@@ -214,27 +205,22 @@ class TierChecker {
 
   // --- chunks ---
 
-  void enter_ring(const Op& op, bool sums) {
-    if (program_.chunk_slots == 0) return;
-    const int slot = program_.chunks[static_cast<std::size_t>(op.chunk)].slot;
-    if (slot < 0 || slot >= program_.chunk_slots) return fail("has no slot in the ring");
-    RingSlot& ring = ring_[static_cast<std::size_t>(slot)];
-    const int tenant = 2 * op.chunk + (sums ? 1 : 0);
-    if (ring.tenant != tenant) {
-      ring.tenant = tenant;
-      ring.former = std::exchange(ring.users, {});
-    }
-    for (const OpId user : ring.former) need(user, "takes a slot of the ring that is used by");
-    ring.users.push_back(now_);
+  const Chunk& chunk_of(const Op& op) const {
+    return program_.chunks[static_cast<std::size_t>(op.chunk)];
   }
 
   void move_chunk(const Op& op) {
     ChunkState& chunk = chunks_[static_cast<std::size_t>(op.chunk)];
     GroupState& group = groups_[op.group];
-    const Chunk& run = program_.chunks[static_cast<std::size_t>(op.chunk)];
+    const Chunk& run = chunk_of(op);
     const bool sums =
         op.kind == OpKind::kSumSquares || (op.kind == OpKind::kReadGrads && chunk.update >= 0);
-    enter_ring(op, sums);
+    if (const std::string fault = ring_.enter(now_, sums); !fault.empty()) return fail(fault);
+    if (op.kind == OpKind::kReadStates || op.kind == OpKind::kWriteStates) {
+      touch({Space::kStates, op.group, 0}, op.kind == OpKind::kWriteStates, run.begin,
+            run.begin + run.elems);
+    }
+    if (op.ahead) return come_ahead(op, chunk);
     switch (op.kind) {
       case OpKind::kReadStates:
       case OpKind::kCopyGrads:
@@ -255,6 +241,12 @@ class TierChecker {
           touch({Space::kParams, op.group, 0}, true, run.begin, run.begin + run.elems);
         }
     }
+  }
+
+  void come_ahead(const Op& op, ChunkState& chunk) {
+    if (op.chunk >= program_.chunks_ahead) return fail("is not awaited by the next step");
+    if (!chunk.written) return fail("comes before its chunk has gone back");
+    if (std::exchange(chunk.ahead, true)) fail("comes twice");
   }
 
   void arrive(const Op& op, ChunkState& chunk, const GroupState& group, bool sums) {
@@ -285,12 +277,13 @@ class TierChecker {
         return program_.ops[static_cast<std::size_t>(a)].kind == kind;
       });
     };
-    const bool on_disk = has(OpKind::kReadStates) || has(OpKind::kWriteStates);
-    if (on_disk && !brought(OpKind::kReadStates)) fail("lacks its states");
-    const bool off_disk = has(OpKind::kReadGrads) || has(OpKind::kWriteBucket);
+    const bool there = op.chunk < program_.chunks_ahead;
+    if (ring_.states_on_disk() && !there && !brought(OpKind::kReadStates)) {
+      fail("lacks its states");
+    }
+    const bool off_disk = ring_.grads_from_disk();
     if (off_disk && !brought(OpKind::kReadGrads)) fail("lacks its gradients");
-    const bool stays = has(OpKind::kReduceGrads) && !has(OpKind::kStoreGrads);
-    const bool off_device = has(OpKind::kCopyGrads) || stays;
+    const bool off_device = ring_.grads_from_device();
     if (off_device && !brought(OpKind::kCopyGrads)) fail("lacks its gradients");
     if (!off_disk && !off_device) touch_grads(op.group, false);
     chunk.update = now_;
@@ -395,7 +388,8 @@ class TierChecker {
   void compute(const Op& op) {
     for (const BufferId b : op.live) {
       const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
-      if (buffer.tier != Tier::kDevice || buffer.unit < 0) continue;
+      if (buffer.tier != Tier::kDevice || buffer.tag != Tag::kActivations || buffer.unit < 0)
+        continue;
       fill(b, {What::kInput, buffer.unit, buffer.micro_batch});
       inputs_[{buffer.unit, buffer.micro_batch}] = b;
     }
@@ -433,14 +427,15 @@ class TierChecker {
 
   const Program& program_;
   const OpOrder& order_;
+  RingCheck ring_;
+  bool trains_ = false;
   bool updates_ = false;  // or should
   bool layer_major_ = false;
-  std::set<int> gathered_;           // groups
-  std::set<int> fetched_;            // groups whose shards are on the host or on NVMe
-  std::set<int> on_disk_;            // of these, on NVMe
-  std::set<int> grad_slots_;         // groups whose full gradients come and go
-  std::set<int> written_apart_;      // whose parameters go there beside the states
-  std::array<int, kKinds> count_{};  // of operations, by kind
+  std::set<int> gathered_;       // groups
+  std::set<int> fetched_;        // groups whose shards are on the host or on NVMe
+  std::set<int> on_disk_;        // of these, on NVMe
+  std::set<int> grad_slots_;     // groups whose full gradients come and go
+  std::set<int> written_apart_;  // whose parameters go there beside the states
   OpId now_ = -1;
   std::string fault_;
   std::map<Place, std::vector<Access>> past_;
@@ -454,7 +449,6 @@ class TierChecker {
   std::map<int, GroupState> groups_;
   std::map<int, std::vector<int>> by_group_;
   std::vector<ChunkState> chunks_;
-  std::vector<RingSlot> ring_;
 };
 
 }  // namespace

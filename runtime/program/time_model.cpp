@@ -55,9 +55,28 @@ class Pricing {
                 tier == Tier::kDevice ? rates_.device_memory_bps : rates_.host_memory_bps);
   }
 
+  double measured(const Op& op, const UnitSeconds& unit) const {
+    if (op.kind == OpKind::kForward) return unit.forward;
+    if (op.kind == OpKind::kLossHead) return op.save ? unit.backward : unit.forward;
+    return unit.backward + (op.recompute ? unit.forward : 0);
+  }
+  // Gradients that a unit without products, an embedding, begins: filled with zeroes.
+  double opened_bytes(const Op& op) const {
+    double elems = 0;
+    for (const int g : op.opens) {
+      elems += static_cast<double>(shape_.groups[static_cast<std::size_t>(g)].elems);
+    }
+    return op.flops > 0 ? 0 : 4 * elems;
+  }
+
   // What the unit makes is written once and read once; backward also reads what was kept.
   double unit(const Op& op) const {
-    double bytes = 2 * (bytes_of(op.live) + static_cast<double>(op.workspace_bytes));
+    if (!rates_.units.empty()) {
+      const UnitSeconds& known = rates_.units[static_cast<std::size_t>(op.unit)];
+      if (known.known) return measured(op, known);
+    }
+    double bytes =
+        opened_bytes(op) + 2 * (bytes_of(op.live) + static_cast<double>(op.workspace_bytes));
     if (op.kind == OpKind::kBackward) bytes += bytes_of(op.dead_after);
     return over(op.flops, rates_.flops) + over(bytes, rates_.device_memory_bps);
   }

@@ -20,6 +20,13 @@
 
 namespace sluice {
 
+// A unit's computation for one micro-batch, measured. Recomputation costs a forward more.
+struct UnitSeconds {
+  double forward = 0;
+  double backward = 0;  // of the loss head in training: all that it does
+  bool known = false;   // false: priced by FLOP and bytes
+};
+
 // Of one rank. Per second; a rate of 0 takes no time.
 struct Rates {
   double flops = 0;              // of a model's matrix products in the run's dtype
@@ -33,8 +40,9 @@ struct Rates {
   double d2h_bps = 0;
   double disk_read_bps = 0;  // alone
   double disk_write_bps = 0;
-  double disk_duplex = 1;     // both directions at once against one of them: 1 (shared) to 2
-  double compute_factor = 1;  // measured over predicted, of the compute lane: a calibration
+  double disk_duplex = 1;            // both directions at once against one of them: 1 (shared) to 2
+  double compute_factor = 1;         // measured over predicted, of the compute lane: a calibration
+  std::vector<UnitSeconds> units{};  // by unit; empty: none is known
   // All lanes but the disk's use the cores that compute: a step is no shorter than their sum.
   bool shared_cores = false;
 };

@@ -82,16 +82,24 @@ UpdateFlow::UpdateFlow(ProgramBuilder& builder, const StepShape& shape, bool def
     last_chunk_[static_cast<std::size_t>(g)] = static_cast<int>(chunks.size());
   }
   builder.program().chunk_slots = chunk_layout(shape).bytes > 0 ? slots : 0;
+  if (shape.placement.optimizer == Tier::kNvme) {
+    builder.program().chunks_ahead = std::min(slots, static_cast<int>(chunks.size()));
+  }
   arrivals_.resize(chunks.size());
-  slot_users_.resize(static_cast<std::size_t>(slots));
+  written_.resize(chunks.size(), -1);
+  state_users_.resize(static_cast<std::size_t>(slots));
+  grad_users_.resize(static_cast<std::size_t>(slots));
 }
 
 const Chunk& UpdateFlow::chunk(int c) const {
   return builder_.program().chunks[static_cast<std::size_t>(c)];
 }
 
-std::vector<OpId>& UpdateFlow::slot_users(int c) {
-  return slot_users_[static_cast<std::size_t>(chunk(c).slot)];
+std::vector<OpId>& UpdateFlow::state_users(int c) {
+  return state_users_[static_cast<std::size_t>(chunk(c).slot)];
+}
+std::vector<OpId>& UpdateFlow::grad_users(int c) {
+  return grad_users_[static_cast<std::size_t>(chunk(c).slot)];
 }
 
 OpId UpdateFlow::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes) {
@@ -114,21 +122,22 @@ void UpdateFlow::advance(int g) {
 
 void UpdateFlow::read(int c) {
   std::vector<OpId>& arrivals = arrivals_[static_cast<std::size_t>(c)];
-  const std::vector<OpId> free = slot_users(c);
   const std::int64_t elems = chunk(c).elems;
-  arrivals.clear();
-  if (shape_.placement.optimizer == Tier::kNvme) {
-    arrivals.push_back(
-        emit(OpKind::kReadStates, Lane::kDisk, c, free, away_state_bytes(shape_) * elems));
+  const bool in_ring = c < builder_.program().chunks_ahead;
+  if (shape_.placement.optimizer == Tier::kNvme && !in_ring) {
+    state_users(c) = {emit(OpKind::kReadStates, Lane::kDisk, c, state_users(c),
+                           away_state_bytes(shape_) * elems)};
   }
+  arrivals = state_users(c);
+  if (shape_.placement.gradients == Tier::kHost) return;
+  std::vector<OpId>& users = grad_users(c);
   if (shape_.placement.gradients == Tier::kDevice) {
-    arrivals.push_back(emit(OpKind::kCopyGrads, Lane::kToHost, c, free, 4 * elems));
-  } else if (shape_.placement.gradients == Tier::kNvme) {
+    users = {emit(OpKind::kCopyGrads, Lane::kToHost, c, users, 4 * elems)};
+  } else {
     const int streams = gradient_streams(shape_, chunk(c).group);
-    arrivals.push_back(emit(OpKind::kReadGrads, Lane::kDisk, c, free, 4 * elems * streams));
+    users = {emit(OpKind::kReadGrads, Lane::kDisk, c, users, 4 * elems * streams)};
   }
-  if (arrivals.empty()) arrivals = free;
-  slot_users(c) = arrivals;
+  arrivals.insert(arrivals.end(), users.begin(), users.end());
 }
 
 void UpdateFlow::update(int c) {
@@ -142,6 +151,7 @@ void UpdateFlow::update(int c) {
   if (states_leave) {
     users.push_back(
         emit(OpKind::kWriteStates, Lane::kDisk, c, {update}, away_state_bytes(shape_) * elems));
+    written_[static_cast<std::size_t>(c)] = users.back();
   }
   const Tier params = parameter_tier(shape_, g);
   const std::int64_t weight_bytes = size_of(shape_.dtype) * elems;
@@ -154,19 +164,35 @@ void UpdateFlow::update(int c) {
     ready.push_back(users.back());
   }
   if (users.empty()) users.push_back(update);
-  slot_users(c) = std::move(users);
+  state_users(c) = std::move(users);
+  grad_users(c) = {update};
+}
+
+// A few before each backward, so that what that one needs from the disk is not long behind them.
+void UpdateFlow::read_ahead(int done, int backwards) {
+  const int due = builder_.program().chunks_ahead * (done + 1) / backwards;
+  for (; next_ahead_ < due; ++next_ahead_) {
+    const int c = next_ahead_;
+    std::vector<OpId> waits = state_users(c);
+    const OpId written = written_[static_cast<std::size_t>(c)];
+    if (std::find(waits.begin(), waits.end(), written) == waits.end()) waits.push_back(written);
+    const OpId read = emit(OpKind::kReadStates, Lane::kDisk, c, std::move(waits),
+                           away_state_bytes(shape_) * chunk(c).elems);
+    builder_.program().ops[static_cast<std::size_t>(read)].ahead = true;
+    state_users(c) = {read};
+  }
 }
 
 void UpdateFlow::sum_squares(Op& norm, const GradFlow& grads) {
   for (int c = 0; c < static_cast<int>(builder_.program().chunks.size()); ++c) {
     const int streams = gradient_streams(shape_, chunk(c).group);
-    std::vector<OpId> waits = slot_users(c);
+    std::vector<OpId> waits = grad_users(c);
     const std::vector<OpId> stored = grads.stored(chunk(c).group);
     waits.insert(waits.end(), stored.begin(), stored.end());
     const OpId read =
         emit(OpKind::kReadGrads, Lane::kDisk, c, std::move(waits), 4 * chunk(c).elems * streams);
     const OpId sum = emit(OpKind::kSumSquares, Lane::kHost, c, {read}, 0);
-    slot_users(c) = {sum};
+    grad_users(c) = {sum};
     norm.waits.push_back(sum);
   }
 }

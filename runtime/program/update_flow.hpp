@@ -7,6 +7,10 @@
 //
 //   ReadStates, ReadGrads | CopyGrads -> Update -> WriteStates, CopyParams | WriteParams
 //
+// The first chunks have nothing to hide behind there: the first unit waits for them. So as many as
+// the ring has slots are read ahead, under the last backward of the step before, and are in their
+// slots when the program begins that updates them.
+//
 // What lives on the host anyway is worked on in place.
 #pragma once
 
@@ -32,6 +36,9 @@ class UpdateFlow {
   [[nodiscard]] const std::vector<OpId>& ready(int g) const {
     return ready_[static_cast<std::size_t>(g)];
   }
+  // Reads the first chunks' states for the next step's updates: the share that is due before
+  // backward `done` of `backwards`, the step's last ones.
+  void read_ahead(int done, int backwards);
   // Reads all gradients through the ring, for their norm; the norm waits.
   void sum_squares(Op& norm, const GradFlow& grads);
 
@@ -40,7 +47,9 @@ class UpdateFlow {
   void read(int c);
   void update(int c);
   OpId emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes);
-  [[nodiscard]] std::vector<OpId>& slot_users(int c);
+  // A slot has two parts that come and go apart: states with new weights, and gradients.
+  [[nodiscard]] std::vector<OpId>& state_users(int c);
+  [[nodiscard]] std::vector<OpId>& grad_users(int c);
 
   ProgramBuilder& builder_;
   const StepShape& shape_;
@@ -48,9 +57,12 @@ class UpdateFlow {
   std::vector<int> last_chunk_;  // by group: one past its last
   int next_read_ = 0;
   int next_update_ = 0;
-  std::vector<std::vector<OpId>> arrivals_;    // by chunk: what its update waits for
-  std::vector<std::vector<OpId>> slot_users_;  // by slot: the last operations on it
-  std::vector<std::vector<OpId>> ready_;       // by group
+  int next_ahead_ = 0;
+  std::vector<std::vector<OpId>> arrivals_;     // by chunk: what its update waits for
+  std::vector<OpId> written_;                   // by chunk: its states, back to the disk
+  std::vector<std::vector<OpId>> state_users_;  // by slot: the last operations on it
+  std::vector<std::vector<OpId>> grad_users_;
+  std::vector<std::vector<OpId>> ready_;  // by group
 };
 
 // Offsets of a chunk's parts in a slot of the ring, bytes; -1: not in the ring.

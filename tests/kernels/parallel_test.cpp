@@ -1,7 +1,9 @@
 #include "kernels/cpu/parallel.hpp"
 
 #include <atomic>
+#include <chrono>
 #include <stdexcept>
+#include <thread>
 
 #include "kernels/base/error.hpp"
 #include "tests/kernels/support.hpp"
@@ -45,6 +47,33 @@ TEST(ParallelFor, ExceptionsReachTheCaller) {
   parallel_for(10, 1,
                [&](std::int64_t begin, std::int64_t end) { ran += static_cast<int>(end - begin); });
   EXPECT_EQ(ran.load(), 10);
+}
+
+TEST(ParallelFor, ThreadsOfThePoolSayWhenTheyComeAndCallersDoNot) {
+  std::atomic<int> entered{0};
+  std::atomic<bool> caller_entered{false};
+  const auto caller = std::this_thread::get_id();
+  on_compute_thread([&](int index) {
+    EXPECT_GE(index, 0);
+    EXPECT_LT(index, 3);
+    if (std::this_thread::get_id() == caller) caller_entered = true;
+    ++entered;
+  });
+  {
+    const ThreadCount guard(3);
+    for (int round = 0; round < 2000 && entered == 0; ++round) {
+      parallel_for(32, 1, [](std::int64_t, std::int64_t) {
+        std::this_thread::sleep_for(std::chrono::microseconds(50));
+      });
+    }
+  }
+  on_compute_thread({});
+  EXPECT_GT(entered.load(), 0);
+  EXPECT_FALSE(caller_entered.load());
+  const int before = entered;
+  const ThreadCount guard(2);
+  parallel_for(32, 1, [](std::int64_t, std::int64_t) {});
+  EXPECT_EQ(entered.load(), before);
 }
 
 TEST(ParallelFor, NestsAndRunsFromSeveralThreads) {

@@ -29,6 +29,26 @@ TEST(NvmeBench, MeasuresEveryPointAndAdvises) {
   EXPECT_THAT(scratch.names("p0"), testing::IsEmpty());
 }
 
+TEST(NvmeBench, SaysWhatChecksumsCost) {
+  const Scratch scratch;
+  NvmeBenchOptions options;
+  options.paths = {scratch.dir("p0")};
+  options.bytes = 300'001;
+  options.block_bytes = {8192};
+  options.depths = {2};
+  const ChecksumCost cost = measure_checksum_cost(options, 3);
+  EXPECT_GT(cost.hash_bytes_per_s, 0);
+  for (const ChecksumCost::Ratio& ratio : {cost.read, cost.write}) {
+    EXPECT_GT(ratio.lowest, 0);
+    EXPECT_LE(ratio.lowest, ratio.median);
+    EXPECT_LE(ratio.median, ratio.highest);
+  }
+  EXPECT_GT(cost.read_share(), 0);
+  EXPECT_THAT(describe(cost), testing::HasSubstr("GB/s with checksums"));
+  options.depths.clear();
+  EXPECT_THROW((void)measure_checksum_cost(options, 1), ConfigError);
+}
+
 TEST(NvmeBench, NeedsPoints) {
   NvmeBenchOptions options;
   options.depths.clear();

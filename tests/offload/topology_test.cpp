@@ -57,7 +57,7 @@ TEST(Topology, MemoryGoesToANode) {
             cores.end());
   HostPool pool;
   const HostBlock block = pool.allocate("x", 1 << 20);
-  (void)topology.prefer_memory(block.data(), block.bytes(), node);  // advice
+  (void)topology.prefer_memory(block.data(), block.bytes(), {node});  // advice
   block.data()[0] = std::byte{1};
 }
 

@@ -1,9 +1,11 @@
 // One point of the NVMe store, as a line of JSON: what tests/perf/nvme_vs_fio.py holds against fio.
 //
 //   sluice_nvme_bench DIRECTORY MB BLOCK_KIB DEPTH read|write|both [plain]     plain: no checksums
+//   sluice_nvme_bench DIRECTORY MB BLOCK_KIB DEPTH checksums [ROUNDS]          what checksums cost
 //   sluice_nvme_bench DIRECTORY [MB]                                           the whole sweep
 #include "offload/nvme_bench.hpp"
 
+#include <algorithm>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -24,7 +26,8 @@ sluice::IoDirection direction_of(const std::string& name) {
 int run(int argc, char** argv) {
   if (argc != 2 && argc != 3 && argc != 6 && argc != 7) {
     std::fprintf(stderr,
-                 "usage: sluice_nvme_bench DIRECTORY [MB [BLOCK_KIB DEPTH DIRECTION [plain]]]\n");
+                 "usage: sluice_nvme_bench DIRECTORY [MB [BLOCK_KIB DEPTH DIRECTION|checksums "
+                 "[plain|ROUNDS]]]\n");
     return 2;
   }
   sluice::NvmeBenchOptions options;
@@ -33,6 +36,11 @@ int run(int argc, char** argv) {
   if (argc > 5) {
     options.block_bytes = {std::atoll(argv[3]) * sluice::kKiB};
     options.depths = {std::atoi(argv[4])};
+    if (std::string(argv[5]) == "checksums") {
+      const int rounds = argc > 6 ? std::max(std::atoi(argv[6]), 1) : 3;
+      std::fputs(describe(sluice::measure_checksum_cost(options, rounds)).c_str(), stdout);
+      return 0;
+    }
     options.directions = {direction_of(argv[5])};
     options.checksums = argc == 6;
   }

@@ -56,6 +56,23 @@ TEST_F(Training, TargetsAreTheNextTokens) {
   EXPECT_EQ(*firsts.rbegin(), 90);  // its last target is the last token
 }
 
+TEST_F(Training, TheFingerprintIsThatOfTheTokens) {
+  const std::string content = "some words, and then some more of them to fill a sample or two";
+  const std::string before = TrainingData(text(content), 10, 1).fingerprint();
+  EXPECT_EQ(TrainingData(text(content), 10, 2).fingerprint(), before) << "not of the seed";
+  DataOptions moved = text(content);
+  write_file(folder_ / "moved.txt", content);
+  moved.text = {folder_ / "moved.txt"};
+  EXPECT_EQ(TrainingData(moved, 10, 1).fingerprint(), before);
+  DataOptions cut = text(content);
+  cut.split = {50, 50};
+  EXPECT_NE(TrainingData(cut, 10, 1).fingerprint(), before);
+  std::string changed = content;
+  changed[20] = 'X';
+  EXPECT_NE(TrainingData(text(changed), 10, 1).fingerprint(), before);
+  EXPECT_NE(TrainingData(text(content + "."), 10, 1).fingerprint(), before);
+}
+
 // 100 tokens are one too few for the tenth sample of 10.
 TEST_F(Training, SamplesThatFit) {
   EXPECT_EQ(TrainingData(counting(100), 10, 1).train_samples(), 9);

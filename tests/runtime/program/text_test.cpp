@@ -77,81 +77,81 @@ TEST(ProgramText, ListOfASmallNvmeStep) {
   EXPECT_EQ(list(write_train_step(small_nvme_shape())),
             R"(   # lane    operation                  mb      live      dead      held  waits for
    0 compute LoadBatch                   0     192 B         -     192 B
-   1 disk    ReadStates group 0 chunk 0  -         -         -     192 B
-   2 disk    ReadGrads group 0 chunk 0   -         -         -     192 B
-   3 disk    ReadStates group 1 chunk 1  -         -         -     192 B
-   4 disk    ReadGrads group 1 chunk 1   -         -         -     192 B
-   5 host    Update group 0 chunk 0      -         -         -     192 B  1-2
-   6 disk    WriteStates group 0 chunk 0  -         -         -     192 B  5
-   7 disk    ReadStates group 2 chunk 2  -         -         -     192 B  6
-   8 disk    ReadGrads group 2 chunk 2   -         -         -     192 B  6
-   9 host    Update group 1 chunk 1      -         -         -     192 B  3-4
-  10 disk    WriteStates group 1 chunk 1  -         -         -     192 B  9
-  11 disk    ReadStates group 3 chunk 3  -         -         -     192 B  10
-  12 disk    ReadGrads group 3 chunk 3   -         -         -     192 B  10
-  13 host    Update group 2 chunk 2      -         -         -     192 B  7-8
-  14 disk    WriteStates group 2 chunk 2  -         -         -     192 B  13
-  15 disk    ReadStates group 4 chunk 4  -         -         -     192 B  14
-  16 disk    ReadGrads group 4 chunk 4   -         -         -     192 B  14
-  17 host    Update group 3 chunk 3      -         -         -     192 B  11-12
-  18 disk    WriteStates group 3 chunk 3  -         -         -     192 B  17
-  19 disk    ReadShard group 0           -  4.62 KiB         -  4.81 KiB  6
-  20 h2d     FetchShard group 0          -  9.25 KiB         -  14.1 KiB  19
-  21 comm    Gather group 0              -         -         -  14.1 KiB  20
-  22 disk    ReadShard group 1           -     768 B         -  14.8 KiB  10
-  23 h2d     FetchShard group 1          -  1.50 KiB         -  16.3 KiB  22
-  24 comm    Gather group 1              -         -         -  16.3 KiB  23
-  25 disk    ReadShard group 2           -  9.62 KiB         -  25.9 KiB  14
-  26 h2d     FetchShard group 2          -  19.2 KiB         -  45.2 KiB  25
-  27 comm    Gather group 2              -         -         -  45.2 KiB  26
-  28 compute Forward unit 0              0  1.12 KiB  5.38 KiB  40.9 KiB  21 24
-  29 compute Release group 0             -         -  9.25 KiB  40.9 KiB
-  30 compute Release group 1             -         -  1.50 KiB  31.7 KiB
-  31 host    Update group 4 chunk 4      -         -         -  30.2 KiB  15-16
-  32 disk    WriteStates group 4 chunk 4  -         -         -  30.2 KiB  31
-  33 disk    ReadShard group 3           -  9.62 KiB         -  39.8 KiB  18
-  34 h2d     FetchShard group 3          -  19.2 KiB         -  59.1 KiB  33
-  35 comm    Gather group 3              -         -         -  59.1 KiB  34
-  36 compute Forward unit 1              0  1.12 KiB  9.62 KiB  53.9 KiB  27
-  37 d2h     SaveInput unit 1            0  1.12 KiB         -  51.7 KiB
-  38 disk    WriteInput unit 1           0         -         -  51.7 KiB  37
-  39 compute Release group 2             -         -  19.2 KiB  51.7 KiB
-  40 disk    ReadShard group 4           -  4.62 KiB         -  37.1 KiB  32
-  41 h2d     FetchShard group 4          -  9.25 KiB         -  46.3 KiB  40
-  42 comm    Gather group 4              -         -         -  46.3 KiB  41
-  43 compute Forward unit 2              0  1.12 KiB  9.62 KiB  41.2 KiB  35
-  44 compute LossHead unit 3             0  14.9 KiB  12.5 KiB  48.1 KiB  38 42
-  45 compute Release group 4             -         -  9.25 KiB  40.2 KiB
-  46 disk    ReadShard group 2           -  9.62 KiB         -  40.6 KiB
-  47 h2d     FetchShard group 2          -  19.2 KiB         -  59.8 KiB  46
-  48 comm    Gather group 2              -         -         -  59.8 KiB  47
-  49 disk    ReadInput unit 1            0  1.12 KiB         -  60.9 KiB
-  50 h2d     FetchInput unit 1           0  1.12 KiB         -  62.1 KiB  49
-  51 compute Backward unit 2 again       0  20.4 KiB  2.25 KiB  98.2 KiB
-  52 comm    ReduceGrads bucket 0        0  9.75 KiB         -  89.9 KiB
-  53 d2h     StoreGrads bucket 0         0  9.75 KiB         -  99.7 KiB  52
-  54 disk    WriteBucket bucket 0        0         -         -  99.7 KiB  53
-  55 compute Release group 3             -         -  19.2 KiB  99.7 KiB
-  56 compute Backward unit 1 again       0  20.4 KiB  13.0 KiB   106 KiB  48 50
-  57 comm    ReduceGrads bucket 1        0  9.75 KiB         -  97.6 KiB
-  58 d2h     StoreGrads bucket 1         0  9.75 KiB         -   107 KiB  57
-  59 disk    WriteBucket bucket 1        0         -         -   107 KiB  58
-  60 compute Release group 2             -         -  19.2 KiB   107 KiB
-  61 compute Backward unit 0 again       0  10.8 KiB  10.6 KiB  90.9 KiB  54
+   1 disk    ReadGrads group 0 chunk 0   -         -         -     192 B
+   2 disk    ReadGrads group 1 chunk 1   -         -         -     192 B
+   3 host    Update group 0 chunk 0      -         -         -     192 B  1
+   4 disk    WriteStates group 0 chunk 0  -         -         -     192 B  3
+   5 disk    ReadStates group 2 chunk 2  -         -         -     192 B  4
+   6 disk    ReadGrads group 2 chunk 2   -         -         -     192 B  3
+   7 host    Update group 1 chunk 1      -         -         -     192 B  2
+   8 disk    WriteStates group 1 chunk 1  -         -         -     192 B  7
+   9 disk    ReadStates group 3 chunk 3  -         -         -     192 B  8
+  10 disk    ReadGrads group 3 chunk 3   -         -         -     192 B  7
+  11 host    Update group 2 chunk 2      -         -         -     192 B  5-6
+  12 disk    WriteStates group 2 chunk 2  -         -         -     192 B  11
+  13 disk    ReadStates group 4 chunk 4  -         -         -     192 B  12
+  14 disk    ReadGrads group 4 chunk 4   -         -         -     192 B  11
+  15 host    Update group 3 chunk 3      -         -         -     192 B  9-10
+  16 disk    WriteStates group 3 chunk 3  -         -         -     192 B  15
+  17 disk    ReadShard group 0           -  4.62 KiB         -  4.81 KiB  4
+  18 h2d     FetchShard group 0          -  9.25 KiB         -  14.1 KiB  17
+  19 comm    Gather group 0              -         -         -  14.1 KiB  18
+  20 disk    ReadShard group 1           -     768 B         -  14.8 KiB  8
+  21 h2d     FetchShard group 1          -  1.50 KiB         -  16.3 KiB  20
+  22 comm    Gather group 1              -         -         -  16.3 KiB  21
+  23 disk    ReadShard group 2           -  9.62 KiB         -  25.9 KiB  12
+  24 h2d     FetchShard group 2          -  19.2 KiB         -  45.2 KiB  23
+  25 comm    Gather group 2              -         -         -  45.2 KiB  24
+  26 compute Forward unit 0              0  1.12 KiB  5.38 KiB  40.9 KiB  19 22
+  27 compute Release group 0             -         -  9.25 KiB  40.9 KiB
+  28 compute Release group 1             -         -  1.50 KiB  31.7 KiB
+  29 host    Update group 4 chunk 4      -         -         -  30.2 KiB  13-14
+  30 disk    WriteStates group 4 chunk 4  -         -         -  30.2 KiB  29
+  31 disk    ReadShard group 3           -  9.62 KiB         -  39.8 KiB  16
+  32 h2d     FetchShard group 3          -  19.2 KiB         -  59.1 KiB  31
+  33 comm    Gather group 3              -         -         -  59.1 KiB  32
+  34 compute Forward unit 1              0  1.12 KiB  9.62 KiB  53.9 KiB  25
+  35 d2h     SaveInput unit 1            0  1.12 KiB         -  51.7 KiB
+  36 disk    WriteInput unit 1           0         -         -  51.7 KiB  35
+  37 compute Release group 2             -         -  19.2 KiB  51.7 KiB
+  38 disk    ReadShard group 4           -  4.62 KiB         -  37.1 KiB  30
+  39 h2d     FetchShard group 4          -  9.25 KiB         -  46.3 KiB  38
+  40 comm    Gather group 4              -         -         -  46.3 KiB  39
+  41 compute Forward unit 2              0  1.12 KiB  9.62 KiB  41.2 KiB  33
+  42 compute LossHead unit 3             0  14.9 KiB  12.5 KiB  48.1 KiB  36 40
+  43 compute Release group 4             -         -  9.25 KiB  40.2 KiB
+  44 disk    ReadShard group 2           -  9.62 KiB         -  40.6 KiB
+  45 h2d     FetchShard group 2          -  19.2 KiB         -  59.8 KiB  44
+  46 comm    Gather group 2              -         -         -  59.8 KiB  45
+  47 disk    ReadInput unit 1            0  1.12 KiB         -  60.9 KiB
+  48 h2d     FetchInput unit 1           0  1.12 KiB         -  62.1 KiB  47
+  49 compute Backward unit 2 again       0  20.4 KiB  2.25 KiB  98.2 KiB
+  50 comm    ReduceGrads bucket 0        0  9.75 KiB         -  89.9 KiB
+  51 d2h     StoreGrads bucket 0         0  9.75 KiB         -  99.7 KiB  50
+  52 disk    WriteBucket bucket 0        0         -         -  99.7 KiB  51
+  53 compute Release group 3             -         -  19.2 KiB  99.7 KiB
+  54 disk    ReadAhead group 0 chunk 0   -         -         -  80.4 KiB  4 30
+  55 compute Backward unit 1 again       0  20.4 KiB  13.0 KiB   106 KiB  46 48
+  56 comm    ReduceGrads bucket 1        0  9.75 KiB         -  97.6 KiB
+  57 d2h     StoreGrads bucket 1         0  9.75 KiB         -   107 KiB  56
+  58 disk    WriteBucket bucket 1        0         -         -   107 KiB  57
+  59 compute Release group 2             -         -  19.2 KiB   107 KiB
+  60 disk    ReadAhead group 1 chunk 1   -         -         -  88.1 KiB  8 16
+  61 compute Backward unit 0 again       0  10.8 KiB  10.6 KiB  90.9 KiB  52
   62 comm    ReduceGrads bucket 2        0  9.75 KiB         -  98.0 KiB
   63 d2h     StoreGrads bucket 2         0  9.75 KiB         -   108 KiB  62
   64 disk    WriteBucket bucket 2        0         -         -   108 KiB  63
-  65 disk    ReadGrads group 0 chunk 0   -         -         -   108 KiB  32 64
+  65 disk    ReadGrads group 0 chunk 0   -         -         -   108 KiB  29 64
   66 host    SumSquares group 0 chunk 0  -         -         -   108 KiB  65
-  67 disk    ReadGrads group 1 chunk 1   -         -         -   108 KiB  18 64
+  67 disk    ReadGrads group 1 chunk 1   -         -         -   108 KiB  15 64
   68 host    SumSquares group 1 chunk 1  -         -         -   108 KiB  67
-  69 disk    ReadGrads group 2 chunk 2   -         -         -   108 KiB  59 64 66
+  69 disk    ReadGrads group 2 chunk 2   -         -         -   108 KiB  58 64 66
   70 host    SumSquares group 2 chunk 2  -         -         -   108 KiB  69
-  71 disk    ReadGrads group 3 chunk 3   -         -         -   108 KiB  54 59 68
+  71 disk    ReadGrads group 3 chunk 3   -         -         -   108 KiB  52 58 68
   72 host    SumSquares group 3 chunk 3  -         -         -   108 KiB  71
-  73 disk    ReadGrads group 4 chunk 4   -         -         -   108 KiB  54 70
+  73 disk    ReadGrads group 4 chunk 4   -         -         -   108 KiB  52 70
   74 host    SumSquares group 4 chunk 4  -         -         -   108 KiB  73
-  75 compute NormAndScale                -         -   108 KiB         -  54 59 64 66 68 70 72 74
+  75 compute NormAndScale                -         -   108 KiB         -  52 58 64 66 68 70 72 74
 )");
 }
 
@@ -166,14 +166,14 @@ micro-batch 0
   host          U0       U1       U2       U3                               -- U4             --
   h2d                                               f0       f1       f2    --          f3    --
   disk    r0 r1    w0 r2    w1 r3    w2 r4    w3 r0       r1       r2       --    w4 r3       --
-  compute                F2 L                B2          B1          B0
-  comm                G4 --         G2       -- R0       -- R1       -- R2
-  host                   -- -                --          --          --             Q0    Q1
-  d2h     s1             -- -                --    s0    --    s1    --    s2
+  compute                F2 L                B2             B1             B0
+  comm                G4 --         G2       -- R0          -- R1          -- R2
+  host                   -- -                --             --             --             Q0
+  d2h     s1             -- -                --    s0       --    s1       --    s2
   h2d              f4    --      f2       f1 --
-  disk       w1 r4       --   r2       r1    --       w0 --       w1 --       w2 r0    r1    r2
-  host    Q2    Q3    Q4
-  disk       r3    r4
+  disk       w1 r4       --   r2       r1    --       w0 r0 --       w1 r1 --       w2 r0    r1
+  host    Q1    Q2    Q3    Q4
+  disk       r2    r3    r4
 update
   compute N
 )");

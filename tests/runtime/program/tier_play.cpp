@@ -80,7 +80,13 @@ TierPlay::TierPlay(const StepShape& shape, int dp_rank) : shape_(shape), dp_rank
 void TierPlay::load(const Playing& playing) {
   program_ = playing.program;
   kind_ = playing.kind;
-  if (kind_ != PlayKind::kEvaluate) ++version_;
+  if (version_ == 0) fill_ring();
+  updates_ = pending_ && kind_ != PlayKind::kEvaluate;
+  if (updates_) {
+    ++version_;
+    pending_ = false;
+  }
+  if (kind_ == PlayKind::kTrain) pending_ = true;
   spaces_.resize(persistent_spaces_);
   const auto arena_cells = [](std::int64_t bytes) {
     return static_cast<std::size_t>((bytes + kCellBytes - 1) / kCellBytes);
@@ -96,6 +102,20 @@ void TierPlay::load(const Playing& playing) {
   for (auto* places : {&batch_, &gradient_, &gathered_, &gradient_slot_}) places->clear();
   input_.clear();
   kept_.clear();
+}
+
+// As the step before the first would have left it.
+void TierPlay::fill_ring() {
+  for (int c = 0; c < program_->chunks_ahead; ++c) {
+    const Chunk& chunk = program_->chunks[static_cast<std::size_t>(c)];
+    const Region from =
+        part(states_[static_cast<std::size_t>(chunk.group)], chunk.begin, chunk.elems);
+    const Cells& states = spaces_[static_cast<std::size_t>(from.space)];
+    const int slot = ring_states_.at(static_cast<std::size_t>(chunk.slot));
+    std::copy(states.begin() + static_cast<std::ptrdiff_t>(from.begin),
+              states.begin() + static_cast<std::ptrdiff_t>(from.end),
+              spaces_[static_cast<std::size_t>(slot)].begin());
+  }
 }
 
 void TierPlay::fail(OpId id, const std::string& what) {

@@ -70,6 +70,7 @@ class TierPlay {
   using UnitKey = std::pair<int, int>;  // unit, micro-batch
 
   // --- memory ---
+  void fill_ring();
   int add_space(std::size_t cells, Cell value);
   void fill_buffer(BufferId b, Cell value);
   [[nodiscard]] Region whole(int space) const;
@@ -141,6 +142,8 @@ class TierPlay {
   const Program* program_ = nullptr;
   PlayKind kind_ = PlayKind::kTrain;
   std::int64_t version_ = 0;  // of what its units read
+  bool pending_ = true;       // the last step's update
+  bool updates_ = false;      // the program brings it to an end
   int arena_ = -1;
   int host_arena_ = -1;
   int sums_ = -1;             // by chunk

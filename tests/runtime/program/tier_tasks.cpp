@@ -14,6 +14,8 @@ bool opens(const Op& op, int g) {
 }  // namespace
 
 Task TierPlay::task_of(const Op& op) {
+  const bool always = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads || op.ahead;
+  if (op.chunk >= 0 && !updates_ && !always) return {};
   switch (op.kind) {
     case OpKind::kLoadBatch: {
       Task task;

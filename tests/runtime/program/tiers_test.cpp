@@ -13,6 +13,7 @@
 #include "kernels/base/error.hpp"
 #include "runtime/program/program_check.hpp"
 #include "runtime/program/step_writer.hpp"
+#include "runtime/program/time_model.hpp"
 #include "tests/runtime/program/shapes.hpp"
 #include "tests/runtime/program/tier_simulation.hpp"
 
@@ -52,20 +53,19 @@ struct Programs {
   Program evaluate;
 };
 
-std::vector<Playing> three_steps(const Programs& programs) {
+// Three steps, a look at the parameters, a step that finds no update left to it, and one that does.
+std::vector<Playing> some_steps(const Programs& programs) {
   const Playing train{&programs.train, PlayKind::kTrain};
-  return {train,
-          train,
-          train,
-          {&programs.updates, PlayKind::kUpdates},
-          {&programs.evaluate, PlayKind::kEvaluate}};
+  const Playing updates{&programs.updates, PlayKind::kUpdates};
+  const Playing evaluate{&programs.evaluate, PlayKind::kEvaluate};
+  return {train, train, train, updates, evaluate, train, train, updates, evaluate};
 }
 
 // The first fault that some timing shows.
 std::string play(const Programs& programs, const StepShape& shape, std::uint64_t first = 0,
                  int seeds = 20) {
   for (std::uint64_t seed = first; seed < first + static_cast<std::uint64_t>(seeds); ++seed) {
-    const std::string fault = simulate(three_steps(programs), shape, seed);
+    const std::string fault = simulate(some_steps(programs), shape, seed);
     if (!fault.empty()) return "seed " + std::to_string(seed) + ", " + fault;
   }
   return "";
@@ -141,6 +141,56 @@ TEST(Tiers, RefusesTiersThatMeanNothing) {
   EXPECT_THROW((void)write_train_step(make_shape(choice)), Error) << "gradients are not there";
   choice.placement = {.optimizer = Tier::kHost, .chunk_slots = 0};
   EXPECT_THROW((void)write_train_step(make_shape(choice)), Error);
+}
+
+// A step of four blocks whose states are on NVMe and are updated in chunks of `slots`.
+StepShape shape_on_nvme(int slots) {
+  ShapeChoice choice{.stage = 3, .micro_batches = 3, .tied = true, .blocks = 4};
+  choice.placement = {.optimizer = Tier::kNvme, .chunk_elems = 512, .chunk_slots = slots};
+  return make_shape(choice);
+}
+
+TEST(Tiers, AsManyChunksAsTheRingHoldsAreReadUnderTheLastBackward) {
+  for (const int slots : {1, 4, 1000}) {
+    const Program program = write_train_step(shape_on_nvme(slots));
+    const Program updates = write_update_step(shape_on_nvme(slots));
+    const auto chunks = static_cast<int>(program.chunks.size());
+    EXPECT_EQ(program.chunks_ahead, std::min(slots, chunks));
+    EXPECT_EQ(updates.chunks_ahead, program.chunks_ahead);
+    int heads = 0;
+    int read = 0;
+    int ahead = 0;
+    for (const Op& op : program.ops) {
+      if (op.kind == OpKind::kLossHead) ++heads;
+      if (op.kind == OpKind::kNormAndScale) {
+        EXPECT_EQ(ahead, program.chunks_ahead);
+      }
+      if (op.kind != OpKind::kReadStates) continue;
+      ++read;
+      if (!op.ahead) continue;
+      EXPECT_EQ(heads, 3);
+      EXPECT_EQ(op.chunk, ahead++) << "what is needed first comes first";
+    }
+    EXPECT_EQ(read, chunks) << "each chunk is read once a step";
+  }
+}
+
+// A second for each transfer of states, ten for each unit, nothing for the rest.
+TEST(Tiers, AStepWaitsForTheDiskOnlyWithWhatTheRingDoesNotHold) {
+  const auto first_forward = [](int slots) {
+    const Program program = write_train_step(shape_on_nvme(slots));
+    std::vector<double> seconds;
+    std::size_t first = program.ops.size();
+    for (std::size_t i = 0; i < program.ops.size(); ++i) {
+      const Op& op = program.ops[i];
+      if (op.kind == OpKind::kForward) first = std::min(first, i);
+      seconds.push_back(op.lane == Lane::kDisk ? 1 : op.unit >= 0 ? 10 : 0);
+    }
+    return schedule(program, seconds, 2, false).timeline[first].begin;
+  };
+  EXPECT_GT(first_forward(1), 1);
+  EXPECT_GT(first_forward(1), first_forward(4) + 1);
+  EXPECT_LT(first_forward(1000), 1);
 }
 
 // --- the checker is checked: what the simulation can make fail, it has to notice ---

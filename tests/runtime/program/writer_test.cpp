@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "kernels/base/error.hpp"
+#include "runtime/program/memory_model.hpp"
 #include "runtime/program/program_check.hpp"
 #include "runtime/program/step_writer.hpp"
 #include "tests/runtime/program/replay.hpp"
@@ -22,6 +23,57 @@ TEST(StepWriter, EveryProgramIsSoundByBothOpinions) {
       ASSERT_EQ(result.waste, "") << name_of(choice);
     }
   });
+}
+
+// A slot for each unit that remembers, from the first operation to the last, apart from all others.
+TEST(StepWriter, DecodingKeepsItsCachesInPlace) {
+  for_each_choice([](const ShapeChoice& choice) {
+    if (choice.micro_batches > 1 || choice.recompute) return;  // no matter here
+    StepShape shape = make_shape(choice);
+    std::int64_t wanted = 0;
+    for (std::size_t u = 1; u + 1 < shape.units.size(); ++u) {
+      shape.units[u].memory.cache = 1000 * static_cast<std::int64_t>(u) + 2;
+      wanted += shape.units[u].memory.cache;
+    }
+    for (const bool frozen : {false, true}) {
+      shape.frozen = frozen;
+      const Program program = write_decode_step(shape);
+      ASSERT_EQ(find_fault(program), "") << name_of(choice);
+      const MemoryReport memory = add_up(program);
+      ASSERT_EQ(memory.by_tag[static_cast<std::size_t>(Tag::kKvCache)], wanted);
+      ASSERT_EQ(memory.by_tag[static_cast<std::size_t>(Tag::kMoments)], 0);
+      ASSERT_EQ(memory.by_tag[static_cast<std::size_t>(Tag::kGradients)], 0);
+      ASSERT_EQ(memory.persistent > 0, frozen);  // else it is another program's to say
+      std::size_t caches = 0;
+      for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+        if (program.buffers[b].tag != Tag::kKvCache) continue;
+        ++caches;
+        const auto load = std::find_if(program.ops.begin(), program.ops.end(),
+                                       [](const Op& op) { return op.kind == OpKind::kLoadBatch; });
+        const std::vector<BufferId>& first = load->live;
+        ASSERT_EQ(std::count(first.begin(), first.end(), static_cast<BufferId>(b)), 1);
+      }
+      ASSERT_EQ(caches, shape.units.size() - 2);
+    }
+  });
+}
+
+TEST(StepWriter, ATrainingStepLeavesRoomForWhatSharesItsArena) {
+  StepShape shape = make_shape({.stage = 3});
+  const std::int64_t own = write_train_step(shape).arena_bytes;
+  shape.other_arena_bytes = own - 1;
+  EXPECT_EQ(write_train_step(shape).arena_bytes, own);
+  shape.other_arena_bytes = own + 4096;
+  EXPECT_EQ(write_train_step(shape).arena_bytes, own + 4096);
+}
+
+TEST(StepWriter, WhatIsFrozenIsNotTrained) {
+  StepShape shape = make_shape({.stage = 3});
+  shape.frozen = true;
+  EXPECT_THROW((void)write_train_step(shape), Error);
+  shape.placement.parameters = Tier::kNvme;  // which nothing has to update
+  EXPECT_EQ(find_fault(write_decode_step(shape)), "");
+  EXPECT_EQ(find_fault(write_eval_step(shape)), "");
 }
 
 TEST(StepWriter, BucketsSmallerThanTheSmallestPieceStillReduceEverything) {
