@@ -46,6 +46,7 @@ class Examination {
     rates_.threads = input_.threads;
     comm();
     attempt({"gemm_flops.fp32", "gemm_flops.bf16"}, [this] { gemm(); });
+    attempt({"units"}, [this] { units(); });
     set_compute_threads(input_.threads);
     attempt({"memory_copy_bps", "memory_triad_bps"}, [this] { memory(); });
     attempt({"h2d_bps", "d2h_bps", "h2d_d2h_bps"}, [this] { arenas(); });
@@ -119,6 +120,12 @@ class Examination {
     } else {
       rates_.gemm_flops = rates_.gemm_by_threads.back().gemm_flops;
     }
+  }
+
+  void units() {
+    if (input_.gpus > 0) throw Error(kOnGpu);
+    if (!input_.units) throw Error("nothing was given that runs them");
+    rates_.units = input_.units(report_.bf16);
   }
 
   void memory() {

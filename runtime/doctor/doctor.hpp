@@ -24,6 +24,10 @@ struct NarrowMatmul {
   double converted = 0;  // converted to fp32
 };
 
+// How fast a transformer's units run on one core, all cores at work (unit_timing.hpp); is told how
+// 16-bit matrices are multiplied.
+using UnitProbe = std::function<std::vector<UnitRates>(const NarrowMatmul& bf16)>;
+
 struct GemmProbe {
   std::function<double(DType dtype, int threads)> flops;  // a square product of 1024
   std::function<NarrowMatmul()> bf16;                     // about 0.3 s
@@ -44,6 +48,7 @@ struct DoctorInput {
   int threads = 1;        // cores this process may use
   int gpus = 0;
   GemmProbe gemm;
+  UnitProbe units;  // empty: a plan prices by gemm
   int comm_ranks = 2;
   std::vector<CommSample> comm;  // of the ranks; empty with comm_missing
   std::string comm_missing;      // why nobody measured

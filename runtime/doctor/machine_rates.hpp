@@ -29,6 +29,16 @@ struct ThreadRates {
   DTypeRates gemm_flops;
 };
 
+// A transformer's own unit on one core while all cores do the same: FLOP/s, by what multiplies
+// matrices and by what attention adds. forward_flops of a head is all that it does in training.
+struct UnitRates {
+  std::string unit;   // "gpt2" or "llama", a block; "head"
+  std::string dtype;  // "fp32", or "bf16" as train.matmul: auto multiplies
+  std::int64_t hidden = 0;
+  double forward_flops = 0, backward_flops = 0;
+  double attention_forward_flops = 0, attention_backward_flops = 0;
+};
+
 struct MachineRates {
   std::string host;
   std::string measured_at;  // UTC, 2026-11-21T18:00:00Z
@@ -55,6 +65,7 @@ struct MachineRates {
   std::optional<LinkRates> peer;  // between two GPUs directly
 
   std::vector<ThreadRates> gemm_by_threads;
+  std::vector<UnitRates> units;
   std::map<std::string, LinkRates> comm_by_transport;
   // Median absolute deviation of the rounds over their median, of fields measured in rounds.
   std::map<std::string, double> spread;

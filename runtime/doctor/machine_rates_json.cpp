@@ -37,6 +37,25 @@ Json link(const std::optional<LinkRates>& rates) {
   return {{"latency_s", rates->latency_s}, {"bps", rates->bps}};
 }
 
+// The numbers of a unit's entry.
+template <class Unit, class Visitor>
+void visit_unit(Unit& unit, Visitor&& visit) {
+  visit("forward_flops", unit.forward_flops);
+  visit("backward_flops", unit.backward_flops);
+  visit("attention_forward_flops", unit.attention_forward_flops);
+  visit("attention_backward_flops", unit.attention_backward_flops);
+}
+
+Json unit_entries(const std::vector<UnitRates>& units) {
+  Json entries = Json::array();
+  for (const UnitRates& unit : units) {
+    Json entry{{"unit", unit.unit}, {"dtype", unit.dtype}, {"hidden", unit.hidden}};
+    visit_unit(unit, [&](const char* name, double value) { entry[name] = value; });
+    entries.push_back(std::move(entry));
+  }
+  return entries;
+}
+
 // Reads fields of one object and says where a mistake is.
 class Reader {
  public:
@@ -121,6 +140,18 @@ void read_lists(const Reader& file, const std::string& source, MachineRates& rat
           {entry.integer("threads", 1), {entry.rate("fp32"), entry.rate("bf16")}});
     }
   }
+  if (file.has("units")) {
+    const Json& rows = file.json().at("units");
+    if (!rows.is_array()) file.fail("units", "is not a list");
+    for (const Json& row : rows) {
+      const Reader entry(row, source, "units[]");
+      UnitRates unit{.unit = entry.text("unit"), .dtype = entry.text("dtype")};
+      unit.hidden = entry.integer("hidden", 0);
+      if (unit.hidden == 0) entry.fail("hidden", "is not positive");
+      visit_unit(unit, [&](const char* name, double& value) { value = entry.required_rate(name); });
+      rates.units.push_back(std::move(unit));
+    }
+  }
   if (file.has("comm_by_transport")) {
     const Reader transports = file.object("comm_by_transport");
     for (const auto& [name, value] : transports.json().items()) {
@@ -170,6 +201,7 @@ std::string machine_rates_json(const MachineRates& rates) {
                   {"nvme_path", rates.nvme_path},
                   {"rates", measured},
                   {"gemm_by_threads", threads},
+                  {"units", unit_entries(rates.units)},
                   {"comm_by_transport", transports},
                   {"spread", Json(rates.spread)},
                   {"not_measured", Json(rates.not_measured)}};

@@ -27,6 +27,15 @@ std::string lines_before(const std::string& path, std::int64_t first_step) {
   return kept;
 }
 
+nlohmann::ordered_json plan_error_json(const PlanError& error) {
+  auto object = nlohmann::ordered_json::object();
+  if (error.device) object["device"] = *error.device;
+  if (error.host) object["host"] = *error.host;
+  if (error.nvme) object["nvme"] = *error.nvme;
+  if (error.step_ms) object["step_ms"] = *error.step_ms;
+  return object;
+}
+
 }  // namespace
 
 std::string to_json_line(const StepRecord& record) {
@@ -50,6 +59,8 @@ std::string to_json_line(const StepRecord& record) {
   object["timers_ms"] = {{"forward", timers.forward}, {"backward", timers.backward},
                          {"comm", timers.comm},       {"optimizer", timers.optimizer},
                          {"io", timers.io},           {"data", timers.data}};
+  if (record.plan_error) object["plan_error"] = plan_error_json(*record.plan_error);
+  if (record.checkpoint_ms) object["checkpoint_ms"] = *record.checkpoint_ms;
   if (record.eval_loss) object["eval_loss"] = *record.eval_loss;
   if (record.eval_ppl) object["eval_ppl"] = *record.eval_ppl;
   return object.dump();

@@ -23,6 +23,14 @@ struct StepTimers {  // milliseconds; they overlap, so they need not add up to s
   double data = 0;
 };
 
+// Measured over planned, less one; only of what was counted and planned.
+struct PlanError {
+  std::optional<double> device;  // peaks of this rank
+  std::optional<double> host;
+  std::optional<double> nvme;
+  std::optional<double> step_ms;
+};
+
 struct StepRecord {
   std::int64_t step = 0;    // from 1
   double loss = 0;          // mean over the global batch's tokens, before the update
@@ -37,6 +45,9 @@ struct StepRecord {
   double mfu = 0;           // of the device's peak, 0..1; 0: the peak is unknown
   StepMemory memory;
   StepTimers timers_ms;
+  std::optional<PlanError> plan_error;  // from the third step of a process on
+  // What the run stood still for a checkpoint since the step before; only where it did.
+  std::optional<double> checkpoint_ms;
   std::optional<double> eval_loss;  // only of steps after which it evaluated
   std::optional<double> eval_ppl;
 };

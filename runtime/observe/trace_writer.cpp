@@ -45,8 +45,18 @@ std::string format_trace(std::span<const TraceEvent> events, const TraceLayout& 
   int named_rank = -1;
   for (const auto& [rank, lane] : tracks) {
     if (rank != named_rank) {
-      all.push_back(
-          name_record("process_name", rank, 0, layout.process_prefix + std::to_string(rank)));
+      const auto named = layout.process_names.find(rank);
+      const std::string name = named == layout.process_names.end()
+                                   ? layout.process_prefix + std::to_string(rank)
+                                   : named->second;
+      all.push_back(name_record("process_name", rank, 0, name));
+      if (!layout.process_names.empty()) {
+        all.push_back({{"ph", "M"},
+                       {"name", "process_sort_index"},
+                       {"pid", rank},
+                       {"tid", 0},
+                       {"args", {{"sort_index", rank}}}});
+      }
       named_rank = rank;
     }
     all.push_back(name_record("thread_name", rank, lane, lanes[lane]));

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <span>
 #include <string>
 #include <utility>
@@ -25,7 +26,9 @@ struct TraceEvent {
 struct TraceLayout {
   // Lanes from top to bottom; those that are not listed follow in the order they first appear.
   std::vector<std::string> lanes;
-  std::string process_prefix = "rank ";  // the process is called "rank 3"
+  std::string process_prefix = "rank ";  // the process is called "rank 3",
+  // or has this name. Processes stand in the order of their numbers.
+  std::map<int, std::string> process_names = {};
 };
 
 // The file's text. Pure.

@@ -100,6 +100,18 @@ int ranks_of_node(const MachineProfile& machine, int ranks) {
 
 }  // namespace
 
+namespace {
+
+double threads_efficiency(const MachineRates& rates) {
+  if (rates.gemm_by_threads.size() < 2) return 1;
+  const ThreadRates& one = rates.gemm_by_threads.front();
+  const ThreadRates& all = rates.gemm_by_threads.back();
+  if (one.threads != 1 || !one.gemm_flops.fp32 || !all.gemm_flops.fp32) return 1;
+  return std::clamp(*all.gemm_flops.fp32 / (all.threads * *one.gemm_flops.fp32), 0.1, 1.0);
+}
+
+}  // namespace
+
 MachineProfile parse_profile(const std::string& text, const std::string& source,
                              const MachineProfile& base) {
   const Json json = Json::parse(text, nullptr, false);
@@ -175,6 +187,9 @@ MachineProfile measured_profile(const MachineRates& rates, MachineProfile base) 
   take(rates.disk_read_bps, base.disk_read_bps);
   take(rates.disk_write_bps, base.disk_write_bps);
   take(rates.disk_both_bps, base.disk_both_bps);
+  base.units = rates.units;
+  base.cores = rates.threads;
+  base.threads_efficiency = threads_efficiency(rates);
   if (rates.comm) {
     base.comm_latency_s = rates.comm->latency_s;
     base.comm_bps = rates.comm->bps;
@@ -186,6 +201,13 @@ MachineProfile measured_profile(const MachineRates& rates, MachineProfile base) 
 int nodes_of(const MachineProfile& machine, int ranks) {
   const int local = ranks_of_node(machine, ranks);
   return (ranks + local - 1) / local;
+}
+
+double cores_of_rank(const MachineProfile& machine, int ranks) {
+  const double cores = static_cast<double>(machine.cores) / ranks_of_node(machine, ranks);
+  if (cores <= 1) return cores;
+  const double lost = machine.cores > 1 ? (cores - 1) / (machine.cores - 1) : 0;
+  return cores * (1 - lost * (1 - machine.threads_efficiency));
 }
 
 Rates rates_of(const MachineProfile& machine, const RankQuestion& question) {

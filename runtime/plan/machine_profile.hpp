@@ -42,8 +42,11 @@ struct MachineProfile {
   double disk_both_bps = 0;  // 0: their mean
   double comm_latency_s = 0;
   double comm_bps = 0;
-  double network_bps = 0;  // of a node; 0: ranks of all nodes talk as those of one do
-  int comm_ranks = 2;      // that the latency is of
+  double network_bps = 0;         // of a node; 0: ranks of all nodes talk as those of one do
+  int comm_ranks = 2;             // that the latency is of
+  std::vector<UnitRates> units;   // of one core, all cores at work; none: not measured
+  int cores = 1;                  // of a node: whose units those are
+  double threads_efficiency = 1;  // of a product on all cores against as many on one each
 };
 
 // REQUIRES: `text` is a profile or a rates file. Numbers that are missing are `base`'s. Throws
@@ -68,6 +71,8 @@ struct RankQuestion {
 [[nodiscard]] Rates rates_of(const MachineProfile& machine, const RankQuestion& question);
 // FLOP/s that all ranks would have at their peak.
 [[nodiscard]] double peak_flops_of(const MachineProfile& machine, const RankQuestion& question);
+// Cores that one of `ranks` ranks has of its node, less what threads lose to each other.
+[[nodiscard]] double cores_of_rank(const MachineProfile& machine, int ranks);
 [[nodiscard]] int nodes_of(const MachineProfile& machine, int ranks);
 
 }  // namespace sluice

@@ -64,6 +64,46 @@ Json lanes_json(const RunPlan& plan, const RunFacts& facts) {
   return json;
 }
 
+// Of all ranks of a node; the last node may have fewer.
+Json node_json(const RunPlan& plan) {
+  const std::int64_t ranks = plan.memory.budgets.ranks_of_host;
+  return {{"ranks", ranks},
+          {"device", ranks * plan.peak(Tier::kDevice)},
+          {"host", ranks * plan.peak(Tier::kHost)},
+          {"nvme", ranks * plan.peak(Tier::kNvme)},
+          {"pinned", ranks * plan.pinned},
+          {"comm_bytes", ranks * plan.traffic.wire},
+          {"to_host_bytes", ranks * plan.traffic.to_host},
+          {"to_device_bytes", ranks * plan.traffic.to_device},
+          {"nvme_read_bytes_per_step", ranks * plan.traffic.disk_read},
+          {"nvme_write_bytes_per_step", ranks * plan.traffic.disk_written}};
+}
+
+// Data-parallel ranks are alike.
+Json classes_json(const RunPlan& plan) {
+  return Json::array({{{"name", "all"},
+                       {"ranks", plan.ranks},
+                       {"peak",
+                        {{"device", plan.peak(Tier::kDevice)},
+                         {"host", plan.peak(Tier::kHost)},
+                         {"nvme", plan.peak(Tier::kNvme)}}}}});
+}
+
+// null: no such budget, or nothing is written.
+Json token_budget_json(const RunPlan& plan, const RunFacts& facts) {
+  if (facts.tokens == 0) return nullptr;
+  const double steps = plan.steps_for(facts.tokens);
+  return {{"tokens", facts.tokens},
+          {"steps", steps},
+          {"seconds", steps * plan.time.step_s},
+          {"nvme_write_bytes_of_node", steps * plan.node_written()}};
+}
+
+Json drive_json(const RunPlan& plan, const RunFacts& facts) {
+  const double seconds = plan.drive_seconds(facts.endurance_bytes);
+  return seconds > 0 ? Json(seconds) : Json(nullptr);
+}
+
 Json suggestions_json(const SearchResult& result) {
   Json list = Json::array();
   for (const Suggestion& s : result.suggestions) {
@@ -119,10 +159,14 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
   json["nvme_read_bytes_per_step"] = plan.traffic.disk_read;
   json["nvme_write_bytes_per_step"] = plan.traffic.disk_written;
   json["run_seconds"] = static_cast<double>(facts.steps) * plan.time.step_s;
+  json["run_steps"] = facts.steps;
+  json["token_budget"] = token_budget_json(plan, facts);
+  json["endurance_bytes"] = facts.endurance_bytes;
+  json["drive_seconds"] = drive_json(plan, facts);
   json["ranks"] = plan.ranks;
   json["nodes"] = plan.nodes;
-  // Data-parallel ranks are alike.
-  json["rank_classes"] = Json::array({{{"name", "all"}, {"ranks", plan.ranks}}});
+  json["rank_classes"] = classes_json(plan);
+  json["per_node"] = node_json(plan);
   json["parameters"] = plan.params;
   json["model_flops"] = plan.model_flops_per_step;
   json["stage"] = plan.shape.stage;
@@ -135,7 +179,8 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
     json["search"] = {{"candidates", result->candidates}, {"evaluated", result->evaluated}};
   }
   if (rows != nullptr) json["compare"] = compare_json(*rows);
-  return json.dump(2) + "\n";
+  // Names are the user's: bytes that are not UTF-8 must not cost the plan.
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace sluice

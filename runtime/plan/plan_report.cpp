@@ -80,7 +80,7 @@ std::string tier_table(const RunPlan& plan, Tier tier) {
     row(name_of(static_cast<Tag>(t)),
         [t](const PhaseMemory& phase) { return phase.by_tag[static_cast<std::size_t>(t)]; });
   }
-  row("nvme store's buffers", [beside](const PhaseMemory&) { return beside; });
+  row(kBesideProgram, [beside](const PhaseMemory&) { return beside; });
   row("slots not in use", [](const PhaseMemory& phase) {
     std::int64_t rest = phase.peak;
     for (const std::int64_t bytes : phase.by_tag) rest -= bytes;
@@ -101,12 +101,16 @@ std::string memory_text(const RunPlan& plan) {
     text += line("pinned, of the host's: %s\n", format_bytes(plan.pinned).c_str());
   }
   const int local = plan.memory.budgets.ranks_of_host;
-  if (local > 1 && plan.peak(Tier::kHost) + plan.peak(Tier::kNvme) > 0) {
-    text += line("a node of %d ranks: host %s, nvme %s\n", local,
-                 format_bytes(local * plan.peak(Tier::kHost)).c_str(),
-                 format_bytes(local * plan.peak(Tier::kNvme)).c_str());
+  if (local <= 1) return text;
+  std::string node = plan.nodes > 1 ? line("each of %d nodes of %d ranks:", plan.nodes, local)
+                                    : line("the node of %d ranks:", local);
+  for (const Tier tier : kTiers) {
+    if (plan.peak(tier) == 0) continue;
+    node += line(" %s %s,", std::string(name_of(tier)).c_str(),
+                 format_bytes(local * plan.peak(tier)).c_str());
   }
-  return text;
+  node.back() = ';';
+  return text + wrap(node + " its ranks are alike");
 }
 
 std::string tokens_to_hide(const RunPlan& plan, const RunFacts& facts, Lane lane) {
@@ -135,7 +139,34 @@ std::string lanes_text(const RunPlan& plan, const RunFacts& facts) {
 }
 
 std::string days(double seconds) {
-  return seconds >= 2 * 86400 ? line("%.1f days", seconds / 86400) : format_duration(seconds);
+  constexpr double kDay = 86400;
+  if (seconds >= 3 * 365 * kDay) return line("%.1f years", seconds / (365.25 * kDay));
+  if (seconds >= 2 * kDay) return line("%.1f days", seconds / kDay);
+  return seconds >= 7200 ? line("%.1f hours", seconds / 3600) : format_duration(seconds);
+}
+
+std::string tokens_text(const RunFacts& facts) {
+  return format_count(static_cast<double>(facts.tokens)) + " tokens";
+}
+
+// What a node writes, how long one of its drives lasts, and how many a run wears out.
+std::string drive_text(const RunPlan& plan, const RunFacts& facts) {
+  if (plan.node_written() <= 0 || facts.endurance_bytes <= 0) return "";
+  std::string text =
+      line("a node writes %s a step; a drive rated for %.4g TB lasts %s\n",
+           format_bytes(static_cast<std::int64_t>(plan.node_written())).c_str(),
+           facts.endurance_bytes * 1e-12, days(plan.drive_seconds(facts.endurance_bytes)).c_str());
+  const auto worn = [&](double steps) {
+    const double drives = steps * plan.node_written() / facts.endurance_bytes;
+    return drives < 1000 ? line("%.3g", drives) : format_count(drives);
+  };
+  std::string runs;
+  const auto say = [&](const std::string& what, double steps) {
+    runs += (runs.empty() ? "  worn out by " : ", by ") + what + ": " + worn(steps);
+  };
+  if (facts.steps > 0) say("the run", static_cast<double>(facts.steps));
+  if (facts.tokens > 0) say(tokens_text(facts), plan.steps_for(facts.tokens));
+  return runs.empty() ? text : text + runs + "\n";
 }
 
 std::string step_text(const RunPlan& plan, const RunFacts& facts) {
@@ -149,6 +180,11 @@ std::string step_text(const RunPlan& plan, const RunFacts& facts) {
                  format_count(steps * static_cast<double>(plan.tokens_per_step)).c_str(),
                  days(steps * plan.time.step_s).c_str());
   }
+  if (facts.tokens > 0) {
+    const double steps = plan.steps_for(facts.tokens);
+    text += line("%s: %s steps, %s\n", tokens_text(facts).c_str(), format_count(steps).c_str(),
+                 days(steps * plan.time.step_s).c_str());
+  }
   text += line("a rank a step: wire %s", format_bytes(plan.traffic.wire).c_str());
   if (plan.traffic.to_host + plan.traffic.to_device > 0) {
     text += line(", to host %s, to device %s", format_bytes(plan.traffic.to_host).c_str(),
@@ -159,13 +195,7 @@ std::string step_text(const RunPlan& plan, const RunFacts& facts) {
   text += line("NVMe a rank a step: %s read, %s written\n",
                format_bytes(plan.traffic.disk_read).c_str(),
                format_bytes(plan.traffic.disk_written).c_str());
-  const double node_bps = static_cast<double>(plan.traffic.disk_written) *
-                          plan.memory.budgets.ranks_of_host / plan.time.step_s;
-  if (node_bps > 0 && facts.endurance_bytes > 0) {
-    text += line("a node's drive rated for %.4g TB is worn out after %s\n",
-                 facts.endurance_bytes * 1e-12, days(facts.endurance_bytes / node_bps).c_str());
-  }
-  return text;
+  return text + drive_text(plan, facts);
 }
 
 }  // namespace
@@ -191,9 +221,11 @@ std::string report_text(const RunPlan& plan, const RunFacts& facts) {
         "S states and gradients  P parameters  A activations; small: less than half\n";
   }
   for (const std::string& note : facts.notes) text += wrap("note: " + note);
-  text +=
-      plan.fits() ? "\nfits\n" : "\ndoes not fit: " + format_bytes(plan.missing()) + " too much\n";
-  return text;
+  return text + "\n" + verdict_text(plan) + "\n";
+}
+
+std::string verdict_text(const RunPlan& plan) {
+  return plan.fits() ? "fits" : "does not fit: " + format_bytes(plan.missing()) + " too much";
 }
 
 std::string set_line(const std::vector<Setting>& set) {
@@ -205,6 +237,28 @@ std::string set_line(const std::vector<Setting>& set) {
   }
   return text;
 }
+
+namespace {
+
+// set_line() on lines that go on in the next: a shell takes all of them as one.
+std::string pasteable(const std::vector<Setting>& set) {
+  constexpr std::size_t kIndent = 4;
+  std::string text;
+  std::size_t used = kWidth;
+  for (const Setting& s : set) {
+    const std::string one = set_line({s});
+    if (used + 1 + one.size() + 2 > kWidth) {
+      text += (text.empty() ? "" : " \\\n") + std::string(kIndent, ' ') + one;
+      used = kIndent + one.size();
+    } else {
+      text += " " + one;
+      used += 1 + one.size();
+    }
+  }
+  return text + "\n";
+}
+
+}  // namespace
 
 std::string suggestions_text(const SearchResult& result) {
   std::string text = line(
@@ -221,8 +275,7 @@ std::string suggestions_text(const SearchResult& result) {
     if (s.plan.peak(Tier::kHost) > 0) text += ", host " + format_bytes(s.plan.peak(Tier::kHost));
     if (s.plan.peak(Tier::kNvme) > 0) text += ", nvme " + format_bytes(s.plan.peak(Tier::kNvme));
     if (!s.plan.fits()) text += ", " + format_bytes(s.plan.missing()) + " too much";
-    const std::string set = set_line(s.set);
-    text += "\n" + wrap(set.empty() ? "as configured" : set, 4);
+    text += "\n" + (s.set.empty() ? "    as configured\n" : pasteable(s.set));
   }
   return text;
 }

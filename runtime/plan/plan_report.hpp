@@ -11,6 +11,8 @@ namespace sluice {
 
 // Memory by tier, tag and phase; lanes; what the step costs; the timeline.
 [[nodiscard]] std::string report_text(const RunPlan& plan, const RunFacts& facts);
+// "fits", "does not fit: 3.1 GiB too much"
+[[nodiscard]] std::string verdict_text(const RunPlan& plan);
 // "--set zero.stage=3 --set recompute.mode=full", quoted as a shell needs it.
 [[nodiscard]] std::string set_line(const std::vector<Setting>& set);
 [[nodiscard]] std::string suggestions_text(const SearchResult& result);
@@ -19,5 +21,8 @@ namespace sluice {
 // The contract's object (docs/plan.md). `result` and `rows` may be null.
 [[nodiscard]] std::string report_json(const RunPlan& plan, const RunFacts& facts,
                                       const SearchResult* result, const std::vector<FitRow>* rows);
+
+// What a run takes beside its program's bytes.
+inline constexpr char kBesideProgram[] = "nvme store's buffers";
 
 }  // namespace sluice

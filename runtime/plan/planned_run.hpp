@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -41,6 +42,20 @@ struct RunPlan {
   [[nodiscard]] double tokens_per_s() const {
     return time.step_s > 0 ? static_cast<double>(tokens_per_step) / time.step_s : 0;
   }
+  // Steps that train on at least so many tokens.
+  [[nodiscard]] double steps_for(std::int64_t tokens) const {
+    return tokens_per_step > 0
+               ? std::ceil(static_cast<double>(tokens) / static_cast<double>(tokens_per_step))
+               : 0;
+  }
+  // Written to NVMe by a node in a step.
+  [[nodiscard]] double node_written() const {
+    return static_cast<double>(traffic.disk_written) * memory.budgets.ranks_of_host;
+  }
+  // Until one drive of a node has been written so many bytes; 0: nothing is written.
+  [[nodiscard]] double drive_seconds(double endurance_bytes) const {
+    return node_written() > 0 ? endurance_bytes / node_written() * time.step_s : 0;
+  }
   [[nodiscard]] double mfu() const {
     const double most = time.step_s * peak_flops;
     return most > 0 ? model_flops_per_step / most : 0;
@@ -57,8 +72,10 @@ struct RunFacts {
   std::string machine;         // the profile's name
   std::string rates_from;      // where its numbers are from
   std::int64_t steps = 0;      // of the run
+  std::int64_t tokens = 0;     // to be trained on: --tokens; 0: none were named
   double endurance_bytes = 0;  // that a drive is rated for
   LaneSeconds hiding{};        // hiding_tokens() (planner.hpp)
+  std::vector<std::string> unit_names;
   std::vector<std::string> notes;
 };
 

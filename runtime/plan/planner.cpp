@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/step_writer.hpp"
 
 namespace sluice {
@@ -20,21 +21,6 @@ RankQuestion rank_question(const EngineOptions& options) {
           .multiplied_in = fp32 ? DType::kFloat32 : options.train.dtype};
 }
 
-// Of a block: what is no product with a weight matrix.
-double attention_flops(const ModelSpec& spec, const UnitSpec& unit) {
-  double flops = spec.forward_flops_per_sample(unit);
-  for (const ParamRef& ref : unit.params) {
-    const auto& shape = spec.groups[static_cast<std::size_t>(ref.group)]
-                            .params[static_cast<std::size_t>(ref.index)]
-                            .tensor.shape;
-    if (shape.size() == 2) {
-      flops -= 2.0 * static_cast<double>(spec.options.seq) * static_cast<double>(shape[0]) *
-               static_cast<double>(shape[1]);
-    }
-  }
-  return std::max(0.0, flops);
-}
-
 // What passes through the host on its way between a GPU and elsewhere: the ring and the slots.
 std::int64_t pinned_bytes(const Program& program) {
   std::int64_t bytes = program.host_arena_bytes;
@@ -47,7 +33,9 @@ std::int64_t pinned_bytes(const Program& program) {
 }  // namespace
 
 Rates Planner::rates(const EngineOptions& options) const {
-  return rates_of(machine_, rank_question(options));
+  Rates rates = rates_of(machine_, rank_question(options));
+  rates.units = unit_seconds(machine_, options);
+  return rates;
 }
 
 StepPlan Planner::shape_of(const EngineOptions& options) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <tuple>
 
+#include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/persistent_bytes.hpp"
 
 namespace sluice {
@@ -107,11 +108,6 @@ TierBytes memory_floor(const StepShape& shape) {
 double time_floor(const StepShape& shape, const Rates& rates) {
   const auto over = [](double work, double rate) { return rate > 0 ? work / rate : 0; };
   const auto micro_batches = static_cast<double>(shape.micro_batches);
-  double flops = 0;
-  for (const UnitShape& unit : shape.units) {
-    const bool head = &unit == &shape.units.back();
-    flops += unit.forward_flops * (shape.recompute && !head ? 4 : 3) * micro_batches;
-  }
   double away = 0;
   double sent = 0;
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
@@ -125,7 +121,7 @@ double time_floor(const StepShape& shape, const Rates& rates) {
     const double gathers = group.resident || shape.layer_major ? 1 : micro_batches;
     sent += wire * static_cast<double>(size_of(shape.dtype)) * gathers;
   }
-  const double compute = over(flops, rates.flops) * rates.compute_factor;
+  const double compute = compute_floor(shape, rates) * micro_batches;
   const double host = over(away, rates.host_adam);
   const double comm = over(sent, rates.comm_bps);
   const double reads =

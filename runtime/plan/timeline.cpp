@@ -12,7 +12,23 @@ namespace {
 
 constexpr int kLabel = 10;  // columns of a lane's name
 
-char letter_of(OpKind kind) {
+using Shares = std::map<char, double>;  // of a column, by letter
+
+char symbol_of(const Shares& shares, double slice) {
+  double work = 0;
+  const auto most =
+      std::max_element(shares.begin(), shares.end(),
+                       [](const auto& a, const auto& b) { return a.second < b.second; });
+  for (const auto& [letter, seconds] : shares) work += seconds;
+  if (most == shares.end() || work < slice / 100) return '.';
+  return work * 2 >= slice
+             ? most->first
+             : static_cast<char>(std::tolower(static_cast<unsigned char>(most->first)));
+}
+
+}  // namespace
+
+char timeline_letter(OpKind kind) {
   switch (kind) {
     case OpKind::kForward:
       return 'F';
@@ -46,22 +62,6 @@ char letter_of(OpKind kind) {
   }
 }
 
-using Shares = std::map<char, double>;  // of a column, by letter
-
-char symbol_of(const Shares& shares, double slice) {
-  double work = 0;
-  const auto most =
-      std::max_element(shares.begin(), shares.end(),
-                       [](const auto& a, const auto& b) { return a.second < b.second; });
-  for (const auto& [letter, seconds] : shares) work += seconds;
-  if (most == shares.end() || work < slice / 100) return '.';
-  return work * 2 >= slice
-             ? most->first
-             : static_cast<char>(std::tolower(static_cast<unsigned char>(most->first)));
-}
-
-}  // namespace
-
 std::string step_seconds_text(double seconds) {
   std::array<char, 32> text{};
   if (seconds >= 100) {
@@ -92,7 +92,7 @@ std::string draw_timeline(const Program& program, const TimeReport& time, int wi
     const int last = std::clamp(static_cast<int>(op.end / slice), 0, columns - 1);
     for (int c = first; c <= last; ++c) {
       const double part = std::min(op.end, (c + 1) * slice) - std::max(op.begin, c * slice);
-      if (part > 0) lane[static_cast<std::size_t>(c)][letter_of(program.ops[i].kind)] += part;
+      if (part > 0) lane[static_cast<std::size_t>(c)][timeline_letter(program.ops[i].kind)] += part;
     }
   }
   std::string text;

@@ -15,6 +15,9 @@ namespace sluice {
 [[nodiscard]] std::string draw_timeline(const Program& program, const TimeReport& time,
                                         int width = 80);
 
+// What it is drawn with, above.
+[[nodiscard]] char timeline_letter(OpKind kind);
+
 // "1.3 s", "41 ms", "3.2 us"
 [[nodiscard]] std::string step_seconds_text(double seconds);
 

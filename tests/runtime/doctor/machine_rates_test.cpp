@@ -34,6 +34,8 @@ MachineRates sample() {
   rates.disk_both_bps = 1.5e9;
   rates.comm = LinkRates{2e-5, 6e9};
   rates.gemm_by_threads = {{1, {2e11, std::nullopt}}, {12, {1.5e12, 3e12}}};
+  rates.units = {{"gpt2", "fp32", 256, 1e11, 1.5e11, 2e11, 9e10},
+                 {"head", "bf16", 512, 3e11, 3e11, 3e11, 3e11}};
   rates.comm_by_transport = {{"gloo", {2e-4, 1e9}}, {"mapped", {2e-5, 6e9}}};
   rates.spread = {{"memory_copy_bps", 0.0}, {"h2d_bps", 0.04}};
   rates.not_measured = {{"disk_read_bps", "no space"}, {"gemm_flops.bf16", "no \"bf16\""}};
@@ -71,6 +73,13 @@ TEST(MachineRates, ComeBackFromTheFileAsTheyWere) {
   EXPECT_EQ(back.comm->latency_s, 2e-5);
   EXPECT_EQ(back.comm_by_transport.at("gloo").bps, 1e9);
   EXPECT_EQ(back.gemm_by_threads[1].threads, 12);
+  ASSERT_EQ(back.units.size(), 2U);
+  EXPECT_EQ(back.units[0].unit, "gpt2");
+  EXPECT_EQ(back.units[1].dtype, "bf16");
+  EXPECT_EQ(back.units[1].hidden, 512);
+  EXPECT_EQ(back.units[0].backward_flops, 1.5e11);
+  EXPECT_EQ(back.units[0].attention_forward_flops, 2e11);
+  EXPECT_EQ(back.units[0].attention_backward_flops, 9e10);
   EXPECT_EQ(back.not_measured, rates.not_measured);
   EXPECT_EQ(back.spread, rates.spread);
   EXPECT_TRUE(back.quick);
@@ -117,6 +126,12 @@ TEST(MachineRates, ABrokenFileIsOneClearError) {
               HasSubstr("'comm_by_transport.gloo' is not an object"));
   EXPECT_THAT(error_of(changed([](auto& j) { j["gemm_by_threads"] = 3; })),
               HasSubstr("'gemm_by_threads' is not a list"));
+  EXPECT_THAT(error_of(changed([](auto& j) { j["units"] = 3; })),
+              HasSubstr("'units' is not a list"));
+  EXPECT_THAT(error_of(changed([](auto& j) { j["units"][0].erase("backward_flops"); })),
+              HasSubstr("'units[].backward_flops' is missing"));
+  EXPECT_THAT(error_of(changed([](auto& j) { j["units"][1]["hidden"] = 0; })),
+              HasSubstr("'units[].hidden' is not positive"));
   EXPECT_THAT(error_of(changed([](auto& j) { j["spread"]["h2d_bps"] = -1; })),
               HasSubstr("'spread.h2d_bps' is not a share"));
   EXPECT_THAT(error_of(changed([](auto& j) { j["threads"] = 1.5; })), HasSubstr("'threads'"));

@@ -41,6 +41,14 @@ TEST(Metrics, LineByTheContract) {
       R"("data":6.0}})");
 }
 
+TEST(Metrics, PlanErrorHasWhatWasCompared) {
+  StepRecord record = record_of(3);
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line(record)).contains("plan_error"));
+  record.plan_error = PlanError{.device = 0.25, .host = {}, .nvme = {}, .step_ms = -0.125};
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(record))["plan_error"],
+            nlohmann::json({{"device", 0.25}, {"step_ms", -0.125}}));
+}
+
 TEST(Metrics, EvaluationOnlyWhereThereWasOne) {
   StepRecord record = record_of(1);
   record.skipped = true;

@@ -47,6 +47,14 @@ TEST(Trace, SlicesAndNames) {
   EXPECT_TRUE(record(trace, "thread_name", 0, 0).is_null());  // rank 0 has no compute track
 }
 
+TEST(Trace, ProcessesMayHaveNamesOfTheirOwn) {
+  TraceLayout layout;
+  layout.process_names[1] = "predicted";
+  const Json trace = Json::parse(format_trace(example(), layout));
+  EXPECT_EQ(record(trace, "process_name", 0, 0)["args"]["name"], "rank 0");
+  EXPECT_EQ(record(trace, "process_name", 1, 0)["args"]["name"], "predicted");
+}
+
 TEST(Trace, EmptyAndNamesThatAreNotUtf8) {
   EXPECT_EQ(Json::parse(format_trace({}))["traceEvents"], Json::array());
   const std::vector<TraceEvent> odd{{.name = "a\xff\"", .lane = "l", .args = {}}};

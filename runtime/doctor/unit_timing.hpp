@@ -1,0 +1,26 @@
+// How fast one core runs a transformer's own units while every other core does the same: the rates
+// that a plan prices forward and backward with. Needs libtorch: a library of its own
+// (sluice::unit_timing), whose function the doctor is handed.
+#pragma once
+
+#include <vector>
+
+#include "kernels/base/dtype.hpp"
+#include "runtime/doctor/machine_rates.hpp"
+#include "runtime/model/model_options.hpp"
+
+namespace sluice {
+
+struct UnitTimingOptions {
+  int cores = 1;
+  std::vector<std::int64_t> hidden{128, 256, 512, 1024};  // multiples of 64
+  int rounds = 3;                                         // the fastest counts
+  // What 16-bit matrices are multiplied in (train.matmul: auto).
+  MatmulType narrow_matmul = MatmulType::kNative;
+};
+
+// Blocks of gpt2 and llama, their attention and the loss head, in fp32 and bf16. In processor time
+// of a thread, so that a neighbour's load does not count. libtorch must compute with one thread.
+[[nodiscard]] std::vector<UnitRates> measure_unit_rates(const UnitTimingOptions& options);
+
+}  // namespace sluice

@@ -1,0 +1,267 @@
+#include "runtime/plan/html_page.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "kernels/base/bytes.hpp"
+#include "runtime/plan/html_files.hpp"
+#include "runtime/plan/lane_bars.hpp"
+#include "runtime/plan/memory_curve.hpp"
+#include "runtime/plan/timeline.hpp"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+// Times are whole ticks of the drawn step: short to write, and a thousandth of a pixel when all of
+// it is seen.
+constexpr double kTicks = 1e7;
+
+std::int64_t ticks_of(double seconds, double end_s) {
+  return end_s > 0 ? std::llround(seconds / end_s * kTicks) : 0;
+}
+
+Json layer(const std::string& name, const std::string& colour, Json bytes) {
+  return {{"name", name}, {"colour", colour}, {"bytes", std::move(bytes)}};
+}
+
+// Layers from the bottom: tags, slots that are not in use, what the run adds to the program.
+Json tier_json(const RunPlan& plan, Tier tier, double end_s, bool& thinned) {
+  const TierPlan& memory = plan.memory.of(tier);
+  const MemoryCurve curve = memory_curve(plan.program, plan.time.timeline, tier);
+  thinned = thinned || curve.thinned;
+  std::int64_t highest = 0;
+  Json times = Json::array();
+  for (const MemoryPoint& point : curve.points) {
+    times.push_back(ticks_of(point.at_s, end_s));
+    highest = std::max(highest, point.total);
+  }
+  Json layers = Json::array();
+  const auto add = [&](const std::string& name, const std::string& colour, auto bytes_of) {
+    Json bytes = Json::array();
+    bool any = false;
+    for (const MemoryPoint& point : curve.points) {
+      bytes.push_back(bytes_of(point));
+      any = any || bytes_of(point) > 0;
+    }
+    if (any) layers.push_back(layer(name, colour, std::move(bytes)));
+  };
+  for (int t = 0; t < kTagCount; ++t) {
+    add(std::string(name_of(static_cast<Tag>(t))), "c" + std::to_string(t),
+        [t](const MemoryPoint& point) { return point.by_tag[static_cast<std::size_t>(t)]; });
+  }
+  add("slots not in use", "free", [](const MemoryPoint& point) {
+    std::int64_t rest = point.total;
+    for (const std::int64_t bytes : point.by_tag) rest -= bytes;
+    return rest;
+  });
+  const std::int64_t beside = memory.peak - highest;
+  add(std::string(kBesideProgram), "beside", [beside](const MemoryPoint&) { return beside; });
+  return {{"name", name_of(tier)},         {"budget", memory.budget}, {"peak", memory.peak},
+          {"beside_name", kBesideProgram}, {"beside", beside},        {"t", std::move(times)},
+          {"layers", std::move(layers)}};
+}
+
+Json bars_json(const RunPlan& plan, const LaneBars& bars, double end_s) {
+  Json row, begin, length, busy, count, bytes, kind, unit, batch, group, bucket, chunk;
+  for (const LaneBar& bar : bars.bars) {
+    const Op& op = plan.program.ops[static_cast<std::size_t>(bar.op)];
+    row.push_back(bar.row);
+    begin.push_back(ticks_of(bar.begin_s, end_s));
+    length.push_back(ticks_of(bar.end_s - bar.begin_s, end_s));
+    busy.push_back(ticks_of(bar.busy_s, end_s));
+    count.push_back(bar.count);
+    bytes.push_back(bar.bytes);
+    kind.push_back(static_cast<int>(op.kind));
+    unit.push_back(op.unit);
+    batch.push_back(op.micro_batch);
+    group.push_back(op.group);
+    bucket.push_back(op.bucket);
+    chunk.push_back(op.chunk);
+  }
+  Json json;
+  const auto put = [&json](const char* name, Json& list) {
+    json[name] = list.is_null() ? Json::array() : std::move(list);
+  };
+  put("row", row);
+  put("begin", begin);
+  put("length", length);
+  put("busy", busy);
+  put("count", count);
+  put("bytes", bytes);
+  put("kind", kind);
+  put("unit", unit);
+  put("batch", batch);
+  put("group", group);
+  put("bucket", bucket);
+  put("chunk", chunk);
+  return json;
+}
+
+// Rows without bars are left out: row numbers of the bars become those that are left.
+Json rows_json(LaneBars& bars) {
+  Json rows = Json::array();
+  std::array<int, kBarRows> place{};
+  place.fill(-1);
+  for (LaneBar& bar : bars.bars) {
+    int& at = place[static_cast<std::size_t>(bar.row)];
+    if (at < 0) {
+      at = static_cast<int>(rows.size());
+      rows.push_back(
+          {{"name", bar_row_name(bar.row)}, {"wire", bar.row == static_cast<int>(Lane::kComm)}});
+    }
+    bar.row = at;
+  }
+  return rows;
+}
+
+Json remarks_json(const RunPlan& plan, const LaneBars& bars, bool curve_thinned, double end_s) {
+  Json remarks = Json::array();
+  std::string drawn = std::to_string(plan.program.ops.size()) + " operations";
+  if (bars.merged) {
+    drawn += " as " + std::to_string(bars.bars.size()) + " bars: short neighbours are one bar";
+  }
+  if (bars.instant > 0) {
+    drawn += "; " + std::to_string(bars.instant) + " take no time and are not drawn";
+  }
+  remarks.push_back(drawn + ".");
+  if (curve_thinned) {
+    remarks.push_back(
+        "The memory curves keep the highest and the last point of each slice of time.");
+  }
+  if (plan.time.step_s > end_s * 1.0005) {
+    remarks.push_back(
+        "Lanes are drawn as if each had cores of its own, which they share: so the "
+        "step takes " +
+        step_seconds_text(plan.time.step_s) + ".");
+  }
+  return remarks;
+}
+
+std::string about(const RunPlan& plan, const RunFacts& facts) {
+  return std::to_string(plan.ranks) + (plan.ranks == 1 ? " rank" : " ranks") + " on " +
+         std::to_string(plan.nodes) + (plan.nodes == 1 ? " node" : " nodes") + " of " +
+         facts.machine + " (" + facts.rates_from + "). " + facts.model + ", " +
+         format_count(static_cast<double>(plan.params)) + " parameters, " + facts.dtype +
+         "; stage " + std::to_string(plan.shape.stage) + ", recompute " + facts.recompute + ", " +
+         std::to_string(plan.shape.micro_batches) + " micro-batches in " + facts.order +
+         " order; " + format_count(static_cast<double>(plan.tokens_per_step)) + " tokens a step.";
+}
+
+Json page_data(const RunPlan& plan, const RunFacts& facts) {
+  double end_s = 0;
+  for (const OpInterval& op : plan.time.timeline) end_s = std::max(end_s, op.end);
+  Json json{{"about", about(plan, facts)},
+            {"verdict", verdict_text(plan)},
+            {"ticks", kTicks},
+            {"end_s", end_s}};
+  bool thinned = false;
+  json["tiers"] = Json::array();
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+    const TierPlan& memory = plan.memory.of(tier);
+    if (memory.peak == 0 && memory.budget == 0) continue;
+    json["tiers"].push_back(tier_json(plan, tier, end_s, thinned));
+  }
+  LaneBars bars = lane_bars(plan.program, plan.time.timeline);
+  json["remarks"] = remarks_json(plan, bars, thinned, end_s);
+  json["rows"] = rows_json(bars);
+  json["bars"] = bars_json(plan, bars, end_s);
+  json["kinds"] = Json::array();
+  for (int k = 0; k <= static_cast<int>(OpKind::kFetchInput); ++k) {
+    const auto kind = static_cast<OpKind>(k);
+    json["kinds"].push_back(
+        {{"name", name_of(kind)}, {"letter", std::string(1, timeline_letter(kind))}});
+  }
+  json["units"] = facts.unit_names;
+  return json;
+}
+
+// All at once, so that nothing that is filled in is looked at for places to fill in.
+std::string fill(std::string_view text,
+                 const std::vector<std::pair<std::string_view, std::string>>& places) {
+  std::string filled;
+  while (!text.empty()) {
+    std::size_t first = text.size();
+    const std::pair<std::string_view, std::string>* next = nullptr;
+    for (const auto& place : places) {
+      const std::size_t at = text.find(place.first);
+      if (at < first) {
+        first = at;
+        next = &place;
+      }
+    }
+    filled += text.substr(0, first);
+    if (next == nullptr) break;
+    filled += next->second;
+    text.remove_prefix(first + next->first.size());
+  }
+  return filled;
+}
+
+}  // namespace
+
+std::string escape_html(const std::string& text) {
+  std::string escaped;
+  for (const char c : text) {
+    switch (c) {
+      case '&':
+        escaped += "&amp;";
+        break;
+      case '<':
+        escaped += "&lt;";
+        break;
+      case '>':
+        escaped += "&gt;";
+        break;
+      case '"':
+        escaped += "&quot;";
+        break;
+      case '\'':
+        escaped += "&#39;";
+        break;
+      default:
+        escaped += c;
+    }
+  }
+  return escaped;
+}
+
+// Such characters stand in strings alone.
+std::string escape_json_for_html(const std::string& json) {
+  constexpr std::array<std::pair<char, const char*>, 3> kEscapes{
+      {{'<', "\\u003c"}, {'>', "\\u003e"}, {'&', "\\u0026"}}};
+  std::string escaped;
+  escaped.reserve(json.size());
+  for (const char c : json) {
+    const auto* found = std::find_if(kEscapes.begin(), kEscapes.end(),
+                                     [c](const auto& escape) { return escape.first == c; });
+    if (found == kEscapes.end()) {
+      escaped += c;
+    } else {
+      escaped += found->second;
+    }
+  }
+  return escaped;
+}
+
+std::string plan_html(const RunPlan& plan, const RunFacts& facts, const SearchResult* result,
+                      const std::vector<FitRow>* rows) {
+  // Names are the user's: bytes that are not UTF-8 must not cost the page.
+  std::string data = page_data(plan, facts).dump(-1, ' ', false, Json::error_handler_t::replace);
+  data.pop_back();
+  data += ",\"plan\":" + report_json(plan, facts, result, rows) + "}";
+  std::string text = report_text(plan, facts);
+  if (rows != nullptr) text += compare_text(*rows);
+  if (result != nullptr) text += suggestions_text(*result);
+  const HtmlFiles& files = html_files();
+  return fill(files.page, {{"<!--TITLE-->", escape_html("plan of " + facts.config)},
+                           {"<!--REPORT-->", escape_html(text)},
+                           {"<!--DATA-->", escape_json_for_html(data)},
+                           {"/*STYLE*/", std::string(files.styles)},
+                           {"/*SCRIPT*/", std::string(files.script)}});
+}
+
+}  // namespace sluice

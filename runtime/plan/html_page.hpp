@@ -1,0 +1,23 @@
+// A run's plan as one HTML page that needs nothing beside it: memory of each tier over the step and
+// the lanes on one time axis, and the tables. Pure; thread-safe.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "runtime/plan/plan_report.hpp"
+
+namespace sluice {
+
+// html_page.html with its styles, scripts and data filled in. The data is one JSON object in a
+// script element, the plan of report_json() in it; it is the only thing that differs between pages,
+// title and text report aside. `result` and `rows` may be null. REQUIRES: the plan has its program.
+[[nodiscard]] std::string plan_html(const RunPlan& plan, const RunFacts& facts,
+                                    const SearchResult* result, const std::vector<FitRow>* rows);
+
+// For text between tags and in attributes: & < > " '
+[[nodiscard]] std::string escape_html(const std::string& text);
+// JSON that may stand in a script element: nothing in it can end one.
+[[nodiscard]] std::string escape_json_for_html(const std::string& json);
+
+}  // namespace sluice

@@ -1,0 +1,78 @@
+#include "runtime/plan/lane_bars.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr int kWrites = kLaneCount;  // the disk's second row
+
+int row_of(const Op& op) {
+  return op.lane == Lane::kDisk && writes_disk(op.kind) ? kWrites : static_cast<int>(op.lane);
+}
+
+// Two short bars that touch one slice are one: so at most two a slice and row are left.
+std::vector<LaneBar> merge_short(const std::vector<LaneBar>& bars, double slice_s) {
+  std::vector<LaneBar> merged;
+  double longest = 0;  // of the operations of the last bar
+  for (const LaneBar& bar : bars) {
+    const double length = bar.end_s - bar.begin_s;
+    const bool joins = !merged.empty() && merged.back().row == bar.row && length < slice_s &&
+                       bar.end_s - merged.back().begin_s <= slice_s;
+    if (!joins) {
+      merged.push_back(bar);
+      longest = length;
+      continue;
+    }
+    LaneBar& last = merged.back();
+    last.end_s = std::max(last.end_s, bar.end_s);
+    last.busy_s += bar.busy_s;
+    last.count += bar.count;
+    last.bytes += bar.bytes;
+    if (length > longest) {
+      longest = length;
+      last.op = bar.op;
+    }
+  }
+  return merged;
+}
+
+}  // namespace
+
+const char* bar_row_name(int row) {
+  static constexpr std::array<const char*, kBarRows> kNames{
+      "compute", "comm", "host", "d2h", "h2d", "disk read", "disk write"};
+  return kNames.at(static_cast<std::size_t>(row));
+}
+
+LaneBars lane_bars(const Program& program, const std::vector<OpInterval>& timeline,
+                   std::size_t most_bars) {
+  check(timeline.size() == program.ops.size(), "an interval for each operation");
+  LaneBars result;
+  double end_s = 0;
+  for (std::size_t i = 0; i < timeline.size(); ++i) {
+    const Op& op = program.ops[i];
+    const double length = timeline[i].end - timeline[i].begin;
+    end_s = std::max(end_s, timeline[i].end);
+    if (length <= 0) {
+      ++result.instant;
+      continue;
+    }
+    result.bars.push_back({row_of(op), static_cast<OpId>(i), 1, timeline[i].begin, timeline[i].end,
+                           length, op.wire_bytes + op.moved_bytes});
+  }
+  std::stable_sort(result.bars.begin(), result.bars.end(), [](const LaneBar& a, const LaneBar& b) {
+    return a.row != b.row ? a.row < b.row : a.begin_s < b.begin_s;
+  });
+  if (result.bars.size() > most_bars) {
+    const auto slices = static_cast<double>(std::max<std::size_t>(1, most_bars / (2 * kBarRows)));
+    result.bars = merge_short(result.bars, end_s / slices);
+    result.merged = true;
+  }
+  return result;
+}
+
+}  // namespace sluice

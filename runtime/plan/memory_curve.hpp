@@ -1,0 +1,31 @@
+// What a tier holds at every instant of a step: a program's memory laid over its schedule. Pure.
+#pragma once
+
+#include <cstddef>
+#include <vector>
+
+#include "runtime/program/memory_model.hpp"
+#include "runtime/program/time_model.hpp"
+
+namespace sluice {
+
+struct MemoryPoint {
+  double at_s = 0;         // since the step began; holds until the next point
+  std::int64_t total = 0;  // persistent, arena and what comes and goes
+  TagBytes by_tag{};       // slots of the arena count while they live: the sum may be less
+};
+
+struct MemoryCurve {
+  std::vector<MemoryPoint> points;  // at_s never falls; several may share an instant
+  bool thinned = false;
+};
+
+// The highest point is add_up(program, tier).peak(), by tag as there. Memory of operations of other
+// lanes comes to life where they are issued: at the end of compute's operation before.
+// `most_points` (at least 2): of a longer curve each slice of time keeps its highest point and its
+// last. REQUIRES: `timeline` is by operation of this program.
+[[nodiscard]] MemoryCurve memory_curve(const Program& program,
+                                       const std::vector<OpInterval>& timeline, Tier tier,
+                                       std::size_t most_points = 8000);
+
+}  // namespace sluice

@@ -1,0 +1,130 @@
+#include "runtime/plan/unit_seconds.hpp"
+
+#include <algorithm>
+#include <optional>
+#include <string>
+
+namespace sluice {
+namespace {
+
+constexpr double kBackwardFlops = 2;  // of a forward's: by the input, by the weights
+
+// Seconds of one FLOP on one core.
+struct Cost {
+  double forward = 0, backward = 0, attention_forward = 0, attention_backward = 0;
+};
+
+Cost cost_of(const UnitRates& rates) {
+  return {1 / rates.forward_flops, 1 / rates.backward_flops, 1 / rates.attention_forward_flops,
+          1 / rates.attention_backward_flops};
+}
+
+Cost between(const Cost& a, const Cost& b, double share) {
+  const auto mix = [&](double from, double to) { return from + share * (to - from); };
+  return {mix(a.forward, b.forward), mix(a.backward, b.backward),
+          mix(a.attention_forward, b.attention_forward),
+          mix(a.attention_backward, b.attention_backward)};
+}
+
+class Costs {
+ public:
+  Costs(const MachineProfile& machine, DType dtype)
+      : units_(machine.units), dtype_(dtype == DType::kFloat32 ? "fp32" : "bf16") {}
+
+  // Costs fall with the size as what is not a product becomes a smaller part: straight in 1/hidden.
+  [[nodiscard]] std::optional<Cost> of(const std::string& unit, std::int64_t hidden) const {
+    const UnitRates* below = nullptr;
+    const UnitRates* above = nullptr;
+    for (const UnitRates& rates : units_) {
+      if (rates.unit != unit || rates.dtype != dtype_) continue;
+      if (rates.hidden <= hidden && (below == nullptr || rates.hidden > below->hidden)) {
+        below = &rates;
+      }
+      if (rates.hidden >= hidden && (above == nullptr || rates.hidden < above->hidden)) {
+        above = &rates;
+      }
+    }
+    if (below == nullptr && above == nullptr) return std::nullopt;
+    if (below == nullptr || above == nullptr || below == above) {
+      return cost_of(below == nullptr ? *above : *below);
+    }
+    const auto inverse = [](std::int64_t size) { return 1 / static_cast<double>(size); };
+    const double share = (inverse(hidden) - inverse(below->hidden)) /
+                         (inverse(above->hidden) - inverse(below->hidden));
+    return between(cost_of(*below), cost_of(*above), share);
+  }
+
+ private:
+  const std::vector<UnitRates>& units_;
+  const std::string dtype_;
+};
+
+UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost, double samples) {
+  const double all = spec.forward_flops_per_sample(unit) * samples;
+  if (unit.kind == UnitKind::kLossHead) {
+    return {.forward = all * cost.forward, .backward = (1 + kBackwardFlops) * all * cost.forward};
+  }
+  const double attention = attention_flops(spec, unit) * samples;
+  UnitSeconds seconds;
+  const double again = attention * cost.attention_forward;
+  seconds.forward = (all - attention) * cost.forward + again;
+  seconds.backward =
+      kBackwardFlops * ((all - attention) * cost.backward + attention * cost.attention_backward);
+  if (spec.options.recompute_attention) seconds.backward += again;
+  return seconds;
+}
+
+}  // namespace
+
+double attention_flops(const ModelSpec& spec, const UnitSpec& unit) {
+  double flops = spec.forward_flops_per_sample(unit);
+  for (const ParamRef& ref : unit.params) {
+    const auto& shape = spec.groups[static_cast<std::size_t>(ref.group)]
+                            .params[static_cast<std::size_t>(ref.index)]
+                            .tensor.shape;
+    if (shape.size() == 2) {
+      flops -= 2.0 * static_cast<double>(spec.options.seq) * static_cast<double>(shape[0]) *
+               static_cast<double>(shape[1]);
+    }
+  }
+  return std::max(0.0, flops);
+}
+
+std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const EngineOptions& options) {
+  if (machine.units.empty()) return {};
+  const ModelSpec spec = make_model_spec(options.model);
+  const Costs costs(machine, options.train.dtype);
+  const double cores = cores_of_rank(machine, options.dp);
+  const auto samples = static_cast<double>(options.train.micro_batch);
+  const char* family = spec.options.type == ModelType::kGpt2 ? "gpt2" : "llama";
+  std::vector<UnitSeconds> seconds;
+  for (const UnitSpec& unit : spec.units) {
+    UnitSeconds of_unit;
+    if (unit.kind != UnitKind::kEmbedding) {
+      const bool block = unit.kind == UnitKind::kBlock;
+      if (const auto cost = costs.of(block ? family : "head", spec.options.hidden)) {
+        of_unit = price(spec, unit, *cost, samples / cores);
+        of_unit.known = true;
+      }
+    }
+    seconds.push_back(of_unit);
+  }
+  return seconds;
+}
+
+double compute_floor(const StepShape& shape, const Rates& rates) {
+  double seconds = 0;
+  for (std::size_t u = 0; u < shape.units.size(); ++u) {
+    const bool head = u + 1 == shape.units.size();
+    const bool again = shape.recompute && !head;
+    if (u < rates.units.size() && rates.units[u].known) {
+      const UnitSeconds& unit = rates.units[u];
+      seconds += unit.backward + (head ? 0 : unit.forward) + (again ? unit.forward : 0);
+    } else if (rates.flops > 0) {
+      seconds += shape.units[u].forward_flops * (again ? 4 : 3) / rates.flops;
+    }
+  }
+  return seconds * rates.compute_factor;
+}
+
+}  // namespace sluice

@@ -1,0 +1,22 @@
+// What a model's units cost on a machine whose units were measured (sluice doctor). Pure.
+#pragma once
+
+#include <vector>
+
+#include "runtime/engine/step_profile.hpp"
+#include "runtime/plan/machine_profile.hpp"
+
+namespace sluice {
+
+// FLOP of one sample's forward that are no product with a weight matrix.
+[[nodiscard]] double attention_flops(const ModelSpec& spec, const UnitSpec& unit);
+
+// By unit, of one micro-batch; empty where the machine's units were not measured. Rates of sizes
+// between two that were measured are interpolated.
+[[nodiscard]] std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine,
+                                                    const EngineOptions& options);
+
+// What compute takes for one micro-batch of this shape, at least.
+[[nodiscard]] double compute_floor(const StepShape& shape, const Rates& rates);
+
+}  // namespace sluice

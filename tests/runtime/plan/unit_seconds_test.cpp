@@ -1,0 +1,121 @@
+#include "runtime/plan/unit_seconds.hpp"
+
+#include <gtest/gtest.h>
+
+#include "runtime/plan/search.hpp"
+#include "tests/runtime/plan/small.hpp"
+
+namespace sluice {
+namespace {
+
+using testing::small_options;
+
+// Two sizes of llama blocks and heads, of which the larger is faster.
+MachineProfile with_units() {
+  MachineProfile machine = named_profile("cpu");
+  machine.cores = 4;
+  for (const std::int64_t hidden : {32, 128}) {
+    const double rate = 1e9 * static_cast<double>(hidden);
+    for (const char* unit : {"llama", "head"}) {
+      machine.units.push_back({unit, "bf16", hidden, rate, 2 * rate, rate / 2, rate / 4});
+    }
+  }
+  return machine;
+}
+
+TEST(UnitSeconds, AreThoseMeasuredByFlopAndShareOfTheCores) {
+  EngineOptions options = small_options(4);
+  options.model.hidden = 128;
+  const ModelSpec spec = make_model_spec(options.model);
+  const std::vector<UnitSeconds> seconds = unit_seconds(with_units(), options);
+  ASSERT_EQ(seconds.size(), spec.units.size());
+  EXPECT_FALSE(seconds.front().known);  // the embedding has no products
+  const double all = 2 * spec.forward_flops_per_sample(spec.units[1]);
+  const double attention = 2 * attention_flops(spec, spec.units[1]);
+  EXPECT_DOUBLE_EQ(seconds[1].forward, (all - attention) / 128e9 + attention / 64e9);
+  EXPECT_DOUBLE_EQ(seconds[1].backward, 2 * ((all - attention) / 256e9 + attention / 32e9));
+  const double head = 2 * spec.forward_flops_per_sample(spec.units.back());
+  EXPECT_DOUBLE_EQ(seconds.back().backward, 3 * head / 128e9);
+  options.dp = 2;
+  EXPECT_DOUBLE_EQ(unit_seconds(with_units(), options)[1].forward, seconds[1].forward / 2);
+  options.model.recompute_attention = true;
+  EXPECT_DOUBLE_EQ(unit_seconds(with_units(), options)[1].backward,
+                   (seconds[1].backward + attention / 64e9) / 2);
+}
+
+TEST(UnitSeconds, SizesInBetweenLieInBetween) {
+  EngineOptions options = small_options(4);
+  const auto cost_at = [&](std::int64_t hidden) {
+    options.model.hidden = hidden;
+    options.model.ffn = 3 * hidden;
+    const ModelSpec spec = make_model_spec(options.model);
+    return unit_seconds(with_units(), options).back().forward /
+           spec.forward_flops_per_sample(spec.units.back());
+  };
+  EXPECT_DOUBLE_EQ(cost_at(64), cost_at(32) / 2);  // the rate is in proportion to the size
+  EXPECT_DOUBLE_EQ(cost_at(16), cost_at(32));
+  EXPECT_DOUBLE_EQ(cost_at(512), cost_at(128));
+}
+
+TEST(UnitSeconds, WithoutAMeasurementOfTheKindThereAreNone) {
+  EngineOptions options = small_options(4);
+  EXPECT_TRUE(unit_seconds(named_profile("cpu"), options).empty());
+  options.train.dtype = DType::kFloat32;
+  for (const UnitSeconds& unit : unit_seconds(with_units(), options)) EXPECT_FALSE(unit.known);
+}
+
+TEST(UnitSeconds, ThreadsOfARankLoseToEachOther) {
+  MachineProfile machine = with_units();
+  machine.threads_efficiency = 0.7;
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 1), 4 * 0.7);
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 4), 1);
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 8), 0.5);
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 2), 2 * (1 - 0.3 / 3));
+}
+
+// Forward, backward and recomputation of the program cost what the units do.
+TEST(UnitSeconds, PriceTheProgram) {
+  Planner planner(with_units());
+  EngineOptions options = small_options(4);
+  options.recompute.mode = RecomputeMode::kFull;
+  const RunPlan plan = planner.plan({options, {}});
+  const std::vector<UnitSeconds> units = planner.rates(options).units;
+  for (std::size_t i = 0; i < plan.program.ops.size(); ++i) {
+    const Op& op = plan.program.ops[i];
+    const OpInterval& when = plan.time.timeline[i];
+    if (op.lane != Lane::kCompute || op.unit < 1) continue;
+    const UnitSeconds& unit = units[static_cast<std::size_t>(op.unit)];
+    const double took = when.end - when.begin;
+    if (op.kind == OpKind::kForward) {
+      EXPECT_NEAR(took, unit.forward, 1e-9);
+    }
+    if (op.kind == OpKind::kLossHead) {
+      EXPECT_NEAR(took, unit.backward, 1e-9);
+    }
+    if (op.kind == OpKind::kBackward) {
+      EXPECT_NEAR(took, unit.backward + (op.recompute ? unit.forward : 0), 1e-9);
+    }
+  }
+}
+
+// The bound that the search cuts by is below every step that it finds.
+TEST(UnitSeconds, SuggestionsWithMeasuredUnitsAreTheFastest) {
+  Planner planner(with_units());
+  PlanQuestion question{small_options(2), {}};
+  question.options.train.global_batch = 8;
+  const SearchResult all =
+      suggest(planner, question, {.most = 5, .evaluations = 100'000, .offload = true});
+  ASSERT_TRUE(all.any_fits);
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const std::int64_t micro_batch : {1, 2, 4}) {
+      PlanQuestion other = question;
+      other.options.zero.stage = stage;
+      other.options.train.micro_batch = micro_batch;
+      EXPECT_GE(planner.plan(other).time.step_s,
+                all.suggestions.front().plan.time.step_s * (1 - 1e-9));
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice
