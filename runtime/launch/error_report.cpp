@@ -15,6 +15,25 @@
 #include "runtime/observe/file_io.hpp"
 
 namespace sluice {
+namespace {
+
+// The configuration, and training that diverges, are the same at every start.
+bool recurs(const std::exception& error) {
+  if (dynamic_cast<const ConfigError*>(&error) != nullptr ||
+      dynamic_cast<const BudgetError*>(&error) != nullptr ||
+      dynamic_cast<const TrainingError*>(&error) != nullptr) {
+    return true;
+  }
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& inner) {
+    return recurs(inner);
+  } catch (...) {  // not ours
+  }
+  return false;
+}
+
+}  // namespace
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -39,9 +58,9 @@ ErrorReport make_error_report(std::string message, int exit_code, bool secondary
 
 void write_error_report(const std::string& path, const ErrorReport& report) {
   const nlohmann::ordered_json object{
-      {"rank", report.rank},           {"host", report.host},
-      {"time_ns", report.time_ns},     {"exit_code", report.exit_code},
-      {"secondary", report.secondary}, {"message", report.message}};
+      {"rank", report.rank},           {"host", report.host},           {"time_ns", report.time_ns},
+      {"exit_code", report.exit_code}, {"secondary", report.secondary}, {"recurs", report.recurs},
+      {"message", report.message}};
   // A message may quote a file that is not UTF-8.
   const auto lenient = nlohmann::ordered_json::error_handler_t::replace;
   write_file_atomically(path, object.dump(2, ' ', false, lenient) + "\n", IfExists::kKeep);
@@ -58,6 +77,7 @@ std::optional<ErrorReport> read_error_report(const std::string& path) {
                        .time_ns = object.at("time_ns").get<std::int64_t>(),
                        .exit_code = object.at("exit_code").get<int>(),
                        .secondary = object.at("secondary").get<bool>(),
+                       .recurs = object.at("recurs").get<bool>(),
                        .message = object.at("message").get<std::string>()};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -66,8 +86,10 @@ std::optional<ErrorReport> read_error_report(const std::string& path) {
 
 int report_failure(const std::exception& error) noexcept {
   try {
-    return report_failure(
-        make_error_report(error_chain(error), exit_code_of(error), is_secondary(error)));
+    ErrorReport report =
+        make_error_report(error_chain(error), exit_code_of(error), is_secondary(error));
+    report.recurs = recurs(error);
+    return report_failure(report);
   } catch (...) {  // out of memory while composing the message
     return 5;
   }

@@ -2,10 +2,11 @@
 // names,
 //
 //   {"rank": 1, "host": "host7", "time_ns": 1763730000000000000, "exit_code": 4,
-//    "secondary": false, "message": "cannot read corpus.bin: Input/output error"}
+//    "secondary": false, "recurs": false, "message": "cannot read corpus.bin: Input/output error"}
 //
 // written in one step, and only once: the first report of a rank stays. time_ns counts from the
-// Unix epoch; `secondary` says that the cause lies with another rank. Thread-safe.
+// Unix epoch; `secondary` says that the cause lies with another rank, `recurs` that the same run
+// started again would fail in the same way. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -21,6 +22,7 @@ struct ErrorReport {
   std::int64_t time_ns = 0;
   int exit_code = 5;
   bool secondary = false;
+  bool recurs = false;
   std::string message = {};
 };
 

@@ -83,6 +83,13 @@ std::string describe_failure(const RankEnd& end) {
   return text;
 }
 
+bool worth_restarting(const RankEnd& end) {
+  if (end.report) return !end.report->recurs;
+  constexpr int kConfiguration = 2;
+  constexpr int kDoesNotFit = 3;
+  return end.by_signal || (end.status != kConfiguration && end.status != kDoesNotFit);
+}
+
 int exit_code_of(const RankEnd& end) { return end.by_signal ? 5 : end.status; }
 
 }  // namespace sluice

@@ -43,6 +43,10 @@ struct RankEnd {
 // the rank left no message, the log's last lines. With a line break at the end.
 [[nodiscard]] std::string describe_failure(const RankEnd& end);
 
+// Whether the run may get further when it is started again: not where the rank said that its
+// failure recurs, nor where it said nothing and its exit code speaks of the configuration.
+[[nodiscard]] bool worth_restarting(const RankEnd& end);
+
 // The rank's exit code; 5 where a signal ended it.
 [[nodiscard]] int exit_code_of(const RankEnd& end);
 

@@ -152,15 +152,15 @@ std::string last_words(const SuperviseResult& result, const RankEnd* failure) {
   return text + describe_failure(*failure);
 }
 
-int exit_code_after(const SuperviseResult& result, const RankEnd* failure) {
-  if (result.interrupted) return kInterruptedExitCode;
-  if (failure != nullptr) return exit_code_of(*failure);
-  return result.not_gone.empty() ? 0 : 5;
+LaunchResult result_of(const SuperviseResult& result, const RankEnd* failure) {
+  if (result.interrupted) return {kInterruptedExitCode, false};
+  if (failure == nullptr) return {result.not_gone.empty() ? 0 : 5, false};
+  return {exit_code_of(*failure), result.not_gone.empty() && worth_restarting(*failure)};
 }
 
 }  // namespace
 
-int run_launcher(const LaunchRequest& request) {
+LaunchResult run_launcher(const LaunchRequest& request) {
   check_request(request);
   ensure_standard_streams();
   create_output_dir(request.output_dir);
@@ -185,7 +185,7 @@ int run_launcher(const LaunchRequest& request) {
   const RankEnd* failure = first_failure(result.ends);
   err.write(last_words(result, failure));
   err.flush_within(kFlushLimitMs);
-  return exit_code_after(result, failure);
+  return result_of(result, failure);
 }
 
 }  // namespace sluice

@@ -32,10 +32,15 @@ struct LaunchRequest {
   std::chrono::milliseconds stop_grace{10000};  // ... after Ctrl-C, to finish a step
 };
 
-// Returns the exit code: 0, that of the rank that failed first (5 where a signal ended it), or 130
-// after SIGINT, SIGTERM or SIGHUP. Throws ConfigError (port in use, nproc), IoError (output_dir) or
+struct LaunchResult {
+  int exit_code = 0;  // that of the rank that failed first (5 where a signal ended it), or 130
+                      // after SIGINT, SIGTERM or SIGHUP
+  bool worth_restarting = false;  // a rank failed, all are gone, and it need not fail again
+};
+
+// Runs the ranks to their ends. Throws ConfigError (port in use, nproc), IoError (output_dir) or
 // Error (a process cannot be started); then no rank is left. Takes over these signals of the
 // process meanwhile: call it from the main thread, before others exist.
-[[nodiscard]] int run_launcher(const LaunchRequest& request);
+[[nodiscard]] LaunchResult run_launcher(const LaunchRequest& request);
 
 }  // namespace sluice

@@ -17,6 +17,7 @@ TEST(ErrorReport, RoundTripAndFirstOneStays) {
                            .time_ns = 1763730000123456789,
                            .exit_code = 4,
                            .secondary = true,
+                           .recurs = true,
                            .message = "a \"quoted\"\nline \xc3\xa9"};
   write_error_report(path, report);
   write_error_report(path, {.rank = 3, .host = "", .message = "later"});
@@ -27,6 +28,7 @@ TEST(ErrorReport, RoundTripAndFirstOneStays) {
   EXPECT_EQ(read->time_ns, report.time_ns);
   EXPECT_EQ(read->exit_code, 4);
   EXPECT_TRUE(read->secondary);
+  EXPECT_TRUE(read->recurs);
   EXPECT_EQ(read->message, report.message);
   // No sibling is left.
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
@@ -46,6 +48,31 @@ TEST(ErrorReport, MessageThatIsNotUtf8) {
   const std::string path = (folder.path() / "r.json").string();
   write_error_report(path, {.rank = 0, .host = "h", .message = "byte \xff"});
   EXPECT_TRUE(read_error_report(path));
+}
+
+TEST(ErrorReport, WhatRecurs) {
+  const TemporaryFolder folder;
+  const auto recurs = [&](const std::exception& error, const char* name) {
+    const std::string path = (folder.path() / name).string();
+    ::setenv("SLUICE_ERROR_FILE", path.c_str(), 1);
+    (void)report_failure(error);
+    ::unsetenv("SLUICE_ERROR_FILE");
+    const auto read = read_error_report(path);
+    return read && read->recurs;
+  };
+  EXPECT_TRUE(recurs(TrainingError("the loss is nan"), "training"));
+  EXPECT_TRUE(recurs(ConfigError("unknown key"), "config"));
+  EXPECT_FALSE(recurs(IoError("cannot read x", "x", 5), "io"));
+  EXPECT_FALSE(recurs(CommError("rank 1 is gone", true), "comm"));
+  try {
+    try {
+      throw TrainingError("the loss is nan");
+    } catch (...) {
+      std::throw_with_nested(Error("step 3"));
+    }
+  } catch (const std::exception& nested) {
+    EXPECT_TRUE(recurs(nested, "nested"));
+  }
 }
 
 TEST(ErrorReport, MissingFolder) {

@@ -51,6 +51,17 @@ TEST(Failure, Classes) {
   EXPECT_EQ(classify(reported(died(0, SIGABRT, 1), true, 1)), EndClass::kSecondary);
 }
 
+TEST(Failure, WorthRestarting) {
+  EXPECT_TRUE(worth_restarting(died(0, SIGKILL, 1)));
+  EXPECT_TRUE(worth_restarting(exited(0, 5, 1)));
+  EXPECT_TRUE(worth_restarting(reported(exited(0, 4, 1), false, 1)));
+  EXPECT_FALSE(worth_restarting(exited(0, 2, 1)));
+  EXPECT_FALSE(worth_restarting(exited(0, 3, 1)));
+  RankEnd diverged = reported(exited(0, 5, 1), false, 1);
+  diverged.report->recurs = true;
+  EXPECT_FALSE(worth_restarting(diverged));
+}
+
 TEST(Failure, PrimaryBeatsEarlierSecondary) {
   const std::vector<RankEnd> ends{reported(exited(0, 5, 10), true, 10),
                                   reported(exited(1, 4, 30), false, 20), died(2, SIGSEGV, 25, true),

@@ -153,7 +153,7 @@ int launch(const std::vector<std::string>& words) {
   request.argv = {words.at(0), "rank"};
   request.argv.insert(request.argv.end(), words.begin() + 6, words.end());
   try {
-    return sluice::run_launcher(request);
+    return sluice::run_launcher(request).exit_code;
   } catch (const sluice::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return error.exit_code();
