@@ -52,7 +52,7 @@ Json enumeration(const Rules& rules) {
 // Every scalar may also be ${NAME}.
 Json type_of(const Rules& rules) {
   const Json zero = rules.zero_word.empty() ? Json() : word(rules.zero_word);
-  const Json path{{"type", "string"}, {"minLength", rules.may_be_empty ? 0 : 1}};
+  Json path{{"type", "string"}, {"minLength", rules.may_be_empty ? 0 : 1}};
   const Json variable = reference("variable");
   switch (rules.type) {
     case KeyType::kCount:
@@ -61,6 +61,9 @@ Json type_of(const Rules& rules) {
       return any_of({ranged("integer", rules.range), reference("size"), zero, variable});
     case KeyType::kSeconds:
       return any_of({ranged("number", rules.range), reference("time"), variable});
+    case KeyType::kInterval:
+      return any_of(
+          {ranged("integer", {.min = 0}), reference("count"), reference("interval"), variable});
     case KeyType::kFloat:
       return any_of({ranged("number", rules.range), zero, variable});
     case KeyType::kBool:
@@ -103,7 +106,8 @@ Json definitions() {
   return {{"variable", text("^\\$\\{[A-Za-z_][A-Za-z0-9_]*(:-[^}]*)?\\}$")},
           {"count", text("^" + number + " ?[kKMBGT]?$")},
           {"size", text("^" + number + " ?(B|[kKMGT]B|[KMGT]iB|[kKMG])?$")},
-          {"time", text("^[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?[smh]?$")}};
+          {"time", text("^[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?[smh]?$")},
+          {"interval", text("^[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?(s|m|min|h)$")}};
 }
 
 Json section_of(const Section& section) {

@@ -79,6 +79,29 @@ class Loader {
     interpret_document(source, root, values, problems);
   }
 
+  void load_text(const DocumentSource& source, const std::string& text) {
+    const YamlDocument document = parse_yaml(text);
+    for (const YamlProblem& problem : document.problems) {
+      problems.add(source.at(problem.line, problem.column).place(), "", problem.what);
+    }
+    if (!document.problems.empty()) return;
+    const YamlNode& root = document.root;
+    if (root.kind == YamlNode::Kind::kNull) {
+      problems.add(shown_path(source.text), "",
+                   "holds nothing, expected sections such as model:, data:, train:");
+    } else if (root.kind != YamlNode::Kind::kMap) {
+      problems.add(source.place(root), "",
+                   std::string("found ") +
+                       (root.kind == YamlNode::Kind::kList ? "a list" : in_quotes(root.text)) +
+                       ", expected sections such as model:, data:, train:");
+    } else {
+      if (const auto base = find_base(source, root, problems)) {
+        load((fs::path(source.text).parent_path() / base->path).lexically_normal().string(), *base);
+      }
+      interpret_document(source, root, values, problems);
+    }
+  }
+
  private:
   static YamlNode wrap(const std::string& name, const YamlNode& value) {
     YamlNode map;
@@ -124,29 +147,6 @@ class Loader {
     return true;
   }
 
-  void load_text(const DocumentSource& source, const std::string& text) {
-    const YamlDocument document = parse_yaml(text);
-    for (const YamlProblem& problem : document.problems) {
-      problems.add(source.at(problem.line, problem.column).place(), "", problem.what);
-    }
-    if (!document.problems.empty()) return;
-    const YamlNode& root = document.root;
-    if (root.kind == YamlNode::Kind::kNull) {
-      problems.add(shown_path(source.text), "",
-                   "holds nothing, expected sections such as model:, data:, train:");
-    } else if (root.kind != YamlNode::Kind::kMap) {
-      problems.add(source.place(root), "",
-                   std::string("found ") +
-                       (root.kind == YamlNode::Kind::kList ? "a list" : in_quotes(root.text)) +
-                       ", expected sections such as model:, data:, train:");
-    } else {
-      if (const auto base = find_base(source, root, problems)) {
-        load((fs::path(source.text).parent_path() / base->path).lexically_normal().string(), *base);
-      }
-      interpret_document(source, root, values, problems);
-    }
-  }
-
   std::vector<std::pair<std::string, std::string>> chain_;  // path as named, identity
 };
 
@@ -165,9 +165,10 @@ std::string LoadedConfig::place(std::string_view key) const {
   return found == origins.end() ? shown_path(path) + " (default)" : found->second.place();
 }
 
-LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
-  Loader loader;
-  loader.load_file(path);
+namespace {
+
+LoadedConfig finish(Loader& loader, const std::string& path,
+                    const std::vector<std::string>& overrides) {
   for (const std::string& override_text : overrides) loader.load_override(override_text);
   loader.problems.throw_if_any();
 
@@ -183,6 +184,21 @@ LoadedConfig load_config(const std::string& path, const std::vector<std::string>
     loaded.run.data.cache_dir = (file.parent_path() / ".cache" / "tokens").string();
   }
   return loaded;
+}
+
+}  // namespace
+
+LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
+  Loader loader;
+  loader.load_file(path);
+  return finish(loader, path, overrides);
+}
+
+LoadedConfig load_config_text(const std::string& name, const std::string& text,
+                              const std::vector<std::string>& overrides) {
+  Loader loader;
+  loader.load_text({.is_set = false, .text = name}, text);
+  return finish(loader, name, overrides);
 }
 
 }  // namespace sluice

@@ -55,5 +55,9 @@ struct LoadedConfig {
 // Rules between keys are validate()'s (configs/validate.hpp).
 [[nodiscard]] LoadedConfig load_config(const std::string& path,
                                        const std::vector<std::string>& overrides);
+// The same of a configuration that is no file of its own, e.g. the one in a checkpoint. `name` is
+// for messages, and stands for the file where paths follow from it.
+[[nodiscard]] LoadedConfig load_config_text(const std::string& name, const std::string& text,
+                                            const std::vector<std::string>& overrides);
 
 }  // namespace sluice

@@ -146,7 +146,9 @@ Section model_section() {
            "llama3: turns over rope_original_seq above which a frequency is kept.")
       .key("rope_original_seq", &O::rope_original_seq, count(1),
            "llama3: tokens of a sample before the stretching.")
-      .key("from", &O::from, path(), "A Hugging Face folder to start from; empty: fresh weights.");
+      .key("from", &O::from, path(),
+           "A Hugging Face folder to start from: its config.json fills in the model's other keys; "
+           "empty: fresh weights.");
 }
 
 Section data_section() {
@@ -327,7 +329,8 @@ Section launch_section() {
       .key("hostfile", &O::hostfile, path(), "File of the hosts and their ranks.")
       .key("backend", &O::backend, one_of({"auto", "nccl", "gloo", "local"}),
            "What carries collectives; auto: nccl on GPUs, gloo without.")
-      .key("max_restarts", &O::max_restarts, count(0), "Restarts after a failure.")
+      .key("max_restarts", &O::max_restarts, count(0),
+           "Restarts from the newest checkpoint after a rank crashed, hung or lost its peers.")
       .key("timeout", &O::timeout_seconds, seconds(),
            "Longest wait for one collective, and for all ranks to start.")
       .key("threads", &O::threads, count(0).or_word("auto"),

@@ -22,9 +22,10 @@ using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<
                            std::vector<std::string>>;
 
 enum class KeyType {
-  kCount,    // 12, 50k, 1e9
-  kBytes,    // 24GiB, 512MiB, 4096
-  kSeconds,  // 600, 30s, 5m, 2h
+  kCount,     // 12, 50k, 1e9
+  kBytes,     // 24GiB, 512MiB, 4096
+  kSeconds,   // 600, 30s, 5m, 2h
+  kInterval,  // 500 (steps), 30min: a std::string, as write_interval has it
   kFloat,
   kBool,
   kEnum,

@@ -234,6 +234,11 @@ class Validator {
   }
 
   void check_launch() {
+    if (run_.launch.max_restarts > 0 && run_.checkpoint.every == SaveInterval{}) {
+      broken("launch.max_restarts",
+             num(run_.launch.max_restarts) +
+                 " restarts need checkpoints to go on from; set checkpoint.every");
+    }
     if (!gpus_ || run_.launch.backend != Backend::kNccl) return;
     const int ranks = run_.launch.nproc > 0 ? run_.launch.nproc : world_;
     if (ranks > *gpus_) {

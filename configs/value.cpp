@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "configs/interpolate.hpp"
+#include "configs/interval.hpp"
 #include "configs/suggest.hpp"
 #include "configs/yaml_tree.hpp"
 #include "kernels/base/bytes.hpp"
@@ -220,6 +221,9 @@ std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view t
       return read_count(rules, text, true);
     case KeyType::kSeconds:
       return read_seconds(rules, text);
+    case KeyType::kInterval:
+      if (const auto interval = read_interval(text)) return Value(write_interval(*interval));
+      return found(text, rules);
     case KeyType::kFloat:
     case KeyType::kFloats:
       return read_float(rules, text);
@@ -244,6 +248,8 @@ std::string expected_element(const Rules& rules) {
       return "a size" + range_text(rules.range) + " such as 24GiB, 512MiB or 4096" + or_word;
     case KeyType::kSeconds:
       return "a time" + range_text(rules.range) + " such as 30s, 5m, 2h or 600";
+    case KeyType::kInterval:
+      return "steps such as 500, or a time such as 30min or 2h";
     case KeyType::kFloat:
     case KeyType::kFloats:
       return "a number" + range_text(rules.range) + or_word;
@@ -287,7 +293,7 @@ std::string write_value(const Rules& rules, const Value& value) {
           if (held == 0 && !rules.zero_word.empty()) return std::string(rules.zero_word);
           return format_number(held);
         } else if constexpr (std::is_same_v<Held, std::string>) {
-          return quoted(held);
+          return rules.type == KeyType::kInterval ? held : quoted(held);
         } else if constexpr (std::is_same_v<Held, std::vector<double>>) {
           return list_of(held, format_number);
         } else {

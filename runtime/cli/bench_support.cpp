@@ -73,7 +73,7 @@ CommRun launch_bench_comm(int processes, const std::vector<std::string>& argv) {
   CommRun run;
   {
     const OutputToError progress;
-    run.exit_code = run_launcher(request);
+    run.exit_code = run_launcher(request).exit_code;
   }
   if (run.exit_code == 0) {
     run.result = read_text(result);

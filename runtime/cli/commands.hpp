@@ -2,8 +2,11 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "runtime/generate/token_choice.hpp"
 
 namespace sluice {
 
@@ -25,10 +28,41 @@ struct PlanCommand {
   bool json = false;
   bool suggest = false;
   bool compare = false;
+  std::string html;         // a file to write; empty: none
+  std::int64_t tokens = 0;  // to be trained on; 0: what the configuration's steps come to
   std::int64_t endurance_bytes = 600'000'000'000'000;  // that a drive may be written in its life
 };
 // 3 where the plan does not fit, after it has been printed.
 int run_plan(const PlanCommand& command);
+
+// Weights come from a folder of checkpoints, one of them, or a Hugging Face folder.
+struct EvalCommand {
+  std::string config;
+  std::vector<std::string> overrides;
+  std::string checkpoint;         // empty: model.from
+  std::vector<std::string> text;  // files, folders, globs; none: the validation data
+  std::int64_t stride = 0;        // positions between windows; 0: model.seq
+  int nproc = 1;
+  bool json = false;
+  std::vector<std::string> argv;  // as this process got it: the ranks get the same
+};
+int run_eval(const EvalCommand& command);
+
+struct GenerateCommand {
+  std::string config;  // empty: the one that goes with the weights
+  std::vector<std::string> overrides;
+  std::string checkpoint;             // empty: model.from
+  std::optional<std::string> prompt;  // else prompt_file, else standard input
+  std::string prompt_file;
+  SamplingOptions sampling;
+  std::int64_t max_tokens = 0;  // 0: 256, or what there is room for
+  bool ignore_end_of_text = false;
+  bool echo = false;  // the prompt as well
+  int nproc = 1;
+  bool json = false;
+  std::vector<std::string> argv;
+};
+int run_generate(const GenerateCommand& command);
 
 int run_schema();
 
@@ -90,6 +124,21 @@ struct BenchNvmeCommand {
   bool no_checksums = false;
 };
 int run_bench_nvme(const BenchCommand& common, const BenchNvmeCommand& command);
+
+struct CheckpointCommand {
+  std::string path;                          // of a checkpoint, of a folder of them; import: theirs
+  std::string out;                           // export, import: the folder to write
+  std::string dtype = "fp32";                // export: of the weights
+  std::int64_t shard_bytes = 5'000'000'000;  // export
+  std::string tokenizer;                     // export: a folder with the tokenizer's files
+  std::vector<std::string> overrides;        // import: "model.seq=2048"
+  bool json = false;                         // ls, verify
+};
+int run_checkpoint_ls(const CheckpointCommand& command);
+// 4 where something is damaged, after it has been printed.
+int run_checkpoint_verify(const CheckpointCommand& command);
+int run_checkpoint_export(const CheckpointCommand& command);
+int run_checkpoint_import(const CheckpointCommand& command);
 
 struct DoctorCommand {
   bool json = false;

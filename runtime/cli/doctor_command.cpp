@@ -6,10 +6,12 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
+#include "kernels/cpu/parallel.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/bench_support.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/doctor/doctor.hpp"
+#include "runtime/doctor/unit_timing.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/stop_signal.hpp"
@@ -85,6 +87,19 @@ GemmProbe gemm_probe() {
   return probe;
 }
 
+// Small models first: what is no product is most of them.
+UnitProbe unit_probe(int cores, bool quick) {
+  return [=](const NarrowMatmul& bf16) {
+    set_libtorch_threads(1);
+    set_compute_threads(1);
+    UnitTimingOptions options;
+    options.cores = cores;
+    if (quick) options.hidden = {128, 256, 512};
+    if (bf16.native < bf16.converted) options.narrow_matmul = MatmulType::kFp32;
+    return measure_unit_rates(options);
+  };
+}
+
 }  // namespace
 
 int run_doctor(const DoctorCommand& command) {
@@ -97,6 +112,7 @@ int run_doctor(const DoctorCommand& command) {
   input.nvme_path = folder_to_measure(command.nvme_path);
   input.threads = threads_per_rank(1);
   input.gemm = gemm_probe();
+  input.units = unit_probe(input.threads, command.quick);
   if (!measure_comm(command.argv.at(0), input)) return kInterruptedExitCode;
   keep_warnings();
   input.gpus = visible_gpu_count();

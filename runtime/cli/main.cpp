@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <exception>
 
+#include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
 #include "kernels/cpu/cpu_features.hpp"
@@ -27,6 +28,9 @@ struct Arguments {
   BenchAdamCommand bench_adam;
   BenchNvmeCommand bench_nvme;
   DoctorCommand doctor;
+  CheckpointCommand checkpoint;
+  EvalCommand eval;
+  GenerateCommand generate;
 };
 
 void add_train(CLI::App& app, Arguments& args) {
@@ -37,7 +41,11 @@ void add_train(CLI::App& app, Arguments& args) {
   train->add_option("--nproc", args.train.nproc, "ranks on this host, over launch.nproc")
       ->check(CLI::PositiveNumber);
   train->add_flag("--dry-run", args.train.dry_run, "print the plan, start nothing");
-  train->add_option("--resume", args.train.resume, "auto, never, or a checkpoint's folder");
+  train
+      ->add_option("--resume", args.train.resume,
+                   "auto: from the newest checkpoint in checkpoint.dir, if there is one; never; or "
+                   "a checkpoint's folder")
+      ->take_last();
 }
 
 void add_plan(CLI::App& app, Arguments& args) {
@@ -52,9 +60,62 @@ void add_plan(CLI::App& app, Arguments& args) {
   plan->add_flag("--json", args.plan.json, "for machines");
   plan->add_flag("--compare", args.plan.compare, "stages x offload targets: what fits");
   plan->add_flag("--suggest", args.plan.suggest, "look for the fastest configuration that fits");
+  plan->add_option("--html", args.plan.html, "also write the plan as a page: a file");
+  plan->add_option_function<std::string>(
+      "--tokens",
+      [&args](const std::string& text) {
+        const auto tokens = parse_count(text);
+        if (!tokens || *tokens == 0) {
+          throw CLI::ValidationError("--tokens", text + " is no count like 15T, 300B or 5e9");
+        }
+        args.plan.tokens = *tokens;
+      },
+      "how long so many tokens take: 15T");
   plan->add_option("--endurance", args.plan.endurance_bytes, "bytes a drive may be written: 600TB")
       ->transform(CLI::AsSizeValue(true))
       ->default_str("600TB");
+}
+
+void add_eval(CLI::App& app, Arguments& args) {
+  CLI::App* eval = app.add_subcommand("eval", "loss and perplexity of a model, file by file");
+  eval->add_option("config", args.eval.config, "the YAML file")->required();
+  eval->add_option("--checkpoint", args.eval.checkpoint,
+                   "checkpoints, one of them, or a Hugging Face folder; none: model.from");
+  eval->add_option("--text", args.eval.text, "text files instead of the validation data")
+      ->allow_extra_args(false);
+  eval->add_option("--stride", args.eval.stride,
+                   "tokens between windows; what windows share is context only")
+      ->check(CLI::PositiveNumber);
+  eval->add_option("--set", args.eval.overrides, "section.key=value, over the file; repeatable")
+      ->allow_extra_args(false);
+  eval->add_option("--nproc", args.eval.nproc, "ranks on this host")->check(CLI::PositiveNumber);
+  eval->add_flag("--json", args.eval.json, "for machines");
+}
+
+void add_generate(CLI::App& app, Arguments& args) {
+  GenerateCommand& to = args.generate;
+  CLI::App* generate = app.add_subcommand("generate", "go on from a text");
+  generate->add_option("config", to.config, "a YAML file; none: the weights' own configuration");
+  generate->add_option("--checkpoint", to.checkpoint,
+                       "checkpoints, one of them, or a Hugging Face folder; none: model.from");
+  auto* text = generate->add_option("--prompt", to.prompt, "none: standard input");
+  auto* file = generate->add_option("--prompt-file", to.prompt_file, "a file with the prompt");
+  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) file->excludes(text);  // ranks get both
+  generate->add_option("--max-tokens", to.max_tokens, "at most so many; default 256")
+      ->check(CLI::PositiveNumber);
+  generate->add_option("--temperature", to.sampling.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  generate->add_option("--top-k", to.sampling.top_k, "of the likeliest only; 0: all")
+      ->capture_default_str();
+  generate->add_option("--top-p", to.sampling.top_p, "of those that together are so likely")
+      ->capture_default_str();
+  generate->add_option("--seed", to.sampling.seed, "of the draws")->capture_default_str();
+  generate->add_flag("--ignore-end-of-text", to.ignore_end_of_text, "go on to --max-tokens");
+  generate->add_flag("--echo", to.echo, "print the prompt as well");
+  generate->add_option("--set", to.overrides, "section.key=value; repeatable")
+      ->allow_extra_args(false);
+  generate->add_option("--nproc", to.nproc, "ranks on this host")->check(CLI::PositiveNumber);
+  generate->add_flag("--json", to.json, "for machines");
 }
 
 void add_tokenizer(CLI::App& app, Arguments& args) {
@@ -111,6 +172,42 @@ void add_bench_nvme(CLI::App& group, Arguments& args) {
   nvme->add_flag("--no-checksums", args.bench_nvme.no_checksums, "move bytes unhashed");
 }
 
+void add_checkpoint(CLI::App& app, Arguments& args) {
+  CheckpointCommand& command = args.checkpoint;
+  CLI::App* group =
+      app.add_subcommand("checkpoint", "look at checkpoints; Hugging Face in and out");
+  group->require_subcommand(1);
+  CLI::App* list = group->add_subcommand("ls", "the checkpoints of a folder");
+  CLI::App* verify = group->add_subcommand("verify", "read every byte, compare every checksum");
+  CLI::App* out = group->add_subcommand("export", "write a checkpoint as a Hugging Face folder");
+  CLI::App* in = group->add_subcommand("import", "make a checkpoint of a Hugging Face folder");
+  list->add_option("folder", command.path, "a folder of checkpoints")->required();
+  verify->add_option("path", command.path, "a checkpoint, or a folder of them")->required();
+  out->add_option("checkpoint", command.path, "a checkpoint, or a folder of them: its latest")
+      ->required();
+  in->add_option("folder", command.path, "config.json and safetensors")->required();
+  for (CLI::App* sub : {list, verify}) sub->add_flag("--json", command.json, "for machines");
+  for (CLI::App* sub : {out, in}) {
+    sub->add_option("-o,--output", command.out, "the folder to write")->required();
+  }
+  out->add_option("--dtype", command.dtype, "of the weights")
+      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
+      ->capture_default_str();
+  out->add_option("--shard-bytes", command.shard_bytes, "of tensors in one file: 5GB")
+      ->transform(CLI::AsSizeValue(true))
+      ->default_str("5GB");
+  out->add_option("--tokenizer", command.tokenizer, "a folder with the tokenizer's files");
+  in->add_option("--set", command.overrides, "section.key=value, e.g. model.seq=4096")
+      ->allow_extra_args(false);
+}
+
+int dispatch_checkpoint(const CLI::App& group, const CheckpointCommand& command) {
+  if (group.got_subcommand("ls")) return run_checkpoint_ls(command);
+  if (group.got_subcommand("verify")) return run_checkpoint_verify(command);
+  if (group.got_subcommand("export")) return run_checkpoint_export(command);
+  return run_checkpoint_import(command);
+}
+
 void add_doctor(CLI::App& app, Arguments& args) {
   CLI::App* doctor = app.add_subcommand("doctor", "what this machine can do, and what is off");
   doctor->add_flag("--json", args.doctor.json, "for machines");
@@ -160,9 +257,14 @@ int dispatch_bench(const CLI::App& group, const Arguments& args) {
 int dispatch(const CLI::App& app, const Arguments& args) {
   if (app.got_subcommand("train")) return run_train(args.train);
   if (app.got_subcommand("plan")) return run_plan(args.plan);
+  if (app.got_subcommand("eval")) return run_eval(args.eval);
+  if (app.got_subcommand("generate")) return run_generate(args.generate);
   if (app.got_subcommand("schema")) return run_schema();
   if (app.got_subcommand("data")) return run_data_inspect(args.data);
   if (app.got_subcommand("bench")) return dispatch_bench(*app.get_subcommand("bench"), args);
+  if (app.got_subcommand("checkpoint")) {
+    return dispatch_checkpoint(*app.get_subcommand("checkpoint"), args.checkpoint);
+  }
   if (app.got_subcommand("doctor")) return run_doctor(args.doctor);
   const CLI::App* tokenizer = app.get_subcommand("tokenizer");
   if (tokenizer->got_subcommand("encode")) return run_tokenizer_encode(args.tokenizer);
@@ -178,12 +280,17 @@ int run_main(int argc, char** argv) {
   args.train.argv.assign(argv, argv + argc);
   args.bench.argv = args.train.argv;
   args.doctor.argv = args.train.argv;
+  args.eval.argv = args.train.argv;
+  args.generate.argv = args.train.argv;
   add_train(app, args);
   add_plan(app, args);
+  add_eval(app, args);
+  add_generate(app, args);
   add_tokenizer(app, args);
   add_data(app, args);
   add_bench(app, args);
   add_doctor(app, args);
+  add_checkpoint(app, args);
   app.add_subcommand("schema", "print the configuration's JSON Schema, for editors");
   try {
     app.parse(argc, argv);

@@ -3,59 +3,29 @@
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
+#include <optional>
 
 #include "configs/validate.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/commands.hpp"
-#include "runtime/cli/run_setup.hpp"
+#include "runtime/cli/hf_setup.hpp"
+#include "runtime/cli/plan_setup.hpp"
 #include "runtime/data/tokenizer.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
-#include "runtime/plan/plan_report.hpp"
-#include "runtime/plan/planner.hpp"
-#include "runtime/plan/search.hpp"
+#include "runtime/observe/file_io.hpp"
+#include "runtime/plan/html_page.hpp"
 
 namespace sluice {
 namespace {
 
 constexpr int kDoesNotFit = 3;
-constexpr char kDefaultGpu[] = "h100-sxm";
-
-struct Machine {
-  MachineProfile profile;
-  bool measure = false;  // its matrix products, here and now
-  std::vector<std::string> notes;
-};
-
-// A named profile, else what the doctor measured here, else the CPU profile.
-Machine find_machine(const PlanCommand& command, const RunConfig& run) {
-  if (!command.profile.empty()) return {named_profile(command.profile), false, {}};
-  if (runs_on_gpu(run)) {
-    return {named_profile(kDefaultGpu),
-            false,
-            {std::string("no --profile was given: ") + kDefaultGpu + " is assumed of these GPUs"}};
-  }
-  MachineProfile base = named_profile("cpu");
-  if (const auto rates = find_machine_rates()) return {measured_profile(*rates, base), false, {}};
-  base.name = "this machine";
-  base.origin = "matrix products measured now, the rest of profile cpu";
-  return {base, true, {"`sluice doctor` measures this machine once, for better times"}};
-}
-
 int world_of(const PlanCommand& command, const RunConfig& run) {
   if (command.world > 0) return command.world;
   if (run.launch.nproc > 0) return run.launch.nproc;
   return command.profile.empty() && runs_on_gpu(run) ? std::max(1, visible_gpu_count()) : 1;
-}
-
-// A host of launch.nproc ranks, where the machine does not say.
-int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world) {
-  if (machine.devices_per_node == 0) {
-    machine.devices_per_node = run.launch.nproc > 0 ? std::min(run.launch.nproc, world) : world;
-  }
-  return std::min(machine.devices_per_node, world);
 }
 
 // Folders of drives that are not here are not looked for.
@@ -77,7 +47,7 @@ void settle_vocabulary(LoadedConfig& config) {
   vocab = make_tokenizer(data.tokenizer)->vocab_size();
 }
 
-void settle_products(Machine& machine, LoadedConfig& config) {
+void settle_products(PlanMachine& machine, LoadedConfig& config) {
   const bool on_gpu = machine.profile.gpu;
   RunConfig& run = config.run;
   // One thread's rate times the cores: a neighbour's load does not show in it.
@@ -118,7 +88,7 @@ std::string_view word(ModelType type) {
   return "qwen2";
 }
 
-RunFacts facts_of(const PlanCommand& command, const RunConfig& run, const Machine& machine) {
+RunFacts facts_of(const PlanCommand& command, const RunConfig& run, const PlanMachine& machine) {
   RunFacts facts;
   facts.config = command.config;
   facts.model = word(run.model.type);
@@ -128,29 +98,35 @@ RunFacts facts_of(const PlanCommand& command, const RunConfig& run, const Machin
   facts.machine = machine.profile.name;
   facts.rates_from = machine.profile.origin;
   facts.steps = run.train.steps;
+  facts.tokens = command.tokens;
   facts.endurance_bytes = static_cast<double>(command.endurance_bytes);
   facts.notes = machine.notes;
   return facts;
 }
 
-// Offload from GPUs is planned where nothing else fits: the runtime's copies are those of CPUs.
-SearchResult search(Planner& planner, const PlanQuestion& question, RunFacts& facts) {
-  SearchLimits limits;
-  limits.offload = question.budgets.can_offload;
-  SearchResult result = suggest(planner, question, limits);
-  if (result.any_fits || limits.offload) return result;
-  limits.offload = true;
-  result = suggest(planner, question, limits);
-  facts.notes.push_back(
-      "suggestions with offload: are plans only; this version's memory tiers run on CPU ranks");
-  return result;
+void print_plan(const PlanCommand& command, const RunPlan& plan, const RunFacts& facts,
+                const SearchResult* result, const std::vector<FitRow>* rows) {
+  if (!command.html.empty()) {
+    write_file_atomically(command.html, plan_html(plan, facts, result, rows));
+  }
+  std::string text;
+  if (command.json) {
+    text = report_json(plan, facts, result, rows);
+  } else {
+    text = report_text(plan, facts);
+    if (rows != nullptr) text += compare_text(*rows);
+    if (result != nullptr) text += suggestions_text(*result);
+  }
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
 }
 
 }  // namespace
 
 int run_plan(const PlanCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
-  Machine machine = find_machine(command, config.run);
+  settle_model_from(config);
+  PlanMachine machine = find_machine(command.profile, config.run);
   RunPlace place{.world = world_of(command, config.run), .on_gpu = machine.profile.gpu};
   validate_anywhere(config, place.world);
   place.local_ranks = ranks_of_host(machine.profile, config.run, place.world);
@@ -164,21 +140,12 @@ int run_plan(const PlanCommand& command) {
   facts.hiding = hiding_tokens(
       plan.shape, planner.rates(question.options),
       question.options.train.micro_batch * question.options.dp * question.options.model.seq);
-  SearchResult result;
-  if (command.suggest) result = search(planner, question, facts);
-  std::vector<FitRow> rows;
+  facts.unit_names = planner.unit_names();
+  std::optional<SearchResult> result;
+  if (command.suggest) result = search_plans(planner, question, facts.notes);
+  std::optional<std::vector<FitRow>> rows;
   if (command.compare) rows = compare(planner, question);
-  std::string text;
-  if (command.json) {
-    text = report_json(plan, facts, command.suggest ? &result : nullptr,
-                       command.compare ? &rows : nullptr);
-  } else {
-    text = report_text(plan, facts);
-    if (command.compare) text += compare_text(rows);
-    if (command.suggest) text += suggestions_text(result);
-  }
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+  print_plan(command, plan, facts, result ? &*result : nullptr, rows ? &*rows : nullptr);
   return plan.fits() ? 0 : kDoesNotFit;
 }
 

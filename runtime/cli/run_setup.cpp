@@ -5,6 +5,7 @@
 #include "configs/derived.hpp"
 #include "kernels/base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
+#include "runtime/engine/generator.hpp"
 #include "runtime/engine/machine.hpp"
 
 namespace sluice {
@@ -50,6 +51,7 @@ EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {
   EngineOptions options;
   options.model = run.model;
   options.train = run.train;
+  options.generate_positions = sample_positions(run.model.seq, run.train.sample_tokens);
   options.optimizer = run.optimizer;
   options.schedule = run.schedule;
   options.zero = run.zero;

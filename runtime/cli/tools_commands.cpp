@@ -10,6 +10,7 @@
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "runtime/cli/commands.hpp"
+#include "runtime/cli/hf_setup.hpp"
 #include "runtime/data/tokenizer.hpp"
 #include "runtime/data/train_bpe.hpp"
 #include "runtime/data/training_data.hpp"
@@ -80,7 +81,8 @@ int run_tokenizer_train(const TokenizerTrainCommand& command) {
 }
 
 int run_data_inspect(const DataCommand& command) {
-  const LoadedConfig config = load_config(command.config, command.overrides);
+  LoadedConfig config = load_config(command.config, command.overrides);
+  settle_model_from(config);
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
   const auto row = [](const char* name, std::int64_t tokens, std::int64_t samples) {
     std::printf("%-12s %10s tokens  %10s samples\n", name,

@@ -1,24 +1,26 @@
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
 #include <functional>
+#include <optional>
 
 #include "configs/derived.hpp"
-#include "configs/offload_rules.hpp"
 #include "configs/reader.hpp"
 #include "configs/validate.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "offload/host_placement.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/commands.hpp"
-#include "runtime/cli/run_setup.hpp"
+#include "runtime/cli/hf_setup.hpp"
+#include "runtime/cli/plan_setup.hpp"
+#include "runtime/cli/rank_setup.hpp"
+#include "runtime/cli/saving_setup.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/engine/matmul_choice.hpp"
 #include "runtime/engine/plan_text.hpp"
@@ -42,31 +44,6 @@ int ranks_to_launch(const TrainCommand& command, const RunConfig& run) {
   return runs_on_gpu(run) ? std::max(1, visible_gpu_count()) : 1;
 }
 
-void check_gpus(const LoadedConfig& config, int local_ranks) {
-  if (!runs_on_gpu(config.run)) return;
-  for (const PlacedState& state : placed_states(config.run.offload)) {
-    if (state.tier == Tier::kDevice) continue;
-    const std::string key(state.key);
-    throw ConfigError(config.place(key) + ": " + key + ": " + std::string(name_of(state.tier)) +
-                      ": memory tiers are written for CPU ranks; the GPU's copies are not; leave " +
-                      std::string(state.name) +
-                      " on the device, or set launch.backend to gloo for a run on the CPU");
-  }
-  if (config.run.recompute.mode == RecomputeMode::kSelective) {
-    throw ConfigError(config.place("recompute.mode") +
-                      ": recompute.mode: selective is of the explicit units, which run on CPUs so "
-                      "far; set none or full, or launch.backend to gloo for a run on the CPU");
-  }
-  const int gpus = visible_gpu_count();
-  if (local_ranks > gpus) {
-    throw ConfigError(config.place("launch.nproc") +
-                      ": launch.nproc: " + std::to_string(local_ranks) +
-                      " ranks need as many GPUs, and " + std::to_string(gpus) +
-                      " are visible; lower launch.nproc, or set launch.backend to gloo for a run "
-                      "on the CPU");
-  }
-}
-
 // The model's vocabulary: the data's where none is given.
 void settle_vocabulary(LoadedConfig& config, const TrainingData& data) {
   std::int64_t& vocab = config.run.model.vocab;
@@ -76,31 +53,6 @@ void settle_vocabulary(LoadedConfig& config, const TrainingData& data) {
                       " is less than the " + std::to_string(data.vocab_size()) +
                       " ids of the data's tokenizer; leave it out to take those");
   }
-}
-
-// Rank 0's rates on every rank.
-MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {
-  MatmulRates rates;
-  if (comm.rank() == 0) rates = measure_matmul(run);
-  const std::array<double, 2> mine{rates.native, rates.fp32};
-  const std::vector<double> all = comm.all_gather_values(mine);
-  return {all[0], all[1]};
-}
-
-// Names the run where it keeps files beside those of other runs: the same on every rank.
-std::string run_id(const RunConfig& run, Communicator& comm) {
-  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
-      std::chrono::system_clock::now().time_since_epoch());
-  const std::array<double, 1> mine{static_cast<double>(now.count())};  // exact: below 2^53
-  const double micros = comm.all_gather_values(mine).front();          // rank 0's
-  const auto seconds = static_cast<std::time_t>(micros / 1e6);
-  std::tm utc{};
-  ::gmtime_r(&seconds, &utc);
-  std::array<char, 64> text{};
-  std::snprintf(text.data(), text.size(), " of %04d-%02d-%02dT%02d:%02d:%02d.%06dZ",
-                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
-                utc.tm_sec, static_cast<int>(micros - static_cast<double>(seconds) * 1e6));
-  return run.output.dir + text.data();
 }
 
 void log_matmul(const MatmulDecision& decision, const RunConfig& run) {
@@ -115,11 +67,6 @@ struct Planned {
   MemoryPlan memory;
 };
 
-RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
-  return {
-      .world = rank.world_size, .local_ranks = rank.local_world_size, .on_gpu = runs_on_gpu(run)};
-}
-
 Planned make_plan(const RunConfig& run, const RunPlace& place) {
   set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads : threads_per_rank(place.world));
   const EngineOptions options = engine_options(run, place);
@@ -131,6 +78,15 @@ Planned make_plan(const RunConfig& run, const RunPlace& place) {
   return planned;
 }
 
+// Throws BudgetError where it does not: with what would fit.
+void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned) {
+  try {
+    check_budget(planned.plan, planned.memory);
+  } catch (const BudgetError& error) {
+    throw BudgetError(error.what() + ("\n" + advice(run, place)));
+  }
+}
+
 void write_file(const std::string& path, const std::string& text) {
   std::ofstream file(path, std::ios::binary | std::ios::trunc);
   file << text;
@@ -139,7 +95,7 @@ void write_file(const std::string& path, const std::string& text) {
 }
 
 // What is known before a rank starts goes to the run's folder.
-void write_run_files(const LoadedConfig& config, const Planned& planned) {
+void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned) {
   const std::string& dir = config.run.output.dir;
   std::error_code failed;
   std::filesystem::create_directories(dir, failed);
@@ -147,36 +103,28 @@ void write_run_files(const LoadedConfig& config, const Planned& planned) {
     throw IoError("cannot create output.dir " + dir + ": " + failed.message(), dir, failed.value());
   }
   write_file(dir + "/config.yaml", config.resolved_yaml());
-  write_file(dir + "/plan.json", plan_json(planned.plan, planned.program, planned.memory));
-}
-
-std::unique_ptr<Communicator> connect(const LoadedConfig& config, const RankEnvironment& rank) {
-  if (rank.world_size == 1 && !runs_on_gpu(config.run)) {
-    return std::move(make_local_communicators(1).front());
-  }
-  CommOptions options;
-  options.rank = rank.rank;
-  options.size = rank.world_size;
-  options.master_addr = rank.master_addr;
-  options.master_port = rank.master_port;
-  options.timeout = std::chrono::milliseconds(
-      static_cast<std::int64_t>(config.run.launch.timeout_seconds * 1000));
-  if (runs_on_gpu(config.run)) return make_nccl_communicator(options);
-  // Ranks of one host exchange through its memory; launch.backend: gloo asks for the network.
-  return config.run.launch.backend == Backend::kGloo ? make_gloo_communicator(options)
-                                                     : make_cpu_communicator(options);
+  // Rates that ranks have yet to measure come later: metrics.jsonl has what they predict.
+  const std::optional<RunRates> rates = run_rates(config.run, place);
+  const bool known = rates && rates->share_of_measured == 0;
+  TimeReport time;
+  if (known) time = predict_time(planned.program, planned.plan.shape, rates->rates);
+  write_file(dir + "/plan.json",
+             plan_json(planned.plan, planned.program, planned.memory, known ? &time : nullptr));
 }
 
 // What the launcher does for the ranks it starts: here each checks, and rank 0 writes.
-void prepare_joined_run(const LoadedConfig& config, const RankEnvironment& rank) {
+void prepare_joined_run(const TrainCommand& command, const LoadedConfig& config,
+                        const RankEnvironment& rank) {
   const Planned planned = make_plan(config.run, place_of(config.run, rank));
   check_budget(planned.plan, planned.memory);
-  if (rank.rank == 0) write_run_files(config, planned);
+  check_saving(config, command.resume, planned.memory);
+  if (rank.rank == 0) write_run_files(config, place_of(config.run, rank), planned);
 }
 
 // One rank, started by us or by torchrun and its like.
 int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   LoadedConfig config = load_config(command.config, command.overrides);
+  settle_model_from(config);
   validate(config, rank.world_size);
   check_gpus(config, rank.local_world_size);
   const RunLog log({.rank = rank.rank, .interactive = terminal_info(1).interactive});
@@ -186,6 +134,8 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
                                            .threads = config.run.launch.threads});
   if (rank.rank == 0) log_info(binding.summary);
   set_compute_threads(binding.threads);
+  const auto host_pages =
+      place_rank_on_host(rank.local_rank, rank.local_world_size, binding.threads, binding.bound);
   set_libtorch_threads(binding.threads);
   install_counting_allocators();
   const auto timeout = std::chrono::milliseconds(
@@ -201,12 +151,19 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   const MatmulDecision matmul =
       settle_matmul(config, place.on_gpu, [&] { return shared_rates(config.run, *comm); });
   if (rank.rank == 0) log_matmul(matmul, config.run);
-  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) prepare_joined_run(config, rank);
+  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) prepare_joined_run(command, config, rank);
   TrainerOptions options;
   options.engine = engine_options(config.run, place);
+  if (const auto weights = open_model_from(config.run)) {
+    if (rank.rank == 0) log_model_from(config.run, *weights);
+    options.engine.initial_weights = initial_weights(weights);
+  }
   options.engine.tiers.nvme.run_id = run_id(config.run, *comm);
   options.engine.tiers.nvme.rank = rank.rank;
+  options.engine.tiers.host_pages = host_pages;
   options.budgets = rank_budgets(config.run, place);
+  options.saving = saving_options(config, command.resume);
+  if (rank.rank == 0) options.rates = run_rates(config.run, place);
   options.output_dir = config.run.output.dir;
   options.trace = config.run.output.trace;
   options.engine.trace = options.trace;
@@ -215,8 +172,21 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   return run_trainer(options, *comm, data, watchdog);
 }
 
+// A run that failed of what need not happen again goes on from its newest checkpoint.
+int run_with_restarts(LaunchRequest request, int most) {
+  LaunchResult result = run_launcher(request);
+  if (most > 0) request.argv.insert(request.argv.end(), {"--resume", "auto"});
+  for (int restart = 1; result.worth_restarting && restart <= most; ++restart) {
+    std::fprintf(stderr, "restart %d of %d (launch.max_restarts), from the newest checkpoint\n",
+                 restart, most);
+    result = run_launcher(request);
+  }
+  return result.exit_code;
+}
+
 int launch(const TrainCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
+  settle_model_from(config);
   const int world = ranks_to_launch(command, config.run);
   validate(config, world);
   check_gpus(config, world);
@@ -226,16 +196,18 @@ int launch(const TrainCommand& command) {
   if (matmul.rates) log_matmul(matmul, config.run);
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
   settle_vocabulary(config, data);
+  if (const auto weights = open_model_from(config.run)) weights->check_tied();
   const Planned planned = make_plan(config.run, place);
   if (command.dry_run) {
     std::printf("%s\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),
                 draw(planned.program, planned.unit_names).c_str());
     std::fflush(stdout);
-    check_budget(planned.plan, planned.memory);
+    check_fits(config.run, place, planned);
     return 0;
   }
-  check_budget(planned.plan, planned.memory);
-  write_run_files(config, planned);
+  check_fits(config.run, place, planned);
+  check_saving(config, command.resume, planned.memory);
+  write_run_files(config, place, planned);
   LaunchRequest request;
   request.nproc = world;
   request.argv = command.argv;
@@ -245,16 +217,13 @@ int launch(const TrainCommand& command) {
   }
   request.output_dir = config.run.output.dir;
   request.threads = config.run.launch.threads;
-  return run_launcher(request);
+  prepare_saving(config, command.resume, request);
+  return run_with_restarts(std::move(request), config.run.launch.max_restarts);
 }
 
 }  // namespace
 
 int run_train(const TrainCommand& command) {
-  if (command.resume != "auto" && command.resume != "never") {
-    throw ConfigError("--resume " + command.resume +
-                      ": this version writes and reads no checkpoints; use --resume never");
-  }
   if (const auto rank = rank_environment()) return run_rank(command, *rank);
   return launch(command);
 }

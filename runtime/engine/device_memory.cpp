@@ -6,8 +6,8 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstring>
-#include <optional>
 #include <string>
+#include <variant>
 
 #include "kernels/base/error.hpp"
 #include "parallel/comm/host_memory.hpp"
@@ -74,20 +74,22 @@ class PrivatePages {
 struct Pages {
   Pages(std::int64_t size, bool shared) : bytes(size) {
     if (shared) {
-      mapped.emplace(bytes);
+      memory.emplace<HostMemory>(bytes);
     } else {
-      own.emplace(bytes);
+      memory.emplace<PrivatePages>(bytes);
     }
     touch(data(), bytes);
     count_allocation(CountedDevice::kHost, bytes);
   }
   ~Pages() { count_release(CountedDevice::kHost, bytes); }
-  [[nodiscard]] char* data() const { return mapped ? mapped->data() : own->data(); }
+  [[nodiscard]] char* data() const {
+    const auto* const mapped = std::get_if<HostMemory>(&memory);
+    return mapped != nullptr ? mapped->data() : std::get<PrivatePages>(memory).data();
+  }
   static void release(void* pages) { delete static_cast<Pages*>(pages); }
 
   std::int64_t bytes;
-  std::optional<HostMemory> mapped;
-  std::optional<PrivatePages> own;
+  std::variant<std::monostate, HostMemory, PrivatePages> memory;
 };
 
 at::Tensor tensor_over(Pages* pages, std::int64_t elems, c10::ScalarType type) {

@@ -5,11 +5,19 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
+#include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/tensor_view.hpp"
 #include "runtime/program/program_check.hpp"
 #include "runtime/program/step_writer.hpp"
 
 namespace sluice {
+
+namespace {
+
+bool trains(const EngineOptions& options) { return options.purpose == EnginePurpose::kTrain; }
+
+}  // namespace
 
 bool StepResult::finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 bool StepResult::overflowed() const { return std::isfinite(loss) && !std::isfinite(grad_norm); }
@@ -24,37 +32,52 @@ Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Devic
       valid_rows_(std::move(valid)),
       observer_(std::move(observer)),
       plan_(plan_step(options_, model_)),
-      train_program_(write_train_step(plan_.shape)),
-      eval_program_(write_eval_step(plan_.shape)),
-      update_program_(write_update_step(plan_.shape)),
+      train_program_(trains(options_) ? write_train_step(plan_.shape) : Program{}),
+      eval_program_(options_.purpose == EnginePurpose::kGenerate ? Program{}
+                                                                 : write_eval_step(plan_.shape)),
+      update_program_(trains(options_) ? write_update_step(plan_.shape) : Program{}),
+      decode_program_(plan_.decoding ? write_decode_step(*plan_.decoding) : Program{}),
       store_(model_.spec, plan_, comm.rank(), DeviceMemory(device, comm.maps_host_memory())),
       flights_(static_cast<std::size_t>(plan_.shape.micro_batches)) {
   for (Flight& flight : flights_) {
     flight.inputs.resize(plan_.shape.units.size());
     flight.saved.resize(plan_.shape.units.size());
   }
-  const Program* const programs[] = {&train_program_, &eval_program_, &update_program_};
+  const Program* const programs[] = {&train_program_, &eval_program_, &update_program_,
+                                     &decode_program_};
+  caches_.resize(plan_.shape.units.size());
+  std::int64_t arena_bytes = 0;
   for (const Program* program : programs) {
     const std::string fault = find_fault(*program);
     check(fault.empty(), "the step program is sound: " + fault);
+    arena_bytes = std::max(arena_bytes, program->arena_bytes);
   }
+  return_freed_memory();
   const DeviceMemory memory(device, comm.maps_host_memory());
-  arena_ = memory.block(std::max(train_program_.arena_bytes, eval_program_.arena_bytes),
-                        c10::ScalarType::Byte, BlockUse::kCollective);
+  arena_ = memory.block(arena_bytes, c10::ScalarType::Byte, BlockUse::kCollective);
   comm_staging_ =
       memory.block(plan_.shape.comm_staging_bytes, c10::ScalarType::Byte, BlockUse::kOwn);
   if (leaves_device(plan_.shape.placement)) {
     tiers_ = std::make_unique<TierStore>(plan_, options_.optimizer, programs, store_, comm.rank(),
                                          options_.train.seed, options_.tiers);
   }
+  // In pieces: a group may be a good part of the memory there is.
+  constexpr std::int64_t kDrawnAtOnce = 1 << 20;
   for (int g = 0; g < store_.size(); ++g) {
-    write_owned(g, 0, draw_owned(model_.spec, plan_, g, comm.rank(), options_.train.seed));
+    const std::int64_t owned = owned_elems(plan_.shape, g);
+    for (std::int64_t begin = 0; begin < owned; begin += kDrawnAtOnce) {
+      const std::int64_t elems = std::min(kDrawnAtOnce, owned - begin);
+      write_owned(g, begin,
+                  draw_owned(model_.spec, plan_, g, comm.rank(), begin, elems, options_.train.seed,
+                             options_.initial_weights));
+    }
   }
 }
 
 Engine::~Engine() = default;
 
 StepResult Engine::train_step(const StepInput& input) {
+  check(trains(options_), "an engine that was made to train is asked for a step");
   failpoint("engine.step");
   input_ = input;
   if (input_.update == 0) input_.update = input.step;
@@ -95,6 +118,7 @@ void Engine::execute_program(const Program& program, Mode mode, std::int64_t ind
   program_ = &program;
   mode_ = mode;
   index_ = index;
+  if (mode != Mode::kDecode) decoded_ = 0;
   data_ms_ = 0;
   reductions_.assign(program.ops.size(), {});
   gathers_.assign(program.ops.size(), {});
@@ -184,6 +208,12 @@ void Engine::bind_slots(const std::vector<BufferId>& buffers) {
     if (!buffer.in_arena || buffer.tier != Tier::kDevice) continue;
     if (buffer.tag == Tag::kGatheredParameters) store_.bind_params(buffer.group, slot(id));
     if (buffer.tag == Tag::kGradientBuckets) store_.bind_grads(buffer.group, slot(id));
+    if (buffer.tag == Tag::kKvCache) {
+      caches_[static_cast<std::size_t>(buffer.unit)] =
+          arena_.narrow(0, buffer.arena_offset, buffer.bytes)
+              .view(scalar_type(plan_.shape.dtype))
+              .view({1, -1});
+    }
     if (buffer.tag == Tag::kLossHead) {
       scratch_ = arena_.narrow(0, buffer.arena_offset, buffer.bytes);
     }

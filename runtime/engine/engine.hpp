@@ -7,11 +7,13 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "parallel/comm/communicator.hpp"
 #include "runtime/data/training_data.hpp"
 #include "runtime/engine/group_store.hpp"
+#include "runtime/engine/state_pieces.hpp"
 #include "runtime/engine/tier_store.hpp"
 #include "runtime/program/executor.hpp"
 #include "runtime/program/memory_model.hpp"
@@ -65,6 +67,15 @@ class Engine final : private OpHandler {
   [[nodiscard]] StepResult train_step(const StepInput& input);
   // Mean loss over the tokens of validation batches [0, batches).
   [[nodiscard]] double evaluate(std::int64_t batches);
+  // The sum of the losses of each of `count` micro-batches, none added to another, so that they
+  // are the same whoever runs them: rows(i, 0, train.micro_batch, out) is micro-batch i. Targets
+  // may be kIgnoreTarget. All ranks get all.
+  [[nodiscard]] std::vector<double> losses(const RowSource& rows, std::int64_t count);
+  // Generation with options.generate_positions: runs positions [first, first + tokens.size()) of a
+  // sequence, equal on every rank, and gives the fp32 logits [1, V] of the last. Any number from
+  // position 0, which forgets what was, then one at a time. Whatever else runs a program forgets
+  // too. Throws Error where positions do not come in turn or are too many.
+  [[nodiscard]] at::Tensor decode(std::int64_t first, std::span<const std::int64_t> tokens);
   // fp32 logits [B, V] of position S - 1. tokens: rows x S, S <= seq, equal on every rank.
   [[nodiscard]] at::Tensor next_token_logits(const SampleRows& tokens, std::int64_t rows);
   // Where the first non-finite value of step `step` is made: the step is run again without its
@@ -75,6 +86,17 @@ class Engine final : private OpHandler {
   // Replaces a parameter (fp32, on the host); each rank keeps its share. Moments stay as they are.
   void set_parameter(const std::string& name, const at::Tensor& value);
 
+  // Brings updates that were left to the next step to an end; its bits stay what they were.
+  void settle();
+  // Elements [first, first + values.size()) of a piece of this rank's (owned_pieces), in fp32, on
+  // whatever tier they are, without more host memory than a few MiB. Of moments in 16 bits: exact
+  // when read, rounded to nearest when written. Writing master weights writes the parameters made
+  // of them as well. Not collective. REQUIRES: settle().
+  void read_state(const StatePiece& piece, StateKind kind, std::int64_t first,
+                  std::span<float> values);
+  void write_state(const StatePiece& piece, StateKind kind, std::int64_t first,
+                   std::span<const float> values);
+
   [[nodiscard]] const StepPlan& plan() const { return plan_; }
   [[nodiscard]] const Program& train_program() const { return train_program_; }
   [[nodiscard]] const std::vector<OpTiming>& timings() const { return timings_; }
@@ -83,7 +105,7 @@ class Engine final : private OpHandler {
   [[nodiscard]] const TierStore* tiers() const { return tiers_.get(); }
 
  private:
-  enum class Mode { kTrain, kEvaluate, kLogits, kDiagnose, kUpdate };
+  enum class Mode { kTrain, kEvaluate, kLosses, kLogits, kDecode, kDiagnose, kUpdate };
   class Sink;
 
   // What a micro-batch holds between its first forward and its last backward.
@@ -104,6 +126,7 @@ class Engine final : private OpHandler {
   void leave(const Op& op) override;
   void waiting(const Op& op, bool begins) override;
   void execute_program(const Program& program, Mode mode, std::int64_t index);
+  [[nodiscard]] bool training() const { return mode_ == Mode::kTrain || mode_ == Mode::kDiagnose; }
   void bind_slots(const std::vector<BufferId>& buffers);
   void unbind_slots(const std::vector<BufferId>& buffers);
   [[nodiscard]] char* slot(BufferId buffer) const;
@@ -129,6 +152,7 @@ class Engine final : private OpHandler {
   [[nodiscard]] at::Tensor owned_master(int g);
   void write_owned(int g, std::int64_t begin, const at::Tensor& values);
   [[nodiscard]] std::int64_t first_row(const Op& op) const;
+  void read_rows(const Op& op, SampleRows& rows) const;
   void load_batch(const Op& op);
   Ticket gather(const Op& op);
   void forward(const Op& op);
@@ -153,6 +177,7 @@ class Engine final : private OpHandler {
   const Program train_program_;
   const Program eval_program_;
   const Program update_program_;
+  const Program decode_program_;
   GroupStore store_;
   at::Tensor arena_;
   at::Tensor comm_staging_;
@@ -167,6 +192,10 @@ class Engine final : private OpHandler {
   std::vector<Flight> flights_;  // by micro-batch
   at::Tensor scratch_;
   at::Tensor logits_;
+  std::vector<at::Tensor> caches_;  // by unit, while a sequence is run in parts
+  std::int64_t decoded_ = 0;        // positions in them
+  const RowSource* rows_ = nullptr;
+  std::int64_t row_batches_ = 0;  // that rows_ has
   double loss_sum_ = 0;
   StepInput input_;
   double clip_coefficient_ = 1;

@@ -24,6 +24,41 @@ double Engine::evaluate(std::int64_t batches) {
                                    model_.spec.options.seq);
 }
 
+std::vector<double> Engine::losses(const RowSource& rows, std::int64_t count) {
+  finish_updates();
+  rows_ = &rows;
+  row_batches_ = count;
+  const std::int64_t rounds = (count + comm_.size() - 1) / comm_.size();
+  std::vector<double> mine;
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    loss_sum_ = 0;
+    execute_program(eval_program_, Mode::kLosses, i * comm_.size() + comm_.rank());
+    mine.push_back(loss_sum_);
+  }
+  const std::vector<double> all = comm_.all_gather_values(mine);
+  std::vector<double> sums;
+  for (std::int64_t i = 0; i < count; ++i) {
+    sums.push_back(all[static_cast<std::size_t>(i % comm_.size() * rounds + i / comm_.size())]);
+  }
+  return sums;
+}
+
+at::Tensor Engine::decode(std::int64_t first, std::span<const std::int64_t> tokens) {
+  finish_updates();
+  const auto count = static_cast<std::int64_t>(tokens.size());
+  check(first == 0 ? count > 0 : first == decoded_ && count == 1,
+        "positions of a sequence are run in turn, after the first ones one at a time");
+  check(first + count <= options_.generate_positions,
+        "a sequence is no longer than generate_positions");
+  const at::Tensor host = empty_tensor({1, count}, c10::ScalarType::Long);
+  std::copy(tokens.begin(), tokens.end(), host_data<std::int64_t>(host));
+  flights_[0].tokens = host.to(device_);
+  flights_[0].targets = flights_[0].tokens;
+  execute_program(decode_program_, Mode::kDecode, first);
+  decoded_ = first + count;
+  return std::move(logits_);
+}
+
 at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows) {
   finish_updates();
   const auto seq = static_cast<std::int64_t>(tokens.tokens.size()) / rows;
@@ -66,7 +101,8 @@ Engine::Place Engine::place_of(const std::string& name) const {
 // fp32, on the host.
 at::Tensor Engine::owned_master(int g) {
   const at::Tensor owned = empty_tensor({owned_elems(plan_.shape, g)}, c10::ScalarType::Float);
-  const at::Tensor& here = store_.group(g).master;
+  const GroupState& state = store_.group(g);
+  const at::Tensor& here = plan_.shape.frozen ? state.shard : state.master;
   if (here.defined()) owned.narrow(0, 0, here.numel()).copy_(here);
   if (tiers_) {
     tiers_->read_master(g, {host_data<float>(owned), static_cast<std::size_t>(owned.numel())});

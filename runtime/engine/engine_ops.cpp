@@ -8,6 +8,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
 #include "kernels/cpu/reduce.hpp"
+#include "kernels/cpu/softmax_cross_entropy.hpp"
 #include "runtime/engine/adamw_step.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/model/empty_tensor.hpp"
@@ -41,20 +42,36 @@ std::int64_t Engine::first_row(const Op& op) const {
 }
 
 UnitCall Engine::call_of(const Op& op) const {
-  return {.training = mode_ == Mode::kTrain || mode_ == Mode::kDiagnose,
-          .seed = options_.train.seed,
-          .step = index_,
-          .first_sample = mode_ == Mode::kLogits ? 0 : first_row(op)};
+  UnitCall call{.training = training(), .seed = options_.train.seed, .step = index_};
+  if (training() || mode_ == Mode::kEvaluate) call.first_sample = first_row(op);
+  if (mode_ == Mode::kDecode) {
+    call.cache = &caches_[static_cast<std::size_t>(op.unit)];
+    call.first_position = index_;
+  }
+  return call;
+}
+
+void Engine::read_rows(const Op& op, SampleRows& rows) const {
+  const std::int64_t count = options_.train.micro_batch;
+  if (mode_ == Mode::kEvaluate) {
+    valid_rows_(index_ / plan_.shape.micro_batches, first_row(op), count, rows);
+  } else if (mode_ != Mode::kLosses) {
+    train_rows_(index_, first_row(op), count, rows);
+  } else if (index_ < row_batches_) {
+    (*rows_)(index_, 0, count, rows);
+  } else {  // other ranks are at the last ones
+    const auto tokens = static_cast<std::size_t>(count * model_.spec.options.seq);
+    rows.tokens.assign(tokens, 0);
+    rows.targets.assign(tokens, kIgnoreTarget);
+  }
 }
 
 void Engine::load_batch(const Op& op) {
   const auto begin = std::chrono::steady_clock::now();
   Flight& now = flight(op);
-  if (mode_ != Mode::kLogits) {
+  if (mode_ != Mode::kLogits && mode_ != Mode::kDecode) {
     SampleRows rows;
-    const bool train = mode_ != Mode::kEvaluate;
-    const std::int64_t index = train ? index_ : index_ / plan_.shape.micro_batches;
-    (train ? train_rows_ : valid_rows_)(index, first_row(op), options_.train.micro_batch, rows);
+    read_rows(op, rows);
     const auto to_tensor = [&](const std::vector<std::int64_t>& values) {
       const at::Tensor host = empty_tensor({options_.train.micro_batch, model_.spec.options.seq},
                                            c10::ScalarType::Long);
@@ -108,8 +125,8 @@ std::vector<c10::Storage> travelling(const at::Tensor& input, const Saved* saved
 // when it comes back. After backward there is nothing to come back.
 void Engine::let_input_go(Flight& flight, std::size_t unit) {
   at::Tensor& input = flight.inputs[unit];
-  const bool returns = mode_ != Mode::kEvaluate && mode_ != Mode::kLogits && input.defined() &&
-                       leaving_bytes(plan_.shape, static_cast<int>(unit)) > 0;
+  const bool returns =
+      training() && input.defined() && leaving_bytes(plan_.shape, static_cast<int>(unit)) > 0;
   if (!returns) {
     input.reset();
     return;
@@ -157,7 +174,7 @@ void Engine::forward(const Op& op) {
   }
   look_for_non_finite(output);
   now.inputs[u + 1] = std::move(output);
-  if (mode_ == Mode::kEvaluate || mode_ == Mode::kLogits) now.inputs[u].reset();
+  if (!training()) now.inputs[u].reset();
 }
 
 void Engine::open_grads(const Op& op) {
@@ -171,7 +188,7 @@ void Engine::loss_head(const Op& op) {
   const auto u = static_cast<std::size_t>(op.unit);
   Flight& now = flight(op);
   const std::vector<at::Tensor>& params = store_.unit_params(op.unit);
-  if (mode_ == Mode::kLogits) {
+  if (mode_ == Mode::kLogits || mode_ == Mode::kDecode) {
     logits_ = model_.head->logits(params, now.inputs[u], now.inputs[u].size(1) - 1);
   } else {
     const double tokens = static_cast<double>(plan_.shape.micro_batches * comm_.size()) *

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -76,7 +77,7 @@ void GroupStore::make_windows(const StepPlan& plan) {
     full += shape.elems;
   }
   Block params(memory_, resident, type, BlockUse::kCollective);
-  const bool grads_stay = plan.shape.stage <= 1;
+  const bool grads_stay = plan.shape.stage <= 1 && !plan.shape.frozen;
   Block grads(memory_, grads_stay ? full : 0, c10::ScalarType::Float, BlockUse::kCollective);
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     GroupState& state = groups_[g];
@@ -98,7 +99,8 @@ void GroupStore::make_states(const StepPlan& plan, int dp_rank) {
   const StepShape& shape = plan.shape;
   const bool whole = shape.stage == 0;
   const bool narrow = dtype_ != DType::kFloat32;
-  const bool shards_here = has_gradient_shard(shape) && shape.placement.gradients == Tier::kDevice;
+  const bool grads_here = !shape.frozen && shape.placement.gradients == Tier::kDevice;
+  const bool shards_here = has_gradient_shard(shape) && grads_here;
   std::int64_t updated = 0;  // on the device
   std::int64_t apart = 0;    // shards that are no slice of a resident window
   std::int64_t sums = 0;
@@ -135,7 +137,7 @@ void GroupStore::make_states(const StepPlan& plan, int dp_rank) {
       state.moment1 = moments.take(here);
       state.moment2 = moments.take(here);
     }
-    if (shape.placement.gradients == Tier::kDevice) {
+    if (grads_here) {
       state.grad_shard = shards_here ? grad_shards.take(shard_elems)
                                      : state.grad_full.narrow(0, begin, shard_elems);
       for (int s = 1; s < gradient_streams(shape, g); ++s) {
@@ -150,7 +152,14 @@ void GroupStore::make_states(const StepPlan& plan, int dp_rank) {
 
 void GroupStore::write_master(int g, std::int64_t begin, const at::Tensor& values) {
   GroupState& state = group(g);
-  if (state.shard.defined()) state.shard.narrow(0, begin, values.numel()).copy_(values);
+  if (state.shard.defined()) {
+    const at::Tensor to = state.shard.narrow(0, begin, values.numel());
+    if (to.is_cpu()) {  // as an update would round
+      convert(host_bytes(to), dtype_, host_data<float>(values), DType::kFloat32, values.numel());
+    } else {
+      to.copy_(values);
+    }
+  }
   if (!state.master.defined() || state.master_is_shard) return;
   const std::int64_t here = std::min(values.numel(), state.master.numel() - begin);
   if (here > 0) state.master.narrow(0, begin, here).copy_(values.narrow(0, 0, here));
@@ -173,10 +182,11 @@ void GroupStore::unbind_grads(int g, const void* slot) {
 }
 
 at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp_rank,
-                      std::uint64_t seed) {
+                      std::int64_t first, std::int64_t elems, std::uint64_t seed,
+                      const InitialWeights& initial) {
   const GroupPlan& group = plan.groups[static_cast<std::size_t>(g)];
-  const std::int64_t begin = plan.shape.stage == 0 ? 0 : dp_rank * group.shard_elems;
-  const std::int64_t end = begin + owned_elems(plan.shape, g);
+  const std::int64_t begin = first + (plan.shape.stage == 0 ? 0 : dp_rank * group.shard_elems);
+  const std::int64_t end = begin + elems;
   const at::Tensor drawn = empty_tensor({end - begin}, c10::ScalarType::Float).zero_();
   for (std::size_t i = 0; i < group.tensors.size(); ++i) {
     const TensorPlacement& tensor = group.tensors[i];
@@ -184,10 +194,16 @@ at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp
     const std::int64_t from = std::max(begin, tensor.offset_elems);
     const std::int64_t to = std::min(end, tensor.offset_elems + tensor.elems);
     if (from >= to) continue;
-    const std::span<float> out(host_data<float>(drawn) + (from - begin),
-                               static_cast<std::size_t>(to - from));
+    std::span<float> out(host_data<float>(drawn) + (from - begin),
+                         static_cast<std::size_t>(to - from));
+    std::int64_t element = from - tensor.offset_elems;
+    if (initial) {
+      const std::int64_t had = initial(param.tensor.name, element, out);
+      out = out.subspan(static_cast<std::size_t>(had));
+      element += had;
+    }
     if (param.init == Init::kNormal) {
-      fill_normal(out, seed, hash_name(param.tensor.name), from - tensor.offset_elems, 0.0F,
+      fill_normal(out, seed, hash_name(param.tensor.name), element, 0.0F,
                   static_cast<float>(param.init_std));
     } else {
       std::fill(out.begin(), out.end(), param.init == Init::kOnes ? 1.0F : 0.0F);

@@ -70,9 +70,11 @@ class GroupStore {
   std::vector<std::vector<at::Tensor>> unit_params_;
 };
 
-// The initial weights of what rank `dp_rank` owns of a group, fp32 on the host, padding 0: drawn by
-// (seed, name, element), so that no layout changes a weight.
+// The initial weights of what rank `dp_rank` owns of a group, `elems` of them from `first` on, fp32
+// on the host, padding 0: drawn by (seed, name, element), so that no layout changes a weight; but
+// for what `initial` has.
 [[nodiscard]] at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp_rank,
-                                    std::uint64_t seed);
+                                    std::int64_t first, std::int64_t elems, std::uint64_t seed,
+                                    const InitialWeights& initial);
 
 }  // namespace sluice

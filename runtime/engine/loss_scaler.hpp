@@ -24,6 +24,7 @@ class LossScaler {
 
   [[nodiscard]] double scale() const { return state_.scale; }
   [[nodiscard]] const LossScaleState& state() const { return state_; }
+  void restore(const LossScaleState& state) { state_ = state; }
 
   // After a step. False where it overflowed with the scale at its floor: halving cannot help.
   [[nodiscard]] bool update(bool overflowed);

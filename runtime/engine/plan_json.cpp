@@ -1,11 +1,11 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/engine/plan_text.hpp"
-#include "runtime/program/time_model.hpp"
 
 namespace sluice {
 
-std::string plan_json(const StepPlan& plan, const Program& program, const MemoryPlan& memory) {
+std::string plan_json(const StepPlan& plan, const Program& program, const MemoryPlan& memory,
+                      const TimeReport* time) {
   using Json = nlohmann::ordered_json;
   Json json;
   json["fits"] = memory.fits();
@@ -18,6 +18,10 @@ std::string plan_json(const StepPlan& plan, const Program& program, const Memory
     for (const auto& [tag, bytes] : of.by_tag) row["by_tag"][tag] = bytes;
   }
   const auto traffic = traffic_of(program);
+  if (time != nullptr) {
+    json["step_ms"] = time->step_s * 1e3;
+    json["limiting_lane"] = name_of(time->limiting);
+  }
   json["stage"] = plan.shape.stage;
   json["dp"] = plan.shape.dp;
   json["micro_batches"] = plan.shape.micro_batches;

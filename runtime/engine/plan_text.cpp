@@ -239,6 +239,10 @@ MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
   host.budget = budgets.host;
   disk.budget = budgets.nvme;
   host.peak += page_ends(program);
+  if (host.peak > 0 || disk.peak > 0) {
+    host.by_tag.emplace_back("step_program", host_bytes_of(program));
+    host.peak += host.by_tag.back().second;
+  }
   if (disk.peak > 0) {
     const std::int64_t store = store_bytes(nvme, disk.peak);
     host.by_tag.emplace_back("nvme_store", store);

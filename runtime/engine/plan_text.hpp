@@ -10,6 +10,7 @@
 
 #include "runtime/engine/step_profile.hpp"
 #include "runtime/program/memory_model.hpp"
+#include "runtime/program/time_model.hpp"
 
 namespace sluice {
 
@@ -39,8 +40,9 @@ struct MemoryPlan {
   [[nodiscard]] bool fits() const;
 };
 
-// The host's figure has what the NVMe store itself takes (to 8 bytes for each array on NVMe) and is
-// whole pages, as the run's HostPool counts them.
+// The host's figure has what the NVMe store itself takes (to 8 bytes for each array on NVMe), where
+// anything is off the device the step program (host_bytes_of), and is whole pages, as the run's
+// HostPool counts them.
 [[nodiscard]] MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
                                      const TierBudgets& budgets);
 
@@ -52,8 +54,9 @@ struct MemoryPlan {
 // the wire and to and from NVMe.
 [[nodiscard]] std::string describe_plan(const StepPlan& plan, const Program& program,
                                         const MemoryPlan& memory);
+// `time`: of this program; null where the machine's rates are not known.
 [[nodiscard]] std::string plan_json(const StepPlan& plan, const Program& program,
-                                    const MemoryPlan& memory);
+                                    const MemoryPlan& memory, const TimeReport* time = nullptr);
 
 // Throws BudgetError where a rank needs more than a budget, for all such tiers: with the largest
 // tags and what would make it fit.

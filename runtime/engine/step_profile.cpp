@@ -5,6 +5,7 @@
 #include "kernels/base/error.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "runtime/model/unit_profile.hpp"
+#include "runtime/program/step_writer.hpp"
 
 namespace sluice {
 namespace {
@@ -63,6 +64,40 @@ Placement placement_of(const OffloadOptions& offload) {
   return placement;
 }
 
+// Only parameters are anywhere.
+Placement frozen_placement(const OffloadOptions& offload) {
+  return {.parameters = offload.parameters};
+}
+
+void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& options) {
+  shape.stage = options.zero.stage;
+  shape.recompute = options.recompute.mode == RecomputeMode::kFull;
+  shape.frozen = options.purpose != EnginePurpose::kTrain;
+  shape.placement =
+      shape.frozen ? frozen_placement(options.offload) : placement_of(options.offload);
+  for (std::size_t g = 0; g < shape.groups.size(); ++g) {
+    shape.groups[g].resident =
+        shape.stage < 3 || plan.groups[g].param_elems < options.zero.persist_below;
+  }
+}
+
+// The same parameters; units as they run one sequence in parts.
+StepShape decoding_shape(const StepShape& shape, const EngineOptions& options, const Model& model) {
+  const std::int64_t positions = options.generate_positions;
+  StepShape decoding = shape;
+  decoding.micro_batches = 1;
+  decoding.layer_major = false;
+  decoding.batch_bytes = positions * 2 * 8;
+  for (std::size_t u = 0; u < decoding.units.size(); ++u) {
+    UnitMemory& memory = decoding.units[u].memory;
+    const bool like_last = u > 1 && model.spec.units[u].kind == UnitKind::kBlock;
+    memory = like_last ? decoding.units[u - 1].memory
+                       : profile_cached_unit(model, u, positions, shape.dtype);
+    memory.cache = cache_bytes(model, u, positions, shape.dtype);
+  }
+  return decoding;
+}
+
 }  // namespace
 
 std::int64_t micro_batches_of(const EngineOptions& options) {
@@ -75,15 +110,12 @@ std::int64_t micro_batches_of(const EngineOptions& options) {
 
 void apply_layout(StepPlan& plan, const EngineOptions& options) {
   StepShape& shape = plan.shape;
-  shape.stage = options.zero.stage;
   shape.micro_batches = static_cast<int>(micro_batches_of(options));
-  shape.recompute = options.recompute.mode == RecomputeMode::kFull;
   shape.layer_major = options.train.accumulation_order == AccumulationOrder::kLayer;
-  shape.placement = placement_of(options.offload);
-  for (std::size_t g = 0; g < shape.groups.size(); ++g) {
-    shape.groups[g].resident =
-        shape.stage < 3 || plan.groups[g].param_elems < options.zero.persist_below;
-  }
+  lay_out(shape, plan, options);
+  if (!plan.decoding) return;
+  lay_out(*plan.decoding, plan, options);
+  shape.other_arena_bytes = write_decode_step(*plan.decoding).arena_bytes;
 }
 
 StepPlan plan_step(const EngineOptions& options, const Model& model) {
@@ -106,9 +138,12 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
     shape.groups.push_back({.elems = group.elems, .shard_elems = group.shard_elems});
   }
   apply_layout(plan, options);
+  const bool generates = options.purpose == EnginePurpose::kGenerate;
   const std::vector<UnitMemory> memory =
-      profile_units(model, {options.train.micro_batch, model.spec.options.seq, shape.dtype,
-                            shape.reduce_every == ReduceEvery::kStep && shape.micro_batches > 1});
+      generates ? std::vector<UnitMemory>(model.spec.units.size())
+                : profile_units(
+                      model, {options.train.micro_batch, model.spec.options.seq, shape.dtype,
+                              shape.reduce_every == ReduceEvery::kStep && shape.micro_batches > 1});
   for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
     const UnitSpec& unit = model.spec.units[u];
     const double flops = model.spec.forward_flops_per_sample(unit);
@@ -120,7 +155,11 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
         3 * flops *
         static_cast<double>(options.train.micro_batch * shape.micro_batches * options.dp);
   }
-  shape.comm_staging_bytes = staging_bytes(shape);
+  if (!shape.frozen) shape.comm_staging_bytes = staging_bytes(shape);
+  if (options.generate_positions > 0) {
+    plan.decoding = decoding_shape(shape, options, model);
+    apply_layout(plan, options);
+  }
   return plan;
 }
 

@@ -2,9 +2,11 @@
 // run's programs are written from, and what a dry run prints.
 #pragma once
 
+#include <optional>
 #include <vector>
 
 #include "offload/offload_options.hpp"
+#include "runtime/engine/initial_weights.hpp"
 #include "runtime/engine/tier_limits.hpp"
 #include "runtime/engine/train_options.hpp"
 #include "runtime/model/units.hpp"
@@ -13,8 +15,14 @@
 
 namespace sluice {
 
+// What an engine is for. One that does not train holds parameters and nothing else: no master
+// weights, moments and gradients, whatever `offload` says of them.
+enum class EnginePurpose { kTrain, kEvaluate, kGenerate };
+
 struct EngineOptions {
-  ModelOptions model;  // vocab known
+  EnginePurpose purpose = EnginePurpose::kTrain;
+  std::int64_t generate_positions = 0;  // of the longest sequence that it generates; 0: none
+  ModelOptions model;                   // vocab known
   TrainOptions train;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
@@ -25,12 +33,14 @@ struct EngineOptions {
   TierOptions tiers;
   int dp = 1;
   bool trace = false;  // timings know when what is on the wire and at the disk is over
+  InitialWeights initial_weights;
 };
 
 struct StepPlan {
   std::vector<GroupPlan> groups;
   StepShape shape;
-  double model_flops_per_step = 0;  // of all ranks: 3 x forward, whatever is recomputed
+  std::optional<StepShape> decoding;  // of a sequence run in parts (write_decode_step)
+  double model_flops_per_step = 0;    // of all ranks: 3 x forward, whatever is recomputed
 };
 
 [[nodiscard]] std::int64_t micro_batches_of(const EngineOptions& options);

@@ -3,13 +3,39 @@
 #include <algorithm>
 #include <array>
 
-#include "runtime/observe/trace_writer.hpp"
-
 namespace sluice {
+namespace {
 
-void write_step_trace(const std::string& path, const Engine& engine) {
-  const Program& program = engine.train_program();
-  const std::vector<OpTiming>& timings = engine.timings();
+TraceEvent event_of(const Op& op, const std::string& lane) {
+  TraceEvent event{describe(op), lane, 0, 0, 0, {}};
+  if (op.wire_bytes > 0) event.args.emplace_back("wire_bytes", op.wire_bytes);
+  if (op.moved_bytes > 0) event.args.emplace_back("moved_bytes", op.moved_bytes);
+  if (op.workspace_bytes > 0) event.args.emplace_back("workspace_bytes", op.workspace_bytes);
+  return event;
+}
+
+}  // namespace
+
+// The disk's directions run at the same time, and slices of a track must not overlap.
+std::vector<TraceEvent> predicted_events(const Program& program, const TimeReport& predicted) {
+  std::vector<TraceEvent> events;
+  for (std::size_t i = 0; i < program.ops.size() && i < predicted.timeline.size(); ++i) {
+    const Op& op = program.ops[i];
+    const OpInterval& interval = predicted.timeline[i];
+    if (interval.end <= interval.begin) continue;
+    std::string lane(name_of(op.lane));
+    if (op.lane == Lane::kDisk) lane += writes_disk(op.kind) ? " write" : " read";
+    TraceEvent event = event_of(op, lane);
+    event.rank = kPredictedProcess;
+    event.start_us = interval.begin * 1e6;
+    event.duration_us = (interval.end - interval.begin) * 1e6;
+    events.push_back(std::move(event));
+  }
+  return events;
+}
+
+void write_step_trace(const std::string& path, const Program& program,
+                      const std::vector<OpTiming>& timings, const TimeReport* predicted) {
   std::vector<TraceEvent> events;
   std::array<double, kLaneCount> free_at{};
   for (std::size_t i = 0; i < timings.size() && i < program.ops.size(); ++i) {
@@ -20,11 +46,9 @@ void write_step_trace(const std::string& path, const Engine& engine) {
     if (begin - wait >= 1) {
       events.push_back({"wait for " + describe(op), "wait", 0, wait - zero, begin - wait, {}});
     }
-    TraceEvent event{describe(op), op.lane == Lane::kCompute ? "compute" : "issue", 0,
-                     begin - zero, static_cast<double>(timings[i].end_us) - begin,  {}};
-    if (op.wire_bytes > 0) event.args.emplace_back("wire_bytes", op.wire_bytes);
-    if (op.moved_bytes > 0) event.args.emplace_back("moved_bytes", op.moved_bytes);
-    if (op.workspace_bytes > 0) event.args.emplace_back("workspace_bytes", op.workspace_bytes);
+    TraceEvent event = event_of(op, op.lane == Lane::kCompute ? "compute" : "issue");
+    event.start_us = begin - zero;
+    event.duration_us = static_cast<double>(timings[i].end_us) - begin;
     if (op.lane != Lane::kCompute && timings[i].lane_end_us > 0) {
       // One at a time is drawn: a transfer that shares its lane begins where the one before ended.
       double& free = free_at[static_cast<std::size_t>(op.lane)];
@@ -41,7 +65,15 @@ void write_step_trace(const std::string& path, const Engine& engine) {
     }
     events.push_back(std::move(event));
   }
-  write_trace(path, events, {.lanes = {"compute", "wait", "comm", "host", "d2h", "h2d", "disk"}});
+  TraceLayout layout;
+  layout.lanes = {"compute", "wait", "comm", "host", "d2h", "h2d", "disk"};
+  layout.process_names[kPredictedProcess] = "predicted";
+  if (predicted != nullptr) {
+    for (TraceEvent& event : predicted_events(program, *predicted)) {
+      events.push_back(std::move(event));
+    }
+  }
+  write_trace(path, events, layout);
 }
 
 }  // namespace sluice

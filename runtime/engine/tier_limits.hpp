@@ -2,7 +2,9 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 
+#include "offload/host_pool.hpp"
 #include "offload/nvme_store.hpp"
 
 namespace sluice {
@@ -10,6 +12,7 @@ namespace sluice {
 struct TierOptions {
   std::int64_t host_budget = 0;  // bytes of this rank; 0: counted only
   NvmeOptions nvme;              // paths, run, rank, budget
+  std::shared_ptr<PageSource> host_pages = make_page_source();
 };
 
 }  // namespace sluice

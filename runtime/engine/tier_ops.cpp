@@ -55,9 +55,8 @@ Ticket TierStore::run(const Program& program, const Op& op, std::byte* device_ar
   };
   if (op.chunk >= 0) {
     const Chunk& chunk = program.chunks[static_cast<std::size_t>(op.chunk)];
-    if (op.kind != OpKind::kSumSquares && op.kind != OpKind::kReadGrads && update_ == nullptr) {
-      return {};
-    }
+    const bool always = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads || op.ahead;
+    if (!always && update_ == nullptr) return {};
     switch (op.kind) {
       case OpKind::kReadStates:
         return move_states(chunk, false);

@@ -6,8 +6,15 @@
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/program/memory_model.hpp"
 
 namespace sluice {
+namespace {
+
+// What moves at once between a caller and an array: 4 MiB of fp32.
+constexpr std::size_t kStatePieceElems = std::size_t{1} << 20;
+
+}  // namespace
 
 TierStore::TierStore(const StepPlan& plan, const OptimizerOptions& optimizer,
                      std::span<const Program* const> programs, GroupStore& groups, int dp_rank,
@@ -20,7 +27,7 @@ TierStore::TierStore(const StepPlan& plan, const OptimizerOptions& optimizer,
       layout_(chunk_layout(plan.shape)),
       away_(plan.shape.groups.size()),
       inputs_(plan.shape.units.size()),
-      pool_(options.host_budget),
+      pool_(options.host_budget, options.host_pages),
       wanted_(static_cast<std::size_t>(kTagCount)) {
   const Placement& p = shape_.placement;
   for (const Tier tier : {p.optimizer, p.parameters, p.gradients, p.activations}) {
@@ -29,6 +36,7 @@ TierStore::TierStore(const StepPlan& plan, const OptimizerOptions& optimizer,
   plan_states(plan);
   plan_inputs();
   take_host_memory(programs);
+  blocks_.push_back(pool_.reserve("step_program", host_bytes_of(*programs.front())));
   if (!nvme_) return;
   blocks_.push_back(pool_.reserve("nvme_store", nvme_->host_bytes()));
   if (ring_.bytes() > 0) nvme_->register_buffer(ring_.data(), ring_.bytes());
@@ -65,7 +73,7 @@ void TierStore::plan_states(const StepPlan& plan) {
     if (a.params_here) {
       declare(a.params, params, Tag::kParameters, name + ".params", owned, element_bytes);
     }
-    if (owned > a.there) {
+    if (owned > a.there && !shape_.frozen) {
       if (!params_are_master(shape_, g)) {
         declare(a.master, p.optimizer, Tag::kMaster, name + ".master", owned - a.there, 4);
       }
@@ -148,7 +156,7 @@ void TierStore::write_master(int g, std::int64_t begin, std::span<const float> v
     }
   };
   const std::int64_t skip = std::max<std::int64_t>(0, a.there - begin);  // lives on the device
-  if (skip < elems && a.there < owned_elems(shape_, g)) {
+  if (skip < elems && a.there < owned_elems(shape_, g) && !shape_.frozen) {
     put(a.master, begin + skip - a.there, values.data() + skip, elems - skip);
   }
   if (!a.params_here || params_are_master(shape_, g)) return;
@@ -163,12 +171,90 @@ void TierStore::write_master(int g, std::int64_t begin, std::span<const float> v
 
 void TierStore::read_master(int g, std::span<float> owned) {
   const Away& a = away(g);
+  if (shape_.frozen) return read_params(g, owned);
   const auto elems = static_cast<std::int64_t>(owned.size()) - a.there;
   if (elems <= 0) return;
   if (a.master.on_disk()) {
     read(a.master, 0, elems, owned.data() + a.there).wait();
   } else {
     std::memcpy(owned.data() + a.there, a.master.host, static_cast<std::size_t>(elems) * 4);
+  }
+}
+
+void TierStore::read_params(int g, std::span<float> owned) {
+  const Array& params = away(g).params;
+  if (!away(g).params_here) return;
+  const auto elems = static_cast<std::int64_t>(owned.size());
+  std::vector<std::byte> staging;
+  const std::byte* from = params.host;
+  if (params.on_disk()) {
+    staging.resize(owned.size() * static_cast<std::size_t>(params.element_bytes));
+    read(params, 0, elems, staging.data()).wait();
+    from = staging.data();
+  }
+  convert(owned.data(), DType::kFloat32, from, shape_.dtype, elems);
+}
+
+std::int64_t TierStore::state_elems(int g) const { return owned_elems(shape_, g) - away(g).there; }
+
+const TierStore::Array& TierStore::array_of(int g, StateKind kind, std::int64_t begin,
+                                            std::size_t elems) const {
+  check(begin >= 0 && begin + static_cast<std::int64_t>(elems) <= state_elems(g),
+        "a range of a group's states is one of those off the device");
+  const Away& a = away(g);
+  return kind == StateKind::kMaster    ? a.master
+         : kind == StateKind::kMoment1 ? a.moment1
+                                       : a.moment2;
+}
+
+void TierStore::read_state(int g, StateKind kind, std::int64_t begin, std::span<float> values) {
+  const Array& array = array_of(g, kind, begin, values.size());
+  const bool wide = array.element_bytes == 4;
+  std::vector<std::byte> staging;
+  for (std::size_t done = 0; done < values.size();) {
+    const std::size_t elems = std::min(kStatePieceElems, values.size() - done);
+    const std::int64_t at = begin + static_cast<std::int64_t>(done);
+    const auto count = static_cast<std::int64_t>(elems);
+    float* const to = values.data() + done;
+    const std::byte* from = nullptr;
+    if (array.on_disk()) {
+      if (!wide) staging.resize(elems * 2);
+      read(array, at, count, wide ? static_cast<void*>(to) : staging.data()).wait();
+      from = staging.data();
+    } else {
+      from = array.host + at * array.element_bytes;
+    }
+    if (!wide) {
+      convert(to, DType::kFloat32, from, DType::kBFloat16, count);
+    } else if (!array.on_disk()) {
+      std::memcpy(to, from, elems * sizeof(float));
+    }
+    done += elems;
+  }
+}
+
+void TierStore::write_state(int g, StateKind kind, std::int64_t begin,
+                            std::span<const float> values) {
+  const Array& array = array_of(g, kind, begin, values.size());
+  const bool wide = array.element_bytes == 4;
+  std::vector<std::byte> staging;
+  for (std::size_t done = 0; done < values.size();) {
+    const std::size_t elems = std::min(kStatePieceElems, values.size() - done);
+    const std::int64_t at = begin + static_cast<std::int64_t>(done);
+    const auto count = static_cast<std::int64_t>(elems);
+    const void* from = values.data() + done;
+    if (!wide) {
+      staging.resize(elems * 2);
+      convert(staging.data(), DType::kBFloat16, from, DType::kFloat32, count);
+      from = staging.data();
+    }
+    if (array.on_disk()) {
+      write(array, at, count, from).wait();
+    } else {
+      std::memcpy(array.host + at * array.element_bytes, from,
+                  elems * static_cast<std::size_t>(array.element_bytes));
+    }
+    done += elems;
   }
 }
 

@@ -19,6 +19,7 @@
 #include "kernels/base/ticket.hpp"
 #include "offload/host_pool.hpp"
 #include "offload/nvme_store.hpp"
+#include "runtime/checkpoint/range_plan.hpp"
 #include "runtime/engine/adamw_step.hpp"
 #include "runtime/engine/group_store.hpp"
 #include "runtime/engine/tier_limits.hpp"
@@ -29,8 +30,8 @@ namespace sluice {
 
 class TierStore {
  public:
-  // `programs`: all that will run; their slots on the host are taken. Throws BudgetError, IoError,
-  // ConfigError.
+  // `programs`: all that will run, the training step first; their slots on the host are taken.
+  // Throws BudgetError, IoError, ConfigError.
   TierStore(const StepPlan& plan, const OptimizerOptions& optimizer,
             std::span<const Program* const> programs, GroupStore& groups, int dp_rank,
             std::uint64_t seed, const TierOptions& options);
@@ -39,8 +40,18 @@ class TierStore {
   // Sets master weights and parameters of owned elements [begin, begin + values.size()) as far as
   // they live here. Blocks.
   void write_master(int g, std::int64_t begin, std::span<const float> values);
-  // The master weights that live here, to their places in `owned`. Blocks.
+  // The master weights that live here, to their places in `owned`; of frozen parameters, which have
+  // none, themselves. Blocks.
   void read_master(int g, std::span<float> owned);
+
+  // Of the owned elements of a group, so many have their states here: the last ones.
+  [[nodiscard]] std::int64_t state_elems(int g) const;
+  // Elements [begin, begin + values.size()) of these, in fp32, on whatever tier they are; no more
+  // memory than a few MiB. What is written to 16-bit moments is rounded to nearest: what was read
+  // from them is written back as it was. Parameters beside master weights are not written
+  // (write_master does). REQUIRES: no update is left to a later step. Block; throw IoError.
+  void read_state(int g, StateKind kind, std::int64_t begin, std::span<float> values);
+  void write_state(int g, StateKind kind, std::int64_t begin, std::span<const float> values);
   [[nodiscard]] Tier optimizer_tier() const { return shape_.placement.optimizer; }
 
   // What the chunks' updates of the program that starts now apply; null: they do nothing.
@@ -79,6 +90,9 @@ class TierStore {
   };
 
   void plan_states(const StepPlan& plan);
+  void read_params(int g, std::span<float> owned);
+  [[nodiscard]] const Array& array_of(int g, StateKind kind, std::int64_t begin,
+                                      std::size_t elems) const;
   void plan_inputs();
   void take_host_memory(std::span<const Program* const> programs);
   void declare(Array& array, Tier tier, Tag tag, const std::string& name, std::int64_t elems,

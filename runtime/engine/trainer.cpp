@@ -9,9 +9,9 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "runtime/engine/engine.hpp"
+#include "runtime/engine/generator.hpp"
 #include "runtime/engine/loss_scaler.hpp"
 #include "runtime/engine/machine.hpp"
-#include "runtime/engine/sampler.hpp"
 #include "runtime/engine/step_trace.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/model/counting_allocator.hpp"
@@ -22,14 +22,19 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kComparePlanAtStep = 3;  // by then every lazy allocation has been made
-
 std::int64_t global_batch_of(const EngineOptions& options) {
   return micro_batches_of(options) * options.train.micro_batch * options.dp;
 }
 
 DType multiplied_in(const EngineOptions& options) {
   return options.model.matmul == MatmulType::kFp32 ? DType::kFloat32 : options.train.dtype;
+}
+
+// Where a run saves that was not told to, when it is asked to.
+SavingOptions saving_options(const TrainerOptions& options) {
+  SavingOptions saving = options.saving;
+  if (saving.checkpoint.dir.empty()) saving.checkpoint.dir = options.output_dir + "/checkpoints";
+  return saving;
 }
 
 class Trainer {
@@ -50,23 +55,35 @@ class Trainer {
         engine_(options.engine, make_model(options.engine.model), comm, device_, train_rows(),
                 valid_rows(), observer()),
         memory_(plan_memory(engine_.train_program(), options.engine.tiers.nvme, options.budgets)),
-        progress_(progress_options(options)) {
-    if (comm.rank() == 0) metrics_.emplace(options.output_dir + "/metrics.jsonl");
-  }
+        watch_(engine_.train_program(), engine_.plan().shape, memory_, options.rates, gemm_rate_),
+        progress_(progress_options(options)),
+        saver_(saving_options(options),
+               {.engine_options = options_.engine,
+                .data = data,
+                .output_dir = options.output_dir,
+                .global_batch = global_batch_,
+                .room_bytes = room_for_saving(memory_),
+                .local_ranks = options.budgets.ranks_of_host},
+               engine_, comm, watchdog) {}
 
   int run() {
     log_start();
     const TrainOptions& train = options_.engine.train;
+    const std::int64_t first = resume() + 1;
+    if (first > 1 && first > train.steps) return 0;
+    if (comm_.rank() == 0) metrics_.emplace(options_.output_dir + "/metrics.jsonl", first);
     bool stopped = false;
-    for (std::int64_t step = 1; step <= train.steps && !stopped; ++step) {
+    for (std::int64_t step = first; step <= train.steps && !stopped; ++step) {
       stopped = run_step(step);
     }
     progress_.clear();
+    saver_.finish(stands_);
     if (options_.trace && comm_.rank() == 0) {
-      write_step_trace(options_.output_dir + "/trace.json", engine_);
+      write_step_trace(options_.output_dir + "/trace.json", engine_.train_program(), traced_,
+                       watch_.predicted());
     }
     if (stopped) {
-      say("stopped by request after this step");
+      say(saver_.why_stopped());
       return kInterruptedExitCode;
     }
     sample();
@@ -115,34 +132,52 @@ class Trainer {
     }
   }
 
+  // The step that is done.
+  std::int64_t resume() {
+    const std::optional<RunProgress> from = saver_.resume();
+    if (!from) return 0;
+    stands_ = *from;
+    if (scales_loss() && from->loss_scale.lives > 0) scaler_.restore(from->loss_scale);
+    return from->step;
+  }
+
   // True if the run was asked to stop.
   bool run_step(std::int64_t step) {
     const auto begin = std::chrono::steady_clock::now();
     reset_allocation_peak(CountedDevice::kHost);
     const double lr = learning_rate(options_.engine.optimizer, options_.engine.schedule,
-                                    options_.engine.train.steps, updates_ + 1);
+                                    options_.engine.train.steps, stands_.updates + 1);
     const StepInput input{.step = step,
                           .lr = lr,
-                          .update = updates_ + 1,
+                          .update = stands_.updates + 1,
                           .loss_scale = scales_loss() ? scaler_.scale() : 1.0,
-                          .vote = stop_requested() ? 1.0 : 0.0};
+                          .vote = saver_.vote()};
     const StepResult result = engine_.train_step(input);
+    // Now: an evaluation runs a program of its own.
+    if (options_.trace && metrics_) traced_ = engine_.timings();
     const bool skip = scales_loss() && result.overflowed();
     if (!result.finite() && !skip) stop_on_non_finite(step, result);
-    updates_ += skip ? 0 : 1;
+    stands_.updates += skip ? 0 : 1;
     if (scales_loss() && !scaler_.update(skip)) stop_at_lowest_scale(step, input.loss_scale);
     const std::chrono::duration<double, std::milli> took = std::chrono::steady_clock::now() - begin;
     StepRecord record = make_record(input, result, took.count());
     record.skipped = skip;
     watchdog_.pulse();
-    const bool stop = result.vote > 0;
+    const bool stop = RunSaver::says_stop(result.vote);
     if (evaluates_after(step, stop)) evaluate(record);
     report(record);
-    if (step == kComparePlanAtStep) compare_plan(record);
+    stands_ = {.step = step,
+               .updates = stands_.updates,
+               .loss_scale = scales_loss() ? scaler_.state() : LossScaleState{1, 0, 0},
+               .learning_rate = lr};
+    if (!stop && step < options_.engine.train.steps) {
+      saver_.after_step(stands_, result.vote, 1e-3 * took.count());
+    }
     return stop;
   }
 
   [[noreturn]] void stop_on_non_finite(std::int64_t step, const StepResult& result) {
+    saver_.complete();
     const std::string where = engine_.find_non_finite(step);
     const auto text = [](double value) -> std::string {
       if (std::isnan(value)) return "nan";  // whatever its sign bit says
@@ -160,13 +195,14 @@ class Trainer {
   bool scales_loss() const { return options_.engine.train.dtype == DType::kFloat16; }
 
   [[noreturn]] void stop_at_lowest_scale(std::int64_t step, double scale) {
+    saver_.complete();
     throw TrainingError(
         "step " + std::to_string(step) + ": the gradients overflow fp16 at a loss scale of " +
         std::to_string(scale) +
         ", the lowest that loss_scale.min allows; train in bf16, or lower optimizer.lr");
   }
 
-  StepRecord make_record(const StepInput& input, const StepResult& result, double step_ms) const {
+  StepRecord make_record(const StepInput& input, const StepResult& result, double step_ms) {
     StepRecord record;
     const double tokens = static_cast<double>(global_batch_ * options_.engine.model.seq);
     const std::int64_t step = input.step;
@@ -188,6 +224,7 @@ class Trainer {
     const TierStore* tiers = engine_.tiers();
     record.memory.host_peak = tiers != nullptr ? tiers->host_peak_bytes() : peak_resident_bytes();
     record.memory.nvme = tiers != nullptr ? tiers->nvme_bytes() : 0;
+    record.checkpoint_ms = saver_.take_stall_ms();
     record.timers_ms = {result.times.forward,   result.times.backward, result.times.comm,
                         result.times.optimizer, result.times.io,       result.times.data};
     return record;
@@ -212,8 +249,11 @@ class Trainer {
     say(line);
   }
 
-  void report(const StepRecord& record) {
+  void report(StepRecord& record) {
     if (!metrics_) return;  // rank 0 reports
+    const std::vector<std::string> compared = watch_.compare(record, counted_tiers());
+    if (!compared.empty()) progress_.clear();
+    for (const std::string& line : compared) say(line);
     metrics_->write(record);
     eta_.add(record.step_ms);
     const std::int64_t steps = options_.engine.train.steps;
@@ -230,23 +270,10 @@ class Trainer {
                       .skipped = record.skipped});
   }
 
-  void compare_plan(const StepRecord& record) {
-    if (options_.on_gpu) return;  // a GPU's allocator is not counted here
-    progress_.clear();
-    compare_tier(Tier::kDevice, record.memory.device_peak);
-    if (engine_.tiers() == nullptr) return;
-    compare_tier(Tier::kHost, record.memory.host_peak);
-    compare_tier(Tier::kNvme, record.memory.nvme);
-  }
-
-  void compare_tier(Tier tier, std::int64_t measured) {
-    const std::int64_t planned = memory_.of(tier).peak;
-    if (planned == 0 && measured == 0) return;
-    const double error = static_cast<double>(measured) / static_cast<double>(planned) - 1.0;
-    char percent[32];
-    std::snprintf(percent, sizeof percent, "%+.2f %%", 100 * error);
-    say(std::string(name_of(tier)) + " peak: planned " + format_bytes(planned) + ", measured " +
-        format_bytes(measured) + " (" + percent + ")");
+  // A GPU's allocator is not counted here.
+  CountedTiers counted_tiers() const {
+    const bool stores = !options_.on_gpu && engine_.tiers() != nullptr;
+    return {.device = !options_.on_gpu, .host = stores, .nvme = stores};
   }
 
   void sample() {
@@ -255,8 +282,8 @@ class Trainer {
       return;
     }
     watchdog_.set_phase("sampling");
-    const Sampled text =
-        sample_text(engine_, data_, train.sample_tokens, train.seed, [this] { watchdog_.pulse(); });
+    const Sampled text = sample_text(engine_, comm_, data_, train.sample_tokens, train.seed,
+                                     [this] { watchdog_.pulse(); });
     if (comm_.rank() != 0) return;
     std::printf("--- the model goes on from here ---\n%s\n--- with this ---\n%s\n",
                 text.prompt.c_str(), text.continuation.c_str());
@@ -272,12 +299,15 @@ class Trainer {
   const double gemm_rate_;
   const std::int64_t baseline_;  // counted bytes that are not the engine's
   LossScaler scaler_;
-  std::int64_t updates_ = 0;  // steps that were not skipped
   Engine engine_;
   const MemoryPlan memory_;
+  PlanWatch watch_;
   ProgressPrinter progress_;
   EtaEstimator eta_;
+  std::vector<OpTiming> traced_;  // of the last step
   std::optional<MetricsWriter> metrics_;
+  RunProgress stands_;  // after the last step
+  RunSaver saver_;      // last: its thread reads the engine's plan
 };
 
 }  // namespace

@@ -1,9 +1,13 @@
 // The training loop of one rank: steps, evaluations, log, metrics, the sample at the end.
 #pragma once
 
+#include <optional>
+#include <string>
+
 #include "parallel/comm/communicator.hpp"
 #include "runtime/data/training_data.hpp"
-#include "runtime/engine/plan_text.hpp"
+#include "runtime/engine/plan_watch.hpp"
+#include "runtime/engine/run_saver.hpp"
 #include "runtime/engine/step_profile.hpp"
 #include "runtime/launch/watchdog.hpp"
 
@@ -16,6 +20,8 @@ struct TrainerOptions {
   bool on_gpu = false;
   int local_rank = 0;  // which GPU
   TierBudgets budgets;
+  SavingOptions saving;
+  std::optional<RunRates> rates;  // none: the step's time is not predicted
 };
 
 // Runs to the last step, or to the end of the step in which a rank was asked to stop

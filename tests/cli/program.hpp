@@ -33,9 +33,10 @@ class Scratch {
 };
 
 // `arguments` as a shell would take them; {} in them is the scratch folder. The working directory
-// is the scratch folder.
+// is the scratch folder. Ended after `limit_s`.
 [[nodiscard]] Finished run_program(const Scratch& scratch, const std::string& arguments,
-                                   const std::map<std::string, std::string>& environment = {});
+                                   const std::map<std::string, std::string>& environment = {},
+                                   int limit_s = 120);
 
 // tiny.yaml and its text, in the scratch folder: 2 ranks, 2 layers, hidden 64, 30 steps, run/ as
 // output.

@@ -203,6 +203,16 @@ TEST_F(Reader, ResolvedTextLoadsAgain) {
   expect_same(load_config("again/resolved.yaml", {}).run, loaded.run);
 }
 
+TEST_F(Reader, TextThatIsNoFileIsReadLikeOne) {
+  const LoadedConfig loaded =
+      load_config_text("step-7/manifest.json", "train:\n  steps: 9\n", {"train.seed=3"});
+  EXPECT_EQ(loaded.run.train.steps, 9);
+  EXPECT_EQ(loaded.run.train.seed, 3U);
+  EXPECT_EQ(loaded.place("train.steps"), "step-7/manifest.json:2:10");
+  EXPECT_EQ(loaded.place("train.clip"), "step-7/manifest.json (default)");
+  EXPECT_THROW((void)load_config_text("m.json", "train: {stps: 1}", {}), ConfigError);
+}
+
 TEST(Value, DoublesSurviveTheirText) {
   const Rules rules{.type = KeyType::kFloat};
   for (const double value : {0.1, 1.0 / 3, 3e-4, 1e22, 123456789.125, 5e-324,

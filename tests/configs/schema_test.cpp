@@ -80,6 +80,7 @@ const std::vector<std::string> kContract{"model.type",
                                          "checkpoint.every",
                                          "checkpoint.keep",
                                          "checkpoint.async",
+                                         "checkpoint.time_limit",
                                          "launch.nproc",
                                          "launch.hostfile",
                                          "launch.backend",
@@ -128,7 +129,9 @@ TEST(Schema, EveryKeyHasAFieldOfItsOwn) {
       if (const auto* flag = std::get_if<bool>(&value)) key.set(run, !*flag);
       if (const auto* whole = std::get_if<std::int64_t>(&value)) key.set(run, *whole + 1);
       if (const auto* number = std::get_if<double>(&value)) key.set(run, *number + 1);
-      if (std::holds_alternative<std::string>(value)) key.set(run, std::string("x"));
+      const bool interval = key.rules.type == KeyType::kInterval;
+      if (std::holds_alternative<std::string>(value))
+        key.set(run, std::string(interval ? "7" : "x"));
       if (std::holds_alternative<std::vector<double>>(value))
         key.set(run, std::vector<double>{7, 8});
       if (std::holds_alternative<std::vector<std::string>>(value)) {

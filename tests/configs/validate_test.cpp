@@ -169,6 +169,14 @@ TEST_F(Validate, NcclNeedsAGpuForEachRank) {
   EXPECT_EQ(complaint(yaml, 4), "");
 }
 
+TEST_F(Validate, RestartsNeedCheckpoints) {
+  const std::string restarts = "launch.max_restarts=3";
+  EXPECT_EQ(complaint(kData, 2, {}, {restarts, "checkpoint.every=30min"}), "");
+  EXPECT_EQ(complaint(kData, 2, {}, {restarts}),
+            "--set launch.max_restarts=3: launch.max_restarts: 3 restarts need checkpoints to go on "
+            "from; set checkpoint.every");
+}
+
 TEST_F(Validate, SaysEverythingAtOnceAndBlamesTheOverride) {
   EXPECT_EQ(
       complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "parallel.sequence=true"}),
@@ -189,9 +197,6 @@ TEST_F(Validate, SelectiveRecomputationNeedsExplicitUnits) {
 
 TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
   const std::vector<std::pair<std::string, std::string>> requests{
-      {"model.from=hf",
-       "\"hf\" is not available in this version; leave it out: training starts from "
-       "fresh weights"},
       {"parallel.tensor=2", "2 is not available in this version; available: 1"},
       {"parallel.sequence=true", "true is not available in this version; available: false"},
       {"parallel.pipeline=2", "2 is not available in this version; available: 1"},
@@ -199,16 +204,9 @@ TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
       {"parallel.schedule=gpipe",
        "gpipe is not available in this version; leave it out: there is no "
        "pipeline to schedule"},
-      {"checkpoint.dir=x",
-       "\"x\" is not available in this version; leave it out: a run cannot be saved "
-       "yet"},
-      {"checkpoint.every=10",
-       "10 is not available in this version; leave it out: a run cannot be "
-       "saved yet"},
       {"launch.hostfile=hosts",
        "\"hosts\" is not available in this version; for several hosts set "
        "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT of each rank"},
-      {"launch.max_restarts=1", "1 is not available in this version; available: 0"},
       {"launch.backend=local",
        "local is not available in this version; available: auto, nccl, gloo"},
       {"output.tensorboard=true",

@@ -4,6 +4,7 @@
 
 #include <cstdlib>
 
+#include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/engine/world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
@@ -140,6 +141,67 @@ TEST(Tiers, NarrowMomentsTrainAndDoNotDependOnTheirTier) {
   EXPECT_NEAR(host.losses.back() / wide.losses.back(), 1.0, 0.02);
 }
 
+// Steps with everything between them that looks at parameters, sets them, or throws a step away.
+WorldResult train_with_interruptions(const EngineOptions& options) {
+  constexpr double kScale = 256;
+  constexpr double kTooMuch = 1e30;
+  std::vector<WorldResult> results(static_cast<std::size_t>(options.dp));
+  run_world(options, Wire::kLocal, [&](int rank, Engine& engine) {
+    WorldResult& mine = results[static_cast<std::size_t>(rank)];
+    std::int64_t updates = 0;
+    const auto step = [&](std::int64_t index, double scale) {
+      const StepResult result = engine.train_step(
+          {.step = index, .lr = 1e-2, .update = updates + 1, .loss_scale = scale});
+      EXPECT_EQ(result.finite(), scale == kScale);
+      if (!result.finite()) return;
+      ++updates;
+      mine.losses.push_back(result.loss);
+      mine.norms.push_back(result.grad_norm);
+    };
+    const std::string name = engine.plan().groups[0].tensors[0].spec.name;
+    step(1, kScale);
+    step(2, kScale);
+    mine.losses.push_back(engine.evaluate(1));
+    step(3, kScale);
+    engine.set_parameter(name, engine.full_parameter(name).mul(0.5));
+    step(4, kTooMuch);
+    (void)engine.find_non_finite(4);
+    step(5, kScale);
+    step(6, kTooMuch);
+    step(7, kScale);
+    mine.eval_loss = engine.evaluate(1);
+    for (const GroupPlan& group : engine.plan().groups) {
+      const at::Tensor value = engine.full_parameter(group.tensors[0].spec.name);
+      const float* data = host_data<float>(value);
+      mine.weights[group.name].assign(data, data + value.numel());
+    }
+  });
+  return results[0];
+}
+
+// The ring holds the first chunks' states from one program to the next.
+TEST(Tiers, WhatComesBetweenStepsIsBitIdentical) {
+  const TemporaryFolder folder;
+  for (const int accumulation : {1, 2}) {
+    EngineOptions options = tier_options(DType::kFloat16, accumulation);
+    const WorldResult oracle = train_with_interruptions(options);
+    options.offload.nvme_path = {folder.path().string()};
+    options.offload.optimizer = Tier::kNvme;
+    for (const int chunks : {1, 3, 100}) {
+      for (const Tier gradients : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+        options.offload.chunks = chunks;
+        options.offload.gradients = gradients;
+        options.zero.stage = gradients == Tier::kHost ? 2 : 3;
+        options.train.accumulation_order =
+            chunks == 3 ? AccumulationOrder::kLayer : AccumulationOrder::kMicro;
+        expect_same_bits(
+            train_with_interruptions(options), oracle,
+            "ring of " + std::to_string(chunks) + ", gradients on " + name_of_tier(gradients));
+      }
+    }
+  }
+}
+
 TEST(Tiers, BytesOfEachTierAreThePlans) {
   const TemporaryFolder folder;
   EngineOptions options = tier_options(DType::kBFloat16, 3);
@@ -151,7 +213,9 @@ TEST(Tiers, BytesOfEachTierAreThePlans) {
       (void)engine.train_step({.step = 1, .lr = 1e-3});
       (void)engine.train_step({.step = 2, .lr = 1e-3});
       const auto planned = [&](Tier t) {
-        return static_cast<double>(add_up(engine.train_program(), t).peak());
+        const Program& program = engine.train_program();
+        const std::int64_t itself = t == Tier::kHost ? host_bytes_of(program) : 0;
+        return static_cast<double>(add_up(program, t).peak() + itself);
       };
       EXPECT_EQ(static_cast<double>(engine.tiers()->nvme_bytes()), planned(Tier::kNvme));
       if (tier == Tier::kHost) {

@@ -80,6 +80,12 @@ RowSource formula_rows(std::int64_t seq, std::int64_t vocab) {
 
 void run_world(const EngineOptions& options, Wire wire,
                const std::function<void(int rank, Engine&)>& each_rank) {
+  run_world_with_comm(options, wire,
+                      [&](Communicator& comm, Engine& engine) { each_rank(comm.rank(), engine); });
+}
+
+void run_world_with_comm(const EngineOptions& options, Wire wire,
+                         const std::function<void(Communicator&, Engine&)>& each_rank) {
   prepare_once();
   World& comms = shared_world(options.dp, wire);
   std::vector<std::exception_ptr> errors(comms.size());
@@ -93,7 +99,7 @@ void run_world(const EngineOptions& options, Wire wire,
       own.tiers.nvme.cache = IoCache::kDirectOrBuffered;
       Engine engine(own, make_model(options.model), *comms[rank], at::Device(c10::DeviceType::CPU),
                     rows, rows);
-      each_rank(static_cast<int>(rank), engine);
+      each_rank(*comms[rank], engine);
     } catch (...) {
       errors[rank] = std::current_exception();
       comms[rank]->abort();

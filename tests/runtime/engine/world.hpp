@@ -31,6 +31,9 @@ struct WorldResult {
 // engine; exceptions come through, rank 0's first.
 void run_world(const EngineOptions& options, Wire wire,
                const std::function<void(int rank, Engine&)>& each_rank);
+// The same with the rank's communicator.
+void run_world_with_comm(const EngineOptions& options, Wire wire,
+                         const std::function<void(Communicator&, Engine&)>& each_rank);
 
 void expect_same_bits(const WorldResult& a, const WorldResult& b, const std::string& what);
 

@@ -1,0 +1,53 @@
+#include "configs/interval.hpp"
+
+#include <array>
+#include <charconv>
+#include <cmath>
+#include <system_error>
+
+#include "kernels/base/bytes.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kMaxSteps = 2147483647;
+constexpr double kMaxSeconds = 1e7;
+
+struct Unit {
+  std::string_view suffix;
+  double seconds;
+};
+constexpr std::array<Unit, 4> kUnits{{{"min", 60}, {"s", 1}, {"m", 60}, {"h", 3600}}};
+
+std::optional<double> read_decimal(std::string_view text) {
+  if (text.empty() || text.front() < '0' || text.front() > '9') return std::nullopt;
+  double value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+std::optional<SaveInterval> read_interval(std::string_view text) {
+  for (const Unit& unit : kUnits) {
+    if (!text.ends_with(unit.suffix)) continue;
+    const auto number = read_decimal(text.substr(0, text.size() - unit.suffix.size()));
+    const double seconds = number.value_or(-1) * unit.seconds;
+    if (!(seconds > 0) || seconds > kMaxSeconds) return std::nullopt;
+    return SaveInterval{.steps = 0, .seconds = seconds};
+  }
+  const auto steps = parse_count(text);
+  if (!steps || *steps < 0 || *steps > kMaxSteps) return std::nullopt;
+  return SaveInterval{.steps = *steps, .seconds = 0};
+}
+
+std::string write_interval(const SaveInterval& interval) {
+  if (interval.seconds == 0) return std::to_string(interval.steps);
+  std::array<char, 32> text{};
+  const auto [end, error] =
+      std::to_chars(text.data(), text.data() + text.size() - 1, interval.seconds);
+  return std::string(text.data(), error == std::errc() ? end : text.data()) + "s";
+}
+
+}  // namespace sluice

@@ -1,0 +1,19 @@
+// "500" (steps) or "30min" (time), as checkpoint.every has it. Pure functions; thread-safe.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "runtime/checkpoint/checkpoint_options.hpp"
+
+namespace sluice {
+
+// Steps as a count ("500", "1k", "1e3"), time with its unit (s, m or min, h). nullopt where it is
+// neither, or out of a sensible range.
+[[nodiscard]] std::optional<SaveInterval> read_interval(std::string_view text);
+
+// Reads back to the same interval: "500", "1800s".
+[[nodiscard]] std::string write_interval(const SaveInterval& interval);
+
+}  // namespace sluice

@@ -1,0 +1,234 @@
+// `sluice checkpoint`: what there is, whether it is whole, and Hugging Face folders in and out.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "configs/reader.hpp"
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "runtime/bench/table.hpp"
+#include "runtime/checkpoint/hf_config.hpp"
+#include "runtime/checkpoint/hf_import.hpp"
+#include "runtime/checkpoint/step_name.hpp"
+#include "runtime/cli/checkpoint_json.hpp"
+#include "runtime/cli/commands.hpp"
+#include "runtime/cli/hf_setup.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kDamaged = 4;
+// Beside the steps of an imported model: config.json, the tokenizer's files.
+constexpr char kCompanions[] = "huggingface";
+constexpr std::int64_t kMostConfigBytes = std::int64_t{4} << 20;
+
+bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::string layout_text(const WorldLayout& layout) {
+  return std::to_string(layout.world) + (layout.world == 1 ? " rank" : " ranks") + ", stage " +
+         std::to_string(layout.zero_stage);
+}
+
+std::string absolute(const std::string& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
+// In YAML, whatever is in it.
+std::string quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    out += c;
+    if (c == '\'') out += c;
+  }
+  return out + "'";
+}
+
+// The checkpoints to look at: one, or every step of a folder that claims to be complete.
+std::vector<std::string> steps_of(const std::string& path) {
+  FileSystem& files = local_file_system();
+  if (exists(join_path(path, kManifestName))) return {path};
+  std::vector<std::string> steps;
+  for (const CatalogEntry& entry : catalog(files, path)) {
+    if (entry.has_manifest) steps.push_back(join_path(path, entry.name));
+  }
+  if (steps.empty()) {
+    throw IoError(path +
+                      ": there is no complete checkpoint here; `sluice checkpoint ls` shows what "
+                      "there is",
+                  path);
+  }
+  return steps;
+}
+
+std::int64_t vocabulary_of(const Checkpoint& checkpoint, ModelType type) {
+  const std::string table = type == ModelType::kGpt2 ? "wte.weight" : "model.embed_tokens.weight";
+  for (const StateRange& range : checkpoint.parameters()) {
+    if (range.param == table) return range.shape.front();
+  }
+  return 0;
+}
+
+// Folders that may hold what goes with the model beside its weights, the likeliest first.
+std::vector<std::string> companion_folders(const CheckpointCommand& command,
+                                           const Checkpoint& checkpoint, const RunConfig& run) {
+  std::vector<std::string> folders;
+  const auto add = [&folders](const std::string& path) {
+    if (path.empty() || path == "bytes") return;
+    std::error_code ignored;
+    folders.push_back(fs::is_directory(path, ignored) ? path : parent_path(path));
+  };
+  if (!command.tokenizer.empty() && !exists(command.tokenizer)) {
+    throw IoError("--tokenizer: there is no " + command.tokenizer, command.tokenizer);
+  }
+  add(command.tokenizer);
+  const std::string beside = join_path(parent_path(checkpoint.path()), kCompanions);
+  if (exists(beside)) add(beside);
+  add(run.data.tokenizer);
+  add(run.model.from);
+  return folders;
+}
+
+// The config.json of the same architecture that the model came from; empty where there is none.
+std::string carried_config(const std::vector<std::string>& folders, ModelType type) {
+  for (const std::string& folder : folders) {
+    const std::string path = join_path(folder, "config.json");
+    if (!exists(path)) continue;
+    try {
+      if (read_hf_config(path).type != type) continue;
+    } catch (const Error&) {
+      continue;  // of another model
+    }
+    return read_text(local_file_system(), path, kMostConfigBytes);
+  }
+  return "";
+}
+
+DType dtype_of(const std::string& name) {
+  return name == "bf16" ? DType::kBFloat16 : name == "fp16" ? DType::kFloat16 : DType::kFloat32;
+}
+
+// A configuration of the folder's model, and nothing to train on yet.
+LoadedConfig config_of(const CheckpointCommand& command) {
+  LoadedConfig config =
+      load_config_text(join_path(command.path, "config.json"),
+                       "model: {from: " + quoted(absolute(command.path)) + "}", command.overrides);
+  settle_model_from(config);
+  return config;
+}
+
+}  // namespace
+
+int run_checkpoint_ls(const CheckpointCommand& command) {
+  if (!exists(command.path)) throw IoError("there is no folder " + command.path, command.path);
+  const std::vector<CheckpointSummary> found = ls(local_file_system(), command.path);
+  if (command.json) {
+    print(ls_json(found));
+    return 0;
+  }
+  if (found.empty()) {
+    print("no checkpoints in " + command.path + "\n");
+    return 0;
+  }
+  std::vector<std::vector<std::string>> rows{{"name", "step", "size", "saved at", "by", ""}};
+  for (const CheckpointSummary& c : found) {
+    const bool known = c.step >= 0;
+    rows.push_back({c.name, known ? std::to_string(c.step) : "?", format_bytes(c.bytes), c.saved_at,
+                    known ? layout_text(c.layout) : "",
+                    c.is_latest  ? "latest"
+                    : c.complete ? ""
+                                 : "not complete"});
+  }
+  std::string text = format_table(rows);
+  for (const CheckpointSummary& c : found) {
+    if (!c.complete) text += c.name + ": " + c.why_not + "\n";
+  }
+  print(text);
+  return 0;
+}
+
+int run_checkpoint_verify(const CheckpointCommand& command) {
+  std::vector<VerifiedCheckpoint> verified;
+  bool sound = true;
+  std::string text;
+  for (const std::string& path : steps_of(command.path)) {
+    verified.push_back({path, verify(local_file_system(), path)});
+    const VerifyReport& report = verified.back().report;
+    sound = sound && report.sound();
+    text += path + ": " + std::to_string(report.files) +
+            (report.files == 1 ? " file, " : " files, ") + format_bytes(report.bytes) +
+            (report.sound() ? ": sound\n"
+                            : ": " + std::to_string(report.defects.size()) + " defects\n");
+    for (const Defect& defect : report.defects) text += "  " + defect.what + "\n";
+  }
+  print(command.json ? verify_json(verified) : text);
+  return sound ? 0 : kDamaged;
+}
+
+int run_checkpoint_import(const CheckpointCommand& command) {
+  FileSystem& files = local_file_system();
+  LoadedConfig config = config_of(command);
+  RunConfig& run = config.run;
+  const auto weights = open_model_from(run);
+  weights->check_tied();
+  log_model_from(run, *weights);
+  const std::string companions = join_path(absolute(command.out), kCompanions);
+  make_dirs_durably(files, companions);
+  const std::vector<std::string> carried = copy_hf_companions(files, command.path, companions);
+  replace_durably(files, join_path(companions, "config.json"),
+                  read_text(files, join_path(command.path, "config.json"), kMostConfigBytes));
+  if (run.data.tokenizer != "bytes") {
+    const std::string name = fs::path(run.data.tokenizer).filename().string();
+    if (std::find(carried.begin(), carried.end(), name) != carried.end()) {
+      run.data.tokenizer = join_path(companions, name);
+    }
+  }
+  const ModelSpec spec = make_model_spec(run.model);
+  run.model.from.clear();
+  RunState state;
+  state.seed = run.train.seed;
+  state.config = config.resolved_yaml();
+  state.more["imported_from"] = absolute(command.path);
+  const std::string path = import_hf(files, absolute(command.out), spec, *weights, state);
+  print(path + ": " + format_count(static_cast<double>(spec.param_count())) +
+        " parameters at step 0, without moments\n");
+  return 0;
+}
+
+int run_checkpoint_export(const CheckpointCommand& command) {
+  FileSystem& files = local_file_system();
+  Checkpoint checkpoint = open_checkpoint(files, command.path);
+  const LoadedConfig config = load_config_text(join_path(checkpoint.path(), kManifestName),
+                                               checkpoint.manifest().run.config, {});
+  ModelOptions model = config.run.model;
+  if (model.vocab == 0) model.vocab = vocabulary_of(checkpoint, model.type);
+  const std::vector<std::string> folders = companion_folders(command, checkpoint, config.run);
+  HfExportOptions options;
+  options.dtype = dtype_of(command.dtype);
+  options.shard_bytes = command.shard_bytes;
+  options.carried_config = carried_config(folders, model.type);
+  const HfExportResult result =
+      export_hf(files, command.out, make_model_spec(model), checkpoint_reader(checkpoint), options);
+  std::size_t carried = 0;
+  for (const std::string& folder : folders) {
+    carried += copy_hf_companions(files, folder, command.out).size();
+  }
+  if (carried == 0) {
+    log_warning(
+        "no tokenizer files go with it: the checkpoint knows of none; name their folder "
+        "with --tokenizer");
+  }
+  print(command.out + ": step " + std::to_string(checkpoint.manifest().step) + ", " +
+        std::to_string(result.files.size() + carried) + " files, " + format_bytes(result.bytes) +
+        " of " + command.dtype + " weights\n");
+  return 0;
+}
+
+}  // namespace sluice

@@ -1,0 +1,158 @@
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include "kernels/base/error.hpp"
+#include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "runtime/cli/commands.hpp"
+#include "runtime/cli/use_json.hpp"
+#include "runtime/cli/use_rank.hpp"
+#include "runtime/data/eval_data.hpp"
+#include "runtime/generate/eval_windows.hpp"
+#include "runtime/launch/stop_signal.hpp"
+
+namespace sluice {
+namespace {
+
+// Windows of one stream that a micro-batch holds; batches never hold windows of two.
+struct Batch {
+  std::size_t stream = 0;
+  std::vector<EvalWindow> windows;
+};
+
+std::vector<Batch> make_batches(const std::vector<EvalStream>& streams, std::int64_t seq,
+                                std::int64_t stride, std::int64_t rows) {
+  std::vector<Batch> batches;
+  for (std::size_t s = 0; s < streams.size(); ++s) {
+    const auto fresh = static_cast<std::ptrdiff_t>(batches.size());
+    for (const EvalWindow& window : cut_windows(streams[s].source->size(), seq, stride)) {
+      const bool full = static_cast<std::ptrdiff_t>(batches.size()) == fresh ||
+                        static_cast<std::int64_t>(batches.back().windows.size()) == rows;
+      if (full) batches.push_back({s, {}});
+      batches.back().windows.push_back(window);
+    }
+  }
+  return batches;
+}
+
+class Evaluation {
+ public:
+  Evaluation(const std::vector<EvalStream>& streams, const RunConfig& run, std::int64_t stride)
+      : streams_(streams),
+        seq_(run.model.seq),
+        vocab_(run.model.vocab),
+        batches_(make_batches(streams, seq_, stride, run.train.micro_batch)) {}
+
+  // The sum of the losses of each stream. Sums have one order, whoever runs what.
+  [[nodiscard]] std::vector<double> run(Engine& engine, UseRank& use) const {
+    const std::int64_t at_once = std::int64_t{8} * use.comm().size();  // between signs of life
+    std::vector<double> sums(streams_.size(), 0.0);
+    const auto count = static_cast<std::int64_t>(batches_.size());
+    for (std::int64_t first = 0; first < count; first += at_once) {
+      const RowSource rows = [&](std::int64_t i, std::int64_t /*first_row*/, std::int64_t wanted,
+                                 SampleRows& out) { fill(batch(first + i), wanted, out); };
+      const std::vector<double> losses = engine.losses(rows, std::min(at_once, count - first));
+      for (std::size_t i = 0; i < losses.size(); ++i) {
+        sums[batch(first + static_cast<std::int64_t>(i)).stream] += losses[i];
+      }
+      use.watchdog().pulse();
+    }
+    return sums;
+  }
+
+ private:
+  [[nodiscard]] const Batch& batch(std::int64_t i) const {
+    return batches_[static_cast<std::size_t>(i)];
+  }
+
+  void fill(const Batch& batch, std::int64_t rows, SampleRows& out) const {
+    out.tokens.clear();
+    out.targets.clear();
+    for (const EvalWindow& window : batch.windows) {
+      append_window(*streams_[batch.stream].source, window, seq_, vocab_, out.tokens, out.targets);
+    }
+    out.tokens.resize(static_cast<std::size_t>(rows * seq_), 0);
+    out.targets.resize(out.tokens.size(), kIgnoreTarget);
+  }
+
+  const std::vector<EvalStream>& streams_;
+  const std::int64_t seq_;
+  const std::int64_t vocab_;
+  const std::vector<Batch> batches_;
+};
+
+void print_row(const EvalRecord::Row& row, int width) {
+  std::printf("%-*s %12lld %10.4f %12.2f\n", width, row.name.c_str(),
+              static_cast<long long>(row.tokens), row.loss, std::exp(row.loss));
+}
+
+void print_table(const EvalRecord& record) {
+  std::size_t width = 8;
+  for (const EvalRecord::Row& row : record.files) width = std::max(width, row.name.size());
+  const int columns = static_cast<int>(width);
+  std::printf("%-*s %12s %10s %12s\n", columns, "", "tokens", "loss", "perplexity");
+  for (const EvalRecord::Row& row : record.files) print_row(row, columns);
+  if (record.files.size() > 1) print_row(record.all, columns);
+}
+
+EvalRecord make_record(const std::vector<EvalStream>& streams, const std::vector<double>& sums) {
+  EvalRecord record;
+  record.all.name = "all";
+  double sum = 0;
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    const std::int64_t tokens = streams[i].source->size() - 1;
+    record.files.push_back({streams[i].name, tokens, sums[i] / static_cast<double>(tokens)});
+    record.all.tokens += tokens;
+    sum += sums[i];
+  }
+  record.all.loss = sum / static_cast<double>(record.all.tokens);
+  return record;
+}
+
+std::int64_t stride_of(const EvalCommand& command, std::int64_t seq) {
+  const std::int64_t stride = command.stride == 0 ? seq : command.stride;
+  if (stride >= 1 && stride <= seq) return stride;
+  throw ConfigError("--stride " + std::to_string(command.stride) +
+                    ": windows begin every 1 to model.seq = " + std::to_string(seq) + " tokens");
+}
+
+WeightsRequest request_of(const EvalCommand& command, int world) {
+  return {.config = command.config,
+          .checkpoint = command.checkpoint,
+          .overrides = command.overrides,
+          .world = world};
+}
+
+int run_rank(const EvalCommand& command, const RankEnvironment& rank) {
+  UsedWeights weights = use_weights(request_of(command, rank.world_size));
+  const RunConfig& run = weights.config.run;
+  const std::int64_t stride = stride_of(command, run.model.seq);
+  const std::vector<EvalStream> streams = open_eval_streams(run.data, command.text, run.model.seq);
+  UseRank use(weights, rank);
+  const std::unique_ptr<Engine> engine = use.make_engine(use.options(EnginePurpose::kEvaluate));
+  const std::vector<double> sums = Evaluation(streams, run, stride).run(*engine, use);
+  if (!use.speaks()) return 0;
+  EvalRecord record = make_record(streams, sums);
+  record.seq = run.model.seq;
+  record.stride = stride;
+  record.checkpoint = weights.path;
+  record.step = weights.step;
+  if (command.json) {
+    std::printf("%s\n", eval_json(record).c_str());
+  } else {
+    print_table(record);
+  }
+  std::fflush(stdout);
+  return 0;
+}
+
+}  // namespace
+
+int run_eval(const EvalCommand& command) {
+  if (!starts_ranks(command.nproc)) return run_rank(command, own_rank());
+  const UsedWeights weights = use_weights(request_of(command, command.nproc));
+  (void)stride_of(command, weights.config.run.model.seq);
+  return launch_users(command.nproc, command.argv, weights.config.run.launch.threads);
+}
+
+}  // namespace sluice

@@ -1,0 +1,206 @@
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
+#include <iostream>
+#include <iterator>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "runtime/cli/commands.hpp"
+#include "runtime/cli/use_json.hpp"
+#include "runtime/cli/use_rank.hpp"
+#include "runtime/engine/generator.hpp"
+#include "runtime/generate/text_stream.hpp"
+#include "runtime/launch/stop_signal.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kDefaultTokens = 256;
+
+std::string read_all(std::istream& in) {
+  std::string text{std::istreambuf_iterator<char>(in), {}};
+  if (text.ends_with('\n')) text.pop_back();  // the one that ends the last line of a file
+  return text;
+}
+
+std::string prompt_of(const GenerateCommand& command) {
+  std::string text;
+  if (command.prompt) {
+    text = *command.prompt;
+  } else if (command.prompt_file.empty()) {
+    text = read_all(std::cin);
+  } else {
+    std::ifstream file(command.prompt_file, std::ios::binary);
+    if (!file) {
+      throw IoError("cannot read the prompt: there is no file " + command.prompt_file,
+                    command.prompt_file);
+    }
+    text = read_all(file);
+  }
+  if (text.empty()) {
+    throw ConfigError(
+        "the prompt is empty; give --prompt TEXT, --prompt-file FILE, or text on "
+        "standard input");
+  }
+  return text;
+}
+
+// Data in tokens says `bytes` where it has no tokenizer: then somebody has to ask for it.
+std::unique_ptr<Tokenizer> tokenizer_of(const LoadedConfig& config) {
+  const DataOptions& data = config.run.data;
+  const auto origin = config.origins.find("data.tokenizer");
+  const bool asked = origin != config.origins.end() && origin->second.is_set;
+  if (data.text.empty() && data.tokenizer == "bytes" && !asked) {
+    throw ConfigError(
+        "the model was trained on tokens, and nothing says of which tokenizer; give "
+        "--set data.tokenizer=FOLDER");
+  }
+  return make_tokenizer(data.tokenizer);
+}
+
+// How many tokens there are to come.
+std::int64_t tokens_to_make(const GenerateCommand& command, std::int64_t prompt, std::int64_t seq) {
+  const std::int64_t room = seq - prompt;
+  const std::string positions = "and model.seq is " + std::to_string(seq);
+  if (room < 1) {
+    throw ConfigError("the prompt has " + std::to_string(prompt) + " tokens, " + positions +
+                      ": there is no room for another one; shorten the prompt");
+  }
+  if (command.max_tokens > room) {
+    throw ConfigError("--max-tokens " + std::to_string(command.max_tokens) +
+                      ": after the prompt's " + std::to_string(prompt) +
+                      " tokens that is position " + std::to_string(prompt + command.max_tokens) +
+                      ", " + positions + "; ask for at most " + std::to_string(room));
+  }
+  return command.max_tokens > 0 ? command.max_tokens : std::min(kDefaultTokens, room);
+}
+
+std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& text,
+                                 std::int64_t vocab) {
+  std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  for (const std::int32_t token : tokens) {
+    if (token < vocab) continue;
+    throw ConfigError("the prompt holds token " + std::to_string(token) +
+                      ", and the model's vocabulary is " + std::to_string(vocab) +
+                      "; data.tokenizer is another one than the model's");
+  }
+  if (tokens.empty()) throw ConfigError("the tokenizer makes no token of the prompt");
+  return tokens;
+}
+
+// Prints what comes, as text, where the rank speaks and nobody asked for JSON.
+class Printer {
+ public:
+  Printer(const GenerateCommand& command, bool speaks, const Tokenizer& tokenizer)
+      : tokenizer_(tokenizer), prints_(speaks && !command.json) {}
+
+  void prompt(const std::string& text) const { print(text); }
+  void token(std::int32_t id) {
+    const std::string part = stream_.add(tokenizer_.decode({&id, 1}));
+    text_ += part;
+    print(part);
+  }
+  void finish() {
+    const std::string rest = stream_.finish();
+    text_ += rest;
+    print(rest + "\n");
+  }
+  [[nodiscard]] const std::string& text() const { return text_; }
+
+ private:
+  void print(const std::string& part) const {
+    if (!prints_ || part.empty()) return;
+    std::fwrite(part.data(), 1, part.size(), stdout);
+    std::fflush(stdout);
+  }
+
+  const Tokenizer& tokenizer_;
+  const bool prints_;
+  TextStream stream_;
+  std::string text_;
+};
+
+void report(const GenerateCommand& command, const GenerateRecord& record) {
+  if (command.json) {
+    std::printf("%s\n", generate_json(record).c_str());
+    std::fflush(stdout);
+    return;
+  }
+  const auto later = static_cast<double>(record.made.tokens.size()) - 1;
+  std::fprintf(stderr, "%zu tokens (%s); the prompt's %zu in %.0f ms, then %.1f tokens/s\n",
+               record.made.tokens.size(), std::string(name_of(record.made.stop)).c_str(),
+               record.prompt_tokens, record.made.prefill_seconds * 1e3,
+               later > 0 ? later / record.made.decode_seconds : 0.0);
+}
+
+WeightsRequest request_of(const GenerateCommand& command, int world) {
+  return {.config = command.config,
+          .checkpoint = command.checkpoint,
+          .overrides = command.overrides,
+          .world = world};
+}
+
+int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
+  const std::string prompt = prompt_of(command);
+  UsedWeights weights = use_weights(request_of(command, rank.world_size));
+  RunConfig& run = weights.config.run;
+  run.train.micro_batch = 1;
+  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(weights.config);
+  const std::vector<std::int32_t> tokens = encode(*tokenizer, prompt, run.model.vocab);
+  const auto given = static_cast<std::int64_t>(tokens.size());
+  const GenerateOptions options{.sampling = command.sampling,
+                                .max_tokens = tokens_to_make(command, given, run.model.seq),
+                                .stop_at_end_of_text = !command.ignore_end_of_text};
+  UseRank use(weights, rank);
+  if (use.speaks() && options.stop_at_end_of_text && tokenizer->end_of_text() >= run.model.vocab) {
+    log_warning("the model has no end-of-text token: it goes on to --max-tokens");
+  }
+  EngineOptions engine_options = use.options(EnginePurpose::kGenerate);
+  engine_options.generate_positions = given + options.max_tokens;
+  const std::unique_ptr<Engine> engine = use.make_engine(engine_options);
+  Printer printer(command, use.speaks(), *tokenizer);
+  if (command.echo) printer.prompt(prompt);
+  const auto observe = [&](std::int32_t token) {
+    use.watchdog().pulse();
+    printer.token(token);
+    return !stop_requested();
+  };
+  const Generated made = generate(*engine, use.comm(), *tokenizer, tokens, options, observe);
+  printer.finish();
+  if (use.speaks()) {
+    report(command, {.prompt = prompt,
+                     .prompt_tokens = tokens.size(),
+                     .text = printer.text(),
+                     .made = made,
+                     .sampling = options.sampling,
+                     .checkpoint = weights.path,
+                     .step = weights.step});
+  }
+  return made.stop == StopReason::kRequest ? kInterruptedExitCode : 0;
+}
+
+// The ranks get the prompt as a file: standard input is this process's, and an argument's length is
+// limited.
+int launch(const GenerateCommand& command) {
+  const std::string prompt = prompt_of(command);
+  const UsedWeights weights = use_weights(request_of(command, command.nproc));
+  const TemporaryFolder folder;
+  const std::string path = folder.path() + "/prompt";
+  std::ofstream file(path, std::ios::binary);
+  file << prompt << '\n';
+  file.close();
+  if (!file) throw IoError("cannot write " + path + ": no space, or no permission", path, errno);
+  std::vector<std::string> argv = command.argv;
+  argv.insert(argv.end(), {"--prompt-file", path});
+  return launch_users(command.nproc, argv, weights.config.run.launch.threads);
+}
+
+}  // namespace
+
+int run_generate(const GenerateCommand& command) {
+  check_sampling(command.sampling);
+  return starts_ranks(command.nproc) ? launch(command) : run_rank(command, own_rank());
+}
+
+}  // namespace sluice

@@ -1,0 +1,84 @@
+#include "runtime/cli/rank_setup.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+
+#include "configs/offload_rules.hpp"
+#include "kernels/base/error.hpp"
+#include "parallel/comm/cuda_module.hpp"
+
+namespace sluice {
+
+RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
+  return {
+      .world = rank.world_size, .local_ranks = rank.local_world_size, .on_gpu = runs_on_gpu(run)};
+}
+
+std::unique_ptr<Communicator> connect(const LoadedConfig& config, const RankEnvironment& rank) {
+  if (rank.world_size == 1 && !runs_on_gpu(config.run)) {
+    return std::move(make_local_communicators(1).front());
+  }
+  CommOptions options;
+  options.rank = rank.rank;
+  options.size = rank.world_size;
+  options.master_addr = rank.master_addr;
+  options.master_port = rank.master_port;
+  options.timeout = std::chrono::milliseconds(
+      static_cast<std::int64_t>(config.run.launch.timeout_seconds * 1000));
+  if (runs_on_gpu(config.run)) return make_nccl_communicator(options);
+  // Ranks of one host exchange through its memory; launch.backend: gloo asks for the network.
+  return config.run.launch.backend == Backend::kGloo ? make_gloo_communicator(options)
+                                                     : make_cpu_communicator(options);
+}
+
+std::string run_id(const RunConfig& run, Communicator& comm) {
+  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  const std::array<double, 1> mine{static_cast<double>(now.count())};  // exact: below 2^53
+  const double micros = comm.all_gather_values(mine).front();          // rank 0's
+  const auto seconds = static_cast<std::time_t>(micros / 1e6);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), " of %04d-%02d-%02dT%02d:%02d:%02d.%06dZ",
+                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                utc.tm_sec, static_cast<int>(micros - static_cast<double>(seconds) * 1e6));
+  return run.output.dir + text.data();
+}
+
+MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {
+  MatmulRates rates;
+  if (comm.rank() == 0) rates = measure_matmul(run);
+  const std::array<double, 2> mine{rates.native, rates.fp32};
+  const std::vector<double> all = comm.all_gather_values(mine);
+  return {all[0], all[1]};
+}
+
+void check_gpus(const LoadedConfig& config, int local_ranks) {
+  if (!runs_on_gpu(config.run)) return;
+  for (const PlacedState& state : placed_states(config.run.offload)) {
+    if (state.tier == Tier::kDevice) continue;
+    const std::string key(state.key);
+    throw ConfigError(config.place(key) + ": " + key + ": " + std::string(name_of(state.tier)) +
+                      ": memory tiers are written for CPU ranks; the GPU's copies are not; leave " +
+                      std::string(state.name) +
+                      " on the device, or set launch.backend to gloo for a run on the CPU");
+  }
+  if (config.run.recompute.mode == RecomputeMode::kSelective) {
+    throw ConfigError(config.place("recompute.mode") +
+                      ": recompute.mode: selective is of the explicit units, which run on CPUs so "
+                      "far; set none or full, or launch.backend to gloo for a run on the CPU");
+  }
+  const int gpus = visible_gpu_count();
+  if (local_ranks > gpus) {
+    throw ConfigError(config.place("launch.nproc") +
+                      ": launch.nproc: " + std::to_string(local_ranks) +
+                      " ranks need as many GPUs, and " + std::to_string(gpus) +
+                      " are visible; lower launch.nproc, or set launch.backend to gloo for a run "
+                      "on the CPU");
+  }
+}
+
+}  // namespace sluice

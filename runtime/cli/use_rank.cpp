@@ -1,0 +1,119 @@
+#include "runtime/cli/use_rank.hpp"
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "kernels/cpu/parallel.hpp"
+#include "runtime/cli/rank_setup.hpp"
+#include "runtime/engine/machine.hpp"
+#include "runtime/engine/plan_text.hpp"
+#include "runtime/launch/binding.hpp"
+#include "runtime/launch/launcher.hpp"
+#include "runtime/launch/stop_signal.hpp"
+#include "runtime/model/counting_allocator.hpp"
+#include "runtime/program/step_writer.hpp"
+
+namespace sluice {
+namespace {
+namespace fs = std::filesystem;
+
+std::chrono::milliseconds timeout_of(const LoadedConfig& config) {
+  return std::chrono::milliseconds(
+      static_cast<std::int64_t>(config.run.launch.timeout_seconds * 1000));
+}
+
+at::Device device_of(const RunConfig& run, const RankEnvironment& rank) {
+  if (!runs_on_gpu(run)) return {c10::DeviceType::CPU};
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(rank.local_rank)};
+}
+
+}  // namespace
+
+UseRank::UseRank(UsedWeights& weights, const RankEnvironment& rank)
+    : weights_(weights),
+      rank_(rank),
+      // As in training: a rank that hangs speaks before its peers give up on it.
+      watchdog_({.timeout = timeout_of(weights.config) / 2,
+                 .waiting_timeout = timeout_of(weights.config) * 2}) {
+  LoadedConfig& config = weights.config;
+  check_gpus(config, rank_.local_world_size);
+  install_stop_handlers();
+  const Binding binding = bind_local_rank({.local_rank = rank_.local_rank,
+                                           .local_world_size = rank_.local_world_size,
+                                           .threads = config.run.launch.threads});
+  set_compute_threads(binding.threads);
+  set_libtorch_threads(binding.threads);
+  install_counting_allocators();
+  watchdog_.set_phase("rendezvous", Waiting::kYes);
+  comm_ = connect(config, rank_);
+  watchdog_.set_phase("start-up");
+  (void)settle_matmul(config, runs_on_gpu(config.run),
+                      [&] { return shared_rates(config.run, *comm_); });
+  if (!speaks()) return;
+  for (const std::string& note : weights.notes) log_info(note);
+}
+
+EngineOptions UseRank::options(EnginePurpose purpose) const {
+  const RunConfig& run = weights_.config.run;
+  EngineOptions options = engine_options(run, place_of(run, rank_));
+  options.purpose = purpose;
+  options.generate_positions = 0;
+  options.initial_weights = weights_.source;
+  return options;
+}
+
+std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
+  const RunConfig& run = weights_.config.run;
+  EngineOptions options = given;
+  options.tiers.nvme.run_id = run_id(run, *comm_);
+  options.tiers.nvme.rank = rank_.rank;
+  Model model = make_model(options.model);
+  const StepPlan plan = plan_step(options, model);
+  const Program program =
+      plan.decoding ? write_decode_step(*plan.decoding) : write_eval_step(plan.shape);
+  check_budget(plan,
+               plan_memory(program, options.tiers.nvme, rank_budgets(run, place_of(run, rank_))));
+  watchdog_.set_phase("reading weights");
+  auto engine = std::make_unique<Engine>(
+      options, std::move(model), *comm_, device_of(run, rank_), RowSource(), RowSource(),
+      [this](const std::string& phase, bool waiting) {
+        watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
+      });
+  watchdog_.pulse();
+  return engine;
+}
+
+RankEnvironment own_rank() {
+  if (const auto rank = rank_environment()) return *rank;
+  return {};
+}
+
+bool starts_ranks(int nproc) { return nproc > 1 && !rank_environment(); }
+
+int launch_users(int nproc, const std::vector<std::string>& argv, int threads) {
+  const TemporaryFolder logs;
+  LaunchRequest request;
+  request.nproc = nproc;
+  request.argv = argv;
+  request.output_dir = logs.path();
+  request.threads = threads;
+  return run_launcher(request).exit_code;
+}
+
+TemporaryFolder::TemporaryFolder() {
+  path_ = (fs::temp_directory_path() / "sluice-XXXXXX").string();
+  if (::mkdtemp(path_.data()) == nullptr) {
+    throw IoError("cannot make a folder like " + path_ + ": no space, or no permission", path_,
+                  errno);
+  }
+}
+
+TemporaryFolder::~TemporaryFolder() {
+  std::error_code ignored;
+  fs::remove_all(path_, ignored);
+}
+
+}  // namespace sluice

@@ -1,0 +1,305 @@
+#include "runtime/engine/checkpointing.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <utility>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "runtime/engine/memory_left.hpp"
+#include "runtime/engine/state_io.hpp"
+#include "runtime/engine/text_exchange.hpp"
+
+namespace sluice {
+namespace {
+
+// The caller's buffer, the engine's, the writer's, and one to narrow moments in.
+constexpr std::int64_t kStagingParts = 4;
+constexpr std::int64_t kSmallestPart = std::int64_t{64} << 10;
+constexpr double kShareOfFreeMemory = 0.8;
+
+std::int64_t part_bytes(const std::optional<std::int64_t>& room) {
+  constexpr std::int64_t kLargestPart = kSaveStagingBytes / kStagingParts;
+  if (!room) return kLargestPart;
+  const std::int64_t part =
+      std::min(kLargestPart, *room / kStagingParts / kSmallestPart * kSmallestPart);
+  if (part > 0) return part;
+  throw BudgetError("memory.host: saving needs " + format_bytes(kStagingParts * kSmallestPart) +
+                    " a rank, and the plan leaves " +
+                    format_bytes(std::max<std::int64_t>(0, *room)) +
+                    "; give memory.host more, or leave out checkpoint: and --resume");
+}
+
+// A pool of budget 0 has none: room is not 0 where there is one (part_bytes).
+std::int64_t budget_of(const std::optional<std::int64_t>& room) { return room.value_or(0); }
+
+std::string seconds_text(double seconds) {
+  std::array<char, 32> text{};
+  const char* format = seconds < 0.1 ? "%.1f ms" : seconds < 10 ? "%.2f s" : "%.0f s";
+  std::snprintf(text.data(), text.size(), format, seconds < 0.1 ? 1e3 * seconds : seconds);
+  return text.data();
+}
+
+double seconds_since(std::chrono::steady_clock::time_point begin) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace
+
+void check_saving_room(const std::optional<std::int64_t>& room_bytes) {
+  (void)part_bytes(room_bytes);
+}
+
+Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& comm,
+                             FileSystem& files, std::function<void()> alive)
+    : options_(std::move(options)),
+      engine_(engine),
+      comm_(comm),
+      files_(files),
+      alive_(std::move(alive)),
+      pieces_(saved_pieces(engine.plan(), comm.rank())),
+      part_bytes_(part_bytes(options_.room_bytes)),
+      pool_(budget_of(options_.room_bytes)) {
+  const std::array<double, 1> mine{static_cast<double>(bytes_of(pieces_))};
+  for (const double bytes : comm_.all_gather_values(mine)) {
+    all_bytes_ += static_cast<std::int64_t>(bytes);
+  }
+}
+
+Checkpointing::~Checkpointing() = default;  // the future of a thread waits for it
+
+std::string Checkpointing::describe() const {
+  const CheckpointOptions& asked = options_.checkpoint;
+  std::string text = "checkpoints of " + format_bytes(all_bytes_) + " to " + asked.dir + ": ";
+  if (asked.every.steps > 0) text += "every " + std::to_string(asked.every.steps) + " steps, ";
+  if (asked.every.seconds > 0) text += "every " + seconds_text(asked.every.seconds) + ", ";
+  text += asked.keep == 0 ? "all kept" : std::to_string(asked.keep) + " kept";
+  if (!asked.async) return text + ", written while the steps wait";
+  const std::string copy = format_bytes(bytes_of(pieces_));
+  switch (why_not_behind()) {
+    case WhyNot::kOnNvme:
+      return text + ", written while the steps wait: the states are on NVMe";
+    case WhyNot::kNoRoom:
+      return text + ", written while the steps wait: memory.host has no room for a copy of " +
+             copy + " a rank";
+    case WhyNot::kNone:
+      break;
+  }
+  return text + ", written behind the steps from a copy of " + copy + " a rank";
+}
+
+Checkpointing::WhyNot Checkpointing::why_not_behind() const {
+  if (engine_.plan().shape.placement.optimizer == Tier::kNvme) return WhyNot::kOnNvme;
+  const std::int64_t needed = bytes_of(pieces_) + kStagingParts * part_bytes_;
+  return options_.room_bytes && needed > *options_.room_bytes ? WhyNot::kNoRoom : WhyNot::kNone;
+}
+
+bool Checkpointing::agree(bool mine) {
+  const std::array<double, 1> value{mine ? 1.0 : 0.0};
+  const std::vector<double> all = comm_.all_gather_values(value);
+  return std::all_of(all.begin(), all.end(), [](double v) { return v > 0; });
+}
+
+// Kept for the saves to come, once it is there. The same answer on every rank.
+bool Checkpointing::take_snapshot_memory() {
+  const std::int64_t bytes = bytes_of(pieces_);
+  bool mine = why_not_behind() == WhyNot::kNone;
+  if (mine && snapshot_.bytes() == 0) {
+    const double free = kShareOfFreeMemory * static_cast<double>(memory_left_bytes());
+    mine = static_cast<double>(bytes) * options_.local_ranks <= free;
+    try {
+      if (mine) snapshot_ = pool_.allocate("checkpoint", std::max<std::int64_t>(1, bytes));
+    } catch (const BudgetError&) {
+      mine = false;
+    }
+  }
+  const bool all = agree(mine);
+  if (!all && !said_no_room_ && why_not_behind() == WhyNot::kNone && comm_.rank() == 0) {
+    said_no_room_ = true;
+    log_warning("checkpoint.async: a host has no free memory for a copy of " + format_bytes(bytes) +
+                " a rank; the steps wait while a checkpoint is written");
+  }
+  if (!all) snapshot_.reset();
+  return all;
+}
+
+bool Checkpointing::save(const RunState& run, bool behind) {
+  (void)finish();
+  began_ = Clock::now();
+  run_ = run;
+  moved_ = 0;
+  engine_.settle();
+  behind_ = behind && options_.checkpoint.async && take_snapshot_memory();
+  const std::string problem = begin();
+  if (!problem.empty()) {
+    conclude(problem);
+    return false;
+  }
+  last_step_ = run.step;
+  staging_ = pool_.allocate("checkpoint_staging", part_bytes_);
+  others_staging_ = pool_.reserve("checkpoint_staging", (kStagingParts - 1) * part_bytes_);
+  phase_ = Phase::kWriting;
+  if (!behind_) {
+    write_now();
+    const bool saved = finish();
+    stall_ms_ = 1e3 * seconds_since(began_);
+    return saved;
+  }
+  write_behind();
+  stall_ms_ = 1e3 * seconds_since(began_);
+  if (comm_.rank() == 0) {
+    log_info("checkpoint of step " + std::to_string(run.step) + ": the steps waited " +
+             seconds_text(1e-3 * stall_ms_) + "; " + format_bytes(all_bytes_) +
+             " are written behind them");
+  }
+  return true;
+}
+
+// Rank 0 makes the directory and tells the others. Returns what went wrong, on every rank.
+std::string Checkpointing::begin() {
+  std::string target;
+  std::string error;
+  if (comm_.rank() == 0) {
+    try {
+      target = encode_target(begin_save(files_, options_.checkpoint.dir, run_.step));
+    } catch (const std::exception& failure) {
+      error = error_chain(failure);
+    }
+  }
+  const std::string problem = first_errors(exchange_text(comm_, error));
+  if (!problem.empty()) return problem;
+  target_ = decode_target(exchange_text(comm_, target).front());
+  return "";
+}
+
+std::string Checkpointing::write_file(const std::function<void(RankWriter&)>& write) {
+  RankWriterOptions options;
+  options.staging_bytes = part_bytes_;
+  const std::vector<StateRange> ranges = ranges_of(pieces_);
+  RankWriter writer(files_, target_, comm_.rank(), ranges, options);
+  write(writer);
+  return writer.seal();
+}
+
+void Checkpointing::write_now() {
+  std::packaged_task<std::string()> task([this] {
+    return write_file([this](RankWriter& writer) {
+      const auto floats = static_cast<std::size_t>(part_bytes_) / sizeof(float);
+      write_states(engine_, pieces_, writer, {reinterpret_cast<float*>(staging_.data()), floats},
+                   [this](std::int64_t) { alive_(); });
+    });
+  });
+  part_ = task.get_future();
+  task();
+}
+
+void Checkpointing::write_behind() {
+  const auto floats = static_cast<std::size_t>(part_bytes_) / sizeof(float);
+  const std::span<std::byte> snapshot(snapshot_.data(),
+                                      static_cast<std::size_t>(bytes_of(pieces_)));
+  copy_states(engine_, pieces_, snapshot, {reinterpret_cast<float*>(staging_.data()), floats});
+  part_ = std::async(std::launch::async, [this, snapshot] {
+    return write_file([this, snapshot](RankWriter& writer) {
+      write_snapshot(pieces_, snapshot, writer, [this](std::int64_t bytes) { moved_ = bytes; });
+    });
+  });
+}
+
+void Checkpointing::look() {
+  if (phase_ == Phase::kIdle) return;
+  const bool ready =
+      !part_.valid() || part_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  if (!agree(ready)) return;
+  if (phase_ == Phase::kWriting) {
+    all_have_written();
+    return;
+  }
+  std::string error;
+  try {
+    if (part_.valid()) part_.get();
+  } catch (const std::exception& failure) {
+    error = error_chain(failure);
+  }
+  conclude(first_errors(exchange_text(comm_, error)));
+}
+
+bool Checkpointing::finish() {
+  while (phase_ != Phase::kIdle) {
+    wait_for_own_part();
+    look();
+  }
+  return std::exchange(succeeded_, true);
+}
+
+// A disk that takes long is alive as long as bytes move; a thread that hangs is the watchdog's.
+void Checkpointing::wait_for_own_part() {
+  constexpr std::chrono::milliseconds kLook{100};
+  std::int64_t seen = -1;
+  while (part_.valid() && part_.wait_for(kLook) != std::future_status::ready) {
+    if (std::exchange(seen, moved_.load()) != seen) alive_();
+  }
+}
+
+void Checkpointing::all_have_written() {
+  std::string record;
+  std::string error;
+  try {
+    record = part_.get();
+  } catch (const std::exception& failure) {
+    error = error_chain(failure);
+  }
+  const std::string problem = first_errors(exchange_text(comm_, error));
+  if (!problem.empty()) {
+    if (comm_.rank() == 0) abandon_save(files_, target_);
+    conclude(problem);
+    return;
+  }
+  std::vector<std::string> records = exchange_text(comm_, record);
+  phase_ = Phase::kCommitting;
+  if (comm_.rank() != 0) return;
+  std::packaged_task<std::string()> task([this, records = std::move(records)] {
+    commit(files_, target_, records, run_);
+    remove_old();
+    return std::string();
+  });
+  part_ = task.get_future();
+  if (behind_) {
+    committer_ = std::async(std::launch::async, std::move(task));
+  } else {
+    task();
+  }
+}
+
+// What was saved is complete: old ones that cannot be removed are no failure of the save.
+void Checkpointing::remove_old() noexcept {
+  try {
+    PurgeOptions options;
+    options.keep = options_.checkpoint.keep;
+    options.known_bad = known_bad_;
+    (void)purge(files_, options_.checkpoint.dir, options);
+  } catch (const std::exception& failure) {
+    log_warning("checkpoints older than " + target_.name +
+                " could not be removed: " + error_chain(failure));
+  }
+}
+
+void Checkpointing::conclude(const std::string& error) {
+  phase_ = Phase::kIdle;
+  staging_.reset();
+  others_staging_.reset();
+  succeeded_ = error.empty();
+  save_seconds_ = seconds_since(began_);
+  if (!succeeded_) last_step_ = -1;
+  if (comm_.rank() != 0) return;
+  const std::string step = "checkpoint of step " + std::to_string(run_.step);
+  if (!succeeded_) {
+    log_warning(step + " was not saved, the run goes on: " + error);
+    return;
+  }
+  log_info(step + ": " + target_.path() + " is complete, " + format_bytes(all_bytes_) + " in " +
+           seconds_text(save_seconds_) + (behind_ ? ", behind the steps" : ""));
+}
+
+}  // namespace sluice

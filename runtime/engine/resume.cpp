@@ -1,0 +1,151 @@
+#include "runtime/engine/resume.hpp"
+
+#include <algorithm>
+#include <filesystem>
+#include <system_error>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/checkpoint_load.hpp"
+#include "runtime/checkpoint/step_name.hpp"
+#include "runtime/engine/state_io.hpp"
+#include "runtime/engine/text_exchange.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kStagingElems = std::size_t{1} << 20;  // 4 MiB, as when saving
+
+std::filesystem::path whole_path(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::path whole = std::filesystem::weakly_canonical(path, failed);
+  if (!whole.has_filename()) whole = whole.parent_path();  // "dir/"
+  return failed ? std::filesystem::path(path) : whole;
+}
+
+bool lies_in(const std::string& from, const std::string& dir) {
+  const std::filesystem::path inner = whole_path(from);
+  const std::filesystem::path outer = whole_path(dir);
+  return inner == outer || inner.parent_path() == outer;
+}
+
+// What is wrong with reading one checkpoint; empty where nothing is.
+struct Attempt {
+  std::string error;
+  bool same_model = true;
+  Resumed resumed;
+};
+
+Attempt try_reading(const std::string& path, std::int64_t last_step, Engine& engine,
+                    FileSystem& files, int rank, const std::function<void()>& alive) {
+  Attempt attempt;
+  try {
+    Checkpoint checkpoint = open_checkpoint(files, path);
+    attempt.resumed.path = checkpoint.path();
+    attempt.resumed.run = checkpoint.manifest().run;
+    check_same_model(engine.spec(), checkpoint);
+    if (attempt.resumed.run->step >= last_step) return attempt;
+    std::vector<float> staging(kStagingElems);
+    attempt.resumed.moments = read_states(engine, owned_pieces(engine.plan(), rank), checkpoint,
+                                          staging, [&](std::int64_t) { alive(); });
+  } catch (const ConfigError& error) {
+    attempt.error = error.what();
+    attempt.same_model = false;
+  } catch (const std::exception& error) {
+    attempt.error = error_chain(error);
+  }
+  return attempt;
+}
+
+// Says what was passed over. Returns why the newest that was once complete is no longer, if that is
+// so: what a save did not finish is nothing that was lost.
+std::string note_refusals(FileSystem& files, const std::string& dir, const NewestComplete& newest) {
+  std::string damage;
+  for (const Refusal& refusal : newest.refused) {
+    const std::string path = join_path(dir, refusal.name);
+    if (!files.stat(join_path(path, kManifestName))) {
+      log_warning("--resume auto: " + path + " was never completed and is not used");
+      continue;
+    }
+    log_warning("--resume auto: " + path +
+                " IS NOT USED, going back to the one before: " + refusal.reason);
+    if (damage.empty()) damage = path + ": " + refusal.reason;
+  }
+  return newest.path ? "" : damage;
+}
+
+// The newest that rank 0 sees, on every rank; nullopt: none was ever complete.
+std::optional<std::string> find_newest(const std::string& dir, FileSystem& files,
+                                       Communicator& comm,
+                                       const std::vector<std::string>& known_bad) {
+  std::string found;
+  std::string error;
+  if (comm.rank() == 0) {
+    try {
+      NewestComplete newest = newest_complete(files, dir, Trust::kManifest, known_bad);
+      std::erase_if(newest.refused, [&](const Refusal& refusal) {  // said already
+        return std::find(known_bad.begin(), known_bad.end(), refusal.name) != known_bad.end();
+      });
+      error = note_refusals(files, dir, newest);
+      found = newest.path.value_or("");
+    } catch (const std::exception& failure) {
+      error = error_chain(failure);
+    }
+  }
+  const std::string problem = exchange_text(comm, error).front();
+  found = exchange_text(comm, found).front();
+  if (!found.empty()) return found;
+  if (problem.empty() && known_bad.empty()) return std::nullopt;
+  throw IoError("--resume auto: no checkpoint in " + dir + " can be read" +
+                    (problem.empty() ? " (see above)" : ": " + problem) +
+                    "; repair or remove it, or start anew with --resume never and another "
+                    "checkpoint.dir",
+                dir);
+}
+
+}  // namespace
+
+void check_resume(FileSystem& files, const ResumeRequest& request) {
+  const bool from_folder = request.from != "auto" && request.from != "never";
+  if (from_folder) (void)open_checkpoint(files, request.from);
+  if (request.from == "auto" || request.dir.empty()) return;
+  if (from_folder && lies_in(request.from, request.dir)) return;
+  const NewestComplete newest = newest_complete(files, request.dir, Trust::kManifest);
+  if (!newest.path) return;
+  throw IoError("checkpoint.dir " + request.dir + " holds " + newest.name +
+                    " of an earlier run, which this one would replace; go on from it with "
+                    "--resume auto, or set checkpoint.dir (or output.dir) to another folder",
+                request.dir);
+}
+
+Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine& engine,
+                   Communicator& comm, FileSystem& files, const std::function<void()>& alive) {
+  if (request.from == "never") return {};
+  const bool is_auto = request.from == "auto";
+  engine.settle();
+  std::vector<std::string> known_bad;
+  for (;;) {
+    std::string path = request.from;
+    if (is_auto) {
+      const auto newest = find_newest(request.dir, files, comm, known_bad);
+      if (!newest) return {};
+      path = *newest;
+    }
+    Attempt attempt = try_reading(path, last_step, engine, files, comm.rank(), alive);
+    const std::string problem = first_errors(exchange_text(comm, attempt.error));
+    if (problem.empty()) {
+      attempt.resumed.known_bad = std::move(known_bad);
+      return attempt.resumed;
+    }
+    if (!attempt.same_model) throw ConfigError(attempt.error);
+    if (!is_auto) throw IoError("--resume " + request.from + ": " + problem, request.from);
+    known_bad.push_back(std::filesystem::path(path).filename().string());
+    if (comm.rank() == 0) {
+      log_warning("--resume auto: " + path +
+                  " IS DAMAGED, going back to the one before: " + problem);
+    }
+  }
+}
+
+}  // namespace sluice

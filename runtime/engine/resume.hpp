@@ -1,0 +1,42 @@
+// Going on from a checkpoint: which one, and its states into the engine.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "parallel/comm/communicator.hpp"
+#include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/manifest.hpp"
+#include "runtime/engine/engine.hpp"
+
+namespace sluice {
+
+struct ResumeRequest {
+  std::string from = "never";  // "auto", "never", or a checkpoint's folder, or one of checkpoints
+  std::string dir;             // of this run's checkpoints; empty: it makes none
+};
+
+// Before a process starts. Throws IoError or CheckpointError where `from` is a folder that holds no
+// complete checkpoint, and where the run would start anew, or from elsewhere, in a folder that
+// holds another run's: saving there would purge those.
+void check_resume(FileSystem& files, const ResumeRequest& request);
+
+struct Resumed {
+  std::optional<RunState> run;         // nullopt: there was nothing to go on from
+  std::string path;                    // of the checkpoint
+  bool moments = true;                 // false: it holds weights alone
+  std::vector<std::string> known_bad;  // names in request.dir that could not be read
+};
+
+// Restores the newest checkpoint of request.dir ("auto"), or the one named, on every rank; each
+// reads what it owns and compares checksums while it reads. Where a rank finds one damaged, all
+// fall back to the one before, with a warning. A checkpoint at or after `last_step` is not read:
+// there is nothing left to train. Collective: all ranks return the same, or all throw. Throws
+// CheckpointError where nothing that is there can be read, ConfigError for another model.
+[[nodiscard]] Resumed resume_run(const ResumeRequest& request, std::int64_t last_step,
+                                 Engine& engine, Communicator& comm, FileSystem& files,
+                                 const std::function<void()>& alive);
+
+}  // namespace sluice

@@ -1,0 +1,197 @@
+#include "runtime/engine/run_saver.hpp"
+
+#include <utility>
+#include <vector>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "runtime/engine/run_settings.hpp"
+#include "runtime/launch/stop_signal.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr double kUnknownDiskBytesPerSecond = 200e6;  // until a save has shown it
+
+SaveClockOptions clock_options(const SavingOptions& saving, const RunSaverContext& context,
+                               const Engine& engine) {
+  SaveClockOptions options;
+  if (saving.on) {
+    options.every_seconds = saving.checkpoint.every.seconds;
+    options.time_limit_seconds = saving.checkpoint.time_limit_seconds;
+    constexpr double kBytesOfAParameter = 12;
+    options.first_save_estimate_seconds = kBytesOfAParameter *
+                                          static_cast<double>(engine.spec().param_count()) /
+                                          kUnknownDiskBytesPerSecond;
+  }
+  if (!context.output_dir.empty()) {
+    options.request_file = join_path(context.output_dir, "save-now");
+  }
+  return options;
+}
+
+RunProgress progress_of(const RunState& run) {
+  return {.step = run.step,
+          .updates = run.updates,
+          .loss_scale = {.scale = run.loss_scale,
+                         .good_steps = run.loss_scale_good_steps,
+                         .lives = static_cast<int>(run.loss_scale_lives)},
+          .learning_rate = run.learning_rate};
+}
+
+}  // namespace
+
+std::optional<std::int64_t> room_for_saving(const MemoryPlan& memory) {
+  const TierPlan& host = memory.of(Tier::kHost);
+  return host.budget == 0 ? std::nullopt : std::optional(host.budget - host.peak);
+}
+
+RunSaver::RunSaver(SavingOptions options, RunSaverContext context, Engine& engine,
+                   Communicator& comm, Watchdog& watchdog)
+    : options_(std::move(options)),
+      context_(std::move(context)),
+      engine_(engine),
+      comm_(comm),
+      watchdog_(watchdog),
+      settings_(settings_of(context_.engine_options, context_.global_batch)),
+      clock_(clock_options(options_, context_, engine), options_.started) {
+  settings_[kDataKey] = context_.data.fingerprint();
+  if (options_.on) say(saves().describe());
+}
+
+Checkpointing& RunSaver::saves() {
+  if (!saves_) {
+    CheckpointingOptions options{.checkpoint = options_.checkpoint,
+                                 .room_bytes = context_.room_bytes,
+                                 .local_ranks = context_.local_ranks};
+    if (!options_.on) options.checkpoint.keep = 0;  // whose they are nobody asked
+    saves_ = std::make_unique<Checkpointing>(std::move(options), engine_, comm_,
+                                             local_file_system(), [this] { watchdog_.pulse(); });
+  }
+  return *saves_;
+}
+
+void RunSaver::say(const std::string& line) const {
+  if (comm_.rank() == 0) log_info(line);
+}
+
+std::optional<RunProgress> RunSaver::resume() {
+  watchdog_.set_phase("resuming");
+  const ResumeRequest request{.from = options_.resume, .dir = options_.checkpoint.dir};
+  const std::int64_t steps = context_.engine_options.train.steps;
+  const Resumed resumed = resume_run(request, steps, engine_, comm_, local_file_system(),
+                                     [this] { watchdog_.pulse(); });
+  if (!resumed.run) {
+    if (options_.resume == "auto") {
+      say("--resume auto: no checkpoint in " + options_.checkpoint.dir + ", starting anew");
+    }
+    return std::nullopt;
+  }
+  const RunState& run = *resumed.run;
+  first_step_ = run.step;
+  first_samples_ = run.samples;
+  const RunProgress progress = progress_of(run);
+  if (run.step >= steps) {
+    say(resumed.path + " is of step " + std::to_string(run.step) + " and train.steps is " +
+        std::to_string(steps) + ": the run is finished, there is nothing to do");
+    return progress;
+  }
+  say("resumed from " + resumed.path + ": going on with step " + std::to_string(run.step + 1));
+  if (!resumed.moments && comm_.rank() == 0) {
+    log_warning("the checkpoint holds weights alone: the optimizer's moments start from zero");
+  }
+  report_changes(run);
+  if (saves_) saves_->set_known_bad(resumed.known_bad);
+  return progress;
+}
+
+void RunSaver::report_changes(const RunState& saved) const {
+  if (comm_.rank() != 0) return;
+  const std::vector<std::string> changes = changes_between(saved, settings_);
+  if (changes.empty()) return;
+  log_warning("the numbers of this run will not be those of one that was not interrupted:");
+  for (const std::string& change : changes) log_warning("  changed: " + change);
+}
+
+double RunSaver::vote() {
+  SaveVote mine = SaveVote::kNone;
+  if (comm_.rank() == 0) mine = clock_.vote(SaveClock::Clock::now());
+  if (stop_requested()) mine = SaveVote::kStop;
+  return static_cast<double>(mine);
+}
+
+bool RunSaver::says_stop(double vote) { return vote >= static_cast<double>(SaveVote::kStop); }
+
+std::string RunSaver::why_stopped() const {
+  if (clock_.limit_reached() && !stop_requested()) {
+    return "stopped after this step: checkpoint.time_limit is near; --resume auto goes on";
+  }
+  return "stopped by request after this step";
+}
+
+RunState RunSaver::state_of(const RunProgress& progress) const {
+  const EngineOptions& options = context_.engine_options;
+  RunState run;
+  run.step = progress.step;
+  run.updates = progress.updates;
+  run.seed = options.train.seed;
+  run.samples = first_samples_ + (progress.step - first_step_) * context_.global_batch;
+  run.tokens = run.samples * options.model.seq;
+  run.learning_rate = progress.learning_rate;
+  run.loss_scale = progress.loss_scale.scale;
+  run.loss_scale_good_steps = progress.loss_scale.good_steps;
+  run.loss_scale_lives = progress.loss_scale.lives;
+  run.skipped_steps = progress.step - progress.updates;
+  run.config = options_.config;
+  run.layout.world = comm_.size();
+  run.layout.data = options.dp;
+  run.layout.zero_stage = options.zero.stage;
+  run.more = settings_;
+  return run;
+}
+
+bool RunSaver::save(const RunProgress& progress, bool behind) {
+  watchdog_.set_phase("saving a checkpoint");
+  const bool saved = saves().save(state_of(progress), behind);
+  stall_ms_ += saves().stall_ms();
+  clock_.saved(SaveClock::Clock::now(), saves().save_seconds());
+  watchdog_.pulse();
+  return saved;
+}
+
+void RunSaver::after_step(const RunProgress& progress, double vote, double step_seconds) {
+  clock_.step_took(step_seconds);
+  if (saves_) saves_->look();
+  const std::int64_t every = options_.on ? options_.checkpoint.every.steps : 0;
+  const bool due = every > 0 && progress.step % every == 0;
+  const bool asked = vote >= static_cast<double>(SaveVote::kSave);
+  if (says_stop(vote) || !(due || asked)) return;
+  try {
+    (void)save(progress, true);
+  } catch (const BudgetError& error) {  // of a save nobody planned for; the same on every rank
+    if (comm_.rank() == 0) log_warning(std::string("save-now: ") + error.what());
+  }
+}
+
+void RunSaver::finish(const RunProgress& progress) {
+  if (!options_.on) {
+    complete();
+    return;
+  }
+  watchdog_.set_phase("saving a checkpoint");
+  const bool has_it = saves().last_step() == progress.step && saves().finish();
+  if (has_it || save(progress, false)) return;
+  throw IoError("the run's last checkpoint was not saved; what stood in the way is said above",
+                options_.checkpoint.dir);
+}
+
+void RunSaver::complete() {
+  if (saves_) (void)saves_->finish();
+}
+
+std::optional<double> RunSaver::take_stall_ms() {
+  const double stall = std::exchange(stall_ms_, 0.0);
+  return stall > 0 ? std::optional(stall) : std::nullopt;
+}
+
+}  // namespace sluice

@@ -1,0 +1,48 @@
+// When a run is saved, and when it has to stop for its time limit: what rank 0 tells the others at
+// a step's begin. The other ranks have no clock: they follow. Not thread-safe.
+#pragma once
+
+#include <chrono>
+#include <string>
+
+#include "runtime/checkpoint/checkpoint_options.hpp"
+
+namespace sluice {
+
+// What a rank votes for; the largest wins.
+enum class SaveVote { kNone = 0, kSave = 1, kStop = 2 };
+
+struct SaveClockOptions {
+  double every_seconds = 0;                // 0: not by time
+  double time_limit_seconds = 0;           // 0: none
+  std::string request_file;                // output.dir/save-now
+  double first_save_estimate_seconds = 0;  // how long a save takes, before the first
+};
+
+class SaveClock {
+ public:
+  using Clock = std::chrono::steady_clock;
+  SaveClock(SaveClockOptions options, Clock::time_point started);
+
+  // For the step that begins now. A request file is taken (removed).
+  [[nodiscard]] SaveVote vote(Clock::time_point now);
+  // True once vote() has asked for the end because of the limit.
+  [[nodiscard]] bool limit_reached() const { return limit_reached_; }
+
+  void step_took(double seconds);
+  void saved(Clock::time_point now, double seconds);  // one was begun; how long the last one took
+
+ private:
+  [[nodiscard]] bool requested(Clock::time_point now);
+
+  const SaveClockOptions options_;
+  const Clock::time_point started_;
+  Clock::time_point last_save_;
+  Clock::time_point last_look_;
+  double longest_step_ = 0;
+  double save_seconds_;
+  bool limit_reached_ = false;
+  bool looks_ = true;
+};
+
+}  // namespace sluice

@@ -1,0 +1,171 @@
+#include "runtime/engine/state_io.hpp"
+
+#include <algorithm>
+#include <map>
+
+#include "kernels/base/error.hpp"
+#include "kernels/cpu/cast.hpp"
+
+namespace sluice {
+namespace {
+
+DType held_as(const StatePiece& piece, StateKind kind) {
+  return kind == StateKind::kMaster ? DType::kFloat32 : piece.moments;
+}
+
+// f(first, elems) over a piece, so many elements at a time.
+template <class F>
+void in_parts(const StatePiece& piece, std::size_t at_once, F&& f) {
+  const auto step = static_cast<std::int64_t>(at_once);
+  for (std::int64_t first = 0; first < piece.elems(); first += step) {
+    f(first, std::min(step, piece.elems() - first));
+  }
+}
+
+std::string text_of(const std::vector<std::int64_t>& shape) {
+  std::string text = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
+  }
+  return text + "]";
+}
+
+std::string difference_of(const std::map<std::string, std::vector<std::int64_t>>& here,
+                          const std::map<std::string, std::vector<std::int64_t>>& there) {
+  for (const auto& [name, shape] : here) {
+    const auto saved = there.find(name);
+    if (saved == there.end()) return name + " is not in the checkpoint";
+    if (saved->second != shape) {
+      return name + " is " + text_of(saved->second) + " in the checkpoint, " + text_of(shape) +
+             " here";
+    }
+  }
+  for (const auto& [name, shape] : there) {
+    if (here.count(name) == 0) return name + " of the checkpoint is not in the model";
+  }
+  return "";
+}
+
+}  // namespace
+
+std::vector<StateRange> ranges_of(const std::vector<StatePiece>& pieces) {
+  std::vector<StateRange> ranges;
+  ranges.reserve(pieces.size() * kStateKinds.size());
+  for (const StatePiece& piece : pieces) {
+    for (const StateKind kind : kStateKinds) {
+      ranges.push_back({.param = piece.name,
+                        .kind = kind,
+                        .dtype = tensor_dtype(held_as(piece, kind)),
+                        .shape = piece.shape,
+                        .box = whole_box(piece.shape),
+                        .begin = piece.begin,
+                        .end = piece.end});
+    }
+  }
+  return ranges;
+}
+
+void write_states(Engine& engine, const std::vector<StatePiece>& pieces, RankWriter& writer,
+                  std::span<float> staging, const StateProgress& progress) {
+  std::vector<std::byte> narrow;
+  std::size_t range = 0;
+  std::int64_t done = 0;
+  for (const StatePiece& piece : pieces) {
+    for (const StateKind kind : kStateKinds) {
+      const DType dtype = held_as(piece, kind);
+      in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
+        const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
+        engine.read_state(piece, kind, first, part);
+        std::span<const std::byte> bytes = std::as_bytes(part);
+        if (dtype != DType::kFloat32) {  // exact: they come from this type
+          narrow.resize(static_cast<std::size_t>(elems * size_of(dtype)));
+          convert(narrow.data(), dtype, part.data(), DType::kFloat32, elems);
+          bytes = narrow;
+        }
+        writer.write(range, bytes);
+        done += static_cast<std::int64_t>(bytes.size());
+        progress(done);
+      });
+      ++range;
+    }
+  }
+}
+
+void copy_states(Engine& engine, const std::vector<StatePiece>& pieces,
+                 std::span<std::byte> snapshot, std::span<float> staging) {
+  check(static_cast<std::int64_t>(snapshot.size()) == bytes_of(pieces),
+        "a snapshot is of the pieces' size");
+  std::byte* to = snapshot.data();
+  for (const StatePiece& piece : pieces) {
+    for (const StateKind kind : kStateKinds) {
+      const DType dtype = held_as(piece, kind);
+      in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
+        const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
+        engine.read_state(piece, kind, first, part);
+        convert(to, dtype, part.data(), DType::kFloat32, elems);
+        to += elems * size_of(dtype);
+      });
+    }
+  }
+}
+
+void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::byte> snapshot,
+                    RankWriter& writer, const StateProgress& progress) {
+  constexpr std::size_t kAtOnce = std::size_t{4} << 20;
+  std::size_t range = 0;
+  std::size_t at = 0;
+  for (const StatePiece& piece : pieces) {
+    for (const StateKind kind : kStateKinds) {
+      const std::size_t end =
+          at + static_cast<std::size_t>(piece.elems() * size_of(held_as(piece, kind)));
+      while (at < end) {
+        const std::size_t bytes = std::min(kAtOnce, end - at);
+        writer.write(range, snapshot.subspan(at, bytes));
+        at += bytes;
+        progress(static_cast<std::int64_t>(at));
+      }
+      ++range;
+    }
+  }
+}
+
+void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint) {
+  std::map<std::string, std::vector<std::int64_t>> here;
+  for (const ParamGroup& group : spec.groups) {
+    for (const ParamSpec& param : group.params) here[param.tensor.name] = param.tensor.shape;
+  }
+  std::map<std::string, std::vector<std::int64_t>> there;
+  for (const StateRange& param : checkpoint.parameters()) there[param.param] = param.shape;
+  const std::string difference = difference_of(here, there);
+  if (difference.empty()) return;
+  throw ConfigError("--resume: " + checkpoint.path() + " is of another model: " + difference +
+                    "; resume with the model: it was trained with (the checkpoint keeps its "
+                    "configuration), or start anew with --resume never and another checkpoint.dir");
+}
+
+bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
+                 std::span<float> staging, const StateProgress& progress) {
+  bool all = true;
+  std::int64_t done = 0;
+  for (const StatePiece& piece : pieces) {
+    for (const StateKind kind : kStateKinds) {
+      if (kind != StateKind::kMaster && !checkpoint.has(piece.name, kind)) {
+        all = false;
+        continue;
+      }
+      StateRange wanted = whole_range(piece.name, kind, TensorDType::kF32, piece.shape);
+      in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
+        const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
+        wanted.begin = piece.begin + first;
+        wanted.end = wanted.begin + elems;
+        checkpoint.read_range(wanted, std::as_writable_bytes(part));
+        engine.write_state(piece, kind, first, part);
+        done += elems * 4;
+        progress(done);
+      });
+    }
+  }
+  return all;
+}
+
+}  // namespace sluice

@@ -1,0 +1,57 @@
+#include "runtime/engine/state_pieces.hpp"
+
+#include <algorithm>
+
+namespace sluice {
+namespace {
+
+// Adds the parts of elements [begin, end) of the group; the rank owns the group from `owned` on.
+void add_pieces(const StepPlan& plan, int g, std::int64_t owned, ElemRange range,
+                std::vector<StatePiece>& pieces) {
+  const Placement& placement = plan.shape.placement;
+  const bool all_away = placement.optimizer != Tier::kDevice && device_elems(plan.shape, g) == 0;
+  for (const TensorPlacement& tensor : plan.groups[static_cast<std::size_t>(g)].tensors) {
+    const std::int64_t offset = tensor.offset_elems;
+    const std::int64_t end = std::min(range.end, offset + tensor.elems);
+    const std::int64_t from = std::max(range.begin, offset);
+    if (from >= end) continue;
+    pieces.push_back({.name = tensor.spec.name,
+                      .shape = tensor.spec.shape,
+                      .begin = from - offset,
+                      .end = end - offset,
+                      .moments = all_away ? placement.moments_dtype : DType::kFloat32,
+                      .group = g,
+                      .owned_begin = from - owned});
+  }
+}
+
+std::vector<StatePiece> pieces_of(const StepPlan& plan, int dp_rank, bool divided) {
+  std::vector<StatePiece> pieces;
+  for (int g = 0; g < static_cast<int>(plan.groups.size()); ++g) {
+    const GroupPlan& group = plan.groups[static_cast<std::size_t>(g)];
+    const bool whole = plan.shape.stage == 0;
+    const std::int64_t shard = dp_rank * group.shard_elems;
+    const ElemRange range =
+        whole && !divided ? ElemRange{0, group.elems} : ElemRange{shard, shard + group.shard_elems};
+    add_pieces(plan, g, whole ? 0 : shard, range, pieces);
+  }
+  return pieces;
+}
+
+}  // namespace
+
+std::vector<StatePiece> owned_pieces(const StepPlan& plan, int dp_rank) {
+  return pieces_of(plan, dp_rank, false);
+}
+
+std::vector<StatePiece> saved_pieces(const StepPlan& plan, int dp_rank) {
+  return pieces_of(plan, dp_rank, true);
+}
+
+std::int64_t bytes_of(const std::vector<StatePiece>& pieces) {
+  std::int64_t bytes = 0;
+  for (const StatePiece& piece : pieces) bytes += piece.bytes();
+  return bytes;
+}
+
+}  // namespace sluice

@@ -1,0 +1,40 @@
+// What of the model's states a rank saves and restores, in terms that no layout changes: runs of
+// the flattened elements of named parameters. Padding is in none of them. Pure; thread-safe.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "kernels/base/dtype.hpp"
+#include "runtime/engine/step_profile.hpp"
+
+namespace sluice {
+
+// Elements [begin, end) of a parameter: master weights and both moments.
+struct StatePiece {
+  std::string name;
+  std::vector<std::int64_t> shape;  // of the whole parameter
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  // Exact, and the same on every rank: the type they are held in; fp32 where a share of the group
+  // is on the device (offload.device_fraction), whose moments are. Master weights are fp32.
+  DType moments = DType::kFloat32;
+  int group = 0;
+  std::int64_t owned_begin = 0;  // where `begin` is in what the rank owns of the group
+
+  [[nodiscard]] std::int64_t elems() const { return end - begin; }
+  [[nodiscard]] std::int64_t bytes() const { return elems() * (4 + 2 * size_of(moments)); }
+};
+
+// All that the rank owns, in the order of groups and tensors: what it has to be given back. In
+// stage 0 that is everything.
+[[nodiscard]] std::vector<StatePiece> owned_pieces(const StepPlan& plan, int dp_rank);
+
+// The rank's share of what is saved: over all ranks each element comes once. In stage 0, where all
+// ranks hold the same, they divide it as stage 1 would.
+[[nodiscard]] std::vector<StatePiece> saved_pieces(const StepPlan& plan, int dp_rank);
+
+[[nodiscard]] std::int64_t bytes_of(const std::vector<StatePiece>& pieces);
+
+}  // namespace sluice

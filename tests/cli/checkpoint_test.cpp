@@ -1,0 +1,123 @@
+// `sluice checkpoint` and `model.from`, as a user runs them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <fstream>
+
+#include "tests/cli/program.hpp"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+using ::testing::HasSubstr;
+
+std::string golden(const std::string& family) {
+  return SLUICE_SOURCE_DIR "/tests/golden/hf/" + family;
+}
+
+TEST(CheckpointCommand, InAndOutAndVerified) {
+  const Scratch scratch;
+  const Finished in = run_program(scratch, "checkpoint import " + golden("mistral") + " -o ours");
+  ASSERT_EQ(in.exit_code, 0) << in.output;
+  EXPECT_THAT(in.output, HasSubstr("at step 0, without moments"));
+  const Finished list = run_program(scratch, "checkpoint ls ours");
+  ASSERT_EQ(list.exit_code, 0) << list.output;
+  EXPECT_THAT(list.output, HasSubstr("step-00000000"));
+  EXPECT_THAT(list.output, HasSubstr("latest"));
+  const nlohmann::json as_json =
+      nlohmann::json::parse(run_program(scratch, "checkpoint ls ours --json").output);
+  ASSERT_EQ(as_json["checkpoints"].size(), 1U);
+  EXPECT_EQ(as_json["checkpoints"][0]["step"], 0);
+  EXPECT_EQ(as_json["checkpoints"][0]["complete"], true);
+  const Finished verified = run_program(scratch, "checkpoint verify ours");
+  EXPECT_EQ(verified.exit_code, 0) << verified.output;
+  EXPECT_THAT(verified.output, HasSubstr(": sound"));
+  const Finished out = run_program(
+      scratch, "checkpoint export ours -o out --dtype fp16 --tokenizer " + golden("mistral"));
+  ASSERT_EQ(out.exit_code, 0) << out.output;
+  // In again and out again: the same file (golden tensors are compared in hf_weights_test).
+  ASSERT_EQ(run_program(scratch, "checkpoint import out -o again").exit_code, 0);
+  ASSERT_EQ(run_program(scratch, "checkpoint export again -o twice --dtype fp16").exit_code, 0);
+  for (const std::string name : {"model.safetensors", "config.json"}) {
+    EXPECT_FALSE(scratch.read("out/" + name).empty());
+    EXPECT_TRUE(scratch.read("out/" + name) == scratch.read("twice/" + name)) << name;
+  }
+  EXPECT_EQ(run_program(scratch, "checkpoint export ours -o out").exit_code, 2);
+}
+
+TEST(CheckpointCommand, DamageIsNamed) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(scratch, "checkpoint import " + golden("llama") + " -o ours").exit_code, 0);
+  const std::string file = scratch.path("ours/step-00000000/rank-00000.safetensors");
+  std::fstream stream(file, std::ios::binary | std::ios::in | std::ios::out);
+  stream.seekp(-100, std::ios::end);
+  stream.put('x');
+  stream.put('y');
+  stream.close();
+  const Finished verified = run_program(scratch, "checkpoint verify ours/step-00000000");
+  EXPECT_EQ(verified.exit_code, 4);
+  EXPECT_THAT(verified.output, HasSubstr("rank-00000.safetensors"));
+  const nlohmann::json as_json =
+      nlohmann::json::parse(run_program(scratch, "checkpoint verify ours --json").output);
+  EXPECT_EQ(as_json["checkpoints"][0]["sound"], false);
+  EXPECT_EQ(run_program(scratch, "checkpoint export ours -o out").exit_code, 4);
+  EXPECT_EQ(run_program(scratch, "checkpoint ls nowhere").exit_code, 4);
+  fs::create_directories(scratch.path("empty"));
+  EXPECT_EQ(run_program(scratch, "checkpoint verify empty").exit_code, 4);
+}
+
+// The untied llama over two ranks and one, every stage: one model, so one loss.
+TEST(ModelFrom, TrainsFromTheFoldersWeights) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const auto train = [&](const std::string& more) {
+    return run_program(scratch, "train from.yaml " + more);
+  };
+  scratch.write("from.yaml",
+                "model: {from: " + golden("llama") +
+                    ", vocab: 257, seq: 16}\n"
+                    "data: {text: [text.txt], tokenizer: bytes}\n"
+                    "train: {steps: 2, micro_batch: 1, global_batch: 2, eval_steps: 0}\n"
+                    "optimizer: {lr: 1e-4}\n"
+                    "launch: {timeout: 20s}\n");
+  std::vector<double> losses;
+  for (const std::string run : {"0 --nproc 1", "1 --nproc 2", "3 --nproc 2"}) {
+    const std::string name = "run" + std::to_string(losses.size());
+    const Finished done = train("--set output.dir=" + name + " --set zero.stage=" + run);
+    ASSERT_EQ(done.exit_code, 0) << done.output;
+    EXPECT_THAT(done.output, HasSubstr("weights from "));
+    EXPECT_THAT(done.output, HasSubstr("rows beyond the file's 37 are drawn"));
+    losses.push_back(scratch.metrics(name)[1]["loss"]);
+  }
+  EXPECT_EQ(losses[1], losses[2]);
+  EXPECT_NEAR(losses[0], losses[1], 1e-5);
+  // The resolved configuration says whose values these are, and is accepted again.
+  EXPECT_THAT(scratch.read("run0/config.yaml"), HasSubstr("hidden: 16"));
+  EXPECT_THAT(scratch.read("run0/config.yaml"), HasSubstr("hf/llama/config.json"));
+  EXPECT_EQ(run_program(scratch, "train run0/config.yaml --set output.dir=again").exit_code, 0);
+  EXPECT_EQ(scratch.metrics("again")[1]["loss"], losses[0]);
+}
+
+TEST(ModelFrom, WhatContradictsTheFolderIsRefused) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  scratch.write("from.yaml", "model: {from: " + golden("gpt2") +
+                                 ", hidden: 64}\n"
+                                 "data: {text: [text.txt]}\n");
+  for (const std::string command : {"train", "plan"}) {
+    const Finished refused = run_program(scratch, command + " from.yaml");
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.output, HasSubstr("from.yaml:1:"));
+    EXPECT_THAT(refused.output, HasSubstr("model.hidden: 64 is not the 16 of " + golden("gpt2")));
+  }
+  scratch.write("from.yaml", "model: {from: " + golden("gpt2") + "}\ndata: {text: [text.txt]}\n");
+  const Finished tokenizer = run_program(scratch, "train from.yaml");
+  EXPECT_EQ(tokenizer.exit_code, 2);
+  EXPECT_THAT(tokenizer.output, HasSubstr("name one with data.tokenizer"));
+  EXPECT_EQ(run_program(scratch, "train tiny.yaml --set model.from=nowhere").exit_code, 4);
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,177 @@
+// A model that has learned a phrase says it, and is measured, on any layout.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "tests/cli/program.hpp"
+
+namespace sluice::testing {
+namespace {
+
+constexpr const char* kPhrase = "the quick brown fox jumps over the lazy dog; ";
+constexpr const char* kUse = "--checkpoint ckpt --temperature 0 ";
+
+// Trained once for all tests of this file.
+class Trained : public ::testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    scratch_ = new Scratch;
+    std::string text;
+    for (int i = 0; i < 400; ++i) text += kPhrase;
+    scratch_->write("text.txt", text);
+    scratch_->write("more.txt", text.substr(0, 700));
+    scratch_->write("less.txt", text.substr(0, 301));
+    scratch_->write("tiny.yaml",
+                    "model: {type: llama, layers: 2, hidden: 64, heads: 4, kv_heads: 2, seq: 64}\n"
+                    "data: {text: [text.txt]}\n"
+                    "train: {steps: 40, micro_batch: 4, eval_steps: 2, log_every: 10}\n"
+                    "optimizer: {lr: 1e-2}\n"
+                    "schedule: {type: constant}\n"
+                    "launch: {nproc: 1, threads: 1, timeout: 20s}\n"
+                    "checkpoint: {dir: ckpt}\n"
+                    "output: {dir: run}\n");
+    train_ = new Finished(run_program(*scratch_, "train tiny.yaml"));
+  }
+  static void TearDownTestSuite() {
+    delete scratch_;
+    delete train_;
+  }
+  void SetUp() override { ASSERT_EQ(train_->exit_code, 0) << train_->output; }
+
+  static Finished run(const std::string& arguments) { return run_program(*scratch_, arguments); }
+  static nlohmann::json json_of(const std::string& arguments) {
+    const Finished done = run(arguments + " --json");
+    EXPECT_EQ(done.exit_code, 0) << done.output;
+    const std::size_t begin = done.output.find('{');
+    if (done.exit_code != 0 || begin == std::string::npos) return {};
+    return nlohmann::json::parse(done.output.substr(begin));
+  }
+  static void expect_error(const std::string& arguments, int exit_code,
+                           const std::string& message) {
+    const Finished done = run(arguments);
+    EXPECT_EQ(done.exit_code, exit_code) << done.output;
+    EXPECT_NE(done.output.find(message), std::string::npos) << done.output;
+  }
+
+  static Scratch* scratch_;
+  static Finished* train_;
+};
+
+Scratch* Trained::scratch_ = nullptr;
+Finished* Trained::train_ = nullptr;
+
+TEST_F(Trained, GoesOnWithWhatItLearned) {
+  const Finished done =
+      run(std::string("generate ") + kUse + "--prompt 'the quick brown ' --max-tokens 24 --echo");
+  ASSERT_EQ(done.exit_code, 0) << done.output;
+  EXPECT_NE(done.output.find("the quick brown fox jumps over the lazy \n"), std::string::npos)
+      << done.output;
+  EXPECT_NE(done.output.find("24 tokens (max_tokens); the prompt's 16 in "), std::string::npos)
+      << done.output;
+}
+
+TEST_F(Trained, SaysTheSameOnEveryLayout) {
+  const std::string what =
+      "generate --checkpoint ckpt --prompt 'the qu' --max-tokens 20 --temperature 1.5 --seed 9 ";
+  const nlohmann::json alone = json_of(what);
+  ASSERT_TRUE(alone.contains("tokens"));
+  EXPECT_EQ(alone["tokens"].size(), 20U);
+  EXPECT_EQ(alone["prompt_tokens"], 6);
+  EXPECT_EQ(alone["stop"], "max_tokens");
+  EXPECT_EQ(alone["step"], 40);
+  for (const char* layout :
+       {"--set offload.parameters=host",
+        "--set offload.parameters=nvme --set offload.nvme_path=[{}]", "--nproc 2",
+        "--nproc 2 --set zero.stage=3", "--nproc 2 --set offload.parameters=host"}) {
+    EXPECT_EQ(json_of(what + layout)["tokens"], alone["tokens"]) << layout;
+  }
+  EXPECT_EQ(json_of(what + "--set train.seed=99")["text"], alone["text"]);
+}
+
+TEST_F(Trained, SaysTheSameAsAHuggingFaceFolder) {
+  const Finished exported = run("checkpoint export ckpt -o hf");
+  ASSERT_EQ(exported.exit_code, 0) << exported.output;
+  const std::string rest = "--prompt 'jumps o' --max-tokens 20 --seed 3";
+  const nlohmann::json ours = json_of("generate --checkpoint ckpt " + rest);
+  const std::string theirs = "generate --checkpoint hf --set data.tokenizer=bytes ";
+  const nlohmann::json folder = json_of(theirs + rest);
+  EXPECT_EQ(folder["tokens"], ours["tokens"]);
+  EXPECT_EQ(folder["checkpoint"], "hf");
+  EXPECT_FALSE(folder.contains("step"));
+  EXPECT_EQ(json_of(theirs + rest + " --nproc 2 --set zero.stage=3")["tokens"], ours["tokens"]);
+  const std::string eval =
+      "eval tiny.yaml --text less.txt --set data.tokenizer=bytes --checkpoint ";
+  const nlohmann::json measured = json_of(eval + "ckpt");
+  ASSERT_TRUE(measured.contains("loss"));
+  EXPECT_EQ(json_of(eval + "hf")["loss"], measured["loss"]);
+}
+
+TEST_F(Trained, TakesThePromptFromStandardInputAndFiles) {
+  const nlohmann::json given = json_of(std::string("generate ") + kUse + "--prompt 'over the'");
+  scratch_->write("prompt.txt", "over the\n");
+  const nlohmann::json file = json_of(std::string("generate ") + kUse + "--prompt-file prompt.txt");
+  const nlohmann::json input = json_of(std::string("generate ") + kUse + "< {}/prompt.txt");
+  EXPECT_EQ(file["tokens"], given["tokens"]);
+  EXPECT_EQ(input["tokens"], given["tokens"]);
+  EXPECT_EQ(given["tokens"].size(), 64U - 8U);  // what there is room for
+}
+
+TEST_F(Trained, RefusesWhatItCannotDo) {
+  const std::string use = std::string("generate ") + kUse;
+  expect_error(use + "--prompt ''", 2,
+               "the prompt is empty; give --prompt TEXT, --prompt-file FILE, or text on standard "
+               "input");
+  expect_error(use + "--prompt '" + std::string(64, 'x') + "'", 2,
+               "the prompt has 64 tokens, and model.seq is 64: there is no room for another one; "
+               "shorten the prompt");
+  expect_error(use + "--prompt abc --max-tokens 62", 2,
+               "--max-tokens 62: after the prompt's 3 tokens that is position 65, and model.seq is "
+               "64; ask for at most 61");
+  expect_error(use + "--prompt-file none.txt", 4,
+               "cannot read the prompt: there is no file none.txt");
+  expect_error("generate --checkpoint none --prompt a", 4,
+               "cannot read none: there is no such folder; --checkpoint takes a folder of "
+               "checkpoints, one of them, or a Hugging Face folder");
+  expect_error("generate --checkpoint run --prompt a", 4,
+               "run holds no weights: neither manifest.json or latest of a complete checkpoint nor "
+               "config.json of a Hugging Face folder");
+  expect_error("generate --prompt a", 2, "there are no weights to use; give --checkpoint DIR");
+  expect_error(use + "--prompt a --top-p 2", 2,
+               "--top-p 2.000000: expected a probability above 0 and up to 1");
+  expect_error("generate tiny.yaml --checkpoint ckpt --prompt a --set model.layers=3", 2,
+               "the configuration's model is not that of ");
+  expect_error(use + "--prompt a --set memory.device=20KiB", 3, "device");
+}
+
+TEST_F(Trained, EvaluatesFileByFileAndTheSameOnEveryLayout) {
+  const std::string what = "eval tiny.yaml --checkpoint ckpt --text more.txt --text less.txt ";
+  const nlohmann::json alone = json_of(what);
+  ASSERT_EQ(alone["files"].size(), 2U) << alone;
+  EXPECT_EQ(alone["files"][0]["name"], "less.txt");
+  EXPECT_EQ(alone["files"][0]["tokens"], 301);  // 301 bytes and an end of text, but the first
+  EXPECT_EQ(alone["files"][1]["tokens"], 700);
+  double sum = 0;
+  for (const nlohmann::json& file : alone["files"]) {
+    EXPECT_LT(file["loss"].get<double>(), 1.0);
+    EXPECT_DOUBLE_EQ(file["perplexity"].get<double>(), std::exp(file["loss"].get<double>()));
+    sum += file["loss"].get<double>() * file["tokens"].get<double>();
+  }
+  EXPECT_NEAR(alone["loss"].get<double>(), sum / alone["tokens"].get<double>(), 1e-12);
+  for (const char* layout :
+       {"--nproc 2", "--nproc 3 --set zero.stage=3", "--set offload.parameters=host"}) {
+    EXPECT_EQ(json_of(what + layout)["files"], alone["files"]) << layout;
+  }
+  const nlohmann::json sliding = json_of(what + "--stride 16");
+  EXPECT_EQ(sliding["tokens"], alone["tokens"]);
+  EXPECT_LT(sliding["loss"].get<double>(), alone["loss"].get<double>());
+  const nlohmann::json share = json_of("eval tiny.yaml --checkpoint ckpt");
+  EXPECT_EQ(share["files"][0]["name"], "validation share");
+  expect_error(what + "--stride 65", 2, "--stride 65: windows begin every 1 to model.seq = 64");
+  expect_error("eval tiny.yaml --checkpoint ckpt --text none.txt", 4, "none.txt");
+  const Finished table = run(what);
+  EXPECT_NE(table.output.find("perplexity"), std::string::npos);
+  EXPECT_NE(table.output.find("\nall "), std::string::npos) << table.output;
+}
+
+}  // namespace
+}  // namespace sluice::testing

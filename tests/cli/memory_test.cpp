@@ -1,0 +1,175 @@
+// What a rank takes of the machine: what the plan says, above what any run takes; and the same
+// after many steps as after few.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
+#include <thread>
+
+#include "tests/cli/rank_processes.hpp"
+#include "tests/cli/tier_runs.hpp"
+
+namespace sluice::testing {
+namespace {
+
+constexpr double kMiB = 1024.0 * 1024.0;
+
+std::size_t steps_of(const Scratch& scratch, const std::string& run) {
+  const std::string text = scratch.read(run + "/metrics.jsonl");
+  return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+}
+
+// A run in the background, and its ranks.
+class Observed {
+ public:
+  Observed(const Scratch& scratch, const std::string& name, const std::string& arguments,
+           const std::map<std::string, std::string>& environment, int limit_s)
+      : scratch_(scratch), name_(name) {
+    ended_ = std::async(std::launch::async, [=, &scratch] {
+      return run_program(scratch, "train tiny.yaml --set output.dir=" + name + arguments,
+                         environment, limit_s);
+    });
+  }
+  [[nodiscard]] bool is_over() const {
+    return ended_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
+  }
+  void wait_for_step(std::size_t step) const {
+    while (steps_of(scratch_, name_) < step && !is_over()) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    }
+  }
+  [[nodiscard]] std::vector<int> ranks() const { return rank_processes("output.dir=" + name_); }
+  Finished result() { return ended_.get(); }
+
+ private:
+  const Scratch& scratch_;
+  const std::string name_;
+  std::future<Finished> ended_;
+};
+
+struct Taken {
+  double planned = 0;  // MiB of all ranks: device (in memory, on a CPU) and host
+  double measured = 0;
+};
+
+// Looks during a pause before step 5: by then everything has been used.
+Taken look_at(const Scratch& scratch, const std::string& name, const std::string& arguments,
+              int ranks) {
+  Observed run(scratch, name, arguments + " --set train.steps=5 --set train.eval_steps=0",
+               {{"SLUICE_FAILPOINTS", "engine.step@5:delay=1500"}}, 120);
+  run.wait_for_step(4);
+  Taken taken;
+  const std::vector<int> processes = run.ranks();
+  for (const int pid : processes) taken.measured += static_cast<double>(memory_of(pid)) / kMiB;
+  const Finished finished = run.result();
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(processes.size(), static_cast<std::size_t>(ranks)) << finished.output;
+  const nlohmann::json tiers = nlohmann::json::parse(scratch.read(name + "/plan.json"))["tiers"];
+  for (const char* tier : {"device", "host"}) {
+    taken.planned += ranks * tiers[tier]["peak"].get<double>() / kMiB;
+  }
+  return taken;
+}
+
+std::string shape(int layers, int hidden, int heads, int seq, int ranks) {
+  return " --set model.layers=" + std::to_string(layers) +
+         " --set model.hidden=" + std::to_string(hidden) +
+         " --set model.heads=" + std::to_string(heads) + " --set model.seq=" + std::to_string(seq) +
+         " --set launch.nproc=" + std::to_string(ranks) +
+         " --set data.text=[text.txt] --set launch.threads=1";
+}
+
+class Memory : public ::testing::Test {
+ protected:
+  Memory() { write_tiny(scratch_); }
+  Scratch scratch_;
+};
+
+// A run without size says what any run takes: libtorch's tables, the heap's rest, stacks.
+TEST_F(Memory, OfARankIsThePlansAndAConstant) {
+  double base[3] = {};  // of a rank, by number of ranks
+  for (const int ranks : {1, 2}) {
+    const Taken least = look_at(scratch_, "least" + std::to_string(ranks),
+                                shape(1, 16, 2, 16, ranks) + everything_on("host"), ranks);
+    base[ranks] = (least.measured - least.planned) / ranks;
+    std::printf("a rank's constant, %d rank(s): %.1f MiB\n", ranks, base[ranks]);
+  }
+  const std::string small_chunks = " --set offload.chunk_bytes=128KiB --set offload.chunks=3";
+  const struct {
+    const char* name;
+    std::string arguments;
+    int ranks;
+  } rows[] = {
+      {"device", shape(7, 312, 6, 96, 1), 1},
+      {"host", shape(5, 312, 6, 96, 1) + everything_on("host"), 1},
+      {"nvme", shape(9, 360, 6, 72, 1) + everything_on("nvme"), 1},
+      {"nvme_small_chunks", shape(14, 360, 6, 72, 1) + everything_on("nvme") + small_chunks, 1},
+      {"host_of_two", shape(7, 264, 3, 48, 2) + everything_on("host"), 2},
+      {"nvme_of_two", shape(7, 360, 8, 80, 2) + everything_on("nvme"), 2},
+  };
+  double worst = 0;
+  for (const auto& row : rows) {
+    const Taken taken = look_at(scratch_, row.name, row.arguments, row.ranks);
+    const double off = (taken.measured - row.ranks * base[row.ranks]) / taken.planned - 1;
+    std::printf("%-18s planned %7.1f MiB, measured above the constant %7.1f MiB: %+.2f %%\n",
+                row.name, taken.planned, taken.measured - row.ranks * base[row.ranks], 100 * off);
+    EXPECT_LE(std::abs(off), 0.05) << row.name;
+    worst = std::max(worst, std::abs(off));
+  }
+  std::printf("worst: %.2f %%\n", 100 * worst);
+}
+
+// Everything on NVMe: nothing grows from the first look to the last.
+void stays_flat(const Scratch& scratch, int steps, int warm_up, int limit_s) {
+  constexpr double kSlackMiB = 1.0;  // pages of files that come and go
+  const std::string small =
+      shape(2, 32, 2, 16, 1) + everything_on("nvme") +
+      " --set train.micro_batch=1 --set offload.chunk_bytes=16KiB"
+      " --set offload.chunks=2 --set offload.queue_depth=4"
+      " --set train.log_every=1000 --set train.eval_steps=0 --set train.steps=";
+  Observed run(scratch, "flat", small + std::to_string(steps), {}, limit_s);
+  run.wait_for_step(static_cast<std::size_t>(warm_up));
+  const std::vector<int> ranks = run.ranks();
+  ASSERT_EQ(ranks.size(), 1U) << run.result().output;
+  const Held first = held_by(ranks[0]);
+  const std::int64_t disk = disk_use(scratch.path("swap"));
+  EXPECT_GT(disk, 0);
+  int looks = 0;
+  for (std::size_t step = 0; step + 10 < static_cast<std::size_t>(steps);
+       step = steps_of(scratch, "flat")) {
+    const Held now = held_by(ranks[0]);
+    const std::int64_t disk_now = disk_use(scratch.path("swap"));
+    if (run.is_over() || now.threads == 0) break;
+    EXPECT_EQ(now.descriptors, first.descriptors) << step;
+    EXPECT_EQ(now.threads, first.threads) << step;
+    EXPECT_EQ(now.locked, first.locked) << step;
+    EXPECT_EQ(now.pinned, first.pinned) << step;
+    EXPECT_EQ(disk_now, disk) << step;
+    EXPECT_NEAR(static_cast<double>(now.resident) / kMiB,
+                static_cast<double>(first.resident) / kMiB, kSlackMiB)
+        << step;
+    ++looks;
+    std::this_thread::sleep_for(std::chrono::milliseconds(steps > 1000 ? 1000 : 50));
+  }
+  EXPECT_GE(looks, 3);
+  const Finished finished = run.result();
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(steps_of(scratch, "flat"), static_cast<std::size_t>(steps));
+  std::printf("%d looks: %.1f MiB resident, %lld descriptors, %lld threads, %.1f MiB on the disk\n",
+              looks, static_cast<double>(first.resident) / kMiB,
+              static_cast<long long>(first.descriptors), static_cast<long long>(first.threads),
+              static_cast<double>(disk) / kMiB);
+}
+
+TEST_F(Memory, IsTheSameAfterHundredsOfSteps) { stays_flat(scratch_, 400, 100, 120); }
+
+TEST_F(Memory, IsTheSameAfterTwentyThousandSteps) {
+  if (std::getenv("SLUICE_SLOW_TESTS") == nullptr) GTEST_SKIP() << "SLUICE_SLOW_TESTS is not set";
+  stays_flat(scratch_, 20000, 500, 3500);
+}
+
+}  // namespace
+}  // namespace sluice::testing

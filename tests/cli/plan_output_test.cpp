@@ -1,0 +1,169 @@
+// What a plan leaves behind for people: the page, days for a token budget, the advice of a run that
+// does not fit, and a run's figures beside the plan's.
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "tests/cli/program.hpp"
+#include "tests/runtime/plan/page_check.hpp"
+
+namespace sluice::testing {
+namespace {
+
+using Json = nlohmann::json;
+
+class PlanOutput : public ::testing::Test {
+ protected:
+  PlanOutput() { write_tiny(scratch_); }
+  Finished run(const std::string& arguments,
+               const std::map<std::string, std::string>& environment = {}) {
+    return run_program(scratch_, arguments, environment);
+  }
+  Json json(const std::string& arguments) {
+    const Finished finished = run(arguments + " --json");
+    Json parsed = Json::parse(finished.output, nullptr, false);
+    EXPECT_TRUE(parsed.is_object()) << finished.output;
+    return parsed;
+  }
+  Scratch scratch_;
+};
+
+// The --set lines of the advice, as one that pastes them into a shell gives them.
+std::vector<std::string> set_lines(const Finished& finished) {
+  std::vector<std::string> all;
+  bool goes_on = false;
+  for (std::string line : finished.lines()) {
+    if (line.rfind("    --set ", 0) != 0) continue;
+    if (!goes_on) all.emplace_back();
+    goes_on = line.back() == '\\';
+    if (goes_on) line.pop_back();
+    all.back() += line;
+  }
+  return all;
+}
+
+TEST_F(PlanOutput, ThePageHoldsThePlan) {
+  const std::string command = "plan tiny.yaml --profile cpu --suggest --compare";
+  const Finished finished = run(command + " --html page.html");
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_NE(finished.output.find("memory of a rank"), std::string::npos);
+  const std::string page = scratch_.read("page.html");
+  EXPECT_EQ(tag_mistake(page), "");
+  for (const char* place : {"<!--TITLE-->", "<!--DATA-->", "/*SCRIPT*/", "/*STYLE*/"}) {
+    EXPECT_EQ(page.find(place), std::string::npos) << place;
+  }
+  const Json data = Json::parse(data_of(page));
+  EXPECT_EQ(data["plan"], json(command));
+  EXPECT_EQ(data["tiers"][0]["peak"], data["plan"]["tiers"]["device"]["peak"]);
+  EXPECT_EQ(run("plan tiny.yaml --profile cpu --html nowhere/page.html").exit_code, 4);
+}
+
+TEST_F(PlanOutput, DaysForATokenBudgetAndDrivesForIt) {
+  const std::string command =
+      "plan tiny.yaml --profile cpu --set offload.optimizer=nvme --set offload.nvme_path=[d] "
+      "--tokens 15T --endurance 600TB";
+  const Json plan = json(command);
+  const Json& budget = plan["token_budget"];
+  EXPECT_EQ(budget["tokens"], 15'000'000'000'000);
+  const double steps = 15e12 / plan["tokens_per_step"].get<double>();
+  EXPECT_NEAR(budget["steps"].get<double>(), steps, 1);
+  EXPECT_NEAR(budget["seconds"].get<double>() / (steps * plan["step_ms"].get<double>() * 1e-3), 1,
+              1e-6);
+  const double written = 2 * plan["nvme_write_bytes_per_step"].get<double>();
+  EXPECT_EQ(plan["per_node"]["nvme_write_bytes_per_step"], written);
+  EXPECT_NEAR(plan["drive_seconds"].get<double>() * written / plan["step_ms"].get<double>() * 1e3,
+              6e14, 6e8);
+  const Finished text = run(command);
+  for (const char* part : {"15.0T tokens: ", "the run: 30 steps", "a drive rated for 600 TB lasts ",
+                           ", by 15.0T tokens: ", "the node of 2 ranks: device "}) {
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
+  }
+  for (const std::string& line : text.lines()) EXPECT_LE(line.size(), 80U) << line;
+  EXPECT_EQ(json("plan tiny.yaml --profile cpu")["token_budget"], nullptr);
+  for (const char* tokens : {"many", "-3B", "0", "1.5"}) {
+    EXPECT_EQ(run(std::string("plan tiny.yaml --tokens ") + tokens).exit_code, 2) << tokens;
+  }
+}
+
+TEST_F(PlanOutput, ARunThatDoesNotFitSaysWhatWould) {
+  const auto peak =
+      json("plan tiny.yaml --profile cpu")["tiers"]["device"]["peak"].get<std::int64_t>();
+  const std::string command =
+      "train tiny.yaml --set memory.device=" + std::to_string(peak * 9 / 10);
+  // Rates of the machine that the test runs on would make another order.
+  const std::map<std::string, std::string> environment{{"XDG_CACHE_HOME", scratch_.path("none")}};
+  const Finished refused = run(command, environment);
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  EXPECT_LT(refused.seconds, 30);  // three times what is promised, of a busy machine
+  EXPECT_NE(refused.output.find("memory.device: a step needs "), std::string::npos);
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("run")));
+  const auto said = [](const Finished& finished) {
+    return finished.output.substr(
+        std::min(finished.output.find("sluice: "), finished.output.size()));
+  };
+  EXPECT_EQ(said(run(command, environment)), said(refused));
+  EXPECT_EQ(run(command + " --dry-run", environment).exit_code, 3);
+  int fitting = 0;
+  for (const std::string& line : set_lines(refused)) {
+    if (line.find("nvme_path") != std::string::npos) continue;
+    EXPECT_EQ(run(command + line + " --dry-run").exit_code, 0) << line;
+    ++fitting;
+  }
+  EXPECT_GT(fitting, 0) << refused.output;
+}
+
+TEST_F(PlanOutput, WhereNothingFitsTheNearestMissIsNamed) {
+  const Finished refused =
+      run("train tiny.yaml --set memory.device=4KiB --set memory.host=4KiB --set memory.nvme=4KiB");
+  EXPECT_EQ(refused.exit_code, 3);
+  for (const char* part : {"nothing fits; this misses least:", " too much\n", "    --set "}) {
+    EXPECT_NE(refused.output.find(part), std::string::npos) << part << "\n" << refused.output;
+  }
+}
+
+TEST_F(PlanOutput, ARunStandsBesideItsPlan) {
+  const Finished finished =
+      run("train tiny.yaml --set train.steps=5 --set output.trace=true"
+          " --set offload.optimizer=host");
+  ASSERT_EQ(finished.exit_code, 0) << finished.output;
+  for (const char* part : {"device peak: planned ", "host peak: planned ", "step time: planned "}) {
+    EXPECT_NE(finished.output.find(part), std::string::npos) << part << "\n" << finished.output;
+  }
+  const std::vector<Json> metrics = scratch_.metrics("run");
+  ASSERT_EQ(metrics.size(), 5U);
+  for (std::size_t i = 0; i < metrics.size(); ++i) {
+    ASSERT_EQ(metrics[i].contains("plan_error"), i >= 2) << i;
+    if (i < 2) continue;
+    const Json& error = metrics[i]["plan_error"];
+    EXPECT_NEAR(error["device"].get<double>(), 0, 0.01);
+    EXPECT_NEAR(error["host"].get<double>(), 0, 0.01);
+    EXPECT_FALSE(error.contains("nvme"));
+    EXPECT_GT(error["step_ms"].get<double>(), -1);
+  }
+  // The prediction is one: what was measured over one plus its error.
+  const auto planned_ms = [&](std::size_t i) {
+    return metrics[i]["step_ms"].get<double>() /
+           (1 + metrics[i]["plan_error"]["step_ms"].get<double>());
+  };
+  EXPECT_NEAR(planned_ms(2), planned_ms(4), 1e-6 * planned_ms(2));
+  const Json trace = Json::parse(scratch_.read("run/trace.json"));
+  std::set<std::string> measured;
+  std::set<std::string> predicted;
+  std::string name;
+  double first = 1e18;
+  for (const Json& event : trace["traceEvents"]) {
+    if (event["name"] == "process_name" && event["pid"] == 1) name = event["args"]["name"];
+    if (event["ph"] != "X") continue;
+    (event["pid"] == 1 ? predicted : measured).insert(event["cat"].get<std::string>());
+    if (event["pid"] == 1) first = std::min(first, event["ts"].get<double>());
+  }
+  EXPECT_EQ(name, "predicted");
+  EXPECT_EQ(first, 0);
+  for (const char* lane : {"compute", "comm", "host"}) {
+    EXPECT_TRUE(predicted.contains(lane)) << lane;
+    EXPECT_TRUE(measured.contains(lane)) << lane;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

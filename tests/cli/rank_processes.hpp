@@ -1,0 +1,32 @@
+// The rank processes of a run, and what the kernel says of them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice::testing {
+
+// Of the run whose command line contains `text`: those that the launcher started, in the order of
+// their numbers.
+[[nodiscard]] std::vector<int> rank_processes(const std::string& text);
+
+// Bytes that only exist because of this process: anonymous and shared memory, of pages that several
+// processes map its part. Pages of files (libraries, the token cache) are not in it: the kernel may
+// drop them.
+[[nodiscard]] std::int64_t memory_of(int pid);
+
+struct Held {
+  std::int64_t resident = 0;  // bytes
+  std::int64_t locked = 0;
+  std::int64_t pinned = 0;
+  std::int64_t threads = 0;
+  std::int64_t descriptors = 0;
+};
+// Zeroes once the process is gone.
+[[nodiscard]] Held held_by(int pid);
+
+// Bytes on the disk of the files in a folder.
+[[nodiscard]] std::int64_t disk_use(const std::string& folder);
+
+}  // namespace sluice::testing

@@ -1,0 +1,315 @@
+// Saving and resuming as a user has it: processes of the program that are stopped, killed, run out
+// of space and started again.
+#include <gtest/gtest.h>
+#include <sys/wait.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <fstream>
+#include <future>
+#include <thread>
+
+#include "tests/cli/tier_runs.hpp"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSteps = 10;
+// Complete when its step is: for tests that count on it.
+constexpr const char* kAtOnce = " --set checkpoint.async=false";
+
+class Resume : public ::testing::Test {
+ protected:
+  Resume() { write_tiny(scratch_); }
+
+  Finished train(const std::string& out, const std::string& arguments = "",
+                 const std::map<std::string, std::string>& environment = {}) {
+    return run_program(scratch_,
+                       "train tiny.yaml --set train.steps=" + std::to_string(kSteps) +
+                           " --set model.hidden=32 --set model.seq=32 --set train.eval_steps=1" +
+                           " --set output.dir=" + out + " " + arguments,
+                       environment);
+  }
+  // Loss, norm and scale of each step, as text: equal means equal bits.
+  std::string curve(const std::string& run) const {
+    std::string text;
+    for (const nlohmann::json& step : scratch_.metrics(run)) {
+      text += step["step"].dump() + " " + step["loss"].dump() + " " + step["grad_norm"].dump() +
+              " " + step["lr"].dump() + " " + step["loss_scale"].dump() + "\n";
+      if (step.contains("eval_loss")) text += step["eval_loss"].dump() + "\n";
+    }
+    return text;
+  }
+  std::vector<std::string> complete(const std::string& run) const {
+    std::vector<std::string> names;
+    for (const std::string& name : files_in(scratch_, run + "/checkpoints")) {
+      if (fs::exists(scratch_.path(run + "/checkpoints/" + name + "/manifest.json"))) {
+        names.push_back(name);
+      }
+    }
+    std::sort(names.begin(), names.end());
+    return names;
+  }
+  void expect_goes_on(const std::string& sets, const std::string& what) {
+    SCOPED_TRACE(what);
+    ASSERT_EQ(train("whole", sets).exit_code, 0);
+    const std::string every = sets + " --set checkpoint.every=3 ";
+    const Finished killed =
+        train("run", every + "--resume auto", {{"SLUICE_FAILPOINTS", "engine.step@9:rank=1:kill"}});
+    EXPECT_EQ(killed.exit_code, 5) << killed.output;
+    const Finished resumed = train("run", every + "--resume auto");
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_NE(resumed.output.find("going on with step "), std::string::npos) << resumed.output;
+    EXPECT_EQ(curve("run"), curve("whole"));
+    fs::remove_all(scratch_.path("run"));
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(Resume, AfterACrashTheCurveIsThatOfARunWithoutOne) {
+  expect_goes_on("", "fp32");
+  expect_goes_on(" --set checkpoint.async=false --set train.dtype=bf16 --set train.global_batch=8",
+                 "bf16, accumulation");
+  // Overflows at the start: the scale has halved, its counters stand somewhere.
+  expect_goes_on(
+      " --set train.dtype=fp16 --set loss_scale.initial=16777216"
+      " --set loss_scale.window=4 --set loss_scale.hysteresis=1",
+      "fp16");
+  expect_goes_on(everything_on("nvme") + " --set model.dropout=0.1", "everything on nvme");
+}
+
+TEST_F(Resume, TheLauncherStartsACrashedRunAgain) {
+  ASSERT_EQ(train("whole", "").exit_code, 0);
+  const std::string restarts =
+      std::string("--set checkpoint.every=3 --set launch.max_restarts=1") + kAtOnce;
+  const Finished run = train("run", restarts, {{"SLUICE_FAILPOINTS", "engine.step@9:rank=1:kill"}});
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_NE(run.output.find("restart 1 of 1"), std::string::npos) << run.output;
+  EXPECT_EQ(curve("run"), curve("whole"));
+  // Twice in a row is once too often, and what would happen again is not tried.
+  const Finished again =
+      train("again", restarts, {{"SLUICE_FAILPOINTS", "engine.step@2:rank=1:kill"}});
+  EXPECT_EQ(again.exit_code, 5) << again.output;
+  const Finished diverged =
+      train("diverged", restarts, {{"SLUICE_FAILPOINTS", "engine.forward.4.2:rank=1:nan"}});
+  EXPECT_EQ(diverged.exit_code, 5) << diverged.output;
+  EXPECT_EQ(diverged.output.find("restart 1"), std::string::npos) << diverged.output;
+}
+
+TEST_F(Resume, OnMoreRanksTheSamplesAndTheStatesAreTheSame) {
+  const std::string batch = " --set train.global_batch=12";
+  ASSERT_EQ(train("whole", batch).exit_code, 0);
+  ASSERT_EQ(train("run", batch + kAtOnce + " --set checkpoint.every=5",
+                  {{"SLUICE_FAILPOINTS", "engine.step@9:rank=1:kill"}})
+                .exit_code,
+            5);
+  const Finished resumed = train("run", batch + " --nproc 3 --set zero.stage=1 --resume auto");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_NE(resumed.output.find("data-parallel ranks: 2 -> 3"), std::string::npos);
+  const auto whole = scratch_.metrics("whole");
+  const auto run = scratch_.metrics("run");
+  ASSERT_EQ(run.size(), whole.size());
+  for (std::size_t i = 0; i < run.size(); ++i) {
+    EXPECT_NEAR(run[i]["loss"].get<double>() / whole[i]["loss"].get<double>(), 1, 1e-5) << i;
+  }
+}
+
+TEST_F(Resume, WhatChangesTheNumbersIsNamed) {
+  ASSERT_EQ(train("run", std::string("--set checkpoint.every=4") + kAtOnce,
+                  {{"SLUICE_FAILPOINTS", "engine.step@6:rank=0:kill"}})
+                .exit_code,
+            5);
+  scratch_.write("text.txt", scratch_.read("text.txt") + " and some more text at the end of it");
+  const Finished resumed = train(
+      "run",
+      "--resume auto --set optimizer.lr=1e-3 --set train.global_batch=8 --set train.clip=0.5");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  for (const char* said :
+       {"optimizer.lr: 0.003 -> 0.001", "train.clip: 1 -> 0.5", "data: other tokens",
+        "train.global_batch: 4 -> 8", "16 samples are left out"}) {
+    EXPECT_NE(resumed.output.find(said), std::string::npos) << said << "\n" << resumed.output;
+  }
+  const Finished wider = train("run", "--resume auto --set model.hidden=64 --set train.steps=20");
+  EXPECT_EQ(wider.exit_code, 2) << wider.output;
+  EXPECT_NE(wider.output.find("is of another model"), std::string::npos) << wider.output;
+}
+
+TEST_F(Resume, IsRefusedWhereItWouldMeanSomethingElse) {
+  const Finished missing = train("run", "--resume nowhere");
+  EXPECT_EQ(missing.exit_code, 4) << missing.output;
+  EXPECT_NE(missing.output.find("nowhere"), std::string::npos) << missing.output;
+  EXPECT_FALSE(fs::exists(scratch_.path("run")));
+
+  const Finished first = train("run", "--resume auto");
+  EXPECT_EQ(first.exit_code, 0) << first.output;
+  EXPECT_NE(first.output.find("starting anew"), std::string::npos) << first.output;
+  EXPECT_EQ(complete("run"), std::vector<std::string>{"step-00000010"});
+
+  const std::string before = curve("run");
+  for (const std::string from : {"auto", "run/checkpoints", "run/checkpoints/step-00000010"}) {
+    const Finished again = train("run", "--resume " + from);
+    EXPECT_EQ(again.exit_code, 0) << again.output;
+    EXPECT_NE(again.output.find("the run is finished"), std::string::npos) << again.output;
+    EXPECT_EQ(curve("run"), before);
+  }
+  const Finished anew = train("run", "--set checkpoint.every=5");
+  EXPECT_EQ(anew.exit_code, 4) << anew.output;
+  EXPECT_NE(anew.output.find("of an earlier run"), std::string::npos) << anew.output;
+  EXPECT_EQ(curve("run"), before);
+  EXPECT_EQ(train("other", "--resume run/checkpoints --set train.steps=12").exit_code, 0);
+  EXPECT_EQ(scratch_.metrics("other").size(), 2U);
+}
+
+TEST_F(Resume, KeepsTheNewest) {
+  ASSERT_EQ(train("run", "--set checkpoint.every=2 --set checkpoint.keep=3").exit_code, 0);
+  EXPECT_EQ(complete("run"),
+            (std::vector<std::string>{"step-00000006", "step-00000008", "step-00000010"}));
+}
+
+// Runs in the background until `until` holds, then does `act`.
+template <class Until, class Act>
+Finished during(std::future<Finished> run, Until&& until, Act&& act) {
+  while (run.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready && !until()) {
+  }
+  act();
+  return run.get();
+}
+
+TEST_F(Resume, TerminationSavesAndTheCurveGoesOn) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", "--resume auto --set output.dir={}/run",
+                 {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
+  });
+  const Finished stopped = during(
+      std::move(run), [&] { return scratch_.metrics("run").size() >= 3; },
+      [&] {
+        // The launcher is the oldest process of the program with this folder in its arguments.
+        (void)!std::system(
+            ("pkill -TERM -o -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
+      });
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_NE(stopped.output.find("stopped by request"), std::string::npos) << stopped.output;
+  ASSERT_EQ(complete("run").size(), 1U) << stopped.output;
+  const Finished resumed = train("run", "--resume auto");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_EQ(curve("run"), curve("whole"));
+}
+
+TEST_F(Resume, AFileThatAppearsAsksForASave) {
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", "", {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
+  });
+  const Finished done = during(
+      std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },
+      [&] { scratch_.write("run/save-now", ""); });
+  EXPECT_EQ(done.exit_code, 0) << done.output;
+  EXPECT_EQ(complete("run").size(), 1U) << done.output;
+  EXPECT_FALSE(fs::exists(scratch_.path("run/save-now")));
+}
+
+TEST_F(Resume, TimeAndTheTimeLimitAskForSaves) {
+  const Finished stopped =
+      train("run", "--set checkpoint.every=0.5s --set checkpoint.time_limit=6s",
+            {{"SLUICE_FAILPOINTS", "engine.step:delay=900"}});
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_LT(stopped.seconds, 12) << stopped.output;
+  EXPECT_NE(stopped.output.find("checkpoint.time_limit is near"), std::string::npos)
+      << stopped.output;
+  EXPECT_FALSE(complete("run").empty()) << stopped.output;
+  EXPECT_EQ(train("run", "--resume auto").exit_code, 0);
+}
+
+TEST_F(Resume, ADamagedCheckpointIsPassedOverLoudly) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  ASSERT_EQ(train("run", std::string("--set checkpoint.every=3") + kAtOnce,
+                  {{"SLUICE_FAILPOINTS", "engine.step@8:rank=0:kill"}})
+                .exit_code,
+            5);
+  ASSERT_EQ(complete("run"), (std::vector<std::string>{"step-00000003", "step-00000006"}));
+  const std::string file = scratch_.path("run/checkpoints/step-00000006/rank-00001.safetensors");
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(fs::file_size(file) / 2))
+      .put('\x55')
+      .put('\x54');
+  const Finished resumed = train("run", "--resume auto --set checkpoint.every=3");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  for (const char* said : {"IS DAMAGED", "rank-00001.safetensors", "going on with step 4"}) {
+    EXPECT_NE(resumed.output.find(said), std::string::npos) << said << "\n" << resumed.output;
+  }
+  EXPECT_EQ(curve("run"), curve("whole"));
+  EXPECT_EQ(train("run", "--resume auto").exit_code, 0);
+}
+
+TEST_F(Resume, AFullDiskIsReportedAndTheRunGoesOn) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  for (const std::string mode : {"true", "false"}) {
+    const Finished run = train("run", "--set checkpoint.every=4 --set checkpoint.async=" + mode,
+                               {{"SLUICE_FAILPOINTS", "checkpoint.write.enospc@1:rank=1:error"}});
+    EXPECT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_NE(run.output.find("checkpoint of step 4 was not saved, the run goes on: rank 1: "),
+              std::string::npos)
+        << run.output;
+    EXPECT_EQ(curve("run"), curve("whole"));
+    EXPECT_EQ(complete("run"), (std::vector<std::string>{"step-00000008", "step-00000010"}));
+    fs::remove_all(scratch_.path("run"));
+  }
+}
+
+// SIGKILL at the n-th call into the file system of a rank, wherever that is: whatever was complete
+// is found, and the run goes on with the bits of one that was never killed.
+class Killed : public Resume, public ::testing::WithParamInterface<const char*> {
+ protected:
+  // Calls `first`, first + stride, ... of a rank, until it makes none of that number.
+  void run(int rank, int first, int stride) {
+    const std::string every = std::string("--set checkpoint.every=2 --set checkpoint.keep=1 ") +
+                              "--set checkpoint.async=" + GetParam() + " ";
+    ASSERT_EQ(train("whole").exit_code, 0);
+    for (int call = first;; call += stride) {
+      SCOPED_TRACE("killed at call " + std::to_string(call) + " of rank " + std::to_string(rank));
+      const Finished killed =
+          train("run", every,
+                {{"SLUICE_FAILPOINTS", "checkpoint.call@" + std::to_string(call) +
+                                           ":rank=" + std::to_string(rank) + ":kill"}});
+      bool purged = true;
+      if (killed.exit_code != 0) {
+        const Finished resumed = train("run", every + "--resume auto");
+        ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+        // Killed after the last commit: there is nothing to train, so nothing is saved or purged.
+        purged = resumed.output.find("the run is finished") == std::string::npos;
+      }
+      ASSERT_EQ(curve("run"), curve("whole")) << killed.output;
+      ASSERT_FALSE(complete("run").empty());
+      ASSERT_EQ(complete("run").back(), "step-00000010");
+      if (purged) {
+        ASSERT_EQ(files_in(scratch_, "run/checkpoints").size(), 2U) << "latest, and the last";
+      }
+      fs::remove_all(scratch_.path("run"));
+      if (killed.exit_code == 0) return;  // no call had that number
+    }
+  }
+};
+
+TEST_P(Killed, AtSampledCallsIntoTheFileSystem) {
+  const bool behind = GetParam() == std::string("true");
+  run(0, behind ? 9 : 21, 37);  // commits and purges as well
+  run(1, behind ? 7 : 3, 17);
+}
+
+TEST_P(Killed, AtEveryCallIntoTheFileSystem) {
+  if (std::getenv("SLUICE_SLOW_TESTS") == nullptr) {
+    GTEST_SKIP() << "every call runs with SLUICE_SLOW_TESTS=1";
+  }
+  run(0, 1, 1);
+  run(1, 1, 1);
+}
+
+INSTANTIATE_TEST_SUITE_P(Async, Killed, ::testing::Values("true", "false"), [](const auto& mode) {
+  return std::string(mode.param) == "true" ? "Behind" : "AtOnce";
+});
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,146 @@
+// Predicted beside measured: the figures of metrics.jsonl, the log's lines, the trace's lanes.
+#include "runtime/engine/plan_watch.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "runtime/engine/step_trace.hpp"
+
+namespace sluice {
+namespace {
+
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+
+// One forward of 3 MFLOP and a gather of 4000 bytes that it waits for.
+struct Step {
+  Step() {
+    program.ops.push_back(
+        {.kind = OpKind::kGather, .lane = Lane::kComm, .group = 0, .wire_bytes = 4000});
+    program.ops.push_back({.kind = OpKind::kForward, .unit = 0, .waits = {0}, .flops = 3e6});
+    shape.dp = 2;
+    shape.groups.resize(1);
+    shape.units.resize(2);
+    memory.tiers[0].peak = 1000;
+    memory.tiers[2].peak = 400;
+  }
+  Program program;
+  StepShape shape;
+  MemoryPlan memory;
+};
+
+RunRates rates_of_run() {
+  RunRates rates;
+  rates.rates.flops = 1e9;
+  rates.rates.comm_bps = 4e6;
+  rates.origin = "a test";
+  return rates;
+}
+
+StepRecord record_of(double step_ms) {
+  StepRecord record;
+  record.step_ms = step_ms;
+  record.memory = {.device_peak = 1100, .host_peak = 7, .pinned = 0, .nvme = 400};
+  return record;
+}
+
+TEST(PlanWatch, ComparesFromTheThirdStepAndSaysItOnce) {
+  const Step step;
+  PlanWatch watch(step.program, step.shape, step.memory, rates_of_run(), 0);
+  const double planned_ms = watch.predicted()->step_s * 1e3;
+  EXPECT_GE(planned_ms, 4);  // 1 ms on the wire, then 3 ms of products
+  const CountedTiers counted{.device = true, .host = false, .nvme = true};
+  for (int i = 1; i <= 5; ++i) {
+    StepRecord record = record_of(planned_ms * 1.5);
+    const std::vector<std::string> lines = watch.compare(record, counted);
+    ASSERT_EQ(record.plan_error.has_value(), i >= 3) << i;
+    EXPECT_EQ(lines.empty(), i != 3) << i;
+    if (i < 3) continue;
+    EXPECT_NEAR(*record.plan_error->device, 0.1, 1e-12);
+    EXPECT_FALSE(record.plan_error->host.has_value());  // not counted
+    EXPECT_EQ(*record.plan_error->nvme, 0);
+    EXPECT_NEAR(*record.plan_error->step_ms, 0.5, 1e-12);
+    if (i > 3) continue;
+    EXPECT_THAT(lines, ElementsAre("device peak: planned 1000 B, measured 1.07 KiB (+10.00 %)",
+                                   "nvme peak: planned 400 B, measured 400 B (+0.00 %)",
+                                   HasSubstr("(+50.00 %); rates: a test")));
+  }
+}
+
+TEST(PlanWatch, WithoutRatesNothingIsSaidOfTime) {
+  const Step step;
+  PlanWatch watch(step.program, step.shape, step.memory, std::nullopt, 1e9);
+  EXPECT_EQ(watch.predicted(), nullptr);
+  StepRecord record;
+  for (int i = 0; i < 3; ++i) {
+    record = record_of(5);
+    EXPECT_LE(watch.compare(record, {.device = true}).size(), 1U);
+  }
+  EXPECT_TRUE(record.plan_error->device.has_value());
+  EXPECT_FALSE(record.plan_error->step_ms.has_value());
+}
+
+// A tier that the plan has nothing on, and that has something: no error can be given of it.
+TEST(PlanWatch, WhatWasNotPlannedHasNoRelativeError) {
+  const Step step;
+  PlanWatch watch(step.program, step.shape, step.memory, std::nullopt, 0);
+  StepRecord record;
+  std::vector<std::string> lines;
+  for (int i = 0; i < 3; ++i) lines = watch.compare(record = record_of(5), {.host = true});
+  EXPECT_FALSE(record.plan_error->host.has_value());
+  EXPECT_THAT(lines, ElementsAre("host peak: planned 0 B, measured 7 B"));
+}
+
+TEST(PlanWatch, ProductsRunAtAShareOfWhatWasMeasured) {
+  const Step step;
+  RunRates rates = rates_of_run();
+  rates.share_of_measured = 0.5;
+  PlanWatch slow(step.program, step.shape, step.memory, rates, 2e8);
+  PlanWatch fast(step.program, step.shape, step.memory, rates, 2e9);
+  EXPECT_NEAR(slow.predicted()->step_s - fast.predicted()->step_s, 30e-3 - 3e-3, 1e-6);
+}
+
+TEST(StepTrace, PredictedLanesAreAProcessOfTheirOwn) {
+  Step step;
+  step.program.ops.push_back({.kind = OpKind::kReadStates, .lane = Lane::kDisk, .moved_bytes = 9});
+  step.program.ops.push_back({.kind = OpKind::kWriteStates, .lane = Lane::kDisk});
+  step.program.ops.push_back({.kind = OpKind::kRelease});
+  TimeReport predicted;
+  predicted.timeline = {{0, 0.5}, {0.5, 2}, {0, 1}, {0.25, 1}, {2, 2}};
+  const std::vector<TraceEvent> events = predicted_events(step.program, predicted);
+  ASSERT_EQ(events.size(), 4U);
+  std::vector<std::string> lanes;
+  for (const TraceEvent& event : events) {
+    EXPECT_EQ(event.rank, kPredictedProcess);
+    lanes.push_back(event.lane);
+  }
+  EXPECT_THAT(lanes, ElementsAre("comm", "compute", "disk read", "disk write"));
+  EXPECT_DOUBLE_EQ(events[1].start_us, 0.5e6);
+  EXPECT_DOUBLE_EQ(events[1].duration_us, 1.5e6);
+  EXPECT_EQ(events[0].name, describe(step.program.ops[0]));
+}
+
+// The measured step begins where the predicted one does.
+TEST(StepTrace, BothBeginTogether) {
+  const Step step;
+  TimeReport predicted;
+  predicted.timeline = {{0, 1e-3}, {1e-3, 4e-3}};
+  const std::vector<OpTiming> timings{
+      {.wait_us = 900, .begin_us = 900, .end_us = 910, .lane_begin_us = 910, .lane_end_us = 1500},
+      {.wait_us = 910, .begin_us = 1500, .end_us = 5000}};
+  const std::string path = ::testing::TempDir() + "plan_watch_test_trace.json";
+  write_step_trace(path, step.program, timings, &predicted);
+  std::ifstream file(path);
+  const std::string text{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(text, HasSubstr(R"("cat":"comm","pid":1,"tid":2,"ts":0.0,"dur":1000.0)"));
+  EXPECT_THAT(text, HasSubstr(R"("cat":"comm","pid":0,"tid":2,"ts":10.0,"dur":590.0)"));
+  EXPECT_THAT(text, HasSubstr(R"("cat":"compute","pid":0,"tid":0,"ts":600.0,"dur":3500.0)"));
+  EXPECT_THAT(text, HasSubstr(R"("name":"wait for)"));
+  std::filesystem::remove(path);
+}
+
+}  // namespace
+}  // namespace sluice

@@ -1,0 +1,317 @@
+// A run that was saved and resumed is the run that was not: bit for bit on the same layout, and
+// with bit-identical states on every other.
+#include "runtime/engine/resume.hpp"
+
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <numeric>
+
+#include "kernels/base/failpoint.hpp"
+#include "kernels/cpu/cast.hpp"
+#include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/engine/state_io.hpp"
+#include "tests/runtime/engine/saved_world.hpp"
+#include "tests/runtime/observe/temporary_folder.hpp"
+
+namespace sluice::testing {
+namespace {
+
+struct Layout {
+  int dp = 1;
+  int stage = 0;
+  Tier optimizer = Tier::kDevice;
+  Tier parameters = Tier::kDevice;
+  Tier gradients = Tier::kDevice;
+  double device_fraction = 0;
+};
+
+class Resume : public ::testing::Test {
+ protected:
+  EngineOptions options(const Layout& layout, DType dtype = DType::kFloat32) const {
+    EngineOptions options = tiny_options();
+    options.dp = layout.dp;
+    options.train.dtype = dtype;
+    options.train.micro_batch = 1;
+    options.train.global_batch = 12;  // of 1, 2, 3 and 4 ranks
+    options.zero.stage = layout.stage;
+    options.offload.optimizer = layout.optimizer;
+    options.offload.parameters = layout.parameters;
+    options.offload.gradients = layout.gradients;
+    options.offload.device_fraction = layout.device_fraction;
+    options.offload.chunk_bytes = 16 * 1024;
+    options.offload.nvme_path = {(folder_.path() / "swap").string()};
+    return options;
+  }
+  std::string folder(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  // 3 + 4 steps in one go, and with a checkpoint between them.
+  void expect_same_run(const EngineOptions& options, const std::string& what, bool behind = false) {
+    SCOPED_TRACE(what);
+    const std::string dir = folder("same" + std::to_string(count_++));
+    const WorldResult whole = train_part(options, {.steps = 7});
+    const WorldResult first =
+        train_part(options, {.steps = 3, .save = dir, .behind = behind, .steps_behind = 4});
+    expect_same_bits(first, whole, "saving changes nothing");
+    WorldResult second = train_part(options, {.steps = 4, .resume = dir});
+    second.losses.insert(second.losses.begin(), whole.losses.begin(), whole.losses.begin() + 3);
+    second.norms.insert(second.norms.begin(), whole.norms.begin(), whole.norms.begin() + 3);
+    expect_same_bits(second, whole, "resumed");
+  }
+
+  TemporaryFolder folder_;
+  int count_ = 0;
+};
+
+const Layout kAllOnNvme{2, 3, Tier::kNvme, Tier::kNvme, Tier::kNvme};
+const Layout kAllOnHost{2, 3, Tier::kHost, Tier::kHost, Tier::kHost};
+
+TEST_F(Resume, GoesOnBitForBitOnTheSameLayout) {
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    const std::string of(name_of(dtype));
+    expect_same_run(options({1, 0}, dtype), of + ", one rank");
+    expect_same_run(options({2, 0}, dtype), of + ", stage 0");
+    expect_same_run(options({2, 1}, dtype), of + ", stage 1");
+    expect_same_run(options({3, 2, Tier::kHost}, dtype), of + ", stage 2, optimizer on host");
+    expect_same_run(options(kAllOnHost, dtype), of + ", all on host");
+    expect_same_run(options(kAllOnNvme, dtype), of + ", all on nvme");
+  }
+}
+
+TEST_F(Resume, GoesOnBitForBitWithNarrowMomentsAndAShareOnTheDevice) {
+  for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+    EngineOptions narrow =
+        options({2, 2, tier, Tier::kDevice, Tier::kDevice, 0.4}, DType::kBFloat16);
+    narrow.model.hidden = 96;  // shards of more than a chunk, so that a share is not nothing
+    expect_same_run(narrow, "fp32 moments");
+    narrow.offload.states_dtype = DType::kBFloat16;
+    expect_same_run(narrow, "bf16 moments");
+  }
+}
+
+TEST_F(Resume, WhatIsWrittenBehindTheStepsIsTheStateOfItsStep) {
+  expect_same_run(options({2, 1}), "device", true);
+  expect_same_run(options(kAllOnHost, DType::kBFloat16), "host", true);
+  expect_same_run(options(kAllOnNvme), "nvme: written at once", true);
+}
+
+// Each byte once, whatever is replicated.
+TEST_F(Resume, ACheckpointHoldsEveryElementOnce) {
+  for (const int stage : {0, 1, 3}) {
+    const std::string dir = folder("once" + std::to_string(stage));
+    const EngineOptions three = options({3, stage});
+    (void)train_part(three, {.steps = 1, .save = dir});
+    const Checkpoint checkpoint = open_checkpoint(local_file_system(), dir);
+    std::int64_t stored = 0;
+    std::vector<std::int64_t> of_rank;
+    for (const FileRecord& file : checkpoint.manifest().files) {
+      of_rank.push_back(0);
+      for (const RangeRecord& range : file.ranges) of_rank.back() += range.range.bytes();
+      stored += of_rank.back();
+    }
+    std::int64_t elems = 0;
+    for (const StateRange& param : checkpoint.parameters()) elems += param.elems();
+    EXPECT_EQ(stored, 12 * elems) << "stage " << stage;
+    ASSERT_EQ(of_rank.size(), 3U);
+    for (const std::int64_t bytes : of_rank) EXPECT_GT(bytes, 0) << "stage " << stage;
+  }
+}
+
+TEST_F(Resume, MomentsChangeTheirTypeByRoundingToNearestAlone) {
+  EngineOptions wide = options({2, 2, Tier::kHost}, DType::kBFloat16);
+  EngineOptions narrow = wide;
+  narrow.offload.states_dtype = DType::kBFloat16;
+  (void)train_part(wide, {.steps = 3, .save = folder("wide")});
+  (void)train_part(narrow, {.resume = folder("wide"), .save = folder("rounded")});
+  (void)train_part(wide, {.resume = folder("rounded"), .save = folder("widened")});
+  const auto before = states_in(folder("wide"));
+  const auto rounded = states_in(folder("rounded"));
+  EXPECT_EQ(states_in(folder("widened")), rounded) << "to fp32 is exact";
+  for (const auto& [name, values] : before) {
+    const bool master = name.starts_with("master/");
+    for (std::size_t i = 0; i < values.size(); ++i) {
+      const float expected = master ? values[i] : float_of_bf16(bf16_bits(values[i]));
+      ASSERT_EQ(rounded.at(name)[i], expected) << name << " " << i;
+    }
+  }
+}
+
+// From each layout to each: the states are the same bits, and the losses those of the first run.
+class Grid : public Resume {
+ protected:
+  static constexpr int kStepsThere = 5;
+
+  // To each of `there`, which are numbers of layouts, from layout `from`.
+  void resume_from(std::size_t from, const std::vector<std::size_t>& there) {
+    const std::string dir = folder("from" + std::to_string(from));
+    const WorldResult whole = train_part(large_vocabulary(kLayouts[from]),
+                                         {.steps = 2, .save = dir, .steps_behind = kStepsThere});
+    const auto states = states_in(dir);
+    for (const std::size_t to : there) {
+      SCOPED_TRACE("from layout " + std::to_string(from) + " to " + std::to_string(to));
+      const EngineOptions options = large_vocabulary(kLayouts[to]);
+      const std::string again = folder("again");
+      (void)train_part(options, {.resume = dir, .save = again});
+      EXPECT_TRUE(states_in(again) == states);
+      std::filesystem::remove_all(again);
+      const WorldResult resumed = train_part(options, {.steps = kStepsThere, .resume = dir});
+      for (std::size_t i = 0; i < resumed.losses.size(); ++i) {
+        // As between meshes that train from the start (engine_equality).
+        EXPECT_NEAR(resumed.losses[i] / whole.losses[i + 2], 1.0, 1e-5) << "step " << i + 3;
+      }
+    }
+    std::filesystem::remove_all(dir);
+  }
+
+  EngineOptions large_vocabulary(const Layout& layout) const {
+    EngineOptions large = options(layout);
+    large.model = {.layers = 1, .hidden = 8, .heads = 1, .vocab = 50257, .seq = 4};
+    large.optimizer.lr = 1e-3;
+    return large;
+  }
+
+  const std::vector<Layout> kLayouts{
+      {1, 0},
+      {2, 0},
+      {3, 1},
+      {4, 3},
+      {2, 3, Tier::kHost, Tier::kHost, Tier::kHost},
+      {3, 3, Tier::kNvme, Tier::kNvme, Tier::kNvme},
+      {4, 2, Tier::kHost, Tier::kDevice, Tier::kDevice, 0.3},
+      {1, 3, Tier::kNvme, Tier::kHost, Tier::kDevice},
+  };
+};
+
+TEST_F(Grid, EveryLayoutResumesOnEveryOtherSampled) {
+  resume_from(1, {5});
+  resume_from(5, {6, 3});
+  resume_from(6, {4});
+}
+
+TEST_F(Grid, EveryLayoutResumesOnEveryOther) {
+  if (std::getenv("SLUICE_SLOW_TESTS") == nullptr) {
+    GTEST_SKIP() << "the whole grid runs with SLUICE_SLOW_TESTS=1";
+  }
+  std::vector<std::size_t> all(kLayouts.size());
+  std::iota(all.begin(), all.end(), 0U);
+  for (const std::size_t from : all) resume_from(from, all);
+}
+
+// f(comm, engine) on two ranks whose run has trained a step.
+template <class F>
+void on_two_ranks(const EngineOptions& options, F&& f) {
+  run_world_with_comm(options, Wire::kLocal, [&](Communicator& comm, Engine& engine) {
+    (void)engine.train_step({.step = 1, .lr = 1e-3});
+    f(comm, engine);
+  });
+}
+
+RunState at_step(std::int64_t step) {
+  RunState run;
+  run.step = run.updates = step;
+  return run;
+}
+
+TEST_F(Resume, ASaveThatFailsIsReportedAndTheNextOneGoesThrough) {
+  for (const bool behind : {false, true}) {
+    for (const char* fault :
+         {"checkpoint.write.enospc", "checkpoint.fsync", "checkpoint.mkdir.erofs"}) {
+      SCOPED_TRACE(std::string(fault) + (behind ? ", behind" : ""));
+      const std::string dir = folder("failing" + std::to_string(count_++));
+      on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
+        Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(), [] {});
+        EXPECT_TRUE(saves.save(at_step(1), false));
+        comm.barrier();
+        if (comm.rank() == 0) arm_failpoints(std::string(fault) + "@1:error");
+        comm.barrier();
+        const bool began = saves.save(at_step(2), behind);
+        EXPECT_FALSE(saves.finish() && began);
+        EXPECT_EQ(saves.last_step(), -1);
+        comm.barrier();
+        if (comm.rank() == 0) {
+          arm_failpoints("");
+          EXPECT_EQ(*newest_complete(local_file_system(), dir, Trust::kContents).path,
+                    join_path(dir, "step-00000001"));
+        }
+        comm.barrier();
+        EXPECT_TRUE(saves.save(at_step(3), behind) && saves.finish());
+      });
+      EXPECT_EQ(newest_complete(local_file_system(), dir, Trust::kContents).name, "step-00000003");
+    }
+  }
+}
+
+TEST_F(Resume, ADamagedCheckpointIsPassedOverByAllRanks) {
+  const std::string dir = folder("damaged");
+  on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
+    Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(), [] {});
+    EXPECT_TRUE(saves.save(at_step(1), false));
+    EXPECT_TRUE(saves.save(at_step(2), false));
+  });
+  const std::string file = dir + "/step-00000002/rank-00001.safetensors";
+  const auto size = std::filesystem::file_size(file);
+  std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
+      .seekp(static_cast<std::streamoff>(size - 5))
+      .put('\x55');
+  on_two_ranks(options({2, 3}), [&](Communicator& comm, Engine& engine) {
+    const ResumeRequest newest{.from = "auto", .dir = dir};
+    const Resumed resumed = resume_run(newest, 100, engine, comm, local_file_system(), [] {});
+    ASSERT_TRUE(resumed.run);
+    EXPECT_EQ(resumed.run->step, 1);
+    EXPECT_EQ(resumed.known_bad, std::vector<std::string>{"step-00000002"});
+  });
+  const auto refused = [&](const std::string& from, const std::string& word) {
+    try {
+      on_two_ranks(options({2, 3}), [&](Communicator& comm, Engine& engine) {
+        (void)resume_run({.from = from, .dir = dir}, 100, engine, comm, local_file_system(), [] {});
+      });
+      ADD_FAILURE() << "resumed";
+    } catch (const Error& error) {
+      EXPECT_EQ(error.exit_code(), 4);
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what();
+    }
+  };
+  refused(dir + "/step-00000002", "rank-00001.safetensors");
+  std::filesystem::remove(dir + "/step-00000001/manifest.json");
+  refused("auto", "no checkpoint in ");
+}
+
+TEST_F(Resume, AnotherModelIsAConfigurationMistake) {
+  const std::string dir = folder("model");
+  (void)train_part(options({1, 0}), {.steps = 1, .save = dir});
+  EngineOptions wider = options({1, 0});
+  wider.model.hidden = 64;
+  try {
+    (void)train_part(wider, {.steps = 1, .resume = dir});
+    ADD_FAILURE() << "resumed";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what()).find(" in the checkpoint, "), std::string::npos)
+        << error.what();
+  }
+}
+
+TEST_F(Resume, ABudgetWithoutRoomForACopyIsKeptByWritingAtOnce) {
+  const std::string dir = folder("room");
+  on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
+    const std::int64_t copy = bytes_of(saved_pieces(engine.plan(), comm.rank()));
+    const std::int64_t least = std::int64_t{256} << 10;
+    for (const std::int64_t room : {least, copy + (std::int64_t{64} << 20)}) {
+      Checkpointing saves({.checkpoint = {.dir = dir}, .room_bytes = room}, engine, comm,
+                          local_file_system(), [] {});
+      const bool roomy = room > least;
+      EXPECT_EQ(saves.describe().find("no room for a copy") == std::string::npos, roomy);
+      EXPECT_TRUE(saves.save(at_step(1), true));
+      EXPECT_TRUE(saves.finish());
+      EXPECT_EQ(saves.host_bytes() > 0, roomy);
+      EXPECT_LE(saves.host_bytes(), room);
+    }
+    EXPECT_THROW(Checkpointing({.checkpoint = {.dir = dir}, .room_bytes = 1000}, engine, comm,
+                               local_file_system(), [] {}),
+                 BudgetError);
+  });
+}
+
+}  // namespace
+}  // namespace sluice::testing

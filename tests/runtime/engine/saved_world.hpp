@@ -1,0 +1,28 @@
+// A small world that is trained, saved and resumed, on any layout.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "runtime/engine/checkpointing.hpp"
+#include "tests/runtime/engine/world.hpp"
+
+namespace sluice::testing {
+
+struct Part {
+  int steps = 0;            // to train, after what is resumed
+  std::string resume = {};  // a folder of checkpoints; empty: from the start
+  std::string save = {};    // where to save at the end; empty: nowhere
+  bool behind = false;
+  int steps_behind = 0;  // trained while the save is written
+};
+
+// Every number of rank 0; losses of `steps` and `steps_behind`, weights after the last.
+[[nodiscard]] WorldResult train_part(const EngineOptions& options, const Part& part);
+
+// Each parameter's states in the newest checkpoint of a folder, as "master/h.0.ln_1.weight".
+[[nodiscard]] std::map<std::string, std::vector<float>> states_in(const std::string& folder);
+
+}  // namespace sluice::testing
