@@ -90,7 +90,8 @@ void BlockReader::block_to(std::size_t file, std::size_t range, std::int64_t blo
   }
   if (xxh3(destination) != record.blocks[static_cast<std::size_t>(block)]) {
     throw CheckpointError("the " + std::to_string(destination.size()) +
-                              " bytes from here are not what was written: their checksum is wrong",
+                              " bytes from here are not what was written: their checksum is wrong" +
+                              kOlderMayBeWhole,
                           path(file), tensor_name(record.range), offset);
   }
 }

@@ -44,6 +44,8 @@ std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir) {
     const auto step = parse_step_name(name);
     if (!step) continue;
     CatalogEntry entry{name, step->step, -1, false, false};
+    const auto there = files.stat(join_path(dir, name));
+    if (!there || !there->directory) continue;  // somebody's file that is called so
     const std::string path = join_path(join_path(dir, name), kManifestName);
     entry.has_manifest = files.stat(path).has_value();
     if (entry.has_manifest) {

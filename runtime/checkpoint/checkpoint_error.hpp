@@ -11,6 +11,11 @@
 
 namespace sluice {
 
+// The remedy where contents are gone.
+inline constexpr const char* kOlderMayBeWhole =
+    "; an older checkpoint may be whole: `sluice checkpoint verify` of the folder tells, --resume "
+    "auto takes it";
+
 class CheckpointError : public IoError {
  public:
   CheckpointError(const std::string& what, const std::string& file, std::string tensor = "",

@@ -60,8 +60,9 @@ class Checkpoint {
   std::unique_ptr<Impl> impl_;
 };
 
-// `path`: a step's directory, or a directory of checkpoints (its `latest`). Throws CheckpointError
-// or IoError saying what is wrong; a directory without a manifest was never completed.
+// `path`: a step's directory, or a directory of checkpoints (the newest by generation). Throws
+// CheckpointError or IoError saying what is wrong; a directory without a manifest was never
+// completed.
 [[nodiscard]] Checkpoint open_checkpoint(FileSystem& files, const std::string& path);
 
 }  // namespace sluice

@@ -72,16 +72,20 @@ SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t st
   std::vector<std::string> unfinished;
   for (const CatalogEntry& entry : catalog(files, dir)) {
     target.generation = std::max(target.generation, entry.generation + 1);
-    const auto name = parse_step_name(entry.name);
-    if (!name || name->step != step) continue;
-    if (entry.has_manifest) {
-      attempt = std::max(attempt, name->attempt + 1);
-    } else {
+    if (!entry.has_manifest) {  // nobody else writes here: it is under way no more
       unfinished.push_back(entry.name);
+      continue;
     }
+    const auto name = parse_step_name(entry.name);
+    if (name && name->step == step) attempt = std::max(attempt, name->attempt + 1);
   }
   for (const std::string& name : unfinished) remove_checkpoint(files, join_path(dir, name));
   target.name = step_name(step, attempt);
+  const auto in_the_way = files.stat(target.path());
+  if (in_the_way && !in_the_way->directory) {
+    throw CheckpointError("a file is in the way of a new checkpoint: move it elsewhere",
+                          target.path());
+  }
   if (!files.make_dir(target.path()) && !files.list(target.path()).empty()) {
     throw CheckpointError("there are files in the way of a new checkpoint: move them elsewhere",
                           target.path());
@@ -112,7 +116,11 @@ void commit(FileSystem& files, const SaveTarget& target, std::span<const std::st
   check_manifest(manifest, path);
   for (const FileRecord& file : manifest.files) check_there(files, target, file);
   replace_durably(files, path, encode_manifest(manifest));
-  replace_durably(files, join_path(target.dir, kLatestName), target.name + "\n");
+  try {
+    replace_durably(files, join_path(target.dir, kLatestName), target.name + "\n");
+  } catch (const IoError& error) {  // nothing here goes by it
+    log_warning(target.path() + " is complete, but `latest` does not name it: " + error.what());
+  }
 }
 
 void abandon_save(FileSystem& files, const SaveTarget& target) noexcept {

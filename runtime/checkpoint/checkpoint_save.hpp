@@ -6,7 +6,7 @@
 //
 // Until commit's rename the directory has no manifest and counts as nothing. A save that failed on
 // any rank is abandoned by rank 0 once no rank writes any more; so is one that a crash left, by the
-// next begin_save of that step or the next purge.
+// next begin_save.
 // Functions of this file are called by one thread of one process per directory at a time.
 #pragma once
 
@@ -35,8 +35,8 @@ struct SaveTarget {
 [[nodiscard]] std::string encode_target(const SaveTarget& target);
 [[nodiscard]] SaveTarget decode_target(std::string_view text);
 
-// Makes `dir` where it is missing, removes what an unfinished save of this step left, makes the
-// step's directory.
+// Makes `dir` where it is missing, removes what unfinished saves of any step left, makes the step's
+// directory.
 [[nodiscard]] SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t step);
 
 // The bytes that a save of these ranges takes on disk, for a look at the free space first.
@@ -74,13 +74,13 @@ class RankWriter {
 
 // Makes the checkpoint complete and moves `latest` to it: `records` are those of all ranks, in any
 // order. Throws CheckpointError where they do not make a whole (check_manifest) or a rank's file is
-// not where rank 0 looks. After an exception the directory may be complete (the rename happened)
-// but `latest` was not moved with certainty: never purge then.
+// not where rank 0 looks. After an exception the directory may be complete (the rename happened),
+// but not with certainty: never purge then. That `latest` could not be moved is a warning.
 void commit(FileSystem& files, const SaveTarget& target, std::span<const std::string> records,
             const RunState& run);
 
 // Removes an unfinished save; a complete one stays. Never throws: what cannot be removed stays for
-// the next begin_save or purge.
+// the next begin_save.
 void abandon_save(FileSystem& files, const SaveTarget& target) noexcept;
 
 struct PurgeOptions {

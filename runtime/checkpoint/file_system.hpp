@@ -26,6 +26,9 @@ class File {
   [[nodiscard]] virtual std::int64_t read(std::int64_t offset, std::span<std::byte> bytes) = 0;
   // Asks for the range to go to the disk now; promises nothing.
   virtual void start_writeback(std::int64_t offset, std::int64_t bytes) = 0;
+  // Returns when the range has gone there, where the file system can tell; durable it is not: that
+  // takes sync().
+  virtual void wait_for_writeback(std::int64_t offset, std::int64_t bytes) = 0;
   virtual void sync() = 0;  // contents and length are durable after it; the name is not
   [[nodiscard]] virtual std::int64_t size() = 0;
 };

@@ -102,6 +102,17 @@ class LocalFile final : public File {
     ::sync_file_range(fd_, offset, bytes, SYNC_FILE_RANGE_WRITE);
   }
 
+  void wait_for_writeback(std::int64_t offset, std::int64_t bytes) override {
+    pass("writeback", "write", path_);
+    constexpr unsigned kAll =
+        SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
+    while (::sync_file_range(fd_, offset, bytes, kAll) != 0) {
+      if (errno == EINTR) continue;
+      if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE) return;  // no such thing here
+      fail("write", path_, errno);  // said once: the sync at the end would not know of it
+    }
+  }
+
   void sync() override {
     pass("fsync", "sync", path_);
     if (::fsync(fd_) != 0) fail("sync", path_, errno);

@@ -16,6 +16,7 @@ namespace sluice {
 
 inline constexpr int kCheckpointVersion = 1;
 inline constexpr std::int64_t kChecksumBlockBytes = 1 << 20;
+inline constexpr std::int64_t kMaxManifestBytes = 1 << 30;  // of 10^12 parameters: some 200 MB
 
 // The layout that saved. For people and for messages: reading does not depend on it.
 struct WorldLayout {

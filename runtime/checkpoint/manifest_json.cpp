@@ -143,6 +143,9 @@ FileRecord file_from(const Json& json, const std::string& path, const std::strin
   if (file.name != rank_file_name(file.rank)) fields.fail("name", "is not that of its rank");
   file.bytes = fields.integer("bytes");
   file.header_bytes = fields.integer("header_bytes", 8);
+  if (file.header_bytes > kMaxSafetensorsHeaderBytes + 8) {  // it is read whole
+    fields.fail("header_bytes", "is over the 100 MB that a safetensors header may have");
+  }
   file.header_hash = fields.hash("header_xxh3");
   file.hash = fields.hash("xxh3");
   const Json& ranges = fields.list("ranges");

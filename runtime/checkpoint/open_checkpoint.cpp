@@ -1,19 +1,17 @@
 #include <algorithm>
 
+#include "runtime/checkpoint/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/checkpoint_load.hpp"
 #include "runtime/checkpoint/step_name.hpp"
 
 namespace sluice {
 namespace {
 
-// A manifest of a trillion parameters is some 200 MB.
-constexpr std::int64_t kMaxManifestBytes = 1 << 30;
-
 void check_files(FileSystem& files, const std::string& dir, const Manifest& manifest) {
   for (const FileRecord& file : manifest.files) {
     const std::string path = join_path(dir, file.name);
     const auto stat = files.stat(path);
-    if (!stat) throw CheckpointError("is missing", path);
+    if (!stat) throw CheckpointError(std::string("is missing") + kOlderMayBeWhole, path);
     if (stat->bytes == file.bytes) continue;
     std::string tensor;  // the first that is not whole
     for (const RangeRecord& record : file.ranges) {
@@ -28,23 +26,35 @@ void check_files(FileSystem& files, const std::string& dir, const Manifest& mani
   }
 }
 
+// The newest of a folder's, by generation. A damaged manifest of a later step counts as newer: who
+// opens it is told what is wrong, and does not get an older one unasked. "": there is none.
+std::string newest_in(FileSystem& files, const std::string& dir) {
+  const std::vector<CatalogEntry> entries = catalog(files, dir);
+  const CatalogEntry* newest = nullptr;
+  for (const CatalogEntry& entry : entries) {
+    if (!entry.has_manifest) continue;
+    const bool may_be_newer = newest && entry.generation < 0 && entry.step > newest->step;
+    if (newest == nullptr || may_be_newer) newest = &entry;
+  }
+  return newest != nullptr ? newest->name : "";
+}
+
 // The step's directory that `path` means.
 std::string resolve(FileSystem& files, const std::string& path) {
   if (files.stat(join_path(path, kManifestName))) return path;
-  const std::string latest = join_path(path, kLatestName);
-  if (!files.stat(latest)) {
-    if (!files.stat(path)) throw CheckpointError("there is no such checkpoint", path);
-    throw CheckpointError("no checkpoint was completed here: there is no manifest.json", path);
+  const auto there = files.stat(path);
+  if (!there || !there->directory) {
+    throw CheckpointError(
+        "there is no such checkpoint; give the folder of one (.../step-00000500) or the folder "
+        "that they are in (--resume takes auto, too: the newest of checkpoint.dir)",
+        path);
   }
-  std::string name = read_text(files, latest, 4096);
-  if (name.ends_with('\n')) name.pop_back();
-  if (!parse_step_name(name))
-    throw CheckpointError("does not hold a step directory's name", latest);
-  const std::string step = join_path(path, name);
-  if (!files.stat(join_path(step, kManifestName))) {
-    throw CheckpointError("`latest` names it, but it has no manifest.json", step);
-  }
-  return step;
+  const std::string newest = newest_in(files, path);
+  if (!newest.empty()) return join_path(path, newest);
+  throw CheckpointError(
+      "no checkpoint was completed here: there is no manifest.json; `sluice checkpoint ls` of the "
+      "folder above shows which were",
+      path);
 }
 
 }  // namespace

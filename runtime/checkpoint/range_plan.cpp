@@ -11,6 +11,8 @@
 namespace sluice {
 namespace {
 
+constexpr std::size_t kMaxDims = 64;  // as of a safetensors header; cut() goes as deep
+
 std::int64_t product(std::span<const std::int64_t> lengths) {
   std::int64_t result = 1;
   for (const std::int64_t length : lengths) result *= length;
@@ -161,6 +163,7 @@ StateRange whole_range(std::string param, StateKind kind, TensorDType dtype,
 
 void check_range(const StateRange& range) {
   if (range.param.empty()) throw Error("a range of a checkpoint has no parameter name");
+  if (range.shape.size() > kMaxDims) fail(range, "the parameter has more than 64 dimensions");
   // Bytes of the largest element too: offsets are computed in bytes.
   if (element_count(range.shape) > INT64_MAX / 8) fail(range, "the parameter is too large");
   if (range.box.offset.size() != range.shape.size() ||

@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/staged_file.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace sluice {
 
@@ -57,10 +58,18 @@ void StagedFile::write_through(std::int64_t offset, std::span<const std::byte> b
     dirty_end_ = offset;
     bytes = bytes.subspan(take);
     if (dirty_end_ - dirty_begin_ >= writeback_bytes_) {
-      file_->start_writeback(dirty_begin_, dirty_end_ - dirty_begin_);
+      start_window({dirty_begin_, dirty_end_ - dirty_begin_});
       dirty_begin_ = dirty_end_;
     }
   }
+}
+
+void StagedFile::start_window(Window window) {
+  // Asking throttles nobody: without the wait, what the disk has not taken would pile up in memory
+  // and the sync would pay for all of it.
+  const Window oldest = std::exchange(under_way_[0], std::exchange(under_way_[1], window));
+  if (oldest.bytes > 0) file_->wait_for_writeback(oldest.offset, oldest.bytes);
+  file_->start_writeback(window.offset, window.bytes);
 }
 
 }  // namespace sluice

@@ -1,7 +1,9 @@
 // A file under way: small writes that follow each other are gathered into large ones, and the disk
-// is kept busy behind the writer, so that the sync at the end has little left to do. Thread-safe.
+// is kept busy behind the writer, which is at most three windows of writeback_bytes ahead of it, so
+// that the sync at the end has little left to do. Thread-safe.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -23,8 +25,12 @@ class StagedFile {
   void sync();
 
  private:
+  struct Window {
+    std::int64_t offset = 0, bytes = 0;
+  };
   void flush();
   void write_through(std::int64_t offset, std::span<const std::byte> bytes);
+  void start_window(Window window);
 
   std::unique_ptr<File> file_;
   std::mutex mutex_;
@@ -33,6 +39,7 @@ class StagedFile {
   std::int64_t staged_offset_ = 0;
   std::int64_t staging_bytes_, writeback_bytes_;
   std::int64_t dirty_begin_ = 0, dirty_end_ = 0;  // one run of bytes the disk was not asked for
+  std::array<Window, 2> under_way_;               // that it was asked for last, the older first
 };
 
 }  // namespace sluice

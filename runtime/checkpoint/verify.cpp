@@ -8,8 +8,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMaxManifestBytes = 1 << 30;
-
 Defect defect_of(const IoError& error) {
   if (const auto* const known = dynamic_cast<const CheckpointError*>(&error)) {
     return {known->file(), known->tensor(), known->offset(), known->what()};

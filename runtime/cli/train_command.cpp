@@ -6,6 +6,9 @@
 #include <fstream>
 #include <functional>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "configs/derived.hpp"
 #include "configs/reader.hpp"
@@ -16,6 +19,8 @@
 #include "offload/host_placement.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_module.hpp"
+#include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/file_system.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/plan_setup.hpp"
@@ -115,10 +120,12 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
 // What the launcher does for the ranks it starts: here each checks, and rank 0 writes.
 void prepare_joined_run(const TrainCommand& command, const LoadedConfig& config,
                         const RankEnvironment& rank) {
-  const Planned planned = make_plan(config.run, place_of(config.run, rank));
+  const RunPlace place = place_of(config.run, rank);
+  const Planned planned = make_plan(config.run, place);
+  if (rank.rank == 0) check_fits(config.run, place, planned);
   check_budget(planned.plan, planned.memory);
   check_saving(config, command.resume, planned.memory);
-  if (rank.rank == 0) write_run_files(config, place_of(config.run, rank), planned);
+  if (rank.rank == 0) write_run_files(config, place, planned);
 }
 
 // One rank, started by us or by torchrun and its like.
@@ -172,13 +179,27 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   return run_trainer(options, *comm, data, watchdog);
 }
 
-// A run that failed of what need not happen again goes on from its newest checkpoint.
-int run_with_restarts(LaunchRequest request, int most) {
+// Of a folder's complete checkpoints; -1: there is none.
+std::int64_t newest_generation(const std::string& checkpoint_dir) {
+  std::int64_t newest = -1;
+  for (const CatalogEntry& entry : catalog(local_file_system(), checkpoint_dir)) {
+    newest = std::max(newest, entry.generation);
+  }
+  return newest;
+}
+
+// A run that failed of what need not happen again goes on from its newest checkpoint. Where it has
+// made none yet it begins as it was told to: --resume auto would forget a --resume DIR.
+int run_with_restarts(LaunchRequest request, int most, const std::string& checkpoint_dir) {
+  const std::vector<std::string> as_told = request.argv;
+  const std::int64_t before = most > 0 ? newest_generation(checkpoint_dir) : -1;
   LaunchResult result = run_launcher(request);
-  if (most > 0) request.argv.insert(request.argv.end(), {"--resume", "auto"});
   for (int restart = 1; result.worth_restarting && restart <= most; ++restart) {
-    std::fprintf(stderr, "restart %d of %d (launch.max_restarts), from the newest checkpoint\n",
-                 restart, most);
+    const bool goes_on = newest_generation(checkpoint_dir) > before;
+    request.argv = as_told;
+    if (goes_on) request.argv.insert(request.argv.end(), {"--resume", "auto"});
+    std::fprintf(stderr, "restart %d of %d (launch.max_restarts), %s\n", restart, most,
+                 goes_on ? "from the newest checkpoint" : "as at first: nothing was saved since");
     result = run_launcher(request);
   }
   return result.exit_code;
@@ -218,7 +239,8 @@ int launch(const TrainCommand& command) {
   request.output_dir = config.run.output.dir;
   request.threads = config.run.launch.threads;
   prepare_saving(config, command.resume, request);
-  return run_with_restarts(std::move(request), config.run.launch.max_restarts);
+  return run_with_restarts(std::move(request), config.run.launch.max_restarts,
+                           saving_options(config, command.resume).checkpoint.dir);
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <exception>
 #include <utility>
 
 #include "kernels/base/bytes.hpp"
@@ -19,6 +20,7 @@ namespace {
 constexpr std::int64_t kStagingParts = 4;
 constexpr std::int64_t kSmallestPart = std::int64_t{64} << 10;
 constexpr double kShareOfFreeMemory = 0.8;
+constexpr std::chrono::seconds kBetweenMeetings{1};
 
 std::int64_t part_bytes(const std::optional<std::int64_t>& room) {
   constexpr std::int64_t kLargestPart = kSaveStagingBytes / kStagingParts;
@@ -53,7 +55,7 @@ void check_saving_room(const std::optional<std::int64_t>& room_bytes) {
 }
 
 Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& comm,
-                             FileSystem& files, std::function<void()> alive)
+                             FileSystem& files, PhaseObserver alive)
     : options_(std::move(options)),
       engine_(engine),
       comm_(comm),
@@ -126,29 +128,31 @@ bool Checkpointing::take_snapshot_memory() {
 }
 
 bool Checkpointing::save(const RunState& run, bool behind) {
+  const Clock::time_point entered = Clock::now();  // the steps wait for the save before this too
   (void)finish();
   began_ = Clock::now();
   run_ = run;
   moved_ = 0;
   engine_.settle();
   behind_ = behind && options_.checkpoint.async && take_snapshot_memory();
+  alive_("saving a checkpoint: making its directory", true);  // and removing what a crash left
   const std::string problem = begin();
   if (!problem.empty()) {
     conclude(problem);
+    stall_ms_ = 1e3 * seconds_since(entered);
     return false;
   }
   last_step_ = run.step;
-  staging_ = pool_.allocate("checkpoint_staging", part_bytes_);
-  others_staging_ = pool_.reserve("checkpoint_staging", (kStagingParts - 1) * part_bytes_);
   phase_ = Phase::kWriting;
+  alive_("saving a checkpoint: writing", false);
   if (!behind_) {
     write_now();
     const bool saved = finish();
-    stall_ms_ = 1e3 * seconds_since(began_);
+    stall_ms_ = 1e3 * seconds_since(entered);
     return saved;
   }
   write_behind();
-  stall_ms_ = 1e3 * seconds_since(began_);
+  stall_ms_ = 1e3 * seconds_since(entered);
   if (comm_.rank() == 0) {
     log_info("checkpoint of step " + std::to_string(run.step) + ": the steps waited " +
              seconds_text(1e-3 * stall_ms_) + "; " + format_bytes(all_bytes_) +
@@ -157,42 +161,57 @@ bool Checkpointing::save(const RunState& run, bool behind) {
   return true;
 }
 
-// Rank 0 makes the directory and tells the others. Returns what went wrong, on every rank.
+// All take their staging; rank 0 makes the directory and tells the others. Returns what went wrong
+// on any rank, on every rank: one that went on alone would wait for the others' collectives.
 std::string Checkpointing::begin() {
   std::string target;
   std::string error;
-  if (comm_.rank() == 0) {
-    try {
+  try {
+    staging_ = pool_.allocate("checkpoint_staging", part_bytes_);
+    others_staging_ = pool_.reserve("checkpoint_staging", (kStagingParts - 1) * part_bytes_);
+    if (comm_.rank() == 0) {
       target = encode_target(begin_save(files_, options_.checkpoint.dir, run_.step));
-    } catch (const std::exception& failure) {
-      error = error_chain(failure);
     }
+  } catch (const std::exception& failure) {
+    error = error_chain(failure);
   }
-  const std::string problem = first_errors(exchange_text(comm_, error));
-  if (!problem.empty()) return problem;
+  std::string problem = first_errors(exchange_text(comm_, error));
+  if (!problem.empty()) {
+    if (!target.empty()) abandon_save(files_, decode_target(target));
+    return problem;
+  }
   target_ = decode_target(exchange_text(comm_, target).front());
+  // A bad one that was purged gives its name free: the one that gets it now is not bad.
+  std::erase(known_bad_, target_.name);
   return "";
 }
 
-std::string Checkpointing::write_file(const std::function<void(RankWriter&)>& write) {
+std::unique_ptr<RankWriter> Checkpointing::make_writer() {
   RankWriterOptions options;
   options.staging_bytes = part_bytes_;
-  const std::vector<StateRange> ranges = ranges_of(pieces_);
-  RankWriter writer(files_, target_, comm_.rank(), ranges, options);
-  write(writer);
-  return writer.seal();
+  return std::make_unique<RankWriter>(files_, target_, comm_.rank(), ranges_of(pieces_), options);
 }
 
+// The engine is read on its own thread; the sync, which may take long, is left to another.
 void Checkpointing::write_now() {
-  std::packaged_task<std::string()> task([this] {
-    return write_file([this](RankWriter& writer) {
-      const auto floats = static_cast<std::size_t>(part_bytes_) / sizeof(float);
-      write_states(engine_, pieces_, writer, {reinterpret_cast<float*>(staging_.data()), floats},
-                   [this](std::int64_t) { alive_(); });
-    });
-  });
-  part_ = task.get_future();
-  task();
+  const auto floats = static_cast<std::size_t>(part_bytes_) / sizeof(float);
+  Clock::time_point met = Clock::now();
+  try {
+    std::shared_ptr<RankWriter> writer = make_writer();
+    write_states(engine_, pieces_, *writer, {reinterpret_cast<float*>(staging_.data()), floats},
+                 [&](std::int64_t bytes) {
+                   moved_ = bytes;
+                   if (Clock::now() - met < kBetweenMeetings) return;
+                   (void)meet(false);
+                   tell_alive(false);
+                   met = Clock::now();
+                 });
+    part_ = std::async(std::launch::async, [writer] { return writer->seal(); });
+  } catch (const std::exception&) {  // a broken meeting too: the next one throws it again
+    std::promise<std::string> failed;
+    failed.set_exception(std::current_exception());
+    part_ = failed.get_future();
+  }
 }
 
 void Checkpointing::write_behind() {
@@ -201,17 +220,63 @@ void Checkpointing::write_behind() {
                                       static_cast<std::size_t>(bytes_of(pieces_)));
   copy_states(engine_, pieces_, snapshot, {reinterpret_cast<float*>(staging_.data()), floats});
   part_ = std::async(std::launch::async, [this, snapshot] {
-    return write_file([this, snapshot](RankWriter& writer) {
-      write_snapshot(pieces_, snapshot, writer, [this](std::int64_t bytes) { moved_ = bytes; });
-    });
+    const std::unique_ptr<RankWriter> writer = make_writer();
+    write_snapshot(pieces_, snapshot, *writer, [this](std::int64_t bytes) { moved_ = bytes; });
+    return writer->seal();
   });
 }
 
+bool Checkpointing::own_part_is_done(std::chrono::milliseconds wait) const {
+  return !part_.valid() || part_.wait_for(wait) == std::future_status::ready;
+}
+
+// Collective. True once all ranks have said `ready`.
+bool Checkpointing::meet(bool ready) {
+  const std::array<double, 2> mine{ready ? 1.0 : 0.0, static_cast<double>(moved_.load())};
+  const std::vector<double> all = comm_.all_gather_values(mine);
+  bool all_ready = true;
+  double moved = 0;
+  for (std::size_t i = 0; i < all.size(); i += mine.size()) {
+    all_ready = all_ready && all[i] > 0;
+    moved += all[i + 1];
+  }
+  some_rank_moved_ = std::exchange(moved_by_all_, moved) != moved;
+  return all_ready;
+}
+
+// A disk that takes long is alive as long as bytes move anywhere. While a file is synced, or the
+// checkpoint completed and old ones removed, none do, and none need to for long.
+void Checkpointing::tell_alive(bool ready) {
+  const bool has_written = moved_ >= bytes_of(pieces_);
+  const char* doing = "saving a checkpoint: writing";
+  if (ready) {
+    doing = "saving a checkpoint: waiting for the other ranks";
+  } else if (phase_ == Phase::kCommitting) {
+    doing = "saving a checkpoint: completing it and removing old ones";
+  } else if (has_written) {
+    doing = "saving a checkpoint: syncing the file";
+  }
+  if (!some_rank_moved_ && told_ == doing) return;
+  told_ = doing;
+  alive_(told_, ready || has_written);
+}
+
 void Checkpointing::look() {
-  if (phase_ == Phase::kIdle) return;
-  const bool ready =
-      !part_.valid() || part_.wait_for(std::chrono::seconds(0)) == std::future_status::ready;
-  if (!agree(ready)) return;
+  if (phase_ != Phase::kIdle && meet(own_part_is_done({}))) advance();
+}
+
+bool Checkpointing::finish() {
+  told_.clear();
+  while (phase_ != Phase::kIdle) {
+    const bool ready = own_part_is_done(kBetweenMeetings);
+    tell_alive(ready);
+    if (meet(ready)) advance();
+  }
+  return std::exchange(succeeded_, true);
+}
+
+// All ranks have done what the phase asks of them.
+void Checkpointing::advance() {
   if (phase_ == Phase::kWriting) {
     all_have_written();
     return;
@@ -223,23 +288,6 @@ void Checkpointing::look() {
     error = error_chain(failure);
   }
   conclude(first_errors(exchange_text(comm_, error)));
-}
-
-bool Checkpointing::finish() {
-  while (phase_ != Phase::kIdle) {
-    wait_for_own_part();
-    look();
-  }
-  return std::exchange(succeeded_, true);
-}
-
-// A disk that takes long is alive as long as bytes move; a thread that hangs is the watchdog's.
-void Checkpointing::wait_for_own_part() {
-  constexpr std::chrono::milliseconds kLook{100};
-  std::int64_t seen = -1;
-  while (part_.valid() && part_.wait_for(kLook) != std::future_status::ready) {
-    if (std::exchange(seen, moved_.load()) != seen) alive_();
-  }
 }
 
 void Checkpointing::all_have_written() {
@@ -259,17 +307,17 @@ void Checkpointing::all_have_written() {
   std::vector<std::string> records = exchange_text(comm_, record);
   phase_ = Phase::kCommitting;
   if (comm_.rank() != 0) return;
-  std::packaged_task<std::string()> task([this, records = std::move(records)] {
-    commit(files_, target_, records, run_);
+  part_ = std::async(std::launch::async, [this, records = std::move(records)] {
+    try {
+      commit(files_, target_, records, run_);
+    } catch (const std::exception&) {
+      abandon_save(files_, target_);  // a disk that is full must not stay so; a complete one stays
+      throw;
+    }
+    ++moved_;
     remove_old();
     return std::string();
   });
-  part_ = task.get_future();
-  if (behind_) {
-    committer_ = std::async(std::launch::async, std::move(task));
-  } else {
-    task();
-  }
 }
 
 // What was saved is complete: old ones that cannot be removed are no failure of the save.
@@ -290,7 +338,7 @@ void Checkpointing::conclude(const std::string& error) {
   staging_.reset();
   others_staging_.reset();
   succeeded_ = error.empty();
-  save_seconds_ = seconds_since(began_);
+  if (succeeded_) save_seconds_ = seconds_since(began_);
   if (!succeeded_) last_step_ = -1;
   if (comm_.rank() != 0) return;
   const std::string step = "checkpoint of step " + std::to_string(run_.step);

@@ -7,14 +7,17 @@
 // steps going on beside it; look(), at each step's end, moves it on. A save that fails is reported
 // and abandoned, and the run goes on.
 //
+// Where a save is waited for, the ranks meet each second, so that none gives up on one whose disk
+// takes long.
+//
 // Public calls are collective; not thread-safe. The destructor waits for the thread.
 #pragma once
 
 #include <atomic>
 #include <chrono>
 #include <cstdint>
-#include <functional>
 #include <future>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -44,9 +47,11 @@ void check_saving_room(const std::optional<std::int64_t>& room_bytes);
 
 class Checkpointing {
  public:
-  // `alive` is called while a save takes its time. Throws as check_saving_room.
+  // `alive` is called while a save is waited for: what this rank does, and whether it may be silent
+  // for longer (a sync, a commit, other ranks'), each time that changes or some rank has moved on.
+  // Throws as check_saving_room.
   Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& comm, FileSystem& files,
-                std::function<void()> alive);
+                PhaseObserver alive);
   ~Checkpointing();
   Checkpointing(const Checkpointing&) = delete;
   Checkpointing& operator=(const Checkpointing&) = delete;
@@ -66,8 +71,8 @@ class Checkpointing {
   void set_known_bad(std::vector<std::string> names) { known_bad_ = std::move(names); }
   // The step of the newest save that began and has not failed; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
-  void set_last_step(std::int64_t step) { last_step_ = step; }
-  // How long the last save kept the steps waiting, and how long a whole one took.
+  // How long the last save kept the steps waiting (for the one before it, too), and how long the
+  // last that succeeded took; 0: none did.
   [[nodiscard]] double stall_ms() const { return stall_ms_; }
   [[nodiscard]] double save_seconds() const { return save_seconds_; }
   [[nodiscard]] std::int64_t host_bytes() const { return pool_.used_bytes(); }
@@ -81,10 +86,13 @@ class Checkpointing {
   [[nodiscard]] bool agree(bool mine);
   [[nodiscard]] bool take_snapshot_memory();
   [[nodiscard]] std::string begin();
+  [[nodiscard]] std::unique_ptr<RankWriter> make_writer();
   void write_now();
   void write_behind();
-  [[nodiscard]] std::string write_file(const std::function<void(RankWriter&)>& write);
-  void wait_for_own_part();
+  [[nodiscard]] bool own_part_is_done(std::chrono::milliseconds wait) const;
+  [[nodiscard]] bool meet(bool ready);
+  void tell_alive(bool ready);
+  void advance();
   void all_have_written();
   void remove_old() noexcept;
   void conclude(const std::string& error);
@@ -93,7 +101,7 @@ class Checkpointing {
   Engine& engine_;
   Communicator& comm_;
   FileSystem& files_;
-  const std::function<void()> alive_;
+  const PhaseObserver alive_;
   const std::vector<StatePiece> pieces_;
   const std::int64_t part_bytes_;  // of each part of a save's staging
   std::int64_t all_bytes_ = 0;     // of all ranks' pieces
@@ -110,15 +118,17 @@ class Checkpointing {
   Clock::time_point began_;
   bool behind_ = false;
   bool succeeded_ = true;
+  double moved_by_all_ = 0;      // when the ranks met last
+  bool some_rank_moved_ = true;  // before they did
+  std::string told_;             // to alive_, last
   std::vector<std::string> known_bad_;
   std::int64_t last_step_ = -1;
   double stall_ms_ = 0;
   double save_seconds_ = 0;
 
   // Last: their threads use the others.
-  std::atomic<std::int64_t> moved_{0};
+  std::atomic<std::int64_t> moved_{0};  // bytes, and a little for each thing done after them
   std::future<std::string> part_;  // what this rank has to do: write its file, then (rank 0) commit
-  std::future<void> committer_;
 };
 
 }  // namespace sluice

@@ -27,11 +27,23 @@ std::optional<std::int64_t> number_in(const char* path) {
   return file >> value ? std::optional(value) : std::nullopt;  // "max" is no number: no limit
 }
 
+// Pages of files that nobody used lately: they count as used, and go before an allocation fails.
+std::int64_t group_cache_bytes() {
+  std::ifstream file("/sys/fs/cgroup/memory.stat");
+  std::string name;
+  std::int64_t bytes = 0;
+  while (file >> name >> bytes) {
+    if (name == "inactive_file") return bytes;
+  }
+  return 0;
+}
+
 // Of a container that sees its own group as the root one.
 std::int64_t group_bytes() {
   const auto limit = number_in("/sys/fs/cgroup/memory.max");
   const auto used = number_in("/sys/fs/cgroup/memory.current");
-  return limit && used ? std::max<std::int64_t>(0, *limit - *used) : kUnknown;
+  if (!limit || !used) return kUnknown;
+  return std::max<std::int64_t>(0, *limit - *used + group_cache_bytes());
 }
 
 }  // namespace

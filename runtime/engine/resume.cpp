@@ -1,12 +1,15 @@
 #include "runtime/engine/resume.hpp"
 
 #include <algorithm>
+#include <array>
+#include <chrono>
 #include <filesystem>
 #include <system_error>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/checkpoint_error.hpp"
 #include "runtime/checkpoint/checkpoint_load.hpp"
 #include "runtime/checkpoint/step_name.hpp"
 #include "runtime/engine/state_io.hpp"
@@ -16,6 +19,11 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kStagingElems = std::size_t{1} << 20;  // 4 MiB, as when saving
+
+// While some rank reads all meet now and then: one that is done waits for the slowest, and neither
+// its collective nor its watchdog may give up on that.
+constexpr std::chrono::seconds kBetweenMeetings{1};
+constexpr bool kReads = true;
 
 std::filesystem::path whole_path(const std::string& path) {
   std::error_code failed;
@@ -34,12 +42,20 @@ bool lies_in(const std::string& from, const std::string& dir) {
 struct Attempt {
   std::string error;
   bool same_model = true;
+  bool damaged = false;  // its contents are wrong; else the system failed, or the engine
   Resumed resumed;
 };
 
+bool on_any_rank(Communicator& comm, bool mine) {
+  const std::array<double, 1> value{mine ? 1.0 : 0.0};
+  const std::vector<double> all = comm.all_gather_values(value);
+  return std::any_of(all.begin(), all.end(), [](double v) { return v > 0; });
+}
+
 Attempt try_reading(const std::string& path, std::int64_t last_step, Engine& engine,
-                    FileSystem& files, int rank, const std::function<void()>& alive) {
+                    FileSystem& files, Communicator& comm, const std::function<void()>& alive) {
   Attempt attempt;
+  auto met = std::chrono::steady_clock::now();
   try {
     Checkpoint checkpoint = open_checkpoint(files, path);
     attempt.resumed.path = checkpoint.path();
@@ -47,11 +63,19 @@ Attempt try_reading(const std::string& path, std::int64_t last_step, Engine& eng
     check_same_model(engine.spec(), checkpoint);
     if (attempt.resumed.run->step >= last_step) return attempt;
     std::vector<float> staging(kStagingElems);
-    attempt.resumed.moments = read_states(engine, owned_pieces(engine.plan(), rank), checkpoint,
-                                          staging, [&](std::int64_t) { alive(); });
+    attempt.resumed.moments = read_states(
+        engine, owned_pieces(engine.plan(), comm.rank()), checkpoint, staging, [&](std::int64_t) {
+          alive();
+          if (std::chrono::steady_clock::now() - met < kBetweenMeetings) return;
+          (void)on_any_rank(comm, kReads);
+          met = std::chrono::steady_clock::now();
+        });
   } catch (const ConfigError& error) {
     attempt.error = error.what();
     attempt.same_model = false;
+  } catch (const CheckpointError& error) {
+    attempt.error = error_chain(error);
+    attempt.damaged = true;
   } catch (const std::exception& error) {
     attempt.error = error_chain(error);
   }
@@ -78,14 +102,14 @@ std::string note_refusals(FileSystem& files, const std::string& dir, const Newes
 // The newest that rank 0 sees, on every rank; nullopt: none was ever complete.
 std::optional<std::string> find_newest(const std::string& dir, FileSystem& files,
                                        Communicator& comm,
-                                       const std::vector<std::string>& known_bad) {
+                                       const std::vector<std::string>& refused) {
   std::string found;
   std::string error;
   if (comm.rank() == 0) {
     try {
-      NewestComplete newest = newest_complete(files, dir, Trust::kManifest, known_bad);
+      NewestComplete newest = newest_complete(files, dir, Trust::kManifest, refused);
       std::erase_if(newest.refused, [&](const Refusal& refusal) {  // said already
-        return std::find(known_bad.begin(), known_bad.end(), refusal.name) != known_bad.end();
+        return std::find(refused.begin(), refused.end(), refusal.name) != refused.end();
       });
       error = note_refusals(files, dir, newest);
       found = newest.path.value_or("");
@@ -96,7 +120,7 @@ std::optional<std::string> find_newest(const std::string& dir, FileSystem& files
   const std::string problem = exchange_text(comm, error).front();
   found = exchange_text(comm, found).front();
   if (!found.empty()) return found;
-  if (problem.empty() && known_bad.empty()) return std::nullopt;
+  if (problem.empty() && refused.empty()) return std::nullopt;
   throw IoError("--resume auto: no checkpoint in " + dir + " can be read" +
                     (problem.empty() ? " (see above)" : ": " + problem) +
                     "; repair or remove it, or start anew with --resume never and another "
@@ -124,26 +148,32 @@ Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine&
   if (request.from == "never") return {};
   const bool is_auto = request.from == "auto";
   engine.settle();
-  std::vector<std::string> known_bad;
+  std::vector<std::string> refused;    // not tried again
+  std::vector<std::string> known_bad;  // of these, what purge may remove: EIO deletes nothing
   for (;;) {
     std::string path = request.from;
     if (is_auto) {
-      const auto newest = find_newest(request.dir, files, comm, known_bad);
+      const auto newest = find_newest(request.dir, files, comm, refused);
       if (!newest) return {};
       path = *newest;
     }
-    Attempt attempt = try_reading(path, last_step, engine, files, comm.rank(), alive);
+    Attempt attempt = try_reading(path, last_step, engine, files, comm, alive);
+    while (on_any_rank(comm, !kReads)) alive();
     const std::string problem = first_errors(exchange_text(comm, attempt.error));
     if (problem.empty()) {
       attempt.resumed.known_bad = std::move(known_bad);
       return attempt.resumed;
     }
-    if (!attempt.same_model) throw ConfigError(attempt.error);
+    if (on_any_rank(comm, !attempt.same_model)) {
+      throw ConfigError(attempt.same_model ? problem : attempt.error);
+    }
     if (!is_auto) throw IoError("--resume " + request.from + ": " + problem, request.from);
-    known_bad.push_back(std::filesystem::path(path).filename().string());
+    const bool damaged = on_any_rank(comm, attempt.damaged);
+    refused.push_back(std::filesystem::path(path).filename().string());
+    if (damaged) known_bad.push_back(refused.back());
     if (comm.rank() == 0) {
-      log_warning("--resume auto: " + path +
-                  " IS DAMAGED, going back to the one before: " + problem);
+      log_warning("--resume auto: " + path + (damaged ? " IS DAMAGED" : " CANNOT BE READ") +
+                  ", going back to the one before: " + problem);
     }
   }
 }

@@ -27,14 +27,14 @@ struct Resumed {
   std::optional<RunState> run;         // nullopt: there was nothing to go on from
   std::string path;                    // of the checkpoint
   bool moments = true;                 // false: it holds weights alone
-  std::vector<std::string> known_bad;  // names in request.dir that could not be read
+  std::vector<std::string> known_bad;  // names in request.dir whose contents are damaged
 };
 
 // Restores the newest checkpoint of request.dir ("auto"), or the one named, on every rank; each
 // reads what it owns and compares checksums while it reads. Where a rank finds one damaged, all
 // fall back to the one before, with a warning. A checkpoint at or after `last_step` is not read:
 // there is nothing left to train. Collective: all ranks return the same, or all throw. Throws
-// CheckpointError where nothing that is there can be read, ConfigError for another model.
+// IoError where nothing that is there can be read, ConfigError for another model.
 [[nodiscard]] Resumed resume_run(const ResumeRequest& request, std::int64_t last_step,
                                  Engine& engine, Communicator& comm, FileSystem& files,
                                  const std::function<void()>& alive);

@@ -65,8 +65,11 @@ Checkpointing& RunSaver::saves() {
                                  .room_bytes = context_.room_bytes,
                                  .local_ranks = context_.local_ranks};
     if (!options_.on) options.checkpoint.keep = 0;  // whose they are nobody asked
-    saves_ = std::make_unique<Checkpointing>(std::move(options), engine_, comm_,
-                                             local_file_system(), [this] { watchdog_.pulse(); });
+    saves_ = std::make_unique<Checkpointing>(
+        std::move(options), engine_, comm_, local_file_system(),
+        [this](const std::string& phase, bool waiting) {
+          watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
+        });
   }
   return *saves_;
 }
@@ -151,17 +154,19 @@ RunState RunSaver::state_of(const RunProgress& progress) const {
 }
 
 bool RunSaver::save(const RunProgress& progress, bool behind) {
-  watchdog_.set_phase("saving a checkpoint");
+  const PhaseScope phase(watchdog_, "saving a checkpoint");
   const bool saved = saves().save(state_of(progress), behind);
   stall_ms_ += saves().stall_ms();
   clock_.saved(SaveClock::Clock::now(), saves().save_seconds());
-  watchdog_.pulse();
   return saved;
 }
 
 void RunSaver::after_step(const RunProgress& progress, double vote, double step_seconds) {
   clock_.step_took(step_seconds);
-  if (saves_) saves_->look();
+  if (saves_) {
+    saves_->look();
+    clock_.save_took(saves_->save_seconds());
+  }
   const std::int64_t every = options_.on ? options_.checkpoint.every.steps : 0;
   const bool due = every > 0 && progress.step % every == 0;
   const bool asked = vote >= static_cast<double>(SaveVote::kSave);
@@ -178,7 +183,7 @@ void RunSaver::finish(const RunProgress& progress) {
     complete();
     return;
   }
-  watchdog_.set_phase("saving a checkpoint");
+  const PhaseScope phase(watchdog_, "saving a checkpoint");
   const bool has_it = saves().last_step() == progress.step && saves().finish();
   if (has_it || save(progress, false)) return;
   throw IoError("the run's last checkpoint was not saved; what stood in the way is said above",
@@ -186,7 +191,9 @@ void RunSaver::finish(const RunProgress& progress) {
 }
 
 void RunSaver::complete() {
-  if (saves_) (void)saves_->finish();
+  if (!saves_) return;
+  const PhaseScope phase(watchdog_, "saving a checkpoint");
+  (void)saves_->finish();
 }
 
 std::optional<double> RunSaver::take_stall_ms() {

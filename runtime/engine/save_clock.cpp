@@ -13,9 +13,9 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{200};
-// Two steps may pass between the vote and the save (the one that begins, and one that is slower);
-// a save may take half as long again as the last.
-constexpr double kSteps = 2;
+// Between a vote that lets the run go on and the end there are a round (a step and what follows it:
+// an evaluation, a save that the steps wait for), the step of the vote that stops it, and a save,
+// which may take half as long again as the last.
 constexpr double kSaves = 1.5;
 constexpr double kMarginSeconds = 2;
 
@@ -33,10 +33,12 @@ SaveClock::SaveClock(SaveClockOptions options, Clock::time_point started)
       save_seconds_(options_.first_save_estimate_seconds) {}
 
 SaveVote SaveClock::vote(Clock::time_point now) {
+  if (last_vote_) longest_round_ = std::max(longest_round_, seconds_between(*last_vote_, now));
+  last_vote_ = now;
   const double limit = options_.time_limit_seconds;
   if (limit > 0) {
-    const double reserve =
-        kSteps * longest_step_ + kSaves * save_seconds_ + std::min(kMarginSeconds, 0.1 * limit);
+    const double reserve = std::max(longest_round_, longest_step_) + longest_step_ +
+                           kSaves * save_seconds_ + std::min(kMarginSeconds, 0.1 * limit);
     limit_reached_ = limit_reached_ || seconds_between(started_, now) + reserve >= limit;
     if (limit_reached_) return SaveVote::kStop;
   }
@@ -51,6 +53,10 @@ void SaveClock::step_took(double seconds) { longest_step_ = std::max(longest_ste
 
 void SaveClock::saved(Clock::time_point now, double seconds) {
   last_save_ = now;
+  save_took(seconds);
+}
+
+void SaveClock::save_took(double seconds) {
   if (seconds > 0) save_seconds_ = seconds;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 
 #include "runtime/checkpoint/checkpoint_options.hpp"
@@ -31,6 +32,7 @@ class SaveClock {
 
   void step_took(double seconds);
   void saved(Clock::time_point now, double seconds);  // one was begun; how long the last one took
+  void save_took(double seconds);                     // the last one; 0: there was none
 
  private:
   [[nodiscard]] bool requested(Clock::time_point now);
@@ -39,6 +41,8 @@ class SaveClock {
   const Clock::time_point started_;
   Clock::time_point last_save_;
   Clock::time_point last_look_;
+  std::optional<Clock::time_point> last_vote_;
+  double longest_round_ = 0;  // from one vote to the next
   double longest_step_ = 0;
   double save_seconds_;
   bool limit_reached_ = false;

@@ -151,6 +151,12 @@ bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoi
     for (const StateKind kind : kStateKinds) {
       if (kind != StateKind::kMaster && !checkpoint.has(piece.name, kind)) {
         all = false;
+        in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
+          const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
+          std::fill(part.begin(), part.end(), 0.0F);  // whatever a damaged checkpoint left there
+          engine.write_state(piece, kind, first, part);
+          progress(done);
+        });
         continue;
       }
       StateRange wanted = whole_range(piece.name, kind, TensorDType::kF32, piece.shape);

@@ -40,8 +40,8 @@ void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::
 void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint);
 
 // Puts the checkpoint's states into the pieces (owned_pieces), whatever layout, tier and type they
-// were saved from; fp32 moments that come to be held in 16 bits are rounded to nearest. A
-// checkpoint of weights alone leaves the moments as they are: false is returned. Throws
+// were saved from; fp32 moments that come to be held in 16 bits are rounded to nearest. Moments
+// that the checkpoint does not have (it is of weights alone) become zero: false is returned. Throws
 // CheckpointError, IoError; the engine's states are then a mixture. REQUIRES: engine.settle().
 bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
                  std::span<float> staging, const StateProgress& progress);

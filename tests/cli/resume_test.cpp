@@ -99,6 +99,55 @@ TEST_F(Resume, TheLauncherStartsACrashedRunAgain) {
   EXPECT_EQ(diverged.output.find("restart 1"), std::string::npos) << diverged.output;
 }
 
+TEST_F(Resume, ARestartBeforeTheFirstSaveBeginsWhereTheRunDid) {
+  ASSERT_EQ(train("run", "--set checkpoint.every=5").exit_code, 0);
+  const Finished run = train("other",
+                             "--resume run/checkpoints --set train.steps=14"
+                             " --set checkpoint.every=9 --set launch.max_restarts=1",
+                             {{"SLUICE_FAILPOINTS", "engine.step@2:rank=1:kill"}});
+  EXPECT_EQ(run.exit_code, 5) << run.output;
+  EXPECT_NE(run.output.find("restart 1 of 1 (launch.max_restarts), as at first"), std::string::npos)
+      << run.output;
+  EXPECT_EQ(run.output.find("starting anew"), std::string::npos) << run.output;
+  const std::string resumed = "going on with step 11";
+  const std::size_t first = run.output.find(resumed);
+  ASSERT_NE(first, std::string::npos) << run.output;
+  EXPECT_NE(run.output.find(resumed, first + 1), std::string::npos) << run.output;
+}
+
+// Written behind the steps and then at once: a sync outlasts the peers' patience (half of
+// launch.timeout), and nobody gives up.
+TEST_F(Resume, ASlowDiskIsNoHang) {
+  const Finished run = train("run", "--set checkpoint.every=5 --set launch.timeout=6s",
+                             {{"SLUICE_FAILPOINTS", "checkpoint.fsync:rank=1:delay=4500"}});
+  EXPECT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_EQ(complete("run").size(), 2U);
+}
+
+TEST_F(Resume, ACheckpointThatCannotBeReadIsPassedOverAndNoneIsLost) {
+  ASSERT_EQ(train("whole").exit_code, 0);
+  ASSERT_EQ(train("run", std::string("--set checkpoint.every=3") + kAtOnce,
+                  {{"SLUICE_FAILPOINTS", "engine.step@8:rank=0:kill"}})
+                .exit_code,
+            5);
+  ASSERT_EQ(complete("run"), (std::vector<std::string>{"step-00000003", "step-00000006"}));
+  // Rank 1 alone cannot read 6; the run goes back to 3 and is killed after it has saved 6 again.
+  const std::string one =
+      std::string("--resume auto --set checkpoint.every=3") + " --set checkpoint.keep=1" + kAtOnce;
+  const Finished resumed =
+      train("run", one,
+            {{"SLUICE_FAILPOINTS", "checkpoint.read@2:rank=1:error;engine.step@5:rank=0:kill"}});
+  EXPECT_EQ(resumed.exit_code, 5) << resumed.output;
+  for (const char* said : {"CANNOT BE READ", "going on with step 4"}) {
+    EXPECT_NE(resumed.output.find(said), std::string::npos) << said << "\n" << resumed.output;
+  }
+  ASSERT_EQ(complete("run"), std::vector<std::string>{"step-00000006.1"});
+  const Finished last = train("run", one);
+  EXPECT_EQ(last.exit_code, 0) << last.output;
+  EXPECT_NE(last.output.find("going on with step 7"), std::string::npos) << last.output;
+  EXPECT_EQ(curve("run"), curve("whole"));
+}
+
 TEST_F(Resume, OnMoreRanksTheSamplesAndTheStatesAreTheSame) {
   const std::string batch = " --set train.global_batch=12";
   ASSERT_EQ(train("whole", batch).exit_code, 0);

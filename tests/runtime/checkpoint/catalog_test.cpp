@@ -73,7 +73,7 @@ TEST_F(Catalog, WhatWasRefusedDoesNotCountAsKept) {
             (Names{"step-00000001", "step-00000003"}));
 }
 
-TEST_F(Catalog, UnfinishedOnesGoWhenANewerIsComplete) {
+TEST_F(Catalog, UnfinishedOnesGoWhenTheNextSaveBegins) {
   save_step(10);
   (void)begin_save(files_, dir_.path(), 20);
   EXPECT_TRUE(purge(files_, dir_.path(), {1, {}}).empty());  // it may be under way
@@ -83,7 +83,19 @@ TEST_F(Catalog, UnfinishedOnesGoWhenANewerIsComplete) {
   EXPECT_EQ(found.refused[0].name, "step-00000020");
   save_step(30);
   EXPECT_EQ(newest().refused.size(), 0U);
-  EXPECT_EQ(purge(files_, dir_.path(), {1, {}}), (Names{"step-00000020", "step-00000010"}));
+  EXPECT_EQ(names(), (Names{"latest", "step-00000010", "step-00000030"}));
+  EXPECT_EQ(purge(files_, dir_.path(), {1, {}}), Names{"step-00000010"});
+}
+
+TEST_F(Catalog, AFileThatIsCalledAsACheckpointIsNone) {
+  replace_durably(files_, dir_.path() + "/step-00000002", "mine");
+  save_step(1);
+  save_step(3);
+  EXPECT_EQ(ls(files_, dir_.path()).size(), 2U);
+  EXPECT_EQ(newest().name, "step-00000003");
+  EXPECT_EQ(purge(files_, dir_.path(), {1, {}}), Names{"step-00000001"});
+  EXPECT_EQ(names(), (Names{"latest", "step-00000002", "step-00000003"}));
+  EXPECT_THROW(save_step(2), CheckpointError);
 }
 
 TEST_F(Catalog, TheSameStepAgainLosesNothing) {
@@ -135,13 +147,22 @@ TEST_F(Catalog, Ls) {
   EXPECT_THAT(list[2].why_not, ::testing::HasSubstr("never completed"));
 }
 
-TEST_F(Catalog, LatestThatIsWrong) {
+TEST_F(Catalog, NothingGoesByLatest) {
+  save_step(5);
+  const std::string newest_path = save_step(1).path();
+  for (const char* const text : {"../../etc\n", "step-00000007\n", "step-00000005\n"}) {
+    replace_durably(files_, dir_.path() + "/latest", text);
+    EXPECT_EQ(open_checkpoint(files_, dir_.path()).path(), newest_path);
+    EXPECT_EQ(newest().name, "step-00000001");
+  }
+}
+
+TEST_F(Catalog, AFolderWhoseNewestIsDamagedDoesNotGiveAnOlderOneUnasked) {
   save_step(1);
-  replace_durably(files_, dir_.path() + "/latest", "../../etc\n");
+  save_step(2);
+  flip_bit(dir_.path() + "/step-00000002/manifest.json", 20);
   EXPECT_THROW((void)open_checkpoint(files_, dir_.path()), CheckpointError);
-  replace_durably(files_, dir_.path() + "/latest", "step-00000007\n");
-  EXPECT_THROW((void)open_checkpoint(files_, dir_.path()), CheckpointError);
-  EXPECT_EQ(newest().name, "step-00000001");  // does not go by it
+  EXPECT_EQ(newest().name, "step-00000001");
 }
 
 TEST(StepName, OnlyItsOwnSpelling) {

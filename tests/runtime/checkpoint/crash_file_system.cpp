@@ -135,6 +135,7 @@ class CrashFile final : public File {
     return take;
   }
   void start_writeback(std::int64_t, std::int64_t) override { files_.count(); }
+  void wait_for_writeback(std::int64_t, std::int64_t) override { files_.count(); }
   void sync() override {
     files_.count();
     if (files_.ignore_syncs_) return;

@@ -192,6 +192,19 @@ TEST_F(Damage, WhatOthersReadIsStillRead) {
   }
 }
 
+// Bytes that would be read whole are not asked for before somebody has looked at their number.
+TEST_F(Damage, AHeaderLengthBeyondReason) {
+  for (const std::int64_t length : {std::int64_t{1} << 60, std::int64_t{100'000'009}}) {
+    Manifest absurd = manifest_;
+    absurd.files[0].header_bytes = length;
+    replace_durably(files_, step_ + "/manifest.json", encode_manifest(absurd));
+    EXPECT_THAT(refusal(Trust::kManifest), HasSubstr("header_bytes"));
+    const VerifyReport report = verify(files_, step_);
+    ASSERT_EQ(report.defects.size(), 1U);
+    EXPECT_THAT(report.defects[0].what, HasSubstr("header_bytes"));
+  }
+}
+
 TEST_F(Damage, AnotherVersion) {
   Manifest newer = manifest_;
   newer.version = 2;

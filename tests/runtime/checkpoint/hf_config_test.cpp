@@ -3,7 +3,10 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
+#include <filesystem>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.hpp"
@@ -12,6 +15,7 @@
 namespace sluice {
 namespace {
 
+namespace fs = std::filesystem;
 using Json = nlohmann::json;
 using ::testing::HasSubstr;
 
@@ -100,6 +104,7 @@ TEST(HfConfig, AbsentKeysHaveTheDefaultsOfTheirFamily) {
   unbounded["sliding_window"] = nullptr;
   EXPECT_EQ(read(unbounded).sliding_window, 0);
   EXPECT_EQ(read(with(gpt2(), "n_inner", 20)).ffn, 20);
+  EXPECT_EQ(read(with(gpt2(), "initializer_range", 0)).init_std, 0);
   EXPECT_FALSE(read(with(gpt2(), "tie_word_embeddings", false)).tie_embeddings);
 }
 
@@ -174,12 +179,43 @@ TEST(HfConfig, WhatIsNotComputedTheSameIsRefused) {
        "c.json: vocab_size: -1: is no whole number from 1 to 2147483647"},
       {with(llama(), "hidden_size", "16"),
        "c.json: hidden_size: \"16\": is no whole number from 1 to 2147483647"},
-      {with(llama(), "rms_norm_eps", 0), "c.json: rms_norm_eps: 0: is no number above 0.0"},
+      {with(llama(), "rms_norm_eps", 0), "c.json: rms_norm_eps: 0: is no number above 0"},
+      {with(llama(), "initializer_range", -1),
+       "c.json: initializer_range: -1: is no number from 0 on"},
+      {with(with(with(llama(), "num_hidden_layers", 65536), "hidden_size", 16384),
+            "intermediate_size", 2147483647),
+       "c.json: num_hidden_layers: 65536: times the other sizes is more than any machine holds"},
+      {with(gpt2(), "n_embd", 1 << 30),
+       "c.json: n_embd: 1073741824: makes n_inner larger than any layer can be"},
+
       {with(llama(), "intermediate_size", nullptr), "c.json: intermediate_size: is missing"},
       {with(llama(), "tie_word_embeddings", 1),
        "c.json: tie_word_embeddings: 1: is neither true nor false"},
   };
   for (const Refused& row : rows) EXPECT_EQ(refusal(row.json), row.message);
+}
+
+TEST(HfConfig, TokensThatEndAText) {
+  const std::string dir = ::testing::TempDir() + "hf-end-tokens-" + std::to_string(::getpid());
+  fs::create_directories(dir);
+  const auto with_files = [&](const std::string& generation, const std::string& config) {
+    std::ofstream(dir + "/generation_config.json") << generation;
+    std::ofstream(dir + "/config.json") << config;
+    return read_hf_end_tokens(dir);
+  };
+  using Ids = std::vector<std::int32_t>;
+  EXPECT_EQ(read_hf_end_tokens(dir), Ids());
+  EXPECT_EQ(with_files(R"({"eos_token_id": [128001, 8, -1]})", R"({"eos_token_id": 2})"),
+            (Ids{128001, 8}));
+  EXPECT_EQ(with_files("{}", R"({"eos_token_id": 2})"), Ids{2});
+  EXPECT_EQ(with_files(R"({"eos_token_id": null})", "{}"), Ids());
+  for (const char* wrong : {"2.5", "\"2\"", "[[2]]", "2147483648", "-2", "true"}) {
+    EXPECT_THROW((void)with_files("{}", std::string(R"({"eos_token_id": )") + wrong + "}"),
+                 ConfigError)
+        << wrong;
+  }
+  EXPECT_THROW((void)with_files("{", "{}"), IoError);
+  fs::remove_all(dir);
 }
 
 TEST(HfConfig, BrokenFiles) {

@@ -162,6 +162,17 @@ TEST_F(HfFolder, VocabularyAndPositionsOfAnotherSize) {
   padded.vocab = 30;
   const HfWeights cut(dir, padded, make_model_spec(padded));
   EXPECT_EQ(cut.notes()[0], "transformer.wte.weight: 7 rows beyond the model's 30 are not taken");
+  // A model of more ids than that takes none of the padding.
+  for (const std::int64_t vocab : {33, 37, 40}) {
+    options.vocab = vocab;
+    const HfWeights more(dir, padded, make_model_spec(options));
+    EXPECT_EQ(more.notes()[0], "transformer.wte.weight: " + std::to_string(vocab - 30) +
+                                   " rows beyond the file's 30 are drawn as fresh weights are");
+    std::vector<float> table(static_cast<std::size_t>(vocab) * 16, 7.5F);
+    EXPECT_EQ(more.read("wte.weight", 0, table), 30 * 16);
+    EXPECT_EQ(table[30 * 16], 7.5F);
+    EXPECT_EQ(more.read("wte.weight", 30 * 16, std::span(table).first(16)), 0);
+  }
 }
 
 std::string refusal(const std::string& dir, const ModelOptions& options) {
@@ -257,6 +268,7 @@ TEST_F(HfFolder, CompanionsAreCopiedOnce) {
   fs::create_directories(path("from"));
   fs::create_directories(path("to"));
   std::ofstream(path("from/tokenizer.json")) << "new";
+  std::ofstream(path("from/merges.txt")) << "of another tokenizer than that in to";
   std::ofstream(path("from/generation_config.json")) << "{}";
   std::ofstream(path("to/tokenizer.json")) << "old";
   EXPECT_EQ(copy_hf_companions(local_file_system(), path("from"), path("to")),

@@ -251,6 +251,10 @@ TEST(Generate, EndsWhereItIsToldTo) {
     EXPECT_EQ(ended.stop, StopReason::kEndOfText);
     EXPECT_EQ(ended.tokens,
               std::vector<std::int32_t>(all.tokens.begin(), all.tokens.begin() + first));
+    how.end_tokens = {59, end};
+    const Generated model_end = generate(engine, *comm, Ids(61, 60), prompt, how, go_on);
+    EXPECT_EQ(model_end.stop, StopReason::kEndOfText);
+    EXPECT_EQ(model_end.tokens, ended.tokens);
     how.stop_at_end_of_text = false;
     EXPECT_EQ(generate(engine, *comm, Ids(61, end), prompt, how, go_on).tokens, all.tokens);
 

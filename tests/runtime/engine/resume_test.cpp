@@ -4,9 +4,11 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <numeric>
 
 #include "kernels/base/failpoint.hpp"
@@ -208,6 +210,8 @@ void on_two_ranks(const EngineOptions& options, F&& f) {
   });
 }
 
+const auto kSilent = [](const std::string&, bool) {};
+
 RunState at_step(std::int64_t step) {
   RunState run;
   run.step = run.updates = step;
@@ -221,7 +225,8 @@ TEST_F(Resume, ASaveThatFailsIsReportedAndTheNextOneGoesThrough) {
       SCOPED_TRACE(std::string(fault) + (behind ? ", behind" : ""));
       const std::string dir = folder("failing" + std::to_string(count_++));
       on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
-        Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(), [] {});
+        Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(),
+                            kSilent);
         EXPECT_TRUE(saves.save(at_step(1), false));
         comm.barrier();
         if (comm.rank() == 0) arm_failpoints(std::string(fault) + "@1:error");
@@ -243,10 +248,76 @@ TEST_F(Resume, ASaveThatFailsIsReportedAndTheNextOneGoesThrough) {
   }
 }
 
+TEST_F(Resume, ACommitThatFailsLeavesNoDirectory) {
+  for (const bool behind : {false, true}) {
+    const std::string dir = folder("commit" + std::to_string(count_++));
+    on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
+      Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(), kSilent);
+      EXPECT_TRUE(saves.save(at_step(1), false));
+      comm.barrier();
+      // Two ranks' files, then the manifest.
+      if (comm.rank() == 0) arm_failpoints("checkpoint.create.enospc@3:error");
+      comm.barrier();
+      const bool began = saves.save(at_step(2), behind);
+      EXPECT_FALSE(saves.finish() && began);
+      comm.barrier();
+      if (comm.rank() == 0) arm_failpoints("");
+      comm.barrier();
+    });
+    EXPECT_EQ(local_file_system().list(dir), (std::vector<std::string>{"latest", "step-00000001"}));
+  }
+}
+
+TEST_F(Resume, ALatestThatCannotBeMovedIsNoFailureOfTheSave) {
+  const std::string dir = folder("latest");
+  on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
+    Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(), kSilent);
+    EXPECT_TRUE(saves.save(at_step(1), false));
+    comm.barrier();
+    if (comm.rank() == 0) arm_failpoints("checkpoint.rename@2:error");
+    comm.barrier();
+    EXPECT_TRUE(saves.save(at_step(2), false));
+    EXPECT_EQ(saves.last_step(), 2);
+    comm.barrier();
+    if (comm.rank() == 0) arm_failpoints("");
+    comm.barrier();
+  });
+  EXPECT_EQ(open_checkpoint(local_file_system(), dir).path(), join_path(dir, "step-00000002"));
+}
+
+// Ranks that are done are told that they wait, and one that syncs that it may be silent.
+TEST_F(Resume, WhoWaitsForASlowDiskIsToldSo) {
+  const std::string dir = folder("slow");
+  std::array<std::map<std::string, bool>, 2> told;
+  on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
+    auto& mine = told.at(static_cast<std::size_t>(comm.rank()));
+    Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(),
+                        [&](const std::string& phase, bool waiting) { mine[phase] = waiting; });
+    comm.barrier();
+    if (comm.rank() == 0) arm_failpoints("checkpoint.fsync@1:delay=1500");
+    comm.barrier();
+    EXPECT_TRUE(saves.save(at_step(1), false));
+    comm.barrier();
+    if (comm.rank() == 0) arm_failpoints("");
+    comm.barrier();
+  });
+  const std::string of = "saving a checkpoint: ";
+  int synced = 0;
+  for (const auto& mine : told) {
+    EXPECT_FALSE(mine.at(of + "writing"));
+    EXPECT_TRUE(mine.at(of + "waiting for the other ranks"));
+    const auto sync = mine.find(of + "syncing the file");
+    if (sync == mine.end()) continue;
+    EXPECT_TRUE(sync->second);
+    ++synced;
+  }
+  EXPECT_EQ(synced, 1);
+}
+
 TEST_F(Resume, ADamagedCheckpointIsPassedOverByAllRanks) {
   const std::string dir = folder("damaged");
   on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
-    Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(), [] {});
+    Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(), kSilent);
     EXPECT_TRUE(saves.save(at_step(1), false));
     EXPECT_TRUE(saves.save(at_step(2), false));
   });
@@ -299,7 +370,7 @@ TEST_F(Resume, ABudgetWithoutRoomForACopyIsKeptByWritingAtOnce) {
     const std::int64_t least = std::int64_t{256} << 10;
     for (const std::int64_t room : {least, copy + (std::int64_t{64} << 20)}) {
       Checkpointing saves({.checkpoint = {.dir = dir}, .room_bytes = room}, engine, comm,
-                          local_file_system(), [] {});
+                          local_file_system(), kSilent);
       const bool roomy = room > least;
       EXPECT_EQ(saves.describe().find("no room for a copy") == std::string::npos, roomy);
       EXPECT_TRUE(saves.save(at_step(1), true));
@@ -308,7 +379,7 @@ TEST_F(Resume, ABudgetWithoutRoomForACopyIsKeptByWritingAtOnce) {
       EXPECT_LE(saves.host_bytes(), room);
     }
     EXPECT_THROW(Checkpointing({.checkpoint = {.dir = dir}, .room_bytes = 1000}, engine, comm,
-                               local_file_system(), [] {}),
+                               local_file_system(), kSilent),
                  BudgetError);
   });
 }

@@ -48,7 +48,7 @@ class PartOfRank {
 
   void save(std::int64_t step) {
     Checkpointing saves({.checkpoint = {.dir = part_.save, .keep = 2}}, engine_, comm_,
-                        local_file_system(), [] {});
+                        local_file_system(), [](const std::string&, bool) {});
     RunState run;
     run.step = run.updates = step;
     EXPECT_TRUE(saves.save(run, part_.behind));
