@@ -37,6 +37,8 @@ struct UnitRates {
   std::int64_t hidden = 0;
   double forward_flops = 0, backward_flops = 0;
   double attention_forward_flops = 0, attention_backward_flops = 0;
+  // One rank with all cores: its rate over that of the cores each by itself.
+  double threads_efficiency = 1;
 };
 
 struct MachineRates {

@@ -44,6 +44,7 @@ void visit_unit(Unit& unit, Visitor&& visit) {
   visit("backward_flops", unit.backward_flops);
   visit("attention_forward_flops", unit.attention_forward_flops);
   visit("attention_backward_flops", unit.attention_backward_flops);
+  visit("threads_efficiency", unit.threads_efficiency);
 }
 
 Json unit_entries(const std::vector<UnitRates>& units) {

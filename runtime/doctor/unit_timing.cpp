@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <barrier>
+#include <chrono>
+#include <cmath>
 #include <ctime>
 #include <exception>
 #include <limits>
@@ -27,6 +29,12 @@ double thread_seconds() {
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+
+double wall_seconds() {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+using ReadClock = double (*)();
 
 at::Tensor filled(const std::vector<std::int64_t>& shape, c10::ScalarType type, double value) {
   return empty_tensor(shape, type).fill_(value);
@@ -88,21 +96,21 @@ class TimedUnit {
            static_cast<double>(input_.size(0));
   }
 
-  void run(Seconds& best) {
-    const double begin = thread_seconds();
+  void run(Seconds& best, ReadClock now) {
+    const double begin = now();
     if (is_head()) {
       at::Tensor grad_input;
       (void)model_.head->loss(params_, input_, targets_, 1.0, scratch_, &sink_, &grad_input);
-      best.backward = std::min(best.backward, thread_seconds() - begin);
+      best.backward = std::min(best.backward, now() - begin);
       return;
     }
     const UnitCall call{.training = true};
     std::unique_ptr<Saved> saved;
     const at::Tensor output = model_.units[index_]->forward(call, params_, input_, &saved);
-    const double middle = thread_seconds();
+    const double middle = now();
     (void)model_.units[index_]->backward(call, params_, input_, std::move(saved), gradient_, sink_);
     best.forward = std::min(best.forward, middle - begin);
-    best.backward = std::min(best.backward, thread_seconds() - middle);
+    best.backward = std::min(best.backward, now() - middle);
   }
 
  private:
@@ -135,10 +143,12 @@ Timing time_unit(const UnitTimingOptions& options, const ModelOptions& model, DT
       enable_flush_to_zero();
       TimedUnit unit(model, dtype, index);
       Seconds first;
-      unit.run(first);  // the libraries make their kernels
+      unit.run(first, thread_seconds);  // the libraries make their kernels
       together.arrive_and_wait();
       arrived = true;
-      for (int round = 0; round < options.rounds; ++round) unit.run(each[core].seconds);
+      for (int round = 0; round < options.rounds; ++round) {
+        unit.run(each[core].seconds, thread_seconds);
+      }
       each[core].flops = unit.flops();
     } catch (...) {
       if (!arrived) together.arrive_and_drop();
@@ -157,6 +167,22 @@ Timing time_unit(const UnitTimingOptions& options, const ModelOptions& model, DT
     mean.seconds.backward += one.seconds.backward / options.cores;
   }
   return mean;
+}
+
+// Of one rank with a thread on each core, compared with `apart`: as many ranks as cores.
+double threads_efficiency(const UnitTimingOptions& options, const ModelOptions& model, DType dtype,
+                          std::size_t index, const Timing& apart) {
+  if (options.cores == 1) return 1;
+  options.use_threads(options.cores);
+  TimedUnit unit(model, dtype, index);
+  Seconds together;
+  // Threads meet at every loop: a neighbour costs more than here and there a round.
+  for (int round = 0; round < 3 * options.rounds; ++round) unit.run(together, wall_seconds);
+  options.use_threads(1);
+  const auto sum = [](const Seconds& s) {
+    return s.backward + (std::isfinite(s.forward) ? s.forward : 0);
+  };
+  return std::min(1.0, sum(apart.seconds) / (options.cores * sum(together)));
 }
 
 constexpr double kBackwardFlops = 2;  // of a forward's: by the input, by the weights
@@ -196,17 +222,19 @@ std::vector<UnitRates> measure_unit_rates(const UnitTimingOptions& options) {
     const std::string type = narrow ? "bf16" : "fp32";
     for (const std::int64_t hidden : options.hidden) {
       for (const ModelType family : {ModelType::kGpt2, ModelType::kLlama}) {
-        const auto timed = [&](std::int64_t seq) {
-          return time_unit(options, one_block(family, hidden, seq, matmul), dtype, 1);
-        };
-        const std::string name = family == ModelType::kGpt2 ? "gpt2" : "llama";
-        add_block(timed(kShortSeq), timed(kLongSeq),
-                  {.unit = name, .dtype = type, .hidden = hidden}, all);
+        const auto block = [&](std::int64_t seq) { return one_block(family, hidden, seq, matmul); };
+        const Timing brief = time_unit(options, block(kShortSeq), dtype, 1);
+        const Timing lengthy = time_unit(options, block(kLongSeq), dtype, 1);
+        UnitRates rates{.unit = family == ModelType::kGpt2 ? "gpt2" : "llama", .dtype = type};
+        rates.hidden = hidden;
+        rates.threads_efficiency = threads_efficiency(options, block(kLongSeq), dtype, 1, lengthy);
+        add_block(brief, lengthy, std::move(rates), all);
       }
       const ModelOptions model = one_block(ModelType::kGpt2, hidden, kLongSeq, matmul);
       const Timing head = time_unit(options, model, dtype, 2);
       const double rate = kHeadFlops * head.flops / head.seconds.backward;
-      all.push_back({"head", type, hidden, rate, rate, rate, rate});
+      const double together = threads_efficiency(options, model, dtype, 2, head);
+      all.push_back({"head", type, hidden, rate, rate, rate, rate, together});
     }
   }
   return all;

@@ -3,6 +3,7 @@
 // (sluice::unit_timing), whose function the doctor is handed.
 #pragma once
 
+#include <functional>
 #include <vector>
 
 #include "kernels/base/dtype.hpp"
@@ -17,10 +18,13 @@ struct UnitTimingOptions {
   int rounds = 3;                                         // the fastest counts
   // What 16-bit matrices are multiplied in (train.matmul: auto).
   MatmulType narrow_matmul = MatmulType::kNative;
+  // Makes libtorch and the kernels compute with so many threads.
+  std::function<void(int)> use_threads;
 };
 
 // Blocks of gpt2 and llama, their attention and the loss head, in fp32 and bf16. In processor time
-// of a thread, so that a neighbour's load does not count. libtorch must compute with one thread.
+// of a thread, so that a neighbour's load does not count; but how well the threads of one rank work
+// together (threads_efficiency) is wall-clock time. Leaves one thread in use.
 [[nodiscard]] std::vector<UnitRates> measure_unit_rates(const UnitTimingOptions& options);
 
 }  // namespace sluice

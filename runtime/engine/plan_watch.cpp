@@ -59,7 +59,7 @@ std::vector<std::string> PlanWatch::compare(StepRecord& record, const CountedTie
   tier(Tier::kDevice, counted.device, record.memory.device_peak, error.device);
   tier(Tier::kHost, counted.host, record.memory.host_peak, error.host);
   tier(Tier::kNvme, counted.nvme, record.memory.nvme, error.nvme);
-  if (const TimeReport* time = predicted()) {
+  if (const TimeReport* time = counted.step_time ? predicted() : nullptr) {
     error.step_ms = error_of(time->step_s * 1e3, record.step_ms);
     lines.push_back(line_of("step time", milliseconds(time->step_s * 1e3),
                             milliseconds(record.step_ms), error.step_ms) +

@@ -21,10 +21,12 @@ struct RunRates {
 };
 
 // Which of a record's figures are counted: a GPU's allocator is not, nor is a tier without a store.
+// step_time: the step did all that its program says (Engine::next_step_is_whole).
 struct CountedTiers {
   bool device = false;
   bool host = false;
   bool nvme = false;
+  bool step_time = true;
 };
 
 class PlanWatch {

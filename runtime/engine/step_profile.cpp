@@ -149,8 +149,11 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
     const double flops = model.spec.forward_flops_per_sample(unit);
     const bool reads = unit.kind == UnitKind::kLossHead || model.units[u]->backward_reads_params();
     const bool moves = unit.kind == UnitKind::kBlock && model.units[u]->saved_moves();
-    shape.units.push_back({groups_of(unit), reads, memory[u], moves,
-                           flops * static_cast<double>(options.train.micro_batch)});
+    const double again =
+        model.spec.options.recompute_attention ? model.spec.attention_flops_per_sample(unit) : 0;
+    const auto samples = static_cast<double>(options.train.micro_batch);
+    shape.units.push_back(
+        {groups_of(unit), reads, memory[u], moves, flops * samples, again * samples});
     plan.model_flops_per_step +=
         3 * flops *
         static_cast<double>(options.train.micro_batch * shape.micro_batches * options.dp);

@@ -16,19 +16,27 @@ TraceEvent event_of(const Op& op, const std::string& lane) {
 
 }  // namespace
 
-// The disk's directions run at the same time, and slices of a track must not overlap.
+// Slices of a track must not overlap. The disk's directions run at the same time: a track each, on
+// which a transfer begins where the one before has ended.
 std::vector<TraceEvent> predicted_events(const Program& program, const TimeReport& predicted) {
   std::vector<TraceEvent> events;
+  std::array<double, 2> free_at{};  // the disk's directions
   for (std::size_t i = 0; i < program.ops.size() && i < predicted.timeline.size(); ++i) {
     const Op& op = program.ops[i];
     const OpInterval& interval = predicted.timeline[i];
     if (interval.end <= interval.begin) continue;
     std::string lane(name_of(op.lane));
-    if (op.lane == Lane::kDisk) lane += writes_disk(op.kind) ? " write" : " read";
+    double begin = interval.begin;
+    if (op.lane == Lane::kDisk) {
+      const bool writes = writes_disk(op.kind);
+      lane += writes ? " write" : " read";
+      begin = std::min(interval.end, std::max(begin, free_at[writes ? 1 : 0]));
+      free_at[writes ? 1 : 0] = interval.end;
+    }
     TraceEvent event = event_of(op, lane);
     event.rank = kPredictedProcess;
-    event.start_us = interval.begin * 1e6;
-    event.duration_us = (interval.end - interval.begin) * 1e6;
+    event.start_us = begin * 1e6;
+    event.duration_us = (interval.end - begin) * 1e6;
     events.push_back(std::move(event));
   }
   return events;
@@ -55,7 +63,7 @@ void write_step_trace(const std::string& path, const Program& program,
       const auto end = static_cast<double>(timings[i].lane_end_us) - zero;
       const double start =
           std::min(end, std::max(free, static_cast<double>(timings[i].lane_begin_us) - zero));
-      free = end;
+      free = std::max(free, end);  // the disk may end a later transfer first
       TraceEvent there = event;
       there.lane = std::string(name_of(op.lane));
       there.start_us = start;

@@ -155,12 +155,13 @@ double ModelSpec::forward_flops_per_sample(const UnitSpec& unit) const {
       flops += 2 * seq * static_cast<double>(shape[0]) * static_cast<double>(shape[1]);
     }
   }
-  // Scores and their product with the values.
-  if (unit.kind == UnitKind::kBlock) {
-    flops += 2 * 2 * attention_pairs(options) * static_cast<double>(options.heads) *
-             static_cast<double>(options.head_dim);
-  }
-  return flops;
+  return flops + attention_flops_per_sample(unit);
+}
+
+double ModelSpec::attention_flops_per_sample(const UnitSpec& unit) const {
+  if (unit.kind != UnitKind::kBlock) return 0;
+  return 2 * 2 * attention_pairs(options) * static_cast<double>(options.heads) *
+         static_cast<double>(options.head_dim);
 }
 
 std::int64_t ModelSpec::constant_bytes() const {

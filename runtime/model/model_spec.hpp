@@ -48,6 +48,8 @@ struct ModelSpec {
   [[nodiscard]] std::int64_t param_count() const;
   // Multiply-adds count two. Attention is counted causal (half the square), within the window.
   [[nodiscard]] double forward_flops_per_sample(const UnitSpec& unit) const;
+  // Of these, what no matrix of weights takes part in: scores, and their product with the values.
+  [[nodiscard]] double attention_flops_per_sample(const UnitSpec& unit) const;
   // What the model holds on its device beside parameters: rotary tables and a window's mask.
   [[nodiscard]] std::int64_t constant_bytes() const;
 };

@@ -33,6 +33,7 @@ const tickStep = () => {
 // Times that differ by one division must not read the same.
 const timeText = (s, step, more = 0) => {
   const [factor, name] = step >= 1 ? [1, ' s'] : step >= 1e-3 ? [1e3, ' ms'] : [1e6, ' µs'];
+  if (!(step > 0)) return (s * factor) + name;  // nothing takes any time
   return (s * factor).toFixed(Math.max(0, Math.ceil(-Math.log10(step * factor) - 1e-9)) + more) + name;
 };
 

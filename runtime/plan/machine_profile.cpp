@@ -3,8 +3,10 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
+#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <sstream>
+#include <string_view>
 
 #include "kernels/base/error.hpp"
 #include "runtime/plan/machine_files.hpp"
@@ -52,6 +54,14 @@ class Fields {
     }
     if (const Json* rate = find(*field, "bps")) bps = positive(*rate, key);
   }
+  // A key that means nothing may be a figure that was meant.
+  void refuse_others(std::initializer_list<std::string_view> known) const {
+    for (const auto& [key, value] : json_.items()) {
+      if (std::find(known.begin(), known.end(), key) == known.end()) {
+        fail(key.c_str(), "is no figure of a machine");
+      }
+    }
+  }
   void text(const char* key, std::string& value) const {
     if (const Json* field = find(json_, key); field != nullptr && field->is_string()) {
       value = field->get<std::string>();
@@ -98,10 +108,6 @@ int ranks_of_node(const MachineProfile& machine, int ranks) {
   return machine.devices_per_node > 0 ? std::min(ranks, machine.devices_per_node) : ranks;
 }
 
-}  // namespace
-
-namespace {
-
 double threads_efficiency(const MachineRates& rates) {
   if (rates.gemm_by_threads.size() < 2) return 1;
   const ThreadRates& one = rates.gemm_by_threads.front();
@@ -119,8 +125,31 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
     throw ConfigError(source +
                       ": is not a JSON object; a profile looks like configs/machines/*.json");
   }
+  if (json.contains("format")) return measured_profile(parse_machine_rates(text, source), base);
   MachineProfile machine = base;
   const Fields fields(json, source);
+  fields.refuse_others({"about",
+                        "adam_params_per_s",
+                        "comm",
+                        "comm_ranks",
+                        "d2h_bps",
+                        "device_memory_bps",
+                        "device_memory_bytes",
+                        "device_overhead_bytes",
+                        "devices_per_node",
+                        "disk_both_bps",
+                        "disk_read_bps",
+                        "disk_write_bps",
+                        "gemm_efficiency",
+                        "gemm_flops",
+                        "gpu",
+                        "h2d_bps",
+                        "memory_copy_bps",
+                        "memory_rmw_bps",
+                        "name",
+                        "network_bps",
+                        "peak_flops",
+                        "sources"});
   fields.text("name", machine.name);
   fields.flag("gpu", machine.gpu);
   fields.count("devices_per_node", machine.devices_per_node);
@@ -188,7 +217,7 @@ MachineProfile measured_profile(const MachineRates& rates, MachineProfile base) 
   take(rates.disk_write_bps, base.disk_write_bps);
   take(rates.disk_both_bps, base.disk_both_bps);
   base.units = rates.units;
-  base.cores = rates.threads;
+  base.cores = std::max(1, rates.threads);
   base.threads_efficiency = threads_efficiency(rates);
   if (rates.comm) {
     base.comm_latency_s = rates.comm->latency_s;
@@ -203,11 +232,11 @@ int nodes_of(const MachineProfile& machine, int ranks) {
   return (ranks + local - 1) / local;
 }
 
-double cores_of_rank(const MachineProfile& machine, int ranks) {
+double cores_of_rank(const MachineProfile& machine, int ranks, double threads_efficiency) {
   const double cores = static_cast<double>(machine.cores) / ranks_of_node(machine, ranks);
   if (cores <= 1) return cores;
   const double lost = machine.cores > 1 ? (cores - 1) / (machine.cores - 1) : 0;
-  return cores * (1 - lost * (1 - machine.threads_efficiency));
+  return cores * (1 - lost * (1 - threads_efficiency));
 }
 
 Rates rates_of(const MachineProfile& machine, const RankQuestion& question) {

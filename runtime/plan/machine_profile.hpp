@@ -71,8 +71,10 @@ struct RankQuestion {
 [[nodiscard]] Rates rates_of(const MachineProfile& machine, const RankQuestion& question);
 // FLOP/s that all ranks would have at their peak.
 [[nodiscard]] double peak_flops_of(const MachineProfile& machine, const RankQuestion& question);
-// Cores that one of `ranks` ranks has of its node, less what threads lose to each other.
-[[nodiscard]] double cores_of_rank(const MachineProfile& machine, int ranks);
+// Cores that one of `ranks` ranks has of its node, less what its threads lose to each other;
+// threads_efficiency: of one rank with all cores.
+[[nodiscard]] double cores_of_rank(const MachineProfile& machine, int ranks,
+                                   double threads_efficiency);
 [[nodiscard]] int nodes_of(const MachineProfile& machine, int ranks);
 
 }  // namespace sluice

@@ -56,7 +56,7 @@ std::string budget_words(const TierPlan& tier) {
          " TOO MUCH";
 }
 
-// A row a tag, a column a phase. What the run adds to the program's bytes is the NVMe store's.
+// A row a tag, a column a phase. What plan_memory() adds to the program's bytes is a row.
 std::string tier_table(const RunPlan& plan, Tier tier) {
   const TierPlan& memory = plan.memory.of(tier);
   if (memory.peak == 0 && memory.budget == 0) return "";

@@ -59,18 +59,6 @@ StepPlan Planner::shape_of(const EngineOptions& options) {
   return plan;
 }
 
-// Backward of a block makes attention's output again; the shape has no number for that.
-void Planner::add_selective(const EngineOptions& options, Program& program) const {
-  if (!options.model.recompute_attention) return;
-  const ModelSpec& spec = models_.at(true)->spec;
-  for (Op& op : program.ops) {
-    if (op.kind != OpKind::kBackward) continue;
-    const UnitSpec& unit = spec.units[static_cast<std::size_t>(op.unit)];
-    if (unit.kind != UnitKind::kBlock) continue;
-    op.flops += attention_flops(spec, unit) * static_cast<double>(options.train.micro_batch);
-  }
-}
-
 std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> Planner::budgets_of(
     const PlanQuestion& question) const {
   std::int64_t device = question.budgets.device;
@@ -87,7 +75,6 @@ RunPlan Planner::plan(const PlanQuestion& question) {
   RunPlan plan;
   plan.shape = step.shape;
   plan.program = write_train_step(step.shape);
-  add_selective(options, plan.program);
   TierBudgets budgets = question.budgets;
   budgets.device = budgets_of(question).front();
   plan.memory = plan_memory(plan.program, options.tiers.nvme, budgets);

@@ -33,8 +33,6 @@ class Planner {
   [[nodiscard]] const std::vector<std::string>& unit_names() const { return unit_names_; }
 
  private:
-  void add_selective(const EngineOptions& options, Program& program) const;
-
   using Key = std::tuple<std::int64_t, bool, int, bool, int>;
 
   MachineProfile machine_;

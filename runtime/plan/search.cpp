@@ -124,10 +124,10 @@ double time_floor(const StepShape& shape, const Rates& rates) {
   const double compute = compute_floor(shape, rates) * micro_batches;
   const double host = over(away, rates.host_adam);
   const double comm = over(sent, rates.comm_bps);
-  const double reads =
-      shape.placement.optimizer == Tier::kNvme ? over(12 * away, rates.disk_read_bps) : 0;
-  const double writes =
-      shape.placement.optimizer == Tier::kNvme ? over(12 * away, rates.disk_write_bps) : 0;
+  const bool on_disk = shape.placement.optimizer == Tier::kNvme;
+  const double moved = on_disk ? away * static_cast<double>(away_state_bytes(shape)) : 0;
+  const double reads = over(moved, rates.disk_read_bps);
+  const double writes = over(moved, rates.disk_write_bps);
   const double disk = std::max({reads, writes, (reads + writes) / rates.disk_duplex});
   return rates.shared_cores ? std::max(compute + host + comm, disk)
                             : std::max({compute, host, comm, disk});
@@ -183,19 +183,21 @@ class Search {
       : planner_(planner),
         question_(question),
         limits_(limits),
+        allowed_(limits.evaluations),
         evaluator_(planner, question.budgets),
         budgets_(planner.budgets_of(question)) {}
 
   SearchResult run() {
     // What a larger micro-batch leaves for backward is more: where no smaller one can fit, it
-    // cannot.
+    // cannot; but a step of one micro-batch needs no shards to sum in.
+    bool any = true;
     for (const std::int64_t micro_batch : micro_batches()) {
+      if (!any && micro_batch < samples_of_rank()) continue;
       const std::size_t before = candidates_.size();
       add_micro_batch(micro_batch);
-      const bool any =
+      any =
           std::any_of(candidates_.begin() + static_cast<std::ptrdiff_t>(before), candidates_.end(),
                       [](const Candidate& candidate) { return candidate.floor_missing == 0; });
-      if (!any) break;
     }
     result_.candidates = static_cast<int>(candidates_.size());
     find_fastest();
@@ -276,7 +278,7 @@ class Search {
   }
 
   bool evaluate(const Candidate& candidate, Found& found) {
-    if (result_.evaluated >= limits_.evaluations) return false;
+    if (result_.evaluated >= allowed_) return false;
     ++result_.evaluated;
     const RunPlan plan = evaluator_.evaluate(candidate.options);
     found = {&candidate, plan.time.step_s, plan.missing()};
@@ -303,7 +305,6 @@ class Search {
       found_.insert(place, found);
       if (found_.size() > most) found_.pop_back();
     }
-    result_.any_fits = !found_.empty();
   }
 
   static bool faster(const Found& a, const Found& b) {
@@ -316,39 +317,44 @@ class Search {
     std::stable_sort(order.begin(), order.end(), [](const Candidate* a, const Candidate* b) {
       return std::tie(a->floor_missing, a->floor_s) < std::tie(b->floor_missing, b->floor_s);
     });
-    const auto less = [](const Found& a, const Found& b) { return a.missing < b.missing; };
-    result_.evaluated = 0;
+    allowed_ = result_.evaluated + limits_.evaluations;
     for (const Candidate* candidate : order) {
       if (!near_.empty()) {
-        const Found& best = *std::min_element(near_.begin(), near_.end(), less);
+        const Found& best = *std::ranges::min_element(near_, {}, &Found::missing);
         if (best.missing == 0 || candidate->floor_missing >= best.missing) break;
       }
+      if (std::ranges::find(near_, candidate, &Found::candidate) != near_.end()) continue;
       Found found{};
       if (!evaluate(*candidate, found)) break;
       near_.push_back(found);
     }
-    if (near_.empty()) return;
-    found_.push_back(*std::min_element(near_.begin(), near_.end(), less));
-    result_.any_fits = found_.front().missing == 0;
+    if (!near_.empty()) found_.push_back(*std::ranges::min_element(near_, {}, &Found::missing));
   }
 
-  // As it would run; where the drawing out was wrong about a fit, it is not suggested.
+  // As it would run; where the drawing out was wrong about a fit, it is not suggested while another
+  // one fits.
   void finish() {
+    std::vector<Suggestion>& all = result_.suggestions;
     for (const Found& found : found_) {
-      Suggestion suggestion{differences(question_.options, found.candidate->options),
-                            evaluator_.plan(found.candidate->options)};
-      if (result_.any_fits && !suggestion.plan.fits()) continue;
-      result_.suggestions.push_back(std::move(suggestion));
+      all.push_back({differences(question_.options, found.candidate->options),
+                     evaluator_.plan(found.candidate->options)});
     }
-    std::stable_sort(result_.suggestions.begin(), result_.suggestions.end(),
-                     [](const Suggestion& a, const Suggestion& b) {
-                       return a.plan.time.step_s < b.plan.time.step_s;
-                     });
+    const auto misses = [](const Suggestion& s) { return !s.plan.fits(); };
+    result_.any_fits = !std::all_of(all.begin(), all.end(), misses);
+    if (result_.any_fits) {
+      std::erase_if(all, misses);
+    } else if (!all.empty()) {
+      const auto missing = [](const Suggestion& s) { return s.plan.missing(); };
+      std::iter_swap(all.begin(), std::ranges::min_element(all, {}, missing));
+      all.erase(all.begin() + 1, all.end());
+    }
+    std::ranges::stable_sort(all, {}, [](const Suggestion& s) { return s.plan.time.step_s; });
   }
 
   Planner& planner_;
   const PlanQuestion& question_;
   SearchLimits limits_;
+  int allowed_;  // evaluations
   Evaluator evaluator_;
   TierBytes budgets_;
   std::vector<Candidate> candidates_;

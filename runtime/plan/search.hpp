@@ -30,7 +30,7 @@ struct Suggestion {
 
 struct SearchLimits {
   int most = 5;          // suggestions
-  int evaluations = 64;  // candidates that are planned
+  int evaluations = 64;  // candidates that are planned; where none fits, as many others
   bool offload = true;   // states may leave the device
   std::int64_t most_micro_batch = 64;
 };

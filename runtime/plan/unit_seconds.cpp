@@ -9,21 +9,23 @@ namespace {
 
 constexpr double kBackwardFlops = 2;  // of a forward's: by the input, by the weights
 
-// Seconds of one FLOP on one core.
+// Seconds of one FLOP on one core; and what is lost where one rank has all cores.
 struct Cost {
   double forward = 0, backward = 0, attention_forward = 0, attention_backward = 0;
+  double threads_efficiency = 1;
 };
 
 Cost cost_of(const UnitRates& rates) {
   return {1 / rates.forward_flops, 1 / rates.backward_flops, 1 / rates.attention_forward_flops,
-          1 / rates.attention_backward_flops};
+          1 / rates.attention_backward_flops, rates.threads_efficiency};
 }
 
 Cost between(const Cost& a, const Cost& b, double share) {
   const auto mix = [&](double from, double to) { return from + share * (to - from); };
   return {mix(a.forward, b.forward), mix(a.backward, b.backward),
           mix(a.attention_forward, b.attention_forward),
-          mix(a.attention_backward, b.attention_backward)};
+          mix(a.attention_backward, b.attention_backward),
+          mix(a.threads_efficiency, b.threads_efficiency)};
 }
 
 class Costs {
@@ -64,7 +66,7 @@ UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost,
   if (unit.kind == UnitKind::kLossHead) {
     return {.forward = all * cost.forward, .backward = (1 + kBackwardFlops) * all * cost.forward};
   }
-  const double attention = attention_flops(spec, unit) * samples;
+  const double attention = spec.attention_flops_per_sample(unit) * samples;
   UnitSeconds seconds;
   const double again = attention * cost.attention_forward;
   seconds.forward = (all - attention) * cost.forward + again;
@@ -76,25 +78,10 @@ UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost,
 
 }  // namespace
 
-double attention_flops(const ModelSpec& spec, const UnitSpec& unit) {
-  double flops = spec.forward_flops_per_sample(unit);
-  for (const ParamRef& ref : unit.params) {
-    const auto& shape = spec.groups[static_cast<std::size_t>(ref.group)]
-                            .params[static_cast<std::size_t>(ref.index)]
-                            .tensor.shape;
-    if (shape.size() == 2) {
-      flops -= 2.0 * static_cast<double>(spec.options.seq) * static_cast<double>(shape[0]) *
-               static_cast<double>(shape[1]);
-    }
-  }
-  return std::max(0.0, flops);
-}
-
 std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const EngineOptions& options) {
   if (machine.units.empty()) return {};
   const ModelSpec spec = make_model_spec(options.model);
   const Costs costs(machine, options.train.dtype);
-  const double cores = cores_of_rank(machine, options.dp);
   const auto samples = static_cast<double>(options.train.micro_batch);
   const char* family = spec.options.type == ModelType::kGpt2 ? "gpt2" : "llama";
   std::vector<UnitSeconds> seconds;
@@ -103,6 +90,7 @@ std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const Engin
     if (unit.kind != UnitKind::kEmbedding) {
       const bool block = unit.kind == UnitKind::kBlock;
       if (const auto cost = costs.of(block ? family : "head", spec.options.hidden)) {
+        const double cores = cores_of_rank(machine, options.dp, cost->threads_efficiency);
         of_unit = price(spec, unit, *cost, samples / cores);
         of_unit.known = true;
       }
@@ -121,7 +109,8 @@ double compute_floor(const StepShape& shape, const Rates& rates) {
       const UnitSeconds& unit = rates.units[u];
       seconds += unit.backward + (head ? 0 : unit.forward) + (again ? unit.forward : 0);
     } else if (rates.flops > 0) {
-      seconds += shape.units[u].forward_flops * (again ? 4 : 3) / rates.flops;
+      const UnitShape& unit = shape.units[u];
+      seconds += (unit.forward_flops * (again ? 4 : 3) + unit.recomputed_flops) / rates.flops;
     }
   }
   return seconds * rates.compute_factor;

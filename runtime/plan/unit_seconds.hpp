@@ -8,9 +8,6 @@
 
 namespace sluice {
 
-// FLOP of one sample's forward that are no product with a weight matrix.
-[[nodiscard]] double attention_flops(const ModelSpec& spec, const UnitSpec& unit);
-
 // By unit, of one micro-batch; empty where the machine's units were not measured. Rates of sizes
 // between two that were measured are interpolated.
 [[nodiscard]] std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine,

@@ -80,7 +80,7 @@ std::int64_t host_bytes_of(const Program& train) {
   }
   bytes += static_cast<std::int64_t>(train.buffers.size() * sizeof(Buffer));
   // Of the three programs: an update that is left over has them all.
-  return bytes + 2 * static_cast<std::int64_t>(train.chunks.size() * sizeof(Chunk));
+  return bytes + 3 * static_cast<std::int64_t>(train.chunks.size() * sizeof(Chunk));
 }
 
 }  // namespace sluice

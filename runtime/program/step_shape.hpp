@@ -37,6 +37,8 @@ struct UnitShape {
   UnitMemory memory;
   bool kept_moves = false;   // what forward keeps can be taken away and brought back
   double forward_flops = 0;  // one micro-batch
+  // Of these, what the unit's backward itself runs again (selective recomputation).
+  double recomputed_flops = 0;
 };
 
 // Chunks begin at multiples of this: a block of the norm's sum (kernels/cpu/reduce.hpp), so that a

@@ -210,7 +210,8 @@ void StepWriter::write_backward(const Use& use, Op op) {
   Flight& now = flight(use.micro_batch);
   const auto u = static_cast<std::size_t>(use.unit);
   op.recompute = shape_.recompute;
-  op.flops = unit(use.unit).forward_flops * (shape_.recompute ? 3 : 2);
+  op.flops =
+      unit(use.unit).forward_flops * (shape_.recompute ? 3 : 2) + unit(use.unit).recomputed_flops;
   grads_.open(op);
   op.dead_after.push_back(now.gradient);
   const BufferId fetched = inputs_.fetched(use);  // input and what was kept

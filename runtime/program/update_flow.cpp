@@ -170,7 +170,9 @@ void UpdateFlow::update(int c) {
 
 // A few before each backward, so that what that one needs from the disk is not long behind them.
 void UpdateFlow::read_ahead(int done, int backwards) {
-  const int due = builder_.program().chunks_ahead * (done + 1) / backwards;
+  // All under way before the last quarter: what is issued with the last backward ends after it.
+  const int ahead = builder_.program().chunks_ahead;
+  const int due = std::min(ahead, ahead * 4 * (done + 1) / (3 * backwards));
   for (; next_ahead_ < due; ++next_ahead_) {
     const int c = next_ahead_;
     std::vector<OpId> waits = state_users(c);

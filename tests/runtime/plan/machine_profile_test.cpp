@@ -69,6 +69,18 @@ TEST(MachineProfile, MeasuredRatesReplaceOnlyWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(rank.comm_latency_s, 1.5e-6);
 }
 
+TEST(MachineProfile, AFileOfTheDoctorsIsOneToo) {
+  MachineRates rates;
+  rates.host = "box";
+  rates.gemm_flops.fp32 = 1e11;
+  rates.units = {{"gpt2", "fp32", 256, 1e10, 1e10, 1e10, 1e10, 0.8}};
+  const MachineProfile machine = parse_profile(machine_rates_json(rates), "rates.json", named_profile("cpu"));
+  EXPECT_EQ(machine.name, "box");
+  EXPECT_DOUBLE_EQ(machine.gemm_flops.fp32, 1e11);
+  ASSERT_EQ(machine.units.size(), 1U);
+  EXPECT_DOUBLE_EQ(machine.units[0].threads_efficiency, 0.8);
+}
+
 TEST(MachineProfile, BrokenFilesAreRefusedByFieldName) {
   const auto refused = [](const std::string& text, const std::string& field) {
     try {
@@ -80,11 +92,13 @@ TEST(MachineProfile, BrokenFilesAreRefusedByFieldName) {
     }
   };
   refused("[", "JSON");
+  refused(R"({"h2d_bsp": 1e9})", "h2d_bsp");
   refused(R"({"h2d_bps": -1})", "h2d_bps");
   refused(R"({"h2d_bps": "fast"})", "h2d_bps");
   refused(R"({"gemm_flops": 3})", "gemm_flops");
   refused(R"({"comm": {"latency_s": -2}})", "comm");
   refused(R"({"devices_per_node": 1.5})", "devices_per_node");
+  EXPECT_THROW((void)parse_profile(R"({"format": "sluice-rates"})", "x"), IoError);
   EXPECT_THROW((void)named_profile("h1000"), ConfigError);
   EXPECT_THROW((void)named_profile("./nowhere.json"), IoError);
   EXPECT_DOUBLE_EQ(parse_profile(R"({"h2d_bps": null})", "x", named_profile("cpu")).h2d_bps,

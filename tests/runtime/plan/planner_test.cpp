@@ -111,6 +111,13 @@ TEST(Planner, SelectiveRecomputationIsNotFree) {
   const double all = 5 * 2 * 4 * (2 * 2 * 64 * 32.0 * 32);
   EXPECT_GT(extra, 0.4 * all);
   EXPECT_LT(extra, 1.1 * 5 * 2 * 4 * 2 * 2 * 64 * pairs);
+  // The engine's own program, which a run is compared with, knows it as well.
+  const Model model = make_model(options.model);
+  const Program own = write_train_step(plan_step(options, model).shape);
+  ASSERT_EQ(own.ops.size(), selective.program.ops.size());
+  for (std::size_t i = 0; i < own.ops.size(); ++i) {
+    EXPECT_EQ(own.ops[i].flops, selective.program.ops[i].flops) << i;
+  }
 }
 
 TEST(Planner, AKnownGpuIsItsOwnBudget) {

@@ -31,7 +31,7 @@ TEST(UnitSeconds, AreThoseMeasuredByFlopAndShareOfTheCores) {
   ASSERT_EQ(seconds.size(), spec.units.size());
   EXPECT_FALSE(seconds.front().known);  // the embedding has no products
   const double all = 2 * spec.forward_flops_per_sample(spec.units[1]);
-  const double attention = 2 * attention_flops(spec, spec.units[1]);
+  const double attention = 2 * spec.attention_flops_per_sample(spec.units[1]);
   EXPECT_DOUBLE_EQ(seconds[1].forward, (all - attention) / 128e9 + attention / 64e9);
   EXPECT_DOUBLE_EQ(seconds[1].backward, 2 * ((all - attention) / 256e9 + attention / 32e9));
   const double head = 2 * spec.forward_flops_per_sample(spec.units.back());
@@ -65,12 +65,11 @@ TEST(UnitSeconds, WithoutAMeasurementOfTheKindThereAreNone) {
 }
 
 TEST(UnitSeconds, ThreadsOfARankLoseToEachOther) {
-  MachineProfile machine = with_units();
-  machine.threads_efficiency = 0.7;
-  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 1), 4 * 0.7);
-  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 4), 1);
-  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 8), 0.5);
-  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 2), 2 * (1 - 0.3 / 3));
+  const MachineProfile machine = with_units();
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 1, 0.7), 4 * 0.7);
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 4, 0.7), 1);
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 8, 0.7), 0.5);
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 2, 0.7), 2 * (1 - 0.3 / 3));
 }
 
 // Forward, backward and recomputation of the program cost what the units do.
