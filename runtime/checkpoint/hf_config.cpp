@@ -1,5 +1,6 @@
 #include "runtime/checkpoint/hf_config.hpp"
 
+#include <array>
 #include <cmath>
 #include <nlohmann/json.hpp>
 #include <optional>
@@ -55,17 +56,17 @@ class Keys {
     return fallback.value_or(1);
   }
 
+  // A number above 0, or from 0 on.
   [[nodiscard]] double number(const char* key, std::optional<double> fallback = {},
-                              double least = 0) const {
+                              bool may_be_zero = false) const {
     const Json* value = find(key);
     if (value == nullptr) {
       if (!fallback) refuse(key, "is missing");
       return fallback.value_or(1);
     }
-    if (value->is_number() && std::isfinite(value->get<double>()) && value->get<double>() > least) {
-      return value->get<double>();
-    }
-    refuse(key, "is no number above " + Json(least).dump());
+    const double held = value->is_number() ? value->get<double>() : -1;
+    if (std::isfinite(held) && (held > 0 || (may_be_zero && held == 0))) return held;
+    refuse(key, may_be_zero ? "is no number from 0 on" : "is no number above 0");
     return fallback.value_or(1);
   }
 
@@ -102,6 +103,7 @@ void read_gpt2(const Keys& keys, ModelOptions& o) {
   o.hidden = keys.count("n_embd");
   o.heads = keys.count("n_head");
   o.ffn = keys.count("n_inner", 4 * o.hidden);
+  if (o.ffn > kMostDim) keys.refuse("n_embd", "makes n_inner larger than any layer can be");
   o.seq = keys.count("n_positions", keys.count("n_ctx", 1024));
   o.norm_eps = keys.number("layer_norm_epsilon", 1e-5);
   o.tie_embeddings = keys.flag("tie_word_embeddings", true);
@@ -257,6 +259,28 @@ void read_head_width(const Keys& keys, ModelOptions& o) {
   }
 }
 
+// What is computed of sizes later is not looked at again: a few times each of these products, in
+// bytes, has to be a number.
+void check_products(const Keys& keys, const ModelOptions& o) {
+  const bool gpt2 = o.type == ModelType::kGpt2;
+  const char* layers = gpt2 ? "n_layer" : "num_hidden_layers";
+  const struct {
+    const char* key;
+    std::array<std::int64_t, 4> factors;
+  } products[] = {{layers, {o.layers, o.hidden, o.heads, o.head_dim}},
+                  {layers, {o.layers, o.hidden, o.ffn, 1}},
+                  {"vocab_size", {o.vocab, o.hidden, 1, 1}},
+                  {gpt2 ? "n_positions" : "max_position_embeddings", {o.seq, o.hidden, 1, 1}}};
+  for (const auto& product : products) {
+    std::int64_t bytes = 256;  // of master weights, moments and gradients, of up to 16 matrices
+    bool fits = true;
+    for (const std::int64_t factor : product.factors) {
+      fits = fits && !__builtin_mul_overflow(bytes, factor, &bytes);
+    }
+    if (!fits) keys.refuse(product.key, "times the other sizes is more than any machine holds");
+  }
+}
+
 std::optional<ModelType> type_of(const Json& config) {
   const Json type = config.value("model_type", Json());
   for (const ModelType known :
@@ -290,7 +314,7 @@ ModelOptions parse_hf_config(const std::string& path, std::string_view text) {
   if (const auto type = type_of(config)) {
     options.type = *type;
     options.vocab = keys.count("vocab_size");
-    options.init_std = keys.number("initializer_range", 0.02);
+    options.init_std = keys.number("initializer_range", 0.02, true);
     if (options.type == ModelType::kGpt2) {
       options.attention_bias = AttentionBias::kQkvo;
       read_gpt2(keys, options);
@@ -298,6 +322,7 @@ ModelOptions parse_hf_config(const std::string& path, std::string_view text) {
       read_llama_family(keys, options);
     }
     if (problems.empty()) read_head_width(keys, options);
+    if (problems.empty()) check_products(keys, options);
   } else {
     keys.refuse("model_type", "expected gpt2, llama, mistral or qwen2");
   }

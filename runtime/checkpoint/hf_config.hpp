@@ -4,6 +4,7 @@
 // is refused with key, value and reason. Pure functions; thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -27,6 +28,11 @@ namespace sluice {
 // does.
 [[nodiscard]] std::string write_hf_config(const ModelOptions& options, std::string_view dtype_name,
                                           const std::string& carried = "");
+
+// The tokens that end a text, of a folder's generation_config.json, or of its config.json where
+// that has none: eos_token_id, a number or a list. Empty where neither file is there or says.
+// Throws IoError where a file is damaged, ConfigError where the key is something else.
+[[nodiscard]] std::vector<std::int32_t> read_hf_end_tokens(const std::string& dir);
 
 [[nodiscard]] std::string_view hf_type_name(ModelType type);  // "gpt2", ...
 

@@ -181,21 +181,27 @@ HfExportResult export_hf(FileSystem& files, const std::string& dir, const ModelS
 
 std::vector<std::string> copy_hf_companions(FileSystem& files, const std::string& from,
                                             const std::string& to) {
-  constexpr const char* kNames[] = {"tokenizer.json",
-                                    "tokenizer_config.json",
-                                    "special_tokens_map.json",
-                                    "added_tokens.json",
-                                    "vocab.json",
-                                    "merges.txt",
-                                    "tokenizer.model",
-                                    "chat_template.jinja",
-                                    "chat_template.json",
-                                    "generation_config.json"};
+  const std::vector<std::string> tokenizer{"tokenizer.json",
+                                           "tokenizer_config.json",
+                                           "special_tokens_map.json",
+                                           "added_tokens.json",
+                                           "vocab.json",
+                                           "merges.txt",
+                                           "tokenizer.model",
+                                           "chat_template.jinja",
+                                           "chat_template.json"};
+  const std::string generation = "generation_config.json";
+  const auto is_there = [&](const std::string& name) {
+    return files.stat(join_path(to, name)).has_value();
+  };
+  std::vector<std::string> names;
+  if (std::none_of(tokenizer.begin(), tokenizer.end(), is_there)) names = tokenizer;
+  if (!is_there(generation)) names.push_back(generation);
   std::vector<std::string> copied;
-  for (const std::string name : kNames) {
+  for (const std::string& name : names) {
     const std::string source = join_path(from, name);
     const auto stat = files.stat(source);
-    if (!stat || stat->directory || files.stat(join_path(to, name))) continue;
+    if (!stat || stat->directory) continue;
     replace_durably(files, join_path(to, name), read_text(files, source, kMostCompanionBytes));
     copied.push_back(name);
   }

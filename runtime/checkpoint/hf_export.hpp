@@ -42,8 +42,8 @@ HfExportResult export_hf(FileSystem& files, const std::string& dir, const ModelS
                          const ParamReader& read, const HfExportOptions& options);
 
 // The files beside weights and config.json that a model is used with (tokenizer,
-// generation_config.json, chat template), as far as `from` has them. A copy that exists stays.
-// Returns the names copied.
+// generation_config.json, chat template), as far as `from` has them. What exists stays; where `to`
+// has a file of a tokenizer, none of another's joins it. Returns the names copied.
 std::vector<std::string> copy_hf_companions(FileSystem& files, const std::string& from,
                                             const std::string& to);
 

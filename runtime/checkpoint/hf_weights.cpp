@@ -139,7 +139,10 @@ void HfWeights::match(const std::string& dir, const ModelOptions& file, const Mo
       continue;
     }
     check_rows(placement, found->second, file);
-    sources_.emplace(placement.param, Source{placement, found->second});
+    // Rows beyond vocab_size only fill the table up: they are no weights.
+    const bool vocabulary = placement.rows == HfRows::kVocabulary;
+    const std::int64_t rows = vocabulary ? file.vocab : found->second.entry.shape.front();
+    sources_.emplace(placement.param, Source{placement, found->second, rows});
   }
   if (!missing.empty()) {
     const bool only_head = missing.size() == 1 && missing.front() == kHfHead;
@@ -177,14 +180,17 @@ void HfWeights::check_rows(const HfPlacement& placement, const Stored& stored,
         "has the shape " + shape_text(shape) + ", and config.json makes it " + shape_text(expected),
         stored.file->path(), stored.entry.name, stored.entry.offset);
   }
+  if (placement.transposed) return;
   const std::int64_t ours = placement.shape[0];
-  if (placement.transposed || shape[0] == ours) return;
-  notes_.push_back(placement.tensor + ": " +
-                   (shape[0] > ours
-                        ? std::to_string(shape[0] - ours) + " rows beyond the model's " +
-                              std::to_string(ours) + " are not taken"
-                        : std::to_string(ours - shape[0]) + " rows beyond the file's " +
-                              std::to_string(shape[0]) + " are drawn as fresh weights are"));
+  const std::int64_t theirs = expected[0];  // without the rows that only fill a table up
+  if (ours > theirs) {
+    notes_.push_back(placement.tensor + ": " + std::to_string(ours - theirs) +
+                     " rows beyond the file's " + std::to_string(theirs) +
+                     " are drawn as fresh weights are");
+  } else if (shape[0] > ours) {
+    notes_.push_back(placement.tensor + ": " + std::to_string(shape[0] - ours) +
+                     " rows beyond the model's " + std::to_string(ours) + " are not taken");
+  }
 }
 
 std::int64_t HfWeights::read(const std::string& param, std::int64_t begin,
@@ -201,7 +207,8 @@ std::int64_t HfWeights::read(const std::string& param, std::int64_t begin,
     let_go(bytes);
     return end - begin;
   }
-  const std::int64_t there = std::min(end, count_of(source.stored.entry.shape));
+  const std::vector<std::int64_t>& stored = source.stored.entry.shape;
+  const std::int64_t there = std::min(end, count_of(stored) / stored.front() * source.rows);
   if (there <= begin) return 0;
   const auto elems = static_cast<std::size_t>(there - begin);
   widen(bytes.data(), source.stored.dtype, begin, out.first(elems));
@@ -217,10 +224,11 @@ void HfWeights::check_tied() const {
   const Stored& b = stored_.at(table_);
   const auto x = a.file->bytes(a.entry);
   const auto y = b.file->bytes(b.entry);
-  if (a.dtype == b.dtype && a.entry.shape == b.entry.shape &&
-      std::memcmp(x.data(), y.data(), x.size()) == 0) {
-    return;
-  }
+  const bool equal = a.dtype == b.dtype && a.entry.shape == b.entry.shape &&
+                     std::memcmp(x.data(), y.data(), x.size()) == 0;
+  let_go(x);
+  let_go(y);
+  if (equal) return;
   throw CheckpointError("differs from " + b.entry.name +
                             ", which tie_word_embeddings: true in config.json makes its equal; a "
                             "model with a head of its own has false there",

@@ -61,6 +61,7 @@ class HfWeights {
   struct Source {
     HfPlacement placement;
     Stored stored;
+    std::int64_t rows = 0;  // of those stored, from the front, that are weights
   };
   void collect(const HfFiles& files, ModelType type);
   void match(const std::string& dir, const ModelOptions& file, const ModelSpec& spec);

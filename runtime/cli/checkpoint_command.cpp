@@ -14,6 +14,7 @@
 #include "runtime/cli/checkpoint_json.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
+#include "runtime/cli/weights_setup.hpp"
 
 namespace sluice {
 namespace {
@@ -21,8 +22,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDamaged = 4;
-// Beside the steps of an imported model: config.json, the tokenizer's files.
-constexpr char kCompanions[] = "huggingface";
 constexpr std::int64_t kMostConfigBytes = std::int64_t{4} << 20;
 
 bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
@@ -39,16 +38,6 @@ std::string layout_text(const WorldLayout& layout) {
 
 std::string absolute(const std::string& path) {
   return fs::absolute(path).lexically_normal().string();
-}
-
-// In YAML, whatever is in it.
-std::string quoted(const std::string& text) {
-  std::string out = "'";
-  for (const char c : text) {
-    out += c;
-    if (c == '\'') out += c;
-  }
-  return out + "'";
 }
 
 // The checkpoints to look at: one, or every step of a folder that claims to be complete.
@@ -68,14 +57,6 @@ std::vector<std::string> steps_of(const std::string& path) {
   return steps;
 }
 
-std::int64_t vocabulary_of(const Checkpoint& checkpoint, ModelType type) {
-  const std::string table = type == ModelType::kGpt2 ? "wte.weight" : "model.embed_tokens.weight";
-  for (const StateRange& range : checkpoint.parameters()) {
-    if (range.param == table) return range.shape.front();
-  }
-  return 0;
-}
-
 // Folders that may hold what goes with the model beside its weights, the likeliest first.
 std::vector<std::string> companion_folders(const CheckpointCommand& command,
                                            const Checkpoint& checkpoint, const RunConfig& run) {
@@ -89,20 +70,24 @@ std::vector<std::string> companion_folders(const CheckpointCommand& command,
     throw IoError("--tokenizer: there is no " + command.tokenizer, command.tokenizer);
   }
   add(command.tokenizer);
-  const std::string beside = join_path(parent_path(checkpoint.path()), kCompanions);
+  const std::string beside = companions_of(checkpoint.path());
   if (exists(beside)) add(beside);
   add(run.data.tokenizer);
   add(run.model.from);
   return folders;
 }
 
-// The config.json of the same architecture that the model came from; empty where there is none.
-std::string carried_config(const std::vector<std::string>& folders, ModelType type) {
+// The config.json that the model came from; empty where there is none of a model of this size.
+std::string carried_config(const std::vector<std::string>& folders, const ModelOptions& model) {
   for (const std::string& folder : folders) {
     const std::string path = join_path(folder, "config.json");
     if (!exists(path)) continue;
     try {
-      if (read_hf_config(path).type != type) continue;
+      const ModelOptions there = read_hf_config(path);
+      if (there.type != model.type || there.layers != model.layers ||
+          there.hidden != model.hidden) {
+        continue;
+      }
     } catch (const Error&) {
       continue;  // of another model
     }
@@ -117,11 +102,24 @@ DType dtype_of(const std::string& name) {
 
 // A configuration of the folder's model, and nothing to train on yet.
 LoadedConfig config_of(const CheckpointCommand& command) {
-  LoadedConfig config =
-      load_config_text(join_path(command.path, "config.json"),
-                       "model: {from: " + quoted(absolute(command.path)) + "}", command.overrides);
+  LoadedConfig config = load_config_text(
+      join_path(command.path, "config.json"),
+      "model: {from: " + yaml_quoted(absolute(command.path)) + "}", command.overrides);
   settle_model_from(config);
   return config;
+}
+
+// A step 0 among another model's steps would be the newest of them, with its tokenizer beside.
+void check_is_free(const std::string& out) {
+  std::string taken = exists(join_path(out, kManifestName)) ? "is a checkpoint" : "";
+  for (const CatalogEntry& entry : catalog(local_file_system(), out)) {
+    if (!entry.has_manifest && !entry.unreadable) continue;
+    taken = "already holds checkpoints, as " + entry.name;
+    break;
+  }
+  if (taken.empty()) return;
+  throw ConfigError("-o " + out + " " + taken +
+                    "; give a folder that is new, so that no other model's are in it");
 }
 
 }  // namespace
@@ -174,6 +172,7 @@ int run_checkpoint_verify(const CheckpointCommand& command) {
 
 int run_checkpoint_import(const CheckpointCommand& command) {
   FileSystem& files = local_file_system();
+  check_is_free(command.out);
   LoadedConfig config = config_of(command);
   RunConfig& run = config.run;
   const auto weights = open_model_from(run);
@@ -184,11 +183,11 @@ int run_checkpoint_import(const CheckpointCommand& command) {
   const std::vector<std::string> carried = copy_hf_companions(files, command.path, companions);
   replace_durably(files, join_path(companions, "config.json"),
                   read_text(files, join_path(command.path, "config.json"), kMostConfigBytes));
-  if (run.data.tokenizer != "bytes") {
-    const std::string name = fs::path(run.data.tokenizer).filename().string();
-    if (std::find(carried.begin(), carried.end(), name) != carried.end()) {
-      run.data.tokenizer = join_path(companions, name);
-    }
+  // The folder's own is used where it was put; one that --set names stays where it is.
+  const std::string name = fs::path(run.data.tokenizer).filename().string();
+  if (run.data.tokenizer == (fs::path(run.model.from) / name).string() &&
+      std::find(carried.begin(), carried.end(), name) != carried.end()) {
+    run.data.tokenizer = join_path(companions, name);
   }
   const ModelSpec spec = make_model_spec(run.model);
   run.model.from.clear();
@@ -208,12 +207,12 @@ int run_checkpoint_export(const CheckpointCommand& command) {
   const LoadedConfig config = load_config_text(join_path(checkpoint.path(), kManifestName),
                                                checkpoint.manifest().run.config, {});
   ModelOptions model = config.run.model;
-  if (model.vocab == 0) model.vocab = vocabulary_of(checkpoint, model.type);
+  if (model.vocab == 0) model.vocab = stored_vocab(checkpoint);
   const std::vector<std::string> folders = companion_folders(command, checkpoint, config.run);
   HfExportOptions options;
   options.dtype = dtype_of(command.dtype);
   options.shard_bytes = command.shard_bytes;
-  options.carried_config = carried_config(folders, model.type);
+  options.carried_config = carried_config(folders, model);
   const HfExportResult result =
       export_hf(files, command.out, make_model_spec(model), checkpoint_reader(checkpoint), options);
   std::size_t carried = 0;

@@ -57,7 +57,8 @@ struct GenerateCommand {
   SamplingOptions sampling;
   std::int64_t max_tokens = 0;  // 0: 256, or what there is room for
   bool ignore_end_of_text = false;
-  bool echo = false;  // the prompt as well
+  bool no_bos = false;  // nothing is put before the prompt
+  bool echo = false;    // the prompt as well
   int nproc = 1;
   bool json = false;
   std::vector<std::string> argv;

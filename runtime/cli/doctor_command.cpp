@@ -90,9 +90,12 @@ GemmProbe gemm_probe() {
 // Small models first: what is no product is most of them.
 UnitProbe unit_probe(int cores, bool quick) {
   return [=](const NarrowMatmul& bf16) {
-    set_libtorch_threads(1);
-    set_compute_threads(1);
     UnitTimingOptions options;
+    options.use_threads = [](int threads) {
+      set_libtorch_threads(threads);
+      set_compute_threads(threads);
+    };
+    options.use_threads(1);
     options.cores = cores;
     if (quick) options.hidden = {128, 256, 512};
     if (bf16.native < bf16.converted) options.narrow_matmul = MatmulType::kFp32;

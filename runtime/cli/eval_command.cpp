@@ -43,7 +43,8 @@ class Evaluation {
         vocab_(run.model.vocab),
         batches_(make_batches(streams, seq_, stride, run.train.micro_batch)) {}
 
-  // The sum of the losses of each stream. Sums have one order, whoever runs what.
+  // The sum of the losses of each stream; empty where rank 0 was asked to stop. Sums have one
+  // order, whoever runs what.
   [[nodiscard]] std::vector<double> run(Engine& engine, UseRank& use) const {
     const std::int64_t at_once = std::int64_t{8} * use.comm().size();  // between signs of life
     std::vector<double> sums(streams_.size(), 0.0);
@@ -56,6 +57,8 @@ class Evaluation {
         sums[batch(first + static_cast<std::int64_t>(i)).stream] += losses[i];
       }
       use.watchdog().pulse();
+      const double asked = stop_requested() ? 1.0 : 0.0;
+      if (use.comm().all_gather_values({&asked, 1}).front() > 0) return {};
     }
     return sums;
   }
@@ -68,8 +71,9 @@ class Evaluation {
   void fill(const Batch& batch, std::int64_t rows, SampleRows& out) const {
     out.tokens.clear();
     out.targets.clear();
+    const EvalStream& stream = streams_[batch.stream];
     for (const EvalWindow& window : batch.windows) {
-      append_window(*streams_[batch.stream].source, window, seq_, vocab_, out.tokens, out.targets);
+      append_window(stream.name, *stream.source, window, seq_, vocab_, out.tokens, out.targets);
     }
     out.tokens.resize(static_cast<std::size_t>(rows * seq_), 0);
     out.targets.resize(out.tokens.size(), kIgnoreTarget);
@@ -127,10 +131,12 @@ int run_rank(const EvalCommand& command, const RankEnvironment& rank) {
   UsedWeights weights = use_weights(request_of(command, rank.world_size));
   const RunConfig& run = weights.config.run;
   const std::int64_t stride = stride_of(command, run.model.seq);
+  if (!command.text.empty()) check_tokenizer(weights.config);
   const std::vector<EvalStream> streams = open_eval_streams(run.data, command.text, run.model.seq);
   UseRank use(weights, rank);
   const std::unique_ptr<Engine> engine = use.make_engine(use.options(EnginePurpose::kEvaluate));
   const std::vector<double> sums = Evaluation(streams, run, stride).run(*engine, use);
+  if (sums.empty()) return kInterruptedExitCode;
   if (!use.speaks()) return 0;
   EvalRecord record = make_record(streams, sums);
   record.seq = run.model.seq;

@@ -3,6 +3,8 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <set>
+#include <span>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
@@ -17,6 +19,9 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kDefaultTokens = 256;
+// Of a rotary model where nobody says: its table of angles takes 4 bytes x head_dim a position,
+// everything else follows from the tokens that are asked for.
+constexpr std::int64_t kRotaryPositions = 8192;
 
 std::string read_all(std::istream& in) {
   std::string text{std::istreambuf_iterator<char>(in), {}};
@@ -24,11 +29,16 @@ std::string read_all(std::istream& in) {
   return text;
 }
 
-std::string prompt_of(const GenerateCommand& command) {
+std::string prompt_of(const GenerateCommand& command, int readers) {
   std::string text;
   if (command.prompt) {
     text = *command.prompt;
   } else if (command.prompt_file.empty()) {
+    if (readers > 1) {
+      throw ConfigError("each of the " + std::to_string(readers) +
+                        " ranks has a standard input of its own: the prompt cannot come from "
+                        "there; give --prompt TEXT or --prompt-file FILE");
+    }
     text = read_all(std::cin);
   } else {
     std::ifstream file(command.prompt_file, std::ios::binary);
@@ -46,47 +56,57 @@ std::string prompt_of(const GenerateCommand& command) {
   return text;
 }
 
-// Data in tokens says `bytes` where it has no tokenizer: then somebody has to ask for it.
-std::unique_ptr<Tokenizer> tokenizer_of(const LoadedConfig& config) {
-  const DataOptions& data = config.run.data;
-  const auto origin = config.origins.find("data.tokenizer");
-  const bool asked = origin != config.origins.end() && origin->second.is_set;
-  if (data.text.empty() && data.tokenizer == "bytes" && !asked) {
-    throw ConfigError(
-        "the model was trained on tokens, and nothing says of which tokenizer; give "
-        "--set data.tokenizer=FOLDER");
-  }
-  return make_tokenizer(data.tokenizer);
-}
-
 // How many tokens there are to come.
 std::int64_t tokens_to_make(const GenerateCommand& command, std::int64_t prompt, std::int64_t seq) {
   const std::int64_t room = seq - prompt;
   const std::string positions = "and model.seq is " + std::to_string(seq);
   if (room < 1) {
     throw ConfigError("the prompt has " + std::to_string(prompt) + " tokens, " + positions +
-                      ": there is no room for another one; shorten the prompt");
+                      ": there is no room for another one; shorten the prompt, or raise model.seq "
+                      "(--set) where positions are rotary");
   }
   if (command.max_tokens > room) {
-    throw ConfigError("--max-tokens " + std::to_string(command.max_tokens) +
-                      ": after the prompt's " + std::to_string(prompt) +
-                      " tokens that is position " + std::to_string(prompt + command.max_tokens) +
-                      ", " + positions + "; ask for at most " + std::to_string(room));
+    throw ConfigError("--max-tokens " + std::to_string(command.max_tokens) + ": the prompt has " +
+                      std::to_string(prompt) + " tokens, " + positions + "; ask for at most " +
+                      std::to_string(room) +
+                      ", or raise model.seq (--set) where positions are rotary");
   }
   return command.max_tokens > 0 ? command.max_tokens : std::min(kDefaultTokens, room);
 }
 
-std::vector<std::int32_t> encode(const Tokenizer& tokenizer, const std::string& text,
-                                 std::int64_t vocab) {
+// What the model goes on from: the prompt, after what its tokenizer puts before a text.
+std::vector<std::int32_t> encode(const GenerateCommand& command, const Tokenizer& tokenizer,
+                                 const std::string& text, std::int64_t vocab) {
   std::vector<std::int32_t> tokens = tokenizer.encode(text);
+  if (tokens.empty()) throw ConfigError("the tokenizer makes no token of the prompt");
+  const auto before = tokenizer.leading();
+  if (!command.no_bos) tokens.insert(tokens.begin(), before.begin(), before.end());
   for (const std::int32_t token : tokens) {
     if (token < vocab) continue;
     throw ConfigError("the prompt holds token " + std::to_string(token) +
                       ", and the model's vocabulary is " + std::to_string(vocab) +
                       "; data.tokenizer is another one than the model's");
   }
-  if (tokens.empty()) throw ConfigError("the tokenizer makes no token of the prompt");
   return tokens;
+}
+
+void warn(const GenerateCommand& command, const Tokenizer& tokenizer,
+          const std::vector<std::int32_t>& tokens, const GenerateOptions& options,
+          std::int64_t vocab) {
+  const auto before = tokenizer.leading();
+  const auto prompt = std::span(tokens).subspan(command.no_bos ? 0 : before.size());
+  const bool twice = !command.no_bos && !before.empty() && prompt.size() >= before.size() &&
+                     std::equal(before.begin(), before.end(), prompt.begin());
+  if (twice) {
+    log_warning("the prompt begins with " + tokenizer.decode(before) +
+                ", and the tokenizer puts that before it once more; leave it out, or give "
+                "--no-bos");
+  }
+  const std::set<std::int32_t>& more = options.end_tokens;
+  const bool ends = tokenizer.end_of_text() < vocab || (!more.empty() && *more.begin() < vocab);
+  if (options.stop_at_end_of_text && !ends) {
+    log_warning("the model has no end-of-text token: it goes on to --max-tokens");
+  }
 }
 
 // Prints what comes, as text, where the rank speaks and nobody asked for JSON.
@@ -138,24 +158,25 @@ WeightsRequest request_of(const GenerateCommand& command, int world) {
   return {.config = command.config,
           .checkpoint = command.checkpoint,
           .overrides = command.overrides,
-          .world = world};
+          .world = world,
+          .rotary_positions = kRotaryPositions};
 }
 
 int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
-  const std::string prompt = prompt_of(command);
+  const std::string prompt = prompt_of(command, rank.world_size);
   UsedWeights weights = use_weights(request_of(command, rank.world_size));
   RunConfig& run = weights.config.run;
   run.train.micro_batch = 1;
-  const std::unique_ptr<Tokenizer> tokenizer = tokenizer_of(weights.config);
-  const std::vector<std::int32_t> tokens = encode(*tokenizer, prompt, run.model.vocab);
+  check_tokenizer(weights.config);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(run.data.tokenizer);
+  const std::vector<std::int32_t> tokens = encode(command, *tokenizer, prompt, run.model.vocab);
   const auto given = static_cast<std::int64_t>(tokens.size());
   const GenerateOptions options{.sampling = command.sampling,
                                 .max_tokens = tokens_to_make(command, given, run.model.seq),
-                                .stop_at_end_of_text = !command.ignore_end_of_text};
+                                .stop_at_end_of_text = !command.ignore_end_of_text,
+                                .end_tokens = weights.end_tokens};
   UseRank use(weights, rank);
-  if (use.speaks() && options.stop_at_end_of_text && tokenizer->end_of_text() >= run.model.vocab) {
-    log_warning("the model has no end-of-text token: it goes on to --max-tokens");
-  }
+  if (use.speaks()) warn(command, *tokenizer, tokens, options, run.model.vocab);
   EngineOptions engine_options = use.options(EnginePurpose::kGenerate);
   engine_options.generate_positions = given + options.max_tokens;
   const std::unique_ptr<Engine> engine = use.make_engine(engine_options);
@@ -183,7 +204,7 @@ int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
 // The ranks get the prompt as a file: standard input is this process's, and an argument's length is
 // limited.
 int launch(const GenerateCommand& command) {
-  const std::string prompt = prompt_of(command);
+  const std::string prompt = prompt_of(command, 1);
   const UsedWeights weights = use_weights(request_of(command, command.nproc));
   const TemporaryFolder folder;
   const std::string path = folder.path() + "/prompt";

@@ -100,6 +100,7 @@ void add_generate(CLI::App& app, Arguments& args) {
                        "checkpoints, one of them, or a Hugging Face folder; none: model.from");
   auto* text = generate->add_option("--prompt", to.prompt, "none: standard input");
   auto* file = generate->add_option("--prompt-file", to.prompt_file, "a file with the prompt");
+  file->take_last();  // the launcher's comes after the user's
   if (std::getenv("SLUICE_ERROR_FILE") == nullptr) file->excludes(text);  // ranks get both
   generate->add_option("--max-tokens", to.max_tokens, "at most so many; default 256")
       ->check(CLI::PositiveNumber);
@@ -111,6 +112,8 @@ void add_generate(CLI::App& app, Arguments& args) {
       ->capture_default_str();
   generate->add_option("--seed", to.sampling.seed, "of the draws")->capture_default_str();
   generate->add_flag("--ignore-end-of-text", to.ignore_end_of_text, "go on to --max-tokens");
+  generate->add_flag("--no-bos", to.no_bos,
+                     "not the tokenizer's tokens before a text, as <|begin_of_text|>");
   generate->add_flag("--echo", to.echo, "print the prompt as well");
   generate->add_option("--set", to.overrides, "section.key=value; repeatable")
       ->allow_extra_args(false);
@@ -183,7 +186,7 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
   CLI::App* in = group->add_subcommand("import", "make a checkpoint of a Hugging Face folder");
   list->add_option("folder", command.path, "a folder of checkpoints")->required();
   verify->add_option("path", command.path, "a checkpoint, or a folder of them")->required();
-  out->add_option("checkpoint", command.path, "a checkpoint, or a folder of them: its latest")
+  out->add_option("checkpoint", command.path, "a checkpoint, or a folder of them: its newest")
       ->required();
   in->add_option("folder", command.path, "config.json and safetensors")->required();
   for (CLI::App* sub : {list, verify}) sub->add_flag("--json", command.json, "for machines");

@@ -22,6 +22,7 @@ namespace sluice {
 namespace {
 
 constexpr int kDoesNotFit = 3;
+
 int world_of(const PlanCommand& command, const RunConfig& run) {
   if (command.world > 0) return command.world;
   if (run.launch.nproc > 0) return run.launch.nproc;

@@ -48,7 +48,12 @@ SearchResult search_plans(Planner& planner, const PlanQuestion& question,
 }
 
 std::string advice(const RunConfig& run, const RunPlace& place) {
-  PlanMachine machine = find_machine("", run);
+  PlanMachine machine{named_profile("cpu"), true, {}};
+  try {
+    machine = find_machine("", run);
+  } catch (const Error& error) {  // that the run does not fit is what its user must hear
+    log_warning(std::string("no rates of this machine: ") + error.what());
+  }
   if (machine.measure) {  // what is suggested should not depend on who else is at work
     machine.profile = named_profile("cpu");
     machine.notes = {"times are those of profile cpu: `sluice doctor` measures this machine"};
@@ -78,11 +83,8 @@ std::optional<RunRates> run_rates(const RunConfig& run, const RunPlace& place) {
   }
   if (measured) machine = measured_profile(*measured, machine);
   machine.devices_per_node = place.local_ranks;
-  const bool fp32 = run.train.dtype == DType::kFloat32 || run.model.matmul == MatmulType::kFp32;
   RunRates rates;
-  rates.rates = rates_of(machine, {.ranks = place.world,
-                                   .dtype = run.train.dtype,
-                                   .multiplied_in = fp32 ? DType::kFloat32 : run.train.dtype});
+  rates.rates = Planner(machine).rates(engine_options(run, place));
   if (!measured) rates.share_of_measured = machine.gemm_efficiency;
   rates.origin =
       measured ? machine.origin : "matrix products measured at the start, the rest of profile cpu";

@@ -94,13 +94,16 @@ RankEnvironment own_rank() {
 bool starts_ranks(int nproc) { return nproc > 1 && !rank_environment(); }
 
 int launch_users(int nproc, const std::vector<std::string>& argv, int threads) {
-  const TemporaryFolder logs;
+  TemporaryFolder logs;
   LaunchRequest request;
   request.nproc = nproc;
   request.argv = argv;
   request.output_dir = logs.path();
   request.threads = threads;
-  return run_launcher(request).exit_code;
+  const int exit_code = run_launcher(request).exit_code;
+  // What the launcher said of a failure names a log in it.
+  if (exit_code != 0 && exit_code != kInterruptedExitCode) logs.keep();
+  return exit_code;
 }
 
 TemporaryFolder::TemporaryFolder() {
@@ -112,6 +115,7 @@ TemporaryFolder::TemporaryFolder() {
 }
 
 TemporaryFolder::~TemporaryFolder() {
+  if (kept_) return;
   std::error_code ignored;
   fs::remove_all(path_, ignored);
 }

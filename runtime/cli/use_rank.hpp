@@ -43,7 +43,7 @@ class UseRank {
 [[nodiscard]] bool starts_ranks(int nproc);
 
 // Starts `nproc` ranks of this program with these arguments; what rank 0 prints comes through.
-// Returns the exit code.
+// Returns the exit code. Their logs stay, in the folder for temporary files, where one failed.
 int launch_users(int nproc, const std::vector<std::string>& argv, int threads);
 
 // A folder of this process, gone with the object.
@@ -54,9 +54,11 @@ class TemporaryFolder {
   TemporaryFolder(const TemporaryFolder&) = delete;
   TemporaryFolder& operator=(const TemporaryFolder&) = delete;
   [[nodiscard]] const std::string& path() const { return path_; }
+  void keep() { kept_ = true; }  // it outlives the object
 
  private:
   std::string path_;
+  bool kept_ = false;
 };
 
 }  // namespace sluice

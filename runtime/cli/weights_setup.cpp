@@ -1,6 +1,7 @@
 #include "runtime/cli/weights_setup.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <filesystem>
 #include <map>
 #include <memory>
@@ -10,8 +11,10 @@
 #include "kernels/base/error.hpp"
 #include "runtime/checkpoint/checkpoint_load.hpp"
 #include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/hf_config.hpp"
 #include "runtime/checkpoint/step_name.hpp"
 #include "runtime/cli/hf_setup.hpp"
+#include "runtime/launch/rank_env.hpp"
 #include "runtime/model/model_spec.hpp"
 
 namespace sluice {
@@ -38,16 +41,6 @@ Kind kind_of(const std::string& dir) {
   throw IoError(dir + " holds no weights: neither " + kManifestName + " or " + kLatestName +
                     " of a complete checkpoint nor config.json of a Hugging Face folder",
                 dir);
-}
-
-// In YAML, whatever is in it.
-std::string quoted(const std::string& text) {
-  std::string out = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') out += '\\';
-    out += c;
-  }
-  return out + "\"";
 }
 
 // The keys that reading alone needs; what is written here is not what the run was asked to train.
@@ -90,12 +83,36 @@ std::map<std::string, std::vector<std::int64_t>> shapes_of(const ModelSpec& spec
   return shapes;
 }
 
-std::int64_t stored_vocab(const Checkpoint& checkpoint) {
-  for (const StateRange& range : checkpoint.parameters()) {
-    const bool table = range.param == "wte.weight" || range.param == "model.embed_tokens.weight";
-    if (table) return range.shape.front();
+bool is_asked_for(const LoadedConfig& config, const char* key) {
+  const auto origin = config.origins.find(key);
+  return origin != config.origins.end() && origin->second.is_set;
+}
+
+// A run's paths follow from its working directory, which is not this one where a checkpoint was
+// moved, or is used from elsewhere.
+void find_tokenizer(LoadedConfig& config, const std::string& step_dir) {
+  std::string& tokenizer = config.run.data.tokenizer;
+  std::error_code ignored;
+  if (tokenizer == "bytes" || is_asked_for(config, "data.tokenizer")) return;
+  if (fs::exists(tokenizer, ignored)) return;
+  const fs::path beside = fs::path(companions_of(step_dir)) / fs::path(tokenizer).filename();
+  if (!fs::exists(beside, ignored)) {
+    throw IoError("the checkpoint's data.tokenizer is " + tokenizer +
+                      ", which is not there from this working directory, and there is no " +
+                      beside.string() + "; say where it is with --set data.tokenizer=PATH",
+                  tokenizer);
   }
-  return 0;
+  tokenizer = beside.string();
+}
+
+// Of the first folder that says.
+std::set<std::int32_t> end_tokens_of(const std::vector<std::string>& folders) {
+  for (const std::string& folder : folders) {
+    if (folder.empty()) continue;
+    const std::vector<std::int32_t> tokens = read_hf_end_tokens(folder);
+    if (!tokens.empty()) return {tokens.begin(), tokens.end()};
+  }
+  return {};
 }
 
 UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir) {
@@ -107,7 +124,15 @@ UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir
   used.config = request.config.empty() ? load_config_text(used.path + "/" + kManifestName,
                                                           state.config, request.overrides)
                                        : load_config(request.config, request.overrides);
+  if (request.config.empty()) {
+    find_tokenizer(used.config, used.path);
+    // A model that was imported has nothing to train on, and a configuration without is refused;
+    // nothing is read of it here.
+    DataOptions& data = used.config.run.data;
+    if (data.text.empty() && data.train.empty()) data.train = {used.path};
+  }
   ModelOptions& model = used.config.run.model;
+  used.end_tokens = end_tokens_of({companions_of(used.path), model.from});
   if (model.vocab == 0) model.vocab = stored_vocab(*checkpoint);
   const ModelSpec spec = make_model_spec(model);
   check_model(spec, *checkpoint);
@@ -122,18 +147,33 @@ UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir
   return used;
 }
 
+// Once: by who starts ranks, or by the first of those that something else started.
+bool checks_tied() {
+  if (std::getenv("SLUICE_ERROR_FILE") != nullptr) return false;
+  const auto rank = rank_environment();
+  return !rank || rank->rank == 0;
+}
+
 UsedWeights use_hugging_face(const WeightsRequest& request, const std::string& dir) {
   UsedWeights used;
   used.path = dir;
   // Nothing is read of data.text here, but a configuration without it is refused.
-  used.config = request.config.empty()
-                    ? load_config_text(dir + "/config.json", "data: {text: [" + quoted(dir) + "]}",
-                                       request.overrides)
-                    : load_config(request.config, request.overrides);
+  used.config =
+      request.config.empty()
+          ? load_config_text(dir + "/config.json", "data: {text: [" + yaml_quoted(dir) + "]}",
+                             request.overrides)
+          : load_config(request.config, request.overrides);
   RunConfig& run = used.config.run;
   run.model.from = dir;
   settle_model_from(used.config);
+  if (request.rotary_positions > 0 && run.model.type != ModelType::kGpt2 &&
+      !used.config.given("model.seq")) {
+    const std::int64_t trained = read_hf_config(join_path(dir, "config.json")).seq;
+    run.model.seq = std::min(request.rotary_positions, trained);
+  }
   const std::shared_ptr<const HfWeights> weights = open_model_from(run);
+  if (checks_tied()) weights->check_tied();
+  used.end_tokens = end_tokens_of({dir});
   if (!used.config.given("train.dtype")) run.train.dtype = weights->dtype();
   used.notes = weights->notes();
   used.source = initial_weights(weights);
@@ -141,6 +181,38 @@ UsedWeights use_hugging_face(const WeightsRequest& request, const std::string& d
 }
 
 }  // namespace
+
+std::string yaml_quoted(const std::string& text) {
+  std::string out = "'";
+  for (const char c : text) {
+    out += c;
+    if (c == '\'') out += c;
+  }
+  return out + "'";
+}
+
+std::string companions_of(const std::string& step_dir) {
+  fs::path step = fs::absolute(step_dir).lexically_normal();
+  if (!step.has_filename()) step = step.parent_path();  // "step-00000100/"
+  return (step.parent_path() / kCompanions).string();
+}
+
+std::int64_t stored_vocab(const Checkpoint& checkpoint) {
+  for (const StateRange& range : checkpoint.parameters()) {
+    const bool table = range.param == "wte.weight" || range.param == "model.embed_tokens.weight";
+    if (table) return range.shape.front();
+  }
+  return 0;
+}
+
+void check_tokenizer(const LoadedConfig& config) {
+  const DataOptions& data = config.run.data;
+  if (data.text.empty() && data.tokenizer == "bytes" && !is_asked_for(config, "data.tokenizer")) {
+    throw ConfigError(
+        "the model was trained on tokens, and nothing says of which tokenizer; give "
+        "--set data.tokenizer=FOLDER");
+  }
+}
 
 UsedWeights use_weights(const WeightsRequest& request) {
   std::string dir = request.checkpoint;

@@ -2,6 +2,8 @@
 // configuration that goes with them. Functions of their arguments and of the files; thread-safe.
 #pragma once
 
+#include <cstdint>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -10,25 +12,46 @@
 
 namespace sluice {
 
+class Checkpoint;
+
 struct WeightsRequest {
   std::string config;                  // a YAML file; empty: the one that goes with the weights
   std::string checkpoint;              // a folder; empty: model.from of the configuration
   std::vector<std::string> overrides;  // "section.key=value"
   int world = 1;
+  // model.seq of a rotary Hugging Face model where nobody gives it: so much, or what its
+  // config.json says where that is less. 0: as in training.
+  std::int64_t rotary_positions = 0;
 };
 
 // A configuration that only reads parameters: fp32 or 16 bits as it says, sharded by stage 3 where
 // they live off the device. Its model is the weights'.
 struct UsedWeights {
   LoadedConfig config;
-  InitialWeights source;           // reads a rank's share; one thread at a time
-  std::string path;                // the folder, or the step's folder in it
-  std::int64_t step = -1;          // of our own checkpoint
-  std::vector<std::string> notes;  // to be told once
+  InitialWeights source;              // reads a rank's share; one thread at a time
+  std::string path;                   // the folder, or the step's folder in it
+  std::int64_t step = -1;             // of our own checkpoint
+  std::set<std::int32_t> end_tokens;  // that end a text, of the files that came with the model
+  std::vector<std::string> notes;     // to be told once
 };
 
 // Throws ConfigError, IoError or CheckpointError: no folder given, not a folder of weights, another
 // model than the configuration's, a configuration that does not hold for `world`.
 [[nodiscard]] UsedWeights use_weights(const WeightsRequest& request);
+
+// Data in tokens says `bytes` where it has no tokenizer: somebody has to ask for it before text is
+// made into tokens. Throws ConfigError.
+void check_tokenizer(const LoadedConfig& config);
+
+// Where `checkpoint import` puts what goes with a model beside its weights, of the folder of a
+// step.
+inline constexpr char kCompanions[] = "huggingface";
+[[nodiscard]] std::string companions_of(const std::string& step_dir);
+
+// Rows of the token table; 0: there is none.
+[[nodiscard]] std::int64_t stored_vocab(const Checkpoint& checkpoint);
+
+// A YAML scalar that means `text`. REQUIRES: no line break in it.
+[[nodiscard]] std::string yaml_quoted(const std::string& text);
 
 }  // namespace sluice

@@ -30,6 +30,7 @@ struct BpeModel {
   std::vector<std::string> patterns;
   bool whole_words_first = false;  // a word that is a piece is that piece, whatever the merges say
   std::int32_t end_of_text = 0;
+  std::vector<std::int32_t> leading;  // Tokenizer::leading()
   std::string name;
   std::string fingerprint;
 };
@@ -62,6 +63,7 @@ class BpeTokenizer : public Tokenizer {
   [[nodiscard]] std::int32_t end_of_text() const override { return model_.end_of_text; }
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override;
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override;
+  [[nodiscard]] std::span<const std::int32_t> leading() const override { return model_.leading; }
   [[nodiscard]] const std::string& name() const override { return model_.name; }
   [[nodiscard]] const std::string& fingerprint() const override { return model_.fingerprint; }
 

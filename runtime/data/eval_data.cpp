@@ -47,9 +47,14 @@ std::vector<EvalStream> open_eval_streams(const DataOptions& options,
   }
   std::erase_if(streams, [](const EvalStream& stream) { return stream.source->size() < 2; });
   if (streams.empty()) {
-    throw ConfigError(
-        "there is nothing to evaluate on: data.valid is empty and data.split leaves validation no "
-        "tokens; name files with --text");
+    throw ConfigError(!text.empty()
+                          ? "there is nothing to evaluate on: no file of --text has two tokens or "
+                            "more; name others"
+                      : !options.valid.empty()
+                          ? "there is nothing to evaluate on: no prefix of data.valid has two "
+                            "tokens or more; name files with --text"
+                          : "there is nothing to evaluate on: data.valid is empty and data.split "
+                            "leaves validation no tokens; name files with --text");
   }
   return streams;
 }

@@ -23,6 +23,9 @@ class Tokenizer {
   // its name, "<|endoftext|>" where it has no other. Ids may cut a character: the bytes come as
   // they are.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  // What its own library puts before a text that a model is to go on from, Llama 3's
+  // <|begin_of_text|>; mostly nothing. encode() leaves it out: documents of training have none.
+  [[nodiscard]] virtual std::span<const std::int32_t> leading() const { return {}; }
   // For people: "bytes", "gpt2 (/path/vocab.json)".
   [[nodiscard]] virtual const std::string& name() const = 0;
   // Two tokenizers of one fingerprint encode alike.

@@ -37,6 +37,7 @@ class Reader {
     if (root_.contains("added_tokens")) read_added_tokens(root_["added_tokens"]);
     read_pre_tokenizer(root_.value("pre_tokenizer", Json()));
     if (!byte_level_) refuse("pre_tokenizer", "without ByteLevel is not supported");
+    read_post_processor(root_.value("post_processor", Json()));
     choose_end_of_text(model_);
     model_.name = "tokenizer.json (" + path_ + ")";
     return std::move(model_);
@@ -169,6 +170,29 @@ class Reader {
       model_.patterns.push_back(std::string("\\Q") + pattern.at("String").get<std::string>() +
                                 "\\E");
     }
+  }
+
+  // Of what is put around a text, the part before it.
+  void read_post_processor(const Json& json) {
+    const std::string type = type_of(json);
+    if (type == "Sequence") {
+      for (const Json& part : json.at("processors")) read_post_processor(part);
+    } else if (type == "TemplateProcessing") {
+      read_template(json);
+    }
+  }
+
+  void read_template(const Json& json) {
+    std::vector<std::int32_t> ids;
+    for (const Json& piece : json.at("single")) {
+      if (!piece.contains("SpecialToken")) break;  // the text itself
+      const auto name = piece["SpecialToken"].at("id").get<std::string>();
+      for (const Json& id : json.at("special_tokens").at(name).at("ids")) {
+        ids.push_back(checked_id(id, "post_processor '" + name + "'"));
+      }
+    }
+    // A later one goes around what the earlier ones made.
+    model_.leading.insert(model_.leading.begin(), ids.begin(), ids.end());
   }
 
   std::int32_t checked_id(const Json& value, const std::string& what) const {

@@ -66,6 +66,7 @@ Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Devic
   for (int g = 0; g < store_.size(); ++g) {
     const std::int64_t owned = owned_elems(plan_.shape, g);
     for (std::int64_t begin = 0; begin < owned; begin += kDrawnAtOnce) {
+      if (observer_) observer_("first weights", false);  // may be read, from a slow disk
       const std::int64_t elems = std::min(kDrawnAtOnce, owned - begin);
       write_owned(g, begin,
                   draw_owned(model_.spec, plan_, g, comm.rank(), begin, elems, options_.train.seed,

@@ -97,6 +97,12 @@ class Engine final : private OpHandler {
   void write_state(const StatePiece& piece, StateKind kind, std::int64_t first,
                    std::span<const float> values);
 
+  // Whether the next training step does all that its program says: where it begins with the updates
+  // of the step before, these have not been brought to an end by an evaluation or a save.
+  [[nodiscard]] bool next_step_is_whole() const {
+    return pending_ || !tiers_ || tiers_->optimizer_tier() == Tier::kDevice;
+  }
+
   [[nodiscard]] const StepPlan& plan() const { return plan_; }
   [[nodiscard]] const Program& train_program() const { return train_program_; }
   [[nodiscard]] const std::vector<OpTiming>& timings() const { return timings_; }

@@ -27,7 +27,9 @@ std::int64_t choose(const at::Tensor& logits_1V, std::int64_t vocab, const Sampl
   return choose_token({host_data<float>(host), known}, options, position);
 }
 
-std::int64_t sample_prompt(std::int64_t seq) { return std::min(kSamplePrompt, seq / 2); }
+std::int64_t sample_prompt(std::int64_t seq) {
+  return std::clamp<std::int64_t>(seq / 2, 1, kSamplePrompt);
+}
 
 }  // namespace
 
@@ -69,7 +71,8 @@ Generated generate(Engine& engine, Communicator& comm, const Tokenizer& tokenize
       made.stop = StopReason::kRequest;
       break;
     }
-    if (options.stop_at_end_of_text && token == tokenizer.end_of_text()) {
+    if (options.stop_at_end_of_text &&
+        (token == tokenizer.end_of_text() || options.end_tokens.contains(token))) {
       made.stop = StopReason::kEndOfText;
       break;
     }

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,6 +19,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::int64_t max_tokens = 256;
   bool stop_at_end_of_text = true;
+  std::set<std::int32_t> end_tokens{};  // that end a text too, beside the tokenizer's end_of_text()
 };
 
 enum class StopReason { kEndOfText, kMaxTokens, kRequest };

@@ -36,7 +36,9 @@ TierStore::TierStore(const StepPlan& plan, const OptimizerOptions& optimizer,
   plan_states(plan);
   plan_inputs();
   take_host_memory(programs);
-  blocks_.push_back(pool_.reserve("step_program", host_bytes_of(*programs.front())));
+  std::int64_t largest = 0;  // of a training program: those beside it are in its figure
+  for (const Program* program : programs) largest = std::max(largest, host_bytes_of(*program));
+  blocks_.push_back(pool_.reserve("step_program", largest));
   if (!nvme_) return;
   blocks_.push_back(pool_.reserve("nvme_store", nvme_->host_bytes()));
   if (ring_.bytes() > 0) nvme_->register_buffer(ring_.data(), ring_.bytes());

@@ -152,6 +152,7 @@ class Trainer {
                           .update = stands_.updates + 1,
                           .loss_scale = scales_loss() ? scaler_.scale() : 1.0,
                           .vote = saver_.vote()};
+    whole_step_ = engine_.next_step_is_whole();
     const StepResult result = engine_.train_step(input);
     // Now: an evaluation runs a program of its own.
     if (options_.trace && metrics_) traced_ = engine_.timings();
@@ -273,7 +274,7 @@ class Trainer {
   // A GPU's allocator is not counted here.
   CountedTiers counted_tiers() const {
     const bool stores = !options_.on_gpu && engine_.tiers() != nullptr;
-    return {.device = !options_.on_gpu, .host = stores, .nvme = stores};
+    return {.device = !options_.on_gpu, .host = stores, .nvme = stores, .step_time = whole_step_};
   }
 
   void sample() {
@@ -302,6 +303,7 @@ class Trainer {
   Engine engine_;
   const MemoryPlan memory_;
   PlanWatch watch_;
+  bool whole_step_ = true;
   ProgressPrinter progress_;
   EtaEstimator eta_;
   std::vector<OpTiming> traced_;  // of the last step

@@ -1,7 +1,6 @@
 #include "runtime/generate/eval_windows.hpp"
 
 #include <algorithm>
-#include <string>
 
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
@@ -21,17 +20,20 @@ std::vector<EvalWindow> cut_windows(std::int64_t tokens, std::int64_t seq, std::
   return windows;
 }
 
-void append_window(const TokenSource& source, const EvalWindow& window, std::int64_t seq,
-                   std::int64_t vocab, std::vector<std::int64_t>& tokens,
+void append_window(const std::string& name, const TokenSource& source, const EvalWindow& window,
+                   std::int64_t seq, std::int64_t vocab, std::vector<std::int64_t>& tokens,
                    std::vector<std::int64_t>& targets) {
   std::vector<std::int64_t> read(static_cast<std::size_t>(window.length) + 1);
   source.read(window.first, read);
-  for (const std::int64_t token : read) {
-    if (token >= 0 && token < vocab) continue;
-    throw IoError("the data holds token " + std::to_string(token) + " near position " +
-                      std::to_string(window.first) + ", outside the model's vocabulary of " +
-                      std::to_string(vocab) + "; data.tokenizer is another one than the model's",
-                  "");
+  const auto wrong = std::find_if(read.begin(), read.end(),
+                                  [&](std::int64_t token) { return token < 0 || token >= vocab; });
+  if (wrong != read.end()) {
+    throw IoError(name + ": token " + std::to_string(window.first + (wrong - read.begin())) +
+                      " is " + std::to_string(*wrong) + ", outside the model's vocabulary of " +
+                      std::to_string(vocab) +
+                      "; its tokens were made by another tokenizer than the model's: evaluate "
+                      "on others, or set data.tokenizer to the model's",
+                  name);
   }
   const auto padding = static_cast<std::size_t>(seq - window.length);
   tokens.insert(tokens.end(), read.begin(), read.end() - 1);

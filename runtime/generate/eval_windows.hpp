@@ -7,7 +7,7 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
+#include <string>
 #include <vector>
 
 #include "runtime/data/token_source.hpp"
@@ -25,10 +25,10 @@ struct EvalWindow {
                                                   std::int64_t stride);
 
 // The row of a window: seq tokens and targets; what is not counted has target kIgnoreTarget
-// (kernels/cpu/softmax_cross_entropy.hpp). Appends. REQUIRES: tokens below `vocab`, else throws
-// IoError.
-void append_window(const TokenSource& source, const EvalWindow& window, std::int64_t seq,
-                   std::int64_t vocab, std::vector<std::int64_t>& tokens,
+// (kernels/cpu/softmax_cross_entropy.hpp). Appends. Throws IoError where a token is not below
+// `vocab`, with the stream's `name`, the token's place in it and its value.
+void append_window(const std::string& name, const TokenSource& source, const EvalWindow& window,
+                   std::int64_t seq, std::int64_t vocab, std::vector<std::int64_t>& tokens,
                    std::vector<std::int64_t>& targets);
 
 }  // namespace sluice

@@ -47,6 +47,22 @@ TEST(CheckpointCommand, InAndOutAndVerified) {
   EXPECT_EQ(run_program(scratch, "checkpoint export ours -o out").exit_code, 2);
 }
 
+TEST(CheckpointCommand, AnImportNeedsAFolderOfItsOwn) {
+  const Scratch scratch;
+  ASSERT_EQ(run_program(scratch, "checkpoint import " + golden("llama") + " -o ours").exit_code, 0);
+  const std::string before = scratch.read("ours/huggingface/config.json");
+  const auto refuse = [&](const std::string& out, const std::string& message) {
+    const Finished second =
+        run_program(scratch, "checkpoint import " + golden("mistral") + " -o " + out);
+    EXPECT_EQ(second.exit_code, 2) << second.output;
+    EXPECT_THAT(second.output, HasSubstr(message));
+  };
+  refuse("ours", "-o ours already holds checkpoints, as step-00000000; give a folder that is new");
+  refuse("ours/step-00000000", "-o ours/step-00000000 is a checkpoint");
+  EXPECT_EQ(scratch.read("ours/huggingface/config.json"), before);
+  EXPECT_FALSE(fs::exists(scratch.path("ours/step-00000000/huggingface")));
+}
+
 TEST(CheckpointCommand, DamageIsNamed) {
   const Scratch scratch;
   ASSERT_EQ(run_program(scratch, "checkpoint import " + golden("llama") + " -o ours").exit_code, 0);

@@ -2,6 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdio>
+#include <filesystem>
 
 #include "tests/cli/program.hpp"
 
@@ -113,7 +115,90 @@ TEST_F(Trained, TakesThePromptFromStandardInputAndFiles) {
   const nlohmann::json input = json_of(std::string("generate ") + kUse + "< {}/prompt.txt");
   EXPECT_EQ(file["tokens"], given["tokens"]);
   EXPECT_EQ(input["tokens"], given["tokens"]);
+  const nlohmann::json ranks =
+      json_of(std::string("generate ") + kUse + "--prompt-file prompt.txt --nproc 2");
+  EXPECT_EQ(ranks["tokens"], given["tokens"]);
   EXPECT_EQ(given["tokens"].size(), 64U - 8U);  // what there is room for
+}
+
+// As `bytes`, but that id 256 is put before a text.
+std::string tokenizer_json() {
+  std::string vocab;
+  int others = 256;
+  for (int byte = 0; byte < 256; ++byte) {
+    const bool plain =
+        (byte > 32 && byte < 127) || (byte > 160 && byte < 173) || (byte > 173 && byte < 256);
+    char row[32];
+    std::snprintf(row, sizeof row, "%s\"\\u%04x\": %d", byte > 0 ? ", " : "",
+                  static_cast<unsigned>(plain ? byte : others++), byte);
+    vocab += row;
+  }
+  return R"({"added_tokens": [{"id": 256, "content": "<b>"}], "pre_tokenizer":
+             {"type": "ByteLevel", "add_prefix_space": false}, "post_processor":
+             {"type": "TemplateProcessing",
+              "single": [{"SpecialToken": {"id": "<b>"}}, {"Sequence": {"id": "A"}}],
+              "special_tokens": {"<b>": {"id": "<b>", "ids": [256]}}},
+             "model": {"type": "BPE", "merges": [], "vocab": {)" +
+         vocab + "}}}";
+}
+
+TEST_F(Trained, TakesWhatTheModelsFilesSayOfBeginningAndEnd) {
+  ASSERT_EQ(run("checkpoint export ckpt -o full").exit_code, 0);
+  scratch_->write("full/tokenizer.json", tokenizer_json());
+  const std::string rest = " --prompt 'the qu' --temperature 0 --max-tokens 9";
+  const nlohmann::json plain =
+      json_of("generate --checkpoint full --set data.tokenizer=bytes" + rest);
+  EXPECT_EQ(plain["prompt_tokens"], 6);
+  const nlohmann::json with = json_of("generate --checkpoint full" + rest);
+  EXPECT_EQ(with["prompt_tokens"], 7);
+  EXPECT_EQ(json_of("generate --checkpoint full --no-bos" + rest)["tokens"], plain["tokens"]);
+  const Finished twice = run("generate --checkpoint full --prompt '<b>a' --max-tokens 1");
+  EXPECT_NE(twice.output.find("the prompt begins with <b>, and"), std::string::npos)
+      << twice.output;
+
+  scratch_->write("full/generation_config.json", R"({"eos_token_id": [250, 32]})");
+  ASSERT_EQ(run("checkpoint import full -o taken").exit_code, 0);
+  for (const std::string folder : {"full", "taken"}) {
+    const std::string use = "generate --no-bos --checkpoint " + folder + rest;
+    const nlohmann::json ended = json_of(use);
+    EXPECT_EQ(ended["text"], "ick") << folder;
+    EXPECT_EQ(ended["stop"], "end_of_text") << folder;
+    EXPECT_EQ(json_of(use + " --ignore-end-of-text")["tokens"], plain["tokens"]) << folder;
+  }
+
+  // Elsewhere the tokenizer is found beside the steps.
+  std::filesystem::rename(scratch_->path("taken"), scratch_->path("moved"));
+  EXPECT_EQ(json_of("generate --no-bos --checkpoint moved" + rest)["text"], "ick");
+  std::filesystem::remove(scratch_->path("moved/huggingface/tokenizer.json"));
+  expect_error("generate --checkpoint moved" + rest, 4, "the checkpoint's data.tokenizer is ");
+  expect_error("generate --checkpoint moved" + rest, 4, "with --set data.tokenizer=PATH");
+}
+
+TEST_F(Trained, ARotaryFolderIsAsLongAsItWasTrainedFor) {
+  ASSERT_EQ(run("checkpoint export ckpt -o long").exit_code, 0);
+  nlohmann::json config = nlohmann::json::parse(scratch_->read("long/config.json"));
+  const std::string use =
+      "generate --checkpoint long --set data.tokenizer=bytes --prompt ab --max-tokens 9000 ";
+  for (const auto& [trained, seq] : {std::pair{3000, 3000}, std::pair{10000, 8192}}) {
+    config["max_position_embeddings"] = trained;
+    scratch_->write("long/config.json", config.dump());
+    expect_error(use, 2, "and model.seq is " + std::to_string(seq) + ";");
+  }
+  expect_error(use + "--set model.seq=8999", 2, "and model.seq is 8999;");
+}
+
+TEST_F(Trained, RanksOfSomebodyElseDoNotReadAPromptEach) {
+  const Finished done = run_program(*scratch_, std::string("generate ") + kUse,
+                                    {{"RANK", "1"},
+                                     {"WORLD_SIZE", "2"},
+                                     {"LOCAL_RANK", "1"},
+                                     {"LOCAL_WORLD_SIZE", "2"},
+                                     {"MASTER_ADDR", "127.0.0.1"},
+                                     {"MASTER_PORT", "1"}});
+  EXPECT_EQ(done.exit_code, 2) << done.output;
+  EXPECT_NE(done.output.find("each of the 2 ranks has a standard input of its own"),
+            std::string::npos)
+      << done.output;
 }
 
 TEST_F(Trained, RefusesWhatItCannotDo) {
@@ -125,8 +210,9 @@ TEST_F(Trained, RefusesWhatItCannotDo) {
                "the prompt has 64 tokens, and model.seq is 64: there is no room for another one; "
                "shorten the prompt");
   expect_error(use + "--prompt abc --max-tokens 62", 2,
-               "--max-tokens 62: after the prompt's 3 tokens that is position 65, and model.seq is "
-               "64; ask for at most 61");
+               "--max-tokens 62: the prompt has 3 tokens, and model.seq is 64; ask for at most 61");
+  expect_error(use + "--prompt abc --max-tokens 9223372036854775807", 2,
+               "--max-tokens 9223372036854775807: the prompt has 3 tokens, and model.seq is 64");
   expect_error(use + "--prompt-file none.txt", 4,
                "cannot read the prompt: there is no file none.txt");
   expect_error("generate --checkpoint none --prompt a", 4,

@@ -29,14 +29,15 @@ struct Parts {
   std::string added = R"([{"id": 268, "content": "<|endoftext|>", "special": true, "lstrip": false},
                           {"id": 270, "content": "<|im|>", "special": false}])";
   std::string type = "BPE";
+  std::string post_processor = "null";
 };
 
 std::string json_of(const Parts& parts) {
-  return R"({"version": "1.0", "truncation": null, "padding": null, "post_processor": null,
-  "normalizer": )" +
-         parts.normalizer + R"(, "pre_tokenizer": )" + parts.pre_tokenizer + R"(, "decoder": )" +
-         parts.decoder + R"(, "added_tokens": )" + parts.added + R"(, "model": {"type": ")" +
-         parts.type + R"(", "dropout": null, "unk_token": null, "continuing_subword_prefix": "")" +
+  return R"({"version": "1.0", "truncation": null, "padding": null, "post_processor": )" +
+         parts.post_processor + R"(, "normalizer": )" + parts.normalizer +
+         R"(, "pre_tokenizer": )" + parts.pre_tokenizer + R"(, "decoder": )" + parts.decoder +
+         R"(, "added_tokens": )" + parts.added + R"(, "model": {"type": ")" + parts.type +
+         R"(", "dropout": null, "unk_token": null, "continuing_subword_prefix": "")" +
          parts.model_more + R"(, "vocab": )" + small_vocab_json() + R"(, "merges": )" +
          merges_json(parts.merges_as_arrays) + "}}";
 }
@@ -111,6 +112,32 @@ TEST_F(TokenizerJson, IgnoreMergesTakesAWholeWord) {
   };
   EXPECT_THAT(without_er(false), ElementsAre(257, 'e', 'r'));
   EXPECT_THAT(without_er(true), ElementsAre(262));
+}
+
+// Llama 3's layout: a template, after a step that changes no token.
+TEST_F(TokenizerJson, TokensBeforeATextAreToldApartFromIt) {
+  const std::string around = R"({"type": "TemplateProcessing",
+      "single": [{"SpecialToken": {"id": "<b>", "type_id": 0}}, {"Sequence": {"id": "A"}},
+                 {"SpecialToken": {"id": "<e>", "type_id": 0}}],
+      "special_tokens": {"<b>": {"id": "<b>", "ids": [270, 269], "tokens": ["<b>", "<c>"]},
+                         "<e>": {"id": "<e>", "ids": [268], "tokens": ["<e>"]}}})";
+  const auto leading = [&](const std::string& post_processor) {
+    const auto made = make({.post_processor = post_processor});
+    EXPECT_THAT(made->encode("low"), ElementsAre(257));
+    return std::vector(made->leading().begin(), made->leading().end());
+  };
+  EXPECT_THAT(leading(around), ElementsAre(270, 269));
+  EXPECT_THAT(
+      leading(R"({"type": "Sequence", "processors": [{"type": "ByteLevel"}, )" + around + "]}"),
+      ElementsAre(270, 269));
+  EXPECT_THAT(leading("null"), ElementsAre());
+  EXPECT_THAT(leading(R"({"type": "ByteLevel", "trim_offsets": false})"), ElementsAre());
+  std::string broken = around;
+  broken.replace(broken.find("[270"), 4, "[-27");
+  EXPECT_THAT(refused<IoError>({.post_processor = broken}),
+              HasSubstr("the id of post_processor '<b>' is not a number"));
+  broken.replace(broken.find("\"<b>\": {"), 5, "\"<x>\"");
+  EXPECT_THAT(refused<IoError>({.post_processor = broken}), HasSubstr("is not a tokenizer.json"));
 }
 
 TEST_F(TokenizerJson, WhatIsNotUnderstoodIsRefusedByName) {

@@ -31,7 +31,7 @@ TEST(EvalWindows, EveryTokenButTheFirstIsPredictedOnce) {
       std::map<std::int64_t, int> predicted;
       for (const EvalWindow& window : cut_windows(tokens, kSeq, stride)) {
         std::vector<std::int64_t> row, targets;
-        append_window(source, window, kSeq, tokens, row, targets);
+        append_window("text", source, window, kSeq, tokens, row, targets);
         ASSERT_EQ(row.size(), 8U);
         ASSERT_EQ(targets.size(), 8U);
         for (std::size_t i = 0; i < targets.size(); ++i) {
@@ -56,9 +56,16 @@ TEST(EvalWindows, AStreamWithoutAPredictionHasNone) {
 
 TEST(EvalWindows, ATokenOutsideTheVocabularyIsNamed) {
   std::vector<std::int64_t> row, targets;
-  EXPECT_THROW(
-      append_window(Counting(9), {.first = 2, .context = 0, .length = 4}, 4, 6, row, targets),
-      IoError);
+  try {
+    append_window("less.txt", Counting(9), {.first = 2, .context = 0, .length = 4}, 4, 6, row,
+                  targets);
+    FAIL() << "token 6 was taken";
+  } catch (const IoError& error) {
+    EXPECT_TRUE(
+        std::string(error.what())
+            .starts_with("less.txt: token 6 is 6, outside the model's vocabulary of 6; its tokens"))
+        << error.what();
+  }
 }
 
 }  // namespace
