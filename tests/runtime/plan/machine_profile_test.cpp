@@ -74,7 +74,8 @@ TEST(MachineProfile, AFileOfTheDoctorsIsOneToo) {
   rates.host = "box";
   rates.gemm_flops.fp32 = 1e11;
   rates.units = {{"gpt2", "fp32", 256, 1e10, 1e10, 1e10, 1e10, 0.8}};
-  const MachineProfile machine = parse_profile(machine_rates_json(rates), "rates.json", named_profile("cpu"));
+  const MachineProfile machine =
+      parse_profile(machine_rates_json(rates), "rates.json", named_profile("cpu"));
   EXPECT_EQ(machine.name, "box");
   EXPECT_DOUBLE_EQ(machine.gemm_flops.fp32, 1e11);
   ASSERT_EQ(machine.units.size(), 1U);
