@@ -24,8 +24,9 @@ SaveTarget decode_target(std::string_view text) {
     text.remove_prefix(end + 1);
   }
   SaveTarget target{std::string(text), std::string(lines[2]), 0, 0, std::string(lines[1])};
-  const char* const end = lines[0].data() + lines[0].size();
-  const auto parsed = std::from_chars(lines[0].data(), end, target.generation);
+  const std::string generation(lines[0]);
+  const char* const end = generation.data() + generation.size();
+  const auto parsed = std::from_chars(generation.data(), end, target.generation);
   const auto name = parse_step_name(target.name);
   if (parsed.ec != std::errc() || parsed.ptr != end || !name) {
     throw Error("a save's target is not one: " + target.name);

@@ -28,7 +28,8 @@ bool recurs(const std::exception& error) {
     std::rethrow_if_nested(error);
   } catch (const std::exception& inner) {
     return recurs(inner);
-  } catch (...) {  // not ours
+  } catch (...) {
+    return false;  // not ours
   }
   return false;
 }
