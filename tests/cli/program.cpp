@@ -49,7 +49,8 @@ Finished run_program(const Scratch& scratch, const std::string& arguments,
                      const std::map<std::string, std::string>& environment, int limit_s) {
   std::string command = "cd '" + scratch.path() + "' && ";
   for (const auto& [name, value] : environment) command += name + "='" + value + "' ";
-  command += "timeout " + std::to_string(limit_s) + " " + SLUICE_BINARY_DIR + "/runtime/cli/sluice ";
+  command +=
+      "timeout " + std::to_string(limit_s) + " " + SLUICE_BINARY_DIR + "/runtime/cli/sluice ";
   std::string filled = arguments;
   for (std::size_t at = 0; (at = filled.find("{}", at)) != std::string::npos;) {
     filled.replace(at, 2, scratch.path());

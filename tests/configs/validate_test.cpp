@@ -172,9 +172,10 @@ TEST_F(Validate, NcclNeedsAGpuForEachRank) {
 TEST_F(Validate, RestartsNeedCheckpoints) {
   const std::string restarts = "launch.max_restarts=3";
   EXPECT_EQ(complaint(kData, 2, {}, {restarts, "checkpoint.every=30min"}), "");
-  EXPECT_EQ(complaint(kData, 2, {}, {restarts}),
-            "--set launch.max_restarts=3: launch.max_restarts: 3 restarts need checkpoints to go on "
-            "from; set checkpoint.every");
+  EXPECT_EQ(
+      complaint(kData, 2, {}, {restarts}),
+      "--set launch.max_restarts=3: launch.max_restarts: 3 restarts need checkpoints to go on "
+      "from; set checkpoint.every");
 }
 
 TEST_F(Validate, SaysEverythingAtOnceAndBlamesTheOverride) {
