@@ -29,8 +29,8 @@ struct ShapeChoice {
 [[nodiscard]] StepShape make_shape(const ShapeChoice& choice);
 [[nodiscard]] std::string name_of(const ShapeChoice& choice);
 
-// Under a sanitizer, where a case takes ten times as long, every so manieth is looked at. Prime to
-// the number of values of each choice, so that all of them still come.
+// Under a sanitizer, where a case takes ten times as long, every fifth is looked at: still each
+// value of each choice.
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 inline constexpr int kCaseStride = 5;
 #else
