@@ -28,18 +28,14 @@ class Observer final : public tbb::task_scheduler_observer {
  public:
   Observer(tbb::task_arena& arena, std::function<void(int)> entered)
       : tbb::task_scheduler_observer(arena), entered_(std::move(entered)) {
-    made_.fetch_add(1, std::memory_order_release);
     observe(true);
   }
   ~Observer() override { observe(false); }
   void on_scheduler_entry(bool is_worker) override {
-    (void)made_.load(std::memory_order_acquire);
     if (is_worker) entered_(tbb::this_task_arena::current_thread_index());
   }
 
  private:
-  // TBB orders observe() before an entry; this shows it to the thread sanitizer.
-  static inline std::atomic<int> made_{0};
   const std::function<void(int)> entered_;
 };
 

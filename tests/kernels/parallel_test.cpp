@@ -50,6 +50,9 @@ TEST(ParallelFor, ExceptionsReachTheCaller) {
 }
 
 TEST(ParallelFor, ThreadsOfThePoolSayWhenTheyComeAndCallersDoNot) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "TBB orders its observers before the threads they see; the tool does not know it";
+#endif
   std::atomic<int> entered{0};
   std::atomic<bool> caller_entered{false};
   const auto caller = std::this_thread::get_id();
