@@ -73,8 +73,8 @@ class Peers {
     }
     bool complete = false;
     try {
-      const auto left =
-          std::chrono::duration_cast<std::chrono::milliseconds>(deadline_ - Clock::now());
+      // Rounded up, or it would give up before the deadline and look like a broken connection.
+      const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
       // 1 ms: 0 means no timeout to c10d.
       complete = transfer.work->wait(std::max(left, std::chrono::milliseconds{1}));
     } catch (const std::exception& error) {

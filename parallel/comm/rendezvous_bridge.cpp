@@ -15,7 +15,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 std::chrono::milliseconds left_until(Clock::time_point deadline) {
-  const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now());
+  const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
   return std::max(left, std::chrono::milliseconds{1});  // c10d takes 0 for "for ever"
 }
 
