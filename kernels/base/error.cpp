@@ -15,6 +15,16 @@ void visit_chain(const std::exception& error, Visit&& visit) {
   }
 }
 
+template <typename Holds>
+bool any_of_chain(const std::exception& error, Holds&& holds) {
+  bool any = false;
+  visit_chain(error, [&](const std::exception& e) {
+    const auto* ours = dynamic_cast<const Error*>(&e);
+    any = any || (ours != nullptr && holds(*ours));
+  });
+  return any;
+}
+
 }  // namespace
 
 std::string error_chain(const std::exception& error) {
@@ -35,12 +45,11 @@ int exit_code_of(const std::exception& error) {
 }
 
 bool is_secondary(const std::exception& error) {
-  bool secondary = false;
-  visit_chain(error, [&](const std::exception& e) {
-    const auto* ours = dynamic_cast<const Error*>(&e);
-    if (ours != nullptr && ours->is_secondary()) secondary = true;
-  });
-  return secondary;
+  return any_of_chain(error, [](const Error& e) { return e.is_secondary(); });
+}
+
+bool recurs(const std::exception& error) {
+  return any_of_chain(error, [](const Error& e) { return e.recurs(); });
 }
 
 }  // namespace sluice

@@ -21,6 +21,8 @@ class Error : public std::runtime_error {
   // True where this is the echo of another rank's failure (a connection that broke, a peer that is
   // gone): the launcher names the original instead.
   [[nodiscard]] virtual bool is_secondary() const { return false; }
+  // True where the same run started again would fail in the same way.
+  [[nodiscard]] virtual bool recurs() const { return false; }
 };
 
 // A YAML file or a command line that cannot be used. The message holds one line per mistake.
@@ -28,6 +30,7 @@ class ConfigError : public Error {
  public:
   using Error::Error;
   [[nodiscard]] int exit_code() const override { return 2; }
+  [[nodiscard]] bool recurs() const override { return true; }
 };
 
 // Something is larger than the tier it has to live on.
@@ -35,6 +38,7 @@ class BudgetError : public Error {
  public:
   using Error::Error;
   [[nodiscard]] int exit_code() const override { return 3; }
+  [[nodiscard]] bool recurs() const override { return true; }
 };
 
 // A file that cannot be read, written, created, or does not hold what it should.
@@ -65,6 +69,7 @@ class CommError : public Error {
 class TrainingError : public Error {
  public:
   using Error::Error;
+  [[nodiscard]] bool recurs() const override { return true; }
 };
 
 // "outer: inner: innermost" of a nested exception.
@@ -74,6 +79,8 @@ class TrainingError : public Error {
 [[nodiscard]] int exit_code_of(const std::exception& error);
 // True if any Error in the chain is_secondary().
 [[nodiscard]] bool is_secondary(const std::exception& error);
+// True if any Error in the chain recurs().
+[[nodiscard]] bool recurs(const std::exception& error);
 
 // A condition that only a mistake of ours can break: throws Error with the place.
 inline void check(bool condition, std::string_view what,

@@ -15,26 +15,6 @@
 #include "runtime/observe/file_io.hpp"
 
 namespace sluice {
-namespace {
-
-// The configuration, and training that diverges, are the same at every start.
-bool recurs(const std::exception& error) {
-  if (dynamic_cast<const ConfigError*>(&error) != nullptr ||
-      dynamic_cast<const BudgetError*>(&error) != nullptr ||
-      dynamic_cast<const TrainingError*>(&error) != nullptr) {
-    return true;
-  }
-  try {
-    std::rethrow_if_nested(error);
-  } catch (const std::exception& inner) {
-    return recurs(inner);
-  } catch (...) {
-    return false;  // not ours
-  }
-  return false;
-}
-
-}  // namespace
 
 std::string host_name() {
   std::array<char, 256> name{};
