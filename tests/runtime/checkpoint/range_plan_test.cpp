@@ -13,24 +13,12 @@
 #include <vector>
 
 #include "kernels/base/error.hpp"
+#include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice {
 namespace {
 
-// Global element numbers of a range, in its order.
-std::vector<std::int64_t> elements(const StateRange& range) {
-  std::vector<std::int64_t> result;
-  for (std::int64_t e = range.begin; e < range.end; ++e) {
-    std::int64_t rest = e, index = 0, stride = 1;
-    for (std::size_t d = range.shape.size(); d-- > 0;) {
-      index += (range.box.offset[d] + rest % range.box.length[d]) * stride;
-      rest /= range.box.length[d];
-      stride *= range.shape[d];
-    }
-    result.push_back(index);
-  }
-  return result;
-}
+using testing::elements;
 
 class RandomRanges {
  public:

@@ -108,8 +108,8 @@ Layout make_layout(const std::vector<TestParam>& model, const LayoutOptions& opt
   return layout;
 }
 
-std::vector<std::byte> expected_bytes(const StateRange& range, std::int64_t step) {
-  std::vector<std::byte> bytes;
+std::vector<std::int64_t> elements(const StateRange& range) {
+  std::vector<std::int64_t> result;
   for (std::int64_t e = range.begin; e < range.end; ++e) {
     std::int64_t rest = e, index = 0, stride = 1;
     for (std::size_t d = range.shape.size(); d-- > 0;) {
@@ -117,6 +117,14 @@ std::vector<std::byte> expected_bytes(const StateRange& range, std::int64_t step
       rest /= range.box.length[d];
       stride *= range.shape[d];
     }
+    result.push_back(index);
+  }
+  return result;
+}
+
+std::vector<std::byte> expected_bytes(const StateRange& range, std::int64_t step) {
+  std::vector<std::byte> bytes;
+  for (const std::int64_t index : elements(range)) {
     put(bytes, range.dtype, value_at(range.param, range.kind, step, index));
   }
   return bytes;

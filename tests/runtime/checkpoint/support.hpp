@@ -51,6 +51,8 @@ struct LayoutOptions {
 [[nodiscard]] Layout make_layout(const std::vector<TestParam>& model, const LayoutOptions& options,
                                  std::mt19937& random);
 
+// Global element numbers of a range, in its order, by walking them one by one.
+[[nodiscard]] std::vector<std::int64_t> elements(const StateRange& range);
 // The bytes of a range of the model at `step`, by walking its elements one by one: the oracle.
 [[nodiscard]] std::vector<std::byte> expected_bytes(const StateRange& range, std::int64_t step);
 
