@@ -52,6 +52,14 @@ class Resume : public ::testing::Test {
     std::sort(names.begin(), names.end());
     return names;
   }
+  // "run" has saved steps 3 and 6 and died in step 8.
+  void crash_with_two_checkpoints() {
+    ASSERT_EQ(train("run", std::string("--set checkpoint.every=3") + kAtOnce,
+                    {{"SLUICE_FAILPOINTS", "engine.step@8:rank=0:kill"}})
+                  .exit_code,
+              5);
+    ASSERT_EQ(complete("run"), (std::vector<std::string>{"step-00000003", "step-00000006"}));
+  }
   void expect_goes_on(const std::string& sets, const std::string& what) {
     SCOPED_TRACE(what);
     ASSERT_EQ(train("whole", sets).exit_code, 0);
@@ -126,11 +134,7 @@ TEST_F(Resume, ASlowDiskIsNoHang) {
 
 TEST_F(Resume, ACheckpointThatCannotBeReadIsPassedOverAndNoneIsLost) {
   ASSERT_EQ(train("whole").exit_code, 0);
-  ASSERT_EQ(train("run", std::string("--set checkpoint.every=3") + kAtOnce,
-                  {{"SLUICE_FAILPOINTS", "engine.step@8:rank=0:kill"}})
-                .exit_code,
-            5);
-  ASSERT_EQ(complete("run"), (std::vector<std::string>{"step-00000003", "step-00000006"}));
+  ASSERT_NO_FATAL_FAILURE(crash_with_two_checkpoints());
   // Rank 1 alone cannot read 6; the run goes back to 3 and is killed after it has saved 6 again.
   const std::string one =
       std::string("--resume auto --set checkpoint.every=3") + " --set checkpoint.keep=1" + kAtOnce;
@@ -274,11 +278,7 @@ TEST_F(Resume, TimeAndTheTimeLimitAskForSaves) {
 
 TEST_F(Resume, ADamagedCheckpointIsPassedOverLoudly) {
   ASSERT_EQ(train("whole").exit_code, 0);
-  ASSERT_EQ(train("run", std::string("--set checkpoint.every=3") + kAtOnce,
-                  {{"SLUICE_FAILPOINTS", "engine.step@8:rank=0:kill"}})
-                .exit_code,
-            5);
-  ASSERT_EQ(complete("run"), (std::vector<std::string>{"step-00000003", "step-00000006"}));
+  ASSERT_NO_FATAL_FAILURE(crash_with_two_checkpoints());
   const std::string file = scratch_.path("run/checkpoints/step-00000006/rank-00001.safetensors");
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
       .seekp(static_cast<std::streamoff>(fs::file_size(file) / 2))
