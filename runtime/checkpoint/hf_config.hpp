@@ -34,7 +34,8 @@ namespace sluice {
 // Throws IoError where a file is damaged, ConfigError where the key is something else.
 [[nodiscard]] std::vector<std::int32_t> read_hf_end_tokens(const std::string& dir);
 
-[[nodiscard]] std::string_view hf_type_name(ModelType type);  // "gpt2", ...
+[[nodiscard]] std::string_view hf_type_name(
+    ModelType type);  // "gpt2", ...; model.type says the same
 
 // A key of `model:` that the run gives and that config.json contradicts.
 struct HfDisagreement {

@@ -12,8 +12,6 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostConfigBytes = std::int64_t{4} << 20;
-
 [[noreturn]] void no_key_for(const ModelOptions& o, const std::string& what) {
   throw ConfigError("a Hugging Face " + std::string(hf_type_name(o.type)) + " has no " + what +
                     ": such a model cannot be exported");
@@ -133,7 +131,7 @@ class Merge {
 }  // namespace
 
 ModelOptions read_hf_config(const std::string& path) {
-  return parse_hf_config(path, read_text(local_file_system(), path, kMostConfigBytes));
+  return parse_hf_config(path, read_text(local_file_system(), path, HfJsonLimits().bytes));
 }
 
 std::string write_hf_config(const ModelOptions& given, std::string_view dtype_name,

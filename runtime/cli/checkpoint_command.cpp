@@ -10,6 +10,7 @@
 #include "runtime/bench/table.hpp"
 #include "runtime/checkpoint/hf_config.hpp"
 #include "runtime/checkpoint/hf_import.hpp"
+#include "runtime/checkpoint/hf_json.hpp"
 #include "runtime/checkpoint/step_name.hpp"
 #include "runtime/cli/checkpoint_json.hpp"
 #include "runtime/cli/commands.hpp"
@@ -22,7 +23,6 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr int kDamaged = 4;
-constexpr std::int64_t kMostConfigBytes = std::int64_t{4} << 20;
 
 bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
 
@@ -91,7 +91,7 @@ std::string carried_config(const std::vector<std::string>& folders, const ModelO
     } catch (const Error&) {
       continue;  // of another model
     }
-    return read_text(local_file_system(), path, kMostConfigBytes);
+    return read_text(local_file_system(), path, HfJsonLimits().bytes);
   }
   return "";
 }
@@ -182,7 +182,7 @@ int run_checkpoint_import(const CheckpointCommand& command) {
   make_dirs_durably(files, companions);
   const std::vector<std::string> carried = copy_hf_companions(files, command.path, companions);
   replace_durably(files, join_path(companions, "config.json"),
-                  read_text(files, join_path(command.path, "config.json"), kMostConfigBytes));
+                  read_text(files, join_path(command.path, "config.json"), HfJsonLimits().bytes));
   // The folder's own is used where it was put; one that --set names stays where it is.
   const std::string name = fs::path(run.data.tokenizer).filename().string();
   if (run.data.tokenizer == (fs::path(run.model.from) / name).string() &&

@@ -9,6 +9,7 @@
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
+#include "runtime/checkpoint/hf_config.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/plan_setup.hpp"
@@ -63,38 +64,12 @@ void settle_products(PlanMachine& machine, LoadedConfig& config) {
   machine.profile.peak_flops = machine.profile.gemm_flops;
 }
 
-std::string_view word(RecomputeMode mode) {
-  switch (mode) {
-    case RecomputeMode::kFull:
-      return "full";
-    case RecomputeMode::kSelective:
-      return "selective";
-    case RecomputeMode::kNone:
-      break;
-  }
-  return "none";
-}
-
-std::string_view word(ModelType type) {
-  switch (type) {
-    case ModelType::kGpt2:
-      return "gpt2";
-    case ModelType::kLlama:
-      return "llama";
-    case ModelType::kMistral:
-      return "mistral";
-    case ModelType::kQwen2:
-      break;
-  }
-  return "qwen2";
-}
-
 RunFacts facts_of(const PlanCommand& command, const RunConfig& run, const PlanMachine& machine) {
   RunFacts facts;
   facts.config = command.config;
-  facts.model = word(run.model.type);
+  facts.model = hf_type_name(run.model.type);
   facts.dtype = name_of(run.train.dtype);
-  facts.recompute = word(run.recompute.mode);
+  facts.recompute = name_of(run.recompute.mode);
   facts.order = run.train.accumulation_order == AccumulationOrder::kLayer ? "layer" : "micro";
   facts.machine = machine.profile.name;
   facts.rates_from = machine.profile.origin;

@@ -185,8 +185,7 @@ double threads_efficiency(const UnitTimingOptions& options, const ModelOptions& 
   return std::min(1.0, sum(apart.seconds) / (options.cores * sum(together)));
 }
 
-constexpr double kBackwardFlops = 2;  // of a forward's: by the input, by the weights
-constexpr double kHeadFlops = 3;
+constexpr double kHeadFlops = 1 + kBackwardFlops;
 
 // From two lengths of sequences: what grows with the length is attention's. Where noise hides that,
 // all has one rate.

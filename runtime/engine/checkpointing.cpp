@@ -98,12 +98,6 @@ Checkpointing::WhyNot Checkpointing::why_not_behind() const {
   return options_.room_bytes && needed > *options_.room_bytes ? WhyNot::kNoRoom : WhyNot::kNone;
 }
 
-bool Checkpointing::agree(bool mine) {
-  const std::array<double, 1> value{mine ? 1.0 : 0.0};
-  const std::vector<double> all = comm_.all_gather_values(value);
-  return std::all_of(all.begin(), all.end(), [](double v) { return v > 0; });
-}
-
 // Kept for the saves to come, once it is there. The same answer on every rank.
 bool Checkpointing::take_snapshot_memory() {
   const std::int64_t bytes = bytes_of(pieces_);
@@ -117,7 +111,7 @@ bool Checkpointing::take_snapshot_memory() {
       mine = false;
     }
   }
-  const bool all = agree(mine);
+  const bool all = on_all_ranks(comm_, mine);
   if (!all && !said_no_room_ && why_not_behind() == WhyNot::kNone && comm_.rank() == 0) {
     said_no_room_ = true;
     log_warning("checkpoint.async: a host has no free memory for a copy of " + format_bytes(bytes) +

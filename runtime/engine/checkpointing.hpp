@@ -83,7 +83,6 @@ class Checkpointing {
 
   enum class WhyNot { kNone, kOnNvme, kNoRoom };
   [[nodiscard]] WhyNot why_not_behind() const;
-  [[nodiscard]] bool agree(bool mine);
   [[nodiscard]] bool take_snapshot_memory();
   [[nodiscard]] std::string begin();
   [[nodiscard]] std::unique_ptr<RankWriter> make_writer();

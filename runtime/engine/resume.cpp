@@ -46,12 +46,6 @@ struct Attempt {
   Resumed resumed;
 };
 
-bool on_any_rank(Communicator& comm, bool mine) {
-  const std::array<double, 1> value{mine ? 1.0 : 0.0};
-  const std::vector<double> all = comm.all_gather_values(value);
-  return std::any_of(all.begin(), all.end(), [](double v) { return v > 0; });
-}
-
 Attempt try_reading(const std::string& path, std::int64_t last_step, Engine& engine,
                     FileSystem& files, Communicator& comm, const std::function<void()>& alive) {
   Attempt attempt;

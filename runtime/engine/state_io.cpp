@@ -22,6 +22,23 @@ void in_parts(const StatePiece& piece, std::size_t at_once, F&& f) {
   }
 }
 
+// f(range, held as, part) over all states of the pieces, in the order of ranges_of.
+template <class F>
+void read_parts(Engine& engine, const std::vector<StatePiece>& pieces, std::span<float> staging,
+                F&& f) {
+  std::size_t range = 0;
+  for (const StatePiece& piece : pieces) {
+    for (const StateKind kind : kStateKinds) {
+      in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
+        const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
+        engine.read_state(piece, kind, first, part);
+        f(range, held_as(piece, kind), part);
+      });
+      ++range;
+    }
+  }
+}
+
 std::string text_of(const std::vector<std::int64_t>& shape) {
   std::string text = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
@@ -68,27 +85,20 @@ std::vector<StateRange> ranges_of(const std::vector<StatePiece>& pieces) {
 void write_states(Engine& engine, const std::vector<StatePiece>& pieces, RankWriter& writer,
                   std::span<float> staging, const StateProgress& progress) {
   std::vector<std::byte> narrow;
-  std::size_t range = 0;
   std::int64_t done = 0;
-  for (const StatePiece& piece : pieces) {
-    for (const StateKind kind : kStateKinds) {
-      const DType dtype = held_as(piece, kind);
-      in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
-        const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
-        engine.read_state(piece, kind, first, part);
-        std::span<const std::byte> bytes = std::as_bytes(part);
-        if (dtype != DType::kFloat32) {  // exact: they come from this type
-          narrow.resize(static_cast<std::size_t>(elems * size_of(dtype)));
-          convert(narrow.data(), dtype, part.data(), DType::kFloat32, elems);
-          bytes = narrow;
-        }
-        writer.write(range, bytes);
-        done += static_cast<std::int64_t>(bytes.size());
-        progress(done);
-      });
-      ++range;
-    }
-  }
+  read_parts(engine, pieces, staging,
+             [&](std::size_t range, DType dtype, std::span<const float> part) {
+               std::span<const std::byte> bytes = std::as_bytes(part);
+               if (dtype != DType::kFloat32) {  // exact: they come from this type
+                 const auto elems = static_cast<std::int64_t>(part.size());
+                 narrow.resize(static_cast<std::size_t>(elems * size_of(dtype)));
+                 convert(narrow.data(), dtype, part.data(), DType::kFloat32, elems);
+                 bytes = narrow;
+               }
+               writer.write(range, bytes);
+               done += static_cast<std::int64_t>(bytes.size());
+               progress(done);
+             });
 }
 
 void copy_states(Engine& engine, const std::vector<StatePiece>& pieces,
@@ -96,17 +106,12 @@ void copy_states(Engine& engine, const std::vector<StatePiece>& pieces,
   check(static_cast<std::int64_t>(snapshot.size()) == bytes_of(pieces),
         "a snapshot is of the pieces' size");
   std::byte* to = snapshot.data();
-  for (const StatePiece& piece : pieces) {
-    for (const StateKind kind : kStateKinds) {
-      const DType dtype = held_as(piece, kind);
-      in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
-        const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
-        engine.read_state(piece, kind, first, part);
-        convert(to, dtype, part.data(), DType::kFloat32, elems);
-        to += elems * size_of(dtype);
-      });
-    }
-  }
+  read_parts(engine, pieces, staging,
+             [&](std::size_t /*range*/, DType dtype, std::span<const float> part) {
+               const auto elems = static_cast<std::int64_t>(part.size());
+               convert(to, dtype, part.data(), DType::kFloat32, elems);
+               to += elems * size_of(dtype);
+             });
 }
 
 void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::byte> snapshot,

@@ -100,6 +100,12 @@ StepShape decoding_shape(const StepShape& shape, const EngineOptions& options, c
 
 }  // namespace
 
+std::string_view name_of(RecomputeMode mode) {
+  return mode == RecomputeMode::kNone   ? "none"
+         : mode == RecomputeMode::kFull ? "full"
+                                        : "selective";
+}
+
 std::int64_t micro_batches_of(const EngineOptions& options) {
   const std::int64_t per_pass = options.train.micro_batch * options.dp;
   const std::int64_t global =

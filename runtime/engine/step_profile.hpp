@@ -3,6 +3,7 @@
 #pragma once
 
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "offload/offload_options.hpp"
@@ -42,6 +43,9 @@ struct StepPlan {
   std::optional<StepShape> decoding;  // of a sequence run in parts (write_decode_step)
   double model_flops_per_step = 0;    // of all ranks: 3 x forward, whatever is recomputed
 };
+
+// "none", "full", "selective".
+[[nodiscard]] std::string_view name_of(RecomputeMode mode);
 
 [[nodiscard]] std::int64_t micro_batches_of(const EngineOptions& options);
 

@@ -57,4 +57,12 @@ std::string first_errors(const std::vector<std::string>& by_rank) {
   return text;
 }
 
+bool on_any_rank(Communicator& comm, bool mine) {
+  const std::array<double, 1> value{mine ? 1.0 : 0.0};
+  const std::vector<double> all = comm.all_gather_values(value);
+  return std::any_of(all.begin(), all.end(), [](double v) { return v > 0; });
+}
+
+bool on_all_ranks(Communicator& comm, bool mine) { return !on_any_rank(comm, !mine); }
+
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// Texts between ranks, over the communicator's control data. Collective.
+// What ranks tell each other over the communicator's control data: texts, and whether something
+// holds. Collective.
 #pragma once
 
 #include <string>
@@ -14,5 +15,8 @@ namespace sluice {
 
 // "rank 1: no space; rank 3: ...": the texts that are not empty; empty where all are.
 [[nodiscard]] std::string first_errors(const std::vector<std::string>& by_rank);
+
+[[nodiscard]] bool on_any_rank(Communicator& comm, bool mine);
+[[nodiscard]] bool on_all_ranks(Communicator& comm, bool mine);
 
 }  // namespace sluice

@@ -27,6 +27,9 @@ struct ParamGroup {
   std::vector<ParamSpec> params;
 };
 
+// FLOP of a backward over those of its forward: by the input, and by the weights.
+inline constexpr double kBackwardFlops = 2;
+
 enum class UnitKind { kEmbedding, kBlock, kLossHead };
 
 struct ParamRef {

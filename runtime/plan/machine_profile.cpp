@@ -108,14 +108,6 @@ int ranks_of_node(const MachineProfile& machine, int ranks) {
   return machine.devices_per_node > 0 ? std::min(ranks, machine.devices_per_node) : ranks;
 }
 
-double threads_efficiency(const MachineRates& rates) {
-  if (rates.gemm_by_threads.size() < 2) return 1;
-  const ThreadRates& one = rates.gemm_by_threads.front();
-  const ThreadRates& all = rates.gemm_by_threads.back();
-  if (one.threads != 1 || !one.gemm_flops.fp32 || !all.gemm_flops.fp32) return 1;
-  return std::clamp(*all.gemm_flops.fp32 / (all.threads * *one.gemm_flops.fp32), 0.1, 1.0);
-}
-
 }  // namespace
 
 MachineProfile parse_profile(const std::string& text, const std::string& source,
@@ -218,7 +210,6 @@ MachineProfile measured_profile(const MachineRates& rates, MachineProfile base) 
   take(rates.disk_both_bps, base.disk_both_bps);
   base.units = rates.units;
   base.cores = std::max(1, rates.threads);
-  base.threads_efficiency = threads_efficiency(rates);
   if (rates.comm) {
     base.comm_latency_s = rates.comm->latency_s;
     base.comm_bps = rates.comm->bps;

@@ -42,11 +42,10 @@ struct MachineProfile {
   double disk_both_bps = 0;  // 0: their mean
   double comm_latency_s = 0;
   double comm_bps = 0;
-  double network_bps = 0;         // of a node; 0: ranks of all nodes talk as those of one do
-  int comm_ranks = 2;             // that the latency is of
-  std::vector<UnitRates> units;   // of one core, all cores at work; none: not measured
-  int cores = 1;                  // of a node: whose units those are
-  double threads_efficiency = 1;  // of a product on all cores against as many on one each
+  double network_bps = 0;        // of a node; 0: ranks of all nodes talk as those of one do
+  int comm_ranks = 2;            // that the latency is of
+  std::vector<UnitRates> units;  // of one core, all cores at work; none: not measured
+  int cores = 1;                 // of a node: whose units those are
 };
 
 // REQUIRES: `text` is a profile or a rates file. Numbers that are missing are `base`'s. Throws

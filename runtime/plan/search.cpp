@@ -33,12 +33,6 @@ bool has_meaning(const Rung& rung, int stage) {
          (rung.parameters == Tier::kDevice || stage == 3);
 }
 
-std::string_view word(RecomputeMode mode) {
-  return mode == RecomputeMode::kNone   ? "none"
-         : mode == RecomputeMode::kFull ? "full"
-                                        : "selective";
-}
-
 void place(EngineOptions& options, const Rung& rung) {
   options.offload.optimizer = rung.optimizer;
   options.offload.gradients = rung.gradients;
@@ -72,7 +66,7 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   add("train.accumulation_order", from.train.accumulation_order, to.train.accumulation_order,
       to.train.accumulation_order == AccumulationOrder::kLayer ? "layer" : "micro");
   add("recompute.mode", from.recompute.mode, to.recompute.mode,
-      std::string(word(to.recompute.mode)));
+      std::string(name_of(to.recompute.mode)));
   tier("offload.optimizer", from.offload.optimizer, to.offload.optimizer);
   tier("offload.gradients", from.offload.gradients, to.offload.gradients);
   tier("offload.parameters", from.offload.parameters, to.offload.parameters);

@@ -7,8 +7,6 @@
 namespace sluice {
 namespace {
 
-constexpr double kBackwardFlops = 2;  // of a forward's: by the input, by the weights
-
 // Seconds of one FLOP on one core; and what is lost where one rank has all cores.
 struct Cost {
   double forward = 0, backward = 0, attention_forward = 0, attention_backward = 0;
