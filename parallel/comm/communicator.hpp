@@ -72,6 +72,16 @@ class Communicator {
                                               void* staging) = 0;
   [[nodiscard]] virtual Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) = 0;
 
+  // Bytes from one rank of a group of two to the other (Error in other groups): `peer` is the other
+  // rank. Operations like the rest, so the other rank's operation of the same number is the
+  // receive of this send: where it is of another size, or no receive, CommError names both calls
+  // (over NCCL it is a timeout). The call returns at once, however late the peer is; a send is done
+  // when its memory is free again, not before the peer has come to the receive. An operation waits
+  // for those called before it: so a pipeline uses a communicator a direction, in which no send
+  // stands behind a receive.
+  [[nodiscard]] virtual Ticket send(int peer, const void* data, std::int64_t bytes) = 0;
+  [[nodiscard]] virtual Ticket receive(int peer, void* data, std::int64_t bytes) = 0;
+
   // Control data in host memory, whatever the device. Blocks. Result: size() x values.size(), by
   // rank. Every rank gives the same number of values.
   [[nodiscard]] virtual std::vector<double> all_gather_values(std::span<const double> values) = 0;
@@ -81,6 +91,10 @@ class Communicator {
   // throws.
   virtual void abort() noexcept = 0;
 };
+
+// An open connection to a job's rendezvous. Groups that one thread makes one after another share
+// it: joining each takes milliseconds, connecting can take seconds (a slow name service).
+class Rendezvous;
 
 struct CommOptions {
   int rank = 0;
@@ -92,8 +106,13 @@ struct CommOptions {
   // job has one server: for groups besides the world's, say false (the world's communicator has to
   // outlive them).
   std::optional<bool> serves_rendezvous = std::nullopt;
+  std::shared_ptr<Rendezvous> rendezvous = nullptr;  // null: a connection of its own
   std::chrono::milliseconds timeout{600'000};
 };
+
+// Connects to the rendezvous at master_addr, which another communicator serves. Throws CommError
+// after the timeout; ConfigError where the program was built without libtorch.
+[[nodiscard]] std::shared_ptr<Rendezvous> connect_rendezvous(const CommOptions& options);
 
 // Ranks are processes, memory is the host's. Collective: returns when all ranks have come, throws
 // CommError after the timeout. A port that is in use, or ranks that never come, are said in words.
@@ -118,8 +137,9 @@ struct CommOptions {
 [[nodiscard]] std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options);
 
 // Ranks are threads of this process: communicator i of the result is for rank i's thread. A group
-// of size 1 is what a run on one rank uses: no network is touched.
+// of size 1 is what a run on one rank uses: no network is touched. `group` names it in messages.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_local_communicators(
-    int size, std::chrono::milliseconds timeout = std::chrono::milliseconds{600'000});
+    int size, std::chrono::milliseconds timeout = std::chrono::milliseconds{600'000},
+    const std::string& group = "local");
 
 }  // namespace sluice

@@ -18,6 +18,7 @@
 #include "parallel/comm/rendezvous_bridge.hpp"
 #include "parallel/comm/sigpipe.hpp"
 #include "parallel/comm/socket.hpp"
+#include "parallel/comm/transfer.hpp"
 
 namespace sluice {
 namespace {
@@ -164,6 +165,18 @@ class GlooCommunicator final : public Communicator {
     return start("all_gather",
                  [this, pieces = std::move(pieces), dtype] { run_all_gather(pieces, dtype); });
   }
+  [[nodiscard]] Ticket send(int peer, const void* data, std::int64_t bytes) override {
+    check_transfer(name_, "send", peer, bytes);
+    return start("send", [this, peer, data, bytes] {
+      run_transfer(peer, const_cast<void*>(data), {.receives = 0, .bytes = bytes});
+    });
+  }
+  [[nodiscard]] Ticket receive(int peer, void* data, std::int64_t bytes) override {
+    check_transfer(name_, "receive", peer, bytes);
+    return start("receive", [this, peer, data, bytes] {
+      run_transfer(peer, data, {.receives = 1, .bytes = bytes});
+    });
+  }
   [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
     return exchange_values("all_gather_values", values);
   }
@@ -291,6 +304,30 @@ class GlooCommunicator final : public Communicator {
     }
     char* own = output + rank() * stride_bytes;
     if (own != input) std::memcpy(own, input, static_cast<std::size_t>(bytes));
+  }
+
+  // The two first tell each other what they called: Gloo takes a message that is too short for
+  // whole. The sender posts its data at once, Gloo sends it when the receiver has posted.
+  void run_transfer(int peer, void* data, const TransferCall& own) {
+    TransferCall other;
+    const int call_tag = next_tag();
+    const int data_tag = next_tag();
+    const Transfer hears = peers_->receive(peer, &other, sizeof other, call_tag);
+    const Transfer tells = peers_->send(peer, &own, sizeof own, call_tag);
+    std::optional<Transfer> moves;
+    if (own.receives == 0 && own.bytes > 0) {
+      moves = peers_->send(peer, data, own.bytes, data_tag);
+    }
+    peers_->wait(hears);
+    peers_->wait(tells);
+    if (!match(own, other)) {
+      throw TransferError("rank " + std::to_string(peer) + " called " + describe(other) +
+                          ", this rank " + describe(own));
+    }
+    if (own.receives != 0 && own.bytes > 0) {
+      moves = peers_->receive(peer, data, own.bytes, data_tag);
+    }
+    if (moves) peers_->wait(*moves);
   }
 
   std::vector<double> exchange_values(const char* op, std::span<const double> values) {

@@ -13,40 +13,15 @@
 #include "kernels/base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "parallel/comm/host_plan.hpp"
+#include "parallel/comm/host_record.hpp"
+#include "parallel/comm/host_transfer.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add.hpp"
 #include "parallel/comm/stream_store.hpp"
+#include "parallel/comm/transfer.hpp"
 
 namespace sluice {
 namespace {
-
-const char* name_of(HostOp op) {
-  switch (op) {
-    case HostOp::kValues:
-      return "all_gather_values";
-    case HostOp::kBarrier:
-      return "barrier";
-    case HostOp::kReduceScatter:
-      return "reduce_scatter";
-    case HostOp::kAllGather:
-      return "all_gather";
-  }
-  return "?";
-}
-
-std::string describe(const HostRecord& record) {
-  std::string text = name_of(record.op);
-  if (record.op == HostOp::kBarrier) return text;
-  text += " of " + std::to_string(record.elems);
-  if (record.op == HostOp::kValues) return text + " values";
-  return text + " " + std::string(name_of(record.dtype)) + " elements in " +
-         std::to_string(record.pieces) + " pieces";
-}
-
-bool same_call(const HostRecord& a, const HostRecord& b) {
-  return a.op == b.op && a.dtype == b.dtype && a.pieces == b.pieces && a.elems == b.elems &&
-         a.cut == b.cut;
-}
 
 template <typename Piece>
 std::vector<std::int64_t> sizes_of(const std::vector<Piece>& pieces) {
@@ -126,6 +101,22 @@ class HostCommunicator final : public Communicator {
     });
   }
 
+  [[nodiscard]] Ticket send(int peer, const void* data, std::int64_t bytes) override {
+    check_transfer(name_, "send", peer, bytes);
+    return start(HostOp::kSend, [this, from = static_cast<const char*>(data), bytes] {
+      const HostPiece piece{from, 0, bytes > 0 ? host_region_of(from, bytes) : HostRegion{}};
+      meet_peer(HostOp::kSend, bytes, &piece);
+      send_bytes(peers_, rank(), from, bytes);
+    });
+  }
+  [[nodiscard]] Ticket receive(int peer, void* data, std::int64_t bytes) override {
+    check_transfer(name_, "receive", peer, bytes);
+    return start(HostOp::kReceive, [this, peer, to = static_cast<char*>(data), bytes] {
+      meet_peer(HostOp::kReceive, bytes, nullptr);
+      receive_bytes(peers_, peer, to, bytes);
+    });
+  }
+
   [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
     std::vector<double> all(values.size() * static_cast<std::size_t>(size()));
     start(HostOp::kValues, [&] { exchange_values(values, all); }).wait();
@@ -175,12 +166,19 @@ class HostCommunicator final : public Communicator {
     peers_.advance();
     for (int r = 0; r < size(); ++r) {
       const HostRecord& other = peers_.record_of(r);
-      if (same_call(record, other)) continue;
+      if (r == rank() || fits(record, other)) continue;
       throw HostError("rank " + std::to_string(r) + " called " + describe(other) + ", this rank " +
                       describe(record) +
                       (describe(other) == describe(record) ? ", cut otherwise" : "") +
                       "; all ranks of a group have to make the same calls in the same order");
     }
+  }
+
+  void meet_peer(HostOp op, std::int64_t bytes, const HostPiece* piece) {
+    HostRecord& record = new_record(op);
+    record.elems = bytes;
+    record.table = piece;
+    meet(record);
   }
 
   void open(HostOp op, DType dtype, const std::vector<std::int64_t>& sizes,

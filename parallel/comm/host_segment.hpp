@@ -18,7 +18,14 @@
 namespace sluice {
 
 enum class HostState : std::uint32_t { kOpen, kClosed, kFailed };
-enum class HostOp : std::uint32_t { kValues, kBarrier, kReduceScatter, kAllGather };
+enum class HostOp : std::uint32_t {
+  kValues,
+  kBarrier,
+  kReduceScatter,
+  kAllGather,
+  kSend,
+  kReceive
+};
 
 inline constexpr std::size_t kHostValues = 512;              // of one round of all_gather_values
 inline constexpr std::int64_t kHostBounceBytes = 2LL << 20;  // of one rank
@@ -35,7 +42,7 @@ struct HostRecord {
   HostOp op = HostOp::kBarrier;
   DType dtype = DType::kFloat32;
   std::int64_t pieces = 0;
-  std::int64_t elems = 0;  // of all pieces, or values
+  std::int64_t elems = 0;  // of all pieces, or values, or bytes of a transfer
   std::uint64_t cut = 0;   // a hash of the pieces' sizes
   const HostPiece* table = nullptr;
   double values[kHostValues];

@@ -44,6 +44,20 @@ class LocalCommunicator final : public Communicator {
     return start({.name = "all_gather", .dtype = dtype, .all_gather = std::move(pieces)});
   }
 
+  [[nodiscard]] Ticket send(int peer, const void* data, std::int64_t bytes) override {
+    check_transfer(group_->name_for(rank_), "send", peer, bytes);
+    failpoint("comm.send");
+    return start(
+        {.name = "send", .transfer = TransferCall{.receives = 0, .bytes = bytes}, .sent = data});
+  }
+  [[nodiscard]] Ticket receive(int peer, void* data, std::int64_t bytes) override {
+    check_transfer(group_->name_for(rank_), "receive", peer, bytes);
+    failpoint("comm.receive");
+    return start({.name = "receive",
+                  .transfer = TransferCall{.receives = 1, .bytes = bytes},
+                  .received = data});
+  }
+
   [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
     failpoint("comm.all_gather_values");
     return exchange_values("all_gather_values", values);
@@ -78,9 +92,9 @@ class LocalCommunicator final : public Communicator {
 }  // namespace
 
 std::vector<std::unique_ptr<Communicator>> make_local_communicators(
-    int size, std::chrono::milliseconds timeout) {
+    int size, std::chrono::milliseconds timeout, const std::string& name) {
   check(size >= 1, "a group has at least one rank");
-  auto group = std::make_shared<LocalGroup>(size, timeout);
+  auto group = std::make_shared<LocalGroup>(name, size, timeout);
   std::vector<std::unique_ptr<Communicator>> communicators;
   for (int rank = 0; rank < size; ++rank) {
     communicators.push_back(std::make_unique<LocalCommunicator>(group, rank));

@@ -11,6 +11,10 @@ namespace {
 
 // Empty if the ranks called the same thing, else what differs.
 std::string difference(const LocalGroup::Post& a, const LocalGroup::Post& b) {
+  if (a.transfer && b.transfer) {
+    if (match(*a.transfer, *b.transfer)) return "";
+    return describe(*a.transfer) + " there, " + describe(*b.transfer) + " here";
+  }
   if (a.name != b.name) return "one calls " + a.name + ", the other " + b.name;
   if (a.dtype != b.dtype) {
     return std::string(name_of(a.dtype)) + " on one, " + std::string(name_of(b.dtype)) +
@@ -61,10 +65,18 @@ void receive_gathered(const LocalGroup::Operation& operation, int rank) {
   }
 }
 
+void receive_sent(const LocalGroup::Operation& operation, int rank) {
+  const LocalGroup::Post& own = *operation.posts[static_cast<std::size_t>(rank)];
+  if (!own.transfer || own.transfer->receives == 0 || own.transfer->bytes == 0) return;
+  const LocalGroup::Post& sender = *operation.posts[static_cast<std::size_t>(1 - rank)];
+  std::memcpy(own.received, sender.sent, static_cast<std::size_t>(own.transfer->bytes));
+}
+
 }  // namespace
 
-LocalGroup::LocalGroup(int size, std::chrono::milliseconds timeout)
-    : size_(size),
+LocalGroup::LocalGroup(std::string name, int size, std::chrono::milliseconds timeout)
+    : name_(std::move(name)),
+      size_(size),
       timeout_(timeout),
       next_seq_(static_cast<std::size_t>(size), 1),
       left_(static_cast<std::size_t>(size), false) {}
@@ -73,9 +85,10 @@ bool LocalGroup::ended(const Operation& operation) const {
   return operation.done() || (failure_ && operation.running == 0);
 }
 
-void LocalGroup::fail(const std::string& text, bool secondary) noexcept {
+const Failure& LocalGroup::fail(const std::string& text, bool secondary) noexcept {
   if (!failure_) failure_ = Failure{text, secondary};
   changed_.notify_all();
+  return *failure_;
 }
 
 std::shared_ptr<LocalGroup::Operation> LocalGroup::post(int rank, Post post) {
@@ -96,10 +109,10 @@ std::shared_ptr<LocalGroup::Operation> LocalGroup::post(int rank, Post post) {
     if (!operation->posts[other]) continue;
     const std::string differs = difference(*operation->posts[other], post);
     if (differs.empty()) continue;
-    fail(describe_failure({"local", rank, size_}, post.name, seq,
+    fail(describe_failure(name_for(rank), post.name, seq,
                           "its call differs from rank " + std::to_string(other) + "'s: " + differs),
-         /*secondary=*/false);
-    failure_->raise();
+         /*secondary=*/false)
+        .raise();
   }
   operation->posts[r] = std::make_unique<Post>(std::move(post));
   if (++operation->posted == size_) {
@@ -125,6 +138,7 @@ void LocalGroup::run_share(std::unique_lock<std::mutex>& lock,
   // The posts do not change once all have come, so no lock is needed to read them.
   receive_reduced(*operation, rank);
   receive_gathered(*operation, rank);
+  receive_sent(*operation, rank);
   lock.lock();
   --operation->running;
   ++operation->ran;
@@ -142,7 +156,7 @@ void LocalGroup::check_arrivals(int rank, const Operation& operation, bool timed
   }
   const std::string name = operation.posts[static_cast<std::size_t>(rank)]->name;
   const auto text = [&](const std::string& why) {
-    return describe_failure({"local", rank, size_}, name, operation.seq, why);
+    return describe_failure(name_for(rank), name, operation.seq, why);
   };
   if (!gone.empty()) {
     fail(text(describe_ranks(gone) + " left the group before it"), /*secondary=*/true);
@@ -167,7 +181,7 @@ void LocalGroup::wait(int rank, Operation& operation) {
       changed_.wait(lock);  // a share that runs on another thread ends by itself
     }
   }
-  if (!operation.done()) failure_->raise();
+  if (!operation.done() && failure_) failure_->raise();  // ended, so one of the two
 }
 
 bool LocalGroup::done(const Operation& operation) {
@@ -177,7 +191,7 @@ bool LocalGroup::done(const Operation& operation) {
 
 void LocalGroup::abort(int rank) noexcept {
   const std::lock_guard lock(mutex_);
-  fail("group local was aborted on rank " + std::to_string(rank), /*secondary=*/true);
+  fail("group " + name_ + " was aborted on rank " + std::to_string(rank), /*secondary=*/true);
 }
 
 void LocalGroup::leave(int rank) noexcept {
@@ -185,14 +199,17 @@ void LocalGroup::leave(int rank) noexcept {
   std::unique_lock lock(mutex_);
   const auto idle = [&] {
     for (const auto& operation : pending_) {
-      if (operation->posts[r] && !ended(*operation)) return false;
+      if (!operation->posts[r]) continue;
+      // One that a rank left before posting does not end by waiting.
+      if (!failure_) check_arrivals(rank, *operation, /*timed_out=*/false);
+      if (!ended(*operation)) return false;
     }
     return true;
   };
   if (!changed_.wait_for(lock, kDrainGrace, idle)) {
-    fail(
-        "group local was aborted: rank " + std::to_string(rank) + " left with operations in flight",
-        /*secondary=*/true);
+    fail("group " + name_ + " was aborted: rank " + std::to_string(rank) +
+             " left with operations in flight",
+         /*secondary=*/true);
     changed_.wait(lock, idle);
   }
   left_[r] = true;

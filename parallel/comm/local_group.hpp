@@ -21,6 +21,7 @@
 
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/op_queue.hpp"
+#include "parallel/comm/transfer.hpp"
 
 namespace sluice {
 
@@ -35,6 +36,9 @@ class LocalGroup {
     std::vector<ReduceScatterPiece> reduce_scatter{};  // {}: callers name only what they bring
     std::vector<AllGatherPiece> all_gather{};
     std::vector<double> values{};
+    std::optional<TransferCall> transfer{};
+    const void* sent = nullptr;  // of a send
+    void* received = nullptr;    // of a receive
   };
   struct Operation {
     std::uint64_t seq = 0;
@@ -46,9 +50,10 @@ class LocalGroup {
     [[nodiscard]] bool done() const { return ran == static_cast<int>(posts.size()); }
   };
 
-  LocalGroup(int size, std::chrono::milliseconds timeout);
+  LocalGroup(std::string name, int size, std::chrono::milliseconds timeout);
 
   [[nodiscard]] int size() const { return size_; }
+  [[nodiscard]] GroupName name_for(int rank) const { return {name_, rank, size_}; }
   [[nodiscard]] std::shared_ptr<Operation> post(int rank, Post post);
   // Throws the group's failure, or CommError after the timeout.
   void wait(int rank, Operation& operation);
@@ -62,10 +67,11 @@ class LocalGroup {
   // All REQUIRE the lock.
   void run_shares(std::unique_lock<std::mutex>& lock);
   void run_share(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Operation>& operation);
-  void fail(const std::string& text, bool secondary) noexcept;
+  const Failure& fail(const std::string& text, bool secondary) noexcept;  // the group's first
   void check_arrivals(int rank, const Operation& operation, bool timed_out);
   [[nodiscard]] bool ended(const Operation& operation) const;
 
+  const std::string name_;
   const int size_;
   const std::chrono::milliseconds timeout_;
 

@@ -29,6 +29,7 @@
 #include "parallel/comm/ordered_add_cuda.hpp"
 #include "parallel/comm/rendezvous_bridge.hpp"
 #include "parallel/comm/sigpipe.hpp"
+#include "parallel/comm/transfer.hpp"
 
 namespace sluice {
 namespace {
@@ -131,6 +132,9 @@ class NcclCommunicator final : public Communicator {
     nccl->config.blocking = 1;
     store_ = join_rendezvous(options, Clock::now() + options.timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, options.rank, options.size, nccl);
+    // Now, not at the first operation: that would keep its caller until the peer has made its first
+    // one too, and stages of a pipeline that begin with different links would wait in a circle.
+    group_->eagerConnectSingleDevice(device_);
   }
 
   ~NcclCommunicator() override {
@@ -166,6 +170,20 @@ class NcclCommunicator final : public Communicator {
 
   [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) override {
     return start("all_gather", [&](Works& works) { gather(pieces, dtype, works); });
+  }
+
+  // Sizes that differ are not noticed before the timeout.
+  [[nodiscard]] Ticket send(int peer, const void* data, std::int64_t bytes) override {
+    check_transfer(name_, "send", peer, bytes);
+    return start("send", [&](Works& works) {
+      if (bytes > 0) together([&] { post_send(peer, data, bytes); }, works);
+    });
+  }
+  [[nodiscard]] Ticket receive(int peer, void* data, std::int64_t bytes) override {
+    check_transfer(name_, "receive", peer, bytes);
+    return start("receive", [&](Works& works) {
+      if (bytes > 0) together([&] { post_receive(peer, data, bytes); }, works);
+    });
   }
 
   [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
@@ -231,11 +249,11 @@ class NcclCommunicator final : public Communicator {
     works.push_back(work);
   }
 
-  void send(int peer, const void* data, std::int64_t bytes) {
+  void post_send(int peer, const void* data, std::int64_t bytes) {
     std::vector<at::Tensor> tensors{bytes_at(data, bytes, device_)};
     group_->send(tensors, peer, /*tag=*/0);
   }
-  void receive(int peer, void* data, std::int64_t bytes) {
+  void post_receive(int peer, void* data, std::int64_t bytes) {
     std::vector<at::Tensor> tensors{bytes_at(data, bytes, device_)};
     group_->recv(tensors, peer, /*tag=*/0);
   }
@@ -253,9 +271,9 @@ class NcclCommunicator final : public Communicator {
             for (int r = 0; r < size(); ++r) {
               if (r == rank()) continue;
               const int slot = r < rank() ? r : r - 1;
-              receive(r, staging.memory + (slot * staging.ring_elems + segment.ring) * width,
-                      segment.elems * width);
-              send(r, share(segment, r), segment.elems * width);
+              post_receive(r, staging.memory + (slot * staging.ring_elems + segment.ring) * width,
+                           segment.elems * width);
+              post_send(r, share(segment, r), segment.elems * width);
             }
           }
         },
@@ -291,9 +309,9 @@ class NcclCommunicator final : public Communicator {
             const std::int64_t bytes = piece.elems * size_of(dtype);
             for (int r = 0; r < size() && bytes > 0; ++r) {
               if (r == rank()) continue;
-              receive(r, static_cast<char*>(piece.output) + r * piece.stride * size_of(dtype),
-                      bytes);
-              send(r, piece.input, bytes);
+              post_receive(r, static_cast<char*>(piece.output) + r * piece.stride * size_of(dtype),
+                           bytes);
+              post_send(r, piece.input, bytes);
             }
           }
         },

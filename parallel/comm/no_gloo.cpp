@@ -17,6 +17,12 @@ std::unique_ptr<Communicator> only_one_rank(const CommOptions& options) {
 
 }  // namespace
 
+class Rendezvous {};
+
+std::shared_ptr<Rendezvous> connect_rendezvous(const CommOptions& options) {
+  (void)only_one_rank(options);
+  return std::make_shared<Rendezvous>();
+}
 std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options) {
   return only_one_rank(options);
 }

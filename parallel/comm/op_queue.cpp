@@ -45,14 +45,13 @@ bool Completion::done() {
   return done_;
 }
 
-OpQueue::OpQueue(GroupName name, Hooks hooks)
-    : name_(std::move(name)), hooks_(std::move(hooks)), thread_([this] { run(); }) {}
+OpQueue::OpQueue(GroupName name, Hooks hooks, std::chrono::milliseconds grace)
+    : name_(std::move(name)), hooks_(std::move(hooks)), grace_(grace), thread_([this] { run(); }) {}
 
 OpQueue::~OpQueue() {
   std::unique_lock lock(mutex_);
   closed_ = true;
-  const bool drained =
-      idle_.wait_for(lock, kDrainGrace, [this] { return items_.empty() && !running_; });
+  const bool drained = idle_.wait_for(lock, grace_, [this] { return items_.empty() && !running_; });
   lock.unlock();
   if (!drained) abort();
   lock.lock();

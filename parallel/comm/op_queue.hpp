@@ -66,7 +66,8 @@ class OpQueue {
     std::function<void()> interrupt;  // any thread: makes a body that waits throw soon; noexcept
     std::function<void()> broken;  // queue's thread, once, after the failure: no body runs any more
   };
-  OpQueue(GroupName name, Hooks hooks);
+  // `grace`: how long the destructor drains.
+  OpQueue(GroupName name, Hooks hooks, std::chrono::milliseconds grace = kDrainGrace);
   ~OpQueue();
   OpQueue(const OpQueue&) = delete;
   OpQueue& operator=(const OpQueue&) = delete;
@@ -87,6 +88,7 @@ class OpQueue {
 
   const GroupName name_;
   const Hooks hooks_;
+  const std::chrono::milliseconds grace_;
   std::mutex mutex_;
   // Guarded by mutex_:
   std::condition_variable wake_;

@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.hpp"
 #include "parallel/comm/op_queue.hpp"
+#include "parallel/comm/sigpipe.hpp"
 #include "parallel/comm/socket.hpp"
 
 namespace sluice {
@@ -77,20 +78,11 @@ void meet(c10d::Store& store, const CommOptions& options, Clock::time_point dead
                   /*secondary=*/true);
 }
 
-}  // namespace
-
-std::string first_line(const std::exception& error) {
-  const std::string text = error.what();
-  return text.substr(0, text.find('\n'));
-}
-
-c10::intrusive_ptr<c10d::Store> join_rendezvous(const CommOptions& options,
-                                                Clock::time_point deadline) {
+// What the store throws, as a CommError that says where.
+template <typename Body>
+auto in_words(const CommOptions& options, const Body& body) {
   try {
-    auto store =
-        c10::make_intrusive<c10d::PrefixStore>(options.group, connect_store(options, deadline));
-    meet(*store, options, deadline);
-    return store;
+    return body();
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
@@ -98,6 +90,33 @@ c10::intrusive_ptr<c10d::Store> join_rendezvous(const CommOptions& options,
                         " failed: " + first_line(error),
                     /*secondary=*/true);
   }
+}
+
+}  // namespace
+
+std::string first_line(const std::exception& error) {
+  const std::string text = error.what();
+  return text.substr(0, text.find('\n'));
+}
+
+std::shared_ptr<Rendezvous> connect_rendezvous(const CommOptions& options) {
+  const SigpipeBlock no_sigpipe;  // inherited by the threads of the store
+  CommOptions other = options;
+  other.serves_rendezvous = false;
+  return in_words(options, [&] {
+    return std::make_shared<Rendezvous>(connect_store(other, Clock::now() + options.timeout));
+  });
+}
+
+c10::intrusive_ptr<c10d::Store> join_rendezvous(const CommOptions& options,
+                                                Clock::time_point deadline) {
+  return in_words(options, [&] {
+    auto store = c10::make_intrusive<c10d::PrefixStore>(
+        options.group,
+        options.rendezvous ? options.rendezvous->store() : connect_store(options, deadline));
+    meet(*store, options, deadline);
+    return store;
+  });
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <torch/csrc/distributed/c10d/Store.hpp>
+#include <utility>
 
 #include "parallel/comm/communicator.hpp"
 
@@ -13,6 +14,15 @@ namespace sluice {
 
 // The first line of what a foreign library says, without its stack trace.
 [[nodiscard]] std::string first_line(const std::exception& error);
+
+class Rendezvous {
+ public:
+  explicit Rendezvous(c10::intrusive_ptr<c10d::Store> store) : store_(std::move(store)) {}
+  [[nodiscard]] const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+
+ private:
+  const c10::intrusive_ptr<c10d::Store> store_;
+};
 
 // A store whose keys are the group's own. Returns when all ranks of the group have come. Throws
 // CommError: port in use, rank 0 absent, or which ranks did not come before the deadline.

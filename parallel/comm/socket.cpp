@@ -110,7 +110,8 @@ int bind_port(const std::string& host, int port) {
 }
 
 bool wait_for_listener(const std::string& host, int port, Clock::time_point deadline) {
-  while (true) {
+  // Short at first: the ranks of a job start together.
+  for (std::chrono::milliseconds pause{1};; pause = std::min(2 * pause, kRetry)) {
     const bool last = Clock::now() >= deadline;
     try {
       const Addresses found = resolve(host, port, SOCK_STREAM);
@@ -121,7 +122,7 @@ bool wait_for_listener(const std::string& host, int port, Clock::time_point dead
       if (last) throw;  // name service may start after us
     }
     if (last) return false;
-    std::this_thread::sleep_until(std::min(deadline, Clock::now() + kRetry));
+    std::this_thread::sleep_until(std::min(deadline, Clock::now() + pause));
   }
 }
 

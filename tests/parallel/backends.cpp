@@ -14,7 +14,9 @@
 namespace sluice {
 
 std::vector<Backend> all_backends() {
-  std::vector<Backend> all{{"local", make_local_communicators}};
+  std::vector<Backend> all{{"local", [](int size, std::chrono::milliseconds timeout) {
+                              return make_local_communicators(size, timeout);
+                            }}};
   for (Backend& backend : network_backends()) all.push_back(std::move(backend));
   return all;
 }

@@ -66,8 +66,10 @@ TEST(OpQueue, DestructionAbortsWhatDoesNotEnd) {
   Ticket stuck;
   Ticket behind;
   {
-    OpQueue queue({"g", 3, 4}, {.interrupt = [&] { interrupted.set_value(); },
-                                .broken = [&broken] { broken = true; }});
+    OpQueue queue(
+        {"g", 3, 4},
+        {.interrupt = [&] { interrupted.set_value(); }, .broken = [&broken] { broken = true; }},
+        std::chrono::milliseconds{100});
     stuck = queue.submit([&] {
       interrupted.get_future().wait();
       throw std::runtime_error("woken");

@@ -1,0 +1,196 @@
+#include "parallel/mesh_comms.hpp"
+
+#include <exception>
+#include <map>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+std::unique_ptr<Communicator> alone() { return std::move(make_local_communicators(1).front()); }
+
+Mesh data_mesh(int size) { return Mesh({.data = size}, size); }
+
+// ".tp1.dp0": which of the groups that run along the pipeline.
+std::string across(const MeshCoordinates& at) {
+  return ".tp" + std::to_string(at.tp) + ".dp" + std::to_string(at.dp);
+}
+
+}  // namespace
+
+struct MeshComms::State {
+  State(const Mesh& of, int world_rank) : mesh(of), at(mesh.coordinates(world_rank)) {}
+  State(const State&) = delete;
+  State& operator=(const State&) = delete;
+  ~State() {
+    if (std::uncaught_exceptions() > exceptions) abort_owned();
+    while (!owned.empty()) owned.pop_back();
+  }
+
+  void abort_owned() noexcept {
+    for (const auto& communicator : owned) communicator->abort();
+  }
+
+  Communicator* own(std::unique_ptr<Communicator> communicator) {
+    owned.push_back(std::move(communicator));
+    return owned.back().get();
+  }
+
+  // The group of `ranks` if this rank is one of them, else null.
+  Communicator* group(const std::string& name, const std::vector<int>& ranks,
+                      const CommFactory& factory) {
+    for (std::size_t i = 0; i < ranks.size(); ++i) {
+      if (ranks[i] != mesh.world_rank(at)) continue;
+      if (ranks.size() == 1) return own(alone());
+      return own(factory(name, ranks, static_cast<int>(i)));
+    }
+    return nullptr;
+  }
+
+  Communicator* axis(MeshAxis along, const CommFactory& factory) {
+    if (mesh.size(along) == mesh.world()) return world;
+    const int rank = mesh.world_rank(at);
+    return group(mesh.group_name(along, rank), mesh.group(along, rank), factory);
+  }
+
+  // The link by which stage `from` sends to stage `to`, at this rank's (tp, dp).
+  Communicator* link(const std::string& what, int from, int to, const CommFactory& factory) {
+    MeshCoordinates sender = at;
+    MeshCoordinates receiver = at;
+    sender.pp = from;
+    receiver.pp = to;
+    return group(what + ".pp" + std::to_string(from) + "-" + std::to_string(to) + across(at),
+                 {mesh.world_rank(sender), mesh.world_rank(receiver)}, factory);
+  }
+
+  // Activations go from stage s to the next one, gradients back.
+  void make_links(bool wraps, const CommFactory& factory) {
+    const int stages = mesh.size(MeshAxis::kPipeline);
+    if (stages == 1) return;
+    for (int s = 0; s < (wraps ? stages : stages - 1); ++s) {
+      const int next = (s + 1) % stages;
+      Communicator* forward = link("activations", s, next, factory);
+      Communicator* backward = link("gradients", next, s, factory);
+      if (at.pp == s) {
+        links.activations_out = forward;
+        links.gradients_in = backward;
+      } else if (at.pp == next) {
+        links.activations_in = forward;
+        links.gradients_out = backward;
+      }
+    }
+  }
+
+  // The order is the same on all ranks (make_mesh_comms).
+  void make_groups(MeshNeeds needs, const CommFactory& factory) {
+    tensor = axis(MeshAxis::kTensor, factory);
+    data = axis(MeshAxis::kData, factory);
+    const int stages = mesh.size(MeshAxis::kPipeline);
+    // Not the world's, also where these two are all of it: it would tie the order of the world's
+    // operations to where in its program each of the two stages reduces the shared gradient.
+    if (needs.tied && stages > 1) tied = link("tied", 0, stages - 1, factory);
+    make_links(needs.wraps, factory);
+  }
+
+  const Mesh mesh;
+  const MeshCoordinates at;
+  const int exceptions = std::uncaught_exceptions();
+  std::vector<std::unique_ptr<Communicator>> owned;  // by making; the world first, if it is owned
+  Communicator* world = nullptr;
+  Communicator* data = nullptr;
+  Communicator* tensor = nullptr;
+  Communicator* tied = nullptr;
+  PipelineLinks links;
+};
+
+MeshComms::MeshComms(std::unique_ptr<State> state) : state_(std::move(state)) {}
+MeshComms::MeshComms(MeshComms&& other) noexcept = default;
+MeshComms& MeshComms::operator=(MeshComms&& other) noexcept = default;
+MeshComms::~MeshComms() = default;
+
+MeshComms::MeshComms(Communicator& data)
+    : state_(std::make_unique<State>(data_mesh(data.size()), data.rank())) {
+  state_->world = &data;
+  state_->data = &data;
+  state_->tensor = data.size() == 1 ? &data : state_->own(alone());
+}
+
+const Mesh& MeshComms::mesh() const { return state_->mesh; }
+const MeshCoordinates& MeshComms::at() const { return state_->at; }
+Communicator& MeshComms::world() const { return *state_->world; }
+Communicator& MeshComms::data() const { return *state_->data; }
+Communicator& MeshComms::tensor() const { return *state_->tensor; }
+Communicator* MeshComms::tied() const { return state_->tied; }
+const PipelineLinks& MeshComms::links() const { return state_->links; }
+
+void MeshComms::abort() noexcept {
+  state_->world->abort();  // also where it is not owned
+  state_->abort_owned();
+}
+
+MeshComms make_mesh_comms(const Mesh& mesh, int world_rank, std::unique_ptr<Communicator> world,
+                          MeshNeeds needs, const CommFactory& factory) {
+  check(world != nullptr && world->size() == mesh.world() && world->rank() == world_rank,
+        "the world's communicator is of the mesh's size and of this rank");
+  auto state = std::make_unique<MeshComms::State>(mesh, world_rank);
+  state->world = state->own(std::move(world));
+  state->make_groups(needs, factory);
+  // Nobody goes on, and perhaps away with the rendezvous, while others still make groups.
+  state->world->barrier();
+  return MeshComms(std::move(state));
+}
+
+std::vector<MeshComms> make_local_mesh_comms(const Mesh& mesh, MeshNeeds needs,
+                                             std::chrono::milliseconds timeout) {
+  std::map<std::string, std::vector<std::unique_ptr<Communicator>>> groups;
+  const CommFactory factory = [&](const std::string& name, const std::vector<int>& ranks,
+                                  int rank) {
+    auto& group = groups[name];
+    if (group.empty())
+      group = make_local_communicators(static_cast<int>(ranks.size()), timeout, name);
+    return std::move(group[static_cast<std::size_t>(rank)]);
+  };
+  auto worlds = make_local_communicators(mesh.world(), timeout, "world");
+  std::vector<MeshComms> all;
+  for (int rank = 0; rank < mesh.world(); ++rank) {
+    auto state = std::make_unique<MeshComms::State>(mesh, rank);
+    state->world = state->own(std::move(worlds[static_cast<std::size_t>(rank)]));
+    state->make_groups(needs, factory);
+    all.push_back(MeshComms(std::move(state)));
+  }
+  return all;
+}
+
+std::unique_ptr<Communicator> make_process_world(const CommOptions& options, CommKind kind) {
+  switch (kind) {
+    case CommKind::kHost:
+      return make_host_communicator(options);
+    case CommKind::kGloo:
+      return make_gloo_communicator(options);
+    case CommKind::kNccl:
+      return make_nccl_communicator(options);
+    case CommKind::kCpu:
+      break;
+  }
+  return make_cpu_communicator(options);
+}
+
+CommFactory make_process_factory(const CommOptions& world, CommKind kind) {
+  // Connected by the first group. Shared, as the factory's copies are.
+  auto rendezvous = std::make_shared<std::shared_ptr<Rendezvous>>();
+  return
+      [world, kind, rendezvous](const std::string& group, const std::vector<int>& ranks, int rank) {
+        if (!*rendezvous) *rendezvous = connect_rendezvous(world);
+        CommOptions options = world;
+        options.rendezvous = *rendezvous;
+        options.group = group;
+        options.rank = rank;
+        options.size = static_cast<int>(ranks.size());
+        options.serves_rendezvous = false;
+        return make_process_world(options, kind);
+      };
+}
+
+}  // namespace sluice
