@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/thread_rank.hpp"
 
 namespace sluice {
 namespace {
@@ -40,11 +41,6 @@ long to_number(std::string_view text, std::string_view whole) {
     throw ConfigError("SLUICE_FAILPOINTS: not a number in '" + std::string(whole) + "'");
   }
   return value;
-}
-
-long own_rank() {
-  const char* rank = std::getenv("RANK");
-  return rank != nullptr ? std::atol(rank) : 0;
 }
 
 Armed parse_one(std::string_view text) {
@@ -102,7 +98,7 @@ FailpointOutcome failpoint(std::string_view name) {
   {
     const std::lock_guard lock(mutex);
     for (Armed& entry : armed()) {
-      if (entry.name != name || (entry.rank >= 0 && entry.rank != own_rank())) continue;
+      if (entry.name != name || (entry.rank >= 0 && entry.rank != thread_rank())) continue;
       ++entry.passes;
       if (entry.at == 0 || entry.passes == entry.at) hit = entry;
     }

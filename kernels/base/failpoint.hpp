@@ -9,8 +9,8 @@
 //   engine.step@2:exit=7                _exit(7)
 //   engine.step@4:kill                  raise(SIGKILL)
 //
-// Several are separated by ';'. Without @N it happens every time. The rank is the RANK of the
-// environment. Disarmed, a failpoint costs one relaxed
+// Several are separated by ';'. Without @N it happens every time. The rank is that of the calling
+// thread (thread_rank.hpp). Disarmed, a failpoint costs one relaxed
 // atomic load. Thread-safe.
 #pragma once
 

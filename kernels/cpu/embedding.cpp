@@ -5,8 +5,8 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/cpu/column_grain.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/parallel.hpp"
 
@@ -20,14 +20,6 @@ void check_tokens(std::span<const std::int64_t> tokens, std::int64_t rows) {
                 ", outside the table of " + std::to_string(rows) +
                 " rows; was the text tokenised with the tokenizer of this model?");
   }
-}
-
-// Columns of a piece: at most one piece per thread, since each walks through all tokens; whole
-// cache lines of the table; and at least 64 KiB of gradient.
-std::int64_t column_grain(std::int64_t hidden, std::int64_t tokens) {
-  const std::int64_t per_thread = (hidden + compute_threads() - 1) / compute_threads();
-  const std::int64_t least = (grain_elements(4) + tokens - 1) / tokens;
-  return round_up(std::max({per_thread, least, std::int64_t{1}}), 16);
 }
 
 }  // namespace

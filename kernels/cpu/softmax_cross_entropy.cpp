@@ -2,13 +2,12 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstddef>
-#include <cstring>
 #include <string>
 #include <vector>
 
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/dispatch.hpp"
+#include "kernels/cpu/narrow_row.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace sluice {
@@ -41,18 +40,6 @@ double loss_of_row(const KernelTable& table, const CrossEntropyArgs& a, std::int
   return row_loss(table.row_exp_sum(nullptr, x, a.vocab, max), max, x[target]);
 }
 
-// The row's fp32 numbers, rounded, at its beginning. Through a buffer: input and output overlap.
-void narrow_row(const KernelTable& table, const CrossEntropyArgs& a, float* x) {
-  constexpr std::int64_t kBlock = 1024;
-  std::uint16_t narrow[kBlock];
-  auto* out = reinterpret_cast<std::byte*>(x);
-  for (std::int64_t first = 0; first < a.width; first += kBlock) {
-    const std::int64_t n = std::min(kBlock, a.width - first);
-    table.convert(narrow, a.gradient_dtype, x + first, DType::kFloat32, n);
-    std::memcpy(out + 2 * first, narrow, static_cast<std::size_t>(2 * n));
-  }
-}
-
 double gradient_of_row(const KernelTable& table, const CrossEntropyArgs& a, std::int64_t row) {
   float* x = a.logits + row * a.row_stride;
   const std::int64_t target = a.targets[row];
@@ -68,7 +55,7 @@ double gradient_of_row(const KernelTable& table, const CrossEntropyArgs& a, std:
   table.scale(x, a.vocab, static_cast<float>(double{a.scale} / sum));
   x[target] = static_cast<float>(at_target);
   std::fill(x + a.vocab, x + a.width, 0.0F);
-  if (a.gradient_dtype != DType::kFloat32) narrow_row(table, a, x);
+  if (a.gradient_dtype != DType::kFloat32) narrow_row(table, a.gradient_dtype, x, a.width);
   return row_loss(sum, max, target_logit);
 }
 

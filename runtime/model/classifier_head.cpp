@@ -1,44 +1,47 @@
 #include "runtime/model/classifier_head.hpp"
 
 #include <ATen/ops/empty_like.h>
-#include <ATen/ops/mm.h>
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <utility>
 
-#include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "runtime/model/classifier_products.hpp"
 #include "runtime/model/empty_tensor.hpp"
-#include "runtime/model/fp32_matmul.hpp"
+#include "runtime/model/model_slices.hpp"
+#include "runtime/model/sliced_entropy.hpp"
 #include "runtime/model/tensor_view.hpp"
-#include "runtime/model/wide_product.hpp"
 
 namespace sluice {
 namespace {
 
-// Rows of logits held at a time. Fewer lose GEMM rate (64: a quarter; 16-bit products, of which
-// each is done in half the time, need more), and the classifier's gradient is read and written once
-// a chunk; more no longer fit the last-level cache at 50k words.
-constexpr std::int64_t kFp32Rows = 256;
-constexpr std::int64_t kNativeRows = 384;
-
+// Names of tensors end in their shape: N = B S rows, M of them before the head (tensor_group.hpp),
+// C rows of a chunk, V words: the rank's.
 class ClassifierHead final : public LossHead {
  public:
-  ClassifierHead(const ModelOptions& options, std::unique_ptr<FinalNorm> norm)
-      : options_(options), norm_(std::move(norm)) {}
+  ClassifierHead(const ModelOptions& options, std::unique_ptr<FinalNorm> norm,
+                 std::shared_ptr<TensorGroup> group)
+      : options_(options),
+        slices_(model_slices(options, group ? group->part() : ModelPart{})),
+        products_(options.matmul),
+        norm_(std::move(norm)),
+        group_(std::move(group)) {}
 
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const override {
-    return std::min(rows, chunk_rows(dtype)) * options_.vocab * 4;
+    return std::min(rows, products_.chunk_rows(dtype)) * slices_.vocab.count * 4;
   }
 
   double loss(std::span<const at::Tensor> params, const at::Tensor& input,
               const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
               GradSink* sink, at::Tensor* grad_input) override {
     const c10::AutoGradMode no_graph(false);
-    const at::Tensor x_NH = input.reshape({-1, options_.hidden});
+    refuse_cuda(input);
+    const std::int64_t batch = input.size(0);
+    const at::Tensor x_MH = input.reshape({-1, options_.hidden});
     const at::Tensor& weight_VH = params[classifier_index()];
-    const FinalNorm::Normed normed = norm_->forward(params, x_NH);
-    const at::Tensor& h_NH = normed.h_NH;
+    FinalNorm::Normed normed = norm_->forward(params, x_MH);
+    const at::Tensor h_NH = whole_rows(std::move(normed.h_NH), batch);
     const at::Tensor targets_N = targets.flatten();
     at::Tensor dh_NH;
     GradTarget classifier;
@@ -47,34 +50,40 @@ class ClassifierHead final : public LossHead {
       classifier = sink->target(static_cast<int>(classifier_index()));
     }
     double sum = 0;
-    const std::int64_t step = chunk_rows(dtype_of(x_NH));
-    for (std::int64_t row = 0; row < x_NH.size(0); row += step) {
-      const std::int64_t rows = std::min(step, x_NH.size(0) - row);
+    TensorGroup::Started summing;
+    const std::int64_t N = h_NH.size(0);
+    const std::int64_t step = products_.chunk_rows(dtype_of(h_NH));
+    for (std::int64_t row = 0; row < N; row += step) {
+      const std::int64_t rows = std::min(step, N - row);
       const at::Tensor h_CH = h_NH.narrow(0, row, rows);
-      const at::Tensor logits_CV = logits_in(scratch, h_CH, weight_VH);
+      const at::Tensor logits_CV = products_.logits_in(scratch, h_CH, weight_VH);
       const CrossEntropy entropy{targets_N.narrow(0, row, rows), grad_scale, sink != nullptr};
-      sum += entropy_of(logits_CV, entropy, dtype_of(x_NH));
+      sum += entropy_of(logits_CV, entropy, dtype_of(h_NH));
       if (sink == nullptr) continue;
-      const at::Tensor dlogits_CV = gradient_in(logits_CV, dtype_of(x_NH));
-      input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);
-      product_in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
+      const at::Tensor dlogits_CV = products_.gradient_in(logits_CV, dtype_of(h_NH));
+      products_.input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);
+      // The ranks' gradients are summed while the last chunk's product with the rows runs.
+      if (group_ && row + step >= N) summing = group_->sum(dh_NH, batch);
+      products_.in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
       classifier.accumulate = true;
     }
-    if (sink != nullptr) {
-      *grad_input = norm_->backward(params, {x_NH, normed, dh_NH}, *sink).view(input.sizes());
-    }
+    if (sink == nullptr) return sum;
+    const at::Tensor dh_MH = group_ ? summing.finish() : dh_NH;
+    *grad_input = norm_->backward(params, {x_MH, normed, dh_MH}, *sink).view(input.sizes());
     return sum;
   }
 
   at::Tensor logits(std::span<const at::Tensor> params, const at::Tensor& input,
                     std::int64_t position) override {
     const c10::AutoGradMode no_graph(false);
-    const at::Tensor h_BH = norm_->forward(params, input.select(1, position)).h_NH;
+    refuse_cuda(input);
+    const at::Tensor h_BH = norm_->forward(params, rows_at(input, position)).h_NH;
     const at::Tensor& weight_VH = params[classifier_index()];
-    const at::Tensor logits_BV =
-        empty_tensor({h_BH.size(0), options_.vocab}, c10::ScalarType::Float, h_BH.device());
-    product_in_fp32(logits_BV, h_BH, weight_VH.t(), false);
-    return logits_BV;
+    const at::Tensor own_BV =
+        empty_tensor({h_BH.size(0), group_ ? slices_.vocab_width : options_.vocab},
+                     c10::ScalarType::Float, h_BH.device());
+    products_.in_fp32(own_BV.narrow(1, 0, weight_VH.size(0)), h_BH, weight_VH.t(), false);
+    return group_ ? all_words(own_BV) : own_BV;
   }
 
  private:
@@ -84,53 +93,50 @@ class ClassifierHead final : public LossHead {
     bool gradient;
   };
 
-  [[nodiscard]] bool converts() const { return options_.matmul == MatmulType::kFp32; }
-
-  [[nodiscard]] std::int64_t chunk_rows(DType dtype) const {
-    return dtype == DType::kFloat32 || converts() ? kFp32Rows : kNativeRows;
+  void refuse_cuda(const at::Tensor& input) const {
+    if (!group_ || !input.is_cuda()) return;
+    throw Error("tensor parallelism runs on the host's memory; set parallel.tensor: 1 on GPUs");
   }
 
-  // What products take d(loss)/d(logits) in: 16 bits where they are native ones of 16 bits.
-  [[nodiscard]] DType gradient_dtype(DType model) const {
-    return converts() ? DType::kFloat32 : model;
+  [[nodiscard]] bool sequence() const { return group_ && group_->sequence(); }
+
+  at::Tensor whole_rows(at::Tensor h_MH, std::int64_t batch) const {
+    return sequence() ? group_->whole(h_MH.contiguous(), batch).finish() : h_MH;
   }
 
-  // c (fp32) = a b, or += a b.
-  void product_in_fp32(const at::Tensor& c, const at::Tensor& a, const at::Tensor& b,
-                       bool accumulate) const {
-    if (converts() || b.scalar_type() == c10::ScalarType::Float) {
-      fp32_matmul({.c = c, .a = a, .b = b, .accumulate = accumulate});
-    } else {
-      wide_product(c, a, b, accumulate);
+  // [B, H] of one position, which with sequence parallelism one of the ranks has.
+  at::Tensor rows_at(const at::Tensor& input, std::int64_t position) const {
+    if (!sequence()) return input.select(1, position);
+    const std::int64_t each = input.size(1);
+    const at::Tensor own_BH = input.select(1, position % each).contiguous();
+    return group_->each(own_BH).select(0, position / each);
+  }
+
+  // [B, V] of all ranks' words: they have as many as the widest, but the last.
+  at::Tensor all_words(const at::Tensor& own_BV) const {
+    const at::Tensor all_TBV = group_->each(own_BV);
+    const at::Tensor logits_BV =
+        empty_tensor({own_BV.size(0), options_.vocab}, c10::ScalarType::Float, own_BV.device());
+    for (std::int64_t first = 0, rank = 0; first < options_.vocab; ++rank) {
+      const std::int64_t words = std::min(slices_.vocab_width, options_.vocab - first);
+      logits_BV.narrow(1, first, words).copy_(all_TBV.select(0, rank).narrow(1, 0, words));
+      first += words;
     }
-  }
-
-  at::Tensor logits_in(const at::Tensor& scratch, const at::Tensor& h,
-                       const at::Tensor& weight) const {
-    const at::Tensor logits = scratch.narrow(0, 0, h.size(0) * options_.vocab * 4)
-                                  .view(c10::ScalarType::Float)
-                                  .view({h.size(0), options_.vocab});
-    product_in_fp32(logits, h, weight.t(), false);
-    return logits;
-  }
-
-  // dh (the model's dtype) = dlogits weight.
-  void input_gradient(at::Tensor dh, const at::Tensor& dlogits, const at::Tensor& weight) const {
-    if (converts() || dh.scalar_type() == c10::ScalarType::Float) {
-      fp32_matmul({.c = dh, .a = dlogits, .b = weight});
-    } else if (dh.is_cuda() || wide_product_rounds(dh.scalar_type())) {
-      at::mm_out(dh, dlogits, weight);
-    } else {  // over a sum as long as the vocabulary the BLAS is the faster one
-      const at::Tensor wide = empty_tensor(dh.sizes(), c10::ScalarType::Float, dh.device());
-      wide_product(wide, dlogits, weight, false);
-      if (dh.is_meta()) return;
-      convert(host_bytes(dh), dtype_of(dh), host_bytes(wide), DType::kFloat32, dh.numel());
-    }
+    return logits_BV;
   }
 
   // Sum of the losses. Where the gradient is asked for, it takes the place of the logits: row by
   // row at its beginning on the host, in fp32 on a GPU.
   double entropy_of(const at::Tensor& logits, const CrossEntropy& entropy, DType dtype) const {
+    if (group_) {
+      return sliced_cross_entropy(*group_, {.logits = logits,
+                                            .targets = entropy.targets,
+                                            .words = slices_.vocab,
+                                            .vocab = options_.vocab,
+                                            .grad_scale = entropy.grad_scale,
+                                            .gradient = entropy.gradient,
+                                            .gradient_dtype = products_.gradient_dtype(dtype)});
+    }
     if (logits.is_meta()) return 0;
     if (!logits.is_cpu()) return device_cross_entropy(logits, entropy);
     const CrossEntropyArgs args{.logits = host_data<float>(logits),
@@ -140,14 +146,8 @@ class ClassifierHead final : public LossHead {
                                 .width = options_.vocab,
                                 .targets = host_data<std::int64_t>(entropy.targets),
                                 .scale = static_cast<float>(entropy.grad_scale),
-                                .gradient_dtype = gradient_dtype(dtype)};
+                                .gradient_dtype = products_.gradient_dtype(dtype)};
     return entropy.gradient ? softmax_cross_entropy(args) : softmax_cross_entropy_loss(args);
-  }
-
-  at::Tensor gradient_in(const at::Tensor& logits, DType dtype) const {
-    const c10::ScalarType wanted = scalar_type(gradient_dtype(dtype));
-    if (wanted == c10::ScalarType::Float) return logits;
-    return logits.is_cuda() ? logits.to(wanted) : logits.view(wanted).narrow(1, 0, options_.vocab);
   }
 
   static double device_cross_entropy(const at::Tensor& logits, const CrossEntropy& entropy) {
@@ -167,14 +167,18 @@ class ClassifierHead final : public LossHead {
   [[nodiscard]] std::size_t classifier_index() const { return norm_->param_count(); }
 
   const ModelOptions options_;
+  const ModelSlices slices_;
+  const ClassifierProducts products_;
   const std::unique_ptr<FinalNorm> norm_;
+  const std::shared_ptr<TensorGroup> group_;
 };
 
 }  // namespace
 
 std::unique_ptr<LossHead> make_classifier_head(const ModelOptions& options,
-                                               std::unique_ptr<FinalNorm> norm) {
-  return std::make_unique<ClassifierHead>(options, std::move(norm));
+                                               std::unique_ptr<FinalNorm> norm,
+                                               std::shared_ptr<TensorGroup> group) {
+  return std::make_unique<ClassifierHead>(options, std::move(norm), std::move(group));
 }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "runtime/model/model_options.hpp"
+#include "runtime/model/tensor_group.hpp"
 #include "runtime/model/unit.hpp"
 
 namespace sluice {
@@ -34,7 +35,10 @@ class FinalNorm {
                                             const Backward& given, GradSink& sink) const = 0;
 };
 
-[[nodiscard]] std::unique_ptr<LossHead> make_classifier_head(const ModelOptions& options,
-                                                             std::unique_ptr<FinalNorm> norm);
+// `group`: the tensor-parallel ranks over which the classifier's words are cut; null: one has all.
+// loss() then returns the same sum on every rank, logits() all words on every rank.
+[[nodiscard]] std::unique_ptr<LossHead> make_classifier_head(
+    const ModelOptions& options, std::unique_ptr<FinalNorm> norm,
+    std::shared_ptr<TensorGroup> group = {});
 
 }  // namespace sluice

@@ -3,7 +3,8 @@
 #pragma once
 
 #include <ATen/core/Tensor.h>
-#include <ATen/ops/empty.h>
+
+#include "runtime/model/empty_tensor.hpp"
 
 namespace sluice {
 
@@ -14,7 +15,7 @@ class DeviceConstant {
   explicit DeviceConstant(at::Tensor host)
       : host_(std::move(host)),
         // Made at once: a unit's memory profile counts what it allocates while it runs.
-        meta_(at::empty(host_.sizes(), host_.options().device(c10::DeviceType::Meta))) {}
+        meta_(empty_tensor(host_.sizes(), host_.scalar_type(), c10::DeviceType::Meta)) {}
 
   [[nodiscard]] const at::Tensor& on(const at::Device& device) const {
     if (device.is_cpu()) return host_;

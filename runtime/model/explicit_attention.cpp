@@ -106,7 +106,7 @@ struct Block {
                  {.p = in.dropout.p,
                   .seed = call.seed,
                   .stream = hash_stream(key),
-                  .first_head = part.first * part.group + part.member,
+                  .first_head = in.first_head + part.first * part.group + part.member,
                   .head_step = part.group,
                   .seq = in.q.size(2)});
   }

@@ -22,8 +22,9 @@ struct AttentionInput {
   at::Tensor q;
   at::Tensor k;
   at::Tensor v;
-  DropoutPlace dropout;     // on the attention weights; per_sample and first are not read
-  std::int64_t window = 0;  // keys that a query sees, itself included; 0: all before it
+  DropoutPlace dropout;         // on the attention weights; per_sample and first are not read
+  std::int64_t window = 0;      // keys that a query sees, itself included; 0: all before it
+  std::int64_t first_head = 0;  // of q among all the model's, by which dropout knows them
 };
 
 // q, k and v, or their gradients.

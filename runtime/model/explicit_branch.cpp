@@ -33,6 +33,15 @@ void residual_linear(at::Tensor out, const BranchEnd& end) {
   }
 }
 
+void residual_sum(at::Tensor out, const BranchSum& end) {
+  if (end.bias.defined()) out.add_(end.bias);
+  if (end.dropout.active()) {
+    drop_out(out, out, end.residual, end.dropout);
+  } else {
+    out.add_(end.residual);
+  }
+}
+
 at::Tensor branch_gradient(const at::Tensor& dy_NH, const DropoutPlace& place) {
   if (!place.active()) return dy_NH;
   at::Tensor masked_NH = empty_tensor(dy_NH.sizes(), dy_NH.scalar_type(), dy_NH.device());

@@ -26,6 +26,15 @@ struct BranchEnd {
 // bits that sum would be rounded once more.
 void residual_linear(at::Tensor out, const BranchEnd& end);
 
+// The same where the product is there already, summed over tensor-parallel ranks and without its
+// bias: out = residual + dropout(out + bias).
+struct BranchSum {
+  const at::Tensor& residual;
+  at::Tensor bias;
+  DropoutPlace dropout;
+};
+void residual_sum(at::Tensor out, const BranchSum& end);
+
 // The gradient that comes into a branch behind its dropout; dy itself where nothing drops out.
 [[nodiscard]] at::Tensor branch_gradient(const at::Tensor& dy_NH, const DropoutPlace& place);
 

@@ -128,7 +128,7 @@ void drop_out(at::Tensor out, const at::Tensor& x, const at::Tensor& residual,
                  .p = place.p,
                  .seed = place.call.seed,
                  .stream = hash_stream(key),
-                 .first_element = within});
+                 .first_element = place.offset + within});
     i += n;
   }
 }

@@ -54,14 +54,16 @@ void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy);
 void bias_gradient(const GradTarget& target, const at::Tensor& dy);
 
 // The dropout of dropout.hpp, its mask made again rather than kept, on elements of [B, ...] that
-// are `per_sample` a sample, from element `first` of the whole on. out = residual + dropped x;
-// residual undefined: none. out may be x or residual.
+// are `per_sample` a sample, from element `first` of the whole on; where a sample's are a part of
+// it, they begin at its element `offset`. out = residual + dropped x; residual undefined: none. out
+// may be x or residual.
 struct DropoutPlace {
   double p = 0;
   UnitCall call;
   std::uint64_t site = 0;
   std::int64_t per_sample = 0;
   std::int64_t first = 0;
+  std::int64_t offset = 0;
 
   [[nodiscard]] bool active() const { return call.training && p > 0; }
 };

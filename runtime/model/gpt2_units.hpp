@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "runtime/model/model_spec.hpp"
+#include "runtime/model/tensor_group.hpp"
 #include "runtime/model/unit.hpp"
 
 namespace sluice {
@@ -13,7 +14,8 @@ namespace sluice {
 // [B, S, H] -> [B, S, H]; params in the order of model_spec.cpp. `layer` keys its dropout.
 [[nodiscard]] std::unique_ptr<Unit> make_gpt2_block(const ModelOptions& options,
                                                     std::int64_t layer);
-// params: ln_f weight and bias [H], classifier [V, H].
-[[nodiscard]] std::unique_ptr<LossHead> make_layer_norm_head(const ModelOptions& options);
+// params: ln_f weight and bias [H], classifier [V, H]. `group`: as make_classifier_head.
+[[nodiscard]] std::unique_ptr<LossHead> make_layer_norm_head(
+    const ModelOptions& options, std::shared_ptr<TensorGroup> group = {});
 
 }  // namespace sluice

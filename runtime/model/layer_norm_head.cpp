@@ -36,8 +36,9 @@ class FinalLayerNorm final : public FinalNorm {
 
 }  // namespace
 
-std::unique_ptr<LossHead> make_layer_norm_head(const ModelOptions& options) {
-  return make_classifier_head(options, std::make_unique<FinalLayerNorm>(options));
+std::unique_ptr<LossHead> make_layer_norm_head(const ModelOptions& options,
+                                               std::shared_ptr<TensorGroup> group) {
+  return make_classifier_head(options, std::make_unique<FinalLayerNorm>(options), std::move(group));
 }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "runtime/model/llama_params.hpp"
 #include "runtime/model/model_options.hpp"
 #include "runtime/model/rope.hpp"
+#include "runtime/model/tensor_group.hpp"
 #include "runtime/model/unit.hpp"
 
 namespace sluice {
@@ -24,7 +25,8 @@ struct LlamaConstants {
 [[nodiscard]] std::unique_ptr<Unit> make_llama_block(const ModelOptions& options,
                                                      std::int64_t layer,
                                                      std::shared_ptr<const LlamaConstants> shared);
-// params: norm weight [H], classifier [V, H].
-[[nodiscard]] std::unique_ptr<LossHead> make_rms_norm_head(const ModelOptions& options);
+// params: norm weight [H], classifier [V, H]. `group`: as make_classifier_head.
+[[nodiscard]] std::unique_ptr<LossHead> make_rms_norm_head(const ModelOptions& options,
+                                                           std::shared_ptr<TensorGroup> group = {});
 
 }  // namespace sluice

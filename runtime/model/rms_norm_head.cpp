@@ -30,9 +30,10 @@ class FinalRmsNorm final : public FinalNorm {
 
 }  // namespace
 
-std::unique_ptr<LossHead> make_rms_norm_head(const ModelOptions& options) {
-  return make_classifier_head(options,
-                              std::make_unique<FinalRmsNorm>(with_defaults(options).norm_eps));
+std::unique_ptr<LossHead> make_rms_norm_head(const ModelOptions& options,
+                                             std::shared_ptr<TensorGroup> group) {
+  return make_classifier_head(
+      options, std::make_unique<FinalRmsNorm>(with_defaults(options).norm_eps), std::move(group));
 }
 
 }  // namespace sluice

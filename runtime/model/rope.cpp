@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "kernels/cpu/rope.hpp"
+#include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -41,8 +42,8 @@ std::vector<float> rope_frequencies(const ModelOptions& o) {
 RopeTable::RopeTable(const ModelOptions& o) {
   const std::vector<float> frequencies = rope_frequencies(o);
   const auto half = static_cast<std::int64_t>(frequencies.size());
-  at::Tensor cos = at::empty({o.seq, half}, kWide);
-  at::Tensor sin = at::empty({o.seq, half}, kWide);
+  at::Tensor cos = empty_tensor({o.seq, half}, kWide);
+  at::Tensor sin = empty_tensor({o.seq, half}, kWide);
   for (std::int64_t i = 0; i < o.seq * half; ++i) {
     // The angle is rounded to fp32: pretrained weights have seen those angles, not exact ones.
     const float angle =

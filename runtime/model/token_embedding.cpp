@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/embedding.hpp"
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/explicit_units.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/units.hpp"
 
@@ -81,7 +82,9 @@ class TokenEmbedding final : public Unit {
 
 }  // namespace
 
-std::unique_ptr<Unit> make_token_embedding(const ModelOptions& options) {
+std::unique_ptr<Unit> make_token_embedding(const ModelOptions& options,
+                                           std::shared_ptr<TensorGroup> group) {
+  if (group) return make_sliced_embedding(options, std::move(group));
   return std::make_unique<TokenEmbedding>(options);
 }
 

@@ -7,6 +7,11 @@
 // groups, valid for the call only; what a unit saves may view them (their bytes are back, at
 // another place, when backward runs, since the storage object is the same). Not thread-safe; one
 // rank's engine calls in turn.
+//
+// Of tensor-parallel ranks (ModelPart) each has a unit with its part of the parameters; all run the
+// same calls in the same order and speak to each other inside (tensor_group.hpp). Tokens and
+// targets are whole on every rank. With ModelPart::sequence activations between units are
+// [B, S / tensor, H], tokens [rank x S / tensor, ...) of each sample; else whole and equal on all.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -60,11 +65,28 @@ inline void store_gradient(const GradTarget& target, const at::Tensor& grad) {
   }
 }
 
+class GradSink;
+
+// The half of a backward that no other unit waits for: products that give gradients of weights
+// (zero-bubble pipelines, Qi et al. 2024). It holds their operands, the gradient of the unit's
+// output among them, whose memory must be their own; the unit outlives it.
+class Deferred {
+ public:
+  virtual ~Deferred() = default;
+  // The gradients that backward left out, with the bits it would have given them. Called once, on
+  // the unit's thread, in any order among micro-batches and units; frees what it holds as it goes.
+  virtual void run(GradSink& sink) = 0;
+};
+
 class GradSink {
  public:
   virtual ~GradSink() = default;
-  // The place of the unit's parameter `index`. Called once a backward for each parameter.
+  // The place of the unit's parameter `index`. Called once a backward for each parameter, by
+  // backward or by what it deferred.
   virtual GradTarget target(int index) = 0;
+  // Where backward leaves the gradients of weights for later; null: it gives all of them itself. A
+  // unit that does not split (Unit::splits_backward) never asks.
+  virtual std::unique_ptr<Deferred>* deferred() { return nullptr; }
 };
 
 class Unit {
@@ -80,6 +102,8 @@ class Unit {
   [[nodiscard]] virtual bool backward_reads_params() const { return true; }
   // Whether what forward saves on the host may be moved (Saved::tensors).
   [[nodiscard]] virtual bool saved_moves() const { return false; }
+  // Whether backward can leave gradients of weights for later (GradSink::deferred).
+  [[nodiscard]] virtual bool splits_backward() const { return false; }
   // Elements of UnitCall::cache for one sample of up to `positions` positions; 0: the unit looks at
   // each position alone. None: it cannot run a sequence in parts.
   [[nodiscard]] virtual std::optional<std::int64_t> cache_elems(std::int64_t /*positions*/) const {

@@ -7,6 +7,7 @@
 #include <functional>
 #include <mutex>
 #include <numeric>
+#include <utility>
 
 #include "kernels/base/bytes.hpp"
 #include "runtime/model/counting_allocator.hpp"
@@ -44,15 +45,32 @@ std::vector<at::Tensor> flat_views(const Shapes& shapes, c10::ScalarType type) {
 
 class MetaSink final : public GradSink {
  public:
-  MetaSink(const Shapes& params, bool accumulate)
-      : grads_(flat_views(params, at::kFloat)), accumulate_(accumulate) {}
+  MetaSink(const Shapes& params, const ProfileShape& shape)
+      : grads_(flat_views(params, at::kFloat)),
+        accumulate_(shape.gradients_add),
+        splits_(shape.split_backward) {}
+  // What a split backward gives at once waits for the rest too (runtime/engine).
   GradTarget target(int index) override {
-    return {grads_[static_cast<std::size_t>(index)], accumulate_};
+    const at::Tensor& grad = grads_[static_cast<std::size_t>(index)];
+    if (!splits_ || rest_) return {grad, accumulate_};
+    early_.push_back(meta(grad.sizes().vec(), at::kFloat));
+    return {early_.back(), false};
+  }
+  std::unique_ptr<Deferred>* deferred() override { return splits_ ? &deferred_ : nullptr; }
+  [[nodiscard]] std::unique_ptr<Deferred> take_deferred() { return std::move(deferred_); }
+  void begin_rest() { rest_ = true; }
+  void end_rest() {
+    early_.clear();
+    rest_ = false;
   }
 
  private:
   std::vector<at::Tensor> grads_;
   bool accumulate_;
+  bool splits_;
+  bool rest_ = false;
+  std::vector<at::Tensor> early_;
+  std::unique_ptr<Deferred> deferred_;
 };
 
 // Bytes since the object was made: what is live more, and the highest it went.
@@ -76,6 +94,18 @@ std::int64_t bytes_of(const at::Tensor& t) {
   return t.defined() ? t.numel() * static_cast<std::int64_t>(t.element_size()) : 0;
 }
 
+// What a split backward left for later, if it did.
+void profile_rest(MetaSink& sink, const Watch& before, UnitMemory& memory) {
+  const std::unique_ptr<Deferred> rest = sink.take_deferred();
+  if (!rest) return sink.end_rest();
+  memory.deferred = before.grown();
+  const Watch watch;
+  sink.begin_rest();
+  rest->run(sink);
+  memory.weights_peak = watch.peak();
+  sink.end_rest();
+}
+
 UnitMemory profile_inner(Unit& unit, std::span<const at::Tensor> params, const at::Tensor& input,
                          MetaSink& sink) {
   const UnitCall call{.training = true};
@@ -86,7 +116,8 @@ UnitMemory profile_inner(Unit& unit, std::span<const at::Tensor> params, const a
     memory.forward_only_peak = watch.peak();
     memory.output = bytes_of(output);
   }
-  at::Tensor grad_output = meta({}, input.scalar_type());
+  at::Tensor grad_output;
+  const Watch before;
   {
     const Watch watch;
     std::unique_ptr<Saved> saved;
@@ -101,6 +132,11 @@ UnitMemory profile_inner(Unit& unit, std::span<const at::Tensor> params, const a
     memory.backward_peak = backward.peak();
     memory.input_gradient = bytes_of(grad_input);
   }
+  const auto sizes = grad_output.sizes().vec();
+  const c10::ScalarType type = grad_output.scalar_type();
+  grad_output.reset();  // so that `before` sees what the rest of a split backward holds, no more
+  profile_rest(sink, before, memory);
+  grad_output = meta(sizes, type);
   const Watch watch;
   const at::Tensor grad_input = unit.backward(call, params, input, nullptr, grad_output, sink);
   memory.recompute_peak = watch.peak();
@@ -146,11 +182,13 @@ Shapes param_shapes(const Model& model, std::size_t index) {
   return shapes;
 }
 
-// What unit `index` takes for `rows` samples of `seq` tokens.
+// What unit `index` takes for `rows` samples of `seq` tokens: the rank's of them.
 at::Tensor input_of(const Model& model, std::size_t index, std::int64_t rows, std::int64_t seq,
                     DType dtype) {
   if (model.spec.units[index].kind == UnitKind::kEmbedding) return meta({rows, seq}, at::kLong);
-  return meta({rows, seq, model.spec.options.hidden}, scalar_type(dtype));
+  const ModelPart& part = model.spec.part;
+  const std::int64_t own = part.sequence ? seq / part.tensor : seq;
+  return meta({rows, own, model.spec.options.hidden}, scalar_type(dtype));
 }
 
 }  // namespace
@@ -161,12 +199,51 @@ UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShap
   const Shapes shapes = param_shapes(model, index);
   const std::vector<at::Tensor> params = flat_views(shapes, scalar_type(shape.dtype));
   const at::Tensor input = input_of(model, index, shape.micro_batch, shape.seq, shape.dtype);
-  MetaSink sink(shapes, shape.gradients_add);
+  MetaSink sink(shapes, shape);
   if (model.spec.units[index].kind == UnitKind::kLossHead) {
     const at::Tensor targets = meta({shape.micro_batch, shape.seq}, at::kLong);
     return profile_head(*model.head, params, input, targets, sink);
   }
   return profile_inner(*model.units[index], params, input, sink);
+}
+
+UnitTraffic tensor_traffic(const Model& model, std::size_t index, const ProfileShape& shape) {
+  if (!model.tensor) return {};
+  const std::lock_guard lock(one_at_a_time);
+  prepare_count();
+  const Shapes shapes = param_shapes(model, index);
+  const std::vector<at::Tensor> params = flat_views(shapes, scalar_type(shape.dtype));
+  const at::Tensor input = input_of(model, index, shape.micro_batch, shape.seq, shape.dtype);
+  MetaSink sink(shapes, shape);
+  const auto sent_by = [&](const auto& f) {
+    const std::int64_t before = model.tensor->sent_bytes();
+    f();
+    return model.tensor->sent_bytes() - before;
+  };
+  if (model.spec.units[index].kind == UnitKind::kLossHead) {
+    const at::Tensor targets = meta({shape.micro_batch, shape.seq}, at::kLong);
+    const at::Tensor scratch =
+        meta({model.head->scratch_bytes(targets.numel(), shape.dtype)}, at::kByte);
+    const auto run = [&](GradSink* to) {
+      at::Tensor grad;
+      (void)model.head->loss(params, input, targets, 1.0, scratch, to, to ? &grad : nullptr);
+    };
+    const std::int64_t loss = sent_by([&] { run(nullptr); });
+    const std::int64_t all = sent_by([&] { run(&sink); });
+    return {loss, all - loss, all - loss};
+  }
+  Unit& unit = *model.units[index];
+  const UnitCall call{.training = true};
+  std::unique_ptr<Saved> saved;
+  at::Tensor output;
+  const auto back = [&] {
+    (void)unit.backward(call, params, input, std::move(saved), output, sink);
+  };
+  UnitTraffic traffic;
+  traffic.forward = sent_by([&] { output = unit.forward(call, params, input, &saved); });
+  traffic.backward = sent_by(back);
+  traffic.again = sent_by(back);  // nothing is saved any more
+  return traffic;
 }
 
 UnitMemory profile_cached_unit(const Model& model, std::size_t index, std::int64_t positions,

@@ -12,12 +12,25 @@ struct ProfileShape {
   std::int64_t seq = 1;
   DType dtype = DType::kFloat32;
   bool gradients_add = false;  // into a gradient buffer that other micro-batches have filled
+  // Backward leaves gradients of weights for later, where the unit can: `deferred` and
+  // `weights_peak` are filled in, backward_peak and recompute_peak are those of the first half.
+  bool split_backward = false;
 };
 
 // Memory of unit `index` of the model; the number of units is that of spec.units, the loss head
-// last. Runs with dropout on if the model has any. Not thread-safe (the meta counter is one).
+// last. Runs with dropout on if the model has any. `seq`: of whole samples, also where a rank has
+// its tokens of them only. Thread-safe, as long as each thread has a model of its own.
 [[nodiscard]] UnitMemory profile_unit(const Model& model, std::size_t index,
                                       const ProfileShape& shape);
+
+// Bytes a rank sends to its tensor-parallel ranks inside unit `index`, one micro-batch.
+struct UnitTraffic {
+  std::int64_t forward = 0;   // the loss head's: of the loss alone
+  std::int64_t backward = 0;  // from what forward kept
+  std::int64_t again = 0;     // backward where forward kept nothing
+};
+[[nodiscard]] UnitTraffic tensor_traffic(const Model& model, std::size_t index,
+                                         const ProfileShape& shape);
 
 // Memory of unit `index` where one sequence of up to `positions` positions is run in parts
 // (UnitCall::cache): its first positions in one call, then one at a time. Of UnitMemory output and

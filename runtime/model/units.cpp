@@ -1,29 +1,60 @@
 #include "runtime/model/units.hpp"
 
+#include "kernels/base/error.hpp"
 #include "runtime/model/explicit_units.hpp"
 #include "runtime/model/gpt2_units.hpp"
 #include "runtime/model/llama_units.hpp"
+#include "runtime/model/model_slices.hpp"
 
 namespace sluice {
+namespace {
 
-Model make_model(const ModelOptions& options) {
-  Model model{make_model_spec(options), {}, nullptr};
-  const ModelOptions& filled = model.spec.options;
-  model.units.push_back(make_token_embedding(filled));
-  if (filled.type == ModelType::kGpt2) {
-    for (std::int64_t layer = 0; layer < filled.layers; ++layer) {
-      model.units.push_back(filled.explicit_units ? make_gpt2_explicit_block(filled, layer)
-                                                  : make_gpt2_block(filled, layer));
+// Adds blocks to a model, which share what they have in common.
+class BlockMaker {
+ public:
+  explicit BlockMaker(Model& model) : model_(model), o_(model.spec.options) {
+    if (model.tensor && !o_.explicit_units) {
+      throw ConfigError("parallel.tensor: " + std::to_string(model.tensor->size()) +
+                        " ranks need model.explicit_units: true: the units of libtorch's autograd "
+                        "have all of a block");
     }
-    model.head = make_layer_norm_head(filled);
-    return model;
   }
-  const auto shared = std::make_shared<const LlamaConstants>(filled);
-  for (std::int64_t layer = 0; layer < filled.layers; ++layer) {
-    model.units.push_back(filled.explicit_units ? make_llama_explicit_block(filled, layer, shared)
-                                                : make_llama_block(filled, layer, shared));
+
+  void add(std::int64_t layer) { model_.units.push_back(make(layer)); }
+
+ private:
+  std::unique_ptr<Unit> make(std::int64_t layer) {
+    if (o_.type == ModelType::kGpt2) {
+      return o_.explicit_units ? make_gpt2_explicit_block(o_, layer, model_.tensor)
+                               : make_gpt2_block(o_, layer);
+    }
+    if (!shared_) shared_ = std::make_shared<const LlamaConstants>(o_);
+    return o_.explicit_units ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
+                             : make_llama_block(o_, layer, shared_);
   }
-  model.head = make_rms_norm_head(filled);
+
+  Model& model_;
+  const ModelOptions& o_;
+  std::shared_ptr<const LlamaConstants> shared_;
+};
+
+}  // namespace
+
+Model make_model(const ModelOptions& options, const ModelPart& part, Communicator* tensor) {
+  Model model{make_model_spec(options, part), {}, nullptr};
+  const ModelOptions& filled = model.spec.options;
+  if (part.tensor > 1) model.tensor = std::make_shared<TensorGroup>(part, tensor);
+  BlockMaker blocks(model);
+  for (const int unit : units_of(filled, part)) {
+    if (unit == 0) {
+      model.units.push_back(make_token_embedding(filled, model.tensor));
+    } else if (unit < unit_count(filled) - 1) {
+      blocks.add(unit - 1);
+    } else {
+      model.head = filled.type == ModelType::kGpt2 ? make_layer_norm_head(filled, model.tensor)
+                                                   : make_rms_norm_head(filled, model.tensor);
+    }
+  }
   return model;
 }
 

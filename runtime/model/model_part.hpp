@@ -1,0 +1,28 @@
+// What of a model one rank of a mesh has: slices of its parameters (tensor parallelism, Shoeybi et
+// al. 2019; with `sequence` that of Korthikanti et al. 2022), and some of its units (pipeline
+// stages). Pure.
+#pragma once
+
+#include <vector>
+
+namespace sluice {
+
+// Units [begin, end) of the whole model.
+struct UnitRange {
+  int begin = 0;
+  int end = 0;
+};
+
+struct ModelPart {
+  int tensor = 1;
+  int tensor_rank = 0;
+  bool sequence = false;  // between units a rank has 1 / tensor of the tokens of each sample
+  int stages = 1;
+  int stage = 0;
+  std::vector<UnitRange> chunks{};  // what the stage runs, in order of forward; empty: all units
+
+  [[nodiscard]] bool begins_model() const { return stage == 0; }
+  [[nodiscard]] bool ends_model() const { return stage == stages - 1; }
+};
+
+}  // namespace sluice

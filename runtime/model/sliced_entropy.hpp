@@ -1,0 +1,26 @@
+// Cross entropy over a vocabulary that is cut over tensor-parallel ranks: one exchange of three
+// numbers a row (kernels/cpu/slice_entropy.hpp).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "kernels/base/dtype.hpp"
+#include "runtime/model/model_slices.hpp"
+#include "runtime/model/tensor_group.hpp"
+
+namespace sluice {
+
+struct SlicedEntropy {
+  at::Tensor logits;   // [rows, words of the slice] fp32 contiguous
+  at::Tensor targets;  // [rows] int64, of the whole vocabulary
+  Slice words;
+  std::int64_t vocab = 0;
+  double grad_scale = 1;
+  bool gradient = false;  // takes the place of the logits, a row at its beginning
+  DType gradient_dtype = DType::kFloat32;
+};
+
+// The sum of the losses, the same bits on all ranks. Meta tensors allocate the same; 0.
+[[nodiscard]] double sliced_cross_entropy(TensorGroup& group, const SlicedEntropy& entropy);
+
+}  // namespace sluice
