@@ -17,6 +17,13 @@ enum class Tier { kDevice, kHost, kNvme };
   return tier == Tier::kDevice ? "device" : tier == Tier::kHost ? "host" : "nvme";
 }
 
+// Whether optimizer states on NVMe are updated under the last backward, before the gradient norm is
+// known, into a second place there.
+enum class Speculation {
+  kNever,
+  kAuto,  // while the last steps were not clipped
+};
+
 struct OffloadOptions {
   Tier optimizer = Tier::kDevice;
   Tier parameters = Tier::kDevice;
@@ -29,6 +36,7 @@ struct OffloadOptions {
   // chunks on the host at a time.
   std::int64_t chunk_bytes = std::int64_t{16} << 20;
   int chunks = 4;
+  Speculation speculate = Speculation::kNever;
   // Of the NVMe store, as in NvmeOptions (offload/nvme_store.hpp).
   bool direct = true;  // false: IoCache::kDirectOrBuffered
   bool checksums = true;

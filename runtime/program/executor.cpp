@@ -101,7 +101,8 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
     const Op& op = program.ops[i];
     OpTiming& timing = timings[i];
     let_go(tickets, open, i);
-    const bool here = op.lane == Lane::kCompute || (op.lane == Lane::kComm && !wire_has_thread);
+    const bool here = op.lane == Lane::kCompute || op.lane == Lane::kPipe ||
+                      (op.lane == Lane::kComm && !wire_has_thread);
     timing.wait_us = now_us();
     if (op.lane == Lane::kCompute && !op.waits.empty()) {
       handler.waiting(op, true);
@@ -117,7 +118,7 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
     } else {
       tickets[i] = submit(program, i, handler, lanes, tickets, timing);
     }
-    if (ends && (op.lane == Lane::kComm || op.lane == Lane::kDisk)) {
+    if (ends && (op.lane == Lane::kComm || op.lane == Lane::kPipe || op.lane == Lane::kDisk)) {
       lanes.when_done(tickets[i], [&timing] { timing.lane_end_us = now_us(); });
     }
     if (op.lane == Lane::kCompute) handler.leave(op);

@@ -81,9 +81,8 @@ void GradFlow::retire_group(int g, Op& op) {
   }
 }
 
-void GradFlow::close(const Op& op) {
+void GradFlow::close(const Op& op, bool flushes) {
   const int m = op.micro_batch;
-  const int u = op.unit;
   const OpId next = builder_.next_op();
   open_micro_batch_ = m;
   const std::vector<int> groups = op.writes;  // emitting moves `op`
@@ -94,7 +93,7 @@ void GradFlow::close(const Op& op) {
     const std::int64_t elems = shape_.groups[static_cast<std::size_t>(g)].shard_elems;
     for (const auto& bucket : cutter_.add(g, elems, round.stream)) reduce(bucket, m);
   }
-  if (u == 0 || shape_.layer_major) flush(m);
+  if (flushes) flush(m);
   if (builder_.next_op() > next) newest_reductions_ = next;
 }
 
@@ -136,9 +135,12 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
     if (&piece == &pieces.back()) {
       round.staging.insert(round.staging.end(), staging.begin(), staging.end());
     }
-    if (round.reduced == shape_.groups[static_cast<std::size_t>(piece.group)].shard_elems) {
-      reducing_.push_back(round);
-    }
+    const GroupShape& group = shape_.groups[static_cast<std::size_t>(piece.group)];
+    if (round.reduced < group.shard_elems) continue;
+    reducing_.push_back(round);
+    const bool last_sum = micro_batch + 1 == shape_.micro_batches && !group.add_replicas &&
+                          gradient_streams(shape_, piece.group) == 1;
+    if (last_sum) summed_.push_back({piece.group, round.reductions});
   }
 }
 
@@ -217,17 +219,36 @@ void GradFlow::add_streams(int g) {
   builder_.emit(std::move(add));
 }
 
+OpId GradFlow::gather_sum(int g) {
+  const std::int64_t elems = shape_.groups[static_cast<std::size_t>(g)].shard_elems;
+  Op gather{.kind = OpKind::kGatherGrads, .lane = Lane::kComm};
+  gather.bucket = builder_.bucket({{g, 0, elems}});
+  gather.wire_bytes = (shape_.dp - 1) * elems * 4;
+  return builder_.emit(std::move(gather));
+}
+
+// Sent: to each of the other tensor-parallel ranks, or to the other end of the pipeline.
+void GradFlow::add_replicas(int g, OpId gathered, Op& norm) {
+  Op add{.kind = OpKind::kAddReplicas, .group = g};
+  retire_group(g, add);
+  if (gathered >= 0) add.waits.push_back(gathered);
+  add.wire_bytes = std::max(1, shape_.tensor - 1) * owned_elems(shape_, g) * 4;
+  norm.waits.push_back(builder_.emit(std::move(add)));
+}
+
 void GradFlow::finish(Op& norm) {
+  std::vector<OpId> gathered(rounds_.size(), -1);
   for (int g = 0; g < static_cast<int>(rounds_.size()); ++g) {
     // On NVMe whoever reads the streams adds them.
     if (gradient_streams(shape_, g) == 1 || shape_.placement.gradients == Tier::kNvme) continue;
     add_streams(g);
     if (shape_.stage > 0) continue;
-    const std::int64_t elems = shape_.groups[static_cast<std::size_t>(g)].shard_elems;
-    Op gather{.kind = OpKind::kGatherGrads, .lane = Lane::kComm};
-    gather.bucket = builder_.bucket({{g, 0, elems}});
-    gather.wire_bytes = (shape_.dp - 1) * elems * 4;
-    norm.waits.push_back(builder_.emit(std::move(gather)));
+    gathered[static_cast<std::size_t>(g)] = gather_sum(g);
+    norm.waits.push_back(gathered[static_cast<std::size_t>(g)]);
+  }
+  for (int g = 0; g < static_cast<int>(rounds_.size()); ++g) {
+    if (!shape_.groups[static_cast<std::size_t>(g)].add_replicas) continue;
+    add_replicas(g, gathered[static_cast<std::size_t>(g)], norm);
   }
   for (const Round& round : reducing_) retire(round, norm);
   reducing_.clear();

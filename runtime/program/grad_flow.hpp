@@ -9,6 +9,7 @@
 #pragma once
 
 #include <deque>
+#include <utility>
 #include <vector>
 
 #include "runtime/program/program_builder.hpp"
@@ -22,10 +23,18 @@ class GradFlow {
 
   // Before a unit's backward (or the loss head): waits for and takes what it writes to.
   void open(Op& op);
-  // After it was emitted: sends what is complete.
-  void close(const Op& op);
+  // After it was emitted: sends what is complete; `flushes`: down to the last bucket.
+  void close(const Op& op, bool flushes);
   // The norm waits for everything.
   void finish(Op& norm);
+  // Groups whose gradients got their last sum since the last call, and the operations after which
+  // it is there. Not those with more than one stream, nor those that other ranks add to: they are
+  // added up before the norm.
+  struct Summed {
+    int group = -1;
+    std::vector<OpId> by;
+  };
+  [[nodiscard]] std::vector<Summed> take_summed() { return std::exchange(summed_, {}); }
   // The newest operations on a group's shards off the device.
   [[nodiscard]] std::vector<OpId> stored(int g) const;
 
@@ -57,6 +66,8 @@ class GradFlow {
   void retire(const Round& round, Op& op);
   void start_round(int g, Op& op);
   void add_streams(int g);
+  [[nodiscard]] OpId gather_sum(int g);
+  void add_replicas(int g, OpId gathered, Op& norm);
 
   ProgramBuilder& builder_;
   const StepShape& shape_;
@@ -66,6 +77,7 @@ class GradFlow {
   std::deque<Round> reducing_;  // sent whole, oldest first, not known to be over
   OpId newest_reductions_ = 0;  // the first one issued after the last backward that issued any
   std::vector<std::vector<Stored>> stored_;  // by group
+  std::vector<Summed> summed_;
 };
 
 }  // namespace sluice

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "runtime/program/use_order.hpp"
+
 namespace sluice {
 
 InputFlow::InputFlow(ProgramBuilder& builder, const StepShape& shape, std::span<const Use> uses,
@@ -66,6 +68,8 @@ void InputFlow::start_fetch(const Use& use) {
   Op fetch{.kind = OpKind::kFetchInput, .lane = Lane::kToDevice, .unit = use.unit};
   fetch.micro_batch = use.micro_batch;
   fetch.moved_bytes = t.bytes;
+  // With stages it may have been known to be away just now, by the operation that is to come.
+  if (is_pipelined(shape_)) fetch.waits = {t.saved};
   if (shape_.placement.activations == Tier::kNvme) {
     t.host = builder_.buffer({.tag = Tag::kActivations,
                               .bytes = t.bytes,
@@ -78,6 +82,7 @@ void InputFlow::start_fetch(const Use& use) {
     read.lane = Lane::kDisk;
     read.live = {t.host};
     read.host_slot = t.host;
+    read.waits = std::move(fetch.waits);
     fetch.waits = {builder_.emit(std::move(read))};
   }
   fetch.host_slot = t.host;
@@ -93,18 +98,20 @@ void InputFlow::start_fetch(const Use& use) {
 void InputFlow::enter(std::size_t i, Op& op) {
   if (!active_) return;
   const Use& use = uses_[i];
-  const bool turn = use.kind == OpKind::kLossHead;
+  const bool turn = use.kind != OpKind::kForward;
   while (leaving_.size() > (turn ? 0 : 1)) retire_oldest(op);
-  if (use.kind != OpKind::kBackward) return;
+  const bool staged = is_pipelined(shape_);  // backwards may come one slot apart
+  if (use.kind != OpKind::kBackward && !staged) return;
   const std::size_t end =
       i + 1 + static_cast<std::size_t>(shape_.prefetch_units > 0 ? shape_.prefetch_units : 0);
   for (std::size_t j = i; j < uses_.size() && j < end; ++j) {
+    if (uses_[j].kind != OpKind::kBackward && staged) continue;
     if (uses_[j].kind != OpKind::kBackward) break;
     const Travel& t = travel(uses_[j].unit, uses_[j].micro_batch);
     if (t.away && t.fetched < 0) start_fetch(uses_[j]);
   }
   Travel& t = travel(use.unit, use.micro_batch);
-  if (!t.away) return;
+  if (use.kind != OpKind::kBackward || !t.away) return;
   op.waits.push_back(t.fetched);
   op.dead_before.push_back(std::exchange(t.host, -1));
 }

@@ -34,6 +34,11 @@ Lane lane_of(const Op& op) {
     case OpKind::kWriteInput:
     case OpKind::kReadInput:
       return Lane::kDisk;
+    case OpKind::kSendActivation:
+    case OpKind::kReceiveActivation:
+    case OpKind::kSendGradient:
+    case OpKind::kReceiveGradient:
+      return Lane::kPipe;
     default:
       return Lane::kCompute;
   }
@@ -48,6 +53,13 @@ bool needs_chunk(OpKind kind) {
   return kind == OpKind::kReadStates || kind == OpKind::kCopyGrads || kind == OpKind::kReadGrads ||
          kind == OpKind::kWriteStates || kind == OpKind::kCopyParams ||
          kind == OpKind::kWriteParams || kind == OpKind::kSumSquares;
+}
+
+// What goes from one stage to another, and is no unit's input here.
+bool crosses(const Program& program, const Op& op, Tag tag) {
+  if (op.device_slot < 0 || op.host_slot >= 0) return false;
+  const Buffer& buffer = program.buffers[static_cast<std::size_t>(op.device_slot)];
+  return buffer.tag == tag && buffer.unit < 0 && buffer.micro_batch == op.micro_batch;
 }
 
 // Whether an operation's slots are of the kind it works on.
@@ -82,6 +94,13 @@ bool slots_fit(const Program& program, const Op& op) {
     case OpKind::kReadInput:
     case OpKind::kFetchInput:
       return is(op.device_slot, Tag::kActivations) && is(op.host_slot, Tag::kActivations);
+    case OpKind::kReceiveActivation:
+      return op.device_slot >= 0 && is(op.device_slot, Tag::kActivations) && op.host_slot < 0;
+    case OpKind::kSendActivation:
+      return crosses(program, op, Tag::kActivations);
+    case OpKind::kSendGradient:
+    case OpKind::kReceiveGradient:
+      return crosses(program, op, Tag::kActivationGradients);
     default:
       return op.device_slot < 0 && op.host_slot < 0;
   }
@@ -113,8 +132,17 @@ std::string find_op_fault(const Program& program, std::size_t i) {
     return "is of another group than its chunk";
   }
   if (op.ahead && op.kind != OpKind::kReadStates) return "comes ahead of nothing";
+  const bool speculated =
+      op.chunk >= 0 && program.chunks[static_cast<std::size_t>(op.chunk)].speculated;
+  if (op.speculative && (op.ahead || !speculated || op.kind == OpKind::kCopyParams)) {
+    return "speculates on what is not to be";
+  }
   if (!slots_fit(program, op)) return "works in another's slot";
   if (op.lane != lane_of(op)) return "is on the wrong lane";
+  if (op.lane == Lane::kPipe && !op.waits.empty()) return "waits, and is started at once";
+  if (op.split && (op.kind != OpKind::kBackward || !op.writes.empty())) {
+    return "makes gradients of weights that it leaves to another";
+  }
   for (const OpId w : op.waits) {
     if (w < 0 || static_cast<std::size_t>(w) >= i) return "waits for what has not been issued";
   }

@@ -4,15 +4,30 @@
 
 namespace sluice {
 
-OpOrder::OpOrder(const Program& program) : newest_(kLaneCount, -1), now_(kLaneCount, -1) {
+namespace {
+
+// A chain a lane, and three more for the pipe: each of its kinds has a wire of its own.
+constexpr std::size_t kFixedChains = static_cast<std::size_t>(kLaneCount) + 3;
+static_assert(static_cast<int>(Lane::kPipe) == kLaneCount - 1);
+
+std::size_t fixed_chain(const Op& op) {
+  const auto lane = static_cast<std::size_t>(op.lane);
+  if (op.lane != Lane::kPipe || op.kind < OpKind::kSendActivation) return lane;
+  return lane + static_cast<std::size_t>(op.kind) -
+         static_cast<std::size_t>(OpKind::kSendActivation);
+}
+
+}  // namespace
+
+OpOrder::OpOrder(const Program& program) : newest_(kFixedChains, -1), now_(kFixedChains, -1) {
   chain_.reserve(program.ops.size());
   clocks_.reserve(program.ops.size());
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     Clock clock = now_;
     for (const OpId w : op.waits) learn(clock, w);
-    const auto lane = static_cast<std::size_t>(op.lane);
-    if (op.lane != Lane::kDisk && newest_[lane] >= 0) learn(clock, newest_[lane]);
+    const std::size_t fixed = fixed_chain(op);
+    if (op.lane != Lane::kDisk && newest_[fixed] >= 0) learn(clock, newest_[fixed]);
     const auto chain = static_cast<std::size_t>(chain_for(op, clock));
     if (chain == newest_.size()) newest_.push_back(-1);
     newest_[chain] = static_cast<OpId>(i);
@@ -34,11 +49,13 @@ void OpOrder::learn(Clock& clock, OpId op) const {
 }
 
 int OpOrder::chain_for(const Op& op, const Clock& clock) const {
-  if (op.lane != Lane::kDisk) return static_cast<int>(op.lane);
-  const auto disk = static_cast<std::size_t>(Lane::kDisk);
-  for (std::size_t c = disk; c < newest_.size(); ++c) {
-    const OpId last = newest_[c];
-    if (last < 0 || (c < clock.size() && clock[c] >= last)) return static_cast<int>(c);
+  if (op.lane != Lane::kDisk) return static_cast<int>(fixed_chain(op));
+  const auto free = [&](std::size_t c) {
+    return newest_[c] < 0 || (c < clock.size() && clock[c] >= newest_[c]);
+  };
+  if (free(static_cast<std::size_t>(Lane::kDisk))) return static_cast<int>(Lane::kDisk);
+  for (std::size_t c = kFixedChains; c < newest_.size(); ++c) {
+    if (free(c)) return static_cast<int>(c);
   }
   return static_cast<int>(newest_.size());
 }

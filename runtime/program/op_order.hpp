@@ -2,7 +2,8 @@
 //
 // An operation knows over: what it waited for, and all that knew over; all operations of the
 // compute lane issued before it, and all they knew; on a lane that runs one at a time, the
-// operation before it there. Nothing is assumed of the disk's order.
+// operation before it there; between pipeline stages, the one of its kind before it. Nothing is
+// assumed of the disk's order.
 #pragma once
 
 #include <vector>
@@ -25,8 +26,8 @@ class OpOrder {
 
  private:
   // Operations are put in chains, in which each knows the one before over: one chain for a lane
-  // that runs one at a time, as many for the disk as it may have under way. A clock has, by chain,
-  // the newest operation that is over.
+  // that runs one at a time, one for each kind between stages, as many for the disk as it may have
+  // under way. A clock has, by chain, the newest operation that is over.
   using Clock = std::vector<OpId>;
 
   [[nodiscard]] bool knows(const Clock& clock, OpId op) const {

@@ -74,6 +74,7 @@ void ParamWindow::fetch_shard(int g, Op& gather) {
 
 std::vector<int> ParamWindow::params_of(const Use& use) const {
   const UnitShape& unit = shape_.units[static_cast<std::size_t>(use.unit)];
+  if (use.kind == OpKind::kBackwardWeights) return {};
   if (use.kind == OpKind::kBackward && !unit.backward_reads_params) return {};
   return unit.groups;
 }

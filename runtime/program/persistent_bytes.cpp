@@ -5,6 +5,7 @@
 #include "kernels/base/bytes.hpp"
 #include "runtime/program/arena_plan.hpp"
 #include "runtime/program/update_flow.hpp"
+#include "runtime/program/use_order.hpp"
 
 namespace sluice {
 namespace {
@@ -48,6 +49,17 @@ void add_states(Table& table, const StepShape& shape, int g) {
   }
 }
 
+void add_second_place(Table& table, const StepShape& shape, const SecondPlace& place) {
+  const bool apart = !params_are_master(shape, place.group);
+  if (parameter_tier(shape, place.group) == Tier::kNvme) {
+    table.add(Tag::kParameters, Tier::kNvme, place.elems * size_of(shape.dtype));
+  }
+  if (apart) table.add(Tag::kMaster, Tier::kNvme, place.elems * 4);
+  for (int moment = 0; moment < 2; ++moment) {
+    table.add(Tag::kMoments, Tier::kNvme, place.elems * size_of(shape.placement.moments_dtype));
+  }
+}
+
 void add_gradients(Table& table, const StepShape& shape, int g) {
   const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
   if (shape.stage < 2) table.add(Tag::kGradients, Tier::kDevice, group.elems * 4);
@@ -59,7 +71,7 @@ void add_gradients(Table& table, const StepShape& shape, int g) {
 
 }  // namespace
 
-std::vector<Persistent> list_persistent(const StepShape& shape) {
+std::vector<Persistent> list_persistent(const StepShape& shape, std::span<const Chunk> chunks) {
   Table table;
   const std::int64_t element_bytes = size_of(shape.dtype);
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
@@ -70,6 +82,7 @@ std::vector<Persistent> list_persistent(const StepShape& shape) {
     add_states(table, shape, g);
     add_gradients(table, shape, g);
   }
+  for (const SecondPlace& place : second_places(chunks)) add_second_place(table, shape, place);
   table.add(Tag::kParameters, Tier::kDevice, shape.constant_bytes);
   table.add(Tag::kCommStaging, Tier::kDevice, shape.comm_staging_bytes);
   table.add(Tag::kStateStaging, Tier::kHost,
@@ -77,7 +90,7 @@ std::vector<Persistent> list_persistent(const StepShape& shape) {
   // Inputs on NVMe: an extent for each unit that sends its input away, each micro-batch in flight.
   for (int u = 0; u < static_cast<int>(shape.units.size()); ++u) {
     if (shape.placement.activations != Tier::kNvme) break;
-    for (int m = 0; m < (shape.layer_major ? shape.micro_batches : 1); ++m) {
+    for (int m = 0; m < input_extents(shape); ++m) {
       table.add(Tag::kActivations, Tier::kNvme, leaving_bytes(shape, u));
     }
   }

@@ -1,6 +1,7 @@
 // What a rank holds as long as it trains, by tier: a table. Pure.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include "runtime/program/program.hpp"
@@ -8,7 +9,9 @@
 
 namespace sluice {
 
-// Bytes on NVMe are whole pages, one extent an array and group. On the host they are as asked for.
-[[nodiscard]] std::vector<Persistent> list_persistent(const StepShape& shape);
+// Bytes on NVMe are whole pages, one extent an array and group, and one more for the second places
+// of its speculated chunks. On the host they are as asked for. Without chunks: no second places.
+[[nodiscard]] std::vector<Persistent> list_persistent(const StepShape& shape,
+                                                      std::span<const Chunk> chunks = {});
 
 }  // namespace sluice

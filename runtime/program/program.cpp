@@ -58,6 +58,18 @@ std::string_view name_of(OpKind kind) {
       return "ReadInput";
     case OpKind::kFetchInput:
       return "FetchInput";
+    case OpKind::kBackwardWeights:
+      return "BackwardWeights";
+    case OpKind::kAddReplicas:
+      return "AddReplicas";
+    case OpKind::kSendActivation:
+      return "SendActivation";
+    case OpKind::kReceiveActivation:
+      return "ReceiveActivation";
+    case OpKind::kSendGradient:
+      return "SendGradient";
+    case OpKind::kReceiveGradient:
+      return "ReceiveGradient";
   }
   return "?";
 }
@@ -76,6 +88,8 @@ std::string_view name_of(Lane lane) {
       return "h2d";
     case Lane::kDisk:
       return "disk";
+    case Lane::kPipe:
+      return "pipe";
   }
   return "?";
 }

@@ -7,7 +7,8 @@
 // issued. Operations of another lane are only handed to it there: the lane starts them in order of
 // issue, each when its own `waits` are over; they are known to be over where an operation of the
 // compute lane has waited for them, or for something that waited for them. Lanes of the host and of
-// copies run one operation at a time; the wire and the disk may have several under way.
+// copies run one operation at a time; the wire, the pipe (between pipeline stages) and the disk may
+// have several under way.
 // Memory: at an operation, in this order,
 //   1. (compute lane) its `waits` are waited for, 2. `dead_before` dies, 3. `live` comes to life,
 //   4. it runs, needing `workspace_bytes` above what is live, 5. `dead_after` dies.
@@ -32,15 +33,17 @@ using OpId = int;
 using BufferId = int;
 
 enum class OpKind {
-  kLoadBatch,     // tokens and targets of a micro-batch
-  kGather,        // all-gather a group's parameters
-  kRelease,       // let go of a gathered group
-  kForward,       // one unit, one micro-batch
-  kLossHead,      // the last unit: loss, and in training its gradients
-  kBackward,      // one unit, one micro-batch
-  kReduceGrads,   // reduce-scatter a bucket of gradients
+  kLoadBatch,        // tokens and targets of a micro-batch
+  kGather,           // all-gather a group's parameters
+  kRelease,          // let go of a gathered group
+  kForward,          // one unit, one micro-batch
+  kLossHead,         // the last unit: loss, and in training its gradients
+  kBackward,         // one unit, one micro-batch; with `split` the gradient of its input alone
+  kBackwardWeights,  // what a split backward left: the gradients of the unit's parameters
+  kReduceGrads,      // reduce-scatter a bucket of gradients
   kAddGrads,      // sum a group's gradient shards, one for each unit that writes it, into the first
   kGatherGrads,   // stage 0: all-gather a bucket of reduced gradients
+  kAddReplicas,   // sum a group's reduced gradients over the other ranks that hold the group too
   kNormAndScale,  // global gradient norm, clip coefficient, loss over all ranks
   kUpdate,        // AdamW over a group's shard, or over a chunk of it
 
@@ -61,10 +64,17 @@ enum class OpKind {
   kWriteInput,   // host -> disk
   kReadInput,    // disk -> a slot on the host
   kFetchInput,   // host -> device, before the backward that needs it
-};
 
-enum class Lane { kCompute, kComm, kHost, kToHost, kToDevice, kDisk };
-inline constexpr int kLaneCount = static_cast<int>(Lane::kDisk) + 1;
+  // Between pipeline stages; `unit` is the one of this stage that made it, or will take it.
+  kSendActivation,     // a chunk's output, to the stage that runs the next unit
+  kReceiveActivation,  // a chunk's input
+  kSendGradient,       // the gradient of a chunk's input
+  kReceiveGradient,    // of its output
+};
+inline constexpr int kOpKindCount = static_cast<int>(OpKind::kReceiveGradient) + 1;
+
+enum class Lane { kCompute, kComm, kHost, kToHost, kToDevice, kDisk, kPipe };
+inline constexpr int kLaneCount = static_cast<int>(Lane::kPipe) + 1;
 
 enum class Tag {
   kParameters,
@@ -95,7 +105,7 @@ struct Buffer {
   int group = -1;                  // of parameters and gradients
   Tier tier = Tier::kDevice;       // host: in its arena
   int unit = -1;                   // of a unit's input: whose, and of which micro-batch; of a cache
-  int micro_batch = -1;
+  int micro_batch = -1;            // without a unit: of what is sent to another stage
 };
 
 // A run of a group's owned elements (its shard; stage 0: the whole group) that is updated at once.
@@ -104,6 +114,8 @@ struct Chunk {
   std::int64_t begin = 0;
   std::int64_t elems = 0;
   int slot = 0;  // of the ring
+  // Updated before the norm is known as well, into a second place on NVMe.
+  bool speculated = false;
 };
 
 struct Op {
@@ -119,7 +131,9 @@ struct Op {
   bool save = false;          // kForward: keep what backward needs; kLossHead: produce gradients
   bool recompute = false;     // kBackward: run the forward again first
   bool accumulate = false;    // kReduceGrads: add to the shard
+  bool split = false;         // kBackward: a kBackwardWeights follows
   bool ahead = false;         // kReadStates: for the update at the start of the next program
+  bool speculative = false;   // of a chunk: for this step's update, as if it were not clipped
   std::vector<int> reads{};   // groups whose full parameters it reads
   std::vector<int> writes{};  // groups whose full gradients it writes or adds to
   std::vector<int> opens{};   // of those, the ones whose content is to be replaced
@@ -128,8 +142,9 @@ struct Op {
   std::vector<BufferId> live{};
   std::vector<BufferId> dead_after{};
   std::int64_t workspace_bytes = 0;
-  std::int64_t wire_bytes = 0;   // sent by this rank
-  std::int64_t moved_bytes = 0;  // between tiers
+  std::int64_t wire_bytes = 0;    // sent by this rank
+  std::int64_t tensor_bytes = 0;  // of a unit: sent to tensor-parallel ranks while it runs
+  std::int64_t moved_bytes = 0;   // between tiers
   double flops = 0;
 };
 

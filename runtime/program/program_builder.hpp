@@ -44,7 +44,10 @@ struct Use {
   OpKind kind = OpKind::kForward;
   int unit = 0;
   int micro_batch = 0;
-  int visit = 0;  // uses of one unit in a row, in one direction, are one visit
+  int visit = 0;       // uses of one unit in a row, in one direction, are one visit
+  bool split = false;  // a backward of which kBackwardWeights is the rest
+  bool flushes =
+      false;  // what it has written of gradients goes out: no later use shares its bucket
 };
 
 }  // namespace sluice

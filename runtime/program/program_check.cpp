@@ -18,10 +18,15 @@ class Checker {
   Checker(const Program& program, const OpOrder& order)
       : program_(program), order_(order), alive_(program.buffers.size(), 0) {
     for (const Op& op : program.ops) {
-      trains_ = trains_ || op.kind == OpKind::kBackward;
+      trains_ =
+          trains_ || (op.kind == OpKind::kBackward || (op.kind == OpKind::kLossHead && op.save));
       if (op.kind == OpKind::kGather) gathered_.emplace(op.group, -1);
       on_disk_ = on_disk_ || op.kind == OpKind::kWriteBucket;
       if (op.unit >= 0) units_.insert(op.unit);
+      if (op.kind == OpKind::kReceiveActivation) fed_.insert(op.unit);
+      if (op.kind == OpKind::kReceiveGradient) paid_.insert(op.unit);
+      if (op.kind == OpKind::kSendActivation) feeds_.insert(op.unit);
+      if (op.kind == OpKind::kSendGradient) pays_.insert(op.unit);
     }
     for (const auto& bucket : program.buckets) {
       for (const BucketPiece& piece : bucket) {
@@ -30,6 +35,7 @@ class Checker {
       }
     }
     for (const Buffer& buffer : program.buffers) {
+      decodes_ = decodes_ || buffer.tag == Tag::kKvCache;
       if (buffer.in_arena && buffer.group >= 0) slotted_.insert({buffer.tag, buffer.group});
     }
   }
@@ -41,10 +47,13 @@ class Checker {
     }
     // Before it ends, the executor waits for everything; but nobody needs states before then.
     for (std::size_t i = 0; i < program_.ops.size() && fault_.empty(); ++i) {
-      if (program_.ops[i].kind == OpKind::kWriteStates || program_.ops[i].ahead) continue;
+      const Op& op = program_.ops[i];
+      if (op.kind == OpKind::kWriteStates || op.ahead || op.speculative) continue;
       if (!order_.over_at_end(static_cast<OpId>(i))) fail(i, "is never waited for");
     }
     if (fault_.empty() && !forwards_.empty()) fault_ = "a forward has no backward";
+    if (fault_.empty() && !halves_.empty()) fault_ = "a split backward is never ended";
+    if (fault_.empty() && !unsent_out_.empty()) fault_ = "a tensor for another stage is not sent";
     return fault_;
   }
 
@@ -68,7 +77,9 @@ class Checker {
     if (op.kind == OpKind::kGatherGrads) gather_grads(i);
     const bool updates = op.kind == OpKind::kUpdate && op.chunk < 0;
     if (op.kind == OpKind::kNormAndScale || updates) finish_step(i);
+    if (op.kind == OpKind::kAddReplicas) add_replicas(i);
     if (op.lane == Lane::kCompute) keep_order(i);
+    if (op.lane == Lane::kPipe) cross(i);
     for (const BufferId b : op.dead_after) die(i, b);
   }
 
@@ -260,35 +271,93 @@ class Checker {
     }
   }
 
+  // Needs all of the group's reductions, and comes before the norm, once.
+  void add_replicas(std::size_t i) {
+    const int g = program_.ops[i].group;
+    if (normed_ || apart_.count(g) > 0 || unsent_.count(g) > 0 || !replicated_.insert(g).second) {
+      fail(i, "adds gradients of other ranks too early or too late");
+    }
+    for (const std::size_t reduction : reductions_[g]) {
+      if (!over(reduction, i)) fail(i, "adds gradients that are on their way");
+    }
+  }
+
+  bool ran(OpKind kind, int unit, int micro_batch) const {
+    return ran_.count({kind, unit, micro_batch}) > 0;
+  }
+  // Each once, micro-batches in turn.
+  void run_once(std::size_t i) {
+    const Op& op = program_.ops[i];
+    if (!ran_.insert({op.kind, op.unit, op.micro_batch}).second) fail(i, "runs a second time");
+    if (op.micro_batch > 0 && !ran(op.kind, op.unit, op.micro_batch - 1)) {
+      fail(i, "runs a micro-batch out of turn");
+    }
+  }
+
+  // Between stages. Whether what is received is there in time is for tier_check, which looks at who
+  // touches a buffer.
+  void cross(std::size_t i) {
+    const Op& op = program_.ops[i];
+    run_once(i);
+    const bool sends = op.kind == OpKind::kSendActivation || op.kind == OpKind::kSendGradient;
+    if (sends && unsent_out_.erase({op.kind, op.unit, op.micro_batch}) == 0) {
+      fail(i, "sends what was not made");
+    }
+  }
+
   // Each unit once, after the unit that makes its input.
   void keep_order(std::size_t i) {
     const Op& op = program_.ops[i];
     if (op.kind == OpKind::kLoadBatch) loaded_.insert(op.micro_batch);
     if (op.unit < 0) return;
-    if (loaded_.count(op.micro_batch) == 0) fail(i, "comes before its batch");
-    const auto ran_of = [&](OpKind kind, int unit, int micro_batch) {
-      return ran_.count({kind, unit, micro_batch}) > 0;
-    };
-    const auto ran = [&](OpKind kind, int unit) { return ran_of(kind, unit, op.micro_batch); };
-    if (!ran_.insert({op.kind, op.unit, op.micro_batch}).second) fail(i, "runs a second time");
-    if (op.micro_batch > 0 && !ran_of(op.kind, op.unit, op.micro_batch - 1))
-      fail(i, "runs a micro-batch out of turn");
-    if (op.kind == OpKind::kBackward) {
-      if (forwards_.erase({op.unit, op.micro_batch}) == 0) fail(i, "has no forward");
-      if (!ran(OpKind::kBackward, op.unit + 1) && !ran(OpKind::kLossHead, op.unit + 1)) {
-        fail(i, "has no gradient to start from");
-      }
+    run_once(i);
+    if (op.kind == OpKind::kBackwardWeights) {
+      if (halves_.erase({op.unit, op.micro_batch}) == 0) fail(i, "has nothing to begin with");
       return;
     }
-    if (units_.count(op.unit - 1) > 0 && !ran(OpKind::kForward, op.unit - 1)) {
+    const bool back = op.kind == OpKind::kBackward;
+    if (back || (op.kind == OpKind::kLossHead && trains_)) {
+      if (pays_.count(op.unit) > 0) {
+        unsent_out_.insert({OpKind::kSendGradient, op.unit, op.micro_batch});
+      }
+    }
+    if (back) return keep_backward(i);
+    keep_forward(i);
+  }
+
+  void keep_backward(std::size_t i) {
+    const Op& op = program_.ops[i];
+    if (forwards_.erase({op.unit, op.micro_batch}) == 0) fail(i, "has no forward");
+    const bool from_stage = paid_.count(op.unit) > 0;
+    if (from_stage ? !ran(OpKind::kReceiveGradient, op.unit, op.micro_batch)
+                   : !ran(OpKind::kBackward, op.unit + 1, op.micro_batch) &&
+                         !ran(OpKind::kLossHead, op.unit + 1, op.micro_batch)) {
+      fail(i, "has no gradient to start from");
+    }
+    if (op.split) halves_.insert({op.unit, op.micro_batch});
+  }
+
+  void keep_forward(std::size_t i) {
+    const Op& op = program_.ops[i];
+    const int u = op.unit;
+    const bool first = fed_.count(u) == 0 && units_.count(u - 1) == 0;
+    if ((first || op.kind == OpKind::kLossHead) && !decodes_ &&
+        loaded_.count(op.micro_batch) == 0) {
+      fail(i, "comes before its batch");
+    }
+    if (fed_.count(u) > 0 ? !ran(OpKind::kReceiveActivation, u, op.micro_batch)
+                          : !first && !ran(OpKind::kForward, u - 1, op.micro_batch)) {
       fail(i, "has no input");
     }
-    if (op.kind == OpKind::kForward && trains_) forwards_.insert({op.unit, op.micro_batch});
+    if (op.kind != OpKind::kForward) return;
+    if (feeds_.count(u) > 0) unsent_out_.insert({OpKind::kSendActivation, u, op.micro_batch});
+    if (trains_) forwards_.insert({u, op.micro_batch});
   }
 
   const Program& program_;
   const OpOrder& order_;
   bool trains_ = false;
+  bool decodes_ = false;  // a last stage takes no targets then
   bool on_disk_ = false;  // gradient shards: whoever reads them adds the streams
   std::string fault_;
   std::vector<int> alive_;                 // 0 not yet, 1 alive, 2 dead
@@ -305,7 +374,14 @@ class Checker {
   std::map<int, std::int64_t> sent_elems_;      // of each rank's shard, since the group was opened
   std::set<int> apart_;                         // groups with gradients in more than one shard
   std::set<int> units_;
-  std::set<std::pair<int, int>> forwards_;  // unit, micro-batch; backward to come
+  std::set<int> fed_;    // units that get their input from another stage
+  std::set<int> feeds_;  // whose output goes to one
+  std::set<int> paid_;   // that get the gradient of their output from one
+  std::set<int> pays_;   // whose input's gradient goes to one
+  std::set<std::tuple<OpKind, int, int>> unsent_out_;  // sends to come: unit, micro-batch
+  std::set<std::pair<int, int>> halves_;               // split backwards; weights to come
+  std::set<int> replicated_;                           // groups added up over other ranks
+  std::set<std::pair<int, int>> forwards_;             // unit, micro-batch; backward to come
   std::set<std::tuple<OpKind, int, int>> ran_;
   std::set<int> loaded_;  // micro-batches
   bool normed_ = false;

@@ -18,6 +18,10 @@ namespace sluice {
 //   again only after their reduction is over; norm and update come after all reductions.
 //   Each unit runs once a micro-batch in each direction, after what it takes its input from, and
 //   micro-batches in turn, so that their sums have one order.
+//   Between stages: what a chunk receives is there before it is used, each micro-batch comes and
+//   goes once, in turn, and what is sent was made and lives until its send is over. A split
+//   backward is followed by the gradients of its weights. (pipeline_check.hpp has all stages
+//   together.)
 //   Nothing is left alive at the end, and nothing but states under way to or from the disk is not
 //   known to be over there.
 // Between tiers:
@@ -27,6 +31,9 @@ namespace sluice {
 //   slot of the ring goes to another chunk after all operations on the last one, its states and
 //   its gradients each for themselves; who works on a chunk finds it there. A step leaves in the
 //   ring, as they are on NVMe, the states that its next run begins with.
+//   What is updated before the norm is known comes after its last update has gone back, with its
+//   states and gradients there; these are the last sums: nothing is added to them afterwards. It
+//   goes to its second place, whole, and touches nothing that others read.
 //   A group's parameters are read only after the updates of all its chunks have got to where they
 //   are read; its gradients are written only after these have taken the last step's; and the norm
 //   needs the squares of every chunk whose gradients are on NVMe.

@@ -56,6 +56,18 @@ std::string label_of(const Op& op, int first_bucket) {
       return "L";
     case OpKind::kBackward:
       return numbered('B', op.unit);
+    case OpKind::kBackwardWeights:
+      return numbered('W', op.unit);
+    case OpKind::kAddReplicas:
+      return numbered('P', op.group);
+    case OpKind::kSendActivation:
+      return ">a";
+    case OpKind::kReceiveActivation:
+      return "<a";
+    case OpKind::kSendGradient:
+      return ">g";
+    case OpKind::kReceiveGradient:
+      return "<g";
     case OpKind::kReduceGrads:
       return numbered('R', op.bucket - first_bucket);
     case OpKind::kAddGrads:
@@ -80,7 +92,7 @@ std::string label_of(const Op& op, int first_bucket) {
 class Picture {
  public:
   explicit Picture(const Program& program)
-      : program_(program), layer_major_(is_layer_major(program)) {
+      : program_(program), layer_major_(is_layer_major(program)), staged_(is_staged(program)) {
     stretches_.push_back({"start", {}});
     for (std::size_t i = 0; i < program.ops.size(); ++i) add(static_cast<OpId>(i));
     std::erase_if(stretches_, [](const Stretch& s) { return s.columns.empty(); });
@@ -99,12 +111,19 @@ class Picture {
     return loads > 1;
   }
 
+  static bool is_staged(const Program& program) {
+    return std::any_of(program.ops.begin(), program.ops.end(),
+                       [](const Op& op) { return op.lane == Lane::kPipe; });
+  }
+
   void add(OpId i) {
     const Op& op = program_.ops[static_cast<std::size_t>(i)];
     if (op.lane == Lane::kCompute) {
       for (const OpId w : op.waits) finish(w);
     }
-    if (op.kind == OpKind::kLoadBatch && layer_major_) {
+    if (staged_) {
+      begin_turn(op);
+    } else if (op.kind == OpKind::kLoadBatch && layer_major_) {
       if (op.micro_batch == 0) begin("all micro-batches, unit by unit");
     } else if (op.kind == OpKind::kLoadBatch) {
       first_bucket_ = buckets_;
@@ -129,6 +148,17 @@ class Picture {
     stretches_.back().columns.push_back(std::move(column));
   }
 
+  // A pipeline stage's turns: a forward, where backwards came before, begins one.
+  void begin_turn(const Op& op) {
+    const bool forward = op.kind == OpKind::kForward;
+    const bool backward = op.kind == OpKind::kBackward || op.kind == OpKind::kLossHead;
+    if (forward && !forwards_) {
+      first_bucket_ = buckets_;
+      begin("from the forward of micro-batch " + std::to_string(op.micro_batch));
+    }
+    if (forward || backward) forwards_ = forward;
+  }
+
   // Over with it is all that it waited for.
   void finish(OpId id) {
     const Op& op = program_.ops[static_cast<std::size_t>(id)];
@@ -149,6 +179,8 @@ class Picture {
 
   const Program& program_;
   const bool layer_major_;
+  const bool staged_;
+  bool forwards_ = false;  // the unit last run went forward
   std::vector<Stretch> stretches_;
   std::array<OpId, kLaneCount> issued_ = filled();  // newest operation of each lane
   std::array<OpId, kLaneCount> over_ = filled();    // newest known to be over
@@ -197,9 +229,11 @@ std::string legend(const Program& program) {
       {OpKind::kForward, "F forward"},
       {OpKind::kLossHead, "L loss head"},
       {OpKind::kBackward, "B backward"},
+      {OpKind::kBackwardWeights, "W its gradients of weights"},
       {OpKind::kReduceGrads, "R reduce-scatter a bucket of gradients"},
       {OpKind::kAddGrads, "S sum a group's gradient shards"},
       {OpKind::kGatherGrads, "A all-gather it"},
+      {OpKind::kAddReplicas, "P add those of other ranks that hold the group"},
       {OpKind::kNormAndScale, "N norm"},
       {OpKind::kUpdate, "U update"},
       {OpKind::kSumSquares, "Q sum of squares"}};
@@ -217,6 +251,9 @@ std::string legend(const Program& program) {
   const bool moves = std::any_of(program.ops.begin(), program.ops.end(),
                                  [](const Op& op) { return op.moved_bytes > 0; });
   if (moves) text += "between tiers: s off the device, f to it, r and w at the disk\n";
+  const bool crosses = std::any_of(program.ops.begin(), program.ops.end(),
+                                   [](const Op& op) { return op.lane == Lane::kPipe; });
+  if (crosses) text += "between stages: > sent, < received; a activation, g its gradient\n";
   return text;
 }
 
@@ -258,6 +295,8 @@ std::string name_with_place(const Op& op) {
   if (op.group >= 0) text += " group " + std::to_string(op.group);
   if (op.bucket >= 0) text += " bucket " + std::to_string(op.bucket);
   if (op.chunk >= 0) text += " chunk " + std::to_string(op.chunk);
+  if (op.speculative) text += " early";
+  if (op.split) text += " input";
   if (op.recompute) text += " again";
   if (op.accumulate) text += " +=";
   return text;

@@ -37,16 +37,18 @@ std::string RingCheck::enter(OpId id, bool sums) {
   const bool brings_grads = op.kind == OpKind::kCopyGrads || op.kind == OpKind::kReadGrads;
   const bool only_grads = brings_grads || op.kind == OpKind::kSumSquares;
   const bool updates = op.kind == OpKind::kUpdate;
+  const bool again = op.ahead || op.speculative;
   if (only_grads || (updates && (grads_from_disk() || grads_from_device()))) {
-    std::string fault = enter(grads_[static_cast<std::size_t>(slot)], id, brings_grads, sums);
+    std::string fault =
+        enter(grads_[static_cast<std::size_t>(slot)], id, brings_grads, sums || op.speculative);
     if (only_grads || !fault.empty()) return fault;
   }
   Part& states = states_[static_cast<std::size_t>(slot)];
-  const bool there = !op.ahead && op.chunk < program_.chunks_ahead;
+  const bool there = !again && op.chunk < program_.chunks_ahead;
   if (updates && there && states.tenant < 0) states.tenant = 2 * op.chunk;
   // Where states are on the host, an update takes its slot for the weights it makes.
   const bool takes = op.kind == OpKind::kReadStates || !states_on_disk();
-  return enter(states, id, takes && !there, op.ahead);
+  return enter(states, id, takes && !there, again);
 }
 
 std::string RingCheck::fault_at_end() const {

@@ -49,7 +49,7 @@ class RingCheck {
 
   const Program& program_;
   const OpOrder& order_;
-  std::array<bool, static_cast<std::size_t>(OpKind::kFetchInput) + 1> has_{};
+  std::array<bool, static_cast<std::size_t>(kOpKindCount)> has_{};
   std::vector<Part> states_;  // by slot
   std::vector<Part> grads_;
 };

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "runtime/program/use_order.hpp"
 #include "zero/partition_plan.hpp"
 
 namespace sluice {
@@ -27,12 +28,15 @@ std::int64_t device_elems(const StepShape& shape, int g) {
 }
 
 std::int64_t leaving_bytes(const StepShape& shape, int unit) {
-  if (shape.placement.activations == Tier::kDevice || unit < 1 ||
-      unit + 2 >= static_cast<int>(shape.units.size())) {
+  const bool head = is_loss_head(shape, unit);
+  // Under gpipe all other forwards come before its backward.
+  const bool turns = shape.ends_model() && unit + 2 == static_cast<int>(shape.units.size()) &&
+                     !(is_pipelined(shape) && shape.pipeline.schedule == PipelineSchedule::kGpipe);
+  if (shape.placement.activations == Tier::kDevice || !has_input(shape, unit) || head || turns) {
     return 0;
   }
   const auto u = static_cast<std::size_t>(unit);
-  const std::int64_t input = shape.units[u - 1].memory.output;
+  const std::int64_t input = input_bytes(shape, unit);
   if (shape.recompute) return input;
   return shape.units[u].kept_moves ? input + shape.units[u].memory.kept : 0;
 }

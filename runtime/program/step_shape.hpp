@@ -6,6 +6,7 @@
 
 #include "kernels/base/dtype.hpp"
 #include "offload/offload_options.hpp"
+#include "parallel/parallel_options.hpp"
 #include "zero/zero_options.hpp"
 
 namespace sluice {
@@ -14,6 +15,9 @@ struct GroupShape {
   std::int64_t elems = 0;  // with padding
   std::int64_t shard_elems = 0;
   bool resident = true;  // its full parameters stay in memory between uses
+  // Other ranks, tensor-parallel ones or another pipeline stage, hold the same parameters and have
+  // gradients of their own for them, which are added up before the norm (kAddReplicas).
+  bool add_replicas = false;
 };
 
 // Device bytes one unit needs for one micro-batch. Found by running the unit itself on the meta
@@ -27,8 +31,10 @@ struct UnitMemory {
       0;  // highest above the state before backward; input gradient included
   std::int64_t recompute_peak = 0;  // the same, running the forward again first
   std::int64_t input_gradient = 0;
-  std::int64_t scratch = 0;  // loss head: a slot of the arena it works in
-  std::int64_t cache = 0;    // what it remembers of a sequence that is run in parts
+  std::int64_t scratch = 0;       // loss head: a slot of the arena it works in
+  std::int64_t cache = 0;         // what it remembers of a sequence that is run in parts
+  std::int64_t deferred = 0;      // held between a split backward and the gradients of its weights
+  std::int64_t weights_peak = 0;  // highest above that while these are made
 };
 
 struct UnitShape {
@@ -39,6 +45,23 @@ struct UnitShape {
   double forward_flops = 0;  // one micro-batch
   // Of these, what the unit's backward itself runs again (selective recomputation).
   double recomputed_flops = 0;
+  // Sent by this rank to tensor-parallel ranks, one micro-batch, inside the unit.
+  std::int64_t tensor_forward_bytes = 0;
+  std::int64_t tensor_backward_bytes = 0;
+};
+
+// The rank's place in the pipeline. Its units are those of its chunks, one after another; chunk c
+// is stage c * stages + stage of stages * virtual_stages.
+struct PipelineShape {
+  int stages = 1;
+  int stage = 0;
+  PipelineSchedule schedule = PipelineSchedule::k1f1b;
+  std::vector<int> chunk_ends;      // by chunk: one past its last unit; empty without a pipeline
+  std::int64_t boundary_bytes = 0;  // an activation between two stages, one micro-batch
+
+  [[nodiscard]] int virtual_stages() const {
+    return chunk_ends.empty() ? 1 : static_cast<int>(chunk_ends.size());
+  }
 };
 
 // Chunks begin at multiples of this: a block of the norm's sum (kernels/cpu/reduce.hpp), so that a
@@ -56,6 +79,8 @@ struct Placement {
       DType::kFloat32;  // of an offloaded optimizer: fp32, or bf16 rounded stochastically
   std::int64_t chunk_elems = std::int64_t{4} << 20;  // updated at once; a multiple of the above
   int chunk_slots = 4;                               // chunks on the host at a time
+  // States on NVMe: chunks whose gradients are there early are updated before the norm is known.
+  bool speculate = false;
 };
 
 [[nodiscard]] constexpr bool leaves_device(const Placement& p) {
@@ -81,7 +106,14 @@ struct StepShape {
   std::int64_t other_arena_bytes = 0;  // of the device's arena: what programs beside this one need
   Placement placement;
   std::vector<GroupShape> groups;
-  std::vector<UnitShape> units;  // in order of forward; the last is the loss head
+  // In order of forward. The first takes tokens, the last is the loss head; of a pipeline's stages
+  // only where they are the first and the last.
+  std::vector<UnitShape> units;
+  PipelineShape pipeline;
+  int tensor = 1;  // tensor-parallel ranks
+
+  [[nodiscard]] bool begins_model() const { return pipeline.stage == 0; }
+  [[nodiscard]] bool ends_model() const { return pipeline.stage == pipeline.stages - 1; }
 };
 
 // Gradients of a group are summed over the group's whole step in a shard of their own (true), or in

@@ -1,6 +1,7 @@
 #include "runtime/program/step_writer.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/base/error.hpp"
 #include "runtime/program/arena_plan.hpp"
@@ -8,39 +9,16 @@
 #include "runtime/program/input_flow.hpp"
 #include "runtime/program/param_window.hpp"
 #include "runtime/program/persistent_bytes.hpp"
+#include "runtime/program/pipe_flow.hpp"
 #include "runtime/program/program_builder.hpp"
+#include "runtime/program/shape_check.hpp"
 #include "runtime/program/update_flow.hpp"
+#include "runtime/program/use_order.hpp"
 
 namespace sluice {
 namespace {
 
 enum class Kind { kTrain, kEvaluate, kDecode };
-
-// The order of a step: micro-batch by micro-batch, or unit by unit.
-std::vector<Use> list_uses(const StepShape& shape, bool training) {
-  const int head = static_cast<int>(shape.units.size()) - 1;
-  const int micro_batches = training ? shape.micro_batches : 1;
-  const int at_once = shape.layer_major ? micro_batches : 1;
-  std::vector<Use> uses;
-  int visit = 0;
-  const auto visit_unit = [&](OpKind kind, int unit, int first) {
-    for (int m = first; m < first + at_once; ++m) uses.push_back({kind, unit, m, visit});
-    ++visit;
-  };
-  for (int m = 0; m < micro_batches; m += at_once) {
-    for (int u = 0; u < head; ++u) visit_unit(OpKind::kForward, u, m);
-    visit_unit(OpKind::kLossHead, head, m);
-    for (int u = head - 1; training && u >= 0; --u) visit_unit(OpKind::kBackward, u, m);
-  }
-  return uses;
-}
-
-// Uses after the last loss head.
-std::size_t backwards_at_end(const std::vector<Use>& uses) {
-  const auto head = std::find_if(uses.rbegin(), uses.rend(),
-                                 [](const Use& use) { return use.kind == OpKind::kLossHead; });
-  return static_cast<std::size_t>(head - uses.rbegin());
-}
 
 class StepWriter {
  public:
@@ -48,25 +26,41 @@ class StepWriter {
       : shape_(shape),
         kind_(kind),
         training_(kind == Kind::kTrain),
-        uses_(list_uses(shape, training_)),
+        order_(order_uses(shape, training_)),
+        uses_(order_.uses),
         updates_(builder_, shape, training_),
         params_(builder_, shape, uses_, updates_),
         grads_(builder_, shape),
         inputs_(builder_, shape, uses_, training_),
-        last_backwards_(backwards_at_end(uses_)),
+        pipe_(builder_, shape, order_, training_),
+        last_backwards_(order_.last_backwards),
         flights_(static_cast<std::size_t>(shape.micro_batches)) {
     for (Flight& flight : flights_) {
-      flight.activation.resize(shape.units.size());
+      flight.activation.assign(shape.units.size(), -1);
       flight.kept.assign(shape.units.size(), -1);
+      flight.gradient.assign(shape.units.size(), -1);
+      flight.deferred.assign(shape.units.size(), -1);
     }
   }
 
   Program write() {
-    // A program that a rank runs beside others adds nothing to what it holds.
-    if (training_ || shape_.frozen) builder_.program().persistent = list_persistent(shape_);
     params_.gather_residents();
-    for (std::size_t i = 0; i < uses_.size(); ++i) write_use(i);
-    if (training_) write_update();
+    if (order_.slots.empty()) {
+      for (std::size_t i = 0; i < uses_.size(); ++i) write_use(i);
+    }
+    for (std::size_t k = 0; k < order_.slots.size(); ++k) {
+      pipe_.begin_slot(k);
+      for (std::size_t i = order_.slots[k].begin; i < order_.slots[k].end; ++i) write_use(i);
+    }
+    if (training_) {
+      write_update();
+    } else {
+      write_end();
+    }
+    // A program that a rank runs beside others adds nothing to what it holds.
+    if (training_ || shape_.frozen) {
+      builder_.program().persistent = list_persistent(shape_, builder_.program().chunks);
+    }
     assign_arena(builder_.program());
     std::int64_t& arena = builder_.program().arena_bytes;
     if (training_) arena = std::max(arena, shape_.other_arena_bytes);
@@ -80,7 +74,8 @@ class StepWriter {
     BufferId batch = -1;
     std::vector<BufferId> activation;  // input of each unit
     std::vector<BufferId> kept;
-    BufferId gradient = -1;  // of the activation between the last unit done and the next
+    std::vector<BufferId> gradient;  // of each unit's output, made on this stage
+    std::vector<BufferId> deferred;  // what a split backward left for the unit's weights
   };
 
   const UnitShape& unit(int u) const { return shape_.units[static_cast<std::size_t>(u)]; }
@@ -92,34 +87,48 @@ class StepWriter {
   void open_caches(Op& op);
   void write_logits(const Use& use, Op op);
   void write_backward(const Use& use, Op op);
+  void write_weights(const Use& use, Op op);
+  void load_batch(int micro_batch);
+  [[nodiscard]] BufferId take_input(Op& op);
+  [[nodiscard]] BufferId make_input_gradient(Op& op);
+  void pass_on(const Use& use, BufferId input_gradient);
   void write_update();
+  void write_end();
 
   const StepShape& shape_;
   const Kind kind_;
   const bool training_;
-  const std::vector<Use> uses_;
+  const UseOrder order_;
+  const std::vector<Use>& uses_;
   ProgramBuilder builder_;
   UpdateFlow updates_;
   ParamWindow params_;
   GradFlow grads_;
   InputFlow inputs_;
+  PipeFlow pipe_;
   const std::size_t last_backwards_;
   std::vector<Flight> flights_;
   std::vector<BufferId> caches_;  // of units, in decoding
 };
 
+void StepWriter::load_batch(int micro_batch) {
+  BufferId& batch = flight(micro_batch).batch;
+  batch = builder_.buffer(Tag::kBatch, shape_.batch_bytes);
+  Op load{.kind = OpKind::kLoadBatch, .micro_batch = micro_batch, .live = {batch}};
+  if (kind_ == Kind::kDecode) open_caches(load);
+  builder_.emit(std::move(load));
+}
+
 void StepWriter::write_use(std::size_t i) {
   const Use& use = uses_[i];
-  if (use.kind == OpKind::kForward && use.unit == 0) {
-    BufferId& batch = flight(use.micro_batch).batch;
-    batch = builder_.buffer(Tag::kBatch, shape_.batch_bytes);
-    Op load{.kind = OpKind::kLoadBatch, .micro_batch = use.micro_batch, .live = {batch}};
-    if (kind_ == Kind::kDecode) open_caches(load);
-    builder_.emit(std::move(load));
-  }
+  const bool takes_tokens = use.kind == OpKind::kForward && !has_input(shape_, use.unit);
+  const bool takes_targets = use.kind == OpKind::kLossHead && !shape_.begins_model();
+  if (takes_tokens || (takes_targets && kind_ != Kind::kDecode)) load_batch(use.micro_batch);
   Op op{.kind = use.kind, .unit = use.unit, .micro_batch = use.micro_batch};
+  if (kind_ == Kind::kDecode && i == 0 && !takes_tokens) open_caches(op);
   params_.enter(i, op);
   inputs_.enter(i, op);
+  pipe_.enter(op);
   if (use.kind == OpKind::kForward) {
     write_forward(use, std::move(op));
   } else if (kind_ == Kind::kDecode) {
@@ -129,10 +138,15 @@ void StepWriter::write_use(std::size_t i) {
   } else {
     const std::size_t left = uses_.size() - i;
     if (left <= last_backwards_) {
-      updates_.read_ahead(static_cast<int>(last_backwards_ - left),
-                          static_cast<int>(last_backwards_));
+      const auto done = static_cast<int>(last_backwards_ - left);
+      updates_.speculate(grads_.take_summed(), done, static_cast<int>(last_backwards_));
+      updates_.read_ahead(done, static_cast<int>(last_backwards_));
     }
-    write_backward(use, std::move(op));
+    if (use.kind == OpKind::kBackward) {
+      write_backward(use, std::move(op));
+    } else {
+      write_weights(use, std::move(op));
+    }
   }
   params_.leave(i);
 }
@@ -151,11 +165,19 @@ void StepWriter::open_caches(Op& op) {
 void StepWriter::write_logits(const Use& use, Op op) {
   const Flight& now = flight(use.micro_batch);
   op.flops = unit(use.unit).forward_flops;
+  op.tensor_bytes = unit(use.unit).tensor_forward_bytes;
   op.workspace_bytes = unit(use.unit).memory.forward_only_peak;
   op.dead_after = caches_;
-  op.dead_after.push_back(now.activation[static_cast<std::size_t>(use.unit)]);
-  op.dead_after.push_back(now.batch);
+  op.dead_after.push_back(take_input(op));
+  if (now.batch >= 0) op.dead_after.push_back(now.batch);
   builder_.emit(std::move(op));
+}
+
+// The unit's input on the device, which the first running of the unit may have to wait for.
+BufferId StepWriter::take_input(Op& op) {
+  BufferId& input = flight(op.micro_batch).activation[static_cast<std::size_t>(op.unit)];
+  if (begins_chunk(shape_, op.unit) && input < 0) input = pipe_.take_activation(op);
+  return input;
 }
 
 void StepWriter::write_forward(const Use& use, Op op) {
@@ -163,11 +185,13 @@ void StepWriter::write_forward(const Use& use, Op op) {
   Flight& now = flight(use.micro_batch);
   const auto u = static_cast<std::size_t>(use.unit);
   const bool keep = training_ && !shape_.recompute;
+  const bool sends = ends_chunk(shape_, use.unit);
   op.save = keep;
   op.flops = unit(use.unit).forward_flops;
+  op.tensor_bytes = unit(use.unit).tensor_forward_bytes;
   const BufferId output = builder_.buffer({.tag = Tag::kActivations,
                                            .bytes = memory.output,
-                                           .unit = use.unit + 1,
+                                           .unit = sends ? -1 : use.unit + 1,
                                            .micro_batch = use.micro_batch});
   op.live.push_back(output);
   std::int64_t made = memory.output;
@@ -178,10 +202,15 @@ void StepWriter::write_forward(const Use& use, Op op) {
   }
   op.workspace_bytes =
       std::max<std::int64_t>(0, (keep ? memory.forward_peak : memory.forward_only_peak) - made);
-  if (!training_ && use.unit > 0) op.dead_after.push_back(now.activation[u]);
-  now.activation[u + 1] = output;
+  const BufferId input = has_input(shape_, use.unit) ? take_input(op) : -1;
+  if (!training_) {
+    if (input >= 0) op.dead_after.push_back(input);
+    if (input < 0 && !shape_.ends_model()) op.dead_after.push_back(now.batch);
+  }
+  if (!sends) now.activation[u + 1] = output;
   builder_.emit(std::move(op));
-  if (use.unit > 0) inputs_.forward_done(use, now.activation[u], now.kept[u]);
+  if (sends) pipe_.send_activation(use.unit, use.micro_batch, output);
+  if (input >= 0) inputs_.forward_done(use, input, now.kept[u]);
 }
 
 void StepWriter::write_loss_head(const Use& use, Op op) {
@@ -189,20 +218,42 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   Flight& now = flight(use.micro_batch);
   op.save = training_;
   op.flops = unit(use.unit).forward_flops * (training_ ? 3 : 1);
+  op.tensor_bytes =
+      unit(use.unit).tensor_forward_bytes + (training_ ? unit(use.unit).tensor_backward_bytes : 0);
   if (training_) grads_.open(op);
   const BufferId scratch = builder_.buffer(Tag::kLossHead, memory.scratch, true);
   op.live.push_back(scratch);
-  op.dead_after = {scratch, now.activation[static_cast<std::size_t>(use.unit)]};
+  op.dead_after = {scratch, take_input(op)};
+  BufferId gradient = -1;
   if (training_) {
-    now.gradient = builder_.buffer(Tag::kActivationGradients, memory.input_gradient);
-    op.live.push_back(now.gradient);
+    gradient = make_input_gradient(op);
     op.workspace_bytes = std::max<std::int64_t>(0, memory.backward_peak - memory.input_gradient);
   } else {
     op.workspace_bytes = memory.forward_only_peak;
-    op.dead_after.push_back(now.batch);
   }
+  if (!training_ || !shape_.begins_model()) op.dead_after.push_back(now.batch);
   const OpId id = builder_.emit(std::move(op));
-  if (training_) grads_.close(builder_.op(id));
+  if (!training_) return;
+  pass_on(use, gradient);
+  grads_.close(builder_.op(id), use.flushes);
+}
+
+BufferId StepWriter::make_input_gradient(Op& op) {
+  const BufferId gradient =
+      builder_.buffer({.tag = Tag::kActivationGradients,
+                       .bytes = unit(op.unit).memory.input_gradient,
+                       .micro_batch = begins_chunk(shape_, op.unit) ? op.micro_batch : -1});
+  op.live.push_back(gradient);
+  return gradient;
+}
+
+// To the unit before, here or on another stage.
+void StepWriter::pass_on(const Use& use, BufferId input_gradient) {
+  if (begins_chunk(shape_, use.unit)) {
+    pipe_.send_gradient(use.unit, use.micro_batch, input_gradient);
+  } else {
+    flight(use.micro_batch).gradient[static_cast<std::size_t>(use.unit) - 1] = input_gradient;
+  }
 }
 
 void StepWriter::write_backward(const Use& use, Op op) {
@@ -210,31 +261,57 @@ void StepWriter::write_backward(const Use& use, Op op) {
   Flight& now = flight(use.micro_batch);
   const auto u = static_cast<std::size_t>(use.unit);
   op.recompute = shape_.recompute;
-  op.flops =
-      unit(use.unit).forward_flops * (shape_.recompute ? 3 : 2) + unit(use.unit).recomputed_flops;
-  grads_.open(op);
-  op.dead_after.push_back(now.gradient);
+  op.split = use.split;
+  const int products = 1 + (shape_.recompute ? 1 : 0) + (use.split ? 0 : 1);
+  op.flops = unit(use.unit).forward_flops * products + unit(use.unit).recomputed_flops;
+  op.tensor_bytes = unit(use.unit).tensor_backward_bytes +
+                    (shape_.recompute ? unit(use.unit).tensor_forward_bytes : 0);
+  if (!use.split) grads_.open(op);
+  op.dead_after.push_back(now.gradient[u] >= 0 ? now.gradient[u] : pipe_.take_gradient(op));
   const BufferId fetched = inputs_.fetched(use);  // input and what was kept
   if (now.kept[u] >= 0 && fetched < 0) op.dead_after.push_back(now.kept[u]);
   now.kept[u] = -1;
-  now.gradient = -1;
-  if (use.unit > 0) {
+  now.gradient[u] = -1;
+  BufferId gradient = -1;
+  std::int64_t made = 0;
+  if (has_input(shape_, use.unit)) {
     op.dead_after.push_back(fetched >= 0 ? fetched : now.activation[u]);
-    now.gradient = builder_.buffer(Tag::kActivationGradients, memory.input_gradient);
-    op.live.push_back(now.gradient);
+    gradient = make_input_gradient(op);
+    made = memory.input_gradient;
   } else {
     op.dead_after.push_back(now.batch);
   }
   const std::int64_t peak = shape_.recompute ? memory.recompute_peak : memory.backward_peak;
-  op.workspace_bytes = std::max<std::int64_t>(0, peak - (use.unit > 0 ? memory.input_gradient : 0));
+  op.workspace_bytes = std::max<std::int64_t>(0, peak - made);
+  if (use.split) {
+    now.deferred[u] = builder_.buffer(Tag::kActivations, memory.deferred);
+    op.live.push_back(now.deferred[u]);
+    // Below 0 where what is deferred is, in part, what was kept: that is not there twice.
+    op.workspace_bytes = peak - made - memory.deferred;
+  }
   const OpId id = builder_.emit(std::move(op));
-  grads_.close(builder_.op(id));
+  if (gradient >= 0) pass_on(use, gradient);
+  if (!use.split) grads_.close(builder_.op(id), use.flushes);
+}
+
+void StepWriter::write_weights(const Use& use, Op op) {
+  BufferId& deferred = flight(use.micro_batch).deferred[static_cast<std::size_t>(use.unit)];
+  op.flops = unit(use.unit).forward_flops;
+  op.workspace_bytes = unit(use.unit).memory.weights_peak;
+  grads_.open(op);
+  op.dead_after.push_back(std::exchange(deferred, -1));
+  const OpId id = builder_.emit(std::move(op));
+  grads_.close(builder_.op(id), use.flushes);
 }
 
 // What is updated off the device waits for the next step.
 void StepWriter::write_update() {
   Op norm{.kind = OpKind::kNormAndScale};
+  // A stage may have no backward after its last loss head.
+  if (last_backwards_ == 0) updates_.read_ahead(0, 1);
+  updates_.end_speculation();
   grads_.finish(norm);
+  pipe_.finish(norm);
   if (shape_.placement.gradients == Tier::kNvme) updates_.sum_squares(norm, grads_);
   const OpId norm_id = builder_.emit(std::move(norm));
   for (const int g : groups_by_first_use(shape_)) {
@@ -243,18 +320,12 @@ void StepWriter::write_update() {
   }
 }
 
-void check_shape(const StepShape& shape) {
-  check(shape.units.size() >= 2, "a model has a unit before its loss head");
-  check(shape.dp > 0 && shape.micro_batches > 0 && shape.prefetch_units >= 0, "a step's counts");
-  check(shape.stage < 2 || shape.reduce_every == ReduceEvery::kMicroBatch,
-        "stages 2 and 3 reduce every micro-batch");
-  const Placement& p = shape.placement;
-  check(p.parameters == Tier::kDevice || shape.stage == 3, "parameters leave in stage 3");
-  check(p.gradients == Tier::kDevice || shape.stage >= 2, "gradients leave in stages 2 and 3");
-  const bool only_states = p.parameters == Tier::kDevice && p.gradients == Tier::kDevice;
-  check(shape.frozen || p.optimizer != Tier::kDevice || only_states,
-        "parameters and gradients off the device are updated off it");
-  check(p.device_fraction == 0 || only_states, "a share stays only of the states");
+// Without training: what a stage sends, and what it remembers, lives to the end.
+void StepWriter::write_end() {
+  Op end{.kind = OpKind::kRelease};
+  pipe_.finish(end);
+  if (!shape_.ends_model()) end.dead_after = caches_;  // else the logits were their end
+  if (!end.waits.empty()) builder_.emit(std::move(end));
 }
 
 }  // namespace

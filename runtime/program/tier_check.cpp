@@ -1,38 +1,17 @@
 #include "runtime/program/tier_check.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <map>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "runtime/program/ring_check.hpp"
+#include "runtime/program/speculation_check.hpp"
+#include "runtime/program/touches.hpp"
 
 namespace sluice {
 namespace {
-
-// What operations read and write.
-enum class Space {
-  kSlot,    // a buffer
-  kParams,  // a group's shard of parameters, on its tier; by element
-  kGrads,   // a group's gradient shard (group, stream), on its tier; by element
-  kInput,   // a unit's input on NVMe (unit, micro-batch)
-  kStates,  // a group's states on NVMe; by element
-};
-using Place = std::tuple<Space, int, int>;
-constexpr std::int64_t kAll = std::numeric_limits<std::int64_t>::max();
-
-struct Access {
-  OpId op = -1;
-  bool write = false;
-  std::int64_t begin = 0;
-  std::int64_t end = kAll;
-};
-
-// What a slot holds: an input (unit, micro-batch), a bucket, a group's shard.
-enum class What { kInput, kBucket, kShard };
-using Content = std::tuple<What, int, int>;
 
 struct ChunkState {
   std::vector<OpId> arrivals;
@@ -58,7 +37,11 @@ struct GroupState {
 class TierChecker {
  public:
   TierChecker(const Program& program, const OpOrder& order)
-      : program_(program), order_(order), ring_(program, order), chunks_(program.chunks.size()) {
+      : program_(program),
+        order_(order),
+        ring_(program, order),
+        early_(program, order),
+        chunks_(program.chunks.size()) {
     int loads = 0;
     bool headed = false;
     for (const Op& op : program.ops) {
@@ -67,11 +50,15 @@ class TierChecker {
       headed = headed || op.kind == OpKind::kLossHead;
       loads += op.kind == OpKind::kLoadBatch && !headed ? 1 : 0;
       if (op.kind == OpKind::kGather) gathered_.insert(op.group);
+      fed_ = fed_ || (op.kind == OpKind::kReceiveActivation && op.unit == 0);
       if (op.kind == OpKind::kFetchShard) fetched_.insert(op.group);
       if (op.kind == OpKind::kReadShard) on_disk_.insert(op.group);
       if (op.kind == OpKind::kWriteParams) written_apart_.insert(op.group);
     }
-    layer_major_ = loads > 1;  // the second batch comes before the first one's loss
+    const bool staged = std::any_of(program.ops.begin(), program.ops.end(),
+                                    [](const Op& op) { return op.lane == Lane::kPipe; });
+    // The second batch comes before the first one's loss.
+    many_inputs_ = staged || loads > 1;
     for (const Buffer& buffer : program.buffers) {
       if (buffer.tag == Tag::kGradientBuckets) grad_slots_.insert(buffer.group);
     }
@@ -91,14 +78,16 @@ class TierChecker {
       if (chunk.update < 0) fault_ = "a chunk is never updated";
       if (ring_.states_on_disk() && !chunk.written) fault_ = "a chunk never goes back";
     }
-    return trains_ && fault_.empty() ? ring_.fault_at_end() : fault_;
+    if (trains_ && fault_.empty()) fault_ = ring_.fault_at_end();
+    return trains_ && fault_.empty() ? early_.fault_at_end() : fault_;
   }
 
  private:
   static bool is_chunk_update(const Op& op) { return op.kind == OpKind::kUpdate && op.chunk >= 0; }
 
   void fail(const std::string& what) {
-    if (fault_.empty()) fault_ = name_in_fault(program_, static_cast<std::size_t>(now_)) + what;
+    if (what.empty() || !fault_.empty()) return;
+    fault_ = name_in_fault(program_, static_cast<std::size_t>(now_)) + what;
   }
   void need(OpId op, const char* what) {
     if (!order_.over(op, now_)) fail(what + (" operation " + std::to_string(op)));
@@ -123,51 +112,22 @@ class TierChecker {
 
   // --- who may touch what ---
 
-  void touch(Place place, bool write, std::int64_t begin = 0, std::int64_t end = kAll) {
-    std::vector<Access>& past = past_[place];
-    for (const Access& a : past) {
-      const bool meet = a.begin < end && begin < a.end && (write || a.write);
-      if (meet && a.op != now_ && !order_.over(a.op, now_)) {
-        fail(std::string(write ? "writes" : "reads") + " what operation " + std::to_string(a.op) +
-             " may still " + (a.write ? "write" : "read"));
-      }
-    }
-    // Whoever knows this operation over knows those over that it knew over.
-    std::erase_if(past, [&](const Access& a) {
-      return begin <= a.begin && a.end <= end && (write || !a.write) &&
-             (a.op == now_ || order_.over(a.op, now_));
-    });
-    past.push_back({now_, write, begin, end});
+  void touch(Place place, bool write, std::int64_t begin = 0, std::int64_t end = kAllElems) {
+    fail(touches_.touch(now_, place, write, begin, end));
   }
-
   void forget(BufferId b) {
-    touch({Space::kSlot, b, 0}, true);
-    const auto there = content_.find(b);
-    if (there != content_.end()) {
-      const bool passes_on = std::get<What>(there->second.what) != What::kInput;
-      if (passes_on && !there->second.taken) fail("frees what nobody took on");
-      content_.erase(there);
-    }
+    fail(touches_.forget(now_, b));
     std::erase_if(inputs_, [b](const auto& input) { return input.second == b; });
   }
+  void fill(BufferId slot, Content content) { fail(touches_.fill(now_, slot, content)); }
+  void take(BufferId slot, Content content) { fail(touches_.take(now_, slot, content)); }
 
-  void fill(BufferId slot, Content content) {
-    if (slot < 0) return fail("has nowhere to put what it brings");
-    touch({Space::kSlot, slot, 0}, true);
-    content_[slot] = {content, false};
+  void keep_taken(int g) {
+    if (early_.taken(g)) fail("changes gradients that were taken to be whole");
   }
-  void take(BufferId slot, Content content) {
-    if (slot < 0) return fail("does not say what it takes");
-    touch({Space::kSlot, slot, 0}, false);
-    const auto there = content_.find(slot);
-    if (there == content_.end() || there->second.what != content) {
-      return fail("finds something else there");
-    }
-    there->second.taken = true;
-  }
-
   // All of a group's gradients, wherever its streams are.
   void touch_grads(int g, bool write) {
+    if (write) keep_taken(g);
     for (int s = 0; s < groups_[g].streams; ++s) touch({Space::kGrads, g, s}, write);
   }
   void touch_pieces(int bucket, bool write) {
@@ -175,6 +135,7 @@ class TierChecker {
       touch({Space::kGrads, piece.group, piece.stream}, write, piece.begin,
             piece.begin + piece.elems);
       if (!write) continue;
+      keep_taken(piece.group);
       groups_[piece.group].written = true;
       for (const int c : chunks_of(piece.group)) chunks_[static_cast<std::size_t>(c)].summed = -1;
     }
@@ -217,10 +178,12 @@ class TierChecker {
         op.kind == OpKind::kSumSquares || (op.kind == OpKind::kReadGrads && chunk.update >= 0);
     if (const std::string fault = ring_.enter(now_, sums); !fault.empty()) return fail(fault);
     if (op.kind == OpKind::kReadStates || op.kind == OpKind::kWriteStates) {
-      touch({Space::kStates, op.group, 0}, op.kind == OpKind::kWriteStates, run.begin,
-            run.begin + run.elems);
+      const bool writes = op.kind == OpKind::kWriteStates;
+      touch({op.speculative && writes ? Space::kSecondStates : Space::kStates, op.group, 0}, writes,
+            run.begin, run.begin + run.elems);
     }
     if (op.ahead) return come_ahead(op, chunk);
+    if (op.speculative) return come_early(op, chunk);
     switch (op.kind) {
       case OpKind::kReadStates:
       case OpKind::kCopyGrads:
@@ -247,6 +210,18 @@ class TierChecker {
     if (op.chunk >= program_.chunks_ahead) return fail("is not awaited by the next step");
     if (!chunk.written) return fail("comes before its chunk has gone back");
     if (std::exchange(chunk.ahead, true)) fail("comes twice");
+  }
+
+  void come_early(const Op& op, ChunkState& chunk) {
+    const Chunk& run = chunk_of(op);
+    const bool brings = op.kind == OpKind::kCopyGrads || op.kind == OpKind::kReadGrads;
+    const bool in_place = !ring_.grads_from_disk() && !ring_.grads_from_device();
+    if (brings || (op.kind == OpKind::kUpdate && in_place)) touch_grads(op.group, false);
+    if (op.kind == OpKind::kSumSquares) chunk.summed = now_;
+    if (op.kind == OpKind::kWriteParams) {
+      touch({Space::kSecondParams, op.group, 0}, true, run.begin, run.begin + run.elems);
+    }
+    if (const std::string fault = early_.enter(now_, chunk.written); !fault.empty()) fail(fault);
   }
 
   void arrive(const Op& op, ChunkState& chunk, const GroupState& group, bool sums) {
@@ -304,12 +279,30 @@ class TierChecker {
   // --- everything else off the compute lane ---
 
   void move(const Op& op) {
-    if (op.bucket >= 0) {
+    if (op.lane == Lane::kPipe) {
+      cross(op);
+    } else if (op.bucket >= 0) {
       move_bucket(op);
     } else if (op.unit >= 0) {
       move_input(op);
     } else {
       move_shard(op);
+    }
+  }
+
+  // Between stages.
+  void cross(const Op& op) {
+    switch (op.kind) {
+      case OpKind::kReceiveActivation:
+        inputs_[{op.unit, op.micro_batch}] = op.device_slot;
+        return fill(op.device_slot, {What::kInput, op.unit, op.micro_batch});
+      case OpKind::kReceiveGradient:
+        received_[{op.unit, op.micro_batch}] = op.device_slot;
+        return fill(op.device_slot, {What::kGradient, op.unit, op.micro_batch});
+      case OpKind::kSendActivation:
+        return take(op.device_slot, {What::kOutput, op.unit, op.micro_batch});
+      default:
+        return take(op.device_slot, {What::kGradient, op.unit, op.micro_batch});
     }
   }
 
@@ -362,7 +355,7 @@ class TierChecker {
 
   void move_input(const Op& op) {
     const Content input{What::kInput, op.unit, op.micro_batch};
-    const Place extent{Space::kInput, op.unit, layer_major_ ? op.micro_batch : 0};
+    const Place extent{Space::kInput, op.unit, many_inputs_ ? op.micro_batch : 0};
     switch (op.kind) {
       case OpKind::kSaveInput:
         take(op.device_slot, input);
@@ -388,12 +381,23 @@ class TierChecker {
   void compute(const Op& op) {
     for (const BufferId b : op.live) {
       const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
+      const bool sent = buffer.unit < 0 && buffer.micro_batch >= 0;
+      if (sent && buffer.tag == Tag::kActivations)
+        fill(b, {What::kOutput, op.unit, op.micro_batch});
+      if (sent && buffer.tag == Tag::kActivationGradients) {
+        fill(b, {What::kGradient, op.unit, op.micro_batch});
+      }
       if (buffer.tier != Tier::kDevice || buffer.tag != Tag::kActivations || buffer.unit < 0)
         continue;
       fill(b, {What::kInput, buffer.unit, buffer.micro_batch});
       inputs_[{buffer.unit, buffer.micro_batch}] = b;
     }
-    if (op.unit > 0) {
+    const auto gradient = received_.find({op.unit, op.micro_batch});
+    if (op.kind == OpKind::kBackward && gradient != received_.end()) {
+      take(gradient->second, {What::kGradient, op.unit, op.micro_batch});
+    }
+    // Weights have their input in what was deferred.
+    if ((op.unit > 0 || (op.unit == 0 && fed_)) && op.kind != OpKind::kBackwardWeights) {
       const auto input = inputs_.find({op.unit, op.micro_batch});
       if (input == inputs_.end()) return fail("has no input");
       take(input->second, {What::kInput, op.unit, op.micro_batch});
@@ -402,7 +406,9 @@ class TierChecker {
       if (gathered_.count(g) == 0) read_params(g, false, false);
     }
     for (const int g : op.writes) write_full_grads(g);
-    if (op.kind == OpKind::kAddGrads) touch_grads(op.group, true);
+    if (op.kind == OpKind::kAddGrads || op.kind == OpKind::kAddReplicas) {
+      touch_grads(op.group, true);
+    }
     if (op.kind == OpKind::kUpdate) touch_grads(op.group, false);
     if (op.kind == OpKind::kNormAndScale) take_norm();
   }
@@ -410,6 +416,7 @@ class TierChecker {
   // Stages 0 and 1 may keep sums in the full gradient; whatever the stage, it is this step's now.
   void write_full_grads(int g) {
     groups_[g].written = true;
+    keep_taken(g);
     if (grad_slots_.count(g) == 0) touch({Space::kGrads, g, 0}, true);
   }
 
@@ -428,9 +435,11 @@ class TierChecker {
   const Program& program_;
   const OpOrder& order_;
   RingCheck ring_;
+  SpeculationCheck early_;
   bool trains_ = false;
-  bool updates_ = false;  // or should
-  bool layer_major_ = false;
+  bool updates_ = false;         // or should
+  bool fed_ = false;             // the first unit, by another stage
+  bool many_inputs_ = false;     // on NVMe an extent a micro-batch
   std::set<int> gathered_;       // groups
   std::set<int> fetched_;        // groups whose shards are on the host or on NVMe
   std::set<int> on_disk_;        // of these, on NVMe
@@ -438,14 +447,10 @@ class TierChecker {
   std::set<int> written_apart_;  // whose parameters go there beside the states
   OpId now_ = -1;
   std::string fault_;
-  std::map<Place, std::vector<Access>> past_;
-  struct Filled {
-    Content what;
-    bool taken = false;
-  };
-  std::map<BufferId, Filled> content_;
+  Touches touches_{order_};
   std::map<Place, Content> extents_;
-  std::map<std::pair<int, int>, BufferId> inputs_;  // on the device: unit, micro-batch
+  std::map<std::pair<int, int>, BufferId> inputs_;    // on the device: unit, micro-batch
+  std::map<std::pair<int, int>, BufferId> received_;  // gradients, from another stage
   std::map<int, GroupState> groups_;
   std::map<int, std::vector<int>> by_group_;
   std::vector<ChunkState> chunks_;

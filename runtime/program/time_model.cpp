@@ -9,7 +9,7 @@ namespace sluice {
 namespace {
 
 double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
-std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); }
+double or_else(double rate, double other) { return rate > 0 ? rate : other; }
 
 // Seconds of single operations.
 class Pricing {
@@ -23,6 +23,9 @@ class Pricing {
         return compute(op) * rates_.compute_factor;
       case Lane::kComm:
         return comm(op);
+      case Lane::kPipe:
+        return rates_.comm_latency_s +
+               over(bytes_of({op.device_slot}), or_else(rates_.pipe_bps, rates_.comm_bps));
       case Lane::kHost:
         return host(op);
       case Lane::kToHost:
@@ -58,7 +61,9 @@ class Pricing {
   double measured(const Op& op, const UnitSeconds& unit) const {
     if (op.kind == OpKind::kForward) return unit.forward;
     if (op.kind == OpKind::kLossHead) return op.save ? unit.backward : unit.forward;
-    return unit.backward + (op.recompute ? unit.forward : 0);
+    // Of a backward in two, products by the input and by the weights are as many.
+    const bool half = op.split || op.kind == OpKind::kBackwardWeights;
+    return unit.backward * (half ? 0.5 : 1) + (op.recompute ? unit.forward : 0);
   }
   // Gradients that a unit without products, an embedding, begins: filled with zeroes.
   double opened_bytes(const Op& op) const {
@@ -77,14 +82,23 @@ class Pricing {
     }
     double bytes =
         opened_bytes(op) + 2 * (bytes_of(op.live) + static_cast<double>(op.workspace_bytes));
-    if (op.kind == OpKind::kBackward) bytes += bytes_of(op.dead_after);
-    return over(op.flops, rates_.flops) + over(bytes, rates_.device_memory_bps);
+    if (op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights) {
+      bytes += bytes_of(op.dead_after);
+    }
+    return over(op.flops, rates_.flops) + over(bytes, rates_.device_memory_bps) + tensor(op);
+  }
+  // Between tensor-parallel ranks, none of it hidden.
+  double tensor(const Op& op) const {
+    if (op.tensor_bytes == 0) return 0;
+    return rates_.comm_latency_s * std::log2(std::max(2, shape_.tensor)) +
+           over(static_cast<double>(op.tensor_bytes), or_else(rates_.tensor_bps, rates_.comm_bps));
   }
   double compute(const Op& op) const {
     switch (op.kind) {
       case OpKind::kForward:
       case OpKind::kLossHead:
       case OpKind::kBackward:
+      case OpKind::kBackwardWeights:
         return unit(op);
       case OpKind::kUpdate:
         return over(static_cast<double>(device_elems(shape_, op.group)), rates_.device_adam);
@@ -94,11 +108,19 @@ class Pricing {
         const int streams = gradient_streams(shape_, op.group);
         return (streams - 1) * adding(elems, 2, shape_.placement.gradients);
       }
+      case OpKind::kAddReplicas:
+        return replicas(op);
       case OpKind::kNormAndScale:
         return norm();
       default:
         return 0;
     }
+  }
+  double replicas(const Op& op) const {
+    const auto elems = static_cast<double>(owned_elems(shape_, op.group));
+    return rates_.comm_latency_s +
+           over(static_cast<double>(op.wire_bytes), or_else(rates_.tensor_bps, rates_.comm_bps)) +
+           adding(elems, 2, shape_.placement.gradients);
   }
   double norm() const {
     if (shape_.placement.gradients == Tier::kNvme) return latency();
@@ -125,9 +147,20 @@ class Pricing {
     const Buffer& slot = program_.buffers[static_cast<std::size_t>(op.device_slot)];
     return over(2 * static_cast<double>(slot.bytes), rates_.device_memory_bps);
   }
+  // Of an update that speculation has done: 16-bit weights of what was read.
+  double kept_update(const Chunk& chunk) const {
+    const bool makes =
+        shape_.dtype != DType::kFloat32 && parameter_tier(shape_, chunk.group) != Tier::kNvme;
+    const auto element_bytes = static_cast<double>(4 + size_of(shape_.dtype));
+    return makes ? over(static_cast<double>(chunk.elems) * element_bytes, rates_.host_memory_bps)
+                 : 0;
+  }
   double host(const Op& op) const {
     const Chunk& chunk = program_.chunks[static_cast<std::size_t>(op.chunk)];
     const auto elems = static_cast<double>(chunk.elems);
+    if (op.kind == OpKind::kUpdate && chunk.speculated && !op.speculative) {
+      return kept_update(chunk);
+    }
     if (op.kind == OpKind::kUpdate) return over(elems, rates_.host_adam);
     return over(4 * elems * gradient_streams(shape_, chunk.group), rates_.host_memory_bps);
   }
@@ -135,151 +168,6 @@ class Pricing {
   const Program& program_;
   const StepShape& shape_;
   const Rates& rates_;
-};
-
-// The instant the work so far is over, and the operation it ended with.
-struct Instant {
-  double at = 0;
-  OpId by = -1;
-
-  void later(double other, OpId other_by) {
-    if (other > at) *this = {other, other_by};
-  }
-};
-
-class Scheduler {
- public:
-  Scheduler(const Program& program, std::span<const double> seconds, double duplex)
-      : program_(program), seconds_(seconds), limit_(program.ops.size(), -1) {
-    report_.timeline.resize(program.ops.size());
-    bool reads = false;
-    for (const Op& op : program.ops) {
-      if (op.lane == Lane::kComm && !op.waits.empty()) wire_has_thread_ = true;
-      if (op.lane != Lane::kDisk) continue;
-      (writes_disk(op.kind) ? disk_writes_ : reads) = true;
-    }
-    // What both directions lose to each other is no business of one alone.
-    duplex_ = reads && disk_writes_ ? duplex : std::max(1.0, duplex);
-  }
-
-  TimeReport run(bool shared_cores) {
-    for (std::size_t i = 0; i < program_.ops.size(); ++i) {
-      if (program_.ops[i].lane == Lane::kCompute) {
-        compute(i);
-      } else {
-        issue(i);
-      }
-      last_.later(report_.timeline[i].end, static_cast<OpId>(i));
-    }
-    blame(last_.by, clock_, last_.at);
-    report_.step_s = last_.at;
-    finish(shared_cores);
-    return std::move(report_);
-  }
-
- private:
-  Instant ready(const Op& op) const {
-    Instant latest;
-    for (const OpId w : op.waits) {
-      latest.later(report_.timeline[static_cast<std::size_t>(w)].end, w);
-    }
-    return latest;
-  }
-
-  void compute(std::size_t i) {
-    const Instant needed = ready(program_.ops[i]);
-    if (needed.at > clock_) blame(needed.by, clock_, needed.at);
-    const double begin = std::max(clock_, needed.at);
-    clock_ = begin + seconds_[i];
-    report_.timeline[i] = {begin, clock_};
-  }
-
-  void issue(std::size_t i) {
-    const Op& op = program_.ops[i];
-    const auto id = static_cast<OpId>(i);
-    Instant& thread = threads_[index(op.lane)];
-    Instant begin{clock_, -1};
-    const bool here = op.lane == Lane::kComm && !wire_has_thread_;
-    if (!here) begin.later(thread.at, thread.by);
-    const Instant needed = ready(op);
-    begin.later(needed.at, needed.by);
-    const double started = begin.at;
-    double end = 0;
-    if (op.lane == Lane::kDisk) {
-      end = transfer(id, begin);
-    } else {
-      Instant& server = op.lane == Lane::kComm ? wire_ : thread;
-      begin.later(server.at, server.by);
-      end = begin.at + seconds_[i];
-      server = {end, id};
-    }
-    if (op.lane == Lane::kDisk || op.lane == Lane::kComm) thread = {started, begin.by};
-    report_.timeline[i] = {begin.at, end};
-    limit_[i] = begin.by;
-  }
-
-  // Through its direction's queue, and through what both share.
-  double transfer(OpId id, Instant& begin) {
-    const auto i = static_cast<std::size_t>(id);
-    Instant& own = directions_[writes_disk(program_.ops[i].kind) ? 1 : 0];
-    const double shared_end = std::max(begin.at, disk_.at) + seconds_[i] / duplex_;
-    begin.later(own.at, own.by);
-    own = {begin.at + seconds_[i], id};
-    disk_ = {shared_end, id};
-    return std::max(own.at, shared_end);
-  }
-
-  // Compute waited in [from, to) for `by`, which ended then: each part of it goes to the lane that
-  // was at work on the way there.
-  void blame(OpId by, double from, double to) {
-    while (by >= 0 && to > from) {
-      const auto i = static_cast<std::size_t>(by);
-      const double begin = std::max(from, report_.timeline[i].begin);
-      if (begin < to) {
-        report_.waiting[index(program_.ops[i].lane)] += to - begin;
-        to = begin;
-      }
-      by = limit_[i];
-    }
-  }
-
-  void finish(bool shared_cores) {
-    double reads = 0;
-    double writes = 0;
-    for (std::size_t i = 0; i < program_.ops.size(); ++i) {
-      const Op& op = program_.ops[i];
-      if (op.lane == Lane::kDisk) {
-        (writes_disk(op.kind) ? writes : reads) += seconds_[i];
-      } else {
-        report_.busy[index(op.lane)] += seconds_[i];
-      }
-    }
-    report_.busy[index(Lane::kDisk)] = std::max({reads, writes, (reads + writes) / duplex_});
-    const auto busiest = std::max_element(report_.busy.begin(), report_.busy.end());
-    report_.limiting = static_cast<Lane>(busiest - report_.busy.begin());
-    if (!shared_cores) return;
-    double cores = 0;
-    for (const Lane lane :
-         {Lane::kCompute, Lane::kComm, Lane::kHost, Lane::kToHost, Lane::kToDevice}) {
-      cores += report_.busy[index(lane)];
-    }
-    if (cores >= report_.busy[index(Lane::kDisk)]) report_.limiting = Lane::kCompute;
-    report_.step_s = std::max(report_.step_s, cores);
-  }
-
-  const Program& program_;
-  std::span<const double> seconds_;
-  double duplex_ = 1;
-  bool wire_has_thread_ = false;
-  bool disk_writes_ = false;
-  double clock_ = 0;                                                     // of the compute lane
-  std::array<Instant, static_cast<std::size_t>(kLaneCount)> threads_{};  // free to start the next
-  Instant wire_;
-  std::array<Instant, 2> directions_{};  // of the disk: reads, writes
-  Instant disk_;
-  Instant last_;
-  std::vector<OpId> limit_;  // what an operation began after, where not after its issue
-  TimeReport report_;
 };
 
 }  // namespace
@@ -297,13 +185,6 @@ std::vector<double> op_seconds(const Program& program, const StepShape& shape, c
   return seconds;
 }
 
-TimeReport schedule(const Program& program, std::span<const double> seconds, double disk_duplex,
-                    bool shared_cores) {
-  check(seconds.size() == program.ops.size(), "a duration for each operation");
-  check(disk_duplex > 0, "a disk's duplex factor is above 0");
-  return Scheduler(program, seconds, disk_duplex).run(shared_cores);
-}
-
 TimeReport predict_time(const Program& program, const StepShape& shape, const Rates& rates) {
   return schedule(program, op_seconds(program, shape, rates), rates.disk_duplex,
                   rates.shared_cores);
@@ -312,7 +193,12 @@ TimeReport predict_time(const Program& program, const StepShape& shape, const Ra
 Traffic traffic_of(const Program& program) {
   Traffic traffic;
   for (const Op& op : program.ops) {
-    traffic.wire += op.wire_bytes;
+    if (op.lane == Lane::kPipe) {
+      traffic.pipe += op.wire_bytes;
+    } else {
+      (op.kind == OpKind::kAddReplicas ? traffic.replicas : traffic.wire) += op.wire_bytes;
+    }
+    traffic.tensor += op.tensor_bytes;
     if (op.lane == Lane::kToHost) traffic.to_host += op.moved_bytes;
     if (op.lane == Lane::kToDevice) traffic.to_device += op.moved_bytes;
     if (op.lane != Lane::kDisk) continue;

@@ -6,8 +6,9 @@
 // direction, and both directions share it; its queue keeps the order of issue, so transfers under
 // way together end when they would if they came one after the other. Hence every instant is a
 // maximum of sums, and a faster rate never makes a step longer. A step ends when all its operations
-// have: the executor waits for them. Updates off the device stand at the start of the program, so a
-// program is a step in the steady state.
+// have: the executor waits for them. Of a step that speculates, the time where nothing was clipped:
+// a clipped one takes that of the same step without speculation. Updates off the device stand at
+// the start of the program, so a program is a step in the steady state.
 #pragma once
 
 #include <array>
@@ -36,6 +37,8 @@ struct Rates {
   double host_adam = 0;
   double comm_latency_s = 0;  // of a collective, for each doubling of its ranks
   double comm_bps = 0;        // sent
+  double tensor_bps = 0;      // sent between tensor-parallel ranks; 0: as comm_bps
+  double pipe_bps = 0;        // and between pipeline stages, over each of their wires
   double h2d_bps = 0;
   double d2h_bps = 0;
   double disk_read_bps = 0;  // alone
@@ -66,7 +69,8 @@ struct TimeReport {
   std::vector<OpInterval> timeline;  // by operation
 };
 
-// `seconds`: by operation, of this program.
+// `seconds`: by operation, of this program. Other pipeline stages come in time
+// (pipeline_time.hpp has all of them together).
 [[nodiscard]] TimeReport schedule(const Program& program, std::span<const double> seconds,
                                   double disk_duplex = 1, bool shared_cores = false);
 [[nodiscard]] TimeReport predict_time(const Program& program, const StepShape& shape,
@@ -74,7 +78,10 @@ struct TimeReport {
 
 // Bytes a step sends, reads from and writes to the disk; of one rank.
 struct Traffic {
-  std::int64_t wire = 0;
+  std::int64_t wire = 0;      // to data-parallel ranks
+  std::int64_t tensor = 0;    // inside units, to tensor-parallel ranks
+  std::int64_t replicas = 0;  // of gradients that several ranks or stages have
+  std::int64_t pipe = 0;      // to other pipeline stages
   std::int64_t to_host = 0;
   std::int64_t to_device = 0;
   std::int64_t disk_read = 0;

@@ -1,11 +1,11 @@
 #include "runtime/program/update_flow.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "runtime/program/arena_plan.hpp"
-#include "runtime/program/grad_flow.hpp"
 #include "runtime/program/param_window.hpp"
 
 namespace sluice {
@@ -33,6 +33,33 @@ int most_streams(const StepShape& shape) {
     most = std::max(most, gradient_streams(shape, g));
   }
   return most;
+}
+
+// Of a step's last backwards: the first one beside which nothing more is begun before the norm.
+// The last quarter is for reading ahead.
+int speculation_end(int backwards) { return std::min(backwards - 1, (3 * backwards + 3) / 4); }
+
+// What the deferred update of a chunk still reads where speculation held: master weights, of which
+// the parameters are made that are elsewhere.
+std::int64_t kept_read_bytes(const StepShape& shape, int g) {
+  return parameter_tier(shape, g) == Tier::kNvme ? 0 : 4;
+}
+
+// So many that the disk has as much to do for an unclipped step's forward as for its last backward,
+// each by its length.
+std::int64_t guessed_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
+  const double backward_to_forward = shape.recompute ? 3 : 2;
+  double elems = 0;
+  double kept = 0;
+  for (const Chunk& chunk : chunks) {
+    elems += static_cast<double>(chunk.elems);
+    kept += static_cast<double>(chunk.elems * kept_read_bytes(shape, chunk.group));
+  }
+  if (elems == 0) return 0;
+  const auto both_ways = static_cast<double>(2 * away_state_bytes(shape));
+  const double saved = both_ways - kept / elems;
+  return static_cast<std::int64_t>(elems * backward_to_forward * both_ways /
+                                   (both_ways + backward_to_forward * saved));
 }
 
 }  // namespace
@@ -87,6 +114,7 @@ UpdateFlow::UpdateFlow(ProgramBuilder& builder, const StepShape& shape, bool def
   }
   arrivals_.resize(chunks.size());
   written_.resize(chunks.size(), -1);
+  guess_elems_left_ = speculates() ? guessed_elems(shape, chunks) : 0;
   state_users_.resize(static_cast<std::size_t>(slots));
   grad_users_.resize(static_cast<std::size_t>(slots));
 }
@@ -172,7 +200,10 @@ void UpdateFlow::update(int c) {
 void UpdateFlow::read_ahead(int done, int backwards) {
   // All under way before the last quarter: what is issued with the last backward ends after it.
   const int ahead = builder_.program().chunks_ahead;
-  const int due = std::min(ahead, ahead * 4 * (done + 1) / (3 * backwards));
+  int due = std::min(ahead, ahead * 4 * (done + 1) / (3 * backwards));
+  // Speculation has the ring until then.
+  const int first = speculation_end(backwards);
+  if (speculates()) due = done < first ? 0 : ahead * (done + 1 - first) / (backwards - first);
   for (; next_ahead_ < due; ++next_ahead_) {
     const int c = next_ahead_;
     std::vector<OpId> waits = state_users(c);
@@ -185,8 +216,102 @@ void UpdateFlow::read_ahead(int done, int backwards) {
   }
 }
 
+OpId UpdateFlow::emit_guess(OpKind kind, Lane lane, int c, std::vector<OpId> waits,
+                            std::int64_t bytes) {
+  const OpId id = emit(kind, lane, c, std::move(waits), bytes);
+  builder_.program().ops[static_cast<std::size_t>(id)].speculative = true;
+  return id;
+}
+
+// What is in the ring for the next program is not read twice.
+void UpdateFlow::guess(const GradFlow::Summed& summed) {
+  const std::vector<Chunk>& chunks = builder_.program().chunks;
+  for (int c = builder_.program().chunks_ahead; c < static_cast<int>(chunks.size()); ++c) {
+    if (chunk(c).group != summed.group) continue;
+    if (chunk(c).elems > guess_elems_left_) return;
+    guess_elems_left_ -= chunk(c).elems;
+    guesses_.push_back({c, summed.by});
+  }
+}
+
+void UpdateFlow::speculate(const std::vector<GradFlow::Summed>& summed, int done, int backwards) {
+  if (!speculates() || done >= speculation_end(backwards)) return;
+  for (const GradFlow::Summed& group : summed) guess(group);
+  for (; next_guess_ < guesses_.size(); ++next_guess_) {
+    read_guesses();
+    update_guess(guesses_[next_guess_]);
+  }
+}
+
+// As many as the ring has room for.
+void UpdateFlow::read_guesses() {
+  const auto holds = [this](int slot) {
+    return std::any_of(guesses_.begin() + static_cast<std::ptrdiff_t>(next_guess_),
+                       guesses_.begin() + static_cast<std::ptrdiff_t>(next_guess_read_),
+                       [&](const Guess& guess) { return chunk(guess.chunk).slot == slot; });
+  };
+  for (; next_guess_read_ < guesses_.size(); ++next_guess_read_) {
+    Guess& guess = guesses_[next_guess_read_];
+    const int c = guess.chunk;
+    if (holds(chunk(c).slot)) return;
+    const std::int64_t elems = chunk(c).elems;
+    builder_.program().chunks[static_cast<std::size_t>(c)].speculated = true;
+    std::vector<OpId> waits = state_users(c);
+    const OpId written = written_[static_cast<std::size_t>(c)];
+    if (std::find(waits.begin(), waits.end(), written) == waits.end()) waits.push_back(written);
+    state_users(c) = {emit_guess(OpKind::kReadStates, Lane::kDisk, c, std::move(waits),
+                                 away_state_bytes(shape_) * elems)};
+    std::vector<OpId> summed = std::exchange(guess.arrivals, state_users(c));
+    std::vector<OpId>& users = grad_users(c);
+    if (shape_.placement.gradients == Tier::kHost) {
+      guess.arrivals.insert(guess.arrivals.end(), summed.begin(), summed.end());
+      continue;
+    }
+    summed.insert(summed.end(), users.begin(), users.end());
+    if (shape_.placement.gradients == Tier::kDevice) {
+      users = {emit_guess(OpKind::kCopyGrads, Lane::kToHost, c, std::move(summed), 4 * elems)};
+    } else {
+      const OpId read =
+          emit_guess(OpKind::kReadGrads, Lane::kDisk, c, std::move(summed), 4 * elems);
+      guess.summed = emit_guess(OpKind::kSumSquares, Lane::kHost, c, {read}, 0);
+      users = {guess.summed};
+    }
+    guess.arrivals.push_back(users.front());
+  }
+}
+
+void UpdateFlow::update_guess(const Guess& guess) {
+  const int c = guess.chunk;
+  const int g = chunk(c).group;
+  const OpId update = emit_guess(OpKind::kUpdate, Lane::kHost, c, guess.arrivals, 0);
+  std::vector<OpId> users = {emit_guess(OpKind::kWriteStates, Lane::kDisk, c, {update},
+                                        away_state_bytes(shape_) * chunk(c).elems)};
+  if (parameter_tier(shape_, g) == Tier::kNvme && !params_are_master(shape_, g)) {
+    users.push_back(emit_guess(OpKind::kWriteParams, Lane::kDisk, c, {update},
+                               size_of(shape_.dtype) * chunk(c).elems));
+  }
+  state_users(c) = std::move(users);
+  grad_users(c) = {update};
+}
+
+// The deferred updates of these chunks move what is left to them where speculation holds.
+void UpdateFlow::end_speculation() {
+  const std::vector<Chunk>& chunks = builder_.program().chunks;
+  for (Op& op : builder_.program().ops) {
+    if (op.chunk < 0 || op.speculative) continue;
+    if (!chunks[static_cast<std::size_t>(op.chunk)].speculated) continue;
+    const bool reads = op.kind == OpKind::kReadStates;
+    if (reads) op.moved_bytes = kept_read_bytes(shape_, op.group) * chunk(op.chunk).elems;
+    if (!reads && op.kind != OpKind::kCopyParams) op.moved_bytes = 0;
+  }
+}
+
 void UpdateFlow::sum_squares(Op& norm, const GradFlow& grads) {
+  for (const Guess& guess : guesses_) {
+    if (guess.summed >= 0) norm.waits.push_back(guess.summed);
+  }
   for (int c = 0; c < static_cast<int>(builder_.program().chunks.size()); ++c) {
+    if (chunk(c).speculated) continue;
     const int streams = gradient_streams(shape_, chunk(c).group);
     std::vector<OpId> waits = grad_users(c);
     const std::vector<OpId> stored = grads.stored(chunk(c).group);
@@ -197,6 +322,18 @@ void UpdateFlow::sum_squares(Op& norm, const GradFlow& grads) {
     grad_users(c) = {sum};
     norm.waits.push_back(sum);
   }
+}
+
+std::vector<SecondPlace> second_places(std::span<const Chunk> chunks) {
+  std::vector<SecondPlace> places;
+  for (const Chunk& chunk : chunks) {
+    if (!chunk.speculated) continue;
+    if (places.empty() || places.back().group != chunk.group) {
+      places.push_back({chunk.group, chunk.begin, 0});
+    }
+    places.back().elems = chunk.begin + chunk.elems - places.back().begin;
+  }
+  return places;
 }
 
 }  // namespace sluice

@@ -11,17 +11,24 @@
 // the ring has slots are read ahead, under the last backward of the step before, and are in their
 // slots when the program begins that updates them.
 //
+// Where placement.speculate says so, chunks whose gradients have their last sum while backwards are
+// left are updated then, as if the step was not clipped, into a second place on NVMe. If it was
+// not, that place is the chunk's from then on, and of its update in the next program only the way
+// of the new parameters to theirs is left. If it was clipped, or not finite, the second place is
+// forgotten and the update runs as ever: the first one is as it was. (facts: GreedySnake's overlap,
+// exact with clipping.)
+//
 // What lives on the host anyway is worked on in place.
 #pragma once
 
+#include <span>
 #include <vector>
 
+#include "runtime/program/grad_flow.hpp"
 #include "runtime/program/program_builder.hpp"
 #include "runtime/program/step_shape.hpp"
 
 namespace sluice {
-
-class GradFlow;
 
 class UpdateFlow {
  public:
@@ -39,6 +46,11 @@ class UpdateFlow {
   // Reads the first chunks' states for the next step's updates: the share that is due before
   // backward `done` of `backwards`, the step's last ones.
   void read_ahead(int done, int backwards);
+  // Before backward `done` of `backwards`: updates chunks of groups whose gradients have had their
+  // last sum by now.
+  void speculate(const std::vector<GradFlow::Summed>& summed, int done, int backwards);
+  // After the last one.
+  void end_speculation();
   // Reads all gradients through the ring, for their norm; the norm waits.
   void sum_squares(Op& norm, const GradFlow& grads);
 
@@ -46,6 +58,19 @@ class UpdateFlow {
   [[nodiscard]] const Chunk& chunk(int c) const;
   void read(int c);
   void update(int c);
+  [[nodiscard]] bool speculates() const {
+    return shape_.placement.speculate && shape_.placement.optimizer == Tier::kNvme;
+  }
+  // Chunks to be updated before the norm, in the order their gradients come.
+  struct Guess {
+    int chunk = -1;
+    std::vector<OpId> arrivals;  // at first its gradients' last sums
+    OpId summed = -1;            // its squares, where gradients are on NVMe
+  };
+  void guess(const GradFlow::Summed& summed);
+  void read_guesses();
+  void update_guess(const Guess& guess);
+  OpId emit_guess(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes);
   OpId emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes);
   // A slot has two parts that come and go apart: states with new weights, and gradients.
   [[nodiscard]] std::vector<OpId>& state_users(int c);
@@ -58,6 +83,10 @@ class UpdateFlow {
   int next_read_ = 0;
   int next_update_ = 0;
   int next_ahead_ = 0;
+  std::vector<Guess> guesses_;
+  std::size_t next_guess_read_ = 0;
+  std::size_t next_guess_ = 0;
+  std::int64_t guess_elems_left_ = 0;
   std::vector<std::vector<OpId>> arrivals_;     // by chunk: what its update waits for
   std::vector<OpId> written_;                   // by chunk: its states, back to the disk
   std::vector<std::vector<OpId>> state_users_;  // by slot: the last operations on it
@@ -76,5 +105,13 @@ struct ChunkLayout {
   std::int64_t bytes = 0;
 };
 [[nodiscard]] ChunkLayout chunk_layout(const StepShape& shape);
+
+// A run of a group's owned elements that has a second place on NVMe: its speculated chunks.
+struct SecondPlace {
+  int group = -1;
+  std::int64_t begin = 0;
+  std::int64_t elems = 0;
+};
+[[nodiscard]] std::vector<SecondPlace> second_places(std::span<const Chunk> chunks);
 
 }  // namespace sluice

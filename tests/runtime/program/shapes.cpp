@@ -63,7 +63,8 @@ std::string name_of(const Placement& p) {
   if (tiers == "dddd") return "";
   return ", tiers of optimizer, parameters, gradients, activations " + tiers + ", chunks of " +
          std::to_string(p.chunk_elems) + " in " + std::to_string(p.chunk_slots) +
-         " slots, on the device " + std::to_string(p.device_fraction);
+         " slots, on the device " + std::to_string(p.device_fraction) +
+         (p.speculate ? ", speculating" : "");
 }
 
 }  // namespace

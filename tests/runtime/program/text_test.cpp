@@ -7,6 +7,7 @@
 #include "runtime/program/program_text.hpp"
 #include "runtime/program/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
+#include "tests/runtime/program/stages.hpp"
 
 namespace sluice {
 namespace {
@@ -270,6 +271,55 @@ TEST(ProgramText, TheListHasALineAnOperation) {
   }
   EXPECT_EQ(lines_of(list(Program{})).size(), 1U);
   EXPECT_EQ(draw(Program{}, {}), "\n");
+}
+
+// A stage in the middle: turns that are the same are drawn once.
+TEST(ProgramText, PictureOfAPipelineStage) {
+  const PipelineRun run{PipelineSchedule::k1f1b, 3, 1, 5};
+  EXPECT_EQ(draw(write_stages(make_stages({.stage = 2, .blocks = 5}, run))[1], {}),
+            R"(G gather a group's parameters, F forward, B backward, R reduce-scatter a bucket of gradients
+N norm, U update
+between stages: > sent, < received; a activation, g its gradient
+from the forward of micro-batch 0
+  compute             F0 F1       F0 F1       B1    B0
+  comm    G0 G1       --                         R0 --    R1 R2
+  pipe          <a <a -- -- >a <g -- -- >a <a --    -- >g       <g
+from the forward of micro-batch 2, and the same to from the forward of micro-batch 3
+  compute F0 F1       B1    B0
+  comm    -- --       -- R0 --    R1 R2
+  pipe    -- -- >a <a --    -- >g       <g
+from the forward of micro-batch 4
+  compute F0 F1       B1    B0          B1    B0
+  comm    -- --       -- R0 --    R1 R2 -- R3 --    R4 R5
+  pipe    -- -- >a <g --    -- >g       --    -- >g
+update
+  compute N U
+)");
+}
+
+TEST(ProgramText, ListOfASplitBackward) {
+  const PipelineRun run{PipelineSchedule::kZeroBubble, 2, 1, 1};
+  ShapeChoice choice{.stage = 1, .bucket_bytes = 1 << 30, .tied = true, .blocks = 1};
+  EXPECT_EQ(list(write_stages(make_stages(choice, run))[1]),
+            R"(   # lane    operation                  mb      live      dead      held  waits for
+   0 comm    Gather group 0              -         -         -         -
+   1 comm    Gather group 1              -         -         -         -
+   2 comm    Gather group 2              -         -         -         -
+   3 pipe    ReceiveActivation unit 0    0  1.12 KiB         -  1.12 KiB
+   4 compute Forward unit 0              0  11.2 KiB         -  14.6 KiB  0 3
+   5 compute LoadBatch                   0     192 B         -  12.6 KiB
+   6 compute LossHead unit 1             0  5.67 KiB  5.86 KiB  20.5 KiB  1-2
+   7 comm    ReduceGrads bucket 0        0         -         -  12.4 KiB
+   8 compute Backward unit 0 input       0  6.31 KiB  12.4 KiB  19.1 KiB
+   9 pipe    SendGradient unit 0         0         -         -  6.31 KiB
+  10 compute BackwardWeights unit 0      0         -  5.19 KiB  7.44 KiB
+  11 comm    ReduceGrads bucket 1        0         -         -  1.12 KiB
+  12 compute AddReplicas group 2         -         -         -  1.12 KiB  7
+  13 compute NormAndScale                -         -  1.12 KiB         -  7 9 11-12
+  14 compute Update group 0              -         -         -         -  13
+  15 compute Update group 1              -         -         -         -  13
+  16 compute Update group 2              -         -         -         -  13
+)");
 }
 
 }  // namespace

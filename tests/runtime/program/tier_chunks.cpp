@@ -2,6 +2,7 @@
 // find.
 #include <algorithm>
 
+#include "runtime/program/use_order.hpp"
 #include "tests/runtime/program/tier_play.hpp"
 #include "zero/partition_plan.hpp"
 
@@ -16,6 +17,7 @@ Cell version_in(Cell state) { return state & 0xffff; }
 
 Task TierPlay::update_on_device(const Op& op) {
   Task task;
+  if (outcome_.thrown_away) return task;
   const int g = op.group;
   const auto at = static_cast<std::size_t>(g);
   const std::int64_t elems = device_elems(shape_, g);
@@ -40,6 +42,60 @@ Region TierPlay::ring(const std::vector<int>& spaces, const Chunk& chunk) {
   return part(spaces.at(static_cast<std::size_t>(chunk.slot)), 0, chunk.elems);
 }
 
+// Where a chunk's states are, or are not.
+Region TierPlay::states_at(int c, bool second) {
+  const Chunk& chunk = program_->chunks[static_cast<std::size_t>(c)];
+  const bool there = in_second_[static_cast<std::size_t>(c)] != second;
+  const auto& spaces = there ? second_states_ : states_;
+  return part(spaces[static_cast<std::size_t>(chunk.group)], chunk.begin, chunk.elems);
+}
+
+Region TierPlay::params_at(int c, bool second) {
+  const Chunk& chunk = program_->chunks[static_cast<std::size_t>(c)];
+  const bool there = nvme(parameter_tier(shape_, chunk.group)) &&
+                     in_second_[static_cast<std::size_t>(c)] != second;
+  const auto& spaces = there ? second_params_ : params_;
+  return part(spaces[static_cast<std::size_t>(chunk.group)], chunk.begin, chunk.elems);
+}
+
+Task TierPlay::task_of_chunk(const Op& op) {
+  const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
+  if (op.speculative ? !outcome_.speculates && !sums : !updates_ && !sums && !op.ahead) return {};
+  const bool kept = keeps_ && !op.speculative && speculated_[static_cast<std::size_t>(op.chunk)];
+  if (kept) return end_kept_update(op);
+  if (op.kind == OpKind::kUpdate) return update_chunk(op);
+  if (op.kind == OpKind::kCopyParams || op.kind == OpKind::kWriteParams) {
+    return params_of_chunk(op);
+  }
+  return move_chunk(op);
+}
+
+// Of a chunk whose states are updated: its parameters have still to get to theirs, unless they are
+// on NVMe.
+Task TierPlay::end_kept_update(const Op& op) {
+  const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
+  const Tier params = parameter_tier(shape_, chunk.group);
+  if (nvme(params)) return {};
+  if (op.kind == OpKind::kCopyParams) return params_of_chunk(op);
+  if (op.kind == OpKind::kReadStates) return move_chunk(op);
+  Task task;
+  if (op.kind != OpKind::kUpdate) return task;
+  task.reads = {ring(ring_states_, chunk)};
+  if (params == Tier::kHost) {
+    task.writes = {params_at(op.chunk, false)};
+  } else if (shape_.dtype != DType::kFloat32) {
+    task.writes = {ring(ring_weights_, chunk)};
+  }
+  task.work = [this, &chunk, n = task.writes.size()](const std::vector<Cells>& seen) {
+    for (const Cell state : seen[0]) {
+      expect(version_in(state) == static_cast<Cell>(version_), "keeps another update");
+    }
+    const Cells params = params_of(chunk.group, chunk.begin, seen[0].size(), version_);
+    return std::vector<Cells>(n, params);
+  };
+  return task;
+}
+
 Task TierPlay::update_chunk(const Op& op) {
   Task task;
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
@@ -48,7 +104,9 @@ Task TierPlay::update_chunk(const Op& op) {
   const Placement& p = shape_.placement;
   const Region states =
       nvme(p.optimizer) ? ring(ring_states_, chunk) : part(states_[at], chunk.begin, chunk.elems);
-  task.reads = {whole(clip_), states};
+  // Before there is a norm, nobody looks at one.
+  task.reads = {states};
+  if (!op.speculative) task.reads.push_back(whole(clip_));
   if (p.gradients == Tier::kHost) {
     task.reads.push_back(summed_grads(g, chunk.begin, chunk.elems));
   } else {
@@ -59,27 +117,30 @@ Task TierPlay::update_chunk(const Op& op) {
   }
   task.writes = {states};
   const Tier params = parameter_tier(shape_, g);
-  if (params == Tier::kHost) {
+  if (params == Tier::kHost && !op.speculative) {
     task.writes.push_back(part(params_[at], chunk.begin, chunk.elems));
-  } else if (shape_.dtype != DType::kFloat32) {
+  } else if (params != Tier::kHost && shape_.dtype != DType::kFloat32) {
     task.writes.push_back(ring(ring_weights_, chunk));
   }
-  task.work = [this, &chunk, n = task.writes.size()](const std::vector<Cells>& seen) {
-    std::vector<Cells> results = {updated(chunk, seen)};
-    if (n > 1) results.push_back(params_of(chunk.group, chunk.begin, results[0].size(), version_));
+  const std::int64_t step = op.speculative ? version_ : version_ - 1;
+  const std::size_t first_grads = op.speculative ? 1 : 2;
+  task.work = [this, &chunk, step, first_grads,
+               n = task.writes.size()](const std::vector<Cells>& seen) {
+    if (first_grads == 2) {
+      expect_all(seen[1], thing(Thing::kClip, 0, 0, step), "clips by another step's norm");
+    }
+    std::vector<Cells> grads{seen.begin() + static_cast<std::ptrdiff_t>(first_grads), seen.end()};
+    expect_all(sum_of(grads), total(chunk.group, step), "updates with another step's gradients");
+    std::vector<Cells> results = {updated(chunk, seen[0], step)};
+    if (n > 1) results.push_back(params_of(chunk.group, chunk.begin, results[0].size(), step + 1));
     return results;
   };
   return task;
 }
 
-// From the clip coefficient, states, and streams of gradients, in this order.
-Cells TierPlay::updated(const Chunk& chunk, const std::vector<Cells>& seen) {
+Cells TierPlay::updated(const Chunk& chunk, Cells states, std::int64_t step) {
   constexpr Cell kNames = (Cell{1} << 56) - 1;  // group, place, version
-  expect_all(seen[0], thing(Thing::kClip, 0, 0, version_ - 1), "clips by another step's norm");
-  const Cells sum = sum_of({seen.begin() + 2, seen.end()});
-  expect_all(sum, total(chunk.group, version_ - 1), "updates with another step's gradients");
-  Cells states = seen[1];
-  const Cells known = params_of(chunk.group, chunk.begin, states.size(), version_ - 1);
+  const Cells known = params_of(chunk.group, chunk.begin, states.size(), step);
   for (std::size_t e = 0; e < states.size(); ++e) {
     expect((states[e] & kNames) == (known[e] & kNames), "updates other states");
     ++states[e];
@@ -90,17 +151,17 @@ Cells TierPlay::updated(const Chunk& chunk, const std::vector<Cells>& seen) {
 Task TierPlay::move_chunk(const Op& op) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
   const int g = chunk.group;
-  const auto at = static_cast<std::size_t>(g);
-  const Region there = part(states_[at], chunk.begin, chunk.elems);
-  if (op.kind == OpKind::kReadStates) return copy(there, ring(ring_states_, chunk));
+  if (op.kind == OpKind::kReadStates) {
+    return copy(states_at(op.chunk, false), ring(ring_states_, chunk));
+  }
   if (op.kind == OpKind::kCopyGrads) {
     return copy(summed_grads(g, chunk.begin, chunk.elems), ring(ring_grads_[0], chunk));
   }
   Task task;
   if (op.kind == OpKind::kWriteStates) {
-    task = copy(ring(ring_states_, chunk), there);
+    task = copy(ring(ring_states_, chunk), states_at(op.chunk, op.speculative));
     if (!params_are_master(shape_, g)) return task;
-    task.writes.push_back(part(params_[at], chunk.begin, chunk.elems));
+    task.writes.push_back(params_at(op.chunk, op.speculative));
     task.work = [this, g, &chunk](const std::vector<Cells>& seen) {
       return std::vector<Cells>{seen[0],
                                 params_of(g, chunk.begin, seen[0].size(),
@@ -142,18 +203,17 @@ Task TierPlay::sum_squares(const Op& op) {
 Task TierPlay::params_of_chunk(const Op& op) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
   const int g = chunk.group;
-  const auto at = static_cast<std::size_t>(g);
   const bool fp32 = shape_.dtype == DType::kFloat32;
   const Region master = nvme(shape_.placement.optimizer)
                             ? ring(ring_states_, chunk)
-                            : part(states_[at], chunk.begin, chunk.elems);
-  Task task =
-      copy(fp32 ? master : ring(ring_weights_, chunk), part(params_[at], chunk.begin, chunk.elems));
-  task.work = [this, g, &chunk, fp32](const std::vector<Cells>& seen) {
+                            : part(states_[static_cast<std::size_t>(g)], chunk.begin, chunk.elems);
+  const std::int64_t made = version_ + (op.speculative ? 1 : 0);
+  Task task = copy(fp32 ? master : ring(ring_weights_, chunk), params_at(op.chunk, op.speculative));
+  task.work = [this, g, &chunk, fp32, made](const std::vector<Cells>& seen) {
     const auto version = static_cast<std::int64_t>(version_in(seen[0].at(0)));
     Cells params = params_of(g, chunk.begin, seen[0].size(), version);
     if (!fp32) expect(seen[0] == params, "takes away other weights");
-    expect(version == version_, "takes away weights of another version");
+    expect(version == made, "takes away weights of another version");
     return std::vector<Cells>{std::move(params)};
   };
   return task;
@@ -163,7 +223,8 @@ Task TierPlay::params_of_chunk(const Op& op) {
 
 Task TierPlay::move_input(const Op& op) {
   const auto unit = static_cast<std::size_t>(op.unit);
-  const std::size_t extent = shape_.layer_major ? static_cast<std::size_t>(op.micro_batch) : 0;
+  const std::size_t extent =
+      input_extents(shape_) > 1 ? static_cast<std::size_t>(op.micro_batch) : 0;
   const Region file = whole(inputs_[unit][extent]);
   const auto slot = [&](BufferId b) { return buffer(b); };
   Region from = file;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "runtime/program/use_order.hpp"
 #include "zero/partition_plan.hpp"
 
 namespace sluice {
@@ -50,6 +51,8 @@ TierPlay::TierPlay(const StepShape& shape, int dp_rank) : shape_(shape), dp_rank
       spaces_[static_cast<std::size_t>(states_.back())][e] = mark(Mark::kState, g, at, version);
       spaces_[static_cast<std::size_t>(params_.back())][e] = mark(Mark::kParam, g, at, version);
     }
+    second_states_.push_back(add_space(units_of(owned), mark(Mark::kFresh)));
+    second_params_.push_back(add_space(units_of(owned), mark(Mark::kFresh)));
     others_.push_back(add_space(1, mark(Mark::kFresh)));
     full_.push_back(add_space(shape.stage < 2 ? units_of(group(g).elems) : 0, total(g, before)));
     std::vector<int> shards;
@@ -69,7 +72,7 @@ TierPlay::TierPlay(const StepShape& shape, int dp_rank) : shape_(shape), dp_rank
   }
   for (std::size_t u = 0; u < shape.units.size(); ++u) {
     inputs_.emplace_back();
-    for (int m = 0; m < (shape.layer_major ? shape.micro_batches : 1); ++m) {
+    for (int m = 0; m < input_extents(shape); ++m) {
       inputs_.back().push_back(add_space(1, mark(Mark::kFresh)));
     }
   }
@@ -77,16 +80,29 @@ TierPlay::TierPlay(const StepShape& shape, int dp_rank) : shape_(shape), dp_rank
   persistent_spaces_ = spaces_.size();
 }
 
-void TierPlay::load(const Playing& playing) {
+void TierPlay::load(const Playing& playing, const Outcome& outcome) {
   program_ = playing.program;
   kind_ = playing.kind;
+  outcome_ = outcome;
+  in_second_.resize(program_->chunks.size(), false);
   if (version_ == 0) fill_ring();
   updates_ = pending_ && kind_ != PlayKind::kEvaluate;
+  keeps_ = updates_ && guessed_right_;
   if (updates_) {
     ++version_;
     pending_ = false;
+    guessed_right_ = false;
   }
-  if (kind_ == PlayKind::kTrain) pending_ = true;
+  for (std::size_t c = 0; keeps_ && c < in_second_.size(); ++c) {
+    if (speculated_[c]) in_second_[c] = !in_second_[c];
+  }
+  if (kind_ == PlayKind::kTrain) {
+    pending_ = !outcome_.thrown_away;
+    guessed_right_ = pending_ && outcome_.speculates && !outcome_.clipped;
+    std::vector<bool> speculated;
+    for (const Chunk& chunk : program_->chunks) speculated.push_back(chunk.speculated);
+    if (!keeps_) speculated_ = std::move(speculated);
+  }
   spaces_.resize(persistent_spaces_);
   const auto arena_cells = [](std::int64_t bytes) {
     return static_cast<std::size_t>((bytes + kCellBytes - 1) / kCellBytes);
@@ -99,7 +115,9 @@ void TierPlay::load(const Playing& playing) {
     if (!program_->buffers[b].in_arena) dynamic_[b] = add_space(1, mark(Mark::kFresh));
   }
   tasks_.assign(program_->ops.size(), {});
-  for (auto* places : {&batch_, &gradient_, &gathered_, &gradient_slot_}) places->clear();
+  for (auto* places : {&batch_, &gathered_, &gradient_slot_}) places->clear();
+  gradient_.clear();
+  received_.clear();
   input_.clear();
   kept_.clear();
 }
@@ -108,8 +126,7 @@ void TierPlay::load(const Playing& playing) {
 void TierPlay::fill_ring() {
   for (int c = 0; c < program_->chunks_ahead; ++c) {
     const Chunk& chunk = program_->chunks[static_cast<std::size_t>(c)];
-    const Region from =
-        part(states_[static_cast<std::size_t>(chunk.group)], chunk.begin, chunk.elems);
+    const Region from = states_at(c, false);
     const Cells& states = spaces_[static_cast<std::size_t>(from.space)];
     const int slot = ring_states_.at(static_cast<std::size_t>(chunk.slot));
     std::copy(states.begin() + static_cast<std::ptrdiff_t>(from.begin),
@@ -280,7 +297,8 @@ Cell TierPlay::total(int g, std::int64_t step) const {
     if (!writes(shape_.units[static_cast<std::size_t>(u)], g)) continue;
     for (int m = 0; m < shape_.micro_batches; ++m) sum += gradient_of(g, u, m, step);
   }
-  return sum;
+  // The other rank that holds the group has gradients like these.
+  return group(g).add_replicas ? 2 * sum : sum;
 }
 
 Cells TierPlay::params_of(int g, std::int64_t begin_elem, std::size_t values,

@@ -50,11 +50,18 @@ struct Task {
   std::vector<Cells> results;
 };
 
+// How a training step ends, and whether it speculates on that.
+struct Outcome {
+  bool speculates = false;
+  bool clipped = false;
+  bool thrown_away = false;  // not finite
+};
+
 class TierPlay {
  public:
   TierPlay(const StepShape& shape, int dp_rank);
 
-  void load(const Playing& playing);
+  void load(const Playing& playing, const Outcome& outcome);
   // On the executing thread, as the operation is issued.
   void enter(OpId id);
   // On its lane.
@@ -103,18 +110,25 @@ class TierPlay {
   [[nodiscard]] Task gather_grads(const Op& op);
   [[nodiscard]] Task norm();
   [[nodiscard]] Task update_on_device(const Op& op);
+  [[nodiscard]] Task task_of_chunk(const Op& op);
   [[nodiscard]] Task update_chunk(const Op& op);
-  [[nodiscard]] Cells updated(const Chunk& chunk, const std::vector<Cells>& seen);
+  [[nodiscard]] Task end_kept_update(const Op& op);
+  [[nodiscard]] Cells updated(const Chunk& chunk, Cells states, std::int64_t step);
   [[nodiscard]] Task move_chunk(const Op& op);
   [[nodiscard]] Task read_streams(const Chunk& chunk);
   [[nodiscard]] Task sum_squares(const Op& op);
   [[nodiscard]] Task params_of_chunk(const Op& op);
   [[nodiscard]] Task move_input(const Op& op);
+  [[nodiscard]] Task cross(const Op& op);
+  [[nodiscard]] Task add_replicas(const Op& op);
   [[nodiscard]] Task copy(Region from, Region to);
   [[nodiscard]] std::vector<Region> shard_pieces(const Op& op) const;
   [[nodiscard]] Region staged(BufferId b, const Op& op) const;
   [[nodiscard]] Region full_grads(int g, std::int64_t begin_elem, std::int64_t elems) const;
   [[nodiscard]] Region summed_grads(int g, std::int64_t begin_elem, std::int64_t elems) const;
+  [[nodiscard]] Region states_at(int chunk, bool second);
+  [[nodiscard]] Region params_at(int chunk, bool second);
+  [[nodiscard]] Task read_shard(const Op& op);
   [[nodiscard]] Region ring(const std::vector<int>& spaces, const Chunk& chunk);
 
   [[nodiscard]] const GroupShape& group(int g) const {
@@ -128,7 +142,11 @@ class TierPlay {
   std::vector<Cells> spaces_;
   // Persistent; by group unless said otherwise.
   std::vector<int> states_;
-  std::vector<int> params_;               // what this rank owns
+  std::vector<int> params_;         // what this rank owns
+  std::vector<int> second_states_;  // second places on NVMe
+  std::vector<int> second_params_;
+  std::vector<bool> in_second_;           // by chunk: its second place is its place now
+  std::vector<bool> speculated_;          // by chunk, by the last training program
   std::vector<int> others_;               // the rest of what is resident
   std::vector<int> full_;                 // full gradients, stages 0 and 1
   std::vector<std::vector<int>> shards_;  // gradient shards, by stream
@@ -141,9 +159,12 @@ class TierPlay {
   // Of one program.
   const Program* program_ = nullptr;
   PlayKind kind_ = PlayKind::kTrain;
-  std::int64_t version_ = 0;  // of what its units read
-  bool pending_ = true;       // the last step's update
-  bool updates_ = false;      // the program brings it to an end
+  std::int64_t version_ = 0;    // of what its units read
+  bool pending_ = true;         // the last step's update
+  bool updates_ = false;        // the program brings it to an end
+  bool guessed_right_ = false;  // the last step was speculated on, and neither clipped nor lost
+  bool keeps_ = false;          // and its update is the one that the program brings to an end
+  Outcome outcome_;
   int arena_ = -1;
   int host_arena_ = -1;
   int sums_ = -1;             // by chunk
@@ -153,7 +174,8 @@ class TierPlay {
   std::map<int, BufferId> batch_;
   std::map<UnitKey, BufferId> input_;
   std::map<UnitKey, BufferId> kept_;
-  std::map<int, BufferId> gradient_;       // on its way down, by micro-batch
+  std::map<UnitKey, BufferId> gradient_;   // of a unit's input
+  std::map<UnitKey, BufferId> received_;   // of a unit's output, from another pipeline stage
   std::map<int, BufferId> gathered_;       // by group
   std::map<int, BufferId> gradient_slot_;  // newest, by group
 };

@@ -81,7 +81,7 @@ class Scheduler {
       const auto id = static_cast<OpId>(next_);
       if (op(id).lane != Lane::kCompute || may_run(id)) offer(What::kIssue, id);
     }
-    for (std::size_t lane = 0; lane < kLaneCount; ++lane) {
+    for (std::size_t lane = 0; lane < kQueues; ++lane) {
       for (const OpId id : queued_[lane]) {
         if (may_run(id) && (lane == kDisk || !busy_[lane])) offer(What::kStart, id);
         if (lane != kDisk) break;
@@ -93,7 +93,7 @@ class Scheduler {
 
   void happen(const Event& event) {
     const OpId id = event.op;
-    const auto lane = static_cast<std::size_t>(op(id).lane);
+    const std::size_t lane = queue_of(op(id));
     if (event.what == What::kIssue) {
       ++next_;
       play_.enter(id);
@@ -118,7 +118,15 @@ class Scheduler {
     }
   }
 
+  // Each kind of the pipe is a lane by itself.
+  static std::size_t queue_of(const Op& op) {
+    const auto lane = static_cast<std::size_t>(op.lane);
+    return op.lane == Lane::kPipe ? lane + static_cast<std::size_t>(op.kind) -
+                                        static_cast<std::size_t>(OpKind::kSendActivation)
+                                  : lane;
+  }
   static constexpr auto kDisk = static_cast<std::size_t>(Lane::kDisk);
+  static constexpr std::size_t kQueues = kLaneCount + 3;
 
   TierPlay& play_;
   const Program& program_;
@@ -127,8 +135,8 @@ class Scheduler {
   std::vector<std::uint64_t> haste_;
   std::size_t next_ = 0;
   std::vector<bool> ended_;
-  std::array<std::vector<OpId>, kLaneCount> queued_;
-  std::array<bool, kLaneCount> busy_{};
+  std::array<std::vector<OpId>, kQueues> queued_;
+  std::array<bool, kQueues> busy_{};
   std::vector<OpId> running_;
 };
 
@@ -140,7 +148,9 @@ std::string simulate(std::span<const Playing> programs, const StepShape& shape,
   TierPlay play(shape, static_cast<int>(seed % static_cast<std::uint64_t>(shape.dp)));
   const auto habit = static_cast<Habit>(seed % kHabits);
   for (std::size_t p = 0; p < programs.size(); ++p) {
-    play.load(programs[p]);
+    play.load(programs[p], {.speculates = random() % 4 != 0,
+                            .clipped = random() % 3 == 0,
+                            .thrown_away = random() % 6 == 0});
     Scheduler(play, *programs[p].program, habit, random).run();
     if (!play.fault().empty()) return "program " + std::to_string(p) + ", " + play.fault();
   }

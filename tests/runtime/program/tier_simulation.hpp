@@ -21,7 +21,8 @@ struct Playing {
 };
 
 // The first thing that would make a step wrong; empty if none. Before the first program lies a
-// step: its gradients wait for their update.
+// step: its gradients wait for their update. The seed decides which steps speculate, which are
+// clipped, and which are thrown away.
 [[nodiscard]] std::string simulate(std::span<const Playing> programs, const StepShape& shape,
                                    std::uint64_t seed);
 

@@ -1,6 +1,7 @@
 // What operations on parameters, units and gradients read and write, and what they must find.
 #include <algorithm>
 
+#include "runtime/program/use_order.hpp"
 #include "tests/runtime/program/tier_play.hpp"
 #include "zero/partition_plan.hpp"
 
@@ -14,8 +15,7 @@ bool opens(const Op& op, int g) {
 }  // namespace
 
 Task TierPlay::task_of(const Op& op) {
-  const bool always = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads || op.ahead;
-  if (op.chunk >= 0 && !updates_ && !always) return {};
+  if (op.chunk >= 0) return task_of_chunk(op);
   switch (op.kind) {
     case OpKind::kLoadBatch: {
       Task task;
@@ -35,6 +35,7 @@ Task TierPlay::task_of(const Op& op) {
     case OpKind::kForward:
     case OpKind::kLossHead:
     case OpKind::kBackward:
+    case OpKind::kBackwardWeights:
       return run_unit(op);
     case OpKind::kReduceGrads:
       return reduce(op);
@@ -49,21 +50,27 @@ Task TierPlay::task_of(const Op& op) {
     case OpKind::kNormAndScale:
       return norm();
     case OpKind::kUpdate:
-      return op.chunk >= 0 ? update_chunk(op) : update_on_device(op);
-    case OpKind::kCopyParams:
-    case OpKind::kWriteParams:
-      return params_of_chunk(op);
-    case OpKind::kReadStates:
-    case OpKind::kCopyGrads:
-    case OpKind::kReadGrads:
-    case OpKind::kWriteStates:
-    case OpKind::kSumSquares:
-      return move_chunk(op);
+      return update_on_device(op);
     case OpKind::kSaveInput:
     case OpKind::kWriteInput:
     case OpKind::kReadInput:
     case OpKind::kFetchInput:
       return move_input(op);
+    case OpKind::kReadStates:
+    case OpKind::kCopyGrads:
+    case OpKind::kReadGrads:
+    case OpKind::kWriteStates:
+    case OpKind::kCopyParams:
+    case OpKind::kWriteParams:
+    case OpKind::kSumSquares:
+      return {};  // of a chunk
+    case OpKind::kAddReplicas:
+      return add_replicas(op);
+    case OpKind::kSendActivation:
+    case OpKind::kReceiveActivation:
+    case OpKind::kSendGradient:
+    case OpKind::kReceiveGradient:
+      return cross(op);
   }
   return {};
 }
@@ -84,8 +91,7 @@ Task TierPlay::gather(const Op& op) {
   const std::int64_t element = size_of(shape_.dtype);
   const Region mine = whole(params_[static_cast<std::size_t>(g)]);
   const Tier tier = parameter_tier(shape_, g);
-  if (op.kind == OpKind::kReadShard)
-    return copy(mine, buffer_part(op.host_slot, 0, shard, element));
+  if (op.kind == OpKind::kReadShard) return read_shard(op);
   Region place;
   if (!group(g).resident) {
     place = buffer_part(op.device_slot, dp_rank_ * shard, shard, element);
@@ -106,11 +112,28 @@ Task TierPlay::gather(const Op& op) {
   return task;
 }
 
+// From wherever each chunk's parameters are.
+Task TierPlay::read_shard(const Op& op) {
+  Task task;
+  for (std::size_t c = 0; c < program_->chunks.size(); ++c) {
+    if (program_->chunks[c].group != op.group) continue;
+    task.reads.push_back(params_at(static_cast<int>(c), false));
+  }
+  task.writes = {buffer_part(op.host_slot, 0, group(op.group).shard_elems, size_of(shape_.dtype))};
+  task.work = [](const std::vector<Cells>& seen) {
+    Cells all;
+    for (const Cells& part : seen) all.insert(all.end(), part.begin(), part.end());
+    return std::vector<Cells>{std::move(all)};
+  };
+  return task;
+}
+
 // --- units ---
 
 void TierPlay::read_params(const Op& op, Task& task, std::vector<int>& groups) {
   const UnitShape& unit = shape_.units[static_cast<std::size_t>(op.unit)];
   if (op.kind == OpKind::kBackward && !unit.backward_reads_params) return;
+  if (op.kind == OpKind::kBackwardWeights) return;
   for (const int g : unit.groups) {
     const auto at = static_cast<std::size_t>(g);
     if (!group(g).resident) {
@@ -135,10 +158,18 @@ Cells TierPlay::read_tensors(const Op& op, Task& task) const {
     task.reads.push_back(buffer(b));
     expected.push_back(thing(what, a, m, version_));
   };
-  if (u > 0) read(input_.at({u, m}), Thing::kInput, u);
-  if (u == 0 || op.kind == OpKind::kLossHead) read(batch_.at(m), Thing::kBatch, 0);
+  if (op.kind == OpKind::kBackwardWeights) {
+    read(kept_.at({u, m}), Thing::kKept, u);
+    return expected;
+  }
+  if (has_input(shape_, u)) read(input_.at({u, m}), Thing::kInput, u);
+  if (!has_input(shape_, u) || op.kind == OpKind::kLossHead) {
+    read(batch_.at(m), Thing::kBatch, 0);
+  }
   if (op.kind == OpKind::kBackward) {
-    read(gradient_.at(m), Thing::kGradient, u + 1);
+    const auto received = received_.find({u, m});
+    read(received != received_.end() ? received->second : gradient_.at({u + 1, m}),
+         Thing::kGradient, u + 1);
     if (kept_.count({u, m}) > 0) read(kept_.at({u, m}), Thing::kKept, u);
   }
   return expected;
@@ -157,10 +188,12 @@ Cells TierPlay::write_tensors(const Op& op, Task& task) {
     const Buffer& made = program_->buffers[static_cast<std::size_t>(b)];
     if (made.tag == Tag::kActivationGradients) {
       write(b, Thing::kGradient, u);
-      gradient_[m] = b;
+      gradient_[{u, m}] = b;
     } else if (made.tag == Tag::kActivations && made.unit >= 0) {
       write(b, Thing::kInput, u + 1);
       input_[{u + 1, m}] = b;
+    } else if (made.tag == Tag::kActivations && made.micro_batch >= 0) {
+      write(b, Thing::kInput, u + 1);  // another stage's
     } else if (made.tag == Tag::kActivations) {
       write(b, Thing::kKept, u);
       kept_[{u, m}] = b;
@@ -188,7 +221,9 @@ Task TierPlay::run_unit(const Op& op) {
   read_params(op, task, groups);
   const Cells expected = read_tensors(op, task);
   const Cells written = write_tensors(op, task);
-  if (kind_ == PlayKind::kTrain && op.kind != OpKind::kForward) write_grads(op, task);
+  if (kind_ == PlayKind::kTrain && op.kind != OpKind::kForward && !op.split) {
+    write_grads(op, task);
+  }
   task.work = [this, &op, groups, expected, written,
                writes = task.writes](const std::vector<Cells>& seen) {
     check_params(groups, seen);
@@ -208,6 +243,32 @@ Task TierPlay::run_unit(const Op& op) {
       results.push_back(std::move(sum));
     }
     return results;
+  };
+  return task;
+}
+
+// Of other stages only what they send is there: whole, whenever the adversary lets it come.
+Task TierPlay::cross(const Op& op) {
+  const int m = op.micro_batch;
+  const bool activation =
+      op.kind == OpKind::kSendActivation || op.kind == OpKind::kReceiveActivation;
+  const bool sends = op.kind == OpKind::kSendActivation || op.kind == OpKind::kSendGradient;
+  // What goes up is named by the unit it goes into, what goes down by the one it comes out of.
+  const int unit = op.unit + (sends == activation ? 1 : 0);
+  const Cell cell = thing(activation ? Thing::kInput : Thing::kGradient, unit, m, version_);
+  Task task;
+  if (sends) {
+    task.reads = {buffer(op.device_slot)};
+    task.work = [this, cell](const std::vector<Cells>& seen) {
+      expect_all(seen[0], cell, "sends something else");
+      return std::vector<Cells>{};
+    };
+    return task;
+  }
+  (activation ? input_ : received_)[{op.unit, m}] = op.device_slot;
+  task.writes = {buffer(op.device_slot)};
+  task.work = [cell, n = values_in(task.writes[0])](const std::vector<Cells>&) {
+    return std::vector<Cells>{Cells(n, cell)};
   };
   return task;
 }
@@ -326,6 +387,19 @@ Task TierPlay::add_streams(const Op& op) {
   for (const int s : streams) task.reads.push_back(whole(s));
   task.writes = {whole(streams.at(0))};
   task.work = [](const std::vector<Cells>& seen) { return std::vector<Cells>{sum_of(seen)}; };
+  return task;
+}
+
+// The other rank's sum is the same as this one's.
+Task TierPlay::add_replicas(const Op& op) {
+  Task task;
+  task.reads = {summed_grads(op.group, 0, owned_elems(shape_, op.group))};
+  task.writes = task.reads;
+  task.work = [](const std::vector<Cells>& seen) {
+    std::vector<Cells> sums = seen;
+    for (Cell& cell : sums[0]) cell *= 2;
+    return sums;
+  };
   return task;
 }
 

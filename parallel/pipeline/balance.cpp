@@ -1,0 +1,114 @@
+#include "parallel/pipeline/balance.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <limits>
+#include <numeric>
+#include <string>
+
+#include "kernels/base/error.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr double kNever = std::numeric_limits<double>::infinity();
+
+// The best cut of the first u units into k parts, by (k, u), and where its last part begins.
+struct Cuts {
+  Cuts(std::size_t parts, std::size_t units)
+      : best(parts + 1, std::vector<double>(units + 1, kNever)),
+        from(parts + 1, std::vector<std::size_t>(units + 1, 0)) {
+    best[0][0] = 0;
+  }
+  std::vector<std::vector<double>> best;
+  std::vector<std::vector<std::size_t>> from;
+};
+
+// `join`: what a cut is worth with one part more, of the given cost.
+Cuts cut(const std::vector<double>& sums, std::size_t parts,
+         const std::function<double(double, double)>& join) {
+  const std::size_t units = sums.size() - 1;
+  Cuts cuts(parts, units);
+  for (std::size_t k = 1; k <= parts; ++k) {
+    for (std::size_t u = k; u <= units; ++u) {
+      for (std::size_t v = k - 1; v < u; ++v) {
+        const double worth = join(cuts.best[k - 1][v], sums[u] - sums[v]);
+        if (worth < cuts.best[k][u]) {
+          cuts.best[k][u] = worth;
+          cuts.from[k][u] = v;
+        }
+      }
+    }
+  }
+  return cuts;
+}
+
+}  // namespace
+
+std::vector<int> balance_stages(std::span<const double> costs, int parts) {
+  const std::size_t units = costs.size();
+  check(parts > 0, "a pipeline has stages");
+  if (static_cast<std::size_t>(parts) > units) {
+    throw ConfigError("parallel.pipeline x parallel.virtual_stages = " + std::to_string(parts) +
+                      " stages need a unit each, but the model has " + std::to_string(units) +
+                      " (embedding, blocks, loss head): lower one of them");
+  }
+  std::vector<double> sums(units + 1, 0);
+  for (std::size_t u = 0; u < units; ++u) {
+    check(costs[u] >= 0, "a unit's cost is not negative");
+    sums[u + 1] = sums[u] + costs[u];
+  }
+  const auto count = static_cast<std::size_t>(parts);
+  const double largest =
+      cut(sums, count, [](double a, double b) { return std::max(a, b); }).best[count][units];
+  // Differences of sums are rounded.
+  const double limit = largest * (1 + 1e-12);
+  const Cuts cuts = cut(sums, count, [limit](double squares, double cost) {
+    return cost <= limit ? squares + cost * cost : kNever;
+  });
+  std::vector<int> ends(count);
+  std::size_t end = units;
+  for (std::size_t k = count; k > 0; --k) {
+    ends[k - 1] = static_cast<int>(end);
+    end = cuts.from[k][end];
+  }
+  return ends;
+}
+
+std::vector<int> given_stages(std::span<const int> counts, int parts, int units) {
+  std::string sum;
+  int total = 0;
+  bool positive = true;
+  std::vector<int> ends;
+  for (const int count : counts) {
+    positive = positive && count > 0;
+    sum += (sum.empty() ? "" : " + ") + std::to_string(count);
+    ends.push_back(total += count);
+  }
+  if (static_cast<int>(counts.size()) != parts) {
+    throw ConfigError(
+        "the pipeline's units are given for " + std::to_string(counts.size()) +
+        " stages, but parallel.pipeline x parallel.virtual_stages = " + std::to_string(parts));
+  }
+  if (!positive || total != units) {
+    throw ConfigError("the pipeline's units are given as " + sum + " = " + std::to_string(total) +
+                      ", but the model has " + std::to_string(units) +
+                      " (embedding, blocks, loss head), at least one a stage");
+  }
+  return ends;
+}
+
+double imbalance_of(std::span<const double> costs, std::span<const int> ends) {
+  const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
+  if (total <= 0 || ends.empty()) return 0;
+  double largest = 0;
+  std::size_t begin = 0;
+  for (const int end : ends) {
+    double cost = 0;
+    for (; begin < static_cast<std::size_t>(end); ++begin) cost += costs[begin];
+    largest = std::max(largest, cost);
+  }
+  return largest * static_cast<double>(ends.size()) / total - 1;
+}
+
+}  // namespace sluice

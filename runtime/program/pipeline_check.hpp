@@ -1,0 +1,40 @@
+// Whether the programs of all stages of a pipeline fit together. Pure.
+#pragma once
+
+#include <array>
+#include <map>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+// A message between two stages: operation `send` of stage `from`, `receive` of stage `to`.
+struct PipeMessage {
+  int from = -1;
+  OpId send = -1;
+  int to = -1;
+  OpId receive = -1;
+  bool gradient = false;
+  OpId before = -1;  // index of the message before it on its link; -1: the first
+};
+
+// All messages of a step: the n-th send of a link is the n-th receive at its other end.
+struct PipeMessages {
+  std::vector<PipeMessage> messages;
+  // By stage: of a send or receive, the message. Others: not there.
+  std::vector<std::map<OpId, int>> of_op;
+  std::string
+      fault;  // empty, or how the ends of a link differ: in number, unit, micro-batch, bytes
+};
+[[nodiscard]] PipeMessages match_messages(std::span<const Program> stages);
+
+// Empty, or the first thing wrong: ends of a link that do not match, or a deadlock. A send is over
+// only when the other end has come to its receive; a stage cannot issue one while `capacity`
+// earlier ones of its link are not over (0: it always can). Everything but the pipe is taken to end
+// at once. Each program by itself is find_fault's (program_check.hpp).
+[[nodiscard]] std::string find_pipeline_fault(std::span<const Program> stages, int capacity = 0);
+
+}  // namespace sluice
