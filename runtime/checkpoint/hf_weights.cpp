@@ -1,16 +1,14 @@
 #include "runtime/checkpoint/hf_weights.hpp"
 
-#include <sys/mman.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
 #include <cstring>
 #include <set>
 
 #include "kernels/base/error.hpp"
-#include "kernels/cpu/cast.hpp"
 #include "runtime/checkpoint/hf_config.hpp"
+#include "runtime/checkpoint/read_only_map.hpp"
+#include "runtime/checkpoint/widen.hpp"
 
 namespace sluice {
 namespace {
@@ -31,26 +29,6 @@ std::string shape_text(const std::vector<std::int64_t>& shape) {
   return text + "]";
 }
 
-// Elements [first, first + out.size()) of stored bytes in fp32. A file's tensors begin anywhere.
-void widen(const std::byte* stored, DType dtype, std::int64_t first, std::span<float> out) {
-  const std::int64_t size = size_of(dtype);
-  const std::byte* from = stored + first * size;
-  if (reinterpret_cast<std::uintptr_t>(from) % static_cast<std::uintptr_t>(size) == 0) {
-    convert(out.data(), DType::kFloat32, from, dtype, static_cast<std::int64_t>(out.size()));
-    return;
-  }
-  alignas(64) std::array<std::byte, 4096> aligned;
-  const std::size_t most = aligned.size() / static_cast<std::size_t>(size);
-  for (std::size_t done = 0; done < out.size();) {
-    const std::size_t n = std::min(most, out.size() - done);
-    std::memcpy(aligned.data(), from + done * static_cast<std::size_t>(size),
-                n * static_cast<std::size_t>(size));
-    convert(out.data() + done, DType::kFloat32, aligned.data(), dtype,
-            static_cast<std::int64_t>(n));
-    done += n;
-  }
-}
-
 // Elements [begin, begin + out.size()) of the transpose, [rows, cols], of what is stored.
 void widen_transposed(const std::byte* stored, DType dtype, std::int64_t rows, std::int64_t cols,
                       std::int64_t begin, std::span<float> out) {
@@ -69,14 +47,6 @@ void widen_transposed(const std::byte* stored, DType dtype, std::int64_t rows, s
       }
     }
   }
-}
-
-// What was read stays in the page cache, and no longer counts as this process's memory.
-void let_go(std::span<const std::byte> mapped) {
-  static const auto page = static_cast<std::uintptr_t>(::sysconf(_SC_PAGESIZE));
-  const auto begin = reinterpret_cast<std::uintptr_t>(mapped.data()) / page * page;
-  const auto end = reinterpret_cast<std::uintptr_t>(mapped.data() + mapped.size());
-  (void)::madvise(reinterpret_cast<void*>(begin), end - begin, MADV_DONTNEED);
 }
 
 }  // namespace

@@ -1,20 +1,14 @@
 #include "runtime/checkpoint/safetensors.hpp"
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <array>
-#include <cerrno>
-#include <cstring>
 #include <map>
 #include <string_view>
 #include <unordered_map>
 #include <utility>
 
 #include "kernels/base/error.hpp"
+#include "runtime/checkpoint/read_only_map.hpp"
 
 namespace sluice {
 namespace {
@@ -37,26 +31,6 @@ const DTypeRow& row_of(TensorDType dtype) {
                                        [&](const DTypeRow& r) { return r.dtype == dtype; });
   check(row != kDTypes.end(), "a tensor dtype");
   return *row;
-}
-
-// Maps the file whole; an empty one has no mapping.
-std::span<const std::byte> map_file(const std::string& path) {
-  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  if (fd < 0) throw IoError("cannot open " + path + ": " + std::strerror(errno), path, errno);
-  struct stat info {};
-  int error = ::fstat(fd, &info) != 0 ? errno : 0;
-  if (error == 0 && !S_ISREG(info.st_mode)) error = S_ISDIR(info.st_mode) ? EISDIR : EINVAL;
-  void* begin = nullptr;
-  const auto bytes = static_cast<std::size_t>(info.st_size);
-  if (error == 0 && bytes > 0) {
-    begin = ::mmap(nullptr, bytes, PROT_READ, MAP_SHARED, fd, 0);
-    if (begin == MAP_FAILED) error = errno;
-  }
-  ::close(fd);
-  if (error != 0) {
-    throw IoError("cannot map " + path + ": " + std::strerror(error), path, error);
-  }
-  return {static_cast<const std::byte*>(begin), begin == nullptr ? 0 : bytes};
 }
 
 }  // namespace
@@ -97,15 +71,9 @@ const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
 }
 
 struct SafetensorsFile::Mapped {
-  explicit Mapped(const std::string& file) : path(file), bytes(map_file(file)) {}
-  ~Mapped() {
-    if (!bytes.empty()) ::munmap(const_cast<std::byte*>(bytes.data()), bytes.size());
-  }
-  Mapped(const Mapped&) = delete;
-  Mapped& operator=(const Mapped&) = delete;
+  explicit Mapped(const std::string& path) : file(path) {}
 
-  std::string path;
-  std::span<const std::byte> bytes;
+  ReadOnlyMap file;
   SafetensorsHeader header;
   std::unordered_map<std::string_view, const TensorEntry*> by_name;
 };
@@ -113,8 +81,8 @@ struct SafetensorsFile::Mapped {
 SafetensorsFile::SafetensorsFile(const std::string& path)
     : mapped_(std::make_unique<Mapped>(path)) {
   Mapped& file = *mapped_;
-  file.header =
-      parse_safetensors_header(file.bytes, static_cast<std::int64_t>(file.bytes.size()), path);
+  const std::span<const std::byte> bytes = file.file.bytes();
+  file.header = parse_safetensors_header(bytes, static_cast<std::int64_t>(bytes.size()), path);
   file.by_name.reserve(file.header.tensors.size());
   for (const TensorEntry& entry : file.header.tensors) file.by_name[entry.name] = &entry;
 }
@@ -123,7 +91,7 @@ SafetensorsFile::~SafetensorsFile() = default;
 SafetensorsFile::SafetensorsFile(SafetensorsFile&& other) noexcept = default;
 SafetensorsFile& SafetensorsFile::operator=(SafetensorsFile&& other) noexcept = default;
 
-const std::string& SafetensorsFile::path() const { return mapped_->path; }
+const std::string& SafetensorsFile::path() const { return mapped_->file.path(); }
 const std::vector<TensorEntry>& SafetensorsFile::tensors() const { return mapped_->header.tensors; }
 const TextMap& SafetensorsFile::metadata() const { return mapped_->header.metadata; }
 
@@ -141,8 +109,8 @@ const TensorEntry& SafetensorsFile::at(std::string_view name) const {
 }
 
 std::span<const std::byte> SafetensorsFile::bytes(const TensorEntry& tensor) const {
-  return mapped_->bytes.subspan(static_cast<std::size_t>(tensor.offset),
-                                static_cast<std::size_t>(tensor.bytes));
+  return mapped_->file.bytes().subspan(static_cast<std::size_t>(tensor.offset),
+                                       static_cast<std::size_t>(tensor.bytes));
 }
 
 }  // namespace sluice

@@ -1,36 +1,63 @@
 #include "runtime/checkpoint/staged_file.hpp"
 
 #include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <new>
 #include <utility>
 
 namespace sluice {
 
+namespace {
+
+constexpr std::int64_t kPage = 4096;
+
+std::byte* allocate_pages(std::int64_t bytes) {
+  void* const at =
+      std::aligned_alloc(static_cast<std::size_t>(kPage),
+                         static_cast<std::size_t>((bytes + kPage - 1) / kPage * kPage));
+  if (at == nullptr) throw std::bad_alloc();
+  return static_cast<std::byte*>(at);
+}
+
+}  // namespace
+
 StagedFile::StagedFile(FileSystem& files, const std::string& path, std::int64_t staging_bytes,
                        std::int64_t writeback_bytes)
     : file_(files.create(path)),
+      buffer_(allocate_pages(std::max<std::int64_t>(staging_bytes, 1)), std::free),
       staging_bytes_(std::max<std::int64_t>(staging_bytes, 1)),
-      writeback_bytes_(std::max<std::int64_t>(writeback_bytes, 1)) {
-  staged_.reserve(static_cast<std::size_t>(staging_bytes_));
+      writeback_bytes_(std::max<std::int64_t>(writeback_bytes, 1)) {}
+
+std::byte* StagedFile::staged() const { return buffer_.get() + staging_bytes_ - capacity(); }
+
+std::int64_t StagedFile::capacity() const {
+  const bool in_pages = staging_bytes_ % kPage == 0 && staging_bytes_ > kPage;
+  return staging_bytes_ - (in_pages ? staged_offset_ % kPage : 0);
 }
 
 void StagedFile::write(std::int64_t offset, std::span<const std::byte> bytes) {
   const std::lock_guard lock(mutex_);
-  if (offset != staged_offset_ + static_cast<std::int64_t>(staged_.size())) flush();
+  if (offset != staged_offset_ + staged_bytes_) flush();
   while (!bytes.empty()) {
-    if (staged_.empty()) {
+    if (staged_bytes_ == 0) {
       staged_offset_ = offset;
       // A whole staging buffer or more goes to the system as it is.
-      const std::size_t direct = bytes.size() - bytes.size() % staged_.capacity();
+      const auto whole = static_cast<std::size_t>(staging_bytes_);
+      const std::size_t direct = bytes.size() - bytes.size() % whole;
       if (direct > 0) write_through(offset, bytes.first(direct));
       bytes = bytes.subspan(direct);
-      staged_offset_ += static_cast<std::int64_t>(direct);
-      offset = staged_offset_;
+      offset += static_cast<std::int64_t>(direct);
+      staged_offset_ = offset;
+      if (bytes.empty()) return;
     }
-    const std::size_t take = std::min(bytes.size(), staged_.capacity() - staged_.size());
-    staged_.insert(staged_.end(), bytes.begin(), bytes.begin() + static_cast<std::ptrdiff_t>(take));
-    bytes = bytes.subspan(take);
-    offset += static_cast<std::int64_t>(take);
-    if (staged_.size() == staged_.capacity()) flush();
+    const std::int64_t take =
+        std::min(static_cast<std::int64_t>(bytes.size()), capacity() - staged_bytes_);
+    std::memcpy(staged() + staged_bytes_, bytes.data(), static_cast<std::size_t>(take));
+    staged_bytes_ += take;
+    bytes = bytes.subspan(static_cast<std::size_t>(take));
+    offset += take;
+    if (staged_bytes_ == capacity()) flush();
   }
 }
 
@@ -41,10 +68,10 @@ void StagedFile::sync() {
 }
 
 void StagedFile::flush() {
-  if (staged_.empty()) return;
-  write_through(staged_offset_, staged_);
-  staged_offset_ += static_cast<std::int64_t>(staged_.size());
-  staged_.clear();
+  if (staged_bytes_ == 0) return;
+  write_through(staged_offset_, {staged(), static_cast<std::size_t>(staged_bytes_)});
+  staged_offset_ += staged_bytes_;
+  staged_bytes_ = 0;
 }
 
 void StagedFile::write_through(std::int64_t offset, std::span<const std::byte> bytes) {

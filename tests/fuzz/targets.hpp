@@ -11,5 +11,11 @@ namespace sluice::testing {
 void fuzz_safetensors(std::span<const std::byte> bytes);
 // The bytes without the two checksums, which are made right: what lies behind them is reached.
 void fuzz_manifest(std::span<const std::byte> bytes);
+// A Hugging Face folder's config.json and tokenizer.json.
+void fuzz_config(std::span<const std::byte> bytes);
+void fuzz_tokenizer(std::span<const std::byte> bytes);
+// What torch.save writes: the pickle alone, and the zip around it.
+void fuzz_pickle(std::span<const std::byte> bytes);
+void fuzz_torch(std::span<const std::byte> bytes);
 
 }  // namespace sluice::testing

@@ -1,0 +1,190 @@
+// `sluice checkpoint import`: Hugging Face folders, DeepSpeed's universal checkpoints and
+// Megatron's as checkpoints of ours.
+#include <algorithm>
+#include <cstdio>
+#include <filesystem>
+
+#include "configs/reader.hpp"
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/hf_config.hpp"
+#include "runtime/checkpoint/hf_import.hpp"
+#include "runtime/checkpoint/hf_json.hpp"
+#include "runtime/checkpoint/import_states.hpp"
+#include "runtime/checkpoint/step_name.hpp"
+#include "runtime/cli/commands.hpp"
+#include "runtime/cli/hf_setup.hpp"
+#include "runtime/cli/weights_setup.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
+
+void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+std::string absolute(const std::string& path) {
+  return fs::absolute(path).lexically_normal().string();
+}
+
+// A configuration of the folder's model, and nothing to train on yet.
+LoadedConfig config_of_folder(const std::string& dir, const CheckpointCommand& command) {
+  LoadedConfig config =
+      load_config_text(join_path(dir, "config.json"),
+                       "model: {from: " + yaml_quoted(absolute(dir)) + "}", command.overrides);
+  settle_model_from(config);
+  return config;
+}
+
+// A step 0 among another model's steps would be the newest of them, with its tokenizer beside.
+void check_is_free(const std::string& out) {
+  std::string taken = exists(join_path(out, kManifestName)) ? "is a checkpoint" : "";
+  for (const CatalogEntry& entry : catalog(local_file_system(), out)) {
+    if (!entry.has_manifest && !entry.unreadable) continue;
+    taken = "already holds checkpoints, as " + entry.name;
+    break;
+  }
+  if (taken.empty()) return;
+  throw ConfigError("-o " + out + " " + taken +
+                    "; give a folder that is new, so that no other model's are in it");
+}
+
+int import_hugging_face(const CheckpointCommand& command) {
+  FileSystem& files = local_file_system();
+  LoadedConfig config = config_of_folder(command.path, command);
+  RunConfig& run = config.run;
+  const auto weights = open_model_from(run);
+  weights->check_tied();
+  log_model_from(run, *weights);
+  const std::string companions = join_path(absolute(command.out), kCompanions);
+  make_dirs_durably(files, companions);
+  const std::vector<std::string> carried = copy_hf_companions(files, command.path, companions);
+  replace_durably(files, join_path(companions, "config.json"),
+                  read_text(files, join_path(command.path, "config.json"), HfJsonLimits().bytes));
+  // The folder's own is used where it was put; one that --set names stays where it is.
+  const std::string name = fs::path(run.data.tokenizer).filename().string();
+  if (run.data.tokenizer == (fs::path(run.model.from) / name).string() &&
+      std::find(carried.begin(), carried.end(), name) != carried.end()) {
+    run.data.tokenizer = join_path(companions, name);
+  }
+  const ModelSpec spec = make_model_spec(run.model);
+  run.model.from.clear();
+  RunState state;
+  state.seed = run.train.seed;
+  state.config = config.resolved_yaml();
+  state.more["imported_from"] = absolute(command.path);
+  const std::string path = import_hf(files, absolute(command.out), spec, *weights, state);
+  print(path + ": " + format_count(static_cast<double>(spec.param_count())) +
+        " parameters at step 0, without moments\n");
+  return 0;
+}
+
+// The model: of a run's file, of what the checkpoint says, of a config.json beside it, or of --set.
+LoadedConfig config_of_source(const CheckpointCommand& command, const ImportSource& source) {
+  if (!command.config.empty()) {
+    LoadedConfig config = load_config(command.config, command.overrides);
+    settle_model_from(config);
+    return config;
+  }
+  const std::optional<ModelOptions> said = source.model();
+  if (!said && exists(join_path(source.path(), "config.json"))) {
+    return config_of_folder(source.path(), command);
+  }
+  LoadedConfig config = load_config_text(source.path(), "{}", command.overrides);
+  if (!said) {
+    if (config.given("model.type")) return config;
+    throw ConfigError(
+        source.path() +
+        " does not say what model it is of; give --config RUN.yaml, put its "
+        "config.json there, or give --set model.type=..., model.layers=... and so on");
+  }
+  const auto given = [&config](std::string_view key) { return config.given(key); };
+  std::string lines;
+  for (const HfDisagreement& found : merge_hf_model(config.run.model, *said, given)) {
+    lines += (lines.empty() ? "" : "\n") + found.key + ": " + found.run + " is not the " +
+             found.file + " that " + source.path() + " says; leave it out";
+  }
+  if (!lines.empty()) throw ConfigError(lines);
+  return config;
+}
+
+// What only the tables say: how many tokens and positions there are.
+void settle_tables(LoadedConfig& config, const ImportTables& tables, const std::string& path) {
+  ModelOptions& model = config.run.model;
+  if (model.type == ModelType::kGpt2 && tables.positions > 0) {
+    if (!config.given("model.seq")) model.seq = tables.positions;
+    if (model.seq > tables.positions) {
+      throw ConfigError("model.seq: " + std::to_string(model.seq) +
+                        " positions are more than the " + std::to_string(tables.positions) +
+                        " of " + path);
+    }
+  }
+  if (model.vocab != 0) return;
+  if (!tables.unpadded) {
+    throw ConfigError(path + " does not say how many of its vocabulary's " +
+                      std::to_string(tables.vocab) +
+                      " rows are tokens and how many padding; give --set model.vocab=N");
+  }
+  model.vocab = tables.vocab;
+}
+
+int import_states(const CheckpointCommand& command, ImportSource& source) {
+  FileSystem& files = local_file_system();
+  LoadedConfig config = config_of_source(command, source);
+  RunConfig& run = config.run;
+  run.model.from.clear();
+  const ImportTables tables = import_tables(source, run.model.type, run.model.hidden);
+  settle_tables(config, tables, source.path());
+  const ModelSpec spec = make_model_spec(run.model);
+  ImportedStates states(source, spec, tables);
+  for (const std::string& note : states.notes()) log_warning(source.path() + ": " + note);
+  const ImportProgress at = source.progress();
+  RunState state;
+  state.step = at.step;
+  state.updates = at.updates;
+  state.skipped_steps = at.step - at.updates;
+  state.samples = at.samples;
+  state.tokens = at.samples * run.model.seq;
+  state.seed = run.train.seed;
+  state.config = config.resolved_yaml();
+  state.more["imported_from"] = absolute(source.path());
+  const std::string path = states.commit(files, absolute(command.out), state);
+  print(path + ": " + format_count(static_cast<double>(spec.param_count())) + " parameters of " +
+        source.program() + "'s at step " + std::to_string(at.step) +
+        (states.moments() ? ", with both moments\n" : ", without moments\n"));
+  return 0;
+}
+
+}  // namespace
+
+int run_checkpoint_import(const CheckpointCommand& command) {
+  check_is_free(command.out);
+  const bool deepspeed = command.format == "deepspeed";
+  const bool megatron = command.format == "megatron";
+  if (command.format != "hf" && exists(command.path)) {
+    const ImportFormat format = deepspeed  ? ImportFormat::kDeepSpeed
+                                : megatron ? ImportFormat::kMegatron
+                                           : ImportFormat::kAny;
+    if (const auto source = open_import(command.path, format)) {
+      return import_states(command, *source);
+    }
+  }
+  if (deepspeed || megatron) {
+    throw IoError(command.path + " is no " +
+                      (deepspeed ? "universal checkpoint of DeepSpeed: it has no zero/; make one "
+                                   "with its ds_to_universal"
+                                 : "checkpoint of Megatron: it has no mp_rank_00/; those of "
+                                   "torch_dist are to be saved again as --ckpt-format torch"),
+                  command.path);
+  }
+  return import_hugging_face(command);
+}
+
+}  // namespace sluice
