@@ -105,13 +105,14 @@ ChildProcess start_child(const ChildCommand& command, const sigset_t& mask) {
   if (!nothing) throw_start_error("/dev/null", errno);
   Pipe out = make_pipe();
   Pipe err = command.separate_stderr ? make_pipe() : Pipe();
+  Pipe in = command.keep_stdin ? make_pipe() : Pipe();
   Pipe status = make_pipe();
   const Prepared prepared{.executable = command.executable.c_str(),
                           .argv = argv.data(),
                           .environment = environment.data(),
                           .mask = mask,
                           .parent = ::getpid(),
-                          .in = nothing.get(),
+                          .in = (in.read ? in.read : nothing).get(),
                           .out = out.write.get(),
                           .err = (err.write ? err.write : out.write).get(),
                           .status = status.write.get()};
@@ -124,7 +125,8 @@ ChildProcess start_child(const ChildCommand& command, const sigset_t& mask) {
   ChildProcess child{.pid = pid,
                      .pidfd = failed == 0 ? open_pidfd(pid) : UniqueFd(),
                      .out = std::move(out.read),
-                     .err = std::move(err.read)};
+                     .err = std::move(err.read),
+                     .in = std::move(in.write)};
   if (failed != 0 || !child.pidfd) {
     const int error_number = failed != 0 ? failed : errno;
     kill_and_reap(pid);
@@ -132,6 +134,7 @@ ChildProcess start_child(const ChildCommand& command, const sigset_t& mask) {
   }
   set_nonblocking(child.out);
   set_nonblocking(child.err);
+  set_nonblocking(child.in);
   return child;
 }
 

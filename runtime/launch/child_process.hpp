@@ -1,5 +1,6 @@
 // One rank as a process: in a process group of its own, its standard output and error on pipes to
-// here, its standard input empty, and killed by the system when the thread that started it ends.
+// here, its standard input empty unless asked for, and killed by the system when the thread that
+// started it ends.
 #pragma once
 
 #include <signal.h>
@@ -17,6 +18,7 @@ struct ChildCommand {
   std::vector<std::string> argv;         // argv[0] included
   std::vector<std::string> environment;  // NAME=value, all of it
   bool separate_stderr = false;          // a pipe of its own; else both share one, in exact order
+  bool keep_stdin = false;               // its standard input is a pipe from here
 };
 
 struct ChildProcess {
@@ -24,6 +26,7 @@ struct ChildProcess {
   UniqueFd pidfd;  // readable when it has ended
   UniqueFd out;    // non-blocking
   UniqueFd err;    // none unless separate_stderr
+  UniqueFd in;     // non-blocking; none unless keep_stdin
 };
 
 // Returns once the program runs; `mask` is the signal mask it gets. Throws Error with the cause: no

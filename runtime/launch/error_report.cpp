@@ -12,6 +12,7 @@
 #include <utility>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/thread_rank.hpp"
 #include "runtime/observe/file_io.hpp"
 
 namespace sluice {
@@ -28,8 +29,7 @@ std::int64_t unix_time_ns() {
 }
 
 ErrorReport make_error_report(std::string message, int exit_code, bool secondary) {
-  const char* rank = std::getenv("RANK");
-  return {.rank = rank != nullptr ? std::atoi(rank) : 0,
+  return {.rank = thread_rank(),
           .host = host_name(),
           .time_ns = unix_time_ns(),
           .exit_code = exit_code,
@@ -37,20 +37,26 @@ ErrorReport make_error_report(std::string message, int exit_code, bool secondary
           .message = std::move(message)};
 }
 
-void write_error_report(const std::string& path, const ErrorReport& report) {
+std::string error_report_text(const ErrorReport& report) {
   const nlohmann::ordered_json object{
       {"rank", report.rank},           {"host", report.host},           {"time_ns", report.time_ns},
       {"exit_code", report.exit_code}, {"secondary", report.secondary}, {"recurs", report.recurs},
       {"message", report.message}};
   // A message may quote a file that is not UTF-8.
-  const auto lenient = nlohmann::ordered_json::error_handler_t::replace;
-  write_file_atomically(path, object.dump(2, ' ', false, lenient) + "\n", IfExists::kKeep);
+  return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
+void write_error_report(const std::string& path, const ErrorReport& report) {
+  write_file_atomically(path, error_report_text(report) + "\n", IfExists::kKeep);
 }
 
 std::optional<ErrorReport> read_error_report(const std::string& path) {
   std::ifstream in(path, std::ios::binary);
   if (!in) return std::nullopt;
-  const std::string text(std::istreambuf_iterator<char>(in), {});
+  return parse_error_report(std::string(std::istreambuf_iterator<char>(in), {}));
+}
+
+std::optional<ErrorReport> parse_error_report(std::string_view text) {
   try {
     const auto object = nlohmann::json::parse(text);
     return ErrorReport{.rank = object.at("rank").get<int>(),

@@ -13,6 +13,7 @@
 #include <exception>
 #include <optional>
 #include <string>
+#include <string_view>
 
 namespace sluice {
 
@@ -29,8 +30,12 @@ struct ErrorReport {
 [[nodiscard]] std::string host_name();
 [[nodiscard]] std::int64_t unix_time_ns();
 
-// Of this rank (RANK, 0 without it), on this host, now.
+// Of the calling thread's rank (kernels/base/thread_rank.hpp), on this host, now.
 [[nodiscard]] ErrorReport make_error_report(std::string message, int exit_code, bool secondary);
+
+// The object on one line, and back; nullopt where it cannot be understood. Pure.
+[[nodiscard]] std::string error_report_text(const ErrorReport& report);
+[[nodiscard]] std::optional<ErrorReport> parse_error_report(std::string_view text);
 
 // Throws IoError. A report that is there already stays.
 void write_error_report(const std::string& path, const ErrorReport& report);

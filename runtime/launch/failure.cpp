@@ -21,6 +21,8 @@ std::string how_it_ended(const RankEnd& end) {
   return "exit code " + std::to_string(end.status);
 }
 
+}  // namespace
+
 std::string headline(const RankEnd& end) {
   if (end.report && !end.report->message.empty()) return end.report->message;
   std::string text = how_it_ended(end);
@@ -30,6 +32,8 @@ std::string headline(const RankEnd& end) {
   }
   return text;
 }
+
+namespace {
 
 std::int64_t time_of(const RankEnd& end) { return end.report ? end.report->time_ns : end.time_ns; }
 
@@ -71,8 +75,10 @@ const RankEnd* first_failure(std::span<const RankEnd> ends) {
 std::string describe_failure(const RankEnd& end) {
   const bool has_message = end.report && !end.report->message.empty();
   const std::string& host = end.report ? end.report->host : end.host;
-  std::string text =
-      "rank " + std::to_string(end.rank) + " on " + host + " failed: " + indented(headline(end));
+  const int rank = end.report ? end.report->rank : end.rank;
+  std::string text = "rank " + std::to_string(rank) + " on " + host;
+  if (!end.name.empty() && !end.report) text = end.name;
+  text += " failed: " + indented(headline(end));
   text += "\n  ";
   if (has_message) text += how_it_ended(end) + "; ";
   text += "its log: " + end.log_path;

@@ -24,6 +24,7 @@ enum class EndClass { kDone, kPrimary, kSecondary, kStopped };
 struct RankEnd {
   int rank = 0;
   std::string host;
+  std::string name = {};  // for messages; empty: "rank N on HOST"
   bool by_signal = false;
   int status = 0;  // exit code, or the signal's number
   std::int64_t time_ns = 0;
@@ -38,6 +39,9 @@ struct RankEnd {
 
 // nullptr where no rank failed of itself (all done or stopped).
 [[nodiscard]] const RankEnd* first_failure(std::span<const RankEnd> ends);
+
+// Its message; else how it ended.
+[[nodiscard]] std::string headline(const RankEnd& end);
 
 // "rank 1 on host7 failed: ..." and, indented, the exit code or signal, the log's path and, where
 // the rank left no message, the log's last lines. With a line break at the end.

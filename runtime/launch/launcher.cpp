@@ -1,45 +1,20 @@
 #include "runtime/launch/launcher.hpp"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
-#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <map>
 #include <optional>
 
 #include "kernels/base/error.hpp"
 #include "runtime/launch/binding.hpp"
-#include "runtime/launch/descendants.hpp"
+#include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/stop_signal.hpp"
-#include "runtime/launch/supervisor.hpp"
+#include "runtime/launch/supervision.hpp"
 
 namespace sluice {
 namespace {
-
-using Environment = std::map<std::string, std::string>;
-
-Environment own_environment() {
-  Environment result;
-  for (char** entry = environ; *entry != nullptr; ++entry) {
-    const std::string text(*entry);
-    const std::size_t equals = text.find('=');
-    if (equals != std::string::npos) result[text.substr(0, equals)] = text.substr(equals + 1);
-  }
-  return result;
-}
-
-void describe_terminal(Environment& environment) {
-  environment.erase("SLUICE_TTY");
-  if (::isatty(STDOUT_FILENO) != 1) return;
-  environment["SLUICE_TTY"] = std::string(1, '1');
-  winsize size{};
-  if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
-    environment["COLUMNS"] = std::to_string(size.ws_col);
-  }
-}
 
 int world_size_of(const LaunchRequest& request) {
   return request.world_size > 0 ? request.world_size : request.nproc;
@@ -47,7 +22,9 @@ int world_size_of(const LaunchRequest& request) {
 
 Environment common_environment(const LaunchRequest& request, int port) {
   Environment environment = own_environment();
-  describe_terminal(environment);
+  environment.erase(std::string(kAgentVariable));
+  // An agent's launcher has described its own.
+  if (!request.agent) describe_terminal(environment);
   environment["WORLD_SIZE"] = std::to_string(world_size_of(request));
   environment["LOCAL_WORLD_SIZE"] = std::to_string(request.nproc);
   environment["MASTER_ADDR"] = request.master_addr;
@@ -77,10 +54,12 @@ RankPlan plan_rank(const LaunchRequest& request, const Environment& common, int 
   environment["SLUICE_ERROR_FILE"] = plan.error_path;
   plan.command.executable = request.executable;
   plan.command.argv = request.argv;
-  for (const auto& [name, value] : environment) {
-    plan.command.environment.push_back(name + "=" + value);
-  }
+  plan.command.environment = entries_of(environment);
   plan.command.separate_stderr = plan.on_terminal;
+  // The first host's are in its folder, which is where the user looks.
+  if (request.agent && request.agent->node > 0) {
+    plan.relayed = "[rank " + std::to_string(rank) + " on " + host_name() + "] ";
+  }
   return plan;
 }
 
@@ -158,34 +137,43 @@ LaunchResult result_of(const SuperviseResult& result, const RankEnd* failure) {
   return {exit_code_of(*failure), result.not_gone.empty() && worth_restarting(*failure)};
 }
 
+// What an agent tells its launcher of the failure: the launcher cannot see the rank's log.
+ErrorReport report_of(const RankEnd& failure, const LaunchResult& outcome) {
+  if (failure.report) return *failure.report;
+  ErrorReport report{.rank = failure.rank,
+                     .host = failure.host,
+                     .time_ns = failure.time_ns,
+                     .exit_code = exit_code_of(failure),
+                     .secondary = classify(failure) == EndClass::kSecondary,
+                     .recurs = !outcome.worth_restarting && !worth_restarting(failure),
+                     .message = headline(failure)};
+  for (const std::string& line : failure.last_lines) report.message += "\n| " + line;
+  return report;
+}
+
 }  // namespace
 
 LaunchResult run_launcher(const LaunchRequest& request) {
   check_request(request);
   ensure_standard_streams();
   create_output_dir(request.output_dir);
-  const PortReservation port(request.master_port);
-  const Environment common = common_environment(request, port.port());
-
-  StopSignalFd signals;
-  TerminalSink out(STDOUT_FILENO);
-  TerminalSink err(STDERR_FILENO);
-  OrphanKeeper orphans;
-  Supervisor supervisor({.kill_grace = request.kill_grace, .stop_grace = request.stop_grace},
-                        signals, out, err);
-  start_all(supervisor, request, common);
-  SuperviseResult result = supervisor.run();
-
-  constexpr std::chrono::milliseconds kOrphansLimit{2000};
-  constexpr std::chrono::milliseconds kDrainLimit{1000};
-  constexpr int kFlushLimitMs = 1000;
-  if (result.not_gone.empty()) (void)orphans.end(kOrphansLimit);
-  supervisor.drain(kDrainLimit, result);
-  out.flush_within(kFlushLimitMs);
+  std::optional<PortReservation> port;  // where rank 0 will serve it
+  if (request.first_rank == 0) port.emplace(request.master_port);
+  const Environment common = common_environment(request, port ? port->port() : request.master_port);
+  Supervision supervision({.kill_grace = request.kill_grace,
+                           .stop_grace = request.stop_grace,
+                           .words_fd = request.agent ? STDIN_FILENO : -1});
+  start_all(supervision.supervisor(), request, common);
+  const SuperviseResult result = supervision.see_through();
   const RankEnd* failure = first_failure(result.ends);
-  err.write(last_words(result, failure));
-  err.flush_within(kFlushLimitMs);
-  return result_of(result, failure);
+  const LaunchResult outcome = result_of(result, failure);
+  if (request.agent) {
+    supervision.say(last_words(result, nullptr));
+    if (failure != nullptr) supervision.say(agent_record(report_of(*failure, outcome)));
+  } else {
+    supervision.say(last_words(result, failure));
+  }
+  return outcome;
 }
 
 }  // namespace sluice

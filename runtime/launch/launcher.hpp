@@ -11,9 +11,12 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "runtime/launch/agent.hpp"
 
 namespace sluice {
 
@@ -24,9 +27,10 @@ struct LaunchRequest {
   std::string executable = "/proc/self/exe";  // this program, even if its file was replaced
   std::vector<std::pair<std::string, std::string>> environment = {};  // added for each rank
   std::string master_addr = "127.0.0.1";
-  int master_port = 0;  // 0: MASTER_PORT of the environment, or else a free one
-  int first_rank = 0;   // of this host
-  int world_size = 0;   // 0: nproc
+  int master_port = 0;  // 0: MASTER_PORT of the environment, or else a free one, where rank 0 is
+  std::optional<AgentPlace> agent = {};  // this process is one: obeys words, reports in a record
+  int first_rank = 0;                    // of this host
+  int world_size = 0;                    // 0: nproc
   int threads = 0;  // launch.threads; 0: OMP_NUM_THREADS of the environment, or the cores divided
   std::chrono::milliseconds kill_grace{3000};   // from SIGTERM to SIGKILL after a failure
   std::chrono::milliseconds stop_grace{10000};  // ... after Ctrl-C, to finish a step

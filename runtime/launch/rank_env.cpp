@@ -13,6 +13,7 @@
 #include <string_view>
 
 #include "kernels/base/error.hpp"
+#include "runtime/launch/slurm_env.hpp"
 
 namespace sluice {
 namespace {
@@ -126,7 +127,7 @@ std::optional<RankEnvironment> rank_environment(const GetEnvironment& get) {
   constexpr std::array kOwn{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE"};
   bool any = false;
   for (const char* name : kOwn) any = any || get(name) != nullptr;
-  if (!any) return std::nullopt;
+  if (!any) return slurm_rank_environment(get);
 
   Reader reader(get);
   RankEnvironment result;
@@ -154,6 +155,18 @@ std::optional<RankEnvironment> rank_environment(const GetEnvironment& get) {
   }
   if (!reader.complaints().empty()) throw ConfigError(reader.complaints());
   return result;
+}
+
+void announce_rank(const RankEnvironment& rank) {
+  const auto say = [](const char* name, const std::string& value) {
+    ::setenv(name, value.c_str(), /*overwrite=*/1);
+  };
+  say("RANK", std::to_string(rank.rank));
+  say("WORLD_SIZE", std::to_string(rank.world_size));
+  say("LOCAL_RANK", std::to_string(rank.local_rank));
+  say("LOCAL_WORLD_SIZE", std::to_string(rank.local_world_size));
+  say("MASTER_ADDR", rank.master_addr);
+  say("MASTER_PORT", std::to_string(rank.master_port));
 }
 
 int free_port() {

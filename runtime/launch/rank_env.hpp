@@ -21,11 +21,16 @@ struct RankEnvironment {
 
 using GetEnvironment = std::function<const char*(const char*)>;
 
-// From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. nullopt where none
-// of the first four is set (MASTER_* alone are the wish of somebody who launches). Throws
-// ConfigError, one line per variable that is missing, malformed or out of range.
+// From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Where none of the
+// first four is set (MASTER_* alone are the wish of somebody who launches): from srun's variables
+// (slurm_env.hpp), nullopt where there are none either. Throws ConfigError, one line per variable
+// that is missing, malformed or out of range.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 [[nodiscard]] std::optional<RankEnvironment> rank_environment(const GetEnvironment& get);
+
+// Says in this process's environment what `rank` says, for what goes by RANK: messages, reports,
+// failure injection. Before threads exist.
+void announce_rank(const RankEnvironment& rank);
 
 // A TCP port that nothing uses now.
 [[nodiscard]] int free_port();

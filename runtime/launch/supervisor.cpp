@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "runtime/launch/agent.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
 namespace sluice {
@@ -18,6 +19,7 @@ struct Supervisor::Stream {
   UniqueFd fd;
   TerminalSink* terminal = nullptr;
   LineFolder folder;
+  RecordFilter records;  // of an agent
 };
 
 struct Supervisor::Rank {
@@ -36,7 +38,19 @@ struct Supervisor::Watched {
   Rank* rank = nullptr;
   Stream* stream = nullptr;
   TerminalSink* sink = nullptr;
+  bool words = false;
 };
+
+namespace {
+
+// What an agent says of its host's failure is the failure.
+void take_report(RankEnd& end, const ErrorReport& report) {
+  end.report = report;
+  end.by_signal = false;
+  end.status = report.exit_code;
+}
+
+}  // namespace
 
 Supervisor::Supervisor(const SupervisorOptions& options, StopSignalFd& signals, TerminalSink& out,
                        TerminalSink& err)
@@ -50,15 +64,16 @@ Supervisor::~Supervisor() {
 }
 
 void Supervisor::start(RankPlan plan) {
+  const bool on_terminal = plan.on_terminal;
   RankLog log(plan.log_path);
-  ::unlink(plan.error_path.c_str());
+  if (!plan.error_path.empty()) ::unlink(plan.error_path.c_str());
   ChildProcess process = start_child(plan.command, signals_.former_mask());
   auto rank = std::make_unique<Rank>(std::move(plan), std::move(log), std::move(process),
                                      std::vector<Stream>(), std::nullopt);
-  TerminalSink* out = rank->plan.on_terminal ? &out_ : nullptr;
-  TerminalSink* err = rank->plan.on_terminal ? &err_ : nullptr;
-  rank->streams.push_back({std::move(rank->process.out), out, {}});
-  if (rank->process.err) rank->streams.push_back({std::move(rank->process.err), err, {}});
+  TerminalSink* out = on_terminal ? &out_ : nullptr;
+  TerminalSink* err = on_terminal ? &err_ : nullptr;
+  rank->streams.push_back({std::move(rank->process.out), out, {}, {}});
+  if (rank->process.err) rank->streams.push_back({std::move(rank->process.err), err, {}, {}});
   ranks_.push_back(std::move(rank));
 }
 
@@ -83,7 +98,7 @@ SuperviseResult Supervisor::run() {
       result.not_gone.push_back(rank->plan.rank);
       continue;
     }
-    rank->end->report = read_error_report(rank->plan.error_path);
+    if (!rank->plan.agent) rank->end->report = read_error_report(rank->plan.error_path);
     result.ends.push_back(*rank->end);
   }
   return result;
@@ -94,10 +109,17 @@ void Supervisor::drain(std::chrono::milliseconds limit, SuperviseResult& result)
   while (Clock::now() < until && !watched(true).empty()) wait_once(true, until);
   for (const auto& rank : ranks_) {
     std::string rest;
-    for (Stream& stream : rank->streams) stream.folder.finish(rest);
+    for (Stream& stream : rank->streams) {
+      stream.folder.feed(stream.records.finish(), rest);
+      stream.folder.finish(rest);
+    }
     log_lines(*rank, rest);
     for (RankEnd& end : result.ends) {
-      if (end.rank == rank->plan.rank) end.last_lines = rank->log.last_lines();
+      if (end.rank != rank->plan.rank) continue;
+      end.last_lines = rank->log.last_lines();
+      for (const Stream& stream : rank->streams) {
+        if (stream.records.report()) take_report(end, *stream.records.report());
+      }
     }
   }
 }
@@ -113,6 +135,9 @@ std::vector<Supervisor::Watched> Supervisor::watched(bool streams_only) {
   }
   if (streams_only) return list;
   list.push_back({{signals_.fd(), POLLIN, 0}});
+  if (options_.words_fd >= 0 && !words_ended_) {
+    list.push_back({.poll = {options_.words_fd, POLLIN, 0}, .words = true});
+  }
   for (const auto& rank : ranks_) {
     if (!rank->end) list.push_back({{rank->process.pidfd.get(), POLLIN, 0}, rank.get()});
   }
@@ -142,6 +167,8 @@ void Supervisor::wait_once(bool streams_only, std::optional<Clock::time_point> u
       on_end(*entry.rank);
     } else if (entry.sink != nullptr) {
       entry.sink->flush();
+    } else if (entry.words) {
+      on_words();
     } else {
       while (const std::optional<int> signal = signals_.next()) on_signal(*signal);
     }
@@ -160,7 +187,9 @@ void Supervisor::on_output(Rank& rank, Stream& stream) {
       stream.fd.reset();
       break;
     }
-    const std::string_view chunk(bytes.data(), static_cast<std::size_t>(got));
+    std::string_view chunk(bytes.data(), static_cast<std::size_t>(got));
+    std::string passed;
+    if (rank.plan.agent) chunk = passed = stream.records.feed(chunk);
     if (stream.terminal != nullptr) stream.terminal->write(chunk);
     stream.folder.feed(chunk, lines);
   }
@@ -172,6 +201,17 @@ void Supervisor::log_lines(Rank& rank, const std::string& lines) {
     err_.write("the log of rank " + std::to_string(rank.plan.rank) +
                " is not complete: " + rank.log.problem() + "\n");
   }
+  if (!rank.plan.relayed.empty()) relay(rank, lines);
+}
+
+void Supervisor::relay(const Rank& rank, const std::string& lines) {
+  std::string prefixed;
+  for (std::size_t begin = 0; begin < lines.size();) {
+    const std::size_t end = std::min(lines.find('\n', begin), lines.size());
+    prefixed += rank.plan.relayed + lines.substr(begin, end - begin) + "\n";
+    begin = end + 1;
+  }
+  out_.write(prefixed);
 }
 
 void Supervisor::on_end(Rank& rank) {
@@ -185,6 +225,7 @@ void Supervisor::on_end(Rank& rank) {
   }
   RankEnd end{.rank = rank.plan.rank,
               .host = host_name(),
+              .name = rank.plan.name,
               .by_signal = info.si_code != CLD_EXITED,
               .status = info.si_status,
               .time_ns = unix_time_ns(),
@@ -196,7 +237,28 @@ void Supervisor::on_end(Rank& rank) {
   rank.end = end;
   const bool clean = end.status == 0 && !end.by_signal;
   if (clean || (interrupted_ && classify(end) == EndClass::kStopped)) return;
-  if (!killed_) ask_all(options_.kill_grace);
+  if (!killed_) ask_all(options_.kill_grace, kEndWord);
+}
+
+// An agent's launcher speaks, or is gone.
+void Supervisor::on_words() {
+  std::array<char, 256> bytes;
+  const ssize_t got = ::read(options_.words_fd, bytes.data(), bytes.size());
+  if (got < 0 && (errno == EINTR || errno == EAGAIN)) return;
+  interrupted_ = true;
+  interrupted_at_ = Clock::now();
+  if (got <= 0) {
+    words_ended_ = true;
+    kill_all();
+    return;
+  }
+  // A word is far shorter than what a pipe or ssh would cut.
+  const std::string_view words(bytes.data(), static_cast<std::size_t>(got));
+  if (words.find(kEndWord) != std::string_view::npos) {
+    ask_all(options_.kill_grace, kEndWord);
+  } else {
+    ask_all(options_.stop_grace, kStopWord);
+  }
 }
 
 void Supervisor::on_signal(int signal) {
@@ -211,16 +273,22 @@ void Supervisor::on_signal(int signal) {
   interrupted_ = true;
   interrupted_at_ = Clock::now();
   err_.write("\nstopping: the ranks finish their step (Ctrl-C again kills them)\n");
-  ask_all(options_.stop_grace);
+  ask_all(options_.stop_grace, kStopWord);
 }
 
-void Supervisor::ask_all(std::chrono::milliseconds grace) {
+void Supervisor::ask_all(std::chrono::milliseconds grace, std::string_view word) {
   const Clock::time_point kill_at = Clock::now() + grace;
   deadline_ = std::min(deadline_.value_or(kill_at), kill_at);
+  for (const auto& rank : ranks_) {
+    if (!rank->plan.agent || rank->end) continue;
+    rank->asked = true;
+    // An agent that does not read is killed like one that does not end.
+    (void)!::write(rank->process.in.get(), word.data(), word.size());
+  }
   // Once: a second SIGTERM means "at once" to a rank.
   if (std::exchange(asked_, true)) return;
   for (const auto& rank : ranks_) {
-    if (rank->end) continue;
+    if (rank->end || rank->plan.agent) continue;
     rank->asked = true;
     ::kill(-rank->process.pid, SIGTERM);
   }

@@ -7,12 +7,17 @@
 //
 // Signals go to whole process groups. After SIGKILL it waits kGoneLimit and gives up on a process
 // that the system cannot end. One thread, which must live as long as the ranks; it sleeps in poll.
+//
+// Over several hosts (agent.hpp) the launcher's supervisor has agents in the place of ranks: they
+// are asked in words, and their reports come in their output. An agent's supervisor takes the
+// words.
 #pragma once
 
 #include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "runtime/launch/child_process.hpp"
@@ -29,16 +34,20 @@ struct RankPlan {
   std::string log_path;
   std::string error_path;
   bool on_terminal = false;
+  bool agent = false;        // of another host; REQUIRES: command.keep_stdin. `rank` is its node
+  std::string name = {};     // for messages; empty: "rank N on HOST"
+  std::string relayed = {};  // its lines also go to standard output, after this; empty: they do not
 };
 
 struct SupervisorOptions {
   std::chrono::milliseconds kill_grace{3000};
   std::chrono::milliseconds stop_grace{10000};
+  int words_fd = -1;  // an agent's standard input; -1: this is no agent
 };
 
 struct SuperviseResult {
   std::vector<RankEnd> ends;
-  bool interrupted = false;   // a signal to the launcher asked for the end
+  bool interrupted = false;   // a signal to the launcher asked for the end, or its word
   std::vector<int> killed;    // ranks that did not end when asked
   std::vector<int> not_gone;  // ranks that the system could not end
 };
@@ -71,10 +80,12 @@ class Supervisor {
   [[nodiscard]] std::vector<Watched> watched(bool streams_only);
   void wait_once(bool streams_only, std::optional<Clock::time_point> until);
   void on_signal(int signal);
+  void on_words();
   void on_end(Rank& rank);
   void on_output(Rank& rank, Stream& stream);
   void log_lines(Rank& rank, const std::string& lines);
-  void ask_all(std::chrono::milliseconds grace);
+  void relay(const Rank& rank, const std::string& lines);
+  void ask_all(std::chrono::milliseconds grace, std::string_view word);
   void kill_all();
 
   const SupervisorOptions options_;
@@ -85,6 +96,7 @@ class Supervisor {
   bool asked_ = false;
   bool killed_ = false;
   bool interrupted_ = false;
+  bool words_ended_ = false;
   Clock::time_point interrupted_at_;
   std::optional<Clock::time_point> deadline_;  // of SIGKILL once asked, of giving up once killed
 };

@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "kernels/base/thread_rank.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {
@@ -28,11 +29,30 @@ spdlog::level::level_enum to_spdlog(LogLevel level) {
   return spdlog::level::info;
 }
 
+// "[rank 3] "; nothing for rank 0.
+class RankFlag final : public spdlog::custom_flag_formatter {
+ public:
+  explicit RankFlag(int process_rank) : process_rank_(process_rank) {}
+  void format(const spdlog::details::log_msg&, const std::tm&,
+              spdlog::memory_buf_t& line) override {
+    const int rank = thread_rank_or(process_rank_);
+    if (rank == 0) return;
+    const std::string text = "[rank " + std::to_string(rank) + "] ";
+    line.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<RankFlag>(process_rank_);
+  }
+
+ private:
+  const int process_rank_;
+};
+
 std::unique_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink, const RunLogOptions& options) {
   auto logger = std::make_unique<spdlog::logger>("run", std::move(sink));
-  std::string pattern = "%H:%M:%S.%e %-7l ";
-  if (options.rank != 0) pattern += "[rank " + std::to_string(options.rank) + "] ";
-  logger->set_pattern(pattern + "%v");
+  auto formatter = std::make_unique<spdlog::pattern_formatter>();
+  formatter->add_flag<RankFlag>('*', options.rank).set_pattern("%H:%M:%S.%e %-7l %*%v");
+  logger->set_formatter(std::move(formatter));
   logger->set_level(to_spdlog(options.level));
   logger->flush_on(spdlog::level::trace);
   return logger;

@@ -13,7 +13,7 @@
 namespace sluice {
 
 struct RunLogOptions {
-  int rank = 0;  // global; named in the line unless 0
+  int rank = 0;  // global; named in the line unless 0. A thread's own (thread_rank.hpp) goes before
   LogLevel level = LogLevel::kInfo;
   bool interactive = false;  // standard output is a terminal: clear the progress line first
 };

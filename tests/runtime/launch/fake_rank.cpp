@@ -22,6 +22,7 @@
 
 #include "kernels/base/error.hpp"
 #include "runtime/launch/error_report.hpp"
+#include "runtime/launch/host_launcher.hpp"
 #include "runtime/launch/launcher.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/launch/watchdog.hpp"
@@ -122,6 +123,11 @@ const std::map<std::string, std::function<void(long)>> kSteps{
     {"grandchild", [](long) { leave_grandchild(false); }},
     {"daemon", [](long) { leave_grandchild(true); }},
     {"wait", [](long) { wait_for_stop(); }},
+    {"kill_agent",
+     [](long) {
+       ::kill(::getppid(), SIGKILL);
+       sleep_for_ever();
+     }},
     {"hang", [](long ms) { hang_in("forward", ms); }},
     {"hang_in_collective", [](long ms) { hang_in("all-reduce", ms); }},
     {"nocore",
@@ -153,11 +159,33 @@ int launch(const std::vector<std::string>& words) {
   request.argv = {words.at(0), "rank"};
   request.argv.insert(request.argv.end(), words.begin() + 6, words.end());
   try {
-    return sluice::run_launcher(request).exit_code;
+    const std::string hostfile = environment("SLUICE_TEST_HOSTFILE");
+    if (hostfile.empty()) return sluice::run_launcher(request).exit_code;
+    sluice::HostsRequest hosts;
+    hosts.hosts = sluice::read_hostfile(hostfile, 1);
+    hosts.argv = request.argv;
+    hosts.output_dir = request.output_dir;
+    hosts.kill_grace = request.kill_grace;
+    hosts.stop_grace = request.stop_grace;
+    return sluice::run_hosts(hosts).exit_code;
   } catch (const sluice::Error& error) {
     std::fprintf(stderr, "%s\n", error.what());
     return error.exit_code();
   }
+}
+
+int be_agent(const std::vector<std::string>& words, const sluice::AgentPlace& place) {
+  sluice::LaunchRequest request;
+  request.output_dir = environment("SLUICE_TEST_OUT");
+  request.kill_grace = milliseconds(300);
+  request.nproc = place.nproc;
+  request.first_rank = place.first_rank;
+  request.world_size = place.world;
+  request.agent = place;
+  request.master_addr = environment("MASTER_ADDR");
+  request.master_port = std::atoi(environment("MASTER_PORT").c_str());
+  request.argv = words;
+  return sluice::run_launcher(request).exit_code;
 }
 
 }  // namespace
@@ -165,6 +193,7 @@ int launch(const std::vector<std::string>& words) {
 int main(int argc, char** argv) {
   const std::vector<std::string> words(argv, argv + argc);
   if (words.size() > 1 && words[1] == "launch") return launch(words);
+  if (const auto place = sluice::agent_place()) return be_agent(words, *place);
   try {
     behave(words.at(2 + static_cast<std::size_t>(std::atoi(environment("RANK").c_str()))));
   } catch (const std::exception& error) {

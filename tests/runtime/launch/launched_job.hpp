@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <filesystem>
+#include <fstream>
 #include <functional>
 #include <string>
 #include <thread>
@@ -27,6 +28,8 @@ struct JobOptions {
   std::string executable = "-";
   int stdout_fd = -1;                         // -1: a file
   std::vector<std::string> environment = {};  // NAME=value
+  std::string hosts = {};  // a hostfile's text: agents on these, by a stand-in for ssh
+  std::string ssh = {};    // instead of that one
 };
 
 // False where it does not come true within 20 s.
@@ -48,6 +51,7 @@ class LaunchedJob {
                                    std::to_string(options.kill_grace_ms),
                                    std::to_string(options.stop_grace_ms),
                                    options.executable};
+    if (!options.hosts.empty()) write_hosts(options);
     words.insert(words.end(), behaviours.begin(), behaviours.end());
     std::vector<char*> argv;
     for (std::string& word : words) argv.push_back(word.data());
@@ -85,8 +89,9 @@ class LaunchedJob {
   }
   [[nodiscard]] std::string out() const { return text_of(folder_.path() / "out"); }
   [[nodiscard]] std::string err() const { return text_of(folder_.path() / "err"); }
-  [[nodiscard]] std::string log(int rank) const {
-    return text_of(file("rank-" + std::to_string(rank) + ".log"));
+  [[nodiscard]] std::string log(int rank) const { return log("rank-" + std::to_string(rank)); }
+  [[nodiscard]] std::string log(const std::string& name) const {
+    return text_of(file(name + ".log"));
   }
 
   // Living processes that inherited this job's environment.
@@ -99,6 +104,15 @@ class LaunchedJob {
   }
 
  private:
+  // As with ssh, what runs "there" is in no group of the launcher's and outlives the connection,
+  // whose exit code is 255 where it broke.
+  void write_hosts(const JobOptions& options) const {
+    std::ofstream(folder_.path() / "hosts") << options.hosts;
+    std::ofstream(folder_.path() / "ssh")
+        << "[ \"$1\" = \"$SLUICE_TEST_UNREACHABLE\" ] && echo no route to $1 >&2 && exit 255\n"
+           "setsid sh -c \"$2\"\ncode=$?\n[ $code -gt 128 ] && exit 255\nexit $code\n";
+  }
+
   [[nodiscard]] std::string tag() const { return "SLUICE_TEST_TAG=" + folder_.path().string(); }
 
   [[noreturn]] void become(const std::vector<char*>& argv, const JobOptions& options) const {
@@ -112,6 +126,12 @@ class LaunchedJob {
     }
     redirect(2, "err");
     ::setenv("SLUICE_TEST_TAG", folder_.path().c_str(), 1);
+    if (!options.hosts.empty()) {
+      const std::string ssh = "sh " + (folder_.path() / "ssh").string();
+      ::setenv("SLUICE_TEST_HOSTFILE", (folder_.path() / "hosts").c_str(), 1);
+      ::setenv("SLUICE_TEST_OUT", (folder_.path() / "run").c_str(), 1);
+      ::setenv("SLUICE_SSH", options.ssh.empty() ? ssh.c_str() : options.ssh.c_str(), 1);
+    }
     for (const std::string& entry : options.environment) {
       const std::size_t equals = entry.find('=');
       ::setenv(entry.substr(0, equals).c_str(), entry.substr(equals + 1).c_str(), 1);
