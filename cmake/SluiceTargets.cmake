@@ -24,7 +24,7 @@ add_library(sluice_cold INTERFACE)
 target_compile_options(sluice_cold INTERFACE
   $<$<AND:$<CONFIG:Release>,$<COMPILE_LANGUAGE:CXX>>:-O1>
   # g++ 12 at -O1 sees uninitialised members in std::variants that are moved.
-  $<$<COMPILE_LANGUAGE:CXX>:-Wno-maybe-uninitialized>)
+  $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)
 
 function(_sluice_apply_tier target tier)
   if(tier GREATER 0)

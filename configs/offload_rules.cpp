@@ -31,6 +31,7 @@ class OffloadRules {
     check_activations();
     check_states_dtype();
     check_device_fraction();
+    check_speculation();
     check_nvme();
     return std::move(broken_);
   }
@@ -104,6 +105,19 @@ class OffloadRules {
              format_number(fraction) +
                  " needs parameters and gradients on the device: the share that stays is updated "
                  "there; leave them on the device, or leave this out");
+    }
+  }
+
+  void check_speculation() {
+    if (offload_.speculate == Speculation::kNever) return;
+    if (offload_.optimizer != Tier::kNvme) {
+      broken("offload.speculate",
+             "auto updates states into a second place on nvme, and offload.optimizer is " +
+                 text_of(offload_.optimizer) + "; set that to nvme, or leave this out");
+    } else if (run_.parallel.pipeline > 1) {
+      broken("offload.speculate",
+             "auto needs parallel.pipeline: 1: the last backwards of a pipeline's stage stand "
+             "between transfers that others wait for; set it, or leave this out");
     }
   }
 

@@ -250,6 +250,9 @@ Section offload_section() {
       .key("chunk_bytes", &O::chunk_bytes, bytes(kSmallestChunk, kLargestChunk),
            "Optimizer states pass through the host in chunks: bytes of each fp32 array of one.")
       .key("chunks", &O::chunks, count(1, 1024), "Chunks on the host at a time.")
+      .key("speculate", &O::speculate, one_of({"never", "auto"}),
+           "auto: an optimizer on nvme is updated in part under the last backward, before the norm "
+           "is known, while steps are not clipped; the same bits, up to twice the room.")
       .key(
           "direct", &O::direct, boolean(),
           "Whether a file system without O_DIRECT is refused; false: go on through the page cache, "
@@ -326,9 +329,10 @@ Section launch_section() {
   return SectionMaker("launch", &RunConfig::launch, "How ranks are started.")
       .key("nproc", &O::nproc, count(0).or_word("auto"),
            "Ranks on this host; auto: one a GPU, or 1 without GPUs.")
-      .key("hostfile", &O::hostfile, path(), "File of the hosts and their ranks.")
+      .key("hostfile", &O::hostfile, path(), "File of the hosts, one a line: name slots=N; they are reached by ssh.")
       .key("backend", &O::backend, one_of({"auto", "nccl", "gloo", "local"}),
-           "What carries collectives; auto: nccl on GPUs, gloo without.")
+           "What carries collectives; auto: nccl on GPUs, gloo without; local: ranks are threads of one "
+           "process.")
       .key("max_restarts", &O::max_restarts, count(0),
            "Restarts from the newest checkpoint after a rank crashed, hung or lost its peers.")
       .key("timeout", &O::timeout_seconds, seconds(),

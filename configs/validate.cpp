@@ -7,6 +7,7 @@
 
 #include "configs/derived.hpp"
 #include "configs/offload_rules.hpp"
+#include "configs/parallel_rules.hpp"
 #include "configs/problems.hpp"
 #include "configs/schema.hpp"
 #include "configs/unavailable.hpp"
@@ -36,6 +37,7 @@ class Validator {
     check_zero();
     check_recompute();
     for (const BrokenRule& rule : broken_offload_rules(run_)) broken(rule.key, rule.what);
+    for (const BrokenRule& rule : broken_parallel_rules(run_)) broken(rule.key, rule.what);
     check_data();
     check_launch();
     check_available();
@@ -238,6 +240,11 @@ class Validator {
       broken("launch.max_restarts",
              num(run_.launch.max_restarts) +
                  " restarts need checkpoints to go on from; set checkpoint.every");
+    }
+    if (!run_.launch.hostfile.empty() && run_.launch.backend == Backend::kLocal) {
+      broken("launch.hostfile",
+             "ranks that are threads of one process (backend local) have one host; leave out "
+             "hostfile, or backend");
     }
     if (!gpus_ || run_.launch.backend != Backend::kNccl) return;
     const int ranks = run_.launch.nproc > 0 ? run_.launch.nproc : world_;

@@ -1,5 +1,4 @@
-// `sluice checkpoint`: what there is, whether it is whole, and Hugging Face folders in and out.
-#include <algorithm>
+// `sluice checkpoint`: what there is, whether it is whole, and out as a Hugging Face folder.
 #include <cstdio>
 #include <filesystem>
 
@@ -14,7 +13,6 @@
 #include "runtime/checkpoint/step_name.hpp"
 #include "runtime/cli/checkpoint_json.hpp"
 #include "runtime/cli/commands.hpp"
-#include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/weights_setup.hpp"
 
 namespace sluice {
@@ -34,10 +32,6 @@ void print(const std::string& text) {
 std::string layout_text(const WorldLayout& layout) {
   return std::to_string(layout.world) + (layout.world == 1 ? " rank" : " ranks") + ", stage " +
          std::to_string(layout.zero_stage);
-}
-
-std::string absolute(const std::string& path) {
-  return fs::absolute(path).lexically_normal().string();
 }
 
 // The checkpoints to look at: one, or every step of a folder that claims to be complete.
@@ -100,28 +94,6 @@ DType dtype_of(const std::string& name) {
   return name == "bf16" ? DType::kBFloat16 : name == "fp16" ? DType::kFloat16 : DType::kFloat32;
 }
 
-// A configuration of the folder's model, and nothing to train on yet.
-LoadedConfig config_of(const CheckpointCommand& command) {
-  LoadedConfig config = load_config_text(
-      join_path(command.path, "config.json"),
-      "model: {from: " + yaml_quoted(absolute(command.path)) + "}", command.overrides);
-  settle_model_from(config);
-  return config;
-}
-
-// A step 0 among another model's steps would be the newest of them, with its tokenizer beside.
-void check_is_free(const std::string& out) {
-  std::string taken = exists(join_path(out, kManifestName)) ? "is a checkpoint" : "";
-  for (const CatalogEntry& entry : catalog(local_file_system(), out)) {
-    if (!entry.has_manifest && !entry.unreadable) continue;
-    taken = "already holds checkpoints, as " + entry.name;
-    break;
-  }
-  if (taken.empty()) return;
-  throw ConfigError("-o " + out + " " + taken +
-                    "; give a folder that is new, so that no other model's are in it");
-}
-
 }  // namespace
 
 int run_checkpoint_ls(const CheckpointCommand& command) {
@@ -168,37 +140,6 @@ int run_checkpoint_verify(const CheckpointCommand& command) {
   }
   print(command.json ? verify_json(verified) : text);
   return sound ? 0 : kDamaged;
-}
-
-int run_checkpoint_import(const CheckpointCommand& command) {
-  FileSystem& files = local_file_system();
-  check_is_free(command.out);
-  LoadedConfig config = config_of(command);
-  RunConfig& run = config.run;
-  const auto weights = open_model_from(run);
-  weights->check_tied();
-  log_model_from(run, *weights);
-  const std::string companions = join_path(absolute(command.out), kCompanions);
-  make_dirs_durably(files, companions);
-  const std::vector<std::string> carried = copy_hf_companions(files, command.path, companions);
-  replace_durably(files, join_path(companions, "config.json"),
-                  read_text(files, join_path(command.path, "config.json"), HfJsonLimits().bytes));
-  // The folder's own is used where it was put; one that --set names stays where it is.
-  const std::string name = fs::path(run.data.tokenizer).filename().string();
-  if (run.data.tokenizer == (fs::path(run.model.from) / name).string() &&
-      std::find(carried.begin(), carried.end(), name) != carried.end()) {
-    run.data.tokenizer = join_path(companions, name);
-  }
-  const ModelSpec spec = make_model_spec(run.model);
-  run.model.from.clear();
-  RunState state;
-  state.seed = run.train.seed;
-  state.config = config.resolved_yaml();
-  state.more["imported_from"] = absolute(command.path);
-  const std::string path = import_hf(files, absolute(command.out), spec, *weights, state);
-  print(path + ": " + format_count(static_cast<double>(spec.param_count())) +
-        " parameters at step 0, without moments\n");
-  return 0;
 }
 
 int run_checkpoint_export(const CheckpointCommand& command) {

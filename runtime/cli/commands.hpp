@@ -133,6 +133,8 @@ struct CheckpointCommand {
   std::int64_t shard_bytes = 5'000'000'000;  // export
   std::string tokenizer;                     // export: a folder with the tokenizer's files
   std::vector<std::string> overrides;        // import: "model.seq=2048"
+  std::string format = "auto";               // import: hf, deepspeed, megatron
+  std::string config;                        // import: a run's YAML file, for its model:
   bool json = false;                         // ls, verify
 };
 int run_checkpoint_ls(const CheckpointCommand& command);

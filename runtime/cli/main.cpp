@@ -183,12 +183,15 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
   CLI::App* list = group->add_subcommand("ls", "the checkpoints of a folder");
   CLI::App* verify = group->add_subcommand("verify", "read every byte, compare every checksum");
   CLI::App* out = group->add_subcommand("export", "write a checkpoint as a Hugging Face folder");
-  CLI::App* in = group->add_subcommand("import", "make a checkpoint of a Hugging Face folder");
+  CLI::App* in = group->add_subcommand(
+      "import", "make a checkpoint of a Hugging Face folder, or one of DeepSpeed's or Megatron's");
   list->add_option("folder", command.path, "a folder of checkpoints")->required();
   verify->add_option("path", command.path, "a checkpoint, or a folder of them")->required();
   out->add_option("checkpoint", command.path, "a checkpoint, or a folder of them: its newest")
       ->required();
-  in->add_option("folder", command.path, "config.json and safetensors")->required();
+  in->add_option("folder", command.path, "a Hugging Face folder, a universal checkpoint of "
+                                         "DeepSpeed, or a checkpoint of Megatron")
+      ->required();
   for (CLI::App* sub : {list, verify}) sub->add_flag("--json", command.json, "for machines");
   for (CLI::App* sub : {out, in}) {
     sub->add_option("-o,--output", command.out, "the folder to write")->required();
@@ -200,6 +203,10 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
       ->transform(CLI::AsSizeValue(true))
       ->default_str("5GB");
   out->add_option("--tokenizer", command.tokenizer, "a folder with the tokenizer's files");
+  in->add_option("--format", command.format, "of the folder")
+      ->check(CLI::IsMember({"auto", "hf", "deepspeed", "megatron"}))
+      ->capture_default_str();
+  in->add_option("--config", command.config, "a run's YAML file, for its model:");
   in->add_option("--set", command.overrides, "section.key=value, e.g. model.seq=4096")
       ->allow_extra_args(false);
 }

@@ -109,16 +109,15 @@ int run_plan(const PlanCommand& command) {
   settle_vocabulary(config);
   settle_products(machine, config);
 
-  const PlanQuestion question{engine_options(config.run, place), rank_budgets(config.run, place)};
   RunFacts facts = facts_of(command, config.run, machine);
   Planner planner(machine.profile);
+  const PlanQuestion question = plan_question(config.run, place);
   const RunPlan plan = planner.plan(question);
   facts.hiding = hiding_tokens(
-      plan.shape, planner.rates(question.options),
+      plan.shape, planner.rates(planner.at_stage(question.options, plan.stage)),
       question.options.train.micro_batch * question.options.dp * question.options.model.seq);
-  facts.unit_names = planner.unit_names();
   std::optional<SearchResult> result;
-  if (command.suggest) result = search_plans(planner, question, facts.notes);
+  if (command.suggest) result = search_plans(planner, config.run, question, facts.notes);
   std::optional<std::vector<FitRow>> rows;
   if (command.compare) rows = compare(planner, question);
   print_plan(command, plan, facts, result ? &*result : nullptr, rows ? &*rows : nullptr);

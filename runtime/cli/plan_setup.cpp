@@ -2,14 +2,26 @@
 
 #include <algorithm>
 
+#include "configs/parallel_rules.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
+#include "runtime/engine/generator.hpp"
 #include "runtime/plan/plan_report.hpp"
 
 namespace sluice {
 namespace {
 
 constexpr char kDefaultGpu[] = "h100-sxm";
+
+// By the rules between a mesh, the model and what leaves the device.
+bool is_allowed(const RunConfig& run, const EngineOptions& options) {
+  RunConfig other = run;
+  other.model = options.model;
+  other.parallel = options.parallel;
+  other.offload = options.offload;
+  other.train.accumulation_order = options.train.accumulation_order;
+  return broken_parallel_rules(other).empty();
+}
 
 }  // namespace
 
@@ -34,10 +46,19 @@ int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world) {
   return std::min(machine.devices_per_node, world);
 }
 
-SearchResult search_plans(Planner& planner, const PlanQuestion& question,
+PlanQuestion plan_question(const RunConfig& run, const RunPlace& place) {
+  PlanQuestion question{engine_options(run, place), rank_budgets(run, place)};
+  question.options.parallel.data = run.parallel.data;  // whether it was given
+  question.options.generate_positions = sample_positions(run.model.seq, run.train.sample_tokens);
+  return question;
+}
+
+SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQuestion& question,
                           std::vector<std::string>& notes) {
   SearchLimits limits;
   limits.offload = question.budgets.can_offload;
+  limits.meshes = true;
+  limits.allowed = [&run](const EngineOptions& options) { return is_allowed(run, options); };
   SearchResult result = suggest(planner, question, limits);
   if (result.any_fits || limits.offload) return result;
   limits.offload = true;
@@ -64,8 +85,7 @@ std::string advice(const RunConfig& run, const RunPlace& place) {
   }
   machine.profile.devices_per_node = place.local_ranks;
   Planner planner(machine.profile);
-  const PlanQuestion question{engine_options(run, place), rank_budgets(run, place)};
-  const SearchResult result = search_plans(planner, question, machine.notes);
+  const SearchResult result = search_plans(planner, run, plan_question(run, place), machine.notes);
   std::string text = suggestions_text(result);
   for (const std::string& note : machine.notes) text += "note: " + note + "\n";
   text.pop_back();

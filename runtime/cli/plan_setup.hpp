@@ -24,9 +24,14 @@ struct PlanMachine {
 // A host of launch.nproc ranks, where the machine does not say.
 int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world);
 
-// suggest(); offload from GPUs is planned where nothing else fits: the runtime's copies are those
-// of CPUs. Says so in `notes`.
-[[nodiscard]] SearchResult search_plans(Planner& planner, const PlanQuestion& question,
+// Of all ranks of the run's mesh.
+[[nodiscard]] PlanQuestion plan_question(const RunConfig& run, const RunPlace& place);
+
+// suggest(), of meshes and placements that the rules between keys allow; offload from GPUs is
+// planned where nothing else fits: the runtime's copies are those of CPUs. Says so in `notes`.
+// `question`: plan_question() of the run.
+[[nodiscard]] SearchResult search_plans(Planner& planner, const RunConfig& run,
+                                        const PlanQuestion& question,
                                         std::vector<std::string>& notes);
 
 // For a run that does not fit: what `sluice plan --suggest` says, with the --set lines. Measures

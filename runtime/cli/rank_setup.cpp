@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <ctime>
+#include <utility>
 
 #include "configs/offload_rules.hpp"
 #include "kernels/base/error.hpp"
@@ -12,13 +13,22 @@
 namespace sluice {
 
 RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
-  return {
-      .world = rank.world_size, .local_ranks = rank.local_world_size, .on_gpu = runs_on_gpu(run)};
+  return {.world = rank.world_size,
+          .local_ranks = rank.local_world_size,
+          .on_gpu = runs_on_gpu(run),
+          .at = Mesh(run.parallel, rank.world_size).coordinates(rank.rank)};
 }
 
-std::unique_ptr<Communicator> connect(const LoadedConfig& config, const RankEnvironment& rank) {
+MeshNeeds mesh_needs(const RunConfig& run) {
+  const ParallelOptions& parallel = run.parallel;
+  return {.tied = parallel.pipeline > 1 && run.model.tie_embeddings,
+          .wraps = parallel.virtual_stages > 1};
+}
+
+MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank) {
+  const Mesh mesh(config.run.parallel, rank.world_size);
   if (rank.world_size == 1 && !runs_on_gpu(config.run)) {
-    return std::move(make_local_communicators(1).front());
+    return std::move(make_local_mesh_comms(mesh).front());
   }
   CommOptions options;
   options.rank = rank.rank;
@@ -27,10 +37,12 @@ std::unique_ptr<Communicator> connect(const LoadedConfig& config, const RankEnvi
   options.master_port = rank.master_port;
   options.timeout = std::chrono::milliseconds(
       static_cast<std::int64_t>(config.run.launch.timeout_seconds * 1000));
-  if (runs_on_gpu(config.run)) return make_nccl_communicator(options);
   // Ranks of one host exchange through its memory; launch.backend: gloo asks for the network.
-  return config.run.launch.backend == Backend::kGloo ? make_gloo_communicator(options)
-                                                     : make_cpu_communicator(options);
+  const CommKind kind = runs_on_gpu(config.run)                       ? CommKind::kNccl
+                        : config.run.launch.backend == Backend::kGloo ? CommKind::kGloo
+                                                                      : CommKind::kCpu;
+  return make_mesh_comms(mesh, rank.rank, make_process_world(options, kind), mesh_needs(config.run),
+                         make_process_factory(options, kind));
 }
 
 std::string run_id(const RunConfig& run, Communicator& comm) {
@@ -65,6 +77,13 @@ void check_gpus(const LoadedConfig& config, int local_ranks) {
                       ": memory tiers are written for CPU ranks; the GPU's copies are not; leave " +
                       std::string(state.name) +
                       " on the device, or set launch.backend to gloo for a run on the CPU");
+  }
+  for (const auto& [key, size] : {std::pair{"parallel.tensor", config.run.parallel.tensor},
+                                  std::pair{"parallel.pipeline", config.run.parallel.pipeline}}) {
+    if (size == 1) continue;
+    throw ConfigError(config.place(key) + ": " + key + ": " + std::to_string(size) +
+                      ": ranks that share a model are written for CPUs so far; set it to 1, or "
+                      "launch.backend to gloo for a run on the CPU");
   }
   if (config.run.recompute.mode == RecomputeMode::kSelective) {
     throw ConfigError(config.place("recompute.mode") +

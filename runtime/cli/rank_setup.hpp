@@ -6,7 +6,7 @@
 #include <string>
 
 #include "configs/reader.hpp"
-#include "parallel/comm/communicator.hpp"
+#include "parallel/mesh_comms.hpp"
 #include "runtime/cli/run_setup.hpp"
 #include "runtime/launch/rank_env.hpp"
 
@@ -14,9 +14,12 @@ namespace sluice {
 
 [[nodiscard]] RunPlace place_of(const RunConfig& run, const RankEnvironment& rank);
 
-// GPUs over NCCL, CPUs over the host's memory or Gloo. Blocks until all ranks have come.
-[[nodiscard]] std::unique_ptr<Communicator> connect(const LoadedConfig& config,
-                                                    const RankEnvironment& rank);
+// Which groups beside those of the axes the ranks of a run talk in.
+[[nodiscard]] MeshNeeds mesh_needs(const RunConfig& run);
+
+// The groups of the configuration's mesh, for this rank: GPUs over NCCL, CPUs over the host's
+// memory or Gloo. Blocks until all ranks have come.
+[[nodiscard]] MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank);
 
 // Names the run where it keeps files beside those of other runs: the same on every rank.
 // Collective.

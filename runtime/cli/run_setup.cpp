@@ -7,6 +7,7 @@
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/generator.hpp"
 #include "runtime/engine/machine.hpp"
+#include "runtime/engine/rank_part.hpp"
 
 namespace sluice {
 namespace {
@@ -34,9 +35,18 @@ TierOptions tier_options(const RunConfig& run, const RunPlace& place) {
 }  // namespace
 
 bool runs_on_gpu(const RunConfig& run) {
-  if (run.launch.backend == Backend::kGloo) return false;
+  if (run.launch.backend == Backend::kGloo || run.launch.backend == Backend::kLocal) return false;
   return run.launch.backend == Backend::kNccl ||
          (cuda_module_is_built() && visible_gpu_count() > 0);
+}
+
+std::vector<RunPlace> rank_classes(const RunConfig& run, const RunPlace& place) {
+  std::vector<RunPlace> places;
+  for (int stage = 0; stage < run.parallel.pipeline; ++stage) {
+    places.push_back(place);
+    places.back().at = {.pp = stage};
+  }
+  return places;
 }
 
 TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place) {
@@ -64,6 +74,11 @@ EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {
   options.model.kv_heads = derived.kv_heads;
   options.model.ffn = derived.ffn;
   options.model.recompute_attention = run.recompute.mode == RecomputeMode::kSelective;
+  options.parallel = run.parallel;
+  options.parallel.data = derived.dp;
+  options.part = part_of_rank(options.model, run.parallel, place.at);
+  // A sequence that is shared cannot be gone on with token by token.
+  if (options.part.sequence) options.generate_positions = 0;
   return options;
 }
 

@@ -3,8 +3,10 @@
 #pragma once
 
 #include <functional>
+#include <vector>
 
 #include "configs/reader.hpp"
+#include "parallel/mesh.hpp"
 #include "runtime/engine/matmul_choice.hpp"
 #include "runtime/engine/plan_text.hpp"
 #include "runtime/engine/step_profile.hpp"
@@ -15,14 +17,19 @@ struct RunPlace {
   int world = 1;        // ranks of the whole job
   int local_ranks = 1;  // of one host
   bool on_gpu = false;
+  MeshCoordinates at{};  // of the rank whose part of the model is meant
 };
+
+// Of the mesh, ranks whose programs and memory may differ: one of each pipeline stage. Of its
+// tensor-parallel ranks the first has most.
+[[nodiscard]] std::vector<RunPlace> rank_classes(const RunConfig& run, const RunPlace& place);
 
 // Whether the configuration's ranks use this machine's GPUs.
 [[nodiscard]] bool runs_on_gpu(const RunConfig& run);
 
 // A rank's share of the budgets, which are of its host; the device's is its own.
 [[nodiscard]] TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place);
-// REQUIRES: validate() passed for this world.
+// Of the rank at place.at. REQUIRES: validate() passed for this world; the vocabulary is known.
 [[nodiscard]] EngineOptions engine_options(const RunConfig& run, const RunPlace& place);
 
 // Sets model.matmul by train.matmul. Throws ConfigError. `measure` is called at most once.

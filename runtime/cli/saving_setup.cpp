@@ -56,9 +56,10 @@ void prepare_saving(const LoadedConfig& config, const std::string& resume, Launc
   const auto timeout = std::chrono::milliseconds(
       static_cast<std::int64_t>(config.run.launch.timeout_seconds * 1000));
   request.stop_grace = std::max(request.stop_grace, timeout);
-  const auto now =
-      std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch());
-  request.environment.emplace_back(kStarted, std::to_string(now.count()));
+  // An agent's launcher on this host has said already when the run began.
+  const auto begun =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(started().time_since_epoch());
+  request.environment.emplace_back(kStarted, std::to_string(begun.count()));
 }
 
 }  // namespace sluice

@@ -48,10 +48,10 @@ UseRank::UseRank(UsedWeights& weights, const RankEnvironment& rank)
   set_libtorch_threads(binding.threads);
   install_counting_allocators();
   watchdog_.set_phase("rendezvous", Waiting::kYes);
-  comm_ = connect(config, rank_);
+  comms_ = std::make_unique<MeshComms>(connect(config, rank_));
   watchdog_.set_phase("start-up");
   (void)settle_matmul(config, runs_on_gpu(config.run),
-                      [&] { return shared_rates(config.run, *comm_); });
+                      [&] { return shared_rates(config.run, comm()); });
   if (!speaks()) return;
   for (const std::string& note : weights.notes) log_info(note);
 }
@@ -68,9 +68,9 @@ EngineOptions UseRank::options(EnginePurpose purpose) const {
 std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
   const RunConfig& run = weights_.config.run;
   EngineOptions options = given;
-  options.tiers.nvme.run_id = run_id(run, *comm_);
+  options.tiers.nvme.run_id = run_id(run, comm());
   options.tiers.nvme.rank = rank_.rank;
-  Model model = make_model(options.model);
+  Model model = make_model(options.model, options.part, &comms_->tensor());
   const StepPlan plan = plan_step(options, model);
   const Program program =
       plan.decoding ? write_decode_step(*plan.decoding) : write_eval_step(plan.shape);
@@ -78,7 +78,7 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
                plan_memory(program, options.tiers.nvme, rank_budgets(run, place_of(run, rank_))));
   watchdog_.set_phase("reading weights");
   auto engine = std::make_unique<Engine>(
-      options, std::move(model), *comm_, device_of(run, rank_), RowSource(), RowSource(),
+      options, std::move(model), *comms_, device_of(run, rank_), RowSource(), RowSource(),
       [this](const std::string& phase, bool waiting) {
         watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
       });

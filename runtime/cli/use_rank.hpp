@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "parallel/comm/communicator.hpp"
+#include "parallel/mesh_comms.hpp"
 #include "runtime/cli/run_setup.hpp"
 #include "runtime/cli/weights_setup.hpp"
 #include "runtime/engine/engine.hpp"
@@ -26,7 +26,7 @@ class UseRank {
   // Throws BudgetError where its program needs more than a budget allows, before anything is taken.
   [[nodiscard]] std::unique_ptr<Engine> make_engine(const EngineOptions& options);
 
-  [[nodiscard]] Communicator& comm() { return *comm_; }
+  [[nodiscard]] Communicator& comm() { return comms_->world(); }
   [[nodiscard]] Watchdog& watchdog() { return watchdog_; }
   [[nodiscard]] bool speaks() const { return rank_.rank == 0; }
 
@@ -34,7 +34,7 @@ class UseRank {
   const UsedWeights& weights_;
   const RankEnvironment rank_;
   Watchdog watchdog_;
-  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<MeshComms> comms_;
 };
 
 // The rank that this process is: of somebody's job, or alone.

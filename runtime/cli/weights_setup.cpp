@@ -214,6 +214,17 @@ void check_tokenizer(const LoadedConfig& config) {
   }
 }
 
+namespace {
+
+// Weights are of no mesh: that of their training is taken where the ranks are as many as it needs.
+void fit_mesh(ParallelOptions& mesh, int world) {
+  mesh.data = 0;
+  mesh.sequence = false;  // sequences are gone on with token by token
+  if (world % (std::int64_t{mesh.tensor} * mesh.pipeline) != 0) mesh = {};
+}
+
+}  // namespace
+
 UsedWeights use_weights(const WeightsRequest& request) {
   std::string dir = request.checkpoint;
   if (dir.empty() && !request.config.empty()) {
@@ -227,6 +238,7 @@ UsedWeights use_weights(const WeightsRequest& request) {
   UsedWeights used = kind_of(dir) == Kind::kCheckpoint ? use_checkpoint(request, dir)
                                                        : use_hugging_face(request, dir);
   freeze(used.config.run);
+  fit_mesh(used.config.run.parallel, request.world);
   validate(used.config, request.world);
   return used;
 }

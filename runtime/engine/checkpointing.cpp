@@ -54,14 +54,14 @@ void check_saving_room(const std::optional<std::int64_t>& room_bytes) {
   (void)part_bytes(room_bytes);
 }
 
-Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& comm,
+Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& world,
                              FileSystem& files, PhaseObserver alive)
     : options_(std::move(options)),
       engine_(engine),
-      comm_(comm),
+      comm_(world),
       files_(files),
       alive_(std::move(alive)),
-      pieces_(saved_pieces(engine.plan(), comm.rank())),
+      pieces_(engine.saved_pieces()),
       part_bytes_(part_bytes(options_.room_bytes)),
       pool_(budget_of(options_.room_bytes)) {
   const std::array<double, 1> mine{static_cast<double>(bytes_of(pieces_))};

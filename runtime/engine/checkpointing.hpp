@@ -50,8 +50,8 @@ class Checkpointing {
   // `alive` is called while a save is waited for: what this rank does, and whether it may be silent
   // for longer (a sync, a commit, other ranks'), each time that changes or some rank has moved on.
   // Throws as check_saving_room.
-  Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& comm, FileSystem& files,
-                PhaseObserver alive);
+  Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& world,
+                FileSystem& files, PhaseObserver alive);
   ~Checkpointing();
   Checkpointing(const Checkpointing&) = delete;
   Checkpointing& operator=(const Checkpointing&) = delete;
@@ -98,7 +98,7 @@ class Checkpointing {
 
   const CheckpointingOptions options_;
   Engine& engine_;
-  Communicator& comm_;
+  Communicator& comm_;  // of all ranks
   FileSystem& files_;
   const PhaseObserver alive_;
   const std::vector<StatePiece> pieces_;

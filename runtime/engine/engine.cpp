@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
@@ -22,11 +23,13 @@ bool trains(const EngineOptions& options) { return options.purpose == EnginePurp
 bool StepResult::finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 bool StepResult::overflowed() const { return std::isfinite(loss) && !std::isfinite(grad_norm); }
 
-Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Device device,
+Engine::Engine(EngineOptions options, Model model, MeshRef comms, at::Device device,
                RowSource train, RowSource valid, PhaseObserver observer)
     : options_(std::move(options)),
       model_(std::move(model)),
-      comm_(comm),
+      comms_(std::move(comms)),
+      world_(comms_->world()),
+      data_(comms_->data()),
       device_(device),
       train_rows_(std::move(train)),
       valid_rows_(std::move(valid)),
@@ -37,11 +40,14 @@ Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Devic
                                                                  : write_eval_step(plan_.shape)),
       update_program_(trains(options_) ? write_update_step(plan_.shape) : Program{}),
       decode_program_(plan_.decoding ? write_decode_step(*plan_.decoding) : Program{}),
-      store_(model_.spec, plan_, comm.rank(), DeviceMemory(device, comm.maps_host_memory())),
+      store_(model_.spec, plan_, data_.rank(), DeviceMemory(device, data_.maps_host_memory())),
       flights_(static_cast<std::size_t>(plan_.shape.micro_batches)) {
   for (Flight& flight : flights_) {
     flight.inputs.resize(plan_.shape.units.size());
     flight.saved.resize(plan_.shape.units.size());
+    flight.deferred.resize(plan_.shape.units.size());
+    flight.early.resize(plan_.shape.units.size());
+    flight.arrived.resize(plan_.shape.units.size());
   }
   const Program* const programs[] = {&train_program_, &eval_program_, &update_program_,
                                      &decode_program_};
@@ -53,12 +59,15 @@ Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Devic
     arena_bytes = std::max(arena_bytes, program->arena_bytes);
   }
   return_freed_memory();
-  const DeviceMemory memory(device, comm.maps_host_memory());
+  const DeviceMemory memory(device, data_.maps_host_memory());
   arena_ = memory.block(arena_bytes, c10::ScalarType::Byte, BlockUse::kCollective);
-  comm_staging_ =
-      memory.block(plan_.shape.comm_staging_bytes, c10::ScalarType::Byte, BlockUse::kOwn);
+  comm_staging_ = memory.block(plan_.shape.comm_staging_bytes - plan_.replica_staging_bytes,
+                               c10::ScalarType::Byte, BlockUse::kOwn);
+  replica_staging_ =
+      DeviceMemory(device, world_.maps_host_memory())
+          .block(plan_.replica_staging_bytes / 4, c10::ScalarType::Float, BlockUse::kCollective);
   if (leaves_device(plan_.shape.placement)) {
-    tiers_ = std::make_unique<TierStore>(plan_, options_.optimizer, programs, store_, comm.rank(),
+    tiers_ = std::make_unique<TierStore>(plan_, options_.optimizer, programs, store_, data_.rank(),
                                          options_.train.seed, options_.tiers);
   }
   // In pieces: a group may be a good part of the memory there is.
@@ -69,10 +78,12 @@ Engine::Engine(EngineOptions options, Model model, Communicator& comm, at::Devic
       if (observer_) observer_("first weights", false);  // may be read, from a slow disk
       const std::int64_t elems = std::min(kDrawnAtOnce, owned - begin);
       write_owned(g, begin,
-                  draw_owned(model_.spec, plan_, g, comm.rank(), begin, elems, options_.train.seed,
+                  draw_owned(model_.spec, plan_, g, data_.rank(), begin, elems, options_.train.seed,
                              options_.initial_weights));
     }
   }
+  count_groups();
+  watch_exchanges();
 }
 
 Engine::~Engine() = default;
@@ -86,8 +97,10 @@ StepResult Engine::train_step(const StepInput& input) {
   loss_sum_ = 0;
   const std::int64_t io_before = tiers_ ? tiers_->nvme_stats().busy_ns : 0;
   begin_updates();
+  const bool speculates = begin_speculation();
   execute_program(train_program_, Mode::kTrain, input.step);
   end_updates();
+  end_speculation(speculates);
   result_.times = sum_times();
   if (tiers_) {
     result_.times.io = 1e-6 * static_cast<double>(tiers_->nvme_stats().busy_ns - io_before);
@@ -99,13 +112,42 @@ void Engine::begin_updates() {
   if (!pending_) return;
   applying_ = *pending_;
   pending_.reset();
-  tiers_->set_update(&applying_);
+  tiers_->set_update(&applying_, std::exchange(kept_, false));
   for (int g = 0; g < store_.size(); ++g) store_.group(g).fresh = plan_.shape.stage == 0;
 }
 
 // They are over: whatever runs the step's program again (a search for a NaN) updates nothing.
 void Engine::end_updates() {
   if (tiers_) tiers_->set_update(nullptr);
+}
+
+// Every rank decides alike: the norm is the same number on all. A run that clips every step loses
+// nothing.
+bool Engine::next_step_speculates() const {
+  constexpr std::int64_t kUnclippedSteps = 4;
+  return tiers_ && tiers_->second_place_bytes() > 0 && unclipped_steps_ >= kUnclippedSteps;
+}
+
+bool Engine::next_step_is_whole() const {
+  if (!tiers_ || tiers_->optimizer_tier() == Tier::kDevice) return true;
+  if (tiers_->second_place_bytes() == 0) return pending_.has_value();
+  return pending_ && kept_ && next_step_speculates();
+}
+
+bool Engine::begin_speculation() {
+  if (!next_step_speculates()) return false;
+  speculating_ = {.step = input_.update, .lr = input_.lr, .grad_scale = 1.0 / input_.loss_scale};
+  tiers_->set_speculation(&speculating_);
+  return true;
+}
+
+// What was made early is taken for the pending update only where it is the very same.
+void Engine::end_speculation(bool speculated) {
+  if (tiers_) tiers_->set_speculation(nullptr);
+  const bool clipped = !result_.finite() || clip_coefficient_ != 1.0;
+  unclipped_steps_ = clipped ? 0 : unclipped_steps_ + 1;
+  kept_ = speculated && !clipped && pending_;
+  if (speculated) ++(kept_ ? speculation_counts_.kept : speculation_counts_.redone);
 }
 
 void Engine::finish_updates() {
@@ -120,15 +162,24 @@ void Engine::execute_program(const Program& program, Mode mode, std::int64_t ind
   mode_ = mode;
   index_ = index;
   if (mode != Mode::kDecode) decoded_ = 0;
+  if (mode != Mode::kDecode && mode != Mode::kLogits) {
+    rows_at_once_ = options_.train.micro_batch;
+    tokens_of_row_ = model_.spec.options.seq;
+  }
+  sent_.assign(program.buffers.size(), {});
+  exchanges_.clear();
   data_ms_ = 0;
   reductions_.assign(program.ops.size(), {});
   gathers_.assign(program.ops.size(), {});
+  moves_.assign(program.ops.size(), {});
+  leaving_.clear();
+  for (Flight& flight : flights_) flight.input_buffers.assign(plan_.shape.units.size(), -1);
   try {
     execute(program, *this, lanes_, timings_, options_.trace);
   } catch (...) {
     // Collectives may be under way into memory that goes with the engine, and lanes may be waiting
     // for them.
-    comm_.abort();
+    comms_->abort();
     lanes_.cancel();
     throw;
   }
@@ -147,9 +198,10 @@ void Engine::enter(const Op& op) {
   bind_slots(op.live);
   if (op.kind == OpKind::kGather) prepare_gather(op);
   if (op.kind == OpKind::kReduceGrads) prepare_reduction(op);
-  if (op.kind == OpKind::kFetchInput) {
-    take_input_back(flight(op), static_cast<std::size_t>(op.unit));
+  if (op.kind == OpKind::kReceiveActivation || op.kind == OpKind::kReceiveGradient) {
+    prepare_receive(op);
   }
+  if (op.kind == OpKind::kSaveInput || op.kind == OpKind::kFetchInput) prepare_move(op);
 }
 
 void Engine::leave(const Op& op) { unbind_slots(op.dead_after); }
@@ -172,6 +224,15 @@ Ticket Engine::run(const Op& op) {
     case OpKind::kBackward:
       backward(op);
       break;
+    case OpKind::kBackwardWeights:
+      backward_weights(op);
+      break;
+    case OpKind::kReceiveActivation:
+    case OpKind::kReceiveGradient:
+      return receive(op);
+    case OpKind::kSendActivation:
+    case OpKind::kSendGradient:
+      return send(op);
     case OpKind::kReduceGrads:
       return reduce_grads(op);
     case OpKind::kAddGrads:
@@ -179,6 +240,9 @@ Ticket Engine::run(const Op& op) {
       break;
     case OpKind::kGatherGrads:
       return gather_grads(op);
+    case OpKind::kAddReplicas:
+      add_replicas(op);
+      break;
     case OpKind::kNormAndScale:
       norm_and_scale();
       break;
@@ -206,6 +270,7 @@ char* Engine::slot(BufferId buffer) const {
 void Engine::bind_slots(const std::vector<BufferId>& buffers) {
   for (const BufferId id : buffers) {
     const Buffer& buffer = program_->buffers[static_cast<std::size_t>(id)];
+    bind_input(id);
     if (!buffer.in_arena || buffer.tier != Tier::kDevice) continue;
     if (buffer.tag == Tag::kGatheredParameters) store_.bind_params(buffer.group, slot(id));
     if (buffer.tag == Tag::kGradientBuckets) store_.bind_grads(buffer.group, slot(id));
@@ -225,10 +290,8 @@ void Engine::unbind_slots(const std::vector<BufferId>& buffers) {
   for (const BufferId id : buffers) {
     const Buffer& buffer = program_->buffers[static_cast<std::size_t>(id)];
     if (buffer.tier != Tier::kDevice) continue;
-    if (buffer.unit >= 0 && buffer.tag == Tag::kActivations) {
-      let_input_go(flights_[static_cast<std::size_t>(buffer.micro_batch)],
-                   static_cast<std::size_t>(buffer.unit));
-    }
+    sent_[static_cast<std::size_t>(id)].reset();
+    unbind_input(id);
     if (!buffer.in_arena) continue;
     if (buffer.tag == Tag::kGatheredParameters) store_.unbind_params(buffer.group);
     if (buffer.tag == Tag::kGradientBuckets) store_.unbind_grads(buffer.group, slot(id));

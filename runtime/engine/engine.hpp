@@ -1,18 +1,21 @@
 // One rank's training engine: executes the step programs over a model, a communicator and data.
 //
-// Every public call but the accessors is collective: all ranks of the group make it, with the same
-// arguments. Not thread-safe. After an exception the engine's group is lost.
+// Every public call but the accessors is collective: all ranks of the mesh make it, with the same
+// arguments. Not thread-safe. After an exception all of its groups are lost.
 #pragma once
 
 #include <functional>
+#include <map>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 
-#include "parallel/comm/communicator.hpp"
+#include "parallel/mesh_comms.hpp"
 #include "runtime/data/training_data.hpp"
+#include "runtime/engine/exchange_timing.hpp"
 #include "runtime/engine/group_store.hpp"
+#include "runtime/engine/mesh_ref.hpp"
 #include "runtime/engine/state_pieces.hpp"
 #include "runtime/engine/tier_store.hpp"
 #include "runtime/program/executor.hpp"
@@ -56,11 +59,17 @@ struct StepResult {
   [[nodiscard]] bool overflowed() const;
 };
 
+// Steps with early updates (offload.speculate), by what became of these.
+struct SpeculationCounts {
+  std::int64_t kept = 0;
+  std::int64_t redone = 0;  // after a step that was clipped, or thrown away
+};
+
 class Engine final : private OpHandler {
  public:
-  // The model's units, in its spec's order, may be anybody's. options.model is not looked at: the
-  // spec has its own.
-  Engine(EngineOptions options, Model model, Communicator& comm, at::Device device, RowSource train,
+  // The model's units, in its spec's order, may be anybody's; on a mesh they are of this rank's
+  // part and talk over comms->tensor(). options.model is not looked at: the spec has its own.
+  Engine(EngineOptions options, Model model, MeshRef comms, at::Device device, RowSource train,
          RowSource valid, PhaseObserver observer = {});
   ~Engine() override;
 
@@ -81,9 +90,10 @@ class Engine final : private OpHandler {
   // Where the first non-finite value of step `step` is made: the step is run again without its
   // update, looking at every unit. "rank 1, unit h.3, forward, micro-batch 0".
   [[nodiscard]] std::string find_non_finite(std::int64_t step);
-  // Full parameter by name, fp32 on the host: gathered from its shards.
+  // Full parameter by name, fp32 on the host: gathered from all ranks that hold a part of it.
   [[nodiscard]] at::Tensor full_parameter(const std::string& name);
-  // Replaces a parameter (fp32, on the host); each rank keeps its share. Moments stay as they are.
+  // Replaces a parameter (whole, fp32, on the host); each rank keeps its share. Moments stay as
+  // they are.
   void set_parameter(const std::string& name, const at::Tensor& value);
 
   // Brings updates that were left to the next step to an end; its bits stay what they were.
@@ -98,35 +108,53 @@ class Engine final : private OpHandler {
                    std::span<const float> values);
 
   // Whether the next training step does all that its program says: where it begins with the updates
-  // of the step before, these have not been brought to an end by an evaluation or a save.
-  [[nodiscard]] bool next_step_is_whole() const {
-    return pending_ || !tiers_ || tiers_->optimizer_tier() == Tier::kDevice;
-  }
+  // of the step before, these have not been brought to an end by an evaluation or a save; and where
+  // it has early updates, it makes them, and the last ones were kept.
+  [[nodiscard]] bool next_step_is_whole() const;
+
+  // This rank's (state_pieces.hpp).
+  [[nodiscard]] std::vector<StatePiece> owned_pieces() const;
+  [[nodiscard]] std::vector<StatePiece> saved_pieces() const;
 
   [[nodiscard]] const StepPlan& plan() const { return plan_; }
   [[nodiscard]] const Program& train_program() const { return train_program_; }
   [[nodiscard]] const std::vector<OpTiming>& timings() const { return timings_; }
+  // Of the program that ran last, in the order they were finished; recorded with options.trace.
+  [[nodiscard]] const std::vector<ExchangeTiming>& exchanges() const { return exchanges_; }
   [[nodiscard]] const ModelSpec& spec() const { return model_.spec; }
+  [[nodiscard]] SpeculationCounts speculation_counts() const { return speculation_counts_; }
   // Off the device; null where nothing is.
   [[nodiscard]] const TierStore* tiers() const { return tiers_.get(); }
 
  private:
   enum class Mode { kTrain, kEvaluate, kLosses, kLogits, kDecode, kDiagnose, kUpdate };
   class Sink;
+  class SplitSink;
 
   // What a micro-batch holds between its first forward and its last backward.
   struct Flight {
     at::Tensor tokens;
     at::Tensor targets;
-    std::vector<at::Tensor> inputs;  // of each unit
+    std::vector<at::Tensor> inputs;       // of each unit
+    std::vector<BufferId> input_buffers;  // whose memory they have
     std::vector<std::unique_ptr<Saved>> saved;
+    // By unit, of split backwards: what is left, and the gradients that were made at once.
+    std::vector<std::unique_ptr<Deferred>> deferred;
+    std::vector<std::vector<std::pair<int, at::Tensor>>> early;
     at::Tensor gradient;  // of the activation between the last unit done and the next
+    // Between pipeline stages: what the last forward made for another stage; and by unit that ends
+    // a chunk, the gradient of its output as it came.
+    at::Tensor output;
+    std::vector<at::Tensor> arrived;
   };
   struct Place {
     int group = 0;
     int index = 0;
   };
-  [[nodiscard]] Place place_of(const std::string& name) const;
+  [[nodiscard]] std::optional<Place> place_of(const std::string& name) const;
+  [[nodiscard]] const ParamSpec& spec_of(Place place) const;
+  [[nodiscard]] at::Tensor gather_part(Place place);
+  [[nodiscard]] at::Tensor join_parts(const std::string& name, std::optional<Place> place);
   void enter(const Op& op) override;
   Ticket run(const Op& op) override;
   void leave(const Op& op) override;
@@ -146,12 +174,16 @@ class Engine final : private OpHandler {
   void open_grads(const Op& op);
   void prepare_gather(const Op& op);
   void prepare_reduction(const Op& op);
-  void let_input_go(Flight& flight, std::size_t unit);
-  void take_input_back(Flight& flight, std::size_t unit);
+  void bind_input(BufferId id);
+  void unbind_input(BufferId id);
+  void prepare_move(const Op& op);
   void move_input(const Op& op);
   // Updates that the next step would begin with.
   void begin_updates();
   void end_updates();
+  [[nodiscard]] bool next_step_speculates() const;
+  [[nodiscard]] bool begin_speculation();
+  void end_speculation(bool speculated);
   void finish_updates();
   [[nodiscard]] UpdateArgs update_args() const;
   [[nodiscard]] std::vector<double> gradient_sums(int g);
@@ -164,17 +196,36 @@ class Engine final : private OpHandler {
   void forward(const Op& op);
   void loss_head(const Op& op);
   void backward(const Op& op);
+  void backward_weights(const Op& op);
+  void look_at_grads(const Op& op);
+  [[nodiscard]] at::Tensor empty_boundary() const;
+  void prepare_receive(const Op& op);
+  Ticket receive(const Op& op);
+  Ticket send(const Op& op);
+  [[nodiscard]] at::Tensor share_logits();
+  [[nodiscard]] double place_in_step(const Op& op) const;
   Ticket reduce_grads(const Op& op);
   void add_grads(const Op& op);
   Ticket gather_grads(const Op& op);
+  void add_replicas(const Op& op);
+  void count_groups();
+  void watch_exchanges();
+  // Of the ranks that compute one and the same loss, one adds it.
+  [[nodiscard]] bool counts_loss() const {
+    return comms_->at().tp == 0 && plan_.shape.ends_model();
+  }
   void norm_and_scale();
+  [[nodiscard]] double squares_of_all(std::span<const double> all, std::size_t stride) const;
+  void use_norm(double squares);
   void update(const Op& op);
   void look_for_non_finite(const at::Tensor& value);
   [[nodiscard]] StepTimes sum_times() const;
 
   const EngineOptions options_;
   const Model model_;
-  Communicator& comm_;
+  const MeshRef comms_;
+  Communicator& world_;
+  Communicator& data_;  // ranks with the same part of the model
   const at::Device device_;
   const RowSource train_rows_;
   const RowSource valid_rows_;
@@ -187,6 +238,8 @@ class Engine final : private OpHandler {
   GroupStore store_;
   at::Tensor arena_;
   at::Tensor comm_staging_;
+  at::Tensor replica_staging_;        // [ranks, piece]: gradients of groups that others hold too
+  std::vector<int> stage_groups_;     // by pipeline stage: how many groups it has
   std::unique_ptr<TierStore> tiers_;  // none where everything lives on the device
 
   // Of the program that is running.
@@ -194,10 +247,14 @@ class Engine final : private OpHandler {
   Mode mode_ = Mode::kTrain;
   std::int64_t index_ = 0;
   std::vector<OpTiming> timings_;
+  std::vector<ExchangeTiming> exchanges_;
   double data_ms_ = 0;
   std::vector<Flight> flights_;  // by micro-batch
   at::Tensor scratch_;
   at::Tensor logits_;
+  std::vector<at::Tensor> sent_;   // by buffer: on their way to another stage
+  std::int64_t rows_at_once_ = 0;  // of the micro-batch that the program runs, and their tokens
+  std::int64_t tokens_of_row_ = 0;
   std::vector<at::Tensor> caches_;  // by unit, while a sequence is run in parts
   std::int64_t decoded_ = 0;        // positions in them
   const RowSource* rows_ = nullptr;
@@ -211,10 +268,19 @@ class Engine final : private OpHandler {
   // By operation: what the wire works on, at the addresses of when it was issued.
   std::vector<std::vector<ReduceScatterPiece>> reductions_;
   std::vector<std::vector<AllGatherPiece>> gathers_;
+  // The same of what moves between device and host, and by buffer what is still being read.
+  std::vector<std::vector<std::pair<void*, std::size_t>>> moves_;
+  std::map<BufferId, std::vector<c10::DataPtr>> leaving_;
 
   // The update of the last step, as far as it is left to the next.
   std::optional<UpdateArgs> pending_;
   UpdateArgs applying_;
+  // Speculation: what this step's early updates apply; whether they turned out to be the pending
+  // one; and the steps in a row that were not clipped, the last one included.
+  UpdateArgs speculating_;
+  SpeculationCounts speculation_counts_;
+  bool kept_ = false;
+  std::int64_t unclipped_steps_ = 0;
 
   LaneThreads lanes_;  // last: its threads use the others
 };

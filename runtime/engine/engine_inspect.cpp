@@ -5,6 +5,7 @@
 
 #include "kernels/base/error.hpp"
 #include "runtime/engine/engine.hpp"
+#include "runtime/engine/text_exchange.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -18,9 +19,9 @@ double Engine::evaluate(std::int64_t batches) {
     execute_program(eval_program_, Mode::kEvaluate, i);
   }
   double sum = 0;
-  const double mine = loss_sum_;
-  for (const double part : comm_.all_gather_values({&mine, 1})) sum += part;
-  return sum / static_cast<double>(batches * per_batch * comm_.size() * options_.train.micro_batch *
+  const double mine = counts_loss() ? loss_sum_ : 0.0;
+  for (const double part : world_.all_gather_values({&mine, 1})) sum += part;
+  return sum / static_cast<double>(batches * per_batch * data_.size() * options_.train.micro_batch *
                                    model_.spec.options.seq);
 }
 
@@ -28,17 +29,21 @@ std::vector<double> Engine::losses(const RowSource& rows, std::int64_t count) {
   finish_updates();
   rows_ = &rows;
   row_batches_ = count;
-  const std::int64_t rounds = (count + comm_.size() - 1) / comm_.size();
+  const std::int64_t ranks = data_.size();
+  const std::int64_t rounds = (count + ranks - 1) / ranks;
   std::vector<double> mine;
   for (std::int64_t i = 0; i < rounds; ++i) {
     loss_sum_ = 0;
-    execute_program(eval_program_, Mode::kLosses, i * comm_.size() + comm_.rank());
+    execute_program(eval_program_, Mode::kLosses, i * ranks + data_.rank());
     mine.push_back(loss_sum_);
   }
-  const std::vector<double> all = comm_.all_gather_values(mine);
+  const std::vector<double> all = world_.all_gather_values(mine);
+  const Mesh& mesh = comms_->mesh();
+  const int last_stage = mesh.size(MeshAxis::kPipeline) - 1;
   std::vector<double> sums;
   for (std::int64_t i = 0; i < count; ++i) {
-    sums.push_back(all[static_cast<std::size_t>(i % comm_.size() * rounds + i / comm_.size())]);
+    const int rank = mesh.world_rank({0, static_cast<int>(i % ranks), last_stage});
+    sums.push_back(all[static_cast<std::size_t>(rank * rounds + i / ranks)]);
   }
   return sums;
 }
@@ -54,9 +59,11 @@ at::Tensor Engine::decode(std::int64_t first, std::span<const std::int64_t> toke
   std::copy(tokens.begin(), tokens.end(), host_data<std::int64_t>(host));
   flights_[0].tokens = host.to(device_);
   flights_[0].targets = flights_[0].tokens;
+  rows_at_once_ = 1;
+  tokens_of_row_ = count;
   execute_program(decode_program_, Mode::kDecode, first);
   decoded_ = first + count;
-  return std::move(logits_);
+  return share_logits();
 }
 
 at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows) {
@@ -66,8 +73,10 @@ at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows
   std::copy(tokens.tokens.begin(), tokens.tokens.end(), host_data<std::int64_t>(host));
   flights_[0].tokens = host.to(device_);
   flights_[0].targets = flights_[0].tokens;
+  rows_at_once_ = rows;
+  tokens_of_row_ = seq;
   execute_program(eval_program_, Mode::kLogits, 0);
-  return std::move(logits_);
+  return share_logits();
 }
 
 std::string Engine::find_non_finite(std::int64_t step) {
@@ -75,27 +84,23 @@ std::string Engine::find_non_finite(std::int64_t step) {
   loss_sum_ = 0;
   execute_program(train_program_, Mode::kDiagnose, step);
   constexpr double kNone = std::numeric_limits<double>::max();
-  const double mine = first_non_finite_ < 0 ? kNone : first_non_finite_;
-  const std::vector<double> all = comm_.all_gather_values({&mine, 1});
+  double mine = kNone;
+  std::string what;
+  if (first_non_finite_ >= 0) {
+    const Op& op = train_program_.ops[static_cast<std::size_t>(first_non_finite_)];
+    mine = plan_.shape.pipeline.stages == 1 ? first_non_finite_ : place_in_step(op);
+    const std::string phase = op.kind == OpKind::kForward    ? "forward"
+                              : op.kind == OpKind::kLossHead ? "loss"
+                                                             : "backward";
+    what = "unit " + model_.spec.units[static_cast<std::size_t>(op.unit)].name + ", " + phase +
+           ", micro-batch " + std::to_string(op.micro_batch);
+  }
+  const std::vector<double> all = world_.all_gather_values({&mine, 1});
+  const std::vector<std::string> found = exchange_text(world_, what);
   const auto first = std::min_element(all.begin(), all.end());
   if (*first == kNone) return "no unit: the values are finite when the step is run again";
-  const Op& op = train_program_.ops[static_cast<std::size_t>(*first)];
-  const std::string phase = op.kind == OpKind::kForward    ? "forward"
-                            : op.kind == OpKind::kBackward ? "backward"
-                                                           : "loss";
-  return "rank " + std::to_string(first - all.begin()) + ", unit " +
-         model_.spec.units[static_cast<std::size_t>(op.unit)].name + ", " + phase +
-         ", micro-batch " + std::to_string(op.micro_batch);
-}
-
-Engine::Place Engine::place_of(const std::string& name) const {
-  for (std::size_t g = 0; g < plan_.groups.size(); ++g) {
-    const std::vector<TensorPlacement>& tensors = plan_.groups[g].tensors;
-    for (std::size_t i = 0; i < tensors.size(); ++i) {
-      if (tensors[i].spec.name == name) return {static_cast<int>(g), static_cast<int>(i)};
-    }
-  }
-  throw Error("no parameter is named " + name);
+  return "rank " + std::to_string(first - all.begin()) + ", " +
+         found[static_cast<std::size_t>(first - all.begin())];
 }
 
 // fp32, on the host.
@@ -118,41 +123,6 @@ void Engine::write_owned(int g, std::int64_t begin, const at::Tensor& values) {
   }
 }
 
-at::Tensor Engine::full_parameter(const std::string& name) {
-  finish_updates();
-  const Place place = place_of(name);
-  const GroupPlan& plan = plan_.groups[static_cast<std::size_t>(place.group)];
-  const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place.index)];
-  at::Tensor whole = owned_master(place.group);
-  if (plan_.shape.stage > 0) {
-    const at::Tensor own = whole.to(device_);
-    const at::Tensor all = empty_tensor({plan.elems}, c10::ScalarType::Float, device_);
-    comm_
-        .all_gather({{own.data_ptr(), all.data_ptr(), plan.shard_elems, plan.shard_elems}},
-                    DType::kFloat32)
-        .wait();
-    whole = all.to(c10::DeviceType::CPU);
-  }
-  return whole.narrow(0, tensor.offset_elems, tensor.elems).view(tensor.spec.shape).clone();
-}
-
-void Engine::set_parameter(const std::string& name, const at::Tensor& value) {
-  finish_updates();
-  const Place place = place_of(name);
-  const GroupPlan& plan = plan_.groups[static_cast<std::size_t>(place.group)];
-  const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place.index)];
-  check(value.numel() == tensor.elems, "a parameter is replaced by one of its size");
-  const std::int64_t begin = plan_.shape.stage == 0 ? 0 : comm_.rank() * plan.shard_elems;
-  const std::int64_t end = begin + owned_elems(plan_.shape, place.group);
-  const std::int64_t from = std::max(begin, tensor.offset_elems);
-  const std::int64_t to = std::min(end, tensor.offset_elems + tensor.elems);
-  if (from < to) {
-    const at::Tensor flat = value.to(c10::ScalarType::Float).contiguous().flatten();
-    write_owned(place.group, from - begin, flat.narrow(0, from - tensor.offset_elems, to - from));
-  }
-  store_.group(place.group).fresh = plan_.shape.stage == 0;
-}
-
 StepTimes Engine::sum_times() const {
   StepTimes times;
   for (std::size_t i = 0; i < timings_.size(); ++i) {
@@ -165,7 +135,11 @@ StepTimes Engine::sum_times() const {
         times.forward += run;
         break;
       case OpKind::kBackward:
+      case OpKind::kBackwardWeights:
         times.backward += run;
+        break;
+      case OpKind::kAddReplicas:
+        times.comm += run;
         break;
       case OpKind::kNormAndScale:
         times.optimizer += run;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstring>
 #include <limits>
+#include <utility>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
@@ -13,6 +14,7 @@
 #include "runtime/engine/engine.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/program/use_order.hpp"
 
 namespace sluice {
 
@@ -34,11 +36,30 @@ class Engine::Sink final : public GradSink {
   const UnitSpec& unit_;
 };
 
-// Row order of the global batch: micro-batch, then rank.
+// Of a split backward, at which the groups' gradient buffers need not be there.
+class Engine::SplitSink final : public GradSink {
+ public:
+  SplitSink(std::span<const at::Tensor> params, std::unique_ptr<Deferred>& deferred,
+            std::vector<std::pair<int, at::Tensor>>& early)
+      : params_(params), deferred_(deferred), early_(early) {}
+  std::unique_ptr<Deferred>* deferred() override { return &deferred_; }
+  GradTarget target(int index) override {
+    const at::Tensor& param = params_[static_cast<std::size_t>(index)];
+    early_.emplace_back(index, empty_tensor(param.sizes(), c10::ScalarType::Float, param.device()));
+    return {early_.back().second, false};
+  }
+
+ private:
+  std::span<const at::Tensor> params_;
+  std::unique_ptr<Deferred>& deferred_;
+  std::vector<std::pair<int, at::Tensor>>& early_;
+};
+
+// Row order of the global batch: micro-batch, then data-parallel rank.
 std::int64_t Engine::first_row(const Op& op) const {
   const std::int64_t m =
       mode_ == Mode::kEvaluate ? index_ % plan_.shape.micro_batches : op.micro_batch;
-  return (m * comm_.size() + comm_.rank()) * options_.train.micro_batch;
+  return (m * data_.size() + data_.rank()) * options_.train.micro_batch;
 }
 
 UnitCall Engine::call_of(const Op& op) const {
@@ -82,7 +103,7 @@ void Engine::load_batch(const Op& op) {
     now.tokens = to_tensor(rows.tokens);
     now.targets = to_tensor(rows.targets);
   }
-  now.inputs[0] = now.tokens;
+  if (plan_.shape.begins_model()) now.inputs[0] = now.tokens;
   data_ms_ +=
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
@@ -97,70 +118,14 @@ void Engine::prepare_gather(const Op& op) {
   // A shard that came from another tier has come to its own place.
   const void* const own = group.shard.defined()
                               ? group.shard.data_ptr()
-                              : window + comm_.rank() * elems * size_of(plan_.shape.dtype);
+                              : window + data_.rank() * elems * size_of(plan_.shape.dtype);
   gathers_[index_of(op)] = {{own, window, elems, elems}};
 }
 
 Ticket Engine::gather(const Op& op) {
   std::vector<AllGatherPiece>& pieces = gathers_[index_of(op)];
   if (pieces.empty()) return {};
-  return comm_.all_gather(std::move(pieces), plan_.shape.dtype);
-}
-
-namespace {
-
-// Storages that leave and come back: of a unit's input, and of what it kept for backward.
-std::vector<c10::Storage> travelling(const at::Tensor& input, const Saved* saved) {
-  std::vector<c10::Storage> storages{input.storage()};
-  if (saved == nullptr) return storages;
-  for (const at::Tensor& tensor : saved->tensors()) {
-    if (tensor.defined()) storages.push_back(tensor.storage());
-  }
-  return storages;
-}
-
-}  // namespace
-
-// Before backward tensors stay, without memory: views of them, and their shapes, are whole again
-// when it comes back. After backward there is nothing to come back.
-void Engine::let_input_go(Flight& flight, std::size_t unit) {
-  at::Tensor& input = flight.inputs[unit];
-  const bool returns =
-      training() && input.defined() && leaving_bytes(plan_.shape, static_cast<int>(unit)) > 0;
-  if (!returns) {
-    input.reset();
-    return;
-  }
-  for (const c10::Storage& storage : travelling(input, flight.saved[unit].get())) {
-    storage.set_data_ptr_noswap(c10::DataPtr(nullptr, storage.device()));
-  }
-}
-
-// On the engine's thread; the copy's thread fills it.
-void Engine::take_input_back(Flight& flight, std::size_t unit) {
-  for (const c10::Storage& storage : travelling(flight.inputs[unit], flight.saved[unit].get())) {
-    storage.set_data_ptr_noswap(
-        c10::GetAllocator(storage.device_type())->allocate(storage.nbytes()));
-  }
-}
-
-void Engine::move_input(const Op& op) {
-  const auto u = static_cast<std::size_t>(op.unit);
-  const Flight& now = flight(op);
-  const Buffer& there = program_->buffers[static_cast<std::size_t>(op.host_slot)];
-  std::byte* host = tiers_->host_arena() + there.arena_offset;
-  std::int64_t left = there.bytes;
-  for (const c10::Storage& storage : travelling(now.inputs[u], now.saved[u].get())) {
-    const std::size_t bytes = storage.nbytes();
-    left -= static_cast<std::int64_t>(bytes);
-    check(left >= 0, "what a unit keeps is what its profile said");
-    void* const device = storage.mutable_data();
-    const bool leaves = op.kind == OpKind::kSaveInput;
-    std::memcpy(leaves ? static_cast<void*>(host) : device,
-                leaves ? device : static_cast<void*>(host), bytes);
-    host += bytes;
-  }
-  check(left == 0, "all that a unit keeps travels");
+  return data_.all_gather(std::move(pieces), plan_.shape.dtype);
 }
 
 void Engine::forward(const Op& op) {
@@ -173,7 +138,11 @@ void Engine::forward(const Op& op) {
     output.fill_(std::numeric_limits<double>::quiet_NaN());
   }
   look_for_non_finite(output);
-  now.inputs[u + 1] = std::move(output);
+  if (ends_chunk(plan_.shape, op.unit)) {
+    now.output = std::move(output);  // for another stage
+  } else {
+    now.inputs[u + 1] = std::move(output);
+  }
   if (!training()) now.inputs[u].reset();
 }
 
@@ -191,7 +160,7 @@ void Engine::loss_head(const Op& op) {
   if (mode_ == Mode::kLogits || mode_ == Mode::kDecode) {
     logits_ = model_.head->logits(params, now.inputs[u], now.inputs[u].size(1) - 1);
   } else {
-    const double tokens = static_cast<double>(plan_.shape.micro_batches * comm_.size()) *
+    const double tokens = static_cast<double>(plan_.shape.micro_batches * data_.size()) *
                           static_cast<double>(options_.train.micro_batch * model_.spec.options.seq);
     open_grads(op);
     Sink sink(store_, model_.spec.units[u]);
@@ -201,7 +170,7 @@ void Engine::loss_head(const Op& op) {
     if (op.save) look_for_non_finite(now.gradient);
   }
   now.inputs[u].reset();
-  if (!op.save) {
+  if (!op.save || !plan_.shape.begins_model()) {
     now.tokens.reset();
     now.targets.reset();
   }
@@ -211,19 +180,39 @@ void Engine::backward(const Op& op) {
   const auto u = static_cast<std::size_t>(op.unit);
   Flight& now = flight(op);
   open_grads(op);
-  Sink sink(store_, model_.spec.units[u]);
+  if (ends_chunk(plan_.shape, op.unit)) now.gradient = std::move(now.arrived[u]);
+  Sink whole(store_, model_.spec.units[u]);
+  SplitSink half(store_.unit_params(op.unit), now.deferred[u], now.early[u]);
+  GradSink& sink = op.split ? static_cast<GradSink&>(half) : whole;
   now.gradient = model_.units[u]->backward(call_of(op), store_.unit_params(op.unit), now.inputs[u],
                                            std::move(now.saved[u]), now.gradient, sink);
+  check(!op.split || now.deferred[u] != nullptr, "a unit whose backward is split left its weights");
   now.inputs[u].reset();
-  if (mode_ == Mode::kDiagnose) {
-    if (now.gradient.defined()) look_for_non_finite(now.gradient);
-    for (const ParamRef& ref : model_.spec.units[u].params) {
-      look_for_non_finite(store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)]);
-    }
-  }
-  if (op.unit == 0) {
+  if (mode_ == Mode::kDiagnose && now.gradient.defined()) look_for_non_finite(now.gradient);
+  if (!op.split) look_at_grads(op);
+  if (op.unit == 0 && plan_.shape.begins_model()) {
     now.tokens.reset();
     now.targets.reset();
+  }
+}
+
+void Engine::backward_weights(const Op& op) {
+  const auto u = static_cast<std::size_t>(op.unit);
+  open_grads(op);
+  Sink sink(store_, model_.spec.units[u]);
+  Flight& now = flight(op);
+  for (const auto& [index, grad] : std::exchange(now.early[u], {})) {
+    store_gradient(sink.target(index), grad);
+  }
+  const std::unique_ptr<Deferred> deferred = std::move(now.deferred[u]);
+  deferred->run(sink);
+  look_at_grads(op);
+}
+
+void Engine::look_at_grads(const Op& op) {
+  if (mode_ != Mode::kDiagnose) return;
+  for (const ParamRef& ref : model_.spec.units[static_cast<std::size_t>(op.unit)].params) {
+    look_for_non_finite(store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)]);
   }
 }
 
@@ -249,7 +238,7 @@ void Engine::prepare_reduction(const Op& op) {
 }
 
 Ticket Engine::reduce_grads(const Op& op) {
-  return comm_.reduce_scatter(std::move(reductions_[index_of(op)]), DType::kFloat32,
+  return data_.reduce_scatter(std::move(reductions_[index_of(op)]), DType::kFloat32,
                               comm_staging_.data_ptr());
 }
 
@@ -270,7 +259,7 @@ Ticket Engine::gather_grads(const Op& op) {
                       group.grad_full.data_ptr<float>() + piece.begin, piece.elems,
                       group.grad_shard.numel()});
   }
-  return comm_.all_gather(std::move(pieces), DType::kFloat32);
+  return data_.all_gather(std::move(pieces), DType::kFloat32);
 }
 
 // Of this rank's shard; in stage 0 of every rank's.
@@ -285,43 +274,6 @@ std::vector<double> Engine::gradient_sums(int g) {
       break;
   }
   return shard_sum_squares(store_.group(g).grad_owned, shard_elems);
-}
-
-// The norm is the sum over groups, then shards, of each shard's sum of squares: the same numbers in
-// the same order on every stage.
-void Engine::norm_and_scale() {
-  std::vector<double> mine{loss_sum_, input_.vote};
-  constexpr std::size_t kFirstSum = 2;
-  for (int g = 0; g < store_.size(); ++g) {
-    const std::vector<double> sums = gradient_sums(g);
-    mine.insert(mine.end(), sums.begin(), sums.end());
-  }
-  const std::vector<double> all = comm_.all_gather_values(mine);
-  const auto groups = static_cast<std::size_t>(store_.size());
-  const auto ranks = static_cast<std::size_t>(comm_.size());
-  double squares = 0;
-  double loss = 0;
-  for (std::size_t g = 0; g < groups; ++g) {
-    for (std::size_t r = 0; r < ranks; ++r) {
-      // Stage 0 has every shard's sum itself; the others have one from each rank.
-      squares += plan_.shape.stage == 0 ? mine[kFirstSum + g * ranks + r]
-                                        : all[r * mine.size() + kFirstSum + g];
-    }
-  }
-  for (std::size_t r = 0; r < ranks; ++r) {
-    loss += all[r * mine.size()];
-    result_.vote = std::max(result_.vote, all[r * mine.size() + 1]);
-  }
-  result_.loss = loss / (static_cast<double>(plan_.shape.micro_batches * comm_.size()) *
-                         static_cast<double>(options_.train.micro_batch * model_.spec.options.seq));
-  result_.grad_norm = std::sqrt(squares) / input_.loss_scale;
-  clip_coefficient_ = options_.train.clip > 0
-                          ? std::min(1.0, options_.train.clip / (result_.grad_norm + 1e-6))
-                          : 1.0;
-  if (tiers_ && tiers_->optimizer_tier() != Tier::kDevice && mode_ == Mode::kTrain &&
-      result_.finite()) {
-    pending_ = update_args();
-  }
 }
 
 UpdateArgs Engine::update_args() const {

@@ -33,6 +33,14 @@ at::Tensor tensor_of(std::span<const float> values) {
 
 void Engine::settle() { finish_updates(); }
 
+std::vector<StatePiece> Engine::owned_pieces() const {
+  return sluice::owned_pieces(model_.spec, plan_, data_.rank());
+}
+
+std::vector<StatePiece> Engine::saved_pieces() const {
+  return sluice::saved_pieces(model_.spec, plan_, data_.rank());
+}
+
 void Engine::read_state(const StatePiece& piece, StateKind kind, std::int64_t first,
                         std::span<float> values) {
   const auto elems = static_cast<std::int64_t>(values.size());

@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/philox.hpp"
+#include "runtime/engine/param_parts.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -181,6 +182,26 @@ void GroupStore::unbind_grads(int g, const void* slot) {
   if (group(g).grad_full.data_ptr() == slot) point_storage(group(g).grad_full, nullptr);
 }
 
+namespace {
+
+// Elements of the whole parameter from `element` on.
+void draw_run(const ParamSpec& param, std::int64_t element, std::uint64_t seed,
+              const InitialWeights& initial, std::span<float> out) {
+  if (initial) {
+    const std::int64_t had = initial(param.tensor.name, element, out);
+    out = out.subspan(static_cast<std::size_t>(had));
+    element += had;
+  }
+  if (param.init == Init::kNormal) {
+    fill_normal(out, seed, hash_name(param.tensor.name), element, 0.0F,
+                static_cast<float>(param.init_std));
+  } else {
+    std::fill(out.begin(), out.end(), param.init == Init::kOnes ? 1.0F : 0.0F);
+  }
+}
+
+}  // namespace
+
 at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp_rank,
                       std::int64_t first, std::int64_t elems, std::uint64_t seed,
                       const InitialWeights& initial) {
@@ -194,19 +215,13 @@ at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp
     const std::int64_t from = std::max(begin, tensor.offset_elems);
     const std::int64_t to = std::min(end, tensor.offset_elems + tensor.elems);
     if (from >= to) continue;
-    std::span<float> out(host_data<float>(drawn) + (from - begin),
-                         static_cast<std::size_t>(to - from));
-    std::int64_t element = from - tensor.offset_elems;
-    if (initial) {
-      const std::int64_t had = initial(param.tensor.name, element, out);
-      out = out.subspan(static_cast<std::size_t>(had));
-      element += had;
-    }
-    if (param.init == Init::kNormal) {
-      fill_normal(out, seed, hash_name(param.tensor.name), element, 0.0F,
-                  static_cast<float>(param.init_std));
-    } else {
-      std::fill(out.begin(), out.end(), param.init == Init::kOnes ? 1.0F : 0.0F);
+    const std::span<float> out(host_data<float>(drawn) + (from - begin),
+                               static_cast<std::size_t>(to - from));
+    const std::int64_t first_local = from - tensor.offset_elems;
+    for (const ParamRun& run : runs_of(param, first_local, first_local + (to - from))) {
+      draw_run(param, run.whole, seed, initial,
+               out.subspan(static_cast<std::size_t>(run.local - first_local),
+                           static_cast<std::size_t>(run.elems)));
     }
   }
   return drawn;

@@ -71,8 +71,8 @@ class GroupStore {
 };
 
 // The initial weights of what rank `dp_rank` owns of a group, `elems` of them from `first` on, fp32
-// on the host, padding 0: drawn by (seed, name, element), so that no layout changes a weight; but
-// for what `initial` has.
+// on the host, padding 0: drawn by (seed, name, element of the whole parameter), so that no layout
+// changes a weight; but for what `initial` has.
 [[nodiscard]] at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp_rank,
                                     std::int64_t first, std::int64_t elems, std::uint64_t seed,
                                     const InitialWeights& initial);

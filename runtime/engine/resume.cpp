@@ -57,8 +57,8 @@ Attempt try_reading(const std::string& path, std::int64_t last_step, Engine& eng
     check_same_model(engine.spec(), checkpoint);
     if (attempt.resumed.run->step >= last_step) return attempt;
     std::vector<float> staging(kStagingElems);
-    attempt.resumed.moments = read_states(
-        engine, owned_pieces(engine.plan(), comm.rank()), checkpoint, staging, [&](std::int64_t) {
+    attempt.resumed.moments =
+        read_states(engine, engine.owned_pieces(), checkpoint, staging, [&](std::int64_t) {
           alive();
           if (std::chrono::steady_clock::now() - met < kBetweenMeetings) return;
           (void)on_any_rank(comm, kReads);

@@ -1,5 +1,6 @@
 #include "runtime/engine/run_saver.hpp"
 
+#include <algorithm>
 #include <utility>
 #include <vector>
 
@@ -21,7 +22,7 @@ SaveClockOptions clock_options(const SavingOptions& saving, const RunSaverContex
     options.time_limit_seconds = saving.checkpoint.time_limit_seconds;
     constexpr double kBytesOfAParameter = 12;
     options.first_save_estimate_seconds = kBytesOfAParameter *
-                                          static_cast<double>(engine.spec().param_count()) /
+                                          static_cast<double>(whole_param_count(engine.spec())) /
                                           kUnknownDiskBytesPerSecond;
   }
   if (!context.output_dir.empty()) {
@@ -148,6 +149,9 @@ RunState RunSaver::state_of(const RunProgress& progress) const {
   run.config = options_.config;
   run.layout.world = comm_.size();
   run.layout.data = options.dp;
+  run.layout.tensor = options.part.tensor;
+  run.layout.pipeline = options.part.stages;
+  run.layout.virtual_stages = std::max(1, static_cast<int>(options.part.chunks.size()));
   run.layout.zero_stage = options.zero.stage;
   run.more = settings_;
   return run;

@@ -91,6 +91,8 @@ void add_training(const EngineOptions& options, Settings& out) {
                                       ? name_of(DType::kFloat32)
                                       : name_of(options.offload.states_dtype));
   out.add("data-parallel ranks", std::to_string(options.dp));
+  out.add("parallel.tensor", std::to_string(options.part.tensor));
+  out.add("parallel.pipeline", std::to_string(options.part.stages));
 }
 
 std::string moved_position(const RunState& saved, const std::string& now) {

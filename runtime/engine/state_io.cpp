@@ -74,7 +74,7 @@ std::vector<StateRange> ranges_of(const std::vector<StatePiece>& pieces) {
                         .kind = kind,
                         .dtype = tensor_dtype(held_as(piece, kind)),
                         .shape = piece.shape,
-                        .box = whole_box(piece.shape),
+                        .box = piece.box,
                         .begin = piece.begin,
                         .end = piece.end});
     }
@@ -136,7 +136,9 @@ void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::
 
 void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint) {
   std::map<std::string, std::vector<std::int64_t>> here;
-  for (const ParamGroup& group : spec.groups) {
+  const bool part = spec.part.tensor > 1 || spec.part.stages > 1;
+  const ModelSpec whole = part ? make_model_spec(spec.options) : spec;
+  for (const ParamGroup& group : whole.groups) {
     for (const ParamSpec& param : group.params) here[param.tensor.name] = param.tensor.shape;
   }
   std::map<std::string, std::vector<std::int64_t>> there;
@@ -165,6 +167,7 @@ bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoi
         continue;
       }
       StateRange wanted = whole_range(piece.name, kind, TensorDType::kF32, piece.shape);
+      wanted.box = piece.box;
       in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
         const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
         wanted.begin = piece.begin + first;

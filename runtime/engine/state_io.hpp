@@ -36,7 +36,8 @@ void copy_states(Engine& engine, const std::vector<StatePiece>& pieces,
 void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::byte> snapshot,
                     RankWriter& writer, const StateProgress& progress);
 
-// Throws ConfigError unless the checkpoint's parameters are the model's, by name and shape.
+// Throws ConfigError unless the checkpoint's parameters are the whole model's, by name and shape.
+// `spec`: of any part of it.
 void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint);
 
 // Puts the checkpoint's states into the pieces (owned_pieces), whatever layout, tier and type they

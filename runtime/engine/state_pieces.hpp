@@ -7,14 +7,16 @@
 #include <vector>
 
 #include "kernels/base/dtype.hpp"
+#include "runtime/checkpoint/range_plan.hpp"
 #include "runtime/engine/step_profile.hpp"
 
 namespace sluice {
 
-// Elements [begin, end) of a parameter: master weights and both moments.
+// Elements [begin, end) of a box of a parameter: master weights and both moments.
 struct StatePiece {
   std::string name;
   std::vector<std::int64_t> shape;  // of the whole parameter
+  Box box;                          // within it
   std::int64_t begin = 0;
   std::int64_t end = 0;
   // Exact, and the same on every rank: the type they are held in; fp32 where a share of the group
@@ -28,12 +30,15 @@ struct StatePiece {
 };
 
 // All that the rank owns, in the order of groups and tensors: what it has to be given back. In
-// stage 0 that is everything.
-[[nodiscard]] std::vector<StatePiece> owned_pieces(const StepPlan& plan, int dp_rank);
+// stage 0 that is everything. `plan`: of a model of this spec.
+[[nodiscard]] std::vector<StatePiece> owned_pieces(const ModelSpec& spec, const StepPlan& plan,
+                                                   int dp_rank);
 
-// The rank's share of what is saved: over all ranks each element comes once. In stage 0, where all
-// ranks hold the same, they divide it as stage 1 would.
-[[nodiscard]] std::vector<StatePiece> saved_pieces(const StepPlan& plan, int dp_rank);
+// The rank's share of what is saved: over all ranks of the mesh each element comes once. In stage
+// 0, where all data-parallel ranks hold the same, they divide it as stage 1 would; of other
+// replicas one is saved (ParamGroup::counted).
+[[nodiscard]] std::vector<StatePiece> saved_pieces(const ModelSpec& spec, const StepPlan& plan,
+                                                   int dp_rank);
 
 [[nodiscard]] std::int64_t bytes_of(const std::vector<StatePiece>& pieces);
 

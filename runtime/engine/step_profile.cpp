@@ -30,16 +30,6 @@ std::vector<int> groups_of(const UnitSpec& unit) {
   return groups;
 }
 
-// Blocks are alike: one of them is run for all.
-std::vector<UnitMemory> profile_units(const Model& model, const ProfileShape& shape) {
-  std::vector<UnitMemory> memory;
-  for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
-    const bool like_last = u > 1 && model.spec.units[u].kind == UnitKind::kBlock;
-    memory.push_back(like_last ? memory.back() : profile_unit(model, u, shape));
-  }
-  return memory;
-}
-
 std::int64_t staging_bytes(const StepShape& shape) {
   std::int64_t shard_elems = 0;
   for (const GroupShape& group : shape.groups) shard_elems += group.shard_elems;
@@ -49,6 +39,37 @@ std::int64_t staging_bytes(const StepShape& shape) {
     largest = std::max(largest, bucket[0].elems);
   for (const BucketPiece& rest : cutter.flush()) largest = std::max(largest, rest.elems);
   return exchange_staging_bytes(shape.dp, largest, DType::kFloat32);
+}
+
+// A piece of every rank's gradients of a group that others hold too.
+std::int64_t replica_staging_bytes(const StepShape& shape, const ModelSpec& spec) {
+  constexpr std::int64_t kPieceElems = std::int64_t{1} << 18;
+  std::int64_t elems = 0;
+  for (std::size_t g = 0; g < shape.groups.size(); ++g) {
+    if (!shape.groups[g].add_replicas) continue;
+    const int ranks = spec.groups[g].replicas == Replicas::kTied ? 2 : shape.tensor;
+    elems = std::max(elems, ranks * std::min(kPieceElems, shape.groups[g].elems));
+  }
+  return 4 * elems;
+}
+
+PipelineShape pipeline_of(const EngineOptions& options, const ModelSpec& spec) {
+  const ModelPart& part = spec.part;
+  PipelineShape pipeline;
+  if (part.stages == 1) return pipeline;
+  pipeline.stages = part.stages;
+  pipeline.stage = part.stage;
+  pipeline.schedule = options.parallel.schedule;
+  int end = 0;
+  for (const UnitRange& chunk : part.chunks) {
+    end += chunk.end - chunk.begin;
+    pipeline.chunk_ends.push_back(end);
+  }
+  check(end == static_cast<int>(spec.units.size()), "a stage's units are those of its chunks");
+  const std::int64_t tokens =
+      options.train.micro_batch * spec.options.seq / (part.sequence ? part.tensor : 1);
+  pipeline.boundary_bytes = tokens * spec.options.hidden * size_of(options.train.dtype);
+  return pipeline;
 }
 
 Placement placement_of(const OffloadOptions& offload) {
@@ -61,6 +82,7 @@ Placement placement_of(const OffloadOptions& offload) {
   placement.chunk_elems =
       std::max(kChunkAlignElems, offload.chunk_bytes / 4 / kChunkAlignElems * kChunkAlignElems);
   placement.chunk_slots = offload.chunks;
+  placement.speculate = offload.speculate != Speculation::kNever;
   return placement;
 }
 
@@ -82,20 +104,34 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
 }
 
 // The same parameters; units as they run one sequence in parts.
-StepShape decoding_shape(const StepShape& shape, const EngineOptions& options, const Model& model) {
-  const std::int64_t positions = options.generate_positions;
+StepShape decoding_shape(const StepShape& shape, const EngineOptions& options,
+                         const std::vector<UnitProfile>& profiles) {
   StepShape decoding = shape;
   decoding.micro_batches = 1;
   decoding.layer_major = false;
-  decoding.batch_bytes = positions * 2 * 8;
+  decoding.batch_bytes = options.generate_positions * 2 * 8;
   for (std::size_t u = 0; u < decoding.units.size(); ++u) {
-    UnitMemory& memory = decoding.units[u].memory;
-    const bool like_last = u > 1 && model.spec.units[u].kind == UnitKind::kBlock;
-    memory = like_last ? decoding.units[u - 1].memory
-                       : profile_cached_unit(model, u, positions, shape.dtype);
-    memory.cache = cache_bytes(model, u, positions, shape.dtype);
+    decoding.units[u].memory = profiles[u].decoding;
   }
   return decoding;
+}
+
+UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& profile,
+                     double samples) {
+  const UnitSpec& unit = spec.units[u];
+  const bool again = spec.options.recompute_attention;
+  return {.groups = groups_of(unit),
+          .backward_reads_params = profile.backward_reads_params,
+          .memory = profile.memory,
+          .kept_moves = profile.kept_moves,
+          .forward_flops = spec.forward_flops_per_sample(unit) * samples,
+          .recomputed_flops = again ? spec.attention_flops_per_sample(unit) * samples : 0,
+          .tensor_forward_bytes = profile.traffic.forward,
+          .tensor_backward_bytes = profile.traffic.backward};
+}
+
+ModelSpec whole_of(const ModelSpec& spec) {
+  return spec.part.tensor > 1 || spec.part.stages > 1 ? make_model_spec(spec.options) : spec;
 }
 
 }  // namespace
@@ -124,49 +160,96 @@ void apply_layout(StepPlan& plan, const EngineOptions& options) {
   shape.other_arena_bytes = write_decode_step(*plan.decoding).arena_bytes;
 }
 
+std::int64_t whole_param_count(const ModelSpec& spec) { return whole_of(spec).param_count(); }
+
+double model_flops_per_step(const EngineOptions& options, const ModelSpec& spec) {
+  const ModelSpec whole = whole_of(spec);
+  const auto samples =
+      static_cast<double>(options.train.micro_batch * micro_batches_of(options) * options.dp);
+  double flops = 0;
+  for (const UnitSpec& unit : whole.units) {
+    flops += 3 * whole.forward_flops_per_sample(unit) * samples;
+  }
+  return flops;
+}
+
+bool splits_backward(const EngineOptions& options, const ModelPart& part) {
+  return part.stages > 1 && options.parallel.schedule == PipelineSchedule::kZeroBubble;
+}
+
+UnitProfile profile_of(const EngineOptions& options, const Model& model, std::size_t unit,
+                       bool split_backward) {
+  const bool head = model.spec.units[unit].kind == UnitKind::kLossHead;
+  const bool block = model.spec.units[unit].kind == UnitKind::kBlock;
+  const std::int64_t seq = model.spec.options.seq;
+  UnitProfile profile;
+  profile.backward_reads_params = head || model.units[unit]->backward_reads_params();
+  profile.kept_moves = block && model.units[unit]->saved_moves();
+  if (options.purpose != EnginePurpose::kGenerate) {
+    ProfileShape shape{options.train.micro_batch, seq, options.train.dtype};
+    shape.gradients_add =
+        options.zero.reduce_every == ReduceEvery::kStep && micro_batches_of(options) > 1;
+    shape.split_backward = split_backward;
+    profile.memory = profile_unit(model, unit, shape);
+    if (model.spec.part.tensor > 1) profile.traffic = tensor_traffic(model, unit, shape);
+  }
+  if (options.generate_positions > 0) {
+    const std::int64_t positions = options.generate_positions;
+    profile.decoding = profile_cached_unit(model, unit, positions, options.train.dtype);
+    profile.decoding.cache = cache_bytes(model, unit, positions, options.train.dtype);
+  }
+  return profile;
+}
+
 StepPlan plan_step(const EngineOptions& options, const Model& model) {
+  const bool splits = splits_backward(options, model.spec.part);
+  // Blocks are alike: one of them is run for all.
+  std::vector<UnitProfile> profiles;
+  for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
+    const bool block = model.spec.units[u].kind == UnitKind::kBlock;
+    const bool like_last = block && u > 0 && model.spec.units[u - 1].kind == UnitKind::kBlock;
+    profiles.push_back(like_last ? profiles.back() : profile_of(options, model, u, splits));
+  }
+  return plan_step(options, model.spec, profiles);
+}
+
+StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
+                   const std::vector<UnitProfile>& profiles) {
+  check(profiles.size() == spec.units.size(), "a profile of each unit");
   StepPlan plan;
-  plan.groups = plan_groups(model.spec, options.dp);
+  plan.groups = plan_groups(spec, options.dp);
   StepShape& shape = plan.shape;
   shape.dp = options.dp;
   // The model's units do it: whoever makes them has to have asked them to.
-  check(
-      options.recompute.mode != RecomputeMode::kSelective || model.spec.options.recompute_attention,
-      "recompute.mode selective needs a model made with recompute_attention");
+  check(options.recompute.mode != RecomputeMode::kSelective || spec.options.recompute_attention,
+        "recompute.mode selective needs a model made with recompute_attention");
   shape.dtype = options.train.dtype;
   shape.reduce_every = options.zero.reduce_every;
   shape.bucket_bytes = options.zero.bucket_bytes;
   shape.prefetch_units = options.zero.prefetch_units;
-  const std::int64_t tokens = options.train.micro_batch * model.spec.options.seq;
-  shape.batch_bytes = tokens * 2 * 8;
-  shape.constant_bytes = model.spec.constant_bytes();
-  for (const GroupPlan& group : plan.groups) {
-    shape.groups.push_back({.elems = group.elems, .shard_elems = group.shard_elems});
+  shape.batch_bytes = options.train.micro_batch * spec.options.seq * 2 * 8;
+  shape.constant_bytes = spec.constant_bytes();
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    const ParamGroup& group = spec.groups[g];
+    shape.groups.push_back(
+        {.elems = plan.groups[g].elems,
+         .shard_elems = plan.groups[g].shard_elems,
+         .add_replicas = group.replicas != Replicas::kNone && group.sums_replicas});
   }
+  shape.tensor = spec.part.tensor;
+  shape.pipeline = pipeline_of(options, spec);
   apply_layout(plan, options);
-  const bool generates = options.purpose == EnginePurpose::kGenerate;
-  const std::vector<UnitMemory> memory =
-      generates ? std::vector<UnitMemory>(model.spec.units.size())
-                : profile_units(
-                      model, {options.train.micro_batch, model.spec.options.seq, shape.dtype,
-                              shape.reduce_every == ReduceEvery::kStep && shape.micro_batches > 1});
-  for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
-    const UnitSpec& unit = model.spec.units[u];
-    const double flops = model.spec.forward_flops_per_sample(unit);
-    const bool reads = unit.kind == UnitKind::kLossHead || model.units[u]->backward_reads_params();
-    const bool moves = unit.kind == UnitKind::kBlock && model.units[u]->saved_moves();
-    const double again =
-        model.spec.options.recompute_attention ? model.spec.attention_flops_per_sample(unit) : 0;
-    const auto samples = static_cast<double>(options.train.micro_batch);
-    shape.units.push_back(
-        {groups_of(unit), reads, memory[u], moves, flops * samples, again * samples});
-    plan.model_flops_per_step +=
-        3 * flops *
-        static_cast<double>(options.train.micro_batch * shape.micro_batches * options.dp);
+  const auto samples = static_cast<double>(options.train.micro_batch);
+  for (std::size_t u = 0; u < spec.units.size(); ++u) {
+    shape.units.push_back(unit_shape(spec, u, profiles[u], samples));
   }
-  if (!shape.frozen) shape.comm_staging_bytes = staging_bytes(shape);
+  plan.model_flops_per_step = model_flops_per_step(options, spec);
+  if (!shape.frozen) {
+    plan.replica_staging_bytes = replica_staging_bytes(shape, spec);
+    shape.comm_staging_bytes = staging_bytes(shape) + plan.replica_staging_bytes;
+  }
   if (options.generate_positions > 0) {
-    plan.decoding = decoding_shape(shape, options, model);
+    plan.decoding = decoding_shape(shape, options, profiles);
     apply_layout(plan, options);
   }
   return plan;

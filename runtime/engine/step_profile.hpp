@@ -7,9 +7,11 @@
 #include <vector>
 
 #include "offload/offload_options.hpp"
+#include "parallel/parallel_options.hpp"
 #include "runtime/engine/initial_weights.hpp"
 #include "runtime/engine/tier_limits.hpp"
 #include "runtime/engine/train_options.hpp"
+#include "runtime/model/unit_profile.hpp"
 #include "runtime/model/units.hpp"
 #include "runtime/program/step_shape.hpp"
 #include "zero/zero_options.hpp"
@@ -24,6 +26,8 @@ struct EngineOptions {
   EnginePurpose purpose = EnginePurpose::kTrain;
   std::int64_t generate_positions = 0;  // of the longest sequence that it generates; 0: none
   ModelOptions model;                   // vocab known
+  ParallelOptions parallel;             // of its keys the schedule alone: sizes are the part's
+  ModelPart part;                       // this rank's; who makes the model asks for it
   TrainOptions train;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
@@ -42,6 +46,8 @@ struct StepPlan {
   StepShape shape;
   std::optional<StepShape> decoding;  // of a sequence run in parts (write_decode_step)
   double model_flops_per_step = 0;    // of all ranks: 3 x forward, whatever is recomputed
+  // Of shape.comm_staging_bytes: for gradients that are added over replicas.
+  std::int64_t replica_staging_bytes = 0;
 };
 
 // "none", "full", "selective".
@@ -54,7 +60,28 @@ struct StepPlan {
 // profiled the units once and asks about other options that leave them as they are.
 void apply_layout(StepPlan& plan, const EngineOptions& options);
 
-// Profiles the model's units on the meta device.
+// Of the model that `options` are of, whatever part of it a rank has.
+[[nodiscard]] double model_flops_per_step(const EngineOptions& options, const ModelSpec& spec);
+[[nodiscard]] std::int64_t whole_param_count(const ModelSpec& spec);
+
+// Profiles the model's units, a rank's part of them, on the meta device.
 [[nodiscard]] StepPlan plan_step(const EngineOptions& options, const Model& model);
+
+// What running a unit on the meta device finds, and what else it says of itself.
+struct UnitProfile {
+  UnitMemory memory;
+  UnitMemory decoding;  // where a sequence is run in parts: options.generate_positions > 0
+  UnitTraffic traffic;  // to tensor-parallel ranks
+  bool backward_reads_params = true;
+  bool kept_moves = false;
+};
+[[nodiscard]] UnitProfile profile_of(const EngineOptions& options, const Model& model,
+                                     std::size_t unit, bool split_backward);
+// Whether units of a part leave gradients of their weights for later.
+[[nodiscard]] bool splits_backward(const EngineOptions& options, const ModelPart& part);
+// From profiles by unit of the spec. They depend on a unit's kind, the slice of it that a rank has
+// and on the options' micro-batch, dtype and ways of running; not on where in a pipeline it stands.
+[[nodiscard]] StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
+                                 const std::vector<UnitProfile>& profiles);
 
 }  // namespace sluice

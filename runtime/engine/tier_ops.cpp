@@ -2,46 +2,18 @@
 // to the operation's chunk, bucket or group.
 #include <algorithm>
 #include <cstring>
-#include <exception>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
 #include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/reduce.hpp"
+#include "runtime/engine/all_of.hpp"
 #include "runtime/engine/tier_store.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
 namespace {
-
-// Done when all are; the first error in the order given is the error.
-class AllOf final : public TicketState {
- public:
-  explicit AllOf(std::vector<Ticket> parts) : parts_(std::move(parts)) {}
-  void wait() override {
-    std::exception_ptr first;
-    for (const Ticket& part : parts_) {
-      try {
-        part.wait();
-      } catch (...) {
-        if (!first) first = std::current_exception();
-      }
-    }
-    if (first) std::rethrow_exception(first);
-  }
-  bool done() override {
-    return std::all_of(parts_.begin(), parts_.end(), [](const Ticket& t) { return t.done(); });
-  }
-
- private:
-  std::vector<Ticket> parts_;
-};
-
-Ticket all_of(std::vector<Ticket> parts) {
-  if (parts.size() == 1) return parts.front();
-  return Ticket(std::make_shared<AllOf>(std::move(parts)));
-}
 
 void copy_bytes(void* to, const void* from, std::int64_t bytes) {
   std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
@@ -53,37 +25,11 @@ Ticket TierStore::run(const Program& program, const Op& op, std::byte* device_ar
   const auto place = [&](BufferId id, std::byte* arena) {
     return arena + program.buffers[static_cast<std::size_t>(id)].arena_offset;
   };
-  if (op.chunk >= 0) {
-    const Chunk& chunk = program.chunks[static_cast<std::size_t>(op.chunk)];
-    const bool always = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads || op.ahead;
-    if (!always && update_ == nullptr) return {};
-    switch (op.kind) {
-      case OpKind::kReadStates:
-        return move_states(chunk, false);
-      case OpKind::kReadGrads:
-        return read_grads(chunk);
-      case OpKind::kCopyGrads:
-        copy_grads(chunk);
-        return {};
-      case OpKind::kUpdate:
-        update(chunk);
-        return {};
-      case OpKind::kWriteStates:
-        return move_states(chunk, true);
-      case OpKind::kCopyParams:
-        copy_params(chunk);
-        return {};
-      case OpKind::kWriteParams:
-        return write_params(chunk);
-      default:
-        sum_squares(chunk);
-        return {};
-    }
-  }
+  if (op.chunk >= 0) return run_chunk(op, program.chunks[static_cast<std::size_t>(op.chunk)]);
   std::byte* host = op.host_slot >= 0 ? place(op.host_slot, arena_.data()) : nullptr;
   switch (op.kind) {
     case OpKind::kReadShard:
-      return read(away(op.group).params, 0, owned_elems(shape_, op.group), host);
+      return read(op.group, away(op.group).params, 0, owned_elems(shape_, op.group), host);
     case OpKind::kFetchShard:
       fetch_shard(op, host, place(op.device_slot, device_arena));
       return {};
@@ -100,6 +46,62 @@ Ticket TierStore::run(const Program& program, const Op& op, std::byte* device_ar
     default:
       throw Error("the operation " + std::string(name_of(op.kind)) + " moves nothing");
   }
+}
+
+Ticket TierStore::run_chunk(const Op& op, const Chunk& chunk) {
+  const UpdateArgs* const args = op.speculative ? speculation_ : update_;
+  const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
+  if (!sums && !op.ahead && args == nullptr) return {};
+  if (!op.speculative && keeps_ && has_second_place(chunk)) return end_kept_update(op, chunk);
+  const At at = op.speculative ? At::kOther : At::kCurrent;
+  switch (op.kind) {
+    case OpKind::kReadStates:
+      return read_states(chunk);
+    case OpKind::kReadGrads:
+      return read_grads(chunk);
+    case OpKind::kCopyGrads:
+      copy_grads(chunk);
+      return {};
+    case OpKind::kUpdate:
+      // Parameters on the host are those that others read.
+      update(chunk, *args,
+             op.speculative && parameter_tier(shape_, chunk.group) != Tier::kNvme
+                 ? nullptr
+                 : new_weights(chunk));
+      return {};
+    case OpKind::kWriteStates:
+      return write_states(chunk, at);
+    case OpKind::kCopyParams:
+      copy_params(chunk);
+      return {};
+    case OpKind::kWriteParams:
+      return write_params(chunk, at);
+    default:
+      sum_squares(chunk);
+      return {};
+  }
+}
+
+bool TierStore::has_second_place(const Chunk& chunk) const {
+  const Away& a = away(chunk.group);
+  const std::int64_t begin = chunk.begin - a.there;
+  return begin >= a.second_begin && begin < a.second_begin + a.second_elems;
+}
+
+// The states are updated; parameters elsewhere than on NVMe are made of them.
+Ticket TierStore::end_kept_update(const Op& op, const Chunk& chunk) {
+  const Away& a = away(chunk.group);
+  if (parameter_tier(shape_, chunk.group) == Tier::kNvme) return {};
+  if (op.kind == OpKind::kReadStates) {
+    return read(chunk.group, a.master, chunk.begin - a.there, chunk.elems,
+                slot(chunk, layout_.master));
+  }
+  if (op.kind == OpKind::kCopyParams) copy_params(chunk);
+  std::byte* const weights = op.kind == OpKind::kUpdate ? new_weights(chunk) : nullptr;
+  if (weights != nullptr) {
+    convert(weights, shape_.dtype, slot(chunk, layout_.master), DType::kFloat32, chunk.elems);
+  }
+  return {};
 }
 
 std::byte* TierStore::slot(const Chunk& chunk, std::int64_t part) const {
@@ -129,15 +131,22 @@ std::byte* TierStore::new_weights(const Chunk& chunk) const {
   return shape_.dtype == DType::kFloat32 ? nullptr : slot(chunk, layout_.weights);
 }
 
-Ticket TierStore::move_states(const Chunk& chunk, bool to_disk) {
+Ticket TierStore::read_states(const Chunk& chunk) {
   const Away& a = away(chunk.group);
-  const std::int64_t begin = chunk.begin - a.there;
-  const auto move = [&](const Array& array, std::int64_t part) {
-    std::byte* const at = slot(chunk, part);
-    return to_disk ? write(array, begin, chunk.elems, at) : read(array, begin, chunk.elems, at);
+  const auto part = [&](const Array& array, std::int64_t offset) {
+    return read(chunk.group, array, chunk.begin - a.there, chunk.elems, slot(chunk, offset));
   };
-  return all_of({move(a.master, layout_.master), move(a.moment1, layout_.moment1),
-                 move(a.moment2, layout_.moment2)});
+  return all_of({part(a.master, layout_.master), part(a.moment1, layout_.moment1),
+                 part(a.moment2, layout_.moment2)});
+}
+
+Ticket TierStore::write_states(const Chunk& chunk, At at) {
+  const Away& a = away(chunk.group);
+  const auto part = [&](const Array& array, std::int64_t offset) {
+    return write(chunk.group, array, chunk.begin - a.there, chunk.elems, slot(chunk, offset), at);
+  };
+  return all_of({part(a.master, layout_.master), part(a.moment1, layout_.moment1),
+                 part(a.moment2, layout_.moment2)});
 }
 
 Ticket TierStore::read_grads(const Chunk& chunk) {
@@ -146,7 +155,7 @@ Ticket TierStore::read_grads(const Chunk& chunk) {
   reads.reserve(a.grads.size());
   for (std::size_t s = 0; s < a.grads.size(); ++s) {
     reads.push_back(
-        read(a.grads[s], chunk.begin, chunk.elems,
+        read(chunk.group, a.grads[s], chunk.begin, chunk.elems,
              slot(chunk, layout_.grads + static_cast<std::int64_t>(s) * layout_.grad_stride)));
   }
   return all_of(std::move(reads));
@@ -166,7 +175,7 @@ void TierStore::copy_grads(const Chunk& chunk) {
   copy_bytes(gradients(chunk), from, chunk.elems * 4);
 }
 
-void TierStore::update(const Chunk& chunk) {
+void TierStore::update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights) {
   failpoint("engine.update." + std::to_string(chunk.group));
   add_streams(chunk);
   const Away& a = away(chunk.group);
@@ -174,12 +183,11 @@ void TierStore::update(const Chunk& chunk) {
   auto* const moment1 = static_cast<std::byte*>(state(chunk, a.moment1, layout_.moment1));
   auto* const moment2 = static_cast<std::byte*>(state(chunk, a.moment2, layout_.moment2));
   const float* const grads = gradients(chunk);
-  std::byte* const weights = new_weights(chunk);
   for (const ShardSegment& segment : groups_.group(chunk.group).segments) {
     const std::int64_t begin = std::max(segment.range.begin, chunk.begin) - chunk.begin;
     const std::int64_t end = std::min(segment.range.end, chunk.begin + chunk.elems) - chunk.begin;
     if (begin >= end) continue;
-    AdamWArgs args = adamw_args(optimizer_, *update_, segment.decay);
+    AdamWArgs args = adamw_args(optimizer_, update, segment.decay);
     args.master = master + begin;
     args.m = moment1 + begin * a.moment1.element_bytes;
     args.v = moment2 + begin * a.moment2.element_bytes;
@@ -208,13 +216,13 @@ void TierStore::copy_params(const Chunk& chunk) {
   copy_bytes(to + chunk.begin * element_bytes, from, chunk.elems * element_bytes);
 }
 
-Ticket TierStore::write_params(const Chunk& chunk) {
+Ticket TierStore::write_params(const Chunk& chunk, At at) {
   const std::byte* from = new_weights(chunk);
   if (from == nullptr) {
     from =
         reinterpret_cast<const std::byte*>(state(chunk, away(chunk.group).master, layout_.master));
   }
-  return write(away(chunk.group).params, chunk.begin, chunk.elems, from);
+  return write(chunk.group, away(chunk.group).params, chunk.begin, chunk.elems, from, at);
 }
 
 void TierStore::sum_squares(const Chunk& chunk) {
@@ -238,8 +246,9 @@ Ticket TierStore::move_bucket(const Program& program, const Op& op, std::byte* h
   std::vector<Ticket> parts;
   for (const BucketPiece& piece : program.buckets[static_cast<std::size_t>(op.bucket)]) {
     const Array& grads = away(piece.group).grads[static_cast<std::size_t>(piece.stream)];
-    parts.push_back(op.kind == OpKind::kReadBucket ? read(grads, piece.begin, piece.elems, host)
-                                                   : write(grads, piece.begin, piece.elems, host));
+    parts.push_back(op.kind == OpKind::kReadBucket
+                        ? read(piece.group, grads, piece.begin, piece.elems, host)
+                        : write(piece.group, grads, piece.begin, piece.elems, host));
     host += piece.elems * 4;
   }
   return all_of(std::move(parts));

@@ -54,15 +54,21 @@ class TierStore {
   void write_state(int g, StateKind kind, std::int64_t begin, std::span<const float> values);
   [[nodiscard]] Tier optimizer_tier() const { return shape_.placement.optimizer; }
 
-  // What the chunks' updates of the program that starts now apply; null: they do nothing.
-  void set_update(const UpdateArgs* args) { update_ = args; }
+  // What the chunks' updates of the program that starts now apply; null: they do nothing. `kept`:
+  // speculation applied the same to the last step's gradients, and its chunks are updated.
+  void set_update(const UpdateArgs* args, bool kept = false);
+  // What speculative updates of the program that starts now apply; null: they do nothing. Nobody
+  // sees what they make unless it is kept.
+  void set_speculation(const UpdateArgs* args) { speculation_ = args; }
+  // Bytes on NVMe that second places of speculated chunks take.
+  [[nodiscard]] std::int64_t second_place_bytes() const;
 
   // An operation between tiers, or a chunk's update.
   [[nodiscard]] Ticket run(const Program& program, const Op& op, std::byte* device_arena);
 
   [[nodiscard]] std::byte* host_arena() const { return arena_.data(); }
   // This rank's gradient shard on the host; kHost only.
-  [[nodiscard]] const float* host_gradients(int g) const;
+  [[nodiscard]] float* host_gradients(int g) const;
   void add_gradient_streams(int g);  // kHost only
   // The sum of squares of the gradient shard as kSumSquares found it; kNvme only.
   [[nodiscard]] double sum_squares(int g) const;
@@ -76,6 +82,7 @@ class TierStore {
   struct Array {
     std::byte* host = nullptr;
     ExtentId extent;
+    ExtentId second;  // of speculated chunks
     std::int64_t element_bytes = 4;
     [[nodiscard]] bool on_disk() const { return extent.index >= 0; }
   };
@@ -85,21 +92,35 @@ class TierStore {
     Array master, moment1, moment2;
     Array params;  // the master's where they are one
     bool params_here = false;
+    // Elements off the device that have second places, and by chunk, whether that one is current.
+    std::int64_t second_begin = 0;
+    std::int64_t second_elems = 0;
+    std::vector<char> in_second;
     std::vector<Array> grads;  // by stream
     std::vector<double> block_sums;
   };
 
-  void plan_states(const StepPlan& plan);
+  void plan_states(const StepPlan& plan, const Program& train);
   void read_params(int g, std::span<float> owned);
   [[nodiscard]] const Array& array_of(int g, StateKind kind, std::int64_t begin,
                                       std::size_t elems) const;
   void plan_inputs();
   void take_host_memory(std::span<const Program* const> programs);
   void declare(Array& array, Tier tier, Tag tag, const std::string& name, std::int64_t elems,
-               std::int64_t element_bytes);
-  [[nodiscard]] Ticket read(const Array& array, std::int64_t begin, std::int64_t elems, void* into);
-  [[nodiscard]] Ticket write(const Array& array, std::int64_t begin, std::int64_t elems,
-                             const void* from);
+               std::int64_t element_bytes, std::int64_t second_elems = 0);
+  // A run of an array of group g, from where each chunk's is; kOther: where it is not.
+  enum class At { kCurrent, kOther };
+  struct Run {
+    ExtentId extent;
+    std::int64_t offset = 0;  // bytes
+    std::int64_t bytes = 0;
+  };
+  [[nodiscard]] std::vector<Run> runs_of(int g, const Array& array, std::int64_t begin,
+                                         std::int64_t elems, At at) const;
+  [[nodiscard]] Ticket read(int g, const Array& array, std::int64_t begin, std::int64_t elems,
+                            void* into);
+  [[nodiscard]] Ticket write(int g, const Array& array, std::int64_t begin, std::int64_t elems,
+                             const void* from, At at = At::kCurrent);
 
   [[nodiscard]] Away& away(int g) { return away_[static_cast<std::size_t>(g)]; }
   [[nodiscard]] const Away& away(int g) const { return away_[static_cast<std::size_t>(g)]; }
@@ -109,12 +130,16 @@ class TierStore {
   [[nodiscard]] std::byte* new_weights(const Chunk& chunk) const;
   void add_streams(const Chunk& chunk);
 
-  [[nodiscard]] Ticket move_states(const Chunk& chunk, bool to_disk);
+  [[nodiscard]] Ticket run_chunk(const Op& op, const Chunk& chunk);
+  [[nodiscard]] Ticket end_kept_update(const Op& op, const Chunk& chunk);
+  [[nodiscard]] bool has_second_place(const Chunk& chunk) const;
+  [[nodiscard]] Ticket read_states(const Chunk& chunk);
+  [[nodiscard]] Ticket write_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket read_grads(const Chunk& chunk);
   void copy_grads(const Chunk& chunk);
-  void update(const Chunk& chunk);
+  void update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights);
   void copy_params(const Chunk& chunk);
-  [[nodiscard]] Ticket write_params(const Chunk& chunk);
+  [[nodiscard]] Ticket write_params(const Chunk& chunk, At at);
   void sum_squares(const Chunk& chunk);
   void fetch_shard(const Op& op, const std::byte* staging, std::byte* gathered);
   [[nodiscard]] Ticket move_bucket(const Program& program, const Op& op, std::byte* host);
@@ -128,6 +153,8 @@ class TierStore {
   const int dp_rank_;
   const ChunkLayout layout_;
   const UpdateArgs* update_ = nullptr;
+  const UpdateArgs* speculation_ = nullptr;
+  bool keeps_ = false;                         // update_ was applied by speculation
   std::vector<Away> away_;                     // by group
   std::vector<std::vector<ExtentId>> inputs_;  // by unit, micro-batch
   HostPool pool_;

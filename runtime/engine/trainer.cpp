@@ -12,6 +12,7 @@
 #include "runtime/engine/generator.hpp"
 #include "runtime/engine/loss_scaler.hpp"
 #include "runtime/engine/machine.hpp"
+#include "runtime/engine/step_pace.hpp"
 #include "runtime/engine/step_trace.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/model/counting_allocator.hpp"
@@ -39,10 +40,10 @@ SavingOptions saving_options(const TrainerOptions& options) {
 
 class Trainer {
  public:
-  Trainer(const TrainerOptions& options, Communicator& comm, const TrainingData& data,
+  Trainer(const TrainerOptions& options, MeshComms& comms, const TrainingData& data,
           Watchdog& watchdog)
       : options_(options),
-        comm_(comm),
+        comm_(comms.world()),
         data_(data),
         watchdog_(watchdog),
         global_batch_(global_batch_of(options.engine)),
@@ -50,10 +51,12 @@ class Trainer {
                                             static_cast<c10::DeviceIndex>(options.local_rank))
                                : at::Device(c10::DeviceType::CPU)),
         gemm_rate_(measure_gemm_rate(multiplied_in(options.engine), device_)),
-        baseline_(allocation_count(CountedDevice::kHost).live),
+        baseline_(options.ranks_of_process == 1 ? allocation_count(CountedDevice::kHost).live : 0),
         scaler_(options.engine.loss_scale),
-        engine_(options.engine, make_model(options.engine.model), comm, device_, train_rows(),
-                valid_rows(), observer()),
+        pace_(comm_, options.engine.train.log_every),
+        engine_(options.engine,
+                make_model(options.engine.model, options.engine.part, &comms.tensor()), comms,
+                device_, train_rows(), valid_rows(), observer()),
         memory_(plan_memory(engine_.train_program(), options.engine.tiers.nvme, options.budgets)),
         watch_(engine_.train_program(), engine_.plan().shape, memory_, options.rates, gemm_rate_),
         progress_(progress_options(options)),
@@ -64,7 +67,7 @@ class Trainer {
                 .global_batch = global_batch_,
                 .room_bytes = room_for_saving(memory_),
                 .local_ranks = options.budgets.ranks_of_host},
-               engine_, comm, watchdog) {}
+               engine_, comms.world(), watchdog) {}
 
   int run() {
     log_start();
@@ -80,7 +83,7 @@ class Trainer {
     saver_.finish(stands_);
     if (options_.trace && comm_.rank() == 0) {
       write_step_trace(options_.output_dir + "/trace.json", engine_.train_program(), traced_,
-                       watch_.predicted());
+                       watch_.predicted(), traced_exchanges_);
     }
     if (stopped) {
       say(saver_.why_stopped());
@@ -103,6 +106,7 @@ class Trainer {
   }
   PhaseObserver observer() {
     return [this](const std::string& phase, bool waiting) {
+      pace_.on_phase(waiting);
       watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
     };
   }
@@ -119,7 +123,7 @@ class Trainer {
 
   void log_start() {
     const ModelSpec& spec = engine_.spec();
-    say("model: " + format_count(static_cast<double>(spec.param_count())) + " parameters, " +
+    say("model: " + format_count(static_cast<double>(whole_param_count(spec))) + " parameters, " +
         std::to_string(spec.units.size()) + " units; " + std::to_string(comm_.size()) +
         " rank(s), ZeRO stage " + std::to_string(engine_.plan().shape.stage) + ", " +
         std::string(name_of(engine_.plan().shape.dtype)) + ", " + std::to_string(global_batch_) +
@@ -130,6 +134,17 @@ class Trainer {
       say("planned " + std::string(name_of(tier)) + " peak: " + format_bytes(planned.peak) +
           " a rank (" + describe_tags(planned) + ")");
     }
+  }
+
+  std::string compare_paces(std::int64_t step) {
+    const PhaseScope waiting(watchdog_, "comparing the ranks' paces", Waiting::kYes);
+    return pace_.end_step(step);
+  }
+
+  void warn(const std::string& line) {
+    if (comm_.rank() != 0 || line.empty()) return;
+    progress_.clear();
+    log_warning(line);
   }
 
   // The step that is done.
@@ -153,9 +168,14 @@ class Trainer {
                           .loss_scale = scales_loss() ? scaler_.scale() : 1.0,
                           .vote = saver_.vote()};
     whole_step_ = engine_.next_step_is_whole();
+    pace_.begin_step();
     const StepResult result = engine_.train_step(input);
+    warn(compare_paces(step));
     // Now: an evaluation runs a program of its own.
-    if (options_.trace && metrics_) traced_ = engine_.timings();
+    if (options_.trace && metrics_) {
+      traced_ = engine_.timings();
+      traced_exchanges_ = engine_.exchanges();
+    }
     const bool skip = scales_loss() && result.overflowed();
     if (!result.finite() && !skip) stop_on_non_finite(step, result);
     stands_.updates += skip ? 0 : 1;
@@ -274,12 +294,22 @@ class Trainer {
   // A GPU's allocator is not counted here.
   CountedTiers counted_tiers() const {
     const bool stores = !options_.on_gpu && engine_.tiers() != nullptr;
-    return {.device = !options_.on_gpu, .host = stores, .nvme = stores, .step_time = whole_step_};
+    const bool alone = options_.ranks_of_process == 1;  // else the counts are of several ranks
+    return {.device = !options_.on_gpu && alone,
+            .host = stores,
+            .nvme = stores,
+            .step_time = whole_step_};
   }
 
   void sample() {
     const TrainOptions& train = options_.engine.train;
     if (train.sample_tokens == 0 || data_.tokenizer() == nullptr || data_.valid_samples() == 0) {
+      return;
+    }
+    if (options_.engine.generate_positions == 0) {
+      say("train.sample_tokens: left out, ranks that share a sequence (parallel.sequence) do not "
+          "go "
+          "on with one; `sluice generate` does, from a checkpoint");
       return;
     }
     watchdog_.set_phase("sampling");
@@ -292,7 +322,7 @@ class Trainer {
   }
 
   const TrainerOptions& options_;
-  Communicator& comm_;
+  Communicator& comm_;  // of all ranks
   const TrainingData& data_;
   Watchdog& watchdog_;
   const std::int64_t global_batch_;
@@ -300,6 +330,7 @@ class Trainer {
   const double gemm_rate_;
   const std::int64_t baseline_;  // counted bytes that are not the engine's
   LossScaler scaler_;
+  StepPace pace_;
   Engine engine_;
   const MemoryPlan memory_;
   PlanWatch watch_;
@@ -307,6 +338,7 @@ class Trainer {
   ProgressPrinter progress_;
   EtaEstimator eta_;
   std::vector<OpTiming> traced_;  // of the last step
+  std::vector<ExchangeTiming> traced_exchanges_;
   std::optional<MetricsWriter> metrics_;
   RunProgress stands_;  // after the last step
   RunSaver saver_;      // last: its thread reads the engine's plan
@@ -314,9 +346,9 @@ class Trainer {
 
 }  // namespace
 
-int run_trainer(const TrainerOptions& options, Communicator& comm, const TrainingData& data,
+int run_trainer(const TrainerOptions& options, MeshComms& comms, const TrainingData& data,
                 Watchdog& watchdog) {
-  return Trainer(options, comm, data, watchdog).run();
+  return Trainer(options, comms, data, watchdog).run();
 }
 
 }  // namespace sluice

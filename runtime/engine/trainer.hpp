@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "parallel/comm/communicator.hpp"
+#include "parallel/mesh_comms.hpp"
 #include "runtime/data/training_data.hpp"
 #include "runtime/engine/plan_watch.hpp"
 #include "runtime/engine/run_saver.hpp"
@@ -19,6 +19,10 @@ struct TrainerOptions {
   bool trace = false;
   bool on_gpu = false;
   int local_rank = 0;  // which GPU
+  // Ranks that are threads of this process (launch.backend: local). Memory is counted by process:
+  // with more than one, device_peak and host_peak are of all of them, and not held against the
+  // plan.
+  int ranks_of_process = 1;
   TierBudgets budgets;
   SavingOptions saving;
   std::optional<RunRates> rates;  // none: the step's time is not predicted
@@ -28,7 +32,7 @@ struct TrainerOptions {
 // (runtime/launch/stop_signal.hpp). Collective. Returns the process's exit code: 0, or 130 where it
 // was stopped. Throws TrainingError where loss or gradient become non-finite: the message names
 // step, rank and unit.
-[[nodiscard]] int run_trainer(const TrainerOptions& options, Communicator& comm,
+[[nodiscard]] int run_trainer(const TrainerOptions& options, MeshComms& comms,
                               const TrainingData& data, Watchdog& watchdog);
 
 }  // namespace sluice

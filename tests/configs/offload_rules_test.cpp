@@ -93,6 +93,16 @@ TEST_F(OffloadRules, AShareStaysOfTheOptimizerAlone) {
   EXPECT_EQ(complaint({"offload.optimizer=host", "offload.device_fraction=0.5"}), "");
 }
 
+TEST_F(OffloadRules, SpeculationIsOfAnOptimizerOnNvme) {
+  for (const char* tier : {"device", "host"}) {
+    EXPECT_EQ(complaint({"offload.speculate=auto", std::string("offload.optimizer=") + tier}),
+              std::string("--set offload.speculate=auto: offload.speculate: auto updates states "
+                          "into a second place on nvme, and offload.optimizer is ") +
+                  tier + "; set that to nvme, or leave this out");
+  }
+  EXPECT_EQ(complaint({"offload.speculate=never", "offload.optimizer=host"}), "");
+}
+
 TEST_F(OffloadRules, NvmeNeedsAFolderAndAFolderNeedsNvme) {
   EXPECT_EQ(complaint({"offload.optimizer=nvme"}),
             "--set offload.optimizer=nvme: offload.optimizer: nvme needs offload.nvme_path: a "

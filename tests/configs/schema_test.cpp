@@ -148,16 +148,18 @@ TEST(Schema, EveryKeyHasAFieldOfItsOwn) {
 }
 
 TEST(Shipped, EveryConfigurationLoadsAndHolds) {
-  int found = 0;
-  for (const auto& file :
-       std::filesystem::directory_iterator(std::filesystem::path(SLUICE_SOURCE_DIR) / "configs")) {
-    if (file.path().extension() != ".yaml") continue;
-    SCOPED_TRACE(file.path().filename().string());
-    const LoadedConfig loaded = load_config(file.path().string(), {});
-    validate(loaded, std::max(1, loaded.run.launch.nproc));
-    ++found;
+  for (const char* const folder : {"configs", "examples/parallel"}) {
+    int found = 0;
+    for (const auto& file :
+         std::filesystem::directory_iterator(std::filesystem::path(SLUICE_SOURCE_DIR) / folder)) {
+      if (file.path().extension() != ".yaml") continue;
+      SCOPED_TRACE(file.path().filename().string());
+      const LoadedConfig loaded = load_config(file.path().string(), {});
+      validate(loaded, std::max(1, loaded.run.launch.nproc));
+      ++found;
+    }
+    EXPECT_GE(found, 1) << folder;
   }
-  EXPECT_GE(found, 1);
 }
 
 }  // namespace

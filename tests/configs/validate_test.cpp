@@ -53,10 +53,9 @@ TEST_F(Validate, WorldIsTensorTimesPipelineTimesData) {
       "c.yaml:2:18: parallel.data: world = tensor x pipeline x data does not hold: 4 != 1 x 1 x "
       "3; write auto to let it follow");
   EXPECT_EQ(complaint(kData + "parallel: {data: 4}\n", 4), "");
-  EXPECT_TRUE(
-      complaint(kData + "parallel: {pipeline: 2}\n", 3)
-          .starts_with("c.yaml:2:22: parallel.pipeline: world must be a multiple of tensor x "
-                       "pipeline: 3 % (1 x 2) = 1\n"));
+  EXPECT_EQ(complaint(kData + "parallel: {pipeline: 2}\n", 3),
+            "c.yaml:2:22: parallel.pipeline: world must be a multiple of tensor x pipeline: 3 % (1 "
+            "x 2) = 1");
   EXPECT_TRUE(complaint(kData + "parallel: {pipeline: 2147483647, tensor: 2147483647}\n", 4)
                   .starts_with("c.yaml:2:42: parallel.tensor: world must be a multiple of tensor x "
                                "pipeline: 4 % (2147483647 x 2147483647) = 4\n"));
@@ -182,9 +181,9 @@ TEST_F(Validate, SaysEverythingAtOnceAndBlamesTheOverride) {
   EXPECT_EQ(
       complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "parallel.sequence=true"}),
       "--set model.heads=4: model.heads: hidden must be a multiple of heads: 250 % 4 = 2\n"
-      "c.yaml (default): data.text: one of data.text and data.train must name what to train on\n"
-      "--set parallel.sequence=true: parallel.sequence: true is not available in this version; "
-      "available: false");
+      "--set parallel.sequence=true: parallel.sequence: true needs tensor > 1: it is "
+      "tensor-parallel ranks that share the sequence; set parallel.tensor, or leave this out\n"
+      "c.yaml (default): data.text: one of data.text and data.train must name what to train on");
 }
 
 TEST_F(Validate, SelectiveRecomputationNeedsExplicitUnits) {
@@ -196,20 +195,16 @@ TEST_F(Validate, SelectiveRecomputationNeedsExplicitUnits) {
             "set it, or use full");
 }
 
+TEST_F(Validate, ThreadsOfOneProcessHaveOneHost) {
+  EXPECT_EQ(complaint(kData, 2, {}, {"launch.hostfile=hosts"}), "");
+  EXPECT_EQ(complaint(kData, 2, {}, {"launch.backend=local"}), "");
+  EXPECT_EQ(complaint(kData, 2, {}, {"launch.backend=local", "launch.hostfile=hosts"}),
+            "--set launch.hostfile=hosts: launch.hostfile: ranks that are threads of one process "
+            "(backend local) have one host; leave out hostfile, or backend");
+}
+
 TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
   const std::vector<std::pair<std::string, std::string>> requests{
-      {"parallel.tensor=2", "2 is not available in this version; available: 1"},
-      {"parallel.sequence=true", "true is not available in this version; available: false"},
-      {"parallel.pipeline=2", "2 is not available in this version; available: 1"},
-      {"parallel.virtual_stages=2", "2 is not available in this version; available: 1"},
-      {"parallel.schedule=gpipe",
-       "gpipe is not available in this version; leave it out: there is no "
-       "pipeline to schedule"},
-      {"launch.hostfile=hosts",
-       "\"hosts\" is not available in this version; for several hosts set "
-       "RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT of each rank"},
-      {"launch.backend=local",
-       "local is not available in this version; available: auto, nccl, gloo"},
       {"output.tensorboard=true",
        "true is not available in this version; leave it out: metrics.jsonl "
        "holds every step"},

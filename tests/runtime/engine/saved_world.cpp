@@ -29,12 +29,10 @@ class PartOfRank {
     for (int i = 0; i < part_.steps; ++i) train(++step);
     if (!part_.save.empty()) save(step);
     result_.eval_loss = engine_.evaluate(1);
-    for (const GroupPlan& group : engine_.plan().groups) {
-      for (const TensorPlacement& tensor : group.tensors) {
-        const at::Tensor value = engine_.full_parameter(tensor.spec.name);
-        const float* data = host_data<float>(value);
-        result_.weights[tensor.spec.name].assign(data, data + value.numel());
-      }
+    for (const std::string& name : parameter_names(engine_)) {
+      const at::Tensor value = engine_.full_parameter(name);
+      const float* data = host_data<float>(value);
+      result_.weights[name].assign(data, data + value.numel());
     }
     return result_;
   }
@@ -69,7 +67,7 @@ class PartOfRank {
 }  // namespace
 
 WorldResult train_part(const EngineOptions& options, const Part& part) {
-  std::vector<WorldResult> results(static_cast<std::size_t>(options.dp));
+  std::vector<WorldResult> results(static_cast<std::size_t>(world_size(options)));
   run_world_with_comm(options, Wire::kLocal, [&](Communicator& comm, Engine& engine) {
     results[static_cast<std::size_t>(comm.rank())] = PartOfRank(options, part, comm, engine).run();
   });

@@ -2,12 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <array>
+#include <chrono>
 #include <exception>
 #include <mutex>
 #include <thread>
 
 #include "kernels/cpu/cpu_features.hpp"
 #include "runtime/engine/machine.hpp"
+#include "runtime/engine/rank_part.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -84,9 +87,73 @@ void run_world(const EngineOptions& options, Wire wire,
                       [&](Communicator& comm, Engine& engine) { each_rank(comm.rank(), engine); });
 }
 
+namespace {
+
+void run_mesh(const EngineOptions& options,
+              const std::function<void(Communicator&, Engine&)>& each_rank) {
+  ParallelOptions parallel = options.parallel;
+  parallel.data = options.dp;
+  const Mesh mesh(parallel, world_size(options));
+  std::vector<MeshComms> comms = make_local_mesh_comms(
+      mesh, {.tied = options.model.tie_embeddings, .wraps = parallel.virtual_stages > 1},
+      std::chrono::seconds(60));
+  std::vector<std::exception_ptr> errors(comms.size());
+  const auto run_rank = [&](std::size_t rank) {
+    try {
+      const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
+      EngineOptions own = options;
+      own.part = part_of_rank(own.model, parallel, comms[rank].at());
+      own.tiers.nvme.paths = options.offload.nvme_path;
+      own.tiers.nvme.run_id = "world";
+      own.tiers.nvme.rank = static_cast<int>(rank);
+      own.tiers.nvme.cache = IoCache::kDirectOrBuffered;
+      Engine engine(own, make_model(own.model, own.part, &comms[rank].tensor()), comms[rank],
+                    at::Device(c10::DeviceType::CPU), rows, rows);
+      each_rank(comms[rank].world(), engine);
+    } catch (...) {
+      errors[rank] = std::current_exception();
+      comms[rank].abort();
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 1; rank < comms.size(); ++rank) threads.emplace_back(run_rank, rank);
+  run_rank(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
+}  // namespace
+
+int world_size(const EngineOptions& options) {
+  return options.dp * options.parallel.tensor * options.parallel.pipeline;
+}
+
+std::string describe_mesh(const EngineOptions& options) {
+  const ParallelOptions& p = options.parallel;
+  constexpr std::array kSchedules{"gpipe", "1f1b", "interleaved", "zero_bubble"};
+  std::string text = "t" + std::to_string(p.tensor) + " d" + std::to_string(options.dp) + " p" +
+                     std::to_string(p.pipeline);
+  if (p.sequence) text += " sequence";
+  if (p.pipeline > 1)
+    text += std::string(" ") + kSchedules.at(static_cast<std::size_t>(p.schedule));
+  if (p.virtual_stages > 1) text += " v" + std::to_string(p.virtual_stages);
+  return text;
+}
+
+std::vector<std::string> parameter_names(const Engine& engine) {
+  std::vector<std::string> names;
+  for (const ParamGroup& group : make_model_spec(engine.spec().options).groups) {
+    for (const ParamSpec& param : group.params) names.push_back(param.tensor.name);
+  }
+  return names;
+}
+
 void run_world_with_comm(const EngineOptions& options, Wire wire,
                          const std::function<void(Communicator&, Engine&)>& each_rank) {
   prepare_once();
+  if (world_size(options) > options.dp) return run_mesh(options, each_rank);
   World& comms = shared_world(options.dp, wire);
   std::vector<std::exception_ptr> errors(comms.size());
   const auto run_rank = [&](std::size_t rank) {
@@ -117,7 +184,7 @@ void run_world_with_comm(const EngineOptions& options, Wire wire,
 }
 
 WorldResult train_world(const EngineOptions& options, int steps, Wire wire) {
-  std::vector<WorldResult> results(static_cast<std::size_t>(options.dp));
+  std::vector<WorldResult> results(static_cast<std::size_t>(world_size(options)));
   run_world(options, wire, [&](int rank, Engine& engine) {
     WorldResult& mine = results[static_cast<std::size_t>(rank)];
     for (int step = 1; step <= steps; ++step) {
@@ -126,12 +193,10 @@ WorldResult train_world(const EngineOptions& options, int steps, Wire wire) {
       mine.norms.push_back(result.grad_norm);
     }
     mine.eval_loss = engine.evaluate(1);
-    for (const GroupPlan& group : engine.plan().groups) {
-      for (const TensorPlacement& tensor : group.tensors) {
-        const at::Tensor value = engine.full_parameter(tensor.spec.name);
-        const float* data = host_data<float>(value);
-        mine.weights[tensor.spec.name].assign(data, data + value.numel());
-      }
+    for (const std::string& name : parameter_names(engine)) {
+      const at::Tensor value = engine.full_parameter(name);
+      const float* data = host_data<float>(value);
+      mine.weights[name].assign(data, data + value.numel());
     }
   });
   for (const WorldResult& other : results) {

@@ -27,13 +27,20 @@ struct WorldResult {
 // last.
 [[nodiscard]] RowSource formula_rows(std::int64_t seq, std::int64_t vocab);
 
-// Each rank swaps to options.offload.nvme_path. `each_rank` is called on rank's thread with its
+// The mesh is options.dp x options.parallel; where it is more than data-parallel, whatever `wire`
+// says, the ranks talk in the process. Each rank swaps to options.offload.nvme_path. `each_rank` is called on rank's thread with its
 // engine; exceptions come through, rank 0's first.
 void run_world(const EngineOptions& options, Wire wire,
                const std::function<void(int rank, Engine&)>& each_rank);
-// The same with the rank's communicator.
+// The same with the communicator of all ranks.
 void run_world_with_comm(const EngineOptions& options, Wire wire,
                          const std::function<void(Communicator&, Engine&)>& each_rank);
+
+// "t2 d1 p2 sequence 1f1b"
+[[nodiscard]] std::string describe_mesh(const EngineOptions& options);
+[[nodiscard]] int world_size(const EngineOptions& options);
+// Names of the whole model's parameters.
+[[nodiscard]] std::vector<std::string> parameter_names(const Engine& engine);
 
 void expect_same_bits(const WorldResult& a, const WorldResult& b, const std::string& what);
 

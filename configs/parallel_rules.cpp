@@ -1,0 +1,177 @@
+#include "configs/parallel_rules.hpp"
+
+#include <string>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+std::string num(std::int64_t value) { return std::to_string(value); }
+
+// "7 % 2 = 1"
+std::string remainder(std::int64_t size, std::int64_t of) {
+  return num(size) + " % " + num(of) + " = " + num(size % of);
+}
+
+std::string text_of(PipelineSchedule schedule) {
+  switch (schedule) {
+    case PipelineSchedule::kGpipe:
+      return "gpipe";
+    case PipelineSchedule::k1f1b:
+      return "1f1b";
+    case PipelineSchedule::kInterleaved:
+      return "interleaved";
+    case PipelineSchedule::kZeroBubble:
+      break;
+  }
+  return "zero_bubble";
+}
+
+class ParallelRules {
+ public:
+  explicit ParallelRules(const RunConfig& run)
+      : run_(run), mesh_(run.parallel), model_(with_defaults(run.model)) {}
+
+  std::vector<BrokenRule> check_all() {
+    check_sequence();
+    if (mesh_.tensor > 1) check_tensor();
+    check_schedule();
+    if (mesh_.pipeline > 1) check_pipeline();
+    check_nvme_gradients();
+    return std::move(broken_);
+  }
+
+ private:
+  void broken(std::string_view key, std::string what) { broken_.push_back({key, std::move(what)}); }
+
+  void check_sequence() {
+    if (!mesh_.sequence) return;
+    if (mesh_.tensor == 1) {
+      broken("parallel.sequence",
+             "true needs tensor > 1: it is tensor-parallel ranks that share the sequence; set "
+             "parallel.tensor, or leave this out");
+    } else if (model_.seq % mesh_.tensor != 0) {
+      broken("parallel.sequence",
+             "model.seq must be a multiple of tensor: " + remainder(model_.seq, mesh_.tensor));
+    }
+  }
+
+  void must_divide(const std::string& what, std::int64_t size) {
+    if (size % mesh_.tensor == 0) return;
+    broken("parallel.tensor",
+           what + " must be a multiple of tensor: " + remainder(size, mesh_.tensor));
+  }
+
+  void check_tensor() {
+    if (!model_.explicit_units) {
+      broken("parallel.tensor", num(mesh_.tensor) +
+                                    " ranks need model.explicit_units: true: the units of "
+                                    "libtorch's autograd have all of a block");
+    }
+    if (run_.model.heads > 0) must_divide("model.heads", model_.heads);
+    must_divide("model.hidden", model_.hidden);
+    must_divide("model.ffn", model_.ffn);
+    if (model_.kv_heads % mesh_.tensor != 0 && mesh_.tensor % model_.kv_heads != 0) {
+      broken("parallel.tensor",
+             "one of model.kv_heads and tensor must be a multiple of the other: " +
+                 remainder(model_.kv_heads, mesh_.tensor) + ", " +
+                 remainder(mesh_.tensor, model_.kv_heads));
+    }
+    check_vocab();
+  }
+
+  // Each rank has as many rows, a multiple of 8; the last what is left.
+  void check_vocab() {
+    constexpr std::int64_t kRows = 8;
+    if (model_.vocab == 0) return;
+    const std::int64_t least = (model_.vocab + mesh_.tensor - 1) / mesh_.tensor;
+    const std::int64_t rows = (least + kRows - 1) / kRows * kRows;
+    if (rows * (mesh_.tensor - 1) < model_.vocab) return;
+    broken("parallel.tensor", "the last rank must have words: (tensor - 1) x " + num(rows) +
+                                  " rows < model.vocab does not hold: " + num(mesh_.tensor - 1) +
+                                  " x " + num(rows) + " >= " + num(model_.vocab));
+  }
+
+  void check_schedule() {
+    const std::string schedule = text_of(mesh_.schedule);
+    if (mesh_.pipeline == 1) {
+      if (mesh_.schedule != PipelineSchedule::k1f1b) {
+        broken("parallel.schedule",
+               schedule + " needs pipeline > 1: there is nothing to schedule; leave it out");
+      }
+      if (mesh_.virtual_stages > 1) {
+        broken("parallel.virtual_stages", num(mesh_.virtual_stages) +
+                                              " need pipeline > 1: a stage that is all of the "
+                                              "model has nobody to take turns with");
+      }
+      return;
+    }
+    const bool interleaved = mesh_.schedule == PipelineSchedule::kInterleaved;
+    if (interleaved && mesh_.virtual_stages == 1) {
+      broken("parallel.schedule",
+             "interleaved needs virtual_stages >= 2: 1 < 2; set parallel.virtual_stages, or take "
+             "1f1b");
+    }
+    if (!interleaved && mesh_.virtual_stages > 1) {
+      broken("parallel.virtual_stages", num(mesh_.virtual_stages) +
+                                            " need parallel.schedule: interleaved, and it is " +
+                                            schedule);
+    }
+    if (mesh_.schedule == PipelineSchedule::kZeroBubble && !model_.explicit_units) {
+      broken("parallel.schedule",
+             "zero_bubble needs model.explicit_units: true: libtorch's autograd makes the "
+             "gradients of input and weights at once");
+    }
+  }
+
+  void check_pipeline() {
+    const std::int64_t units = model_.layers + 2;
+    const std::int64_t chunks = std::int64_t{mesh_.pipeline} * mesh_.virtual_stages;
+    if (units < chunks) {
+      broken("parallel.pipeline",
+             "layers + 2 >= pipeline x virtual_stages (embedding, blocks and loss head; one unit "
+             "or more in each piece) does not hold: " +
+                 num(model_.layers) + " + 2 < " + num(mesh_.pipeline) + " x " +
+                 num(mesh_.virtual_stages));
+    }
+    if (run_.train.accumulation_order == AccumulationOrder::kLayer) {
+      broken("train.accumulation_order",
+             "layer needs parallel.pipeline: 1: a stage that ran all micro-batches of a unit in a "
+             "row would leave the others waiting; leave it out");
+    }
+  }
+
+  // What is added up over ranks that hold the same parameters passes through memory.
+  void check_nvme_gradients() {
+    if (run_.offload.gradients != Tier::kNvme) return;
+    std::string why;
+    if (mesh_.sequence && mesh_.tensor > 1) {
+      why = "with parallel.sequence each tensor-parallel rank has a part of the gradients of norms";
+    } else if (mesh_.tensor > model_.kv_heads) {
+      why = "tensor > model.kv_heads (" + num(mesh_.tensor) + " > " + num(model_.kv_heads) +
+            "): ranks that share a key head have a part of its gradients each";
+    } else if (mesh_.pipeline > 1 && model_.tie_embeddings) {
+      why =
+          "with parallel.pipeline the first and the last stage have a part each of the gradient "
+          "of tied embeddings";
+    } else {
+      return;
+    }
+    broken("offload.gradients", "nvme: " + why +
+                                    ", and these are added up in memory; keep gradients on the "
+                                    "host or the device");
+  }
+
+  const RunConfig& run_;
+  const ParallelOptions& mesh_;
+  const ModelOptions model_;
+  std::vector<BrokenRule> broken_;
+};
+
+}  // namespace
+
+std::vector<BrokenRule> broken_parallel_rules(const RunConfig& run) {
+  return ParallelRules(run).check_all();
+}
+
+}  // namespace sluice

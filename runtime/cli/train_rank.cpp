@@ -1,0 +1,212 @@
+#include "runtime/cli/train_rank.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "configs/validate.hpp"
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "kernels/cpu/parallel.hpp"
+#include "offload/host_placement.hpp"
+#include "parallel/comm/cuda_module.hpp"
+#include "runtime/cli/hf_setup.hpp"
+#include "runtime/cli/plan_setup.hpp"
+#include "runtime/cli/rank_setup.hpp"
+#include "runtime/cli/saving_setup.hpp"
+#include "runtime/cli/train_setup.hpp"
+#include "runtime/engine/machine.hpp"
+#include "runtime/engine/plan_text.hpp"
+#include "runtime/engine/trainer.hpp"
+#include "runtime/launch/binding.hpp"
+#include "runtime/launch/stop_signal.hpp"
+#include "runtime/launch/thread_ranks.hpp"
+#include "runtime/launch/watchdog.hpp"
+#include "runtime/model/counting_allocator.hpp"
+#include "runtime/observe/run_log.hpp"
+#include "runtime/observe/terminal.hpp"
+
+namespace sluice {
+namespace {
+
+// What the launcher does for the ranks it starts: here each checks, and rank 0 writes.
+void prepare_joined_run(const TrainCommand& command, const LoadedConfig& config,
+                        const RankEnvironment& rank) {
+  const RunPlace place = place_of(config.run, rank);
+  const Planned planned = make_plan(config.run, place);
+  if (rank.rank == 0) check_fits(config.run, place, planned);
+  check_budget(planned.plan, planned.memory);
+  check_saving(config, command.resume, planned.memory);
+  if (rank.rank == 0) write_run_files(config, place, planned);
+}
+
+std::chrono::milliseconds timeout_of(const RunConfig& run) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(run.launch.timeout_seconds * 1000));
+}
+
+// What the ranks of one process have in common: its log, signals, cores and memory.
+class RankProcess {
+ public:
+  RankProcess(const RunConfig& run, const RankEnvironment& rank, int ranks)
+      : log_({.rank = rank.rank, .interactive = terminal_info(1).interactive}), ranks_(ranks) {
+    install_stop_handlers();
+    const Binding binding = bind_local_rank({.local_rank = rank.local_rank,
+                                             .local_world_size = rank.local_world_size,
+                                             .threads = run.launch.threads * ranks});
+    if (rank.rank == 0) log_info(binding.summary);
+    set_compute_threads(binding.threads);
+    host_pages_ =
+        place_rank_on_host(rank.local_rank, rank.local_world_size, binding.threads, binding.bound);
+    // As many for a rank as it had as a process: libtorch's results may depend on their number.
+    threads_of_rank_ = ranks == 1               ? binding.threads
+                       : run.launch.threads > 0 ? run.launch.threads
+                                                : threads_per_rank(ranks);
+    set_libtorch_threads(threads_of_rank_);
+    install_counting_allocators();
+  }
+
+  [[nodiscard]] int ranks() const { return ranks_; }
+  [[nodiscard]] int threads_of_rank() const { return threads_of_rank_; }
+  [[nodiscard]] const std::shared_ptr<PageSource>& host_pages() const { return host_pages_; }
+
+ private:
+  const RunLog log_;
+  const int ranks_;
+  int threads_of_rank_ = 1;
+  std::shared_ptr<PageSource> host_pages_;
+};
+
+WatchdogOptions watchdog_options(const RunConfig& run, const RankEnvironment& rank) {
+  const std::chrono::milliseconds timeout = timeout_of(run);
+  // Half the collectives' time: a rank that hangs speaks before its peers give up on it.
+  return {.timeout = timeout / 2,
+          .waiting_timeout = timeout * 2,
+          .on_hang = [rank](const ErrorReport& hang) {
+            ErrorReport report = hang;
+            report.rank = rank.rank;  // the watchdog's thread is no rank's
+            std::_Exit(report_failure(report));
+          }};
+}
+
+TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& config,
+                               const RankEnvironment& rank, Communicator& comm,
+                               const RankProcess& process) {
+  const RunConfig& run = config.run;
+  const RunPlace place = place_of(run, rank);
+  TrainerOptions options;
+  options.engine = engine_options(run, place);
+  if (const auto weights = open_model_from(run)) {
+    if (rank.rank == 0) log_model_from(run, *weights);
+    options.engine.initial_weights = initial_weights(weights);
+  }
+  options.engine.tiers.nvme.run_id = run_id(run, comm);
+  options.engine.tiers.nvme.rank = rank.rank;
+  options.engine.tiers.host_pages = process.host_pages();
+  options.budgets = rank_budgets(run, place);
+  options.saving = saving_options(config, command.resume);
+  if (rank.rank == 0) options.rates = run_rates(run, place);
+  options.output_dir = run.output.dir;
+  options.trace = run.output.trace;
+  options.engine.trace = options.trace;
+  options.on_gpu = runs_on_gpu(run);
+  options.local_rank = rank.local_rank;
+  options.ranks_of_process = process.ranks();
+  return options;
+}
+
+using Connect = std::function<MeshComms()>;
+
+// On the thread that the rank is, from its data to its last step.
+int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvironment& rank,
+               const RankProcess& process, const Connect& connect_rank) {
+  set_libtorch_threads(process.threads_of_rank());
+  Watchdog watchdog(watchdog_options(config.run, rank));
+  const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
+  settle_vocabulary(config, data);
+  watchdog.set_phase("rendezvous", Waiting::kYes);
+  MeshComms comms = connect_rank();
+  watchdog.set_phase("start-up");
+  const MatmulDecision matmul = settle_matmul(
+      config, runs_on_gpu(config.run), [&] { return shared_rates(config.run, comms.world()); });
+  if (rank.rank == 0) log_matmul(matmul, config.run);
+  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) prepare_joined_run(command, config, rank);
+  return run_trainer(trainer_options(command, config, rank, comms.world(), process), comms, data,
+                     watchdog);
+}
+
+// Not of the ranks that this program's launcher started.
+void check_joined(const LoadedConfig& config, const RankEnvironment& rank) {
+  const LaunchOptions& launch = config.run.launch;
+  if (launch.backend == Backend::kLocal && rank.world_size > 1) {
+    throw ConfigError(config.place("launch.backend") +
+                      ": launch.backend: local runs all ranks as threads of one process, and this "
+                      "is one of " +
+                      std::to_string(rank.world_size) +
+                      " processes; leave launch.backend out, or start one process");
+  }
+  if (!launch.hostfile.empty() && std::getenv("SLUICE_ERROR_FILE") == nullptr) {
+    throw ConfigError(config.place("launch.hostfile") +
+                      ": launch.hostfile: the hosts' ranks are started already (RANK or "
+                      "SLURM_PROCID is set); leave launch.hostfile out, or run sluice once, "
+                      "outside of srun and torchrun");
+  }
+}
+
+int run_ranks_as_threads(const TrainCommand& command, const LoadedConfig& config,
+                         const RankEnvironment& process_rank) {
+  const int ranks = ranks_to_launch(command, config.run);
+  validate(config, ranks);
+  check_gpus(config, ranks);
+  const RankProcess process(config.run, process_rank, ranks);
+  std::vector<std::optional<MeshComms>> comms;
+  for (MeshComms& mine : make_local_mesh_comms(Mesh(config.run.parallel, ranks),
+                                               mesh_needs(config.run), timeout_of(config.run))) {
+    comms.emplace_back(std::move(mine));
+  }
+  const auto comms_of = [&](int rank) -> std::optional<MeshComms>& {
+    return comms[static_cast<std::size_t>(rank)];
+  };
+  return run_thread_ranks(
+      ranks,
+      [&](int rank) {
+        const RankEnvironment place{.rank = rank,
+                                    .world_size = ranks,
+                                    .local_rank = rank,
+                                    .local_world_size = ranks,
+                                    .master_addr = process_rank.master_addr,
+                                    .master_port = process_rank.master_port};
+        return train_rank(command, config, place, process,
+                          [&] { return std::move(*std::exchange(comms_of(rank), {})); });
+      },
+      // A rank that had taken its communicators has left the groups with them, which fails the
+      // others.
+      [&](int rank) { comms_of(rank).reset(); });
+}
+
+}  // namespace
+
+int ranks_to_launch(const TrainCommand& command, const RunConfig& run) {
+  if (command.nproc > 0) return command.nproc;
+  if (run.launch.nproc > 0) return run.launch.nproc;
+  return runs_on_gpu(run) ? std::max(1, visible_gpu_count()) : 1;
+}
+
+int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
+  LoadedConfig config = load_config(command.config, command.overrides);
+  settle_model_from(config);
+  check_joined(config, rank);
+  if (config.run.launch.backend == Backend::kLocal) {
+    return run_ranks_as_threads(command, config, rank);
+  }
+  validate(config, rank.world_size);
+  check_gpus(config, rank.local_world_size);
+  const RankProcess process(config.run, rank, 1);
+  return train_rank(command, config, rank, process, [&] { return connect(config, rank); });
+}
+
+}  // namespace sluice

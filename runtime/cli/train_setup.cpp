@@ -1,0 +1,105 @@
+#include "runtime/cli/train_setup.hpp"
+
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
+#include "runtime/cli/plan_setup.hpp"
+#include "runtime/engine/machine.hpp"
+#include "runtime/engine/matmul_choice.hpp"
+#include "runtime/engine/plan_text.hpp"
+#include "runtime/launch/binding.hpp"
+#include "runtime/program/step_writer.hpp"
+
+namespace sluice {
+namespace {
+
+void write_file(const std::string& path, const std::string& text) {
+  std::ofstream file(path, std::ios::binary | std::ios::trunc);
+  file << text;
+  file.flush();
+  if (!file) throw IoError("cannot write " + path + ": no space, or no permission", path, errno);
+}
+
+}  // namespace
+
+Planned make_plan(const RunConfig& run, const RunPlace& place) {
+  set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads
+                                              : threads_per_rank(place.local_ranks));
+  const EngineOptions options = engine_options(run, place);
+  const Model model = make_model(options.model, options.part);
+  Planned planned{plan_step(options, model), {}, {}, {}};
+  for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
+  planned.program = write_train_step(planned.plan.shape);
+  planned.memory = plan_memory(planned.program, options.tiers.nvme, rank_budgets(run, place));
+  return planned;
+}
+
+namespace {
+
+std::int64_t peak_of(const Planned& planned) {
+  std::int64_t bytes = 0;
+  for (const TierPlan& tier : planned.memory.tiers) bytes += tier.peak;
+  return bytes;
+}
+
+}  // namespace
+
+Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
+  std::optional<Planned> largest;
+  for (const RunPlace& rank : rank_classes(run, place)) {
+    Planned planned = make_plan(run, rank);
+    // One that does not fit is what a user must hear of.
+    const auto order = [](const Planned& p) {
+      return std::pair(!p.memory.fits(), peak_of(p));
+    };
+    if (!largest || order(planned) > order(*largest)) largest = std::move(planned);
+  }
+  return std::move(*largest);
+}
+
+void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned) {
+  try {
+    check_budget(planned.plan, planned.memory);
+  } catch (const BudgetError& error) {
+    throw BudgetError(error.what() + ("\n" + advice(run, place)));
+  }
+}
+
+void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned) {
+  const std::string& dir = config.run.output.dir;
+  std::error_code failed;
+  std::filesystem::create_directories(dir, failed);
+  if (failed) {
+    throw IoError("cannot create output.dir " + dir + ": " + failed.message(), dir, failed.value());
+  }
+  write_file(dir + "/config.yaml", config.resolved_yaml());
+  // Rates that ranks have yet to measure come later: metrics.jsonl has what they predict.
+  const std::optional<RunRates> rates = run_rates(config.run, place);
+  const bool known = rates && rates->share_of_measured == 0;
+  TimeReport time;
+  if (known) time = predict_time(planned.program, planned.plan.shape, rates->rates);
+  write_file(dir + "/plan.json",
+             plan_json(planned.plan, planned.program, planned.memory, known ? &time : nullptr));
+}
+
+void settle_vocabulary(LoadedConfig& config, const TrainingData& data) {
+  std::int64_t& vocab = config.run.model.vocab;
+  if (vocab == 0) vocab = data.vocab_size();
+  if (vocab < data.vocab_size()) {
+    throw ConfigError(config.place("model.vocab") + ": model.vocab: " + std::to_string(vocab) +
+                      " is less than the " + std::to_string(data.vocab_size()) +
+                      " ids of the data's tokenizer; leave it out to take those");
+  }
+}
+
+void log_matmul(const MatmulDecision& decision, const RunConfig& run) {
+  const std::string text = describe_matmul(decision, run.train.dtype);
+  if (!text.empty()) log_info(text);
+}
+
+}  // namespace sluice

@@ -1,0 +1,35 @@
+#include "runtime/engine/rank_part.hpp"
+
+#include "parallel/pipeline/balance.hpp"
+
+namespace sluice {
+std::vector<UnitRange> cut_units(const ModelSpec& whole, int chunks) {
+  std::vector<double> costs;
+  for (const UnitSpec& unit : whole.units) {
+    costs.push_back(whole.forward_flops_per_sample(unit));
+  }
+  std::vector<UnitRange> ranges;
+  for (const int end : balance_stages(costs, chunks)) {
+    ranges.push_back({ranges.empty() ? 0 : ranges.back().end, end});
+  }
+  return ranges;
+}
+
+ModelPart part_of_rank(const ModelOptions& model, const ParallelOptions& parallel,
+                       const MeshCoordinates& at) {
+  ModelPart part;
+  part.tensor = parallel.tensor;
+  part.tensor_rank = at.tp;
+  part.sequence = parallel.sequence && parallel.tensor > 1;
+  part.stages = parallel.pipeline;
+  part.stage = at.pp;
+  if (parallel.pipeline == 1) return part;
+  const std::vector<UnitRange> chunks =
+      cut_units(make_model_spec(model), parallel.pipeline * parallel.virtual_stages);
+  for (int v = 0; v < parallel.virtual_stages; ++v) {
+    part.chunks.push_back(chunks[static_cast<std::size_t>(v * parallel.pipeline + at.pp)]);
+  }
+  return part;
+}
+
+}  // namespace sluice

@@ -1,0 +1,102 @@
+// Runs on tensor-parallel ranks and pipeline stages, as processes: the curve of one rank, a
+// checkpoint that any mesh goes on from, and what is refused before a rank starts.
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.hpp"
+
+namespace sluice::testing {
+namespace {
+
+const std::string kShort =
+    " --set model.layers=3 --set train.steps=8 --set train.micro_batch=2"
+    " --set train.global_batch=8 --set zero.stage=1 --set train.clip=1.0";
+
+class MeshRuns : public ::testing::Test {
+ protected:
+  MeshRuns() { write_tiny(scratch_); }
+
+  Finished train(const std::string& out, const std::string& more) {
+    return run_program(scratch_, "train tiny.yaml --set output.dir=" + out + kShort + more);
+  }
+
+  void expect_same_curve(const std::string& run, const std::string& oracle) {
+    const auto mine = scratch_.metrics(run);
+    const auto whole = scratch_.metrics(oracle);
+    ASSERT_EQ(mine.size(), whole.size()) << run;
+    for (std::size_t i = 0; i < mine.size(); ++i) {
+      EXPECT_NEAR(mine[i]["loss"].get<double>() / whole[i]["loss"].get<double>(), 1, 2e-5)
+          << run << ", step " << i + 1;
+    }
+    EXPECT_NEAR(mine.back()["eval_loss"].get<double>() / whole.back()["eval_loss"].get<double>(), 1,
+                2e-5)
+        << run;
+    const double planned =
+        nlohmann::json::parse(scratch_.read(run + "/plan.json"))["tiers"]["device"]["peak"];
+    EXPECT_LE(mine[5]["memory"]["device_peak"].get<double>(), 1.01 * planned) << run;
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(MeshRuns, TrainAsOneRankDoes) {
+  ASSERT_EQ(train("one", " --nproc 1").exit_code, 0);
+  const std::pair<const char*, const char*> meshes[] = {
+      {"tensor", " --nproc 2 --set parallel.tensor=2 --set parallel.sequence=true"},
+      {"pipeline", " --nproc 2 --set parallel.pipeline=2 --set zero.stage=3"},
+      {"gloo",
+       " --nproc 2 --set parallel.pipeline=2 --set parallel.schedule=zero_bubble"
+       " --set launch.backend=gloo"},
+      {"both",
+       " --nproc 4 --set parallel.pipeline=2 --set parallel.tensor=2 --set zero.stage=2"
+       " --set offload.optimizer=host"}};
+  for (const auto& [name, keys] : meshes) {
+    const Finished run = train(name, keys);
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    expect_same_curve(name, "one");
+  }
+}
+
+TEST_F(MeshRuns, AnyMeshGoesOnFromAnyOthersCheckpoint) {
+  ASSERT_EQ(train("one", " --nproc 1").exit_code, 0);
+  const std::string saved = " --set checkpoint.every=4 --resume auto";
+  const std::string half = saved + " --set schedule.decay_steps=8 --set train.steps=4";
+  ASSERT_EQ(
+      train("run", half + " --nproc 4 --set parallel.tensor=2 --set parallel.pipeline=2").exit_code,
+      0);
+  const Finished resumed = train("run", saved + " --nproc 2 --set parallel.tensor=2");
+  ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_NE(resumed.output.find("parallel.pipeline: 2 -> 1"), std::string::npos) << resumed.output;
+  expect_same_curve("run", "one");
+  // Whoever uses the weights need not be as many as have trained them.
+  for (const char* const ranks : {"1", "2"}) {
+    const Finished eval = run_program(
+        scratch_,
+        std::string("eval run/config.yaml --checkpoint run/checkpoints --nproc ") + ranks);
+    EXPECT_EQ(eval.exit_code, 0) << eval.output;
+    const Finished text = run_program(
+        scratch_, std::string("generate --checkpoint run/checkpoints --prompt line --max-tokens 4"
+                              " --nproc ") +
+                      ranks);
+    EXPECT_EQ(text.exit_code, 0) << text.output;
+  }
+}
+
+TEST_F(MeshRuns, WhatDoesNotDivideIsRefusedBeforeARankStarts) {
+  const Finished heads = train("run", " --nproc 3 --set parallel.tensor=3");
+  EXPECT_EQ(heads.exit_code, 2) << heads.output;
+  EXPECT_NE(heads.output.find("model.heads must be a multiple of tensor: 4 % 3 = 1"),
+            std::string::npos)
+      << heads.output;
+  const Finished world = train("run", " --nproc 3 --set parallel.pipeline=2");
+  EXPECT_EQ(world.exit_code, 2) << world.output;
+  EXPECT_NE(world.output.find("world must be a multiple of tensor x pipeline: 3 % (1 x 2) = 1"),
+            std::string::npos)
+      << world.output;
+  const Finished memory =
+      train("run", " --nproc 2 --set parallel.pipeline=2 --set memory.device=300KiB");
+  EXPECT_EQ(memory.exit_code, 3) << memory.output;
+  EXPECT_NE(memory.output.find("memory.device: a step needs"), std::string::npos) << memory.output;
+}
+
+}  // namespace
+}  // namespace sluice::testing

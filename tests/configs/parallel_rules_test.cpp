@@ -1,0 +1,146 @@
+// What a mesh asks of a model and of the other sections: each refusal in its words.
+#include "configs/parallel_rules.hpp"
+
+#include <gtest/gtest.h>
+
+#include "configs/validate.hpp"
+#include "kernels/base/error.hpp"
+#include "tests/configs/scratch.hpp"
+
+namespace sluice::testing {
+namespace {
+
+class ParallelRules : public ::testing::Test {
+ protected:
+  // What validate() says of these keys on `world` ranks, without the place; "" where it is content.
+  std::string complaint(const std::vector<std::string>& sets, int world) {
+    scratch_.write("c.yaml", "data: {text: a.txt}\n");
+    try {
+      validate(load_config("c.yaml", sets), world);
+    } catch (const ConfigError& error) {
+      const std::string text = error.what();
+      const std::size_t place = text.find(": ");
+      return text.substr(place + 2);
+    }
+    return "";
+  }
+
+  Scratch scratch_;
+};
+
+TEST_F(ParallelRules, MeshesThatTrain) {
+  EXPECT_EQ(complaint({"parallel.tensor=2"}, 2), "");
+  EXPECT_EQ(complaint({"parallel.tensor=2", "parallel.sequence=true"}, 4), "");
+  for (const char* const schedule : {"gpipe", "1f1b", "zero_bubble"}) {
+    EXPECT_EQ(complaint({"parallel.pipeline=2", std::string("parallel.schedule=") + schedule}, 2),
+              "");
+  }
+  EXPECT_EQ(complaint({"parallel.pipeline=2", "parallel.tensor=2", "parallel.virtual_stages=2",
+                       "parallel.schedule=interleaved"},
+                      8),
+            "");
+}
+
+TEST_F(ParallelRules, DimensionsAreMultiplesOfTensor) {
+  EXPECT_EQ(complaint({"parallel.tensor=8", "model.ffn=100"}, 8),
+            "parallel.tensor: model.heads must be a multiple of tensor: 12 % 8 = 4\n"
+            "--set parallel.tensor=8: parallel.tensor: model.ffn must be a multiple of tensor: 100 "
+            "% 8 = 4\n"
+            "--set parallel.tensor=8: parallel.tensor: one of model.kv_heads and tensor must be a "
+            "multiple of the other: 12 % 8 = 4, 8 % 12 = 8");
+  EXPECT_EQ(complaint({"parallel.tensor=2", "model.hidden=33", "model.head_dim=8", "model.heads=4",
+                       "model.type=llama"},
+                      2),
+            "parallel.tensor: model.hidden must be a multiple of tensor: 33 % 2 = 1");
+}
+
+TEST_F(ParallelRules, KeyHeadsDivideOneWayOrTheOther) {
+  const std::vector<std::string> llama{"model.type=llama", "model.heads=12", "model.ffn=48",
+                                       "parallel.tensor=4"};
+  for (const auto& [kv_heads, holds] :
+       {std::pair{"1", true}, std::pair{"2", true}, std::pair{"4", true}, std::pair{"12", true},
+        std::pair{"3", false}, std::pair{"6", false}}) {
+    std::vector<std::string> sets = llama;
+    sets.push_back(std::string("model.kv_heads=") + kv_heads);
+    EXPECT_EQ(complaint(sets, 4).empty(), holds) << kv_heads;
+  }
+}
+
+TEST_F(ParallelRules, EveryRankHasWords) {
+  const std::vector<std::string> sets{"parallel.tensor=4", "model.vocab=24"};
+  EXPECT_EQ(complaint(sets, 4),
+            "parallel.tensor: the last rank must have words: (tensor - 1) x 8 rows < model.vocab "
+            "does not hold: 3 x 8 >= 24");
+  EXPECT_EQ(complaint({"parallel.tensor=4", "model.vocab=25"}, 4), "");
+  EXPECT_EQ(complaint({"parallel.tensor=4", "model.vocab=50257"}, 4), "");
+}
+
+TEST_F(ParallelRules, SequenceNeedsTensor) {
+  EXPECT_EQ(complaint({"parallel.sequence=true"}, 2),
+            "parallel.sequence: true needs tensor > 1: it is tensor-parallel ranks that share the "
+            "sequence; set parallel.tensor, or leave this out");
+  EXPECT_EQ(complaint({"parallel.sequence=true", "parallel.tensor=2", "model.seq=33"}, 2),
+            "parallel.sequence: model.seq must be a multiple of tensor: 33 % 2 = 1");
+}
+
+TEST_F(ParallelRules, SchedulesArePipelines) {
+  EXPECT_EQ(complaint({"parallel.schedule=gpipe"}, 2),
+            "parallel.schedule: gpipe needs pipeline > 1: there is nothing to schedule; leave it "
+            "out");
+  EXPECT_EQ(complaint({"parallel.virtual_stages=2"}, 2),
+            "parallel.virtual_stages: 2 need pipeline > 1: a stage that is all of the model has "
+            "nobody to take turns with");
+  EXPECT_EQ(complaint({"parallel.pipeline=2", "parallel.virtual_stages=2"}, 2),
+            "parallel.virtual_stages: 2 need parallel.schedule: interleaved, and it is 1f1b");
+  EXPECT_EQ(complaint({"parallel.pipeline=2", "parallel.schedule=interleaved"}, 2),
+            "parallel.schedule: interleaved needs virtual_stages >= 2: 1 < 2; set "
+            "parallel.virtual_stages, or take 1f1b");
+}
+
+TEST_F(ParallelRules, EveryPieceHasAUnit) {
+  EXPECT_EQ(complaint({"parallel.pipeline=4", "parallel.virtual_stages=2",
+                       "parallel.schedule=interleaved", "model.layers=5"},
+                      4),
+            "parallel.pipeline: layers + 2 >= pipeline x virtual_stages (embedding, blocks and "
+            "loss head; one unit or more in each piece) does not hold: 5 + 2 < 4 x 2");
+}
+
+TEST_F(ParallelRules, WhatDoesNotGoTogether) {
+  EXPECT_EQ(complaint({"parallel.pipeline=2", "train.accumulation_order=layer"}, 2),
+            "train.accumulation_order: layer needs parallel.pipeline: 1: a stage that ran all "
+            "micro-batches of a unit in a row would leave the others waiting; leave it out");
+  EXPECT_EQ(complaint({"parallel.tensor=2", "model.explicit_units=false"}, 2),
+            "parallel.tensor: 2 ranks need model.explicit_units: true: the units of libtorch's "
+            "autograd have all of a block");
+  EXPECT_EQ(complaint({"parallel.pipeline=2", "parallel.schedule=zero_bubble",
+                       "model.explicit_units=false"},
+                      2),
+            "parallel.schedule: zero_bubble needs model.explicit_units: true: libtorch's autograd "
+            "makes the gradients of input and weights at once");
+}
+
+TEST_F(ParallelRules, GradientsThatAreAddedUpStayInMemory) {
+  RunConfig run;
+  run.model.vocab = 100;
+  run.parallel.tensor = 2;
+  run.offload.gradients = Tier::kNvme;
+  EXPECT_TRUE(broken_parallel_rules(run).empty());
+  run.parallel.sequence = true;
+  EXPECT_EQ(broken_parallel_rules(run).size(), 1U);
+  run.parallel.sequence = false;
+  run.model.type = ModelType::kLlama;
+  run.model.kv_heads = 1;
+  run.model.ffn = 64;
+  EXPECT_EQ(broken_parallel_rules(run).size(), 1U);
+  run.parallel = {.pipeline = 2};
+  ASSERT_EQ(broken_parallel_rules(run).size(), 1U);
+  EXPECT_EQ(broken_parallel_rules(run)[0].what,
+            "nvme: with parallel.pipeline the first and the last stage have a part each of the "
+            "gradient of tied embeddings, and these are added up in memory; keep gradients on the "
+            "host or the device");
+  run.model.tie_embeddings = false;
+  EXPECT_TRUE(broken_parallel_rules(run).empty());
+}
+
+}  // namespace
+}  // namespace sluice::testing
