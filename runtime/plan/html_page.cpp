@@ -9,6 +9,7 @@
 #include "runtime/plan/html_files.hpp"
 #include "runtime/plan/lane_bars.hpp"
 #include "runtime/plan/memory_curve.hpp"
+#include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/timeline.hpp"
 
 namespace sluice {
@@ -141,6 +142,13 @@ Json remarks_json(const RunPlan& plan, const LaneBars& bars, bool curve_thinned,
   return remarks;
 }
 
+// Curves and lanes are of one rank.
+std::string whose(const RunPlan& plan) {
+  if (plan.stages.size() == 1) return "";
+  return " Memory and lanes are those of a rank of stage " + std::to_string(plan.stage) +
+         ", which needs most.";
+}
+
 std::string about(const RunPlan& plan, const RunFacts& facts) {
   return std::to_string(plan.ranks) + (plan.ranks == 1 ? " rank" : " ranks") + " on " +
          std::to_string(plan.nodes) + (plan.nodes == 1 ? " node" : " nodes") + " of " +
@@ -148,7 +156,8 @@ std::string about(const RunPlan& plan, const RunFacts& facts) {
          format_count(static_cast<double>(plan.params)) + " parameters, " + facts.dtype +
          "; stage " + std::to_string(plan.shape.stage) + ", recompute " + facts.recompute + ", " +
          std::to_string(plan.shape.micro_batches) + " micro-batches in " + facts.order +
-         " order; " + format_count(static_cast<double>(plan.tokens_per_step)) + " tokens a step.";
+         " order; " + format_count(static_cast<double>(plan.tokens_per_step)) + " tokens a step." +
+         (is_mesh(plan) ? " " + mesh_words(plan) + "." + whose(plan) : "");
 }
 
 Json page_data(const RunPlan& plan, const RunFacts& facts) {
@@ -170,12 +179,12 @@ Json page_data(const RunPlan& plan, const RunFacts& facts) {
   json["rows"] = rows_json(bars);
   json["bars"] = bars_json(plan, bars, end_s);
   json["kinds"] = Json::array();
-  for (int k = 0; k <= static_cast<int>(OpKind::kFetchInput); ++k) {
+  for (int k = 0; k < kOpKindCount; ++k) {
     const auto kind = static_cast<OpKind>(k);
     json["kinds"].push_back(
         {{"name", name_of(kind)}, {"letter", std::string(1, timeline_letter(kind))}});
   }
-  json["units"] = facts.unit_names;
+  json["units"] = plan.unit_names;
   return json;
 }
 

@@ -44,7 +44,7 @@ std::vector<LaneBar> merge_short(const std::vector<LaneBar>& bars, double slice_
 
 const char* bar_row_name(int row) {
   static constexpr std::array<const char*, kBarRows> kNames{
-      "compute", "comm", "host", "d2h", "h2d", "disk read", "disk write"};
+      "compute", "comm", "host", "d2h", "h2d", "disk read", "pipe", "disk write"};
   return kNames.at(static_cast<std::size_t>(row));
 }
 

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Compute, wire, host, copies; the disk's two directions have a row each.
+// Compute, wire, host, copies, pipe; the disk's two directions have a row each.
 inline constexpr int kBarRows = kLaneCount + 1;
 [[nodiscard]] const char* bar_row_name(int row);
 

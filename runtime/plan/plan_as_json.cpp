@@ -1,6 +1,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/plan_report.hpp"
 
 namespace sluice {
@@ -26,7 +27,7 @@ Json tier_json(const TierPlan& tier) {
           {"by_tag", tags}};
 }
 
-Json tiers_json(const RunPlan& plan) {
+Json tiers_json(const StagePlan& plan) {
   Json tiers;
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
     tiers[std::string(name_of(tier))] = tier_json(plan.memory.of(tier));
@@ -37,7 +38,7 @@ Json tiers_json(const RunPlan& plan) {
   return tiers;
 }
 
-Json phases_json(const RunPlan& plan) {
+Json phases_json(const StagePlan& plan) {
   Json json;
   for (int p = 0; p < kPhaseCount; ++p) {
     Json& phase = json[std::string(name_of(static_cast<Phase>(p)))];
@@ -64,29 +65,76 @@ Json lanes_json(const RunPlan& plan, const RunFacts& facts) {
   return json;
 }
 
-// Of all ranks of a node; the last node may have fewer.
+// Of all ranks of the node that holds most.
 Json node_json(const RunPlan& plan) {
-  const std::int64_t ranks = plan.memory.budgets.ranks_of_host;
-  return {{"ranks", ranks},
-          {"device", ranks * plan.peak(Tier::kDevice)},
-          {"host", ranks * plan.peak(Tier::kHost)},
-          {"nvme", ranks * plan.peak(Tier::kNvme)},
-          {"pinned", ranks * plan.pinned},
-          {"comm_bytes", ranks * plan.traffic.wire},
-          {"to_host_bytes", ranks * plan.traffic.to_host},
-          {"to_device_bytes", ranks * plan.traffic.to_device},
-          {"nvme_read_bytes_per_step", ranks * plan.traffic.disk_read},
-          {"nvme_write_bytes_per_step", ranks * plan.traffic.disk_written}};
+  const NodePlan& node = plan.node;
+  return {{"ranks", node.ranks},
+          {"device", node.peak[static_cast<std::size_t>(Tier::kDevice)]},
+          {"host", node.peak[static_cast<std::size_t>(Tier::kHost)]},
+          {"nvme", node.peak[static_cast<std::size_t>(Tier::kNvme)]},
+          {"pinned", node.pinned},
+          {"comm_bytes", sent_bytes(node.traffic)},
+          {"to_host_bytes", node.traffic.to_host},
+          {"to_device_bytes", node.traffic.to_device},
+          {"nvme_read_bytes_per_step", node.traffic.disk_read},
+          {"nvme_write_bytes_per_step", node.traffic.disk_written}};
 }
 
-// Data-parallel ranks are alike.
+Json peaks_json(const StagePlan& stage) {
+  return {{"device", stage.peak(Tier::kDevice)},
+          {"host", stage.peak(Tier::kHost)},
+          {"nvme", stage.peak(Tier::kNvme)}};
+}
+
+// Tiers and phases as those of the whole plan, which are its worst class's.
 Json classes_json(const RunPlan& plan) {
-  return Json::array({{{"name", "all"},
-                       {"ranks", plan.ranks},
-                       {"peak",
-                        {{"device", plan.peak(Tier::kDevice)},
-                         {"host", plan.peak(Tier::kHost)},
-                         {"nvme", plan.peak(Tier::kNvme)}}}}});
+  Json list = Json::array();
+  for (const RankClass& one : rank_classes(plan)) {
+    list.push_back({{"name", one.name},
+                    {"stages", one.stages},
+                    {"ranks", one.ranks},
+                    {"stage", one.worst->stage},
+                    {"fits", one.worst->missing() == 0},
+                    {"peak", peaks_json(*one.worst)},
+                    {"tiers", tiers_json(*one.worst)},
+                    {"by_phase", phases_json(*one.worst)}});
+  }
+  return list;
+}
+
+Json stages_json(const RunPlan& plan) {
+  Json list = Json::array();
+  for (const StagePlan& stage : plan.stages) {
+    list.push_back({{"stage", stage.stage},
+                    {"units", stage.unit_names.size()},
+                    {"parameters", stage.params_held},
+                    {"peak", peaks_json(stage)},
+                    {"in_flight", stage.in_flight},
+                    {"activation_bytes", stage.activation_bytes},
+                    {"compute_ms", stage.time.busy[static_cast<std::size_t>(Lane::kCompute)] * 1e3},
+                    {"bubble", stage.bubble}});
+  }
+  return list;
+}
+
+Json mesh_json(const RunPlan& plan) {
+  return {{"tensor", plan.mesh.tensor},
+          {"sequence", plan.mesh.sequence},
+          {"pipeline", plan.mesh.pipeline},
+          {"virtual_stages", plan.mesh.virtual_stages},
+          {"schedule", name_of(plan.mesh.schedule)},
+          {"data", plan.mesh.data}};
+}
+
+Json axes_json(const RunPlan& plan) {
+  Json json;
+  for (const AxisBytes& axis : bytes_by_axis(plan, plan.wires)) {
+    json[axis.name] = {{"bytes", axis.bytes},
+                       {"within_node", axis.bytes - axis.between_nodes},
+                       {"between_nodes", axis.between_nodes},
+                       {"bps", axis.bps}};
+  }
+  return json;
 }
 
 // null: no such budget, or nothing is written.
@@ -113,10 +161,7 @@ Json suggestions_json(const SearchResult& result) {
                     {"set_line", set_line(s.set)},
                     {"fits", s.plan.fits()},
                     {"missing", s.plan.missing()},
-                    {"peak",
-                     {{"device", s.plan.peak(Tier::kDevice)},
-                      {"host", s.plan.peak(Tier::kHost)},
-                      {"nvme", s.plan.peak(Tier::kNvme)}}},
+                    {"peak", peaks_json(s.plan)},
                     {"step_ms", s.plan.time.step_s * 1e3},
                     {"tokens_per_s", s.plan.tokens_per_s()}});
   }
@@ -151,9 +196,11 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
   json["tokens_per_s"] = plan.tokens_per_s();
   json["mfu"] = plan.mfu();
   json["limiting_lane"] = name_of(plan.time.limiting);
-  json["bubble"] = 0.0;  // no pipeline
+  json["bubble"] = plan.bubble_share();
+  json["stage_imbalance"] = plan.imbalance();
   json["lanes"] = lanes_json(plan, facts);
-  json["comm_bytes"] = plan.traffic.wire;
+  json["comm_bytes"] = sent_bytes(plan.traffic);
+  json["comm_bytes_by_axis"] = axes_json(plan);
   json["to_host_bytes"] = plan.traffic.to_host;
   json["to_device_bytes"] = plan.traffic.to_device;
   json["nvme_read_bytes_per_step"] = plan.traffic.disk_read;
@@ -165,7 +212,9 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
   json["drive_seconds"] = drive_json(plan, facts);
   json["ranks"] = plan.ranks;
   json["nodes"] = plan.nodes;
+  json["mesh"] = mesh_json(plan);
   json["rank_classes"] = classes_json(plan);
+  json["stages"] = stages_json(plan);
   json["per_node"] = node_json(plan);
   json["parameters"] = plan.params;
   json["model_flops"] = plan.model_flops_per_step;

@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "kernels/base/bytes.hpp"
+#include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/timeline.hpp"
 
 namespace sluice {
@@ -91,7 +92,10 @@ std::string tier_table(const RunPlan& plan, Tier tier) {
 }
 
 std::string memory_text(const RunPlan& plan) {
-  std::string text = line("%-28s", "memory of a rank");
+  const std::string whose = plan.stages.size() > 1
+                                ? line("memory of a rank of stage %d", plan.stage)
+                                : "memory of a rank";
+  std::string text = line("%-28s", whose.c_str());
   for (int p = 0; p < kPhaseCount; ++p) {
     text += line("%11s", std::string(name_of(static_cast<Phase>(p))).c_str());
   }
@@ -100,17 +104,20 @@ std::string memory_text(const RunPlan& plan) {
   if (plan.pinned > 0) {
     text += line("pinned, of the host's: %s\n", format_bytes(plan.pinned).c_str());
   }
-  const int local = plan.memory.budgets.ranks_of_host;
+  const int local = plan.node.ranks;
   if (local <= 1) return text;
-  std::string node = plan.nodes > 1 ? line("each of %d nodes of %d ranks:", plan.nodes, local)
-                                    : line("the node of %d ranks:", local);
+  const bool alike = plan.stages.size() == 1;
+  const std::string which = alike ? "each" : "the largest";
+  std::string node = plan.nodes > 1
+                         ? line("%s of %d nodes of %d ranks:", which.c_str(), plan.nodes, local)
+                         : line("the node of %d ranks:", local);
   for (const Tier tier : kTiers) {
-    if (plan.peak(tier) == 0) continue;
-    node += line(" %s %s,", std::string(name_of(tier)).c_str(),
-                 format_bytes(local * plan.peak(tier)).c_str());
+    const std::int64_t peak = plan.node.peak[static_cast<std::size_t>(tier)];
+    if (peak == 0) continue;
+    node += line(" %s %s,", std::string(name_of(tier)).c_str(), format_bytes(peak).c_str());
   }
-  node.back() = ';';
-  return text + wrap(node + " its ranks are alike");
+  node.pop_back();  // the last comma
+  return text + wrap(node + (is_mesh(plan) ? "" : "; its ranks are alike"));
 }
 
 std::string tokens_to_hide(const RunPlan& plan, const RunFacts& facts, Lane lane) {
@@ -122,7 +129,10 @@ std::string tokens_to_hide(const RunPlan& plan, const RunFacts& facts, Lane lane
 
 std::string lanes_text(const RunPlan& plan, const RunFacts& facts) {
   const TimeReport& time = plan.time;
-  std::string text = "lane             busy  of step  compute waits  hides behind compute\n";
+  const std::string lane_of =
+      plan.stages.size() > 1 ? line("lane of stage %d", plan.stage) : "lane";
+  std::string text =
+      line("%-17sbusy  of step  compute waits  hides behind compute\n", lane_of.c_str());
   for (int l = 0; l < kLaneCount; ++l) {
     const auto i = static_cast<std::size_t>(l);
     const auto lane = static_cast<Lane>(l);
@@ -185,17 +195,37 @@ std::string step_text(const RunPlan& plan, const RunFacts& facts) {
     text += line("%s: %s steps, %s\n", tokens_text(facts).c_str(), format_count(steps).c_str(),
                  days(steps * plan.time.step_s).c_str());
   }
-  text += line("a rank a step: wire %s", format_bytes(plan.traffic.wire).c_str());
+  text += line("a rank a step: wire %s", format_bytes(sent_bytes(plan.traffic)).c_str());
   if (plan.traffic.to_host + plan.traffic.to_device > 0) {
     text += line(", to host %s, to device %s", format_bytes(plan.traffic.to_host).c_str(),
                  format_bytes(plan.traffic.to_device).c_str());
   }
-  text += "\n";
+  text += "\n" + wires_text(plan);
   if (plan.traffic.disk_read + plan.traffic.disk_written == 0) return text;
   text += line("NVMe a rank a step: %s read, %s written\n",
                format_bytes(plan.traffic.disk_read).c_str(),
                format_bytes(plan.traffic.disk_written).c_str());
   return text + drive_text(plan, facts);
+}
+
+}  // namespace
+
+namespace {
+
+// The lanes of the rank that needs most; of a pipeline, its stages' compute too.
+std::string picture(const RunPlan& plan) {
+  if (plan.program.ops.empty()) return "";
+  std::string text = "\none step, " + step_seconds_text(plan.time.step_s) + "\n";
+  std::vector<StageRow> rows;
+  for (const StagePlan& stage : plan.stages) rows.push_back({&stage.program, &stage.time});
+  const bool several = rows.size() > 1;
+  if (several) text += draw_stages(rows, kWidth);
+  text += draw_timeline(plan.program, plan.time, kWidth);
+  text += "F forward  L loss head  B backward  ";
+  if (several) text += "W of weights  X to other stages\n";
+  return text +
+         "N norm  U update  G gather  R reduce\n"
+         "S states and gradients  P parameters  A activations; small: less than half\n";
 }
 
 }  // namespace
@@ -212,14 +242,11 @@ std::string report_text(const RunPlan& plan, const RunFacts& facts) {
            facts.model.c_str(), format_count(static_cast<double>(plan.params)).c_str(),
            facts.dtype.c_str(), shape.stage, facts.recompute.c_str(), shape.micro_batches,
            facts.order.c_str(), format_count(static_cast<double>(plan.tokens_per_step)).c_str()));
-  text += "\n" + memory_text(plan) + "\n" + lanes_text(plan, facts) + step_text(plan, facts);
-  if (!plan.program.ops.empty()) {
-    text += "\none step, " + step_seconds_text(plan.time.step_s) + "\n" +
-            draw_timeline(plan.program, plan.time, kWidth);
-    text +=
-        "F forward  L loss head  B backward  N norm  U update  G gather  R reduce\n"
-        "S states and gradients  P parameters  A activations; small: less than half\n";
-  }
+  if (is_mesh(plan)) text += mesh_words(plan) + "\n";
+  text += "\n" + memory_text(plan) + "\n";
+  if (plan.stages.size() > 1) text += stages_text(plan) + "\n";
+  text += lanes_text(plan, facts) + step_text(plan, facts);
+  text += picture(plan);
   for (const std::string& note : facts.notes) text += wrap("note: " + note);
   return text + "\n" + verdict_text(plan) + "\n";
 }
@@ -261,10 +288,8 @@ std::string pasteable(const std::vector<Setting>& set) {
 }  // namespace
 
 std::string suggestions_text(const SearchResult& result) {
-  std::string text = line(
-      "\nsuggestions: %d of %d configurations planned; tensor and pipeline "
-      "parallelism\nare not searched\n",
-      result.evaluated, result.candidates);
+  std::string text =
+      line("\nsuggestions: %d of %d configurations planned\n", result.evaluated, result.candidates);
   if (result.suggestions.empty()) return text + "  none\n";
   if (!result.any_fits) text += "nothing fits; this misses least:\n";
   for (const Suggestion& s : result.suggestions) {

@@ -1,6 +1,7 @@
 // The plan of a run: its program, what it holds on each tier and how long a step takes. Values.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdint>
@@ -9,28 +10,30 @@
 
 #include "runtime/engine/plan_text.hpp"
 #include "runtime/plan/phase_memory.hpp"
+#include "runtime/plan/wires.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/program/time_model.hpp"
 
 namespace sluice {
 
-struct RunPlan {
+// What one rank has: the first tensor-parallel one of a pipeline stage, which of its stage has
+// most.
+struct StagePlan {
+  int stage = 0;
   StepShape shape;
   Program program;
   MemoryPlan memory;  // as the run checks it
   std::array<PhasePeaks, static_cast<std::size_t>(kTierCount)> phases{};
   std::int64_t pinned = 0;  // of the host's: what copies to and from a GPU pass through
-  TimeReport time;
+  TimeReport time;          // together with the other stages
   Traffic traffic;
-  int ranks = 1;
-  int nodes = 1;
-  std::int64_t params = 0;
-  std::int64_t tokens_per_step = 0;
-  double model_flops_per_step = 0;
-  double peak_flops = 0;  // of all ranks
+  double bubble = 0;  // share of the step in which it waits for other stages
+  int in_flight = 1;  // the most micro-batches, times chunks, whose activations it holds
+  std::int64_t activation_bytes = 0;  // at its device's peak
+  std::int64_t params_held = 0;       // with those that others hold too
+  std::vector<std::string> unit_names;
 
   [[nodiscard]] std::int64_t peak(Tier tier) const { return memory.of(tier).peak; }
-  [[nodiscard]] bool fits() const { return memory.fits(); }
   // Bytes above the budgets, of all tiers.
   [[nodiscard]] std::int64_t missing() const {
     std::int64_t bytes = 0;
@@ -38,6 +41,47 @@ struct RunPlan {
       if (!tier.fits()) bytes += tier.peak - tier.budget;
     }
     return bytes;
+  }
+};
+
+// Of the ranks of a host, added up: those of the one whose devices hold most.
+struct NodePlan {
+  int ranks = 1;
+  std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> peak{};
+  std::int64_t pinned = 0;
+  Traffic traffic;
+};
+
+// Itself the stage that needs most: it decides whether the run fits.
+struct RunPlan : StagePlan {
+  std::vector<StagePlan> stages;  // all of them, in their order; with programs where several
+  NodePlan node;
+  MeshWires wires;
+  int ranks = 1;
+  int nodes = 1;
+  ParallelOptions mesh;     // with `data` known
+  std::int64_t params = 0;  // of the model, each counted once
+  std::int64_t tokens_per_step = 0;
+  double model_flops_per_step = 0;
+  double peak_flops = 0;  // of all ranks
+
+  [[nodiscard]] bool fits() const { return missing() == 0; }
+  // Of all ranks' time: what they wait for other stages.
+  [[nodiscard]] double bubble_share() const {
+    double sum = 0;
+    for (const StagePlan& one : stages) sum += one.bubble;
+    return stages.empty() ? 0 : sum / static_cast<double>(stages.size());
+  }
+  // How much longer the stage that computes longest does so than their mean.
+  [[nodiscard]] double imbalance() const {
+    double longest = 0;
+    double sum = 0;
+    for (const StagePlan& one : stages) {
+      const double busy = one.time.busy[static_cast<std::size_t>(Lane::kCompute)];
+      longest = std::max(longest, busy);
+      sum += busy;
+    }
+    return sum > 0 ? longest * static_cast<double>(stages.size()) / sum - 1 : 0;
   }
   [[nodiscard]] double tokens_per_s() const {
     return time.step_s > 0 ? static_cast<double>(tokens_per_step) / time.step_s : 0;
@@ -50,7 +94,7 @@ struct RunPlan {
   }
   // Written to NVMe by a node in a step.
   [[nodiscard]] double node_written() const {
-    return static_cast<double>(traffic.disk_written) * memory.budgets.ranks_of_host;
+    return static_cast<double>(node.traffic.disk_written);
   }
   // Until one drive of a node has been written so many bytes; 0: nothing is written.
   [[nodiscard]] double drive_seconds(double endurance_bytes) const {
@@ -61,6 +105,29 @@ struct RunPlan {
     return most > 0 ? model_flops_per_step / most : 0;
   }
 };
+
+// Ranks that are alike: the first, the middle and the last stages.
+struct RankClass {
+  std::string name;  // "first", "middle", "last"; "all" without a pipeline
+  int stages = 1;
+  int ranks = 1;
+  const StagePlan* worst = nullptr;  // of them, into RunPlan::stages
+};
+[[nodiscard]] std::vector<RankClass> rank_classes(const RunPlan& plan);
+// Of stages [begin, end), the one that misses most, then that with the highest device peak.
+[[nodiscard]] const StagePlan& largest_stage(const std::vector<StagePlan>& stages,
+                                             std::size_t begin, std::size_t end);
+
+// Bytes that a rank of the stage sends in a step, by axis of the mesh. `replicas`: of gradients
+// that several tensor-parallel ranks or both ends of the pipeline have.
+struct AxisBytes {
+  const char* name;  // "tensor", "data", "pipeline", "replicas"
+  std::int64_t bytes = 0;
+  std::int64_t between_nodes = 0;  // of these
+  double bps = 0;
+};
+[[nodiscard]] std::vector<AxisBytes> bytes_by_axis(const StagePlan& stage, const MeshWires& wires);
+[[nodiscard]] std::int64_t sent_bytes(const Traffic& traffic);
 
 // What a plan is printed with.
 struct RunFacts {
@@ -75,7 +142,6 @@ struct RunFacts {
   std::int64_t tokens = 0;     // to be trained on: --tokens; 0: none were named
   double endurance_bytes = 0;  // that a drive is rated for
   LaneSeconds hiding{};        // hiding_tokens() (planner.hpp)
-  std::vector<std::string> unit_names;
   std::vector<std::string> notes;
 };
 

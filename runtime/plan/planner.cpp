@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <limits>
 
+#include "parallel/pipeline/schedule.hpp"
+#include "runtime/engine/rank_part.hpp"
 #include "runtime/plan/unit_seconds.hpp"
+#include "runtime/program/pipeline_time.hpp"
 #include "runtime/program/step_writer.hpp"
 
 namespace sluice {
@@ -16,7 +19,7 @@ bool gradients_add(const EngineOptions& options) {
 RankQuestion rank_question(const EngineOptions& options) {
   const bool fp32 =
       options.train.dtype == DType::kFloat32 || options.model.matmul == MatmulType::kFp32;
-  return {.ranks = options.dp,
+  return {.ranks = world_of(options),
           .dtype = options.train.dtype,
           .multiplied_in = fp32 ? DType::kFloat32 : options.train.dtype};
 }
@@ -30,33 +33,180 @@ std::int64_t pinned_bytes(const Program& program) {
   return bytes;
 }
 
+int most_in_flight(const StepShape& shape) {
+  const PipelineShape& p = shape.pipeline;
+  if (p.stages == 1) return shape.layer_major ? shape.micro_batches : 1;
+  return in_flight_limit({p.schedule, p.stages, p.virtual_stages(), shape.micro_batches}, p.stage);
+}
+
+void set_times(std::vector<StagePlan>& stages, const std::vector<Rates>& rates) {
+  if (stages.size() == 1) {
+    stages[0].time = predict_time(stages[0].program, stages[0].shape, rates[0]);
+    return;
+  }
+  std::vector<Program> programs;
+  std::vector<StepShape> shapes;
+  for (StagePlan& stage : stages) {
+    programs.push_back(std::move(stage.program));
+    shapes.push_back(stage.shape);
+  }
+  PipelineTime time = predict_pipeline_time(programs, shapes, rates);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    stages[s].program = std::move(programs[s]);
+    stages[s].time = std::move(time.stages[s]);
+    stages[s].time.step_s = time.step_s;
+    stages[s].bubble = time.bubble[s];
+  }
+}
+
+void add(Traffic& sum, const Traffic& one) {
+  sum.wire += one.wire;
+  sum.tensor += one.tensor;
+  sum.replicas += one.replicas;
+  sum.pipe += one.pipe;
+  sum.to_host += one.to_host;
+  sum.to_device += one.to_device;
+  sum.disk_read += one.disk_read;
+  sum.disk_written += one.disk_written;
+}
+
+// Of the hosts, each of so many ranks in turn, the one whose devices hold most.
+NodePlan largest_node(const std::vector<StagePlan>& stages, int ranks, int ranks_of_host) {
+  const int of_stage = ranks / static_cast<int>(stages.size());
+  NodePlan largest;
+  for (int first = 0; first < ranks; first += ranks_of_host) {
+    NodePlan node;
+    node.ranks = std::min(ranks_of_host, ranks - first);
+    for (int rank = first; rank < first + node.ranks; ++rank) {
+      const StagePlan& stage = stages[static_cast<std::size_t>(rank / of_stage)];
+      for (std::size_t t = 0; t < node.peak.size(); ++t) {
+        node.peak[t] += stage.memory.tiers[t].peak;
+      }
+      node.pinned += stage.pinned;
+      add(node.traffic, stage.traffic);
+    }
+    if (first == 0 || node.peak[0] > largest.peak[0]) largest = node;
+  }
+  return largest;
+}
+
+// `profile`: of two samples; becomes that of `samples`.
+void draw_out(const UnitProfile& one, std::int64_t samples, UnitProfile& profile) {
+  const auto draw = [samples](std::int64_t first, std::int64_t& bytes) {
+    bytes = first + (samples - 1) * (bytes - first);
+  };
+  for (std::int64_t UnitMemory::*bytes :
+       {&UnitMemory::output, &UnitMemory::kept, &UnitMemory::forward_peak,
+        &UnitMemory::forward_only_peak, &UnitMemory::backward_peak, &UnitMemory::recompute_peak,
+        &UnitMemory::input_gradient, &UnitMemory::scratch, &UnitMemory::deferred,
+        &UnitMemory::weights_peak}) {
+    draw(one.memory.*bytes, profile.memory.*bytes);
+  }
+  draw(one.traffic.forward, profile.traffic.forward);
+  draw(one.traffic.backward, profile.traffic.backward);
+  draw(one.traffic.again, profile.traffic.again);
+}
+
+StepPlan assemble(const EngineOptions& options, const ModelSpec& spec,
+                  const std::array<UnitProfile, 3>& kinds) {
+  std::vector<UnitProfile> by_unit;
+  for (const UnitSpec& unit : spec.units) {
+    by_unit.push_back(kinds[static_cast<std::size_t>(unit.kind)]);
+  }
+  return plan_step(options, spec, by_unit);
+}
+
 }  // namespace
+
+int world_of(const EngineOptions& options) {
+  return options.dp * options.parallel.tensor * options.parallel.pipeline;
+}
 
 Rates Planner::rates(const EngineOptions& options) const {
   Rates rates = rates_of(machine_, rank_question(options));
+  const MeshWires wires = wires_of(machine_, options.parallel, world_of(options));
+  rates.comm_bps = wire_of(wires, MeshAxis::kData).bps;
+  rates.tensor_bps = wire_of(wires, MeshAxis::kTensor).bps;
+  rates.pipe_bps = wire_of(wires, MeshAxis::kPipeline).bps;
   rates.units = unit_seconds(machine_, options);
   return rates;
 }
 
+EngineOptions Planner::at_stage(const EngineOptions& options, int stage) {
+  const ParallelOptions& mesh = options.parallel;
+  std::vector<ModelPart>& parts = parts_[{mesh.pipeline, mesh.virtual_stages}];
+  for (int s = static_cast<int>(parts.size()); s < mesh.pipeline; ++s) {
+    parts.push_back(part_of_rank(options.model, mesh, {.pp = s}));
+  }
+  EngineOptions of_stage = options;
+  of_stage.part = parts[static_cast<std::size_t>(stage)];
+  of_stage.part.tensor = mesh.tensor;
+  of_stage.part.sequence = mesh.sequence && mesh.tensor > 1;
+  // A sequence that is shared cannot be gone on with token by token.
+  if (of_stage.part.sequence) of_stage.generate_positions = 0;
+  return of_stage;
+}
+
+const Planner::Kinds& Planner::profiles(const EngineOptions& options) {
+  const ModelPart& part = options.part;
+  const Slice slice{options.model.recompute_attention, part.tensor, part.tensor_rank,
+                    part.sequence};
+  const bool splits = splits_backward(options, part);
+  const ProfileKey key{slice,
+                       options.train.micro_batch,
+                       static_cast<int>(options.train.dtype),
+                       gradients_add(options),
+                       splits,
+                       options.generate_positions};
+  const auto found = profiles_.find(key);
+  if (found != profiles_.end()) return found->second;
+  auto model = models_.find(slice);
+  if (model == models_.end()) {
+    const ModelPart all{
+        .tensor = part.tensor, .tensor_rank = part.tensor_rank, .sequence = part.sequence};
+    model = models_.emplace(slice, make_model(options.model, all)).first;
+  }
+  Kinds kinds;
+  const std::vector<UnitSpec>& units = model->second.spec.units;
+  for (const std::size_t u : {std::size_t{0}, std::size_t{1}, units.size() - 1}) {
+    kinds[static_cast<std::size_t>(units[u].kind)] = profile_of(options, model->second, u, splits);
+  }
+  return profiles_.emplace(key, kinds).first->second;
+}
+
+const ModelSpec& Planner::spec_of(const EngineOptions& options) {
+  const ModelPart& part = options.part;
+  const PartKey key{
+      {options.model.recompute_attention, part.tensor, part.tensor_rank, part.sequence},
+      part.stages,
+      static_cast<int>(part.chunks.size()),
+      part.stage};
+  const auto found = specs_.find(key);
+  if (found != specs_.end()) return found->second;
+  return specs_.emplace(key, make_model_spec(options.model, part)).first->second;
+}
+
+Planner::Kinds Planner::drawn_profiles(const EngineOptions& options) {
+  const std::int64_t samples = options.train.micro_batch;
+  if (samples <= 2) return profiles(options);
+  const std::int64_t passes = options.dp * micro_batches_of(options);
+  EngineOptions fewer = options;
+  fewer.train.micro_batch = 1;
+  fewer.train.global_batch = passes;
+  const Kinds one = profiles(fewer);
+  fewer.train.micro_batch = 2;
+  fewer.train.global_batch = 2 * passes;
+  Kinds kinds = profiles(fewer);
+  for (std::size_t k = 0; k < kinds.size(); ++k) draw_out(one[k], samples, kinds[k]);
+  return kinds;
+}
+
+StepPlan Planner::lower_shape_of(const EngineOptions& options) {
+  return assemble(options, spec_of(options), drawn_profiles(options));
+}
+
 StepPlan Planner::shape_of(const EngineOptions& options) {
-  const bool selective = options.model.recompute_attention;
-  std::shared_ptr<Model>& model = models_[selective];
-  if (!model) {
-    model = std::make_shared<Model>(make_model(options.model));
-    unit_names_.clear();
-    for (const UnitSpec& unit : model->spec.units) unit_names_.push_back(unit.name);
-  }
-  const Key key{options.train.micro_batch, selective, static_cast<int>(options.train.dtype),
-                gradients_add(options), options.dp};
-  auto found = profiled_.find(key);
-  if (found == profiled_.end()) {
-    found = profiled_.emplace(key, plan_step(options, *model)).first;
-  }
-  StepPlan plan = found->second;
-  apply_layout(plan, options);
-  plan.model_flops_per_step *= static_cast<double>(plan.shape.micro_batches) /
-                               static_cast<double>(found->second.shape.micro_batches);
-  return plan;
+  return assemble(options, spec_of(options), profiles(options));
 }
 
 std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> Planner::budgets_of(
@@ -68,13 +218,12 @@ std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> Planner::budgets_
   return {device, question.budgets.host, question.budgets.nvme};
 }
 
-RunPlan Planner::plan(const PlanQuestion& question) {
-  const EngineOptions& options = question.options;
-  const StepPlan step = shape_of(options);
-  const Rates rank_rates = rates(options);
-  RunPlan plan;
-  plan.shape = step.shape;
-  plan.program = write_train_step(step.shape);
+StagePlan Planner::plan_stage(const PlanQuestion& question, const EngineOptions& options) {
+  StagePlan plan;
+  plan.stage = options.part.stage;
+  StepPlan step = shape_of(options);
+  plan.shape = std::move(step.shape);
+  plan.program = write_train_step(plan.shape);
   TierBudgets budgets = question.budgets;
   budgets.device = budgets_of(question).front();
   plan.memory = plan_memory(plan.program, options.tiers.nvme, budgets);
@@ -82,15 +231,40 @@ RunPlan Planner::plan(const PlanQuestion& question) {
     plan.phases[static_cast<std::size_t>(t)] = memory_by_phase(plan.program, static_cast<Tier>(t));
   }
   if (machine_.gpu) plan.pinned = pinned_bytes(plan.program);
-  plan.time = predict_time(plan.program, step.shape, rank_rates);
   plan.traffic = traffic_of(plan.program);
-  plan.ranks = options.dp;
-  plan.nodes = nodes_of(machine_, options.dp);
-  for (const GroupPlan& group : step.groups) plan.params += group.param_elems;
-  const std::int64_t samples = options.train.micro_batch * options.dp * step.shape.micro_batches;
+  plan.in_flight = most_in_flight(plan.shape);
+  plan.activation_bytes = add_up(plan.program).by_tag[static_cast<std::size_t>(Tag::kActivations)];
+  for (const GroupPlan& group : step.groups) plan.params_held += group.param_elems;
+  for (const UnitSpec& unit : spec_of(options).units) plan.unit_names.push_back(unit.name);
+  return plan;
+}
+
+RunPlan Planner::plan(const PlanQuestion& question) {
+  const EngineOptions& options = question.options;
+  std::vector<StagePlan> stages;
+  std::vector<Rates> stage_rates;
+  for (int s = 0; s < options.parallel.pipeline; ++s) {
+    const EngineOptions of_stage = at_stage(options, s);
+    stages.push_back(plan_stage(question, of_stage));
+    stage_rates.push_back(rates(of_stage));
+  }
+  set_times(stages, stage_rates);
+  RunPlan plan;
+  static_cast<StagePlan&>(plan) = largest_stage(stages, 0, stages.size());
+  if (stages.size() == 1) stages[0].program = {};
+  plan.ranks = world_of(options);
+  plan.nodes = nodes_of(machine_, plan.ranks);
+  plan.node = largest_node(stages, plan.ranks, std::max(1, question.budgets.ranks_of_host));
+  plan.wires = wires_of(machine_, options.parallel, plan.ranks);
+  plan.mesh = options.parallel;
+  plan.mesh.data = options.dp;
+  const ModelSpec whole = make_model_spec(options.model);
+  plan.params = whole.param_count();
+  const std::int64_t samples = options.train.micro_batch * options.dp * plan.shape.micro_batches;
   plan.tokens_per_step = samples * options.model.seq;
-  plan.model_flops_per_step = step.model_flops_per_step;
+  plan.model_flops_per_step = model_flops_per_step(options, whole);
   plan.peak_flops = peak_flops_of(machine_, rank_question(options));
+  plan.stages = std::move(stages);
   return plan;
 }
 

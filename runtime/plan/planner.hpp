@@ -1,5 +1,6 @@
-// Makes the plans of a model's configurations. Profiling the units is the slow part: each is
-// profiled once for each thing that its memory depends on. Not thread-safe (unit_profile.hpp).
+// Makes the plans of a model's configurations. Profiling units is the slow part: each kind of unit
+// is profiled once for each thing that its memory depends on; the stages of a pipeline are put
+// together from these. Not thread-safe (unit_profile.hpp).
 #pragma once
 
 #include <map>
@@ -13,32 +14,53 @@
 namespace sluice {
 
 struct PlanQuestion {
-  EngineOptions options;
-  TierBudgets budgets;  // device 0: that of a GPU that is known
+  EngineOptions options;  // `parallel` has the mesh; `part` is not looked at
+  TierBudgets budgets;    // device 0: that of a GPU that is known
 };
+
+// Ranks of the mesh that the options are for.
+[[nodiscard]] int world_of(const EngineOptions& options);
 
 class Planner {
  public:
+  // REQUIRES: all questions are about one model (its recompute_attention aside).
   explicit Planner(MachineProfile machine) : machine_(std::move(machine)) {}
 
+  // All stages of the pipeline.
   [[nodiscard]] RunPlan plan(const PlanQuestion& question);
-  // Cheap: no program is written. The plan's shape, of which bounds can be had.
+  // Cheap: no program is written. The plan's shape, of which bounds can be had; of the rank that
+  // options.part is of.
   [[nodiscard]] StepPlan shape_of(const EngineOptions& options);
+  // The same where micro-batches of more than two samples are drawn out from those of one and two:
+  // what a unit needs is the highest of figures that grow evenly with samples, so this is no more
+  // than it. For bounds: profiling large micro-batches is slow.
+  [[nodiscard]] StepPlan lower_shape_of(const EngineOptions& options);
+  // The same options for the first tensor-parallel rank of a stage.
+  [[nodiscard]] EngineOptions at_stage(const EngineOptions& options, int stage);
 
   [[nodiscard]] const MachineProfile& machine() const { return machine_; }
+  // Of a rank that has options.part of the model.
   [[nodiscard]] Rates rates(const EngineOptions& options) const;
   // By tier; with the device's own memory where that is known and no budget was given.
   [[nodiscard]] std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> budgets_of(
       const PlanQuestion& question) const;
-  [[nodiscard]] const std::vector<std::string>& unit_names() const { return unit_names_; }
 
  private:
-  using Key = std::tuple<std::int64_t, bool, int, bool, int>;
+  using Slice = std::tuple<bool, int, int, bool>;  // of all units of the model
+  using ProfileKey = std::tuple<Slice, std::int64_t, int, bool, bool, std::int64_t>;
+  using PartKey = std::tuple<Slice, int, int, int>;
+  using Kinds = std::array<UnitProfile, 3>;  // by UnitKind
+
+  [[nodiscard]] const Kinds& profiles(const EngineOptions& options);
+  [[nodiscard]] Kinds drawn_profiles(const EngineOptions& options);
+  [[nodiscard]] const ModelSpec& spec_of(const EngineOptions& options);
+  [[nodiscard]] StagePlan plan_stage(const PlanQuestion& question, const EngineOptions& options);
 
   MachineProfile machine_;
-  std::map<Key, StepPlan> profiled_;
-  std::map<bool, std::shared_ptr<Model>> models_;  // by recompute_attention
-  std::vector<std::string> unit_names_;
+  std::map<Slice, Model> models_;
+  std::map<ProfileKey, Kinds> profiles_;
+  std::map<PartKey, ModelSpec> specs_;
+  std::map<std::pair<int, int>, std::vector<ModelPart>> parts_;  // by stages and virtual stages
 };
 
 // Tokens of a step, of all ranks, from which a lane's work hides behind compute, by accumulating

@@ -2,130 +2,13 @@
 
 #include <algorithm>
 #include <limits>
+#include <map>
 #include <tuple>
 
-#include "runtime/plan/unit_seconds.hpp"
-#include "runtime/program/persistent_bytes.hpp"
+#include "runtime/plan/bounds.hpp"
 
 namespace sluice {
 namespace {
-
-// Where the states live, from all on the device to all on NVMe.
-struct Rung {
-  const char* name;
-  Tier optimizer;
-  Tier gradients;
-  Tier parameters;
-};
-constexpr Rung kLadder[] = {
-    {"none", Tier::kDevice, Tier::kDevice, Tier::kDevice},
-    {"host: o", Tier::kHost, Tier::kDevice, Tier::kDevice},
-    {"host: o g", Tier::kHost, Tier::kHost, Tier::kDevice},
-    {"host: o g p", Tier::kHost, Tier::kHost, Tier::kHost},
-    {"nvme: o", Tier::kNvme, Tier::kDevice, Tier::kDevice},
-    {"nvme: o, host: g", Tier::kNvme, Tier::kHost, Tier::kDevice},
-    {"nvme: o, host: g p", Tier::kNvme, Tier::kHost, Tier::kHost},
-    {"nvme: o g p", Tier::kNvme, Tier::kNvme, Tier::kNvme},
-};
-
-bool has_meaning(const Rung& rung, int stage) {
-  return (rung.gradients == Tier::kDevice || stage >= 2) &&
-         (rung.parameters == Tier::kDevice || stage == 3);
-}
-
-void place(EngineOptions& options, const Rung& rung) {
-  options.offload.optimizer = rung.optimizer;
-  options.offload.gradients = rung.gradients;
-  options.offload.parameters = rung.parameters;
-  if (rung.optimizer == Tier::kDevice || rung.gradients != Tier::kDevice ||
-      rung.parameters != Tier::kDevice) {
-    options.offload.device_fraction = 0;
-  }
-}
-
-bool uses_nvme(const OffloadOptions& o) {
-  return o.optimizer == Tier::kNvme || o.gradients == Tier::kNvme || o.parameters == Tier::kNvme ||
-         o.activations == Tier::kNvme;
-}
-
-std::vector<Setting> differences(const EngineOptions& from, const EngineOptions& to) {
-  std::vector<Setting> set;
-  const auto add = [&](const char* key, auto before, auto after, std::string text) {
-    if (before != after) set.push_back({key, std::move(text)});
-  };
-  const auto tier = [&](const char* key, Tier before, Tier after) {
-    add(key, before, after, std::string(name_of(after)));
-  };
-  add("zero.stage", from.zero.stage, to.zero.stage, std::to_string(to.zero.stage));
-  add("train.micro_batch", from.train.micro_batch, to.train.micro_batch,
-      std::to_string(to.train.micro_batch));
-  if (from.train.micro_batch != to.train.micro_batch && from.train.global_batch == 0) {
-    add("train.global_batch", from.train.global_batch, to.train.global_batch,
-        std::to_string(to.train.global_batch));
-  }
-  add("train.accumulation_order", from.train.accumulation_order, to.train.accumulation_order,
-      to.train.accumulation_order == AccumulationOrder::kLayer ? "layer" : "micro");
-  add("recompute.mode", from.recompute.mode, to.recompute.mode,
-      std::string(name_of(to.recompute.mode)));
-  tier("offload.optimizer", from.offload.optimizer, to.offload.optimizer);
-  tier("offload.gradients", from.offload.gradients, to.offload.gradients);
-  tier("offload.parameters", from.offload.parameters, to.offload.parameters);
-  tier("offload.activations", from.offload.activations, to.offload.activations);
-  add("offload.device_fraction", from.offload.device_fraction, to.offload.device_fraction, "0");
-  if (uses_nvme(to.offload) && from.offload.nvme_path.empty()) {
-    set.push_back({"offload.nvme_path", kNvmePlaceholder});
-  } else if (!uses_nvme(to.offload) && !from.offload.nvme_path.empty()) {
-    set.push_back({"offload.nvme_path", "[]"});
-  }
-  return set;
-}
-
-using TierBytes = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
-
-// What a step cannot do with less of: states, and on the device what forward leaves for backward.
-TierBytes memory_floor(const StepShape& shape) {
-  TierBytes floor{};
-  for (const Persistent& p : list_persistent(shape)) {
-    floor[static_cast<std::size_t>(p.tier)] += p.bytes;
-  }
-  std::int64_t kept = 0;
-  for (std::size_t u = 0; u + 1 < shape.units.size(); ++u) {
-    const UnitMemory& memory = shape.units[u].memory;
-    const bool stays = !shape.recompute || shape.placement.activations == Tier::kDevice;
-    kept += (stays ? memory.output : 0) + (shape.recompute ? 0 : memory.kept);
-  }
-  floor[0] += kept * (shape.layer_major ? shape.micro_batches : 1);
-  return floor;
-}
-
-// No step of this shape is shorter.
-double time_floor(const StepShape& shape, const Rates& rates) {
-  const auto over = [](double work, double rate) { return rate > 0 ? work / rate : 0; };
-  const auto micro_batches = static_cast<double>(shape.micro_batches);
-  double away = 0;
-  double sent = 0;
-  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
-    if (shape.placement.optimizer != Tier::kDevice) {
-      away += static_cast<double>(owned_elems(shape, g) - device_elems(shape, g));
-    }
-    const auto wire = static_cast<double>((shape.dp - 1) * group.shard_elems);
-    const bool each = shape.reduce_every == ReduceEvery::kMicroBatch;
-    sent += 4 * wire * (each ? micro_batches : 1);
-    const double gathers = group.resident || shape.layer_major ? 1 : micro_batches;
-    sent += wire * static_cast<double>(size_of(shape.dtype)) * gathers;
-  }
-  const double compute = compute_floor(shape, rates) * micro_batches;
-  const double host = over(away, rates.host_adam);
-  const double comm = over(sent, rates.comm_bps);
-  const bool on_disk = shape.placement.optimizer == Tier::kNvme;
-  const double moved = on_disk ? away * static_cast<double>(away_state_bytes(shape)) : 0;
-  const double reads = over(moved, rates.disk_read_bps);
-  const double writes = over(moved, rates.disk_write_bps);
-  const double disk = std::max({reads, writes, (reads + writes) / rates.disk_duplex});
-  return rates.shared_cores ? std::max(compute + host + comm, disk)
-                            : std::max({compute, host, comm, disk});
-}
 
 struct Candidate {
   EngineOptions options;
@@ -134,34 +17,49 @@ struct Candidate {
   int changes = 0;
 };
 
-// With two and three micro-batches, drawn out to as many as there are.
+// With few micro-batches and a few more, drawn out to as many as there are: two and three; of a
+// pipeline twice and three times its stages, where another micro-batch adds the same each time.
 class Evaluator {
  public:
   Evaluator(Planner& planner, const TierBudgets& budgets) : planner_(planner), budgets_(budgets) {}
 
   RunPlan evaluate(const EngineOptions& options) {
     const std::int64_t micro_batches = micro_batches_of(options);
-    if (micro_batches <= 3) return plan(options);
-    RunPlan two = plan(with_micro_batches(options, 2));
-    RunPlan three = plan(with_micro_batches(options, 3));
-    const auto more = static_cast<double>(micro_batches - 3);
-    three.time.step_s += more * (three.time.step_s - two.time.step_s);
+    const int stages = options.parallel.pipeline;
+    const std::int64_t few = 2 * stages;
+    const std::int64_t more = stages > 1 ? 3 * stages : 3;
+    if (micro_batches <= more) return plan(options);
+    const RunPlan before = plan(with_micro_batches(options, few));
+    RunPlan drawn = plan(with_micro_batches(options, more));
+    const auto rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
+    drawn.time.step_s += rest * (drawn.time.step_s - before.time.step_s);
     // In micro order a micro-batch more needs no memory; the slots of the arena may lie otherwise.
-    const bool grows = options.train.accumulation_order == AccumulationOrder::kLayer;
-    for (std::size_t t = 0; t < three.memory.tiers.size(); ++t) {
-      const std::int64_t each = three.memory.tiers[t].peak - two.memory.tiers[t].peak;
-      if (each > 0 && grows) three.memory.tiers[t].peak += (micro_batches - 3) * each;
-      if (each < 0) three.memory.tiers[t].peak = two.memory.tiers[t].peak;
+    const bool grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
+                       (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
+    for (std::size_t s = 0; s < drawn.stages.size(); ++s) {
+      draw_out(before.stages[s].memory, grows ? rest : 0, drawn.stages[s].memory);
     }
-    return three;
+    drawn.memory = largest_stage(drawn.stages, 0, drawn.stages.size()).memory;
+    return drawn;
   }
   RunPlan plan(const EngineOptions& options) {
     RunPlan plan = planner_.plan({options, budgets_});
     plan.program = {};
+    for (StagePlan& stage : plan.stages) stage.program = {};
     return plan;
   }
 
  private:
+  static void draw_out(const MemoryPlan& before, double rest, MemoryPlan& memory) {
+    for (std::size_t t = 0; t < memory.tiers.size(); ++t) {
+      const std::int64_t each = memory.tiers[t].peak - before.tiers[t].peak;
+      if (each > 0) {
+        memory.tiers[t].peak += static_cast<std::int64_t>(rest * static_cast<double>(each));
+      } else {
+        memory.tiers[t].peak = before.tiers[t].peak;
+      }
+    }
+  }
   static EngineOptions with_micro_batches(EngineOptions options, std::int64_t count) {
     options.train.global_batch = options.train.micro_batch * options.dp * count;
     return options;
@@ -182,17 +80,14 @@ class Search {
         budgets_(planner.budgets_of(question)) {}
 
   SearchResult run() {
-    // What a larger micro-batch leaves for backward is more: where no smaller one can fit, it
-    // cannot; but a step of one micro-batch needs no shards to sum in.
-    bool any = true;
-    for (const std::int64_t micro_batch : micro_batches()) {
-      if (!any && micro_batch < samples_of_rank()) continue;
-      const std::size_t before = candidates_.size();
-      add_micro_batch(micro_batch);
-      any =
-          std::any_of(candidates_.begin() + static_cast<std::ptrdiff_t>(before), candidates_.end(),
-                      [](const Candidate& candidate) { return candidate.floor_missing == 0; });
+    std::vector<ParallelOptions> meshes{question_.options.parallel};
+    if (limits_.meshes) {
+      const int node = planner_.machine().devices_per_node;
+      const int world = world_of(question_.options);
+      meshes = list_meshes({question_.options, node > 0 ? std::min(node, world) : world,
+                            samples_of_step(), limits_.allowed});
     }
+    for (const ParallelOptions& mesh : meshes) add_mesh(mesh);
     result_.candidates = static_cast<int>(candidates_.size());
     find_fastest();
     if (found_.empty()) find_nearest();
@@ -207,40 +102,70 @@ class Search {
     std::int64_t missing;
   };
 
-  std::int64_t samples_of_rank() const {
+  // Of all stages, laid out for one micro-batch and way of recomputing.
+  struct Base {
+    std::vector<StepPlan> stages;
+    std::vector<Rates> rates;
+  };
+
+  std::int64_t samples_of_step() const {
     const EngineOptions& options = question_.options;
-    return options.train.micro_batch * micro_batches_of(options);
+    return options.train.micro_batch * options.dp * micro_batches_of(options);
   }
-  std::vector<std::int64_t> micro_batches() const {
-    const std::int64_t samples = samples_of_rank();
-    std::vector<std::int64_t> sizes{question_.options.train.micro_batch};
-    for (std::int64_t size = 1; size <= std::min(samples, limits_.most_micro_batch); size *= 2) {
-      if (samples % size == 0 && size != sizes.front()) sizes.push_back(size);
+  std::vector<std::int64_t> micro_batches(std::int64_t samples_of_rank) const {
+    const std::int64_t configured = question_.options.train.micro_batch;
+    std::vector<std::int64_t> sizes;
+    if (samples_of_rank % configured == 0) sizes.push_back(configured);
+    const std::int64_t most = std::min(samples_of_rank, limits_.most_micro_batch);
+    for (std::int64_t size = 1; size <= most; size *= 2) {
+      if (samples_of_rank % size == 0 && size != configured) sizes.push_back(size);
     }
     std::sort(sizes.begin(), sizes.end());
     return sizes;
   }
 
-  void add_micro_batch(std::int64_t micro_batch) {
+  // What a larger micro-batch leaves for backward is more: where no smaller one can fit, it cannot;
+  // but a step of one micro-batch needs no shards to sum in.
+  void add_mesh(const ParallelOptions& mesh) {
     EngineOptions options = question_.options;
-    options.train.global_batch = samples_of_rank() * options.dp;
-    options.train.micro_batch = micro_batch;
-    const bool several = micro_batches_of(options) > 1;
+    options.train.global_batch = samples_of_step();
+    set_mesh(options, mesh);
+    if (mesh.pipeline > 1) options.offload.speculate = Speculation::kNever;
+    const std::int64_t samples = samples_of_step() / options.dp;
+    bases_.clear();
+    bool any = true;
+    for (const std::int64_t micro_batch : micro_batches(samples)) {
+      if (!any && micro_batch < samples) continue;
+      const std::size_t before = candidates_.size();
+      options.train.micro_batch = micro_batch;
+      add_micro_batch(options);
+      any =
+          std::any_of(candidates_.begin() + static_cast<std::ptrdiff_t>(before), candidates_.end(),
+                      [](const Candidate& candidate) { return candidate.floor_missing == 0; });
+    }
+  }
+
+  void add_micro_batch(EngineOptions options) {
     for (int stage = 0; stage <= 3; ++stage) {
       if (options.zero.reduce_every == ReduceEvery::kStep && stage > 1) continue;
       options.zero.stage = stage;
-      for (const Rung& rung : kLadder) {
+      for (const Rung& rung : placement_ladder()) {
         if (!has_meaning(rung, stage)) continue;
         if (!limits_.offload && rung.optimizer != Tier::kDevice) continue;
         EngineOptions placed = options;
         place(placed, rung);
-        for (const AccumulationOrder order :
-             {AccumulationOrder::kMicro, AccumulationOrder::kLayer}) {
-          if (order == AccumulationOrder::kLayer && !several) continue;
-          placed.train.accumulation_order = order;
-          add_recompute(placed);
-        }
+        add_orders(placed);
       }
+    }
+  }
+
+  void add_orders(EngineOptions options) {
+    for (const AccumulationOrder order : {AccumulationOrder::kMicro, AccumulationOrder::kLayer}) {
+      const bool layer = order == AccumulationOrder::kLayer;
+      if (layer && (micro_batches_of(options) == 1 || options.parallel.pipeline > 1)) continue;
+      options.train.accumulation_order = order;
+      if (limits_.allowed && !limits_.allowed(options)) continue;
+      add_recompute(options);
     }
   }
 
@@ -251,22 +176,44 @@ class Search {
       options.recompute.mode = mode;
       options.model.recompute_attention = mode == RecomputeMode::kSelective;
       for (const Tier inputs : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
-        if (inputs != Tier::kDevice && (mode != RecomputeMode::kFull || !limits_.offload)) continue;
+        const bool configured = mode == question_.options.recompute.mode &&
+                                inputs == question_.options.offload.activations;
+        const bool tried = mode == RecomputeMode::kFull || configured;
+        if (inputs != Tier::kDevice && !(tried && limits_.offload)) continue;
         options.offload.activations = inputs;
         add(options);
       }
     }
   }
 
-  void add(const EngineOptions& options) {
-    const StepPlan plan = planner_.shape_of(options);
-    Candidate candidate{options, time_floor(plan.shape, planner_.rates(options)), 0, 0};
-    const TierBytes floor = memory_floor(plan.shape);
-    for (std::size_t t = 0; t < floor.size(); ++t) {
-      if (budgets_[t] > 0) {
-        candidate.floor_missing += std::max<std::int64_t>(0, floor[t] - budgets_[t]);
-      }
+  Base& base_of(const EngineOptions& options) {
+    Base& base = bases_[{options.train.micro_batch, options.model.recompute_attention}];
+    if (!base.stages.empty()) return base;
+    for (int s = 0; s < options.parallel.pipeline; ++s) {
+      EngineOptions of_stage = planner_.at_stage(options, s);
+      of_stage.generate_positions = 0;  // its programs need little beside the training's
+      // Of a backward in two the bounds know nothing.
+      of_stage.parallel.schedule = PipelineSchedule::k1f1b;
+      base.stages.push_back(planner_.lower_shape_of(of_stage));
+      base.stages.back().shape.pipeline.schedule = options.parallel.schedule;
+      base.rates.push_back(planner_.rates(of_stage));
     }
+    return base;
+  }
+
+  void add(const EngineOptions& options) {
+    Base& base = base_of(options);
+    Candidate candidate{options, 0, 0, 0};
+    for (StepPlan& stage : base.stages) {
+      apply_layout(stage, options);
+      std::int64_t missing = 0;
+      const TierBytes floor = memory_floor(stage.shape);
+      for (std::size_t t = 0; t < floor.size(); ++t) {
+        if (budgets_[t] > 0) missing += std::max<std::int64_t>(0, floor[t] - budgets_[t]);
+      }
+      candidate.floor_missing = std::max(candidate.floor_missing, missing);
+    }
+    candidate.floor_s = time_floor(base.stages, base.rates);
     candidate.changes = static_cast<int>(differences(question_.options, options).size());
     candidates_.push_back(std::move(candidate));
   }
@@ -351,6 +298,7 @@ class Search {
   int allowed_;  // evaluations
   Evaluator evaluator_;
   TierBytes budgets_;
+  std::map<std::pair<std::int64_t, bool>, Base> bases_;  // of a mesh, by micro-batch and selective
   std::vector<Candidate> candidates_;
   std::vector<Found> found_;  // that fit, fastest first
   std::vector<Found> near_;   // that do not
@@ -366,7 +314,7 @@ SearchResult suggest(Planner& planner, const PlanQuestion& question, const Searc
 std::vector<FitRow> compare(Planner& planner, const PlanQuestion& question) {
   Evaluator evaluator(planner, question.budgets);
   std::vector<FitRow> rows;
-  for (const Rung& rung : kLadder) {
+  for (const Rung& rung : placement_ladder()) {
     FitRow row{rung.name, {}};
     for (int stage = 0; stage <= 3; ++stage) {
       FitCell cell;

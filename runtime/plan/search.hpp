@@ -1,27 +1,24 @@
-// Looks for the fastest configuration of a model that fits: stage x tiers x recompute x micro-batch
-// x order of accumulation, at the given global batch. Tensor and pipeline parallelism are not
-// searched. Deterministic: nothing is measured and no clock is looked at.
+// Looks for the fastest configuration of a model that fits: mesh (tensor x pipeline x data,
+// schedule, sequence) x stage x tiers x recompute x micro-batch x order of accumulation, at the
+// given global batch and number of ranks. Deterministic: nothing is measured and no clock is looked
+// at.
 //
 // Candidates come in order of a lower bound of their step; the search ends where the bound is above
 // what has been found. Those whose states alone are over a budget are left out. The rest is planned
-// with two and three micro-batches and drawn out from there; what is suggested is then planned as
+// with a few micro-batches, twice, and drawn out from there; what is suggested is then planned as
 // it is.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "runtime/plan/planner.hpp"
+#include "runtime/plan/settings.hpp"
 
 namespace sluice {
-
-struct Setting {
-  std::string key;    // "zero.stage"
-  std::string value;  // as after --set
-  bool operator==(const Setting&) const = default;
-};
 
 struct Suggestion {
   std::vector<Setting> set;  // what differs from the configuration; empty: it is best as it is
@@ -33,6 +30,9 @@ struct SearchLimits {
   int evaluations = 64;  // candidates that are planned; where none fits, as many others
   bool offload = true;   // states may leave the device
   std::int64_t most_micro_batch = 64;
+  bool meshes = false;  // other meshes of as many ranks
+  // Whether a mesh, a placement and an order may stand together; empty: all may.
+  std::function<bool(const EngineOptions&)> allowed{};
 };
 
 struct SearchResult {
@@ -58,8 +58,5 @@ struct FitRow {
   std::vector<FitCell> stages;
 };
 [[nodiscard]] std::vector<FitRow> compare(Planner& planner, const PlanQuestion& question);
-
-// What stands after --set of offload.nvme_path where a configuration names none.
-inline constexpr char kNvmePlaceholder[] = "[DIR]";
 
 }  // namespace sluice

@@ -34,6 +34,13 @@ char timeline_letter(OpKind kind) {
       return 'F';
     case OpKind::kLossHead:
       return 'L';
+    case OpKind::kBackwardWeights:
+      return 'W';
+    case OpKind::kSendActivation:
+    case OpKind::kReceiveActivation:
+    case OpKind::kSendGradient:
+    case OpKind::kReceiveGradient:
+      return 'X';
     case OpKind::kBackward:
       return 'B';
     case OpKind::kNormAndScale:
@@ -46,6 +53,7 @@ char timeline_letter(OpKind kind) {
       return 'G';
     case OpKind::kReduceGrads:
     case OpKind::kAddGrads:
+    case OpKind::kAddReplicas:
       return 'R';
     case OpKind::kReadShard:
     case OpKind::kFetchShard:
@@ -76,17 +84,23 @@ std::string step_seconds_text(double seconds) {
   return text.data();
 }
 
-std::string draw_timeline(const Program& program, const TimeReport& time, int width) {
+namespace {
+
+using Row = std::vector<Shares>;  // by column; empty: the lane has no work
+using LaneRows = std::array<Row, static_cast<std::size_t>(kLaneCount)>;
+
+double end_of(const TimeReport& time) {
   double end = 0;
   for (const OpInterval& op : time.timeline) end = std::max(end, op.end);
-  const int columns = width - kLabel;
-  if (end <= 0 || columns <= 0) return "";
-  const double slice = end / columns;
-  std::array<std::vector<Shares>, static_cast<std::size_t>(kLaneCount)> lanes;
+  return end;
+}
+
+LaneRows rows_of(const Program& program, const TimeReport& time, double slice, int columns) {
+  LaneRows lanes;
   for (std::size_t i = 0; i < time.timeline.size(); ++i) {
     const OpInterval& op = time.timeline[i];
     if (op.end <= op.begin) continue;
-    std::vector<Shares>& lane = lanes[static_cast<std::size_t>(program.ops[i].lane)];
+    Row& lane = lanes[static_cast<std::size_t>(program.ops[i].lane)];
     lane.resize(static_cast<std::size_t>(columns));
     const int first = std::clamp(static_cast<int>(op.begin / slice), 0, columns - 1);
     const int last = std::clamp(static_cast<int>(op.end / slice), 0, columns - 1);
@@ -95,13 +109,41 @@ std::string draw_timeline(const Program& program, const TimeReport& time, int wi
       if (part > 0) lane[static_cast<std::size_t>(c)][timeline_letter(program.ops[i].kind)] += part;
     }
   }
+  return lanes;
+}
+
+std::string row_text(std::string label, const Row& row, double slice) {
+  label.resize(kLabel, ' ');
+  for (const Shares& shares : row) label += symbol_of(shares, slice);
+  return label + "\n";
+}
+
+}  // namespace
+
+std::string draw_timeline(const Program& program, const TimeReport& time, int width) {
+  const double end = end_of(time);
+  const int columns = width - kLabel;
+  if (end <= 0 || columns <= 0) return "";
+  const double slice = end / columns;
+  const LaneRows lanes = rows_of(program, time, slice, columns);
   std::string text;
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
     if (lanes[lane].empty()) continue;
-    std::string row(name_of(static_cast<Lane>(lane)));
-    row.resize(kLabel, ' ');
-    for (const Shares& shares : lanes[lane]) row += symbol_of(shares, slice);
-    text += row + "\n";
+    text += row_text(std::string(name_of(static_cast<Lane>(lane))), lanes[lane], slice);
+  }
+  return text;
+}
+
+std::string draw_stages(std::span<const StageRow> stages, int width) {
+  double end = 0;
+  for (const StageRow& stage : stages) end = std::max(end, end_of(*stage.time));
+  const int columns = width - kLabel;
+  if (end <= 0 || columns <= 0) return "";
+  std::string text;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    const LaneRows lanes = rows_of(*stages[s].program, *stages[s].time, end / columns, columns);
+    const Row& compute = lanes[static_cast<std::size_t>(Lane::kCompute)];
+    if (!compute.empty()) text += row_text("stage " + std::to_string(s), compute, end / columns);
   }
   return text;
 }

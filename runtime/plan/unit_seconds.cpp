@@ -78,9 +78,10 @@ UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost,
 
 std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const EngineOptions& options) {
   if (machine.units.empty()) return {};
-  const ModelSpec spec = make_model_spec(options.model);
+  const ModelSpec spec = make_model_spec(options.model, options.part);
   const Costs costs(machine, options.train.dtype);
   const auto samples = static_cast<double>(options.train.micro_batch);
+  const int ranks = options.dp * options.part.tensor * options.part.stages;
   const char* family = spec.options.type == ModelType::kGpt2 ? "gpt2" : "llama";
   std::vector<UnitSeconds> seconds;
   for (const UnitSpec& unit : spec.units) {
@@ -88,7 +89,7 @@ std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const Engin
     if (unit.kind != UnitKind::kEmbedding) {
       const bool block = unit.kind == UnitKind::kBlock;
       if (const auto cost = costs.of(block ? family : "head", spec.options.hidden)) {
-        const double cores = cores_of_rank(machine, options.dp, cost->threads_efficiency);
+        const double cores = cores_of_rank(machine, ranks, cost->threads_efficiency);
         of_unit = price(spec, unit, *cost, samples / cores);
         of_unit.known = true;
       }
@@ -101,7 +102,7 @@ std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const Engin
 double compute_floor(const StepShape& shape, const Rates& rates) {
   double seconds = 0;
   for (std::size_t u = 0; u < shape.units.size(); ++u) {
-    const bool head = u + 1 == shape.units.size();
+    const bool head = shape.ends_model() && u + 1 == shape.units.size();
     const bool again = shape.recompute && !head;
     if (u < rates.units.size() && rates.units[u].known) {
       const UnitSeconds& unit = rates.units[u];

@@ -168,7 +168,11 @@ Dimension worlds() {
 }
 
 Dimension knobs() {
-  return {{"small buckets", [](EngineOptions& o) { o.zero.bucket_bytes = 16 * 1024; }},
+  return {{"small buckets, speculating where states are on NVMe",
+           [](EngineOptions& o) {
+             o.zero.bucket_bytes = 16 * 1024;
+             o.offload.speculate = Speculation::kAuto;
+           }},
           {"one bucket, prefetch 2",
            [](EngineOptions& o) {
              o.zero.bucket_bytes = 64 * 1024 * 1024;

@@ -69,9 +69,10 @@ TEST(HtmlPage, IsBalancedAndItsDataParses) {
 TEST(HtmlPage, NamesStayText) {
   const std::string evil = "</script><img src=x onerror=alert(1)>&'\"<!--DATA-->/*SCRIPT*/\xff";
   RunFacts facts = facts_of(evil);
-  facts.unit_names = {evil};
   facts.notes = {evil};
-  const std::string page = plan_html(small_plan(), facts, nullptr, nullptr);
+  RunPlan plan = small_plan();
+  plan.unit_names = {evil};
+  const std::string page = plan_html(plan, facts, nullptr, nullptr);
   EXPECT_EQ(tag_mistake(page), "");
   EXPECT_EQ(page.find("<img"), std::string::npos);
   const Json data = Json::parse(data_of(page));

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "runtime/plan/bounds.hpp"
 #include "runtime/plan/plan_report.hpp"
 #include "tests/runtime/plan/small.hpp"
 
@@ -87,6 +88,19 @@ TEST(Search, WhatIsConfiguredNeedsNoSetting) {
   for (std::size_t i = 0; i < first.suggestions.size(); ++i) {
     EXPECT_EQ(again.suggestions[i].set, first.suggestions[i].set);
   }
+}
+
+// All that blocks keep leaves the device: no candidate otherwise, but one where it is configured.
+TEST(Search, WhatIsConfiguredIsACandidate) {
+  Planner planner(named_profile("cpu"));
+  PlanQuestion question{small_options(), {}};
+  const int others = suggest(planner, question, wide()).candidates;
+  question.options.offload.activations = Tier::kHost;
+  question.options.offload.optimizer = Tier::kHost;
+  EXPECT_GT(suggest(planner, question, wide()).candidates, others);
+  const RunPlan plan = planner.plan(question);
+  const TierBytes floor = memory_floor(plan.shape);
+  EXPECT_LE(floor[0], plan.peak(Tier::kDevice));
 }
 
 TEST(Search, WhereNothingFitsTheNearestMiss) {

@@ -1,0 +1,150 @@
+#include "runtime/plan/settings.hpp"
+
+#include <algorithm>
+
+#include "runtime/plan/mesh_text.hpp"
+#include "runtime/plan/planner.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr Rung kLadder[] = {
+    {"none", Tier::kDevice, Tier::kDevice, Tier::kDevice},
+    {"host: o", Tier::kHost, Tier::kDevice, Tier::kDevice},
+    {"host: o g", Tier::kHost, Tier::kHost, Tier::kDevice},
+    {"host: o g p", Tier::kHost, Tier::kHost, Tier::kHost},
+    {"nvme: o", Tier::kNvme, Tier::kDevice, Tier::kDevice},
+    {"nvme: o, host: g", Tier::kNvme, Tier::kHost, Tier::kDevice},
+    {"nvme: o, host: g p", Tier::kNvme, Tier::kHost, Tier::kHost},
+    {"nvme: o g p", Tier::kNvme, Tier::kNvme, Tier::kNvme},
+};
+
+bool uses_nvme(const OffloadOptions& o) {
+  return o.optimizer == Tier::kNvme || o.gradients == Tier::kNvme || o.parameters == Tier::kNvme ||
+         o.activations == Tier::kNvme;
+}
+
+void add_mesh(const EngineOptions& from, const EngineOptions& to, std::vector<Setting>& set) {
+  const ParallelOptions& a = from.parallel;
+  const ParallelOptions& b = to.parallel;
+  const auto add = [&](const char* key, bool differs, std::string text) {
+    if (differs) set.push_back({key, std::move(text)});
+  };
+  add("parallel.tensor", a.tensor != b.tensor, std::to_string(b.tensor));
+  add("parallel.sequence", a.sequence != b.sequence, b.sequence ? "true" : "false");
+  add("parallel.pipeline", a.pipeline != b.pipeline, std::to_string(b.pipeline));
+  add("parallel.schedule", a.schedule != b.schedule, name_of(b.schedule));
+  add("parallel.virtual_stages", a.virtual_stages != b.virtual_stages,
+      std::to_string(b.virtual_stages));
+  add("parallel.data", a.data > 0 && from.dp != to.dp, "auto");
+}
+
+bool same(const ParallelOptions& a, const ParallelOptions& b) {
+  return a.tensor == b.tensor && a.sequence == b.sequence && a.pipeline == b.pipeline &&
+         a.virtual_stages == b.virtual_stages && a.schedule == b.schedule;
+}
+
+std::vector<ParallelOptions> schedules_of(const ParallelOptions& mesh, std::int64_t units) {
+  std::vector<ParallelOptions> all;
+  const auto add = [&](PipelineSchedule schedule, int virtual_stages) {
+    all.push_back(mesh);
+    all.back().schedule = schedule;
+    all.back().virtual_stages = virtual_stages;
+  };
+  add(PipelineSchedule::k1f1b, 1);
+  if (mesh.pipeline == 1) return all;
+  add(PipelineSchedule::kZeroBubble, 1);
+  for (const int chunks : {2, 4}) {
+    if (mesh.pipeline * chunks <= units) add(PipelineSchedule::kInterleaved, chunks);
+  }
+  return all;
+}
+
+}  // namespace
+
+std::span<const Rung> placement_ladder() { return kLadder; }
+
+bool has_meaning(const Rung& rung, int stage) {
+  return (rung.gradients == Tier::kDevice || stage >= 2) &&
+         (rung.parameters == Tier::kDevice || stage == 3);
+}
+
+void place(EngineOptions& options, const Rung& rung) {
+  options.offload.optimizer = rung.optimizer;
+  options.offload.gradients = rung.gradients;
+  options.offload.parameters = rung.parameters;
+  if (rung.optimizer != Tier::kNvme) options.offload.speculate = Speculation::kNever;
+  if (rung.optimizer == Tier::kDevice || rung.gradients != Tier::kDevice ||
+      rung.parameters != Tier::kDevice) {
+    options.offload.device_fraction = 0;
+  }
+}
+
+std::vector<Setting> differences(const EngineOptions& from, const EngineOptions& to) {
+  std::vector<Setting> set;
+  const auto add = [&](const char* key, auto before, auto after, std::string text) {
+    if (before != after) set.push_back({key, std::move(text)});
+  };
+  const auto tier = [&](const char* key, Tier before, Tier after) {
+    add(key, before, after, std::string(name_of(after)));
+  };
+  add_mesh(from, to, set);
+  add("zero.stage", from.zero.stage, to.zero.stage, std::to_string(to.zero.stage));
+  add("train.micro_batch", from.train.micro_batch, to.train.micro_batch,
+      std::to_string(to.train.micro_batch));
+  const bool other_pass = from.train.micro_batch != to.train.micro_batch || from.dp != to.dp;
+  if (other_pass && from.train.global_batch == 0) {
+    add("train.global_batch", from.train.global_batch, to.train.global_batch,
+        std::to_string(to.train.global_batch));
+  }
+  add("train.accumulation_order", from.train.accumulation_order, to.train.accumulation_order,
+      to.train.accumulation_order == AccumulationOrder::kLayer ? "layer" : "micro");
+  add("recompute.mode", from.recompute.mode, to.recompute.mode,
+      std::string(name_of(to.recompute.mode)));
+  tier("offload.optimizer", from.offload.optimizer, to.offload.optimizer);
+  tier("offload.gradients", from.offload.gradients, to.offload.gradients);
+  tier("offload.parameters", from.offload.parameters, to.offload.parameters);
+  tier("offload.activations", from.offload.activations, to.offload.activations);
+  add("offload.device_fraction", from.offload.device_fraction, to.offload.device_fraction, "0");
+  if (from.offload.speculate != to.offload.speculate) set.push_back({"offload.speculate", "never"});
+  if (uses_nvme(to.offload) && from.offload.nvme_path.empty()) {
+    set.push_back({"offload.nvme_path", kNvmePlaceholder});
+  } else if (!uses_nvme(to.offload) && !from.offload.nvme_path.empty()) {
+    set.push_back({"offload.nvme_path", "[]"});
+  }
+  return set;
+}
+
+void set_mesh(EngineOptions& options, const ParallelOptions& mesh) {
+  const int world = world_of(options);
+  options.parallel = mesh;
+  options.dp = world / (mesh.tensor * mesh.pipeline);
+}
+
+std::vector<ParallelOptions> list_meshes(const MeshQuestion& question) {
+  const int world = world_of(question.options);
+  const std::int64_t units = question.options.model.layers + 2;
+  std::vector<ParallelOptions> meshes{question.options.parallel};
+  const auto allowed = [&](const ParallelOptions& mesh) {
+    EngineOptions options = question.options;
+    set_mesh(options, mesh);
+    if (mesh.pipeline > 1) options.train.accumulation_order = AccumulationOrder::kMicro;
+    if (question.samples % options.dp != 0) return false;
+    return !question.allowed || question.allowed(options);
+  };
+  for (int tensor = 1; tensor <= std::min(world, question.ranks_of_node); ++tensor) {
+    if (world % tensor != 0 || question.ranks_of_node % tensor != 0) continue;
+    for (int pipeline = 1; pipeline <= std::min<std::int64_t>(world / tensor, units); ++pipeline) {
+      if (world % (tensor * pipeline) != 0) continue;
+      const ParallelOptions cut{.tensor = tensor, .sequence = false, .pipeline = pipeline};
+      for (ParallelOptions mesh : schedules_of(cut, units)) {
+        mesh.sequence = tensor > 1;
+        if (mesh.sequence && !allowed(mesh)) mesh.sequence = false;
+        if (!same(mesh, meshes.front()) && allowed(mesh)) meshes.push_back(mesh);
+      }
+    }
+  }
+  return meshes;
+}
+
+}  // namespace sluice

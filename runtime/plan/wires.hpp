@@ -1,0 +1,29 @@
+// Which wire each axis of a mesh talks over: links inside a node, or the network between nodes.
+// Ranks fill nodes in turn, so tensor-parallel ranks are neighbours (parallel/mesh.hpp). Pure.
+#pragma once
+
+#include <array>
+
+#include "parallel/mesh.hpp"
+#include "runtime/plan/machine_profile.hpp"
+
+namespace sluice {
+
+// Messages of an axis go from each rank to the next of its group: of tensor and data around a ring,
+// of the pipeline up and down, and around with virtual stages.
+struct AxisWire {
+  int ranks = 1;
+  double crossing = 0;  // share of these messages that leave a node
+  int leaving = 0;      // the most that leave one node at once
+  double bps = 0;       // of a rank: where some cross, its share of the node's network
+};
+using MeshWires = std::array<AxisWire, 3>;  // by MeshAxis
+
+[[nodiscard]] MeshWires wires_of(const MachineProfile& machine, const ParallelOptions& parallel,
+                                 int world);
+
+[[nodiscard]] inline const AxisWire& wire_of(const MeshWires& wires, MeshAxis axis) {
+  return wires[static_cast<std::size_t>(axis)];
+}
+
+}  // namespace sluice
