@@ -72,6 +72,15 @@ Ticket submit(const Program& program, std::size_t i, OpHandler& handler, LaneThr
       std::make_shared<Named>(op, lanes.submit(op.lane, std::move(waits), std::move(start))));
 }
 
+// By which what is over is watched for: a message that was asked for early may come late, and must
+// not hide that others, or a collective, are over.
+std::size_t wire_of(const Op& op) {
+  const auto lane = static_cast<std::size_t>(op.lane);
+  if (op.lane != Lane::kPipe) return lane;
+  return static_cast<std::size_t>(kLaneCount) + static_cast<std::size_t>(op.kind) -
+         static_cast<std::size_t>(OpKind::kSendActivation);
+}
+
 Ticket run_here(const Op& op, OpHandler& handler) {
   try {
     return handler.run(op);
@@ -119,7 +128,7 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
       tickets[i] = submit(program, i, handler, lanes, tickets, timing);
     }
     if (ends && (op.lane == Lane::kComm || op.lane == Lane::kPipe || op.lane == Lane::kDisk)) {
-      lanes.when_done(tickets[i], [&timing] { timing.lane_end_us = now_us(); });
+      lanes.when_done(wire_of(op), tickets[i], [&timing] { timing.lane_end_us = now_us(); });
     }
     if (op.lane == Lane::kCompute) handler.leave(op);
     timing.end_us = now_us();

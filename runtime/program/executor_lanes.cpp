@@ -122,7 +122,7 @@ class LaneThreads::Worker {
   std::thread thread_;  // last: it uses the others
 };
 
-LaneThreads::LaneThreads() : workers_(static_cast<std::size_t>(kLaneCount) + 1) {}
+LaneThreads::LaneThreads() : workers_(static_cast<std::size_t>(kLaneCount)) {}
 
 LaneThreads::~LaneThreads() { cancel(); }
 
@@ -134,8 +134,10 @@ Ticket LaneThreads::submit(Lane lane, std::vector<Ticket> waits, std::function<T
   return Ticket(std::move(operation));
 }
 
-void LaneThreads::when_done(Ticket ticket, std::function<void()> over) {
-  std::unique_ptr<Worker>& watcher = workers_.back();
+void LaneThreads::when_done(std::size_t wire, Ticket ticket, std::function<void()> over) {
+  const std::size_t at = static_cast<std::size_t>(kLaneCount) + wire;
+  if (workers_.size() <= at) workers_.resize(at + 1);
+  std::unique_ptr<Worker>& watcher = workers_[at];
   if (!watcher) watcher = std::make_unique<Worker>();
   watcher->add(std::make_shared<Submitted>(
       std::vector<Ticket>{}, [ticket = std::move(ticket), over = std::move(over)]() -> Ticket {
@@ -146,7 +148,9 @@ void LaneThreads::when_done(Ticket ticket, std::function<void()> over) {
 }
 
 void LaneThreads::settle() {
-  if (workers_.back()) workers_.back()->settle();
+  for (std::size_t i = static_cast<std::size_t>(kLaneCount); i < workers_.size(); ++i) {
+    if (workers_[i]) workers_[i]->settle();
+  }
 }
 
 // First all queues, so that nothing that runs waits for an operation that will never start.

@@ -5,6 +5,7 @@
 // at its first operation and has the maker's floating-point control (flush-to-zero).
 #pragma once
 
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <vector>
@@ -26,9 +27,10 @@ class LaneThreads {
   // next.
   [[nodiscard]] Ticket submit(Lane lane, std::vector<Ticket> waits, std::function<Ticket()> start);
 
-  // Calls `over` on a thread of its own once `ticket` is done, in the order given: for times. What
-  // the ticket throws is its waiters' to see.
-  void when_done(Ticket ticket, std::function<void()> over);
+  // Calls `over` on a thread of the wire's own once `ticket` is done, on one wire in the order
+  // given: for times. What the ticket throws is its waiters' to see. `wire`: any numbers from 0 on;
+  // what may be over in another order than it was started is on different ones.
+  void when_done(std::size_t wire, Ticket ticket, std::function<void()> over);
   // Waits for all of these.
   void settle();
 
@@ -38,7 +40,7 @@ class LaneThreads {
 
  private:
   class Worker;
-  std::vector<std::unique_ptr<Worker>> workers_;  // by lane; the last one watches
+  std::vector<std::unique_ptr<Worker>> workers_;  // by lane; after them those that watch, by wire
 };
 
 }  // namespace sluice
