@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/block_reader.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <utility>
 
 #include "runtime/checkpoint/checkpoint_error.hpp"
@@ -27,6 +28,20 @@ std::string origin_of(std::span<const std::byte> header, std::int64_t file_bytes
   }
 }
 
+// That it is missing says nothing about its contents: a host that does not see the folder that the
+// others see finds none of the files.
+std::unique_ptr<File> open_existing(FileSystem& files, const std::string& path) {
+  try {
+    return files.open(path);
+  } catch (const IoError& error) {
+    if (error.error_number() != ENOENT) throw;
+    throw IoError(path +
+                      " is missing: the checkpoint has to be on a file system that all hosts "
+                      "share, and complete (`sluice checkpoint ls` of the folder above tells)",
+                  path, ENOENT);
+  }
+}
+
 }  // namespace
 
 BlockReader::BlockReader(FileSystem& files, std::string dir, const Manifest& manifest)
@@ -39,7 +54,7 @@ std::string BlockReader::path(std::size_t file) const {
 void BlockReader::open(std::size_t file) {
   if (open_[file]) return;
   const FileRecord& record = manifest_.files[file];
-  std::unique_ptr<File> opened = files_.open(path(file));
+  std::unique_ptr<File> opened = open_existing(files_, path(file));
   const std::int64_t bytes = opened->size();
   std::vector<std::byte> header(static_cast<std::size_t>(record.header_bytes));
   header.resize(static_cast<std::size_t>(opened->read(0, header)));

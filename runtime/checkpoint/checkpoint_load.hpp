@@ -2,8 +2,9 @@
 // where they lie; read() fetches the blocks they touch, checks each block's checksum and puts the
 // elements in place, converting between F32, BF16 and F16 where dtypes differ.
 //
-// open_checkpoint reads the manifest and checks that every file is there with its size; contents
-// are checked as they are read (or all of them, by verify in checkpoint_catalog.hpp).
+// open_checkpoint reads the manifest and checks that every file is there with its size (unless told
+// that another rank did); contents are checked as they are read (or all of them, by verify in
+// checkpoint_catalog.hpp).
 #pragma once
 
 #include <cstddef>
@@ -60,9 +61,15 @@ class Checkpoint {
   std::unique_ptr<Impl> impl_;
 };
 
+// kManifest: for a rank beside one that has looked at the files, so that n ranks do not ask for the
+// sizes of n files each. A file that is missing or too short is then an error of the first read of
+// it.
+enum class OpenCheck { kFiles, kManifest };
+
 // `path`: a step's directory, or a directory of checkpoints (the newest by generation). Throws
 // CheckpointError or IoError saying what is wrong; a directory without a manifest was never
 // completed.
-[[nodiscard]] Checkpoint open_checkpoint(FileSystem& files, const std::string& path);
+[[nodiscard]] Checkpoint open_checkpoint(FileSystem& files, const std::string& path,
+                                         OpenCheck check = OpenCheck::kFiles);
 
 }  // namespace sluice

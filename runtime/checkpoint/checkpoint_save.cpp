@@ -66,11 +66,17 @@ Standing standing_of(FileSystem& files, const std::string& path) {
 
 SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t step) {
   check(step >= 0, "a step to save");
-  make_dirs_durably(files, dir);
+  const auto there = files.stat(dir);
+  const std::vector<CatalogEntry> entries =
+      there && there->directory ? catalog(files, dir) : std::vector<CatalogEntry>();
+  // A checkpoint that was committed here came after this: the folders are durable since.
+  const bool has_one = std::any_of(entries.begin(), entries.end(),
+                                   [](const CatalogEntry& entry) { return entry.has_manifest; });
+  if (!has_one) make_dirs_durably(files, dir);
   SaveTarget target{dir, "", step, 1, new_save_id()};
   std::int64_t attempt = 0;
   std::vector<std::string> unfinished;
-  for (const CatalogEntry& entry : catalog(files, dir)) {
+  for (const CatalogEntry& entry : entries) {
     target.generation = std::max(target.generation, entry.generation + 1);
     if (!entry.has_manifest) {  // nobody else writes here: it is under way no more
       unfinished.push_back(entry.name);

@@ -1,5 +1,7 @@
 #include "runtime/checkpoint/file_system.hpp"
 
+#include <cerrno>
+
 #include "runtime/checkpoint/checkpoint_error.hpp"
 
 namespace sluice {
@@ -44,11 +46,36 @@ void replace_durably(FileSystem& files, const std::string& path, std::string_vie
   files.sync_dir(parent_path(path));
 }
 
+namespace {
+
+// Of a directory that was there. One that others own may forbid to be opened, or be read-only: this
+// program made nothing in it.
+void sync_dir_if_allowed(FileSystem& files, const std::string& path) {
+  try {
+    files.sync_dir(path);
+  } catch (const IoError& error) {
+    const int number = error.error_number();
+    if (number != EACCES && number != EPERM && number != EROFS) throw;
+  }
+}
+
+}  // namespace
+
 void make_dirs_durably(FileSystem& files, const std::string& path) {
-  if (const auto there = files.stat(path); there && there->directory) return;
   const std::string parent = parent_path(path);
-  if (parent != path && parent != ".") make_dirs_durably(files, parent);
-  if (files.make_dir(path)) files.sync_dir(parent);
+  if (parent == path) return;  // "/" or "."
+  make_dirs_durably(files, parent);
+  const auto there = files.stat(path);
+  if ((there && there->directory) || !files.make_dir(path)) {
+    sync_dir_if_allowed(files, parent);
+    return;
+  }
+  try {
+    files.sync_dir(parent);
+  } catch (const IoError&) {
+    files.remove_dir(path);  // else the next attempt would take it for an old one
+    throw;
+  }
 }
 
 }  // namespace sluice

@@ -69,7 +69,9 @@ class FileSystem {
 // Writes `path`.tmp, syncs it, renames it to `path` and syncs the directory: after this the text is
 // durable under that name, and no crash leaves half of it there.
 void replace_durably(FileSystem& files, const std::string& path, std::string_view text);
-// With its parents, each new one's entry synced.
+// With its parents, up to "/" or the working directory. Every one's entry is synced, whoever made
+// it: a folder that is there may have been made a moment ago. An old one whose parent this user may
+// not open is taken as it is; a new one that cannot be synced is an IoError.
 void make_dirs_durably(FileSystem& files, const std::string& path);
 [[nodiscard]] std::string join_path(std::string_view dir, std::string_view name);
 [[nodiscard]] std::string parent_path(const std::string& path);  // "." where there is none

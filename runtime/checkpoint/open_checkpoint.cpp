@@ -59,7 +59,7 @@ std::string resolve(FileSystem& files, const std::string& path) {
 
 }  // namespace
 
-Checkpoint open_checkpoint(FileSystem& files, const std::string& path) {
+Checkpoint open_checkpoint(FileSystem& files, const std::string& path, OpenCheck check) {
   const std::string dir = resolve(files, path);
   const std::string manifest_path = join_path(dir, kManifestName);
   Manifest manifest =
@@ -73,7 +73,7 @@ Checkpoint open_checkpoint(FileSystem& files, const std::string& path) {
                           manifest_path);
   }
   check_manifest(manifest, manifest_path);
-  check_files(files, dir, manifest);
+  if (check == OpenCheck::kFiles) check_files(files, dir, manifest);
   return {files, dir, std::move(manifest)};
 }
 

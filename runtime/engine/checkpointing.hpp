@@ -71,6 +71,10 @@ class Checkpointing {
   void set_known_bad(std::vector<std::string> names) { known_bad_ = std::move(names); }
   // The step of the newest save that began and has not failed; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
+  // When the save that is under way began; nullopt: none is.
+  [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> under_way_since() const {
+    return phase_ == Phase::kIdle ? std::nullopt : std::optional(began_);
+  }
   // How long the last save kept the steps waiting (for the one before it, too), and how long the
   // last that succeeded took; 0: none did.
   [[nodiscard]] double stall_ms() const { return stall_ms_; }

@@ -38,7 +38,8 @@ bool lies_in(const std::string& from, const std::string& dir) {
   return inner == outer || inner.parent_path() == outer;
 }
 
-// What is wrong with reading one checkpoint; empty where nothing is.
+// What became of reading one checkpoint, which rank 0 found to be complete: `error` is empty where
+// nothing is.
 struct Attempt {
   std::string error;
   bool same_model = true;
@@ -51,7 +52,7 @@ Attempt try_reading(const std::string& path, std::int64_t last_step, Engine& eng
   Attempt attempt;
   auto met = std::chrono::steady_clock::now();
   try {
-    Checkpoint checkpoint = open_checkpoint(files, path);
+    Checkpoint checkpoint = open_checkpoint(files, path, OpenCheck::kManifest);
     attempt.resumed.path = checkpoint.path();
     attempt.resumed.run = checkpoint.manifest().run;
     check_same_model(engine.spec(), checkpoint);
@@ -122,6 +123,23 @@ std::optional<std::string> find_newest(const std::string& dir, FileSystem& files
                 dir);
 }
 
+// The step's directory that `from` means, on every rank; rank 0 has looked at its files.
+std::string find_named(const std::string& from, FileSystem& files, Communicator& comm) {
+  std::string found;
+  std::string error;
+  if (comm.rank() == 0) {
+    try {
+      found = open_checkpoint(files, from).path();
+    } catch (const std::exception& failure) {
+      error = error_chain(failure);
+    }
+  }
+  const std::string problem = exchange_text(comm, error).front();
+  found = exchange_text(comm, found).front();
+  if (problem.empty()) return found;
+  throw IoError("--resume " + from + ": " + problem, from);
+}
+
 }  // namespace
 
 void check_resume(FileSystem& files, const ResumeRequest& request) {
@@ -145,12 +163,10 @@ Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine&
   std::vector<std::string> refused;    // not tried again
   std::vector<std::string> known_bad;  // of these, what purge may remove: EIO deletes nothing
   for (;;) {
-    std::string path = request.from;
-    if (is_auto) {
-      const auto newest = find_newest(request.dir, files, comm, refused);
-      if (!newest) return {};
-      path = *newest;
-    }
+    const auto found = is_auto ? find_newest(request.dir, files, comm, refused)
+                               : find_named(request.from, files, comm);
+    if (!found) return {};
+    const std::string& path = *found;
     Attempt attempt = try_reading(path, last_step, engine, files, comm, alive);
     while (on_any_rank(comm, !kReads)) alive();
     const std::string problem = first_errors(exchange_text(comm, attempt.error));

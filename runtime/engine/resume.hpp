@@ -30,11 +30,12 @@ struct Resumed {
   std::vector<std::string> known_bad;  // names in request.dir whose contents are damaged
 };
 
-// Restores the newest checkpoint of request.dir ("auto"), or the one named, on every rank; each
-// reads what it owns and compares checksums while it reads. Where a rank finds one damaged, all
-// fall back to the one before, with a warning. A checkpoint at or after `last_step` is not read:
-// there is nothing left to train. Collective: all ranks return the same, or all throw. Throws
-// IoError where nothing that is there can be read, ConfigError for another model.
+// Restores the newest checkpoint of request.dir ("auto"), or the one named, on every rank. Rank 0
+// chooses it and looks at its files' sizes; the others take its word for that, and each reads what
+// it owns and compares checksums while it reads. Where a rank finds one damaged, all fall back to
+// the one before, with a warning. A checkpoint at or after `last_step` is not read: there is
+// nothing left to train. Collective: all ranks return the same, or all throw. Throws IoError where
+// nothing that is there can be read, ConfigError for another model.
 [[nodiscard]] Resumed resume_run(const ResumeRequest& request, std::int64_t last_step,
                                  Engine& engine, Communicator& comm, FileSystem& files,
                                  const std::function<void()>& alive);

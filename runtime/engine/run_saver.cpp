@@ -165,21 +165,26 @@ bool RunSaver::save(const RunProgress& progress, bool behind) {
   return saved;
 }
 
+bool RunSaver::is_due(std::int64_t step) const {
+  const std::int64_t every = options_.on ? options_.checkpoint.every.steps : 0;
+  return every > 0 && step % every == 0;
+}
+
 void RunSaver::after_step(const RunProgress& progress, double vote, double step_seconds) {
   clock_.step_took(step_seconds);
   if (saves_) {
     saves_->look();
     clock_.save_took(saves_->save_seconds());
   }
-  const std::int64_t every = options_.on ? options_.checkpoint.every.steps : 0;
-  const bool due = every > 0 && progress.step % every == 0;
   const bool asked = vote >= static_cast<double>(SaveVote::kSave);
-  if (says_stop(vote) || !(due || asked)) return;
-  try {
-    (void)save(progress, true);
-  } catch (const BudgetError& error) {  // of a save nobody planned for; the same on every rank
-    if (comm_.rank() == 0) log_warning(std::string("save-now: ") + error.what());
+  if (!says_stop(vote) && (is_due(progress.step) || asked)) {
+    try {
+      (void)save(progress, true);
+    } catch (const BudgetError& error) {  // of a save nobody planned for; the same on every rank
+      if (comm_.rank() == 0) log_warning(std::string("save-now: ") + error.what());
+    }
   }
+  clock_.expect(saves_ ? saves_->under_way_since() : std::nullopt, is_due(progress.step + 1));
 }
 
 void RunSaver::finish(const RunProgress& progress) {

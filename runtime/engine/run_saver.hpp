@@ -76,6 +76,7 @@ class RunSaver {
   [[nodiscard]] Checkpointing& saves();
   [[nodiscard]] RunState state_of(const RunProgress& progress) const;
   [[nodiscard]] bool save(const RunProgress& progress, bool behind);
+  [[nodiscard]] bool is_due(std::int64_t step) const;
   void say(const std::string& line) const;
   void report_changes(const RunState& saved) const;
 

@@ -33,8 +33,13 @@ class SaveClock {
   void step_took(double seconds);
   void saved(Clock::time_point now, double seconds);  // one was begun; how long the last one took
   void save_took(double seconds);                     // the last one; 0: there was none
+  // Since when one is written behind the steps (nullopt: none is), which the last one waits for;
+  // and whether one is due after the step that begins next.
+  void expect(std::optional<Clock::time_point> under_way_since, bool due_next);
 
  private:
+  [[nodiscard]] double reserve(Clock::time_point now, bool save_follows) const;
+  [[nodiscard]] bool limit_is_near(Clock::time_point now, bool save_follows);
   [[nodiscard]] bool requested(Clock::time_point now);
 
   const SaveClockOptions options_;
@@ -45,6 +50,8 @@ class SaveClock {
   double longest_round_ = 0;  // from one vote to the next
   double longest_step_ = 0;
   double save_seconds_;
+  std::optional<Clock::time_point> under_way_since_;
+  bool due_next_ = false;
   bool limit_reached_ = false;
   bool looks_ = true;
 };

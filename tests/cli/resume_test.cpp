@@ -276,6 +276,17 @@ TEST_F(Resume, TimeAndTheTimeLimitAskForSaves) {
   EXPECT_EQ(train("run", "--resume auto").exit_code, 0);
 }
 
+// Three syncs, 3 s, are under way from step 30 on, and as long again is needed after them.
+TEST_F(Resume, TheTimeLimitCountsASaveUnderWay) {
+  const Finished stopped =
+      train("run", "--set train.steps=200 --set checkpoint.every=30 --set checkpoint.time_limit=5s",
+            {{"SLUICE_FAILPOINTS", "engine.step:delay=50;checkpoint.fsync:delay=1000"}});
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_NE(stopped.output.find("checkpoint.time_limit is near"), std::string::npos)
+      << stopped.output;
+  EXPECT_LT(scratch_.metrics("run").size(), 60U) << stopped.output;
+}
+
 TEST_F(Resume, ADamagedCheckpointIsPassedOverLoudly) {
   ASSERT_EQ(train("whole").exit_code, 0);
   ASSERT_NO_FATAL_FAILURE(crash_with_two_checkpoints());

@@ -246,6 +246,7 @@ void CrashFileSystem::sync_dir(const std::string& path) {
   count();
   const std::shared_ptr<Node> node = find(path);
   if (!node) fail(path, ENOENT);
+  if (path == forbidden_) fail(path, EACCES);
   if (ignore_syncs_) return;
   node->synced_entries = node->entries;
   node->changes.clear();

@@ -10,6 +10,7 @@
 #include <memory>
 #include <random>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/file_system.hpp"
@@ -27,6 +28,8 @@ class CrashFileSystem final : public FileSystem {
   void lose_power_after(std::int64_t calls) { calls_left_ = calls; }
   // What a disk does that lies about its cache: syncs do nothing.
   void ignore_syncs(bool ignore) { ignore_syncs_ = ignore; }
+  // A directory that this user may pass through and not list: syncing it fails.
+  void forbid_sync_of(std::string dir) { forbidden_ = std::move(dir); }
   [[nodiscard]] std::unique_ptr<CrashFileSystem> copy() const;
   // What is on the disk when the power is back.
   [[nodiscard]] std::unique_ptr<CrashFileSystem> after_crash(std::mt19937& random) const;
@@ -53,6 +56,7 @@ class CrashFileSystem final : public FileSystem {
   std::shared_ptr<Node> root_;
   std::int64_t calls_left_ = std::numeric_limits<std::int64_t>::max();
   bool ignore_syncs_ = false;
+  std::string forbidden_;
 };
 
 }  // namespace sluice::testing

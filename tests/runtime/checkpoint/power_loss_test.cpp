@@ -84,5 +84,45 @@ TEST(PowerLoss, LeavesACompleteCheckpointAtEveryCall) {
 // The test above can fail: on a disk that ignores syncs it does.
 TEST(PowerLoss, ADiskThatIgnoresSyncsIsCaught) { EXPECT_GT(crash_everywhere(true).lost, 0); }
 
+// output.dir is made by the launcher, or a process that was killed made the folders and synced
+// none: the folder of the first commit must not go with a name above it.
+TEST(PowerLoss, TheFirstCheckpointSurvivesWhoeverMadeTheFoldersAboveIt) {
+  std::mt19937 random(12);
+  const Layout layout = make_layout(small_model(), {1, 1}, random);
+  for (const char* made : {"out", "out/run", "out/run/checkpoints"}) {
+    for (const std::string root : {"", "/"}) {
+      CrashFileSystem files;
+      const std::string dir = root + "out/run/checkpoints";
+      for (std::size_t end = 3; end <= std::string(made).size(); ++end) {
+        if (end == std::string(made).size() || made[end] == '/') {
+          (void)files.make_dir(root + std::string(made, end));
+        }
+      }
+      save(files, dir, 10, layout);
+      for (int i = 0; i < kImagesPerCall; ++i) {
+        const std::unique_ptr<CrashFileSystem> image = files.after_crash(random);
+        const NewestComplete found = newest_complete(*image, dir, Trust::kContents);
+        ASSERT_TRUE(found.path) << dir << ", " << made << " was there";
+        expect_loads(*image, *found.path, 10, layout);
+      }
+    }
+  }
+}
+
+TEST(PowerLoss, AFolderAboveThatMayNotBeReadIsNoObstacle) {
+  std::mt19937 random(13);
+  const Layout layout = make_layout(small_model(), {1, 1}, random);
+  CrashFileSystem files;
+  (void)files.make_dir("home");
+  (void)files.make_dir("home/me");
+  files.forbid_sync_of("home");
+  save(files, "home/me/checkpoints", 10, layout);
+  EXPECT_TRUE(newest_complete(files, "home/me/checkpoints", Trust::kContents).path);
+  files.forbid_sync_of("home/me");  // where a name is new, it must become durable
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    EXPECT_THROW(save(files, "home/me/others", 10, layout), IoError);
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing

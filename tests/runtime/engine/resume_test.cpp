@@ -15,6 +15,7 @@
 #include "kernels/cpu/cast.hpp"
 #include "runtime/checkpoint/checkpoint_catalog.hpp"
 #include "runtime/engine/state_io.hpp"
+#include "tests/runtime/engine/ranks_view.hpp"
 #include "tests/runtime/engine/saved_world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
@@ -408,6 +409,42 @@ TEST_F(Resume, ADamagedCheckpointIsPassedOverByAllRanks) {
   refused("auto", "no checkpoint in ");
 }
 
+TEST_F(Resume, OneRankLooksAtTheFilesAndEachRefusesOneThatItMisses) {
+  const std::string dir = folder("views");
+  on_two_ranks(options({2, 1}), [&](Communicator& comm, Engine& engine) {
+    Checkpointing saves({.checkpoint = {.dir = dir}}, engine, comm, local_file_system(), kSilent);
+    EXPECT_TRUE(saves.save(at_step(1), false));
+    EXPECT_TRUE(saves.save(at_step(2), false));
+  });
+  const auto resumed_by = [&](const std::string& from, const std::string& hidden) {
+    Resumed resumed;
+    on_two_ranks(options({2, 3}), [&](Communicator& comm, Engine& engine) {
+      RanksView view(comm.rank() == 1 ? hidden : "");
+      const Resumed mine = resume_run({.from = from, .dir = dir}, 100, engine, comm, view, [] {});
+      if (comm.rank() == 0) resumed = mine;
+      EXPECT_EQ(view.stats() > 0, comm.rank() == 0) << "rank " << comm.rank() << ", " << from;
+    });
+    return resumed;
+  };
+  for (const std::string& from : {std::string("auto"), dir, dir + "/step-00000002"}) {
+    EXPECT_EQ(resumed_by(from, "").path, join_path(dir, "step-00000002"));
+  }
+  const std::string missing = "step-00000002/rank-00001.safetensors";  // rank 1 needs most of it
+  const Resumed older = resumed_by("auto", missing);
+  EXPECT_EQ(older.path, join_path(dir, "step-00000001"));
+  EXPECT_TRUE(older.known_bad.empty()) << "another rank sees it: nothing that purge may remove";
+  try {
+    (void)resumed_by(dir, missing);
+    ADD_FAILURE() << "resumed";
+  } catch (const IoError& error) {
+    const std::string what = error.what();
+    EXPECT_NE(what.find(missing + " is missing"), std::string::npos) << what;
+  }
+  std::filesystem::remove(dir + "/" + missing);  // for all: rank 0 sees that
+  EXPECT_EQ(resumed_by("auto", "").path, join_path(dir, "step-00000001"));
+  EXPECT_THROW((void)resumed_by(dir, ""), IoError);
+}
+
 TEST_F(Resume, AnotherModelIsAConfigurationMistake) {
   const std::string dir = folder("model");
   (void)train_part(options({1, 0}), {.steps = 1, .save = dir});
@@ -433,7 +470,9 @@ TEST_F(Resume, ABudgetWithoutRoomForACopyIsKeptByWritingAtOnce) {
       const bool roomy = room > least;
       EXPECT_EQ(saves.describe().find("no room for a copy") == std::string::npos, roomy);
       EXPECT_TRUE(saves.save(at_step(1), true));
+      EXPECT_EQ(saves.under_way_since().has_value(), roomy);
       EXPECT_TRUE(saves.finish());
+      EXPECT_FALSE(saves.under_way_since());
       EXPECT_EQ(saves.host_bytes() > 0, roomy);
       EXPECT_LE(saves.host_bytes(), room);
     }

@@ -46,6 +46,65 @@ TEST(SaveClock, StopsWhileThereIsTimeForTheStepsAndTheSave) {
   EXPECT_TRUE(clock.limit_reached());
 }
 
+// The last save waits for the one that is written behind the steps.
+TEST(SaveClock, CountsTheSaveUnderWay) {
+  SaveClockOptions options;
+  options.time_limit_seconds = 1000;
+  const Clock::time_point begin = Clock::now();
+  const auto vote_at = [&](double now, std::optional<double> since, bool due_next = false) {
+    SaveClock clock(options, begin);
+    clock.step_took(10);
+    clock.saved(begin, 100);
+    std::optional<Clock::time_point> began;
+    if (since) began = begin + seconds(*since);
+    clock.expect(began, due_next);
+    const SaveVote vote = clock.vote(begin + seconds(now));
+    EXPECT_EQ(clock.limit_reached(), vote == SaveVote::kStop);
+    return vote;
+  };
+  // 2 steps, 150 s for the last save and 2 s.
+  EXPECT_EQ(vote_at(827, std::nullopt), SaveVote::kNone);
+  EXPECT_EQ(vote_at(829, std::nullopt), SaveVote::kStop);
+  // Just begun: 150 s for each of the two saves, the steps beside the first.
+  EXPECT_EQ(vote_at(697, 697), SaveVote::kNone);
+  EXPECT_EQ(vote_at(699, 699), SaveVote::kStop);
+  // 50 s into it 100 are left of it; nearly done, the steps outlast it.
+  EXPECT_EQ(vote_at(747, 697), SaveVote::kNone);
+  EXPECT_EQ(vote_at(749, 699), SaveVote::kStop);
+  EXPECT_EQ(vote_at(827, 690), SaveVote::kStop) << "137 s long by now, so the last takes longer";
+  // Slower than the last: 200 s so far, so 100 more and 300 for the last.
+  EXPECT_EQ(vote_at(597, 397), SaveVote::kNone);
+  EXPECT_EQ(vote_at(599, 399), SaveVote::kStop);
+  // One that the next step brings would be under way at the next vote: 2 steps and 2 saves.
+  EXPECT_EQ(vote_at(677, std::nullopt, true), SaveVote::kNone);
+  EXPECT_EQ(vote_at(679, std::nullopt, true), SaveVote::kStop);
+  // It waits for the one under way, of which 100 s are left: 100, 150, a step, 150 and 2.
+  EXPECT_EQ(vote_at(587, 537, true), SaveVote::kNone);
+  EXPECT_EQ(vote_at(589, 539, true), SaveVote::kStop);
+  options.every_seconds = 600;
+  EXPECT_EQ(vote_at(677, std::nullopt), SaveVote::kSave);
+  EXPECT_EQ(vote_at(679, std::nullopt), SaveVote::kStop) << "which saves as well";
+}
+
+// A round of a step and a save that the steps wait for holds the save that follows: not twice.
+TEST(SaveClock, CountsASaveThatTheStepsWaitForOnce) {
+  SaveClockOptions options;
+  options.time_limit_seconds = 1000;
+  const Clock::time_point begin = Clock::now();
+  SaveClock clock(options, begin);
+  EXPECT_EQ(clock.vote(begin), SaveVote::kNone);
+  clock.step_took(10);
+  clock.saved(begin + seconds(160), 100);
+  clock.expect(std::nullopt, true);
+  EXPECT_EQ(clock.vote(begin + seconds(160)), SaveVote::kNone);
+  // 160 the round, 10, 150 and 2; votes so close that the round stays the longest.
+  for (int now = 300; now < 677; now += 100) {
+    EXPECT_EQ(clock.vote(begin + seconds(now)), SaveVote::kNone);
+  }
+  EXPECT_EQ(clock.vote(begin + seconds(677)), SaveVote::kNone);
+  EXPECT_EQ(clock.vote(begin + seconds(679)), SaveVote::kStop);
+}
+
 TEST(SaveClock, TakesARequestOnce) {
   const TemporaryFolder folder;
   SaveClockOptions options;
