@@ -6,7 +6,7 @@ namespace sluice::testing {
 namespace {
 
 void put(std::string& out, std::uint64_t value, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(value >> (8 * i) & 0xFFU);
+  for (int i = 0; i < bytes; ++i, value >>= 8U) out += static_cast<char>(value & 0xFFU);
 }
 
 // Bit by bit: nothing that it could have in common with the reader's.
