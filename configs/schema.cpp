@@ -329,9 +329,11 @@ Section launch_section() {
   return SectionMaker("launch", &RunConfig::launch, "How ranks are started.")
       .key("nproc", &O::nproc, count(0).or_word("auto"),
            "Ranks on this host; auto: one a GPU, or 1 without GPUs.")
-      .key("hostfile", &O::hostfile, path(), "File of the hosts, one a line: name slots=N; they are reached by ssh.")
+      .key("hostfile", &O::hostfile, path(),
+           "File of the hosts, one a line: name slots=N; they are reached by ssh.")
       .key("backend", &O::backend, one_of({"auto", "nccl", "gloo", "local"}),
-           "What carries collectives; auto: nccl on GPUs, gloo without; local: ranks are threads of one "
+           "What carries collectives; auto: nccl on GPUs, gloo without; local: ranks are threads "
+           "of one "
            "process.")
       .key("max_restarts", &O::max_restarts, count(0),
            "Restarts from the newest checkpoint after a rank crashed, hung or lost its peers.")

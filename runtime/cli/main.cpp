@@ -189,8 +189,9 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
   verify->add_option("path", command.path, "a checkpoint, or a folder of them")->required();
   out->add_option("checkpoint", command.path, "a checkpoint, or a folder of them: its newest")
       ->required();
-  in->add_option("folder", command.path, "a Hugging Face folder, a universal checkpoint of "
-                                         "DeepSpeed, or a checkpoint of Megatron")
+  in->add_option("folder", command.path,
+                 "a Hugging Face folder, a universal checkpoint of "
+                 "DeepSpeed, or a checkpoint of Megatron")
       ->required();
   for (CLI::App* sub : {list, verify}) sub->add_flag("--json", command.json, "for machines");
   for (CLI::App* sub : {out, in}) {

@@ -54,9 +54,7 @@ Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
   for (const RunPlace& rank : rank_classes(run, place)) {
     Planned planned = make_plan(run, rank);
     // One that does not fit is what a user must hear of.
-    const auto order = [](const Planned& p) {
-      return std::pair(!p.memory.fits(), peak_of(p));
-    };
+    const auto order = [](const Planned& p) { return std::pair(!p.memory.fits(), peak_of(p)); };
     if (!largest || order(planned) > order(*largest)) largest = std::move(planned);
   }
   return std::move(*largest);

@@ -28,8 +28,8 @@ struct WorldResult {
 [[nodiscard]] RowSource formula_rows(std::int64_t seq, std::int64_t vocab);
 
 // The mesh is options.dp x options.parallel; where it is more than data-parallel, whatever `wire`
-// says, the ranks talk in the process. Each rank swaps to options.offload.nvme_path. `each_rank` is called on rank's thread with its
-// engine; exceptions come through, rank 0's first.
+// says, the ranks talk in the process. Each rank swaps to options.offload.nvme_path. `each_rank` is
+// called on rank's thread with its engine; exceptions come through, rank 0's first.
 void run_world(const EngineOptions& options, Wire wire,
                const std::function<void(int rank, Engine&)>& each_rank);
 // The same with the communicator of all ranks.

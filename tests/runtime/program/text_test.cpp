@@ -276,8 +276,9 @@ TEST(ProgramText, TheListHasALineAnOperation) {
 // A stage in the middle: turns that are the same are drawn once.
 TEST(ProgramText, PictureOfAPipelineStage) {
   const PipelineRun run{PipelineSchedule::k1f1b, 3, 1, 5};
-  EXPECT_EQ(draw(write_stages(make_stages({.stage = 2, .blocks = 5}, run))[1], {}),
-            R"(G gather a group's parameters, F forward, B backward, R reduce-scatter a bucket of gradients
+  EXPECT_EQ(
+      draw(write_stages(make_stages({.stage = 2, .blocks = 5}, run))[1], {}),
+      R"(G gather a group's parameters, F forward, B backward, R reduce-scatter a bucket of gradients
 N norm, U update
 between stages: > sent, < received; a activation, g its gradient
 from the forward of micro-batch 0
