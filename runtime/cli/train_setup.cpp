@@ -5,6 +5,7 @@
 #include <fstream>
 #include <optional>
 #include <utility>
+#include <vector>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
@@ -50,14 +51,15 @@ std::int64_t peak_of(const Planned& planned) {
 }  // namespace
 
 Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
-  std::optional<Planned> largest;
-  for (const RunPlace& rank : rank_classes(run, place)) {
-    Planned planned = make_plan(run, rank);
-    // One that does not fit is what a user must hear of.
-    const auto order = [](const Planned& p) { return std::pair(!p.memory.fits(), peak_of(p)); };
-    if (!largest || order(planned) > order(*largest)) largest = std::move(planned);
+  // One that does not fit is what a user must hear of.
+  const auto order = [](const Planned& p) { return std::pair(!p.memory.fits(), peak_of(p)); };
+  const std::vector<RunPlace> ranks = rank_classes(run, place);
+  Planned largest = make_plan(run, ranks.front());
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    Planned planned = make_plan(run, ranks[i]);
+    if (order(planned) > order(largest)) largest = std::move(planned);
   }
-  return std::move(*largest);
+  return largest;
 }
 
 void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned) {
