@@ -1,6 +1,7 @@
 # Target checkheaders: every header compiles alone, and twice in one file. One generated source for each, in
 # two groups by what its folder may see: a header of a torch-free folder gets no libtorch on its include path.
-# Not part of `all`.
+# Not part of `all`, which shows as much of most headers: one that says #pragma once, and that its own source
+# includes before anything else, is left to that source.
 set(check_headers_dir "${CMAKE_BINARY_DIR}/check_headers")
 # -O1: at -O0 the compiler's intrinsics are macros, with warnings of their own.
 set(check_headers_flags_avx2 -O1 -mavx2 -mfma -mf16c)
@@ -11,11 +12,48 @@ file(GLOB_RECURSE own_headers RELATIVE "${CMAKE_SOURCE_DIR}"
   "${CMAKE_SOURCE_DIR}/parallel/*.hpp" "${CMAKE_SOURCE_DIR}/zero/*.hpp"
   "${CMAKE_SOURCE_DIR}/runtime/*.hpp" "${CMAKE_SOURCE_DIR}/configs/*.hpp")
 
+# Adds to `compiled` the sources of the targets of `directory` and below, with their whole paths.
+function(_sluice_sources_below directory compiled)
+  set(all "${${compiled}}")
+  get_property(targets DIRECTORY "${directory}" PROPERTY BUILDSYSTEM_TARGETS)
+  foreach(target IN LISTS targets)
+    get_target_property(sources ${target} SOURCES)
+    if(sources)
+      list(TRANSFORM sources PREPEND "${directory}/")
+      list(APPEND all ${sources})
+    endif()
+  endforeach()
+  get_property(folders DIRECTORY "${directory}" PROPERTY SUBDIRECTORIES)
+  foreach(folder IN LISTS folders)
+    _sluice_sources_below("${folder}" all)
+  endforeach()
+  set(${compiled} "${all}" PARENT_SCOPE)
+endfunction()
+
+# Sets `shown`: HEADER's own source, which this build compiles, includes it first.
+function(_sluice_shown_by_source header compiled shown)
+  set(${shown} FALSE PARENT_SCOPE)
+  string(REGEX REPLACE "\\.hpp$" ".cpp" source "${CMAKE_SOURCE_DIR}/${header}")
+  if(source IN_LIST ${compiled})
+    file(STRINGS "${source}" first REGEX "^#" LIMIT_COUNT 1)
+    file(STRINGS "${CMAKE_SOURCE_DIR}/${header}" once REGEX "^#pragma once$" LIMIT_COUNT 1)
+    if(once AND first STREQUAL "#include \"${header}\"")
+      set(${shown} TRUE PARENT_SCOPE)
+    endif()
+  endif()
+endfunction()
+
+set(compiled_sources)
+_sluice_sources_below("${CMAKE_SOURCE_DIR}" compiled_sources)
 set(plain_sources)
 set(torch_sources)
 foreach(header IN LISTS own_headers)
   # cuda/ headers need the toolkit's headers and are compiled by their .cu files.
   if(header MATCHES "/cuda/")
+    continue()
+  endif()
+  _sluice_shown_by_source("${header}" compiled_sources shown)
+  if(shown)
     continue()
   endif()
   string(REPLACE "/" "__" name "${header}")

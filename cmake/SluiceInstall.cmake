@@ -41,7 +41,7 @@ install(DIRECTORY kernels offload parallel zero runtime configs DESTINATION incl
   PATTERN "*_avx*.hpp" EXCLUDE
   PATTERN "*_impl.hpp" EXCLUDE
   PATTERN "simd_*.hpp" EXCLUDE
-  REGEX "doctor/(comm_rates|disk_rates|doctor|findings|machine_facts|memory_rates|nvme_bench_json)\\.hpp$" EXCLUDE
+  REGEX "doctor/(comm_rates|cuda_gpu|disk_rates|doctor|findings|gpu_(device|facts|rates)|machine_facts|memory_rates|nvme_bench_json|pci_link)\\.hpp$" EXCLUDE
   REGEX "comm/(host_(communicator|peers|segment|plan|record|transfer)|socket|stream_store|cuda_factories|ordered_add_cuda)\\.hpp$" EXCLUDE)
 
 configure_package_config_file(cmake/SluiceConfig.cmake.in SluiceConfig.cmake INSTALL_DESTINATION lib/cmake/Sluice)

@@ -123,10 +123,10 @@ class SectionReader {
  private:
   void read_key(const Key& key, const YamlEntry& entry) {
     const YamlNode& node = entry.value;
-    const bool is_list = key.rules.type == KeyType::kFloats || key.rules.type == KeyType::kPaths;
+    const bool is_list = is_list_type(key.rules.type);
     variables_.clear();
     std::optional<Value> value;
-    if (node.kind == Kind::kScalar && key.rules.type != KeyType::kFloats) {
+    if (node.kind == Kind::kScalar && (!is_list || key.rules.type == KeyType::kPaths)) {
       value = read_text(key, node);
       if (value && is_list) value = std::vector<std::string>{std::get<std::string>(*value)};
     } else if (node.kind == Kind::kList && is_list) {
@@ -144,6 +144,7 @@ class SectionReader {
 
   std::optional<Value> read_list(const Key& key, const YamlNode& list) {
     std::vector<double> numbers;
+    std::vector<std::int64_t> counts;
     std::vector<std::string> texts;
     std::size_t good = 0;
     for (const YamlNode& item : list.items) {
@@ -157,6 +158,7 @@ class SectionReader {
       if (!value) continue;
       ++good;
       if (const auto* number = std::get_if<double>(&*value)) numbers.push_back(*number);
+      if (const auto* count = std::get_if<std::int64_t>(&*value)) counts.push_back(*count);
       if (auto* text = std::get_if<std::string>(&*value)) texts.push_back(std::move(*text));
     }
     if (key.rules.type == KeyType::kFloats && list.items.size() != key.rules.length) {
@@ -167,6 +169,7 @@ class SectionReader {
     }
     if (good != list.items.size()) return std::nullopt;
     if (key.rules.type == KeyType::kFloats) return Value(std::move(numbers));
+    if (key.rules.type == KeyType::kCounts) return Value(std::move(counts));
     return Value(std::move(texts));
   }
 

@@ -77,6 +77,9 @@ Json type_of(const Rules& rules) {
               {"items", any_of({ranged("number", rules.range), variable})},
               {"minItems", rules.length},
               {"maxItems", rules.length}};
+    case KeyType::kCounts:
+      return {{"type", "array"},
+              {"items", any_of({ranged("integer", rules.range), reference("count"), variable})}};
     case KeyType::kPaths: {
       const Json item{{"type", "string"}, {"minLength", 1}};
       return any_of({item, {{"type", "array"}, {"items", item}}});

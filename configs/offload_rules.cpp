@@ -1,5 +1,7 @@
 #include "configs/offload_rules.hpp"
 
+#include <linux/magic.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -32,6 +34,7 @@ class OffloadRules {
     check_states_dtype();
     check_device_fraction();
     check_speculation();
+    check_image();
     check_nvme();
     return std::move(broken_);
   }
@@ -121,6 +124,21 @@ class OffloadRules {
     }
   }
 
+  // What is left on nvme has to be all of a step's states, and of every rank's the same step.
+  void check_image() {
+    if (!offload_.image) return;
+    const std::string of_all =
+        "an image is of all optimizer states, which must live on nvme, and offload.";
+    if (offload_.optimizer != Tier::kNvme) {
+      broken("offload.image", of_all + "optimizer is " + text_of(offload_.optimizer) +
+                                  "; set that to nvme, or leave this out");
+    } else if (offload_.device_fraction > 0) {
+      broken("offload.image", of_all + "device_fraction keeps " +
+                                  format_number(offload_.device_fraction) +
+                                  " of them on the device; set that to 0, or leave this out");
+    }
+  }
+
   void check_nvme() {
     const std::vector<PlacedState> states = placed_states(offload_);
     const auto on_nvme = std::find_if(states.begin(), states.end(), [](const PlacedState& state) {
@@ -176,6 +194,10 @@ class OffloadRules {
       }
       return writable(folder) ? "" : no_permission(folder);
     }
+    if (folder == "~" || folder.starts_with("~/")) {
+      return in_quotes(folder) + " is not there: only a shell knows what ~ is; write ${HOME}" +
+             folder.substr(1);
+    }
     fs::path parent = fs::path(folder).lexically_normal();
     if (!parent.has_filename()) parent = parent.parent_path();
     parent = parent.has_parent_path() ? parent.parent_path() : fs::path(".");
@@ -218,6 +240,19 @@ std::vector<PlacedState> placed_states(const OffloadOptions& offload) {
           {"offload.parameters", "parameters", offload.parameters},
           {"offload.gradients", "gradients", offload.gradients},
           {"offload.activations", "activations", offload.activations}};
+}
+
+std::vector<std::string> folders_in_memory(const OffloadOptions& offload) {
+  std::vector<std::string> found;
+  for (const std::string& folder : offload.nvme_path) {
+    std::error_code ignored;
+    const fs::path path = fs::absolute(folder, ignored).lexically_normal();
+    const fs::path there = fs::exists(path, ignored) ? path : path.parent_path();
+    struct statfs status {};
+    if (::statfs(there.c_str(), &status) != 0) continue;
+    if (status.f_type == TMPFS_MAGIC || status.f_type == RAMFS_MAGIC) found.push_back(folder);
+  }
+  return found;
 }
 
 }  // namespace sluice

@@ -17,6 +17,9 @@ struct BrokenRule {
 
 [[nodiscard]] std::vector<BrokenRule> broken_offload_rules(const RunConfig& run);
 
+// Of nvme_path, those on a tmpfs: what lies there takes host memory that no budget counts.
+[[nodiscard]] std::vector<std::string> folders_in_memory(const OffloadOptions& offload);
+
 // A state that offload: places.
 struct PlacedState {
   std::string_view key;   // "offload.optimizer"

@@ -13,20 +13,6 @@ std::string remainder(std::int64_t size, std::int64_t of) {
   return num(size) + " % " + num(of) + " = " + num(size % of);
 }
 
-std::string text_of(PipelineSchedule schedule) {
-  switch (schedule) {
-    case PipelineSchedule::kGpipe:
-      return "gpipe";
-    case PipelineSchedule::k1f1b:
-      return "1f1b";
-    case PipelineSchedule::kInterleaved:
-      return "interleaved";
-    case PipelineSchedule::kZeroBubble:
-      break;
-  }
-  return "zero_bubble";
-}
-
 class ParallelRules {
  public:
   explicit ParallelRules(const RunConfig& run)
@@ -37,6 +23,7 @@ class ParallelRules {
     if (mesh_.tensor > 1) check_tensor();
     check_schedule();
     if (mesh_.pipeline > 1) check_pipeline();
+    if (!mesh_.stage_layers.empty()) check_stage_layers();
     check_nvme_gradients();
     return std::move(broken_);
   }
@@ -80,12 +67,9 @@ class ParallelRules {
     check_vocab();
   }
 
-  // Each rank has as many rows, a multiple of 8; the last what is left.
   void check_vocab() {
-    constexpr std::int64_t kRows = 8;
     if (model_.vocab == 0) return;
-    const std::int64_t least = (model_.vocab + mesh_.tensor - 1) / mesh_.tensor;
-    const std::int64_t rows = (least + kRows - 1) / kRows * kRows;
+    const std::int64_t rows = vocab_rows(model_.vocab, mesh_.tensor);
     if (rows * (mesh_.tensor - 1) < model_.vocab) return;
     broken("parallel.tensor", "the last rank must have words: (tensor - 1) x " + num(rows) +
                                   " rows < model.vocab does not hold: " + num(mesh_.tensor - 1) +
@@ -93,7 +77,7 @@ class ParallelRules {
   }
 
   void check_schedule() {
-    const std::string schedule = text_of(mesh_.schedule);
+    const std::string schedule(name_of(mesh_.schedule));
     if (mesh_.pipeline == 1) {
       if (mesh_.schedule != PipelineSchedule::k1f1b) {
         broken("parallel.schedule",
@@ -139,6 +123,29 @@ class ParallelRules {
              "layer needs parallel.pipeline: 1: a stage that ran all micro-batches of a unit in a "
              "row would leave the others waiting; leave it out");
     }
+  }
+
+  void check_stage_layers() {
+    const std::size_t count = mesh_.stage_layers.size();
+    const std::int64_t chunks = std::int64_t{mesh_.pipeline} * mesh_.virtual_stages;
+    if (mesh_.pipeline == 1) {
+      broken("parallel.stage_layers",
+             "needs pipeline > 1: one stage has all layers; leave this out");
+    } else if (static_cast<std::int64_t>(count) != chunks) {
+      broken(
+          "parallel.stage_layers",
+          "needs a number for each of pipeline x virtual_stages pieces: " + std::to_string(count) +
+              " != " + num(mesh_.pipeline) + " x " + num(mesh_.virtual_stages));
+    }
+    std::int64_t total = 0;
+    std::string sum;
+    for (const int layers : mesh_.stage_layers) {
+      total += layers;
+      sum += (sum.empty() ? "" : " + ") + num(layers);
+    }
+    if (total == model_.layers) return;
+    broken("parallel.stage_layers", "the sum must be model.layers: " + sum + " = " + num(total) +
+                                        " != " + num(model_.layers));
   }
 
   // What is added up over ranks that hold the same parameters passes through memory.

@@ -41,6 +41,10 @@ Rules numbers(std::size_t length, Range range) {
   return {.type = KeyType::kFloats, .range = range, .length = length};
 }
 
+Rules counts(double min, double max) {
+  return {.type = KeyType::kCounts, .range = {.min = min, .max = max}};
+}
+
 constexpr Range kAtLeastZero{.min = 0};
 constexpr Range kAboveZero{.min = 0, .min_open = true};
 constexpr Range kBelowOne{.min = 0, .max = 1, .max_open = true};
@@ -56,6 +60,8 @@ Value to_value(const Field& field) {
     return static_cast<std::int64_t>(field);
   } else if constexpr (std::is_same_v<Field, std::array<double, 2>>) {
     return std::vector<double>(field.begin(), field.end());
+  } else if constexpr (std::is_same_v<Field, std::vector<int>>) {
+    return std::vector<std::int64_t>(field.begin(), field.end());
   } else if constexpr (std::is_same_v<Field, SaveInterval>) {
     return write_interval(field);
   } else {
@@ -70,6 +76,11 @@ void from_value(const Value& value, Field& field) {
   } else if constexpr (std::is_same_v<Field, std::array<double, 2>>) {
     const auto& list = std::get<std::vector<double>>(value);
     field = {list[0], list[1]};
+  } else if constexpr (std::is_same_v<Field, std::vector<int>>) {
+    field.clear();
+    for (const std::int64_t count : std::get<std::vector<std::int64_t>>(value)) {
+      field.push_back(static_cast<int>(count));
+    }
   } else if constexpr (std::is_same_v<Field, SaveInterval>) {
     field = read_interval(std::get<std::string>(value)).value_or(SaveInterval{});
   } else {
@@ -253,6 +264,10 @@ Section offload_section() {
       .key("speculate", &O::speculate, one_of({"never", "auto"}),
            "auto: an optimizer on nvme is updated in part under the last backward, before the norm "
            "is known, while steps are not clipped; the same bits, up to twice the room.")
+      .key("image", &O::image, boolean(),
+           "Whether each step of an optimizer on nvme is committed there, so that --resume auto "
+           "goes on from nvme_path after a kill or a loss of power; twice the room, a flush a "
+           "step.")
       .key(
           "direct", &O::direct, boolean(),
           "Whether a file system without O_DIRECT is refused; false: go on through the page cache, "
@@ -283,7 +298,11 @@ Section parallel_section() {
       .key("schedule", &O::schedule, one_of({"gpipe", "1f1b", "interleaved", "zero_bubble"}),
            "Order of micro-batches in the pipeline.")
       .key("data", &O::data, count(0).or_word("auto"),
-           "Data-parallel ranks; auto: the world divided by tensor x pipeline.");
+           "Data-parallel ranks; auto: the world divided by tensor x pipeline.")
+      .key("stage_layers", &O::stage_layers, counts(1, kMaxDim),
+           "Blocks of each stage, of each piece in the model's order where there are virtual "
+           "stages; the embedding is with the first, the loss head with the last; []: cut by "
+           "FLOP.");
 }
 
 Section memory_section() {
@@ -332,9 +351,8 @@ Section launch_section() {
       .key("hostfile", &O::hostfile, path(),
            "File of the hosts, one a line: name slots=N; they are reached by ssh.")
       .key("backend", &O::backend, one_of({"auto", "nccl", "gloo", "local"}),
-           "What carries collectives; auto: nccl on GPUs, gloo without; local: ranks are threads "
-           "of one "
-           "process.")
+           "What carries collectives; auto: nccl on GPUs, else a host's memory, and gloo between "
+           "hosts; local: ranks are threads of one process.")
       .key("max_restarts", &O::max_restarts, count(0),
            "Restarts from the newest checkpoint after a rank crashed, hung or lost its peers.")
       .key("timeout", &O::timeout_seconds, seconds(),
@@ -347,8 +365,9 @@ Section output_section() {
   using O = OutputOptions;
   return SectionMaker("output", &RunConfig::output, "What a run leaves behind.")
       .key("dir", &O::dir, path(), "Folder of the run; empty: runs/ and the configuration's name.")
-      .key("tensorboard", &O::tensorboard, boolean(), "Whether to write TensorBoard events.")
-      .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last logged step.");
+      .key("tensorboard", &O::tensorboard, boolean(),
+           "Whether to write tensorboard/, event files of what metrics.jsonl has.")
+      .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last step.");
 }
 
 std::vector<Section> make_schema() {

@@ -19,7 +19,7 @@ namespace sluice {
 // A value as the configuration knows it. Counts, bytes and enums (their position among the choices)
 // are std::int64_t, seconds are double.
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
-                           std::vector<std::string>>;
+                           std::vector<std::int64_t>, std::vector<std::string>>;
 
 enum class KeyType {
   kCount,     // 12, 50k, 1e9
@@ -31,8 +31,13 @@ enum class KeyType {
   kEnum,
   kPath,    // relative to the working directory
   kFloats,  // a list of `length` numbers
+  kCounts,  // a list of whole numbers, of any length
   kPaths,   // a list; a single path stands for a list of one
 };
+
+[[nodiscard]] constexpr bool is_list_type(KeyType type) {
+  return type == KeyType::kFloats || type == KeyType::kCounts || type == KeyType::kPaths;
+}
 
 struct Range {
   double min = -std::numeric_limits<double>::infinity();

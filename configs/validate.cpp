@@ -9,8 +9,6 @@
 #include "configs/offload_rules.hpp"
 #include "configs/parallel_rules.hpp"
 #include "configs/problems.hpp"
-#include "configs/schema.hpp"
-#include "configs/unavailable.hpp"
 #include "configs/value.hpp"
 
 namespace sluice {
@@ -40,7 +38,6 @@ class Validator {
     for (const BrokenRule& rule : broken_parallel_rules(run_)) broken(rule.key, rule.what);
     check_data();
     check_launch();
-    check_available();
     problems_.throw_if_any();
   }
 
@@ -236,7 +233,8 @@ class Validator {
   }
 
   void check_launch() {
-    if (run_.launch.max_restarts > 0 && run_.checkpoint.every == SaveInterval{}) {
+    const bool saves = run_.checkpoint.every != SaveInterval{} || run_.offload.image;
+    if (run_.launch.max_restarts > 0 && !saves) {
       broken("launch.max_restarts",
              num(run_.launch.max_restarts) +
                  " restarts need checkpoints to go on from; set checkpoint.every");
@@ -252,15 +250,6 @@ class Validator {
       broken(to_blame({"launch.nproc", "launch.backend"}),
              "nccl runs at most one rank on a GPU: nproc <= GPUs does not hold: " + num(ranks) +
                  " > " + num(*gpus_) + "; lower nproc or use backend gloo");
-    }
-  }
-
-  void check_available() {
-    for (const Unavailable& row : unavailable()) {
-      if (!row.asked_for(run_)) continue;
-      const Key* key = find_key(row.key);
-      broken(row.key, write_value(key->rules, key->get(run_)) +
-                          " is not available in this version; " + std::string(row.available));
     }
   }
 

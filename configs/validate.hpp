@@ -1,4 +1,4 @@
-// Rules between keys, and what this version does not train with. Checked before a process starts.
+// Rules between keys. Checked before a process starts.
 // Looks at the folders of offload.nvme_path and changes nothing; thread-safe.
 #pragma once
 

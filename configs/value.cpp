@@ -216,6 +216,7 @@ std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view t
   }
   switch (rules.type) {
     case KeyType::kCount:
+    case KeyType::kCounts:
       return read_count(rules, text, false);
     case KeyType::kBytes:
       return read_count(rules, text, true);
@@ -243,6 +244,7 @@ std::string expected_element(const Rules& rules) {
       rules.zero_word.empty() ? "" : ", or '" + std::string(rules.zero_word) + "'";
   switch (rules.type) {
     case KeyType::kCount:
+    case KeyType::kCounts:
       return whole_range_text(rules.range) + or_word;
     case KeyType::kBytes:
       return "a size" + range_text(rules.range) + " such as 24GiB, 512MiB or 4096" + or_word;
@@ -266,6 +268,7 @@ std::string expected_element(const Rules& rules) {
 
 std::string expected(const Rules& rules) {
   if (rules.type == KeyType::kPaths) return "a path or a list of paths";
+  if (rules.type == KeyType::kCounts) return "a list, each " + whole_range_text(rules.range);
   if (rules.type == KeyType::kFloats) {
     return "a list of " + std::to_string(rules.length) + " numbers" + range_text(rules.range);
   }
@@ -296,6 +299,8 @@ std::string write_value(const Rules& rules, const Value& value) {
           return rules.type == KeyType::kInterval ? held : quoted(held);
         } else if constexpr (std::is_same_v<Held, std::vector<double>>) {
           return list_of(held, format_number);
+        } else if constexpr (std::is_same_v<Held, std::vector<std::int64_t>>) {
+          return list_of(held, [](std::int64_t count) { return std::to_string(count); });
         } else {
           return list_of(held, [](const std::string& text) { return quoted(text); });
         }

@@ -15,7 +15,8 @@ struct Mismatch {
 };
 
 // A scalar's text, or one element of a list (of the same rules), read as the key's type. For
-// kFloats the value is a double, for kPaths a std::string: the element's.
+// kFloats the value is a double, for kCounts a std::int64_t, for kPaths a std::string: the
+// element's.
 [[nodiscard]] std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view text);
 
 // "a whole number from 0 to 3", "one of fp32, bf16, fp16", "a path or a list of paths".

@@ -63,7 +63,7 @@ std::vector<std::pair<std::string, std::int64_t>> ExtentPlan::bytes_by_tag() con
   return result;
 }
 
-std::uint64_t ExtentPlan::layout_hash() const {
+std::uint64_t ExtentPlan::layout_hash(const std::string& more) const {
   std::uint64_t hash = 0xcbf29ce484222325U;  // FNV-1a
   const auto mix = [&](std::string_view text) {
     for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
@@ -75,6 +75,7 @@ std::uint64_t ExtentPlan::layout_hash() const {
     mix(e.name);
     mix(std::to_string(e.bytes));
   }
+  if (!more.empty()) mix(more);
   return hash;
 }
 

@@ -51,8 +51,8 @@ class ExtentPlan {
   [[nodiscard]] std::int64_t total_bytes() const;  // all extents, padded
   // Largest first; padded bytes.
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> bytes_by_tag() const;
-  // Equal for plans that put the same extents in the same places.
-  [[nodiscard]] std::uint64_t layout_hash() const;
+  // Equal for plans that put the same extents in the same places, told the same `more`.
+  [[nodiscard]] std::uint64_t layout_hash(const std::string& more = {}) const;
 
  private:
   std::int64_t block_bytes_;

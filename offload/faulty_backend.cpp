@@ -20,6 +20,8 @@ constexpr Names kRead{"nvme.read", "nvme.read.short", "nvme.read.again", "nvme.r
                       "nvme.read.lost"};
 constexpr Names kWrite{"nvme.write", "nvme.write.short", "nvme.write.again", "nvme.write.intr",
                        "nvme.write.lost"};
+constexpr Names kSync{"nvme.sync", "nvme.sync.short", "nvme.sync.again", "nvme.sync.intr",
+                      "nvme.sync.lost"};
 
 // The first byte: a transfer may end in padding, which means nothing and has no checksum.
 void flip_bit(void* memory) { *static_cast<unsigned char*>(memory) ^= 0x10U; }
@@ -35,14 +37,14 @@ class FaultyBackend final : public IoBackend {
   void wake() noexcept override { inner_->wake(); }
 
   void submit(const IoTransfer& transfer) override {
-    const Names& names = transfer.write ? kWrite : kRead;
+    const Names& names = transfer.sync ? kSync : transfer.write ? kWrite : kRead;
     if (const int error = error_of(transfer, names)) {
       ready_.push_back({transfer.tag, -error});
       return;
     }
     if (injected_errno(names.lost, 1) != 0) return;
     IoTransfer passed = transfer;
-    if (injected_errno(names.shorter, 1) != 0) {
+    if (!transfer.sync && injected_errno(names.shorter, 1) != 0) {
       passed.bytes = transfer.bytes > 4096 ? transfer.bytes / 2 / 4096 * 4096 : 512;
     }
     bool flip = false;
@@ -52,7 +54,7 @@ class FaultyBackend final : public IoBackend {
       ready_.push_back({transfer.tag, -EIO});
       return;
     }
-    if (flip) spoil(passed);
+    if (flip && !transfer.sync) spoil(passed);
     inner_->submit(passed);
   }
 
@@ -74,7 +76,7 @@ class FaultyBackend final : public IoBackend {
   static int error_of(const IoTransfer& transfer, const Names& names) {
     if (const int error = injected_errno(names.again, EAGAIN)) return error;
     if (const int error = injected_errno(names.intr, EINTR)) return error;
-    return transfer.write ? injected_errno("nvme.write.enospc", ENOSPC) : 0;
+    return transfer.write && !transfer.sync ? injected_errno("nvme.write.enospc", ENOSPC) : 0;
   }
 
   // A read is spoilt when it is there; a write is one of a spoilt copy, the caller's bytes stay.

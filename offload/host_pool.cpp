@@ -112,7 +112,7 @@ class HostLedger {
     return peak_;
   }
   [[nodiscard]] std::int64_t budget() const { return budget_; }
-  [[nodiscard]] PageSource& pages() const { return *pages_; }
+  [[nodiscard]] const std::shared_ptr<PageSource>& pages() const { return pages_; }
 
  private:
   [[nodiscard]] std::vector<HostTagUse> sorted() const {
@@ -144,6 +144,7 @@ HostBlock::~HostBlock() { reset(); }
 
 HostBlock::HostBlock(HostBlock&& other) noexcept
     : ledger_(std::move(other.ledger_)),
+      pages_(std::move(other.pages_)),
       data_(std::exchange(other.data_, nullptr)),
       bytes_(std::exchange(other.bytes_, 0)),
       counted_(std::exchange(other.counted_, 0)),
@@ -153,6 +154,7 @@ HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
   if (this == &other) return *this;
   reset();
   ledger_ = std::move(other.ledger_);
+  pages_ = std::move(other.pages_);
   data_ = std::exchange(other.data_, nullptr);
   bytes_ = std::exchange(other.bytes_, 0);
   counted_ = std::exchange(other.counted_, 0);
@@ -162,13 +164,14 @@ HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
 
 void HostBlock::reset() noexcept {
   if (!ledger_) return;
-  if (data_ != nullptr) ledger_->pages().unmap(data_, counted_);
+  if (data_ != nullptr) pages_->unmap(data_, counted_);
   ledger_->give_back(tag_, counted_);
   leak();
 }
 
 void HostBlock::leak() noexcept {
   ledger_.reset();
+  pages_.reset();
   data_ = nullptr;
   bytes_ = counted_ = 0;
 }
@@ -185,10 +188,11 @@ HostBlock HostPool::reserve(const std::string& tag, std::int64_t bytes) {
   return block;
 }
 
-HostBlock HostPool::allocate(const std::string& tag, std::int64_t bytes) {
+HostBlock HostPool::allocate(const std::string& tag, std::int64_t bytes,
+                             const std::shared_ptr<PageSource>& pages) {
   HostBlock block = reserve(tag, round_up(std::max<std::int64_t>(bytes, 0), kPage));
-  if (block.counted_ > 0)
-    block.data_ = static_cast<std::byte*>(ledger_->pages().map(block.counted_));
+  block.pages_ = pages ? pages : ledger_->pages();
+  if (block.counted_ > 0) block.data_ = static_cast<std::byte*>(block.pages_->map(block.counted_));
   block.bytes_ = bytes;
   return block;
 }

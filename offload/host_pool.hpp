@@ -13,8 +13,8 @@
 
 namespace sluice {
 
-// Where pages come from. The CUDA module brings one that registers them for DMA; the default maps
-// anonymous memory. Implementations are thread-safe.
+// Where pages come from. The CUDA module brings one that registers another's for DMA; the default
+// maps anonymous memory. Implementations are thread-safe.
 class PageSource {
  public:
   virtual ~PageSource() = default;
@@ -48,6 +48,7 @@ class HostBlock {
  private:
   friend class HostPool;
   std::shared_ptr<HostLedger> ledger_;
+  std::shared_ptr<PageSource> pages_;
   std::byte* data_ = nullptr;
   std::int64_t bytes_ = 0, counted_ = 0;
   int tag_ = 0;
@@ -65,7 +66,9 @@ class HostPool {
                     std::shared_ptr<PageSource> pages = make_page_source());
 
   // Both throw BudgetError, with the largest tags, where the sum would pass the budget. bytes >= 0.
-  [[nodiscard]] HostBlock allocate(const std::string& tag, std::int64_t bytes);
+  // `pages`: where these come from; null: from the pool's own source.
+  [[nodiscard]] HostBlock allocate(const std::string& tag, std::int64_t bytes,
+                                   const std::shared_ptr<PageSource>& pages = nullptr);
   [[nodiscard]] HostBlock reserve(const std::string& tag, std::int64_t bytes);  // memory of others
 
   [[nodiscard]] std::int64_t used_bytes() const;

@@ -15,6 +15,8 @@ namespace sluice {
 struct IoTransfer {
   std::uint64_t tag = 0;  // comes back in the completion
   bool write = false;
+  // Moves nothing: what the file has of completed writes survives a loss of power (fdatasync).
+  bool sync = false;
   int file = 0;  // index into the descriptors given to use_files
   std::int64_t offset = 0, bytes = 0;
   void* memory = nullptr;
@@ -56,6 +58,7 @@ class IoBackend {
 //   nvme.read.again  nvme.write.again      error: EAGAIN;   ...intr: EINTR
 //   nvme.write.enospc                      error: ENOSPC
 //   nvme.read.lost   nvme.write.lost       error: no completion ever
+//   nvme.sync                              error: EIO;  delay=MS;  also .again, .intr, .lost
 [[nodiscard]] std::unique_ptr<IoBackend> make_faulty_backend(std::unique_ptr<IoBackend> inner);
 
 // 0, or `error_number` where the failpoint `name` is armed with `error`.

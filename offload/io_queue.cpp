@@ -3,6 +3,7 @@
 #include <pthread.h>
 
 #include <algorithm>
+#include <array>
 #include <cerrno>
 #include <csignal>
 #include <utility>
@@ -45,6 +46,7 @@ IoQueue::IoQueue(const NvmeOptions& options, const ExtentPlan& plan, Files files
   for (int i = 0; options.checksums && i < plan.extents(); ++i) {
     checksums_.add_extent(plan.extent(i).bytes);
   }
+  if (files_.found) checksums_.forget();
   memory.push_back({bounce_.data(), bounce_.bytes()});
   backend_->use_files(files_.descriptors);
   backend_->use_memory(memory);
@@ -58,8 +60,8 @@ IoQueue::IoQueue(const NvmeOptions& options, const ExtentPlan& plan, Files files
 
 IoQueue::~IoQueue() { stop(); }
 
-Ticket IoQueue::enqueue(int extent, bool write, std::int64_t offset, std::byte* memory,
-                        std::int64_t bytes) {
+IoQueue::RequestPtr IoQueue::make_request(int extent, bool write, std::int64_t offset,
+                                          std::byte* memory, std::int64_t bytes) const {
   auto request = std::make_shared<IoRequest>();
   request->extent = extent;
   request->write = write;
@@ -68,32 +70,62 @@ Ticket IoQueue::enqueue(int extent, bool write, std::int64_t offset, std::byte* 
   request->end = offset + bytes;
   request->cover_begin = offset / unit_ * unit_;
   request->cover_end = std::min(round_up(request->end, unit_), plan_.extent(extent).padded);
-  return push(std::move(request));
+  return request;
+}
+
+IoQueue::RequestPtr IoQueue::make_request_of_files(int what) const {
+  auto request = std::make_shared<IoRequest>();
+  request->extent = what;
+  request->write = true;
+  request->end = plan_.files();  // counts files, not bytes
+  request->cover_end = 1;
+  return request;
+}
+
+Ticket IoQueue::enqueue(int extent, bool write, std::int64_t offset, std::byte* memory,
+                        std::int64_t bytes) {
+  const RequestPtr request = make_request(extent, write, offset, memory, bytes);
+  return push({&request, 1});
 }
 
 Ticket IoQueue::enqueue_headers(std::uint64_t version) {
-  auto request = std::make_shared<IoRequest>();
-  request->extent = kHeaders;
-  request->write = true;
+  const RequestPtr request = make_request_of_files(kHeaders);
   request->version = version;
-  request->end = plan_.files();  // counts files, not bytes
-  request->cover_end = 1;
-  return push(std::move(request));
+  return push({&request, 1});
 }
 
-Ticket IoQueue::push(RequestPtr request) {
+Ticket IoQueue::enqueue_flush() {
+  const RequestPtr request = make_request_of_files(kFlush);
+  return push({&request, 1});
+}
+
+Ticket IoQueue::enqueue_record(Record record) {
+  const std::array chain = {
+      make_request_of_files(kFlush),
+      make_request(record.extent, true, 0, record.memory, plan_.extent(record.extent).padded),
+      make_request_of_files(kFlush)};
+  // Whole grains, so that nothing is read for the rest of one.
+  chain[1]->prepare = [this, end = chain[1]->end, fill = std::move(record.fill)] {
+    return std::min(end, round_up(fill(checksums_), unit_));
+  };
+  chain[1]->follows = chain[0].get();
+  chain[2]->follows = chain[1].get();
+  return push(chain);
+}
+
+// The Ticket of the last.
+Ticket IoQueue::push(std::span<const RequestPtr> requests) {
   const std::lock_guard lock(mutex_);
   if (error_) std::rethrow_exception(error_);
   check(!stopping_, "requests go to an open NVMe store");
-  inbox_.push_back(request);
-  ++outstanding_;
+  inbox_.insert(inbox_.end(), requests.begin(), requests.end());
+  outstanding_ += std::ssize(requests);
   if (std::exchange(asleep_, false)) backend_->wake();
-  return Ticket(std::move(request));
+  return Ticket(requests.back());
 }
 
 IoQueue::Lane& IoQueue::lane_of(const IoRequest& request) {
-  return request.extent == kHeaders ? lanes_.back()
-                                    : lanes_[static_cast<std::size_t>(request.extent)];
+  return request.extent < 0 ? lanes_.back() : lanes_[static_cast<std::size_t>(request.extent)];
 }
 
 void IoQueue::drain() {
@@ -159,10 +191,14 @@ bool IoQueue::take_inbox() {
 
 void IoQueue::admit(const RequestPtr& request) {
   Lane& lane = lane_of(*request);
-  for (const RequestPtr& earlier : lane) {
-    if (!conflict(*earlier, *request)) continue;
-    earlier->dependents.push_back(request.get());
+  const auto wait_for = [&](IoRequest& earlier) {
+    earlier.dependents.push_back(request.get());
     ++request->blockers;
+  };
+  // Admitted with it, and nothing starts in between.
+  if (request->follows != nullptr) wait_for(*request->follows);
+  for (const RequestPtr& earlier : lane) {
+    if (earlier.get() != request->follows && conflict(*earlier, *request)) wait_for(*earlier);
   }
   lane.push_back(request);
   if (request->blockers == 0) ready_.push_back(request.get());

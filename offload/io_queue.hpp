@@ -17,6 +17,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -40,6 +41,14 @@ class IoQueue {
     std::vector<std::string> paths;
     // Fills the header blocks (one of 4096 bytes for each file) for a data version.
     std::function<void(std::uint64_t version, std::byte* blocks)> encode_headers;
+    bool found = false;  // what is in them was written by a former run
+  };
+  // What says that all writes before it are whole. `fill` puts it into `memory` and gives its
+  // length; it is called on the queue's thread, when these writes survive a loss of power.
+  struct Record {
+    int extent = 0;
+    std::byte* memory = nullptr;  // as long as the extent, until the Ticket is done
+    std::function<std::int64_t(const Checksums& checksums)> fill;
   };
   // `plan` must outlive the queue. `memory`: ranges to register with the backend.
   IoQueue(const NvmeOptions& options, const ExtentPlan& plan, Files files,
@@ -52,10 +61,16 @@ class IoQueue {
   [[nodiscard]] Ticket enqueue(int extent, bool write, std::int64_t offset, std::byte* memory,
                                std::int64_t bytes);
   [[nodiscard]] Ticket enqueue_headers(std::uint64_t version);
-  void drain();          // until nothing is out; throws the first error
-  void stop() noexcept;  // drains and ends the thread
+  // Flushes the files, writes the record and flushes them again. REQUIRES: the Tickets of the
+  // writes it is about are done.
+  [[nodiscard]] Ticket enqueue_record(Record record);
+  [[nodiscard]] Ticket enqueue_flush();  // of what was written by requests that are done
+  void drain();                          // until nothing is out; throws the first error
+  void stop() noexcept;                  // drains and ends the thread
   [[nodiscard]] bool failed() const;
   void rethrow_error() const;
+  // REQUIRES: nothing is out, and nobody makes requests meanwhile.
+  [[nodiscard]] Checksums& checksums() { return checksums_; }
   [[nodiscard]] NvmeStats stats() const;
 
  private:
@@ -64,9 +79,14 @@ class IoQueue {
   using Lane = std::vector<RequestPtr>;  // requests on one extent that are not done, oldest first
 
   static constexpr int kHeaders = -1;  // in place of an extent
+  static constexpr int kFlush = -2;
 
   // io_queue.cpp: the thread and its requests.
-  [[nodiscard]] Ticket push(RequestPtr request);
+  [[nodiscard]] Ticket push(std::span<const RequestPtr> requests);
+  [[nodiscard]] RequestPtr make_request(int extent, bool write, std::int64_t offset,
+                                        std::byte* memory, std::int64_t bytes) const;
+  // Of all files: of headers, or a flush.
+  [[nodiscard]] RequestPtr make_request_of_files(int what) const;
   [[nodiscard]] Lane& lane_of(const IoRequest& request);
   void run() noexcept;
   bool take_inbox();  // false: stopping and nothing left
@@ -82,6 +102,7 @@ class IoQueue {
   void start_transfers();
   void cut(IoRequest& request, Slot& slot) const;
   void cut_header(IoRequest& request, Slot& slot) const;
+  static void cut_flush(IoRequest& request, Slot& slot);
   void submit(Slot& slot);
   void hash_submitted();
   void complete(const IoCompletion& completion);

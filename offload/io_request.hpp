@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <utility>
 #include <vector>
 
@@ -14,14 +15,17 @@
 namespace sluice {
 
 struct IoRequest final : TicketState {
-  // Constant after enqueue().
+  // Constant after enqueue(); `end` from when it starts, where prepare() sets it.
   int extent = 0;
   bool write = false;
   std::byte* memory = nullptr;
   std::int64_t begin = 0, end = 0;              // in the extent
   std::int64_t cover_begin = 0, cover_end = 0;  // widened to what transfers touch
 
-  std::uint64_t version = 0;  // of a header
+  std::uint64_t version = 0;     // of a header
+  IoRequest* follows = nullptr;  // made with this one: it is done before this one starts
+  // Fills the memory, on the queue's thread, when it starts, and says how much of it.
+  std::function<std::int64_t()> prepare;
 
   // The thread's own.
   std::int64_t cursor = 0;  // what lies before it has been started

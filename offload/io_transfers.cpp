@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstring>
 #include <thread>
+#include <utility>
 
 #include "kernels/base/error.hpp"
 #include "offload/io_clock.hpp"
@@ -27,7 +28,14 @@ void IoQueue::start_transfers() {
     IoRequest& request = *ready_.front();
     Slot& slot = *free_.back();
     slot.request = &request;
-    request.extent == kHeaders ? cut_header(request, slot) : cut(request, slot);
+    if (request.prepare) request.end = std::exchange(request.prepare, nullptr)();
+    if (request.extent == kFlush) {
+      cut_flush(request, slot);
+    } else if (request.extent == kHeaders) {
+      cut_header(request, slot);
+    } else {
+      cut(request, slot);
+    }
     free_.pop_back();
     ++request.in_flight;
     if (request.cursor >= request.end) ready_.pop_front();
@@ -82,20 +90,29 @@ void IoQueue::cut_header(IoRequest& request, Slot& slot) const {
   slot.memory = headers_.data() + file * ExtentPlan::kHeaderBytes;
 }
 
+void IoQueue::cut_flush(IoRequest& request, Slot& slot) {
+  slot.begin = slot.end = slot.user_begin = slot.user_end = slot.done = 0;
+  slot.stuck = 0;
+  slot.phase = Slot::Phase::kMove;
+  slot.place = {static_cast<int>(request.cursor++), 0, 0};
+  slot.memory = nullptr;
+}
+
 void IoQueue::submit(Slot& slot) {
   IoTransfer transfer;
   transfer.tag = static_cast<std::uint64_t>(&slot - slots_.data());
   transfer.write = slot.writes();
+  transfer.sync = slot.request->extent == kFlush;
   transfer.file = slot.place.file;
   transfer.offset = slot.place.offset + slot.done;
   transfer.bytes = slot.bytes() - slot.done;
-  transfer.memory = slot.memory + slot.done;
+  transfer.memory = slot.memory == nullptr ? nullptr : slot.memory + slot.done;
   backend_->submit(transfer);
   if (in_flight_++ == 0) last_progress_ns_ = busy_since_ns_ = now_ns();
   ++counts_.transfers;
   counts_.in_flight_peak = std::max(counts_.in_flight_peak, in_flight_);
   const bool first = slot.done == 0 && slot.stuck == 0;
-  if (options_.checksums && transfer.write && first && slot.request->extent != kHeaders) {
+  if (options_.checksums && transfer.write && first && slot.request->extent >= 0) {
     to_hash_.push_back(&slot);
   }
 }
@@ -131,14 +148,15 @@ void IoQueue::advance(Slot& slot, std::int64_t result) {
                   result == -ENOSPC ? "the disk is full although its space was reserved"
                                     : "the device or its mount has failed (see dmesg)");
   }
-  if (result == 0) {
+  const bool flushes = slot.request->extent == kFlush;
+  if (result == 0 && !flushes) {
     fail_transfer(slot, EIO, slot.writes() ? "the device took nothing" : "the file was truncated");
   }
   (slot.writes() ? counts_.written_bytes : counts_.read_bytes) += again ? 0 : result;
   // A transfer goes on at a whole sector: O_DIRECT takes nothing else.
   const std::int64_t before = slot.done;
   slot.done += again ? 0 : result;
-  if (slot.done >= slot.bytes()) return finish(slot);
+  if (slot.done >= slot.bytes() && !(flushes && again)) return finish(slot);
   slot.done = slot.done / kIoAlignment * kIoAlignment;
   slot.stuck = slot.done > before ? 1 : slot.stuck + 1;
   ++counts_.retries;
@@ -180,7 +198,12 @@ void IoQueue::verify(const Slot& slot) const {
   grain.place.offset += *at - slot.begin;
   grain.begin = *at;
   grain.end = std::min(slot.end, *at + options_.checksum_bytes);
-  fail_transfer(grain, EIO, "its checksum is not that of what was written");
+  fail_transfer(grain, EIO,
+                files_.found
+                    ? "its checksum is not that of what was written; if a former run wrote "
+                      "it, the image in offload.nvme_path is damaged: go on from a "
+                      "checkpoint, with --resume and its folder"
+                    : "its checksum is not that of what was written");
 }
 
 void IoQueue::release(Slot& slot) {
@@ -192,6 +215,11 @@ void IoQueue::release(Slot& slot) {
 
 void IoQueue::fail_transfer(const Slot& slot, int error, const std::string& why) const {
   const std::string& path = files_.paths.at(static_cast<std::size_t>(slot.place.file));
+  if (slot.request->extent == kFlush) {
+    throw IoError("flushing " + path + ": " + std::strerror(error) + " (errno " +
+                      std::to_string(error) + "): " + why,
+                  path, error);
+  }
   const bool header = slot.request->extent == kHeaders;
   const std::string name = header ? "the header" : plan_.extent(slot.request->extent).name;
   throw IoError(std::string(slot.writes() ? "writing " : "reading ") +

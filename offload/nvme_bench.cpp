@@ -179,7 +179,9 @@ std::string table_of(const NvmeBenchResult& result) {
                 rates);
   }
   return text + "best: block " + format_bytes(result.best_block_bytes) + ", depth " +
-         std::to_string(result.best_depth) + " (" + result.description + ")\n";
+         std::to_string(result.best_depth) +
+         ": --set offload.block_bytes=" + std::to_string(result.best_block_bytes) +
+         " --set offload.queue_depth=" + std::to_string(result.best_depth) + "\n";
 }
 
 }  // namespace sluice

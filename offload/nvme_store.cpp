@@ -6,14 +6,11 @@
 #include <array>
 #include <cerrno>
 #include <map>
-#include <optional>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
-#include "offload/extent_plan.hpp"
-#include "offload/io_queue.hpp"
-#include "offload/swap_directory.hpp"
-#include "offload/swap_file.hpp"
+#include "offload/image_size.hpp"
+#include "offload/nvme_store_impl.hpp"
 
 namespace sluice {
 namespace {
@@ -69,47 +66,6 @@ std::string named_tags(const std::vector<std::pair<std::string, std::int64_t>>& 
 
 }  // namespace
 
-struct NvmeStore::Impl {
-  enum class State { kDeclaring, kOpen, kClosed };
-
-  explicit Impl(NvmeOptions o)
-      : options(std::move(o)), plan(static_cast<int>(options.paths.size()), options.block_bytes) {}
-  ~Impl() { clean_up(); }
-  Impl(const Impl&) = delete;
-  Impl& operator=(const Impl&) = delete;
-
-  void check_capacity() const;
-  void take_directories();
-  void check_free_space() const;
-  void create_files();
-  [[nodiscard]] SwapFile create_file(std::size_t index);
-  [[nodiscard]] SwapHeader header(std::size_t file, std::uint64_t version) const;
-  void start_queue();
-  void clean_up() noexcept;
-
-  [[nodiscard]] IoQueue& open_queue() const {
-    check(queue != nullptr, "the NVMe store is open");
-    return *queue;
-  }
-  [[nodiscard]] Ticket request(ExtentId id, bool write, std::int64_t offset, std::byte* memory,
-                               std::int64_t bytes) const {
-    const std::int64_t padded = plan.extent(id.index).padded;
-    check(offset >= 0 && bytes >= 0 && offset + bytes <= padded, "range inside its NVMe extent");
-    if (bytes == 0) return {};
-    return open_queue().enqueue(id.index, write, offset, memory, bytes);
-  }
-
-  const NvmeOptions options;
-  ExtentPlan plan;
-  State state = State::kDeclaring;
-  bool buffered = false;
-  std::vector<IoMemory> memory;
-  std::vector<SwapDirectory> directories;  // as in options.paths
-  std::vector<SwapFile> files;
-  std::string backend_name;
-  std::unique_ptr<IoQueue> queue;  // stays when closed: its error and counters are asked for
-};
-
 void NvmeStore::Impl::check_capacity() const {
   const std::int64_t need = plan.total_bytes();
   if (options.capacity_bytes == 0 || need <= options.capacity_bytes) return;
@@ -120,9 +76,7 @@ void NvmeStore::Impl::check_capacity() const {
                     "): raise memory.nvme or put less of it on nvme");
 }
 
-// In an order all processes share, so that two of them never wait for each other.
-void NvmeStore::Impl::take_directories() {
-  for (const std::string& path : options.paths) directories.emplace_back(path);
+void NvmeStore::Impl::lock_directories() {
   std::vector<SwapDirectory*> order;
   for (SwapDirectory& directory : directories) order.push_back(&directory);
   const auto identity = [](const SwapDirectory* d) { return std::pair(d->device(), d->inode()); };
@@ -132,63 +86,87 @@ void NvmeStore::Impl::take_directories() {
     require(identity(order[i]) != identity(order[i - 1]),
             "offload.nvme_path names " + order[i]->path() + " twice");
   }
-  for (SwapDirectory* directory : order) {
-    directory->lock();
-    directory->claim(options.run_id, options.rank);
+  for (SwapDirectory* directory : order) directory->lock();
+}
+
+void NvmeStore::Impl::unlock_directories() noexcept {
+  for (SwapDirectory& directory : directories) directory.unlock();
+}
+
+void NvmeStore::Impl::take_directories(const Leftovers& leftovers) {
+  for (const std::string& path : options.paths) directories.emplace_back(path);
+  lock_directories();
+  for (SwapDirectory& directory : directories) {
+    directory.claim(options.run_id, options.rank, leftovers);
   }
 }
 
 void NvmeStore::Impl::check_free_space() const {
-  std::map<std::uint64_t, std::int64_t> need;  // by device: several paths may share one
+  std::map<std::uint64_t, std::int64_t> need, promised;  // by device: several paths may share one
+  for (const SwapDirectory& directory : directories) {
+    promised[directory.device()] += directory.promised_bytes();
+  }
   for (std::size_t i = 0; i < directories.size(); ++i) {
     std::int64_t& sum = need[directories[i].device()];
     sum += plan.file_bytes(static_cast<int>(i));
-    const std::int64_t free = directories[i].free_bytes();
+    const std::int64_t others = promised[directories[i].device()];
+    const std::int64_t free = std::max<std::int64_t>(0, directories[i].free_bytes() - others);
     if (sum <= free) continue;
-    throw BudgetError("rank " + std::to_string(options.rank) + " needs " + format_bytes(sum) +
-                      " on the file system of " + directories[i].path() + " (" +
-                      named_tags(plan.bytes_by_tag()) + "), " + format_bytes(free) +
-                      " are free: " + format_bytes(sum - free) + " are missing");
+    throw BudgetError(
+        "rank " + std::to_string(options.rank) + " needs " + format_bytes(sum) +
+        " on the file system of " + directories[i].path() + " (" + named_tags(plan.bytes_by_tag()) +
+        "), " + format_bytes(free) + " are free" +
+        (others > 0 ? " beside the " + format_bytes(others) + " of other ranks" : "") + ": " +
+        format_bytes(sum - free) +
+        " are missing: free them, name other folders in offload.nvme_path, or put "
+        "less on nvme");
   }
+}
+
+std::uint64_t NvmeStore::Impl::layout_hash() const {
+  return options.image ? plan.layout_hash(image_layout) : plan.layout_hash();
 }
 
 SwapHeader NvmeStore::Impl::header(std::size_t file, std::uint64_t version) const {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
-  SwapHeader result{options.run_id, host.data()};
+  SwapHeader result{options.image ? image_id : options.run_id, host.data()};
   result.pid = static_cast<std::uint32_t>(::getpid());
   result.rank = static_cast<std::uint32_t>(options.rank);
   result.file = static_cast<std::uint32_t>(file);
   result.files = static_cast<std::uint32_t>(plan.files());
-  result.layout_hash = plan.layout_hash();
+  result.layout_hash = layout_hash();
   result.data_version = version;
   result.file_bytes = static_cast<std::uint64_t>(plan.file_bytes(static_cast<int>(file)));
+  result.image = options.image && committed;
   return result;
 }
 
-SwapFile NvmeStore::Impl::create_file(std::size_t index) {
+SwapFile NvmeStore::Impl::open_file(std::size_t index, SwapFile::Open how) {
   const std::string path = directories[index].swap_path(options.rank);
-  if (options.cache == IoCache::kBuffered) return {path, false};
+  if (options.cache == IoCache::kBuffered) return {path, false, how};
   try {
-    return {path, true};
+    return {path, true, how};
   } catch (const IoError& error) {
     if (options.cache == IoCache::kDirect || error.error_number() != EINVAL) throw;
     log_warning(std::string(error.what()) +
                 "; goes on through the page cache, outside all budgets");
   }
-  return {path, false};
+  return {path, false, how};
 }
 
 void NvmeStore::Impl::create_files() {
   for (std::size_t i = 0; i < directories.size(); ++i) {
-    files.push_back(create_file(i));
+    files.push_back(open_file(i, SwapFile::Open::kCreate));
     buffered = buffered || !files.back().direct();
     files.back().prepare(header(i, 0), plan.file_bytes(static_cast<int>(i)));
+    if (options.image) directories[i].flush();
   }
 }
 
-void NvmeStore::Impl::start_queue() {
+void NvmeStore::Impl::start_queue(bool found) {
   IoQueue::Files for_queue;
+  for_queue.found = found;
   for (const SwapFile& file : files) {
     for_queue.descriptors.push_back(file.descriptor());
     for_queue.paths.push_back(file.path());
@@ -199,6 +177,7 @@ void NvmeStore::Impl::start_queue() {
     }
   };
   std::unique_ptr<IoBackend> backend = make_backend(options);
+  if (options.wrap_backend) backend = options.wrap_backend(std::move(backend));
   backend_name = backend->name();
   queue =
       std::make_unique<IoQueue>(options, plan, std::move(for_queue), std::move(backend), memory);
@@ -206,7 +185,10 @@ void NvmeStore::Impl::start_queue() {
 
 void NvmeStore::Impl::clean_up() noexcept {
   if (queue) queue->stop();
-  for (SwapFile& file : files) file.remove();
+  const bool stays = options.image && committed;
+  for (SwapFile& file : files) {
+    if (!stays) file.remove();
+  }
   for (SwapDirectory& directory : directories) directory.release();
   files.clear();
   directories.clear();
@@ -240,19 +222,23 @@ void NvmeStore::open() {
   check(impl_->state == Impl::State::kDeclaring, "a store is opened once");
   impl_->check_capacity();
   try {
-    impl_->take_directories();
+    if (impl_->directories.empty()) {
+      impl_->take_directories({.spares_images = impl_->options.spares_images});
+    } else {
+      impl_->let_go_of_found();
+    }
     impl_->check_free_space();
+    impl_->image_id = impl_->options.run_id;
     impl_->create_files();
-    for (SwapDirectory& directory : impl_->directories) directory.unlock();
-    impl_->start_queue();
+    impl_->unlock_directories();
+    impl_->start_queue(false);
   } catch (...) {
     impl_->clean_up();
     impl_->state = Impl::State::kClosed;
     throw;
   }
   impl_->state = Impl::State::kOpen;
-  log_info("NVMe store of rank " + std::to_string(impl_->options.rank) + ": " +
-           format_bytes(total_bytes()) + ", " + description());
+  impl_->say_open();
 }
 
 Ticket NvmeStore::read(ExtentId extent, std::int64_t offset, void* into, std::int64_t bytes) {
@@ -295,7 +281,7 @@ std::int64_t NvmeStore::host_bytes() const {
     grains += round_up(impl_->plan.extent(i).bytes, o.checksum_bytes) / o.checksum_bytes;
   }
   return o.queue_depth * o.checksum_bytes + impl_->plan.files() * kSwapHeaderBytes +
-         grains * static_cast<std::int64_t>(sizeof(std::uint64_t));
+         impl_->record_bytes + grains * static_cast<std::int64_t>(sizeof(std::uint64_t));
 }
 
 std::vector<std::pair<std::string, std::int64_t>> NvmeStore::bytes_by_tag() const {
@@ -304,9 +290,16 @@ std::vector<std::pair<std::string, std::int64_t>> NvmeStore::bytes_by_tag() cons
 bool NvmeStore::failed() const { return impl_->queue && impl_->queue->failed(); }
 NvmeStats NvmeStore::stats() const { return impl_->queue ? impl_->queue->stats() : NvmeStats{}; }
 
-std::string NvmeStore::description() const {
-  const NvmeOptions& o = impl_->options;
-  return impl_->backend_name + (impl_->buffered ? ", page cache" : ", O_DIRECT") + ", " +
+void NvmeStore::Impl::say_open() const {
+  log_info("NVMe store of rank " + std::to_string(options.rank) + ": " +
+           format_bytes(plan.total_bytes()) + ", " + description());
+}
+
+std::string NvmeStore::description() const { return impl_->description(); }
+
+std::string NvmeStore::Impl::description() const {
+  const NvmeOptions& o = options;
+  return backend_name + (buffered ? ", page cache" : ", O_DIRECT") + ", " +
          std::to_string(o.paths.size()) + (o.paths.size() == 1 ? " path, " : " paths, ") +
          format_bytes(o.block_bytes) + " x " + std::to_string(o.queue_depth) +
          (o.checksums ? "" : ", no checksums");

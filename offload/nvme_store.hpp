@@ -6,6 +6,11 @@
 //                          v
 //                        failed: every Ticket still out and every later call throws the first error
 //
+// With options.image the files can outlive the process (nvme_image.hpp has what is kept):
+//
+//   declaring --find_image()--> found --adopt()--> open         add_image() while declaring
+//                                     --open()---> open, anew
+//
 // One thread per store owns the ring: it cuts requests into blocks of block_bytes, keeps up to
 // queue_depth of them in flight over all requests, hashes, checks every result and completes the
 // Tickets. Requests whose ranges overlap (one of them a write) run in the order they were made, so
@@ -18,8 +23,10 @@
 // from one. Sizes and offsets are bytes. ZeRO-Infinity, section 6 (infinity offload engine).
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <utility>
@@ -27,8 +34,11 @@
 
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/ticket.hpp"
+#include "offload/nvme_image.hpp"
 
 namespace sluice {
+
+class IoBackend;
 
 inline constexpr std::int64_t kIoAlignment = 4096;  // of memory, offsets and lengths on O_DIRECT
 
@@ -49,10 +59,11 @@ struct NvmeOptions {
   IoCache cache = IoCache::kDirect;
   IoEngine engine = IoEngine::kAuto;
   double stall_timeout_s = 120;  // nothing came back for so long: IoError
-};
-
-struct ExtentId {
-  int index = -1;
+  bool image = false;            // keep what was committed, for another process
+  int ranks = 1;                 // of the run; with `image`: whose files may be parts of one
+  bool spares_images = false;    // without `image`: refuse to remove one that is found
+  // Stands between the store and the kernel; empty: nothing does.
+  std::function<std::unique_ptr<IoBackend>(std::unique_ptr<IoBackend>)> wrap_backend = {};
 };
 
 struct NvmeStats {
@@ -92,10 +103,33 @@ class NvmeStore {
   // its writes are done. Survives the process, not a loss of power (no flush).
   [[nodiscard]] Ticket commit(std::uint64_t version);
 
+  // --- an image (nvme_image.hpp). REQUIRES: options.image ---
+  // `places`: pairs of extents of the same size, one of each pair being current. `layout`: what
+  // else must be the same for whoever goes on. Declares the records. REQUIRES: declaring, once.
+  void add_image(std::vector<ImagePair> places, const std::string& layout);
+  // Takes the directories' locks, as open() does, and looks at what lies under this rank's name; it
+  // stays as it is. Throws IoError (directory in use: by whom). REQUIRES: declaring, once.
+  [[nodiscard]] FoundImage find_image();
+  // What was found is not adopted. Before open(), so that no rank takes the room of others' files
+  // for missing. REQUIRES: find_image() has ended on all ranks of the host.
+  void remove_found_image();
+  // In place of open(): extents are what they were when version `at` of what was found was
+  // committed; newer versions are gone. What is no current place has no meaning. Throws IoError.
+  void adopt(std::size_t at);
+  // What the current places (`place` 0 or 1 of all pairs) hold survives this process and a loss of
+  // power, once the Ticket is done. REQUIRES: open; the Tickets of all writes to them and of the
+  // commit before are done, and they are not written to until this one's is.
+  [[nodiscard]] Ticket commit_image(std::int64_t step, int place, std::string state);
+  // Nothing can be gone on from until the next commit. Blocks.
+  void withdraw_image();
+  // The run is over: close() removes the files.
+  void end_image();
+
   // Waits for everything requested so far; throws the store's error.
   void drain();
-  // Lets requests end, removes the files, releases the locks. Throws the store's error, after
-  // having cleaned up. A second call does nothing.
+  // Lets requests end, removes the files (but those of an image that was committed and not ended),
+  // releases the locks. Throws the store's error, after having cleaned up. A second call does
+  // nothing.
   void close();
 
   [[nodiscard]] std::int64_t size_of(ExtentId extent) const;           // as declared

@@ -37,6 +37,9 @@ struct OffloadOptions {
   std::int64_t chunk_bytes = std::int64_t{16} << 20;
   int chunks = 4;
   Speculation speculate = Speculation::kNever;
+  // Optimizer states on NVMe are written beside those of the step before, and each step is
+  // committed: a run that was killed goes on from there.
+  bool image = false;
   // Of the NVMe store, as in NvmeOptions (offload/nvme_store.hpp).
   bool direct = true;  // false: IoCache::kDirectOrBuffered
   bool checksums = true;

@@ -2,92 +2,40 @@
 
 #include <dirent.h>
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
 #include <cstring>
 #include <memory>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
+#include "offload/io_backend.hpp"
 #include "offload/swap_file.hpp"
 
 namespace sluice {
 namespace {
 
-constexpr auto kPoll = std::chrono::milliseconds(10);
-constexpr int kDirectoryPolls = 6000;  // a minute: other ranks may be reserving space
-constexpr int kRankPolls = 100;        // a second: a killed process may still be freeing its memory
+constexpr std::chrono::milliseconds kDirectoryWait{60000};  // other ranks may be reserving space
+constexpr std::chrono::milliseconds kRankWait{1000};  // a killed one may be freeing its memory
+constexpr std::chrono::milliseconds kNoWait{0};
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
   throw IoError(what + " " + path + ": " + std::strerror(error), path, error);
 }
 
-bool same_file(int descriptor, const std::string& path) {
-  struct stat open_one {
-  }, named{};
-  return ::fstat(descriptor, &open_one) == 0 && ::stat(path.c_str(), &named) == 0 &&
-         open_one.st_ino == named.st_ino && open_one.st_dev == named.st_dev;
-}
-
-// The descriptor that holds the lock at `path`; -1 when it is still held elsewhere after `polls`.
-// Whoever held it before may have removed the file: a lock on a file without a name is none.
-int take_lock(const std::string& path, int polls) {
-  for (int poll = 0;; ++poll) {
-    const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, 0600);
-    if (descriptor < 0) fail("cannot create", path, errno);
-    if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) {
-      if (same_file(descriptor, path)) return descriptor;
-    } else if (errno != EWOULDBLOCK && errno != EINTR) {
-      const int error = errno;
-      ::close(descriptor);
-      fail("cannot lock", path, error);
-    }
-    ::close(descriptor);
-    if (poll >= polls) return -1;
-    std::this_thread::sleep_for(kPoll);
-  }
-}
-
-struct Holder {
-  std::string run_id = "?", pid = "?", host = "?";
-};
-
-Holder read_holder(const std::string& path) {
-  Holder holder;
-  const std::unique_ptr<FILE, int (*)(FILE*)> file(std::fopen(path.c_str(), "re"), &std::fclose);
-  std::array<char, 512> line{};
-  for (std::string* field : {&holder.run_id, &holder.pid, &holder.host}) {
-    if (!file || std::fgets(line.data(), line.size(), file.get()) == nullptr) break;
-    *field = line.data();
-    if (!field->empty() && field->back() == '\n') field->pop_back();
-  }
-  return holder;
-}
-
-void write_holder(int descriptor, const std::string& path, const std::string& run_id) {
-  std::array<char, 256> host{};
-  ::gethostname(host.data(), host.size() - 1);
-  const std::string text = run_id + "\n" + std::to_string(::getpid()) + "\n" + host.data() + "\n";
-  if (::ftruncate(descriptor, 0) != 0 ||
-      ::pwrite(descriptor, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    fail("cannot write to", path, errno);
-  }
-}
-
 [[noreturn]] void refuse(const std::string& directory, const std::string& lock_path) {
-  const Holder holder = read_holder(lock_path);
-  throw IoError("NVMe directory " + directory + " is in use by run '" + holder.run_id + "' (pid " +
+  const LockHolder holder = read_lock_holder(lock_path);
+  throw IoError("NVMe directory " + directory + " is in use by run '" + holder.work + "' (pid " +
                     holder.pid + " on host " + holder.host +
                     "): give this run another offload.nvme_path, or end that one",
                 directory, EWOULDBLOCK);
@@ -131,14 +79,6 @@ SwapDirectory::SwapDirectory(std::string path) : path_(std::move(path)) {
 
 SwapDirectory::~SwapDirectory() { release(); }
 
-SwapDirectory::SwapDirectory(SwapDirectory&& other) noexcept
-    : path_(std::move(other.path_)),
-      device_(other.device_),
-      inode_(other.inode_),
-      directory_lock_(std::exchange(other.directory_lock_, -1)),
-      rank_lock_(std::exchange(other.rank_lock_, -1)),
-      rank_(other.rank_) {}
-
 std::string SwapDirectory::lock_path(int rank) const {
   return path_ + "/" + rank_name(rank, "lock");
 }
@@ -147,59 +87,79 @@ std::string SwapDirectory::swap_path(int rank) const {
 }
 
 void SwapDirectory::lock() {
-  check(directory_lock_ < 0, "a swap directory is locked once");
-  directory_lock_ = take_lock(path_ + "/sluice-swap.lock", kDirectoryPolls);
-  if (directory_lock_ < 0) {
+  if (!directory_lock_.take(path_ + "/sluice-swap.lock", kDirectoryWait)) {
     throw IoError("another process has kept " + path_ +
                       "/sluice-swap.lock for a minute: see what holds it (fuser)",
                   path_, EWOULDBLOCK);
   }
 }
 
-void SwapDirectory::unlock() noexcept {
-  if (directory_lock_ >= 0) ::close(std::exchange(directory_lock_, -1));
-}
+void SwapDirectory::unlock() noexcept { directory_lock_.release(); }
 
-void SwapDirectory::claim(const std::string& run_id, int rank) {
-  check(directory_lock_ >= 0 && rank_lock_ < 0, "claim() comes once, under lock()");
+void SwapDirectory::claim(const std::string& run_id, int rank, const Leftovers& leftovers) {
+  check(directory_lock_.held() && !rank_lock_.held(), "claim() comes once, under lock()");
   const std::string own = lock_path(rank);
-  rank_lock_ = take_lock(own, kRankPolls);
-  if (rank_lock_ < 0) refuse(path_, own);
+  if (!rank_lock_.take(own, kRankWait)) refuse(path_, own);
   rank_ = rank;
-  write_holder(rank_lock_, own, run_id);
-  look_at_others(run_id, rank);
-  reclaim(swap_path(rank));
+  rank_lock_.sign(run_id);
+  look_at_others(run_id, rank, leftovers);
+  if (rank >= leftovers.kept_ranks) reclaim(swap_path(rank), leftovers.spares_images);
 }
 
-void SwapDirectory::look_at_others(const std::string& run_id, int own_rank) const {
+void SwapDirectory::remove_leftovers(const std::string& run_id, const Leftovers& leftovers) const {
+  look_at_others(run_id, rank_, leftovers);
+  if (rank_ >= leftovers.kept_ranks) reclaim(swap_path(rank_));
+}
+
+void SwapDirectory::flush() const {
+  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (descriptor < 0) fail("cannot open", path_, errno);
+  int error = injected_errno("nvme.sync", EIO);
+  if (error == 0 && ::fsync(descriptor) != 0) error = errno;
+  ::close(descriptor);
+  if (error != 0) fail("cannot flush", path_, error);
+}
+
+void SwapDirectory::look_at_others(const std::string& run_id, int own_rank,
+                                   const Leftovers& leftovers) const {
   for (const int rank : ranks_in(path_)) {
     if (rank == own_rank) continue;
     const std::string other = lock_path(rank);
-    const int descriptor = take_lock(other, 0);
-    if (descriptor < 0) {
-      if (read_holder(other).run_id != run_id) refuse(path_, other);
+    LockFile free_one;
+    if (!free_one.take(other, kNoWait)) {
+      if (read_lock_holder(other).work != run_id) refuse(path_, other);
       continue;
     }
     // Nobody lives there; claims are serialised by lock(), so nobody moves in meanwhile.
-    try {
-      reclaim(swap_path(rank));
-    } catch (...) {
-      ::close(descriptor);
-      throw;
-    }
-    ::unlink(other.c_str());
-    ::close(descriptor);
+    if (rank >= leftovers.kept_ranks) reclaim(swap_path(rank), leftovers.spares_images);
+    free_one.remove();
   }
 }
 
-void SwapDirectory::reclaim(const std::string& swap_path) const {
+void SwapDirectory::reclaim(const std::string& swap_path, bool spares_images) const {
   struct stat status {};
   if (::lstat(swap_path.c_str(), &status) != 0) return;
   std::optional<SwapHeader> header;
-  if (!S_ISREG(status.st_mode) || inspect_swap_file(swap_path, &header) == SwapKind::kForeign) {
+  const SwapKind kind =
+      S_ISREG(status.st_mode) ? inspect_swap_file(swap_path, &header) : SwapKind::kForeign;
+  if (kind == SwapKind::kForeign) {
     throw IoError(
         swap_path + " is not a swap file of Sluice although it has the name of one: move it away",
         swap_path);
+  }
+  if (spares_images && header && header->image) {
+    throw IoError(swap_path + " is part of an image that a training run can go on from (run '" +
+                      header->run_id +
+                      "'); go on with that run (--resume auto), or remove the file, or "
+                      "give this one another offload.nvme_path",
+                  swap_path);
+  }
+  if (spares_images && kind == SwapKind::kDamaged) {
+    throw IoError(swap_path +
+                      " is a swap file whose header is damaged: it may be part of an image "
+                      "that a training run could go on from; remove it, or give this run another "
+                      "offload.nvme_path",
+                  swap_path);
   }
   if (::unlink(swap_path.c_str()) != 0) fail("cannot remove", swap_path, errno);
   log_info("removed " + swap_path + " (" + format_bytes(status.st_blocks * 512) + "), left by " +
@@ -209,15 +169,15 @@ void SwapDirectory::reclaim(const std::string& swap_path) const {
 }
 
 void SwapDirectory::release() noexcept {
-  if (rank_lock_ < 0) return unlock();
+  if (!rank_lock_.held()) return unlock();
   try {
-    if (directory_lock_ < 0) lock();
-    ::unlink(lock_path(rank_).c_str());
-    if (ranks_in(path_).empty()) ::unlink((path_ + "/sluice-swap.lock").c_str());
+    if (!directory_lock_.held()) lock();
+    rank_lock_.remove();
+    if (ranks_in(path_).empty()) directory_lock_.remove();
   } catch (const std::exception& error) {
     log_warning("releasing " + path_ + ": " + error_chain(error));
   }
-  ::close(std::exchange(rank_lock_, -1));
+  rank_lock_.release();
   unlock();
 }
 
@@ -226,6 +186,20 @@ std::int64_t SwapDirectory::free_bytes() const {
   if (::statvfs(path_.c_str(), &status) != 0)
     fail("cannot ask for the free space of", path_, errno);
   return static_cast<std::int64_t>(status.f_bavail * status.f_frsize);
+}
+
+std::int64_t SwapDirectory::promised_bytes() const {
+  constexpr std::int64_t kStatBlock = 512;
+  std::vector<int> ranks = ranks_in(path_);
+  std::sort(ranks.begin(), ranks.end());
+  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
+  std::int64_t sum = 0;
+  for (const int rank : ranks) {
+    struct stat status {};
+    if (rank == rank_ || ::lstat(swap_path(rank).c_str(), &status) != 0) continue;
+    sum += std::max<std::int64_t>(0, status.st_size - status.st_blocks * kStatBlock);
+  }
+  return sum;
 }
 
 }  // namespace sluice

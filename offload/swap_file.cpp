@@ -1,6 +1,7 @@
 #include "offload/swap_file.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,6 +16,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "offload/io_backend.hpp"
+#include "offload/text_field.hpp"
 
 namespace sluice {
 namespace {
@@ -24,7 +26,7 @@ constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'S', 'W'};
 // The header as it lies in the file, little-endian; the rest of its block is zero.
 struct RawHeader {
   char magic[8];
-  std::uint32_t format, rank, file, files, pid, reserved;
+  std::uint32_t format, rank, file, files, pid, image;
   std::uint64_t layout_hash, data_version, file_bytes;
   char run_id[128];
   char host[64];
@@ -37,17 +39,6 @@ std::uint64_t fnv(const void* data, std::size_t bytes) {
   const auto* at = static_cast<const unsigned char*>(data);
   for (std::size_t i = 0; i < bytes; ++i) hash = (hash ^ at[i]) * 0x100000001b3U;
   return hash;
-}
-
-template <std::size_t N>
-void put_text(char (&field)[N], const std::string& text) {
-  const std::size_t bytes = std::min(text.size(), N - 1);
-  std::memcpy(field, text.data(), bytes);
-}
-
-template <std::size_t N>
-std::string text_of(const char (&field)[N]) {
-  return {field, ::strnlen(field, N)};
 }
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
@@ -81,6 +72,14 @@ void reserve(int descriptor, const std::string& path, std::int64_t bytes) {
   fail("cannot reserve " + format_bytes(bytes) + " for the NVMe tier in", path, error);
 }
 
+// Whether anything was written behind the header; space that was only reserved does not count.
+// Where a file system cannot tell: yes, if there is room for it.
+bool has_data_behind(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0 || status.st_size <= kSwapHeaderBytes) return false;
+  return ::lseek(descriptor, kSwapHeaderBytes, SEEK_DATA) >= 0 || errno != ENXIO;
+}
+
 }  // namespace
 
 void encode_header(const SwapHeader& header, std::byte* block) {
@@ -94,6 +93,7 @@ void encode_header(const SwapHeader& header, std::byte* block) {
   raw.layout_hash = header.layout_hash;
   raw.data_version = header.data_version;
   raw.file_bytes = header.file_bytes;
+  raw.image = header.image ? 1 : 0;
   put_text(raw.run_id, header.run_id);
   put_text(raw.host, header.host);
   raw.hash = fnv(&raw, offsetof(RawHeader, hash));
@@ -109,8 +109,8 @@ std::optional<SwapHeader> decode_header(const std::byte* block) {
     return std::nullopt;
   }
   return SwapHeader{
-      text_of(raw.run_id), text_of(raw.host), raw.pid,          raw.rank,      raw.file,
-      raw.files,           raw.layout_hash,   raw.data_version, raw.file_bytes};
+      get_text(raw.run_id), get_text(raw.host), raw.pid,        raw.rank,      raw.file, raw.files,
+      raw.layout_hash,      raw.data_version,   raw.file_bytes, raw.image != 0};
 }
 
 SwapKind inspect_swap_file(const std::string& path, std::optional<SwapHeader>* header) {
@@ -120,25 +120,31 @@ SwapKind inspect_swap_file(const std::string& path, std::optional<SwapHeader>* h
   std::byte block[kSwapHeaderBytes] = {};
   const auto got = ::pread(descriptor, block, sizeof(block), 0);
   const int error = errno;
+  const bool has_more = got == kSwapHeaderBytes && has_data_behind(descriptor);
   ::close(descriptor);
   if (got < 0) fail("cannot read", path, error);
   if (got == kSwapHeaderBytes) *header = decode_header(block);
+  if (header->has_value()) return SwapKind::kOurs;
   const bool zero = std::all_of(block, block + got, [](std::byte b) { return b == std::byte{0}; });
+  if (zero) return has_more ? SwapKind::kDamaged : SwapKind::kUnwritten;
   const bool magic = got >= 8 && std::memcmp(block, kMagic, sizeof(kMagic)) == 0;
-  return zero || magic ? SwapKind::kOurs : SwapKind::kForeign;
+  return magic ? SwapKind::kDamaged : SwapKind::kForeign;
 }
 
-SwapFile::SwapFile(std::string path, bool direct) : path_(std::move(path)), direct_(direct) {
-  const int flags = O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC;
-  if (const int error = injected_errno("nvme.open", EIO)) fail("cannot create", path_, error);
+SwapFile::SwapFile(std::string path, bool direct, Open how)
+    : path_(std::move(path)), direct_(direct) {
+  const bool creates = how == Open::kCreate;
+  const char* const what = creates ? "cannot create" : "cannot open";
+  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (creates ? O_CREAT | O_EXCL : 0);
+  if (const int error = injected_errno("nvme.open", EIO)) fail(what, path_, error);
   int error = direct ? injected_errno("nvme.open.direct", EINVAL) : 0;
   if (error == 0) {
     descriptor_ = ::open(path_.c_str(), flags | (direct ? O_DIRECT : 0), 0600);
     error = descriptor_ < 0 ? errno : 0;
   }
   if (error == 0) return;
-  if (!direct || error != EINVAL) fail("cannot create", path_, error);
-  ::unlink(path_.c_str());  // some file systems create the file before they refuse the flag
+  if (!direct || error != EINVAL) fail(what, path_, error);
+  if (creates) ::unlink(path_.c_str());  // some file systems create it before they refuse the flag
   throw IoError("the file system of " + path_ +
                     " does not do O_DIRECT: put offload.nvme_path on ext4, xfs or another file "
                     "system of a local disk",
@@ -155,12 +161,32 @@ SwapFile::SwapFile(SwapFile&& other) noexcept
       descriptor_(std::exchange(other.descriptor_, -1)) {}
 
 void SwapFile::prepare(const SwapHeader& header, std::int64_t bytes) {
+  write_header(header);
+  reserve(descriptor_, path_, bytes);
+}
+
+void SwapFile::write_header(const SwapHeader& header) {
   const HeaderBlock block = make_block();
   encode_header(header, block.get());
   if (const int error = injected_errno("nvme.header", EIO)) fail("cannot write to", path_, error);
   const auto written = ::pwrite(descriptor_, block.get(), kSwapHeaderBytes, 0);
   if (written != kSwapHeaderBytes) fail("cannot write to", path_, written < 0 ? errno : ENOSPC);
-  reserve(descriptor_, path_, bytes);
+}
+
+SwapHeader SwapFile::read_header() const {
+  const HeaderBlock block = make_block();
+  if (const int error = injected_errno("nvme.header", EIO)) fail("cannot read", path_, error);
+  const auto got = ::pread(descriptor_, block.get(), kSwapHeaderBytes, 0);
+  if (got < 0) fail("cannot read", path_, errno);
+  const auto header = got == kSwapHeaderBytes ? decode_header(block.get()) : std::nullopt;
+  if (!header) throw IoError(path_ + " does not begin with a whole header", path_);
+  return *header;
+}
+
+std::int64_t SwapFile::bytes() const {
+  struct stat status {};
+  if (::fstat(descriptor_, &status) != 0) fail("cannot look at", path_, errno);
+  return status.st_size;
 }
 
 void SwapFile::remove() noexcept {

@@ -30,6 +30,7 @@ struct Shared {
 };
 
 std::int64_t transfer_now(const IoTransfer& t, int file) {
+  if (t.sync) return ::fdatasync(file) == 0 ? 0 : -errno;
   const auto bytes = static_cast<std::size_t>(t.bytes);
   const auto moved = t.write ? ::pwrite(file, t.memory, bytes, t.offset)
                              : ::pread(file, t.memory, bytes, t.offset);

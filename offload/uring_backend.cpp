@@ -40,6 +40,14 @@ class UringBackend final : public IoBackend {
     arm_wake();
   }
   ~UringBackend() override {
+    // The kernel takes a ring down some time after its end. Until then registered files stay open,
+    // and a removed one's space is not free for whoever comes next; nor is registered memory that
+    // counts against the memlock limit. Older kernels wait here for what is under way, which a
+    // device that does not answer never ends.
+    if (out_ == 0) {
+      if (fixed_files_) io_uring_unregister_files(&ring_);
+      if (!memory_.empty()) io_uring_unregister_buffers(&ring_);
+    }
     io_uring_queue_exit(&ring_);
     ::close(wake_fd_);
   }
@@ -83,6 +91,7 @@ class UringBackend final : public IoBackend {
     check(entry != nullptr, "no more transfers than the ring has entries");
     prepare(entry, transfer);
     io_uring_sqe_set_data64(entry, transfer.tag);
+    ++out_;
   }
 
   void flush() override {
@@ -108,6 +117,7 @@ class UringBackend final : public IoBackend {
         woken = true;
       } else if (entry->user_data != LIBURING_UDATA_TIMEOUT) {
         completions.push_back({entry->user_data, entry->res});
+        --out_;
       }
     }
     io_uring_cq_advance(&ring_, seen);
@@ -153,8 +163,10 @@ class UringBackend final : public IoBackend {
     const int file = fixed_files_ ? transfer.file : files_.at(index);
     const auto bytes = static_cast<unsigned>(transfer.bytes);
     const auto offset = static_cast<std::uint64_t>(transfer.offset);
-    const int range = range_of(transfer);
-    if (range >= 0 && transfer.write) {
+    const int range = transfer.sync ? -1 : range_of(transfer);
+    if (transfer.sync) {
+      io_uring_prep_fsync(entry, file, IORING_FSYNC_DATASYNC);
+    } else if (range >= 0 && transfer.write) {
       io_uring_prep_write_fixed(entry, file, transfer.memory, bytes, offset, range);
     } else if (range >= 0) {
       io_uring_prep_read_fixed(entry, file, transfer.memory, bytes, offset, range);
@@ -171,6 +183,7 @@ class UringBackend final : public IoBackend {
   std::uint64_t wake_count_ = 0;  // where the kernel puts what it read from wake_fd_
   std::vector<int> files_;
   bool fixed_files_ = false;
+  int out_ = 0;  // transfers without a completion
   std::vector<iovec> memory_;
 };
 

@@ -3,27 +3,14 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <string>
 
 #include "kernels/base/error.hpp"
+#include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/column_grain.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace sluice {
-namespace {
-
-void check_tokens(std::span<const std::int64_t> tokens, std::int64_t rows) {
-  for (std::size_t i = 0; i < tokens.size(); ++i) {
-    if (tokens[i] >= 0 && tokens[i] < rows) continue;
-    throw Error("embedding: token " + std::to_string(i) + " is " + std::to_string(tokens[i]) +
-                ", outside the table of " + std::to_string(rows) +
-                " rows; was the text tokenised with the tokenizer of this model?");
-  }
-}
-
-}  // namespace
-
 void embedding_forward(const EmbeddingArgs& a) {
   check(a.hidden >= 1, "embedding_forward: hidden < 1");
   check(a.tokens.empty() || (a.out != nullptr && a.table != nullptr),

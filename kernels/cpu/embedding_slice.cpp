@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <string>
 
 #include "kernels/base/error.hpp"
+#include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/column_grain.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/parallel.hpp"
@@ -16,12 +16,7 @@ namespace {
 void check_args(const EmbeddingSlice& a) {
   check(a.hidden >= 1 && a.first >= 0 && a.rows >= 1 && a.first + a.rows <= a.table_rows,
         "embedding_slice: a slice lies within its table");
-  for (std::size_t i = 0; i < a.tokens.size(); ++i) {
-    if (a.tokens[i] >= 0 && a.tokens[i] < a.table_rows) continue;
-    throw Error("embedding: token " + std::to_string(i) + " is " + std::to_string(a.tokens[i]) +
-                ", outside the table of " + std::to_string(a.table_rows) +
-                " rows; was the text tokenised with the tokenizer of this model?");
-  }
+  check_tokens(a.tokens, a.table_rows);
 }
 
 bool in_slice(const EmbeddingSlice& a, std::int64_t token) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <atomic>
+#include <functional>
+#include <utility>
 
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/parallel_tbb.hpp"
@@ -35,6 +37,25 @@ struct Caller {
   Loop& loop;
 };
 
+// What on_compute_thread was given, and again what orders the pool's calls with its coming and
+// going. Never destroyed, as the pool.
+struct Entered {
+  std::function<void(int)> function;
+  std::atomic<std::int64_t> calls{0};
+};
+
+Entered& entered_function() {
+  static Entered* instance = new Entered;
+  return *instance;
+}
+
+void call_entered(int index) {
+  Entered& entered = entered_function();
+  entered.calls.load(std::memory_order_acquire);
+  entered.function(index);
+  entered.calls.fetch_add(1, std::memory_order_release);
+}
+
 void run_range(void* context, std::int64_t begin, std::int64_t end) {
   Loop& loop = *static_cast<Loop*>(context);
   const Piece piece(loop);
@@ -42,6 +63,15 @@ void run_range(void* context, std::int64_t begin, std::int64_t end) {
 }
 
 }  // namespace
+
+void on_compute_thread(std::function<void(int)> function) {
+  set_entry_function(nullptr);
+  Entered& entered = entered_function();
+  entered.calls.load(std::memory_order_acquire);
+  entered.function = std::move(function);
+  entered.calls.store(0, std::memory_order_release);
+  if (entered.function) set_entry_function(call_entered);
+}
 
 void parallel_for_erased(std::int64_t n, std::int64_t grain, void* context,
                          RangeFunction function) {

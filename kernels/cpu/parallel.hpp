@@ -20,7 +20,7 @@ void set_compute_threads(int count);
 // Called by each thread of the pool's own as it comes to work, with its index in
 // [0, compute_threads()): to bind itself. Callers of loops are not. It must not throw. Empty:
 // nothing is called. Not to be called while another thread starts a loop.
-void on_compute_thread(std::function<void(int index)> entered);
+void on_compute_thread(std::function<void(int index)> function);
 
 // Least number of elements worth a piece of its own: 64 KiB.
 [[nodiscard]] constexpr std::int64_t grain_elements(std::int64_t bytes_per_element) {

@@ -10,11 +10,9 @@
 #include <oneapi/tbb/task_scheduler_observer.h>
 
 #include <atomic>
-#include <functional>
 #include <memory>
 #include <mutex>
 #include <string>
-#include <utility>
 
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/parallel.hpp"
@@ -26,24 +24,24 @@ namespace tbb = oneapi::tbb;
 
 class Observer final : public tbb::task_scheduler_observer {
  public:
-  Observer(tbb::task_arena& arena, std::function<void(int)> entered)
-      : tbb::task_scheduler_observer(arena), entered_(std::move(entered)) {
+  Observer(tbb::task_arena& arena, EntryFunction entered)
+      : tbb::task_scheduler_observer(arena), entered_(entered) {
     observe(true);
   }
-  ~Observer() override { observe(false); }
+  ~Observer() override { observe(false); }  // waits for calls under way
   void on_scheduler_entry(bool is_worker) override {
     if (is_worker) entered_(tbb::this_task_arena::current_thread_index());
   }
 
  private:
-  const std::function<void(int)> entered_;
+  const EntryFunction entered_;
 };
 
 // The arena in use. Never destroyed: TBB's workers may outlive static destructors.
 struct Pool {
   std::mutex mutex;
   std::atomic<tbb::task_arena*> arena{nullptr};
-  std::function<void(int)> entered;            // of on_compute_thread
+  EntryFunction entered = nullptr;
   std::unique_ptr<Observer> observer;          // of the arena, where there is such a function
   std::unique_ptr<tbb::global_control> limit;  // lets an arena have more threads than CPUs
   int threads = 0;
@@ -66,7 +64,7 @@ tbb::task_arena& arena() {
   if (p.arena.load(std::memory_order_relaxed) == nullptr) {
     if (p.threads == 0) p.threads = tbb::info::default_concurrency();
     auto* made = new tbb::task_arena(p.threads);
-    if (p.entered) p.observer = std::make_unique<Observer>(*made, p.entered);
+    if (p.entered != nullptr) p.observer = std::make_unique<Observer>(*made, p.entered);
     p.arena.store(made, std::memory_order_release);
   }
   return *p.arena.load(std::memory_order_relaxed);
@@ -91,11 +89,11 @@ void set_compute_threads(int count) {
   }
 }
 
-void on_compute_thread(std::function<void(int)> entered) {
+void set_entry_function(EntryFunction entered) {
   Pool& p = pool();
   const std::lock_guard lock(p.mutex);
-  if (!entered && !p.entered) return;
-  p.entered = std::move(entered);
+  if (p.entered == entered) return;
+  p.entered = entered;
   p.drop_arena();
 }
 

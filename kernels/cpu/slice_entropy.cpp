@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
-#include <string>
 
 #include "kernels/base/error.hpp"
+#include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/narrow_row.hpp"
 #include "kernels/cpu/parallel.hpp"
@@ -21,13 +21,7 @@ void check_slice(const EntropySlice& s) {
         "slice_entropy: a slice lies within the vocabulary");
   check(s.rows == 0 || (s.logits != nullptr && s.targets != nullptr),
         "slice_entropy: a null buffer");
-  for (std::int64_t row = 0; row < s.rows; ++row) {
-    const std::int64_t target = s.targets[row];
-    if (target == kIgnoreTarget || (target >= 0 && target < s.vocab)) continue;
-    throw Error("cross entropy: the target of row " + std::to_string(row) + " is " +
-                std::to_string(target) + ", outside the vocabulary of " + std::to_string(s.vocab) +
-                "; was the text tokenised with the tokenizer of this model?");
-  }
+  check_targets(s.targets, s.rows, s.vocab);
 }
 
 bool has_target(const EntropySlice& s, std::int64_t row) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <string>
 #include <vector>
 
 #include "kernels/base/error.hpp"
+#include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/narrow_row.hpp"
 #include "kernels/cpu/parallel.hpp"
@@ -18,13 +18,7 @@ void check_args(const CrossEntropyArgs& a) {
         "softmax_cross_entropy: needs 1 <= vocab <= width <= row_stride");
   check(a.rows == 0 || (a.logits != nullptr && a.targets != nullptr),
         "softmax_cross_entropy: a null buffer");
-  for (std::int64_t row = 0; row < a.rows; ++row) {
-    const std::int64_t target = a.targets[row];
-    if (target == kIgnoreTarget || (target >= 0 && target < a.vocab)) continue;
-    throw Error("cross entropy: the target of row " + std::to_string(row) + " is " +
-                std::to_string(target) + ", outside the vocabulary of " + std::to_string(a.vocab) +
-                "; was the text tokenised with the tokenizer of this model?");
-  }
+  check_targets(a.targets, a.rows, a.vocab);
 }
 
 // -ln softmax at the target, in double from the row's own numbers.

@@ -21,7 +21,11 @@ struct StreamRef {
   void* stream = nullptr;
 };
 
-// CPU bits. Fields and meaning as adamw().
+// CPU bits: products, sums, roots and quotients are each rounded once, to nearest, in the CPU's
+// order, and only what is fma there is fused here. A CPU that flushes subnormals to zero, as ranks
+// do, stores 0 where this stores a number below 1.2e-38; with an eps of ordinary size nothing else
+// differs by that. Fields and meaning as adamw(); moments in fp32 only, grad and weights in any
+// type.
 void launch_adamw(const AdamWArgs& args, StreamRef stream);
 
 // CPU bits, NaN payloads excepted. Element ranges and meaning as convert(), add_to(), scale().

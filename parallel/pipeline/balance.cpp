@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <functional>
 #include <limits>
-#include <numeric>
 #include <string>
 
 #include "kernels/base/error.hpp"
@@ -75,40 +74,29 @@ std::vector<int> balance_stages(std::span<const double> costs, int parts) {
   return ends;
 }
 
-std::vector<int> given_stages(std::span<const int> counts, int parts, int units) {
+std::vector<int> given_stages(std::span<const int> blocks, int parts, int layers) {
   std::string sum;
   int total = 0;
   bool positive = true;
   std::vector<int> ends;
-  for (const int count : counts) {
+  for (const int count : blocks) {
     positive = positive && count > 0;
     sum += (sum.empty() ? "" : " + ") + std::to_string(count);
-    ends.push_back(total += count);
+    total += count;
+    ends.push_back(total + 1);
   }
-  if (static_cast<int>(counts.size()) != parts) {
+  if (static_cast<int>(blocks.size()) != parts) {
     throw ConfigError(
-        "the pipeline's units are given for " + std::to_string(counts.size()) +
-        " stages, but parallel.pipeline x parallel.virtual_stages = " + std::to_string(parts));
+        "parallel.stage_layers has " + std::to_string(blocks.size()) +
+        " numbers, but parallel.pipeline x parallel.virtual_stages = " + std::to_string(parts));
   }
-  if (!positive || total != units) {
-    throw ConfigError("the pipeline's units are given as " + sum + " = " + std::to_string(total) +
-                      ", but the model has " + std::to_string(units) +
-                      " (embedding, blocks, loss head), at least one a stage");
+  if (!positive || total != layers) {
+    throw ConfigError("parallel.stage_layers: " + sum + " = " + std::to_string(total) +
+                      ", but the model has " + std::to_string(layers) +
+                      " layers, at least one a stage");
   }
+  ++ends.back();
   return ends;
-}
-
-double imbalance_of(std::span<const double> costs, std::span<const int> ends) {
-  const double total = std::accumulate(costs.begin(), costs.end(), 0.0);
-  if (total <= 0 || ends.empty()) return 0;
-  double largest = 0;
-  std::size_t begin = 0;
-  for (const int end : ends) {
-    double cost = 0;
-    for (; begin < static_cast<std::size_t>(end); ++begin) cost += costs[begin];
-    largest = std::max(largest, cost);
-  }
-  return largest * static_cast<double>(ends.size()) / total - 1;
 }
 
 }  // namespace sluice

@@ -12,11 +12,9 @@ namespace sluice {
 // there are more parts than units. O(parts x units^2).
 [[nodiscard]] std::vector<int> balance_stages(std::span<const double> costs, int parts);
 
-// The same from counts that were given, by part. Throws ConfigError, with the equation, unless
-// there are as many as parts, all at least 1, with the sum `units`.
-[[nodiscard]] std::vector<int> given_stages(std::span<const int> counts, int parts, int units);
-
-// The largest part's cost over the mean, less 1: 0 where all cost the same. `ends`: as above.
-[[nodiscard]] double imbalance_of(std::span<const double> costs, std::span<const int> ends);
+// The same from blocks that were given, by part: the embedding is with the first, the loss head
+// with the last. Throws ConfigError, with the equation, unless there are as many as parts, all at
+// least 1, with the sum `layers`.
+[[nodiscard]] std::vector<int> given_stages(std::span<const int> blocks, int parts, int layers);
 
 }  // namespace sluice

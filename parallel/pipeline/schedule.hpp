@@ -17,7 +17,6 @@
 // c * stages + s of the model.
 #pragma once
 
-#include <span>
 #include <vector>
 
 #include "parallel/parallel_options.hpp"

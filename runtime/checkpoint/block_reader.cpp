@@ -45,30 +45,44 @@ std::unique_ptr<File> open_existing(FileSystem& files, const std::string& path) 
 }  // namespace
 
 BlockReader::BlockReader(FileSystem& files, std::string dir, const Manifest& manifest)
-    : files_(files), dir_(std::move(dir)), manifest_(manifest), open_(manifest.files.size()) {}
+    : files_(files),
+      dir_(std::move(dir)),
+      manifest_(manifest),
+      open_(manifest.files.size()),
+      known_(manifest.files.size()) {}
 
 std::string BlockReader::path(std::size_t file) const {
   return join_path(dir_, manifest_.files[file].name);
 }
 
-void BlockReader::open(std::size_t file) {
-  if (open_[file]) return;
+std::shared_ptr<File> BlockReader::open(std::size_t file) {
+  const std::lock_guard lock(mutex_);
+  if (open_[file]) return open_[file];
   const FileRecord& record = manifest_.files[file];
-  std::unique_ptr<File> opened = open_existing(files_, path(file));
+  std::shared_ptr<File> opened = open_existing(files_, path(file));
   const std::int64_t bytes = opened->size();
-  std::vector<std::byte> header(static_cast<std::size_t>(record.header_bytes));
-  header.resize(static_cast<std::size_t>(opened->read(0, header)));
-  if (xxh3(header) != record.header_hash) {
-    throw CheckpointError(
-        "the header is not the one that was written" + origin_of(header, bytes, record, manifest_),
-        path(file), "", 0);
+  if (!known_[file]) {
+    std::vector<std::byte> header(static_cast<std::size_t>(record.header_bytes));
+    header.resize(static_cast<std::size_t>(opened->read(0, header)));
+    if (xxh3(header) != record.header_hash) {
+      throw CheckpointError("the header is not the one that was written" +
+                                origin_of(header, bytes, record, manifest_),
+                            path(file), "", 0);
+    }
   }
   if (bytes != record.bytes) {
     throw CheckpointError("the file has " + std::to_string(bytes) + " bytes instead of " +
                               std::to_string(record.bytes),
                           path(file), "", std::min(bytes, record.bytes));
   }
-  open_[file] = std::move(opened);
+  known_[file] = true;
+  if (opened_.size() == kMostOpen) {
+    open_[opened_.front()].reset();
+    opened_.pop_front();
+  }
+  opened_.push_back(file);
+  open_[file] = opened;
+  return opened;
 }
 
 std::int64_t BlockReader::block_length(std::size_t file, std::size_t range,
@@ -95,19 +109,45 @@ std::span<const std::byte> BlockReader::block(std::size_t file, std::size_t rang
 
 void BlockReader::block_to(std::size_t file, std::size_t range, std::int64_t block,
                            std::span<std::byte> destination) {
-  open(file);
+  const std::shared_ptr<File> opened = open(file);
+  const std::int64_t offset =
+      manifest_.files[file].ranges[range].offset + block * manifest_.block_bytes;
+  std::int64_t got = 0;
+  try {
+    got = opened->read(offset, destination);
+  } catch (const IoError&) {
+    rethrow(std::current_exception(), file, range, offset);
+  }
+  compare(file, range, block, destination.first(static_cast<std::size_t>(got)));
+}
+
+void BlockReader::compare(std::size_t file, std::size_t range, std::int64_t block,
+                          std::span<const std::byte> got) const {
   const RangeRecord& record = manifest_.files[file].ranges[range];
   const std::int64_t offset = record.offset + block * manifest_.block_bytes;
-  const std::int64_t got = open_[file]->read(offset, destination);
-  if (got != static_cast<std::int64_t>(destination.size())) {
+  const auto bytes = static_cast<std::int64_t>(got.size());
+  if (bytes != block_length(file, range, block)) {
     throw CheckpointError("the file was cut short", path(file), tensor_name(record.range),
-                          offset + got);
+                          offset + bytes);
   }
-  if (xxh3(destination) != record.blocks[static_cast<std::size_t>(block)]) {
-    throw CheckpointError("the " + std::to_string(destination.size()) +
+  if (xxh3(got) != record.blocks[static_cast<std::size_t>(block)]) {
+    throw CheckpointError("the " + std::to_string(bytes) +
                               " bytes from here are not what was written: their checksum is wrong" +
                               kOlderMayBeWhole,
                           path(file), tensor_name(record.range), offset);
+  }
+}
+
+void BlockReader::rethrow(const std::exception_ptr& error, std::size_t file, std::size_t range,
+                          std::int64_t offset) const {
+  try {
+    std::rethrow_exception(error);
+  } catch (const CheckpointError&) {
+    throw;  // of the file's header, say
+  } catch (const IoError& failed) {
+    throw IoError("tensor " + tensor_name(manifest_.files[file].ranges[range].range) + ", byte " +
+                      std::to_string(offset) + ": " + failed.what(),
+                  failed.path(), failed.error_number());
   }
 }
 

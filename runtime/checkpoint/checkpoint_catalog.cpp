@@ -18,13 +18,16 @@ std::string read_head(FileSystem& files, const std::string& path) {
   return text;
 }
 
-// "" where everything that `trust` asks for holds, else why not.
-std::string why_not(FileSystem& files, const std::string& path, Trust trust) {
+// "" where everything that `trust` asks for holds, else why not. `manifest`: its own, where it is
+// sound.
+std::string why_not(FileSystem& files, const std::string& path, Trust trust,
+                    Manifest* manifest = nullptr) {
   try {
     if (!files.stat(join_path(path, kManifestName))) {
       return "it was never completed: it has no manifest.json";
     }
-    (void)open_checkpoint(files, path);
+    const Checkpoint checkpoint = open_checkpoint(files, path);
+    if (manifest != nullptr) *manifest = checkpoint.manifest();
   } catch (const IoError& error) {
     return error.what();
   }
@@ -51,6 +54,8 @@ std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir) {
     if (entry.has_manifest) {
       try {
         entry.generation = parse_manifest_head(read_head(files, path), path).generation;
+      } catch (const NewerFormatError&) {
+        entry.unreadable = true;
       } catch (const CheckpointError&) {
         entry.generation = -1;  // whoever opens it is told why
       } catch (const IoError&) {
@@ -80,13 +85,13 @@ std::vector<CheckpointSummary> ls(FileSystem& files, const std::string& dir) {
     summary.step = entry.step;
     summary.generation = entry.generation;
     summary.is_latest = entry.name == latest;
-    summary.why_not = why_not(files, summary.path, Trust::kManifest);
+    Manifest manifest;
+    summary.why_not = why_not(files, summary.path, Trust::kManifest, &manifest);
     summary.complete = summary.why_not.empty();
     if (summary.complete) {
-      const Checkpoint checkpoint = open_checkpoint(files, summary.path);
-      summary.bytes = checkpoint.manifest().bytes();
-      summary.saved_at = checkpoint.manifest().saved_at;
-      summary.layout = checkpoint.manifest().run.layout;
+      summary.bytes = manifest.bytes();
+      summary.saved_at = manifest.saved_at;
+      summary.layout = manifest.run.layout;
     }
     result.push_back(std::move(summary));
   }

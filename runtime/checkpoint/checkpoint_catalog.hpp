@@ -69,7 +69,8 @@ struct CatalogEntry {
   std::string name;
   std::int64_t step = -1, generation = -1;
   bool has_manifest = false;
-  bool unreadable = false;  // the system failed to read the manifest: nobody can say what it is
+  // The system failed to read the manifest, or a newer version wrote it: it may be whole.
+  bool unreadable = false;
 };
 [[nodiscard]] std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir);
 

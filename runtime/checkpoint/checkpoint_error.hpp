@@ -39,4 +39,10 @@ class CheckpointError : public IoError {
   std::int64_t offset_;
 };
 
+// Written by a newer version: nothing is wrong with it, so nothing of it is ever removed.
+class NewerFormatError : public CheckpointError {
+ public:
+  using CheckpointError::CheckpointError;
+};
+
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/checkpoint/block_reader.hpp"
+#include "runtime/checkpoint/read_ahead.hpp"
 
 namespace sluice {
 namespace {
@@ -63,6 +64,23 @@ struct Checkpoint::Impl {
   void plan_one(std::size_t index, const StateRange& wanted, std::vector<ReadPiece>& pieces) const;
   void read_run(const ReadPiece& piece, std::int64_t from, std::int64_t elems, TensorDType dtype,
                 std::byte* to);
+  [[nodiscard]] std::vector<BlockVisit> visits_of(std::span<const ReadPiece> pieces) const;
+  void scatter(std::span<const ReadPiece> pieces, TensorDType dtype, ReadAhead& blocks,
+               std::byte* to) const;
+  // f(block, first byte of it, bytes) over elements of a stored range.
+  template <class F>
+  void for_each_block(const ReadPiece& piece, std::int64_t from, std::int64_t elems, F&& f) const {
+    const std::int64_t size = size_of(stored(piece).dtype);
+    std::int64_t at = from * size;
+    const std::int64_t end = at + elems * size;
+    while (at < end) {
+      const std::int64_t block = at / manifest.block_bytes;
+      const std::int64_t begin = at - block * manifest.block_bytes;
+      const std::int64_t take = std::min(end - at, manifest.block_bytes - begin);
+      f(block, begin, take);
+      at += take;
+    }
+  }
 
   [[noreturn]] void fail(const StateRange& wanted, const std::string& what) const {
     throw CheckpointError(
@@ -122,22 +140,46 @@ void Checkpoint::Impl::plan_one(std::size_t index, const StateRange& wanted,
 void Checkpoint::Impl::read_run(const ReadPiece& piece, std::int64_t from, std::int64_t elems,
                                 TensorDType dtype, std::byte* to) {
   const TensorDType stored_dtype = stored(piece).dtype;
-  const std::int64_t stored_size = size_of(stored_dtype);
-  std::int64_t at = from * stored_size;
-  const std::int64_t end = at + elems * stored_size;
-  while (at < end) {
-    const std::int64_t block = at / manifest.block_bytes;
-    const std::int64_t begin = block * manifest.block_bytes;
-    const std::int64_t length = reader.block_length(piece.file, piece.range, block);
-    const std::int64_t take = std::min(end, begin + length) - at;
-    if (take == length && stored_dtype == dtype) {
-      reader.block_to(piece.file, piece.range, block, {to, static_cast<std::size_t>(take)});
-    } else {
-      const auto bytes = reader.block(piece.file, piece.range, block);
-      copy_elements(to, dtype, bytes.data() + (at - begin), stored_dtype, take / stored_size);
-    }
-    to += take / stored_size * size_of(dtype);
-    at += take;
+  for_each_block(
+      piece, from, elems, [&](std::int64_t block, std::int64_t begin, std::int64_t take) {
+        const std::int64_t length = reader.block_length(piece.file, piece.range, block);
+        const std::int64_t n = take / size_of(stored_dtype);
+        if (take == length && stored_dtype == dtype) {
+          reader.block_to(piece.file, piece.range, block, {to, static_cast<std::size_t>(take)});
+        } else {
+          const auto bytes = reader.block(piece.file, piece.range, block);
+          copy_elements(to, dtype, bytes.data() + begin, stored_dtype, n);
+        }
+        to += n * size_of(dtype);
+      });
+}
+
+std::vector<BlockVisit> Checkpoint::Impl::visits_of(std::span<const ReadPiece> pieces) const {
+  std::vector<BlockVisit> visits;
+  for (const ReadPiece& piece : pieces) {
+    for_each_run(piece.runs, [&](std::int64_t from, std::int64_t, std::int64_t elems) {
+      for_each_block(piece, from, elems, [&](std::int64_t block, std::int64_t, std::int64_t take) {
+        add_visit(visits, {piece.file, piece.range, block, take});
+      });
+    });
+  }
+  return visits;
+}
+
+void Checkpoint::Impl::scatter(std::span<const ReadPiece> pieces, TensorDType dtype,
+                               ReadAhead& blocks, std::byte* to) const {
+  for (const ReadPiece& piece : pieces) {
+    const TensorDType stored_dtype = stored(piece).dtype;
+    for_each_run(piece.runs, [&](std::int64_t from, std::int64_t first, std::int64_t elems) {
+      std::byte* at = to + first * size_of(dtype);
+      for_each_block(piece, from, elems,
+                     [&](std::int64_t block, std::int64_t begin, std::int64_t take) {
+                       const auto bytes = blocks.block(piece.file, piece.range, block);
+                       const std::int64_t n = take / size_of(stored_dtype);
+                       copy_elements(at, dtype, bytes.data() + begin, stored_dtype, n);
+                       at += n * size_of(dtype);
+                     });
+    });
   }
 }
 
@@ -200,6 +242,44 @@ void Checkpoint::read(std::span<const ReadPiece> pieces, std::span<const StateRa
       impl_->read_run(piece, from, elems, dtype, base + to * size_of(dtype));
     });
   }
+}
+
+namespace {
+
+// f(wanted, its part, first element) for each part, in order.
+template <class F>
+void for_each_part(std::span<const StateRange> wanted, std::size_t part_bytes, F&& f) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    const std::int64_t elems = static_cast<std::int64_t>(part_bytes) / size_of(wanted[i].dtype);
+    check(elems > 0, "room for an element");
+    StateRange part = wanted[i];
+    for (std::int64_t begin = wanted[i].begin; begin < wanted[i].end; begin += elems) {
+      part.begin = begin;
+      part.end = std::min(begin + elems, wanted[i].end);
+      f(i, part, begin - wanted[i].begin);
+    }
+  }
+}
+
+}  // namespace
+
+void Checkpoint::read_in_parts(std::span<const StateRange> wanted, std::span<std::byte> part,
+                               std::span<std::byte> ahead,
+                               const std::function<void(const StatePart&)>& take) {
+  // Pieces are made twice, first for the blocks alone: kept, they would be some 500 bytes a part.
+  std::vector<BlockVisit> visits;
+  for_each_part(wanted, part.size(), [&](std::size_t, const StateRange& range, std::int64_t) {
+    for (const BlockVisit& visit : impl_->visits_of(plan_reads({&range, 1}))) {
+      add_visit(visits, visit);
+    }
+  });
+  ReadAhead blocks(impl_->reader, std::move(visits), ahead);
+  for_each_part(
+      wanted, part.size(), [&](std::size_t i, const StateRange& range, std::int64_t first) {
+        impl_->scatter(plan_reads({&range, 1}), range.dtype, blocks, part.data());
+        const std::span<std::byte> bytes = part.first(static_cast<std::size_t>(range.bytes()));
+        take({i, first, range.elems(), bytes});
+      });
 }
 
 void Checkpoint::read_range(const StateRange& wanted, std::span<std::byte> destination) {

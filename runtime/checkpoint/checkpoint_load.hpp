@@ -9,6 +9,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -27,7 +28,14 @@ struct ReadPiece {
   SharedRuns runs;         // from: elements of the stored range, to: of the wanted one
 };
 
-// One open checkpoint. plan_reads is const and thread-safe; read() is for one thread at a time
+// What read_in_parts has brought: elements [first, first + elems) of one wanted range.
+struct StatePart {
+  std::size_t wanted = 0;
+  std::int64_t first = 0, elems = 0;
+  std::span<std::byte> bytes;  // until the next part
+};
+
+// One open checkpoint. plan_reads is const and thread-safe; reading is for one thread at a time
 // (open the checkpoint once for each reader). Holds one block of memory, 1 MiB, and the manifest.
 class Checkpoint {
  public:
@@ -53,6 +61,14 @@ class Checkpoint {
   // undefined. To restore in bounded memory, ask for parts of a range (a smaller [begin, end)).
   void read(std::span<const ReadPiece> pieces, std::span<const StateRange> wanted,
             std::span<const std::span<std::byte>> destinations);
+  // The wanted ranges one after the other, in parts of as many elements as `part` holds (at least
+  // one): take(part) is called, on this thread, for each in order, while the disk is read for those
+  // behind it: past the page cache where the checkpoint is read once, by threads that do not
+  // outlive this call. `ahead`: memory for what they have read, from a page on, read_ahead_bytes
+  // (read_ahead.hpp) to keep a disk busy; with too little, blocks are read when they are needed.
+  // Besides, 32 bytes for each block that is to be read. Throws as plan_reads, read and take.
+  void read_in_parts(std::span<const StateRange> wanted, std::span<std::byte> part,
+                     std::span<std::byte> ahead, const std::function<void(const StatePart&)>& take);
   // plan_reads and read of one range.
   void read_range(const StateRange& wanted, std::span<std::byte> destination);
 

@@ -52,6 +52,9 @@ Standing standing_of(FileSystem& files, const std::string& path) {
   try {
     (void)open_checkpoint(files, path);
     return Standing::kComplete;
+  } catch (const NewerFormatError& error) {
+    log_warning("not counted as a checkpoint, and it stays: " + std::string(error.what()));
+    return Standing::kUnknown;
   } catch (const CheckpointError& error) {
     log_warning("not counted as a checkpoint: " + std::string(error.what()));
     return Standing::kBad;

@@ -1,6 +1,5 @@
 // DeepSpeed's universal checkpoints: a folder a parameter, its states whole.
 #include <algorithm>
-#include <cmath>
 #include <utility>
 
 #include "kernels/base/error.hpp"
@@ -21,7 +20,8 @@ const char* file_of(StateKind kind) {
 
 class Universal final : public ImportSource {
  public:
-  explicit Universal(std::string dir) : dir_(std::move(dir)), zero_(join_path(dir_, "zero")) {
+  Universal(std::string dir, bool weights_only)
+      : dir_(std::move(dir)), zero_(join_path(dir_, "zero")), weights_only_(weights_only) {
     for (const std::string& name : local_file_system().list(zero_)) {
       if (!is_there(join_path(join_path(zero_, name), file_of(StateKind::kMaster)))) continue;
       names_.push_back(name);
@@ -45,6 +45,7 @@ class Universal final : public ImportSource {
   const char* program() const override { return "DeepSpeed"; }
   std::vector<std::string> tensors(int) const override { return names_; }
   bool has(int, const std::string& tensor, StateKind kind) const override {
+    if (weights_only_ && kind != StateKind::kMaster) return false;
     return is_there(join_path(join_path(zero_, tensor), file_of(kind)));
   }
   OpenTensor open(int, const std::string& tensor, StateKind kind) override {
@@ -65,7 +66,9 @@ class Universal final : public ImportSource {
                                 " where a tensor is expected",
                             path, tensor, file->root().at);
     }
-    return {file, value, tensor, unpadded};
+    OpenTensor found(tensor, file, *value);
+    found.unpadded = unpadded;
+    return found;
   }
   ImportProgress progress() const override { return progress_; }
   std::optional<ModelOptions> model() const override { return model_; }
@@ -98,75 +101,24 @@ class Universal final : public ImportSource {
       const std::string path = join_path(join_path(zero_, name), "step.pt");
       if (!is_there(path)) continue;
       TorchFile file(path);
-      progress_.updates = count_of(file, file.root());
+      progress_.updates = updates_of(file, file.root());
       break;
     }
     progress_.step = std::max(progress_.step, progress_.updates);
   }
-  static std::int64_t count_of(TorchFile& file, const PickleValue& value) {
-    double count = value.kind == Kind::kInt ? static_cast<double>(value.number) : value.real;
-    if (value.kind == Kind::kTensor && file.dtype(value, "step") == DType::kFloat32) {
-      file.check_storage(value, "step");
-      float number = 0;
-      file.read_scalar(value, number);
-      count = number;
-    }
-    constexpr double kMost = 1e15;
-    if (!(count >= 0 && count <= kMost) || count != std::floor(count)) {
-      throw CheckpointError("is no number of updates", file.path(), "step", value.at);
-    }
-    return static_cast<std::int64_t>(count);
-  }
 
   std::string dir_, zero_;
   std::vector<std::string> names_;
-  bool megatron_ = false;
+  bool megatron_ = false, weights_only_ = false;
   std::int64_t skipped_ = 0;
   ImportProgress progress_;
   std::optional<ModelOptions> model_;
 };
 
-// The first line of a small file; empty: there is none.
-std::string first_line(const std::string& path) {
-  if (!is_there(path)) return "";
-  constexpr std::int64_t kMost = 4096;
-  const std::string text = read_text(local_file_system(), path, kMost);
-  return text.substr(0, text.find_first_of("\r\n"));
-}
-
 }  // namespace
 
-bool is_there(const std::string& path) { return local_file_system().stat(path).has_value(); }
-
-std::int64_t whole_number(const PickleTree& tree, const PickleValue& in, std::string_view key) {
-  const PickleValue* const value = tree.find(in, key);
-  if (value == nullptr) return 0;
-  if (value->kind == Kind::kInt) return std::max<std::int64_t>(0, value->number);
-  constexpr double kMost = 1e15;
-  const bool counts = value->kind == Kind::kFloat && value->real >= 0 && value->real < kMost;
-  return counts ? static_cast<std::int64_t>(value->real) : 0;
-}
-
-std::unique_ptr<ImportSource> open_deepspeed_universal(const std::string& dir) {
-  return std::make_unique<Universal>(dir);
-}
-
-std::unique_ptr<ImportSource> open_import(const std::string& dir, ImportFormat format) {
-  if (format != ImportFormat::kMegatron) {
-    const std::string tag = first_line(join_path(dir, "latest_universal"));
-    const std::string step = tag.empty() ? dir : join_path(dir, tag);
-    if (is_there(join_path(step, "zero"))) return open_deepspeed_universal(step);
-  }
-  if (format != ImportFormat::kDeepSpeed) {
-    const std::string iteration = first_line(join_path(dir, "latest_checkpointed_iteration.txt"));
-    constexpr std::size_t kDigits = 7;
-    const std::string zeros(kDigits - std::min(kDigits, iteration.size()), '0');
-    const std::string step = iteration.empty()        ? dir
-                             : iteration == "release" ? join_path(dir, iteration)
-                                                      : join_path(dir, "iter_" + zeros + iteration);
-    if (is_there(join_path(step, "mp_rank_00"))) return open_megatron(step);
-  }
-  return nullptr;
+std::unique_ptr<ImportSource> open_deepspeed_universal(const std::string& dir, bool weights_only) {
+  return std::make_unique<Universal>(dir, weights_only);
 }
 
 }  // namespace sluice

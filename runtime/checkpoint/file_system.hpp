@@ -3,7 +3,8 @@
 //
 // Errors are IoError with path, cause and remedy. The local one retries EINTR and short transfers;
 // a failed sync is final and is never retried (the kernel may have dropped the pages).
-// FileSystem is thread-safe; a File may be written by several threads at different offsets.
+// FileSystem is thread-safe; a File may be written by several threads at different offsets, and
+// read by several.
 #pragma once
 
 #include <cstddef>
@@ -24,6 +25,11 @@ class File {
   virtual void write(std::int64_t offset, std::span<const std::byte> bytes) = 0;
   // Returns how many bytes there were: fewer than asked at the end of the file only.
   [[nodiscard]] virtual std::int64_t read(std::int64_t offset, std::span<std::byte> bytes) = 0;
+  // The same for what nobody will read again soon: past the page cache where memory, offset and
+  // length are in step with pages (page_memory.hpp) and the file system has that.
+  [[nodiscard]] virtual std::int64_t read_once(std::int64_t offset, std::span<std::byte> bytes) {
+    return read(offset, bytes);
+  }
   // Asks for the range to go to the disk now; promises nothing.
   virtual void start_writeback(std::int64_t offset, std::int64_t bytes) = 0;
   // Returns when the range has gone there, where the file system can tell; durable it is not: that
@@ -36,6 +42,7 @@ class File {
 struct FileStat {
   bool directory = false;
   std::int64_t bytes = 0;
+  bool link = false;  // the path is a symbolic link; the others speak of what it leads to
 };
 
 class FileSystem {
@@ -61,6 +68,7 @@ class FileSystem {
 //   checkpoint.create.erofs  checkpoint.mkdir.erofs                              error: EROFS
 //   checkpoint.write.short                              error: half of it is written, then the rest
 //   checkpoint.write.torn                               error: half of it is written, then EIO
+//   checkpoint.read.short                               error: half of it is read, then the rest
 [[nodiscard]] FileSystem& local_file_system();
 
 // The whole file as text. Throws CheckpointError over `limit_bytes`.

@@ -2,10 +2,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdio>
+#include <exception>
 #include <map>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/checkpoint/file_system.hpp"
 #include "runtime/checkpoint/hf_config.hpp"
@@ -63,12 +66,23 @@ std::string shard_name(std::size_t index, std::size_t count) {
   return name.data();
 }
 
+// The least that is rounded to infinity: half a step above the largest number.
+float overflow_of(DType dtype) {
+  return dtype == DType::kFloat16 ? 65520.0F : dtype == DType::kBFloat16 ? 0x1.FFp127F : INFINITY;
+}
+
 // Narrows values piece by piece into the file.
 class TensorSink {
  public:
   TensorSink(SafetensorsWriter& writer, std::size_t tensor, DType dtype)
-      : writer_(writer), tensor_(tensor), dtype_(dtype) {}
+      : writer_(writer), tensor_(tensor), dtype_(dtype), overflow_(overflow_of(dtype)) {}
   void write(std::span<const float> values) {
+    for (const float value : values) {
+      if (std::abs(value) < overflow_ || !std::isfinite(value)) continue;
+      throw ConfigError(writer_.layout().tensors[tensor_].name + " holds " + std::to_string(value) +
+                        ", more than " + std::string(torch_name(dtype_)) +
+                        " can: export with another --dtype");
+    }
     narrow_.resize(values.size() * static_cast<std::size_t>(size_of(dtype_)));
     convert(narrow_.data(), dtype_, values.data(), DType::kFloat32,
             static_cast<std::int64_t>(values.size()));
@@ -80,6 +94,7 @@ class TensorSink {
   SafetensorsWriter& writer_;
   std::size_t tensor_;
   DType dtype_;
+  float overflow_;
   std::int64_t offset_ = 0;
   std::vector<std::byte> narrow_;
 };
@@ -152,12 +167,11 @@ std::string_view torch_name(DType dtype) {
   return "float16";
 }
 
-HfExportResult export_hf(FileSystem& files, const std::string& dir, const ModelSpec& spec,
-                         const ParamReader& read, const HfExportOptions& options) {
-  const std::string config =
-      write_hf_config(spec.options, torch_name(options.dtype), options.carried_config);
-  open_folder(files, dir);
-  HfExportResult result;
+namespace {
+
+// Everything but config.json.
+void write_files(FileSystem& files, const std::string& dir, const ModelSpec& spec,
+                 const ParamReader& read, const HfExportOptions& options, HfExportResult& result) {
   std::map<std::string, std::string> weight_map;
   const auto shards = cut_shards(exports_of(spec), size_of(options.dtype), options.shard_bytes);
   for (std::size_t i = 0; i < shards.size(); ++i) {
@@ -174,8 +188,39 @@ HfExportResult export_hf(FileSystem& files, const std::string& dir, const ModelS
     replace_durably(files, join_path(dir, result.files.back()),
                     write_hf_index(weight_map, result.bytes));
   }
-  result.files.emplace_back("config.json");
-  replace_durably(files, join_path(dir, "config.json"), config);
+  for (const std::string& folder : options.companions) {
+    for (const std::string& name : copy_hf_companions(files, folder, dir)) {
+      result.files.push_back(name);
+      ++result.companions;
+    }
+  }
+}
+
+// The folder was empty: all that is in it was made here.
+void remove_files(FileSystem& files, const std::string& dir) noexcept {
+  try {
+    for (const std::string& name : files.list(dir)) files.unlink(join_path(dir, name));
+  } catch (const std::exception& error) {
+    log_warning("what a failed export had written stays: " + std::string(error.what()));
+  }
+}
+
+}  // namespace
+
+HfExportResult export_hf(FileSystem& files, const std::string& dir, const ModelSpec& spec,
+                         const ParamReader& read, const HfExportOptions& options) {
+  const std::string config =
+      write_hf_config(spec.options, torch_name(options.dtype), options.carried_config);
+  open_folder(files, dir);
+  HfExportResult result;
+  try {
+    write_files(files, dir, spec, read, options, result);
+    result.files.emplace_back("config.json");
+    replace_durably(files, join_path(dir, "config.json"), config);
+  } catch (const std::exception&) {
+    remove_files(files, dir);
+    throw;
+  }
   return result;
 }
 

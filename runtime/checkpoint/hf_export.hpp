@@ -2,7 +2,7 @@
 //
 // Parameters are read a piece at a time; only a gpt2's transposed matrices are in memory whole, one
 // by one. config.json is written last: a folder without it is no model. Weights are rounded to
-// nearest where the dtype is narrower than fp32.
+// nearest where the dtype is narrower than fp32; one that it would make infinite is refused.
 #pragma once
 
 #include <cstdint>
@@ -26,10 +26,12 @@ struct HfExportOptions {
   DType dtype = DType::kFloat32;
   std::int64_t shard_bytes = 5'000'000'000;  // of tensors in a file; a larger one has its own
   std::string carried_config{};              // text of the config.json the model came from
+  std::vector<std::string> companions{};     // folders to take copy_hf_companions from, in order
 };
 
 struct HfExportResult {
   std::vector<std::string> files;  // their names, in order of writing
+  std::size_t companions = 0;      // of these, what was copied
   std::int64_t bytes = 0;          // of tensors
 };
 
@@ -37,7 +39,8 @@ struct HfExportResult {
 [[nodiscard]] std::string_view torch_name(DType dtype);
 
 // `dir` is made; where it is there it must be empty. Throws ConfigError where the family cannot say
-// what the model is, or the folder is not empty; IoError.
+// what the model is, or the folder is not empty; IoError. What a failed export had written is
+// removed, so that it can be tried again.
 HfExportResult export_hf(FileSystem& files, const std::string& dir, const ModelSpec& spec,
                          const ParamReader& read, const HfExportOptions& options);
 

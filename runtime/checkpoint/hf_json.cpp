@@ -44,6 +44,10 @@ Json parse_hf_json(const std::string& path, std::string_view text, HfJsonLimits 
   if (static_cast<std::int64_t>(text.size()) > limits.bytes) {
     throw IoError(path + " is larger than " + std::to_string(limits.bytes) + " bytes", path);
   }
+  // The parser takes a NUL for the end of its text and would not look at what comes after.
+  if (text.find('\0') != std::string_view::npos) {
+    throw IoError(path + " is not valid JSON: it holds a NUL byte", path);
+  }
   Json value;
   try {
     Guard guard(path, limits.depth);

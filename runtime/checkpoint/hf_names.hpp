@@ -44,5 +44,6 @@ struct HfPlacement {
 // The head that a tied model's file may hold a second time, and the table it must equal.
 inline constexpr char kHfHead[] = "lm_head.weight";
 [[nodiscard]] std::string hf_table_name(ModelType type);
+inline constexpr char kHfPositions[] = "transformer.wpe.weight";  // of a gpt2
 
 }  // namespace sluice

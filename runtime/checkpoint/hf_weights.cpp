@@ -7,6 +7,7 @@
 
 #include "kernels/base/error.hpp"
 #include "runtime/checkpoint/hf_config.hpp"
+#include "runtime/checkpoint/range_plan.hpp"
 #include "runtime/checkpoint/read_only_map.hpp"
 #include "runtime/checkpoint/widen.hpp"
 
@@ -14,20 +15,6 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kTile = 256;
-
-std::int64_t count_of(const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;
-  for (const std::int64_t dim : shape) count *= dim;
-  return count;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t dim : shape) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
-  }
-  return text + "]";
-}
 
 // Elements [begin, begin + out.size()) of the transpose, [rows, cols], of what is stored.
 void widen_transposed(const std::byte* stored, DType dtype, std::int64_t rows, std::int64_t cols,
@@ -170,7 +157,7 @@ std::int64_t HfWeights::read(const std::string& param, std::int64_t begin,
   const Source& source = found->second;
   const std::vector<std::int64_t>& shape = source.placement.shape;
   const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
-  check(begin >= 0 && end <= count_of(shape), "a range lies in its parameter: " + param);
+  check(begin >= 0 && end <= element_count(shape), "a range lies in its parameter: " + param);
   const std::span<const std::byte> bytes = source.stored.file->bytes(source.stored.entry);
   if (source.placement.transposed) {
     widen_transposed(bytes.data(), source.stored.dtype, shape[0], shape[1], begin, out);
@@ -178,7 +165,7 @@ std::int64_t HfWeights::read(const std::string& param, std::int64_t begin,
     return end - begin;
   }
   const std::vector<std::int64_t>& stored = source.stored.entry.shape;
-  const std::int64_t there = std::min(end, count_of(stored) / stored.front() * source.rows);
+  const std::int64_t there = std::min(end, element_count(stored) / stored.front() * source.rows);
   if (there <= begin) return 0;
   const auto elems = static_cast<std::size_t>(there - begin);
   widen(bytes.data(), source.stored.dtype, begin, out.first(elems));

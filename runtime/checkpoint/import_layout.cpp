@@ -11,6 +11,10 @@
 namespace sluice {
 namespace {
 
+constexpr char kTable[] = "embedding.word_embeddings.weight";
+constexpr char kHead[] = "output_layer.weight";
+constexpr char kPositionTable[] = "embedding.position_embeddings.weight";
+
 // A run of a parameter's first dimension: rows of a matrix, elements of a vector.
 struct Run {
   std::int64_t at = 0, length = 0;
@@ -147,11 +151,11 @@ void Planner::megatron_param(const ParamSpec& spec) {
   begin(spec);
   const std::string& name = spec.tensor.name;
   if (name == "wte.weight" || name == "model.embed_tokens.weight") {
-    return vocabulary("embedding.word_embeddings.weight");
+    return vocabulary(kTable);
   }
-  if (name == "lm_head.weight") return vocabulary("output_layer.weight");
+  if (name == "lm_head.weight") return vocabulary(kHead);
   if (name == "wpe.weight") {
-    return replicated("embedding.position_embeddings.weight", ImportRows::kPositions);
+    return replicated(kPositionTable, ImportRows::kPositions);
   }
   const std::size_t dot = name.rfind('.');
   if (name.starts_with("ln_f.")) return replicated("decoder.final_layernorm" + name.substr(dot));
@@ -212,7 +216,7 @@ void replace(std::string& text, std::string_view from, std::string_view to) {
 
 std::string megatron_name(std::string name) {
   // Of the first generation, of Megatron-DeepSpeed, and of layers that norm as they multiply.
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 14> kOlder{{
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kOlder{{
       {".attention.", ".self_attention."},
       {".query_key_value.", ".linear_qkv."},
       {".self_attention.dense.", ".self_attention.linear_proj."},
@@ -225,6 +229,7 @@ std::string megatron_name(std::string name) {
       {".mlp.linear_fc1.layer_norm_", ".pre_mlp_layernorm."},
       {".final_norm.", ".final_layernorm."},
       {"lm_head.", "output_layer."},
+      {"word_embeddings_for_head.", "output_layer."},
       {"encoder.layers.", "decoder.layers."},
       {"encoder.final_", "decoder.final_"},
   }};
@@ -254,11 +259,15 @@ std::string canonical_import_name(ModelType type, ImportNames names, const std::
 }
 
 std::string import_table_name(ModelType type, ImportNames names) {
-  return names == ImportNames::kMegatron ? "embedding.word_embeddings.weight" : hf_table_name(type);
+  return names == ImportNames::kMegatron ? kTable : hf_table_name(type);
 }
 
 std::string import_head_name(ImportNames names) {
-  return names == ImportNames::kMegatron ? "output_layer.weight" : kHfHead;
+  return names == ImportNames::kMegatron ? kHead : kHfHead;
+}
+
+std::string import_positions_name(ImportNames names) {
+  return names == ImportNames::kMegatron ? kPositionTable : kHfPositions;
 }
 
 }  // namespace sluice

@@ -62,8 +62,9 @@ struct ImportLayout {
 // weight (buffers, _extra_state).
 [[nodiscard]] std::string canonical_import_name(ModelType type, ImportNames names,
                                                 const std::string& in_file);
-// Names of the token table and of the head that is not tied, canonical.
+// Names of the token table, of the head that is not tied, and of learned positions, canonical.
 [[nodiscard]] std::string import_table_name(ModelType type, ImportNames names);
 [[nodiscard]] std::string import_head_name(ImportNames names);
+[[nodiscard]] std::string import_positions_name(ImportNames names);
 
 }  // namespace sluice

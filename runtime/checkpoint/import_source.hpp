@@ -1,8 +1,9 @@
 // Checkpoints of other programs: the tensors they hold, and what they say of the run and the model.
 //
 //   DeepSpeed universal   zero/<parameter>/{fp32,exp_avg,exp_avg_sq}.pt: weights and moments
-//   Megatron              mp_rank_XX/model_optim_rng.pt: weights, a file for each tensor-parallel
-//   rank
+//   Megatron              mp_rank_TT[_PPP]/model_optim_rng.pt: a file for each tensor-parallel rank
+//                         and pipeline stage; moments of an optimizer that is not distributed
+//   Megatron torch_dist   .metadata, *.distcp, common.pt: weights, and moments saved by weight
 //
 // Files are read as data (torch_file.hpp): nothing that they name is run. Errors are IoError and
 // CheckpointError with file, tensor and byte, ConfigError for a model that is not built the same.
@@ -10,16 +11,15 @@
 #pragma once
 
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
 #include "runtime/checkpoint/import_layout.hpp"
+#include "runtime/checkpoint/import_tensor.hpp"
+#include "runtime/checkpoint/pickle.hpp"
 #include "runtime/checkpoint/range_plan.hpp"
-#include "runtime/checkpoint/torch_file.hpp"
 
 namespace sluice {
 
@@ -28,17 +28,9 @@ struct ImportProgress {
   std::int64_t step = 0;     // optimizer steps, skipped ones too
   std::int64_t updates = 0;  // Adam's count
   std::int64_t samples = 0;
-};
-
-// A tensor of an open file.
-struct OpenTensor {
-  std::shared_ptr<TorchFile> file;
-  const PickleValue* value = nullptr;  // kTensor; lives with the file
-  std::string name;
-  bool unpadded = false;  // a vocabulary whose padding was taken off already
-  [[nodiscard]] const std::vector<std::int64_t>& shape() const {
-    return file->tensor(*value).shape;
-  }
+  double learning_rate = 0;  // of the next update
+  double loss_scale = 0;
+  std::int64_t loss_scale_good_steps = 0, loss_scale_lives = 0;
 };
 
 class ImportSource {
@@ -59,13 +51,24 @@ class ImportSource {
 
 enum class ImportFormat { kAny, kDeepSpeed, kMegatron };
 
-// The folder of a checkpoint, or one of checkpoints: then that which latest_universal or
-// latest_checkpointed_iteration.txt names. nullptr: it is none of that format.
-[[nodiscard]] std::unique_ptr<ImportSource> open_import(const std::string& dir,
-                                                        ImportFormat format = ImportFormat::kAny);
+struct ImportWhat {
+  ImportFormat format = ImportFormat::kAny;
+  bool weights_only = false;  // an optimizer's states are not looked at
+};
 
-[[nodiscard]] std::unique_ptr<ImportSource> open_deepspeed_universal(const std::string& dir);
-[[nodiscard]] std::unique_ptr<ImportSource> open_megatron(const std::string& dir);
+// The folder of a checkpoint, or one of checkpoints: then that which latest_universal or
+// latest_checkpointed_iteration.txt names. nullptr: it is none of that format. Throws
+// CheckpointError where an optimizer is there and its states cannot be told to be which
+// parameter's: never are moments left out unsaid.
+[[nodiscard]] std::unique_ptr<ImportSource> open_import(const std::string& dir,
+                                                        const ImportWhat& what = {});
+
+[[nodiscard]] std::unique_ptr<ImportSource> open_deepspeed_universal(const std::string& dir,
+                                                                     bool weights_only = false);
+[[nodiscard]] std::unique_ptr<ImportSource> open_megatron(const std::string& dir,
+                                                          bool weights_only = false);
+[[nodiscard]] std::unique_ptr<ImportSource> open_megatron_dist(const std::string& dir,
+                                                               bool weights_only = false);
 
 // An argparse.Namespace of Megatron's as a model. Throws ConfigError with a line for each setting
 // that is not computed the same here. `file` is for messages.

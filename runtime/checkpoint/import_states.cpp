@@ -2,31 +2,20 @@
 
 #include <algorithm>
 #include <array>
+#include <cstring>
 #include <set>
 #include <utility>
 
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/philox.hpp"
+#include "runtime/checkpoint/import_files.hpp"
+#include "runtime/checkpoint/range_plan.hpp"
 
 namespace sluice {
 namespace {
 
 constexpr std::int64_t kPieceElems = std::int64_t{1} << 20;
 constexpr std::int64_t kTile = 256;
-
-std::int64_t count_of(const std::vector<std::int64_t>& shape) {
-  std::int64_t count = 1;  // bounded by the storage that holds so many
-  for (const std::int64_t dim : shape) count *= dim;
-  return count;
-}
-
-std::string shape_text(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (const std::int64_t dim : shape) {
-    text += (text.size() > 1 ? ", " : "") + std::to_string(dim);
-  }
-  return text + "]";
-}
 
 std::string list_text(const std::vector<std::string>& names) {
   constexpr std::size_t kShown = 6;
@@ -58,6 +47,33 @@ std::int64_t rows_of(const OpenTensor& tensor, std::int64_t cols) {
   return shape.size() == 1 && cols > 0 ? shape[0] / cols : 0;
 }
 
+// Bit by bit, of matrices; either may be stored flat.
+bool same_elements(const OpenTensor& a, const OpenTensor& b) {
+  const bool a_flat = a.shape().size() == 1;
+  const std::vector<std::int64_t>& shape = a_flat ? b.shape() : a.shape();
+  if (shape.empty() || shape.size() > 2) return false;
+  const std::int64_t cols = shape.back();
+  const std::int64_t rows = shape.size() == 2 ? shape[0] : 1;
+  if (element_count(a.shape()) != element_count(b.shape())) return false;
+  const auto read = [cols](const OpenTensor& from, std::int64_t row, std::span<float> out) {
+    from.shape().size() == 1 ? from.read_row(0, row * cols, out) : from.read_row(row, 0, out);
+  };
+  for (const OpenTensor* tensor : {&a, &b}) {
+    tensor->check_dtype();
+    tensor->check_storage();
+  }
+  std::vector<float> of_a(static_cast<std::size_t>(cols));
+  std::vector<float> of_b(of_a.size());
+  for (std::int64_t row = 0; row < rows; ++row) {
+    read(a, row, of_a);
+    read(b, row, of_b);
+    if (std::memcmp(of_a.data(), of_b.data(), of_a.size() * sizeof(float)) != 0) return false;
+  }
+  a.let_go();
+  b.let_go();
+  return true;
+}
+
 }  // namespace
 
 ImportTables import_tables(ImportSource& source, ModelType type, std::int64_t hidden) {
@@ -73,12 +89,9 @@ ImportTables import_tables(ImportSource& source, ModelType type, std::int64_t hi
   tables.vocab = rows_of(tensor, hidden) * source.parts();
   tables.unpadded = tensor.unpadded || source.names() == ImportNames::kHuggingFace;
   if (tables.vocab == 0) {
-    throw CheckpointError("has the shape " + shape_text(tensor.shape()) + "; a table is expected",
-                          tensor.file->path(), table, tensor.value->at);
+    throw tensor.error("has the shape " + shape_text(tensor.shape()) + "; a table is expected");
   }
-  const std::string positions = source.names() == ImportNames::kMegatron
-                                    ? "embedding.position_embeddings.weight"
-                                    : "transformer.wpe.weight";
+  const std::string positions = import_positions_name(source.names());
   if (const auto at = names.find(positions); at != names.end() && type == ModelType::kGpt2) {
     tables.positions = rows_of(source.open(0, at->second, StateKind::kMaster), hidden);
   }
@@ -121,10 +134,10 @@ void ImportedStates::find_names(ModelType type, bool tied) {
     }
     for (const auto& [name, in_file] : names) {
       if (wanted.contains({part, name})) continue;
-      // A tied head's copy of the table; one that was trained has moments of its own.
-      const bool copy = tied && name == import_head_name(source_.names()) &&
-                        !source_.has(part, in_file, StateKind::kMoment1);
-      if (!copy) unexpected.push_back(in_file + on);
+      const auto table = names.find(import_table_name(type, source_.names()));
+      const bool head = tied && name == import_head_name(source_.names());
+      const bool copy = head && table != names.end() && is_copy(part, in_file, table->second);
+      if (!copy) unexpected.push_back(in_file + on + (head ? " (no copy of the table)" : ""));
     }
   }
   if (missing.empty() && unexpected.empty()) return;
@@ -137,31 +150,49 @@ void ImportedStates::find_names(ModelType type, bool tied) {
   throw CheckpointError(what + ": another model, or other names, than model: says", source_.path());
 }
 
+bool ImportedStates::is_copy(int part, const std::string& head, const std::string& table) const {
+  for (const StateKind kind : kStateKinds) {
+    if (!source_.has(part, head, kind)) continue;
+    if (!source_.has(part, table, kind)) return false;
+    if (!same_elements(source_.open(part, head, kind), source_.open(part, table, kind))) {
+      return false;
+    }
+  }
+  return true;
+}
+
 void ImportedStates::check_shapes() {
+  std::vector<std::string> without;  // a moment
+  std::size_t moments = 0;
   for (const ImportTensor& wanted : layout_.tensors) {
     const std::string& in_file = in_file_.at({wanted.part, wanted.name});
     for (const StateKind kind : kStateKinds) {
       if (!source_.has(wanted.part, in_file, kind)) {
-        moments_ = false;
+        without.push_back(in_file + " (" + std::string(name_of(kind)) + ")");
         continue;
       }
+      if (kind != StateKind::kMaster) ++moments;
       check_rows(wanted, source_.open(wanted.part, in_file, kind));
     }
   }
+  moments_ = without.empty();
+  if (moments_ || moments == 0) return;
+  throw CheckpointError("lacks moments of some parameters and has those of others: " +
+                            list_text(without) + kWeightsAlone,
+                        source_.path());
 }
 
 void ImportedStates::check_rows(const ImportTensor& wanted, const OpenTensor& found) {
-  (void)found.file->dtype(*found.value, found.name);
+  found.check_dtype();
   const std::vector<std::int64_t>& shape = found.shape();
   std::vector<std::int64_t> expected = wanted.shape;
   if (wanted.table == ImportRows::kPositions) {
     expected[0] = std::max(expected[0], rows_of(found, expected[1]));
   }
-  const bool flat = shape.size() == 1 && count_of(shape) == count_of(expected);
+  const bool flat = shape.size() == 1 && element_count(shape) == element_count(expected);
   if (flat || shape == expected) return;
-  throw CheckpointError(
-      "has the shape " + shape_text(shape) + ", and the model makes it " + shape_text(wanted.shape),
-      found.file->path(), found.name, found.value->at);
+  throw found.error("has the shape " + shape_text(shape) + ", and the model makes it " +
+                    shape_text(wanted.shape));
 }
 
 ImportedStates::Opened& ImportedStates::open(int part, const std::string& tensor, StateKind kind) {
@@ -170,7 +201,7 @@ ImportedStates::Opened& ImportedStates::open(int part, const std::string& tensor
   const auto found = open_.find({part, tensor});
   if (found != open_.end()) return found->second;
   Opened opened{source_.open(part, in_file_.at({part, tensor}), kind), 0, false};
-  opened.tensor.file->check_storage(*opened.tensor.value, opened.tensor.name);
+  opened.tensor.check_storage();
   const auto wanted =
       std::find_if(layout_.tensors.begin(), layout_.tensors.end(),
                    [&](const ImportTensor& t) { return t.part == part && t.name == tensor; });
@@ -181,13 +212,11 @@ ImportedStates::Opened& ImportedStates::open(int part, const std::string& tensor
 
 // Rows [row, row + rows) of ours, of which out is all `cols` columns, as far as they are the
 // block's.
-void ImportedStates::copy(const ImportBlock& block, Opened& from, std::int64_t row,
+void ImportedStates::copy(const ImportBlock& block, const Opened& from, std::int64_t row,
                           std::int64_t rows, std::int64_t cols, std::span<float> out) {
   const auto fetch = [&from](std::int64_t their_row, std::int64_t their_col, std::span<float> to) {
-    const TorchFile& file = *from.tensor.file;
-    if (from.flat)
-      return file.read_row(*from.tensor.value, 0, their_row * from.cols + their_col, to);
-    file.read_row(*from.tensor.value, their_row, their_col, to);
+    if (from.flat) return from.tensor.read_row(0, their_row * from.cols + their_col, to);
+    from.tensor.read_row(their_row, their_col, to);
   };
   const std::int64_t first = std::max(row, block.row);
   const std::int64_t last = std::min(row + rows, block.row + block.rows);
@@ -223,10 +252,13 @@ void ImportedStates::read(std::size_t param, StateKind kind, std::int64_t begin,
   const std::int64_t rows = elems / cols;
   std::int64_t covered = 0;
   for (const ImportBlock& block : wanted.blocks) covered += block.rows * block.cols;
-  if (covered < wanted.rows() * cols) {  // rows of a vocabulary, drawn as fresh weights are
-    std::fill(out.begin(), out.end(), 0.0F);
+  // Rows behind those of a vocabulary's blocks: drawn as fresh weights are.
+  const std::int64_t absent = std::max(begin, covered);
+  if (absent < begin + elems) {
+    const auto drawn = out.subspan(static_cast<std::size_t>(absent - begin));
+    std::fill(drawn.begin(), drawn.end(), 0.0F);
     if (kind == StateKind::kMaster) {
-      fill_normal(out, seed, hash_name(wanted.name), begin, 0.0F,
+      fill_normal(drawn, seed, hash_name(wanted.name), absent, 0.0F,
                   static_cast<float>(wanted.init_std));
     }
   }
@@ -259,7 +291,7 @@ std::string ImportedStates::commit(FileSystem& files, const std::string& dir, co
         piece.resize(static_cast<std::size_t>(std::min(step, ranges[i].elems() - begin)));
         read(params[i], ranges[i].kind, begin, piece, run.seed);
         writer.write(i, std::as_bytes(std::span(piece)));
-        for (const auto& [name, opened] : open_) opened.tensor.file->let_go(*opened.tensor.value);
+        for (const auto& [name, opened] : open_) opened.tensor.let_go();
       }
       open_.clear();
     }

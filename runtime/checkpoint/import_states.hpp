@@ -3,9 +3,9 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/checkpoint_save.hpp"
@@ -26,12 +26,12 @@ struct ImportTables {
 class ImportedStates {
  public:
   // Looks at every tensor by name and shape. Throws CheckpointError naming those that are missing,
-  // those that the model does not have, or one of another shape. `source` outlives this.
+  // those that the model does not have, one of another shape, or a tied head that is no copy of the
+  // table. `source` outlives this.
   ImportedStates(ImportSource& source, const ModelSpec& spec, const ImportTables& tables);
 
   // Of every parameter both moments are there.
   [[nodiscard]] bool moments() const { return moments_; }
-  [[nodiscard]] const ImportLayout& layout() const { return layout_; }
   // What is cut off or drawn, to be told once.
   [[nodiscard]] const std::vector<std::string>& notes() const { return notes_; }
 
@@ -51,11 +51,13 @@ class ImportedStates {
     bool flat = false;  // a matrix in one dimension
   };
   void find_names(ModelType type, bool tied);
+  // A tied head's copy of the table, as a pipeline's last stage has one: weights and moments.
+  [[nodiscard]] bool is_copy(int part, const std::string& head, const std::string& table) const;
   void check_shapes();
-  void check_rows(const ImportTensor& wanted, const OpenTensor& found);
+  static void check_rows(const ImportTensor& wanted, const OpenTensor& found);
   Opened& open(int part, const std::string& tensor, StateKind kind);
-  void copy(const ImportBlock& block, Opened& from, std::int64_t row, std::int64_t rows,
-            std::int64_t cols, std::span<float> out);
+  static void copy(const ImportBlock& block, const Opened& from, std::int64_t row,
+                   std::int64_t rows, std::int64_t cols, std::span<float> out);
 
   ImportSource& source_;
   ImportLayout layout_;

@@ -13,6 +13,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
 #include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/page_memory.hpp"
 
 namespace sluice {
 namespace {
@@ -21,11 +22,12 @@ std::string_view remedy_for(int error) {
   switch (error) {
     case ENOSPC:
     case EDQUOT:
-      return "; free space there, lower checkpoint.keep or set checkpoint.dir to another disk";
+      return "; free space there, lower checkpoint.keep, or name a folder on another disk "
+             "(checkpoint.dir, -o)";
     case EACCES:
     case EPERM:
     case EROFS:
-      return "; set checkpoint.dir to a folder you may write to";
+      return "; name a folder you may write to (checkpoint.dir, -o)";
     case EMFILE:
     case ENFILE:
       return "; raise the limit on open files (ulimit -n)";
@@ -64,7 +66,9 @@ void pass(const char* call, std::string_view action, const std::string& path) {
 
 class LocalFile final : public File {
  public:
-  LocalFile(int fd, std::string path) : fd_(fd), path_(std::move(path)) {}
+  // `access`: O_RDONLY or O_WRONLY.
+  LocalFile(int fd, int access, std::string path)
+      : fd_(fd), access_(access), path_(std::move(path)) {}
   ~LocalFile() override {
     ::close(fd_);
     if (direct_fd_ >= 0) ::close(direct_fd_);
@@ -90,16 +94,17 @@ class LocalFile final : public File {
   std::int64_t read(std::int64_t offset, std::span<std::byte> bytes) override {
     pass("read", "read", path_);
     read_ahead(offset, static_cast<std::int64_t>(bytes.size()));
-    std::int64_t total = 0;
-    while (!bytes.empty()) {
-      const ssize_t got = ::pread(fd_, bytes.data(), bytes.size(), offset + total);
-      if (got < 0 && errno == EINTR) continue;
-      if (got < 0) fail("read", path_, errno);
-      if (got == 0) break;
-      total += got;
-      bytes = bytes.subspan(static_cast<std::size_t>(got));
-    }
-    return total;
+    return read_by(fd_, offset, bytes);
+  }
+
+  std::int64_t read_once(std::int64_t offset, std::span<std::byte> bytes) override {
+    pass("read", "read", path_);
+    const auto size = static_cast<std::int64_t>(bytes.size());
+    const bool in_step = in_pages(bytes.data()) && offset % kPageBytes == 0 &&
+                         size % kPageBytes == 0 && size >= kDirectBytes;
+    if (in_step && open_direct()) return read_by(direct_fd_, offset, bytes);
+    (void)::posix_fadvise(fd_, offset, size, POSIX_FADV_WILLNEED);  // in one piece
+    return read_by(fd_, offset, bytes);
   }
 
   void start_writeback(std::int64_t offset, std::int64_t bytes) override {
@@ -145,14 +150,36 @@ class LocalFile final : public File {
       asked_end_ = from + kAheadBytes;
     }
   }
+  std::int64_t read_by(int fd, std::int64_t offset, std::span<std::byte> bytes) {
+    const bool cut = injected("checkpoint.read.short", EIO) != 0;
+    std::size_t limit = cut ? bytes.size() / 2 : bytes.size();
+    std::int64_t total = 0;
+    while (!bytes.empty()) {
+      const ssize_t got = ::pread(fd, bytes.data(), std::min(limit, bytes.size()), offset + total);
+      if (got < 0 && errno == EINVAL && fd != fd_) {  // of larger blocks than a page
+        fd = fd_;
+        continue;
+      }
+      if (got < 0 && errno == EINTR) continue;
+      if (got < 0) fail("read", path_, errno);
+      if (got == 0 && limit > 0) break;
+      total += got;
+      bytes = bytes.subspan(static_cast<std::size_t>(got));
+      limit = bytes.size();
+      if (got % kPageBytes != 0) fd = fd_;  // cut short: the rest is out of step
+    }
+    return total;
+  }
+  static bool in_pages(const std::byte* memory) {
+    return reinterpret_cast<std::uintptr_t>(memory) % kPageBytes == 0;
+  }
   // Past the page cache, as far as memory, file and offset allow: what is written is not read again
   // soon, and the cache's write-back is a third slower, or far more where the CPUs are busy.
   void write_all(std::int64_t offset, std::span<const std::byte> bytes) {
-    const auto address = reinterpret_cast<std::uintptr_t>(bytes.data());
     const std::int64_t size = static_cast<std::int64_t>(bytes.size());
-    const std::int64_t head = std::min(size, (kPage - offset % kPage) % kPage);
-    const std::int64_t body = (size - head) / kPage * kPage;
-    const bool in_step = (address + static_cast<std::uintptr_t>(head)) % kPage == 0;
+    const std::int64_t head = std::min(size, (kPageBytes - offset % kPageBytes) % kPageBytes);
+    const std::int64_t body = (size - head) / kPageBytes * kPageBytes;
+    const bool in_step = in_pages(bytes.data() + head);
     if (body < kDirectBytes || !in_step || !open_direct()) return write_by(fd_, offset, bytes);
     const auto at = [&](std::int64_t begin, std::int64_t length) {
       return bytes.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(length));
@@ -163,7 +190,7 @@ class LocalFile final : public File {
   }
   bool open_direct() {
     const std::lock_guard lock(direct_mutex_);
-    if (!direct_tried_) direct_fd_ = ::open(path_.c_str(), O_WRONLY | O_DIRECT | O_CLOEXEC);
+    if (!direct_tried_) direct_fd_ = ::open(path_.c_str(), access_ | O_DIRECT | O_CLOEXEC);
     direct_tried_ = true;
     return direct_fd_ >= 0;  // not every file system has it
   }
@@ -179,14 +206,14 @@ class LocalFile final : public File {
       if (written == 0) fail("write", path_, ENOSPC);
       offset += written;
       bytes = bytes.subspan(static_cast<std::size_t>(written));
-      if (written % kPage != 0) fd = fd_;  // cut short: the rest is out of step
+      if (written % kPageBytes != 0) fd = fd_;  // cut short: the rest is out of step
     }
   }
 
-  static constexpr std::int64_t kPage = 4096;
   static constexpr std::int64_t kDirectBytes = 256 * 1024;  // less is as quick through the cache
   static constexpr std::int64_t kAheadBytes = 16 << 20;
   int fd_;
+  int access_;
   std::string path_;
   std::atomic<std::int64_t> read_end_{-1}, asked_end_{0};  // hints: of any reader's last read
   std::mutex direct_mutex_;
@@ -236,7 +263,12 @@ class LocalFileSystem final : public FileSystem {
   std::optional<FileStat> stat(const std::string& path) override {
     pass("stat", "look at", path);
     struct stat info {};
-    if (::stat(path.c_str(), &info) == 0) return FileStat{S_ISDIR(info.st_mode), info.st_size};
+    if (::lstat(path.c_str(), &info) == 0) {
+      const bool link = S_ISLNK(info.st_mode);
+      if (!link || ::stat(path.c_str(), &info) == 0) {
+        return FileStat{S_ISDIR(info.st_mode), info.st_size, link};
+      }
+    }
     if (errno == ENOENT || errno == ENOTDIR) return std::nullopt;
     fail("look at", path, errno);
   }
@@ -261,7 +293,7 @@ class LocalFileSystem final : public FileSystem {
   static std::unique_ptr<File> opened(const std::string& path, int flags, std::string_view action) {
     const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
     if (fd < 0) fail(action, path, errno);
-    return std::make_unique<LocalFile>(fd, path);
+    return std::make_unique<LocalFile>(fd, flags & O_ACCMODE, path);
   }
 };
 

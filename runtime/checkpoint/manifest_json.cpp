@@ -173,10 +173,10 @@ void refuse_newer(std::string_view text, const std::string& path) {
   if (!json.is_object() || !json.contains("format") || json["format"] != kFormat) return;
   if (!json.contains("version") || !json["version"].is_number_unsigned()) return;
   if (json["version"].get<std::uint64_t>() <= kCheckpointVersion) return;
-  throw CheckpointError("was written in format " + json["version"].dump() +
-                            " by a newer Sluice; this one reads up to " +
-                            std::to_string(kCheckpointVersion) + ": read it with that one",
-                        path);
+  throw NewerFormatError("was written in format " + json["version"].dump() +
+                             " by a newer Sluice; this one reads up to " +
+                             std::to_string(kCheckpointVersion) + ": read it with that one",
+                         path);
 }
 
 // Splits off the checksum and compares it.

@@ -1,130 +1,125 @@
-// Megatron's checkpoints of one file a rank: mp_rank_XX/model_optim_rng.pt.
+// Megatron's legacy checkpoints, all their stages as one model for each tensor-parallel rank.
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "kernels/base/error.hpp"
 #include "runtime/checkpoint/file_system.hpp"
 #include "runtime/checkpoint/import_files.hpp"
 #include "runtime/checkpoint/import_source.hpp"
+#include "runtime/checkpoint/megatron_files.hpp"
 
 namespace sluice {
 namespace {
 
-using Kind = PickleValue::Kind;
-
-constexpr char kFile[] = "model_optim_rng.pt";
-constexpr double kFirstStacked = 2.0;  // earlier ones stack q, k and v in another order
-constexpr int kMostDepth = 8;          // of the dictionaries that tensors are in
-
 class Megatron final : public ImportSource {
  public:
-  explicit Megatron(std::string dir) : dir_(std::move(dir)) {
-    const std::vector<std::string> names = rank_folders();
-    for (const std::string& name : names) {
-      const std::string path = join_path(join_path(dir_, name), kFile);
-      parts_.push_back({std::make_shared<TorchFile>(path), {}});
-      Part& part = parts_.back();
-      const PickleValue* const model = part.file->tree().find(part.file->root(), "model");
-      if (model == nullptr) {
-        const bool virtual_stages = part.file->tree().find(part.file->root(), "model0") != nullptr;
-        throw CheckpointError(virtual_stages
-                                  ? "is of a pipeline with virtual stages, which is not read"
-                                  : "holds no `model`",
-                              path, "", part.file->root().at);
+  Megatron(std::string dir, bool weights_only)
+      : dir_(std::move(dir)), all_(open_megatron_files(dir_)) {
+    if (!weights_only) read_optimizers();
+    parts_.resize(static_cast<std::size_t>(all_.tensor_ranks));
+    for (const MegatronFile& in : all_.files) {
+      auto& part = parts_[static_cast<std::size_t>(in.tensor_rank)];
+      for (const auto& chunk : in.chunks) {
+        for (const MegatronTensor& tensor : chunk) {
+          const auto [other, is_new] = part.emplace(tensor.name, Place{&in, &tensor});
+          if (is_new) continue;
+          throw CheckpointError("is in " + other->second.in->file->path() + " too", in.file->path(),
+                                tensor.in_file, tensor.states[0]->at);
+        }
       }
-      collect(part, *model, "", 0);
     }
-    check_version();
   }
 
   const std::string& path() const override { return dir_; }
   ImportNames names() const override { return ImportNames::kMegatron; }
   const char* program() const override { return "Megatron"; }
-  int parts() const override { return static_cast<int>(parts_.size()); }
+  int parts() const override { return all_.tensor_ranks; }
   std::vector<std::string> tensors(int part) const override {
     std::vector<std::string> found;
-    for (const auto& [name, value] : of(part).tensors) found.push_back(name);
+    for (const auto& [name, place] : of(part)) found.push_back(name);
     return found;
   }
   bool has(int part, const std::string& tensor, StateKind kind) const override {
-    return kind == StateKind::kMaster && of(part).tensors.contains(tensor);
+    const auto found = of(part).find(tensor);
+    return found != of(part).end() && value_of(found->second, kind) != nullptr;
   }
-  OpenTensor open(int part, const std::string& tensor, StateKind) override {
-    return {of(part).file, of(part).tensors.at(tensor), tensor, false};
+  OpenTensor open(int part, const std::string& tensor, StateKind kind) override {
+    const Place& place = of(part).at(tensor);
+    return {place.tensor->in_file, place.in->file, *value_of(place, kind)};
   }
-  ImportProgress progress() const override {
-    const PickleTree& tree = of(0).file->tree();
-    ImportProgress at;
-    at.step = whole_number(tree, of(0).file->root(), "iteration");
-    at.updates = at.step;
-    if (const PickleValue* const args = tree.find(of(0).file->root(), "args")) {
-      at.samples = whole_number(tree, *args, "consumed_train_samples");
-    }
-    return at;
-  }
+  ImportProgress progress() const override { return progress_of_run(); }
   std::optional<ModelOptions> model() const override {
-    const PickleTree& tree = of(0).file->tree();
-    const PickleValue* const args = tree.find(of(0).file->root(), "args");
+    const TorchFile& file = *all_.files[0].file;
+    const PickleValue* const args = file.tree().find(file.root(), "args");
     if (args == nullptr) return std::nullopt;
-    return megatron_model(tree, *args, of(0).file->path());
+    return megatron_model(file.tree(), *args, file.path());
   }
 
  private:
-  struct Part {
-    std::shared_ptr<TorchFile> file;
-    std::map<std::string, const PickleValue*> tensors;
+  struct Place {
+    const MegatronFile* in = nullptr;
+    const MegatronTensor* tensor = nullptr;
   };
+  using Part = std::map<std::string, Place>;
   [[nodiscard]] const Part& of(int part) const { return parts_[static_cast<std::size_t>(part)]; }
+  static const PickleValue* value_of(const Place& place, StateKind kind) {
+    return place.tensor->states[kind == StateKind::kMaster    ? 0
+                                : kind == StateKind::kMoment1 ? 1
+                                                              : 2];
+  }
 
-  [[nodiscard]] std::vector<std::string> rank_folders() const {
-    std::vector<std::string> found;
-    for (const std::string& name : local_file_system().list(dir_)) {
-      if (!name.starts_with("mp_rank_")) continue;
-      const std::string number = name.substr(8);
-      if (number != two_digits(found.size())) {
-        throw CheckpointError(number.find('_') != std::string::npos
-                                  ? "is of a pipeline; convert it to one stage with Megatron first"
-                                  : "is not the folder of the next tensor-parallel rank: " +
-                                        two_digits(found.size()) + " is missing",
-                              join_path(dir_, name));
+  void read_optimizers() {
+    for (MegatronFile& in : all_.files) {
+      const std::string folder = parent_path(in.file->path());
+      if (is_there(join_path(folder, "distrib_optim.pt"))) {
+        throw CheckpointError(
+            std::string("is of the distributed optimizer, whose buffers are not read; load the "
+                        "checkpoint in Megatron without --use-distributed-optimizer and "
+                        "save it again") +
+                kWeightsAlone,
+            join_path(folder, "distrib_optim.pt"));
       }
-      found.push_back(name);
-    }
-    return found;
-  }
-  static std::string two_digits(std::size_t n) { return (n < 10 ? "0" : "") + std::to_string(n); }
-  void collect(Part& part, const PickleValue& in, const std::string& prefix, int depth) {
-    if (depth > kMostDepth) {
-      throw CheckpointError("nests its model too deep", part.file->path(), prefix, in.at);
-    }
-    for (const auto& [key, value] : part.file->tree().entries(in)) {
-      const std::string name = prefix.empty() ? key : prefix + "." + key;
-      if (value->kind == Kind::kDict) collect(part, *value, name, depth + 1);
-      if (value->kind == Kind::kTensor) part.tensors.emplace(name, value);
-      // What is no tensor is no weight; a weight that is missing is found missing.
+      const MegatronProgress at = read_megatron_optimizer(in);
+      if (&in == all_.files.data()) said_ = at;
+      if (at.moments == said_.moments && at.updates == said_.updates) continue;
+      throw CheckpointError("has " + text_of(at) + ", and " + all_.files[0].file->path() + " has " +
+                                text_of(said_) + kWeightsAlone,
+                            in.file->path(), "optimizer", in.file->root().at);
     }
   }
-  void check_version() const {
-    const PickleTree& tree = of(0).file->tree();
-    const PickleValue* const version = tree.find(of(0).file->root(), "checkpoint_version");
-    const double given = version == nullptr              ? 0
-                         : version->kind == Kind::kFloat ? version->real
-                                                         : static_cast<double>(version->number);
-    if (given >= kFirstStacked) return;
-    throw CheckpointError(
-        "checkpoint_version is " + (version == nullptr ? "not there" : std::to_string(given)) +
-            "; 2.0 and later are read, earlier ones order q, k and v in other ways",
-        of(0).file->path(), "", of(0).file->root().at);
+  static std::string text_of(const MegatronProgress& at) {
+    if (!at.moments) return "no optimizer";
+    return at.updates < 0 ? "one that does not count its updates"
+                          : "one of " + std::to_string(at.updates) + " updates";
+  }
+
+  [[nodiscard]] ImportProgress progress_of_run() const {
+    const TorchFile& file = *all_.files[0].file;
+    ImportProgress at;
+    at.step = whole_number(file.tree(), file.root(), "iteration");
+    at.updates = said_.updates >= 0 ? said_.updates : at.step;
+    at.step = std::max(at.step, at.updates);
+    if (const PickleValue* const args = file.tree().find(file.root(), "args")) {
+      at.samples = whole_number(file.tree(), *args, "consumed_train_samples");
+    }
+    at.learning_rate = said_.learning_rate;
+    at.loss_scale = said_.loss_scale;
+    at.loss_scale_good_steps = said_.good_steps;
+    at.loss_scale_lives = said_.lives;
+    return at;
   }
 
   std::string dir_;
-  std::vector<Part> parts_;
+  MegatronFiles all_;
+  std::vector<Part> parts_;  // by tensor-parallel rank
+  MegatronProgress said_;    // of the first file
 };
 
 }  // namespace
 
-std::unique_ptr<ImportSource> open_megatron(const std::string& dir) {
-  return std::make_unique<Megatron>(dir);
+std::unique_ptr<ImportSource> open_megatron(const std::string& dir, bool weights_only) {
+  return std::make_unique<Megatron>(dir, weights_only);
 }
 
 }  // namespace sluice

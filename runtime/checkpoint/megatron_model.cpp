@@ -41,6 +41,11 @@ class Arguments {
     const PickleValue* const value = find(key);
     return value == nullptr || value->kind != Kind::kText ? otherwise : value->text;
   }
+  // It is there, and not None.
+  [[nodiscard]] bool given(std::string_view key) const {
+    const PickleValue* const value = find(key);
+    return value != nullptr && value->kind != Kind::kNone;
+  }
   void refuse_if(bool wrong, const std::string& what) {
     if (wrong) refused_ += (refused_.empty() ? "" : "\n") + file_ + ": args." + what;
   }
@@ -58,6 +63,24 @@ class Arguments {
   std::string refused_;
 };
 
+// Of every model: the same tensors would mean other logits.
+void refuse_what_is_not_built(Arguments& args) {
+  args.refuse_if(args.flag("apply_layernorm_1p", false),
+                 "apply_layernorm_1p: true: the norms' weights are stored less 1");
+  args.refuse_if(args.flag("apply_residual_connection_post_layernorm", false),
+                 "apply_residual_connection_post_layernorm: true: residuals begin before the norm "
+                 "here");
+  args.refuse_if(args.given("window_size"),
+                 "window_size: windows are not taken over; give a --config with "
+                 "model.sliding_window");
+  args.refuse_if(args.given("rotary_seq_len_interpolation_factor") &&
+                     args.real("rotary_seq_len_interpolation_factor", 1) != 1,
+                 "rotary_seq_len_interpolation_factor: positions are not interpolated here");
+  args.refuse_if(args.text("softmax_type", "vanilla") != "vanilla",
+                 "softmax_type: attention here is the plain softmax");
+  args.refuse_if(args.size("num_experts") > 0, "num_experts: experts are not built here");
+}
+
 void read_gpt2(Arguments& args) {
   args.refuse_if(
       args.text("normalization", "LayerNorm") != "LayerNorm" || args.flag("swiglu", false),
@@ -66,7 +89,6 @@ void read_gpt2(Arguments& args) {
                  "add_bias_linear: false: a gpt2 has biases here");
   args.refuse_if(!args.flag("bias_gelu_fusion", true),
                  "bias_gelu_fusion: false: that is the exact GELU; a gpt2's is the tanh one here");
-  args.refuse_if(args.flag("apply_layernorm_1p", false), "apply_layernorm_1p: true");
   args.refuse_if(args.flag("squared_relu", false), "squared_relu: true: not GELU");
 }
 
@@ -119,7 +141,7 @@ ModelOptions megatron_model(const PickleTree& tree, const PickleValue& namespace
         "position_embedding_type: " + positions + ": learned_absolute and rope are built");
     read_llama(args, model);
   }
-  args.refuse_if(args.size("num_experts") > 0, "num_experts: experts are not built here");
+  refuse_what_is_not_built(args);
   args.finish();
   return model;
 }

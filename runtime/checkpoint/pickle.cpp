@@ -1,12 +1,10 @@
 #include "runtime/checkpoint/pickle.hpp"
 
-#include <algorithm>
 #include <bit>
-#include <cstring>
 #include <optional>
-#include <unordered_map>
 #include <utility>
 
+#include "runtime/checkpoint/pickle_stack.hpp"
 #include "runtime/checkpoint/pickle_tensors.hpp"
 
 namespace sluice {
@@ -14,116 +12,18 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-class Machine {
+// What the opcodes do with the stack.
+class Machine : private PickleStack {
  public:
-  Machine(std::span<const std::byte> pickle, const std::string& path, std::int64_t base,
-          const PickleLimits& limits)
-      : pickle_(pickle), base_(base), limits_(limits) {
-    tree_.path = path;
-  }
+  using PickleStack::PickleStack;
 
   PickleTree run() {
-    if (static_cast<std::int64_t>(pickle_.size()) > limits_.bytes) {
-      fail("has a pickle of " + std::to_string(pickle_.size()) + " bytes, over the limit of " +
-           std::to_string(limits_.bytes));
-    }
+    check_size();
     while (!stopped_) step();
     return std::move(tree_);
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw CheckpointError(what, tree_.path, "", base_ + static_cast<std::int64_t>(opcode_at_));
-  }
-
-  // --- the pickle's bytes
-  std::span<const std::byte> take(std::uint64_t length) {
-    if (length > pickle_.size() - at_) fail("ends within a pickle's opcode");
-    const auto bytes = pickle_.subspan(at_, static_cast<std::size_t>(length));
-    at_ += static_cast<std::size_t>(length);
-    return bytes;
-  }
-  template <class T>
-  T number() {
-    T value = 0;
-    const auto bytes = take(sizeof value);
-    std::memcpy(&value, bytes.data(), sizeof value);
-    return value;
-  }
-  std::string text(std::uint64_t length) {
-    const auto bytes = take(length);
-    return {reinterpret_cast<const char*>(bytes.data()), bytes.size()};
-  }
-  std::string line() {
-    const auto rest = pickle_.subspan(at_);
-    const auto end = std::find(rest.begin(), rest.end(), std::byte{'\n'});
-    if (end == rest.end()) fail("ends within a pickle's opcode");
-    std::string found = text(static_cast<std::uint64_t>(end - rest.begin()));
-    ++at_;
-    return found;
-  }
-  std::int64_t long_number(std::uint8_t length) {
-    if (length > 8) fail("holds a number of " + std::to_string(length) + " bytes, over 8");
-    std::uint64_t value = 0;
-    const auto bytes = take(length);
-    if (length == 0) return 0;
-    std::memcpy(&value, bytes.data(), length);
-    const unsigned shift = 64U - 8U * length;
-    return static_cast<std::int64_t>(value << shift) >> shift;  // its sign
-  }
-
-  // --- stack and memo
-  void push(PickleValue value) {
-    if (tree_.values.size() >= limits_.values) {
-      fail("holds more than " + std::to_string(limits_.values) + " values");
-    }
-    value.at = base_ + static_cast<std::int64_t>(opcode_at_);
-    tree_.values.push_back(std::move(value));
-    stack_.push_back(static_cast<PickleId>(tree_.values.size() - 1));
-  }
-  void push(Kind kind, std::int64_t number) {
-    PickleValue value;
-    value.kind = kind;
-    value.number = number;
-    push(std::move(value));
-  }
-  void push(Kind kind, std::string text, std::vector<PickleId> items = {}) {
-    PickleValue value;
-    value.kind = kind;
-    value.text = std::move(text);
-    value.items = std::move(items);
-    push(std::move(value));
-  }
-  [[nodiscard]] std::size_t floor() const { return marks_.empty() ? 0 : marks_.back(); }
-  PickleId pop() {
-    if (stack_.size() <= floor()) fail("takes a value that is not there");
-    const PickleId id = stack_.back();
-    stack_.pop_back();
-    return id;
-  }
-  PickleValue& top() {
-    if (stack_.size() <= floor()) fail("takes a value that is not there");
-    return tree_.values[stack_.back()];
-  }
-  std::vector<PickleId> pop_mark() {
-    if (marks_.empty()) fail("ends a list that was not begun");
-    std::vector<PickleId> items(stack_.begin() + static_cast<std::ptrdiff_t>(marks_.back()),
-                                stack_.end());
-    stack_.resize(marks_.back());
-    marks_.pop_back();
-    return items;
-  }
-  void remember(std::uint64_t index) {
-    (void)top();
-    memo_[index] = stack_.back();
-  }
-  void recall(std::uint64_t index) {
-    const auto found = memo_.find(index);
-    if (found == memo_.end()) fail("takes value " + std::to_string(index) + ", which is not there");
-    stack_.push_back(found->second);
-  }
-
-  // --- containers
   void tuple(std::size_t length) {
     std::vector<PickleId> items(length);
     for (std::size_t i = length; i > 0; --i) items[i - 1] = pop();
@@ -147,7 +47,6 @@ class Machine {
     }  // what an OrderedDict or a tensor has beside its contents is not read
   }
 
-  // --- globals
   void reduce() {
     const PickleId arguments = pop();
     const PickleValue function = tree_.values[pop()];
@@ -165,6 +64,21 @@ class Machine {
       if (top().kind != Kind::kTuple) fail("makes a torch Size of " + kind_text(top()));
       return;
     }
+    if (is_typed_global(name)) return typed_tensor(given);
+    make_tensor(name, given);
+  }
+  // Of another type than torch's own it is opaque: what its storage means is not known.
+  void typed_tensor(const PickleValue& given) {
+    if (given.items.size() != 4) fail("makes a tensor with attributes of no four values");
+    const PickleValue& function = tree_.values[given.items[0]];
+    const PickleValue& type = tree_.values[given.items[1]];
+    const PickleValue& arguments = tree_.values[given.items[2]];
+    const bool plain = function.kind == Kind::kGlobal && type.kind == Kind::kGlobal &&
+                       arguments.kind == Kind::kTuple && is_plain_type(type.text);
+    if (!plain) return push(Kind::kOpaque, "torch._tensor _rebuild_from_type_v2");
+    make_tensor(function.text, arguments);
+  }
+  void make_tensor(const std::string& name, const PickleValue& given) {
     if (is_parameter_global(name) && !given.items.empty()) {
       stack_.push_back(given.items[0]);
       if (top().kind != Kind::kTensor) fail("makes a parameter of " + kind_text(top()));
@@ -212,15 +126,7 @@ class Machine {
   bool step_memo(std::uint8_t opcode);
   bool step_object(std::uint8_t opcode);
 
-  std::span<const std::byte> pickle_;
-  std::int64_t base_;
-  PickleLimits limits_;
-  std::size_t at_ = 0, opcode_at_ = 0;
   bool stopped_ = false;
-  PickleTree tree_;
-  std::vector<PickleId> stack_;
-  std::vector<std::size_t> marks_;  // sizes of the stack
-  std::unordered_map<std::uint64_t, PickleId> memo_;
 };
 
 bool Machine::step_scalar(std::uint8_t opcode) {
@@ -387,8 +293,7 @@ bool Machine::step_object(std::uint8_t opcode) {
 }
 
 void Machine::step() {
-  opcode_at_ = at_;
-  const auto opcode = number<std::uint8_t>();
+  const std::uint8_t opcode = next_opcode();
   if (opcode == 0x80) {
     const auto protocol = number<std::uint8_t>();
     if (protocol < 2 || protocol > 5) {
@@ -403,7 +308,7 @@ void Machine::step() {
   if (opcode == '.') {
     tree_.root = pop();
     if (!stack_.empty() || !marks_.empty()) fail("ends with more than one value");
-    if (at_ != pickle_.size()) fail("goes on behind the end of its pickle");
+    if (!at_end()) fail("goes on behind the end of its pickle");
     stopped_ = true;
     return;
   }

@@ -67,6 +67,14 @@ bool is_parameter_global(const std::string& name) {
          name == "torch._utils _rebuild_parameter_with_state";
 }
 
+bool is_typed_global(const std::string& name) {
+  return name == "torch._tensor _rebuild_from_type_v2";
+}
+
+bool is_plain_type(const std::string& name) {
+  return name == "torch Tensor" || name == "torch.nn.parameter Parameter";
+}
+
 std::optional<PickleStorage> storage_of(const PickleTree& tree, const PickleValue& id,
                                         std::string& why) {
   if (id.kind != Kind::kTuple || id.items.size() != 5 || tree.at(id.items[0]).text != "storage") {

@@ -12,6 +12,10 @@ namespace sluice {
 [[nodiscard]] bool is_tensor_global(const std::string& name);
 [[nodiscard]] bool is_parameter_global(const std::string& name);
 
+// A tensor that was given attributes: (function, type, its arguments, attributes).
+[[nodiscard]] bool is_typed_global(const std::string& name);
+[[nodiscard]] bool is_plain_type(const std::string& name);
+
 // Of a persistent id, ("storage", type, key, location, elements). nullopt: `why` says.
 [[nodiscard]] std::optional<PickleStorage> storage_of(const PickleTree& tree, const PickleValue& id,
                                                       std::string& why);

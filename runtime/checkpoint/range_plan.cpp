@@ -146,11 +146,15 @@ std::int64_t element_count(std::span<const std::int64_t> shape) {
   std::int64_t count = 1;
   for (const std::int64_t dim : shape) {
     if (dim < 0 || __builtin_mul_overflow(count, dim, &count)) {
-      throw Error("shape [" + list(shape, ", ") +
-                  "] has a negative dimension or over 2^63 elements");
+      throw Error("shape " + shape_text(shape) + " has a negative dimension or over 2^63 elements");
     }
   }
   return count;
+}
+
+std::string shape_text(std::span<const std::int64_t> shape) {
+  std::string text = "[";
+  return text.append(list(shape, ", ")).append("]");
 }
 
 StateRange whole_range(std::string param, StateKind kind, TensorDType dtype,

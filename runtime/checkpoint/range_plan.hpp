@@ -45,6 +45,8 @@ struct StateRange {
 [[nodiscard]] Box whole_box(std::span<const std::int64_t> shape);
 // Number of elements. Throws Error where it does not fit 63 bits or a dimension is negative.
 [[nodiscard]] std::int64_t element_count(std::span<const std::int64_t> shape);
+// "[50, 8, 3]"
+[[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
 // The whole parameter.
 [[nodiscard]] StateRange whole_range(std::string param, StateKind kind, TensorDType dtype,
                                      std::vector<std::int64_t> shape);

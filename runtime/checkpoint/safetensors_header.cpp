@@ -5,6 +5,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <unordered_set>
 #include <utility>
 
@@ -232,6 +233,12 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> begin,
     throw CheckpointError(
         "too short for a safetensors file: " + std::to_string(file_bytes) + " bytes", path);
   }
+  constexpr std::string_view kPointer = "version https://git-lfs.github.com/";
+  const std::string_view start(reinterpret_cast<const char*>(begin.data()), begin.size());
+  if (start.starts_with(kPointer)) {
+    throw CheckpointError(
+        "is a pointer of Git LFS, not the file itself: run `git lfs pull` in its folder", path);
+  }
   std::uint64_t length = 0;
   std::memcpy(&length, begin.data(), sizeof(length));
   if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeaderBytes)) {
@@ -248,6 +255,11 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> begin,
   const auto* const text = reinterpret_cast<const char*>(begin.data()) + kLengthBytes;
   if (length == 0 || text[0] != '{') {
     throw CheckpointError("the safetensors header does not begin with '{'", path, "", kLengthBytes);
+  }
+  // The parser takes a NUL for the end of its text and would not look at what comes after.
+  if (const void* const nul = std::memchr(text, 0, length)) {
+    throw CheckpointError("the safetensors header holds a NUL byte", path, "",
+                          kLengthBytes + (static_cast<const char*>(nul) - text));
   }
   HeaderScan scan(path, header_bytes);
   Json::sax_parse(text, text + length, &scan);

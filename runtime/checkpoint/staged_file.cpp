@@ -1,39 +1,23 @@
 #include "runtime/checkpoint/staged_file.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <cstring>
-#include <new>
 #include <utility>
 
 namespace sluice {
 
-namespace {
-
-constexpr std::int64_t kPage = 4096;
-
-std::byte* allocate_pages(std::int64_t bytes) {
-  void* const at =
-      std::aligned_alloc(static_cast<std::size_t>(kPage),
-                         static_cast<std::size_t>((bytes + kPage - 1) / kPage * kPage));
-  if (at == nullptr) throw std::bad_alloc();
-  return static_cast<std::byte*>(at);
-}
-
-}  // namespace
-
 StagedFile::StagedFile(FileSystem& files, const std::string& path, std::int64_t staging_bytes,
                        std::int64_t writeback_bytes)
     : file_(files.create(path)),
-      buffer_(allocate_pages(std::max<std::int64_t>(staging_bytes, 1)), std::free),
+      buffer_(staging_bytes),
       staging_bytes_(std::max<std::int64_t>(staging_bytes, 1)),
       writeback_bytes_(std::max<std::int64_t>(writeback_bytes, 1)) {}
 
-std::byte* StagedFile::staged() const { return buffer_.get() + staging_bytes_ - capacity(); }
+std::byte* StagedFile::staged() const { return buffer_.data() + staging_bytes_ - capacity(); }
 
 std::int64_t StagedFile::capacity() const {
-  const bool in_pages = staging_bytes_ % kPage == 0 && staging_bytes_ > kPage;
-  return staging_bytes_ - (in_pages ? staged_offset_ % kPage : 0);
+  const bool in_pages = staging_bytes_ % kPageBytes == 0 && staging_bytes_ > kPageBytes;
+  return staging_bytes_ - (in_pages ? staged_offset_ % kPageBytes : 0);
 }
 
 void StagedFile::write(std::int64_t offset, std::span<const std::byte> bytes) {

@@ -13,6 +13,7 @@
 #include <string>
 
 #include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/page_memory.hpp"
 
 namespace sluice {
 
@@ -37,7 +38,7 @@ class StagedFile {
   std::unique_ptr<File> file_;
   std::mutex mutex_;
   // guarded by mutex_
-  std::unique_ptr<std::byte[], void (*)(void*)> buffer_;  // on a page
+  PageMemory buffer_;
   std::int64_t staged_offset_ = 0, staged_bytes_ = 0;
   std::int64_t staging_bytes_, writeback_bytes_;
   std::int64_t dirty_begin_ = 0, dirty_end_ = 0;  // one run of bytes the disk was not asked for

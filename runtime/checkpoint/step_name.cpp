@@ -49,6 +49,11 @@ std::optional<StepName> parse_step_name(std::string_view name) {
 }
 
 void remove_checkpoint(FileSystem& files, const std::string& path) {
+  const auto there = files.stat(path);
+  if (there && there->link) {  // what it leads to lies elsewhere, and is not ours to remove
+    files.unlink(path);
+    return;
+  }
   const std::vector<std::string> names = files.list(path);
   for (const std::string& name : names) {
     if (name != kManifestName) continue;

@@ -103,8 +103,11 @@ TorchContents parse_torch_file(std::span<const std::byte> file, const std::strin
 }
 
 struct TorchFile::Impl {
-  explicit Impl(const std::string& path)
-      : file(path), contents(parse_torch_file(file.bytes(), path)) {
+  Impl(std::shared_ptr<const ReadOnlyMap> mapped, std::span<const std::byte> part, std::string name)
+      : file(std::move(mapped)),
+        bytes(part),
+        path(std::move(name)),
+        contents(parse_torch_file(bytes, path)) {
     checked.resize(contents.storages.size());
   }
   [[nodiscard]] const PickleTensor& tensor(const PickleValue& value) const {
@@ -113,20 +116,37 @@ struct TorchFile::Impl {
   }
   [[nodiscard]] std::span<const std::byte> storage(const PickleTensor& tensor) const {
     const TorchContents::Place& place = contents.storages[tensor.storage];
-    return bytes_of(file.bytes(), place.offset, place.bytes);
+    return bytes_of(bytes, place.offset, place.bytes);
   }
 
-  ReadOnlyMap file;
+  std::shared_ptr<const ReadOnlyMap> file;
+  std::span<const std::byte> bytes;  // of `file`
+  std::string path;
   TorchContents contents;
   std::vector<bool> checked;  // by storage
 };
 
-TorchFile::TorchFile(const std::string& path) : impl_(std::make_unique<Impl>(path)) {}
+TorchFile::TorchFile(const std::string& path) {
+  auto file = std::make_shared<const ReadOnlyMap>(path);
+  const std::span<const std::byte> all = file->bytes();
+  impl_ = std::make_unique<Impl>(std::move(file), all, path);
+}
+TorchFile::TorchFile(std::shared_ptr<const ReadOnlyMap> file, std::int64_t offset,
+                     std::int64_t bytes) {
+  const auto size = static_cast<std::int64_t>(file->bytes().size());
+  if (offset < 0 || bytes < 0 || offset > size || bytes > size - offset) {
+    throw CheckpointError("ends before the " + std::to_string(bytes) + " bytes that are to be here",
+                          file->path(), "", offset);
+  }
+  const std::string path = file->path() + " (from byte " + std::to_string(offset) + ")";
+  const std::span<const std::byte> part = bytes_of(file->bytes(), offset, bytes);
+  impl_ = std::make_unique<Impl>(std::move(file), part, path);
+}
 TorchFile::~TorchFile() = default;
 TorchFile::TorchFile(TorchFile&& other) noexcept = default;
 TorchFile& TorchFile::operator=(TorchFile&& other) noexcept = default;
 
-const std::string& TorchFile::path() const { return impl_->file.path(); }
+const std::string& TorchFile::path() const { return impl_->path; }
 const PickleTree& TorchFile::tree() const { return impl_->contents.tree; }
 
 const PickleTensor& TorchFile::tensor(const PickleValue& value) const {
@@ -153,14 +173,20 @@ void TorchFile::read_row(const PickleValue& value, std::int64_t row, std::int64_
                          std::span<float> out) const {
   const PickleTensor& tensor = impl_->tensor(value);
   const auto type = compute_dtype(tree().storages[tensor.storage].dtype);
-  check(!tensor.shape.empty() && tensor.shape.size() <= 2, "a matrix of weights");
-  const bool matrix = tensor.shape.size() == 2;
-  check(row >= 0 && row < (matrix ? tensor.shape[0] : 1) && col >= 0 &&
+  const std::size_t dims = tensor.shape.size();
+  check(dims > 0 && std::all_of(tensor.shape.begin(),
+                                tensor.shape.end() -
+                                    std::min<std::ptrdiff_t>(2, static_cast<std::ptrdiff_t>(dims)),
+                                [](std::int64_t dim) { return dim == 1; }),
+        "a matrix of weights");
+  const std::int64_t rows = dims > 1 ? tensor.shape[dims - 2] : 1;
+  check(row >= 0 && row < rows && col >= 0 &&
             static_cast<std::int64_t>(out.size()) <= tensor.shape.back() - col,
         "elements within their tensor");
   if (!type) throw Error(path() + ": a tensor of weights is read whose dtype was not looked at");
   const std::int64_t stride = tensor.strides.back();
-  const std::int64_t first = tensor.offset + (matrix ? row * tensor.strides[0] : 0) + col * stride;
+  const std::int64_t first =
+      tensor.offset + (dims > 1 ? row * tensor.strides[dims - 2] : 0) + col * stride;
   const std::byte* const stored = impl_->storage(tensor).data();
   if (stride == 1) return widen(stored, *type, first, out);
   for (std::size_t i = 0; i < out.size(); ++i) {
@@ -168,13 +194,24 @@ void TorchFile::read_row(const PickleValue& value, std::int64_t row, std::int64_
   }
 }
 
-void TorchFile::read_scalar(const PickleValue& value, float& out) const {
+double TorchFile::read_number(const PickleValue& value, const std::string& name) const {
   const PickleTensor& tensor = impl_->tensor(value);
-  const auto type = compute_dtype(tree().storages[tensor.storage].dtype);
   const bool one = std::all_of(tensor.shape.begin(), tensor.shape.end(),
                                [](std::int64_t dim) { return dim == 1; });
-  if (!type || !one) throw CheckpointError("is not one number", path(), "", value.at);
-  widen(impl_->storage(tensor).data(), *type, tensor.offset, {&out, 1});
+  if (!one) throw CheckpointError("is not one number", path(), name, value.at);
+  const TensorDType type = tree().storages[tensor.storage].dtype;
+  const std::byte* const stored = impl_->storage(tensor).data();
+  const auto as = [&]<class T>(T number) {
+    std::memcpy(&number, stored + tensor.offset * static_cast<std::int64_t>(sizeof number),
+                sizeof number);
+    return static_cast<double>(number);
+  };
+  if (type == TensorDType::kF64) return as(double{});
+  if (type == TensorDType::kI64) return as(std::int64_t{});
+  if (type == TensorDType::kI32) return as(std::int32_t{});
+  float number = 0;
+  widen(stored, dtype(value, name), tensor.offset, {&number, 1});
+  return number;
 }
 
 void TorchFile::let_go(const PickleValue& value) const {

@@ -22,6 +22,8 @@ class TorchFile {
   // Throws IoError, or CheckpointError where it is no such file, was written big-endian, holds a
   // pickle that is refused, or lacks a storage that the pickle names or has it in another size.
   explicit TorchFile(const std::string& path);
+  // One of several in a file that is mapped already; path() then says where it begins.
+  TorchFile(std::shared_ptr<const ReadOnlyMap> file, std::int64_t offset, std::int64_t bytes);
   ~TorchFile();
   TorchFile(TorchFile&& other) noexcept;
   TorchFile& operator=(TorchFile&& other) noexcept;
@@ -38,11 +40,12 @@ class TorchFile {
   // Compares the storage of a tensor with its checksum, once. Throws CheckpointError.
   void check_storage(const PickleValue& value, const std::string& name);
   // Row `row`, columns [col, col + out.size()), of a matrix, or elements of a vector (row 0), in
-  // fp32. REQUIRES: check_storage().
+  // fp32. Dimensions before these are 1. REQUIRES: check_storage().
   void read_row(const PickleValue& value, std::int64_t row, std::int64_t col,
                 std::span<float> out) const;
-  // The one element of a tensor.
-  void read_scalar(const PickleValue& value, float& out) const;
+  // The one element of a tensor: fp32, fp64, bf16, fp16, int32 or int64. Throws CheckpointError
+  // where it is not one, or something else. REQUIRES: check_storage().
+  [[nodiscard]] double read_number(const PickleValue& value, const std::string& name) const;
   // What was read counts no longer as this process's memory.
   void let_go(const PickleValue& value) const;
 

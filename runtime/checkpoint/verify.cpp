@@ -1,8 +1,13 @@
+#include <algorithm>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "kernels/base/error.hpp"
 #include "runtime/checkpoint/block_reader.hpp"
 #include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/page_memory.hpp"
+#include "runtime/checkpoint/read_ahead.hpp"
 #include "runtime/checkpoint/step_name.hpp"
 
 namespace sluice {
@@ -15,8 +20,19 @@ Defect defect_of(const IoError& error) {
   return {error.path(), "", -1, error.what()};
 }
 
+std::vector<BlockVisit> blocks_of(const Manifest& manifest, std::size_t file) {
+  std::vector<BlockVisit> visits;
+  const std::vector<RangeRecord>& ranges = manifest.files[file].ranges;
+  for (std::size_t range = 0; range < ranges.size(); ++range) {
+    for (std::size_t block = 0; block < ranges[range].blocks.size(); ++block) {
+      visits.push_back({file, range, static_cast<std::int64_t>(block), manifest.block_bytes});
+    }
+  }
+  return visits;
+}
+
 // Compares every block; goes on behind a wrong one, until the file has kMaxDefects.
-void verify_file(BlockReader& reader, const Manifest& manifest, std::size_t file,
+void verify_file(BlockReader& reader, std::size_t file, std::span<std::byte> ahead,
                  std::vector<Defect>& defects) {
   const std::size_t before = defects.size();
   const auto attempt = [&](auto&& f) {
@@ -30,15 +46,14 @@ void verify_file(BlockReader& reader, const Manifest& manifest, std::size_t file
   };
   bool opened = false;
   attempt([&] {
-    reader.open(file);
+    (void)reader.open(file);
     opened = true;
   });
-  const std::vector<RangeRecord>& ranges = manifest.files[file].ranges;
-  for (std::size_t range = 0; opened && range < ranges.size(); ++range) {
-    const auto blocks = static_cast<std::int64_t>(ranges[range].blocks.size());
-    for (std::int64_t block = 0; block < blocks; ++block) {
-      if (!attempt([&] { (void)reader.block(file, range, block); })) return;
-    }
+  if (!opened) return;
+  const std::vector<BlockVisit> visits = blocks_of(reader.manifest(), file);
+  ReadAhead blocks(reader, visits, ahead);
+  for (const BlockVisit& visit : visits) {
+    if (!attempt([&] { (void)blocks.block(file, visit.range, visit.block); })) return;
   }
 }
 
@@ -53,10 +68,10 @@ VerifyReport verify(FileSystem& files, const std::string& path, int part, int pa
         parse_manifest(read_text(files, manifest_path, kMaxManifestBytes), manifest_path);
     check_manifest(manifest, manifest_path);
     BlockReader reader(files, path, manifest);
+    const PageMemory ahead(read_ahead_bytes(std::min(manifest.block_bytes, kChecksumBlockBytes)));
     for (auto file = static_cast<std::size_t>(part); file < manifest.files.size();
          file += static_cast<std::size_t>(parts)) {
-      verify_file(reader, manifest, file, report.defects);
-      reader.close(file);
+      verify_file(reader, file, ahead.all(), report.defects);
       ++report.files;
       report.bytes += manifest.files[file].bytes;
     }

@@ -1,5 +1,4 @@
 // `sluice checkpoint`: what there is, whether it is whole, and out as a Hugging Face folder.
-#include <cstdio>
 #include <filesystem>
 
 #include "configs/reader.hpp"
@@ -11,7 +10,9 @@
 #include "runtime/checkpoint/hf_import.hpp"
 #include "runtime/checkpoint/hf_json.hpp"
 #include "runtime/checkpoint/step_name.hpp"
+#include "runtime/checkpoint/writer_lock.hpp"
 #include "runtime/cli/checkpoint_json.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/weights_setup.hpp"
 
@@ -22,21 +23,22 @@ namespace fs = std::filesystem;
 
 constexpr int kDamaged = 4;
 
-bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
-
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
+std::string layout_text(const WorldLayout& layout) {
+  std::string text = std::to_string(layout.world) + (layout.world == 1 ? " rank" : " ranks");
+  if (layout.tensor > 1) text += ", tensor " + std::to_string(layout.tensor);
+  if (layout.pipeline > 1) text += ", pipeline " + std::to_string(layout.pipeline);
+  return text + ", stage " + std::to_string(layout.zero_stage);
 }
 
-std::string layout_text(const WorldLayout& layout) {
-  return std::to_string(layout.world) + (layout.world == 1 ? " rank" : " ranks") + ", stage " +
-         std::to_string(layout.zero_stage);
+std::string mark_of(const CheckpointSummary& checkpoint) {
+  if (checkpoint.complete) return checkpoint.is_latest ? "latest" : "";
+  return checkpoint.is_latest ? "latest, not complete" : "not complete";
 }
 
 // The checkpoints to look at: one, or every step of a folder that claims to be complete.
 std::vector<std::string> steps_of(const std::string& path) {
   FileSystem& files = local_file_system();
+  if (!exists(path)) throw IoError("there is no folder " + path, path);
   if (exists(join_path(path, kManifestName))) return {path};
   std::vector<std::string> steps;
   for (const CatalogEntry& entry : catalog(files, path)) {
@@ -109,12 +111,8 @@ int run_checkpoint_ls(const CheckpointCommand& command) {
   }
   std::vector<std::vector<std::string>> rows{{"name", "step", "size", "saved at", "by", ""}};
   for (const CheckpointSummary& c : found) {
-    const bool known = c.step >= 0;
-    rows.push_back({c.name, known ? std::to_string(c.step) : "?", format_bytes(c.bytes), c.saved_at,
-                    known ? layout_text(c.layout) : "",
-                    c.is_latest  ? "latest"
-                    : c.complete ? ""
-                                 : "not complete"});
+    rows.push_back({c.name, std::to_string(c.step), c.complete ? format_bytes(c.bytes) : "?",
+                    c.saved_at, c.complete ? layout_text(c.layout) : "", mark_of(c)});
   }
   std::string text = format_table(rows);
   for (const CheckpointSummary& c : found) {
@@ -144,6 +142,7 @@ int run_checkpoint_verify(const CheckpointCommand& command) {
 
 int run_checkpoint_export(const CheckpointCommand& command) {
   FileSystem& files = local_file_system();
+  check_not_written({{"-o", command.out}}, kOutputPatience);
   Checkpoint checkpoint = open_checkpoint(files, command.path);
   const LoadedConfig config = load_config_text(join_path(checkpoint.path(), kManifestName),
                                                checkpoint.manifest().run.config, {});
@@ -154,20 +153,17 @@ int run_checkpoint_export(const CheckpointCommand& command) {
   options.dtype = dtype_of(command.dtype);
   options.shard_bytes = command.shard_bytes;
   options.carried_config = carried_config(folders, model);
+  options.companions = folders;
   const HfExportResult result =
       export_hf(files, command.out, make_model_spec(model), checkpoint_reader(checkpoint), options);
-  std::size_t carried = 0;
-  for (const std::string& folder : folders) {
-    carried += copy_hf_companions(files, folder, command.out).size();
-  }
-  if (carried == 0) {
+  if (result.companions == 0) {
     log_warning(
         "no tokenizer files go with it: the checkpoint knows of none; name their folder "
         "with --tokenizer");
   }
   print(command.out + ": step " + std::to_string(checkpoint.manifest().step) + ", " +
-        std::to_string(result.files.size() + carried) + " files, " + format_bytes(result.bytes) +
-        " of " + command.dtype + " weights\n");
+        std::to_string(result.files.size()) + " files, " + format_bytes(result.bytes) + " of " +
+        command.dtype + " weights\n");
   return 0;
 }
 

@@ -128,18 +128,22 @@ int run_bench_nvme(const BenchCommand& common, const BenchNvmeCommand& command);
 
 struct CheckpointCommand {
   std::string path;                          // of a checkpoint, of a folder of them; import: theirs
-  std::string out;                           // export, import: the folder to write
+  std::string out;                           // convert, export, import: the folder to write
   std::string dtype = "fp32";                // export: of the weights
   std::int64_t shard_bytes = 5'000'000'000;  // export
   std::string tokenizer;                     // export: a folder with the tokenizer's files
   std::vector<std::string> overrides;        // import: "model.seq=2048"
   std::string format = "auto";               // import: hf, deepspeed, megatron
   std::string config;                        // import: a run's YAML file, for its model:
+  bool weights_only = false;                 // import, convert: an optimizer's states are left out
+  int files = 1;                             // convert
+  std::string moments;                       // convert: fp32, bf16; empty: as they are
   bool json = false;                         // ls, verify
 };
 int run_checkpoint_ls(const CheckpointCommand& command);
 // 4 where something is damaged, after it has been printed.
 int run_checkpoint_verify(const CheckpointCommand& command);
+int run_checkpoint_convert(const CheckpointCommand& command);
 int run_checkpoint_export(const CheckpointCommand& command);
 int run_checkpoint_import(const CheckpointCommand& command);
 

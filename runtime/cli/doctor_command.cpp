@@ -10,6 +10,7 @@
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/bench_support.hpp"
 #include "runtime/cli/commands.hpp"
+#include "runtime/doctor/cuda_gpu.hpp"
 #include "runtime/doctor/doctor.hpp"
 #include "runtime/doctor/unit_timing.hpp"
 #include "runtime/engine/machine.hpp"
@@ -119,6 +120,11 @@ int run_doctor(const DoctorCommand& command) {
   if (!measure_comm(command.argv.at(0), input)) return kInterruptedExitCode;
   keep_warnings();
   input.gpus = visible_gpu_count();
+  input.gpu_effort = gpu_effort(command.quick);
+  input.open_gpu = [] {
+    const auto open = reinterpret_cast<OpenCudaGpu*>(cuda_module_symbol(kOpenCudaGpu));
+    return std::unique_ptr<GpuDevice>(open(0));
+  };
   DoctorReport report = examine(input);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::fputs((command.json ? to_json(report) : describe(report)).c_str(), stdout);

@@ -35,6 +35,15 @@ std::vector<Batch> make_batches(const std::vector<EvalStream>& streams, std::int
   return batches;
 }
 
+// Rows that no stream has windows for would be computed and not counted.
+void fit_micro_batch(RunConfig& run, const std::vector<EvalStream>& streams, std::int64_t stride) {
+  std::size_t most = 1;
+  for (const EvalStream& stream : streams) {
+    most = std::max(most, cut_windows(stream.source->size(), run.model.seq, stride).size());
+  }
+  run.train.micro_batch = std::min(run.train.micro_batch, static_cast<std::int64_t>(most));
+}
+
 class Evaluation {
  public:
   Evaluation(const std::vector<EvalStream>& streams, const RunConfig& run, std::int64_t stride)
@@ -133,6 +142,7 @@ int run_rank(const EvalCommand& command, const RankEnvironment& rank) {
   const std::int64_t stride = stride_of(command, run.model.seq);
   if (!command.text.empty()) check_tokenizer(weights.config);
   const std::vector<EvalStream> streams = open_eval_streams(run.data, command.text, run.model.seq);
+  fit_micro_batch(weights.config.run, streams, stride);
   UseRank use(weights, rank);
   const std::unique_ptr<Engine> engine = use.make_engine(use.options(EnginePurpose::kEvaluate));
   const std::vector<double> sums = Evaluation(streams, run, stride).run(*engine, use);

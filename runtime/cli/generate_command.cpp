@@ -1,5 +1,9 @@
+#include <unistd.h>
+
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
 #include <iostream>
 #include <iterator>
@@ -29,6 +33,17 @@ std::string read_all(std::istream& in) {
   return text;
 }
 
+std::string read_file(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  if (!file) throw IoError("cannot read the prompt: there is no file " + path, path);
+  try {
+    return read_all(file);
+  } catch (const std::ios_base::failure&) {  // of a folder, say
+    const int error = errno;
+    throw IoError("cannot read the prompt: " + path + ": " + std::strerror(error), path, error);
+  }
+}
+
 std::string prompt_of(const GenerateCommand& command, int readers) {
   std::string text;
   if (command.prompt) {
@@ -39,14 +54,12 @@ std::string prompt_of(const GenerateCommand& command, int readers) {
                         " ranks has a standard input of its own: the prompt cannot come from "
                         "there; give --prompt TEXT or --prompt-file FILE");
     }
+    if (::isatty(STDIN_FILENO) == 1) {
+      std::fputs("type the prompt, then Ctrl-D at the begin of a line\n", stderr);
+    }
     text = read_all(std::cin);
   } else {
-    std::ifstream file(command.prompt_file, std::ios::binary);
-    if (!file) {
-      throw IoError("cannot read the prompt: there is no file " + command.prompt_file,
-                    command.prompt_file);
-    }
-    text = read_all(file);
+    text = read_file(command.prompt_file);
   }
   if (text.empty()) {
     throw ConfigError(
@@ -101,6 +114,11 @@ void warn(const GenerateCommand& command, const Tokenizer& tokenizer,
     log_warning("the prompt begins with " + tokenizer.decode(before) +
                 ", and the tokenizer puts that before it once more; leave it out, or give "
                 "--no-bos");
+  }
+  if (tokenizer.vocab_size() > vocab) {
+    log_warning("data.tokenizer has " + std::to_string(tokenizer.vocab_size()) +
+                " ids, and the model's vocabulary is " + std::to_string(vocab) +
+                ": it may be another model's tokenizer");
   }
   const std::set<std::int32_t>& more = options.end_tokens;
   const bool ends = tokenizer.end_of_text() < vocab || (!more.empty() && *more.begin() < vocab);

@@ -45,8 +45,9 @@ void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
   }
   if (data.text.empty()) return;  // tokens need none
   throw ConfigError(config.place("model.from") + ": model.from: " + dir +
-                    " has no tokenizer.json, vocab.json or tokenizer.model to make data.text into "
-                    "this model's tokens; name one with data.tokenizer");
+                    " has no tokenizer.json, vocab.json or tokenizer.model, so that text cannot be "
+                    "made into this model's tokens; put them there, or give data.tokenizer (--set "
+                    "data.tokenizer=FOLDER)");
 }
 
 }  // namespace

@@ -1,19 +1,19 @@
 // `sluice checkpoint import`: Hugging Face folders, DeepSpeed's universal checkpoints and
 // Megatron's as checkpoints of ours.
 #include <algorithm>
-#include <cstdio>
 #include <filesystem>
 
 #include "configs/reader.hpp"
+#include "configs/value.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "runtime/checkpoint/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/hf_config.hpp"
 #include "runtime/checkpoint/hf_import.hpp"
-#include "runtime/checkpoint/hf_json.hpp"
 #include "runtime/checkpoint/import_states.hpp"
 #include "runtime/checkpoint/step_name.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/weights_setup.hpp"
@@ -23,12 +23,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
-
-void print(const std::string& text) {
-  std::fputs(text.c_str(), stdout);
-  std::fflush(stdout);
-}
+constexpr const char* kWork = "`sluice checkpoint import`";
 
 std::string absolute(const std::string& path) {
   return fs::absolute(path).lexically_normal().string();
@@ -43,17 +38,21 @@ LoadedConfig config_of_folder(const std::string& dir, const CheckpointCommand& c
   return config;
 }
 
-// A step 0 among another model's steps would be the newest of them, with its tokenizer beside.
-void check_is_free(const std::string& out) {
-  std::string taken = exists(join_path(out, kManifestName)) ? "is a checkpoint" : "";
-  for (const CatalogEntry& entry : catalog(local_file_system(), out)) {
-    if (!entry.has_manifest && !entry.unreadable) continue;
-    taken = "already holds checkpoints, as " + entry.name;
-    break;
+void check_is_hugging_face(const CheckpointCommand& command) {
+  const std::string& dir = command.path;
+  if (exists(join_path(dir, "config.json"))) return;
+  std::string what = dir + " has no config.json: it is no Hugging Face folder";
+  if (command.format == "auto") {
+    what = dir +
+           " is nothing that can be imported: neither a Hugging Face folder (config.json), nor a "
+           "universal checkpoint of DeepSpeed (zero/), nor one of Megatron (mp_rank_00/, or "
+           ".metadata with common.pt)";
   }
-  if (taken.empty()) return;
-  throw ConfigError("-o " + out + " " + taken +
-                    "; give a folder that is new, so that no other model's are in it");
+  for (const char* name : {"latest_checkpointed_iteration.txt", "latest_universal"}) {
+    const std::string path = join_path(dir, name);
+    if (exists(path)) what = path + " names no checkpoint that is there; give the folder of one";
+  }
+  throw IoError(exists(dir) ? what : "cannot import " + dir + ": there is no such folder", dir);
 }
 
 int import_hugging_face(const CheckpointCommand& command) {
@@ -63,16 +62,14 @@ int import_hugging_face(const CheckpointCommand& command) {
   const auto weights = open_model_from(run);
   weights->check_tied();
   log_model_from(run, *weights);
-  const std::string companions = join_path(absolute(command.out), kCompanions);
-  make_dirs_durably(files, companions);
-  const std::vector<std::string> carried = copy_hf_companions(files, command.path, companions);
-  replace_durably(files, join_path(companions, "config.json"),
-                  read_text(files, join_path(command.path, "config.json"), HfJsonLimits().bytes));
+  const std::string out = absolute(command.out);
+  const WriterLock lock = lock_output(out, kWork);
+  const std::vector<std::string> carried = carry_companions(files, command.path, out);
   // The folder's own is used where it was put; one that --set names stays where it is.
   const std::string name = fs::path(run.data.tokenizer).filename().string();
   if (run.data.tokenizer == (fs::path(run.model.from) / name).string() &&
       std::find(carried.begin(), carried.end(), name) != carried.end()) {
-    run.data.tokenizer = join_path(companions, name);
+    run.data.tokenizer = join_path(join_path(out, kCompanions), name);
   }
   const ModelSpec spec = make_model_spec(run.model);
   run.model.from.clear();
@@ -80,10 +77,27 @@ int import_hugging_face(const CheckpointCommand& command) {
   state.seed = run.train.seed;
   state.config = config.resolved_yaml();
   state.more["imported_from"] = absolute(command.path);
-  const std::string path = import_hf(files, absolute(command.out), spec, *weights, state);
+  const std::string path = import_hf(files, out, spec, *weights, state);
   print(path + ": " + format_count(static_cast<double>(spec.param_count())) +
         " parameters at step 0, without moments\n");
   return 0;
+}
+
+// A run's file is taken at its word, but not in silence.
+void warn_where_it_says_otherwise(const ModelOptions& model, const ImportSource& source) {
+  try {
+    const std::optional<ModelOptions> said = source.model();
+    if (!said) return;
+    ModelOptions ours = model;
+    const auto given = [](std::string_view) { return true; };
+    for (const HfDisagreement& found : merge_hf_model(ours, *said, given)) {
+      log_warning(found.key + ": " + found.run + " of --config is not the " + found.file +
+                  " that " + source.path() + " says");
+    }
+  } catch (const ConfigError& error) {
+    log_warning(std::string("not computed as it was trained, whatever --config says:\n") +
+                error.what());
+  }
 }
 
 // The model: of a run's file, of what the checkpoint says, of a config.json beside it, or of --set.
@@ -91,6 +105,7 @@ LoadedConfig config_of_source(const CheckpointCommand& command, const ImportSour
   if (!command.config.empty()) {
     LoadedConfig config = load_config(command.config, command.overrides);
     settle_model_from(config);
+    warn_where_it_says_otherwise(config.run.model, source);
     return config;
   }
   const std::optional<ModelOptions> said = source.model();
@@ -152,27 +167,41 @@ int import_states(const CheckpointCommand& command, ImportSource& source) {
   state.skipped_steps = at.step - at.updates;
   state.samples = at.samples;
   state.tokens = at.samples * run.model.seq;
+  if (at.loss_scale > 0) {
+    state.loss_scale = at.loss_scale;
+    state.loss_scale_good_steps = at.loss_scale_good_steps;
+    state.loss_scale_lives = std::max<std::int64_t>(1, at.loss_scale_lives);
+  }
   state.seed = run.train.seed;
   state.config = config.resolved_yaml();
   state.more["imported_from"] = absolute(source.path());
-  const std::string path = states.commit(files, absolute(command.out), state);
+  std::string rate;
+  if (at.learning_rate > 0) {
+    rate = format_number(at.learning_rate);
+    state.more["imported_next_learning_rate"] = rate;
+    rate = ", its next learning rate " + rate;
+  }
+  const std::string out = absolute(command.out);
+  const WriterLock lock = lock_output(out, kWork);
+  const std::string path = states.commit(files, out, state);
   print(path + ": " + format_count(static_cast<double>(spec.param_count())) + " parameters of " +
         source.program() + "'s at step " + std::to_string(at.step) +
-        (states.moments() ? ", with both moments\n" : ", without moments\n"));
+        (states.moments() ? ", with both moments" : ", without moments") + rate + "\n");
   return 0;
 }
 
 }  // namespace
 
 int run_checkpoint_import(const CheckpointCommand& command) {
-  check_is_free(command.out);
+  check_holds_no_checkpoint(command.out);
   const bool deepspeed = command.format == "deepspeed";
   const bool megatron = command.format == "megatron";
   if (command.format != "hf" && exists(command.path)) {
-    const ImportFormat format = deepspeed  ? ImportFormat::kDeepSpeed
-                                : megatron ? ImportFormat::kMegatron
-                                           : ImportFormat::kAny;
-    if (const auto source = open_import(command.path, format)) {
+    ImportWhat what;
+    if (deepspeed) what.format = ImportFormat::kDeepSpeed;
+    if (megatron) what.format = ImportFormat::kMegatron;
+    what.weights_only = command.weights_only;
+    if (const auto source = open_import(command.path, what)) {
       return import_states(command, *source);
     }
   }
@@ -180,10 +209,12 @@ int run_checkpoint_import(const CheckpointCommand& command) {
     throw IoError(command.path + " is no " +
                       (deepspeed ? "universal checkpoint of DeepSpeed: it has no zero/; make one "
                                    "with its ds_to_universal"
-                                 : "checkpoint of Megatron: it has no mp_rank_00/; those of "
-                                   "torch_dist are to be saved again as --ckpt-format torch"),
+                                 : "checkpoint of Megatron: it has no mp_rank_00/, and no "
+                                   ".metadata with common.pt; those of other formats are to be "
+                                   "saved again as --ckpt-format torch or torch_dist"),
                   command.path);
   }
+  check_is_hugging_face(command);
   return import_hugging_face(command);
 }
 

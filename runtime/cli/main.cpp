@@ -1,4 +1,5 @@
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
@@ -7,6 +8,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
 #include "kernels/cpu/cpu_features.hpp"
+#include "runtime/cli/argument_checks.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/launch/error_report.hpp"
 
@@ -39,12 +41,13 @@ void add_train(CLI::App& app, Arguments& args) {
   train->add_option("--set", args.train.overrides, "section.key=value, over the file; repeatable")
       ->allow_extra_args(false);
   train->add_option("--nproc", args.train.nproc, "ranks on this host, over launch.nproc")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   train->add_flag("--dry-run", args.train.dry_run, "print the plan, start nothing");
   train
       ->add_option("--resume", args.train.resume,
-                   "auto: from the newest checkpoint in checkpoint.dir, if there is one; never; or "
-                   "a checkpoint's folder")
+                   "auto: from the newest checkpoint in checkpoint.dir, if there is one; or a "
+                   "checkpoint's folder; never")
+      ->capture_default_str()
       ->take_last();
 }
 
@@ -56,7 +59,8 @@ void add_plan(CLI::App& app, Arguments& args) {
       ->allow_extra_args(false);
   plan->add_option("--world", args.plan.world, "ranks of the whole job, over launch.nproc")
       ->check(CLI::Range(1, 1 << 20));
-  plan->add_option("--profile", args.plan.profile, "machine: cpu, h100-sxm, ..., or a file");
+  plan->add_option("--profile", args.plan.profile,
+                   "of configs/machines: cpu, h100-sxm, ..., or a file; none: this machine");
   plan->add_flag("--json", args.plan.json, "for machines");
   plan->add_flag("--compare", args.plan.compare, "stages x offload targets: what fits");
   plan->add_flag("--suggest", args.plan.suggest, "look for the fastest configuration that fits");
@@ -80,15 +84,19 @@ void add_eval(CLI::App& app, Arguments& args) {
   CLI::App* eval = app.add_subcommand("eval", "loss and perplexity of a model, file by file");
   eval->add_option("config", args.eval.config, "the YAML file")->required();
   eval->add_option("--checkpoint", args.eval.checkpoint,
-                   "checkpoints, one of them, or a Hugging Face folder; none: model.from");
-  eval->add_option("--text", args.eval.text, "text files instead of the validation data")
+                   "a checkpoint, a folder of them: its newest, or a Hugging Face folder; "
+                   "none: model.from");
+  eval->add_option("--text", args.eval.text,
+                   "files, folders or globs instead of the validation data")
       ->allow_extra_args(false);
   eval->add_option("--stride", args.eval.stride,
-                   "tokens between windows; what windows share is context only")
-      ->check(CLI::PositiveNumber);
+                   "tokens between windows, default model.seq; what windows share is context only")
+      ->check(whole_number(1));
   eval->add_option("--set", args.eval.overrides, "section.key=value, over the file; repeatable")
       ->allow_extra_args(false);
-  eval->add_option("--nproc", args.eval.nproc, "ranks on this host")->check(CLI::PositiveNumber);
+  eval->add_option("--nproc", args.eval.nproc, "ranks on this host")
+      ->check(whole_number(1))
+      ->capture_default_str();
   eval->add_flag("--json", args.eval.json, "for machines");
 }
 
@@ -97,27 +105,33 @@ void add_generate(CLI::App& app, Arguments& args) {
   CLI::App* generate = app.add_subcommand("generate", "go on from a text");
   generate->add_option("config", to.config, "a YAML file; none: the weights' own configuration");
   generate->add_option("--checkpoint", to.checkpoint,
-                       "checkpoints, one of them, or a Hugging Face folder; none: model.from");
+                       "a checkpoint, a folder of them: its newest, or a Hugging Face folder; "
+                       "none: model.from");
   auto* text = generate->add_option("--prompt", to.prompt, "none: standard input");
   auto* file = generate->add_option("--prompt-file", to.prompt_file, "a file with the prompt");
   file->take_last();  // the launcher's comes after the user's
   if (std::getenv("SLUICE_ERROR_FILE") == nullptr) file->excludes(text);  // ranks get both
   generate->add_option("--max-tokens", to.max_tokens, "at most so many; default 256")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   generate->add_option("--temperature", to.sampling.temperature, "0: always the likeliest token")
       ->capture_default_str();
   generate->add_option("--top-k", to.sampling.top_k, "of the likeliest only; 0: all")
+      ->check(whole_number(0))
       ->capture_default_str();
   generate->add_option("--top-p", to.sampling.top_p, "of those that together are so likely")
       ->capture_default_str();
-  generate->add_option("--seed", to.sampling.seed, "of the draws")->capture_default_str();
+  generate->add_option("--seed", to.sampling.seed, "of the draws")
+      ->check(whole_number(0, ~std::uint64_t{0}))
+      ->capture_default_str();
   generate->add_flag("--ignore-end-of-text", to.ignore_end_of_text, "go on to --max-tokens");
   generate->add_flag("--no-bos", to.no_bos,
                      "not the tokenizer's tokens before a text, as <|begin_of_text|>");
   generate->add_flag("--echo", to.echo, "print the prompt as well");
   generate->add_option("--set", to.overrides, "section.key=value; repeatable")
       ->allow_extra_args(false);
-  generate->add_option("--nproc", to.nproc, "ranks on this host")->check(CLI::PositiveNumber);
+  generate->add_option("--nproc", to.nproc, "ranks on this host")
+      ->check(whole_number(1))
+      ->capture_default_str();
   generate->add_flag("--json", to.json, "for machines");
 }
 
@@ -126,7 +140,8 @@ void add_tokenizer(CLI::App& app, Arguments& args) {
   group->require_subcommand(1);
   for (const char* name : {"encode", "decode"}) {
     CLI::App* sub = group->add_subcommand(name, std::string(name) + " a file or standard input");
-    sub->add_option("--tokenizer", args.tokenizer.tokenizer, "bytes, a folder or a file");
+    sub->add_option("--tokenizer", args.tokenizer.tokenizer, "bytes, a folder or a file")
+        ->capture_default_str();
     sub->add_option("input", args.tokenizer.input, "a file; none: standard input");
   }
   CLI::App* train = group->add_subcommand("train", "learn a byte-level BPE vocabulary");
@@ -154,12 +169,12 @@ void add_bench_step(CLI::App& group, Arguments& args) {
   step->add_option("--set", args.bench_step.overrides, "section.key=value, over the file")
       ->allow_extra_args(false);
   step->add_option("--nproc", args.bench_step.nproc, "ranks on this host, over launch.nproc")
-      ->check(CLI::PositiveNumber);
+      ->check(whole_number(1));
   step->add_option("--steps", args.bench_step.steps, "steps that count")
-      ->check(CLI::PositiveNumber)
+      ->check(whole_number(1))
       ->capture_default_str();
   step->add_option("--warmup", args.bench_step.warmup, "steps before them")
-      ->check(CLI::NonNegativeNumber)
+      ->check(whole_number(0))
       ->capture_default_str();
 }
 
@@ -177,24 +192,28 @@ void add_bench_nvme(CLI::App& group, Arguments& args) {
 
 void add_checkpoint(CLI::App& app, Arguments& args) {
   CheckpointCommand& command = args.checkpoint;
-  CLI::App* group =
-      app.add_subcommand("checkpoint", "look at checkpoints; Hugging Face in and out");
+  CLI::App* group = app.add_subcommand(
+      "checkpoint", "look at checkpoints; Hugging Face in and out, DeepSpeed and Megatron in");
   group->require_subcommand(1);
   CLI::App* list = group->add_subcommand("ls", "the checkpoints of a folder");
   CLI::App* verify = group->add_subcommand("verify", "read every byte, compare every checksum");
+  CLI::App* again = group->add_subcommand(
+      "convert", "write a checkpoint again: in so many files, moments in bf16, weights alone");
   CLI::App* out = group->add_subcommand("export", "write a checkpoint as a Hugging Face folder");
   CLI::App* in = group->add_subcommand(
       "import", "make a checkpoint of a Hugging Face folder, or one of DeepSpeed's or Megatron's");
   list->add_option("folder", command.path, "a folder of checkpoints")->required();
   verify->add_option("path", command.path, "a checkpoint, or a folder of them")->required();
-  out->add_option("checkpoint", command.path, "a checkpoint, or a folder of them: its newest")
-      ->required();
+  for (CLI::App* sub : {again, out}) {
+    sub->add_option("checkpoint", command.path, "a checkpoint, or a folder of them: its newest")
+        ->required();
+  }
   in->add_option("folder", command.path,
                  "a Hugging Face folder, a universal checkpoint of "
                  "DeepSpeed, or a checkpoint of Megatron")
       ->required();
   for (CLI::App* sub : {list, verify}) sub->add_flag("--json", command.json, "for machines");
-  for (CLI::App* sub : {out, in}) {
+  for (CLI::App* sub : {again, out, in}) {
     sub->add_option("-o,--output", command.out, "the folder to write")->required();
   }
   out->add_option("--dtype", command.dtype, "of the weights")
@@ -207,7 +226,15 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
   in->add_option("--format", command.format, "of the folder")
       ->check(CLI::IsMember({"auto", "hf", "deepspeed", "megatron"}))
       ->capture_default_str();
-  in->add_option("--config", command.config, "a run's YAML file, for its model:");
+  in->add_option("--config", command.config, "a run's YAML file; none: the folder's model");
+  for (CLI::App* sub : {again, in}) {
+    sub->add_flag("--weights-only", command.weights_only, "leave the optimizer's moments out");
+  }
+  again->add_option("--files", command.files, "of equal shares")
+      ->check(whole_number(1, 1'000'000))
+      ->capture_default_str();
+  again->add_option("--moments", command.moments, "their type; none: as they are")
+      ->check(CLI::IsMember({"fp32", "bf16"}));
   in->add_option("--set", command.overrides, "section.key=value, e.g. model.seq=4096")
       ->allow_extra_args(false);
 }
@@ -215,6 +242,7 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
 int dispatch_checkpoint(const CLI::App& group, const CheckpointCommand& command) {
   if (group.got_subcommand("ls")) return run_checkpoint_ls(command);
   if (group.got_subcommand("verify")) return run_checkpoint_verify(command);
+  if (group.got_subcommand("convert")) return run_checkpoint_convert(command);
   if (group.got_subcommand("export")) return run_checkpoint_export(command);
   return run_checkpoint_import(command);
 }
@@ -223,8 +251,10 @@ void add_doctor(CLI::App& app, Arguments& args) {
   CLI::App* doctor = app.add_subcommand("doctor", "what this machine can do, and what is off");
   doctor->add_flag("--json", args.doctor.json, "for machines");
   doctor->add_flag("--quick", args.doctor.quick, "fewer and smaller measurements");
-  doctor->add_option("--nvme-path", args.doctor.nvme_path, "a folder on the disk to measure");
-  doctor->add_option("--out", args.doctor.out, "the rates file to write");
+  doctor->add_option("--nvme-path", args.doctor.nvme_path,
+                     "a folder on the disk to measure; none: that of temporary files");
+  doctor->add_option("--out", args.doctor.out,
+                     "the rates file to write; none: where train and plan look for it");
 }
 
 void add_bench(CLI::App& app, Arguments& args) {
@@ -283,6 +313,30 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   return run_tokenizer_train(args.tokenizer_train);
 }
 
+// The word that stands where a command should, with the command whose it would be; "" where another
+// thing is wrong.
+std::string unknown_command(const CLI::App& app, int argc, char** argv) {
+  const CLI::App* within = &app;
+  std::string called = "sluice";
+  for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
+    if (within->get_subcommands({}).empty()) return "";  // takes none
+    const auto chosen = within->get_subcommands();
+    if (chosen.empty()) {
+      return called + ": there is no command '" + argv[i] + "'; " + called + " --help lists them";
+    }
+    within = chosen.front();
+    called += " " + within->get_name();
+  }
+  return "";
+}
+
+// What was printed has arrived: a result that is cut short is not to look whole.
+void check_output() {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
+  throw IoError("cannot write all of the output: the disk behind standard output is full or failed",
+                "standard output");
+}
+
 int run_main(int argc, char** argv) {
   CLI::App app("Sluice trains transformer models that do not fit", "sluice");
   app.require_subcommand(1);
@@ -306,15 +360,25 @@ int run_main(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {
+    const std::string unknown = unknown_command(app, argc, argv);
+    if (!unknown.empty()) {
+      std::fprintf(stderr, "%s\n", unknown.c_str());
+      return kUsageError;
+    }
     return app.exit(error) == 0 ? 0 : kUsageError;
   }
   arm_failpoints_from_environment();
-  return dispatch(app, args);
+  const int exit_code = dispatch(app, args);
+  // A run's lines are in its log as well, and a checkpoint counts for more than the last of them.
+  if (exit_code == 0 && !app.got_subcommand("train")) check_output();
+  return exit_code;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  // A file beyond the limit on sizes (ulimit -f) is an error of its write, with the file's name.
+  std::signal(SIGXFSZ, SIG_IGN);
   try {
     prepare_process();
     enable_flush_to_zero();

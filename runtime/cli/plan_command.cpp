@@ -13,6 +13,7 @@
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/plan_setup.hpp"
+#include "runtime/cli/rank_setup.hpp"
 #include "runtime/data/tokenizer.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
@@ -97,6 +98,17 @@ void print_plan(const PlanCommand& command, const RunPlan& plan, const RunFacts&
   std::fflush(stdout);
 }
 
+// A plan says how such a run would be; check_gpus refuses it so far.
+bool is_for_later(const RunConfig& run, const SearchResult* result) {
+  if (!settings_for_cpus(run).empty()) return true;
+  if (result == nullptr) return false;
+  return std::any_of(result->suggestions.begin(), result->suggestions.end(), [](const auto& s) {
+    return std::any_of(s.set.begin(), s.set.end(), [](const Setting& setting) {
+      return is_for_cpus(setting.key, setting.value);
+    });
+  });
+}
+
 }  // namespace
 
 int run_plan(const PlanCommand& command) {
@@ -105,7 +117,9 @@ int run_plan(const PlanCommand& command) {
   PlanMachine machine = find_machine(command.profile, config.run);
   RunPlace place{.world = world_of(command, config.run), .on_gpu = machine.profile.gpu};
   validate_anywhere(config, place.world);
+  if (place.on_gpu) check_gpu_activations(config);
   place.local_ranks = ranks_of_host(machine.profile, config.run, place.world);
+  settle_threads(machine, config.run, place.world);
   settle_vocabulary(config);
   settle_products(machine, config);
 
@@ -118,6 +132,11 @@ int run_plan(const PlanCommand& command) {
       question.options.train.micro_batch * question.options.dp * question.options.model.seq);
   std::optional<SearchResult> result;
   if (command.suggest) result = search_plans(planner, config.run, question, facts.notes);
+  if (place.on_gpu && is_for_later(config.run, result ? &*result : nullptr)) {
+    facts.notes.emplace_back(
+        "GPUs run neither recompute.mode: selective nor parallel.tensor or pipeline above 1 yet: "
+        "`sluice train` refuses them there");
+  }
   std::optional<std::vector<FitRow>> rows;
   if (command.compare) rows = compare(planner, question);
   print_plan(command, plan, facts, result ? &*result : nullptr, rows ? &*rows : nullptr);

@@ -18,17 +18,22 @@ struct PlanMachine {
   std::vector<std::string> notes;
 };
 
-// A named profile, else what the doctor measured here, else the CPU profile.
+// A named profile, else what the doctor measured here of what the run uses (its GPU, or its CPU),
+// else kDefaultGpu or the CPU profile.
 [[nodiscard]] PlanMachine find_machine(const std::string& profile, const RunConfig& run);
 
 // A host of launch.nproc ranks, where the machine does not say.
 int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world);
 
+// The machine with the threads of the run's ranks; where nothing is known of what these cost, a
+// note says so.
+void settle_threads(PlanMachine& machine, const RunConfig& run, int world);
+
 // Of all ranks of the run's mesh.
 [[nodiscard]] PlanQuestion plan_question(const RunConfig& run, const RunPlace& place);
 
-// suggest(), of meshes and placements that the rules between keys allow; offload from GPUs is
-// planned where nothing else fits: the runtime's copies are those of CPUs. Says so in `notes`.
+// suggest(), of meshes and placements that the rules between keys allow; a note says where one has
+// offload from GPUs, which has not been run.
 // `question`: plan_question() of the run.
 [[nodiscard]] SearchResult search_plans(Planner& planner, const RunConfig& run,
                                         const PlanQuestion& question,
@@ -39,7 +44,7 @@ int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world);
 [[nodiscard]] std::string advice(const RunConfig& run, const RunPlace& place);
 
 // What a run's steps are predicted from: the doctor's file, else the CPU profile at the rate of
-// matrix products that ranks measure as they start. None for GPUs, of which a file knows nothing.
+// matrix products that ranks measure as they start. None for GPUs that the file does not have.
 // A file that cannot be read is warned of.
 [[nodiscard]] std::optional<RunRates> run_rates(const RunConfig& run, const RunPlace& place);
 

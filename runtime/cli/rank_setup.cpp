@@ -6,11 +6,18 @@
 #include <ctime>
 #include <utility>
 
-#include "configs/offload_rules.hpp"
 #include "kernels/base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
+#include "runtime/engine/device_access.hpp"
 
 namespace sluice {
+namespace {
+
+constexpr const char* kTensor = "parallel.tensor";
+constexpr const char* kPipeline = "parallel.pipeline";
+constexpr const char* kRecomputeMode = "recompute.mode";
+
+}  // namespace
 
 RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
   return {.world = rank.world_size,
@@ -25,8 +32,14 @@ MeshNeeds mesh_needs(const RunConfig& run) {
           .wraps = parallel.virtual_stages > 1};
 }
 
+WatchdogOptions watchdog_options(const RunConfig& run) {
+  const std::chrono::milliseconds timeout = launch_timeout(run);
+  return {.timeout = timeout / 2, .waiting_timeout = timeout * 2};
+}
+
 MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank) {
   const Mesh mesh(config.run.parallel, rank.world_size);
+  if (runs_on_gpu(config.run)) use_gpu(rank.local_rank);
   if (rank.world_size == 1 && !runs_on_gpu(config.run)) {
     return std::move(make_local_mesh_comms(mesh).front());
   }
@@ -35,8 +48,7 @@ MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank) {
   options.size = rank.world_size;
   options.master_addr = rank.master_addr;
   options.master_port = rank.master_port;
-  options.timeout = std::chrono::milliseconds(
-      static_cast<std::int64_t>(config.run.launch.timeout_seconds * 1000));
+  options.timeout = launch_timeout(config.run);
   // Ranks of one host exchange through its memory; launch.backend: gloo asks for the network.
   const CommKind kind = runs_on_gpu(config.run)                       ? CommKind::kNccl
                         : config.run.launch.backend == Backend::kGloo ? CommKind::kGloo
@@ -68,28 +80,40 @@ MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {
   return {all[0], all[1]};
 }
 
+void check_gpu_activations(const LoadedConfig& config) {
+  if (config.run.offload.activations != Tier::kDevice &&
+      config.run.recompute.mode != RecomputeMode::kFull) {
+    throw ConfigError(config.place("offload.activations") + ": offload.activations: " +
+                      std::string(name_of(config.run.offload.activations)) +
+                      ": GPUs run libtorch's autograd, and what that keeps cannot be parted from "
+                      "it; set recompute.mode: full, or leave activations on the device");
+  }
+}
+
+bool is_for_cpus(std::string_view key, std::string_view value) {
+  if (key == kRecomputeMode) return value == name_of(RecomputeMode::kSelective);
+  return (key == kTensor || key == kPipeline) && value != "1";
+}
+
+std::vector<Setting> settings_for_cpus(const RunConfig& run) {
+  std::vector<Setting> settings{{kTensor, std::to_string(run.parallel.tensor)},
+                                {kPipeline, std::to_string(run.parallel.pipeline)},
+                                {kRecomputeMode, std::string(name_of(run.recompute.mode))}};
+  std::erase_if(settings, [](const Setting& s) { return !is_for_cpus(s.key, s.value); });
+  return settings;
+}
+
 void check_gpus(const LoadedConfig& config, int local_ranks) {
   if (!runs_on_gpu(config.run)) return;
-  for (const PlacedState& state : placed_states(config.run.offload)) {
-    if (state.tier == Tier::kDevice) continue;
-    const std::string key(state.key);
-    throw ConfigError(config.place(key) + ": " + key + ": " + std::string(name_of(state.tier)) +
-                      ": memory tiers are written for CPU ranks; the GPU's copies are not; leave " +
-                      std::string(state.name) +
-                      " on the device, or set launch.backend to gloo for a run on the CPU");
+  for (const auto& [key, value] : settings_for_cpus(config.run)) {
+    const std::string why =
+        key == kRecomputeMode
+            ? " is of the explicit units, which run on CPUs so far; set none or full"
+            : ": ranks that share a model are written for CPUs so far; set it to 1";
+    throw ConfigError(config.place(key) + ": " + key + ": " + value + why +
+                      ", or launch.backend to gloo for a run on the CPU");
   }
-  for (const auto& [key, size] : {std::pair{"parallel.tensor", config.run.parallel.tensor},
-                                  std::pair{"parallel.pipeline", config.run.parallel.pipeline}}) {
-    if (size == 1) continue;
-    throw ConfigError(config.place(key) + ": " + key + ": " + std::to_string(size) +
-                      ": ranks that share a model are written for CPUs so far; set it to 1, or "
-                      "launch.backend to gloo for a run on the CPU");
-  }
-  if (config.run.recompute.mode == RecomputeMode::kSelective) {
-    throw ConfigError(config.place("recompute.mode") +
-                      ": recompute.mode: selective is of the explicit units, which run on CPUs so "
-                      "far; set none or full, or launch.backend to gloo for a run on the CPU");
-  }
+  check_gpu_activations(config);
   const int gpus = visible_gpu_count();
   if (local_ranks > gpus) {
     throw ConfigError(config.place("launch.nproc") +

@@ -1,6 +1,7 @@
 #include "runtime/cli/run_setup.hpp"
 
 #include <algorithm>
+#include <cstdint>
 
 #include "configs/derived.hpp"
 #include "kernels/base/error.hpp"
@@ -40,6 +41,10 @@ bool runs_on_gpu(const RunConfig& run) {
          (cuda_module_is_built() && visible_gpu_count() > 0);
 }
 
+std::chrono::milliseconds launch_timeout(const RunConfig& run) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(run.launch.timeout_seconds * 1000));
+}
+
 std::vector<RunPlace> rank_classes(const RunConfig& run, const RunPlace& place) {
   std::vector<RunPlace> places;
   for (int stage = 0; stage < run.parallel.pipeline; ++stage) {
@@ -54,7 +59,7 @@ TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place) {
           .host = share_of(run.memory.host, place.local_ranks),
           .nvme = share_of(run.memory.nvme, place.local_ranks),
           .ranks_of_host = place.local_ranks,
-          .can_offload = !place.on_gpu};
+          .bounce_bytes = place.on_gpu ? kBounceBytes : 0};
 }
 
 EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {
@@ -83,13 +88,15 @@ EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {
 }
 
 MatmulDecision settle_matmul(LoadedConfig& config, bool on_gpu,
-                             const std::function<MatmulRates()>& measure) {
+                             const std::function<MatmulRates()>& measure,
+                             std::optional<MatmulType> resumed) {
   RunConfig& run = config.run;
   try {
     const MatmulDecision decision = choose_matmul({.choice = run.train.matmul,
                                                    .dtype = run.train.dtype,
                                                    .on_gpu = on_gpu,
-                                                   .explicit_units = run.model.explicit_units},
+                                                   .explicit_units = run.model.explicit_units,
+                                                   .resumed = resumed},
                                                   measure);
     run.model.matmul = decision.type;
     return decision;

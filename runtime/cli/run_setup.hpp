@@ -2,6 +2,7 @@
 // common. Functions of their arguments; thread-safe.
 #pragma once
 
+#include <chrono>
 #include <functional>
 #include <vector>
 
@@ -27,14 +28,19 @@ struct RunPlace {
 // Whether the configuration's ranks use this machine's GPUs.
 [[nodiscard]] bool runs_on_gpu(const RunConfig& run);
 
+// Of one collective: launch.timeout.
+[[nodiscard]] std::chrono::milliseconds launch_timeout(const RunConfig& run);
+
 // A rank's share of the budgets, which are of its host; the device's is its own.
 [[nodiscard]] TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place);
 // Of the rank at place.at. REQUIRES: validate() passed for this world; the vocabulary is known.
 [[nodiscard]] EngineOptions engine_options(const RunConfig& run, const RunPlace& place);
 
-// Sets model.matmul by train.matmul. Throws ConfigError. `measure` is called at most once.
+// Sets model.matmul by train.matmul, or as it was `resumed` (matmul_choice.hpp). Throws
+// ConfigError. `measure` is called at most once.
 MatmulDecision settle_matmul(LoadedConfig& config, bool on_gpu,
-                             const std::function<MatmulRates()>& measure);
+                             const std::function<MatmulRates()>& measure,
+                             std::optional<MatmulType> resumed = {});
 // Of a layer of nearly the model's shape: 0.3 s.
 [[nodiscard]] MatmulRates measure_matmul(const RunConfig& run);
 

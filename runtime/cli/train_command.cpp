@@ -6,9 +6,11 @@
 #include <utility>
 #include <vector>
 
+#include "configs/offload_rules.hpp"
 #include "configs/reader.hpp"
 #include "configs/validate.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
 #include "runtime/checkpoint/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/file_system.hpp"
 #include "runtime/cli/commands.hpp"
@@ -39,20 +41,26 @@ using Argv = std::vector<std::string>;
 
 // A run that failed of what need not happen again goes on from its newest checkpoint. Where it has
 // made none yet it begins as it was told to: --resume auto would forget a --resume DIR.
+// `has_image`: it has committed on NVMe what it would go on from, saved or not.
 int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const Argv& as_told,
-                      int most, const std::string& checkpoint_dir) {
+                      int most, const std::string& checkpoint_dir, bool has_image) {
   const std::int64_t before = most > 0 ? newest_generation(checkpoint_dir) : -1;
   LaunchResult result = run(as_told);
   for (int restart = 1; result.worth_restarting && restart <= most; ++restart) {
-    const bool goes_on = newest_generation(checkpoint_dir) > before;
+    const bool saved = newest_generation(checkpoint_dir) > before;
     Argv argv = as_told;
-    if (goes_on) argv.insert(argv.end(), {"--resume", "auto"});
+    if (saved || has_image) argv.insert(argv.end(), {"--resume", "auto"});
     std::fprintf(stderr, "restart %d of %d (launch.max_restarts), %s\n", restart, most,
-                 goes_on ? "from the newest checkpoint" : "as at first: nothing was saved since");
+                 saved       ? "from the newest checkpoint"
+                 : has_image ? "from the image on NVMe"
+                             : "as at first: nothing was saved since");
     result = run(argv);
   }
   return result.exit_code;
 }
+
+// Not what to go on from by itself, should there be no image after all.
+bool is_folder(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
 // Where the ranks will be: the hosts of launch.hostfile, or, without one, this one.
 struct Destination {
@@ -105,7 +113,8 @@ int start_ranks(const TrainCommand& command, const LoadedConfig& config, const D
     };
   }
   return run_with_restarts(run, argv, config.run.launch.max_restarts,
-                           saving_options(config, command.resume).checkpoint.dir);
+                           saving_options(config, command.resume).checkpoint.dir,
+                           config.run.offload.image && !is_folder(command.resume));
 }
 
 int launch(const TrainCommand& command) {
@@ -114,11 +123,18 @@ int launch(const TrainCommand& command) {
   const Destination to = destination(command, config.run);
   validate(config, to.world);
   check_gpus(config, to.most_on_a_host);
+  if (!command.dry_run) check_folders_free(config, command.resume);
+  for (const std::string& folder : folders_in_memory(config.run.offload)) {
+    log_warning(config.place("offload.nvme_path") + ": offload.nvme_path: " + folder +
+                " is on a tmpfs: what lies there takes host memory, beside memory.host");
+  }
   const RunPlace place{
       .world = to.world, .local_ranks = to.most_on_a_host, .on_gpu = runs_on_gpu(config.run)};
-  const MatmulDecision matmul =
-      settle_matmul(config, place.on_gpu, [&] { return measure_matmul(config.run); });
-  if (matmul.rates) log_matmul(matmul, config.run);
+  const MatmulDecision matmul = settle_matmul(
+      config, place.on_gpu, [&] { return measure_matmul(config.run); },
+      resumed_matmul(config, command.resume));
+  const bool matmul_was_open = matmul.rates || matmul.resumed;
+  if (matmul_was_open) log_matmul(matmul, config.run);
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
   settle_vocabulary(config, data);
   if (const auto weights = open_model_from(config.run)) weights->check_tied();
@@ -132,9 +148,10 @@ int launch(const TrainCommand& command) {
   }
   check_fits(config.run, place, planned);
   check_saving(config, command.resume, planned.memory);
+  const WriterLock lock = lock_folders(config, command.resume);
   write_run_files(config, place, planned);
   Argv argv = command.argv;
-  if (matmul.rates) {  // the ranks run what was planned, not what they would measure
+  if (matmul_was_open) {  // the ranks run what was planned, not what they would measure
     argv.insert(argv.end(), {"--set", "train.matmul=" + name_of(matmul.type)});
   }
   return start_ranks(command, config, to, argv);
@@ -145,9 +162,6 @@ int run_agent(const TrainCommand& command, const AgentPlace& place) {
   try {
     const LoadedConfig config = load_config(command.config, command.overrides);
     LaunchRequest request = launch_request(command, config);
-    request.nproc = place.nproc;
-    request.first_rank = place.first_rank;
-    request.world_size = place.world;
     request.agent = place;
     const char* master = std::getenv("MASTER_ADDR");
     const char* port = std::getenv("MASTER_PORT");
@@ -155,9 +169,8 @@ int run_agent(const TrainCommand& command, const AgentPlace& place) {
     if (port != nullptr) request.master_port = std::atoi(port);
     return run_launcher(request).exit_code;
   } catch (const std::exception& error) {
-    ErrorReport report = make_error_report(error_chain(error), exit_code_of(error), false);
+    ErrorReport report = make_error_report(error);
     report.rank = place.first_rank;
-    report.recurs = recurs(error);
     std::fputs(agent_record(report).c_str(), stderr);
     return report.exit_code;
   }

@@ -1,7 +1,7 @@
 #include "runtime/cli/train_rank.hpp"
 
 #include <algorithm>
-#include <chrono>
+#include <array>
 #include <cstdlib>
 #include <functional>
 #include <memory>
@@ -34,19 +34,20 @@
 namespace sluice {
 namespace {
 
-// What the launcher does for the ranks it starts: here each checks, and rank 0 writes.
-void prepare_joined_run(const TrainCommand& command, const LoadedConfig& config,
-                        const RankEnvironment& rank) {
+// What the launcher does for the ranks it starts: here each checks, and rank 0 writes and keeps
+// other runs out.
+std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
+                                             const LoadedConfig& config,
+                                             const RankEnvironment& rank) {
   const RunPlace place = place_of(config.run, rank);
   const Planned planned = make_plan(config.run, place);
   if (rank.rank == 0) check_fits(config.run, place, planned);
   check_budget(planned.plan, planned.memory);
   check_saving(config, command.resume, planned.memory);
-  if (rank.rank == 0) write_run_files(config, place, planned);
-}
-
-std::chrono::milliseconds timeout_of(const RunConfig& run) {
-  return std::chrono::milliseconds(static_cast<std::int64_t>(run.launch.timeout_seconds * 1000));
+  if (rank.rank != 0) return std::nullopt;
+  std::optional<WriterLock> lock = lock_folders(config, command.resume);
+  write_run_files(config, place, planned);
+  return lock;
 }
 
 // What the ranks of one process have in common: its log, signals, cores and memory.
@@ -81,16 +82,14 @@ class RankProcess {
   std::shared_ptr<PageSource> host_pages_;
 };
 
-WatchdogOptions watchdog_options(const RunConfig& run, const RankEnvironment& rank) {
-  const std::chrono::milliseconds timeout = timeout_of(run);
-  // Half the collectives' time: a rank that hangs speaks before its peers give up on it.
-  return {.timeout = timeout / 2,
-          .waiting_timeout = timeout * 2,
-          .on_hang = [rank](const ErrorReport& hang) {
-            ErrorReport report = hang;
-            report.rank = rank.rank;  // the watchdog's thread is no rank's
-            std::_Exit(report_failure(report));
-          }};
+WatchdogOptions watchdog_of(const RunConfig& run, int rank) {
+  WatchdogOptions options = watchdog_options(run);
+  options.on_hang = [rank](const ErrorReport& hang) {
+    ErrorReport report = hang;
+    report.rank = rank;  // the watchdog's thread is no rank's
+    std::_Exit(report_failure(report));
+  };
+  return options;
 }
 
 TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& config,
@@ -112,6 +111,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   if (rank.rank == 0) options.rates = run_rates(run, place);
   options.output_dir = run.output.dir;
   options.trace = run.output.trace;
+  options.tensorboard = run.output.tensorboard;
   options.engine.trace = options.trace;
   options.on_gpu = runs_on_gpu(run);
   options.local_rank = rank.local_rank;
@@ -121,20 +121,35 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
 
 using Connect = std::function<MeshComms()>;
 
+// As rank 0 sees it, on every rank. Collective where `resume` is not "never".
+std::optional<MatmulType> shared_resumed_matmul(const LoadedConfig& config,
+                                                const std::string& resume, Communicator& comm) {
+  if (resume == "never") return std::nullopt;
+  constexpr double kNone = -1;
+  const auto mine = comm.rank() == 0 ? resumed_matmul(config, resume) : std::nullopt;
+  const std::array<double, 1> code{mine ? static_cast<double>(*mine) : kNone};
+  const double common = comm.all_gather_values(code).front();
+  if (common == kNone) return std::nullopt;
+  return static_cast<MatmulType>(common);
+}
+
 // On the thread that the rank is, from its data to its last step.
 int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvironment& rank,
                const RankProcess& process, const Connect& connect_rank) {
   set_libtorch_threads(process.threads_of_rank());
-  Watchdog watchdog(watchdog_options(config.run, rank));
+  Watchdog watchdog(watchdog_of(config.run, rank.rank));
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
   settle_vocabulary(config, data);
   watchdog.set_phase("rendezvous", Waiting::kYes);
   MeshComms comms = connect_rank();
   watchdog.set_phase("start-up");
   const MatmulDecision matmul = settle_matmul(
-      config, runs_on_gpu(config.run), [&] { return shared_rates(config.run, comms.world()); });
+      config, runs_on_gpu(config.run), [&] { return shared_rates(config.run, comms.world()); },
+      shared_resumed_matmul(config, command.resume, comms.world()));
   if (rank.rank == 0) log_matmul(matmul, config.run);
-  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) prepare_joined_run(command, config, rank);
+  const std::optional<WriterLock> lock = std::getenv("SLUICE_ERROR_FILE") == nullptr
+                                             ? prepare_joined_run(command, config, rank)
+                                             : std::nullopt;
   return run_trainer(trainer_options(command, config, rank, comms.world(), process), comms, data,
                      watchdog);
 }
@@ -164,8 +179,8 @@ int run_ranks_as_threads(const TrainCommand& command, const LoadedConfig& config
   check_gpus(config, ranks);
   const RankProcess process(config.run, process_rank, ranks);
   std::vector<std::optional<MeshComms>> comms;
-  for (MeshComms& mine : make_local_mesh_comms(Mesh(config.run.parallel, ranks),
-                                               mesh_needs(config.run), timeout_of(config.run))) {
+  for (MeshComms& mine : make_local_mesh_comms(
+           Mesh(config.run.parallel, ranks), mesh_needs(config.run), launch_timeout(config.run))) {
     comms.emplace_back(std::move(mine));
   }
   const auto comms_of = [&](int rank) -> std::optional<MeshComms>& {

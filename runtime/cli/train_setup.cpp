@@ -1,8 +1,6 @@
 #include "runtime/cli/train_setup.hpp"
 
-#include <cerrno>
 #include <filesystem>
-#include <fstream>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -14,20 +12,10 @@
 #include "runtime/engine/matmul_choice.hpp"
 #include "runtime/engine/plan_text.hpp"
 #include "runtime/launch/binding.hpp"
+#include "runtime/observe/file_io.hpp"
 #include "runtime/program/step_writer.hpp"
 
 namespace sluice {
-namespace {
-
-void write_file(const std::string& path, const std::string& text) {
-  std::ofstream file(path, std::ios::binary | std::ios::trunc);
-  file << text;
-  file.flush();
-  if (!file) throw IoError("cannot write " + path + ": no space, or no permission", path, errno);
-}
-
-}  // namespace
-
 Planned make_plan(const RunConfig& run, const RunPlace& place) {
   set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads
                                               : threads_per_rank(place.local_ranks));
@@ -77,14 +65,15 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
   if (failed) {
     throw IoError("cannot create output.dir " + dir + ": " + failed.message(), dir, failed.value());
   }
-  write_file(dir + "/config.yaml", config.resolved_yaml());
+  // In one step: a start that a full disk refuses leaves what the run before has said of itself.
+  write_file_atomically(dir + "/config.yaml", config.resolved_yaml());
   // Rates that ranks have yet to measure come later: metrics.jsonl has what they predict.
   const std::optional<RunRates> rates = run_rates(config.run, place);
   const bool known = rates && rates->share_of_measured == 0;
   TimeReport time;
   if (known) time = predict_time(planned.program, planned.plan.shape, rates->rates);
-  write_file(dir + "/plan.json",
-             plan_json(planned.plan, planned.program, planned.memory, known ? &time : nullptr));
+  write_file_atomically(dir + "/plan.json", plan_json(planned.plan, planned.program, planned.memory,
+                                                      known ? &time : nullptr));
 }
 
 void settle_vocabulary(LoadedConfig& config, const TrainingData& data) {

@@ -1,6 +1,5 @@
 #include "runtime/cli/use_rank.hpp"
 
-#include <chrono>
 #include <cstdlib>
 #include <filesystem>
 
@@ -20,11 +19,6 @@ namespace sluice {
 namespace {
 namespace fs = std::filesystem;
 
-std::chrono::milliseconds timeout_of(const LoadedConfig& config) {
-  return std::chrono::milliseconds(
-      static_cast<std::int64_t>(config.run.launch.timeout_seconds * 1000));
-}
-
 at::Device device_of(const RunConfig& run, const RankEnvironment& rank) {
   if (!runs_on_gpu(run)) return {c10::DeviceType::CPU};
   return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(rank.local_rank)};
@@ -33,11 +27,7 @@ at::Device device_of(const RunConfig& run, const RankEnvironment& rank) {
 }  // namespace
 
 UseRank::UseRank(UsedWeights& weights, const RankEnvironment& rank)
-    : weights_(weights),
-      rank_(rank),
-      // As in training: a rank that hangs speaks before its peers give up on it.
-      watchdog_({.timeout = timeout_of(weights.config) / 2,
-                 .waiting_timeout = timeout_of(weights.config) * 2}) {
+    : weights_(weights), rank_(rank), watchdog_(watchdog_options(weights.config.run)) {
   LoadedConfig& config = weights.config;
   check_gpus(config, rank_.local_world_size);
   install_stop_handlers();

@@ -9,10 +9,14 @@
 
 #include "configs/validate.hpp"
 #include "kernels/base/error.hpp"
+#include "runtime/checkpoint/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/checkpoint_load.hpp"
 #include "runtime/checkpoint/file_system.hpp"
 #include "runtime/checkpoint/hf_config.hpp"
+#include "runtime/checkpoint/hf_export.hpp"
+#include "runtime/checkpoint/hf_json.hpp"
 #include "runtime/checkpoint/step_name.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/model/model_spec.hpp"
@@ -28,10 +32,18 @@ bool has(const std::string& dir, const std::string& name) {
   return fs::exists(fs::path(dir) / name, ignored);
 }
 
+// `latest` may be missing beside complete checkpoints: a crash came before it, or they were copied.
+bool holds_checkpoints(const std::string& dir) {
+  const std::vector<CatalogEntry> entries = catalog(local_file_system(), dir);
+  return std::any_of(entries.begin(), entries.end(),
+                     [](const CatalogEntry& entry) { return entry.has_manifest; });
+}
+
 Kind kind_of(const std::string& dir) {
   if (has(dir, kManifestName) || has(dir, kLatestName)) return Kind::kCheckpoint;
   if (has(dir, "config.json")) return Kind::kHuggingFace;
   std::error_code ignored;
+  if (fs::is_directory(dir, ignored) && holds_checkpoints(dir)) return Kind::kCheckpoint;
   if (!fs::exists(dir, ignored)) {
     throw IoError("cannot read " + dir +
                       ": there is no such folder; --checkpoint takes a folder of "
@@ -62,15 +74,22 @@ void freeze(RunConfig& run) {
 void check_model(const ModelSpec& spec, const Checkpoint& checkpoint) {
   std::map<std::string, std::vector<std::int64_t>> stored;
   for (const StateRange& range : checkpoint.parameters()) stored[range.param] = range.shape;
+  const auto fail = [&](const std::string& name, const std::string& what) {
+    throw ConfigError("the configuration's model is not that of " + checkpoint.path() + ": " +
+                      name + what);
+  };
   for (const ParamGroup& group : spec.groups) {
     for (const ParamSpec& param : group.params) {
       const auto found = stored.find(param.tensor.name);
-      if (found != stored.end() && found->second == param.tensor.shape) continue;
-      throw ConfigError("the configuration's model is not that of " + checkpoint.path() + ": " +
-                        param.tensor.name +
-                        (found == stored.end() ? " is not in it" : " has another shape there"));
+      if (found == stored.end()) fail(param.tensor.name, " is not in it");
+      if (found->second != param.tensor.shape) {
+        fail(param.tensor.name, " is " + shape_text(found->second) + " there and " +
+                                    shape_text(param.tensor.shape) + " here");
+      }
+      stored.erase(found);
     }
   }
+  if (!stored.empty()) fail(stored.begin()->first, " of the checkpoint is not in it");
 }
 
 std::map<std::string, std::vector<std::int64_t>> shapes_of(const ModelSpec& spec) {
@@ -165,6 +184,11 @@ UsedWeights use_hugging_face(const WeightsRequest& request, const std::string& d
           : load_config(request.config, request.overrides);
   RunConfig& run = used.config.run;
   run.model.from = dir;
+  if (!request.checkpoint.empty()) {
+    Origin origin;
+    origin.text = "--checkpoint " + dir;
+    used.config.origins.insert_or_assign("model.from", origin);
+  }
   settle_model_from(used.config);
   if (request.rotary_positions > 0 && run.model.type != ModelType::kGpt2 &&
       !used.config.given("model.seq")) {
@@ -189,6 +213,38 @@ std::string yaml_quoted(const std::string& text) {
     if (c == '\'') out += c;
   }
   return out + "'";
+}
+
+void check_holds_no_checkpoint(const std::string& out) {
+  std::string taken = exists(join_path(out, kManifestName)) ? "is a checkpoint" : "";
+  for (const CatalogEntry& entry : catalog(local_file_system(), out)) {
+    if (!entry.has_manifest && !entry.unreadable) continue;
+    taken = "already holds checkpoints, as " + entry.name;
+    break;
+  }
+  if (taken.empty()) return;
+  throw ConfigError("-o " + out + " " + taken +
+                    "; give a folder that is new, so that no other model's are in it");
+}
+
+WriterLock lock_output(const std::string& out, const std::string& command) {
+  WriterLock lock({{"-o", out}}, command, kOutputPatience);
+  check_holds_no_checkpoint(out);
+  return lock;
+}
+
+std::vector<std::string> carry_companions(FileSystem& files, const std::string& from,
+                                          const std::string& checkpoint_dir) {
+  if (!exists(from)) return {};
+  const std::string to = join_path(checkpoint_dir, kCompanions);
+  make_dirs_durably(files, to);
+  std::vector<std::string> carried = copy_hf_companions(files, from, to);
+  const std::string config = join_path(from, "config.json");
+  if (exists(config)) {
+    replace_durably(files, join_path(to, "config.json"),
+                    read_text(files, config, HfJsonLimits().bytes));
+  }
+  return carried;
 }
 
 std::string companions_of(const std::string& step_dir) {

@@ -2,17 +2,20 @@
 // configuration that goes with them. Functions of their arguments and of the files; thread-safe.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
 
 #include "configs/reader.hpp"
+#include "runtime/checkpoint/writer_lock.hpp"
 #include "runtime/engine/initial_weights.hpp"
 
 namespace sluice {
 
 class Checkpoint;
+class FileSystem;
 
 struct WeightsRequest {
   std::string config;                  // a YAML file; empty: the one that goes with the weights
@@ -43,10 +46,23 @@ struct UsedWeights {
 // made into tokens. Throws ConfigError.
 void check_tokenizer(const LoadedConfig& config);
 
+// Throws ConfigError where the folder -o names is a checkpoint or has some: a step among another
+// model's could be the newest of them, with its tokenizer beside.
+void check_holds_no_checkpoint(const std::string& out);
+// How long a command waits for one that is ending, where it writes.
+inline constexpr std::chrono::milliseconds kOutputPatience{1000};
+// For as long as `command` writes checkpoints there; where a run does, IoError. Makes the folder,
+// and looks again whether it holds none.
+[[nodiscard]] WriterLock lock_output(const std::string& out, const std::string& command);
+
 // Where `checkpoint import` puts what goes with a model beside its weights, of the folder of a
 // step.
 inline constexpr char kCompanions[] = "huggingface";
 [[nodiscard]] std::string companions_of(const std::string& step_dir);
+// What `from` has of it, and its config.json, into that folder of `checkpoint_dir`. Returns the
+// names of copy_hf_companions; nothing happens where there is no `from`.
+std::vector<std::string> carry_companions(FileSystem& files, const std::string& from,
+                                          const std::string& checkpoint_dir);
 
 // Rows of the token table; 0: there is none.
 [[nodiscard]] std::int64_t stored_vocab(const Checkpoint& checkpoint);

@@ -1,7 +1,6 @@
 #include "runtime/data/file_io.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -13,7 +12,6 @@
 #include <cstring>
 #include <filesystem>
 #include <system_error>
-#include <thread>
 
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
@@ -147,21 +145,17 @@ void AtomicFile::remove_leftovers(const std::string& path) {
   }
 }
 
-FileLock::FileLock(const std::string& path, const std::string& waiting_for)
-    : file_(path, O_RDWR | O_CREAT, "cannot create the lock") {
-  for (bool told = false;;) {
-    if (::flock(file_.fd(), LOCK_EX | LOCK_NB) == 0) {
-      held_ = true;
-      return;
+FileLock::FileLock(const std::string& path, const std::string& waiting_for) {
+  const FileHandle made(path, O_RDWR | O_CREAT, "cannot create the lock");
+  try {
+    if (lock_.take(path, std::chrono::milliseconds(0))) return;
+    log_info(waiting_for);
+    while (!lock_.take(path, std::chrono::minutes(1))) {
     }
-    if (errno != EWOULDBLOCK && errno != EINTR) {
-      log_warning("cannot lock " + path + " (" + std::generic_category().message(errno) +
-                  "): several processes may do the same work");
-      return;
-    }
-    if (!told) log_info(waiting_for);
-    told = true;
-    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  } catch (const IoError& error) {
+    log_warning("cannot lock " + path + " (" +
+                std::generic_category().message(error.error_number()) +
+                "): several processes may do the same work");
   }
 }
 

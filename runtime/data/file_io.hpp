@@ -9,6 +9,8 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/lock_file.hpp"
+
 namespace sluice {
 
 // Throws IoError "<what> <path>: <text of error_number><hint>".
@@ -84,11 +86,10 @@ class FileLock {
  public:
   FileLock(const std::string& path,
            const std::string& waiting_for);  // logs `waiting_for` if it waits
-  [[nodiscard]] bool held() const { return held_; }
+  [[nodiscard]] bool held() const { return lock_.held(); }
 
  private:
-  FileHandle file_;
-  bool held_ = false;
+  LockFile lock_;
 };
 
 // The whole file, for what is parsed in memory. Throws IoError over `limit_bytes`.

@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-constexpr char kOnGpu[] = "a GPU is visible, and what it does is not measured yet";
+constexpr char kNoGpu[] = "no GPU is visible";
 constexpr char kUsedTransport[] = "mapped";  // ranks of a host read gradients in place
 // An array takes at most this part of the free memory; three live at once.
 constexpr std::int64_t kShareOfMemory = 8;
@@ -53,7 +53,10 @@ class Examination {
     attempt({"adam_params_per_s.fp32", "memory_rmw_bps"}, [this] { adam_fp32(); });
     attempt({"adam_params_per_s.bf16"}, [this] { adam_bf16(); });
     measure_disk(report_.disk, effort_.disk_s, rates_);
-    rates_.not_measured["peer"] = input_.gpus > 0 ? kOnGpu : "no GPU is visible";
+    gpu();
+    missing("peer", input_.gpus > 1    ? "the doctor measures one GPU, by itself"
+                    : input_.gpus == 1 ? "one GPU is visible"
+                                       : kNoGpu);
     report_.findings = find_faults(report_.facts, report_.disk, rates_);
     report_.seconds =
         std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
@@ -85,9 +88,7 @@ class Examination {
     rates_.comm_by_transport = fit_transports(input_.comm);
     if (!rates_.comm_by_transport.empty()) rates_.comm_ranks = input_.comm_ranks;
     const auto used = rates_.comm_by_transport.find(kUsedTransport);
-    if (input_.gpus > 0) {
-      missing("comm", kOnGpu);
-    } else if (used == rates_.comm_by_transport.end()) {
+    if (used == rates_.comm_by_transport.end()) {
       missing("comm", input_.comm_missing.empty() ? "no size was measured" : input_.comm_missing);
     } else {
       rates_.comm = used->second;
@@ -114,16 +115,10 @@ class Examination {
                                    : report_.bf16.converted * fp32 / one;
       rates_.gemm_by_threads.push_back(row);
     }
-    if (input_.gpus > 0) {
-      missing("gemm_flops.fp32", kOnGpu);
-      missing("gemm_flops.bf16", kOnGpu);
-    } else {
-      rates_.gemm_flops = rates_.gemm_by_threads.back().gemm_flops;
-    }
+    rates_.gemm_flops = rates_.gemm_by_threads.back().gemm_flops;
   }
 
   void units() {
-    if (input_.gpus > 0) throw Error(kOnGpu);
     if (!input_.units) throw Error("nothing was given that runs them");
     rates_.units = input_.units(report_.bf16);
   }
@@ -137,7 +132,6 @@ class Examination {
   }
 
   void arenas() {
-    if (input_.gpus > 0) throw Error(kOnGpu);
     const ArenaCopyRates copies = measure_arena_copies(array_bytes(), effort_.rounds);
     rates_.h2d_bps = copies.h2d_bps;
     rates_.d2h_bps = copies.d2h_bps;
@@ -171,6 +165,16 @@ class Examination {
     const AdamBenchResult result = adam(DType::kBFloat16);
     rates_.adam_params_per_s.bf16 = result.params_per_s;
     rates_.spread["adam_params_per_s.bf16"] = result.adam.mad / result.adam.median;
+  }
+
+  void gpu() {
+    if (input_.gpus == 0) return missing("gpu", kNoGpu);
+    attempt({"gpu"}, [this] {
+      if (!input_.open_gpu) throw Error("nothing was given that opens it");
+      const std::unique_ptr<GpuDevice> gpu = input_.open_gpu();
+      report_.facts.gpu = measure_gpu(*gpu, input_.gpu_effort, input_.pci_devices, rates_);
+      rates_.gpu->count = input_.gpus;
+    });
   }
 
   const DoctorInput& input_;

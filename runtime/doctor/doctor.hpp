@@ -7,12 +7,14 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
 #include "kernels/base/dtype.hpp"
 #include "runtime/doctor/comm_rates.hpp"
 #include "runtime/doctor/findings.hpp"
+#include "runtime/doctor/gpu_rates.hpp"
 #include "runtime/doctor/machine_facts.hpp"
 #include "runtime/doctor/machine_rates.hpp"
 
@@ -47,6 +49,9 @@ struct DoctorInput {
   std::string nvme_path;  // a folder
   int threads = 1;        // cores this process may use
   int gpus = 0;
+  std::function<std::unique_ptr<GpuDevice>()> open_gpu;  // the first of them; empty: there is none
+  GpuEffort gpu_effort = sluice::gpu_effort(false);
+  std::string pci_devices = "/sys/bus/pci/devices";
   GemmProbe gemm;
   UnitProbe units;  // empty: a plan prices by gemm
   int comm_ranks = 2;

@@ -47,6 +47,28 @@ Json memory(const MachineFacts& facts) {
       {"shm_free_bytes", or_null(facts.shm_free_bytes)}};
 }
 
+Json gpu_json(const std::optional<GpuFacts>& gpu) {
+  if (!gpu) return nullptr;
+  return {{"index", gpu->index},
+          {"name", word(gpu->name)},
+          {"compute_capability", word(gpu->compute)},
+          {"multiprocessors", gpu->multiprocessors},
+          {"copy_engines", gpu->copy_engines},
+          {"memory_bytes", gpu->memory_bytes},
+          {"free_bytes", gpu->free_bytes},
+          {"cuda_driver", word(gpu->driver)},
+          {"cuda_runtime", word(gpu->runtime)},
+          {"tf32", gpu->tf32},
+          {"pci",
+           {{"address", word(gpu->bus_id)},
+            {"gt_per_s", or_null(gpu->link.gt_per_s)},
+            {"lanes", or_null(gpu->link.lanes)},
+            {"most_gt_per_s", or_null(gpu->link.most_gt_per_s)},
+            {"most_lanes", or_null(gpu->link.most_lanes)},
+            {"bps", or_null(link_bps(gpu->link.gt_per_s, gpu->link.lanes))}}},
+          {"numa_node", or_null(gpu->link.numa_node)}};
+}
+
 Json disk_json(const DiskFacts& disk) {
   return {{"path", disk.path},
           {"file_system", word(disk.file_system)},
@@ -85,7 +107,8 @@ std::string to_json(const DoctorReport& report) {
                    {"memory", memory(report.facts)},
                    {"nodes", nodes},
                    {"disk", disk_json(report.disk)},
-                   {"gpus", report.facts.gpus}};
+                   {"gpus", report.facts.gpus},
+                   {"gpu", gpu_json(report.facts.gpu)}};
   json["findings"] = findings;
   json["seconds"] = report.seconds;
   return text_of(json);

@@ -71,13 +71,29 @@ std::string disk_line(const DiskFacts& disk) {
   return text + (disk.uring ? ", io_uring" : ", no io_uring");
 }
 
+std::string gpu_line(const GpuFacts& gpu) {
+  std::string text = word(gpu.name) + ", compute capability " + word(gpu.compute) + ", " +
+                     std::to_string(gpu.multiprocessors) + " multiprocessors, " +
+                     std::to_string(gpu.copy_engines) + " copy engine(s); " +
+                     format_bytes(gpu.memory_bytes) + ", " + format_bytes(gpu.free_bytes) +
+                     " free; CUDA " + gpu.runtime + ", the driver's " + gpu.driver + "; " +
+                     word(gpu.bus_id);
+  const std::string link = name_of_link(gpu.link.gt_per_s, gpu.link.lanes);
+  const std::string most = name_of_link(gpu.link.most_gt_per_s, gpu.link.most_lanes);
+  if (!link.empty()) text += ", " + link;
+  if (!most.empty() && most != link) text += " (can be " + most + ")";
+  if (gpu.link.numa_node) text += ", memory node " + std::to_string(*gpu.link.numa_node);
+  return text;
+}
+
 // "label: text", continued below the text.
 std::string entry(const std::string& label, const std::string& text) {
   return wrap(label + ": " + text);
 }
 
 std::string products(const DoctorReport& report) {
-  std::vector<Row> rows{{"matrix products", "fp32", "bf16"}};
+  std::vector<Row> rows{
+      {report.facts.gpus > 0 ? "matrix products of the CPU" : "matrix products", "fp32", "bf16"}};
   for (const ThreadRates& row : report.rates.gemm_by_threads) {
     rows.push_back({std::to_string(row.threads) + " thread(s)", flops(row.gemm_flops.fp32),
                     flops(row.gemm_flops.bf16)});
@@ -92,7 +108,25 @@ std::string products(const DoctorReport& report) {
   return text + "\n";
 }
 
-std::string rates_table(const MachineRates& r) {
+// All of it the GPU's; the tables above it are the host's.
+std::string gpu_table(const DoctorReport& report) {
+  const auto& gpu = report.rates.gpu;
+  if (!gpu) return "";
+  const bool tf32 = report.facts.gpu && report.facts.gpu->tf32;
+  return format_table({{"the GPU's own", "rate"},
+                       {std::string("products, fp32") + (tf32 ? " (as TF32)" : ""),
+                        flops(gpu->gemm_flops.fp32)},
+                       {"products, bf16", flops(gpu->gemm_flops.bf16)},
+                       {"products, fp16", flops(gpu->gemm_fp16_flops)},
+                       {"copy in its memory (bytes touched)", bytes(gpu->device_memory_bps)},
+                       {"triad in its memory (bytes touched)", bytes(gpu->device_triad_bps)},
+                       {"host to GPU, registered memory", bytes(gpu->h2d_bps)},
+                       {"GPU to host", bytes(gpu->d2h_bps)},
+                       {"both at once, the sum", bytes(gpu->h2d_d2h_bps)}}) +
+         "\n";
+}
+
+std::string rates_table(const MachineRates& r, bool with_gpu) {
   std::vector<Row> rows{{"memory, " + std::to_string(r.threads) + " thread(s)", "rate"},
                         {"copy (bytes copied)", bytes(r.memory_copy_bps)},
                         {"triad (bytes touched)", bytes(r.memory_triad_bps)},
@@ -100,11 +134,13 @@ std::string rates_table(const MachineRates& r) {
                         {"AdamW fp32, parameters", params(r.adam_params_per_s.fp32)},
                         {"AdamW bf16, parameters", params(r.adam_params_per_s.bf16)}};
   std::string text = format_table(rows) + "\n";
-  text += format_table({{"between host and device", "rate"},
-                        {"to the device", bytes(r.h2d_bps)},
-                        {"to the host", bytes(r.d2h_bps)},
-                        {"both at once, the sum", bytes(r.h2d_d2h_bps)}}) +
-          "\n";
+  text +=
+      format_table(
+          {{with_gpu ? "a CPU rank's, host and device in RAM" : "between host and device", "rate"},
+           {"to the device", bytes(r.h2d_bps)},
+           {"to the host", bytes(r.d2h_bps)},
+           {"both at once, the sum", bytes(r.h2d_d2h_bps)}}) +
+      "\n";
   text += format_table({{"disk", "rate"},
                         {"read", bytes(r.disk_read_bps)},
                         {"write", bytes(r.disk_write_bps)},
@@ -135,9 +171,12 @@ std::string not_measured(const MachineRates& rates) {
 
 std::string describe(const DoctorReport& report) {
   std::string text = entry("processor", processor(report.facts)) +
-                     entry("memory", memory(report.facts)) + entry("disk", disk_line(report.disk)) +
-                     "\n";
-  text += products(report) + rates_table(report.rates) + not_measured(report.rates);
+                     entry("memory", memory(report.facts)) + entry("disk", disk_line(report.disk));
+  if (report.facts.gpu) {
+    text += entry("GPU " + std::to_string(report.facts.gpu->index), gpu_line(*report.facts.gpu));
+  }
+  text += "\n" + products(report) + rates_table(report.rates, report.facts.gpus > 0) +
+          gpu_table(report) + not_measured(report.rates);
   if (report.findings.empty()) text += "Nothing is off or slow that this program can see.\n";
   for (const Finding& finding : report.findings) {
     text += wrap(std::string(name_of(finding.kind)) + ": " + finding.what + ". " +

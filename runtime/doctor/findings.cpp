@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <utility>
 
 #include "kernels/base/bytes.hpp"
 #include "runtime/bench/table.hpp"
@@ -38,7 +39,7 @@ class Findings {
     disk();
     noise();
     kernels();
-    gpu();
+    for (Finding& finding : find_gpu_faults(facts_, rates_)) found_.push_back(std::move(finding));
     std::stable_sort(found_.begin(), found_.end(),
                      [](const Finding& a, const Finding& b) { return a.kind < b.kind; });
     return std::move(found_);
@@ -214,12 +215,6 @@ class Findings {
           "cores are shared: hardware threads of one core, neighbours on the host, or heat",
           "compare ranks x launch.threads with the physical cores; use fewer threads");
     }
-  }
-
-  void gpu() {
-    if (facts_.gpus == 0) return;
-    add(FindingKind::kNote, std::to_string(facts_.gpus) + " GPU(s) are visible",
-        "their products, copies and collectives are not measured: the plan takes a profile's", "");
   }
 
   [[nodiscard]] bool busy() const {

@@ -27,6 +27,10 @@ struct Finding {
   std::string do_;   // "raise it with ulimit -l"; empty: nothing to do
 };
 
+// Those of the GPUs alone, in no order.
+[[nodiscard]] std::vector<Finding> find_gpu_faults(const MachineFacts& facts,
+                                                   const MachineRates& rates);
+
 // Off before slow before notes; in each, what costs most comes first.
 [[nodiscard]] std::vector<Finding> find_faults(const MachineFacts& facts, const DiskFacts& disk,
                                                const MachineRates& rates);

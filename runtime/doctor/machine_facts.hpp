@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernels/cpu/cpu_features.hpp"
+#include "runtime/doctor/gpu_facts.hpp"
 
 namespace sluice {
 
@@ -36,7 +37,8 @@ struct MachineFacts {
   bool memlock_exempt = false;  // CAP_IPC_LOCK: the limit does not apply to this process
   std::string huge_pages, shared_huge_pages;  // the kernel's setting; empty: it has none
   std::optional<std::int64_t> shm_bytes, shm_free_bytes;  // /dev/shm
-  int gpus = 0;
+  int gpus = 0;                                           // that are visible
+  std::optional<GpuFacts> gpu;                            // the one that was measured
 };
 
 // What io goes through for the NVMe tier in a folder.

@@ -41,6 +41,19 @@ struct UnitRates {
   double threads_efficiency = 1;
 };
 
+// One GPU of the host, while the others and the host do nothing. Of a rank: each has one.
+struct GpuRates {
+  std::string name;               // "NVIDIA H200"
+  int count = 1;                  // visible on the host; the first was measured
+  std::int64_t memory_bytes = 0;  // that a program sees
+  DTypeRates gemm_flops{};        // FLOP/s; fp32 as a run multiplies
+  std::optional<double> gemm_fp16_flops{};
+  std::optional<double> device_memory_bps{};   // bytes read and written by a copy on the device
+  std::optional<double> device_triad_bps{};    // bytes read and written by a = b + s c
+  std::optional<double> h2d_bps{}, d2h_bps{};  // registered memory, alone
+  std::optional<double> h2d_d2h_bps{};         // both at once, the sum
+};
+
 struct MachineRates {
   std::string host;
   std::string measured_at;  // UTC, 2026-11-21T18:00:00Z
@@ -49,6 +62,7 @@ struct MachineRates {
   int comm_ranks = 0;       // of comm; 0: not measured
   std::string nvme_path;    // of disk_*
 
+  // What CPU ranks have, also where GPUs are visible; what a GPU does is in gpu.
   // Per host: one process on all cores it may use.
   DTypeRates gemm_flops;                   // FLOP/s; bf16 as train.matmul: auto multiplies
   std::optional<double> memory_copy_bps;   // bytes copied (each is read and written)
@@ -65,6 +79,8 @@ struct MachineRates {
   // Per rank, all ranks at once; bytes are what a rank receives from others in a collective.
   std::optional<LinkRates> comm;  // the transport that runs use between ranks of a host
   std::optional<LinkRates> peer;  // between two GPUs directly
+
+  std::optional<GpuRates> gpu;  // empty: none is visible, or why not is in not_measured
 
   std::vector<ThreadRates> gemm_by_threads;
   std::vector<UnitRates> units;

@@ -26,6 +26,16 @@ void visit_rates(Rates& rates, Visitor&& visit) {
   visit("disk_both_bps", rates.disk_both_bps);
 }
 
+// Of a GPU, but for its products.
+template <class Gpu, class Visitor>
+void visit_gpu(Gpu& gpu, Visitor&& visit) {
+  visit("device_memory_bps", gpu.device_memory_bps);
+  visit("device_triad_bps", gpu.device_triad_bps);
+  visit("h2d_bps", gpu.h2d_bps);
+  visit("d2h_bps", gpu.d2h_bps);
+  visit("h2d_d2h_bps", gpu.h2d_d2h_bps);
+}
+
 Json number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
 
 Json by_dtype(const DTypeRates& rates) {
@@ -35,6 +45,15 @@ Json by_dtype(const DTypeRates& rates) {
 Json link(const std::optional<LinkRates>& rates) {
   if (!rates) return nullptr;
   return {{"latency_s", rates->latency_s}, {"bps", rates->bps}};
+}
+
+Json gpu_json(const std::optional<GpuRates>& gpu) {
+  if (!gpu) return nullptr;
+  Json json{{"name", gpu->name}, {"count", gpu->count}, {"memory_bytes", gpu->memory_bytes}};
+  json["gemm_flops"] = by_dtype(gpu->gemm_flops);
+  json["gemm_flops"]["fp16"] = number(gpu->gemm_fp16_flops);
+  visit_gpu(*gpu, [&](const char* name, const auto& value) { json[name] = number(value); });
+  return json;
 }
 
 // The numbers of a unit's entry.
@@ -131,6 +150,18 @@ class Reader {
   const std::string source_, place_;
 };
 
+void read_gpu(const Reader& file, MachineRates& rates) {
+  if (!file.has("gpu")) return;
+  const Reader entry = file.object("gpu");
+  GpuRates& gpu = rates.gpu.emplace();
+  gpu.name = entry.text("name");
+  gpu.count = entry.integer("count", 1);
+  gpu.memory_bytes = static_cast<std::int64_t>(entry.rate("memory_bytes").value_or(0));
+  gpu.gemm_flops = entry.by_dtype("gemm_flops");
+  if (entry.has("gemm_flops")) gpu.gemm_fp16_flops = entry.object("gemm_flops").rate("fp16");
+  visit_gpu(gpu, [&](const char* name, auto& value) { value = entry.rate(name); });
+}
+
 void read_lists(const Reader& file, const std::string& source, MachineRates& rates) {
   if (file.has("gemm_by_threads")) {
     const Json& rows = file.json().at("gemm_by_threads");
@@ -201,6 +232,7 @@ std::string machine_rates_json(const MachineRates& rates) {
                   {"comm_ranks", rates.comm_ranks},
                   {"nvme_path", rates.nvme_path},
                   {"rates", measured},
+                  {"gpu", gpu_json(rates.gpu)},
                   {"gemm_by_threads", threads},
                   {"units", unit_entries(rates.units)},
                   {"comm_by_transport", transports},
@@ -234,6 +266,7 @@ MachineRates parse_machine_rates(const std::string& text, const std::string& sou
   visit_rates(rates, [&](const char* name, auto& value) { value = measured.rate(name); });
   rates.comm = measured.link("comm");
   rates.peer = measured.link("peer");
+  read_gpu(file, rates);
   read_lists(file, source, rates);
   return rates;
 }

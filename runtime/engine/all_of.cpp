@@ -33,6 +33,15 @@ class AllOf final : public TicketState {
 
 }  // namespace
 
+void wait_out(std::span<const Ticket> parts) noexcept {
+  for (const Ticket& part : parts) {
+    try {
+      part.wait();
+    } catch (...) {  // NOLINT(bugprone-empty-catch): only that it is over counts
+    }
+  }
+}
+
 Ticket all_of(std::vector<Ticket> parts) {
   if (parts.size() == 1) return parts.front();
   return Ticket(std::make_shared<AllOf>(std::move(parts)));

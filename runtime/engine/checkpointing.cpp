@@ -8,6 +8,7 @@
 
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
+#include "kernels/base/failpoint.hpp"
 #include "kernels/base/log.hpp"
 #include "runtime/engine/memory_left.hpp"
 #include "runtime/engine/state_io.hpp"
@@ -32,6 +33,34 @@ std::int64_t part_bytes(const std::optional<std::int64_t>& room) {
                     " a rank, and the plan leaves " +
                     format_bytes(std::max<std::int64_t>(0, *room)) +
                     "; give memory.host more, or leave out checkpoint: and --resume");
+}
+
+// Ranks of a pipeline have plans, and so room, of their own: one that threw alone would leave the
+// others in their first exchange.
+std::int64_t agreed_part_bytes(const std::optional<std::int64_t>& room, Communicator& comm) {
+  std::int64_t part = 0;
+  std::string problem;
+  try {
+    part = part_bytes(room);
+  } catch (const BudgetError& error) {
+    problem = error.what();
+  }
+  problem = first_errors(exchange_text(comm, problem));
+  if (!problem.empty()) throw BudgetError(problem);
+  return part;
+}
+
+// On a thread of its own. That none can be started is a failure of the save, not of the run.
+template <class F>
+std::future<std::string> start_thread(F&& work) {
+  try {
+    failpoint("checkpoint.thread");
+    return std::async(std::launch::async, std::forward<F>(work));
+  } catch (const std::exception&) {
+    std::promise<std::string> failed;
+    failed.set_exception(std::current_exception());
+    return failed.get_future();
+  }
 }
 
 // A pool of budget 0 has none: room is not 0 where there is one (part_bytes).
@@ -62,7 +91,7 @@ Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Commu
       files_(files),
       alive_(std::move(alive)),
       pieces_(engine.saved_pieces()),
-      part_bytes_(part_bytes(options_.room_bytes)),
+      part_bytes_(agreed_part_bytes(options_.room_bytes, world)),
       pool_(budget_of(options_.room_bytes)) {
   const std::array<double, 1> mine{static_cast<double>(bytes_of(pieces_))};
   for (const double bytes : comm_.all_gather_values(mine)) {
@@ -70,7 +99,9 @@ Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Commu
   }
 }
 
-Checkpointing::~Checkpointing() = default;  // the future of a thread waits for it
+// The future of a thread waits for it. What is still being written then, of a run that ends with an
+// error, no rank will complete: the error is not to be told minutes late for it.
+Checkpointing::~Checkpointing() { ending_ = true; }
 
 std::string Checkpointing::describe() const {
   const CheckpointOptions& asked = options_.checkpoint;
@@ -200,7 +231,7 @@ void Checkpointing::write_now() {
                    tell_alive(false);
                    met = Clock::now();
                  });
-    part_ = std::async(std::launch::async, [writer] { return writer->seal(); });
+    part_ = start_thread([writer] { return writer->seal(); });
   } catch (const std::exception&) {  // a broken meeting too: the next one throws it again
     std::promise<std::string> failed;
     failed.set_exception(std::current_exception());
@@ -213,9 +244,12 @@ void Checkpointing::write_behind() {
   const std::span<std::byte> snapshot(snapshot_.data(),
                                       static_cast<std::size_t>(bytes_of(pieces_)));
   copy_states(engine_, pieces_, snapshot, {reinterpret_cast<float*>(staging_.data()), floats});
-  part_ = std::async(std::launch::async, [this, snapshot] {
+  part_ = start_thread([this, snapshot] {
     const std::unique_ptr<RankWriter> writer = make_writer();
-    write_snapshot(pieces_, snapshot, *writer, [this](std::int64_t bytes) { moved_ = bytes; });
+    write_snapshot(pieces_, snapshot, *writer, [this](std::int64_t bytes) {
+      moved_ = bytes;
+      if (ending_) throw Error("the run has ended");
+    });
     return writer->seal();
   });
 }
@@ -280,6 +314,7 @@ void Checkpointing::advance() {
     if (part_.valid()) part_.get();
   } catch (const std::exception& failure) {
     error = error_chain(failure);
+    abandon_save(files_, target_);  // a disk that is full must not stay so; a complete one stays
   }
   conclude(first_errors(exchange_text(comm_, error)));
 }
@@ -301,13 +336,8 @@ void Checkpointing::all_have_written() {
   std::vector<std::string> records = exchange_text(comm_, record);
   phase_ = Phase::kCommitting;
   if (comm_.rank() != 0) return;
-  part_ = std::async(std::launch::async, [this, records = std::move(records)] {
-    try {
-      commit(files_, target_, records, run_);
-    } catch (const std::exception&) {
-      abandon_save(files_, target_);  // a disk that is full must not stay so; a complete one stays
-      throw;
-    }
+  part_ = start_thread([this, records = std::move(records)] {
+    commit(files_, target_, records, run_);
     ++moved_;
     remove_old();
     return std::string();
@@ -331,6 +361,7 @@ void Checkpointing::conclude(const std::string& error) {
   phase_ = Phase::kIdle;
   staging_.reset();
   others_staging_.reset();
+  failure_ = error;
   succeeded_ = error.empty();
   if (succeeded_) save_seconds_ = seconds_since(began_);
   if (!succeeded_) last_step_ = -1;

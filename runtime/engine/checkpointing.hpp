@@ -10,7 +10,8 @@
 // Where a save is waited for, the ranks meet each second, so that none gives up on one whose disk
 // takes long.
 //
-// Public calls are collective; not thread-safe. The destructor waits for the thread.
+// Public calls are collective; not thread-safe. The destructor gives up what is being written: of a
+// run that goes well finish() comes before it.
 #pragma once
 
 #include <atomic>
@@ -49,7 +50,7 @@ class Checkpointing {
  public:
   // `alive` is called while a save is waited for: what this rank does, and whether it may be silent
   // for longer (a sync, a commit, other ranks'), each time that changes or some rank has moved on.
-  // Throws as check_saving_room.
+  // Throws as check_saving_room, on all ranks where one has no room.
   Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& world,
                 FileSystem& files, PhaseObserver alive);
   ~Checkpointing();
@@ -66,6 +67,8 @@ class Checkpointing {
   void look();
   // Until nothing is under way. False where what was failed.
   bool finish();
+  // Why the last save failed, as every rank was told; empty: it did not.
+  [[nodiscard]] const std::string& failure() const { return failure_; }
 
   // Names of checkpoints that could not be read: they do not count among those that are kept.
   void set_known_bad(std::vector<std::string> names) { known_bad_ = std::move(names); }
@@ -121,6 +124,7 @@ class Checkpointing {
   Clock::time_point began_;
   bool behind_ = false;
   bool succeeded_ = true;
+  std::string failure_;
   double moved_by_all_ = 0;      // when the ranks met last
   bool some_rank_moved_ = true;  // before they did
   std::string told_;             // to alive_, last
@@ -131,6 +135,7 @@ class Checkpointing {
 
   // Last: their threads use the others.
   std::atomic<std::int64_t> moved_{0};  // bytes, and a little for each thing done after them
+  std::atomic<bool> ending_{false};
   std::future<std::string> part_;  // what this rank has to do: write its file, then (rank 0) commit
 };
 

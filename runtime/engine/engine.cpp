@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
+#include "runtime/engine/device_access.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -17,6 +18,14 @@ namespace sluice {
 namespace {
 
 bool trains(const EngineOptions& options) { return options.purpose == EnginePurpose::kTrain; }
+
+// offload/device_copies.hpp has what they are for.
+LaneHooks hooks_of(DeviceCopies* copies) {
+  if (copies == nullptr) return {};
+  return {.begins = [copies] { copies->begin_thread(); }, .waited = [copies] { copies->settle(); }};
+}
+
+bool copies_bytes(const Op& op) { return op.lane == Lane::kToHost || op.lane == Lane::kToDevice; }
 
 }  // namespace
 
@@ -41,7 +50,10 @@ Engine::Engine(EngineOptions options, Model model, MeshRef comms, at::Device dev
       update_program_(trains(options_) ? write_update_step(plan_.shape) : Program{}),
       decode_program_(plan_.decoding ? write_decode_step(*plan_.decoding) : Program{}),
       store_(model_.spec, plan_, data_.rank(), DeviceMemory(device, data_.maps_host_memory())),
-      flights_(static_cast<std::size_t>(plan_.shape.micro_batches)) {
+      copies_(leaves_device(plan_.shape.placement) ? device_copies(options_.tiers, device)
+                                                   : nullptr),
+      flights_(static_cast<std::size_t>(plan_.shape.micro_batches)),
+      lanes_(hooks_of(copies_.get())) {
   for (Flight& flight : flights_) {
     flight.inputs.resize(plan_.shape.units.size());
     flight.saved.resize(plan_.shape.units.size());
@@ -66,22 +78,8 @@ Engine::Engine(EngineOptions options, Model model, MeshRef comms, at::Device dev
   replica_staging_ =
       DeviceMemory(device, world_.maps_host_memory())
           .block(plan_.replica_staging_bytes / 4, c10::ScalarType::Float, BlockUse::kCollective);
-  if (leaves_device(plan_.shape.placement)) {
-    tiers_ = std::make_unique<TierStore>(plan_, options_.optimizer, programs, store_, data_.rank(),
-                                         options_.train.seed, options_.tiers);
-  }
-  // In pieces: a group may be a good part of the memory there is.
-  constexpr std::int64_t kDrawnAtOnce = 1 << 20;
-  for (int g = 0; g < store_.size(); ++g) {
-    const std::int64_t owned = owned_elems(plan_.shape, g);
-    for (std::int64_t begin = 0; begin < owned; begin += kDrawnAtOnce) {
-      if (observer_) observer_("first weights", false);  // may be read, from a slow disk
-      const std::int64_t elems = std::min(kDrawnAtOnce, owned - begin);
-      write_owned(g, begin,
-                  draw_owned(model_.spec, plan_, g, data_.rank(), begin, elems, options_.train.seed,
-                             options_.initial_weights));
-    }
-  }
+  make_tiers(programs);
+  make_first_weights();
   count_groups();
   watch_exchanges();
 }
@@ -99,6 +97,7 @@ StepResult Engine::train_step(const StepInput& input) {
   begin_updates();
   const bool speculates = begin_speculation();
   execute_program(train_program_, Mode::kTrain, input.step);
+  trained_ = true;
   end_updates();
   end_speculation(speculates);
   result_.times = sum_times();
@@ -125,12 +124,12 @@ void Engine::end_updates() {
 // nothing.
 bool Engine::next_step_speculates() const {
   constexpr std::int64_t kUnclippedSteps = 4;
-  return tiers_ && tiers_->second_place_bytes() > 0 && unclipped_steps_ >= kUnclippedSteps;
+  return tiers_ && tiers_->speculates() && unclipped_steps_ >= kUnclippedSteps;
 }
 
 bool Engine::next_step_is_whole() const {
   if (!tiers_ || tiers_->optimizer_tier() == Tier::kDevice) return true;
-  if (tiers_->second_place_bytes() == 0) return pending_.has_value();
+  if (!tiers_->speculates()) return pending_.has_value();
   return pending_ && kept_ && next_step_speculates();
 }
 
@@ -172,6 +171,7 @@ void Engine::execute_program(const Program& program, Mode mode, std::int64_t ind
   reductions_.assign(program.ops.size(), {});
   gathers_.assign(program.ops.size(), {});
   moves_.assign(program.ops.size(), {});
+  marks_.assign(program.ops.size(), {});
   leaving_.clear();
   for (Flight& flight : flights_) flight.input_buffers.assign(plan_.shape.units.size(), -1);
   try {
@@ -202,11 +202,27 @@ void Engine::enter(const Op& op) {
     prepare_receive(op);
   }
   if (op.kind == OpKind::kSaveInput || op.kind == OpKind::kFetchInput) prepare_move(op);
+  if (copies_ && (copies_bytes(op) || op.lane == Lane::kComm)) {
+    marks_[index_of(op)] = copies_->mark();
+  }
 }
 
 void Engine::leave(const Op& op) { unbind_slots(op.dead_after); }
 
 Ticket Engine::run(const Op& op) {
+  if (!copies_ || op.lane == Lane::kCompute) return run_here(op);
+  const DeviceCopies::Mark mark = std::exchange(marks_[index_of(op)], {});
+  if (!copies_bytes(op)) {
+    copies_->after(mark);
+    return run_here(op);
+  }
+  CopyScope scope(*copies_, mark);
+  const Ticket ticket = run_here(op);
+  scope.finish();
+  return ticket;
+}
+
+Ticket Engine::run_here(const Op& op) {
   switch (op.kind) {
     case OpKind::kLoadBatch:
       load_batch(op);
@@ -250,6 +266,8 @@ Ticket Engine::run(const Op& op) {
     case OpKind::kFetchInput:
       move_input(op);
       break;
+    case OpKind::kCommit:
+      return commit();
     case OpKind::kUpdate:
       if (op.chunk < 0) {
         update(op);
@@ -257,7 +275,7 @@ Ticket Engine::run(const Op& op) {
       }
       [[fallthrough]];
     default:
-      return tiers_->run(*program_, op, static_cast<std::byte*>(arena_.data_ptr()));
+      return tiers_->run(*program_, op, copies_->address(arena_.data_ptr()));
   }
   return {};
 }

@@ -107,6 +107,18 @@ class Engine final : private OpHandler {
   void write_state(const StatePiece& piece, StateKind kind, std::int64_t first,
                    std::span<const float> values);
 
+  // --- offload.image: what is committed on NVMe at every step ---
+  [[nodiscard]] bool keeps_image() const { return tiers_ && tiers_->keeps_image(); }
+  // What this engine went on from: its states are those after that step.
+  [[nodiscard]] const std::optional<ImageVersion>& image() const { return image_; }
+  // What a run keeps beside its states, as it is after the last step (before the first: at the
+  // start): the next step commits both. At most kImageStateBytes.
+  void set_image_state(std::string state);
+  // Commits the last step now, to go on from there after an orderly end. Collective.
+  void commit_image();
+  // The run is over: nothing is left to go on from.
+  void end_image();
+
   // Whether the next training step does all that its program says: where it begins with the updates
   // of the step before, these have not been brought to an end by an evaluation or a save; and where
   // it has early updates, it makes them, and the last ones were kept.
@@ -178,6 +190,7 @@ class Engine final : private OpHandler {
   void unbind_input(BufferId id);
   void prepare_move(const Op& op);
   void move_input(const Op& op);
+  Ticket run_here(const Op& op);
   // Updates that the next step would begin with.
   void begin_updates();
   void end_updates();
@@ -185,6 +198,10 @@ class Engine final : private OpHandler {
   [[nodiscard]] bool begin_speculation();
   void end_speculation(bool speculated);
   void finish_updates();
+  void make_tiers(std::span<const Program* const> programs);
+  void make_first_weights();
+  void fill_from_image(int g, std::int64_t begin, std::int64_t elems);
+  Ticket commit();
   [[nodiscard]] UpdateArgs update_args() const;
   [[nodiscard]] std::vector<double> gradient_sums(int g);
   [[nodiscard]] at::Tensor owned_master(int g);
@@ -197,6 +214,8 @@ class Engine final : private OpHandler {
   void loss_head(const Op& op);
   void backward(const Op& op);
   void backward_weights(const Op& op);
+  [[nodiscard]] bool comes_after_commit(const Op& op) const;
+  void meet(const Op& op);
   void look_at_grads(const Op& op);
   [[nodiscard]] at::Tensor empty_boundary() const;
   void prepare_receive(const Op& op);
@@ -238,9 +257,13 @@ class Engine final : private OpHandler {
   GroupStore store_;
   at::Tensor arena_;
   at::Tensor comm_staging_;
-  at::Tensor replica_staging_;        // [ranks, piece]: gradients of groups that others hold too
-  std::vector<int> stage_groups_;     // by pipeline stage: how many groups it has
-  std::unique_ptr<TierStore> tiers_;  // none where everything lives on the device
+  at::Tensor replica_staging_;     // [ranks, piece]: gradients of groups that others hold too
+  std::vector<int> stage_groups_;  // by pipeline stage: how many groups it has
+  // None where everything lives on the device.
+  const std::shared_ptr<DeviceCopies> copies_;
+  std::unique_ptr<TierStore> tiers_;
+  std::optional<ImageVersion> image_;
+  std::string image_state_;
 
   // Of the program that is running.
   const Program* program_ = nullptr;
@@ -269,8 +292,10 @@ class Engine final : private OpHandler {
   std::vector<std::vector<ReduceScatterPiece>> reductions_;
   std::vector<std::vector<AllGatherPiece>> gathers_;
   // The same of what moves between device and host, and by buffer what is still being read.
-  std::vector<std::vector<std::pair<void*, std::size_t>>> moves_;
+  std::vector<std::vector<std::pair<DevicePtr, std::int64_t>>> moves_;
   std::map<BufferId, std::vector<c10::DataPtr>> leaving_;
+  // By operation of another thread: how far the compute lane had come when it was handed over.
+  std::vector<DeviceCopies::Mark> marks_;
 
   // The update of the last step, as far as it is left to the next.
   std::optional<UpdateArgs> pending_;
@@ -281,6 +306,7 @@ class Engine final : private OpHandler {
   SpeculationCounts speculation_counts_;
   bool kept_ = false;
   std::int64_t unclipped_steps_ = 0;
+  bool trained_ = false;  // a step, since the engine was made
 
   LaneThreads lanes_;  // last: its threads use the others
 };

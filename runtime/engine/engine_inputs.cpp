@@ -1,6 +1,5 @@
 // Activations that leave the device between forward and backward: tensors stay, without memory, so
 // that views of them and their shapes are whole again when it comes back.
-#include <cstring>
 #include <utility>
 
 #include "kernels/base/error.hpp"
@@ -63,13 +62,14 @@ void Engine::unbind_input(BufferId id) {
 void Engine::prepare_move(const Op& op) {
   const auto u = static_cast<std::size_t>(op.unit);
   const Flight& now = flight(op);
-  std::vector<std::pair<void*, std::size_t>>& runs = moves_[index_of(op)];
+  std::vector<std::pair<DevicePtr, std::int64_t>>& runs = moves_[index_of(op)];
   for (const c10::Storage& storage : travelling(now.inputs[u], now.saved[u].get())) {
     if (op.kind == OpKind::kFetchInput) {
       storage.set_data_ptr_noswap(
           c10::GetAllocator(storage.device_type())->allocate(storage.nbytes()));
     }
-    runs.emplace_back(storage.mutable_data(), storage.nbytes());
+    runs.emplace_back(copies_->address(storage.mutable_data()),
+                      static_cast<std::int64_t>(storage.nbytes()));
   }
 }
 
@@ -78,11 +78,13 @@ void Engine::move_input(const Op& op) {
   std::byte* host = tiers_->host_arena() + there.arena_offset;
   std::int64_t left = there.bytes;
   for (const auto& [device, bytes] : moves_[index_of(op)]) {
-    left -= static_cast<std::int64_t>(bytes);
+    left -= bytes;
     check(left >= 0, "what a unit keeps is what its profile said");
-    const bool leaves = op.kind == OpKind::kSaveInput;
-    std::memcpy(leaves ? static_cast<void*>(host) : device,
-                leaves ? device : static_cast<void*>(host), bytes);
+    if (op.kind == OpKind::kSaveInput) {
+      copies_->to_host(host, device, bytes);
+    } else {
+      copies_->to_device(device, host, bytes);
+    }
     host += bytes;
   }
   check(left == 0, "all that a unit keeps travels");

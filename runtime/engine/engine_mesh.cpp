@@ -200,6 +200,7 @@ void Engine::set_parameter(const std::string& name, const at::Tensor& value) {
   const bool anywhere =
       comms_.is_plain() ? place.has_value() : on_any_rank(world_, place.has_value());
   if (!anywhere) throw Error("no parameter is named " + name);
+  if (tiers_) tiers_->withdraw_image();  // on the ranks that have no part of it as well
   if (!place) return;
   const GroupPlan& plan = plan_.groups[static_cast<std::size_t>(place->group)];
   const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place->index)];

@@ -1,8 +1,6 @@
 // What the operations of a step do, but for those between tiers (tier_ops.cpp).
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstring>
 #include <limits>
 #include <utility>
 
@@ -179,6 +177,7 @@ void Engine::loss_head(const Op& op) {
 void Engine::backward(const Op& op) {
   const auto u = static_cast<std::size_t>(op.unit);
   Flight& now = flight(op);
+  if (comes_after_commit(op)) meet(op);
   open_grads(op);
   if (ends_chunk(plan_.shape, op.unit)) now.gradient = std::move(now.arrived[u]);
   Sink whole(store_, model_.spec.units[u]);

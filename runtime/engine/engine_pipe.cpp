@@ -4,6 +4,7 @@
 #include "kernels/base/error.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/model_slices.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -21,8 +22,7 @@ std::int64_t bytes_of(const at::Tensor& tensor) {
 
 // [rows, tokens, H]; of a sequence-parallel rank its own tokens.
 at::Tensor Engine::empty_boundary() const {
-  const ModelPart& part = model_.spec.part;
-  const std::int64_t tokens = tokens_of_row_ / (part.sequence ? part.tensor : 1);
+  const std::int64_t tokens = model_.spec.part.own_tokens(tokens_of_row_);
   return empty_tensor({rows_at_once_, tokens, model_.spec.options.hidden},
                       scalar_type(plan_.shape.dtype), device_);
 }
@@ -77,16 +77,9 @@ at::Tensor Engine::share_logits() {
 // By which operations of all stages compare: micro-batches do not meet, and of one the forwards
 // come first, from the first unit to the last, then the backwards.
 double Engine::place_in_step(const Op& op) const {
-  int unit = op.unit;  // of the whole model
-  for (const UnitRange& chunk : model_.spec.part.chunks) {
-    const int units = chunk.end - chunk.begin;
-    if (unit < units) {
-      unit += chunk.begin;
-      break;
-    }
-    unit -= units;
-  }
-  const auto units = static_cast<double>(model_.spec.options.layers + 2);
+  const ModelSpec& spec = model_.spec;
+  const int unit = units_of(spec.options, spec.part)[static_cast<std::size_t>(op.unit)];
+  const double units = unit_count(spec.options);
   const bool back = op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights;
   return op.micro_batch * 2 * units + (back ? 2 * units - unit : unit);
 }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <ctime>
 #include <mutex>
 
@@ -84,20 +85,31 @@ void set_libtorch_threads(int threads) {
 }
 
 double measure_gemm_rate(DType dtype, at::Device device) {
-  const std::int64_t n = device.is_cuda() ? 8192 : 1024;
+  const std::int64_t largest = device.is_cuda() ? 8192 : 1024;
   const auto options = at::TensorOptions().dtype(scalar_type(dtype)).device(device);
-  const at::Tensor a = at::empty({n, n}, options).normal_();
-  const at::Tensor b = at::empty({n, n}, options).normal_();
-  at::Tensor c = at::empty({n, n}, options);
-  double best = 0;
-  for (int i = 0; i < 5; ++i) {
+  const at::Tensor all = at::empty({2, largest, largest}, options).normal_();
+  const auto rate_at = [&](std::int64_t n) {
+    const at::Tensor a = all[0].narrow(0, 0, n).narrow(1, 0, n).contiguous();
+    const at::Tensor b = all[1].narrow(0, 0, n).narrow(1, 0, n).contiguous();
+    at::Tensor c = at::empty({n, n}, options);
     const auto begin = std::chrono::steady_clock::now();
     at::mm_out(c, a, b);
     if (device.is_cuda()) (void)c[0][0].item<float>();  // the host waits for the product
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     const auto side = static_cast<double>(n);
-    best = std::max(best, 2 * side * side * side / took.count());
+    return 2 * side * side * side / took.count();
+  };
+  // Some CPUs take half a minute for a 16-bit product of full size.
+  constexpr double kLongest = 0.25;  // seconds
+  std::int64_t n = device.is_cuda() ? largest : 64;
+  (void)rate_at(n);  // the libraries make their kernels in the first call
+  double best = rate_at(n);
+  while (n < largest && 16 * std::pow(static_cast<double>(n), 3) < kLongest * best) {
+    n *= 2;
+    best = std::max(best, rate_at(n));
   }
+  best = 0;
+  for (int i = 0; i < 5; ++i) best = std::max(best, rate_at(n));
   return best;
 }
 

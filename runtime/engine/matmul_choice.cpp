@@ -29,6 +29,7 @@ MatmulDecision choose_matmul(const MatmulQuestion& question,
   if (question.choice == MatmulChoice::kNative || question.on_gpu || !question.explicit_units) {
     return {};
   }
+  if (question.resumed) return {*question.resumed, {}, true};
   const MatmulRates rates = measure();
   return {rates.fp32 > kClearlyFaster * rates.native ? MatmulType::kFp32 : MatmulType::kNative,
           rates};
@@ -39,6 +40,7 @@ std::string describe_matmul(const MatmulDecision& decision, DType dtype) {
   const std::string own(name_of(dtype));
   const bool fp32 = decision.type == MatmulType::kFp32;
   std::string text = "matrix products: " + (fp32 ? own + " converted to fp32" : own);
+  if (decision.resumed) return text + ", as before the checkpoint";
   if (!decision.rates) return text;
   char rates[128];
   std::snprintf(rates, sizeof rates,

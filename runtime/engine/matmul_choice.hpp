@@ -23,11 +23,14 @@ struct MatmulQuestion {
   DType dtype = DType::kFloat32;
   bool on_gpu = false;
   bool explicit_units = true;  // model.explicit_units; autograd multiplies natively
+  // Of the checkpoint that the run goes on from: its bits depend on it.
+  std::optional<MatmulType> resumed{};
 };
 
 struct MatmulDecision {
   MatmulType type = MatmulType::kNative;
   std::optional<MatmulRates> rates;  // where the decision needed them
+  bool resumed = false;              // it was the checkpoint's
 };
 
 // `measure` is called at most once, and on the same question always or never: it may be collective.

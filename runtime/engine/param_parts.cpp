@@ -92,7 +92,8 @@ ParamSpec decode_part(const std::string& name, const std::string& text) {
     part.boxes.push_back(std::move(box));
   }
   if (boxes == 0) {
-    part.boxes.push_back({std::vector<std::int64_t>(part.whole_shape.size(), 0), part.whole_shape});
+    Box whole = whole_box(part.whole_shape);
+    part.boxes.push_back({std::move(whole.offset), std::move(whole.length)});
   }
   return part;
 }

@@ -7,6 +7,7 @@
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "offload/nvme_store.hpp"
+#include "runtime/engine/tier_copies.hpp"
 #include "runtime/program/time_model.hpp"
 
 namespace sluice {
@@ -17,11 +18,13 @@ constexpr std::int64_t kPage = 4096;
 constexpr std::int64_t kHashBytes = 8;
 
 // Bounce buffers, headers and hashes: NvmeStore::host_bytes() before there is a store.
-std::int64_t store_bytes(const NvmeOptions& nvme, std::int64_t on_nvme) {
+std::int64_t store_bytes(const NvmeOptions& nvme, const Program& program, std::int64_t records) {
   const std::int64_t grain = std::min(nvme.checksum_bytes, nvme.block_bytes);
   const auto files = static_cast<std::int64_t>(nvme.paths.size());
-  const std::int64_t grains = nvme.checksums ? round_up(on_nvme, grain) / grain : 0;
-  return nvme.queue_depth * grain + files * kPage + grains * kHashBytes;
+  std::int64_t grains = 0;
+  for (const Persistent& p : program.persistent) grains += nvme.checksums ? p.grains : 0;
+  // Of an image's two records one is in memory.
+  return nvme.queue_depth * grain + files * kPage + grains * kHashBytes + records / 2;
 }
 
 // What HostPool adds to end every block at a page.
@@ -55,8 +58,7 @@ std::int64_t bytes_of(const TierPlan& tier, std::string_view tag) {
 // Changes that take bytes off a tier, as arguments of the program.
 class Advice {
  public:
-  explicit Advice(const StepShape& shape, const TierBudgets& budgets)
-      : shape_(shape), budgets_(budgets) {}
+  explicit Advice(const StepShape& shape) : shape_(shape) {}
 
   std::string for_tier(Tier tier) {
     switch (tier) {
@@ -68,6 +70,7 @@ class Advice {
         break;
       case Tier::kNvme:
         move_all(Tier::kNvme, "host");
+        if (shape_.placement.image) set("offload.image=false");
         if (shape_.stage == 0 && shape_.dp > 1) set("zero.stage=1");
         set("memory.nvme=<more>");
         break;
@@ -82,22 +85,34 @@ class Advice {
   void for_device() {
     const Placement& p = shape_.placement;
     if (shape_.stage < 3 && shape_.dp > 1) set("zero.stage=3");
+    if (shape_.frozen) return for_use();
     if (!shape_.recompute) set("recompute.mode=full");
     if (shape_.dtype == DType::kFloat32) set("train.dtype=bf16");
-    if (budgets_.can_offload) {
-      const bool updated_there = p.optimizer == Tier::kDevice;
-      if (updated_there) set("offload.optimizer=host");
-      if (p.device_fraction > 0) set("offload.device_fraction=0");
-      if (!updated_there && shape_.stage >= 2 && p.gradients == Tier::kDevice) {
-        set("offload.gradients=host");
-      }
-      if (!updated_there && shape_.stage == 3 && p.parameters == Tier::kDevice) {
-        set("offload.parameters=host");
-      }
-      if (shape_.recompute && p.activations == Tier::kDevice) set("offload.activations=host");
+    const bool updated_there = p.optimizer == Tier::kDevice;
+    if (updated_there) set("offload.optimizer=host");
+    if (p.device_fraction > 0) set("offload.device_fraction=0");
+    if (!updated_there && shape_.stage >= 2 && p.gradients == Tier::kDevice) {
+      set("offload.gradients=host");
     }
+    if (!updated_there && shape_.stage == 3 && p.parameters == Tier::kDevice) {
+      set("offload.parameters=host");
+    }
+    if (shape_.recompute && p.activations == Tier::kDevice) set("offload.activations=host");
     if (shape_.dp > 1) set("zero.bucket_bytes=<less>");
+    if (shape_.stage == 3 && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
     set("train.micro_batch=<fewer>");
+  }
+
+  // An engine that evaluates or generates has parameters and what a batch needs.
+  void for_use() {
+    if (shape_.dtype == DType::kFloat32) set("train.dtype=bf16");
+    if (shape_.placement.parameters == Tier::kDevice) {
+      set("offload.optimizer=host");
+      set("offload.parameters=host");
+    }
+    if (shape_.stage == 3 && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
+    set("train.micro_batch=<fewer>");
+    set("memory.device=<more>");
   }
 
   void for_host() {
@@ -126,7 +141,6 @@ class Advice {
   }
 
   const StepShape& shape_;
-  const TierBudgets& budgets_;
   std::string text_;
 };
 
@@ -218,7 +232,7 @@ std::string complaint(const StepPlan& plan, const MemoryPlan& memory, Tier tier)
     text += ", its share of the host's (" + std::to_string(ranks) + " ranks)";
   }
   return text + ".\n  largest: " + describe_tags(need) +
-         "\n  to need less: " + Advice(plan.shape, memory.budgets).for_tier(tier);
+         "\n  to need less: " + Advice(plan.shape).for_tier(tier);
 }
 
 }  // namespace
@@ -243,8 +257,12 @@ MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
     host.by_tag.emplace_back("step_program", host_bytes_of(program));
     host.peak += host.by_tag.back().second;
   }
+  if (budgets.bounce_bytes > 0 && adds_on_host(program)) {
+    host.by_tag.emplace_back("bounce", budgets.bounce_bytes);
+    host.peak += budgets.bounce_bytes;
+  }
   if (disk.peak > 0) {
-    const std::int64_t store = store_bytes(nvme, disk.peak);
+    const std::int64_t store = store_bytes(nvme, program, bytes_of(disk, name_of(Tag::kImage)));
     host.by_tag.emplace_back("nvme_store", store);
     host.peak += store;
   }
@@ -285,6 +303,18 @@ void check_budget(const StepPlan& plan, const MemoryPlan& memory) {
     text += (text.empty() ? "" : "\n") + complaint(plan, memory, tier);
   }
   if (!text.empty()) throw BudgetError(text);
+}
+
+void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int64_t measured) {
+  const TierPlan& device = memory.of(Tier::kDevice);
+  if (device.budget == 0 || measured <= device.budget) return;
+  throw BudgetError("memory.device: a rank has taken " + format_bytes(measured) + ", " +
+                    format_bytes(measured - device.budget) + " more than the budget of " +
+                    format_bytes(device.budget) + ": " + format_bytes(measured - device.peak) +
+                    " were beside the plan, which has " + format_bytes(device.peak) +
+                    ".\n  largest: " + describe_tags(device) +
+                    "\n  to go on: --set memory.device=<more>, " +
+                    Advice(plan.shape).for_tier(Tier::kDevice));
 }
 
 }  // namespace sluice

@@ -20,7 +20,8 @@ struct TierBudgets {
   std::int64_t host = 0;  // its shares of the host's budgets
   std::int64_t nvme = 0;
   int ranks_of_host = 1;
-  bool can_offload = true;  // false: advice does not send anything off the device
+  // Of the buffer that a device takes which is not the host (TierOptions), in whole pages.
+  std::int64_t bounce_bytes = 0;
 };
 
 // What a rank holds on one tier, where that is highest.
@@ -41,8 +42,9 @@ struct MemoryPlan {
 };
 
 // The host's figure has what the NVMe store itself takes (to 8 bytes for each array on NVMe), where
-// anything is off the device the step program (host_bytes_of), and is whole pages, as the run's
-// HostPool counts them.
+// anything is off the device the step program (host_bytes_of), where the host adds gradients of a
+// device that is another's the bounce buffer, and is whole pages, as the run's HostPool counts
+// them.
 [[nodiscard]] MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
                                      const TierBudgets& budgets);
 
@@ -61,5 +63,9 @@ struct MemoryPlan {
 // Throws BudgetError where a rank needs more than a budget, for all such tiers: with the largest
 // tags and what would make it fit.
 void check_budget(const StepPlan& plan, const MemoryPlan& memory);
+
+// The same of a run, where the plan was not all: throws BudgetError if `measured`, the peak of what
+// a rank has taken on its device, is more than the budget.
+void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int64_t measured);
 
 }  // namespace sluice

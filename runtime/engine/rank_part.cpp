@@ -3,13 +3,24 @@
 #include "parallel/pipeline/balance.hpp"
 
 namespace sluice {
-std::vector<UnitRange> cut_units(const ModelSpec& whole, int chunks) {
+namespace {
+
+std::vector<int> balanced(const ModelSpec& whole, int chunks) {
   std::vector<double> costs;
   for (const UnitSpec& unit : whole.units) {
     costs.push_back(whole.forward_flops_per_sample(unit));
   }
+  return balance_stages(costs, chunks);
+}
+
+}  // namespace
+
+std::vector<UnitRange> cut_units(const ModelSpec& whole, int chunks,
+                                 const std::vector<int>& stage_layers) {
+  const auto layers = static_cast<int>(whole.options.layers);
   std::vector<UnitRange> ranges;
-  for (const int end : balance_stages(costs, chunks)) {
+  for (const int end : stage_layers.empty() ? balanced(whole, chunks)
+                                            : given_stages(stage_layers, chunks, layers)) {
     ranges.push_back({ranges.empty() ? 0 : ranges.back().end, end});
   }
   return ranges;
@@ -24,8 +35,8 @@ ModelPart part_of_rank(const ModelOptions& model, const ParallelOptions& paralle
   part.stages = parallel.pipeline;
   part.stage = at.pp;
   if (parallel.pipeline == 1) return part;
-  const std::vector<UnitRange> chunks =
-      cut_units(make_model_spec(model), parallel.pipeline * parallel.virtual_stages);
+  const std::vector<UnitRange> chunks = cut_units(
+      make_model_spec(model), parallel.pipeline * parallel.virtual_stages, parallel.stage_layers);
   for (int v = 0; v < parallel.virtual_stages; ++v) {
     part.chunks.push_back(chunks[static_cast<std::size_t>(v * parallel.pipeline + at.pp)]);
   }

@@ -1,16 +1,17 @@
 #include "runtime/engine/resume.hpp"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <filesystem>
 #include <system_error>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
+#include "offload/host_pool.hpp"
 #include "runtime/checkpoint/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/checkpoint_error.hpp"
 #include "runtime/checkpoint/checkpoint_load.hpp"
+#include "runtime/checkpoint/read_ahead.hpp"
 #include "runtime/checkpoint/step_name.hpp"
 #include "runtime/engine/state_io.hpp"
 #include "runtime/engine/text_exchange.hpp"
@@ -18,7 +19,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kStagingElems = std::size_t{1} << 20;  // 4 MiB, as when saving
+constexpr std::int64_t kPartBytes = std::int64_t{4} << 20;  // as when saving
+constexpr std::int64_t kSmallestPart = std::int64_t{64} << 10;
 
 // While some rank reads all meet now and then: one that is done waits for the slowest, and neither
 // its collective nor its watchdog may give up on that.
@@ -38,6 +40,31 @@ bool lies_in(const std::string& from, const std::string& dir) {
   return inner == outer || inner.parent_path() == outer;
 }
 
+// The memory through which states come back.
+class Restoring {
+ public:
+  // A third for parts, one here and as much in the engine; the rest for what is read ahead.
+  Restoring(const std::optional<std::int64_t>& room, std::int64_t block_bytes)
+      : pool_(room.value_or(0)) {
+    const std::int64_t full = read_ahead_bytes(std::min(block_bytes, kChecksumBlockBytes));
+    const std::int64_t all = room.value_or(full + 2 * kPartBytes);
+    const std::int64_t part =
+        std::min(kPartBytes, std::max(kSmallestPart, all / 6 / kSmallestPart * kSmallestPart));
+    part_ = pool_.allocate("checkpoint_staging", part);
+    engines_ = pool_.reserve("checkpoint_staging", part);
+    ahead_ = pool_.allocate("checkpoint_ahead", std::clamp<std::int64_t>(all - 2 * part, 0, full));
+  }
+  [[nodiscard]] ReadMemory memory() const {
+    return {{reinterpret_cast<float*>(part_.data()),
+             static_cast<std::size_t>(part_.bytes()) / sizeof(float)},
+            {ahead_.data(), static_cast<std::size_t>(ahead_.bytes())}};
+  }
+
+ private:
+  HostPool pool_;  // under the budget's room
+  HostBlock part_, engines_, ahead_;
+};
+
 // What became of reading one checkpoint, which rank 0 found to be complete: `error` is empty where
 // nothing is.
 struct Attempt {
@@ -47,8 +74,9 @@ struct Attempt {
   Resumed resumed;
 };
 
-Attempt try_reading(const std::string& path, std::int64_t last_step, Engine& engine,
-                    FileSystem& files, Communicator& comm, const std::function<void()>& alive) {
+Attempt try_reading(const std::string& path, const std::optional<std::int64_t>& room,
+                    std::int64_t last_step, Engine& engine, FileSystem& files, Communicator& comm,
+                    const std::function<void()>& alive) {
   Attempt attempt;
   auto met = std::chrono::steady_clock::now();
   try {
@@ -57,9 +85,9 @@ Attempt try_reading(const std::string& path, std::int64_t last_step, Engine& eng
     attempt.resumed.run = checkpoint.manifest().run;
     check_same_model(engine.spec(), checkpoint);
     if (attempt.resumed.run->step >= last_step) return attempt;
-    std::vector<float> staging(kStagingElems);
-    attempt.resumed.moments =
-        read_states(engine, engine.owned_pieces(), checkpoint, staging, [&](std::int64_t) {
+    const Restoring restoring(room, checkpoint.manifest().block_bytes);
+    attempt.resumed.moments = read_states(
+        engine, engine.owned_pieces(), checkpoint, restoring.memory(), [&](std::int64_t) {
           alive();
           if (std::chrono::steady_clock::now() - met < kBetweenMeetings) return;
           (void)on_any_rank(comm, kReads);
@@ -147,12 +175,30 @@ void check_resume(FileSystem& files, const ResumeRequest& request) {
   if (from_folder) (void)open_checkpoint(files, request.from);
   if (request.from == "auto" || request.dir.empty()) return;
   if (from_folder && lies_in(request.from, request.dir)) return;
-  const NewestComplete newest = newest_complete(files, request.dir, Trust::kManifest);
-  if (!newest.path) return;
-  throw IoError("checkpoint.dir " + request.dir + " holds " + newest.name +
+  // One that is damaged, or of a newer version, as well: it may be repaired, or read elsewhere.
+  const std::vector<CatalogEntry> entries = catalog(files, request.dir);
+  const auto taken = std::find_if(entries.begin(), entries.end(),
+                                  [](const CatalogEntry& entry) { return entry.has_manifest; });
+  if (taken == entries.end()) return;
+  throw IoError("checkpoint.dir " + request.dir + " holds " + taken->name +
                     " of an earlier run, which this one would replace; go on from it with "
                     "--resume auto, or set checkpoint.dir (or output.dir) to another folder",
                 request.dir);
+}
+
+std::int64_t newest_step(const std::string& dir, FileSystem& files, Communicator& comm) {
+  std::int64_t step = -1;
+  if (comm.rank() == 0) {
+    try {
+      const NewestComplete newest = newest_complete(files, dir, Trust::kManifest);
+      if (newest.path) {
+        step = open_checkpoint(files, *newest.path, OpenCheck::kManifest).manifest().step;
+      }
+    } catch (const std::exception&) {
+      step = -1;  // whoever reads it says what is wrong with it
+    }
+  }
+  return std::stoll(exchange_text(comm, std::to_string(step)).front());
 }
 
 Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine& engine,
@@ -167,11 +213,12 @@ Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine&
                                : find_named(request.from, files, comm);
     if (!found) return {};
     const std::string& path = *found;
-    Attempt attempt = try_reading(path, last_step, engine, files, comm, alive);
+    Attempt attempt = try_reading(path, request.room_bytes, last_step, engine, files, comm, alive);
     while (on_any_rank(comm, !kReads)) alive();
     const std::string problem = first_errors(exchange_text(comm, attempt.error));
     if (problem.empty()) {
       attempt.resumed.known_bad = std::move(known_bad);
+      attempt.resumed.moments = on_all_ranks(comm, attempt.resumed.moments);
       return attempt.resumed;
     }
     if (on_any_rank(comm, !attempt.same_model)) {

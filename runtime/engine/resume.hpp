@@ -1,6 +1,7 @@
 // Going on from a checkpoint: which one, and its states into the engine.
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <optional>
 #include <string>
@@ -16,6 +17,9 @@ namespace sluice {
 struct ResumeRequest {
   std::string from = "never";  // "auto", "never", or a checkpoint's folder, or one of checkpoints
   std::string dir;             // of this run's checkpoints; empty: it makes none
+  // Of memory.host, what the plan leaves on this rank, as for saving; nullopt: no budget was given.
+  // Restoring takes 24 MiB of it while it lasts, less where there is less.
+  std::optional<std::int64_t> room_bytes = {};
 };
 
 // Before a process starts. Throws IoError or CheckpointError where `from` is a folder that holds no
@@ -29,6 +33,11 @@ struct Resumed {
   bool moments = true;                 // false: it holds weights alone
   std::vector<std::string> known_bad;  // names in request.dir whose contents are damaged
 };
+
+// The step of the newest complete checkpoint of `dir` that rank 0 sees, on every rank; -1: there is
+// none, or it cannot be looked at. Collective.
+[[nodiscard]] std::int64_t newest_step(const std::string& dir, FileSystem& files,
+                                       Communicator& comm);
 
 // Restores the newest checkpoint of request.dir ("auto"), or the one named, on every rank. Rank 0
 // chooses it and looks at its files' sizes; the others take its word for that, and each reads what

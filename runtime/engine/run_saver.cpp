@@ -1,11 +1,13 @@
 #include "runtime/engine/run_saver.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <utility>
 #include <vector>
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
+#include "runtime/checkpoint/manifest.hpp"
 #include "runtime/engine/run_settings.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
@@ -31,9 +33,25 @@ SaveClockOptions clock_options(const SavingOptions& saving, const RunSaverContex
   return options;
 }
 
+constexpr const char* kBeforeMoments = "before_moments";  // in RunState::more, where it is not 0
+
+std::int64_t before_moments_of(const RunState& run) {
+  const auto found = run.more.find(kBeforeMoments);
+  if (found == run.more.end()) return 0;
+  const std::string& text = found->second;
+  std::int64_t updates = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), updates);
+  const bool whole = error == std::errc() && end == text.data() + text.size();
+  if (whole && updates >= 0 && updates <= run.updates) return updates;
+  throw IoError("the checkpoint's run.more." + std::string(kBeforeMoments) + " is '" + text +
+                    "', no number of its " + std::to_string(run.updates) + " updates",
+                "");
+}
+
 RunProgress progress_of(const RunState& run) {
   return {.step = run.step,
           .updates = run.updates,
+          .before_moments = before_moments_of(run),
           .loss_scale = {.scale = run.loss_scale,
                          .good_steps = run.loss_scale_good_steps,
                          .lives = static_cast<int>(run.loss_scale_lives)},
@@ -79,9 +97,40 @@ void RunSaver::say(const std::string& line) const {
   if (comm_.rank() == 0) log_info(line);
 }
 
+RunProgress RunSaver::resume_from_image(const ImageVersion& taken) {
+  const RunState run = parse_manifest(taken.state, "the image in offload.nvme_path").run;
+  first_step_ = run.step;
+  first_samples_ = run.samples;
+  const std::string image = "the image in offload.nvme_path";
+  if (run.step >= context_.engine_options.train.steps) {
+    say(image + " is of step " + std::to_string(run.step) + " and train.steps is " +
+        std::to_string(context_.engine_options.train.steps) +
+        ": the run is finished, there is nothing to do");
+    return progress_of(run);
+  }
+  say("resumed from " + image + ": going on with step " + std::to_string(run.step + 1));
+  report_changes(run);
+  return progress_of(run);
+}
+
+void RunSaver::note(const RunProgress& progress) {
+  if (!engine_.keeps_image()) return;
+  Manifest manifest;
+  manifest.run = state_of(progress);
+  manifest.step = progress.step;
+  std::string text = encode_manifest(manifest);
+  if (std::ssize(text) > kImageStateBytes) {
+    manifest.run.config.clear();  // for people; the checkpoints have it
+    text = encode_manifest(manifest);
+  }
+  engine_.set_image_state(std::move(text));
+}
+
 std::optional<RunProgress> RunSaver::resume() {
   watchdog_.set_phase("resuming");
-  const ResumeRequest request{.from = options_.resume, .dir = options_.checkpoint.dir};
+  if (const auto& image = engine_.image()) return resume_from_image(*image);
+  const ResumeRequest request{
+      .from = options_.resume, .dir = options_.checkpoint.dir, .room_bytes = context_.room_bytes};
   const std::int64_t steps = context_.engine_options.train.steps;
   const Resumed resumed = resume_run(request, steps, engine_, comm_, local_file_system(),
                                      [this] { watchdog_.pulse(); });
@@ -94,15 +143,18 @@ std::optional<RunProgress> RunSaver::resume() {
   const RunState& run = *resumed.run;
   first_step_ = run.step;
   first_samples_ = run.samples;
-  const RunProgress progress = progress_of(run);
+  RunProgress progress = progress_of(run);
   if (run.step >= steps) {
     say(resumed.path + " is of step " + std::to_string(run.step) + " and train.steps is " +
         std::to_string(steps) + ": the run is finished, there is nothing to do");
     return progress;
   }
   say("resumed from " + resumed.path + ": going on with step " + std::to_string(run.step + 1));
-  if (!resumed.moments && comm_.rank() == 0) {
-    log_warning("the checkpoint holds weights alone: the optimizer's moments start from zero");
+  if (!resumed.moments) {
+    progress.before_moments = progress.updates;
+    if (comm_.rank() == 0) {
+      log_warning("the checkpoint holds weights alone: the optimizer's moments start from zero");
+    }
   }
   report_changes(run);
   if (saves_) saves_->set_known_bad(resumed.known_bad);
@@ -154,6 +206,9 @@ RunState RunSaver::state_of(const RunProgress& progress) const {
   run.layout.virtual_stages = std::max(1, static_cast<int>(options.part.chunks.size()));
   run.layout.zero_stage = options.zero.stage;
   run.more = settings_;
+  if (progress.before_moments > 0) {
+    run.more[kBeforeMoments] = std::to_string(progress.before_moments);
+  }
   return run;
 }
 
@@ -195,7 +250,7 @@ void RunSaver::finish(const RunProgress& progress) {
   const PhaseScope phase(watchdog_, "saving a checkpoint");
   const bool has_it = saves().last_step() == progress.step && saves().finish();
   if (has_it || save(progress, false)) return;
-  throw IoError("the run's last checkpoint was not saved; what stood in the way is said above",
+  throw IoError("the run's last checkpoint was not saved: " + saves().failure(),
                 options_.checkpoint.dir);
 }
 

@@ -32,6 +32,9 @@ struct SavingOptions {
 struct RunProgress {
   std::int64_t step = 0;
   std::int64_t updates = 0;  // steps that were not skipped
+  // Of these, what was done before the moments began at zero: a run that was resumed from weights
+  // alone has the schedule's count, and an Adam that counts from there.
+  std::int64_t before_moments = 0;
   LossScaleState loss_scale;
   double learning_rate = 0;  // of the last step
 };
@@ -56,6 +59,10 @@ class RunSaver {
   // Restores what --resume asks for; nullopt: the run starts anew. Says in the log what happened.
   [[nodiscard]] std::optional<RunProgress> resume();
 
+  // Where the run stands, for the image that the next step commits (offload.image): after every
+  // step, and before the first.
+  void note(const RunProgress& progress);
+
   // For the step that begins; the largest of the ranks' is what all do.
   [[nodiscard]] double vote();
   [[nodiscard]] static bool says_stop(double vote);
@@ -73,6 +80,7 @@ class RunSaver {
   [[nodiscard]] std::optional<double> take_stall_ms();
 
  private:
+  [[nodiscard]] RunProgress resume_from_image(const ImageVersion& taken);
   [[nodiscard]] Checkpointing& saves();
   [[nodiscard]] RunState state_of(const RunProgress& progress) const;
   [[nodiscard]] bool save(const RunProgress& progress, bool behind);

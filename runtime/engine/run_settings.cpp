@@ -25,6 +25,7 @@ std::string text_of(Enum value, const std::array<std::string_view, n>& names) {
 
 constexpr std::string_view kSetting = "setting.";
 constexpr const char* kGlobalBatch = "train.global_batch";
+constexpr const char* kMatmul = "train.matmul";
 
 class Settings {
  public:
@@ -78,7 +79,7 @@ void add_training(const EngineOptions& options, Settings& out) {
   const TrainOptions& train = options.train;
   out.add("train.micro_batch", std::to_string(train.micro_batch));
   out.add("train.dtype", name_of(train.dtype));
-  out.add("train.matmul", name_of(options.model.matmul));
+  out.add(kMatmul, name_of(options.model.matmul));
   out.add("train.seed", std::to_string(train.seed));
   out.add("train.clip", text_of(train.clip));
   const OptimizerOptions& optimizer = options.optimizer;
@@ -118,6 +119,15 @@ TextMap settings_of(const EngineOptions& options, std::int64_t global_batch) {
     settings.add("loss_scale.min", text_of(options.loss_scale.min));
   }
   return settings.take();
+}
+
+std::optional<MatmulType> matmul_of(const RunState& saved) {
+  const auto found = saved.more.find(std::string(kSetting).append(kMatmul));
+  if (found == saved.more.end()) return std::nullopt;
+  for (const MatmulType type : {MatmulType::kNative, MatmulType::kFp32}) {
+    if (found->second == name_of(type)) return type;
+  }
+  return std::nullopt;
 }
 
 std::vector<std::string> changes_between(const RunState& saved, const TextMap& now) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -21,5 +22,8 @@ inline constexpr const char* kDataKey = "data";  // of RunState::more: TrainingD
 // again or never because the global batch changed. Empty where nothing did. What `saved` does not
 // have is not compared.
 [[nodiscard]] std::vector<std::string> changes_between(const RunState& saved, const TextMap& now);
+
+// What the run multiplied its 16-bit matrices in; nullopt where the checkpoint does not say.
+[[nodiscard]] std::optional<MatmulType> matmul_of(const RunState& saved);
 
 }  // namespace sluice

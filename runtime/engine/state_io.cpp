@@ -39,22 +39,14 @@ void read_parts(Engine& engine, const std::vector<StatePiece>& pieces, std::span
   }
 }
 
-std::string text_of(const std::vector<std::int64_t>& shape) {
-  std::string text = "[";
-  for (std::size_t i = 0; i < shape.size(); ++i) {
-    text += (i == 0 ? "" : ", ") + std::to_string(shape[i]);
-  }
-  return text + "]";
-}
-
 std::string difference_of(const std::map<std::string, std::vector<std::int64_t>>& here,
                           const std::map<std::string, std::vector<std::int64_t>>& there) {
   for (const auto& [name, shape] : here) {
     const auto saved = there.find(name);
     if (saved == there.end()) return name + " is not in the checkpoint";
     if (saved->second != shape) {
-      return name + " is " + text_of(saved->second) + " in the checkpoint, " + text_of(shape) +
-             " here";
+      return name + " is " + shape_text(saved->second) + " in the checkpoint, " +
+             shape_text(shape) + " here";
     }
   }
   for (const auto& [name, shape] : there) {
@@ -151,35 +143,38 @@ void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint) {
 }
 
 bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
-                 std::span<float> staging, const StateProgress& progress) {
-  bool all = true;
+                 const ReadMemory& memory, const StateProgress& progress) {
   std::int64_t done = 0;
+  std::vector<StateRange> wanted;
+  std::vector<const StatePiece*> piece_of;  // each wanted range
   for (const StatePiece& piece : pieces) {
     for (const StateKind kind : kStateKinds) {
-      if (kind != StateKind::kMaster && !checkpoint.has(piece.name, kind)) {
-        all = false;
-        in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
-          const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
-          std::fill(part.begin(), part.end(), 0.0F);  // whatever a damaged checkpoint left there
-          engine.write_state(piece, kind, first, part);
-          progress(done);
-        });
+      if (kind == StateKind::kMaster || checkpoint.has(piece.name, kind)) {
+        StateRange range = whole_range(piece.name, kind, TensorDType::kF32, piece.shape);
+        range.box = piece.box;
+        range.begin = piece.begin;
+        range.end = piece.end;
+        wanted.push_back(std::move(range));
+        piece_of.push_back(&piece);
         continue;
       }
-      StateRange wanted = whole_range(piece.name, kind, TensorDType::kF32, piece.shape);
-      wanted.box = piece.box;
-      in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
-        const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
-        wanted.begin = piece.begin + first;
-        wanted.end = wanted.begin + elems;
-        checkpoint.read_range(wanted, std::as_writable_bytes(part));
+      in_parts(piece, memory.staging.size(), [&](std::int64_t first, std::int64_t elems) {
+        const std::span<float> part = memory.staging.first(static_cast<std::size_t>(elems));
+        std::fill(part.begin(), part.end(), 0.0F);  // whatever a damaged checkpoint left there
         engine.write_state(piece, kind, first, part);
-        done += elems * 4;
         progress(done);
       });
     }
   }
-  return all;
+  const std::span<std::byte> staging = std::as_writable_bytes(memory.staging);
+  checkpoint.read_in_parts(wanted, staging, memory.ahead, [&](const StatePart& part) {
+    const auto elems = static_cast<std::size_t>(part.elems);
+    engine.write_state(*piece_of[part.wanted], wanted[part.wanted].kind, part.first,
+                       memory.staging.first(elems));
+    done += part.elems * 4;
+    progress(done);
+  });
+  return wanted.size() == pieces.size() * kStateKinds.size();
 }
 
 }  // namespace sluice

@@ -42,9 +42,15 @@ void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint);
 
 // Puts the checkpoint's states into the pieces (owned_pieces), whatever layout, tier and type they
 // were saved from; fp32 moments that come to be held in 16 bits are rounded to nearest. Moments
-// that the checkpoint does not have (it is of weights alone) become zero: false is returned. Throws
-// CheckpointError, IoError; the engine's states are then a mixture. REQUIRES: engine.settle().
+// that the checkpoint does not have (it is of weights alone) become zero: false is returned. Passes
+// at most memory.staging.size() elements at a time, of which the engine may hold as much again,
+// while the disk is read for those behind them. Throws CheckpointError, IoError; the engine's
+// states are then a mixture. REQUIRES: engine.settle().
+struct ReadMemory {
+  std::span<float> staging;    // not empty
+  std::span<std::byte> ahead;  // as Checkpoint::read_in_parts; begins on a page
+};
 bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
-                 std::span<float> staging, const StateProgress& progress);
+                 const ReadMemory& memory, const StateProgress& progress);
 
 }  // namespace sluice

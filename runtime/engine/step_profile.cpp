@@ -66,8 +66,7 @@ PipelineShape pipeline_of(const EngineOptions& options, const ModelSpec& spec) {
     pipeline.chunk_ends.push_back(end);
   }
   check(end == static_cast<int>(spec.units.size()), "a stage's units are those of its chunks");
-  const std::int64_t tokens =
-      options.train.micro_batch * spec.options.seq / (part.sequence ? part.tensor : 1);
+  const std::int64_t tokens = options.train.micro_batch * part.own_tokens(spec.options.seq);
   pipeline.boundary_bytes = tokens * spec.options.hidden * size_of(options.train.dtype);
   return pipeline;
 }
@@ -83,6 +82,8 @@ Placement placement_of(const OffloadOptions& offload) {
       std::max(kChunkAlignElems, offload.chunk_bytes / 4 / kChunkAlignElems * kChunkAlignElems);
   placement.chunk_slots = offload.chunks;
   placement.speculate = offload.speculate != Speculation::kNever;
+  placement.image = offload.image;
+  placement.grain_bytes = std::min(kImageGrainBytes, offload.block_bytes);
   return placement;
 }
 
@@ -127,12 +128,11 @@ UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& pr
           .forward_flops = spec.forward_flops_per_sample(unit) * samples,
           .recomputed_flops = again ? spec.attention_flops_per_sample(unit) * samples : 0,
           .tensor_forward_bytes = profile.traffic.forward,
-          .tensor_backward_bytes = profile.traffic.backward};
+          .tensor_backward_bytes = profile.traffic.backward,
+          .tensor_again_bytes = profile.traffic.again};
 }
 
-ModelSpec whole_of(const ModelSpec& spec) {
-  return spec.part.tensor > 1 || spec.part.stages > 1 ? make_model_spec(spec.options) : spec;
-}
+bool is_whole(const ModelSpec& spec) { return spec.part.tensor == 1 && spec.part.stages == 1; }
 
 }  // namespace
 
@@ -160,15 +160,17 @@ void apply_layout(StepPlan& plan, const EngineOptions& options) {
   shape.other_arena_bytes = write_decode_step(*plan.decoding).arena_bytes;
 }
 
-std::int64_t whole_param_count(const ModelSpec& spec) { return whole_of(spec).param_count(); }
+std::int64_t whole_param_count(const ModelSpec& spec) {
+  return is_whole(spec) ? spec.param_count() : make_model_spec(spec.options).param_count();
+}
 
 double model_flops_per_step(const EngineOptions& options, const ModelSpec& spec) {
-  const ModelSpec whole = whole_of(spec);
+  if (!is_whole(spec)) return model_flops_per_step(options, make_model_spec(spec.options));
   const auto samples =
       static_cast<double>(options.train.micro_batch * micro_batches_of(options) * options.dp);
   double flops = 0;
-  for (const UnitSpec& unit : whole.units) {
-    flops += 3 * whole.forward_flops_per_sample(unit) * samples;
+  for (const UnitSpec& unit : spec.units) {
+    flops += 3 * spec.forward_flops_per_sample(unit) * samples;
   }
   return flops;
 }
@@ -210,7 +212,9 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
     const bool like_last = block && u > 0 && model.spec.units[u - 1].kind == UnitKind::kBlock;
     profiles.push_back(like_last ? profiles.back() : profile_of(options, model, u, splits));
   }
-  return plan_step(options, model.spec, profiles);
+  StepPlan plan = plan_step(options, model.spec, profiles);
+  plan.model_flops_per_step = model_flops_per_step(options, model.spec);
+  return plan;
 }
 
 StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
@@ -243,7 +247,6 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   for (std::size_t u = 0; u < spec.units.size(); ++u) {
     shape.units.push_back(unit_shape(spec, u, profiles[u], samples));
   }
-  plan.model_flops_per_step = model_flops_per_step(options, spec);
   if (!shape.frozen) {
     plan.replica_staging_bytes = replica_staging_bytes(shape, spec);
     shape.comm_staging_bytes = staging_bytes(shape) + plan.replica_staging_bytes;

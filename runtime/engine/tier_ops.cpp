@@ -10,19 +10,11 @@
 #include "kernels/cpu/reduce.hpp"
 #include "runtime/engine/all_of.hpp"
 #include "runtime/engine/tier_store.hpp"
-#include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
-namespace {
 
-void copy_bytes(void* to, const void* from, std::int64_t bytes) {
-  std::copy_n(static_cast<const std::byte*>(from), bytes, static_cast<std::byte*>(to));
-}
-
-}  // namespace
-
-Ticket TierStore::run(const Program& program, const Op& op, std::byte* device_arena) {
-  const auto place = [&](BufferId id, std::byte* arena) {
+Ticket TierStore::run(const Program& program, const Op& op, DevicePtr device_arena) {
+  const auto place = [&](BufferId id, auto arena) {
     return arena + program.buffers[static_cast<std::size_t>(id)].arena_offset;
   };
   if (op.chunk >= 0) return run_chunk(op, program.chunks[static_cast<std::size_t>(op.chunk)]);
@@ -52,11 +44,13 @@ Ticket TierStore::run_chunk(const Op& op, const Chunk& chunk) {
   const UpdateArgs* const args = op.speculative ? speculation_ : update_;
   const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
   if (!sums && !op.ahead && args == nullptr) return {};
-  if (!op.speculative && keeps_ && has_second_place(chunk)) return end_kept_update(op, chunk);
+  if (!op.speculative && keeps_ && is_early(chunk)) return end_kept_update(op, chunk);
+  // Of an image, the place that was current when the program began is not any more.
+  const bool former = image_ && !op.speculative && !op.ahead;
   const At at = op.speculative ? At::kOther : At::kCurrent;
   switch (op.kind) {
     case OpKind::kReadStates:
-      return read_states(chunk);
+      return read_states(chunk, former ? At::kOther : At::kCurrent);
     case OpKind::kReadGrads:
       return read_grads(chunk);
     case OpKind::kCopyGrads:
@@ -82,10 +76,10 @@ Ticket TierStore::run_chunk(const Op& op, const Chunk& chunk) {
   }
 }
 
-bool TierStore::has_second_place(const Chunk& chunk) const {
+bool TierStore::is_early(const Chunk& chunk) const {
   const Away& a = away(chunk.group);
   const std::int64_t begin = chunk.begin - a.there;
-  return begin >= a.second_begin && begin < a.second_begin + a.second_elems;
+  return begin >= a.early_begin && begin < a.early_begin + a.early_elems;
 }
 
 // The states are updated; parameters elsewhere than on NVMe are made of them.
@@ -111,7 +105,7 @@ std::byte* TierStore::slot(const Chunk& chunk, std::int64_t part) const {
 // A chunk's part of one of the states: in place on the host, or in its slot.
 void* TierStore::state(const Chunk& chunk, const Array& array, std::int64_t part) const {
   if (array.on_disk()) return slot(chunk, part);
-  return array.host + (chunk.begin - away(chunk.group).there) * array.element_bytes;
+  return array.host + (chunk.begin - away(chunk.group).there) * array.element_bytes();
 }
 
 float* TierStore::gradients(const Chunk& chunk) const {
@@ -126,15 +120,15 @@ std::byte* TierStore::new_weights(const Chunk& chunk) const {
   const Away& a = away(chunk.group);
   if (params_are_master(shape_, chunk.group)) return nullptr;
   if (a.params_here && !a.params.on_disk()) {
-    return a.params.host + chunk.begin * a.params.element_bytes;
+    return a.params.host + chunk.begin * a.params.element_bytes();
   }
   return shape_.dtype == DType::kFloat32 ? nullptr : slot(chunk, layout_.weights);
 }
 
-Ticket TierStore::read_states(const Chunk& chunk) {
+Ticket TierStore::read_states(const Chunk& chunk, At at) {
   const Away& a = away(chunk.group);
   const auto part = [&](const Array& array, std::int64_t offset) {
-    return read(chunk.group, array, chunk.begin - a.there, chunk.elems, slot(chunk, offset));
+    return read(chunk.group, array, chunk.begin - a.there, chunk.elems, slot(chunk, offset), at);
   };
   return all_of({part(a.master, layout_.master), part(a.moment1, layout_.moment1),
                  part(a.moment2, layout_.moment2)});
@@ -171,8 +165,8 @@ void TierStore::add_streams(const Chunk& chunk) {
 }
 
 void TierStore::copy_grads(const Chunk& chunk) {
-  const float* from = host_data<float>(groups_.group(chunk.group).grad_owned) + chunk.begin;
-  copy_bytes(gradients(chunk), from, chunk.elems * 4);
+  copies_.device().to_host(gradients(chunk), away(chunk.group).device_grads + chunk.begin * 4,
+                           chunk.elems * 4);
 }
 
 void TierStore::update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights) {
@@ -183,14 +177,14 @@ void TierStore::update(const Chunk& chunk, const UpdateArgs& update, std::byte* 
   auto* const moment1 = static_cast<std::byte*>(state(chunk, a.moment1, layout_.moment1));
   auto* const moment2 = static_cast<std::byte*>(state(chunk, a.moment2, layout_.moment2));
   const float* const grads = gradients(chunk);
-  for (const ShardSegment& segment : groups_.group(chunk.group).segments) {
+  for (const ShardSegment& segment : a.segments) {
     const std::int64_t begin = std::max(segment.range.begin, chunk.begin) - chunk.begin;
     const std::int64_t end = std::min(segment.range.end, chunk.begin + chunk.elems) - chunk.begin;
     if (begin >= end) continue;
     AdamWArgs args = adamw_args(optimizer_, update, segment.decay);
     args.master = master + begin;
-    args.m = moment1 + begin * a.moment1.element_bytes;
-    args.v = moment2 + begin * a.moment2.element_bytes;
+    args.m = moment1 + begin * a.moment1.element_bytes();
+    args.v = moment2 + begin * a.moment2.element_bytes();
     args.moments_dtype = shape_.placement.moments_dtype;
     args.rounding_seed = seed_;
     args.rounding_element = a.first_element + chunk.begin + begin;
@@ -212,8 +206,8 @@ void TierStore::copy_params(const Chunk& chunk) {
         reinterpret_cast<const std::byte*>(state(chunk, away(chunk.group).master, layout_.master));
   }
   const std::int64_t element_bytes = size_of(shape_.dtype);
-  auto* to = static_cast<std::byte*>(host_bytes(groups_.group(chunk.group).shard));
-  copy_bytes(to + chunk.begin * element_bytes, from, chunk.elems * element_bytes);
+  copies_.device().to_device(away(chunk.group).device_shard + chunk.begin * element_bytes, from,
+                             chunk.elems * element_bytes);
 }
 
 Ticket TierStore::write_params(const Chunk& chunk, At at) {
@@ -234,43 +228,6 @@ void TierStore::sum_squares(const Chunk& chunk) {
 double TierStore::sum_squares(int g) const {
   const std::vector<double>& sums = away(g).block_sums;
   return pairwise_sum(sums.data(), static_cast<std::int64_t>(sums.size()));
-}
-
-void TierStore::fetch_shard(const Op& op, const std::byte* staging, std::byte* gathered) {
-  const Array& params = away(op.group).params;
-  const std::int64_t bytes = owned_elems(shape_, op.group) * params.element_bytes;
-  copy_bytes(gathered + dp_rank_ * bytes, params.on_disk() ? staging : params.host, bytes);
-}
-
-Ticket TierStore::move_bucket(const Program& program, const Op& op, std::byte* host) {
-  std::vector<Ticket> parts;
-  for (const BucketPiece& piece : program.buckets[static_cast<std::size_t>(op.bucket)]) {
-    const Array& grads = away(piece.group).grads[static_cast<std::size_t>(piece.stream)];
-    parts.push_back(op.kind == OpKind::kReadBucket
-                        ? read(piece.group, grads, piece.begin, piece.elems, host)
-                        : write(piece.group, grads, piece.begin, piece.elems, host));
-    host += piece.elems * 4;
-  }
-  return all_of(std::move(parts));
-}
-
-void TierStore::store_grads(const Program& program, const Op& op, const std::byte* reduced,
-                            std::byte* host) {
-  for (const BucketPiece& piece : program.buckets[static_cast<std::size_t>(op.bucket)]) {
-    const Array& grads = away(piece.group).grads[static_cast<std::size_t>(piece.stream)];
-    auto* to = reinterpret_cast<float*>(grads.on_disk() ? host : grads.host + piece.begin * 4);
-    add_to(to, reduced, DType::kFloat32, piece.elems, op.accumulate);
-    reduced += piece.elems * 4;
-    if (grads.on_disk()) host += piece.elems * 4;
-  }
-}
-
-void TierStore::add_gradient_streams(int g) {
-  Away& a = away(g);
-  for (std::size_t s = 1; s < a.grads.size(); ++s) {
-    add_to(reinterpret_cast<float*>(a.grads[0].host), a.grads[s].host, DType::kFloat32,
-           owned_elems(shape_, g), true);
-  }
 }
 
 ExtentId TierStore::input_extent(const Op& op) const {

@@ -3,7 +3,7 @@
 //
 // Every byte on the host is counted by a HostPool under memory.host, every byte on NVMe by the
 // store under memory.nvme; both are taken in the constructor and nothing is allocated by a step.
-// Host and device are one address space (CPU); CUDA is refused where the configuration is read.
+// What is on the device is reached by copies alone (tier_copies.hpp): it has a DevicePtr.
 //
 // run() may be called from the threads of several lanes at a time (each operation touches its own
 // chunk, bucket or group; the program orders those that share one); all else from the engine's
@@ -22,6 +22,8 @@
 #include "runtime/checkpoint/range_plan.hpp"
 #include "runtime/engine/adamw_step.hpp"
 #include "runtime/engine/group_store.hpp"
+#include "runtime/engine/tier_arrays.hpp"
+#include "runtime/engine/tier_copies.hpp"
 #include "runtime/engine/tier_limits.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/program/update_flow.hpp"
@@ -31,10 +33,12 @@ namespace sluice {
 class TierStore {
  public:
   // `programs`: all that will run, the training step first; their slots on the host are taken.
-  // Throws BudgetError, IoError, ConfigError.
+  // Where states on NVMe are an image, the store on NVMe is still to be opened.
+  // `groups`: where on the device what is copied from and to it is; it stays there. Throws
+  // BudgetError, IoError, ConfigError.
   TierStore(const StepPlan& plan, const OptimizerOptions& optimizer,
             std::span<const Program* const> programs, GroupStore& groups, int dp_rank,
-            std::uint64_t seed, const TierOptions& options);
+            std::uint64_t seed, const TierOptions& options, std::shared_ptr<DeviceCopies> copies);
   ~TierStore();
 
   // Sets master weights and parameters of owned elements [begin, begin + values.size()) as far as
@@ -60,11 +64,29 @@ class TierStore {
   // What speculative updates of the program that starts now apply; null: they do nothing. Nobody
   // sees what they make unless it is kept.
   void set_speculation(const UpdateArgs* args) { speculation_ = args; }
-  // Bytes on NVMe that second places of speculated chunks take.
+  // Bytes on NVMe that second places of chunks take.
   [[nodiscard]] std::int64_t second_place_bytes() const;
+  // Whether some chunks may be updated before the norm is known.
+  [[nodiscard]] bool speculates() const;
+
+  // --- Where states on NVMe are an image (offload/nvme_image.hpp): keeps_image() ---
+  [[nodiscard]] bool keeps_image() const { return image_; }
+  // Before anything else, and then one of open_anew() and adopt_image(). All throw IoError.
+  [[nodiscard]] FoundImage find_image();
+  void remove_found_image();
+  void open_anew() { nvme_->open(); }
+  void adopt_image(const FoundImage& found, std::size_t version);
+  // Parameters on the host, [begin, begin + values.size()) of the owned ones, from master weights.
+  void fill_params(int g, std::int64_t begin, std::span<const float> values);
+  // All states as they are now are those after `step`. REQUIRES: updates have been written.
+  [[nodiscard]] Ticket commit(std::int64_t step, std::string state);
+  // States are written to from outside: nobody is to go on from here until the next commit. Blocks.
+  void withdraw_image();
+  // The run is over: nobody is to go on from here.
+  void end_image();
 
   // An operation between tiers, or a chunk's update.
-  [[nodiscard]] Ticket run(const Program& program, const Op& op, std::byte* device_arena);
+  [[nodiscard]] Ticket run(const Program& program, const Op& op, DevicePtr device_arena);
 
   [[nodiscard]] std::byte* host_arena() const { return arena_.data(); }
   // This rank's gradient shard on the host; kHost only.
@@ -78,36 +100,25 @@ class TierStore {
   [[nodiscard]] NvmeStats nvme_stats() const;
 
  private:
-  // One array of a group, off the device.
-  struct Array {
-    std::byte* host = nullptr;
-    ExtentId extent;
-    ExtentId second;  // of speculated chunks
-    std::int64_t element_bytes = 4;
-    [[nodiscard]] bool on_disk() const { return extent.index >= 0; }
-  };
-  struct Away {
-    std::int64_t there = 0;  // elements updated on the device: the states' arrays begin after them
-    std::int64_t first_element = 0;  // of all the model's: that of the first owned one
-    Array master, moment1, moment2;
-    Array params;  // the master's where they are one
-    bool params_here = false;
-    // Elements off the device that have second places, and by chunk, whether that one is current.
-    std::int64_t second_begin = 0;
-    std::int64_t second_elems = 0;
-    std::vector<char> in_second;
-    std::vector<Array> grads;  // by stream
-    std::vector<double> block_sums;
-  };
+  using Array = TierArray;
+  using Away = AwayGroup;
 
   void plan_states(const StepPlan& plan, const Program& train);
-  void read_params(int g, std::span<float> owned);
+  void plan_group(const GroupPlan& plan, int g, std::int64_t first_element);
+  void find_on_device(GroupStore& groups);
+  void note_early(const Program& train);
+  void declare_image();
+  [[nodiscard]] NvmeOptions store_options(const TierOptions& options) const;
+  // Elements [begin, begin + values.size()) of an array of group g, in fp32. Block.
+  void get(int g, const Array& array, std::int64_t begin, std::span<float> values);
+  void put(int g, const Array& array, std::int64_t begin, std::span<const float> values);
+  void write_params(int g, std::int64_t begin, std::span<const float> values);
   [[nodiscard]] const Array& array_of(int g, StateKind kind, std::int64_t begin,
                                       std::size_t elems) const;
   void plan_inputs();
   void take_host_memory(std::span<const Program* const> programs);
   void declare(Array& array, Tier tier, Tag tag, const std::string& name, std::int64_t elems,
-               std::int64_t element_bytes, std::int64_t second_elems = 0);
+               DType dtype, std::int64_t second_elems = 0);
   // A run of an array of group g, from where each chunk's is; kOther: where it is not.
   enum class At { kCurrent, kOther };
   struct Run {
@@ -118,7 +129,7 @@ class TierStore {
   [[nodiscard]] std::vector<Run> runs_of(int g, const Array& array, std::int64_t begin,
                                          std::int64_t elems, At at) const;
   [[nodiscard]] Ticket read(int g, const Array& array, std::int64_t begin, std::int64_t elems,
-                            void* into);
+                            void* into, At at = At::kCurrent);
   [[nodiscard]] Ticket write(int g, const Array& array, std::int64_t begin, std::int64_t elems,
                              const void* from, At at = At::kCurrent);
 
@@ -132,8 +143,8 @@ class TierStore {
 
   [[nodiscard]] Ticket run_chunk(const Op& op, const Chunk& chunk);
   [[nodiscard]] Ticket end_kept_update(const Op& op, const Chunk& chunk);
-  [[nodiscard]] bool has_second_place(const Chunk& chunk) const;
-  [[nodiscard]] Ticket read_states(const Chunk& chunk);
+  [[nodiscard]] bool is_early(const Chunk& chunk) const;
+  [[nodiscard]] Ticket read_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket write_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket read_grads(const Chunk& chunk);
   void copy_grads(const Chunk& chunk);
@@ -141,23 +152,26 @@ class TierStore {
   void copy_params(const Chunk& chunk);
   [[nodiscard]] Ticket write_params(const Chunk& chunk, At at);
   void sum_squares(const Chunk& chunk);
-  void fetch_shard(const Op& op, const std::byte* staging, std::byte* gathered);
+  void fetch_shard(const Op& op, const std::byte* staging, DevicePtr gathered);
   [[nodiscard]] Ticket move_bucket(const Program& program, const Op& op, std::byte* host);
-  void store_grads(const Program& program, const Op& op, const std::byte* reduced, std::byte* host);
+  void store_grads(const Program& program, const Op& op, DevicePtr reduced, std::byte* host);
   [[nodiscard]] ExtentId input_extent(const Op& op) const;
 
   const StepShape& shape_;
   const OptimizerOptions optimizer_;
   const std::uint64_t seed_;  // of the moments' rounding
-  GroupStore& groups_;
   const int dp_rank_;
   const ChunkLayout layout_;
+  const bool image_;
+  int image_place_ = 0;  // where every chunk is
   const UpdateArgs* update_ = nullptr;
   const UpdateArgs* speculation_ = nullptr;
   bool keeps_ = false;                         // update_ was applied by speculation
   std::vector<Away> away_;                     // by group
   std::vector<std::vector<ExtentId>> inputs_;  // by unit, micro-batch
   HostPool pool_;
+  const std::shared_ptr<PageSource> dma_pages_;
+  TierCopies copies_;
   std::vector<std::vector<std::pair<Array*, std::int64_t>>> wanted_;  // on the host, by tag: bytes
   std::vector<HostBlock> blocks_;
   HostBlock ring_;

@@ -14,8 +14,10 @@
 #include "runtime/engine/machine.hpp"
 #include "runtime/engine/step_pace.hpp"
 #include "runtime/engine/step_trace.hpp"
+#include "runtime/launch/error_report.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/model/counting_allocator.hpp"
+#include "runtime/observe/event_file.hpp"
 #include "runtime/observe/metrics_writer.hpp"
 #include "runtime/observe/progress.hpp"
 #include "runtime/observe/terminal.hpp"
@@ -38,6 +40,21 @@ SavingOptions saving_options(const TrainerOptions& options) {
   return saving;
 }
 
+// With what a former run committed on NVMe, where no checkpoint is newer. As a folder
+// of checkpoints, it is not removed unless --resume names what to go on from instead.
+EngineOptions engine_options(const TrainerOptions& options, Communicator& comm) {
+  EngineOptions engine = options.engine;
+  ImageRequest& image = engine.tiers.image;
+  const std::string& resume = options.saving.resume;
+  image.look = engine.offload.image && resume == "auto";
+  image.spare = !image.look && (resume == "auto" || resume == "never");
+  if (image.look) {
+    image.checkpoint =
+        newest_step(saving_options(options).checkpoint.dir, local_file_system(), comm);
+  }
+  return engine;
+}
+
 class Trainer {
  public:
   Trainer(const TrainerOptions& options, MeshComms& comms, const TrainingData& data,
@@ -54,7 +71,7 @@ class Trainer {
         baseline_(options.ranks_of_process == 1 ? allocation_count(CountedDevice::kHost).live : 0),
         scaler_(options.engine.loss_scale),
         pace_(comm_, options.engine.train.log_every),
-        engine_(options.engine,
+        engine_(engine_options(options, comm_),
                 make_model(options.engine.model, options.engine.part, &comms.tensor()), comms,
                 device_, train_rows(), valid_rows(), observer()),
         memory_(plan_memory(engine_.train_program(), options.engine.tiers.nvme, options.budgets)),
@@ -74,13 +91,16 @@ class Trainer {
     const TrainOptions& train = options_.engine.train;
     const std::int64_t first = resume() + 1;
     if (first > 1 && first > train.steps) return 0;
-    if (comm_.rank() == 0) metrics_.emplace(options_.output_dir + "/metrics.jsonl", first);
+    if (comm_.rank() == 0) open_records(first);
+    saver_.note(stands_);
     bool stopped = false;
     for (std::int64_t step = first; step <= train.steps && !stopped; ++step) {
       stopped = run_step(step);
     }
     progress_.clear();
+    if (stopped) engine_.commit_image();
     saver_.finish(stands_);
+    if (!stopped) engine_.end_image();
     if (options_.trace && comm_.rank() == 0) {
       write_step_trace(options_.output_dir + "/trace.json", engine_.train_program(), traced_,
                        watch_.predicted(), traced_exchanges_);
@@ -147,9 +167,17 @@ class Trainer {
     log_warning(line);
   }
 
+  void open_records(std::int64_t first) {
+    metrics_.emplace(options_.output_dir + "/metrics.jsonl", first);
+    if (options_.tensorboard) {
+      events_.emplace(options_.output_dir + "/tensorboard", host_name(), first);
+    }
+  }
+
   // The step that is done.
   std::int64_t resume() {
     const std::optional<RunProgress> from = saver_.resume();
+    stands_.loss_scale = loss_scale();
     if (!from) return 0;
     stands_ = *from;
     if (scales_loss() && from->loss_scale.lives > 0) scaler_.restore(from->loss_scale);
@@ -164,7 +192,7 @@ class Trainer {
                                     options_.engine.train.steps, stands_.updates + 1);
     const StepInput input{.step = step,
                           .lr = lr,
-                          .update = stands_.updates + 1,
+                          .update = stands_.updates + 1 - stands_.before_moments,
                           .loss_scale = scales_loss() ? scaler_.scale() : 1.0,
                           .vote = saver_.vote()};
     whole_step_ = engine_.next_step_is_whole();
@@ -187,10 +215,13 @@ class Trainer {
     const bool stop = RunSaver::says_stop(result.vote);
     if (evaluates_after(step, stop)) evaluate(record);
     report(record);
-    stands_ = {.step = step,
-               .updates = stands_.updates,
-               .loss_scale = scales_loss() ? scaler_.state() : LossScaleState{1, 0, 0},
-               .learning_rate = lr};
+    if (counted_tiers().device) {
+      check_device_peak(engine_.plan(), memory_, record.memory.device_peak);
+    }
+    stands_.step = step;
+    stands_.loss_scale = loss_scale();
+    stands_.learning_rate = lr;
+    saver_.note(stands_);
     if (!stop && step < options_.engine.train.steps) {
       saver_.after_step(stands_, result.vote, 1e-3 * took.count());
     }
@@ -213,6 +244,9 @@ class Trainer {
                         "train.clip usually cures this");
   }
 
+  LossScaleState loss_scale() const {
+    return scales_loss() ? scaler_.state() : LossScaleState{1, 0, 0};
+  }
   bool scales_loss() const { return options_.engine.train.dtype == DType::kFloat16; }
 
   [[noreturn]] void stop_at_lowest_scale(std::int64_t step, double scale) {
@@ -276,6 +310,7 @@ class Trainer {
     if (!compared.empty()) progress_.clear();
     for (const std::string& line : compared) say(line);
     metrics_->write(record);
+    if (events_) events_->write(record);
     eta_.add(record.step_ms);
     const std::int64_t steps = options_.engine.train.steps;
     progress_.update({.step = record.step,
@@ -340,6 +375,7 @@ class Trainer {
   std::vector<OpTiming> traced_;  // of the last step
   std::vector<ExchangeTiming> traced_exchanges_;
   std::optional<MetricsWriter> metrics_;
+  std::optional<EventFile> events_;
   RunProgress stands_;  // after the last step
   RunSaver saver_;      // last: its thread reads the engine's plan
 };

@@ -17,6 +17,7 @@ struct TrainerOptions {
   EngineOptions engine;
   std::string output_dir;
   bool trace = false;
+  bool tensorboard = false;  // event files in output_dir/tensorboard
   bool on_gpu = false;
   int local_rank = 0;  // which GPU
   // Ranks that are threads of this process (launch.backend: local). Memory is counted by process:

@@ -37,6 +37,13 @@ ErrorReport make_error_report(std::string message, int exit_code, bool secondary
           .message = std::move(message)};
 }
 
+ErrorReport make_error_report(const std::exception& error) {
+  ErrorReport report =
+      make_error_report(error_chain(error), exit_code_of(error), is_secondary(error));
+  report.recurs = recurs(error);
+  return report;
+}
+
 std::string error_report_text(const ErrorReport& report) {
   const nlohmann::ordered_json object{
       {"rank", report.rank},           {"host", report.host},           {"time_ns", report.time_ns},
@@ -73,10 +80,7 @@ std::optional<ErrorReport> parse_error_report(std::string_view text) {
 
 int report_failure(const std::exception& error) noexcept {
   try {
-    ErrorReport report =
-        make_error_report(error_chain(error), exit_code_of(error), is_secondary(error));
-    report.recurs = recurs(error);
-    return report_failure(report);
+    return report_failure(make_error_report(error));
   } catch (...) {  // out of memory while composing the message
     return 5;
   }

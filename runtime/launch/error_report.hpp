@@ -32,6 +32,8 @@ struct ErrorReport {
 
 // Of the calling thread's rank (kernels/base/thread_rank.hpp), on this host, now.
 [[nodiscard]] ErrorReport make_error_report(std::string message, int exit_code, bool secondary);
+// ... of what was caught: its chain, its exit code, whether it is secondary and whether it recurs.
+[[nodiscard]] ErrorReport make_error_report(const std::exception& error);
 
 // The object on one line, and back; nullopt where it cannot be understood. Pure.
 [[nodiscard]] std::string error_report_text(const ErrorReport& report);

@@ -154,7 +154,7 @@ ChildCommand command_for(const HostsRequest& request, const Job& job, const Host
   return command;
 }
 
-void start_agents(Supervisor& supervisor, const HostsRequest& request, const Job& job) {
+void start_agents(Supervision& supervision, const HostsRequest& request, const Job& job) {
   int first_rank = 0;
   const int world = world_of(request.hosts);
   for (std::size_t node = 0; node < request.hosts.size(); ++node) {
@@ -173,14 +173,7 @@ void start_agents(Supervisor& supervisor, const HostsRequest& request, const Job
     plan.command = command_for(request, job, host, place);
     plan.command.separate_stderr = plan.on_terminal;
     first_rank += host.slots;
-    const std::string name = plan.name;
-    try {
-      supervisor.start(std::move(plan));
-    } catch (const IoError&) {
-      throw;
-    } catch (const Error& error) {
-      throw Error("cannot start " + name + ": " + error.what());
-    }
+    supervision.start(std::move(plan));
   }
 }
 
@@ -218,25 +211,22 @@ int world_of(const std::vector<HostSlots>& hosts) {
 
 LaunchResult run_hosts(const HostsRequest& request) {
   check(!request.hosts.empty() && !request.argv.empty(), "run_hosts needs hosts and arguments");
-  ensure_standard_streams();
-  std::error_code failed;
-  fs::create_directories(request.output_dir, failed);
-  if (failed) throw_io_error("create", request.output_dir, failed.value());
+  prepare_to_supervise(request.output_dir);
   // Held here where rank 0 is here; elsewhere it is a guess that rank 0's agent checks.
   const PortReservation port;
   const Job job = make_job(request, port.port());
   Supervision supervision({.kill_grace = request.kill_grace + kAgentEndLimit,
                            .stop_grace = request.stop_grace + kAgentEndLimit});
-  start_agents(supervision.supervisor(), request, job);
+  start_agents(supervision, request, job);
   const SuperviseResult result = supervision.see_through();
   const RankEnd* failure = first_failure(result.ends);
   supervision.say(last_words(request, result, failure));
-  if (result.interrupted) return {kInterruptedExitCode, false};
-  if (failure == nullptr) return {result.not_gone.empty() ? 0 : 5, false};
+  LaunchResult outcome = launch_result(result, failure);
   // Without a report it is the connection's code (ssh: 255), not a rank's: a host was lost.
+  const bool reported = failure == nullptr || failure->report;
   constexpr int kTrainingFailed = 5;
-  const bool lost = !failure->report && failure->status > kInterruptedExitCode;
-  return {lost ? kTrainingFailed : exit_code_of(*failure), worth_restarting(*failure)};
+  if (!reported && outcome.exit_code > kInterruptedExitCode) outcome.exit_code = kTrainingFailed;
+  return outcome;
 }
 
 }  // namespace sluice

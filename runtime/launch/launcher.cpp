@@ -16,30 +16,31 @@
 namespace sluice {
 namespace {
 
-int world_size_of(const LaunchRequest& request) {
-  return request.world_size > 0 ? request.world_size : request.nproc;
+// The ranks of this host among all.
+AgentPlace ranks_here(const LaunchRequest& request) {
+  return request.agent.value_or(AgentPlace{.nproc = request.nproc, .world = request.nproc});
 }
 
-Environment common_environment(const LaunchRequest& request, int port) {
+Environment common_environment(const LaunchRequest& request, const AgentPlace& here, int port) {
   Environment environment = own_environment();
   environment.erase(std::string(kAgentVariable));
   // An agent's launcher has described its own.
   if (!request.agent) describe_terminal(environment);
-  environment["WORLD_SIZE"] = std::to_string(world_size_of(request));
-  environment["LOCAL_WORLD_SIZE"] = std::to_string(request.nproc);
+  environment["WORLD_SIZE"] = std::to_string(here.world);
+  environment["LOCAL_WORLD_SIZE"] = std::to_string(here.nproc);
   environment["MASTER_ADDR"] = request.master_addr;
   environment["MASTER_PORT"] = std::to_string(port);
   if (request.threads > 0) {
     environment["OMP_NUM_THREADS"] = std::to_string(request.threads);
   } else if (!environment.contains("OMP_NUM_THREADS")) {
-    environment["OMP_NUM_THREADS"] = std::to_string(threads_per_rank(request.nproc));
+    environment["OMP_NUM_THREADS"] = std::to_string(threads_per_rank(here.nproc));
   }
   for (const auto& [name, value] : request.environment) environment[name] = value;
   return environment;
 }
 
 RankPlan plan_rank(const LaunchRequest& request, const Environment& common, int local_rank) {
-  const int rank = request.first_rank + local_rank;
+  const int rank = ranks_here(request).first_rank + local_rank;
   const auto base =
       std::filesystem::path(request.output_dir) / std::string("rank-").append(std::to_string(rank));
   RankPlan plan;
@@ -64,22 +65,10 @@ RankPlan plan_rank(const LaunchRequest& request, const Environment& common, int 
 }
 
 void check_request(const LaunchRequest& request) {
-  const int world = world_size_of(request);
-  if (request.nproc < 1) {
+  if (ranks_here(request).nproc < 1) {
     throw ConfigError("launch.nproc is " + std::to_string(request.nproc) +
                       "; at least one rank has to be started");
   }
-  if (request.first_rank < 0 || request.first_rank + request.nproc > world) {
-    throw ConfigError("ranks " + std::to_string(request.first_rank) + " to " +
-                      std::to_string(request.first_rank + request.nproc - 1) +
-                      " of this host do not fit a world of " + std::to_string(world));
-  }
-}
-
-void create_output_dir(const std::string& dir) {
-  std::error_code error;
-  std::filesystem::create_directories(dir, error);
-  if (error) throw_io_error("create", dir, error.value());
 }
 
 std::string ranks_text(const std::vector<int>& ranks) {
@@ -89,20 +78,6 @@ std::string ranks_text(const std::vector<int>& ranks) {
     text += std::to_string(ranks[i]);
   }
   return text;
-}
-
-void start_all(Supervisor& supervisor, const LaunchRequest& request, const Environment& common) {
-  for (int local_rank = 0; local_rank < request.nproc; ++local_rank) {
-    RankPlan plan = plan_rank(request, common, local_rank);
-    const std::string name = ranks_text({plan.rank}) + " on " + host_name();
-    try {
-      supervisor.start(std::move(plan));
-    } catch (const IoError&) {
-      throw;
-    } catch (const Error& error) {
-      throw Error("cannot start " + name + ": " + error.what());
-    }
-  }
 }
 
 // The last lines; the failure's own come last of all.
@@ -131,12 +106,6 @@ std::string last_words(const SuperviseResult& result, const RankEnd* failure) {
   return text + describe_failure(*failure);
 }
 
-LaunchResult result_of(const SuperviseResult& result, const RankEnd* failure) {
-  if (result.interrupted) return {kInterruptedExitCode, false};
-  if (failure == nullptr) return {result.not_gone.empty() ? 0 : 5, false};
-  return {exit_code_of(*failure), result.not_gone.empty() && worth_restarting(*failure)};
-}
-
 // What an agent tells its launcher of the failure: the launcher cannot see the rank's log.
 ErrorReport report_of(const RankEnd& failure, const LaunchResult& outcome) {
   if (failure.report) return *failure.report;
@@ -155,18 +124,21 @@ ErrorReport report_of(const RankEnd& failure, const LaunchResult& outcome) {
 
 LaunchResult run_launcher(const LaunchRequest& request) {
   check_request(request);
-  ensure_standard_streams();
-  create_output_dir(request.output_dir);
+  prepare_to_supervise(request.output_dir);
+  const AgentPlace here = ranks_here(request);
   std::optional<PortReservation> port;  // where rank 0 will serve it
-  if (request.first_rank == 0) port.emplace(request.master_port);
-  const Environment common = common_environment(request, port ? port->port() : request.master_port);
+  if (here.first_rank == 0) port.emplace(request.master_port);
+  const Environment common =
+      common_environment(request, here, port ? port->port() : request.master_port);
   Supervision supervision({.kill_grace = request.kill_grace,
                            .stop_grace = request.stop_grace,
                            .words_fd = request.agent ? STDIN_FILENO : -1});
-  start_all(supervision.supervisor(), request, common);
+  for (int local_rank = 0; local_rank < here.nproc; ++local_rank) {
+    supervision.start(plan_rank(request, common, local_rank));
+  }
   const SuperviseResult result = supervision.see_through();
   const RankEnd* failure = first_failure(result.ends);
-  const LaunchResult outcome = result_of(result, failure);
+  const LaunchResult outcome = launch_result(result, failure);
   if (request.agent) {
     supervision.say(last_words(result, nullptr));
     if (failure != nullptr) supervision.say(agent_record(report_of(*failure, outcome)));

@@ -21,16 +21,15 @@
 namespace sluice {
 
 struct LaunchRequest {
-  int nproc = 1;                              // ranks on this host
+  int nproc = 1;                              // ranks, where this process is no agent
   std::vector<std::string> argv = {};         // of each rank, argv[0] included
   std::string output_dir = {};                // created where missing
   std::string executable = "/proc/self/exe";  // this program, even if its file was replaced
   std::vector<std::pair<std::string, std::string>> environment = {};  // added for each rank
   std::string master_addr = "127.0.0.1";
   int master_port = 0;  // 0: MASTER_PORT of the environment, or else a free one, where rank 0 is
-  std::optional<AgentPlace> agent = {};  // this process is one: obeys words, reports in a record
-  int first_rank = 0;                    // of this host
-  int world_size = 0;                    // 0: nproc
+  // This process is an agent: it starts these ranks of more, obeys words, reports in a record.
+  std::optional<AgentPlace> agent = {};
   int threads = 0;  // launch.threads; 0: OMP_NUM_THREADS of the environment, or the cores divided
   std::chrono::milliseconds kill_grace{3000};   // from SIGTERM to SIGKILL after a failure
   std::chrono::milliseconds stop_grace{10000};  // ... after Ctrl-C, to finish a step
@@ -38,7 +37,7 @@ struct LaunchRequest {
 
 struct LaunchResult {
   int exit_code = 0;  // that of the rank that failed first (5 where a signal ended it), or 130
-                      // after SIGINT, SIGTERM or SIGHUP
+                      // after SIGINT, SIGTERM or SIGHUP, unless a rank then tells of a failure
   bool worth_restarting = false;  // a rank failed, all are gone, and it need not fail again
 };
 

@@ -1,10 +1,13 @@
 // The launcher's signals as a descriptor to poll. While it lives, SIGINT, SIGTERM and SIGHUP are
 // blocked in the calling thread and read here, and SIGPIPE is ignored; the destructor restores
-// both. REQUIRES: no other thread of the process that takes these signals.
+// both. Other threads may run (libtorch's do, once a plan was made): a signal that the system gives
+// to one of them is handed on to the calling thread. One at a time in a process; made, read and
+// destroyed by one thread.
 #pragma once
 
 #include <signal.h>
 
+#include <array>
 #include <optional>
 
 #include "runtime/observe/file_io.hpp"
@@ -27,6 +30,7 @@ class StopSignalFd {
  private:
   sigset_t former_mask_{};
   struct sigaction former_pipe_ {};
+  std::array<struct sigaction, 3> former_{};  // of the stop signals, in their order
   UniqueFd fd_;
 };
 

@@ -2,17 +2,44 @@
 
 #include <unistd.h>
 
+#include <filesystem>
+#include <system_error>
+#include <utility>
+
+#include "kernels/base/error.hpp"
+#include "runtime/launch/stop_signal.hpp"
+
 namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kOrphansLimit{2000};
 constexpr std::chrono::milliseconds kDrainLimit{1000};
 constexpr int kFlushLimitMs = 1000;
+constexpr int kNotEnded = 5;  // nothing failed, but a process could not be ended
 
 }  // namespace
 
+void prepare_to_supervise(const std::string& output_dir) {
+  ensure_standard_streams();
+  std::error_code error;
+  std::filesystem::create_directories(output_dir, error);
+  if (error) throw_io_error("create", output_dir, error.value());
+}
+
 Supervision::Supervision(const SupervisorOptions& options)
     : out_(STDOUT_FILENO), err_(STDERR_FILENO), supervisor_(options, signals_, out_, err_) {}
+
+void Supervision::start(RankPlan plan) {
+  const std::string name =
+      plan.name.empty() ? "rank " + std::to_string(plan.rank) + " on " + host_name() : plan.name;
+  try {
+    supervisor_.start(std::move(plan));
+  } catch (const IoError&) {
+    throw;
+  } catch (const Error& error) {
+    throw Error("cannot start " + name + ": " + error.what());
+  }
+}
 
 SuperviseResult Supervision::see_through() {
   SuperviseResult result = supervisor_.run();
@@ -25,6 +52,17 @@ SuperviseResult Supervision::see_through() {
 void Supervision::say(const std::string& text) {
   err_.write(text);
   err_.flush_within(kFlushLimitMs);
+}
+
+LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure) {
+  if (result.interrupted) {
+    // A cause that a rank has told is no stop as asked for: its last checkpoint is not there, say.
+    const bool told =
+        failure != nullptr && failure->report && classify(*failure) == EndClass::kPrimary;
+    return {told ? exit_code_of(*failure) : kInterruptedExitCode, false};
+  }
+  if (failure == nullptr) return {result.not_gone.empty() ? 0 : kNotEnded, false};
+  return {exit_code_of(*failure), result.not_gone.empty() && worth_restarting(*failure)};
 }
 
 }  // namespace sluice

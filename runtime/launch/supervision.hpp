@@ -1,20 +1,29 @@
 // What a launcher holds while its processes run: the signals to it, its terminal, its orphans and
 // their supervisor. One thread; at most one at a time in a process.
+//
+// Both launchers begin with prepare_to_supervise, start each process with start() and end with
+// launch_result(see_through()).
 #pragma once
 
 #include <string>
 
 #include "runtime/launch/descendants.hpp"
+#include "runtime/launch/launcher.hpp"
 #include "runtime/launch/supervisor.hpp"
 
 namespace sluice {
+
+// Before any descriptor is opened: the standard streams are open, if only to nothing, and the
+// folder of the logs is there. Throws IoError.
+void prepare_to_supervise(const std::string& output_dir);
 
 class Supervision {
  public:
   // Takes over the stop signals and orphans of this process until its end. Throws Error.
   explicit Supervision(const SupervisorOptions& options);
 
-  [[nodiscard]] Supervisor& supervisor() { return supervisor_; }
+  // Throws Error that names the process, or IoError of its log.
+  void start(RankPlan plan);
   // To the ends of all processes, and of what they left behind; the results' last lines are
   // complete.
   [[nodiscard]] SuperviseResult see_through();
@@ -28,5 +37,8 @@ class Supervision {
   OrphanKeeper orphans_;
   Supervisor supervisor_;
 };
+
+// `failure` is first_failure(result.ends); the exit code of the process that failed.
+[[nodiscard]] LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure);
 
 }  // namespace sluice

@@ -26,7 +26,7 @@ class ThreadRanks {
       const int code = body_(rank);
       if (code != 0) ended(code);
     } catch (const std::exception& error) {
-      failed(rank, report_of(error));
+      failed(rank, make_error_report(error));
     } catch (...) {
       failed(rank, make_error_report("an exception that is no std::exception", 5, false));
     }
@@ -43,13 +43,6 @@ class ThreadRanks {
   }
 
  private:
-  static ErrorReport report_of(const std::exception& error) {
-    ErrorReport report =
-        make_error_report(error_chain(error), exit_code_of(error), is_secondary(error));
-    report.recurs = recurs(error);
-    return report;
-  }
-
   // A rank that was asked to stop, with all others.
   void ended(int code) {
     const std::lock_guard lock(mutex_);

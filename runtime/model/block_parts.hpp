@@ -4,8 +4,6 @@
 
 #include <ATen/core/Tensor.h>
 
-#include <vector>
-
 #include "runtime/model/explicit_kernels.hpp"
 #include "runtime/model/model_options.hpp"
 

@@ -3,6 +3,8 @@
 // stages). Pure.
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <vector>
 
 namespace sluice {
@@ -11,6 +13,7 @@ namespace sluice {
 struct UnitRange {
   int begin = 0;
   int end = 0;
+  auto operator<=>(const UnitRange&) const = default;
 };
 
 struct ModelPart {
@@ -23,6 +26,11 @@ struct ModelPart {
 
   [[nodiscard]] bool begins_model() const { return stage == 0; }
   [[nodiscard]] bool ends_model() const { return stage == stages - 1; }
+  // Of a sample of `seq` tokens, those that the rank has between units.
+  [[nodiscard]] std::int64_t own_tokens(std::int64_t seq) const {
+    return sequence ? seq / tensor : seq;
+  }
+  auto operator<=>(const ModelPart&) const = default;
 };
 
 }  // namespace sluice

@@ -4,11 +4,10 @@
 #include <string>
 
 #include "kernels/base/error.hpp"
+#include "parallel/parallel_options.hpp"
 
 namespace sluice {
 namespace {
-
-constexpr std::int64_t kVocabMultiple = 8;  // rows: a cache line of fp32 logits is 16
 
 [[noreturn]] void refuse(const std::string& what, std::int64_t size, int tensor) {
   throw ConfigError("parallel.tensor: " + what +
@@ -39,8 +38,7 @@ void cut_kv_heads(ModelSlices& slices, const ModelOptions& o, const ModelPart& p
 }
 
 void cut_vocab(ModelSlices& slices, const ModelOptions& o, const ModelPart& part) {
-  const std::int64_t least = (o.vocab + part.tensor - 1) / part.tensor;
-  const std::int64_t width = (least + kVocabMultiple - 1) / kVocabMultiple * kVocabMultiple;
+  const std::int64_t width = vocab_rows(o.vocab, part.tensor);
   if (width * (part.tensor - 1) >= o.vocab) {
     throw ConfigError(
         "parallel.tensor: the last rank would have no words: " + std::to_string(part.tensor - 1) +

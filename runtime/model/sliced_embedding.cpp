@@ -51,11 +51,9 @@ class SlicedEmbedding final : public Unit {
     const Own own = own_tokens(S);
     const Tensor grad_MH = branch_gradient(grad_output.contiguous().view({-1, options_.hidden}),
                                            dropout_at(call, own));
-    const bool gathers = group_->sequence();
-    TensorGroup::Started gathering;
-    if (gathers) gathering = group_->whole(grad_MH, B);
+    TensorGroup::Started gathering = group_->whole(grad_MH, B);
     if (params.size() > 1) add_positions(sink.target(1), grad_MH, B, own, params[1].size(0));
-    const Tensor grad_NH = gathers ? gathering.finish() : grad_MH;
+    const Tensor grad_NH = gathering.finish();
     const GradTarget target = sink.target(0);
     if (!target.accumulate) target.grad.zero_();
     if (!grad_NH.is_meta()) {
@@ -93,9 +91,8 @@ class SlicedEmbedding final : public Unit {
   }
 
   [[nodiscard]] Own own_tokens(std::int64_t seq) const {
-    if (!group_->sequence()) return {0, seq};
-    const std::int64_t count = seq / group_->size();
-    return {group_->rank() * count, count};
+    const std::int64_t count = group_->part().own_tokens(seq);
+    return {group_->sequence() ? group_->rank() * count : 0, count};
   }
 
   [[nodiscard]] EmbeddingSlice slice(const Tensor& tokens) const {

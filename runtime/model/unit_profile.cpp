@@ -186,9 +186,8 @@ Shapes param_shapes(const Model& model, std::size_t index) {
 at::Tensor input_of(const Model& model, std::size_t index, std::int64_t rows, std::int64_t seq,
                     DType dtype) {
   if (model.spec.units[index].kind == UnitKind::kEmbedding) return meta({rows, seq}, at::kLong);
-  const ModelPart& part = model.spec.part;
-  const std::int64_t own = part.sequence ? seq / part.tensor : seq;
-  return meta({rows, own, model.spec.options.hidden}, scalar_type(dtype));
+  const std::int64_t tokens = model.spec.part.own_tokens(seq);
+  return meta({rows, tokens, model.spec.options.hidden}, scalar_type(dtype));
 }
 
 }  // namespace

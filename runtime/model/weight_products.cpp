@@ -2,6 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
+#include <memory>
 #include <utility>
 #include <vector>
 

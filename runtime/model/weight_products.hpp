@@ -3,7 +3,6 @@
 #pragma once
 
 #include <functional>
-#include <memory>
 
 #include "runtime/model/model_options.hpp"
 #include "runtime/model/unit.hpp"

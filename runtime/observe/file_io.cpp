@@ -79,6 +79,17 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
+void append_whole(int fd, std::string_view bytes, const std::string& path) {
+  const off_t end = ::lseek(fd, 0, SEEK_END);
+  try {
+    write_all(fd, bytes, path);
+  } catch (const IoError&) {
+    // Best effort: a device such as a pipe has no length to go back to.
+    [[maybe_unused]] const int cut = end >= 0 ? ::ftruncate(fd, end) : 0;
+    throw;
+  }
+}
+
 UniqueFd open_for_append(const std::string& path) {
   UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666));
   if (!fd) throw_io_error("open", path, errno);

@@ -38,6 +38,9 @@ class UniqueFd {
 // Writes every byte, however many calls it takes; throws IoError naming `path`.
 void write_all(int fd, std::string_view bytes, const std::string& path);
 
+// Writes at the end of the file, all of it or nothing: after an IoError the file ends where it did.
+void append_whole(int fd, std::string_view bytes, const std::string& path);
+
 // Opens for writing at the end (created with mode 0666 where it is missing); throws IoError.
 [[nodiscard]] UniqueFd open_for_append(const std::string& path);
 

@@ -2,11 +2,13 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/log.hpp"
 
 namespace sluice {
 namespace {
@@ -75,14 +77,33 @@ MetricsWriter::MetricsWriter(std::string path, std::int64_t first_step) : path_(
   file_ = open_for_append(path_);
 }
 
+MetricsWriter::~MetricsWriter() {
+  if (kept_.empty()) return;
+  flush();
+  if (kept_.empty()) return;
+  const auto lines = std::count(kept_.begin(), kept_.end(), '\n');
+  log_warning(path_ + " lacks its last " + std::to_string(lines) + " lines");
+}
+
 void MetricsWriter::write(const StepRecord& record) {
-  const off_t end = ::lseek(file_.get(), 0, SEEK_END);
+  kept_ += to_json_line(record) + "\n";
+  flush();
+  if (kept_.size() <= kMostKept) return;
+  kept_.erase(0, kept_.find('\n', kept_.size() - kMostKept) + 1);
+}
+
+// A run outlives a disk that is full for a while, as it does a checkpoint that cannot be saved.
+void MetricsWriter::flush() {
   try {
-    write_all(file_.get(), to_json_line(record) + "\n", path_);
-  } catch (const IoError&) {
-    // Best effort: a device such as a pipe has no length to go back to.
-    [[maybe_unused]] const int cut = end >= 0 ? ::ftruncate(file_.get(), end) : 0;
-    throw;
+    append_whole(file_.get(), kept_, path_);
+    kept_.clear();
+    failed_ = false;
+  } catch (const IoError& error) {
+    if (!failed_) {
+      log_warning(std::string(error.what()) +
+                  ". The run goes on; its lines are kept until they can be written");
+    }
+    failed_ = true;
   }
 }
 

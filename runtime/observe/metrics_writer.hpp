@@ -18,13 +18,25 @@ class MetricsWriter {
   // `first_step` is the first step that will be written; 1 starts anew. Throws IoError.
   explicit MetricsWriter(std::string path, std::int64_t first_step = 1);
 
-  // The line is with the system when this returns. Throws IoError; the file then still ends with
-  // the last whole line.
+  ~MetricsWriter();
+  MetricsWriter(const MetricsWriter&) = delete;
+  MetricsWriter& operator=(const MetricsWriter&) = delete;
+
+  // The line is with the system when this returns. Where it cannot be written (no space) the file
+  // still ends with its last whole line, the log says so once, and up to kMostKept bytes of lines
+  // are kept until they can be.
   void write(const StepRecord& record);
+  [[nodiscard]] std::size_t kept_bytes() const { return kept_.size(); }
+
+  static constexpr std::size_t kMostKept = std::size_t{1} << 20;
 
  private:
+  void flush();
+
   std::string path_;
   UniqueFd file_;
+  std::string kept_;  // whole lines, not written yet
+  bool failed_ = false;
 };
 
 }  // namespace sluice

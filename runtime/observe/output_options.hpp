@@ -6,9 +6,9 @@
 namespace sluice {
 
 struct OutputOptions {
-  std::string dir;  // empty: runs/<name of the configuration>
-  bool tensorboard = false;
-  bool trace = false;  // trace.json of the last logged step, for chrome://tracing and Perfetto
+  std::string dir;           // empty: runs/<name of the configuration>
+  bool tensorboard = false;  // tensorboard/: event files with what metrics.jsonl has
+  bool trace = false;        // trace.json of the last step, for chrome://tracing and Perfetto
 };
 
 }  // namespace sluice

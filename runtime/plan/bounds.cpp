@@ -2,9 +2,9 @@
 
 #include <algorithm>
 
-#include "parallel/pipeline/schedule.hpp"
 #include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/persistent_bytes.hpp"
+#include "runtime/program/use_order.hpp"
 
 namespace sluice {
 namespace {
@@ -13,19 +13,14 @@ double over(double work, double rate) { return rate > 0 ? work / rate : 0; }
 
 // Of one micro-batch, of the chunk of the stage that leaves least; all of a stage in one piece.
 std::int64_t kept_of_chunk(const StepShape& shape) {
-  const std::vector<int> whole{static_cast<int>(shape.units.size())};
-  const bool cut = !shape.pipeline.chunk_ends.empty();
-  const std::vector<int>& ends = cut ? shape.pipeline.chunk_ends : whole;
   std::int64_t least = -1;
-  std::size_t u = 0;
-  for (const int end : ends) {
+  for (int chunk = 0; chunk < shape.pipeline.virtual_stages(); ++chunk) {
     std::int64_t kept = 0;
-    for (; u < static_cast<std::size_t>(end); ++u) {
-      const bool head = shape.ends_model() && u + 1 == shape.units.size();
-      if (head) continue;
-      const UnitMemory& memory = shape.units[u].memory;
+    for (int u = chunk_begin(shape, chunk); u < chunk_end(shape, chunk); ++u) {
+      if (is_loss_head(shape, u)) continue;
+      const UnitMemory& memory = shape.units[static_cast<std::size_t>(u)].memory;
       kept += memory.output + (shape.recompute ? 0 : memory.kept);
-      kept -= leaving_bytes(shape, static_cast<int>(u));
+      kept -= leaving_bytes(shape, u);
     }
     kept = std::max<std::int64_t>(0, kept);  // what leaves may be another stage's output
     least = least < 0 ? kept : std::min(least, kept);
@@ -33,58 +28,116 @@ std::int64_t kept_of_chunk(const StepShape& shape) {
   return least;
 }
 
-int in_flight(const StepShape& shape) {
-  const PipelineShape& p = shape.pipeline;
-  if (p.stages == 1) return shape.layer_major ? shape.micro_batches : 1;
-  return in_flight_limit({p.schedule, p.stages, p.virtual_stages(), shape.micro_batches}, p.stage);
+double disk_floor(double read_bytes, double written_bytes, const Rates& rates) {
+  const double reads = over(read_bytes, rates.disk_read_bps);
+  const double writes = over(written_bytes, rates.disk_write_bps);
+  return std::max({reads, writes, over(reads + writes, rates.disk_duplex)});
+}
+
+// Of one micro-batch, what its forward sends off the device.
+std::int64_t left_by_forward(const StepShape& shape) {
+  std::int64_t bytes = 0;
+  for (int u = 0; u < static_cast<int>(shape.units.size()); ++u) bytes += leaving_bytes(shape, u);
+  return bytes;
 }
 
 double compute_of_micro_batch(const StepShape& shape, const Rates& rates) {
   double sent = 0;
   for (const UnitShape& unit : shape.units) {
-    sent += static_cast<double>(unit.tensor_forward_bytes + unit.tensor_backward_bytes);
+    sent += static_cast<double>(unit.tensor_forward_bytes + (shape.recompute
+                                                                 ? unit.tensor_again_bytes
+                                                                 : unit.tensor_backward_bytes));
   }
-  const bool measured = !rates.units.empty();
-  return compute_floor(shape, rates) + (measured ? 0 : over(sent, rates.tensor_bps));
+  return compute_floor(shape, rates) + over(sent, rates.tensor_bps);
+}
+
+// What a rank has to move and update in a step.
+struct Work {
+  double away_elems = 0;                   // updated by the host
+  double wire_bytes = 0;                   // sent to other data-parallel ranks
+  double states_read = 0;                  // from the disk, and written there
+  double disk_reads = 0, disk_writes = 0;  // with gradients and activations
+};
+
+Work work_of(const StepShape& shape) {
+  const auto micro_batches = static_cast<double>(shape.micro_batches);
+  Work work;
+  double shards = 0;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
+    shards += static_cast<double>(group.shard_elems);
+    if (shape.placement.optimizer != Tier::kDevice) {
+      work.away_elems += static_cast<double>(owned_elems(shape, g) - device_elems(shape, g));
+    }
+    const auto wire = static_cast<double>((shape.dp - 1) * group.shard_elems);
+    const bool each = shape.reduce_every == ReduceEvery::kMicroBatch;
+    work.wire_bytes += 4 * wire * (each ? micro_batches : 1);
+    // A pipeline's stage may keep a group for micro-batches that follow each other.
+    const bool once = group.resident || shape.layer_major || shape.pipeline.stages > 1;
+    work.wire_bytes +=
+        wire * static_cast<double>(size_of(shape.dtype)) * (once ? 1 : micro_batches);
+  }
+  if (shape.placement.optimizer == Tier::kNvme) {
+    work.states_read = work.away_elems * static_cast<double>(away_state_bytes(shape));
+  }
+  work.disk_reads = work.disk_writes = work.states_read;
+  if (shape.placement.activations == Tier::kNvme) {
+    const double left = static_cast<double>(left_by_forward(shape)) * micro_batches;
+    work.disk_reads += left;
+    work.disk_writes += left;
+  }
+  if (shape.placement.gradients == Tier::kNvme) work.disk_writes += 4 * shards * micro_batches;
+  return work;
+}
+
+// An update begins when the norm is known, behind all backwards, and every group is updated before
+// the loss head runs for the first time: only the forwards before that go on beside it. Of what
+// crosses the disk the ring of chunks may be read before and written later. Returns how much longer
+// the updates take than those forwards.
+double updates_beyond_forward(const StepShape& shape, const Rates& rates, const Work& work) {
+  const Placement& placement = shape.placement;
+  if (placement.optimizer == Tier::kDevice || placement.speculate || shape.pipeline.stages > 1) {
+    return 0;
+  }
+  const auto ring =
+      static_cast<double>(placement.chunk_slots * placement.chunk_elems * away_state_bytes(shape));
+  const double crossing = std::max(0.0, work.states_read - ring);
+  double updates = disk_floor(crossing, crossing, rates);
+  if (!rates.shared_cores) updates = std::max(updates, over(work.away_elems, rates.host_adam));
+  double sent = 0;
+  for (const UnitShape& unit : shape.units) sent += static_cast<double>(unit.tensor_forward_bytes);
+  const double forward = forward_floor(shape, rates) + over(sent, rates.tensor_bps);
+  return std::max(0.0, updates - forward * (shape.layer_major ? shape.micro_batches : 1));
 }
 
 // A stage by itself.
 double stage_floor(const StepShape& shape, const Rates& rates) {
-  const auto micro_batches = static_cast<double>(shape.micro_batches);
-  double away = 0;
-  double sent = 0;
-  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
-    if (shape.placement.optimizer != Tier::kDevice) {
-      away += static_cast<double>(owned_elems(shape, g) - device_elems(shape, g));
-    }
-    const auto wire = static_cast<double>((shape.dp - 1) * group.shard_elems);
-    const bool each = shape.reduce_every == ReduceEvery::kMicroBatch;
-    sent += 4 * wire * (each ? micro_batches : 1);
-    // A pipeline's stage may keep a group for micro-batches that follow each other.
-    const bool once = group.resident || shape.layer_major || shape.pipeline.stages > 1;
-    sent += wire * static_cast<double>(size_of(shape.dtype)) * (once ? 1 : micro_batches);
-  }
-  const double compute = compute_of_micro_batch(shape, rates) * micro_batches;
-  const double host = over(away, rates.host_adam);
-  const double comm = over(sent, rates.comm_bps);
-  const bool on_disk = shape.placement.optimizer == Tier::kNvme;
-  const double moved = on_disk ? away * static_cast<double>(away_state_bytes(shape)) : 0;
-  const double reads = over(moved, rates.disk_read_bps);
-  const double writes = over(moved, rates.disk_write_bps);
-  const double disk = std::max({reads, writes, (reads + writes) / rates.disk_duplex});
-  return rates.shared_cores ? std::max(compute + host + comm, disk)
-                            : std::max({compute, host, comm, disk});
+  const Work work = work_of(shape);
+  const double compute = compute_of_micro_batch(shape, rates) * shape.micro_batches;
+  const double host = over(work.away_elems, rates.host_adam);
+  const double comm = over(work.wire_bytes, rates.comm_bps);
+  const double disk = disk_floor(work.disk_reads, work.disk_writes, rates);
+  const double in_turn = compute + updates_beyond_forward(shape, rates, work);
+  return rates.shared_cores ? std::max({compute + host + comm, disk, in_turn})
+                            : std::max({compute, host, comm, disk, in_turn});
 }
 
 }  // namespace
+
+int most_in_flight(const StepShape& shape) {
+  if (!is_pipelined(shape)) return shape.layer_major ? shape.micro_batches : 1;
+  return in_flight_limit(pipeline_run(shape), shape.pipeline.stage);
+}
 
 TierBytes memory_floor(const StepShape& shape) {
   TierBytes floor{};
   for (const Persistent& p : list_persistent(shape)) {
     floor[static_cast<std::size_t>(p.tier)] += p.bytes;
   }
-  floor[0] += kept_of_chunk(shape) * in_flight(shape);
+  floor[0] += kept_of_chunk(shape) * most_in_flight(shape);
+  if (shape.placement.activations == Tier::kHost && shape.pipeline.stages == 1) {
+    floor[1] += left_by_forward(shape) * most_in_flight(shape);
+  }
   return floor;
 }
 

@@ -104,10 +104,6 @@ std::string read_text(const std::string& path) {
   return text.str();
 }
 
-int ranks_of_node(const MachineProfile& machine, int ranks) {
-  return machine.devices_per_node > 0 ? std::min(ranks, machine.devices_per_node) : ranks;
-}
-
 }  // namespace
 
 MachineProfile parse_profile(const std::string& text, const std::string& source,
@@ -117,7 +113,10 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
     throw ConfigError(source +
                       ": is not a JSON object; a profile looks like configs/machines/*.json");
   }
-  if (json.contains("format")) return measured_profile(parse_machine_rates(text, source), base);
+  if (json.contains("format")) {
+    const MachineRates rates = parse_machine_rates(text, source);
+    return measured_profile(rates, rates.gpu ? profile_like(*rates.gpu) : base);
+  }
   MachineProfile machine = base;
   const Fields fields(json, source);
   fields.refuse_others({"about",
@@ -127,6 +126,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
                         "d2h_bps",
                         "device_memory_bps",
                         "device_memory_bytes",
+                        "device_name",
                         "device_overhead_bytes",
                         "devices_per_node",
                         "disk_both_bps",
@@ -143,6 +143,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
                         "peak_flops",
                         "sources"});
   fields.text("name", machine.name);
+  fields.text("device_name", machine.device_name);
   fields.flag("gpu", machine.gpu);
   fields.count("devices_per_node", machine.devices_per_node);
   fields.count("comm_ranks", machine.comm_ranks);
@@ -190,32 +191,74 @@ MachineProfile read_profile(const std::string& path, const MachineProfile& base)
   return parse_profile(read_text(path), path, base);
 }
 
+MachineProfile profile_like(const GpuRates& gpu) {
+  for (const std::string& name : profile_names()) {
+    MachineProfile machine = named_profile(name);
+    const std::string& part = machine.device_name;
+    if (machine.gpu && !part.empty() && gpu.name.find(part) != std::string::npos) return machine;
+  }
+  MachineProfile machine = named_profile(kDefaultGpu);
+  machine.peak_flops = {};  // another's
+  return machine;
+}
+
+namespace {
+
+void take(const std::optional<double>& measured, double& value) {
+  if (measured) value = *measured;
+}
+
+void take_gpu(const GpuRates& gpu, MachineProfile& machine) {
+  machine.origin += "; of " + gpu.name + ", what that does not measure is profile " + machine.name;
+  machine.devices_per_node = std::max(1, gpu.count);
+  if (gpu.memory_bytes > 0) machine.device_memory_bytes = gpu.memory_bytes;
+  take(gpu.gemm_flops.fp32, machine.gemm_flops.fp32);
+  take(gpu.gemm_flops.bf16 ? gpu.gemm_flops.bf16 : gpu.gemm_fp16_flops, machine.gemm_flops.bf16);
+  if (machine.peak_flops.bf16 == 0) machine.peak_flops = machine.gemm_flops;
+  take(gpu.device_memory_bps, machine.device_memory_bps);
+  take(gpu.h2d_bps, machine.h2d_bps);
+  take(gpu.d2h_bps, machine.d2h_bps);
+}
+
+// What CPU ranks compute and copy with.
+void take_cpu(const MachineRates& rates, MachineProfile& machine) {
+  take(rates.gemm_flops.fp32, machine.gemm_flops.fp32);
+  take(rates.gemm_flops.bf16, machine.gemm_flops.bf16);
+  machine.peak_flops = machine.gemm_flops;  // without a data sheet
+  take(rates.h2d_bps, machine.h2d_bps);
+  take(rates.d2h_bps, machine.d2h_bps);
+  machine.units = rates.units;
+  machine.gemm_by_threads = rates.gemm_by_threads;
+  if (rates.comm) {
+    machine.comm_latency_s = rates.comm->latency_s;
+    machine.comm_bps = rates.comm->bps;
+    machine.comm_ranks = rates.comm_ranks;
+  }
+}
+
+}  // namespace
+
 MachineProfile measured_profile(const MachineRates& rates, MachineProfile base) {
-  const auto take = [](const std::optional<double>& measured, double& value) {
-    if (measured) value = *measured;
-  };
-  base.name = rates.host;
   base.origin = "sluice doctor, " + rates.measured_at + (rates.quick ? " (quick)" : "");
-  take(rates.gemm_flops.fp32, base.gemm_flops.fp32);
-  take(rates.gemm_flops.bf16, base.gemm_flops.bf16);
-  base.peak_flops = base.gemm_flops;  // without a data sheet
+  if (base.gpu && rates.gpu) {
+    take_gpu(*rates.gpu, base);
+  } else if (!base.gpu) {
+    take_cpu(rates, base);
+  }
+  base.name = rates.host;
   take(rates.memory_copy_bps, base.memory_copy_bps);
   take(rates.memory_rmw_bps, base.memory_rmw_bps);
   take(rates.adam_params_per_s.fp32, base.adam_params_per_s.fp32);
   take(rates.adam_params_per_s.bf16, base.adam_params_per_s.bf16);
-  take(rates.h2d_bps, base.h2d_bps);
-  take(rates.d2h_bps, base.d2h_bps);
   take(rates.disk_read_bps, base.disk_read_bps);
   take(rates.disk_write_bps, base.disk_write_bps);
   take(rates.disk_both_bps, base.disk_both_bps);
-  base.units = rates.units;
   base.cores = std::max(1, rates.threads);
-  if (rates.comm) {
-    base.comm_latency_s = rates.comm->latency_s;
-    base.comm_bps = rates.comm->bps;
-    base.comm_ranks = rates.comm_ranks;
-  }
   return base;
+}
+
+int ranks_of_node(const MachineProfile& machine, int ranks) {
+  return machine.devices_per_node > 0 ? std::min(ranks, machine.devices_per_node) : ranks;
 }
 
 int nodes_of(const MachineProfile& machine, int ranks) {
@@ -223,8 +266,53 @@ int nodes_of(const MachineProfile& machine, int ranks) {
   return (ranks + local - 1) / local;
 }
 
+namespace {
+
+// Whether a rank has threads for fewer cores than its share.
+bool leaves_cores(const MachineProfile& machine, int ranks) {
+  return !machine.gpu && machine.threads_of_rank > 0 &&
+         machine.threads_of_rank * ranks_of_node(machine, ranks) < machine.cores;
+}
+
+// Of all cores' products, straight between the numbers of threads that were measured.
+double share_of_products(const MachineProfile& machine, DType dtype) {
+  const auto rate_of = [&](const ThreadRates& rates) {
+    const DTypeRates& gemm = rates.gemm_flops;
+    return (dtype == DType::kFloat32 ? gemm.fp32 : gemm.bf16).value_or(0);
+  };
+  const double all = machine.gemm_flops.of(dtype);
+  const auto threads = static_cast<double>(machine.threads_of_rank);
+  double below = 0;
+  double below_rate = 0;
+  double above = machine.cores;
+  double above_rate = all;
+  for (const ThreadRates& rates : machine.gemm_by_threads) {
+    const double rate = rate_of(rates);
+    if (rate <= 0) continue;
+    if (rates.threads <= threads && rates.threads > below) {
+      below = rates.threads;
+      below_rate = rate;
+    }
+    if (rates.threads >= threads && rates.threads < above) {
+      above = rates.threads;
+      above_rate = rate;
+    }
+  }
+  const double slope = above > below ? (above_rate - below_rate) / (above - below) : 0;
+  return all > 0 ? (below_rate + slope * (threads - below)) / all : 1;
+}
+
+}  // namespace
+
+bool threads_are_unpriced(const MachineProfile& machine, int ranks) {
+  const bool measured = !machine.units.empty() || !machine.gemm_by_threads.empty();
+  if (machine.gpu || machine.threads_of_rank == 0 || measured) return false;
+  return machine.cores <= 1 || leaves_cores(machine, ranks);  // 1: not known
+}
+
 double cores_of_rank(const MachineProfile& machine, int ranks, double threads_efficiency) {
-  const double cores = static_cast<double>(machine.cores) / ranks_of_node(machine, ranks);
+  const double share = static_cast<double>(machine.cores) / ranks_of_node(machine, ranks);
+  const double cores = leaves_cores(machine, ranks) ? machine.threads_of_rank : share;
   if (cores <= 1) return cores;
   const double lost = machine.cores > 1 ? (cores - 1) / (machine.cores - 1) : 0;
   return cores * (1 - lost * (1 - threads_efficiency));
@@ -235,7 +323,12 @@ Rates rates_of(const MachineProfile& machine, const RankQuestion& question) {
   Rates rates;
   // A GPU is one rank's; cores, their memory and the disk are divided among the ranks of a node.
   const double of_device = machine.gpu ? 1 : share;
-  rates.flops = machine.gemm_flops.of(question.multiplied_in) * machine.gemm_efficiency * of_device;
+  const double of_products =
+      leaves_cores(machine, question.ranks)
+          ? std::min(of_device, share_of_products(machine, question.multiplied_in))
+          : of_device;
+  rates.flops =
+      machine.gemm_flops.of(question.multiplied_in) * machine.gemm_efficiency * of_products;
   rates.host_memory_bps = machine.memory_rmw_bps * share;
   rates.host_adam = machine.adam_params_per_s.of(question.dtype) * share;
   rates.device_memory_bps = machine.gpu ? machine.device_memory_bps : rates.host_memory_bps;

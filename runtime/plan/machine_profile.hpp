@@ -23,7 +23,8 @@ struct RateByDType {
 
 struct MachineProfile {
   std::string name;
-  std::string origin;  // for people: where the numbers are from
+  std::string origin;       // for people: where the numbers are from
+  std::string device_name;  // part of what a GPU of this kind calls itself: "H200"
   bool gpu = false;
   int devices_per_node = 0;                // 0: all ranks are on one node
   std::int64_t device_memory_bytes = 0;    // 0: not known
@@ -46,6 +47,9 @@ struct MachineProfile {
   int comm_ranks = 2;            // that the latency is of
   std::vector<UnitRates> units;  // of one core, all cores at work; none: not measured
   int cores = 1;                 // of a node: whose units those are
+  // Products of one process on so many cores of a node, the others idle; empty: not measured.
+  std::vector<ThreadRates> gemm_by_threads;
+  int threads_of_rank = 0;  // launch.threads; 0: a rank has all of its share of the cores
 };
 
 // REQUIRES: `text` is a profile or a rates file. Numbers that are missing are `base`'s. Throws
@@ -57,9 +61,14 @@ struct MachineProfile {
 // Throws ConfigError with the names there are. A name with a '.' or a '/' is a file's.
 [[nodiscard]] MachineProfile named_profile(const std::string& name);
 
+// A file of the doctor's that has a GPU is that GPU's profile.
 [[nodiscard]] MachineProfile read_profile(const std::string& path, const MachineProfile& base);
-// What the doctor measured over a base.
+// What the doctor measured over a base: of CPU ranks, or where the base is a GPU's, of the GPU.
 [[nodiscard]] MachineProfile measured_profile(const MachineRates& rates, MachineProfile base);
+// The named profile of such a GPU, for what nobody measured of it (peak, efficiency, links between
+// GPUs); of one that no profile is of, kDefaultGpu's.
+[[nodiscard]] MachineProfile profile_like(const GpuRates& gpu);
+inline constexpr char kDefaultGpu[] = "h100-sxm";
 
 // What one of `ranks` ranks has of it. `multiplied_in`: 16-bit products of a CPU may run in fp32.
 struct RankQuestion {
@@ -67,13 +76,19 @@ struct RankQuestion {
   DType dtype = DType::kFloat32;
   DType multiplied_in = DType::kFloat32;
 };
+// Where its threads are fewer than its share of the cores: products and units by as many cores as
+// it uses. Memory and Adam are not, since few threads may reach what all do.
 [[nodiscard]] Rates rates_of(const MachineProfile& machine, const RankQuestion& question);
 // FLOP/s that all ranks would have at their peak.
 [[nodiscard]] double peak_flops_of(const MachineProfile& machine, const RankQuestion& question);
-// Cores that one of `ranks` ranks has of its node, less what its threads lose to each other;
+// Whether ranks leave cores idle (threads_of_rank) and nothing measured tells what that costs.
+[[nodiscard]] bool threads_are_unpriced(const MachineProfile& machine, int ranks);
+// Cores that one of `ranks` ranks uses of its node, less what its threads lose to each other;
 // threads_efficiency: of one rank with all cores.
 [[nodiscard]] double cores_of_rank(const MachineProfile& machine, int ranks,
                                    double threads_efficiency);
+// Of `ranks` ranks, those of a node that is full.
+[[nodiscard]] int ranks_of_node(const MachineProfile& machine, int ranks);
 [[nodiscard]] int nodes_of(const MachineProfile& machine, int ranks);
 
 }  // namespace sluice

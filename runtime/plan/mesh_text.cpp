@@ -56,20 +56,6 @@ std::string tier_words(const RunPlan& plan, Tier tier) {
 
 }  // namespace
 
-const char* name_of(PipelineSchedule schedule) {
-  switch (schedule) {
-    case PipelineSchedule::kGpipe:
-      return "gpipe";
-    case PipelineSchedule::k1f1b:
-      return "1f1b";
-    case PipelineSchedule::kInterleaved:
-      return "interleaved";
-    case PipelineSchedule::kZeroBubble:
-      break;
-  }
-  return "zero_bubble";
-}
-
 bool is_mesh(const RunPlan& plan) { return plan.mesh.tensor * plan.mesh.pipeline > 1; }
 
 std::string mesh_words(const RunPlan& plan) {
@@ -78,11 +64,18 @@ std::string mesh_words(const RunPlan& plan) {
   if (mesh.sequence && mesh.tensor > 1) words += " with sequence";
   words += ", pipeline " + std::to_string(mesh.pipeline);
   if (mesh.pipeline > 1) {
-    words += std::string(" (") + name_of(mesh.schedule);
+    words += " (" + std::string(name_of(mesh.schedule));
     if (mesh.virtual_stages > 1) {
       words += ", " + std::to_string(mesh.virtual_stages) + " chunks a stage";
     }
     words += ")";
+  }
+  if (!mesh.stage_layers.empty()) {
+    words += " of";
+    for (std::size_t i = 0; i < mesh.stage_layers.size(); ++i) {
+      words += (i == 0 ? " " : " + ") + std::to_string(mesh.stage_layers[i]);
+    }
+    words += " layers";
   }
   return words + ", data " + std::to_string(mesh.data);
 }

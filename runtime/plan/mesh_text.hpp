@@ -12,7 +12,6 @@ namespace sluice {
 [[nodiscard]] bool is_mesh(const RunPlan& plan);
 // "tensor 8 with sequence, pipeline 4 (interleaved, 2 chunks a stage), data 2"
 [[nodiscard]] std::string mesh_words(const RunPlan& plan);
-[[nodiscard]] const char* name_of(PipelineSchedule schedule);  // as in a configuration
 
 // A row for each stage, of many stages one for each class of ranks; empty without a pipeline.
 [[nodiscard]] std::string stages_text(const RunPlan& plan);

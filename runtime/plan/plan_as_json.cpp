@@ -123,6 +123,7 @@ Json mesh_json(const RunPlan& plan) {
           {"pipeline", plan.mesh.pipeline},
           {"virtual_stages", plan.mesh.virtual_stages},
           {"schedule", name_of(plan.mesh.schedule)},
+          {"stage_layers", plan.mesh.stage_layers},
           {"data", plan.mesh.data}};
 }
 

@@ -47,6 +47,19 @@ std::string wrap(const std::string& words, std::size_t indent = 0) {
   return text + "\n";
 }
 
+// As wrap(), of things with commas between them; lines end with a whole one.
+std::string wrap_list(const std::vector<std::string>& things, std::size_t indent) {
+  constexpr char kJoint = '\x1f';
+  std::string words;
+  for (std::string thing : things) {
+    std::ranges::replace(thing, ' ', kJoint);
+    words += (words.empty() ? "" : ", ") + thing;
+  }
+  std::string text = wrap(words, indent);
+  std::ranges::replace(text, kJoint, ' ');
+  return text;
+}
+
 std::string budget_words(const TierPlan& tier) {
   if (tier.budget == 0) return "no budget";
   if (tier.fits()) {
@@ -148,6 +161,26 @@ std::string lanes_text(const RunPlan& plan, const RunFacts& facts) {
   return text;
 }
 
+// What the lanes' totals do not show: an update waits for the norm and is waited for by the next
+// forward of its unit, so more micro-batches of micro order do not hide more of it.
+std::string order_text(const RunPlan& plan) {
+  constexpr double kWorthAWord = 0.05;
+  const StepShape& shape = plan.shape;
+  const TimeReport& time = plan.time;
+  double waits = 0;
+  for (const Lane lane : {Lane::kHost, Lane::kDisk}) {
+    waits += time.waiting[static_cast<std::size_t>(lane)];
+  }
+  if (shape.layer_major || shape.micro_batches < 2 || plan.stages.size() > 1 ||
+      shape.placement.optimizer == Tier::kDevice || time.limiting != Lane::kCompute ||
+      waits < kWorthAWord * time.step_s) {
+    return "";
+  }
+  return wrap("compute waits " + step_seconds_text(waits) +
+              " for updates, which in micro order go on beside the first micro-batch's forward "
+              "alone; train.accumulation_order: layer puts all forwards beside them");
+}
+
 std::string days(double seconds) {
   constexpr double kDay = 86400;
   if (seconds >= 3 * 365 * kDay) return line("%.1f years", seconds / (365.25 * kDay));
@@ -217,7 +250,9 @@ std::string picture(const RunPlan& plan) {
   if (plan.program.ops.empty()) return "";
   std::string text = "\none step, " + step_seconds_text(plan.time.step_s) + "\n";
   std::vector<StageRow> rows;
-  for (const StagePlan& stage : plan.stages) rows.push_back({&stage.program, &stage.time});
+  for (const StagePlan& stage : plan.stages) {
+    rows.push_back({&plan.program_of(stage), &stage.time});
+  }
   const bool several = rows.size() > 1;
   if (several) text += draw_stages(rows, kWidth);
   text += draw_timeline(plan.program, plan.time, kWidth);
@@ -245,7 +280,7 @@ std::string report_text(const RunPlan& plan, const RunFacts& facts) {
   if (is_mesh(plan)) text += mesh_words(plan) + "\n";
   text += "\n" + memory_text(plan) + "\n";
   if (plan.stages.size() > 1) text += stages_text(plan) + "\n";
-  text += lanes_text(plan, facts) + step_text(plan, facts);
+  text += lanes_text(plan, facts) + order_text(plan) + step_text(plan, facts);
   text += picture(plan);
   for (const std::string& note : facts.notes) text += wrap("note: " + note);
   return text + "\n" + verdict_text(plan) + "\n";
@@ -293,14 +328,18 @@ std::string suggestions_text(const SearchResult& result) {
   if (result.suggestions.empty()) return text + "  none\n";
   if (!result.any_fits) text += "nothing fits; this misses least:\n";
   for (const Suggestion& s : result.suggestions) {
-    text +=
-        line("  %9s a step, %s tokens/s, device %s", step_seconds_text(s.plan.time.step_s).c_str(),
-             format_count(s.plan.tokens_per_s()).c_str(),
-             format_bytes(s.plan.peak(Tier::kDevice)).c_str());
-    if (s.plan.peak(Tier::kHost) > 0) text += ", host " + format_bytes(s.plan.peak(Tier::kHost));
-    if (s.plan.peak(Tier::kNvme) > 0) text += ", nvme " + format_bytes(s.plan.peak(Tier::kNvme));
-    if (!s.plan.fits()) text += ", " + format_bytes(s.plan.missing()) + " too much";
-    text += "\n" + (s.set.empty() ? "    as configured\n" : pasteable(s.set));
+    constexpr std::size_t kTimeEnds = 11;  // times are in a column
+    const std::string time = step_seconds_text(s.plan.time.step_s);
+    std::vector<std::string> figures{time + " a step",
+                                     format_count(s.plan.tokens_per_s()) + " tokens/s"};
+    for (const Tier tier : kTiers) {
+      const std::int64_t peak = s.plan.peak(tier);
+      if (peak == 0 && tier != Tier::kDevice) continue;
+      figures.push_back(std::string(name_of(tier)) + " " + format_bytes(peak));
+    }
+    if (!s.plan.fits()) figures.push_back(format_bytes(s.plan.missing()) + " too much");
+    text += wrap_list(figures, kTimeEnds - std::min(kTimeEnds, time.size()));
+    text += s.set.empty() ? "    as configured\n" : pasteable(s.set);
   }
   return text;
 }

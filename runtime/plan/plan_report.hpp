@@ -22,7 +22,7 @@ namespace sluice {
 [[nodiscard]] std::string report_json(const RunPlan& plan, const RunFacts& facts,
                                       const SearchResult* result, const std::vector<FitRow>* rows);
 
-// What a run takes beside its program's tags (plan_memory): of the host, 26 columns.
-inline constexpr char kBesideProgram[] = "step program, nvme buffers";
+// What a run takes of the host beside its program's tags (plan_memory); at most 26 columns.
+inline constexpr char kBesideProgram[] = "step program, buffers";
 
 }  // namespace sluice

@@ -10,13 +10,13 @@ bool needs_more(const StagePlan& a, const StagePlan& b) {
 
 }  // namespace
 
-const StagePlan& largest_stage(const std::vector<StagePlan>& stages, std::size_t begin,
-                               std::size_t end) {
+std::size_t largest_stage(const std::vector<StagePlan>& stages, std::size_t begin,
+                          std::size_t end) {
   std::size_t worst = begin;
   for (std::size_t s = begin + 1; s < end; ++s) {
     if (needs_more(stages[s], stages[worst])) worst = s;
   }
-  return stages[worst];
+  return worst;
 }
 
 std::vector<RankClass> rank_classes(const RunPlan& plan) {
@@ -26,7 +26,8 @@ std::vector<RankClass> rank_classes(const RunPlan& plan) {
   const auto add = [&](const char* name, std::size_t begin, std::size_t end) {
     if (begin >= end) return;
     const int stages = static_cast<int>(end - begin);
-    classes.push_back({name, stages, stages * ranks, &largest_stage(plan.stages, begin, end)});
+    const StagePlan& worst = plan.stages[largest_stage(plan.stages, begin, end)];
+    classes.push_back({name, stages, stages * ranks, &worst});
   };
   if (count == 1) {
     add("all", 0, 1);

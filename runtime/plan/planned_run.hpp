@@ -24,7 +24,7 @@ struct StagePlan {
   Program program;
   MemoryPlan memory;  // as the run checks it
   std::array<PhasePeaks, static_cast<std::size_t>(kTierCount)> phases{};
-  std::int64_t pinned = 0;  // of the host's: what copies to and from a GPU pass through
+  std::int64_t pinned = 0;  // of the host's: what a GPU's copies read and write
   TimeReport time;          // together with the other stages
   Traffic traffic;
   double bubble = 0;  // share of the step in which it waits for other stages
@@ -54,7 +54,7 @@ struct NodePlan {
 
 // Itself the stage that needs most: it decides whether the run fits.
 struct RunPlan : StagePlan {
-  std::vector<StagePlan> stages;  // all of them, in their order; with programs where several
+  std::vector<StagePlan> stages;  // all of them, in their order; this one's without its program
   NodePlan node;
   MeshWires wires;
   int ranks = 1;
@@ -65,6 +65,10 @@ struct RunPlan : StagePlan {
   double model_flops_per_step = 0;
   double peak_flops = 0;  // of all ranks
 
+  // Of one of `stages`.
+  [[nodiscard]] const Program& program_of(const StagePlan& one) const {
+    return one.stage == stage ? program : one.program;
+  }
   [[nodiscard]] bool fits() const { return missing() == 0; }
   // Of all ranks' time: what they wait for other stages.
   [[nodiscard]] double bubble_share() const {
@@ -114,9 +118,10 @@ struct RankClass {
   const StagePlan* worst = nullptr;  // of them, into RunPlan::stages
 };
 [[nodiscard]] std::vector<RankClass> rank_classes(const RunPlan& plan);
-// Of stages [begin, end), the one that misses most, then that with the highest device peak.
-[[nodiscard]] const StagePlan& largest_stage(const std::vector<StagePlan>& stages,
-                                             std::size_t begin, std::size_t end);
+// Of stages [begin, end), the one that misses most, then that with the highest device peak: its
+// place in `stages`.
+[[nodiscard]] std::size_t largest_stage(const std::vector<StagePlan>& stages, std::size_t begin,
+                                        std::size_t end);
 
 // Bytes that a rank of the stage sends in a step, by axis of the mesh. `replicas`: of gradients
 // that several tensor-parallel ranks or both ends of the pipeline have.

@@ -2,9 +2,11 @@
 
 #include <algorithm>
 #include <limits>
+#include <utility>
 
-#include "parallel/pipeline/schedule.hpp"
 #include "runtime/engine/rank_part.hpp"
+#include "runtime/engine/tier_copies.hpp"
+#include "runtime/plan/bounds.hpp"
 #include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/pipeline_time.hpp"
 #include "runtime/program/step_writer.hpp"
@@ -24,35 +26,26 @@ RankQuestion rank_question(const EngineOptions& options) {
           .multiplied_in = fp32 ? DType::kFloat32 : options.train.dtype};
 }
 
-// What passes through the host on its way between a GPU and elsewhere: the ring and the slots.
-std::int64_t pinned_bytes(const Program& program) {
+// What a GPU's copies touch on the host, and hence is registered with it.
+std::int64_t pinned_bytes(const Program& program, DType dtype, const TierBudgets& budgets) {
   std::int64_t bytes = program.host_arena_bytes;
   for (const Persistent& p : program.persistent) {
-    if (p.tier == Tier::kHost && p.tag == Tag::kStateStaging) bytes += p.bytes;
+    if (p.tier == Tier::kHost && is_copied(p.tag, dtype)) bytes += p.bytes;
   }
-  return bytes;
-}
-
-int most_in_flight(const StepShape& shape) {
-  const PipelineShape& p = shape.pipeline;
-  if (p.stages == 1) return shape.layer_major ? shape.micro_batches : 1;
-  return in_flight_limit({p.schedule, p.stages, p.virtual_stages(), shape.micro_batches}, p.stage);
+  return bytes + (adds_on_host(program) ? budgets.bounce_bytes : 0);
 }
 
 void set_times(std::vector<StagePlan>& stages, const std::vector<Rates>& rates) {
-  if (stages.size() == 1) {
-    stages[0].time = predict_time(stages[0].program, stages[0].shape, rates[0]);
-    return;
-  }
   std::vector<Program> programs;
   std::vector<StepShape> shapes;
   for (StagePlan& stage : stages) {
     programs.push_back(std::move(stage.program));
-    shapes.push_back(stage.shape);
+    shapes.push_back(std::move(stage.shape));
   }
   PipelineTime time = predict_pipeline_time(programs, shapes, rates);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     stages[s].program = std::move(programs[s]);
+    stages[s].shape = std::move(shapes[s]);
     stages[s].time = std::move(time.stages[s]);
     stages[s].time.step_s = time.step_s;
     stages[s].bubble = time.bubble[s];
@@ -122,19 +115,28 @@ int world_of(const EngineOptions& options) {
   return options.dp * options.parallel.tensor * options.parallel.pipeline;
 }
 
-Rates Planner::rates(const EngineOptions& options) const {
+const MeshWires& Planner::wires(const EngineOptions& options) {
+  const ParallelOptions& mesh = options.parallel;
+  const bool around = mesh.virtual_stages > 1;
+  const auto [at, added] =
+      wires_.try_emplace({mesh.tensor, mesh.pipeline, world_of(options), around});
+  if (added) at->second = wires_of(machine_, mesh, world_of(options));
+  return at->second;
+}
+
+Rates Planner::rates(const EngineOptions& options) {
   Rates rates = rates_of(machine_, rank_question(options));
-  const MeshWires wires = wires_of(machine_, options.parallel, world_of(options));
-  rates.comm_bps = wire_of(wires, MeshAxis::kData).bps;
-  rates.tensor_bps = wire_of(wires, MeshAxis::kTensor).bps;
-  rates.pipe_bps = wire_of(wires, MeshAxis::kPipeline).bps;
-  rates.units = unit_seconds(machine_, options);
+  const MeshWires& mesh = wires(options);
+  rates.comm_bps = wire_of(mesh, MeshAxis::kData).bps;
+  rates.tensor_bps = wire_of(mesh, MeshAxis::kTensor).bps;
+  rates.pipe_bps = wire_of(mesh, MeshAxis::kPipeline).bps;
+  rates.units = unit_seconds(machine_, options, spec_of(options.model, options.part));
   return rates;
 }
 
 EngineOptions Planner::at_stage(const EngineOptions& options, int stage) {
   const ParallelOptions& mesh = options.parallel;
-  std::vector<ModelPart>& parts = parts_[{mesh.pipeline, mesh.virtual_stages}];
+  std::vector<ModelPart>& parts = parts_[{mesh.pipeline, mesh.virtual_stages, mesh.stage_layers}];
   for (int s = static_cast<int>(parts.size()); s < mesh.pipeline; ++s) {
     parts.push_back(part_of_rank(options.model, mesh, {.pp = s}));
   }
@@ -149,8 +151,9 @@ EngineOptions Planner::at_stage(const EngineOptions& options, int stage) {
 
 const Planner::Kinds& Planner::profiles(const EngineOptions& options) {
   const ModelPart& part = options.part;
-  const Slice slice{options.model.recompute_attention, part.tensor, part.tensor_rank,
-                    part.sequence};
+  const ModelPart all{
+      .tensor = part.tensor, .tensor_rank = part.tensor_rank, .sequence = part.sequence};
+  const PartKey slice{options.model.recompute_attention, all};
   const bool splits = splits_backward(options, part);
   const ProfileKey key{slice,
                        options.train.micro_batch,
@@ -162,8 +165,6 @@ const Planner::Kinds& Planner::profiles(const EngineOptions& options) {
   if (found != profiles_.end()) return found->second;
   auto model = models_.find(slice);
   if (model == models_.end()) {
-    const ModelPart all{
-        .tensor = part.tensor, .tensor_rank = part.tensor_rank, .sequence = part.sequence};
     model = models_.emplace(slice, make_model(options.model, all)).first;
   }
   Kinds kinds;
@@ -174,16 +175,11 @@ const Planner::Kinds& Planner::profiles(const EngineOptions& options) {
   return profiles_.emplace(key, kinds).first->second;
 }
 
-const ModelSpec& Planner::spec_of(const EngineOptions& options) {
-  const ModelPart& part = options.part;
-  const PartKey key{
-      {options.model.recompute_attention, part.tensor, part.tensor_rank, part.sequence},
-      part.stages,
-      static_cast<int>(part.chunks.size()),
-      part.stage};
+const ModelSpec& Planner::spec_of(const ModelOptions& model, const ModelPart& part) {
+  const PartKey key{model.recompute_attention, part};
   const auto found = specs_.find(key);
   if (found != specs_.end()) return found->second;
-  return specs_.emplace(key, make_model_spec(options.model, part)).first->second;
+  return specs_.emplace(key, make_model_spec(model, part)).first->second;
 }
 
 Planner::Kinds Planner::drawn_profiles(const EngineOptions& options) {
@@ -202,11 +198,11 @@ Planner::Kinds Planner::drawn_profiles(const EngineOptions& options) {
 }
 
 StepPlan Planner::lower_shape_of(const EngineOptions& options) {
-  return assemble(options, spec_of(options), drawn_profiles(options));
+  return assemble(options, spec_of(options.model, options.part), drawn_profiles(options));
 }
 
 StepPlan Planner::shape_of(const EngineOptions& options) {
-  return assemble(options, spec_of(options), profiles(options));
+  return assemble(options, spec_of(options.model, options.part), profiles(options));
 }
 
 std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> Planner::budgets_of(
@@ -230,12 +226,14 @@ StagePlan Planner::plan_stage(const PlanQuestion& question, const EngineOptions&
   for (int t = 0; t < kTierCount; ++t) {
     plan.phases[static_cast<std::size_t>(t)] = memory_by_phase(plan.program, static_cast<Tier>(t));
   }
-  if (machine_.gpu) plan.pinned = pinned_bytes(plan.program);
+  if (machine_.gpu) plan.pinned = pinned_bytes(plan.program, plan.shape.dtype, budgets);
   plan.traffic = traffic_of(plan.program);
   plan.in_flight = most_in_flight(plan.shape);
   plan.activation_bytes = add_up(plan.program).by_tag[static_cast<std::size_t>(Tag::kActivations)];
   for (const GroupPlan& group : step.groups) plan.params_held += group.param_elems;
-  for (const UnitSpec& unit : spec_of(options).units) plan.unit_names.push_back(unit.name);
+  for (const UnitSpec& unit : spec_of(options.model, options.part).units) {
+    plan.unit_names.push_back(unit.name);
+  }
   return plan;
 }
 
@@ -250,15 +248,17 @@ RunPlan Planner::plan(const PlanQuestion& question) {
   }
   set_times(stages, stage_rates);
   RunPlan plan;
-  static_cast<StagePlan&>(plan) = largest_stage(stages, 0, stages.size());
-  if (stages.size() == 1) stages[0].program = {};
+  StagePlan& worst = stages[largest_stage(stages, 0, stages.size())];
+  Program program = std::exchange(worst.program, {});
+  static_cast<StagePlan&>(plan) = worst;
+  plan.program = std::move(program);
   plan.ranks = world_of(options);
   plan.nodes = nodes_of(machine_, plan.ranks);
   plan.node = largest_node(stages, plan.ranks, std::max(1, question.budgets.ranks_of_host));
-  plan.wires = wires_of(machine_, options.parallel, plan.ranks);
+  plan.wires = wires(options);
   plan.mesh = options.parallel;
   plan.mesh.data = options.dp;
-  const ModelSpec whole = make_model_spec(options.model);
+  const ModelSpec& whole = spec_of(options.model, {});
   plan.params = whole.param_count();
   const std::int64_t samples = options.train.micro_batch * options.dp * plan.shape.micro_batches;
   plan.tokens_per_step = samples * options.model.seq;

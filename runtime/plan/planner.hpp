@@ -4,8 +4,9 @@
 #pragma once
 
 #include <map>
-#include <memory>
 #include <tuple>
+#include <utility>
+#include <vector>
 
 #include "runtime/engine/step_profile.hpp"
 #include "runtime/plan/machine_profile.hpp"
@@ -40,27 +41,29 @@ class Planner {
 
   [[nodiscard]] const MachineProfile& machine() const { return machine_; }
   // Of a rank that has options.part of the model.
-  [[nodiscard]] Rates rates(const EngineOptions& options) const;
+  [[nodiscard]] Rates rates(const EngineOptions& options);
   // By tier; with the device's own memory where that is known and no budget was given.
   [[nodiscard]] std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> budgets_of(
       const PlanQuestion& question) const;
 
  private:
-  using Slice = std::tuple<bool, int, int, bool>;  // of all units of the model
-  using ProfileKey = std::tuple<Slice, std::int64_t, int, bool, bool, std::int64_t>;
-  using PartKey = std::tuple<Slice, int, int, int>;
-  using Kinds = std::array<UnitProfile, 3>;  // by UnitKind
+  using PartKey = std::pair<bool, ModelPart>;  // with recompute_attention
+  using ProfileKey = std::tuple<PartKey, std::int64_t, int, bool, bool, std::int64_t>;
+  using CutKey = std::tuple<int, int, std::vector<int>>;  // stages, virtual stages, stage_layers
+  using Kinds = std::array<UnitProfile, 3>;               // by UnitKind
 
   [[nodiscard]] const Kinds& profiles(const EngineOptions& options);
   [[nodiscard]] Kinds drawn_profiles(const EngineOptions& options);
-  [[nodiscard]] const ModelSpec& spec_of(const EngineOptions& options);
+  [[nodiscard]] const ModelSpec& spec_of(const ModelOptions& model, const ModelPart& part);
+  [[nodiscard]] const MeshWires& wires(const EngineOptions& options);
   [[nodiscard]] StagePlan plan_stage(const PlanQuestion& question, const EngineOptions& options);
 
   MachineProfile machine_;
-  std::map<Slice, Model> models_;
+  std::map<PartKey, Model> models_;  // of all units
   std::map<ProfileKey, Kinds> profiles_;
   std::map<PartKey, ModelSpec> specs_;
-  std::map<std::pair<int, int>, std::vector<ModelPart>> parts_;  // by stages and virtual stages
+  std::map<CutKey, std::vector<ModelPart>> parts_;              // by stage
+  std::map<std::tuple<int, int, int, bool>, MeshWires> wires_;  // tensor, stages, world, around
 };
 
 // Tokens of a step, of all ranks, from which a lane's work hides behind compute, by accumulating

@@ -39,7 +39,7 @@ class Evaluator {
     for (std::size_t s = 0; s < drawn.stages.size(); ++s) {
       draw_out(before.stages[s].memory, grows ? rest : 0, drawn.stages[s].memory);
     }
-    drawn.memory = largest_stage(drawn.stages, 0, drawn.stages.size()).memory;
+    drawn.memory = drawn.stages[largest_stage(drawn.stages, 0, drawn.stages.size())].memory;
     return drawn;
   }
   RunPlan plan(const EngineOptions& options) {
@@ -82,15 +82,14 @@ class Search {
   SearchResult run() {
     std::vector<ParallelOptions> meshes{question_.options.parallel};
     if (limits_.meshes) {
-      const int node = planner_.machine().devices_per_node;
-      const int world = world_of(question_.options);
-      meshes = list_meshes({question_.options, node > 0 ? std::min(node, world) : world,
-                            samples_of_step(), limits_.allowed});
+      const int local = ranks_of_node(planner_.machine(), world_of(question_.options));
+      meshes = list_meshes({question_.options, local, samples_of_step(), limits_.allowed});
     }
     for (const ParallelOptions& mesh : meshes) add_mesh(mesh);
     result_.candidates = static_cast<int>(candidates_.size());
     find_fastest();
     if (found_.empty()) find_nearest();
+    if (!found_.empty() && found_.front().missing > 0) gather_late();
     finish();
     return std::move(result_);
   }
@@ -272,6 +271,32 @@ class Search {
     if (!near_.empty()) found_.push_back(*std::ranges::min_element(near_, {}, &Found::missing));
   }
 
+  // Where nothing fits: the nearest misses of stage 3 with no unit gathered ahead of the one that
+  // runs, which is slower.
+  void gather_late() {
+    constexpr std::size_t kMost = 16;
+    std::ranges::stable_sort(near_, {}, &Found::missing);
+    for (const Found& miss : near_) {
+      Candidate candidate = *miss.candidate;
+      if (candidate.options.zero.stage < 3 || candidate.options.zero.prefetch_units == 0) continue;
+      candidate.options.zero.prefetch_units = 0;
+      ++candidate.changes;
+      late_.push_back(std::move(candidate));
+      if (late_.size() == kMost) break;
+    }
+    result_.candidates += static_cast<int>(late_.size());
+    allowed_ = result_.evaluated + static_cast<int>(kMost);
+    for (const Candidate& candidate : late_) {
+      Found found{};
+      if (!evaluate(candidate, found)) break;
+      const std::int64_t best = found_.front().missing;
+      if (found.missing > 0 && found.missing >= best) continue;
+      if (best > 0) found_.clear();
+      found_.insert(std::upper_bound(found_.begin(), found_.end(), found, faster), found);
+    }
+    if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
+  }
+
   // As it would run; where the drawing out was wrong about a fit, it is not suggested while another
   // one fits.
   void finish() {
@@ -300,8 +325,9 @@ class Search {
   TierBytes budgets_;
   std::map<std::pair<std::int64_t, bool>, Base> bases_;  // of a mesh, by micro-batch and selective
   std::vector<Candidate> candidates_;
-  std::vector<Found> found_;  // that fit, fastest first
-  std::vector<Found> near_;   // that do not
+  std::vector<Candidate> late_;  // do not prefetch
+  std::vector<Found> found_;     // that fit, fastest first
+  std::vector<Found> near_;      // that do not
   SearchResult result_;
 };
 

@@ -33,7 +33,7 @@ void add_mesh(const EngineOptions& from, const EngineOptions& to, std::vector<Se
   add("parallel.tensor", a.tensor != b.tensor, std::to_string(b.tensor));
   add("parallel.sequence", a.sequence != b.sequence, b.sequence ? "true" : "false");
   add("parallel.pipeline", a.pipeline != b.pipeline, std::to_string(b.pipeline));
-  add("parallel.schedule", a.schedule != b.schedule, name_of(b.schedule));
+  add("parallel.schedule", a.schedule != b.schedule, std::string(name_of(b.schedule)));
   add("parallel.virtual_stages", a.virtual_stages != b.virtual_stages,
       std::to_string(b.virtual_stages));
   add("parallel.data", a.data > 0 && from.dp != to.dp, "auto");
@@ -90,6 +90,8 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   };
   add_mesh(from, to, set);
   add("zero.stage", from.zero.stage, to.zero.stage, std::to_string(to.zero.stage));
+  add("zero.prefetch_units", from.zero.prefetch_units, to.zero.prefetch_units,
+      std::to_string(to.zero.prefetch_units));
   add("train.micro_batch", from.train.micro_batch, to.train.micro_batch,
       std::to_string(to.train.micro_batch));
   const bool other_pass = from.train.micro_batch != to.train.micro_batch || from.dp != to.dp;
@@ -126,6 +128,9 @@ std::vector<ParallelOptions> list_meshes(const MeshQuestion& question) {
   const std::int64_t units = question.options.model.layers + 2;
   std::vector<ParallelOptions> meshes{question.options.parallel};
   const auto allowed = [&](const ParallelOptions& mesh) {
+    const auto pieces =
+        static_cast<std::size_t>(mesh.pipeline) * static_cast<std::size_t>(mesh.virtual_stages);
+    if (!mesh.stage_layers.empty() && mesh.stage_layers.size() != pieces) return false;
     EngineOptions options = question.options;
     set_mesh(options, mesh);
     if (mesh.pipeline > 1) options.train.accumulation_order = AccumulationOrder::kMicro;
@@ -136,7 +141,10 @@ std::vector<ParallelOptions> list_meshes(const MeshQuestion& question) {
     if (world % tensor != 0 || question.ranks_of_node % tensor != 0) continue;
     for (int pipeline = 1; pipeline <= std::min<std::int64_t>(world / tensor, units); ++pipeline) {
       if (world % (tensor * pipeline) != 0) continue;
-      const ParallelOptions cut{.tensor = tensor, .sequence = false, .pipeline = pipeline};
+      const ParallelOptions cut{.tensor = tensor,
+                                .sequence = false,
+                                .pipeline = pipeline,
+                                .stage_layers = question.options.parallel.stage_layers};
       for (ParallelOptions mesh : schedules_of(cut, units)) {
         mesh.sequence = tensor > 1;
         if (mesh.sequence && !allowed(mesh)) mesh.sequence = false;

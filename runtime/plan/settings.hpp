@@ -36,7 +36,8 @@ void place(EngineOptions& options, const Rung& rung);
 // Meshes of `world` ranks that the model can be cut for and that share out `samples` a step evenly,
 // the given one first: tensor-parallel ranks within a node, sequence parallelism with them where it
 // is allowed (it costs no bytes and saves memory), schedules 1f1b, zero_bubble and interleaved with
-// 2 and 4 chunks. `allowed`: the rules between keys; empty: all are.
+// 2 and 4 chunks. Where stage_layers is given it stays, and meshes of other numbers of pieces are
+// left out. `allowed`: the rules between keys; empty: all are.
 struct MeshQuestion {
   EngineOptions options;
   int ranks_of_node = 1;

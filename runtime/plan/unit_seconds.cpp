@@ -4,6 +4,8 @@
 #include <optional>
 #include <string>
 
+#include "runtime/program/use_order.hpp"
+
 namespace sluice {
 namespace {
 
@@ -76,12 +78,12 @@ UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost,
 
 }  // namespace
 
-std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const EngineOptions& options) {
+std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const EngineOptions& options,
+                                      const ModelSpec& spec) {
   if (machine.units.empty()) return {};
-  const ModelSpec spec = make_model_spec(options.model, options.part);
   const Costs costs(machine, options.train.dtype);
   const auto samples = static_cast<double>(options.train.micro_batch);
-  const int ranks = options.dp * options.part.tensor * options.part.stages;
+  const int ranks = options.dp * spec.part.tensor * spec.part.stages;
   const char* family = spec.options.type == ModelType::kGpt2 ? "gpt2" : "llama";
   std::vector<UnitSeconds> seconds;
   for (const UnitSpec& unit : spec.units) {
@@ -100,16 +102,30 @@ std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const Engin
 }
 
 double compute_floor(const StepShape& shape, const Rates& rates) {
-  double seconds = 0;
+  double seconds = forward_floor(shape, rates) / rates.compute_factor;
   for (std::size_t u = 0; u < shape.units.size(); ++u) {
-    const bool head = shape.ends_model() && u + 1 == shape.units.size();
+    const bool head = is_loss_head(shape, static_cast<int>(u));
     const bool again = shape.recompute && !head;
     if (u < rates.units.size() && rates.units[u].known) {
       const UnitSeconds& unit = rates.units[u];
-      seconds += unit.backward + (head ? 0 : unit.forward) + (again ? unit.forward : 0);
+      seconds += unit.backward + (again ? unit.forward : 0);
     } else if (rates.flops > 0) {
       const UnitShape& unit = shape.units[u];
-      seconds += (unit.forward_flops * (again ? 4 : 3) + unit.recomputed_flops) / rates.flops;
+      const int forwards = head ? 3 : again ? 3 : 2;
+      seconds += (unit.forward_flops * forwards + unit.recomputed_flops) / rates.flops;
+    }
+  }
+  return seconds * rates.compute_factor;
+}
+
+double forward_floor(const StepShape& shape, const Rates& rates) {
+  double seconds = 0;
+  for (std::size_t u = 0; u < shape.units.size(); ++u) {
+    if (is_loss_head(shape, static_cast<int>(u))) continue;
+    if (u < rates.units.size() && rates.units[u].known) {
+      seconds += rates.units[u].forward;
+    } else if (rates.flops > 0) {
+      seconds += shape.units[u].forward_flops / rates.flops;
     }
   }
   return seconds * rates.compute_factor;

@@ -13,19 +13,19 @@ int next_of(const Mesh& mesh, MeshAxis axis, int rank) {
   return mesh.world_rank(at);
 }
 
-AxisWire count_hops(const Mesh& mesh, MeshAxis axis, int ranks_of_node, bool around) {
+AxisWire count_hops(const Mesh& mesh, MeshAxis axis, int local, bool around) {
   AxisWire wire;
   wire.ranks = mesh.size(axis);
   if (wire.ranks == 1) return wire;
   const int world = mesh.world();
-  std::vector<int> leaving(static_cast<std::size_t>((world - 1) / ranks_of_node + 1), 0);
+  std::vector<int> leaving(static_cast<std::size_t>((world - 1) / local + 1), 0);
   int hops = 0;
   int crossing = 0;
   for (int rank = 0; rank < world; ++rank) {
     if (mesh.rank_in_group(axis, rank) + 1 == wire.ranks && !around) continue;
     ++hops;
-    const int from = rank / ranks_of_node;
-    if (next_of(mesh, axis, rank) / ranks_of_node == from) continue;
+    const int from = rank / local;
+    if (next_of(mesh, axis, rank) / local == from) continue;
     ++crossing;
     ++leaving[static_cast<std::size_t>(from)];
   }
@@ -40,13 +40,12 @@ MeshWires wires_of(const MachineProfile& machine, const ParallelOptions& paralle
   ParallelOptions sizes = parallel;
   sizes.data = 0;
   const Mesh mesh(sizes, world);
-  const int ranks_of_node =
-      machine.devices_per_node > 0 ? std::min(world, machine.devices_per_node) : world;
+  const int local = ranks_of_node(machine, world);
   MeshWires wires;
   for (const MeshAxis axis : kMeshAxes) {
     const bool around = axis != MeshAxis::kPipeline || parallel.virtual_stages > 1;
     AxisWire& wire = wires[static_cast<std::size_t>(axis)];
-    wire = count_hops(mesh, axis, ranks_of_node, around);
+    wire = count_hops(mesh, axis, local, around);
     wire.bps = machine.comm_bps;
     if (wire.leaving > 0 && machine.network_bps > 0) {
       wire.bps = std::min(wire.bps, machine.network_bps / wire.leaving);

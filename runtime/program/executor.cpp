@@ -75,10 +75,9 @@ Ticket submit(const Program& program, std::size_t i, OpHandler& handler, LaneThr
 // By which what is over is watched for: a message that was asked for early may come late, and must
 // not hide that others, or a collective, are over.
 std::size_t wire_of(const Op& op) {
-  const auto lane = static_cast<std::size_t>(op.lane);
-  if (op.lane != Lane::kPipe) return lane;
-  return static_cast<std::size_t>(kLaneCount) + static_cast<std::size_t>(op.kind) -
-         static_cast<std::size_t>(OpKind::kSendActivation);
+  const bool pipe = op.lane == Lane::kPipe;
+  return static_cast<std::size_t>(pipe ? kLaneCount + pipe_wire(op.kind)
+                                       : static_cast<int>(op.lane));
 }
 
 Ticket run_here(const Op& op, OpHandler& handler) {

@@ -15,12 +15,16 @@ namespace {
 // Not started, then started (and as far as its own ticket is), or failed.
 class Submitted final : public TicketState {
  public:
-  Submitted(std::vector<Ticket> waits, std::function<Ticket()> start)
-      : waits_(std::move(waits)), start_(std::move(start)) {}
+  Submitted(const LaneHooks& hooks, std::vector<Ticket> waits, std::function<Ticket()> start)
+      : hooks_(hooks), waits_(std::move(waits)), start_(std::move(start)) {}
 
-  void run() noexcept {
+  // `begun`: of the thread.
+  void run(bool& begun) noexcept {
     try {
+      if (!begun && hooks_.begins) hooks_.begins();
+      begun = true;
       for (const Ticket& ticket : waits_) ticket.wait();
+      if (hooks_.waited) hooks_.waited();
       finish(start_(), nullptr);
     } catch (...) {
       finish({}, std::current_exception());
@@ -56,6 +60,7 @@ class Submitted final : public TicketState {
     changed_.notify_all();
   }
 
+  const LaneHooks& hooks_;  // used by the worker alone
   std::vector<Ticket> waits_;
   std::function<Ticket()> start_;
   std::mutex mutex_;
@@ -99,6 +104,7 @@ class LaneThreads::Worker {
 
  private:
   void loop() {
+    bool begun = false;
     std::unique_lock lock(mutex_);
     while (true) {
       changed_.wait(lock, [this] { return stopping_ || !queue_.empty(); });
@@ -107,7 +113,7 @@ class LaneThreads::Worker {
       queue_.pop_front();
       running_ = true;
       lock.unlock();
-      operation->run();
+      operation->run(begun);
       lock.lock();
       running_ = false;
       changed_.notify_all();
@@ -122,29 +128,30 @@ class LaneThreads::Worker {
   std::thread thread_;  // last: it uses the others
 };
 
-LaneThreads::LaneThreads() : workers_(static_cast<std::size_t>(kLaneCount)) {}
+LaneThreads::LaneThreads(LaneHooks hooks)
+    : hooks_(std::move(hooks)), workers_(static_cast<std::size_t>(kLaneCount)) {}
 
 LaneThreads::~LaneThreads() { cancel(); }
 
+LaneThreads::Worker& LaneThreads::worker(std::size_t at) {
+  if (workers_.size() <= at) workers_.resize(at + 1);
+  if (!workers_[at]) workers_[at] = std::make_unique<Worker>();
+  return *workers_[at];
+}
+
 Ticket LaneThreads::submit(Lane lane, std::vector<Ticket> waits, std::function<Ticket()> start) {
-  std::unique_ptr<Worker>& worker = workers_[static_cast<std::size_t>(lane)];
-  if (!worker) worker = std::make_unique<Worker>();
-  auto operation = std::make_shared<Submitted>(std::move(waits), std::move(start));
-  worker->add(operation);
+  auto operation = std::make_shared<Submitted>(hooks_, std::move(waits), std::move(start));
+  worker(static_cast<std::size_t>(lane)).add(operation);
   return Ticket(std::move(operation));
 }
 
 void LaneThreads::when_done(std::size_t wire, Ticket ticket, std::function<void()> over) {
-  const std::size_t at = static_cast<std::size_t>(kLaneCount) + wire;
-  if (workers_.size() <= at) workers_.resize(at + 1);
-  std::unique_ptr<Worker>& watcher = workers_[at];
-  if (!watcher) watcher = std::make_unique<Worker>();
-  watcher->add(std::make_shared<Submitted>(
-      std::vector<Ticket>{}, [ticket = std::move(ticket), over = std::move(over)]() -> Ticket {
-        ticket.wait();
-        over();
-        return {};
-      }));
+  worker(static_cast<std::size_t>(kLaneCount) + wire)
+      .add(std::make_shared<Submitted>(hooks_, std::vector<Ticket>{std::move(ticket)},
+                                       [over = std::move(over)]() -> Ticket {
+                                         over();
+                                         return {};
+                                       }));
 }
 
 void LaneThreads::settle() {

@@ -15,9 +15,16 @@
 
 namespace sluice {
 
+// Called on the threads, where their waits are not the host's (offload/device_copies.hpp). Empty:
+// nothing is.
+struct LaneHooks {
+  std::function<void()> begins;  // once on each, before all else there; where it throws, again
+  std::function<void()> waited;  // after it has waited for Tickets; may throw, as these may
+};
+
 class LaneThreads {
  public:
-  LaneThreads();
+  explicit LaneThreads(LaneHooks hooks = {});
   ~LaneThreads();  // cancel()
   LaneThreads(const LaneThreads&) = delete;
   LaneThreads& operator=(const LaneThreads&) = delete;
@@ -40,6 +47,9 @@ class LaneThreads {
 
  private:
   class Worker;
+  [[nodiscard]] Worker& worker(std::size_t at);
+
+  const LaneHooks hooks_;
   std::vector<std::unique_ptr<Worker>> workers_;  // by lane; after them those that watch, by wire
 };
 

@@ -109,6 +109,7 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
   std::int64_t bytes = 0;
   for (const BucketPiece& piece : pieces) bytes += piece.elems * 4;
   op.wire_bytes = (shape_.dp - 1) * bytes;
+  if (held_by_ >= 0) op.waits.push_back(std::exchange(held_by_, -1));
   const bool leaves = shape_.placement.gradients != Tier::kDevice;
   std::vector<BufferId> staging;
   if (leaves) {

@@ -25,6 +25,8 @@ class GradFlow {
   void open(Op& op);
   // After it was emitted: sends what is complete; `flushes`: down to the last bucket.
   void close(const Op& op, bool flushes);
+  // The next reduction, and so all behind it, waits for this as well.
+  void hold_reductions(OpId until) { held_by_ = until; }
   // The norm waits for everything.
   void finish(Op& norm);
   // Groups whose gradients got their last sum since the last call, and the operations after which
@@ -75,6 +77,7 @@ class GradFlow {
   int open_micro_batch_ = 0;    // whose gradients the open bucket holds
   std::vector<Round> rounds_;   // by group: the newest
   std::deque<Round> reducing_;  // sent whole, oldest first, not known to be over
+  OpId held_by_ = -1;
   OpId newest_reductions_ = 0;  // the first one issued after the last backward that issued any
   std::vector<std::vector<Stored>> stored_;  // by group
   std::vector<Summed> summed_;

@@ -10,10 +10,6 @@ namespace {
 
 std::size_t index(Lane lane) { return static_cast<std::size_t>(lane); }
 
-bool is_send(OpKind kind) {
-  return kind == OpKind::kSendActivation || kind == OpKind::kSendGradient;
-}
-
 }  // namespace
 
 LaneSchedule::LaneSchedule(const Program& program, std::span<const double> seconds, double duplex,
@@ -109,8 +105,7 @@ void LaneSchedule::cross(std::size_t i) {
   const Op& op = program_.ops[i];
   report_.timeline[i] = {clock_, clock_};
   if (peers_ != nullptr) return peers_->issued(static_cast<OpId>(i), clock_);
-  double& wire =
-      pipes_[static_cast<std::size_t>(op.kind) - static_cast<std::size_t>(OpKind::kSendActivation)];
+  double& wire = pipes_[static_cast<std::size_t>(pipe_wire(op.kind))];
   wire = std::max(clock_, wire) + seconds_[i];
   report_.timeline[i].end = wire;
 }

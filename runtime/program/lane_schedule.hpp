@@ -65,8 +65,8 @@ class LaneSchedule {
   std::optional<double> met_;                                            // at the norm
   std::array<Instant, static_cast<std::size_t>(kLaneCount)> threads_{};  // free to start the next
   Instant wire_;
-  std::array<double, 4> pipes_{};        // by kind, without peers
-  std::array<Instant, 2> directions_{};  // of the disk: reads, writes
+  std::array<double, static_cast<std::size_t>(kPipeWires)> pipes_{};  // without peers
+  std::array<Instant, 2> directions_{};                               // of the disk: reads, writes
   Instant disk_;
   Instant last_;
   std::vector<OpId> limit_;  // what an operation began after, where not after its issue

@@ -33,6 +33,7 @@ Lane lane_of(const Op& op) {
     case OpKind::kWriteBucket:
     case OpKind::kWriteInput:
     case OpKind::kReadInput:
+    case OpKind::kCommit:
       return Lane::kDisk;
     case OpKind::kSendActivation:
     case OpKind::kReceiveActivation:
@@ -134,6 +135,7 @@ std::string find_op_fault(const Program& program, std::size_t i) {
   if (op.ahead && op.kind != OpKind::kReadStates) return "comes ahead of nothing";
   const bool speculated =
       op.chunk >= 0 && program.chunks[static_cast<std::size_t>(op.chunk)].speculated;
+  if (op.kind == OpKind::kCommit && !program.image) return "commits what is no image";
   if (op.speculative && (op.ahead || !speculated || op.kind == OpKind::kCopyParams)) {
     return "speculates on what is not to be";
   }

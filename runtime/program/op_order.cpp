@@ -6,15 +6,13 @@ namespace sluice {
 
 namespace {
 
-// A chain a lane, and three more for the pipe: each of its kinds has a wire of its own.
-constexpr std::size_t kFixedChains = static_cast<std::size_t>(kLaneCount) + 3;
+// A chain a lane; of the pipe, the last of them, one a wire.
+constexpr std::size_t kFixedChains = static_cast<std::size_t>(kLaneCount) + kPipeWires - 1;
 static_assert(static_cast<int>(Lane::kPipe) == kLaneCount - 1);
 
 std::size_t fixed_chain(const Op& op) {
-  const auto lane = static_cast<std::size_t>(op.lane);
-  if (op.lane != Lane::kPipe || op.kind < OpKind::kSendActivation) return lane;
-  return lane + static_cast<std::size_t>(op.kind) -
-         static_cast<std::size_t>(OpKind::kSendActivation);
+  const int wire = op.lane == Lane::kPipe ? pipe_wire(op.kind) : 0;
+  return static_cast<std::size_t>(op.lane) + static_cast<std::size_t>(wire);
 }
 
 }  // namespace

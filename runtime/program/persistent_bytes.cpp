@@ -13,25 +13,36 @@ namespace {
 // Sums arrays by tag and tier.
 class Table {
  public:
+  explicit Table(std::int64_t grain_bytes) : grain_bytes_(grain_bytes) {}
   void add(Tag tag, Tier tier, std::int64_t bytes) {
-    at(tag, tier) += tier == Tier::kNvme ? round_up(bytes, kHostAlignBytes) : bytes;
+    if (tier != Tier::kNvme) {
+      at(tag, tier).bytes += bytes;
+      return;
+    }
+    at(tag, tier).bytes += round_up(bytes, kHostAlignBytes);
+    at(tag, tier).grains += round_up(bytes, grain_bytes_) / grain_bytes_;
   }
   std::vector<Persistent> list() const {
     std::vector<Persistent> rows;
-    for (std::size_t tier = 0; tier < bytes_.size(); ++tier) {
+    for (std::size_t tier = 0; tier < sums_.size(); ++tier) {
       for (std::size_t tag = 0; tag < kTagCount; ++tag) {
-        const std::int64_t bytes = bytes_[tier][tag];
-        if (bytes > 0) rows.push_back({static_cast<Tag>(tag), bytes, static_cast<Tier>(tier)});
+        const auto [bytes, grains] = sums_[tier][tag];
+        if (bytes == 0) continue;
+        rows.push_back({static_cast<Tag>(tag), bytes, static_cast<Tier>(tier), grains});
       }
     }
     return rows;
   }
 
  private:
-  std::int64_t& at(Tag tag, Tier tier) {
-    return bytes_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)];
+  struct Sum {
+    std::int64_t bytes = 0, grains = 0;
+  };
+  Sum& at(Tag tag, Tier tier) {
+    return sums_[static_cast<std::size_t>(tier)][static_cast<std::size_t>(tag)];
   }
-  std::array<std::array<std::int64_t, kTagCount>, kTierCount> bytes_{};
+  const std::int64_t grain_bytes_;
+  std::array<std::array<Sum, kTagCount>, kTierCount> sums_{};
 };
 
 void add_states(Table& table, const StepShape& shape, int g) {
@@ -49,14 +60,15 @@ void add_states(Table& table, const StepShape& shape, int g) {
   }
 }
 
-void add_second_place(Table& table, const StepShape& shape, const SecondPlace& place) {
-  const bool apart = !params_are_master(shape, place.group);
+// Calls on(tag, bytes) for each array of a second place.
+template <class F>
+void each_array(const StepShape& shape, const SecondPlace& place, const F& on) {
   if (parameter_tier(shape, place.group) == Tier::kNvme) {
-    table.add(Tag::kParameters, Tier::kNvme, place.elems * size_of(shape.dtype));
+    on(Tag::kParameters, place.elems * size_of(shape.dtype));
   }
-  if (apart) table.add(Tag::kMaster, Tier::kNvme, place.elems * 4);
+  if (!params_are_master(shape, place.group)) on(Tag::kMaster, place.elems * 4);
   for (int moment = 0; moment < 2; ++moment) {
-    table.add(Tag::kMoments, Tier::kNvme, place.elems * size_of(shape.placement.moments_dtype));
+    on(Tag::kMoments, place.elems * size_of(shape.placement.moments_dtype));
   }
 }
 
@@ -71,8 +83,18 @@ void add_gradients(Table& table, const StepShape& shape, int g) {
 
 }  // namespace
 
+std::int64_t image_bytes(const StepShape& shape, std::span<const Chunk> chunks) {
+  std::int64_t grains = 0;
+  const std::int64_t grain = shape.placement.grain_bytes;
+  for (const SecondPlace& place : second_places(chunks)) {
+    each_array(shape, place,
+               [&](Tag, std::int64_t bytes) { grains += round_up(bytes, grain) / grain; });
+  }
+  return grains > 0 ? image_record_bytes(grains) : 0;
+}
+
 std::vector<Persistent> list_persistent(const StepShape& shape, std::span<const Chunk> chunks) {
-  Table table;
+  Table table(shape.placement.grain_bytes);
   const std::int64_t element_bytes = size_of(shape.dtype);
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
     const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
@@ -82,7 +104,13 @@ std::vector<Persistent> list_persistent(const StepShape& shape, std::span<const 
     add_states(table, shape, g);
     add_gradients(table, shape, g);
   }
-  for (const SecondPlace& place : second_places(chunks)) add_second_place(table, shape, place);
+  for (const SecondPlace& place : second_places(chunks)) {
+    each_array(shape, place,
+               [&](Tag tag, std::int64_t bytes) { table.add(tag, Tier::kNvme, bytes); });
+  }
+  // Two records of an image, in turns.
+  const std::int64_t record = shape.placement.image ? image_bytes(shape, chunks) : 0;
+  for (int r = 0; r < 2; ++r) table.add(Tag::kImage, Tier::kNvme, record);
   table.add(Tag::kParameters, Tier::kDevice, shape.constant_bytes);
   table.add(Tag::kCommStaging, Tier::kDevice, shape.comm_staging_bytes);
   table.add(Tag::kStateStaging, Tier::kHost,

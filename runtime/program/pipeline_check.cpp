@@ -60,7 +60,7 @@ void match_link(std::span<const Program> stages, int from, int to, bool gradient
       return;
     }
     const auto message = static_cast<int>(all.messages.size());
-    all.messages.push_back({from, sends[n], to, receives[n], gradient, before});
+    all.messages.push_back({from, sends[n], before});
     all.of_op[at(from)][sends[n]] = message;
     all.of_op[at(to)][receives[n]] = message;
     before = message;
@@ -108,8 +108,7 @@ class Links {
         return false;
     }
     const auto self = mine.find(static_cast<OpId>(next_[s]));
-    const bool sends = op.kind == OpKind::kSendActivation || op.kind == OpKind::kSendGradient;
-    if (capacity_ == 0 || !sends || self == mine.end()) return true;
+    if (capacity_ == 0 || !is_send(op.kind) || self == mine.end()) return true;
     int earlier = self->second;
     for (int n = 0; n < capacity_ && earlier >= 0; ++n) earlier = all_.messages[at(earlier)].before;
     return earlier < 0 || over(earlier);

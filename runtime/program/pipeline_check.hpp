@@ -1,7 +1,6 @@
 // Whether the programs of all stages of a pipeline fit together. Pure.
 #pragma once
 
-#include <array>
 #include <map>
 #include <span>
 #include <string>
@@ -11,14 +10,11 @@
 
 namespace sluice {
 
-// A message between two stages: operation `send` of stage `from`, `receive` of stage `to`.
+// A message between two stages: operation `send` of stage `from`.
 struct PipeMessage {
   int from = -1;
   OpId send = -1;
-  int to = -1;
-  OpId receive = -1;
-  bool gradient = false;
-  OpId before = -1;  // index of the message before it on its link; -1: the first
+  int before = -1;  // index of the message before it on its link; -1: the first
 };
 
 // All messages of a step: the n-th send of a link is the n-th receive at its other end.

@@ -13,7 +13,6 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// What all stages share: when messages were issued and arrived, and who is at the norm.
 // What all stages share: when messages were issued and arrived, and who is at the norm. Below 0:
 // not yet.
 struct Board {

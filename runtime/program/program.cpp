@@ -58,6 +58,8 @@ std::string_view name_of(OpKind kind) {
       return "ReadInput";
     case OpKind::kFetchInput:
       return "FetchInput";
+    case OpKind::kCommit:
+      return "Commit";
     case OpKind::kBackwardWeights:
       return "BackwardWeights";
     case OpKind::kAddReplicas:
@@ -126,6 +128,8 @@ std::string_view name_of(Tag tag) {
       return "gradient_staging";
     case Tag::kKvCache:
       return "kv_cache";
+    case Tag::kImage:
+      return "image";
     case Tag::kWorkspace:
       return "workspace";
   }

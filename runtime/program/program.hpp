@@ -64,6 +64,7 @@ enum class OpKind {
   kWriteInput,   // host -> disk
   kReadInput,    // disk -> a slot on the host
   kFetchInput,   // host -> device, before the backward that needs it
+  kCommit,       // the states on NVMe, as they are now, are what a run can go on from
 
   // Between pipeline stages; `unit` is the one of this stage that made it, or will take it.
   kSendActivation,     // a chunk's output, to the stage that runs the next unit
@@ -72,6 +73,16 @@ enum class OpKind {
   kReceiveGradient,    // of its output
 };
 inline constexpr int kOpKindCount = static_cast<int>(OpKind::kReceiveGradient) + 1;
+
+// Each kind of message between stages has a wire of its own, first in, first out: [0, kPipeWires).
+inline constexpr int kPipeWires = kOpKindCount - static_cast<int>(OpKind::kSendActivation);
+[[nodiscard]] constexpr int pipe_wire(OpKind kind) {  // 0 of what is no message
+  const int wire = static_cast<int>(kind) - static_cast<int>(OpKind::kSendActivation);
+  return wire > 0 ? wire : 0;
+}
+[[nodiscard]] constexpr bool is_send(OpKind kind) {
+  return kind == OpKind::kSendActivation || kind == OpKind::kSendGradient;
+}
 
 enum class Lane { kCompute, kComm, kHost, kToHost, kToDevice, kDisk, kPipe };
 inline constexpr int kLaneCount = static_cast<int>(Lane::kPipe) + 1;
@@ -92,6 +103,7 @@ enum class Tag {
   kParameterStaging,  // shards on their way to the device
   kGradientStaging,   // reduced buckets on their way off it
   kKvCache,           // what units remember of a sequence that is being generated
+  kImage,             // records of what on NVMe is current
   kWorkspace,
 };
 inline constexpr int kTierCount = 3;
@@ -113,9 +125,9 @@ struct Chunk {
   int group = -1;
   std::int64_t begin = 0;
   std::int64_t elems = 0;
-  int slot = 0;  // of the ring
-  // Updated before the norm is known as well, into a second place on NVMe.
-  bool speculated = false;
+  int slot = 0;             // of the ring
+  bool speculated = false;  // updated before the norm is known as well
+  bool second = false;      // has a second place on NVMe
 };
 
 struct Op {
@@ -153,6 +165,7 @@ struct Persistent {
   Tag tag = Tag::kParameters;
   std::int64_t bytes = 0;
   Tier tier = Tier::kDevice;
+  std::int64_t grains = 0;  // on NVMe: its checksums, each array's last one for what is left
 };
 
 struct Program {
@@ -162,6 +175,9 @@ struct Program {
   std::vector<Chunk> chunks;  // in the order of their updates
   int chunk_slots = 0;
   int chunks_ahead = 0;  // of the chunks, so many are in the ring before the program: the first
+  // Every update of states on NVMe goes to the place that is not current, and a program that trains
+  // commits the updates it begins with.
+  bool image = false;
   std::vector<Persistent> persistent;
   std::int64_t arena_bytes = 0;       // slots on the device
   std::int64_t host_arena_bytes = 0;  // and on the host; NVMe has none that come and go

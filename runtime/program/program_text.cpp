@@ -88,11 +88,20 @@ std::string label_of(const Op& op, int first_bucket) {
   }
 }
 
+template <class Condition>
+bool any_op(const Program& program, Condition holds) {
+  return std::any_of(program.ops.begin(), program.ops.end(), holds);
+}
+
+bool has_messages(const Program& program) {
+  return any_op(program, [](const Op& op) { return op.lane == Lane::kPipe; });
+}
+
 // Walks the program once; knows what is on the wire at each operation.
 class Picture {
  public:
   explicit Picture(const Program& program)
-      : program_(program), layer_major_(is_layer_major(program)), staged_(is_staged(program)) {
+      : program_(program), layer_major_(is_layer_major(program)), staged_(has_messages(program)) {
     stretches_.push_back({"start", {}});
     for (std::size_t i = 0; i < program.ops.size(); ++i) add(static_cast<OpId>(i));
     std::erase_if(stretches_, [](const Stretch& s) { return s.columns.empty(); });
@@ -109,11 +118,6 @@ class Picture {
       loads += op.kind == OpKind::kLoadBatch ? 1 : 0;
     }
     return loads > 1;
-  }
-
-  static bool is_staged(const Program& program) {
-    return std::any_of(program.ops.begin(), program.ops.end(),
-                       [](const Op& op) { return op.lane == Lane::kPipe; });
   }
 
   void add(OpId i) {
@@ -240,20 +244,18 @@ std::string legend(const Program& program) {
   std::string text;
   std::string line;
   for (const auto& [kind, meaning] : kMeanings) {
-    const bool used = std::any_of(program.ops.begin(), program.ops.end(),
-                                  [k = kind](const Op& op) { return op.kind == k; });
-    if (!used) continue;
+    if (!any_op(program, [k = kind](const Op& op) { return op.kind == k; })) continue;
     if (line.size() + 2 + meaning.size() > kColumns) text += std::exchange(line, {}) + '\n';
     line += line.empty() ? "" : ", ";
     line += meaning;
   }
   text += line + '\n';
-  const bool moves = std::any_of(program.ops.begin(), program.ops.end(),
-                                 [](const Op& op) { return op.moved_bytes > 0; });
-  if (moves) text += "between tiers: s off the device, f to it, r and w at the disk\n";
-  const bool crosses = std::any_of(program.ops.begin(), program.ops.end(),
-                                   [](const Op& op) { return op.lane == Lane::kPipe; });
-  if (crosses) text += "between stages: > sent, < received; a activation, g its gradient\n";
+  if (any_op(program, [](const Op& op) { return op.moved_bytes > 0; })) {
+    text += "between tiers: s off the device, f to it, r and w at the disk\n";
+  }
+  if (has_messages(program)) {
+    text += "between stages: > sent, < received; a activation, g its gradient\n";
+  }
   return text;
 }
 

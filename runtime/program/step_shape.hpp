@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "kernels/base/dtype.hpp"
+#include "offload/image_size.hpp"
 #include "offload/offload_options.hpp"
 #include "parallel/parallel_options.hpp"
 #include "zero/zero_options.hpp"
@@ -48,6 +49,7 @@ struct UnitShape {
   // Sent by this rank to tensor-parallel ranks, one micro-batch, inside the unit.
   std::int64_t tensor_forward_bytes = 0;
   std::int64_t tensor_backward_bytes = 0;
+  std::int64_t tensor_again_bytes = 0;  // of a backward that runs the forward again first
 };
 
 // The rank's place in the pipeline. Its units are those of its chunks, one after another; chunk c
@@ -81,6 +83,9 @@ struct Placement {
   int chunk_slots = 4;                               // chunks on the host at a time
   // States on NVMe: chunks whose gradients are there early are updated before the norm is known.
   bool speculate = false;
+  // States on NVMe are written beside those of the step before and committed at each step.
+  bool image = false;
+  std::int64_t grain_bytes = kImageGrainBytes;  // on NVMe, under one checksum
 };
 
 [[nodiscard]] constexpr bool leaves_device(const Placement& p) {

@@ -33,7 +33,6 @@ class StepWriter {
         grads_(builder_, shape),
         inputs_(builder_, shape, uses_, training_),
         pipe_(builder_, shape, order_, training_),
-        last_backwards_(order_.last_backwards),
         flights_(static_cast<std::size_t>(shape.micro_batches)) {
     for (Flight& flight : flights_) {
       flight.activation.assign(shape.units.size(), -1);
@@ -87,11 +86,13 @@ class StepWriter {
   void open_caches(Op& op);
   void write_logits(const Use& use, Op op);
   void write_backward(const Use& use, Op op);
+  OpId emit_backward(Op op);
   void write_weights(const Use& use, Op op);
   void load_batch(int micro_batch);
   [[nodiscard]] BufferId take_input(Op& op);
   [[nodiscard]] BufferId make_input_gradient(Op& op);
   void pass_on(const Use& use, BufferId input_gradient);
+  void commit();
   void write_update();
   void write_end();
 
@@ -106,9 +107,9 @@ class StepWriter {
   GradFlow grads_;
   InputFlow inputs_;
   PipeFlow pipe_;
-  const std::size_t last_backwards_;
   std::vector<Flight> flights_;
   std::vector<BufferId> caches_;  // of units, in decoding
+  OpId committed_ = -1;
 };
 
 void StepWriter::load_batch(int micro_batch) {
@@ -136,11 +137,10 @@ void StepWriter::write_use(std::size_t i) {
   } else if (use.kind == OpKind::kLossHead) {
     write_loss_head(use, std::move(op));
   } else {
-    const std::size_t left = uses_.size() - i;
-    if (left <= last_backwards_) {
-      const auto done = static_cast<int>(last_backwards_ - left);
-      updates_.speculate(grads_.take_summed(), done, static_cast<int>(last_backwards_));
-      updates_.read_ahead(done, static_cast<int>(last_backwards_));
+    const int done = order_.last_backwards - static_cast<int>(uses_.size() - i);
+    if (done >= 0) {
+      updates_.speculate(grads_.take_summed(), done, order_.last_backwards);
+      updates_.read_ahead(done, order_.last_backwards);
     }
     if (use.kind == OpKind::kBackward) {
       write_backward(use, std::move(op));
@@ -235,7 +235,16 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   const OpId id = builder_.emit(std::move(op));
   if (!training_) return;
   pass_on(use, gradient);
+  commit();
   grads_.close(builder_.op(id), use.flushes);
+}
+
+// Behind the loss head, or the first backward: it needs the last group's update, and while it runs
+// the last chunks get to the disk.
+void StepWriter::commit() {
+  if (committed_ >= 0) return;
+  committed_ = updates_.commit();
+  if (updates_.overwrites_early()) grads_.hold_reductions(committed_);
 }
 
 BufferId StepWriter::make_input_gradient(Op& op) {
@@ -256,6 +265,15 @@ void StepWriter::pass_on(const Use& use, BufferId input_gradient) {
   }
 }
 
+// The first one may be where the ranks meet.
+OpId StepWriter::emit_backward(Op op) {
+  const bool meets = updates_.needs_meeting();
+  if (meets) op.waits.push_back(committed_);
+  const OpId id = builder_.emit(std::move(op));
+  if (meets) updates_.meet(id);
+  return id;
+}
+
 void StepWriter::write_backward(const Use& use, Op op) {
   const UnitMemory& memory = unit(use.unit).memory;
   Flight& now = flight(use.micro_batch);
@@ -264,8 +282,8 @@ void StepWriter::write_backward(const Use& use, Op op) {
   op.split = use.split;
   const int products = 1 + (shape_.recompute ? 1 : 0) + (use.split ? 0 : 1);
   op.flops = unit(use.unit).forward_flops * products + unit(use.unit).recomputed_flops;
-  op.tensor_bytes = unit(use.unit).tensor_backward_bytes +
-                    (shape_.recompute ? unit(use.unit).tensor_forward_bytes : 0);
+  op.tensor_bytes =
+      shape_.recompute ? unit(use.unit).tensor_again_bytes : unit(use.unit).tensor_backward_bytes;
   if (!use.split) grads_.open(op);
   op.dead_after.push_back(now.gradient[u] >= 0 ? now.gradient[u] : pipe_.take_gradient(op));
   const BufferId fetched = inputs_.fetched(use);  // input and what was kept
@@ -289,8 +307,9 @@ void StepWriter::write_backward(const Use& use, Op op) {
     // Below 0 where what is deferred is, in part, what was kept: that is not there twice.
     op.workspace_bytes = peak - made - memory.deferred;
   }
-  const OpId id = builder_.emit(std::move(op));
+  const OpId id = emit_backward(std::move(op));
   if (gradient >= 0) pass_on(use, gradient);
+  commit();  // of a pipeline's stage without a loss head
   if (!use.split) grads_.close(builder_.op(id), use.flushes);
 }
 
@@ -308,8 +327,9 @@ void StepWriter::write_weights(const Use& use, Op op) {
 void StepWriter::write_update() {
   Op norm{.kind = OpKind::kNormAndScale};
   // A stage may have no backward after its last loss head.
-  if (last_backwards_ == 0) updates_.read_ahead(0, 1);
+  if (order_.last_backwards == 0) updates_.read_ahead(0, 1);
   updates_.end_speculation();
+  if (committed_ >= 0) norm.waits.push_back(committed_);
   grads_.finish(norm);
   pipe_.finish(norm);
   if (shape_.placement.gradients == Tier::kNvme) updates_.sum_squares(norm, grads_);

@@ -11,7 +11,4 @@ namespace sluice {
 // Empty, or the first rule broken. REQUIRES: indices are in range, waits point back.
 [[nodiscard]] std::string find_tier_fault(const Program& program, const OpOrder& order);
 
-// "operation 12 (Forward) "
-[[nodiscard]] std::string name_in_fault(const Program& program, std::size_t op);
-
 }  // namespace sluice

@@ -78,7 +78,7 @@ class Pricing {
   double unit(const Op& op) const {
     if (!rates_.units.empty()) {
       const UnitSeconds& known = rates_.units[static_cast<std::size_t>(op.unit)];
-      if (known.known) return measured(op, known);
+      if (known.known) return measured(op, known) + tensor(op);
     }
     double bytes =
         opened_bytes(op) + 2 * (bytes_of(op.live) + static_cast<double>(op.workspace_bytes));
@@ -174,7 +174,7 @@ class Pricing {
 
 bool writes_disk(OpKind kind) {
   return kind == OpKind::kWriteStates || kind == OpKind::kWriteParams ||
-         kind == OpKind::kWriteBucket || kind == OpKind::kWriteInput;
+         kind == OpKind::kWriteBucket || kind == OpKind::kWriteInput || kind == OpKind::kCommit;
 }
 
 std::vector<double> op_seconds(const Program& program, const StepShape& shape, const Rates& rates) {

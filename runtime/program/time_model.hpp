@@ -21,7 +21,8 @@
 
 namespace sluice {
 
-// A unit's computation for one micro-batch, measured. Recomputation costs a forward more.
+// A unit's computation for one micro-batch, measured; exchanges with tensor-parallel ranks come on
+// top. Recomputation costs a forward more.
 struct UnitSeconds {
   double forward = 0;
   double backward = 0;  // of the loss head in training: all that it does

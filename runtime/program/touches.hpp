@@ -5,11 +5,10 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <string>
 #include <tuple>
 #include <vector>
 
-#include "runtime/program/op_order.hpp"
+#include "runtime/program/first_fault.hpp"
 #include "runtime/program/program.hpp"
 
 namespace sluice {
@@ -21,7 +20,7 @@ enum class Space {
   kGrads,         // a group's gradient shard (group, stream), on its tier; by element
   kInput,         // a unit's input on NVMe (unit, micro-batch)
   kStates,        // a group's states on NVMe; by element
-  kSecondStates,  // their second place, of chunks that are updated early
+  kSecondStates,  // their second place, of chunks that are updated early; with an image of all
   kSecondParams,
 };
 using Place = std::tuple<Space, int, int>;
@@ -33,18 +32,22 @@ inline constexpr std::int64_t kAllElems = std::numeric_limits<std::int64_t>::max
 enum class What { kInput, kBucket, kShard, kOutput, kGradient };
 using Content = std::tuple<What, int, int>;
 
-// Every call is of operation `now`, in the order of the list, and returns what is wrong with it:
-// empty if nothing.
+// Every call is about the operation that `fault` stands at, which hears what is wrong with it.
 class Touches {
  public:
-  explicit Touches(const OpOrder& order) : order_(order) {}
+  Touches(const Program& program, FirstFault& fault);
 
-  [[nodiscard]] std::string touch(OpId now, Place place, bool write, std::int64_t begin = 0,
-                                  std::int64_t end = kAllElems);
-  [[nodiscard]] std::string fill(OpId now, BufferId slot, Content content);
-  [[nodiscard]] std::string take(OpId now, BufferId slot, Content content);
+  void touch(Place place, bool write, std::int64_t begin = 0, std::int64_t end = kAllElems);
+  // All of a group's gradients, wherever its streams are; those of every group.
+  void touch_grads(int group, bool write);
+  void touch_all_grads(bool write);
+  // The parts of shards that a bucket is made of.
+  void touch_bucket(int bucket, bool write);
+
+  void fill(BufferId slot, Content content);
+  void take(BufferId slot, Content content);
   // The slot dies.
-  [[nodiscard]] std::string forget(OpId now, BufferId slot);
+  void forget(BufferId slot);
 
  private:
   struct Access {
@@ -58,7 +61,9 @@ class Touches {
     bool taken = false;
   };
 
-  const OpOrder& order_;
+  const Program& program_;
+  FirstFault& fault_;
+  std::map<int, int> streams_;  // of gradients, by group
   std::map<Place, std::vector<Access>> past_;
   std::map<BufferId, Filled> content_;
 };

@@ -7,6 +7,7 @@
 #include "kernels/base/error.hpp"
 #include "runtime/program/arena_plan.hpp"
 #include "runtime/program/param_window.hpp"
+#include "runtime/program/persistent_bytes.hpp"
 
 namespace sluice {
 namespace {
@@ -99,11 +100,17 @@ UpdateFlow::UpdateFlow(ProgramBuilder& builder, const StepShape& shape, bool def
   const int slots = shape.placement.chunk_slots;
   check(slots > 0 && shape.placement.chunk_elems > 0, "the ring of chunks has slots");
   std::vector<Chunk>& chunks = builder.program().chunks;
+  const bool image = shape.placement.image && shape.placement.optimizer == Tier::kNvme;
+  builder.program().image = image;
   for (const int g : groups_by_first_use(shape)) {
     const std::int64_t owned = owned_elems(shape, g);
     for (std::int64_t at = device_elems(shape, g); at < owned;) {
       const std::int64_t elems = std::min(owned - at, shape.placement.chunk_elems);
-      chunks.push_back({g, at, elems, static_cast<int>(chunks.size()) % slots});
+      chunks.push_back({.group = g,
+                        .begin = at,
+                        .elems = elems,
+                        .slot = static_cast<int>(chunks.size()) % slots,
+                        .second = image});
       at += elems;
     }
     last_chunk_[static_cast<std::size_t>(g)] = static_cast<int>(chunks.size());
@@ -191,9 +198,29 @@ void UpdateFlow::update(int c) {
                          disk ? Lane::kDisk : Lane::kToDevice, c, {update}, weight_bytes));
     ready.push_back(users.back());
   }
+  for (const OpId user : users) {
+    if (image() && builder_.op(user).lane == Lane::kDisk) uncommitted_.push_back(user);
+  }
   if (users.empty()) users.push_back(update);
   state_users(c) = std::move(users);
   grad_users(c) = {update};
+}
+
+OpId UpdateFlow::commit() {
+  if (!image() || commit_ >= 0) return commit_;
+  Op op{.kind = OpKind::kCommit, .lane = Lane::kDisk};
+  op.waits = std::move(uncommitted_);
+  op.moved_bytes = image_bytes(shape_, builder_.program().chunks);
+  commit_ = builder_.emit(std::move(op));
+  if (shape_.tensor == 1) may_overwrite_ = commit_;
+  return commit_;
+}
+
+std::vector<OpId> UpdateFlow::waits_of_return(int c) {
+  std::vector<OpId> waits = state_users(c);
+  const OpId written = written_[static_cast<std::size_t>(c)];
+  if (std::find(waits.begin(), waits.end(), written) == waits.end()) waits.push_back(written);
+  return waits;
 }
 
 // A few before each backward, so that what that one needs from the disk is not long behind them.
@@ -206,10 +233,7 @@ void UpdateFlow::read_ahead(int done, int backwards) {
   if (speculates()) due = done < first ? 0 : ahead * (done + 1 - first) / (backwards - first);
   for (; next_ahead_ < due; ++next_ahead_) {
     const int c = next_ahead_;
-    std::vector<OpId> waits = state_users(c);
-    const OpId written = written_[static_cast<std::size_t>(c)];
-    if (std::find(waits.begin(), waits.end(), written) == waits.end()) waits.push_back(written);
-    const OpId read = emit(OpKind::kReadStates, Lane::kDisk, c, std::move(waits),
+    const OpId read = emit(OpKind::kReadStates, Lane::kDisk, c, waits_of_return(c),
                            away_state_bytes(shape_) * chunk(c).elems);
     builder_.program().ops[static_cast<std::size_t>(read)].ahead = true;
     state_users(c) = {read};
@@ -237,6 +261,7 @@ void UpdateFlow::guess(const GradFlow::Summed& summed) {
 void UpdateFlow::speculate(const std::vector<GradFlow::Summed>& summed, int done, int backwards) {
   if (!speculates() || done >= speculation_end(backwards)) return;
   for (const GradFlow::Summed& group : summed) guess(group);
+  if (image() && may_overwrite_ < 0) return;
   for (; next_guess_ < guesses_.size(); ++next_guess_) {
     read_guesses();
     update_guess(guesses_[next_guess_]);
@@ -256,10 +281,8 @@ void UpdateFlow::read_guesses() {
     if (holds(chunk(c).slot)) return;
     const std::int64_t elems = chunk(c).elems;
     builder_.program().chunks[static_cast<std::size_t>(c)].speculated = true;
-    std::vector<OpId> waits = state_users(c);
-    const OpId written = written_[static_cast<std::size_t>(c)];
-    if (std::find(waits.begin(), waits.end(), written) == waits.end()) waits.push_back(written);
-    state_users(c) = {emit_guess(OpKind::kReadStates, Lane::kDisk, c, std::move(waits),
+    builder_.program().chunks[static_cast<std::size_t>(c)].second = true;
+    state_users(c) = {emit_guess(OpKind::kReadStates, Lane::kDisk, c, waits_of_return(c),
                                  away_state_bytes(shape_) * elems)};
     std::vector<OpId> summed = std::exchange(guess.arrivals, state_users(c));
     std::vector<OpId>& users = grad_users(c);
@@ -284,10 +307,12 @@ void UpdateFlow::update_guess(const Guess& guess) {
   const int c = guess.chunk;
   const int g = chunk(c).group;
   const OpId update = emit_guess(OpKind::kUpdate, Lane::kHost, c, guess.arrivals, 0);
-  std::vector<OpId> users = {emit_guess(OpKind::kWriteStates, Lane::kDisk, c, {update},
+  std::vector<OpId> waits = {update};
+  if (image()) waits.push_back(may_overwrite_);
+  std::vector<OpId> users = {emit_guess(OpKind::kWriteStates, Lane::kDisk, c, waits,
                                         away_state_bytes(shape_) * chunk(c).elems)};
   if (parameter_tier(shape_, g) == Tier::kNvme && !params_are_master(shape_, g)) {
-    users.push_back(emit_guess(OpKind::kWriteParams, Lane::kDisk, c, {update},
+    users.push_back(emit_guess(OpKind::kWriteParams, Lane::kDisk, c, std::move(waits),
                                size_of(shape_.dtype) * chunk(c).elems));
   }
   state_users(c) = std::move(users);
@@ -327,7 +352,7 @@ void UpdateFlow::sum_squares(Op& norm, const GradFlow& grads) {
 std::vector<SecondPlace> second_places(std::span<const Chunk> chunks) {
   std::vector<SecondPlace> places;
   for (const Chunk& chunk : chunks) {
-    if (!chunk.speculated) continue;
+    if (!chunk.second) continue;
     if (places.empty() || places.back().group != chunk.group) {
       places.push_back({chunk.group, chunk.begin, 0});
     }

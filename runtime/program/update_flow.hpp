@@ -18,6 +18,15 @@
 // forgotten and the update runs as ever: the first one is as it was. (facts: GreedySnake's overlap,
 // exact with clipping.)
 //
+// Where placement.image says so, each chunk has a second place, and every update writes to the one
+// that is not current: so the states of a step are whole on NVMe until those of the next one are,
+// and are committed. commit() comes after the last of the program's deferred updates and before the
+// first early one, which writes over what was committed before it. No rank may do that while
+// another one has nothing newer: reductions, where there are early updates, and the norm wait for
+// the rank's own commit, so whoever has a reduced gradient knows that all have committed. Ranks
+// that reduce no gradients together, the tensor-parallel ones, know it of each other before the
+// first early write by a meeting: the first backward waits for the commit, and for all ranks.
+//
 // What lives on the host anyway is worked on in place.
 #pragma once
 
@@ -51,16 +60,29 @@ class UpdateFlow {
   void speculate(const std::vector<GradFlow::Summed>& summed, int done, int backwards);
   // After the last one.
   void end_speculation();
+  // After the last deferred update: the operation that commits them all; -1: there is no image.
+  OpId commit();
+  // Whether reductions, too, have to come after it.
+  [[nodiscard]] bool overwrites_early() const { return image() && speculates(); }
+  // Whether the next backward has to wait for it, and for all ranks: that operation.
+  [[nodiscard]] bool needs_meeting() const {
+    return overwrites_early() && shape_.tensor > 1 && commit_ >= 0 && may_overwrite_ < 0;
+  }
+  void meet(OpId backward) { may_overwrite_ = backward; }
   // Reads all gradients through the ring, for their norm; the norm waits.
   void sum_squares(Op& norm, const GradFlow& grads);
 
  private:
   [[nodiscard]] const Chunk& chunk(int c) const;
+  // For what reads a chunk's states after its update of the same program: who has the slot, and the
+  // states' own way to the disk.
+  [[nodiscard]] std::vector<OpId> waits_of_return(int c);
   void read(int c);
   void update(int c);
   [[nodiscard]] bool speculates() const {
     return shape_.placement.speculate && shape_.placement.optimizer == Tier::kNvme;
   }
+  [[nodiscard]] bool image() const { return builder_.program().image; }
   // Chunks to be updated before the norm, in the order their gradients come.
   struct Guess {
     int chunk = -1;
@@ -87,8 +109,11 @@ class UpdateFlow {
   std::size_t next_guess_read_ = 0;
   std::size_t next_guess_ = 0;
   std::int64_t guess_elems_left_ = 0;
-  std::vector<std::vector<OpId>> arrivals_;     // by chunk: what its update waits for
-  std::vector<OpId> written_;                   // by chunk: its states, back to the disk
+  std::vector<std::vector<OpId>> arrivals_;  // by chunk: what its update waits for
+  std::vector<OpId> written_;                // by chunk: its states, back to the disk
+  std::vector<OpId> uncommitted_;            // everything that updates write to the disk
+  OpId commit_ = -1;
+  OpId may_overwrite_ = -1;                     // over: all ranks have committed
   std::vector<std::vector<OpId>> state_users_;  // by slot: the last operations on it
   std::vector<std::vector<OpId>> grad_users_;
   std::vector<std::vector<OpId>> ready_;  // by group
@@ -106,7 +131,8 @@ struct ChunkLayout {
 };
 [[nodiscard]] ChunkLayout chunk_layout(const StepShape& shape);
 
-// A run of a group's owned elements that has a second place on NVMe: its speculated chunks.
+// A run of a group's owned elements that has a second place on NVMe: its speculated chunks, or with
+// an image all.
 struct SecondPlace {
   int group = -1;
   std::int64_t begin = 0;

@@ -112,7 +112,7 @@ UseOrder order_uses(const StepShape& shape, bool training) {
   const auto last = std::find_if(order.uses.rbegin(), order.uses.rend(), [](const Use& use) {
     return use.kind == OpKind::kForward || use.kind == OpKind::kLossHead;
   });
-  order.last_backwards = static_cast<std::size_t>(last - order.uses.rbegin());
+  order.last_backwards = static_cast<int>(last - order.uses.rbegin());
   return order;
 }
 

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <vector>
 
 #include "parallel/pipeline/schedule.hpp"
@@ -21,8 +22,8 @@ struct SlotUses {
 
 struct UseOrder {
   std::vector<Use> uses;
-  std::vector<SlotUses> slots;     // without a pipeline: none
-  std::size_t last_backwards = 0;  // uses after the last forward or loss head
+  std::vector<SlotUses> slots;  // without a pipeline: none
+  int last_backwards = 0;       // uses after the last forward or loss head
 };
 
 // `training`: all micro-batches, forward and backward; else one, forward and loss.

@@ -37,6 +37,12 @@ TEST(CheckpointCommand, InAndOutAndVerified) {
   const Finished out = run_program(
       scratch, "checkpoint export ours -o out --dtype fp16 --tokenizer " + golden("mistral"));
   ASSERT_EQ(out.exit_code, 0) << out.output;
+  // Written again, the tokenizer's folder beside it.
+  ASSERT_EQ(run_program(scratch, "checkpoint convert ours -o more --files 2").exit_code, 0);
+  ASSERT_EQ(run_program(scratch, "checkpoint export more -o third --dtype fp16").exit_code, 0);
+  EXPECT_TRUE(scratch.read("out/model.safetensors") == scratch.read("third/model.safetensors"));
+  EXPECT_EQ(scratch.read("more/huggingface/config.json"),
+            scratch.read("ours/huggingface/config.json"));
   // In again and out again: the same file (golden tensors are compared in hf_weights_test).
   ASSERT_EQ(run_program(scratch, "checkpoint import out -o again").exit_code, 0);
   ASSERT_EQ(run_program(scratch, "checkpoint export again -o twice --dtype fp16").exit_code, 0);
@@ -61,6 +67,26 @@ TEST(CheckpointCommand, AnImportNeedsAFolderOfItsOwn) {
   refuse("ours/step-00000000", "-o ours/step-00000000 is a checkpoint");
   EXPECT_EQ(scratch.read("ours/huggingface/config.json"), before);
   EXPECT_FALSE(fs::exists(scratch.path("ours/step-00000000/huggingface")));
+}
+
+TEST(CheckpointCommand, WhatIsNotThereIsNamed) {
+  const Scratch scratch;
+  fs::create_directory(scratch.path("notes"));
+  const auto refuse = [&](const std::string& arguments, int code, const std::string& message) {
+    const Finished refused = run_program(scratch, arguments);
+    EXPECT_EQ(refused.exit_code, code) << refused.output;
+    EXPECT_THAT(refused.output, HasSubstr(message));
+  };
+  refuse("checkpoint import none -o ours", 4, "cannot import none: there is no such folder");
+  refuse("checkpoint import notes -o ours", 4, "notes is nothing that can be imported");
+  refuse("checkpoint import notes -o ours --format hf", 4, "notes has no config.json");
+  scratch.write("notes/latest_checkpointed_iteration.txt", "99999999999999999999");
+  refuse("checkpoint import notes -o ours", 4, "notes/latest_checkpointed_iteration.txt names no");
+  refuse("checkpoint verify none", 4, "there is no folder none");
+  refuse("checkpoint squeeze none", 2, "sluice checkpoint: there is no command 'squeeze'");
+  refuse("squeeze", 2, "sluice: there is no command 'squeeze'");
+  refuse("checkpoint ls", 2, "folder is required");
+  EXPECT_FALSE(fs::exists(scratch.path("ours")));
 }
 
 TEST(CheckpointCommand, DamageIsNamed) {
@@ -131,7 +157,7 @@ TEST(ModelFrom, WhatContradictsTheFolderIsRefused) {
   scratch.write("from.yaml", "model: {from: " + golden("gpt2") + "}\ndata: {text: [text.txt]}\n");
   const Finished tokenizer = run_program(scratch, "train from.yaml");
   EXPECT_EQ(tokenizer.exit_code, 2);
-  EXPECT_THAT(tokenizer.output, HasSubstr("name one with data.tokenizer"));
+  EXPECT_THAT(tokenizer.output, HasSubstr("or give data.tokenizer"));
   EXPECT_EQ(run_program(scratch, "train tiny.yaml --set model.from=nowhere").exit_code, 4);
 }
 

@@ -33,6 +33,7 @@ void expect_sane(const nlohmann::json& file) {
     expect_rate(file, rates["gemm_flops"][dtype], "gemm_flops" + suffix, 1e7, 1e16);
     expect_rate(file, rates["adam_params_per_s"][dtype], "adam_params_per_s" + suffix, 1e5, 1e12);
   }
+  EXPECT_NE(file["gpu"].is_null(), !file["not_measured"].contains("gpu"));
   for (const char* link : {"comm", "peer"}) {
     ASSERT_TRUE(rates.contains(link)) << link;
     const bool measured = !rates[link].is_null();
@@ -56,9 +57,11 @@ TEST(Doctor, QuickMeasuresEverythingAndWritesTheFile) {
   EXPECT_TRUE(report["facts"]["memory"].contains("memlock_bytes"));
   EXPECT_TRUE(report["facts"]["disk"]["io_uring"].is_boolean());
   EXPECT_FALSE(report["facts"]["nodes"].empty());
+  EXPECT_FALSE(report["rates"]["comm"].is_null()) << report["not_measured"];
+  EXPECT_FALSE(report["rates"]["gemm_flops"]["fp32"].is_null()) << report["not_measured"];
   if (report["facts"]["gpus"] == 0) {
-    EXPECT_FALSE(report["rates"]["comm"].is_null()) << report["not_measured"];
-    EXPECT_FALSE(report["rates"]["gemm_flops"]["fp32"].is_null()) << report["not_measured"];
+    EXPECT_TRUE(report["gpu"].is_null());
+    EXPECT_EQ(report["not_measured"]["gpu"], "no GPU is visible");
   }
   for (const nlohmann::json& finding : report["findings"]) {
     EXPECT_FALSE(finding["what"].get<std::string>().empty());

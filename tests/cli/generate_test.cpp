@@ -90,6 +90,16 @@ TEST_F(Trained, SaysTheSameOnEveryLayout) {
   EXPECT_EQ(json_of(what + "--set train.seed=99")["text"], alone["text"]);
 }
 
+// A crash may come between a checkpoint and the pointer to it.
+TEST_F(Trained, AFolderOfCheckpointsNeedsNoPointer) {
+  const std::string what = " --prompt 'the qu' --max-tokens 4 --temperature 0";
+  std::filesystem::copy(scratch_->path("ckpt"), scratch_->path("bare"),
+                        std::filesystem::copy_options::recursive);
+  ASSERT_TRUE(std::filesystem::remove(scratch_->path("bare/latest")));
+  EXPECT_EQ(json_of("generate --checkpoint bare" + what)["tokens"],
+            json_of("generate --checkpoint ckpt" + what)["tokens"]);
+}
+
 TEST_F(Trained, SaysTheSameAsAHuggingFaceFolder) {
   const Finished exported = run("checkpoint export ckpt -o hf");
   ASSERT_EQ(exported.exit_code, 0) << exported.output;
@@ -226,7 +236,38 @@ TEST_F(Trained, RefusesWhatItCannotDo) {
                "--top-p 2.000000: expected a probability above 0 and up to 1");
   expect_error("generate tiny.yaml --checkpoint ckpt --prompt a --set model.layers=3", 2,
                "the configuration's model is not that of ");
+  expect_error("generate --checkpoint ckpt --prompt a --set model.layers=1", 2,
+               "model.layers.1.input_layernorm.weight of the checkpoint is not in it");
+  expect_error("generate --checkpoint ckpt --prompt a --set model.hidden=32", 2,
+               " is [257, 64] there and [257, 32] here");
   expect_error(use + "--prompt a --set memory.device=20KiB", 3, "device");
+  expect_error(use + "--prompt-file run", 4, "cannot read the prompt: run: Is a directory");
+}
+
+TEST_F(Trained, NumbersAreNotBentToFit) {
+  const std::string use = std::string("generate ") + kUse + "--prompt a ";
+  for (const std::string option : {"--max-tokens", "--nproc"}) {
+    for (const std::string number : {"0", "-1", "1.5", "two"}) {
+      expect_error(use + option + " " + number, 2,
+                   option + ": found '" + number + "', expected a whole number from 1 on");
+    }
+  }
+  expect_error(use + "--seed -1", 2, "--seed: found '-1', expected a whole number from 0 on");
+  expect_error(use + "--seed 18446744073709551616", 2, "from 0 to 18446744073709551615");
+  expect_error(use + "--top-k 99999999999999999999", 2, "from 0 to 9223372036854775807");
+  expect_error("eval tiny.yaml --checkpoint ckpt --stride 0", 2,
+               "--stride: found '0', expected a whole number from 1 on");
+  EXPECT_EQ(run(use + "--max-tokens 1 --seed 18446744073709551615").exit_code, 0);
+}
+
+TEST_F(Trained, OutputThatDoesNotArriveIsAnError) {
+  for (const std::string& command : {std::string("generate ") + kUse + "--prompt a --max-tokens 4",
+                                     std::string("eval tiny.yaml --checkpoint ckpt --json"),
+                                     std::string("checkpoint ls ckpt")}) {
+    const Finished done = run(command + " 2>&1 >/dev/full; echo rc=$?; exit 0");
+    EXPECT_NE(done.output.find("rc=4"), std::string::npos) << command << done.output;
+    EXPECT_NE(done.output.find("cannot write all of the output"), std::string::npos) << done.output;
+  }
 }
 
 TEST_F(Trained, EvaluatesFileByFileAndTheSameOnEveryLayout) {
@@ -250,6 +291,9 @@ TEST_F(Trained, EvaluatesFileByFileAndTheSameOnEveryLayout) {
   const nlohmann::json sliding = json_of(what + "--stride 16");
   EXPECT_EQ(sliding["tokens"], alone["tokens"]);
   EXPECT_LT(sliding["loss"].get<double>(), alone["loss"].get<double>());
+  // No rows beyond the longest file's 11 windows: they would not fit.
+  EXPECT_EQ(json_of(what + "--set train.micro_batch=100000 --set memory.device=256MiB")["files"],
+            json_of(what + "--set train.micro_batch=11")["files"]);
   const nlohmann::json share = json_of("eval tiny.yaml --checkpoint ckpt");
   EXPECT_EQ(share["files"][0]["name"], "validation share");
   expect_error(what + "--stride 65", 2, "--stride 65: windows begin every 1 to model.seq = 64");

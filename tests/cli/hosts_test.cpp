@@ -51,14 +51,6 @@ class Hosts : public ::testing::Test {
         ".out 2>&1";
     return WEXITSTATUS(std::system(command.c_str()));
   }
-  std::string losses(const std::string& run) const {
-    std::string text;
-    for (const nlohmann::json& step : scratch_.metrics(run)) {
-      text +=
-          step["step"].dump() + " " + step["loss"].dump() + " " + step["grad_norm"].dump() + "\n";
-    }
-    return text;
-  }
   // Once run "two" has come so far.
   void signal_other_host_in_step(std::size_t step, int signal) const {
     const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(60);
@@ -85,7 +77,7 @@ TEST_F(Hosts, ByHostfileTheLossesAreThoseOfOneHost) {
   ASSERT_EQ(one.exit_code, 0) << one.output;
   const Finished two = train_on_hosts("two", "");
   ASSERT_EQ(two.exit_code, 0) << two.output;
-  EXPECT_EQ(losses("two"), losses("one"));
+  EXPECT_EQ(scratch_.curve("two"), scratch_.curve("one"));
   EXPECT_EQ(scratch_.metrics("two").size(), 8U);
   EXPECT_NE(two.output.find("2 rank(s)"), std::string::npos) << two.output;
   EXPECT_NE(scratch_.read("two/host-1.log"), "");
@@ -99,7 +91,7 @@ TEST_F(Hosts, BySlurmsVariablesTheLossesAreThoseOfOneHost) {
   const int first = run_task(0);
   EXPECT_EQ(first, 0) << scratch_.read("task-0.out");
   EXPECT_EQ(other.get(), 0) << scratch_.read("task-1.out");
-  EXPECT_EQ(losses("two"), losses("one"));
+  EXPECT_EQ(scratch_.curve("two"), scratch_.curve("one"));
 }
 
 TEST_F(Hosts, ALostHostIsSurvivedByARestart) {
@@ -116,7 +108,7 @@ TEST_F(Hosts, ALostHostIsSurvivedByARestart) {
   EXPECT_NE(run.output.find("restart 1 of 1 (launch.max_restarts), from the newest checkpoint"),
             std::string::npos)
       << run.output;
-  EXPECT_EQ(losses("two"), losses("one"));
+  EXPECT_EQ(scratch_.curve("two"), scratch_.curve("one"));
   EXPECT_TRUE(all_gone());
 }
 

@@ -2,7 +2,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cmath>
 #include <fstream>
+#include <span>
 
 #include "runtime/checkpoint/checkpoint_load.hpp"
 #include "tests/cli/program.hpp"
@@ -51,15 +54,6 @@ void write_universal(const std::string& step, const fs::path& out) {
                                                             number("global_samples", run.samples)));
 }
 
-std::string curve(const Scratch& scratch, const std::string& run, int after) {
-  std::string text;
-  for (const nlohmann::json& step : scratch.metrics(run)) {
-    if (!step.contains("loss") || step["step"] <= after) continue;
-    text += step["step"].dump() + " " + step["loss"].dump() + " " + step["grad_norm"].dump() + "\n";
-  }
-  return text;
-}
-
 TEST(ImportCommand, TrainingGoesOnAsFromOurOwnCheckpoint) {
   const Scratch scratch;
   write_tiny(scratch);
@@ -83,8 +77,59 @@ TEST(ImportCommand, TrainingGoesOnAsFromOurOwnCheckpoint) {
       run_program(scratch, "train tiny.yaml --set output.dir=on --resume ours" + model);
   ASSERT_EQ(on.exit_code, 0) << on.output;
   EXPECT_THAT(on.output, HasSubstr("going on with step 4"));
-  EXPECT_EQ(curve(scratch, "on", 3), curve(scratch, "whole", 3));
-  EXPECT_FALSE(curve(scratch, "on", 3).empty());
+  EXPECT_EQ(scratch.curve("on", 3), scratch.curve("whole", 3));
+  EXPECT_FALSE(scratch.curve("on", 3).empty());
+}
+
+std::vector<float> all_masters(const std::string& path) {
+  Checkpoint checkpoint = open_checkpoint(local_file_system(), path);
+  std::vector<float> all;
+  for (const StateRange& param : checkpoint.parameters()) {
+    const StateRange whole =
+        whole_range(param.param, StateKind::kMaster, TensorDType::kF32, param.shape);
+    const std::size_t before = all.size();
+    all.resize(before + static_cast<std::size_t>(whole.elems()));
+    checkpoint.read_range(whole, std::as_writable_bytes(std::span(all).subspan(before)));
+  }
+  return all;
+}
+
+// Moments of zero with the count of a long run would make the first steps three times as long and
+// more: AdamW's are at most the learning rate.
+TEST(WeightsAlone, AdamCountsFromWhereItsMomentsBegin) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string train =
+      "train tiny.yaml --nproc 1 --set model.hidden=32 --set model.seq=32 --set train.eval_steps=0"
+      " --set optimizer.lr=1e-3 --set optimizer.betas=[0.9,0.999] --set optimizer.weight_decay=0"
+      " --set schedule.type=constant --set schedule.warmup_steps=0 --set checkpoint.keep=0 ";
+  const auto steps = [&](int count, const std::string& dir) {
+    const Finished done = run_program(scratch, train + "--resume auto --set checkpoint.dir=" + dir +
+                                                   " --set output.dir=run-" + dir +
+                                                   " --set train.steps=" + std::to_string(count));
+    ASSERT_EQ(done.exit_code, 0) << done.output;
+  };
+  ASSERT_NO_FATAL_FAILURE(steps(6, "whole"));
+  for (const std::string to : {"bare", "once"}) {
+    const Finished converted =
+        run_program(scratch, "checkpoint convert whole -o " + to + " --weights-only");
+    ASSERT_EQ(converted.exit_code, 0) << converted.output;
+  }
+  ASSERT_NO_FATAL_FAILURE(steps(7, "bare"));
+  const std::vector<float> before = all_masters(scratch.path("bare/step-00000006"));
+  const std::vector<float> after = all_masters(scratch.path("bare/step-00000007"));
+  ASSERT_EQ(before.size(), after.size());
+  float longest = 0;
+  for (std::size_t i = 0; i < before.size(); ++i) {
+    longest = std::max(longest, std::abs(after[i] - before[i]));
+  }
+  EXPECT_GT(longest, 0.9e-3F);
+  EXPECT_LT(longest, 1.01e-3F);
+  // The count is a state like any other.
+  ASSERT_NO_FATAL_FAILURE(steps(9, "bare"));
+  ASSERT_NO_FATAL_FAILURE(steps(9, "once"));
+  EXPECT_EQ(all_masters(scratch.path("bare/step-00000009")),
+            all_masters(scratch.path("once/step-00000009")));
 }
 
 TEST(ImportCommand, SaysWhatIsMissing) {
@@ -100,7 +145,50 @@ TEST(ImportCommand, SaysWhatIsMissing) {
   refuse(golden("llama") + " --set model.vocab=13 --set model.layers=2", 2,
          "model.layers: 2 is not the 1 that");
   refuse(golden("llama") + " --format deepspeed", 4, "it has no zero/");
-  refuse(golden("deepspeed") + " --format megatron", 4, "it has no mp_rank_00/");
+  refuse(golden("deepspeed") + " --format megatron", 4, "it has no mp_rank_00/, and no .metadata");
+}
+
+TEST(ImportCommand, AMegatronPipelineWithItsMoments) {
+  const Scratch scratch;
+  const std::string from = "checkpoint import " + golden("gpt2_pipeline") + " --set model.vocab=21";
+  const Finished in = run_program(scratch, from + " -o ours");
+  ASSERT_EQ(in.exit_code, 0) << in.output;
+  EXPECT_THAT(in.output, HasSubstr("parameters of Megatron's at step 12, with both moments, its "
+                                   "next learning rate 0.00025"));
+  Checkpoint ours = open_checkpoint(local_file_system(), scratch.path("ours"));
+  EXPECT_EQ(ours.manifest().run.updates, 11);
+  EXPECT_EQ(ours.manifest().run.skipped_steps, 1);
+  EXPECT_EQ(ours.manifest().run.samples, 96);
+  EXPECT_TRUE(ours.has("h.3.mlp.c_fc.weight", StateKind::kMoment2));
+  const Finished alone = run_program(scratch, from + " -o alone --weights-only");
+  ASSERT_EQ(alone.exit_code, 0) << alone.output;
+  EXPECT_THAT(alone.output, HasSubstr("at step 12, without moments"));
+  const Finished scaled = run_program(
+      scratch, "checkpoint import " + golden("llama_uneven") + " -o fp16 --set model.vocab=11");
+  ASSERT_EQ(scaled.exit_code, 0) << scaled.output;
+  const RunState run = open_checkpoint(local_file_system(), scratch.path("fp16")).manifest().run;
+  EXPECT_EQ(run.loss_scale, 1024);
+  EXPECT_EQ(run.loss_scale_good_steps, 5);
+  EXPECT_EQ(run.loss_scale_lives, 2);
+}
+
+// A configuration is taken at its word: nothing in the tensors would contradict it.
+TEST(ImportCommand, WhatAConfigurationSaysOtherwiseIsNotTakenInSilence) {
+  const Scratch scratch;
+  scratch.write("text.txt", "a text");
+  const auto import = [&](const std::string& out, const std::string& eps) {
+    scratch.write("run.yaml",
+                  "model: {type: gpt2, layers: 4, hidden: 6, heads: 2, ffn: 10, seq: 5, vocab: 21, "
+                  "norm_eps: " +
+                      eps + "}\ndata: {text: [text.txt]}\n");
+    const Finished done = run_program(
+        scratch, "checkpoint import " + golden("gpt2_pipeline") + " --config run.yaml -o " + out);
+    EXPECT_EQ(done.exit_code, 0) << done.output;
+    return done.output;
+  };
+  const std::string said = " of --config is not the ";
+  EXPECT_THAT(import("other", "1e-6"), HasSubstr("model.norm_eps: 1e-06" + said));
+  EXPECT_THAT(import("same", "1e-5"), ::testing::Not(HasSubstr(said)));
 }
 
 TEST(ImportCommand, AMegatronLlamaLeavesForHuggingFace) {

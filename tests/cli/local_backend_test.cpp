@@ -18,22 +18,13 @@ class Local : public ::testing::Test {
                            out + " " + more,
                        environment);
   }
-  std::string curve(const std::string& run) const {
-    std::string text;
-    for (const nlohmann::json& step : scratch_.metrics(run)) {
-      text += step["step"].dump() + " " + step["loss"].dump() + " " + step["grad_norm"].dump();
-      if (step.contains("eval_loss")) text += " " + step["eval_loss"].dump();
-      text += "\n";
-    }
-    return text;
-  }
   void expect_same(const std::string& sets) {
     SCOPED_TRACE(sets);
     const Finished processes = train("processes", sets);
     ASSERT_EQ(processes.exit_code, 0) << processes.output;
     const Finished threads = train("threads", sets + " --set launch.backend=local");
     ASSERT_EQ(threads.exit_code, 0) << threads.output;
-    EXPECT_EQ(curve("threads"), curve("processes"));
+    EXPECT_EQ(scratch_.curve("threads"), scratch_.curve("processes"));
     // One process: one log.
     EXPECT_FALSE(std::filesystem::exists(scratch_.path("threads/rank-1.log")));
     std::filesystem::remove_all(scratch_.path("threads"));
@@ -57,7 +48,7 @@ TEST_F(Local, SavesAndGoesOnLikeProcesses) {
   const Finished run = train("run", sets, {{"SLUICE_FAILPOINTS", "engine.step@6:rank=1:error"}});
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_NE(run.output.find("restart 1 of 1"), std::string::npos) << run.output;
-  EXPECT_EQ(curve("run"), curve("whole"));
+  EXPECT_EQ(scratch_.curve("run"), scratch_.curve("whole"));
 }
 
 TEST_F(Local, ARankThatThrowsIsNamedAndEndsTheOthers) {

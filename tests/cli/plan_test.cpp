@@ -174,6 +174,33 @@ TEST(Plan, TextKeepsToEightyColumns) {
   }
 }
 
+// What a GPU's rank would refuse is refused of a GPU's profile, in the same words; of a CPU's it is
+// no mistake.
+TEST(Plan, RefusesOnAGpuWhatTrainRefusesThere) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  for (const char* tier : {"host", "nvme"}) {
+    const std::string placed =
+        " --set offload.activations=" + std::string(tier) +
+        (*tier == 'n' ? " --set offload.nvme_path=[" + scratch.path("drive") + "]" : "");
+    const Finished train =
+        run_program(scratch, "train tiny.yaml --set launch.backend=nccl" + placed);
+    EXPECT_EQ(train.exit_code, 2) << train.output;
+    EXPECT_NE(train.output.find("set recompute.mode: full"), std::string::npos) << train.output;
+    const Finished named = run_program(scratch, "plan tiny.yaml --profile h100-sxm" + placed);
+    EXPECT_EQ(named.exit_code, 2);
+    EXPECT_EQ(named.output, train.output);
+    const Finished found =
+        run_program(scratch, "plan tiny.yaml --set launch.backend=nccl" + placed);
+    EXPECT_EQ(found.exit_code, 2);
+    EXPECT_EQ(found.output, train.output);
+    EXPECT_EQ(plan(scratch, "tiny.yaml --profile cpu" + placed).exit_code, 0);
+    EXPECT_EQ(
+        plan(scratch, "tiny.yaml --profile h100-sxm --set recompute.mode=full" + placed).exit_code,
+        0);
+  }
+}
+
 TEST(Plan, MistakesAreUsageErrors) {
   const Scratch scratch;
   write_tiny(scratch);

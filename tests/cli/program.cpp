@@ -45,6 +45,19 @@ std::vector<nlohmann::json> Scratch::metrics(const std::string& run) const {
   return all;
 }
 
+std::string Scratch::curve(const std::string& run, int after) const {
+  std::string text;
+  for (const nlohmann::json& step : metrics(run)) {
+    if (step["step"] <= after) continue;
+    for (const char* key : {"step", "loss", "grad_norm", "lr", "loss_scale"}) {
+      text += step[key].dump() + " ";
+    }
+    if (step.contains("eval_loss")) text += step["eval_loss"].dump();
+    text += "\n";
+  }
+  return text;
+}
+
 Finished run_program(const Scratch& scratch, const std::string& arguments,
                      const std::map<std::string, std::string>& environment, int limit_s) {
   std::string command = "cd '" + scratch.path() + "' && ";

@@ -27,6 +27,9 @@ class Scratch {
   [[nodiscard]] std::string read(const std::string& name) const;
   // The objects of <run>/metrics.jsonl.
   [[nodiscard]] std::vector<nlohmann::json> metrics(const std::string& run) const;
+  // Of those after step `after`: step, loss, norm, learning rate and scale, and what was evaluated.
+  // As text, so that equal means equal bits.
+  [[nodiscard]] std::string curve(const std::string& run, int after = 0) const;
 
  private:
   std::filesystem::path folder_;

@@ -38,11 +38,13 @@ std::int64_t field(const std::string& text, const std::string& name) {
 
 }  // namespace
 
-std::vector<int> rank_processes(const std::string& text) {
+std::vector<int> rank_processes(const std::string& folder, const std::string& text) {
   std::vector<int> found;
   for (const fs::directory_entry& entry : fs::directory_iterator("/proc")) {
     const std::string name = entry.path().filename().string();
     if (name.find_first_not_of("0123456789") != std::string::npos) continue;
+    std::error_code gone;
+    if (!fs::equivalent(entry.path() / "cwd", folder, gone)) continue;
     if (text_of(entry.path() / "cmdline").find(text) == std::string::npos) continue;
     const auto parent = static_cast<int>(field(text_of(entry.path() / "status"), "PPid"));
     const int pid = std::stoi(name);
@@ -69,6 +71,12 @@ Held held_by(int pid) {
   for (fs::directory_iterator at(process / "fd", gone), end; !gone && at != end;
        at.increment(gone)) {
     ++held.descriptors;
+  }
+  std::istringstream maps(text_of(process / "maps"));
+  for (std::string line; std::getline(maps, line);) {
+    for (const char* kind : {" /dev/shm/", " /memfd:", " /SYSV"}) {
+      held.shared += line.find(kind) != std::string::npos ? 1 : 0;
+    }
   }
   return held;
 }

@@ -7,9 +7,9 @@
 
 namespace sluice::testing {
 
-// Of the run whose command line contains `text`: those that the launcher started, in the order of
-// their numbers.
-[[nodiscard]] std::vector<int> rank_processes(const std::string& text);
+// Of the run in this working directory whose command line contains `text`: those that the launcher
+// started, in the order of their numbers.
+[[nodiscard]] std::vector<int> rank_processes(const std::string& folder, const std::string& text);
 
 // Bytes that only exist because of this process: anonymous and shared memory, of pages that several
 // processes map its part. Pages of files (libraries, the token cache) are not in it: the kernel may
@@ -22,6 +22,7 @@ struct Held {
   std::int64_t pinned = 0;
   std::int64_t threads = 0;
   std::int64_t descriptors = 0;
+  std::int64_t shared = 0;  // mappings of shared memory that has a name: /dev/shm, memfd, SysV
 };
 // Zeroes once the process is gone.
 [[nodiscard]] Held held_by(int pid);

@@ -2,10 +2,10 @@
 // ends as promised, says where it was, leaves no process and no file, and never trains on wrong
 // bytes.
 #include <gtest/gtest.h>
-
-#include <cstdlib>
+#include <sys/resource.h>
 
 #include "tests/cli/tier_runs.hpp"
+#include "tests/slow_tests.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -29,7 +29,7 @@ class DriveFault : public ::testing::TestWithParam<Fault> {
     write_tiny(scratch);
     const Finished run = run_program(scratch, "train tiny.yaml" + kRun + everything_on("nvme"));
     ASSERT_EQ(run.exit_code, 0) << run.output;
-    healthy_ = trajectory(scratch, "run");
+    healthy_ = scratch.curve("run");
   }
   static std::string healthy_;
 };
@@ -37,7 +37,7 @@ std::string DriveFault::healthy_;
 
 TEST_P(DriveFault, EndsAsPromised) {
   const Fault& fault = GetParam();
-  if (fault.slow && std::getenv("SLUICE_SLOW_TESTS") == nullptr) {
+  if (fault.slow && !slow_tests()) {
     GTEST_SKIP() << "runs with SLUICE_SLOW_TESTS=1";
   }
   const Scratch scratch;
@@ -50,7 +50,7 @@ TEST_P(DriveFault, EndsAsPromised) {
   EXPECT_EQ(processes_with(scratch.path()), 0) << "a process was left";
   EXPECT_EQ(files_in(scratch, "swap"), std::vector<std::string>());
   if (fault.exit_code == 0) {
-    EXPECT_EQ(trajectory(scratch, "run"), healthy_);
+    EXPECT_EQ(scratch.curve("run"), healthy_);
   }
   const std::vector<std::string> lines = run.lines();
   std::string tail;
@@ -123,6 +123,29 @@ INSTANTIATE_TEST_SUITE_P(
         Fault{"Interrupted", "nvme.read.intr@9:error;nvme.write.intr@25:error", 0, {}, true},
         Fault{"SlowTransfers", "nvme.read:rank=1:delay=5", 0, {}, true}),
     [](const ::testing::TestParamInfo<Fault>& info) { return std::string(info.param.name); });
+
+// The launcher's own files, and the ranks' swap files: each is an error with the file's name.
+TEST(DriveLimit, AFileBeyondTheLimitOnSizesIsAnError) {
+  struct Case {
+    rlim_t bytes;
+    const char* said;
+  };
+  for (const Case& limited : {Case{0, "sluice: "}, Case{640 << 10, "rank-00000.swap"}}) {
+    const Scratch scratch;
+    write_tiny(scratch);
+    rlimit before{};
+    ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+    const rlimit small{limited.bytes, before.rlim_max};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+    const Finished run =
+        run_program(scratch, "train tiny.yaml --set launch.nproc=1" + kRun + everything_on("nvme"));
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+    EXPECT_EQ(run.exit_code, 4) << run.output;
+    EXPECT_NE(run.output.find("File too large"), std::string::npos) << run.output;
+    EXPECT_NE(run.output.find(limited.said), std::string::npos) << run.output;
+    EXPECT_EQ(files_in(scratch, "swap"), std::vector<std::string>());
+  }
+}
 
 }  // namespace
 }  // namespace sluice::testing

@@ -29,14 +29,4 @@ inline std::vector<std::string> files_in(const Scratch& scratch, const std::stri
   return names;
 }
 
-// Loss and norm of every step, and the last evaluation: as text, so that equal means equal bits.
-inline std::string trajectory(const Scratch& scratch, const std::string& run) {
-  std::string text;
-  for (const nlohmann::json& step : scratch.metrics(run)) {
-    text += step["loss"].dump() + " " + step["grad_norm"].dump() + "\n";
-    if (step.contains("eval_loss")) text += step["eval_loss"].dump() + "\n";
-  }
-  return text;
-}
-
 }  // namespace sluice::testing

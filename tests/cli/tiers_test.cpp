@@ -32,11 +32,11 @@ class Tiers : public ::testing::Test {
 
 TEST_F(Tiers, WhereStatesLiveChangesNoBit) {
   ASSERT_EQ(train("device", kShort).exit_code, 0);
-  const std::string expected = trajectory(scratch_, "device");
+  const std::string expected = scratch_.curve("device");
   for (const std::string tier : {"host", "nvme"}) {
     const Finished run = train(tier, kShort + everything_on(tier));
     ASSERT_EQ(run.exit_code, 0) << run.output;
-    EXPECT_EQ(trajectory(scratch_, tier), expected) << tier;
+    EXPECT_EQ(scratch_.curve(tier), expected) << tier;
     EXPECT_NE(run.output.find("host peak: planned "), std::string::npos) << run.output;
     EXPECT_EQ(run.output.find("nvme peak: planned ") != std::string::npos, tier == "nvme");
   }
@@ -130,22 +130,39 @@ TEST_F(Tiers, TheDevicesComplaintNamesTheNextTier) {
 // What the plan says is what the run takes: a budget of just that much is kept, a byte less is not.
 TEST_F(Tiers, ThePlansBytesAreEnough) {
   const std::string one_step = " --set train.steps=1 --set train.eval_steps=0";
-  for (const std::string tier : {"host", "nvme"}) {
-    const std::string sets = one_step + everything_on(tier) + " --set memory." + tier + "=";
-    ASSERT_EQ(train(tier, sets + "1GiB").exit_code, 0);
-    const std::int64_t peak = plan(tier)["tiers"][tier]["peak"];
-    EXPECT_EQ(train(tier, sets + std::to_string(2 * peak)).exit_code, 0);
-    EXPECT_EQ(train(tier, sets + std::to_string(2 * peak - 1) + " --dry-run").exit_code, 3);
+  struct Case {
+    std::string out, on, budget, more;
+  };
+  // The store's own bytes on the host, a hash for each block of each array among them.
+  for (const Case& c : {Case{"host", "host", "host", ""}, Case{"nvme", "nvme", "nvme", ""},
+                        Case{"store", "nvme", "host", ""},
+                        Case{"image", "nvme", "host", " --set offload.image=true"},
+                        Case{"image_of_stages", "nvme", "nvme",
+                             " --set offload.image=true --set parallel.pipeline=2"
+                             " --set model.tie_embeddings=false"}}) {
+    SCOPED_TRACE(c.out);
+    const std::string sets = one_step + everything_on(c.on) + c.more + " --set memory." + c.budget;
+    ASSERT_EQ(train(c.out, sets + "=1GiB").exit_code, 0);
+    const std::int64_t peak = plan(c.out)["tiers"][c.budget]["peak"];
+    const Finished enough = train(c.out, sets + "=" + std::to_string(2 * peak));
+    EXPECT_EQ(enough.exit_code, 0) << enough.output;
+    EXPECT_EQ(train(c.out, sets + "=" + std::to_string(2 * peak - 1) + " --dry-run").exit_code, 3);
   }
 }
 
-TEST_F(Tiers, OnAGpuTheyAreRefusedForNow) {
-  const Finished run = train("run", " --set launch.backend=nccl --set offload.optimizer=host");
-  EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.output,
-            "sluice: --set offload.optimizer=host: offload.optimizer: host: memory tiers are "
-            "written for CPU ranks; the GPU's copies are not; leave optimizer on the device, or "
-            "set launch.backend to gloo for a run on the CPU\n");
+// Tiers are a GPU's as well; but for what libtorch's autograd, which runs there, keeps.
+TEST_F(Tiers, OnAGpuOnlyWhatAutogradKeepsIsRefused) {
+  const std::string gpus = " --set launch.backend=nccl --set launch.nproc=64";
+  const Finished states =
+      train("run", gpus + everything_on("host") + " --set train.global_batch=128");
+  EXPECT_EQ(states.exit_code, 2);
+  EXPECT_NE(states.output.find("64 ranks need as many GPUs"), std::string::npos) << states.output;
+  const Finished kept = train("run", " --set launch.backend=nccl --set offload.activations=host");
+  EXPECT_EQ(kept.exit_code, 2);
+  EXPECT_EQ(kept.output,
+            "sluice: --set offload.activations=host: offload.activations: host: GPUs run "
+            "libtorch's autograd, and what that keeps cannot be parted from it; set "
+            "recompute.mode: full, or leave activations on the device\n");
 }
 
 // The step is run again to find the value: without its updates, which it has made already.

@@ -1,5 +1,6 @@
 // Whole runs: what they leave behind, and that the stages shrink what a rank holds.
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 
 #include "tests/cli/program.hpp"
 
@@ -93,6 +94,29 @@ TEST(Train, DryRunStartsNothing) {
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_NE(run.output.find("peak"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
+}
+
+TEST(Usage, NamesACommandThatIsNotThere) {
+  const Scratch scratch;
+  const Finished run = run_program(scratch, "trian tiny.yaml");
+  EXPECT_EQ(run.exit_code, 2);
+  EXPECT_EQ(run.output, "sluice: there is no command 'trian'; sluice --help lists them\n");
+}
+
+// The size limit of files stands in for the disk.
+TEST(Train, AFullDiskAtTheStartLeavesTheFilesOfTheRunBefore) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  ASSERT_EQ(run_program(scratch, "train tiny.yaml --set train.steps=1").exit_code, 0);
+  const std::string before = scratch.read("run/config.yaml");
+  rlimit former{};
+  ::getrlimit(RLIMIT_FSIZE, &former);
+  const rlimit tight{.rlim_cur = 100, .rlim_max = former.rlim_max};
+  ::setrlimit(RLIMIT_FSIZE, &tight);
+  const Finished refused = run_program(scratch, "train tiny.yaml --set train.steps=2");
+  ::setrlimit(RLIMIT_FSIZE, &former);
+  EXPECT_EQ(refused.exit_code, 4) << refused.output;
+  EXPECT_EQ(scratch.read("run/config.yaml"), before);
 }
 
 TEST(Train, JoinsAJobThatTheEnvironmentDescribes) {

@@ -2,7 +2,9 @@
 #include "configs/offload_rules.hpp"
 
 #include <gtest/gtest.h>
+#include <linux/magic.h>
 #include <sys/stat.h>
+#include <sys/statfs.h>
 #include <unistd.h>
 
 #include "configs/validate.hpp"
@@ -103,6 +105,29 @@ TEST_F(OffloadRules, SpeculationIsOfAnOptimizerOnNvme) {
   EXPECT_EQ(complaint({"offload.speculate=never", "offload.optimizer=host"}), "");
 }
 
+TEST_F(OffloadRules, AnImageIsOfAllStatesOnNvme) {
+  const std::string at = "--set offload.image=true: offload.image: ";
+  const std::string of_all =
+      at + "an image is of all optimizer states, which must live on nvme, and offload.";
+  for (const char* tier : {"device", "host"}) {
+    EXPECT_EQ(complaint({"offload.image=true", std::string("offload.optimizer=") + tier}),
+              of_all + "optimizer is " + tier + "; set that to nvme, or leave this out");
+  }
+  const std::string optimizer = "offload.optimizer=nvme";
+  const std::string folder = "offload.nvme_path=swap";
+  EXPECT_EQ(complaint({optimizer, folder, "offload.device_fraction=0.25", "offload.image=true"}),
+            of_all +
+                "device_fraction keeps 0.25 of them on the device; set that to 0, or leave "
+                "this out");
+  for (const char* mesh : {"parallel.tensor=2", "parallel.pipeline=2"}) {
+    EXPECT_EQ(complaint({optimizer, folder, mesh, "offload.image=true"}), "") << mesh;
+  }
+  EXPECT_EQ(complaint({optimizer, folder, "offload.image=true"}), "");
+  EXPECT_EQ(complaint({optimizer, folder, "offload.image=true", "offload.speculate=auto"}), "");
+  EXPECT_EQ(complaint({"offload.image=false", "offload.optimizer=host"}), "");
+  EXPECT_EQ(complaint({optimizer, folder, "offload.image=true", "launch.max_restarts=2"}), "");
+}
+
 TEST_F(OffloadRules, NvmeNeedsAFolderAndAFolderNeedsNvme) {
   EXPECT_EQ(complaint({"offload.optimizer=nvme"}),
             "--set offload.optimizer=nvme: offload.optimizer: nvme needs offload.nvme_path: a "
@@ -127,6 +152,9 @@ TEST_F(OffloadRules, FoldersMustBeWritable) {
   EXPECT_EQ(about("c.yaml"), at("c.yaml") + "'c.yaml' is a file; name a folder on the drive");
   EXPECT_EQ(about("[a, ./a]"),
             at("[a, ./a]") + "'./a' is named twice; name each drive's folder once");
+  EXPECT_EQ(
+      about("~/swap"),
+      at("~/swap") + "'~/swap' is not there: only a shell knows what ~ is; write ${HOME}/swap");
   EXPECT_EQ(about("[a, b]"), "");
   EXPECT_EQ(about("a/"), "");
   EXPECT_EQ(about("."), "");
@@ -139,6 +167,17 @@ TEST_F(OffloadRules, FoldersMustBeWritable) {
   EXPECT_EQ(about("runs/d/swap"),
             at("runs/d/swap") +
                 "'runs/d/swap' cannot be made: 'runs/d' is no folder; is the drive mounted?");
+}
+
+TEST_F(OffloadRules, AFolderInMemoryIsNoDrive) {
+  OffloadOptions offload;
+  offload.nvme_path = {"/proc/self/fd", "/dev/shm", "/dev/shm/swap-that-is-not-there"};
+  struct statfs status {};
+  if (::statfs("/dev/shm", &status) != 0 || status.f_type != TMPFS_MAGIC) {
+    GTEST_SKIP() << "/dev/shm is no tmpfs here";
+  }
+  EXPECT_EQ(folders_in_memory(offload),
+            (std::vector<std::string>{"/dev/shm", "/dev/shm/swap-that-is-not-there"}));
 }
 
 TEST_F(OffloadRules, AFolderOfAnotherUserIsRefused) {

@@ -105,6 +105,30 @@ TEST_F(ParallelRules, EveryPieceHasAUnit) {
             "loss head; one unit or more in each piece) does not hold: 5 + 2 < 4 x 2");
 }
 
+TEST_F(ParallelRules, LayersOfStagesAreThoseOfTheModel) {
+  EXPECT_EQ(complaint({"parallel.pipeline=2", "model.layers=5", "parallel.stage_layers=[2, 3]"}, 2),
+            "");
+  const std::vector<std::string> four{"parallel.pipeline=2", "parallel.virtual_stages=2",
+                                      "parallel.schedule=interleaved", "model.layers=7"};
+  const auto with = [&](const char* layers) {
+    std::vector<std::string> sets = four;
+    sets.push_back(std::string("parallel.stage_layers=") + layers);
+    return complaint(sets, 2);
+  };
+  EXPECT_EQ(with("[1, 2, 3, 1]"), "");
+  EXPECT_EQ(with("[1, 2, 3, 2]"),
+            "parallel.stage_layers: the sum must be model.layers: 1 + 2 + 3 + 2 = 8 != 7");
+  EXPECT_EQ(with("[4, 3]"),
+            "parallel.stage_layers: needs a number for each of pipeline x virtual_stages pieces: "
+            "2 != 2 x 2");
+  EXPECT_EQ(with("[0, 3, 3, 1]"),
+            "parallel.stage_layers: '0' is out of range, expected a whole number >= 1");
+  EXPECT_EQ(with("7"),
+            "parallel.stage_layers: found '7', expected a list, each a whole number >= 1");
+  EXPECT_EQ(complaint({"model.layers=5", "parallel.stage_layers=[5]"}, 2),
+            "parallel.stage_layers: needs pipeline > 1: one stage has all layers; leave this out");
+}
+
 TEST_F(ParallelRules, WhatDoesNotGoTogether) {
   EXPECT_EQ(complaint({"parallel.pipeline=2", "train.accumulation_order=layer"}, 2),
             "train.accumulation_order: layer needs parallel.pipeline: 1: a stage that ran all "

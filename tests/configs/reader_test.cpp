@@ -184,6 +184,9 @@ Value another(const Key& key) {
   }
   if (std::holds_alternative<std::vector<double>>(value))
     return std::vector<double>{1.0 / 3, 1e-300};
+  if (std::holds_alternative<std::vector<std::int64_t>>(value)) {
+    return std::vector<std::int64_t>{1, 2147483647};
+  }
   return std::vector<std::string>{"**/*.py", "- a", "null", "~", "1e3"};
 }
 

@@ -69,6 +69,7 @@ const std::vector<std::string> kContract{"model.type",
                                          "parallel.virtual_stages",
                                          "parallel.schedule",
                                          "parallel.data",
+                                         "parallel.stage_layers",
                                          "memory.device",
                                          "memory.host",
                                          "memory.nvme",
@@ -109,9 +110,9 @@ TEST(Schema, EveryKeyIsSoundAndItsDefaultKeepsToItsRules) {
       RunConfig run;
       key.set(run, value);
       EXPECT_EQ(key.get(run), value);
-      const bool is_list = key.rules.type == KeyType::kFloats || key.rules.type == KeyType::kPaths;
       const std::string text = write_value(key.rules, value);
-      if (is_list || key.rules.type == KeyType::kPath) continue;  // quoted or bracketed
+      if (is_list_type(key.rules.type) || key.rules.type == KeyType::kPath)
+        continue;  // quoted or bracketed
       const auto read = read_scalar(key.rules, text);
       ASSERT_TRUE(std::holds_alternative<Value>(read)) << text;
       EXPECT_EQ(std::get<Value>(read), value);
@@ -134,6 +135,9 @@ TEST(Schema, EveryKeyHasAFieldOfItsOwn) {
         key.set(run, std::string(interval ? "7" : "x"));
       if (std::holds_alternative<std::vector<double>>(value))
         key.set(run, std::vector<double>{7, 8});
+      if (std::holds_alternative<std::vector<std::int64_t>>(value)) {
+        key.set(run, std::vector<std::int64_t>{7, 8});
+      }
       if (std::holds_alternative<std::vector<std::string>>(value)) {
         key.set(run, std::vector<std::string>{"x"});
       }

@@ -1,14 +1,12 @@
-// Rules between keys: each equation with its numbers, and what this version refuses.
+// Rules between keys: each equation with its numbers.
 #include "configs/validate.hpp"
 
 #include <gtest/gtest.h>
 
 #include <optional>
-#include <set>
 
 #include "configs/derived.hpp"
 #include "configs/schema.hpp"
-#include "configs/unavailable.hpp"
 #include "kernels/base/error.hpp"
 #include "tests/configs/scratch.hpp"
 
@@ -201,25 +199,6 @@ TEST_F(Validate, ThreadsOfOneProcessHaveOneHost) {
   EXPECT_EQ(complaint(kData, 2, {}, {"launch.backend=local", "launch.hostfile=hosts"}),
             "--set launch.hostfile=hosts: launch.hostfile: ranks that are threads of one process "
             "(backend local) have one host; leave out hostfile, or backend");
-}
-
-TEST_F(Validate, RefusesWhatThisVersionDoesNotTrainWith) {
-  const std::vector<std::pair<std::string, std::string>> requests{
-      {"output.tensorboard=true",
-       "true is not available in this version; leave it out: metrics.jsonl "
-       "holds every step"},
-  };
-  std::set<std::string, std::less<>> asked;
-  for (const auto& [set, sentence] : requests) {
-    const std::string key = set.substr(0, set.find('='));
-    EXPECT_EQ(complaint(kData, 2, {}, {set}), "--set " + set + ": " + key + ": " + sentence);
-    asked.insert(key);
-  }
-  for (const Unavailable& row : unavailable()) {
-    EXPECT_TRUE(asked.contains(row.key)) << row.key << " has no case above";
-    EXPECT_NE(find_key(row.key), nullptr) << row.key;
-    EXPECT_FALSE(row.asked_for(RunConfig{})) << row.key << " is refused by default";
-  }
 }
 
 TEST_F(Validate, ProductsInFp32NeedExplicitBlocks) {

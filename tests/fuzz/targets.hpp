@@ -17,5 +17,10 @@ void fuzz_tokenizer(std::span<const std::byte> bytes);
 // What torch.save writes: the pickle alone, and the zip around it.
 void fuzz_pickle(std::span<const std::byte> bytes);
 void fuzz_torch(std::span<const std::byte> bytes);
+// The pickle of a file of Megatron's, whose storages are zeros: layers, and the optimizer's states.
+// In a folder of its own for temporary files.
+void fuzz_megatron(std::span<const std::byte> bytes);
+// The .metadata of torch.distributed.checkpoint.
+void fuzz_dist_metadata(std::span<const std::byte> bytes);
 
 }  // namespace sluice::testing

@@ -64,11 +64,14 @@ TEST(ParallelFor, ThreadsOfThePoolSayWhenTheyComeAndCallersDoNot) {
   });
   {
     const ThreadCount guard(3);
-    for (int round = 0; round < 2000 && entered == 0; ++round) {
-      parallel_for(32, 1, [](std::int64_t, std::int64_t) {
+    // The caller's own piece waits for another thread: on a busy machine one may come too late for
+    // any number of short loops.
+    const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+    parallel_for(3, 1, [&](std::int64_t, std::int64_t) {
+      while (entered == 0 && std::chrono::steady_clock::now() < until) {
         std::this_thread::sleep_for(std::chrono::microseconds(50));
-      });
-    }
+      }
+    });
   }
   on_compute_thread({});
   EXPECT_GT(entered.load(), 0);

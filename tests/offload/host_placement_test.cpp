@@ -175,14 +175,21 @@ TEST(Placement, WorkersOfThePoolBindThemselves) {
   std::mutex mutex;
   std::set<Threads> seen;
   const auto caller = std::this_thread::get_id();
-  for (int round = 0; round < 1000 && seen.empty(); ++round) {
-    parallel_for(64, 1, [&](std::int64_t, std::int64_t) {
-      std::this_thread::sleep_for(std::chrono::microseconds(100));
-      if (std::this_thread::get_id() == caller) return;
-      const std::lock_guard lock(mutex);
-      seen.insert(affinity_here());
-    });
-  }
+  // The caller's own piece waits for another thread: on a busy machine one may come too late for
+  // any number of short loops.
+  const auto until = std::chrono::steady_clock::now() + std::chrono::minutes(1);
+  const auto waits = [&] {
+    const std::lock_guard lock(mutex);
+    return seen.empty() && std::chrono::steady_clock::now() < until;
+  };
+  parallel_for(3, 1, [&](std::int64_t, std::int64_t) {
+    if (std::this_thread::get_id() == caller) {
+      while (waits()) std::this_thread::sleep_for(std::chrono::microseconds(100));
+      return;
+    }
+    const std::lock_guard lock(mutex);
+    seen.insert(affinity_here());
+  });
   EXPECT_FALSE(seen.empty());
   for (const Threads& threads : seen) {
     if (threads == before) continue;  // refused, as it may be

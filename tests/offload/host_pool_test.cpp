@@ -50,6 +50,39 @@ TEST(HostPool, CountsByTag) {
   EXPECT_EQ(pool.peak_bytes(), 100);
 }
 
+// One budget over pages of two kinds, each given back where it came from.
+TEST(HostPool, ABlockMayHavePagesOfItsOwn) {
+  class Counted final : public PageSource {
+   public:
+    [[nodiscard]] void* map(std::int64_t bytes) override {
+      mapped += bytes;
+      return pages->map(bytes);
+    }
+    void unmap(void* memory, std::int64_t bytes) noexcept override {
+      mapped -= bytes;
+      pages->unmap(memory, bytes);
+    }
+    [[nodiscard]] const char* name() const override { return "counted"; }
+    std::shared_ptr<PageSource> pages = make_page_source();
+    std::int64_t mapped = 0;
+  };
+  const auto other = std::make_shared<Counted>();
+  HostPool pool(4 * 4096);
+  const HostBlock own = pool.allocate("own", 4096);
+  HostBlock block = pool.allocate("other", 5000, other);
+  EXPECT_EQ(other->mapped, 8192);
+  EXPECT_EQ(pool.used_bytes(), 3 * 4096);
+  EXPECT_THROW((void)pool.allocate("other", 8192, other), BudgetError);
+  EXPECT_EQ(other->mapped, 8192);
+  HostBlock moved = std::move(block);
+  EXPECT_EQ(other->mapped, 8192);
+  moved = HostBlock();
+  EXPECT_EQ(other->mapped, 0);
+  HostBlock left = pool.allocate("other", 4096, other);
+  left.leak();
+  EXPECT_EQ(other->mapped, 4096);
+}
+
 TEST(HostPool, OverBudgetNamesTheLargestTags) {
   HostPool pool(64 * kKiB);
   const HostBlock small = pool.allocate("weights", 8 * kKiB);

@@ -25,6 +25,9 @@ TEST(NvmeBench, MeasuresEveryPointAndAdvises) {
   const std::string table = table_of(result);
   EXPECT_THAT(table, testing::HasSubstr("read GB/s"));
   EXPECT_THAT(table, testing::HasSubstr("best: block "));
+  EXPECT_THAT(table, testing::HasSubstr(
+                         ": --set offload.block_bytes=" + std::to_string(result.best_block_bytes) +
+                         " --set offload.queue_depth=" + std::to_string(result.best_depth) + "\n"));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 1 + 4 + 1);
   EXPECT_THAT(scratch.names("p0"), testing::IsEmpty());
 }

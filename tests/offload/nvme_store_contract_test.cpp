@@ -1,7 +1,9 @@
 // What every kind of store promises: io_uring and threads, O_DIRECT and page cache, one and three
 // paths, with and without checksums.
+#include <fcntl.h>
 #include <gmock/gmock.h>
 
+#include <cerrno>
 #include <fstream>
 #include <thread>
 #include <tuple>
@@ -253,6 +255,40 @@ TEST_P(NvmeStoreContract, ACleanEndLeavesNothing) {
   for (int i = 0; i < std::get<2>(GetParam()); ++i) {
     EXPECT_THAT(scratch_.names("p" + std::to_string(i)), testing::IsEmpty());
   }
+}
+
+// 0 where nobody else has the file open: then the kernel grants a lease.
+int take_lease(int file) { return ::fcntl(file, F_SETLEASE, F_WRLCK) == 0 ? 0 : errno; }
+
+// What /proc says of memory that the kernel has pinned for this process.
+std::string pinned_memory() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmPin:")) return line;
+  }
+  return "";
+}
+
+// A ring that still held its files and its memory would give them back some time after the store
+// has gone, and whoever opens the next one would miss the space, or the room to lock memory.
+TEST_P(NvmeStoreContract, NobodyHoldsWhatAStoreThatIsGoneHad) {
+  const std::string pinned = pinned_memory();
+  auto s = store();
+  const ExtentId extent = s->add("data", "x", 9000);
+  s->open();
+  const std::string kept = scratch_.dir("kept");
+  std::filesystem::create_hard_link(options_.paths[0] + "/rank-00000.swap", kept);
+  const int file = ::open(kept.c_str(), O_RDWR | O_CLOEXEC);
+  ASSERT_GE(file, 0);
+  EXPECT_NE(take_lease(file), 0);
+  const Bytes written = Bytes::random(9000, 8);
+  s->write(extent, 0, written.data(), 9000).wait();
+  s.reset();
+  EXPECT_EQ(pinned_memory(), pinned);
+  const int error = take_lease(file);
+  ::close(file);
+  if (error == EINVAL) GTEST_SKIP() << "the file system has no leases";
+  EXPECT_EQ(error, 0);
 }
 
 TEST_P(NvmeStoreContract, ABlockOnDiskThatChangedIsNamed) {

@@ -2,12 +2,11 @@
 #include "offload/swap_directory.hpp"
 
 #include <gmock/gmock.h>
-#include <sys/wait.h>
 
-#include <csignal>
 #include <fstream>
 
 #include "offload/swap_file.hpp"
+#include "tests/killed_process.hpp"
 #include "tests/offload/support.hpp"
 
 namespace sluice {
@@ -31,35 +30,16 @@ std::unique_ptr<NvmeStore> opened(const NvmeOptions& options) {
 
 // A process that writes until it is killed.
 pid_t start_writer(const NvmeOptions& options) {
-  int ready[2];
-  EXPECT_EQ(::pipe(ready), 0);
-  const pid_t child = ::fork();
-  if (child == 0) {
-    try {
-      NvmeStore store(options);
-      const ExtentId extent = store.add("t", "x", 200000);
-      store.open();
-      const Bytes bytes = Bytes::random(200000, 1);
-      for (int i = 0;; ++i) {
-        store.write(extent, 0, bytes.data(), bytes.size()).wait();
-        if (i == 0 && ::write(ready[1], "x", 1) != 1) break;
-      }
-    } catch (...) {
+  return start_process([&](const auto& tell) {
+    NvmeStore store(options);
+    const ExtentId extent = store.add("t", "x", 200000);
+    store.open();
+    const Bytes bytes = Bytes::random(200000, 1);
+    for (int i = 0;; ++i) {
+      store.write(extent, 0, bytes.data(), bytes.size()).wait();
+      if (i == 0 && !tell()) break;
     }
-    ::_exit(1);
-  }
-  char byte = 0;
-  EXPECT_EQ(::read(ready[0], &byte, 1), 1);
-  ::close(ready[0]);
-  ::close(ready[1]);
-  return child;
-}
-
-void kill_writer(pid_t child) {
-  ::kill(child, SIGKILL);
-  int status = 0;
-  ::waitpid(child, &status, 0);
-  EXPECT_TRUE(WIFSIGNALED(status));
+  });
 }
 
 TEST(SwapDirectory, TwoRunsAreRefused) {
@@ -92,9 +72,9 @@ TEST(SwapDirectory, AKilledRunLeavesWhatTheNextReclaims) {
   const Scratch scratch;
   const pid_t writer = start_writer(options_of(scratch, "killed", 0));
   EXPECT_THROW((void)opened(options_of(scratch, "next", 0)), IoError);  // it lives
-  kill_writer(writer);
+  kill_process(writer);
   const pid_t other = start_writer(options_of(scratch, "killed", 5));  // a rank the next lacks
-  kill_writer(other);
+  kill_process(other);
   EXPECT_THAT(scratch.names("p0"), testing::Contains("rank-00005.swap"));
   {
     NvmeStore store(options_of(scratch, "next", 0));
@@ -163,8 +143,24 @@ TEST(SwapBudget, FreeSpaceSaysWhatIsMissing) {
   store.add("moments", "m", std::int64_t{1} << 50);
   const std::string text = error_of<BudgetError>([&] { store.open(); });
   EXPECT_THAT(text, HasSubstr("needs 1024 TiB"));
-  EXPECT_THAT(text, HasSubstr("are missing"));
+  EXPECT_THAT(text, HasSubstr("are missing: free them"));
   EXPECT_THAT(scratch.names("p0"), testing::IsEmpty());
+}
+
+// Where a file system cannot reserve, the files of ranks that came before take their space later.
+TEST(SwapBudget, FreeSpaceIsLessWhatOtherRanksHaveYetToTake) {
+  const Scratch scratch;
+  const auto first = opened(options_of(scratch, "a", 0));
+  const std::string file = scratch.dir("p0") + "/rank-00000.swap";
+  const auto bytes = std::filesystem::file_size(file);
+  std::filesystem::resize_file(file, std::uintmax_t{1} << 43U);
+  const std::string text =
+      error_of<BudgetError>([&] { (void)opened(options_of(scratch, "a", 1)); });
+  EXPECT_THAT(text, HasSubstr("rank 1 needs 56.0 KiB"));
+  EXPECT_THAT(text, HasSubstr("0 B are free"));
+  EXPECT_THAT(text, HasSubstr("other ranks"));
+  std::filesystem::resize_file(file, bytes);
+  (void)opened(options_of(scratch, "a", 1));
 }
 
 TEST(SwapHeader, SurvivesTheFileAndNoFlippedByte) {

@@ -21,6 +21,12 @@ std::vector<Backend> all_backends() {
   return all;
 }
 
+std::vector<std::string> backend_names() {
+  std::vector<std::string> names;
+  for (const Backend& backend : all_backends()) names.push_back(backend.name);
+  return names;
+}
+
 std::vector<std::string> run_ranks(Group group, const std::function<void(Communicator&)>& body) {
   std::vector<std::string> errors(group.size());
   std::vector<std::thread> threads;

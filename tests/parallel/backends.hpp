@@ -12,6 +12,9 @@
 
 namespace sluice {
 
+// No test that passes waits for so long.
+inline constexpr std::chrono::milliseconds kPatience{30'000};
+
 using Group = std::vector<std::unique_ptr<Communicator>>;  // by rank
 struct Backend {
   std::string name;
@@ -21,6 +24,7 @@ struct Backend {
 // Those besides local: defined by the file that CMake chose.
 [[nodiscard]] std::vector<Backend> network_backends();
 [[nodiscard]] std::vector<Backend> all_backends();
+[[nodiscard]] std::vector<std::string> backend_names();  // of all
 
 // Runs body(communicator) on a thread per rank, giving each its communicator to own; what a body
 // throws is returned by rank (empty: nothing), as error_chain text with "[secondary] " before a

@@ -17,7 +17,6 @@ namespace sluice {
 namespace {
 
 using std::chrono::milliseconds;
-constexpr milliseconds kPatience{30'000};
 
 class Contract : public testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
@@ -376,12 +375,6 @@ TEST_P(Contract, DestructionWithOperationsInFlightIsBounded) {
     }
   }
   EXPECT_LT(std::chrono::steady_clock::now() - started, milliseconds{10'000});
-}
-
-std::vector<std::string> backend_names() {
-  std::vector<std::string> names;
-  for (const Backend& backend : all_backends()) names.push_back(backend.name);
-  return names;
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Contract,

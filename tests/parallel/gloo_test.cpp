@@ -124,8 +124,8 @@ TEST(Gloo, GroupsOfOneJobShareARendezvous) {
         const double mine = world;
         const std::vector<double> in_row = row->all_gather_values({&mine, 1});
         const std::vector<double> in_column = column->all_gather_values({&mine, 1});
-        const double first = world / 2 * 2;
-        EXPECT_EQ(in_row, (std::vector<double>{first, first + 1}));
+        const int first = world / 2 * 2;
+        EXPECT_EQ(in_row, (std::vector<double>{double(first), double(first + 1)}));
         EXPECT_EQ(in_column, (std::vector<double>{double(world % 2), double(world % 2 + 2)}));
         all->barrier();
       } catch (const std::exception& error) {
@@ -161,7 +161,7 @@ TEST(Gloo, NoThreadOfACommunicatorIsOpenToSigpipe) {
 }
 
 // Started with this variable set, the test program is rank 1 of a group and nothing else.
-constexpr char kChildPort[] = "SLUICE_TEST_GLOO_CHILD_PORT";
+constexpr char kGlooChildPort[] = "SLUICE_TEST_GLOO_CHILD_PORT";
 
 int child_main(int port) {
   const auto communicator = make_gloo_communicator(
@@ -177,7 +177,7 @@ TEST(Gloo, AKilledProcessFailsItsPeersSoon) {
   ASSERT_GE(child, 0);
   if (child == 0) {
     // A fresh image: threads of libtorch do not survive a fork.
-    setenv(kChildPort, std::to_string(port).c_str(), 1);
+    setenv(kGlooChildPort, std::to_string(port).c_str(), 1);
     execl("/proc/self/exe", "gloo_child", "--gtest_filter=Gloo.ChildOnly", nullptr);
     _exit(127);
   }
@@ -213,7 +213,7 @@ TEST(Gloo, AKilledProcessFailsItsPeersSoon) {
 }
 
 TEST(Gloo, ChildOnly) {
-  if (const char* port = std::getenv(kChildPort)) child_main(std::stoi(port));
+  if (const char* port = std::getenv(kGlooChildPort)) child_main(std::stoi(port));
 }
 
 }  // namespace

@@ -7,8 +7,6 @@
 namespace sluice {
 namespace {
 
-constexpr std::chrono::milliseconds kPatience{20'000};
-
 // Both ranks fail; the text of whichever found it out.
 std::string difference_of(const std::function<void(Communicator&)>& body) {
   const auto errors = run_ranks(make_local_communicators(2, kPatience), body);

@@ -17,7 +17,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-constexpr milliseconds kPatience{20'000};
 
 // A thread per rank, which makes or takes its MeshComms and gives them to the body; errors by rank.
 std::vector<std::string> run_mesh(int world, const std::function<MeshComms(int)>& take,

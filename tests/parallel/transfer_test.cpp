@@ -19,7 +19,6 @@ namespace {
 
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
-constexpr milliseconds kPatience{30'000};
 
 class Transfer : public testing::TestWithParam<std::string> {
  protected:
@@ -310,12 +309,6 @@ TEST_P(Transfer, GroupsOfTwoOnly) {
     EXPECT_THROW((void)communicator.receive(1 - communicator.rank(), &byte, -1), Error);
     communicator.barrier();
   });
-}
-
-std::vector<std::string> backend_names() {
-  std::vector<std::string> names;
-  for (const Backend& backend : all_backends()) names.push_back(backend.name);
-  return names;
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Transfer, testing::ValuesIn(backend_names()),

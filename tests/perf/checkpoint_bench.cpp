@@ -4,9 +4,11 @@
 //
 // The disk: MB bytes by O_DIRECT, 8 MiB at a time, four threads, then fsync; read back the same
 // way. A save: the ranks' threads write their shares of one parameter's states from memory, sync,
-// and commit. A load: every rank reads its share back and compares checksums, the files' pages
+// and commit. A load: every rank opens the checkpoint, reads its share back in parts of 4 MiB as
+// resuming does, compares checksums and copies each part to where it belongs, the files' pages
 // having been dropped. Each round does all four; the next begins with the other of the two. What
-// counts is the median of the rounds' ratios.
+// counts is the median of the rounds' ratios. All memory is on huge pages where the kernel has
+// them.
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -28,12 +30,15 @@
 #include "kernels/base/error.hpp"
 #include "runtime/checkpoint/checkpoint_load.hpp"
 #include "runtime/checkpoint/checkpoint_save.hpp"
+#include "runtime/checkpoint/page_memory.hpp"
+#include "runtime/checkpoint/read_ahead.hpp"
 
 namespace {
 
 using namespace sluice;
 
 constexpr std::int64_t kBlock = 8 * kMiB;
+constexpr std::int64_t kPart = 4 * kMiB;  // of a resuming rank's staging
 constexpr int kThreads = 4;
 
 struct Arguments {
@@ -50,6 +55,7 @@ class Pages {
     void* const at =
         ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (at == MAP_FAILED) throw Error("no memory of " + format_bytes(bytes));
+    (void)::madvise(at, bytes_, MADV_HUGEPAGE);
     data_ = static_cast<std::byte*>(at);
     std::uint64_t state = 88172645463325252U;
     for (std::size_t i = 0; i + 8 <= bytes_; i += 8) {
@@ -161,16 +167,24 @@ void drop_pages(const Checkpoint& checkpoint) {
   }
 }
 
+void load_share(const StateRange& range, std::span<std::byte> bytes, const std::string& dir) {
+  const PageMemory part(kPart);
+  const PageMemory ahead(read_ahead_bytes(kChecksumBlockBytes));
+  const std::span<std::byte> to = share(bytes, range);
+  open_checkpoint(local_file_system(), dir)
+      .read_in_parts({&range, 1}, part.all(), ahead.all(), [&](const StatePart& got) {
+        std::memcpy(to.data() + got.first * 4, got.bytes.data(), got.bytes.size());
+      });
+}
+
 double load_seconds(const Arguments& args, std::span<std::byte> bytes) {
   FileSystem& files = local_file_system();
   const std::string dir = args.dir + "/checkpoints";
   drop_pages(open_checkpoint(files, dir));
   const std::vector<StateRange> ranges = ranges_of(args);
   return seconds_of([&] {
-    on_threads(args.ranks, [&](int rank) {
-      const StateRange& range = ranges[static_cast<std::size_t>(rank)];
-      open_checkpoint(files, dir).read_range(range, share(bytes, range));
-    });
+    on_threads(args.ranks,
+               [&](int rank) { load_share(ranges[static_cast<std::size_t>(rank)], bytes, dir); });
   });
 }
 

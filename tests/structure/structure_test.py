@@ -1,5 +1,7 @@
 #!/usr/bin/env python3
 """The checks of this folder against good and bad samples: a check that cannot fail is none."""
+import contextlib
+import io
 import json
 import os
 import sys
@@ -152,7 +154,7 @@ class CompileTimes(unittest.TestCase):
             return check_compile_times.read_units(path, ROOT)
 
     def complaints(self, rows, retime=None):
-        return list(check_compile_times.complaints(self.units(rows), 5.0, retime))
+        return list(check_compile_times.complaints(check_compile_times.suspects(self.units(rows), 5.0), 5.0, retime))
 
     def test_slow_units_are_named(self):
         found = self.complaints([("zero/slow.cpp", self.FENCED, [5100]), ("zero/ok.cpp", self.FENCED, [4900]),
@@ -170,6 +172,31 @@ class CompileTimes(unittest.TestCase):
 
     def test_a_wide_source_that_is_no_bridge(self):
         self.assertEqual(len(self.complaints([("zero/a.cpp", self.WIDE, [5100])])), 1)
+
+    def test_joined_sources_are_timed_alone(self):
+        with tempfile.TemporaryDirectory() as build:
+            joined = os.path.join(build, "Unity", "unity_0_cxx.cxx")
+            os.makedirs(os.path.dirname(joined))
+            with open(joined, "w", encoding="utf-8") as out:
+                out.write("/* generated */\n\n" + "".join(
+                    f'#include "{ROOT}/tests/zero/{name}_test.cpp"\n\n' for name in "ab"))
+            with open(os.path.join(build, "compile_commands.json"), "w", encoding="utf-8") as out:
+                json.dump([{"file": joined, "directory": build, "command": f"c++ -o a.o -c {joined}"}], out)
+            log = os.path.join(build, ".ninja_log")
+            with open(log, "w", encoding="utf-8") as out:
+                out.write("# ninja log v5\n10\t9010\t0\ta.o\tabc\n")
+            units = check_compile_times.read_units(log, ROOT)
+        self.assertEqual([u.source for u in units], ["tests/zero/a_test.cpp", "tests/zero/b_test.cpp"])
+        self.assertTrue(units[1].command.endswith(f"-c {ROOT}/tests/zero/b_test.cpp"))
+        alone = {"tests/zero/a_test.cpp": 4.0, "tests/zero/b_test.cpp": 6.0}
+        suspects, complaints = check_compile_times.suspects, check_compile_times.complaints
+        found = list(complaints(suspects(units, 5.0), 5.0, lambda unit: alone[unit.source]))
+        self.assertEqual([line.split(":")[0] for line in found], ["tests/zero/b_test.cpp"])
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertEqual(list(complaints(suspects(units, 5.0), 5.0, lambda unit: 9.0, joined_seconds=0)), [])
+        self.assertTrue(said.getvalue().startswith("2 test sources"), said.getvalue())
+        self.assertEqual(suspects(units, 9.5), [])
+        self.assertEqual([u.source for u in suspects(units, 5.0, {"tests/zero/a_test.cpp"})], ["tests/zero/a_test.cpp"])
 
     def test_retiming_forgives_waiting_only(self):
         rows = [("zero/a.cpp", self.FENCED, [9000])]

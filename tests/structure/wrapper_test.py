@@ -217,6 +217,8 @@ class Wrapper(unittest.TestCase):
         calls = self.calls()
         self.assertEqual(calls[-1], "ctest --preset fast -R zero")
         self.assertTrue(any(c.startswith("ninja") and c.endswith(" all") for c in calls), calls)
+        self.sluice("test", SLUICE_UNITY_TESTS="ON")  # another configuration
+        self.assertTrue(any("--fresh" in c and c.endswith("-DSLUICE_UNITY_TESTS=ON") for c in self.calls()))
         self.sluice("test", "--all")
         self.assertEqual(self.calls()[-1], "ctest --preset all")
 

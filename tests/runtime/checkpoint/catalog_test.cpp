@@ -127,6 +127,37 @@ TEST_F(Catalog, OthersFilesStay) {
   EXPECT_EQ(newest().name, "step-00000002");
 }
 
+TEST_F(Catalog, WhatALinkLeadsToStays) {
+  const TempDir archive;
+  for (const std::int64_t step : {1, 2}) save_step(step);
+  const std::string kept = archive.path() + "/kept";
+  const std::string broken = archive.path() + "/broken";
+  fs::rename(dir_.path() + "/step-00000001", kept);
+  fs::create_directory_symlink(kept, dir_.path() + "/step-00000001");
+  fs::create_directory(broken);
+  replace_durably(files_, broken + "/rank-00000.safetensors", "part of a save");
+  fs::create_directory_symlink(broken, dir_.path() + "/step-00000003");
+  save_step(4);
+  EXPECT_EQ(purge(files_, dir_.path(), {1, {}}), (Names{"step-00000001", "step-00000002"}));
+  EXPECT_EQ(names(), (Names{"latest", "step-00000004"}));
+  EXPECT_TRUE(verify(files_, kept).sound());
+  EXPECT_TRUE(fs::exists(broken + "/rank-00000.safetensors"));
+}
+
+TEST_F(Catalog, WhatANewerVersionWroteStays) {
+  for (const std::int64_t step : {1, 2}) {
+    const std::string path = save_step(step).path();
+    Manifest newer = open_checkpoint(files_, path).manifest();
+    newer.version = 2;
+    replace_durably(files_, path + "/manifest.json", encode_manifest(newer));
+  }
+  save_step(3);
+  save_step(4);
+  EXPECT_EQ(newest().name, "step-00000004");
+  EXPECT_EQ(purge(files_, dir_.path(), {1, {}}), Names{"step-00000003"});
+  EXPECT_EQ(names(), (Names{"latest", "step-00000001", "step-00000002", "step-00000004"}));
+}
+
 TEST_F(Catalog, Ls) {
   save_step(1);
   save_step(2);

@@ -63,10 +63,23 @@ constexpr std::size_t kSector = 32;  // small, as the files are
   throw IoError("cannot use " + path, path, error);
 }
 
-// A write of which only some sectors arrived.
-void apply_torn(std::vector<std::byte>& bytes, const Node::Write& write, std::mt19937& random) {
+// What is where a sector did not arrive though the file's length did.
+enum class Gap { kAsBefore, kZeros, kStale };
+
+// A write of which only some sectors arrived, or none.
+void apply_torn(std::vector<std::byte>& bytes, const Node::Write& write, Gap gap, bool none,
+                std::mt19937& random) {
+  const auto begin = static_cast<std::size_t>(write.offset);
+  if (gap != Gap::kAsBefore && bytes.size() < begin + write.bytes.size()) {
+    const std::size_t from = bytes.size();
+    bytes.resize(begin + write.bytes.size());
+    // What a file that is gone had there.
+    for (std::size_t i = from; gap == Gap::kStale && i < bytes.size(); ++i) {
+      bytes[i] = static_cast<std::byte>(random());
+    }
+  }
   for (std::size_t at = 0; at < write.bytes.size(); at += kSector) {
-    if (random() % 2 == 0) continue;
+    if (none || random() % 2 == 0) continue;
     const std::size_t end = std::min(at + kSector, write.bytes.size());
     Node::apply_to(bytes, {write.offset + static_cast<std::int64_t>(at),
                            {write.bytes.begin() + static_cast<std::ptrdiff_t>(at),
@@ -77,7 +90,10 @@ void apply_torn(std::vector<std::byte>& bytes, const Node::Write& write, std::mt
 std::shared_ptr<Node> survivor(const Node& node, std::mt19937& random) {
   auto result = std::make_shared<Node>();
   result->directory = node.directory;
-  const unsigned fate = random() % 4;  // 0: nothing unsynced arrives, 1: all; else piece by piece
+  // 0: nothing unsynced arrives, 1: all, 2: of contents only the lengths; else piece by piece, and
+  // the later without the earlier.
+  const unsigned fate = random() % 6;
+  const auto gap = static_cast<Gap>(fate == 2 ? 1 + random() % 2 : random() % 3);
   const auto arrives = [&] { return fate == 1 || (fate > 1 && random() % 2 == 0); };
   Entries entries = node.synced_entries;
   for (const Node::Change& change : node.changes) {
@@ -87,10 +103,10 @@ std::shared_ptr<Node> survivor(const Node& node, std::mt19937& random) {
   result->synced_entries = result->entries;
   result->bytes = node.synced_bytes;
   for (const Node::Write& write : node.writes) {
-    if (arrives()) {
+    if (arrives() && fate != 2) {
       Node::apply_to(result->bytes, write);
     } else if (fate > 1 && write.offset >= 0) {
-      apply_torn(result->bytes, write, random);
+      apply_torn(result->bytes, write, gap, fate == 2, random);
     }
   }
   result->synced_bytes = result->bytes;

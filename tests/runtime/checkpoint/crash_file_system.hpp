@@ -1,6 +1,8 @@
 // A file system in memory that keeps apart what was synced and what was only said, and that can
 // lose its power: then of all that was not synced any part may be there, in any order. A name needs
-// its directory synced, contents need their file synced; a rename is whole or not at all.
+// its directory synced, contents need their file synced; a rename is whole or not at all. Of
+// contents sectors may be missing, or all but the length, with what was there before, zeros or the
+// bytes of another file in their place.
 #pragma once
 
 #include <cstddef>

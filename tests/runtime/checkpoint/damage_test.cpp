@@ -192,6 +192,28 @@ TEST_F(Damage, WhatOthersReadIsStillRead) {
   }
 }
 
+// The error is the one of the first wrong block, whatever has been read behind it by then.
+TEST_F(Damage, ReadInParts) {
+  for (const RangeRecord& record : manifest_.files[0].ranges) {
+    const std::int64_t last = record.offset + record.range.bytes() - 1;
+    flip_bit(file(0), last, 3);
+    flip_bit(file(1), manifest_.files[1].ranges.back().offset);
+    Checkpoint checkpoint = open_checkpoint(files_, step_);
+    try {
+      (void)read_in_small_parts(checkpoint, layout_[0]);
+      ADD_FAILURE() << tensor_name(record.range) << " was read";
+    } catch (const CheckpointError& error) {
+      EXPECT_EQ(error.file(), file(0));
+      EXPECT_EQ(error.tensor(), tensor_name(record.range));
+      EXPECT_EQ(error.offset(), record.offset + (record.range.bytes() - 1) / kBlock * kBlock);
+    }
+    EXPECT_THROW((void)read_in_small_parts(checkpoint, layout_[1]), CheckpointError);
+    flip_bit(file(0), last, 3);
+    flip_bit(file(1), manifest_.files[1].ranges.back().offset);
+  }
+  read_all();
+}
+
 // Bytes that would be read whole are not asked for before somebody has looked at their number.
 TEST_F(Damage, AHeaderLengthBeyondReason) {
   for (const std::int64_t length : {std::int64_t{1} << 60, std::int64_t{100'000'009}}) {

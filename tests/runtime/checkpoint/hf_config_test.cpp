@@ -225,6 +225,7 @@ TEST(HfConfig, BrokenFiles) {
             "c.json: the key \"a\" stands twice in one object");
   EXPECT_EQ(refusal(std::string(R"({"a": )") + std::string(40, '[') + std::string(40, ']') + "}"),
             "c.json: nested deeper than 16 levels");
+  EXPECT_EQ(refusal(std::string("{}\0{", 4)), "c.json is not valid JSON: it holds a NUL byte");
   EXPECT_EQ(refusal(std::string(std::size_t{5} << 20, ' ')), "c.json is larger than 4194304 bytes");
 }
 

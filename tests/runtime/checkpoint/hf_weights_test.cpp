@@ -5,14 +5,17 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/failpoint.hpp"
 #include "runtime/checkpoint/file_system.hpp"
 #include "runtime/checkpoint/hf_config.hpp"
 #include "runtime/checkpoint/hf_import.hpp"
+#include "tests/runtime/checkpoint/test_folder.hpp"
 
 namespace sluice {
 namespace {
@@ -20,29 +23,19 @@ namespace {
 namespace fs = std::filesystem;
 using ::testing::HasSubstr;
 
-std::string golden(const std::string& family) {
+std::string golden_of(const std::string& family) {
   return SLUICE_SOURCE_DIR "/tests/golden/hf/" + family;
 }
 ModelOptions options_of(const std::string& dir) { return read_hf_config(dir + "/config.json"); }
 
-class HfFolder : public ::testing::Test {
+class HfFolder : public testing::TestFolder {
  protected:
-  HfFolder() {
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    root_ = fs::temp_directory_path() /
-            (std::string("sluice-hf-") + test->name() + "-" + std::to_string(::getpid()));
-    fs::remove_all(root_);
-    fs::create_directories(root_);
-  }
-  ~HfFolder() override { fs::remove_all(root_); }
-  [[nodiscard]] std::string path(const std::string& name) const { return (root_ / name).string(); }
+  HfFolder() : TestFolder("hf") {}
   // A copy of a golden folder, to be broken.
   [[nodiscard]] std::string copy(const std::string& family) const {
-    fs::copy(golden(family), root_ / family);
+    fs::copy(golden_of(family), root_ / family);
     return path(family);
   }
-
-  fs::path root_;
 };
 
 std::map<std::string, std::vector<std::byte>> tensors_of(const std::string& dir, ModelType type) {
@@ -68,7 +61,7 @@ ParamReader reader_of(const HfWeights& weights) {
 class HfFamily : public HfFolder, public ::testing::WithParamInterface<const char*> {};
 
 TEST_P(HfFamily, ThroughACheckpointOfOursAndBackBitForBit) {
-  const std::string dir = golden(GetParam());
+  const std::string dir = golden_of(GetParam());
   const ModelOptions options = options_of(dir);
   const ModelSpec spec = make_model_spec(options);
   const HfWeights weights(dir, options, spec);
@@ -98,7 +91,7 @@ TEST_P(HfFamily, ThroughACheckpointOfOursAndBackBitForBit) {
 
 // Any range of any parameter is the range of the whole, as a rank with an odd share reads it.
 TEST_P(HfFamily, EveryRangeIsThatOfTheWhole) {
-  const std::string dir = golden(GetParam());
+  const std::string dir = golden_of(GetParam());
   const ModelOptions options = options_of(dir);
   const ModelSpec spec = make_model_spec(options);
   const HfWeights weights(dir, options, spec);
@@ -123,7 +116,7 @@ INSTANTIATE_TEST_SUITE_P(All, HfFamily, ::testing::Values("gpt2", "llama", "mist
                          [](const auto& info) { return std::string(info.param); });
 
 TEST_F(HfFolder, Conv1dIsTransposed) {
-  const std::string dir = golden("gpt2");
+  const std::string dir = golden_of("gpt2");
   const ModelOptions options = options_of(dir);
   const HfWeights weights(dir, options, make_model_spec(options));
   const SafetensorsFile file(dir + "/model.safetensors");
@@ -141,7 +134,7 @@ TEST_F(HfFolder, Conv1dIsTransposed) {
 }
 
 TEST_F(HfFolder, VocabularyAndPositionsOfAnotherSize) {
-  const std::string dir = golden("gpt2");
+  const std::string dir = golden_of("gpt2");
   const ModelOptions file = options_of(dir);
   ModelOptions options = file;
   options.vocab = 40;
@@ -186,7 +179,7 @@ std::string refusal(const std::string& dir, const ModelOptions& options) {
 }
 
 TEST_F(HfFolder, TensorsThatDoNotFitAreNamed) {
-  const std::string dir = golden("llama");
+  const std::string dir = golden_of("llama");
   ModelOptions options = options_of(dir);
   options.layers = 3;
   EXPECT_EQ(refusal(dir, options), dir +
@@ -208,12 +201,12 @@ TEST_F(HfFolder, TensorsThatDoNotFitAreNamed) {
 }
 
 TEST_F(HfFolder, TiedHeads) {
-  const std::string untied = golden("llama");
+  const std::string untied = golden_of("llama");
   ModelOptions options = options_of(untied);
   options.tie_embeddings = true;
   EXPECT_THAT(refusal(untied, options), HasSubstr("tensor lm_head.weight, byte "));
   EXPECT_THAT(refusal(untied, options), HasSubstr("differs from model.embed_tokens.weight"));
-  const std::string tied = golden("gpt2");
+  const std::string tied = golden_of("gpt2");
   options = options_of(tied);
   options.tie_embeddings = false;
   EXPECT_EQ(refusal(tied, options),
@@ -255,13 +248,82 @@ TEST_F(HfFolder, BrokenShards) {
 }
 
 TEST_F(HfFolder, AnExportNeedsAFolderOfItsOwn) {
-  const std::string dir = golden("gpt2");
+  const std::string dir = golden_of("gpt2");
   const ModelOptions options = options_of(dir);
   const ModelSpec spec = make_model_spec(options);
   const HfWeights weights(dir, options, spec);
   std::ofstream(path("file")) << "x";
   EXPECT_THROW((void)export_hf(local_file_system(), root_.string(), spec, reader_of(weights), {}),
                ConfigError);
+}
+
+// Whatever call fails, no file is left that looks like a model's or stands in the next one's way.
+TEST_F(HfFolder, AnExportThatFailsLeavesNothing) {
+  const std::string dir = golden_of("llama");
+  const ModelOptions options = options_of(dir);
+  const ModelSpec spec = make_model_spec(options);
+  const HfWeights weights(dir, options, spec);
+  fs::create_directories(path("from"));
+  std::ofstream(path("from/tokenizer.json")) << "new";
+  const HfExportOptions asked{.shard_bytes = 20'000, .companions = {path("from")}};
+  FileSystem& files = local_file_system();
+  for (const std::string call : {"create", "write", "fsync", "rename", "fsync_dir"}) {
+    int failed = 0;
+    for (;; ++failed) {
+      const std::string out = path("out");
+      fs::remove_all(out);
+      fs::create_directories(out);  // calls on it before the export are none of its own
+      arm_failpoints("checkpoint." + call + "@" + std::to_string(failed + 1) + ":error");
+      try {
+        const HfExportResult result = export_hf(files, out, spec, reader_of(weights), asked);
+        arm_failpoints("");
+        EXPECT_EQ(result.files.back(), "config.json");
+        EXPECT_EQ(result.companions, 1U);
+        break;
+      } catch (const IoError&) {
+        arm_failpoints("");
+        EXPECT_TRUE(fs::is_empty(out)) << call << " number " << failed + 1;
+      }
+    }
+    EXPECT_GE(failed, 2) << call;
+  }
+}
+
+// The largest that is rounded to a number, and the next one.
+TEST_F(HfFolder, AWeightThatATypeMakesInfiniteIsRefused) {
+  const std::string dir = golden_of("llama");
+  const ModelOptions options = options_of(dir);
+  const ModelSpec spec = make_model_spec(options);
+  for (const auto& [dtype, most] :
+       {std::pair{DType::kFloat16, 65520.0F}, {DType::kBFloat16, 0x1.FFp127F}}) {
+    for (const bool fits : {true, false}) {
+      const float largest = fits ? std::nextafter(most, 0.0F) : most;
+      const ParamReader read = [&](const ParamSpec& param, std::int64_t, std::span<float> values) {
+        std::fill(values.begin(), values.end(), 1.0F);
+        if (param.tensor.name == "model.norm.weight") values.back() = -largest;
+      };
+      const std::string out = path("out");
+      fs::remove_all(out);
+      const auto write = [&] {
+        (void)export_hf(local_file_system(), out, spec, read, {.dtype = dtype});
+      };
+      if (!fits) {
+        EXPECT_THROW(write(), ConfigError);
+        EXPECT_TRUE(fs::is_empty(out));
+        continue;
+      }
+      write();
+      for (const auto& [name, bytes] : tensors_of(out, options.type)) {
+        for (std::size_t i = 0; i < bytes.size(); i += 2) {
+          const int high = std::to_integer<int>(bytes[i + 1]) & 0x7F;
+          const int low = std::to_integer<int>(bytes[i]);
+          const bool infinite =
+              dtype == DType::kFloat16 ? high == 0x7C && low == 0 : high == 0x7F && low == 0x80;
+          ASSERT_FALSE(infinite) << name;
+        }
+      }
+    }
+  }
 }
 
 TEST_F(HfFolder, CompanionsAreCopiedOnce) {

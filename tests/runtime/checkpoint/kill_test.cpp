@@ -18,11 +18,6 @@
 namespace sluice::testing {
 namespace {
 
-const std::vector<TestParam>& small_model() {
-  static const std::vector<TestParam> model{{"wte.weight", {17, 7}}, {"h.0.ln.weight", {5}}};
-  return model;
-}
-
 struct Disarm {
   Disarm() = default;
   ~Disarm() { arm_failpoints(""); }
@@ -179,7 +174,9 @@ TEST_F(Faults, AReadThatFailsFallsBack) {
     EXPECT_EQ(found.refused[0].name, "step-00000010");
     EXPECT_NE(found.refused[0].reason.find("read"), std::string::npos) << found.refused[0].reason;
   }
-  EXPECT_GT(fell_back, 10);
+  // The manifest, once for the order and once to be read, and of each of two files the header and
+  // the blocks, which are one window.
+  EXPECT_GE(fell_back, 5);
   EXPECT_LT(fell_back, 70);
 }
 

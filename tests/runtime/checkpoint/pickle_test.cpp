@@ -48,6 +48,28 @@ std::string file_refusal(const std::string& file) {
   return refusal([&] { (void)parse_torch_file(bytes_of(file), "f.pt"); });
 }
 
+// A tensor with attributes, as Megatron's fp32 weights have them, names the function that makes it.
+TEST(Pickle, TensorsWithAttributes) {
+  const std::vector<float> values{1, 2, 3, 4, 5, 6};
+  const std::string plain = pickled_tensor({{2, 3}, {}, values}, "0");
+  const std::string function = "ctorch._utils\n_rebuild_tensor_v2\n";
+  ASSERT_TRUE(plain.starts_with(function) && plain.ends_with("R")) << plain;
+  const std::string arguments = plain.substr(function.size(), plain.size() - function.size() - 1);
+  const auto typed = [&](const std::string& call, const std::string& type) {
+    const PickleTree tree =
+        parsed("ctorch._tensor\n_rebuild_from_type_v2\n(" + call + type + arguments + "}" +
+               pickled_text("partition_dim") + pickled_int(0) + "stR");
+    return tree.at(tree.root);
+  };
+  EXPECT_EQ(typed(function, "ctorch\nTensor\n").kind, Kind::kTensor);
+  EXPECT_EQ(typed(function, "ctorch.nn.parameter\nParameter\n").kind, Kind::kTensor);
+  // What another type's storage means is not known, and no other function is called.
+  EXPECT_EQ(typed(function, "cmine\nTensor\n").kind, Kind::kOpaque);
+  EXPECT_EQ(typed("cos\nsystem\n", "ctorch\nTensor\n").kind, Kind::kOpaque);
+  EXPECT_THAT(pickle_refusal("ctorch._tensor\n_rebuild_from_type_v2\n(NNtR"),
+              HasSubstr("makes a tensor with attributes of no four values"));
+}
+
 TEST(Pickle, NumbersTextsAndContainers) {
   using namespace std::string_literals;
   const PickleTree tree =

@@ -14,12 +14,7 @@
 namespace sluice::testing {
 namespace {
 
-constexpr int kImagesPerCall = 12;
-
-const std::vector<TestParam>& small_model() {
-  static const std::vector<TestParam> model{{"wte.weight", {17, 7}}, {"h.0.ln.weight", {5}}};
-  return model;
-}
+constexpr int kImagesPerCall = 18;
 
 // What a crash may leave: the step that the image has, by the strictest trust; -1: none. By the
 // laxer trust it must be the same: nothing half-written looks complete.

@@ -98,6 +98,7 @@ TEST(Safetensors, RefusesWhatIsNotExact) {
       {R"({"a":null})", 0, "null"},
       {R"({"a":[]})", 0, "a list"},
       {R"({"a":"b"})", 0, "a text"},
+      {std::string("{}\0", 3), 0, "byte 10: the safetensors header holds a NUL byte"},
       {"{", 0, "not JSON"},
       {"{}x", 0, "not JSON"},
       {"{} {}", 0, "not JSON"},
@@ -128,6 +129,12 @@ TEST(Safetensors, LengthsOfTheHeader) {
   EXPECT_THAT(length(100'000'001, 4), HasSubstr("limit of 100 MB"));
   EXPECT_THAT(length(UINT64_MAX, 4), HasSubstr("limit of 100 MB"));
   EXPECT_THROW((void)parse("abcdefg"), CheckpointError);
+  try {
+    (void)parse("version https://git-lfs.github.com/spec/v1\noid sha256:0\nsize 1\n");
+    ADD_FAILURE();
+  } catch (const CheckpointError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("git lfs pull"));
+  }
   EXPECT_THROW((void)parse(""), CheckpointError);
 }
 

@@ -11,6 +11,7 @@
 #include <stdexcept>
 
 #include "kernels/cpu/cast.hpp"
+#include "runtime/checkpoint/page_memory.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -46,13 +47,14 @@ void put(std::vector<std::byte>& bytes, TensorDType dtype, float value) {
 
 }  // namespace
 
-TempDir::TempDir() {
+TempDir::TempDir(Place place) {
   // In memory where there is such a place: these tests sync thousands of times.
   const std::filesystem::path memory = "/dev/shm";
-  const bool use_memory = ::access(memory.c_str(), W_OK) == 0;
-  std::string name =
-      ((use_memory ? memory : std::filesystem::temp_directory_path()) / "sluice-ckpt-XXXXXX")
-          .string();
+  const bool use_memory = place == Place::kMemory && ::access(memory.c_str(), W_OK) == 0;
+  const std::filesystem::path disk = place == Place::kMemory
+                                         ? std::filesystem::temp_directory_path()
+                                         : std::filesystem::current_path();
+  std::string name = ((use_memory ? memory : disk) / "sluice-ckpt-XXXXXX").string();
   if (mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp failed");
   path_ = name;
 }
@@ -66,6 +68,11 @@ const std::vector<TestParam>& test_model() {
   static const std::vector<TestParam> model{
       {"wte.weight", {257, 7}},   {"h.0.ln.weight", {7}},       {"h.0.fc.weight", {29, 7}},
       {"h.0.conv", {3, 2, 5, 4}}, {"h.0.proj.weight", {7, 29}}, {"temperature", {}}};
+  return model;
+}
+
+const std::vector<TestParam>& small_model() {
+  static const std::vector<TestParam> model{{"wte.weight", {17, 7}}, {"h.0.ln.weight", {5}}};
   return model;
 }
 
@@ -181,7 +188,23 @@ void expect_loads(FileSystem& files, const std::string& path, std::int64_t step,
     for (std::size_t i = 0; i < ranges.size(); ++i) {
       EXPECT_EQ(memory[i], expected_bytes(ranges[i], step)) << tensor_name(ranges[i]);
     }
+    EXPECT_EQ(read_in_small_parts(checkpoint, ranges), memory);
   }
+}
+
+std::vector<std::vector<std::byte>> read_in_small_parts(Checkpoint& checkpoint,
+                                                        std::span<const StateRange> ranges) {
+  std::vector<std::vector<std::byte>> memory(ranges.size());
+  std::vector<std::byte> part(1000);
+  const PageMemory ahead(7 * kPageBytes);  // two slots
+  checkpoint.read_in_parts(ranges, part, ahead.all(), [&](const StatePart& got) {
+    std::vector<std::byte>& to = memory[got.wanted];
+    const std::int64_t size = size_of(ranges[got.wanted].dtype);
+    EXPECT_EQ(static_cast<std::int64_t>(to.size()), got.first * size);
+    EXPECT_EQ(static_cast<std::int64_t>(got.bytes.size()), got.elems * size);
+    to.insert(to.end(), got.bytes.begin(), got.bytes.end());
+  });
+  return memory;
 }
 
 void flip_bit(const std::string& path, std::int64_t byte, int bit) {

@@ -16,10 +16,11 @@
 
 namespace sluice::testing {
 
-// A folder that goes with the object.
+// A folder that goes with the object, in memory or in the working directory.
+enum class Place { kMemory, kDisk };
 class TempDir {
  public:
-  TempDir();
+  explicit TempDir(Place place = Place::kMemory);
   ~TempDir();
   TempDir(const TempDir&) = delete;
   TempDir& operator=(const TempDir&) = delete;
@@ -35,6 +36,8 @@ struct TestParam {
 };
 // Vocabulary 257, hidden 7, a convolution-like tensor of four dimensions, a scalar.
 [[nodiscard]] const std::vector<TestParam>& test_model();
+
+[[nodiscard]] const std::vector<TestParam>& small_model();
 
 // Element `index` of a parameter's state, after `step` steps: exact in bf16.
 [[nodiscard]] float value_at(const std::string& param, StateKind kind, std::int64_t step,
@@ -61,9 +64,14 @@ struct LayoutOptions {
 // One process plays all ranks.
 SaveTarget save(FileSystem& files, const std::string& dir, std::int64_t step, const Layout& layout,
                 std::int64_t block_bytes = 64);
-// Throws, or returns after comparing every range of the layout with the oracle (EXPECT).
+// Throws, or returns after comparing every range of the layout with the oracle (EXPECT), read at
+// once and in parts.
 void expect_loads(FileSystem& files, const std::string& path, std::int64_t step,
                   const Layout& layout);
+
+// By Checkpoint::read_in_parts, through three pages' worth of windows.
+[[nodiscard]] std::vector<std::vector<std::byte>> read_in_small_parts(
+    Checkpoint& checkpoint, std::span<const StateRange> ranges);
 
 void flip_bit(const std::string& path, std::int64_t byte, int bit = 0);
 

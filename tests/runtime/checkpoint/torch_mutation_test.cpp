@@ -50,6 +50,10 @@ const std::vector<std::string> kPieces{"(",
 void as_it_is(std::string&) {}
 
 TEST(Mutation, Pickle) { run_mutations("pickle", fuzz_pickle, kPieces, as_it_is); }
+TEST(Mutation, Megatron) { run_mutations("megatron", fuzz_megatron, kPieces, as_it_is); }
+TEST(Mutation, DistMetadata) {
+  run_mutations("dist_metadata", fuzz_dist_metadata, kPieces, as_it_is);
+}
 TEST(Mutation, TorchFile) { run_mutations("torch", fuzz_torch, kPieces, as_it_is); }
 
 }  // namespace

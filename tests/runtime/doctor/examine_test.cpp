@@ -6,6 +6,7 @@
 
 #include "kernels/base/error.hpp"
 #include "runtime/doctor/doctor.hpp"
+#include "tests/runtime/doctor/fake_gpu.hpp"
 #include "tests/runtime/doctor/scratch.hpp"
 
 namespace sluice {
@@ -31,14 +32,14 @@ DoctorInput made_up(const std::string& folder) {
 
 TEST(Examine, EveryFieldIsARateOrHasAReason) {
   const testing::Scratch scratch;
-  DoctorInput input = made_up(scratch.path());
-  const DoctorReport report = examine(input);
+  const DoctorReport report = examine(made_up(scratch.path()));
   const MachineRates& rates = report.rates;
   EXPECT_EQ(rates.gemm_flops.fp32, 3e11);
   EXPECT_EQ(rates.gemm_flops.bf16, 9e11);
   ASSERT_EQ(rates.gemm_by_threads.size(), 2U);  // 1 (the half) and 3
   EXPECT_NEAR(rates.comm->bps, 4e9, 1e6);
   EXPECT_TRUE(rates.not_measured.contains("peer"));
+  EXPECT_EQ(rates.not_measured.at("gpu"), "no GPU is visible");
   EXPECT_FALSE(rates.not_measured.contains("comm"));
   EXPECT_GT(report.seconds, 0);
   const nlohmann::json json = nlohmann::json::parse(to_json(report));
@@ -49,19 +50,65 @@ TEST(Examine, EveryFieldIsARateOrHasAReason) {
   }
   EXPECT_THAT(describe(report), HasSubstr("AdamW bf16"));
   EXPECT_TRUE(std::filesystem::is_empty(scratch.path()));
+}
 
-  // With a GPU the same host says nothing about what the GPU does.
-  input.gpus = 1;
-  input.comm.clear();
-  input.gemm.bf16 = [] { return NarrowMatmul{1e11, 2e11}; };
-  const DoctorReport gpu = examine(input);
-  EXPECT_FALSE(gpu.rates.gemm_flops.fp32 || gpu.rates.h2d_bps || gpu.rates.comm);
-  for (const char* field : {"gemm_flops.bf16", "h2d_bps", "d2h_bps", "comm", "peer"}) {
-    EXPECT_THAT(gpu.rates.not_measured.at(field), HasSubstr("GPU")) << field;
+DoctorInput with_gpu(const std::string& folder) {
+  DoctorInput input = made_up(folder);
+  input.gpus = 2;
+  input.gpu_effort = {.copy_bytes = 1 << 20,
+                      .memory_bytes = 1 << 20,
+                      .largest_side = 4096,
+                      .product_s = 0.01,
+                      .rounds = 2};
+  input.pci_devices = folder;
+  input.open_gpu = [] { return std::make_unique<testing::FakeGpu>(); };
+  return input;
+}
+
+TEST(Examine, AGpuHasItsOwnNumbersBesideTheHosts) {
+  const testing::Scratch scratch;
+  const DoctorReport report = examine(with_gpu(scratch.path()));
+  const MachineRates& rates = report.rates;
+  ASSERT_TRUE(rates.gpu && report.facts.gpu);
+  EXPECT_EQ(rates.gpu->count, 2);
+  EXPECT_NEAR(*rates.gpu->gemm_flops.bf16, 6e14, 1e10);
+  EXPECT_TRUE(rates.gpu->h2d_bps);
+  // What CPU ranks have is measured as well.
+  EXPECT_EQ(rates.gemm_flops.fp32, 3e11);
+  EXPECT_TRUE(rates.h2d_bps && rates.comm);
+  EXPECT_FALSE(rates.not_measured.contains("gpu"));
+  EXPECT_THAT(rates.not_measured.at("peer"), HasSubstr("one GPU"));
+  const nlohmann::json json = nlohmann::json::parse(to_json(report));
+  EXPECT_NEAR(json["gpu"]["gemm_flops"]["fp16"].get<double>(), 7e14, 1e10);
+  EXPECT_NEAR(json["gpu"]["device_memory_bps"].get<double>(), 4e12, 1e9);
+  EXPECT_EQ(json["facts"]["gpu"]["cuda_driver"], "13.1");
+  EXPECT_EQ(json["facts"]["gpu"]["free_bytes"], std::int64_t{64} << 30);
+  EXPECT_TRUE(json["facts"]["gpu"]["pci"]["lanes"].is_null());
+  const std::string text = describe(report);
+  for (const char* part : {"GPU 0: NVIDIA H200", "the GPU's own", "600 TFLOP/s",
+                           "matrix products of the CPU", "a CPU rank's, host and device in RAM"}) {
+    EXPECT_THAT(text, HasSubstr(part));
   }
-  EXPECT_TRUE(gpu.rates.memory_copy_bps);
-  // Converted products, with fp32's gain from threads.
-  EXPECT_EQ(gpu.rates.gemm_by_threads.back().gemm_flops.bf16, 6e11);
+}
+
+TEST(Examine, AGpuThatCannotBeOpenedIsAReason) {
+  const testing::Scratch scratch;
+  DoctorInput input = with_gpu(scratch.path());
+  input.open_gpu = []() -> std::unique_ptr<GpuDevice> { throw Error("built without CUDA"); };
+  const DoctorReport report = examine(input);
+  EXPECT_FALSE(report.rates.gpu || report.facts.gpu);
+  EXPECT_EQ(report.rates.not_measured.at("gpu"), "built without CUDA");
+  EXPECT_TRUE(report.rates.gemm_flops.fp32 && report.rates.comm);
+  EXPECT_THAT(describe(report), HasSubstr("are visible, and not measured"));
+  const nlohmann::json json = nlohmann::json::parse(to_json(report));
+  EXPECT_TRUE(json["gpu"].is_null() && json["facts"]["gpu"].is_null());
+}
+
+TEST(Examine, ConvertedProductsGainFromThreadsAsFp32) {
+  const testing::Scratch scratch;
+  DoctorInput input = made_up(scratch.path());
+  input.gemm.bf16 = [] { return NarrowMatmul{1e11, 2e11}; };
+  EXPECT_EQ(examine(input).rates.gemm_by_threads.back().gemm_flops.bf16, 6e11);
 }
 
 TEST(Examine, AFailedMeasurementIsAReasonAndTheOthersGoOn) {

@@ -149,6 +149,82 @@ TEST(Findings, RatesThatVaryOrContradictEachOther) {
   EXPECT_THAT(machine.only().what, HasSubstr("load"));
 }
 
+// A GPU with nothing to say about.
+struct GpuMachine : Machine {
+  GpuMachine() {
+    facts.gpus = 1;
+    facts.gpu = GpuFacts{.name = "NVIDIA H200", .copy_engines = 3};
+    facts.gpu->memory_bytes = 139 * kGiB;
+    facts.gpu->free_bytes = 138 * kGiB;
+    facts.gpu->link = {32, 32, 16, 16, 0};
+    rates.gpu = GpuRates{.name = "NVIDIA H200"};
+    rates.gpu->gemm_flops = {5e13, 7e14};
+    rates.gpu->gemm_fp16_flops = 7e14;
+    rates.gpu->h2d_bps = rates.gpu->d2h_bps = 50e9;
+    rates.gpu->h2d_d2h_bps = 90e9;
+  }
+};
+
+TEST(Findings, AGoodGpuHasNone) {
+  GpuMachine machine;
+  EXPECT_TRUE(machine.faults().empty());
+  machine.facts.gpu->link = {};  // hidden by a container, or no such link
+  EXPECT_TRUE(machine.faults().empty());
+  machine.rates.gpu->h2d_bps.reset();
+  machine.rates.gpu->gemm_flops = {};
+  EXPECT_TRUE(machine.faults().empty());
+}
+
+TEST(Findings, CopiesBelowTheGpusLinkAndWhatTheyCost) {
+  GpuMachine machine;
+  machine.rates.gpu->h2d_bps = 20e9;
+  const Finding slow = machine.only();
+  EXPECT_EQ(slow.kind, FindingKind::kSlow);
+  EXPECT_THAT(slow.what, HasSubstr("from the host at 20.0 GB/s, 32 %"));
+  EXPECT_THAT(slow.what, HasSubstr("PCIe 5.0 x16"));
+  EXPECT_THAT(slow.why, HasSubstr("180 ms"));  // 4e9 bytes at 50 GB/s and 2e9 at 20
+  machine.rates.gpu->h2d_bps = 50e9;
+  machine.rates.gpu->d2h_bps = 6e9;
+  EXPECT_THAT(machine.only().what, HasSubstr("to the host at 6.00 GB/s"));
+}
+
+TEST(Findings, AGpuOnLessOfALinkThanItCouldHave) {
+  GpuMachine machine;
+  machine.facts.gpu->link.lanes = 8;
+  machine.rates.gpu->h2d_bps = machine.rates.gpu->d2h_bps = 26e9;
+  machine.rates.gpu->h2d_d2h_bps = 48e9;
+  const Finding narrow = machine.only();
+  EXPECT_EQ(narrow.what, "GPU 0 is linked by PCIe 5.0 x8 and could be by PCIe 5.0 x16");
+  EXPECT_THAT(narrow.why, HasSubstr("per 1e9 parameters"));
+  EXPECT_THAT(narrow.do_, HasSubstr("LnkSta"));
+}
+
+TEST(Findings, AGpuThatIsSharedOrLacksSomething) {
+  GpuMachine machine;
+  machine.rates.gpu->h2d_d2h_bps = 52e9;
+  EXPECT_THAT(machine.only().what, HasSubstr("both ways at once"));
+  machine.rates.gpu->h2d_d2h_bps = 90e9;
+  machine.facts.gpu->free_bytes = 40 * kGiB;
+  EXPECT_THAT(machine.only().what, HasSubstr("40.0 GiB of the 139 GiB"));
+  machine.facts.gpu->free_bytes = 138 * kGiB;
+  machine.rates.gpu->gemm_flops.bf16 = machine.rates.gpu->gemm_fp16_flops = 5.1e13;
+  EXPECT_THAT(machine.only().what, HasSubstr("multiplies 16 bits"));
+  machine.rates.gpu->gemm_fp16_flops = 4e14;  // one of the two will do
+  EXPECT_TRUE(machine.faults().empty());
+  machine.facts.gpus = 4;
+  EXPECT_THAT(machine.only().what, HasSubstr("4 GPUs are visible, and GPU 0 alone"));
+  machine.facts.gpus = 1;
+  machine.facts.nodes.push_back({1, 64 * kGiB, 8});
+  EXPECT_EQ(machine.faults().size(), 2U);  // the nodes, and which is the GPU's
+}
+
+TEST(Findings, AGpuThatWasNotMeasuredSaysWhy) {
+  Machine machine;
+  machine.facts.gpus = 1;
+  machine.rates.not_measured["gpu"] = "built without CUDA";
+  EXPECT_THAT(machine.only().why, HasSubstr("(built without CUDA)"));
+}
+
 TEST(Findings, WhatIsOffComesFirst) {
   Machine machine;
   machine.facts.isa = Isa::kScalar;

@@ -33,6 +33,11 @@ MachineRates sample() {
   rates.disk_write_bps = 1e9;
   rates.disk_both_bps = 1.5e9;
   rates.comm = LinkRates{2e-5, 6e9};
+  rates.gpu = GpuRates{.name = "NVIDIA H200", .count = 8, .memory_bytes = 149250113536};
+  rates.gpu->gemm_flops = {5e13, std::nullopt};
+  rates.gpu->gemm_fp16_flops = 7e14;
+  rates.gpu->device_memory_bps = 4.3e12;
+  rates.gpu->h2d_bps = 5.1e10;
   rates.gemm_by_threads = {{1, {2e11, std::nullopt}}, {12, {1.5e12, 3e12}}};
   rates.units = {{"gpt2", "fp32", 256, 1e11, 1.5e11, 2e11, 9e10},
                  {"head", "bf16", 512, 3e11, 3e11, 3e11, 3e11}};
@@ -73,6 +78,15 @@ TEST(MachineRates, ComeBackFromTheFileAsTheyWere) {
   EXPECT_EQ(back.comm->latency_s, 2e-5);
   EXPECT_EQ(back.comm_by_transport.at("gloo").bps, 1e9);
   EXPECT_EQ(back.gemm_by_threads[1].threads, 12);
+  ASSERT_TRUE(back.gpu);
+  EXPECT_EQ(back.gpu->name, "NVIDIA H200");
+  EXPECT_EQ(back.gpu->count, 8);
+  EXPECT_EQ(back.gpu->memory_bytes, 149250113536);
+  EXPECT_EQ(back.gpu->gemm_flops.fp32, 5e13);
+  EXPECT_FALSE(back.gpu->gemm_flops.bf16 || back.gpu->d2h_bps);
+  EXPECT_EQ(back.gpu->gemm_fp16_flops, 7e14);
+  EXPECT_EQ(back.gpu->device_memory_bps, 4.3e12);
+  EXPECT_EQ(back.gpu->h2d_bps, 5.1e10);
   ASSERT_EQ(back.units.size(), 2U);
   EXPECT_EQ(back.units[0].unit, "gpt2");
   EXPECT_EQ(back.units[1].dtype, "bf16");
@@ -91,6 +105,7 @@ TEST(MachineRates, ComeBackFromTheFileAsTheyWere) {
 TEST(MachineRates, NothingMeasuredIsAFileToo) {
   const MachineRates back = parse_machine_rates(machine_rates_json({}), "rates.json");
   EXPECT_FALSE(back.gemm_flops.fp32 || back.comm || back.h2d_bps || back.disk_read_bps);
+  EXPECT_FALSE(back.gpu);
   EXPECT_EQ(machine_rates_json({}).find(": 0.0"), std::string::npos);
 }
 
@@ -114,6 +129,10 @@ TEST(MachineRates, ABrokenFileIsOneClearError) {
   EXPECT_THAT(error_of(changed([](auto& j) { j["format"] = "x"; })), HasSubstr("'format'"));
   EXPECT_THAT(error_of(changed([](auto& j) { j.erase("rates"); })),
               HasSubstr("'rates' is missing"));
+  EXPECT_THAT(error_of(changed([](auto& j) { j["gpu"]["h2d_bps"] = 0; })),
+              HasSubstr("'gpu.h2d_bps' is not positive"));
+  EXPECT_THAT(error_of(changed([](auto& j) { j["gpu"] = 3; })),
+              HasSubstr("'gpu' is not an object"));
   EXPECT_THAT(error_of(changed([](auto& j) { j["rates"]["h2d_bps"] = "4e9"; })),
               HasSubstr("'rates.h2d_bps' is not a number"));
   for (const double value : {0.0, -1.0}) {

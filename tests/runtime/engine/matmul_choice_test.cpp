@@ -40,6 +40,13 @@ TEST(MatmulChoice, MeasuresOnlyWhereTheAnswerDependsOnIt) {
   EXPECT_EQ(choose(bf16({.choice = MatmulChoice::kNative}), fp32_wins, &calls).type,
             MatmulType::kNative);
   EXPECT_EQ(choose(bf16({.choice = MatmulChoice::kFp32}), {}, &calls).type, MatmulType::kFp32);
+  const MatmulDecision resumed = choose(bf16({.resumed = MatmulType::kFp32}), {}, &calls);
+  EXPECT_EQ(resumed.type, MatmulType::kFp32);
+  EXPECT_TRUE(resumed.resumed);
+  EXPECT_EQ(
+      choose(bf16({.choice = MatmulChoice::kNative, .resumed = MatmulType::kFp32}), {}, &calls)
+          .type,
+      MatmulType::kNative);
   EXPECT_EQ(calls, 0);
   EXPECT_TRUE(choose(bf16({}), fp32_wins, &calls).rates.has_value());
   EXPECT_EQ(calls, 1);
@@ -60,6 +67,8 @@ TEST(MatmulChoice, IsSaidInWords) {
       describe_matmul(measured, DType::kBFloat16),
       "matrix products: bf16 converted to fp32 (one thread runs a layer at 20 GFLOP/s in bf16, "
       "at 100 converted to fp32)");
+  EXPECT_EQ(describe_matmul({MatmulType::kNative, {}, true}, DType::kBFloat16),
+            "matrix products: bf16, as before the checkpoint");
   EXPECT_EQ(describe_matmul({}, DType::kFloat16), "matrix products: fp16");
   EXPECT_EQ(describe_matmul({}, DType::kFloat32), "");
 }

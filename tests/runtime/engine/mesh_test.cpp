@@ -5,13 +5,13 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <cstdlib>
 #include <limits>
 
 #include "kernels/base/error.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/engine/world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
+#include "tests/slow_tests.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -19,8 +19,7 @@ namespace {
 constexpr double kLossTolerance = 2e-5;
 constexpr double kWeightTolerance = 1e-5;
 
-bool all_of_it() { return std::getenv("SLUICE_SLOW_TESTS") != nullptr; }
-int steps() { return all_of_it() ? 20 : 4; }
+int steps() { return slow_tests() ? 20 : 4; }
 
 EngineOptions small_options() {
   EngineOptions options = tiny_options();
@@ -93,6 +92,20 @@ TEST(Mesh, GivenWeightsComeToTheirRanks) {
   EXPECT_TRUE(train_world(many, 0, Wire::kLocal).weights == one.weights);
 }
 
+// A mesh at stage 0 is near one rank; other stages and recomputation change no bit of it.
+void expect_one_rank_on_every_stage(EngineOptions many, const WorldResult& one) {
+  const WorldResult oracle = train_world(many, steps(), Wire::kLocal);
+  expect_near(oracle, one, describe_mesh(many));
+  for (const int stage : {1, 2, 3}) {
+    for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+      many.zero.stage = stage;
+      many.recompute.mode = mode;
+      expect_same_bits(train_world(many, steps(), Wire::kLocal), oracle,
+                       describe_mesh(many) + " stage " + std::to_string(stage));
+    }
+  }
+}
+
 TEST(TensorParallel, TrainsAsOneRankDoesOnEveryStage) {
   const EngineOptions options = small_options();
   const WorldResult one = train_world(options, steps(), Wire::kLocal);
@@ -100,16 +113,7 @@ TEST(TensorParallel, TrainsAsOneRankDoesOnEveryStage) {
     for (const bool sequence : {false, true}) {
       EngineOptions many = on_mesh(options, 2, data, 1);
       many.parallel.sequence = sequence;
-      const WorldResult oracle = train_world(many, steps(), Wire::kLocal);
-      expect_near(oracle, one, describe_mesh(many));
-      for (const int stage : {1, 2, 3}) {
-        for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
-          many.zero.stage = stage;
-          many.recompute.mode = mode;
-          expect_same_bits(train_world(many, steps(), Wire::kLocal), oracle,
-                           describe_mesh(many) + " stage " + std::to_string(stage));
-        }
-      }
+      expect_one_rank_on_every_stage(many, one);
     }
   }
 }
@@ -122,16 +126,7 @@ TEST(PipelineParallel, TrainsAsOneRankDoesOnEveryStage) {
          {PipelineSchedule::kGpipe, PipelineSchedule::k1f1b, PipelineSchedule::kZeroBubble}) {
       EngineOptions many = on_mesh(options, 1, data, 2);
       many.parallel.schedule = schedule;
-      const WorldResult oracle = train_world(many, steps(), Wire::kLocal);
-      expect_near(oracle, one, describe_mesh(many));
-      for (const int stage : {1, 2, 3}) {
-        for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
-          many.zero.stage = stage;
-          many.recompute.mode = mode;
-          expect_same_bits(train_world(many, steps(), Wire::kLocal), oracle,
-                           describe_mesh(many) + " stage " + std::to_string(stage));
-        }
-      }
+      expect_one_rank_on_every_stage(many, one);
     }
   }
 }
@@ -154,6 +149,20 @@ TEST(PipelineParallel, VirtualStagesAndUnevenCuts) {
     const EngineOptions many = on_mesh(options, 1, 1, pipeline);
     expect_near(train_world(many, steps(), Wire::kLocal), one, describe_mesh(many));
   }
+}
+
+// Who runs a block changes no sum: the bits are those of the cut by FLOP.
+TEST(PipelineParallel, GivenStagesTrainAsBalancedOnes) {
+  EngineOptions options = small_options();
+  options.model.layers = 5;
+  EngineOptions many = on_mesh(options, 1, 1, 2);
+  const WorldResult balanced = train_world(many, steps(), Wire::kLocal);
+  many.parallel.stage_layers = {1, 4};
+  expect_same_bits(train_world(many, steps(), Wire::kLocal), balanced, "1 + 4 layers");
+  many.parallel.virtual_stages = 2;
+  many.parallel.schedule = PipelineSchedule::kInterleaved;
+  many.parallel.stage_layers = {2, 1, 1, 1};
+  expect_near(train_world(many, steps(), Wire::kLocal), balanced, "2 + 1 + 1 + 1 layers");
 }
 
 struct Shape {
@@ -229,7 +238,7 @@ TEST(Mesh, AVocabularyThatDoesNotDivide) {
   EngineOptions options = small_options();
   options.model = {.layers = 1, .hidden = 16, .heads = 2, .vocab = 50257, .seq = 8};
   options.train.global_batch = 2;
-  const int count = all_of_it() ? 20 : 2;
+  const int count = slow_tests() ? 20 : 2;
   const WorldResult one = train_world(options, count, Wire::kLocal);
   for (const bool sequence : {false, true}) {
     EngineOptions many = on_mesh(options, 2, 1, 2);

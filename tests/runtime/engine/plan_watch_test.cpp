@@ -7,6 +7,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "kernels/base/error.hpp"
 #include "runtime/engine/step_trace.hpp"
 
 namespace sluice {
@@ -140,6 +141,25 @@ TEST(StepTrace, BothBeginTogether) {
   EXPECT_THAT(text, HasSubstr(R"("cat":"compute","pid":0,"tid":0,"ts":600.0,"dur":3500.0)"));
   EXPECT_THAT(text, HasSubstr(R"("name":"wait for)"));
   std::filesystem::remove(path);
+}
+
+TEST(DevicePeak, IsHeldToTheBudgetWhereThePlanWasNotAll) {
+  StepPlan plan;
+  plan.shape = Step().shape;
+  MemoryPlan memory;
+  memory.tiers[0] = {.by_tag = {{"activations", 700}}, .peak = 1000, .budget = 1500};
+  EXPECT_NO_THROW(check_device_peak(plan, memory, 1500));
+  try {
+    check_device_peak(plan, memory, 1501);
+    FAIL() << "a byte more was let through";
+  } catch (const BudgetError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("memory.device: a rank has taken 1.47 KiB, 1 B more"));
+    EXPECT_THAT(error.what(), HasSubstr("501 B were beside the plan"));
+    EXPECT_THAT(error.what(), HasSubstr("largest: activations 700 B"));
+    EXPECT_THAT(error.what(), HasSubstr("--set memory.device=<more>, --set zero.stage=3"));
+  }
+  memory.tiers[0].budget = 0;  // no limit
+  EXPECT_NO_THROW(check_device_peak(plan, memory, 1501));
 }
 
 }  // namespace

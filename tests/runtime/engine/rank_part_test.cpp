@@ -61,6 +61,21 @@ TEST(RankPart, ChunksTakeTurnsOverStages) {
   EXPECT_EQ(last.chunks[1].end, 7);
 }
 
+TEST(RankPart, GivenLayersWithWhatStandsBesideThem) {
+  const ParallelOptions parallel{.pipeline = 2,
+                                 .virtual_stages = 2,
+                                 .schedule = PipelineSchedule::kInterleaved,
+                                 .stage_layers = {2, 1, 1, 1}};
+  const ModelOptions model = tiny(ModelType::kGpt2, true);
+  const ModelPart first = part_of_rank(model, parallel, {.pp = 0});
+  const ModelPart last = part_of_rank(model, parallel, {.pp = 1});
+  EXPECT_EQ(first.chunks, (std::vector<UnitRange>{{0, 3}, {4, 5}}));
+  EXPECT_EQ(last.chunks, (std::vector<UnitRange>{{3, 4}, {5, 7}}));
+  ParallelOptions other = parallel;
+  other.stage_layers = {2, 1, 1, 2};
+  EXPECT_THROW((void)part_of_rank(model, other, {.pp = 0}), ConfigError);
+}
+
 struct Held {
   int times = 0;
   int counted = 0;

@@ -66,6 +66,23 @@ class PartOfRank {
 
 }  // namespace
 
+EngineOptions options_of(const Layout& layout, const std::string& swap, DType dtype) {
+  EngineOptions options = tiny_options();
+  options.dp = layout.dp;
+  options.parallel = layout.parallel;
+  options.train.dtype = dtype;
+  options.train.micro_batch = 1;
+  options.train.global_batch = 12;  // of 1, 2, 3 and 4 ranks
+  options.zero.stage = layout.stage;
+  options.offload.optimizer = layout.optimizer;
+  options.offload.parameters = layout.parameters;
+  options.offload.gradients = layout.gradients;
+  options.offload.device_fraction = layout.device_fraction;
+  options.offload.chunk_bytes = 16 * 1024;
+  options.offload.nvme_path = {swap};
+  return options;
+}
+
 WorldResult train_part(const EngineOptions& options, const Part& part) {
   std::vector<WorldResult> results(static_cast<std::size_t>(world_size(options)));
   run_world_with_comm(options, Wire::kLocal, [&](Communicator& comm, Engine& engine) {

@@ -11,6 +11,20 @@
 
 namespace sluice::testing {
 
+struct Layout {
+  int dp = 1;
+  int stage = 0;
+  Tier optimizer = Tier::kDevice;
+  Tier parameters = Tier::kDevice;
+  Tier gradients = Tier::kDevice;
+  double device_fraction = 0;
+  ParallelOptions parallel = {};
+};
+
+// tiny_options() of 12 samples a step on a layout; NVMe is the folder `swap`.
+[[nodiscard]] EngineOptions options_of(const Layout& layout, const std::string& swap,
+                                       DType dtype = DType::kFloat32);
+
 struct Part {
   int steps = 0;            // to train, after what is resumed
   std::string resume = {};  // a folder of checkpoints; empty: from the start

@@ -2,100 +2,17 @@
 // a bit of losses, norms and weights.
 #include <gtest/gtest.h>
 
-#include <cstdlib>
-
-#include "runtime/model/tensor_view.hpp"
-#include "tests/runtime/engine/world.hpp"
+#include "tests/runtime/engine/tier_matrix.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
+#include "tests/slow_tests.hpp"
 
 namespace sluice::testing {
 namespace {
 
-constexpr int kSteps = 5;
-
-std::string name_of_tier(Tier tier) {
-  return tier == Tier::kDevice ? "device" : tier == Tier::kHost ? "host" : "nvme";
-}
-
-EngineOptions tier_options(DType dtype, int accumulation) {
-  EngineOptions options = tiny_options();
-  options.model = {.layers = 4, .hidden = 48, .heads = 3, .vocab = 131, .seq = 16};
-  options.dp = 2;
-  options.train.dtype = dtype;
-  options.train.global_batch = options.dp * options.train.micro_batch * accumulation;
-  options.offload.chunk_bytes = 16 * 1024;  // several chunks a group
-  options.offload.chunks = 2;
-  return options;
-}
-
-struct Placed {
-  Tier optimizer = Tier::kDevice;
-  Tier parameters = Tier::kDevice;
-  Tier gradients = Tier::kDevice;
-  Tier activations = Tier::kDevice;
-};
-
-std::string describe(const Placed& p, const EngineOptions& o) {
-  return "stage " + std::to_string(o.zero.stage) + ", optimizer " + name_of_tier(p.optimizer) +
-         ", parameters " + name_of_tier(p.parameters) + ", gradients " + name_of_tier(p.gradients) +
-         ", activations " + name_of_tier(p.activations) +
-         (o.train.accumulation_order == AccumulationOrder::kLayer ? ", layer-major" : "") +
-         (o.recompute.mode == RecomputeMode::kFull ? ", recompute" : "") + ", accumulation " +
-         std::to_string(o.train.global_batch / (o.dp * o.train.micro_batch)) + ", " +
-         std::string(name_of(o.train.dtype));
-}
-
-bool has_meaning(const Placed& p, int stage) {
-  if (p.parameters != Tier::kDevice && (stage < 3 || p.optimizer == Tier::kDevice)) return false;
-  return p.gradients == Tier::kDevice || (stage >= 2 && p.optimizer != Tier::kDevice);
-}
-
-void place(EngineOptions& options, const Placed& p) {
-  options.offload.optimizer = p.optimizer;
-  options.offload.parameters = p.parameters;
-  options.offload.gradients = p.gradients;
-  options.offload.activations = p.activations;
-}
-
-// Every placement that has a meaning; `every`: one of so many of them runs.
-void run_matrix(int every) {
-  const TemporaryFolder folder;
-  const Tier tiers[] = {Tier::kDevice, Tier::kHost, Tier::kNvme};
-  int count = 0;
-  int ran = 0;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (const int accumulation : {1, 3}) {
-      EngineOptions options = tier_options(dtype, accumulation);
-      const WorldResult oracle = train_world(options, kSteps, Wire::kLocal);
-      options.offload.nvme_path = {folder.path().string()};
-      for (int stage = 0; stage <= 3; ++stage) {
-        for (const bool layer : {false, true}) {
-          if (layer && accumulation == 1) continue;
-          for (int i = 0; i < 81; ++i) {
-            const Placed p{tiers[i % 3], tiers[i / 3 % 3], tiers[i / 9 % 3], tiers[i / 27]};
-            if (i == 0 || !has_meaning(p, stage) || count++ % every != 0) continue;
-            options.zero.stage = stage;
-            options.train.accumulation_order =
-                layer ? AccumulationOrder::kLayer : AccumulationOrder::kMicro;
-            place(options, p);
-            options.recompute.mode = i % 2 == 0 ? RecomputeMode::kNone : RecomputeMode::kFull;
-            const std::string what = describe(p, options);
-            SCOPED_TRACE(what);
-            expect_same_bits(train_world(options, kSteps, Wire::kLocal), oracle, what);
-            ++ran;
-            if (::testing::Test::HasFailure()) return;
-          }
-        }
-      }
-    }
-  }
-  EXPECT_GE(ran, count / every);
-}
-
 TEST(Tiers, EveryPlacementIsBitIdenticalSampled) { run_matrix(17); }
 
 TEST(Tiers, EveryPlacementIsBitIdentical) {
-  if (std::getenv("SLUICE_SLOW_TESTS") == nullptr) {
+  if (!slow_tests()) {
     GTEST_SKIP() << "the whole matrix runs with SLUICE_SLOW_TESTS=1";
   }
   run_matrix(1);
@@ -106,7 +23,7 @@ TEST(Tiers, AShareOnTheDeviceAndEveryRingAreBitIdentical) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     EngineOptions options = tier_options(dtype, 1);
     options.model.hidden = 96;  // shards of more than a chunk, so that a share is not nothing
-    const WorldResult oracle = train_world(options, kSteps, Wire::kLocal);
+    const WorldResult oracle = train_world(options, kTierSteps, Wire::kLocal);
     options.offload.nvme_path = {folder.path().string()};
     options.zero.stage = 2;
     for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
@@ -115,7 +32,7 @@ TEST(Tiers, AShareOnTheDeviceAndEveryRingAreBitIdentical) {
           options.offload.optimizer = tier;
           options.offload.device_fraction = fraction;
           options.offload.chunks = chunks;
-          expect_same_bits(train_world(options, kSteps, Wire::kLocal), oracle,
+          expect_same_bits(train_world(options, kTierSteps, Wire::kLocal), oracle,
                            name_of_tier(tier) + " fraction " + std::to_string(fraction));
         }
       }
@@ -139,44 +56,6 @@ TEST(Tiers, NarrowMomentsTrainAndDoNotDependOnTheirTier) {
   expect_same_bits(train_world(options, 8, Wire::kLocal), host, "nvme, stage 3");
   EXPECT_NE(host.losses, wide.losses);
   EXPECT_NEAR(host.losses.back() / wide.losses.back(), 1.0, 0.02);
-}
-
-// Steps with everything between them that looks at parameters, sets them, or throws a step away.
-WorldResult train_with_interruptions(const EngineOptions& options) {
-  constexpr double kScale = 256;
-  constexpr double kTooMuch = 1e30;
-  std::vector<WorldResult> results(static_cast<std::size_t>(options.dp));
-  run_world(options, Wire::kLocal, [&](int rank, Engine& engine) {
-    WorldResult& mine = results[static_cast<std::size_t>(rank)];
-    std::int64_t updates = 0;
-    const auto step = [&](std::int64_t index, double scale) {
-      const StepResult result = engine.train_step(
-          {.step = index, .lr = 1e-2, .update = updates + 1, .loss_scale = scale});
-      EXPECT_EQ(result.finite(), scale == kScale);
-      if (!result.finite()) return;
-      ++updates;
-      mine.losses.push_back(result.loss);
-      mine.norms.push_back(result.grad_norm);
-    };
-    const std::string name = engine.plan().groups[0].tensors[0].spec.name;
-    step(1, kScale);
-    step(2, kScale);
-    mine.losses.push_back(engine.evaluate(1));
-    step(3, kScale);
-    engine.set_parameter(name, engine.full_parameter(name).mul(0.5));
-    step(4, kTooMuch);
-    (void)engine.find_non_finite(4);
-    step(5, kScale);
-    step(6, kTooMuch);
-    step(7, kScale);
-    mine.eval_loss = engine.evaluate(1);
-    for (const GroupPlan& group : engine.plan().groups) {
-      const at::Tensor value = engine.full_parameter(group.tensors[0].spec.name);
-      const float* data = host_data<float>(value);
-      mine.weights[group.name].assign(data, data + value.numel());
-    }
-  });
-  return results[0];
 }
 
 // The ring holds the first chunks' states from one program to the next.

@@ -7,7 +7,6 @@
 #include <array>
 #include <chrono>
 #include <cmath>
-#include <exception>
 #include <set>
 #include <thread>
 #include <utility>
@@ -104,39 +103,26 @@ void run_ranks(const EngineOptions& options, std::chrono::milliseconds last_stag
   const Mesh mesh(parallel, world_size(options));
   std::vector<MeshComms> comms =
       make_local_mesh_comms(mesh, {.tied = options.model.tie_embeddings}, std::chrono::seconds(60));
-  std::vector<std::exception_ptr> errors(comms.size());
-  const auto run_rank = [&](std::size_t rank) {
-    try {
-      const MeshCoordinates at = comms[rank].at();
-      EngineOptions own = options;
-      own.part = part_of_rank(own.model, parallel, at);
-      AskedList asked;
-      Model model = make_model(own.model, own.part, &comms[rank].tensor());
-      for (std::size_t u = 0; u < model.units.size(); ++u) {
-        model.units[u] = std::make_unique<WatchedUnit>(std::move(model.units[u]), u, asked);
-      }
-      const RowSource formula = formula_rows(own.model.seq, own.model.vocab);
-      const RowSource rows = [&](std::int64_t index, std::int64_t first, std::int64_t count,
-                                 SampleRows& out) {
-        if (at.pp > 0) std::this_thread::sleep_for(last_stage_waits);
-        formula(index, first, count, out);
-      };
-      Engine engine(own, std::move(model), comms[rank], at::Device(c10::DeviceType::CPU), rows,
-                    rows);
-      asked.clear();  // of the dry run
-      each_rank({at, &asked, &engine});
-    } catch (...) {
-      errors[rank] = std::current_exception();
-      comms[rank].abort();
+  const auto body = [&](std::size_t rank) {
+    const MeshCoordinates at = comms[rank].at();
+    EngineOptions own = options;
+    own.part = part_of_rank(own.model, parallel, at);
+    AskedList asked;
+    Model model = make_model(own.model, own.part, &comms[rank].tensor());
+    for (std::size_t u = 0; u < model.units.size(); ++u) {
+      model.units[u] = std::make_unique<WatchedUnit>(std::move(model.units[u]), u, asked);
     }
+    const RowSource formula = formula_rows(own.model.seq, own.model.vocab);
+    const RowSource rows = [&](std::int64_t index, std::int64_t first, std::int64_t count,
+                               SampleRows& out) {
+      if (at.pp > 0) std::this_thread::sleep_for(last_stage_waits);
+      formula(index, first, count, out);
+    };
+    Engine engine(own, std::move(model), comms[rank], at::Device(c10::DeviceType::CPU), rows, rows);
+    asked.clear();  // of the dry run
+    each_rank({at, &asked, &engine});
   };
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 1; rank < comms.size(); ++rank) threads.emplace_back(run_rank, rank);
-  run_rank(0);
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+  run_as_threads(comms.size(), body, [&](std::size_t rank) { comms[rank].abort(); });
 }
 
 std::vector<TraceEvent> events_of(const Engine& engine) {

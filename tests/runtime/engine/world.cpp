@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include <array>
 #include <chrono>
 #include <exception>
 #include <mutex>
@@ -87,7 +86,36 @@ void run_world(const EngineOptions& options, Wire wire,
                       [&](Communicator& comm, Engine& engine) { each_rank(comm.rank(), engine); });
 }
 
+void run_as_threads(std::size_t ranks, const std::function<void(std::size_t rank)>& body,
+                    const std::function<void(std::size_t rank)>& abort) {
+  std::vector<std::exception_ptr> errors(ranks);
+  const auto run_rank = [&](std::size_t rank) {
+    try {
+      body(rank);
+    } catch (...) {
+      errors[rank] = std::current_exception();
+      abort(rank);
+    }
+  };
+  std::vector<std::thread> threads;
+  for (std::size_t rank = 1; rank < ranks; ++rank) threads.emplace_back(run_rank, rank);
+  run_rank(0);
+  for (std::thread& thread : threads) thread.join();
+  for (const std::exception_ptr& error : errors) {
+    if (error) std::rethrow_exception(error);
+  }
+}
+
 namespace {
+
+EngineOptions options_of_rank(const EngineOptions& options, std::size_t rank) {
+  EngineOptions own = options;
+  own.tiers.nvme.paths = options.offload.nvme_path;
+  own.tiers.nvme.run_id = "world";
+  own.tiers.nvme.rank = static_cast<int>(rank);
+  own.tiers.nvme.cache = IoCache::kDirectOrBuffered;
+  return own;
+}
 
 void run_mesh(const EngineOptions& options,
               const std::function<void(Communicator&, Engine&)>& each_rank) {
@@ -97,31 +125,15 @@ void run_mesh(const EngineOptions& options,
   std::vector<MeshComms> comms = make_local_mesh_comms(
       mesh, {.tied = options.model.tie_embeddings, .wraps = parallel.virtual_stages > 1},
       std::chrono::seconds(60));
-  std::vector<std::exception_ptr> errors(comms.size());
-  const auto run_rank = [&](std::size_t rank) {
-    try {
-      const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
-      EngineOptions own = options;
-      own.part = part_of_rank(own.model, parallel, comms[rank].at());
-      own.tiers.nvme.paths = options.offload.nvme_path;
-      own.tiers.nvme.run_id = "world";
-      own.tiers.nvme.rank = static_cast<int>(rank);
-      own.tiers.nvme.cache = IoCache::kDirectOrBuffered;
-      Engine engine(own, make_model(own.model, own.part, &comms[rank].tensor()), comms[rank],
-                    at::Device(c10::DeviceType::CPU), rows, rows);
-      each_rank(comms[rank].world(), engine);
-    } catch (...) {
-      errors[rank] = std::current_exception();
-      comms[rank].abort();
-    }
+  const auto body = [&](std::size_t rank) {
+    const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
+    EngineOptions own = options_of_rank(options, rank);
+    own.part = part_of_rank(own.model, parallel, comms[rank].at());
+    Engine engine(own, make_model(own.model, own.part, &comms[rank].tensor()), comms[rank],
+                  at::Device(c10::DeviceType::CPU), rows, rows);
+    each_rank(comms[rank].world(), engine);
   };
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 1; rank < comms.size(); ++rank) threads.emplace_back(run_rank, rank);
-  run_rank(0);
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (error) std::rethrow_exception(error);
-  }
+  run_as_threads(comms.size(), body, [&](std::size_t rank) { comms[rank].abort(); });
 }
 
 }  // namespace
@@ -132,12 +144,10 @@ int world_size(const EngineOptions& options) {
 
 std::string describe_mesh(const EngineOptions& options) {
   const ParallelOptions& p = options.parallel;
-  constexpr std::array kSchedules{"gpipe", "1f1b", "interleaved", "zero_bubble"};
   std::string text = "t" + std::to_string(p.tensor) + " d" + std::to_string(options.dp) + " p" +
                      std::to_string(p.pipeline);
   if (p.sequence) text += " sequence";
-  if (p.pipeline > 1)
-    text += std::string(" ") + kSchedules.at(static_cast<std::size_t>(p.schedule));
+  if (p.pipeline > 1) text += " " + std::string(name_of(p.schedule));
   if (p.virtual_stages > 1) text += " v" + std::to_string(p.virtual_stages);
   return text;
 }
@@ -155,49 +165,52 @@ void run_world_with_comm(const EngineOptions& options, Wire wire,
   prepare_once();
   if (world_size(options) > options.dp) return run_mesh(options, each_rank);
   World& comms = shared_world(options.dp, wire);
-  std::vector<std::exception_ptr> errors(comms.size());
-  const auto run_rank = [&](std::size_t rank) {
-    try {
-      const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
-      EngineOptions own = options;
-      own.tiers.nvme.paths = options.offload.nvme_path;
-      own.tiers.nvme.run_id = "world";
-      own.tiers.nvme.rank = static_cast<int>(rank);
-      own.tiers.nvme.cache = IoCache::kDirectOrBuffered;
-      Engine engine(own, make_model(options.model), *comms[rank], at::Device(c10::DeviceType::CPU),
-                    rows, rows);
-      each_rank(*comms[rank], engine);
-    } catch (...) {
-      errors[rank] = std::current_exception();
-      comms[rank]->abort();
-    }
+  const auto body = [&](std::size_t rank) {
+    const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
+    Engine engine(options_of_rank(options, rank), make_model(options.model), *comms[rank],
+                  at::Device(c10::DeviceType::CPU), rows, rows);
+    each_rank(*comms[rank], engine);
   };
-  std::vector<std::thread> threads;
-  for (std::size_t rank = 1; rank < comms.size(); ++rank) threads.emplace_back(run_rank, rank);
-  run_rank(0);
-  for (std::thread& thread : threads) thread.join();
-  for (const std::exception_ptr& error : errors) {
-    if (!error) continue;
+  try {
+    run_as_threads(comms.size(), body, [&](std::size_t rank) { comms[rank]->abort(); });
+  } catch (...) {
     comms.clear();
-    std::rethrow_exception(error);
+    throw;
   }
+}
+
+void note_weights(Engine& engine, WorldResult& result) {
+  for (const std::string& name : parameter_names(engine)) {
+    const at::Tensor value = engine.full_parameter(name);
+    const float* data = host_data<float>(value);
+    result.weights[name].assign(data, data + value.numel());
+  }
+}
+
+void ScaledSteps::operator()(std::int64_t step, double scale) {
+  const StepResult result =
+      engine_.train_step({.step = step, .lr = 1e-2, .update = updates_ + 1, .loss_scale = scale});
+  EXPECT_EQ(result.finite(), scale == kScale);
+  if (!result.finite()) return;
+  ++updates_;
+  result_.losses.push_back(result.loss);
+  result_.norms.push_back(result.grad_norm);
+}
+
+void train_steps(Engine& engine, const EngineOptions& options, int steps, WorldResult& result) {
+  for (int step = 1; step <= steps; ++step) {
+    const StepResult done = engine.train_step({.step = step, .lr = options.optimizer.lr});
+    result.losses.push_back(done.loss);
+    result.norms.push_back(done.grad_norm);
+  }
+  result.eval_loss = engine.evaluate(1);
+  note_weights(engine, result);
 }
 
 WorldResult train_world(const EngineOptions& options, int steps, Wire wire) {
   std::vector<WorldResult> results(static_cast<std::size_t>(world_size(options)));
   run_world(options, wire, [&](int rank, Engine& engine) {
-    WorldResult& mine = results[static_cast<std::size_t>(rank)];
-    for (int step = 1; step <= steps; ++step) {
-      const StepResult result = engine.train_step({.step = step, .lr = options.optimizer.lr});
-      mine.losses.push_back(result.loss);
-      mine.norms.push_back(result.grad_norm);
-    }
-    mine.eval_loss = engine.evaluate(1);
-    for (const std::string& name : parameter_names(engine)) {
-      const at::Tensor value = engine.full_parameter(name);
-      const float* data = host_data<float>(value);
-      mine.weights[name].assign(data, data + value.numel());
-    }
+    train_steps(engine, options, steps, results[static_cast<std::size_t>(rank)]);
   });
   for (const WorldResult& other : results) {
     EXPECT_EQ(other.losses, results[0].losses);

@@ -36,6 +36,31 @@ void run_world(const EngineOptions& options, Wire wire,
 void run_world_with_comm(const EngineOptions& options, Wire wire,
                          const std::function<void(Communicator&, Engine&)>& each_rank);
 
+// body(rank) for each rank, on threads; rank 0's is the caller's. Where a body throws, abort(rank)
+// has to make the others fail; what they threw comes through, the lowest rank's first.
+void run_as_threads(std::size_t ranks, const std::function<void(std::size_t rank)>& body,
+                    const std::function<void(std::size_t rank)>& abort);
+
+// Steps whose gradients overflow where the scale says so, and what came of the others.
+class ScaledSteps {
+ public:
+  static constexpr double kScale = 256;
+  static constexpr double kTooMuch = 1e30;
+
+  ScaledSteps(Engine& engine, WorldResult& result) : engine_(engine), result_(result) {}
+  void operator()(std::int64_t step, double scale);
+
+ private:
+  Engine& engine_;
+  WorldResult& result_;
+  std::int64_t updates_ = 0;
+};
+
+// All parameters of the whole model.
+void note_weights(Engine& engine, WorldResult& result);
+// Steps 1 to `steps`, then an evaluation, then the weights.
+void train_steps(Engine& engine, const EngineOptions& options, int steps, WorldResult& result);
+
 // "t2 d1 p2 sequence 1f1b"
 [[nodiscard]] std::string describe_mesh(const EngineOptions& options);
 [[nodiscard]] int world_size(const EngineOptions& options);

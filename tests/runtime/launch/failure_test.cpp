@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include "runtime/launch/supervision.hpp"
+
 namespace sluice {
 namespace {
 
@@ -33,6 +35,19 @@ RankEnd reported(RankEnd end, bool secondary, std::int64_t time_ns, std::string 
                            .secondary = secondary,
                            .message = std::move(message)};
   return end;
+}
+
+TEST(Failure, WhatARankTellsAfterItWasAskedToStopIsNoStop) {
+  SuperviseResult asked;
+  asked.interrupted = true;
+  const RankEnd unsaved = reported(exited(0, 4, 1, true), false, 1, "the last checkpoint");
+  const RankEnd left_alone = reported(exited(1, 5, 2, true), true, 2);
+  const RankEnd killed = died(1, SIGKILL, 2, true, true);
+  EXPECT_EQ(launch_result(asked, nullptr).exit_code, 130);
+  EXPECT_EQ(launch_result(asked, &left_alone).exit_code, 130);
+  EXPECT_EQ(launch_result(asked, &killed).exit_code, 130);
+  EXPECT_EQ(launch_result(asked, &unsaved).exit_code, 4);
+  EXPECT_FALSE(launch_result(asked, &unsaved).worth_restarting);
 }
 
 TEST(Failure, Classes) {

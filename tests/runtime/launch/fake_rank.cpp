@@ -182,9 +182,6 @@ int be_agent(const std::vector<std::string>& words, const sluice::AgentPlace& pl
   sluice::LaunchRequest request;
   request.output_dir = environment("SLUICE_TEST_OUT");
   request.kill_grace = milliseconds(300);
-  request.nproc = place.nproc;
-  request.first_rank = place.first_rank;
-  request.world_size = place.world;
   request.agent = place;
   request.master_addr = environment("MASTER_ADDR");
   request.master_port = std::atoi(environment("MASTER_PORT").c_str());

@@ -21,19 +21,20 @@ constexpr auto kDouble = c10::ScalarType::Double;
 constexpr auto kFloat = c10::ScalarType::Float;
 constexpr auto kBf16 = c10::ScalarType::BFloat16;
 
-double relative(const Tensor& ours, const Tensor& want) {
+double off_by(const Tensor& ours, const Tensor& want) {
   return norm_of(ours.to(kDouble).sub(want)) / norm_of(want);
 }
 
-struct Sizes {
+struct MatrixSizes {
   std::int64_t rows, in, out;
 };
 // Below a tile of 1024, on it, and above it in each of the three places.
-const Sizes kSizes[] = {{5, 7, 3}, {64, 1024, 96}, {1030, 40, 33}, {50, 2100, 17}, {19, 33, 1500}};
+const MatrixSizes kMatrixSizes[] = {
+    {5, 7, 3}, {64, 1024, 96}, {1030, 40, 33}, {50, 2100, 17}, {19, 33, 1500}};
 
 // A layer whose rows are pieces of wider ones, as the parts of a fused projection are.
 struct Layer {
-  Layer(const Sizes& s, c10::ScalarType type)
+  Layer(const MatrixSizes& s, c10::ScalarType type)
       : x(rule_tensor(1, {s.rows, s.in + 3}, 1.0).to(type).narrow(1, 2, s.in)),
         dy(rule_tensor(2, {s.rows, 2 * s.out}, 1.0).to(type).narrow(1, s.out, s.out)),
         weight(rule_tensor(3, {s.out + 1, s.in}, 0.1).to(type).narrow(0, 1, s.out)),
@@ -80,7 +81,7 @@ Products exact_products(const Layer& layer) {
 
 TEST(Fp32Matmul, IsNeverLessExactThanTheNativeProduct) {
   const double rounding = std::ldexp(1.0, -9);  // of one bf16, relative
-  for (const Sizes& sizes : kSizes) {
+  for (const MatrixSizes& sizes : kMatrixSizes) {
     const Layer layer(sizes, kBf16);
     const Products want = exact_products(layer);
     const Products native = products(layer, MatmulType::kNative);
@@ -88,13 +89,13 @@ TEST(Fp32Matmul, IsNeverLessExactThanTheNativeProduct) {
     const std::string what = std::to_string(sizes.rows) + " x " + std::to_string(sizes.in) + " x " +
                              std::to_string(sizes.out);
     for (Tensor Products::*part : {&Products::y, &Products::dx, &Products::dx_twice}) {
-      const double error = relative(ours.*part, want.*part);
-      EXPECT_LE(error, 1.001 * relative(native.*part, want.*part)) << what;
+      const double error = off_by(ours.*part, want.*part);
+      EXPECT_LE(error, 1.001 * off_by(native.*part, want.*part)) << what;
       EXPECT_LT(error, rounding) << what;
     }
     for (Tensor Products::*part : {&Products::grad, &Products::grad_twice}) {
-      const double error = relative(ours.*part, want.*part);
-      EXPECT_LE(error, relative(native.*part, want.*part)) << what;
+      const double error = off_by(ours.*part, want.*part);
+      EXPECT_LE(error, off_by(native.*part, want.*part)) << what;
       EXPECT_LT(error, 1e-6) << what;  // not rounded to bf16
     }
   }
@@ -102,7 +103,7 @@ TEST(Fp32Matmul, IsNeverLessExactThanTheNativeProduct) {
 
 // In fp16, whose native weight gradients are rounded on the way.
 TEST(Fp32Matmul, ModesNest) {
-  const Layer layer(kSizes[0], c10::ScalarType::Half);
+  const Layer layer(kMatrixSizes[0], c10::ScalarType::Half);
   const Products native = products(layer, MatmulType::kNative);
   const auto gradient = [&] {
     GradTarget target{at::empty(layer.weight.sizes(), layer.x.options().dtype(kFloat)), false};
@@ -120,7 +121,7 @@ TEST(Fp32Matmul, ModesNest) {
 // In fp32 there is nothing to convert: the same GEMM, and nothing allocated.
 TEST(Fp32Matmul, LeavesFp32WhereItLies) {
   install_counting_allocators();
-  const Layer layer(kSizes[2], kFloat);
+  const Layer layer(kMatrixSizes[2], kFloat);
   const Products want = products(layer, MatmulType::kNative);
   const Products ours = products(layer, MatmulType::kFp32);
   EXPECT_TRUE(ours.y.equal(want.y));
@@ -134,7 +135,7 @@ TEST(Fp32Matmul, LeavesFp32WhereItLies) {
 }
 
 TEST(Fp32Matmul, BitsDoNotDependOnThreads) {
-  const Layer layer(kSizes[2], kBf16);
+  const Layer layer(kMatrixSizes[2], kBf16);
   const int threads = compute_threads();
   set_compute_threads(1);
   const Products one = products(layer, MatmulType::kFp32);

@@ -12,7 +12,7 @@
 namespace sluice::testing {
 namespace {
 
-ModelOptions gpt2(std::int64_t vocab = 101) {
+ModelOptions small_gpt2(std::int64_t vocab = 101) {
   return {.layers = 2, .hidden = 24, .heads = 6, .vocab = vocab, .seq = 12};
 }
 
@@ -49,8 +49,9 @@ void for_elements(const ParamSpec& param, Fn f) {
 }
 
 TEST(ModelPart, RanksCoverEachParameterOnceAndReplicasAsOftenAsTheySay) {
-  const std::vector<std::pair<ModelOptions, int>> cases{
-      {gpt2(), 2}, {gpt2(), 3}, {gpt2(93), 6}, {qwen2(4), 2}, {qwen2(2), 4}, {qwen2(3), 6}};
+  const std::vector<std::pair<ModelOptions, int>> cases{{small_gpt2(), 2},   {small_gpt2(), 3},
+                                                        {small_gpt2(93), 6}, {qwen2(4), 2},
+                                                        {qwen2(2), 4},       {qwen2(3), 6}};
   for (const auto& [options, tensor] : cases) {
     SCOPED_TRACE(tensor);
     std::map<std::string, std::vector<int>> counted, held, replicas;
@@ -106,7 +107,8 @@ TEST(ModelPart, GroupsSayWhoElseHasThem) {
                                              "layers.0.replicated", "layers.1", "layers.1.kv",
                                              "layers.1.replicated", "head", "head.replicated"}));
   // Without sequence parallelism replicas see the same tokens: equal gradients by themselves.
-  for (const ParamGroup& group : make_model_spec(gpt2(), {.tensor = 2, .tensor_rank = 0}).groups) {
+  for (const ParamGroup& group :
+       make_model_spec(small_gpt2(), {.tensor = 2, .tensor_rank = 0}).groups) {
     EXPECT_FALSE(group.sums_replicas) << group.name;
     EXPECT_TRUE(group.counted) << group.name;
   }
@@ -116,7 +118,7 @@ TEST(ModelPart, WordsAreCutUnevenlyWithoutPadding) {
   for (const int tensor : {2, 3, 6}) {
     std::int64_t next = 0;
     for (int rank = 0; rank < tensor; ++rank) {
-      const ModelOptions options = make_model_spec(gpt2(50257)).options;
+      const ModelOptions options = make_model_spec(small_gpt2(50257)).options;
       const ModelSlices slices = model_slices(options, {.tensor = tensor, .tensor_rank = rank});
       EXPECT_EQ(slices.vocab.first, next);
       EXPECT_EQ(slices.vocab.first % 8, 0);
@@ -140,8 +142,8 @@ TEST(ModelPart, FlopsAreTheRanksShare) {
 TEST(ModelPart, StagesHaveTheirUnitsUnderTheNamesOfTheWhole) {
   ModelPart first{.stages = 2, .stage = 0, .chunks = {{0, 2}}};
   ModelPart last{.stages = 2, .stage = 1, .chunks = {{2, 4}}};
-  const ModelSpec whole = make_model_spec(gpt2());
-  const ModelSpec a = make_model_spec(gpt2(), first), b = make_model_spec(gpt2(), last);
+  const ModelSpec whole = make_model_spec(small_gpt2());
+  const ModelSpec a = make_model_spec(small_gpt2(), first), b = make_model_spec(small_gpt2(), last);
   ASSERT_EQ(a.units.size() + b.units.size(), whole.units.size());
   for (std::size_t u = 0; u < whole.units.size(); ++u) {
     const UnitSpec& unit = u < 2 ? a.units[u] : b.units[u - 2];
@@ -163,7 +165,7 @@ TEST(ModelPart, StagesHaveTheirUnitsUnderTheNamesOfTheWhole) {
   EXPECT_EQ(b.units.back().params.size(), 3U);
   // Cut both ways: the tie is what replicas are about.
   last.tensor = first.tensor = 2;
-  for (const ParamGroup& group : make_model_spec(gpt2(), last).groups) {
+  for (const ParamGroup& group : make_model_spec(small_gpt2(), last).groups) {
     if (group.name != "wte") continue;
     EXPECT_EQ(group.replicas, Replicas::kTied);
     EXPECT_EQ(group.replica_ranks, 2);
@@ -184,19 +186,20 @@ TEST(ModelPart, RefusesWhatCannotBeCut) {
       return std::string(e.what());
     }
   };
-  EXPECT_EQ(refused(gpt2(), {.tensor = 4}),
+  EXPECT_EQ(refused(small_gpt2(), {.tensor = 4}),
             "parallel.tensor: model.heads has to divide by tensor: 6 = 1 x 4 + 2; choose a tensor "
             "that divides it");
   EXPECT_NE(refused(qwen2(6), {.tensor = 4}).find("model.kv_heads"), std::string::npos);
   EXPECT_NE(refused(qwen2(4), {.tensor = 6}).find("multiple of them"), std::string::npos);
-  EXPECT_NE(refused(gpt2(16), {.tensor = 3}).find("would have no words"), std::string::npos);
-  ModelOptions odd = gpt2();
+  EXPECT_NE(refused(small_gpt2(16), {.tensor = 3}).find("would have no words"), std::string::npos);
+  ModelOptions odd = small_gpt2();
   odd.seq = 11;
   EXPECT_EQ(refused(odd, {.tensor = 2}), "");
   EXPECT_NE(refused(odd, {.tensor = 2, .sequence = true}).find("model.seq"), std::string::npos);
-  EXPECT_THROW((void)make_model_spec(gpt2(), {.stages = 2}), Error);
-  EXPECT_THROW((void)make_model_spec(gpt2(), {.stages = 2, .chunks = {{1, 2}}}), Error);
-  EXPECT_THROW((void)make_model_spec(gpt2(), {.stages = 2, .chunks = {{0, 2}, {1, 3}}}), Error);
+  EXPECT_THROW((void)make_model_spec(small_gpt2(), {.stages = 2}), Error);
+  EXPECT_THROW((void)make_model_spec(small_gpt2(), {.stages = 2, .chunks = {{1, 2}}}), Error);
+  EXPECT_THROW((void)make_model_spec(small_gpt2(), {.stages = 2, .chunks = {{0, 2}, {1, 3}}}),
+               Error);
 }
 
 }  // namespace

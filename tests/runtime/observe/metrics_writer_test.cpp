@@ -9,27 +9,13 @@
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.hpp"
+#include "tests/runtime/observe/sample_record.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice {
 namespace {
 
-StepRecord record_of(std::int64_t step) {
-  StepRecord record;
-  record.step = step;
-  record.loss = 3.5;
-  record.grad_norm = 0.25;
-  record.lr = 2.9e-4;
-  record.loss_scale = 65536;
-  record.tokens = 8192 * step;
-  record.step_ms = 412;
-  record.tokens_per_s = 19900.5;
-  record.tflops = 1.5;
-  record.mfu = 0.41;
-  record.memory = {.device_peak = 1, .host_peak = 2, .pinned = 3, .nvme = 5'000'000'000'000};
-  record.timers_ms = {.forward = 1, .backward = 2, .comm = 3, .optimizer = 4, .io = 5, .data = 6};
-  return record;
-}
+using testing::record_of;
 
 TEST(Metrics, LineByTheContract) {
   EXPECT_EQ(
@@ -116,21 +102,50 @@ TEST(Metrics, ResumeWithoutFile) {
   EXPECT_EQ(text_of(folder.file("m")), lines({9}));
 }
 
-// The file's size limit stands in for a full disk: half of a line fits.
-TEST(Metrics, NoSpaceLeavesWholeLines) {
+// The size limit of files stands in for a full disk.
+class FullAt {
+ public:
+  explicit FullAt(std::size_t bytes) : handler_(::signal(SIGXFSZ, SIG_IGN)) {
+    ::getrlimit(RLIMIT_FSIZE, &former_);
+    const rlimit tight{.rlim_cur = bytes, .rlim_max = former_.rlim_max};
+    ::setrlimit(RLIMIT_FSIZE, &tight);
+  }
+  ~FullAt() {
+    ::setrlimit(RLIMIT_FSIZE, &former_);
+    ::signal(SIGXFSZ, handler_);
+  }
+  FullAt(const FullAt&) = delete;
+  FullAt& operator=(const FullAt&) = delete;
+
+ private:
+  rlimit former_{};
+  sighandler_t handler_;
+};
+
+// Half of a line fits.
+TEST(Metrics, NoSpaceLeavesWholeLinesAndKeepsTheOthersUntilThereIs) {
   const TemporaryFolder folder;
   const std::string path = folder.file("metrics.jsonl");
   MetricsWriter writer(path);
   writer.write(record_of(1));
-  rlimit former{};
-  ::getrlimit(RLIMIT_FSIZE, &former);
-  const rlimit tight{.rlim_cur = lines({1}).size() * 3 / 2, .rlim_max = former.rlim_max};
-  const auto handler = ::signal(SIGXFSZ, SIG_IGN);
-  ::setrlimit(RLIMIT_FSIZE, &tight);
-  EXPECT_THROW(writer.write(record_of(2)), IoError);
-  ::setrlimit(RLIMIT_FSIZE, &former);
-  ::signal(SIGXFSZ, handler);
-  EXPECT_EQ(text_of(path), lines({1}));
+  {
+    const FullAt disk(lines({1}).size() * 3 / 2);
+    writer.write(record_of(2));
+    writer.write(record_of(3));
+    EXPECT_EQ(text_of(path), lines({1}));
+  }
+  writer.write(record_of(4));
+  EXPECT_EQ(text_of(path), lines({1, 2, 3, 4}));
+}
+
+TEST(Metrics, WhatCannotBeWrittenTakesBoundedMemory) {
+  const TemporaryFolder folder;
+  MetricsWriter writer(folder.file("metrics.jsonl"));
+  const std::size_t line = lines({1}).size();
+  const FullAt disk(line / 2);
+  for (std::size_t i = 0; i < 2 * MetricsWriter::kMostKept / line; ++i) writer.write(record_of(1));
+  EXPECT_LE(writer.kept_bytes(), MetricsWriter::kMostKept);
+  EXPECT_GT(writer.kept_bytes(), MetricsWriter::kMostKept - 2 * line);
 }
 
 TEST(Metrics, FolderThatIsNotThere) {

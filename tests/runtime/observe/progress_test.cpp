@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-ProgressState example() {
+ProgressState example_state() {
   return {.step = 120,
           .steps = 2000,
           .loss = 3.4123,
@@ -25,13 +25,13 @@ ProgressState example() {
 }
 
 TEST(Progress, ExampleOfTheIssue) {
-  EXPECT_EQ(format_progress(example()),
+  EXPECT_EQ(format_progress(example_state()),
             " step 120/2000 | loss 3.412 | grad norm 0.87 | lr 2.9e-04 | 412 ms | 19.9k tok/s | "
             "41 % of peak | device 1.3 GiB | eta 0:13:02");
 }
 
 TEST(Progress, WhatIsUnknownIsLeftOut) {
-  ProgressState state = example();
+  ProgressState state = example_state();
   state.mfu = 0;
   state.device_bytes = 0;
   state.eta_seconds = -1;
@@ -43,7 +43,7 @@ TEST(Progress, WhatIsUnknownIsLeftOut) {
 }
 
 TEST(Progress, OtherMagnitudes) {
-  ProgressState state = example();
+  ProgressState state = example_state();
   state.loss = std::numeric_limits<double>::quiet_NaN();
   state.lr = 0;
   state.step_ms = 3.25;
@@ -62,7 +62,7 @@ TEST(Progress, OtherMagnitudes) {
 }
 
 TEST(Progress, NumbersWithoutBounds) {
-  ProgressState state = example();
+  ProgressState state = example_state();
   state.loss = 1e300;
   state.tokens_per_s = std::numeric_limits<double>::infinity();
   EXPECT_NE(format_progress(state).find(" | ? tok/s | "), std::string::npos);
@@ -74,7 +74,7 @@ std::string printed(ProgressOptions options, int steps) {
   {
     ProgressPrinter printer(options);
     for (int step = 1; step <= steps; ++step) {
-      ProgressState state = example();
+      ProgressState state = example_state();
       state.step = step;
       state.steps = 5;
       printer.update(state);
@@ -85,7 +85,7 @@ std::string printed(ProgressOptions options, int steps) {
 }
 
 std::string line(int step) {
-  ProgressState state = example();
+  ProgressState state = example_state();
   state.step = step;
   state.steps = 5;
   return format_progress(state);

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-std::vector<TraceEvent> example() {
+std::vector<TraceEvent> example_events() {
   return {
       {.name = "Forward(block 3)",
        .lane = "compute",
@@ -32,7 +32,7 @@ Json record(const Json& trace, const std::string& name, int pid, int tid) {
 }
 
 TEST(Trace, SlicesAndNames) {
-  const Json trace = Json::parse(format_trace(example(), {.lanes = {"compute", "comm"}}));
+  const Json trace = Json::parse(format_trace(example_events(), {.lanes = {"compute", "comm"}}));
   const Json slice = record(trace, "Forward(block 3)", 1, 0);
   EXPECT_EQ(slice["ph"], "X");
   EXPECT_EQ(slice["ts"], 10.5);
@@ -50,7 +50,7 @@ TEST(Trace, SlicesAndNames) {
 TEST(Trace, ProcessesMayHaveNamesOfTheirOwn) {
   TraceLayout layout;
   layout.process_names[1] = "predicted";
-  const Json trace = Json::parse(format_trace(example(), layout));
+  const Json trace = Json::parse(format_trace(example_events(), layout));
   EXPECT_EQ(record(trace, "process_name", 0, 0)["args"]["name"], "rank 0");
   EXPECT_EQ(record(trace, "process_name", 1, 0)["args"]["name"], "predicted");
 }
@@ -65,8 +65,8 @@ TEST(Trace, FileIsReplacedInOneStep) {
   const TemporaryFolder folder;
   const std::string path = folder.file("trace.json");
   write_trace(path, {});
-  write_trace(path, example());
-  EXPECT_EQ(text_of(path), format_trace(example()));
+  write_trace(path, example_events());
+  EXPECT_EQ(text_of(path), format_trace(example_events()));
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
   EXPECT_THROW(write_trace("/nonexistent/trace.json", {}), IoError);
 }

@@ -20,6 +20,7 @@
 #include "tests/runtime/engine/world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 #include "tests/runtime/plan/executed_cases.hpp"
+#include "tests/slow_tests.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -206,7 +207,7 @@ TEST(ExecutedMemory, PlansAreWhatRunsTake) {
     return !multiplies_bf16(c.options);
   });
   EXPECT_GE(exact, 60);
-  if (std::getenv("SLUICE_SLOW_TESTS") == nullptr) {
+  if (!slow_tests()) {
     GTEST_SKIP() << "all " << cases.size() << " configurations run with SLUICE_SLOW_TESTS=1";
   }
   run_cases(cases);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <utility>
 
 #include "kernels/base/error.hpp"
 
@@ -69,6 +70,39 @@ TEST(MachineProfile, MeasuredRatesReplaceOnlyWhatWasMeasured) {
   EXPECT_DOUBLE_EQ(rank.comm_latency_s, 1.5e-6);
 }
 
+// Of eight cores: products by threads as measured, straight in between, never above the share.
+TEST(MachineProfile, FewerThreadsThanCoresComputeLess) {
+  MachineRates measured;
+  measured.threads = 8;
+  measured.gemm_flops.fp32 = 800e9;
+  measured.gemm_by_threads = {{1, {150e9, {}}}, {4, {480e9, {}}}, {8, {800e9, {}}}};
+  MachineProfile machine = measured_profile(measured, named_profile("cpu"));
+  const auto flops = [&](int ranks, int threads) {
+    machine.threads_of_rank = threads;
+    return rates_of(machine, {.ranks = ranks}).flops / machine.gemm_efficiency;
+  };
+  EXPECT_DOUBLE_EQ(flops(1, 0), 800e9);
+  EXPECT_DOUBLE_EQ(flops(1, 1), 150e9);
+  EXPECT_DOUBLE_EQ(flops(1, 2), 260e9);
+  EXPECT_DOUBLE_EQ(flops(1, 6), 640e9);
+  EXPECT_DOUBLE_EQ(flops(1, 8), 800e9);
+  EXPECT_DOUBLE_EQ(flops(4, 1), 150e9);
+  EXPECT_DOUBLE_EQ(flops(2, 3), 370e9);
+  machine.gemm_by_threads[0].gemm_flops.fp32 = 250e9;  // alone, faster than in company
+  EXPECT_DOUBLE_EQ(flops(4, 1), 200e9);
+  EXPECT_DOUBLE_EQ(flops(8, 1), 100e9);
+  EXPECT_DOUBLE_EQ(flops(1, 99), 800e9);
+  machine.threads_of_rank = 2;
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 1, 1), 2);
+  EXPECT_DOUBLE_EQ(cores_of_rank(machine, 8, 1), 1);
+  EXPECT_FALSE(threads_are_unpriced(machine, 1));
+  machine.gemm_by_threads.clear();
+  EXPECT_TRUE(threads_are_unpriced(machine, 1));
+  EXPECT_FALSE(threads_are_unpriced(machine, 4));  // all cores have a thread
+  machine.threads_of_rank = 0;
+  EXPECT_FALSE(threads_are_unpriced(machine, 1));
+}
+
 TEST(MachineProfile, AFileOfTheDoctorsIsOneToo) {
   MachineRates rates;
   rates.host = "box";
@@ -80,6 +114,72 @@ TEST(MachineProfile, AFileOfTheDoctorsIsOneToo) {
   EXPECT_DOUBLE_EQ(machine.gemm_flops.fp32, 1e11);
   ASSERT_EQ(machine.units.size(), 1U);
   EXPECT_DOUBLE_EQ(machine.units[0].threads_efficiency, 0.8);
+}
+
+MachineRates of_a_gpu_machine() {
+  MachineRates rates;
+  rates.host = "box";
+  rates.threads = 64;
+  rates.gemm_flops.fp32 = 3e12;
+  rates.h2d_bps = 9e9;
+  rates.adam_params_per_s.fp32 = 7e9;
+  rates.disk_read_bps = 6e9;
+  rates.comm = LinkRates{.latency_s = 3e-6, .bps = 5e9};
+  rates.units = {{"gpt2", "fp32", 256, 1e10, 1e10, 1e10, 1e10, 0.8}};
+  rates.gpu = GpuRates{.name = "NVIDIA H200 NVL", .count = 4, .memory_bytes = 140'000'000'000};
+  rates.gpu->gemm_flops = {4e13, 7e14};
+  rates.gpu->device_memory_bps = 4e12;
+  rates.gpu->h2d_bps = 55e9;
+  return rates;
+}
+
+TEST(MachineProfile, AMeasuredGpuIsAGpusProfileAndItsHostACpus) {
+  const MachineRates rates = of_a_gpu_machine();
+  const MachineProfile like = named_profile("h200");
+  const MachineProfile gpu =
+      parse_profile(machine_rates_json(rates), "rates.json", named_profile("cpu"));
+  EXPECT_TRUE(gpu.gpu);
+  EXPECT_EQ(gpu.name, "box");
+  EXPECT_NE(gpu.origin.find("NVIDIA H200 NVL"), std::string::npos);
+  EXPECT_NE(gpu.origin.find("profile h200"), std::string::npos);
+  EXPECT_EQ(gpu.devices_per_node, 4);
+  EXPECT_EQ(gpu.device_memory_bytes, 140'000'000'000);
+  EXPECT_EQ(gpu.device_overhead_bytes, like.device_overhead_bytes);
+  EXPECT_DOUBLE_EQ(gpu.peak_flops.bf16, like.peak_flops.bf16);
+  EXPECT_DOUBLE_EQ(gpu.gemm_efficiency, like.gemm_efficiency);
+  EXPECT_TRUE(gpu.units.empty());  // of a core
+  const Rates rank =
+      rates_of(gpu, {.ranks = 4, .dtype = DType::kBFloat16, .multiplied_in = DType::kBFloat16});
+  EXPECT_DOUBLE_EQ(rank.flops, 7e14 * like.gemm_efficiency);
+  EXPECT_DOUBLE_EQ(rank.device_memory_bps, 4e12);
+  EXPECT_DOUBLE_EQ(rank.device_adam, 4e12 / 28);
+  EXPECT_DOUBLE_EQ(rank.h2d_bps, 55e9);
+  EXPECT_DOUBLE_EQ(rank.d2h_bps, like.d2h_bps);    // not measured
+  EXPECT_DOUBLE_EQ(rank.comm_bps, like.comm_bps);  // the host's is not the GPUs'
+  EXPECT_DOUBLE_EQ(rank.disk_read_bps, 1.5e9);
+  EXPECT_DOUBLE_EQ(rates_of(gpu, {.ranks = 4}).host_adam, 7e9 / 4);
+
+  const MachineProfile cpu = measured_profile(rates, named_profile("cpu"));
+  EXPECT_FALSE(cpu.gpu);
+  EXPECT_DOUBLE_EQ(cpu.gemm_flops.fp32, 3e12);
+  EXPECT_DOUBLE_EQ(cpu.h2d_bps, 9e9);
+  EXPECT_EQ(cpu.units.size(), 1U);
+}
+
+TEST(MachineProfile, AGpuThatNoProfileIsOfHasNobodysPeak) {
+  GpuRates gpu{.name = "Another GPU", .memory_bytes = 16'000'000'000};
+  gpu.gemm_flops = {1e13, 8e13};
+  const MachineProfile like = profile_like(gpu);
+  EXPECT_EQ(like.name, kDefaultGpu);
+  MachineRates rates;
+  rates.gpu = gpu;
+  EXPECT_DOUBLE_EQ(measured_profile(rates, like).peak_flops.bf16, 8e13);
+  for (const auto& [name, profile] : {std::pair{"NVIDIA A100-SXM4-80GB", "a100-80g"},
+                                      {"NVIDIA H100 80GB HBM3", "h100-sxm"},
+                                      {"NVIDIA GeForce RTX 4090", "rtx4090"}}) {
+    gpu.name = name;
+    EXPECT_EQ(profile_like(gpu).name, profile);
+  }
 }
 
 TEST(MachineProfile, BrokenFilesAreRefusedByFieldName) {

@@ -67,6 +67,44 @@ TEST(MeshPlan, EveryStageIsThatOfItsRanks) {
   }
 }
 
+TEST(MeshPlan, GivenLayersArePlannedAndShown) {
+  Planner planner(named_profile("h100-sxm"));
+  EngineOptions options = mesh_options({.pipeline = 2});
+  const RunPlan balanced = planner.plan({options, {}});
+  options.parallel.stage_layers = {3, 1};
+  const RunPlan given = planner.plan({options, {}});
+  EXPECT_EQ(given.stages[0].unit_names.size(), 4U);
+  EXPECT_EQ(given.stages[1].unit_names.size(), 2U);
+  EXPECT_NE(balanced.stages[0].unit_names.size(), 4U);  // one planner knows both
+  EXPECT_EQ(mesh_words(given), "tensor 1, pipeline 2 (1f1b) of 3 + 1 layers, data 2");
+  EXPECT_NE(report_json(given, {}, nullptr, nullptr).find("\"stage_layers\": [\n"),
+            std::string::npos);
+}
+
+// A backward that runs the forward again leaves out the sum that only the next unit needs.
+TEST(MeshPlan, TensorBytesOfFullRecomputationAreThoseOfTheUnits) {
+  for (const bool sequence : {false, true}) {
+    EngineOptions options = mesh_options({.tensor = 2, .sequence = sequence});
+    Planner planner(named_profile("h100-sxm"));
+    const RunPlan none = planner.plan({options, {}});
+    options.recompute.mode = RecomputeMode::kFull;
+    const RunPlan full = planner.plan({options, {}});
+    EngineOptions rank = planner.at_stage(options, 0);
+    const Model model = make_model(rank.model, rank.part);
+    const ProfileShape shape{options.train.micro_batch, options.model.seq, options.train.dtype};
+    std::int64_t more = 0;
+    for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
+      const UnitTraffic traffic = tensor_traffic(model, u, shape);
+      more += traffic.again - traffic.backward;
+      if (model.spec.units[u].kind == UnitKind::kBlock) {
+        EXPECT_LT(traffic.again, traffic.forward + traffic.backward);
+      }
+    }
+    EXPECT_GT(more, 0);
+    EXPECT_EQ(full.traffic.tensor - none.traffic.tensor, micro_batches_of(options) * more);
+  }
+}
+
 TEST(MeshPlan, TheFirstTensorRankHasMost) {
   for (const bool sequence : {false, true}) {
     EngineOptions options = mesh_options({.tensor = 4, .sequence = sequence});

@@ -113,6 +113,23 @@ TEST(MeshSearch, SuggestionsAreDeterministicAndSayTheMesh) {
   }
 }
 
+TEST(MeshSearch, GivenLayersOfStagesStay) {
+  Planner planner(named_profile("h100-sxm"));
+  PlanQuestion question = question_of(2);
+  question.options.parallel = {.pipeline = 4, .stage_layers = {1, 1, 1, 1}};
+  const auto meshes = list_meshes({question.options, 8, 16, allowed});
+  EXPECT_GT(meshes.size(), 2U);
+  for (const ParallelOptions& mesh : meshes) {
+    EXPECT_EQ(mesh.stage_layers, question.options.parallel.stage_layers);
+    EXPECT_EQ(mesh.pipeline * mesh.virtual_stages, 4);
+  }
+  const SearchResult result = suggest(planner, question, wide());
+  ASSERT_TRUE(result.any_fits);
+  for (const Suggestion& s : result.suggestions) {
+    EXPECT_EQ(s.plan.mesh.stage_layers, question.options.parallel.stage_layers);
+  }
+}
+
 TEST(MeshSearch, AGivenDataSizeIsSetFree) {
   const PlanQuestion question = question_of(4);
   EngineOptions from = question.options;

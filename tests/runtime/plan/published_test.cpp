@@ -148,22 +148,28 @@ TEST(Published, Megatron345M) {
   EXPECT_LT(static_cast<double>(plan.peak(Tier::kDevice)) / (1024 * 1024), 0.6 * 11927);
 }
 
-// Megatron's CI run of a 6.7B on one node: tensor 4, data 2, two samples of 8192 each, distributed
-// optimizer. Steady: what is allocated between steps.
-TEST(Published, Megatron6700M) {
+// 32 layers of hidden 4096 with 8 key heads; two samples of 8192 tokens in bf16.
+EngineOptions llama_of_8192(std::int64_t ffn, std::int64_t vocab) {
   EngineOptions options;
   options.model.type = ModelType::kLlama;
   options.model.layers = 32;
   options.model.hidden = 4096;
   options.model.heads = 32;
   options.model.kv_heads = 8;
-  // Its MLP has two matrices of 4 x hidden, a llama's three: as many parameters.
-  options.model.ffn = 10924;
-  options.model.vocab = 131073;
+  options.model.ffn = ffn;
+  options.model.vocab = vocab;
   options.model.seq = 8192;
   options.model.tie_embeddings = false;
   options.train.dtype = DType::kBFloat16;
   options.train.micro_batch = 2;
+  return options;
+}
+
+// Megatron's CI run of a 6.7B on one node: tensor 4, data 2, two samples of 8192 each, distributed
+// optimizer. Steady: what is allocated between steps.
+TEST(Published, Megatron6700M) {
+  // Its MLP has two matrices of 4 x hidden, a llama's three: as many parameters.
+  EngineOptions options = llama_of_8192(10924, 131073);
   options.train.global_batch = 8;
   options.zero.stage = 1;
   options.zero.reduce_every = ReduceEvery::kStep;  // as there: two micro-batches are summed first
@@ -187,18 +193,7 @@ TEST(Published, Megatron6700M) {
 // torchtitan: Llama-3.1-8B on 8 H100, two samples of 8192, selective recomputation: 82 GiB, 77
 // compiled.
 TEST(Published, TorchtitanLlama8B) {
-  EngineOptions options;
-  options.model.type = ModelType::kLlama;
-  options.model.layers = 32;
-  options.model.hidden = 4096;
-  options.model.heads = 32;
-  options.model.kv_heads = 8;
-  options.model.ffn = 14336;
-  options.model.vocab = 128256;
-  options.model.seq = 8192;
-  options.model.tie_embeddings = false;
-  options.train.dtype = DType::kBFloat16;
-  options.train.micro_batch = 2;
+  EngineOptions options = llama_of_8192(14336, 128256);
   options.zero.stage = 3;
   options.dp = 8;
   options.recompute.mode = RecomputeMode::kSelective;

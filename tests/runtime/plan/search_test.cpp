@@ -3,6 +3,8 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
+#include <string>
 
 #include "runtime/plan/bounds.hpp"
 #include "runtime/plan/plan_report.hpp"
@@ -103,6 +105,82 @@ TEST(Search, WhatIsConfiguredIsACandidate) {
   EXPECT_LE(floor[0], plan.peak(Tier::kDevice));
 }
 
+// As a large model on a card of 24 GB: states take half as long to cross the disk as compute needs.
+EngineOptions one_card() {
+  EngineOptions options = small_options(1);
+  options.model.layers = 8;
+  options.train.micro_batch = 1;
+  options.train.global_batch = 64;
+  options.recompute.mode = RecomputeMode::kFull;
+  options.offload.optimizer = Tier::kNvme;
+  options.zero.stage = 3;
+  return options;
+}
+
+MachineProfile with_slow_drive(const char* name) {
+  MachineProfile machine = named_profile(name);
+  machine.disk_read_bps /= 64;
+  machine.disk_write_bps /= 64;
+  machine.gemm_flops.bf16 /= 8000;
+  return machine;
+}
+
+// The bound that sorts candidates is below what each of them takes.
+TEST(Search, NoStepIsShorterThanItsBound) {
+  int compared = 0;
+  for (const char* name : {"rtx4090", "cpu"}) {
+    Planner planner(with_slow_drive(name));
+    for (const Rung& rung : placement_ladder()) {
+      for (const bool layer : {false, true}) {
+        for (const int dp : {1, 2}) {
+          for (const bool guess : {false, true}) {
+            if (guess && rung.optimizer != Tier::kNvme) continue;
+            EngineOptions options = one_card();
+            options.dp = dp;
+            options.train.accumulation_order =
+                layer ? AccumulationOrder::kLayer : AccumulationOrder::kMicro;
+            place(options, rung);
+            if (guess) options.offload.speculate = Speculation::kAuto;
+            options.offload.activations = rung.parameters;  // each tier with some of the rungs
+            const RunPlan plan = planner.plan({options, {}});
+            const StepPlan step = planner.shape_of(planner.at_stage(options, 0));
+            const Rates rates = planner.rates(planner.at_stage(options, 0));
+            const TierBytes floor = memory_floor(step.shape);
+            for (std::size_t t = 0; t < floor.size(); ++t) {
+              EXPECT_LE(floor[t], plan.memory.tiers[t].peak) << t << ", " << rung.name;
+            }
+            EXPECT_LE(time_floor({&step, 1}, {&rates, 1}), plan.time.step_s * (1 + 1e-9))
+                << name << ", " << rung.name << (layer ? ", layer" : "")
+                << (guess ? ", guess" : "");
+            ++compared;
+          }
+        }
+      }
+    }
+  }
+  EXPECT_EQ(compared, 2 * 2 * 2 * (8 + 4));
+}
+
+// A bound far below what a candidate takes costs a plan of it: those of an update between two steps
+// and of activations on the host are close.
+TEST(Search, BoundsAreClose) {
+  Planner planner(with_slow_drive("rtx4090"));
+  EngineOptions options = one_card();
+  const auto bounds_of = [&] {
+    const EngineOptions rank = planner.at_stage(options, 0);
+    const StepPlan step = planner.shape_of(rank);
+    const Rates rates = planner.rates(rank);
+    return std::pair(time_floor({&step, 1}, {&rates, 1}), memory_floor(step.shape)[1]);
+  };
+  const RunPlan micro = planner.plan({options, {}});
+  EXPECT_GT(bounds_of().first, 0.9 * micro.time.step_s);
+  options.train.accumulation_order = AccumulationOrder::kLayer;
+  const std::int64_t states = bounds_of().second;
+  options.offload.activations = Tier::kHost;
+  const std::int64_t inputs = 64 * 32 * 64 * 2;  // of a block, in bf16
+  EXPECT_EQ(bounds_of().second - states, 7 * inputs);
+}
+
 TEST(Search, WhereNothingFitsTheNearestMiss) {
   Planner planner(named_profile("h100-sxm"));
   PlanQuestion question{small_options(), {}};
@@ -115,6 +193,50 @@ TEST(Search, WhereNothingFitsTheNearestMiss) {
   EXPECT_GT(result.suggestions.front().plan.missing(), 0);
   EXPECT_LT(result.suggestions.front().plan.missing(), planner.plan(question).missing());
   EXPECT_NE(suggestions_text(result).find("misses least"), std::string::npos);
+}
+
+// A budget that is met by the next unit's parameters alone.
+TEST(Search, WhereNothingFitsNoUnitIsGatheredAhead) {
+  Planner planner(named_profile("cpu"));
+  PlanQuestion question{one_card(), {}};
+  place(question.options, placement_ladder().back());
+  question.options.offload.activations = Tier::kNvme;
+  question.options.train.global_batch = 1;  // the smallest step there is
+  EngineOptions late = question.options;
+  late.zero.prefetch_units = 0;
+  question.budgets.device = planner.plan({late, {}}).peak(Tier::kDevice);
+  const SearchResult result = suggest(planner, question, wide());
+  ASSERT_TRUE(result.any_fits) << suggestions_text(result);
+  EXPECT_EQ(value_of(result.suggestions.front(), "zero.prefetch_units"), "0")
+      << suggestions_text(result);
+}
+
+// Figures of a large model on one card.
+TEST(Search, NoLineOfASuggestionIsLong) {
+  RunPlan plan;
+  plan.time.step_s = 14398;
+  plan.tokens_per_step = 262144;
+  const std::array<std::int64_t, 3> peaks{28'669'000'000, 22'763'000'000, 1'275'000'000'000};
+  for (std::size_t t = 0; t < peaks.size(); ++t) {
+    plan.memory.tiers[t].peak = peaks[t];
+    plan.memory.tiers[t].budget = peaks[t] - 1;
+  }
+  const std::string text = suggestions_text({.suggestions = {{{}, plan}}, .any_fits = false});
+  std::size_t begin = 0;
+  for (std::size_t end = text.find('\n'); end != std::string::npos;
+       begin = end + 1, end = text.find('\n', begin)) {
+    EXPECT_LE(end - begin, 80U) << text;
+  }
+}
+
+TEST(Search, AReportSaysWhatMoreMicroBatchesDoNotHide) {
+  Planner planner(with_slow_drive("rtx4090"));
+  PlanQuestion question{one_card(), {}};
+  const std::string words = "train.accumulation_order: layer";
+  const std::string text = report_text(planner.plan(question), {});
+  EXPECT_NE(text.find(words), std::string::npos) << text;
+  question.options.train.accumulation_order = AccumulationOrder::kLayer;
+  EXPECT_EQ(report_text(planner.plan(question), {}).find(words), std::string::npos);
 }
 
 TEST(Search, NvmeIsSuggestedWithAPlaceForIt) {

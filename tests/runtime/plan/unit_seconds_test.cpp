@@ -23,11 +23,15 @@ MachineProfile with_units() {
   return machine;
 }
 
+std::vector<UnitSeconds> seconds_of(const MachineProfile& machine, const EngineOptions& options) {
+  return unit_seconds(machine, options, make_model_spec(options.model, options.part));
+}
+
 TEST(UnitSeconds, AreThoseMeasuredByFlopAndShareOfTheCores) {
   EngineOptions options = small_options(4);
   options.model.hidden = 128;
   const ModelSpec spec = make_model_spec(options.model);
-  const std::vector<UnitSeconds> seconds = unit_seconds(with_units(), options);
+  const std::vector<UnitSeconds> seconds = seconds_of(with_units(), options);
   ASSERT_EQ(seconds.size(), spec.units.size());
   EXPECT_FALSE(seconds.front().known);  // the embedding has no products
   const double all = 2 * spec.forward_flops_per_sample(spec.units[1]);
@@ -37,9 +41,9 @@ TEST(UnitSeconds, AreThoseMeasuredByFlopAndShareOfTheCores) {
   const double head = 2 * spec.forward_flops_per_sample(spec.units.back());
   EXPECT_DOUBLE_EQ(seconds.back().backward, 3 * head / 128e9);
   options.dp = 2;
-  EXPECT_DOUBLE_EQ(unit_seconds(with_units(), options)[1].forward, seconds[1].forward / 2);
+  EXPECT_DOUBLE_EQ(seconds_of(with_units(), options)[1].forward, seconds[1].forward / 2);
   options.model.recompute_attention = true;
-  EXPECT_DOUBLE_EQ(unit_seconds(with_units(), options)[1].backward,
+  EXPECT_DOUBLE_EQ(seconds_of(with_units(), options)[1].backward,
                    (seconds[1].backward + attention / 64e9) / 2);
 }
 
@@ -49,7 +53,7 @@ TEST(UnitSeconds, SizesInBetweenLieInBetween) {
     options.model.hidden = hidden;
     options.model.ffn = 3 * hidden;
     const ModelSpec spec = make_model_spec(options.model);
-    return unit_seconds(with_units(), options).back().forward /
+    return seconds_of(with_units(), options).back().forward /
            spec.forward_flops_per_sample(spec.units.back());
   };
   EXPECT_DOUBLE_EQ(cost_at(64), cost_at(32) / 2);  // the rate is in proportion to the size
@@ -59,9 +63,9 @@ TEST(UnitSeconds, SizesInBetweenLieInBetween) {
 
 TEST(UnitSeconds, WithoutAMeasurementOfTheKindThereAreNone) {
   EngineOptions options = small_options(4);
-  EXPECT_TRUE(unit_seconds(named_profile("cpu"), options).empty());
+  EXPECT_TRUE(seconds_of(named_profile("cpu"), options).empty());
   options.train.dtype = DType::kFloat32;
-  for (const UnitSeconds& unit : unit_seconds(with_units(), options)) EXPECT_FALSE(unit.known);
+  for (const UnitSeconds& unit : seconds_of(with_units(), options)) EXPECT_FALSE(unit.known);
 }
 
 TEST(UnitSeconds, ThreadsOfARankLoseToEachOther) {
@@ -95,6 +99,33 @@ TEST(UnitSeconds, PriceTheProgram) {
       EXPECT_NEAR(took, unit.backward + (op.recompute ? unit.forward : 0), 1e-9);
     }
   }
+}
+
+// One core was measured, without a wire: what a unit sends to its tensor-parallel ranks comes on
+// top, once.
+TEST(UnitSeconds, ExchangesOfTensorRanksComeOnTop) {
+  MachineProfile machine = with_units();
+  machine.comm_bps = 1e6;
+  Planner planner(machine);
+  EngineOptions options = small_options(2);
+  options.parallel.tensor = 2;
+  options.recompute.mode = RecomputeMode::kFull;
+  const RunPlan plan = planner.plan({options, {}});
+  const Rates rates = planner.rates(planner.at_stage(options, 0));
+  int compared = 0;
+  for (std::size_t i = 0; i < plan.program.ops.size(); ++i) {
+    const Op& op = plan.program.ops[i];
+    if (op.tensor_bytes == 0 || op.unit < 1) continue;
+    const UnitSeconds& unit = rates.units[static_cast<std::size_t>(op.unit)];
+    const double took = plan.time.timeline[i].end - plan.time.timeline[i].begin;
+    const double computing = op.kind == OpKind::kForward    ? unit.forward
+                             : op.kind == OpKind::kLossHead ? unit.backward
+                                                            : unit.backward + unit.forward;
+    EXPECT_NEAR(took, computing + rates.comm_latency_s + static_cast<double>(op.tensor_bytes) / 1e6,
+                1e-9);
+    ++compared;
+  }
+  EXPECT_GT(compared, 10);
 }
 
 // The bound that the search cuts by is below every step that it finds.

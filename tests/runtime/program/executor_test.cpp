@@ -4,7 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <functional>
+#include <mutex>
 #include <set>
+#include <utility>
 
 #include "kernels/base/error.hpp"
 #include "runtime/program/step_writer.hpp"
@@ -133,6 +136,52 @@ TEST(Executor, NamesTheOperationThatFailsWhileWaitedFor) {
   FakeHandler at_end(program);
   at_end.fails_later = 3;
   EXPECT_EQ(failure_of(at_end, program), "ReduceGrads bucket 7: peer gone");
+}
+
+TEST(LaneThreads, HooksAreCalledOnceAThreadAndAfterEachWait) {
+  std::mutex mutex;
+  std::vector<std::string> events;
+  const auto note = [&](const std::string& what) {
+    const std::lock_guard lock(mutex);
+    events.push_back(what);
+  };
+  class Noting final : public TicketState {
+   public:
+    explicit Noting(std::function<void()> wait) : wait_(std::move(wait)) {}
+    void wait() override { wait_(); }
+    bool done() override { return true; }
+
+   private:
+    std::function<void()> wait_;
+  };
+  bool refuses = true;
+  LaneThreads lanes({.begins =
+                         [&] {
+                           if (std::exchange(refuses, false)) throw Error("no stream");
+                           note("begins");
+                         },
+                     .waited = [&] { note("waited"); }});
+  const auto run = [&](const std::string& name) {
+    const Ticket wait(std::make_shared<Noting>([&note, name] { note("wait of " + name); }));
+    lanes
+        .submit(Lane::kToHost, {wait},
+                [&note, name]() -> Ticket {
+                  note(name);
+                  return {};
+                })
+        .wait();
+  };
+  EXPECT_THROW(run("a"), Error);
+  EXPECT_TRUE(events.empty()) << "nothing is waited for on a thread that has not begun";
+  run("b");
+  run("c");
+  EXPECT_EQ(events, (std::vector<std::string>{"begins", "wait of b", "waited", "b", "wait of c",
+                                              "waited", "c"}));
+  events.clear();
+  lanes.when_done(0, Ticket(std::make_shared<Noting>([&] { note("wait"); })),
+                  [&] { note("over"); });
+  lanes.settle();
+  EXPECT_EQ(events, (std::vector<std::string>{"begins", "wait", "waited", "over"}));
 }
 
 TEST(Executor, AnEmptyProgramDoesNothing) {

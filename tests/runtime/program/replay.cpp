@@ -70,7 +70,7 @@ class Player {
 
  private:
   void list_uses() {
-    const int head = static_cast<int>(shape_.units.size()) - 1;
+    const int head = unit_count() - 1;
     const int together = shape_.layer_major ? micro_batches_ : 1;
     for (int first = 0; first < micro_batches_; first += together) {
       const auto add = [&](OpKind kind, int u) {
@@ -102,6 +102,11 @@ class Player {
   GroupPlay& play(int g) { return groups_[static_cast<std::size_t>(g)]; }
   const GroupShape& group(int g) const { return shape_.groups[static_cast<std::size_t>(g)]; }
   const UnitShape& unit(int u) const { return shape_.units[static_cast<std::size_t>(u)]; }
+  int unit_count() const { return static_cast<int>(shape_.units.size()); }
+  bool is_of(int g, int u) const {
+    const std::vector<int>& groups = unit(u).groups;
+    return std::find(groups.begin(), groups.end(), g) != groups.end();
+  }
 
   void step(int i) {
     const Op& op = program_.ops[static_cast<std::size_t>(i)];
@@ -253,17 +258,12 @@ class Player {
   // gradients are in it, and how often.
   std::int64_t gradient_of(int g, int u, int m) const {
     int which = 0;
-    for (int before = 0; before < u; ++before) {
-      const std::vector<int>& groups = unit(before).groups;
-      which += std::find(groups.begin(), groups.end(), g) != groups.end() ? 1 : 0;
-    }
+    for (int before = 0; before < u; ++before) which += is_of(g, before) ? 1 : 0;
     return std::int64_t{1} << (2 * (2 * m + which));
   }
   int writers_of(int g) const {
     int count = 0;
-    for (const UnitShape& u : shape_.units) {
-      count += std::find(u.groups.begin(), u.groups.end(), g) != u.groups.end() ? 1 : 0;
-    }
+    for (int u = 0; u < unit_count(); ++u) count += is_of(g, u) ? 1 : 0;
     return count;
   }
 
@@ -277,11 +277,10 @@ class Player {
     for (const int g : unit(op.unit).groups) {
       GradPlay& p = newest_grad(g);
       expect(p.last_reduction <= over_, "writes gradients that are being reduced");
-      const std::int64_t gradient = gradient_of(g, op.unit, op.micro_batch);
       if (std::find(op.opens.begin(), op.opens.end(), g) != op.opens.end()) {
         p = {.value = 0, .last_reduction = -1};
       }
-      p.value += gradient;
+      p.value += gradient_of(g, op.unit, op.micro_batch);
       ++p.writes;
     }
   }
@@ -291,8 +290,7 @@ class Player {
   void check_grad_slots(const Op& op) {
     std::int64_t unsent_bytes = 0;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
-      const auto& mine = unit(op.unit).groups;
-      const bool used = std::find(mine.begin(), mine.end(), g) != mine.end();
+      const bool used = is_of(static_cast<int>(g), op.unit);
       for (const auto& [slot, p] : groups_[g].grads) {
         const bool open = p.writes < writes_expected(static_cast<int>(g));
         if (open || (used && slot == groups_[g].newest)) continue;
@@ -364,15 +362,12 @@ class Player {
     normed_ = true;
     for (std::size_t g = 0; g < groups_.size(); ++g) {
       std::int64_t all = 0;
-      for (int u = 0; u < static_cast<int>(shape_.units.size()); ++u) {
-        const std::vector<int>& mine = unit(u).groups;
-        if (std::find(mine.begin(), mine.end(), g) == mine.end()) continue;
+      for (int u = 0; u < unit_count(); ++u) {
+        if (!is_of(static_cast<int>(g), u)) continue;
         for (int m = 0; m < micro_batches_; ++m) all += gradient_of(static_cast<int>(g), u, m);
       }
       expect(groups_[g].shards.size() == 1, "a group's gradients are apart");
-      for (const std::int64_t sum : groups_[g].shards[0]) {
-        expect(sum == all, "a gradient is not the sum");
-      }
+      for (const std::int64_t sum : groups_[g].shards[0]) expect(sum == all, "a sum is wrong");
       if (shape_.stage > 0) continue;
       expect(groups_[g].gathered_back == shape_.groups[g].shard_elems, "gradients not gathered");
     }

@@ -117,6 +117,43 @@ std::string name_of(const ShapeChoice& c) {
          name_of(c.placement);
 }
 
+void place(Placement& placement, int tiers) {
+  const auto tier = [&](int of) { return kAllTiers[static_cast<std::size_t>(tiers / of % 3)]; };
+  placement.optimizer = tier(1);
+  placement.parameters = tier(3);
+  placement.gradients = tier(9);
+  placement.activations = tier(27);
+}
+
+bool is_legal(const ShapeChoice& choice) {
+  const Placement& p = choice.placement;
+  const bool params = p.parameters != Tier::kDevice;
+  const bool gradients = p.gradients != Tier::kDevice;
+  return (!params || choice.stage == 3) && (!gradients || choice.stage >= 2) &&
+         (p.optimizer != Tier::kDevice || (!params && !gradients));
+}
+
+ShapeChoice early_gradients(bool speculate) {
+  ShapeChoice choice{.stage = 3, .dp = 2, .bucket_bytes = 3000, .blocks = 6};
+  choice.placement = {.optimizer = Tier::kNvme, .chunk_elems = 512, .chunk_slots = 2};
+  choice.placement.speculate = speculate;
+  return choice;
+}
+
+ShapeChoice vary(ShapeChoice choice, int i) {
+  const auto tier = [i](int of) { return kAllTiers[static_cast<std::size_t>(i / of % 3)]; };
+  choice.stage = i % 4;
+  choice.micro_batches = 1 + i / 36 % 2 * 2;
+  choice.layer_major = i / 72 == 1;
+  choice.dtype = i % 5 < 2 ? DType::kFloat32 : DType::kBFloat16;
+  choice.tied = i % 7 < 3;
+  choice.persist = i % 11 < 4;
+  choice.placement.chunk_slots = 1 + i % 3;
+  if (choice.stage == 3) choice.placement.parameters = tier(4);
+  if (choice.stage > 1) choice.placement.gradients = tier(12);
+  return choice;
+}
+
 namespace {
 
 // The choices that change memory and schedule within a stage.

@@ -1,12 +1,15 @@
 // Small step shapes of a GPT-like model: token and position tables, blocks of two sizes, a head.
 #pragma once
 
+#include <array>
 #include <functional>
 #include <string>
 
 #include "runtime/program/step_shape.hpp"
 
 namespace sluice {
+
+inline constexpr std::array kAllTiers = {Tier::kDevice, Tier::kHost, Tier::kNvme};
 
 struct ShapeChoice {
   int stage = 0;
@@ -28,6 +31,20 @@ struct ShapeChoice {
 // Units: 0 embedding, 1 .. blocks, then the loss head.
 [[nodiscard]] StepShape make_shape(const ShapeChoice& choice);
 [[nodiscard]] std::string name_of(const ShapeChoice& choice);
+
+// Tiers 0 .. 80, in base 3: of the optimizer, parameters, gradients, activations.
+inline constexpr int kPlacements = 81;
+void place(Placement& placement, int tiers);
+// Where every tier has a meaning; the writer refuses the rest.
+[[nodiscard]] bool is_legal(const ShapeChoice& choice);
+
+// States on NVMe, in more chunks than the ring holds, and gradients that come in small buckets:
+// some chunks can be updated early.
+[[nodiscard]] ShapeChoice early_gradients(bool speculate = true);
+// The i-th of so many, of every stage and order, dtype, and tier of parameters and gradients that
+// has a meaning there; the rest stays.
+inline constexpr int kVariants = 4 * 9 * 4;
+[[nodiscard]] ShapeChoice vary(ShapeChoice choice, int i);
 
 // Under a sanitizer, where a case takes ten times as long, every fifth is looked at: still each
 // value of each choice.

@@ -2,7 +2,6 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <array>
 #include <map>
 
 #include "runtime/program/memory_model.hpp"
@@ -15,14 +14,6 @@
 
 namespace sluice {
 namespace {
-
-// States on NVMe, in more chunks than the ring holds, and gradients that come in small buckets.
-ShapeChoice early_gradients() {
-  ShapeChoice choice{.stage = 3, .dp = 2, .bucket_bytes = 3000, .blocks = 6};
-  choice.placement = {.optimizer = Tier::kNvme, .chunk_elems = 512, .chunk_slots = 2};
-  choice.placement.speculate = true;
-  return choice;
-}
 
 std::int64_t speculated_elems(const Program& program) {
   std::int64_t elems = 0;
@@ -109,8 +100,8 @@ TEST(Speculation, NeedsNvmeAGradientThatIsThereAndARingThatIsNotWhole) {
 // An unclipped step's deferred updates of these chunks read master weights at most.
 TEST(Speculation, MovesTheStatesOnceAStep) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-    for (const Tier params : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
-      for (const Tier gradients : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+    for (const Tier params : kAllTiers) {
+      for (const Tier gradients : kAllTiers) {
         ShapeChoice choice = early_gradients();
         choice.dtype = dtype;
         choice.placement.parameters = params;
@@ -155,30 +146,14 @@ TEST(Speculation, TakesASecondPlaceForWhatItUpdates) {
 TEST(Speculation, IsSoundAndLosesNoMark) {
   int marks = 0;
   int unmarked = 0;
-  for (int i = 0; i < 4 * 9 * 4; ++i) {
-    ShapeChoice choice = early_gradients();
-    constexpr std::array kTiers = {Tier::kDevice, Tier::kHost, Tier::kNvme};
-    choice.stage = i % 4;
-    choice.micro_batches = 1 + i / 36 % 2 * 2;
-    choice.layer_major = i / 72 == 1;
-    choice.dtype = i % 5 < 2 ? DType::kFloat32 : DType::kBFloat16;
-    choice.tied = i % 7 < 3;
-    choice.persist = i % 11 < 4;
-    choice.placement.chunk_slots = 1 + i % 3;
-    if (choice.stage == 3)
-      choice.placement.parameters = kTiers[static_cast<std::size_t>(i / 4 % 3)];
-    if (choice.stage > 1) choice.placement.gradients = kTiers[static_cast<std::size_t>(i / 12 % 3)];
+  for (int i = 0; i < kVariants; ++i) {
+    const ShapeChoice choice = vary(early_gradients(), i);
     const StepShape shape = make_shape(choice);
     Program train = write_train_step(shape);
-    const Program updates = write_update_step(shape);
     EXPECT_GT(speculated_elems(train), 0) << name_of(choice);
-    const Playing steps[] = {{&train, PlayKind::kTrain},     {&train, PlayKind::kTrain},
-                             {&train, PlayKind::kTrain},     {&updates, PlayKind::kUpdates},
-                             {&train, PlayKind::kTrain},     {&train, PlayKind::kTrain},
-                             {&updates, PlayKind::kUpdates}, {&train, PlayKind::kTrain}};
     ASSERT_EQ(find_fault(train), "") << name_of(choice);
-    for (std::uint64_t seed = 0; seed < 5; ++seed) {
-      ASSERT_EQ(simulate(steps, shape, seed), "") << name_of(choice) << ", seed " << seed;
+    for (std::uint64_t seed = 0; seed < 5; seed += kCaseStride) {
+      ASSERT_EQ(play_steps(train, shape, seed), "") << name_of(choice) << ", seed " << seed;
     }
     for (Op& op : train.ops) {
       if (!op.speculative || ++marks % 5 != 0) continue;

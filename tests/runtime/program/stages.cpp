@@ -70,10 +70,8 @@ std::vector<Program> write_stages(const std::vector<StepShape>& stages, bool tra
 }
 
 std::string name_of(const PipelineRun& run) {
-  constexpr const char* kNames[] = {"gpipe", "1f1b", "interleaved", "zero_bubble"};
-  return std::string(kNames[static_cast<std::size_t>(run.schedule)]) + ", p " +
-         std::to_string(run.stages) + ", v " + std::to_string(run.virtual_stages) + ", m " +
-         std::to_string(run.micro_batches) + ": ";
+  return std::string(name_of(run.schedule)) + ", p " + std::to_string(run.stages) + ", v " +
+         std::to_string(run.virtual_stages) + ", m " + std::to_string(run.micro_batches) + ": ";
 }
 
 std::vector<PipelineRun> all_runs(int stages, int micro_batches, int virtual_stages) {

@@ -7,11 +7,6 @@
 #include "zero/partition_plan.hpp"
 
 namespace sluice {
-namespace {
-
-Cell version_in(Cell state) { return state & 0xffff; }
-
-}  // namespace
 
 // --- updates ---
 
@@ -152,7 +147,10 @@ Task TierPlay::move_chunk(const Op& op) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
   const int g = chunk.group;
   if (op.kind == OpKind::kReadStates) {
-    return copy(states_at(op.chunk, false), ring(ring_states_, chunk));
+    // Of an image: from the place that was current, and into the other one.
+    const bool kept = keeps_ && speculated_[static_cast<std::size_t>(op.chunk)];
+    const bool former = program_->image && !op.ahead && !op.speculative && !kept;
+    return copy(states_at(op.chunk, former), ring(ring_states_, chunk));
   }
   if (op.kind == OpKind::kCopyGrads) {
     return copy(summed_grads(g, chunk.begin, chunk.elems), ring(ring_grads_[0], chunk));

@@ -14,22 +14,15 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kPage = 4096;
-constexpr std::array kTiers = {Tier::kDevice, Tier::kHost, Tier::kNvme};
 
 // Legal tiers, with dtype, moments, accumulation and order turning as they come.
 void for_each_tiers(const std::function<void(const ShapeChoice&, const StepShape&)>& visit) {
-  for (int i = 0; i < 81 * 4; ++i) {
-    const auto tier = [&](int of) { return kTiers[static_cast<std::size_t>(i / of % 3)]; };
-    ShapeChoice c{.stage = i / 81, .dp = 1 + i % 3, .blocks = 3};
-    c.placement.optimizer = tier(1);
-    c.placement.parameters = tier(3);
-    c.placement.gradients = tier(9);
-    c.placement.activations = tier(27);
+  for (int i = 0; i < kPlacements * 4; ++i) {
+    ShapeChoice c{.stage = i / kPlacements, .dp = 1 + i % 3, .blocks = 3};
+    place(c.placement, i);
+    if (!is_legal(c)) continue;
     const bool only_states =
         c.placement.parameters == Tier::kDevice && c.placement.gradients == Tier::kDevice;
-    if (c.placement.parameters != Tier::kDevice && c.stage < 3) continue;
-    if (c.placement.gradients != Tier::kDevice && c.stage < 2) continue;
-    if (c.placement.optimizer == Tier::kDevice && !only_states) continue;
     for (int variant = 0; variant < 8; ++variant) {
       c.recompute = variant % 3 == 0;
       c.micro_batches = variant % 2 == 0 ? 1 : 3;
@@ -154,7 +147,7 @@ TEST(TierMemory, PersistentBytesOfEachTier) {
     expected[0] += shape.comm_staging_bytes + shape.constant_bytes;
     expected[1] += ring_bytes(shape) * shape.placement.chunk_slots;
     expected[2] += input_bytes_on_disk(shape);
-    for (const Tier tier : kTiers) {
+    for (const Tier tier : kAllTiers) {
       ASSERT_EQ(add_up(program, tier).persistent, expected[static_cast<std::size_t>(tier)])
           << name_of(choice) << ", tier " << static_cast<int>(tier);
     }

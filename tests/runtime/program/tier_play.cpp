@@ -77,6 +77,7 @@ TierPlay::TierPlay(const StepShape& shape, int dp_rank) : shape_(shape), dp_rank
     }
   }
   clip_ = add_space(1, thing(Thing::kClip, 0, 0, before));
+  committed_ = add_space(1, mark(Mark::kFresh));
   persistent_spaces_ = spaces_.size();
 }
 
@@ -93,8 +94,8 @@ void TierPlay::load(const Playing& playing, const Outcome& outcome) {
     pending_ = false;
     guessed_right_ = false;
   }
-  for (std::size_t c = 0; keeps_ && c < in_second_.size(); ++c) {
-    if (speculated_[c]) in_second_[c] = !in_second_[c];
+  for (std::size_t c = 0; updates_ && c < in_second_.size(); ++c) {
+    if (program_->image || (keeps_ && speculated_[c])) in_second_[c] = !in_second_[c];
   }
   if (kind_ == PlayKind::kTrain) {
     pending_ = !outcome_.thrown_away;
@@ -221,7 +222,8 @@ void TierPlay::enter(OpId id) {
     if (buffer.tag == Tag::kGradientBuckets) gradient_slot_[buffer.group] = b;
   }
   try {
-    tasks_[static_cast<std::size_t>(id)] = task_of(op);
+    Task& task = tasks_[static_cast<std::size_t>(id)] = task_of(op);
+    if (needs_commit(op)) find_committed(task);
   } catch (const std::out_of_range&) {
     fail(id, "looks for what has never been there");
   }

@@ -31,13 +31,24 @@ struct Region {
 }
 
 // Contents that are one number: of a step (version), and of what in it.
-enum class Thing : std::uint64_t { kWhole = 16, kBatch, kInput, kKept, kGradient, kClip, kSum };
+enum class Thing : std::uint64_t {
+  kWhole = 16,
+  kBatch,
+  kInput,
+  kKept,
+  kGradient,
+  kClip,
+  kSum,
+  kCommitted
+};
 
 [[nodiscard]] constexpr Cell thing(Thing what, std::int64_t a, std::int64_t b, std::int64_t step) {
   return (static_cast<Cell>(what) << 56) | (static_cast<Cell>(a) << 40) |
          (static_cast<Cell>(b) << 16) | static_cast<Cell>(step);
 }
 
+// The version that a state has been updated to.
+[[nodiscard]] constexpr Cell version_in(Cell state) { return state & 0xffff; }
 [[nodiscard]] Cells sum_of(const std::vector<Cells>& streams);
 
 // An operation on its way. `work` makes, from what was read (a list for each region, one value for
@@ -109,6 +120,9 @@ class TierPlay {
   [[nodiscard]] Task add_streams(const Op& op);
   [[nodiscard]] Task gather_grads(const Op& op);
   [[nodiscard]] Task norm();
+  [[nodiscard]] Task commit();
+  [[nodiscard]] bool needs_commit(const Op& op) const;
+  void find_committed(Task& task);
   [[nodiscard]] Task update_on_device(const Op& op);
   [[nodiscard]] Task task_of_chunk(const Op& op);
   [[nodiscard]] Task update_chunk(const Op& op);
@@ -155,6 +169,7 @@ class TierPlay {
   std::vector<int> ring_weights_;
   std::vector<std::vector<int>> ring_grads_;  // by stream, slot
   int clip_ = -1;
+  int committed_ = -1;  // to which step an image has got
   std::size_t persistent_spaces_ = 0;
   // Of one program.
   const Program* program_ = nullptr;

@@ -6,6 +6,7 @@
 #include <random>
 #include <vector>
 
+#include "runtime/program/step_writer.hpp"
 #include "tests/runtime/program/tier_play.hpp"
 
 namespace sluice {
@@ -155,6 +156,14 @@ std::string simulate(std::span<const Playing> programs, const StepShape& shape,
     if (!play.fault().empty()) return "program " + std::to_string(p) + ", " + play.fault();
   }
   return "";
+}
+
+std::string play_steps(const Program& train, const StepShape& shape, std::uint64_t seed) {
+  const Program updates = write_update_step(shape);
+  const Playing step{&train, PlayKind::kTrain};
+  const Playing look{&updates, PlayKind::kUpdates};
+  const Playing steps[] = {step, step, step, look, step, step, look, step};
+  return simulate(steps, shape, seed);
 }
 
 }  // namespace sluice

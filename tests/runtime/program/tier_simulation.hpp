@@ -26,4 +26,8 @@ struct Playing {
 [[nodiscard]] std::string simulate(std::span<const Playing> programs, const StepShape& shape,
                                    std::uint64_t seed);
 
+// Six steps of `train`, with a look at the parameters after the third and the fifth.
+[[nodiscard]] std::string play_steps(const Program& train, const StepShape& shape,
+                                     std::uint64_t seed);
+
 }  // namespace sluice

@@ -1,0 +1,19 @@
+// What the commands on checkpoints share. Only for this folder's sources.
+#pragma once
+
+#include <cstdio>
+#include <string>
+
+#include "runtime/checkpoint/file_system.hpp"
+
+namespace sluice {
+
+inline bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
+
+// To the terminal or the pipe behind it, at once.
+inline void print(const std::string& text) {
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+}  // namespace sluice

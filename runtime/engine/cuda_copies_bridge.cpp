@@ -1,0 +1,134 @@
+// Copies between a GPU and the host, in the CUDA module. Compiled; not yet run on a GPU.
+//
+// Each thread beside the executing one has a stream from libtorch's pool as its current stream, so
+// that what waits for NCCL there (Ticket::wait) holds up that stream and no other. Copies to the
+// host and to the device are made by two threads, hence on two streams, and run at once. Streams
+// of the pool do not wait for the default stream, on which the model computes: marks, events on
+// that one, say what a copy comes after.
+#include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+
+#include <atomic>
+#include <memory>
+#include <string>
+
+#include "kernels/base/error.hpp"
+#include "kernels/cuda/check_cuda.hpp"
+#include "offload/device_copies.hpp"
+#include "runtime/engine/cuda_errors.hpp"
+#include "runtime/engine/cuda_tiers.hpp"
+
+namespace sluice {
+namespace {
+
+class CudaCopies final : public DeviceCopies {
+ public:
+  explicit CudaCopies(int device)
+      : device_(static_cast<c10::DeviceIndex>(device)), name_("GPU " + std::to_string(device)) {}
+
+  void begin_thread() override {
+    translated("a stream of its own for a thread that copies from and to " + name_, [&] {
+      c10::cuda::set_device(device_);
+      c10::cuda::setCurrentCUDAStream(
+          c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_));
+    });
+  }
+
+  [[nodiscard]] Mark mark() override { return record("marking what " + name_ + " has to compute"); }
+
+  void after(const Mark& mark) override {
+    if (!mark) return;
+    translated("waiting for what " + name_ + " computes",
+               [&] { std::static_pointer_cast<at::cuda::CUDAEvent>(mark)->block(stream()); });
+  }
+
+  void to_host(void* to, DevicePtr from, std::int64_t bytes) override {
+    copy(to, reinterpret_cast<const void*>(from.address()), bytes, cudaMemcpyDeviceToHost);
+  }
+  void to_device(DevicePtr to, const void* from, std::int64_t bytes) override {
+    copy(reinterpret_cast<void*>(to.address()), from, bytes, cudaMemcpyHostToDevice);
+  }
+
+  [[nodiscard]] Ticket begun() override {
+    const std::string what = "copies of " + name_;
+    return Ticket(std::make_shared<Begun>(record(what, kSleeps), what));
+  }
+
+  // After an error the stream's copies may have been given up or not: nobody can say.
+  void settle() override {
+    const cudaError_t now = cudaStreamQuery(stream().stream());
+    if (now == cudaSuccess) return;
+    // Whether "not ready" is what a later kernel's launch finds is not the same everywhere.
+    (void)cudaGetLastError();
+    const std::string what = "copies from and to " + name_;
+    try {
+      if (now != cudaErrorNotReady) check_cuda(now, what);
+      const Event event = record(what, kSleeps);
+      translated(what, [&] { event->synchronize(); });
+    } catch (const Error&) {
+      lost_.store(true);
+      throw;
+    }
+  }
+  [[nodiscard]] bool lost() const override { return lost_.load(); }
+
+ private:
+  using Event = std::shared_ptr<at::cuda::CUDAEvent>;
+  // Who waits leaves its core to the host's optimizer.
+  static constexpr unsigned kSleeps = cudaEventDisableTiming | cudaEventBlockingSync;
+
+  class Begun final : public TicketState {
+   public:
+    Begun(Event event, std::string what) : event_(std::move(event)), what_(std::move(what)) {}
+    void wait() override {
+      translated(what_, [&] { event_->synchronize(); });
+    }
+    [[nodiscard]] bool done() override {
+      return translated(what_, [&] { return event_->query(); });
+    }
+
+   private:
+    const Event event_;
+    const std::string what_;
+  };
+
+  [[nodiscard]] c10::cuda::CUDAStream stream() const {
+    return c10::cuda::getCurrentCUDAStream(device_);
+  }
+  [[nodiscard]] Event record(const std::string& what,
+                             unsigned flags = cudaEventDisableTiming) const {
+    return translated(what, [&] {
+      auto event = std::make_shared<at::cuda::CUDAEvent>(flags);
+      event->record(stream());
+      return event;
+    });
+  }
+  void copy(void* to, const void* from, std::int64_t bytes, cudaMemcpyKind kind) {
+    if (bytes == 0) return;
+    const cudaError_t status =
+        cudaMemcpyAsync(to, from, static_cast<std::size_t>(bytes), kind, stream().stream());
+    check_cuda(status, "copying " + std::to_string(bytes) + " bytes " +
+                           (kind == cudaMemcpyDeviceToHost ? "from " + name_ + " to the host"
+                                                           : "from the host to " + name_));
+  }
+
+  const c10::DeviceIndex device_;
+  const std::string name_;
+  std::atomic<bool> lost_{false};
+};
+
+}  // namespace
+}  // namespace sluice
+
+extern "C" __attribute__((visibility("default"))) sluice::DeviceCopies* sluice_make_cuda_copies(
+    int device) {
+  return new sluice::CudaCopies(device);
+}
+
+extern "C" __attribute__((visibility("default"))) void sluice_use_gpu(int device) {
+  sluice::translated("GPU " + std::to_string(device),
+                     [&] { c10::cuda::set_device(static_cast<c10::DeviceIndex>(device)); });
+}

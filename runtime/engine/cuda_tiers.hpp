@@ -1,0 +1,31 @@
+// What the CUDA module exports for memory tiers and for updates on the device. C names, C++ types:
+// both sides are of one build. Compiled in every build with CUDA; not yet run on a GPU.
+#pragma once
+
+#include <memory>
+
+namespace sluice {
+
+class DeviceCopies;
+class PageSource;
+struct AdamWArgs;
+
+// Copies to and from GPU `device`, by streams of its own. Throws Error.
+using MakeCudaCopies = DeviceCopies*(int device);
+inline constexpr char kMakeCudaCopies[] = "sluice_make_cuda_copies";
+
+// Pages of `pages`, exactly these, registered for DMA with every GPU. map() throws BudgetError
+// where the driver refuses, with the bytes and the memlock limit.
+using MakeCudaPages = PageSource*(const std::shared_ptr<PageSource>& pages);
+inline constexpr char kMakeCudaPages[] = "sluice_make_cuda_pages";
+
+// Makes GPU `device` the calling thread's. Throws Error.
+using UseGpu = void(int device);
+inline constexpr char kUseGpu[] = "sluice_use_gpu";
+
+// adamw() of kernels/cpu over memory of GPU `device`, on the calling thread's current stream there;
+// enqueues and returns. Throws Error.
+using CudaAdamW = void(const AdamWArgs& args, int device);
+inline constexpr char kCudaAdamW[] = "sluice_cuda_adamw";
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+#include "runtime/engine/device_access.hpp"
+
+#include <utility>
+
+#include "parallel/comm/cuda_module.hpp"
+#include "runtime/engine/cuda_tiers.hpp"
+
+namespace sluice {
+
+std::shared_ptr<DeviceCopies> device_copies(const TierOptions& options, at::Device device) {
+  if (options.make_copies) return options.make_copies();
+  if (!device.is_cuda()) return make_host_copies();
+  const auto make = reinterpret_cast<MakeCudaCopies*>(cuda_module_symbol(kMakeCudaCopies));
+  return std::shared_ptr<DeviceCopies>(make(device.index()));
+}
+
+TierOptions with_dma(TierOptions options, at::Device device) {
+  if (options.dma_pages || !device.is_cuda()) return options;
+  const auto make = reinterpret_cast<MakeCudaPages*>(cuda_module_symbol(kMakeCudaPages));
+  options.dma_pages = std::shared_ptr<PageSource>(make(options.host_pages));
+  return options;
+}
+
+std::function<void(const AdamWArgs&)> device_adamw(at::Device device) {
+  if (!device.is_cuda()) return adamw;
+  const auto launch = reinterpret_cast<CudaAdamW*>(cuda_module_symbol(kCudaAdamW));
+  return [launch, index = device.index()](const AdamWArgs& args) { launch(args, index); };
+}
+
+void use_gpu(int index) { reinterpret_cast<UseGpu*>(cuda_module_symbol(kUseGpu))(index); }
+
+}  // namespace sluice

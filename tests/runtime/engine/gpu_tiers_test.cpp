@@ -1,0 +1,114 @@
+// Tiers of a real GPU against the run that has everything on it. Skipped where there is none.
+#include <gtest/gtest.h>
+
+#include <chrono>
+
+#include "parallel/comm/cuda_module.hpp"
+#include "runtime/engine/device_access.hpp"
+#include "runtime/launch/rank_env.hpp"
+#include "tests/runtime/engine/tier_matrix.hpp"
+#include "tests/runtime/engine/update_states.hpp"
+#include "tests/runtime/observe/temporary_folder.hpp"
+
+namespace sluice::testing {
+namespace {
+
+// What the GPU's kernels may differ by from one run to the next (sums by atomics). Its update has
+// the host's bits: below.
+constexpr double kTolerance = 1e-4;
+
+class GpuTiers : public ::testing::TestWithParam<DType> {
+ protected:
+  void SetUp() override {
+    if (!cuda_module_is_built()) GTEST_SKIP() << "built without CUDA";
+    if (visible_gpu_count() == 0) GTEST_SKIP() << "no GPU is visible";
+    use_gpu(0);
+    comm_ = make_nccl_communicator(
+        {.rank = 0, .size = 1, .master_port = free_port(), .timeout = std::chrono::seconds(60)});
+  }
+
+  [[nodiscard]] EngineOptions options() const {
+    EngineOptions options = tier_options(GetParam(), 3);
+    options.dp = 1;
+    options.train.global_batch = options.train.micro_batch * 3;
+    options.recompute.mode = RecomputeMode::kFull;
+    options.zero.stage = 3;
+    options.tiers.nvme.run_id = "gpu";
+    options.tiers.nvme.cache = IoCache::kDirectOrBuffered;
+    options.tiers.nvme.paths = {folder_.path().string()};
+    options.offload.nvme_path = {folder_.path().string()};
+    return options;
+  }
+
+  [[nodiscard]] WorldResult train(const EngineOptions& options) {
+    const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
+    Engine engine(options, make_model(options.model), *comm_, at::Device(c10::DeviceType::CUDA, 0),
+                  rows, rows);
+    WorldResult result;
+    train_steps(engine, options, kTierSteps, result);
+    return result;
+  }
+
+  const TemporaryFolder folder_;
+  std::unique_ptr<Communicator> comm_;
+};
+
+void expect_near(const WorldResult& a, const WorldResult& b, const std::string& what) {
+  for (std::size_t i = 0; i < a.losses.size(); ++i) {
+    EXPECT_NEAR(a.losses[i] / b.losses[i], 1.0, kTolerance) << what << ", step " << i + 1;
+    EXPECT_NEAR(a.norms[i] / b.norms[i], 1.0, 20 * kTolerance) << what << ", step " << i + 1;
+  }
+  EXPECT_NEAR(a.eval_loss / b.eval_loss, 1.0, kTolerance) << what;
+}
+
+TEST_P(GpuTiers, EveryTierTrainsAsTheDevice) {
+  EngineOptions own = options();
+  const WorldResult oracle = train(own);
+  const Tier kDevice = Tier::kDevice;
+  for (const Tier tier : {Tier::kHost, Tier::kNvme}) {
+    for (const Placed& placed :
+         {Placed{kDevice, kDevice, kDevice, tier}, Placed{tier, kDevice, kDevice, kDevice},
+          Placed{tier, tier, kDevice, kDevice}, Placed{tier, kDevice, tier, kDevice},
+          Placed{tier, tier, tier, tier}}) {
+      place(own, placed);
+      expect_near(train(own), oracle, describe(placed, own));
+    }
+  }
+  place(own, {Tier::kHost, kDevice, kDevice, kDevice});
+  own.offload.device_fraction = 0.4;
+  expect_near(train(own), oracle, "a share on the device");
+}
+
+// No value here is subnormal, which is where the two differ (kernels/cuda/launch.hpp).
+TEST(GpuUpdate, HasTheHostsBits) {
+  if (!cuda_module_is_built()) GTEST_SKIP() << "built without CUDA";
+  if (visible_gpu_count() == 0) GTEST_SKIP() << "no GPU is visible";
+  use_gpu(0);
+  const at::Device gpu(c10::DeviceType::CUDA, 0);
+  for (const DType weights : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const DType gradients : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      GroupState host = update_state(weights, gradients);
+      GroupState device = host;
+      device.shard = host.shard.to(gpu);
+      device.master = host.master_is_shard ? device.shard.narrow(0, 0, 17) : host.master.to(gpu);
+      device.moment1 = host.moment1.to(gpu);
+      device.moment2 = host.moment2.to(gpu);
+      device.grad_owned = host.grad_owned.to(gpu);
+      for (std::int64_t step = 1; step <= 3; ++step) {
+        UpdateArgs args = kUpdateArgs;
+        args.step = step;
+        update_shard(host, kUpdateOptions, args);
+        update_shard(device, kUpdateOptions, args);
+      }
+      EXPECT_TRUE(device.shard.cpu().equal(host.shard));
+      EXPECT_TRUE(device.master.cpu().equal(host.master));
+      EXPECT_TRUE(device.moment1.cpu().equal(host.moment1));
+      EXPECT_TRUE(device.moment2.cpu().equal(host.moment2));
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Types, GpuTiers, ::testing::Values(DType::kFloat32, DType::kBFloat16));
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,142 @@
+// A checkpoint of any layout on any other: mesh, ZeRO stage and tiers; a tied table of 50,257 rows
+// that no number of ranks divides.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <numeric>
+#include <span>
+
+#include "tests/runtime/engine/saved_world.hpp"
+#include "tests/runtime/observe/temporary_folder.hpp"
+#include "tests/slow_tests.hpp"
+
+namespace sluice::testing {
+namespace {
+
+// From each layout to each: the states are the same bits, and the losses those of the first run.
+class Grid : public ::testing::Test {
+ protected:
+  static constexpr int kStepsThere = 5;
+
+  // To each of `there`, which are numbers of layouts, from layout `from`.
+  void resume_from(std::size_t from, const std::vector<std::size_t>& there) {
+    const std::string dir = folder("from" + std::to_string(from));
+    const WorldResult whole = train_part(large_vocabulary(kLayouts[from]),
+                                         {.steps = 2, .save = dir, .steps_behind = kStepsThere});
+    const auto states = states_in(dir);
+    for (const std::size_t to : there) {
+      SCOPED_TRACE("from layout " + std::to_string(from) + " to " + std::to_string(to));
+      const std::string again = folder("again");  // what was loaded, before a step
+      const WorldResult resumed =
+          train_part(large_vocabulary(kLayouts[to]),
+                     {.resume = dir, .save = again, .steps_behind = kStepsThere});
+      expect_same_states(states_in(again), states);
+      std::filesystem::remove_all(again);
+      ASSERT_EQ(resumed.losses.size(), std::size_t{kStepsThere});
+      for (std::size_t i = 0; i < resumed.losses.size(); ++i) {
+        if (same_mesh(kLayouts[from], kLayouts[to])) {
+          EXPECT_EQ(resumed.losses[i], whole.losses[i + 2]) << "step " << i + 3;
+        }
+        // As between meshes that train from the start (engine_equality, engine_mesh).
+        EXPECT_NEAR(resumed.losses[i] / whole.losses[i + 2], 1.0, 2e-5) << "step " << i + 3;
+      }
+      if (same_mesh(kLayouts[from], kLayouts[to]))
+        expect_same_states(resumed.weights, whole.weights);
+    }
+    std::filesystem::remove_all(dir);
+  }
+
+  // Wherever the states live, and however they are cut.
+  static bool same_mesh(const Layout& a, const Layout& b) {
+    return a.dp == b.dp && a.parallel.tensor == b.parallel.tensor &&
+           a.parallel.pipeline == b.parallel.pipeline;
+  }
+
+  using States = std::map<std::string, std::vector<float>>;
+  static void expect_same_states(const States& a, const States& b) {
+    ASSERT_EQ(a.size(), b.size());
+    for (const auto& [name, values] : a) {
+      ASSERT_TRUE(b.contains(name)) << name;
+      EXPECT_TRUE(std::ranges::equal(std::as_bytes(std::span(values)),
+                                     std::as_bytes(std::span(b.at(name)))))
+          << name;
+    }
+  }
+
+  std::string folder(const std::string& name) const { return (folder_.path() / name).string(); }
+
+  EngineOptions large_vocabulary(const Layout& layout) const {
+    EngineOptions large = options_of(layout, folder("swap"));
+    large.model = {.layers = 1, .hidden = 8, .heads = 2, .vocab = 50257, .seq = 4};
+    large.optimizer.lr = 1e-3;
+    return large;
+  }
+
+  const std::vector<Layout> kLayouts{
+      {1, 0},
+      {2, 0},
+      {3, 1},
+      {4, 3},
+      {2, 3, Tier::kHost, Tier::kHost, Tier::kHost},
+      {3, 3, Tier::kNvme, Tier::kNvme, Tier::kNvme},
+      {4, 2, Tier::kHost, Tier::kDevice, Tier::kDevice, 0.3},
+      {1, 3, Tier::kNvme, Tier::kHost, Tier::kDevice},
+      {.dp = 1, .stage = 0, .parallel = {.tensor = 2}},
+      {.dp = 2,
+       .stage = 2,
+       .optimizer = Tier::kHost,
+       .gradients = Tier::kHost,
+       .parallel = {.tensor = 2, .sequence = true, .pipeline = 2}},
+      {.dp = 1, .stage = 1, .parallel = {.pipeline = 3}},
+      {.dp = 2,
+       .stage = 3,
+       .optimizer = Tier::kNvme,
+       .parameters = Tier::kNvme,
+       .parallel = {.tensor = 2}},
+      // The meshes of 9 and 8 again, cut and kept otherwise; and one in two ways.
+      {.dp = 2,
+       .stage = 3,
+       .optimizer = Tier::kNvme,
+       .parameters = Tier::kHost,
+       .parallel = {.tensor = 2, .sequence = true, .pipeline = 2}},
+      {.dp = 1, .stage = 2, .optimizer = Tier::kNvme, .parallel = {.tensor = 2}},
+      {.dp = 2, .stage = 0, .parallel = {.pipeline = 2}},
+      {.dp = 2,
+       .stage = 3,
+       .optimizer = Tier::kNvme,
+       .parameters = Tier::kNvme,
+       .gradients = Tier::kHost,
+       .parallel = {.pipeline = 2}},
+  };
+
+ private:
+  TemporaryFolder folder_;
+};
+
+TEST_F(Grid, EveryLayoutResumesOnEveryOtherSampled) {
+  resume_from(1, {5});
+  resume_from(5, {6, 3});
+  resume_from(6, {4});
+}
+
+TEST_F(Grid, MeshesResumeOnEachOtherSampled) {
+  resume_from(3, {9});
+  resume_from(8, {10});
+  resume_from(9, {2, 11, 12});
+  resume_from(10, {8});
+  resume_from(11, {0, 9});
+  resume_from(14, {15, 13});
+}
+
+TEST_F(Grid, EveryLayoutResumesOnEveryOther) {
+  if (!slow_tests()) {
+    GTEST_SKIP() << "the whole grid runs with SLUICE_SLOW_TESTS=1";
+  }
+  std::vector<std::size_t> all(kLayouts.size());
+  std::iota(all.begin(), all.end(), 0U);
+  for (const std::size_t from : all) resume_from(from, all);
+}
+
+}  // namespace
+}  // namespace sluice::testing

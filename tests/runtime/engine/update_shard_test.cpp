@@ -1,0 +1,89 @@
+// One update for every device: what a kernel is handed, and that the host's is the oracle's.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <vector>
+
+#include "runtime/model/counting_allocator.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "tests/runtime/engine/update_states.hpp"
+
+namespace sluice::testing {
+namespace {
+
+TEST(UpdateShard, AKernelIsHandedEachSegmentAsItIs) {
+  for (const DType weights : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+    for (const DType gradients : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
+      GroupState state = update_state(weights, gradients);
+      std::vector<AdamWArgs> calls;
+      update_shard(state, kUpdateOptions, kUpdateArgs,
+                   [&](const AdamWArgs& args) { calls.push_back(args); });
+      ASSERT_EQ(calls.size(), 2U);
+      EXPECT_EQ(calls[0].n, 5);
+      EXPECT_EQ(calls[1].n, 12);  // the rest of the shard is updated elsewhere
+      EXPECT_EQ(calls[0].weight_decay, kUpdateOptions.weight_decay);
+      EXPECT_EQ(calls[1].weight_decay, 0);
+      for (std::int64_t first = 0; const AdamWArgs& args : calls) {
+        EXPECT_EQ(args.master, state.master.data_ptr<float>() + first);
+        EXPECT_EQ(args.m, state.moment1.data_ptr<float>() + first);
+        EXPECT_EQ(args.v, state.moment2.data_ptr<float>() + first);
+        EXPECT_EQ(args.grad,
+                  static_cast<char*>(state.grad_owned.data_ptr()) + first * size_of(gradients));
+        EXPECT_EQ(args.grad_dtype, gradients);
+        EXPECT_EQ(args.moments_dtype, DType::kFloat32);
+        EXPECT_EQ(args.step, kUpdateArgs.step);
+        EXPECT_EQ(args.grad_scale, kUpdateArgs.grad_scale);
+        if (state.master_is_shard) {
+          EXPECT_EQ(args.weights_out, nullptr);
+        } else {
+          EXPECT_EQ(args.weights_out,
+                    static_cast<char*>(state.shard.data_ptr()) + first * size_of(weights));
+          EXPECT_EQ(args.weights_dtype, weights);
+        }
+        first = args.n;
+      }
+    }
+  }
+}
+
+// By the formula of adamw.hpp in double, and the 16-bit weights are the master's.
+TEST(UpdateShard, OnTheHostIsTheFormula) {
+  GroupState state = update_state(DType::kBFloat16, DType::kFloat32);
+  const GroupState before = update_state(DType::kBFloat16, DType::kFloat32);
+  update_shard(state, kUpdateOptions, kUpdateArgs);
+  const auto at = [](const at::Tensor& x, std::int64_t i) {
+    return static_cast<double>(host_data<float>(x)[i]);
+  };
+  for (std::int64_t i = 0; i < 17; ++i) {
+    const double g = kUpdateArgs.grad_scale * at(before.grad_owned, i);
+    const double m = 0.9 * at(before.moment1, i) + 0.1 * g;
+    const double v =
+        kUpdateOptions.betas[1] * at(before.moment2, i) + (1 - kUpdateOptions.betas[1]) * g * g;
+    const double root = std::sqrt(v / (1 - std::pow(kUpdateOptions.betas[1], 3)));
+    const double decay = i < 5 ? 1 - kUpdateArgs.lr * kUpdateOptions.weight_decay : 1;
+    const double p = at(before.master, i) * decay -
+                     kUpdateArgs.lr / (1 - std::pow(0.9, 3)) * m / (root + kUpdateOptions.eps);
+    EXPECT_NEAR(at(state.master, i), p, 1e-6) << i;
+  }
+  EXPECT_TRUE(state.shard.narrow(0, 0, 17).equal(state.master.to(c10::ScalarType::BFloat16)));
+  EXPECT_TRUE(state.shard.narrow(0, 17, 6).equal(before.shard.narrow(0, 17, 6)));
+}
+
+// What a GPU's norm takes is no more for a large group than for a small one.
+TEST(SumSquares, OfAGroupAreWidenedInPieces) {
+  install_counting_allocators();
+  const std::int64_t elems = 3 * kWidenedElems + 5;
+  const at::Tensor values = empty_tensor({elems}, c10::ScalarType::Float).fill_(0.5);
+  values.narrow(0, elems - 3, 3).fill_(3.0);
+  reset_allocation_peak(CountedDevice::kHost);
+  const std::int64_t before = allocation_count(CountedDevice::kHost).live;
+  const double sum = widened_sum_squares(values);
+  const std::int64_t taken = allocation_count(CountedDevice::kHost).peak - before;
+  EXPECT_EQ(sum, 0.25 * static_cast<double>(elems - 3) + 27.0);
+  EXPECT_GE(taken, kWidenedElems * 8);
+  EXPECT_LE(taken, kWidenedElems * 8 + 4096);
+  EXPECT_EQ(widened_sum_squares(values.narrow(0, 0, 0)), 0.0);
+}
+
+}  // namespace
+}  // namespace sluice::testing

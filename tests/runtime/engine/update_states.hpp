@@ -1,0 +1,37 @@
+// States of a small shard for update_shard(), made from a formula.
+#pragma once
+
+#include <cmath>
+
+#include "runtime/engine/adamw_step.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice::testing {
+
+inline constexpr OptimizerOptions kUpdateOptions{.lr = 1e-2, .weight_decay = 0.1};
+inline constexpr UpdateArgs kUpdateArgs{.step = 3, .lr = 3e-3, .grad_scale = 0.37};
+
+inline at::Tensor wave(std::int64_t n, double phase,
+                       c10::ScalarType type = c10::ScalarType::Float) {
+  at::Tensor x = empty_tensor({n}, c10::ScalarType::Float);
+  for (std::int64_t i = 0; i < n; ++i) {
+    host_data<float>(x)[i] = static_cast<float>(std::sin(phase + 0.7 * static_cast<double>(i)));
+  }
+  return x.to(type);
+}
+
+// A shard of 23 elements whose first 17 are updated here: 5 with decay, the others without.
+inline GroupState update_state(DType weights, DType gradients) {
+  GroupState state;
+  state.shard = wave(23, 1, scalar_type(weights));
+  state.master_is_shard = weights == DType::kFloat32;
+  state.master = state.master_is_shard ? state.shard.narrow(0, 0, 17) : wave(17, 1);
+  state.moment1 = wave(17, 2);
+  state.moment2 = wave(17, 3).square();
+  state.grad_owned = wave(23, 4, scalar_type(gradients));
+  state.segments = {{{0, 5}, true}, {{5, 23}, false}};
+  return state;
+}
+
+}  // namespace sluice::testing
