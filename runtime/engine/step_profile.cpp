@@ -132,6 +132,23 @@ UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& pr
           .tensor_again_bytes = profile.traffic.again};
 }
 
+// A pipeline's other stages may have groups that are not resident.
+void refuse_idle_tier(const StepPlan& plan, const EngineOptions& options) {
+  const Tier tier = options.offload.parameters;
+  if (tier == Tier::kDevice || plan.shape.pipeline.stages > 1) return;
+  std::int64_t largest = 0;
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    if (!plan.shape.groups[g].resident) return;
+    largest = std::max(largest, plan.groups[g].param_elems);
+  }
+  throw ConfigError(
+      "offload.parameters: " + std::string(name_of(tier)) + " moves nothing: the model's largest " +
+      "group of parameters has " + std::to_string(largest) +
+      " elements, and zero.persist_below: " + std::to_string(options.zero.persist_below) +
+      " keeps groups of fewer gathered on the device; lower that, or leave parameters on the "
+      "device");
+}
+
 bool is_whole(const ModelSpec& spec) { return spec.part.tensor == 1 && spec.part.stages == 1; }
 
 }  // namespace
@@ -243,6 +260,7 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   shape.tensor = spec.part.tensor;
   shape.pipeline = pipeline_of(options, spec);
   apply_layout(plan, options);
+  refuse_idle_tier(plan, options);
   const auto samples = static_cast<double>(options.train.micro_batch);
   for (std::size_t u = 0; u < spec.units.size(); ++u) {
     shape.units.push_back(unit_shape(spec, u, profiles[u], samples));

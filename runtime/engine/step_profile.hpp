@@ -65,7 +65,8 @@ void apply_layout(StepPlan& plan, const EngineOptions& options);
 [[nodiscard]] double model_flops_per_step(const EngineOptions& options, const ModelSpec& spec);
 [[nodiscard]] std::int64_t whole_param_count(const ModelSpec& spec);
 
-// Profiles the model's units, a rank's part of them, on the meta device.
+// Profiles the model's units, a rank's part of them, on the meta device. Throws ConfigError where
+// options.offload.parameters would move none of them.
 [[nodiscard]] StepPlan plan_step(const EngineOptions& options, const Model& model);
 
 // What running a unit on the meta device finds, and what else it says of itself.
@@ -82,6 +83,7 @@ struct UnitProfile {
 [[nodiscard]] bool splits_backward(const EngineOptions& options, const ModelPart& part);
 // From profiles by unit of the spec. They depend on a unit's kind, the slice of it that a rank has
 // and on the options' micro-batch, dtype and ways of running; not on where in a pipeline it stands.
+// Throws likewise.
 [[nodiscard]] StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
                                  const std::vector<UnitProfile>& profiles);
 

@@ -4,8 +4,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
+#include "kernels/base/error.hpp"
 #include "runtime/program/program_text.hpp"
 #include "runtime/program/step_writer.hpp"
 #include "tests/runtime/plan/small.hpp"
@@ -118,6 +120,37 @@ TEST(Planner, SelectiveRecomputationIsNotFree) {
   for (std::size_t i = 0; i < own.ops.size(); ++i) {
     EXPECT_EQ(own.ops[i].flops, selective.program.ops[i].flops) << i;
   }
+}
+
+// Every group stays on the device: what the key asks for would be ignored.
+TEST(Planner, ParametersThatNeverMoveHaveNoOtherTier) {
+  EngineOptions options = small_options();
+  options.zero.stage = 3;
+  options.offload.optimizer = Tier::kHost;
+  options.offload.parameters = Tier::kHost;
+  const Model model = make_model(options.model);
+  std::int64_t largest = 0;
+  for (const GroupPlan& group : plan_step(options, model).groups) {
+    largest = std::max(largest, group.param_elems);
+  }
+  options.zero.persist_below = largest;
+  EXPECT_NO_THROW((void)plan_step(options, model));
+  options.zero.persist_below = largest + 1;
+  try {
+    (void)plan_step(options, model);
+    FAIL() << "nothing moves";
+  } catch (const ConfigError& error) {
+    EXPECT_EQ(
+        std::string(error.what()),
+        "offload.parameters: host moves nothing: the model's largest group of parameters has " +
+            std::to_string(largest) +
+            " elements, and zero.persist_below: " + std::to_string(largest + 1) +
+            " keeps groups of fewer gathered on the device; lower that, or leave parameters "
+            "on the device");
+  }
+  EXPECT_THROW((void)Planner(named_profile("h100-sxm")).plan({options, {}}), ConfigError);
+  options.offload.parameters = Tier::kDevice;
+  EXPECT_NO_THROW((void)plan_step(options, model));
 }
 
 TEST(Planner, AKnownGpuIsItsOwnBudget) {
