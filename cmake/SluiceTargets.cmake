@@ -1,14 +1,17 @@
 # Helpers every folder's CMakeLists.txt uses.
 #
-#   sluice_library(NAME zero TIER 1 SOURCES a.cpp b.cpp DEPS sluice::kernels [BRIDGES c_bridge.cpp] [HOT] [BUSY])
+#   sluice_library(NAME zero TIER 1 SOURCES a.cpp b.cpp DEPS sluice::kernels [BRIDGES c_bridge.cpp] [HOT] [BUSY]
+#                  [PRECOMPILE <ATen/ops/empty.h>])
 #   sluice_test(NAME zero TIER 1 SOURCES a_test.cpp DEPS sluice::zero [LABELS cpu multi] [SERIAL] [FIRST]
-#               [BUSY] [APART])
+#               [BUSY] [APART] [JSON])
 #
 # TIER says how much of libtorch a source may see (STYLE: the torch fence):
 #   0  none at all;
 #   1  ATen/core/Tensor.h and single ATen/ops headers: the two fence macros make wider ones an error;
 #   2  everything. In a library only the sources named BRIDGES are tier 2.
+# PRECOMPILE: headers that most of a tier 1 library's sources include beside ATen/core/Tensor.h.
 # FIRST: among the longest; ctest -j starts it before others, so that it is not alone at the end.
+# JSON: most of what its sources take to compile is the JSON library's templates: -O0, with a precompiled header of it.
 # APART: the test's sources have file-local names in common, so SLUICE_UNITY_TESTS does not join them.
 
 add_library(sluice_flags INTERFACE)
@@ -36,6 +39,43 @@ if(SLUICE_SANITIZE)
   target_compile_options(sluice_unoptimised INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
 endif()
 
+# Precompiled headers, with g++: one for all targets that are compiled alike, made in a target of its own, which has
+# to be of their type: g++ takes none that was made with other -O or -fPIC, and reads the headers then.
+option(SLUICE_PCH "Precompile the headers that most sources of a tier include (g++)" ON)
+file(CONFIGURE OUTPUT "${CMAKE_BINARY_DIR}/precompiled.cpp" CONTENT "int main() {}\n")
+
+# _sluice_precompile(TARGET KIND LIBRARY|EXECUTABLE TIER HEADERS <a.h> LIKE what the targets' flags come from)
+function(_sluice_precompile target kind type tier)
+  cmake_parse_arguments(P "" "" "HEADERS;LIKE" ${ARGN})
+  if(NOT SLUICE_PCH OR NOT CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    return()
+  endif()
+  set(owner sluice_precompiled_${kind})
+  if(NOT TARGET ${owner})
+    if(type STREQUAL "LIBRARY")
+      add_library(${owner} OBJECT EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/precompiled.cpp")
+    else()
+      add_executable(${owner} EXCLUDE_FROM_ALL "${CMAKE_BINARY_DIR}/precompiled.cpp")
+    endif()
+    target_link_libraries(${owner} PRIVATE ${P_LIKE})
+    target_compile_options(${owner} PRIVATE -fpch-preprocess)
+    _sluice_apply_tier(${owner} ${tier})
+    target_precompile_headers(${owner} PRIVATE ${P_HEADERS})
+  endif()
+  target_precompile_headers(${target} REUSE_FROM ${owner})
+  set_target_properties(${target} PROPERTIES SLUICE_PRECOMPILED ON)
+  # -fpch-preprocess is for ccache, which looks at what a precompiled header was made of.
+  # g++ 12 forgets that what a precompiled header brings is the system's, and warns of std::string's own code.
+  target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-error=invalid-pch -Wno-error=array-bounds)
+endfunction()
+
+# Sources, and whole tests, whose compile time is a library's templates, optimised for nothing.
+function(sluice_unoptimised_sources)
+  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
+endfunction()
+add_library(sluice_quick INTERFACE)
+target_compile_options(sluice_quick INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
+
 function(_sluice_apply_tier target tier)
   if(tier GREATER 0)
     target_link_libraries(${target} PUBLIC sluice_torch)
@@ -47,7 +87,7 @@ function(_sluice_apply_tier target tier)
 endfunction()
 
 function(sluice_library)
-  cmake_parse_arguments(L "HOT;BUSY" "NAME;TIER" "SOURCES;BRIDGES;DEPS;PRIVATE_DEPS" ${ARGN})
+  cmake_parse_arguments(L "HOT;BUSY" "NAME;TIER" "SOURCES;BRIDGES;DEPS;PRIVATE_DEPS;PRECOMPILE" ${ARGN})
   if(L_TIER GREATER 0 AND NOT SLUICE_TORCH)
     return()
   endif()
@@ -64,6 +104,14 @@ function(sluice_library)
                                          PUBLIC ${L_DEPS})
   set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES sluice_${L_NAME})
   _sluice_apply_tier(sluice_${L_NAME} ${L_TIER})
+  if(L_TIER EQUAL 1)
+    set(kind tensor)
+    if(L_PRECOMPILE)
+      set(kind ${L_NAME})
+    endif()
+    _sluice_precompile(sluice_${L_NAME} ${kind} LIBRARY 1 HEADERS <ATen/core/Tensor.h> ${L_PRECOMPILE}
+                       LIKE sluice_flags ${optimisation})
+  endif()
   if(L_BRIDGES)
     add_library(sluice_${L_NAME}_bridges OBJECT ${L_BRIDGES})
     target_link_libraries(sluice_${L_NAME}_bridges PRIVATE sluice_flags ${optimisation} ${L_DEPS}
@@ -74,7 +122,7 @@ function(sluice_library)
 endfunction()
 
 function(sluice_test)
-  cmake_parse_arguments(T "SERIAL;FIRST;BUSY;APART" "NAME;TIER;TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
+  cmake_parse_arguments(T "SERIAL;FIRST;BUSY;APART;JSON" "NAME;TIER;TIMEOUT" "SOURCES;DEPS;LABELS" ${ARGN})
   if(T_TIER GREATER 0 AND NOT SLUICE_TORCH)
     return()
   endif()
@@ -82,18 +130,33 @@ function(sluice_test)
     set(T_LABELS cpu)
   endif()
   if(NOT T_TIMEOUT)
-    set(T_TIMEOUT 300)
+    set(T_TIMEOUT 600)
   endif()
   set(target sluice_test_${T_NAME})
   add_executable(${target} ${T_SOURCES})
-  target_link_libraries(${target} PRIVATE sluice_flags sluice_cold ${T_DEPS} GTest::gtest_main GTest::gmock)
-  if(NOT T_BUSY)
-    target_link_libraries(${target} PRIVATE sluice_unoptimised)
+  set(like sluice_flags sluice_cold sluice_unoptimised GTest::gtest GTest::gmock)
+  if(T_BUSY)
+    list(REMOVE_ITEM like sluice_unoptimised)
+  elseif(T_JSON)
+    list(TRANSFORM like REPLACE "^sluice_cold$" sluice_quick)
   endif()
+  target_link_libraries(${target} PRIVATE ${like} ${T_DEPS} GTest::gtest_main)
   if(SLUICE_UNITY_TESTS AND NOT T_APART)
     set_target_properties(${target} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
   endif()
   _sluice_apply_tier(${target} ${T_TIER})
+  if(T_TIER LESS 2 AND NOT (T_BUSY AND SLUICE_SANITIZE))
+    set(kind tier_${T_TIER}_test)
+    set(headers <gmock/gmock.h> <gtest/gtest.h>)
+    if(T_TIER EQUAL 1)
+      list(APPEND headers <ATen/core/Tensor.h>)
+    endif()
+    if(T_JSON)
+      set(kind json_test)
+      list(APPEND headers <nlohmann/json.hpp>)
+    endif()
+    _sluice_precompile(${target} ${kind} EXECUTABLE ${T_TIER} HEADERS ${headers} LIKE ${like})
+  endif()
   target_compile_definitions(${target} PRIVATE SLUICE_SOURCE_DIR="${CMAKE_SOURCE_DIR}"
                                                SLUICE_BINARY_DIR="${CMAKE_BINARY_DIR}")
   add_test(NAME ${T_NAME} COMMAND ${target})
