@@ -84,7 +84,7 @@ TEST_P(KilledImage, GoesOnFromTheLastCommittedStep) {
   const int stride = (slow_tests() ? 5 : 171) * rarer;
   const int writes = kill_at("nvme.write", 7 * rarer, stride);
   const int flushes = kill_at("nvme.sync", 2 * rarer, (slow_tests() ? 1 : 11) * rarer);
-  const int reads = kill_at("nvme.read", 11 * rarer, stride);
+  const int reads = kill_at("nvme.read", 11 * rarer, slow_tests() ? stride : 2 * stride);
   const int steps = kill_at("engine.step", 5, (slow_tests() ? 1 : 9) * rarer);
   EXPECT_GT(writes, rarer > 1 ? 0 : 1);
   EXPECT_GT(flushes, rarer > 1 ? 0 : 1);

@@ -10,6 +10,7 @@
 #include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/engine/world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
+#include "tests/slow_tests.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -76,6 +77,7 @@ TEST(Speculation, IsKeptWhereNothingIsClippedOnEveryTier) {
     speculate(options, folder);
     for (const Tier params : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
       for (const Tier gradients : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+        if (dtype == DType::kBFloat16 && params != gradients && !slow_tests()) continue;
         options.offload.parameters = params;
         options.offload.gradients = gradients;
         const EarlyRun early = train(options);
@@ -124,6 +126,7 @@ TEST(Speculation, IsRedoneWhereAStepIsClippedAndNotTriedWhereEachIs) {
       const EarlyRun oracle = train(clipped, kMany);
       speculate(clipped, folder);
       for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+        if (dtype == DType::kBFloat16 && tier != Tier::kNvme && !slow_tests()) continue;
         clipped.offload.parameters = tier;
         clipped.offload.gradients = tier;
         const EarlyRun early = train(clipped, kMany);
