@@ -167,7 +167,9 @@ Section data_section() {
   return SectionMaker("data", &RunConfig::data, "Where tokens come from.")
       .key("text", &O::text, paths(),
            "Text files, folders or globs (** crosses folders), relative to the working directory. "
-           "Either this or train.")
+           "JSON lines (.jsonl) and gzip are unpacked. Either this or train.")
+      .key("json_key", &O::json_key, needed_path(),
+           "Of JSON lines: the key whose value is the text of a document.")
       .key("train", &O::train, paths(), "Prefixes of Megatron .bin/.idx pairs to train on.")
       .key("valid", &O::valid, paths(),
            "Prefixes of Megatron .bin/.idx pairs to evaluate on; empty: cut from train by split.")

@@ -20,6 +20,7 @@ std::vector<EvalStream> open_text(const DataOptions& options,
     request.folder = options.cache_dir.empty() ? ".cache/tokens" : options.cache_dir;
     request.files = {file};
     request.tokenizer = tokenizer.get();
+    request.read.json_key = options.json_key;
     streams.push_back({std::filesystem::path(file.path)
                            .lexically_relative(std::filesystem::current_path())
                            .string(),

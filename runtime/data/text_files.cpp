@@ -27,13 +27,22 @@ constexpr std::array<std::string_view, 47> kTextExtensions{
     ".cu",  ".cuh",  ".inl", ".rs",       ".go",    ".java", ".kt",  ".js",   ".ts",    ".jsx",
     ".tsx", ".rb",   ".php", ".pl",       ".sh",    ".lua",  ".jl",  ".r",    ".swift", ".scala",
     ".hs",  ".ml",   ".sql", ".f90",      ".cmake", ".s",    ".el"};
-// A text longer than this without a place to cut it is cut between two characters.
-constexpr std::size_t kLongestUncut = 64U << 20U;
-constexpr std::size_t kBinaryProbe = 8192;
 
-bool is_text_name(const fs::path& path) {
+std::string lower_extension(const fs::path& path) {
   std::string extension = path.extension().string();
   for (char& c : extension) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+  return extension;
+}
+
+TextFormat format_of(const fs::path& path) {
+  const std::string extension = lower_extension(path);
+  if (extension == ".gz") return format_of(path.stem());
+  if (extension == ".jsonl" || extension == ".ndjson") return TextFormat::kJsonLines;
+  return extension == ".json" ? TextFormat::kJson : TextFormat::kPlain;
+}
+
+bool is_text_name(const fs::path& path) {
+  const std::string extension = lower_extension(path);
   return std::find(kTextExtensions.begin(), kTextExtensions.end(), extension) !=
          kTextExtensions.end();
 }
@@ -141,18 +150,8 @@ TextFile describe(const fs::path& path, bool named) {
     throw_io("cannot read", path.string(), error ? error.value() : errno);
   }
   return {canonical.string(), status.st_size,
-          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, named};
-}
-
-// False where the last character may be white space. One newline after a visible character is a
-// word of its own, of several the last one goes apart, but only when text follows.
-bool ends_visibly(std::string_view text) {
-  const auto last = static_cast<unsigned char>(text.back());
-  if (last < 0x80) return last > 0x20 && last < 0x7F;
-  if (text.size() < 3) return false;
-  const std::string_view character = text.substr(text.size() - 3);
-  const auto lead = static_cast<unsigned char>(character[0]);
-  return lead >= 0xE3 && lead <= 0xEF && character != "\u3000";
+          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, named,
+          format_of(canonical)};
 }
 
 // Bytes of the UTF-8 character at the start of `text`, 1 where it is none.
@@ -254,55 +253,6 @@ std::vector<TextFile> find_text_files(const std::vector<std::string>& specs) {
                           [](const TextFile& a, const TextFile& b) { return a.path == b.path; }),
               files.end());
   return files;
-}
-
-std::size_t find_cut(std::string_view text) {
-  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
-  for (std::size_t i = text.size(); i-- > 1;) {
-    const unsigned char before = byte(i - 1), after = byte(i);
-    if (after == ' ' && before > 0x20 && before < 0x7F) return i;
-    if (before != '\n' || i < 2) continue;
-    const bool letter = (after >= 'a' && after <= 'z') || (after >= 'A' && after <= 'Z') ||
-                        (after >= 0xE4 && after <= 0xE9);  // U+4000..U+9FFF: ideographs
-    if (letter && ends_visibly(text.substr(0, i - 1))) return i;
-  }
-  return 0;
-}
-
-bool read_pieces(const TextFile& file, std::size_t piece_bytes,
-                 const std::function<void(std::string&& text, bool is_last)>& piece) {
-  const FileHandle handle(file.path, O_RDONLY, "cannot read");
-  std::string text;
-  std::int64_t read_bytes = 0;
-  for (bool first = true; read_bytes < file.size_bytes; first = false) {
-    const std::size_t held = text.size();
-    const auto wanted = std::min<std::size_t>(
-        std::max(piece_bytes, held), static_cast<std::size_t>(file.size_bytes - read_bytes));
-    text.resize(held + wanted);
-    const ssize_t count = ::pread(handle.fd(), text.data() + held, wanted, read_bytes);
-    if (count < 0 && errno != EINTR) throw_io("cannot read", file.path, errno);
-    if (count == 0) {
-      throw IoError(file.path + " became shorter while it was read; leave the text alone meanwhile",
-                    file.path);
-    }
-    text.resize(held + static_cast<std::size_t>(std::max<ssize_t>(count, 0)));
-    read_bytes += std::max<ssize_t>(count, 0);
-    const bool binary =
-        first && !file.named &&
-        std::string_view(text).substr(0, kBinaryProbe).find('\0') != std::string::npos;
-    if (binary) return false;
-    if (read_bytes == file.size_bytes) break;
-    std::size_t cut = find_cut(text);
-    if (cut == 0 && text.size() >= kLongestUncut) cut = valid_utf8_prefix(text);
-    if (cut == 0 && text.size() >= kLongestUncut) cut = text.size();
-    if (cut == 0) continue;
-    std::string rest = text.substr(cut);
-    text.resize(cut);
-    piece(std::move(text), false);
-    text = std::move(rest);
-  }
-  if (!text.empty()) piece(std::move(text), true);
-  return true;
 }
 
 }  // namespace sluice

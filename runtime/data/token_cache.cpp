@@ -32,8 +32,8 @@ std::uint64_t hash_of_header(const TokenCacheHeader& header) {
 
 // A piece of one document on its way through the tokenizer.
 struct Segment {
-  std::string text;
-  bool ends_document = false;
+  DocumentPiece piece;
+  const TextFile* file = nullptr;
   std::vector<std::int32_t> ids;
 };
 
@@ -58,33 +58,43 @@ class Builder {
     encode_round();
     if (starts_.size() == 1) {
       throw IoError("data.text: nothing to train on: all " + std::to_string(request_.files.size()) +
-                        " files are empty or binary",
+                        " files are empty or binary" + (binaries_ > 0 ? "; " + a_binary_ : ""),
                     request_.files.empty() ? "" : request_.files[0].path);
     }
-    if (binaries_ > 0) {
-      log_warning("data.text: left out " + std::to_string(binaries_) + " binary files, e.g. " +
-                  a_binary_);
-    }
+    tell_exceptions();
     finish(key);
   }
 
  private:
   void add_file(const TextFile& file) {
-    if (file.size_bytes == 0 && file.named) {
-      throw IoError("data.text: " + file.path + " is empty", file.path);
-    }
-    const bool text = read_pieces(file, request_.piece_bytes, [&](std::string&& piece, bool last) {
-      held_bytes_ += piece.size();
-      segments_.push_back({std::move(piece), last, {}});
-      if (held_bytes_ >= request_.piece_bytes * static_cast<std::size_t>(threads_) ||
+    const ReadResult read = read_documents(file, request_.read, [&](DocumentPiece&& piece) {
+      held_bytes_ += piece.text.size();
+      segments_.push_back({std::move(piece), &file, {}});
+      if (held_bytes_ >= request_.read.piece_bytes * static_cast<std::size_t>(threads_) ||
           segments_.size() >= kMostSegments) {
         encode_round();
       }
     });
-    if (text) return;
-    ++binaries_;
-    a_binary_ = file.path;
+    if (read.documents == 0 && read.left_out.empty() && file.named) {
+      throw IoError("data.text: " + file.path + " is empty", file.path);
+    }
+    if (read.json_as_text && json_as_text_++ == 0) a_json_ = file.path;
+    if (read.left_out.empty()) return;
+    if (binaries_++ == 0) a_binary_ = file.path + " is " + read.left_out;
     done_bytes_ += file.size_bytes;
+  }
+
+  void tell_exceptions() const {
+    if (binaries_ > 0) {
+      log_warning("data.text: left out " + std::to_string(binaries_) + " binary files; " +
+                  a_binary_);
+    }
+    if (json_as_text_ > 0) {
+      log_warning("data.text: " + std::to_string(json_as_text_) +
+                  " .json files are not JSON lines, and their text is taken as it stands, braces "
+                  "and all, e.g. " +
+                  a_json_ + "; for a document an object, write each on a line (jq -c '.[]')");
+    }
   }
 
   void encode_round() {
@@ -94,7 +104,7 @@ class Builder {
     const auto work = [&] {
       try {
         for (std::size_t i; (i = next++) < segments_.size();) {
-          segments_[i].ids = request_.tokenizer->encode(segments_[i].text);
+          segments_[i].ids = request_.tokenizer->encode(segments_[i].piece.text);
         }
       } catch (...) {
         const std::lock_guard lock(mutex);
@@ -117,7 +127,7 @@ class Builder {
   }
 
   void write(Segment& segment) {
-    if (segment.ends_document) segment.ids.push_back(request_.tokenizer->end_of_text());
+    if (segment.piece.ends_document) segment.ids.push_back(request_.tokenizer->end_of_text());
     if (wide_) {
       put(std::as_bytes(std::span(segment.ids)));
     } else {
@@ -125,8 +135,8 @@ class Builder {
       put(std::as_bytes(std::span(narrow)));
     }
     tokens_ += static_cast<std::int64_t>(segment.ids.size());
-    if (segment.ends_document) starts_.push_back(tokens_);
-    done_bytes_ += static_cast<std::int64_t>(segment.text.size());
+    if (segment.piece.ends_document) starts_.push_back(tokens_);
+    done_bytes_ += segment.piece.file_bytes;
   }
 
   void put(std::span<const std::byte> bytes) {
@@ -184,8 +194,8 @@ class Builder {
   std::int64_t tokens_ = 0;
   std::vector<std::int64_t> starts_{0};
   Hasher hasher_;
-  std::int64_t binaries_ = 0;
-  std::string a_binary_;
+  std::int64_t binaries_ = 0, json_as_text_ = 0;
+  std::string a_binary_, a_json_;  // the first of each
 };
 
 // The cache at `path` if it is whole, is this key's and fits the tokenizer; else nothing.
@@ -216,13 +226,16 @@ std::string token_cache_key(const TokenCacheRequest& request) {
     hasher.add(file.path);
     hasher.add(file.size_bytes);
     hasher.add(file.modified_ns);
-    hasher.add(std::int64_t{file.named});  // a named binary is text, a found one is not
+    hasher.add(std::int64_t{file.named});  // a named binary is an error, a found one is left out
+    if (file.format == TextFormat::kPlain && !file.path.ends_with(".gz")) continue;
+    hasher.add("documents");
+    hasher.add(request.read.json_key);
   }
   return hasher.digest_hex();
 }
 
 std::shared_ptr<const TokenCache> TokenCache::open_or_build(const TokenCacheRequest& request) {
-  check(request.tokenizer != nullptr && request.piece_bytes > 0, "TokenCache: no tokenizer");
+  check(request.tokenizer != nullptr && request.read.piece_bytes > 0, "TokenCache: no tokenizer");
   const std::string key = token_cache_key(request);
   const std::string path = request.folder + "/" + key + ".tokens";
   if (auto cache = open_if_whole(path, key, *request.tokenizer)) return cache;

@@ -3,9 +3,9 @@
 //   TokenCacheHeader | tokens u16 or u32 | zeros up to a multiple of 8 | document starts
 //   i64[documents + 1]
 //
-// Each file of the text is a document: its tokens, then end-of-text. Empty files and binaries are
-// left out. The name is the hash of the tokenizer's fingerprint and of every file's path, size and
-// modification time, so a change of any gives another cache; the old one stays until somebody
+// A document (document_reader.hpp) is its tokens, then end-of-text. Empty documents and binaries
+// are left out. The name is the hash of the tokenizer's fingerprint and of every file's path, size
+// and modification time, so a change of any gives another cache; the old one stays until somebody
 // removes it.
 #pragma once
 
@@ -15,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/data/document_reader.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/token_source.hpp"
@@ -40,8 +41,8 @@ struct TokenCacheRequest {
   std::string folder;  // made if missing
   std::vector<TextFile> files;
   const Tokenizer* tokenizer = nullptr;
-  int threads = 0;                      // 0: the machine's, at most 16
-  std::size_t piece_bytes = 2U << 20U;  // text one thread has in hand; tests make it small
+  int threads = 0;   // 0: the machine's, at most 16
+  ReadOptions read;  // read.piece_bytes: text that one thread has in hand
   // Called between pieces with bytes of text done and in all; an exception ends the build. Without
   // it a line is logged every ten seconds.
   std::function<void(std::int64_t, std::int64_t)> progress;

@@ -10,6 +10,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "runtime/data/bpe_files.hpp"
+#include "runtime/data/document_reader.hpp"
 #include "runtime/data/split_pattern.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/utf8.hpp"
@@ -45,8 +46,8 @@ std::unordered_map<std::string, std::int64_t> count_words(const std::vector<std:
   std::vector<std::string_view> words;
   std::string key;
   for (const TextFile& file : find_text_files(text)) {
-    (void)read_pieces(file, std::size_t{4} << 20U, [&](std::string&& piece, bool) {
-      std::string_view rest = piece;
+    (void)read_documents(file, {.piece_bytes = 4U << 20U}, [&](DocumentPiece&& piece) {
+      std::string_view rest = piece.text;
       while (!rest.empty()) {
         const std::size_t valid = valid_utf8_prefix(rest);
         words.clear();

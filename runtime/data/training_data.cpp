@@ -136,6 +136,7 @@ void TrainingData::open_sources(const DataOptions& options, const std::string& c
     request.folder = cache_dir;
     request.files = find_text_files(options.text);
     request.tokenizer = tokenizer_.get();
+    request.read.json_key = options.json_key;
     sources.push_back(TokenCache::open_or_build(request));
   } else {
     if (options.tokenizer != "bytes") tokenizer_ = make_tokenizer(options.tokenizer);

@@ -14,6 +14,8 @@ void fuzz_manifest(std::span<const std::byte> bytes);
 // A Hugging Face folder's config.json and tokenizer.json.
 void fuzz_config(std::span<const std::byte> bytes);
 void fuzz_tokenizer(std::span<const std::byte> bytes);
+// A file of data.text: as plain text, as JSON lines and as .json, gzip where the bytes are.
+void fuzz_documents(std::span<const std::byte> bytes);
 // What torch.save writes: the pickle alone, and the zip around it.
 void fuzz_pickle(std::span<const std::byte> bytes);
 void fuzz_torch(std::span<const std::byte> bytes);

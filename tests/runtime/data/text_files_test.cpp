@@ -1,5 +1,6 @@
 #include "runtime/data/text_files.hpp"
 
+#include "runtime/data/document_reader.hpp"
 #include "runtime/data/split_pattern.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
@@ -90,12 +91,13 @@ TEST_F(Files, WhatMatchesNothingIsSaid) {
 std::vector<std::string> pieces_of(const TextFile& file, std::size_t piece_bytes) {
   std::vector<std::string> pieces;
   bool last = false;
-  EXPECT_TRUE(read_pieces(file, piece_bytes, [&](std::string&& text, bool is_last) {
-    EXPECT_FALSE(last);
-    last = is_last;
-    pieces.push_back(std::move(text));
-  }));
-  EXPECT_TRUE(last);
+  const auto result =
+      read_documents(file, {.piece_bytes = piece_bytes}, [&](DocumentPiece&& piece) {
+        EXPECT_FALSE(last);
+        last = piece.ends_document;
+        pieces.push_back(std::move(piece.text));
+      });
+  EXPECT_TRUE(last && result.documents == 1);
   return pieces;
 }
 
@@ -140,15 +142,14 @@ TEST_F(Files, PlacesToCut) {
 TEST_F(Files, BinariesAndFilesThatChange) {
   write_file(folder_ / "zero.txt", std::string("a\0b", 3));
   TextFile file = find_text_files({folder_ / "z*.txt"})[0];
-  EXPECT_FALSE(read_pieces(file, 100, [](std::string&&, bool) { ADD_FAILURE(); }));
+  const auto read = [&] { return read_documents(file, {}, [](DocumentPiece&&) {}); };
+  EXPECT_EQ(read().left_out, "binary: byte 1 is zero");
   file.named = true;
-  EXPECT_THAT(pieces_of(file, 100), ElementsAre(std::string("a\0b", 3)));
+  EXPECT_THAT(message_of(read), HasSubstr("zero.txt is binary: byte 1 is zero"));
   file.size_bytes = 4;
-  EXPECT_THAT(message_of([&] { read_pieces(file, 100, [](std::string&&, bool) {}); }),
-              HasSubstr("became shorter"));
+  EXPECT_THAT(message_of(read), HasSubstr("became shorter"));
   file.path += "x";
-  EXPECT_THAT(message_of([&] { read_pieces(file, 100, [](std::string&&, bool) {}); }),
-              HasSubstr("cannot read"));
+  EXPECT_THAT(message_of(read), HasSubstr("cannot read"));
 }
 
 }  // namespace

@@ -101,7 +101,7 @@ TEST_F(Cache, IsTheTokenizersTextHoweverItWasBuilt) {
   for (const std::size_t piece_bytes : {50U, 1000U, 1U << 20U}) {
     for (const int threads : {1, 3}) {
       auto asked = request({folder_ / "t"});
-      asked.piece_bytes = piece_bytes;
+      asked.read.piece_bytes = piece_bytes;
       asked.threads = threads;
       std::filesystem::remove_all(folder_ / "cache");
       const auto cache = TokenCache::open_or_build(asked);
@@ -181,7 +181,7 @@ TEST_F(Cache, ThreadsBuildItOnce) {
                random_text(200, static_cast<unsigned>(d)));
   }
   auto asked = request({folder_ / "t"});
-  asked.piece_bytes = 4096;
+  asked.read.piece_bytes = 4096;
   asked.threads = 1;
   std::atomic<int> builders = 0;
   {
@@ -203,7 +203,7 @@ TEST_F(Cache, ThreadsBuildItOnce) {
 TEST_F(Cache, ProcessesBuildItOnceEvenWhenTheFirstDies) {
   write_file(folder_ / "a.txt", random_text(5000, 1));
   auto asked = request({folder_ / "a.txt"});
-  asked.piece_bytes = 256;
+  asked.read.piece_bytes = 256;
   asked.threads = 1;
   const auto spawn = [&](bool dies) {
     const pid_t child = fork();
@@ -241,7 +241,7 @@ TEST_F(Cache, ProcessesBuildItOnceEvenWhenTheFirstDies) {
 TEST_F(Cache, AFailedBuildLeavesNothing) {
   write_file(folder_ / "a.txt", random_text(5000, 1));
   auto asked = request({folder_ / "a.txt"});
-  asked.piece_bytes = 256;
+  asked.read.piece_bytes = 256;
   asked.threads = 1;
   asked.progress = [](std::int64_t, std::int64_t) { throw Error("stop"); };
   EXPECT_EQ(message_of<Error>([&] { TokenCache::open_or_build(asked); }), "stop");

@@ -1,0 +1,167 @@
+#include "runtime/data/document_reader.hpp"
+
+#include <algorithm>
+#include <memory>
+
+#include "kernels/base/bytes.hpp"
+#include "kernels/base/error.hpp"
+#include "runtime/data/byte_source.hpp"
+#include "runtime/data/json_lines.hpp"
+#include "runtime/data/utf8.hpp"
+
+namespace sluice {
+namespace {
+
+using Sink = std::function<void(DocumentPiece&& piece)>;
+
+// A text longer than this without a place to cut it is cut between two characters.
+constexpr std::size_t kLongestUncut = 64U << 20U;
+constexpr std::size_t kBinaryProbe = 8192;
+constexpr std::size_t kLongestLine = 256U << 20U;
+constexpr std::size_t kLongestProbedLine = 16U << 20U;
+
+// False where the last character may be white space. One newline after a visible character is a
+// word of its own, of several the last one goes apart, but only when text follows.
+bool ends_visibly(std::string_view text) {
+  const auto last = static_cast<unsigned char>(text.back());
+  if (last < 0x80) return last > 0x20 && last < 0x7F;
+  if (text.size() < 3) return false;
+  const std::string_view character = text.substr(text.size() - 3);
+  const auto lead = static_cast<unsigned char>(character[0]);
+  return lead >= 0xE3 && lead <= 0xEF && character != "\u3000";
+}
+
+std::string beginning_of(const TextFile& file) {
+  std::string text(kBinaryProbe, '\0');
+  text.resize(open_bytes(file)->read(text));
+  return text;
+}
+
+bool is_blank(std::string_view line) {
+  return line.find_first_not_of(" \t\r\f\v") == std::string_view::npos;
+}
+
+// Is a .json a file of lines? Its first line is an object with the key, or its first two are
+// objects. Anything else is one JSON document.
+bool holds_json_lines(const TextFile& file, const std::string& key) {
+  const auto source = open_bytes(file);
+  LineReader lines(*source, kLongestProbedLine);
+  std::string_view line;
+  for (int objects = 0; lines.next(line) == LineReader::Next::kLine;) {
+    if (is_blank(line)) continue;
+    const JsonLine parsed = parse_json_line(line, key);
+    if (!parsed.is_json || !parsed.is_object) return false;
+    if (parsed.error.empty() || ++objects == 2) return true;
+  }
+  return false;
+}
+
+// The mark that some editors put before UTF-8.
+std::string_view without_mark(std::string_view line, std::int64_t number) {
+  if (number == 1 && line.starts_with("\xEF\xBB\xBF")) line.remove_prefix(3);
+  return line;
+}
+
+std::int64_t read_json_lines(const TextFile& file, const std::string& key, const Sink& piece) {
+  const auto source = open_bytes(file);
+  LineReader lines(*source, kLongestLine);
+  std::int64_t documents = 0, told_bytes = 0;
+  const auto fail = [&](const std::string& why) {
+    throw IoError("data.text: " + place_of(file, lines.number(), 0) + ": " + why, file.path);
+  };
+  std::string_view line;
+  for (;;) {
+    const LineReader::Next next = lines.next(line);
+    if (next == LineReader::Next::kEnd) return documents;
+    if (next == LineReader::Next::kTooLong) {
+      fail("longer than " + format_bytes(kLongestLine) + ", the most that a JSON line may have");
+    }
+    line = without_mark(line, lines.number());
+    if (is_blank(line)) continue;
+    JsonLine parsed = parse_json_line(line, key);
+    if (!parsed.error.empty()) fail(parsed.error);
+    if (parsed.text.empty()) continue;
+    ++documents;
+    const std::int64_t used_bytes = source->used_bytes();
+    piece({std::move(parsed.text), true, lines.number(), 0, used_bytes - told_bytes});
+    told_bytes = used_bytes;
+  }
+}
+
+// Where to cut `text`, which goes on behind its end; 0: nowhere yet.
+std::size_t place_to_cut(std::string_view text) {
+  std::size_t cut = find_cut(text);
+  if (cut == 0 && text.size() >= kLongestUncut) cut = valid_utf8_prefix(text);
+  if (cut == 0 && text.size() >= kLongestUncut) cut = text.size();
+  return cut;
+}
+
+std::int64_t read_plain(const TextFile& file, std::size_t piece_bytes, const Sink& piece) {
+  const auto source = open_bytes(file);
+  std::string text;
+  std::int64_t offset = 0, told_bytes = 0;
+  const auto give = [&](std::string&& part, bool last) {
+    const auto size = static_cast<std::int64_t>(part.size());
+    const std::int64_t used_bytes = source->used_bytes();
+    if (part.capacity() / 2 > part.size()) part.shrink_to_fit();
+    piece({std::move(part), last, 0, offset, used_bytes - told_bytes});
+    offset += size;
+    told_bytes = used_bytes;
+  };
+  while (!source->at_end()) {
+    const std::size_t held = text.size();
+    text.resize(held + std::min(std::max(piece_bytes, held), source->most_left()));
+    text.resize(held + source->read(std::span(text).subspan(held)));
+    if (source->at_end()) break;
+    const std::size_t cut = place_to_cut(text);
+    if (cut == 0) continue;
+    std::string rest = text.substr(cut);
+    text.resize(cut);
+    give(std::move(text), false);
+    text = std::move(rest);
+  }
+  if (text.empty() && offset == 0) return 0;
+  give(std::move(text), true);
+  return 1;
+}
+
+}  // namespace
+
+std::size_t find_cut(std::string_view text) {
+  const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
+  for (std::size_t i = text.size(); i-- > 1;) {
+    const unsigned char before = byte(i - 1), after = byte(i);
+    if (after == ' ' && before > 0x20 && before < 0x7F) return i;
+    if (before != '\n' || i < 2) continue;
+    const bool letter = (after >= 'a' && after <= 'z') || (after >= 'A' && after <= 'Z') ||
+                        (after >= 0xE4 && after <= 0xE9);  // U+4000..U+9FFF: ideographs
+    if (letter && ends_visibly(text.substr(0, i - 1))) return i;
+  }
+  return 0;
+}
+
+std::string place_of(const TextFile& file, std::int64_t line, std::int64_t offset) {
+  return file.path +
+         (line > 0 ? ", line " + std::to_string(line) : ", byte " + std::to_string(offset));
+}
+
+ReadResult read_documents(const TextFile& file, const ReadOptions& options, const Sink& piece) {
+  ReadResult result;
+  std::string kind = binary_kind(beginning_of(file));
+  if (!kind.empty() && file.named) {
+    throw IoError("data.text: " + file.path + " is " + kind, file.path);
+  }
+  if (!kind.empty()) {
+    result.left_out = std::move(kind);
+    return result;
+  }
+  const bool json = file.format != TextFormat::kPlain;
+  const bool lines =
+      file.format == TextFormat::kJsonLines || (json && holds_json_lines(file, options.json_key));
+  result.json_as_text = json && !lines;
+  result.documents = lines ? read_json_lines(file, options.json_key, piece)
+                           : read_plain(file, options.piece_bytes, piece);
+  return result;
+}
+
+}  // namespace sluice

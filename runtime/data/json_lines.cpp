@@ -1,0 +1,184 @@
+#include "runtime/data/json_lines.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <optional>
+#include <vector>
+
+#include "runtime/data/utf8.hpp"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+
+constexpr std::size_t kReadBytes = 256U << 10U;
+constexpr std::size_t kKeysNamed = 8;
+constexpr std::size_t kLongestKeyNamed = 40;
+
+// Events of nlohmann's parser: keeps one string of the outermost object, builds no tree.
+class TextOfKey {
+ public:
+  TextOfKey(const std::string& key, JsonLine& line) : key_(key), line_(line) {}
+
+  bool null() { return other("null"); }
+  bool boolean(bool) { return other("true or false"); }
+  bool number_integer(Json::number_integer_t) { return other("a number"); }
+  bool number_unsigned(Json::number_unsigned_t) { return other("a number"); }
+  bool number_float(Json::number_float_t, const std::string&) { return other("a number"); }
+  bool binary(Json::binary_t&) { return other("binary"); }
+  bool string(std::string& value) {
+    if (depth_ == 1 && taken_) {
+      line_.text = std::move(value);
+      kind_.clear();
+    }
+    return true;
+  }
+  bool start_object(std::size_t) {
+    if (depth_ == 0) line_.is_object = true;
+    (void)other("an object");
+    ++depth_;
+    return true;
+  }
+  bool start_array(std::size_t) {
+    (void)other("a list");
+    ++depth_;
+    return true;
+  }
+  bool end_object() { return --depth_, true; }
+  bool end_array() { return --depth_, true; }
+  bool key(std::string& name) {
+    if (depth_ != 1) return true;
+    taken_ = name == key_;
+    line_.has_key = line_.has_key || taken_;
+    if (!taken_ && keys_.size() < kKeysNamed) {
+      keys_.push_back(
+          name.substr(0, valid_utf8_prefix(std::string_view(name).substr(0, kLongestKeyNamed))));
+    }
+    return true;
+  }
+  bool parse_error(std::size_t position, const std::string&, const Json::exception& error) {
+    // "[json.exception.parse_error.101] parse error at line 1, column 7: REASON; last read: BYTES"
+    std::string reason = error.what();
+    for (const std::string_view before : {"] ", ": "}) {
+      const std::size_t at = reason.find(before);
+      if (at != std::string::npos && at < 64) reason.erase(0, at + before.size());
+    }
+    reason = reason.substr(0, reason.find("; last read"));
+    line_.error = "not valid JSON at byte " + std::to_string(position) + " of the line: " + reason;
+    return false;
+  }
+
+  // After the last event.
+  void finish() {
+    line_.is_json = line_.error.empty();
+    if (!line_.is_json) return;
+    if (!line_.is_object) {
+      line_.error = "not a JSON object";
+    } else if (!line_.has_key) {
+      std::string names;
+      for (const std::string& name : keys_) names += (names.empty() ? "" : ", ") + name;
+      line_.error = "no key '" + key_ + "'" + (names.empty() ? "" : " (its keys: " + names + ")") +
+                    "; data.json_key names the key of the text";
+    } else if (!kind_.empty()) {
+      line_.error = "the value of '" + key_ + "' is " + kind_ + ", not a string";
+    }
+  }
+
+ private:
+  bool other(const char* kind) {
+    if (depth_ == 1 && taken_) kind_ = kind;
+    return true;
+  }
+
+  const std::string& key_;
+  JsonLine& line_;
+  std::int64_t depth_ = 0;
+  bool taken_ = false;  // the last key of the outermost object is key_
+  std::string kind_;    // of the key's value where it is no string
+  std::vector<std::string> keys_;
+};
+
+// The value of "\uXXXX" at the start of `text`.
+std::optional<unsigned> escape_at(std::string_view text) {
+  if (text.size() < 6 || text[0] != '\\' || text[1] != 'u') return std::nullopt;
+  unsigned value = 0;
+  for (const char c : text.substr(2, 4)) {
+    const char lower = static_cast<char>(c | 0x20);
+    if (c >= '0' && c <= '9') {
+      value = value * 16 + static_cast<unsigned>(c - '0');
+    } else if (lower >= 'a' && lower <= 'f') {
+      value = value * 16 + static_cast<unsigned>(lower - 'a' + 10);
+    } else {
+      return std::nullopt;
+    }
+  }
+  return value;
+}
+
+bool is_high(std::optional<unsigned> unit) { return unit && *unit >= 0xD800 && *unit < 0xDC00; }
+bool is_low(std::optional<unsigned> unit) { return unit && *unit >= 0xDC00 && *unit < 0xE000; }
+
+// A backslash stands inside strings only, so the line need not be parsed for this.
+std::string without_lone_surrogates(std::string_view line) {
+  std::string mended(line);
+  for (std::size_t i = 0; (i = mended.find('\\', i)) != std::string::npos;) {
+    const std::string_view rest = std::string_view(mended).substr(i);
+    const auto unit = escape_at(rest);
+    if (is_high(unit) && is_low(escape_at(rest.substr(6)))) {
+      i += 12;
+      continue;
+    }
+    if (is_high(unit) || is_low(unit)) mended.replace(i, 6, "\\ufffd");
+    i += unit ? 6U : 2U;
+  }
+  return mended;
+}
+
+bool may_have_surrogates(std::string_view line) {
+  return line.find("\\ud") != std::string_view::npos || line.find("\\uD") != std::string_view::npos;
+}
+
+}  // namespace
+
+LineReader::Next LineReader::next(std::string_view& line) {
+  std::size_t searched = from_;
+  for (;;) {
+    const std::size_t end = held_.find('\n', searched);
+    const bool last = end == std::string::npos && source_.at_end();
+    if (last && from_ == held_.size()) return Next::kEnd;
+    if (end != std::string::npos || last) {
+      const std::size_t stop = last ? held_.size() : end;
+      line = std::string_view(held_).substr(from_, stop - from_);
+      if (line.ends_with('\r')) line.remove_suffix(1);
+      from_ = last ? stop : stop + 1;
+      ++number_;
+      return line.size() > longest_bytes_ ? Next::kTooLong : Next::kLine;
+    }
+    if (held_.size() - from_ > longest_bytes_) {
+      ++number_;
+      return Next::kTooLong;
+    }
+    held_.erase(0, from_);
+    from_ = 0;
+    searched = held_.size();
+    // Doubling keeps the search of a long line linear.
+    held_.resize(searched + std::max(kReadBytes, searched));
+    held_.resize(searched + source_.read(std::span(held_).subspan(searched)));
+  }
+}
+
+JsonLine parse_json_line(std::string_view line, const std::string& key) {
+  JsonLine result;
+  TextOfKey events(key, result);
+  if (may_have_surrogates(line)) {
+    const std::string mended = without_lone_surrogates(line);
+    (void)Json::sax_parse(mended.begin(), mended.end(), &events);
+  } else {
+    (void)Json::sax_parse(line.begin(), line.end(), &events);
+  }
+  events.finish();
+  return result;
+}
+
+}  // namespace sluice
