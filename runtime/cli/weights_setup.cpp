@@ -16,6 +16,7 @@
 #include "runtime/checkpoint/hf_export.hpp"
 #include "runtime/checkpoint/hf_json.hpp"
 #include "runtime/checkpoint/step_name.hpp"
+#include "runtime/cli/checkpoint_model.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/launch/rank_env.hpp"
@@ -102,7 +103,7 @@ std::map<std::string, std::vector<std::int64_t>> shapes_of(const ModelSpec& spec
   return shapes;
 }
 
-bool is_asked_for(const LoadedConfig& config, const char* key) {
+bool is_asked_for(const LoadedConfig& config, std::string_view key) {
   const auto origin = config.origins.find(key);
   return origin != config.origins.end() && origin->second.is_set;
 }
@@ -149,6 +150,13 @@ UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir
     // nothing is read of it here.
     DataOptions& data = used.config.run.data;
     if (data.text.empty() && data.train.empty()) data.train = {used.path};
+  }
+  const Written written = [&](std::string_view key) {
+    return request.config.empty() ? is_asked_for(used.config, key) : used.config.given(key);
+  };
+  if (!take_model(used.config, written, *checkpoint)) {
+    used.notes.push_back(
+        used.path + " does not say what model it was trained as: the configuration's is taken");
   }
   ModelOptions& model = used.config.run.model;
   used.end_tokens = end_tokens_of({companions_of(used.path), model.from});

@@ -234,14 +234,42 @@ TEST_F(Trained, RefusesWhatItCannotDo) {
   expect_error("generate --prompt a", 2, "there are no weights to use; give --checkpoint DIR");
   expect_error(use + "--prompt a --top-p 2", 2,
                "--top-p 2.000000: expected a probability above 0 and up to 1");
-  expect_error("generate tiny.yaml --checkpoint ckpt --prompt a --set model.layers=3", 2,
-               "the configuration's model is not that of ");
-  expect_error("generate --checkpoint ckpt --prompt a --set model.layers=1", 2,
-               "model.layers.1.input_layernorm.weight of the checkpoint is not in it");
-  expect_error("generate --checkpoint ckpt --prompt a --set model.hidden=32", 2,
-               " is [257, 64] there and [257, 32] here");
   expect_error(use + "--prompt a --set memory.device=20KiB", 3, "device");
   expect_error(use + "--prompt-file run", 4, "cannot read the prompt: run: Is a directory");
+}
+
+// The tensors of another theta, or of other heads, have the same shapes.
+TEST_F(Trained, ACheckpointKnowsItsModel) {
+  const std::string use = std::string("generate ") + kUse + "--prompt a --max-tokens 1 ";
+  const std::string there = " in checkpoint ckpt/step-00000040";
+  expect_error(use + "--set model.rope_theta=77", 2,
+               "model.rope_theta is 77 (--set model.rope_theta=77) and 10000" + there);
+  expect_error(use + "--set model.heads=8 --set model.kv_heads=4", 2,
+               "model.kv_heads is 4 (--set model.kv_heads=4) and 2" + there);
+  expect_error(use + "--set model.layers=1", 2,
+               "model.layers is 1 (--set model.layers=1) and 2" + there);
+  expect_error("generate tiny.yaml --checkpoint ckpt --prompt a --set model.rope_scaling=llama3", 2,
+               "model.rope_scaling is llama3 (--set model.rope_scaling=llama3) and none" + there);
+  const std::string eval = " --checkpoint ckpt --text less.txt";
+  const std::string shape = "type: llama, layers: 2, hidden: 64, heads: 4, kv_heads: 2, seq: 64";
+  const std::string rest =
+      "data: {text: [text.txt]}\ntrain: {micro_batch: 4}\nlaunch: {threads: 1}\n";
+  scratch_->write("other.yaml", "model: {" + shape + ", norm_eps: 1e-3}\n" + rest);
+  expect_error("eval other.yaml" + eval, 2, "model.norm_eps is 0.001 (other.yaml:1:");
+  // What a configuration does not write is the checkpoint's.
+  scratch_->write("none.yaml", rest);
+  EXPECT_EQ(json_of("eval none.yaml" + eval)["loss"], json_of("eval tiny.yaml" + eval)["loss"]);
+  EXPECT_EQ(run("eval tiny.yaml --set model.dropout=0.1 --set model.seq=32" + eval).exit_code, 0);
+  // A folder in model.from says the model, too.
+  ASSERT_EQ(run("checkpoint export ckpt -o start").exit_code, 0);
+  scratch_->write("from.yaml", "model: {from: start}\n" + rest);
+  EXPECT_EQ(json_of("eval from.yaml" + eval + " --set data.tokenizer=bytes")["loss"],
+            json_of("eval tiny.yaml" + eval)["loss"]);
+  nlohmann::json config = nlohmann::json::parse(scratch_->read("start/config.json"));
+  config["rope_theta"] = 500;
+  scratch_->write("start/config.json", config.dump());
+  expect_error("eval from.yaml" + eval, 2,
+               "model.rope_theta is 500 (start/config.json) and 10000" + there);
 }
 
 TEST_F(Trained, NumbersAreNotBentToFit) {
