@@ -16,8 +16,10 @@
 #include "runtime/cli/use_json.hpp"
 #include "runtime/cli/use_rank.hpp"
 #include "runtime/engine/generator.hpp"
+#include "runtime/generate/terminal_text.hpp"
 #include "runtime/generate/text_stream.hpp"
 #include "runtime/launch/stop_signal.hpp"
+#include "runtime/observe/terminal.hpp"
 
 namespace sluice {
 namespace {
@@ -131,7 +133,9 @@ void warn(const GenerateCommand& command, const Tokenizer& tokenizer,
 class Printer {
  public:
   Printer(const GenerateCommand& command, bool speaks, const Tokenizer& tokenizer)
-      : tokenizer_(tokenizer), prints_(speaks && !command.json) {}
+      : tokenizer_(tokenizer),
+        prints_(speaks && !command.json),
+        escapes_(terminal_info(STDOUT_FILENO).interactive) {}
 
   void prompt(const std::string& text) const { print(text); }
   void token(std::int32_t id) {
@@ -149,12 +153,14 @@ class Printer {
  private:
   void print(const std::string& part) const {
     if (!prints_ || part.empty()) return;
-    std::fwrite(part.data(), 1, part.size(), stdout);
+    const std::string shown = escapes_ ? escape_controls(part) : part;
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);
   }
 
   const Tokenizer& tokenizer_;
   const bool prints_;
+  const bool escapes_;  // a terminal would obey control characters
   TextStream stream_;
   std::string text_;
 };

@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <cctype>
 #include <charconv>
 #include <cstdio>
@@ -14,6 +16,8 @@
 #include "runtime/data/tokenizer.hpp"
 #include "runtime/data/train_bpe.hpp"
 #include "runtime/data/training_data.hpp"
+#include "runtime/generate/terminal_text.hpp"
+#include "runtime/observe/terminal.hpp"
 
 namespace sluice {
 namespace {
@@ -46,6 +50,7 @@ int run_tokenizer_encode(const TokenizerCommand& command) {
 int run_tokenizer_decode(const TokenizerCommand& command) {
   const auto tokenizer = make_tokenizer(command.tokenizer);
   const std::string text = read_input(command.input);
+  const std::int64_t vocab = tokenizer->vocab_size();
   std::vector<std::int32_t> ids;
   const char* at = text.c_str();
   const char* end = at + text.size();
@@ -54,16 +59,23 @@ int run_tokenizer_decode(const TokenizerCommand& command) {
       ++at;
       continue;
     }
-    std::int32_t id = 0;
+    std::int64_t id = 0;
     const auto [next, error] = std::from_chars(at, end, id);
-    if (error != std::errc()) {
+    if (error == std::errc::invalid_argument) {
       throw ConfigError("tokenizer decode: the input is not a list of token ids at byte " +
                         std::to_string(at - text.c_str()));
     }
-    ids.push_back(id);
+    if (error != std::errc() || id < 0 || id >= vocab) {
+      throw IoError("tokenizer decode: number " + std::to_string(ids.size() + 1) +
+                        " of the ids is " + std::string(at, next) + ", and tokenizer " +
+                        tokenizer->name() + " has the ids 0 to " + std::to_string(vocab - 1),
+                    command.input);
+    }
+    ids.push_back(static_cast<std::int32_t>(id));
     at = next;
   }
-  const std::string decoded = tokenizer->decode(ids);
+  std::string decoded = tokenizer->decode(ids);
+  if (terminal_info(STDOUT_FILENO).interactive) decoded = escape_controls(decoded);
   std::fwrite(decoded.data(), 1, decoded.size(), stdout);
   return 0;
 }

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <filesystem>
 #include <queue>
 #include <string_view>
 #include <unordered_map>
@@ -171,6 +172,14 @@ BpeTrainResult train_bpe(const BpeTrainOptions& options) {
   if (options.vocab_size < 257 || options.vocab_size > kMostIds) {
     throw ConfigError("tokenizer train: a vocabulary of " + std::to_string(options.vocab_size) +
                       "; expected 257 (256 bytes and end-of-text) to " + std::to_string(kMostIds));
+  }
+  for (const char* name : {"vocab.json", "merges.txt", "tokenizer.json"}) {
+    const std::filesystem::path path = std::filesystem::path(options.out_dir) / name;
+    std::error_code ignored;
+    if (!std::filesystem::exists(std::filesystem::symlink_status(path, ignored))) continue;
+    throw ConfigError("tokenizer train: " + path.string() +
+                      " is there already, and a model may need that tokenizer; give another "
+                      "folder with -o, or remove the old one");
   }
   const auto counts = count_words(options.text);
   Trainer trainer(counts);

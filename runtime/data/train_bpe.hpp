@@ -22,7 +22,8 @@ struct BpeTrainResult {
 
 // Merges the pair of neighbours that comes most often within GPT-2's words, of equals the one of
 // the smaller ids, until the vocabulary is full. Memory is that of the distinct words. The result
-// depends on the text alone. Throws ConfigError (vocab_size), IoError (files).
+// depends on the text alone. Throws ConfigError (vocab_size; out_dir holds a tokenizer), IoError
+// (files).
 BpeTrainResult train_bpe(const BpeTrainOptions& options);
 
 }  // namespace sluice

@@ -14,6 +14,7 @@
 #include "runtime/engine/machine.hpp"
 #include "runtime/engine/step_pace.hpp"
 #include "runtime/engine/step_trace.hpp"
+#include "runtime/generate/terminal_text.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/model/counting_allocator.hpp"
@@ -351,8 +352,10 @@ class Trainer {
     const Sampled text = sample_text(engine_, comm_, data_, train.sample_tokens, train.seed,
                                      [this] { watchdog_.pulse(); });
     if (comm_.rank() != 0) return;
-    std::printf("--- the model goes on from here ---\n%s\n--- with this ---\n%s\n",
-                text.prompt.c_str(), text.continuation.c_str());
+    std::string shown = "--- the model goes on from here ---\n" + text.prompt +
+                        "\n--- with this ---\n" + text.continuation + "\n";
+    if (terminal_info(1).interactive) shown = escape_controls(shown);
+    std::fwrite(shown.data(), 1, shown.size(), stdout);
     std::fflush(stdout);
   }
 

@@ -272,6 +272,24 @@ TEST_F(Trained, ACheckpointKnowsItsModel) {
                "model.rope_theta is 500 (start/config.json) and 10000" + there);
 }
 
+// SLUICE_TTY: what the launcher says to its ranks where its own output is a terminal.
+TEST(Decode, IdsAreCheckedAndATerminalGetsNoControls) {
+  const Scratch scratch;
+  for (const std::string id : {"1000", "-5", "257", "99999999999999999999"}) {
+    scratch.write("ids.txt", "65 " + id + "\n");
+    const Finished done = run_program(scratch, "tokenizer decode ids.txt");
+    EXPECT_EQ(done.exit_code, 4) << done.output;
+    EXPECT_NE(done.output.find("number 2 of the ids is " + id +
+                               ", and tokenizer bytes has the ids 0 to 256"),
+              std::string::npos)
+        << done.output;
+  }
+  scratch.write("ids.txt", "65 27 91 50 74 256\n");
+  EXPECT_EQ(run_program(scratch, "tokenizer decode ids.txt").output, "A\x1b[2J<|endoftext|>");
+  EXPECT_EQ(run_program(scratch, "tokenizer decode ids.txt", {{"SLUICE_TTY", "1"}}).output,
+            "A\\x1b[2J<|endoftext|>");
+}
+
 TEST_F(Trained, NumbersAreNotBentToFit) {
   const std::string use = std::string("generate ") + kUse + "--prompt a ";
   for (const std::string option : {"--max-tokens", "--nproc"}) {

@@ -1,5 +1,7 @@
 #include "runtime/data/train_bpe.hpp"
 
+#include <filesystem>
+
 #include "runtime/data/tokenizer.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
@@ -18,6 +20,7 @@ class TrainBpe : public ::testing::Test {
     options.vocab_size = vocab_size;
     options.min_count = min_count;
     options.out_dir = folder_ / "out";
+    std::filesystem::remove_all(options.out_dir);
     return train_bpe(options);
   }
   std::string merges() { return read_file(folder_ / "out/merges.txt"); }
@@ -51,6 +54,18 @@ TEST_F(TrainBpe, WhatIsLearnedIsATokenizer) {
   EXPECT_LT(tokenizer->encode(text).size(), text.size() / 2);
   const std::string before = merges();
   train(text, 400);
+  EXPECT_EQ(merges(), before);
+}
+
+TEST_F(TrainBpe, ATokenizerThatIsThereStays) {
+  train("abcabc", 300, 1);
+  const std::string before = merges();
+  BpeTrainOptions options;
+  options.text = {folder_ / "t.txt"};
+  options.vocab_size = 258;
+  options.out_dir = folder_ / "out";
+  EXPECT_THAT(message_of<ConfigError>([&] { train_bpe(options); }),
+              HasSubstr("out/vocab.json is there already"));
   EXPECT_EQ(merges(), before);
 }
 
