@@ -136,7 +136,7 @@ StepBenchResult read_step_bench(const StepBenchRun& run) {
     result.device_peak_bytes =
         std::max(result.device_peak_bytes, memory.at("device_peak").get<std::int64_t>());
     result.resident_peak_bytes =
-        std::max(result.resident_peak_bytes, memory.at("host_peak").get<std::int64_t>());
+        std::max(result.resident_peak_bytes, memory.at("resident_peak").get<std::int64_t>());
   }
   for (LaneOfStep& lane : split(steps, loss_head_share_of_forward(run), run.loss_head_share)) {
     StepLane row{lane.name, summarize(std::move(lane.ms)), lane.flops * result.floor_ms, 0};

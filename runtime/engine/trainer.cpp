@@ -276,9 +276,9 @@ class Trainer {
     if (!options_.on_gpu) {  // a GPU's allocator is not counted here
       record.memory.device_peak = allocation_count(CountedDevice::kHost).peak - baseline_;
     }
-    // Where nothing is offloaded: what the process has, the device's arena on a CPU included.
     const TierStore* tiers = engine_.tiers();
-    record.memory.host_peak = tiers != nullptr ? tiers->host_peak_bytes() : peak_resident_bytes();
+    record.memory.host_peak = tiers != nullptr ? tiers->host_peak_bytes() : 0;
+    record.memory.resident_peak = peak_resident_bytes();
     record.memory.nvme = tiers != nullptr ? tiers->nvme_bytes() : 0;
     record.checkpoint_ms = saver_.take_stall_ms();
     record.timers_ms = {result.times.forward,   result.times.backward, result.times.comm,

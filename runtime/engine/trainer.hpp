@@ -21,8 +21,8 @@ struct TrainerOptions {
   bool on_gpu = false;
   int local_rank = 0;  // which GPU
   // Ranks that are threads of this process (launch.backend: local). Memory is counted by process:
-  // with more than one, device_peak and host_peak are of all of them, and not held against the
-  // plan.
+  // with more than one, device_peak and resident_peak are of all of them, and device_peak is not
+  // held against the plan.
   int ranks_of_process = 1;
   TierBudgets budgets;
   SavingOptions saving;

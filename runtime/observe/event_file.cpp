@@ -129,6 +129,7 @@ std::vector<EventScalar> event_scalars(const StepRecord& record) {
   add_known("memory/host_peak", static_cast<double>(record.memory.host_peak));
   add_known("memory/pinned", static_cast<double>(record.memory.pinned));
   add_known("memory/nvme", static_cast<double>(record.memory.nvme));
+  add_known("memory/resident_peak", static_cast<double>(record.memory.resident_peak));
   const StepTimers& timers = record.timers_ms;
   scalars.insert(scalars.end(), {{"timers_ms/forward", timers.forward},
                                  {"timers_ms/backward", timers.backward},

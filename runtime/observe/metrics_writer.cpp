@@ -56,7 +56,8 @@ std::string to_json_line(const StepRecord& record) {
   object["memory"] = {{"device_peak", memory.device_peak},
                       {"host_peak", memory.host_peak},
                       {"pinned", memory.pinned},
-                      {"nvme", memory.nvme}};
+                      {"nvme", memory.nvme},
+                      {"resident_peak", memory.resident_peak}};
   const StepTimers& timers = record.timers_ms;
   object["timers_ms"] = {{"forward", timers.forward}, {"backward", timers.backward},
                          {"comm", timers.comm},       {"optimizer", timers.optimizer},

@@ -7,11 +7,12 @@
 
 namespace sluice {
 
-struct StepMemory {  // peak bytes of this step on this rank, per tier
+struct StepMemory {  // bytes on this rank; the first four are counted, tier by tier
   std::int64_t device_peak = 0;
-  std::int64_t host_peak = 0;
+  std::int64_t host_peak = 0;  // off the device: the plan's host tier; 0 where nothing is
   std::int64_t pinned = 0;
   std::int64_t nvme = 0;
+  std::int64_t resident_peak = 0;  // of the process so far, as the system counts it
 };
 
 struct StepTimers {  // milliseconds; they overlap, so they need not add up to step_ms

@@ -34,6 +34,9 @@ TEST(Train, LearnsAndLeavesTheFilesOfARun) {
   const double planned = plan["tiers"]["device"]["peak"];
   const double measured = metrics[5]["memory"]["device_peak"];
   EXPECT_NEAR(measured / planned, 1.0, 0.01);
+  // One meaning each: what the host tier holds, and what the process has.
+  EXPECT_EQ(metrics[5]["memory"]["host_peak"], plan["tiers"]["host"]["peak"]);
+  EXPECT_GT(metrics[5]["memory"]["resident_peak"].get<double>(), measured);
 }
 
 TEST(Train, TheResolvedConfigurationRepeatsTheRun) {

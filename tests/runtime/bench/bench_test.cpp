@@ -101,7 +101,8 @@ class StepBench : public ::testing::Test {
                       {"tokens_per_s", 64 / ms * 1e3},
                       {"tflops", tflops},
                       {"mfu", tflops * 1e12 / 1e10},
-                      {"memory", {{"device_peak", 100 * step}, {"host_peak", 1000}}},
+                      {"memory",
+                       {{"device_peak", 100 * step}, {"host_peak", 7}, {"resident_peak", 1000}}},
                       {"timers_ms",
                        {{"forward", 0.4 * ms},
                         {"backward", 0.3 * ms},
@@ -138,6 +139,7 @@ TEST_F(StepBench, LanesAddUpToTheStepAndTheirFloorsToItsFloor) {
   EXPECT_NEAR(result.floor_ms, 200, 1e-6);
   EXPECT_NEAR(result.of_gemm, 200.0 / 750, 1e-9);
   EXPECT_EQ(result.device_peak_bytes, 300);
+  EXPECT_EQ(result.resident_peak_bytes, 1000);  // not what the host tier holds
   double ms = 0;
   double floor = 0;
   double head = 0;

@@ -22,7 +22,7 @@ TEST(Metrics, LineByTheContract) {
       to_json_line(record_of(7)),
       R"({"step":7,"loss":3.5,"grad_norm":0.25,"lr":0.00029,"loss_scale":65536.0,)"
       R"("skipped":false,"tokens":57344,"step_ms":412.0,"tokens_per_s":19900.5,"tflops":1.5,)"
-      R"("mfu":0.41,"memory":{"device_peak":1,"host_peak":2,"pinned":3,"nvme":5000000000000},)"
+      R"("mfu":0.41,"memory":{"device_peak":1,"host_peak":2,"pinned":3,"nvme":5000000000000,"resident_peak":6},)"
       R"("timers_ms":{"forward":1.0,"backward":2.0,"comm":3.0,"optimizer":4.0,"io":5.0,)"
       R"("data":6.0}})");
 }

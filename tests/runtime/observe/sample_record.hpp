@@ -19,7 +19,8 @@ inline StepRecord record_of(std::int64_t step) {
   record.tokens_per_s = 19900.5;
   record.tflops = 1.5;
   record.mfu = 0.41;
-  record.memory = {.device_peak = 1, .host_peak = 2, .pinned = 3, .nvme = 5'000'000'000'000};
+  record.memory = {
+      .device_peak = 1, .host_peak = 2, .pinned = 3, .nvme = 5'000'000'000'000, .resident_peak = 6};
   record.timers_ms = {.forward = 1, .backward = 2, .comm = 3, .optimizer = 4, .io = 5, .data = 6};
   return record;
 }
