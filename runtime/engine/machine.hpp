@@ -13,7 +13,8 @@ namespace sluice {
 // Threads of one libtorch operation, and one for operations side by side. Before the first of them.
 void set_libtorch_threads(int threads);
 
-// FLOP/s of a square matrix product, best of a few; about 0.1 s on a CPU. What "% of peak" is of.
+// FLOP/s of a square matrix product, best of a few; about 0.1 s on a CPU, where the time that this
+// thread waited for a core does not count. What "% of peak" is of (peak_rate.hpp).
 [[nodiscard]] double measure_gemm_rate(DType dtype, at::Device device);
 
 // A linear layer: x [rows, in] -> y [rows, out].

@@ -12,6 +12,7 @@
 #include "runtime/engine/generator.hpp"
 #include "runtime/engine/loss_scaler.hpp"
 #include "runtime/engine/machine.hpp"
+#include "runtime/engine/peak_rate.hpp"
 #include "runtime/engine/step_pace.hpp"
 #include "runtime/engine/step_trace.hpp"
 #include "runtime/generate/terminal_text.hpp"
@@ -68,7 +69,7 @@ class Trainer {
         device_(options.on_gpu ? at::Device(c10::DeviceType::CUDA,
                                             static_cast<c10::DeviceIndex>(options.local_rank))
                                : at::Device(c10::DeviceType::CPU)),
-        gemm_rate_(measure_gemm_rate(multiplied_in(options.engine), device_)),
+        peak_rate_(measure_gemm_rate(multiplied_in(options.engine), device_)),
         baseline_(options.ranks_of_process == 1 ? allocation_count(CountedDevice::kHost).live : 0),
         scaler_(options.engine.loss_scale),
         pace_(comm_, options.engine.train.log_every),
@@ -76,7 +77,8 @@ class Trainer {
                 make_model(options.engine.model, options.engine.part, &comms.tensor()), comms,
                 device_, train_rows(), valid_rows(), observer()),
         memory_(plan_memory(engine_.train_program(), options.engine.tiers.nvme, options.budgets)),
-        watch_(engine_.train_program(), engine_.plan().shape, memory_, options.rates, gemm_rate_),
+        watch_(engine_.train_program(), engine_.plan().shape, memory_, options.rates,
+               peak_rate_.flops_per_s()),
         progress_(progress_options(options)),
         saver_(saving_options(options),
                {.engine_options = options_.engine,
@@ -272,7 +274,7 @@ class Trainer {
     record.tokens_per_s = tokens / step_ms * 1e3;
     const double flops = engine_.plan().model_flops_per_step / comm_.size() / step_ms * 1e3;
     record.tflops = flops * 1e-12;
-    record.mfu = flops / gemm_rate_;
+    record.mfu = peak_rate_.share(flops);
     if (!options_.on_gpu) {  // a GPU's allocator is not counted here
       record.memory.device_peak = allocation_count(CountedDevice::kHost).peak - baseline_;
     }
@@ -365,7 +367,7 @@ class Trainer {
   Watchdog& watchdog_;
   const std::int64_t global_batch_;
   const at::Device device_;
-  const double gemm_rate_;
+  PeakRate peak_rate_;
   const std::int64_t baseline_;  // counted bytes that are not the engine's
   LossScaler scaler_;
   StepPace pace_;

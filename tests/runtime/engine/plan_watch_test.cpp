@@ -8,6 +8,7 @@
 #include <fstream>
 
 #include "kernels/base/error.hpp"
+#include "runtime/engine/peak_rate.hpp"
 #include "runtime/engine/step_trace.hpp"
 
 namespace sluice {
@@ -46,6 +47,16 @@ StepRecord record_of(double step_ms) {
   record.step_ms = step_ms;
   record.memory = {.device_peak = 1100, .host_peak = 7, .pinned = 0, .nvme = 400};
   return record;
+}
+
+// Measured at a fifteenth of what the machine can, as one that was busy at start.
+TEST(PeakRate, NoShareIsAboveAll) {
+  PeakRate peak(1e9);
+  EXPECT_DOUBLE_EQ(peak.share(5e8), 0.5);
+  EXPECT_DOUBLE_EQ(peak.share(15e9), 1);
+  EXPECT_DOUBLE_EQ(peak.share(5e9), 1.0 / 3);
+  EXPECT_DOUBLE_EQ(peak.flops_per_s(), 15e9);
+  EXPECT_EQ(PeakRate(0).share(0), 0);
 }
 
 TEST(PlanWatch, ComparesFromTheThirdStepAndSaysItOnce) {
