@@ -70,6 +70,9 @@ class Checkpointing {
   // Why the last save failed, as every rank was told; empty: it did not.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
+  // Of the newest save that began; empty: none did.
+  [[nodiscard]] std::string path() const { return target_.name.empty() ? "" : target_.path(); }
+
   // Names of checkpoints that could not be read: they do not count among those that are kept.
   void set_known_bad(std::vector<std::string> names) { known_bad_ = std::move(names); }
   // The step of the newest save that began and has not failed; -1: none.

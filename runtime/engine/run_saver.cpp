@@ -1,7 +1,9 @@
 #include "runtime/engine/run_saver.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
+#include <csignal>
 #include <utility>
 #include <vector>
 
@@ -31,6 +33,22 @@ SaveClockOptions clock_options(const SavingOptions& saving, const RunSaverContex
     options.request_file = join_path(context.output_dir, "save-now");
   }
   return options;
+}
+
+constexpr const char* kGoesOn = "; --resume auto goes on";
+
+// `signals`: what each rank received; 0: nothing. From a launcher, all receive one.
+std::string stop_text(const std::vector<int>& signals, bool limit, std::int64_t step) {
+  const std::string after = " after step " + std::to_string(step);
+  std::string some;
+  for (std::size_t rank = 0; rank < signals.size(); ++rank) {
+    if (signals[rank] == 0) continue;
+    some += (some.empty() ? ": rank " : ", rank ") + std::to_string(rank) + " received " +
+            (signals[rank] == SIGINT ? "SIGINT" : "SIGTERM");
+  }
+  if (some.empty() && limit) return "stopped by checkpoint.time_limit" + after;
+  const bool all = std::find(signals.begin(), signals.end(), 0) == signals.end();
+  return all || some.empty() ? "stopped by request" + after : "stopped" + after + some;
 }
 
 constexpr const char* kBeforeMoments = "before_moments";  // in RunState::more, where it is not 0
@@ -178,11 +196,19 @@ double RunSaver::vote() {
 
 bool RunSaver::says_stop(double vote) { return vote >= static_cast<double>(SaveVote::kStop); }
 
-std::string RunSaver::why_stopped() const {
-  if (clock_.limit_reached() && !stop_requested()) {
-    return "stopped after this step: checkpoint.time_limit is near; --resume auto goes on";
+std::string RunSaver::why_stopped(std::int64_t step) const {
+  const std::array<double, 2> mine{static_cast<double>(stop_signal()),
+                                   clock_.limit_reached() ? 1.0 : 0.0};
+  const std::vector<double> all = comm_.all_gather_values(mine);
+  std::vector<int> signals;  // by rank
+  for (std::size_t i = 0; i < all.size(); i += mine.size()) {
+    signals.push_back(static_cast<int>(all[i]));
   }
-  return "stopped by request after this step";
+  const bool limit = all[1] > 0;  // rank 0 has the clock
+  std::string text = stop_text(signals, limit, step);
+  if (options_.on && saves_) return text + ", saved to " + saves_->path() + kGoesOn;
+  if (engine_.keeps_image()) return text + ", kept in offload.nvme_path" + kGoesOn;
+  return text + ", not saved";
 }
 
 RunState RunSaver::state_of(const RunProgress& progress) const {

@@ -66,8 +66,9 @@ class RunSaver {
   // For the step that begins; the largest of the ranks' is what all do.
   [[nodiscard]] double vote();
   [[nodiscard]] static bool says_stop(double vote);
-  // "stopped by request ...", "checkpoint.time_limit ...": on rank 0.
-  [[nodiscard]] std::string why_stopped() const;
+  // After finish(), where the run was asked to stop: "stopped by checkpoint.time_limit after step
+  // 12, saved to ...". Collective.
+  [[nodiscard]] std::string why_stopped(std::int64_t step) const;
 
   // At a step's end, before the last one.
   void after_step(const RunProgress& progress, double vote, double step_seconds);

@@ -109,7 +109,9 @@ class Trainer {
                        watch_.predicted(), traced_exchanges_);
     }
     if (stopped) {
-      say(saver_.why_stopped());
+      const std::string why = saver_.why_stopped(stands_.step);
+      say(why);
+      report_stop(why);
       return kInterruptedExitCode;
     }
     sample();

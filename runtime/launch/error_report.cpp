@@ -13,9 +13,24 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/thread_rank.hpp"
+#include "runtime/launch/stop_signal.hpp"
 #include "runtime/observe/file_io.hpp"
 
 namespace sluice {
+namespace {
+
+// For the launcher, where there is one.
+void leave_report(const ErrorReport& report) noexcept {
+  const char* path = std::getenv("SLUICE_ERROR_FILE");
+  if (path == nullptr || *path == '\0') return;
+  try {
+    write_error_report(path, report);
+  } catch (const std::exception& failure) {  // the rank log has the message at least
+    std::fprintf(stderr, "the error report was not written: %s\n", failure.what());
+  }
+}
+
+}  // namespace
 
 std::string host_name() {
   std::array<char, 256> name{};
@@ -48,7 +63,7 @@ std::string error_report_text(const ErrorReport& report) {
   const nlohmann::ordered_json object{
       {"rank", report.rank},           {"host", report.host},           {"time_ns", report.time_ns},
       {"exit_code", report.exit_code}, {"secondary", report.secondary}, {"recurs", report.recurs},
-      {"message", report.message}};
+      {"stopped", report.stopped},     {"message", report.message}};
   // A message may quote a file that is not UTF-8.
   return object.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -72,6 +87,7 @@ std::optional<ErrorReport> parse_error_report(std::string_view text) {
                        .exit_code = object.at("exit_code").get<int>(),
                        .secondary = object.at("secondary").get<bool>(),
                        .recurs = object.at("recurs").get<bool>(),
+                       .stopped = object.value("stopped", false),
                        .message = object.at("message").get<std::string>()};
   } catch (const nlohmann::json::exception&) {
     return std::nullopt;
@@ -89,15 +105,17 @@ int report_failure(const std::exception& error) noexcept {
 int report_failure(const ErrorReport& report) noexcept {
   std::fprintf(stderr, "rank %d on %s failed: %s\n", report.rank, report.host.c_str(),
                report.message.c_str());
-  const char* path = std::getenv("SLUICE_ERROR_FILE");
-  if (path != nullptr && *path != '\0') {
-    try {
-      write_error_report(path, report);
-    } catch (const std::exception& failure) {  // the line above is in the rank log at least
-      std::fprintf(stderr, "the error report was not written: %s\n", failure.what());
-    }
-  }
+  leave_report(report);
   return report.exit_code;
+}
+
+void report_stop(const std::string& why) noexcept {
+  try {
+    ErrorReport report = make_error_report(why, kInterruptedExitCode, false);
+    report.stopped = true;
+    leave_report(report);
+  } catch (...) {  // out of memory: the launcher takes the exit code for a failure
+  }
 }
 
 }  // namespace sluice

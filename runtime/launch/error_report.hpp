@@ -2,11 +2,13 @@
 // names,
 //
 //   {"rank": 1, "host": "host7", "time_ns": 1763730000000000000, "exit_code": 4,
-//    "secondary": false, "recurs": false, "message": "cannot read corpus.bin: Input/output error"}
+//    "secondary": false, "recurs": false, "stopped": false,
+//    "message": "cannot read corpus.bin: Input/output error"}
 //
 // written in one step, and only once: the first report of a rank stays. time_ns counts from the
 // Unix epoch; `secondary` says that the cause lies with another rank, `recurs` that the same run
-// started again would fail in the same way. Thread-safe.
+// started again would fail in the same way, `stopped` that the rank has not failed: it ended at a
+// step's end, with exit code 130, as it was asked to. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +26,7 @@ struct ErrorReport {
   int exit_code = 5;
   bool secondary = false;
   bool recurs = false;
+  bool stopped = false;
   std::string message = {};
 };
 
@@ -49,5 +52,9 @@ void write_error_report(const std::string& path, const ErrorReport& report);
 // throws.
 int report_failure(const std::exception& error) noexcept;
 int report_failure(const ErrorReport& report) noexcept;
+
+// Before a rank that was stopped ends with exit code 130: writes the report where SLUICE_ERROR_FILE
+// asks for one, so that the launcher takes that code for no failure. Never throws.
+void report_stop(const std::string& why) noexcept;
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 
 #include <string.h>  // sigabbrev_np, sigdescr_np
 
+#include <algorithm>
 #include <csignal>
 
 #include "runtime/launch/stop_signal.hpp"
@@ -23,9 +24,25 @@ std::string how_it_ended(const RankEnd& end) {
 
 }  // namespace
 
+bool stopped_in_order(const RankEnd& end) {
+  return end.report && end.report->stopped && !end.by_signal && end.status == kInterruptedExitCode;
+}
+
+namespace {
+
+// Not what a rank said of its stop, should it crash after it.
+bool told_why(const RankEnd& end) {
+  return end.report && !end.report->stopped && !end.report->message.empty();
+}
+
+}  // namespace
+
 std::string headline(const RankEnd& end) {
-  if (end.report && !end.report->message.empty()) return end.report->message;
+  if (told_why(end)) return end.report->message;
   std::string text = how_it_ended(end);
+  if (!end.by_signal && end.status == kInterruptedExitCode) {
+    return text + ": a second SIGTERM or SIGINT ended it at once";
+  }
   if (!end.by_signal) return text + ", without a message";
   if (end.status == SIGKILL) {
     text += "; where nobody sent it, the system ran out of memory (dmesg tells)";
@@ -51,6 +68,7 @@ std::string indented(const std::string& text) {
 
 EndClass classify(const RankEnd& end) {
   if (!end.by_signal && end.status == 0) return EndClass::kDone;
+  if (stopped_in_order(end)) return EndClass::kStopped;
   if (end.report) return end.report->secondary ? EndClass::kSecondary : EndClass::kPrimary;
   if (end.by_signal) {
     const bool ours = (end.asked && end.status == SIGTERM) || (end.killed && end.status == SIGKILL);
@@ -72,8 +90,13 @@ const RankEnd* first_failure(std::span<const RankEnd> ends) {
   return nullptr;
 }
 
+const RankEnd* first_stop(std::span<const RankEnd> ends) {
+  const auto found = std::find_if(ends.begin(), ends.end(), stopped_in_order);
+  return found == ends.end() ? nullptr : &*found;
+}
+
 std::string describe_failure(const RankEnd& end) {
-  const bool has_message = end.report && !end.report->message.empty();
+  const bool has_message = told_why(end);
   const std::string& host = end.report ? end.report->host : end.host;
   const int rank = end.report ? end.report->rank : end.rank;
   std::string text = "rank " + std::to_string(rank) + " on " + host;

@@ -6,7 +6,9 @@
 //   a
 //              report, an exit code other than 0 before the launcher asked anybody to stop
 //   secondary  a report that says so; an exit code without a report after the launcher asked
-//   stopped    ended by the launcher's own signals, or by exit code 130 after it asked
+//   stopped    ended by the launcher's own signals, by exit code 130 after it asked, or by that
+//   code
+//              with a report that says so: a time limit, or a signal to one rank
 #pragma once
 
 #include <cstdint>
@@ -36,9 +38,13 @@ struct RankEnd {
 };
 
 [[nodiscard]] EndClass classify(const RankEnd& end);
+// The rank itself says that it was stopped: it has finished its step, and the others do so too.
+[[nodiscard]] bool stopped_in_order(const RankEnd& end);
 
 // nullptr where no rank failed of itself (all done or stopped).
 [[nodiscard]] const RankEnd* first_failure(std::span<const RankEnd> ends);
+// nullptr where no rank stopped in order.
+[[nodiscard]] const RankEnd* first_stop(std::span<const RankEnd> ends);
 
 // Its message; else how it ended.
 [[nodiscard]] std::string headline(const RankEnd& end);

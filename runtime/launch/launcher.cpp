@@ -141,7 +141,8 @@ LaunchResult run_launcher(const LaunchRequest& request) {
   const LaunchResult outcome = launch_result(result, failure);
   if (request.agent) {
     supervision.say(last_words(result, nullptr));
-    if (failure != nullptr) supervision.say(agent_record(report_of(*failure, outcome)));
+    const RankEnd* told = failure != nullptr ? failure : first_stop(result.ends);
+    if (told != nullptr) supervision.say(agent_record(report_of(*told, outcome)));
   } else {
     supervision.say(last_words(result, failure));
   }

@@ -37,7 +37,8 @@ struct LaunchRequest {
 
 struct LaunchResult {
   int exit_code = 0;  // that of the rank that failed first (5 where a signal ended it), or 130
-                      // after SIGINT, SIGTERM or SIGHUP, unless a rank then tells of a failure
+                      // after SIGINT, SIGTERM or SIGHUP, unless a rank then tells of a failure, and
+                      // where the ranks stopped of themselves
   bool worth_restarting = false;  // a rank failed, all are gone, and it need not fail again
 };
 

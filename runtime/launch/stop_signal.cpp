@@ -14,6 +14,8 @@ namespace {
 // 0: none came; otherwise the monotonic time of the first, in ns. Lock-free, so a handler may use
 // it.
 std::atomic<std::int64_t> first_request_ns{0};
+std::atomic<int> first_signal{0};
+static_assert(std::atomic<int>::is_always_lock_free);
 static_assert(std::atomic<std::int64_t>::is_always_lock_free);
 
 // Async-signal-safe.
@@ -28,6 +30,8 @@ void on_stop_signal(int signal) {
     constexpr std::int64_t kSameRequestNs = std::chrono::nanoseconds(kSameRequest).count();
     const bool same_request = signal == SIGTERM && now_ns - first < kSameRequestNs;
     if (!same_request) ::_exit(kInterruptedExitCode);
+  } else {
+    first_signal.store(signal);
   }
   errno = saved_errno;
 }
@@ -36,6 +40,7 @@ void on_stop_signal(int signal) {
 
 void install_stop_handlers() {
   first_request_ns.store(0);
+  first_signal.store(0);
   struct sigaction action {};
   action.sa_handler = on_stop_signal;
   action.sa_flags = SA_RESTART;
@@ -47,9 +52,9 @@ void install_stop_handlers() {
   ::sigaction(SIGINT, &action, nullptr);
 }
 
-bool stop_requested() {
-  // Relaxed: nothing else is published with the flag.
-  return first_request_ns.load(std::memory_order_relaxed) != 0;
+int stop_signal() {
+  // Relaxed: nothing else is published with the number.
+  return first_signal.load(std::memory_order_relaxed);
 }
 
 }  // namespace sluice

@@ -16,7 +16,8 @@ inline constexpr std::chrono::milliseconds kSameRequest{300};
 // Installs the handlers, for the whole process, and lowers the flag. System calls are restarted.
 void install_stop_handlers();
 
-// True once a signal came. Any thread; one relaxed load.
-[[nodiscard]] bool stop_requested();
+// The first signal that came; 0: none has. Any thread; one relaxed load.
+[[nodiscard]] int stop_signal();
+[[nodiscard]] inline bool stop_requested() { return stop_signal() != 0; }
 
 }  // namespace sluice

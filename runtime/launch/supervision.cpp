@@ -61,6 +61,8 @@ LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure
         failure != nullptr && failure->report && classify(*failure) == EndClass::kPrimary;
     return {told ? exit_code_of(*failure) : kInterruptedExitCode, false};
   }
+  if (failure == nullptr && first_stop(result.ends) != nullptr)
+    return {kInterruptedExitCode, false};
   if (failure == nullptr) return {result.not_gone.empty() ? 0 : kNotEnded, false};
   return {exit_code_of(*failure), result.not_gone.empty() && worth_restarting(*failure)};
 }

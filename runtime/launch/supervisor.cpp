@@ -50,6 +50,13 @@ void take_report(RankEnd& end, const ErrorReport& report) {
   end.status = report.exit_code;
 }
 
+// A rank's is complete when it ends. That of a stop is nothing to keep.
+std::optional<ErrorReport> report_at(const std::string& path) {
+  std::optional<ErrorReport> report = read_error_report(path);
+  if (report && report->stopped) ::unlink(path.c_str());
+  return report;
+}
+
 }  // namespace
 
 Supervisor::Supervisor(const SupervisorOptions& options, StopSignalFd& signals, TerminalSink& out,
@@ -98,7 +105,6 @@ SuperviseResult Supervisor::run() {
       result.not_gone.push_back(rank->plan.rank);
       continue;
     }
-    if (!rank->plan.agent) rank->end->report = read_error_report(rank->plan.error_path);
     result.ends.push_back(*rank->end);
   }
   return result;
@@ -234,9 +240,18 @@ void Supervisor::on_end(Rank& rank) {
               .report = std::nullopt,
               .log_path = rank.plan.log_path,
               .last_lines = {}};
+  if (!rank.plan.agent) end.report = report_at(rank.plan.error_path);
+  for (const Stream& stream : rank.streams) {
+    if (stream.records.report()) take_report(end, *stream.records.report());
+  }
   rank.end = end;
   const bool clean = end.status == 0 && !end.by_signal;
   if (clean || (interrupted_ && classify(end) == EndClass::kStopped)) return;
+  if (stopped_in_order(end)) {
+    // Not asked: to a rank that has had a signal, another one means "at once".
+    if (!deadline_) deadline_ = Clock::now() + options_.stop_grace;
+    return;
+  }
   if (!killed_) ask_all(options_.kill_grace, kEndWord);
 }
 

@@ -3,6 +3,7 @@
 //
 //   running --a rank fails--> failing: SIGTERM to all, after kill_grace SIGKILL
 //   running --SIGINT, SIGTERM, SIGHUP--> stopping: SIGTERM to all, after stop_grace SIGKILL
+//   running --a rank stops of itself--> stopping: the ranks agreed on it; after stop_grace SIGKILL
 //   stopping --a rank fails--> failing          stopping --another signal--> SIGKILL at once
 //
 // Signals go to whole process groups. After SIGKILL it waits kGoneLimit and gives up on a process

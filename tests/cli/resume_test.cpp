@@ -385,7 +385,7 @@ TEST_F(Resume, TimeAndTheTimeLimitAskForSaves) {
             {{"SLUICE_FAILPOINTS", "engine.step:delay=900"}});
   EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
   EXPECT_LT(stopped.seconds, 12) << stopped.output;
-  EXPECT_NE(stopped.output.find("checkpoint.time_limit is near"), std::string::npos)
+  EXPECT_NE(stopped.output.find("stopped by checkpoint.time_limit"), std::string::npos)
       << stopped.output;
   EXPECT_FALSE(complete("run").empty()) << stopped.output;
   EXPECT_EQ(train("run", "--resume auto").exit_code, 0);
@@ -397,7 +397,9 @@ TEST_F(Resume, TheTimeLimitCountsASaveUnderWay) {
       train("run", "--set train.steps=200 --set checkpoint.every=30 --set checkpoint.time_limit=5s",
             {{"SLUICE_FAILPOINTS", "engine.step:delay=50;checkpoint.fsync:delay=1000"}});
   EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
-  EXPECT_NE(stopped.output.find("checkpoint.time_limit is near"), std::string::npos)
+  EXPECT_NE(stopped.output.find("stopped by checkpoint.time_limit after step "), std::string::npos)
+      << stopped.output;
+  EXPECT_NE(stopped.output.find(", saved to run/checkpoints/step-0"), std::string::npos)
       << stopped.output;
   EXPECT_LT(scratch_.metrics("run").size(), 60U) << stopped.output;
 }
@@ -413,6 +415,26 @@ TEST_F(Resume, ADamagedCheckpointIsPassedOverLoudly) {
   const Finished resumed = train("run", "--resume auto --set checkpoint.every=3");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
   for (const char* said : {"IS DAMAGED", "rank-00001.safetensors", "going on with step 4"}) {
+// An operator, or a batch system, ends one rank: the newest process with this folder in its
+// arguments. The others finish the step with it, and nobody has failed.
+TEST_F(Resume, TerminationOfOneRankIsAStopOfAll) {
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", "--resume auto --set output.dir={}/run",
+                 {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
+  });
+  const Finished stopped = during(
+      std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },
+      [&] {
+        (void)!std::system(
+            ("pkill -TERM -n -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
+      });
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_NE(stopped.output.find(" received SIGTERM, saved to "), std::string::npos)
+      << stopped.output;
+  EXPECT_EQ(stopped.output.find("failed"), std::string::npos) << stopped.output;
+  EXPECT_EQ(complete("run").size(), 1U) << stopped.output;
+}
+
     EXPECT_NE(resumed.output.find(said), std::string::npos) << said << "\n" << resumed.output;
   }
   EXPECT_EQ(scratch_.curve("run"), scratch_.curve("whole"));
@@ -451,6 +473,7 @@ class Killed : public Resume, public ::testing::WithParamInterface<const char*> 
                                            ":rank=" + std::to_string(rank) + ":kill"}});
       bool purged = true;
       if (killed.exit_code != 0) {
+  EXPECT_EQ(stopped.output.find("failed"), std::string::npos) << stopped.output;
         const Finished resumed = train("run", every + "--resume auto");
         ASSERT_EQ(resumed.exit_code, 0) << resumed.output;
         // Killed after the last commit: there is nothing to train, so nothing is saved or purged.

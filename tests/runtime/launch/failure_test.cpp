@@ -55,7 +55,13 @@ TEST(Failure, Classes) {
   EXPECT_EQ(classify(exited(0, 5, 1)), EndClass::kPrimary);
   EXPECT_EQ(classify(exited(0, 5, 1, true)), EndClass::kSecondary);
   EXPECT_EQ(classify(exited(0, 130, 1, true)), EndClass::kStopped);
-  EXPECT_EQ(classify(exited(0, 130, 1)), EndClass::kPrimary);  // nobody asked it
+  EXPECT_EQ(classify(exited(0, 130, 1)), EndClass::kPrimary);  // at once, and nobody asked it
+  RankEnd stopped = reported(exited(0, 130, 1), false, 1);
+  stopped.report->stopped = true;
+  EXPECT_EQ(classify(stopped), EndClass::kStopped);
+  RankEnd crashed = reported(died(0, SIGSEGV, 1), false, 1);
+  crashed.report->stopped = true;
+  EXPECT_EQ(classify(crashed), EndClass::kPrimary);
   EXPECT_EQ(classify(died(0, SIGTERM, 1, true)), EndClass::kStopped);
   EXPECT_EQ(classify(died(0, SIGTERM, 1)), EndClass::kPrimary);
   EXPECT_EQ(classify(died(0, SIGKILL, 1, true, true)), EndClass::kStopped);

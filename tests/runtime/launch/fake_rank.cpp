@@ -127,6 +127,11 @@ const std::map<std::string, std::function<void(long)>> kSteps{
     {"grandchild", [](long) { leave_grandchild(false); }},
     {"daemon", [](long) { leave_grandchild(true); }},
     {"wait", [](long) { wait_for_stop(); }},
+    {"stop",
+     [](long) {
+       sluice::report_stop("the time limit is near");
+       std::exit(sluice::kInterruptedExitCode);
+     }},
     {"kill_agent",
      [](long) {
        ::kill(::getppid(), SIGKILL);

@@ -53,6 +53,14 @@ TEST(HostLauncher, ARankWithoutAMessageIsDescribedWithItsLastLines) {
   EXPECT_TRUE(eventually([&] { return job.processes_left() == 0; }));
 }
 
+TEST(HostLauncher, RanksThatStopOfThemselvesHaveNotFailed) {
+  LaunchedJob job({"stop", "stop", "stop"}, two_hosts());
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_THAT(job.err(), Not(HasSubstr("failed")));
+  EXPECT_THAT(job.err(), Not(HasSubstr("\x1e")));
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
 // The machine lost power, or the connection was cut: only ssh is left to say so.
 TEST(HostLauncher, AHostThatIsLostIsNamed) {
   LaunchedJob job({"wait", "ready,lines:1,wait", "kill_agent"}, two_hosts());

@@ -189,6 +189,22 @@ TEST(Launcher, SecondInterruptKillsAtOnce) {
   EXPECT_THAT(job.err(), EndsWith("killed before the end: ranks 0, 1\n"));
 }
 
+// A time limit: all have finished their step, and the last of them takes longer to end than ranks
+// are given after a failure.
+TEST(Launcher, RanksThatStopOfThemselvesHaveNotFailed) {
+  LaunchedJob job({"ready,after:1,sleep:300,stop", "after:0,ready,stop"}, {.kill_grace_ms = 50});
+  EXPECT_EQ(job.wait(), 130);
+  EXPECT_EQ(job.err(), "");
+  EXPECT_FALSE(std::filesystem::exists(job.file("rank-1.error.json")));
+  EXPECT_EQ(job.processes_left(), 0);
+}
+
+TEST(Launcher, AFailureBesideAStopIsTheFailure) {
+  LaunchedJob job({"after:1,stop", "ready,fail"});
+  EXPECT_EQ(job.wait(), 4);
+  EXPECT_THAT(job.err(), StartsWith(failed(1, "cannot read corpus.bin: Input/output error")));
+}
+
 // timeout(1) sends SIGTERM to the process and to its group.
 TEST(Launcher, RepeatedTermIsOneRequest) {
   if (!kSignalsArrive) GTEST_SKIP();

@@ -20,6 +20,7 @@ TEST(StopSignal, FirstRaisesTheFlag) {
     EXPECT_FALSE(stop_requested());
     ::raise(signal);
     EXPECT_TRUE(stop_requested());
+    EXPECT_EQ(stop_signal(), signal);
   }
   ::signal(SIGTERM, SIG_DFL);
   ::signal(SIGINT, SIG_DFL);
