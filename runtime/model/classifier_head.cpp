@@ -8,6 +8,7 @@
 
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 #include "runtime/model/classifier_products.hpp"
+#include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/model_slices.hpp"
 #include "runtime/model/sliced_entropy.hpp"
@@ -53,12 +54,18 @@ class ClassifierHead final : public LossHead {
     TensorGroup::Started summing;
     const std::int64_t N = h_NH.size(0);
     const std::int64_t step = products_.chunk_rows(dtype_of(h_NH));
-    for (std::int64_t row = 0; row < N; row += step) {
+    std::int64_t next = 0;
+    for (std::int64_t row = 0; row < N; row = next) {
       const std::int64_t rows = std::min(step, N - row);
+      next = next_piece(row, step, N, input.is_meta());
       const at::Tensor h_CH = h_NH.narrow(0, row, rows);
       const at::Tensor logits_CV = products_.logits_in(scratch, h_CH, weight_VH);
       const CrossEntropy entropy{targets_N.narrow(0, row, rows), grad_scale, sink != nullptr};
+      const std::int64_t sent = group_ ? group_->sent_bytes() : 0;
       sum += entropy_of(logits_CV, entropy, dtype_of(h_NH));
+      if (group_) {  // each chunk that a dry run leaves out sends as much
+        group_->count_sent((next - row - step) / step * (group_->sent_bytes() - sent));
+      }
       if (sink == nullptr) continue;
       const at::Tensor dlogits_CV = products_.gradient_in(logits_CV, dtype_of(h_NH));
       products_.input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);

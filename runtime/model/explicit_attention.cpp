@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/causal_softmax.hpp"
 #include "kernels/cpu/philox.hpp"
+#include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -44,9 +45,10 @@ struct Part {
 
 template <class Fn>
 void for_parts(const AttentionInput& in, Fn f) {
-  const std::int64_t kv_heads = in.k.size(1);
-  for (std::int64_t b = 0; b < in.q.size(0); ++b) {
-    for (std::int64_t head = 0; head < kv_heads; head += kHeads) {
+  const std::int64_t samples = in.q.size(0), kv_heads = in.k.size(1);
+  const bool dry = in.q.is_meta();
+  for (std::int64_t b = 0; b < samples; b = next_piece(b, 1, samples, dry)) {
+    for (std::int64_t head = 0; head < kv_heads; head = next_piece(head, kHeads, kv_heads, dry)) {
       f(Part{b, head, std::min(kHeads, kv_heads - head), in.q.size(1) / kv_heads});
     }
   }
@@ -162,10 +164,11 @@ void block_backward(const Block& block, const PartTensors& s, bool fresh) {
 // those of the first member replace what was in dk and dv.
 void member_backward(const AttentionInput& in, const Part& part, const PartTensors& tensors) {
   const std::int64_t seq = in.q.size(2);
-  for (std::int64_t first = (seq - 1) / kBlock * kBlock; first >= 0; first -= kBlock) {
+  const std::int64_t last_first = (seq - 1) / kBlock * kBlock;
+  for (std::int64_t back = 0; back < seq; back = next_piece(back, kBlock, seq, in.q.is_meta())) {
+    const std::int64_t first = last_first - back;
     const Block block{in, part, first, std::min(kBlock, seq - first)};
-    const bool last = first + kBlock >= seq;
-    block_backward(block, tensors, in.window == 0 && part.member == 0 && last);
+    block_backward(block, tensors, in.window == 0 && part.member == 0 && back == 0);
   }
 }
 
@@ -177,14 +180,16 @@ Tensor attention_forward(const AttentionInput& in) {
       empty_tensor({B, seq, heads, D}, in.q.scalar_type(), in.q.device()).transpose(1, 2);
   const Tensor wide_out = wide_scratch(in);
   const Tensor scratch = scratch_for(in);
+  const bool dry = in.q.is_meta();
   for_parts(in, [&](Part part) {
     const Tensor k = wide(part.keys_of(in.k));
     const Tensor v = wide(part.keys_of(in.v));
-    for (part.member = 0; part.member < part.group; ++part.member) {
+    for (part.member = 0; part.member < part.group;
+         part.member = next_piece(part.member, 1, part.group, in.q.is_meta())) {
       const Tensor q = wide(part.queries_of(in.q));
       const Tensor own = part.queries_of(out);
       const Tensor to = place_of(own, wide_out);
-      for (std::int64_t first = 0; first < seq; first += kBlock) {
+      for (std::int64_t first = 0; first < seq; first = next_piece(first, kBlock, seq, dry)) {
         const Block block{in, part, first, std::min(kBlock, seq - first)};
         const Tensor weights = block.weights(q, k, scratch);
         if (in.dropout.active()) block.drop(weights, weights);
@@ -213,7 +218,8 @@ void attention_backward(const AttentionInput& in, const Tensor& grad_output,
       d_k.zero_();
       d_v.zero_();
     }
-    for (part.member = 0; part.member < part.group; ++part.member) {
+    for (part.member = 0; part.member < part.group;
+         part.member = next_piece(part.member, 1, part.group, in.q.is_meta())) {
       const Tensor own_q = part.queries_of(grads.q);
       const Tensor d_q = place_of(own_q, scratch.q);
       member_backward(in, part,

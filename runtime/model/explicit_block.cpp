@@ -11,6 +11,7 @@
 
 #include "kernels/base/error.hpp"
 #include "runtime/model/block_call.hpp"
+#include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/explicit_attention.hpp"
 #include "runtime/model/explicit_linear.hpp"
@@ -198,7 +199,7 @@ class ExplicitBlock final : public Unit {
     const Tensor up = keeps               ? kept.up_NU
                       : activation_.gated ? matrix_like(y_NH, step, up_columns())
                                           : act;
-    for (std::int64_t row = 0; row < N; row += step) {
+    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, y_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
       const Tensor y_CH = y_NH.narrow(0, row, n);
       const Tensor act_CF = act.narrow(0, 0, n);
@@ -237,7 +238,7 @@ class ExplicitBlock final : public Unit {
     const std::int64_t step = chunk_rows(N);
     GradTarget down = weights.defers() ? GradTarget{} : weights.sink().target(at_.down);
     const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
-    for (std::int64_t row = 0; row < N; row += step) {
+    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
       const Tensor d_CH = d_NH.narrow(0, row, n);
       const Tensor up_CU = up_NU.narrow(0, row, n);
@@ -260,7 +261,7 @@ class ExplicitBlock final : public Unit {
     const std::int64_t step = chunk_rows(N);
     GradTarget down = sink.target(at_.down);
     const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
-    for (std::int64_t row = 0; row < N; row += step) {
+    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
       const Tensor act_CF = scratch_CF.narrow(0, 0, n);
       activation_.forward(act_CF, up_NU.narrow(0, row, n));

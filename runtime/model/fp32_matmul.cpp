@@ -6,6 +6,7 @@
 
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -35,8 +36,8 @@ struct Range {
 };
 
 template <class Fn>
-void for_tiles(std::int64_t n, std::int64_t extent, Fn f) {
-  for (std::int64_t first = 0; first < n; first += extent) {
+void for_tiles(std::int64_t n, std::int64_t extent, bool dry, Fn f) {
+  for (std::int64_t first = 0; first < n; first = next_piece(first, extent, n, dry)) {
     f(Range{first, std::min(extent, n - first)});
   }
 }
@@ -130,6 +131,7 @@ void fp32_matmul(const Fp32Matmul& p) {
   const bool a = !is_wide(p.a);
   const bool b = !is_wide(p.b);
   const bool c = !is_wide(p.c);
+  const bool dry = p.c.is_meta();
   const std::int64_t M = p.c.size(0);
   const std::int64_t N = p.c.size(1);
   const std::int64_t K = p.a.size(1);
@@ -140,10 +142,10 @@ void fp32_matmul(const Fp32Matmul& p) {
   Tiled b_tiles(p.b, k_extent, n_extent);
   Tiled c_tiles(p.c, m_extent, n_extent);
   const Tensor bias = p.bias.defined() ? p.bias.to(c10::ScalarType::Float) : p.bias;
-  for_tiles(M, m_extent, [&](Range m) {
-    for_tiles(N, n_extent, [&](Range n) {
+  for_tiles(M, m_extent, dry, [&](Range m) {
+    for_tiles(N, n_extent, dry, [&](Range n) {
       Tensor sum = p.accumulate ? c_tiles.load(m, n) : c_tiles.place(m, n);
-      for_tiles(K, k_extent, [&](Range k) {
+      for_tiles(K, k_extent, dry, [&](Range k) {
         const Tensor x = a_tiles.load(m, k);
         const Tensor y = b_tiles.load(k, n);
         if (k.first == 0 && bias.defined()) {

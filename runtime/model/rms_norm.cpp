@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "runtime/model/classifier_head.hpp"
+#include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -31,7 +32,8 @@ at::Tensor rms_norm_backward(const RmsNormBackward& given, GradTarget weight_gra
   const at::Tensor dx_NH = at::empty_like(given.x_NH);
   const at::Tensor weight_H = given.weight_H.to(kWide);
   const std::int64_t count = given.x_NH.size(0);
-  for (std::int64_t row = 0; row < count; row += kChunkRows) {
+  for (std::int64_t row = 0; row < count;
+       row = next_piece(row, kChunkRows, count, dx_NH.is_meta())) {
     const std::int64_t rows = std::min(kChunkRows, count - row);
     const at::Tensor rstd = given.rstd_N1.narrow(0, row, rows);
     const at::Tensor dy = given.dy_NH.narrow(0, row, rows).to(kWide);

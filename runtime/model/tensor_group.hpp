@@ -74,6 +74,8 @@ class TensorGroup {
 
   // Bytes this rank has sent, those a dry run would have sent included.
   [[nodiscard]] std::int64_t sent_bytes() const { return sent_bytes_; }
+  // Adds what exchanges would send that a dry run leaves out.
+  void count_sent(std::int64_t bytes) { sent_bytes_ += bytes; }
   // Called on the unit's thread at each finish(); empty: nobody.
   void watch(Watcher watcher) { watcher_ = std::move(watcher); }
 

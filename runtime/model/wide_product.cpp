@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "kernels/cpu/cast.hpp"
+#include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/unit.hpp"
@@ -63,9 +64,10 @@ void multiply_by_tiles(const Tensor& c, const Tensor& a, const Tensor& b, bool a
   const std::int64_t N = c.size(1);
   const Tensor scratch =
       empty_tensor({std::min(M, kWideTile) * std::min(N, kWideTile)}, a.scalar_type(), a.device());
-  for (std::int64_t row = 0; row < M; row += kWideTile) {
+  for (std::int64_t row = 0; row < M; row = next_piece(row, kWideTile, M, c.is_meta())) {
     const std::int64_t m = std::min(kWideTile, M - row);
-    for (std::int64_t column = 0; column < N; column += kWideTile) {
+    for (std::int64_t column = 0; column < N;
+         column = next_piece(column, kWideTile, N, c.is_meta())) {
       const std::int64_t n = std::min(kWideTile, N - column);
       Tensor tile = scratch.narrow(0, 0, m * n).view({m, n});
       at::mm_out(tile, a.narrow(0, row, m), b.narrow(1, column, n));

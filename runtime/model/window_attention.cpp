@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/base/error.hpp"
+#include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -32,12 +33,15 @@ struct Block {
   [[nodiscard]] at::Tensor of_keys(const at::Tensor& x) const { return x.narrow(2, k0, keys); }
 };
 
-std::vector<Block> blocks_of(std::int64_t seq, const at::Tensor& band) {
+std::vector<Block> blocks_of(const at::Tensor& q, const at::Tensor& band) {
+  const std::int64_t seq = q.size(2);
   const std::int64_t rows = band.size(0);
   const std::int64_t window = band.size(1) - rows + 1;
   check(seq > window, "a window is shorter than the sequence");
   std::vector<Block> blocks{{0, window, 0, window}};
-  for (std::int64_t q0 = window; q0 < seq; q0 += rows) {
+  for (std::int64_t done = 0; done < seq - window;
+       done = next_piece(done, rows, seq - window, q.is_meta())) {
+    const std::int64_t q0 = window + done;
     const std::int64_t here = std::min(rows, seq - q0);
     blocks.push_back({q0, here, q0 - window + 1, here + window - 1});
   }
@@ -52,7 +56,7 @@ std::tuple<at::Tensor, at::Tensor> window_attention_forward(const WindowCall& ca
   const at::Tensor lse =
       at::empty({q.size(0), q.size(2), q.size(1)}, q.options().dtype(wide_type(q))).transpose(1, 2);
   const at::Tensor band = call.band.to(wide_type(q));
-  for (const Block& block : blocks_of(q.size(2), band)) {
+  for (const Block& block : blocks_of(q, band)) {
     const auto [block_out, block_lse] = at::_scaled_dot_product_flash_attention_for_cpu(
         block.of_queries(q), block.of_keys(call.k), block.of_keys(call.v), 0.0, block.q0 == 0,
         block.mask(band));
@@ -70,7 +74,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor> window_attention_backward(const W
   const at::Tensor dk = at::zeros(call.k.sizes(), call.k.options());
   const at::Tensor dv = at::zeros(call.v.sizes(), call.v.options());
   const at::Tensor band = call.band.to(wide_type(call.q));
-  for (const Block& block : blocks_of(call.q.size(2), band)) {
+  for (const Block& block : blocks_of(call.q, band)) {
     const auto [block_dq, block_dk, block_dv] =
         at::_scaled_dot_product_flash_attention_for_cpu_backward(
             block.of_queries(grad), block.of_queries(call.q), block.of_keys(call.k),

@@ -194,6 +194,20 @@ TEST(TensorProfile, WhatASplitBackwardHoldsIsWhatTheDryRunSays) {
   }
 }
 
+// A dry run leaves alike chunks out; what they send is counted.
+TEST(TensorProfile, TrafficOfTheHeadGrowsWithItsRows) {
+  const Model model = make_model(options_of(0), {.tensor = 2});
+  const auto traffic = [&](std::int64_t samples) {
+    return tensor_traffic(model, 2, {.micro_batch = samples, .seq = 128});
+  };
+  const UnitTraffic one = traffic(2);  // a chunk of 256 rows
+  ASSERT_GT(one.forward, 0);
+  for (const std::int64_t chunks : {2, 3, 4, 1000}) {
+    EXPECT_EQ(traffic(2 * chunks).forward, chunks * one.forward);
+    EXPECT_EQ(traffic(2 * chunks).backward, chunks * one.backward);
+  }
+}
+
 class WholeSink final : public GradSink {
  public:
   explicit WholeSink(const BlockData& data) {

@@ -96,8 +96,8 @@ TEST(UnitProfile, OfTheHeadEqualsTheRealRun) {
       for (const ParamSpec& param : model.spec.groups.back().params) {
         params.push_back(at::empty(param.tensor.shape, scalar_type(dtype)).fill_(0.01));
       }
-      const at::Tensor x = at::empty({3, 130, 96}, scalar_type(dtype)).fill_(0.5);
-      const at::Tensor targets = at::empty({3, 130}, c10::ScalarType::Long).fill_(7);
+      const at::Tensor x = at::empty({9, 130, 96}, scalar_type(dtype)).fill_(0.5);
+      const at::Tensor targets = at::empty({9, 130}, c10::ScalarType::Long).fill_(7);
       const at::Tensor scratch =
           at::empty({model.head->scratch_bytes(targets.numel(), dtype)}, c10::ScalarType::Byte);
       CollectingSink sink(params);
@@ -106,9 +106,34 @@ TEST(UnitProfile, OfTheHeadEqualsTheRealRun) {
       at::Tensor grad;
       (void)model.head->loss(params, x, targets, 1.0, scratch, &sink, &grad);
       const UnitMemory meta =
-          profile_unit(model, 2, {.micro_batch = 3, .seq = 130, .dtype = dtype});
+          profile_unit(model, 2, {.micro_batch = 9, .seq = 130, .dtype = dtype});
       EXPECT_LE(std::abs(host().peak - start - meta.backward_peak), 64)
           << static_cast<int>(type) << " " << name_of(dtype);
+    }
+  }
+}
+
+// Time that grew with rows would end this test at its limit: there are 4e7 chunks of them.
+TEST(UnitProfile, OfManyRowsIsDrawnFromAFewPieces) {
+  for (const bool llama : {false, true}) {
+    ModelOptions options{.layers = 1, .hidden = 64, .heads = 8, .vocab = 300};
+    if (llama) {
+      options.type = ModelType::kLlama;
+      options.kv_heads = 2;
+    }
+    options.matmul = MatmulType::kFp32;
+    options.seq = 10'000;
+    const Model model = make_model(options);
+    for (const std::size_t unit : {std::size_t{1}, std::size_t{2}}) {
+      const auto of = [&](std::int64_t samples) {
+        return profile_unit(
+            model, unit, {.micro_batch = samples, .seq = options.seq, .dtype = DType::kBFloat16});
+      };
+      const UnitMemory one = of(1'000'000);
+      const UnitMemory two = of(2'000'000);
+      const UnitMemory three = of(3'000'000);
+      EXPECT_EQ(three.backward_peak - two.backward_peak, two.backward_peak - one.backward_peak);
+      EXPECT_EQ(three.kept, 3 * one.kept);
     }
   }
 }

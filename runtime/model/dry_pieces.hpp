@@ -1,0 +1,19 @@
+// Loops over alike pieces of a tensor, and what a dry run on the meta device leaves out of them.
+#pragma once
+
+#include <cstdint>
+
+namespace sluice {
+
+// The start of the piece after the one at `start`, of pieces of `step` elements from 0 to `end`. A
+// dry run counts allocations, and every piece frees what it takes: from the second piece (which may
+// add to what the first one set) a dry run goes on with the last one, so that its time does not
+// grow with the tensor.
+[[nodiscard]] constexpr std::int64_t next_piece(std::int64_t start, std::int64_t step,
+                                                std::int64_t end, bool dry) {
+  const std::int64_t next = start + step;
+  if (!dry || start < step || next >= end) return next;
+  return (end - 1) / step * step;
+}
+
+}  // namespace sluice
