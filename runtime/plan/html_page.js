@@ -103,7 +103,8 @@ function makeTables() {
   }
   if (plan.compare) {
     table('Stages and offload targets', ['offload', 'stage', 'device', 'host', 'NVMe', 'a step', 'fits'], plan.compare.map((row) => ({ classes: ['', '', '', '', '', '', row.fits ? 'yes' : 'no'],
-      cells: [row.offload, String(row.stage), orDash(row.peak.device), orDash(row.peak.host), orDash(row.peak.nvme), secondsText(row.step_ms / 1e3), row.fits ? 'yes' : 'no'] })));
+      cells: row.refused ? [row.offload, String(row.stage), '-', '-', '-', '-', 'refused: ' + row.refused]
+        : [row.offload, String(row.stage), orDash(row.peak.device), orDash(row.peak.host), orDash(row.peak.nvme), secondsText(row.step_ms / 1e3), row.fits ? 'yes' : 'no'] })));
   }
   for (const note of plan.notes) add($('tables'), 'p', 'Note: ' + note, 'dim');
 }

@@ -175,6 +175,11 @@ Json compare_json(const std::vector<FitRow>& rows) {
     for (std::size_t stage = 0; stage < row.stages.size(); ++stage) {
       const FitCell& cell = row.stages[stage];
       if (!cell.possible) continue;
+      if (!cell.refused.empty()) {
+        list.push_back(
+            {{"offload", row.name}, {"stage", stage}, {"fits", false}, {"refused", cell.refused}});
+        continue;
+      }
       list.push_back({{"offload", row.name},
                       {"stage", stage},
                       {"fits", cell.fits},

@@ -344,25 +344,57 @@ std::string suggestions_text(const SearchResult& result) {
   return text;
 }
 
+namespace {
+
+// Why cells of a table have no figures: each reason once, numbered.
+class Reasons {
+ public:
+  std::size_t number_of(const std::string& reason) {
+    const auto found = std::find(all_.begin(), all_.end(), reason);
+    const auto place = static_cast<std::size_t>(found - all_.begin());
+    if (found == all_.end()) all_.push_back(reason);
+    return place + 1;
+  }
+  [[nodiscard]] std::string text() const {
+    std::string text;
+    for (std::size_t i = 0; i < all_.size(); ++i) {
+      text += wrap("(" + std::to_string(i + 1) + ") refused: " + all_[i]);
+    }
+    return text;
+  }
+
+ private:
+  std::vector<std::string> all_;
+};
+
+}  // namespace
+
 std::string compare_text(const std::vector<FitRow>& rows) {
+  Reasons reasons;
   std::string text = line("\n%-20s%15s%15s%15s%15s\n", "device of a rank", "stage 0", "stage 1",
                           "stage 2", "stage 3");
   for (const FitRow& row : rows) {
     std::string peaks = line("%-20s", row.name.c_str());
     std::string steps = line("%-20s", "");
     for (const FitCell& cell : row.stages) {
-      peaks += cell.possible ? line("%10s%5s", format_bytes(cell.device).c_str(),
-                                    cell.fits ? " fits" : "  -  ")
-                             : line("%15s", "");
-      steps += cell.possible ? line("%10s     ", step_seconds_text(cell.step_s).c_str())
-                             : line("%15s", "");
+      const bool planned = cell.possible && cell.refused.empty();
+      std::string peak;
+      if (planned) {
+        peak = line("%10s%5s", format_bytes(cell.device).c_str(), cell.fits ? " fits" : "  -  ");
+      } else if (cell.possible) {
+        peak = "- (" + std::to_string(reasons.number_of(cell.refused)) + ")  ";
+      }
+      peaks += line("%15s", peak.c_str());
+      steps +=
+          planned ? line("%10s     ", step_seconds_text(cell.step_s).c_str()) : line("%15s", "");
     }
     for (std::string* cells : {&peaks, &steps}) {
       cells->erase(cells->find_last_not_of(' ') + 1);
       text += *cells + "\n";
     }
   }
-  return text + "o optimizer, g gradients, p parameters; the second line is the step's time\n";
+  text += "o optimizer, g gradients, p parameters; the second line is the step's time\n";
+  return text + reasons.text();
 }
 
 }  // namespace sluice

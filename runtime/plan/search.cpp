@@ -5,6 +5,7 @@
 #include <map>
 #include <tuple>
 
+#include "kernels/base/error.hpp"
 #include "runtime/plan/bounds.hpp"
 
 namespace sluice {
@@ -337,6 +338,23 @@ SearchResult suggest(Planner& planner, const PlanQuestion& question, const Searc
   return Search(planner, question, limits).run();
 }
 
+namespace {
+
+void fill_in(Evaluator& evaluator, const EngineOptions& options, FitCell& cell) {
+  try {
+    const RunPlan plan = evaluator.evaluate(options);
+    cell.fits = plan.fits();
+    cell.device = plan.peak(Tier::kDevice);
+    cell.host = plan.peak(Tier::kHost);
+    cell.nvme = plan.peak(Tier::kNvme);
+    cell.step_s = plan.time.step_s;
+  } catch (const ConfigError& error) {
+    cell.refused = error.what();
+  }
+}
+
+}  // namespace
+
 std::vector<FitRow> compare(Planner& planner, const PlanQuestion& question) {
   Evaluator evaluator(planner, question.budgets);
   std::vector<FitRow> rows;
@@ -349,14 +367,7 @@ std::vector<FitRow> compare(Planner& planner, const PlanQuestion& question) {
       place(options, rung);
       const bool reduces = options.zero.reduce_every == ReduceEvery::kMicroBatch || stage < 2;
       cell.possible = has_meaning(rung, stage) && reduces;
-      if (cell.possible) {
-        const RunPlan plan = evaluator.evaluate(options);
-        cell.fits = plan.fits();
-        cell.device = plan.peak(Tier::kDevice);
-        cell.host = plan.peak(Tier::kHost);
-        cell.nvme = plan.peak(Tier::kNvme);
-        cell.step_s = plan.time.step_s;
-      }
+      if (cell.possible) fill_in(evaluator, options, cell);
       row.stages.push_back(cell);
     }
     rows.push_back(std::move(row));

@@ -49,6 +49,7 @@ struct SearchResult {
 // The fit table: rows are offload targets, columns stages 0-3.
 struct FitCell {
   bool possible = false;  // the combination has a meaning
+  std::string refused;    // why this model or mesh cannot have it; empty: it was planned
   bool fits = false;
   std::int64_t device = 0, host = 0, nvme = 0;  // peaks
   double step_s = 0;

@@ -261,6 +261,26 @@ TEST(Search, NvmeIsSuggestedWithAPlaceForIt) {
   }
 }
 
+// Gradients of tied embeddings are added up in memory: with them on NVMe there is no such pipeline.
+TEST(Search, CompareSaysWhyACellIsRefusedAndGoesOn) {
+  Planner planner(named_profile("h100-sxm"));
+  EngineOptions options = small_options();
+  options.model.tie_embeddings = true;
+  options.parallel.pipeline = 2;
+  const std::vector<FitRow> rows = compare(planner, {options, {}});
+  int refused = 0;
+  for (const FitRow& row : rows) {
+    for (const FitCell& cell : row.stages) refused += cell.refused.empty() ? 0 : 1;
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_TRUE(rows[0].stages[0].refused.empty());
+  EXPECT_GT(rows[0].stages[0].device, 0);
+  const std::string text = compare_text(rows);
+  EXPECT_NE(text.find("- (1)"), std::string::npos) << text;
+  EXPECT_NE(text.find("\n(1) refused: offload.gradients: nvme: "), std::string::npos) << text;
+  EXPECT_EQ(text.find("(2)"), std::string::npos) << text;
+}
+
 TEST(Search, CompareHasEveryCombinationThatHasAMeaning) {
   Planner planner(named_profile("h100-sxm"));
   const std::vector<FitRow> rows = compare(planner, {small_options(), {}});
