@@ -1,5 +1,7 @@
 // `sluice plan`: what a run would need and how long a step would take, on machines that need not be
 // here. Allocates no weights, opens no data, starts nothing.
+#include <unistd.h>
+
 #include <algorithm>
 #include <cstdio>
 #include <filesystem>
@@ -18,6 +20,7 @@
 #include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/observe/file_io.hpp"
+#include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/html_page.hpp"
 
 namespace sluice {
@@ -124,6 +127,7 @@ int run_plan(const PlanCommand& command) {
   settle_products(machine, config);
 
   RunFacts facts = facts_of(command, config.run, machine);
+  std::optional<ProgressLine> progress(std::in_place, STDERR_FILENO, "planning");
   Planner planner(machine.profile);
   const PlanQuestion question = plan_question(config.run, place);
   const RunPlan plan = planner.plan(question);
@@ -139,6 +143,7 @@ int run_plan(const PlanCommand& command) {
   }
   std::optional<std::vector<FitRow>> rows;
   if (command.compare) rows = compare(planner, question);
+  progress.reset();
   print_plan(command, plan, facts, result ? &*result : nullptr, rows ? &*rows : nullptr);
   return plan.fits() ? 0 : kDoesNotFit;
 }

@@ -1,11 +1,14 @@
 #include "runtime/cli/plan_setup.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
 
 #include "configs/parallel_rules.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "runtime/engine/generator.hpp"
+#include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/plan_report.hpp"
 
 namespace sluice {
@@ -104,7 +107,10 @@ std::string advice(const RunConfig& run, const RunPlace& place) {
   machine.profile.devices_per_node = place.local_ranks;
   settle_threads(machine, run, place.world);
   Planner planner(machine.profile);
+  std::optional<ProgressLine> progress(std::in_place, STDERR_FILENO,
+                                       "looking for a configuration that fits");
   const SearchResult result = search_plans(planner, run, plan_question(run, place), machine.notes);
+  progress.reset();
   std::string text = suggestions_text(result);
   for (const std::string& note : machine.notes) text += "note: " + note + "\n";
   text.pop_back();
