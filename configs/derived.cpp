@@ -15,10 +15,13 @@ Derived derive(const RunConfig& run, int world) {
   out.kv_heads = model.kv_heads;
   out.head_size = model.head_dim;
   out.ffn = model.ffn;
-  out.decay_steps = run.schedule.decay_steps > 0 ? run.schedule.decay_steps : run.train.steps;
+  out.decay_steps = run.schedule.decay_steps.is_auto()
+                        ? run.train.steps
+                        : run.schedule.decay_steps.of(run.train.steps);
   if (run.schedule.type == ScheduleType::kWsd) {
-    out.wsd_decay = run.schedule.wsd_decay > 0 ? run.schedule.wsd_decay
-                                               : std::max<std::int64_t>(1, out.decay_steps / 10);
+    out.wsd_decay = run.schedule.wsd_decay.is_auto()
+                        ? std::max<std::int64_t>(1, out.decay_steps / 10)
+                        : run.schedule.wsd_decay.of(run.train.steps);
   }
   return out;
 }

@@ -27,6 +27,18 @@ std::optional<double> read_decimal(std::string_view text) {
   return value;
 }
 
+std::optional<std::int64_t> read_count(std::string_view text) {
+  const auto steps = parse_count(text);
+  if (!steps || *steps < 0 || *steps > kMaxSteps) return std::nullopt;
+  return *steps;
+}
+
+std::string write_decimal(double value) {
+  std::array<char, 32> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size() - 1, value);
+  return {text.data(), error == std::errc() ? end : text.data()};
+}
+
 }  // namespace
 
 std::optional<SaveInterval> read_interval(std::string_view text) {
@@ -37,17 +49,32 @@ std::optional<SaveInterval> read_interval(std::string_view text) {
     if (!(seconds > 0) || seconds > kMaxSeconds) return std::nullopt;
     return SaveInterval{.steps = 0, .seconds = seconds};
   }
-  const auto steps = parse_count(text);
-  if (!steps || *steps < 0 || *steps > kMaxSteps) return std::nullopt;
+  const auto steps = read_count(text);
+  if (!steps) return std::nullopt;
   return SaveInterval{.steps = *steps, .seconds = 0};
 }
 
 std::string write_interval(const SaveInterval& interval) {
   if (interval.seconds == 0) return std::to_string(interval.steps);
-  std::array<char, 32> text{};
-  const auto [end, error] =
-      std::to_chars(text.data(), text.data() + text.size() - 1, interval.seconds);
-  return std::string(text.data(), error == std::errc() ? end : text.data()) + "s";
+  return write_decimal(interval.seconds) + "s";
+}
+
+std::optional<StepCount> read_steps(std::string_view text) {
+  if (!text.ends_with('%')) {
+    const auto steps = read_count(text);
+    return steps ? std::optional<StepCount>(*steps) : std::nullopt;
+  }
+  const auto percent = read_decimal(text.substr(0, text.size() - 1));
+  if (!percent || !(*percent > 0) || *percent > 100) return std::nullopt;
+  return StepCount::share_of_all(*percent / 100);
+}
+
+// A share is read as a percentage: that of the nearest such number is its text.
+std::string write_steps(const StepCount& count) {
+  if (count.share == 0) return std::to_string(count.steps);
+  constexpr double kDigits = 1e9;
+  const double rounded = std::round(count.share * 100 * kDigits) / kDigits;
+  return write_decimal(rounded / 100 == count.share ? rounded : count.share * 100) + "%";
 }
 
 }  // namespace sluice

@@ -1,4 +1,5 @@
-// "500" (steps) or "30min" (time), as checkpoint.every has it. Pure functions; thread-safe.
+// "500" (steps) or "30min" (time), as checkpoint.every has it; "500" or "5%" (of train.steps), as
+// the keys of schedule: have it. Pure functions; thread-safe.
 #pragma once
 
 #include <optional>
@@ -6,6 +7,7 @@
 #include <string_view>
 
 #include "runtime/checkpoint/checkpoint_options.hpp"
+#include "runtime/engine/train_options.hpp"
 
 namespace sluice {
 
@@ -15,5 +17,11 @@ namespace sluice {
 
 // Reads back to the same interval: "500", "1800s".
 [[nodiscard]] std::string write_interval(const SaveInterval& interval);
+
+// Steps as a count, or a share above 0 % up to 100 %. nullopt where the text is neither.
+[[nodiscard]] std::optional<StepCount> read_steps(std::string_view text);
+
+// Reads back to the same number or share: "500", "6.25%".
+[[nodiscard]] std::string write_steps(const StepCount& count);
 
 }  // namespace sluice

@@ -64,6 +64,9 @@ Json type_of(const Rules& rules) {
     case KeyType::kInterval:
       return any_of(
           {ranged("integer", {.min = 0}), reference("count"), reference("interval"), variable});
+    case KeyType::kSteps:
+      return any_of(
+          {ranged("integer", rules.range), reference("count"), reference("share"), zero, variable});
     case KeyType::kFloat:
       return any_of({ranged("number", rules.range), zero, variable});
     case KeyType::kBool:
@@ -96,8 +99,12 @@ Json default_of(const Key& key) {
     return std::string(key.rules.choices[static_cast<std::size_t>(*whole)]);
   }
   const auto* number = std::get_if<double>(&value);
-  const bool is_zero = (whole != nullptr && *whole == 0) || (number != nullptr && *number == 0);
+  const auto* text = std::get_if<std::string>(&value);
+  const bool no_steps = key.rules.type == KeyType::kSteps && text != nullptr && *text == "0";
+  const bool is_zero =
+      (whole != nullptr && *whole == 0) || (number != nullptr && *number == 0) || no_steps;
   if (is_zero && !key.rules.zero_word.empty()) return std::string(key.rules.zero_word);
+  if (no_steps) return 0;
   return std::visit([](const auto& held) { return Json(held); }, value);
 }
 
@@ -110,6 +117,7 @@ Json definitions() {
           {"count", text("^" + number + " ?[kKMBGT]?$")},
           {"size", text("^" + number + " ?(B|[kKMGT]B|[KMGT]iB|[kKMG])?$")},
           {"time", text("^[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?[smh]?$")},
+          {"share", text("^[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?%$")},
           {"interval", text("^[0-9]+(\\.[0-9]+)?([eE][+-]?[0-9]+)?(s|m|min|h)$")}};
 }
 

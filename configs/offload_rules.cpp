@@ -31,7 +31,6 @@ class OffloadRules {
     check_parameters();
     check_gradients();
     check_activations();
-    check_states_dtype();
     check_device_fraction();
     check_speculation();
     check_image();
@@ -87,23 +86,10 @@ class OffloadRules {
                "be parted from it; set one of them, or leave activations on the device");
   }
 
-  void check_states_dtype() {
-    if (offload_.states_dtype == DType::kFloat32 || offload_.optimizer != Tier::kDevice) return;
-    broken("offload.states_dtype",
-           std::string(name_of(offload_.states_dtype)) +
-               " is the type of moments off the device, and offload.optimizer is device; set that "
-               "to host or nvme, or leave this out");
-  }
-
   void check_device_fraction() {
     const double fraction = offload_.device_fraction;
     if (fraction == 0) return;
-    if (offload_.optimizer == Tier::kDevice) {
-      broken("offload.device_fraction",
-             format_number(fraction) +
-                 " is the share of an offloaded optimizer that stays, and offload.optimizer is "
-                 "device; set that to host or nvme, or leave this out");
-    } else if (offload_.parameters != Tier::kDevice || offload_.gradients != Tier::kDevice) {
+    if (offload_.parameters != Tier::kDevice || offload_.gradients != Tier::kDevice) {
       broken("offload.device_fraction",
              format_number(fraction) +
                  " needs parameters and gradients on the device: the share that stays is updated "
@@ -113,11 +99,7 @@ class OffloadRules {
 
   void check_speculation() {
     if (offload_.speculate == Speculation::kNever) return;
-    if (offload_.optimizer != Tier::kNvme) {
-      broken("offload.speculate",
-             "auto updates states into a second place on nvme, and offload.optimizer is " +
-                 text_of(offload_.optimizer) + "; set that to nvme, or leave this out");
-    } else if (run_.parallel.pipeline > 1) {
+    if (run_.parallel.pipeline > 1) {
       broken("offload.speculate",
              "auto needs parallel.pipeline: 1: the last backwards of a pipeline's stage stand "
              "between transfers that others wait for; set it, or leave this out");
@@ -126,17 +108,12 @@ class OffloadRules {
 
   // What is left on nvme has to be all of a step's states, and of every rank's the same step.
   void check_image() {
-    if (!offload_.image) return;
-    const std::string of_all =
-        "an image is of all optimizer states, which must live on nvme, and offload.";
-    if (offload_.optimizer != Tier::kNvme) {
-      broken("offload.image", of_all + "optimizer is " + text_of(offload_.optimizer) +
-                                  "; set that to nvme, or leave this out");
-    } else if (offload_.device_fraction > 0) {
-      broken("offload.image", of_all + "device_fraction keeps " +
-                                  format_number(offload_.device_fraction) +
-                                  " of them on the device; set that to 0, or leave this out");
-    }
+    if (!offload_.image || offload_.device_fraction == 0) return;
+    broken("offload.image",
+           "an image is of all optimizer states, which must live on nvme, and "
+           "offload.device_fraction keeps " +
+               format_number(offload_.device_fraction) +
+               " of them on the device; set that to 0, or leave this out");
   }
 
   void check_nvme() {
@@ -144,12 +121,8 @@ class OffloadRules {
     const auto on_nvme = std::find_if(states.begin(), states.end(), [](const PlacedState& state) {
       return state.tier == Tier::kNvme;
     });
-    if (on_nvme == states.end()) {
-      if (offload_.nvme_path.empty()) return;
-      broken("offload.nvme_path",
-             "nothing lives on nvme; set offload.optimizer, parameters, gradients or activations "
-             "to nvme, or leave this out");
-    } else if (offload_.nvme_path.empty()) {
+    if (on_nvme == states.end()) return;
+    if (offload_.nvme_path.empty()) {
       broken(on_nvme->key, "nvme needs offload.nvme_path: a folder on the drive");
     } else {
       check_block();
@@ -242,8 +215,15 @@ std::vector<PlacedState> placed_states(const OffloadOptions& offload) {
           {"offload.activations", "activations", offload.activations}};
 }
 
+bool is_on_nvme(const OffloadOptions& offload) {
+  const std::vector<PlacedState> states = placed_states(offload);
+  return std::any_of(states.begin(), states.end(),
+                     [](const PlacedState& state) { return state.tier == Tier::kNvme; });
+}
+
 std::vector<std::string> folders_in_memory(const OffloadOptions& offload) {
   std::vector<std::string> found;
+  if (!is_on_nvme(offload)) return found;
   for (const std::string& folder : offload.nvme_path) {
     std::error_code ignored;
     const fs::path path = fs::absolute(folder, ignored).lexically_normal();

@@ -17,7 +17,11 @@ struct BrokenRule {
 
 [[nodiscard]] std::vector<BrokenRule> broken_offload_rules(const RunConfig& run);
 
-// Of nvme_path, those on a tmpfs: what lies there takes host memory that no budget counts.
+// True if a state lives on NVMe.
+[[nodiscard]] bool is_on_nvme(const OffloadOptions& offload);
+
+// Folders of nvme_path on a tmpfs: states there take host memory that no budget counts. Empty where
+// nothing lives on NVMe.
 [[nodiscard]] std::vector<std::string> folders_in_memory(const OffloadOptions& offload);
 
 // A state that offload: places.

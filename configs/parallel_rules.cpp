@@ -23,7 +23,7 @@ class ParallelRules {
     if (mesh_.tensor > 1) check_tensor();
     check_schedule();
     if (mesh_.pipeline > 1) check_pipeline();
-    if (!mesh_.stage_layers.empty()) check_stage_layers();
+    if (mesh_.pipeline > 1 && !mesh_.stage_layers.empty()) check_stage_layers();
     check_nvme_gradients();
     return std::move(broken_);
   }
@@ -32,15 +32,9 @@ class ParallelRules {
   void broken(std::string_view key, std::string what) { broken_.push_back({key, std::move(what)}); }
 
   void check_sequence() {
-    if (!mesh_.sequence) return;
-    if (mesh_.tensor == 1) {
-      broken("parallel.sequence",
-             "true needs tensor > 1: it is tensor-parallel ranks that share the sequence; set "
-             "parallel.tensor, or leave this out");
-    } else if (model_.seq % mesh_.tensor != 0) {
-      broken("parallel.sequence",
-             "model.seq must be a multiple of tensor: " + remainder(model_.seq, mesh_.tensor));
-    }
+    if (!mesh_.sequence || model_.seq % mesh_.tensor == 0) return;
+    broken("parallel.sequence",
+           "model.seq must be a multiple of tensor: " + remainder(model_.seq, mesh_.tensor));
   }
 
   void must_divide(const std::string& what, std::int64_t size) {
@@ -77,19 +71,8 @@ class ParallelRules {
   }
 
   void check_schedule() {
+    if (mesh_.pipeline == 1) return;
     const std::string schedule(name_of(mesh_.schedule));
-    if (mesh_.pipeline == 1) {
-      if (mesh_.schedule != PipelineSchedule::k1f1b) {
-        broken("parallel.schedule",
-               schedule + " needs pipeline > 1: there is nothing to schedule; leave it out");
-      }
-      if (mesh_.virtual_stages > 1) {
-        broken("parallel.virtual_stages", num(mesh_.virtual_stages) +
-                                              " need pipeline > 1: a stage that is all of the "
-                                              "model has nobody to take turns with");
-      }
-      return;
-    }
     const bool interleaved = mesh_.schedule == PipelineSchedule::kInterleaved;
     if (interleaved && mesh_.virtual_stages == 1) {
       broken("parallel.schedule",
@@ -128,10 +111,7 @@ class ParallelRules {
   void check_stage_layers() {
     const std::size_t count = mesh_.stage_layers.size();
     const std::int64_t chunks = std::int64_t{mesh_.pipeline} * mesh_.virtual_stages;
-    if (mesh_.pipeline == 1) {
-      broken("parallel.stage_layers",
-             "needs pipeline > 1: one stage has all layers; leave this out");
-    } else if (static_cast<std::int64_t>(count) != chunks) {
+    if (static_cast<std::int64_t>(count) != chunks) {
       broken(
           "parallel.stage_layers",
           "needs a number for each of pipeline x virtual_stages pieces: " + std::to_string(count) +

@@ -8,6 +8,7 @@
 #include <optional>
 #include <utility>
 
+#include "configs/idle_keys.hpp"
 #include "configs/interpret.hpp"
 #include "configs/problems.hpp"
 #include "configs/yaml_tree.hpp"
@@ -160,6 +161,15 @@ std::string Origin::place() const {
 
 bool LoadedConfig::given(std::string_view key) const { return origins.contains(key); }
 
+bool LoadedConfig::overridden(std::string_view key, std::string_view other) const {
+  const auto first = origins.find(key);
+  const auto second = origins.find(other);
+  if (first == origins.end() || second == origins.end()) return false;
+  const Origin& a = first->second;
+  const Origin& b = second->second;
+  return a.is_set || b.is_set || a.text != b.text;
+}
+
 std::string LoadedConfig::place(std::string_view key) const {
   const auto found = origins.find(key);
   return found == origins.end() ? shown_path(path) + " (default)" : found->second.place();
@@ -183,6 +193,7 @@ LoadedConfig finish(Loader& loader, const std::string& path,
   if (loaded.run.data.cache_dir.empty()) {
     loaded.run.data.cache_dir = (file.parent_path() / ".cache" / "tokens").string();
   }
+  settle_idle_keys(loaded);
   return loaded;
 }
 

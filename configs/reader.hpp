@@ -34,9 +34,13 @@ struct LoadedConfig {
   RunConfig run;
   std::string path;                                    // as it was given to load_config
   std::map<std::string, Origin, std::less<>> origins;  // by "zero.stage"; defaults are not in it
+  std::vector<std::string> notes;  // a line per key without effect (idle_keys.hpp)
 
   // True if a file or --set gave this key.
   [[nodiscard]] bool given(std::string_view key) const;
+
+  // True if --set, or another file, has the last word on one of two keys.
+  [[nodiscard]] bool overridden(std::string_view key, std::string_view other) const;
 
   // Where to look for a key: its origin's place, or "configs/x.yaml (default)".
   [[nodiscard]] std::string place(std::string_view key) const;

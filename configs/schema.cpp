@@ -30,6 +30,7 @@ Rules number(Range range) { return {.type = KeyType::kFloat, .range = range}; }
 Rules seconds() {
   return {.type = KeyType::kSeconds, .range = {.min = 0, .max = kMaxSeconds, .min_open = true}};
 }
+Rules steps() { return {.type = KeyType::kSteps, .range = {.min = 0, .max = kMaxDim}}; }
 Rules boolean() { return {.type = KeyType::kBool}; }
 Rules one_of(std::vector<std::string_view> choices) {
   return {.type = KeyType::kEnum, .choices = std::move(choices)};
@@ -64,6 +65,8 @@ Value to_value(const Field& field) {
     return std::vector<std::int64_t>(field.begin(), field.end());
   } else if constexpr (std::is_same_v<Field, SaveInterval>) {
     return write_interval(field);
+  } else if constexpr (std::is_same_v<Field, StepCount>) {
+    return write_steps(field);
   } else {
     return field;
   }
@@ -83,6 +86,8 @@ void from_value(const Value& value, Field& field) {
     }
   } else if constexpr (std::is_same_v<Field, SaveInterval>) {
     field = read_interval(std::get<std::string>(value)).value_or(SaveInterval{});
+  } else if constexpr (std::is_same_v<Field, StepCount>) {
+    field = read_steps(std::get<std::string>(value)).value_or(StepCount{});
   } else {
     field = std::get<Field>(value);
   }
@@ -100,7 +105,10 @@ class SectionMaker {
                     std::string_view doc) {
     const auto options = options_;
     section_.keys.push_back(
-        {section_.name, name, std::move(rules), doc,
+        {section_.name,
+         name,
+         std::move(rules),
+         doc,
          [options, field](const RunConfig& run) { return to_value(run.*options.*field); },
          [options, field](RunConfig& run, const Value& value) {
            from_value(value, run.*options.*field);
@@ -221,12 +229,14 @@ Section schedule_section() {
   return SectionMaker("schedule", &RunConfig::schedule, "The learning rate over the steps.")
       .key("type", &O::type, one_of({"constant", "linear", "cosine", "wsd"}),
            "Shape after the warm-up; wsd: constant, then a final fall.")
-      .key("warmup_steps", &O::warmup_steps, count(0), "Steps of the linear rise to lr.")
+      .key("warmup_steps", &O::warmup_steps, steps(),
+           "Steps of the linear rise to lr, or their share of train.steps.")
       .key("min_lr", &O::min_lr, number(kAtLeastZero), "Learning rate reached at decay_steps.")
-      .key("decay_steps", &O::decay_steps, count(0).or_word("auto"),
-           "Step at which min_lr is reached; auto: train.steps.")
-      .key("wsd_decay", &O::wsd_decay, count(0).or_word("auto"),
-           "wsd: steps of the final fall; auto: a tenth of decay_steps.");
+      .key("decay_steps", &O::decay_steps, steps().or_word("auto"),
+           "Step at which min_lr is reached, or its share of train.steps; auto: train.steps.")
+      .key("wsd_decay", &O::wsd_decay, steps().or_word("auto"),
+           "wsd: steps of the final fall, or their share of train.steps; auto: a tenth of "
+           "decay_steps.");
 }
 
 Section zero_section() {

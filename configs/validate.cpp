@@ -163,18 +163,27 @@ class Validator {
 
   void check_schedule() {
     const ScheduleOptions& schedule = run_.schedule;
-    const std::int64_t decay = schedule.decay_steps > 0 ? schedule.decay_steps : run_.train.steps;
-    const std::string decay_name = schedule.decay_steps > 0 ? "decay_steps" : "train.steps";
-    if (schedule.warmup_steps > decay) {
-      broken("schedule.warmup_steps", "warmup_steps <= " + decay_name + " does not hold: " +
-                                          num(schedule.warmup_steps) + " > " + num(decay));
-    } else if (schedule.type == ScheduleType::kWsd &&
-               schedule.warmup_steps + schedule.wsd_decay > decay) {
+    const std::int64_t steps = run_.train.steps;
+    const std::int64_t warmup = schedule.warmup_steps.of(steps);
+    const std::int64_t fall = schedule.wsd_decay.of(steps);
+    const bool follows = schedule.decay_steps.is_auto();
+    const std::int64_t decay = follows ? steps : schedule.decay_steps.of(steps);
+    const std::string decay_name = follows ? "train.steps" : "decay_steps";
+    const std::string advice =
+        follows ? "; a share such as 5% follows train.steps (" + config_.place("train.steps") + ")"
+                : "";
+    if (warmup > decay) {
+      // A run that another place cut short ends in its warm-up (idle_keys.hpp).
+      if (!follows || !config_.overridden("schedule.warmup_steps", "train.steps")) {
+        broken("schedule.warmup_steps", "warmup_steps <= " + decay_name + " does not hold: " +
+                                            num(warmup) + " > " + num(decay) + advice);
+      }
+    } else if (schedule.type == ScheduleType::kWsd && warmup + fall > decay) {
       broken("schedule.wsd_decay", "warmup_steps + wsd_decay <= " + decay_name +
-                                       " does not hold: " + num(schedule.warmup_steps) + " + " +
-                                       num(schedule.wsd_decay) + " > " + num(decay));
+                                       " does not hold: " + num(warmup) + " + " + num(fall) +
+                                       " > " + num(decay) + advice);
     }
-    if (schedule.min_lr > run_.optimizer.lr) {
+    if (schedule.min_lr > run_.optimizer.lr && schedule.type != ScheduleType::kConstant) {
       broken(
           to_blame({"schedule.min_lr", "optimizer.lr"}),
           "min_lr <= lr does not hold: " + num(schedule.min_lr) + " > " + num(run_.optimizer.lr));
@@ -219,16 +228,6 @@ class Validator {
              "the share of training must be above 0: " +
                  (has_shares ? num(data.split[0]) + " of " + num(sum)
                              : num(static_cast<std::int64_t>(data.split.size())) + " shares"));
-    }
-    const TrainOptions& train = run_.train;
-    if (train.eval_every > 0 && train.eval_steps == 0) {
-      broken("train.eval_every", "evaluates every " + num(train.eval_every) +
-                                     " steps, but eval_steps = 0 means never; set one of them");
-    }
-    if (train.eval_every > 0 && data.valid.empty() && has_shares && data.split[1] == 0) {
-      broken("train.eval_every",
-             "there is nothing to evaluate on: data.valid is empty and the "
-             "validation share of data.split is 0");
     }
   }
 

@@ -212,6 +212,7 @@ std::string write_whole(const Rules& rules, std::int64_t value) {
 
 std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view text) {
   if (!rules.zero_word.empty() && text == rules.zero_word) {
+    if (rules.type == KeyType::kSteps) return Value(std::string("0"));
     return rules.type == KeyType::kFloat ? Value(0.0) : Value(std::int64_t{0});
   }
   switch (rules.type) {
@@ -224,6 +225,9 @@ std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view t
       return read_seconds(rules, text);
     case KeyType::kInterval:
       if (const auto interval = read_interval(text)) return Value(write_interval(*interval));
+      return found(text, rules);
+    case KeyType::kSteps:
+      if (const auto steps = read_steps(text)) return Value(write_steps(*steps));
       return found(text, rules);
     case KeyType::kFloat:
     case KeyType::kFloats:
@@ -252,6 +256,8 @@ std::string expected_element(const Rules& rules) {
       return "a time" + range_text(rules.range) + " such as 30s, 5m, 2h or 600";
     case KeyType::kInterval:
       return "steps such as 500, or a time such as 30min or 2h";
+    case KeyType::kSteps:
+      return "steps such as 500, or a share of train.steps such as 5%" + or_word;
     case KeyType::kFloat:
     case KeyType::kFloats:
       return "a number" + range_text(rules.range) + or_word;
@@ -296,7 +302,11 @@ std::string write_value(const Rules& rules, const Value& value) {
           if (held == 0 && !rules.zero_word.empty()) return std::string(rules.zero_word);
           return format_number(held);
         } else if constexpr (std::is_same_v<Held, std::string>) {
-          return rules.type == KeyType::kInterval ? held : quoted(held);
+          if (rules.type == KeyType::kSteps && held == "0" && !rules.zero_word.empty()) {
+            return std::string(rules.zero_word);
+          }
+          const bool plain = rules.type == KeyType::kInterval || rules.type == KeyType::kSteps;
+          return plain ? held : quoted(held);
         } else if constexpr (std::is_same_v<Held, std::vector<double>>) {
           return list_of(held, format_number);
         } else if constexpr (std::is_same_v<Held, std::vector<std::int64_t>>) {

@@ -84,14 +84,18 @@ RunFacts facts_of(const PlanCommand& command, const RunConfig& run, const PlanMa
   return facts;
 }
 
+// `said`: notes that standard error has; a plan that is read by itself has them too.
 void print_plan(const PlanCommand& command, const RunPlan& plan, const RunFacts& facts,
-                const SearchResult* result, const std::vector<FitRow>* rows) {
+                const std::vector<std::string>& said, const SearchResult* result,
+                const std::vector<FitRow>* rows) {
+  RunFacts whole = facts;
+  whole.notes.insert(whole.notes.end(), said.begin(), said.end());
   if (!command.html.empty()) {
-    write_file_atomically(command.html, plan_html(plan, facts, result, rows));
+    write_file_atomically(command.html, plan_html(plan, whole, result, rows));
   }
   std::string text;
   if (command.json) {
-    text = report_json(plan, facts, result, rows);
+    text = report_json(plan, whole, result, rows);
   } else {
     text = report_text(plan, facts);
     if (rows != nullptr) text += compare_text(*rows);
@@ -120,6 +124,7 @@ int run_plan(const PlanCommand& command) {
   PlanMachine machine = find_machine(command.profile, config.run);
   RunPlace place{.world = world_of(command, config.run), .on_gpu = machine.profile.gpu};
   validate_anywhere(config, place.world);
+  print_notes(config);
   if (place.on_gpu) check_gpu_activations(config);
   place.local_ranks = ranks_of_host(machine.profile, config.run, place.world);
   settle_threads(machine, config.run, place.world);
@@ -144,7 +149,8 @@ int run_plan(const PlanCommand& command) {
   std::optional<std::vector<FitRow>> rows;
   if (command.compare) rows = compare(planner, question);
   progress.reset();
-  print_plan(command, plan, facts, result ? &*result : nullptr, rows ? &*rows : nullptr);
+  print_plan(command, plan, facts, config.notes, result ? &*result : nullptr,
+             rows ? &*rows : nullptr);
   return plan.fits() ? 0 : kDoesNotFit;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstdio>
 
 #include "configs/derived.hpp"
 #include "kernels/base/error.hpp"
@@ -34,6 +35,10 @@ TierOptions tier_options(const RunConfig& run, const RunPlace& place) {
 }
 
 }  // namespace
+
+void print_notes(const LoadedConfig& config) {
+  for (const std::string& note : config.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
+}
 
 bool runs_on_gpu(const RunConfig& run) {
   if (run.launch.backend == Backend::kGloo || run.launch.backend == Backend::kLocal) return false;

@@ -28,6 +28,9 @@ struct RunPlace {
 // Whether the configuration's ranks use this machine's GPUs.
 [[nodiscard]] bool runs_on_gpu(const RunConfig& run);
 
+// The configuration's notes to standard error, a line each. One process of a job says them.
+void print_notes(const LoadedConfig& config);
+
 // Of one collective: launch.timeout.
 [[nodiscard]] std::chrono::milliseconds launch_timeout(const RunConfig& run);
 

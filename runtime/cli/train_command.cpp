@@ -122,6 +122,7 @@ int launch(const TrainCommand& command) {
   settle_model_from(config);
   const Destination to = destination(command, config.run);
   validate(config, to.world);
+  print_notes(config);
   check_gpus(config, to.most_on_a_host);
   if (!command.dry_run) check_folders_free(config, command.resume);
   for (const std::string& folder : folders_in_memory(config.run.offload)) {

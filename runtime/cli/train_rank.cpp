@@ -219,6 +219,8 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
     return run_ranks_as_threads(command, config, rank);
   }
   validate(config, rank.world_size);
+  const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;  // whose launcher said it
+  if (!launched && rank.rank == 0) print_notes(config);
   check_gpus(config, rank.local_world_size);
   const RankProcess process(config.run, rank, 1);
   return train_rank(command, config, rank, process, [&] { return connect(config, rank); });

@@ -64,14 +64,15 @@ void add_schedule(const EngineOptions& options, Settings& out) {
   const ScheduleOptions& schedule = options.schedule;
   out.add("schedule.type", text_of(schedule.type, std::array<std::string_view, 4>{
                                                       "constant", "linear", "cosine", "wsd"}));
-  out.add("schedule.warmup_steps", std::to_string(schedule.warmup_steps));
+  out.add("schedule.warmup_steps", std::to_string(schedule.warmup_steps.of(options.train.steps)));
   if (schedule.type == ScheduleType::kConstant) return;
   out.add("schedule.min_lr", text_of(schedule.min_lr));
-  const std::int64_t end =
-      schedule.decay_steps > 0 ? schedule.decay_steps : options.train.steps;  // auto
+  const std::int64_t end = schedule.decay_steps.is_auto()
+                               ? options.train.steps
+                               : schedule.decay_steps.of(options.train.steps);
   out.add("schedule.decay_steps", std::to_string(end));
   if (schedule.type == ScheduleType::kWsd) {
-    out.add("schedule.wsd_decay", std::to_string(schedule.wsd_decay));
+    out.add("schedule.wsd_decay", std::to_string(schedule.wsd_decay.of(options.train.steps)));
   }
 }
 

@@ -8,14 +8,17 @@ namespace sluice {
 
 double learning_rate(const OptimizerOptions& optimizer, const ScheduleOptions& schedule,
                      std::int64_t total_steps, std::int64_t step) {
-  if (step <= schedule.warmup_steps) {
-    return optimizer.lr * static_cast<double>(step) / static_cast<double>(schedule.warmup_steps);
+  const std::int64_t warmup = schedule.warmup_steps.of(total_steps);
+  if (step <= warmup) {
+    return optimizer.lr * static_cast<double>(step) / static_cast<double>(warmup);
   }
   if (schedule.type == ScheduleType::kConstant) return optimizer.lr;
-  const std::int64_t end = schedule.decay_steps > 0 ? schedule.decay_steps : total_steps;
-  std::int64_t begin = schedule.warmup_steps;
+  const bool follows = schedule.decay_steps.is_auto();
+  const std::int64_t end = follows ? total_steps : schedule.decay_steps.of(total_steps);
+  std::int64_t begin = warmup;
   if (schedule.type == ScheduleType::kWsd) {
-    const std::int64_t fall = schedule.wsd_decay > 0 ? schedule.wsd_decay : (end + 9) / 10;
+    const std::int64_t fall =
+        schedule.wsd_decay.is_auto() ? (end + 9) / 10 : schedule.wsd_decay.of(total_steps);
     begin = std::max(begin, end - fall);
   }
   if (step <= begin) return optimizer.lr;

@@ -38,14 +38,38 @@ struct OptimizerOptions {
   double weight_decay = 0.1;
 };
 
+// Steps of the schedule: a number, or a share of train.steps.
+struct StepCount {
+  StepCount(std::int64_t number = 0) : steps(number) {}  // NOLINT(google-explicit-constructor)
+  static StepCount share_of_all(double share) {
+    StepCount count;
+    count.share = share;
+    return count;
+  }
+
+  std::int64_t steps = 0;
+  double share = 0;  // in (0, 1]; 0: `steps` holds
+
+  // True where neither is given.
+  [[nodiscard]] bool is_auto() const { return steps == 0 && share == 0; }
+  // Of a run of `all` steps; a share is at least one of them.
+  [[nodiscard]] std::int64_t of(std::int64_t all) const {
+    if (share == 0 || all <= 0) return steps;
+    const auto nearest = static_cast<std::int64_t>(share * static_cast<double>(all) + 0.5);
+    return nearest < 1 ? 1 : nearest;
+  }
+
+  friend bool operator==(const StepCount&, const StepCount&) = default;
+};
+
 enum class ScheduleType { kConstant, kLinear, kCosine, kWsd };
 
 struct ScheduleOptions {
   ScheduleType type = ScheduleType::kCosine;
-  std::int64_t warmup_steps = 0;
+  StepCount warmup_steps{};
   double min_lr = 0.0;
-  std::int64_t decay_steps = 0;  // the step at which min_lr is reached; 0: train.steps
-  std::int64_t wsd_decay = 0;    // wsd: steps of the final fall; 0: a tenth of decay_steps
+  StepCount decay_steps{};  // the step at which min_lr is reached; 0: train.steps
+  StepCount wsd_decay{};    // wsd: steps of the final fall; 0: a tenth of decay_steps
 };
 
 enum class RecomputeMode { kNone, kFull, kSelective };

@@ -111,8 +111,6 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   if (from.offload.speculate != to.offload.speculate) set.push_back({"offload.speculate", "never"});
   if (uses_nvme(to.offload) && from.offload.nvme_path.empty()) {
     set.push_back({"offload.nvme_path", kNvmePlaceholder});
-  } else if (!uses_nvme(to.offload) && !from.offload.nvme_path.empty()) {
-    set.push_back({"offload.nvme_path", "[]"});
   }
   return set;
 }

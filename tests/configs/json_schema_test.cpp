@@ -106,6 +106,11 @@ TEST_F(Patterns, OfTimes) {
   expect_agreement("time", KeyType::kSeconds, {"600", "30s", "5m", "2h", "1.5h", "1e2"},
                    {"5min", "s", "", "m5", "5 m"});
 }
+TEST_F(Patterns, OfShares) {
+  expect_agreement("share", KeyType::kSteps, {"5%", "6.25%", "1e-1%", "100%"},
+                   {"%", "5 %", "-5%", ".5%", "5%%"});
+  expect_agreement("count", KeyType::kSteps, {"500", "1k", "0"}, {});
+}
 TEST_F(Patterns, OfIntervals) {
   expect_agreement("interval", KeyType::kInterval, {"30s", "30min", "30m", "1.5h"},
                    {"min", "-5min", "", "5 min", "5days"});

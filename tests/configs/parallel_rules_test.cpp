@@ -75,21 +75,12 @@ TEST_F(ParallelRules, EveryRankHasWords) {
   EXPECT_EQ(complaint({"parallel.tensor=4", "model.vocab=50257"}, 4), "");
 }
 
-TEST_F(ParallelRules, SequenceNeedsTensor) {
-  EXPECT_EQ(complaint({"parallel.sequence=true"}, 2),
-            "parallel.sequence: true needs tensor > 1: it is tensor-parallel ranks that share the "
-            "sequence; set parallel.tensor, or leave this out");
+TEST_F(ParallelRules, SequenceIsAMultipleOfTensor) {
   EXPECT_EQ(complaint({"parallel.sequence=true", "parallel.tensor=2", "model.seq=33"}, 2),
             "parallel.sequence: model.seq must be a multiple of tensor: 33 % 2 = 1");
 }
 
-TEST_F(ParallelRules, SchedulesArePipelines) {
-  EXPECT_EQ(complaint({"parallel.schedule=gpipe"}, 2),
-            "parallel.schedule: gpipe needs pipeline > 1: there is nothing to schedule; leave it "
-            "out");
-  EXPECT_EQ(complaint({"parallel.virtual_stages=2"}, 2),
-            "parallel.virtual_stages: 2 need pipeline > 1: a stage that is all of the model has "
-            "nobody to take turns with");
+TEST_F(ParallelRules, SchedulesAndTheirPieces) {
   EXPECT_EQ(complaint({"parallel.pipeline=2", "parallel.virtual_stages=2"}, 2),
             "parallel.virtual_stages: 2 need parallel.schedule: interleaved, and it is 1f1b");
   EXPECT_EQ(complaint({"parallel.pipeline=2", "parallel.schedule=interleaved"}, 2),
@@ -125,8 +116,6 @@ TEST_F(ParallelRules, LayersOfStagesAreThoseOfTheModel) {
             "parallel.stage_layers: '0' is out of range, expected a whole number >= 1");
   EXPECT_EQ(with("7"),
             "parallel.stage_layers: found '7', expected a list, each a whole number >= 1");
-  EXPECT_EQ(complaint({"model.layers=5", "parallel.stage_layers=[5]"}, 2),
-            "parallel.stage_layers: needs pipeline > 1: one stage has all layers; leave this out");
 }
 
 TEST_F(ParallelRules, WhatDoesNotGoTogether) {

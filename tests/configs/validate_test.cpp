@@ -28,6 +28,15 @@ class Validate : public ::testing::Test {
     }
     return "";
   }
+  // The notes of a file that says `yaml` over base.yaml.
+  std::vector<std::string> notes(const std::string& yaml, const std::vector<std::string>& sets,
+                                 const std::string& base = kData) {
+    scratch_.write("base.yaml", base);
+    scratch_.write("c.yaml", "base: base.yaml\n" + yaml);
+    const LoadedConfig config = load_config("c.yaml", sets);
+    validate(config, 1);
+    return config.notes;
+  }
 
   Scratch scratch_;
 };
@@ -112,7 +121,8 @@ TEST_F(Validate, WhatAFamilyDoesNotHave) {
 TEST_F(Validate, Schedule) {
   EXPECT_EQ(
       complaint(kData + "train: {steps: 100}\nschedule: {warmup_steps: 200}\n", 1),
-      "c.yaml:3:26: schedule.warmup_steps: warmup_steps <= train.steps does not hold: 200 > 100");
+      "c.yaml:3:26: schedule.warmup_steps: warmup_steps <= train.steps does not hold: 200 > 100; "
+      "a share such as 5% follows train.steps (c.yaml:2:16)");
   EXPECT_EQ(
       complaint(kData + "schedule: {warmup_steps: 60, decay_steps: 50}\n", 1),
       "c.yaml:2:26: schedule.warmup_steps: warmup_steps <= decay_steps does not hold: 60 > 50");
@@ -146,14 +156,81 @@ TEST_F(Validate, Data) {
             "c.yaml:1:28: data.train: only one of data.text and data.train may be given");
   EXPECT_EQ(complaint("data: {text: a.txt, split: [0, 5]}\n", 1),
             "c.yaml:1:28: data.split: the share of training must be above 0: 0 of 5");
+}
+
+TEST_F(Validate, WarmUpIsAShareOfWhatTheOverrideLeaves) {
+  const std::string file = "train: {steps: 800}\nschedule: {type: cosine, warmup_steps: 5%}\n";
+  EXPECT_EQ(complaint(kData + file, 1, {}, {"train.steps=20"}), "");
+  EXPECT_TRUE(notes(file, {"train.steps=20"}).empty());
+  ScheduleOptions schedule{.warmup_steps = StepCount::share_of_all(0.05)};
+  EXPECT_EQ(schedule.warmup_steps.of(800), 40);
+  EXPECT_EQ(schedule.warmup_steps.of(4), 1);
+  EXPECT_EQ(schedule.warmup_steps.of(0), 0);
+  for (const char* bad : {"0%", "101%", "-5%", "%", "5 %", "5%%"}) {
+    EXPECT_NE(complaint(kData, 1, {}, {std::string("schedule.warmup_steps=") + bad})
+                  .find("expected steps such as 500, or a share of train.steps such as 5%"),
+              std::string::npos)
+        << bad;
+  }
+  for (const char* good : {"5%", "6.25%", "33.3%", "0.1%", "100%", "1k"}) {
+    const LoadedConfig config =
+        load_config("c.yaml", {std::string("schedule.warmup_steps=") + good});
+    scratch_.write("again.yaml", config.resolved_yaml());
+    EXPECT_EQ(load_config("again.yaml", {}).run.schedule.warmup_steps,
+              config.run.schedule.warmup_steps)
+        << good;
+  }
+}
+
+// A number of steps in a file is the user's; a run cut short by an override ends in the rise.
+TEST_F(Validate, ARunThatAnOverrideCutsShortEndsInItsWarmUp) {
+  const std::string file = "train: {steps: 800}\nschedule: {warmup_steps: 50}\n";
+  EXPECT_EQ(notes(file, {"train.steps=20"}),
+            std::vector<std::string>{
+                "c.yaml:3:26: schedule.warmup_steps: the run ends in its warm-up, after 20 of 50 "
+                "steps; a share such as 5% follows train.steps"});
+  EXPECT_EQ(notes("train: {steps: 20}\n", {}, kData + "schedule: {warmup_steps: 50}\n").size(), 1U);
   EXPECT_EQ(
-      complaint(kData + "train: {eval_every: 5, eval_steps: 0}\n", 1),
-      "c.yaml:2:21: train.eval_every: evaluates every 5 steps, but eval_steps = 0 means never; "
-      "set one of them");
+      complaint(kData + "train: {steps: 20}\nschedule: {warmup_steps: 50}\n", 1).substr(0, 11),
+      "c.yaml:3:26");
+}
+
+TEST_F(Validate, KeysWithoutEffectAreNotes) {
+  EXPECT_EQ(notes("train: {eval_every: 5}\n", {"train.eval_steps=0"}),
+            std::vector<std::string>{"c.yaml:2:21: train.eval_every: no effect: train.eval_steps: "
+                                     "0 means never"});
   EXPECT_EQ(
-      complaint("data: {text: a.txt, split: [1, 0]}\ntrain: {eval_every: 5}\n", 1),
-      "c.yaml:2:21: train.eval_every: there is nothing to evaluate on: data.valid is empty and "
-      "the validation share of data.split is 0");
+      notes("data: {split: [1, 0]}\ntrain: {eval_every: 5}\n", {}),
+      std::vector<std::string>{"c.yaml:3:21: train.eval_every: no effect: there is nothing to "
+                               "evaluate on: data.valid is empty and the validation share of "
+                               "data.split is 0"});
+  EXPECT_EQ(notes("schedule: {min_lr: 1e-3}\n", {"schedule.type=constant"}),
+            std::vector<std::string>{
+                "c.yaml:2:20: schedule.min_lr: no effect: schedule.type is constant"});
+  const std::string machine = kData + "offload: {nvme_path: /gone/drive, queue_depth: 8}\n";
+  EXPECT_EQ(notes("", {}, machine),
+            (std::vector<std::string>{
+                "base.yaml:2:22: offload.nvme_path: no effect: nothing lives on nvme",
+                "base.yaml:2:48: offload.queue_depth: no effect: nothing lives on nvme"}));
+}
+
+TEST_F(Validate, KeysWithoutEffectHaveTheirDefault) {
+  scratch_.write("c.yaml", kData);
+  const LoadedConfig config = load_config(
+      "c.yaml", {"offload.image=true", "offload.speculate=auto", "offload.states_dtype=bf16",
+                 "offload.device_fraction=0.5", "parallel.sequence=true", "parallel.schedule=gpipe",
+                 "parallel.virtual_stages=2", "parallel.stage_layers=[3]"});
+  EXPECT_EQ(config.notes.size(), 8U);
+  const OffloadOptions& offload = config.run.offload;
+  EXPECT_FALSE(offload.image);
+  EXPECT_EQ(offload.speculate, Speculation::kNever);
+  EXPECT_EQ(offload.states_dtype, DType::kFloat32);
+  EXPECT_EQ(offload.device_fraction, 0);
+  const ParallelOptions& mesh = config.run.parallel;
+  EXPECT_FALSE(mesh.sequence);
+  EXPECT_EQ(mesh.schedule, PipelineSchedule::k1f1b);
+  EXPECT_EQ(mesh.virtual_stages, 1);
+  EXPECT_TRUE(mesh.stage_layers.empty());
 }
 
 TEST_F(Validate, NcclNeedsAGpuForEachRank) {
@@ -177,10 +254,10 @@ TEST_F(Validate, RestartsNeedCheckpoints) {
 
 TEST_F(Validate, SaysEverythingAtOnceAndBlamesTheOverride) {
   EXPECT_EQ(
-      complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "parallel.sequence=true"}),
+      complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "parallel.pipeline=3"}),
+      "--set parallel.pipeline=3: parallel.pipeline: world must be a multiple of tensor x "
+      "pipeline: 2 % (1 x 3) = 2\n"
       "--set model.heads=4: model.heads: hidden must be a multiple of heads: 250 % 4 = 2\n"
-      "--set parallel.sequence=true: parallel.sequence: true needs tensor > 1: it is "
-      "tensor-parallel ranks that share the sequence; set parallel.tensor, or leave this out\n"
       "c.yaml (default): data.text: one of data.text and data.train must name what to train on");
 }
 

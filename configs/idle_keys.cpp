@@ -1,0 +1,107 @@
+#include "configs/idle_keys.hpp"
+
+#include <array>
+#include <string>
+#include <string_view>
+
+#include "configs/offload_rules.hpp"
+#include "configs/schema.hpp"
+
+namespace sluice {
+namespace {
+
+class IdleKeys {
+ public:
+  explicit IdleKeys(LoadedConfig& config) : config_(config), run_(config.run) {}
+
+  void settle_all() {
+    evaluation();
+    learning_rate();
+    optimizer_tier();
+    nvme();
+    mesh();
+  }
+
+ private:
+  void note(std::string_view key, const std::string& why) {
+    config_.notes.push_back(config_.place(key) + ": " + std::string(key) + ": no effect: " + why);
+  }
+  // And the key's default holds.
+  void drop(std::string_view key, const std::string& why) {
+    note(key, why);
+    const Key* const known = find_key(key);
+    known->set(run_, known->get(RunConfig{}));
+  }
+
+  void evaluation() {
+    if (run_.train.eval_every == 0) return;
+    const DataOptions& data = run_.data;
+    if (run_.train.eval_steps == 0) {
+      note("train.eval_every", "train.eval_steps: 0 means never");
+    } else if (data.valid.empty() && data.split.size() == 2 && data.split[1] == 0) {
+      note("train.eval_every",
+           "there is nothing to evaluate on: data.valid is empty and the validation share of "
+           "data.split is 0");
+    }
+  }
+
+  void learning_rate() {
+    const ScheduleOptions& schedule = run_.schedule;
+    if (schedule.type == ScheduleType::kConstant && schedule.min_lr > run_.optimizer.lr) {
+      note("schedule.min_lr", "schedule.type is constant");
+    }
+    const std::int64_t steps = run_.train.steps;
+    const std::int64_t warmup = schedule.warmup_steps.of(steps);
+    if (schedule.decay_steps.is_auto() && warmup > steps &&
+        config_.overridden("schedule.warmup_steps", "train.steps")) {
+      config_.notes.push_back(config_.place("schedule.warmup_steps") +
+                              ": schedule.warmup_steps: the run ends in its warm-up, after " +
+                              std::to_string(steps) + " of " + std::to_string(warmup) +
+                              " steps; a share such as 5% follows train.steps");
+    }
+  }
+
+  void optimizer_tier() {
+    OffloadOptions& offload = run_.offload;
+    if (offload.optimizer == Tier::kDevice) {
+      const std::string why = "offload.optimizer is device";
+      if (offload.states_dtype != DType::kFloat32) drop("offload.states_dtype", why);
+      if (offload.device_fraction != 0) drop("offload.device_fraction", why);
+    }
+    if (offload.optimizer == Tier::kNvme) return;
+    const std::string why = "offload.optimizer is not nvme";
+    if (offload.speculate != Speculation::kNever) drop("offload.speculate", why);
+    if (offload.image) drop("offload.image", why + ", so no step is committed there");
+  }
+
+  void nvme() {
+    if (is_on_nvme(run_.offload)) return;
+    constexpr std::array<std::string_view, 5> kKeys{"offload.nvme_path", "offload.queue_depth",
+                                                    "offload.block_bytes", "offload.checksums",
+                                                    "offload.direct"};
+    for (const std::string_view key : kKeys) {
+      if (config_.given(key)) note(key, "nothing lives on nvme");
+    }
+  }
+
+  void mesh() {
+    ParallelOptions& mesh = run_.parallel;
+    if (mesh.sequence && mesh.tensor == 1) {
+      drop("parallel.sequence", "parallel.tensor is 1, and its ranks share the sequence");
+    }
+    if (mesh.pipeline > 1) return;
+    const std::string why = "parallel.pipeline is 1";
+    if (mesh.schedule != PipelineSchedule::k1f1b) drop("parallel.schedule", why);
+    if (mesh.virtual_stages > 1) drop("parallel.virtual_stages", why);
+    if (!mesh.stage_layers.empty()) drop("parallel.stage_layers", why);
+  }
+
+  LoadedConfig& config_;
+  RunConfig& run_;
+};
+
+}  // namespace
+
+void settle_idle_keys(LoadedConfig& config) { IdleKeys(config).settle_all(); }
+
+}  // namespace sluice
