@@ -112,7 +112,19 @@ class SectionMaker {
          [options, field](const RunConfig& run) { return to_value(run.*options.*field); },
          [options, field](RunConfig& run, const Value& value) {
            from_value(value, run.*options.*field);
-         }});
+         },
+         {},
+         {}});
+    return *this;
+  }
+  // Of the key that was added last: the condition under which it has an effect.
+  SectionMaker& when(std::string_view condition) {
+    section_.keys.back().when = condition;
+    return *this;
+  }
+  // Of the key that was added last: a value to show, where none follows from its rules.
+  SectionMaker& example(std::string_view value) {
+    section_.keys.back().example = value;
     return *this;
   }
   operator Section() const { return section_; }  // NOLINT(google-explicit-constructor)
@@ -131,43 +143,62 @@ Section model_section() {
       .key("heads", &O::heads, count(1), "Attention heads.")
       .key("kv_heads", &O::kv_heads, count(0).or_word("auto"),
            "Key and value heads; auto: as many as heads.")
+      .when("model.type is not gpt2")
+      .example("8")
       .key("head_dim", &O::head_dim, count(0).or_word("auto"),
            "Width of an attention head; auto: hidden / heads. Not for gpt2.")
+      .when("model.type is not gpt2")
+      .example("128")
       .key("ffn", &O::ffn, count(0).or_word("auto"),
            "Width inside the feed-forward part; auto: 4 x hidden of a gpt2, else 8/3 x hidden "
            "rounded "
            "up to a multiple of 64.")
+      .example("11008")
       .key("vocab", &O::vocab, count(0).or_word("auto"),
            "Size of the vocabulary; auto: what the tokenizer has.")
+      .example("50304")
       .key("seq", &O::seq, count(1), "Tokens of one sample.")
       .key("tie_embeddings", &O::tie_embeddings, boolean(),
            "Whether the output head is the token embedding.")
       .key("explicit_units", &O::explicit_units, boolean(),
            "Blocks with a written-out backward; false: libtorch's autograd.")
       .key("dropout", &O::dropout, number(kBelowOne), "Embedding, attention and residual dropout.")
+      .example("0.1")
       .key("norm_eps", &O::norm_eps, number(kAboveZero).or_word("auto"),
            "Added to the variance in a norm; auto: 1e-5, or 1e-6 of a qwen2.")
+      .example("1e-6")
       .key("init_std", &O::init_std, number(kAtLeastZero), "Standard deviation of initial weights.")
       .key("attention_bias", &O::attention_bias, one_of({"auto", "none", "qkv", "qkvo"}),
            "Which projections of attention have biases; auto: qkv of a qwen2, all of a gpt2, else "
            "none.")
+      .when("model.type is not gpt2")
       .key("sliding_window", &O::sliding_window, count(0).or_word("none"),
            "mistral: keys that a query sees, itself included; none: all before it.")
+      .when("model.type is mistral")
+      .example("4096")
       .key("rope_theta", &O::rope_theta, number(kAboveZero),
            "Base of the rotary frequencies. Not for gpt2, as all rope_ keys.")
+      .when("model.type is not gpt2")
+      .example("5e5")
       .key("rope_scaling", &O::rope_scaling, one_of({"none", "llama3"}),
            "How rotary frequencies are stretched for long samples.")
+      .when("model.type is not gpt2")
       .key("rope_factor", &O::rope_factor, number({.min = 1}),
            "llama3: what slow frequencies are divided by.")
+      .when("model.rope_scaling is llama3")
       .key("rope_low_freq_factor", &O::rope_low_freq_factor, number(kAboveZero),
            "llama3: turns over rope_original_seq below which a frequency is slow.")
+      .when("model.rope_scaling is llama3")
       .key("rope_high_freq_factor", &O::rope_high_freq_factor, number(kAboveZero),
            "llama3: turns over rope_original_seq above which a frequency is kept.")
+      .when("model.rope_scaling is llama3")
       .key("rope_original_seq", &O::rope_original_seq, count(1),
            "llama3: tokens of a sample before the stretching.")
+      .when("model.rope_scaling is llama3")
       .key("from", &O::from, path(),
            "A Hugging Face folder to start from: its config.json fills in the model's other keys; "
-           "empty: fresh weights.");
+           "empty: fresh weights.")
+      .example("hf/gpt2");
 }
 
 Section data_section() {
@@ -176,17 +207,27 @@ Section data_section() {
       .key("text", &O::text, paths(),
            "Text files, folders or globs (** crosses folders), relative to the working directory. "
            "JSON lines (.jsonl) and gzip are unpacked. Either this or train.")
+      .example("\"corpus/**/*.txt\"")
       .key("json_key", &O::json_key, needed_path(),
            "Of JSON lines: the key whose value is the text of a document.")
+      .when("data.text names JSON lines")
       .key("train", &O::train, paths(), "Prefixes of Megatron .bin/.idx pairs to train on.")
+      .example("corpus/shard_00")
       .key("valid", &O::valid, paths(),
            "Prefixes of Megatron .bin/.idx pairs to evaluate on; empty: cut from train by split.")
+      .when("train.eval_steps is above 0")
+      .example("corpus/held_out")
       .key("split", &O::split, numbers(2, kAtLeastZero),
            "Shares of training and validation, of any sum.")
+      .when("data.valid is empty")
       .key("tokenizer", &O::tokenizer, needed_path(),
            "bytes (256 values and an end of text), or a tokenizer's file or folder.")
+      .when("data.text is given")
+      .example("hf/gpt2")
       .key("cache_dir", &O::cache_dir, path(),
-           "Folder of token caches; empty: .cache/tokens beside the configuration.");
+           "Folder of token caches; empty: .cache/tokens beside the configuration.")
+      .when("data.text is given")
+      .example("/fast/tokens");
 }
 
 Section train_section() {
@@ -196,21 +237,28 @@ Section train_section() {
       .key("micro_batch", &O::micro_batch, count(1), "Samples of one forward on one rank.")
       .key("global_batch", &O::global_batch, count(0).or_word("auto"),
            "Samples of one optimizer step over all ranks; auto: micro_batch x data ranks.")
+      .example("256")
       .key("accumulation_order", &O::accumulation_order, one_of({"micro", "layer"}),
            "Whether each micro-batch crosses all units first, or each unit all micro-batches.")
+      .when("a step has several micro-batches, and parallel.pipeline is 1")
       .key("dtype", &O::dtype, one_of({"fp32", "bf16", "fp16"}), "Type of weights in compute.")
       .key("matmul", &O::matmul, one_of({"auto", "native", "fp32"}),
            "What a CPU multiplies 16-bit matrices in, their own type or fp32; auto: what it does "
            "faster.")
+      .when("train.dtype is bf16 or fp16 and ranks run on CPUs")
       .key("seed", &O::seed, count(0, std::numeric_limits<double>::infinity()),
            "Of initial weights, dropout and the order of samples.")
       .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")
+      .example("0.5")
       .key("eval_every", &O::eval_every, count(0), "Steps between evaluations; 0: only at the end.")
+      .when("train.eval_steps is above 0")
+      .example("200")
       .key("eval_steps", &O::eval_steps, count(0),
            "Global batches of one evaluation; 0: never evaluate.")
       .key("log_every", &O::log_every, count(1), "Steps between progress lines.")
       .key("sample_tokens", &O::sample_tokens, count(0),
-           "Tokens generated from the trained model at the end; 0: none.");
+           "Tokens generated from the trained model at the end; 0: none.")
+      .example("160");
 }
 
 Section optimizer_section() {
@@ -231,12 +279,19 @@ Section schedule_section() {
            "Shape after the warm-up; wsd: constant, then a final fall.")
       .key("warmup_steps", &O::warmup_steps, steps(),
            "Steps of the linear rise to lr, or their share of train.steps.")
+      .example("5%")
       .key("min_lr", &O::min_lr, number(kAtLeastZero), "Learning rate reached at decay_steps.")
+      .when("schedule.type is not constant")
+      .example("3e-5")
       .key("decay_steps", &O::decay_steps, steps().or_word("auto"),
            "Step at which min_lr is reached, or its share of train.steps; auto: train.steps.")
+      .when("schedule.type is not constant")
+      .example("90%")
       .key("wsd_decay", &O::wsd_decay, steps().or_word("auto"),
            "wsd: steps of the final fall, or their share of train.steps; auto: a tenth of "
-           "decay_steps.");
+           "decay_steps.")
+      .when("schedule.type is wsd")
+      .example("10%");
 }
 
 Section zero_section() {
@@ -247,10 +302,15 @@ Section zero_section() {
       .key("bucket_bytes", &O::bucket_bytes, bytes(1), "Gradient bytes of one reduction.")
       .key("prefetch_units", &O::prefetch_units, count(0),
            "Stage 3: units gathered ahead of the one that runs.")
+      .when("zero.stage is 3")
+      .example("2")
       .key("persist_below", &O::persist_below, count(0, std::numeric_limits<double>::infinity()),
            "Stage 3: groups of fewer elements stay gathered.")
+      .when("zero.stage is 3")
+      .example("100k")
       .key("reduce_every", &O::reduce_every, one_of({"micro_batch", "step"}),
-           "When gradients cross the wire; step: stages 0 and 1 only.");
+           "When gradients cross the wire; step: stages 0 and 1 only.")
+      .when("zero.stage is 0 or 1, and a step has several micro-batches");
 }
 
 Section offload_section() {
@@ -260,35 +320,51 @@ Section offload_section() {
       .key("optimizer", &O::optimizer, tier, "Master weights and moments.")
       .key("parameters", &O::parameters, tier,
            "Shards of weights; off the device: zero.stage 3, and the optimizer off it too.")
+      .when("zero.stage is 3 and offload.optimizer is host or nvme")
       .key("gradients", &O::gradients, tier,
            "Shards of gradients; off the device: zero.stage 2 or 3, and the optimizer off it too.")
+      .when("zero.stage is 2 or 3 and offload.optimizer is host or nvme")
       .key("activations", &O::activations, tier,
            "What backward needs: units' inputs with recompute.mode full, else all they keep.")
+      .when("recompute.mode is full, or model.explicit_units is true")
       .key("nvme_path", &O::nvme_path, paths(),
            "Folders on the NVMe drives, over which blocks are striped; one run at a time in each.")
+      .when("a state lives on nvme")
+      .example("[/nvme0/swap, /nvme1/swap]")
       .key("device_fraction", &O::device_fraction, number(kZeroToOne),
            "Share of an offloaded optimizer that stays on the device and is updated there.")
+      .when("offload.optimizer is host or nvme, with parameters and gradients on the device")
+      .example("0.25")
       .key("states_dtype", &O::states_dtype, one_of({"fp32", "bf16"}),
            "Type of offloaded moments; bf16 is rounded stochastically: not the bits of fp32.")
+      .when("offload.optimizer is host or nvme")
       .key("chunk_bytes", &O::chunk_bytes, bytes(kSmallestChunk, kLargestChunk),
            "Optimizer states pass through the host in chunks: bytes of each fp32 array of one.")
+      .when("offload.optimizer is host or nvme")
       .key("chunks", &O::chunks, count(1, 1024), "Chunks on the host at a time.")
+      .when("offload.optimizer is host or nvme")
       .key("speculate", &O::speculate, one_of({"never", "auto"}),
            "auto: an optimizer on nvme is updated in part under the last backward, before the norm "
            "is known, while steps are not clipped; the same bits, up to twice the room.")
+      .when("offload.optimizer is nvme and parallel.pipeline is 1")
       .key("image", &O::image, boolean(),
            "Whether each step of an optimizer on nvme is committed there, so that --resume auto "
            "goes on from nvme_path after a kill or a loss of power; twice the room, a flush a "
            "step.")
+      .when("offload.optimizer is nvme")
       .key(
           "direct", &O::direct, boolean(),
           "Whether a file system without O_DIRECT is refused; false: go on through the page cache, "
           "whose memory no budget counts.")
+      .when("a state lives on nvme")
       .key("checksums", &O::checksums, boolean(),
            "Whether every block read from NVMe is compared with what was written.")
+      .when("a state lives on nvme")
       .key("queue_depth", &O::queue_depth, count(1, 4096), "NVMe transfers under way at a time.")
+      .when("a state lives on nvme")
       .key("block_bytes", &O::block_bytes, bytes(kSmallestBlock, kLargestBlock),
-           "Largest NVMe transfer, and the stripe of several nvme_path.");
+           "Largest NVMe transfer, and the stripe of several nvme_path.")
+      .when("a state lives on nvme");
 }
 
 Section recompute_section() {
@@ -303,18 +379,27 @@ Section parallel_section() {
   return SectionMaker("parallel", &RunConfig::parallel,
                       "The mesh: world = tensor x pipeline x data.")
       .key("tensor", &O::tensor, count(1), "Ranks that share each matrix.")
+      .example("2")
       .key("sequence", &O::sequence, boolean(),
            "Whether tensor ranks share the sequence outside of attention and feed-forward.")
+      .when("parallel.tensor is above 1")
       .key("pipeline", &O::pipeline, count(1), "Stages of consecutive units.")
+      .example("4")
       .key("virtual_stages", &O::virtual_stages, count(1), "Pieces of the model per stage.")
+      .when("parallel.schedule is interleaved")
+      .example("2")
       .key("schedule", &O::schedule, one_of({"gpipe", "1f1b", "interleaved", "zero_bubble"}),
            "Order of micro-batches in the pipeline.")
+      .when("parallel.pipeline is above 1")
       .key("data", &O::data, count(0).or_word("auto"),
            "Data-parallel ranks; auto: the world divided by tensor x pipeline.")
+      .example("8")
       .key("stage_layers", &O::stage_layers, counts(1, kMaxDim),
            "Blocks of each stage, of each piece in the model's order where there are virtual "
            "stages; the embedding is with the first, the loss head with the last; []: cut by "
-           "FLOP.");
+           "FLOP.")
+      .when("parallel.pipeline is above 1")
+      .example("[3, 4, 4, 3]");
 }
 
 Section memory_section() {
@@ -324,35 +409,48 @@ Section memory_section() {
                       "NVMe, in equal shares of its ranks.")
       .key("device", &O::device, bytes(0).or_word("none"),
            "Memory of one rank's device; none: no limit.")
+      .example("24GiB")
       .key("host", &O::host, bytes(0).or_word("none"),
            "One host's memory for what is offloaded, over all its ranks; none: no limit.")
+      .example("64GiB")
       .key("nvme", &O::nvme, bytes(0).or_word("none"),
-           "One host's space on NVMe, over all its ranks; none: no limit.");
+           "One host's space on NVMe, over all its ranks; none: no limit.")
+      .example("1TiB");
 }
 
 Section loss_scale_section() {
   using O = LossScaleOptions;
   return SectionMaker("loss_scale", &RunConfig::loss_scale, "Dynamic loss scaling; fp16 only.")
       .key("initial", &O::initial, number(kAboveZero), "First scale.")
+      .when("train.dtype is fp16")
       .key("window", &O::window, count(1), "Steps without overflow before the scale doubles.")
+      .when("train.dtype is fp16")
       .key("hysteresis", &O::hysteresis, count(1), "Overflows before the scale is halved.")
-      .key("min", &O::min, number(kAboveZero), "Lowest scale.");
+      .when("train.dtype is fp16")
+      .key("min", &O::min, number(kAboveZero), "Lowest scale.")
+      .when("train.dtype is fp16");
 }
 
 Section checkpoint_section() {
   using O = CheckpointOptions;
   return SectionMaker("checkpoint", &RunConfig::checkpoint, "Saving a run to go on later.")
       .key("dir", &O::dir, path(), "Folder; empty: checkpoints in output.dir.")
+      .example("/data/run7")
       .key("every", &O::every, {.type = KeyType::kInterval},
            "Steps (500) or time (30min) between checkpoints; 0: only at the end. This or dir turns "
            "saving on.")
+      .example("30min")
       .key("keep", &O::keep, count(0), "How many of the newest stay; 0: all.")
+      .when("the run saves checkpoints")
+      .example("3")
       .key("async", &O::async, boolean(),
            "Whether writing overlaps with the next steps, from a copy that memory.host has to have "
            "room for.")
+      .when("the run saves checkpoints")
       .key("time_limit", &O::time_limit_seconds,
            {.type = KeyType::kSeconds, .range = {.min = 0, .max = kMaxSeconds}},
-           "The run saves and stops before it has run so long (30m, 4h); 0: no limit.");
+           "The run saves and stops before it has run so long (30m, 4h); 0: no limit.")
+      .example("4h");
 }
 
 Section launch_section() {
@@ -360,23 +458,30 @@ Section launch_section() {
   return SectionMaker("launch", &RunConfig::launch, "How ranks are started.")
       .key("nproc", &O::nproc, count(0).or_word("auto"),
            "Ranks on this host; auto: one a GPU, or 1 without GPUs.")
+      .example("8")
       .key("hostfile", &O::hostfile, path(),
            "File of the hosts, one a line: name slots=N; they are reached by ssh.")
+      .example("hosts.txt")
       .key("backend", &O::backend, one_of({"auto", "nccl", "gloo", "local"}),
            "What carries collectives; auto: nccl on GPUs, else a host's memory, and gloo between "
            "hosts; local: ranks are threads of one process.")
       .key("max_restarts", &O::max_restarts, count(0),
            "Restarts from the newest checkpoint after a rank crashed, hung or lost its peers.")
+      .when("the run saves checkpoints, or offload.image is true")
+      .example("3")
       .key("timeout", &O::timeout_seconds, seconds(),
            "Longest wait for one collective, and for all ranks to start.")
       .key("threads", &O::threads, count(0).or_word("auto"),
-           "Compute threads of a rank; auto: the cores divided by nproc.");
+           "Compute threads of a rank; auto: the cores divided by nproc.")
+      .when("ranks run on CPUs")
+      .example("4");
 }
 
 Section output_section() {
   using O = OutputOptions;
   return SectionMaker("output", &RunConfig::output, "What a run leaves behind.")
       .key("dir", &O::dir, path(), "Folder of the run; empty: runs/ and the configuration's name.")
+      .example("runs/small")
       .key("tensorboard", &O::tensorboard, boolean(),
            "Whether to write tensorboard/, event files of what metrics.jsonl has.")
       .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last step.");

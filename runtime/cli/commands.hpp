@@ -67,6 +67,12 @@ int run_generate(const GenerateCommand& command);
 
 int run_schema();
 
+struct ExplainCommand {
+  std::string name;  // a section, a key, or empty: all sections
+  bool markdown = false;
+};
+int run_explain(const ExplainCommand& command);
+
 struct TokenizerCommand {
   std::string tokenizer = "bytes";
   std::string input;  // a file, or empty: standard input

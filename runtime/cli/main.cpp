@@ -33,6 +33,7 @@ struct Arguments {
   CheckpointCommand checkpoint;
   EvalCommand eval;
   GenerateCommand generate;
+  ExplainCommand explain;
 };
 
 void add_train(CLI::App& app, Arguments& args) {
@@ -247,6 +248,14 @@ int dispatch_checkpoint(const CLI::App& group, const CheckpointCommand& command)
   return run_checkpoint_import(command);
 }
 
+void add_explain(CLI::App& app, Arguments& args) {
+  CLI::App* explain = app.add_subcommand("explain", "what a configuration's keys mean");
+  auto* name = explain->add_option("key", args.explain.name,
+                                   "a section or a key, as train.clip; none: all sections");
+  explain->add_flag("--markdown", args.explain.markdown, "all keys, as docs/configuration.md")
+      ->excludes(name);
+}
+
 void add_doctor(CLI::App& app, Arguments& args) {
   CLI::App* doctor = app.add_subcommand("doctor", "what this machine can do, and what is off");
   doctor->add_flag("--json", args.doctor.json, "for machines");
@@ -301,6 +310,7 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   if (app.got_subcommand("eval")) return run_eval(args.eval);
   if (app.got_subcommand("generate")) return run_generate(args.generate);
   if (app.got_subcommand("schema")) return run_schema();
+  if (app.got_subcommand("explain")) return run_explain(args.explain);
   if (app.got_subcommand("data")) return run_data_inspect(args.data);
   if (app.got_subcommand("bench")) return dispatch_bench(*app.get_subcommand("bench"), args);
   if (app.got_subcommand("checkpoint")) {
@@ -356,6 +366,7 @@ int run_main(int argc, char** argv) {
   add_bench(app, args);
   add_doctor(app, args);
   add_checkpoint(app, args);
+  add_explain(app, args);
   app.add_subcommand("schema", "print the configuration's JSON Schema, for editors");
   try {
     app.parse(argc, argv);
