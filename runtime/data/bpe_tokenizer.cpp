@@ -98,7 +98,17 @@ BpeTokenizer::BpeTokenizer(BpeModel model) : model_(std::move(model)), merges_(m
       return model_.added[a].first.size() > model_.added[b].first.size();
     });
   }
-  for (const std::string& pattern : model_.patterns) patterns_.emplace_back(pattern);
+  for (const std::string& pattern : model_.patterns) add_pattern(pattern);
+}
+
+void BpeTokenizer::add_pattern(const std::string& pattern) {
+  try {
+    patterns_.emplace_back(pattern);
+  } catch (const ConfigError& error) {
+    throw ConfigError(model_.name + ": " + error.what());
+  } catch (const SplitError& error) {
+    throw IoError(model_.name + ": " + error.what(), model_.name);
+  }
 }
 
 std::int64_t BpeTokenizer::vocab_size() const {
@@ -115,23 +125,32 @@ std::int64_t BpeTokenizer::added_at(std::string_view text) const {
 std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
   std::vector<std::int32_t> ids;
   ids.reserve(text.size() / 3);
+  SplitBudget budget(text.size());
   std::size_t plain_from = 0;
-  for (std::size_t i = 0; i < text.size() && !model_.added.empty();) {
-    const std::int64_t added = added_at(text.substr(i));
-    if (added < 0) {
-      ++i;
-      continue;
+  try {
+    for (std::size_t i = 0; i < text.size() && !model_.added.empty();) {
+      const std::int64_t added = added_at(text.substr(i));
+      if (added < 0) {
+        ++i;
+        continue;
+      }
+      const auto& [content, id] = model_.added[static_cast<std::size_t>(added)];
+      encode_plain(text.substr(plain_from, i - plain_from), budget, ids);
+      ids.push_back(id);
+      plain_from = i += content.size();
     }
-    const auto& [content, id] = model_.added[static_cast<std::size_t>(added)];
-    encode_plain(text.substr(plain_from, i - plain_from), ids);
-    ids.push_back(id);
-    plain_from = i += content.size();
+    encode_plain(text.substr(plain_from), budget, ids);
+  } catch (const SplitError& error) {
+    const std::int64_t offset = error.at() - text.data();
+    throw TokenizeError(model_.name + ": " + error.what() + " at byte " + std::to_string(offset) +
+                            " of the text; take that text out, or mend the pattern",
+                        offset);
   }
-  encode_plain(text.substr(plain_from), ids);
   return ids;
 }
 
-void BpeTokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>& out) const {
+void BpeTokenizer::encode_plain(std::string_view text, SplitBudget& budget,
+                                std::vector<std::int32_t>& out) const {
   std::vector<std::string_view> words, finer;
   while (!text.empty()) {
     const std::size_t valid = valid_utf8_prefix(text);
@@ -143,7 +162,7 @@ void BpeTokenizer::encode_plain(std::string_view text, std::vector<std::int32_t>
     words.assign(1, text.substr(0, valid));
     for (const SplitPattern& pattern : patterns_) {
       finer.clear();
-      for (const std::string_view word : words) pattern.split(word, finer);
+      for (const std::string_view word : words) pattern.split(word, finer, budget);
       words.swap(finer);
     }
     for (const std::string_view word : words) encode_word(word, out);

@@ -58,7 +58,9 @@ class MergeTable {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  explicit BpeTokenizer(BpeModel model);  // throws ConfigError where one of the 256 bytes has no id
+  // Throws ConfigError where one of the 256 bytes has no id or a pattern does not compile, IoError
+  // where a pattern is too slow for any text.
+  explicit BpeTokenizer(BpeModel model);
   [[nodiscard]] std::int64_t vocab_size() const override;
   [[nodiscard]] std::int32_t end_of_text() const override { return model_.end_of_text; }
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override;
@@ -68,7 +70,9 @@ class BpeTokenizer : public Tokenizer {
   [[nodiscard]] const std::string& fingerprint() const override { return model_.fingerprint; }
 
  private:
-  void encode_plain(std::string_view text, std::vector<std::int32_t>& out) const;
+  void add_pattern(const std::string& pattern);
+  void encode_plain(std::string_view text, SplitBudget& budget,
+                    std::vector<std::int32_t>& out) const;
   void encode_word(std::string_view word, std::vector<std::int32_t>& out) const;
   void merge_word(std::string_view word, std::vector<std::int32_t>& out) const;
   void merge_long_word(std::string_view word, std::vector<std::int32_t>& out) const;

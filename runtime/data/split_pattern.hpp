@@ -6,23 +6,60 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/error.hpp"
+
 namespace sluice {
+
+// A text that a pattern cannot split within its limits. `at` points into the text.
+class SplitError : public Error {
+ public:
+  SplitError(const std::string& message, const char* at) : Error(message), at_(at) {}
+  [[nodiscard]] int exit_code() const override { return 4; }
+  [[nodiscard]] const char* at() const { return at_; }
+
+ private:
+  const char* at_;
+};
+
+// The CPU time that the calling thread may take to split one text: a hundred times what the usual
+// patterns take. A single match has a limit of its own; this one ends a text of many slow matches.
+// Not thread-safe.
+class SplitBudget {
+ public:
+  explicit SplitBudget(std::size_t text_bytes);
+  // REQUIRES: called after each match. False: the time is spent.
+  [[nodiscard]] bool match();
+
+ private:
+  double most_seconds_;
+  double started_ = -1, checked_ = 0;  // CPU seconds of the thread
+  int interval_ = 1, left_ = 1;        // matches from one look at the clock to the next
+};
 
 // One compiled pattern (PCRE2 with Unicode properties, JIT where the library has it). `\s` is
 // exactly Unicode's White_Space, as in the engines these patterns were written for. Thread-safe.
 class SplitPattern {
  public:
-  explicit SplitPattern(
-      const std::string& pattern);  // throws ConfigError where it does not compile
+  // Throws ConfigError where the pattern does not compile, SplitError where it needs exponential
+  // time on a short text.
+  explicit SplitPattern(const std::string& pattern);
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
 
   // Appends the matches and the gaps between them, in order: together they are `text`. REQUIRES:
-  // valid UTF-8. Throws Error where the matcher runs out of its limits.
-  void split(std::string_view text, std::vector<std::string_view>& out) const;
+  // valid UTF-8. Throws SplitError where a match takes more steps or memory than a match linear in
+  // the text can need, or `budget` is spent.
+  void split(std::string_view text, std::vector<std::string_view>& out, SplitBudget& budget) const;
+  void split(std::string_view text, std::vector<std::string_view>& out) const {
+    SplitBudget budget(text.size());
+    split(text, out, budget);
+  }
 
  private:
+  void check_speed() const;
+  [[noreturn]] void fail(const std::string& why, const char* at) const;
+
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };

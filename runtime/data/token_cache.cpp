@@ -97,6 +97,18 @@ class Builder {
     }
   }
 
+  void encode(Segment& segment) const {
+    try {
+      segment.ids = request_.tokenizer->encode(segment.piece.text);
+    } catch (const TokenizeError& error) {
+      throw IoError(
+          "data.text: " +
+              place_of(*segment.file, segment.piece.line, segment.piece.offset + error.offset()) +
+              ": " + error.what(),
+          segment.file->path);
+    }
+  }
+
   void encode_round() {
     std::atomic<std::size_t> next{0};
     std::mutex mutex;
@@ -104,7 +116,7 @@ class Builder {
     const auto work = [&] {
       try {
         for (std::size_t i; (i = next++) < segments_.size();) {
-          segments_[i].ids = request_.tokenizer->encode(segments_[i].piece.text);
+          encode(segments_[i]);
         }
       } catch (...) {
         const std::lock_guard lock(mutex);

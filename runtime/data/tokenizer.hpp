@@ -9,7 +9,22 @@
 #include <string_view>
 #include <vector>
 
+#include "kernels/base/error.hpp"
+
 namespace sluice {
+
+// A text that the tokenizer cannot split, from its byte `offset` on.
+class TokenizeError : public Error {
+ public:
+  TokenizeError(const std::string& message, std::int64_t offset)
+      : Error(message), offset_(offset) {}
+  [[nodiscard]] int exit_code() const override { return 4; }
+  [[nodiscard]] bool recurs() const override { return true; }
+  [[nodiscard]] std::int64_t offset() const { return offset_; }
+
+ private:
+  std::int64_t offset_;
+};
 
 class Tokenizer {
  public:
@@ -18,6 +33,7 @@ class Tokenizer {
   [[nodiscard]] virtual std::int64_t vocab_size() const = 0;
   // The id that follows each document.
   [[nodiscard]] virtual std::int32_t end_of_text() const = 0;
+  // Throws TokenizeError where a file's split pattern cannot do with its limits.
   [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   // An id that stands for nothing (a hole, a model's padding) becomes U+FFFD; end_of_text() becomes
   // its name, "<|endoftext|>" where it has no other. Ids may cut a character: the bytes come as

@@ -52,5 +52,51 @@ TEST(SplitPattern, NothingIsLostAndGapsAreWords) {
   EXPECT_THAT(message_of<ConfigError>([] { SplitPattern("(a"); }), HasSubstr("'(a'"));
 }
 
+TEST(SplitPattern, ExponentialTimeIsSeenBeforeAnyText) {
+  for (const char* pattern :
+       {"(a+)+$", "( |  )+x|(?:\\s+)+y$", "(?:\\w+\\s?)+$", "(\\p{N}|\\d\\d)+$"}) {
+    EXPECT_THAT(message_of<SplitError>([&] { SplitPattern{pattern}; }),
+                HasSubstr("needs exponential time on a short run of "))
+        << pattern;
+  }
+  const std::string padded = "(a+)+$|" + std::string(200, 'q');
+  EXPECT_THAT(message_of<SplitError>([&] { SplitPattern{padded}; }),
+              HasSubstr("qqq...' needs"));  // not all of it
+}
+
+TEST(SplitPattern, AMatchOfTooManyStepsNamesItsPlace) {
+  const SplitPattern pattern("(x+)+$|good");
+  const std::string text = "good good" + std::string(64, 'x') + "!";
+  std::vector<std::string_view> words;
+  try {
+    pattern.split(text, words);
+    FAIL() << "nothing was thrown";
+  } catch (const SplitError& error) {
+    EXPECT_EQ(error.at() - text.data(), 9);
+    EXPECT_EQ(error.exit_code(), 4);
+    EXPECT_THAT(error.what(), HasSubstr("'(x+)+$|good' ends with: match limit exceeded"));
+  }
+}
+
+// Each match looks at all that is left: quadratic.
+TEST(SplitPattern, ManySlowMatchesRunOutOfTime) {
+  const SplitPattern pattern(".*(?=z)|.");
+  EXPECT_THAT(message_of<SplitError>([&] {
+                std::vector<std::string_view> words;
+                pattern.split(std::string(300000, 'a'), words);
+              }),
+              HasSubstr("takes too much time"));
+}
+
+TEST(SplitPattern, AWordOfMillionsIsWithinTheLimits) {
+  for (const char* pattern : {kGpt2Pattern, kCl100kPattern, kO200kPattern}) {
+    for (const char* part : {"A", "a", "\u65e5", "!", " "}) {
+      std::string text;
+      while (text.size() < 3'000'000) text += part;
+      EXPECT_LE(split(pattern, text + "x").size(), 3U) << pattern << part;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -1,3 +1,4 @@
+#include "runtime/data/token_cache.hpp"
 #include "runtime/data/tokenizer.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
@@ -160,6 +161,39 @@ TEST_F(TokenizerJson, WhatIsNotUnderstoodIsRefusedByName) {
   EXPECT_THAT(refused({.added = R"([{"id": 268, "content": "<m>", "lstrip": true}])"}),
               HasSubstr("added token '<m>' with lstrip"));
   EXPECT_NO_THROW(make({.normalizer = R"({"type": "NFC"})"}));  // with a warning
+}
+
+TEST_F(TokenizerJson, ASlowPatternIsNamedWithItsFileAndText) {
+  const auto with = [](const std::string& pattern) {
+    return Parts{.pre_tokenizer = R"({"type": "Sequence", "pretokenizers": [
+        {"type": "Split", "pattern": {"Regex": ")" +
+                                  pattern +
+                                  R"("}, "behavior": "Isolated", "invert": false},
+        {"type": "ByteLevel", "add_prefix_space": false, "use_regex": false}]})"};
+  };
+  EXPECT_THAT(refused<IoError>(with("(a+)+$")),
+              AllOf(HasSubstr(folder_ / "tokenizer.json"), HasSubstr("the split pattern '(a+)+$'"),
+                    HasSubstr("needs exponential time")));
+  EXPECT_THAT(refused(with("(a")), AllOf(HasSubstr(folder_ / "tokenizer.json"), HasSubstr("'(a'")));
+  const auto tokenizer = make(with("(x+)+$"));
+  EXPECT_THAT(tokenizer->encode("low xx"), ElementsAre(257, ' ', 'x', 'x'));
+  const std::string slow = "lower " + std::string(64, 'x') + "!";
+  EXPECT_THAT(
+      message_of<TokenizeError>([&] { (void)tokenizer->encode(slow); }),
+      AllOf(HasSubstr(folder_ / "tokenizer.json"),
+            HasSubstr("the split pattern '(x+)+$' ends with: match limit exceeded at byte 0")));
+  TokenCacheRequest request;
+  request.folder = folder_ / "cache";
+  request.tokenizer = tokenizer.get();
+  const auto refusal = [&](const std::string& name, const std::string& content) {
+    write_file(folder_ / name, content);
+    request.files = find_text_files({folder_ / name});
+    return message_of([&] { TokenCache::open_or_build(request); });
+  };
+  EXPECT_THAT(refusal("a.txt", "<|im|>" + slow),
+              AllOf(HasSubstr("a.txt, byte 6: tokenizer.json ("), HasSubstr("'(x+)+$'")));
+  EXPECT_THAT(refusal("a.jsonl", "{\"text\": \"low\"}\n{\"text\": \"" + slow + "\"}"),
+              AllOf(HasSubstr("a.jsonl, line 2: tokenizer.json ("), HasSubstr("'(x+)+$'")));
 }
 
 TEST_F(TokenizerJson, DamagedFilesAreNamed) {
