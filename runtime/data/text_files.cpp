@@ -1,14 +1,11 @@
 #include "runtime/data/text_files.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <filesystem>
-#include <unordered_set>
 
 #include "kernels/base/error.hpp"
 #include "runtime/data/file_io.hpp"
@@ -118,6 +115,20 @@ void expand_glob(const fs::path& folder, const std::vector<std::string>& compone
   }
 }
 
+// Of a spec that gives no file.
+std::string why_nothing(const std::string& spec) {
+  std::error_code ignored;
+  const fs::file_status link = fs::symlink_status(spec, ignored);
+  if (fs::is_symlink(link) && !fs::exists(spec, ignored)) {
+    return spec + " is a link to " + fs::read_symlink(spec, ignored).string() +
+           ", and nothing is there";
+  }
+  if (fs::exists(link)) {
+    return spec + " is a pipe, a socket or a device; write its text to a file";
+  }
+  return "no file matches '" + spec + "'";
+}
+
 Found files_of(const std::string& spec) {
   std::error_code ignored;
   Found found;
@@ -138,7 +149,7 @@ Found files_of(const std::string& spec) {
     }
     expand_glob(pattern.root_path(), components, 0, found);
   }
-  if (found.empty()) throw IoError("data.text: no file matches '" + spec + "'", spec);
+  if (found.empty()) throw IoError("data.text: " + why_nothing(spec), spec);
   return found;
 }
 

@@ -1,5 +1,7 @@
 #include "runtime/data/text_files.hpp"
 
+#include <sys/stat.h>
+
 #include "runtime/data/document_reader.hpp"
 #include "runtime/data/split_pattern.hpp"
 #include "tests/runtime/data/data_testing.hpp"
@@ -86,6 +88,11 @@ TEST_F(Files, WhatMatchesNothingIsSaid) {
   EXPECT_THAT(message_of([&] { find({"none/**/*.txt"}); }), HasSubstr("no file matches '"));
   std::filesystem::create_directory(folder_ / "bare");
   EXPECT_THAT(message_of([&] { find({"bare"}); }), HasSubstr("no text file"));
+  std::filesystem::create_symlink("gone.txt", folder_ / "broken.txt");
+  EXPECT_THAT(message_of([&] { find({"broken.txt"}); }),
+              HasSubstr("broken.txt is a link to gone.txt, and nothing is there"));
+  ASSERT_EQ(mkfifo((folder_ / "pipe").c_str(), 0600), 0);
+  EXPECT_THAT(message_of([&] { find({"pipe"}); }), HasSubstr("pipe is a pipe, a socket"));
 }
 
 std::vector<std::string> pieces_of(const TextFile& file, std::size_t piece_bytes) {
