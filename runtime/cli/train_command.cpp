@@ -117,6 +117,15 @@ int start_ranks(const TrainCommand& command, const LoadedConfig& config, const D
                            config.run.offload.image && !is_folder(command.resume));
 }
 
+std::int64_t survey(const RunConfig& run) {
+  return survey_data(run.data, run.model.seq, run.model.vocab == 0);
+}
+
+// Builds the caches that the ranks open. Returns the vocabulary.
+std::int64_t read_data(const RunConfig& run) {
+  return TrainingData(run.data, run.model.seq, run.train.seed).vocab_size();
+}
+
 int launch(const TrainCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
   settle_model_from(config);
@@ -136,8 +145,7 @@ int launch(const TrainCommand& command) {
       resumed_matmul(config, command.resume));
   const bool matmul_was_open = matmul.rates || matmul.resumed;
   if (matmul_was_open) log_matmul(matmul, config.run);
-  const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
-  settle_vocabulary(config, data);
+  settle_vocabulary(config, command.dry_run ? survey(config.run) : read_data(config.run));
   if (const auto weights = open_model_from(config.run)) weights->check_tied();
   const Planned planned = plan_largest_rank(config.run, place);
   if (command.dry_run) {

@@ -76,12 +76,12 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
                                                       known ? &time : nullptr));
 }
 
-void settle_vocabulary(LoadedConfig& config, const TrainingData& data) {
+void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab) {
   std::int64_t& vocab = config.run.model.vocab;
-  if (vocab == 0) vocab = data.vocab_size();
-  if (vocab < data.vocab_size()) {
+  if (vocab == 0) vocab = data_vocab;
+  if (vocab < data_vocab) {
     throw ConfigError(config.place("model.vocab") + ": model.vocab: " + std::to_string(vocab) +
-                      " is less than the " + std::to_string(data.vocab_size()) +
+                      " is less than the " + std::to_string(data_vocab) +
                       " ids of the data's tokenizer; leave it out to take those");
   }
 }

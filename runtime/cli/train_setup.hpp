@@ -28,8 +28,9 @@ void check_fits(const RunConfig& run, const RunPlace& place, const Planned& plan
 // config.yaml and plan.json in output.dir, which is created where missing. Throws IoError.
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned);
 
-// Sets model.vocab to the data's where none is given. Throws ConfigError where it is less.
-void settle_vocabulary(LoadedConfig& config, const TrainingData& data);
+// Sets model.vocab to `data_vocab`, the data's, where none is given. Throws ConfigError where it is
+// less.
+void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab);
 
 // What the choice of train.matmul was and why, where there is something to say.
 void log_matmul(const MatmulDecision& decision, const RunConfig& run);

@@ -210,6 +210,10 @@ class Builder {
   std::string a_binary_, a_json_;  // the first of each
 };
 
+std::string path_of(const TokenCacheRequest& request, const std::string& key) {
+  return request.folder + "/" + key + ".tokens";
+}
+
 // The cache at `path` if it is whole, is this key's and fits the tokenizer; else nothing.
 std::shared_ptr<const TokenCache> open_if_whole(const std::string& path, const std::string& key,
                                                 const Tokenizer& tokenizer) {
@@ -246,10 +250,15 @@ std::string token_cache_key(const TokenCacheRequest& request) {
   return hasher.digest_hex();
 }
 
+std::shared_ptr<const TokenCache> TokenCache::open_existing(const TokenCacheRequest& request) {
+  const std::string key = token_cache_key(request);
+  return open_if_whole(path_of(request, key), key, *request.tokenizer);
+}
+
 std::shared_ptr<const TokenCache> TokenCache::open_or_build(const TokenCacheRequest& request) {
   check(request.tokenizer != nullptr && request.read.piece_bytes > 0, "TokenCache: no tokenizer");
   const std::string key = token_cache_key(request);
-  const std::string path = request.folder + "/" + key + ".tokens";
+  const std::string path = path_of(request, key);
   if (auto cache = open_if_whole(path, key, *request.tokenizer)) return cache;
   make_folder(request.folder);
   const FileLock lock(request.folder + "/" + key + ".lock",

@@ -56,6 +56,8 @@ class TokenCache : public DocumentSource {
   // is named and empty, or nothing is left to tokenise, where the folder cannot be written or is
   // full.
   static std::shared_ptr<const TokenCache> open_or_build(const TokenCacheRequest& request);
+  // The request's cache if it is there whole, else nothing. Writes nothing.
+  static std::shared_ptr<const TokenCache> open_existing(const TokenCacheRequest& request);
   // Throws IoError where the file is not a whole cache. The tokens themselves are not read.
   explicit TokenCache(const std::string& path);
 

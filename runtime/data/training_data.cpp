@@ -53,6 +53,10 @@ std::vector<std::int64_t> document_starts(const Documents& sources) {
   return starts;
 }
 
+std::string cache_dir_of(const DataOptions& options) {
+  return options.cache_dir.empty() ? ".cache/tokens" : options.cache_dir;
+}
+
 // The largest token of a Megatron file, remembered in the cache folder since finding it reads all.
 std::int64_t largest_token(const std::string& prefix, const std::string& cache_dir) {
   const auto source = std::make_shared<IndexedDataset>(prefix);
@@ -88,6 +92,53 @@ std::int64_t samples_in(std::int64_t tokens, std::int64_t seq) {
   return tokens > seq ? (tokens - 1) / seq : 0;
 }
 
+std::int64_t largest_token(const DataOptions& options) {
+  std::int64_t largest = -1;
+  for (const auto* prefixes : {&options.train, &options.valid}) {
+    for (const std::string& prefix : *prefixes) {
+      largest = std::max(largest, largest_token(prefix, cache_dir_of(options)));
+    }
+  }
+  return largest;
+}
+
+TokenCacheRequest cache_request(const DataOptions& options, const Tokenizer& tokenizer) {
+  TokenCacheRequest request;
+  request.folder = cache_dir_of(options);
+  request.files = find_text_files(options.text);
+  request.tokenizer = &tokenizer;
+  request.read.json_key = options.json_key;
+  return request;
+}
+
+struct Splits {
+  std::shared_ptr<const TokenSource> train, valid;
+};
+
+Splits split_sources(const Documents& sources, const DataOptions& options) {
+  const std::shared_ptr<const TokenSource> all = chain(sources);
+  if (!options.valid.empty()) return {all, chain(open_indexed(options.valid))};
+  const SplitPlan plan = plan_split(document_starts(sources), options.split[0], options.split[1]);
+  return {select(all, plan.train), select(all, plan.valid)};
+}
+
+// Throws IoError where there is no sample to train on. Logs the sizes.
+void check_splits(const Splits& splits, const DataOptions& options, std::int64_t seq) {
+  const std::int64_t train_tokens = splits.train->size(), valid_tokens = splits.valid->size();
+  const std::int64_t train_samples = samples_in(train_tokens, seq);
+  if (train_samples == 0) {
+    throw IoError("the training data holds " + std::to_string(train_tokens) +
+                      " tokens (validation has " + std::to_string(valid_tokens) +
+                      "), but one sample of model.seq " + std::to_string(seq) + " needs " +
+                      std::to_string(seq + 1) + "; add text, lower model.seq or change data.split",
+                  options.text.empty() ? options.train[0] : options.text[0]);
+  }
+  log_info("data: " + format_count(static_cast<double>(train_tokens)) + " tokens for training (" +
+           std::to_string(train_samples) + " samples), " +
+           format_count(static_cast<double>(valid_tokens)) + " for validation (" +
+           std::to_string(samples_in(valid_tokens, seq)) + " samples)");
+}
+
 void check_options(const DataOptions& options, std::int64_t seq) {
   if (seq <= 0) throw ConfigError("model.seq = " + std::to_string(seq) + "; expected at least 1");
   if (options.text.empty() == options.train.empty()) {
@@ -109,57 +160,25 @@ void check_options(const DataOptions& options, std::int64_t seq) {
 TrainingData::TrainingData(const DataOptions& options, std::int64_t seq, std::uint64_t seed)
     : seq_(seq) {
   check_options(options, seq);
-  const std::string cache_dir = options.cache_dir.empty() ? ".cache/tokens" : options.cache_dir;
-  open_sources(options, cache_dir);
+  Documents sources;
+  if (!options.text.empty() || options.tokenizer != "bytes") {
+    tokenizer_ = make_tokenizer(options.tokenizer);
+  }
+  if (!options.text.empty()) {
+    sources.push_back(TokenCache::open_or_build(cache_request(options, *tokenizer_)));
+  } else {
+    sources = open_indexed(options.train);
+  }
+  const Splits splits = split_sources(sources, options);
+  train_ = splits.train;
+  valid_ = splits.valid;
+  vocab_size_ = tokenizer_ != nullptr ? tokenizer_->vocab_size() : largest_token(options) + 1;
   train_order_ = SampleOrder(samples_in(train_tokens(), seq), seed);
   valid_order_ = SampleOrder(samples_in(valid_tokens(), seq), kValidKey);
-  if (train_samples() == 0) {
-    throw IoError("the training data holds " + std::to_string(train_tokens()) +
-                      " tokens (validation has " + std::to_string(valid_tokens()) +
-                      "), but one sample of model.seq " + std::to_string(seq) + " needs " +
-                      std::to_string(seq + 1) + "; add text, lower model.seq or change data.split",
-                  options.text.empty() ? options.train[0] : options.text[0]);
-  }
-  log_info("data: " + format_count(static_cast<double>(train_tokens())) + " tokens for training (" +
-           std::to_string(train_samples()) + " samples), " +
-           format_count(static_cast<double>(valid_tokens())) + " for validation (" +
-           std::to_string(valid_samples()) + " samples)");
+  check_splits(splits, options, seq);
 }
 
 TrainingData::~TrainingData() = default;
-
-void TrainingData::open_sources(const DataOptions& options, const std::string& cache_dir) {
-  Documents sources;
-  if (!options.text.empty()) {
-    tokenizer_ = make_tokenizer(options.tokenizer);
-    TokenCacheRequest request;
-    request.folder = cache_dir;
-    request.files = find_text_files(options.text);
-    request.tokenizer = tokenizer_.get();
-    request.read.json_key = options.json_key;
-    sources.push_back(TokenCache::open_or_build(request));
-  } else {
-    if (options.tokenizer != "bytes") tokenizer_ = make_tokenizer(options.tokenizer);
-    sources = open_indexed(options.train);
-  }
-  train_ = chain(sources);
-  if (!options.valid.empty()) {
-    valid_ = chain(open_indexed(options.valid));
-  } else {
-    const SplitPlan plan = plan_split(document_starts(sources), options.split[0], options.split[1]);
-    valid_ = select(train_, plan.valid);
-    train_ = select(train_, plan.train);
-  }
-  if (tokenizer_ != nullptr) {
-    vocab_size_ = tokenizer_->vocab_size();
-    return;
-  }
-  for (const auto* prefixes : {&options.train, &options.valid}) {
-    for (const std::string& prefix : *prefixes) {
-      vocab_size_ = std::max(vocab_size_, largest_token(prefix, cache_dir) + 1);
-    }
-  }
-}
 
 std::int64_t TrainingData::train_tokens() const { return train_->size(); }
 std::int64_t TrainingData::valid_tokens() const { return valid_->size(); }
@@ -190,6 +209,32 @@ void TrainingData::valid_rows(std::int64_t index, std::int64_t global_batch, std
     out.targets.insert(out.targets.end(), part.targets.begin(), part.targets.end());
     done += count;
   }
+}
+
+std::int64_t survey_data(const DataOptions& options, std::int64_t seq, bool needs_vocab) {
+  check_options(options, seq);
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (!options.text.empty() || options.tokenizer != "bytes") {
+    tokenizer = make_tokenizer(options.tokenizer);
+  }
+  Documents sources;
+  if (options.text.empty()) {
+    sources = open_indexed(options.train);
+  } else {
+    const TokenCacheRequest request = cache_request(options, *tokenizer);
+    if (auto cache = TokenCache::open_existing(request)) {
+      sources.push_back(std::move(cache));
+    } else {
+      std::int64_t bytes = 0;
+      for (const TextFile& file : request.files) bytes += file.size_bytes;
+      const std::size_t count = request.files.size();
+      log_info("data: " + std::to_string(count) + (count == 1 ? " file" : " files") + " of text, " +
+               format_bytes(bytes) + "; not read, the run tokenises them at its start");
+    }
+  }
+  if (!sources.empty()) check_splits(split_sources(sources, options), options, seq);
+  if (tokenizer != nullptr) return tokenizer->vocab_size();
+  return needs_vocab ? largest_token(options) + 1 : 0;
 }
 
 void TrainingData::fill(const TokenSource& source, const SampleOrder& order,

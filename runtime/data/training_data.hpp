@@ -21,6 +21,13 @@ namespace sluice {
 
 class TokenSource;
 
+// Checks the options and the files as TrainingData does, without reading or tokenising text and
+// without building caches: for plans. Token caches that are there are opened. Logs what is known.
+// Returns the smallest vocabulary the data needs, see TrainingData::vocab_size(). Megatron data
+// without a tokenizer is read for its largest token only where `needs_vocab`, else that is 0.
+[[nodiscard]] std::int64_t survey_data(const DataOptions& options, std::int64_t seq,
+                                       bool needs_vocab);
+
 struct SampleRows {
   std::vector<std::int64_t> tokens, targets;  // rows x seq, row-major
 };
@@ -58,7 +65,6 @@ class TrainingData {
                   std::int64_t rows, SampleRows& out) const;
 
  private:
-  void open_sources(const DataOptions& options, const std::string& cache_dir);
   void fill(const TokenSource& source, const SampleOrder& order, std::int64_t first_draw,
             std::int64_t rows, SampleRows& out) const;
 

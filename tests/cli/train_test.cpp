@@ -97,6 +97,12 @@ TEST(Train, DryRunStartsNothing) {
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_NE(run.output.find("peak"), std::string::npos);
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
+  EXPECT_FALSE(std::filesystem::exists(scratch.path(".cache")));
+  EXPECT_NE(run.output.find("1 file of text"), std::string::npos) << run.output;
+  const Finished none =
+      run_program(scratch, "train tiny.yaml --dry-run --set data.text=[none.txt]");
+  EXPECT_EQ(none.exit_code, 4);
+  EXPECT_NE(none.output.find("no file matches 'none.txt'"), std::string::npos) << none.output;
 }
 
 TEST(Usage, NamesACommandThatIsNotThere) {

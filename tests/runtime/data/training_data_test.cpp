@@ -56,6 +56,26 @@ TEST_F(Training, TargetsAreTheNextTokens) {
   EXPECT_EQ(*firsts.rbegin(), 90);  // its last target is the last token
 }
 
+TEST_F(Training, ASurveyReadsNoTextAndBuildsNoCache) {
+  const DataOptions options = text(std::string(1000, 'x'));
+  EXPECT_EQ(survey_data(options, 10, true), 257);
+  EXPECT_FALSE(std::filesystem::exists(folder_ / "cache"));
+  (void)TrainingData(options, 10, 1);
+  EXPECT_EQ(survey_data(options, 10, true), 257);
+  // The cache is there: what it holds is known.
+  EXPECT_THAT(message_of([&] { (void)survey_data(options, 5000, true); }),
+              HasSubstr("one sample of model.seq 5000"));
+  std::filesystem::remove(folder_ / "t.txt");
+  EXPECT_THAT(message_of([&] { (void)survey_data(options, 10, true); }),
+              HasSubstr("no file matches"));
+  DataOptions both = counting(101);
+  EXPECT_EQ(survey_data(both, 10, false), 0);
+  EXPECT_EQ(survey_data(both, 10, true), 101);
+  both.text = options.text;
+  EXPECT_THAT(message_of<ConfigError>([&] { (void)survey_data(both, 10, true); }),
+              HasSubstr("exclude each other"));
+}
+
 TEST_F(Training, TheFingerprintIsThatOfTheTokens) {
   const std::string content = "some words, and then some more of them to fill a sample or two";
   const std::string before = TrainingData(text(content), 10, 1).fingerprint();
