@@ -82,6 +82,7 @@ int run_tokenizer_decode(const TokenizerCommand& command);
 
 struct TokenizerTrainCommand {
   std::vector<std::string> text;
+  std::string json_key = "text";
   std::int64_t vocab_size = 0;
   std::string out_dir;
 };

@@ -147,6 +147,10 @@ void add_tokenizer(CLI::App& app, Arguments& args) {
   }
   CLI::App* train = group->add_subcommand("train", "learn a byte-level BPE vocabulary");
   train->add_option("text", args.tokenizer_train.text, "files, folders, globs")->required();
+  train
+      ->add_option("--json-key", args.tokenizer_train.json_key,
+                   "of JSON lines: the key of the text")
+      ->capture_default_str();
   train->add_option("--vocab-size", args.tokenizer_train.vocab_size, "ids, 257 or more")
       ->required();
   train

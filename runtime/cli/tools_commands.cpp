@@ -83,6 +83,7 @@ int run_tokenizer_decode(const TokenizerCommand& command) {
 int run_tokenizer_train(const TokenizerTrainCommand& command) {
   BpeTrainOptions options;
   options.text = command.text;
+  options.json_key = command.json_key;
   options.vocab_size = command.vocab_size;
   options.out_dir = command.out_dir;
   const BpeTrainResult result = train_bpe(options);

@@ -45,8 +45,8 @@ class TextOfKey {
     ++depth_;
     return true;
   }
-  bool end_object() { return --depth_, true; }
-  bool end_array() { return --depth_, true; }
+  bool end_object() { return leave(); }
+  bool end_array() { return leave(); }
   bool key(std::string& name) {
     if (depth_ != 1) return true;
     taken_ = name == key_;
@@ -62,7 +62,7 @@ class TextOfKey {
     std::string reason = error.what();
     for (const std::string_view before : {"] ", ": "}) {
       const std::size_t at = reason.find(before);
-      if (at != std::string::npos && at < 64) reason.erase(0, at + before.size());
+      if (at < 64) reason.erase(0, at + before.size());
     }
     reason = reason.substr(0, reason.find("; last read"));
     line_.error = "not valid JSON at byte " + std::to_string(position) + " of the line: " + reason;
@@ -79,13 +79,17 @@ class TextOfKey {
       std::string names;
       for (const std::string& name : keys_) names += (names.empty() ? "" : ", ") + name;
       line_.error = "no key '" + key_ + "'" + (names.empty() ? "" : " (its keys: " + names + ")") +
-                    "; data.json_key names the key of the text";
+                    "; data.json_key (tokenizer train: --json-key) names the key of the text";
     } else if (!kind_.empty()) {
       line_.error = "the value of '" + key_ + "' is " + kind_ + ", not a string";
     }
   }
 
  private:
+  bool leave() {
+    --depth_;
+    return true;
+  }
   bool other(const char* kind) {
     if (depth_ == 1 && taken_) kind_ = kind;
     return true;

@@ -41,13 +41,14 @@ std::vector<std::string> byte_pieces() {
   return pieces;
 }
 
-std::unordered_map<std::string, std::int64_t> count_words(const std::vector<std::string>& text) {
+std::unordered_map<std::string, std::int64_t> count_words(const BpeTrainOptions& options) {
   std::unordered_map<std::string, std::int64_t> counts;
   const SplitPattern pattern(kGpt2Pattern);
   std::vector<std::string_view> words;
   std::string key;
-  for (const TextFile& file : find_text_files(text)) {
-    (void)read_documents(file, {.piece_bytes = 4U << 20U}, [&](DocumentPiece&& piece) {
+  for (const TextFile& file : find_text_files(options.text)) {
+    const ReadOptions read{.piece_bytes = 4U << 20U, .json_key = options.json_key};
+    (void)read_documents(file, read, [&](DocumentPiece&& piece) {
       std::string_view rest = piece.text;
       while (!rest.empty()) {
         const std::size_t valid = valid_utf8_prefix(rest);
@@ -181,7 +182,7 @@ BpeTrainResult train_bpe(const BpeTrainOptions& options) {
                       " is there already, and a model may need that tokenizer; give another "
                       "folder with -o, or remove the old one");
   }
-  const auto counts = count_words(options.text);
+  const auto counts = count_words(options);
   Trainer trainer(counts);
   trainer.run(options.vocab_size - 1, std::max<std::int64_t>(options.min_count, 1));
   trainer.pieces_.emplace_back(kEndOfTextName);

@@ -9,6 +9,7 @@ namespace sluice {
 
 struct BpeTrainOptions {
   std::vector<std::string> text;  // as data.text
+  std::string json_key = "text";  // as data.json_key
   std::int64_t vocab_size = 0;    // 256 bytes + merges + <|endoftext|>, so at least 257
   std::int64_t min_count = 2;     // pairs that come more rarely are not merged
   std::string out_dir;            // gets vocab.json and merges.txt

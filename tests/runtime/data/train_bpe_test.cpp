@@ -39,6 +39,17 @@ TEST_F(TrainBpe, EqualsGoByTheirIds) {
   EXPECT_EQ(merges(), "#version: 0.2\nx y\n");
 }
 
+TEST_F(TrainBpe, LearnsFromTheTextOfJsonLines) {
+  write_file(folder_ / "t.jsonl", "{\"body\": \"abc\", \"id\": \"ididid\"}\n{\"body\": \"ab\"}\n");
+  BpeTrainOptions options;
+  options.text = {folder_ / "t.jsonl"};
+  options.json_key = "body";
+  options.vocab_size = 300;
+  options.out_dir = folder_ / "out";
+  train_bpe(options);
+  EXPECT_EQ(merges(), "#version: 0.2\na b\n");
+}
+
 TEST_F(TrainBpe, OverlappingPairsAreCountedAsTheyMerge) {
   train("aaaa\naaaa", 256 + 2 + 1);
   EXPECT_EQ(merges(), "#version: 0.2\na a\naa aa\n");
