@@ -16,6 +16,12 @@ class DeviceConstant {
       : host_(std::move(host)),
         // Made at once: a unit's memory profile counts what it allocates while it runs.
         meta_(empty_tensor(host_.sizes(), host_.scalar_type(), c10::DeviceType::Meta)) {}
+  // Of a model for dry runs: the meta device has it, no other.
+  static DeviceConstant dry(at::IntArrayRef sizes, c10::ScalarType type) {
+    DeviceConstant constant;
+    constant.meta_ = empty_tensor(sizes, type, c10::DeviceType::Meta);
+    return constant;
+  }
 
   [[nodiscard]] const at::Tensor& on(const at::Device& device) const {
     if (device.is_cpu()) return host_;

@@ -85,7 +85,7 @@ class LlamaBlock final : public AutogradUnit {
 
 }  // namespace
 
-LlamaConstants::LlamaConstants(const ModelOptions& options) : rope(options) {
+LlamaConstants::LlamaConstants(const ModelOptions& options, bool dry) : rope(options, dry) {
   if (options.sliding_window > 0 && options.sliding_window < options.seq) {
     window = std::make_unique<const WindowMask>(options.sliding_window);
   }

@@ -16,7 +16,7 @@ namespace sluice {
 
 // What all blocks share.
 struct LlamaConstants {
-  explicit LlamaConstants(const ModelOptions& options);
+  explicit LlamaConstants(const ModelOptions& options, bool dry = false);  // as RopeTable
   RopeTable rope;
   std::unique_ptr<const WindowMask> window;  // null: all keys before a query
 };

@@ -39,9 +39,14 @@ std::vector<float> rope_frequencies(const ModelOptions& o) {
   return frequencies;
 }
 
-RopeTable::RopeTable(const ModelOptions& o) {
+RopeTable::RopeTable(const ModelOptions& o, bool dry) {
   const std::vector<float> frequencies = rope_frequencies(o);
   const auto half = static_cast<std::int64_t>(frequencies.size());
+  if (dry) {
+    cos_ = DeviceConstant::dry({o.seq, half}, kWide);
+    sin_ = DeviceConstant::dry({o.seq, half}, kWide);
+    return;
+  }
   at::Tensor cos = empty_tensor({o.seq, half}, kWide);
   at::Tensor sin = empty_tensor({o.seq, half}, kWide);
   for (std::int64_t i = 0; i < o.seq * half; ++i) {

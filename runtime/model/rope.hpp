@@ -16,7 +16,8 @@ namespace sluice {
 // cos and sin of all angles, [seq, D/2] fp32; one of a model, shared by its blocks.
 class RopeTable {
  public:
-  explicit RopeTable(const ModelOptions& options);
+  // `dry`: for the meta device alone, nothing is computed.
+  explicit RopeTable(const ModelOptions& options, bool dry = false);
 
   // Differentiable. x: [B, heads, S, D] or, with position_dim 1, [B, S, heads, D] -> the same shape
   // and type, contiguous. Positions are first .. first + S - 1. Computed in fp32. REQUIRES:

@@ -12,7 +12,7 @@ namespace {
 // Adds blocks to a model, which share what they have in common.
 class BlockMaker {
  public:
-  explicit BlockMaker(Model& model) : model_(model), o_(model.spec.options) {
+  BlockMaker(Model& model, bool dry) : model_(model), o_(model.spec.options), dry_(dry) {
     if (model.tensor && !o_.explicit_units) {
       throw ConfigError("parallel.tensor: " + std::to_string(model.tensor->size()) +
                         " ranks need model.explicit_units: true: the units of libtorch's autograd "
@@ -28,23 +28,22 @@ class BlockMaker {
       return o_.explicit_units ? make_gpt2_explicit_block(o_, layer, model_.tensor)
                                : make_gpt2_block(o_, layer);
     }
-    if (!shared_) shared_ = std::make_shared<const LlamaConstants>(o_);
+    if (!shared_) shared_ = std::make_shared<const LlamaConstants>(o_, dry_);
     return o_.explicit_units ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
                              : make_llama_block(o_, layer, shared_);
   }
 
   Model& model_;
   const ModelOptions& o_;
+  const bool dry_;
   std::shared_ptr<const LlamaConstants> shared_;
 };
 
-}  // namespace
-
-Model make_model(const ModelOptions& options, const ModelPart& part, Communicator* tensor) {
+Model make(const ModelOptions& options, const ModelPart& part, Communicator* tensor, bool dry) {
   Model model{make_model_spec(options, part), {}, nullptr};
   const ModelOptions& filled = model.spec.options;
   if (part.tensor > 1) model.tensor = std::make_shared<TensorGroup>(part, tensor);
-  BlockMaker blocks(model);
+  BlockMaker blocks(model, dry);
   for (const int unit : units_of(filled, part)) {
     if (unit == 0) {
       model.units.push_back(make_token_embedding(filled, model.tensor));
@@ -56,6 +55,16 @@ Model make_model(const ModelOptions& options, const ModelPart& part, Communicato
     }
   }
   return model;
+}
+
+}  // namespace
+
+Model make_model(const ModelOptions& options, const ModelPart& part, Communicator* tensor) {
+  return make(options, part, tensor, false);
+}
+
+Model make_dry_model(const ModelOptions& options, const ModelPart& part) {
+  return make(options, part, nullptr, true);
 }
 
 }  // namespace sluice

@@ -29,5 +29,7 @@ struct Model {
 // where part.tensor > 1 meets autograd's units.
 [[nodiscard]] Model make_model(const ModelOptions& options, const ModelPart& part = {},
                                Communicator* tensor = nullptr);
+// The same for dry runs alone, on meta tensors: its constants are not computed.
+[[nodiscard]] Model make_dry_model(const ModelOptions& options, const ModelPart& part = {});
 
 }  // namespace sluice

@@ -165,7 +165,7 @@ const Planner::Kinds& Planner::profiles(const EngineOptions& options) {
   if (found != profiles_.end()) return found->second;
   auto model = models_.find(slice);
   if (model == models_.end()) {
-    model = models_.emplace(slice, make_model(options.model, all)).first;
+    model = models_.emplace(slice, make_dry_model(options.model, all)).first;
   }
   Kinds kinds;
   const std::vector<UnitSpec>& units = model->second.spec.units;

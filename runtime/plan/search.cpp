@@ -298,13 +298,16 @@ class Search {
     if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
   }
 
-  // As it would run; where the drawing out was wrong about a fit, it is not suggested while another
-  // one fits.
+  // As it would run, but for very many micro-batches, whose program takes minutes; where the
+  // drawing out was wrong about a fit, it is not suggested while another one fits.
   void finish() {
+    constexpr std::int64_t kMostWritten = 4096;  // micro-batches
     std::vector<Suggestion>& all = result_.suggestions;
     for (const Found& found : found_) {
-      all.push_back({differences(question_.options, found.candidate->options),
-                     evaluator_.plan(found.candidate->options)});
+      const EngineOptions& options = found.candidate->options;
+      all.push_back({differences(question_.options, options),
+                     micro_batches_of(options) <= kMostWritten ? evaluator_.plan(options)
+                                                               : evaluator_.evaluate(options)});
     }
     const auto misses = [](const Suggestion& s) { return !s.plan.fits(); };
     result_.any_fits = !std::all_of(all.begin(), all.end(), misses);

@@ -126,7 +126,7 @@ TEST(UnitProfile, OfManyRowsIsDrawnFromAFewPieces) {
     }
     options.matmul = MatmulType::kFp32;
     options.seq = 10'000;
-    const Model model = make_model(options);
+    const Model model = make_dry_model(options);
     for (const std::size_t unit : {std::size_t{1}, std::size_t{2}}) {
       const auto of = [&](std::int64_t samples) {
         return profile_unit(
@@ -139,6 +139,20 @@ TEST(UnitProfile, OfManyRowsIsDrawnFromAFewPieces) {
       EXPECT_EQ(three.kept, 3 * one.kept);
     }
   }
+}
+
+// Its tables of rotary angles would be 2 TiB.
+TEST(UnitProfile, ADryModelHasNoConstants) {
+  ModelOptions options{.layers = 1, .hidden = 128, .heads = 1, .vocab = 300};
+  options.type = ModelType::kLlama;
+  options.seq = 1'000;
+  const auto of = [](const Model& model, std::int64_t seq) {
+    return profile_unit(model, 1, {.micro_batch = 1, .seq = seq});
+  };
+  EXPECT_EQ(of(make_dry_model(options), 1'000).backward_peak,
+            of(make_model(options), 1'000).backward_peak);
+  options.seq = std::int64_t{1} << 32;
+  EXPECT_EQ(of(make_dry_model(options), options.seq).output, options.seq * 128 * 4);
 }
 
 TEST(UnitProfile, NeedsNoMemoryForAModelThatFitsNowhere) {
