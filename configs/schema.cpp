@@ -1,138 +1,12 @@
 #include "configs/schema.hpp"
 
-#include <array>
-#include <type_traits>
-#include <utility>
+#include <limits>
 
-#include "configs/interval.hpp"
+#include "configs/schema_table.hpp"
 
 namespace sluice {
+namespace schema_table {
 namespace {
-
-// Sums and products of a few dimensions stay below 2^63 when each is at most this.
-constexpr double kMaxDim = 2147483647;
-constexpr double kMaxSeconds = 1e7;
-// A chunk is whole blocks of the norm's sum (kChunkAlignElems of fp32); at the upper end a ring of
-// them still has bytes that can be counted.
-constexpr double kSmallestChunk = 4096 * 4;
-constexpr double kLargestChunk = static_cast<double>(std::int64_t{1} << 40);
-constexpr double kSmallestBlock = 4096;
-constexpr double kLargestBlock = 256 << 20;
-
-Rules count(double min, double max = kMaxDim) {
-  return {.type = KeyType::kCount, .range = {.min = min, .max = max}};
-}
-Rules bytes(double min) { return {.type = KeyType::kBytes, .range = {.min = min}}; }
-Rules bytes(double min, double max) {
-  return {.type = KeyType::kBytes, .range = {.min = min, .max = max}};
-}
-Rules number(Range range) { return {.type = KeyType::kFloat, .range = range}; }
-Rules seconds() {
-  return {.type = KeyType::kSeconds, .range = {.min = 0, .max = kMaxSeconds, .min_open = true}};
-}
-Rules steps() { return {.type = KeyType::kSteps, .range = {.min = 0, .max = kMaxDim}}; }
-Rules boolean() { return {.type = KeyType::kBool}; }
-Rules one_of(std::vector<std::string_view> choices) {
-  return {.type = KeyType::kEnum, .choices = std::move(choices)};
-}
-Rules path() { return {.type = KeyType::kPath}; }
-Rules needed_path() { return {.type = KeyType::kPath, .may_be_empty = false}; }
-Rules paths() { return {.type = KeyType::kPaths}; }
-Rules numbers(std::size_t length, Range range) {
-  return {.type = KeyType::kFloats, .range = range, .length = length};
-}
-
-Rules counts(double min, double max) {
-  return {.type = KeyType::kCounts, .range = {.min = min, .max = max}};
-}
-
-constexpr Range kAtLeastZero{.min = 0};
-constexpr Range kAboveZero{.min = 0, .min_open = true};
-constexpr Range kBelowOne{.min = 0, .max = 1, .max_open = true};
-constexpr Range kZeroToOne{.min = 0, .max = 1};
-
-template <class Field>
-constexpr bool kHeldAsInteger = std::is_enum_v<Field> ||
-                                (std::is_integral_v<Field> && !std::is_same_v<Field, bool>);
-
-template <class Field>
-Value to_value(const Field& field) {
-  if constexpr (kHeldAsInteger<Field>) {
-    return static_cast<std::int64_t>(field);
-  } else if constexpr (std::is_same_v<Field, std::array<double, 2>>) {
-    return std::vector<double>(field.begin(), field.end());
-  } else if constexpr (std::is_same_v<Field, std::vector<int>>) {
-    return std::vector<std::int64_t>(field.begin(), field.end());
-  } else if constexpr (std::is_same_v<Field, SaveInterval>) {
-    return write_interval(field);
-  } else if constexpr (std::is_same_v<Field, StepCount>) {
-    return write_steps(field);
-  } else {
-    return field;
-  }
-}
-
-template <class Field>
-void from_value(const Value& value, Field& field) {
-  if constexpr (kHeldAsInteger<Field>) {
-    field = static_cast<Field>(std::get<std::int64_t>(value));
-  } else if constexpr (std::is_same_v<Field, std::array<double, 2>>) {
-    const auto& list = std::get<std::vector<double>>(value);
-    field = {list[0], list[1]};
-  } else if constexpr (std::is_same_v<Field, std::vector<int>>) {
-    field.clear();
-    for (const std::int64_t count : std::get<std::vector<std::int64_t>>(value)) {
-      field.push_back(static_cast<int>(count));
-    }
-  } else if constexpr (std::is_same_v<Field, SaveInterval>) {
-    field = read_interval(std::get<std::string>(value)).value_or(SaveInterval{});
-  } else if constexpr (std::is_same_v<Field, StepCount>) {
-    field = read_steps(std::get<std::string>(value)).value_or(StepCount{});
-  } else {
-    field = std::get<Field>(value);
-  }
-}
-
-// Collects a section's keys; `Options` is the section's struct.
-template <class Options>
-class SectionMaker {
- public:
-  SectionMaker(std::string_view name, Options RunConfig::*options, std::string_view doc)
-      : section_{name, doc, {}}, options_(options) {}
-
-  template <class Field>
-  SectionMaker& key(std::string_view name, Field Options::*field, Rules rules,
-                    std::string_view doc) {
-    const auto options = options_;
-    section_.keys.push_back(
-        {section_.name,
-         name,
-         std::move(rules),
-         doc,
-         [options, field](const RunConfig& run) { return to_value(run.*options.*field); },
-         [options, field](RunConfig& run, const Value& value) {
-           from_value(value, run.*options.*field);
-         },
-         {},
-         {}});
-    return *this;
-  }
-  // Of the key that was added last: the condition under which it has an effect.
-  SectionMaker& when(std::string_view condition) {
-    section_.keys.back().when = condition;
-    return *this;
-  }
-  // Of the key that was added last: a value to show, where none follows from its rules.
-  SectionMaker& example(std::string_view value) {
-    section_.keys.back().example = value;
-    return *this;
-  }
-  operator Section() const { return section_; }  // NOLINT(google-explicit-constructor)
-
- private:
-  Section section_;
-  Options RunConfig::*options_;
-};
 
 Section model_section() {
   using O = ModelOptions;
@@ -495,9 +369,10 @@ std::vector<Section> make_schema() {
 }
 
 }  // namespace
+}  // namespace schema_table
 
 const std::vector<Section>& schema() {
-  static const std::vector<Section> sections = make_schema();
+  static const std::vector<Section> sections = schema_table::make_schema();
   return sections;
 }
 
