@@ -310,9 +310,11 @@ Section checkpoint_section() {
   return SectionMaker("checkpoint", &RunConfig::checkpoint, "Saving a run to go on later.")
       .key("dir", &O::dir, path(), "Folder; empty: checkpoints in output.dir.")
       .example("/data/run7")
+      .key("at_end", &O::at_end, boolean(),
+           "Whether the run is saved after its last step. false, without every and time_limit: it "
+           "saves nothing unless save-now asks for it.")
       .key("every", &O::every, {.type = KeyType::kInterval},
-           "Steps (500) or time (30min) between checkpoints; 0: only at the end. This or dir turns "
-           "saving on.")
+           "Steps (500) or time (30min) between checkpoints; 0: only at the end.")
       .example("30min")
       .key("keep", &O::keep, count(0), "How many of the newest stay; 0: all.")
       .when("the run saves checkpoints")

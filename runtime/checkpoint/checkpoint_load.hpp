@@ -82,9 +82,15 @@ class Checkpoint {
 // it.
 enum class OpenCheck { kFiles, kManifest };
 
-// `path`: a step's directory, or a directory of checkpoints (the newest by generation). Throws
-// CheckpointError or IoError saying what is wrong; a directory without a manifest was never
-// completed.
+// Where the checkpoints of a run's folder (output.dir) are, unless checkpoint.dir is another.
+inline constexpr const char* kRunCheckpoints = "checkpoints";
+// `path` itself; where it is a run's folder and neither a checkpoint nor a folder of them, the
+// folder of checkpoints in it.
+[[nodiscard]] std::string checkpoints_in(FileSystem& files, const std::string& path);
+
+// `path`: a step's directory, or a directory of checkpoints (the newest by generation), or a run's
+// folder (the newest of its). Throws CheckpointError or IoError saying what is wrong; a directory
+// without a manifest was never completed.
 [[nodiscard]] Checkpoint open_checkpoint(FileSystem& files, const std::string& path,
                                          OpenCheck check = OpenCheck::kFiles);
 

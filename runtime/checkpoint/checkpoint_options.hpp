@@ -14,6 +14,7 @@ struct SaveInterval {
 };
 
 struct CheckpointOptions {
+  bool at_end = true;       // after the last step
   std::string dir = {};     // empty: output.dir/checkpoints
   SaveInterval every = {};  // never: only at the end
   int keep = 2;             // the newest so many stay; 0: all

@@ -39,18 +39,31 @@ std::string newest_in(FileSystem& files, const std::string& dir) {
   return newest != nullptr ? newest->name : "";
 }
 
-// The step's directory that `path` means.
-std::string resolve(FileSystem& files, const std::string& path) {
-  if (files.stat(join_path(path, kManifestName))) return path;
+// The step's directory that `given` means.
+std::string resolve(FileSystem& files, const std::string& given) {
+  if (files.stat(join_path(given, kManifestName))) return given;
+  const std::string path = checkpoints_in(files, given);
   const auto there = files.stat(path);
   if (!there || !there->directory) {
     throw CheckpointError(
-        "there is no such checkpoint; give the folder of one (.../step-00000500) or the folder "
-        "that they are in (--resume takes auto, too: the newest of checkpoint.dir)",
+        "there is no such checkpoint; give the folder of one (.../step-00000500), the folder that "
+        "they are in or that of the run (--resume takes auto, too: the newest of checkpoint.dir)",
         path);
   }
   const std::string newest = newest_in(files, path);
   if (!newest.empty()) return join_path(path, newest);
+  const std::string former = join_path(given, std::string(kRunCheckpoints) + ".1");
+  if (files.stat(former)) {
+    throw CheckpointError("the last run of this folder has saved nothing; " + former +
+                              " and its like hold what runs before it saved",
+                          given);
+  }
+  if (files.stat(join_path(given, "metrics.jsonl"))) {
+    throw CheckpointError(
+        "the run of this folder has saved nothing here; if checkpoint.dir of its config.yaml is "
+        "another folder, give that one",
+        given);
+  }
   throw CheckpointError(
       "no checkpoint was completed here: there is no manifest.json; `sluice checkpoint ls` of the "
       "folder above shows which were",
@@ -58,6 +71,13 @@ std::string resolve(FileSystem& files, const std::string& path) {
 }
 
 }  // namespace
+
+std::string checkpoints_in(FileSystem& files, const std::string& path) {
+  const std::string inner = join_path(path, kRunCheckpoints);
+  const auto there = files.stat(inner);
+  if (!there || !there->directory || files.stat(join_path(path, kManifestName))) return path;
+  return catalog(files, path).empty() ? inner : path;
+}
 
 Checkpoint open_checkpoint(FileSystem& files, const std::string& path, OpenCheck check) {
   const std::string dir = resolve(files, path);

@@ -76,7 +76,7 @@ WriterLock::WriterLock(const std::vector<WrittenFolder>& folders, const std::str
   std::vector<WrittenFolder> locked;
   for (const WrittenFolder& folder : folders) {
     std::error_code unmade;  // whoever writes there says why
-    fs::create_directories(folder.path, unmade);
+    if (fs::create_directories(folder.path, unmade)) made_.push_back(folder.path);
     if (unmade || has_same(locked, folder.path)) continue;
     LockFile lock;
     try {
@@ -100,6 +100,8 @@ WriterLock::WriterLock(const std::vector<WrittenFolder>& folders, const std::str
 
 WriterLock::~WriterLock() {
   for (LockFile& lock : locks_) lock.remove();
+  std::error_code full;
+  for (auto folder = made_.rbegin(); folder != made_.rend(); ++folder) fs::remove(*folder, full);
 }
 
 }  // namespace sluice

@@ -30,8 +30,9 @@ struct WrittenFolder {
 void check_not_written(const std::vector<WrittenFolder>& folders,
                        std::chrono::milliseconds patience);
 
-// From construction to destruction, which removes the files. Folders that are missing are made; one
-// that comes twice, under whatever name, is locked once.
+// From construction to destruction, which removes the files. Folders that are missing are made, and
+// removed where they are still empty then; one that comes twice, under whatever name, is locked
+// once.
 class WriterLock {
  public:
   // `work`: for whoever is refused, "run runs/a". Throws IoError that names folder, holder, pid and
@@ -45,6 +46,7 @@ class WriterLock {
  private:
   WriterLock() = default;
   std::vector<LockFile> locks_;
+  std::vector<std::string> made_;  // folders
 };
 
 }  // namespace sluice

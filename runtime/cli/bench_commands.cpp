@@ -44,8 +44,9 @@ std::vector<std::string> measuring_overrides(const BenchStepCommand& command,
         std::string("train.eval_steps=0"), std::string("train.eval_every=0"),
         std::string("train.sample_tokens=0"), std::string("schedule.warmup_steps=0"),
         std::string("schedule.wsd_decay=0"), std::string("checkpoint.every=0"),
-        std::string("checkpoint.dir=''"), std::string("checkpoint.time_limit=0"),
-        std::string("output.trace=true"), "output.dir=" + run_dir}) {
+        std::string("checkpoint.at_end=false"), std::string("checkpoint.dir=''"),
+        std::string("checkpoint.time_limit=0"), std::string("output.trace=true"),
+        "output.dir=" + run_dir}) {
     overrides.push_back(setting);
   }
   return overrides;

@@ -36,9 +36,10 @@ std::string mark_of(const CheckpointSummary& checkpoint) {
 }
 
 // The checkpoints to look at: one, or every step of a folder that claims to be complete.
-std::vector<std::string> steps_of(const std::string& path) {
+std::vector<std::string> steps_of(const std::string& given) {
   FileSystem& files = local_file_system();
-  if (!exists(path)) throw IoError("there is no folder " + path, path);
+  if (!exists(given)) throw IoError("there is no folder " + given, given);
+  const std::string path = checkpoints_in(files, given);
   if (exists(join_path(path, kManifestName))) return {path};
   std::vector<std::string> steps;
   for (const CatalogEntry& entry : catalog(files, path)) {
@@ -100,13 +101,14 @@ DType dtype_of(const std::string& name) {
 
 int run_checkpoint_ls(const CheckpointCommand& command) {
   if (!exists(command.path)) throw IoError("there is no folder " + command.path, command.path);
-  const std::vector<CheckpointSummary> found = ls(local_file_system(), command.path);
+  const std::string path = checkpoints_in(local_file_system(), command.path);
+  const std::vector<CheckpointSummary> found = ls(local_file_system(), path);
   if (command.json) {
     print(ls_json(found));
     return 0;
   }
   if (found.empty()) {
-    print("no checkpoints in " + command.path + "\n");
+    print("no checkpoints in " + path + "\n");
     return 0;
   }
   std::vector<std::vector<std::string>> rows{{"name", "step", "size", "saved at", "by", ""}};

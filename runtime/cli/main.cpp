@@ -84,9 +84,10 @@ void add_plan(CLI::App& app, Arguments& args) {
 void add_eval(CLI::App& app, Arguments& args) {
   CLI::App* eval = app.add_subcommand("eval", "loss and perplexity of a model, file by file");
   eval->add_option("config", args.eval.config, "the YAML file")->required();
-  eval->add_option("--checkpoint", args.eval.checkpoint,
-                   "a checkpoint, a folder of them: its newest, or a Hugging Face folder; "
-                   "none: model.from");
+  eval->add_option(
+      "--checkpoint", args.eval.checkpoint,
+      "a run's folder, a checkpoint, a folder of them: the newest, or a Hugging Face folder; "
+      "none: model.from");
   eval->add_option("--text", args.eval.text,
                    "files, folders or globs instead of the validation data")
       ->allow_extra_args(false);
@@ -105,9 +106,10 @@ void add_generate(CLI::App& app, Arguments& args) {
   GenerateCommand& to = args.generate;
   CLI::App* generate = app.add_subcommand("generate", "go on from a text");
   generate->add_option("config", to.config, "a YAML file; none: the weights' own configuration");
-  generate->add_option("--checkpoint", to.checkpoint,
-                       "a checkpoint, a folder of them: its newest, or a Hugging Face folder; "
-                       "none: model.from");
+  generate->add_option(
+      "--checkpoint", to.checkpoint,
+      "a run's folder, a checkpoint, a folder of them: the newest, or a Hugging Face folder; "
+      "none: model.from");
   auto* text = generate->add_option("--prompt", to.prompt, "none: standard input");
   auto* file = generate->add_option("--prompt-file", to.prompt_file, "a file with the prompt");
   file->take_last();  // the launcher's comes after the user's
@@ -207,10 +209,12 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
   CLI::App* out = group->add_subcommand("export", "write a checkpoint as a Hugging Face folder");
   CLI::App* in = group->add_subcommand(
       "import", "make a checkpoint of a Hugging Face folder, or one of DeepSpeed's or Megatron's");
-  list->add_option("folder", command.path, "a folder of checkpoints")->required();
-  verify->add_option("path", command.path, "a checkpoint, or a folder of them")->required();
+  list->add_option("folder", command.path, "a run's folder, or one of checkpoints")->required();
+  verify->add_option("path", command.path, "a run's folder, a checkpoint, or a folder of them")
+      ->required();
   for (CLI::App* sub : {again, out}) {
-    sub->add_option("checkpoint", command.path, "a checkpoint, or a folder of them: its newest")
+    sub->add_option("checkpoint", command.path,
+                    "a run's folder, a checkpoint, or a folder of them: the newest")
         ->required();
   }
   in->add_option("folder", command.path,

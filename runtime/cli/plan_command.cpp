@@ -16,6 +16,7 @@
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/plan_setup.hpp"
 #include "runtime/cli/rank_setup.hpp"
+#include "runtime/cli/saving_setup.hpp"
 #include "runtime/data/tokenizer.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
@@ -146,6 +147,7 @@ int run_plan(const PlanCommand& command) {
         "GPUs run neither recompute.mode: selective nor parallel.tensor or pipeline above 1 yet: "
         "`sluice train` refuses them there");
   }
+  facts.notes.push_back(describe_saving(config, place));
   std::optional<std::vector<FitRow>> rows;
   if (command.compare) rows = compare(planner, question);
   progress.reset();

@@ -149,14 +149,15 @@ int launch(const TrainCommand& command) {
   if (const auto weights = open_model_from(config.run)) weights->check_tied();
   const Planned planned = plan_largest_rank(config.run, place);
   if (command.dry_run) {
-    std::printf("%s\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),
+    std::printf("%s%s\n\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),
+                describe_saving(config, place).c_str(),
                 draw(planned.program, planned.unit_names).c_str());
     std::fflush(stdout);
     check_fits(config.run, place, planned);
     return 0;
   }
   check_fits(config.run, place, planned);
-  check_saving(config, command.resume, planned.memory);
+  check_saving(config, command.resume, place, planned.memory);
   const WriterLock lock = lock_folders(config, command.resume);
   write_run_files(config, place, planned);
   Argv argv = command.argv;

@@ -43,7 +43,7 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
   const Planned planned = make_plan(config.run, place);
   if (rank.rank == 0) check_fits(config.run, place, planned);
   check_budget(planned.plan, planned.memory);
-  check_saving(config, command.resume, planned.memory);
+  check_saving(config, command.resume, place, planned.memory);
   if (rank.rank != 0) return std::nullopt;
   std::optional<WriterLock> lock = lock_folders(config, command.resume);
   write_run_files(config, place, planned);
@@ -93,8 +93,8 @@ WatchdogOptions watchdog_of(const RunConfig& run, int rank) {
 }
 
 TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& config,
-                               const RankEnvironment& rank, Communicator& comm,
-                               const RankProcess& process) {
+                               const RankEnvironment& rank, const TrainingData& data,
+                               Communicator& comm, const RankProcess& process) {
   const RunConfig& run = config.run;
   const RunPlace place = place_of(run, rank);
   TrainerOptions options;
@@ -108,6 +108,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.engine.tiers.host_pages = process.host_pages();
   options.budgets = rank_budgets(run, place);
   options.saving = saving_options(config, command.resume);
+  if (rank.rank == 0) options.next_commands = next_commands(config, data);
   if (rank.rank == 0) options.rates = run_rates(run, place);
   options.output_dir = run.output.dir;
   options.trace = run.output.trace;
@@ -150,8 +151,8 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
   const std::optional<WriterLock> lock = std::getenv("SLUICE_ERROR_FILE") == nullptr
                                              ? prepare_joined_run(command, config, rank)
                                              : std::nullopt;
-  return run_trainer(trainer_options(command, config, rank, comms.world(), process), comms, data,
-                     watchdog);
+  return run_trainer(trainer_options(command, config, rank, data, comms.world(), process), comms,
+                     data, watchdog);
 }
 
 // Not of the ranks that this program's launcher started.

@@ -35,7 +35,8 @@ bool has(const std::string& dir, const std::string& name) {
 
 // `latest` may be missing beside complete checkpoints: a crash came before it, or they were copied.
 bool holds_checkpoints(const std::string& dir) {
-  const std::vector<CatalogEntry> entries = catalog(local_file_system(), dir);
+  FileSystem& files = local_file_system();
+  const std::vector<CatalogEntry> entries = catalog(files, checkpoints_in(files, dir));
   return std::any_of(entries.begin(), entries.end(),
                      [](const CatalogEntry& entry) { return entry.has_manifest; });
 }
@@ -47,8 +48,8 @@ Kind kind_of(const std::string& dir) {
   if (fs::is_directory(dir, ignored) && holds_checkpoints(dir)) return Kind::kCheckpoint;
   if (!fs::exists(dir, ignored)) {
     throw IoError("cannot read " + dir +
-                      ": there is no such folder; --checkpoint takes a folder of "
-                      "checkpoints, one of them, or a Hugging Face folder",
+                      ": there is no such folder; --checkpoint takes a run's "
+                      "folder, a folder of checkpoints, one of them, or a Hugging Face folder",
                   dir);
   }
   throw IoError(dir + " holds no weights: neither " + kManifestName + " or " + kLatestName +

@@ -29,10 +29,11 @@ std::int64_t part_bytes(const std::optional<std::int64_t>& room) {
   const std::int64_t part =
       std::min(kLargestPart, *room / kStagingParts / kSmallestPart * kSmallestPart);
   if (part > 0) return part;
-  throw BudgetError("memory.host: saving needs " + format_bytes(kStagingParts * kSmallestPart) +
-                    " a rank, and the plan leaves " +
-                    format_bytes(std::max<std::int64_t>(0, *room)) +
-                    "; give memory.host more, or leave out checkpoint: and --resume");
+  throw BudgetError(
+      "memory.host: saving needs " + format_bytes(kStagingParts * kSmallestPart) +
+      " a rank, and the plan leaves " + format_bytes(std::max<std::int64_t>(0, *room)) +
+      "; give memory.host more, or do without checkpoints: checkpoint.at_end: false, and "
+      "neither checkpoint.every nor time_limit");
 }
 
 // Ranks of a pipeline have plans, and so room, of their own: one that threw alone would leave the
@@ -108,6 +109,7 @@ std::string Checkpointing::describe() const {
   std::string text = "checkpoints of " + format_bytes(all_bytes_) + " to " + asked.dir + ": ";
   if (asked.every.steps > 0) text += "every " + std::to_string(asked.every.steps) + " steps, ";
   if (asked.every.seconds > 0) text += "every " + seconds_text(asked.every.seconds) + ", ";
+  if (asked.every == SaveInterval{}) text += "after the last step, ";
   text += asked.keep == 0 ? "all kept" : std::to_string(asked.keep) + " kept";
   if (!asked.async) return text + ", written while the steps wait";
   const std::string copy = format_bytes(bytes_of(pieces_));

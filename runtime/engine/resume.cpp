@@ -40,6 +40,10 @@ bool lies_in(const std::string& from, const std::string& dir) {
   return inner == outer || inner.parent_path() == outer;
 }
 
+bool is_folder(const ResumeRequest& request) {
+  return request.from != "auto" && request.from != "never";
+}
+
 // The memory through which states come back.
 class Restoring {
  public:
@@ -170,17 +174,27 @@ std::string find_named(const std::string& from, FileSystem& files, Communicator&
 
 }  // namespace
 
-void check_resume(FileSystem& files, const ResumeRequest& request) {
-  const bool from_folder = request.from != "auto" && request.from != "never";
-  if (from_folder) (void)open_checkpoint(files, request.from);
-  if (request.from == "auto" || request.dir.empty()) return;
-  if (from_folder && lies_in(request.from, request.dir)) return;
+void check_resume_source(FileSystem& files, const ResumeRequest& request) {
+  if (is_folder(request)) (void)open_checkpoint(files, request.from);
+}
+
+std::optional<std::string> earlier_checkpoint(FileSystem& files, const ResumeRequest& request) {
+  if (request.from == "auto" || request.dir.empty()) return std::nullopt;
+  const bool goes_on =
+      is_folder(request) && lies_in(checkpoints_in(files, request.from), request.dir);
+  if (goes_on) return std::nullopt;
   // One that is damaged, or of a newer version, as well: it may be repaired, or read elsewhere.
   const std::vector<CatalogEntry> entries = catalog(files, request.dir);
   const auto taken = std::find_if(entries.begin(), entries.end(),
                                   [](const CatalogEntry& entry) { return entry.has_manifest; });
-  if (taken == entries.end()) return;
-  throw IoError("checkpoint.dir " + request.dir + " holds " + taken->name +
+  return taken == entries.end() ? std::nullopt : std::optional(taken->name);
+}
+
+void check_resume(FileSystem& files, const ResumeRequest& request) {
+  check_resume_source(files, request);
+  const std::optional<std::string> earlier = earlier_checkpoint(files, request);
+  if (!earlier) return;
+  throw IoError("checkpoint.dir " + request.dir + " holds " + *earlier +
                     " of an earlier run, which this one would replace; go on from it with "
                     "--resume auto, or set checkpoint.dir (or output.dir) to another folder",
                 request.dir);

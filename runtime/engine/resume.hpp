@@ -23,8 +23,13 @@ struct ResumeRequest {
 };
 
 // Before a process starts. Throws IoError or CheckpointError where `from` is a folder that holds no
-// complete checkpoint, and where the run would start anew, or from elsewhere, in a folder that
-// holds another run's: saving there would purge those.
+// complete checkpoint.
+void check_resume_source(FileSystem& files, const ResumeRequest& request);
+// Of an earlier run's checkpoints in `dir` the newest one's name, where this run goes on from none
+// of them: it would mix its own with those, and purge them. nullopt: there is none.
+[[nodiscard]] std::optional<std::string> earlier_checkpoint(FileSystem& files,
+                                                            const ResumeRequest& request);
+// Both: throws where there is an earlier checkpoint as well.
 void check_resume(FileSystem& files, const ResumeRequest& request);
 
 struct Resumed {

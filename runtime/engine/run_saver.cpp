@@ -101,7 +101,6 @@ Checkpointing& RunSaver::saves() {
     CheckpointingOptions options{.checkpoint = options_.checkpoint,
                                  .room_bytes = context_.room_bytes,
                                  .local_ranks = context_.local_ranks};
-    if (!options_.on) options.checkpoint.keep = 0;  // whose they are nobody asked
     saves_ = std::make_unique<Checkpointing>(
         std::move(options), engine_, comm_, local_file_system(),
         [this](const std::string& phase, bool waiting) {
@@ -190,8 +189,27 @@ void RunSaver::report_changes(const RunState& saved) const {
 double RunSaver::vote() {
   SaveVote mine = SaveVote::kNone;
   if (comm_.rank() == 0) mine = clock_.vote(SaveClock::Clock::now());
+  if (mine == SaveVote::kSave && !options_.on && !may_save_on_request()) mine = SaveVote::kNone;
   if (stop_requested()) mine = SaveVote::kStop;
   return static_cast<double>(mine);
+}
+
+// A run that saves by itself has looked before it started.
+bool RunSaver::may_save_on_request() {
+  if (saves_) return true;
+  const std::string& dir = options_.checkpoint.dir;
+  std::string refused;
+  try {
+    const auto earlier =
+        earlier_checkpoint(local_file_system(), {.from = options_.resume, .dir = dir});
+    if (!earlier) return true;
+    refused = dir + " holds " + *earlier + " of an earlier run";
+  } catch (const Error& error) {
+    refused = error.what();
+  }
+  log_warning("save-now: nothing is saved: " + refused +
+              "; start the run with another output.dir, or with checkpoint.at_end: true");
+  return false;
 }
 
 bool RunSaver::says_stop(double vote) { return vote >= static_cast<double>(SaveVote::kStop); }
@@ -208,7 +226,7 @@ std::string RunSaver::why_stopped(std::int64_t step) const {
   std::string text = stop_text(signals, limit, step);
   if (options_.on && saves_) return text + ", saved to " + saves_->path() + kGoesOn;
   if (engine_.keeps_image()) return text + ", kept in offload.nvme_path" + kGoesOn;
-  return text + ", not saved";
+  return text + ", not saved (checkpoint.at_end: false)";
 }
 
 RunState RunSaver::state_of(const RunProgress& progress) const {
@@ -268,14 +286,14 @@ void RunSaver::after_step(const RunProgress& progress, double vote, double step_
   clock_.expect(saves_ ? saves_->under_way_since() : std::nullopt, is_due(progress.step + 1));
 }
 
-void RunSaver::finish(const RunProgress& progress) {
-  if (!options_.on) {
+bool RunSaver::finish(const RunProgress& progress, bool stopped) {
+  if (!options_.on || !(options_.checkpoint.at_end || stopped)) {
     complete();
-    return;
+    return saves_ && saves_->last_step() == progress.step;
   }
   const PhaseScope phase(watchdog_, "saving a checkpoint");
   const bool has_it = saves().last_step() == progress.step && saves().finish();
-  if (has_it || save(progress, false)) return;
+  if (has_it || save(progress, false)) return true;
   throw IoError("the run's last checkpoint was not saved: " + saves().failure(),
                 options_.checkpoint.dir);
 }

@@ -22,7 +22,8 @@ namespace sluice {
 
 struct SavingOptions {
   CheckpointOptions checkpoint;  // dir: filled in
-  bool on = false;               // false: only when output_dir/save-now appears
+  bool on = false;  // saves by itself: at the end, every so often, or before a time limit;
+                    // false: only when output_dir/save-now appears
   std::string resume = "never";  // as ResumeRequest::from
   std::string config;            // the resolved configuration, kept in every checkpoint
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
@@ -72,8 +73,8 @@ class RunSaver {
 
   // At a step's end, before the last one.
   void after_step(const RunProgress& progress, double vote, double step_seconds);
-  // After the last step. Throws IoError where its save fails.
-  void finish(const RunProgress& progress);
+  // After the last step. Throws IoError where its save fails. Returns whether this step was saved.
+  [[nodiscard]] bool finish(const RunProgress& progress, bool stopped);
   // What is under way, before the run ends with an error.
   void complete();
 
@@ -86,6 +87,7 @@ class RunSaver {
   [[nodiscard]] RunState state_of(const RunProgress& progress) const;
   [[nodiscard]] bool save(const RunProgress& progress, bool behind);
   [[nodiscard]] bool is_due(std::int64_t step) const;
+  [[nodiscard]] bool may_save_on_request();
   void say(const std::string& line) const;
   void report_changes(const RunState& saved) const;
 

@@ -102,7 +102,7 @@ class Trainer {
     }
     progress_.clear();
     if (stopped) engine_.commit_image();
-    saver_.finish(stands_);
+    const bool saved = saver_.finish(stands_, stopped);
     if (!stopped) engine_.end_image();
     if (options_.trace && comm_.rank() == 0) {
       write_step_trace(options_.output_dir + "/trace.json", engine_.train_program(), traced_,
@@ -115,6 +115,8 @@ class Trainer {
       return kInterruptedExitCode;
     }
     sample();
+    if (saved && comm_.rank() == 0) std::fputs(options_.next_commands.c_str(), stdout);
+    std::fflush(stdout);
     return 0;
   }
 

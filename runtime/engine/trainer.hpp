@@ -26,6 +26,7 @@ struct TrainerOptions {
   int ranks_of_process = 1;
   TierBudgets budgets;
   SavingOptions saving;
+  std::string next_commands;      // lines to print at the end of a run that was saved
   std::optional<RunRates> rates;  // none: the step's time is not predicted
 };
 

@@ -225,9 +225,10 @@ TEST_F(Trained, RefusesWhatItCannotDo) {
                "--max-tokens 9223372036854775807: the prompt has 3 tokens, and model.seq is 64");
   expect_error(use + "--prompt-file none.txt", 4,
                "cannot read the prompt: there is no file none.txt");
-  expect_error("generate --checkpoint none --prompt a", 4,
-               "cannot read none: there is no such folder; --checkpoint takes a folder of "
-               "checkpoints, one of them, or a Hugging Face folder");
+  expect_error(
+      "generate --checkpoint none --prompt a", 4,
+      "cannot read none: there is no such folder; --checkpoint takes a run's folder, a folder "
+      "of checkpoints, one of them, or a Hugging Face folder");
   expect_error("generate --checkpoint run --prompt a", 4,
                "run holds no weights: neither manifest.json or latest of a complete checkpoint nor "
                "config.json of a Hugging Face folder");

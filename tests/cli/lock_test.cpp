@@ -33,12 +33,12 @@ class OneFolder : public ::testing::Test {
                            arguments,
                        environment);
   }
-  // One that trains in run/ for ever. Returns when it has saved twice.
-  void start_first() {
-    first_ = std::async(std::launch::async, [this] {
+  // One that trains in run/ for ever. Returns when it has saved twice, unless it is to do
+  // otherwise.
+  void start_first(const std::string& saving = "--set checkpoint.every=2") {
+    first_ = std::async(std::launch::async, [this, saving] {
       return train(
-          "--set output.dir=run --set train.steps=100000 --set train.eval_every=0"
-          " --set checkpoint.every=2",
+          "--set output.dir=run --set train.steps=100000 --set train.eval_every=0 " + saving,
           {{"SLUICE_FAILPOINTS", "engine.step:delay=100"}});
     });
     while (scratch_.metrics("run").size() < 5) {
@@ -114,6 +114,33 @@ TEST_F(OneFolder, ASecondRunIsRefusedAndTheFirstLosesNothing) {
   const Finished next = train("--set output.dir=run" + more + "auto");
   EXPECT_EQ(next.exit_code, 0) << next.output;
   EXPECT_EQ(scratch_.metrics("fork").size(), 3U);
+}
+
+// save-now asks such a run at any time, so that its folder is its own from the start.
+TEST_F(OneFolder, ARunThatSavesOnRequestAloneHasItsFolderToItself) {
+  const std::string unsaved = "--set checkpoint.at_end=false ";
+  ASSERT_NO_FATAL_FAILURE(start_first(unsaved));
+  expect_refused(train("--set output.dir=other --set checkpoint.dir=run/checkpoints "
+                       "--set train.steps=1" +
+                       kImpatient),
+                 "checkpoint.dir run/checkpoints");
+  scratch_.write("run/save-now", "");
+  while (!fs::exists(scratch_.path("run/checkpoints/latest"))) {
+    ASSERT_NE(first_.wait_for(std::chrono::milliseconds(20)), std::future_status::ready)
+        << first_.get().output;
+  }
+  EXPECT_EQ(end_first(SIGTERM).exit_code, 130);
+  const auto saved = files_in(scratch_, "run/checkpoints");
+  EXPECT_EQ(run_program(scratch_, "checkpoint verify run").exit_code, 0);
+  // The next run's steps are not to be mixed with these.
+  scratch_.write("run/save-now", "");
+  const Finished next = train(unsaved + "--set output.dir=run --set train.steps=3");
+  EXPECT_EQ(next.exit_code, 0) << next.output;
+  EXPECT_THAT(next.output, HasSubstr("save-now: nothing is saved: run/checkpoints holds step-"));
+  EXPECT_EQ(files_in(scratch_, "run/checkpoints"), saved);
+  // Where nobody asks, no empty folder stays.
+  EXPECT_EQ(train(unsaved + "--set output.dir=new --set train.steps=1").exit_code, 0);
+  EXPECT_FALSE(fs::exists(scratch_.path("new/checkpoints")));
 }
 
 TEST_F(OneFolder, AKilledRunBlocksNobody) {

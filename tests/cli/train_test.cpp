@@ -96,6 +96,8 @@ TEST(Train, DryRunStartsNothing) {
   const Finished run = run_program(scratch, "train tiny.yaml --dry-run");
   EXPECT_EQ(run.exit_code, 0);
   EXPECT_NE(run.output.find("peak"), std::string::npos);
+  EXPECT_NE(run.output.find("\nsaves after the last step: "), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find(" on the disk, in run/checkpoints"), std::string::npos) << run.output;
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
   EXPECT_FALSE(std::filesystem::exists(scratch.path(".cache")));
   EXPECT_NE(run.output.find("1 file of text"), std::string::npos) << run.output;

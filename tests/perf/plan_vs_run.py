@@ -96,7 +96,8 @@ def write_base(folder):
         "train: {eval_steps: 0, log_every: 1000}\n"
         "optimizer: {lr: 1.0e-4}\n"
         "schedule: {type: constant}\n"
-        "zero: {stage: 1}\n",
+        "zero: {stage: 1}\n"
+        "checkpoint: {at_end: false}\n",
         encoding="ascii",
     )
     return config
