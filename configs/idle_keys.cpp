@@ -26,11 +26,13 @@ class IdleKeys {
   void note(std::string_view key, const std::string& why) {
     config_.notes.push_back(config_.place(key) + ": " + std::string(key) + ": no effect: " + why);
   }
-  // And the key's default holds.
+  // And the key's default holds, which nobody gave.
   void drop(std::string_view key, const std::string& why) {
     note(key, why);
     const Key* const known = find_key(key);
     known->set(run_, known->get(RunConfig{}));
+    const auto origin = config_.origins.find(key);
+    if (origin != config_.origins.end()) config_.origins.erase(origin);
   }
 
   void evaluation() {

@@ -221,6 +221,7 @@ TEST_F(Validate, KeysWithoutEffectHaveTheirDefault) {
                  "offload.device_fraction=0.5", "parallel.sequence=true", "parallel.schedule=gpipe",
                  "parallel.virtual_stages=2", "parallel.stage_layers=[3]"});
   EXPECT_EQ(config.notes.size(), 8U);
+  EXPECT_FALSE(config.given("offload.image"));
   const OffloadOptions& offload = config.run.offload;
   EXPECT_FALSE(offload.image);
   EXPECT_EQ(offload.speculate, Speculation::kNever);
