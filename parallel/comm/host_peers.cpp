@@ -21,15 +21,16 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kLook{100};  // between two looks at whether the others live
-// Some 20 us of yielding: what a sleep and a wake cost.
-constexpr int kSpins = 50;
+// What a sleep and a wake cost. A bound on the time, not on the number of yields: where another
+// process computes on the core, each yield gives it a whole time slice.
+constexpr std::chrono::microseconds kSpin{20};
 
 // Spinning takes the core from a rank that has not come yet, unless there are cores to spare.
-int spins_for(int size) {
+std::chrono::microseconds spin_for(int size) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
-  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return 0;
-  return CPU_COUNT(&cores) > size ? kSpins : 0;
+  if (sched_getaffinity(0, sizeof cores, &cores) != 0) return {};
+  return CPU_COUNT(&cores) > size ? kSpin : std::chrono::microseconds{};
 }
 
 std::uint64_t random_value() {
@@ -45,7 +46,7 @@ HostPeers::HostPeers(const CommOptions& options, HostRendezvous rendezvous, Host
     : options_(options),
       rendezvous_(std::move(rendezvous)),
       probe_(random_value()),
-      spins_(spins_for(options.size)),
+      spin_(spin_for(options.size)),
       segment_(meet(options_, rendezvous_)) {
   begin_operation();
   try {
@@ -130,9 +131,10 @@ void HostPeers::await_all() {
 }
 
 void HostPeers::await(int rank) {
-  for (int i = 0; i < spins_; ++i) {
-    if (has_come(rank)) return;
+  if (has_come(rank)) return;
+  for (const auto until = Clock::now() + spin_; Clock::now() < until;) {
     std::this_thread::yield();
+    if (has_come(rank)) return;
   }
   HostSlot& slot = segment_.slot(rank);
   Clock::time_point look = Clock::now() + kLook;

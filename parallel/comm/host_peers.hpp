@@ -102,7 +102,7 @@ class HostPeers {
   const CommOptions options_;
   HostRendezvous rendezvous_;  // of rank 0: keeps the server
   const std::uint64_t probe_;
-  const int spins_;
+  const std::chrono::microseconds spin_;
   HostSegment segment_;
   bool direct_ = false;
   std::uint32_t phase_ = 0;

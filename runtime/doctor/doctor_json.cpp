@@ -30,6 +30,8 @@ Json processor(const MachineFacts& facts) {
           {"hardware_threads", facts.hardware_threads},
           {"quota_cores", or_null(facts.cpu_quota)},
           {"load", or_null(facts.load)},
+          {"spin_count", word(facts.spin_count)},
+          {"wait_policy", word(facts.wait_policy)},
           {"last_cache_bytes", facts.cache_bytes > 0 ? Json(facts.cache_bytes) : Json(nullptr)}};
 }
 

@@ -2,6 +2,7 @@
 #include <cstdio>
 
 #include "kernels/base/bytes.hpp"
+#include "kernels/cpu/thread_waiting.hpp"
 #include "runtime/bench/table.hpp"
 #include "runtime/doctor/doctor.hpp"
 
@@ -45,6 +46,20 @@ std::string processor(const MachineFacts& facts) {
   if (facts.clock_hz) text += ", " + decimal(*facts.clock_hz / 1e9) + " GHz";
   text += facts.cpu_quota ? ", quota " + decimal(*facts.cpu_quota) + " cores" : ", no quota";
   if (facts.load) text += ", load " + decimal(*facts.load);
+  return text;
+}
+
+std::string waiting(const MachineFacts& facts) {
+  std::string text = "waiting threads of OpenMP ";
+  if (facts.spin_count.empty() && facts.wait_policy.empty()) {
+    return text + "spin for milliseconds, libgomp's default";
+  }
+  if (facts.wait_policy.empty() && facts.spin_count == kSpinCount) {
+    return text + "spin " + kSpinCount + " rounds, then sleep: this program's choice";
+  }
+  text += "do as the environment says:";
+  if (!facts.spin_count.empty()) text += " " + (kSpinVariable + ("=" + facts.spin_count));
+  if (!facts.wait_policy.empty()) text += " " + (kWaitPolicyVariable + ("=" + facts.wait_policy));
   return text;
 }
 
@@ -171,6 +186,7 @@ std::string not_measured(const MachineRates& rates) {
 
 std::string describe(const DoctorReport& report) {
   std::string text = entry("processor", processor(report.facts)) +
+                     entry("threads", waiting(report.facts)) +
                      entry("memory", memory(report.facts)) + entry("disk", disk_line(report.disk));
   if (report.facts.gpu) {
     text += entry("GPU " + std::to_string(report.facts.gpu->index), gpu_line(*report.facts.gpu));

@@ -1,10 +1,13 @@
 #include "runtime/doctor/findings.hpp"
 
 #include <algorithm>
+#include <charconv>
 #include <cstdio>
+#include <system_error>
 #include <utility>
 
 #include "kernels/base/bytes.hpp"
+#include "kernels/cpu/thread_waiting.hpp"
 #include "runtime/bench/table.hpp"
 
 namespace sluice {
@@ -24,6 +27,7 @@ constexpr double kSteadySpread = 0.15;  // of repeated measurements
 constexpr double kAdamBytes = 28;       // a parameter in fp32: gradient, three states both ways
 constexpr double kLittleMemory = 0.25;  // of the whole, still available
 constexpr double kSwapInUse = 0.01;     // of the memory
+constexpr double kLongSpin = 100000;    // rounds: more than a millisecond
 
 class Findings {
  public:
@@ -33,6 +37,7 @@ class Findings {
   std::vector<Finding> all() {
     processor();
     cores();
+    waiting();
     memory();
     pages();
     limits();
@@ -94,6 +99,31 @@ class Findings {
           "memory of another node is slower; ranks are bound to one each where they divide",
           "use a multiple of " + std::to_string(facts_.nodes.size()) + " ranks");
     }
+  }
+
+  // Where both variables are set, libgomp goes by the count.
+  [[nodiscard]] bool spins_long() const {
+    if (facts_.spin_count.empty()) return facts_.wait_policy.empty() || says_active();
+    double rounds = 0;
+    const char* end = facts_.spin_count.data() + facts_.spin_count.size();
+    const auto [at, error] = std::from_chars(facts_.spin_count.data(), end, rounds);
+    return error != std::errc() || at != end || rounds > kLongSpin;  // "infinite", "1m"
+  }
+  [[nodiscard]] bool says_active() const {
+    std::string lower = facts_.wait_policy;
+    for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    return lower.find("active") == 0;
+  }
+
+  void waiting() {
+    if (!spins_long()) return;
+    const bool chosen = !facts_.spin_count.empty() || !facts_.wait_policy.empty();
+    add(chosen ? FindingKind::kNote : FindingKind::kSlow,
+        "waiting threads of OpenMP spin for milliseconds or longer",
+        "where other processes use the same cores, a step takes 5 to 20 times as long",
+        chosen ? std::string("unset ") + kSpinVariable + " and " + kWaitPolicyVariable +
+                     "; the program then lets them spin shortly"
+               : std::string("set ") + kSpinSetting + " before the program starts");
   }
 
   void memory() {

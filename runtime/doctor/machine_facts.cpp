@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "kernels/base/bytes.hpp"
+#include "kernels/cpu/thread_waiting.hpp"
 #include "offload/topology.hpp"
 #include "runtime/launch/cpu_quota.hpp"
 
@@ -21,6 +22,11 @@ namespace {
 std::string contents(const std::string& path) {
   std::ifstream in(path);
   return {std::istreambuf_iterator<char>(in), {}};
+}
+
+std::string environment(const char* name) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? "" : text;
 }
 
 std::string first_line(const std::string& path) {
@@ -105,6 +111,8 @@ void read_processor(MachineFacts& facts) {
   facts.amx_usable = probe_amx();
   facts.cpu_quota = cpu_quota();
   facts.load = leading_number(first_line("/proc/loadavg"));
+  facts.spin_count = environment(kSpinVariable);
+  facts.wait_policy = environment(kWaitPolicyVariable);
   for (int index = 0; index < 8; ++index) {
     const std::string text =
         first_line("/sys/devices/system/cpu/cpu0/cache/index" + std::to_string(index) + "/size");

@@ -29,6 +29,8 @@ struct MachineFacts {
   int hardware_threads = 1;         //
   std::optional<double> cpu_quota;  // cores' worth of time
   std::optional<double> load;       // runnable threads, mean of the last minute
+  // GOMP_SPINCOUNT and OMP_WAIT_POLICY of this process; empty: not set
+  std::string spin_count, wait_policy;
   std::vector<NodeFact> nodes;
   std::int64_t cache_bytes = 0;  // the largest cache of the first core; 0: unknown
   std::optional<std::int64_t> memory_bytes, available_bytes, swap_bytes, swap_used_bytes;

@@ -63,7 +63,8 @@ bool begins_with_any(const std::string& name, std::initializer_list<std::string_
 // The user's wishes for the ranks, and nothing that only this machine or this process is.
 Environment for_all_hosts(const Environment& own) {
   Environment chosen;
-  std::vector<std::string> wished{"OMP_NUM_THREADS", "LD_LIBRARY_PATH"};
+  std::vector<std::string> wished{"OMP_NUM_THREADS", "OMP_WAIT_POLICY", "GOMP_SPINCOUNT",
+                                  "LD_LIBRARY_PATH"};
   if (const auto more = own.find("SLUICE_EXPORT"); more != own.end()) {
     for (std::string& name : split(more->second, ',')) wished.push_back(std::move(name));
   }

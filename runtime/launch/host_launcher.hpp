@@ -9,8 +9,8 @@
 // connection. The folder, the program and the files that the arguments name must be at the same
 // place on every host. Ranks get RANK, WORLD_SIZE, NODE_RANK and the rest as on one host;
 // MASTER_ADDR is the first host unless the environment says otherwise. Variables that begin with
-// SLUICE_, NCCL_, GLOO_, TORCH_ or MKL_, OMP_NUM_THREADS, LD_LIBRARY_PATH and those that
-// SLUICE_EXPORT names (A,B) go along.
+// SLUICE_, NCCL_, GLOO_, TORCH_ or MKL_, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT,
+// LD_LIBRARY_PATH and those that SLUICE_EXPORT names (A,B) go along.
 //
 // Rank 0's output comes to the standard streams; that of each host to <output_dir>/host-N.log, the
 // lines of ranks elsewhere than on the first host as "[rank 5 on node2] ...". A host whose agent,

@@ -55,6 +55,7 @@ TEST(Doctor, QuickMeasuresEverythingAndWritesTheFile) {
   EXPECT_GT(report["seconds"].get<double>(), 0);
   EXPECT_GE(report["facts"]["processor"]["cores"].get<int>(), 1);
   EXPECT_TRUE(report["facts"]["memory"].contains("memlock_bytes"));
+  EXPECT_EQ(report["facts"]["processor"]["spin_count"], "1000");
   EXPECT_TRUE(report["facts"]["disk"]["io_uring"].is_boolean());
   EXPECT_FALSE(report["facts"]["nodes"].empty());
   EXPECT_FALSE(report["rates"]["comm"].is_null()) << report["not_measured"];

@@ -20,6 +20,7 @@ struct Machine {
     facts.clock_source = "tsc";
     facts.cores = facts.hardware_threads = 8;
     facts.load = 0.2;
+    facts.spin_count = "1000";
     facts.nodes = {{0, 64 * kGiB, 8}};
     facts.memory_bytes = 64 * kGiB;
     facts.available_bytes = 60 * kGiB;
@@ -54,6 +55,22 @@ struct Machine {
 };
 
 TEST(Findings, AGoodMachineHasNone) { EXPECT_TRUE(Machine().faults().empty()); }
+
+TEST(Findings, ThreadsThatSpinLong) {
+  Machine machine;
+  machine.facts.spin_count = "";
+  EXPECT_EQ(machine.only().kind, FindingKind::kSlow);
+  EXPECT_THAT(machine.only().do_, HasSubstr("GOMP_SPINCOUNT=1000"));
+  machine.facts.wait_policy = "ACTIVE";
+  EXPECT_EQ(machine.only().kind, FindingKind::kNote);
+  EXPECT_THAT(machine.only().do_, HasSubstr("unset"));
+  machine.facts.wait_policy = "passive";
+  EXPECT_TRUE(machine.faults().empty());
+  machine.facts.spin_count = "infinite";
+  EXPECT_EQ(machine.faults().size(), 1U);
+  machine.facts.spin_count = "0";
+  EXPECT_TRUE(machine.faults().empty());
+}
 
 TEST(Findings, MemlockLimitWithItsRemedy) {
   Machine machine;
