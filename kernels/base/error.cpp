@@ -1,5 +1,9 @@
 #include "kernels/base/error.hpp"
 
+#include <utility>
+
+#include "kernels/base/host_faults.hpp"
+
 namespace sluice {
 namespace {
 
@@ -33,7 +37,7 @@ std::string error_chain(const std::exception& error) {
     if (!text.empty()) text += ": ";
     text += e.what();
   });
-  return text;
+  return with_remedy(std::move(text));
 }
 
 int exit_code_of(const std::exception& error) {

@@ -1,11 +1,13 @@
 #include "parallel/comm/rendezvous_bridge.hpp"
 
 #include <algorithm>
+#include <system_error>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/host_faults.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/sigpipe.hpp"
 #include "parallel/comm/socket.hpp"
@@ -35,6 +37,7 @@ std::string waited(const CommOptions& options) {
 
 c10::intrusive_ptr<c10d::Store> connect_store(const CommOptions& options,
                                               Clock::time_point deadline) {
+  if (is_loopback(options.master_addr)) check_loopback_is_up();
   c10d::TCPStoreOptions store;
   store.port = static_cast<std::uint16_t>(options.master_port);
   store.waitWorkers = false;
@@ -86,9 +89,11 @@ auto in_words(const CommOptions& options, const Body& body) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
+    // A thread of the store that cannot start is this rank's own failure.
+    const bool own = dynamic_cast<const std::system_error*>(&error) != nullptr;
     throw CommError(describe(options) + ": the rendezvous at " + place(options) +
                         " failed: " + first_line(error),
-                    /*secondary=*/true);
+                    /*secondary=*/!own);
   }
 }
 

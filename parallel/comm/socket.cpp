@@ -117,6 +117,14 @@ bool wait_for_listener(const std::string& host, int port, Clock::time_point dead
       const Addresses found = resolve(host, port, SOCK_STREAM);
       for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {
         if (try_connect(*to)) return true;
+bool is_loopback(const std::string& host) {
+  try {
+    return is_loopback(*resolve(host, 0, SOCK_STREAM)->ai_addr);
+  } catch (const CommError&) {
+    return false;
+  }
+}
+
       }
     } catch (const CommError&) {
       if (last) throw;  // name service may start after us

@@ -26,6 +26,9 @@ class BoundSocket {
 [[nodiscard]] int bind_port(const std::string& host, int port);
 
 // Returns when something listens at host:port; false at the deadline. Throws CommError where the
+// Whether a host's first address is one of the loopback. False where the host is unknown.
+[[nodiscard]] bool is_loopback(const std::string& host);
+
 // host is unknown by then.
 [[nodiscard]] bool wait_for_listener(const std::string& host, int port,
                                      std::chrono::steady_clock::time_point deadline);

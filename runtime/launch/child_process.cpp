@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/host_faults.hpp"
 #include "runtime/launch/pidfd.hpp"
 
 namespace sluice {
@@ -21,10 +22,10 @@ struct Pipe {
 
 [[noreturn]] void throw_start_error(const std::string& what, int error_number) {
   std::string remedy;
-  if (what == "fork" && (error_number == EAGAIN || error_number == ENOMEM)) {
-    remedy =
-        "; the limit on processes or memory is reached: raise ulimit -u or the container's pids "
-        "limit, or start fewer ranks (launch.nproc)";
+  if (what == "fork" && error_number == EAGAIN) {
+    remedy = "; " + process_limit_remedy();
+  } else if (what == "fork" && error_number == ENOMEM) {
+    remedy = "; free memory, or start fewer ranks (launch.nproc)";
   } else if (error_number == EMFILE || error_number == ENFILE) {
     remedy = "; raise the limit on open files (ulimit -n), or start fewer ranks (launch.nproc)";
   }

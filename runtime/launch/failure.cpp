@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "kernels/base/host_faults.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
 namespace sluice {
@@ -108,8 +109,10 @@ std::string describe_failure(const RankEnd& end) {
   if (has_message) return text + "\n";
   if (end.last_lines.empty()) return text + ", which is empty\n";
   text += ", which ends\n";
-  for (const std::string& line : end.last_lines) text += "    | " + line + "\n";
-  return text;
+  std::string lines;
+  for (const std::string& line : end.last_lines) lines += "    | " + line + "\n";
+  const std::string known = with_remedy(lines);
+  return text + lines + (known == lines ? "" : "  " + process_limit_remedy() + "\n");
 }
 
 bool worth_restarting(const RankEnd& end) {

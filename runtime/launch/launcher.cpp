@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/host_faults.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"
@@ -126,6 +127,7 @@ LaunchResult run_launcher(const LaunchRequest& request) {
   check_request(request);
   prepare_to_supervise(request.output_dir);
   const AgentPlace here = ranks_here(request);
+  if (!request.agent && here.nproc > 1) check_loopback_is_up();
   std::optional<PortReservation> port;  // where rank 0 will serve it
   if (here.first_rank == 0) port.emplace(request.master_port);
   const Environment common =

@@ -79,8 +79,7 @@ int run_thread_ranks(int ranks, const std::function<int(int)>& body,
     try {
       threads.emplace_back([&all, rank] { all.run(rank); });
     } catch (const std::system_error& error) {
-      problem = "cannot start rank " + std::to_string(rank) + " as a thread: " + error.what() +
-                "; start fewer ranks (launch.nproc)";
+      problem = "cannot start rank " + std::to_string(rank) + " as a thread: " + error_chain(error);
       if (rank > 0) all.stop(rank);
     }
   }

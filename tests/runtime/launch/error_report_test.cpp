@@ -2,6 +2,8 @@
 
 #include <gmock/gmock.h>
 
+#include <system_error>
+
 #include "kernels/base/error.hpp"
 #include "tests/runtime/launch/launched_job.hpp"
 
@@ -32,6 +34,22 @@ TEST(ErrorReport, RoundTripAndFirstOneStays) {
   EXPECT_EQ(read->message, report.message);
   // No sibling is left.
   EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
+}
+
+TEST(ErrorReport, AThreadThatCannotStartNamesTheLimits) {
+  const auto message = [](std::errc code) {
+    return make_error_report(std::system_error(std::make_error_code(code))).message;
+  };
+  EXPECT_THAT(message(std::errc::resource_unavailable_try_again),
+              ::testing::AllOf(::testing::HasSubstr("Resource temporarily unavailable; "),
+                               ::testing::HasSubstr("ulimit -u is "),
+                               ::testing::HasSubstr("launch.nproc")));
+  EXPECT_THAT(message(std::errc::invalid_argument), ::testing::Not(::testing::HasSubstr("ulimit")));
+  // What another library made of it, and told once.
+  const CommError wrapped("the rendezvous failed: Resource temporarily unavailable", false);
+  const std::string once = make_error_report(wrapped).message;
+  EXPECT_THAT(once, ::testing::HasSubstr("ulimit -u is "));
+  EXPECT_EQ(make_error_report(Error(once)).message, once);
 }
 
 TEST(ErrorReport, BrokenFileIsNoReport) {

@@ -50,6 +50,17 @@ TEST(Failure, WhatARankTellsAfterItWasAskedToStopIsNoStop) {
   EXPECT_FALSE(launch_result(asked, &unsaved).worth_restarting);
 }
 
+// libgomp ends the process itself; its last line is all there is.
+TEST(Failure, ALimitOnProcessesIsNamedWithItsRemedy) {
+  RankEnd end = exited(0, 1, 1);
+  end.last_lines = {"libgomp: Thread creation failed: Resource temporarily unavailable"};
+  const std::string text = describe_failure(end);
+  EXPECT_NE(text.find("ulimit -u is "), std::string::npos) << text;
+  EXPECT_NE(text.find("launch.threads"), std::string::npos) << text;
+  end.last_lines = {"out of ideas"};
+  EXPECT_EQ(describe_failure(end).find("ulimit"), std::string::npos);
+}
+
 TEST(Failure, Classes) {
   EXPECT_EQ(classify(exited(0, 0, 1)), EndClass::kDone);
   EXPECT_EQ(classify(exited(0, 5, 1)), EndClass::kPrimary);

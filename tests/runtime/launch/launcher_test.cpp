@@ -2,10 +2,12 @@
 
 #include <gmock/gmock.h>
 #include <pty.h>
+#include <sched.h>
 #include <sys/ioctl.h>
 
 #include <sstream>
 
+#include "kernels/base/error.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "tests/runtime/launch/launched_job.hpp"
 
@@ -50,6 +52,32 @@ TEST(Launcher, EnvironmentOfRanks) {
   EXPECT_THAT(job.log(1), HasSubstr("OMP_NUM_THREADS=3\nSLUICE_TTY=\n"));
   const auto after_rank = [](const std::string& text) { return text.substr(text.find("WORLD")); };
   EXPECT_EQ(after_rank(job.log(0)), after_rank(job.log(1)));  // the same port
+}
+
+// A fresh network namespace has its loopback interface down.
+TEST(Launcher, ALoopbackThatIsDownIsSaidBeforeARankStarts) {
+  TemporaryFolder folder;
+  constexpr int kSaid = 10;
+  constexpr int kMayNot = 77;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const bool alone = ::unshare(CLONE_NEWNET) == 0 || ::unshare(CLONE_NEWUSER | CLONE_NEWNET) == 0;
+    if (!alone) ::_exit(kMayNot);
+    try {
+      (void)run_launcher({.nproc = 2,
+                          .argv = {SLUICE_FAKE_RANK, "rank", "ok", "ok"},
+                          .output_dir = (folder.path() / "run").string(),
+                          .executable = SLUICE_FAKE_RANK});
+    } catch (const Error& error) {
+      ::_exit(std::string(error.what()).find("ip link set lo up") != std::string::npos ? kSaid : 1);
+    }
+    ::_exit(0);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  ASSERT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kMayNot) GTEST_SKIP() << "network namespaces are not permitted here";
+  EXPECT_EQ(WEXITSTATUS(status), kSaid);
 }
 
 TEST(Launcher, TerminalIsDescribed) {
