@@ -32,6 +32,8 @@ HostRendezvous rendezvous_over(const CommOptions& options, Store store) {
               [options, store](const std::string& key, const std::string& text) {
                 try {
                   store->set(key, text);
+                } catch (const Error&) {
+                  throw;
                 } catch (const std::exception& error) {
                   throw rendezvous_error(options, error);
                 }
@@ -39,6 +41,8 @@ HostRendezvous rendezvous_over(const CommOptions& options, Store store) {
           .get = [options, store](const std::string& key) -> std::string {
             try {
               return store->get_to_str(key);
+            } catch (const Error&) {
+              throw;
             } catch (const std::exception& error) {
               throw rendezvous_error(options, error);
             }

@@ -2,8 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <array>
 #include <cerrno>
 #include <cstring>
 #include <mutex>
@@ -14,6 +16,8 @@
 
 namespace sluice {
 namespace {
+
+constexpr char kName[] = "sluice-memory";
 
 struct Table {
   std::mutex mutex;
@@ -37,7 +41,7 @@ Table& table() {
 
 HostMemory::HostMemory(std::int64_t bytes) : bytes_(bytes) {
   check(bytes > 0, "a block of shared memory has a size");
-  fd_ = memfd_create("sluice-memory", MFD_CLOEXEC);
+  fd_ = memfd_create(kName, MFD_CLOEXEC);
   if (fd_ < 0) refuse(bytes, errno);
   void* base = MAP_FAILED;
   if (ftruncate(fd_, bytes) == 0) {
@@ -74,6 +78,27 @@ HostMemory::~HostMemory() {
   close(fd_);
 }
 
+int open_memfd_of(std::int32_t process, std::int32_t fd, int flags, const char* name,
+                  std::int64_t bytes) {
+  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd);
+  // The kernel's text for a memfd. That nothing links to it is looked at once it is open.
+  std::array<char, 64> link{};
+  if (readlink(path.c_str(), link.data(), link.size() - 1) < 0) return -1;
+  const std::string wanted = std::string("/memfd:") + name + " (deleted)";
+  // Non-blocking: a pipe or a device in the place of the memfd must not hold the rank.
+  const int own = link.data() == wanted ? open(path.c_str(), flags | O_CLOEXEC | O_NONBLOCK)
+                                        : (errno = EPERM, -1);
+  if (own < 0) return -1;
+  struct stat found {};
+  if (fstat(own, &found) == 0 && S_ISREG(found.st_mode) && found.st_uid == geteuid() &&
+      found.st_nlink == 0 && found.st_size == bytes) {
+    return own;
+  }
+  close(own);
+  errno = EPERM;
+  return -1;
+}
+
 HostRegion host_region_of(const void* from, std::int64_t bytes) {
   const auto begin = reinterpret_cast<std::uintptr_t>(from);
   const std::lock_guard lock(table().mutex);
@@ -96,8 +121,7 @@ HostMappings::~HostMappings() {
 const char* HostMappings::map(std::int32_t process, const HostRegion& region) {
   const auto [place, fresh] = mappings_.try_emplace({process, region.id});
   if (!fresh) return place->second.base;
-  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(region.fd);
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = open_memfd_of(process, region.fd, O_RDONLY, kName, region.bytes);
   if (fd < 0) return nullptr;
   void* base = mmap(nullptr, static_cast<std::size_t>(region.bytes), PROT_READ, MAP_SHARED, fd, 0);
   close(fd);

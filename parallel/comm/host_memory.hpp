@@ -32,6 +32,12 @@ class HostMemory {
   int fd_ = -1;
 };
 
+// Opens another process's memfd by its number there. -1 with errno where that is impossible, and
+// EPERM where the number names anything else than a memfd of this user with this name and size: a
+// wrong number must not map, or write to, a file.
+[[nodiscard]] int open_memfd_of(std::int32_t process, std::int32_t fd, int flags, const char* name,
+                                std::int64_t bytes);
+
 // A block as other processes find it.
 struct HostRegion {
   std::uint64_t id = 0;  // never used twice by a process; 0: none

@@ -20,6 +20,8 @@
 namespace sluice {
 namespace {
 
+constexpr char kName[] = "sluice-comm";
+
 std::size_t segment_bytes(int size) {
   return static_cast<std::size_t>(size) * (sizeof(HostSlot) + kHostBounceBytes);
 }
@@ -51,7 +53,7 @@ HostSegment::HostSegment(int fd, int size) : fd_(fd), size_(size), bytes_(segmen
 }
 
 HostSegment HostSegment::create(int size) {
-  const int fd = memfd_create("sluice-comm", MFD_CLOEXEC);
+  const int fd = memfd_create(kName, MFD_CLOEXEC);
   if (fd < 0) refuse("cannot be made", "memfd");
   if (ftruncate(fd, static_cast<off_t>(segment_bytes(size))) != 0) {
     const int error = errno;
@@ -65,9 +67,11 @@ HostSegment HostSegment::create(int size) {
 }
 
 HostSegment HostSegment::attach(int process, int fd, int size) {
-  const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd);
-  const int own = open(path.c_str(), O_RDWR | O_CLOEXEC);
-  if (own < 0) refuse("cannot be opened", path);
+  const int own =
+      open_memfd_of(process, fd, O_RDWR, kName, static_cast<std::int64_t>(segment_bytes(size)));
+  if (own < 0) {
+    refuse("cannot be opened", "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd));
+  }
   HostSegment made(own, size);
   made.close_fd();
   return made;

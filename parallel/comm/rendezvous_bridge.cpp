@@ -8,7 +8,10 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/host_faults.hpp"
+#include "kernels/base/job_secret.hpp"
+#include "kernels/base/log.hpp"
 #include "parallel/comm/op_queue.hpp"
+#include "parallel/comm/signed_store.hpp"
 #include "parallel/comm/sigpipe.hpp"
 #include "parallel/comm/socket.hpp"
 
@@ -35,9 +38,15 @@ std::string waited(const CommOptions& options) {
   return "within " + std::to_string(options.timeout.count()) + " ms";
 }
 
-c10::intrusive_ptr<c10d::Store> connect_store(const CommOptions& options,
-                                              Clock::time_point deadline) {
-  if (is_loopback(options.master_addr)) check_loopback_is_up();
+// Once a job: of the rank that serves.
+void warn_of_strangers(const CommOptions& options) {
+  log_warning("the rendezvous at " + place(options) +
+              " has no secret: whoever reaches this port can take a rank's place; set " +
+              kJobSecretVariable + " to the same random text for all ranks of the job");
+}
+
+c10::intrusive_ptr<c10d::Store> connect_tcp(const CommOptions& options,
+                                            Clock::time_point deadline) {
   c10d::TCPStoreOptions store;
   store.port = static_cast<std::uint16_t>(options.master_port);
   store.waitWorkers = false;
@@ -60,13 +69,32 @@ c10::intrusive_ptr<c10d::Store> connect_store(const CommOptions& options,
   return c10::make_intrusive<c10d::TCPStore>(options.master_addr, store);
 }
 
+c10::intrusive_ptr<c10d::Store> connect_store(const CommOptions& options,
+                                              Clock::time_point deadline) {
+  if (is_loopback(options.master_addr)) check_loopback_is_up();
+  std::string secret = job_secret();
+  const bool serves = options.serves_rendezvous.value_or(options.rank == 0);
+  if (serves && secret.empty() && !is_loopback(options.master_addr)) warn_of_strangers(options);
+  return c10::make_intrusive<SignedStore>(connect_tcp(options, deadline), std::move(secret));
+}
+
+// Rank 0 looks at every rank's entry, the others at rank 0's: the first to differ is named before
+// anything is exchanged.
+void check_secret(c10d::Store& store, const CommOptions& options,
+                  const std::vector<std::string>& keys) {
+  for (std::size_t r = 0; r < (options.rank == 0 ? keys.size() : 1); ++r) (void)store.get(keys[r]);
+}
+
 void meet(c10d::Store& store, const CommOptions& options, Clock::time_point deadline) {
   store.set("here/" + std::to_string(options.rank), std::vector<std::uint8_t>{1});
   std::vector<std::string> keys;
   for (int r = 0; r < options.size; ++r) keys.push_back("here/" + std::to_string(r));
   try {
     store.wait(keys, left_until(deadline));
+    check_secret(store, options, keys);
     return;
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception&) {
     if (Clock::now() < deadline) throw;  // not the timeout: the server is gone
   }

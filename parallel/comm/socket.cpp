@@ -93,20 +93,36 @@ int bind_port(const std::string& host, int port) {
   const Addresses found = resolve(host, port, SOCK_STREAM);
   sockaddr_storage address{};
   std::memcpy(&address, found->ai_addr, found->ai_addrlen);
-  if (!is_loopback(*found->ai_addr)) widen_to_any(address);
+  const bool loopback = is_loopback(*found->ai_addr);
+  if (!loopback && found->ai_next != nullptr) widen_to_any(address);
   BoundSocket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   // A port whose last user has ended counts as free.
   if (socket.fd() >= 0) setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
-  if (socket.fd() < 0 ||
-      bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), found->ai_addrlen) != 0) {
+  const auto bind_it = [&] {
+    return bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), found->ai_addrlen) == 0;
+  };
+  bool bound = socket.fd() >= 0 && bind_it();
+  if (!bound && errno == EADDRNOTAVAIL && !loopback) {
+    widen_to_any(address);
+    bound = bind_it();
+  }
+  if (!bound) {
     const int error = errno;
-    const std::string why = error == EADDRINUSE ? " is in use; set MASTER_PORT or free it"
-                                                : " cannot be served: " + error_text(error) +
-                                                      "; set MASTER_PORT or MASTER_ADDR";
+    std::string why =
+        " cannot be served: " + error_text(error) + "; set MASTER_PORT or MASTER_ADDR";
+    if (error == EADDRINUSE) why = " is in use; set MASTER_PORT or free it";
     throw CommError(place(host, port) + why, /*secondary=*/false);
   }
   return socket.release();
+}
+
+bool is_loopback(const std::string& host) {
+  try {
+    return is_loopback(*resolve(host, 0, SOCK_STREAM)->ai_addr);
+  } catch (const CommError&) {
+    return false;
+  }
 }
 
 bool wait_for_listener(const std::string& host, int port, Clock::time_point deadline) {
@@ -117,14 +133,6 @@ bool wait_for_listener(const std::string& host, int port, Clock::time_point dead
       const Addresses found = resolve(host, port, SOCK_STREAM);
       for (const addrinfo* to = found.get(); to != nullptr; to = to->ai_next) {
         if (try_connect(*to)) return true;
-bool is_loopback(const std::string& host) {
-  try {
-    return is_loopback(*resolve(host, 0, SOCK_STREAM)->ai_addr);
-  } catch (const CommError&) {
-    return false;
-  }
-}
-
       }
     } catch (const CommError&) {
       if (last) throw;  // name service may start after us

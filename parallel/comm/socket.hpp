@@ -21,14 +21,15 @@ class BoundSocket {
   int fd_;
 };
 
-// Binds host:port; on the loopback only where host is a loopback address, on all interfaces
-// elsewhere. Throws CommError in words where the port is in use or the host is unknown.
+// Binds host:port on the interface that has the host's address. On all interfaces where the host
+// has several addresses, or one that no interface has (a forwarded port, a cluster's virtual
+// address). Throws CommError in words where the port is in use or the host is unknown.
 [[nodiscard]] int bind_port(const std::string& host, int port);
 
-// Returns when something listens at host:port; false at the deadline. Throws CommError where the
 // Whether a host's first address is one of the loopback. False where the host is unknown.
 [[nodiscard]] bool is_loopback(const std::string& host);
 
+// Returns when something listens at host:port; false at the deadline. Throws CommError where the
 // host is unknown by then.
 [[nodiscard]] bool wait_for_listener(const std::string& host, int port,
                                      std::chrono::steady_clock::time_point deadline);

@@ -1,7 +1,11 @@
 #include "runtime/launch/agent.hpp"
 
+#include <poll.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
 #include <cstdlib>
 
@@ -13,6 +17,8 @@ namespace {
 // Output may hold the first byte by itself (sampled text of a byte tokenizer can).
 constexpr std::string_view kRecordBegins = "\x1esluice ";
 constexpr std::size_t kLongestRecord = std::size_t{1} << 20;
+constexpr std::string_view kSecretBegins = "secret ";
+constexpr std::size_t kLongestSecret = 4096;
 
 struct Field {
   const char* name;
@@ -30,6 +36,32 @@ constexpr std::array<Field, 5> kFields{{{"node", &AgentPlace::node},
 }
 
 }  // namespace
+
+std::string secret_word(std::string_view secret) {
+  return std::string(kSecretBegins).append(secret) + "\n";
+}
+
+std::string read_secret_word(int fd, std::chrono::milliseconds patience) {
+  const auto until = std::chrono::steady_clock::now() + patience;
+  std::string word;
+  // Byte by byte: what follows is the supervisor's.
+  while (!word.ends_with('\n') && word.size() < kLongestSecret) {
+    const auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());
+    pollfd ready{fd, POLLIN, 0};
+    const int polled = ::poll(&ready, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (polled < 0 && errno == EINTR) continue;
+    char c = 0;
+    if (polled <= 0 || ::read(fd, &c, 1) != 1) break;
+    word += c;
+  }
+  if (!word.starts_with(kSecretBegins) || !word.ends_with('\n')) {
+    throw Error(
+        "an agent did not get the job's secret from its launcher on standard input; check "
+        "that SLUICE_SSH passes standard input on");
+  }
+  return word.substr(kSecretBegins.size(), word.size() - kSecretBegins.size() - 1);
+}
 
 std::string agent_text(const AgentPlace& place) {
   std::string text;

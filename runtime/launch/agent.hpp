@@ -2,15 +2,17 @@
 // launcher that started it (host_launcher.hpp).
 //
 //   launcher -> agent   the variable SLUICE_AGENT: which ranks; words on its standard input:
+//                         "secret ..."  first of all: the job's secret (job_secret.hpp)
 //                         "stop"  somebody interrupted the run: the ranks finish their step
 //                         "end"   another host failed: the ranks end within kill_grace
 //                         (end of input) the launcher or the connection is gone: SIGKILL at once
 //   agent -> launcher   the ranks' output; where a rank failed, one record on standard error:
 //                         0x1e "sluice " and the report (error_report.hpp) as a line of JSON
 //
-// All here is pure, but for agent_place().
+// All here is pure, but for agent_place() and read_secret_word().
 #pragma once
 
+#include <chrono>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,6 +26,11 @@ namespace sluice {
 inline constexpr std::string_view kAgentVariable = "SLUICE_AGENT";
 inline constexpr std::string_view kStopWord = "stop\n";
 inline constexpr std::string_view kEndWord = "end\n";
+
+[[nodiscard]] std::string secret_word(std::string_view secret);
+// The secret that an agent's launcher sends first; later words stay in the descriptor. Throws Error
+// where another thing comes, or nothing within the patience.
+[[nodiscard]] std::string read_secret_word(int fd, std::chrono::milliseconds patience);
 
 // What one agent starts: ranks [first_rank, first_rank + nproc) of `world`, on host `node` of
 // `nodes`.

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/job_secret.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/stop_signal.hpp"
@@ -72,6 +73,7 @@ Environment for_all_hosts(const Environment& own) {
     const bool named = std::find(wished.begin(), wished.end(), name) != wished.end();
     if (!named && !begins_with_any(name, {"SLUICE_", "NCCL_", "GLOO_", "TORCH_", "MKL_"})) continue;
     if (name == "SLUICE_SSH" || name == "SLUICE_ERROR_FILE" || name == "SLUICE_TTY") continue;
+    if (name == kJobSecretVariable) continue;  // arguments are for everybody to read
     chosen[name] = value;
   }
   return chosen;
@@ -104,6 +106,7 @@ struct Job {
   Environment shared;
   std::string master_addr;
   int master_port = 0;
+  std::string secret;
 };
 
 Job make_job(const HostsRequest& request, int port) {
@@ -117,6 +120,8 @@ Job make_job(const HostsRequest& request, int port) {
   job.shared = for_all_hosts(job.own);
   job.master_addr = master_of(request.hosts);
   job.master_port = port;
+  job.secret = job_secret();
+  if (job.secret.empty()) job.secret = make_job_secret();
   return job;
 }
 
@@ -168,6 +173,7 @@ void start_agents(Supervision& supervision, const HostsRequest& request, const J
     RankPlan plan;
     plan.rank = place.node;
     plan.agent = true;
+    plan.first_word = secret_word(job.secret);
     plan.name = name_of(host, first_rank);
     plan.log_path = request.output_dir + "/host-" + std::to_string(node) + ".log";
     plan.on_terminal = node == 0;

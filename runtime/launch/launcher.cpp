@@ -8,6 +8,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/host_faults.hpp"
+#include "kernels/base/job_secret.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"
@@ -17,9 +18,19 @@
 namespace sluice {
 namespace {
 
+// An agent's launcher sends the secret as it starts the connection.
+constexpr std::chrono::milliseconds kSecretPatience{60000};
+
 // The ranks of this host among all.
 AgentPlace ranks_here(const LaunchRequest& request) {
   return request.agent.value_or(AgentPlace{.nproc = request.nproc, .world = request.nproc});
+}
+
+// Given by the user or, of an agent, by its launcher; else a new one.
+std::string secret_of(const LaunchRequest& request) {
+  if (request.agent) return read_secret_word(STDIN_FILENO, kSecretPatience);
+  std::string secret = job_secret();
+  return secret.empty() ? make_job_secret() : secret;
 }
 
 Environment common_environment(const LaunchRequest& request, const AgentPlace& here, int port) {
@@ -31,6 +42,7 @@ Environment common_environment(const LaunchRequest& request, const AgentPlace& h
   environment["LOCAL_WORLD_SIZE"] = std::to_string(here.nproc);
   environment["MASTER_ADDR"] = request.master_addr;
   environment["MASTER_PORT"] = std::to_string(port);
+  environment[kJobSecretVariable] = secret_of(request);
   if (request.threads > 0) {
     environment["OMP_NUM_THREADS"] = std::to_string(request.threads);
   } else if (!environment.contains("OMP_NUM_THREADS")) {

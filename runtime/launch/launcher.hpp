@@ -1,7 +1,8 @@
 // Starts the ranks of this host as processes of the same program and sees them through.
 //
 // Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,
-// OMP_NUM_THREADS (unless the user set it), SLUICE_ERROR_FILE (error_report.hpp) and, where
+// OMP_NUM_THREADS (unless the user set it), SLUICE_JOB_SECRET (new for each start unless the user
+// set it), SLUICE_ERROR_FILE (error_report.hpp) and, where
 // standard output is a terminal, SLUICE_TTY=1 and COLUMNS. What it prints goes to
 // <output_dir>/rank-N.log; rank 0's also to this process's standard output and error. How they end:
 // supervisor.hpp, failure.hpp.

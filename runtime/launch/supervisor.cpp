@@ -75,6 +75,10 @@ void Supervisor::start(RankPlan plan) {
   RankLog log(plan.log_path);
   if (!plan.error_path.empty()) ::unlink(plan.error_path.c_str());
   ChildProcess process = start_child(plan.command, signals_.former_mask());
+  if (!plan.first_word.empty()) {
+    // Fits an empty pipe; an agent that is gone already is noticed by its end.
+    (void)!::write(process.in.get(), plan.first_word.data(), plan.first_word.size());
+  }
   auto rank = std::make_unique<Rank>(std::move(plan), std::move(log), std::move(process),
                                      std::vector<Stream>(), std::nullopt);
   TerminalSink* out = on_terminal ? &out_ : nullptr;

@@ -35,8 +35,9 @@ struct RankPlan {
   std::string log_path;
   std::string error_path;
   bool on_terminal = false;
-  bool agent = false;        // of another host; REQUIRES: command.keep_stdin. `rank` is its node
-  std::string name = {};     // for messages; empty: "rank N on HOST"
+  bool agent = false;           // of another host; REQUIRES: command.keep_stdin. `rank` is its node
+  std::string first_word = {};  // of an agent: on its standard input before all others
+  std::string name = {};        // for messages; empty: "rank N on HOST"
   std::string relayed = {};  // its lines also go to standard output, after this; empty: they do not
 };
 

@@ -1,6 +1,8 @@
 // Rendezvous and processes: what groups of threads do not have.
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
+#include <ifaddrs.h>
+#include <net/if.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
@@ -15,6 +17,8 @@
 #include <thread>
 
 #include "kernels/base/error.hpp"
+#include "kernels/base/job_secret.hpp"
+#include "parallel/comm/socket.hpp"
 #include "tests/parallel/backends.hpp"
 
 namespace sluice {
@@ -30,6 +34,20 @@ std::string refusal(const CommOptions& options) {
   } catch (const CommError& error) {
     return error.what();
   }
+}
+
+// An IPv4 address of an interface that is up and is not the loopback; empty: there is none.
+std::string network_address() {
+  ifaddrs* list = nullptr;
+  if (getifaddrs(&list) != 0) return "";
+  std::string text;
+  for (const ifaddrs* at = list; at != nullptr && text.empty(); at = at->ifa_next) {
+    if (at->ifa_addr == nullptr || at->ifa_addr->sa_family != AF_INET) continue;
+    if ((at->ifa_flags & IFF_UP) == 0 || (at->ifa_flags & IFF_LOOPBACK) != 0) continue;
+    text = inet_ntoa(reinterpret_cast<const sockaddr_in*>(at->ifa_addr)->sin_addr);
+  }
+  freeifaddrs(list);
+  return text;
 }
 
 std::set<std::string> thread_ids() {
@@ -71,6 +89,76 @@ TEST(Gloo, SaysThatNobodyServes) {
       refusal({.rank = 1, .size = 2, .master_port = std::stoi(port), .timeout = milliseconds{300}}),
       "group world, rank 1 of 2: nobody serves the rendezvous at 127.0.0.1:" + port +
           " within 300 ms; check that rank 0 runs and that MASTER_ADDR and MASTER_PORT are its");
+}
+
+// Started with these set, the test program is rank 1 of a group and nothing else.
+constexpr char kSecretChildPort[] = "SLUICE_TEST_SECRET_CHILD_PORT";
+
+TEST(Gloo, SecretChildOnly) {
+  const char* port = std::getenv(kSecretChildPort);
+  if (port == nullptr) GTEST_SKIP() << "not a child";
+  const std::string text = refusal(
+      {.rank = 1, .size = 2, .master_port = std::stoi(port), .timeout = milliseconds{20'000}});
+  // Whether rank 0 has gone already decides which of the two.
+  _exit(text.find("secret") != std::string::npos || text.find("rendezvous") != std::string::npos
+            ? 0
+            : 1);
+}
+
+// What rank 0 hears where rank 1 has that secret, and rank 0 this one; nullptr: none.
+std::string refusal_with_secrets(const char* own, const char* other) {
+  const int port = free_port();
+  const auto set = [](const char* secret) {
+    if (secret == nullptr) {
+      unsetenv(kJobSecretVariable);
+    } else {
+      setenv(kJobSecretVariable, secret, 1);
+    }
+  };
+  const pid_t child = fork();
+  if (child == 0) {
+    set(other);
+    setenv(kSecretChildPort, std::to_string(port).c_str(), 1);
+    execl("/proc/self/exe", "gloo_child", "--gtest_filter=Gloo.SecretChildOnly", nullptr);
+    _exit(127);
+  }
+  set(own);
+  std::string text =
+      refusal({.rank = 0, .size = 2, .master_port = port, .timeout = milliseconds{20'000}});
+  unsetenv(kJobSecretVariable);
+  int status = 0;
+  waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == (text.empty() ? 1 : 0)) << status;
+  return text;
+}
+
+TEST(Gloo, RanksWithoutTheJobsSecretAreRefused) {
+  const char* secret = "0123456789abcdef0123456789abcdef";
+  const char* said =
+      "the entry world/here/1 of the rendezvous was not written with this job's "
+      "secret; give all ranks of the job the same SLUICE_JOB_SECRET";
+  EXPECT_EQ(refusal_with_secrets(secret, "fedcba9876543210fedcba9876543210").find(said), 0U);
+  EXPECT_EQ(refusal_with_secrets(secret, nullptr).find(said), 0U);
+  EXPECT_EQ(refusal_with_secrets(nullptr, secret).find(said), 0U);
+  EXPECT_EQ(refusal_with_secrets(secret, secret), "");
+}
+
+// Not on all interfaces: the kernel says where the socket listens.
+TEST(Gloo, TheRendezvousIsBoundToItsAddress) {
+  for (const char* host : {"127.0.0.1", "127.0.0.2"}) {
+    const BoundSocket bound(bind_port(host, 0));
+    sockaddr_in address{};
+    socklen_t length = sizeof address;
+    ASSERT_EQ(getsockname(bound.fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    EXPECT_EQ(address.sin_addr.s_addr, inet_addr(host));
+  }
+  const std::string network = network_address();
+  if (network.empty()) GTEST_SKIP() << "this machine has no address but the loopback's";
+  const BoundSocket bound(bind_port(network, 0));
+  sockaddr_in address{};
+  socklen_t length = sizeof address;
+  ASSERT_EQ(getsockname(bound.fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  EXPECT_EQ(address.sin_addr.s_addr, inet_addr(network.c_str()));
 }
 
 TEST(Gloo, SaysWhoDidNotCome) {

@@ -160,6 +160,18 @@ TEST(HostProcesses, ReadEachOther) {
   EXPECT_EQ(child.wait(), 0);
 }
 
+// A number of the rendezvous that names a file must not have it mapped, and written to.
+TEST(HostProcesses, ASegmentIsAMemfdOfTheRightSize) {
+  HostSegment made = HostSegment::create(2);
+  EXPECT_NO_THROW((void)HostSegment::attach(getpid(), made.fd(), 2));
+  EXPECT_THROW((void)HostSegment::attach(getpid(), made.fd(), 3), IoError);
+  std::FILE* file = std::tmpfile();
+  ASSERT_NE(file, nullptr);
+  ASSERT_EQ(ftruncate(fileno(file), 64 << 20), 0);
+  EXPECT_THROW((void)HostSegment::attach(getpid(), fileno(file), 2), IoError);
+  std::fclose(file);
+}
+
 Group host_group(int size) {
   for (const Backend& backend : network_backends()) {
     if (backend.name == "host") return backend.make(size, milliseconds{20'000});

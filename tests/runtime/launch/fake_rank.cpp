@@ -80,8 +80,9 @@ void print_lines(long count) {
 }
 
 void print_environment() {
-  for (const char* name : {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR",
-                           "MASTER_PORT", "OMP_NUM_THREADS", "SLUICE_TTY", "COLUMNS"}) {
+  for (const char* name :
+       {"RANK", "LOCAL_RANK", "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT",
+        "SLUICE_JOB_SECRET", "OMP_NUM_THREADS", "SLUICE_TTY", "COLUMNS"}) {
     std::printf("%s=%s\n", name, environment(name).c_str());
   }
   std::fflush(stdout);

@@ -34,6 +34,21 @@ TEST(HostLauncher, AllDoneAndOutputComesBack) {
   EXPECT_EQ(job.processes_left(), 0);
 }
 
+TEST(HostLauncher, TheSecretReachesAllHostsOnStandardInputAlone) {
+  JobOptions options = two_hosts();
+  const std::string secret(40, 's');
+  options.environment.push_back("SLUICE_JOB_SECRET=" + secret);
+  LaunchedJob job({"environment", "environment", "environment"}, options);
+  EXPECT_EQ(job.wait(), 0) << job.err();
+  for (const char* log : {"rank-0", "rank-1", "rank-2"}) {
+    EXPECT_THAT(job.log(log), HasSubstr("SLUICE_JOB_SECRET=" + secret + "\n")) << log;
+  }
+  std::ifstream file(job.file("commands"));
+  const std::string commands{std::istreambuf_iterator<char>(file), {}};
+  EXPECT_THAT(commands, HasSubstr("SLUICE_AGENT="));
+  EXPECT_THAT(commands, Not(HasSubstr(secret)));
+}
+
 TEST(HostLauncher, AFailureElsewhereIsNamedByRankAndEndsAll) {
   LaunchedJob job({"forever", "forever", "fail"}, two_hosts());
   EXPECT_EQ(job.wait(), 4);

@@ -54,6 +54,35 @@ TEST(Launcher, EnvironmentOfRanks) {
   EXPECT_EQ(after_rank(job.log(0)), after_rank(job.log(1)));  // the same port
 }
 
+// What a rank printed as its job's secret.
+std::string secret_in(const std::string& log) {
+  const std::string name = "SLUICE_JOB_SECRET=";
+  const std::size_t begin = log.find(name);
+  if (begin == std::string::npos) return "";
+  return log.substr(begin + name.size(), log.find('\n', begin) - begin - name.size());
+}
+
+TEST(Launcher, EachJobHasASecretThatIsNoArgument) {
+  LaunchedJob job({"environment", "environment"});
+  LaunchedJob other({"environment"});
+  EXPECT_EQ(job.wait(), 0);
+  EXPECT_EQ(other.wait(), 0);
+  const std::string secret = secret_in(job.log(0));
+  EXPECT_EQ(secret.size(), 64U);
+  EXPECT_EQ(secret.find_first_not_of("0123456789abcdef"), std::string::npos) << secret;
+  EXPECT_EQ(secret_in(job.log(1)), secret);
+  EXPECT_NE(secret_in(other.log(0)), secret);
+
+  const std::string given(32, 'g');
+  LaunchedJob told({"environment"}, {.environment = {"SLUICE_JOB_SECRET=" + given}});
+  EXPECT_EQ(told.wait(), 0);
+  EXPECT_EQ(secret_in(told.log(0)), given);
+  LaunchedJob weak({"environment"}, {.environment = {"SLUICE_JOB_SECRET=short"}});
+  EXPECT_EQ(weak.wait(), 2);
+  EXPECT_THAT(weak.err(), HasSubstr("SLUICE_JOB_SECRET has 5 characters, and 32 are the least"));
+  EXPECT_THAT(weak.err(), Not(HasSubstr("short")));
+}
+
 // A fresh network namespace has its loopback interface down.
 TEST(Launcher, ALoopbackThatIsDownIsSaidBeforeARankStarts) {
   TemporaryFolder folder;
