@@ -3,6 +3,8 @@
 #include <cstdio>
 #include <mutex>
 
+#include "kernels/base/plain_lines.hpp"
+
 namespace sluice {
 namespace {
 
@@ -16,7 +18,19 @@ LogSink& sink() {
   return current;
 }
 
+// Guarded by the sink's mutex.
+std::vector<std::string>& kept_lines() {
+  static std::vector<std::string> lines;
+  return lines;
+}
+constexpr std::size_t kMostLines = 500;
+
 }  // namespace
+
+std::vector<std::string> plain_lines() {
+  const std::lock_guard lock(sink_mutex());
+  return kept_lines();
+}
 
 void set_log_sink(LogSink new_sink) {
   const std::lock_guard lock(sink_mutex());
@@ -28,6 +42,7 @@ void log_line(LogLevel level, std::string_view line) {
   if (sink()) {
     sink()(level, line);
   } else if (level != LogLevel::kDebug) {
+    if (kept_lines().size() < kMostLines) kept_lines().emplace_back(line);
     std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   }
 }

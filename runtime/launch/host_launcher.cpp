@@ -11,6 +11,7 @@
 
 #include "kernels/base/error.hpp"
 #include "kernels/base/job_secret.hpp"
+#include "kernels/base/plain_lines.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/stop_signal.hpp"
@@ -177,6 +178,7 @@ void start_agents(Supervision& supervision, const HostsRequest& request, const J
     plan.name = name_of(host, first_rank);
     plan.log_path = request.output_dir + "/host-" + std::to_string(node) + ".log";
     plan.on_terminal = node == 0;
+    if (plan.on_terminal) plan.said = plain_lines();
     plan.command = command_for(request, job, host, place);
     plan.command.separate_stderr = plan.on_terminal;
     first_rank += host.slots;

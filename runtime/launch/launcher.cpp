@@ -9,6 +9,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/host_faults.hpp"
 #include "kernels/base/job_secret.hpp"
+#include "kernels/base/plain_lines.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"
@@ -62,6 +63,7 @@ RankPlan plan_rank(const LaunchRequest& request, const Environment& common, int 
   // Absolute: a rank may change its directory.
   plan.error_path = std::filesystem::absolute(base).string() + ".error.json";
   plan.on_terminal = rank == 0;
+  if (plan.on_terminal) plan.said = plain_lines();
   Environment environment = common;
   environment["RANK"] = std::to_string(rank);
   environment["LOCAL_RANK"] = std::to_string(local_rank);

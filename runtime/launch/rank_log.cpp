@@ -1,5 +1,6 @@
 #include "runtime/launch/rank_log.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "kernels/base/error.hpp"
@@ -24,7 +25,34 @@ std::string folded(std::string_view line) {
   return text.append(ending);
 }
 
+// "13:04:05.123 info    TEXT": TEXT; empty for any other line.
+std::string_view text_of_log_line(std::string_view line) {
+  constexpr std::string_view kForm = "00:00:00.000 ";
+  constexpr std::size_t kLevel = 8;  // "warning "
+  if (line.size() < kForm.size() + kLevel || line[2] != ':' || line[5] != ':' || line[8] != '.') {
+    return {};
+  }
+  return line.substr(kForm.size() + kLevel);
+}
+
 }  // namespace
+
+std::string without_said_lines(std::string_view bytes, std::span<const std::string> said) {
+  std::string passed;
+  while (!bytes.empty()) {
+    const std::size_t end = std::min(bytes.find('\n'), bytes.size() - 1);
+    const std::string_view line = bytes.substr(0, end + 1);
+    bytes.remove_prefix(end + 1);
+    std::string_view text;
+    if (line.ends_with('\n')) {
+      text = line.substr(0, line.size() - 1);
+      if (text.starts_with("\r\x1b[K")) text.remove_prefix(4);
+      text = text_of_log_line(text);
+    }
+    if (text.empty() || std::find(said.begin(), said.end(), text) == said.end()) passed += line;
+  }
+  return passed;
+}
 
 void LineFolder::feed(std::string_view bytes, std::string& lines) {
   while (!bytes.empty()) {

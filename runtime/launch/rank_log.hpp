@@ -5,6 +5,7 @@
 
 #include <cstddef>
 #include <deque>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -53,5 +54,10 @@ class RankLog {
   std::deque<std::string> last_;
   bool last_is_open_ = false;  // the last one has no line break yet
 };
+
+// Whole lines of a rank's log ("13:04:05.123 info    TEXT") whose text is one of `said` are left
+// out; all else passes. A rank writes each line at once: a line that comes in two parts passes.
+[[nodiscard]] std::string without_said_lines(std::string_view bytes,
+                                             std::span<const std::string> said);
 
 }  // namespace sluice

@@ -200,7 +200,9 @@ void Supervisor::on_output(Rank& rank, Stream& stream) {
     std::string_view chunk(bytes.data(), static_cast<std::size_t>(got));
     std::string passed;
     if (rank.plan.agent) chunk = passed = stream.records.feed(chunk);
-    if (stream.terminal != nullptr) stream.terminal->write(chunk);
+    if (stream.terminal != nullptr) {
+      stream.terminal->write(without_said_lines(chunk, rank.plan.said));
+    }
     stream.folder.feed(chunk, lines);
   }
   log_lines(rank, lines);

@@ -5,8 +5,12 @@
 #include <spdlog/sinks/stdout_sinks.h>
 
 #include <cstdio>
+#include <functional>
+#include <map>
 #include <memory>
+#include <mutex>
 #include <string>
+#include <string_view>
 #include <utility>
 
 #include "kernels/base/thread_rank.hpp"
@@ -48,6 +52,24 @@ class RankFlag final : public spdlog::custom_flag_formatter {
   const int process_rank_;
 };
 
+// Where ranks are threads of one process: a line that another rank has said already is not said
+// again. One rank's own repetitions stay. Thread-safe.
+class SaidByRanks {
+ public:
+  bool by_another(int rank, std::string_view line) {
+    const std::lock_guard lock(mutex_);
+    const auto found = first_.find(line);
+    if (found != first_.end()) return found->second != rank;
+    if (first_.size() < kMostLines) first_.emplace(line, rank);
+    return false;
+  }
+
+ private:
+  static constexpr std::size_t kMostLines = 4096;  // of a start; a step's lines differ anyway
+  std::mutex mutex_;
+  std::map<std::string, int, std::less<>> first_;  // rank that said it first; guarded by mutex_
+};
+
 std::unique_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink, const RunLogOptions& options) {
   auto logger = std::make_unique<spdlog::logger>("run", std::move(sink));
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
@@ -65,19 +87,23 @@ RunLog::RunLog(const RunLogOptions& options) {
       make_logger(std::make_shared<spdlog::sinks::stdout_sink_mt>(), options);
   std::shared_ptr<spdlog::logger> err =
       make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), options);
-  set_log_sink(
-      [out, err, interactive = options.interactive](LogLevel level, std::string_view line) {
-        const spdlog::level::level_enum lvl = to_spdlog(level);
-        if (!out->should_log(lvl)) return;
-        if (interactive) {
-          // Always on standard output: that is where the progress line is, and standard error may
-          // well be a file.
-          std::fwrite(kClearLine.data(), 1, kClearLine.size(), stdout);
-          std::fflush(stdout);
-        }
-        const bool severe = level == LogLevel::kWarning || level == LogLevel::kError;
-        (severe ? err : out)->log(lvl, spdlog::string_view_t(line.data(), line.size()));
-      });
+  auto said = std::make_shared<SaidByRanks>();
+  set_log_sink([out, err, said, options](LogLevel level, std::string_view line) {
+    const spdlog::level::level_enum lvl = to_spdlog(level);
+    if (!out->should_log(lvl)) return;
+    // An error is each rank's own.
+    if (level != LogLevel::kError && said->by_another(thread_rank_or(options.rank), line)) {
+      return;
+    }
+    if (options.interactive) {
+      // Always on standard output: that is where the progress line is, and standard error may
+      // well be a file.
+      std::fwrite(kClearLine.data(), 1, kClearLine.size(), stdout);
+      std::fflush(stdout);
+    }
+    const bool severe = level == LogLevel::kWarning || level == LogLevel::kError;
+    (severe ? err : out)->log(lvl, spdlog::string_view_t(line.data(), line.size()));
+  });
 }
 
 RunLog::~RunLog() { set_log_sink({}); }

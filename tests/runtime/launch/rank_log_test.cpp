@@ -19,6 +19,19 @@ std::string folded_in_chunks(const std::string& text, std::size_t chunk) {
   return lines;
 }
 
+TEST(RankLog, WhatTheLauncherSaidIsLeftOutOfTheTerminal) {
+  const std::vector<std::string> said{"data: 162k tokens", "on a tmpfs"};
+  const auto shown = [&](std::string_view bytes) { return without_said_lines(bytes, said); };
+  EXPECT_EQ(shown("13:04:05.123 info    data: 162k tokens\nstep 1\n"), "step 1\n");
+  EXPECT_EQ(shown("13:04:05.123 warning on a tmpfs\n"), "");
+  EXPECT_EQ(shown("\r\x1b[K13:04:05.123 info    data: 162k tokens\n"), "");
+  for (const char* kept : {"13:04:05.123 info    data: 163k tokens\n", "data: 162k tokens\n",
+                           "13:04:05.123 info    data: 162k tokens", "\n", "\r step 1/30",
+                           "13:04:05.123 info    \n"}) {
+    EXPECT_EQ(shown(kept), kept);
+  }
+}
+
 TEST(LineFolder, KeepsTheLastFormOfALine) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", ""},

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include "kernels/base/thread_rank.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {
@@ -51,6 +52,34 @@ TEST(RunLog, ProgressLineIsClearedFirst) {
   EXPECT_TRUE(captured.out.starts_with(clear));
   EXPECT_TRUE(captured.out.ends_with("%v\n" + clear + clear));  // for the warning and the error
   EXPECT_EQ(captured.err.find(clear), std::string::npos);
+}
+
+// Ranks that are threads: what one has said is not said by the others, but errors and what a rank
+// repeats itself.
+TEST(RunLog, RanksOfOneProcessSayALineOnce) {
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  {
+    const RunLog log({});
+    for (const int rank : {0, 1, 2}) {
+      const ThreadRank said(rank);
+      log_info("data: 162k tokens");
+      log_warning("nearly full");
+      log_error("broken");
+      log_info("rank " + std::to_string(rank) + "'s own");
+    }
+    const ThreadRank said(0);
+    log_info("data: 162k tokens");
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              MatchesRegex(TIME " info    data: 162k tokens\n" TIME " info    rank 0's own\n" TIME
+                                " info    \\[rank 1\\] rank 1's own\n" TIME
+                                " info    \\[rank 2\\] rank 2's own\n" TIME
+                                " info    data: 162k tokens\n"));
+  EXPECT_THAT(
+      ::testing::internal::GetCapturedStderr(),
+      MatchesRegex(TIME " warning nearly full\n" TIME " error   broken\n" TIME
+                        " error   \\[rank 1\\] broken\n" TIME " error   \\[rank 2\\] broken\n"));
 }
 
 TEST(RunLog, DebugOnRequest) {
