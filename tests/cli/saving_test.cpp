@@ -1,0 +1,192 @@
+// When a run saves, and what is said of it: at its end, when it is asked to, when it is stopped.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <cstdlib>
+#include <filesystem>
+#include <future>
+
+#include "tests/cli/resume_runs.hpp"
+
+namespace sluice::testing {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Runs in the background until `until` holds, then does `act`.
+template <class Until, class Act>
+Finished during(std::future<Finished> run, Until&& until, Act&& act) {
+  while (run.wait_for(std::chrono::milliseconds(20)) != std::future_status::ready && !until()) {
+  }
+  act();
+  return run.get();
+}
+
+// Nobody asked for it. What the run says to do next works, and takes the run's folder.
+TEST_F(Resume, ARunIsSavedAtItsEndAndSaysWhatIsNext) {
+  const Finished run = train("run");
+  ASSERT_EQ(run.exit_code, 0) << run.output;
+  EXPECT_EQ(complete("run"), std::vector<std::string>{"step-00000010"});
+  const std::string command = "  sluice ";
+  std::string told;
+  for (const std::string& line : run.lines()) {
+    if (!line.starts_with(command)) continue;
+    std::string arguments = line.substr(command.size());
+    told += arguments.substr(0, arguments.find(' ')) + " ";
+    if (arguments.starts_with("generate")) arguments += " --max-tokens 4";
+    const Finished next = run_program(scratch_, arguments);
+    EXPECT_EQ(next.exit_code, 0) << arguments << "\n" << next.output;
+  }
+  EXPECT_EQ(told, "generate eval checkpoint ") << run.output;
+  EXPECT_TRUE(fs::exists(scratch_.path("run/huggingface/config.json")));
+  for (const char* more : {"ls run", "verify run", "convert run -o small"}) {
+    const Finished done = run_program(scratch_, std::string("checkpoint ") + more);
+    EXPECT_EQ(done.exit_code, 0) << done.output;
+    EXPECT_NE(done.output.find("step-00000010"), std::string::npos) << done.output;
+  }
+  const Finished on = train("on", "--resume run --set train.steps=12");
+  EXPECT_EQ(on.exit_code, 0) << on.output;
+  EXPECT_NE(on.output.find("going on with step 11"), std::string::npos) << on.output;
+}
+
+// No run destroys the model of the one before, and nothing has to be set for that.
+TEST_F(Resume, StartingAnewLeavesTheEarlierModel) {
+  for (const std::string steps : {"2", "3", "4"}) {
+    const Finished run = train("run", "--set train.steps=" + steps);
+    ASSERT_EQ(run.exit_code, 0) << run.output;
+    EXPECT_EQ(run.output.find("the earlier run's checkpoints") != std::string::npos, steps != "2")
+        << run.output;
+  }
+  EXPECT_EQ(complete("run"), std::vector<std::string>{"step-00000004"});
+  for (const std::string former : {"1/step-00000002", "2/step-00000003"}) {
+    const Finished verified = run_program(scratch_, "checkpoint verify run/checkpoints." + former);
+    EXPECT_EQ(verified.exit_code, 0) << verified.output;
+  }
+  EXPECT_FALSE(fs::exists(scratch_.path("run/checkpoints.1/sluice-run.lock")));
+  // What is not saved moves nothing.
+  const Finished bare = train("run", "--set train.steps=1 --set checkpoint.at_end=false");
+  EXPECT_EQ(bare.exit_code, 0) << bare.output;
+  EXPECT_EQ(bare.output.find("the model is saved"), std::string::npos) << bare.output;
+  EXPECT_EQ(complete("run"), std::vector<std::string>{"step-00000004"});
+  EXPECT_FALSE(fs::exists(scratch_.path("run/checkpoints.3")));
+}
+
+TEST_F(Resume, ADiskWithoutRoomIsSaidBeforeTheStart) {
+  const std::map<std::string, std::string> full{{"SLUICE_FAILPOINTS", "checkpoint.free_space:nan"}};
+  const Finished refused = train("run", "", full);
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  EXPECT_NE(refused.output.find("and 0 B are free; name a folder with room in checkpoint.dir, or "
+                                "train without saving: --set checkpoint.at_end=false"),
+            std::string::npos)
+      << refused.output;
+  EXPECT_FALSE(fs::exists(scratch_.path("run")));
+  const Finished bare = train("run", "--set checkpoint.at_end=false", full);
+  EXPECT_EQ(bare.exit_code, 0) << bare.output;
+  EXPECT_TRUE(complete("run").empty());
+}
+
+// With threads of libtorch's in the launcher too: a signal may come to any thread of a process.
+TEST_F(Resume, TerminationSavesAndTheCurveGoesOn) {
+  for (const std::string ranks : {"--nproc 2 ", "--nproc 1 --set launch.threads=2 "}) {
+    SCOPED_TRACE(ranks);
+    ASSERT_EQ(train("whole", ranks).exit_code, 0);
+    auto run = std::async(std::launch::async, [&] {
+      return train("run", ranks + "--resume auto --set output.dir={}/run",
+                   {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
+    });
+    const Finished stopped = during(
+        std::move(run), [&] { return scratch_.metrics("run").size() >= 3; },
+        [&] {
+          // The launcher is the oldest process of the program with this folder in its arguments.
+          (void)!std::system(
+              ("pkill -TERM -o -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
+        });
+    EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+    EXPECT_NE(stopped.output.find("stopped by request"), std::string::npos) << stopped.output;
+    ASSERT_EQ(complete("run").size(), 1U) << stopped.output;
+    const Finished resumed = train("run", ranks + "--resume auto");
+    EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+    EXPECT_EQ(scratch_.curve("run"), scratch_.curve("whole"));
+    fs::remove_all(scratch_.path("run"));
+    fs::remove_all(scratch_.path("whole"));
+  }
+}
+
+// An operator, or a batch system, ends one rank: the newest process with this folder in its
+// arguments. The others finish the step with it, and nobody has failed.
+TEST_F(Resume, TerminationOfOneRankIsAStopOfAll) {
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", "--resume auto --set output.dir={}/run",
+                 {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
+  });
+  const Finished stopped = during(
+      std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },
+      [&] {
+        (void)!std::system(
+            ("pkill -TERM -n -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
+      });
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_NE(stopped.output.find(" received SIGTERM, saved to "), std::string::npos)
+      << stopped.output;
+  EXPECT_EQ(stopped.output.find("failed"), std::string::npos) << stopped.output;
+  EXPECT_EQ(complete("run").size(), 1U) << stopped.output;
+}
+
+// Who starts the run again by its exit code is not to take this for a stop that saved.
+TEST_F(Resume, AStopThatCannotSaveSaysSo) {
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", "--resume auto --set output.dir={}/run",
+                 {{"SLUICE_FAILPOINTS", "engine.step:delay=150;checkpoint.write.enospc:error"}});
+  });
+  const Finished stopped = during(
+      std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },
+      [&] {
+        (void)!std::system(
+            ("pkill -TERM -o -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
+      });
+  EXPECT_EQ(stopped.exit_code, 4) << stopped.output;
+  EXPECT_NE(stopped.output.find("last checkpoint was not saved"), std::string::npos)
+      << stopped.output;
+}
+
+TEST_F(Resume, AFileThatAppearsAsksForASave) {
+  auto run = std::async(std::launch::async, [&] {
+    return train("run", "--set checkpoint.at_end=false",
+                 {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
+  });
+  const Finished done = during(
+      std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },
+      [&] { scratch_.write("run/save-now", ""); });
+  EXPECT_EQ(done.exit_code, 0) << done.output;
+  EXPECT_EQ(complete("run").size(), 1U) << done.output;
+  EXPECT_FALSE(fs::exists(scratch_.path("run/save-now")));
+}
+
+TEST_F(Resume, TimeAndTheTimeLimitAskForSaves) {
+  const Finished stopped =
+      train("run", "--set checkpoint.every=0.5s --set checkpoint.time_limit=6s",
+            {{"SLUICE_FAILPOINTS", "engine.step:delay=900"}});
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_LT(stopped.seconds, 12) << stopped.output;
+  EXPECT_NE(stopped.output.find("stopped by checkpoint.time_limit after step "), std::string::npos)
+      << stopped.output;
+  EXPECT_NE(stopped.output.find(", saved to run/checkpoints/step-0"), std::string::npos)
+      << stopped.output;
+  EXPECT_EQ(stopped.output.find("failed"), std::string::npos) << stopped.output;
+  EXPECT_FALSE(complete("run").empty()) << stopped.output;
+  EXPECT_EQ(train("run", "--resume auto").exit_code, 0);
+}
+
+// Three syncs, 3 s, are under way from step 30 on, and as long again is needed after them.
+TEST_F(Resume, TheTimeLimitCountsASaveUnderWay) {
+  const Finished stopped =
+      train("run", "--set train.steps=200 --set checkpoint.every=30 --set checkpoint.time_limit=5s",
+            {{"SLUICE_FAILPOINTS", "engine.step:delay=50;checkpoint.fsync:delay=1000"}});
+  EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
+  EXPECT_NE(stopped.output.find("stopped by checkpoint.time_limit"), std::string::npos)
+      << stopped.output;
+  EXPECT_LT(scratch_.metrics("run").size(), 60U) << stopped.output;
+}
+
+}  // namespace
+}  // namespace sluice::testing
