@@ -8,7 +8,7 @@
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "runtime/data/file_io.hpp"
-#include "runtime/data/hash.hpp"
+#include "runtime/data/tokenizer_source.hpp"
 #include "runtime/data/utf8.hpp"
 
 namespace sluice {
@@ -141,11 +141,7 @@ BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merge
   choose_end_of_text(model);
   model.patterns = {kGpt2Pattern};
   model.name = "gpt2 (" + vocab_path + ")";
-  Hasher hasher;
-  hasher.add("gpt2 v1");
-  hasher.add(vocab_text);
-  hasher.add(merges_text);
-  model.fingerprint = "gpt2:" + hasher.digest_hex();
+  model.fingerprint = text_fingerprint(TokenizerKind::kGpt2, {vocab_text, merges_text});
   return model;
 }
 
@@ -176,10 +172,7 @@ BpeModel read_tiktoken_file(const std::string& path) {
                     : ranks < 190000 ? kCl100kPattern
                                      : kO200kPattern};
   model.name = "tiktoken (" + path + ")";
-  Hasher hasher;
-  hasher.add("tiktoken v1");
-  hasher.add(text);
-  model.fingerprint = "tiktoken:" + hasher.digest_hex();
+  model.fingerprint = text_fingerprint(TokenizerKind::kTiktoken, {text});
   model.whole_words_first = true;
   return model;
 }

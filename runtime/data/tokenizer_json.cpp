@@ -9,7 +9,7 @@
 #include "kernels/base/log.hpp"
 #include "runtime/data/bpe_files.hpp"
 #include "runtime/data/file_io.hpp"
-#include "runtime/data/hash.hpp"
+#include "runtime/data/tokenizer_source.hpp"
 #include "runtime/data/utf8.hpp"
 
 namespace sluice {
@@ -229,10 +229,7 @@ BpeModel read_tokenizer_json(const std::string& path) {
     const Json root = Json::parse(text);
     if (!root.is_object()) throw IoError(path + " is not a JSON object", path);
     BpeModel model = Reader(path, root).read();
-    Hasher hasher;
-    hasher.add("tokenizer.json v1");
-    hasher.add(text);
-    model.fingerprint = "json:" + hasher.digest_hex();
+    model.fingerprint = text_fingerprint(TokenizerKind::kJson, {text});
     return model;
   } catch (const nlohmann::json::exception& error) {
     throw IoError(path + " is not a tokenizer.json: " + error.what(), path);
