@@ -11,6 +11,7 @@
 #include "kernels/base/log.hpp"
 #include "runtime/checkpoint/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/step_name.hpp"
+#include "runtime/checkpoint/tokenizer_files.hpp"
 
 namespace sluice {
 namespace {
@@ -124,6 +125,7 @@ void commit(FileSystem& files, const SaveTarget& target, std::span<const std::st
             [](const FileRecord& a, const FileRecord& b) { return a.rank < b.rank; });
   check_manifest(manifest, path);
   for (const FileRecord& file : manifest.files) check_there(files, target, file);
+  write_tokenizer_files(files, target.path(), run.tokenizer);
   replace_durably(files, path, encode_manifest(manifest));
   try {
     replace_durably(files, join_path(target.dir, kLatestName), target.name + "\n");

@@ -74,8 +74,9 @@ class RankWriter {
 
 // Makes the checkpoint complete and moves `latest` to it: `records` are those of all ranks, in any
 // order. Throws CheckpointError where they do not make a whole (check_manifest) or a rank's file is
-// not where rank 0 looks. After an exception the directory may be complete (the rename happened),
-// but not with certainty: never purge then. That `latest` could not be moved is a warning.
+// not where rank 0 looks. The files of run.tokenizer are written first. After an exception the
+// directory may be complete (the rename happened), but not with certainty: never purge then. That
+// `latest` could not be moved is a warning.
 void commit(FileSystem& files, const SaveTarget& target, std::span<const std::string> records,
             const RunState& run);
 

@@ -8,6 +8,7 @@
 #include "kernels/base/error.hpp"
 #include "runtime/checkpoint/page_memory.hpp"
 #include "runtime/checkpoint/read_ahead.hpp"
+#include "runtime/checkpoint/tokenizer_files.hpp"
 
 namespace sluice {
 namespace {
@@ -95,7 +96,9 @@ std::string convert(FileSystem& files, Checkpoint& from, const std::string& dir,
       records.push_back(converter.write(target, i, share_of(ranges, begin, end)));
       begin = end;
     }
-    commit(files, target, records, from.manifest().run);
+    RunState run = from.manifest().run;
+    read_tokenizer_files(files, from.path(), run.tokenizer);
+    commit(files, target, records, run);
   } catch (...) {
     abandon_save(files, target);
     throw;

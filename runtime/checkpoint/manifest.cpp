@@ -34,6 +34,7 @@ std::string hex64(std::uint64_t value) {
 std::int64_t Manifest::bytes() const {
   std::int64_t total = 0;
   for (const FileRecord& file : files) total += file.bytes;
+  for (const TokenizerFile& file : run.tokenizer.files) total += file.bytes;
   return total;
 }
 

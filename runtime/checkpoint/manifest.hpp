@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -25,6 +26,28 @@ struct WorldLayout {
   bool operator==(const WorldLayout&) const = default;
 };
 
+// A file of the tokenizer, beside those of the ranks.
+struct TokenizerFile {
+  std::string name;  // "tokenizer.json"
+  std::int64_t bytes = 0;
+  std::uint64_t hash = 0;                     // XXH3-64
+  std::shared_ptr<const std::string> text{};  // what commit() writes; null: not read
+  bool operator==(const TokenizerFile& other) const {
+    return name == other.name && bytes == other.bytes && hash == other.hash;
+  }
+};
+
+// The tokenizer that made the model's tokens. The directory of a checkpoint is a folder that
+// make_tokenizer() takes, where it has files.
+struct TokenizerRecord {
+  std::string fingerprint{};  // Tokenizer::fingerprint(); empty: unknown, or there was none
+  std::int64_t vocab = 0;
+  std::vector<std::int32_t> end_tokens{};  // that end a text, besides the tokenizer's own
+  std::vector<TokenizerFile> files{};      // none: the tokenizer that is built in
+  bool operator==(const TokenizerRecord&) const = default;
+  [[nodiscard]] bool known() const { return !fingerprint.empty(); }
+};
+
 // What a run needs besides tensors. Every number comes back bit for bit (they must be finite).
 struct RunState {
   std::int64_t step = 0;     // optimizer steps done, skipped ones too
@@ -39,6 +62,7 @@ struct RunState {
   std::int64_t skipped_steps = 0;
   std::string config;  // resolved configuration, as in config.yaml
   WorldLayout layout;
+  TokenizerRecord tokenizer{};
   TextMap more;  // anything else; unknown keys are kept
   bool operator==(const RunState&) const = default;
 };
@@ -70,7 +94,7 @@ struct Manifest {
   RunState run;
   std::vector<FileRecord> files;  // by rank
 
-  [[nodiscard]] std::int64_t bytes() const;  // of all files
+  [[nodiscard]] std::int64_t bytes() const;  // of all files, the tokenizer's too
 };
 
 [[nodiscard]] std::uint64_t xxh3(std::span<const std::byte> bytes);

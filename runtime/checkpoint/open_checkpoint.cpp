@@ -8,6 +8,15 @@ namespace sluice {
 namespace {
 
 void check_files(FileSystem& files, const std::string& dir, const Manifest& manifest) {
+  for (const TokenizerFile& file : manifest.run.tokenizer.files) {
+    const std::string path = join_path(dir, file.name);
+    const auto stat = files.stat(path);
+    if (!stat) throw CheckpointError(std::string("is missing") + kOlderMayBeWhole, path);
+    if (stat->bytes == file.bytes) continue;
+    throw CheckpointError("the file has " + std::to_string(stat->bytes) + " bytes instead of " +
+                              std::to_string(file.bytes),
+                          path);
+  }
   for (const FileRecord& file : manifest.files) {
     const std::string path = join_path(dir, file.name);
     const auto stat = files.stat(path);

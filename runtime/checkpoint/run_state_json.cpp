@@ -4,8 +4,42 @@
 
 #include "kernels/base/error.hpp"
 #include "runtime/checkpoint/manifest_json.hpp"
+#include "runtime/checkpoint/tokenizer_files.hpp"
 
 namespace sluice {
+namespace {
+
+nlohmann::ordered_json tokenizer_to_json(const TokenizerRecord& tokenizer) {
+  nlohmann::ordered_json json{{"fingerprint", tokenizer.fingerprint},
+                              {"vocab", tokenizer.vocab},
+                              {"end_tokens", tokenizer.end_tokens}};
+  json["files"] = nlohmann::ordered_json::array();
+  for (const TokenizerFile& file : tokenizer.files) {
+    json["files"].push_back(
+        {{"name", file.name}, {"bytes", file.bytes}, {"xxh3", hex64(file.hash)}});
+  }
+  return json;
+}
+
+TokenizerRecord tokenizer_from_json(const nlohmann::json& value, const std::string& path) {
+  const JsonFields fields(value, path, "run.tokenizer.");
+  TokenizerRecord tokenizer;
+  tokenizer.fingerprint = fields.text("fingerprint");
+  tokenizer.vocab = fields.integer("vocab");
+  for (const std::int64_t id : fields.integers("end_tokens")) {
+    if (id > std::numeric_limits<std::int32_t>::max()) fields.fail("end_tokens", "is no token");
+    tokenizer.end_tokens.push_back(static_cast<std::int32_t>(id));
+  }
+  const nlohmann::json& files = fields.list("files");
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    const JsonFields file(files[i], path, "run.tokenizer.files[" + std::to_string(i) + "].");
+    tokenizer.files.push_back({file.text("name"), file.integer("bytes"), file.hash("xxh3")});
+    if (!is_tokenizer_file(tokenizer.files.back().name)) file.fail("name", "is no tokenizer's");
+  }
+  return tokenizer;
+}
+
+}  // namespace
 
 nlohmann::ordered_json run_state_to_json(const RunState& run) {
   if (!std::isfinite(run.loss_scale) || !std::isfinite(run.learning_rate)) {
@@ -31,6 +65,7 @@ nlohmann::ordered_json run_state_to_json(const RunState& run) {
                     {"pipeline", layout.pipeline},
                     {"virtual_stages", layout.virtual_stages},
                     {"zero_stage", layout.zero_stage}};
+  if (run.tokenizer.known()) json["tokenizer"] = tokenizer_to_json(run.tokenizer);
   json["more"] = nlohmann::ordered_json::object();
   for (const auto& [key, value] : run.more) json["more"][key] = value;
   return json;
@@ -54,6 +89,9 @@ RunState run_state_from_json(const nlohmann::json& value, const std::string& pat
   run.layout = {layout.small_integer("world"),          layout.small_integer("data"),
                 layout.small_integer("tensor"),         layout.small_integer("pipeline"),
                 layout.small_integer("virtual_stages"), layout.small_integer("zero_stage")};
+  if (const nlohmann::json* const tokenizer = fields.find("tokenizer")) {
+    run.tokenizer = tokenizer_from_json(*tokenizer, path);
+  }
   const JsonFields more(fields.at("more"), path, "run.more.");
   for (const auto& [key, text] : fields.at("more").items()) run.more[key] = more.text(key.c_str());
   return run;

@@ -9,6 +9,7 @@
 #include "runtime/checkpoint/page_memory.hpp"
 #include "runtime/checkpoint/read_ahead.hpp"
 #include "runtime/checkpoint/step_name.hpp"
+#include "runtime/checkpoint/tokenizer_files.hpp"
 
 namespace sluice {
 namespace {
@@ -57,6 +58,19 @@ void verify_file(BlockReader& reader, std::size_t file, std::span<std::byte> ahe
   }
 }
 
+void verify_tokenizer(FileSystem& files, const std::string& path, const TokenizerRecord& tokenizer,
+                      VerifyReport& report) {
+  for (const TokenizerFile& file : tokenizer.files) {
+    try {
+      (void)read_tokenizer_file(files, path, file);
+    } catch (const IoError& error) {
+      report.defects.push_back(defect_of(error));
+    }
+    ++report.files;
+    report.bytes += file.bytes;
+  }
+}
+
 }  // namespace
 
 VerifyReport verify(FileSystem& files, const std::string& path, int part, int parts) {
@@ -67,6 +81,7 @@ VerifyReport verify(FileSystem& files, const std::string& path, int part, int pa
     const Manifest manifest =
         parse_manifest(read_text(files, manifest_path, kMaxManifestBytes), manifest_path);
     check_manifest(manifest, manifest_path);
+    if (part == 0) verify_tokenizer(files, path, manifest.run.tokenizer, report);
     BlockReader reader(files, path, manifest);
     const PageMemory ahead(read_ahead_bytes(std::min(manifest.block_bytes, kChecksumBlockBytes)));
     for (auto file = static_cast<std::size_t>(part); file < manifest.files.size();

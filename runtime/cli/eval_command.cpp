@@ -140,7 +140,7 @@ int run_rank(const EvalCommand& command, const RankEnvironment& rank) {
   UsedWeights weights = use_weights(request_of(command, rank.world_size));
   const RunConfig& run = weights.config.run;
   const std::int64_t stride = stride_of(command, run.model.seq);
-  if (!command.text.empty()) check_tokenizer(weights.config);
+  if (!command.text.empty()) check_tokenizer(weights);
   const std::vector<EvalStream> streams = open_eval_streams(run.data, command.text, run.model.seq);
   fit_micro_batch(weights.config.run, streams, stride);
   UseRank use(weights, rank);

@@ -191,7 +191,7 @@ int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
   UsedWeights weights = use_weights(request_of(command, rank.world_size));
   RunConfig& run = weights.config.run;
   run.train.micro_batch = 1;
-  check_tokenizer(weights.config);
+  check_tokenizer(weights);
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(run.data.tokenizer);
   const std::vector<std::int32_t> tokens = encode(command, *tokenizer, prompt, run.model.vocab);
   const auto given = static_cast<std::int64_t>(tokens.size());

@@ -36,10 +36,8 @@ void note_origins(LoadedConfig& config, const RunConfig& before, const std::stri
 void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
   DataOptions& data = config.run.data;
   if (config.given("data.tokenizer")) return;
-  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
-    const fs::path path = fs::path(dir) / name;
-    if (!is_file(path)) continue;
-    data.tokenizer = path.string();
+  if (const std::string path = hf_tokenizer_of(dir); !path.empty()) {
+    data.tokenizer = path;
     config.origins.insert_or_assign("data.tokenizer", place_of(dir));
     return;
   }
@@ -51,6 +49,14 @@ void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
 }
 
 }  // namespace
+
+std::string hf_tokenizer_of(const std::string& dir) {
+  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+    const fs::path path = fs::path(dir) / name;
+    if (is_file(path)) return path.string();
+  }
+  return "";
+}
 
 void settle_model_from(LoadedConfig& config) {
   const std::string& dir = config.run.model.from;

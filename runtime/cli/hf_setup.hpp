@@ -14,6 +14,9 @@ namespace sluice {
 // ConfigError where a key that was given says something else than the folder, naming both; IoError.
 void settle_model_from(LoadedConfig& config);
 
+// The tokenizer's file in such a folder; empty: there is none.
+[[nodiscard]] std::string hf_tokenizer_of(const std::string& dir);
+
 // The folder's weights, every tensor checked by name and shape; null where model.from is empty.
 // REQUIRES: settle_model_from(), the vocabulary is known.
 [[nodiscard]] std::shared_ptr<const HfWeights> open_model_from(const RunConfig& run);

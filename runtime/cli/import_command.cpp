@@ -2,6 +2,7 @@
 // Megatron's as checkpoints of ours.
 #include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "configs/reader.hpp"
 #include "configs/value.hpp"
@@ -17,6 +18,8 @@
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/weights_setup.hpp"
+#include "runtime/data/tokenizer.hpp"
+#include "runtime/engine/saved_tokenizer.hpp"
 
 namespace sluice {
 namespace {
@@ -55,6 +58,18 @@ void check_is_hugging_face(const CheckpointCommand& command) {
   throw IoError(exists(dir) ? what : "cannot import " + dir + ": there is no such folder", dir);
 }
 
+// The tokenizer that the configuration names; none where it is of a kind that is not read.
+TokenizerRecord record_of(const LoadedConfig& config, std::vector<std::int32_t> end_tokens) {
+  const std::string& spec = config.run.data.tokenizer;
+  if (!config.given("data.tokenizer")) return {};
+  try {
+    return tokenizer_record(*make_tokenizer(spec), spec, std::move(end_tokens));
+  } catch (const Error& error) {
+    log_warning("the checkpoint goes without its tokenizer: " + std::string(error.what()));
+    return {};
+  }
+}
+
 int import_hugging_face(const CheckpointCommand& command) {
   FileSystem& files = local_file_system();
   LoadedConfig config = config_of_folder(command.path, command);
@@ -77,6 +92,7 @@ int import_hugging_face(const CheckpointCommand& command) {
   state.seed = run.train.seed;
   state.config = config.resolved_yaml();
   state.more["imported_from"] = absolute(command.path);
+  state.tokenizer = record_of(config, read_hf_end_tokens(command.path));
   const std::string path = import_hf(files, out, spec, *weights, state);
   print(path + ": " + format_count(static_cast<double>(spec.param_count())) +
         " parameters at step 0, without moments\n");
@@ -175,6 +191,7 @@ int import_states(const CheckpointCommand& command, ImportSource& source) {
   state.seed = run.train.seed;
   state.config = config.resolved_yaml();
   state.more["imported_from"] = absolute(source.path());
+  state.tokenizer = record_of(config, {});
   std::string rate;
   if (at.learning_rate > 0) {
     rate = format_number(at.learning_rate);

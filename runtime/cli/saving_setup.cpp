@@ -20,6 +20,7 @@
 #include "runtime/checkpoint/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/checkpoint_load.hpp"
 #include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/hf_config.hpp"
 #include "runtime/cli/run_setup.hpp"
 #include "runtime/engine/checkpointing.hpp"
 #include "runtime/engine/resume.hpp"
@@ -157,6 +158,8 @@ SavingOptions saving_options(const LoadedConfig& config, const std::string& resu
   saving.on = asked.at_end || asked.every != SaveInterval{} || asked.time_limit_seconds > 0;
   saving.resume = resume;
   saving.config = config.resolved_yaml();
+  saving.tokenizer = config.run.data.tokenizer;
+  if (!config.run.model.from.empty()) saving.end_tokens = read_hf_end_tokens(config.run.model.from);
   saving.started = started();
   return saving;
 }

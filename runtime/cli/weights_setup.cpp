@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/hf_json.hpp"
 #include "runtime/checkpoint/step_name.hpp"
 #include "runtime/cli/checkpoint_model.hpp"
+#include "runtime/cli/checkpoint_tokenizer.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/launch/rank_env.hpp"
@@ -145,22 +146,32 @@ UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir
   used.config = request.config.empty() ? load_config_text(used.path + "/" + kManifestName,
                                                           state.config, request.overrides)
                                        : load_config(request.config, request.overrides);
+  const Written written = [&](std::string_view key) {
+    return request.config.empty() ? is_asked_for(used.config, key) : used.config.given(key);
+  };
+  used.own_tokenizer = state.tokenizer.known();
+  if (used.own_tokenizer) {
+    const std::string note = take_tokenizer(used.config, written, *checkpoint);
+    if (!note.empty()) used.notes.push_back(note);
+  } else {
+    used.notes.push_back(used.path + " was saved without its tokenizer: data.tokenizer is taken (" +
+                         used.config.run.data.tokenizer + ")");
+  }
   if (request.config.empty()) {
-    find_tokenizer(used.config, used.path);
+    if (!used.own_tokenizer) find_tokenizer(used.config, used.path);
     // A model that was imported has nothing to train on, and a configuration without is refused;
     // nothing is read of it here.
     DataOptions& data = used.config.run.data;
     if (data.text.empty() && data.train.empty()) data.train = {used.path};
   }
-  const Written written = [&](std::string_view key) {
-    return request.config.empty() ? is_asked_for(used.config, key) : used.config.given(key);
-  };
   if (!take_model(used.config, written, *checkpoint)) {
     used.notes.push_back(
         used.path + " does not say what model it was trained as: the configuration's is taken");
   }
   ModelOptions& model = used.config.run.model;
-  used.end_tokens = end_tokens_of({companions_of(used.path), model.from});
+  const std::vector<std::int32_t>& ends = state.tokenizer.end_tokens;
+  used.end_tokens = {ends.begin(), ends.end()};
+  if (ends.empty()) used.end_tokens = end_tokens_of({companions_of(used.path), model.from});
   if (model.vocab == 0) model.vocab = stored_vocab(*checkpoint);
   const ModelSpec spec = make_model_spec(model);
   check_model(spec, *checkpoint);
@@ -270,8 +281,10 @@ std::int64_t stored_vocab(const Checkpoint& checkpoint) {
   return 0;
 }
 
-void check_tokenizer(const LoadedConfig& config) {
+void check_tokenizer(const UsedWeights& weights) {
+  const LoadedConfig& config = weights.config;
   const DataOptions& data = config.run.data;
+  if (weights.own_tokenizer) return;
   if (data.text.empty() && data.tokenizer == "bytes" && !is_asked_for(config, "data.tokenizer")) {
     throw ConfigError(
         "the model was trained on tokens, and nothing says of which tokenizer; give "

@@ -36,6 +36,7 @@ struct UsedWeights {
   std::int64_t step = -1;             // of our own checkpoint
   std::set<std::int32_t> end_tokens;  // that end a text, of the files that came with the model
   std::vector<std::string> notes;     // to be told once
+  bool own_tokenizer = false;         // data.tokenizer is the checkpoint's
 };
 
 // Throws ConfigError, IoError or CheckpointError: no folder given, not a folder of weights, another
@@ -44,7 +45,7 @@ struct UsedWeights {
 
 // Data in tokens says `bytes` where it has no tokenizer: somebody has to ask for it before text is
 // made into tokens. Throws ConfigError.
-void check_tokenizer(const LoadedConfig& config);
+void check_tokenizer(const UsedWeights& weights);
 
 // Throws ConfigError where the folder -o names is a checkpoint or has some: a step among another
 // model's could be the newest of them, with its tokenizer beside.

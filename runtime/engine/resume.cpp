@@ -13,6 +13,7 @@
 #include "runtime/checkpoint/checkpoint_load.hpp"
 #include "runtime/checkpoint/read_ahead.hpp"
 #include "runtime/checkpoint/step_name.hpp"
+#include "runtime/engine/run_settings.hpp"
 #include "runtime/engine/state_io.hpp"
 #include "runtime/engine/text_exchange.hpp"
 
@@ -78,8 +79,8 @@ struct Attempt {
   Resumed resumed;
 };
 
-Attempt try_reading(const std::string& path, const std::optional<std::int64_t>& room,
-                    std::int64_t last_step, Engine& engine, FileSystem& files, Communicator& comm,
+Attempt try_reading(const std::string& path, const ResumeRequest& request, std::int64_t last_step,
+                    Engine& engine, FileSystem& files, Communicator& comm,
                     const std::function<void()>& alive) {
   Attempt attempt;
   auto met = std::chrono::steady_clock::now();
@@ -88,8 +89,9 @@ Attempt try_reading(const std::string& path, const std::optional<std::int64_t>& 
     attempt.resumed.path = checkpoint.path();
     attempt.resumed.run = checkpoint.manifest().run;
     check_same_model(engine.spec(), checkpoint);
+    check_same_run(request, *attempt.resumed.run, checkpoint.path());
     if (attempt.resumed.run->step >= last_step) return attempt;
-    const Restoring restoring(room, checkpoint.manifest().block_bytes);
+    const Restoring restoring(request.room_bytes, checkpoint.manifest().block_bytes);
     attempt.resumed.moments = read_states(
         engine, engine.owned_pieces(), checkpoint, restoring.memory(), [&](std::int64_t) {
           alive();
@@ -215,6 +217,19 @@ std::int64_t newest_step(const std::string& dir, FileSystem& files, Communicator
   return std::stoll(exchange_text(comm, std::to_string(step)).front());
 }
 
+void check_same_run(const ResumeRequest& request, const RunState& saved, const std::string& path) {
+  const std::vector<std::string> changed = model_changes(saved, request.settings);
+  if (!changed.empty()) {
+    throw ConfigError(path + " is of another model: " + changed.front() +
+                      "; say the same, or start anew with --resume never");
+  }
+  const std::string& theirs = saved.tokenizer.fingerprint;
+  if (request.tokenizer.empty() || theirs.empty() || request.tokenizer == theirs) return;
+  throw ConfigError("data.tokenizer is " + request.tokenizer + ", and the model in " + path +
+                    " was trained with " + theirs +
+                    "; give that one, whose files lie in the folder of each checkpoint");
+}
+
 Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine& engine,
                    Communicator& comm, FileSystem& files, const std::function<void()>& alive) {
   if (request.from == "never") return {};
@@ -227,7 +242,7 @@ Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine&
                                : find_named(request.from, files, comm);
     if (!found) return {};
     const std::string& path = *found;
-    Attempt attempt = try_reading(path, request.room_bytes, last_step, engine, files, comm, alive);
+    Attempt attempt = try_reading(path, request, last_step, engine, files, comm, alive);
     while (on_any_rank(comm, !kReads)) alive();
     const std::string problem = first_errors(exchange_text(comm, attempt.error));
     if (problem.empty()) {

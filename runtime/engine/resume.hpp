@@ -16,10 +16,12 @@ namespace sluice {
 
 struct ResumeRequest {
   std::string from = "never";  // "auto", "never", or a checkpoint's folder, or one of checkpoints
-  std::string dir;             // of this run's checkpoints; empty: it makes none
+  std::string dir{};           // of this run's checkpoints; empty: it makes none
   // Of memory.host, what the plan leaves on this rank, as for saving; nullopt: no budget was given.
   // Restoring takes 24 MiB of it while it lasts, less where there is less.
   std::optional<std::int64_t> room_bytes = {};
+  TextMap settings = {};    // settings_of() this run
+  std::string tokenizer{};  // its fingerprint; empty: it has none
 };
 
 // Before a process starts. Throws IoError or CheckpointError where `from` is a folder that holds no
@@ -31,6 +33,10 @@ void check_resume_source(FileSystem& files, const ResumeRequest& request);
                                                             const ResumeRequest& request);
 // Both: throws where there is an earlier checkpoint as well.
 void check_resume(FileSystem& files, const ResumeRequest& request);
+
+// Throws ConfigError where `saved`, which lies in `path`, is of another model than the settings
+// say, though of the same shapes, or of another tokenizer.
+void check_same_run(const ResumeRequest& request, const RunState& saved, const std::string& path);
 
 struct Resumed {
   std::optional<RunState> run;         // nullopt: there was nothing to go on from
@@ -49,7 +55,7 @@ struct Resumed {
 // it owns and compares checksums while it reads. Where a rank finds one damaged, all fall back to
 // the one before, with a warning. A checkpoint at or after `last_step` is not read: there is
 // nothing left to train. Collective: all ranks return the same, or all throw. Throws IoError where
-// nothing that is there can be read, ConfigError for another model.
+// nothing that is there can be read, ConfigError for another model or another tokenizer.
 [[nodiscard]] Resumed resume_run(const ResumeRequest& request, std::int64_t last_step,
                                  Engine& engine, Communicator& comm, FileSystem& files,
                                  const std::function<void()>& alive);

@@ -11,6 +11,7 @@
 #include "kernels/base/log.hpp"
 #include "runtime/checkpoint/manifest.hpp"
 #include "runtime/engine/run_settings.hpp"
+#include "runtime/engine/saved_tokenizer.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
 namespace sluice {
@@ -66,6 +67,10 @@ std::int64_t before_moments_of(const RunState& run) {
                 "");
 }
 
+void drop_text(TokenizerRecord& tokenizer) {
+  for (TokenizerFile& file : tokenizer.files) file.text.reset();
+}
+
 RunProgress progress_of(const RunState& run) {
   return {.step = run.step,
           .updates = run.updates,
@@ -93,6 +98,11 @@ RunSaver::RunSaver(SavingOptions options, RunSaverContext context, Engine& engin
       settings_(settings_of(context_.engine_options, context_.global_batch)),
       clock_(clock_options(options_, context_, engine), options_.started) {
   settings_[kDataKey] = context_.data.fingerprint();
+  const Tokenizer* const tokenizer = context_.data.tokenizer();
+  if (tokenizer != nullptr && !options_.tokenizer.empty()) {
+    tokenizer_ = tokenizer_record(*tokenizer, options_.tokenizer, options_.end_tokens);
+  }
+  if (comm_.rank() != 0) drop_text(tokenizer_);
   if (options_.on) say(saves().describe());
 }
 
@@ -116,9 +126,10 @@ void RunSaver::say(const std::string& line) const {
 
 RunProgress RunSaver::resume_from_image(const ImageVersion& taken) {
   const RunState run = parse_manifest(taken.state, "the image in offload.nvme_path").run;
+  const std::string image = "the image in offload.nvme_path";
+  check_same_run({.settings = settings_, .tokenizer = tokenizer_.fingerprint}, run, image);
   first_step_ = run.step;
   first_samples_ = run.samples;
-  const std::string image = "the image in offload.nvme_path";
   if (run.step >= context_.engine_options.train.steps) {
     say(image + " is of step " + std::to_string(run.step) + " and train.steps is " +
         std::to_string(context_.engine_options.train.steps) +
@@ -146,8 +157,11 @@ void RunSaver::note(const RunProgress& progress) {
 std::optional<RunProgress> RunSaver::resume() {
   watchdog_.set_phase("resuming");
   if (const auto& image = engine_.image()) return resume_from_image(*image);
-  const ResumeRequest request{
-      .from = options_.resume, .dir = options_.checkpoint.dir, .room_bytes = context_.room_bytes};
+  const ResumeRequest request{.from = options_.resume,
+                              .dir = options_.checkpoint.dir,
+                              .room_bytes = context_.room_bytes,
+                              .settings = settings_,
+                              .tokenizer = tokenizer_.fingerprint};
   const std::int64_t steps = context_.engine_options.train.steps;
   const Resumed resumed = resume_run(request, steps, engine_, comm_, local_file_system(),
                                      [this] { watchdog_.pulse(); });
@@ -174,6 +188,8 @@ std::optional<RunProgress> RunSaver::resume() {
     }
   }
   report_changes(run);
+  inherit_tokenizer(tokenizer_, run.tokenizer, local_file_system(), resumed.path);
+  if (comm_.rank() != 0) drop_text(tokenizer_);
   if (saves_) saves_->set_known_bad(resumed.known_bad);
   return progress;
 }
@@ -249,6 +265,7 @@ RunState RunSaver::state_of(const RunProgress& progress) const {
   run.layout.pipeline = options.part.stages;
   run.layout.virtual_stages = std::max(1, static_cast<int>(options.part.chunks.size()));
   run.layout.zero_stage = options.zero.stage;
+  run.tokenizer = tokenizer_;
   run.more = settings_;
   if (progress.before_moments > 0) {
     run.more[kBeforeMoments] = std::to_string(progress.before_moments);

@@ -8,6 +8,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "runtime/checkpoint/checkpoint_options.hpp"
 #include "runtime/data/training_data.hpp"
@@ -26,6 +27,8 @@ struct SavingOptions {
                     // false: only when output_dir/save-now appears
   std::string resume = "never";  // as ResumeRequest::from
   std::string config;            // the resolved configuration, kept in every checkpoint
+  std::string tokenizer;         // data.tokenizer, which is kept there as well; empty: it is not
+  std::vector<std::int32_t> end_tokens;  // of the model's own files, besides the tokenizer's
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 
@@ -97,6 +100,7 @@ class RunSaver {
   Communicator& comm_;
   Watchdog& watchdog_;
   TextMap settings_;
+  TokenizerRecord tokenizer_;       // with its text on rank 0 alone
   std::int64_t first_step_ = 0;     // the run was resumed after it,
   std::int64_t first_samples_ = 0;  // with so many samples taken
   std::unique_ptr<Checkpointing> saves_;

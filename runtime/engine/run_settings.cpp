@@ -131,6 +131,21 @@ std::optional<MatmulType> matmul_of(const RunState& saved) {
   return std::nullopt;
 }
 
+std::vector<std::string> model_changes(const RunState& saved, const TextMap& now) {
+  std::vector<std::string> changes;
+  for (const char* name : {"model.type", "model.heads", "model.kv_heads", "model.norm_eps"}) {
+    const std::string key = std::string(kSetting) + name;
+    const auto before = saved.more.find(key);
+    const auto after = now.find(key);
+    if (before == saved.more.end() || after == now.end() || before->second == after->second) {
+      continue;
+    }
+    changes.push_back(std::string(name) + " is " + after->second + " and " + before->second +
+                      " there");
+  }
+  return changes;
+}
+
 std::vector<std::string> changes_between(const RunState& saved, const TextMap& now) {
   std::vector<std::string> changes;
   for (const auto& [key, value] : now) {

@@ -23,6 +23,11 @@ inline constexpr const char* kDataKey = "data";  // of RunState::more: TrainingD
 // have is not compared.
 [[nodiscard]] std::vector<std::string> changes_between(const RunState& saved, const TextMap& now);
 
+// Of these, the keys of the model that no shape shows and that training cannot change: type, heads
+// and norm. Rotary positions and windows may change: they are how a model is trained on for longer
+// samples.
+[[nodiscard]] std::vector<std::string> model_changes(const RunState& saved, const TextMap& now);
+
 // What the run multiplied its 16-bit matrices in; nullopt where the checkpoint does not say.
 [[nodiscard]] std::optional<MatmulType> matmul_of(const RunState& saved);
 

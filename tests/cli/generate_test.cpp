@@ -176,12 +176,61 @@ TEST_F(Trained, TakesWhatTheModelsFilesSayOfBeginningAndEnd) {
     EXPECT_EQ(json_of(use + " --ignore-end-of-text")["tokens"], plain["tokens"]) << folder;
   }
 
-  // Elsewhere the tokenizer is found beside the steps.
+  // Elsewhere, and without what lay beside the steps: the tokenizer is in the checkpoint.
   std::filesystem::rename(scratch_->path("taken"), scratch_->path("moved"));
+  std::filesystem::remove_all(scratch_->path("moved/huggingface"));
   EXPECT_EQ(json_of("generate --no-bos --checkpoint moved" + rest)["text"], "ick");
-  std::filesystem::remove(scratch_->path("moved/huggingface/tokenizer.json"));
-  expect_error("generate --checkpoint moved" + rest, 4, "the checkpoint's data.tokenizer is ");
-  expect_error("generate --checkpoint moved" + rest, 4, "with --set data.tokenizer=PATH");
+}
+
+// A tokenizer of equal size in the place of the one that the model was trained with.
+TEST_F(Trained, TheTokenizerIsTheCheckpoints) {
+  const auto train_tokenizer = [](const std::string& text, const std::string& out) {
+    scratch_->write(out + ".txt", text);
+    const Finished done = run("tokenizer train " + out + ".txt --vocab-size 270 -o " + out);
+    ASSERT_EQ(done.exit_code, 0) << done.output;
+  };
+  std::string other;
+  for (int i = 0; i < 50; ++i) other += "zwoelf boxkaempfer jagen viktor quer ";
+  train_tokenizer(scratch_->read("more.txt"), "first");
+  train_tokenizer(other, "second");
+  scratch_->write("bpe.yaml",
+                  "data: {text: [text.txt], tokenizer: used}\n"
+                  "train: {steps: 2, micro_batch: 2, eval_steps: 1}\n"
+                  "launch: {threads: 1, nproc: 1}\n"
+                  "schedule: {type: constant}\n"
+                  "model: {type: llama, layers: 1, hidden: 32, heads: 2, seq: 32}\n"
+                  "checkpoint: {dir: bpe}\n"
+                  "output: {dir: bpe-run}\n");
+  const auto use = [](const std::string& which) {
+    std::filesystem::remove_all(scratch_->path("used"));
+    std::filesystem::copy(scratch_->path(which), scratch_->path("used"));
+  };
+  use("first");
+  const Finished trained = run("train bpe.yaml");
+  ASSERT_EQ(trained.exit_code, 0) << trained.output;
+  const std::string what = " --prompt 'the quick' --max-tokens 8 --seed 4";
+  const std::string generate = "generate --checkpoint bpe" + what;
+  const std::string eval = "eval bpe.yaml --checkpoint bpe --text less.txt";
+  const nlohmann::json before = json_of(generate);
+  const nlohmann::json loss = json_of(eval)["loss"];
+  EXPECT_LT(before["prompt_tokens"], 9);  // not byte by byte
+  EXPECT_EQ(run("checkpoint verify bpe").exit_code, 0);
+
+  use("second");
+  EXPECT_EQ(json_of(generate)["text"], before["text"]);
+  expect_error(generate + " --set data.tokenizer=used", 2,
+               "is not the one that checkpoint bpe/step-00000002 was trained with (gpt2:");
+  expect_error(eval, 2, "bpe.yaml:1:");
+  expect_error("train bpe.yaml --resume auto --set train.steps=3", 2,
+               "bpe/step-00000002 was trained with gpt2:");
+  std::filesystem::remove_all(scratch_->path("used"));
+  EXPECT_EQ(json_of(eval)["loss"], loss);
+
+  std::filesystem::copy(scratch_->path("second/merges.txt"),
+                        scratch_->path("bpe/step-00000002/merges.txt"),
+                        std::filesystem::copy_options::overwrite_existing);
+  expect_error(generate, 4, "bpe/step-00000002/merges.txt");
+  EXPECT_EQ(run("checkpoint verify bpe").exit_code, 4);
 }
 
 TEST_F(Trained, ARotaryFolderIsAsLongAsItWasTrainedFor) {

@@ -9,6 +9,8 @@
 #include <string>
 
 #include "kernels/base/error.hpp"
+#include "runtime/checkpoint/convert.hpp"
+#include "runtime/checkpoint/tokenizer_files.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice::testing {
@@ -48,6 +50,49 @@ class Damage : public ::testing::Test {
   std::string step_;
   Manifest manifest_;
 };
+
+// A tokenizer of equal size decodes nonsense.
+TEST_F(Damage, EveryByteOfTheTokenizer) {
+  const TokenizerFile& record = manifest_.run.tokenizer.files.at(0);
+  const std::string path = step_ + "/" + record.name;
+  for (std::int64_t byte = 0; byte < record.bytes; ++byte) {
+    flip_bit(path, byte, 1);
+    const VerifyReport report = verify(files_, step_);
+    ASSERT_EQ(report.defects.size(), 1U);
+    EXPECT_EQ(report.defects[0].file, path);
+    EXPECT_THAT(report.defects[0].what, HasSubstr("is not the one that was saved"));
+    TokenizerRecord tokenizer = manifest_.run.tokenizer;
+    EXPECT_THROW(read_tokenizer_files(files_, step_, tokenizer), CheckpointError);
+    Checkpoint from = open_checkpoint(files_, step_);
+    EXPECT_THROW((void)convert(files_, from, dir_.path() + "/other", {}), CheckpointError);
+    flip_bit(path, byte, 1);
+  }
+  TokenizerRecord tokenizer = manifest_.run.tokenizer;
+  read_tokenizer_files(files_, step_, tokenizer);
+  EXPECT_EQ(*tokenizer.files.at(0).text, "#version: 0.2\na b\n");
+  fs::resize_file(path, 3);
+  EXPECT_THAT(refusal(Trust::kManifest), HasSubstr("has 3 bytes instead of 18"));
+  fs::remove(path);
+  EXPECT_THAT(refusal(Trust::kManifest), HasSubstr("merges.txt: is missing"));
+}
+
+// As those that were saved before checkpoints had their tokenizer.
+TEST_F(Damage, AManifestWithoutATokenizerIsWhole) {
+  Manifest old = manifest_;
+  old.run.tokenizer = {};
+  const std::string text = encode_manifest(old);
+  EXPECT_EQ(text.find("tokenizer"), std::string::npos);
+  EXPECT_FALSE(parse_manifest(text, "m").run.tokenizer.known());
+}
+
+// No name leads out of the checkpoint's directory, or to its own files.
+TEST_F(Damage, ATokenizersFileHasItsName) {
+  for (const char* name : {"../vocab.json", "manifest.json", "rank-00000.safetensors", ""}) {
+    Manifest other = manifest_;
+    other.run.tokenizer.files[0].name = name;
+    EXPECT_THROW((void)parse_manifest(encode_manifest(other), "m"), CheckpointError) << name;
+  }
+}
 
 TEST_F(Damage, EveryByteOfEveryRankFile) {
   for (const FileRecord& record : manifest_.files) {

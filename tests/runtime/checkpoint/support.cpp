@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/cast.hpp"
 #include "runtime/checkpoint/page_memory.hpp"
+#include "runtime/checkpoint/tokenizer_files.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -149,6 +150,10 @@ RunState test_run_state(std::int64_t step) {
   run.skipped_steps = 1;
   run.config = "train: {steps: 5}\n# \"quoted\", tab\t, \xC3\xA9\n";
   run.layout = {6, 3, 2, 1, 1, 3};
+  run.tokenizer = {.fingerprint = "gpt2:0123",
+                   .vocab = 258,
+                   .end_tokens = {7, 257},
+                   .files = {tokenizer_file("merges.txt", "#version: 0.2\na b\n")}};
   run.more = {{"best", "0.5"}};
   return run;
 }

@@ -4,6 +4,8 @@
 #include <fstream>
 #include <thread>
 
+#include "kernels/base/error.hpp"
+#include "runtime/engine/resume.hpp"
 #include "runtime/engine/run_settings.hpp"
 #include "runtime/engine/save_clock.hpp"
 #include "runtime/engine/text_exchange.hpp"
@@ -143,6 +145,27 @@ TEST(RunSettings, NamesWhatChanged) {
             "train.global_batch: 8 -> 4; the order of samples is a function of step and global "
             "batch: 40 samples come again");
   EXPECT_TRUE(changes[3].starts_with("data: other tokens")) << changes[3];
+}
+
+// Eight heads of a gpt2 have the tensors of twelve.
+TEST(RunSettings, RefusesAnotherModelOfEqualShapes) {
+  EngineOptions options;
+  options.model.vocab = 100;
+  RunState saved;
+  saved.more = settings_of(options, 8);
+  saved.tokenizer.fingerprint = "bytes v1";
+  const ResumeRequest same{.settings = saved.more, .tokenizer = "bytes v1"};
+  EXPECT_NO_THROW(check_same_run(same, saved, "p"));
+  EXPECT_NO_THROW(check_same_run({.settings = saved.more}, saved, "p"));  // trains on tokens
+  EXPECT_NO_THROW(check_same_run(same, RunState(), "p"));                 // says nothing
+  EXPECT_THROW(check_same_run({.settings = saved.more, .tokenizer = "json:1"}, saved, "p"),
+               ConfigError);
+  options.model.heads = 8;
+  const TextMap now = settings_of(options, 8);
+  EXPECT_EQ(model_changes(saved, now),
+            (std::vector<std::string>{"model.heads is 8 and 12 there",
+                                      "model.kv_heads is 8 and 12 there"}));
+  EXPECT_THROW(check_same_run({.settings = now}, saved, "p"), ConfigError);
 }
 
 TEST(TextExchange, CarriesEveryByteOfEveryRank) {

@@ -1,0 +1,54 @@
+#include "runtime/cli/checkpoint_tokenizer.hpp"
+
+#include "kernels/base/error.hpp"
+#include "runtime/checkpoint/tokenizer_files.hpp"
+#include "runtime/cli/command_output.hpp"
+#include "runtime/cli/hf_setup.hpp"
+#include "runtime/data/tokenizer_json_write.hpp"
+#include "runtime/data/tokenizer_source.hpp"
+
+namespace sluice {
+
+std::string own_tokenizer(const Checkpoint& checkpoint) {
+  const TokenizerRecord& tokenizer = checkpoint.manifest().run.tokenizer;
+  if (!tokenizer.known()) return "";
+  return tokenizer.files.empty() ? "bytes" : checkpoint.path();
+}
+
+void check_is_own_tokenizer(const Checkpoint& checkpoint, const std::string& spec,
+                            const std::string& place) {
+  const std::string theirs = tokenizer_fingerprint(spec);
+  const std::string& ours = checkpoint.manifest().run.tokenizer.fingerprint;
+  if (theirs == ours) return;
+  // Our own export of it is the same tokenizer in another file.
+  const std::string exported = write_tokenizer_json(own_tokenizer(checkpoint));
+  if (theirs == text_fingerprint(TokenizerKind::kJson, {exported})) return;
+  throw ConfigError(place + ": the tokenizer " + spec + " (" + theirs +
+                    ") is not the one that checkpoint " + checkpoint.path() +
+                    " was trained with (" + ours + "), which lies in it: leave it out");
+}
+
+std::string take_tokenizer(LoadedConfig& config, const Written& written,
+                           const Checkpoint& checkpoint) {
+  std::string& spec = config.run.data.tokenizer;
+  std::string named = written("data.tokenizer") ? spec : "";
+  std::string place = config.place("data.tokenizer") + ": data.tokenizer";
+  if (named.empty() && written("model.from")) {
+    named = hf_tokenizer_of(config.run.model.from);
+    place = config.place("model.from") + ": model.from";
+  }
+  spec = own_tokenizer(checkpoint);
+  TokenizerRecord record = checkpoint.manifest().run.tokenizer;
+  read_tokenizer_files(local_file_system(), checkpoint.path(), record);
+  const auto origin = config.origins.find("data.tokenizer");
+  const bool is_set = origin != config.origins.end() && origin->second.is_set;
+  if (named.empty()) return "";
+  if (named != "bytes" && !is_set && !exists(named)) {
+    return place + ": " + named + " is not there: the tokenizer in " + checkpoint.path() +
+           " is taken";
+  }
+  check_is_own_tokenizer(checkpoint, named, place);
+  return "";
+}
+
+}  // namespace sluice
