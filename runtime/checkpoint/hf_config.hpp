@@ -6,6 +6,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -21,13 +22,23 @@ namespace sluice {
 [[nodiscard]] ModelOptions parse_hf_config(const std::string& path, std::string_view text);
 [[nodiscard]] ModelOptions read_hf_config(const std::string& path);
 
+// Ids that generation begins and ends with.
+struct HfTokens {
+  std::vector<std::int32_t> eos{};
+  std::optional<std::int32_t> bos{};
+  bool replace =
+      false;  // those of the config.json that the model came from are another tokenizer's
+};
+
 // The config.json that makes transformers build this model. `carried` is the text of the one it
 // came from, or empty: its keys that say nothing of the model's arithmetic (token ids, ...) are
-// kept, and it may reach further than `seq`. `dtype_name`: "float32", "bfloat16", "float16".
-// REQUIRES: options.vocab > 0. Throws ConfigError where the family has no key for what the model
-// does.
+// kept (but for eos and bos where tokens.replace says so), and it may reach further than `seq`.
+// Without a token for them eos and bos are null: an absent key is a token of the family's class.
+// `dtype_name`: "float32", "bfloat16", "float16". REQUIRES: options.vocab > 0. Throws ConfigError
+// where the family has no key for what the model does.
 [[nodiscard]] std::string write_hf_config(const ModelOptions& options, std::string_view dtype_name,
-                                          const std::string& carried = "");
+                                          const std::string& carried = "",
+                                          const HfTokens& tokens = {});
 
 // The tokens that end a text, of a folder's generation_config.json, or of its config.json where
 // that has none: eos_token_id, a number or a list. Empty where neither file is there or says.

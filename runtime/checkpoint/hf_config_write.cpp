@@ -44,6 +44,18 @@ void write_rope(Json& json, const ModelOptions& o) {
                           {"original_max_position_embeddings", o.rope_original_seq}};
 }
 
+void write_tokens(Json& json, const HfTokens& tokens, bool replace) {
+  const auto at = json.find("eos_token_id");
+  const bool has_eos = at != json.end() && !at->is_null();
+  if (replace || (!has_eos && !tokens.eos.empty())) {
+    Json eos = tokens.eos.size() == 1 ? Json(tokens.eos.front()) : Json(tokens.eos);
+    json["eos_token_id"] = tokens.eos.empty() ? Json() : std::move(eos);
+  }
+  if (!replace) return;
+  json["bos_token_id"] = tokens.bos ? Json(*tokens.bos) : Json();
+  json.erase("pad_token_id");
+}
+
 AttentionBias family_bias(ModelType type, bool llama_has_them) {
   if (type == ModelType::kQwen2) return AttentionBias::kQkv;
   return type == ModelType::kLlama && llama_has_them ? AttentionBias::kQkvo : AttentionBias::kNone;
@@ -135,7 +147,7 @@ ModelOptions read_hf_config(const std::string& path) {
 }
 
 std::string write_hf_config(const ModelOptions& given, std::string_view dtype_name,
-                            const std::string& carried) {
+                            const std::string& carried, const HfTokens& tokens) {
   const ModelOptions o = with_defaults(given);
   check(o.vocab > 0, "the vocabulary is known before a model is exported");
   Json json = Json::object();
@@ -147,6 +159,7 @@ std::string write_hf_config(const ModelOptions& given, std::string_view dtype_na
   json["tie_word_embeddings"] = o.tie_embeddings;
   json["initializer_range"] = o.init_std;
   json["torch_dtype"] = dtype_name;
+  write_tokens(json, tokens, carried.empty() || tokens.replace);
   if (o.type == ModelType::kGpt2) {
     write_gpt2(json, o);
   } else {

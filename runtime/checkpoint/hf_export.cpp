@@ -194,6 +194,13 @@ void write_files(FileSystem& files, const std::string& dir, const ModelSpec& spe
       ++result.companions;
     }
   }
+  for (const HfFile& file : options.made) {
+    const std::string path = join_path(dir, file.name);
+    if (files.stat(path)) continue;
+    replace_durably(files, path, file.text);
+    result.files.push_back(file.name);
+    ++result.companions;
+  }
 }
 
 // The folder was empty: all that is in it was made here.
@@ -209,8 +216,8 @@ void remove_files(FileSystem& files, const std::string& dir) noexcept {
 
 HfExportResult export_hf(FileSystem& files, const std::string& dir, const ModelSpec& spec,
                          const ParamReader& read, const HfExportOptions& options) {
-  const std::string config =
-      write_hf_config(spec.options, torch_name(options.dtype), options.carried_config);
+  const std::string config = write_hf_config(spec.options, torch_name(options.dtype),
+                                             options.carried_config, options.tokens);
   open_folder(files, dir);
   HfExportResult result;
   try {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "kernels/base/dtype.hpp"
+#include "runtime/checkpoint/hf_config.hpp"
 #include "runtime/model/model_spec.hpp"
 
 namespace sluice {
@@ -22,16 +23,23 @@ class FileSystem;
 using ParamReader =
     std::function<void(const ParamSpec& param, std::int64_t begin, std::span<float> values)>;
 
+struct HfFile {
+  std::string name;
+  std::string text;
+};
+
 struct HfExportOptions {
   DType dtype = DType::kFloat32;
   std::int64_t shard_bytes = 5'000'000'000;  // of tensors in a file; a larger one has its own
   std::string carried_config{};              // text of the config.json the model came from
   std::vector<std::string> companions{};     // folders to take copy_hf_companions from, in order
+  std::vector<HfFile> made{};                // written where no companion has the name
+  HfTokens tokens{};
 };
 
 struct HfExportResult {
   std::vector<std::string> files;  // their names, in order of writing
-  std::size_t companions = 0;      // of these, what was copied
+  std::size_t companions = 0;      // of these, what was copied or made
   std::int64_t bytes = 0;          // of tensors
 };
 

@@ -12,9 +12,12 @@
 #include "runtime/checkpoint/step_name.hpp"
 #include "runtime/checkpoint/writer_lock.hpp"
 #include "runtime/cli/checkpoint_json.hpp"
+#include "runtime/cli/checkpoint_tokenizer.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
+#include "runtime/cli/hf_tokenizer.hpp"
 #include "runtime/cli/weights_setup.hpp"
+#include "runtime/data/tokenizer.hpp"
 
 namespace sluice {
 namespace {
@@ -72,6 +75,34 @@ std::vector<std::string> companion_folders(const CheckpointCommand& command,
   add(run.data.tokenizer);
   add(run.model.from);
   return folders;
+}
+
+// Of a checkpoint that has its tokenizer: the folders of its files.
+std::vector<std::string> tokenizer_folders(const CheckpointCommand& command,
+                                           const TokenizerRecord& record, const std::string& path) {
+  std::vector<std::string> folders;
+  std::error_code ignored;
+  if (fs::is_directory(command.tokenizer, ignored)) folders.push_back(command.tokenizer);
+  if (!record.files.empty()) folders.push_back(path);
+  return folders;
+}
+
+// Of a checkpoint without a tokenizer: data.tokenizer, as the first of these that is one we read;
+// empty where none is.
+std::string tokenizer_of_old(const CheckpointCommand& command,
+                             const std::vector<std::string>& folders, const RunConfig& run) {
+  if (command.tokenizer.empty() && run.data.tokenizer == "bytes") {
+    return run.data.text.empty() ? "" : "bytes";
+  }
+  for (const std::string& folder : folders) {
+    try {
+      (void)make_tokenizer(folder);
+      return folder;
+    } catch (const Error&) {
+      continue;  // of another kind, or none: its files are copied and no more
+    }
+  }
+  return "";
 }
 
 // The config.json that the model came from; empty where there is none of a model of this size.
@@ -156,6 +187,17 @@ int run_checkpoint_export(const CheckpointCommand& command) {
   options.shard_bytes = command.shard_bytes;
   options.carried_config = carried_config(folders, model);
   options.companions = folders;
+  const TokenizerRecord& record = checkpoint.manifest().run.tokenizer;
+  if (record.known() && !command.tokenizer.empty()) {
+    check_is_own_tokenizer(checkpoint, command.tokenizer, "--tokenizer");
+  }
+  if (record.known()) {
+    options.companions = tokenizer_folders(command, record, checkpoint.path());
+    add_tokenizer(options, own_tokenizer(checkpoint), record, model);
+  } else if (const std::string spec = tokenizer_of_old(command, folders, config.run);
+             !spec.empty()) {
+    add_tokenizer(options, spec, record, model);
+  }
   const HfExportResult result =
       export_hf(files, command.out, make_model_spec(model), checkpoint_reader(checkpoint), options);
   if (result.companions == 0) {

@@ -108,6 +108,7 @@ TEST_F(Trained, SaysTheSameAsAHuggingFaceFolder) {
   const std::string theirs = "generate --checkpoint hf --set data.tokenizer=bytes ";
   const nlohmann::json folder = json_of(theirs + rest);
   EXPECT_EQ(folder["tokens"], ours["tokens"]);
+  EXPECT_EQ(json_of("generate --checkpoint hf " + rest)["tokens"], ours["tokens"]);
   EXPECT_EQ(folder["checkpoint"], "hf");
   EXPECT_FALSE(folder.contains("step"));
   EXPECT_EQ(json_of(theirs + rest + " --nproc 2 --set zero.stage=3")["tokens"], ours["tokens"]);
@@ -225,6 +226,17 @@ TEST_F(Trained, TheTokenizerIsTheCheckpoints) {
                "bpe/step-00000002 was trained with gpt2:");
   std::filesystem::remove_all(scratch_->path("used"));
   EXPECT_EQ(json_of(eval)["loss"], loss);
+
+  // The exported folder alone is whole.
+  ASSERT_EQ(run("checkpoint export bpe -o bpe-hf").exit_code, 0);
+  const auto exported = [](const std::string& name) {
+    return nlohmann::json::parse(scratch_->read("bpe-hf/" + name));
+  };
+  EXPECT_EQ(exported("config.json")["eos_token_id"], 269);
+  EXPECT_TRUE(exported("config.json")["bos_token_id"].is_null());
+  EXPECT_EQ(exported("generation_config.json")["eos_token_id"], 269);
+  EXPECT_EQ(exported("tokenizer_config.json")["eos_token"], "<|endoftext|>");
+  EXPECT_EQ(json_of("generate --checkpoint bpe-hf" + what)["tokens"], before["tokens"]);
 
   std::filesystem::copy(scratch_->path("second/merges.txt"),
                         scratch_->path("bpe/step-00000002/merges.txt"),

@@ -1,0 +1,61 @@
+#include "runtime/cli/hf_tokenizer.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer_json_write.hpp"
+#include "runtime/data/tokenizer_source.hpp"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json eos_of(const HfTokens& tokens) {
+  if (tokens.eos.empty()) return nullptr;
+  return tokens.eos.size() == 1 ? Json(tokens.eos.front()) : Json(tokens.eos);
+}
+
+std::string tokenizer_config(const Tokenizer& tokenizer, bool is_json, const HfTokens& tokens,
+                             const ModelOptions& model) {
+  Json json{{"tokenizer_class", "PreTrainedTokenizerFast"},
+            {"model_max_length", model.seq},
+            {"clean_up_tokenization_spaces", false}};
+  const std::int32_t end = tokenizer.end_of_text();
+  if (!tokens.eos.empty()) json["eos_token"] = tokenizer.decode({&end, 1});
+  if (tokens.bos) json["bos_token"] = tokenizer.decode({&*tokens.bos, 1});
+  // Only a tokenizer.json says that its special tokens are recognised in a text.
+  if (!is_json) json["split_special_tokens"] = true;
+  return json.dump(2) + "\n";
+}
+
+std::string generation_config(const HfTokens& tokens) {
+  Json json{{"eos_token_id", eos_of(tokens)}};
+  json["bos_token_id"] = tokens.bos ? Json(*tokens.bos) : Json();
+  return json.dump(2) + "\n";
+}
+
+}  // namespace
+
+void add_tokenizer(HfExportOptions& options, const std::string& spec, const TokenizerRecord& record,
+                   const ModelOptions& model) {
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(spec);
+  const bool is_json = find_tokenizer(spec).kind == TokenizerKind::kJson;
+  HfTokens& tokens = options.tokens;
+  std::set<std::int32_t> ends(record.end_tokens.begin(), record.end_tokens.end());
+  if (tokenizer->end_of_text() < model.vocab) ends.insert(tokenizer->end_of_text());
+  tokens.eos = {ends.begin(), ends.end()};
+  if (tokenizer->leading().size() == 1) tokens.bos = tokenizer->leading().front();
+  // Ends that came with the model are those of its config.json.
+  tokens.replace = record.known() && record.end_tokens.empty();
+  options.made = {{"tokenizer.json", write_tokenizer_json(spec)},
+                  {"tokenizer_config.json", tokenizer_config(*tokenizer, is_json, tokens, model)}};
+  if (options.carried_config.empty() || tokens.replace) {
+    options.made.push_back({"generation_config.json", generation_config(tokens)});
+  }
+}
+
+}  // namespace sluice
