@@ -44,6 +44,23 @@ void expect_sane(const nlohmann::json& file) {
   }
 }
 
+// The program's own environment, as a program of the user would see it.
+std::string own_environment(const std::map<std::string, std::string>& given) {
+  const Scratch scratch;
+  const Finished ids =
+      run_program(scratch, "tokenizer encode --tokenizer bytes /proc/self/environ", given);
+  scratch.write("ids.txt", ids.output);
+  return run_program(scratch, "tokenizer decode --tokenizer bytes ids.txt", given).output;
+}
+
+TEST(Doctor, ThreadsSpinShortlyUnlessTheUserChose) {
+  EXPECT_NE(own_environment({}).find("GOMP_SPINCOUNT=1000"), std::string::npos);
+  const std::string active = own_environment({{"OMP_WAIT_POLICY", "active"}});
+  EXPECT_NE(active.find("OMP_WAIT_POLICY=active"), std::string::npos);
+  EXPECT_EQ(active.find("GOMP_SPINCOUNT"), std::string::npos);
+  EXPECT_NE(own_environment({{"GOMP_SPINCOUNT", "7"}}).find("GOMP_SPINCOUNT=7"), std::string::npos);
+}
+
 TEST(Doctor, QuickMeasuresEverythingAndWritesTheFile) {
   const Scratch scratch;
   const Finished run = run_program(

@@ -80,6 +80,7 @@ TEST_F(Hosts, ByHostfileTheLossesAreThoseOfOneHost) {
   EXPECT_EQ(scratch_.curve("two"), scratch_.curve("one"));
   EXPECT_EQ(scratch_.metrics("two").size(), 8U);
   EXPECT_NE(two.output.find("2 rank(s)"), std::string::npos) << two.output;
+  EXPECT_EQ(two.output.find("has no secret"), std::string::npos) << two.output;
   EXPECT_NE(scratch_.read("two/host-1.log"), "");
   EXPECT_TRUE(all_gone());
 }
@@ -91,6 +92,10 @@ TEST_F(Hosts, BySlurmsVariablesTheLossesAreThoseOfOneHost) {
   const int first = run_task(0);
   EXPECT_EQ(first, 0) << scratch_.read("task-0.out");
   EXPECT_EQ(other.get(), 0) << scratch_.read("task-1.out");
+  // Rank 0 warns, and only where nobody gave the job a secret.
+  const std::string warning = "has no secret";
+  EXPECT_NE(scratch_.read("task-0.out").find(warning), std::string::npos);
+  EXPECT_EQ(scratch_.read("task-1.out").find(warning), std::string::npos);
   EXPECT_EQ(scratch_.curve("two"), scratch_.curve("one"));
 }
 

@@ -1,6 +1,8 @@
 // Ranks as threads of one process: the same numbers as processes, the same ends.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "tests/cli/program.hpp"
 #include "tests/cli/tier_runs.hpp"
 
@@ -25,6 +27,13 @@ class Local : public ::testing::Test {
     const Finished threads = train("threads", sets + " --set launch.backend=local");
     ASSERT_EQ(threads.exit_code, 0) << threads.output;
     EXPECT_EQ(scratch_.curve("threads"), scratch_.curve("processes"));
+    for (const Finished& run : {processes, threads}) {
+      const std::vector<std::string> lines = run.lines();
+      const auto tells_data = [](const std::string& line) {
+        return line.find("data: ") != std::string::npos;
+      };
+      EXPECT_EQ(std::count_if(lines.begin(), lines.end(), tells_data), 1) << run.output;
+    }
     // One process: one log.
     EXPECT_FALSE(std::filesystem::exists(scratch_.path("threads/rank-1.log")));
     std::filesystem::remove_all(scratch_.path("threads"));
