@@ -58,6 +58,34 @@ TEST_F(PlanOutput, ThePageHoldsThePlan) {
   EXPECT_EQ(run("plan tiny.yaml --profile cpu --html nowhere/page.html").exit_code, 4);
 }
 
+// The key is the file's, the reason an override's: a note, on standard error once.
+TEST_F(PlanOutput, AKeyWithoutEffectIsNotedOnce) {
+  scratch_.write("override.yaml", "base: tiny.yaml\ntrain: {eval_every: 5}\n");
+  const std::string note =
+      "note: override.yaml:2:21: train.eval_every: no effect: train.eval_steps: 0 means never\n";
+  for (const char* command : {"plan override.yaml --profile cpu --json", "plan override.yaml",
+                              "train override.yaml --dry-run", "train override.yaml"}) {
+    const Finished finished = run(std::string(command) + " --set train.eval_steps=0");
+    EXPECT_EQ(finished.exit_code, 0) << finished.output;
+    const std::size_t at = finished.output.find(note);
+    ASSERT_NE(at, std::string::npos) << finished.output;
+    EXPECT_EQ(finished.output.find(note, at + 1), std::string::npos) << finished.output;
+    if (std::string(command).ends_with("--json")) {
+      const Json plan = Json::parse(finished.output.substr(at + note.size()), nullptr, false);
+      ASSERT_TRUE(plan.is_object());
+      EXPECT_EQ("note: " + plan["notes"].back().get<std::string>() + "\n", note);
+    }
+  }
+}
+
+TEST_F(PlanOutput, TheFirstEditOfTheQuickstartWorks) {
+  scratch_.write("share.yaml", "base: tiny.yaml\nschedule: {warmup_steps: 5%}\n");
+  const Finished finished = run("train share.yaml --set train.steps=4");
+  EXPECT_EQ(finished.exit_code, 0) << finished.output;
+  EXPECT_EQ(scratch_.metrics("run").size(), 4U);
+  EXPECT_NE(scratch_.read("run/config.yaml").find("warmup_steps: 5%"), std::string::npos);
+}
+
 TEST_F(PlanOutput, DaysForATokenBudgetAndDrivesForIt) {
   const std::string command =
       "plan tiny.yaml --profile cpu --set offload.optimizer=nvme --set offload.nvme_path=[d] "
