@@ -8,6 +8,7 @@
 #include <array>
 #include <cerrno>
 #include <limits>
+#include <utility>
 #include <vector>
 
 #include "kernels/base/error.hpp"
@@ -44,6 +45,7 @@ class FileSource : public ByteSource {
   }
   [[nodiscard]] bool at_end() const override { return used_bytes_ == size_; }
   [[nodiscard]] std::int64_t used_bytes() const override { return used_bytes_; }
+  void rewind() { used_bytes_ = 0; }
 
  private:
   FileHandle handle_;
@@ -56,7 +58,8 @@ class FileSource : public ByteSource {
 // last member are padding.
 class GzipSource : public ByteSource {
  public:
-  explicit GzipSource(const TextFile& file) : file_(file), path_(file.path), packed_(kPackedBytes) {
+  GzipSource(std::unique_ptr<FileSource> file, std::string path)
+      : file_(std::move(file)), path_(std::move(path)), packed_(kPackedBytes) {
     constexpr int kGzipWindow = 15 + 16;  // zlib: the largest window, gzip's header
     if (inflateInit2(&zlib_, kGzipWindow) != Z_OK) throw Error("zlib cannot start: out of memory");
   }
@@ -86,7 +89,7 @@ class GzipSource : public ByteSource {
   }
   [[nodiscard]] bool at_end() const override { return ended_; }
   [[nodiscard]] std::int64_t used_bytes() const override {
-    return file_.used_bytes() - static_cast<std::int64_t>(zlib_.avail_in);
+    return file_->used_bytes() - static_cast<std::int64_t>(zlib_.avail_in);
   }
 
  private:
@@ -99,13 +102,13 @@ class GzipSource : public ByteSource {
                   path_);
   }
   void refill() {
-    if (file_.at_end()) fail("it ends in the middle of its data");
+    if (file_->at_end()) fail("it ends in the middle of its data");
     zlib_.next_in = reinterpret_cast<Bytef*>(packed_.data());
-    zlib_.avail_in = static_cast<uInt>(file_.read(packed_));
+    zlib_.avail_in = static_cast<uInt>(file_->read(packed_));
   }
   void next_member() {
     for (;;) {
-      if (zlib_.avail_in == 0 && file_.at_end()) {
+      if (zlib_.avail_in == 0 && file_->at_end()) {
         ended_ = true;
         return;
       }
@@ -117,7 +120,7 @@ class GzipSource : public ByteSource {
     if (inflateReset(&zlib_) != Z_OK) fail("the next member cannot be read");
   }
 
-  FileSource file_;
+  std::unique_ptr<FileSource> file_;
   std::string path_;
   std::vector<char> packed_;
   z_stream zlib_{};
@@ -165,10 +168,12 @@ bool is_gzip(std::string_view beginning) { return beginning.starts_with("\x1F\x8
 }  // namespace
 
 std::unique_ptr<ByteSource> open_bytes(const TextFile& file) {
+  auto source = std::make_unique<FileSource>(file);
   std::array<char, 2> beginning{};
-  const std::size_t count = FileSource(file).read(beginning);
-  if (is_gzip({beginning.data(), count})) return std::make_unique<GzipSource>(file);
-  return std::make_unique<FileSource>(file);
+  const std::size_t count = source->read(beginning);
+  source->rewind();
+  if (!is_gzip({beginning.data(), count})) return source;
+  return std::make_unique<GzipSource>(std::move(source), file.path);
 }
 
 std::string binary_kind(std::string_view beginning) {

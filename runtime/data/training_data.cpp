@@ -226,7 +226,12 @@ std::int64_t survey_data(const DataOptions& options, std::int64_t seq, bool need
       sources.push_back(std::move(cache));
     } else {
       std::int64_t bytes = 0;
-      for (const TextFile& file : request.files) bytes += file.size_bytes;
+      for (const TextFile& file : request.files) {
+        if (file.named && file.size_bytes == 0) {
+          throw IoError("data.text: " + file.path + " is empty", file.path);
+        }
+        bytes += file.size_bytes;
+      }
       const std::size_t count = request.files.size();
       log_info("data: " + std::to_string(count) + (count == 1 ? " file" : " files") + " of text, " +
                format_bytes(bytes) + "; not read, the run tokenises them at its start");

@@ -68,6 +68,7 @@ TEST_F(Training, ASurveyReadsNoTextAndBuildsNoCache) {
   std::filesystem::remove(folder_ / "t.txt");
   EXPECT_THAT(message_of([&] { (void)survey_data(options, 10, true); }),
               HasSubstr("no file matches"));
+  EXPECT_THAT(message_of([&] { (void)survey_data(text(""), 10, true); }), HasSubstr("is empty"));
   DataOptions both = counting(101);
   EXPECT_EQ(survey_data(both, 10, false), 0);
   EXPECT_EQ(survey_data(both, 10, true), 101);
