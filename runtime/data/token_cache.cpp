@@ -90,10 +90,11 @@ class Builder {
                   a_binary_);
     }
     if (json_as_text_ > 0) {
-      log_warning("data.text: " + std::to_string(json_as_text_) +
-                  " .json files are not JSON lines, and their text is taken as it stands, braces "
-                  "and all, e.g. " +
-                  a_json_ + "; for a document an object, write each on a line (jq -c '.[]')");
+      log_warning(
+          "data.text: .json files that are not JSON lines are taken as plain text, braces "
+          "and all: " +
+          std::to_string(json_as_text_) + ", e.g. " + a_json_ +
+          "; to take each object as a document, write one a line (jq -c '.[]')");
     }
   }
 
