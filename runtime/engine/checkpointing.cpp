@@ -109,7 +109,7 @@ std::string Checkpointing::describe() const {
   std::string text = "checkpoints of " + format_bytes(all_bytes_) + " to " + asked.dir + ": ";
   if (asked.every.steps > 0) text += "every " + std::to_string(asked.every.steps) + " steps, ";
   if (asked.every.seconds > 0) text += "every " + seconds_text(asked.every.seconds) + ", ";
-  if (asked.every == SaveInterval{}) text += "after the last step, ";
+  if (asked.every == SaveInterval{}) text += "at the end, ";
   text += asked.keep == 0 ? "all kept" : std::to_string(asked.keep) + " kept";
   if (!asked.async) return text + ", written while the steps wait";
   const std::string copy = format_bytes(bytes_of(pieces_));
