@@ -31,8 +31,10 @@ STUBS = {
         [[ -e $STATE/fetch-fails ]] && exit 4
         mkdir -p "$2/torch/lib"; touch "$2/torch/lib/libtorch_cpu.so" """,
     "cmake": """
+        [[ $* =~ -B\ ([^ ]+) ]]; folder=${BASH_REMATCH[1]}
+        [[ $* == *--fresh* ]] && rm -f "$folder/CMakeCache.txt"
         [[ -e $STATE/cmake-fails ]] && { echo "CMake Error: bad"; exit 1; }
-        mkdir -p build/release; touch build/release/build.ninja""",
+        mkdir -p "$folder"; echo "$*" >"$folder/CMakeCache.txt"; touch "$folder/build.ninja" """,
     "ninja": """
         [[ $1 == -C ]] && cd "$2"
         if [[ " $* " == *" -n "* ]]; then
@@ -43,6 +45,7 @@ STUBS = {
         fi
         [[ -e $STATE/ninja-is-slow ]] && sleep 1
         mkdir -p runtime/cli
+        [[ -e $STATE/builds-the-module ]] && touch libsluice_cuda.so
         printf '#!/usr/bin/env bash\\necho "program $*"; exit 7\\n' > runtime/cli/sluice
         chmod +x runtime/cli/sluice""",
     "ctest": "exit 0",
@@ -186,6 +189,71 @@ class Wrapper(unittest.TestCase):
         # Another libtorch is another configuration.
         self.sluice("x")
         self.assertTrue(any("--fresh" in c for c in self.calls()))
+
+    def toolkit(self, name):
+        """A CUDA toolkit: the path of its bin/, with an nvcc."""
+        folder = os.path.join(self.top, name, "bin")
+        os.makedirs(folder)
+        self.put(os.path.join(folder, "nvcc"), "#!/bin/sh\n")
+        os.chmod(os.path.join(folder, "nvcc"), 0o755)
+        return folder
+
+    def with_nvcc(self, folder):
+        return {"SLUICE_CUDA": "AUTO", "PATH": f"{self.bin}:{folder}"}
+
+    def test_one_toolkit_under_two_paths_is_one_configuration(self):
+        real = self.toolkit("cuda-13.0")
+        os.symlink(os.path.dirname(real), os.path.join(self.top, "cuda"))
+        self.assertEqual(self.sluice("x", **self.with_nvcc(real)).returncode, 7)
+        self.calls()
+        done = self.sluice("x", **self.with_nvcc(os.path.join(self.top, "cuda", "bin")))
+        self.assertEqual((done.stderr, self.calls()), ("", []))
+        self.sluice("x", **self.with_nvcc(self.toolkit("cuda-12.9")))
+        self.assertTrue(any("--fresh" in c for c in self.calls()))
+
+    def test_a_configuration_that_fails_leaves_the_one_before(self):
+        self.ready()
+        cache = os.path.join(self.root, "build", "release", "CMakeCache.txt")
+        with open(cache, encoding="utf-8") as stream:
+            before = stream.read()
+        self.flag("cmake-fails")
+        done = self.sluice("x", SLUICE_UNITY_TESTS="ON")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("CMake Error: bad", done.stderr)
+        self.assertIn("the build is as it was", done.stderr)
+        with open(cache, encoding="utf-8") as stream:
+            self.assertEqual(stream.read(), before)
+        self.assertEqual(os.listdir(os.path.join(self.root, "build")).count("release.trial"), 0)
+        self.calls()
+        self.put(self.source, "edited")
+        self.assertEqual(self.sluice("x").stdout, "program x\n")  # built, without configuring
+        self.assertFalse(any(c.startswith("cmake") for c in self.calls()))
+        os.remove(os.path.join(self.state, "cmake-fails"))
+        self.assertEqual(self.sluice("x", SLUICE_UNITY_TESTS="ON").returncode, 7)
+
+    def test_a_cuda_module_that_went_missing_is_built_again(self):
+        self.flag("builds-the-module")
+        self.ready()
+        module = os.path.join(self.root, "build", "release", "libsluice_cuda.so")
+        self.assertEqual((self.sluice("x").stderr, self.calls()), ("", []))
+        os.remove(module)
+        self.sluice("x")
+        self.assertTrue(os.path.exists(module))
+
+    def test_a_preloaded_driver_is_a_gpu_whose_libraries_are_not_fetched(self):
+        nvcc = self.with_nvcc(self.toolkit("cuda"))
+        preload = os.path.join(self.top, "libcuda.so.1")
+        done = self.sluice("x", LD_PRELOAD=preload, **nvcc)
+        self.assertEqual(done.returncode, 7, done.stderr)
+        self.assertTrue(any("--cuda --gpu" in c for c in self.calls()))
+        both = f"{preload} {os.path.join(self.top, 'libcudart.so.13')}"
+        self.assertEqual((self.sluice("x", LD_PRELOAD=both, **nvcc).returncode, self.calls()), (7, []))
+        self.put(self.source, "edited")
+        self.sluice("x", LD_PRELOAD=both, **nvcc)
+        self.assertFalse(any("--gpu" in c for c in self.calls()))
+        without = self.sluice("x", LD_PRELOAD=both, SLUICE_CUDA="AUTO", PATH=self.bin)
+        if not os.path.exists("/usr/local/cuda/bin/nvcc"):
+            self.assertIn("there is a GPU but no CUDA toolkit", without.stderr)
 
     def test_failures_leave_nothing_that_looks_done(self):
         for name, status, part in (("fetch-fails", 4, ""), ("cmake-fails", 1, "CMake Error: bad"),
