@@ -16,15 +16,54 @@ namespace {
 
 constexpr char kFileName[] = "libsluice_cuda.so";
 
-int ask_driver() {
+constexpr char kDriver[] = "libcuda.so.1";
+constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: none is there, or all are hidden
+
+struct DriverAnswer {
+  int gpus = 0;
+  std::string error;  // why it does not answer; empty: it does
+};
+
+DriverAnswer ask_driver() {
   // The driver's own library: there wherever a GPU can be used, toolkit or not.
-  void* driver = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) return 0;
+  void* driver = dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
+  if (driver == nullptr) return {0, dlerror()};
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
   const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
-  int devices = 0;
-  if (init == nullptr || count == nullptr || init(0) != 0 || count(&devices) != 0) return 0;
-  return devices;
+  if (init == nullptr || count == nullptr) {
+    return {0, std::string(kDriver) + " lacks cuInit or cuDeviceGetCount"};
+  }
+  DriverAnswer answer;
+  int status = init(0);
+  if (status == 0) status = count(&answer.gpus);
+  if (status == 0) return answer;
+  if (status == kNoDevice) return {};
+  return {0, std::string(kDriver) + " ended with CUDA error " + std::to_string(status)};
+}
+
+const DriverAnswer& driver_answer() {
+  static const DriverAnswer answer = ask_driver();
+  return answer;
+}
+
+// An NVIDIA GPU's device file, "/dev/nvidia0"; "" where there is none.
+std::string gpu_device_file() {
+  const std::string prefix = "/dev/nvidia";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
+    const std::string path = entry.path().string();
+    if (path.starts_with(prefix) && path.size() > prefix.size() &&
+        path.find_first_not_of("0123456789", prefix.size()) == std::string::npos) {
+      return path;
+    }
+  }
+  return "";
+}
+
+// CUDA_VISIBLE_DEVICES names no GPU.
+bool gpus_are_hidden() {
+  const char* shown = std::getenv("CUDA_VISIBLE_DEVICES");
+  return shown != nullptr && (*shown == '\0' || *shown == '-');
 }
 
 // SLUICE_CUDA_MODULE if set; else beside the program; else where the build puts it.
@@ -40,10 +79,16 @@ std::filesystem::path module_path() {
   return std::filesystem::is_regular_file(built, error) ? built : beside;
 }
 
+std::string missing_module() {
+  const std::string why = SLUICE_CUDA_ABSENT;  // of the configuration; "" where CUDA was found
+  return "the CUDA module " + module_path().string() + " is not there" +
+         (why.empty() ? "" : ": this program was built without CUDA, " + why);
+}
+
 void* load_module() {
   if (!cuda_module_is_built()) {
-    throw ConfigError("this program was built without CUDA (" + module_path().string() +
-                      " is not there); build with -DSLUICE_CUDA=ON, or use launch.backend: gloo");
+    throw ConfigError(missing_module() +
+                      "; build with -DSLUICE_CUDA=ON, or use launch.backend: gloo");
   }
   if (visible_gpu_count() == 0) {
     throw ConfigError(
@@ -58,11 +103,50 @@ void* load_module() {
   return module;
 }
 
+// The module, loaded once. Throws ConfigError.
+void* loaded_module() {
+  static std::mutex mutex;
+  static void* module = nullptr;  // guarded by mutex; never unloaded: its code may be on any stack
+  const std::lock_guard lock(mutex);
+  if (module == nullptr) module = load_module();
+  return module;
+}
+
+std::optional<GpuFault> find_gpu_fault() {
+  const DriverAnswer& driver = driver_answer();
+  if (!driver.error.empty()) {
+    const std::string device = gpu_device_file();
+    if (device.empty() || gpus_are_hidden()) return std::nullopt;
+    return GpuFault{device + " is there, and the driver does not answer: " + driver.error,
+                    "install NVIDIA's driver, or show it to this container (nvidia-smi lists "
+                    "the GPUs then)"};
+  }
+  if (driver.gpus == 0) return std::nullopt;
+  const std::string seen = driver.gpus == 1
+                               ? "1 GPU is visible, and "
+                               : std::to_string(driver.gpus) + " GPUs are visible, and ";
+  if (!cuda_module_is_built()) {
+    return GpuFault{seen + missing_module(),
+                    "build again with a CUDA toolkit (nvcc) installed and without SLUICE_CUDA=OFF "
+                    "(./sluice builds the module), or name the module in SLUICE_CUDA_MODULE"};
+  }
+  try {
+    (void)loaded_module();
+    return std::nullopt;
+  } catch (const ConfigError& error) {
+    return GpuFault{seen + error.what(),
+                    "install the library that is missing (./sluice fetches NVIDIA's), or build "
+                    "again"};
+  }
+}
+
 }  // namespace
 
-int visible_gpu_count() {
-  static const int count = ask_driver();
-  return count;
+int visible_gpu_count() { return driver_answer().gpus; }
+
+const std::optional<GpuFault>& gpu_fault() {
+  static const std::optional<GpuFault> fault = find_gpu_fault();
+  return fault;
 }
 
 bool cuda_module_is_built() {
@@ -71,11 +155,7 @@ bool cuda_module_is_built() {
 }
 
 void* cuda_module_symbol(const std::string& name) {
-  static std::mutex mutex;
-  static void* module = nullptr;  // guarded by mutex; never unloaded: its code may be on any stack
-  const std::lock_guard lock(mutex);
-  if (module == nullptr) module = load_module();
-  void* symbol = dlsym(module, name.c_str());
+  void* symbol = dlsym(loaded_module(), name.c_str());
   if (symbol == nullptr) {
     throw ConfigError("the CUDA module " + module_path().string() + " lacks " + name +
                       "; it is of another build than this program");

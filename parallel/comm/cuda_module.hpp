@@ -3,6 +3,7 @@
 // libtorch_cuda nor needs a library of NVIDIA's. Thread-safe.
 #pragma once
 
+#include <optional>
 #include <string>
 
 namespace sluice {
@@ -10,6 +11,14 @@ namespace sluice {
 // GPUs the driver shows this process (CUDA_VISIBLE_DEVICES respected). 0 where there is no driver.
 // Starts nothing on them. Calls cuInit the first time: a process that forks has to do so before.
 [[nodiscard]] int visible_gpu_count();
+
+// Why this process cannot use the machine's GPUs, and the remedy.
+struct GpuFault {
+  std::string reason, remedy;
+};
+// Empty where the GPUs can be used, and where the machine has none or CUDA_VISIBLE_DEVICES hides
+// all of them. Loads the module where a GPU is visible.
+[[nodiscard]] const std::optional<GpuFault>& gpu_fault();
 
 // Whether the module's file is there.
 [[nodiscard]] bool cuda_module_is_built();

@@ -14,12 +14,12 @@
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "offload/nvme_bench.hpp"
-#include "parallel/comm/cuda_module.hpp"
 #include "runtime/bench/adam_bench.hpp"
 #include "runtime/bench/comm_bench.hpp"
 #include "runtime/bench/step_bench.hpp"
 #include "runtime/cli/bench_support.hpp"
 #include "runtime/cli/commands.hpp"
+#include "runtime/cli/run_setup.hpp"
 #include "runtime/doctor/nvme_bench_json.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
@@ -66,11 +66,6 @@ double loss_head_share(const LoadedConfig& config, int world) {
     if (unit.kind == UnitKind::kLossHead) head += flops;
   }
   return all > 0 ? head / all : 0;
-}
-
-bool ran_on_gpu(Backend backend) {
-  if (backend == Backend::kGloo) return false;
-  return backend == Backend::kNccl || (cuda_module_is_built() && visible_gpu_count() > 0);
 }
 
 int count_ranks(const std::string& run_dir) {
@@ -180,7 +175,7 @@ int run_bench_step(const BenchCommand& common, const BenchStepCommand& command) 
   // With the threads of a rank, which the plan has set, and the ranks gone. A GPU is not asked
   // again, since nobody else computed on it, nor a run in 16 bits, which itself chose how to
   // multiply.
-  if (!ran_on_gpu(config.run.launch.backend) && config.run.train.dtype == DType::kFloat32) {
+  if (!runs_on_gpu(config.run) && config.run.train.dtype == DType::kFloat32) {
     run.gemm_flops_per_s =
         measure_gemm_rate(config.run.train.dtype, at::Device(c10::DeviceType::CPU));
   }

@@ -42,8 +42,11 @@ void print_notes(const LoadedConfig& config) {
 
 bool runs_on_gpu(const RunConfig& run) {
   if (run.launch.backend == Backend::kGloo || run.launch.backend == Backend::kLocal) return false;
-  return run.launch.backend == Backend::kNccl ||
-         (cuda_module_is_built() && visible_gpu_count() > 0);
+  if (const std::optional<GpuFault>& fault = gpu_fault()) {
+    throw ConfigError(fault->reason + "; " + fault->remedy +
+                      "; launch.backend: gloo runs on the CPU");
+  }
+  return run.launch.backend == Backend::kNccl || visible_gpu_count() > 0;
 }
 
 std::chrono::milliseconds launch_timeout(const RunConfig& run) {

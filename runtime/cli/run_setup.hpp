@@ -25,7 +25,8 @@ struct RunPlace {
 // tensor-parallel ranks the first has most.
 [[nodiscard]] std::vector<RunPlace> rank_classes(const RunConfig& run, const RunPlace& place);
 
-// Whether the configuration's ranks use this machine's GPUs.
+// Whether the configuration's ranks use this machine's GPUs. Throws ConfigError where the machine
+// has GPUs that this process cannot use: only launch.backend takes the CPU instead.
 [[nodiscard]] bool runs_on_gpu(const RunConfig& run);
 
 // The configuration's notes to standard error, a line each. One process of a job says them.

@@ -1,0 +1,70 @@
+// A machine with a GPU that the program cannot use: commands are refused instead of taking the CPU
+// without a word. The driver is fake_driver.cpp, so no GPU and no CUDA module are needed.
+#include <gtest/gtest.h>
+
+#include "tests/cli/program.hpp"
+
+namespace sluice::testing {
+namespace {
+
+using Environment = std::map<std::string, std::string>;
+
+// A driver that shows `gpus`, and the CUDA module at `module`.
+Environment machine(int gpus, const std::string& module) {
+  return {{"LD_LIBRARY_PATH", SLUICE_BINARY_DIR "/tests/fake_driver"},
+          {"CUDA_VISIBLE_DEVICES", "0"},
+          {"FAKE_GPUS", std::to_string(gpus)},
+          {"SLUICE_CUDA_MODULE", module}};
+}
+
+void expect_part(const Finished& run, const std::string& part) {
+  EXPECT_NE(run.output.find(part), std::string::npos) << part << "\n" << run.output;
+}
+
+constexpr char kNoModule[] = "/nowhere/libsluice_cuda.so";
+
+TEST(GpuChoice, WithoutTheModuleOnlyABackendOfCpusRuns) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Environment here = machine(1, kNoModule);
+  const std::string steps = " --set train.steps=2 --set checkpoint.dir=ckpt ";
+  const Finished cpu =
+      run_program(scratch, "train tiny.yaml --nproc 1 --set launch.backend=gloo" + steps, here);
+  ASSERT_EQ(cpu.exit_code, 0) << cpu.output;
+  for (const std::string& command :
+       {"train tiny.yaml --set output.dir=other" + steps, std::string("train tiny.yaml --dry-run"),
+        std::string("plan tiny.yaml"), std::string("bench step tiny.yaml --steps 1"),
+        std::string("eval tiny.yaml --checkpoint ckpt"),
+        std::string("generate tiny.yaml --checkpoint ckpt --prompt a --max-tokens 1")}) {
+    const Finished run = run_program(scratch, command, here);
+    EXPECT_EQ(run.exit_code, 2) << command << "\n" << run.output;
+    expect_part(
+        run, std::string("1 GPU is visible, and the CUDA module ") + kNoModule + " is not there");
+    expect_part(run, "launch.backend: gloo runs on the CPU");
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("other")));
+  // Another machine's plan asks nothing of this one.
+  EXPECT_EQ(run_program(scratch, "plan tiny.yaml --profile cpu", here).exit_code, 0);
+}
+
+TEST(GpuChoice, AModuleThatDoesNotLoadIsRefusedWithTheLoadersReason) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  scratch.write("module.so", "no library");
+  const std::string module = scratch.path("module.so");
+  const Finished run = run_program(scratch, "plan tiny.yaml", machine(2, module));
+  EXPECT_EQ(run.exit_code, 2) << run.output;
+  expect_part(run, "2 GPUs are visible, and the CUDA module cannot be loaded: " + module);
+}
+
+TEST(GpuChoice, ADriverWithoutGpusIsAMachineWithoutGpus) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  EXPECT_EQ(run_program(scratch, "plan tiny.yaml", machine(0, kNoModule)).exit_code, 0);
+  Environment none = machine(1, kNoModule);
+  none["FAKE_DRIVER_STATUS"] = "100";  // CUDA_ERROR_NO_DEVICE
+  EXPECT_EQ(run_program(scratch, "plan tiny.yaml", none).exit_code, 0);
+}
+
+}  // namespace
+}  // namespace sluice::testing
