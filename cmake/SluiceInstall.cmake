@@ -23,6 +23,21 @@ add_library(sluice_umbrella INTERFACE)
 set_target_properties(sluice_umbrella PROPERTIES EXPORT_NAME sluice)
 target_link_libraries(sluice_umbrella INTERFACE sluice_engine sluice_launch sluice_configs)
 
+# Built with the program, whether the program links them or not: ./sluice train is enough for an installation.
+set(installed ${libraries})
+if(TARGET sluice_cuda_module)
+  list(APPEND installed sluice_cuda_module)
+endif()
+add_dependencies(sluice_cli ${installed})
+
+# The first rule: nothing is copied where something is not built.
+list(TRANSFORM installed REPLACE "(.+)" "$<TARGET_FILE:\\1>" OUTPUT_VARIABLE installed_files)
+install(CODE "foreach(file IN ITEMS ${installed_files})
+  if(NOT EXISTS \"\${file}\")
+    message(FATAL_ERROR \"\${file} is not built, and nothing was installed; run ./sluice build sluice_cli first\")
+  endif()
+endforeach()")
+
 install(TARGETS ${libraries} sluice_umbrella EXPORT Sluice
   ARCHIVE DESTINATION lib
   INCLUDES DESTINATION include/sluice)

@@ -1,4 +1,4 @@
-#include "examples/convolution/convolution_model.hpp"
+#include "convolution_model.hpp"
 
 #include <ATen/ops/cat.h>
 #include <ATen/ops/linear.h>

@@ -9,7 +9,7 @@
 #include <thread>
 #include <vector>
 
-#include "examples/convolution/convolution_model.hpp"
+#include "convolution_model.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "runtime/engine/engine.hpp"

@@ -133,6 +133,10 @@ def foreign_closure(path, files, seen):
 def check_file(path, files):
     for number, quoted, header in files[path]:
         where = f"{path}:{number}: {header}"
+        # An example is copied and built elsewhere: its own headers are those beside it.
+        beside = f"{os.path.dirname(path)}/{header}"
+        if quoted and path.startswith("examples/") and beside in files:
+            header = beside
         own = header in files
         if quoted and not own:
             yield f"{where}: not a file of the project; write own includes from the root"

@@ -107,6 +107,12 @@ class IncludeDirection(unittest.TestCase):
         self.refused("zero/a.cpp", "<zero/shard.hpp>", "quotes")
         self.assertEqual(len(self.violations("zero/a.cpp", '  "offload/none.hpp"')), 1)
 
+    def test_an_example_includes_what_lies_beside_it(self):
+        sources = {"examples/a/main.cpp": ['"model.hpp"'], "examples/a/model.hpp": [], "zero/plan.hpp": []}
+        self.assertEqual(run(sources), [])
+        self.assertEqual(len(run({**sources, "zero/a.cpp": ['"plan.hpp"']})), 1)
+        self.assertEqual(len(run({**sources, "examples/a/main.cpp": ['"other.hpp"']})), 1)
+
     def test_comments_and_spaces(self):
         text = '/* #include "x.hpp"\n#include "y.hpp"\n*/\n// #include "z.hpp"\n#  include "w.hpp"\n'
         self.assertEqual(list(include_direction.includes_of(text)), [(5, True, "w.hpp")])
