@@ -1,9 +1,10 @@
-// What the commands on checkpoints share. Only for this folder's sources.
+// What commands share that print a result. Only for this folder's sources.
 #pragma once
 
 #include <cstdio>
 #include <string>
 
+#include "kernels/base/error.hpp"
 #include "runtime/checkpoint/file_system.hpp"
 
 namespace sluice {
@@ -14,6 +15,11 @@ inline bool exists(const std::string& path) { return local_file_system().stat(pa
 inline void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);
+}
+
+[[noreturn]] inline void refuse_lost_output() {
+  throw IoError("cannot write all of the output: the disk behind standard output is full or failed",
+                "standard output");
 }
 
 }  // namespace sluice

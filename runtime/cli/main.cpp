@@ -3,12 +3,17 @@
 #include <cstdio>
 #include <cstdlib>
 #include <exception>
+#include <string>
+#include <string_view>
+#include <vector>
 
+#include "configs/suggest.hpp"
 #include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "runtime/cli/argument_checks.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/launch/error_report.hpp"
 
@@ -331,17 +336,23 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   return run_tokenizer_train(args.tokenizer_train);
 }
 
-// The word that stands where a command should, with the command whose it would be; "" where another
-// thing is wrong.
+// The message for a word that stands where a command of `within` should.
+std::string no_such_command(const CLI::App& within, const std::string& called, const char* word) {
+  std::vector<std::string_view> names;
+  for (const CLI::App* command : within.get_subcommands({})) names.push_back(command->get_name());
+  const auto near = nearest(word, names);
+  return called + ": there is no command '" + word + "'; " +
+         (near ? "did you mean " + std::string(*near) + "? " : "") + called + " --help lists them";
+}
+
+// The message where a word that should be a command is none; "" where another thing is wrong.
 std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   const CLI::App* within = &app;
   std::string called = "sluice";
   for (int i = 1; i < argc && argv[i][0] != '-'; ++i) {
     if (within->get_subcommands({}).empty()) return "";  // takes none
     const auto chosen = within->get_subcommands();
-    if (chosen.empty()) {
-      return called + ": there is no command '" + argv[i] + "'; " + called + " --help lists them";
-    }
+    if (chosen.empty()) return no_such_command(*within, called, argv[i]);
     within = chosen.front();
     called += " " + within->get_name();
   }
@@ -350,9 +361,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
 
 // What was printed has arrived: a result that is cut short is not to look whole.
 void check_output() {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return;
-  throw IoError("cannot write all of the output: the disk behind standard output is full or failed",
-                "standard output");
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) refuse_lost_output();
 }
 
 int run_main(int argc, char** argv) {
@@ -384,12 +393,15 @@ int run_main(int argc, char** argv) {
       std::fprintf(stderr, "%s\n", unknown.c_str());
       return kUsageError;
     }
-    return app.exit(error) == 0 ? 0 : kUsageError;
+    if (app.exit(error) != 0) return kUsageError;
+    check_output();  // the help that was asked for
+    return 0;
   }
   arm_failpoints_from_environment();
   const int exit_code = dispatch(app, args);
   // A run's lines are in its log as well, and a checkpoint counts for more than the last of them.
-  if (exit_code == 0 && !app.got_subcommand("train")) check_output();
+  const bool is_run = app.got_subcommand("train") && !args.train.dry_run;
+  if (exit_code == 0 && !is_run) check_output();
   return exit_code;
 }
 

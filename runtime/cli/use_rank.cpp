@@ -6,6 +6,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/log.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/rank_setup.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/engine/plan_text.hpp"
@@ -90,7 +91,9 @@ int launch_users(int nproc, const std::vector<std::string>& argv, int threads) {
   request.argv = argv;
   request.output_dir = logs.path();
   request.threads = threads;
-  const int exit_code = run_launcher(request).exit_code;
+  const LaunchResult result = run_launcher(request);
+  const int exit_code = result.exit_code;
+  if (exit_code == 0 && result.output_lost) refuse_lost_output();
   // What the launcher said of a failure names a log in it.
   if (exit_code != 0 && exit_code != kInterruptedExitCode) logs.keep();
   return exit_code;

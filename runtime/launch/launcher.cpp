@@ -154,7 +154,8 @@ LaunchResult run_launcher(const LaunchRequest& request) {
   }
   const SuperviseResult result = supervision.see_through();
   const RankEnd* failure = first_failure(result.ends);
-  const LaunchResult outcome = launch_result(result, failure);
+  LaunchResult outcome = launch_result(result, failure);
+  outcome.output_lost = result.output_lost;
   if (request.agent) {
     supervision.say(last_words(result, nullptr));
     const RankEnd* told = failure != nullptr ? failure : first_stop(result.ends);

@@ -41,6 +41,7 @@ struct LaunchResult {
                       // after SIGINT, SIGTERM or SIGHUP, unless a rank then tells of a failure, and
                       // where the ranks stopped of themselves
   bool worth_restarting = false;  // a rank failed, all are gone, and it need not fail again
+  bool output_lost = false;       // standard output did not take all that the ranks printed
 };
 
 // Runs the ranks to their ends. Throws ConfigError (port in use, nproc), IoError (output_dir) or

@@ -46,6 +46,7 @@ SuperviseResult Supervision::see_through() {
   if (result.not_gone.empty()) (void)orphans_.end(kOrphansLimit);
   supervisor_.drain(kDrainLimit, result);
   out_.flush_within(kFlushLimitMs);
+  result.output_lost = out_.lost();
   return result;
 }
 

@@ -53,6 +53,7 @@ struct SuperviseResult {
   bool interrupted = false;   // a signal to the launcher asked for the end, or its word
   std::vector<int> killed;    // ranks that did not end when asked
   std::vector<int> not_gone;  // ranks that the system could not end
+  bool output_lost = false;   // standard output did not take all that the ranks printed
 };
 
 class Supervisor {

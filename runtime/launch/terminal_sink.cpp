@@ -38,6 +38,7 @@ void TerminalSink::write(std::string_view bytes) {
   const std::size_t keep_from = buffer_.find('\n', buffer_.size() - kBufferBytes / 2);
   buffer_.erase(0, std::min(keep_from, buffer_.size()));
   buffer_.insert(0, kLost);
+  lost_ = true;
 }
 
 void TerminalSink::flush() {
@@ -55,6 +56,7 @@ void TerminalSink::flush() {
       return;
     } else {
       broken_ = true;
+      lost_ = true;
       buffer_.clear();
     }
   }

@@ -20,6 +20,8 @@ class TerminalSink {
 
   void write(std::string_view bytes);
   [[nodiscard]] bool pending() const { return !buffer_.empty(); }
+  // Some of what was written has not arrived.
+  [[nodiscard]] bool lost() const { return lost_ || pending(); }
   [[nodiscard]] int fd() const {
     return own_ ? own_.get() : fd_;
   }                                 // poll it for POLLOUT if pending
@@ -31,6 +33,7 @@ class TerminalSink {
   UniqueFd own_;  // a description of our own, non-blocking; none where the file never blocks
   std::string buffer_;
   bool broken_ = false;
+  bool lost_ = false;
 };
 
 }  // namespace sluice

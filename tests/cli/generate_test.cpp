@@ -369,9 +369,12 @@ TEST_F(Trained, NumbersAreNotBentToFit) {
 }
 
 TEST_F(Trained, OutputThatDoesNotArriveIsAnError) {
-  for (const std::string& command : {std::string("generate ") + kUse + "--prompt a --max-tokens 4",
-                                     std::string("eval tiny.yaml --checkpoint ckpt --json"),
-                                     std::string("checkpoint ls ckpt")}) {
+  for (const std::string& command :
+       {std::string("generate ") + kUse + "--prompt a --max-tokens 4",
+        std::string("eval tiny.yaml --checkpoint ckpt --json"),
+        std::string("eval tiny.yaml --checkpoint ckpt --nproc 2"),
+        std::string("checkpoint ls ckpt"), std::string("checkpoint verify ckpt"),
+        std::string("checkpoint export ckpt -o exported")}) {
     const Finished done = run(command + " 2>&1 >/dev/full; echo rc=$?; exit 0");
     EXPECT_NE(done.output.find("rc=4"), std::string::npos) << command << done.output;
     EXPECT_NE(done.output.find("cannot write all of the output"), std::string::npos) << done.output;

@@ -109,9 +109,38 @@ TEST(Train, DryRunStartsNothing) {
 
 TEST(Usage, NamesACommandThatIsNotThere) {
   const Scratch scratch;
-  const Finished run = run_program(scratch, "trian tiny.yaml");
-  EXPECT_EQ(run.exit_code, 2);
-  EXPECT_EQ(run.output, "sluice: there is no command 'trian'; sluice --help lists them\n");
+  const auto said = [&](const std::string& arguments) {
+    const Finished run = run_program(scratch, arguments);
+    EXPECT_EQ(run.exit_code, 2) << arguments;
+    return run.output;
+  };
+  EXPECT_EQ(said("trian tiny.yaml"),
+            "sluice: there is no command 'trian'; did you mean train? sluice --help lists them\n");
+  EXPECT_EQ(said("checkpoint verfy ckpt"),
+            "sluice checkpoint: there is no command 'verfy'; did you mean verify? sluice "
+            "checkpoint --help lists them\n");
+  EXPECT_EQ(said("frobnicate"),
+            "sluice: there is no command 'frobnicate'; sluice --help lists them\n");
+}
+
+// Those that read checkpoints: Trained.OutputThatDoesNotArriveIsAnError.
+TEST(Usage, OutputThatDoesNotArriveIsAnErrorOfEachCommand) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  for (const std::string command :
+       {"schema", "explain train.clip", "--help", "plan --help", "plan tiny.yaml",
+        "plan tiny.yaml --json", "train tiny.yaml --dry-run", "data inspect tiny.yaml",
+        "tokenizer encode text.txt", "tokenizer train text.txt --vocab-size 260 -o vocabulary",
+        "bench adam --elems 100K --rounds 1",
+        "bench comm --bytes 64KiB --transports local --rounds 1"}) {
+    const Finished done = run_program(scratch, command + " 2>&1 >/dev/full; exit $?");
+    EXPECT_EQ(done.exit_code, 4) << command;
+    const std::string message =
+        "sluice: cannot write all of the output: the disk behind standard output is full or "
+        "failed\n";
+    EXPECT_TRUE(done.output.ends_with(message)) << command << "\n" << done.output;
+    EXPECT_EQ(done.output.find("cannot write"), done.output.rfind("cannot write")) << done.output;
+  }
 }
 
 // The size limit of files stands in for the disk.

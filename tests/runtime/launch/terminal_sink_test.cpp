@@ -12,7 +12,7 @@ TEST(TerminalSink, FileIsAppendedTo) {
   ASSERT_EQ(::write(fd.get(), "before ", 7), 7);
   TerminalSink sink(fd.get());
   sink.write(std::string(10000, 'x'));
-  EXPECT_FALSE(sink.pending());
+  EXPECT_FALSE(sink.pending() || sink.lost());
   EXPECT_EQ(text_of(path), "before " + std::string(10000, 'x'));
 }
 
@@ -42,6 +42,15 @@ TEST(TerminalSink, FullPipeKeepsTheNewest) {
   EXPECT_TRUE(got.ends_with("x\nthe end\n"));
   // The descriptor that others share still blocks.
   EXPECT_EQ(::fcntl(write_end.get(), F_GETFL) & O_NONBLOCK, 0);
+}
+
+TEST(TerminalSink, SaysThatOutputWasLost) {
+  const UniqueFd full(::open("/dev/full", O_WRONLY));
+  TerminalSink sink(full.get());
+  EXPECT_FALSE(sink.lost());
+  sink.write("a result");
+  EXPECT_FALSE(sink.pending());
+  EXPECT_TRUE(sink.lost());
 }
 
 TEST(TerminalSink, FlushHasALimit) {
