@@ -56,8 +56,15 @@ void keep_warnings() {
   });
 }
 
+// To somebody who waits; standard output is the report's.
+void show_progress(const std::string& what, double about_s) {
+  std::fprintf(stderr, "doctor: measuring %s, about %.2g s\n", what.c_str(), about_s);
+}
+
 // False where the user interrupted it.
 bool measure_comm(const std::string& program, DoctorInput& input) {
+  show_progress("collectives of " + std::to_string(input.comm_ranks) + " ranks",
+                input.quick ? 1 : 3);
   try {
     const CommPlan plan = comm_plan(input.quick);
     const CommRun run =
@@ -117,9 +124,20 @@ int run_doctor(const DoctorCommand& command) {
   input.threads = threads_per_rank(1);
   input.gemm = gemm_probe();
   input.units = unit_probe(input.threads, command.quick);
+  std::fputs(command.quick ? "doctor: about 10 s; Ctrl-C ends it with what is measured by then\n"
+                           : "doctor: 15 to 40 s (--quick: 10 s); Ctrl-C ends it with what is "
+                             "measured by then\n",
+             stderr);
   if (!measure_comm(command.argv.at(0), input)) return kInterruptedExitCode;
+  install_stop_handlers();
+  input.progress = show_progress;
+  input.interrupted = stop_requested;
   keep_warnings();
   input.gpus = visible_gpu_count();
+  if (const std::optional<GpuFault>& fault = gpu_fault()) {
+    input.gpu_fault = fault->reason;
+    input.gpu_remedy = fault->remedy;
+  }
   input.gpu_effort = gpu_effort(command.quick);
   input.open_gpu = [] {
     const auto open = reinterpret_cast<OpenCudaGpu*>(cuda_module_symbol(kOpenCudaGpu));
@@ -128,9 +146,13 @@ int run_doctor(const DoctorCommand& command) {
   DoctorReport report = examine(input);
   report.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
   std::fputs((command.json ? to_json(report) : describe(report)).c_str(), stdout);
-  write_machine_rates(report.rates, out);
-  if (!command.json) std::printf("rates file: %s\n", out.c_str());
-  return 0;
+  const bool written = write_rates(report, out);
+  if (!command.json) {
+    std::printf(
+        "rates file: %s%s\n", out.c_str(),
+        written ? "" : ", left as it was: it holds more than this interrupted run measured");
+  }
+  return report.interrupted ? kInterruptedExitCode : 0;
 }
 
 }  // namespace sluice

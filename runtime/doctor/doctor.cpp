@@ -17,6 +17,7 @@ namespace sluice {
 namespace {
 
 constexpr char kNoGpu[] = "no GPU is visible";
+constexpr char kInterrupted[] = "interrupted before it was measured";
 constexpr char kUsedTransport[] = "mapped";  // ranks of a host read gradients in place
 // An array takes at most this part of the free memory; three live at once.
 constexpr std::int64_t kShareOfMemory = 8;
@@ -39,20 +40,27 @@ class Examination {
   DoctorReport run() {
     const auto begin = std::chrono::steady_clock::now();
     report_.facts = read_machine_facts(input_.gpus);
+    report_.facts.gpu_fault = input_.gpu_fault;
+    report_.facts.gpu_remedy = input_.gpu_remedy;
     report_.disk = read_disk_facts(input_.nvme_path);
     rates_.host = rates_host();
     rates_.measured_at = now_utc();
     rates_.quick = input_.quick;
     rates_.threads = input_.threads;
     comm();
-    attempt({"gemm_flops.fp32", "gemm_flops.bf16"}, [this] { gemm(); });
-    attempt({"units"}, [this] { units(); });
+    measure({"matrix products", 1.5, 2}, {"gemm_flops.fp32", "gemm_flops.bf16"},
+            [this] { gemm(); });
+    measure({"a transformer's units on every core", 2, 5}, {"units"}, [this] { units(); });
     set_compute_threads(input_.threads);
-    attempt({"memory_copy_bps", "memory_triad_bps"}, [this] { memory(); });
-    attempt({"h2d_bps", "d2h_bps", "h2d_d2h_bps"}, [this] { arenas(); });
-    attempt({"adam_params_per_s.fp32", "memory_rmw_bps"}, [this] { adam_fp32(); });
-    attempt({"adam_params_per_s.bf16"}, [this] { adam_bf16(); });
-    measure_disk(report_.disk, effort_.disk_s, rates_);
+    measure({"memory", 0.5, 2}, {"memory_copy_bps", "memory_triad_bps"}, [this] { memory(); });
+    measure({"copies between host and device arenas", 0.5, 2},
+            {"h2d_bps", "d2h_bps", "h2d_d2h_bps"}, [this] { arenas(); });
+    measure({"AdamW in fp32", 0.5, 2}, {"adam_params_per_s.fp32", "memory_rmw_bps"},
+            [this] { adam_fp32(); });
+    measure({"AdamW in bf16", 0.5, 2}, {"adam_params_per_s.bf16"}, [this] { adam_bf16(); });
+    measure({"the disk of " + input_.nvme_path, 3 * effort_.disk_s, 3 * effort_.disk_s},
+            {"disk_read_bps", "disk_write_bps", "disk_both_bps"},
+            [this] { measure_disk(report_.disk, effort_.disk_s, rates_); });
     gpu();
     missing("peer", input_.gpus > 1    ? "the doctor measures one GPU, by itself"
                     : input_.gpus == 1 ? "one GPU is visible"
@@ -64,8 +72,20 @@ class Examination {
   }
 
  private:
+  struct Part {
+    std::string what;
+    double quick_s, whole_s;  // that it takes, about
+  };
+
+  // What fails, or is left out since the user interrupted, has its reason in not_measured.
   template <class Body>
-  void attempt(const std::vector<const char*>& fields, Body&& body) {
+  void measure(const Part& part, const std::vector<const char*>& fields, Body&& body) {
+    report_.interrupted = report_.interrupted || (input_.interrupted && input_.interrupted());
+    if (report_.interrupted) {
+      for (const char* field : fields) missing(field, kInterrupted);
+      return;
+    }
+    if (input_.progress) input_.progress(part.what, input_.quick ? part.quick_s : part.whole_s);
     try {
       body();
     } catch (const std::exception& failed) {
@@ -168,8 +188,9 @@ class Examination {
   }
 
   void gpu() {
+    if (!input_.gpu_fault.empty()) return missing("gpu", input_.gpu_fault);
     if (input_.gpus == 0) return missing("gpu", kNoGpu);
-    attempt({"gpu"}, [this] {
+    measure({"the GPU", 5, 10}, {"gpu"}, [this] {
       if (!input_.open_gpu) throw Error("nothing was given that opens it");
       const std::unique_ptr<GpuDevice> gpu = input_.open_gpu();
       report_.facts.gpu = measure_gpu(*gpu, input_.gpu_effort, input_.pci_devices, rates_);
@@ -195,6 +216,18 @@ DoctorEffort doctor_effort(bool quick) {
 CommPlan comm_plan(bool quick) {
   if (quick) return {{8 * kKiB, kMiB, 8 * kMiB}, 3};
   return {{8 * kKiB, 256 * kKiB, 4 * kMiB, 32 * kMiB}, 7};
+}
+
+bool write_rates(const DoctorReport& report, const std::string& path) {
+  if (report.interrupted) {
+    try {
+      const MachineRates there = read_machine_rates(path);
+      if (there.not_measured.size() < report.rates.not_measured.size()) return false;
+    } catch (const IoError&) {  // no file, or a broken one
+    }
+  }
+  write_machine_rates(report.rates, path);
+  return true;
 }
 
 DoctorReport examine(const DoctorInput& input) {

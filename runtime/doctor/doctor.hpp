@@ -49,6 +49,7 @@ struct DoctorInput {
   std::string nvme_path;  // a folder
   int threads = 1;        // cores this process may use
   int gpus = 0;
+  std::string gpu_fault, gpu_remedy;                     // of the facts
   std::function<std::unique_ptr<GpuDevice>()> open_gpu;  // the first of them; empty: there is none
   GpuEffort gpu_effort = sluice::gpu_effort(false);
   std::string pci_devices = "/sys/bus/pci/devices";
@@ -57,6 +58,10 @@ struct DoctorInput {
   int comm_ranks = 2;
   std::vector<CommSample> comm;  // of the ranks; empty with comm_missing
   std::string comm_missing;      // why nobody measured
+  // Called before each measurement, with about how long it takes. May be empty.
+  std::function<void(const std::string& what, double about_s)> progress;
+  // Asked before each measurement; true leaves out what is not measured yet. May be empty.
+  std::function<bool()> interrupted;
 };
 
 // Sizes and repetitions for the ranks that measure collectives beforehand.
@@ -73,12 +78,17 @@ struct DoctorReport {
   NarrowMatmul bf16;
   std::vector<Finding> findings;
   double seconds = 0;  // that it took
+  bool interrupted = false;
 };
 
 // Takes as long as input.effort. What cannot be measured has
 // its reason in rates.not_measured; throws only what points to a mistake of ours. Sets the compute
 // threads.
 [[nodiscard]] DoctorReport examine(const DoctorInput& input);
+
+// Writes the rates file. Returns false, and leaves the file there as it is, where an interrupted
+// examination has measured less than that file holds. Throws IoError.
+bool write_rates(const DoctorReport& report, const std::string& path);
 
 [[nodiscard]] std::string describe(const DoctorReport& report);
 [[nodiscard]] std::string to_json(const DoctorReport& report);

@@ -202,6 +202,8 @@ std::string describe(const DoctorReport& report) {
   char seconds[80];
   std::snprintf(seconds, sizeof seconds, "measured in %.1f s%s\n", report.seconds,
                 report.rates.quick ? " (--quick: fewer and smaller measurements)" : "");
+  if (report.interrupted)
+    text += "\nInterrupted: the rates above are what was measured until then.\n";
   return text + "\n" + seconds;
 }
 

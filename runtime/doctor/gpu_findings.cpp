@@ -139,6 +139,12 @@ class GpuFindings {
 }  // namespace
 
 std::vector<Finding> find_gpu_faults(const MachineFacts& facts, const MachineRates& rates) {
+  if (!facts.gpu_fault.empty()) {
+    return {{FindingKind::kOff, facts.gpu_fault,
+             "train, eval, generate and plan are refused here unless launch.backend is gloo or "
+             "local, which run on the CPU",
+             facts.gpu_remedy}};
+  }
   if (facts.gpu && rates.gpu) return GpuFindings(facts, *facts.gpu, *rates.gpu).all();
   if (facts.gpus == 0) return {};
   const auto reason = rates.not_measured.find("gpu");

@@ -41,6 +41,8 @@ struct MachineFacts {
   std::optional<std::int64_t> shm_bytes, shm_free_bytes;  // /dev/shm
   int gpus = 0;                                           // that are visible
   std::optional<GpuFacts> gpu;                            // the one that was measured
+  // Why the machine's GPUs cannot be used, and what to do; empty: they can, or none is there.
+  std::string gpu_fault, gpu_remedy;
 };
 
 // What io goes through for the NVMe tier in a folder.

@@ -68,6 +68,10 @@ TEST(Doctor, QuickMeasuresEverythingAndWritesTheFile) {
   const nlohmann::json report = nlohmann::json::parse(run.output, nullptr, false);
   ASSERT_TRUE(report.is_object()) << run.output << scratch.read("errors.txt");
   expect_sane(report);
+  for (const char* part : {"doctor: about 10 s", "doctor: measuring collectives of 2 ranks, about ",
+                           "doctor: measuring matrix products, about "}) {
+    EXPECT_NE(scratch.read("errors.txt").find(part), std::string::npos) << part;
+  }
   EXPECT_TRUE(report["quick"]);
   EXPECT_GT(report["seconds"].get<double>(), 0);
   EXPECT_GE(report["facts"]["processor"]["cores"].get<int>(), 1);

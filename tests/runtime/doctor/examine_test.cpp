@@ -2,6 +2,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <fstream>
 #include <nlohmann/json.hpp>
 
 #include "kernels/base/error.hpp"
@@ -104,6 +106,21 @@ TEST(Examine, AGpuThatCannotBeOpenedIsAReason) {
   EXPECT_TRUE(json["gpu"].is_null() && json["facts"]["gpu"].is_null());
 }
 
+TEST(Examine, GpusThatTheProgramCannotUseAreSwitchedOff) {
+  const testing::Scratch scratch;
+  DoctorInput input = with_gpu(scratch.path());
+  input.gpu_fault = "2 GPUs are visible, and the CUDA module is not there";
+  input.gpu_remedy = "build it";
+  const DoctorReport report = examine(input);
+  EXPECT_EQ(report.rates.not_measured.at("gpu"), input.gpu_fault);
+  const auto found = std::find_if(report.findings.begin(), report.findings.end(),
+                                  [&](const Finding& f) { return f.what == input.gpu_fault; });
+  ASSERT_NE(found, report.findings.end());
+  EXPECT_EQ(found->kind, FindingKind::kOff);
+  EXPECT_THAT(found->why, HasSubstr("are refused here"));
+  EXPECT_EQ(found->do_, "build it");
+}
+
 TEST(Examine, ConvertedProductsGainFromThreadsAsFp32) {
   const testing::Scratch scratch;
   DoctorInput input = made_up(scratch.path());
@@ -123,6 +140,47 @@ TEST(Examine, AFailedMeasurementIsAReasonAndTheOthersGoOn) {
   EXPECT_EQ(report.rates.not_measured.at("comm"), "no ports");
   EXPECT_TRUE(report.rates.memory_copy_bps && report.rates.adam_params_per_s.bf16);
   EXPECT_THAT(describe(report), HasSubstr("not measured: comm: no ports"));
+}
+
+TEST(Examine, SaysWhatIsMeasuredNextAndHowLongItTakes) {
+  const testing::Scratch scratch;
+  DoctorInput input = with_gpu(scratch.path());
+  std::vector<std::string> told;
+  input.progress = [&](const std::string& what, double about_s) {
+    told.push_back(what);
+    EXPECT_GT(about_s, 0) << what;
+    EXPECT_LT(about_s, 30) << what;
+  };
+  (void)examine(input);
+  EXPECT_EQ(told.size(), 8U);
+  EXPECT_THAT(told, ::testing::Contains(HasSubstr("the disk of " + scratch.path())));
+}
+
+TEST(Examine, AnInterruptedOneWritesWhatItHas) {
+  const testing::Scratch scratch;
+  const testing::Scratch out;
+  const std::string path = out.path() + "/rates.json";
+  DoctorInput input = made_up(scratch.path());
+  int measured = 0;
+  input.progress = [&](const std::string&, double) { ++measured; };
+  input.interrupted = [&] { return measured == 3; };  // products, units, memory
+  const DoctorReport report = examine(input);
+  EXPECT_TRUE(report.interrupted);
+  EXPECT_TRUE(report.rates.gemm_flops.fp32 && report.rates.memory_triad_bps);
+  EXPECT_FALSE(report.rates.h2d_bps || report.rates.disk_read_bps);
+  for (const char* field : {"h2d_bps", "adam_params_per_s.bf16", "disk_both_bps"}) {
+    EXPECT_THAT(report.rates.not_measured.at(field), HasSubstr("interrupted")) << field;
+  }
+  EXPECT_THAT(describe(report), HasSubstr("Interrupted: "));
+  EXPECT_TRUE(write_rates(report, path));
+  EXPECT_EQ(read_machine_rates(path).gemm_flops.fp32, 3e11);
+  // A whole file is not replaced by a part; a broken one is.
+  const DoctorReport whole = examine(made_up(scratch.path()));
+  EXPECT_TRUE(write_rates(whole, path));
+  EXPECT_FALSE(write_rates(report, path));
+  EXPECT_TRUE(read_machine_rates(path).h2d_bps);
+  std::ofstream(path) << "{";
+  EXPECT_TRUE(write_rates(report, path));
 }
 
 TEST(Examine, QuickIsSmaller) {
