@@ -60,7 +60,7 @@ TEST(Findings, ThreadsThatSpinLong) {
   Machine machine;
   machine.facts.spin_count = "";
   EXPECT_EQ(machine.only().kind, FindingKind::kSlow);
-  EXPECT_THAT(machine.only().do_, HasSubstr("GOMP_SPINCOUNT=1000"));
+  EXPECT_THAT(machine.only().do_, HasSubstr("GOMP_SPINCOUNT=10000"));
   machine.facts.wait_policy = "ACTIVE";
   EXPECT_EQ(machine.only().kind, FindingKind::kNote);
   EXPECT_THAT(machine.only().do_, HasSubstr("unset"));
