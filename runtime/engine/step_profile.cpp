@@ -4,6 +4,7 @@
 
 #include "kernels/base/error.hpp"
 #include "parallel/comm/exchange_plan.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
 #include "runtime/program/step_writer.hpp"
 
@@ -159,6 +160,13 @@ std::string_view name_of(RecomputeMode mode) {
                                         : "selective";
 }
 
+ModelOptions unit_options(const EngineOptions& options) {
+  ModelOptions model = options.model;
+  const bool is_mesh = options.parallel.tensor > 1 || options.parallel.pipeline > 1;
+  if (is_mesh || options.recompute.mode == RecomputeMode::kSelective) model.on_gpu = false;
+  return model;
+}
+
 std::int64_t micro_batches_of(const EngineOptions& options) {
   const std::int64_t per_pass = options.train.micro_batch * options.dp;
   const std::int64_t global =
@@ -250,6 +258,7 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   shape.prefetch_units = options.zero.prefetch_units;
   shape.batch_bytes = options.train.micro_batch * spec.options.seq * 2 * 8;
   shape.constant_bytes = spec.constant_bytes();
+  shape.library_bytes = spec.options.on_gpu ? kCublasWorkspaces : 0;
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const ParamGroup& group = spec.groups[g];
     shape.groups.push_back(

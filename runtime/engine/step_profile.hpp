@@ -54,6 +54,11 @@ struct StepPlan {
 // "none", "full", "selective".
 [[nodiscard]] std::string_view name_of(RecomputeMode mode);
 
+// The model whose units a run, or a plan of it, is made of. Meshes and selective recomputation take
+// explicit blocks, which GPUs do not run yet (`sluice train` refuses them there): a GPU's plan of
+// those has the host's blocks.
+[[nodiscard]] ModelOptions unit_options(const EngineOptions& options);
+
 [[nodiscard]] std::int64_t micro_batches_of(const EngineOptions& options);
 
 // Sets what of a plan follows from the options alone, whatever its units' memory: stage,

@@ -1,5 +1,7 @@
 #include "runtime/model/attention.hpp"
 
+#include <ATen/ops/_scaled_dot_product_efficient_attention.h>
+#include <ATen/ops/_scaled_dot_product_flash_attention.h>
 #include <ATen/ops/_scaled_dot_product_flash_attention_for_cpu.h>
 #include <ATen/ops/cat.h>
 #include <ATen/ops/full.h>
@@ -10,6 +12,7 @@
 #include <limits>
 
 #include "runtime/model/dropout.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/llama_params.hpp"
 #include "runtime/model/window_attention.hpp"
 
@@ -60,18 +63,40 @@ at::Tensor grouped_on_host(const at::Tensor& q, const at::Tensor& k, const at::T
   return out.reshape({B, heads, S, D});
 }
 
+// On a GPU libtorch chooses the operator. On the meta device its choice would be the s x s path, so
+// a dry run names what the GPU's choice is: flash attention in 16 bits (cuDNN's, preferred on some
+// cards, keeps the same tensors), memory-efficient attention in fp32. The latter wants a key head
+// for each query head: libtorch would take the s x s path where they are shared.
+at::Tensor on_device(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                     const at::Tensor& mask) {
+  const bool shared = q.size(1) != k.size(1);
+  const bool wide = q.scalar_type() == c10::ScalarType::Float;
+  if (wide && shared) {
+    return on_device(q, repeat_heads(k, q.size(1)), repeat_heads(v, q.size(1)), mask);
+  }
+  const bool causal = !mask.defined();
+  const std::optional<at::Tensor> given = causal ? std::optional<at::Tensor>() : mask;
+  if (!q.is_meta()) {
+    return at::scaled_dot_product_attention(q, k, v, given, 0.0, causal, std::nullopt, shared);
+  }
+  if (!wide && causal) {
+    return std::get<0>(at::_scaled_dot_product_flash_attention(q, k, v, 0.0, causal, false));
+  }
+  return std::get<0>(
+      at::_scaled_dot_product_efficient_attention(q, k, v, given, true, 0.0, causal));
+}
+
 at::Tensor window_on_device(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                             const WindowMask& mask) {
   const std::int64_t window = mask.window(), S = q.size(2);
   const at::Tensor band = mask.band(q.device()).to(q.scalar_type());
-  std::vector<at::Tensor> blocks{at::scaled_dot_product_attention(
-      q.narrow(2, 0, window), k.narrow(2, 0, window), v.narrow(2, 0, window), {}, 0.0, true)};
+  std::vector<at::Tensor> blocks{
+      on_device(q.narrow(2, 0, window), k.narrow(2, 0, window), v.narrow(2, 0, window), {})};
   for (std::int64_t q0 = window; q0 < S; q0 += band.size(0)) {
     const std::int64_t rows = std::min(band.size(0), S - q0);
     const std::int64_t k0 = q0 - window + 1, keys = rows + window - 1;
-    blocks.push_back(at::scaled_dot_product_attention(q.narrow(2, q0, rows), k.narrow(2, k0, keys),
-                                                      v.narrow(2, k0, keys),
-                                                      band.narrow(0, 0, rows).narrow(1, 0, keys)));
+    blocks.push_back(on_device(q.narrow(2, q0, rows), k.narrow(2, k0, keys), v.narrow(2, k0, keys),
+                               band.narrow(0, 0, rows).narrow(1, 0, keys)));
   }
   return at::cat(blocks, 2);
 }
@@ -104,12 +129,11 @@ at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k, const at::
     return attention_with_dropout(q, repeat_heads(k, heads), repeat_heads(v, heads), dropout_p,
                                   call, dropout_site, window);
   }
-  if (q.is_cuda()) {
+  if (takes_gpu_path(q)) {
     if (window != nullptr) {
       return window_on_device(q, repeat_heads(k, heads), repeat_heads(v, heads), *window);
     }
-    return at::scaled_dot_product_attention(q, k, v, {}, 0.0, true, std::nullopt,
-                                            heads != k.size(1));
+    return on_device(q, k, v, {});
   }
   return k.size(1) == heads ? on_host(q, k, v, window) : grouped_on_host(q, k, v, window);
 }

@@ -10,6 +10,7 @@
 #include "runtime/model/classifier_products.hpp"
 #include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/model_slices.hpp"
 #include "runtime/model/sliced_entropy.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -144,8 +145,8 @@ class ClassifierHead final : public LossHead {
                                             .gradient = entropy.gradient,
                                             .gradient_dtype = products_.gradient_dtype(dtype)});
     }
+    if (takes_gpu_path(logits)) return device_cross_entropy(logits, entropy);
     if (logits.is_meta()) return 0;
-    if (!logits.is_cpu()) return device_cross_entropy(logits, entropy);
     const CrossEntropyArgs args{.logits = host_data<float>(logits),
                                 .rows = logits.size(0),
                                 .row_stride = options_.vocab,
@@ -162,9 +163,10 @@ class ClassifierHead final : public LossHead {
     const at::Tensor at_target = entropy.targets.clamp_min(0).unsqueeze(1);
     const at::Tensor log_p = logits.log_softmax(1);
     const at::Tensor of_targets = log_p.gather(1, at_target).masked_fill(ignored, 0);
-    const double sum = -of_targets.sum(c10::ScalarType::Double).item<double>();
+    const at::Tensor total = of_targets.sum(c10::ScalarType::Double);
+    const double sum = total.is_meta() ? 0 : -total.item<double>();
     if (entropy.gradient) {
-      logits.copy_(log_p.exp());
+      logits.copy_(log_p).exp_();
       logits.scatter_add_(1, at_target, at::empty_like(at_target, logits.options()).fill_(-1.0));
       logits.mul_(entropy.grad_scale).masked_fill_(ignored, 0);
     }

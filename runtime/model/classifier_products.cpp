@@ -5,6 +5,7 @@
 #include "kernels/cpu/cast.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/fp32_matmul.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/wide_product.hpp"
 
@@ -40,7 +41,7 @@ void ClassifierProducts::input_gradient(at::Tensor dh, const at::Tensor& dlogits
                                         const at::Tensor& weight) const {
   if (converts() || dh.scalar_type() == c10::ScalarType::Float) {
     fp32_matmul({.c = dh, .a = dlogits, .b = weight});
-  } else if (dh.is_cuda() || wide_product_rounds(dh.scalar_type())) {
+  } else if (takes_gpu_path(dh) || wide_product_rounds(dh.scalar_type())) {
     at::mm_out(dh, dlogits, weight);
   } else {  // over a sum as long as the vocabulary the BLAS is the faster one
     const at::Tensor wide = empty_tensor(dh.sizes(), c10::ScalarType::Float, dh.device());
@@ -63,7 +64,8 @@ at::Tensor ClassifierProducts::logits_in(const at::Tensor& scratch, const at::Te
 at::Tensor ClassifierProducts::gradient_in(const at::Tensor& logits, DType model) const {
   const c10::ScalarType wanted = scalar_type(gradient_dtype(model));
   if (wanted == c10::ScalarType::Float) return logits;
-  return logits.is_cuda() ? logits.to(wanted) : logits.view(wanted).narrow(1, 0, logits.size(1));
+  return takes_gpu_path(logits) ? logits.to(wanted)
+                                : logits.view(wanted).narrow(1, 0, logits.size(1));
 }
 
 }  // namespace sluice

@@ -12,6 +12,8 @@
 #include <mutex>
 #include <new>
 
+#include "runtime/model/gpu_path.hpp"
+
 namespace sluice {
 namespace {
 
@@ -82,16 +84,18 @@ class CountingHostAllocator final : public c10::Allocator {
 
 class CountingMetaAllocator final : public c10::Allocator {
  public:
-  c10::DataPtr allocate(std::size_t bytes) override {
-    counter(CountedDevice::kMeta).add(static_cast<std::int64_t>(bytes));
-    return {nullptr, new std::size_t(bytes), &release, c10::Device(c10::DeviceType::Meta)};
+  c10::DataPtr allocate(std::size_t asked) override {
+    const auto bytes = static_cast<std::int64_t>(asked);
+    const std::int64_t taken = meta_stands_for_gpu() ? cuda_block_bytes(bytes) : bytes;
+    counter(CountedDevice::kMeta).add(taken);
+    return {nullptr, new std::int64_t(taken), &release, c10::Device(c10::DeviceType::Meta)};
   }
   void copy_data(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) const override {}
 
  private:
   static void release(void* context) {
-    const auto* bytes = static_cast<std::size_t*>(context);
-    counter(CountedDevice::kMeta).remove(static_cast<std::int64_t>(*bytes));
+    const auto* bytes = static_cast<std::int64_t*>(context);
+    counter(CountedDevice::kMeta).remove(*bytes);
     delete bytes;
   }
 };

@@ -3,8 +3,8 @@
 //
 // On a machine without a GPU the host's count is the device tier's. The meta device has no memory:
 // there the same code runs in no time and leaves only its count, which is how a unit's memory is
-// known before the run. Counters are process-wide (libtorch has one allocator a device) and
-// thread-safe.
+// known before the run; where it stands for a GPU (gpu_path.hpp) it counts whole blocks of the
+// GPU's allocator. Counters are process-wide (libtorch has one allocator a device) and thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -54,12 +54,11 @@ class ExplicitBlock final : public Unit {
                               : parts.options.hidden / parts.options.heads),
         window_(parts.llama ? parts.options.sliding_window : 0),
         llama_(std::move(parts.llama)),
-        group_(std::move(parts.group)),
-        twin_(std::move(parts.twin)) {}
+        group_(std::move(parts.group)) {}
 
   Tensor forward(const UnitCall& call, std::span<const Tensor> params, const Tensor& input,
                  std::unique_ptr<Saved>* saved) override {
-    if (input.is_cuda()) return twin().forward(call, params, input, saved);
+    refuse_cuda(input);
     const c10::AutoGradMode no_graph(false);
     const MatmulMode products(options_.matmul);
     const BlockCall run(call, params, input, group_.get());
@@ -80,9 +79,7 @@ class ExplicitBlock final : public Unit {
   Tensor backward(const UnitCall& call, std::span<const Tensor> params, const Tensor& input,
                   std::unique_ptr<Saved> saved, const Tensor& grad_output,
                   GradSink& sink) override {
-    if (input.is_cuda()) {
-      return twin().backward(call, params, input, std::move(saved), grad_output, sink);
-    }
+    refuse_cuda(input);
     const c10::AutoGradMode no_graph(false);
     const MatmulMode products(options_.matmul);
     const BlockCall run(call, params, input, group_.get());
@@ -104,13 +101,11 @@ class ExplicitBlock final : public Unit {
   }
 
  private:
-  Unit& twin() const {
-    if (!twin_) {
-      throw Error(
-          "tensor parallelism runs on the host's memory: the blocks of parallel.tensor > 1 "
-          "have no CUDA kernels; set parallel.tensor: 1 on GPUs");
-    }
-    return *twin_;
+  static void refuse_cuda(const Tensor& input) {
+    if (!input.is_cuda()) return;
+    throw Error(
+        "explicit blocks have no CUDA kernels; make the model with ModelOptions::on_gpu, which has "
+        "libtorch's autograd run the blocks");
   }
 
   Tensor rows(const Tensor& x_BSH) const { return x_BSH.contiguous().view({-1, options_.hidden}); }
@@ -343,7 +338,6 @@ class ExplicitBlock final : public Unit {
   const std::int64_t window_;
   const std::shared_ptr<const LlamaConstants> llama_;
   const std::shared_ptr<TensorGroup> group_;
-  const std::unique_ptr<Unit> twin_;
 };
 
 }  // namespace

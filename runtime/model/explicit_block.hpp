@@ -24,10 +24,9 @@ struct ExplicitBlockParts {
   std::int64_t layer = 0;
   std::shared_ptr<const LlamaConstants> llama{};  // null: a gpt2
   std::shared_ptr<TensorGroup> group{};           // null: one tensor-parallel rank
-  // What runs on CUDA tensors; null: such calls are refused.
-  std::unique_ptr<Unit> twin{};
 };
 
+// CUDA tensors are refused: the kernels are the host's.
 [[nodiscard]] std::unique_ptr<Unit> make_explicit_block(ExplicitBlockParts parts);
 
 }  // namespace sluice

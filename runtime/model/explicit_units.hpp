@@ -2,7 +2,7 @@
 // they are tested against. They keep less for backward, add weight gradients up inside the GEMM
 // that makes them, and run on own kernels.
 //
-// On CUDA tensors an explicit unit hands the call to its autograd twin: its kernels are the host's.
+// Explicit blocks refuse CUDA tensors: their kernels are the host's (has_explicit_blocks).
 #pragma once
 
 #include <cstdint>

@@ -41,7 +41,15 @@ struct ModelOptions {
   std::string from{};                // a Hugging Face directory; empty: fresh weights
   // No key of `model:`: the run's answer to train.matmul. kFp32 is for explicit units on a CPU.
   MatmulType matmul = MatmulType::kNative;
+  // No key either: the model runs on a GPU. Its blocks are then libtorch's autograd, whatever
+  // explicit_units says: explicit blocks have no CUDA kernels. A dry run takes the same paths.
+  bool on_gpu = false;
 };
+
+// The one place that says which kind of block runs: for plans, budget checks, searches and runs.
+[[nodiscard]] inline bool has_explicit_blocks(const ModelOptions& o) {
+  return o.explicit_units && !o.on_gpu;
+}
 
 // With every "0: ..." above filled in, vocab apart. REQUIRES: heads > 0.
 [[nodiscard]] inline ModelOptions with_defaults(ModelOptions o) {

@@ -1,10 +1,10 @@
 #include <ATen/ops/arange.h>
-#include <ATen/ops/embedding_dense_backward.h>
 #include <ATen/ops/empty.h>
 
 #include "kernels/cpu/embedding.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/explicit_units.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/units.hpp"
 
@@ -34,8 +34,8 @@ class TokenEmbedding final : public Unit {
                          .rows = params[0].size(0),
                          .position_rows = S,
                          .hidden = options_.hidden});
-    } else if (!x_BSH.is_meta()) {
-      x_BSH.copy_(params[0].index_select(0, tokens_BS.flatten()).view_as(x_BSH));
+    } else if (takes_gpu_path(x_BSH)) {
+      x_BSH.copy_(selected(params[0], tokens_BS).view_as(x_BSH));
       if (positions) x_BSH.add_(of_call());
     }
     return dropout(x_BSH, options_.dropout, call, 0);
@@ -60,6 +60,11 @@ class TokenEmbedding final : public Unit {
   }
 
  private:
+  // The meta device has no kernel of libtorch's operator.
+  static at::Tensor selected(const at::Tensor& table, const at::Tensor& tokens) {
+    if (table.is_meta()) return at::empty({tokens.numel(), table.size(1)}, table.options());
+    return table.index_select(0, tokens.flatten());
+  }
   static std::span<const std::int64_t> ids(const at::Tensor& tokens) {
     return {host_data<std::int64_t>(tokens), static_cast<std::size_t>(tokens.numel())};
   }
@@ -70,10 +75,11 @@ class TokenEmbedding final : public Unit {
     if (grad_BSH.is_cpu()) {
       embedding_backward(host_data<float>(target.grad), ids(rows), host_bytes(grad_BSH),
                          dtype_of(grad_BSH), table_rows, options_.hidden);
-    } else if (!grad_BSH.is_meta()) {
-      target.grad.add_(at::embedding_dense_backward(
-          grad_BSH.view({-1, options_.hidden}).to(c10::ScalarType::Float), rows, table_rows, -1,
-          false));
+    } else if (takes_gpu_path(grad_BSH)) {
+      const at::Tensor wide = grad_BSH.view({-1, options_.hidden}).to(c10::ScalarType::Float);
+      if (wide.is_meta()) return;
+      // In the order of sorted rows, so that bits repeat; no V x H temporary.
+      target.grad.index_put_({std::optional<at::Tensor>(rows)}, wide, /*accumulate=*/true);
     }
   }
 

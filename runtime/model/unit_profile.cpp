@@ -11,6 +11,7 @@
 
 #include "kernels/base/bytes.hpp"
 #include "runtime/model/counting_allocator.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/meta_kernels.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -91,7 +92,9 @@ class Watch {
 };
 
 std::int64_t bytes_of(const at::Tensor& t) {
-  return t.defined() ? t.numel() * static_cast<std::int64_t>(t.element_size()) : 0;
+  if (!t.defined()) return 0;
+  const std::int64_t bytes = t.numel() * static_cast<std::int64_t>(t.element_size());
+  return meta_stands_for_gpu() ? cuda_block_bytes(bytes) : bytes;
 }
 
 // What a split backward left for later, if it did.
@@ -195,6 +198,7 @@ at::Tensor input_of(const Model& model, std::size_t index, std::int64_t rows, st
 UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShape& shape) {
   const std::lock_guard lock(one_at_a_time);
   prepare_count();
+  const MetaStandsForGpu stands(model.spec.options.on_gpu);
   const Shapes shapes = param_shapes(model, index);
   const std::vector<at::Tensor> params = flat_views(shapes, scalar_type(shape.dtype));
   const at::Tensor input = input_of(model, index, shape.micro_batch, shape.seq, shape.dtype);
@@ -250,6 +254,7 @@ UnitMemory profile_cached_unit(const Model& model, std::size_t index, std::int64
   const std::int64_t remembered = cache_bytes(model, index, positions, dtype);
   const std::lock_guard lock(one_at_a_time);
   prepare_count();
+  const MetaStandsForGpu stands(model.spec.options.on_gpu);
   const std::vector<at::Tensor> params = flat_views(param_shapes(model, index), scalar_type(dtype));
   const at::Tensor cache = meta({1, remembered / size_of(dtype)}, scalar_type(dtype));
   UnitMemory memory;

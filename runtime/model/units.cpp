@@ -13,11 +13,14 @@ namespace {
 class BlockMaker {
  public:
   BlockMaker(Model& model, bool dry) : model_(model), o_(model.spec.options), dry_(dry) {
-    if (model.tensor && !o_.explicit_units) {
-      throw ConfigError("parallel.tensor: " + std::to_string(model.tensor->size()) +
-                        " ranks need model.explicit_units: true: the units of libtorch's autograd "
-                        "have all of a block");
+    if (!model.tensor || has_explicit_blocks(o_)) return;
+    const std::string what = "parallel.tensor: " + std::to_string(model.tensor->size()) + " ranks ";
+    if (o_.explicit_units) {
+      throw ConfigError(what + "run on the host's memory: explicit blocks have no CUDA kernels; " +
+                        "set parallel.tensor: 1 on GPUs");
     }
+    throw ConfigError(what + "need model.explicit_units: true: the units of libtorch's autograd " +
+                      "have all of a block");
   }
 
   void add(std::int64_t layer) { model_.units.push_back(make(layer)); }
@@ -25,12 +28,12 @@ class BlockMaker {
  private:
   std::unique_ptr<Unit> make(std::int64_t layer) {
     if (o_.type == ModelType::kGpt2) {
-      return o_.explicit_units ? make_gpt2_explicit_block(o_, layer, model_.tensor)
-                               : make_gpt2_block(o_, layer);
+      return has_explicit_blocks(o_) ? make_gpt2_explicit_block(o_, layer, model_.tensor)
+                                     : make_gpt2_block(o_, layer);
     }
     if (!shared_) shared_ = std::make_shared<const LlamaConstants>(o_, dry_);
-    return o_.explicit_units ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
-                             : make_llama_block(o_, layer, shared_);
+    return has_explicit_blocks(o_) ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
+                                   : make_llama_block(o_, layer, shared_);
   }
 
   Model& model_;

@@ -7,6 +7,7 @@
 #include "kernels/cpu/cast.hpp"
 #include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/unit.hpp"
 
@@ -84,7 +85,7 @@ bool wide_product_rounds(c10::ScalarType dtype) {
 
 void wide_product(const Tensor& c, const Tensor& a, const Tensor& b, bool accumulate) {
   check(c.stride(1) == 1, "a product's result has contiguous rows");
-  if (c.is_cuda()) {
+  if (takes_gpu_path(c)) {
     store_gradient({c, accumulate}, at::mm(a, b));
   } else if (wide_product_rounds(a.scalar_type())) {
     multiply_by_tiles(c, a, b, accumulate);

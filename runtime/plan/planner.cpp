@@ -141,6 +141,7 @@ EngineOptions Planner::at_stage(const EngineOptions& options, int stage) {
     parts.push_back(part_of_rank(options.model, mesh, {.pp = s}));
   }
   EngineOptions of_stage = options;
+  of_stage.model = unit_options(options);
   of_stage.part = parts[static_cast<std::size_t>(stage)];
   of_stage.part.tensor = mesh.tensor;
   of_stage.part.sequence = mesh.sequence && mesh.tensor > 1;
@@ -153,7 +154,7 @@ const Planner::Kinds& Planner::profiles(const EngineOptions& options) {
   const ModelPart& part = options.part;
   const ModelPart all{
       .tensor = part.tensor, .tensor_rank = part.tensor_rank, .sequence = part.sequence};
-  const PartKey slice{options.model.recompute_attention, all};
+  const PartKey slice{options.model.recompute_attention, options.model.on_gpu, all};
   const bool splits = splits_backward(options, part);
   const ProfileKey key{slice,
                        options.train.micro_batch,
@@ -176,7 +177,7 @@ const Planner::Kinds& Planner::profiles(const EngineOptions& options) {
 }
 
 const ModelSpec& Planner::spec_of(const ModelOptions& model, const ModelPart& part) {
-  const PartKey key{model.recompute_attention, part};
+  const PartKey key{model.recompute_attention, model.on_gpu, part};
   const auto found = specs_.find(key);
   if (found != specs_.end()) return found->second;
   return specs_.emplace(key, make_model_spec(model, part)).first->second;
@@ -184,7 +185,8 @@ const ModelSpec& Planner::spec_of(const ModelOptions& model, const ModelPart& pa
 
 Planner::Kinds Planner::drawn_profiles(const EngineOptions& options) {
   const std::int64_t samples = options.train.micro_batch;
-  if (samples <= 2) return profiles(options);
+  // A GPU's allocator rounds each tensor: what is drawn out could be more than the figure itself.
+  if (samples <= 2 || options.model.on_gpu) return profiles(options);
   const std::int64_t passes = options.dp * micro_batches_of(options);
   EngineOptions fewer = options;
   fewer.train.micro_batch = 1;

@@ -47,7 +47,7 @@ class Planner {
       const PlanQuestion& question) const;
 
  private:
-  using PartKey = std::pair<bool, ModelPart>;  // with recompute_attention
+  using PartKey = std::tuple<bool, bool, ModelPart>;  // with recompute_attention, and on_gpu
   using ProfileKey = std::tuple<PartKey, std::int64_t, int, bool, bool, std::int64_t>;
   using CutKey = std::tuple<int, int, std::vector<int>>;  // stages, virtual stages, stage_layers
   using Kinds = std::array<UnitProfile, 3>;               // by UnitKind

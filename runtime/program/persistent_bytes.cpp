@@ -112,6 +112,7 @@ std::vector<Persistent> list_persistent(const StepShape& shape, std::span<const 
   const std::int64_t record = shape.placement.image ? image_bytes(shape, chunks) : 0;
   for (int r = 0; r < 2; ++r) table.add(Tag::kImage, Tier::kNvme, record);
   table.add(Tag::kParameters, Tier::kDevice, shape.constant_bytes);
+  table.add(Tag::kWorkspace, Tier::kDevice, shape.library_bytes);
   table.add(Tag::kCommStaging, Tier::kDevice, shape.comm_staging_bytes);
   table.add(Tag::kStateStaging, Tier::kHost,
             chunk_layout(shape).bytes * shape.placement.chunk_slots);

@@ -106,6 +106,7 @@ struct StepShape {
   std::int64_t batch_bytes = 0;         // tokens and targets of a micro-batch
   std::int64_t comm_staging_bytes = 0;  // of the largest bucket
   std::int64_t constant_bytes = 0;      // tables the units share, beside the parameters
+  std::int64_t library_bytes = 0;       // workspaces of libraries, held from the first product on
   // Parameters are read and never updated: there are no master weights, moments and gradients.
   bool frozen = false;
   std::int64_t other_arena_bytes = 0;  // of the device's arena: what programs beside this one need

@@ -30,6 +30,7 @@ class GpuTiers : public ::testing::TestWithParam<DType> {
   [[nodiscard]] EngineOptions options() const {
     EngineOptions options = tier_options(GetParam(), 3);
     options.dp = 1;
+    options.model.on_gpu = true;
     options.train.global_batch = options.train.micro_batch * 3;
     options.recompute.mode = RecomputeMode::kFull;
     options.zero.stage = 3;

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "runtime/model/counting_allocator.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/model/golden.hpp"
 
@@ -153,6 +154,67 @@ TEST(UnitProfile, ADryModelHasNoConstants) {
             of(make_model(options), 1'000).backward_peak);
   options.seq = std::int64_t{1} << 32;
   EXPECT_EQ(of(make_dry_model(options), options.seq).output, options.seq * 128 * 4);
+}
+
+TEST(GpuBlocks, AreTheCachingAllocators) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  EXPECT_EQ(cuda_block_bytes(0), 0);
+  EXPECT_EQ(cuda_block_bytes(1), 512);
+  EXPECT_EQ(cuda_block_bytes(512), 512);
+  EXPECT_EQ(cuda_block_bytes(513), 1024);
+  EXPECT_EQ(cuda_block_bytes(10 * kMiB - 1), 10 * kMiB);
+  EXPECT_EQ(cuda_block_bytes(10 * kMiB), 10 * kMiB);
+  EXPECT_EQ(cuda_block_bytes(10 * kMiB + 1), 12 * kMiB);
+  EXPECT_EQ(cuda_block_bytes(25 * kMiB), 26 * kMiB);
+}
+
+ModelOptions gpu_model(ModelType type) {
+  ModelOptions options{.type = type, .layers = 2, .hidden = 1024, .heads = 16, .vocab = 9216};
+  options.kv_heads = type == ModelType::kGpt2 ? 16 : 4;
+  options.tie_embeddings = type == ModelType::kGpt2;
+  options.on_gpu = true;
+  return options;
+}
+
+// Of a unit with 4 samples of 1024 tokens: a hidden-sized tensor of 16 bits is 8 MiB.
+UnitMemory profile_of(const ModelOptions& options, std::size_t unit, DType dtype) {
+  return profile_unit(make_model(options), unit, {.micro_batch = 4, .seq = 1024, .dtype = dtype});
+}
+
+// The run takes autograd's block on a GPU, whatever explicit_units says; so does the dry run.
+TEST(GpuProfile, IsOfTheBlockThatRunsThere) {
+  for (const ModelType type : {ModelType::kGpt2, ModelType::kLlama}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      ModelOptions options = gpu_model(type);
+      EXPECT_FALSE(make_model(options).units[1]->saved_moves());
+      const UnitMemory block = profile_of(options, 1, dtype);
+      options.explicit_units = false;
+      const UnitMemory autograd = profile_of(options, 1, dtype);
+      EXPECT_EQ(block.kept, autograd.kept);
+      EXPECT_EQ(block.backward_peak, autograd.backward_peak);
+      options = gpu_model(type);
+      options.on_gpu = false;
+      EXPECT_TRUE(make_model(options).units[1]->saved_moves());
+      EXPECT_GT(block.kept, 5 * profile_of(options, 1, dtype).kept / 4) << name_of(dtype);
+    }
+  }
+}
+
+TEST(GpuProfile, CountsWhatGpuPathsTake) {
+  const ModelOptions options = gpu_model(ModelType::kGpt2);
+  constexpr std::int64_t kTable = 9216LL * 1024;  // elements
+  // The rows' gradient in fp32, and none of the table's size.
+  EXPECT_GE(profile_of(options, 0, DType::kBFloat16).backward_peak, 4096 * 1024 * 4);
+  EXPECT_LT(profile_of(options, 0, DType::kBFloat16).backward_peak, kTable * 4);
+  // Log-probabilities of a chunk of rows and their exponentials; the classifier's gradient in 16
+  // bits.
+  const UnitMemory head = profile_of(options, 3, DType::kBFloat16);
+  EXPECT_GE(head.forward_only_peak, 384LL * 9216 * 4);
+  EXPECT_GE(head.backward_peak, kTable * 2);
+  ModelOptions host = options;
+  host.on_gpu = false;
+  EXPECT_LT(profile_of(host, 0, DType::kBFloat16).backward_peak, kTable);
+  EXPECT_LT(profile_of(host, 3, DType::kBFloat16).forward_only_peak, 384LL * 9216 * 4);
 }
 
 TEST(UnitProfile, NeedsNoMemoryForAModelThatFitsNowhere) {

@@ -32,6 +32,26 @@ std::string straight(const EngineOptions& options) {
   return key_of(write_train_step(plan_step(options, model).shape));
 }
 
+// The units of a GPU's run, unless it takes blocks that GPUs do not run yet.
+TEST(Planner, ProfilesTheUnitsThatRunOnAGpu) {
+  EngineOptions options = small_options();
+  options.model.on_gpu = true;
+  const auto planned = [](const EngineOptions& of) {
+    Planner planner(named_profile("h100-sxm"));
+    return key_of(write_train_step(planner.shape_of(planner.at_stage(of, 0)).shape));
+  };
+  EXPECT_EQ(planned(options), straight(options));
+  EngineOptions host = options;
+  host.model.on_gpu = false;
+  EXPECT_NE(straight(options), straight(host));
+  for (EngineOptions* both : {&options, &host}) {
+    both->recompute.mode = RecomputeMode::kSelective;
+    both->model.recompute_attention = true;
+  }
+  EXPECT_EQ(planned(options), straight(host));
+  EXPECT_FALSE(unit_options(options).on_gpu);
+}
+
 TEST(Planner, CachedShapesAreThoseOfTheEngine) {
   Planner planner(named_profile("h100-sxm"));
   int compared = 0;

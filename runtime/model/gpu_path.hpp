@@ -1,0 +1,41 @@
+// Dry runs of a GPU. Code with a path of its own for GPUs asks takes_gpu_path(), so that a dry run
+// on the meta device takes the path that the run takes.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+namespace sluice {
+
+// While one lives and `stands` is true, meta tensors of this thread stand for tensors of a GPU:
+// takes_gpu_path() holds for them, and they count as blocks of the CUDA caching allocator
+// (counting_allocator.hpp).
+class MetaStandsForGpu {
+ public:
+  explicit MetaStandsForGpu(bool stands);
+  ~MetaStandsForGpu();
+  MetaStandsForGpu(const MetaStandsForGpu&) = delete;
+  MetaStandsForGpu& operator=(const MetaStandsForGpu&) = delete;
+
+ private:
+  const bool before_;
+};
+
+[[nodiscard]] bool meta_stands_for_gpu();
+
+// `x` is on a GPU, or is a meta tensor that stands for one.
+[[nodiscard]] bool takes_gpu_path(const at::Tensor& x);
+
+// What libtorch's CUDA caching allocator takes for an allocation of `bytes`. By the rules of
+// c10/core/AllocatorConfig.h: sizes are rounded up to 512 bytes (kMinBlockSize); from 10 MiB on
+// (kMinLargeAlloc) a block has a segment of its own, a multiple of 2 MiB (kRoundLarge). A rest of
+// such a segment above 1 MiB is split off, but only smaller tensors fit in: it counts as taken.
+[[nodiscard]] std::int64_t cuda_block_bytes(std::int64_t bytes);
+
+// What cuBLAS works in: at::cuda::getChosenWorkspaceSize() takes 32 MiB on compute capability 9 and
+// 10 (8 MiB on others), from the same allocator, for each thread that multiplies: the engine's and
+// the one of libtorch's autograd.
+inline constexpr std::int64_t kCublasWorkspaces = std::int64_t{2} * 32 << 20;
+
+}  // namespace sluice
