@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <atomic>
 #include <cstdlib>
 #include <filesystem>
 #include <mutex>
@@ -15,6 +16,9 @@ namespace sluice {
 namespace {
 
 constexpr char kFileName[] = "libsluice_cuda.so";
+
+std::atomic<bool> autograd_ran{false};
+std::atomic<bool> loaded{false};
 
 constexpr char kDriver[] = "libcuda.so.1";
 constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: none is there, or all are hidden
@@ -95,11 +99,13 @@ void* load_module() {
         "no GPU is visible to this process; check nvidia-smi and CUDA_VISIBLE_DEVICES, or use "
         "launch.backend: gloo");
   }
+  if (const std::string fault = late_load_fault(); !fault.empty()) throw ConfigError(fault);
   // Global: libtorch finds its CUDA operators through the process's symbols.
   void* module = dlopen(module_path().c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) {
     throw ConfigError(std::string("the CUDA module cannot be loaded: ") + dlerror());
   }
+  loaded.store(true);
   return module;
 }
 
@@ -147,6 +153,17 @@ int visible_gpu_count() { return driver_answer().gpus; }
 const std::optional<GpuFault>& gpu_fault() {
   static const std::optional<GpuFault> fault = find_gpu_fault();
   return fault;
+}
+
+void note_autograd() { autograd_ran.store(true); }
+
+std::string late_load_fault() {
+  if (loaded.load() || !autograd_ran.load()) return {};
+  return "the CUDA module is loaded too late: libtorch's autograd has run a backward in this "
+         "process "
+         "already, and from then on finds no GPU; call use_gpu() "
+         "(runtime/engine/device_access.hpp) "
+         "before the first backward or plan of autograd's units";
 }
 
 bool cuda_module_is_built() {

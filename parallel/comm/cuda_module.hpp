@@ -20,11 +20,18 @@ struct GpuFault {
 // all of them. Loads the module where a GPU is visible.
 [[nodiscard]] const std::optional<GpuFault>& gpu_fault();
 
+// Told by autograd before its first backward in this process. libtorch then keeps what it found of
+// CUDA: a module loaded later is refused, since every operation of autograd on its tensors would
+// fail.
+void note_autograd();
+// The reason why the module cannot be loaded any more; empty: it can, or it has been.
+[[nodiscard]] std::string late_load_fault();
+
 // Whether the module's file is there.
 [[nodiscard]] bool cuda_module_is_built();
 
 // The module's function of that C name. Throws ConfigError: "built without CUDA", "no GPU is
-// visible", or what the loader says.
+// visible", late_load_fault(), or what the loader says.
 [[nodiscard]] void* cuda_module_symbol(const std::string& name);
 
 }  // namespace sluice

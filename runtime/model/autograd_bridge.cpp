@@ -4,6 +4,7 @@
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/autograd/variable.h>
 
+#include "parallel/comm/cuda_module.hpp"
 #include "runtime/model/autograd_unit.hpp"
 
 namespace sluice {
@@ -17,6 +18,7 @@ class EngineRoot final : public GraphRoot {
 
   std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& inputs,
                                     const at::Tensor& grad_output) override {
+    note_autograd();
     ag::edge_list wanted;
     for (const at::Tensor& input : inputs) wanted.push_back(ag::impl::gradient_edge(input));
     const ag::edge_list roots{std::exchange(root_, ag::Edge())};

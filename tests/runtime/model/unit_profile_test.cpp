@@ -4,6 +4,7 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include "parallel/comm/cuda_module.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -215,6 +216,13 @@ TEST(GpuProfile, CountsWhatGpuPathsTake) {
   host.on_gpu = false;
   EXPECT_LT(profile_of(host, 0, DType::kBFloat16).backward_peak, kTable);
   EXPECT_LT(profile_of(host, 3, DType::kBFloat16).forward_only_peak, 384LL * 9216 * 4);
+}
+
+// libtorch's autograd looks for CUDA at its first backward, and never again.
+TEST(GpuModule, IsRefusedAfterABackwardOfAutograd) {
+  ModelOptions options = gpu_model(ModelType::kGpt2);
+  (void)profile_of(options, 1, DType::kFloat32);
+  EXPECT_NE(late_load_fault().find("call use_gpu()"), std::string::npos);
 }
 
 TEST(UnitProfile, NeedsNoMemoryForAModelThatFitsNowhere) {
