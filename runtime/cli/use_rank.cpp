@@ -8,6 +8,7 @@
 #include "kernels/cpu/parallel.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/rank_setup.hpp"
+#include "runtime/engine/gpu_memory.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/engine/plan_text.hpp"
 #include "runtime/launch/binding.hpp"
@@ -65,14 +66,20 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
   const StepPlan plan = plan_step(options, model);
   const Program program =
       plan.decoding ? write_decode_step(*plan.decoding) : write_eval_step(plan.shape);
-  check_budget(plan,
-               plan_memory(program, options.tiers.nvme, rank_budgets(run, place_of(run, rank_))));
+  const MemoryPlan memory =
+      plan_memory(program, options.tiers.nvme, rank_budgets(run, place_of(run, rank_)));
+  check_budget(plan, memory);
+  const at::Device device = device_of(run, rank_);
+  if (device.is_cuda()) {
+    check_card(plan, memory, available_bytes(device), device.index());
+    if (run.memory.device > 0) limit_reserved_bytes(device, run.memory.device);
+  }
   watchdog_.set_phase("reading weights");
-  auto engine = std::make_unique<Engine>(
-      options, std::move(model), *comms_, device_of(run, rank_), RowSource(), RowSource(),
-      [this](const std::string& phase, bool waiting) {
-        watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
-      });
+  auto engine =
+      std::make_unique<Engine>(options, std::move(model), *comms_, device, RowSource(), RowSource(),
+                               [this](const std::string& phase, bool waiting) {
+                                 watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
+                               });
   watchdog_.pulse();
   return engine;
 }

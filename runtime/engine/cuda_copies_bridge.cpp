@@ -6,6 +6,7 @@
 // of the pool do not wait for the default stream, on which the model computes: marks, events on
 // that one, say what a copy comes after.
 #include <ATen/cuda/CUDAEvent.h>
+#include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
@@ -129,6 +130,17 @@ extern "C" __attribute__((visibility("default"))) sluice::DeviceCopies* sluice_m
 }
 
 extern "C" __attribute__((visibility("default"))) void sluice_use_gpu(int device) {
-  sluice::translated("GPU " + std::to_string(device),
-                     [&] { c10::cuda::set_device(static_cast<c10::DeviceIndex>(device)); });
+  sluice::translated("GPU " + std::to_string(device), [&] {
+    // The allocator too: its statistics are asked for before the first tensor.
+    c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
+    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+  });
+}
+
+extern "C" __attribute__((visibility("default"))) void sluice_limit_gpu_memory(int device,
+                                                                               double share) {
+  sluice::translated("the memory limit of GPU " + std::to_string(device), [&] {
+    c10::cuda::CUDACachingAllocator::setMemoryFraction(share,
+                                                       static_cast<c10::DeviceIndex>(device));
+  });
 }

@@ -23,6 +23,11 @@ inline constexpr char kMakeCudaPages[] = "sluice_make_cuda_pages";
 using UseGpu = void(int device);
 inline constexpr char kUseGpu[] = "sluice_use_gpu";
 
+// Caps what libtorch's caching allocator reserves on GPU `device` at `share` of the card's memory.
+// Throws Error.
+using LimitGpuMemory = void(int device, double share);
+inline constexpr char kLimitGpuMemory[] = "sluice_limit_gpu_memory";
+
 // adamw() of kernels/cpu over memory of GPU `device`, on the calling thread's current stream there;
 // enqueues and returns. Throws Error.
 using CudaAdamW = void(const AdamWArgs& args, int device);

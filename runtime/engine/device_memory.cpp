@@ -9,6 +9,7 @@
 #include <string>
 #include <variant>
 
+#include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "parallel/comm/host_memory.hpp"
 #include "runtime/model/counting_allocator.hpp"
@@ -20,6 +21,8 @@ namespace {
 // The size of a transparent huge page on x86-64, and on arm64 with 4 KiB pages; elsewhere only an
 // alignment.
 constexpr std::int64_t kHugePage = 2LL << 20;
+
+std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
 
 [[noreturn]] void refuse(std::int64_t bytes, int error) {
   throw IoError(
@@ -105,10 +108,23 @@ at::Tensor tensor_over(Pages* pages, std::int64_t elems, c10::ScalarType type) {
   return block;
 }
 
+at::Tensor on_card(std::int64_t elems, c10::ScalarType type, at::Device device) {
+  try {
+    return empty_tensor({elems}, type, device).zero_();
+  } catch (const c10::OutOfMemoryError& error) {
+    throw BudgetError(device.str() + " has no room for " +
+                      format_bytes(elems * static_cast<std::int64_t>(c10::elementSize(type))) +
+                      " of parameters, gradients, states or slots; `sluice plan` says what a rank "
+                      "needs: use more ranks, a higher zero.stage or offload.optimizer: host. " +
+                      first_line(error.what_without_backtrace()));
+  }
+}
+
 }  // namespace
 
 at::Tensor DeviceMemory::block(std::int64_t elems, c10::ScalarType type, BlockUse use) const {
-  if (!device_.is_cpu() || elems == 0) return empty_tensor({elems}, type, device_).zero_();
+  if (elems == 0) return empty_tensor({elems}, type, device_);
+  if (!device_.is_cpu()) return on_card(elems, type, device_);
   const auto bytes = elems * static_cast<std::int64_t>(c10::elementSize(type));
   const bool shared = peers_map_ && use == BlockUse::kCollective;
   return tensor_over(new Pages(bytes, shared), elems, type);

@@ -7,6 +7,7 @@
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
 #include "runtime/engine/device_access.hpp"
+#include "runtime/engine/plan_text.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -176,13 +177,22 @@ void Engine::execute_program(const Program& program, Mode mode, std::int64_t ind
   for (Flight& flight : flights_) flight.input_buffers.assign(plan_.shape.units.size(), -1);
   try {
     execute(program, *this, lanes_, timings_, options_.trace);
+  } catch (const c10::OutOfMemoryError& error) {
+    stop_lanes();
+    const Program& held = trains(options_) ? train_program_ : program;
+    throw out_of_device_memory(plan_, plan_memory(held, options_.tiers.nvme, {}),
+                               error.what_without_backtrace());
   } catch (...) {
-    // Collectives may be under way into memory that goes with the engine, and lanes may be waiting
-    // for them.
-    comms_->abort();
-    lanes_.cancel();
+    stop_lanes();
     throw;
   }
+}
+
+// Collectives may be under way into memory that goes with the engine, and lanes may be waiting for
+// them.
+void Engine::stop_lanes() {
+  comms_->abort();
+  lanes_.cancel();
 }
 
 void Engine::waiting(const Op& op, bool begins) {

@@ -171,6 +171,7 @@ class Engine final : private OpHandler {
   Ticket run(const Op& op) override;
   void leave(const Op& op) override;
   void waiting(const Op& op, bool begins) override;
+  void stop_lanes();
   void execute_program(const Program& program, Mode mode, std::int64_t index);
   [[nodiscard]] bool training() const { return mode_ == Mode::kTrain || mode_ == Mode::kDiagnose; }
   void bind_slots(const std::vector<BufferId>& buffers);

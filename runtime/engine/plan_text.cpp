@@ -305,6 +305,31 @@ void check_budget(const StepPlan& plan, const MemoryPlan& memory) {
   if (!text.empty()) throw BudgetError(text);
 }
 
+namespace {
+
+std::string holders_and_advice(const StepPlan& plan, const MemoryPlan& memory) {
+  return "\n  largest: " + describe_tags(memory.of(Tier::kDevice)) +
+         "\n  to need less: " + Advice(plan.shape).for_tier(Tier::kDevice);
+}
+
+}  // namespace
+
+void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t available, int gpu) {
+  const std::int64_t need = memory.of(Tier::kDevice).peak;
+  if (need <= available) return;
+  throw BudgetError("GPU " + std::to_string(gpu) + ": a step needs " + format_bytes(need) +
+                    " a rank, " + format_bytes(need - available) + " more than the " +
+                    format_bytes(available) + " that are free on the card." +
+                    holders_and_advice(plan, memory));
+}
+
+BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
+                                 const std::string& what) {
+  return BudgetError("the device ran out of memory in a step of which the plan has " +
+                     format_bytes(memory.of(Tier::kDevice).peak) + ": " +
+                     what.substr(0, what.find('\n')) + holders_and_advice(plan, memory));
+}
+
 void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int64_t measured) {
   const TierPlan& device = memory.of(Tier::kDevice);
   if (device.budget == 0 || measured <= device.budget) return;

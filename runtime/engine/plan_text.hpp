@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "kernels/base/error.hpp"
 #include "runtime/engine/step_profile.hpp"
 #include "runtime/program/memory_model.hpp"
 #include "runtime/program/time_model.hpp"
@@ -45,6 +46,13 @@ struct MemoryPlan {
 // anything is off the device the step program (host_bytes_of), where the host adds gradients of a
 // device that is another's the bounce buffer, and is whole pages, as the run's HostPool counts
 // them.
+// Throws BudgetError where the plan's device peak is above `available` bytes of GPU `gpu`.
+void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t available, int gpu);
+// Of a step in which the device's allocator ran out of memory: what it says, the largest holders of
+// the plan, and what to change.
+[[nodiscard]] BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
+                                               const std::string& what);
+
 [[nodiscard]] MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
                                      const TierBudgets& budgets);
 

@@ -20,7 +20,7 @@ struct RunRates {
   std::string origin;  // for people
 };
 
-// Which of a record's figures are counted: a GPU's allocator is not, nor is a tier without a store.
+// Which of a record's figures are counted: a tier without a store is not, nor is a GPU's host tier.
 // step_time: the step did all that its program says (Engine::next_step_is_whole).
 struct CountedTiers {
   bool device = false;

@@ -10,6 +10,7 @@
 #include "kernels/base/log.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/engine/generator.hpp"
+#include "runtime/engine/gpu_memory.hpp"
 #include "runtime/engine/loss_scaler.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/engine/peak_rate.hpp"
@@ -23,6 +24,7 @@
 #include "runtime/observe/metrics_writer.hpp"
 #include "runtime/observe/progress.hpp"
 #include "runtime/observe/terminal.hpp"
+#include "runtime/program/step_writer.hpp"
 
 namespace sluice {
 namespace {
@@ -57,19 +59,31 @@ EngineOptions engine_options(const TrainerOptions& options, Communicator& comm) 
   return engine;
 }
 
+at::Device device_of(const TrainerOptions& options) {
+  if (!options.on_gpu) return c10::DeviceType::CPU;
+  return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
+}
+
+// Before a rank takes anything of its card: the plan must fit what is free there.
+void check_room(const TrainerOptions& options, at::Device device) {
+  const Model model = make_dry_model(unit_options(options.engine), options.engine.part);
+  const StepPlan plan = plan_step(options.engine, model);
+  const MemoryPlan memory =
+      plan_memory(write_train_step(plan.shape), options.engine.tiers.nvme, options.budgets);
+  check_card(plan, memory, available_bytes(device), device.index());
+}
+
 class Trainer {
  public:
   Trainer(const TrainerOptions& options, MeshComms& comms, const TrainingData& data,
-          Watchdog& watchdog)
+          Watchdog& watchdog, double gemm_rate)
       : options_(options),
         comm_(comms.world()),
         data_(data),
         watchdog_(watchdog),
         global_batch_(global_batch_of(options.engine)),
-        device_(options.on_gpu ? at::Device(c10::DeviceType::CUDA,
-                                            static_cast<c10::DeviceIndex>(options.local_rank))
-                               : at::Device(c10::DeviceType::CPU)),
-        peak_rate_(measure_gemm_rate(multiplied_in(options.engine), device_)),
+        device_(device_of(options)),
+        peak_rate_(gemm_rate),
         baseline_(options.ranks_of_process == 1 ? allocation_count(CountedDevice::kHost).live : 0),
         scaler_(options.engine.loss_scale),
         pace_(comm_, options.engine.train.log_every),
@@ -93,6 +107,8 @@ class Trainer {
     log_start();
     const TrainOptions& train = options_.engine.train;
     const std::int64_t first = resume() + 1;
+    // What first weights and a checkpoint went through: no tensor of a step may fit into it.
+    if (options_.on_gpu) return_reserved_memory(device_);
     if (first > 1 && first > train.steps) return 0;
     if (comm_.rank() == 0) open_records(first);
     saver_.note(stands_);
@@ -195,6 +211,7 @@ class Trainer {
   bool run_step(std::int64_t step) {
     const auto begin = std::chrono::steady_clock::now();
     reset_allocation_peak(CountedDevice::kHost);
+    if (options_.on_gpu) reset_reserved_peak(device_);
     const double lr = learning_rate(options_.engine.optimizer, options_.engine.schedule,
                                     options_.engine.train.steps, stands_.updates + 1);
     const StepInput input{.step = step,
@@ -279,9 +296,9 @@ class Trainer {
     const double flops = engine_.plan().model_flops_per_step / comm_.size() / step_ms * 1e3;
     record.tflops = flops * 1e-12;
     record.mfu = peak_rate_.share(flops);
-    if (!options_.on_gpu) {  // a GPU's allocator is not counted here
-      record.memory.device_peak = allocation_count(CountedDevice::kHost).peak - baseline_;
-    }
+    record.memory.device_peak = options_.on_gpu
+                                    ? reserved_peak_bytes(device_)
+                                    : allocation_count(CountedDevice::kHost).peak - baseline_;
     const TierStore* tiers = engine_.tiers();
     record.memory.host_peak = tiers != nullptr ? tiers->host_peak_bytes() : 0;
     record.memory.resident_peak = peak_resident_bytes();
@@ -333,11 +350,10 @@ class Trainer {
                       .skipped = record.skipped});
   }
 
-  // A GPU's allocator is not counted here.
   CountedTiers counted_tiers() const {
     const bool stores = !options_.on_gpu && engine_.tiers() != nullptr;
     const bool alone = options_.ranks_of_process == 1;  // else the counts are of several ranks
-    return {.device = !options_.on_gpu && alone,
+    return {.device = options_.on_gpu || alone,
             .host = stores,
             .nvme = stores,
             .step_time = whole_step_};
@@ -393,7 +409,14 @@ class Trainer {
 
 int run_trainer(const TrainerOptions& options, MeshComms& comms, const TrainingData& data,
                 Watchdog& watchdog) {
-  return Trainer(options, comms, data, watchdog).run();
+  const at::Device device = device_of(options);
+  if (options.on_gpu) check_room(options, device);
+  const double gemm_rate = measure_gemm_rate(multiplied_in(options.engine), device);
+  // From here on: what was measured may have taken more than a small budget.
+  if (options.on_gpu && options.budgets.device > 0) {
+    limit_reserved_bytes(device, options.budgets.device);
+  }
+  return Trainer(options, comms, data, watchdog, gemm_rate).run();
 }
 
 }  // namespace sluice

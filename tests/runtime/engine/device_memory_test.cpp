@@ -1,6 +1,7 @@
 // The long-lived blocks: what they are, and that steps find their pages there.
 #include "runtime/engine/device_memory.hpp"
 
+#include <c10/core/CachingDeviceAllocator.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -11,6 +12,7 @@
 #include <vector>
 
 #include "parallel/comm/host_memory.hpp"
+#include "runtime/engine/gpu_memory.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/engine/world.hpp"
@@ -105,6 +107,44 @@ TEST(DeviceMemory, StepsTakeNoPages) {
       EXPECT_LT(faults, 5 * 100) << "stage " << stage;
     });
   }
+}
+
+// What libtorch's allocator of a card of 1000 bytes says, of which 700 are free and 200 reserved.
+class FakeCard final : public c10::DeviceAllocator {
+ public:
+  c10::DataPtr allocate(std::size_t /*bytes*/) override { return {}; }
+  void copy_data(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) const override {}
+  bool initialized() override { return true; }
+  void emptyCache(c10::MempoolId_t /*pool*/) override { current = 0; }
+  void recordStream(const c10::DataPtr& /*data*/, c10::Stream /*stream*/) override {}
+  c10::CachingDeviceAllocator::DeviceStats getDeviceStats(c10::DeviceIndex device) override {
+    EXPECT_EQ(device, 1);
+    c10::CachingDeviceAllocator::DeviceStats stats;
+    stats.allocated_bytes[0].peak = 150;
+    stats.reserved_bytes[0].current = current;
+    stats.reserved_bytes[0].peak = peak;
+    return stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex /*device*/) override {}
+  void resetPeakStats(c10::DeviceIndex /*device*/) override { peak = current; }
+  std::pair<std::size_t, std::size_t> getMemoryInfo(c10::DeviceIndex /*device*/) override {
+    return {700, 1000};
+  }
+
+  std::int64_t current = 200;
+  std::int64_t peak = 300;
+};
+
+TEST(GpuMemory, IsWhatTheAllocatorHasReserved) {
+  static FakeCard card;  // libtorch keeps the pointer
+  c10::SetAllocator(c10::DeviceType::CUDA, &card, 1);
+  const at::Device gpu(c10::DeviceType::CUDA, 1);
+  EXPECT_EQ(reserved_peak_bytes(gpu), 300);
+  reset_reserved_peak(gpu);
+  EXPECT_EQ(reserved_peak_bytes(gpu), 200);
+  EXPECT_EQ(available_bytes(gpu), 900);
+  return_reserved_memory(gpu);
+  EXPECT_EQ(available_bytes(gpu), 700);
 }
 
 }  // namespace

@@ -77,6 +77,49 @@ TEST(MemoryModel, EqualsTheAllocator) {
   }
 }
 
+// Plans as `inner` and fails as a GPU's allocator does where it runs.
+class RunsOut final : public Unit {
+ public:
+  explicit RunsOut(std::unique_ptr<Unit> inner) : inner_(std::move(inner)) {}
+  at::Tensor forward(const UnitCall& call, std::span<const at::Tensor> params,
+                     const at::Tensor& input, std::unique_ptr<Saved>* saved) override {
+    TORCH_CHECK_WITH(OutOfMemoryError, input.is_meta(),
+                     "CUDA out of memory. Tried to allocate 20.00 MiB");
+    return inner_->forward(call, params, input, saved);
+  }
+  at::Tensor backward(const UnitCall& call, std::span<const at::Tensor> params,
+                      const at::Tensor& input, std::unique_ptr<Saved> saved,
+                      const at::Tensor& grad_output, GradSink& sink) override {
+    return inner_->backward(call, params, input, std::move(saved), grad_output, sink);
+  }
+
+ private:
+  const std::unique_ptr<Unit> inner_;
+};
+
+// Exit code 3, with what is large and what to change, without libtorch's stack.
+TEST(MemoryModel, ADeviceThatRunsOutSaysWhatToChange) {
+  const EngineOptions options = tiny_options();
+  const auto comm = make_local_communicators(1);
+  const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
+  Model model = make_model(options.model);
+  model.units[1] = std::make_unique<RunsOut>(std::move(model.units[1]));
+  Engine engine(options, std::move(model), *comm.front(), at::Device(c10::DeviceType::CPU), rows,
+                rows);
+  try {
+    (void)engine.train_step({.step = 1, .lr = 1e-3});
+    FAIL() << "a unit ran out of memory";
+  } catch (const BudgetError& error) {
+    const std::string text = error.what();
+    EXPECT_EQ(error.exit_code(), 3);
+    for (const char* part :
+         {"Tried to allocate 20.00 MiB", "largest: ", "to need less: --set recompute.mode=full"}) {
+      EXPECT_NE(text.find(part), std::string::npos) << text;
+    }
+    EXPECT_EQ(text.find("frame #"), std::string::npos) << text;
+  }
+}
+
 // Nothing is allocated step by step that is not freed again.
 TEST(MemoryModel, StepsLeaveNothingBehind) {
   install_counting_allocators();

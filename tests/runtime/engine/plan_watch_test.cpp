@@ -173,5 +173,23 @@ TEST(DevicePeak, IsHeldToTheBudgetWhereThePlanWasNotAll) {
   EXPECT_NO_THROW(check_device_peak(plan, memory, 1501));
 }
 
+TEST(DevicePeak, AboveWhatIsFreeOnTheCardIsRefused) {
+  StepPlan plan;
+  plan.shape = Step().shape;
+  MemoryPlan memory;
+  memory.tiers[0] = {.by_tag = {{"activations", 700}}, .peak = 1000, .budget = 0};
+  EXPECT_NO_THROW(check_card(plan, memory, 1000, 2));
+  try {
+    check_card(plan, memory, 999, 2);
+    FAIL() << "a byte less was let through";
+  } catch (const BudgetError& error) {
+    EXPECT_EQ(error.exit_code(), 3);
+    EXPECT_THAT(error.what(), HasSubstr("GPU 2: a step needs 1000 B a rank, 1 B more than the "
+                                        "999 B that are free on the card."));
+    EXPECT_THAT(error.what(), HasSubstr("largest: activations 700 B"));
+    EXPECT_THAT(error.what(), HasSubstr("to need less: --set zero.stage=3"));
+  }
+}
+
 }  // namespace
 }  // namespace sluice
