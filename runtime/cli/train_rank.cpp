@@ -20,6 +20,7 @@
 #include "runtime/cli/rank_setup.hpp"
 #include "runtime/cli/saving_setup.hpp"
 #include "runtime/cli/train_setup.hpp"
+#include "runtime/engine/device_access.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/engine/plan_text.hpp"
 #include "runtime/engine/trainer.hpp"
@@ -30,6 +31,7 @@
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/observe/run_log.hpp"
 #include "runtime/observe/terminal.hpp"
+#include "runtime/plan/machine_profile.hpp"
 
 namespace sluice {
 namespace {
@@ -115,6 +117,9 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.tensorboard = run.output.tensorboard;
   options.engine.trace = options.trace;
   options.on_gpu = runs_on_gpu(run);
+  if (options.on_gpu) {
+    options.card_flops = dense_peak_flops(gpu_name(rank.local_rank), run.train.dtype);
+  }
   options.local_rank = rank.local_rank;
   options.ranks_of_process = process.ranks();
   return options;

@@ -144,3 +144,11 @@ extern "C" __attribute__((visibility("default"))) void sluice_limit_gpu_memory(i
                                                        static_cast<c10::DeviceIndex>(device));
   });
 }
+
+extern "C" __attribute__((visibility("default"))) void sluice_gpu_name(int device,
+                                                                       std::string& name) {
+  cudaDeviceProp properties{};
+  sluice::check_cuda(cudaGetDeviceProperties(&properties, device),
+                     "the name of GPU " + std::to_string(device));
+  name = properties.name;
+}

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 namespace sluice {
 
@@ -27,6 +28,10 @@ inline constexpr char kUseGpu[] = "sluice_use_gpu";
 // Throws Error.
 using LimitGpuMemory = void(int device, double share);
 inline constexpr char kLimitGpuMemory[] = "sluice_limit_gpu_memory";
+
+// What GPU `device` calls itself. Throws Error.
+using GpuName = void(int device, std::string& name);
+inline constexpr char kGpuName[] = "sluice_gpu_name";
 
 // adamw() of kernels/cpu over memory of GPU `device`, on the calling thread's current stream there;
 // enqueues and returns. Throws Error.

@@ -27,6 +27,12 @@ std::function<void(const AdamWArgs&)> device_adamw(at::Device device) {
   return [launch, index = device.index()](const AdamWArgs& args) { launch(args, index); };
 }
 
+std::string gpu_name(int index) {
+  std::string name;
+  reinterpret_cast<GpuName*>(cuda_module_symbol(kGpuName))(index, name);
+  return name;
+}
+
 void use_gpu(int index) { reinterpret_cast<UseGpu*>(cuda_module_symbol(kUseGpu))(index); }
 
 }  // namespace sluice

@@ -6,6 +6,7 @@
 
 #include <functional>
 #include <memory>
+#include <string>
 
 #include "kernels/cpu/adamw.hpp"
 #include "runtime/engine/tier_limits.hpp"
@@ -21,6 +22,9 @@ namespace sluice {
 // Makes GPU `index` the calling thread's, for whatever takes the thread's device: a rank's first
 // step on its own thread. Throws ConfigError likewise, and Error.
 void use_gpu(int index);
+
+// What GPU `index` calls itself. Throws likewise.
+[[nodiscard]] std::string gpu_name(int index);
 
 // What updates memory of `device`: adamw() on the host, its CUDA twin on a GPU, where it is only
 // enqueued behind what the calling thread has issued. Throws as device_copies().

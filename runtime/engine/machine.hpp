@@ -14,7 +14,8 @@ namespace sluice {
 void set_libtorch_threads(int threads);
 
 // FLOP/s of a square matrix product, best of a few; about 0.1 s on a CPU, where the time that this
-// thread waited for a core does not count. What "% of peak" is of (peak_rate.hpp).
+// thread waited for a core does not count. What "% of measured rate" is of
+// (peak_rate.hpp).
 [[nodiscard]] double measure_gemm_rate(DType dtype, at::Device device);
 
 // A linear layer: x [rows, in] -> y [rows, out].

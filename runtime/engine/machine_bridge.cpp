@@ -10,7 +10,9 @@
 #include <ctime>
 #include <mutex>
 
+#include "kernels/base/error.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "runtime/engine/gpu_memory.hpp"
 #include "runtime/engine/machine.hpp"
 #include "runtime/model/explicit_linear.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -97,7 +99,9 @@ void set_libtorch_threads(int threads) {
   std::call_once(once, [] { at::set_num_interop_threads(1); });
 }
 
-double measure_gemm_rate(DType dtype, at::Device device) {
+namespace {
+
+double gemm_rate(DType dtype, at::Device device) {
   const std::int64_t largest = device.is_cuda() ? 8192 : 1024;
   const auto options = at::TensorOptions().dtype(scalar_type(dtype)).device(device);
   const at::Tensor all = at::empty({2, largest, largest}, options).normal_();
@@ -126,6 +130,21 @@ double measure_gemm_rate(DType dtype, at::Device device) {
   best = 0;
   for (int i = 0; i < 5; ++i) best = std::max(best, rate_at(n));
   return best;
+}
+
+}  // namespace
+
+double measure_gemm_rate(DType dtype, at::Device device) {
+  try {
+    const double rate = gemm_rate(dtype, device);
+    // A GPU's allocator would keep the matrices, which no tensor of the run may fit into.
+    if (device.is_cuda()) return_reserved_memory(device);
+    return rate;
+  } catch (const c10::OutOfMemoryError&) {
+    throw BudgetError(device.str() +
+                      " has no room for the matrices that its rate of products is measured with; "
+                      "leave 1 GiB of the card free");
+  }
 }
 
 MatmulRates measure_matmul_rates(DType dtype, const LinearShape& shape) {

@@ -296,6 +296,7 @@ class Trainer {
     const double flops = engine_.plan().model_flops_per_step / comm_.size() / step_ms * 1e3;
     record.tflops = flops * 1e-12;
     record.mfu = peak_rate_.share(flops);
+    if (options_.card_flops > 0) record.mfu_of_card = flops / options_.card_flops;
     record.memory.device_peak = options_.on_gpu
                                     ? reserved_peak_bytes(device_)
                                     : allocation_count(CountedDevice::kHost).peak - baseline_;
@@ -345,6 +346,7 @@ class Trainer {
                       .step_ms = record.step_ms,
                       .tokens_per_s = record.tokens_per_s,
                       .mfu = record.mfu,
+                      .mfu_of_card = record.mfu_of_card.value_or(0),
                       .device_bytes = record.memory.device_peak,
                       .eta_seconds = eta_.seconds(steps - record.step),
                       .skipped = record.skipped});

@@ -20,6 +20,8 @@ struct TrainerOptions {
   bool tensorboard = false;  // event files in output_dir/tensorboard
   bool on_gpu = false;
   int local_rank = 0;  // which GPU
+  // FLOP/s of the card's dense products, by its data sheet; 0: a CPU, or a card that is not known.
+  double card_flops = 0;
   // Ranks that are threads of this process (launch.backend: local). Memory is counted by process:
   // with more than one, device_peak and resident_peak are of all of them, and device_peak is not
   // held against the plan.

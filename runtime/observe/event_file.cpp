@@ -125,6 +125,7 @@ std::vector<EventScalar> event_scalars(const StepRecord& record) {
     if (value) scalars.push_back({tag, *value});
   };
   add_known("perf/mfu", record.mfu);
+  add_known("perf/mfu_of_card", record.mfu_of_card.value_or(0));
   add_known("memory/device_peak", static_cast<double>(record.memory.device_peak));
   add_known("memory/host_peak", static_cast<double>(record.memory.host_peak));
   add_known("memory/pinned", static_cast<double>(record.memory.pinned));

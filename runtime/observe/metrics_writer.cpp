@@ -52,6 +52,7 @@ std::string to_json_line(const StepRecord& record) {
                                 {"tokens_per_s", record.tokens_per_s},
                                 {"tflops", record.tflops},
                                 {"mfu", record.mfu}};
+  if (record.mfu_of_card) object["mfu_of_card"] = *record.mfu_of_card;
   const StepMemory& memory = record.memory;
   object["memory"] = {{"device_peak", memory.device_peak},
                       {"host_peak", memory.host_peak},

@@ -49,7 +49,8 @@ std::string format_progress(const ProgressState& state) {
   line += " | lr " + number("%.1e", state.lr);
   line += " | " + step_time(state.step_ms);
   line += " | " + rate(state.tokens_per_s) + " tok/s";
-  if (state.mfu > 0) line += " | " + number("%.0f %% of peak", state.mfu * 100);
+  if (state.mfu > 0) line += " | " + number("%.0f %% of measured rate", state.mfu * 100);
+  if (state.mfu_of_card > 0) line += number(", %.0f %% of card", state.mfu_of_card * 100);
   if (state.device_bytes > 0) line += " | device " + short_bytes(state.device_bytes);
   if (state.eta_seconds >= 0) line += " | eta " + format_duration(state.eta_seconds);
   return line;

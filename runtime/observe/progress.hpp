@@ -1,6 +1,6 @@
 // The progress line:
 //
-//    step 120/2000 | loss 3.412 | grad norm 0.87 | lr 2.9e-04 | 412 ms | 19.9k tok/s | 41 % of peak
+//    step 120/2000 | loss 3.412 | grad norm 0.87 | lr 2.9e-04 | 412 ms | 19.9k tok/s | 41 % of measured rate
 //    | device 1.3 GiB | eta 0:13:02                                            (one line)
 //
 // On a terminal it is rewritten in place each step and stays every `log_every` steps; elsewhere
@@ -21,7 +21,8 @@ struct ProgressState {
   double lr = 0;
   double step_ms = 0;
   double tokens_per_s = 0;
-  double mfu = 0;                 // 0..1; 0: the peak is unknown, left out
+  double mfu = 0;                 // of the measured rate, 0..1; 0: unknown, left out
+  double mfu_of_card = 0;         // of the card's dense peak; 0: not a card that is known
   std::int64_t device_bytes = 0;  // peak on this rank; 0: left out
   double eta_seconds = -1;        // negative: unknown, left out
   bool skipped = false;           // adds "skipped" after the norm

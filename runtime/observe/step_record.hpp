@@ -43,7 +43,8 @@ struct StepRecord {
   double step_ms = 0;
   double tokens_per_s = 0;  // over all ranks
   double tflops = 0;        // per device
-  double mfu = 0;           // of the device's peak, 0..1; 0: the peak is unknown
+  double mfu = 0;           // share of the matrix products' rate measured at the start; 0: unknown
+  std::optional<double> mfu_of_card;  // share of the GPU's dense peak, where that is known
   StepMemory memory;
   StepTimers timers_ms;
   std::optional<PlanError> plan_error;  // from the third step of a process on

@@ -202,6 +202,12 @@ MachineProfile profile_like(const GpuRates& gpu) {
   return machine;
 }
 
+double dense_peak_flops(const std::string& name, DType dtype) {
+  GpuRates gpu;
+  gpu.name = name;
+  return profile_like(gpu).peak_flops.of(dtype);
+}
+
 namespace {
 
 void take(const std::optional<double>& measured, double& value) {

@@ -65,6 +65,9 @@ struct MachineProfile {
 [[nodiscard]] MachineProfile read_profile(const std::string& path, const MachineProfile& base);
 // What the doctor measured over a base: of CPU ranks, or where the base is a GPU's, of the GPU.
 [[nodiscard]] MachineProfile measured_profile(const MachineRates& rates, MachineProfile base);
+// FLOP/s of the dense products of a GPU that calls itself `name`, of its data sheet; 0: no profile
+// is of such a GPU.
+[[nodiscard]] double dense_peak_flops(const std::string& name, DType dtype);
 // The named profile of such a GPU, for what nobody measured of it (peak, efficiency, links between
 // GPUs); of one that no profile is of, kDefaultGpu's.
 [[nodiscard]] MachineProfile profile_like(const GpuRates& gpu);

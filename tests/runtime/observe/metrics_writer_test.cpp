@@ -27,6 +27,15 @@ TEST(Metrics, LineByTheContract) {
       R"("data":6.0}})");
 }
 
+TEST(Metrics, TheShareOfACardIsThereWhereTheCardIsKnown) {
+  StepRecord record = record_of(3);
+  EXPECT_FALSE(nlohmann::json::parse(to_json_line(record)).contains("mfu_of_card"));
+  record.mfu_of_card = 0.25;
+  const auto line = nlohmann::json::parse(to_json_line(record));
+  EXPECT_EQ(line["mfu_of_card"], 0.25);
+  EXPECT_EQ(line["mfu"], 0.41);
+}
+
 TEST(Metrics, PlanErrorHasWhatWasCompared) {
   StepRecord record = record_of(3);
   EXPECT_FALSE(nlohmann::json::parse(to_json_line(record)).contains("plan_error"));

@@ -27,7 +27,7 @@ ProgressState example_state() {
 TEST(Progress, ExampleOfTheIssue) {
   EXPECT_EQ(format_progress(example_state()),
             " step 120/2000 | loss 3.412 | grad norm 0.87 | lr 2.9e-04 | 412 ms | 19.9k tok/s | "
-            "41 % of peak | device 1.3 GiB | eta 0:13:02");
+            "41 % of measured rate | device 1.3 GiB | eta 0:13:02");
 }
 
 TEST(Progress, WhatIsUnknownIsLeftOut) {
@@ -53,12 +53,19 @@ TEST(Progress, OtherMagnitudes) {
   state.eta_seconds = 100000;
   EXPECT_EQ(format_progress(state),
             " step 120/2000 | loss nan | grad norm 0.87 | lr 0.0e+00 | 3.2 ms | 812 tok/s | "
-            "0 % of peak | device 412 MiB | eta 27:46:40");
+            "0 % of measured rate | device 412 MiB | eta 27:46:40");
   state.step_ms = 61234;
   state.tokens_per_s = 3.41e6;
   state.device_bytes = 14602888806;
   EXPECT_NE(format_progress(state).find(" | 61.2 s | 3.41M tok/s | "), std::string::npos);
   EXPECT_NE(format_progress(state).find(" | device 13.6 GiB | "), std::string::npos);
+}
+
+TEST(Progress, ACardThatIsKnownHasItsShareToo) {
+  ProgressState state = example_state();
+  state.mfu_of_card = 0.331;
+  EXPECT_NE(format_progress(state).find(" | 41 % of measured rate, 33 % of card | device"),
+            std::string::npos);
 }
 
 TEST(Progress, NumbersWithoutBounds) {

@@ -133,6 +133,11 @@ MachineRates of_a_gpu_machine() {
   return rates;
 }
 
+TEST(MachineProfile, ACardIsKnownByItsName) {
+  EXPECT_DOUBLE_EQ(dense_peak_flops("NVIDIA H100 80GB HBM3", DType::kBFloat16), 989e12);
+  EXPECT_EQ(dense_peak_flops("NVIDIA X1", DType::kBFloat16), 0);
+}
+
 TEST(MachineProfile, AMeasuredGpuIsAGpusProfileAndItsHostACpus) {
   const MachineRates rates = of_a_gpu_machine();
   const MachineProfile like = named_profile("h200");
