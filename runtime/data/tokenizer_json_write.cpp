@@ -70,8 +70,10 @@ Json merges_of(const BpeModel& model, const std::vector<std::string>& written) {
 
 std::string write_json(const BpeModel& model, const std::vector<std::string>& written) {
   Json vocab = Json::object();
+  // Appended, since a look-up by key walks over all that are there.
+  auto& entries = vocab.get_ref<Json::object_t&>();
   for (std::size_t id = 0; id < written.size(); ++id) {
-    if (!written[id].empty()) vocab[written[id]] = id;
+    if (!written[id].empty()) entries.emplace_back(written[id], id);
   }
   const Json end{
       {"id", model.end_of_text}, {"content", written[static_cast<std::size_t>(model.end_of_text)]},
