@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
+#include <optional>
+#include <string>
 #include <utility>
 
 #include "kernels/base/error.hpp"
@@ -24,6 +27,20 @@ bool trains(const EngineOptions& options) { return options.purpose == EnginePurp
 LaneHooks hooks_of(DeviceCopies* copies) {
   if (copies == nullptr) return {};
   return {.begins = [copies] { copies->begin_thread(); }, .waited = [copies] { copies->settle(); }};
+}
+
+// What the device's allocator says, where it ran out of memory somewhere in the chain: the executor
+// wraps an operation's error.
+std::optional<std::string> out_of_memory_in(const std::exception& error) {
+  if (const auto* found = dynamic_cast<const c10::OutOfMemoryError*>(&error)) {
+    return found->what_without_backtrace();
+  }
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& inner) {
+    return out_of_memory_in(inner);
+  }
+  return std::nullopt;
 }
 
 bool copies_bytes(const Op& op) { return op.lane == Lane::kToHost || op.lane == Lane::kToDevice; }
@@ -177,11 +194,12 @@ void Engine::execute_program(const Program& program, Mode mode, std::int64_t ind
   for (Flight& flight : flights_) flight.input_buffers.assign(plan_.shape.units.size(), -1);
   try {
     execute(program, *this, lanes_, timings_, options_.trace);
-  } catch (const c10::OutOfMemoryError& error) {
+  } catch (const std::exception& error) {
     stop_lanes();
+    const std::optional<std::string> memory = out_of_memory_in(error);
+    if (!memory) throw;
     const Program& held = trains(options_) ? train_program_ : program;
-    throw out_of_device_memory(plan_, plan_memory(held, options_.tiers.nvme, {}),
-                               error.what_without_backtrace());
+    throw out_of_device_memory(plan_, plan_memory(held, options_.tiers.nvme, {}), *memory);
   } catch (...) {
     stop_lanes();
     throw;
