@@ -83,7 +83,7 @@ TEST_F(WriteTokenizerJson, OneThatIsThereIsPassedOn) {
 TEST_F(WriteTokenizerJson, FingerprintsAreThoseOfTheTokenizer) {
   write_small_gpt2(folder_ / "gpt2");
   (void)written(folder_ / "gpt2");
-  for (const std::string spec : {std::string("bytes"), folder_ / "gpt2", folder_ / "out"}) {
+  for (const std::string& spec : {std::string("bytes"), folder_ / "gpt2", folder_ / "out"}) {
     EXPECT_EQ(tokenizer_fingerprint(spec), make_tokenizer(spec)->fingerprint());
   }
 }
