@@ -6,6 +6,7 @@
 
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/cuda_tiers.hpp"
+#include "runtime/model/empty_tensor.hpp"
 
 namespace sluice {
 namespace {
@@ -27,6 +28,19 @@ std::int64_t reserved_peak_bytes(at::Device device) {
 void reset_reserved_peak(at::Device device) { allocator_of(device).resetPeakStats(device.index()); }
 
 void return_reserved_memory(at::Device device) { allocator_of(device).emptyCache(); }
+
+void reserve_bytes(at::Device device, std::int64_t bytes) {
+  return_reserved_memory(device);
+  const c10::CachingDeviceAllocator::DeviceStats stats =
+      allocator_of(device).getDeviceStats(device.index());
+  const std::int64_t missing = bytes - reserved(stats).current;
+  if (missing <= 0) return;
+  try {
+    (void)empty_tensor({missing}, c10::ScalarType::Byte, device);
+  } catch (const c10::OutOfMemoryError&) {
+    // No error yet: a step whose tensors do not fit names what it lacks.
+  }
+}
 
 std::int64_t available_bytes(at::Device device) {
   c10::DeviceAllocator& allocator = allocator_of(device);

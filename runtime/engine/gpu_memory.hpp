@@ -18,6 +18,11 @@ void reset_reserved_peak(at::Device device);
 // Returns freed blocks that the allocator keeps to the driver.
 void return_reserved_memory(at::Device device);
 
+// The allocator returns freed blocks to the driver and reserves up to `bytes`, the difference as
+// one segment. Tensors of a step are then cut from that segment, where freed neighbours merge.
+// Segments as large as their first tensor would leave rests that no later tensor fits into.
+void reserve_bytes(at::Device device, std::int64_t bytes);
+
 // What a rank may still take: free on the card, or reserved by this process already.
 [[nodiscard]] std::int64_t available_bytes(at::Device device);
 

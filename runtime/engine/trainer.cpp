@@ -107,9 +107,8 @@ class Trainer {
     log_start();
     const TrainOptions& train = options_.engine.train;
     const std::int64_t first = resume() + 1;
-    // What first weights and a checkpoint went through: no tensor of a step may fit into it.
-    if (options_.on_gpu) return_reserved_memory(device_);
     if (first > 1 && first > train.steps) return 0;
+    if (options_.on_gpu) reserve_bytes(device_, memory_.of(Tier::kDevice).peak);
     if (comm_.rank() == 0) open_records(first);
     saver_.note(stands_);
     bool stopped = false;
