@@ -1,7 +1,9 @@
 // The progress line:
 //
+// clang-format off
 //    step 120/2000 | loss 3.412 | grad norm 0.87 | lr 2.9e-04 | 412 ms | 19.9k tok/s | 41 % of measured rate
 //    | device 1.3 GiB | eta 0:13:02                                            (one line)
+// clang-format on
 //
 // On a terminal it is rewritten in place each step and stays every `log_every` steps; elsewhere
 // only the latter are printed. Not thread-safe.
