@@ -80,8 +80,7 @@ WriterLock::WriterLock(const std::vector<WrittenFolder>& folders, const std::str
     if (unmade || has_same(locked, folder.path)) continue;
     LockFile lock;
     try {
-      expect_free([&](milliseconds wait) { return lock.take(lock_path(folder), wait); }, folder,
-                  patience);
+      expect_free([&](milliseconds wait) { return take(lock, folder, wait); }, folder, patience);
     } catch (const IoError& error) {
       if (error.error_number() == EWOULDBLOCK) throw;
       log_warning(folder.key + " " + folder.path + " cannot be locked (" + error.what() +
@@ -95,6 +94,20 @@ WriterLock::WriterLock(const std::vector<WrittenFolder>& folders, const std::str
     }
     locks_.push_back(std::move(lock));
     locked.push_back(folder);
+  }
+}
+
+// The holder before may remove the folder, empty, with its lock file: it is made again then.
+bool WriterLock::take(LockFile& lock, const WrittenFolder& folder, milliseconds wait) {
+  for (;;) {
+    try {
+      return lock.take(lock_path(folder), wait);
+    } catch (const IoError& error) {
+      std::error_code unmade;
+      const bool gone = error.error_number() == ENOENT;
+      if (gone && fs::create_directories(folder.path, unmade)) made_.push_back(folder.path);
+      if (!gone || unmade) throw;
+    }
   }
 }
 

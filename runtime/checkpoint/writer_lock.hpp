@@ -45,6 +45,8 @@ class WriterLock {
 
  private:
   WriterLock() = default;
+  bool take(LockFile& lock, const WrittenFolder& folder, std::chrono::milliseconds wait);
+
   std::vector<LockFile> locks_;
   std::vector<std::string> made_;  // folders
 };
