@@ -30,7 +30,7 @@ void note_autograd();
 // Whether the module's file is there.
 [[nodiscard]] bool cuda_module_is_built();
 
-// The module's function of that C name. Throws ConfigError: "built without CUDA", "no GPU is
+// The module's function of that C name. Throws ConfigError: "the module is not there", "no GPU is
 // visible", late_load_fault(), or what the loader says.
 [[nodiscard]] void* cuda_module_symbol(const std::string& name);
 

@@ -24,7 +24,8 @@ std::string message_of(const Body& body) {
 TEST(DeviceAccess, WithoutAModuleSaysSo) {
   setenv("SLUICE_CUDA_MODULE", "/nowhere/libsluice_cuda.so", 1);
   const at::Device gpu(c10::DeviceType::CUDA, 0);
-  const auto missing = ::testing::HasSubstr("built without CUDA");
+  const auto missing =
+      ::testing::HasSubstr("the CUDA module /nowhere/libsluice_cuda.so is not there");
   EXPECT_THAT(message_of([&] { (void)device_copies({}, gpu); }), missing);
   EXPECT_THAT(message_of([&] { (void)with_dma({}, gpu); }), missing);
   EXPECT_THAT(message_of([] { use_gpu(0); }), missing);
