@@ -25,14 +25,22 @@ std::string folded(std::string_view line) {
   return text.append(ending);
 }
 
-// "13:04:05.123 info    TEXT": TEXT; empty for any other line.
+// TEXT of "13:04:05.123 info    TEXT" and of "13:04:05.123 info    [rank 2] TEXT", which is how a
+// process with several ranks names them; empty for any other line.
 std::string_view text_of_log_line(std::string_view line) {
-  constexpr std::string_view kForm = "00:00:00.000 ";
+  constexpr std::string_view kForm = "00:00:00.000 ", kRank = "[rank ";
   constexpr std::size_t kLevel = 8;  // "warning "
   if (line.size() < kForm.size() + kLevel || line[2] != ':' || line[5] != ':' || line[8] != '.') {
     return {};
   }
-  return line.substr(kForm.size() + kLevel);
+  line.remove_prefix(kForm.size() + kLevel);
+  if (line.starts_with(kRank)) {
+    const std::size_t digits_end = line.find_first_not_of("0123456789", kRank.size());
+    if (line.substr(std::min(digits_end, line.size())).starts_with("] ")) {
+      line.remove_prefix(digits_end + 2);
+    }
+  }
+  return line;
 }
 
 }  // namespace

@@ -25,9 +25,11 @@ TEST(RankLog, WhatTheLauncherSaidIsLeftOutOfTheTerminal) {
   EXPECT_EQ(shown("13:04:05.123 info    data: 162k tokens\nstep 1\n"), "step 1\n");
   EXPECT_EQ(shown("13:04:05.123 warning on a tmpfs\n"), "");
   EXPECT_EQ(shown("\r\x1b[K13:04:05.123 info    data: 162k tokens\n"), "");
-  for (const char* kept : {"13:04:05.123 info    data: 163k tokens\n", "data: 162k tokens\n",
-                           "13:04:05.123 info    data: 162k tokens", "\n", "\r step 1/30",
-                           "13:04:05.123 info    \n"}) {
+  EXPECT_EQ(shown("13:04:05.123 info    [rank 12] data: 162k tokens\n"), "");
+  for (const char* kept :
+       {"13:04:05.123 info    data: 163k tokens\n", "data: 162k tokens\n",
+        "13:04:05.123 info    data: 162k tokens", "\n", "\r step 1/30", "13:04:05.123 info    \n",
+        "13:04:05.123 info    [rank 1\n", "13:04:05.123 info    [rank 1] data: 163k tokens\n"}) {
     EXPECT_EQ(shown(kept), kept);
   }
 }
