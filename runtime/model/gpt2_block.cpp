@@ -1,9 +1,9 @@
 #include <ATen/ops/gelu.h>
-#include <ATen/ops/linear.h>
 #include <ATen/ops/native_layer_norm.h>
 
 #include "runtime/model/attention.hpp"
 #include "runtime/model/autograd_unit.hpp"
+#include "runtime/model/biased_linear.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/gpt2_units.hpp"
 #include "runtime/model/kv_cache.hpp"
@@ -24,8 +24,8 @@ class Gpt2Block final : public AutogradUnit {
                      const at::Tensor& x_BSH) const override {
     const at::Tensor branch_BSH = attention(call, p, layer_norm(x_BSH, p[0], p[1]));
     const at::Tensor r_BSH = x_BSH.add(dropout(branch_BSH, options_.dropout, call, site(1)));
-    const at::Tensor up_BSF = at::linear(layer_norm(r_BSH, p[6], p[7]), p[8], p[9]);
-    const at::Tensor down_BSH = at::linear(at::gelu(up_BSF, "tanh"), p[10], p[11]);
+    const at::Tensor up_BSF = biased_linear(layer_norm(r_BSH, p[6], p[7]), p[8], p[9]);
+    const at::Tensor down_BSH = biased_linear(at::gelu(up_BSF, "tanh"), p[10], p[11]);
     return r_BSH.add(dropout(down_BSH, options_.dropout, call, site(2)));
   }
 
@@ -44,14 +44,14 @@ class Gpt2Block final : public AutogradUnit {
     const std::int64_t B = h_BSH.size(0);
     const std::int64_t S = h_BSH.size(1);
     const std::int64_t head_dim = options_.hidden / options_.heads;
-    const at::Tensor qkv = at::linear(h_BSH, p[2], p[3])
+    const at::Tensor qkv = biased_linear(h_BSH, p[2], p[3])
                                .view({B, S, 3, options_.heads, head_dim})
                                .permute({2, 0, 3, 1, 4});  // [3, B, heads, S, head_dim]
     const at::Tensor q = qkv.select(0, 0), k = qkv.select(0, 1), v = qkv.select(0, 2);
     const at::Tensor out = cached_attention({q, k, v}, call, [&] {
       return causal_attention(q, k, v, options_.dropout, call, site(0));
     });
-    return at::linear(out.transpose(1, 2).reshape({B, S, options_.hidden}), p[4], p[5]);
+    return biased_linear(out.transpose(1, 2).reshape({B, S, options_.hidden}), p[4], p[5]);
   }
 
   const ModelOptions options_;

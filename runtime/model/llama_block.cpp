@@ -2,6 +2,7 @@
 #include <ATen/ops/silu.h>
 
 #include "runtime/model/autograd_unit.hpp"
+#include "runtime/model/biased_linear.hpp"
 #include "runtime/model/dropout.hpp"
 #include "runtime/model/kv_cache.hpp"
 #include "runtime/model/llama_units.hpp"
@@ -48,7 +49,7 @@ class LlamaBlock final : public AutogradUnit {
 
   static at::Tensor linear(const at::Tensor& x, Params p, int weight, int bias = -1) {
     if (bias < 0) return at::linear(x, param(p, weight));
-    return at::linear(x, param(p, weight), param(p, bias));
+    return biased_linear(x, param(p, weight), param(p, bias));
   }
 
   at::Tensor by_head(const at::Tensor& x_BSE, std::int64_t heads) const {
