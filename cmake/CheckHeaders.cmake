@@ -8,7 +8,7 @@ set(check_headers_flags_avx2 -O1 -mavx2 -mfma -mf16c)
 set(check_headers_flags_avx512 ${check_headers_flags_avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl)
 
 file(GLOB_RECURSE own_headers RELATIVE "${CMAKE_SOURCE_DIR}"
-  "${CMAKE_SOURCE_DIR}/kernels/*.hpp" "${CMAKE_SOURCE_DIR}/offload/*.hpp"
+  "${CMAKE_SOURCE_DIR}/base/*.hpp" "${CMAKE_SOURCE_DIR}/kernels/*.hpp" "${CMAKE_SOURCE_DIR}/offload/*.hpp"
   "${CMAKE_SOURCE_DIR}/parallel/*.hpp" "${CMAKE_SOURCE_DIR}/zero/*.hpp"
   "${CMAKE_SOURCE_DIR}/runtime/*.hpp" "${CMAKE_SOURCE_DIR}/configs/*.hpp")
 
@@ -65,7 +65,7 @@ foreach(header IN LISTS own_headers)
       set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "${check_headers_flags_${isa}}")
     endif()
   endforeach()
-  if(header MATCHES "^(kernels|configs|offload|runtime/(data|observe|launch|program))/"
+  if(header MATCHES "^(base|kernels|configs|offload|runtime/(data|observe|launch|program))/"
      OR header MATCHES "_(options|plan)\\.hpp$")
     if(header MATCHES "^runtime/program/executor")
       list(APPEND torch_sources "${source}")

@@ -21,7 +21,7 @@ endforeach()
 
 add_library(sluice_umbrella INTERFACE)
 set_target_properties(sluice_umbrella PROPERTIES EXPORT_NAME sluice)
-target_link_libraries(sluice_umbrella INTERFACE sluice_engine sluice_launch sluice_configs)
+target_link_libraries(sluice_umbrella INTERFACE sluice_run sluice_launch sluice_configs)
 
 # Built with the program, whether the program links them or not: ./sluice train is enough for an installation.
 set(installed ${libraries})
@@ -47,7 +47,7 @@ if(TARGET sluice_cuda_module)
 endif()
 
 # Not public: programs, one implementation's inside, what only one instruction set or CUDA compiles.
-install(DIRECTORY kernels offload parallel zero runtime configs DESTINATION include/sluice
+install(DIRECTORY base kernels offload parallel zero runtime configs DESTINATION include/sluice
   FILES_MATCHING PATTERN "*.hpp"
   PATTERN "runtime/cli" EXCLUDE
   PATTERN "runtime/bench" EXCLUDE

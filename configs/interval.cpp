@@ -5,7 +5,7 @@
 #include <cmath>
 #include <system_error>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 #include <string_view>
 
 #include "runtime/checkpoint/checkpoint_options.hpp"
-#include "runtime/engine/train_options.hpp"
+#include "runtime/run/train_options.hpp"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 

@@ -4,10 +4,10 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "configs/suggest.hpp"
 #include "configs/value.hpp"
 #include "configs/yaml_tree.hpp"
-#include "kernels/base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -6,10 +6,10 @@
 #include "parallel/parallel_options.hpp"
 #include "runtime/checkpoint/checkpoint_options.hpp"
 #include "runtime/data/data_options.hpp"
-#include "runtime/engine/train_options.hpp"
 #include "runtime/launch/launch_options.hpp"
 #include "runtime/model/model_options.hpp"
 #include "runtime/observe/output_options.hpp"
+#include "runtime/run/train_options.hpp"
 #include "zero/zero_options.hpp"
 
 namespace sluice {

@@ -9,11 +9,11 @@
 #include <type_traits>
 #include <utility>
 
+#include "base/bytes.hpp"
 #include "configs/interpolate.hpp"
 #include "configs/interval.hpp"
 #include "configs/suggest.hpp"
 #include "configs/yaml_tree.hpp"
-#include "kernels/base/bytes.hpp"
 
 namespace sluice {
 namespace {

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <cstdio>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "offload/checksums.hpp"
 #include "offload/host_pool.hpp"
 #include "offload/io_clock.hpp"

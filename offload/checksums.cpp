@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 
 namespace sluice {
 namespace {

@@ -26,7 +26,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/base/ticket.hpp"
+#include "base/ticket.hpp"
 
 namespace sluice {
 

@@ -4,8 +4,8 @@
 #include <map>
 #include <string_view>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 

@@ -5,8 +5,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "offload/io_backend.hpp"
 
 namespace sluice {

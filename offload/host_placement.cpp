@@ -5,8 +5,8 @@
 #include <exception>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace sluice {

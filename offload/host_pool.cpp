@@ -8,8 +8,8 @@
 #include <mutex>
 #include <utility>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -6,8 +6,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "offload/image_size.hpp"
 #include "offload/text_field.hpp"
 

@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 
 namespace sluice {
 

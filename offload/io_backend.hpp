@@ -52,7 +52,7 @@ class IoBackend {
 [[nodiscard]] std::unique_ptr<IoBackend> make_uring_backend(int depth);
 [[nodiscard]] std::unique_ptr<IoBackend> make_thread_backend(int depth);
 
-// Failpoints (kernels/base/failpoint.hpp), each passed once for each transfer:
+// Failpoints (base/failpoint.hpp), each passed once for each transfer:
 //   nvme.read  nvme.write                  error: EIO;  nan: one bit is flipped;  delay=MS: slow
 //   nvme.read.short  nvme.write.short      error: half of it moves (a single sector: 512 bytes)
 //   nvme.read.again  nvme.write.again      error: EAGAIN;   ...intr: EINTR

@@ -8,8 +8,8 @@
 #include <csignal>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "offload/io_clock.hpp"
 #include "offload/io_request.hpp"
 

@@ -22,7 +22,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/base/ticket.hpp"
+#include "base/ticket.hpp"
 #include "offload/checksums.hpp"
 #include "offload/extent_plan.hpp"
 #include "offload/host_pool.hpp"

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/ticket.hpp"
+#include "base/ticket.hpp"
 #include "offload/extent_plan.hpp"
 
 namespace sluice {

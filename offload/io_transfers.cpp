@@ -5,7 +5,7 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "offload/io_clock.hpp"
 #include "offload/io_queue.hpp"
 #include "offload/io_request.hpp"

@@ -1,6 +1,6 @@
 #include <cerrno>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "offload/io_backend.hpp"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "offload/host_pool.hpp"
 #include "offload/io_clock.hpp"
 

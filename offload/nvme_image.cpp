@@ -3,8 +3,8 @@
 #include <filesystem>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "offload/image_size.hpp"
 #include "offload/nvme_store_impl.hpp"
 

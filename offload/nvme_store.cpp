@@ -7,8 +7,8 @@
 #include <cerrno>
 #include <map>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "offload/image_size.hpp"
 #include "offload/nvme_store_impl.hpp"
 

@@ -32,8 +32,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/ticket.hpp"
+#include "base/bytes.hpp"
+#include "base/ticket.hpp"
 #include "offload/nvme_image.hpp"
 
 namespace sluice {

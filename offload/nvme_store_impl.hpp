@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "offload/extent_plan.hpp"
 #include "offload/host_pool.hpp"
 #include "offload/image_record.hpp"

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 
 namespace sluice {
 

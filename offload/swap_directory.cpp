@@ -16,9 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "offload/io_backend.hpp"
 #include "offload/swap_file.hpp"
 

@@ -14,7 +14,7 @@
 #include <limits>
 #include <string>
 
-#include "kernels/base/lock_file.hpp"
+#include "base/lock_file.hpp"
 
 namespace sluice {
 

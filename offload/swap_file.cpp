@@ -12,9 +12,9 @@
 #include <new>
 #include <utility>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "offload/io_backend.hpp"
 #include "offload/text_field.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

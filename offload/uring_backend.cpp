@@ -6,9 +6,9 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "offload/io_backend.hpp"
 
 namespace sluice {

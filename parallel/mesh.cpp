@@ -2,7 +2,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

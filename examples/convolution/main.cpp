@@ -9,11 +9,11 @@
 #include <thread>
 #include <vector>
 
+#include "base/error.hpp"
 #include "convolution_model.hpp"
-#include "kernels/base/error.hpp"
 #include "kernels/cpu/cpu_features.hpp"
-#include "runtime/engine/engine.hpp"
-#include "runtime/engine/machine.hpp"
+#include "runtime/run/machine.hpp"
+#include "runtime/run/planned_engine.hpp"
 
 namespace {
 
@@ -29,8 +29,8 @@ void train_rank(const sluice::EngineOptions& options, int steps, const sluice::T
                                      sluice::SampleRows& out) {
     data.train_rows(step, batch, first, count, out);
   };
-  sluice::Engine engine(options, convolution::make_model(sizes), comm,
-                        at::Device(c10::DeviceType::CPU), rows, rows);
+  sluice::Engine engine = sluice::planned_engine(options, convolution::make_model(sizes), comm,
+                                                 at::Device(c10::DeviceType::CPU), rows, rows);
   for (int step = 1; step <= steps; ++step) {
     const sluice::StepResult result = engine.train_step({.step = step, .lr = 3e-3});
     if (comm.rank() == 0 && (step == 1 || step % 10 == 0)) {

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "kernels/cpu/simd_scalar.hpp"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/dropout.hpp"
 #include "kernels/cpu/parallel.hpp"

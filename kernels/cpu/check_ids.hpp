@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace sluice {

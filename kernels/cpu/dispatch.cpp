@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/isa_tables.hpp"
 
 namespace sluice {

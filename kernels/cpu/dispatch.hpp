@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "kernels/cpu/layer_norm.hpp"

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "kernels/cpu/simd_types.hpp"
 
 namespace sluice::isa {

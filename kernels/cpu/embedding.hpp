@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <span>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 
 namespace sluice {
 

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <cstring>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/column_grain.hpp"
 #include "kernels/cpu/dispatch.hpp"

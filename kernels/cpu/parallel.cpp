@@ -5,7 +5,7 @@
 #include <functional>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/parallel_tbb.hpp"
 
 namespace sluice {

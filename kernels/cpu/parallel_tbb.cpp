@@ -14,7 +14,7 @@
 #include <mutex>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace sluice {

@@ -3,7 +3,7 @@
 #include <cmath>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/dropout_threshold.hpp"
 #include "kernels/cpu/parallel.hpp"

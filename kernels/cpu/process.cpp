@@ -1,6 +1,6 @@
 #include <cstdlib>
 
-#include "kernels/base/log.hpp"
+#include "base/log.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 
 namespace sluice {

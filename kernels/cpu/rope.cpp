@@ -1,6 +1,6 @@
 #include "kernels/cpu/rope.hpp"
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/row_grain.hpp"
 

@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <cstdint>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/dtype.hpp"
+#include "base/bytes.hpp"
+#include "base/dtype.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/narrow_row.hpp"

@@ -2,7 +2,7 @@
 
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice::cuda {
 

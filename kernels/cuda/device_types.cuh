@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "kernels/cuda/launch.hpp"
 
 namespace sluice::cuda {

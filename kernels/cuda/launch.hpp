@@ -10,7 +10,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 

@@ -24,7 +24,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "parallel/comm/ticket.hpp"
 
 namespace sluice {

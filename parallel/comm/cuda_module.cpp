@@ -8,7 +8,7 @@
 #include <mutex>
 #include <system_error>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
 

@@ -9,8 +9,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "parallel/comm/op_queue.hpp"

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/host_communicator.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/rendezvous_bridge.hpp"

@@ -9,8 +9,8 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "parallel/comm/host_plan.hpp"
 #include "parallel/comm/host_record.hpp"

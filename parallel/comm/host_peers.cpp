@@ -12,8 +12,8 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/stream_store.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "parallel/comm/host_segment.hpp"
 
 namespace sluice {

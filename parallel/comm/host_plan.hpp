@@ -3,7 +3,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 
 namespace sluice {
 

@@ -12,7 +12,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "parallel/comm/host_memory.hpp"
 
 namespace sluice {

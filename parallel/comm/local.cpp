@@ -1,7 +1,7 @@
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/local_group.hpp"
 

@@ -3,7 +3,7 @@
 #include <cstring>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/ordered_add.hpp"
 
 namespace sluice {

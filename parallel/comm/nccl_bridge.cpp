@@ -20,8 +20,8 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
 #include "parallel/comm/exchange_plan.hpp"

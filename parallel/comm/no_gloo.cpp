@@ -1,7 +1,7 @@
 // The program was built without libtorch (-DSLUICE_TORCH=OFF): groups of one rank only.
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/communicator.hpp"
 
 namespace sluice {

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/sigpipe.hpp"
 
 namespace sluice {

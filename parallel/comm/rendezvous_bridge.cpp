@@ -6,10 +6,10 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 #include <vector>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/host_faults.hpp"
-#include "kernels/base/job_secret.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/host_faults.hpp"
+#include "base/job_secret.hpp"
+#include "base/log.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/signed_store.hpp"
 #include "parallel/comm/sigpipe.hpp"

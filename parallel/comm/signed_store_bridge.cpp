@@ -1,8 +1,8 @@
 #include <span>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/job_secret.hpp"
+#include "base/error.hpp"
+#include "base/job_secret.hpp"
 #include "parallel/comm/signed_store.hpp"
 
 namespace sluice {

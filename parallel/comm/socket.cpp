@@ -15,7 +15,7 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

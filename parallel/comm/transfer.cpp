@@ -1,6 +1,6 @@
 #include "parallel/comm/transfer.hpp"
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <limits>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "runtime/bench/summary.hpp"
 
 namespace sluice {

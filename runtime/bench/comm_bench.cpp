@@ -9,8 +9,8 @@
 #include <memory>
 #include <thread>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/host_memory.hpp"
 #include "runtime/bench/machine_memory.hpp"
 #include "runtime/bench/table.hpp"

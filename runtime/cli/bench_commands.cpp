@@ -9,10 +9,10 @@
 #include <fstream>
 #include <utility>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "configs/derived.hpp"
 #include "configs/reader.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
 #include "offload/nvme_bench.hpp"
 #include "runtime/bench/adam_bench.hpp"
 #include "runtime/bench/comm_bench.hpp"
@@ -21,11 +21,11 @@
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/run_setup.hpp"
 #include "runtime/doctor/nvme_bench_json.hpp"
-#include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/model/model_spec.hpp"
+#include "runtime/run/machine.hpp"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 #include <fstream>
 #include <iterator>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/launcher.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/stop_signal.hpp"

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
 
 namespace sluice {
 

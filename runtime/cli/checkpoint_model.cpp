@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
+#include "base/error.hpp"
 #include "configs/schema.hpp"
 #include "configs/value.hpp"
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
-#include "runtime/checkpoint/step_name.hpp"
+#include "runtime/checkpoint/format/step_name.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/weights_setup.hpp"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "configs/reader.hpp"
-#include "runtime/checkpoint/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
 
 namespace sluice {
 

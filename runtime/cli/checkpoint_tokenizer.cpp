@@ -1,7 +1,7 @@
 #include "runtime/cli/checkpoint_tokenizer.hpp"
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/tokenizer_files.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/tokenizer_files.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/data/tokenizer_json_write.hpp"

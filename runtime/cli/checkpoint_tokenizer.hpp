@@ -5,7 +5,7 @@
 #include <string>
 
 #include "configs/reader.hpp"
-#include "runtime/checkpoint/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
 #include "runtime/cli/checkpoint_model.hpp"
 
 namespace sluice {

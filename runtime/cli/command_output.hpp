@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <string>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/file_system.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 
 namespace sluice {
 

@@ -1,7 +1,7 @@
 // `sluice checkpoint convert`: a checkpoint written again.
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/convert.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/convert.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/weights_setup.hpp"

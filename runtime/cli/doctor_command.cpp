@@ -4,8 +4,8 @@
 #include <cstdio>
 #include <filesystem>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/bench_support.hpp"
@@ -13,9 +13,9 @@
 #include "runtime/doctor/cuda_gpu.hpp"
 #include "runtime/doctor/doctor.hpp"
 #include "runtime/doctor/unit_timing.hpp"
-#include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/stop_signal.hpp"
+#include "runtime/run/machine.hpp"
 
 namespace sluice {
 namespace {

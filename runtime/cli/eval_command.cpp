@@ -2,7 +2,7 @@
 #include <cmath>
 #include <cstdio>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/use_json.hpp"

@@ -10,16 +10,16 @@
 #include <set>
 #include <span>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/use_json.hpp"
 #include "runtime/cli/use_rank.hpp"
-#include "runtime/engine/generator.hpp"
 #include "runtime/generate/terminal_text.hpp"
 #include "runtime/generate/text_stream.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/observe/terminal.hpp"
+#include "runtime/run/generator.hpp"
 
 namespace sluice {
 namespace {

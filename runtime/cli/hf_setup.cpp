@@ -3,10 +3,10 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "configs/schema.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
 #include "runtime/model/model_spec.hpp"
 
 namespace sluice {

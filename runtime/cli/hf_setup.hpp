@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "configs/reader.hpp"
-#include "runtime/checkpoint/hf_weights.hpp"
+#include "runtime/checkpoint/hf/hf_weights.hpp"
 #include "runtime/engine/initial_weights.hpp"
 
 namespace sluice {

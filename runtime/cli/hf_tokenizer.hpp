@@ -3,8 +3,8 @@
 
 #include <string>
 
-#include "runtime/checkpoint/hf_export.hpp"
-#include "runtime/checkpoint/manifest.hpp"
+#include "runtime/checkpoint/format/manifest.hpp"
+#include "runtime/checkpoint/hf/hf_export.hpp"
 #include "runtime/model/model_options.hpp"
 
 namespace sluice {

@@ -4,22 +4,22 @@
 #include <filesystem>
 #include <utility>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "configs/reader.hpp"
 #include "configs/value.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
-#include "runtime/checkpoint/checkpoint_catalog.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
-#include "runtime/checkpoint/hf_import.hpp"
-#include "runtime/checkpoint/import_states.hpp"
-#include "runtime/checkpoint/step_name.hpp"
+#include "runtime/checkpoint/format/step_name.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/checkpoint/hf/hf_import.hpp"
+#include "runtime/checkpoint/import/import_states.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/weights_setup.hpp"
 #include "runtime/data/tokenizer.hpp"
-#include "runtime/engine/saved_tokenizer.hpp"
+#include "runtime/run/saved_tokenizer.hpp"
 
 namespace sluice {
 namespace {

@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "configs/suggest.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "runtime/cli/argument_checks.hpp"
 #include "runtime/cli/command_output.hpp"

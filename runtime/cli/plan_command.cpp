@@ -7,22 +7,22 @@
 #include <filesystem>
 #include <optional>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "configs/validate.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/plan_setup.hpp"
 #include "runtime/cli/rank_setup.hpp"
 #include "runtime/cli/saving_setup.hpp"
 #include "runtime/data/tokenizer.hpp"
-#include "runtime/engine/machine.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/observe/file_io.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/html_page.hpp"
+#include "runtime/run/machine.hpp"
 
 namespace sluice {
 namespace {

@@ -4,12 +4,12 @@
 
 #include <algorithm>
 
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "configs/parallel_rules.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
-#include "runtime/engine/generator.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/plan_report.hpp"
+#include "runtime/run/generator.hpp"
 
 namespace sluice {
 namespace {

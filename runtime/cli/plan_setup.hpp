@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "runtime/cli/run_setup.hpp"
-#include "runtime/engine/plan_watch.hpp"
 #include "runtime/plan/search.hpp"
+#include "runtime/run/plan_watch.hpp"
 
 namespace sluice {
 

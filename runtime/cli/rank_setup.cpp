@@ -6,7 +6,7 @@
 #include <ctime>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/device_access.hpp"
 

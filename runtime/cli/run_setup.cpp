@@ -4,12 +4,12 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "base/error.hpp"
 #include "configs/derived.hpp"
-#include "kernels/base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
-#include "runtime/engine/generator.hpp"
-#include "runtime/engine/machine.hpp"
 #include "runtime/engine/rank_part.hpp"
+#include "runtime/run/generator.hpp"
+#include "runtime/run/machine.hpp"
 
 namespace sluice {
 namespace {

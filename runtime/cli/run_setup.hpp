@@ -8,9 +8,9 @@
 
 #include "configs/reader.hpp"
 #include "parallel/mesh.hpp"
-#include "runtime/engine/matmul_choice.hpp"
-#include "runtime/engine/plan_text.hpp"
-#include "runtime/engine/step_profile.hpp"
+#include "runtime/plan/plan_text.hpp"
+#include "runtime/plan/step_profile.hpp"
+#include "runtime/run/matmul_choice.hpp"
 
 namespace sluice {
 

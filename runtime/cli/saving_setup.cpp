@@ -13,20 +13,20 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
-#include "kernels/base/log.hpp"
-#include "runtime/checkpoint/checkpoint_catalog.hpp"
-#include "runtime/checkpoint/checkpoint_load.hpp"
-#include "runtime/checkpoint/file_system.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "base/log.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/run_setup.hpp"
-#include "runtime/engine/checkpointing.hpp"
-#include "runtime/engine/resume.hpp"
-#include "runtime/engine/run_settings.hpp"
 #include "runtime/launch/agent.hpp"
 #include "runtime/model/model_spec.hpp"
+#include "runtime/run/checkpointing.hpp"
+#include "runtime/run/resume.hpp"
+#include "runtime/run/run_settings.hpp"
 
 namespace sluice {
 namespace {

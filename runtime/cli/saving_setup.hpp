@@ -6,12 +6,12 @@
 #include <string>
 
 #include "configs/reader.hpp"
-#include "runtime/checkpoint/writer_lock.hpp"
+#include "runtime/checkpoint/io/writer_lock.hpp"
 #include "runtime/cli/run_setup.hpp"
 #include "runtime/data/training_data.hpp"
-#include "runtime/engine/plan_text.hpp"
-#include "runtime/engine/run_saver.hpp"
 #include "runtime/launch/launcher.hpp"
+#include "runtime/plan/plan_text.hpp"
+#include "runtime/run/run_saver.hpp"
 
 namespace sluice {
 

@@ -7,10 +7,10 @@
 #include <iostream>
 #include <iterator>
 
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "configs/json_schema.hpp"
 #include "configs/reader.hpp"
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/data/tokenizer.hpp"

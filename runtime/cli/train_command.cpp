@@ -6,23 +6,23 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "configs/offload_rules.hpp"
 #include "configs/reader.hpp"
 #include "configs/validate.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
-#include "runtime/checkpoint/checkpoint_catalog.hpp"
-#include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_setup.hpp"
 #include "runtime/cli/rank_setup.hpp"
 #include "runtime/cli/saving_setup.hpp"
 #include "runtime/cli/train_rank.hpp"
 #include "runtime/cli/train_setup.hpp"
-#include "runtime/engine/plan_text.hpp"
 #include "runtime/launch/host_launcher.hpp"
 #include "runtime/launch/launcher.hpp"
 #include "runtime/launch/rank_env.hpp"
+#include "runtime/plan/plan_text.hpp"
 #include "runtime/program/program_text.hpp"
 
 namespace sluice {

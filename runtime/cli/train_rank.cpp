@@ -9,9 +9,9 @@
 #include <utility>
 #include <vector>
 
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "configs/validate.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "offload/host_placement.hpp"
 #include "parallel/comm/cuda_module.hpp"
@@ -21,9 +21,6 @@
 #include "runtime/cli/saving_setup.hpp"
 #include "runtime/cli/train_setup.hpp"
 #include "runtime/engine/device_access.hpp"
-#include "runtime/engine/machine.hpp"
-#include "runtime/engine/plan_text.hpp"
-#include "runtime/engine/trainer.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/launch/thread_ranks.hpp"
@@ -32,6 +29,9 @@
 #include "runtime/observe/run_log.hpp"
 #include "runtime/observe/terminal.hpp"
 #include "runtime/plan/machine_profile.hpp"
+#include "runtime/plan/plan_text.hpp"
+#include "runtime/run/machine.hpp"
+#include "runtime/run/trainer.hpp"
 
 namespace sluice {
 namespace {

@@ -5,15 +5,15 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "runtime/cli/plan_setup.hpp"
-#include "runtime/engine/machine.hpp"
-#include "runtime/engine/matmul_choice.hpp"
-#include "runtime/engine/plan_text.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/observe/file_io.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/plan/plan_text.hpp"
+#include "runtime/program/write/step_writer.hpp"
+#include "runtime/run/machine.hpp"
+#include "runtime/run/matmul_choice.hpp"
 
 namespace sluice {
 Planned make_plan(const RunConfig& run, const RunPlace& place) {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/generator.hpp"
+#include "runtime/run/generator.hpp"
 
 namespace sluice {
 

@@ -3,19 +3,19 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/rank_setup.hpp"
 #include "runtime/engine/gpu_memory.hpp"
-#include "runtime/engine/machine.hpp"
-#include "runtime/engine/plan_text.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/launcher.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/model/counting_allocator.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/plan/plan_text.hpp"
+#include "runtime/program/write/step_writer.hpp"
+#include "runtime/run/machine.hpp"
 
 namespace sluice {
 namespace {
@@ -75,9 +75,13 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
     if (run.memory.device > 0) limit_reserved_bytes(device, run.memory.device);
   }
   watchdog_.set_phase("reading weights");
+  options.out_of_memory = [nvme = options.tiers.nvme](const StepPlan& step, const Program& held,
+                                                      const std::string& message) {
+    return out_of_device_memory(step, plan_memory(held, nvme, {}), message);
+  };
   auto engine =
-      std::make_unique<Engine>(options, std::move(model), *comms_, device, RowSource(), RowSource(),
-                               [this](const std::string& phase, bool waiting) {
+      std::make_unique<Engine>(options, std::move(model), plan, *comms_, device, RowSource(),
+                               RowSource(), [this](const std::string& phase, bool waiting) {
                                  watchdog_.set_phase(phase, waiting ? Waiting::kYes : Waiting::kNo);
                                });
   watchdog_.pulse();

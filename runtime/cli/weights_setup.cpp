@@ -7,15 +7,15 @@
 #include <memory>
 #include <utility>
 
+#include "base/error.hpp"
 #include "configs/validate.hpp"
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/checkpoint_catalog.hpp"
-#include "runtime/checkpoint/checkpoint_load.hpp"
-#include "runtime/checkpoint/file_system.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
-#include "runtime/checkpoint/hf_export.hpp"
-#include "runtime/checkpoint/hf_json.hpp"
-#include "runtime/checkpoint/step_name.hpp"
+#include "runtime/checkpoint/format/step_name.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/checkpoint/hf/hf_export.hpp"
+#include "runtime/checkpoint/hf/hf_json.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/checkpoint_model.hpp"
 #include "runtime/cli/checkpoint_tokenizer.hpp"
 #include "runtime/cli/command_output.hpp"

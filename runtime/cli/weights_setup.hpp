@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "configs/reader.hpp"
-#include "runtime/checkpoint/writer_lock.hpp"
+#include "runtime/checkpoint/io/writer_lock.hpp"
 #include "runtime/engine/initial_weights.hpp"
 
 namespace sluice {

@@ -5,8 +5,8 @@
 #include <charconv>
 #include <unordered_map>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/tokenizer_source.hpp"
 #include "runtime/data/utf8.hpp"

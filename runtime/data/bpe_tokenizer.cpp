@@ -5,7 +5,7 @@
 #include <bit>
 #include <queue>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/data/utf8.hpp"
 
 namespace sluice {

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/data/file_io.hpp"
 
 namespace sluice {

@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <memory>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "runtime/data/byte_source.hpp"
 #include "runtime/data/json_lines.hpp"
 #include "runtime/data/utf8.hpp"

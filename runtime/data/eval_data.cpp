@@ -2,7 +2,7 @@
 
 #include <filesystem>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/data/indexed_dataset.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/token_cache.hpp"

@@ -13,9 +13,9 @@
 #include <filesystem>
 #include <system_error>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 
 namespace sluice {
 namespace {

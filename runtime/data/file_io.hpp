@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/lock_file.hpp"
+#include "base/lock_file.hpp"
 
 namespace sluice {
 

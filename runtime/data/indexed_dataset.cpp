@@ -4,7 +4,7 @@
 #include <cstring>
 #include <string_view>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -1,6 +1,6 @@
 #include "runtime/data/sample_order.hpp"
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

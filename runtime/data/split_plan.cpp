@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/data/sample_order.hpp"
 
 namespace sluice {

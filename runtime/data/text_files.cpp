@@ -7,7 +7,7 @@
 #include <cerrno>
 #include <filesystem>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/utf8.hpp"
 

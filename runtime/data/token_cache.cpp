@@ -10,9 +10,9 @@
 #include <mutex>
 #include <thread>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "runtime/data/hash.hpp"
 
 namespace sluice {

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/log.hpp"
+#include "base/log.hpp"
 #include "runtime/data/bpe_files.hpp"
 #include "runtime/data/tokenizer_source.hpp"
 

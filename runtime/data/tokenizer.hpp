@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 

@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "runtime/data/bpe_files.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/tokenizer_source.hpp"

@@ -2,8 +2,8 @@
 
 #include <filesystem>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/hash.hpp"
 

@@ -8,8 +8,8 @@
 #include <unordered_map>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "runtime/data/bpe_files.hpp"
 #include "runtime/data/document_reader.hpp"
 #include "runtime/data/split_pattern.hpp"

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <system_error>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
-#include "kernels/base/log.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "base/log.hpp"
 #include "runtime/data/hash.hpp"
 #include "runtime/data/indexed_dataset.hpp"
 #include "runtime/data/split_plan.hpp"

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/doctor/machine_rates.hpp"
+#include "runtime/plan/machine_rates.hpp"
 
 namespace sluice {
 

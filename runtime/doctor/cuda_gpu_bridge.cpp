@@ -15,7 +15,7 @@
 #include <array>
 #include <string>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "kernels/cuda/check_cuda.hpp"
 #include "runtime/doctor/cuda_gpu.hpp"
 #include "runtime/doctor/gpu_device.hpp"

@@ -12,8 +12,8 @@
 #include <fstream>
 #include <iterator>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "offload/io_backend.hpp"
 #include "offload/nvme_bench.hpp"
 

@@ -4,7 +4,7 @@
 #include <string>
 
 #include "runtime/doctor/machine_facts.hpp"
-#include "runtime/doctor/machine_rates.hpp"
+#include "runtime/plan/machine_rates.hpp"
 
 namespace sluice {
 

@@ -6,8 +6,8 @@
 #include <ctime>
 #include <exception>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "runtime/bench/adam_bench.hpp"
 #include "runtime/doctor/disk_rates.hpp"

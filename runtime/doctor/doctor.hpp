@@ -11,12 +11,12 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "runtime/doctor/comm_rates.hpp"
 #include "runtime/doctor/findings.hpp"
 #include "runtime/doctor/gpu_rates.hpp"
 #include "runtime/doctor/machine_facts.hpp"
-#include "runtime/doctor/machine_rates.hpp"
+#include "runtime/plan/machine_rates.hpp"
 
 namespace sluice {
 

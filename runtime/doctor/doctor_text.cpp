@@ -1,7 +1,7 @@
 // The report as tables and sentences.
 #include <cstdio>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "kernels/cpu/thread_waiting.hpp"
 #include "runtime/bench/table.hpp"
 #include "runtime/doctor/doctor.hpp"

@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "kernels/cpu/thread_waiting.hpp"
 #include "runtime/bench/table.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/doctor/machine_facts.hpp"
-#include "runtime/doctor/machine_rates.hpp"
+#include "runtime/plan/machine_rates.hpp"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include <cstdint>
 #include <memory>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "offload/device_copies.hpp"
 #include "offload/host_pool.hpp"
 #include "runtime/doctor/gpu_facts.hpp"

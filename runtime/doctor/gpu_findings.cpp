@@ -1,7 +1,7 @@
 // What is wrong with a GPU and its way to the host.
 #include <algorithm>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "runtime/bench/table.hpp"
 #include "runtime/doctor/findings.hpp"
 

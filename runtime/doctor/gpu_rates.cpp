@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "runtime/bench/summary.hpp"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "runtime/doctor/gpu_device.hpp"
-#include "runtime/doctor/machine_rates.hpp"
+#include "runtime/plan/machine_rates.hpp"
 
 namespace sluice {
 

@@ -11,7 +11,7 @@
 #include <iterator>
 #include <sstream>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "kernels/cpu/thread_waiting.hpp"
 #include "offload/topology.hpp"
 #include "runtime/launch/cpu_quota.hpp"

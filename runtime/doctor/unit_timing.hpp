@@ -6,9 +6,9 @@
 #include <functional>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
-#include "runtime/doctor/machine_rates.hpp"
+#include "base/dtype.hpp"
 #include "runtime/model/model_options.hpp"
+#include "runtime/plan/machine_rates.hpp"
 
 namespace sluice {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/ticket.hpp"
+#include "base/ticket.hpp"
 
 namespace sluice {
 

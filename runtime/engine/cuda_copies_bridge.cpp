@@ -16,7 +16,7 @@
 #include <memory>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cuda/check_cuda.hpp"
 #include "offload/device_copies.hpp"
 #include "runtime/engine/cuda_errors.hpp"

@@ -7,8 +7,8 @@
 #include <string>
 #include <utility>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "offload/host_pool.hpp"
 #include "runtime/engine/cuda_tiers.hpp"
 

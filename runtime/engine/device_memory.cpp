@@ -9,8 +9,8 @@
 #include <string>
 #include <variant>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/host_memory.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/empty_tensor.hpp"

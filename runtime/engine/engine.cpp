@@ -7,15 +7,14 @@
 #include <string>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "runtime/engine/device_access.hpp"
-#include "runtime/engine/plan_text.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
-#include "runtime/program/program_check.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/check/program_check.hpp"
+#include "runtime/program/write/step_writer.hpp"
 
 namespace sluice {
 
@@ -50,7 +49,7 @@ bool copies_bytes(const Op& op) { return op.lane == Lane::kToHost || op.lane == 
 bool StepResult::finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
 bool StepResult::overflowed() const { return std::isfinite(loss) && !std::isfinite(grad_norm); }
 
-Engine::Engine(EngineOptions options, Model model, MeshRef comms, at::Device device,
+Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms, at::Device device,
                RowSource train, RowSource valid, PhaseObserver observer)
     : options_(std::move(options)),
       model_(std::move(model)),
@@ -61,7 +60,7 @@ Engine::Engine(EngineOptions options, Model model, MeshRef comms, at::Device dev
       train_rows_(std::move(train)),
       valid_rows_(std::move(valid)),
       observer_(std::move(observer)),
-      plan_(plan_step(options_, model_)),
+      plan_(std::move(plan)),
       train_program_(trains(options_) ? write_train_step(plan_.shape) : Program{}),
       eval_program_(options_.purpose == EnginePurpose::kGenerate ? Program{}
                                                                  : write_eval_step(plan_.shape)),
@@ -199,7 +198,8 @@ void Engine::execute_program(const Program& program, Mode mode, std::int64_t ind
     const std::optional<std::string> memory = out_of_memory_in(error);
     if (!memory) throw;
     const Program& held = trains(options_) ? train_program_ : program;
-    throw out_of_device_memory(plan_, plan_memory(held, options_.tiers.nvme, {}), *memory);
+    if (options_.out_of_memory) throw options_.out_of_memory(plan_, held, *memory);
+    throw BudgetError("the device ran out of memory in a step: " + *memory);
   } catch (...) {
     stop_lanes();
     throw;

@@ -13,13 +13,14 @@
 
 #include "parallel/mesh_comms.hpp"
 #include "runtime/data/training_data.hpp"
+#include "runtime/engine/engine_settings.hpp"
 #include "runtime/engine/exchange_timing.hpp"
 #include "runtime/engine/group_store.hpp"
 #include "runtime/engine/mesh_ref.hpp"
 #include "runtime/engine/state_pieces.hpp"
 #include "runtime/engine/tier_store.hpp"
 #include "runtime/program/executor.hpp"
-#include "runtime/program/memory_model.hpp"
+#include "runtime/program/model/memory_model.hpp"
 
 namespace sluice {
 
@@ -67,10 +68,12 @@ struct SpeculationCounts {
 
 class Engine final : private OpHandler {
  public:
-  // The model's units, in its spec's order, may be anybody's; on a mesh they are of this rank's
-  // part and talk over comms->tensor(). options.model is not looked at: the spec has its own.
-  Engine(EngineOptions options, Model model, MeshRef comms, at::Device device, RowSource train,
-         RowSource valid, PhaseObserver observer = {});
+  // `plan`: of these options and this model (runtime/plan/step_profile.hpp); planned_engine()
+  // (runtime/run) makes both. The model's units, in its spec's order, may be anybody's; on a mesh
+  // they are of this rank's part and talk over comms->tensor(). options.model is not looked at: the
+  // spec has its own.
+  Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms, at::Device device,
+         RowSource train, RowSource valid, PhaseObserver observer = {});
   ~Engine() override;
 
   [[nodiscard]] StepResult train_step(const StepInput& input);

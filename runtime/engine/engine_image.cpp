@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/engine/image_choice.hpp"

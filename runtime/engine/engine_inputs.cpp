@@ -2,7 +2,7 @@
 // that views of them and their shapes are whole again when it comes back.
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/program/step_shape.hpp"
 

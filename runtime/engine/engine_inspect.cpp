@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <limits>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
+#include "parallel/comm/text_exchange.hpp"
 #include "runtime/engine/engine.hpp"
-#include "runtime/engine/text_exchange.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 

@@ -4,11 +4,11 @@
 #include <cmath>
 #include <cstring>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/cast.hpp"
+#include "parallel/comm/text_exchange.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/engine/param_parts.hpp"
-#include "runtime/engine/text_exchange.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 

@@ -4,15 +4,15 @@
 #include <limits>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "kernels/cpu/reduce.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 #include "runtime/engine/adamw_step.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
-#include "runtime/program/use_order.hpp"
+#include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
 

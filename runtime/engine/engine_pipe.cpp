@@ -1,7 +1,7 @@
 // What a pipeline stage does with the stages beside it.
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/model_slices.hpp"

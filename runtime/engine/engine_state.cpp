@@ -1,7 +1,7 @@
 // The engine's states as pieces of global parameters: what a checkpoint reads and writes.
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/model/empty_tensor.hpp"

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "runtime/engine/device_memory.hpp"
-#include "runtime/engine/step_profile.hpp"
+#include "runtime/engine/step_plan.hpp"
 
 namespace sluice {
 

@@ -4,9 +4,9 @@
 #include <sstream>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
-#include "runtime/engine/text_exchange.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "parallel/comm/text_exchange.hpp"
 #include "runtime/engine/tier_store.hpp"
 
 namespace sluice {

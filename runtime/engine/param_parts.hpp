@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/range_plan.hpp"
+#include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/model/model_spec.hpp"
 
 namespace sluice {

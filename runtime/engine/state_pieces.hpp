@@ -6,9 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
-#include "runtime/checkpoint/range_plan.hpp"
-#include "runtime/engine/step_profile.hpp"
+#include "base/dtype.hpp"
+#include "runtime/checkpoint/format/range_plan.hpp"
+#include "runtime/engine/step_plan.hpp"
 
 namespace sluice {
 

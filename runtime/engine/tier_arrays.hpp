@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "offload/device_copies.hpp"
 #include "offload/nvme_store.hpp"
 #include "zero/partition_plan.hpp"

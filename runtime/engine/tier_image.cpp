@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/engine/tier_store.hpp"
 
 namespace sluice {

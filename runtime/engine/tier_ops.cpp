@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/reduce.hpp"

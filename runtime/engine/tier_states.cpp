@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/engine/all_of.hpp"
 #include "runtime/engine/tier_store.hpp"

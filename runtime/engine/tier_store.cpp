@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "runtime/model/tensor_view.hpp"
-#include "runtime/program/memory_model.hpp"
-#include "runtime/program/use_order.hpp"
+#include "runtime/program/model/memory_model.hpp"
+#include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
 

@@ -16,17 +16,17 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/ticket.hpp"
+#include "base/ticket.hpp"
 #include "offload/host_pool.hpp"
 #include "offload/nvme_store.hpp"
-#include "runtime/checkpoint/range_plan.hpp"
+#include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/engine/adamw_step.hpp"
 #include "runtime/engine/group_store.hpp"
 #include "runtime/engine/tier_arrays.hpp"
 #include "runtime/engine/tier_copies.hpp"
 #include "runtime/engine/tier_limits.hpp"
 #include "runtime/program/program.hpp"
-#include "runtime/program/update_flow.hpp"
+#include "runtime/program/write/update_flow.hpp"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/philox.hpp"
 
 namespace sluice {

@@ -9,7 +9,7 @@
 #include <charconv>
 #include <cstdlib>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -8,7 +8,7 @@
 #include <memory>
 #include <optional>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/cpu_quota.hpp"
 
 namespace sluice {

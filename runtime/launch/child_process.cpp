@@ -8,8 +8,8 @@
 #include <cerrno>
 #include <cstring>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/host_faults.hpp"
+#include "base/error.hpp"
+#include "base/host_faults.hpp"
 #include "runtime/launch/pidfd.hpp"
 
 namespace sluice {

@@ -11,8 +11,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/thread_rank.hpp"
+#include "base/error.hpp"
+#include "base/thread_rank.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/observe/file_io.hpp"
 

@@ -33,7 +33,7 @@ struct ErrorReport {
 [[nodiscard]] std::string host_name();
 [[nodiscard]] std::int64_t unix_time_ns();
 
-// Of the calling thread's rank (kernels/base/thread_rank.hpp), on this host, now.
+// Of the calling thread's rank (base/thread_rank.hpp), on this host, now.
 [[nodiscard]] ErrorReport make_error_report(std::string message, int exit_code, bool secondary);
 // ... of what was caught: its chain, its exit code, whether it is secondary and whether it recurs.
 [[nodiscard]] ErrorReport make_error_report(const std::exception& error);

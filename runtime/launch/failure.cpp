@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include "kernels/base/host_faults.hpp"
+#include "base/host_faults.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
 namespace sluice {

@@ -9,9 +9,9 @@
 #include <optional>
 #include <sstream>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/job_secret.hpp"
-#include "kernels/base/plain_lines.hpp"
+#include "base/error.hpp"
+#include "base/job_secret.hpp"
+#include "base/plain_lines.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/stop_signal.hpp"

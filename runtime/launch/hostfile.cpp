@@ -8,7 +8,7 @@
 #include <optional>
 #include <sstream>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/error_report.hpp"
 
 namespace sluice {

@@ -6,10 +6,10 @@
 #include <filesystem>
 #include <optional>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/host_faults.hpp"
-#include "kernels/base/job_secret.hpp"
-#include "kernels/base/plain_lines.hpp"
+#include "base/error.hpp"
+#include "base/host_faults.hpp"
+#include "base/job_secret.hpp"
+#include "base/plain_lines.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"

@@ -12,7 +12,7 @@
 #include <memory>
 #include <string_view>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/slurm_env.hpp"
 
 namespace sluice {

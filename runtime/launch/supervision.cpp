@@ -6,7 +6,7 @@
 #include <system_error>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
 namespace sluice {

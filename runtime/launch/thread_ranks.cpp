@@ -8,8 +8,8 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/thread_rank.hpp"
+#include "base/error.hpp"
+#include "base/thread_rank.hpp"
 #include "runtime/launch/error_report.hpp"
 
 namespace sluice {

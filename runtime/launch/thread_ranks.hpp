@@ -6,7 +6,7 @@
 namespace sluice {
 
 // body(rank) on a thread of its own for each rank of [0, ranks), all at once; ThreadRank says which
-// (kernels/base/thread_rank.hpp). Where a body throws, fail_others(rank) is
+// (base/thread_rank.hpp). Where a body throws, fail_others(rank) is
 // called on its thread, once in the whole run: it must make the other bodies fail soon, or this
 // waits for them as long as they like. Threads inherit the caller's floating-point control and
 // signal mask.

@@ -2,7 +2,7 @@
 
 #include <c10/core/GradMode.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/stacked_linear.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <cstdint>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "runtime/model/model_options.hpp"
 
 namespace sluice {

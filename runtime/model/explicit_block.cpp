@@ -9,7 +9,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/block_call.hpp"
 #include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/empty_tensor.hpp"

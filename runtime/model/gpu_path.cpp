@@ -1,6 +1,6 @@
 #include "runtime/model/gpu_path.hpp"
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 
 namespace sluice {
 namespace {

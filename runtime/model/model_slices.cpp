@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/parallel_options.hpp"
 
 namespace sluice {

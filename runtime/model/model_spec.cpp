@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/llama_params.hpp"
 #include "runtime/model/model_slices.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "runtime/model/model_slices.hpp"
 #include "runtime/model/tensor_group.hpp"
 

@@ -3,8 +3,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kernels/base/dtype.hpp"
-#include "kernels/base/error.hpp"
+#include "base/dtype.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 

@@ -22,7 +22,7 @@
 #include <span>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include <numeric>
 #include <utility>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/meta_kernels.hpp"

@@ -1,6 +1,6 @@
 #include "runtime/model/units.hpp"
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/explicit_units.hpp"
 #include "runtime/model/gpt2_units.hpp"
 #include "runtime/model/llama_units.hpp"

@@ -10,7 +10,7 @@
 #include <optional>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/dry_pieces.hpp"
 #include "runtime/model/tensor_view.hpp"
 

@@ -6,8 +6,8 @@
 #include <filesystem>
 #include <system_error>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 
 namespace sluice {
 namespace {

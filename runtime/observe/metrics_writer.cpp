@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 
 namespace sluice {
 namespace {

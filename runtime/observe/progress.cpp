@@ -4,7 +4,7 @@
 #include <array>
 #include <cmath>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {

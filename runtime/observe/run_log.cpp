@@ -13,7 +13,7 @@
 #include <string_view>
 #include <utility>
 
-#include "kernels/base/thread_rank.hpp"
+#include "base/thread_rank.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {

@@ -1,4 +1,4 @@
-// The log of one rank: what log_info & co. (kernels/base/log.hpp) say, as lines
+// The log of one rank: what log_info & co. (base/log.hpp) say, as lines
 //
 //   13:04:05.123 info    resumed from step 120
 //   13:04:05.123 warning [rank 3] host memory is nearly full
@@ -8,7 +8,7 @@
 // built; build and destroy it while no other thread logs.
 #pragma once
 
-#include "kernels/base/log.hpp"
+#include "base/log.hpp"
 
 namespace sluice {
 

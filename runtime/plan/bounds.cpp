@@ -3,8 +3,8 @@
 #include <algorithm>
 
 #include "runtime/plan/unit_seconds.hpp"
-#include "runtime/program/persistent_bytes.hpp"
-#include "runtime/program/use_order.hpp"
+#include "runtime/program/write/persistent_bytes.hpp"
+#include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
 namespace {

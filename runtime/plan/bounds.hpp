@@ -5,8 +5,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/engine/step_profile.hpp"
-#include "runtime/program/time_model.hpp"
+#include "runtime/plan/step_profile.hpp"
+#include "runtime/program/model/time_model.hpp"
 
 namespace sluice {
 

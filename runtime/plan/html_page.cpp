@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "runtime/plan/html_files.hpp"
 #include "runtime/plan/lane_bars.hpp"
 #include "runtime/plan/memory_curve.hpp"

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/program/time_model.hpp"
+#include "runtime/program/model/time_model.hpp"
 
 namespace sluice {
 

@@ -8,7 +8,7 @@
 #include <sstream>
 #include <string_view>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/plan/machine_files.hpp"
 
 namespace sluice {

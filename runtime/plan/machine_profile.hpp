@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
-#include "runtime/doctor/machine_rates.hpp"
-#include "runtime/program/time_model.hpp"
+#include "base/dtype.hpp"
+#include "runtime/plan/machine_rates.hpp"
+#include "runtime/program/model/time_model.hpp"
 
 namespace sluice {
 

@@ -4,8 +4,8 @@
 #include <cstddef>
 #include <vector>
 
-#include "runtime/program/memory_model.hpp"
-#include "runtime/program/time_model.hpp"
+#include "runtime/program/model/memory_model.hpp"
+#include "runtime/program/model/time_model.hpp"
 
 namespace sluice {
 

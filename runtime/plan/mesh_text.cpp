@@ -4,7 +4,7 @@
 #include <cstdio>
 #include <utility>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 
 namespace sluice {
 namespace {

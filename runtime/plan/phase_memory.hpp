@@ -4,7 +4,7 @@
 #include <array>
 #include <string_view>
 
-#include "runtime/program/memory_model.hpp"
+#include "runtime/program/model/memory_model.hpp"
 
 namespace sluice {
 

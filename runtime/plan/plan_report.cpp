@@ -6,7 +6,7 @@
 #include <cstdarg>
 #include <cstdio>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/timeline.hpp"
 

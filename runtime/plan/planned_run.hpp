@@ -8,11 +8,11 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/plan_text.hpp"
 #include "runtime/plan/phase_memory.hpp"
+#include "runtime/plan/plan_text.hpp"
 #include "runtime/plan/wires.hpp"
+#include "runtime/program/model/time_model.hpp"
 #include "runtime/program/program.hpp"
-#include "runtime/program/time_model.hpp"
 
 namespace sluice {
 

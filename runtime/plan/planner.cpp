@@ -8,8 +8,8 @@
 #include "runtime/engine/tier_copies.hpp"
 #include "runtime/plan/bounds.hpp"
 #include "runtime/plan/unit_seconds.hpp"
-#include "runtime/program/pipeline_time.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/model/pipeline_time.hpp"
+#include "runtime/program/write/step_writer.hpp"
 
 namespace sluice {
 namespace {

@@ -8,9 +8,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/engine/step_profile.hpp"
 #include "runtime/plan/machine_profile.hpp"
 #include "runtime/plan/planned_run.hpp"
+#include "runtime/plan/step_profile.hpp"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <tuple>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/plan/bounds.hpp"
 
 namespace sluice {

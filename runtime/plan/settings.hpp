@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/step_profile.hpp"
+#include "runtime/plan/step_profile.hpp"
 
 namespace sluice {
 

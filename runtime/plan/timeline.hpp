@@ -4,8 +4,8 @@
 #include <span>
 #include <string>
 
+#include "runtime/program/model/time_model.hpp"
 #include "runtime/program/program.hpp"
-#include "runtime/program/time_model.hpp"
 
 namespace sluice {
 

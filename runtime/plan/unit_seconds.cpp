@@ -4,7 +4,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/program/use_order.hpp"
+#include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
 namespace {

@@ -3,8 +3,8 @@
 
 #include <vector>
 
-#include "runtime/engine/step_profile.hpp"
 #include "runtime/plan/machine_profile.hpp"
+#include "runtime/plan/step_profile.hpp"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/ticket.hpp"
+#include "base/ticket.hpp"
 #include "runtime/program/executor_lanes.hpp"
 #include "runtime/program/program.hpp"
 

@@ -10,7 +10,7 @@
 #include <memory>
 #include <vector>
 
-#include "kernels/base/ticket.hpp"
+#include "base/ticket.hpp"
 #include "runtime/program/program.hpp"
 
 namespace sluice {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 
 namespace sluice {
 namespace {

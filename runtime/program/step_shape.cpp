@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "runtime/program/use_order.hpp"
+#include "runtime/program/write/use_order.hpp"
 #include "zero/partition_plan.hpp"
 
 namespace sluice {

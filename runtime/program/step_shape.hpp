@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "kernels/base/dtype.hpp"
+#include "base/dtype.hpp"
 #include "offload/image_size.hpp"
 #include "offload/offload_options.hpp"
 #include "parallel/parallel_options.hpp"

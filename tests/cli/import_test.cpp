@@ -7,7 +7,7 @@
 #include <fstream>
 #include <span>
 
-#include "runtime/checkpoint/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
 #include "tests/cli/program.hpp"
 #include "tests/runtime/checkpoint/torch_writer.hpp"
 

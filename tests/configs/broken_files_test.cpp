@@ -3,9 +3,9 @@
 
 #include <cstdlib>
 
+#include "base/error.hpp"
 #include "configs/reader.hpp"
 #include "configs/validate.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/configs/broken_cases.hpp"
 #include "tests/configs/scratch.hpp"
 

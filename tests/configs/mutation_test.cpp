@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "base/error.hpp"
 #include "configs/json_schema.hpp"
 #include "configs/reader.hpp"
 #include "configs/schema.hpp"
 #include "configs/validate.hpp"
 #include "configs/value.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/configs/scratch.hpp"
 
 namespace sluice::testing {

@@ -7,8 +7,8 @@
 #include <sys/statfs.h>
 #include <unistd.h>
 
+#include "base/error.hpp"
 #include "configs/validate.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/configs/scratch.hpp"
 
 namespace sluice::testing {

@@ -3,8 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include "base/error.hpp"
 #include "configs/validate.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/configs/scratch.hpp"
 
 namespace sluice::testing {

@@ -5,10 +5,10 @@
 
 #include <cstdlib>
 
+#include "base/error.hpp"
 #include "configs/schema.hpp"
 #include "configs/suggest.hpp"
 #include "configs/value.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/configs/scratch.hpp"
 
 namespace sluice::testing {

@@ -6,9 +6,9 @@
 #include <fstream>
 #include <iterator>
 
+#include "base/error.hpp"
 #include "configs/reader.hpp"
 #include "configs/value.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/configs/scratch.hpp"
 
 namespace sluice::testing {

@@ -5,9 +5,9 @@
 
 #include <optional>
 
+#include "base/error.hpp"
 #include "configs/derived.hpp"
 #include "configs/schema.hpp"
-#include "kernels/base/error.hpp"
 #include "tests/configs/scratch.hpp"
 
 namespace sluice::testing {

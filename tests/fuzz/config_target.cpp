@@ -1,8 +1,8 @@
 #include <cstdlib>
 #include <string_view>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace sluice::testing {

@@ -4,7 +4,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/data/document_reader.hpp"
 #include "runtime/data/utf8.hpp"
 #include "tests/fuzz/targets.hpp"

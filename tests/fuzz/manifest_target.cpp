@@ -2,9 +2,9 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/checkpoint/checkpoint_error.hpp"
-#include "runtime/checkpoint/checkpoint_load.hpp"
-#include "runtime/checkpoint/manifest.hpp"
+#include "runtime/checkpoint/format/checkpoint_error.hpp"
+#include "runtime/checkpoint/format/manifest.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace sluice::testing {

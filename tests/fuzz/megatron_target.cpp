@@ -2,9 +2,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/dist_metadata.hpp"
-#include "runtime/checkpoint/import_states.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/import/dist_metadata.hpp"
+#include "runtime/checkpoint/import/import_states.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/runtime/checkpoint/torch_writer.hpp"
 

@@ -2,7 +2,7 @@
 #include <cstdlib>
 #include <vector>
 
-#include "runtime/checkpoint/safetensors.hpp"
+#include "runtime/checkpoint/format/safetensors.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace sluice::testing {

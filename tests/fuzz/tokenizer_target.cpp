@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/data/bpe_files.hpp"
 #include "tests/fuzz/targets.hpp"
 

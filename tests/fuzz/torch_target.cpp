@@ -1,7 +1,7 @@
 #include <cstdlib>
 
-#include "runtime/checkpoint/checkpoint_error.hpp"
-#include "runtime/checkpoint/torch_file.hpp"
+#include "runtime/checkpoint/format/checkpoint_error.hpp"
+#include "runtime/checkpoint/import/torch_file.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace sluice::testing {

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "tests/kernels/support.hpp"
 

@@ -1,6 +1,6 @@
 #include "kernels/cpu/dropout.hpp"
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "tests/kernels/support.hpp"
 

@@ -1,7 +1,7 @@
 // A table cut into runs of rows against the kernel that has all of it.
 #include "kernels/cpu/embedding_slice.hpp"
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/embedding.hpp"
 #include "tests/kernels/support.hpp"
 

@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {

@@ -2,7 +2,7 @@
 
 #include <set>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {

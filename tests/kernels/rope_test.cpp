@@ -1,6 +1,6 @@
 #include "kernels/cpu/rope.hpp"
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {

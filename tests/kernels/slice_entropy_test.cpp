@@ -5,7 +5,7 @@
 #include <cstring>
 #include <limits>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 #include "tests/kernels/support.hpp"

@@ -4,7 +4,7 @@
 #include <cstring>
 #include <numeric>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "tests/kernels/support.hpp"
 

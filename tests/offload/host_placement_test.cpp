@@ -11,7 +11,7 @@
 #include <set>
 #include <thread>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/parallel.hpp"
 
 namespace sluice {

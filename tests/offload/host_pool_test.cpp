@@ -4,8 +4,8 @@
 
 #include <thread>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,7 @@
 #include <chrono>
 #include <fstream>
 
-#include "kernels/base/log.hpp"
+#include "base/log.hpp"
 #include "tests/offload/support.hpp"
 
 namespace sluice {

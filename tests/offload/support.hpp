@@ -15,8 +15,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "offload/io_backend.hpp"
 #include "offload/nvme_store.hpp"
 

@@ -9,7 +9,7 @@
 #include <cstring>
 #include <thread>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "tests/parallel/backends.hpp"
 

@@ -4,7 +4,7 @@
 
 #include <cstdlib>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/communicator.hpp"
 
 namespace sluice {

@@ -3,7 +3,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/parallel/backends.hpp"
 
 namespace sluice {

@@ -16,8 +16,8 @@
 #include <set>
 #include <thread>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/job_secret.hpp"
+#include "base/error.hpp"
+#include "base/job_secret.hpp"
 #include "parallel/comm/socket.hpp"
 #include "tests/parallel/backends.hpp"
 

@@ -13,8 +13,8 @@
 #include <fstream>
 #include <thread>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "parallel/comm/host_memory.hpp"
 #include "parallel/comm/host_plan.hpp"

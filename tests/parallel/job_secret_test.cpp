@@ -1,5 +1,5 @@
 // Published vectors: FIPS 180-2 appendix B, RFC 4231.
-#include "kernels/base/job_secret.hpp"
+#include "base/job_secret.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 // What only groups of threads can tell: which call of which rank differs.
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/parallel/backends.hpp"
 
 namespace sluice {

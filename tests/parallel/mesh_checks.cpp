@@ -3,7 +3,7 @@
 #include <array>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

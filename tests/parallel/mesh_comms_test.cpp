@@ -8,7 +8,7 @@
 #include <mutex>
 #include <thread>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/parallel/backends.hpp"
 #include "tests/parallel/mesh_checks.hpp"
 

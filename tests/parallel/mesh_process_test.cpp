@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/parallel/backends.hpp"
 #include "tests/parallel/mesh_checks.hpp"
 

@@ -5,7 +5,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -6,7 +6,7 @@
 #include <future>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

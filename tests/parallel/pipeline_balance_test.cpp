@@ -4,7 +4,7 @@
 #include <limits>
 #include <random>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/pipeline/balance.hpp"
 
 namespace sluice {

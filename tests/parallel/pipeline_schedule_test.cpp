@@ -6,7 +6,7 @@
 #include <string>
 #include <tuple>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/pipeline/schedule.hpp"
 
 namespace sluice {

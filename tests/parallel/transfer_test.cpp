@@ -9,8 +9,8 @@
 #include <numeric>
 #include <thread>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "parallel/comm/host_memory.hpp"
 #include "tests/parallel/backends.hpp"
 

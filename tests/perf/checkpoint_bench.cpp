@@ -26,12 +26,12 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/checkpoint_load.hpp"
-#include "runtime/checkpoint/checkpoint_save.hpp"
-#include "runtime/checkpoint/page_memory.hpp"
-#include "runtime/checkpoint/read_ahead.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/checkpoint_save.hpp"
+#include "runtime/checkpoint/io/page_memory.hpp"
+#include "runtime/checkpoint/io/read_ahead.hpp"
 
 namespace {
 

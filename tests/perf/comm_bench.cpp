@@ -16,7 +16,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/host_memory.hpp"
 

@@ -11,7 +11,7 @@
 #include <exception>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace {
 

@@ -9,11 +9,11 @@ import re
 import sys
 
 SOURCE_ENDINGS = (".hpp", ".cpp", ".cu", ".cuh", ".h", ".inc")
-FOLDERS = ("kernels", "offload", "parallel", "zero", "runtime", "configs", "tests", "examples")
+FOLDERS = ("base", "kernels", "offload", "parallel", "zero", "runtime", "configs", "tests", "examples")
 
 # Layer of a file = the first prefix that fits.
 LAYERS = (
-    ("kernels/base/", "base"),
+    ("base/", "base"),
     ("kernels/", "kernels"),
     ("offload/", "offload"),
     ("parallel/comm/", "comm"),
@@ -111,7 +111,7 @@ def forbidden_own(path, header):
     if target is None:
         return "the folder has no layer; add it to tests/structure/include_direction.py"
     if is_options(path) and not (target == "base" or is_options(header)):
-        return "an option header includes only kernels/base and other option headers"
+        return "an option header includes only base and other option headers"
     if target in MAY_INCLUDE[source]:
         return None
     if source == "configs" and is_options(header):

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <numeric>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

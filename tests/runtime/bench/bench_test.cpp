@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <sstream>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/bench/adam_bench.hpp"
 #include "runtime/bench/comm_bench.hpp"
 #include "runtime/bench/step_bench.hpp"

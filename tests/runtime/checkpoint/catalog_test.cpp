@@ -6,8 +6,8 @@
 #include <random>
 #include <string>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/step_name.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/format/step_name.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice::testing {

@@ -1,5 +1,5 @@
 // A checkpoint written again: the same states in other files.
-#include "runtime/checkpoint/convert.hpp"
+#include "runtime/checkpoint/io/convert.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <filesystem>
 #include <random>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice::testing {

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 
 namespace sluice::testing {
 

@@ -8,9 +8,9 @@
 #include <random>
 #include <string>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/convert.hpp"
-#include "runtime/checkpoint/tokenizer_files.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/convert.hpp"
+#include "runtime/checkpoint/io/tokenizer_files.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice::testing {

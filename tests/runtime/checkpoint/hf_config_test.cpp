@@ -1,5 +1,5 @@
 // config.json of four families, with old and new keys: what is read, what is refused and how.
-#include "runtime/checkpoint/hf_config.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,8 +9,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/hf_json.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/hf/hf_json.hpp"
 
 namespace sluice {
 namespace {

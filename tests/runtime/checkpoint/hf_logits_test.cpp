@@ -6,8 +6,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "runtime/checkpoint/hf_config.hpp"
-#include "runtime/checkpoint/hf_weights.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/checkpoint/hf/hf_weights.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/units.hpp"
 

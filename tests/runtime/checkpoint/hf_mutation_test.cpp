@@ -7,9 +7,9 @@
 #include <random>
 #include <sstream>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
-#include "runtime/checkpoint/hf_weights.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/checkpoint/hf/hf_weights.hpp"
 
 namespace sluice {
 namespace {

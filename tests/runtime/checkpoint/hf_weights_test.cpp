@@ -1,6 +1,6 @@
 // Hugging Face folders of transformers' own making, in and out, every family: tensors bit for bit,
 // any range, and what is refused.
-#include "runtime/checkpoint/hf_weights.hpp"
+#include "runtime/checkpoint/hf/hf_weights.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -10,11 +10,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
-#include "runtime/checkpoint/file_system.hpp"
-#include "runtime/checkpoint/hf_config.hpp"
-#include "runtime/checkpoint/hf_import.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/checkpoint/hf/hf_import.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 #include "tests/runtime/checkpoint/test_folder.hpp"
 
 namespace sluice {

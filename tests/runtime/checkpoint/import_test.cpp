@@ -8,10 +8,10 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/checkpoint_load.hpp"
-#include "runtime/checkpoint/import_states.hpp"
-#include "runtime/checkpoint/safetensors.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/format/safetensors.hpp"
+#include "runtime/checkpoint/import/import_states.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
 #include "tests/runtime/checkpoint/test_folder.hpp"
 #include "tests/runtime/checkpoint/torch_writer.hpp"
 

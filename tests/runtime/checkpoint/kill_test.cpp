@@ -11,8 +11,8 @@
 #include <random>
 #include <string>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice::testing {

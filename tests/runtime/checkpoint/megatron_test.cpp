@@ -7,10 +7,10 @@
 #include <iterator>
 #include <span>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/import_states.hpp"
-#include "runtime/checkpoint/safetensors.hpp"
-#include "runtime/checkpoint/zip_file.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/format/safetensors.hpp"
+#include "runtime/checkpoint/import/import_states.hpp"
+#include "runtime/checkpoint/import/zip_file.hpp"
 #include "tests/runtime/checkpoint/test_folder.hpp"
 #include "tests/runtime/checkpoint/torch_writer.hpp"
 

@@ -1,5 +1,5 @@
 // The zip and the pickle of torch.save: what is read, and what is refused by name.
-#include "runtime/checkpoint/pickle.hpp"
+#include "runtime/checkpoint/import/pickle.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <fstream>
 #include <numeric>
 
-#include "runtime/checkpoint/torch_file.hpp"
-#include "runtime/checkpoint/zip_file.hpp"
+#include "runtime/checkpoint/import/torch_file.hpp"
+#include "runtime/checkpoint/import/zip_file.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 #include "tests/runtime/checkpoint/torch_writer.hpp"
 

@@ -7,7 +7,7 @@
 #include <random>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/checkpoint/crash_file_system.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 

@@ -1,5 +1,5 @@
 // Ranges against a walk over their elements.
-#include "runtime/checkpoint/range_plan.hpp"
+#include "runtime/checkpoint/format/range_plan.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -12,7 +12,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice {

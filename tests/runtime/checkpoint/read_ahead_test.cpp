@@ -1,6 +1,6 @@
 // Reading ahead of the one who compares and copies: the same bytes, bounded memory, and whatever
 // goes wrong in a reading thread arrives where its bytes were waited for.
-#include "runtime/checkpoint/read_ahead.hpp"
+#include "runtime/checkpoint/io/read_ahead.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -15,11 +15,11 @@
 #include <stdexcept>
 #include <string>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
-#include "kernels/base/thread_rank.hpp"
-#include "runtime/checkpoint/checkpoint_error.hpp"
-#include "runtime/checkpoint/page_memory.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "base/thread_rank.hpp"
+#include "runtime/checkpoint/format/checkpoint_error.hpp"
+#include "runtime/checkpoint/io/page_memory.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice::testing {

@@ -1,4 +1,4 @@
-#include "runtime/checkpoint/safetensors.hpp"
+#include "runtime/checkpoint/format/safetensors.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/file_system.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice::testing {

@@ -7,7 +7,7 @@
 #include <string>
 #include <thread>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/checkpoint/support.hpp"
 
 namespace sluice::testing {

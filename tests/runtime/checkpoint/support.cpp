@@ -11,8 +11,8 @@
 #include <stdexcept>
 
 #include "kernels/cpu/cast.hpp"
-#include "runtime/checkpoint/page_memory.hpp"
-#include "runtime/checkpoint/tokenizer_files.hpp"
+#include "runtime/checkpoint/io/page_memory.hpp"
+#include "runtime/checkpoint/io/tokenizer_files.hpp"
 
 namespace sluice::testing {
 namespace {

@@ -9,10 +9,10 @@
 #include <string>
 #include <vector>
 
-#include "runtime/checkpoint/checkpoint_catalog.hpp"
-#include "runtime/checkpoint/checkpoint_load.hpp"
-#include "runtime/checkpoint/checkpoint_save.hpp"
-#include "runtime/checkpoint/file_system.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/checkpoint_save.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 
 namespace sluice::testing {
 

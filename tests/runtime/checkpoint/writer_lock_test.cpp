@@ -1,6 +1,6 @@
 // Who may write to a folder: processes that hold it, die, are slow to die, and file systems that
 // cannot tell.
-#include "runtime/checkpoint/writer_lock.hpp"
+#include "runtime/checkpoint/io/writer_lock.hpp"
 
 #include <gmock/gmock.h>
 #include <unistd.h>
@@ -11,9 +11,9 @@
 #include <memory>
 #include <thread>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/failpoint.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "base/log.hpp"
 #include "tests/killed_process.hpp"
 #include "tests/runtime/checkpoint/test_folder.hpp"
 

@@ -14,7 +14,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/data/utf8.hpp"
 
 namespace sluice::testing {

@@ -4,7 +4,7 @@
 #include <map>
 #include <set>
 
-#include "kernels/base/failpoint.hpp"
+#include "base/failpoint.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 #include "tests/runtime/data/megatron_files.hpp"
 

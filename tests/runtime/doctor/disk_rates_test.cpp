@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "tests/runtime/doctor/scratch.hpp"
 
 namespace sluice {

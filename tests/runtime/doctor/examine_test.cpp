@@ -6,7 +6,7 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/doctor/doctor.hpp"
 #include "tests/runtime/doctor/fake_gpu.hpp"
 #include "tests/runtime/doctor/scratch.hpp"

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/doctor/gpu_device.hpp"
 #include "tests/runtime/engine/apart_device.hpp"
 

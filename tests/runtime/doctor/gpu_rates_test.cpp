@@ -6,7 +6,7 @@
 
 #include <filesystem>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "tests/runtime/doctor/fake_gpu.hpp"
 #include "tests/runtime/doctor/scratch.hpp"
 

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 
 namespace sluice {
 namespace {

@@ -1,4 +1,4 @@
-#include "runtime/doctor/machine_rates.hpp"
+#include "runtime/plan/machine_rates.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -6,7 +6,7 @@
 #include <functional>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/doctor/scratch.hpp"
 
 namespace sluice {

@@ -10,7 +10,7 @@
 #include <functional>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice::testing {
 namespace {

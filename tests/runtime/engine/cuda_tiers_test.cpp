@@ -9,7 +9,7 @@
 #include <iterator>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/adamw.hpp"
 #include "offload/device_copies.hpp"
 #include "offload/host_pool.hpp"

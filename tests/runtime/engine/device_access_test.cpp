@@ -6,7 +6,7 @@
 #include <cstdlib>
 #include <string>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

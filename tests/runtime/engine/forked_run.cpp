@@ -13,11 +13,11 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/base/failpoint.hpp"
+#include "base/failpoint.hpp"
 #include "kernels/cpu/cpu_features.hpp"
-#include "runtime/engine/machine.hpp"
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/launch/thread_ranks.hpp"
+#include "runtime/run/machine.hpp"
 #include "tests/runtime/engine/world.hpp"
 
 namespace sluice::testing {

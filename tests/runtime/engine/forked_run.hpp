@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/trainer.hpp"
+#include "runtime/run/trainer.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice::testing {

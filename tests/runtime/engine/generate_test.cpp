@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
-#include "runtime/engine/generator.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/tensor_view.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/write/step_writer.hpp"
+#include "runtime/run/generator.hpp"
 #include "tests/runtime/engine/world.hpp"
 
 namespace sluice::testing {

@@ -6,6 +6,7 @@
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/launch/rank_env.hpp"
+#include "runtime/run/planned_engine.hpp"
 #include "tests/runtime/engine/tier_matrix.hpp"
 #include "tests/runtime/engine/update_states.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
@@ -43,8 +44,8 @@ class GpuTiers : public ::testing::TestWithParam<DType> {
 
   [[nodiscard]] WorldResult train(const EngineOptions& options) {
     const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
-    Engine engine(options, make_model(options.model), *comm_, at::Device(c10::DeviceType::CUDA, 0),
-                  rows, rows);
+    Engine engine = planned_engine(options, make_model(options.model), *comm_,
+                                   at::Device(c10::DeviceType::CUDA, 0), rows, rows);
     WorldResult result;
     train_steps(engine, options, kTierSteps, result);
     return result;

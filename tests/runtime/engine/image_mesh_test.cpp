@@ -10,9 +10,9 @@
 #include <thread>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "offload/io_backend.hpp"
-#include "runtime/engine/plan_text.hpp"
+#include "runtime/plan/plan_text.hpp"
 #include "tests/runtime/engine/image_life.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 

@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/engine/image_choice.hpp"
-#include "runtime/engine/plan_text.hpp"
+#include "runtime/plan/plan_text.hpp"
 #include "tests/offload/power_log.hpp"
 #include "tests/runtime/engine/image_life.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"

@@ -5,7 +5,7 @@
 #include <filesystem>
 #include <string>
 
-#include "runtime/checkpoint/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
 #include "tests/runtime/engine/killed_runs.hpp"
 #include "tests/slow_tests.hpp"
 

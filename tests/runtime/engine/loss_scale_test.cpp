@@ -2,8 +2,8 @@
 // alike.
 #include <gtest/gtest.h>
 
-#include "runtime/engine/loss_scaler.hpp"
 #include "tests/runtime/engine/world.hpp"
+#include "zero/loss_scaler.hpp"
 
 namespace sluice::testing {
 namespace {

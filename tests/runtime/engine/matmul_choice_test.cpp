@@ -1,9 +1,9 @@
 // train.matmul: what is taken for which rates, and where nothing is measured.
-#include "runtime/engine/matmul_choice.hpp"
+#include "runtime/run/matmul_choice.hpp"
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice::testing {
 namespace {

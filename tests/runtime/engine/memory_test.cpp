@@ -4,6 +4,7 @@
 #include <cstdio>
 
 #include "runtime/model/counting_allocator.hpp"
+#include "runtime/run/planned_engine.hpp"
 #include "tests/runtime/engine/world.hpp"
 
 namespace sluice::testing {
@@ -104,8 +105,8 @@ TEST(MemoryModel, ADeviceThatRunsOutSaysWhatToChange) {
   const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
   Model model = make_model(options.model);
   model.units[1] = std::make_unique<RunsOut>(std::move(model.units[1]));
-  Engine engine(options, std::move(model), *comm.front(), at::Device(c10::DeviceType::CPU), rows,
-                rows);
+  Engine engine = planned_engine(options, std::move(model), *comm.front(),
+                                 at::Device(c10::DeviceType::CPU), rows, rows);
   try {
     (void)engine.train_step({.step = 1, .lr = 1e-3});
     FAIL() << "a unit ran out of memory";

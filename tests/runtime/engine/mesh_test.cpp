@@ -7,7 +7,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/engine/world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "kernels/base/failpoint.hpp"
+#include "base/failpoint.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/engine/world.hpp"
 

@@ -1,5 +1,5 @@
 // Predicted beside measured: the figures of metrics.jsonl, the log's lines, the trace's lanes.
-#include "runtime/engine/plan_watch.hpp"
+#include "runtime/run/plan_watch.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <filesystem>
 #include <fstream>
 
-#include "kernels/base/error.hpp"
-#include "runtime/engine/peak_rate.hpp"
-#include "runtime/engine/step_trace.hpp"
+#include "base/error.hpp"
+#include "runtime/run/peak_rate.hpp"
+#include "runtime/run/step_trace.hpp"
 
 namespace sluice {
 namespace {

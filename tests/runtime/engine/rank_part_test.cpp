@@ -6,7 +6,7 @@
 
 #include <map>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/engine/param_parts.hpp"
 
 namespace sluice::testing {

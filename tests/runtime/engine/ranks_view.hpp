@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/error.hpp"
-#include "runtime/checkpoint/file_system.hpp"
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 
 namespace sluice::testing {
 

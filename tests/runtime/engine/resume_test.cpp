@@ -1,6 +1,6 @@
 // A run that was saved and resumed is the run that was not: bit for bit on the same layout, and
 // with bit-identical states on every other.
-#include "runtime/engine/resume.hpp"
+#include "runtime/run/resume.hpp"
 
 #include <gtest/gtest.h>
 
@@ -9,10 +9,10 @@
 #include <fstream>
 #include <map>
 
-#include "kernels/base/failpoint.hpp"
+#include "base/failpoint.hpp"
 #include "kernels/cpu/cast.hpp"
-#include "runtime/checkpoint/checkpoint_catalog.hpp"
-#include "runtime/engine/state_io.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
+#include "runtime/run/state_io.hpp"
 #include "tests/runtime/engine/ranks_view.hpp"
 #include "tests/runtime/engine/saved_world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"

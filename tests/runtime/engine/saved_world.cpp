@@ -4,9 +4,9 @@
 
 #include <limits>
 
-#include "runtime/checkpoint/checkpoint_load.hpp"
-#include "runtime/engine/resume.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/run/resume.hpp"
 
 namespace sluice::testing {
 namespace {

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/engine/checkpointing.hpp"
+#include "runtime/run/checkpointing.hpp"
 #include "tests/runtime/engine/world.hpp"
 
 namespace sluice::testing {

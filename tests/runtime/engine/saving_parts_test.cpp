@@ -4,11 +4,11 @@
 #include <fstream>
 #include <thread>
 
-#include "kernels/base/error.hpp"
-#include "runtime/engine/resume.hpp"
-#include "runtime/engine/run_settings.hpp"
-#include "runtime/engine/save_clock.hpp"
-#include "runtime/engine/text_exchange.hpp"
+#include "base/error.hpp"
+#include "parallel/comm/text_exchange.hpp"
+#include "runtime/run/resume.hpp"
+#include "runtime/run/run_settings.hpp"
+#include "runtime/run/save_clock.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice::testing {

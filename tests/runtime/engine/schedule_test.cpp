@@ -1,6 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "runtime/engine/train_options.hpp"
+#include "runtime/run/train_options.hpp"
 
 namespace sluice {
 namespace {

@@ -4,10 +4,10 @@
 
 #include <algorithm>
 
-#include "runtime/checkpoint/file_system.hpp"
-#include "runtime/engine/checkpointing.hpp"
-#include "runtime/engine/resume.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/run/checkpointing.hpp"
+#include "runtime/run/resume.hpp"
 #include "tests/runtime/engine/world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 #include "tests/slow_tests.hpp"

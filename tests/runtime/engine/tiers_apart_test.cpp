@@ -6,10 +6,10 @@
 #include <mutex>
 #include <set>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "runtime/engine/plan_text.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/plan/plan_text.hpp"
 #include "tests/runtime/engine/apart_device.hpp"
 #include "tests/runtime/engine/tier_matrix.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"

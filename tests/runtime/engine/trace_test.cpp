@@ -12,10 +12,11 @@
 #include <utility>
 
 #include "runtime/engine/rank_part.hpp"
-#include "runtime/engine/step_trace.hpp"
 #include "runtime/model/block_parts.hpp"
-#include "runtime/program/pipeline_time.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/model/pipeline_time.hpp"
+#include "runtime/program/write/step_writer.hpp"
+#include "runtime/run/planned_engine.hpp"
+#include "runtime/run/step_trace.hpp"
 #include "tests/runtime/engine/world.hpp"
 
 namespace sluice::testing {
@@ -118,7 +119,8 @@ void run_ranks(const EngineOptions& options, std::chrono::milliseconds last_stag
       if (at.pp > 0) std::this_thread::sleep_for(last_stage_waits);
       formula(index, first, count, out);
     };
-    Engine engine(own, std::move(model), comms[rank], at::Device(c10::DeviceType::CPU), rows, rows);
+    Engine engine = planned_engine(own, std::move(model), comms[rank],
+                                   at::Device(c10::DeviceType::CPU), rows, rows);
     asked.clear();  // of the dry run
     each_rank({at, &asked, &engine});
   };

@@ -8,10 +8,11 @@
 #include <thread>
 
 #include "kernels/cpu/cpu_features.hpp"
-#include "runtime/engine/machine.hpp"
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "runtime/run/machine.hpp"
+#include "runtime/run/planned_engine.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -129,8 +130,8 @@ void run_mesh(const EngineOptions& options,
     const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
     EngineOptions own = options_of_rank(options, rank);
     own.part = part_of_rank(own.model, parallel, comms[rank].at());
-    Engine engine(own, make_model(own.model, own.part, &comms[rank].tensor()), comms[rank],
-                  at::Device(c10::DeviceType::CPU), rows, rows);
+    Engine engine = planned_engine(own, make_model(own.model, own.part, &comms[rank].tensor()),
+                                   comms[rank], at::Device(c10::DeviceType::CPU), rows, rows);
     each_rank(comms[rank].world(), engine);
   };
   run_as_threads(comms.size(), body, [&](std::size_t rank) { comms[rank].abort(); });
@@ -167,8 +168,8 @@ void run_world_with_comm(const EngineOptions& options, Wire wire,
   World& comms = shared_world(options.dp, wire);
   const auto body = [&](std::size_t rank) {
     const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
-    Engine engine(options_of_rank(options, rank), make_model(options.model), *comms[rank],
-                  at::Device(c10::DeviceType::CPU), rows, rows);
+    Engine engine = planned_engine(options_of_rank(options, rank), make_model(options.model),
+                                   *comms[rank], at::Device(c10::DeviceType::CPU), rows, rows);
     each_rank(*comms[rank], engine);
   };
   try {

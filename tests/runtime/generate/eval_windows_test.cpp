@@ -4,7 +4,7 @@
 
 #include <map>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 
 namespace sluice {

@@ -5,7 +5,7 @@
 #include <array>
 #include <cstdio>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

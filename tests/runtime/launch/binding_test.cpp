@@ -7,7 +7,7 @@
 
 #include <functional>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/cpu_quota.hpp"
 
 namespace sluice {

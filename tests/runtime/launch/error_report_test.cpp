@@ -4,7 +4,7 @@
 
 #include <system_error>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/launch/launched_job.hpp"
 
 namespace sluice {

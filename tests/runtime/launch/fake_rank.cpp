@@ -20,7 +20,7 @@
 #include <thread>
 #include <vector>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "runtime/launch/host_launcher.hpp"
 #include "runtime/launch/launcher.hpp"

@@ -4,7 +4,7 @@
 
 #include <fstream>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <sstream>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "tests/runtime/launch/launched_job.hpp"
 

@@ -7,7 +7,7 @@
 
 #include <map>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

@@ -2,7 +2,7 @@
 
 #include <sys/resource.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/launch/launched_job.hpp"
 
 namespace sluice {

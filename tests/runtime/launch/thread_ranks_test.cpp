@@ -7,8 +7,8 @@
 #include <cstdlib>
 #include <thread>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/thread_rank.hpp"
+#include "base/error.hpp"
+#include "base/thread_rank.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 

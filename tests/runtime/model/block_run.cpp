@@ -3,7 +3,7 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
-#include "kernels/base/bytes.hpp"
+#include "base/bytes.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "tests/runtime/model/golden.hpp"
 #include "zero/partition_plan.hpp"

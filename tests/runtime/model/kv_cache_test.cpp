@@ -4,7 +4,7 @@
 #include <ATen/ops/cat.h>
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/unit_profile.hpp"
 #include "tests/runtime/model/block_run.hpp"

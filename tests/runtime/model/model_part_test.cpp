@@ -5,7 +5,7 @@
 #include <map>
 #include <numeric>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/model_slices.hpp"
 #include "runtime/model/model_spec.hpp"
 

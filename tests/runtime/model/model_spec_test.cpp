@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/llama_units.hpp"
 
 namespace sluice::testing {

@@ -3,7 +3,7 @@
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/model/block_run.hpp"
 #include "tests/runtime/model/part_run.hpp"
 

@@ -6,7 +6,7 @@
 
 #include <future>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/unit_profile.hpp"
 #include "tests/runtime/model/block_run.hpp"

@@ -10,8 +10,8 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.hpp"
-#include "kernels/base/log.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "tests/runtime/observe/event_reader.hpp"
 #include "tests/runtime/observe/sample_record.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"

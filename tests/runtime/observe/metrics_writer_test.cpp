@@ -8,7 +8,7 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/observe/sample_record.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 

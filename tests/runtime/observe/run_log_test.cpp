@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-#include "kernels/base/thread_rank.hpp"
+#include "base/thread_rank.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice {

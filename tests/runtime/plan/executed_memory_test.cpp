@@ -10,13 +10,13 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "kernels/cpu/cpu_features.hpp"
-#include "runtime/engine/engine.hpp"
-#include "runtime/engine/machine.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/plan/planner.hpp"
+#include "runtime/run/machine.hpp"
+#include "runtime/run/planned_engine.hpp"
 #include "tests/runtime/engine/world.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 #include "tests/runtime/plan/executed_cases.hpp"
@@ -74,8 +74,8 @@ void run_rank(const EngineOptions& given, int rank, int port, RankResult& result
   const std::int64_t before = allocation_count(CountedDevice::kHost).live;
   reset_allocation_peak(CountedDevice::kHost);
   const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
-  Engine engine(options, make_model(options.model), *comm, at::Device(c10::DeviceType::CPU), rows,
-                rows);
+  Engine engine = planned_engine(options, make_model(options.model), *comm,
+                                 at::Device(c10::DeviceType::CPU), rows, rows);
   (void)engine.train_step({.step = 1, .lr = 1e-3});
   result.device_whole = allocation_count(CountedDevice::kHost).peak - before;
   // From the second step on a step begins with the updates of the one before.

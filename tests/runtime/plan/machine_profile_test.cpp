@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 namespace {

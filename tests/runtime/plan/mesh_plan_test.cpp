@@ -6,9 +6,9 @@
 #include "runtime/plan/bounds.hpp"
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/plan_report.hpp"
-#include "runtime/program/pipeline_check.hpp"
+#include "runtime/program/check/pipeline_check.hpp"
 #include "runtime/program/program_text.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/plan/small.hpp"
 
 namespace sluice {

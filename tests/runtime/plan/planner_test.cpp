@@ -7,9 +7,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "kernels/base/error.hpp"
+#include "base/error.hpp"
 #include "runtime/program/program_text.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/plan/small.hpp"
 
 namespace sluice {

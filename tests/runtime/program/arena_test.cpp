@@ -3,10 +3,10 @@
 #include <algorithm>
 #include <array>
 
-#include "kernels/base/bytes.hpp"
-#include "kernels/base/error.hpp"
-#include "runtime/program/arena_plan.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "runtime/program/write/arena_plan.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 
 namespace sluice {

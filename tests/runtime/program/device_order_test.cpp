@@ -17,9 +17,9 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/program/check/op_order.hpp"
 #include "runtime/program/executor.hpp"
-#include "runtime/program/op_order.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 
 namespace sluice {

@@ -9,8 +9,8 @@
 #include <set>
 #include <utility>
 
-#include "kernels/base/error.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "base/error.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 
 namespace sluice {

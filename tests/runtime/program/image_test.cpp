@@ -5,11 +5,11 @@
 #include <set>
 #include <utility>
 
-#include "runtime/program/memory_model.hpp"
-#include "runtime/program/persistent_bytes.hpp"
-#include "runtime/program/program_check.hpp"
-#include "runtime/program/step_writer.hpp"
-#include "runtime/program/time_model.hpp"
+#include "runtime/program/check/program_check.hpp"
+#include "runtime/program/model/memory_model.hpp"
+#include "runtime/program/model/time_model.hpp"
+#include "runtime/program/write/persistent_bytes.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 #include "tests/runtime/program/stages.hpp"
 #include "tests/runtime/program/tier_simulation.hpp"

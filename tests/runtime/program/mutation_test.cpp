@@ -4,8 +4,8 @@
 #include <algorithm>
 #include <functional>
 
-#include "runtime/program/program_check.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/check/program_check.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/replay.hpp"
 #include "tests/runtime/program/shapes.hpp"
 

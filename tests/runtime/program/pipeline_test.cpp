@@ -8,12 +8,12 @@
 #include <set>
 #include <tuple>
 
-#include "kernels/base/error.hpp"
-#include "runtime/program/memory_model.hpp"
-#include "runtime/program/pipeline_check.hpp"
-#include "runtime/program/program_check.hpp"
-#include "runtime/program/step_writer.hpp"
-#include "runtime/program/use_order.hpp"
+#include "base/error.hpp"
+#include "runtime/program/check/pipeline_check.hpp"
+#include "runtime/program/check/program_check.hpp"
+#include "runtime/program/model/memory_model.hpp"
+#include "runtime/program/write/step_writer.hpp"
+#include "runtime/program/write/use_order.hpp"
 #include "tests/runtime/program/stages.hpp"
 #include "tests/runtime/program/tier_simulation.hpp"
 

@@ -1,12 +1,12 @@
 // The time model of whole pipelines against what is known of their schedules.
-#include "runtime/program/pipeline_time.hpp"
+#include "runtime/program/model/pipeline_time.hpp"
 
 #include <gtest/gtest.h>
 
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
-#include "runtime/program/use_order.hpp"
+#include "base/error.hpp"
+#include "runtime/program/write/use_order.hpp"
 #include "tests/runtime/program/stages.hpp"
 
 namespace sluice {

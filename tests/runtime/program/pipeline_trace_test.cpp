@@ -10,7 +10,7 @@
 
 #include "parallel/mesh_comms.hpp"
 #include "runtime/program/executor.hpp"
-#include "runtime/program/pipeline_time.hpp"
+#include "runtime/program/model/pipeline_time.hpp"
 #include "tests/runtime/program/stages.hpp"
 
 namespace sluice {

@@ -4,11 +4,11 @@
 #include <algorithm>
 #include <map>
 
-#include "runtime/program/memory_model.hpp"
-#include "runtime/program/program_check.hpp"
-#include "runtime/program/step_writer.hpp"
-#include "runtime/program/time_model.hpp"
-#include "runtime/program/update_flow.hpp"
+#include "runtime/program/check/program_check.hpp"
+#include "runtime/program/model/memory_model.hpp"
+#include "runtime/program/model/time_model.hpp"
+#include "runtime/program/write/step_writer.hpp"
+#include "runtime/program/write/update_flow.hpp"
 #include "tests/runtime/program/shapes.hpp"
 #include "tests/runtime/program/tier_simulation.hpp"
 

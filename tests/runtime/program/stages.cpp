@@ -4,7 +4,7 @@
 #include <map>
 
 #include "parallel/pipeline/balance.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/write/step_writer.hpp"
 
 namespace sluice {
 namespace {

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "runtime/program/program_text.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 #include "tests/runtime/program/stages.hpp"
 

@@ -2,7 +2,7 @@
 // find.
 #include <algorithm>
 
-#include "runtime/program/use_order.hpp"
+#include "runtime/program/write/use_order.hpp"
 #include "tests/runtime/program/tier_play.hpp"
 #include "zero/partition_plan.hpp"
 

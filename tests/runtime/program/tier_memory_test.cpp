@@ -6,8 +6,8 @@
 #include <functional>
 #include <vector>
 
-#include "runtime/program/memory_model.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/model/memory_model.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 
 namespace sluice {

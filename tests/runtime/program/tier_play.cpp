@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 
-#include "runtime/program/use_order.hpp"
+#include "runtime/program/write/use_order.hpp"
 #include "zero/partition_plan.hpp"
 
 namespace sluice {

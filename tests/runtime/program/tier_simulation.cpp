@@ -6,7 +6,7 @@
 #include <random>
 #include <vector>
 
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/tier_play.hpp"
 
 namespace sluice {

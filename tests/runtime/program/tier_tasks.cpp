@@ -1,7 +1,7 @@
 // What operations on parameters and units read and write, and what they must find.
 #include <algorithm>
 
-#include "runtime/program/use_order.hpp"
+#include "runtime/program/write/use_order.hpp"
 #include "tests/runtime/program/tier_play.hpp"
 
 namespace sluice {

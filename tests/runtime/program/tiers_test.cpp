@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/base/error.hpp"
-#include "runtime/program/program_check.hpp"
-#include "runtime/program/step_writer.hpp"
-#include "runtime/program/time_model.hpp"
+#include "base/error.hpp"
+#include "runtime/program/check/program_check.hpp"
+#include "runtime/program/model/time_model.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 #include "tests/runtime/program/tier_simulation.hpp"
 

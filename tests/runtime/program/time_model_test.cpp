@@ -1,5 +1,5 @@
 // The time model against schedules worked out by hand, and what has to hold for every schedule.
-#include "runtime/program/time_model.hpp"
+#include "runtime/program/model/time_model.hpp"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <numeric>
 
-#include "runtime/program/step_writer.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 
 namespace sluice {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
-#include "kernels/base/error.hpp"
-#include "runtime/program/memory_model.hpp"
-#include "runtime/program/program_check.hpp"
-#include "runtime/program/step_writer.hpp"
+#include "base/error.hpp"
+#include "runtime/program/check/program_check.hpp"
+#include "runtime/program/model/memory_model.hpp"
+#include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/replay.hpp"
 #include "tests/runtime/program/shapes.hpp"
 

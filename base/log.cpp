@@ -1,0 +1,50 @@
+#include "base/log.hpp"
+
+#include <cstdio>
+#include <mutex>
+
+#include "base/plain_lines.hpp"
+
+namespace sluice {
+namespace {
+
+std::mutex& sink_mutex() {
+  static std::mutex mutex;
+  return mutex;
+}
+
+LogSink& sink() {
+  static LogSink current;
+  return current;
+}
+
+// Guarded by the sink's mutex.
+std::vector<std::string>& kept_lines() {
+  static std::vector<std::string> lines;
+  return lines;
+}
+constexpr std::size_t kMostLines = 500;
+
+}  // namespace
+
+std::vector<std::string> plain_lines() {
+  const std::lock_guard lock(sink_mutex());
+  return kept_lines();
+}
+
+void set_log_sink(LogSink new_sink) {
+  const std::lock_guard lock(sink_mutex());
+  sink() = std::move(new_sink);
+}
+
+void log_line(LogLevel level, std::string_view line) {
+  const std::lock_guard lock(sink_mutex());
+  if (sink()) {
+    sink()(level, line);
+  } else if (level != LogLevel::kDebug) {
+    if (kept_lines().size() < kMostLines) kept_lines().emplace_back(line);
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,283 @@
+#include "runtime/checkpoint/format/manifest_json.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+#include <utility>
+
+#include "runtime/checkpoint/format/checkpoint_error.hpp"
+#include "runtime/checkpoint/format/manifest.hpp"
+#include "runtime/checkpoint/format/run_state_json.hpp"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::json;
+using OrderedJson = nlohmann::ordered_json;
+
+constexpr std::string_view kFormat = "sluice-checkpoint";
+constexpr std::string_view kTailBegin = ",\"xxh3\":\"", kTailEnd = "\"}\n";
+constexpr std::string_view kHeadHash = ",\"head_xxh3\":\"";
+constexpr std::size_t kTailBytes = kTailBegin.size() + 16 + kTailEnd.size();
+
+// Texts that are not UTF-8 (a path in the configuration) are kept readable rather than refused.
+std::string dump(const OrderedJson& json) {
+  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
+}
+
+OrderedJson range_to_json(const RangeRecord& record) {
+  const StateRange& range = record.range;
+  OrderedJson json{{"param", range.param},
+                   {"kind", name_of(range.kind)},
+                   {"dtype", name_of(range.dtype)},
+                   {"shape", range.shape}};
+  if (range.box != whole_box(range.shape)) {
+    OrderedJson box = OrderedJson::array();
+    for (std::size_t d = 0; d < range.shape.size(); ++d) {
+      box.push_back({range.box.offset[d], range.box.length[d]});
+    }
+    json["box"] = std::move(box);
+  }
+  json["elems"] = {range.begin, range.end};
+  json["offset"] = record.offset;
+  std::string blocks;
+  for (const std::uint64_t block : record.blocks) blocks += hex64(block);
+  json["blocks"] = std::move(blocks);
+  return json;
+}
+
+OrderedJson file_to_json(const FileRecord& file) {
+  OrderedJson json{{"name", file.name},
+                   {"rank", file.rank},
+                   {"bytes", file.bytes},
+                   {"header_bytes", file.header_bytes},
+                   {"header_xxh3", hex64(file.header_hash)},
+                   {"xxh3", hex64(file.hash)}};
+  OrderedJson ranges = OrderedJson::array();
+  for (const RangeRecord& record : file.ranges) ranges.push_back(range_to_json(record));
+  json["ranges"] = std::move(ranges);
+  return json;
+}
+
+Json parse_json(std::string_view text, const std::string& path) {
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    throw CheckpointError("is not JSON", path, "", static_cast<std::int64_t>(error.byte));
+  } catch (const Json::exception&) {  // a number that no double holds
+    throw CheckpointError("is not JSON with numbers in range", path);
+  }
+}
+
+StateKind kind_from(const JsonFields& fields) {
+  const std::string text = fields.text("kind");
+  for (const StateKind kind : kStateKinds) {
+    if (name_of(kind) == text) return kind;
+  }
+  fields.fail("kind", "is " + text + ", which this version does not know");
+}
+
+Box box_from(const JsonFields& fields, std::span<const std::int64_t> shape) {
+  if (fields.find("box") == nullptr) return whole_box(shape);
+  Box box;
+  for (const Json& pair : fields.list("box")) {
+    const std::vector<std::int64_t> numbers = fields.integers_of(pair, "box");
+    if (numbers.size() != 2) fields.fail("box", "holds something else than [offset, length]");
+    box.offset.push_back(numbers[0]);
+    box.length.push_back(numbers[1]);
+  }
+  return box;
+}
+
+RangeRecord range_from(const Json& json, const std::string& path, const std::string& where) {
+  const JsonFields fields(json, path, where);
+  RangeRecord record;
+  StateRange& range = record.range;
+  range.param = fields.text("param");
+  range.kind = kind_from(fields);
+  const auto dtype = parse_tensor_dtype(fields.text("dtype"));
+  if (!dtype) fields.fail("dtype", "is not known");
+  range.dtype = *dtype;
+  range.shape = fields.integers("shape");
+  range.box = box_from(fields, range.shape);
+  const std::vector<std::int64_t> elems = fields.integers("elems");
+  if (elems.size() != 2) fields.fail("elems", "is no [begin, end)");
+  range.begin = elems[0];
+  range.end = elems[1];
+  record.offset = fields.integer("offset");
+  record.blocks = fields.hashes("blocks");
+  try {
+    check_range(range);
+  } catch (const CheckpointError&) {
+    throw;
+  } catch (const Error& error) {
+    throw CheckpointError(error.what(), path);
+  }
+  return record;
+}
+
+// Ranges lie one after another from the header to the end of the file, as safetensors demands.
+void check_places(const FileRecord& file, std::int64_t block_bytes, const JsonFields& fields) {
+  std::int64_t end = file.header_bytes;
+  for (const RangeRecord& record : file.ranges) {
+    const std::int64_t bytes = record.range.bytes();
+    if (record.offset != end || bytes > file.bytes - end) {
+      fields.fail("ranges", "do not follow each other within the file: " + describe(record.range));
+    }
+    const std::int64_t blocks = bytes / block_bytes + (bytes % block_bytes != 0 ? 1 : 0);
+    if (static_cast<std::int64_t>(record.blocks.size()) != blocks) {
+      fields.fail("ranges",
+                  "have another number of checksums than blocks: " + describe(record.range));
+    }
+    end += bytes;
+  }
+  if (end != file.bytes) fields.fail("bytes", "is not where its ranges end");
+}
+
+FileRecord file_from(const Json& json, const std::string& path, const std::string& where,
+                     std::int64_t block_bytes) {
+  const JsonFields fields(json, path, where);
+  FileRecord file;
+  file.name = fields.text("name");
+  file.rank = fields.small_integer("rank");
+  if (file.name != rank_file_name(file.rank)) fields.fail("name", "is not that of its rank");
+  file.bytes = fields.integer("bytes");
+  file.header_bytes = fields.integer("header_bytes", 8);
+  if (file.header_bytes > kMaxSafetensorsHeaderBytes + 8) {  // it is read whole
+    fields.fail("header_bytes", "is over the 100 MB that a safetensors header may have");
+  }
+  file.header_hash = fields.hash("header_xxh3");
+  file.hash = fields.hash("xxh3");
+  const Json& ranges = fields.list("ranges");
+  file.ranges.reserve(ranges.size());
+  for (std::size_t i = 0; i < ranges.size(); ++i) {
+    file.ranges.push_back(
+        range_from(ranges[i], path, where + "ranges[" + std::to_string(i) + "]."));
+  }
+  check_places(file, block_bytes, fields);
+  if (file.hash != file_hash(file)) fields.fail("xxh3", "is not that of its blocks");
+  return file;
+}
+
+std::int64_t block_bytes_from(const JsonFields& fields) {
+  const std::int64_t bytes = fields.integer("block_bytes", 8);
+  if (bytes % 8 != 0 || bytes > 1 << 30)
+    fields.fail("block_bytes", "is no multiple of 8 up to 1 GiB");
+  return bytes;
+}
+
+// Before anything else is looked at: a newer format may be another one from the second line on.
+void refuse_newer(std::string_view text, const std::string& path) {
+  const std::string_view line = text.substr(0, text.find('\n'));
+  const Json json = Json::parse(std::string(line) + "}", nullptr, false);  // discarded: no object
+  if (!json.is_object() || !json.contains("format") || json["format"] != kFormat) return;
+  if (!json.contains("version") || !json["version"].is_number_unsigned()) return;
+  if (json["version"].get<std::uint64_t>() <= kCheckpointVersion) return;
+  throw NewerFormatError("was written in format " + json["version"].dump() +
+                             " by a newer Sluice; this one reads up to " +
+                             std::to_string(kCheckpointVersion) + ": read it with that one",
+                         path);
+}
+
+// Splits off the checksum and compares it.
+void check_tail(std::string_view text, const std::string& path) {
+  if (text.size() < kTailBytes) throw CheckpointError("is cut short", path);
+  const std::string_view body = text.substr(0, text.size() - kTailBytes);
+  const std::string_view tail = text.substr(body.size());
+  if (!tail.starts_with(kTailBegin) || !tail.ends_with(kTailEnd)) {
+    throw CheckpointError("does not end with its checksum: it is cut short or damaged", path, "",
+                          static_cast<std::int64_t>(body.size()));
+  }
+  if (tail.substr(kTailBegin.size(), 16) != hex64(xxh3(std::as_bytes(std::span(body))))) {
+    throw CheckpointError("its checksum is wrong: the file is damaged", path, "", 0);
+  }
+}
+
+}  // namespace
+
+std::string rank_file_name(int rank) {
+  std::array<char, 48> name{};
+  std::snprintf(name.data(), name.size(), "rank-%05d.safetensors", rank);
+  return name.data();
+}
+
+std::string encode_manifest(const Manifest& manifest) {
+  const OrderedJson head{{"format", kFormat},
+                         {"version", manifest.version},
+                         {"step", manifest.step},
+                         {"generation", manifest.generation},
+                         {"save_id", manifest.save_id},
+                         {"saved_at", manifest.saved_at},
+                         {"block_bytes", manifest.block_bytes}};
+  std::string text = dump(head);
+  text.pop_back();  // the object goes on
+  const std::string head_hash = hex64(xxh3(std::as_bytes(std::span(text))));
+  text.append(kHeadHash).append(head_hash).append("\"\n");
+  text += ",\"run\":" + dump(run_state_to_json(manifest.run)) + "\n,\"files\":[\n";
+  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
+    if (i > 0) text += ",\n";
+    text += dump(file_to_json(manifest.files[i]));
+  }
+  text += "]\n";
+  const std::string hash = hex64(xxh3(std::as_bytes(std::span(text))));
+  return text.append(kTailBegin).append(hash).append(kTailEnd);
+}
+
+ManifestHead parse_manifest_head(std::string_view begin, const std::string& path) {
+  const std::size_t end = begin.substr(0, kManifestHeadBytes).find('\n');
+  if (end == std::string_view::npos) throw CheckpointError("its first line is not whole", path);
+  const std::string_view line = begin.substr(0, end);
+  refuse_newer(line, path);
+  const std::size_t at = line.rfind(kHeadHash);
+  if (at == std::string_view::npos ||
+      line.substr(at + kHeadHash.size()) !=
+          hex64(xxh3(std::as_bytes(std::span(line.substr(0, at))))) + '"') {
+    throw CheckpointError("the checksum of its first line is wrong: it is damaged", path, "", 0);
+  }
+  const Json json = parse_json(std::string(line) + "}", path);
+  const JsonFields fields(json, path, "");
+  if (fields.text("format") != kFormat) fields.fail("format", "is not sluice-checkpoint");
+  return {fields.integer("step"), fields.integer("generation")};
+}
+
+Manifest parse_manifest(std::string_view text, const std::string& path) {
+  refuse_newer(text, path);
+  check_tail(text, path);
+  const Json json = parse_json(text, path);
+  const JsonFields fields(json, path, "");
+  Manifest manifest;
+  if (fields.text("format") != kFormat) fields.fail("format", "is not sluice-checkpoint");
+  manifest.version = fields.small_integer("version");
+  manifest.step = fields.integer("step");
+  manifest.generation = fields.integer("generation");
+  manifest.save_id = fields.text("save_id");
+  manifest.saved_at = fields.text("saved_at");
+  manifest.block_bytes = block_bytes_from(fields);
+  manifest.run = run_state_from_json(fields.at("run"), path);
+  const Json& files = fields.list("files");
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    manifest.files.push_back(
+        file_from(files[i], path, "files[" + std::to_string(i) + "].", manifest.block_bytes));
+  }
+  return manifest;
+}
+
+std::string encode_file_record(const FileRecord& file, const std::string& save_id,
+                               std::int64_t block_bytes) {
+  return dump({{"save_id", save_id}, {"block_bytes", block_bytes}, {"file", file_to_json(file)}});
+}
+
+FileRecord parse_file_record(std::string_view text, const std::string& save_id,
+                             std::int64_t& block_bytes, const std::string& path) {
+  const Json json = parse_json(text, path);
+  const JsonFields fields(json, path, "");
+  if (fields.text("save_id") != save_id) {
+    throw CheckpointError(
+        "a rank's record is of another save: " + fields.text("save_id") + " instead of " + save_id,
+        path);
+  }
+  block_bytes = block_bytes_from(fields);
+  return file_from(fields.at("file"), path, "file.", block_bytes);
+}
+
+}  // namespace sluice

@@ -1,0 +1,101 @@
+// Ranges of global parameters and what two of them have in common. Pure.
+//
+// A range is a box of a global tensor (what a tensor-parallel rank holds) and, of that box's
+// elements in row-major order, the flat interval [begin, end) (what a ZeRO shard holds). In the
+// global tensor that is no interval, but it is the union of at most 2 * dims - 1 boxes: first row's
+// tail, whole rows, last row's head, in each dimension. So any two ranges, of any two layouts,
+// intersect in a few boxes, exactly and without looking at elements.
+//
+// A local tensor that is not one box (the stacked q, k, v of a tensor-parallel rank) is several
+// ranges. A scalar has shape {} and one element.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/checkpoint/format/safetensors.hpp"
+
+namespace sluice {
+
+struct Box {
+  std::vector<std::int64_t> offset;
+  std::vector<std::int64_t> length;
+  bool operator==(const Box&) const = default;
+};
+
+enum class StateKind : std::uint8_t { kMaster, kMoment1, kMoment2 };
+inline constexpr std::array kStateKinds{StateKind::kMaster, StateKind::kMoment1,
+                                        StateKind::kMoment2};
+[[nodiscard]] std::string_view name_of(StateKind kind);  // "master", "moment1", "moment2"
+
+struct StateRange {
+  std::string param;  // global name
+  StateKind kind = StateKind::kMaster;
+  TensorDType dtype = TensorDType::kF32;
+  std::vector<std::int64_t> shape;  // global
+  Box box;                          // within shape
+  std::int64_t begin = 0, end = 0;  // elements of the box, row-major; not empty
+  [[nodiscard]] std::int64_t elems() const { return end - begin; }
+  [[nodiscard]] std::int64_t bytes() const { return elems() * size_of(dtype); }
+};
+
+[[nodiscard]] Box whole_box(std::span<const std::int64_t> shape);
+// Number of elements. Throws Error where it does not fit 63 bits or a dimension is negative.
+[[nodiscard]] std::int64_t element_count(std::span<const std::int64_t> shape);
+// "[50, 8, 3]"
+[[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
+// The whole parameter.
+[[nodiscard]] StateRange whole_range(std::string param, StateKind kind, TensorDType dtype,
+                                     std::vector<std::int64_t> shape);
+// Throws Error naming parameter and range where box, interval and shape do not fit together.
+void check_range(const StateRange& range);
+// "h.0.attn.weight [0:768, 256:512] elements 0:1000"; the box is left out where it is the whole.
+[[nodiscard]] std::string describe(const StateRange& range);
+// "master/h.0.attn.weight", with "@0+768,256+512" and "#0-1000" where it is a part: what the range
+// is called as a tensor of a safetensors file.
+[[nodiscard]] std::string tensor_name(const StateRange& range);
+
+// The boxes of the global tensor that make up the range, in its element order. Not empty.
+[[nodiscard]] std::vector<Box> boxes_of(const StateRange& range);
+
+// What two ranges of one parameter share, one box of it: rows of `run` elements that are contiguous
+// in both. Row (i0, i1, ...), 0 <= ik < counts[k], begins at element
+// from + sum(ik * from_strides[k]) of the source range and to + sum(ik * to_strides[k]) of the
+// destination's. Both rise with the row number.
+struct SharedRuns {
+  std::int64_t run = 0;
+  std::int64_t from = 0, to = 0;
+  std::vector<std::int64_t> counts, from_strides, to_strides;
+  [[nodiscard]] std::int64_t elems() const;
+};
+// REQUIRES: same shape.
+[[nodiscard]] std::vector<SharedRuns> shared_runs(const StateRange& from, const StateRange& to);
+// f(from_elem, to_elem, elems) for each row, rising.
+template <class F>
+void for_each_run(const SharedRuns& runs, F&& f) {
+  std::vector<std::int64_t> at(runs.counts.size(), 0);
+  std::int64_t from = runs.from, to = runs.to;
+  for (;;) {
+    f(from, to, runs.run);
+    std::size_t dim = at.size();
+    for (;; --dim) {
+      if (dim == 0) return;
+      const std::size_t d = dim - 1;
+      from += runs.from_strides[d];
+      to += runs.to_strides[d];
+      if (++at[d] < runs.counts[d]) break;
+      from -= runs.from_strides[d] * runs.counts[d];
+      to -= runs.to_strides[d] * runs.counts[d];
+      at[d] = 0;
+    }
+  }
+}
+
+// Throws Error naming parameter and range unless `parts` (of one parameter and kind) cover the
+// parameter, each element once.
+void check_covers(std::span<const StateRange* const> parts);
+
+}  // namespace sluice

@@ -1,0 +1,124 @@
+// DeepSpeed's universal checkpoints: a folder a parameter, its states whole.
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "runtime/checkpoint/import/import_files.hpp"
+#include "runtime/checkpoint/import/import_source.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
+
+namespace sluice {
+namespace {
+
+using Kind = PickleValue::Kind;
+
+const char* file_of(StateKind kind) {
+  return kind == StateKind::kMaster    ? "fp32.pt"
+         : kind == StateKind::kMoment1 ? "exp_avg.pt"
+                                       : "exp_avg_sq.pt";
+}
+
+class Universal final : public ImportSource {
+ public:
+  Universal(std::string dir, bool weights_only)
+      : dir_(std::move(dir)), zero_(join_path(dir_, "zero")), weights_only_(weights_only) {
+    for (const std::string& name : local_file_system().list(zero_)) {
+      if (!is_there(join_path(join_path(zero_, name), file_of(StateKind::kMaster)))) continue;
+      names_.push_back(name);
+    }
+    if (names_.empty()) {
+      throw CheckpointError("holds no folder with fp32.pt: no universal checkpoint", zero_);
+    }
+    const auto of_megatron = [](const std::string& name) {
+      return name.find("query_key_value") != std::string::npos ||
+             name.find("linear_qkv") != std::string::npos;
+    };
+    megatron_ = std::any_of(names_.begin(), names_.end(), of_megatron);
+    read_model_states();
+    read_step();
+  }
+
+  const std::string& path() const override { return dir_; }
+  ImportNames names() const override {
+    return megatron_ ? ImportNames::kMegatron : ImportNames::kHuggingFace;
+  }
+  const char* program() const override { return "DeepSpeed"; }
+  std::vector<std::string> tensors(int) const override { return names_; }
+  bool has(int, const std::string& tensor, StateKind kind) const override {
+    if (weights_only_ && kind != StateKind::kMaster) return false;
+    return is_there(join_path(join_path(zero_, tensor), file_of(kind)));
+  }
+  OpenTensor open(int, const std::string& tensor, StateKind kind) override {
+    const std::string path = join_path(join_path(zero_, tensor), file_of(kind));
+    auto file = std::make_shared<TorchFile>(path);
+    // {param: tensor, ...} of stages 1 and 2, the bare tensor of stage 3.
+    const PickleValue* value = &file->root();
+    bool unpadded = false;
+    if (value->kind == Kind::kDict) {
+      const PickleValue* const vocabulary = file->tree().find(*value, "vocab_tensor");
+      unpadded =
+          vocabulary != nullptr && vocabulary->kind == Kind::kBool && vocabulary->number != 0;
+      refuse_stacks(*file);
+      value = file->tree().find(file->root(), "param");
+    }
+    if (value == nullptr || value->kind != Kind::kTensor) {
+      throw CheckpointError("holds " + kind_text(value == nullptr ? file->root() : *value) +
+                                " where a tensor is expected",
+                            path, tensor, file->root().at);
+    }
+    OpenTensor found(tensor, file, *value);
+    found.unpadded = unpadded;
+    return found;
+  }
+  ImportProgress progress() const override { return progress_; }
+  std::optional<ModelOptions> model() const override { return model_; }
+
+ private:
+  // What tells how DeepSpeed would cut a tensor is of no use here, but for experts.
+  static void refuse_stacks(const TorchFile& file) {
+    const PickleValue* const expert = file.tree().find(file.root(), "is_expert_param");
+    if (expert == nullptr || expert->kind != Kind::kBool || expert->number == 0) return;
+    throw CheckpointError("is of an expert, which is not built here", file.path(), "", expert->at);
+  }
+  // Counters, and the arguments where Megatron-DeepSpeed put them; any rank's file has both.
+  void read_model_states() {
+    for (const std::string& name : local_file_system().list(dir_)) {
+      if (!name.ends_with("model_states.pt") || name.starts_with("layer_")) continue;
+      const TorchFile file(join_path(dir_, name));
+      progress_.step = whole_number(file.tree(), file.root(), "global_steps");
+      progress_.samples = whole_number(file.tree(), file.root(), "global_samples");
+      skipped_ = whole_number(file.tree(), file.root(), "skipped_steps");
+      if (const PickleValue* const args = file.tree().find(file.root(), "args")) {
+        if (megatron_) model_ = megatron_model(file.tree(), *args, file.path());
+      }
+      return;
+    }
+  }
+  // Adam's count: a number or a tensor, beside each parameter or once for all.
+  void read_step() {
+    progress_.updates = std::max<std::int64_t>(0, progress_.step - skipped_);
+    for (const std::string& name : names_) {
+      const std::string path = join_path(join_path(zero_, name), "step.pt");
+      if (!is_there(path)) continue;
+      TorchFile file(path);
+      progress_.updates = updates_of(file, file.root());
+      break;
+    }
+    progress_.step = std::max(progress_.step, progress_.updates);
+  }
+
+  std::string dir_, zero_;
+  std::vector<std::string> names_;
+  bool megatron_ = false, weights_only_ = false;
+  std::int64_t skipped_ = 0;
+  ImportProgress progress_;
+  std::optional<ModelOptions> model_;
+};
+
+}  // namespace
+
+std::unique_ptr<ImportSource> open_deepspeed_universal(const std::string& dir, bool weights_only) {
+  return std::make_unique<Universal>(dir, weights_only);
+}
+
+}  // namespace sluice

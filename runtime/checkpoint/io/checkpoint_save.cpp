@@ -1,0 +1,181 @@
+#include "runtime/checkpoint/io/checkpoint_save.hpp"
+
+#include <algorithm>
+#include <array>
+#include <ctime>
+#include <exception>
+#include <random>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "runtime/checkpoint/format/step_name.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/tokenizer_files.hpp"
+
+namespace sluice {
+namespace {
+
+std::string new_save_id() {
+  std::random_device random;
+  return hex64(std::uint64_t{random()} << 32U | random());
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  ::gmtime_r(&now, &parts);
+  std::array<char, 32> text{};
+  std::strftime(text.data(), text.size(), "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text.data();
+}
+
+// A file that rank 0 does not see, or sees otherwise, would make a checkpoint nobody can load.
+void check_there(FileSystem& files, const SaveTarget& target, const FileRecord& file) {
+  const std::string path = join_path(target.path(), file.name);
+  const auto stat = files.stat(path);
+  if (!stat) {
+    throw CheckpointError("rank " + std::to_string(file.rank) +
+                              " wrote this file, but rank 0 does not see it: checkpoint.dir has to "
+                              "be on a file system that all hosts share",
+                          path);
+  }
+  if (stat->bytes != file.bytes) {
+    throw CheckpointError("has " + std::to_string(stat->bytes) + " bytes, but rank " +
+                              std::to_string(file.rank) + " wrote " + std::to_string(file.bytes),
+                          path);
+  }
+}
+
+enum class Standing { kComplete, kBad, kUnknown };
+
+Standing standing_of(FileSystem& files, const std::string& path) {
+  try {
+    (void)open_checkpoint(files, path);
+    return Standing::kComplete;
+  } catch (const NewerFormatError& error) {
+    log_warning("not counted as a checkpoint, and it stays: " + std::string(error.what()));
+    return Standing::kUnknown;
+  } catch (const CheckpointError& error) {
+    log_warning("not counted as a checkpoint: " + std::string(error.what()));
+    return Standing::kBad;
+  } catch (const IoError& error) {
+    log_warning("cannot tell whether it is a checkpoint, so it stays: " +
+                std::string(error.what()));
+    return Standing::kUnknown;
+  }
+}
+
+}  // namespace
+
+SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t step) {
+  check(step >= 0, "a step to save");
+  const auto there = files.stat(dir);
+  const std::vector<CatalogEntry> entries =
+      there && there->directory ? catalog(files, dir) : std::vector<CatalogEntry>();
+  // A checkpoint that was committed here came after this: the folders are durable since.
+  const bool has_one = std::any_of(entries.begin(), entries.end(),
+                                   [](const CatalogEntry& entry) { return entry.has_manifest; });
+  if (!has_one) make_dirs_durably(files, dir);
+  SaveTarget target{dir, "", step, 1, new_save_id()};
+  std::int64_t attempt = 0;
+  std::vector<std::string> unfinished;
+  for (const CatalogEntry& entry : entries) {
+    target.generation = std::max(target.generation, entry.generation + 1);
+    if (!entry.has_manifest) {  // nobody else writes here: it is under way no more
+      unfinished.push_back(entry.name);
+      continue;
+    }
+    const auto name = parse_step_name(entry.name);
+    if (name && name->step == step) attempt = std::max(attempt, name->attempt + 1);
+  }
+  for (const std::string& name : unfinished) remove_checkpoint(files, join_path(dir, name));
+  target.name = step_name(step, attempt);
+  const auto in_the_way = files.stat(target.path());
+  if (in_the_way && !in_the_way->directory) {
+    throw CheckpointError("a file is in the way of a new checkpoint: move it elsewhere",
+                          target.path());
+  }
+  if (!files.make_dir(target.path()) && !files.list(target.path()).empty()) {
+    throw CheckpointError("there are files in the way of a new checkpoint: move them elsewhere",
+                          target.path());
+  }
+  files.sync_dir(dir);
+  return target;
+}
+
+void commit(FileSystem& files, const SaveTarget& target, std::span<const std::string> records,
+            const RunState& run) {
+  const std::string path = join_path(target.path(), kManifestName);
+  Manifest manifest;
+  manifest.step = target.step;
+  manifest.generation = target.generation;
+  manifest.save_id = target.save_id;
+  manifest.saved_at = utc_now();
+  manifest.run = run;
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    std::int64_t block_bytes = 0;
+    manifest.files.push_back(parse_file_record(records[i], target.save_id, block_bytes, path));
+    if (i == 0) manifest.block_bytes = block_bytes;
+    if (block_bytes != manifest.block_bytes) {
+      throw CheckpointError("the ranks wrote checksums of blocks of different sizes", path);
+    }
+  }
+  std::sort(manifest.files.begin(), manifest.files.end(),
+            [](const FileRecord& a, const FileRecord& b) { return a.rank < b.rank; });
+  check_manifest(manifest, path);
+  for (const FileRecord& file : manifest.files) check_there(files, target, file);
+  write_tokenizer_files(files, target.path(), run.tokenizer);
+  replace_durably(files, path, encode_manifest(manifest));
+  try {
+    replace_durably(files, join_path(target.dir, kLatestName), target.name + "\n");
+  } catch (const IoError& error) {  // nothing here goes by it
+    log_warning(target.path() + " is complete, but `latest` does not name it: " + error.what());
+  }
+}
+
+void abandon_save(FileSystem& files, const SaveTarget& target) noexcept {
+  try {
+    const std::string path = target.path();
+    if (!files.stat(path) || files.stat(join_path(path, kManifestName))) return;
+    remove_checkpoint(files, path);
+    files.sync_dir(target.dir);
+  } catch (const std::exception& error) {
+    log_warning("an unfinished checkpoint stays for now: " + std::string(error.what()));
+  }
+}
+
+std::vector<std::string> purge(FileSystem& files, const std::string& dir,
+                               const PurgeOptions& options) {
+  check(options.keep >= 0, "a number of checkpoints to keep");
+  const std::vector<CatalogEntry> entries = catalog(files, dir);
+  const auto is_bad = [&](const std::string& name) {
+    return std::find(options.known_bad.begin(), options.known_bad.end(), name) !=
+           options.known_bad.end();
+  };
+  int complete = 0;
+  std::int64_t newest_step = -1;
+  std::vector<std::string> remove;
+  for (const CatalogEntry& entry : entries) {  // newest first; those of unknown age last
+    const std::string path = join_path(dir, entry.name);
+    if (!entry.has_manifest) {
+      if (entry.step <= newest_step) remove.push_back(entry.name);
+      continue;
+    }
+    if (options.keep > 0 && complete >= options.keep && !entry.unreadable) {
+      remove.push_back(entry.name);
+      continue;
+    }
+    const Standing standing = is_bad(entry.name) ? Standing::kBad : standing_of(files, path);
+    if (standing == Standing::kComplete && complete++ == 0) newest_step = entry.step;
+    if (standing == Standing::kBad && complete > 0 && options.keep > 0) {
+      remove.push_back(entry.name);
+    }
+  }
+  std::reverse(remove.begin(), remove.end());
+  for (const std::string& name : remove) remove_checkpoint(files, join_path(dir, name));
+  if (!remove.empty()) files.sync_dir(dir);
+  return remove;
+}
+
+}  // namespace sluice

@@ -1,0 +1,81 @@
+#include "runtime/checkpoint/io/file_system.hpp"
+
+#include <cerrno>
+
+#include "runtime/checkpoint/format/checkpoint_error.hpp"
+
+namespace sluice {
+
+std::string join_path(std::string_view dir, std::string_view name) {
+  std::string path(dir);
+  if (!path.empty() && path.back() != '/') path += '/';
+  return path.append(name);
+}
+
+std::string parent_path(const std::string& path) {
+  const std::size_t end = path.find_last_not_of('/');
+  if (end == std::string::npos) return path.empty() ? "." : "/";
+  const std::size_t slash = path.rfind('/', end);
+  if (slash == std::string::npos) return ".";
+  const std::size_t last = path.find_last_not_of('/', slash);
+  return last == std::string::npos ? "/" : path.substr(0, last + 1);
+}
+
+std::string read_text(FileSystem& files, const std::string& path, std::int64_t limit_bytes) {
+  const std::unique_ptr<File> file = files.open(path);
+  const std::int64_t bytes = file->size();
+  if (bytes > limit_bytes) {
+    throw CheckpointError("is " + std::to_string(bytes) + " bytes long, over the limit of " +
+                              std::to_string(limit_bytes),
+                          path);
+  }
+  std::string text(static_cast<std::size_t>(bytes), '\0');
+  const std::int64_t got = file->read(0, std::as_writable_bytes(std::span(text)));
+  text.resize(static_cast<std::size_t>(got));
+  return text;
+}
+
+void replace_durably(FileSystem& files, const std::string& path, std::string_view text) {
+  const std::string temporary = path + ".tmp";
+  {
+    const std::unique_ptr<File> file = files.create(temporary);
+    file->write(0, std::as_bytes(std::span(text)));
+    file->sync();
+  }
+  files.rename(temporary, path);
+  files.sync_dir(parent_path(path));
+}
+
+namespace {
+
+// Of a directory that was there. One that others own may forbid to be opened, or be read-only: this
+// program made nothing in it.
+void sync_dir_if_allowed(FileSystem& files, const std::string& path) {
+  try {
+    files.sync_dir(path);
+  } catch (const IoError& error) {
+    const int number = error.error_number();
+    if (number != EACCES && number != EPERM && number != EROFS) throw;
+  }
+}
+
+}  // namespace
+
+void make_dirs_durably(FileSystem& files, const std::string& path) {
+  const std::string parent = parent_path(path);
+  if (parent == path) return;  // "/" or "."
+  make_dirs_durably(files, parent);
+  const auto there = files.stat(path);
+  if ((there && there->directory) || !files.make_dir(path)) {
+    sync_dir_if_allowed(files, parent);
+    return;
+  }
+  try {
+    files.sync_dir(parent);
+  } catch (const IoError&) {
+    files.remove_dir(path);  // else the next attempt would take it for an old one
+    throw;
+  }
+}
+
+}  // namespace sluice

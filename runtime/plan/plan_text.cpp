@@ -1,0 +1,345 @@
+#include "runtime/plan/plan_text.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <string_view>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "offload/nvme_store.hpp"
+#include "runtime/engine/tier_copies.hpp"
+#include "runtime/program/model/time_model.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::array kTiers{Tier::kDevice, Tier::kHost, Tier::kNvme};
+constexpr std::int64_t kPage = 4096;
+constexpr std::int64_t kHashBytes = 8;
+
+// Bounce buffers, headers and hashes: NvmeStore::host_bytes() before there is a store.
+std::int64_t store_bytes(const NvmeOptions& nvme, const Program& program, std::int64_t records) {
+  const std::int64_t grain = std::min(nvme.checksum_bytes, nvme.block_bytes);
+  const auto files = static_cast<std::int64_t>(nvme.paths.size());
+  std::int64_t grains = 0;
+  for (const Persistent& p : program.persistent) grains += nvme.checksums ? p.grains : 0;
+  // Of an image's two records one is in memory.
+  return nvme.queue_depth * grain + files * kPage + grains * kHashBytes + records / 2;
+}
+
+// What HostPool adds to end every block at a page.
+std::int64_t page_ends(const Program& program) {
+  const auto rest = [](std::int64_t bytes) { return round_up(bytes, kPage) - bytes; };
+  std::int64_t sum = rest(program.host_arena_bytes);
+  for (const Persistent& p : program.persistent) {
+    if (p.tier == Tier::kHost) sum += rest(p.bytes);
+  }
+  return sum;
+}
+
+TierPlan plan_tier(const Program& program, Tier tier) {
+  const MemoryReport memory = add_up(program, tier);
+  TierPlan plan;
+  for (int t = 0; t < kTagCount; ++t) {
+    const std::int64_t bytes = memory.by_tag[static_cast<std::size_t>(t)];
+    if (bytes > 0) plan.by_tag.emplace_back(name_of(static_cast<Tag>(t)), bytes);
+  }
+  plan.peak = memory.peak();
+  return plan;
+}
+
+std::int64_t bytes_of(const TierPlan& tier, std::string_view tag) {
+  for (const auto& [name, bytes] : tier.by_tag) {
+    if (name == tag) return bytes;
+  }
+  return 0;
+}
+
+// Changes that take bytes off a tier, as arguments of the program.
+class Advice {
+ public:
+  explicit Advice(const StepShape& shape) : shape_(shape) {}
+
+  std::string for_tier(Tier tier) {
+    switch (tier) {
+      case Tier::kDevice:
+        for_device();
+        break;
+      case Tier::kHost:
+        for_host();
+        break;
+      case Tier::kNvme:
+        move_all(Tier::kNvme, "host");
+        if (shape_.placement.image) set("offload.image=false");
+        if (shape_.stage == 0 && shape_.dp > 1) set("zero.stage=1");
+        set("memory.nvme=<more>");
+        break;
+    }
+    return text_;
+  }
+
+ private:
+  void set(const std::string& change) { text_ += (text_.empty() ? "--set " : ", --set ") + change; }
+
+  // Only what has a meaning where it is sent: configs/offload_rules.hpp.
+  void for_device() {
+    const Placement& p = shape_.placement;
+    if (shape_.stage < 3 && shape_.dp > 1) set("zero.stage=3");
+    if (shape_.frozen) return for_use();
+    if (!shape_.recompute) set("recompute.mode=full");
+    if (shape_.dtype == DType::kFloat32) set("train.dtype=bf16");
+    const bool updated_there = p.optimizer == Tier::kDevice;
+    if (updated_there) set("offload.optimizer=host");
+    if (p.device_fraction > 0) set("offload.device_fraction=0");
+    if (!updated_there && shape_.stage >= 2 && p.gradients == Tier::kDevice) {
+      set("offload.gradients=host");
+    }
+    if (!updated_there && shape_.stage == 3 && p.parameters == Tier::kDevice) {
+      set("offload.parameters=host");
+    }
+    if (shape_.recompute && p.activations == Tier::kDevice) set("offload.activations=host");
+    if (shape_.dp > 1) set("zero.bucket_bytes=<less>");
+    if (shape_.stage == 3 && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
+    set("train.micro_batch=<fewer>");
+  }
+
+  // An engine that evaluates or generates has parameters and what a batch needs.
+  void for_use() {
+    if (shape_.dtype == DType::kFloat32) set("train.dtype=bf16");
+    if (shape_.placement.parameters == Tier::kDevice) {
+      set("offload.optimizer=host");
+      set("offload.parameters=host");
+    }
+    if (shape_.stage == 3 && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
+    set("train.micro_batch=<fewer>");
+    set("memory.device=<more>");
+  }
+
+  void for_host() {
+    const Placement& p = shape_.placement;
+    move_all(Tier::kHost, "nvme");
+    if (p.optimizer != Tier::kDevice) {
+      set("offload.chunk_bytes=<less>");
+      if (p.chunk_slots > 1) set("offload.chunks=" + std::to_string(p.chunk_slots / 2));
+    }
+    if (uses_nvme()) set("offload.queue_depth=<fewer>");
+    set("memory.host=<more>");
+  }
+
+  bool uses_nvme() const {
+    const Placement& p = shape_.placement;
+    return p.optimizer == Tier::kNvme || p.parameters == Tier::kNvme ||
+           p.gradients == Tier::kNvme || p.activations == Tier::kNvme;
+  }
+
+  void move_all(Tier from, const std::string& to) {
+    const Placement& p = shape_.placement;
+    if (p.optimizer == from) set("offload.optimizer=" + to);
+    if (p.parameters == from) set("offload.parameters=" + to);
+    if (p.gradients == from) set("offload.gradients=" + to);
+    if (p.activations == from) set("offload.activations=" + to);
+  }
+
+  const StepShape& shape_;
+  std::string text_;
+};
+
+// Lines of a name and a figure for each tier that is shown.
+class Table {
+ public:
+  explicit Table(const MemoryPlan& memory) : memory_(memory) {
+    for (const Tier tier : kTiers) {
+      const TierPlan& plan = memory.of(tier);
+      if (tier == Tier::kDevice || plan.peak > 0 || plan.budget > 0) shown_.push_back(tier);
+    }
+  }
+
+  std::string text() {
+    if (shown_.size() == 1) {
+      text_ = "device memory of a rank, where it is highest\n";
+    } else {
+      text_ = "memory of a rank, each tier where it is highest\n";
+      cell("", true);
+      for (const Tier tier : shown_) cell(name_of(tier));
+      text_ += "\n";
+    }
+    for (const std::string& tag : tags()) {
+      row(tag, [&](const TierPlan& tier) { return bytes_of(tier, tag); });
+    }
+    row("arena slots not in use", [](const TierPlan& tier) {
+      std::int64_t unused = tier.peak;
+      for (const auto& [name, bytes] : tier.by_tag) unused -= bytes;
+      return unused;
+    });
+    row("peak", [](const TierPlan& tier) { return tier.peak; });
+    if (std::any_of(shown_.begin(), shown_.end(),
+                    [&](Tier t) { return memory_.of(t).budget > 0; })) {
+      row("budget", [](const TierPlan& tier) { return tier.budget; });
+    }
+    return text_;
+  }
+
+ private:
+  void cell(std::string_view text, bool first = false) {
+    char field[64];
+    std::snprintf(field, sizeof field, first ? "  %-24.*s" : " %12.*s",
+                  static_cast<int>(text.size()), text.data());
+    text_ += field;
+  }
+  template <class Figure>
+  void row(const std::string& name, Figure figure) {
+    cell(name, true);
+    for (const Tier tier : shown_) {
+      const std::int64_t bytes = figure(memory_.of(tier));
+      cell(bytes > 0 ? format_bytes(bytes) : "-");
+    }
+    text_ += "\n";
+  }
+  // Of all tiers, by the largest figure in their line.
+  std::vector<std::string> tags() const {
+    std::vector<std::pair<std::string, std::int64_t>> sums;
+    for (const Tier tier : shown_) {
+      for (const auto& [name, bytes] : memory_.of(tier).by_tag) {
+        const auto known = std::find_if(sums.begin(), sums.end(),
+                                        [&name = name](const auto& s) { return s.first == name; });
+        if (known == sums.end()) {
+          sums.emplace_back(name, bytes);
+        } else {
+          known->second = std::max(known->second, bytes);
+        }
+      }
+    }
+    std::stable_sort(sums.begin(), sums.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+    std::vector<std::string> names;
+    for (const auto& [name, bytes] : sums) names.push_back(name);
+    return names;
+  }
+
+  const MemoryPlan& memory_;
+  std::vector<Tier> shown_;
+  std::string text_;
+};
+
+// "memory.host: a step needs 5.0 MiB a rank, ..." with what is largest and what would help.
+std::string complaint(const StepPlan& plan, const MemoryPlan& memory, Tier tier) {
+  const TierPlan& need = memory.of(tier);
+  const int ranks = memory.budgets.ranks_of_host;
+  std::string text = "memory." + std::string(name_of(tier)) + ": a step needs " +
+                     format_bytes(need.peak) + " a rank, " + format_bytes(need.peak - need.budget) +
+                     " more than the budget of " + format_bytes(need.budget);
+  if (tier != Tier::kDevice && ranks > 1) {
+    text += ", its share of the host's (" + std::to_string(ranks) + " ranks)";
+  }
+  return text + ".\n  largest: " + describe_tags(need) +
+         "\n  to need less: " + Advice(plan.shape).for_tier(tier);
+}
+
+}  // namespace
+
+bool MemoryPlan::fits() const {
+  return std::all_of(tiers.begin(), tiers.end(), [](const TierPlan& tier) { return tier.fits(); });
+}
+
+MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
+                       const TierBudgets& budgets) {
+  MemoryPlan plan;
+  plan.budgets = budgets;
+  for (const Tier tier : kTiers) {
+    plan.tiers[static_cast<std::size_t>(tier)] = plan_tier(program, tier);
+  }
+  auto& [device, host, disk] = plan.tiers;
+  device.budget = budgets.device;
+  host.budget = budgets.host;
+  disk.budget = budgets.nvme;
+  host.peak += page_ends(program);
+  if (host.peak > 0 || disk.peak > 0) {
+    host.by_tag.emplace_back("step_program", host_bytes_of(program));
+    host.peak += host.by_tag.back().second;
+  }
+  if (budgets.bounce_bytes > 0 && adds_on_host(program)) {
+    host.by_tag.emplace_back("bounce", budgets.bounce_bytes);
+    host.peak += budgets.bounce_bytes;
+  }
+  if (disk.peak > 0) {
+    const std::int64_t store = store_bytes(nvme, program, bytes_of(disk, name_of(Tag::kImage)));
+    host.by_tag.emplace_back("nvme_store", store);
+    host.peak += store;
+  }
+  for (TierPlan& tier : plan.tiers) {
+    std::stable_sort(tier.by_tag.begin(), tier.by_tag.end(),
+                     [](const auto& a, const auto& b) { return a.second > b.second; });
+  }
+  return plan;
+}
+
+std::string describe_tags(const TierPlan& tier) {
+  std::string text;
+  for (const auto& [tag, bytes] : tier.by_tag) {
+    text += (text.empty() ? "" : ", ") + tag + " " + format_bytes(bytes);
+  }
+  return text;
+}
+
+std::string describe_plan(const StepPlan& plan, const Program& program, const MemoryPlan& memory) {
+  std::string text = Table(memory).text();
+  char line[128];
+  std::snprintf(line, sizeof line, "step: %zu operations, %d micro-batch(es), %.3g model TFLOP\n",
+                program.ops.size(), plan.shape.micro_batches, plan.model_flops_per_step * 1e-12);
+  text += line;
+  const auto traffic = traffic_of(program);
+  text += "wire: " + format_bytes(traffic.wire) + " sent by a rank a step\n";
+  if (traffic.disk_read + traffic.disk_written > 0) {
+    text += "nvme: " + format_bytes(traffic.disk_read) + " read and " +
+            format_bytes(traffic.disk_written) + " written by a rank a step\n";
+  }
+  return text;
+}
+
+void check_budget(const StepPlan& plan, const MemoryPlan& memory) {
+  std::string text;
+  for (const Tier tier : kTiers) {
+    if (memory.of(tier).fits()) continue;
+    text += (text.empty() ? "" : "\n") + complaint(plan, memory, tier);
+  }
+  if (!text.empty()) throw BudgetError(text);
+}
+
+namespace {
+
+std::string holders_and_advice(const StepPlan& plan, const MemoryPlan& memory) {
+  return "\n  largest: " + describe_tags(memory.of(Tier::kDevice)) +
+         "\n  to need less: " + Advice(plan.shape).for_tier(Tier::kDevice);
+}
+
+}  // namespace
+
+void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t available, int gpu) {
+  const std::int64_t need = memory.of(Tier::kDevice).peak;
+  if (need <= available) return;
+  throw BudgetError("GPU " + std::to_string(gpu) + ": a step needs " + format_bytes(need) +
+                    " a rank, " + format_bytes(need - available) + " more than the " +
+                    format_bytes(available) + " that are free on the card." +
+                    holders_and_advice(plan, memory));
+}
+
+BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
+                                 const std::string& what) {
+  return BudgetError("the device ran out of memory in a step of which the plan has " +
+                     format_bytes(memory.of(Tier::kDevice).peak) + ": " +
+                     what.substr(0, what.find('\n')) + holders_and_advice(plan, memory));
+}
+
+void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int64_t measured) {
+  const TierPlan& device = memory.of(Tier::kDevice);
+  if (device.budget == 0 || measured <= device.budget) return;
+  throw BudgetError("memory.device: a rank has taken " + format_bytes(measured) + ", " +
+                    format_bytes(measured - device.budget) + " more than the budget of " +
+                    format_bytes(device.budget) + ": " + format_bytes(measured - device.peak) +
+                    " were beside the plan, which has " + format_bytes(device.peak) +
+                    ".\n  largest: " + describe_tags(device) +
+                    "\n  to go on: --set memory.device=<more>, " +
+                    Advice(plan.shape).for_tier(Tier::kDevice));
+}
+
+}  // namespace sluice

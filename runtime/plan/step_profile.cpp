@@ -1,0 +1,288 @@
+#include "runtime/plan/step_profile.hpp"
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "parallel/comm/exchange_plan.hpp"
+#include "runtime/model/gpu_path.hpp"
+#include "runtime/model/unit_profile.hpp"
+#include "runtime/program/write/step_writer.hpp"
+
+namespace sluice {
+namespace {
+
+std::vector<GroupPlan> plan_groups(const ModelSpec& spec, int dp) {
+  std::vector<GroupPlan> plans;
+  for (const ParamGroup& group : spec.groups) {
+    std::vector<TensorSpec> tensors;
+    for (const ParamSpec& param : group.params) tensors.push_back(param.tensor);
+    plans.push_back(plan_group(group.name, tensors, dp));
+  }
+  return plans;
+}
+
+std::vector<int> groups_of(const UnitSpec& unit) {
+  std::vector<int> groups;
+  for (const ParamRef& ref : unit.params) {
+    if (std::find(groups.begin(), groups.end(), ref.group) == groups.end()) {
+      groups.push_back(ref.group);
+    }
+  }
+  return groups;
+}
+
+std::int64_t staging_bytes(const StepShape& shape) {
+  std::int64_t shard_elems = 0;
+  for (const GroupShape& group : shape.groups) shard_elems += group.shard_elems;
+  BucketCutter cutter(shape.bucket_bytes, shape.dp);
+  std::int64_t largest = 0;
+  for (const auto& bucket : cutter.add(0, shard_elems))
+    largest = std::max(largest, bucket[0].elems);
+  for (const BucketPiece& rest : cutter.flush()) largest = std::max(largest, rest.elems);
+  return exchange_staging_bytes(shape.dp, largest, DType::kFloat32);
+}
+
+// A piece of every rank's gradients of a group that others hold too.
+std::int64_t replica_staging_bytes(const StepShape& shape, const ModelSpec& spec) {
+  constexpr std::int64_t kPieceElems = std::int64_t{1} << 18;
+  std::int64_t elems = 0;
+  for (std::size_t g = 0; g < shape.groups.size(); ++g) {
+    if (!shape.groups[g].add_replicas) continue;
+    const int ranks = spec.groups[g].replicas == Replicas::kTied ? 2 : shape.tensor;
+    elems = std::max(elems, ranks * std::min(kPieceElems, shape.groups[g].elems));
+  }
+  return 4 * elems;
+}
+
+PipelineShape pipeline_of(const EngineOptions& options, const ModelSpec& spec) {
+  const ModelPart& part = spec.part;
+  PipelineShape pipeline;
+  if (part.stages == 1) return pipeline;
+  pipeline.stages = part.stages;
+  pipeline.stage = part.stage;
+  pipeline.schedule = options.parallel.schedule;
+  int end = 0;
+  for (const UnitRange& chunk : part.chunks) {
+    end += chunk.end - chunk.begin;
+    pipeline.chunk_ends.push_back(end);
+  }
+  check(end == static_cast<int>(spec.units.size()), "a stage's units are those of its chunks");
+  const std::int64_t tokens = options.train.micro_batch * part.own_tokens(spec.options.seq);
+  pipeline.boundary_bytes = tokens * spec.options.hidden * size_of(options.train.dtype);
+  return pipeline;
+}
+
+Placement placement_of(const OffloadOptions& offload) {
+  Placement placement{.optimizer = offload.optimizer,
+                      .parameters = offload.parameters,
+                      .gradients = offload.gradients,
+                      .activations = offload.activations,
+                      .device_fraction = offload.device_fraction,
+                      .moments_dtype = offload.states_dtype};
+  placement.chunk_elems =
+      std::max(kChunkAlignElems, offload.chunk_bytes / 4 / kChunkAlignElems * kChunkAlignElems);
+  placement.chunk_slots = offload.chunks;
+  placement.speculate = offload.speculate != Speculation::kNever;
+  placement.image = offload.image;
+  placement.grain_bytes = std::min(kImageGrainBytes, offload.block_bytes);
+  return placement;
+}
+
+// Only parameters are anywhere.
+Placement frozen_placement(const OffloadOptions& offload) {
+  return {.parameters = offload.parameters};
+}
+
+void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& options) {
+  shape.stage = options.zero.stage;
+  shape.recompute = options.recompute.mode == RecomputeMode::kFull;
+  shape.frozen = options.purpose != EnginePurpose::kTrain;
+  shape.placement =
+      shape.frozen ? frozen_placement(options.offload) : placement_of(options.offload);
+  for (std::size_t g = 0; g < shape.groups.size(); ++g) {
+    shape.groups[g].resident =
+        shape.stage < 3 || plan.groups[g].param_elems < options.zero.persist_below;
+  }
+}
+
+// The same parameters; units as they run one sequence in parts.
+StepShape decoding_shape(const StepShape& shape, const EngineOptions& options,
+                         const std::vector<UnitProfile>& profiles) {
+  StepShape decoding = shape;
+  decoding.micro_batches = 1;
+  decoding.layer_major = false;
+  decoding.batch_bytes = options.generate_positions * 2 * 8;
+  for (std::size_t u = 0; u < decoding.units.size(); ++u) {
+    decoding.units[u].memory = profiles[u].decoding;
+  }
+  return decoding;
+}
+
+UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& profile,
+                     double samples) {
+  const UnitSpec& unit = spec.units[u];
+  const bool again = spec.options.recompute_attention;
+  return {.groups = groups_of(unit),
+          .backward_reads_params = profile.backward_reads_params,
+          .memory = profile.memory,
+          .kept_moves = profile.kept_moves,
+          .forward_flops = spec.forward_flops_per_sample(unit) * samples,
+          .recomputed_flops = again ? spec.attention_flops_per_sample(unit) * samples : 0,
+          .tensor_forward_bytes = profile.traffic.forward,
+          .tensor_backward_bytes = profile.traffic.backward,
+          .tensor_again_bytes = profile.traffic.again};
+}
+
+// A pipeline's other stages may have groups that are not resident.
+void refuse_idle_tier(const StepPlan& plan, const EngineOptions& options) {
+  const Tier tier = options.offload.parameters;
+  if (tier == Tier::kDevice || plan.shape.pipeline.stages > 1) return;
+  std::int64_t largest = 0;
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    if (!plan.shape.groups[g].resident) return;
+    largest = std::max(largest, plan.groups[g].param_elems);
+  }
+  throw ConfigError(
+      "offload.parameters: " + std::string(name_of(tier)) + " moves nothing: the model's largest " +
+      "group of parameters has " + std::to_string(largest) +
+      " elements, and zero.persist_below: " + std::to_string(options.zero.persist_below) +
+      " keeps groups of fewer gathered on the device; lower that, or leave parameters on the "
+      "device");
+}
+
+bool is_whole(const ModelSpec& spec) { return spec.part.tensor == 1 && spec.part.stages == 1; }
+
+}  // namespace
+
+std::string_view name_of(RecomputeMode mode) {
+  return mode == RecomputeMode::kNone   ? "none"
+         : mode == RecomputeMode::kFull ? "full"
+                                        : "selective";
+}
+
+ModelOptions unit_options(const EngineOptions& options) {
+  ModelOptions model = options.model;
+  const bool is_mesh = options.parallel.tensor > 1 || options.parallel.pipeline > 1;
+  if (is_mesh || options.recompute.mode == RecomputeMode::kSelective) model.on_gpu = false;
+  return model;
+}
+
+std::int64_t micro_batches_of(const EngineOptions& options) {
+  const std::int64_t per_pass = options.train.micro_batch * options.dp;
+  const std::int64_t global =
+      options.train.global_batch > 0 ? options.train.global_batch : per_pass;
+  check(global % per_pass == 0, "the global batch is a whole number of micro-batches");
+  return global / per_pass;
+}
+
+void apply_layout(StepPlan& plan, const EngineOptions& options) {
+  StepShape& shape = plan.shape;
+  shape.micro_batches = static_cast<int>(micro_batches_of(options));
+  shape.layer_major = options.train.accumulation_order == AccumulationOrder::kLayer;
+  lay_out(shape, plan, options);
+  if (!plan.decoding) return;
+  lay_out(*plan.decoding, plan, options);
+  shape.other_arena_bytes = write_decode_step(*plan.decoding).arena_bytes;
+}
+
+std::int64_t whole_param_count(const ModelSpec& spec) {
+  return is_whole(spec) ? spec.param_count() : make_model_spec(spec.options).param_count();
+}
+
+double model_flops_per_step(const EngineOptions& options, const ModelSpec& spec) {
+  if (!is_whole(spec)) return model_flops_per_step(options, make_model_spec(spec.options));
+  const auto samples =
+      static_cast<double>(options.train.micro_batch * micro_batches_of(options) * options.dp);
+  double flops = 0;
+  for (const UnitSpec& unit : spec.units) {
+    flops += 3 * spec.forward_flops_per_sample(unit) * samples;
+  }
+  return flops;
+}
+
+bool splits_backward(const EngineOptions& options, const ModelPart& part) {
+  return part.stages > 1 && options.parallel.schedule == PipelineSchedule::kZeroBubble;
+}
+
+UnitProfile profile_of(const EngineOptions& options, const Model& model, std::size_t unit,
+                       bool split_backward) {
+  const bool head = model.spec.units[unit].kind == UnitKind::kLossHead;
+  const bool block = model.spec.units[unit].kind == UnitKind::kBlock;
+  const std::int64_t seq = model.spec.options.seq;
+  UnitProfile profile;
+  profile.backward_reads_params = head || model.units[unit]->backward_reads_params();
+  profile.kept_moves = block && model.units[unit]->saved_moves();
+  if (options.purpose != EnginePurpose::kGenerate) {
+    ProfileShape shape{options.train.micro_batch, seq, options.train.dtype};
+    shape.gradients_add =
+        options.zero.reduce_every == ReduceEvery::kStep && micro_batches_of(options) > 1;
+    shape.split_backward = split_backward;
+    profile.memory = profile_unit(model, unit, shape);
+    if (model.spec.part.tensor > 1) profile.traffic = tensor_traffic(model, unit, shape);
+  }
+  if (options.generate_positions > 0) {
+    const std::int64_t positions = options.generate_positions;
+    profile.decoding = profile_cached_unit(model, unit, positions, options.train.dtype);
+    profile.decoding.cache = cache_bytes(model, unit, positions, options.train.dtype);
+  }
+  return profile;
+}
+
+StepPlan plan_step(const EngineOptions& options, const Model& model) {
+  const bool splits = splits_backward(options, model.spec.part);
+  // Blocks are alike: one of them is run for all.
+  std::vector<UnitProfile> profiles;
+  for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
+    const bool block = model.spec.units[u].kind == UnitKind::kBlock;
+    const bool like_last = block && u > 0 && model.spec.units[u - 1].kind == UnitKind::kBlock;
+    profiles.push_back(like_last ? profiles.back() : profile_of(options, model, u, splits));
+  }
+  StepPlan plan = plan_step(options, model.spec, profiles);
+  plan.model_flops_per_step = model_flops_per_step(options, model.spec);
+  return plan;
+}
+
+StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
+                   const std::vector<UnitProfile>& profiles) {
+  check(profiles.size() == spec.units.size(), "a profile of each unit");
+  StepPlan plan;
+  plan.groups = plan_groups(spec, options.dp);
+  StepShape& shape = plan.shape;
+  shape.dp = options.dp;
+  // The model's units do it: whoever makes them has to have asked them to.
+  check(options.recompute.mode != RecomputeMode::kSelective || spec.options.recompute_attention,
+        "recompute.mode selective needs a model made with recompute_attention");
+  shape.dtype = options.train.dtype;
+  shape.reduce_every = options.zero.reduce_every;
+  shape.bucket_bytes = options.zero.bucket_bytes;
+  shape.prefetch_units = options.zero.prefetch_units;
+  shape.batch_bytes = options.train.micro_batch * spec.options.seq * 2 * 8;
+  shape.constant_bytes = spec.constant_bytes();
+  shape.library_bytes = spec.options.on_gpu ? kCublasWorkspaces : 0;
+  for (std::size_t g = 0; g < plan.groups.size(); ++g) {
+    const ParamGroup& group = spec.groups[g];
+    shape.groups.push_back(
+        {.elems = plan.groups[g].elems,
+         .shard_elems = plan.groups[g].shard_elems,
+         .add_replicas = group.replicas != Replicas::kNone && group.sums_replicas});
+  }
+  shape.tensor = spec.part.tensor;
+  shape.pipeline = pipeline_of(options, spec);
+  apply_layout(plan, options);
+  refuse_idle_tier(plan, options);
+  const auto samples = static_cast<double>(options.train.micro_batch);
+  for (std::size_t u = 0; u < spec.units.size(); ++u) {
+    shape.units.push_back(unit_shape(spec, u, profiles[u], samples));
+  }
+  if (!shape.frozen) {
+    plan.replica_staging_bytes = replica_staging_bytes(shape, spec);
+    shape.comm_staging_bytes = staging_bytes(shape) + plan.replica_staging_bytes;
+  }
+  if (options.generate_positions > 0) {
+    plan.decoding = decoding_shape(shape, options, profiles);
+    apply_layout(plan, options);
+  }
+  return plan;
+}
+
+}  // namespace sluice

@@ -1,0 +1,146 @@
+#include "runtime/program/check/grad_check.hpp"
+
+#include <algorithm>
+#include <string>
+
+namespace sluice {
+namespace {
+
+bool feeds_norm(OpKind kind) {
+  return kind == OpKind::kReduceGrads || kind == OpKind::kGatherGrads ||
+         kind == OpKind::kStoreGrads || kind == OpKind::kWriteBucket || kind == OpKind::kSumSquares;
+}
+
+}  // namespace
+
+GradCheck::GradCheck(const Program& program, FirstFault& fault, SlotCheck& slots,
+                     const UnitCheck& units)
+    : program_(program), fault_(fault), slots_(slots), units_(units) {
+  for (const Op& op : program.ops) on_disk_ = on_disk_ || op.kind == OpKind::kWriteBucket;
+  for (const auto& bucket : program.buckets) {
+    for (const BucketPiece& piece : bucket) {
+      std::int64_t& elems = shard_elems_[piece.group];
+      elems = std::max(elems, piece.begin + piece.elems);
+    }
+  }
+}
+
+void GradCheck::enter(const Op& op) {
+  for (const int g : op.opens) {
+    open(g, std::find(op.writes.begin(), op.writes.end(), g) != op.writes.end());
+  }
+  for (const int g : op.writes) write(g);
+  switch (op.kind) {
+    case OpKind::kReduceGrads:
+      return reduce(op);
+    case OpKind::kAddGrads:
+      return add_streams(op.group);
+    case OpKind::kGatherGrads:
+      return gather(op);
+    case OpKind::kAddReplicas:
+      return add_replicas(op.group);
+    case OpKind::kNormAndScale:
+      return finish_step(op);
+    case OpKind::kUpdate:
+      if (op.chunk < 0) finish_step(op);
+      return;
+    default:
+      return;
+  }
+}
+
+// What is opened is replaced: its last content has been reduced, or is in a slot of its own.
+void GradCheck::open(int group, bool writes) {
+  if (!writes) fault_.fail("opens gradients that it does not write");
+  const bool part = sent_.count(group) > 0 && sent_elems_[group] < shard_elems_[group];
+  if (unsent_.count(group) > 0 || part) fault_.fail("replaces gradients that were not sent");
+  sent_.erase(group);
+  sent_elems_[group] = 0;
+  unsent_.insert(group);
+}
+
+void GradCheck::write(int group) {
+  slots_.need(Tag::kGradientBuckets, group);
+  if (unsent_.count(group) == 0) fault_.fail("adds to gradients that nobody opened");
+  if (sent_.count(group) > 0) {
+    fault_.fail("writes gradients of group " + std::to_string(group) + " that were already sent");
+  }
+  if (slots_.in_slots(Tag::kGradientBuckets, group)) {
+    if (slots_.newest_is_used(Tag::kGradientBuckets, group)) {
+      fault_.fail("writes gradients that are being reduced");
+    }
+    return;
+  }
+  for (const OpId reduction : reductions_[group]) {
+    if (fault_.over(reduction)) continue;
+    fault_.fail("writes gradients that operation " + std::to_string(reduction) + " reads");
+  }
+}
+
+void GradCheck::reduce(const Op& op) {
+  for (const BucketPiece& piece : pieces_of(op)) {
+    slots_.need(Tag::kGradientBuckets, piece.group);
+    if (unsent_.count(piece.group) == 0 && sent_.count(piece.group) == 0) {
+      fault_.fail("reduces gradients that were not written");
+    }
+    unsent_.erase(piece.group);
+    sent_.insert(piece.group);
+    std::int64_t& sent = sent_elems_[piece.group];
+    if (piece.begin != sent) fault_.fail("reduces a shard out of order");
+    sent += piece.elems;
+    reductions_[piece.group].push_back(fault_.now());
+    if (piece.stream > 0 && !on_disk_) apart_.insert(piece.group);
+  }
+}
+
+void GradCheck::need_reductions(int group) {
+  for (const OpId reduction : reductions_[group]) {
+    if (!fault_.over(reduction)) fault_.fail("adds gradients that are on their way");
+  }
+}
+
+void GradCheck::add_streams(int group) {
+  if (apart_.erase(group) == 0 || unsent_.count(group) > 0) {
+    fault_.fail("adds gradients too early");
+  }
+  need_reductions(group);
+}
+
+// Before the norm, once.
+void GradCheck::add_replicas(int group) {
+  if (normed_ || apart_.count(group) > 0 || unsent_.count(group) > 0 ||
+      !replicated_.insert(group).second) {
+    fault_.fail("adds gradients of other ranks too early or too late");
+  }
+  need_reductions(group);
+}
+
+void GradCheck::gather(const Op& op) {
+  for (const BucketPiece& piece : pieces_of(op)) {
+    if (sent_elems_[piece.group] < piece.begin + piece.elems || apart_.count(piece.group) > 0) {
+      fault_.fail("gathers gradients that are not summed");
+    }
+    reductions_[piece.group].push_back(fault_.now());  // it writes the full gradient
+    gathered_elems_[piece.group] += piece.elems;
+  }
+}
+
+void GradCheck::finish_step(const Op& op) {
+  if (op.kind == OpKind::kUpdate && !normed_) fault_.fail("comes before the norm");
+  normed_ = true;
+  if (!units_.all_back()) fault_.fail("comes before a backward");
+  if (!apart_.empty()) fault_.fail("comes before a group's gradients are added up");
+  const bool whole = std::all_of(sent_.begin(), sent_.end(),
+                                 [&](int g) { return sent_elems_[g] == shard_elems_[g]; });
+  if (units_.trains() && !slots_.gathers() && gathered_elems_ != shard_elems_) {
+    fault_.fail("comes before gradients are gathered");
+  }
+  if (!unsent_.empty() || !whole) fault_.fail("comes before a group's gradients are sent");
+  for (OpId i = 0; i < static_cast<OpId>(program_.ops.size()); ++i) {
+    if (feeds_norm(program_.ops[static_cast<std::size_t>(i)].kind) && !fault_.over(i)) {
+      fault_.fail("comes before operation " + std::to_string(i) + " is over");
+    }
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,54 @@
+// The rules of gradients between the backward that opens them and the norm: program_check.hpp
+// states them. Pure.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <set>
+#include <vector>
+
+#include "runtime/program/check/first_fault.hpp"
+#include "runtime/program/check/slot_check.hpp"
+#include "runtime/program/check/unit_check.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+class GradCheck {
+ public:
+  // `slots` has begun with the operation that is entered; `units` stands before it.
+  GradCheck(const Program& program, FirstFault& fault, SlotCheck& slots, const UnitCheck& units);
+
+  // In the order of the program, of every operation.
+  void enter(const Op& op);
+
+ private:
+  void open(int group, bool writes);
+  void write(int group);
+  void reduce(const Op& op);
+  void add_streams(int group);
+  void gather(const Op& op);
+  void finish_step(const Op& op);
+  void add_replicas(int group);
+  void need_reductions(int group);
+  [[nodiscard]] const std::vector<BucketPiece>& pieces_of(const Op& op) const {
+    return program_.buckets[static_cast<std::size_t>(op.bucket)];
+  }
+
+  const Program& program_;
+  FirstFault& fault_;
+  SlotCheck& slots_;
+  const UnitCheck& units_;
+  bool on_disk_ = false;                         // shards: whoever reads them adds the streams
+  std::map<int, std::int64_t> shard_elems_;      // as far as buckets reach
+  std::map<int, std::int64_t> sent_elems_;       // of a shard, since the group was opened
+  std::map<int, std::int64_t> gathered_elems_;   // where no parameters are gathered
+  std::map<int, std::vector<OpId>> reductions_;  // by group
+  std::set<int> unsent_;                         // groups that are being written
+  std::set<int> sent_;                           // groups that, or a part of which, went out since
+  std::set<int> apart_;                          // groups in more than one shard
+  std::set<int> replicated_;                     // groups added up over other ranks
+  bool normed_ = false;
+};
+
+}  // namespace sluice

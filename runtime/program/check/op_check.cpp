@@ -1,0 +1,154 @@
+#include "runtime/program/check/op_check.hpp"
+
+#include <algorithm>
+#include <vector>
+
+namespace sluice {
+namespace {
+
+Lane lane_of(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kGather:
+    case OpKind::kReduceGrads:
+    case OpKind::kGatherGrads:
+      return Lane::kComm;
+    case OpKind::kUpdate:
+      return op.chunk >= 0 ? Lane::kHost : Lane::kCompute;
+    case OpKind::kSumSquares:
+      return Lane::kHost;
+    case OpKind::kCopyGrads:
+    case OpKind::kStoreGrads:
+    case OpKind::kSaveInput:
+      return Lane::kToHost;
+    case OpKind::kCopyParams:
+    case OpKind::kFetchShard:
+    case OpKind::kFetchInput:
+      return Lane::kToDevice;
+    case OpKind::kReadStates:
+    case OpKind::kReadGrads:
+    case OpKind::kWriteStates:
+    case OpKind::kWriteParams:
+    case OpKind::kReadShard:
+    case OpKind::kReadBucket:
+    case OpKind::kWriteBucket:
+    case OpKind::kWriteInput:
+    case OpKind::kReadInput:
+    case OpKind::kCommit:
+      return Lane::kDisk;
+    case OpKind::kSendActivation:
+    case OpKind::kReceiveActivation:
+    case OpKind::kSendGradient:
+    case OpKind::kReceiveGradient:
+      return Lane::kPipe;
+    default:
+      return Lane::kCompute;
+  }
+}
+
+bool needs_bucket(OpKind kind) {
+  return kind == OpKind::kReduceGrads || kind == OpKind::kGatherGrads ||
+         kind == OpKind::kReadBucket || kind == OpKind::kStoreGrads || kind == OpKind::kWriteBucket;
+}
+
+bool needs_chunk(OpKind kind) {
+  return kind == OpKind::kReadStates || kind == OpKind::kCopyGrads || kind == OpKind::kReadGrads ||
+         kind == OpKind::kWriteStates || kind == OpKind::kCopyParams ||
+         kind == OpKind::kWriteParams || kind == OpKind::kSumSquares;
+}
+
+// What goes from one stage to another, and is no unit's input here.
+bool crosses(const Program& program, const Op& op, Tag tag) {
+  if (op.device_slot < 0 || op.host_slot >= 0) return false;
+  const Buffer& buffer = program.buffers[static_cast<std::size_t>(op.device_slot)];
+  return buffer.tag == tag && buffer.unit < 0 && buffer.micro_batch == op.micro_batch;
+}
+
+// Whether an operation's slots are of the kind it works on.
+bool slots_fit(const Program& program, const Op& op) {
+  const auto is = [&](BufferId b, Tag tag) {
+    if (b < 0) return true;
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(b)];
+    const bool input = tag == Tag::kActivations;
+    std::int64_t least = 0;
+    if (tag == Tag::kGradientStaging) {
+      for (const BucketPiece& piece : program.buckets[static_cast<std::size_t>(op.bucket)]) {
+        least += 4 * piece.elems;
+      }
+    }
+    return buffer.tag == tag && (tag == Tag::kGradientStaging || buffer.group == op.group) &&
+           (!input || (buffer.unit == op.unit && buffer.micro_batch == op.micro_batch)) &&
+           buffer.bytes >= least;
+  };
+  switch (op.kind) {
+    case OpKind::kGather:
+    case OpKind::kReadShard:
+    case OpKind::kFetchShard:
+      return is(op.device_slot, Tag::kGatheredParameters) &&
+             is(op.host_slot, Tag::kParameterStaging);
+    case OpKind::kReduceGrads:
+    case OpKind::kReadBucket:
+    case OpKind::kStoreGrads:
+    case OpKind::kWriteBucket:
+      return is(op.device_slot, Tag::kGradientStaging) && is(op.host_slot, Tag::kGradientStaging);
+    case OpKind::kSaveInput:
+    case OpKind::kWriteInput:
+    case OpKind::kReadInput:
+    case OpKind::kFetchInput:
+      return is(op.device_slot, Tag::kActivations) && is(op.host_slot, Tag::kActivations);
+    case OpKind::kReceiveActivation:
+      return op.device_slot >= 0 && is(op.device_slot, Tag::kActivations) && op.host_slot < 0;
+    case OpKind::kSendActivation:
+      return crosses(program, op, Tag::kActivations);
+    case OpKind::kSendGradient:
+    case OpKind::kReceiveGradient:
+      return crosses(program, op, Tag::kActivationGradients);
+    default:
+      return op.device_slot < 0 && op.host_slot < 0;
+  }
+}
+
+}  // namespace
+
+std::string find_op_fault(const Program& program, std::size_t i) {
+  const Op& op = program.ops[i];
+  const auto known = [&](const std::vector<BufferId>& ids) {
+    return std::all_of(ids.begin(), ids.end(), [&](BufferId b) {
+      return b >= 0 && static_cast<std::size_t>(b) < program.buffers.size();
+    });
+  };
+  const auto on = [&](BufferId b, Tier tier) {
+    return b < 0 || (static_cast<std::size_t>(b) < program.buffers.size() &&
+                     program.buffers[static_cast<std::size_t>(b)].tier == tier);
+  };
+  const auto chunks = static_cast<int>(program.chunks.size());
+  if (!known(op.dead_before) || !known(op.live) || !known(op.dead_after) ||
+      !on(op.device_slot, Tier::kDevice) || !on(op.host_slot, Tier::kHost) ||
+      op.bucket >= static_cast<int>(program.buckets.size()) || op.chunk >= chunks) {
+    return "names a buffer, a bucket or a chunk that is not there";
+  }
+  if ((needs_bucket(op.kind) && op.bucket < 0) || (needs_chunk(op.kind) && op.chunk < 0)) {
+    return "has nothing to work on";
+  }
+  if (op.chunk >= 0 && program.chunks[static_cast<std::size_t>(op.chunk)].group != op.group) {
+    return "is of another group than its chunk";
+  }
+  if (op.ahead && op.kind != OpKind::kReadStates) return "comes ahead of nothing";
+  const bool speculated =
+      op.chunk >= 0 && program.chunks[static_cast<std::size_t>(op.chunk)].speculated;
+  if (op.kind == OpKind::kCommit && !program.image) return "commits what is no image";
+  if (op.speculative && (op.ahead || !speculated || op.kind == OpKind::kCopyParams)) {
+    return "speculates on what is not to be";
+  }
+  if (!slots_fit(program, op)) return "works in another's slot";
+  if (op.lane != lane_of(op)) return "is on the wrong lane";
+  if (op.lane == Lane::kPipe && !op.waits.empty()) return "waits, and is started at once";
+  if (op.split && (op.kind != OpKind::kBackward || !op.writes.empty())) {
+    return "makes gradients of weights that it leaves to another";
+  }
+  for (const OpId w : op.waits) {
+    if (w < 0 || static_cast<std::size_t>(w) >= i) return "waits for what has not been issued";
+  }
+  return "";
+}
+
+}  // namespace sluice

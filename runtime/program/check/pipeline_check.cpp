@@ -1,0 +1,149 @@
+#include "runtime/program/check/pipeline_check.hpp"
+
+#include <algorithm>
+#include <set>
+
+namespace sluice {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+std::vector<OpId> ops_of(const Program& program, OpKind kind) {
+  std::vector<OpId> ids;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    if (program.ops[i].kind == kind) ids.push_back(static_cast<OpId>(i));
+  }
+  return ids;
+}
+
+// Units of these operations, in order: the chunks that use the link.
+std::vector<int> units_of(const Program& program, const std::vector<OpId>& ids) {
+  std::set<int> units;
+  for (const OpId id : ids) units.insert(program.ops[at(id)].unit);
+  return {units.begin(), units.end()};
+}
+
+std::int64_t bytes_of(const Program& program, const Op& op) {
+  return program.buffers[at(op.device_slot)].bytes;
+}
+
+std::ptrdiff_t place_of(const std::vector<int>& units, int unit) {
+  return std::find(units.begin(), units.end(), unit) - units.begin();
+}
+
+// Matches the ends of one link.
+void match_link(std::span<const Program> stages, int from, int to, bool gradient,
+                PipeMessages& all) {
+  const Program& sender = stages[at(from)];
+  const Program& receiver = stages[at(to)];
+  const std::vector<OpId> sends =
+      ops_of(sender, gradient ? OpKind::kSendGradient : OpKind::kSendActivation);
+  const std::vector<OpId> receives =
+      ops_of(receiver, gradient ? OpKind::kReceiveGradient : OpKind::kReceiveActivation);
+  const std::string link = std::string(gradient ? "gradients" : "activations") + " from stage " +
+                           std::to_string(from) + " to stage " + std::to_string(to) + ": ";
+  if (sends.size() != receives.size()) {
+    all.fault = link + std::to_string(sends.size()) + " are sent, " +
+                std::to_string(receives.size()) + " received";
+    return;
+  }
+  const std::vector<int> sending = units_of(sender, sends);
+  const std::vector<int> receiving = units_of(receiver, receives);
+  int before = -1;
+  for (std::size_t n = 0; n < sends.size(); ++n) {
+    const Op& send = sender.ops[at(sends[n])];
+    const Op& receive = receiver.ops[at(receives[n])];
+    if (send.micro_batch != receive.micro_batch ||
+        place_of(sending, send.unit) != place_of(receiving, receive.unit) ||
+        bytes_of(sender, send) != bytes_of(receiver, receive)) {
+      all.fault = link + "message " + std::to_string(n) + " is not the one that is received";
+      return;
+    }
+    const auto message = static_cast<int>(all.messages.size());
+    all.messages.push_back({from, sends[n], before});
+    all.of_op[at(from)][sends[n]] = message;
+    all.of_op[at(to)][receives[n]] = message;
+    before = message;
+  }
+}
+
+class Links {
+ public:
+  Links(std::span<const Program> stages, const PipeMessages& all, int capacity)
+      : stages_(stages),
+        all_(all),
+        capacity_(capacity),
+        next_(stages.size(), 0),
+        issued_(all.messages.size(), 0) {}
+
+  std::string run() {
+    for (bool moves = true; moves;) {
+      moves = false;
+      for (std::size_t s = 0; s < stages_.size(); ++s) {
+        while (next_[s] < stages_[s].ops.size() && may_issue(s)) {
+          issue(s);
+          moves = true;
+        }
+      }
+    }
+    for (std::size_t s = 0; s < stages_.size(); ++s) {
+      if (next_[s] == stages_[s].ops.size()) continue;
+      return "stage " + std::to_string(s) + " waits for ever at operation " +
+             std::to_string(next_[s]) + " (" + std::string(name_of(stages_[s].ops[next_[s]].kind)) +
+             ")";
+    }
+    return "";
+  }
+
+ private:
+  // Both ends have come to it, and to all before it on its link.
+  bool over(int message) const { return issued_[at(message)] == 2; }
+
+  bool may_issue(std::size_t s) const {
+    const Op& op = stages_[s].ops[next_[s]];
+    const auto& mine = all_.of_op[s];
+    for (const OpId w : op.waits) {
+      const auto message = mine.find(w);
+      if (op.lane == Lane::kCompute && message != mine.end() && !over(message->second))
+        return false;
+    }
+    const auto self = mine.find(static_cast<OpId>(next_[s]));
+    if (capacity_ == 0 || !is_send(op.kind) || self == mine.end()) return true;
+    int earlier = self->second;
+    for (int n = 0; n < capacity_ && earlier >= 0; ++n) earlier = all_.messages[at(earlier)].before;
+    return earlier < 0 || over(earlier);
+  }
+
+  void issue(std::size_t s) {
+    const auto self = all_.of_op[s].find(static_cast<OpId>(next_[s]));
+    if (self != all_.of_op[s].end()) ++issued_[at(self->second)];
+    ++next_[s];
+  }
+
+  std::span<const Program> stages_;
+  const PipeMessages& all_;
+  const int capacity_;
+  std::vector<std::size_t> next_;  // by stage: operation to be issued
+  std::vector<int> issued_;        // by message: of its two ends
+};
+
+}  // namespace
+
+PipeMessages match_messages(std::span<const Program> stages) {
+  PipeMessages all;
+  all.of_op.resize(stages.size());
+  const auto count = static_cast<int>(stages.size());
+  if (count < 2) return all;
+  for (int s = 0; s < count && all.fault.empty(); ++s) {
+    match_link(stages, s, (s + 1) % count, false, all);
+    if (all.fault.empty()) match_link(stages, s, (s + count - 1) % count, true, all);
+  }
+  return all;
+}
+
+std::string find_pipeline_fault(std::span<const Program> stages, int capacity) {
+  const PipeMessages all = match_messages(stages);
+  return all.fault.empty() ? Links(stages, all, capacity).run() : all.fault;
+}
+
+}  // namespace sluice

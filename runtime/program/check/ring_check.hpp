@@ -1,0 +1,57 @@
+// The rules of the ring in which chunks of optimizer states are updated: who is in which slot.
+// program_check.hpp states them. Pure.
+//
+// A slot has two parts that chunks enter and leave each for themselves: their states (with the
+// weights an update makes), and their gradients. A part goes to another chunk when all operations
+// on the last one are known to be over; who works on a chunk finds it there.
+#pragma once
+
+#include <array>
+#include <string>
+#include <vector>
+
+#include "runtime/program/check/op_order.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+class RingCheck {
+ public:
+  RingCheck(const Program& program, const OpOrder& order);
+
+  // In the order of the program, of each operation on a chunk. `sums`: brings or sums gradients for
+  // the norm. Empty, or what is wrong with it.
+  [[nodiscard]] std::string enter(OpId op, bool sums);
+  // After the last one. Of a program that trains: the next step begins with what it leaves.
+  [[nodiscard]] std::string fault_at_end() const;
+
+  // Optimizer states are on NVMe.
+  [[nodiscard]] bool states_on_disk() const {
+    return has(OpKind::kReadStates) || has(OpKind::kWriteStates) || program_.chunks_ahead > 0;
+  }
+  // Gradients are, or on the device: they pass through the ring.
+  [[nodiscard]] bool grads_from_disk() const {
+    return has(OpKind::kReadGrads) || has(OpKind::kWriteBucket);
+  }
+  [[nodiscard]] bool grads_from_device() const {
+    return has(OpKind::kCopyGrads) || (has(OpKind::kReduceGrads) && !has(OpKind::kStoreGrads));
+  }
+
+ private:
+  struct Part {
+    int tenant = -1;  // twice the chunk; one more: it has come a second time
+    std::vector<OpId> users;
+    std::vector<OpId> former;  // of the tenant before
+  };
+
+  [[nodiscard]] bool has(OpKind kind) const { return has_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] std::string enter(Part& part, OpId op, bool takes, bool again);
+
+  const Program& program_;
+  const OpOrder& order_;
+  std::array<bool, static_cast<std::size_t>(kOpKindCount)> has_{};
+  std::vector<Part> states_;  // by slot
+  std::vector<Part> grads_;
+};
+
+}  // namespace sluice

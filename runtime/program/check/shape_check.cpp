@@ -1,0 +1,61 @@
+#include "runtime/program/check/shape_check.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <string>
+
+#include "base/error.hpp"
+#include "runtime/program/write/use_order.hpp"
+
+namespace sluice {
+namespace {
+
+void check_pipeline(const StepShape& shape) {
+  const PipelineShape& pipeline = shape.pipeline;
+  check_pipeline_run(pipeline_run(shape));
+  check(pipeline.stage >= 0 && pipeline.stage < pipeline.stages, "a stage of the pipeline");
+  check(!pipeline.chunk_ends.empty() &&
+            pipeline.chunk_ends.back() == static_cast<int>(shape.units.size()) &&
+            std::is_sorted(pipeline.chunk_ends.begin(), pipeline.chunk_ends.end(),
+                           std::less_equal<>()) &&
+            pipeline.chunk_ends.front() > 0,
+        "the chunks of a stage are runs of its units");
+  check(pipeline.boundary_bytes > 0, "an activation between stages has bytes");
+  if (shape.layer_major) {
+    throw ConfigError(
+        "train.accumulation_order: layer runs all micro-batches of a unit before the next unit, "
+        "and parallel.pipeline = " +
+        std::to_string(pipeline.stages) +
+        " stages need a micro-batch as soon as it is made; use accumulation_order: micro");
+  }
+}
+
+}  // namespace
+
+void check_shape(const StepShape& shape) {
+  if (is_pipelined(shape)) {
+    check_pipeline(shape);
+  } else {
+    check(shape.units.size() >= 2, "a model has a unit before its loss head");
+  }
+  check(shape.dp > 0 && shape.micro_batches > 0 && shape.prefetch_units >= 0, "a step's counts");
+  check(shape.stage < 2 || shape.reduce_every == ReduceEvery::kMicroBatch,
+        "stages 2 and 3 reduce every micro-batch");
+  const Placement& p = shape.placement;
+  check(p.parameters == Tier::kDevice || shape.stage == 3, "parameters leave in stage 3");
+  check(p.gradients == Tier::kDevice || shape.stage >= 2, "gradients leave in stages 2 and 3");
+  const bool only_states = p.parameters == Tier::kDevice && p.gradients == Tier::kDevice;
+  check(shape.frozen || p.optimizer != Tier::kDevice || only_states,
+        "parameters and gradients off the device are updated off it");
+  check(p.device_fraction == 0 || only_states, "a share stays only of the states");
+  const bool replicas = std::any_of(shape.groups.begin(), shape.groups.end(),
+                                    [](const GroupShape& group) { return group.add_replicas; });
+  if (replicas && p.gradients == Tier::kNvme && !shape.frozen) {
+    throw ConfigError(
+        "offload.gradients: nvme: gradients of parameters that several tensor-parallel ranks or "
+        "pipeline stages hold are added up before the norm, in memory; use offload.gradients: "
+        "host");
+  }
+}
+
+}  // namespace sluice

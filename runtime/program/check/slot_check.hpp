@@ -1,0 +1,57 @@
+// The rules of buffers, and of parameters that are gathered into them: program_check.hpp states
+// them. Pure.
+#pragma once
+
+#include <map>
+#include <set>
+#include <utility>
+#include <vector>
+
+#include "runtime/program/check/first_fault.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+class SlotCheck {
+ public:
+  SlotCheck(const Program& program, FirstFault& fault);
+
+  // In the order of the program, of every operation: what dies before it, comes to life and is used
+  // at it; then what dies after it.
+  void begin(const Op& op);
+  void end(const Op& op);
+  // After the last one.
+  void at_end();
+
+  // A group that is kept in slots of this tag has its newest one now.
+  void need(Tag tag, int group);
+  [[nodiscard]] bool in_slots(Tag tag, int group) const { return slotted_.count({tag, group}) > 0; }
+  // Something has begun to work on the group's newest slot.
+  [[nodiscard]] bool newest_is_used(Tag tag, int group) const;
+  // Else every group's parameters are always whole (stage 0).
+  [[nodiscard]] bool gathers() const { return !gathered_.empty(); }
+
+ private:
+  void live(BufferId b);
+  void take_room(BufferId b);
+  void die(BufferId b);
+  void use(const Op& op);
+  [[nodiscard]] bool works_on(const Op& op, BufferId b) const;
+  void read_params(const Op& op);
+  [[nodiscard]] const Buffer& buffer(BufferId b) const {
+    return program_.buffers[static_cast<std::size_t>(b)];
+  }
+
+  enum class Life { kNotYet, kAlive, kDead };
+
+  const Program& program_;
+  FirstFault& fault_;
+  std::vector<Life> life_;
+  std::set<BufferId> slots_;                        // alive
+  std::set<std::pair<Tag, int>> slotted_;           // what is kept in slots: tag, group
+  std::map<std::pair<Tag, int>, BufferId> newest_;  // slot by tag, group
+  std::map<BufferId, std::vector<OpId>> users_;
+  std::map<int, OpId> gathered_;  // newest gather by group, -1 before the first
+};
+
+}  // namespace sluice

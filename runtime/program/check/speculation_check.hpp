@@ -1,0 +1,47 @@
+// The rules of updates that run before the norm is known: program_check.hpp states them. Pure.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include "runtime/program/check/op_order.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+class SpeculationCheck {
+ public:
+  SpeculationCheck(const Program& program, const OpOrder& order);
+
+  // In the order of the program, of each speculative operation. Empty, or what is wrong with it.
+  // `gone_back`: the deferred update of its chunk has been issued, to the disk.
+  [[nodiscard]] std::string enter(OpId op, bool gone_back);
+  // A group's gradients were taken to be whole: nothing may be added to them any more.
+  [[nodiscard]] bool taken(int group) const { return taken_.count(group) > 0; }
+  // After the last operation: what is begun is brought to an end.
+  [[nodiscard]] std::string fault_at_end() const;
+
+ private:
+  struct Guess {
+    OpId states = -1;  // brought into the ring
+    OpId grads = -1;
+    OpId summed = -1;  // the squares, and so the streams, of gradients on NVMe
+    OpId update = -1;
+    bool states_written = false;
+    bool params_written = false;
+  };
+
+  [[nodiscard]] std::string update(Guess& guess, OpId id) const;
+  [[nodiscard]] std::string depart(const Guess& guess, bool& written, OpId id) const;
+
+  const Program& program_;
+  const OpOrder& order_;
+  bool grads_on_host_ = false;
+  bool grads_on_disk_ = false;
+  std::set<int> written_apart_;  // groups whose parameters go to NVMe beside the states
+  std::set<int> taken_;
+  std::vector<Guess> guesses_;  // by chunk
+};
+
+}  // namespace sluice

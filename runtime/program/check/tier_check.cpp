@@ -1,0 +1,65 @@
+#include "runtime/program/check/tier_check.hpp"
+
+#include <set>
+
+#include "runtime/program/check/chunk_check.hpp"
+#include "runtime/program/check/first_fault.hpp"
+#include "runtime/program/check/touches.hpp"
+#include "runtime/program/check/transit_check.hpp"
+
+namespace sluice {
+namespace {
+
+// Who touches which gradients on the compute lane.
+void touch_grads(const Op& op, const std::set<int>& slotted, Touches& touches, ChunkCheck& chunks) {
+  // Stages 0 and 1 may keep sums in the full gradient; whatever the stage, it is this step's now.
+  for (const int g : op.writes) {
+    chunks.change_grads(g);
+    if (slotted.count(g) == 0) touches.touch({Space::kGrads, g, 0}, true);
+  }
+  switch (op.kind) {
+    case OpKind::kAddGrads:
+    case OpKind::kAddReplicas:
+      chunks.change_grads(op.group);
+      return touches.touch_grads(op.group, true);
+    case OpKind::kUpdate:
+      return touches.touch_grads(op.group, false);
+    case OpKind::kNormAndScale:
+      touches.touch_all_grads(false);
+      return chunks.take_squares();
+    default:
+      return;
+  }
+}
+
+}  // namespace
+
+std::string find_tier_fault(const Program& program, const OpOrder& order) {
+  FirstFault fault(program, order);
+  Touches touches(program, fault);
+  ChunkCheck chunks(program, order, fault, touches);
+  TransitCheck transit(program, fault, touches, chunks);
+  std::set<int> slotted;  // groups whose full gradients come and go
+  for (const Buffer& buffer : program.buffers) {
+    if (buffer.tag == Tag::kGradientBuckets) slotted.insert(buffer.group);
+  }
+  for (OpId i = 0; i < static_cast<OpId>(program.ops.size()) && !fault.found(); ++i) {
+    const Op& op = program.ops[static_cast<std::size_t>(i)];
+    const bool computes = op.lane == Lane::kCompute;
+    fault.enter(i);
+    if (!computes && !(op.dead_before.empty() && op.dead_after.empty())) {
+      fault.fail("frees memory, which is for the compute lane");
+    }
+    for (const BufferId b : op.dead_before) transit.forget(b);
+    chunks.enter(op);
+    if (op.chunk < 0 && op.kind != OpKind::kCommit) {
+      transit.enter(op);
+      if (computes) touch_grads(op, slotted, touches, chunks);
+    }
+    for (const BufferId b : op.dead_after) transit.forget(b);
+  }
+  chunks.at_end();
+  return fault.text();
+}
+
+}  // namespace sluice

@@ -1,0 +1,14 @@
+// The rules of what moves between tiers: program_check.hpp states them. Pure.
+#pragma once
+
+#include <string>
+
+#include "runtime/program/check/op_order.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+// Empty, or the first rule broken. REQUIRES: indices are in range, waits point back.
+[[nodiscard]] std::string find_tier_fault(const Program& program, const OpOrder& order);
+
+}  // namespace sluice

@@ -1,0 +1,52 @@
+// The rules of the order in which units run, and of what they make for and take from other
+// pipeline stages: program_check.hpp states them. Pure.
+#pragma once
+
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "runtime/program/check/first_fault.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+class UnitCheck {
+ public:
+  UnitCheck(const Program& program, FirstFault& fault);
+
+  // In the order of the program, of every operation.
+  void enter(const Op& op);
+  // After the last one.
+  void at_end();
+
+  [[nodiscard]] bool trains() const { return trains_; }
+  // Every forward so far had its backward.
+  [[nodiscard]] bool all_back() const { return forwards_.empty(); }
+
+ private:
+  [[nodiscard]] bool ran(OpKind kind, int unit, int micro_batch) const {
+    return ran_.count({kind, unit, micro_batch}) > 0;
+  }
+  void run_once(const Op& op);
+  void cross(const Op& op);
+  void compute(const Op& op);
+  void go_forward(const Op& op);
+  void go_back(const Op& op);
+
+  FirstFault& fault_;
+  bool trains_ = false;
+  bool decodes_ = false;  // a last stage takes no targets then
+  std::set<int> units_;
+  std::set<int> fed_;                           // units that get their input from another stage
+  std::set<int> feeds_;                         // whose output goes to one
+  std::set<int> paid_;                          // that get the gradient of their output from one
+  std::set<int> pays_;                          // whose input's gradient goes to one
+  std::set<int> loaded_;                        // micro-batches
+  std::set<std::tuple<OpKind, int, int>> ran_;  // unit, micro-batch
+  std::set<std::tuple<OpKind, int, int>> to_send_;  // sends to come: unit, micro-batch
+  std::set<std::pair<int, int>> forwards_;          // unit, micro-batch; backward to come
+  std::set<std::pair<int, int>> halves_;            // split backwards; weights to come
+};
+
+}  // namespace sluice

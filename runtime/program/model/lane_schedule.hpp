@@ -1,0 +1,76 @@
+// List-scheduling of one program's lanes (time_model.hpp says by which rules). Internal to the time
+// model. Pure.
+#pragma once
+
+#include <array>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include "runtime/program/model/time_model.hpp"
+
+namespace sluice {
+
+// What a stage knows of the others of its pipeline. Seconds since the step began.
+class PeerStages {
+ public:
+  virtual ~PeerStages() = default;
+  // This stage has come to a send or a receive.
+  virtual void issued(OpId op, double at) = 0;
+  // When it is over; nothing before the other end has come to it.
+  [[nodiscard]] virtual std::optional<double> end_of(OpId op) = 0;
+  // This stage has come to the norm. When all have; nothing before.
+  [[nodiscard]] virtual std::optional<double> meet(double at) = 0;
+};
+
+class LaneSchedule {
+ public:
+  // All of them outlive this. `peers` null: sends and receives take their own seconds.
+  LaneSchedule(const Program& program, std::span<const double> seconds, double duplex,
+               PeerStages* peers);
+
+  // Goes on as far as the peers allow; false if it got nowhere.
+  bool advance();
+  [[nodiscard]] bool done() const { return next_ == program_.ops.size(); }
+  // REQUIRES: done().
+  [[nodiscard]] TimeReport report(bool shared_cores);
+
+ private:
+  // The instant the work so far is over, and the operation it ended with.
+  struct Instant {
+    double at = 0;
+    OpId by = -1;
+    void later(double other, OpId other_by) {
+      if (other > at) *this = {other, other_by};
+    }
+  };
+
+  [[nodiscard]] bool may_go_on(std::size_t i);
+  [[nodiscard]] Instant ready(const Op& op) const;
+  void compute(std::size_t i);
+  void issue(std::size_t i);
+  void cross(std::size_t i);
+  double transfer(OpId id, Instant& begin);
+  void blame(OpId by, double from, double to);
+  void add_busy();
+
+  const Program& program_;
+  std::span<const double> seconds_;
+  PeerStages* const peers_;
+  double duplex_ = 1;
+  bool wire_has_thread_ = false;
+  bool disk_writes_ = false;
+  std::size_t next_ = 0;
+  double clock_ = 0;                                                     // of the compute lane
+  std::optional<double> met_;                                            // at the norm
+  std::array<Instant, static_cast<std::size_t>(kLaneCount)> threads_{};  // free to start the next
+  Instant wire_;
+  std::array<double, static_cast<std::size_t>(kPipeWires)> pipes_{};  // without peers
+  std::array<Instant, 2> directions_{};                               // of the disk: reads, writes
+  Instant disk_;
+  Instant last_;
+  std::vector<OpId> limit_;  // what an operation began after, where not after its issue
+  TimeReport report_;
+};
+
+}  // namespace sluice

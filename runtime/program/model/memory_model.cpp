@@ -1,0 +1,86 @@
+#include "runtime/program/model/memory_model.hpp"
+
+#include <algorithm>
+#include <initializer_list>
+
+#include "base/bytes.hpp"
+
+namespace sluice {
+namespace {
+
+// A ticket, a timing, and two lists of what a collective works on.
+constexpr std::int64_t kExecutorBytesPerOp = 16 + 40 + 48;
+
+// Of the heap: 8 bytes of its own, multiples of 16, no less than 32.
+std::int64_t heap_bytes(std::size_t payload) {
+  if (payload == 0) return 0;
+  return std::max<std::int64_t>(32, round_up(static_cast<std::int64_t>(payload) + 8, 16));
+}
+
+std::int64_t bytes_of(const Op& op) {
+  std::int64_t bytes = sizeof op;
+  for (const auto* list :
+       {&op.reads, &op.writes, &op.opens, &op.waits, &op.dead_before, &op.live, &op.dead_after}) {
+    bytes += heap_bytes(list->size() * sizeof(int));
+  }
+  return bytes;
+}
+
+}  // namespace
+
+MemoryReport add_up(const Program& program, Tier tier) {
+  MemoryReport report;
+  const bool device = tier == Tier::kDevice;
+  report.arena = device ? program.arena_bytes : tier == Tier::kHost ? program.host_arena_bytes : 0;
+  TagBytes now{};
+  for (const Persistent& p : program.persistent) {
+    if (p.tier != tier) continue;
+    report.persistent += p.bytes;
+    now[static_cast<std::size_t>(p.tag)] += p.bytes;
+  }
+  report.by_tag = now;
+  std::int64_t dynamic = 0;
+  std::int64_t slots = 0;       // in use
+  std::int64_t peak_slots = 0;  // at peak_op: the fullest of equal heights is shown
+  const auto change = [&](BufferId id, int sign) {
+    const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    if (buffer.tier != tier) return;
+    now[static_cast<std::size_t>(buffer.tag)] += sign * buffer.bytes;
+    (buffer.in_arena ? slots : dynamic) += sign * buffer.bytes;
+  };
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    for (const BufferId b : op.dead_before) change(b, -1);
+    for (const BufferId b : op.live) change(b, +1);
+    const std::int64_t workspace = device ? op.workspace_bytes : 0;
+    const std::int64_t height = dynamic + workspace;
+    if (report.peak_op < 0 || height > report.dynamic_peak ||
+        (height == report.dynamic_peak && slots > peak_slots)) {
+      report.dynamic_peak = height;
+      peak_slots = slots;
+      report.peak_op = static_cast<OpId>(i);
+      report.by_tag = now;
+      report.by_tag[static_cast<std::size_t>(Tag::kWorkspace)] += workspace;
+    }
+    for (const BufferId b : op.dead_after) change(b, -1);
+  }
+  return report;
+}
+
+std::int64_t host_bytes_of(const Program& train) {
+  std::int64_t bytes = 0;
+  bool before_backward = true;  // what the other programs repeat
+  for (const Op& op : train.ops) {
+    before_backward = before_backward && op.kind != OpKind::kBackward;
+    bytes += (before_backward ? 2 : 1) * bytes_of(op) + kExecutorBytesPerOp;
+  }
+  for (const auto& pieces : train.buckets) {
+    bytes += static_cast<std::int64_t>(sizeof(std::vector<BucketPiece>)) +
+             heap_bytes(pieces.size() * sizeof(BucketPiece));
+  }
+  bytes += static_cast<std::int64_t>(train.buffers.size() * sizeof(Buffer));
+  // Of the three programs: an update that is left over has them all.
+  return bytes + 3 * static_cast<std::int64_t>(train.chunks.size() * sizeof(Chunk));
+}
+
+}  // namespace sluice

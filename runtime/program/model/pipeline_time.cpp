@@ -1,0 +1,121 @@
+#include "runtime/program/model/pipeline_time.hpp"
+
+#include <algorithm>
+#include <memory>
+#include <optional>
+
+#include "base/error.hpp"
+#include "runtime/program/check/pipeline_check.hpp"
+#include "runtime/program/model/lane_schedule.hpp"
+
+namespace sluice {
+namespace {
+
+std::size_t at(int index) { return static_cast<std::size_t>(index); }
+
+// What all stages share: when messages were issued and arrived, and who is at the norm. Below 0:
+// not yet.
+struct Board {
+  const PipeMessages& all;
+  std::span<const std::vector<double>> seconds;
+  std::vector<int> ends_there;  // by message: of 2
+  std::vector<double> issued;   // the later end
+  std::vector<double> arrived;
+  std::vector<double> at_norm;  // by stage
+
+  // Messages of a link arrive in turn: of all that are waited for, the first is looked at first.
+  std::optional<double> arrival(int message) {
+    std::vector<int> open;
+    for (int m = message; m >= 0 && arrived[at(m)] < 0; m = all.messages[at(m)].before) {
+      if (ends_there[at(m)] < 2) return std::nullopt;
+      open.push_back(m);
+    }
+    for (; !open.empty(); open.pop_back()) {
+      const PipeMessage& next = all.messages[at(open.back())];
+      const double free = next.before >= 0 ? arrived[at(next.before)] : 0;
+      arrived[at(open.back())] =
+          std::max(issued[at(open.back())], free) + seconds[at(next.from)][at(next.send)];
+    }
+    return arrived[at(message)];
+  }
+};
+
+class Stage final : public PeerStages {
+ public:
+  Stage(Board& board, std::size_t stage) : board_(board), stage_(stage) {}
+
+  void issued(OpId op, double when) override {
+    const auto message = at(board_.all.of_op[stage_].at(op));
+    ++board_.ends_there[message];
+    board_.issued[message] = std::max(board_.issued[message], when);
+  }
+  std::optional<double> end_of(OpId op) override {
+    return board_.arrival(board_.all.of_op[stage_].at(op));
+  }
+  std::optional<double> meet(double when) override {
+    board_.at_norm[stage_] = when;
+    double latest = 0;
+    for (const double other : board_.at_norm) {
+      if (other < 0) return std::nullopt;
+      latest = std::max(latest, other);
+    }
+    return latest;
+  }
+
+ private:
+  Board& board_;
+  std::size_t stage_;
+};
+
+}  // namespace
+
+PipelineTime model_pipeline_time(std::span<const Program> stages,
+                                 std::span<const std::vector<double>> seconds, double disk_duplex,
+                                 bool shared_cores) {
+  check(seconds.size() == stages.size(), "durations for each stage");
+  const PipeMessages all = match_messages(stages);
+  if (!all.fault.empty()) throw Error("programs of a pipeline do not fit together: " + all.fault);
+  const std::size_t messages = all.messages.size();
+  Board board{all,
+              seconds,
+              std::vector<int>(messages, 0),
+              std::vector<double>(messages, 0),
+              std::vector<double>(messages, -1),
+              std::vector<double>(stages.size(), -1)};
+  std::vector<std::unique_ptr<Stage>> peers;
+  std::vector<LaneSchedule> lanes;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    check(seconds[s].size() == stages[s].ops.size(), "a duration for each operation");
+    peers.push_back(std::make_unique<Stage>(board, s));
+    lanes.emplace_back(stages[s], seconds[s], disk_duplex, peers.back().get());
+  }
+  for (bool moves = true; moves;) {
+    moves = false;
+    for (LaneSchedule& stage : lanes) moves = (!stage.done() && stage.advance()) || moves;
+  }
+  PipelineTime time;
+  for (LaneSchedule& stage : lanes) {
+    check(stage.done(), "the stages of a pipeline wait for each other");
+    time.stages.push_back(stage.report(shared_cores));
+    time.step_s = std::max(time.step_s, time.stages.back().step_s);
+  }
+  for (const TimeReport& stage : time.stages) {
+    const double waiting = stage.waiting[static_cast<std::size_t>(Lane::kPipe)];
+    time.bubble.push_back(time.step_s > 0 ? waiting / time.step_s : 0);
+  }
+  return time;
+}
+
+PipelineTime predict_pipeline_time(std::span<const Program> stages,
+                                   std::span<const StepShape> shapes,
+                                   std::span<const Rates> rates) {
+  check(stages.size() == shapes.size() && stages.size() == rates.size() && !stages.empty(),
+        "a program, a shape and rates for each stage");
+  std::vector<std::vector<double>> seconds;
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    seconds.push_back(op_seconds(stages[s], shapes[s], rates[s]));
+  }
+  return model_pipeline_time(stages, seconds, rates[0].disk_duplex, rates[0].shared_cores);
+}
+
+}  // namespace sluice

@@ -1,0 +1,255 @@
+#include "runtime/program/write/arena_plan.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+
+namespace sluice {
+namespace {
+
+// A buffer's life in half-steps: operation i has 2i (before it runs) and 2i + 1 (after).
+struct Life {
+  int begin = -1;
+  int end = -1;  // exclusive
+};
+
+std::vector<Life> find_lives(const Program& program) {
+  std::vector<Life> lives(program.buffers.size());
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const int now = 2 * static_cast<int>(i);
+    const Op& op = program.ops[i];
+    for (const BufferId b : op.dead_before) lives[static_cast<std::size_t>(b)].end = now;
+    for (const BufferId b : op.live) lives[static_cast<std::size_t>(b)].begin = now;
+    for (const BufferId b : op.dead_after) lives[static_cast<std::size_t>(b)].end = now + 1;
+  }
+  return lives;
+}
+
+// Slots, each with a life and a size rounded up to the arena's alignment.
+struct Slot {
+  std::size_t buffer = 0;
+  Life life;
+  std::int64_t bytes = 0;
+  std::int64_t offset = 0;
+};
+
+// Slots in the order of their births, for asking which lives meet a slot's own: some of those that
+// were alive at its birth, and all that are born before its death. The former are those of the last
+// checkpoint and the few born since, so that a program of millions of meetings keeps no list of
+// them.
+class Meetings {
+ public:
+  // `slots` are sorted by birth and outlive this.
+  explicit Meetings(const std::vector<Slot>& slots) : slots_(slots), died_(slots.size()) {
+    std::vector<std::uint32_t> alive;
+    for (std::size_t i = 0; i < slots.size(); ++i) {
+      if (i % kEvery == 0) {
+        std::erase_if(alive,
+                      [&](std::uint32_t a) { return slots[a].life.end <= slots[i].life.begin; });
+        begins_.push_back(checkpoints_.size());
+        checkpoints_.insert(checkpoints_.end(), alive.begin(), alive.end());
+      }
+      alive.push_back(static_cast<std::uint32_t>(i));
+      const auto later = std::upper_bound(
+          slots.begin() + static_cast<std::ptrdiff_t>(i), slots.end(), slots[i].life.end - 1,
+          [](int end, const Slot& slot) { return end < slot.life.begin; });
+      died_[i] = static_cast<std::size_t>(later - slots.begin());
+    }
+    begins_.push_back(checkpoints_.size());
+  }
+
+  template <class F>
+  void each(std::size_t i, const F& meets) const {
+    const std::size_t checkpoint = i / kEvery;
+    const int birth = slots_[i].life.begin;
+    for (std::size_t c = begins_[checkpoint]; c < begins_[checkpoint + 1]; ++c) {
+      if (slots_[checkpoints_[c]].life.end > birth) meets(checkpoints_[c]);
+    }
+    for (std::size_t other = checkpoint * kEvery; other < i; ++other) {
+      if (slots_[other].life.end > birth) meets(other);
+    }
+    for (std::size_t other = i + 1; other < died_[i]; ++other) meets(other);
+  }
+
+ private:
+  static constexpr std::size_t kEvery = 64;
+
+  const std::vector<Slot>& slots_;
+  std::vector<std::size_t> died_;           // by slot, the first that is born when it is dead
+  std::vector<std::uint32_t> checkpoints_;  // alive at the birth of every kEvery-th slot
+  std::vector<std::size_t> begins_;         // of each checkpoint's slots, and the end
+};
+
+// Offsets that were given out, few of them in a program that repeats itself: where among them the
+// neighbours of a slot end.
+class Offsets {
+ public:
+  explicit Offsets(std::size_t slots) : id_of_(slots, -1) {}
+
+  void begin() {
+    ++round_;
+    met_.clear();
+  }
+  // A neighbour; one without an offset is passed over.
+  void add(std::size_t slot, std::int64_t bytes) {
+    const int id = id_of_[slot];
+    if (id < 0) return;
+    Entry& entry = entries_[static_cast<std::size_t>(id)];
+    if (entry.round != round_) {
+      entry.round = round_;
+      entry.end = 0;
+      met_.push_back({entry.offset, id});
+    }
+    entry.end = std::max(entry.end, entry.offset + bytes);
+  }
+  // The lowest offset at which so many bytes meet no neighbour.
+  [[nodiscard]] std::int64_t lowest(std::int64_t bytes) {
+    constexpr std::size_t kSortedSooner = 8;  // where few of all offsets are met
+    const bool few = met_.size() * kSortedSooner < by_offset_.size();
+    if (few) std::sort(met_.begin(), met_.end());
+    std::int64_t offset = 0;
+    // False: what comes is above the place that was found.
+    const auto passes = [&](const Entry& entry) {
+      if (offset + bytes <= entry.offset) return false;
+      offset = std::max(offset, entry.end);
+      return true;
+    };
+    if (few) {
+      for (const auto& [at, id] : met_) {
+        if (!passes(entries_[static_cast<std::size_t>(id)])) break;
+      }
+      return offset;
+    }
+    for (const int id : by_offset_) {
+      const Entry& entry = entries_[static_cast<std::size_t>(id)];
+      if (entry.round == round_ && !passes(entry)) break;
+    }
+    return offset;
+  }
+  void give(std::size_t slot, std::int64_t offset) {
+    const auto place = std::lower_bound(
+        by_offset_.begin(), by_offset_.end(), offset, [&](int id, std::int64_t wanted) {
+          return entries_[static_cast<std::size_t>(id)].offset < wanted;
+        });
+    const bool known =
+        place != by_offset_.end() && entries_[static_cast<std::size_t>(*place)].offset == offset;
+    id_of_[slot] = known ? *place : static_cast<int>(entries_.size());
+    if (known) return;
+    by_offset_.insert(place, static_cast<int>(entries_.size()));
+    entries_.push_back({offset, 0, 0});
+  }
+
+ private:
+  struct Entry {
+    std::int64_t offset = 0;
+    std::int64_t end = 0;     // highest of the neighbours there
+    std::uint32_t round = 0;  // in which `end` was written
+  };
+  std::vector<int> id_of_;  // by slot; -1: not placed
+  std::vector<Entry> entries_;
+  std::vector<int> by_offset_;
+  std::vector<std::pair<std::int64_t, int>> met_;  // in this round, with their offsets
+  std::uint32_t round_ = 0;
+};
+
+// Puts each slot, in the order given, at the lowest offset that is free for its whole life. Returns
+// the end of the highest; where that is not below `enough`, some are not placed.
+std::int64_t place(std::vector<Slot>& slots, const std::vector<std::size_t>& order,
+                   const Meetings& meetings, std::int64_t enough) {
+  Offsets offsets(slots.size());
+  std::int64_t top = 0;
+  for (const std::size_t i : order) {
+    offsets.begin();
+    meetings.each(i, [&](std::size_t other) { offsets.add(other, slots[other].bytes); });
+    Slot& slot = slots[i];
+    slot.offset = offsets.lowest(slot.bytes);
+    offsets.give(i, slot.offset);
+    top = std::max(top, slot.offset + slot.bytes);
+    if (top >= enough) break;
+  }
+  return top;
+}
+
+// The most bytes that are alive at once: no placing can be smaller.
+std::int64_t lower_bound(const std::vector<Slot>& slots) {
+  std::vector<std::pair<int, std::int64_t>> changes;
+  for (const Slot& slot : slots) {
+    changes.emplace_back(slot.life.begin, slot.bytes);
+    changes.emplace_back(slot.life.end, -slot.bytes);
+  }
+  std::sort(changes.begin(), changes.end());  // of one instant, deaths first
+  std::int64_t now = 0;
+  std::int64_t most = 0;
+  for (const auto& [when, bytes] : changes) most = std::max(most, now += bytes);
+  return most;
+}
+
+// Those of a tier, by birth.
+std::vector<Slot> slots_of(const Program& program, const std::vector<Life>& lives, Tier tier,
+                           std::int64_t align) {
+  std::vector<Slot> slots;
+  for (std::size_t b = 0; b < program.buffers.size(); ++b) {
+    if (!program.buffers[b].in_arena || program.buffers[b].tier != tier) continue;
+    check(lives[b].begin >= 0 && lives[b].end > lives[b].begin, "a slot without a life");
+    slots.push_back({b, lives[b], round_up(program.buffers[b].bytes, align)});
+  }
+  std::stable_sort(slots.begin(), slots.end(),
+                   [](const Slot& a, const Slot& b) { return a.life.begin < b.life.begin; });
+  return slots;
+}
+
+// Tries a few orders and keeps the smallest arena. Returns its bytes.
+std::int64_t assign_tier(Program& program, const std::vector<Life>& lives, Tier tier,
+                         std::int64_t align) {
+  std::vector<Slot> slots = slots_of(program, lives, tier, align);
+  const std::int64_t bound = lower_bound(slots);
+  using Before = bool (*)(const Slot&, const Slot&);
+  const Before orders[] = {
+      [](const Slot& a, const Slot& b) { return a.bytes > b.bytes; },
+      [](const Slot& a, const Slot& b) {
+        return a.life.end - a.life.begin > b.life.end - b.life.begin;
+      },
+      [](const Slot& a, const Slot& b) {
+        return a.bytes * (a.life.end - a.life.begin) > b.bytes * (b.life.end - b.life.begin);
+      },
+      [](const Slot& a, const Slot& b) { return a.life.begin < b.life.begin; },
+      [](const Slot& a, const Slot& b) { return a.life.end > b.life.end; },
+  };
+  const Meetings meetings(slots);
+  std::vector<std::size_t> by_buffer(slots.size());
+  std::iota(by_buffer.begin(), by_buffer.end(), std::size_t{0});
+  std::sort(by_buffer.begin(), by_buffer.end(),
+            [&](std::size_t a, std::size_t b) { return slots[a].buffer < slots[b].buffer; });
+  std::vector<Slot> best;
+  std::int64_t smallest = 0;
+  for (const Before before : orders) {
+    std::vector<std::size_t> order = by_buffer;
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return before(slots[a], slots[b]); });
+    const std::int64_t enough = best.empty() ? std::numeric_limits<std::int64_t>::max() : smallest;
+    const std::int64_t bytes = place(slots, order, meetings, enough);
+    if (best.empty() || bytes < smallest) {
+      best = slots;
+      smallest = bytes;
+    }
+    if (smallest == bound) break;
+  }
+  for (const Slot& slot : best) program.buffers[slot.buffer].arena_offset = slot.offset;
+  return smallest;
+}
+
+}  // namespace
+
+void assign_arena(Program& program) {
+  const std::vector<Life> lives = find_lives(program);
+  program.arena_bytes = assign_tier(program, lives, Tier::kDevice, kArenaAlignBytes);
+  program.host_arena_bytes = assign_tier(program, lives, Tier::kHost, kHostAlignBytes);
+}
+
+}  // namespace sluice

@@ -1,0 +1,383 @@
+#include "runtime/program/write/step_writer.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "runtime/program/check/shape_check.hpp"
+#include "runtime/program/write/arena_plan.hpp"
+#include "runtime/program/write/grad_flow.hpp"
+#include "runtime/program/write/input_flow.hpp"
+#include "runtime/program/write/param_window.hpp"
+#include "runtime/program/write/persistent_bytes.hpp"
+#include "runtime/program/write/pipe_flow.hpp"
+#include "runtime/program/write/program_builder.hpp"
+#include "runtime/program/write/update_flow.hpp"
+#include "runtime/program/write/use_order.hpp"
+
+namespace sluice {
+namespace {
+
+enum class Kind { kTrain, kEvaluate, kDecode };
+
+class StepWriter {
+ public:
+  StepWriter(const StepShape& shape, Kind kind)
+      : shape_(shape),
+        kind_(kind),
+        training_(kind == Kind::kTrain),
+        order_(order_uses(shape, training_)),
+        uses_(order_.uses),
+        updates_(builder_, shape, training_),
+        params_(builder_, shape, uses_, updates_),
+        grads_(builder_, shape),
+        inputs_(builder_, shape, uses_, training_),
+        pipe_(builder_, shape, order_, training_),
+        flights_(static_cast<std::size_t>(shape.micro_batches)) {
+    for (Flight& flight : flights_) {
+      flight.activation.assign(shape.units.size(), -1);
+      flight.kept.assign(shape.units.size(), -1);
+      flight.gradient.assign(shape.units.size(), -1);
+      flight.deferred.assign(shape.units.size(), -1);
+    }
+  }
+
+  Program write() {
+    params_.gather_residents();
+    if (order_.slots.empty()) {
+      for (std::size_t i = 0; i < uses_.size(); ++i) write_use(i);
+    }
+    for (std::size_t k = 0; k < order_.slots.size(); ++k) {
+      pipe_.begin_slot(k);
+      for (std::size_t i = order_.slots[k].begin; i < order_.slots[k].end; ++i) write_use(i);
+    }
+    if (training_) {
+      write_update();
+    } else {
+      write_end();
+    }
+    // A program that a rank runs beside others adds nothing to what it holds.
+    if (training_ || shape_.frozen) {
+      builder_.program().persistent = list_persistent(shape_, builder_.program().chunks);
+    }
+    assign_arena(builder_.program());
+    std::int64_t& arena = builder_.program().arena_bytes;
+    if (training_) arena = std::max(arena, shape_.other_arena_bytes);
+    builder_.program().ops.shrink_to_fit();
+    return std::move(builder_.program());
+  }
+
+ private:
+  // A micro-batch between its first forward and its last backward.
+  struct Flight {
+    BufferId batch = -1;
+    std::vector<BufferId> activation;  // input of each unit
+    std::vector<BufferId> kept;
+    std::vector<BufferId> gradient;  // of each unit's output, made on this stage
+    std::vector<BufferId> deferred;  // what a split backward left for the unit's weights
+  };
+
+  const UnitShape& unit(int u) const { return shape_.units[static_cast<std::size_t>(u)]; }
+  Flight& flight(int m) { return flights_[static_cast<std::size_t>(m)]; }
+
+  void write_use(std::size_t i);
+  void write_forward(const Use& use, Op op);
+  void write_loss_head(const Use& use, Op op);
+  void open_caches(Op& op);
+  void write_logits(const Use& use, Op op);
+  void write_backward(const Use& use, Op op);
+  OpId emit_backward(Op op);
+  void write_weights(const Use& use, Op op);
+  void load_batch(int micro_batch);
+  [[nodiscard]] BufferId take_input(Op& op);
+  [[nodiscard]] BufferId make_input_gradient(Op& op);
+  void pass_on(const Use& use, BufferId input_gradient);
+  void commit();
+  void write_update();
+  void write_end();
+
+  const StepShape& shape_;
+  const Kind kind_;
+  const bool training_;
+  const UseOrder order_;
+  const std::vector<Use>& uses_;
+  ProgramBuilder builder_;
+  UpdateFlow updates_;
+  ParamWindow params_;
+  GradFlow grads_;
+  InputFlow inputs_;
+  PipeFlow pipe_;
+  std::vector<Flight> flights_;
+  std::vector<BufferId> caches_;  // of units, in decoding
+  OpId committed_ = -1;
+};
+
+void StepWriter::load_batch(int micro_batch) {
+  BufferId& batch = flight(micro_batch).batch;
+  batch = builder_.buffer(Tag::kBatch, shape_.batch_bytes);
+  Op load{.kind = OpKind::kLoadBatch, .micro_batch = micro_batch, .live = {batch}};
+  if (kind_ == Kind::kDecode) open_caches(load);
+  builder_.emit(std::move(load));
+}
+
+void StepWriter::write_use(std::size_t i) {
+  const Use& use = uses_[i];
+  const bool takes_tokens = use.kind == OpKind::kForward && !has_input(shape_, use.unit);
+  const bool takes_targets = use.kind == OpKind::kLossHead && !shape_.begins_model();
+  if (takes_tokens || (takes_targets && kind_ != Kind::kDecode)) load_batch(use.micro_batch);
+  Op op{.kind = use.kind, .unit = use.unit, .micro_batch = use.micro_batch};
+  if (kind_ == Kind::kDecode && i == 0 && !takes_tokens) open_caches(op);
+  params_.enter(i, op);
+  inputs_.enter(i, op);
+  pipe_.enter(op);
+  if (use.kind == OpKind::kForward) {
+    write_forward(use, std::move(op));
+  } else if (kind_ == Kind::kDecode) {
+    write_logits(use, std::move(op));
+  } else if (use.kind == OpKind::kLossHead) {
+    write_loss_head(use, std::move(op));
+  } else {
+    const int done = order_.last_backwards - static_cast<int>(uses_.size() - i);
+    if (done >= 0) {
+      updates_.speculate(grads_.take_summed(), done, order_.last_backwards);
+      updates_.read_ahead(done, order_.last_backwards);
+    }
+    if (use.kind == OpKind::kBackward) {
+      write_backward(use, std::move(op));
+    } else {
+      write_weights(use, std::move(op));
+    }
+  }
+  params_.leave(i);
+}
+
+void StepWriter::open_caches(Op& op) {
+  for (std::size_t u = 0; u < shape_.units.size(); ++u) {
+    if (shape_.units[u].memory.cache == 0) continue;
+    caches_.push_back(builder_.buffer({.tag = Tag::kKvCache,
+                                       .bytes = shape_.units[u].memory.cache,
+                                       .in_arena = true,
+                                       .unit = static_cast<int>(u)}));
+    op.live.push_back(caches_.back());
+  }
+}
+
+void StepWriter::write_logits(const Use& use, Op op) {
+  const Flight& now = flight(use.micro_batch);
+  op.flops = unit(use.unit).forward_flops;
+  op.tensor_bytes = unit(use.unit).tensor_forward_bytes;
+  op.workspace_bytes = unit(use.unit).memory.forward_only_peak;
+  op.dead_after = caches_;
+  op.dead_after.push_back(take_input(op));
+  if (now.batch >= 0) op.dead_after.push_back(now.batch);
+  builder_.emit(std::move(op));
+}
+
+// The unit's input on the device, which the first running of the unit may have to wait for.
+BufferId StepWriter::take_input(Op& op) {
+  BufferId& input = flight(op.micro_batch).activation[static_cast<std::size_t>(op.unit)];
+  if (begins_chunk(shape_, op.unit) && input < 0) input = pipe_.take_activation(op);
+  return input;
+}
+
+void StepWriter::write_forward(const Use& use, Op op) {
+  const UnitMemory& memory = unit(use.unit).memory;
+  Flight& now = flight(use.micro_batch);
+  const auto u = static_cast<std::size_t>(use.unit);
+  const bool keep = training_ && !shape_.recompute;
+  const bool sends = ends_chunk(shape_, use.unit);
+  op.save = keep;
+  op.flops = unit(use.unit).forward_flops;
+  op.tensor_bytes = unit(use.unit).tensor_forward_bytes;
+  const BufferId output = builder_.buffer({.tag = Tag::kActivations,
+                                           .bytes = memory.output,
+                                           .unit = sends ? -1 : use.unit + 1,
+                                           .micro_batch = use.micro_batch});
+  op.live.push_back(output);
+  std::int64_t made = memory.output;
+  if (keep && memory.kept > 0) {
+    now.kept[u] = builder_.buffer(Tag::kActivations, memory.kept);
+    op.live.push_back(now.kept[u]);
+    made += memory.kept;
+  }
+  op.workspace_bytes =
+      std::max<std::int64_t>(0, (keep ? memory.forward_peak : memory.forward_only_peak) - made);
+  const BufferId input = has_input(shape_, use.unit) ? take_input(op) : -1;
+  if (!training_) {
+    if (input >= 0) op.dead_after.push_back(input);
+    if (input < 0 && !shape_.ends_model()) op.dead_after.push_back(now.batch);
+  }
+  if (!sends) now.activation[u + 1] = output;
+  builder_.emit(std::move(op));
+  if (sends) pipe_.send_activation(use.unit, use.micro_batch, output);
+  if (input >= 0) inputs_.forward_done(use, input, now.kept[u]);
+}
+
+void StepWriter::write_loss_head(const Use& use, Op op) {
+  const UnitMemory& memory = unit(use.unit).memory;
+  Flight& now = flight(use.micro_batch);
+  op.save = training_;
+  op.flops = unit(use.unit).forward_flops * (training_ ? 3 : 1);
+  op.tensor_bytes =
+      unit(use.unit).tensor_forward_bytes + (training_ ? unit(use.unit).tensor_backward_bytes : 0);
+  if (training_) grads_.open(op);
+  const BufferId scratch = builder_.buffer(Tag::kLossHead, memory.scratch, true);
+  op.live.push_back(scratch);
+  op.dead_after = {scratch, take_input(op)};
+  BufferId gradient = -1;
+  if (training_) {
+    gradient = make_input_gradient(op);
+    op.workspace_bytes = std::max<std::int64_t>(0, memory.backward_peak - memory.input_gradient);
+  } else {
+    op.workspace_bytes = memory.forward_only_peak;
+  }
+  if (!training_ || !shape_.begins_model()) op.dead_after.push_back(now.batch);
+  const OpId id = builder_.emit(std::move(op));
+  if (!training_) return;
+  pass_on(use, gradient);
+  commit();
+  grads_.close(builder_.op(id), use.flushes);
+}
+
+// Behind the loss head, or the first backward: it needs the last group's update, and while it runs
+// the last chunks get to the disk.
+void StepWriter::commit() {
+  if (committed_ >= 0) return;
+  committed_ = updates_.commit();
+  if (updates_.overwrites_early()) grads_.hold_reductions(committed_);
+}
+
+BufferId StepWriter::make_input_gradient(Op& op) {
+  const BufferId gradient =
+      builder_.buffer({.tag = Tag::kActivationGradients,
+                       .bytes = unit(op.unit).memory.input_gradient,
+                       .micro_batch = begins_chunk(shape_, op.unit) ? op.micro_batch : -1});
+  op.live.push_back(gradient);
+  return gradient;
+}
+
+// To the unit before, here or on another stage.
+void StepWriter::pass_on(const Use& use, BufferId input_gradient) {
+  if (begins_chunk(shape_, use.unit)) {
+    pipe_.send_gradient(use.unit, use.micro_batch, input_gradient);
+  } else {
+    flight(use.micro_batch).gradient[static_cast<std::size_t>(use.unit) - 1] = input_gradient;
+  }
+}
+
+// The first one may be where the ranks meet.
+OpId StepWriter::emit_backward(Op op) {
+  const bool meets = updates_.needs_meeting();
+  if (meets) op.waits.push_back(committed_);
+  const OpId id = builder_.emit(std::move(op));
+  if (meets) updates_.meet(id);
+  return id;
+}
+
+void StepWriter::write_backward(const Use& use, Op op) {
+  const UnitMemory& memory = unit(use.unit).memory;
+  Flight& now = flight(use.micro_batch);
+  const auto u = static_cast<std::size_t>(use.unit);
+  op.recompute = shape_.recompute;
+  op.split = use.split;
+  const int products = 1 + (shape_.recompute ? 1 : 0) + (use.split ? 0 : 1);
+  op.flops = unit(use.unit).forward_flops * products + unit(use.unit).recomputed_flops;
+  op.tensor_bytes =
+      shape_.recompute ? unit(use.unit).tensor_again_bytes : unit(use.unit).tensor_backward_bytes;
+  if (!use.split) grads_.open(op);
+  op.dead_after.push_back(now.gradient[u] >= 0 ? now.gradient[u] : pipe_.take_gradient(op));
+  const BufferId fetched = inputs_.fetched(use);  // input and what was kept
+  if (now.kept[u] >= 0 && fetched < 0) op.dead_after.push_back(now.kept[u]);
+  now.kept[u] = -1;
+  now.gradient[u] = -1;
+  BufferId gradient = -1;
+  std::int64_t made = 0;
+  if (has_input(shape_, use.unit)) {
+    op.dead_after.push_back(fetched >= 0 ? fetched : now.activation[u]);
+    gradient = make_input_gradient(op);
+    made = memory.input_gradient;
+  } else {
+    op.dead_after.push_back(now.batch);
+  }
+  const std::int64_t peak = shape_.recompute ? memory.recompute_peak : memory.backward_peak;
+  op.workspace_bytes = std::max<std::int64_t>(0, peak - made);
+  if (use.split) {
+    now.deferred[u] = builder_.buffer(Tag::kActivations, memory.deferred);
+    op.live.push_back(now.deferred[u]);
+    // Below 0 where what is deferred is, in part, what was kept: that is not there twice.
+    op.workspace_bytes = peak - made - memory.deferred;
+  }
+  const OpId id = emit_backward(std::move(op));
+  if (gradient >= 0) pass_on(use, gradient);
+  commit();  // of a pipeline's stage without a loss head
+  if (!use.split) grads_.close(builder_.op(id), use.flushes);
+}
+
+void StepWriter::write_weights(const Use& use, Op op) {
+  BufferId& deferred = flight(use.micro_batch).deferred[static_cast<std::size_t>(use.unit)];
+  op.flops = unit(use.unit).forward_flops;
+  op.workspace_bytes = unit(use.unit).memory.weights_peak;
+  grads_.open(op);
+  op.dead_after.push_back(std::exchange(deferred, -1));
+  const OpId id = builder_.emit(std::move(op));
+  grads_.close(builder_.op(id), use.flushes);
+}
+
+// What is updated off the device waits for the next step.
+void StepWriter::write_update() {
+  Op norm{.kind = OpKind::kNormAndScale};
+  // A stage may have no backward after its last loss head.
+  if (order_.last_backwards == 0) updates_.read_ahead(0, 1);
+  updates_.end_speculation();
+  if (committed_ >= 0) norm.waits.push_back(committed_);
+  grads_.finish(norm);
+  pipe_.finish(norm);
+  if (shape_.placement.gradients == Tier::kNvme) updates_.sum_squares(norm, grads_);
+  const OpId norm_id = builder_.emit(std::move(norm));
+  for (const int g : groups_by_first_use(shape_)) {
+    if (device_elems(shape_, g) == 0) continue;
+    builder_.emit({.kind = OpKind::kUpdate, .group = g, .waits = {norm_id}});
+  }
+}
+
+// Without training: what a stage sends, and what it remembers, lives to the end.
+void StepWriter::write_end() {
+  Op end{.kind = OpKind::kRelease};
+  pipe_.finish(end);
+  if (!shape_.ends_model()) end.dead_after = caches_;  // else the logits were their end
+  if (!end.waits.empty()) builder_.emit(std::move(end));
+}
+
+}  // namespace
+
+Program write_train_step(const StepShape& shape) {
+  check_shape(shape);
+  check(!shape.frozen, "what is trained is not frozen");
+  return StepWriter(shape, Kind::kTrain).write();
+}
+
+Program write_eval_step(const StepShape& shape) {
+  check_shape(shape);
+  return StepWriter(shape, Kind::kEvaluate).write();
+}
+
+Program write_decode_step(const StepShape& shape) {
+  check_shape(shape);
+  return StepWriter(shape, Kind::kDecode).write();
+}
+
+Program write_update_step(const StepShape& shape) {
+  check_shape(shape);
+  ProgramBuilder builder;
+  UpdateFlow updates(builder, shape, true);
+  Op end{.kind = OpKind::kRelease};
+  for (const int g : groups_by_first_use(shape)) {
+    updates.advance(g);
+    end.waits.insert(end.waits.end(), updates.ready(g).begin(), updates.ready(g).end());
+  }
+  builder.emit(std::move(end));
+  builder.program().ops.shrink_to_fit();
+  return std::move(builder.program());
+}
+
+}  // namespace sluice

@@ -1,0 +1,184 @@
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <ATen/ops/mm.h>
+#include <sys/resource.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <mutex>
+
+#include "base/error.hpp"
+#include "kernels/cpu/parallel.hpp"
+#include "runtime/engine/gpu_memory.hpp"
+#include "runtime/model/explicit_linear.hpp"
+#include "runtime/model/tensor_view.hpp"
+#include "runtime/run/machine.hpp"
+
+extern "C" int mkl_serv_intel_cpu_true();  // mkl_dispatch.cpp
+
+namespace sluice {
+namespace {
+
+class OneThread {
+ public:
+  OneThread() : torch_(at::get_num_threads()), compute_(compute_threads()) { set(1, 1); }
+  ~OneThread() { set(torch_, compute_); }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  static void set(int torch, int compute) {
+    at::set_num_threads(torch);
+    set_compute_threads(compute);
+  }
+  const int torch_;
+  const int compute_;
+};
+
+// Processor time of this thread: what others do on the machine does not count.
+double thread_seconds() {
+  timespec now{};
+  ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
+  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
+}
+
+// How long `work` takes on this thread and those that share its operations. Where the thread itself
+// was kept waiting for a core, its processor time says it: operations are divided equally.
+template <class F>
+double undisturbed_seconds(F&& work) {
+  constexpr double kDisturbed = 0.8;  // of the time: less is no imbalance of a quiet machine
+  const double began = thread_seconds();
+  const auto begin = std::chrono::steady_clock::now();
+  work();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  const double computed = thread_seconds() - began;
+  return computed < kDisturbed * took.count() ? computed : took.count();
+}
+
+// A linear layer with its gradients, and the time of a forward and backward.
+class TimedLayer {
+ public:
+  TimedLayer(DType dtype, const LinearShape& shape) : shape_(shape) {
+    const at::TensorOptions narrow = at::TensorOptions().dtype(scalar_type(dtype));
+    x_ = at::empty({shape.rows, shape.in}, narrow).fill_(0.5);
+    dx_ = at::empty_like(x_);
+    y_ = at::empty({shape.rows, shape.out}, narrow);
+    weight_ = at::empty({shape.out, shape.in}, narrow).fill_(0.01);
+    bias_ = at::empty({shape.out}, narrow).fill_(0.5);
+    gradient_ = {at::empty({shape.out, shape.in}, at::kFloat).fill_(0.5), true};
+  }
+
+  // FLOP/s of a pass over `rows` rows.
+  double rate(std::int64_t rows, MatmulType type) {
+    const at::Tensor x = x_.narrow(0, 0, rows);
+    const at::Tensor y = y_.narrow(0, 0, rows);
+    const MatmulMode mode(type);
+    const double begin = thread_seconds();
+    linear(y, x, weight_, bias_);
+    linear_weight_gradient(gradient_, y, x);
+    linear_input_gradient(dx_.narrow(0, 0, rows), y, weight_, false);
+    const double took = thread_seconds() - begin;
+    return 3 * 2 * static_cast<double>(rows * shape_.in * shape_.out) / took;
+  }
+
+ private:
+  const LinearShape shape_;
+  at::Tensor x_, dx_, y_, weight_, bias_;
+  GradTarget gradient_;
+};
+
+}  // namespace
+
+void set_libtorch_threads(int threads) {
+  (void)mkl_serv_intel_cpu_true();  // links it in, ahead of libtorch's own
+  at::set_num_threads(threads);
+  static std::once_flag once;  // libtorch takes this number once
+  std::call_once(once, [] { at::set_num_interop_threads(1); });
+}
+
+namespace {
+
+double gemm_rate(DType dtype, at::Device device) {
+  const std::int64_t largest = device.is_cuda() ? 8192 : 1024;
+  const auto options = at::TensorOptions().dtype(scalar_type(dtype)).device(device);
+  const at::Tensor all = at::empty({2, largest, largest}, options).normal_();
+  const auto rate_at = [&](std::int64_t n) {
+    const at::Tensor a = all[0].narrow(0, 0, n).narrow(1, 0, n).contiguous();
+    const at::Tensor b = all[1].narrow(0, 0, n).narrow(1, 0, n).contiguous();
+    at::Tensor c = at::empty({n, n}, options);
+    const auto side = static_cast<double>(n);
+    const double flops = 2 * side * side * side;
+    if (!device.is_cuda()) return flops / undisturbed_seconds([&] { at::mm_out(c, a, b); });
+    const auto begin = std::chrono::steady_clock::now();
+    at::mm_out(c, a, b);
+    (void)c[0][0].item<float>();  // the host waits for the product
+    const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+    return flops / took.count();
+  };
+  // Some CPUs take half a minute for a 16-bit product of full size.
+  constexpr double kLongest = 0.25;  // seconds
+  std::int64_t n = device.is_cuda() ? largest : 64;
+  (void)rate_at(n);  // the libraries make their kernels in the first call
+  double best = rate_at(n);
+  while (n < largest && 16 * std::pow(static_cast<double>(n), 3) < kLongest * best) {
+    n *= 2;
+    best = std::max(best, rate_at(n));
+  }
+  best = 0;
+  for (int i = 0; i < 5; ++i) best = std::max(best, rate_at(n));
+  return best;
+}
+
+}  // namespace
+
+double measure_gemm_rate(DType dtype, at::Device device) {
+  try {
+    const double rate = gemm_rate(dtype, device);
+    // A GPU's allocator would keep the matrices, which no tensor of the run may fit into.
+    if (device.is_cuda()) return_reserved_memory(device);
+    return rate;
+  } catch (const c10::OutOfMemoryError&) {
+    throw BudgetError(device.str() +
+                      " has no room for the matrices that its rate of products is measured with; "
+                      "leave 1 GiB of the card free");
+  }
+}
+
+MatmulRates measure_matmul_rates(DType dtype, const LinearShape& shape) {
+  constexpr double kSeconds = 0.25;
+  constexpr LinearShape kLargest{.rows = 1024, .in = 512, .out = 1024};
+  const OneThread one_thread;
+  const LinearShape piece{std::min(shape.rows, kLargest.rows), std::min(shape.in, kLargest.in),
+                          std::min(shape.out, kLargest.out)};
+  TimedLayer layer(dtype, piece);
+  const double begin = thread_seconds();
+  // The libraries make their kernels in the first call. Some CPUs take seconds for 16-bit products
+  // of full size, so that the number of rows grows as time allows.
+  std::int64_t rows = std::min<std::int64_t>(piece.rows, 8);
+  for (const MatmulType type : {MatmulType::kNative, MatmulType::kFp32}) {
+    (void)layer.rate(rows, type);
+  }
+  MatmulRates best;
+  for (bool more = true; more;) {
+    const double round = thread_seconds();
+    best.native = std::max(best.native, layer.rate(rows, MatmulType::kNative));
+    best.fp32 = std::max(best.fp32, layer.rate(rows, MatmulType::kFp32));
+    const double end = thread_seconds();
+    const std::int64_t next = std::min(2 * rows, piece.rows);
+    const double expected = (end - round) * static_cast<double>(next) / static_cast<double>(rows);
+    more = end - begin + expected < kSeconds;
+    rows = next;
+  }
+  return best;
+}
+
+std::int64_t peak_resident_bytes() {
+  rusage usage{};
+  ::getrusage(RUSAGE_SELF, &usage);
+  return usage.ru_maxrss * std::int64_t{1024};
+}
+
+}  // namespace sluice

@@ -1,0 +1,53 @@
+#include "runtime/run/memory_left.hpp"
+
+#include <algorithm>
+#include <fstream>
+#include <limits>
+#include <optional>
+#include <string>
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
+
+std::int64_t machine_bytes() {
+  std::ifstream file("/proc/meminfo");
+  std::string name;
+  std::int64_t kib = 0;
+  for (std::string line; file >> name >> kib; std::getline(file, line)) {
+    if (name == "MemAvailable:") return kib * 1024;
+  }
+  return kUnknown;
+}
+
+std::optional<std::int64_t> number_in(const char* path) {
+  std::ifstream file(path);
+  std::int64_t value = 0;
+  return file >> value ? std::optional(value) : std::nullopt;  // "max" is no number: no limit
+}
+
+// Pages of files that nobody used lately: they count as used, and go before an allocation fails.
+std::int64_t group_cache_bytes() {
+  std::ifstream file("/sys/fs/cgroup/memory.stat");
+  std::string name;
+  std::int64_t bytes = 0;
+  while (file >> name >> bytes) {
+    if (name == "inactive_file") return bytes;
+  }
+  return 0;
+}
+
+// Of a container that sees its own group as the root one.
+std::int64_t group_bytes() {
+  const auto limit = number_in("/sys/fs/cgroup/memory.max");
+  const auto used = number_in("/sys/fs/cgroup/memory.current");
+  if (!limit || !used) return kUnknown;
+  return std::max<std::int64_t>(0, *limit - *used + group_cache_bytes());
+}
+
+}  // namespace
+
+std::int64_t memory_left_bytes() { return std::min(machine_bytes(), group_bytes()); }
+
+}  // namespace sluice

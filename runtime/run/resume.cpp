@@ -1,0 +1,267 @@
+#include "runtime/run/resume.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <filesystem>
+#include <system_error>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "offload/host_pool.hpp"
+#include "parallel/comm/text_exchange.hpp"
+#include "runtime/checkpoint/format/checkpoint_error.hpp"
+#include "runtime/checkpoint/format/step_name.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/read_ahead.hpp"
+#include "runtime/run/run_settings.hpp"
+#include "runtime/run/state_io.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::int64_t kPartBytes = std::int64_t{4} << 20;  // as when saving
+constexpr std::int64_t kSmallestPart = std::int64_t{64} << 10;
+
+// While some rank reads all meet now and then: one that is done waits for the slowest, and neither
+// its collective nor its watchdog may give up on that.
+constexpr std::chrono::seconds kBetweenMeetings{1};
+constexpr bool kReads = true;
+
+std::filesystem::path whole_path(const std::string& path) {
+  std::error_code failed;
+  std::filesystem::path whole = std::filesystem::weakly_canonical(path, failed);
+  if (!whole.has_filename()) whole = whole.parent_path();  // "dir/"
+  return failed ? std::filesystem::path(path) : whole;
+}
+
+bool lies_in(const std::string& from, const std::string& dir) {
+  const std::filesystem::path inner = whole_path(from);
+  const std::filesystem::path outer = whole_path(dir);
+  return inner == outer || inner.parent_path() == outer;
+}
+
+bool is_folder(const ResumeRequest& request) {
+  return request.from != "auto" && request.from != "never";
+}
+
+// The memory through which states come back.
+class Restoring {
+ public:
+  // A third for parts, one here and as much in the engine; the rest for what is read ahead.
+  Restoring(const std::optional<std::int64_t>& room, std::int64_t block_bytes)
+      : pool_(room.value_or(0)) {
+    const std::int64_t full = read_ahead_bytes(std::min(block_bytes, kChecksumBlockBytes));
+    const std::int64_t all = room.value_or(full + 2 * kPartBytes);
+    const std::int64_t part =
+        std::min(kPartBytes, std::max(kSmallestPart, all / 6 / kSmallestPart * kSmallestPart));
+    part_ = pool_.allocate("checkpoint_staging", part);
+    engines_ = pool_.reserve("checkpoint_staging", part);
+    ahead_ = pool_.allocate("checkpoint_ahead", std::clamp<std::int64_t>(all - 2 * part, 0, full));
+  }
+  [[nodiscard]] ReadMemory memory() const {
+    return {{reinterpret_cast<float*>(part_.data()),
+             static_cast<std::size_t>(part_.bytes()) / sizeof(float)},
+            {ahead_.data(), static_cast<std::size_t>(ahead_.bytes())}};
+  }
+
+ private:
+  HostPool pool_;  // under the budget's room
+  HostBlock part_, engines_, ahead_;
+};
+
+// What became of reading one checkpoint, which rank 0 found to be complete: `error` is empty where
+// nothing is.
+struct Attempt {
+  std::string error;
+  bool same_model = true;
+  bool damaged = false;  // its contents are wrong; else the system failed, or the engine
+  Resumed resumed;
+};
+
+Attempt try_reading(const std::string& path, const ResumeRequest& request, std::int64_t last_step,
+                    Engine& engine, FileSystem& files, Communicator& comm,
+                    const std::function<void()>& alive) {
+  Attempt attempt;
+  auto met = std::chrono::steady_clock::now();
+  try {
+    Checkpoint checkpoint = open_checkpoint(files, path, OpenCheck::kManifest);
+    attempt.resumed.path = checkpoint.path();
+    attempt.resumed.run = checkpoint.manifest().run;
+    check_same_model(engine.spec(), checkpoint);
+    check_same_run(request, *attempt.resumed.run, checkpoint.path());
+    if (attempt.resumed.run->step >= last_step) return attempt;
+    const Restoring restoring(request.room_bytes, checkpoint.manifest().block_bytes);
+    attempt.resumed.moments = read_states(
+        engine, engine.owned_pieces(), checkpoint, restoring.memory(), [&](std::int64_t) {
+          alive();
+          if (std::chrono::steady_clock::now() - met < kBetweenMeetings) return;
+          (void)on_any_rank(comm, kReads);
+          met = std::chrono::steady_clock::now();
+        });
+  } catch (const ConfigError& error) {
+    attempt.error = error.what();
+    attempt.same_model = false;
+  } catch (const CheckpointError& error) {
+    attempt.error = error_chain(error);
+    attempt.damaged = true;
+  } catch (const std::exception& error) {
+    attempt.error = error_chain(error);
+  }
+  return attempt;
+}
+
+// Says what was passed over. Returns why the newest that was once complete is no longer, if that is
+// so: what a save did not finish is nothing that was lost.
+std::string note_refusals(FileSystem& files, const std::string& dir, const NewestComplete& newest) {
+  std::string damage;
+  for (const Refusal& refusal : newest.refused) {
+    const std::string path = join_path(dir, refusal.name);
+    if (!files.stat(join_path(path, kManifestName))) {
+      log_warning("--resume auto: " + path + " was never completed and is not used");
+      continue;
+    }
+    log_warning("--resume auto: " + path +
+                " IS NOT USED, going back to the one before: " + refusal.reason);
+    if (damage.empty()) damage = path + ": " + refusal.reason;
+  }
+  return newest.path ? "" : damage;
+}
+
+// The newest that rank 0 sees, on every rank; nullopt: none was ever complete.
+std::optional<std::string> find_newest(const std::string& dir, FileSystem& files,
+                                       Communicator& comm,
+                                       const std::vector<std::string>& refused) {
+  std::string found;
+  std::string error;
+  if (comm.rank() == 0) {
+    try {
+      NewestComplete newest = newest_complete(files, dir, Trust::kManifest, refused);
+      std::erase_if(newest.refused, [&](const Refusal& refusal) {  // said already
+        return std::find(refused.begin(), refused.end(), refusal.name) != refused.end();
+      });
+      error = note_refusals(files, dir, newest);
+      found = newest.path.value_or("");
+    } catch (const std::exception& failure) {
+      error = error_chain(failure);
+    }
+  }
+  const std::string problem = exchange_text(comm, error).front();
+  found = exchange_text(comm, found).front();
+  if (!found.empty()) return found;
+  if (problem.empty() && refused.empty()) return std::nullopt;
+  throw IoError("--resume auto: no checkpoint in " + dir + " can be read" +
+                    (problem.empty() ? " (see above)" : ": " + problem) +
+                    "; repair or remove it, or start anew with --resume never and another "
+                    "checkpoint.dir",
+                dir);
+}
+
+// The step's directory that `from` means, on every rank; rank 0 has looked at its files.
+std::string find_named(const std::string& from, FileSystem& files, Communicator& comm) {
+  std::string found;
+  std::string error;
+  if (comm.rank() == 0) {
+    try {
+      found = open_checkpoint(files, from).path();
+    } catch (const std::exception& failure) {
+      error = error_chain(failure);
+    }
+  }
+  const std::string problem = exchange_text(comm, error).front();
+  found = exchange_text(comm, found).front();
+  if (problem.empty()) return found;
+  throw IoError("--resume " + from + ": " + problem, from);
+}
+
+}  // namespace
+
+void check_resume_source(FileSystem& files, const ResumeRequest& request) {
+  if (is_folder(request)) (void)open_checkpoint(files, request.from);
+}
+
+std::optional<std::string> earlier_checkpoint(FileSystem& files, const ResumeRequest& request) {
+  if (request.from == "auto" || request.dir.empty()) return std::nullopt;
+  const bool goes_on =
+      is_folder(request) && lies_in(checkpoints_in(files, request.from), request.dir);
+  if (goes_on) return std::nullopt;
+  // One that is damaged, or of a newer version, as well: it may be repaired, or read elsewhere.
+  const std::vector<CatalogEntry> entries = catalog(files, request.dir);
+  const auto taken = std::find_if(entries.begin(), entries.end(),
+                                  [](const CatalogEntry& entry) { return entry.has_manifest; });
+  return taken == entries.end() ? std::nullopt : std::optional(taken->name);
+}
+
+void check_resume(FileSystem& files, const ResumeRequest& request) {
+  check_resume_source(files, request);
+  const std::optional<std::string> earlier = earlier_checkpoint(files, request);
+  if (!earlier) return;
+  throw IoError("checkpoint.dir " + request.dir + " holds " + *earlier +
+                    " of an earlier run, which this one would replace; go on from it with "
+                    "--resume auto, or set checkpoint.dir (or output.dir) to another folder",
+                request.dir);
+}
+
+std::int64_t newest_step(const std::string& dir, FileSystem& files, Communicator& comm) {
+  std::int64_t step = -1;
+  if (comm.rank() == 0) {
+    try {
+      const NewestComplete newest = newest_complete(files, dir, Trust::kManifest);
+      if (newest.path) {
+        step = open_checkpoint(files, *newest.path, OpenCheck::kManifest).manifest().step;
+      }
+    } catch (const std::exception&) {
+      step = -1;  // whoever reads it says what is wrong with it
+    }
+  }
+  return std::stoll(exchange_text(comm, std::to_string(step)).front());
+}
+
+void check_same_run(const ResumeRequest& request, const RunState& saved, const std::string& path) {
+  const std::vector<std::string> changed = model_changes(saved, request.settings);
+  if (!changed.empty()) {
+    throw ConfigError(path + " is of another model: " + changed.front() +
+                      "; say the same, or start anew with --resume never");
+  }
+  const std::string& theirs = saved.tokenizer.fingerprint;
+  if (request.tokenizer.empty() || theirs.empty() || request.tokenizer == theirs) return;
+  throw ConfigError("data.tokenizer is " + request.tokenizer + ", and the model in " + path +
+                    " was trained with " + theirs +
+                    "; give that one, whose files lie in the folder of each checkpoint");
+}
+
+Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine& engine,
+                   Communicator& comm, FileSystem& files, const std::function<void()>& alive) {
+  if (request.from == "never") return {};
+  const bool is_auto = request.from == "auto";
+  engine.settle();
+  std::vector<std::string> refused;    // not tried again
+  std::vector<std::string> known_bad;  // of these, what purge may remove: EIO deletes nothing
+  for (;;) {
+    const auto found = is_auto ? find_newest(request.dir, files, comm, refused)
+                               : find_named(request.from, files, comm);
+    if (!found) return {};
+    const std::string& path = *found;
+    Attempt attempt = try_reading(path, request, last_step, engine, files, comm, alive);
+    while (on_any_rank(comm, !kReads)) alive();
+    const std::string problem = first_errors(exchange_text(comm, attempt.error));
+    if (problem.empty()) {
+      attempt.resumed.known_bad = std::move(known_bad);
+      attempt.resumed.moments = on_all_ranks(comm, attempt.resumed.moments);
+      return attempt.resumed;
+    }
+    if (on_any_rank(comm, !attempt.same_model)) {
+      throw ConfigError(attempt.same_model ? problem : attempt.error);
+    }
+    if (!is_auto) throw IoError("--resume " + request.from + ": " + problem, request.from);
+    const bool damaged = on_any_rank(comm, attempt.damaged);
+    refused.push_back(std::filesystem::path(path).filename().string());
+    if (damaged) known_bad.push_back(refused.back());
+    if (comm.rank() == 0) {
+      log_warning("--resume auto: " + path + (damaged ? " IS DAMAGED" : " CANNOT BE READ") +
+                  ", going back to the one before: " + problem);
+    }
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,169 @@
+#include "runtime/run/run_settings.hpp"
+
+#include <array>
+#include <charconv>
+#include <cstdlib>
+#include <string_view>
+#include <system_error>
+#include <utility>
+
+#include "runtime/run/matmul_choice.hpp"
+
+namespace sluice {
+namespace {
+
+std::string text_of(double value) {
+  std::array<char, 32> text{};
+  const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
+  return {text.data(), error == std::errc() ? end : text.data()};
+}
+
+template <class Enum, std::size_t n>
+std::string text_of(Enum value, const std::array<std::string_view, n>& names) {
+  return std::string(names.at(static_cast<std::size_t>(value)));
+}
+
+constexpr std::string_view kSetting = "setting.";
+constexpr const char* kGlobalBatch = "train.global_batch";
+constexpr const char* kMatmul = "train.matmul";
+
+class Settings {
+ public:
+  void add(std::string_view key, std::string_view value) {
+    map_.emplace(std::string(kSetting).append(key), value);
+  }
+  [[nodiscard]] TextMap take() { return std::move(map_); }
+
+ private:
+  TextMap map_;
+};
+
+void add_model(const ModelOptions& given, Settings& out) {
+  const ModelOptions model = with_defaults(given);
+  out.add("model.type", text_of(model.type, std::array<std::string_view, 4>{"gpt2", "llama",
+                                                                            "mistral", "qwen2"}));
+  out.add("model.heads", std::to_string(model.heads));
+  out.add("model.kv_heads", std::to_string(model.kv_heads));
+  out.add("model.seq", std::to_string(model.seq));
+  out.add("model.dropout", text_of(model.dropout));
+  out.add("model.norm_eps", text_of(model.norm_eps));
+  out.add("model.explicit_units", model.explicit_units ? "true" : "false");
+  if (model.type == ModelType::kGpt2) return;
+  out.add("model.sliding_window", std::to_string(model.sliding_window));
+  out.add("model.rope_theta", text_of(model.rope_theta));
+  out.add("model.rope_scaling",
+          text_of(model.rope_scaling, std::array<std::string_view, 2>{"none", "llama3"}));
+  if (model.rope_scaling == RopeScaling::kNone) return;
+  out.add("model.rope_factor", text_of(model.rope_factor));
+  out.add("model.rope_low_freq_factor", text_of(model.rope_low_freq_factor));
+  out.add("model.rope_high_freq_factor", text_of(model.rope_high_freq_factor));
+  out.add("model.rope_original_seq", std::to_string(model.rope_original_seq));
+}
+
+void add_schedule(const EngineOptions& options, Settings& out) {
+  const ScheduleOptions& schedule = options.schedule;
+  out.add("schedule.type", text_of(schedule.type, std::array<std::string_view, 4>{
+                                                      "constant", "linear", "cosine", "wsd"}));
+  out.add("schedule.warmup_steps", std::to_string(schedule.warmup_steps.of(options.train.steps)));
+  if (schedule.type == ScheduleType::kConstant) return;
+  out.add("schedule.min_lr", text_of(schedule.min_lr));
+  const std::int64_t end = schedule.decay_steps.is_auto()
+                               ? options.train.steps
+                               : schedule.decay_steps.of(options.train.steps);
+  out.add("schedule.decay_steps", std::to_string(end));
+  if (schedule.type == ScheduleType::kWsd) {
+    out.add("schedule.wsd_decay", std::to_string(schedule.wsd_decay.of(options.train.steps)));
+  }
+}
+
+void add_training(const EngineOptions& options, Settings& out) {
+  const TrainOptions& train = options.train;
+  out.add("train.micro_batch", std::to_string(train.micro_batch));
+  out.add("train.dtype", name_of(train.dtype));
+  out.add(kMatmul, name_of(options.model.matmul));
+  out.add("train.seed", std::to_string(train.seed));
+  out.add("train.clip", text_of(train.clip));
+  const OptimizerOptions& optimizer = options.optimizer;
+  out.add("optimizer.lr", text_of(optimizer.lr));
+  out.add("optimizer.betas",
+          "[" + text_of(optimizer.betas[0]) + ", " + text_of(optimizer.betas[1]) + "]");
+  out.add("optimizer.eps", text_of(optimizer.eps));
+  out.add("optimizer.weight_decay", text_of(optimizer.weight_decay));
+  out.add("offload.states_dtype", options.offload.optimizer == Tier::kDevice
+                                      ? name_of(DType::kFloat32)
+                                      : name_of(options.offload.states_dtype));
+  out.add("data-parallel ranks", std::to_string(options.dp));
+  out.add("parallel.tensor", std::to_string(options.part.tensor));
+  out.add("parallel.pipeline", std::to_string(options.part.stages));
+}
+
+std::string moved_position(const RunState& saved, const std::string& now) {
+  std::int64_t batch = 0;
+  std::from_chars(now.data(), now.data() + now.size(), batch);
+  const std::int64_t next = saved.step * batch;
+  return "; the order of samples is a function of step and global batch: " +
+         std::to_string(std::abs(next - saved.samples)) + " samples " +
+         (next > saved.samples ? "are left out" : "come again");
+}
+
+}  // namespace
+
+TextMap settings_of(const EngineOptions& options, std::int64_t global_batch) {
+  Settings settings;
+  add_model(options.model, settings);
+  add_training(options, settings);
+  add_schedule(options, settings);
+  settings.add(kGlobalBatch, std::to_string(global_batch));
+  if (options.train.dtype == DType::kFloat16) {
+    settings.add("loss_scale.window", std::to_string(options.loss_scale.window));
+    settings.add("loss_scale.hysteresis", std::to_string(options.loss_scale.hysteresis));
+    settings.add("loss_scale.min", text_of(options.loss_scale.min));
+  }
+  return settings.take();
+}
+
+std::optional<MatmulType> matmul_of(const RunState& saved) {
+  const auto found = saved.more.find(std::string(kSetting).append(kMatmul));
+  if (found == saved.more.end()) return std::nullopt;
+  for (const MatmulType type : {MatmulType::kNative, MatmulType::kFp32}) {
+    if (found->second == name_of(type)) return type;
+  }
+  return std::nullopt;
+}
+
+std::vector<std::string> model_changes(const RunState& saved, const TextMap& now) {
+  std::vector<std::string> changes;
+  for (const char* name : {"model.type", "model.heads", "model.kv_heads", "model.norm_eps"}) {
+    const std::string key = std::string(kSetting) + name;
+    const auto before = saved.more.find(key);
+    const auto after = now.find(key);
+    if (before == saved.more.end() || after == now.end() || before->second == after->second) {
+      continue;
+    }
+    changes.push_back(std::string(name) + " is " + after->second + " and " + before->second +
+                      " there");
+  }
+  return changes;
+}
+
+std::vector<std::string> changes_between(const RunState& saved, const TextMap& now) {
+  std::vector<std::string> changes;
+  for (const auto& [key, value] : now) {
+    const auto before = saved.more.find(key);
+    if (before == saved.more.end() || before->second == value) continue;
+    if (!key.starts_with(kSetting)) continue;
+    const std::string name = key.substr(kSetting.size());
+    changes.push_back(name + ": " + before->second + " -> " + value +
+                      (name == kGlobalBatch ? moved_position(saved, value) : ""));
+  }
+  const auto data = now.find(kDataKey);
+  const auto before = saved.more.find(kDataKey);
+  if (data != now.end() && before != saved.more.end() && data->second != before->second) {
+    changes.emplace_back(
+        "data: other tokens than those trained on so far (files, tokenizer or data.split have "
+        "changed); the run goes on with these, as if they had been there from the start");
+  }
+  return changes;
+}
+
+}  // namespace sluice

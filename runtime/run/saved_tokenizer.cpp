@@ -1,0 +1,62 @@
+#include "runtime/run/saved_tokenizer.hpp"
+
+#include <filesystem>
+#include <utility>
+
+#include "base/error.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
+#include "runtime/checkpoint/io/tokenizer_files.hpp"
+#include "runtime/data/tokenizer_source.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kLargestCompanion = std::int64_t{64} << 20;
+
+// Only beside a file under its own name: others' folders hold anything.
+void add_companions(const TokenizerSource& source, TokenizerRecord& record) {
+  const fs::path path = source.paths.front();
+  if (path.filename() != record.files.front().name) return;
+  FileSystem& files = local_file_system();
+  for (const char* name : {"tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
+                           "chat_template.jinja", "chat_template.json", "generation_config.json"}) {
+    const std::string beside = (path.parent_path() / name).string();
+    const auto there = files.stat(beside);
+    if (!there || there->directory) continue;
+    record.files.push_back(tokenizer_file(name, read_text(files, beside, kLargestCompanion)));
+  }
+}
+
+}  // namespace
+
+TokenizerRecord tokenizer_record(const Tokenizer& tokenizer, const std::string& spec,
+                                 std::vector<std::int32_t> end_tokens) {
+  const TokenizerSource source = find_tokenizer(spec);
+  std::vector<TokenizerText> texts = read_tokenizer_texts(source);
+  TokenizerRecord record;
+  record.fingerprint = tokenizer.fingerprint();
+  record.vocab = tokenizer.vocab_size();
+  record.end_tokens = std::move(end_tokens);
+  if (tokenizer_fingerprint(source.kind, texts) != record.fingerprint) {
+    throw IoError("data.tokenizer " + spec + " was changed while the run started: start it again",
+                  spec);
+  }
+  for (TokenizerText& file : texts) {
+    record.files.push_back(tokenizer_file(file.name, std::move(file.text)));
+  }
+  if (!record.files.empty()) add_companions(source, record);
+  return record;
+}
+
+void inherit_tokenizer(TokenizerRecord& now, const TokenizerRecord& saved, FileSystem& files,
+                       const std::string& path) {
+  const bool same = now.fingerprint == saved.fingerprint;
+  if (!saved.known() || (now.known() && !same)) return;
+  if (now.known() && !now.end_tokens.empty()) return;  // of a folder that the run names
+  now = saved;
+  read_tokenizer_files(files, path, now);
+}
+
+}  // namespace sluice

@@ -1,0 +1,141 @@
+#include "runtime/run/step_trace.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <map>
+
+namespace sluice {
+namespace {
+
+constexpr const char* kTensorLane = "tensor";
+
+// Slices of a track must not overlap: what shares one begins where the slice before it has ended.
+class Tracks {
+ public:
+  // Microseconds.
+  void add(TraceEvent event, double begin, double end) {
+    double& free = free_at_[event.lane];
+    event.start_us = std::min(end, std::max(begin, free));
+    event.duration_us = end - event.start_us;
+    free = std::max(free, end);  // the disk may end a later transfer first
+    events_.push_back(std::move(event));
+  }
+  std::vector<TraceEvent> take() { return std::move(events_); }
+
+ private:
+  std::vector<TraceEvent> events_;
+  std::map<std::string, double> free_at_;
+};
+
+// Wires between stages work at the same time.
+std::string lane_name(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kSendActivation:
+      return "pipe activations out";
+    case OpKind::kReceiveActivation:
+      return "pipe activations in";
+    case OpKind::kSendGradient:
+      return "pipe gradients out";
+    case OpKind::kReceiveGradient:
+      return "pipe gradients in";
+    default:
+      return std::string(name_of(op.lane));
+  }
+}
+
+TraceEvent event_of(const Op& op, const std::string& lane) {
+  TraceEvent event{describe(op), lane, 0, 0, 0, {}};
+  if (op.wire_bytes > 0) event.args.emplace_back("wire_bytes", op.wire_bytes);
+  if (op.tensor_bytes > 0) event.args.emplace_back("tensor_bytes", op.tensor_bytes);
+  if (op.moved_bytes > 0) event.args.emplace_back("moved_bytes", op.moved_bytes);
+  if (op.workspace_bytes > 0) event.args.emplace_back("workspace_bytes", op.workspace_bytes);
+  return event;
+}
+
+// Of the clock that OpTiming has.
+double microseconds(std::chrono::steady_clock::time_point at) {
+  return std::chrono::duration<double, std::micro>(at.time_since_epoch()).count();
+}
+
+void add_exchanges(Tracks& tracks, const Program& program,
+                   std::span<const ExchangeTiming> exchanges, double zero) {
+  for (const ExchangeTiming& exchange : exchanges) {
+    const Op& op = program.ops[static_cast<std::size_t>(exchange.op)];
+    const double end = microseconds(exchange.finished);
+    TraceEvent event{exchange.name + ", " + describe(op), kTensorLane, 0, 0, 0, {}};
+    event.args.emplace_back("wire_bytes", exchange.bytes);
+    event.args.emplace_back("waited_us", end - microseconds(exchange.needed));
+    tracks.add(std::move(event), microseconds(exchange.started) - zero, end - zero);
+  }
+}
+
+}  // namespace
+
+// The disk's directions run at the same time: a track each.
+std::vector<TraceEvent> predicted_events(const Program& program, const TimeReport& predicted) {
+  Tracks tracks;
+  for (std::size_t i = 0; i < program.ops.size() && i < predicted.timeline.size(); ++i) {
+    const Op& op = program.ops[i];
+    const OpInterval& interval = predicted.timeline[i];
+    if (interval.end <= interval.begin) continue;
+    std::string lane = lane_name(op);
+    if (op.lane == Lane::kDisk) lane += writes_disk(op.kind) ? " write" : " read";
+    TraceEvent event = event_of(op, lane);
+    event.rank = kPredictedProcess;
+    tracks.add(std::move(event), interval.begin * 1e6, interval.end * 1e6);
+  }
+  return tracks.take();
+}
+
+std::vector<TraceEvent> measured_events(const Program& program,
+                                        const std::vector<OpTiming>& timings,
+                                        std::span<const ExchangeTiming> exchanges) {
+  Tracks tracks;
+  if (timings.empty()) return {};
+  const auto zero = static_cast<double>(timings.front().wait_us);
+  for (std::size_t i = 0; i < timings.size() && i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    const auto wait = static_cast<double>(timings[i].wait_us) - zero;
+    const auto begin = static_cast<double>(timings[i].begin_us) - zero;
+    if (begin - wait >= 1) {
+      tracks.add({"wait for " + describe(op), "wait", 0, 0, 0, {}}, wait, begin);
+    }
+    if (op.lane != Lane::kCompute && timings[i].lane_end_us > 0) {
+      tracks.add(event_of(op, lane_name(op)), static_cast<double>(timings[i].lane_begin_us) - zero,
+                 static_cast<double>(timings[i].lane_end_us) - zero);
+    } else {
+      tracks.add(event_of(op, op.lane == Lane::kCompute ? "compute" : "issue"), begin,
+                 static_cast<double>(timings[i].end_us) - zero);
+    }
+  }
+  add_exchanges(tracks, program, exchanges, zero);
+  return tracks.take();
+}
+
+void write_step_trace(const std::string& path, const Program& program,
+                      const std::vector<OpTiming>& timings, const TimeReport* predicted,
+                      std::span<const ExchangeTiming> exchanges) {
+  std::vector<TraceEvent> events = measured_events(program, timings, exchanges);
+  TraceLayout layout;
+  layout.lanes = {"compute",
+                  "wait",
+                  "comm",
+                  kTensorLane,
+                  "pipe activations in",
+                  "pipe activations out",
+                  "pipe gradients in",
+                  "pipe gradients out",
+                  "host",
+                  "d2h",
+                  "h2d",
+                  "disk"};
+  layout.process_names[kPredictedProcess] = "predicted";
+  if (predicted != nullptr) {
+    for (TraceEvent& event : predicted_events(program, *predicted)) {
+      events.push_back(std::move(event));
+    }
+  }
+  write_trace(path, events, layout);
+}
+
+}  // namespace sluice

@@ -1,0 +1,82 @@
+// The training loop's own settings: `train:`, `schedule:`, `recompute:` and `memory:`.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.hpp"
+#include "zero/optimizer_options.hpp"
+
+namespace sluice {
+
+enum class AccumulationOrder { kMicro, kLayer };
+// What a CPU multiplies 16-bit matrices in; kAuto: what is faster there (matmul_choice.hpp).
+enum class MatmulChoice { kAuto, kNative, kFp32 };
+
+struct TrainOptions {
+  std::int64_t steps = 1000;      // optimizer steps
+  std::int64_t micro_batch = 1;   // samples of one rank's forward
+  std::int64_t global_batch = 0;  // samples of an optimizer step; 0: micro_batch x dp
+  AccumulationOrder accumulation_order = AccumulationOrder::kMicro;
+  DType dtype = DType::kFloat32;
+  MatmulChoice matmul = MatmulChoice::kAuto;
+  std::uint64_t seed = 1234;
+  double clip = 1.0;             // global gradient norm; 0: off
+  std::int64_t eval_every = 0;   // steps between evaluations; 0: only at the end
+  std::int64_t eval_steps = 10;  // global batches of one evaluation; 0: never evaluate
+  std::int64_t log_every = 10;
+  std::int64_t sample_tokens = 0;  // tokens generated from the trained model at the end; 0: none
+};
+
+// Steps of the schedule: a number, or a share of train.steps.
+struct StepCount {
+  StepCount(std::int64_t number = 0) : steps(number) {}  // NOLINT(google-explicit-constructor)
+  static StepCount share_of_all(double share) {
+    StepCount count;
+    count.share = share;
+    return count;
+  }
+
+  std::int64_t steps = 0;
+  double share = 0;  // in (0, 1]; 0: `steps` holds
+
+  // True where neither is given.
+  [[nodiscard]] bool is_auto() const { return steps == 0 && share == 0; }
+  // Of a run of `all` steps; a share is at least one of them.
+  [[nodiscard]] std::int64_t of(std::int64_t all) const {
+    if (share == 0 || all <= 0) return steps;
+    const auto nearest = static_cast<std::int64_t>(share * static_cast<double>(all) + 0.5);
+    return nearest < 1 ? 1 : nearest;
+  }
+
+  friend bool operator==(const StepCount&, const StepCount&) = default;
+};
+
+enum class ScheduleType { kConstant, kLinear, kCosine, kWsd };
+
+struct ScheduleOptions {
+  ScheduleType type = ScheduleType::kCosine;
+  StepCount warmup_steps{};
+  double min_lr = 0.0;
+  StepCount decay_steps{};  // the step at which min_lr is reached; 0: train.steps
+  StepCount wsd_decay{};    // wsd: steps of the final fall; 0: a tenth of decay_steps
+};
+
+enum class RecomputeMode { kNone, kFull, kSelective };
+
+struct RecomputeOptions {
+  RecomputeMode mode = RecomputeMode::kNone;
+};
+
+struct MemoryOptions {  // budgets in bytes; 0: no limit given
+  std::int64_t device = 0;
+  std::int64_t host = 0;
+  std::int64_t nvme = 0;
+};
+
+// The learning rate of optimizer step `step` (from 1): lr * step / warmup_steps while
+// step <= warmup_steps, then falling to min_lr, reached at decay_steps and kept after it.
+[[nodiscard]] double learning_rate(const OptimizerOptions& optimizer,
+                                   const ScheduleOptions& schedule, std::int64_t total_steps,
+                                   std::int64_t step);
+
+}  // namespace sluice
