@@ -126,18 +126,6 @@ bool is_whole_box(const StateRange& range) { return range.box == whole_box(range
 
 }  // namespace
 
-std::string_view name_of(StateKind kind) {
-  switch (kind) {
-    case StateKind::kMaster:
-      return "master";
-    case StateKind::kMoment1:
-      return "moment1";
-    case StateKind::kMoment2:
-      return "moment2";
-  }
-  return "?";
-}
-
 Box whole_box(std::span<const std::int64_t> shape) {
   return {std::vector<std::int64_t>(shape.size(), 0), {shape.begin(), shape.end()}};
 }

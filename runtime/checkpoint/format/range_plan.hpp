@@ -10,13 +10,13 @@
 // ranges. A scalar has shape {} and one element.
 #pragma once
 
-#include <array>
 #include <cstdint>
 #include <span>
 #include <string>
 #include <vector>
 
 #include "runtime/checkpoint/format/safetensors.hpp"
+#include "zero/state_kind.hpp"
 
 namespace sluice {
 
@@ -25,11 +25,6 @@ struct Box {
   std::vector<std::int64_t> length;
   bool operator==(const Box&) const = default;
 };
-
-enum class StateKind : std::uint8_t { kMaster, kMoment1, kMoment2 };
-inline constexpr std::array kStateKinds{StateKind::kMaster, StateKind::kMoment1,
-                                        StateKind::kMoment2};
-[[nodiscard]] std::string_view name_of(StateKind kind);  // "master", "moment1", "moment2"
 
 struct StateRange {
   std::string param;  // global name

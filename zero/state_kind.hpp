@@ -1,0 +1,20 @@
+// The states of a parameter that an optimizer keeps and a checkpoint holds.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string_view>
+
+namespace sluice {
+
+enum class StateKind : std::uint8_t { kMaster, kMoment1, kMoment2 };
+inline constexpr std::array kStateKinds{StateKind::kMaster, StateKind::kMoment1,
+                                        StateKind::kMoment2};
+// "master", "moment1", "moment2": as checkpoints write them.
+[[nodiscard]] constexpr std::string_view name_of(StateKind kind) {
+  return kind == StateKind::kMaster    ? "master"
+         : kind == StateKind::kMoment1 ? "moment1"
+                                       : "moment2";
+}
+
+}  // namespace sluice
