@@ -14,6 +14,7 @@ sys.path.insert(0, HERE)
 
 import check_compile_times  # noqa: E402
 import include_direction  # noqa: E402
+import links  # noqa: E402
 import source_sizes  # noqa: E402
 
 TORCH_TENSOR = "<ATen/core/Tensor.h>"
@@ -137,6 +138,19 @@ class SourceSizes(unittest.TestCase):
                 with open(full, "w", encoding="utf-8") as out:
                     out.write("x\n" * lines)
             self.assertEqual(source_sizes.too_long(root), [(".ci/run", 600), ("zero/b.cpp", 501)])
+
+
+class Links(unittest.TestCase):
+    def test_files_and_headings(self):
+        with tempfile.TemporaryDirectory() as root:
+            os.makedirs(os.path.join(root, "docs"))
+            for path, text in (("README.md", "# The `a` room\n[x](docs/b.md) [y](docs/b.md#two-words) [z](#the-a-room)\n"),
+                               ("docs/b.md", "## Two words\n[up](../README.md) [site](https://x.org)\n"
+                                             "[`gone` x](c.md) and `a` [none](../README.md#b)\n    [code](d.md)\n`[x](e.md)`\n")):
+                with open(os.path.join(root, path), "w", encoding="utf-8") as out:
+                    out.write(text)
+            self.assertEqual(list(links.broken(root)), ["docs/b.md:3: c.md: no such file",
+                                                        "docs/b.md:3: ../README.md#b: no such heading"])
 
 
 class CompileTimes(unittest.TestCase):
