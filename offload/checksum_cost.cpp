@@ -1,4 +1,4 @@
-// What nvme_bench.hpp says of the checksums' cost.
+// measure_checksum_cost() of nvme_bench.hpp.
 #include <algorithm>
 #include <cstdio>
 
@@ -73,7 +73,7 @@ ChecksumCost measure_checksum_cost(NvmeBenchOptions options, int rounds) {
   Rates read;
   Rates write;
   for (int i = 0; i < 2 * rounds; ++i) {
-    // on off, off on: neither is always the second
+    // Order: on, off, off, on. Neither setting is always the second of its pair.
     options.checksums = (i % 4 == 0 || i % 4 == 3);
     const NvmeBenchResult result = bench_nvme(options);
     read.add(result.read_bytes_per_s, options.checksums);

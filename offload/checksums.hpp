@@ -1,8 +1,12 @@
-// One XXH3-64 for every grain of every extent, kept in memory: made at write, compared at read.
-// A grain is grain_bytes of an extent from its begin; the last one ends with the declared bytes, so
-// padding is never hashed. A grain that was never written must read as zeros; one of which nothing
-// is known, in files that a former run left, as anything.
-// One thread at a time.
+// One XXH3-64 hash per grain of every extent, kept in memory. A write records the hash, a read
+// compares it.
+//
+// Grain g of an extent covers the bytes from g * grain_bytes. The last grain ends with the declared
+// bytes of the extent, so padding is never hashed. Each grain is in one of three states:
+//   unwritten   never written: must read as zeros
+//   unknown     written by a former run, hash not known: may read as anything
+//   hashed      must read as the bytes that were written
+// Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -19,18 +23,18 @@ class Checksums {
 
   void add_extent(std::int64_t bytes);
 
-  // The bytes [begin, end) of the extent, at `data`; may reach into the padding.
-  // REQUIRES: begin is a multiple of grain_bytes, and end one or past the last declared byte.
+  // Both functions take the bytes [begin, end) of the extent at `data`; `end` may lie in the
+  // padding. REQUIRES: `begin` is a multiple of grain_bytes; `end` is a multiple of grain_bytes or
+  // at least the declared size.
   void record(int extent, std::int64_t begin, std::int64_t end, const std::byte* data);
-  // Offset in the extent of the first grain that is not what was written.
+  // Offset in the extent of the first grain that does not match its recorded state.
   [[nodiscard]] std::optional<std::int64_t> first_mismatch(int extent, std::int64_t begin,
                                                            std::int64_t end,
                                                            const std::byte* data) const;
   [[nodiscard]] std::int64_t memory_bytes() const;
 
-  // From now on nothing is known of any grain.
-  void forget();
-  // By grain of an extent; opaque, the same in every process.
+  void forget();  // makes every grain unknown
+  // One value per grain. The values are opaque and have the same meaning in every process.
   [[nodiscard]] std::span<const std::uint64_t> of_extent(int extent) const;
   [[nodiscard]] std::span<std::uint64_t> of_extent(int extent);
 
@@ -41,7 +45,7 @@ class Checksums {
 
   struct Extent {
     std::int64_t bytes = 0;
-    std::vector<std::uint64_t> hashes;  // kUnwritten, kUnknown
+    std::vector<std::uint64_t> hashes;  // one a grain; kUnwritten and kUnknown are states
   };
   std::int64_t grain_bytes_;
   std::vector<Extent> extents_;

@@ -37,7 +37,7 @@ CopyScope::~CopyScope() {
   try {
     copies_.settle();
   } catch (const std::exception&) {  // NOLINT(bugprone-empty-catch)
-    // finish() or the copy's Ticket has said so; lost() remembers.
+    // finish() or the copy's Ticket has reported the error, and lost() remembers it.
   }
 }
 

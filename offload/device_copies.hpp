@@ -1,25 +1,32 @@
-// How bytes cross between the host and the device that a rank computes on.
+// Copies between the host and the device of a rank, and the order that these copies keep.
 //
-// A device may run behind its host: an operation of the compute lane is issued in its turn and over
-// some time later, and so is what NCCL does. The threads beside the executing one are not like
-// that: each has a stream of its own, and the host waits for it, so that "over" means over for
-// whoever waits for a thread's operation, whatever it uses. The calls, and what each is there for:
+// A device runs asynchronously to its host. The executing thread issues an operation of the compute
+// lane; the device completes the operation later. NCCL operations behave the same way. Every other
+// thread has a stream of its own, and the host waits for that stream. An operation of such a thread
+// therefore has completed on the device once the host has seen it complete.
 //
-//   mark()     on the executing thread, when an operation is handed to another thread: all that was
-//              issued to the compute stream so far. after(mark), on that thread: its stream goes on
-//              when the device has come there. So a copy reads what compute operations before it
-//              have made, and writes to no slot, nor to memory that an allocator has given out
-//              again, that one issued before it may still be using.
-//   settle()   when what an operation waits for has been waited for: a wait for NCCL only holds up
-//              the thread's stream (Ticket); now the host has waited as well. So a host or disk
-//              operation that waited for a collective does not end before it, nor do those that
-//              wait for that operation.
-//   settle()   at the end of an operation that copies: what was copied is there. So the host's
-//              optimizer, the disk, the compute stream and the wire find it, and memory that dies
-//              after the operation is no longer in use.
+// clang-format off
+//   call         thread       when                        effect
+//   mark()       executing    before another thread       the mark names all work issued to the
+//                             gets an operation           compute stream so far
+//   after(mark)  the other    when the operation starts   the thread's stream waits for the mark
+//   settle()     the other    after the operation's       the host waits for collectives too (an
+//                             waits                       NCCL Ticket only blocks the stream)
+//   settle()     the other    after the operation's       the host waits for the copies
+//                             copies
+// clang-format on
 //
-// Compute operations that use what another thread's operation made wait for it before they are
-// issued: no event is needed there. tests/runtime/program/device_order_test.cpp has the proof.
+// What follows from these calls:
+//   - A copy reads the results of all compute operations before it. A copy never overwrites a slot,
+//     or memory that an allocator has reused, while an earlier compute operation uses it.
+//   - A host or disk operation that waits for a collective completes after the collective. So does
+//     every operation that waits for that host or disk operation.
+//   - When a copying operation has completed, the host's optimizer, the disk, the compute stream
+//     and the network see the copied bytes. Memory that dies after the operation is not in use.
+//
+// A compute operation that uses the result of another thread's operation is issued only after that
+// operation has completed, so no event is needed. tests/runtime/program/device_order_test.cpp
+// proves the order.
 #pragma once
 
 #include <cstddef>
@@ -30,7 +37,8 @@
 
 namespace sluice {
 
-// An address in the device's memory. Only DeviceCopies knows what to do with it.
+// An address in device memory, not a pointer that may be dereferenced. Device memory is accessed
+// only through DeviceCopies.
 class DevicePtr {
  public:
   DevicePtr() = default;
@@ -44,45 +52,47 @@ class DevicePtr {
   std::uintptr_t address_ = 0;
 };
 
-// mark() on the executing thread; what acts on "the calling thread" on those that have called
-// begin_thread(); the others anywhere. Each throws Error with what was done, the bytes, and the
-// cause; after that the rank's engine is not to be used.
+// Threads: the executing thread calls mark(). Functions that act on "the calling thread" require
+// begin_thread() on that thread first. Any thread may call the others.
+// Errors: every function throws Error with the action, the bytes and the cause. After an error the
+// rank's engine must not be used.
 class DeviceCopies {
  public:
-  // How far the compute stream had been filled. Empty: it is never behind.
+  // A position in the compute stream. Empty: the device is never behind the host.
   using Mark = std::shared_ptr<void>;
 
   virtual ~DeviceCopies() = default;
-  // Of memory as its tensors have it.
+  // The device address of a tensor's data pointer.
   [[nodiscard]] virtual DevicePtr address(void* memory) const {
     return DevicePtr(reinterpret_cast<std::uintptr_t>(memory));
   }
-  // One address space: what a DevicePtr says may be read and written in place.
+  // True where host and device share one address space: the host may dereference device addresses.
   [[nodiscard]] virtual bool is_host() const { return false; }
 
-  // Once on each thread beside the executing one, before all else there.
+  // Every thread but the executing one calls this once, before all other calls on that thread.
   virtual void begin_thread() = 0;
   [[nodiscard]] virtual Mark mark() = 0;
-  // Whatever the calling thread copies, or hands to NCCL, from now on is after. Does not block.
+  // Later copies and NCCL calls of the calling thread run after `mark`. Does not block.
   virtual void after(const Mark& mark) = 0;
 
-  // On the calling thread's stream, in the order of the calls; they do not block where the host's
-  // memory is registered (TierOptions::dma_pages). The memory is the copy's until it is over.
-  // bytes >= 0.
+  // Copies on the calling thread's stream, in call order. Copies to and from registered host memory
+  // (TierOptions::dma_pages) do not block. Both ranges must stay valid and unchanged until the copy
+  // has completed. REQUIRES: bytes >= 0.
   virtual void to_host(void* to, DevicePtr from, std::int64_t bytes) = 0;
   virtual void to_device(DevicePtr to, const void* from, std::int64_t bytes) = 0;
-  // Of what the calling thread has begun so far. wait() blocks the host, on any thread.
+  // A Ticket for all copies that the calling thread has begun. Any thread may wait; the wait blocks
+  // the host.
   [[nodiscard]] virtual Ticket begun() = 0;
-  // Blocks until all of that is over.
+  // Blocks until all copies and collectives on the calling thread's stream have completed.
   virtual void settle() = 0;
 
-  // Whether copies were begun that are not known to be over: the host's memory that they may still
-  // reach must not be given back.
+  // True after an error where copies may still be in flight. Host memory that such copies may reach
+  // must not be freed.
   [[nodiscard]] virtual bool lost() const { return false; }
 };
 
-// What one operation copies on the calling thread: after `mark`, and over when this ends, failed or
-// not.
+// Brackets the copies of one operation on the calling thread. The copies start after `mark`; the
+// destructor waits for them, after an error as well.
 class CopyScope {
  public:
   CopyScope(DeviceCopies& copies, const DeviceCopies::Mark& mark);
@@ -90,13 +100,13 @@ class CopyScope {
   CopyScope(const CopyScope&) = delete;
   CopyScope& operator=(const CopyScope&) = delete;
 
-  void finish() { copies_.settle(); }  // to hear of what failed
+  void finish() { copies_.settle(); }  // waits and throws errors; the destructor cannot throw
 
  private:
   DeviceCopies& copies_;
 };
 
-// Host and device are one address space: copies are made at once, by the caller.
+// For a device that shares the host's address space. Each copy is a memcpy on the calling thread.
 [[nodiscard]] std::shared_ptr<DeviceCopies> make_host_copies();
 
 }  // namespace sluice

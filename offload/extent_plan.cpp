@@ -25,7 +25,7 @@ int ExtentPlan::add(std::string tag, std::string name, std::int64_t bytes) {
   const auto least = std::min_element(file_bytes_.begin(), file_bytes_.end());
   extent.first_file = static_cast<int>(least - file_bytes_.begin());
   const std::int64_t count = files();
-  const std::int64_t whole = extent.padded / block_bytes_;  // blocks, besides a shorter last one
+  const std::int64_t whole = extent.padded / block_bytes_;  // blocks, without a shorter last block
   for (std::int64_t i = 0; i < count; ++i) {
     const std::int64_t file = (extent.first_file + i) % count;
     std::int64_t taken = (whole / count + (i < whole % count ? 1 : 0)) * block_bytes_;

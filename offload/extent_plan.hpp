@@ -1,10 +1,16 @@
-// Where the extents of a store lie in its files. Pure integers.
+// The layout of a store's extents in its files. Pure integers.
 //
-// An extent is cut into blocks of block_bytes; block k lies in file (first_file + k) mod files, and
-// the blocks of one extent in one file are contiguous there. first_file is the file that holds
-// least so far, so that many small extents spread as well as one large one. Every extent starts at
-// a multiple of kAlignment; only its last block is shorter, padded to kAlignment. Each file begins
-// with a header of kHeaderBytes.
+// clang-format off
+//   two files, one extent of five blocks, first_file = 0:
+//     file 0   header | block 0 | block 2 | block 4
+//     file 1   header | block 1 | block 3
+// clang-format on
+//
+// An extent is cut into blocks of block_bytes. Block k lies in file (first_file + k) mod files. The
+// blocks of one extent in one file are contiguous. first_file is the file that holds the fewest
+// bytes so far, so many small extents spread as evenly as one large extent. Every extent starts at
+// a multiple of kAlignment. Only the last block may be shorter; it is padded to kAlignment. Each
+// file begins with a header of kHeaderBytes.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +30,18 @@ class ExtentPlan {
     std::int64_t bytes = 0;   // as declared
     std::int64_t padded = 0;  // a multiple of kAlignment
     int first_file = 0;
-    std::vector<std::int64_t> base;  // of its blocks in each file
+    std::vector<std::int64_t> base;  // for each file: offset of the extent's first block
   };
   struct Place {
     int file = 0;
     std::int64_t offset = 0;      // in the file
-    std::int64_t contiguous = 0;  // bytes from there to the end of the block or of the extent
+    std::int64_t contiguous = 0;  // bytes from `offset` to the end of the block or extent
   };
 
   // REQUIRES: files > 0, block_bytes a positive multiple of kAlignment.
   ExtentPlan(int files, std::int64_t block_bytes);
 
-  // Index of the new extent. Throws ConfigError for a name used twice or bytes < 1.
+  // Returns the index of the new extent. Throws ConfigError if the name is in use or bytes < 1.
   int add(std::string tag, std::string name, std::int64_t bytes);
 
   // REQUIRES: 0 <= offset < padded size of the extent.
@@ -49,9 +55,9 @@ class ExtentPlan {
     return file_bytes_.at(static_cast<std::size_t>(file));
   }
   [[nodiscard]] std::int64_t total_bytes() const;  // all extents, padded
-  // Largest first; padded bytes.
+  // Padded bytes of each tag, largest first.
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> bytes_by_tag() const;
-  // Equal for plans that put the same extents in the same places, told the same `more`.
+  // Equal for two plans with the same extents at the same offsets and the same text `more`.
   [[nodiscard]] std::uint64_t layout_hash(const std::string& more = {}) const;
 
  private:

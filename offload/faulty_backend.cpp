@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Names of the failpoints of one direction: literals, so that passing one allocates nothing.
+// Failpoint names of one direction. Literals, so that evaluating a failpoint allocates nothing.
 struct Names {
   const char *plain, *shorter, *again, *intr, *lost;
 };
@@ -23,7 +23,7 @@ constexpr Names kWrite{"nvme.write", "nvme.write.short", "nvme.write.again", "nv
 constexpr Names kSync{"nvme.sync", "nvme.sync.short", "nvme.sync.again", "nvme.sync.intr",
                       "nvme.sync.lost"};
 
-// The first byte: a transfer may end in padding, which means nothing and has no checksum.
+// Flips a bit of the first byte. The last bytes may be padding, which has no checksum.
 void flip_bit(void* memory) { *static_cast<unsigned char*>(memory) ^= 0x10U; }
 
 class FaultyBackend final : public IoBackend {
@@ -79,7 +79,8 @@ class FaultyBackend final : public IoBackend {
     return transfer.write && !transfer.sync ? injected_errno("nvme.write.enospc", ENOSPC) : 0;
   }
 
-  // A read is spoilt when it is there; a write is one of a spoilt copy, the caller's bytes stay.
+  // A read is spoilt after its completion. A write sends a spoilt copy, so the caller's memory does
+  // not change.
   void spoil(IoTransfer& transfer) {
     Spoilt entry;
     if (transfer.write) {

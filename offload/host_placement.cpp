@@ -12,7 +12,8 @@
 namespace sluice {
 namespace {
 
-struct Part {  // of a node: what the process may use of it
+// The hardware threads of one memory node that the process may use.
+struct Part {
   int node = 0;
   std::vector<int> threads;
 };
@@ -31,7 +32,8 @@ std::vector<Part> usable_parts(const Topology& topology, const std::vector<int>&
   return parts;
 }
 
-// Of what all sharers may use: whole nodes for each, or one node for several.
+// The parts of one sharer. Each sharer gets whole nodes; if there are more sharers than nodes,
+// several sharers get the same node.
 std::vector<Part> share_of(std::vector<Part> parts, std::size_t sharer, std::size_t sharers) {
   const std::size_t count = parts.size();
   const std::size_t first = sharer * count / sharers;
@@ -40,7 +42,8 @@ std::vector<Part> share_of(std::vector<Part> parts, std::size_t sharer, std::siz
           std::make_move_iterator(parts.begin() + static_cast<std::ptrdiff_t>(end))};
 }
 
-// The threads of a pool over the parts, by the parts' sizes; neighbours on the same part.
+// Distributes the threads of a pool over the parts in proportion to the sizes of the parts.
+// Neighbouring threads run on the same part.
 std::vector<std::vector<int>> spread(const std::vector<Part>& parts, int threads) {
   std::size_t all = 0;
   for (const Part& part : parts) all += part.threads.size();
@@ -89,10 +92,10 @@ HostPlacement place_host(const Topology& topology, const PlacementRequest& reque
   parts = share_of(std::move(parts), static_cast<std::size_t>(request.sharer),
                    static_cast<std::size_t>(request.sharers));
   for (const Part& part : parts) placement.nodes.push_back(part.node);
-  if (before == 1) return placement;  // bound to one node as it is
+  if (before == 1) return placement;  // the process is bound to one node already
   std::size_t room = 0;
   for (const Part& part : parts) room += part.threads.size();
-  // More threads than the nodes have would only get into each other's way there.
+  // More compute threads than CPUs of these nodes would compete for the CPUs.
   if (static_cast<std::size_t>(request.threads) > room) return placement;
   placement.threads = spread(parts, request.threads);
   return placement;

@@ -47,7 +47,7 @@ class AnonymousPages final : public PageSource {
   [[nodiscard]] const char* name() const override { return locked_ ? "locked" : "pageable"; }
 
  private:
-  // Maps alignment - page more and gives head and tail back.
+  // Maps `alignment - kPage` bytes more than needed and unmaps the surplus at both ends.
   static std::byte* map_aligned(std::int64_t bytes, std::int64_t alignment) {
     const std::int64_t slack = alignment - kPage;
     void* mapped = ::mmap(nullptr, static_cast<std::size_t>(bytes + slack), PROT_READ | PROT_WRITE,
@@ -70,13 +70,13 @@ std::shared_ptr<PageSource> make_page_source(bool locked) {
   return std::make_shared<AnonymousPages>(locked);
 }
 
-// The counters, shared by a pool and what came from it.
+// The counters of a pool, shared by the pool and its blocks.
 class HostLedger {
  public:
   HostLedger(std::int64_t budget, std::shared_ptr<PageSource> pages)
       : budget_(budget), pages_(std::move(pages)) {}
 
-  // Index of the tag, with `bytes` added to it.
+  // Adds `bytes` to the tag and returns the index of the tag.
   int take(const std::string& tag, std::int64_t bytes) {
     const std::lock_guard lock(mutex_);
     if (budget_ > 0 && used_ + bytes > budget_) over_budget(tag, bytes);

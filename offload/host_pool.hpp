@@ -1,8 +1,8 @@
-// Counted memory of the host tier: whole pages, on huge pages where the kernel has them, zeroed,
-// under a budget. Sizes are exact to the page: no size classes, nothing rounded to powers of two.
+// Counted memory of the host tier under a budget. The memory is whole, zeroed pages; large blocks
+// ask for huge pages. Sizes are exact to the page: there are no size classes and no powers of two.
 //
-// Blocks and reservations give their bytes back when they end; they may outlive the pool object.
-// Thread-safe.
+// The destructor of a block or reservation returns its bytes to the pool. A block may outlive the
+// pool object. Thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -13,24 +13,26 @@
 
 namespace sluice {
 
-// Where pages come from. The CUDA module brings one that registers another's for DMA; the default
-// maps anonymous memory. Implementations are thread-safe.
+// A source of pages. The default maps anonymous memory. The CUDA module wraps another source and
+// registers its pages for DMA. Implementations are thread-safe.
 class PageSource {
  public:
   virtual ~PageSource() = default;
-  // `bytes` of zeros, a multiple of 4096, at a multiple of 4096. Throws BudgetError.
+  // Maps `bytes` of zeros at a multiple of 4096. Throws BudgetError.
+  // REQUIRES: `bytes` is a multiple of 4096.
   [[nodiscard]] virtual void* map(std::int64_t bytes) = 0;
   virtual void unmap(void* memory, std::int64_t bytes) noexcept = 0;
   [[nodiscard]] virtual const char* name() const = 0;
 };
 
-// Anonymous pages; blocks of 2 MiB and more begin at 2 MiB and ask for huge pages. `locked`: kept
-// from swapping (mlock); throws BudgetError where the memlock limit is too small, naming it.
+// Maps anonymous pages. Blocks of at least 2 MiB begin at a multiple of 2 MiB and ask for huge
+// pages. `locked` keeps the pages from being swapped out (mlock); map() then throws BudgetError if
+// the memlock limit is too small.
 [[nodiscard]] std::shared_ptr<PageSource> make_page_source(bool locked = false);
 
 class HostLedger;
 
-// Bytes in use, with or without the memory itself. Movable.
+// Counted bytes of a pool: allocated memory, or a reservation without memory. Movable.
 class HostBlock {
  public:
   HostBlock() = default;
@@ -38,11 +40,12 @@ class HostBlock {
   HostBlock(HostBlock&& other) noexcept;
   HostBlock& operator=(HostBlock&& other) noexcept;
 
-  [[nodiscard]] std::byte* data() const { return data_; }                // nullptr of a reservation
-  [[nodiscard]] std::int64_t bytes() const { return bytes_; }            // as asked for
+  [[nodiscard]] std::byte* data() const { return data_; }      // nullptr for a reservation
+  [[nodiscard]] std::int64_t bytes() const { return bytes_; }  // as requested
   [[nodiscard]] std::int64_t counted_bytes() const { return counted_; }  // whole pages
   void reset() noexcept;
-  // Gives the memory up without unmapping it: for memory a device may still write to.
+  // Forgets the memory without unmapping it and without returning its bytes to the pool. For memory
+  // that a device may still write to.
   void leak() noexcept;
 
  private:
@@ -61,20 +64,21 @@ struct HostTagUse {
 
 class HostPool {
  public:
-  // budget_bytes 0: counts only.
+  // budget_bytes 0: the pool only counts.
   explicit HostPool(std::int64_t budget_bytes = 0,
                     std::shared_ptr<PageSource> pages = make_page_source());
 
-  // Both throw BudgetError, with the largest tags, where the sum would pass the budget. bytes >= 0.
-  // `pages`: where these come from; null: from the pool's own source.
+  // Both throw BudgetError, which names the largest tags, if the sum would exceed the budget.
+  // REQUIRES: bytes >= 0. `pages`: the source of these pages; null: the pool's own source.
   [[nodiscard]] HostBlock allocate(const std::string& tag, std::int64_t bytes,
                                    const std::shared_ptr<PageSource>& pages = nullptr);
-  [[nodiscard]] HostBlock reserve(const std::string& tag, std::int64_t bytes);  // memory of others
+  // Counts bytes that another component allocates.
+  [[nodiscard]] HostBlock reserve(const std::string& tag, std::int64_t bytes);
 
   [[nodiscard]] std::int64_t used_bytes() const;
   [[nodiscard]] std::int64_t peak_bytes() const;
   [[nodiscard]] std::int64_t budget_bytes() const;
-  void reset_peak();                                     // to what is used now, each tag as well
+  void reset_peak();  // sets the peaks, of each tag as well, to the bytes in use now
   [[nodiscard]] std::vector<HostTagUse> by_tag() const;  // largest first
 
  private:

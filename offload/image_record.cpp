@@ -16,10 +16,10 @@ namespace {
 
 constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'I', 'M'};
 
-// Little-endian; the state follows, then, at a multiple of 8, the checksums.
+// The head of a record, little-endian. The state follows, then the checksums at a multiple of 8.
 struct RawRecord {
   char magic[8];
-  std::uint64_t hash;  // XXH3-64 of all that is used behind it
+  std::uint64_t hash;  // XXH3-64 of all used bytes after this field
   std::uint32_t format, rank, place, reserved;
   std::uint64_t layout_hash, sequence;
   std::int64_t step;

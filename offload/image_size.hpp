@@ -1,4 +1,4 @@
-// How large the records of an image are (nvme_image.hpp). Pure.
+// The size of an image's records (nvme_image.hpp). Pure.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace sluice {
 
-inline constexpr std::int64_t kImageGrainBytes = 128 * kKiB;  // as NvmeOptions::checksum_bytes
-// What a run keeps beside its tensors is some KiB of text, most of them its configuration.
+inline constexpr std::int64_t kImageGrainBytes = 128 * kKiB;  // = NvmeOptions::checksum_bytes
+// Largest state of a record. A run's state is a few KiB of text, mostly its configuration.
 inline constexpr std::int64_t kImageStateBytes = 128 * kKiB;
 inline constexpr std::int64_t kImageHeadBytes = 256;
 
-// Of an image whose current places have `grains` checksums; on NVMe there are two of them, in
-// memory one.
+// Bytes of one record of an image whose current places have `grains` grains. An image has two
+// records on NVMe and one record buffer in memory.
 [[nodiscard]] constexpr std::int64_t image_record_bytes(std::int64_t grains) {
   constexpr std::int64_t kPage = 4096;
   return round_up(kImageHeadBytes + kImageStateBytes + 8 * grains, kPage);

@@ -1,4 +1,3 @@
-// Nanoseconds of the steady clock.
 #pragma once
 
 #include <chrono>

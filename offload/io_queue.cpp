@@ -16,7 +16,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kSlowSeconds = 10;  // without a completion, before the log says so
+constexpr double kSlowSeconds = 10;  // without a completion: the log says so
 
 bool conflict(const IoRequest& a, const IoRequest& b) {
   return (a.write || b.write) && a.cover_begin < b.cover_end && b.cover_begin < a.cover_end;
@@ -53,7 +53,7 @@ IoQueue::IoQueue(const NvmeOptions& options, const ExtentPlan& plan, Files files
 
   sigset_t all, before;
   sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);  // the thread inherits: signals go to others
+  pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: the IO thread takes no signals
   thread_ = std::thread([this] { run(); });
   pthread_sigmask(SIG_SETMASK, &before, nullptr);
 }
@@ -73,9 +73,9 @@ IoQueue::RequestPtr IoQueue::make_request(int extent, bool write, std::int64_t o
   return request;
 }
 
-IoQueue::RequestPtr IoQueue::make_request_of_files(int what) const {
+IoQueue::RequestPtr IoQueue::make_request_of_files(int kind) const {
   auto request = std::make_shared<IoRequest>();
-  request->extent = what;
+  request->extent = kind;
   request->write = true;
   request->end = plan_.files();  // counts files, not bytes
   request->cover_end = 1;
@@ -104,7 +104,7 @@ Ticket IoQueue::enqueue_record(Record record) {
       make_request_of_files(kFlush),
       make_request(record.extent, true, 0, record.memory, plan_.extent(record.extent).padded),
       make_request_of_files(kFlush)};
-  // Whole grains, so that nothing is read for the rest of one.
+  // The record is written as whole grains, so no grain has to be read and completed first.
   chain[1]->prepare = [this, end = chain[1]->end, fill = std::move(record.fill)] {
     return std::min(end, round_up(fill(checksums_), unit_));
   };
@@ -113,7 +113,7 @@ Ticket IoQueue::enqueue_record(Record record) {
   return push(chain);
 }
 
-// The Ticket of the last.
+// Returns the Ticket of the last request.
 Ticket IoQueue::push(std::span<const RequestPtr> requests) {
   const std::lock_guard lock(mutex_);
   if (error_) std::rethrow_exception(error_);
@@ -142,7 +142,7 @@ void IoQueue::stop() noexcept {
     backend_->wake();
   }
   thread_.join();
-  if (abandoned_) {  // the kernel may still write there
+  if (abandoned_) {  // the kernel may still write to these buffers
     bounce_.leak();
     headers_.leak();
   }
@@ -195,7 +195,7 @@ void IoQueue::admit(const RequestPtr& request) {
     earlier.dependents.push_back(request.get());
     ++request->blockers;
   };
-  // Admitted with it, and nothing starts in between.
+  // Both requests of the chain are admitted before a transfer starts, so `follows` is still alive.
   if (request->follows != nullptr) wait_for(*request->follows);
   for (const RequestPtr& earlier : lane) {
     if (earlier.get() != request->follows && conflict(*earlier, *request)) wait_for(*earlier);
@@ -211,7 +211,7 @@ void IoQueue::retire(IoRequest& request) {
   check(entry != lane.end(), "a request that ends is in its lane");
   const RequestPtr kept = std::move(*entry);
   lane.erase(entry);
-  if (!failure_) {  // after one, requests end in any order and dependents may be gone
+  if (!failure_) {  // after a failure requests end in any order, and dependents may not exist
     for (IoRequest* dependent : request.dependents) {
       if (--dependent->blockers == 0) ready_.push_back(dependent);
     }
@@ -248,14 +248,14 @@ void IoQueue::watch_for_stall() {
   if (in_flight_ == 0) return;
   const double silent_s = static_cast<double>(now_ns() - last_progress_ns_) / 1e9;
   if (silent_s < std::min(kSlowSeconds, options_.stall_timeout_s)) return;
-  const std::string what = "no answer from " + files_.paths.front() + " for " +
-                           std::to_string(static_cast<int>(silent_s)) + " s, " +
-                           std::to_string(in_flight_) + " transfers in flight";
+  const std::string silence = "no answer from " + files_.paths.front() + " for " +
+                              std::to_string(static_cast<int>(silent_s)) + " s, " +
+                              std::to_string(in_flight_) + " transfers in flight";
   if (silent_s >= options_.stall_timeout_s) {
-    throw IoError(what + ": the NVMe device or its mount hangs (see dmesg)", files_.paths.front(),
-                  ETIMEDOUT);
+    throw IoError(silence + ": the NVMe device or its mount hangs (see dmesg)",
+                  files_.paths.front(), ETIMEDOUT);
   }
-  if (!std::exchange(slow_logged_, true)) log_warning(what + ": the step waits for it");
+  if (!std::exchange(slow_logged_, true)) log_warning(silence + ": the step waits for it");
 }
 
 void IoQueue::fail(std::exception_ptr error) {
@@ -282,7 +282,7 @@ void IoQueue::fail_requests() {
   ready_.clear();
   to_hash_.clear();
   for (Lane& lane : lanes_) {
-    const Lane all(lane.begin(), lane.end());  // retire() takes from the lane
+    const Lane all(lane.begin(), lane.end());  // a copy: retire() removes requests from the lane
     for (const RequestPtr& request : all) {
       request->cursor = request->end;
       if (request->in_flight == 0) retire(*request);

@@ -1,12 +1,18 @@
-// The thread behind an NvmeStore: requests in, transfers of at most a block out, Tickets done.
+// The IO thread of an NvmeStore. It cuts requests into transfers of at most one block and completes
+// the Tickets of the requests.
 //
-// request: waiting (for overlapping ones made before it) -> ready -> started -> done | failed
-// transfer: fill (a write that covers part of a grain first reads it) -> move -> free slot
+// clang-format off
+//   request    waiting --> ready --> started --> done | failed
+//              waiting: an earlier request overlaps this request
+//   transfer   [fill -->] move --> slot is free
+//              fill: a write that covers only part of a grain reads the grain first
+// clang-format on
 //
-// Slots are the transfers in flight, queue_depth of them, each with an aligned bounce buffer of one
-// grain for what O_DIRECT cannot move or a hash cannot judge by itself. Only the thread touches
-// requests, slots, checksums and the backend; the inbox is shared. After the first error nothing is
-// started any more, what is in flight is awaited, and all requests fail with that error.
+// A slot holds one transfer in flight; there are queue_depth slots. Each slot has an aligned bounce
+// buffer of one grain, for ranges that O_DIRECT cannot move or that are no whole grains. Only the
+// IO thread touches requests, slots, checksums and the backend. Only the inbox is shared. After the
+// first error no transfer starts, transfers in flight are awaited, and all requests fail with that
+// error.
 #pragma once
 
 #include <condition_variable>
@@ -41,64 +47,65 @@ class IoQueue {
     std::vector<std::string> paths;
     // Fills the header blocks (one of 4096 bytes for each file) for a data version.
     std::function<void(std::uint64_t version, std::byte* blocks)> encode_headers;
-    bool found = false;  // what is in them was written by a former run
+    bool found = false;  // a former run wrote the files
   };
-  // What says that all writes before it are whole. `fill` puts it into `memory` and gives its
-  // length; it is called on the queue's thread, when these writes survive a loss of power.
+  // A record states that all writes before it are whole. The IO thread calls `fill` once these
+  // writes survive a loss of power. `fill` writes the record to `memory` and returns its length.
   struct Record {
     int extent = 0;
-    std::byte* memory = nullptr;  // as long as the extent, until the Ticket is done
+    std::byte* memory = nullptr;  // of the extent's size; in use until the Ticket is done
     std::function<std::int64_t(const Checksums& checksums)> fill;
   };
-  // `plan` must outlive the queue. `memory`: ranges to register with the backend.
+  // `plan` must outlive the queue. `memory`: ranges that the backend may register.
   IoQueue(const NvmeOptions& options, const ExtentPlan& plan, Files files,
           std::unique_ptr<IoBackend> backend, std::vector<IoMemory> memory);
-  ~IoQueue();  // stop()
+  ~IoQueue();  // calls stop()
   IoQueue(const IoQueue&) = delete;
   IoQueue& operator=(const IoQueue&) = delete;
 
-  // Thread-safe. Both throw the first error where there was one.
+  // Thread-safe, except stop() and checksums(). The enqueue functions throw the first error, if
+  // any.
   [[nodiscard]] Ticket enqueue(int extent, bool write, std::int64_t offset, std::byte* memory,
                                std::int64_t bytes);
   [[nodiscard]] Ticket enqueue_headers(std::uint64_t version);
-  // Flushes the files, writes the record and flushes them again. REQUIRES: the Tickets of the
-  // writes it is about are done.
+  // Flushes the files, writes the record, and flushes the files again. REQUIRES: the Tickets of the
+  // writes that the record covers are done.
   [[nodiscard]] Ticket enqueue_record(Record record);
-  [[nodiscard]] Ticket enqueue_flush();  // of what was written by requests that are done
-  void drain();                          // until nothing is out; throws the first error
-  void stop() noexcept;                  // drains and ends the thread
+  [[nodiscard]] Ticket enqueue_flush();  // flushes the writes of requests that are done
+  void drain();                          // waits for all requests; throws the first error
+  void stop() noexcept;                  // waits for all requests and ends the thread
   [[nodiscard]] bool failed() const;
   void rethrow_error() const;
-  // REQUIRES: nothing is out, and nobody makes requests meanwhile.
+  // REQUIRES: no request is outstanding, and no thread makes a request meanwhile.
   [[nodiscard]] Checksums& checksums() { return checksums_; }
   [[nodiscard]] NvmeStats stats() const;
 
  private:
   using Slot = IoSlot;
   using RequestPtr = std::shared_ptr<IoRequest>;
-  using Lane = std::vector<RequestPtr>;  // requests on one extent that are not done, oldest first
+  using Lane = std::vector<RequestPtr>;  // unfinished requests on one extent, oldest first
 
-  static constexpr int kHeaders = -1;  // in place of an extent
+  static constexpr int kHeaders = -1;  // stands for the extent in requests on all files
   static constexpr int kFlush = -2;
 
   // io_queue.cpp: the thread and its requests.
   [[nodiscard]] Ticket push(std::span<const RequestPtr> requests);
   [[nodiscard]] RequestPtr make_request(int extent, bool write, std::int64_t offset,
                                         std::byte* memory, std::int64_t bytes) const;
-  // Of all files: of headers, or a flush.
-  [[nodiscard]] RequestPtr make_request_of_files(int what) const;
+  // A request on all files; `kind` is kHeaders or kFlush.
+  [[nodiscard]] RequestPtr make_request_of_files(int kind) const;
   [[nodiscard]] Lane& lane_of(const IoRequest& request);
   void run() noexcept;
-  bool take_inbox();  // false: stopping and nothing left
+  bool take_inbox();  // false: stop() was called and no request is outstanding
   void admit(const RequestPtr& request);
   void retire(IoRequest& request);
   void wait_for_completions();
   void watch_for_stall();
-  void fail(std::exception_ptr error);     // what is in flight may end
-  void abandon(std::exception_ptr error);  // it will not
+  void fail(std::exception_ptr error);     // waits for the transfers in flight
+  void abandon(std::exception_ptr error);  // the transfers in flight may never complete
   void fail_requests();
 
-  // io_transfers.cpp: what the slots do.
+  // io_transfers.cpp: the transfers in the slots.
   void start_transfers();
   void cut(IoRequest& request, Slot& slot) const;
   void cut_header(IoRequest& request, Slot& slot) const;
@@ -116,15 +123,15 @@ class IoQueue {
   const NvmeOptions options_;
   const ExtentPlan& plan_;
   const Files files_;
-  const std::int64_t unit_;  // ranges that are multiples of it move without a bounce
+  const std::int64_t unit_;  // ranges of multiples of unit_ need no bounce buffer
 
-  // The thread's own.
+  // Touched by the IO thread alone.
   std::unique_ptr<IoBackend> backend_;
   Checksums checksums_;
   HostBlock bounce_, headers_;
   std::vector<Slot> slots_;
   std::vector<Slot*> free_, to_hash_;
-  std::vector<Lane> lanes_;  // one an extent, the last one for the headers
+  std::vector<Lane> lanes_;  // one for each extent; the last one for requests on all files
   std::deque<IoRequest*> ready_;
   std::vector<RequestPtr> fresh_;
   std::vector<IoCompletion> completions_;
@@ -132,9 +139,9 @@ class IoQueue {
   std::int64_t last_progress_ns_ = 0, busy_since_ns_ = 0;
   bool slow_logged_ = false, abandoned_ = false;
   std::exception_ptr failure_;  // equals error_
-  NvmeStats counts_;            // copied to stats_ whenever a request ends
+  NvmeStats counts_;            // copied to stats_ when a request is done
 
-  mutable std::mutex mutex_;  // guards all below
+  mutable std::mutex mutex_;  // guards the members below
   std::condition_variable idle_;
   std::vector<RequestPtr> inbox_;
   std::int64_t outstanding_ = 0;

@@ -1,4 +1,4 @@
-// What an IoQueue works on: requests, each also what its Ticket points to, and transfers.
+// The data of an IoQueue: requests, which are also the state behind their Tickets, and slots.
 #pragma once
 
 #include <atomic>
@@ -15,22 +15,22 @@
 namespace sluice {
 
 struct IoRequest final : TicketState {
-  // Constant after enqueue(); `end` from when it starts, where prepare() sets it.
+  // Constant after enqueue(), except that prepare() sets `end`.
   int extent = 0;
   bool write = false;
   std::byte* memory = nullptr;
   std::int64_t begin = 0, end = 0;              // in the extent
-  std::int64_t cover_begin = 0, cover_end = 0;  // widened to what transfers touch
+  std::int64_t cover_begin = 0, cover_end = 0;  // [begin, end) widened to whole transfers
 
-  std::uint64_t version = 0;     // of a header
-  IoRequest* follows = nullptr;  // made with this one: it is done before this one starts
-  // Fills the memory, on the queue's thread, when it starts, and says how much of it.
+  std::uint64_t version = 0;     // data version of a header request
+  IoRequest* follows = nullptr;  // a request of the same chain that must be done before this starts
+  // Called on the IO thread when the request starts: fills `memory` and returns the new `end`.
   std::function<std::int64_t()> prepare;
 
-  // The thread's own.
-  std::int64_t cursor = 0;  // what lies before it has been started
-  int in_flight = 0;
-  int blockers = 0;  // overlapping requests made before this one that are not done
+  // Touched by the IO thread alone.
+  std::int64_t cursor = 0;  // transfers before the cursor have been started
+  int in_flight = 0;        // transfers
+  int blockers = 0;         // requests that must be done before this one starts
   std::vector<IoRequest*> dependents;
 
   void finish(std::exception_ptr error) noexcept {
@@ -49,14 +49,14 @@ struct IoRequest final : TicketState {
   std::exception_ptr error_;  // written before done_
 };
 
-// One transfer in flight, or a free place for one. Offsets are in the extent.
+// One transfer in flight, or a free slot. Offsets are in the extent.
 struct IoSlot {
   enum class Phase { kFill, kMove };
 
   IoRequest* request = nullptr;
   Phase phase = Phase::kMove;
-  std::int64_t begin = 0, end = 0;            // what moves: whole sectors
-  std::int64_t user_begin = 0, user_end = 0;  // the request's part of it
+  std::int64_t begin = 0, end = 0;            // bytes that move: whole sectors
+  std::int64_t user_begin = 0, user_end = 0;  // the part of [begin, end) that the request asked for
   std::int64_t done = 0;                      // bytes moved in this phase
   int stuck = 0;                              // attempts in a row that moved nothing
   ExtentPlan::Place place;

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// Attempts in a row that move nothing: with pauses of 1 ms from the eighth on, about a second.
+// Attempts in a row that move nothing. With pauses of 1 ms after the eighth this is about a second.
 constexpr int kMostStuck = 1000;
 constexpr int kStuckBeforePause = 8;
 
@@ -44,8 +44,9 @@ void IoQueue::start_transfers() {
   }
 }
 
-// The next transfer of a request, from its cursor on: a block as it is where memory and range
-// allow, else at most a grain through the slot's bounce buffer.
+// Cuts the next transfer of a request at its cursor. If memory and range are aligned, the transfer
+// is up to a block and needs no copy. Otherwise it is at most a grain through the slot's bounce
+// buffer.
 void IoQueue::cut(IoRequest& request, Slot& slot) const {
   const ExtentPlan::Extent& extent = plan_.extent(request.extent);
   const std::int64_t position = request.cursor;
@@ -117,9 +118,10 @@ void IoQueue::submit(Slot& slot) {
   }
 }
 
-// While the device writes the bytes; their completions are not looked at before.
+// Hashes the submitted bytes while the device writes them. Completions are read only afterwards, so
+// the memory cannot change before it is hashed.
 void IoQueue::hash_submitted() {
-  if (to_hash_.empty()) return;  // wait() hands over what was submitted
+  if (to_hash_.empty()) return;  // wait() flushes the submitted transfers
   backend_->flush();
   const std::int64_t start = now_ns();
   for (const Slot* slot : to_hash_) {
@@ -153,7 +155,7 @@ void IoQueue::advance(Slot& slot, std::int64_t result) {
     fail_transfer(slot, EIO, slot.writes() ? "the device took nothing" : "the file was truncated");
   }
   (slot.writes() ? counts_.written_bytes : counts_.read_bytes) += again ? 0 : result;
-  // A transfer goes on at a whole sector: O_DIRECT takes nothing else.
+  // A short transfer continues at a whole sector, because O_DIRECT accepts no other offset.
   const std::int64_t before = slot.done;
   slot.done += again ? 0 : result;
   if (slot.done >= slot.bytes() && !(flushes && again)) return finish(slot);

@@ -13,11 +13,11 @@
 namespace sluice {
 namespace {
 
-constexpr double kCloseEnough =
-    0.97;                        // a smaller block or depth for 3 %: less memory, less latency
-constexpr int kRequestsOut = 4;  // so that the queue never drains between two of them
+// A smaller block or depth is worth 3 % of the rate: it needs less memory and has less latency.
+constexpr double kCloseEnough = 0.97;
+constexpr int kRequestsOut = 4;  // enough that the queue never drains between two requests
 
-// One store and the memory to move: rows of kRequestsOut requests over one extent.
+// One store with one extent, and the memory of kRequestsOut requests.
 class Rig {
  public:
   Rig(const NvmeBenchOptions& options, std::int64_t block_bytes, int depth)
@@ -36,13 +36,13 @@ class Rig {
   Rig(const Rig&) = delete;
   Rig& operator=(const Rig&) = delete;
 
-  // Bytes a second.
+  // Moves the whole extent once and returns bytes per second.
   [[nodiscard]] double run(IoDirection direction) {
     std::vector<Ticket> out(kRequestsOut);
     const std::int64_t start = now_ns();
     for (std::int64_t i = 0; i < requests_; ++i) {
       Ticket& ticket = out[static_cast<std::size_t>(i % kRequestsOut)];
-      ticket.wait();  // its memory is used again
+      ticket.wait();  // the next request reuses the memory
       std::byte* memory = memory_.data() + i % kRequestsOut * request_bytes_;
       const bool write =
           direction == IoDirection::kWrite || (direction == IoDirection::kBoth && i % 2 == 1);
@@ -69,7 +69,7 @@ class Rig {
     return result;
   }
 
-  // Bytes a drive cannot compress.
+  // Fills the memory with bytes that a drive cannot compress.
   void fill() {
     std::uint64_t state = 0x9e3779b97f4a7c15U;
     auto* words = reinterpret_cast<std::uint64_t*>(memory_.data());
@@ -82,7 +82,7 @@ class Rig {
   }
 
   const std::int64_t request_bytes_, requests_;
-  HostBlock memory_;  // before the store, which knows it: outlives it
+  HostBlock memory_;  // declared before the store, so that it outlives the store
   NvmeStore store_;
   ExtentId extent_;
 };
@@ -91,7 +91,7 @@ bool at(const NvmeBenchPoint& point, std::int64_t block_bytes, int depth) {
   return point.block_bytes == block_bytes && point.depth == depth;
 }
 
-// Geometric mean over the directions.
+// Geometric mean of the rates over all measured directions.
 double score(const NvmeBenchResult& result, std::int64_t block_bytes, int depth) {
   double logs = 0, count = 0;
   for (const NvmeBenchPoint& point : result.points) {

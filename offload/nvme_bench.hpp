@@ -1,4 +1,5 @@
-// How fast the store moves bytes on given paths, by block size and depth, and what to set.
+// Measures the store's bytes per second on given paths by block size and queue depth, and
+// recommends settings.
 #pragma once
 
 #include <cstdint>
@@ -13,8 +14,8 @@ enum class IoDirection { kRead, kWrite, kBoth };  // kBoth: half of the bytes ea
 
 struct NvmeBenchOptions {
   std::vector<std::string> paths;
-  std::int64_t bytes = kGiB;  // moved by each point; the disk holds as much (kBoth: too)
-  std::int64_t request_bytes = 32 * kMiB;  // of one Ticket, as a unit's states would be
+  std::int64_t bytes = kGiB;               // moved at each point; the disk needs as much space
+  std::int64_t request_bytes = 32 * kMiB;  // of one request: about the states of a unit
   std::vector<std::int64_t> block_bytes{256 * kKiB, kMiB, 4 * kMiB};
   std::vector<int> depths{4, 16, 32, 64};
   std::vector<IoDirection> directions{IoDirection::kRead, IoDirection::kWrite, IoDirection::kBoth};
@@ -31,38 +32,41 @@ struct NvmeBenchPoint {
 };
 
 struct NvmeBenchResult {
-  std::vector<NvmeBenchPoint> points;  // blocks, in them depths, in them directions
+  std::vector<NvmeBenchPoint> points;  // ordered by block size, then depth, then direction
   std::string description;             // engine, cache, paths of the store
   // The smallest block and depth within 3 % of the best geometric mean over the directions.
   std::int64_t best_block_bytes = 0;
   int best_depth = 0;
-  double read_bytes_per_s = 0, write_bytes_per_s = 0;  // there; 0 where not measured
+  // Rates at the best block and depth; 0 if the direction was not measured.
+  double read_bytes_per_s = 0, write_bytes_per_s = 0;
 };
 
-// Creates a store of rank 0 on the paths for each block size and depth, writes its bytes once
-// (first writes to reserved space are slower than later ones) and measures. Throws as NvmeStore
-// does, and ConfigError for options without points. Takes as long as the bytes take: one thread, no
-// limit.
+// Creates a store of rank 0 on the paths for each block size and depth. Writes all bytes once
+// before measuring, because first writes to reserved space are slower than later writes. Runs until
+// all bytes have moved; there is no time limit. Throws the errors of NvmeStore, and ConfigError if
+// the options contain no point.
 [[nodiscard]] NvmeBenchResult bench_nvme(const NvmeBenchOptions& options);
 
-// What checksums cost: the hash alone, and the store with and without it, taking turns.
+// The cost of checksums: the rate of the hash alone, and of the store with and without checksums in
+// alternating runs.
 struct ChecksumCost {
-  struct Ratio {  // of the rate with checksums to that without, in pairs of runs
+  struct Ratio {  // rate with checksums / rate without, over pairs of runs
     double median = 0, lowest = 0, highest = 0;
   };
   double hash_bytes_per_s = 0;                         // one core, memory that no cache holds
   double read_bytes_per_s = 0, write_bytes_per_s = 0;  // medians, with checksums
   Ratio read, write;
-  // Of the time a byte takes with checksums, how much the store's one thread hashes.
+  // Share of the store's time with checksums in which its IO thread hashes.
   [[nodiscard]] double read_share() const { return read_bytes_per_s / hash_bytes_per_s; }
   [[nodiscard]] double write_share() const { return write_bytes_per_s / hash_bytes_per_s; }
 };
 
-// At the first block size and depth of the options. REQUIRES: rounds >= 1. Throws as bench_nvme.
+// Measures at the first block size and depth of the options. REQUIRES: rounds >= 1. Throws the
+// errors of bench_nvme().
 [[nodiscard]] ChecksumCost measure_checksum_cost(NvmeBenchOptions options, int rounds);
 [[nodiscard]] std::string describe(const ChecksumCost& cost);  // three lines
 
-[[nodiscard]] std::string table_of(const NvmeBenchResult& result);  // for people, ends with advice
+[[nodiscard]] std::string table_of(const NvmeBenchResult& result);  // text; ends with the settings
 [[nodiscard]] const char* name_of(IoDirection direction);           // "read", "write", "both"
 
 }  // namespace sluice

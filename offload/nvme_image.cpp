@@ -1,4 +1,4 @@
-// The part of a store that finds, adopts and commits images.
+// Finding, adopting and committing the image of an NvmeStore.
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -12,12 +12,12 @@ namespace sluice {
 
 namespace {
 
-// What a rank's files begin with.
+// Summary of the first blocks of a rank's files.
 struct FirstBlocks {
-  bool any = false;        // file is there
-  std::string missing;     // one that is not
-  std::string damaged;     // one without a whole header, which may have had one
-  bool committed = false;  // some header says so
+  bool any = false;        // at least one file exists
+  std::string missing;     // path of a file that does not exist
+  std::string damaged;     // path of a file that has lost its header or never had one
+  bool committed = false;  // at least one header says that a step was committed
 };
 
 FirstBlocks look_at_first_blocks(const std::vector<SwapDirectory>& directories, int rank) {
@@ -45,7 +45,7 @@ FoundImage NvmeStore::Impl::look_for_image() {
   if (!blocks.any) return found;
   try {
     if (!blocks.missing.empty()) throw IoError(blocks.missing + " is missing", blocks.missing);
-    committed = true;  // not to be removed before it is known what it is
+    committed = true;  // keeps the files until their contents are known
     for (std::size_t i = 0; i < directories.size(); ++i) {
       files.push_back(open_file(i, SwapFile::Open::kFound));
       buffered = buffered || !files.back().direct();
@@ -68,7 +68,8 @@ FoundImage NvmeStore::Impl::look_for_image() {
     }
     return found;
   } catch (const std::exception& error) {
-    // Killed while its files were made, or a run that keeps no image.
+    // No header is damaged or says "committed": the former run was killed while it created the
+    // files, or it kept no image.
     found.begun = !blocks.committed && blocks.damaged.empty();
     if (!found.begun) found.problem = error_chain(error);
   }
@@ -77,8 +78,9 @@ FoundImage NvmeStore::Impl::look_for_image() {
   return found;
 }
 
-// Whether these are the files of this layout, and nothing was ever committed in them: of a header
-// that is lost, that the power went before it was on the disk, and not that it was damaged later.
+// True if the files have this layout's sizes and both records are blank, so nothing was committed.
+// A missing header then means that the power was lost before the header reached the disk. It does
+// not mean that the header was damaged later.
 bool NvmeStore::Impl::has_blank_records() {
   for (std::size_t i = 0; i < files.size(); ++i) {
     if (files[i].bytes() != plan.file_bytes(static_cast<int>(i))) return false;
@@ -94,15 +96,15 @@ bool NvmeStore::Impl::has_blank_records() {
 void NvmeStore::Impl::check_found_files() const {
   for (std::size_t i = 0; i < files.size(); ++i) {
     const SwapFile& file = files[i];
-    const SwapHeader there = file.read_header();
+    const SwapHeader found = file.read_header();
     const auto refuse = [&](const std::string& why) {
       throw IoError(file.path() + " " + why, file.path());
     };
-    if (i > 0 && there.run_id != files.front().read_header().run_id) {
+    if (i > 0 && found.run_id != files.front().read_header().run_id) {
       refuse("is of another run than " + files.front().path());
     }
-    if (static_cast<int>(there.rank) != options.rank || there.file != i ||
-        there.files != files.size() || there.layout_hash != layout_hash()) {
+    if (static_cast<int>(found.rank) != options.rank || found.file != i ||
+        found.files != files.size() || found.layout_hash != layout_hash()) {
       refuse("has another layout: it is of another model, mesh, zero.stage or offload section");
     }
     if (file.bytes() != plan.file_bytes(static_cast<int>(i))) {
@@ -121,7 +123,7 @@ void NvmeStore::Impl::read_records() {
         static_cast<std::size_t>(round_up(bytes, options.checksum_bytes) / options.checksum_bytes);
   }
   std::string trouble;
-  bool blank = false;  // a record was never written: what is wrong with the other is the first one
+  bool blank = false;  // a record was never written, so a damaged other record is the first commit
   for (const ExtentId extent : records) {
     request(extent, false, 0, record.data(), record_bytes).wait();
     std::string why;
@@ -150,8 +152,8 @@ void NvmeStore::Impl::read_records() {
 
 void NvmeStore::Impl::take_version(const DecodedImage& version) {
   next_sequence = version.image.sequence + 1;
-  // A newer one would be taken for whole while its places are written to.
-  drop_record(static_cast<int>(next_sequence % 2));
+  // A newer version must go: its record would still be whole while the run overwrites its places.
+  void_record(static_cast<int>(next_sequence % 2));
   if (!options.checksums || version.checksums.empty()) return;
   auto from = version.checksums.begin();
   for (const ImagePair& pair : places) {
@@ -161,14 +163,14 @@ void NvmeStore::Impl::take_version(const DecodedImage& version) {
   }
 }
 
-void NvmeStore::Impl::drop_record(int which) {
+void NvmeStore::Impl::void_record(int index) {
   std::fill_n(record.data(), kIoAlignment, std::byte{0});
-  request(records[static_cast<std::size_t>(which)], true, 0, record.data(), kIoAlignment).wait();
+  request(records[static_cast<std::size_t>(index)], true, 0, record.data(), kIoAlignment).wait();
   queue->enqueue_flush().wait();
 }
 
-// Before the files are made anew.
-void NvmeStore::Impl::let_go_of_found() {
+// Removes the found files, so that new ones can be created. Leaves the directories locked.
+void NvmeStore::Impl::remove_found() {
   queue.reset();
   files.clear();
   versions.clear();
@@ -216,26 +218,26 @@ FoundImage NvmeStore::find_image() {
 }
 
 void NvmeStore::remove_found_image() {
-  impl_->let_go_of_found();
+  impl_->remove_found();
   impl_->unlock_directories();
 }
 
-void NvmeStore::adopt(std::size_t at) {
+void NvmeStore::adopt(std::size_t version) {
   Impl& impl = *impl_;
-  check(impl.state == Impl::State::kDeclaring && at < impl.versions.size(),
+  check(impl.state == Impl::State::kDeclaring && version < impl.versions.size(),
         "an image that was found is adopted");
   impl.lock_directories();
   for (const SwapDirectory& directory : impl.directories) {
     directory.remove_leftovers(impl.options.run_id, {.kept_ranks = impl.options.ranks});
   }
   impl.unlock_directories();
-  impl.take_version(impl.versions[at]);
+  impl.take_version(impl.versions[version]);
   impl.versions.clear();
   impl.state = Impl::State::kOpen;
   impl.say_open();
 }
 
-// In the headers, before the first record.
+// Marks the headers before the first record is written.
 void NvmeStore::Impl::mark_committed() {
   if (std::exchange(committed, true)) return;
   for (std::size_t i = 0; i < files.size(); ++i) files[i].write_header(header(i, 0));
@@ -268,7 +270,7 @@ Ticket NvmeStore::commit_image(std::int64_t step, int place, std::string state) 
 
 void NvmeStore::withdraw_image() {
   if (!impl_->committed) return;
-  for (int r = 0; r < 2; ++r) impl_->drop_record(r);
+  for (int r = 0; r < 2; ++r) impl_->void_record(r);
   impl_->committed = false;
 }
 

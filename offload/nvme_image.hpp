@@ -1,10 +1,14 @@
-// Swap files that outlive their process: what a run commits at every step, and what another one
-// finds there. ("SSD as a crash-consistent image": every update goes to the place of a pair of
-// extents that is not current, so the other one stays whole until the next commit.)
+// An image: swap files that outlive their process. A run commits its image at every step; a later
+// run can resume from the last commit.
 //
-// A commit flushes the files, writes a record (offload/image_record.hpp) with the checksums of the
-// current places beside the other record, and flushes them again. Whatever instant the process, or
-// the power, is lost at: the newest record that is whole is of data that are.
+// Extents come in pairs of two places. One place of each pair is current. Every update writes the
+// place that is not current, so the current place stays whole until the next commit:
+//
+//   commit = flush the files --> write a record --> flush the files
+//
+// The record (offload/image_record.hpp) holds the checksums of the current places. Two records take
+// turns. If the process or the power is lost at any instant, the newest whole record describes
+// whole data.
 #pragma once
 
 #include <array>
@@ -22,17 +26,17 @@ using ImagePair = std::array<ExtentId, 2>;
 
 struct ImageVersion {
   std::int64_t step = 0;
-  int place = 0;              // which of the pairs' extents are current
-  std::string state;          // as it was committed
-  std::uint64_t commits = 0;  // of the image by then, whoever made them
+  int place = 0;              // the current place of every pair
+  std::string state;          // the committed state of the caller
+  std::uint64_t commits = 0;  // commits of the image up to this version, by all of its runs
 };
 
-// Of one rank.
+// The image that one rank finds.
 struct FoundImage {
-  std::string id;                      // the run that began it, whoever went on from it
+  std::string id;                      // id of the run that began the image
   std::vector<ImageVersion> versions;  // newest first; two at most
-  bool begun = false;                  // files are there, and nothing was committed
-  std::string problem;                 // why there is none, where something was
+  bool begun = false;                  // the files exist, but nothing was committed
+  std::string problem;                 // why existing files are no usable image; else empty
 };
 
 }  // namespace sluice

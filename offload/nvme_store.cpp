@@ -39,7 +39,7 @@ void check_options(const NvmeOptions& o) {
 }
 
 NvmeOptions with_grain(NvmeOptions options) {
-  // A block smaller than the default grain is one grain.
+  // If a block is smaller than the default grain, the grain is the block.
   options.checksum_bytes = std::min(options.checksum_bytes, options.block_bytes);
   return options;
 }
@@ -102,7 +102,7 @@ void NvmeStore::Impl::take_directories(const Leftovers& leftovers) {
 }
 
 void NvmeStore::Impl::check_free_space() const {
-  std::map<std::uint64_t, std::int64_t> need, promised;  // by device: several paths may share one
+  std::map<std::uint64_t, std::int64_t> need, promised;  // by device, which paths may share
   for (const SwapDirectory& directory : directories) {
     promised[directory.device()] += directory.promised_bytes();
   }
@@ -150,7 +150,7 @@ SwapFile NvmeStore::Impl::open_file(std::size_t index, SwapFile::Open how) {
   } catch (const IoError& error) {
     if (options.cache == IoCache::kDirect || error.error_number() != EINVAL) throw;
     log_warning(std::string(error.what()) +
-                "; goes on through the page cache, outside all budgets");
+                "; the store uses the page cache, which no budget counts");
   }
   return {path, false, how};
 }
@@ -225,7 +225,7 @@ void NvmeStore::open() {
     if (impl_->directories.empty()) {
       impl_->take_directories({.spares_images = impl_->options.spares_images});
     } else {
-      impl_->let_go_of_found();
+      impl_->remove_found();
     }
     impl_->check_free_space();
     impl_->image_id = impl_->options.run_id;
@@ -247,7 +247,7 @@ Ticket NvmeStore::read(ExtentId extent, std::int64_t offset, void* into, std::in
 
 Ticket NvmeStore::write(ExtentId extent, std::int64_t offset, const void* from,
                         std::int64_t bytes) {
-  // A write only reads the memory; requests of both directions share one pointer type.
+  // Requests of both directions share one pointer type. A write does not change the memory.
   auto* memory = const_cast<std::byte*>(static_cast<const std::byte*>(from));
   return impl_->request(extent, true, offset, memory, bytes);
 }

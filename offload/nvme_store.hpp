@@ -1,26 +1,34 @@
 // Named extents of one rank on NVMe, read and written asynchronously.
 //
-//   declaring --open()--> open --close()--> closed          add(), register_buffer() while
-//   declaring;
-//                          | an I/O error                   read(), write(), commit() while open
+// clang-format off
+//   declaring --open()--> open --close()--> closed
+//                          |
+//                          | an I/O error
 //                          v
-//                        failed: every Ticket still out and every later call throws the first error
+//                        failed: every pending Ticket and every later call throws the first error
 //
-// With options.image the files can outlive the process (nvme_image.hpp has what is kept):
+//   declaring   add(), register_buffer(), add_image()
+//   open        read(), write(), commit(), commit_image()
 //
-//   declaring --find_image()--> found --adopt()--> open         add_image() while declaring
-//                                     --open()---> open, anew
+//   With options.image the files can outlive the process (nvme_image.hpp):
 //
-// One thread per store owns the ring: it cuts requests into blocks of block_bytes, keeps up to
-// queue_depth of them in flight over all requests, hashes, checks every result and completes the
-// Tickets. Requests whose ranges overlap (one of them a write) run in the order they were made, so
-// a read made after a write sees its bytes; all others overtake each other. What was never written
-// reads as zero. Any offset and length works; the fast path (no copy) is memory at a multiple of
-// kIoAlignment and ranges that begin at a multiple of grain_bytes() and end at one or at
-// padded_bytes() of the extent; what comes between and is read is meaningless.
+//   declaring --find_image()--> found --adopt()--> open, with the committed contents
+//                                     --open()---> open, with new files
+// clang-format on
 //
-// Thread-safe: read, write, commit, stats and error may be called from any thread; open and close
-// from one. Sizes and offsets are bytes. ZeRO-Infinity, section 6 (infinity offload engine).
+// One IO thread per store owns the backend. The thread cuts requests into blocks, keeps up to
+// queue_depth transfers in flight over all requests, hashes, checks every result and completes the
+// Tickets.
+//
+// Order: two requests that overlap, at least one of them a write, run in call order, so a read sees
+// the bytes of every earlier write. All other requests may overtake each other.
+// Contents: bytes that were never written read as zero. Padding has no meaning.
+// Alignment: any offset and length works. No copy is made if the memory lies at a multiple of
+// kIoAlignment, the range begins at a multiple of grain_bytes(), and the range ends at a multiple
+// of grain_bytes() or at the padded end of the extent.
+//
+// Threads: any thread may call read, write, commit, failed and stats. One thread calls open and
+// close. Sizes and offsets are bytes. ZeRO-Infinity, section 6 (infinity offload engine).
 #pragma once
 
 #include <array>
@@ -40,37 +48,38 @@ namespace sluice {
 
 class IoBackend;
 
-inline constexpr std::int64_t kIoAlignment = 4096;  // of memory, offsets and lengths on O_DIRECT
+// Alignment of memory, offsets and lengths under O_DIRECT.
+inline constexpr std::int64_t kIoAlignment = 4096;
 
-enum class IoEngine { kAuto, kUring, kThreads };  // kAuto: io_uring, else threads, with a warning
-// kDirect refuses a file system without O_DIRECT; kDirectOrBuffered warns and goes on through the
-// page cache (its memory is not in the budget); kBuffered is for tests.
+enum class IoEngine { kAuto, kUring, kThreads };  // kAuto: io_uring, else threads with a warning
+// kDirect refuses a file system without O_DIRECT. kDirectOrBuffered warns and uses the page cache,
+// whose memory no budget counts. kBuffered is for tests.
 enum class IoCache { kDirect, kDirectOrBuffered, kBuffered };
 
 struct NvmeOptions {
-  std::vector<std::string> paths;   // directories, one per device; blocks stripe over them
+  std::vector<std::string> paths;   // directories, one per device; blocks are striped over them
   std::string run_id;               // the same for all ranks of a run
-  int rank = 0;                     // global rank: names the files
-  std::int64_t capacity_bytes = 0;  // memory.nvme of this rank; 0: what the disks have free
-  std::int64_t block_bytes = kMiB;  // largest transfer, and the stripe: n * 4 KiB
-  std::int64_t checksum_bytes = 128 * kKiB;  // one hash for so much; divides block_bytes
-  int queue_depth = 32;                      // transfers in flight, all requests together
-  bool checksums = true;                     // XXH3 in memory, made at write, verified at read
+  int rank = 0;                     // global rank; part of the file names
+  std::int64_t capacity_bytes = 0;  // memory.nvme of this rank; 0: limited by free space only
+  std::int64_t block_bytes = kMiB;  // largest transfer, and the stripe; a multiple of 4 KiB
+  std::int64_t checksum_bytes = 128 * kKiB;  // bytes of a grain (one hash); divides block_bytes
+  int queue_depth = 32;                      // transfers in flight over all requests
+  bool checksums = true;                     // hash every write, verify every read (checksums.hpp)
   IoCache cache = IoCache::kDirect;
   IoEngine engine = IoEngine::kAuto;
-  double stall_timeout_s = 120;  // nothing came back for so long: IoError
-  bool image = false;            // keep what was committed, for another process
-  int ranks = 1;                 // of the run; with `image`: whose files may be parts of one
-  bool spares_images = false;    // without `image`: refuse to remove one that is found
-  // Stands between the store and the kernel; empty: nothing does.
+  double stall_timeout_s = 120;  // IoError if no transfer completes for this long
+  bool image = false;            // keep committed files for a later process
+  int ranks = 1;                 // of the run; with `image`: files of ranks below may be its parts
+  bool spares_images = false;    // without `image`: refuse to remove an image that is found
+  // Wraps the backend. Empty: the store uses its own backend.
   std::function<std::unique_ptr<IoBackend>(std::unique_ptr<IoBackend>)> wrap_backend = {};
 };
 
 struct NvmeStats {
   std::int64_t read_bytes = 0, written_bytes = 0;  // moved by transfers, padding included
-  std::int64_t bounced_bytes = 0;                  // of these, copied through an aligned buffer
+  std::int64_t bounced_bytes = 0;                  // bytes copied through a bounce buffer
   std::int64_t requests = 0, transfers = 0, retries = 0;
-  std::int64_t busy_ns = 0;  // at least one transfer in flight
+  std::int64_t busy_ns = 0;  // time with at least one transfer in flight
   std::int64_t hash_ns = 0;
   int in_flight_peak = 0;
 };
@@ -78,65 +87,72 @@ struct NvmeStats {
 class NvmeStore {
  public:
   explicit NvmeStore(NvmeOptions options);  // throws ConfigError; touches no file
-  ~NvmeStore();                             // close(), with errors logged
+  ~NvmeStore();                             // calls close() and logs its error
   NvmeStore(const NvmeStore&) = delete;
   NvmeStore& operator=(const NvmeStore&) = delete;
 
-  // Declares an extent; `tag` groups extents in bytes_by_tag and in the budget's error. A name is
-  // used once. REQUIRES: declaring, bytes > 0.
+  // Declares an extent. `tag` groups extents in bytes_by_tag() and in budget errors. Names are
+  // unique. REQUIRES: declaring, bytes > 0.
   ExtentId add(std::string tag, std::string name, std::int64_t bytes);
-  // Memory that requests will use, to be pinned once and not at each transfer. An offer: where the
-  // kernel refuses (memlock), requests work without and the log says so. It must outlive the store.
+  // Offers memory of later requests, which the kernel then pins once instead of at each transfer.
+  // If the kernel refuses (memlock limit), requests still work and the log says so. The memory must
+  // outlive the store. REQUIRES: declaring.
   void register_buffer(void* memory, std::int64_t bytes);
 
-  // Takes the directories' locks, reclaims what dead runs left, checks free space, preallocates
-  // and writes headers. Throws BudgetError (over capacity_bytes: the largest tags; free space: how
-  // much is missing where) and IoError (O_DIRECT refused, directory in use: by whom).
+  // Locks the directories, removes files of dead runs, checks free space, reserves space and writes
+  // headers. Throws BudgetError if the extents exceed capacity_bytes (names the largest tags) or
+  // the free space (names the path and the missing bytes). Throws IoError if O_DIRECT is refused or
+  // another run uses a directory (names the run).
   void open();
 
-  // The memory stays the caller's and must stay valid (and, for a write, unchanged) until the
-  // Ticket is done. Never blocks on I/O. Ticket::wait throws IoError with file, offset and errno.
+  // Neither function blocks on I/O. The memory must stay valid until the Ticket is done; the memory
+  // of a write must also stay unchanged. Ticket::wait throws IoError with file, offset and errno.
   [[nodiscard]] Ticket read(ExtentId extent, std::int64_t offset, void* into, std::int64_t bytes);
   [[nodiscard]] Ticket write(ExtentId extent, std::int64_t offset, const void* from,
                              std::int64_t bytes);
-  // Puts `version` into the headers: the data of that version is whole. REQUIRES: the Tickets of
-  // its writes are done. Survives the process, not a loss of power (no flush).
+  // Writes `version` to the headers: the data of that version is whole. Survives the end of the
+  // process, but not a loss of power (no flush). REQUIRES: the Tickets of the version's writes are
+  // done.
   [[nodiscard]] Ticket commit(std::uint64_t version);
 
   // --- an image (nvme_image.hpp). REQUIRES: options.image ---
-  // `places`: pairs of extents of the same size, one of each pair being current. `layout`: what
-  // else must be the same for whoever goes on. Declares the records. REQUIRES: declaring, once.
+  // Declares an image and its records. `places`: pairs of extents of equal size. `layout`: text
+  // that must be equal in a run that adopts the image. REQUIRES: declaring; called once.
   void add_image(std::vector<ImagePair> places, const std::string& layout);
-  // Takes the directories' locks, as open() does, and looks at what lies under this rank's name; it
-  // stays as it is. Throws IoError (directory in use: by whom). REQUIRES: declaring, once.
+  // Locks the directories, as open() does, and reads the files of this rank without changing them.
+  // Throws IoError if another run uses a directory (names the run). REQUIRES: declaring; called
+  // once.
   [[nodiscard]] FoundImage find_image();
-  // What was found is not adopted. Before open(), so that no rank takes the room of others' files
-  // for missing. REQUIRES: find_image() has ended on all ranks of the host.
+  // Removes the found image, which will not be adopted. All ranks call this before any rank calls
+  // open(), so that open() counts the space as free. REQUIRES: find_image() has returned on all
+  // ranks of the host.
   void remove_found_image();
-  // In place of open(): extents are what they were when version `at` of what was found was
-  // committed; newer versions are gone. What is no current place has no meaning. Throws IoError.
-  void adopt(std::size_t at);
-  // What the current places (`place` 0 or 1 of all pairs) hold survives this process and a loss of
-  // power, once the Ticket is done. REQUIRES: open; the Tickets of all writes to them and of the
-  // commit before are done, and they are not written to until this one's is.
+  // Opens the store in place of open(). The current places hold the bytes of found version
+  // `version`; newer versions are removed. All other extents have undefined contents. Throws
+  // IoError.
+  void adopt(std::size_t version);
+  // Commits place `place` (0 or 1) of all pairs. Once the Ticket is done, the committed bytes
+  // survive the end of the process and a loss of power. REQUIRES: open; the Tickets of all writes
+  // to this place and of the previous commit are done; no write to this place until the new Ticket
+  // is done.
   [[nodiscard]] Ticket commit_image(std::int64_t step, int place, std::string state);
-  // Nothing can be gone on from until the next commit. Blocks.
+  // Voids all commits: no run can resume from the image until the next commit. Blocks.
   void withdraw_image();
-  // The run is over: close() removes the files.
+  // Marks the image as no longer needed: close() removes the files.
   void end_image();
 
-  // Waits for everything requested so far; throws the store's error.
+  // Waits for all requests so far. Throws the store's error.
   void drain();
-  // Lets requests end, removes the files (but those of an image that was committed and not ended),
-  // releases the locks. Throws the store's error, after having cleaned up. A second call does
-  // nothing.
+  // Waits for all requests, removes the files and releases the locks. The files of an image that
+  // was committed and not ended stay. Throws the store's error after the clean-up. A second call
+  // does nothing.
   void close();
 
   [[nodiscard]] std::int64_t size_of(ExtentId extent) const;           // as declared
-  [[nodiscard]] static std::int64_t padded_bytes(std::int64_t bytes);  // what it takes on disk
+  [[nodiscard]] static std::int64_t padded_bytes(std::int64_t bytes);  // size on disk
   [[nodiscard]] std::int64_t grain_bytes() const;
   [[nodiscard]] std::int64_t total_bytes() const;  // all extents, padded
-  [[nodiscard]] std::int64_t host_bytes() const;   // memory of the store itself: bounce, hashes
+  [[nodiscard]] std::int64_t host_bytes() const;   // the store's own buffers and hashes
   [[nodiscard]] std::vector<std::pair<std::string, std::int64_t>> bytes_by_tag() const;
   [[nodiscard]] bool failed() const;
   [[nodiscard]] NvmeStats stats() const;

@@ -1,4 +1,4 @@
-// What an NvmeStore consists of: shared by nvme_store.cpp and nvme_image.cpp, and nobody else's.
+// The members of an NvmeStore. Private to nvme_store.cpp and nvme_image.cpp.
 #pragma once
 
 #include <array>
@@ -32,8 +32,7 @@ struct NvmeStore::Impl {
   // nvme_store.cpp
   void check_capacity() const;
   void take_directories(const Leftovers& leftovers);
-  // All directories, in an order that all processes share, so that two of them never wait for each
-  // other.
+  // Locks all directories in an order that all processes share, which excludes a deadlock.
   void lock_directories();
   void unlock_directories() noexcept;
   void check_free_space() const;
@@ -52,9 +51,9 @@ struct NvmeStore::Impl {
   void check_found_files() const;
   void read_records();
   void take_version(const DecodedImage& version);
-  void drop_record(int record);
+  void void_record(int record);
   void mark_committed();
-  void let_go_of_found();
+  void remove_found();
   [[nodiscard]] ExtentId record_extent(std::uint64_t sequence) const {
     return records[static_cast<std::size_t>(sequence % 2)];
   }
@@ -76,22 +75,22 @@ struct NvmeStore::Impl {
   State state = State::kDeclaring;
   bool buffered = false;
   std::vector<IoMemory> memory;
-  std::vector<SwapDirectory> directories;  // as in options.paths
+  std::vector<SwapDirectory> directories;  // in the order of options.paths
   std::vector<SwapFile> files;
   std::string backend_name;
 
-  // Of an image.
+  // Used only with an image.
   std::vector<ImagePair> places;
   std::array<ExtentId, 2> records{};
   std::int64_t record_bytes = 0;
-  HostBlock record;          // what is being written, or was read
-  std::string image_layout;  // as add_image() was told
-  std::string image_id;      // of the run that began it
+  HostBlock record;          // the record that is being written or was read
+  std::string image_layout;  // argument of add_image()
+  std::string image_id;      // id of the run that began the image
   std::uint64_t next_sequence = 1;
-  bool committed = false;              // there is, or may be, what to go on from: files stay
-  std::vector<DecodedImage> versions;  // found and whole, newest first
+  bool committed = false;  // a run can, or may be able to, resume from the files: they stay
+  std::vector<DecodedImage> versions;  // found whole versions, newest first
 
-  std::unique_ptr<IoQueue> queue;  // stays when closed: its error and counters are asked for
+  std::unique_ptr<IoQueue> queue;  // kept after close() for its error and counters
 };
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Which tier each kind of state lives on: the `offload:` section.
+// The `offload:` section: the tier of each kind of state.
 #pragma once
 
 #include <cstdint>
@@ -12,16 +12,16 @@ namespace sluice {
 
 enum class Tier { kDevice, kHost, kNvme };
 
-// As the configuration writes it.
+// The configuration's name of a tier.
 [[nodiscard]] constexpr std::string_view name_of(Tier tier) {
   return tier == Tier::kDevice ? "device" : tier == Tier::kHost ? "host" : "nvme";
 }
 
-// Whether optimizer states on NVMe are updated under the last backward, before the gradient norm is
-// known, into a second place there.
+// Speculative update: optimizer states on NVMe are updated into their second place during the last
+// backward, before the gradient norm is known.
 enum class Speculation {
   kNever,
-  kAuto,  // while the last steps were not clipped
+  kAuto,  // unless one of the last steps was clipped
 };
 
 struct OffloadOptions {
@@ -31,16 +31,16 @@ struct OffloadOptions {
   Tier activations = Tier::kDevice;
   std::vector<std::string> nvme_path;
   double device_fraction = 0.0;          // share of an offloaded state that stays on the device
-  DType states_dtype = DType::kFloat32;  // of the moments on a slower tier
-  // Optimizer states pass through the host in chunks: bytes of one of a chunk's fp32 arrays, and
-  // chunks on the host at a time.
+  DType states_dtype = DType::kFloat32;  // dtype of the optimizer's moments off-device
+  // Optimizer states pass through the host in chunks. chunk_bytes: size of one fp32 array of a
+  // chunk. chunks: chunks on the host at the same time.
   std::int64_t chunk_bytes = std::int64_t{16} << 20;
   int chunks = 4;
   Speculation speculate = Speculation::kNever;
-  // Optimizer states on NVMe are written beside those of the step before, and each step is
-  // committed: a run that was killed goes on from there.
+  // Commit the optimizer states on NVMe at every step, so that a killed run resumes from the last
+  // commit (offload/nvme_image.hpp).
   bool image = false;
-  // Of the NVMe store, as in NvmeOptions (offload/nvme_store.hpp).
+  // Options of the NVMe store, as in NvmeOptions (offload/nvme_store.hpp).
   bool direct = true;  // false: IoCache::kDirectOrBuffered
   bool checksums = true;
   int queue_depth = 32;

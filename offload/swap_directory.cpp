@@ -26,7 +26,7 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kDirectoryWait{60000};  // other ranks may be reserving space
-constexpr std::chrono::milliseconds kRankWait{1000};  // a killed one may be freeing its memory
+constexpr std::chrono::milliseconds kRankWait{1000};  // a killed rank may still be freeing memory
 constexpr std::chrono::milliseconds kNoWait{0};
 
 [[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
@@ -47,7 +47,7 @@ std::string rank_name(int rank, const char* ending) {
   return name.data();
 }
 
-// Ranks that have a lock or a swap file in the directory; one with both comes twice.
+// Ranks with a lock or a swap file in the directory. A rank with both occurs twice.
 std::vector<int> ranks_in(const std::string& path) {
   std::vector<int> ranks;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), &::closedir);
@@ -130,7 +130,7 @@ void SwapDirectory::look_at_others(const std::string& run_id, int own_rank,
       if (read_lock_holder(other).work != run_id) refuse(path_, other);
       continue;
     }
-    // Nobody lives there; claims are serialised by lock(), so nobody moves in meanwhile.
+    // No process of this rank is alive. lock() serialises claims, so none can start meanwhile.
     if (rank >= leftovers.kept_ranks) reclaim(swap_path(rank), leftovers.spares_images);
     free_one.remove();
   }

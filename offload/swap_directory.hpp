@@ -1,13 +1,13 @@
-// One directory of the NVMe tier and who may use it.
+// One directory of the NVMe tier and its locks.
 //
-//   sluice-swap.lock        held (flock) only while somebody claims or releases
-//   rank-00003.lock         held by the process of rank 3 as long as it lives; says who it is
-//   rank-00003.swap         its data
+//   sluice-swap.lock        held (flock) only during a claim or a release
+//   rank-00003.lock         held by the process of rank 3 until it ends; names the process
+//   rank-00003.swap         the data of rank 3
 //
-// A run may claim a directory only if every rank lock that is held belongs to the same run id.
-// Files whose lock nobody holds were left by a dead process: claim() removes them, or leaves them
-// alone where they may hold an image to go on from. The locks end with their process, so a kill -9
-// leaves nothing that blocks. Not thread-safe.
+// A run may claim a directory only if every held rank lock belongs to the same run id. A file whose
+// lock is free was left by a dead process: claim() removes the file, or keeps it if it may be part
+// of an image. The kernel releases the locks when their process ends, so a kill -9 leaves no lock
+// behind. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,43 +18,45 @@
 
 namespace sluice {
 
-// What becomes of swap files that dead processes left.
+// Treatment of swap files that dead processes left.
 struct Leftovers {
   static constexpr int kAll = std::numeric_limits<int>::max();
-  int kept_ranks = 0;          // those of ranks below stay: each rank looks at its own
-  bool spares_images = false;  // a run could go on from one: IoError, and it stays
+  int kept_ranks = 0;          // files of ranks below kept_ranks stay; each rank inspects its own
+  bool spares_images = false;  // IoError for a file of an image that a run could resume from
 };
 
 class SwapDirectory {
  public:
-  // Creates the directory where only its last part is missing (a parent that is missing is more
-  // likely a disk that is not mounted). Throws IoError.
+  // Creates the directory if only the last part of the path is missing. A missing parent is an
+  // IoError, because the disk is probably not mounted.
   explicit SwapDirectory(std::string path);
-  ~SwapDirectory();  // releases
+  ~SwapDirectory();  // calls release()
   SwapDirectory(SwapDirectory&& other) noexcept = default;
   SwapDirectory& operator=(SwapDirectory&&) = delete;
 
-  // lock() ... unlock() bracket claim() and whatever must not race with other claims (free space).
-  // Throws IoError when another process keeps it for a minute.
+  // lock() and unlock() bracket claim() and every action that must not race with claims of other
+  // processes, such as the check of free space. lock() throws IoError after a minute of waiting.
   void lock();
   void unlock() noexcept;
 
-  // REQUIRES: lock(). Throws IoError naming run, pid and host of who is there already, or a file
-  // that has our name and is not ours.
+  // Throws IoError if another run uses the directory (names run, pid and host), or if a file with a
+  // swap file's name is no swap file. REQUIRES: lock().
   void claim(const std::string& run_id, int rank, const Leftovers& leftovers = {});
-  // Removes what claim() kept, of this rank and of such as nobody is (a rank may have moved to
-  // another host, or the run had more), but for what is to be kept now. REQUIRES: all ranks that
-  // use the directory have claimed it, and lock().
+  // Removes files that claim() kept and that `leftovers` no longer keeps: files of this rank and of
+  // ranks without a process (the former run had more ranks, or a rank moved to another host).
+  // REQUIRES: lock(), and all ranks that use the directory have claimed it.
   void remove_leftovers(const std::string& run_id, const Leftovers& leftovers = {}) const;
-  // What the directory names survives a loss of power.
+  // Makes the directory's entries survive a loss of power.
   void flush() const;
-  // Removes this rank's lock, and the directory's when it was the last. Takes lock() itself.
+  // Removes the lock file of this rank, and that of the directory after the last rank. Takes and
+  // releases lock() itself.
   void release() noexcept;
 
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] std::string swap_path(int rank) const;
   [[nodiscard]] std::int64_t free_bytes() const;  // of the file system
-  // What swap files of other ranks have yet to take of them: 0 where it could be reserved.
+  // Part of free_bytes() that swap files of other ranks will still use; 0 if their space is
+  // reserved.
   [[nodiscard]] std::int64_t promised_bytes() const;
   [[nodiscard]] std::uint64_t device() const { return device_; }  // st_dev
   [[nodiscard]] std::uint64_t inode() const { return inode_; }

@@ -23,14 +23,14 @@ namespace {
 
 constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'S', 'W'};
 
-// The header as it lies in the file, little-endian; the rest of its block is zero.
+// The header in the file, little-endian. The rest of the header block is zero.
 struct RawHeader {
   char magic[8];
   std::uint32_t format, rank, file, files, pid, image;
   std::uint64_t layout_hash, data_version, file_bytes;
   char run_id[128];
   char host[64];
-  std::uint64_t hash;  // FNV-1a of all before
+  std::uint64_t hash;  // FNV-1a of all fields before
 };
 static_assert(sizeof(RawHeader) == 256 && std::is_trivially_copyable_v<RawHeader>);
 
@@ -72,8 +72,8 @@ void reserve(int descriptor, const std::string& path, std::int64_t bytes) {
   fail("cannot reserve " + format_bytes(bytes) + " for the NVMe tier in", path, error);
 }
 
-// Whether anything was written behind the header; space that was only reserved does not count.
-// Where a file system cannot tell: yes, if there is room for it.
+// True if bytes were written behind the header. Space that is only reserved does not count. If the
+// file system cannot tell (no SEEK_DATA), any file longer than its header counts as written.
 bool has_data_behind(int descriptor) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0 || status.st_size <= kSwapHeaderBytes) return false;
@@ -144,7 +144,7 @@ SwapFile::SwapFile(std::string path, bool direct, Open how)
   }
   if (error == 0) return;
   if (!direct || error != EINVAL) fail(what, path_, error);
-  if (creates) ::unlink(path_.c_str());  // some file systems create it before they refuse the flag
+  if (creates) ::unlink(path_.c_str());  // some file systems create the file, then refuse the flag
   throw IoError("the file system of " + path_ +
                     " does not do O_DIRECT: put offload.nvme_path on ext4, xfs or another file "
                     "system of a local disk",

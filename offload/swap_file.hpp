@@ -1,6 +1,6 @@
-// One file of the NVMe tier: its header, its space, its removal. docs/formats/swap_file.md.
-// Every call into the kernel passes a failpoint: nvme.open, nvme.open.direct (error: no O_DIRECT),
-// nvme.fallocate (error: ENOSPC), nvme.header.
+// One file of the NVMe tier: header, reserved space, removal. Format: docs/formats/swap_file.md.
+// Failpoints: nvme.open, nvme.open.direct (error: no O_DIRECT), nvme.fallocate (error: ENOSPC),
+// nvme.header.
 #pragma once
 
 #include <cstddef>
@@ -17,44 +17,44 @@ struct SwapHeader {
   std::string run_id;
   std::string host;
   std::uint32_t pid = 0, rank = 0;
-  std::uint32_t file = 0, files = 1;  // which of the rank's files
+  std::uint32_t file = 0, files = 1;  // index of this file, and number of files, of the rank
   std::uint64_t layout_hash = 0;
   std::uint64_t data_version = 0;  // 0: nothing was committed
   std::uint64_t file_bytes = 0;
-  bool image = false;  // a step was committed: a run may go on from it
+  bool image = false;  // a step was committed: a run can resume from the image
 };
 
-// kSwapHeaderBytes at `block`. Texts are cut to their fields (127 and 63 bytes).
+// Writes kSwapHeaderBytes to `block`. Texts are cut to their fields (127 and 63 bytes).
 void encode_header(const SwapHeader& header, std::byte* block);
-// nullopt where the block is not a whole header of this format.
+// Returns nullopt if the block is not a whole header of this format.
 [[nodiscard]] std::optional<SwapHeader> decode_header(const std::byte* block);
 
 enum class SwapKind {
   kOurs,       // begins with a whole header
-  kUnwritten,  // is empty, or begins with zeros and has nothing behind them: a run died, or the
-               // power went, before its header was written
-  kDamaged,    // had a header: begins with the magic, or with zeros and has something behind them
-  kForeign,    // anything else
+  kUnwritten,  // empty, or a block of zeros without data behind it: the process or the power was
+               // lost before the header reached the disk
+  kDamaged,    // has lost its header: begins with the magic, or with zeros and has data behind them
+  kForeign,    // any other file
 };
-// What lies at `path`; `header` is set where it decodes. Throws IoError when it cannot be read.
+// Reads the first block of `path`. Sets `header` if it decodes. Throws IoError if the read fails.
 [[nodiscard]] SwapKind inspect_swap_file(const std::string& path,
                                          std::optional<SwapHeader>* header);
 
 class SwapFile {
  public:
   enum class Open { kCreate, kFound };
-  // Creates the file, which must not exist, or opens one that a former run left. Throws IoError;
-  // for a file system without O_DIRECT (`direct`), with error_number EINVAL.
+  // kCreate: creates the file, which must not exist. kFound: opens a file of a former run. Throws
+  // IoError; error_number EINVAL means that `direct` is set and the file system has no O_DIRECT.
   SwapFile(std::string path, bool direct, Open how = Open::kCreate);
   ~SwapFile();  // closes; the file stays
   SwapFile(SwapFile&& other) noexcept;
   SwapFile& operator=(SwapFile&&) = delete;
 
-  // Writes the header, then reserves `bytes` in all. Where the file system cannot reserve, the file
-  // is only sized and the log says so.
+  // Writes the header and reserves `bytes` in total. If the file system cannot reserve space, the
+  // file gets its size without blocks and the log says so.
   void prepare(const SwapHeader& header, std::int64_t bytes);
   void write_header(const SwapHeader& header);
-  // Of a file that was found. Throws IoError where there is no whole one.
+  // Throws IoError if the file does not begin with a whole header.
   [[nodiscard]] SwapHeader read_header() const;
   [[nodiscard]] std::int64_t bytes() const;
   void remove() noexcept;

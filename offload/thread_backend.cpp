@@ -14,14 +14,15 @@
 namespace sluice {
 namespace {
 
-// More threads than this only take turns: a synchronous call each, and the kernel merges little.
+// Each thread makes one synchronous call at a time. More threads gain nothing: the kernel merges
+// few of their requests.
 constexpr int kMostThreads = 16;
 
-// Shared with the threads, which may outlive the backend when the kernel does not answer them.
+// Shared with the threads. A thread whose system call never returns outlives the backend.
 struct Shared {
-  std::mutex mutex;
+  std::mutex mutex;  // guards the members below
   std::condition_variable work, finished;
-  std::deque<IoTransfer> waiting;  // guarded by mutex, as all below
+  std::deque<IoTransfer> waiting;
   std::vector<IoCompletion> completed;
   std::vector<int> files;
   int busy = 0;
@@ -60,7 +61,7 @@ class ThreadBackend final : public IoBackend {
   explicit ThreadBackend(int depth) : shared_(std::make_shared<Shared>()) {
     sigset_t all, before;
     sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);  // the threads inherit: signals go to others
+    pthread_sigmask(SIG_SETMASK, &all, &before);  // inherited: these threads take no signals
     for (int i = 0; i < std::min(depth, kMostThreads); ++i) {
       threads_.emplace_back([shared = shared_] { serve(*shared); });
     }

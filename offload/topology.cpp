@@ -22,7 +22,7 @@ struct Bitmap {
 }  // namespace
 
 struct Topology::Impl {
-  // An empty text: this machine.
+  // An empty `synthetic` means this machine.
   explicit Impl(const std::string& synthetic) {
     if (hwloc_topology_init(&topology) != 0) throw Error("hwloc cannot be initialised");
     if ((!synthetic.empty() && hwloc_topology_set_synthetic(topology, synthetic.c_str()) != 0) ||
@@ -50,9 +50,9 @@ struct Topology::Impl {
     check(!nodes.empty(), "hwloc knows at least one memory node");
   }
 
-  // Where memory nodes overlap (high-bandwidth memory beside DRAM), a core belongs to the first.
+  // If memory nodes overlap (high-bandwidth memory beside DRAM), a core belongs to the first node.
   void add_cores() {
-    // Some virtual machines show no cores, only hardware threads.
+    // Some virtual machines report hardware threads but no cores.
     const bool has_cores = hwloc_get_nbobjs_by_type(topology, HWLOC_OBJ_CORE) > 0;
     const hwloc_obj_type_t type = has_cores ? HWLOC_OBJ_CORE : HWLOC_OBJ_PU;
     for (hwloc_obj_t core = nullptr;
@@ -80,8 +80,8 @@ struct Topology::Impl {
 
   hwloc_topology_t topology = nullptr;
   std::vector<MemoryNode> nodes;
-  std::vector<hwloc_obj_t> node_objects;  // as in nodes
-  std::vector<int> all;                   // cores, node after node
+  std::vector<hwloc_obj_t> node_objects;  // in the order of `nodes`
+  std::vector<int> all;                   // the cores of all nodes, in the order of `nodes`
   int threads = 0;
 };
 

@@ -1,6 +1,6 @@
-// The host's cores and memory nodes, as far as placing threads and buffers near each other needs
-// them. Only what this process may use counts (its affinity, its container). Immutable and
-// thread-safe; binding acts on the calling thread.
+// The host's cores and memory nodes, for placing threads and buffers near each other. Contains only
+// the cores that this process may use (container, allowed CPUs). Immutable and thread-safe; binding
+// acts on the calling thread.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@
 namespace sluice {
 
 struct MemoryNode {
-  int os_index = 0;               // as in /sys/devices/system/node
-  std::int64_t memory_bytes = 0;  // 0: the system does not say
-  std::vector<int> cores;         // the first hardware thread of each, by its number in the system
-  std::vector<int> threads;       // all hardware threads, by their numbers
+  int os_index = 0;               // number in /sys/devices/system/node
+  std::int64_t memory_bytes = 0;  // 0: unknown
+  std::vector<int> cores;         // system number of the first hardware thread of each core
+  std::vector<int> threads;       // system numbers of all hardware threads
 };
 
 class Topology {
  public:
-  Topology();  // asks the system once; throws Error where it has no answer
-  // A machine that is not there, in hwloc's words: "numa:2 core:8 pu:2". Binding does nothing.
+  Topology();  // reads this machine's topology once; throws Error if hwloc cannot
+  // A synthetic machine in hwloc's notation, such as "numa:2 core:8 pu:2". Binding does nothing.
   explicit Topology(const std::string& synthetic);
   ~Topology();
   Topology(const Topology&) = delete;
@@ -30,18 +30,19 @@ class Topology {
   [[nodiscard]] int cores() const;
   [[nodiscard]] int hardware_threads() const;
 
-  // The cores of process `local_rank` of `local_ranks` on this host: neighbours, whole nodes where
-  // they divide. With more ranks than cores several share one.
+  // The cores of local rank `local_rank` of `local_ranks`: neighbouring cores, and whole nodes if
+  // the numbers divide. If there are more ranks than cores, several ranks share a core.
   [[nodiscard]] std::vector<int> share_of(int local_rank, int local_ranks) const;
-  // Index in nodes() of the node that holds most of `cores`.
+  // Index in nodes() of the node with most of `cores`.
   [[nodiscard]] int node_near(const std::vector<int>& cores) const;
 
-  // Hardware threads that the calling thread may run on, by their numbers, ascending.
+  // System numbers of the hardware threads that the calling thread may run on, ascending.
   [[nodiscard]] std::vector<int> usable_threads() const;
 
-  // Advice: false where the system refuses (containers often do), and nothing changed.
+  // Both return false, without effect, if the system refuses, as containers often do.
   bool bind_thread(const std::vector<int>& threads) const;
-  // Before its first touch: pages of these nodes (indices in nodes()), in turns where several.
+  // Places the pages on these nodes (indices in nodes()), interleaved over several nodes. REQUIRES:
+  // the memory has not been touched.
   bool prefer_memory(void* memory, std::int64_t bytes, const std::vector<int>& nodes) const;
 
   [[nodiscard]] std::string description() const;  // "2 nodes, 64 cores, 128 threads"

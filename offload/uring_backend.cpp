@@ -14,20 +14,20 @@
 namespace sluice {
 namespace {
 
-constexpr std::uint64_t kWakeTag = ~std::uint64_t{1};  // ~0 is liburing's own
-// The kernel takes at most 1 GiB and 1024 ranges (UIO_MAXIOV) at a registration.
+constexpr std::uint64_t kWakeTag = ~std::uint64_t{1};  // liburing reserves ~0
+// One registration takes at most 1024 ranges (UIO_MAXIOV) of at most 1 GiB each.
 constexpr std::int64_t kLargestRange = kGiB;
 constexpr std::size_t kMostRanges = 1024;
 
 std::string refused(int error) {
-  return "io_uring is refused here (" + std::string(std::strerror(error)) +
-         "): a container's seccomp profile or kernel.io_uring_disabled";
+  return "io_uring is refused by the kernel (" + std::string(std::strerror(error)) +
+         "): see the container's seccomp profile and sysctl kernel.io_uring_disabled";
 }
 
 class UringBackend final : public IoBackend {
  public:
   explicit UringBackend(int depth) {
-    // One entry more than transfers: the read of the wake-up counter.
+    // One entry more than transfers, for the read of the wake-up counter.
     const auto entries = static_cast<unsigned>(depth) + 1;
     int error = io_uring_queue_init(entries, &ring_, IORING_SETUP_COOP_TASKRUN);
     if (error == -EINVAL) error = io_uring_queue_init(entries, &ring_, 0);  // before Linux 5.19
@@ -40,10 +40,10 @@ class UringBackend final : public IoBackend {
     arm_wake();
   }
   ~UringBackend() override {
-    // The kernel takes a ring down some time after its end. Until then registered files stay open,
-    // and a removed one's space is not free for whoever comes next; nor is registered memory that
-    // counts against the memlock limit. Older kernels wait here for what is under way, which a
-    // device that does not answer never ends.
+    // The kernel destroys a ring some time after io_uring_queue_exit(). Until then registered files
+    // stay open, so the space of removed files is not free, and registered memory counts against
+    // the memlock limit. Both are therefore unregistered first, but only without transfers in
+    // flight: older kernels wait for them, which never ends if the device does not answer.
     if (out_ == 0) {
       if (fixed_files_) io_uring_unregister_files(&ring_);
       if (!memory_.empty()) io_uring_unregister_buffers(&ring_);
@@ -84,7 +84,7 @@ class UringBackend final : public IoBackend {
 
   void submit(const IoTransfer& transfer) override {
     io_uring_sqe* entry = io_uring_get_sqe(&ring_);
-    if (entry == nullptr) {  // entries prepared and not yet taken by the kernel
+    if (entry == nullptr) {  // the ring is full of entries that the kernel has not taken yet
       flush();
       entry = io_uring_get_sqe(&ring_);
     }
@@ -96,7 +96,7 @@ class UringBackend final : public IoBackend {
 
   void flush() override {
     const int taken = io_uring_submit(&ring_);
-    // EAGAIN, EINTR and EBUSY leave the entries for the next call: wait() submits too.
+    // After EAGAIN, EINTR and EBUSY the entries stay in the ring; wait() submits them.
     if (taken < 0 && taken != -EAGAIN && taken != -EINTR && taken != -EBUSY) fail("submit", -taken);
   }
 
@@ -126,7 +126,7 @@ class UringBackend final : public IoBackend {
 
   void wake() noexcept override {
     const std::uint64_t one = 1;
-    // Fails only where the counter is full, and then the thread wakes anyway.
+    // The write fails only if the counter is full; the thread then wakes anyway.
     [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof(one));
   }
 
@@ -146,7 +146,7 @@ class UringBackend final : public IoBackend {
     io_uring_sqe_set_data64(entry, kWakeTag);
   }
 
-  // Index of the registered range that holds all of the transfer, -1 where none does.
+  // Index of the registered range that contains the whole transfer, or -1.
   [[nodiscard]] int range_of(const IoTransfer& transfer) const {
     const auto* begin = static_cast<const std::byte*>(transfer.memory);
     for (std::size_t i = 0; i < memory_.size(); ++i) {
@@ -180,7 +180,7 @@ class UringBackend final : public IoBackend {
 
   io_uring ring_{};
   int wake_fd_ = -1;
-  std::uint64_t wake_count_ = 0;  // where the kernel puts what it read from wake_fd_
+  std::uint64_t wake_count_ = 0;  // destination of the kernel's read of wake_fd_
   std::vector<int> files_;
   bool fixed_files_ = false;
   int out_ = 0;  // transfers without a completion
