@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Checks every #include of the sources against the arrows of the layout (docs: DESIGN, section 2).
+"""Checks every #include of the sources against the arrows of the layout (ARCHITECTURE.md, Rooms).
 
 Usage: include_direction.py ROOT. Prints one line for each violation; exit status 1 when there is any.
 The rules are the tables below and nothing else; a new folder without a row is itself a violation.
@@ -41,6 +41,32 @@ MAY_INCLUDE = {
     "examples": ANYTHING - {"tests"},
 }
 
+# The rooms of runtime/. A room includes itself, the rooms in its row, and option headers of every room. An arrow that
+# no source needs is a violation too, so the table says what is, and only what is.
+ROOMS = {
+    "program": set(),                  # integers: knows no room
+    "observe": set(),                  # log, metrics, trace: takes values
+    "data": set(),                     # text to rows of tokens
+    "bench": set(),                    # reads the files of runs that it starts
+    "launch": {"observe"},             # logs and failure reports are files, written by observe's file_io
+    "generate": {"data"},              # tokens
+    "model": {"program"},              # a unit's profile is a UnitMemory of the step's shape
+    "checkpoint": {"model"},           # names and shapes of the model's table
+    "engine": {"checkpoint",           # ranges of parameters that a shard covers
+               "data",                 # rows of a batch
+               "model", "program"},
+    "plan": {"engine",                 # its options and layout: what is planned is what runs
+             "model", "program"},
+    "doctor": {"bench",                # the optimizer's and the collectives' rates
+               "engine",               # copies and registered pages of the CUDA module
+               "launch",               # the limit on processor time
+               "model",                # blocks, which are timed
+               "plan"},                # the rates file that it writes
+    "run": {"checkpoint", "data", "engine", "generate", "launch", "model", "observe",
+            "plan",                    # the plan beside what is measured
+            "program"},
+}
+
 TORCH = re.compile(r"^(torch|ATen|c10|caffe2)/")
 CUDA = re.compile(r"^(cuda|cublas|cudnn|cusparse|curand|nccl|nvtx|cooperative_groups|cub/|thrust/)")
 CLOCK_OR_THREAD = {
@@ -58,6 +84,12 @@ INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 
 def layer_of(path):
     return next((layer for prefix, layer in LAYERS if path.startswith(prefix)), None)
+
+
+def room_of(path):
+    """The room of runtime/ that a file is in; None outside, and in runtime/cli, which is a layer of its own."""
+    parts = path.split("/")
+    return parts[1] if layer_of(path) == "runtime" and len(parts) > 2 else None
 
 
 def is_options(path):
@@ -112,11 +144,36 @@ def forbidden_own(path, header):
         return "the folder has no layer; add it to tests/structure/include_direction.py"
     if is_options(path) and not (target == "base" or is_options(header)):
         return "an option header includes only base and other option headers"
+    if source == target == "runtime":
+        return forbidden_room(path, header)
     if target in MAY_INCLUDE[source]:
         return None
     if source == "configs" and is_options(header):
         return None
     return f"{source} may not include {target}"
+
+
+def forbidden_room(path, header):
+    """Why `path` of a room of runtime/ may not include `header` of another one, or None."""
+    source, target = room_of(path), room_of(header)
+    for room in (source, target):
+        if room not in ROOMS:
+            return f"runtime/{room} is no room; add it to tests/structure/include_direction.py"
+    if source == target or is_options(header) or target in ROOMS[source]:
+        return None
+    return f"runtime/{source} may not include runtime/{target}"
+
+
+def unused_arrows(files):
+    """Arrows of ROOMS that no include needs."""
+    needed = {(room_of(path), room_of(header)) for path, includes in files.items()
+              for _, _, header in includes if header in files and not is_options(header)}
+    present = {room_of(path) for path in files}
+    for source, targets in ROOMS.items():
+        for target in sorted(targets if source in present else ()):
+            if (source, target) not in needed:
+                yield (f"tests/structure/include_direction.py: no file of runtime/{source} includes runtime/{target}; "
+                       "take the arrow out of ROOMS")
 
 
 def foreign_closure(path, files, seen):
@@ -177,7 +234,7 @@ def main(argv):
     if not files:
         print(f"no sources found under {argv[1]}", file=sys.stderr)
         return 2
-    found = violations(files)
+    found = violations(files) + list(unused_arrows(files))
     for line in found:
         print(line)
     print(f"{len(files)} files, {len(found)} violations")

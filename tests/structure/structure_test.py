@@ -13,6 +13,7 @@ ROOT = os.path.dirname(os.path.dirname(HERE))
 sys.path.insert(0, HERE)
 
 import check_compile_times  # noqa: E402
+import class_sizes  # noqa: E402
 import include_direction  # noqa: E402
 import links  # noqa: E402
 import source_sizes  # noqa: E402
@@ -60,7 +61,7 @@ class IncludeDirection(unittest.TestCase):
             "parallel/tensor/a.cpp": [base, kernels, comm, parallel],
             "offload/a.cpp": [base, kernels, offload],
             "zero/a.cpp": [base, kernels, comm, zero, offload, options],
-            "runtime/model/a.cpp": [base, kernels, comm, parallel, zero, offload, engine, options],
+            "runtime/plan/a.cpp": [base, kernels, comm, parallel, zero, offload, engine, options],
             "configs/a.cpp": [base, configs, options],
             "runtime/cli/a.cpp": everything,
             "tests/zero/a.cpp": everything,
@@ -72,6 +73,44 @@ class IncludeDirection(unittest.TestCase):
                     self.assertEqual(self.violations(path, header), [])
                 else:
                     self.refused(path, header, "may not include")
+
+    def test_each_arrow_between_rooms(self):
+        rooms = include_direction.ROOMS
+        headers = {room: f"runtime/{room}/a.hpp" for room in rooms}
+        for room in rooms:
+            for other, header in headers.items():
+                path = f"runtime/{room}/folder/b.cpp"
+                found = run({**{h: [] for h in headers.values()}, path: [f'"{header}"']})
+                if other == room or other in rooms[room]:
+                    self.assertEqual(found, [], f"{room} -> {other}")
+                else:
+                    self.assertEqual(len(found), 1, f"{room} -> {other}: {found}")
+                    self.assertIn(f"runtime/{room} may not include runtime/{other}", found[0])
+
+    def test_arrows_between_rooms_have_no_cycle(self):
+        below = {}
+        while len(below) < len(include_direction.ROOMS):
+            ready = [room for room, targets in include_direction.ROOMS.items()
+                     if room not in below and targets <= below.keys()]
+            self.assertTrue(ready, f"a cycle above {sorted(below)}")
+            below.update(dict.fromkeys(ready))
+
+    def test_rooms_and_option_headers(self):
+        sources = {"runtime/run/run_options.hpp": [], "runtime/data/a.cpp": ['"runtime/run/run_options.hpp"']}
+        self.assertEqual(run(sources), [])
+        self.assertEqual(run({"runtime/cli/a.cpp": ['"runtime/run/b.hpp"'], "runtime/run/b.hpp": []}), [])
+        found = run({"runtime/new/a.cpp": ['"runtime/data/b.hpp"'], "runtime/data/b.hpp": []})
+        self.assertEqual(len(found), 1)
+        self.assertIn("runtime/new is no room", found[0])
+        found = run({"runtime/data/b.hpp": ['"runtime/cli/a.hpp"'], "runtime/cli/a.hpp": []})
+        self.assertIn("runtime may not include cli", found[0])
+
+    def test_an_arrow_that_nobody_needs(self):
+        files = {"runtime/launch/a.cpp": [(1, True, "runtime/observe/b.hpp")], "runtime/observe/b.hpp": [],
+                 "runtime/generate/a.cpp": [(1, True, "runtime/data/data_options.hpp")], "runtime/data/data_options.hpp": []}
+        unused = list(include_direction.unused_arrows(files))
+        self.assertEqual(len(unused), 1, unused)
+        self.assertIn("no file of runtime/generate includes runtime/data", unused[0])
 
     def test_option_headers_stay_light(self):
         self.refused("zero/b_options.hpp", '"zero/shard.hpp"', "an option header includes only")
@@ -129,15 +168,59 @@ class IncludeDirection(unittest.TestCase):
 
 
 class SourceSizes(unittest.TestCase):
-    def test_limit(self):
+    def test_sizes_of_a_tree(self):
         with tempfile.TemporaryDirectory() as root:
-            for path, lines in (("zero/a.cpp", 500), ("zero/b.cpp", 501), ("zero/words.txt", 900),
+            for path, lines in (("zero/a.cpp", 400), ("zero/b.cpp", 401), ("zero/words.txt", 900),
                                 ("build/c.cpp", 900), ("third_party/d.hpp", 900), (".ci/run", 600)):
                 full = os.path.join(root, path)
                 os.makedirs(os.path.dirname(full), exist_ok=True)
                 with open(full, "w", encoding="utf-8") as out:
                     out.write("x\n" * lines)
-            self.assertEqual(source_sizes.too_long(root), [(".ci/run", 600), ("zero/b.cpp", 501)])
+            with open(os.path.join(root, "zero", "c.hpp"), "w", encoding="utf-8") as out:
+                out.write("class Wide {\n" + "  int x_;\n" * 26 + "};\n")
+            lines, files, private = source_sizes.sizes(root)
+        self.assertEqual(lines, {".ci/run": 600, "zero/a.cpp": 400, "zero/b.cpp": 401, "zero/c.hpp": 28})
+        self.assertEqual(files, {".": 0, ".ci": 1, "zero": 4})
+        self.assertEqual(private, {"zero/c.hpp Wide": 26})
+
+    def complaints(self, found, exceptions):
+        return [line.split(";")[0] for line in source_sizes.complaints(found, 400, exceptions, "lines")]
+
+    def test_limit(self):
+        self.assertEqual(self.complaints({"a": 400, "b": 401}, {}), ["b: 401 lines, the limit is 400"])
+
+    def test_exceptions_only_shrink(self):
+        self.assertEqual(self.complaints({"a": 450}, {"a": 450}), [])
+        self.assertEqual(self.complaints({"a": 430}, {"a": 450}), [])
+        self.assertEqual(self.complaints({"a": 451}, {"a": 450}), ["a: 451 lines, the limit is 450"])
+        self.assertEqual(self.complaints({"a": 400}, {"a": 450}), ["a: 400 lines, within the limit of 400"])
+        self.assertEqual(self.complaints({}, {"gone": 450}), ["gone: 0 lines, within the limit of 400"])
+
+
+class ClassSizes(unittest.TestCase):
+    def count(self, body):
+        return dict(class_sizes.private_counts(body))
+
+    def test_members_and_functions_in_private_sections(self):
+        self.assertEqual(self.count("class A { int a_; public: int b; void f(); private: int c_ = 1; void g() const; };"),
+                         {"A": 3})
+        self.assertEqual(self.count("struct A { int a; private: int b; };"), {"A": 1})
+        self.assertEqual(self.count("class A final : public B, private C<int> { int a_{1}; std::vector<int> b_{}; };"), {"A": 2})
+
+    def test_bodies_count_once(self):
+        self.assertEqual(self.count("class A { A(int x) : a_{x}, b_(x) { if (x) { f(); } } int a_; int b_; };"), {"A": 3})
+        self.assertEqual(self.count("class A { void f() { int x; for (;;) { g(x); } } void g(std::function<void()> h = [] { ; }); };"),
+                         {"A": 2})
+
+    def test_not_counted(self):
+        self.assertEqual(self.count("class A { using B = int; friend class C; enum class D { x, y }; struct E; class F; "
+                                    "static_assert(true); };"), {"A": 0})
+        self.assertEqual(self.count("class A { struct B { int x; int y; }; struct C { int z; } c_; };"), {"A": 1, "B": 0, "C": 0})
+        self.assertEqual(self.count('class A { // int x_;\n /* int y_; */ const char* z_ = "; int w_;"; };'), {"A": 1})
+
+    def test_templates_and_what_is_no_class(self):
+        self.assertEqual(self.count("template <class T, class U> class A { T a_; };"), {"A": 1})
+        self.assertEqual(self.count("enum class A { x }; void f() { struct { int y; } z; } int a[] = {1, 2};"), {})
 
 
 class Links(unittest.TestCase):
