@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/adamw.hpp"
 #include "runtime/engine/group_store.hpp"
+#include "zero/optimizer_options.hpp"
 
 namespace sluice {
 

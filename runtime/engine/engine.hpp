@@ -19,6 +19,7 @@
 #include "runtime/engine/mesh_ref.hpp"
 #include "runtime/engine/state_pieces.hpp"
 #include "runtime/engine/tier_store.hpp"
+#include "runtime/model/units.hpp"
 #include "runtime/program/executor.hpp"
 #include "runtime/program/model/memory_model.hpp"
 

@@ -13,7 +13,9 @@
 #include <vector>
 
 #include "runtime/engine/device_memory.hpp"
+#include "runtime/engine/initial_weights.hpp"
 #include "runtime/engine/step_plan.hpp"
+#include "runtime/model/model_spec.hpp"
 
 namespace sluice {
 

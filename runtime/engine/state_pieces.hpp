@@ -9,6 +9,7 @@
 #include "base/dtype.hpp"
 #include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/engine/step_plan.hpp"
+#include "runtime/model/model_spec.hpp"
 
 namespace sluice {
 
