@@ -55,7 +55,7 @@ Mesh::Mesh(const ParallelOptions& options, int world)
     }
     dp_ = static_cast<int>(world / model);
   }
-  // 128 bits: three ints multiplied.
+  // 128 bits: the product of three ints.
   if (static_cast<__int128>(model) * dp_ != world) {
     throw ConfigError("world (" + std::to_string(world) + ") must equal parallel data (" +
                       std::to_string(dp_) + ") x " + factors +

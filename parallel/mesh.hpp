@@ -1,9 +1,10 @@
-// The mesh of ranks: which rank does which part of the work.
+// The mesh of ranks: the coordinates of each rank along the axes tensor, data and pipeline.
 //
-// Axes, fastest first: tp (tensor), dp (data), pp (pipeline): rank = (pp * dp_size + dp) * tp_size
-// + tp. So tensor-parallel ranks, which talk most, are neighbours and share a host. A group along
-// an axis is the ranks that differ in that coordinate alone, in its order. Values; pure;
-// thread-safe.
+//   rank = (pp * dp_size + dp) * tp_size + tp
+//
+// tp changes fastest. Tensor-parallel ranks communicate most, so they are neighbours and share a
+// host. A group along an axis holds the ranks that differ only in that coordinate, ordered by the
+// coordinate. Immutable values; pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -25,8 +26,8 @@ struct MeshCoordinates {
 
 class Mesh {
  public:
-  // Throws ConfigError, with the equation, unless world = tensor x data x pipeline. data = 0 (auto)
-  // is world / (tensor x pipeline).
+  // data = 0 (auto) means world / (tensor x pipeline). Throws ConfigError, which shows the
+  // equation, unless world = tensor x data x pipeline.
   Mesh(const ParallelOptions& options, int world);
 
   [[nodiscard]] int world() const { return tp_ * dp_ * pp_; }
@@ -34,12 +35,12 @@ class Mesh {
 
   [[nodiscard]] MeshCoordinates coordinates(int world_rank) const;  // REQUIRES: 0 <= rank < world()
   [[nodiscard]] int world_rank(const MeshCoordinates& at) const;    // REQUIRES: within the sizes
-  // The rank's place in its group along the axis: its coordinate.
+  // The rank within the group along `axis`, which is the coordinate of world_rank.
   [[nodiscard]] int rank_in_group(MeshAxis axis, int world_rank) const;
-  // World ranks of the group along `axis` that world_rank belongs to, by rank in the group.
+  // World ranks of the group of world_rank along `axis`, ordered by rank in the group.
   [[nodiscard]] std::vector<int> group(MeshAxis axis, int world_rank) const;
-  // The same text on all ranks of a group, another for every other group: "dp", or "dp.tp1.pp0"
-  // where there are several of this axis. Names communicators.
+  // A unique name of the group of world_rank along `axis`: "dp" if the axis has one group, else for
+  // example "dp.tp1.pp0". Communicators carry this name.
   [[nodiscard]] std::string group_name(MeshAxis axis, int world_rank) const;
 
  private:

@@ -13,7 +13,7 @@ std::unique_ptr<Communicator> alone() { return std::move(make_local_communicator
 
 Mesh data_mesh(int size) { return Mesh({.data = size}, size); }
 
-// ".tp1.dp0": which of the groups that run along the pipeline.
+// ".tp1.dp0": distinguishes the groups along the pipeline.
 std::string across(const MeshCoordinates& at) {
   return ".tp" + std::to_string(at.tp) + ".dp" + std::to_string(at.dp);
 }
@@ -38,7 +38,7 @@ struct MeshComms::State {
     return owned.back().get();
   }
 
-  // The group of `ranks` if this rank is one of them, else null.
+  // Makes the group of `ranks` if this rank is a member; returns null otherwise.
   Communicator* group(const std::string& name, const std::vector<int>& ranks,
                       const CommFactory& factory) {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
@@ -55,7 +55,7 @@ struct MeshComms::State {
     return group(mesh.group_name(along, rank), mesh.group(along, rank), factory);
   }
 
-  // The link by which stage `from` sends to stage `to`, at this rank's (tp, dp).
+  // The link from stage `from` to stage `to` at this rank's (tp, dp).
   Communicator* link(const std::string& what, int from, int to, const CommFactory& factory) {
     MeshCoordinates sender = at;
     MeshCoordinates receiver = at;
@@ -65,7 +65,7 @@ struct MeshComms::State {
                  {mesh.world_rank(sender), mesh.world_rank(receiver)}, factory);
   }
 
-  // Activations go from stage s to the next one, gradients back.
+  // Activations go from stage s to stage s + 1, gradients from s + 1 to s.
   void make_links(bool wraps, const CommFactory& factory) {
     const int stages = mesh.size(MeshAxis::kPipeline);
     if (stages == 1) return;
@@ -88,8 +88,9 @@ struct MeshComms::State {
     tensor = axis(MeshAxis::kTensor, factory);
     data = axis(MeshAxis::kData, factory);
     const int stages = mesh.size(MeshAxis::kPipeline);
-    // Not the world's, also where these two are all of it: it would tie the order of the world's
-    // operations to where in its program each of the two stages reduces the shared gradient.
+    // The tied group is never the world's Communicator, even if the world has only these two ranks.
+    // The two stages reduce the shared gradient at different points of their programs, and all
+    // operations of one Communicator need the same order on both.
     if (needs.tied && stages > 1) tied = link("tied", 0, stages - 1, factory);
     make_links(needs.wraps, factory);
   }
@@ -97,7 +98,7 @@ struct MeshComms::State {
   const Mesh mesh;
   const MeshCoordinates at;
   const int exceptions = std::uncaught_exceptions();
-  std::vector<std::unique_ptr<Communicator>> owned;  // by making; the world first, if it is owned
+  std::vector<std::unique_ptr<Communicator>> owned;  // in creation order; an owned world is first
   Communicator* world = nullptr;
   Communicator* data = nullptr;
   Communicator* tensor = nullptr;
@@ -126,7 +127,7 @@ Communicator* MeshComms::tied() const { return state_->tied; }
 const PipelineLinks& MeshComms::links() const { return state_->links; }
 
 void MeshComms::abort() noexcept {
-  state_->world->abort();  // also where it is not owned
+  state_->world->abort();  // the world may not be owned
   state_->abort_owned();
 }
 
@@ -137,7 +138,7 @@ MeshComms make_mesh_comms(const Mesh& mesh, int world_rank, std::unique_ptr<Comm
   auto state = std::make_unique<MeshComms::State>(mesh, world_rank);
   state->world = state->own(std::move(world));
   state->make_groups(needs, factory);
-  // Nobody goes on, and perhaps away with the rendezvous, while others still make groups.
+  // No rank may end, and take the rendezvous with it, while other ranks still make groups.
   state->world->barrier();
   return MeshComms(std::move(state));
 }
@@ -178,7 +179,7 @@ std::unique_ptr<Communicator> make_process_world(const CommOptions& options, Com
 }
 
 CommFactory make_process_factory(const CommOptions& world, CommKind kind) {
-  // Connected by the first group. Shared, as the factory's copies are.
+  // The first group connects. Shared by the copies of the factory.
   auto rendezvous = std::make_shared<std::shared_ptr<Rendezvous>>();
   return
       [world, kind, rendezvous](const std::string& group, const std::vector<int>& ranks, int rank) {

@@ -1,4 +1,4 @@
-// The mesh: the `parallel:` section.
+// The `parallel:` section: the mesh.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@ namespace sluice {
 
 enum class PipelineSchedule { kGpipe, k1f1b, kInterleaved, kZeroBubble };
 
-// As in a configuration.
+// The configuration's name of a schedule.
 [[nodiscard]] constexpr std::string_view name_of(PipelineSchedule schedule) {
   switch (schedule) {
     case PipelineSchedule::kGpipe:
@@ -31,13 +31,13 @@ struct ParallelOptions {
   int virtual_stages = 1;
   PipelineSchedule schedule = PipelineSchedule::k1f1b;
   int data = 0;  // 0: auto = world / (tensor x pipeline)
-  // Blocks of each stage, of each chunk in the model's order where there are virtual stages; the
-  // embedding goes with the first, the loss head with the last. Empty: cut by FLOP.
+  // Blocks of each pipeline stage; with virtual stages, of each chunk in model order. The embedding
+  // belongs to the first, the loss head to the last. Empty: the stages are balanced by FLOP.
   std::vector<int> stage_layers{};
 };
 
-// Rows of a token table on each tensor-parallel rank but the last, which has the rest: a multiple
-// of 8, so that a rank's fp32 logits begin on half a cache line.
+// Rows of a token table on each tensor-parallel rank; the last rank has the remaining rows. The
+// result is a multiple of 8, so that a rank's fp32 logits begin on half a cache line.
 [[nodiscard]] constexpr std::int64_t vocab_rows(std::int64_t vocab, int tensor) {
   constexpr std::int64_t kMultiple = 8;
   const std::int64_t least = (vocab + tensor - 1) / tensor;

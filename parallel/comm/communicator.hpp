@@ -1,19 +1,20 @@
-// Collectives of one group of ranks, over Gloo, NCCL, the memory of one host, or threads of one
+// Collectives of one group of ranks over Gloo, NCCL, shared memory of one host, or threads of one
 // process.
 //
-// Order: operations of a communicator run one after another, in the order of the calls, which must
-// be the same on every rank of the group. Asynchronous calls return at once; the memory they name
-// belongs to the operation until its Ticket is done. One thread at a time may call.
+// Order: the operations of a communicator run one after another in call order. The call order must
+// be equal on all ranks of the group. Asynchronous calls return at once; the operation owns their
+// memory until the Ticket is done. One thread at a time may call.
 //
-// Arithmetic: reductions are of a fixed order, so that results do not depend on how a buffer is cut
-// into pieces nor on the transport: element e of the result is ((g_0 + g_1) + g_2) + ..., g_r from
-// rank r, added in fp32 whatever the input's dtype; `accumulate` adds that sum to the output last.
+// Arithmetic: reductions have a fixed order, so results depend neither on the cut of a buffer into
+// pieces nor on the transport. Element e of the result is ((g_0 + g_1) + g_2) + ..., where g_r
+// comes from rank r. All additions are in fp32, for every input dtype. `accumulate` adds the sum to
+// the output last.
 //
-// Errors: CommError names operation, group, sequence number and rank. An operation that takes
-// longer than the timeout fails. After a failure every further call throws it again: the group is
-// lost. Destroying a communicator waits a few seconds for what is in flight, then aborts it.
+// Errors: CommError names operation, group, sequence number and rank. An operation fails after the
+// timeout. After a failure the group is lost: every later call throws the first error. The
+// destructor waits a few seconds for operations in flight and then aborts them.
 //
-// Sizes are in elements. `void*` is host or device memory, by the kind of the communicator.
+// Sizes are in elements. `void*` is host or device memory, depending on the communicator.
 #pragma once
 
 #include <chrono>
@@ -29,9 +30,10 @@
 
 namespace sluice {
 
-// Rank r's share of a reduce-scatter is the n elements at input + r * stride, summed over all ranks
-// into output (fp32, n elements): output = sum, or output += sum where `accumulate`. The output may
-// be the rank's own share of an fp32 input; it must not touch the other shares.
+// One piece of a reduce-scatter. The share of rank r is the n elements at input + r * stride. Rank
+// r receives the sum of its share over all ranks: output = sum, or output += sum with `accumulate`
+// (fp32, n elements). The output may be the rank's own share of an fp32 input, but must not overlap
+// other shares.
 struct ReduceScatterPiece {
   const void* input = nullptr;
   float* output = nullptr;
@@ -40,8 +42,8 @@ struct ReduceScatterPiece {
   bool accumulate = false;
 };
 
-// Every rank's n elements at `input` arrive at output + r * stride on every rank. `input` may be
-// the rank's own place in the output.
+// One piece of an all-gather. The n elements at `input` of rank r arrive at output + r * stride on
+// every rank. `input` may be this rank's own position in the output.
 struct AllGatherPiece {
   const void* input = nullptr;
   void* output = nullptr;
@@ -56,29 +58,26 @@ class Communicator {
   [[nodiscard]] virtual int rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
-  // Scratch a reduce_scatter of these pieces needs (received shares that are not yet added), in
-  // bytes: a function of the sizes alone, bounded whatever the size (reduce_scatter works in
-  // batches). 0 where the implementation needs none of the caller's.
+  // Bytes of staging memory that a reduce_scatter of total_elems needs for received shares. Depends
+  // on the sizes alone and is bounded, because reduce_scatter works in batches. 0: none is needed.
   [[nodiscard]] virtual std::int64_t reduce_scatter_staging_bytes(std::int64_t total_elems,
                                                                   DType input) const = 0;
 
-  // Whether inputs that lie in HostMemory (host_memory.hpp) are read in place by the other ranks:
-  // the same answer on all of them.
+  // True if other ranks read inputs in HostMemory (host_memory.hpp) in place. Equal on all ranks.
   [[nodiscard]] virtual bool maps_host_memory() const { return false; }
 
-  // All pieces together as one operation. `staging`: reduce_scatter_staging_bytes(sum of elems)
-  // bytes.
+  // Each call runs all pieces as one operation. `staging` has reduce_scatter_staging_bytes(sum of
+  // elems) bytes.
   [[nodiscard]] virtual Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
                                               void* staging) = 0;
   [[nodiscard]] virtual Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) = 0;
 
-  // Bytes from one rank of a group of two to the other (Error in other groups): `peer` is the other
-  // rank. Operations like the rest, so the other rank's operation of the same number is the
-  // receive of this send: where it is of another size, or no receive, CommError names both calls
-  // (over NCCL it is a timeout). The call returns at once, however late the peer is; a send is done
-  // when its memory is free again, not before the peer has come to the receive. An operation waits
-  // for those called before it: so a pipeline uses a communicator a direction, in which no send
-  // stands behind a receive.
+  // Transfers bytes between the two ranks of a group of two; `peer` is the other rank. Throws Error
+  // in other groups. The k-th operation of one rank is the send, the k-th of the other its receive.
+  // If the sizes or the kinds do not match, CommError names both calls (NCCL: a timeout). The call
+  // returns at once, however late the peer is. The Ticket of a send is done when its memory is free
+  // again, which is after the peer has reached the receive. A send behind a receive waits for that
+  // receive; a pipeline therefore uses one communicator per direction.
   [[nodiscard]] virtual Ticket send(int peer, const void* data, std::int64_t bytes) = 0;
   [[nodiscard]] virtual Ticket receive(int peer, void* data, std::int64_t bytes) = 0;
 
@@ -87,57 +86,54 @@ class Communicator {
   [[nodiscard]] virtual std::vector<double> all_gather_values(std::span<const double> values) = 0;
   virtual void barrier() = 0;
 
-  // Makes what is in flight fail, here and (by their broken connections) at the peers. Never
-  // throws.
+  // Fails all operations in flight on this rank. Peers fail too, because their connections break.
   virtual void abort() noexcept = 0;
 };
 
-// An open connection to a job's rendezvous. Groups that one thread makes one after another share
-// it: joining each takes milliseconds, connecting can take seconds (a slow name service).
+// An open connection to a job's rendezvous. Groups that one thread makes in turn share a
+// connection: joining a group takes milliseconds, connecting can take seconds (slow name service).
 class Rendezvous;
 
 struct CommOptions {
   int rank = 0;
   int size = 1;
-  std::string group = "world";            // names the group in messages and in the rendezvous
-  std::string master_addr = "127.0.0.1";  // rank 0 serves the rendezvous there
+  std::string group = "world";            // name in messages and in the rendezvous
+  std::string master_addr = "127.0.0.1";  // address at which rank 0 serves the rendezvous
   int master_port = 0;
-  // Whether this process serves the rendezvous; nullopt: it does if it is rank 0 of the group. A
-  // job has one server: for groups besides the world's, say false (the world's communicator has to
-  // outlive them).
+  // True: this process serves the rendezvous. nullopt: rank 0 of the group serves. A job has one
+  // server, so all groups but the world's need false; the world's communicator must outlive them.
   std::optional<bool> serves_rendezvous = std::nullopt;
-  std::shared_ptr<Rendezvous> rendezvous = nullptr;  // null: a connection of its own
+  std::shared_ptr<Rendezvous> rendezvous = nullptr;  // null: the group opens its own connection
   std::chrono::milliseconds timeout{600'000};
 };
 
 // Connects to the rendezvous at master_addr, which another communicator serves. Throws CommError
-// after the timeout; ConfigError where the program was built without libtorch.
+// after the timeout, and ConfigError if the program was built without libtorch.
 [[nodiscard]] std::shared_ptr<Rendezvous> connect_rendezvous(const CommOptions& options);
 
-// Ranks are processes, memory is the host's. Collective: returns when all ranks have come, throws
-// CommError after the timeout. A port that is in use, or ranks that never come, are said in words.
-// ConfigError where the program was built without libtorch. Interface: the one that reaches
-// master_addr, or GLOO_SOCKET_IFNAME.
+// Gloo; ranks are processes; host memory. Collective: returns when all ranks have joined. Throws
+// CommError after the timeout, for a port in use, and for missing ranks (names them). Throws
+// ConfigError if the program was built without libtorch. The network interface is the one that
+// reaches master_addr, or GLOO_SOCKET_IFNAME.
 [[nodiscard]] std::unique_ptr<Communicator> make_gloo_communicator(const CommOptions& options);
 
-// Ranks are processes of one host, memory is the host's: they read each other's memory
-// (process_vm_readv; SLUICE_HOST_COPY=bounce, or a kernel that refuses it: buffers that all map).
-// While it lives, and after, any process of the user may read this one's memory where Yama would
-// forbid it. Otherwise as make_gloo_communicator. Throws CommError also where the ranks are of
-// several hosts.
+// Shared memory; ranks are processes of one host; host memory. Ranks read each other's memory with
+// process_vm_readv. With SLUICE_HOST_COPY=bounce, or if the kernel refuses the call, they copy
+// through shared buffers. Where Yama would forbid it, the call lets every process of the user read
+// this process's memory until the process ends. Errors as make_gloo_communicator(); also CommError
+// if the ranks are on several hosts.
 [[nodiscard]] std::unique_ptr<Communicator> make_host_communicator(const CommOptions& options);
 
-// Ranks are processes, memory is the host's: over that memory where all ranks are of one host, over
-// Gloo elsewhere. SLUICE_COMM=host or gloo, the same on all ranks, says which.
+// Shared memory if all ranks are on one host, Gloo otherwise. SLUICE_COMM=host or gloo, equal on
+// all ranks, overrides the choice.
 [[nodiscard]] std::unique_ptr<Communicator> make_cpu_communicator(const CommOptions& options);
 
-// Ranks are processes with a GPU each, memory is the current device's. Control data goes over a
-// Gloo group of its own. Throws ConfigError where the program was built without CUDA or no GPU is
-// visible.
+// NCCL; ranks are processes with one GPU each; memory of the current device. Control data uses a
+// Gloo group. Throws ConfigError if the program was built without CUDA or if no GPU is visible.
 [[nodiscard]] std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options);
 
-// Ranks are threads of this process: communicator i of the result is for rank i's thread. A group
-// of size 1 is what a run on one rank uses: no network is touched. `group` names it in messages.
+// Ranks are threads of this process; element i belongs to the thread of rank i. A run on one rank
+// uses a group of size 1, which touches no network. `group`: name in messages.
 [[nodiscard]] std::vector<std::unique_ptr<Communicator>> make_local_communicators(
     int size, std::chrono::milliseconds timeout = std::chrono::milliseconds{600'000},
     const std::string& group = "local");

@@ -1,4 +1,5 @@
-// What the CUDA module exports of parallel/comm. C names, C++ types: both sides are of one build.
+// Functions of parallel/comm that the CUDA module exports. C names with C++ types: the program and
+// the module come from one build.
 #pragma once
 
 namespace sluice {
@@ -6,7 +7,7 @@ namespace sluice {
 class Communicator;
 struct CommOptions;
 
-// Takes `control`, a communicator of the same ranks for host memory, also when it throws.
+// Takes ownership of `control`, a host-memory communicator of the same ranks, even if it throws.
 using MakeNcclCommunicator = Communicator*(const CommOptions& options, Communicator* control);
 inline constexpr char kMakeNcclCommunicator[] = "sluice_make_nccl_communicator";
 

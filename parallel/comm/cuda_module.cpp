@@ -21,15 +21,15 @@ std::atomic<bool> autograd_ran{false};
 std::atomic<bool> loaded{false};
 
 constexpr char kDriver[] = "libcuda.so.1";
-constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: none is there, or all are hidden
+constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: no GPU, or all are hidden
 
 struct DriverAnswer {
   int gpus = 0;
-  std::string error;  // why it does not answer; empty: it does
+  std::string error;  // why the driver does not answer; empty: it answers
 };
 
 DriverAnswer ask_driver() {
-  // The driver's own library: there wherever a GPU can be used, toolkit or not.
+  // The driver's own library exists wherever a GPU can be used, with or without the toolkit.
   void* driver = dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
   if (driver == nullptr) return {0, dlerror()};
   const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
@@ -50,7 +50,7 @@ const DriverAnswer& driver_answer() {
   return answer;
 }
 
-// An NVIDIA GPU's device file, "/dev/nvidia0"; "" where there is none.
+// The device file of an NVIDIA GPU, such as "/dev/nvidia0"; "" if there is none.
 std::string gpu_device_file() {
   const std::string prefix = "/dev/nvidia";
   std::error_code error;
@@ -64,13 +64,13 @@ std::string gpu_device_file() {
   return "";
 }
 
-// CUDA_VISIBLE_DEVICES names no GPU.
+// True if CUDA_VISIBLE_DEVICES is set and names no GPU.
 bool gpus_are_hidden() {
   const char* shown = std::getenv("CUDA_VISIBLE_DEVICES");
   return shown != nullptr && (*shown == '\0' || *shown == '-');
 }
 
-// SLUICE_CUDA_MODULE if set; else beside the program; else where the build puts it.
+// SLUICE_CUDA_MODULE if set; else the file beside the program; else the path in the build folder.
 std::filesystem::path module_path() {
   if (const char* path = std::getenv("SLUICE_CUDA_MODULE"); path != nullptr && *path != '\0') {
     return path;
@@ -84,7 +84,7 @@ std::filesystem::path module_path() {
 }
 
 std::string missing_module() {
-  const std::string why = SLUICE_CUDA_ABSENT;  // of the configuration; "" where CUDA was found
+  const std::string why = SLUICE_CUDA_ABSENT;  // reason found by CMake; "" if CUDA was found
   return "the CUDA module " + module_path().string() + " is not there" +
          (why.empty() ? "" : ": this program was built without CUDA, " + why);
 }
@@ -100,7 +100,7 @@ void* load_module() {
         "launch.backend: gloo");
   }
   if (const std::string fault = late_load_fault(); !fault.empty()) throw ConfigError(fault);
-  // Global: libtorch finds its CUDA operators through the process's symbols.
+  // RTLD_GLOBAL: libtorch finds its CUDA operators through the process's symbols.
   void* module = dlopen(module_path().c_str(), RTLD_NOW | RTLD_GLOBAL);
   if (module == nullptr) {
     throw ConfigError(std::string("the CUDA module cannot be loaded: ") + dlerror());
@@ -112,7 +112,8 @@ void* load_module() {
 // The module, loaded once. Throws ConfigError.
 void* loaded_module() {
   static std::mutex mutex;
-  static void* module = nullptr;  // guarded by mutex; never unloaded: its code may be on any stack
+  // Guarded by mutex. Never unloaded: its code may be on any thread's stack.
+  static void* module = nullptr;
   const std::lock_guard lock(mutex);
   if (module == nullptr) module = load_module();
   return module;
@@ -186,7 +187,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options)
   CommOptions control = options;
   control.group += ".control";
   CommOptions device = options;
-  device.serves_rendezvous = false;  // the control group's server is there
+  device.serves_rendezvous = false;  // the control group serves
   return std::unique_ptr<Communicator>(make(device, make_gloo_communicator(control).release()));
 }
 

@@ -1,6 +1,6 @@
-// The CUDA half of the program: a shared library beside the executable (or in SLUICE_CUDA_MODULE),
-// loaded the first time it is asked for and never unloaded. So a run on CPUs neither loads
-// libtorch_cuda nor needs a library of NVIDIA's. Thread-safe.
+// The CUDA module: a shared library beside the executable, or at SLUICE_CUDA_MODULE. The first use
+// loads the module; it is never unloaded. A run on CPUs therefore loads neither libtorch_cuda nor
+// any NVIDIA library. Thread-safe.
 #pragma once
 
 #include <optional>
@@ -8,30 +8,31 @@
 
 namespace sluice {
 
-// GPUs the driver shows this process (CUDA_VISIBLE_DEVICES respected). 0 where there is no driver.
-// Starts nothing on them. Calls cuInit the first time: a process that forks has to do so before.
+// Number of GPUs that the driver shows to this process (respects CUDA_VISIBLE_DEVICES); 0 without a
+// driver. Creates no context on a GPU. The first call runs cuInit, so a process that forks must
+// fork before.
 [[nodiscard]] int visible_gpu_count();
 
-// Why this process cannot use the machine's GPUs, and the remedy.
+// The reason why this process cannot use the machine's GPUs, and the remedy.
 struct GpuFault {
   std::string reason, remedy;
 };
-// Empty where the GPUs can be used, and where the machine has none or CUDA_VISIBLE_DEVICES hides
-// all of them. Loads the module where a GPU is visible.
+// Empty if the GPUs can be used, if the machine has none, or if CUDA_VISIBLE_DEVICES hides all of
+// them. Loads the module if a GPU is visible.
 [[nodiscard]] const std::optional<GpuFault>& gpu_fault();
 
-// Told by autograd before its first backward in this process. libtorch then keeps what it found of
-// CUDA: a module loaded later is refused, since every operation of autograd on its tensors would
-// fail.
+// Called before autograd's first backward in this process. libtorch looks for CUDA at that moment
+// and keeps the result. A module that is loaded later would fail in every autograd operation, so
+// the load is refused.
 void note_autograd();
-// The reason why the module cannot be loaded any more; empty: it can, or it has been.
+// The reason why the module can no longer be loaded; empty if it can, or if it is loaded.
 [[nodiscard]] std::string late_load_fault();
 
-// Whether the module's file is there.
+// Whether the module's file exists.
 [[nodiscard]] bool cuda_module_is_built();
 
-// The module's function of that C name. Throws ConfigError: "the module is not there", "no GPU is
-// visible", late_load_fault(), or what the loader says.
+// The address of the module's function with this C name. Throws ConfigError if the module does not
+// exist, no GPU is visible, late_load_fault() is not empty, or the loader fails.
 [[nodiscard]] void* cuda_module_symbol(const std::string& name);
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
-// Communicator over c10d's ProcessGroupGloo. Only its point-to-point calls are used: they work on
-// the caller's memory in place, and receiving every share apart is what lets the sum have a fixed
-// order.
+// Communicator over c10d's ProcessGroupGloo. Uses only point-to-point calls, for two reasons: they
+// work on the caller's memory in place, and a sum in fixed order needs every share separately.
 #include <ATen/ops/from_blob.h>
 
 #include <algorithm>
@@ -25,7 +24,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-// What went wrong with one transfer; the communicator adds operation, group, number and rank.
+// The failure of one transfer. The communicator adds operation, group, sequence number and rank.
 struct TransferError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -46,13 +45,13 @@ std::shared_ptr<gloo::transport::Device> make_device(const CommOptions& options)
       local_address_towards(options.master_addr, options.master_port));
 }
 
-// The connections to the peers. post and wait: one thread. interrupt: any thread.
+// The connections to the peers. One thread calls post and wait; any thread may call interrupt.
 class Peers {
  public:
   Peers(const CommOptions& options, c10::intrusive_ptr<c10d::Store> store)
       : timeout_(options.timeout), store_(std::move(store)) {
     auto gloo = c10d::ProcessGroupGloo::Options::create(options.timeout);
-    gloo->threads = 1;  // runs c10d's own collectives, which are not used
+    gloo->threads = 1;  // for c10d's own collectives, which are not used
     gloo->devices.push_back(make_device(options));
     group_ = c10::make_intrusive<c10d::ProcessGroupGloo>(store_, options.rank, options.size, gloo);
   }
@@ -74,9 +73,9 @@ class Peers {
     }
     bool complete = false;
     try {
-      // Rounded up, or it would give up before the deadline and look like a broken connection.
+      // Rounded up: a wait that ends before the deadline would look like a broken connection.
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline_ - Clock::now());
-      // 1 ms: 0 means no timeout to c10d.
+      // At least 1 ms: c10d takes 0 for "no timeout".
       complete = transfer.work->wait(std::max(left, std::chrono::milliseconds{1}));
     } catch (const std::exception& error) {
       forget_current();
@@ -121,7 +120,7 @@ class Peers {
   }
 
   const std::chrono::milliseconds timeout_;
-  const c10::intrusive_ptr<c10d::Store> store_;  // of rank 0: the server
+  const c10::intrusive_ptr<c10d::Store> store_;  // on rank 0 this keeps the server alive
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
   Clock::time_point deadline_{};
 
@@ -138,13 +137,13 @@ class GlooCommunicator final : public Communicator {
         queue_(std::make_unique<OpQueue>(
             name_, OpQueue::Hooks{.interrupt = [this] { peers_->interrupt(); },
                                   .broken = [this] { peers_->close(); }})) {
-    // Nobody returns before all are connected: afterwards the store is not needed any more.
-    const double here = 0;
-    exchange_values("connect", {&here, 1});
+    // No constructor returns before all ranks are connected. Afterwards the store is not needed.
+    const double nothing = 0;
+    exchange_values("connect", {&nothing, 1});
   }
   ~GlooCommunicator() override {
     const SigpipeBlock no_sigpipe;
-    queue_.reset();  // first: its thread uses the connections
+    queue_.reset();  // first, because its thread uses the connections
     peers_.reset();
   }
 
@@ -181,8 +180,8 @@ class GlooCommunicator final : public Communicator {
     return exchange_values("all_gather_values", values);
   }
   void barrier() override {
-    const double here = 0;
-    exchange_values("barrier", {&here, 1});
+    const double nothing = 0;
+    exchange_values("barrier", {&nothing, 1});
   }
   void abort() noexcept override { queue_->abort(); }
 
@@ -214,7 +213,7 @@ class GlooCommunicator final : public Communicator {
     });
   }
 
-  // Messages of a pair of ranks arrive in order; the tag makes a mismatch of calls an error.
+  // Messages between two ranks arrive in order. The tag turns a mismatch of calls into an error.
   int next_tag() { return tag_ = (tag_ + 1) & 0x3fffffff; }
 
   [[nodiscard]] int slot_of(int peer) const { return peer < rank() ? peer : peer - 1; }
@@ -263,7 +262,7 @@ class GlooCommunicator final : public Communicator {
     }
   }
 
-  // Two batches are under way: while one is added, the next is received.
+  // Two batches are under way: one is added while the next is received.
   void run_reduce_scatter(const std::vector<ReduceScatterPiece>& pieces, DType input,
                           char* staging) {
     std::vector<std::int64_t> elems;
@@ -306,8 +305,8 @@ class GlooCommunicator final : public Communicator {
     if (own != input) std::memcpy(own, input, static_cast<std::size_t>(bytes));
   }
 
-  // The two first tell each other what they called: Gloo takes a message that is too short for
-  // whole. The sender posts its data at once, Gloo sends it when the receiver has posted.
+  // The two ranks exchange their calls first, because Gloo accepts a message that is too short. The
+  // sender posts its data at once; Gloo sends the data when the receiver has posted.
   void run_transfer(int peer, void* data, const TransferCall& own) {
     TransferCall other;
     const int call_tag = next_tag();
@@ -344,8 +343,8 @@ class GlooCommunicator final : public Communicator {
   }
 
   const GroupName name_;
-  std::uint64_t seq_ = 0;  // caller's thread
-  int tag_ = 0;            // queue's thread
+  std::uint64_t seq_ = 0;  // used by the caller's thread
+  int tag_ = 0;            // used by the queue's thread
   std::unique_ptr<Peers> peers_;
   std::unique_ptr<OpQueue> queue_;
 };

@@ -1,5 +1,4 @@
-// Where ranks of one host find each other, and which communicator ranks without GPUs get. Bridge:
-// c10d headers.
+// The rendezvous of ranks of one host, and make_cpu_communicator's choice. Bridge: c10d headers.
 #include <cstdlib>
 #include <utility>
 
@@ -25,7 +24,7 @@ CommError rendezvous_error(const CommOptions& options, const std::exception& err
                    /*secondary=*/true);
 }
 
-// Keeps the store, and so rank 0's server.
+// The result keeps the store alive, and with it rank 0's server.
 HostRendezvous rendezvous_over(const CommOptions& options, Store store) {
   store->setTimeout(options.timeout);
   return {.set =
@@ -49,7 +48,7 @@ HostRendezvous rendezvous_over(const CommOptions& options, Store store) {
           }};
 }
 
-// Ranks on another host than rank 0: the same answer on all ranks.
+// Ranks on another host than rank 0. Equal on all ranks.
 std::vector<int> ranks_elsewhere(const CommOptions& options, const HostRendezvous& rendezvous) {
   const auto key = [](int rank) { return "host/" + std::to_string(rank); };
   rendezvous.set(key(options.rank), host_identity());

@@ -1,6 +1,7 @@
-// Communicator over shared memory: each rank publishes where its pieces are, comes to a phase,
-// reads what it needs out of the others' memory, and comes to a second phase, after which the
-// owners may write again.
+// Communicator over shared memory. An operation has five steps on each rank:
+//
+//   publish the addresses of the pieces --> phase: all ranks have called --> compare the calls
+//     --> read from the memory of the other ranks --> phase: owners may write their memory again
 #include "parallel/comm/host_communicator.hpp"
 
 #include <algorithm>
@@ -30,7 +31,7 @@ std::vector<std::int64_t> sizes_of(const std::vector<Piece>& pieces) {
   return sizes;
 }
 
-// Elements from the beginning of the input to the end of what the others read.
+// Elements from the begin of the input to the end of the range that other ranks read.
 std::int64_t extent(const ReduceScatterPiece& piece, int size) {
   return (size - 1) * piece.stride + piece.elems;
 }
@@ -49,8 +50,8 @@ std::vector<HostPiece> table_of(const std::vector<Piece>& pieces, DType dtype, i
   return table;
 }
 
-// A rank's elements of a reduction that this rank adds: at the pieces of a table, or one batch
-// after another at `packed`.
+// The elements of one rank that this rank adds: either at the pieces of `table`, or packed batch
+// after batch at `packed`.
 struct Source {
   std::vector<HostPiece> table;
   char* packed = nullptr;
@@ -161,7 +162,7 @@ class HostCommunicator final : public Communicator {
     return record;
   }
 
-  // All ranks have called, and the same.
+  // Waits until all ranks have called, and checks that their calls match.
   void meet(const HostRecord& record) {
     peers_.advance();
     for (int r = 0; r < size(); ++r) {
@@ -208,9 +209,9 @@ class HostCommunicator final : public Communicator {
     return piece.input + rank * piece.stride_bytes + segment.offset * size_of(reduction.dtype);
   }
 
-  // A block of all peers is read into the staging, and added while it is in the cache. Peers whose
-  // memory is mapped are not read: the sum takes it from there, and where all are, the blocks are
-  // large: they only bound the time to an abort.
+  // Reads a block of all peers into the staging memory and adds it while it is in the cache. The
+  // sum reads mapped memory of peers in place. If all peers are mapped, blocks are large, and only
+  // bound the time to react to an abort.
   void reduce_direct(const std::vector<ReduceScatterPiece>& pieces, DType input,
                      const std::vector<HostPiece>& own, char* staging) {
     const std::vector<std::int64_t> sizes = sizes_of(pieces);
@@ -271,10 +272,10 @@ class HostCommunicator final : public Communicator {
     }
   }
 
-  // One phase a batch: a half of the buffers is written while the other may still be read.
+  // One phase per batch. One half of the buffers is written while peers may still read the other.
   void reduce_bounced(const Reduction& reduction) {
     const std::int64_t width = size_of(reduction.dtype);
-    const std::int64_t ring = reduction.plan.ring_elems * width;  // of one reader
+    const std::int64_t ring = reduction.plan.ring_elems * width;  // bytes for one reader
     std::vector<Source> sources(static_cast<std::size_t>(size()));
     for (const ExchangeBatch& batch : reduction.plan.batches) {
       const std::int64_t half = batch.front().ring * width;
@@ -361,9 +362,9 @@ class HostCommunicator final : public Communicator {
   }
 
   const GroupName name_;
-  std::uint64_t seq_ = 0;  // caller's thread
-  HostPeers peers_;        // the queue's thread, but for interrupt
-  OpQueue queue_;          // last: its thread uses the peers
+  std::uint64_t seq_ = 0;  // used by the caller's thread
+  HostPeers peers_;        // used by the queue's thread, except interrupt()
+  OpQueue queue_;          // last, because its thread uses the peers
 };
 
 }  // namespace

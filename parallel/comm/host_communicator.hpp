@@ -1,5 +1,5 @@
-// The communicator of ranks that share a host, given how they find each other. Internal to comm;
-// communicator.hpp has the factories.
+// The communicator of ranks of one host, over a given rendezvous. Internal to comm;
+// communicator.hpp has the public factories.
 #pragma once
 
 #include <memory>
@@ -9,12 +9,12 @@
 
 namespace sluice {
 
-// Collective. REQUIRES: at least two ranks, one host_identity().
+// Collective. REQUIRES: at least two ranks with equal host_identity().
 [[nodiscard]] std::unique_ptr<Communicator> make_host_communicator(const CommOptions& options,
                                                                    HostRendezvous rendezvous,
                                                                    HostCopy copy);
 
-// SLUICE_HOST_COPY: auto (also unset) or bounce. Throws ConfigError.
+// The value of SLUICE_HOST_COPY: auto (default) or bounce. Throws ConfigError for other values.
 [[nodiscard]] HostCopy host_copy_from_environment();
 
 }  // namespace sluice

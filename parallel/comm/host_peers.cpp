@@ -20,12 +20,13 @@
 namespace sluice {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};  // between two looks at whether the others live
-// What a sleep and a wake cost. A bound on the time, not on the number of yields: where another
-// process computes on the core, each yield gives it a whole time slice.
+constexpr std::chrono::milliseconds kLook{100};  // between two checks whether the peers are alive
+// About the cost of a sleep and a wake-up. The bound is a time, not a number of yields: a yield
+// gives another process on the core a whole time slice.
 constexpr std::chrono::microseconds kSpin{20};
 
-// Spinning takes the core from a rank that has not come yet, unless there are cores to spare.
+// A spinning rank may occupy the core that a late rank needs. Ranks spin only if there are more
+// cores than ranks.
 std::chrono::microseconds spin_for(int size) {
   cpu_set_t cores;
   CPU_ZERO(&cores);
@@ -84,8 +85,8 @@ HostSegment HostPeers::meet(const CommOptions& options, HostRendezvous& rendezvo
 }
 
 void HostPeers::introduce() {
-  // Where Yama is, a process may be read by its ancestors only, unless it says otherwise. Fails
-  // where there is no Yama, which asks for nothing.
+  // Under Yama only ancestors may read a process, unless the process permits more. Without Yama the
+  // call fails and is not needed.
   prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY, 0, 0, 0);
   HostSlot& slot = own();
   slot.process_start = process_start(getpid());
@@ -113,15 +114,15 @@ const HostRecord& HostPeers::record_of(int rank) const {
   return segment_.slot(rank).records[records_ % 2];
 }
 
-// Sequentially consistent on both sides: either the sleeper sees the counter or the other sees the
-// sleeper (futex_sleep looks at the counter once more).
+// Both sides use sequential consistency: either the sleeper sees the new counter (futex_sleep reads
+// the counter again), or this rank sees the sleeper.
 void HostPeers::arrive() {
   own().arrived.store(++phase_);
   if (own().sleepers.load() != 0) futex_wake_all(own().arrived);
 }
 
 bool HostPeers::has_come(int rank) const {
-  // By difference: the counters wrap.
+  // Compares by difference, because the counters wrap.
   return static_cast<std::int32_t>(segment_.slot(rank).arrived.load() - phase_) >= 0;
 }
 
@@ -159,7 +160,7 @@ void HostPeers::check_open() const {
   check_interrupted();
   for (int r = 0; r < options_.size; ++r) {
     const HostSlot& slot = segment_.slot(r);
-    // The state before the counter: a rank may come to this phase and then close.
+    // The state is read before the counter: a rank may reach this phase and then close.
     const HostState state = slot.state.load();
     if (state == HostState::kOpen || has_come(r)) continue;
     if (state == HostState::kClosed) throw HostError(name_of_rank(r) + " has left the group");
@@ -200,7 +201,7 @@ void HostPeers::read(int rank, char* to, std::span<iovec> remote) {
                       ") failed: " + (got < 0 ? std::strerror(errno) : "nothing came"));
     }
     to += got;
-    // A read may end early, in the middle of a piece.
+    // A read may end early, inside a range.
     for (; !remote.empty() && static_cast<std::size_t>(got) >= remote.front().iov_len;
          remote = remote.subspan(1)) {
       got -= static_cast<ssize_t>(remote.front().iov_len);
@@ -257,7 +258,7 @@ void HostPeers::leave(HostState state, const std::string& why) noexcept {
   std::memcpy(own().why, why.data(), length);
   own().why[length] = '\0';
   own().state.store(state);
-  // Whoever waits, for whichever rank, looks again.
+  // Wakes every waiting rank, whichever rank it waits for, so that it sees the new state.
   for (int r = 0; r < options_.size; ++r) futex_wake_all(segment_.slot(r).arrived);
 }
 

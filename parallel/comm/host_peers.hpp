@@ -1,8 +1,8 @@
-// The ranks of a host communicator as one of them sees them: phases, failures, and their memory.
+// One rank's view of the other ranks of a host communicator: phases, failures, memory.
 //
-// A phase is a point that every rank comes to; it is numbered, and each rank's counter in the
-// shared segment says how far it is. Who waits looks ten times a second whether the others still
-// live. Internal to comm.
+// A phase is a numbered point that every rank reaches. Each rank has a counter in the shared
+// segment with the number of phases that it has reached. A waiting rank checks ten times per second
+// whether the other processes are alive. Internal to comm.
 #pragma once
 
 #include <sys/uio.h>
@@ -22,68 +22,71 @@
 
 namespace sluice {
 
-// What went wrong between two ranks; the communicator adds operation, group, number and rank.
+// A failure between two ranks. The communicator adds operation, group, sequence number and rank.
 struct HostError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-// How ranks find each other: texts by key, common to the group. get waits until the key is set.
+// A key-value store that the group shares. get() waits until the key is set.
 struct HostRendezvous {
   std::function<void(const std::string& key, const std::string& text)> set;
   std::function<std::string(const std::string& key)> get;
 };
 
 enum class HostCopy {
-  kAuto,    // direct where the kernel lets every rank read every other, bounce otherwise
-  kBounce,  // over buffers in the shared segment, an extra copy
+  kAuto,    // direct reads if the kernel lets every rank read every other rank, else kBounce
+  kBounce,  // through buffers in the shared segment; one more copy
 };
 
-// Work of this length (a few ms) is done between two looks at whether the operation was aborted.
+// Bytes that are moved (a few ms) between two checks whether the operation was aborted.
 inline constexpr std::int64_t kHostStretchBytes = 8LL << 20;
 
-// begin_operation, advance, read, map: one thread. fail, interrupt, close: any thread.
+// One thread calls begin_operation, advance, read and map. Any thread may call fail, interrupt and
+// close.
 class HostPeers {
  public:
-  // Collective: returns when all ranks are here. Throws HostError, IoError.
+  // Collective: returns when all ranks have joined. Throws HostError, IoError.
   HostPeers(const CommOptions& options, HostRendezvous rendezvous, HostCopy copy);
   ~HostPeers();
 
-  // Whether read() may be used: the same answer on all ranks.
+  // True if read() may be used. Equal on all ranks.
   [[nodiscard]] bool direct() const { return direct_; }
   [[nodiscard]] const HostSegment& segment() const { return segment_; }
 
   void begin_operation() { deadline_ = Clock::now() + options_.timeout; }
-  // The rank's record of the operation; valid for the others from the next phase on, until they
-  // have come to that of the next operation.
+  // This rank's record of the operation. Other ranks may read it from the next phase until they
+  // reach the phase of the next operation.
   [[nodiscard]] HostRecord& next_record();
   [[nodiscard]] const HostRecord& record_of(int rank) const;
 
-  // This rank comes to the next phase.
+  // Reaches the next phase.
   void arrive();
-  // Waits until all others have come to it too. HostError: timeout, a rank that failed, closed or
-  // died, or this one was interrupted.
+  // Waits until all other ranks have reached this phase. Throws HostError on timeout, if another
+  // rank failed, closed or died, or if interrupt() was called.
   void await_all();
   void advance() {
     arrive();
     await_all();
   }
 
-  // The concatenation of `remote` (of `rank`'s memory) arrives at `to`.
+  // Copies the ranges `remote` of the memory of `rank`, one after another, to `to`.
   void read(int rank, char* to, std::span<iovec> remote);
   void read(int rank, char* to, const void* from, std::int64_t bytes);
 
-  // Makes the table of `rank`'s pieces name this process's memory, where all of them lie in blocks
-  // that can be mapped; false, and no change, elsewhere.
+  // Maps the blocks of the pieces of `rank` and replaces the addresses in `table` by addresses in
+  // this process. Returns false, without a change, unless all pieces lie in blocks that can be
+  // mapped.
   [[nodiscard]] bool map(int rank, std::vector<HostPiece>& table);
 
-  // From memory that map() named to this process's own.
+  // Copies from memory that map() has mapped.
   void copy_mapped(char* to, const char* from, std::int64_t bytes);
-  // HostError where interrupt() was called.
+  // Throws HostError if interrupt() was called.
   void check_interrupted() const;
 
-  // Ends the group: the others' waits throw, naming `why`. The first of these calls counts.
+  // Ends the group: the waits of other ranks throw and name `why`. Only the first call has an
+  // effect.
   void fail(const std::string& why) noexcept { leave(HostState::kFailed, why); }
-  void interrupt() noexcept;  // as fail, and what this rank waits in throws soon
+  void interrupt() noexcept;  // as fail(); also makes a wait of this rank throw soon
   void close() noexcept { leave(HostState::kClosed, ""); }
 
  private:
@@ -100,7 +103,7 @@ class HostPeers {
   [[nodiscard]] HostSlot& own() const { return segment_.slot(options_.rank); }
 
   const CommOptions options_;
-  HostRendezvous rendezvous_;  // of rank 0: keeps the server
+  HostRendezvous rendezvous_;  // on rank 0 this keeps the server alive
   const std::uint64_t probe_;
   const std::chrono::microseconds spin_;
   HostSegment segment_;

@@ -1,4 +1,4 @@
-// The calls of the ranks of one host, compared and in words. Internal to comm.
+// Comparison and text of the calls that the ranks of one host make. Internal to comm.
 #pragma once
 
 #include <string>
@@ -10,7 +10,7 @@ namespace sluice {
 [[nodiscard]] const char* name_of(HostOp op);
 // "all_gather of 3 fp32 elements in 2 pieces"
 [[nodiscard]] std::string describe(const HostRecord& record);
-// The calls of two ranks are one operation: the same, or a send and the receive of it.
+// True if the calls of two ranks form one operation: equal calls, or a send and its receive.
 [[nodiscard]] bool fits(const HostRecord& a, const HostRecord& b);
 
 }  // namespace sluice

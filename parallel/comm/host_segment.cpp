@@ -112,7 +112,7 @@ void futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept {
 std::uint64_t process_start(int process) {
   std::ifstream file("/proc/" + std::to_string(process) + "/stat");
   const std::string text{std::istreambuf_iterator<char>(file), {}};
-  // "<pid> (<name, which may hold anything>) <state> ...": the start is the 20th after the name.
+  // "<pid> (<name, any characters>) <state> ...": the start time is the 20th field after the name.
   const std::size_t name_end = text.rfind(')');
   if (name_end == std::string::npos) return 0;
   std::istringstream fields(text.substr(name_end + 1));

@@ -1,9 +1,9 @@
-// The memory that the ranks of a host communicator share: who they are, how far each has come, what
-// it called last, and the bounce buffers of ranks that may not read each other's memory.
+// The shared segment of a host communicator: for each rank its process, its phase counter and its
+// last call. Also the bounce buffers of ranks that may not read each other's memory.
 //
-// It is a memfd that the others map through /proc/<process of rank 0>/fd: it has no name, so
-// nothing is left behind however the ranks end. Pages are taken when first written. Internal to
-// comm.
+// The segment is a memfd of rank 0, which the other ranks open through /proc/<process>/fd. It has
+// no name in a file system, so nothing is left behind however the ranks end. Pages are allocated at
+// the first write. Internal to comm.
 #pragma once
 
 #include <atomic>
@@ -27,41 +27,41 @@ enum class HostOp : std::uint32_t {
   kReceive
 };
 
-inline constexpr std::size_t kHostValues = 512;              // of one round of all_gather_values
-inline constexpr std::int64_t kHostBounceBytes = 2LL << 20;  // of one rank
+inline constexpr std::size_t kHostValues = 512;              // per round of all_gather_values
+inline constexpr std::int64_t kHostBounceBytes = 2LL << 20;  // per rank
 
-// Where a piece of an operation begins in its rank's memory, and the way to the next rank's share.
+// One piece of an operation in the memory of its rank.
 struct HostPiece {
   const char* input = nullptr;
-  std::int64_t stride_bytes = 0;
-  HostRegion region;  // that holds all of it
+  std::int64_t stride_bytes = 0;  // between the shares of two ranks
+  HostRegion region;              // the HostMemory block that contains the piece
 };
 
-// What a rank has called.
+// The call of one rank.
 struct HostRecord {
   HostOp op = HostOp::kBarrier;
   DType dtype = DType::kFloat32;
   std::int64_t pieces = 0;
-  std::int64_t elems = 0;  // of all pieces, or values, or bytes of a transfer
-  std::uint64_t cut = 0;   // a hash of the pieces' sizes
+  std::int64_t elems = 0;  // sum over all pieces; values; or bytes of a transfer
+  std::uint64_t cut = 0;   // hash of the sizes of the pieces
   const HostPiece* table = nullptr;
   double values[kHostValues];
 };
 
-// Written by its rank, read by all; what is not atomic is published by `arrived`.
+// One rank writes its slot, all ranks read it. `arrived` publishes the fields that are not atomic.
 struct alignas(64) HostSlot {
-  std::atomic<std::uint32_t> arrived;   // phases this rank has come to; the others' futex
-  std::atomic<std::uint32_t> sleepers;  // ranks that sleep on it: nobody to wake at 0
+  std::atomic<std::uint32_t> arrived;   // phases that this rank has reached; futex of the waiters
+  std::atomic<std::uint32_t> sleepers;  // ranks that sleep on `arrived`; 0: no wake-up is needed
   std::atomic<HostState> state;
-  char why[244];  // of kFailed, set before it
+  char why[244];  // reason of kFailed; written before `state`
 
   std::uint64_t process_start = 0;
-  std::atomic<std::int32_t> process;     // 0: not here yet; set after process_start
-  const std::uint64_t* probe = nullptr;  // holds probe_value in the rank's own memory
+  std::atomic<std::int32_t> process;     // 0: has not joined; written after process_start
+  const std::uint64_t* probe = nullptr;  // address of probe_value in the rank's own memory
   std::uint64_t probe_value = 0;
-  bool reads_all = false;  // this rank can read the memory of every other
-  // Two, used in turn: a record is written anew only when all ranks have come to the one after it,
-  // so have read it.
+  bool reads_all = false;  // this rank can read the memory of every other rank
+  // The two records take turns. A rank rewrites a record only after all ranks have reached the
+  // phase of the following record, so all ranks have read it.
   HostRecord records[2];
 };
 static_assert(std::atomic<std::uint32_t>::is_always_lock_free);
@@ -74,9 +74,9 @@ class HostSegment {
   HostSegment(HostSegment&& other) noexcept;
   ~HostSegment();
 
-  // Of create, until close_fd: what attach() of the others names.
+  // After create() and before close_fd(): the number that other ranks pass to attach().
   [[nodiscard]] int fd() const { return fd_; }
-  void close_fd();  // when all have attached
+  void close_fd();  // called when all ranks have attached
 
   [[nodiscard]] HostSlot& slot(int rank) const;
   [[nodiscard]] char* bounce(int rank) const;  // kHostBounceBytes
@@ -89,15 +89,15 @@ class HostSegment {
   std::size_t bytes_;
 };
 
-// Sleeps while *word == value, at most `patience`; may return early. Words of shared memory.
+// Sleeps while word == value, at most `patience`; may return early. For words in shared memory.
 void futex_sleep(const std::atomic<std::uint32_t>& word, std::uint32_t value,
                  std::chrono::nanoseconds patience) noexcept;
 void futex_wake_all(const std::atomic<std::uint32_t>& word) noexcept;
 
-// When the process was started (the kernel's clock ticks): tells it from a later one of the same
-// number. 0 where there is none, or only its remains.
+// Start time of the process in kernel clock ticks; distinguishes the process from a later one with
+// the same number. 0 if no such process exists or it is a zombie.
 [[nodiscard]] std::uint64_t process_start(int process);
-// Ranks whose texts are equal can share memory: machine, boot and process namespace.
+// Machine, boot and process namespace as text. Ranks with equal texts can share memory.
 [[nodiscard]] std::string host_identity();
 
 }  // namespace sluice

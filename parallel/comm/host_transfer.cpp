@@ -7,8 +7,8 @@
 namespace sluice {
 namespace {
 
-// The sender's buffer has two halves: one is written while the other may still be read. A half is
-// written again only after the phase that follows its reading.
+// The sender's buffer has two halves. The sender writes one half while the receiver may still read
+// the other. A half is rewritten only after the phase that follows its read.
 constexpr std::int64_t kHalfBytes = kHostBounceBytes / 2;
 
 template <typename Copy>

@@ -1,5 +1,5 @@
-// The bytes of a send and its receive between two ranks of one host, once both have called
-// (HostRecord::table: the sender's one piece). Throw HostError. Internal to comm.
+// Moves the bytes of a send to its receive on one host, after both ranks have called.
+// HostRecord::table names the sender's one piece. Both functions throw HostError. Internal to comm.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// `own`: the rank in its group. Returns when the receiver does not need `data` any more.
+// `own`: this rank in its group. Returns when the receiver no longer needs `data`.
 void send_bytes(HostPeers& peers, int own, const char* data, std::int64_t bytes);
 void receive_bytes(HostPeers& peers, int sender, char* data, std::int64_t bytes);
 

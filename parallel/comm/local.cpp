@@ -31,7 +31,7 @@ class LocalCommunicator final : public Communicator {
   [[nodiscard]] int rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return group_->size(); }
   [[nodiscard]] std::int64_t reduce_scatter_staging_bytes(std::int64_t, DType) const override {
-    return 0;  // the shares are read where they lie
+    return 0;  // shares are read in place
   }
 
   [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,

@@ -9,11 +9,12 @@
 namespace sluice {
 namespace {
 
-// Empty if the ranks called the same thing, else what differs.
+// Returns the difference between the call `a` of another rank and the call `b` of this rank; empty
+// if they form one operation.
 std::string difference(const LocalGroup::Post& a, const LocalGroup::Post& b) {
   if (a.transfer && b.transfer) {
     if (match(*a.transfer, *b.transfer)) return "";
-    return describe(*a.transfer) + " there, " + describe(*b.transfer) + " here";
+    return "the other calls " + describe(*a.transfer) + ", this rank " + describe(*b.transfer);
   }
   if (a.name != b.name) return "one calls " + a.name + ", the other " + b.name;
   if (a.dtype != b.dtype) {
@@ -102,7 +103,7 @@ std::shared_ptr<LocalGroup::Operation> LocalGroup::post(int rank, Post post) {
     fresh->posts.resize(static_cast<std::size_t>(size_));
     pending_.push_back(std::move(fresh));
   }
-  // An operation that this rank has not posted cannot be done, so it is still in the queue.
+  // An operation cannot be done before this rank posts, so it is still in the queue.
   std::shared_ptr<Operation> operation =
       pending_[static_cast<std::size_t>(seq - pending_.front()->seq)];
   for (std::size_t other = 0; other < operation->posts.size(); ++other) {
@@ -135,14 +136,14 @@ void LocalGroup::run_share(std::unique_lock<std::mutex>& lock,
   const int rank = operation->next_share++;
   ++operation->running;
   lock.unlock();
-  // The posts do not change once all have come, so no lock is needed to read them.
+  // The posts do not change after the last rank has posted, so reading them needs no lock.
   receive_reduced(*operation, rank);
   receive_gathered(*operation, rank);
   receive_sent(*operation, rank);
   lock.lock();
   --operation->running;
   ++operation->ran;
-  if (operation->done()) pending_.pop_front();  // shares run of the head only
+  if (operation->done()) pending_.pop_front();  // only shares of the first operation run
   changed_.notify_all();
 }
 
@@ -178,10 +179,10 @@ void LocalGroup::wait(int rank, Operation& operation) {
       if (failure_) continue;
       changed_.wait_until(lock, deadline);
     } else {
-      changed_.wait(lock);  // a share that runs on another thread ends by itself
+      changed_.wait(lock);  // no timeout: a share on another thread ends by itself
     }
   }
-  if (!operation.done() && failure_) failure_->raise();  // ended, so one of the two
+  if (!operation.done() && failure_) failure_->raise();  // it ended: done or failed
 }
 
 bool LocalGroup::done(const Operation& operation) {
@@ -200,7 +201,7 @@ void LocalGroup::leave(int rank) noexcept {
   const auto idle = [&] {
     for (const auto& operation : pending_) {
       if (!operation->posts[r]) continue;
-      // One that a rank left before posting does not end by waiting.
+      // If a rank left before it posted this operation, waiting would not end the operation.
       if (!failure_) check_arrivals(rank, *operation, /*timed_out=*/false);
       if (!ended(*operation)) return false;
     }

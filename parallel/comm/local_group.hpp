@@ -1,10 +1,12 @@
-// The meeting place of communicators whose ranks are threads of one process.
+// The state that communicators share whose ranks are threads of one process.
 //
-// An operation: posted by some ranks --last rank posts--> ready --all shares ran--> done. A share
-// is what one rank receives; whichever thread posts last or waits runs shares, so no thread of its
-// own is needed and every call but wait() returns at once. Operations run one after another, in the
-// order of posting. A failure (timeout, a rank that left, different calls, abort) is the group's
-// end: it ends every operation that is not done, as soon as no share of it runs any more.
+//   operation: posted by some ranks --last rank posts--> ready --all shares have run--> done
+//
+// A share is the work for one receiving rank. The thread that posts last and threads that wait run
+// the shares, so the group needs no thread of its own, and every call but wait() returns at once.
+// Operations run one after another in posting order. A failure (timeout, a rank that left,
+// different calls, abort) ends the group: every unfinished operation ends once none of its shares
+// runs.
 //
 // Thread-safe.
 #pragma once
@@ -29,20 +31,20 @@ class LocalGroup {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // What one rank brings to an operation.
+  // The arguments of one rank's call.
   struct Post {
     std::string name;  // of the operation
     DType dtype = DType::kFloat32;
-    std::vector<ReduceScatterPiece> reduce_scatter{};  // {}: callers name only what they bring
+    std::vector<ReduceScatterPiece> reduce_scatter{};  // {}: callers set only the fields they need
     std::vector<AllGatherPiece> all_gather{};
     std::vector<double> values{};
     std::optional<TransferCall> transfer{};
-    const void* sent = nullptr;  // of a send
-    void* received = nullptr;    // of a receive
+    const void* sent = nullptr;  // memory of a send
+    void* received = nullptr;    // memory of a receive
   };
   struct Operation {
     std::uint64_t seq = 0;
-    std::vector<std::unique_ptr<Post>> posts;  // by rank; null: has not come
+    std::vector<std::unique_ptr<Post>> posts;  // by rank; null: the rank has not called
     int posted = 0;
     int next_share = 0;
     int running = 0;
@@ -55,19 +57,20 @@ class LocalGroup {
   [[nodiscard]] int size() const { return size_; }
   [[nodiscard]] GroupName name_for(int rank) const { return {name_, rank, size_}; }
   [[nodiscard]] std::shared_ptr<Operation> post(int rank, Post post);
-  // Throws the group's failure, or CommError after the timeout.
+  // Throws the group's first failure, or CommError after the timeout.
   void wait(int rank, Operation& operation);
   [[nodiscard]] bool done(const Operation& operation);
   void abort(int rank) noexcept;
-  // The rank's communicator is destroyed: gives its operations kDrainGrace, then aborts; afterwards
-  // nobody touches its memory.
+  // Called by the destructor of the rank's communicator. Waits kDrainGrace for the rank's
+  // operations, then aborts the group. After the call no thread touches the rank's memory.
   void leave(int rank) noexcept;
 
  private:
-  // All REQUIRE the lock.
+  // REQUIRES: mutex_ is locked.
   void run_shares(std::unique_lock<std::mutex>& lock);
   void run_share(std::unique_lock<std::mutex>& lock, const std::shared_ptr<Operation>& operation);
-  const Failure& fail(const std::string& text, bool secondary) noexcept;  // the group's first
+  // Returns the first failure of the group.
+  const Failure& fail(const std::string& text, bool secondary) noexcept;
   void check_arrivals(int rank, const Operation& operation, bool timed_out);
   [[nodiscard]] bool ended(const Operation& operation) const;
 
@@ -78,7 +81,7 @@ class LocalGroup {
   std::mutex mutex_;
   // Guarded by mutex_:
   std::condition_variable changed_;
-  std::deque<std::shared_ptr<Operation>> pending_;  // not done, by seq
+  std::deque<std::shared_ptr<Operation>> pending_;  // unfinished, ordered by seq
   std::vector<std::uint64_t> next_seq_;             // by rank
   std::vector<bool> left_;                          // by rank
   std::optional<Failure> failure_;

@@ -1,13 +1,12 @@
 // Communicator over c10d's ProcessGroupNCCL, in the CUDA module.
 //
-// reduce_scatter is an all-to-all of the shares in their own dtype, then a sum in rank order in
-// fp32: NCCL's own reduction of bf16 rounds after every hop and takes no fp32 output, and a cast
-// before it would double the wire volume. So the sum is the one of every other communicator, bit
-// for bit.
+// reduce_scatter is an all-to-all of the shares in their own dtype, followed by a sum in rank order
+// in fp32. The sum is bit-identical to every other communicator. NCCL's own reduction of bf16
+// rounds after every hop and has no fp32 output; a cast before it would double the wire volume.
 //
-// Streams: a call records the caller's current stream; everything of the communicator runs on a
-// stream of its own (NCCL's is joined to it), one operation after another; Ticket::wait makes the
-// then current stream wait. No call but the control data's blocks the host.
+// Streams: a call records the caller's current stream. All operations run one after another on a
+// stream of the communicator, which NCCL's stream joins. Ticket::wait makes the stream that is
+// current at that time wait. Only calls for control data block the host.
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -37,7 +36,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
 
-// The first failure of the group, and its end. Thread-safe.
+// The first failure of the group. Thread-safe.
 class GroupHealth {
  public:
   void fail(const std::string& text) {
@@ -72,7 +71,7 @@ class NcclTicket final : public TicketState {
     if (!finished_) finished_ = event_.query() || failed();
     return finished_;
   }
-  // Throws the operation's error, or the group's first.
+  // Throws the operation's error, or the group's first error.
   void check_errors() {
     const std::lock_guard lock(mutex_);
     health_->check_alive();
@@ -125,15 +124,16 @@ class NcclCommunicator final : public Communicator {
         stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
         health_(std::make_shared<GroupHealth>()) {
     if (options.size == 1) return;
-    // c10d's watchdog should break the communicator and leave the process to us, which says why.
+    // 2: c10d's watchdog breaks the communicator but does not end the process, so that this program
+    // can report the cause.
     setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);
     auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     nccl->timeout = options.timeout;
     nccl->config.blocking = 1;
     store_ = join_rendezvous(options, Clock::now() + options.timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, options.rank, options.size, nccl);
-    // Now, not at the first operation: that would keep its caller until the peer has made its first
-    // one too, and stages of a pipeline that begin with different links would wait in a circle.
+    // Connects now. A connection at the first operation would block its caller until the peer's
+    // first operation. Pipeline stages that begin with different links would then wait in a circle.
     group_->eagerConnectSingleDevice(device_);
   }
 
@@ -143,7 +143,7 @@ class NcclCommunicator final : public Communicator {
       drain();
       if (group_) group_->shutdown();
     } catch (const std::exception&) {
-      abort();  // reported where a ticket is waited for
+      abort();  // Ticket::wait reports the error
     }
     group_.reset();
     store_.reset();
@@ -172,7 +172,7 @@ class NcclCommunicator final : public Communicator {
     return start("all_gather", [&](Works& works) { gather(pieces, dtype, works); });
   }
 
-  // Sizes that differ are not noticed before the timeout.
+  // A mismatch of sizes is noticed only at the timeout.
   [[nodiscard]] Ticket send(int peer, const void* data, std::int64_t bytes) override {
     check_transfer(name_, "send", peer, bytes);
     return start("send", [&](Works& works) {
@@ -200,7 +200,7 @@ class NcclCommunicator final : public Communicator {
       control_->abort();
       if (group_) group_->abort();
     } catch (const std::exception&) {
-      // Already broken.
+      // The group is broken already.
     }
   }
 
@@ -237,7 +237,7 @@ class NcclCommunicator final : public Communicator {
     }
   }
 
-  // One NCCL group call: sends and receives of a coalesced block run together.
+  // Runs the sends and receives that `post` makes as one NCCL group call.
   template <typename Post>
   void together(const Post& post, Works& works) {
     if (size() == 1) return;
@@ -318,7 +318,7 @@ class NcclCommunicator final : public Communicator {
         works);
   }
 
-  // Drops the finished operations; throws if one has failed.
+  // Drops completed operations. Throws if an operation has failed.
   void check_flying() {
     health_->check_alive();
     for (const auto& ticket : flying_) ticket->check_errors();
@@ -336,7 +336,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   const GroupName name_;
-  const std::unique_ptr<Communicator> control_;  // holds the rendezvous' server: goes last
+  const std::unique_ptr<Communicator> control_;  // holds the rendezvous server: destroyed last
   const c10::Device device_;
   const c10::cuda::CUDAStream stream_;
   const std::shared_ptr<GroupHealth> health_;

@@ -97,13 +97,13 @@ void OpQueue::run_one(std::unique_lock<std::mutex>& lock) {
   lock.lock();
   running_ = false;
   if (error && !failure_) failure_ = error;
-  // After an abort the abort is the cause, not what the interrupted body made of it.
+  // After an abort the cause is the abort, not the exception of the interrupted body.
   item.completion->finish(error ? failure_ : std::nullopt);
   idle_.notify_all();
 }
 
 void OpQueue::run() {
-  const SigpipeBlock no_sigpipe;  // bodies write to connections
+  const SigpipeBlock no_sigpipe;  // the bodies write to connections
   std::unique_lock lock(mutex_);
   while (!failure_) {
     wake_.wait(lock, [this] { return stop_ || failure_ || !items_.empty(); });
@@ -111,7 +111,7 @@ void OpQueue::run() {
     run_one(lock);
   }
   if (!failure_) return;
-  // submit() refuses from here on, so what is queued now is all there will be.
+  // submit() refuses new operations from now on, so items_ cannot grow any more.
   for (Item& item : items_) item.completion->finish(failure_);
   items_.clear();
   idle_.notify_all();

@@ -1,7 +1,9 @@
 // Runs the operations of one communicator in the order of the calls, on a thread of its own.
 //
-//   open --a body throws, or abort()--> failed      what is queued and every later submit gets the
-//   error open --destructor--> draining --empty, or after the grace: abort()--> thread joined
+// clang-format off
+//   open --a body throws, or abort()--> failed      queued operations and later submits get the error
+//   open --destructor--> draining --empty, or abort() after the grace period--> thread joined
+// clang-format on
 //
 // Thread-safe.
 #pragma once
@@ -23,7 +25,7 @@
 
 namespace sluice {
 
-// Who speaks, in the messages of a communicator.
+// Group and rank in the messages of a communicator.
 struct GroupName {
   std::string group;
   int rank = 0;
@@ -43,10 +45,10 @@ struct Failure {
 };
 [[nodiscard]] Failure failure_of(const std::exception& error);
 
-// How long a destructor waits for operations that are still in flight before it aborts them.
+// How long a destructor waits for operations in flight before it aborts them.
 inline constexpr std::chrono::milliseconds kDrainGrace{3000};
 
-// A result that one thread sets and others wait for.
+// The state behind a Ticket: one thread sets the result, others wait for it.
 class Completion final : public TicketState {
  public:
   void finish(std::optional<Failure> failure);
@@ -63,18 +65,19 @@ class Completion final : public TicketState {
 class OpQueue {
  public:
   struct Hooks {
-    std::function<void()> interrupt;  // any thread: makes a body that waits throw soon; noexcept
-    std::function<void()> broken;  // queue's thread, once, after the failure: no body runs any more
+    // Called on any thread: makes a waiting body throw soon. Must not throw.
+    std::function<void()> interrupt;
+    // Called once on the queue's thread after a failure, when no body runs any more.
+    std::function<void()> broken;
   };
-  // `grace`: how long the destructor drains.
+  // `grace`: how long the destructor waits for queued operations.
   OpQueue(GroupName name, Hooks hooks, std::chrono::milliseconds grace = kDrainGrace);
   ~OpQueue();
   OpQueue(const OpQueue&) = delete;
   OpQueue& operator=(const OpQueue&) = delete;
 
-  // The body runs on the queue's thread; what it throws (CommError, or a std::exception,
-  // which becomes one) is the ticket's error and fails the queue.
-  // Throws the first failure when there was one.
+  // Runs `body` on the queue's thread. An exception of the body is the Ticket's error, as a
+  // CommError, and fails the queue. submit() throws the first failure of a failed queue.
   [[nodiscard]] Ticket submit(std::function<void()> body);
   void abort() noexcept;
 
@@ -99,7 +102,7 @@ class OpQueue {
   bool closed_ = false;
   bool stop_ = false;
 
-  std::thread thread_;  // last: starts when the rest is there
+  std::thread thread_;  // last: starts after all other members exist
 };
 
 }  // namespace sluice

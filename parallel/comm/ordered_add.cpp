@@ -11,8 +11,8 @@
 namespace sluice {
 namespace {
 
-// A block of the sum stays in the first-level cache while the shares stream by: 8 KiB of fp32, 4
-// KiB of a 16-bit share.
+// Elements of a block. The block of the sum (8 KiB of fp32) and of a 16-bit share (4 KiB) stay in
+// the first-level cache.
 constexpr std::int64_t kBlock = 2048;
 
 float widen(float value) { return value; }
@@ -25,20 +25,20 @@ float widen(BFloat16 value) { return std::bit_cast<float>(std::uint32_t{value.bi
 struct Float16 {
   std::uint16_t bits;
 };
-// Without branches, so that the compiler vectorises it, and without an fp32 subnormal on the way,
-// so that the thread's flush-to-zero mode does not change the result.
+// Has no branches, so the compiler vectorises it. Has no fp32 subnormal as intermediate value, so
+// the thread's flush-to-zero mode does not change the result.
 float widen(Float16 value) {
   const std::uint32_t sign = (value.bits & 0x8000U) << 16;
   const std::uint32_t magnitude = value.bits & 0x7fffU;
   const std::uint32_t rebias =
-      magnitude >= 0x7c00U ? 224U << 23 : 112U << 23;  // inf and nan stay so
+      magnitude >= 0x7c00U ? 224U << 23 : 112U << 23;  // 224 keeps inf and nan
   const std::uint32_t normal = (magnitude << 13) + rebias;
   const float tiny = static_cast<float>(static_cast<std::int32_t>(magnitude)) * 0x1p-24F;
   const std::uint32_t bits = magnitude < 0x0400U ? std::bit_cast<std::uint32_t>(tiny) : normal;
   return std::bit_cast<float>(bits | sign);
 }
 
-// A share need not be aligned.
+// memcpy, because a share need not be aligned.
 template <typename T>
 float load(const void* share, std::int64_t index) {
   T value;
@@ -46,8 +46,8 @@ float load(const void* share, std::int64_t index) {
   return widen(value);
 }
 
-// Element i of the target depends on element i of what is read only, so that the loops vectorise
-// although the output may be one of the shares: that is what ivdep says.
+// Element i of the target depends only on elements i of the inputs. ivdep states this, so the loop
+// vectorises although the output may be one of the shares.
 template <typename T>
 void add_two(const void* a, const void* b, std::int64_t first, std::int64_t n, float* to) {
 #pragma GCC ivdep
@@ -60,7 +60,7 @@ void add_one(const float* sum, const void* share, std::int64_t first, std::int64
   for (std::int64_t i = 0; i < n; ++i) to[i] = sum[i] + load<T>(share, first + i);
 }
 
-// The last share's pass writes the output itself, unless that is still to be added to.
+// The pass over the last share writes the output directly, unless `accumulate` needs the sum first.
 template <typename T>
 void add_block(std::span<const void* const> shares, std::int64_t first, std::int64_t n,
                float* output, bool accumulate) {
@@ -82,7 +82,7 @@ void add_block(std::span<const void* const> shares, std::int64_t first, std::int
   for (std::int64_t i = 0; i < n; ++i) output[first + i] += sum[static_cast<std::size_t>(i)];
 }
 
-// The last addition of fp32 shares, its result written past the caches.
+// Adds fp32 shares; the last addition writes its result past the caches.
 void stream_block(std::span<const void* const> shares, std::int64_t first, std::int64_t n,
                   float* output) {
   std::array<float, kBlock> sum;
@@ -98,7 +98,7 @@ void stream_block(std::span<const void* const> shares, std::int64_t first, std::
   stream_add(left, static_cast<const float*>(shares.back()) + first, n, output + first);
 }
 
-// An output that is a share is in the cache when it is written.
+// False if the output is one of the shares: its lines are then in the cache already.
 bool pays_to_stream(std::span<const void* const> shares, std::int64_t elems, const float* output,
                     bool accumulate) {
   return !accumulate && shares.size() > 1 && elems * std::int64_t{sizeof(float)} >= kStreamBytes &&
@@ -109,7 +109,7 @@ template <typename T>
 void add_all(std::span<const void* const> shares, std::int64_t elems, float* output,
              bool accumulate) {
   const bool stream = std::is_same_v<T, float> && pays_to_stream(shares, elems, output, accumulate);
-  // Two shares need no sum in between, so no blocks.
+  // Two shares need no intermediate sum, so no blocks.
   const std::int64_t block = stream && shares.size() == 2 ? elems : kBlock;
   for (std::int64_t first = 0; first < elems; first += block) {
     const std::int64_t n = std::min(block, elems - first);

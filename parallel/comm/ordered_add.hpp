@@ -1,4 +1,4 @@
-// The one sum of all communicators on host memory: shares added in rank order, in fp32.
+// The sum of every communicator on host memory: adds shares in rank order, in fp32.
 #pragma once
 
 #include <cstdint>
@@ -8,10 +8,9 @@
 
 namespace sluice {
 
-// output[i] = (s_0[i] + s_1[i]) + s_2[i] + ..., or output[i] += that sum where `accumulate`; s_r is
-// shares[r], `elems` elements of `input`. Shares need not be aligned to their element size. The
-// output may be one of the shares (fp32), never overlap one otherwise. Thread-safe, allocates
-// nothing.
+// output[i] = (s_0[i] + s_1[i]) + s_2[i] + ..., or output[i] += that sum with `accumulate`. s_r is
+// shares[r]: `elems` elements of dtype `input`, of any alignment. The output may be one of the
+// shares (fp32), but must not overlap a share otherwise. Thread-safe; allocates nothing.
 void ordered_add(std::span<const void* const> shares, DType input, std::int64_t elems,
                  float* output, bool accumulate);
 

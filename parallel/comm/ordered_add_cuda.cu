@@ -7,7 +7,7 @@ namespace sluice {
 namespace {
 
 constexpr int kThreads = 256;
-constexpr std::int64_t kMaxBlocks = 4096;  // a grid-stride loop takes the rest
+constexpr std::int64_t kMaxBlocks = 4096;  // a grid-stride loop covers the remaining elements
 
 __device__ float widen(float value) { return value; }
 __device__ float widen(__nv_bfloat16 value) { return __bfloat162float(value); }

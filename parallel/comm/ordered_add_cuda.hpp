@@ -1,4 +1,4 @@
-// ordered_add (ordered_add.hpp) for CUDA memory: the same sum, bit for bit.
+// ordered_add (ordered_add.hpp) for CUDA memory, with bit-identical results.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -10,9 +10,9 @@
 namespace sluice {
 
 struct CudaOrderedAdd {
-  const void* own = nullptr;       // rank's own share
-  const void* staged = nullptr;    // the peers' shares, by rank without `rank`
-  std::int64_t staged_stride = 0;  // elements between two of them
+  const void* own = nullptr;       // this rank's own share
+  const void* staged = nullptr;    // the shares of the peers, by rank, without `rank`
+  std::int64_t staged_stride = 0;  // elements between two peers' shares
   float* output = nullptr;
   std::int64_t elems = 0;
   int rank = 0;
@@ -21,7 +21,7 @@ struct CudaOrderedAdd {
   bool accumulate = false;
 };
 
-// Enqueues on the stream; does not synchronise. Returns what the launch returned.
+// Enqueues on the stream; does not synchronise. Returns the result of the launch.
 [[nodiscard]] cudaError_t ordered_add_cuda(const CudaOrderedAdd& args, cudaStream_t stream);
 
 }  // namespace sluice

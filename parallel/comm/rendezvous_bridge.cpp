@@ -22,7 +22,7 @@ using Clock = std::chrono::steady_clock;
 
 std::chrono::milliseconds left_until(Clock::time_point deadline) {
   const auto left = std::chrono::ceil<std::chrono::milliseconds>(deadline - Clock::now());
-  return std::max(left, std::chrono::milliseconds{1});  // c10d takes 0 for "for ever"
+  return std::max(left, std::chrono::milliseconds{1});  // c10d takes 0 for "no timeout"
 }
 
 std::string describe(const CommOptions& options) {
@@ -38,7 +38,7 @@ std::string waited(const CommOptions& options) {
   return "within " + std::to_string(options.timeout.count()) + " ms";
 }
 
-// Once a job: of the rank that serves.
+// Logged once per job, by the rank that serves.
 void warn_of_strangers(const CommOptions& options) {
   log_warning("the rendezvous at " + place(options) +
               " has no secret: whoever reaches this port can take a rank's place; set " +
@@ -56,7 +56,7 @@ c10::intrusive_ptr<c10d::Store> connect_tcp(const CommOptions& options,
     BoundSocket socket(bind_port(options.master_addr, options.master_port));
     store.masterListenFd = socket.fd();
     auto server = c10::make_intrusive<c10d::TCPStore>(options.master_addr, store);
-    socket.release();  // the server's now
+    socket.release();  // the server owns it now
     return server;
   }
   if (!wait_for_listener(options.master_addr, options.master_port, deadline)) {
@@ -78,8 +78,8 @@ c10::intrusive_ptr<c10d::Store> connect_store(const CommOptions& options,
   return c10::make_intrusive<SignedStore>(connect_tcp(options, deadline), std::move(secret));
 }
 
-// Rank 0 looks at every rank's entry, the others at rank 0's: the first to differ is named before
-// anything is exchanged.
+// Rank 0 reads the entry of every rank, all others read rank 0's entry. A rank with another secret
+// is named before any address is exchanged.
 void check_secret(c10d::Store& store, const CommOptions& options,
                   const std::vector<std::string>& keys) {
   for (std::size_t r = 0; r < (options.rank == 0 ? keys.size() : 1); ++r) (void)store.get(keys[r]);
@@ -96,7 +96,7 @@ void meet(c10d::Store& store, const CommOptions& options, Clock::time_point dead
   } catch (const Error&) {
     throw;
   } catch (const std::exception&) {
-    if (Clock::now() < deadline) throw;  // not the timeout: the server is gone
+    if (Clock::now() < deadline) throw;  // no timeout, so the server has ended
   }
   std::vector<int> missing;
   for (int r = 0; r < options.size; ++r) {
@@ -109,7 +109,7 @@ void meet(c10d::Store& store, const CommOptions& options, Clock::time_point dead
                   /*secondary=*/true);
 }
 
-// What the store throws, as a CommError that says where.
+// Turns an exception of the store into a CommError that names group, rank and address.
 template <typename Body>
 auto in_words(const CommOptions& options, const Body& body) {
   try {
@@ -117,7 +117,7 @@ auto in_words(const CommOptions& options, const Body& body) {
   } catch (const Error&) {
     throw;
   } catch (const std::exception& error) {
-    // A thread of the store that cannot start is this rank's own failure.
+    // A system_error (a thread of the store cannot start) is this rank's own failure.
     const bool own = dynamic_cast<const std::system_error*>(&error) != nullptr;
     throw CommError(describe(options) + ": the rendezvous at " + place(options) +
                         " failed: " + first_line(error),

@@ -1,5 +1,4 @@
-// Where the ranks of a group find each other: a TCPStore, and error texts in words. Bridge: c10d
-// headers.
+// The rendezvous of the ranks of a group: a TCPStore with readable errors. Bridge: c10d headers.
 #pragma once
 
 #include <chrono>
@@ -12,7 +11,7 @@
 
 namespace sluice {
 
-// The first line of what a foreign library says, without its stack trace.
+// The first line of a foreign library's message, without the stack trace.
 [[nodiscard]] std::string first_line(const std::exception& error);
 
 class Rendezvous {
@@ -24,13 +23,14 @@ class Rendezvous {
   const c10::intrusive_ptr<c10d::Store> store_;
 };
 
-// A store whose keys are the group's own. Returns when all ranks of the group have come. Throws
-// CommError: port in use, rank 0 absent, or which ranks did not come before the deadline.
+// A store whose keys belong to the group alone. Returns when all ranks of the group have joined.
+// Throws CommError if the port is in use, if rank 0 is missing, or if ranks do not join before the
+// deadline (names them).
 [[nodiscard]] c10::intrusive_ptr<c10d::Store> join_rendezvous(
     const CommOptions& options, std::chrono::steady_clock::time_point deadline);
 
-// make_gloo_communicator for ranks that have joined already. Keeps the store. REQUIRES: size > 1,
-// SIGPIPE blocked on this thread.
+// make_gloo_communicator() for ranks that have joined already. Keeps the store. REQUIRES: size > 1,
+// and SIGPIPE is blocked on this thread.
 [[nodiscard]] std::unique_ptr<Communicator> make_gloo_communicator(
     const CommOptions& options, c10::intrusive_ptr<c10d::Store> store);
 

@@ -1,9 +1,9 @@
-// A c10d store whose values carry a code (HMAC-SHA-256) of key and value, made with the job's
-// secret. A value that somebody without the secret wrote is an error of the rank that reads it, so
-// no address, process number or identifier of a stranger is acted upon. Internal to comm; bridge.
+// A c10d store whose values carry a code: HMAC-SHA-256 of key and value under the job's secret. A
+// rank that reads a value without a valid code throws, so no rank acts on an address, process
+// number or identifier of a stranger. Internal to comm; bridge.
 //
-// Counters (add) and the existence of keys carry no code: they can delay a job, not direct it.
-// Thread-safe where the store below is.
+// Counters (add) and the existence of keys carry no code. A stranger can delay a job with them, but
+// not redirect it. Thread-safe if the underlying store is.
 #pragma once
 
 #include <chrono>
@@ -19,14 +19,14 @@ class SignedStore final : public c10d::Store {
   using Bytes = std::vector<std::uint8_t>;
   using Milliseconds = std::chrono::milliseconds;
 
-  // An empty secret still tells ranks that have one from ranks that do not.
+  // With an empty secret, ranks that have a secret are still told from ranks without one.
   SignedStore(c10::intrusive_ptr<c10d::Store> store, std::string secret);
 
   using Store::compareSet;
   using Store::set;
   c10::intrusive_ptr<Store> clone() override;
   void set(const std::string& key, const Bytes& value) override;
-  // Both throw CommError where the value's code is not this job's.
+  // Both throw CommError if the value's code does not match the job's secret.
   Bytes get(const std::string& key) override;
   Bytes compareSet(const std::string& key, const Bytes& expected, const Bytes& desired) override;
 

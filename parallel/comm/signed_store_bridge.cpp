@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// The length keeps "ab" + "c" and "a" + "bc" apart.
+// The length of the key distinguishes "ab" + "c" from "a" + "bc".
 Digest code_of(const std::string& secret, const std::string& key,
                std::span<const std::uint8_t> value) {
   std::string message = std::to_string(key.size()) + ":" + key;
@@ -58,7 +58,7 @@ SignedStore::Bytes SignedStore::get(const std::string& key) {
 
 SignedStore::Bytes SignedStore::compareSet(const std::string& key, const Bytes& expected,
                                            const Bytes& desired) {
-  // Empty: the caller expects that the key does not exist.
+  // An empty `expected` means that the key must not exist, and carries no code.
   return without_code(
       key, store_->compareSet(key, expected.empty() ? expected : with_code(key, expected),
                               with_code(key, desired)));

@@ -29,7 +29,8 @@ SigpipeBlock::SigpipeBlock() {
 }
 
 SigpipeBlock::~SigpipeBlock() {
-  // Ours alone is taken away: one that was pending before belongs to somebody else.
+  // Discards only a signal that was raised meanwhile. A signal that was pending before belongs to
+  // the caller.
   if (!was_pending_ && pending()) {
     const sigset_t set = only_sigpipe();
     const timespec now{};

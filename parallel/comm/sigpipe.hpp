@@ -1,16 +1,18 @@
-// Writing to a connection whose peer has gone raises SIGPIPE, which ends a process that does not
-// say otherwise: a rank would die silently of another rank's failure, before it can throw its
-// CommError. Gloo and TCPStore do not guard their writes. The process's disposition is not ours to
-// change, so it is blocked on the threads that write; the write then fails with EPIPE.
+// Blocks SIGPIPE on threads that write to connections.
+//
+// A write to a connection whose peer has ended raises SIGPIPE, and by default SIGPIPE ends the
+// process. A rank would die silently of another rank's failure before it throws its CommError. Gloo
+// and TCPStore do not guard their writes. The process-wide disposition belongs to the program, so
+// the signal is blocked per thread; the write then fails with EPIPE.
 #pragma once
 
 #include <csignal>
 
 namespace sluice {
 
-// SIGPIPE is blocked on this thread while the object lives, and for good on threads started
-// meanwhile, which inherit it. What was raised in between is discarded. Destroy it on the thread
-// that made it.
+// Blocks SIGPIPE on this thread while the object lives. Threads that are started meanwhile inherit
+// the block for good. The destructor discards a SIGPIPE that was raised meanwhile; it must run on
+// the thread that made the object.
 class SigpipeBlock {
  public:
   SigpipeBlock();

@@ -60,7 +60,7 @@ bool is_loopback(const sockaddr& address) {
   return IN6_IS_ADDR_LOOPBACK(&in6.sin6_addr);
 }
 
-// The same port, on every interface.
+// Replaces the address by "every interface"; keeps the port.
 void widen_to_any(sockaddr_storage& address) {
   if (address.ss_family == AF_INET) {
     reinterpret_cast<sockaddr_in&>(address).sin_addr.s_addr = htonl(INADDR_ANY);
@@ -97,7 +97,7 @@ int bind_port(const std::string& host, int port) {
   if (!loopback && found->ai_next != nullptr) widen_to_any(address);
   BoundSocket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
-  // A port whose last user has ended counts as free.
+  // A port counts as free once its last user has ended.
   if (socket.fd() >= 0) setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const auto bind_it = [&] {
     return bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), found->ai_addrlen) == 0;
@@ -126,7 +126,7 @@ bool is_loopback(const std::string& host) {
 }
 
 bool wait_for_listener(const std::string& host, int port, Clock::time_point deadline) {
-  // Short at first: the ranks of a job start together.
+  // The first pauses are short, because the ranks of a job start together.
   for (std::chrono::milliseconds pause{1};; pause = std::min(2 * pause, kRetry)) {
     const bool last = Clock::now() >= deadline;
     try {
@@ -135,7 +135,7 @@ bool wait_for_listener(const std::string& host, int port, Clock::time_point dead
         if (try_connect(*to)) return true;
       }
     } catch (const CommError&) {
-      if (last) throw;  // name service may start after us
+      if (last) throw;  // before the deadline: the name service may start after this rank
     }
     if (last) return false;
     std::this_thread::sleep_until(std::min(deadline, Clock::now() + pause));
@@ -148,7 +148,7 @@ std::string local_address_towards(const std::string& host, int port) {
   sockaddr_storage own{};
   socklen_t length = sizeof own;
   char text[NI_MAXHOST] = {};
-  // Connecting a datagram socket sends nothing; it only chooses the route.
+  // connect() on a datagram socket sends nothing; it only selects the route.
   if (socket.fd() < 0 || connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 ||
       getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &length) != 0 ||
       getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof text, nullptr, 0,

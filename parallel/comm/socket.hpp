@@ -1,5 +1,5 @@
-// The two TCP questions of a rendezvous, answered before libtorch asks them, so that a port in use
-// and a server that never comes are errors of ours. Thread-safe. Internal to comm.
+// TCP checks of a rendezvous: is the port free, does a server listen? They run before libtorch
+// connects, so that the error names the port or the missing server. Thread-safe. Internal to comm.
 #pragma once
 
 #include <chrono>
@@ -7,7 +7,7 @@
 
 namespace sluice {
 
-// A bound socket. Closes it unless released.
+// Owns a bound socket until release().
 class BoundSocket {
  public:
   explicit BoundSocket(int fd) : fd_(fd) {}
@@ -21,20 +21,21 @@ class BoundSocket {
   int fd_;
 };
 
-// Binds host:port on the interface that has the host's address. On all interfaces where the host
-// has several addresses, or one that no interface has (a forwarded port, a cluster's virtual
-// address). Throws CommError in words where the port is in use or the host is unknown.
+// Binds host:port on the interface with the host's address. Binds on all interfaces if the host has
+// several addresses, or an address of no interface (a forwarded port, a cluster's virtual address).
+// Throws CommError if the port is in use or the host is unknown.
 [[nodiscard]] int bind_port(const std::string& host, int port);
 
-// Whether a host's first address is one of the loopback. False where the host is unknown.
+// True if the host's first address is a loopback address. False if the host is unknown.
 [[nodiscard]] bool is_loopback(const std::string& host);
 
-// Returns when something listens at host:port; false at the deadline. Throws CommError where the
-// host is unknown by then.
+// Returns true when a server listens at host:port, false at the deadline. Throws CommError if the
+// host is still unknown at the deadline.
 [[nodiscard]] bool wait_for_listener(const std::string& host, int port,
                                      std::chrono::steady_clock::time_point deadline);
 
-// This machine's address on the way to host (numeric): what peers on that network reach it by.
+// The numeric address of this machine on the route to `host`. Peers of that network reach this
+// machine at that address.
 [[nodiscard]] std::string local_address_towards(const std::string& host, int port);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// For processors without streaming stores that are worth their own code.
+// stream_store.hpp for processors without streaming stores.
 #include <cstring>
 
 #include "parallel/comm/stream_store.hpp"

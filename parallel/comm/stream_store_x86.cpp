@@ -17,7 +17,8 @@ float add_one(const float* a, const float* b, std::int64_t i) {
   return x + y;
 }
 
-// "Enhanced rep movsb": the processor copies lines without reading their old contents.
+// True if the processor has "enhanced rep movsb": it copies lines without reading their old
+// contents.
 bool copies_lines_whole() {
   unsigned eax = 0;
   unsigned ebx = 0;
@@ -39,7 +40,7 @@ void stream_add(const float* a, const float* b, std::int64_t n, float* to) {
     _mm_stream_ps(to + i, _mm_add_ps(_mm_loadu_ps(a + i), _mm_loadu_ps(b + i)));
   }
   for (; i < n; ++i) to[i] = add_one(a, b, i);
-  _mm_sfence();  // streaming stores are not ordered by a release
+  _mm_sfence();  // a release does not order streaming stores
 }
 
 void stream_copy(void* to, const void* from, std::int64_t bytes) {

@@ -1,4 +1,4 @@
-// A collective's completion is a Ticket like every other asynchronous operation's.
+// Collectives return the Ticket of every other asynchronous operation.
 #pragma once
 
 #include "base/ticket.hpp"

@@ -1,4 +1,4 @@
-// What send and receive of all communicators have in common. Internal to comm.
+// Shared by send and receive of all communicators. Internal to comm.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// One rank's half of a transfer, as it tells the other.
+// One rank's half of a transfer, as the two ranks exchange it.
 struct TransferCall {
   std::int64_t receives = 0;  // 1: receive, 0: send
   std::int64_t bytes = 0;
@@ -16,7 +16,7 @@ struct TransferCall {
 
 // "send of 12 bytes"
 [[nodiscard]] std::string describe(const TransferCall& call);
-// One sends what the other receives.
+// True if one call is a send and the other its receive, of equal size.
 [[nodiscard]] bool match(const TransferCall& a, const TransferCall& b);
 
 // Throws Error unless the group has two ranks, `peer` is the other one, and bytes >= 0.

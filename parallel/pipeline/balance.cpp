@@ -12,7 +12,8 @@ namespace {
 
 constexpr double kNever = std::numeric_limits<double>::infinity();
 
-// The best cut of the first u units into k parts, by (k, u), and where its last part begins.
+// For each (k, u): the value of the best cut of the first u units into k parts, and the first unit
+// of its last part.
 struct Cuts {
   Cuts(std::size_t parts, std::size_t units)
       : best(parts + 1, std::vector<double>(units + 1, kNever)),
@@ -23,7 +24,7 @@ struct Cuts {
   std::vector<std::vector<std::size_t>> from;
 };
 
-// `join`: what a cut is worth with one part more, of the given cost.
+// `join(value, cost)`: the value of a cut after one more part of the given cost.
 Cuts cut(const std::vector<double>& sums, std::size_t parts,
          const std::function<double(double, double)>& join) {
   const std::size_t units = sums.size() - 1;
@@ -60,7 +61,7 @@ std::vector<int> balance_stages(std::span<const double> costs, int parts) {
   const auto count = static_cast<std::size_t>(parts);
   const double largest =
       cut(sums, count, [](double a, double b) { return std::max(a, b); }).best[count][units];
-  // Differences of sums are rounded.
+  // A part's cost is a difference of rounded prefix sums, so the limit needs a margin.
   const double limit = largest * (1 + 1e-12);
   const Cuts cuts = cut(sums, count, [limit](double squares, double cost) {
     return cost <= limit ? squares + cost * cost : kNever;

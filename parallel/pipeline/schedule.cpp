@@ -8,7 +8,7 @@
 namespace sluice {
 namespace {
 
-// One forward and one backward in turn, `ahead` forwards before the first backward.
+// Alternates forwards and backwards, with `ahead` extra forwards before the first backward.
 std::vector<Slot> alternate(const std::vector<Slot>& forwards, const std::vector<Slot>& backwards,
                             std::size_t ahead) {
   std::vector<Slot> slots;
@@ -20,7 +20,7 @@ std::vector<Slot> alternate(const std::vector<Slot>& forwards, const std::vector
   return slots;
 }
 
-// All micro-batches of groups of `group`, chunk after chunk within a group.
+// All micro-batches in groups of `group`; within a group, chunk after chunk.
 std::vector<Slot> in_groups(SlotKind kind, int chunks, int micro_batches, int group) {
   std::vector<Slot> slots;
   for (int first = 0; first < micro_batches; first += group) {
@@ -44,12 +44,12 @@ std::vector<Slot> interleave(const PipelineRun& run, int stage) {
   return slots;
 }
 
-// Weights' gradients `put_off` micro-batches late while there are forwards; afterwards one in each
-// gap between two backwards.
+// Splits each backward. While forwards remain, the gradients of the weights run `put_off`
+// micro-batches late; afterwards one of them runs in each gap between two input gradients.
 std::vector<Slot> split_backwards(const std::vector<Slot>& slots, int put_off, int micro_batches,
                                   int ahead) {
   std::vector<Slot> split;
-  int next = 0;  // micro-batch whose weights' gradients come next
+  int next = 0;  // micro-batch of the next gradients of the weights
   for (const Slot& slot : slots) {
     if (slot.kind == SlotKind::kForward) {
       split.push_back(slot);
@@ -220,13 +220,14 @@ std::vector<int> slots_after_sends(const PipelineRun& run, int stage) {
       after.push_back(-1);
       continue;
     }
-    // It posts the receive as it comes to the slot before, when the one before that is over.
-    const auto there = static_cast<std::size_t>(index.at(peer.stage, peer.slot));
+    // The peer posts the receive one slot before the slot that needs the data, that is, when the
+    // slot two before has ended.
+    const auto user = static_cast<std::size_t>(index.at(peer.stage, peer.slot));
     const auto& peer_times = times[static_cast<std::size_t>(peer.stage)];
-    const double posted = there < 2 ? 0 : peer_times[there - 2].end;
-    const double over = std::max(my_times[k].end, posted);
+    const double posted = user < 2 ? 0 : peer_times[user - 2].end;
+    const double sent = std::max(my_times[k].end, posted);
     std::size_t next = k + 2;
-    while (next < mine.size() && my_times[next].begin < over) ++next;
+    while (next < mine.size() && my_times[next].begin < sent) ++next;
     after.push_back(static_cast<int>(std::min(next, mine.size())));
   }
   return after;
