@@ -1,5 +1,5 @@
-// What the schema's table is written with: rules of values, and the maker of a section. For
-// schema.cpp alone.
+// The vocabulary of the schema's table: rules of values, and the maker of a section. Only for
+// schema.cpp and schema_model.cpp.
 #pragma once
 
 #include <array>
@@ -140,5 +140,7 @@ class SectionMaker {
   Section section_;
   Options RunConfig::*options_;
 };
+
+[[nodiscard]] Section model_section();
 
 }  // namespace sluice::schema_table

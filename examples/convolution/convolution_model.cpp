@@ -7,7 +7,7 @@
 #include <string>
 
 #include "runtime/model/autograd_unit.hpp"
-#include "runtime/model/gpt2_units.hpp"
+#include "runtime/model/blocks/gpt2_units.hpp"
 
 namespace convolution {
 namespace {

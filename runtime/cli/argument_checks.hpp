@@ -1,4 +1,4 @@
-// Checks of numbers among the arguments. Only for main.cpp.
+// Checks of numbers among the arguments. Only for command_line.cpp.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -19,7 +19,7 @@
 #include "runtime/bench/step_bench.hpp"
 #include "runtime/cli/bench_support.hpp"
 #include "runtime/cli/commands.hpp"
-#include "runtime/cli/run_setup.hpp"
+#include "runtime/cli/setup/run_setup.hpp"
 #include "runtime/doctor/nvme_bench_json.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/rank_env.hpp"

@@ -16,8 +16,8 @@
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_tokenizer.hpp"
-#include "runtime/cli/weights_setup.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/cli/setup/weights_setup.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 
 namespace sluice {
 namespace {

@@ -11,7 +11,7 @@
 #include "runtime/checkpoint/format/step_name.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
 #include "runtime/cli/command_output.hpp"
-#include "runtime/cli/weights_setup.hpp"
+#include "runtime/cli/setup/weights_setup.hpp"
 
 namespace sluice {
 namespace {

@@ -3,9 +3,9 @@
 #include "base/error.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
 #include "runtime/cli/command_output.hpp"
-#include "runtime/cli/hf_setup.hpp"
-#include "runtime/data/tokenizer_json_write.hpp"
-#include "runtime/data/tokenizer_source.hpp"
+#include "runtime/cli/setup/hf_setup.hpp"
+#include "runtime/data/tokenizer/tokenizer_json_write.hpp"
+#include "runtime/data/tokenizer/tokenizer_source.hpp"
 
 namespace sluice {
 

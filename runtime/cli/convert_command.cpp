@@ -4,7 +4,7 @@
 #include "runtime/checkpoint/io/convert.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
-#include "runtime/cli/weights_setup.hpp"
+#include "runtime/cli/setup/weights_setup.hpp"
 
 namespace sluice {
 

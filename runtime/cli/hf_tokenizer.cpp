@@ -5,9 +5,9 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "runtime/data/tokenizer.hpp"
-#include "runtime/data/tokenizer_json_write.hpp"
-#include "runtime/data/tokenizer_source.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer_json_write.hpp"
+#include "runtime/data/tokenizer/tokenizer_source.hpp"
 
 namespace sluice {
 namespace {

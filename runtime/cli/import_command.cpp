@@ -16,9 +16,9 @@
 #include "runtime/checkpoint/io/checkpoint_catalog.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/commands.hpp"
-#include "runtime/cli/hf_setup.hpp"
-#include "runtime/cli/weights_setup.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/cli/setup/hf_setup.hpp"
+#include "runtime/cli/setup/weights_setup.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/run/saved_tokenizer.hpp"
 
 namespace sluice {

@@ -7,7 +7,7 @@
 #include "base/log.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "runtime/cli/command_output.hpp"
-#include "runtime/cli/rank_setup.hpp"
+#include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/engine/gpu_memory.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/launcher.hpp"

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "parallel/mesh_comms.hpp"
-#include "runtime/cli/run_setup.hpp"
-#include "runtime/cli/weights_setup.hpp"
+#include "runtime/cli/setup/run_setup.hpp"
+#include "runtime/cli/setup/weights_setup.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/watchdog.hpp"

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "runtime/data/byte_source.hpp"
 #include "runtime/data/json_lines.hpp"
-#include "runtime/data/utf8.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
 namespace {

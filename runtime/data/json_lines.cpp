@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/data/utf8.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
 namespace {

@@ -9,7 +9,7 @@
 
 #include "base/error.hpp"
 #include "runtime/data/file_io.hpp"
-#include "runtime/data/utf8.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
 namespace {

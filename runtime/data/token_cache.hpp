@@ -19,7 +19,7 @@
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/token_source.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 
 namespace sluice {
 

@@ -15,7 +15,7 @@
 
 #include "runtime/data/data_options.hpp"
 #include "runtime/data/sample_order.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 
 namespace sluice {
 

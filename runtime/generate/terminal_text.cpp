@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-#include "runtime/data/utf8.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
 namespace {

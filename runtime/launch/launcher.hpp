@@ -17,7 +17,7 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/launch/agent.hpp"
+#include "runtime/launch/hosts/agent.hpp"
 
 namespace sluice {
 

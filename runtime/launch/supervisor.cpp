@@ -10,7 +10,7 @@
 #include <string_view>
 #include <utility>
 
-#include "runtime/launch/agent.hpp"
+#include "runtime/launch/hosts/agent.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
 namespace sluice {

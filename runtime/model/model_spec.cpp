@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
-#include "runtime/model/llama_params.hpp"
+#include "runtime/model/blocks/llama_params.hpp"
 #include "runtime/model/model_slices.hpp"
 
 namespace sluice {

@@ -1,9 +1,9 @@
 #include "runtime/model/units.hpp"
 
 #include "base/error.hpp"
-#include "runtime/model/explicit_units.hpp"
-#include "runtime/model/gpt2_units.hpp"
-#include "runtime/model/llama_units.hpp"
+#include "runtime/model/blocks/explicit_units.hpp"
+#include "runtime/model/blocks/gpt2_units.hpp"
+#include "runtime/model/blocks/llama_units.hpp"
 #include "runtime/model/model_slices.hpp"
 
 namespace sluice {

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/generate/token_choice.hpp"
 

@@ -13,7 +13,7 @@
 #include "base/error.hpp"
 #include "kernels/cpu/parallel.hpp"
 #include "runtime/engine/gpu_memory.hpp"
-#include "runtime/model/explicit_linear.hpp"
+#include "runtime/model/math/explicit_linear.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/run/machine.hpp"
 

@@ -6,7 +6,7 @@
 #include "base/error.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
-#include "runtime/data/tokenizer_source.hpp"
+#include "runtime/data/tokenizer/tokenizer_source.hpp"
 
 namespace sluice {
 namespace {

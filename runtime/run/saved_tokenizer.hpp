@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/checkpoint/format/manifest.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 
 namespace sluice {
 

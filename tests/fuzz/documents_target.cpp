@@ -6,7 +6,7 @@
 
 #include "base/error.hpp"
 #include "runtime/data/document_reader.hpp"
-#include "runtime/data/utf8.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace sluice::testing {

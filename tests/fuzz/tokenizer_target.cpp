@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "runtime/data/bpe_files.hpp"
+#include "runtime/data/tokenizer/bpe_files.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace sluice::testing {

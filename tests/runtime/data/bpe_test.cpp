@@ -1,7 +1,7 @@
 #include <array>
 #include <thread>
 
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
 namespace sluice::testing {

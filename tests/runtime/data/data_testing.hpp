@@ -15,7 +15,7 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "runtime/data/utf8.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice::testing {
 

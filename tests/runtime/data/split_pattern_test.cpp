@@ -1,4 +1,4 @@
-#include "runtime/data/split_pattern.hpp"
+#include "runtime/data/tokenizer/split_pattern.hpp"
 
 #include "tests/runtime/data/data_testing.hpp"
 

@@ -3,7 +3,7 @@
 #include <sys/stat.h>
 
 #include "runtime/data/document_reader.hpp"
-#include "runtime/data/split_pattern.hpp"
+#include "runtime/data/tokenizer/split_pattern.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
 namespace sluice::testing {

@@ -1,6 +1,6 @@
 #include <limits>
 
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
 namespace sluice::testing {

@@ -1,5 +1,5 @@
 #include "runtime/data/token_cache.hpp"
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
 namespace sluice::testing {

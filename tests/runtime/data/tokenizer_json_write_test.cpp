@@ -1,10 +1,10 @@
 // A tokenizer written as tokenizer.json is the same tokenizer. What Hugging Face's own library
 // makes of the file: tests/cli/hf_transformers_test.py.
-#include "runtime/data/tokenizer_json_write.hpp"
+#include "runtime/data/tokenizer/tokenizer_json_write.hpp"
 
-#include "runtime/data/tokenizer.hpp"
-#include "runtime/data/tokenizer_source.hpp"
-#include "runtime/data/train_bpe.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer_source.hpp"
+#include "runtime/data/tokenizer/train_bpe.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
 namespace sluice::testing {

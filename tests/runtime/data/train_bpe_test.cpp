@@ -1,8 +1,8 @@
-#include "runtime/data/train_bpe.hpp"
+#include "runtime/data/tokenizer/train_bpe.hpp"
 
 #include <filesystem>
 
-#include "runtime/data/tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 
 namespace sluice::testing {

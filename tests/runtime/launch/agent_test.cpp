@@ -1,4 +1,4 @@
-#include "runtime/launch/agent.hpp"
+#include "runtime/launch/hosts/agent.hpp"
 
 #include <gtest/gtest.h>
 

@@ -22,7 +22,7 @@
 
 #include "base/error.hpp"
 #include "runtime/launch/error_report.hpp"
-#include "runtime/launch/host_launcher.hpp"
+#include "runtime/launch/hosts/host_launcher.hpp"
 #include "runtime/launch/launcher.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/launch/watchdog.hpp"

@@ -1,5 +1,5 @@
 // Several "hosts" that are this machine, reached by a script in the place of ssh.
-#include "runtime/launch/host_launcher.hpp"
+#include "runtime/launch/hosts/host_launcher.hpp"
 
 #include <gmock/gmock.h>
 

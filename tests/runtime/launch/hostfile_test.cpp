@@ -1,4 +1,4 @@
-#include "runtime/launch/hostfile.hpp"
+#include "runtime/launch/hosts/hostfile.hpp"
 
 #include <gmock/gmock.h>
 

@@ -1,6 +1,6 @@
 // Attention with shared heads and a sliding window against its definition in double, with
 // gradients; and the rotary tables against theirs.
-#include "runtime/model/attention.hpp"
+#include "runtime/model/math/attention.hpp"
 
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
@@ -10,7 +10,7 @@
 #include <cmath>
 
 #include "runtime/model/autograd_unit.hpp"
-#include "runtime/model/rope.hpp"
+#include "runtime/model/math/rope.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/model/golden.hpp"
 

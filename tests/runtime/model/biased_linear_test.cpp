@@ -1,5 +1,5 @@
 // The linear layer that autograd units take on a GPU, against libtorch's on this device.
-#include "runtime/model/biased_linear.hpp"
+#include "runtime/model/math/biased_linear.hpp"
 
 #include <ATen/ops/linear.h>
 #include <gtest/gtest.h>

@@ -5,9 +5,9 @@
 #include <string>
 
 #include "kernels/cpu/parallel.hpp"
+#include "runtime/model/blocks/explicit_units.hpp"
+#include "runtime/model/blocks/gpt2_units.hpp"
 #include "runtime/model/counting_allocator.hpp"
-#include "runtime/model/explicit_units.hpp"
-#include "runtime/model/gpt2_units.hpp"
 #include "runtime/model/unit_profile.hpp"
 #include "tests/runtime/model/block_run.hpp"
 

@@ -1,6 +1,6 @@
 // 16-bit products in fp32: against double, in sizes on both sides of a tile, in every layout that a
 // layer has; never less exact than the native product.
-#include "runtime/model/fp32_matmul.hpp"
+#include "runtime/model/math/fp32_matmul.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>
@@ -10,7 +10,7 @@
 
 #include "kernels/cpu/parallel.hpp"
 #include "runtime/model/counting_allocator.hpp"
-#include "runtime/model/explicit_linear.hpp"
+#include "runtime/model/math/explicit_linear.hpp"
 #include "tests/runtime/model/golden.hpp"
 
 namespace sluice::testing {

@@ -1,5 +1,5 @@
 // A sequence run in parts gives what it gives whole.
-#include "runtime/model/kv_cache.hpp"
+#include "runtime/model/math/kv_cache.hpp"
 
 #include <ATen/ops/cat.h>
 #include <gtest/gtest.h>

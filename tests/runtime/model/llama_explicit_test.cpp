@@ -2,8 +2,8 @@
 // dry run against the allocator.
 #include <gtest/gtest.h>
 
+#include "runtime/model/blocks/explicit_units.hpp"
 #include "runtime/model/counting_allocator.hpp"
-#include "runtime/model/explicit_units.hpp"
 #include "tests/runtime/model/block_run.hpp"
 
 namespace sluice::testing {

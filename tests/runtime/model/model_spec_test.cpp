@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "runtime/model/llama_units.hpp"
+#include "runtime/model/blocks/llama_units.hpp"
 
 namespace sluice::testing {
 namespace {

@@ -1,5 +1,5 @@
 // RMSNorm's written-out backward against libtorch's of its forward, over more rows than one chunk.
-#include "runtime/model/rms_norm.hpp"
+#include "runtime/model/math/rms_norm.hpp"
 
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>

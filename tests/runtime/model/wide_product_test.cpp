@@ -1,5 +1,5 @@
 // 16-bit products into fp32 against double, in every layout that a layer or a head has.
-#include "runtime/model/wide_product.hpp"
+#include "runtime/model/math/wide_product.hpp"
 
 #include <ATen/ops/empty.h>
 #include <ATen/ops/mm.h>

@@ -1,0 +1,34 @@
+// The commands' arguments, as CLI11 reads them. Only for main.cpp.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+#include "runtime/cli/commands.hpp"
+
+namespace sluice {
+
+struct Arguments {
+  TrainCommand train;
+  PlanCommand plan;
+  TokenizerCommand tokenizer;
+  TokenizerTrainCommand tokenizer_train;
+  DataCommand data;
+  BenchCommand bench;
+  BenchStepCommand bench_step;
+  BenchCommCommand bench_comm;
+  BenchAdamCommand bench_adam;
+  BenchNvmeCommand bench_nvme;
+  DoctorCommand doctor;
+  CheckpointCommand checkpoint;
+  EvalCommand eval;
+  GenerateCommand generate;
+  ExplainCommand explain;
+};
+
+// Adds every command with its options. `args` must outlive `app`.
+void add_commands(CLI::App& app, Arguments& args);
+
+// Runs the command that was parsed and returns the exit code.
+int dispatch(const CLI::App& app, const Arguments& args);
+
+}  // namespace sluice

@@ -1,0 +1,104 @@
+#include "runtime/cli/setup/hf_setup.hpp"
+
+#include <filesystem>
+#include <string_view>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "configs/schema.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/model/model_spec.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_file(const fs::path& path) {
+  std::error_code ignored;
+  return fs::is_regular_file(path, ignored);
+}
+
+Origin place_of(const std::string& file) {
+  Origin origin;
+  origin.text = file;
+  return origin;
+}
+
+// The keys whose values are the folder's now say so where they are printed.
+void note_origins(LoadedConfig& config, const RunConfig& before, const std::string& source) {
+  for (const Key& key : find_section("model")->keys) {
+    if (key.get(config.run) == key.get(before)) continue;
+    config.origins.insert_or_assign(key.path(), place_of(source));
+  }
+}
+
+void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
+  DataOptions& data = config.run.data;
+  if (config.given("data.tokenizer")) return;
+  if (const std::string path = hf_tokenizer_of(dir); !path.empty()) {
+    data.tokenizer = path;
+    config.origins.insert_or_assign("data.tokenizer", place_of(dir));
+    return;
+  }
+  if (data.text.empty()) return;  // tokens need none
+  throw ConfigError(config.place("model.from") + ": model.from: " + dir +
+                    " has no tokenizer.json, vocab.json or tokenizer.model, so that text cannot be "
+                    "made into this model's tokens; put them there, or give data.tokenizer (--set "
+                    "data.tokenizer=FOLDER)");
+}
+
+}  // namespace
+
+std::string hf_tokenizer_of(const std::string& dir) {
+  for (const char* name : {"tokenizer.json", "vocab.json", "tokenizer.model"}) {
+    const fs::path path = fs::path(dir) / name;
+    if (is_file(path)) return path.string();
+  }
+  return "";
+}
+
+void settle_model_from(LoadedConfig& config) {
+  const std::string& dir = config.run.model.from;
+  if (dir.empty()) return;
+  const std::string source = (fs::path(dir) / "config.json").string();
+  if (!is_file(source)) {
+    throw IoError(config.place("model.from") + ": model.from: there is no " + source +
+                      "; expected a Hugging Face folder",
+                  source);
+  }
+  const ModelOptions file = read_hf_config(source);
+  const RunConfig before = config.run;
+  const auto given = [&config](std::string_view key) { return config.given(key); };
+  std::string lines;
+  for (const HfDisagreement& found : merge_hf_model(config.run.model, file, given)) {
+    lines += (lines.empty() ? "" : "\n") + config.place(found.key) + ": " + found.key + ": " +
+             found.run + " is not the " + found.file + " of " + source + "; leave it out";
+  }
+  if (!lines.empty()) throw ConfigError(lines);
+  note_origins(config, before, source);
+  settle_tokenizer(config, dir);
+}
+
+std::shared_ptr<const HfWeights> open_model_from(const RunConfig& run) {
+  const std::string& dir = run.model.from;
+  if (dir.empty()) return nullptr;
+  return std::make_shared<const HfWeights>(
+      dir, read_hf_config((fs::path(dir) / "config.json").string()), make_model_spec(run.model));
+}
+
+InitialWeights initial_weights(std::shared_ptr<const HfWeights> weights) {
+  if (!weights) return {};
+  return [weights = std::move(weights)](const std::string& name, std::int64_t begin,
+                                        std::span<float> values) {
+    return weights->read(name, begin, values);
+  };
+}
+
+void log_model_from(const RunConfig& run, const HfWeights& weights) {
+  log_info("weights from " + run.model.from + ": " + std::to_string(weights.placements().size()) +
+           " parameters, stored in " + std::string(name_of(weights.dtype())));
+  for (const std::string& note : weights.notes()) log_warning(note);
+}
+
+}  // namespace sluice

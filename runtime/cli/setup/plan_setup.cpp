@@ -1,0 +1,140 @@
+#include "runtime/cli/setup/plan_setup.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "configs/parallel_rules.hpp"
+#include "runtime/observe/progress_line.hpp"
+#include "runtime/plan/plan_report.hpp"
+#include "runtime/run/generator.hpp"
+
+namespace sluice {
+namespace {
+
+// By the rules between a mesh, the model and what leaves the device.
+bool is_allowed(const RunConfig& run, const EngineOptions& options) {
+  RunConfig other = run;
+  other.model = options.model;
+  other.parallel = options.parallel;
+  other.offload = options.offload;
+  other.train.accumulation_order = options.train.accumulation_order;
+  return broken_parallel_rules(other).empty();
+}
+
+// By the doctor's file of this machine, where it has a GPU.
+std::optional<MachineProfile> measured_gpu() {
+  const std::optional<MachineRates> rates = find_machine_rates();
+  if (!rates || !rates->gpu) return std::nullopt;
+  return measured_profile(*rates, profile_like(*rates->gpu));
+}
+
+}  // namespace
+
+PlanMachine find_machine(const std::string& profile, const RunConfig& run) {
+  if (!profile.empty()) return {named_profile(profile), false, {}};
+  if (runs_on_gpu(run)) {
+    if (auto gpu = measured_gpu()) return {std::move(*gpu), false, {}};
+    return {named_profile(kDefaultGpu),
+            false,
+            {std::string("no --profile was given: ") + kDefaultGpu +
+             " is assumed of these GPUs (`sluice doctor` measures them)"}};
+  }
+  MachineProfile base = named_profile("cpu");
+  if (const auto rates = find_machine_rates()) return {measured_profile(*rates, base), false, {}};
+  base.name = "this machine";
+  base.origin = "matrix products measured now, the rest of profile cpu";
+  return {base, true, {"`sluice doctor` measures this machine once, for better times"}};
+}
+
+int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world) {
+  if (machine.devices_per_node == 0) {
+    machine.devices_per_node = run.launch.nproc > 0 ? std::min(run.launch.nproc, world) : world;
+  }
+  return std::min(machine.devices_per_node, world);
+}
+
+void settle_threads(PlanMachine& machine, const RunConfig& run, int world) {
+  machine.profile.threads_of_rank = run.launch.threads;
+  if (!threads_are_unpriced(machine.profile, world)) return;
+  machine.notes.push_back("launch.threads: " + std::to_string(run.launch.threads) +
+                          " is not in the times, which are those of ranks that use all cores: "
+                          "rates by threads are not known (`sluice doctor` measures them here)");
+}
+
+PlanQuestion plan_question(const RunConfig& run, const RunPlace& place) {
+  PlanQuestion question{engine_options(run, place), rank_budgets(run, place)};
+  question.options.parallel.data = run.parallel.data;  // whether it was given
+  question.options.generate_positions = sample_positions(run.model.seq, run.train.sample_tokens);
+  return question;
+}
+
+SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQuestion& question,
+                          std::vector<std::string>& notes) {
+  SearchLimits limits;
+  limits.meshes = true;
+  limits.allowed = [&run](const EngineOptions& options) { return is_allowed(run, options); };
+  // What has not been run yet comes after what has, and there is much of it to search.
+  const bool on_gpu = question.budgets.bounce_bytes > 0;
+  limits.offload = !on_gpu;
+  SearchResult result = suggest(planner, question, limits);
+  if (result.any_fits || limits.offload) return result;
+  limits.offload = true;
+  result = suggest(planner, question, limits);
+  notes.emplace_back(
+      "suggestions with offload: memory tiers of a GPU are compiled and have not been run yet");
+  return result;
+}
+
+std::string advice(const RunConfig& run, const RunPlace& place) {
+  PlanMachine machine{named_profile("cpu"), true, {}};
+  try {
+    machine = find_machine("", run);
+  } catch (const Error& error) {  // that the run does not fit is what its user must hear
+    log_warning(std::string("no rates of this machine: ") + error.what());
+  }
+  if (machine.measure) {  // what is suggested should not depend on who else is at work
+    machine.profile = named_profile("cpu");
+    machine.notes = {"times are those of profile cpu: `sluice doctor` measures this machine"};
+  }
+  if (place.on_gpu) {
+    const bool assumed = !machine.notes.empty();
+    machine.notes = {"times, and memory where memory.device names none, are those of " +
+                     (assumed ? "profile " + machine.profile.name : machine.profile.origin)};
+  }
+  machine.profile.devices_per_node = place.local_ranks;
+  settle_threads(machine, run, place.world);
+  Planner planner(machine.profile);
+  std::optional<ProgressLine> progress(std::in_place, STDERR_FILENO,
+                                       "looking for a configuration that fits");
+  const SearchResult result = search_plans(planner, run, plan_question(run, place), machine.notes);
+  progress.reset();
+  std::string text = suggestions_text(result);
+  for (const std::string& note : machine.notes) text += "note: " + note + "\n";
+  text.pop_back();
+  return text;
+}
+
+std::optional<RunRates> run_rates(const RunConfig& run, const RunPlace& place) {
+  std::optional<MachineRates> measured;
+  try {
+    measured = find_machine_rates();
+  } catch (const Error& error) {
+    log_warning(std::string("no rates of this machine: ") + error.what());
+  }
+  if (place.on_gpu && !(measured && measured->gpu)) return std::nullopt;
+  MachineProfile machine = place.on_gpu ? profile_like(*measured->gpu) : named_profile("cpu");
+  if (measured) machine = measured_profile(*measured, machine);
+  machine.devices_per_node = place.local_ranks;
+  machine.threads_of_rank = run.launch.threads;
+  RunRates rates;
+  rates.rates = Planner(machine).rates(engine_options(run, place));
+  if (!measured) rates.share_of_measured = machine.gemm_efficiency;
+  rates.origin =
+      measured ? machine.origin : "matrix products measured at the start, the rest of profile cpu";
+  return rates;
+}
+
+}  // namespace sluice

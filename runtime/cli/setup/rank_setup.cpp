@@ -1,0 +1,127 @@
+#include "runtime/cli/setup/rank_setup.hpp"
+
+#include <array>
+#include <chrono>
+#include <cstdio>
+#include <ctime>
+#include <utility>
+
+#include "base/error.hpp"
+#include "parallel/comm/cuda_module.hpp"
+#include "runtime/engine/device_access.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr const char* kTensor = "parallel.tensor";
+constexpr const char* kPipeline = "parallel.pipeline";
+constexpr const char* kRecomputeMode = "recompute.mode";
+
+}  // namespace
+
+RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
+  return {.world = rank.world_size,
+          .local_ranks = rank.local_world_size,
+          .on_gpu = runs_on_gpu(run),
+          .at = Mesh(run.parallel, rank.world_size).coordinates(rank.rank)};
+}
+
+MeshNeeds mesh_needs(const RunConfig& run) {
+  const ParallelOptions& parallel = run.parallel;
+  return {.tied = parallel.pipeline > 1 && run.model.tie_embeddings,
+          .wraps = parallel.virtual_stages > 1};
+}
+
+WatchdogOptions watchdog_options(const RunConfig& run) {
+  const std::chrono::milliseconds timeout = launch_timeout(run);
+  return {.timeout = timeout / 2, .waiting_timeout = timeout * 2};
+}
+
+MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank) {
+  const Mesh mesh(config.run.parallel, rank.world_size);
+  if (runs_on_gpu(config.run)) use_gpu(rank.local_rank);
+  if (rank.world_size == 1 && !runs_on_gpu(config.run)) {
+    return std::move(make_local_mesh_comms(mesh).front());
+  }
+  CommOptions options;
+  options.rank = rank.rank;
+  options.size = rank.world_size;
+  options.master_addr = rank.master_addr;
+  options.master_port = rank.master_port;
+  options.timeout = launch_timeout(config.run);
+  // Ranks of one host exchange through its memory; launch.backend: gloo asks for the network.
+  const CommKind kind = runs_on_gpu(config.run)                       ? CommKind::kNccl
+                        : config.run.launch.backend == Backend::kGloo ? CommKind::kGloo
+                                                                      : CommKind::kCpu;
+  return make_mesh_comms(mesh, rank.rank, make_process_world(options, kind), mesh_needs(config.run),
+                         make_process_factory(options, kind));
+}
+
+std::string run_id(const RunConfig& run, Communicator& comm) {
+  const auto now = std::chrono::duration_cast<std::chrono::microseconds>(
+      std::chrono::system_clock::now().time_since_epoch());
+  const std::array<double, 1> mine{static_cast<double>(now.count())};  // exact: below 2^53
+  const double micros = comm.all_gather_values(mine).front();          // rank 0's
+  const auto seconds = static_cast<std::time_t>(micros / 1e6);
+  std::tm utc{};
+  ::gmtime_r(&seconds, &utc);
+  std::array<char, 64> text{};
+  std::snprintf(text.data(), text.size(), " of %04d-%02d-%02dT%02d:%02d:%02d.%06dZ",
+                utc.tm_year + 1900, utc.tm_mon + 1, utc.tm_mday, utc.tm_hour, utc.tm_min,
+                utc.tm_sec, static_cast<int>(micros - static_cast<double>(seconds) * 1e6));
+  return run.output.dir + text.data();
+}
+
+MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {
+  MatmulRates rates;
+  if (comm.rank() == 0) rates = measure_matmul(run);
+  const std::array<double, 2> mine{rates.native, rates.fp32};
+  const std::vector<double> all = comm.all_gather_values(mine);
+  return {all[0], all[1]};
+}
+
+void check_gpu_activations(const LoadedConfig& config) {
+  if (config.run.offload.activations != Tier::kDevice &&
+      config.run.recompute.mode != RecomputeMode::kFull) {
+    throw ConfigError(config.place("offload.activations") + ": offload.activations: " +
+                      std::string(name_of(config.run.offload.activations)) +
+                      ": GPUs run libtorch's autograd, and what that keeps cannot be parted from "
+                      "it; set recompute.mode: full, or leave activations on the device");
+  }
+}
+
+bool is_for_cpus(std::string_view key, std::string_view value) {
+  if (key == kRecomputeMode) return value == name_of(RecomputeMode::kSelective);
+  return (key == kTensor || key == kPipeline) && value != "1";
+}
+
+std::vector<Setting> settings_for_cpus(const RunConfig& run) {
+  std::vector<Setting> settings{{kTensor, std::to_string(run.parallel.tensor)},
+                                {kPipeline, std::to_string(run.parallel.pipeline)},
+                                {kRecomputeMode, std::string(name_of(run.recompute.mode))}};
+  std::erase_if(settings, [](const Setting& s) { return !is_for_cpus(s.key, s.value); });
+  return settings;
+}
+
+void check_gpus(const LoadedConfig& config, int local_ranks) {
+  if (!runs_on_gpu(config.run)) return;
+  for (const auto& [key, value] : settings_for_cpus(config.run)) {
+    const std::string why =
+        key == kRecomputeMode
+            ? " is of the explicit units, which run on CPUs so far; set none or full"
+            : ": ranks that share a model are written for CPUs so far; set it to 1";
+    throw ConfigError(config.place(key) + ": " + key + ": " + value + why +
+                      ", or launch.backend to gloo for a run on the CPU");
+  }
+  check_gpu_activations(config);
+  const int gpus = visible_gpu_count();
+  if (local_ranks > gpus) {
+    throw ConfigError(config.place("launch.nproc") +
+                      ": launch.nproc: " + std::to_string(local_ranks) +
+                      " ranks need as many GPUs, and " + std::to_string(gpus) +
+                      " are visible; lower launch.nproc, or set launch.backend to gloo for a run "
+                      "on the CPU");
+  }
+}
+
+}  // namespace sluice

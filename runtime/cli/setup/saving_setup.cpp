@@ -1,0 +1,273 @@
+#include "runtime/cli/setup/saving_setup.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <chrono>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <string_view>
+#include <vector>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "base/log.hpp"
+#include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/checkpoint/io/checkpoint_catalog.hpp"
+#include "runtime/checkpoint/io/checkpoint_load.hpp"
+#include "runtime/checkpoint/io/file_system.hpp"
+#include "runtime/cli/setup/run_setup.hpp"
+#include "runtime/launch/hosts/agent.hpp"
+#include "runtime/model/model_spec.hpp"
+#include "runtime/run/checkpointing.hpp"
+#include "runtime/run/resume.hpp"
+#include "runtime/run/run_settings.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Of the launcher, in nanoseconds of the steady clock, which all processes of a host share.
+constexpr const char* kStarted = "SLUICE_STARTED_NS";
+
+using Clock = std::chrono::steady_clock;
+
+Clock::time_point started() {
+  const char* given = std::getenv(kStarted);
+  if (given == nullptr) return Clock::now();
+  const std::string_view text = given;
+  std::int64_t ns = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), ns);
+  const Clock::time_point then{std::chrono::nanoseconds(ns)};
+  return error == std::errc() && then < Clock::now() ? then : Clock::now();
+}
+
+// `dir`, or the nearest folder above it that is there.
+fs::path existing(const std::string& dir) {
+  std::error_code ignored;
+  fs::path there = fs::absolute(dir).lexically_normal();
+  while (!fs::exists(fs::symlink_status(there, ignored)) && there.has_relative_path()) {
+    there = there.parent_path();
+  }
+  return there;
+}
+
+// Said now rather than after the hours until the first save. Nothing is made yet.
+void check_may_write(const std::string& key, const std::string& dir) {
+  std::error_code ignored;
+  const fs::path there = existing(dir);
+  const bool folder = fs::is_directory(there, ignored);
+  if (folder && ::access(there.c_str(), W_OK | X_OK) == 0) return;
+  const int error = folder ? errno : ENOTDIR;
+  throw IoError(key + " " + dir + ": cannot write in " + there.string() + ": " +
+                    std::strerror(error) + "; set " + key + " to a folder you may write to",
+                dir, error);
+}
+
+// A start waits so long for a run that is ending; its own ranks wait meanwhile.
+std::chrono::milliseconds patience(const RunConfig& run) {
+  return std::min<std::chrono::milliseconds>(std::chrono::seconds(10), launch_timeout(run) / 4);
+}
+
+// Failpoint: checkpoint.free_space with nan: the disk is full.
+void check_disk(const CheckpointOptions& saving, std::int64_t bytes) {
+  std::error_code unknown;
+  const fs::space_info space = fs::space(existing(saving.dir), unknown);
+  if (unknown || space.capacity == 0) return;  // no disk: whoever writes there says why
+  const bool full = failpoint("checkpoint.free_space") == FailpointOutcome::kPoison;
+  const auto free = full ? 0 : static_cast<std::int64_t>(space.available);
+  const std::string room = "checkpoint.dir " + saving.dir + ": a checkpoint takes " +
+                           format_bytes(bytes) + " and " + format_bytes(free) + " are free";
+  if (free < bytes) {
+    throw BudgetError(room +
+                      "; name a folder with room in checkpoint.dir, or train without "
+                      "saving: --set checkpoint.at_end=false");
+  }
+  const std::int64_t most = bytes * (saving.keep + 1);  // while the newest is written
+  if (saving.every == SaveInterval{} || saving.keep == 0 || free >= most) return;
+  log_warning(room + "; checkpoint.keep: " + std::to_string(saving.keep) +
+              " and the one that is being written take " + format_bytes(most));
+}
+
+// One that saves only when save-now asks for it as well: its steps are not to be mixed with
+// another's.
+std::vector<WrittenFolder> written_folders(const LoadedConfig& config,
+                                           const SavingOptions& saving) {
+  return {{"output.dir", config.run.output.dir}, {"checkpoint.dir", saving.checkpoint.dir}};
+}
+
+ResumeRequest resume_request(const SavingOptions& saving) {
+  return {.from = saving.resume, .dir = saving.checkpoint.dir};
+}
+
+// Whoever names a folder or a time to save at has thought of what is there.
+bool saves_unasked(const CheckpointOptions& asked) {
+  return asked.at_end && asked.dir.empty() && asked.every == SaveInterval{} &&
+         asked.time_limit_seconds == 0;
+}
+
+// A run that saves unasked takes nobody's place, and one that does not save no place at all.
+void check_resume_here(const LoadedConfig& config, const SavingOptions& saving) {
+  if (!saving.on || saves_unasked(config.run.checkpoint)) {
+    check_resume_source(local_file_system(), resume_request(saving));
+  } else {
+    check_resume(local_file_system(), resume_request(saving));
+  }
+}
+
+// To the first name that is free; nothing is ever removed.
+void move_aside(const std::string& dir, const std::string& earlier) {
+  std::string aside;
+  std::error_code failed;
+  for (int n = 1; aside.empty() || fs::exists(fs::symlink_status(aside, failed)); ++n) {
+    aside = dir + "." + std::to_string(n);
+  }
+  fs::rename(dir, aside, failed);
+  if (failed) {
+    throw IoError("cannot move the earlier run's " + dir + " to " + aside + ": " +
+                      failed.message() + "; move it away, or set output.dir to another folder",
+                  dir, failed.value());
+  }
+  fs::remove(fs::path(aside) / kWriterLockName, failed);
+  log_info("the earlier run's checkpoints (" + earlier + ") are in " + aside + " now");
+}
+
+// As one word of a shell, quoted only where it has to be.
+std::string word(const std::string& text) {
+  const bool plain = text.find_first_not_of(
+                         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                         "._-/+=,:@") == std::string::npos;
+  return plain && !text.empty() ? text : shell_quoted(text);
+}
+
+}  // namespace
+
+SavingOptions saving_options(const LoadedConfig& config, const std::string& resume) {
+  const CheckpointOptions& asked = config.run.checkpoint;
+  SavingOptions saving;
+  saving.checkpoint = asked;
+  if (asked.dir.empty()) {
+    saving.checkpoint.dir = join_path(config.run.output.dir, kRunCheckpoints);
+  }
+  saving.on = asked.at_end || asked.every != SaveInterval{} || asked.time_limit_seconds > 0;
+  saving.resume = resume;
+  saving.config = config.resolved_yaml();
+  saving.tokenizer = config.run.data.tokenizer;
+  if (!config.run.model.from.empty()) saving.end_tokens = read_hf_end_tokens(config.run.model.from);
+  saving.started = started();
+  return saving;
+}
+
+std::int64_t checkpoint_bytes(const RunConfig& run, const RunPlace& place) {
+  const OffloadOptions& offload = run.offload;
+  const bool all_away = offload.optimizer != Tier::kDevice && offload.device_fraction == 0;
+  const auto moment = size_of(all_away ? offload.states_dtype : DType::kFloat32);
+  return whole_param_count(make_model_spec(engine_options(run, place).model)) * (4 + 2 * moment);
+}
+
+std::string describe_saving(const LoadedConfig& config, const RunPlace& place) {
+  const SavingOptions saving = saving_options(config, "never");
+  const CheckpointOptions& asked = saving.checkpoint;
+  if (!saving.on) return "saves nothing (checkpoint.at_end: false)";
+  std::string when;
+  if (asked.every.steps > 0) when = "every " + std::to_string(asked.every.steps) + " steps";
+  if (asked.every.seconds > 0) when = "every " + format_duration(asked.every.seconds);
+  if (asked.at_end) when += when.empty() ? "after the last step" : " and after the last";
+  if (when.empty()) when = "before checkpoint.time_limit";
+  std::string text =
+      "saves " + when + ": " + format_bytes(checkpoint_bytes(config.run, place)) + " on the disk";
+  if (asked.every != SaveInterval{}) {
+    text += asked.keep == 0
+                ? " each, all kept"
+                : " each, " + std::to_string(asked.keep) + " kept and one being written";
+  }
+  return text + ", in " + asked.dir +
+         (asked.every == SaveInterval{} ? " (checkpoint.at_end: false saves nothing)" : "");
+}
+
+void check_saving(const LoadedConfig& config, const std::string& resume, const RunPlace& place,
+                  const MemoryPlan& memory) {
+  const SavingOptions saving = saving_options(config, resume);
+  check_resume_here(config, saving);
+  if (!saving.on) return;
+  const bool named = !config.run.checkpoint.dir.empty();
+  check_may_write(named ? "checkpoint.dir" : "output.dir",
+                  named ? saving.checkpoint.dir : config.run.output.dir);
+  check_disk(saving.checkpoint, checkpoint_bytes(config.run, place));
+  check_saving_room(room_for_saving(memory));
+}
+
+void check_folders_free(const LoadedConfig& config, const std::string& resume) {
+  check_not_written(written_folders(config, saving_options(config, resume)), patience(config.run));
+}
+
+WriterLock lock_folders(const LoadedConfig& config, const std::string& resume) {
+  const SavingOptions saving = saving_options(config, resume);
+  const auto take = [&] {
+    return WriterLock(written_folders(config, saving),
+                      "run " + fs::absolute(config.run.output.dir).lexically_normal().string(),
+                      patience(config.run));
+  };
+  {
+    WriterLock lock = take();
+    check_resume_here(config, saving);
+    const std::optional<std::string> earlier =
+        saves_unasked(config.run.checkpoint)
+            ? earlier_checkpoint(local_file_system(), resume_request(saving))
+            : std::nullopt;
+    if (!earlier) return lock;
+    move_aside(saving.checkpoint.dir, *earlier);
+  }
+  return take();  // of the new folder
+}
+
+std::optional<MatmulType> resumed_matmul(const LoadedConfig& config, const std::string& resume) {
+  const TrainOptions& train = config.run.train;
+  const bool is_open = train.matmul == MatmulChoice::kAuto && train.dtype != DType::kFloat32;
+  if (!is_open || resume == "never") return std::nullopt;
+  FileSystem& files = local_file_system();
+  try {
+    const std::string dir = saving_options(config, resume).checkpoint.dir;
+    const std::optional<std::string> path =
+        resume == "auto" ? newest_complete(files, dir, Trust::kManifest).path : resume;
+    if (!path) return std::nullopt;
+    return matmul_of(open_checkpoint(files, *path, OpenCheck::kManifest).manifest().run);
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
+void prepare_saving(const LoadedConfig& config, const std::string& resume, LaunchRequest& request) {
+  if (!saving_options(config, resume).on) return;
+  request.stop_grace = std::max(request.stop_grace, launch_timeout(config.run));
+  // An agent's launcher on this host has said already when the run began.
+  const auto begun =
+      std::chrono::duration_cast<std::chrono::nanoseconds>(started().time_since_epoch());
+  request.environment.emplace_back(kStarted, std::to_string(begun.count()));
+}
+
+std::string next_commands(const LoadedConfig& config, const TrainingData& data) {
+  const std::string& run = config.run.output.dir;
+  const std::string from =
+      word(config.run.checkpoint.dir.empty() ? run : config.run.checkpoint.dir);
+  const char* wrapper = std::getenv("SLUICE_COMMAND");  // what the user typed
+  const std::string program = "  " + word(wrapper == nullptr ? "sluice" : wrapper);
+  std::string text = "the model is saved; what to do with it:\n";
+  if (data.tokenizer() != nullptr) {
+    text += program + " generate --checkpoint " + from + " --prompt 'TEXT'\n";
+  }
+  if (data.valid_samples() > 0) {
+    text +=
+        program + " eval " + word(join_path(run, "config.yaml")) + " --checkpoint " + from + "\n";
+  }
+  return text + program + " checkpoint export " + from + " -o " +
+         word(join_path(run, "huggingface")) + "\n";
+}
+
+}  // namespace sluice

@@ -1,0 +1,94 @@
+#include "runtime/cli/setup/train_setup.hpp"
+
+#include <filesystem>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/log.hpp"
+#include "runtime/cli/setup/plan_setup.hpp"
+#include "runtime/launch/binding.hpp"
+#include "runtime/observe/file_io.hpp"
+#include "runtime/plan/plan_text.hpp"
+#include "runtime/program/write/step_writer.hpp"
+#include "runtime/run/machine.hpp"
+#include "runtime/run/matmul_choice.hpp"
+
+namespace sluice {
+Planned make_plan(const RunConfig& run, const RunPlace& place) {
+  set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads
+                                              : threads_per_rank(place.local_ranks));
+  const EngineOptions options = engine_options(run, place);
+  const Model model = make_dry_model(unit_options(options), options.part);
+  Planned planned{plan_step(options, model), {}, {}, {}};
+  for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
+  planned.program = write_train_step(planned.plan.shape);
+  planned.memory = plan_memory(planned.program, options.tiers.nvme, rank_budgets(run, place));
+  return planned;
+}
+
+namespace {
+
+std::int64_t peak_of(const Planned& planned) {
+  std::int64_t bytes = 0;
+  for (const TierPlan& tier : planned.memory.tiers) bytes += tier.peak;
+  return bytes;
+}
+
+}  // namespace
+
+Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
+  // One that does not fit is what a user must hear of.
+  const auto order = [](const Planned& p) { return std::pair(!p.memory.fits(), peak_of(p)); };
+  const std::vector<RunPlace> ranks = rank_classes(run, place);
+  Planned largest = make_plan(run, ranks.front());
+  for (std::size_t i = 1; i < ranks.size(); ++i) {
+    Planned planned = make_plan(run, ranks[i]);
+    if (order(planned) > order(largest)) largest = std::move(planned);
+  }
+  return largest;
+}
+
+void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned) {
+  try {
+    check_budget(planned.plan, planned.memory);
+  } catch (const BudgetError& error) {
+    throw BudgetError(error.what() + ("\n" + advice(run, place)));
+  }
+}
+
+void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned) {
+  const std::string& dir = config.run.output.dir;
+  std::error_code failed;
+  std::filesystem::create_directories(dir, failed);
+  if (failed) {
+    throw IoError("cannot create output.dir " + dir + ": " + failed.message(), dir, failed.value());
+  }
+  // In one step: a start that a full disk refuses leaves what the run before has said of itself.
+  write_file_atomically(dir + "/config.yaml", config.resolved_yaml());
+  // Rates that ranks have yet to measure come later: metrics.jsonl has what they predict.
+  const std::optional<RunRates> rates = run_rates(config.run, place);
+  const bool known = rates && rates->share_of_measured == 0;
+  TimeReport time;
+  if (known) time = predict_time(planned.program, planned.plan.shape, rates->rates);
+  write_file_atomically(dir + "/plan.json", plan_json(planned.plan, planned.program, planned.memory,
+                                                      known ? &time : nullptr));
+}
+
+void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab) {
+  std::int64_t& vocab = config.run.model.vocab;
+  if (vocab == 0) vocab = data_vocab;
+  if (vocab < data_vocab) {
+    throw ConfigError(config.place("model.vocab") + ": model.vocab: " + std::to_string(vocab) +
+                      " is less than the " + std::to_string(data_vocab) +
+                      " ids of the data's tokenizer; leave it out to take those");
+  }
+}
+
+void log_matmul(const MatmulDecision& decision, const RunConfig& run) {
+  const std::string text = describe_matmul(decision, run.train.dtype);
+  if (!text.empty()) log_info(text);
+}
+
+}  // namespace sluice

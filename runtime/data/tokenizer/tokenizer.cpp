@@ -1,0 +1,60 @@
+#include "runtime/data/tokenizer/tokenizer.hpp"
+
+#include <algorithm>
+
+#include "base/log.hpp"
+#include "runtime/data/tokenizer/bpe_files.hpp"
+#include "runtime/data/tokenizer/tokenizer_source.hpp"
+
+namespace sluice {
+namespace {
+
+class ByteTokenizer : public Tokenizer {
+ public:
+  static constexpr std::int32_t kEndOfText = 256;
+
+  [[nodiscard]] std::int64_t vocab_size() const override { return kEndOfText + 1; }
+  [[nodiscard]] std::int32_t end_of_text() const override { return kEndOfText; }
+  [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override {
+    std::vector<std::int32_t> ids(text.size());
+    std::transform(text.begin(), text.end(), ids.begin(),
+                   [](char byte) { return static_cast<std::uint8_t>(byte); });
+    return ids;
+  }
+  [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override {
+    std::string text;
+    for (const std::int32_t id : ids) {
+      if (id >= 0 && id < kEndOfText) {
+        text += static_cast<char>(id);
+      } else {
+        text += id == kEndOfText ? kEndOfTextName : std::string_view("\xEF\xBF\xBD");
+      }
+    }
+    return text;
+  }
+  [[nodiscard]] const std::string& name() const override { return name_; }
+  [[nodiscard]] const std::string& fingerprint() const override { return fingerprint_; }
+
+ private:
+  std::string name_ = "bytes";
+  std::string fingerprint_ = "bytes v1";
+};
+
+BpeModel read_source(const TokenizerSource& source) {
+  if (source.kind == TokenizerKind::kGpt2) return read_gpt2_files(source.paths[0], source.paths[1]);
+  if (source.kind == TokenizerKind::kTiktoken) return read_tiktoken_file(source.paths[0]);
+  return read_tokenizer_json(source.paths[0]);
+}
+
+}  // namespace
+
+std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
+  const TokenizerSource source = find_tokenizer(spec);
+  if (source.kind == TokenizerKind::kBytes) return std::make_unique<ByteTokenizer>();
+  auto tokenizer = std::make_unique<BpeTokenizer>(read_source(source));
+  log_info("tokenizer " + tokenizer->name() + ", " + std::to_string(tokenizer->vocab_size()) +
+           " ids, end of text " + std::to_string(tokenizer->end_of_text()));
+  return tokenizer;
+}
+
+}  // namespace sluice

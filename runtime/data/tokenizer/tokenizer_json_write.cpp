@@ -1,0 +1,112 @@
+#include "runtime/data/tokenizer/tokenizer_json_write.hpp"
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+#include <tuple>
+
+#include "runtime/data/tokenizer/bpe_files.hpp"
+#include "runtime/data/tokenizer/tokenizer_source.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
+
+namespace sluice {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+BpeModel bytes_model() {
+  BpeModel model;
+  for (int byte = 0; byte < 256; ++byte) model.pieces.emplace_back(1, static_cast<char>(byte));
+  choose_end_of_text(model);
+  return model;
+}
+
+// Pieces by id as their file writes them; empty: a hole.
+std::vector<std::string> written_pieces(const BpeModel& model, const TokenizerSource& source) {
+  std::vector<std::string> written;
+  for (const std::string& piece : model.pieces) written.push_back(to_alphabet(piece));
+  written[static_cast<std::size_t>(model.end_of_text)] =
+      model.pieces[static_cast<std::size_t>(model.end_of_text)];
+  if (source.kind != TokenizerKind::kGpt2) return written;
+  // A piece of other characters than the alphabet's stands in the file as it is.
+  const auto texts = read_tokenizer_texts(source);
+  for (const auto& [piece, id] : parse_vocab_json(source.paths[0], texts[0].text)) {
+    written[static_cast<std::size_t>(id)] = piece;
+  }
+  return written;
+}
+
+Json byte_level(bool use_regex) {
+  return {{"type", "ByteLevel"},
+          {"add_prefix_space", false},
+          {"trim_offsets", true},
+          {"use_regex", use_regex}};
+}
+
+// ByteLevel brings GPT-2's pattern with it.
+Json pre_tokenizer_of(const BpeModel& model) {
+  if (model.patterns.empty()) return byte_level(false);
+  const std::string& pattern = model.patterns.front();
+  if (pattern == kGpt2Pattern) return byte_level(true);
+  const Json split{{"type", "Split"},
+                   {"pattern", {{"Regex", pattern}}},
+                   {"behavior", "Isolated"},
+                   {"invert", false}};
+  return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
+}
+
+// In the order in which they are made. Those that share a rank make the same piece.
+Json merges_of(const BpeModel& model, const std::vector<std::string>& written) {
+  std::vector<BpeMerge> merges = model.merges;
+  std::sort(merges.begin(), merges.end(), [](const BpeMerge& a, const BpeMerge& b) {
+    return std::tuple(a.rank, a.left, a.right) < std::tuple(b.rank, b.left, b.right);
+  });
+  Json list = Json::array();
+  for (const BpeMerge& merge : merges) {
+    list.push_back(written[static_cast<std::size_t>(merge.left)] + " " +
+                   written[static_cast<std::size_t>(merge.right)]);
+  }
+  return list;
+}
+
+std::string write_json(const BpeModel& model, const std::vector<std::string>& written) {
+  Json vocab = Json::object();
+  // Appended, since a look-up by key walks over all that are there.
+  auto& entries = vocab.get_ref<Json::object_t&>();
+  for (std::size_t id = 0; id < written.size(); ++id) {
+    if (!written[id].empty()) entries.emplace_back(written[id], id);
+  }
+  const Json end{
+      {"id", model.end_of_text}, {"content", written[static_cast<std::size_t>(model.end_of_text)]},
+      {"single_word", false},    {"lstrip", false},
+      {"rstrip", false},         {"normalized", false},
+      {"special", true}};
+  Json json{{"version", "1.0"},          {"truncation", nullptr},
+            {"padding", nullptr},        {"added_tokens", Json::array({end})},
+            {"normalizer", nullptr},     {"pre_tokenizer", pre_tokenizer_of(model)},
+            {"post_processor", nullptr}, {"decoder", byte_level(true)}};
+  json["model"] = {{"type", "BPE"},
+                   {"dropout", nullptr},
+                   {"unk_token", nullptr},
+                   {"continuing_subword_prefix", nullptr},
+                   {"end_of_word_suffix", nullptr},
+                   {"fuse_unk", false},
+                   {"byte_fallback", false},
+                   {"ignore_merges", model.whole_words_first},
+                   {"vocab", std::move(vocab)},
+                   {"merges", merges_of(model, written)}};
+  return json.dump(1) + "\n";
+}
+
+}  // namespace
+
+std::string write_tokenizer_json(const std::string& spec) {
+  const TokenizerSource source = find_tokenizer(spec);
+  if (source.kind == TokenizerKind::kJson) return read_tokenizer_texts(source).front().text;
+  const BpeModel model = source.kind == TokenizerKind::kBytes ? bytes_model()
+                         : source.kind == TokenizerKind::kGpt2
+                             ? read_gpt2_files(source.paths[0], source.paths[1])
+                             : read_tiktoken_file(source.paths[0]);
+  return write_json(model, written_pieces(model, source));
+}
+
+}  // namespace sluice

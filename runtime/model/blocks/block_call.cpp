@@ -1,0 +1,87 @@
+#include "runtime/model/blocks/block_call.hpp"
+
+#include <vector>
+
+#include "base/error.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/math/stacked_linear.hpp"
+
+namespace sluice {
+namespace {
+
+using at::Tensor;
+
+std::vector<GradTarget> targets(GradSink& sink, int first, int count) {
+  std::vector<GradTarget> result;
+  for (int i = first; i < first + count; ++i) result.push_back(sink.target(i));
+  return result;
+}
+
+void bias_gradients(const std::vector<GradTarget>& biases, const Tensor& dy_NO) {
+  if (biases.size() == 1) return bias_gradient(biases[0], dy_NO);
+  stacked_bias_gradient(biases, dy_NO);
+}
+
+}  // namespace
+
+BlockCall::BlockCall(const UnitCall& call, std::span<const Tensor> params, const Tensor& input,
+                     TensorGroup* group)
+    : call_(call),
+      params_(params),
+      group_(group),
+      batch_(input.size(0)),
+      seq_(input.size(1)),
+      own_seq_(seq_) {
+  if (!sequence()) return;
+  check(call.cache == nullptr, "with sequence parallelism sequences are not run in parts");
+  seq_ *= group->size();
+  own_first_ = own_seq_ * group->rank();
+}
+
+Tensor BlockCall::operator[](int index) const {
+  return index < 0 ? Tensor() : params_[static_cast<std::size_t>(index)];
+}
+
+std::span<const Tensor> BlockCall::neighbours(int first, int count) const {
+  if (first < 0) return {};
+  return params_.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
+}
+
+Tensor BlockCall::whole_rows(const Tensor& x_MH) const {
+  return sequence() ? group_->whole(x_MH, batch_).finish() : x_MH;
+}
+
+Tensor BlockCall::end_branch(const Tensor& partial_NH, const BranchSum& end) const {
+  Tensor sum_MH = group_->sum(partial_NH, batch_).finish();
+  residual_sum(sum_MH, end);
+  return sum_MH;
+}
+
+void BlockCall::stack_product(const Tensor& y_NO, const Tensor& h_NH,
+                              const BlockParams::Stack& at) const {
+  stacked_linear(y_NO, h_NH, neighbours(at.weight, at.count), neighbours(at.bias, at.count));
+}
+
+Tensor BlockCall::back_through_stack(const BlockParams::Stack& at, const BlockNorm& norm,
+                                     const Tensor& dy_NO, WeightProducts& weights) const {
+  const Tensor h_MH = empty_tensor(norm.x.sizes(), norm.x.scalar_type(), norm.x.device());
+  norm.forward(h_MH);
+  const auto matrices = neighbours(at.weight, at.count);
+  const bool apart =
+      group_ != nullptr || weights.defers();  // else dh takes the place of h in the end
+  const Tensor dh_NH =
+      apart ? empty_tensor({dy_NO.size(0), h_MH.size(1)}, h_MH.scalar_type(), h_MH.device()) : h_MH;
+  TensorGroup::Started gathering, summing;
+  if (sequence()) gathering = group_->whole(h_MH, batch_);
+  if (apart) stacked_input_gradient(dh_NH, dy_NO, matrices);
+  const Tensor h_NH = sequence() ? gathering.finish() : h_MH;
+  if (group_ != nullptr) summing = group_->sum(dh_NH, batch_);
+  weights.add([at, dy_NO, h_NH](GradSink& sink) {
+    stacked_weight_gradient(targets(sink, at.weight, at.count), dy_NO, h_NH);
+  });
+  if (at.bias >= 0) bias_gradients(targets(weights.sink(), at.bias, at.count), dy_NO);
+  if (!apart) stacked_input_gradient(dh_NH, dy_NO, matrices);
+  return group_ != nullptr ? summing.finish() : dh_NH;
+}
+
+}  // namespace sluice

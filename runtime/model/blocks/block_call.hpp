@@ -1,0 +1,59 @@
+// One call of an explicit block: its parameters, the sizes of its input, and the steps in which a
+// block of tensor-parallel ranks differs from one of a single rank. Names of tensors as in
+// explicit_block.cpp. Lives as long as the call.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+#include <span>
+
+#include "runtime/model/blocks/block_parts.hpp"
+#include "runtime/model/blocks/explicit_branch.hpp"
+#include "runtime/model/math/weight_products.hpp"
+#include "runtime/model/tensor_group.hpp"
+
+namespace sluice {
+
+class BlockCall {
+ public:
+  // input: [B, S, H], or with sequence parallelism the rank's tokens. `group` null: one rank.
+  BlockCall(const UnitCall& call, std::span<const at::Tensor> params, const at::Tensor& input,
+            TensorGroup* group);
+
+  [[nodiscard]] const UnitCall& call() const { return call_; }
+  [[nodiscard]] std::int64_t batch() const { return batch_; }
+  [[nodiscard]] std::int64_t seq() const { return seq_; }  // of whole samples
+  // Tokens of a sample between units, and the first of them.
+  [[nodiscard]] std::int64_t own_seq() const { return own_seq_; }
+  [[nodiscard]] std::int64_t own_first() const { return own_first_; }
+
+  // Undefined for -1.
+  [[nodiscard]] at::Tensor operator[](int index) const;
+
+  // [M, H] -> the rows of all tokens: x itself where the rank has them.
+  [[nodiscard]] at::Tensor whole_rows(const at::Tensor& x_MH) const;
+  // residual + dropout(sum + bias) [M, H], the sum that of the ranks' partial products [N, H].
+  [[nodiscard]] at::Tensor end_branch(const at::Tensor& partial_NH, const BranchSum& end) const;
+
+  // y [N, O] = h [N, H] times the stack's matrices, side by side.
+  void stack_product(const at::Tensor& y_NO, const at::Tensor& h_NH,
+                     const BlockParams::Stack& at) const;
+  // Back through stack_product of the norm's output: gradients of the stack, and [M, H], that by
+  // the norm's output, summed over ranks while those of the weights are made. norm.statistics are
+  // written.
+  [[nodiscard]] at::Tensor back_through_stack(const BlockParams::Stack& at, const BlockNorm& norm,
+                                              const at::Tensor& dy_NO,
+                                              WeightProducts& weights) const;
+
+ private:
+  [[nodiscard]] bool sequence() const { return group_ != nullptr && group_->sequence(); }
+  [[nodiscard]] std::span<const at::Tensor> neighbours(int first, int count) const;
+
+  const UnitCall& call_;
+  const std::span<const at::Tensor> params_;
+  TensorGroup* const group_;
+  std::int64_t batch_, seq_, own_seq_, own_first_ = 0;
+};
+
+}  // namespace sluice

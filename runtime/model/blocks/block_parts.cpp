@@ -1,0 +1,94 @@
+#include "runtime/model/blocks/block_parts.hpp"
+
+#include "runtime/model/blocks/llama_params.hpp"
+#include "runtime/model/empty_tensor.hpp"
+
+namespace sluice {
+namespace {
+
+// The order of model_spec.cpp.
+BlockParams gpt2_params() {
+  BlockParams at;
+  at.norm1 = {0, 1};
+  at.qkv = {2, 3, 1};
+  at.out = 4;
+  at.out_bias = 5;
+  at.norm2 = {6, 7};
+  at.up = {8, 9, 1};
+  at.down = 10;
+  at.down_bias = 11;
+  return at;
+}
+
+RmsInput rms_input(const BlockNorm& norm) {
+  return {norm.x, norm.weight, norm.statistics, norm.eps};
+}
+
+NormInput layer_norm_input(const BlockNorm& norm) {
+  return {norm.x, norm.weight, norm.bias, norm.statistics, norm.eps};
+}
+
+}  // namespace
+
+BlockParams block_params(const ModelOptions& options) {
+  if (options.type == ModelType::kGpt2) return gpt2_params();
+  const LlamaBlockParams llama = llama_block_params(options);
+  BlockParams at;
+  at.norm1 = {llama.input_norm, -1};
+  at.qkv = {llama.q, llama.q_bias, 3};
+  at.out = llama.o;
+  at.out_bias = llama.o_bias;
+  at.norm2 = {llama.post_norm, -1};
+  at.up = {llama.gate, -1, 2};
+  at.down = llama.down;
+  return at;
+}
+
+void BlockNorm::keep_statistics() {
+  const std::int64_t rows = x.size(0);
+  const auto sizes = bias.defined() ? std::vector<std::int64_t>{2, rows} : std::vector{rows};
+  statistics = empty_tensor(sizes, c10::ScalarType::Float, x.device());
+}
+
+void BlockNorm::forward(const at::Tensor& y) const {
+  if (bias.defined()) {
+    norm_forward(y, layer_norm_input(*this));
+  } else {
+    rms_forward(y, rms_input(*this));
+  }
+}
+
+void BlockNorm::input_gradient(const at::Tensor& dx, const at::Tensor& dy,
+                               const at::Tensor& residual) const {
+  if (bias.defined()) {
+    norm_input_gradient(dx, dy, residual, layer_norm_input(*this));
+  } else {
+    rms_input_gradient(dx, dy, residual, rms_input(*this));
+  }
+}
+
+void BlockNorm::weight_gradient(GradSink& sink, const BlockParams::Norm& at,
+                                const at::Tensor& dy) const {
+  if (bias.defined()) {
+    norm_weight_gradient(sink.target(at.weight), sink.target(at.bias), dy, layer_norm_input(*this));
+  } else {
+    rms_weight_gradient(sink.target(at.weight), dy, rms_input(*this));
+  }
+}
+
+void BlockActivation::forward(const at::Tensor& y, const at::Tensor& up) const {
+  if (gated) {
+    swiglu(y, up);
+  } else {
+    gelu(y, up);
+  }
+}
+
+void BlockActivation::backward(const at::Tensor& dup, const at::Tensor& up,
+                               const at::Tensor& dy) const {
+  if (!gated) return gelu_gradient(dup, up, dy);
+  if (!dup.is_same(up)) dup.copy_(up);
+  swiglu_gradient(dup, dy);
+}
+
+}  // namespace sluice

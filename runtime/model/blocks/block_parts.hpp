@@ -1,0 +1,53 @@
+// What gpt2 and llama blocks differ in: which parameter is which, LayerNorm or RMSNorm, GELU or
+// SwiGLU. Rows are tokens; host and meta tensors (explicit_kernels.hpp).
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include "runtime/model/math/explicit_kernels.hpp"
+#include "runtime/model/model_options.hpp"
+
+namespace sluice {
+
+// Where parameters stand among a block's; -1: it has none. Neighbours of one input, q, k, v or
+// gate, up, are a stack of `count` matrices, and so are their biases.
+struct BlockParams {
+  struct Stack {
+    int weight = 0;
+    int bias = -1;
+    int count = 1;
+  };
+  struct Norm {
+    int weight = 0;
+    int bias = -1;  // of a LayerNorm; an RMSNorm has none
+  };
+  Norm norm1, norm2;
+  Stack qkv, up;
+  int out = 0, out_bias = -1;
+  int down = 0, down_bias = -1;
+};
+// REQUIRES: with_defaults() was applied.
+[[nodiscard]] BlockParams block_params(const ModelOptions& options);
+
+// The norm of x [N, H] before a half of a block.
+struct BlockNorm {
+  at::Tensor x, weight, bias;  // bias undefined: RMSNorm
+  double eps = 1e-5;
+  at::Tensor statistics{};  // for the gradients; undefined where none follow
+
+  void keep_statistics();
+  void forward(const at::Tensor& y) const;
+  // dx = residual + the gradient by x; dx may be dy or residual.
+  void input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual) const;
+  void weight_gradient(GradSink& sink, const BlockParams::Norm& at, const at::Tensor& dy) const;
+};
+
+// up [C, U] -> [C, F]: U is F for GELU, 2 F for SwiGLU.
+struct BlockActivation {
+  bool gated = false;
+
+  void forward(const at::Tensor& y, const at::Tensor& up) const;  // ungated: y may be up
+  void backward(const at::Tensor& dup, const at::Tensor& up, const at::Tensor& dy) const;  // or dup
+};
+
+}  // namespace sluice

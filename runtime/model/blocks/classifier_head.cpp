@@ -1,0 +1,193 @@
+#include "runtime/model/blocks/classifier_head.hpp"
+
+#include <ATen/ops/empty_like.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
+#include "runtime/model/math/classifier_products.hpp"
+#include "runtime/model/math/dry_pieces.hpp"
+#include "runtime/model/math/sliced_entropy.hpp"
+#include "runtime/model/model_slices.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice {
+namespace {
+
+// Names of tensors end in their shape: N = B S rows, M of them before the head (tensor_group.hpp),
+// C rows of a chunk, V words: the rank's.
+class ClassifierHead final : public LossHead {
+ public:
+  ClassifierHead(const ModelOptions& options, std::unique_ptr<FinalNorm> norm,
+                 std::shared_ptr<TensorGroup> group)
+      : options_(options),
+        slices_(model_slices(options, group ? group->part() : ModelPart{})),
+        products_(options.matmul),
+        norm_(std::move(norm)),
+        group_(std::move(group)) {}
+
+  [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const override {
+    return std::min(rows, products_.chunk_rows(dtype)) * slices_.vocab.count * 4;
+  }
+
+  double loss(std::span<const at::Tensor> params, const at::Tensor& input,
+              const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
+              GradSink* sink, at::Tensor* grad_input) override {
+    const c10::AutoGradMode no_graph(false);
+    refuse_cuda(input);
+    const std::int64_t batch = input.size(0);
+    const at::Tensor x_MH = input.reshape({-1, options_.hidden});
+    const at::Tensor& weight_VH = params[classifier_index()];
+    FinalNorm::Normed normed = norm_->forward(params, x_MH);
+    const at::Tensor h_NH = whole_rows(std::move(normed.h_NH), batch);
+    const at::Tensor targets_N = targets.flatten();
+    at::Tensor dh_NH;
+    GradTarget classifier;
+    if (sink != nullptr) {
+      dh_NH = at::empty_like(h_NH);
+      classifier = sink->target(static_cast<int>(classifier_index()));
+    }
+    double sum = 0;
+    TensorGroup::Started summing;
+    const std::int64_t N = h_NH.size(0);
+    const std::int64_t step = products_.chunk_rows(dtype_of(h_NH));
+    std::int64_t next = 0;
+    for (std::int64_t row = 0; row < N; row = next) {
+      const std::int64_t rows = std::min(step, N - row);
+      next = next_piece(row, step, N, input.is_meta());
+      const at::Tensor h_CH = h_NH.narrow(0, row, rows);
+      const at::Tensor logits_CV = products_.logits_in(scratch, h_CH, weight_VH);
+      const CrossEntropy entropy{targets_N.narrow(0, row, rows), grad_scale, sink != nullptr};
+      const std::int64_t sent = group_ ? group_->sent_bytes() : 0;
+      sum += entropy_of(logits_CV, entropy, dtype_of(h_NH));
+      if (group_) {  // each chunk that a dry run leaves out sends as much
+        group_->count_sent((next - row - step) / step * (group_->sent_bytes() - sent));
+      }
+      if (sink == nullptr) continue;
+      const at::Tensor dlogits_CV = products_.gradient_in(logits_CV, dtype_of(h_NH));
+      products_.input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);
+      // The ranks' gradients are summed while the last chunk's product with the rows runs.
+      if (group_ && row + step >= N) summing = group_->sum(dh_NH, batch);
+      products_.in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
+      classifier.accumulate = true;
+    }
+    if (sink == nullptr) return sum;
+    const at::Tensor dh_MH = group_ ? summing.finish() : dh_NH;
+    *grad_input = norm_->backward(params, {x_MH, normed, dh_MH}, *sink).view(input.sizes());
+    return sum;
+  }
+
+  at::Tensor logits(std::span<const at::Tensor> params, const at::Tensor& input,
+                    std::int64_t position) override {
+    const c10::AutoGradMode no_graph(false);
+    refuse_cuda(input);
+    const at::Tensor h_BH = norm_->forward(params, rows_at(input, position)).h_NH;
+    const at::Tensor& weight_VH = params[classifier_index()];
+    const at::Tensor own_BV =
+        empty_tensor({h_BH.size(0), group_ ? slices_.vocab_width : options_.vocab},
+                     c10::ScalarType::Float, h_BH.device());
+    products_.in_fp32(own_BV.narrow(1, 0, weight_VH.size(0)), h_BH, weight_VH.t(), false);
+    return group_ ? all_words(own_BV) : own_BV;
+  }
+
+ private:
+  struct CrossEntropy {
+    at::Tensor targets;
+    double grad_scale;
+    bool gradient;
+  };
+
+  void refuse_cuda(const at::Tensor& input) const {
+    if (!group_ || !input.is_cuda()) return;
+    throw Error("tensor parallelism runs on the host's memory; set parallel.tensor: 1 on GPUs");
+  }
+
+  [[nodiscard]] bool sequence() const { return group_ && group_->sequence(); }
+
+  at::Tensor whole_rows(at::Tensor h_MH, std::int64_t batch) const {
+    return sequence() ? group_->whole(h_MH.contiguous(), batch).finish() : h_MH;
+  }
+
+  // [B, H] of one position, which with sequence parallelism one of the ranks has.
+  at::Tensor rows_at(const at::Tensor& input, std::int64_t position) const {
+    if (!sequence()) return input.select(1, position);
+    const std::int64_t each = input.size(1);
+    const at::Tensor own_BH = input.select(1, position % each).contiguous();
+    return group_->each(own_BH).select(0, position / each);
+  }
+
+  // [B, V] of all ranks' words: they have as many as the widest, but the last.
+  at::Tensor all_words(const at::Tensor& own_BV) const {
+    const at::Tensor all_TBV = group_->each(own_BV);
+    const at::Tensor logits_BV =
+        empty_tensor({own_BV.size(0), options_.vocab}, c10::ScalarType::Float, own_BV.device());
+    for (std::int64_t first = 0, rank = 0; first < options_.vocab; ++rank) {
+      const std::int64_t words = std::min(slices_.vocab_width, options_.vocab - first);
+      logits_BV.narrow(1, first, words).copy_(all_TBV.select(0, rank).narrow(1, 0, words));
+      first += words;
+    }
+    return logits_BV;
+  }
+
+  // Sum of the losses. Where the gradient is asked for, it takes the place of the logits: row by
+  // row at its beginning on the host, in fp32 on a GPU.
+  double entropy_of(const at::Tensor& logits, const CrossEntropy& entropy, DType dtype) const {
+    if (group_) {
+      return sliced_cross_entropy(*group_, {.logits = logits,
+                                            .targets = entropy.targets,
+                                            .words = slices_.vocab,
+                                            .vocab = options_.vocab,
+                                            .grad_scale = entropy.grad_scale,
+                                            .gradient = entropy.gradient,
+                                            .gradient_dtype = products_.gradient_dtype(dtype)});
+    }
+    if (takes_gpu_path(logits)) return device_cross_entropy(logits, entropy);
+    if (logits.is_meta()) return 0;
+    const CrossEntropyArgs args{.logits = host_data<float>(logits),
+                                .rows = logits.size(0),
+                                .row_stride = options_.vocab,
+                                .vocab = options_.vocab,
+                                .width = options_.vocab,
+                                .targets = host_data<std::int64_t>(entropy.targets),
+                                .scale = static_cast<float>(entropy.grad_scale),
+                                .gradient_dtype = products_.gradient_dtype(dtype)};
+    return entropy.gradient ? softmax_cross_entropy(args) : softmax_cross_entropy_loss(args);
+  }
+
+  static double device_cross_entropy(const at::Tensor& logits, const CrossEntropy& entropy) {
+    const at::Tensor ignored = entropy.targets.eq(kIgnoreTarget).unsqueeze(1);
+    const at::Tensor at_target = entropy.targets.clamp_min(0).unsqueeze(1);
+    const at::Tensor log_p = logits.log_softmax(1);
+    const at::Tensor of_targets = log_p.gather(1, at_target).masked_fill(ignored, 0);
+    const at::Tensor total = of_targets.sum(c10::ScalarType::Double);
+    const double sum = total.is_meta() ? 0 : -total.item<double>();
+    if (entropy.gradient) {
+      logits.copy_(log_p).exp_();
+      logits.scatter_add_(1, at_target, at::empty_like(at_target, logits.options()).fill_(-1.0));
+      logits.mul_(entropy.grad_scale).masked_fill_(ignored, 0);
+    }
+    return sum;
+  }
+
+  [[nodiscard]] std::size_t classifier_index() const { return norm_->param_count(); }
+
+  const ModelOptions options_;
+  const ModelSlices slices_;
+  const ClassifierProducts products_;
+  const std::unique_ptr<FinalNorm> norm_;
+  const std::shared_ptr<TensorGroup> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<LossHead> make_classifier_head(const ModelOptions& options,
+                                               std::unique_ptr<FinalNorm> norm,
+                                               std::shared_ptr<TensorGroup> group) {
+  return std::make_unique<ClassifierHead>(options, std::move(norm), std::move(group));
+}
+
+}  // namespace sluice

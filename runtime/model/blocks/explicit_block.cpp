@@ -1,0 +1,349 @@
+// Names of tensors end in their shape: N = B S tokens, M of them between units (N, or N / tensor
+// with sequence parallelism), H hidden, E q, k and v side by side, A heads x head_dim (attention's
+// output), F ffn, U what precedes the activation (F, or 2 F of gate and up), C tokens of a chunk.
+// E, A, F and U are the rank's.
+#include "runtime/model/blocks/explicit_block.hpp"
+
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "base/error.hpp"
+#include "runtime/model/blocks/block_call.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/math/dry_pieces.hpp"
+#include "runtime/model/math/explicit_attention.hpp"
+#include "runtime/model/math/explicit_linear.hpp"
+#include "runtime/model/math/kv_cache.hpp"
+#include "runtime/model/math/stacked_linear.hpp"
+#include "runtime/model/model_slices.hpp"
+
+namespace sluice {
+namespace {
+
+using at::Tensor;
+
+Tensor like(const Tensor& x) { return empty_tensor(x.sizes(), x.scalar_type(), x.device()); }
+
+Tensor matrix_like(const Tensor& x, std::int64_t rows, std::int64_t columns) {
+  return empty_tensor({rows, columns}, x.scalar_type(), x.device());
+}
+
+struct Kept final : Saved {
+  Tensor qkv_NE;     // q and k turned, where positions are rotary
+  Tensor attention;  // its output [B, heads, S, D], in memory rows of tokens; undefined with
+                     // recompute_attention
+  Tensor r_MH;       // the residual stream between the two halves
+  Tensor up_NU;      // before the activation; undefined in a forward that no backward follows
+
+  [[nodiscard]] std::vector<Tensor> tensors() const override {
+    return {qkv_NE, attention, r_MH, up_NU};
+  }
+};
+
+class ExplicitBlock final : public Unit {
+ public:
+  explicit ExplicitBlock(ExplicitBlockParts parts)
+      : options_(parts.options),
+        layer_(parts.layer),
+        at_(block_params(parts.options)),
+        slices_(model_slices(parts.options, parts.group ? parts.group->part() : ModelPart{})),
+        activation_{parts.llama != nullptr},
+        head_dim_(parts.llama ? parts.options.head_dim
+                              : parts.options.hidden / parts.options.heads),
+        window_(parts.llama ? parts.options.sliding_window : 0),
+        llama_(std::move(parts.llama)),
+        group_(std::move(parts.group)) {}
+
+  Tensor forward(const UnitCall& call, std::span<const Tensor> params, const Tensor& input,
+                 std::unique_ptr<Saved>* saved) override {
+    refuse_cuda(input);
+    const c10::AutoGradMode no_graph(false);
+    const MatmulMode products(options_.matmul);
+    const BlockCall run(call, params, input, group_.get());
+    const Tensor x_MH = rows(input);
+    auto kept = std::make_unique<Kept>();
+    attention_half(run, x_MH, *kept);
+    if (saved == nullptr) {
+      kept->qkv_NE.reset();
+      kept->attention.reset();
+    } else {
+      kept->up_NU = matrix_like(x_MH, run.batch() * run.seq(), up_columns());
+    }
+    const Tensor y_MH = mlp(run, *kept);
+    if (saved != nullptr) *saved = std::move(kept);
+    return y_MH.view(input.sizes());
+  }
+
+  Tensor backward(const UnitCall& call, std::span<const Tensor> params, const Tensor& input,
+                  std::unique_ptr<Saved> saved, const Tensor& grad_output,
+                  GradSink& sink) override {
+    refuse_cuda(input);
+    const c10::AutoGradMode no_graph(false);
+    const MatmulMode products(options_.matmul);
+    const BlockCall run(call, params, input, group_.get());
+    const Tensor x_MH = rows(input);
+    if (!saved) saved = forward_again(run, x_MH);
+    auto* kept = dynamic_cast<Kept*>(saved.get());
+    check(kept != nullptr, "backward is given what this unit saved");
+    WeightProducts weights(sink, options_.matmul);
+    const Tensor dr_MH = mlp_backward(run, *kept, rows(grad_output), weights);
+    return attention_half_backward(run, *kept, x_MH, dr_MH, weights).view(input.sizes());
+  }
+
+  [[nodiscard]] bool saved_moves() const override { return true; }
+  [[nodiscard]] bool splits_backward() const override { return true; }
+
+  [[nodiscard]] std::optional<std::int64_t> cache_elems(std::int64_t positions) const override {
+    if (group_ && group_->sequence()) return std::nullopt;  // a rank has no sample's tokens all
+    return KvCache::elems(slices_.kv_heads.count, head_dim_, positions, window_);
+  }
+
+ private:
+  static void refuse_cuda(const Tensor& input) {
+    if (!input.is_cuda()) return;
+    throw Error(
+        "explicit blocks have no CUDA kernels; make the model with ModelOptions::on_gpu, which has "
+        "libtorch's autograd run the blocks");
+  }
+
+  Tensor rows(const Tensor& x_BSH) const { return x_BSH.contiguous().view({-1, options_.hidden}); }
+
+  [[nodiscard]] std::int64_t up_columns() const {
+    return slices_.ffn.count * (activation_.gated ? 2 : 1);
+  }
+
+  // Three places of a block drop out, numbered as in gpt2_block.cpp; `row` is the first token.
+  DropoutPlace dropout_at(const BlockCall& run, int place, std::int64_t row) const {
+    return {.p = options_.dropout,
+            .call = run.call(),
+            .site = static_cast<std::uint64_t>(1 + layer_ * 3 + place),
+            .per_sample = run.own_seq() * options_.hidden,
+            .first = row * options_.hidden,
+            .offset = run.own_first() * options_.hidden};
+  }
+
+  BlockNorm norm(const BlockCall& run, const BlockParams::Norm& at, const Tensor& x_MH) const {
+    return {x_MH, run[at.weight], run[at.bias], options_.norm_eps};
+  }
+
+  // q, k, v as [B, heads, S, D] of a fused [N, E].
+  AttentionHeads by_head(const BlockCall& run, const Tensor& qkv_NE) const {
+    const std::int64_t heads = slices_.heads.count, kv = slices_.kv_heads.count;
+    const Tensor all =
+        qkv_NE.view({run.batch(), run.seq(), heads + 2 * kv, head_dim_}).transpose(1, 2);
+    return {all.narrow(1, 0, heads), all.narrow(1, heads, kv), all.narrow(1, heads + kv, kv)};
+  }
+
+  AttentionInput attention_input(const BlockCall& run, const Tensor& qkv_NE) const {
+    const AttentionHeads heads = by_head(run, qkv_NE);
+    return {.q = heads.q,
+            .k = heads.k,
+            .v = heads.v,
+            .dropout = dropout_at(run, 0, 0),
+            .window = window_ < run.seq() ? window_ : 0,
+            .first_head = slices_.heads.first};
+  }
+
+  Tensor attention(const BlockCall& run, const Tensor& qkv_NE) const {
+    const AttentionInput in = attention_input(run, qkv_NE);
+    return cached_attention({in.q, in.k, in.v}, run.call(), [&] { return attention_forward(in); });
+  }
+
+  // [B, heads, S, D] that lies as [B, S, heads, D] -> [N, A].
+  Tensor tokens(const Tensor& heads) const {
+    return heads.transpose(1, 2).view({-1, slices_.heads.count * head_dim_});
+  }
+
+  void turn(const BlockCall& run, const Tensor& qkv_NE, bool back) const {
+    if (!llama_) return;
+    llama_->rope.turn(qkv_NE, {run.call().first_position, run.seq()},
+                      slices_.heads.count + slices_.kv_heads.count, back);
+  }
+
+  void attention_half(const BlockCall& run, const Tensor& x_MH, Kept& kept) const {
+    Tensor h_NH = like(x_MH);
+    norm(run, at_.norm1, x_MH).forward(h_NH);
+    h_NH = run.whole_rows(h_NH);
+    kept.qkv_NE = matrix_like(x_MH, h_NH.size(0),
+                              (slices_.heads.count + 2 * slices_.kv_heads.count) * head_dim_);
+    run.stack_product(kept.qkv_NE, h_NH, at_.qkv);
+    turn(run, kept.qkv_NE, false);
+    kept.attention = attention(run, kept.qkv_NE);
+    const Tensor out_NA = tokens(kept.attention);
+    const DropoutPlace dropout = dropout_at(run, 1, 0);
+    if (group_) {  // into the norm's output, which is done with
+      linear_maybe_biased(h_NH, out_NA, run[at_.out], {});
+      kept.r_MH = run.end_branch(h_NH, {x_MH, run[at_.out_bias], dropout});
+    } else {
+      kept.r_MH = h_NH;
+      residual_linear(kept.r_MH, {x_MH, out_NA, run[at_.out], run[at_.out_bias], dropout});
+    }
+    if (options_.recompute_attention) kept.attention.reset();
+  }
+
+  Tensor mlp(const BlockCall& run, const Kept& kept) const {
+    Tensor y_NH = like(kept.r_MH);  // each chunk: the norm's output, then y
+    norm(run, at_.norm2, kept.r_MH).forward(y_NH);
+    y_NH = run.whole_rows(y_NH);
+    const std::int64_t N = y_NH.size(0);
+    const std::int64_t step = chunk_rows(N);
+    const Tensor act = matrix_like(y_NH, step, slices_.ffn.count);
+    const bool keeps = kept.up_NU.defined();
+    const Tensor up = keeps               ? kept.up_NU
+                      : activation_.gated ? matrix_like(y_NH, step, up_columns())
+                                          : act;
+    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, y_NH.is_meta())) {
+      const std::int64_t n = std::min(step, N - row);
+      const Tensor y_CH = y_NH.narrow(0, row, n);
+      const Tensor act_CF = act.narrow(0, 0, n);
+      const Tensor up_CU = up.narrow(0, keeps ? row : 0, n);
+      run.stack_product(up_CU, y_CH, at_.up);
+      activation_.forward(act_CF, up_CU);
+      if (group_) {
+        linear_maybe_biased(y_CH, act_CF, run[at_.down], {});
+      } else {
+        residual_linear(y_CH, {kept.r_MH.narrow(0, row, n), act_CF, run[at_.down],
+                               run[at_.down_bias], dropout_at(run, 2, row)});
+      }
+    }
+    if (!group_) return y_NH;
+    return run.end_branch(y_NH, {kept.r_MH, run[at_.down_bias], dropout_at(run, 2, 0)});
+  }
+
+  // What forward keeps, without the block's output: no down projection.
+  std::unique_ptr<Kept> forward_again(const BlockCall& run, const Tensor& x_MH) const {
+    auto kept = std::make_unique<Kept>();
+    attention_half(run, x_MH, *kept);
+    Tensor h_NH = like(x_MH);
+    norm(run, at_.norm2, kept->r_MH).forward(h_NH);
+    h_NH = run.whole_rows(h_NH);
+    kept->up_NU = matrix_like(x_MH, h_NH.size(0), up_columns());
+    run.stack_product(kept->up_NU, h_NH, at_.up);
+    return kept;
+  }
+
+  // The gradient by kept.up, in its place where nothing is deferred.
+  Tensor back_through_activation(const BlockCall& run, const Kept& kept, const Tensor& d_NH,
+                                 WeightProducts& weights) const {
+    const Tensor& up_NU = kept.up_NU;
+    const Tensor dup_NU = weights.defers() ? like(up_NU) : up_NU;
+    const std::int64_t N = d_NH.size(0);
+    const std::int64_t step = chunk_rows(N);
+    GradTarget down = weights.defers() ? GradTarget{} : weights.sink().target(at_.down);
+    const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
+    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
+      const std::int64_t n = std::min(step, N - row);
+      const Tensor d_CH = d_NH.narrow(0, row, n);
+      const Tensor up_CU = up_NU.narrow(0, row, n);
+      const Tensor act_CF = scratch_CF.narrow(0, 0, n);
+      if (!weights.defers()) {
+        activation_.forward(act_CF, up_CU);
+        linear_weight_gradient(down, d_CH, act_CF);
+      }
+      linear_input_gradient(act_CF, d_CH, run[at_.down]);
+      activation_.backward(weights.defers() ? dup_NU.narrow(0, row, n) : up_CU, up_CU, act_CF);
+    }
+    if (weights.defers()) {
+      weights.add([this, d_NH, up_NU](GradSink& sink) { down_weight_gradient(sink, d_NH, up_NU); });
+    }
+    return dup_NU;
+  }
+
+  void down_weight_gradient(GradSink& sink, const Tensor& d_NH, const Tensor& up_NU) const {
+    const std::int64_t N = d_NH.size(0);
+    const std::int64_t step = chunk_rows(N);
+    GradTarget down = sink.target(at_.down);
+    const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
+    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
+      const std::int64_t n = std::min(step, N - row);
+      const Tensor act_CF = scratch_CF.narrow(0, 0, n);
+      activation_.forward(act_CF, up_NU.narrow(0, row, n));
+      linear_weight_gradient(down, d_NH.narrow(0, row, n), act_CF);
+    }
+  }
+
+  // The gradient by r.
+  Tensor mlp_backward(const BlockCall& run, Kept& kept, const Tensor& dy_MH,
+                      WeightProducts& weights) const {
+    Tensor dup_NU;
+    {
+      const Tensor dbranch_MH = branch_gradient(dy_MH, dropout_at(run, 2, 0));
+      if (at_.down_bias >= 0) bias_gradient(weights.sink().target(at_.down_bias), dbranch_MH);
+      dup_NU = back_through_activation(run, kept, run.whole_rows(dbranch_MH), weights);
+    }
+    kept.up_NU.reset();
+    BlockNorm in = norm(run, at_.norm2, kept.r_MH);
+    in.keep_statistics();
+    const Tensor dh_MH = run.back_through_stack(at_.up, in, dup_NU, weights);
+    dup_NU.reset();
+    in.weight_gradient(weights.sink(), at_.norm2, dh_MH);
+    in.input_gradient(dh_MH, dh_MH, dy_MH);  // dr, in the place of what is done with
+    kept.r_MH.reset();
+    return dh_MH;
+  }
+
+  // dr becomes dx, unless a deferred product still needs it.
+  Tensor attention_half_backward(const BlockCall& run, Kept& kept, const Tensor& x_MH,
+                                 const Tensor& dr_MH, WeightProducts& weights) const {
+    Tensor dqkv_NE = back_to_heads(run, kept, dr_MH, weights);
+    turn(run, dqkv_NE, true);
+    BlockNorm in = norm(run, at_.norm1, x_MH);
+    in.keep_statistics();
+    const Tensor dh_MH = run.back_through_stack(at_.qkv, in, dqkv_NE, weights);
+    dqkv_NE.reset();
+    in.weight_gradient(weights.sink(), at_.norm1, dh_MH);
+    const Tensor dx_MH = weights.defers() ? dh_MH : dr_MH;
+    in.input_gradient(dx_MH, dh_MH, dr_MH);
+    return dx_MH;
+  }
+
+  // Through the output projection and attention.
+  Tensor back_to_heads(const BlockCall& run, Kept& kept, const Tensor& dr_MH,
+                       WeightProducts& weights) const {
+    const AttentionInput in = attention_input(run, kept.qkv_NE);
+    if (!kept.attention.defined()) kept.attention = attention_forward(in);
+    const Tensor dout = back_through_output(run, kept, dr_MH, weights);
+    const Tensor dqkv_NE = like(kept.qkv_NE);
+    attention_backward(in, dout, by_head(run, dqkv_NE));
+    kept.qkv_NE.reset();
+    return dqkv_NE;
+  }
+
+  // The gradient by attention's output [B, heads, S, D], in its place where nothing is deferred.
+  Tensor back_through_output(const BlockCall& run, Kept& kept, const Tensor& dr_MH,
+                             WeightProducts& weights) const {
+    const Tensor dbranch_MH = branch_gradient(dr_MH, dropout_at(run, 1, 0));
+    if (at_.out_bias >= 0) bias_gradient(weights.sink().target(at_.out_bias), dbranch_MH);
+    const Tensor d_NH = run.whole_rows(dbranch_MH);
+    const Tensor attention = std::move(kept.attention);
+    const Tensor out_NA = tokens(attention);
+    weights.add([out = at_.out, d_NH, out_NA](GradSink& sink) {
+      GradTarget target = sink.target(out);
+      linear_weight_gradient(target, d_NH, out_NA);
+    });
+    const Tensor dout_NA = weights.defers() ? like(out_NA) : out_NA;
+    linear_input_gradient(dout_NA, d_NH, run[at_.out]);
+    if (!weights.defers()) return attention;
+    return dout_NA.view({run.batch(), run.seq(), slices_.heads.count, head_dim_}).transpose(1, 2);
+  }
+
+  const ModelOptions options_;
+  const std::int64_t layer_;
+  const BlockParams at_;
+  const ModelSlices slices_;
+  const BlockActivation activation_;
+  const std::int64_t head_dim_;
+  const std::int64_t window_;
+  const std::shared_ptr<const LlamaConstants> llama_;
+  const std::shared_ptr<TensorGroup> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> make_explicit_block(ExplicitBlockParts parts) {
+  return std::make_unique<ExplicitBlock>(std::move(parts));
+}
+
+}  // namespace sluice

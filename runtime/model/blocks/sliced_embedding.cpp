@@ -1,0 +1,139 @@
+#include <numeric>
+#include <utility>
+#include <vector>
+
+#include "kernels/cpu/embedding.hpp"
+#include "kernels/cpu/embedding_slice.hpp"
+#include "runtime/model/blocks/explicit_branch.hpp"
+#include "runtime/model/blocks/explicit_units.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/model_slices.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice {
+namespace {
+
+using at::Tensor;
+
+// Names of tensors end in their shape: N = B S tokens, M of them between units (tensor_group.hpp).
+class SlicedEmbedding final : public Unit {
+ public:
+  SlicedEmbedding(const ModelOptions& options, std::shared_ptr<TensorGroup> group)
+      : options_(options),
+        vocab_(model_slices(options, group->part()).vocab),
+        group_(std::move(group)) {}
+
+  Tensor forward(const UnitCall& call, std::span<const Tensor> params, const Tensor& tokens_BS,
+                 std::unique_ptr<Saved>* saved) override {
+    if (saved != nullptr) saved->reset();
+    refuse_unfit(call, tokens_BS);
+    const std::int64_t B = tokens_BS.size(0), S = tokens_BS.size(1), H = options_.hidden;
+    const Tensor rows_NH = empty_tensor({B * S, H}, params[0].scalar_type(), params[0].device());
+    if (!rows_NH.is_meta()) {
+      embedding_slice_forward(host_bytes(rows_NH), host_bytes(params[0]), dtype_of(rows_NH),
+                              slice(tokens_BS));
+    }
+    const Tensor x_MH = group_->sum(rows_NH, B).finish();
+    const Own own = own_tokens(S);
+    const Tensor x_BSH = x_MH.view({B, own.count, H});
+    if (params.size() > 1)
+      x_BSH.add_(params[1].narrow(0, call.first_position + own.first, own.count));
+    const DropoutPlace place = dropout_at(call, own);
+    if (place.active()) drop_out(x_BSH, x_BSH, {}, place);
+    return x_BSH;
+  }
+
+  // Every rank needs the gradients of all tokens: its words are anywhere among them.
+  Tensor backward(const UnitCall& call, std::span<const Tensor> params, const Tensor& tokens_BS,
+                  std::unique_ptr<Saved> /*saved*/, const Tensor& grad_output,
+                  GradSink& sink) override {
+    const std::int64_t B = tokens_BS.size(0), S = tokens_BS.size(1);
+    const Own own = own_tokens(S);
+    const Tensor grad_MH = branch_gradient(grad_output.contiguous().view({-1, options_.hidden}),
+                                           dropout_at(call, own));
+    TensorGroup::Started gathering = group_->whole(grad_MH, B);
+    if (params.size() > 1) add_positions(sink.target(1), grad_MH, B, own, params[1].size(0));
+    const Tensor grad_NH = gathering.finish();
+    const GradTarget target = sink.target(0);
+    if (!target.accumulate) target.grad.zero_();
+    if (!grad_NH.is_meta()) {
+      embedding_slice_backward(host_data<float>(target.grad), host_bytes(grad_NH),
+                               dtype_of(grad_NH), slice(tokens_BS));
+    }
+    return {};
+  }
+
+  [[nodiscard]] bool backward_reads_params() const override { return false; }
+
+  [[nodiscard]] std::optional<std::int64_t> cache_elems(std::int64_t /*positions*/) const override {
+    if (group_->sequence()) return std::nullopt;
+    return 0;
+  }
+
+ private:
+  // The tokens of each sample that the rank has between units.
+  struct Own {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+
+  void refuse_unfit(const UnitCall& call, const Tensor& tokens_BS) const {
+    const std::int64_t S = tokens_BS.size(1);
+    check(call.first_position + S <= options_.seq, "a sample is no longer than model.seq");
+    if (tokens_BS.is_cuda()) {
+      throw Error("tensor parallelism runs on the host's memory; set parallel.tensor: 1 on GPUs");
+    }
+    if (!group_->sequence() || S % group_->size() == 0) return;
+    throw Error("parallel.sequence: samples of " + std::to_string(S) +
+                " tokens cannot be shared by " + std::to_string(group_->size()) +
+                " tensor-parallel ranks: " + std::to_string(S) + " % " +
+                std::to_string(group_->size()) + " = " + std::to_string(S % group_->size()));
+  }
+
+  [[nodiscard]] Own own_tokens(std::int64_t seq) const {
+    const std::int64_t count = group_->part().own_tokens(seq);
+    return {group_->sequence() ? group_->rank() * count : 0, count};
+  }
+
+  [[nodiscard]] EmbeddingSlice slice(const Tensor& tokens) const {
+    return {.tokens = {host_data<std::int64_t>(tokens), static_cast<std::size_t>(tokens.numel())},
+            .first = vocab_.first,
+            .rows = vocab_.count,
+            .table_rows = options_.vocab,
+            .hidden = options_.hidden};
+  }
+
+  [[nodiscard]] DropoutPlace dropout_at(const UnitCall& call, const Own& own) const {
+    return {.p = options_.dropout,
+            .call = call,
+            .site = 0,
+            .per_sample = own.count * options_.hidden,
+            .offset = own.first * options_.hidden};
+  }
+
+  void add_positions(const GradTarget& target, const Tensor& grad_MH, std::int64_t batch,
+                     const Own& own, std::int64_t rows) const {
+    if (!target.accumulate) target.grad.zero_();
+    if (grad_MH.is_meta()) return;
+    std::vector<std::int64_t> positions(static_cast<std::size_t>(batch * own.count));
+    for (std::int64_t b = 0; b < batch; ++b) {
+      const auto sample = positions.begin() + b * own.count;
+      std::iota(sample, sample + own.count, own.first);
+    }
+    embedding_backward(host_data<float>(target.grad), positions, host_bytes(grad_MH),
+                       dtype_of(grad_MH), rows, options_.hidden);
+  }
+
+  const ModelOptions options_;
+  const Slice vocab_;
+  const std::shared_ptr<TensorGroup> group_;
+};
+
+}  // namespace
+
+std::unique_ptr<Unit> make_sliced_embedding(const ModelOptions& options,
+                                            std::shared_ptr<TensorGroup> group) {
+  return std::make_unique<SlicedEmbedding>(options, std::move(group));
+}
+
+}  // namespace sluice

@@ -1,0 +1,136 @@
+#include "runtime/model/math/explicit_kernels.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "kernels/cpu/dropout.hpp"
+#include "kernels/cpu/gelu.hpp"
+#include "kernels/cpu/layer_norm.hpp"
+#include "kernels/cpu/philox.hpp"
+#include "kernels/cpu/rms_norm.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice {
+namespace {
+
+LayerNormArgs norm_args(const NormInput& in) {
+  float* mean = in.statistics.defined() ? host_data<float>(in.statistics) : nullptr;
+  return {.x = host_bytes(in.x),
+          .weight = host_bytes(in.weight),
+          .bias = host_bytes(in.bias),
+          .mean = mean,
+          .rstd = mean == nullptr ? nullptr : mean + in.x.size(0),
+          .dtype = dtype_of(in.x),
+          .rows = in.x.size(0),
+          .hidden = in.x.size(1),
+          .eps = in.eps};
+}
+
+RmsNormArgs rms_args(const RmsInput& in) {
+  return {.x = host_bytes(in.x),
+          .weight = host_bytes(in.weight),
+          .rstd = in.rstd.defined() ? host_data<float>(in.rstd) : nullptr,
+          .dtype = dtype_of(in.x),
+          .rows = in.x.size(0),
+          .hidden = in.x.size(1),
+          .eps = in.eps};
+}
+
+GateUp gate_up_of(const at::Tensor& gate_up) {
+  return {host_bytes(gate_up), dtype_of(gate_up), gate_up.size(0), gate_up.size(1) / 2};
+}
+
+}  // namespace
+
+void norm_forward(at::Tensor y, const NormInput& in) {
+  if (y.is_meta()) return;
+  layer_norm_forward(norm_args(in), host_bytes(y));
+}
+
+void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+                         const NormInput& in) {
+  if (dx.is_meta()) return;
+  layer_norm_input_gradient(norm_args(in), host_bytes(dx), host_bytes(dy), host_bytes(residual));
+}
+
+void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
+                          const NormInput& in) {
+  if (dy.is_meta()) return;
+  layer_norm_weight_gradient(norm_args(in), host_data<float>(weight.grad),
+                             host_data<float>(bias.grad), host_bytes(dy), weight.accumulate,
+                             bias.accumulate);
+}
+
+void rms_forward(at::Tensor y, const RmsInput& in) {
+  if (y.is_meta()) return;
+  rms_norm_forward(rms_args(in), host_bytes(y));
+}
+
+void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+                        const RmsInput& in) {
+  if (dx.is_meta()) return;
+  rms_norm_input_gradient(rms_args(in), host_bytes(dx), host_bytes(dy), host_bytes(residual));
+}
+
+void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in) {
+  if (dy.is_meta()) return;
+  rms_norm_weight_gradient(rms_args(in), host_data<float>(weight.grad), host_bytes(dy),
+                           weight.accumulate);
+}
+
+void swiglu(at::Tensor y, const at::Tensor& gate_up) {
+  if (y.is_meta()) return;
+  swiglu_forward(host_bytes(y), gate_up_of(gate_up));
+}
+
+void swiglu_gradient(at::Tensor gate_up, const at::Tensor& dy) {
+  if (dy.is_meta()) return;
+  swiglu_backward(gate_up_of(gate_up), host_bytes(dy));
+}
+
+void gelu(at::Tensor y, const at::Tensor& x) {
+  if (y.is_meta()) return;
+  gelu_forward(host_bytes(y), host_bytes(x), dtype_of(x), x.numel());
+}
+
+void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy) {
+  if (dx.is_meta()) return;
+  gelu_backward(host_bytes(dx), host_bytes(x), host_bytes(dy), dtype_of(x), x.numel());
+}
+
+void bias_gradient(const GradTarget& target, const at::Tensor& dy) {
+  if (dy.is_meta()) return;
+  column_sum(host_data<float>(target.grad), host_bytes(dy), dtype_of(dy), dy.size(0), dy.size(1),
+             target.accumulate);
+}
+
+void drop_out(at::Tensor out, const at::Tensor& x, const at::Tensor& residual,
+              const DropoutPlace& place) {
+  if (out.is_meta()) return;
+  const DType dtype = dtype_of(x);
+  auto* to = static_cast<std::byte*>(host_bytes(out));
+  const auto* from = static_cast<const std::byte*>(host_bytes(x));
+  const auto* base =
+      residual.defined() ? static_cast<const std::byte*>(host_bytes(residual)) : nullptr;
+  for (std::int64_t i = 0; i < x.numel();) {
+    const std::int64_t sample = (place.first + i) / place.per_sample;
+    const std::int64_t within = (place.first + i) % place.per_sample;
+    const std::int64_t n = std::min(x.numel() - i, place.per_sample - within);
+    const std::array<std::uint64_t, 3> key{
+        static_cast<std::uint64_t>(place.call.step),
+        static_cast<std::uint64_t>(place.call.first_sample + sample), place.site};
+    const std::int64_t at = i * size_of(dtype);
+    dropout_add({.out = to + at,
+                 .x = from + at,
+                 .residual = base == nullptr ? nullptr : base + at,
+                 .dtype = dtype,
+                 .n = n,
+                 .p = place.p,
+                 .seed = place.call.seed,
+                 .stream = hash_stream(key),
+                 .first_element = place.offset + within});
+    i += n;
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,97 @@
+#include "runtime/model/math/rope.hpp"
+
+#include <ATen/ops/cat.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "kernels/cpu/rope.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr c10::ScalarType kWide = c10::ScalarType::Float;
+
+// Meta's scaling for Llama 3.1 (Hugging Face's rope_type llama3).
+double scale_llama3(double frequency, const ModelOptions& o) {
+  const double turns =
+      static_cast<double>(o.rope_original_seq) * frequency / (2 * std::numbers::pi);
+  const double kept =
+      (turns - o.rope_low_freq_factor) / (o.rope_high_freq_factor - o.rope_low_freq_factor);
+  if (turns > o.rope_high_freq_factor) return frequency;
+  if (turns < o.rope_low_freq_factor) return frequency / o.rope_factor;
+  return (1 - kept) * frequency / o.rope_factor + kept * frequency;
+}
+
+}  // namespace
+
+std::vector<float> rope_frequencies(const ModelOptions& o) {
+  check(o.head_dim > 0 && o.head_dim % 2 == 0, "rotary positions need an even head_dim");
+  std::vector<float> frequencies;
+  for (std::int64_t i = 0; i < o.head_dim; i += 2) {
+    const double exponent = -static_cast<double>(i) / static_cast<double>(o.head_dim);
+    const double frequency = std::pow(o.rope_theta, exponent);
+    frequencies.push_back(static_cast<float>(
+        o.rope_scaling == RopeScaling::kLlama3 ? scale_llama3(frequency, o) : frequency));
+  }
+  return frequencies;
+}
+
+RopeTable::RopeTable(const ModelOptions& o, bool dry) {
+  const std::vector<float> frequencies = rope_frequencies(o);
+  const auto half = static_cast<std::int64_t>(frequencies.size());
+  if (dry) {
+    cos_ = DeviceConstant::dry({o.seq, half}, kWide);
+    sin_ = DeviceConstant::dry({o.seq, half}, kWide);
+    return;
+  }
+  at::Tensor cos = empty_tensor({o.seq, half}, kWide);
+  at::Tensor sin = empty_tensor({o.seq, half}, kWide);
+  for (std::int64_t i = 0; i < o.seq * half; ++i) {
+    // The angle is rounded to fp32: pretrained weights have seen those angles, not exact ones.
+    const float angle =
+        static_cast<float>(i / half) * frequencies[static_cast<std::size_t>(i % half)];
+    host_data<float>(cos)[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
+    host_data<float>(sin)[i] = static_cast<float>(std::sin(static_cast<double>(angle)));
+  }
+  cos_ = DeviceConstant(cos);
+  sin_ = DeviceConstant(sin);
+}
+
+at::Tensor RopeTable::apply(const at::Tensor& x, std::int64_t position_dim,
+                            std::int64_t first) const {
+  const auto of_x = [&](const DeviceConstant& table) {
+    const at::Tensor rows = table.on(x.device()).narrow(0, first, x.size(position_dim));
+    return position_dim == 1 ? rows.unsqueeze(1) : rows;
+  };
+  const at::Tensor cos = of_x(cos_);
+  const at::Tensor sin = of_x(sin_);
+  const std::vector<at::Tensor> half = x.to(wide_type(x)).chunk(2, -1);
+  const at::Tensor turned = at::cat({half[0].mul(cos).sub(half[1].mul(sin)),  //
+                                     half[1].mul(cos).add(half[0].mul(sin))},
+                                    -1);
+  return turned.to(x.scalar_type()).contiguous();
+}
+
+void RopeTable::turn(const at::Tensor& x_NE, Positions positions, std::int64_t heads,
+                     bool back) const {
+  if (x_NE.is_meta()) return;
+  const at::Tensor& cos = cos_.on(x_NE.device());
+  check(positions.first + positions.count <= cos.size(0),
+        "rotary positions reach as far as the model's seq");
+  const std::int64_t skipped = positions.first * cos.size(1);
+  rope({.x = host_bytes(x_NE),
+        .cos = host_data<float>(cos) + skipped,
+        .sin = host_data<float>(sin_.on(x_NE.device())) + skipped,
+        .dtype = dtype_of(x_NE),
+        .rows = x_NE.size(0),
+        .seq = positions.count,
+        .heads = heads,
+        .head_dim = 2 * cos.size(1),
+        .stride = x_NE.size(1),
+        .back = back});
+}
+
+}  // namespace sluice

@@ -1,0 +1,44 @@
+// Rotary position embedding (Su et al. 2021) in the half-split order of Hugging Face: elements i
+// and i + D/2 of a head turn together by position * theta^(-2i/D). With llama3 scaling, slow
+// frequencies are divided by the factor, fast ones kept, those between blended.
+#pragma once
+
+#include <vector>
+
+#include "runtime/model/math/device_constant.hpp"
+#include "runtime/model/model_options.hpp"
+
+namespace sluice {
+
+// D/2 values in fp32. REQUIRES: with_defaults() was applied; even head_dim.
+[[nodiscard]] std::vector<float> rope_frequencies(const ModelOptions& options);
+
+// cos and sin of all angles, [seq, D/2] fp32; one of a model, shared by its blocks.
+class RopeTable {
+ public:
+  // `dry`: for the meta device alone, nothing is computed.
+  explicit RopeTable(const ModelOptions& options, bool dry = false);
+
+  // Differentiable. x: [B, heads, S, D] or, with position_dim 1, [B, S, heads, D] -> the same shape
+  // and type, contiguous. Positions are first .. first + S - 1. Computed in fp32. REQUIRES:
+  // first + S <= seq.
+  [[nodiscard]] at::Tensor apply(const at::Tensor& x, std::int64_t position_dim,
+                                 std::int64_t first = 0) const;
+
+  // Positions [first, first + count) of each of some sequences.
+  struct Positions {
+    std::int64_t first = 0;
+    std::int64_t count = 0;
+  };
+  // In place, on the host (kernels/cpu/rope.hpp) or the meta device. x: [N, E] contiguous; the
+  // first `heads` heads of a row turn, row n is a token at position first + n % count. `back`: the
+  // other way, which is the gradient. REQUIRES: first + count <= the table's seq.
+  void turn(const at::Tensor& x_NE, Positions positions, std::int64_t heads,
+            bool back = false) const;
+
+ private:
+  DeviceConstant cos_;
+  DeviceConstant sin_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,101 @@
+#include "runtime/model/math/stacked_linear.hpp"
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/math/explicit_kernels.hpp"
+#include "runtime/model/math/explicit_linear.hpp"
+
+namespace sluice {
+namespace {
+
+// f(index, columns of `side_by_side` that belong to part `index`), parts of rows(index) columns.
+template <class Rows, class Fn>
+void for_columns(const at::Tensor& side_by_side, std::size_t count, Rows rows, Fn f) {
+  std::int64_t column = 0;
+  for (std::size_t i = 0; i < count; ++i) {
+    f(i, side_by_side.narrow(1, column, rows(i)));
+    column += rows(i);
+  }
+}
+
+}  // namespace
+
+at::Tensor joined(std::span<const at::Tensor> parts) {
+  std::vector<std::int64_t> sizes = parts[0].sizes().vec();
+  std::int64_t next = parts[0].storage_offset();
+  sizes[0] = 0;
+  for (const at::Tensor& part : parts) {
+    const bool here =
+        part.storage().unsafeGetStorageImpl() == parts[0].storage().unsafeGetStorageImpl() &&
+        part.storage_offset() == next && part.is_contiguous();
+    if (!here) return {};
+    next += part.numel();
+    sizes[0] += part.size(0);
+  }
+  return parts[0].as_strided(sizes, parts[0].strides());
+}
+
+void linear_maybe_biased(at::Tensor y, const at::Tensor& x, const at::Tensor& weight,
+                         const at::Tensor& bias) {
+  if (bias.defined()) {
+    linear(y, x, weight, bias);
+  } else {
+    linear_input_gradient(y, x, weight.t());  // the same product
+  }
+}
+
+void stacked_linear(const at::Tensor& y, const at::Tensor& x, std::span<const at::Tensor> weights,
+                    std::span<const at::Tensor> biases) {
+  const at::Tensor weight = joined(weights);
+  const at::Tensor bias = biases.empty() ? at::Tensor() : joined(biases);
+  if (weight.defined() && bias.defined() == !biases.empty()) {
+    return linear_maybe_biased(y, x, weight, bias);
+  }
+  const auto rows = [&](std::size_t i) { return weights[i].size(0); };
+  for_columns(y, weights.size(), rows, [&](std::size_t i, const at::Tensor& columns) {
+    linear_maybe_biased(columns, x, weights[i], biases.empty() ? at::Tensor() : biases[i]);
+  });
+}
+
+void stacked_input_gradient(const at::Tensor& dx, const at::Tensor& dy,
+                            std::span<const at::Tensor> weights) {
+  if (const at::Tensor weight = joined(weights); weight.defined()) {
+    return linear_input_gradient(dx, dy, weight);
+  }
+  const auto rows = [&](std::size_t i) { return weights[i].size(0); };
+  for_columns(dy, weights.size(), rows, [&](std::size_t i, const at::Tensor& columns) {
+    linear_input_gradient(dx, columns, weights[i], i > 0);
+  });
+}
+
+void stacked_weight_gradient(std::span<const GradTarget> targets, const at::Tensor& dy,
+                             const at::Tensor& x) {
+  std::vector<at::Tensor> grads;
+  for (const GradTarget& target : targets) grads.push_back(target.grad);
+  const bool alike = std::all_of(targets.begin(), targets.end(), [&](const GradTarget& target) {
+    return target.accumulate == targets[0].accumulate;
+  });
+  if (GradTarget all{alike ? joined(grads) : at::Tensor(), targets[0].accumulate};
+      all.grad.defined()) {
+    return linear_weight_gradient(all, dy, x);
+  }
+  const auto rows = [&](std::size_t i) { return grads[i].size(0); };
+  for_columns(dy, targets.size(), rows, [&](std::size_t i, const at::Tensor& columns) {
+    GradTarget target = targets[i];
+    linear_weight_gradient(target, columns, x);
+  });
+}
+
+void stacked_bias_gradient(std::span<const GradTarget> targets, const at::Tensor& dy) {
+  const at::Tensor sums = empty_tensor({dy.size(1)}, c10::ScalarType::Float, dy.device());
+  bias_gradient({sums, false}, dy);
+  std::int64_t first = 0;
+  for (const GradTarget& target : targets) {
+    store_gradient(target, sums.narrow(0, first, target.grad.size(0)));
+    first += target.grad.size(0);
+  }
+}
+
+}  // namespace sluice
