@@ -1,5 +1,5 @@
-// The bytes of one file of text in order. A gzip file (known by its first bytes, whatever its name)
-// is unpacked on the way, in constant memory. Not thread-safe.
+// The bytes of one text file in order. A gzip file is unpacked in constant memory; its first bytes
+// identify it, whatever its name. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -16,21 +16,21 @@ namespace sluice {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  // Fills `out`; fewer bytes mean that the text has ended. Throws IoError with the path and the
-  // offset where the file cannot be read, is damaged, or is shorter than TextFile::size_bytes.
+  // Fills `out`. A shorter result means that the text has ended. Throws IoError with path and
+  // offset if the file cannot be read, is damaged, or is shorter than TextFile::size_bytes.
   virtual std::size_t read(std::span<char> out) = 0;
-  // No more than this is left to read; of a packed file the largest number.
+  // Upper bound of the bytes that read() can still return; for a packed file the largest number.
   [[nodiscard]] virtual std::size_t most_left() const = 0;
-  // True when read() has given the last byte.
+  // True after read() has returned the last byte.
   [[nodiscard]] virtual bool at_end() const = 0;
-  // Bytes of the file, packed where it is packed, that read() has used so far.
+  // Bytes of the file (packed bytes of a packed file) that read() has consumed.
   [[nodiscard]] virtual std::int64_t used_bytes() const = 0;
 };
 
 [[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const TextFile& file);
 
-// Names the kind of a file that is no text by its beginning, with advice: "a Parquet file; ...".
-// Empty: it may be text. A zero byte makes any file binary.
+// Identifies a file that is no text by its first bytes and returns its kind with advice: "a Parquet
+// file; ...". An empty result: the file may be text. A zero byte makes any file binary.
 [[nodiscard]] std::string binary_kind(std::string_view beginning);
 
 }  // namespace sluice

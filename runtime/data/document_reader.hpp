@@ -1,5 +1,5 @@
-// The documents of a file of text. A plain file is one document. A file of JSON lines has a
-// document on each line. Either may be packed by gzip. Thread-safe: nothing is kept between calls.
+// The documents of a text file. A plain file is one document; a file of JSON lines has one document
+// on each line. Both may be packed by gzip. Thread-safe: no state between calls.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ struct ReadOptions {
   std::string json_key = "text";        // whose value is the text of a JSON line
 };
 
-// A part of a document, or all of it.
+// A document, or a part of one.
 struct DocumentPiece {
   std::string text;
   bool ends_document = false;
@@ -32,23 +32,23 @@ struct ReadResult {
   bool json_as_text = false;   // a .json that is one JSON document
 };
 
-// Calls `piece` for the documents in order. A plain document comes in consecutive parts of about
-// piece_bytes, cut where no word of the usual split patterns lies across (see find_cut); the
-// document of a JSON line comes whole. Empty documents and blank lines are left out.
+// Calls `piece` for the documents in order. A plain document comes in consecutive pieces of about
+// piece_bytes. A cut never crosses a word of the usual split patterns (find_cut). The document of a
+// JSON line comes whole. Empty documents and blank lines are left out.
 //
-// What a file is follows from its first bytes, and for JSON lines from its name (TextFile::format).
-// A binary is left out, or an error where the file is named. Throws IoError with the file, and with
-// the line or the offset, where the file cannot be read, is damaged, became shorter, or has a line
-// without its text.
+// The first bytes decide the file's type; for JSON lines the name decides (TextFile::format). A
+// binary file is left out, or is an error if the user named the file. Throws IoError with the file
+// and the line or offset if the file cannot be read, is damaged, became shorter, or has a line
+// without text.
 ReadResult read_documents(const TextFile& file, const ReadOptions& options,
                           const std::function<void(DocumentPiece&& piece)>& piece);
 
-// "FILE, line 7" or "FILE, byte 1234": where `offset` of a piece's text is, for people.
+// The place of `offset` in a piece's text, for people: "FILE, line 7" or "FILE, byte 1234".
 [[nodiscard]] std::string place_of(const TextFile& file, std::int64_t line, std::int64_t offset);
 
-// The last place in `text`, not 0, where it can be cut so that both parts are tokenised as the
-// whole would be: before a space that follows a visible ASCII character, or between a newline that
-// follows a visible character and a letter. 0: there is none.
+// The last position in `text`, not 0, at which a cut leaves both parts tokenised as in the whole
+// text: before a space that follows a visible ASCII character, or between a newline that follows a
+// visible character and a letter. 0: no such position.
 [[nodiscard]] std::size_t find_cut(std::string_view text);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What a model is evaluated on: streams of tokens, each with a name for the report.
+// Token streams for evaluation, each with a name for the report.
 #pragma once
 
 #include <cstdint>
@@ -16,9 +16,9 @@ struct EvalStream {
   std::shared_ptr<const TokenSource> source;
 };
 
-// `text` given: each file that it means, tokenised; else each prefix of data.valid; else the share
-// of validation that data.split takes of the training data, as one stream. A stream is at least two
-// tokens long. Throws as TrainingData does, and ConfigError where there is nothing.
+// If `text` is given: each file that it names, tokenised. Else each prefix of data.valid. Else the
+// validation share that data.split takes of the training data, as one stream. A stream has at least
+// two tokens. Throws as TrainingData does, and ConfigError if there is no stream.
 [[nodiscard]] std::vector<EvalStream> open_eval_streams(const DataOptions& options,
                                                         const std::vector<std::string>& text,
                                                         std::int64_t seq);

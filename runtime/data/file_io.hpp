@@ -1,5 +1,5 @@
-// What the data folder needs of the operating system: a read-only map, a file that appears complete
-// or not at all, a lock between processes. Each throws IoError with the path, the cause and errno.
+// Operating-system calls of the data folder: a read-only map, a file that appears complete or not
+// at all, a lock between processes. Each throws IoError with path, cause and errno.
 #pragma once
 
 #include <cstddef>
@@ -30,9 +30,9 @@ class FileHandle {
   int fd_;
 };
 
-// The whole file, mapped read-only. The length is taken at open; a file that somebody cuts short
-// afterwards raises SIGBUS when its lost pages are touched, so files in use must be replaced by
-// rename (as AtomicFile does), never truncated. Thread-safe after construction.
+// A whole file, mapped read-only. Its length is fixed at open. Touching pages of a file that was
+// truncated later raises SIGBUS, so a file in use must be replaced by rename (as AtomicFile does).
+// Thread-safe after construction.
 class MappedFile {
  public:
   explicit MappedFile(const std::string& path);
@@ -48,8 +48,8 @@ class MappedFile {
   std::size_t size_ = 0;
 };
 
-// Written beside its target, then fsynced and renamed over it by commit(); without commit the
-// temporary file goes with the object. Not thread-safe.
+// Writes a temporary file beside the target. commit() syncs it and renames it over the target;
+// without commit the destructor removes the temporary file. Not thread-safe.
 class AtomicFile {
  public:
   explicit AtomicFile(const std::string& path);
@@ -58,13 +58,14 @@ class AtomicFile {
   AtomicFile& operator=(const AtomicFile&) = delete;
   void append(std::span<const std::byte> bytes);
   void append(std::string_view text) { append(std::as_bytes(std::span(text))); }
-  // Replaces bytes already appended at `offset`.
+  // Overwrites appended bytes at `offset`.
   void overwrite(std::int64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] std::int64_t size() const {
     return written_ + static_cast<std::int64_t>(buffer_.size());
   }
   void commit();
-  // Removes temporary files a killed process left of `path`. REQUIRES: nobody is writing it.
+  // Removes temporary files of `path` that a killed process left. REQUIRES: no process is writing
+  // `path`.
   static void remove_leftovers(const std::string& path);
 
  private:
@@ -78,10 +79,10 @@ class AtomicFile {
   bool committed_ = false;
 };
 
-// An exclusive lock between processes, and between objects of one process, on `path` (created when
-// missing, and left behind: removing it would race). The kernel gives it back when its holder dies,
-// so waiting ends. On a file system without locks held() is false and the caller goes on
-// unprotected.
+// An exclusive lock on `path` between processes, and between objects of one process. The file is
+// created if missing and stays, since removing it would race. The kernel releases the lock when its
+// holder dies, so waiting ends. On a file system without locks held() is false and the caller
+// continues unprotected.
 class FileLock {
  public:
   FileLock(const std::string& path,
@@ -92,9 +93,9 @@ class FileLock {
   LockFile lock_;
 };
 
-// The whole file, for what is parsed in memory. Throws IoError over `limit_bytes`.
+// The whole file, for a parser in memory. Throws IoError if the file is larger than `limit_bytes`.
 [[nodiscard]] std::string read_whole_file(const std::string& path, std::int64_t limit_bytes);
-// With its parents. Throws IoError.
+// Creates the folder and its parents. Throws IoError.
 void make_folder(const std::string& path);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// xxHash over bytes: what caches are keyed and checked by. Not for anything an enemy chooses.
+// xxHash over bytes, for keys and checksums of caches. Not secure against an attacker.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace sluice {
 
 [[nodiscard]] std::uint64_t hash64(std::span<const std::byte> bytes);
 
-// XXH3, 64 and 128 bits of the same input. Fields are added with their length, so ("ab", "c") and
-// ("a", "bc") differ. Not thread-safe.
+// XXH3 with 64 and 128 bits of the same input. Each field is hashed with its length, so ("ab", "c")
+// and ("a", "bc") differ. Not thread-safe.
 class Hasher {
  public:
   Hasher();

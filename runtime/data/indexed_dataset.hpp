@@ -1,4 +1,4 @@
-// Megatron's .bin/.idx pair: tokens, and the sequences and documents they form. Read-only,
+// Megatron's .bin/.idx pair: tokens, and the sequences and documents that they form. Read-only,
 // memory-mapped, thread-safe. Little-endian .idx, version 1:
 //   "MMIDIDX\0\0" | u64 version | u8 type | u64 sequences S | u64 positions D |
 //   i32 length[S] | i64 byte offset[S] | i64 document[D] (first sequence of each, then S) | i8
@@ -18,8 +18,8 @@ namespace sluice {
 
 class IndexedDataset : public DocumentSource {
  public:
-  // `prefix` with or without .bin / .idx. Everything the index says is checked against both files:
-  // throws IoError naming the file and what is wrong.
+  // `prefix` with or without .bin / .idx. Checks each value of the index against both files; throws
+  // IoError with the file and the mistake.
   explicit IndexedDataset(const std::string& prefix);
 
   [[nodiscard]] std::int64_t size() const override { return stretches_.back(); }
@@ -35,8 +35,8 @@ class IndexedDataset : public DocumentSource {
 
   MappedFile bin_;
   TokenType type_ = TokenType::kUInt16;
-  // Sequences that follow each other in .bin are one stretch (usually all are): stretch i begins at
-  // token stretches_[i] of this source and at byte offsets_[i] of .bin.
+  // Consecutive sequences of .bin form one stretch; usually all do. Stretch i begins at token
+  // stretches_[i] of this source and at byte offsets_[i] of .bin.
   std::vector<std::int64_t> stretches_, offsets_;
   std::vector<std::int64_t> documents_;
 };

@@ -1,4 +1,4 @@
-// JSON lines: an object on each line, whose text is the value of one key. Thread-safe.
+// JSON lines: one object a line; the value of one key is the text. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// The lines of a source, one by one, without their ends (\n or \r\n). Memory: the longest line.
+// The lines of a source in order, without line ends (\n or \r\n). Memory: the longest line.
 class LineReader {
  public:
   enum class Next { kLine, kEnd, kTooLong };
@@ -27,7 +27,7 @@ class LineReader {
   std::int64_t number_ = 0;
 };
 
-// What one line holds. `error` is empty, or says why the line gives no text.
+// Content of one line. `error` is empty, or the reason why the line has no text.
 struct JsonLine {
   bool is_json = false;
   bool is_object = false;

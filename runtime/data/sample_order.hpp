@@ -1,9 +1,9 @@
-// The order of samples: a permutation for each epoch, computed, not stored, so that it is a
-// function of (seed, position) alone and any rank can ask for any part of it. Pure; thread-safe.
+// The order of samples: one permutation for each epoch. The permutation is computed, not stored: a
+// function of (seed, position), so any rank can ask for any part. Pure; thread-safe.
 //
-// A keyed Feistel network permutes the smallest square power of two that holds `samples`; what
-// falls outside is sent through again until it falls inside (cycle walking), which keeps it a
-// bijection.
+// A keyed Feistel network permutes the smallest square power of two that holds `samples`. A result
+// outside of [0, samples) goes through the network again until it falls inside (cycle walking), so
+// the map stays a bijection.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@ class SampleOrder {
  public:
   SampleOrder(std::int64_t samples, std::uint64_t seed);  // REQUIRES: samples >= 0
   [[nodiscard]] std::int64_t samples() const { return samples_; }
-  // The sample at `position` of `epoch`: over position in [0, samples) each sample once.
+  // The sample at `position` of `epoch`. Positions [0, samples) give each sample once.
   [[nodiscard]] std::int64_t at(std::int64_t epoch, std::int64_t position) const;
-  // The sample of draw `draw` (from 0) where epoch follows epoch. REQUIRES: samples > 0.
+  // The sample of draw `draw` (from 0) over consecutive epochs. REQUIRES: samples > 0.
   [[nodiscard]] std::int64_t draw(std::int64_t draw) const;
 
  private:

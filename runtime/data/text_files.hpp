@@ -1,4 +1,4 @@
-// Which files `data.text` means. document_reader.hpp reads them.
+// The files that `data.text` names. document_reader.hpp reads them.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// By the name: what lies in the file if it is text.
+// Type of a text file by its name.
 enum class TextFormat {
   kPlain,
   kJsonLines,  // .jsonl, .ndjson
@@ -23,15 +23,15 @@ struct TextFile {
   TextFormat format = TextFormat::kPlain;  // of the name, without an ending .gz
 };
 
-// Each spec is a file, a folder (all text files below it, known by their extension) or a glob: `*`,
-// `?` and `[a-z]`, `[!a-z]` within a name, `**` for any number of folders, `\` before a character
-// taken as it is; a glob means files, of any extension. Names that begin with a dot are left out
-// unless the pattern has the dot; links to folders below a folder or a wildcard are not followed.
-// Relative paths start at the working directory. Sorted by path, each file once. Throws IoError
-// where a spec matches no file or a folder cannot be read.
+// Each spec is a file, a folder (all text files below it, by extension) or a glob. A glob names
+// files of any extension: `*`, `?`, `[a-z]` and `[!a-z]` within a name, `**` for any number of
+// folders, `\` before a literal character. Names that begin with a dot match only a pattern with
+// the dot. Links to folders below a folder or a wildcard are not followed. Relative paths start at
+// the working directory. The result is sorted by path, each file once. Throws IoError if a spec
+// matches no file or a folder cannot be read.
 [[nodiscard]] std::vector<TextFile> find_text_files(const std::vector<std::string>& specs);
 
-// One component of a path against one component of a pattern. `?` and classes take a UTF-8
+// Matches one component of a path with one component of a pattern. `?` and classes match one UTF-8
 // character.
 [[nodiscard]] bool matches_glob(std::string_view name, std::string_view pattern);
 

@@ -1,12 +1,13 @@
-// Text, tokenised once, as a memory-mapped file. Format, version 1, little-endian (README.md):
+// Text that is tokenised once, as a memory-mapped file. Format, version 1, little-endian
+// (README.md):
 //
 //   TokenCacheHeader | tokens u16 or u32 | zeros up to a multiple of 8 | document starts
 //   i64[documents + 1]
 //
-// A document (document_reader.hpp) is its tokens, then end-of-text. Empty documents and binaries
-// are left out. The name is the hash of the tokenizer's fingerprint and of every file's path, size
-// and modification time, so a change of any gives another cache; the old one stays until somebody
-// removes it.
+// A document (document_reader.hpp) is its tokens, then end-of-text. Empty documents and binary
+// files are left out. The file's name is the hash of the tokenizer's fingerprint and of each file's
+// path, size and modification time, so any change gives another cache. The program never removes
+// the old cache.
 #pragma once
 
 #include <cstdint>
@@ -43,22 +44,21 @@ struct TokenCacheRequest {
   const Tokenizer* tokenizer = nullptr;
   int threads = 0;   // 0: the machine's, at most 16
   ReadOptions read;  // read.piece_bytes: text that one thread has in hand
-  // Called between pieces with bytes of text done and in all; an exception ends the build. Without
-  // it a line is logged every ten seconds.
+  // Called between pieces with the bytes done and the total. An exception ends the build. Without a
+  // callback a line is logged every ten seconds.
   std::function<void(std::int64_t, std::int64_t)> progress;
 };
 
 // An open cache. Thread-safe.
 class TokenCache : public DocumentSource {
  public:
-  // Opens the request's cache; builds it where there is none or what is there is damaged. Of
-  // several processes one builds while the others wait. Throws IoError where a file cannot be read,
-  // is named and empty, or nothing is left to tokenise, where the folder cannot be written or is
-  // full.
+  // Opens the request's cache; builds it if it is missing or damaged. One of several processes
+  // builds, the others wait. Throws IoError if a file cannot be read, a named file is empty, no
+  // text is left to tokenise, or the folder cannot be written or is full.
   static std::shared_ptr<const TokenCache> open_or_build(const TokenCacheRequest& request);
-  // The request's cache if it is there whole, else nothing. Writes nothing.
+  // Opens the request's cache if it is complete, else returns nothing. Writes no file.
   static std::shared_ptr<const TokenCache> open_existing(const TokenCacheRequest& request);
-  // Throws IoError where the file is not a whole cache. The tokens themselves are not read.
+  // Throws IoError if the file is no complete cache. Does not read the tokens themselves.
   explicit TokenCache(const std::string& path);
 
   [[nodiscard]] std::int64_t size() const override { return header_.tokens; }
@@ -66,7 +66,7 @@ class TokenCache : public DocumentSource {
   [[nodiscard]] std::span<const std::int64_t> document_starts() const override;
   [[nodiscard]] const TokenCacheHeader& header() const { return header_; }
   [[nodiscard]] const std::string& path() const { return file_.path(); }
-  // Reads all tokens and throws IoError where they are not those that were written.
+  // Reads all tokens and throws IoError if they differ from the written ones.
   void verify() const;
 
  private:
@@ -76,7 +76,7 @@ class TokenCache : public DocumentSource {
   TokenCacheHeader header_{};
 };
 
-// The 32 digits the cache of these would have.
+// The 32 digits in the name of this request's cache.
 [[nodiscard]] std::string token_cache_key(const TokenCacheRequest& request);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Tokens by position, whatever holds them. Thread-safe after construction.
+// Tokens by position, independent of their storage. Thread-safe after construction.
 #pragma once
 
 #include <cstddef>
@@ -14,22 +14,23 @@ class TokenSource {
  public:
   virtual ~TokenSource() = default;
   [[nodiscard]] virtual std::int64_t size() const = 0;  // tokens
-  // Tokens [first, first + out.size()) as they are stored; nothing is said about their range.
-  // REQUIRES: first >= 0 and first + out.size() <= size().
+  // Copies the stored tokens [first, first + out.size()) without a check of their range. REQUIRES:
+  // first >= 0 and first + out.size() <= size().
   virtual void read(std::int64_t first, std::span<std::int64_t> out) const = 0;
 };
 
-// A source made of documents. Document d is the tokens [starts[d], starts[d + 1]).
+// A source of documents. Document d is the tokens [starts[d], starts[d + 1]).
 class DocumentSource : public TokenSource {
  public:
-  // documents + 1 positions, from 0 to size(), not falling. The span lives as long as the source.
+  // documents + 1 positions in ascending order, from 0 to size(). The span lives as long as the
+  // source.
   [[nodiscard]] virtual std::span<const std::int64_t> document_starts() const = 0;
 };
 
 enum class TokenType : std::uint8_t { kUInt8, kInt8, kUInt16, kInt16, kInt32, kUInt32, kInt64 };
 
 [[nodiscard]] std::int64_t size_of(TokenType type);  // bytes
-// dst[i] = the i-th token of that type from `src`, which need not be aligned.
+// dst[i] = token i of that type in `src`. `src` may be unaligned.
 void widen_tokens(TokenType type, const std::byte* src, std::span<std::int64_t> dst);
 
 struct TokenRange {
@@ -37,7 +38,7 @@ struct TokenRange {
   friend bool operator==(const TokenRange&, const TokenRange&) = default;
 };
 
-// Ranges of other sources, one after the other.
+// Ranges of other sources, concatenated.
 class ChainedSource : public TokenSource {
  public:
   struct Piece {
@@ -53,8 +54,7 @@ class ChainedSource : public TokenSource {
   std::vector<std::int64_t> starts_;
 };
 
-// The largest token, and the smallest, of the whole source; {0, -1} where it is empty. Reads
-// everything.
+// The largest token and the smallest of the source; {0, -1} of an empty source. Reads all tokens.
 struct TokenExtent {
   std::int64_t smallest = 0, largest = -1;
 };

@@ -1,10 +1,9 @@
-// What the engine trains on: rows of tokens and their targets, by optimizer step. The order is a
-// function of (seed, step, global batch) alone, so every rank asks for its own rows and nobody
-// hands them round.
+// Training rows: tokens and targets by optimizer step. The order is a function of (seed, step,
+// global batch) alone, so each rank computes its own rows and ranks exchange none.
 //
-// The tokens of a split form one stream, cut into samples of seq + 1 tokens; neighbours share the
-// token at their border, which is target of the one and input of the other, and documents are
-// crossed. Within an epoch each sample comes once; a batch at its end goes on with the next epoch.
+// The tokens of a split form one stream, cut into samples of seq + 1 tokens. Neighbouring samples
+// share their border token: target of one, input of the other. Samples cross documents. Within an
+// epoch each sample comes once; a batch at the end of an epoch continues with the next epoch.
 #pragma once
 
 #include <cstdint>
@@ -21,10 +20,10 @@ namespace sluice {
 
 class TokenSource;
 
-// Checks the options and the files as TrainingData does, without reading or tokenising text and
-// without building caches: for plans. Token caches that are there are opened. Logs what is known.
-// Returns the smallest vocabulary the data needs, see TrainingData::vocab_size(). Megatron data
-// without a tokenizer is read for its largest token only where `needs_vocab`, else that is 0.
+// Checks options and files as TrainingData does, for plans: reads and tokenises no text, builds no
+// cache, opens existing caches, logs its findings. Returns the smallest vocabulary for the data
+// (TrainingData::vocab_size()). Megatron data without a tokenizer is scanned for its largest token
+// only if `needs_vocab`; else the result is 0.
 [[nodiscard]] std::int64_t survey_data(const DataOptions& options, std::int64_t seq,
                                        bool needs_vocab);
 
@@ -32,35 +31,36 @@ struct SampleRows {
   std::vector<std::int64_t> tokens, targets;  // rows x seq, row-major
 };
 
-// Immutable after construction, so thread-safe.
+// Immutable after construction; thread-safe.
 class TrainingData {
  public:
-  // Builds the token caches of data.text, or waits for the process that does, or just opens them;
-  // an empty data.cache_dir is .cache/tokens of the working directory. Throws ConfigError where the
-  // options do not go together, IoError where the data cannot be had or is shorter than one sample.
+  // Builds the token caches of data.text, waits for the process that builds them, or opens them. An
+  // empty data.cache_dir means .cache/tokens of the working directory. Throws ConfigError if
+  // options contradict each other, IoError if the data cannot be read or is shorter than one
+  // sample.
   TrainingData(const DataOptions& options, std::int64_t seq, std::uint64_t seed);
   ~TrainingData();
 
   [[nodiscard]] const Tokenizer* tokenizer() const { return tokenizer_.get(); }  // see vocab_size()
-  // The smallest vocabulary the data needs: the tokenizer's. Megatron data with data.tokenizer left
-  // at `bytes` has no tokenizer (nullptr) and needs its largest token + 1.
+  // The smallest vocabulary for the data: the tokenizer's. Megatron data with data.tokenizer left
+  // at `bytes` has no tokenizer (nullptr); then the largest token + 1.
   [[nodiscard]] std::int64_t vocab_size() const { return vocab_size_; }
   [[nodiscard]] std::int64_t train_samples() const { return train_order_.samples(); }
   [[nodiscard]] std::int64_t valid_samples() const { return valid_order_.samples(); }  // may be 0
   [[nodiscard]] std::int64_t train_tokens() const;
   [[nodiscard]] std::int64_t valid_tokens() const;
   [[nodiscard]] std::shared_ptr<const TokenSource> valid_source() const { return valid_; }
-  // 32 digits that follow from the tokens themselves, not from where files lie or when they were
-  // written: their number, the vocabulary, and a sample of them from all over both splits. Other
-  // data has others; an edit of a few tokens in much text may go unseen. Reads some 100 KiB.
+  // 32 digits that depend on the tokens, not on paths or times: their number, the vocabulary, and a
+  // sample of tokens from both splits. Other data has other digits; a small edit of much text may
+  // go unnoticed. Reads about 100 KiB.
   [[nodiscard]] std::string fingerprint() const;
 
   // Rows [first_row, first_row + rows) of the global batch of optimizer step `step` (from 1).
   // Passes failpoint data.read.
   void train_rows(std::int64_t step, std::int64_t global_batch, std::int64_t first_row,
                   std::int64_t rows, SampleRows& out) const;
-  // Likewise of evaluation batch `index` (from 0): mixed, but in the same order at every evaluation
-  // and for every seed; wraps round. REQUIRES: valid_samples() > 0.
+  // Rows of evaluation batch `index` (from 0), in an order that is mixed but equal at each
+  // evaluation and for each seed; wraps round. REQUIRES: valid_samples() > 0.
   void valid_rows(std::int64_t index, std::int64_t global_batch, std::int64_t first_row,
                   std::int64_t rows, SampleRows& out) const;
 

@@ -1,8 +1,7 @@
-// Byte-level byte-pair encoding, whatever file it came from.
+// Byte-level byte-pair encoding, independent of the file type.
 //
-// Text -> added tokens and the rest -> words (split patterns, one after the other) -> bytes of a
-// word, merged pair by pair, lowest rank first and leftmost among equals. A long word costs n log
-// n.
+// Text -> added tokens and the rest -> words (split patterns in order) -> bytes of a word, merged
+// pair by pair: lowest rank first, leftmost among equals. A word of n bytes costs n log n.
 #pragma once
 
 #include <array>
@@ -22,7 +21,7 @@ struct BpeMerge {
   std::int32_t rank = 0;             // lower merges first; several merges may share one
 };
 
-// What the readers of the file kinds produce (bpe_files.hpp).
+// Result of the file readers (bpe_files.hpp).
 struct BpeModel {
   std::vector<std::string> pieces;  // bytes of each id; empty: a hole
   std::vector<BpeMerge> merges;
@@ -35,7 +34,7 @@ struct BpeModel {
   std::string fingerprint;
 };
 
-// Open-addressed (left, right) -> (rank, result).
+// Open-addressed map (left, right) -> (rank, result).
 class MergeTable {
  public:
   struct Found {
@@ -58,8 +57,8 @@ class MergeTable {
 
 class BpeTokenizer : public Tokenizer {
  public:
-  // Throws ConfigError where one of the 256 bytes has no id or a pattern does not compile, IoError
-  // where a pattern is too slow for any text.
+  // Throws ConfigError if one of the 256 bytes has no id or a pattern does not compile, IoError if
+  // a pattern is too slow for any text.
   explicit BpeTokenizer(BpeModel model);
   [[nodiscard]] std::int64_t vocab_size() const override;
   [[nodiscard]] std::int32_t end_of_text() const override { return model_.end_of_text; }
@@ -76,7 +75,7 @@ class BpeTokenizer : public Tokenizer {
   void encode_word(std::string_view word, std::vector<std::int32_t>& out) const;
   void merge_word(std::string_view word, std::vector<std::int32_t>& out) const;
   void merge_long_word(std::string_view word, std::vector<std::int32_t>& out) const;
-  // Index into model_.added of the token at the start of `text`, -1 if there is none.
+  // Index into model_.added of the token at the start of `text`; -1 if none.
   [[nodiscard]] std::int64_t added_at(std::string_view text) const;
 
   BpeModel model_;

@@ -1,4 +1,4 @@
-// The regular expressions that cut text into words before BPE merges inside them.
+// Regular expressions that cut text into words; BPE merges inside words.
 #pragma once
 
 #include <memory>
@@ -21,9 +21,9 @@ class SplitError : public Error {
   const char* at_;
 };
 
-// The CPU time that the calling thread may take to split one text: a hundred times what the usual
-// patterns take. A single match has a limit of its own; this one ends a text of many slow matches.
-// Not thread-safe.
+// CPU time that the calling thread may spend on one text: a hundred times the cost of the usual
+// patterns. A single match has a limit of its own; this limit ends a text of many slow matches. Not
+// thread-safe.
 class SplitBudget {
  public:
   explicit SplitBudget(std::size_t text_bytes);
@@ -36,20 +36,21 @@ class SplitBudget {
   int interval_ = 1, left_ = 1;        // matches from one look at the clock to the next
 };
 
-// One compiled pattern (PCRE2 with Unicode properties, JIT where the library has it). `\s` is
-// exactly Unicode's White_Space, as in the engines these patterns were written for. Thread-safe.
+// One compiled pattern (PCRE2 with Unicode properties; JIT if the library supports it). `\s` is
+// exactly Unicode's White_Space, as in the engines that these patterns were written for.
+// Thread-safe.
 class SplitPattern {
  public:
-  // Throws ConfigError where the pattern does not compile, SplitError where it needs exponential
-  // time on a short text.
+  // Throws ConfigError if the pattern does not compile, SplitError if it needs exponential time on
+  // a short text.
   explicit SplitPattern(const std::string& pattern);
   ~SplitPattern();
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
 
-  // Appends the matches and the gaps between them, in order: together they are `text`. REQUIRES:
-  // valid UTF-8. Throws SplitError where a match takes more steps or memory than a match linear in
-  // the text can need, or `budget` is spent.
+  // Appends the matches and the gaps between them in order; together they are `text`. REQUIRES:
+  // valid UTF-8. Throws SplitError if a match exceeds the steps or memory that are linear in the
+  // text, or if `budget` is spent.
   void split(std::string_view text, std::vector<std::string_view>& out, SplitBudget& budget) const;
   void split(std::string_view text, std::vector<std::string_view>& out) const {
     SplitBudget budget(text.size());

@@ -1,5 +1,5 @@
-// Text to token ids and back. A text is bytes: UTF-8 is what is expected, but nothing else fails or
-// loses anything, so decode(encode(x)) == x for every x. Thread-safe.
+// Text to token ids and back. A text is any bytes; invalid UTF-8 also encodes without loss, so
+// decode(encode(x)) == x for every x. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -29,42 +29,39 @@ class TokenizeError : public Error {
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
-  // One more than the largest id encode() or end_of_text() can give. Holes among the ids count.
+  // One more than the largest id of encode() and end_of_text(). Unused ids count.
   [[nodiscard]] virtual std::int64_t vocab_size() const = 0;
   // The id that follows each document.
   [[nodiscard]] virtual std::int32_t end_of_text() const = 0;
-  // Throws TokenizeError where a file's split pattern cannot do with its limits.
+  // Throws TokenizeError if the split pattern exceeds its limits.
   [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
-  // An id that stands for nothing (a hole, a model's padding) becomes U+FFFD; end_of_text() becomes
-  // its name, "<|endoftext|>" where it has no other. Ids may cut a character: the bytes come as
-  // they are.
+  // An unused id becomes U+FFFD. end_of_text() becomes its name, by default "<|endoftext|>". Ids
+  // may cut a character: the result is the bytes, unchanged.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
-  // What its own library puts before a text that a model is to go on from, Llama 3's
-  // <|begin_of_text|>; mostly nothing. encode() leaves it out: documents of training have none.
+  // Tokens that the tokenizer's own library puts before a prompt, as Llama 3's <|begin_of_text|>;
+  // mostly none. encode() omits them, since training documents have none.
   [[nodiscard]] virtual std::span<const std::int32_t> leading() const { return {}; }
   // For people: "bytes", "gpt2 (/path/vocab.json)".
   [[nodiscard]] virtual const std::string& name() const = 0;
-  // Two tokenizers of one fingerprint encode alike.
+  // Tokenizers with equal fingerprints encode alike.
   [[nodiscard]] virtual const std::string& fingerprint() const = 0;
 };
 
-// `spec` is
-//   bytes               256 values and an end-of-text, 257 ids;
-//   a folder            with tokenizer.json, or vocab.json + merges.txt, or one *.tiktoken file
-//   (the first
-//                       of these that is there);
-//   vocab.json or merges.txt, or *-vocab.json / *-merges.txt, the other one beside it: GPT-2's
-//                       byte-level BPE;
-//   *.tiktoken or tokenizer.model    lines "base64 rank". Split pattern: GPT-2's below 100 000
-//   ranks,
-//                       cl100k's (GPT-4, Llama 3) below 190 000, o200k's (GPT-4o) from there;
-//   any other *.json    a tokenizer.json whose parts are byte-level BPE; a part that is not is
-//   refused by
-//                       name. Its added tokens are recognised in the text, as its own library does;
-//                       of the other kinds of file everything in the text is ordinary text.
-// End-of-text: <|endoftext|>, or the customary name the file has for it, else a new id after the
-// last. Throws ConfigError where the spec or a part of the file cannot be used, IoError where a
-// file cannot be read or is damaged.
+// clang-format off
+// Kinds of `spec`:
+//   bytes                            256 values and an end-of-text: 257 ids
+//   a folder                         the first of tokenizer.json, vocab.json + merges.txt, one *.tiktoken
+//   vocab.json, merges.txt           GPT-2's byte-level BPE; the other file lies beside. Also
+//                                    *-vocab.json, *-merges.txt
+//   *.tiktoken, tokenizer.model      lines "base64 rank". Split pattern by the number of ranks: GPT-2's
+//                                    below 100 000, cl100k's (GPT-4, Llama 3) below 190 000, else
+//                                    o200k's (GPT-4o)
+//   another *.json                   a tokenizer.json of byte-level BPE; another part is refused by name
+// clang-format on
+// A tokenizer.json's added tokens are recognised in text, as its own library does. With the other
+// kinds all text is ordinary text. End-of-text is <|endoftext|>, or the file's customary name for
+// it, else a new last id. Throws ConfigError if the spec or a part of the file cannot be used,
+// IoError if a file cannot be read or is damaged.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec);
 
 }  // namespace sluice

@@ -5,9 +5,10 @@
 
 namespace sluice {
 
-// The text of a tokenizer.json that gives the ids of make_tokenizer(spec): its own bytes where the
-// spec means one. Of the other kinds the end-of-text is a special token there, which that library
-// recognises in a text unless it is told not to (split_special_tokens). Throws as make_tokenizer.
+// Returns the text of a tokenizer.json that gives the ids of make_tokenizer(spec); the file's own
+// bytes if the spec names a tokenizer.json. In the other cases end-of-text is a special token of
+// the result, which Hugging Face's library recognises in a text unless split_special_tokens is set.
+// Throws as make_tokenizer.
 [[nodiscard]] std::string write_tokenizer_json(const std::string& spec);
 
 }  // namespace sluice

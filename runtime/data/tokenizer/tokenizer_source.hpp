@@ -1,5 +1,5 @@
-// Where a tokenizer's text comes from: the files that its spec means, and their bytes. Functions of
-// their arguments and of the files; thread-safe.
+// The files of a tokenizer's spec, and their bytes. Results depend only on arguments and files;
+// thread-safe.
 #pragma once
 
 #include <string>
@@ -15,7 +15,7 @@ struct TokenizerSource {
   std::vector<std::string> paths{};  // kGpt2: vocabulary, merges; kBytes: none; else one
 };
 
-// What make_tokenizer(spec) reads. Throws as make_tokenizer.
+// The files that make_tokenizer(spec) reads. Throws as make_tokenizer.
 [[nodiscard]] TokenizerSource find_tokenizer(const std::string& spec);
 
 struct TokenizerText {
@@ -23,14 +23,14 @@ struct TokenizerText {
   std::string text;
 };
 
-// The files of a source, in the order of its paths. Throws IoError.
+// Reads the files of a source in the order of its paths. Throws IoError.
 [[nodiscard]] std::vector<TokenizerText> read_tokenizer_texts(const TokenizerSource& source);
-// Tokenizer::fingerprint() of a tokenizer that is made of these.
+// Tokenizer::fingerprint() of the tokenizer that these files make.
 [[nodiscard]] std::string tokenizer_fingerprint(TokenizerKind kind,
                                                 const std::vector<TokenizerText>& texts);
-// The same of what a spec means.
+// The same for a spec.
 [[nodiscard]] std::string tokenizer_fingerprint(const std::string& spec);
-// Of texts alone, in the order of TokenizerSource::paths.
+// The same for texts in the order of TokenizerSource::paths.
 [[nodiscard]] std::string text_fingerprint(TokenizerKind kind,
                                            const std::vector<std::string_view>& texts);
 

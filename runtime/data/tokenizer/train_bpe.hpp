@@ -21,10 +21,10 @@ struct BpeTrainResult {
   std::int64_t words = 0;  // distinct ones
 };
 
-// Merges the pair of neighbours that comes most often within GPT-2's words, of equals the one of
-// the smaller ids, until the vocabulary is full. Memory is that of the distinct words. The result
-// depends on the text alone. Throws ConfigError (vocab_size; out_dir holds a tokenizer), IoError
-// (files).
+// Repeats until the vocabulary is full: merges the most frequent pair of neighbours within GPT-2's
+// words; among equals the pair with the smaller ids. Memory is that of the distinct words. The
+// result depends only on the text. Throws ConfigError (vocab_size; out_dir holds a tokenizer) and
+// IoError (files).
 BpeTrainResult train_bpe(const BpeTrainOptions& options);
 
 }  // namespace sluice
