@@ -38,7 +38,7 @@ std::vector<StatePiece> pieces_of(const ModelSpec& spec, const StepPlan& plan, i
   for (int g = 0; g < static_cast<int>(plan.groups.size()); ++g) {
     if (saved && !spec.groups[static_cast<std::size_t>(g)].counted) continue;
     const GroupPlan& group = plan.groups[static_cast<std::size_t>(g)];
-    const bool whole = plan.shape.stage == 0;
+    const bool whole = owns_whole_groups(plan.shape);
     const std::int64_t shard = dp_rank * group.shard_elems;
     const ElemRange range =
         whole && !saved ? ElemRange{0, group.elems} : ElemRange{shard, shard + group.shard_elems};

@@ -130,10 +130,21 @@ struct StepShape {
          (shape.reduce_every == ReduceEvery::kMicroBatch && shape.micro_batches > 1);
 }
 
-// What of a group this rank updates.
+// Each data-parallel rank holds and updates whole groups (stage 0); else one shard of each group.
+[[nodiscard]] constexpr bool owns_whole_groups(const StepShape& shape) { return shape.stage == 0; }
+// Elements of a group that this rank updates.
 [[nodiscard]] constexpr std::int64_t owned_elems(const StepShape& shape, int g) {
   const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
-  return shape.stage == 0 ? group.elems : group.shard_elems;
+  return owns_whole_groups(shape) ? group.elems : group.shard_elems;
+}
+// First element of a group that data-parallel rank `dp_rank` updates.
+[[nodiscard]] constexpr std::int64_t owned_begin(const StepShape& shape, int g, int dp_rank) {
+  return owns_whole_groups(shape) ? 0
+                                  : dp_rank * shape.groups[static_cast<std::size_t>(g)].shard_elems;
+}
+// Shards of each group that one rank owns.
+[[nodiscard]] constexpr int owned_shards(const StepShape& shape) {
+  return owns_whole_groups(shape) ? shape.dp : 1;
 }
 // Of these, the first ones are updated on the device.
 [[nodiscard]] std::int64_t device_elems(const StepShape& shape, int g);
