@@ -1,4 +1,4 @@
-// AdamW over one range, for a back end S (simd_types.hpp).
+// AdamW over one range, as a template over a back end S (simd_types.hpp).
 #pragma once
 
 #include <cstdint>
@@ -10,20 +10,21 @@
 
 namespace sluice::isa {
 
-// From here on the weights are larger than a core's caches: writing past these saves reading the
-// lines first. The states gain nothing from it: their lines have been read anyway.
+// From this size on, weights are larger than a core's caches. Stores that bypass the caches do not
+// read the lines first. States gain nothing from such stores, because their lines are read anyway.
 inline constexpr std::int64_t kStreamElements = 1 << 20;
 
-// How far ahead of the loads lines are asked for: 2 KiB of an fp32 buffer. The CPU's own
-// prefetchers restart at every 4 KiB page of every buffer. On an EPYC a quarter of it and twice as
-// much were slower.
+// Distance between prefetches and loads: 2 KiB of an fp32 buffer. Needed because the CPU's own
+// prefetchers restart at every 4 KiB page of every buffer. On an EPYC, a quarter and twice this
+// distance were slower.
 inline constexpr std::int64_t kPrefetchElements = 512;
 
-// Random words are made for so many elements at a time, while the prefetched lines arrive.
+// Elements whose random words are made at once, while the prefetched lines arrive.
 inline constexpr std::int64_t kRoundingChunk = 512;
 
-// Rounding words of the elements [first, first + n), n <= kRoundingChunk. Element e has word
-// e / 16 % 4 of block e / 64 * 16 + e % 16, so that 16 lanes take 16 blocks' words as they come.
+// Rounding words of the elements [first, first + n), n <= kRoundingChunk. Element e uses word
+// e / 16 % 4 of block e / 64 * 16 + e % 16, so 16 lanes load the words of 16 blocks without a
+// shuffle.
 template <class S>
 class RoundingWords {
  public:
@@ -43,7 +44,7 @@ class RoundingWords {
   alignas(64) std::uint32_t words_[kRoundingChunk / kBatch + 1][4][kBatchBlocks];
 };
 
-// 16 elements. Returns the new weights. `words`: null for moments in fp32.
+// Updates 16 elements and returns the new weights. `words` is null for moments in fp32.
 template <class S, class M, class G>
 auto adamw_lanes(float* master, M* m, M* v, const G* grad, const AdamWConstants& c,
                  const std::uint32_t* words) {
@@ -85,7 +86,8 @@ struct AdamWRange {
         stream(out != nullptr && args.n >= kStreamElements &&
                reinterpret_cast<std::uintptr_t>(out) % sizeof(W) == 0) {}
 
-  // Elements from i until 16 of the streamed weights, else of the master, begin at their own size.
+  // Elements from i to the next address at a multiple of 16 elements: of the streamed weights, or
+  // of the master weights if nothing is streamed.
   std::int64_t until_aligned(std::int64_t i) const {
     const auto address = stream
                              ? reinterpret_cast<std::uintptr_t>(out + i) / sizeof(W)
@@ -100,7 +102,8 @@ struct AdamWRange {
     __builtin_prefetch(grad + i);
   }
 
-  // Fewer than 16 elements. Not inlined: twice in each of 18 instances costs a second to compile.
+  // Updates fewer than 16 elements. Not inlined: two copies in each of 18 instances would cost a
+  // second of compile time.
   [[gnu::noinline]] void part(std::int64_t i, std::int64_t n, const std::uint32_t* words) const {
     Tail<S, float> master(a.master + i, n);
     Tail<S, M> some_m(m + i, n);
@@ -116,7 +119,7 @@ struct AdamWRange {
     if (out != nullptr) result.copy_to(out + i, n);
   }
 
-  // Elements [begin, end); words[0] is begin's.
+  // Updates elements [begin, end); words[0] belongs to `begin`.
   void run(std::int64_t begin, std::int64_t end, const std::uint32_t* words) const {
     std::int64_t i = begin;
     const auto words_of = [&] { return words == nullptr ? nullptr : words + (i - begin); };
@@ -147,7 +150,7 @@ void adamw_typed(const AdamWArgs& a, const AdamWConstants& c, std::int64_t begin
   } else {
     RoundingWords<S> words;
     for (std::int64_t i = begin; i < end;) {
-      // The first chunk ends where the lanes are aligned, so that all others are.
+      // The first chunk ends at an aligned element, so all later chunks begin aligned.
       const std::int64_t head = range.until_aligned(i);
       const std::int64_t whole = i + (head == 0 ? kRoundingChunk : kRoundingChunk - kLanes + head);
       const std::int64_t next = whole < end ? whole : end;

@@ -1,9 +1,10 @@
-// Conversions between fp32, bf16 and fp16, and fp32 accumulation. To the narrower type: round to
-// nearest even, overflow to infinity, subnormals kept (also under flush-to-zero), a NaN stays a
-// (quiet) NaN.
+// Conversions between fp32, bf16 and fp16, and accumulation in fp32.
 //
-// Element-wise on the compute threads; bits do not depend on instruction set, threads or cuts.
-// Input and output may be the same buffer only where their dtypes are the same; else no overlap.
+// A conversion to a narrower dtype rounds to nearest even, overflows to infinity, keeps subnormals
+// (even under flush-to-zero), and keeps a NaN as a quiet NaN.
+//
+// Element-wise, on the compute threads. Bits do not depend on instruction set, threads or cuts.
+// Buffers must not overlap, except that input and output of equal dtype may be one buffer.
 #pragma once
 
 #include <cstdint>
@@ -24,8 +25,8 @@ void convert(void* dst, DType dst_dtype, const void* src, DType src_dtype, std::
 // acc = x, or acc += x, in fp32.
 void add_to(float* acc, const void* x, DType dtype, std::int64_t n, bool accumulate);
 
-// s = ((in[0] + in[1]) + in[2]) + ...; out = s, or out += s, in fp32. The order is that of the
-// span, so ranks that list the same inputs get the same bits. REQUIRES: at least one input.
+// s = ((in[0] + in[1]) + in[2]) + ...; out = s, or out += s, in fp32. The span gives the order, so
+// ranks with the same list of inputs get the same bits. REQUIRES: at least one input.
 void ordered_sum(float* out, std::span<const void* const> inputs, DType dtype, std::int64_t n,
                  bool accumulate);
 

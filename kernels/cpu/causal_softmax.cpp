@@ -10,15 +10,15 @@
 namespace sluice {
 namespace {
 
-// The keys a query sees: [begin, end) of its row of scores.
+// One row of scores; its query sees the keys [begin, end).
 struct Row {
-  std::int64_t at;  // the row's first element
+  std::int64_t at;  // index of the row's first element
   std::int64_t begin, end;
   std::int64_t head, query;
 
   [[nodiscard]] std::int64_t first() const { return at + begin; }
   [[nodiscard]] std::int64_t visible() const { return end - begin; }
-  // Zeros where the query sees nothing.
+  // Writes zeros for the keys that the query does not see.
   void clear_unseen(float* x, std::int64_t keys) const {
     std::fill(x + at, x + at + begin, 0.0F);
     std::fill(x + at + end, x + at + keys, 0.0F);

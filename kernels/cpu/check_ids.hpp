@@ -1,4 +1,4 @@
-// That ids of a text are of its vocabulary, before a kernel reads memory by them. Internal to
+// Checks token ids against the vocabulary before a kernel uses them as indices. Internal to
 // kernels/cpu.
 #pragma once
 
@@ -17,7 +17,7 @@ namespace sluice {
               "; was the text tokenised with the tokenizer of this model?");
 }
 
-// Throws Error on a token outside [0, rows).
+// Throws Error for a token outside [0, rows).
 inline void check_tokens(std::span<const std::int64_t> tokens, std::int64_t rows) {
   for (std::size_t i = 0; i < tokens.size(); ++i) {
     if (tokens[i] >= 0 && tokens[i] < rows) continue;
@@ -26,7 +26,7 @@ inline void check_tokens(std::span<const std::int64_t> tokens, std::int64_t rows
   }
 }
 
-// Throws Error on a target that is neither kIgnoreTarget nor in [0, vocab). targets: [rows].
+// Throws Error for a target that is neither kIgnoreTarget nor in [0, vocab). targets: [rows].
 inline void check_targets(const std::int64_t* targets, std::int64_t rows, std::int64_t vocab) {
   for (std::int64_t row = 0; row < rows; ++row) {
     if (targets[row] == kIgnoreTarget || (targets[row] >= 0 && targets[row] < vocab)) continue;

@@ -1,4 +1,4 @@
-// Processors that are not x86-64: the scalar kernels, no AMX, and subnormals as they come.
+// Processors other than x86-64: scalar kernels, no AMX, no flush-to-zero.
 #include "kernels/cpu/cpu_features.hpp"
 
 namespace sluice {

@@ -18,7 +18,7 @@ namespace {
 constexpr unsigned kFlushToZero = 0x8000;       // MXCSR: results
 constexpr unsigned kDenormalsAreZero = 0x0040;  // MXCSR: operands
 
-// ldtilecfg's operand: palette 1, and per tile its rows and bytes per row.
+// Operand of ldtilecfg: palette 1; for each tile its rows and bytes per row.
 struct alignas(64) TileConfig {
   std::uint8_t palette = 1;
   std::uint8_t start_row = 0;
@@ -27,7 +27,8 @@ struct alignas(64) TileConfig {
   std::uint8_t rows[16] = {1, 1, 1};
 };
 
-// 1x2 times 2x1 in bf16: 3 * 1 + 5 * 1 = 8. Exits 0 if the tiles say so; may die of SIGILL instead.
+// Multiplies 1x2 by 2x1 in bf16: 3 * 1 + 5 * 1 = 8. Exits with 0 if the tiles give 8. SIGILL may
+// end the process instead.
 [[noreturn]] void multiply_tiles_and_exit() {
   constexpr long kRequestPermission = 0x1023;  // ARCH_REQ_XCOMP_PERM
   constexpr long kTileData = 18;               // XFEATURE_XTILEDATA

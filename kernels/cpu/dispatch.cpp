@@ -45,7 +45,7 @@ const KernelTable* table_for(Isa isa) {
 }
 
 const KernelTable& kernels() {
-  // Two threads may both choose; they choose the same.
+  // Two threads may choose at the same time; both choose the same table.
   const KernelTable* table = selected.load(std::memory_order_acquire);
   if (table == nullptr) {
     table = table_for(isa_from_environment());

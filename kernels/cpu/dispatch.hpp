@@ -1,7 +1,7 @@
-// One table of kernels per instruction set, chosen once: the best one of detect_isa(), or what
-// SLUICE_ISA (scalar, avx2, avx512) says. The functions work on one range on the calling thread and
-// check nothing; the public headers beside this one are the interface. All tables give the same
-// bits.
+// One table of kernels per instruction set. The first use chooses the table: detect_isa(), or
+// SLUICE_ISA (scalar, avx2, avx512). All tables give the same bits. The functions work on one
+// range, on the calling thread, and check nothing; the public headers of this folder are the
+// interface.
 #pragma once
 
 #include <cstdint>
@@ -41,7 +41,7 @@ struct KernelTable {
   double (*sum_squares_block)(const void* x, DType dtype, std::int64_t n);
   std::int64_t (*first_non_finite)(const void* x, DType dtype, std::int64_t n);  // n: none
   float (*row_max)(const float* x, std::int64_t n);
-  // Sum of exp(x - max); the exponentials go to `out` unless it is null.
+  // Returns the sum of exp(x - max). Writes the exponentials to `out` unless `out` is null.
   double (*row_exp_sum)(float* out, const float* x, std::int64_t n, float max);
   void (*gelu_forward)(void* y, const void* x, DType dtype, std::int64_t n);
   void (*gelu_backward)(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n);
@@ -53,10 +53,10 @@ struct KernelTable {
                              std::int64_t end);
   void (*layer_norm_input_gradient)(const LayerNormArgs& args, void* dx, const void* dy,
                                     const void* residual, std::int64_t begin, std::int64_t end);
-  // Columns [begin, end); both add to what is there.
+  // Columns [begin, end). Adds to both outputs.
   void (*layer_norm_weight_gradient)(const LayerNormArgs& args, float* d_weight, float* d_bias,
                                      const void* dy, std::int64_t begin, std::int64_t end);
-  // As those of layer_norm.
+  // Ranges as for layer_norm.
   void (*rms_norm_forward)(const RmsNormArgs& args, void* y, std::int64_t begin, std::int64_t end);
   void (*rms_norm_input_gradient)(const RmsNormArgs& args, void* dx, const void* dy,
                                   const void* residual, std::int64_t begin, std::int64_t end);
@@ -76,10 +76,11 @@ struct KernelTable {
                            float keep);
 };
 
-// Null where this machine (or this build) cannot run it.
+// Null if this machine or this build cannot run the instruction set.
 [[nodiscard]] const KernelTable* table_for(Isa isa);
 
-// The table in use. Throws ConfigError where SLUICE_ISA names none or one that cannot run here.
+// The table in use. Throws ConfigError if SLUICE_ISA names no instruction set, or one that this
+// machine cannot run.
 [[nodiscard]] const KernelTable& kernels();
 
 // Replaces the table in use. REQUIRES: table_for(isa) is not null, no kernel is running. For tests.

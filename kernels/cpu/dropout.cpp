@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// Mask elements made at a time: 8 KiB, well within the first-level cache.
+// Elements of one mask block: 8 KiB, well within the first-level cache.
 constexpr std::int64_t kMaskBlock = 2048;
 
 }  // namespace

@@ -1,4 +1,4 @@
-// Dropout with a Philox mask (philox.hpp), applied without ever storing the mask.
+// Dropout with a Philox mask (philox.hpp). The mask is never stored.
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@ namespace sluice {
 
 struct DropoutArgs {
   void* out = nullptr;             // n elements of dtype
-  const void* x = nullptr;         // likewise; may be out
-  const void* residual = nullptr;  // likewise, or null for none; may be out
+  const void* x = nullptr;         // n elements of dtype; may be `out`
+  const void* residual = nullptr;  // n elements of dtype, or null; may be `out`
   DType dtype = DType::kFloat32;
   std::int64_t n = 0;
   double p = 0;  // probability of a zero, 0 <= p < 1
@@ -19,8 +19,8 @@ struct DropoutArgs {
   std::int64_t first_element = 0;  // of the stream
 };
 
-// out[i] = residual[i] + x[i] * keep[i] / (1 - p) with the keep of fill_dropout_mask. The same for
-// any cut into calls, on any instruction set and number of threads.
+// out[i] = residual[i] + x[i] * keep[i] / (1 - p), with `keep` of fill_dropout_mask. Bits do not
+// depend on the cut into calls, instruction set or threads.
 void dropout_add(const DropoutArgs& args);
 
 }  // namespace sluice

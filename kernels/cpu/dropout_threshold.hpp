@@ -1,11 +1,12 @@
-// Shared by the CPU and the CUDA masks; apart from philox.hpp because CUDA sources are C++17.
+// Shared by the CPU and CUDA masks. Not part of philox.hpp, because CUDA sources are C++17.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice {
 
-// A random word below this drops its element: p * 2^32, rounded. Throws Error unless 0 <= p < 1.
+// p * 2^32, rounded. An element is dropped if its random word is below the threshold. Throws Error
+// unless 0 <= p < 1.
 [[nodiscard]] std::uint64_t dropout_threshold(double p);
 
 }  // namespace sluice

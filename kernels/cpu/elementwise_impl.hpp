@@ -1,4 +1,4 @@
-// Casts and accumulation over one range, for a back end S (simd_types.hpp).
+// Casts and accumulation over one range, as templates over a back end S (simd_types.hpp).
 #pragma once
 
 #include <cstdint>
@@ -9,8 +9,8 @@
 
 namespace sluice::isa {
 
-// The last n < 16 elements of a buffer, filled up, so that they pass through the same instructions
-// as all others.
+// The last n < 16 elements of a buffer, padded to 16, so that they pass through the same
+// instructions as all other elements.
 template <class S, class T>
 struct Tail {
   T v[16] = {};
@@ -24,7 +24,7 @@ struct Tail {
   }
 };
 
-// f(null pointer of the element type).
+// Calls f with a null pointer of the element type.
 template <class S, class Fn>
 void with_dtype(DType dtype, Fn f) {
   switch (dtype) {

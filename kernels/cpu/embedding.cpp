@@ -47,7 +47,7 @@ void embedding_backward(float* grad_table, std::span<const std::int64_t> tokens,
   const auto* from = static_cast<const std::byte*>(dy);
   const auto count = static_cast<std::int64_t>(tokens.size());
   if (count == 0) return;
-  // Whole columns per thread: every table row has one writer, which meets the tokens in order.
+  // Each thread has whole columns. So every element has one writer, which adds the tokens in order.
   parallel_for(hidden, column_grain(hidden, count), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = 0; t < count; ++t) {
       table.add_to(grad_table + tokens[static_cast<std::size_t>(t)] * hidden + begin,

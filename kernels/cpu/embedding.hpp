@@ -1,5 +1,4 @@
-// Rows of the token and position tables, and their gradient. Deterministic on any number of
-// threads.
+// Lookup of rows in the token and position tables, and the gradient. Bits do not depend on threads.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +11,21 @@ namespace sluice {
 struct EmbeddingArgs {
   void* out = nullptr;              // [tokens, hidden] of dtype
   const void* table = nullptr;      // [rows, hidden] of dtype
-  const void* positions = nullptr;  // [position_rows, hidden] of dtype, or null for none
+  const void* positions = nullptr;  // [position_rows, hidden] of dtype, or null
   DType dtype = DType::kFloat32;
   std::span<const std::int64_t> tokens;
   std::int64_t rows = 0;
-  std::int64_t position_rows = 0;  // token t takes row t % position_rows
+  std::int64_t position_rows = 0;  // token t uses position row t % position_rows
   std::int64_t hidden = 0;
 };
 
-// out[t] = table[tokens[t]] + positions[t % position_rows], the sum in fp32, rounded once. Throws
-// Error on a token outside the table, before anything is written.
+// out[t] = table[tokens[t]] + positions[t % position_rows], added in fp32 and rounded once. Throws
+// Error for a token outside the table, before it writes.
 void embedding_forward(const EmbeddingArgs& args);
 
-// grad_table[tokens[t]] += dy[t] for t = 0, 1, ... in this order; fp32 accumulation. grad_table is
-// [rows, hidden], dy [tokens, hidden] of dtype. Threads share the work by columns. Throws as above.
-// The gradient of a position table: the same call with the positions as tokens.
+// grad_table[tokens[t]] += dy[t] for t = 0, 1, ... in this order, in fp32. grad_table: [rows,
+// hidden]; dy: [tokens, hidden] of dtype. Threads share the work by columns. Throws as above. For
+// the gradient of a position table, pass the positions as tokens.
 void embedding_backward(float* grad_table, std::span<const std::int64_t> tokens, const void* dy,
                         DType dtype, std::int64_t rows, std::int64_t hidden);
 

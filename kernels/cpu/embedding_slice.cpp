@@ -50,8 +50,8 @@ void embedding_slice_backward(float* grad, const void* dy, DType dtype, const Em
   if (count == 0) return;
   const KernelTable& table = kernels();
   const auto* from = static_cast<const std::byte*>(dy);
-  // Whole columns per thread, as embedding_backward: every row has one writer, which meets the
-  // tokens in order.
+  // Each thread has whole columns, as in embedding_backward: every element has one writer, which
+  // adds the tokens in order.
   parallel_for(a.hidden, column_grain(a.hidden, count), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = 0; t < count; ++t) {
       const std::int64_t token = a.tokens[static_cast<std::size_t>(t)];

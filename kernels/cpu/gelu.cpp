@@ -11,10 +11,10 @@
 namespace sluice {
 namespace {
 
-// Some 10 operations a value: smaller pieces than for a copy pay.
+// A value costs about 10 operations, so smaller pieces than those of a copy are worthwhile.
 constexpr std::int64_t kGrain = grain_elements(4) / 4;
 
-// f(row's gate and up, first byte of its part of a [rows, width] matrix).
+// Calls f(gate and up of a row, first byte of the row in a [rows, width] matrix) for every row.
 template <class Fn>
 void for_gate_up_rows(const GateUp& g, const void* other, Fn f) {
   check(g.rows >= 0 && g.width >= 0, "swiglu: a negative size");

@@ -1,4 +1,4 @@
-// Processors that are not x86-64: the scalar table is the only one.
+// Processors other than x86-64 have only the scalar table.
 #include "kernels/cpu/isa_tables.hpp"
 
 namespace sluice::isa {

@@ -1,5 +1,5 @@
-// The tables of the isa_*.cpp files. An AVX one may be called only where the CPU has the
-// instructions; null in builds for other processors (isa_none.cpp).
+// The tables of the isa_*.cpp files. Call an AVX table only if the CPU has its instructions. Null
+// in builds for other processors (isa_none.cpp).
 #pragma once
 
 #include "kernels/cpu/dispatch.hpp"

@@ -1,4 +1,4 @@
-// exp, reductions, the rows of the softmax and the activations over one range, for a back end S.
+// exp, reductions, softmax rows and activations over one range, as templates over a back end S.
 #pragma once
 
 #include <cstdint>
@@ -42,7 +42,7 @@ void exp_span(float* y, const float* x, std::int64_t n) {
   }
 }
 
-// Folds 16 lanes pairwise: the upper half onto the lower, four times.
+// Adds 16 lanes pairwise: the upper half onto the lower half, four times.
 template <class S>
 double fold(const double* lanes) {
   double v[16];
@@ -53,8 +53,8 @@ double fold(const double* lanes) {
   return v[0];
 }
 
-// Vectors go to two sets of 16 lanes in turns: one alone would wait for its own additions, which
-// for 16-bit elements is slower than memory.
+// Vectors alternate between two sets of 16 lanes. One set would wait for the latency of its own
+// additions, which for 16-bit elements is slower than memory.
 template <class S>
 double sum_squares_block(const void* x, DType dtype, std::int64_t n) {
   double even[16];
@@ -108,7 +108,7 @@ std::int64_t first_non_finite(const void* x, DType dtype, std::int64_t n) {
   return first_with_exponent<S>(static_cast<const std::uint16_t*>(x), n, exponent);
 }
 
-// A NaN may be passed over; row_exp_sum then meets it.
+// May ignore a NaN; row_exp_sum then returns a NaN.
 template <class S>
 float row_max(const float* x, std::int64_t n) {
   constexpr float kLowest = -__builtin_huge_valf();
@@ -123,7 +123,7 @@ float row_max(const float* x, std::int64_t n) {
   return result;
 }
 
-// fp32 within 512 elements (32 additions a lane), double from there on.
+// Adds in fp32 within blocks of 512 elements (32 additions per lane), and the blocks in double.
 template <class S>
 double row_exp_sum(float* out, const float* x, std::int64_t n, float max) {
   constexpr std::int64_t kBlock = 512;
@@ -151,7 +151,7 @@ double row_exp_sum(float* out, const float* x, std::int64_t n, float max) {
   return fold<S>(lanes);
 }
 
-// f(lanes of a, lanes of b) -> y.
+// y = f(a, b), 16 lanes at a time.
 template <class S, class T, class Fn>
 void map2(T* y, const T* a, const T* b, std::int64_t n, Fn f) {
   std::int64_t i = 0;
@@ -166,7 +166,7 @@ void map2(T* y, const T* a, const T* b, std::int64_t n, Fn f) {
 inline constexpr float kSqrt8OverPi = 1.5957691216F;  // 2 sqrt(2/pi)
 inline constexpr float kGeluCubic = 0.044715F;
 
-// Beyond |x| = 30 the sigmoid is 0 or 1 to the last bit; the bound keeps x^3 from overflowing.
+// Bounds x to [-30, 30], so that x^3 cannot overflow. Beyond, the sigmoid is exactly 0 or 1.
 template <class S>
 typename S::F gelu_bounded(typename S::F x) {
   return S::max(S::set1(-30.0F), S::min(S::set1(30.0F), x));
@@ -219,7 +219,7 @@ void swiglu_forward(void* y, const void* gate, const void* up, DType dtype, std:
   });
 }
 
-// 16 elements. All is read before anything is written.
+// Processes 16 elements. Reads all inputs before it writes, so outputs may be input buffers.
 template <class S, class T>
 void swiglu_gradient_lanes(T* d_gate, T* d_up, const T* gate, const T* up, const T* dy) {
   const auto a = S::load(gate);

@@ -1,4 +1,4 @@
-// A row of fp32 numbers made one of 16 bits where it lies. Internal to the loss kernels.
+// In-place conversion of an fp32 row to a 16-bit row. Internal to the loss kernels.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,8 @@
 
 namespace sluice {
 
-// The first n numbers of x, rounded, at its beginning. Through a buffer: input and output overlap.
+// Rounds the first n numbers of x to `dtype` and writes them at the begin of x. Uses a buffer,
+// because input and output overlap.
 inline void narrow_row(const KernelTable& table, DType dtype, float* x, std::int64_t n) {
   constexpr std::int64_t kBlock = 1024;
   std::uint16_t narrow[kBlock];

@@ -1,4 +1,5 @@
-// LayerNorm, sums over rows and masked sums over one range, for a back end S (simd_types.hpp).
+// LayerNorm, sums over rows and masked sums over one range, as templates over a back end S
+// (simd_types.hpp).
 #pragma once
 
 #include <cmath>
@@ -9,7 +10,7 @@
 
 namespace sluice::isa {
 
-// Up to 16 elements, the lanes beyond n zero.
+// Loads up to 16 elements; the lanes beyond n are zero.
 template <class S, class T>
 typename S::F load_some(const T* from, std::int64_t n) {
   return n >= kLanes ? S::load(from) : S::load(Tail<S, T>(from, n).v);
@@ -87,7 +88,7 @@ void layer_norm_input_row(const LayerNormArgs& a, T* dx, const T* dy, const T* r
   const auto rstd = S::set1(a.rstd[row]);
   auto sum_g = S::dzero();
   auto sum_gz = S::dzero();
-  for (std::int64_t i = 0; i < n; i += kLanes) {  // g is zero beyond n, so the products are
+  for (std::int64_t i = 0; i < n; i += kLanes) {  // beyond n, g and its products are zero
     const auto z = S::mul(S::sub(load_some<S>(x + i, n - i), mean), rstd);
     const auto g = S::mul(load_some<S>(dy + i, n - i), load_some<S>(weight + i, n - i));
     sum_g = S::dadd(sum_g, g);
@@ -119,7 +120,7 @@ void layer_norm_input_gradient(const LayerNormArgs& a, void* dx, const void* dy,
   });
 }
 
-// f(first row, row after the last, first column, columns left of the range) for each block of
+// Calls f(first row, row after the last, first column, remaining columns) for each block of
 // kSumRows rows and each 16 columns of [begin, end).
 template <class S, class Fn>
 void for_row_blocks(std::int64_t rows, std::int64_t begin, std::int64_t end, Fn f) {
@@ -185,7 +186,7 @@ void softmax_gradient_row(float* grad, const float* weights, std::int64_t n, flo
   }
 }
 
-// out = residual + x * factor, the product and the sum in fp32; residual null: none.
+// out = residual + x * factor; product and sum are fp32; `residual` may be null.
 template <class S>
 void multiply_add(void* out, const void* x, const float* factor, const void* residual, DType dtype,
                   std::int64_t n) {

@@ -16,8 +16,8 @@ struct Loop {
   std::int64_t grain;
   void* context;
   RangeFunction function;
-  // Repeats, for ThreadSanitizer's eyes, what TBB guarantees: the caller's writes come before every
-  // piece, the pieces' writes before the caller goes on, also where a piece throws.
+  // Shows ThreadSanitizer the order that TBB guarantees: the caller's writes happen before every
+  // piece, and the writes of the pieces happen before the loop returns, even if a piece throws.
   std::atomic<std::int64_t> finished{0};
 };
 
@@ -37,8 +37,8 @@ struct Caller {
   Loop& loop;
 };
 
-// What on_compute_thread was given, and again what orders the pool's calls with its coming and
-// going. Never destroyed, as the pool.
+// The argument of on_compute_thread, and a counter that shows ThreadSanitizer the order of its
+// calls. Never destroyed, like the pool.
 struct Entered {
   std::function<void(int)> function;
   std::atomic<std::int64_t> calls{0};

@@ -1,8 +1,9 @@
-// Host threads of the kernels: one pool (oneTBB), apart from libtorch's, of a set size. No kernel's
-// result depends on that size. The calling thread takes part; floating-point control
-// (flush-to-zero) is the caller's on every thread of a loop. An exception of a piece reaches the
-// caller, once all pieces that had started are over. Calls from several threads, and calls within a
-// piece, are allowed.
+// The compute threads: one pool (oneTBB) of a given size, separate from libtorch's. No kernel's
+// result depends on the size.
+//
+// The calling thread takes part in its loop. All threads of a loop use the caller's floating-point
+// control (flush-to-zero). An exception of a piece reaches the caller after all started pieces have
+// completed. Several threads may run loops at once, and a piece may start a loop.
 #pragma once
 
 #include <cstdint>
@@ -12,17 +13,18 @@
 
 namespace sluice {
 
-// Threads of the loops that start from now on, the caller included; default: the CPUs this process
-// may run on. Throws Error if count < 1. Not to be called while another thread starts a loop.
+// Number of threads, including the caller, of every later loop. Default: the CPUs that this process
+// may use. Throws Error if count < 1. REQUIRES: no other thread starts a loop meanwhile.
 void set_compute_threads(int count);
 [[nodiscard]] int compute_threads();
 
-// Called by each thread of the pool's own as it comes to work, with its index in
-// [0, compute_threads()): to bind itself. Callers of loops are not. It must not throw. Empty:
-// nothing is called. Not to be called while another thread starts a loop.
+// Sets a function that each pool thread calls when it starts to work, for example to bind itself.
+// The argument is the thread's index in [0, compute_threads()). Threads that call loops do not call
+// the function. The function must not throw; an empty function removes it. REQUIRES: no other
+// thread starts a loop meanwhile.
 void on_compute_thread(std::function<void(int index)> function);
 
-// Least number of elements worth a piece of its own: 64 KiB.
+// Smallest number of elements that is worth a piece: 64 KiB.
 [[nodiscard]] constexpr std::int64_t grain_elements(std::int64_t bytes_per_element) {
   const std::int64_t n = 64 * 1024 / (bytes_per_element > 0 ? bytes_per_element : 1);
   return n < 64 ? 64 : (n + 63) / 64 * 64;
@@ -31,7 +33,8 @@ void on_compute_thread(std::function<void(int index)> function);
 using RangeFunction = void (*)(void* context, std::int64_t begin, std::int64_t end);
 void parallel_for_erased(std::int64_t n, std::int64_t grain, void* context, RangeFunction function);
 
-// body(begin, end) over pieces of [0, n) that begin at multiples of `grain`. REQUIRES: grain >= 1.
+// Calls body(begin, end) for pieces of [0, n) that begin at multiples of `grain`. REQUIRES:
+// grain >= 1.
 template <class Body>
 void parallel_for(std::int64_t n, std::int64_t grain, Body&& body) {
   using Plain = std::remove_reference_t<Body>;

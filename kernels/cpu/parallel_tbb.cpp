@@ -1,6 +1,6 @@
-// The only file that knows oneTBB. ThreadSanitizer leaves it out (CMakeLists.txt): the library is
-// not instrumented, so its hand-over of pieces looks like races. parallel.cpp shows the tool what
-// orders them.
+// The only source that uses oneTBB. It is compiled without ThreadSanitizer (CMakeLists.txt): oneTBB
+// is not instrumented, so handing over pieces looks like a race. parallel.cpp shows the tool the
+// order.
 #include "kernels/cpu/parallel_tbb.hpp"
 
 #include <oneapi/tbb/global_control.h>
@@ -28,7 +28,7 @@ class Observer final : public tbb::task_scheduler_observer {
       : tbb::task_scheduler_observer(arena), entered_(entered) {
     observe(true);
   }
-  ~Observer() override { observe(false); }  // waits for calls under way
+  ~Observer() override { observe(false); }  // waits for running calls
   void on_scheduler_entry(bool is_worker) override {
     if (is_worker) entered_(tbb::this_task_arena::current_thread_index());
   }
@@ -42,8 +42,8 @@ struct Pool {
   std::mutex mutex;
   std::atomic<tbb::task_arena*> arena{nullptr};
   EntryFunction entered = nullptr;
-  std::unique_ptr<Observer> observer;          // of the arena, where there is such a function
-  std::unique_ptr<tbb::global_control> limit;  // lets an arena have more threads than CPUs
+  std::unique_ptr<Observer> observer;          // of the arena; null without an entry function
+  std::unique_ptr<tbb::global_control> limit;  // permits more threads than CPUs
   int threads = 0;
 
   void drop_arena() {
@@ -102,7 +102,7 @@ int compute_threads() { return arena().max_concurrency(); }
 void run_pieces(std::int64_t pieces, void* context, RangeFunction function) {
   tbb::task_arena& threads = arena();
   if (pieces == 1 || threads.max_concurrency() == 1) return function(context, 0, pieces);
-  // fp_settings: the workers take over the caller's MXCSR, flush-to-zero included.
+  // fp_settings: workers use the caller's MXCSR, which includes flush-to-zero.
   using Context = tbb::task_group_context;
   Context group(Context::bound, Context::default_traits | Context::fp_settings);
   threads.execute([&] {

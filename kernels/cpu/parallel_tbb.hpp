@@ -1,5 +1,5 @@
-// What parallel.cpp needs of the thread pool; set_compute_threads and compute_threads live there
-// too.
+// The thread pool behind parallel.cpp. parallel_tbb.cpp also defines set_compute_threads() and
+// compute_threads().
 #pragma once
 
 #include <cstdint>
@@ -8,11 +8,12 @@
 
 namespace sluice {
 
-// function(context, begin, end) over [0, pieces) on the compute threads. REQUIRES: pieces >= 1.
+// Calls function(context, begin, end) over [0, pieces) on the compute threads. REQUIRES: pieces >=
+// 1.
 void run_pieces(std::int64_t pieces, void* context, RangeFunction function);
 
-// Called by each thread of the pool's own as it comes to work, with its index; nullptr: nothing is.
-// No call of the former one is under way any more when this returns. As on_compute_thread.
+// Sets the function that each pool thread calls with its index when it starts to work; nullptr:
+// none. When set_entry_function() returns, no call of the previous function is running.
 using EntryFunction = void (*)(int index);
 void set_entry_function(EntryFunction entered);
 

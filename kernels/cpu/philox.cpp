@@ -14,14 +14,14 @@ namespace {
 
 struct BaselineTag;
 
-// The finaliser of MurmurHash3 (public domain): every input bit reaches every output bit.
+// The finaliser of MurmurHash3 (public domain): every input bit affects every output bit.
 std::uint64_t mix(std::uint64_t h) {
   h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdU;
   h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53U;
   return h ^ (h >> 33);
 }
 
-// Pieces begin at multiples of whole batches only where first_element does; the values do not care.
+// Pieces begin at multiples of a batch only if first_element does. The values do not depend on it.
 template <class T, class Fill>
 void fill_parallel(std::span<T> out, std::uint64_t seed, std::uint64_t stream,
                    std::int64_t first_element, Fill fill) {

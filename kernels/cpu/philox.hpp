@@ -1,9 +1,8 @@
-// Counter-based random numbers (Philox4x32-10, Salmon et al. 2011): element i of a stream is a
-// function of (seed, stream, i) alone, whatever range is asked for, on whatever machine, thread or
-// GPU.
+// Counter-based random numbers (Philox4x32-10, Salmon et al. 2011). Element i of a stream is a
+// function of (seed, stream, i) alone. The requested range, machine, thread or GPU do not matter.
 //
-// Element i is word i % 4 of the block with counter (i / 4, stream) and key seed. Thread-safe; the
-// fills run on the compute threads.
+// Element i is word i % 4 of the block with counter (i / 4, stream) and key `seed`. Thread-safe;
+// the fills run on the compute threads.
 #pragma once
 
 #include <array>
@@ -13,23 +12,23 @@
 
 namespace sluice {
 
-// The raw block: counter words (block low, block high, stream low, stream high), key (seed low,
-// high).
+// One raw block. Counter words: (block low, block high, stream low, stream high); key: (seed low,
+// seed high).
 [[nodiscard]] std::array<std::uint32_t, 4> philox_block(std::uint64_t seed, std::uint64_t stream,
                                                         std::uint64_t block);
 
-// Stream of a parameter by its name: a fixed 64-bit hash, part of the format of runs.
+// The stream of a parameter: a fixed 64-bit hash of its name. Initial weights depend on this hash.
 [[nodiscard]] std::uint64_t hash_name(std::string_view name);
-// Stream from several numbers, e.g. (layer, micro-batch, step): {a, b} and {b, a} differ.
+// A stream from several numbers, such as (layer, micro-batch, step). {a, b} and {b, a} differ.
 [[nodiscard]] std::uint64_t hash_stream(std::span<const std::uint64_t> parts);
 
-// out[k] = normal value (Box-Muller in double, rounded once) of element first_element + k, times
-// std, plus mean. Bounded: |z| < 6.77. REQUIRES: first_element >= 0.
+// out[k] = mean + std * z, where z is the normal value of element first_element + k (Box-Muller in
+// double, rounded once). |z| < 6.77. REQUIRES: first_element >= 0.
 void fill_normal(std::span<float> out, std::uint64_t seed, std::uint64_t stream,
                  std::int64_t first_element, float mean, float std);
 
-// keep[k] = 1 with probability 1 - p, else 0; the float form holds 1/(1-p) instead of 1, and the
-// mask of both is the same. Throws Error unless 0 <= p < 1.
+// keep[k] = 1 with probability 1 - p, else 0. The float form holds 1 / (1 - p) instead of 1; both
+// forms drop the same elements. Throws Error unless 0 <= p < 1.
 void fill_dropout_mask(std::span<std::uint8_t> keep, std::uint64_t seed, std::uint64_t stream,
                        std::int64_t first_element, double p);
 void fill_dropout_mask(std::span<float> keep, std::uint64_t seed, std::uint64_t stream,

@@ -1,8 +1,8 @@
-// Philox4x32-10 and Box-Muller, shared by the CPU back ends and the CUDA kernels. `Tag` keeps the
-// instances of differently compiled files apart (simd_types.hpp says why).
+// Philox4x32-10 and Box-Muller, shared by the CPU back ends and the CUDA kernels. `Tag` separates
+// the instances of files with different compiler flags (reason: simd_types.hpp).
 //
-// Only + - * / sqrt and explicit fma in double, so that every machine gets the same bits (to be
-// compiled without contraction: -ffp-contract=off, nvcc -fmad=false).
+// Uses only + - * / sqrt and explicit fma in double, so every machine gets the same bits. Must be
+// compiled without contraction: -ffp-contract=off, nvcc -fmad=false.
 #pragma once
 
 #include <math.h>
@@ -18,7 +18,7 @@
 
 namespace sluice::isa {
 
-// In place: counter words in x, key words in k0, k1.
+// Ten rounds in place. x0..x3: counter words; k0, k1: key words.
 template <class Tag>
 SLUICE_HOST_DEVICE void philox_rounds(std::uint32_t& x0, std::uint32_t& x1, std::uint32_t& x2,
                                       std::uint32_t& x3, std::uint32_t k0, std::uint32_t k1) {
@@ -43,7 +43,7 @@ SLUICE_HOST_DEVICE double log_uniform(std::uint32_t r) {
   double m = static_cast<double>(r) + 1.0;
   std::uint64_t bits;
   memcpy(&bits, &m, sizeof(bits));
-  // Moves the binades' borders from 1 to 0.75, so that m - 1 is small on both sides of 1.
+  // Moves the borders of the binades from 1 to 0.75, so that |m - 1| is small on both sides of 1.
   const std::uint64_t shifted = bits + 0x0008000000000000U;
   const std::uint64_t exponent = (shifted >> 52) - 1023U;
   bits -= exponent << 52;
@@ -63,7 +63,7 @@ SLUICE_HOST_DEVICE double log_uniform(std::uint32_t r) {
   return fma(e, 0.693147180559945309417, 2.0 * s * p);
 }
 
-// cos and sin of 2 pi r / 2^32: the nearest quarter turn, and a Taylor series over the rest.
+// cos and sin of 2 pi r / 2^32: the nearest quarter turn, and a Taylor series for the remainder.
 template <class Tag>
 SLUICE_HOST_DEVICE void turn(std::uint32_t r, double& cosine, double& sine) {
   const std::uint32_t quarter = (r + 0x20000000U) >> 30;  // 0..3

@@ -1,5 +1,5 @@
-// Ranges of random numbers, for a back end S. What follows the words themselves is plain loops over
-// batches, which the compiler turns into vector code of the file's instruction set.
+// Ranges of random numbers, as templates over a back end S. After the random words come plain loops
+// over batches, which the compiler vectorises for the instruction set of the file.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 namespace sluice::isa {
 
 inline constexpr int kBatchBlocks = 16;
-inline constexpr int kBatch = 4 * kBatchBlocks;  // elements; batches begin at its multiples
+inline constexpr int kBatch = 4 * kBatchBlocks;  // elements; batches begin at multiples of kBatch
 
 // Words of the blocks [block, block + 16): word k of block b is w[k][b]. REQUIRES: block is a
 // multiple of 16.
 template <class S>
 void philox_batch(std::uint32_t (&w)[4][kBatchBlocks], const PhiloxRange& range,
                   std::uint64_t block) {
-  // A multiple of 16 plus the lane's number never carries into the high word.
+  // A multiple of 16 plus a lane number never carries into the high word.
   auto x0 = S::uadd(S::uset1(static_cast<std::uint32_t>(block)), S::ulane());
   auto x1 = S::uset1(static_cast<std::uint32_t>(block >> 32));
   auto x2 = S::uset1(static_cast<std::uint32_t>(range.stream));
@@ -40,8 +40,8 @@ void philox_batch(std::uint32_t (&w)[4][kBatchBlocks], const PhiloxRange& range,
   S::ustore(w[3], x3);
 }
 
-// make(T (&values)[kBatch], words) for every batch that meets the range; the part inside goes to
-// out.
+// Calls make(T (&values)[kBatch], words) for every batch that overlaps the range, and copies the
+// part inside the range to `out`.
 template <class S, class T, class Make>
 void fill_batches(T* out, const PhiloxRange& range, Make make) {
   std::int64_t done = 0;

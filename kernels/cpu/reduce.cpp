@@ -14,7 +14,7 @@ namespace sluice {
 double pairwise_sum(const double* values, std::int64_t count) {
   if (count <= 0) return 0.0;
   if (count == 1) return values[0];
-  // The largest power of two below count on the left.
+  // The left part has the largest power of two below `count`.
   const auto left =
       static_cast<std::int64_t>(std::bit_floor(static_cast<std::uint64_t>(count - 1)));
   return pairwise_sum(values, left) + pairwise_sum(values + left, count - left);
@@ -47,7 +47,7 @@ std::int64_t first_non_finite(const void* x, DType dtype, std::int64_t n) {
   const auto* bytes = static_cast<const std::byte*>(x);
   std::atomic<std::int64_t> first{n};
   parallel_for(n, grain_elements(size_of(dtype)), [&](std::int64_t begin, std::int64_t end) {
-    if (begin >= first.load(std::memory_order_relaxed)) return;  // an earlier one is known
+    if (begin >= first.load(std::memory_order_relaxed)) return;  // an earlier element is known
     const std::int64_t found =
         begin + table.first_non_finite(bytes + begin * size_of(dtype), dtype, end - begin);
     if (found == end) return;

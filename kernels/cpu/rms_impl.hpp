@@ -1,4 +1,4 @@
-// RMSNorm and rotary positions over one range, for a back end S (simd_types.hpp).
+// RMSNorm and rotary positions over one range, as templates over a back end S (simd_types.hpp).
 #pragma once
 
 #include <cmath>
@@ -94,7 +94,7 @@ void rms_norm_weight_gradient(const RmsNormArgs& a, float* d_weight, const void*
   });
 }
 
-// The two halves of one head; `sign` -1 turns back.
+// Rotates the two halves of one head; `sign` -1 rotates in the opposite direction.
 template <class S, class T>
 void rope_head(T* x, const float* cos, const float* sin, std::int64_t half, float sign) {
   const auto direction = S::set1(sign);

@@ -29,14 +29,14 @@ struct Avx2x16 {
   }
   static void store(Bf16* p, F a) { _mm256_storeu_si256(cast(p), to_bf16(a)); }
   static void store(Half* p, F a) { _mm256_storeu_si256(cast(p), to_half(a)); }
-  // Past the caches. REQUIRES: p aligned to 16 elements.
+  // Store that bypasses the caches. REQUIRES: p aligned to 16 elements.
   static void stream(float* p, F a) {
     _mm256_stream_ps(p, a.lo);
     _mm256_stream_ps(p + 8, a.hi);
   }
   static void stream(Bf16* p, F a) { _mm256_stream_si256(cast(p), to_bf16(a)); }
   static void stream(Half* p, F a) { _mm256_stream_si256(cast(p), to_half(a)); }
-  // Orders streamed stores before whatever tells other threads of them.
+  // Orders streamed stores before later stores that publish them to other threads.
   static void fence() { _mm_sfence(); }
   template <int kShift>
   static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
@@ -57,7 +57,7 @@ struct Avx2x16 {
   static F max(F a, F b) { return {_mm256_max_ps(a.lo, b.lo), _mm256_max_ps(a.hi, b.hi)}; }
   static F pow2(F t) { return {pow2(t.lo), pow2(t.hi)}; }
   static F zero_below(F x, F limit, F r) {
-    // "not less than", unordered included: a NaN keeps r.
+    // "not less than", including unordered: a NaN keeps r.
     return {_mm256_and_ps(_mm256_cmp_ps(x.lo, limit.lo, _CMP_NLT_UQ), r.lo),
             _mm256_and_ps(_mm256_cmp_ps(x.hi, limit.hi, _CMP_NLT_UQ), r.hi)};
   }
@@ -136,7 +136,7 @@ struct Avx2x16 {
     constexpr int kNearest = _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC;
     return _mm256_set_m128i(_mm256_cvtps_ph(a.hi, kNearest), _mm256_cvtps_ph(a.lo, kNearest));
   }
-  // The 16 bits of each lane, in the low half of a 32-bit lane.
+  // The bf16 bits of each lane, in the low half of a 32-bit lane.
   static __m256i bf16_lanes(__m256 a) {
     const __m256i u = _mm256_castps_si256(a);
     const __m256i top = _mm256_srli_epi32(u, 16);
@@ -158,7 +158,7 @@ struct Avx2x16 {
   }
   static __m256i to_bf16(F a) { return pack16(bf16_lanes(a.lo), bf16_lanes(a.hi)); }
   static __m256i pack16(__m256i lo, __m256i hi) {
-    // packus works within 128-bit halves: the quarters come out 0 2 1 3.
+    // packus works within 128-bit halves, so the quarters come out in the order 0 2 1 3.
     return _mm256_permute4x64_epi64(_mm256_packus_epi32(lo, hi), 0xd8);
   }
 };

@@ -25,11 +25,11 @@ struct Avx512x16 {
   static void store(float* p, F a) { _mm512_storeu_ps(p, a); }
   static void store(Bf16* p, F a) { _mm256_storeu_si256(cast(p), to_bf16(a)); }
   static void store(Half* p, F a) { _mm256_storeu_si256(cast(p), to_half(a)); }
-  // Past the caches. REQUIRES: p aligned to 16 elements.
+  // Store that bypasses the caches. REQUIRES: p aligned to 16 elements.
   static void stream(float* p, F a) { _mm512_stream_ps(p, a); }
   static void stream(Bf16* p, F a) { _mm256_stream_si256(cast(p), to_bf16(a)); }
   static void stream(Half* p, F a) { _mm256_stream_si256(cast(p), to_half(a)); }
-  // Orders streamed stores before whatever tells other threads of them.
+  // Orders streamed stores before later stores that publish them to other threads.
   static void fence() { _mm_sfence(); }
   template <int kShift>
   static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
@@ -57,7 +57,7 @@ struct Avx512x16 {
     return _mm512_castsi512_ps(_mm512_slli_epi32(biased, 23));
   }
   static F zero_below(F x, F limit, F r) {
-    // "not less than", unordered included: a NaN keeps r.
+    // "not less than", including unordered: a NaN keeps r.
     return _mm512_maskz_mov_ps(_mm512_cmp_ps_mask(x, limit, _CMP_NLT_UQ), r);
   }
 
@@ -101,7 +101,7 @@ struct Avx512x16 {
   static __m256i to_half(F a) {
     return _mm512_cvtps_ph(a, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC);
   }
-  // Integer rounding: vcvtneps2bf16 would flush subnormals.
+  // Rounds with integers, because vcvtneps2bf16 would flush subnormals.
   static __m256i to_bf16(F a) {
     const __m512i u = _mm512_castps_si512(a);
     const __m512i top = _mm512_srli_epi32(u, 16);

@@ -30,11 +30,11 @@ struct Scalar16 {
     const std::uint32_t sign = (x.bits & 0x8000U) << 16;
     const std::uint32_t exponent = x.bits & 0x7c00U;
     const std::uint32_t mantissa = x.bits & 0x03ffU;
-    if (exponent == 0x7c00U) {  // infinity; a NaN comes out quiet, as vcvtph2ps makes it
+    if (exponent == 0x7c00U) {  // infinity or NaN; a NaN becomes quiet, as in vcvtph2ps
       const std::uint32_t quiet = mantissa != 0 ? 0x00400000U : 0U;
       return std::bit_cast<float>(sign | 0x7f800000U | quiet | (mantissa << 13));
     }
-    if (exponent == 0) {  // subnormal: exact, and out of reach of flush-to-zero
+    if (exponent == 0) {  // subnormal: exact, and not affected by flush-to-zero
       const float magnitude = static_cast<float>(mantissa) * 0x1p-24F;
       return std::bit_cast<float>(sign | std::bit_cast<std::uint32_t>(magnitude));
     }
@@ -66,10 +66,11 @@ struct Scalar16 {
   static void stream(T* p, F a) {
     store(p, a);
   }
-  // Orders streamed stores before whatever tells other threads of them.
+  // Orders streamed stores before later stores that publish them to other threads.
   static void fence() {}
-  // Adds 16 random bits, those of words[i] from bit kShift on, below what bf16 keeps of the
-  // magnitude, and cuts: up with the probability of the part cut off. Infinities stay.
+  // Adds 16 random bits (words[i] from bit kShift on) to the 16 bits that bf16 drops, and
+  // truncates. The magnitude is so rounded up with the probability of the dropped part. Infinities
+  // stay.
   template <int kShift>
   static void store_stochastic(Bf16* p, F a, const std::uint32_t* words) {
     for (int i = 0; i < 16; ++i) {
@@ -101,7 +102,7 @@ struct Scalar16 {
   static F fma(F a, F b, F c) {
     return lanes([&](int i) { return std::fma(a.v[i], b.v[i], c.v[i]); });
   }
-  // As minps and maxps: the second operand where either is NaN.
+  // Like minps and maxps: the second operand if either operand is NaN.
   static F min(F a, F b) {
     return lanes([&](int i) { return a.v[i] < b.v[i] ? a.v[i] : b.v[i]; });
   }
@@ -139,7 +140,7 @@ struct Scalar16 {
     for (int i = 0; i < 16; ++i) a.v[i] ^= b.v[i];
     return a;
   }
-  // The 64-bit products' halves.
+  // The high and low halves of the 64-bit products.
   static Wide umul_wide(U a, std::uint32_t k) {
     Wide r;
     for (int i = 0; i < 16; ++i) {
@@ -158,7 +159,7 @@ struct Scalar16 {
     for (int i = 0; i < 16; ++i) acc.v[i] += static_cast<double>(x.v[i]);
     return acc;
   }
-  // The square of a float is exact in double, so a fused variant would give the same.
+  // The square of a float is exact in double, so a fused operation gives the same bits.
   static D dadd_square(D acc, F x) {
     for (int i = 0; i < 16; ++i) {
       acc.v[i] += static_cast<double>(x.v[i]) * static_cast<double>(x.v[i]);
@@ -173,9 +174,9 @@ struct Scalar16 {
   // fp16 bits of |x|, round to nearest even, from the fp32 bits of |x|.
   static std::uint32_t half_magnitude(std::uint32_t u) {
     if (u > 0x7f800000U) return 0x7e00U | ((u >> 13) & 0x3ffU);
-    if (u >= 0x477ff000U) return 0x7c00U;  // from 65520 on: infinity
+    if (u >= 0x477ff000U) return 0x7c00U;  // >= 65520: infinity
     if (u >= 0x38800000U) return (u + 0xfffU + ((u >> 13) & 1U) - 0x38000000U) >> 13;
-    if (u <= 0x33000000U) return 0;  // up to 2^-25, the tie between 0 and the least subnormal
+    if (u <= 0x33000000U) return 0;  // <= 2^-25, the tie between 0 and the smallest subnormal
     const std::uint32_t shift = 126U - (u >> 23);
     const std::uint32_t mantissa = (u & 0x7fffffU) | 0x800000U;
     const std::uint32_t rest = mantissa & ((1U << shift) - 1U);

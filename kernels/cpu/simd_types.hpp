@@ -1,13 +1,13 @@
 // Element types of the SIMD back ends. Include only from simd_*.hpp, *_impl.hpp and isa_*.cpp.
 //
 // A back end (Scalar16, Avx2x16, Avx512x16) offers one set of operations on 16 float lanes. Kernels
-// are templates over it, so every instruction set executes the same IEEE operations on the same
-// lanes and the results agree bit for bit (NaN payloads excepted).
+// are templates over the back end. So every instruction set executes the same IEEE operations on
+// the same lanes, and the results are bit-identical (except NaN payloads).
 //
-// The isa_*.cpp files are compiled with instructions that the machine may lack. Whatever they
-// instantiate must therefore carry the back end's type in its name or sit in an anonymous
-// namespace: an ordinary inline function emitted there could be the copy that the linker keeps for
-// everybody.
+// The isa_*.cpp files are compiled with instructions that the machine may lack. Every function that
+// these files instantiate must carry the back end's type in its name, or be in an anonymous
+// namespace. The linker could otherwise keep such a file's copy of an ordinary inline function for
+// the whole program.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct Half {
   std::uint16_t bits;
 };
 
-// Adding it to |n| < 2^22 leaves round-to-nearest-even(n) in the low bits of the sum.
+// If |n| < 2^22, the low bits of n + kRoundMagic are round-to-nearest-even(n).
 inline constexpr float kRoundMagic = 12582912.0F;  // 1.5 * 2^23
 
 }  // namespace sluice::isa

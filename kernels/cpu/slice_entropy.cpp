@@ -35,7 +35,7 @@ RowPart part_of_row(const KernelTable& table, const EntropySlice& s, std::int64_
   if (has_target(s, row)) part.target = static_cast<double>(x[s.targets[row] - s.first]);
   const float max = table.row_max(x, s.words);
   part.max = static_cast<double>(max);
-  if (part.max == kNothing) {  // all masked here: other slices have the row's words
+  if (part.max == kNothing) {  // the whole slice is masked; other slices have unmasked words
     if (exponentials) std::fill(x, x + s.words, 0.0F);
     return part;
   }
@@ -43,7 +43,7 @@ RowPart part_of_row(const KernelTable& table, const EntropySlice& s, std::int64_
   return part;
 }
 
-// The row over all slices.
+// One row, combined over all slices.
 struct WholeRow {
   double max = kNothing;
   double sum = 0;
@@ -54,7 +54,7 @@ WholeRow whole_row(const EntropySlice& s, std::span<const RowPart> parts, std::i
   const auto rows = static_cast<std::size_t>(s.rows);
   WholeRow whole;
   for (auto at = static_cast<std::size_t>(row); at < parts.size(); at += rows) {
-    // Also a NaN, which compares with nothing.
+    // Negated, so that a NaN is taken over too.
     if (!(parts[at].max <= whole.max)) whole.max = parts[at].max;
   }
   for (auto at = static_cast<std::size_t>(row); at < parts.size(); at += rows) {
@@ -75,7 +75,7 @@ void gradient_of_row(const KernelTable& table, const EntropySlice& s,
   const double factor =
       own.max == kNothing && whole.sum > 0 ? 0 : std::exp(own.max - whole.max) / whole.sum;
   float* at_target = has_target(s, row) ? x + (s.targets[row] - s.first) : nullptr;
-  // p - 1 in double: near p = 1 the fp32 difference would have no digits left.
+  // p - 1 is computed in double: near p = 1 the fp32 difference has no correct digits.
   const double of_target =
       at_target == nullptr ? 0 : (static_cast<double>(*at_target) * factor - 1.0) * scale;
   table.scale(x, s.words, static_cast<float>(scale * factor));

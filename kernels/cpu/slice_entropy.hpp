@@ -1,10 +1,10 @@
-// Softmax cross entropy where a row of logits is cut over ranks, each with a slice of the
-// vocabulary: every rank makes three numbers a row from its slice, all get those of all, and each
-// then makes the loss and the gradient of its slice. Logits are never gathered.
+// Softmax cross entropy over a vocabulary that is split over ranks. Logits are never gathered:
 //
-// A row's numbers are put together in the order of ranks, in double, so the loss has the same bits
-// on all of them. Non-finite logits and rows as in softmax_cross_entropy.hpp, as is what bits do
-// not depend on.
+//   slice_softmax: three numbers per row from this rank's slice --> the ranks exchange the numbers
+//     --> slice_loss: the loss --> slice_gradient: the gradient of this rank's slice
+//
+// The numbers of a row are combined in rank order, in double, so all ranks get the same bits of the
+// loss. Non-finite logits, ignored rows and reproducibility are as in softmax_cross_entropy.hpp.
 #pragma once
 
 #include <cstdint>
@@ -14,9 +14,9 @@
 
 namespace sluice {
 
-// Words [first, first + words) of `vocab`.
+// The slice [first, first + words) of a vocabulary of `vocab` words.
 struct EntropySlice {
-  float* logits = nullptr;  // [rows, words], the rank's
+  float* logits = nullptr;  // [rows, words]
   std::int64_t rows = 0;
   std::int64_t words = 0;
   std::int64_t first = 0;
@@ -24,27 +24,27 @@ struct EntropySlice {
   const std::int64_t* targets = nullptr;  // [rows], in [0, vocab) or kIgnoreTarget
 };
 
-// What one slice has of a row.
+// The contribution of one slice to one row.
 struct RowPart {
   double max = 0;
   double sum = 0;     // of exp(x - max)
-  double target = 0;  // the target's logit, 0 where it is another slice's
+  double target = 0;  // logit of the target; 0 if the target is in another slice
 };
 
-// parts: [rows]. With `exponentials` the logits become exp(x - max), which slice_entropy's gradient
-// starts from. Throws Error on a target out of range, before anything is written.
+// Fills parts: [rows]. With `exponentials`, replaces the logits by exp(x - max), the input of
+// slice_gradient(). Throws Error for a target out of range, before it writes.
 void slice_softmax(const EntropySlice& slice, RowPart* parts, bool exponentials);
 
 // The sum over rows of the losses, added in row order. parts: [ranks, rows].
 [[nodiscard]] double slice_loss(const EntropySlice& slice, std::span<const RowPart> parts);
 
 struct SliceGradient {
-  int rank = 0;        // whose the slice is
-  float scale = 1.0F;  // of the gradient
+  int rank = 0;        // rank of this slice
+  float scale = 1.0F;  // factor of the gradient
   DType dtype = DType::kFloat32;
 };
-// What slice_softmax left becomes (softmax - onehot) x scale, 0 in rows to ignore; 16-bit rows
-// begin where the fp32 ones do (CrossEntropyArgs::gradient_dtype).
+// Replaces the exponentials of slice_softmax() by (softmax - onehot) x scale, or 0 in ignored rows.
+// 16-bit rows begin at the same addresses as fp32 rows (CrossEntropyArgs::gradient_dtype).
 void slice_gradient(const EntropySlice& slice, std::span<const RowPart> parts,
                     const SliceGradient& gradient);
 

@@ -21,7 +21,7 @@ void check_args(const CrossEntropyArgs& a) {
   check_targets(a.targets, a.rows, a.vocab);
 }
 
-// -ln softmax at the target, in double from the row's own numbers.
+// -ln softmax at the target, in double.
 double row_loss(double sum, float max, float target_logit) {
   return std::log(sum) + (static_cast<double>(max) - static_cast<double>(target_logit));
 }
@@ -44,7 +44,7 @@ double gradient_of_row(const KernelTable& table, const CrossEntropyArgs& a, std:
   const float target_logit = x[target];
   const float max = table.row_max(x, a.vocab);
   const double sum = table.row_exp_sum(x, x, a.vocab, max);
-  // p - 1 in double: near p = 1 the fp32 difference would have no digits left.
+  // p - 1 is computed in double: near p = 1 the fp32 difference has no correct digits.
   const double at_target = (static_cast<double>(x[target]) / sum - 1.0) * double{a.scale};
   table.scale(x, a.vocab, static_cast<float>(double{a.scale} / sum));
   x[target] = static_cast<float>(at_target);

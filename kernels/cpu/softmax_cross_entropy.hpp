@@ -1,9 +1,8 @@
-// Softmax cross entropy of a chunk of fp32 logits, and its gradient in the logits' own memory.
+// Softmax cross entropy of a chunk of fp32 logits. The gradient replaces the logits in memory.
 //
-// Bits do not depend on instruction set or thread count; a row's result does not depend on which
-// rows share its call. exp is our own, within 2e-7 relative. Nothing is hidden: a NaN or +inf
-// logit, or a row of -inf, makes the returned loss and the row's gradient non-finite. Single -inf
-// logits are masks.
+// Bits do not depend on instruction set or threads. The result of a row does not depend on the
+// other rows of the call. exp is exact to 2e-7 relative. A NaN or +inf logit, or a row of -inf,
+// makes the loss and the row's gradient non-finite. Single -inf logits are masks.
 #pragma once
 
 #include <cstdint>
@@ -15,24 +14,24 @@ namespace sluice {
 inline constexpr std::int64_t kIgnoreTarget = -100;
 
 struct CrossEntropyArgs {
-  float* logits = nullptr;  // [rows, row_stride]; the first `width` of each row are ours
+  float* logits = nullptr;  // [rows, row_stride]; uses the first `width` elements of each row
   std::int64_t rows = 0;
   std::int64_t row_stride = 0;            // elements, >= width
-  std::int64_t vocab = 0;                 // columns that take part
+  std::int64_t vocab = 0;                 // columns of the softmax
   std::int64_t width = 0;                 // vocab and its padding, >= vocab
   const std::int64_t* targets = nullptr;  // [rows], in [0, vocab) or kIgnoreTarget
-  float scale = 1.0F;  // of the gradient, e.g. loss scale / tokens of the global batch
-  // Of the gradient, which begins where the row of logits does: 16-bit rows lie 2 x row_stride
-  // elements apart, and the rest of a row is undefined. On the host only.
+  float scale = 1.0F;  // factor of the gradient: loss scale / tokens of the global batch
+  // A gradient row begins at the address of its row of logits. So 16-bit rows lie 2 x row_stride
+  // elements apart, and the other half of a row's memory is undefined. Host only.
   DType gradient_dtype = DType::kFloat32;
 };
 
-// Logits become (softmax - onehot) * scale, rounded to gradient_dtype; columns from vocab to width
-// and rows with kIgnoreTarget become 0. Returns the sum over rows of the (unscaled) losses, added
-// in row order. Throws Error on a target out of range, before anything is written.
+// Replaces the logits by (softmax - onehot) * scale, rounded to gradient_dtype. Columns from vocab
+// to width and rows with kIgnoreTarget become 0. Returns the sum of the unscaled losses in row
+// order. Throws Error for a target out of range, before it writes.
 [[nodiscard]] double softmax_cross_entropy(const CrossEntropyArgs& args);
 
-// The same sum of losses; the logits stay as they are.
+// Returns the same sum of losses without changing the logits.
 [[nodiscard]] double softmax_cross_entropy_loss(const CrossEntropyArgs& args);
 
 }  // namespace sluice

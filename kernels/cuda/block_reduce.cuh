@@ -1,5 +1,5 @@
-// Reduction over one thread block by a fixed tree: shuffles within a warp, then one warp over the
-// warps' results. Every thread gets the result.
+// Reduction over one thread block in a fixed tree: shuffles within each warp, then over the results
+// of the warps. Every thread gets the result.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -26,7 +26,7 @@ __device__ T block_reduce(T value, Op op) {
   }
   if (threadIdx.x % 32 == 0) results[threadIdx.x / 32] = value;
   __syncthreads();
-  // Every warp repeats the last step for itself: no broadcast, one barrier less.
+  // Every warp repeats the last step, which saves a broadcast and a barrier.
   value = results[threadIdx.x % kWarps];
   for (int offset = kWarps / 2; offset > 0; offset /= 2) {
     value = op(value, __shfl_xor_sync(0xffffffffU, value, offset));

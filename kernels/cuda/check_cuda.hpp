@@ -1,4 +1,4 @@
-// A status of the CUDA runtime as an exception.
+// Turns a status of the CUDA runtime into an exception.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// "copying 4096 bytes from GPU 0 to the host: an illegal memory access was encountered". The
-// runtime's last error is cleared, so that no later call finds it.
+// Throws Error such as "copying 4096 bytes from GPU 0 to the host: an illegal memory access was
+// encountered". Clears the runtime's last error, so that no later call reports it again.
 inline void check_cuda(cudaError_t status, const std::string& what) {
   if (status == cudaSuccess) return;
   (void)cudaGetLastError();

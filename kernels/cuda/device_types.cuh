@@ -1,4 +1,4 @@
-// Element types on the device, and the launch shape that all element-wise kernels share.
+// Element types on the device, and the grid of all element-wise kernels.
 #pragma once
 
 #include <cuda_bf16.h>
@@ -21,7 +21,7 @@ __device__ __forceinline__ void narrow(float x, float* to) { *to = x; }
 __device__ __forceinline__ void narrow(float x, __nv_bfloat16* to) { *to = __float2bfloat16_rn(x); }
 __device__ __forceinline__ void narrow(float x, __half* to) { *to = __float2half_rn(x); }
 
-// f(null pointer of the device's element type).
+// Calls f with a null pointer of the device's element type.
 template <class Fn>
 void with_device_dtype(DType dtype, Fn f) {
   switch (dtype) {
@@ -36,8 +36,8 @@ void with_device_dtype(DType dtype, Fn f) {
 
 inline constexpr int kThreads = 256;
 
-// Blocks of kThreads for n elements in a grid-stride loop: 8 a multiprocessor of a large GPU at
-// most.
+// Blocks of kThreads for n elements in a grid-stride loop; at most 8 per multiprocessor of a large
+// GPU.
 inline unsigned blocks_for(std::int64_t n) {
   const std::int64_t wanted = (n + kThreads - 1) / kThreads;
   return static_cast<unsigned>(wanted < 1056 ? wanted : 1056);
@@ -52,10 +52,10 @@ __device__ __forceinline__ std::int64_t index_stride() {
 
 inline cudaStream_t native(StreamRef stream) { return static_cast<cudaStream_t>(stream.stream); }
 
-// Throws Error if the launch before it was refused.
+// Throws Error if the previous launch was refused.
 void check_launch(const char* kernel);
 
-// Throws Error with the message (error.hpp needs a later C++ than .cu files are compiled as).
+// Throws Error with the message. For .cu files, whose C++ version is too old for error.hpp.
 void check_argument(bool valid, const char* message);
 
 }  // namespace sluice::cuda

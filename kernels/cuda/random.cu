@@ -1,4 +1,4 @@
-// The streams of kernels/cpu/philox.hpp: one thread makes one block of four elements.
+// The streams of kernels/cpu/philox.hpp. One thread computes one block of four elements.
 #include "kernels/cpu/dropout_threshold.hpp"
 #include "kernels/cpu/philox_core.hpp"
 #include "kernels/cuda/device_types.cuh"
@@ -13,8 +13,7 @@ struct Range {
   std::int64_t n;
 };
 
-// write(element's place in the output, word's place in the block, words) for the block's elements
-// in range.
+// Calls write(index in the output, index in the block, words) for the block's elements in range.
 template <class Write>
 __device__ void for_each_element(const Range& r, Write write) {
   const std::uint64_t first_block = r.first / 4;

@@ -1,5 +1,5 @@
-// Sum of squares in two passes. The partition is fixed (kParts parts of whole threads' strides), so
-// the order of additions depends on n alone.
+// Sum of squares in two passes. The partition into kParts parts is fixed, so the order of additions
+// depends on n alone.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/device_types.cuh"
 

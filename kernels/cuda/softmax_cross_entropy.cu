@@ -1,5 +1,5 @@
-// One block a row: largest logit, sum of exponentials, gradient. The order of additions is fixed by
-// the block's size, so the bits are reproducible (though not those of kernels/cpu).
+// One block per row: largest logit, sum of exponentials, gradient. The block size fixes the order
+// of additions, so the bits are reproducible, but differ from kernels/cpu.
 #include "kernels/cuda/block_reduce.cuh"
 #include "kernels/cuda/device_types.cuh"
 
@@ -8,7 +8,7 @@ namespace {
 
 constexpr int kRowThreads = 512;
 
-// Gradients of the row, given its largest logit and the sum.
+// Writes the gradient of a row, given its largest logit and its sum of exponentials.
 __device__ void write_gradient(const CrossEntropyArgs& a, float* x, std::int64_t target, float max,
                                double sum) {
   const double factor = a.scale / sum;
@@ -18,7 +18,7 @@ __device__ void write_gradient(const CrossEntropyArgs& a, float* x, std::int64_t
       continue;
     }
     const float e = expf(x[j] - max);
-    // p - 1 in double: near p = 1 the fp32 difference would have no digits left.
+    // p - 1 is computed in double: near p = 1 the fp32 difference has no correct digits.
     x[j] = j == target ? static_cast<float>((e / sum - 1.0) * a.scale)
                        : e * static_cast<float>(factor);
   }
@@ -35,7 +35,7 @@ __global__ void cross_entropy_kernel(CrossEntropyArgs a, double* losses) {
     return;
   }
   const float target_logit = x[target];
-  float max = -INFINITY;  // passes over a NaN, which the sum then meets
+  float max = -INFINITY;  // ignores a NaN; the sum then becomes NaN
   for (std::int64_t j = threadIdx.x; j < a.vocab; j += kRowThreads) max = fmaxf(max, x[j]);
   max = block_reduce<kRowThreads>(max, Max{});
   double sum = 0.0;
