@@ -1,8 +1,8 @@
-// Which cores a rank of this host computes on. The cores that this process may use (its affinity
-// and cpuset) are divided over the local ranks: contiguous, whole NUMA nodes or parts of one where
-// that leaves no rank with less. One compute thread per core, since the second hardware thread of a
-// core adds nothing to arithmetic. Nothing is bound where there are fewer cores than ranks, or
-// where a control group limits time rather than cores: then the cores belong to others as well.
+// Cores of the ranks of this host. The usable cores (affinity and cpuset of this process) are
+// divided over the local ranks: contiguous, in whole NUMA nodes or parts of one if no rank then has
+// fewer cores. Each core gets one compute thread, since a core's second hardware thread adds
+// nothing to arithmetic. Nothing is bound if there are fewer cores than ranks, or if a control
+// group limits time rather than cores, because other processes use the cores too.
 #pragma once
 
 #include <cstddef>
@@ -25,15 +25,15 @@ struct Binding {
   std::string summary;    // one line for the log
 };
 
-// Binds the calling process. Call it before compute threads exist that should inherit it. Never
-// fails: where the system refuses, it says so in the summary. Throws ConfigError on a request that
-// makes no sense (local_rank not below local_world_size, negative threads).
+// Binds the calling process. Call it before compute threads exist, since threads inherit the
+// binding. Never fails: if the system refuses, the summary says so. Throws ConfigError for an
+// invalid request (local_rank not below local_world_size, negative threads).
 [[nodiscard]] Binding bind_local_rank(const BindingRequest& request);
 
-// The threads that bind_local_rank would give each rank; binds nothing.
+// The number of threads that bind_local_rank would give each rank; binds nothing.
 [[nodiscard]] int threads_per_rank(int local_world_size);
 
-// The division itself. Pure. `node_of_core` has the NUMA node of each usable core, in the machine's
+// The division itself. Pure. `node_of_core` is the NUMA node of each usable core, in the machine's
 // order (cores of a node are neighbours). REQUIRES: at least as many cores as ranks.
 struct CoreShare {
   std::size_t first = 0;

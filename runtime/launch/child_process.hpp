@@ -1,6 +1,6 @@
-// One rank as a process: in a process group of its own, its standard output and error on pipes to
-// here, its standard input empty unless asked for, and killed by the system when the thread that
-// started it ends.
+// One rank as a process. The process has a process group of its own, writes standard output and
+// error to pipes of the launcher, and has an empty standard input unless a pipe is requested. The
+// system kills it when the thread that started it ends.
 #pragma once
 
 #include <signal.h>
@@ -29,11 +29,12 @@ struct ChildProcess {
   UniqueFd in;     // non-blocking; none unless keep_stdin
 };
 
-// Returns once the program runs; `mask` is the signal mask it gets. Throws Error with the cause: no
-// program there, the limit on processes or open files reached. Then no process is left.
+// Returns after the program has started with signal mask `mask`. Throws Error with the cause:
+// program missing, or the limit on processes or open files reached. After an error no process is
+// left.
 [[nodiscard]] ChildProcess start_child(const ChildCommand& command, const sigset_t& mask);
 
-// Opens descriptors 0, 1 and 2 on /dev/null where they are closed, so that no pipe lands there.
+// Opens closed descriptors among 0, 1 and 2 on /dev/null, so that no pipe gets such a number.
 void ensure_standard_streams();
 
 }  // namespace sluice

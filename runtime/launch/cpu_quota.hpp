@@ -1,5 +1,5 @@
-// How much processor time the control group of this process may use. A container with --cpus=2 sees
-// all cores of the machine in its cpuset, but running more than two threads only gets it throttled.
+// Processor time that the control group of this process may use. A container with --cpus=2 sees all
+// cores in its cpuset, but the kernel throttles it above two threads.
 #pragma once
 
 #include <optional>
@@ -7,11 +7,11 @@
 
 namespace sluice {
 
-// Cores' worth of time, the smallest over the group and its parents; nullopt where there is no
-// limit (or none that can be read). cgroup v2 and v1.
+// The limit in cores: the smallest over the group and its parents. nullopt without a readable
+// limit. cgroup v2 and v1.
 [[nodiscard]] std::optional<double> cpu_quota();
 
-// The text of cpu.max: "200000 100000" is 2.0, "max 100000" no limit. Pure.
+// Parses cpu.max: "200000 100000" is 2.0, "max 100000" no limit. Pure.
 [[nodiscard]] std::optional<double> parse_cpu_max(std::string_view text);
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
-// Processes that ranks left behind. The launcher adopts orphans (PR_SET_CHILD_SUBREAPER), so that
-// even one that left its process group is found and ended. Linux; reads /proc.
+// Finds and ends processes that ranks left behind. The launcher adopts orphans
+// (PR_SET_CHILD_SUBREAPER), so this includes processes that left their process group. Linux; reads
+// /proc.
 #pragma once
 
 #include <sys/types.h>
@@ -9,11 +10,11 @@
 
 namespace sluice {
 
-// The processes whose parent this is, ended ones included.
+// Child processes of `parent`, ended ones included.
 [[nodiscard]] std::vector<pid_t> children_of(pid_t parent);
 
-// While it lives, orphaned descendants become children of this process; end() kills and reaps those
-// that are not the caller's own from before. The destructor restores the former state.
+// During its lifetime orphaned descendants become children of this process. end() kills and reaps
+// all children that did not exist before. The destructor restores the former state.
 class OrphanKeeper {
  public:
   OrphanKeeper();
@@ -21,7 +22,8 @@ class OrphanKeeper {
   OrphanKeeper(const OrphanKeeper&) = delete;
   OrphanKeeper& operator=(const OrphanKeeper&) = delete;
 
-  // REQUIRES: the ranks themselves have been reaped. False where some are left after the limit.
+  // REQUIRES: the ranks themselves have been reaped. Returns false if processes are left after the
+  // limit.
   bool end(std::chrono::milliseconds limit);
 
  private:

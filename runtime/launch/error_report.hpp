@@ -1,14 +1,13 @@
-// How a rank tells the launcher why it failed: one JSON object in the file that SLUICE_ERROR_FILE
-// names,
+// A failing rank reports its cause to the launcher: one JSON object in the file SLUICE_ERROR_FILE,
 //
 //   {"rank": 1, "host": "host7", "time_ns": 1763730000000000000, "exit_code": 4,
 //    "secondary": false, "recurs": false, "stopped": false,
 //    "message": "cannot read corpus.bin: Input/output error"}
 //
-// written in one step, and only once: the first report of a rank stays. time_ns counts from the
-// Unix epoch; `secondary` says that the cause lies with another rank, `recurs` that the same run
-// started again would fail in the same way, `stopped` that the rank has not failed: it ended at a
-// step's end, with exit code 130, as it was asked to. Thread-safe.
+// written in one step and only once; the first report of a rank stays. time_ns counts from the Unix
+// epoch. `secondary`: the cause lies with another rank. `recurs`: the same run would fail again in
+// the same way. `stopped`: the rank did not fail; it ended at a step's end on request, with exit
+// code 130. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -33,28 +32,29 @@ struct ErrorReport {
 [[nodiscard]] std::string host_name();
 [[nodiscard]] std::int64_t unix_time_ns();
 
-// Of the calling thread's rank (base/thread_rank.hpp), on this host, now.
+// A report of the calling thread's rank (base/thread_rank.hpp), with this host and the current
+// time.
 [[nodiscard]] ErrorReport make_error_report(std::string message, int exit_code, bool secondary);
-// ... of what was caught: its chain, its exit code, whether it is secondary and whether it recurs.
+// The same from a caught exception: its chain, exit code, whether it is secondary and whether it
+// recurs.
 [[nodiscard]] ErrorReport make_error_report(const std::exception& error);
 
-// The object on one line, and back; nullopt where it cannot be understood. Pure.
+// The object on one line, and back; nullopt for invalid text. Pure.
 [[nodiscard]] std::string error_report_text(const ErrorReport& report);
 [[nodiscard]] std::optional<ErrorReport> parse_error_report(std::string_view text);
 
-// Throws IoError. A report that is there already stays.
+// Throws IoError. An existing report stays.
 void write_error_report(const std::string& path, const ErrorReport& report);
-// nullopt where there is none or it cannot be understood.
+// nullopt if the file is missing or invalid.
 [[nodiscard]] std::optional<ErrorReport> read_error_report(const std::string& path);
 
-// What main does with the exception it caught: prints "rank 1 on host7 failed: ..." to standard
-// error, writes the report where SLUICE_ERROR_FILE asks for one, returns the exit code. Never
-// throws.
+// The end of main after an exception: prints "rank 1 on host7 failed: ..." to standard error,
+// writes the report if SLUICE_ERROR_FILE is set, returns the exit code. Never throws.
 int report_failure(const std::exception& error) noexcept;
 int report_failure(const ErrorReport& report) noexcept;
 
-// Before a rank that was stopped ends with exit code 130: writes the report where SLUICE_ERROR_FILE
-// asks for one, so that the launcher takes that code for no failure. Never throws.
+// Called before a stopped rank ends with exit code 130. Writes the report if SLUICE_ERROR_FILE is
+// set, so that the launcher does not count this end as a failure. Never throws.
 void report_stop(const std::string& why) noexcept;
 
 }  // namespace sluice

@@ -1,14 +1,12 @@
 // Which rank failed first, and the words for it. Pure.
 //
-// Where one rank fails, others fail of it: their connections break, their collectives time out, the
-// launcher ends them. So the ends are put into classes and the earliest of the best class is named:
-//   primary    a report that is not secondary; death by a signal the launcher did not send; without
-//   a
-//              report, an exit code other than 0 before the launcher asked anybody to stop
-//   secondary  a report that says so; an exit code without a report after the launcher asked
-//   stopped    ended by the launcher's own signals, by exit code 130 after it asked, or by that
-//   code
-//              with a report that says so: a time limit, or a signal to one rank
+// One failure causes others: connections break, collectives time out, the launcher ends the other
+// ranks. The ends are sorted into classes; the earliest end of the best class is the first failure.
+//   primary    a report that is not secondary; death by a signal that the launcher did not send; an
+//              exit code other than 0 without a report, before the launcher asked ranks to stop
+//   secondary  a report marked secondary; an exit code without a report after the launcher asked
+//   stopped    ended by the launcher's signals; exit code 130 after the launcher asked, or with a
+//              report marked stopped (a time limit, or a signal to one rank)
 #pragma once
 
 #include <cstdint>
@@ -38,26 +36,26 @@ struct RankEnd {
 };
 
 [[nodiscard]] EndClass classify(const RankEnd& end);
-// The rank itself says that it was stopped: it has finished its step, and the others do so too.
+// The rank reported that it stopped: it has finished its step, and the other ranks stop too.
 [[nodiscard]] bool stopped_in_order(const RankEnd& end);
 
-// nullptr where no rank failed of itself (all done or stopped).
+// nullptr if no rank failed by itself (all done or stopped).
 [[nodiscard]] const RankEnd* first_failure(std::span<const RankEnd> ends);
-// nullptr where no rank stopped in order.
+// nullptr if no rank stopped in order.
 [[nodiscard]] const RankEnd* first_stop(std::span<const RankEnd> ends);
 
-// Its message; else how it ended.
+// The report's message; without a report the way in which the rank ended.
 [[nodiscard]] std::string headline(const RankEnd& end);
 
-// "rank 1 on host7 failed: ..." and, indented, the exit code or signal, the log's path and, where
-// the rank left no message, the log's last lines. With a line break at the end.
+// "rank 1 on host7 failed: ..." and, indented, exit code or signal, path of the log and, without a
+// report, the log's last lines. Ends with a line break.
 [[nodiscard]] std::string describe_failure(const RankEnd& end);
 
-// Whether the run may get further when it is started again: not where the rank said that its
-// failure recurs, nor where it said nothing and its exit code speaks of the configuration.
+// Whether a restart may help. False if the report says that the failure recurs, or if there is no
+// report and the exit code means a configuration error.
 [[nodiscard]] bool worth_restarting(const RankEnd& end);
 
-// The rank's exit code; 5 where a signal ended it.
+// The rank's exit code; 5 after a signal.
 [[nodiscard]] int exit_code_of(const RankEnd& end);
 
 }  // namespace sluice

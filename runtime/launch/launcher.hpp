@@ -1,14 +1,13 @@
-// Starts the ranks of this host as processes of the same program and sees them through.
+// Starts the ranks of this host as processes of the same program and supervises them to their ends.
 //
 // Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,
 // OMP_NUM_THREADS (unless the user set it), SLUICE_JOB_SECRET (new for each start unless the user
-// set it), SLUICE_ERROR_FILE (error_report.hpp) and, where
-// standard output is a terminal, SLUICE_TTY=1 and COLUMNS. What it prints goes to
-// <output_dir>/rank-N.log; rank 0's also to this process's standard output and error. How they end:
-// supervisor.hpp, failure.hpp.
+// set it), SLUICE_ERROR_FILE (error_report.hpp) and, if standard output is a terminal, SLUICE_TTY=1
+// and COLUMNS. Its output goes to <output_dir>/rank-N.log; rank 0's also to this process's standard
+// output and error. supervisor.hpp and failure.hpp describe the ends.
 //
-// When a rank fails the others are gone within kill_grace + 3 s, and the last lines on standard
-// error name the first failure. When this process itself is killed, the system kills the ranks.
+// After a rank failed, the other ranks end within kill_grace + 3 s, and the last lines on standard
+// error name the first failure. If this process is killed, the system kills the ranks.
 #pragma once
 
 #include <chrono>
@@ -29,7 +28,8 @@ struct LaunchRequest {
   std::vector<std::pair<std::string, std::string>> environment = {};  // added for each rank
   std::string master_addr = "127.0.0.1";
   int master_port = 0;  // 0: MASTER_PORT of the environment, or else a free one, where rank 0 is
-  // This process is an agent: it starts these ranks of more, obeys words, reports in a record.
+  // This process is an agent: it starts these ranks of a larger job, obeys words, and reports in a
+  // record.
   std::optional<AgentPlace> agent = {};
   int threads = 0;  // launch.threads; 0: OMP_NUM_THREADS of the environment, or the cores divided
   std::chrono::milliseconds kill_grace{3000};   // from SIGTERM to SIGKILL after a failure
@@ -45,8 +45,8 @@ struct LaunchResult {
 };
 
 // Runs the ranks to their ends. Throws ConfigError (port in use, nproc), IoError (output_dir) or
-// Error (a process cannot be started); then no rank is left. Takes over these signals of the
-// process meanwhile: call it from the main thread, before others exist.
+// Error (a process cannot be started); after an error no rank is left. Takes over the stop signals
+// of the process meanwhile: call it from the main thread, before other threads exist.
 [[nodiscard]] LaunchResult run_launcher(const LaunchRequest& request);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// A descriptor that becomes readable when a process ends. Linux 5.3. By the system call's number,
+// A descriptor that becomes readable when a process ends. Linux 5.3. Uses the system call's number,
 // since glibc 2.36 declares pidfd_open without C linkage.
 #pragma once
 
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// None where the system refuses; errno has the cause.
+// Holds no descriptor if the system refuses; errno has the cause.
 [[nodiscard]] inline UniqueFd open_pidfd(pid_t pid) {
   return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));  // close-on-exec by nature
 }

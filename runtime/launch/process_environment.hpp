@@ -11,7 +11,8 @@ using Environment = std::map<std::string, std::string>;
 
 [[nodiscard]] Environment own_environment();
 
-// SLUICE_TTY and COLUMNS, as standard output is one or none: ranks write to a pipe and cannot see.
+// SLUICE_TTY and COLUMNS if standard output is a terminal, else none. Ranks write to a pipe and
+// cannot ask.
 void describe_terminal(Environment& environment);
 
 // NAME=value, as execve takes it.

@@ -1,5 +1,5 @@
-// Who this process is in a job that something else started: this launcher, torchrun, mpirun with a
-// wrapper, a batch script. And the rendezvous port of a job started here.
+// The place of this process in a job, whatever started the job: this launcher, torchrun, mpirun
+// with a wrapper, a batch script. Also the rendezvous port of a job started by this launcher.
 #pragma once
 
 #include <functional>
@@ -21,31 +21,31 @@ struct RankEnvironment {
 
 using GetEnvironment = std::function<const char*(const char*)>;
 
-// From RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. Where none of the
-// first four is set (MASTER_* alone are the wish of somebody who launches): from srun's variables
-// (slurm_env.hpp), nullopt where there are none either. Throws ConfigError, one line per variable
-// that is missing, malformed or out of range.
+// Reads RANK, WORLD_SIZE, LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT. If none of the
+// first four is set, reads srun's variables (slurm_env.hpp); MASTER_* alone belong to a user who
+// starts a job. nullopt if those are missing too. Throws ConfigError, one line per variable that is
+// missing, malformed or out of range.
 [[nodiscard]] std::optional<RankEnvironment> rank_environment();
 [[nodiscard]] std::optional<RankEnvironment> rank_environment(const GetEnvironment& get);
 
-// Says in this process's environment what `rank` says, for what goes by RANK: messages, reports,
-// failure injection. Before threads exist.
+// Sets this process's environment to `rank`, for code that reads RANK: messages, reports, failure
+// injection. Call it before threads exist.
 void announce_rank(const RankEnvironment& rank);
 
-// A TCP port that nothing uses now.
+// A TCP port that is free now.
 [[nodiscard]] int free_port();
 
-// True where a process listens on this port of a local address (a name or a number). False
-// for an address of another host: nothing can be said from here. Throws ConfigError where the
-// address cannot be resolved.
+// True if a process listens on this port of a local address (a name or a number). False for an
+// address of another host, which cannot be checked locally. Throws ConfigError if the address
+// cannot be resolved.
 [[nodiscard]] bool port_in_use(const std::string& address, int port);
 
-// Keeps a port from being handed to somebody else until rank 0's store listens there: bound, never
-// listening, reusable. The holder must outlive the start of the ranks.
+// Reserves a port until rank 0's store listens on it: a bound, reusable socket that never listens.
+// The holder must outlive the start of the ranks.
 class PortReservation {
  public:
-  // port 0: MASTER_PORT of the environment, or else any free one. Throws ConfigError where the
-  // given port is in use or is none.
+  // port 0: MASTER_PORT of the environment, or any free port. Throws ConfigError if the port is in
+  // use or invalid.
   explicit PortReservation(int port = 0);
   [[nodiscard]] int port() const { return port_; }
 

@@ -1,5 +1,5 @@
-// rank-N.log: what a rank prints, line by line, and the last few lines for a report. A line that
-// was rewritten in place (the progress line on a terminal) is kept in its last form only. Not
+// rank-N.log: a rank's output line by line, and its last lines for a report. A line that was
+// rewritten in place (the progress line on a terminal) is kept only in its last form. Not
 // thread-safe.
 #pragma once
 
@@ -14,15 +14,14 @@
 
 namespace sluice {
 
-// Puts the chunks of one stream together into lines. Bytes stay as they are, but for what a
-// carriage return or a clear-line sequence takes off a terminal. Without either, output is the
-// input.
+// Assembles the chunks of one stream into lines. A carriage return or a clear-line sequence removes
+// text as on a terminal; all other bytes stay.
 class LineFolder {
  public:
-  // Appends what is complete to `lines`, line breaks included. A line longer than kLongestLine
+  // Appends complete lines to `lines`, with their line breaks. A line longer than kLongestLine
   // comes in pieces.
   void feed(std::string_view bytes, std::string& lines);
-  // What is left of a last line without a line break.
+  // The rest of a last line without a line break.
   void finish(std::string& lines);
 
   static constexpr std::size_t kLongestLine = std::size_t{64} * 1024;
@@ -35,11 +34,11 @@ class RankLog {
  public:
   static constexpr std::size_t kLastLines = 12;
 
-  // A former file is kept as <path>.1. Throws IoError.
+  // Renames an existing file to <path>.1. Throws IoError.
   explicit RankLog(std::string path);
 
-  // Never throws, since a full disk must not stop the supervision: false (once) where writing
-  // failed, with the cause in problem().
+  // Never throws, since a full disk must not stop the supervision. Returns false (once) if writing
+  // failed; problem() has the cause.
   bool append(std::string_view lines);
   [[nodiscard]] const std::string& problem() const { return problem_; }
   [[nodiscard]] const std::string& path() const { return path_; }
@@ -55,8 +54,8 @@ class RankLog {
   bool last_is_open_ = false;  // the last one has no line break yet
 };
 
-// Whole lines of a rank's log ("13:04:05.123 info    TEXT") whose text is one of `said` are left
-// out; all else passes. A rank writes each line at once: a line that comes in two parts passes.
+// Removes whole lines of a rank's log ("13:04:05.123 info    TEXT") whose text is in `said`; all
+// other output passes. A rank writes each line at once, so a line in two parts passes.
 [[nodiscard]] std::string without_said_lines(std::string_view bytes,
                                              std::span<const std::string> said);
 

@@ -1,8 +1,8 @@
-// The launcher's signals as a descriptor to poll. While it lives, SIGINT, SIGTERM and SIGHUP are
-// blocked in the calling thread and read here, and SIGPIPE is ignored; the destructor restores
-// both. Other threads may run (libtorch's do, once a plan was made): a signal that the system gives
-// to one of them is handed on to the calling thread. One at a time in a process; made, read and
-// destroyed by one thread.
+// The launcher's signals as a descriptor for poll. During its lifetime SIGINT, SIGTERM and SIGHUP
+// are blocked in the calling thread and read through this descriptor, and SIGPIPE is ignored. The
+// destructor restores both. Other threads may run (libtorch's threads after a plan): a signal
+// delivered to another thread is passed to the calling thread. At most one in a process; made, read
+// and destroyed by one thread.
 #pragma once
 
 #include <signal.h>
@@ -22,9 +22,9 @@ class StopSignalFd {
   StopSignalFd& operator=(const StopSignalFd&) = delete;
 
   [[nodiscard]] int fd() const { return fd_.get(); }
-  // The next signal that came, without waiting.
+  // The next pending signal, without waiting.
   [[nodiscard]] std::optional<int> next();
-  // The signal mask from before, which a child must be given.
+  // The former signal mask, which child processes must get.
   [[nodiscard]] const sigset_t& former_mask() const { return former_mask_; }
 
  private:

@@ -1,8 +1,8 @@
-// Names a rank that holds the others up. Pure: what the ranks measured goes in, words come out.
+// Names a rank that is slower than the others. Pure: measurements in, words out.
 //
-// In a collective all ranks wait for the last that arrives. So of the time between two looks, the
-// rank that is slowest waits least: its busy time (steps less what it waited in collectives) is
-// more than the others', and what they waited for it is what its busy time is above theirs.
+// In a collective all ranks wait for the last one. So the slowest rank waits least: its busy time
+// (steps less waiting in collectives) exceeds the others' busy time. The excess is the time that
+// the others wait for it.
 #pragma once
 
 #include <cstdint>
@@ -27,20 +27,20 @@ struct Straggler {
   double share_waited = 0;  // of what the others waited: what this rank alone accounts for, <= 1
 };
 
-// The slowest of busy_ms (a step, by rank) where it is slow enough; nullopt for fewer than two
-// ranks. `waited_ms`: what each waited, a step.
+// The rank with the largest busy_ms (a step, by rank) if it is slow enough; nullopt for fewer than
+// two ranks. `waited_ms`: waiting of each rank, a step.
 [[nodiscard]] std::optional<Straggler> find_straggler(std::span<const double> busy_ms,
                                                       std::span<const double> waited_ms,
                                                       const StragglerOptions& options = {});
 
-// Over a run. Not thread-safe.
+// State over a run. Not thread-safe.
 class StragglerWatch {
  public:
-  // The name of each rank's host, by rank; empty ones are left out of the words.
+  // Host names by rank; the text omits empty names.
   explicit StragglerWatch(std::vector<std::string> hosts, StragglerOptions options = {});
 
-  // The line for the log: "rank 3 on node7 holds the others up: ..."; empty where there is nothing
-  // to say. `steps`: how many the figures, which are sums, are of.
+  // The line for the log: "rank 3 on node7 holds the others up: ..."; empty if no rank is slow.
+  // `steps`: number of steps in the figures, which are sums.
   [[nodiscard]] std::string look(std::span<const double> busy_ms, std::span<const double> waited_ms,
                                  std::int64_t steps);
 

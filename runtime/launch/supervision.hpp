@@ -1,7 +1,7 @@
-// What a launcher holds while its processes run: the signals to it, its terminal, its orphans and
-// their supervisor. One thread; at most one at a time in a process.
+// The launcher's state while its processes run: its signals, terminal, orphans and supervisor. One
+// thread; at most one at a time in a process.
 //
-// Both launchers begin with prepare_to_supervise, start each process with start() and end with
+// Both launchers begin with prepare_to_supervise(), start each process with start() and end with
 // launch_result(see_through()).
 #pragma once
 
@@ -13,21 +13,21 @@
 
 namespace sluice {
 
-// Before any descriptor is opened: the standard streams are open, if only to nothing, and the
-// folder of the logs is there. Throws IoError.
+// Call it before opening descriptors. Opens closed standard streams on /dev/null and creates the
+// folder of the logs. Throws IoError.
 void prepare_to_supervise(const std::string& output_dir);
 
 class Supervision {
  public:
-  // Takes over the stop signals and orphans of this process until its end. Throws Error.
+  // Takes over the stop signals and orphans of this process until the destructor. Throws Error.
   explicit Supervision(const SupervisorOptions& options);
 
   // Throws Error that names the process, or IoError of its log.
   void start(RankPlan plan);
-  // To the ends of all processes, and of what they left behind; the results' last lines are
-  // complete.
+  // Waits for the ends of all processes and of their leftovers. Afterwards the results' last lines
+  // are complete.
   [[nodiscard]] SuperviseResult see_through();
-  // On standard error, without ever blocking for long.
+  // Writes to standard error without blocking for long.
   void say(const std::string& text);
 
  private:
@@ -38,7 +38,7 @@ class Supervision {
   Supervisor supervisor_;
 };
 
-// `failure` is first_failure(result.ends); the exit code of the process that failed.
+// `failure` is first_failure(result.ends). Returns the exit code of the process that failed.
 [[nodiscard]] LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure);
 
 }  // namespace sluice

@@ -1,16 +1,17 @@
-// The ranks of this host from their start to their end: carries their output, watches for their
-// ends and for signals to the launcher, and sees to it that all end when one fails.
+// Supervises the ranks of this host: carries their output, watches for their ends and for signals
+// to the launcher, and ends all ranks when one fails.
 //
 //   running --a rank fails--> failing: SIGTERM to all, after kill_grace SIGKILL
 //   running --SIGINT, SIGTERM, SIGHUP--> stopping: SIGTERM to all, after stop_grace SIGKILL
 //   running --a rank stops of itself--> stopping: the ranks agreed on it; after stop_grace SIGKILL
 //   stopping --a rank fails--> failing          stopping --another signal--> SIGKILL at once
 //
-// Signals go to whole process groups. After SIGKILL it waits kGoneLimit and gives up on a process
-// that the system cannot end. One thread, which must live as long as the ranks; it sleeps in poll.
+// Signals go to whole process groups. After SIGKILL the supervisor waits kGoneLimit, then gives up
+// on a process that the system cannot end. One thread, which must live as long as the ranks; it
+// sleeps in poll.
 //
-// Over several hosts (agent.hpp) the launcher's supervisor has agents in the place of ranks: they
-// are asked in words, and their reports come in their output. An agent's supervisor takes the
+// Over several hosts (agent.hpp) the launcher's supervisor has agents instead of ranks: it sends
+// words instead of signals, and reads reports from their output. An agent's supervisor receives the
 // words.
 #pragma once
 
@@ -70,8 +71,8 @@ class Supervisor {
   void start(RankPlan plan);
   // Returns when all ranks have ended.
   [[nodiscard]] SuperviseResult run();
-  // What is still in the pipes, waiting at most so long for their ends; then the results' last
-  // lines are complete. Call it when no process that holds the pipes is left.
+  // Drains the pipes, waiting at most so long for their ends. Afterwards the results' last lines
+  // are complete. Call it when no process holds the pipes any more.
   void drain(std::chrono::milliseconds limit, SuperviseResult& result);
 
  private:

@@ -1,7 +1,7 @@
-// The launcher's own output, written so that it can never stop the launcher: a terminal on which
-// Ctrl-S was typed, a pipe that nobody reads. What cannot be written yet waits in a buffer; above
-// kBufferBytes the oldest goes, and a line says so. A reader that went away is forgotten. Not
-// thread-safe. SIGPIPE must be ignored while it is used.
+// The launcher's own output, written without ever blocking the launcher, for example on a terminal
+// after Ctrl-S or a pipe that no process reads. Pending output waits in a buffer. Above
+// kBufferBytes the oldest output is dropped, and a line says so. A closed reader is ignored. Not
+// thread-safe. REQUIRES: SIGPIPE is ignored.
 #pragma once
 
 #include <cstddef>
@@ -20,7 +20,7 @@ class TerminalSink {
 
   void write(std::string_view bytes);
   [[nodiscard]] bool pending() const { return !buffer_.empty(); }
-  // Some of what was written has not arrived.
+  // Whether some output has been lost.
   [[nodiscard]] bool lost() const { return lost_ || pending(); }
   [[nodiscard]] int fd() const {
     return own_ ? own_.get() : fd_;

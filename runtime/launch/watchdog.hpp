@@ -1,17 +1,17 @@
-// A rank that hangs ends itself and says where. A thread watches for signs of progress: a pulse()
-// per step, and each change of phase. When none came for the timeout it reports
+// Ends a rank that hangs and reports its phase. A thread watches for progress: a pulse() per step,
+// and each change of phase. After a timeout without progress it reports
 //
 //   made no progress for 30 s in forward
 //
 // and ends the process with exit code 5. A rank that waits for its peers in a collective makes no
-// progress either when one of them hangs, but is not the cause: its phase says `waiting`, it is
-// given twice the time, so that the guilty one speaks first, and its report is secondary.
+// progress either when a peer hangs, but is not the cause. So a phase marked `waiting` gets twice
+// the time, which lets the hanging rank report first, and its report is secondary.
 //
 //   Watchdog dog({.timeout = 30s});
 //   for (...) { { PhaseScope p(dog, "all-reduce", Waiting::kYes); reduce(); }  dog.pulse(); }
 //
 // The timeout must be shorter than that of the collectives, else these name the wrong rank first.
-// Thread-safe; phases nest on one thread only. A process that was itself stopped (SIGSTOP, a
+// Thread-safe; phases nest on one thread only. A process that was stopped itself (SIGSTOP, a
 // machine that slept) gets a fresh period.
 #pragma once
 
@@ -31,7 +31,7 @@ enum class Waiting { kNo, kYes };
 struct WatchdogOptions {
   std::chrono::milliseconds timeout{0};          // 0: never fires
   std::chrono::milliseconds waiting_timeout{0};  // in a collective; 0: twice the timeout
-  // What happens when it fires, on the watchdog's thread. Empty: report_failure, then _exit(5).
+  // Called on the watchdog's thread at the timeout. Empty: report_failure, then _exit(5).
   std::function<void(const ErrorReport&)> on_hang = {};
 };
 
@@ -69,7 +69,7 @@ class Watchdog {
   std::thread thread_;  // last: it uses the rest
 };
 
-// A phase until the end of the scope, then the one before again.
+// Sets a phase until the end of the scope, then restores the former one.
 class PhaseScope {
  public:
   PhaseScope(Watchdog& watchdog, std::string phase, Waiting waiting = Waiting::kNo);

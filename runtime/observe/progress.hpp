@@ -5,8 +5,8 @@
 //    | device 1.3 GiB | eta 0:13:02                                            (one line)
 // clang-format on
 //
-// On a terminal it is rewritten in place each step and stays every `log_every` steps; elsewhere
-// only the latter are printed. Not thread-safe.
+// A terminal rewrites the line at each step and keeps it every `log_every` steps. Other outputs get
+// only the kept lines. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -33,8 +33,8 @@ struct ProgressState {
 // Pure; without a line break.
 [[nodiscard]] std::string format_progress(const ProgressState& state);
 
-// Remaining time from a moving average of step times, which the slow first step does not spoil for
-// long: the weight of a step is 1/n for the first ones and never less than kNewest.
+// Remaining time from a moving average of step times. The weight of a step is 1/n for the first
+// ones and never less than kNewest, so the slow first step soon loses its influence.
 class EtaEstimator {
  public:
   static constexpr double kNewest = 0.05;
@@ -60,9 +60,9 @@ class ProgressPrinter {
   ProgressPrinter(const ProgressPrinter&) = delete;
   ProgressPrinter& operator=(const ProgressPrinter&) = delete;
 
-  // The first, the last and every log_every-th step stay.
+  // The first, the last and every log_every-th step are kept.
   void update(const ProgressState& state);
-  // Takes a line that was to be rewritten off the terminal.
+  // Removes a line that is to be rewritten from the terminal.
   void clear();
 
  private:

@@ -1,7 +1,7 @@
-// A line on a terminal that says that the program is at work, and since when: "planning, 12 s". It
-// appears after a while, is rewritten each second and is gone at the end. Where the descriptor is
-// no terminal nothing is written. A thread of its own writes, so that the work needs no calls; the
-// work writes nothing to the terminal meanwhile.
+// A line on a terminal that shows that the program is working: "planning, 12 s". The line appears
+// after a while, is rewritten each second and disappears at the end. On another descriptor nothing
+// is written. A thread of its own writes, so the work needs no calls; the work must not write to
+// the terminal meanwhile.
 #pragma once
 
 #include <chrono>

@@ -1,11 +1,11 @@
-// The log of one rank: what log_info & co. (base/log.hpp) say, as lines
+// The log of one rank: messages of log_info and its siblings (base/log.hpp) as lines
 //
 //   13:04:05.123 info    resumed from step 120
 //   13:04:05.123 warning [rank 3] host memory is nearly full
 //
-// Information goes to standard output, warnings and errors to standard error; the launcher carries
-// both to rank-N.log and, for rank 0, to the terminal. Each line is flushed. Thread-safe once
-// built; build and destroy it while no other thread logs.
+// Information goes to standard output, warnings and errors to standard error. The launcher carries
+// both to rank-N.log and, for rank 0, to the terminal. Each line is flushed. Thread-safe after
+// construction; build and destroy it while no other thread logs.
 #pragma once
 
 #include "base/log.hpp"

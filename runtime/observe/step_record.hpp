@@ -1,4 +1,4 @@
-// What is known of one optimizer step: one line of metrics.jsonl (DESIGN section 4).
+// The values of one optimizer step: one line of metrics.jsonl (docs: runtime/observe/README.md).
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct StepTimers {  // milliseconds; they overlap, so they need not add up to s
   double data = 0;
 };
 
-// Measured over planned, less one; only of what was counted and planned.
+// Measured over planned, less one; only of values that were counted and planned.
 struct PlanError {
   std::optional<double> device;  // peaks of this rank
   std::optional<double> host;
@@ -48,14 +48,14 @@ struct StepRecord {
   StepMemory memory;
   StepTimers timers_ms;
   std::optional<PlanError> plan_error;  // from the third step of a process on
-  // What the run stood still for a checkpoint since the step before; only where it did.
+  // Time that the steps stood still for a checkpoint since the last line; only if one was saved.
   std::optional<double> checkpoint_ms;
   std::optional<double> eval_loss;  // only of steps after which it evaluated
   std::optional<double> eval_ppl;
 };
 
 // One JSON object without a line break, keys in the order above. A double reads back as the same
-// double; NaN and infinity, which JSON cannot say, are null.
+// double. NaN and infinity are null, since JSON has neither.
 [[nodiscard]] std::string to_json_line(const StepRecord& record);
 
 }  // namespace sluice

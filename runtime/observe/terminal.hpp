@@ -1,5 +1,5 @@
-// Where a rank's output ends up. Under the launcher a rank writes to a pipe; the launcher says in
-// SLUICE_TTY and COLUMNS what its own standard output is.
+// The destination of a rank's output. Under the launcher a rank writes to a pipe; SLUICE_TTY and
+// COLUMNS describe the launcher's own standard output.
 #pragma once
 
 #include <string_view>
@@ -11,11 +11,12 @@ struct TerminalInfo {
   int columns = 0;           // 0: unknown
 };
 
-// Reads the environment, then asks the descriptor. Not to be called while another thread changes
-// the environment.
+// Reads the environment, then asks the descriptor. Must not run while another thread changes the
+// environment.
 [[nodiscard]] TerminalInfo terminal_info(int fd);
 
-// Returns to the start of the line and clears it. The launcher's rank logs drop what it overwrites.
+// Returns to the start of the line and clears it. The launcher's rank logs drop the overwritten
+// text.
 inline constexpr std::string_view kClearLine = "\r\x1b[K";
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// trace.json in the Trace Event format, for chrome://tracing and Perfetto: a process per rank, in
-// it a track per lane (compute, comm, h2d, ...), on it one slice per event.
+// trace.json in the Trace Event format, for chrome://tracing and Perfetto: a process per rank, a
+// track per lane (compute, comm, h2d, ...), a slice per event.
 #pragma once
 
 #include <cstdint>
@@ -24,7 +24,7 @@ struct TraceEvent {
 };
 
 struct TraceLayout {
-  // Lanes from top to bottom; those that are not listed follow in the order they first appear.
+  // Lanes from top to bottom. Other lanes follow in the order of their first event.
   std::vector<std::string> lanes;
   std::string process_prefix = "rank ";  // the process is called "rank 3",
   // or has this name. Processes stand in the order of their numbers.

@@ -1,20 +1,20 @@
-// A run over several hosts: starts one agent (agent.hpp) on each over ssh and sees them through,
-// as launcher.hpp does with the ranks of one host.
+// A run over several hosts: starts one agent (agent.hpp) on each host over ssh and supervises the
+// agents, as launcher.hpp supervises the ranks of one host.
 //
-// On this machine (is_this_host) the agent is started as it is; elsewhere by
+// On this machine (is_this_host) the agent is started directly; on another host by
 //
 //   $SLUICE_SSH HOST 'cd FOLDER && exec env ... PROGRAM ARGUMENTS'
 //
-// SLUICE_SSH is split at blanks; default "ssh" with options that ask nobody and notice a dead
-// connection. The folder, the program and the files that the arguments name must be at the same
-// place on every host. Ranks get RANK, WORLD_SIZE, NODE_RANK and the rest as on one host;
-// MASTER_ADDR is the first host unless the environment says otherwise. Variables that begin with
-// SLUICE_, NCCL_, GLOO_, TORCH_ or MKL_, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT,
-// LD_LIBRARY_PATH and those that SLUICE_EXPORT names (A,B) go along.
+// SLUICE_SSH is split at blanks. The default is "ssh" with options that ask for no password and
+// detect a dead connection. Folder, program and files named by arguments must be at the same path
+// on every host. Ranks get RANK, WORLD_SIZE, NODE_RANK and the rest as on one host. MASTER_ADDR is
+// the first host unless the environment sets it. These variables are passed on: SLUICE_*, NCCL_*,
+// GLOO_*, TORCH_*, MKL_*, OMP_NUM_THREADS, OMP_WAIT_POLICY, GOMP_SPINCOUNT, LD_LIBRARY_PATH and the
+// names in SLUICE_EXPORT (A,B).
 //
-// Rank 0's output comes to the standard streams; that of each host to <output_dir>/host-N.log, the
-// lines of ranks elsewhere than on the first host as "[rank 5 on node2] ...". A host whose agent,
-// connection or ranks end badly ends the run on all hosts, within kill_grace + 10 s.
+// Rank 0's output goes to the standard streams. Each host's output goes to <output_dir>/host-N.log;
+// lines of ranks on other hosts than the first begin with "[rank 5 on node2]". If an agent, a
+// connection or a rank fails, the run ends on all hosts within kill_grace + 10 s.
 #pragma once
 
 #include <chrono>
@@ -37,8 +37,8 @@ struct HostsRequest {
   std::chrono::milliseconds stop_grace{10000};
 };
 
-// Runs all hosts to their ends: exit code as run_launcher's. Throws ConfigError (a port in use,
-// SLUICE_SSH that is no program), IoError, Error; then no agent is left. Main thread only.
+// Runs all hosts to their ends; exit code as run_launcher's. Throws ConfigError (a port in use,
+// SLUICE_SSH is no program), IoError, Error; after an error no agent is left. Main thread only.
 [[nodiscard]] LaunchResult run_hosts(const HostsRequest& request);
 
 // Ranks of all hosts.

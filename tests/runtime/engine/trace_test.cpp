@@ -13,6 +13,7 @@
 
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/model/blocks/block_parts.hpp"
+#include "runtime/plan/step_profile.hpp"
 #include "runtime/program/model/pipeline_time.hpp"
 #include "runtime/program/write/step_writer.hpp"
 #include "runtime/run/planned_engine.hpp"
