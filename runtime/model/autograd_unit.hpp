@@ -1,5 +1,5 @@
-// A unit written as any differentiable libtorch code: subclasses say the forward, libtorch's
-// autograd gives the backward. The oracle for units that write out their own.
+// A unit written as any differentiable libtorch code: a subclass computes the forward, libtorch's
+// autograd gives the backward. The oracle for explicit units.
 #pragma once
 
 #include "runtime/model/unit.hpp"
@@ -15,17 +15,17 @@ class AutogradUnit : public Unit {
                       const at::Tensor& grad_output, GradSink& sink) final;
 
  protected:
-  // Differentiable in input and params. Deterministic: the same call gives the same bits.
+  // Must be differentiable in input and params, and deterministic: equal calls give equal bits.
   [[nodiscard]] virtual at::Tensor compute(const UnitCall& call, std::span<const at::Tensor> params,
                                            const at::Tensor& input) const = 0;
 };
 
-// The end of an autograd graph, without the output tensor itself: its memory is free to go as soon
-// as the next unit no longer needs it.
+// The root of an autograd graph without the output tensor. The output's memory can then be freed as
+// soon as the next unit no longer needs it.
 class GraphRoot {
  public:
   virtual ~GraphRoot() = default;
-  // Gradients of the output by each of `inputs` (leaves), times grad_output. Once: releases the
+  // Gradients by each of `inputs` (leaves) of output times grad_output. Call once: releases the
   // graph.
   [[nodiscard]] virtual std::vector<at::Tensor> gradients(const std::vector<at::Tensor>& inputs,
                                                           const at::Tensor& grad_output) = 0;

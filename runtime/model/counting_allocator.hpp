@@ -1,10 +1,10 @@
-// Counts every byte libtorch's allocator hands out, on the host and on the meta device, and the
-// engine's long-lived blocks, which say so themselves.
+// Counts every byte of libtorch's allocator, on the host and on the meta device, and the engine's
+// long-lived blocks, which report themselves.
 //
 // On a machine without a GPU the host's count is the device tier's. The meta device has no memory:
-// there the same code runs in no time and leaves only its count, which is how a unit's memory is
-// known before the run; where it stands for a GPU (gpu_path.hpp) it counts whole blocks of the
-// GPU's allocator. Counters are process-wide (libtorch has one allocator a device) and thread-safe.
+// the same code runs on it in no time and leaves only its count. So a unit's memory is known before
+// the run. If the meta device stands for a GPU (gpu_path.hpp), whole blocks of the GPU's allocator
+// are counted. Counters are process-wide (libtorch has one allocator a device) and thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -18,17 +18,17 @@ struct AllocationCount {
 
 enum class CountedDevice { kHost, kMeta };
 
-// Installs the counting allocators; later calls do nothing. To be called before tensors are made:
-// what was allocated before is not counted. From then on the C library keeps freed memory for the
-// process instead of returning it to the kernel, so that steps find their pages there.
+// Installs the counting allocators; later calls do nothing. Call it before tensors are made, since
+// earlier allocations are not counted. From then on the C library keeps freed memory for the
+// process, so that steps reuse their pages.
 void install_counting_allocators();
 
-// Returns what has been freed so far after all: after set-up, before the run takes its memory.
+// Returns freed memory to the kernel: after set-up, before the run takes its memory.
 void return_freed_memory();
 
 [[nodiscard]] AllocationCount allocation_count(CountedDevice device);
-// For memory that libtorch's allocator did not hand out and that counts like it. Each release
-// follows its allocation, of the same bytes.
+// Counts memory that libtorch's allocator did not hand out. Each release follows its allocation,
+// with the same bytes.
 void count_allocation(CountedDevice device, std::int64_t bytes);
 void count_release(CountedDevice device, std::int64_t bytes) noexcept;
 // peak = live.

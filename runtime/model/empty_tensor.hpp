@@ -1,5 +1,5 @@
-// at::empty behind one translation unit: any header of ATen/ops more than doubles what a source
-// costs to compile (shared by the engine's sources).
+// at::empty in one translation unit: any header of ATen/ops more than doubles the compile time of a
+// source (the engine's sources share this one).
 #pragma once
 
 #include <ATen/core/Tensor.h>

@@ -1,5 +1,5 @@
-// Dry runs of a GPU. Code with a path of its own for GPUs asks takes_gpu_path(), so that a dry run
-// on the meta device takes the path that the run takes.
+// Dry runs of a GPU. Code with a separate path for GPUs asks takes_gpu_path(), so that a dry run on
+// the meta device takes the path of the run.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// While one lives and `stands` is true, meta tensors of this thread stand for tensors of a GPU:
-// takes_gpu_path() holds for them, and they count as blocks of the CUDA caching allocator
+// While an object lives and `stands` is true, meta tensors of this thread stand for tensors of a
+// GPU: takes_gpu_path() is true for them, and they count as blocks of the CUDA caching allocator
 // (counting_allocator.hpp).
 class MetaStandsForGpu {
  public:
@@ -27,15 +27,16 @@ class MetaStandsForGpu {
 // `x` is on a GPU, or is a meta tensor that stands for one.
 [[nodiscard]] bool takes_gpu_path(const at::Tensor& x);
 
-// What libtorch's CUDA caching allocator takes for an allocation of `bytes`. By the rules of
-// c10/core/AllocatorConfig.h: sizes are rounded up to 512 bytes (kMinBlockSize); from 10 MiB on
-// (kMinLargeAlloc) a block has a segment of its own, a multiple of 2 MiB (kRoundLarge). A rest of
-// such a segment above 1 MiB is split off, but only smaller tensors fit in: it counts as taken.
+// Bytes that libtorch's CUDA caching allocator takes for an allocation of `bytes`, by the rules of
+// c10/core/AllocatorConfig.h. Sizes are rounded up to 512 bytes (kMinBlockSize). From 10 MiB on
+// (kMinLargeAlloc) a block has a segment of its own, a multiple of 2 MiB (kRoundLarge). A rest
+// above 1 MiB of such a segment is split off, but only smaller tensors fit in: the rest counts as
+// taken.
 [[nodiscard]] std::int64_t cuda_block_bytes(std::int64_t bytes);
 
-// What cuBLAS works in: at::cuda::getChosenWorkspaceSize() takes 32 MiB on compute capability 9 and
-// 10 (8 MiB on others), from the same allocator, for each thread that multiplies: the engine's and
-// the one of libtorch's autograd.
+// Workspace of cuBLAS: at::cuda::getChosenWorkspaceSize() takes 32 MiB on compute capability 9 and
+// 10 (8 MiB on others) from the same allocator, for each thread that multiplies: the engine's and
+// that of libtorch's autograd.
 inline constexpr std::int64_t kCublasWorkspaces = std::int64_t{2} * 32 << 20;
 
 }  // namespace sluice

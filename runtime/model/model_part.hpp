@@ -1,6 +1,6 @@
-// What of a model one rank of a mesh has: slices of its parameters (tensor parallelism, Shoeybi et
-// al. 2019; with `sequence` that of Korthikanti et al. 2022), and some of its units (pipeline
-// stages). Pure.
+// The part of a model that one rank of a mesh holds: slices of its parameters (tensor parallelism,
+// Shoeybi et al. 2019; with `sequence` that of Korthikanti et al. 2022), and some of its units
+// (pipeline stages). Pure.
 #pragma once
 
 #include <compare>
@@ -26,7 +26,7 @@ struct ModelPart {
 
   [[nodiscard]] bool begins_model() const { return stage == 0; }
   [[nodiscard]] bool ends_model() const { return stage == stages - 1; }
-  // Of a sample of `seq` tokens, those that the rank has between units.
+  // Tokens of a sample of `seq` tokens that the rank holds between units.
   [[nodiscard]] std::int64_t own_tokens(std::int64_t seq) const {
     return sequence ? seq / tensor : seq;
   }

@@ -1,8 +1,8 @@
-// A model as a table: its parameter groups and its units. Pure; the sizes come first, memory after.
+// A model as a table of parameter groups and units. Pure.
 //
-// Groups are what is gathered, reduced and updated together; units are what runs. Most units own
-// one group; a tied embedding is a group of its own that the first and the last unit both read.
-// Names and shapes are those of a torch Linear ([out, in]) under Hugging Face's parameter names.
+// A group is gathered, reduced and updated together; a unit runs. Most units own one group. A tied
+// embedding is a group of its own that the first and the last unit read. Names and shapes are those
+// of a torch Linear ([out, in]) under Hugging Face's parameter names.
 #pragma once
 
 #include <cstdint>
@@ -27,13 +27,14 @@ struct ParamSpec {
   TensorSpec tensor;  // as this rank has it
   Init init = Init::kNormal;
   double init_std = 0;
-  // Of a tensor-parallel rank that has a part: the shape of the whole parameter, and the boxes that
-  // the rank's tensor is, one after another along the first dimension. Empty: it has all of it.
+  // For a tensor-parallel rank that holds a part: shape of the whole parameter, and the boxes that
+  // form the rank's tensor, one after another along the first dimension. Empty: the rank holds all
+  // of it.
   std::vector<std::int64_t> whole_shape{};
   std::vector<ParamBox> boxes{};
 };
 
-// Who else, beside data-parallel ranks, holds a group's parameters.
+// Ranks, beside data-parallel ones, that hold the same parameters of a group.
 enum class Replicas {
   kNone,
   kTensor,  // all tensor-parallel ranks, or runs of `replica_ranks` of them
@@ -49,7 +50,7 @@ struct ParamGroup {
   bool counted = true;         // in the gradient norm and in checkpoints: one of the replicas is
 };
 
-// FLOP of a backward over those of its forward: by the input, and by the weights.
+// FLOP of a backward relative to those of its forward: by the input, and by the weights.
 inline constexpr double kBackwardFlops = 2;
 
 enum class UnitKind { kEmbedding, kBlock, kLossHead };
@@ -72,23 +73,22 @@ struct ModelSpec {
   ModelPart part{};             // which of them, and what of each, a rank has; the whole model
 
   [[nodiscard]] std::int64_t param_count() const;
-  // Multiply-adds count two. Attention is counted causal (half the square), within the window.
+  // A multiply-add counts two. Attention counts as causal (half the square), within the window.
   [[nodiscard]] double forward_flops_per_sample(const UnitSpec& unit) const;
-  // Of these, what no matrix of weights takes part in: scores, and their product with the values.
+  // The part without a matrix of weights: scores, and their product with the values.
   [[nodiscard]] double attention_flops_per_sample(const UnitSpec& unit) const;
-  // What the model holds on its device beside parameters: rotary tables and a window's mask.
+  // Device memory of the model beside parameters: rotary tables and a window's mask.
   [[nodiscard]] std::int64_t constant_bytes() const;
 };
 
-// The table of what one rank has: by default of the whole model. Sizes, FLOP and bytes are then the
-// rank's.
+// The table of one rank, by default of the whole model. Sizes, FLOP and bytes are the rank's.
 //
-// - Of tensor-parallel ranks each has rows of what makes heads, ffn and words, and columns of what
-//   takes heads and ffn (model_slices.hpp); norms, positions and the biases behind a sum over ranks
-//   all of them have. What a unit has of its own is in its group ("h.0"), what others have too in
-//   "h.0.replicated", key heads that some share in "h.0.kv".
-// - Of pipeline stages each has the units of its chunks, under the names they have in the whole
-//   model. A tied table is on the first and on the last stage.
+// - A tensor-parallel rank holds rows of matrices that produce heads, ffn and words, and columns of
+//   matrices that consume heads and ffn (model_slices.hpp). All ranks hold norms, positions and the
+//   biases behind a sum over ranks. A unit's own part is in its group ("h.0"), the part that other
+//   ranks hold too in "h.0.replicated", key heads that some ranks share in "h.0.kv".
+// - A pipeline stage holds the units of its chunks, under the names of the whole model. The first
+//   and the last stage hold a tied table.
 //
 // REQUIRES: options.vocab > 0; the rules between keys hold (configs/validate.hpp). Throws as
 // model_slices() and units_of().

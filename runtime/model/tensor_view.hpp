@@ -1,4 +1,4 @@
-// Between tensors and the kernels' raw pointers: checked once, here.
+// From tensors to the kernels' raw pointers, with one check of dtype, layout and device.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -33,7 +33,7 @@ namespace sluice {
   }
 }
 
-// What norms and rotations compute in: fp32, or double where a test's oracle runs in it.
+// Type in which norms and rotations compute: fp32, or double in a test's oracle.
 [[nodiscard]] inline c10::ScalarType wide_type(const at::Tensor& x) {
   return x.scalar_type() == c10::ScalarType::Double ? c10::ScalarType::Double
                                                     : c10::ScalarType::Float;

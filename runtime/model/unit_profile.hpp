@@ -1,5 +1,5 @@
-// A unit's memory, found by running it on the meta device: the very code that will run, without
-// memory and without arithmetic.
+// A unit's memory, found by running the unit's own code on the meta device: without memory and
+// without arithmetic.
 #pragma once
 
 #include "runtime/model/units.hpp"
@@ -12,14 +12,14 @@ struct ProfileShape {
   std::int64_t seq = 1;
   DType dtype = DType::kFloat32;
   bool gradients_add = false;  // into a gradient buffer that other micro-batches have filled
-  // Backward leaves gradients of weights for later, where the unit can: `deferred` and
-  // `weights_peak` are filled in, backward_peak and recompute_peak are those of the first half.
+  // Backward leaves gradients of weights for later if the unit can: `deferred` and `weights_peak`
+  // are set; backward_peak and recompute_peak are those of the first half.
   bool split_backward = false;
 };
 
-// Memory of unit `index` of the model; the number of units is that of spec.units, the loss head
-// last. Runs with dropout on if the model has any. `seq`: of whole samples, also where a rank has
-// its tokens of them only. Thread-safe, as long as each thread has a model of its own.
+// Memory of unit `index` of the model. Units are numbered as in spec.units, the loss head last.
+// Dropout is on if the model has any. `seq`: of whole samples, also with sequence parallelism.
+// Thread-safe if each thread has a model of its own.
 [[nodiscard]] UnitMemory profile_unit(const Model& model, std::size_t index,
                                       const ProfileShape& shape);
 
@@ -32,12 +32,13 @@ struct UnitTraffic {
 [[nodiscard]] UnitTraffic tensor_traffic(const Model& model, std::size_t index,
                                          const ProfileShape& shape);
 
-// Memory of unit `index` where one sequence of up to `positions` positions is run in parts
-// (UnitCall::cache): its first positions in one call, then one at a time. Of UnitMemory output and
-// forward_only_peak (of the loss head: of its logits). Throws Error where a unit cannot do that.
+// Memory of unit `index` for one sequence of up to `positions` positions that runs in parts
+// (UnitCall::cache): its first positions in one call, then one at a time. Sets output and
+// forward_only_peak of UnitMemory (of the loss head: for its logits). Throws Error if a unit cannot
+// run in parts.
 [[nodiscard]] UnitMemory profile_cached_unit(const Model& model, std::size_t index,
                                              std::int64_t positions, DType dtype);
-// Bytes of its cache.
+// Bytes of the unit's cache.
 [[nodiscard]] std::int64_t cache_bytes(const Model& model, std::size_t index,
                                        std::int64_t positions, DType dtype);
 

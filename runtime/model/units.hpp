@@ -1,4 +1,4 @@
-// A model as a list of units that run, made from its options.
+// A model as a list of units, made from its options.
 #pragma once
 
 #include <memory>
@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-// tokens [B, S] -> [B, S, H]; params: table [V, H] and, where positions are learned, theirs [P, H].
-// `group`: the tensor-parallel ranks over which the table is cut; null: one has all of it.
+// tokens [B, S] -> [B, S, H]; params: table [V, H] and, with learned positions, positions [P, H].
+// `group`: the tensor-parallel ranks over which the table is cut; null: one rank has all of it.
 [[nodiscard]] std::unique_ptr<Unit> make_token_embedding(const ModelOptions& options,
                                                          std::shared_ptr<TensorGroup> group = {});
 
-// The units of a part of a model, in order of forward; the head apart.
+// The units of a part of a model, in order of forward, without the head.
 struct Model {
   ModelSpec spec;
   std::vector<std::unique_ptr<Unit>> units;
@@ -23,13 +23,13 @@ struct Model {
   std::shared_ptr<TensorGroup> tensor{};  // null: one tensor-parallel rank
 };
 
-// REQUIRES: options.vocab > 0. Constants of the model (ModelSpec::constant_bytes) are made here.
-// `tensor`: the communicator of the part's tensor-parallel ranks, which outlives the model; null
-// where there is one, or for dry runs on meta tensors. Throws as make_model_spec, and ConfigError
-// where part.tensor > 1 meets autograd's units.
+// REQUIRES: options.vocab > 0. Computes the model's constants (ModelSpec::constant_bytes).
+// `tensor`: the communicator of the part's tensor-parallel ranks, which must outlive the model;
+// null for one rank, or for dry runs on meta tensors. Throws as make_model_spec, and ConfigError
+// for part.tensor > 1 with autograd units.
 [[nodiscard]] Model make_model(const ModelOptions& options, const ModelPart& part = {},
                                Communicator* tensor = nullptr);
-// The same for dry runs alone, on meta tensors: its constants are not computed.
+// The same only for dry runs on meta tensors: constants are not computed.
 [[nodiscard]] Model make_dry_model(const ModelOptions& options, const ModelPart& part = {});
 
 }  // namespace sluice

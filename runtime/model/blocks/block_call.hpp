@@ -1,6 +1,6 @@
-// One call of an explicit block: its parameters, the sizes of its input, and the steps in which a
-// block of tensor-parallel ranks differs from one of a single rank. Names of tensors as in
-// explicit_block.cpp. Lives as long as the call.
+// One call of an explicit block: its parameters, the sizes of its input, and the steps that differ
+// between tensor-parallel ranks and a single rank. Tensor names as in explicit_block.cpp. Lives as
+// long as the call.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -31,17 +31,17 @@ class BlockCall {
   // Undefined for -1.
   [[nodiscard]] at::Tensor operator[](int index) const;
 
-  // [M, H] -> the rows of all tokens: x itself where the rank has them.
+  // [M, H] -> the rows of all tokens: x itself if the rank holds all tokens.
   [[nodiscard]] at::Tensor whole_rows(const at::Tensor& x_MH) const;
-  // residual + dropout(sum + bias) [M, H], the sum that of the ranks' partial products [N, H].
+  // residual + dropout(sum + bias) [M, H]; sum is the sum of the ranks' partial products [N, H].
   [[nodiscard]] at::Tensor end_branch(const at::Tensor& partial_NH, const BranchSum& end) const;
 
-  // y [N, O] = h [N, H] times the stack's matrices, side by side.
+  // y [N, O] = h [N, H] times the stack's matrices; outputs side by side.
   void stack_product(const at::Tensor& y_NO, const at::Tensor& h_NH,
                      const BlockParams::Stack& at) const;
-  // Back through stack_product of the norm's output: gradients of the stack, and [M, H], that by
-  // the norm's output, summed over ranks while those of the weights are made. norm.statistics are
-  // written.
+  // Backward of stack_product on the norm's output: gradients of the stack, and the gradient
+  // [M, H] by the norm's output, summed over ranks while the weights' gradients are computed.
+  // Writes norm.statistics.
   [[nodiscard]] at::Tensor back_through_stack(const BlockParams::Stack& at, const BlockNorm& norm,
                                               const at::Tensor& dy_NO,
                                               WeightProducts& weights) const;

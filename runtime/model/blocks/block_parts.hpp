@@ -1,4 +1,4 @@
-// What gpt2 and llama blocks differ in: which parameter is which, LayerNorm or RMSNorm, GELU or
+// Differences between gpt2 and llama blocks: positions of parameters, LayerNorm or RMSNorm, GELU or
 // SwiGLU. Rows are tokens; host and meta tensors (explicit_kernels.hpp).
 #pragma once
 
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Where parameters stand among a block's; -1: it has none. Neighbours of one input, q, k, v or
-// gate, up, are a stack of `count` matrices, and so are their biases.
+// Positions of parameters in a block's list; -1: absent. Matrices of one input (q, k, v or gate,
+// up) form a stack of `count` matrices, and so do their biases.
 struct BlockParams {
   struct Stack {
     int weight = 0;

@@ -1,5 +1,5 @@
-// The loss head of every model: a norm, the classifier and cross entropy, in chunks of rows. Models
-// differ in the norm.
+// The loss head of every model: a norm, the classifier and cross entropy, in chunks of rows. Only
+// the norm differs between models.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Without autograd. N rows of H. Its parameters are the first of the head's; the classifier [V, H]
-// comes after them.
+// Without autograd. N rows of H. The norm's parameters are the first of the head's; the classifier
+// [V, H] follows.
 class FinalNorm {
  public:
   struct Normed {
@@ -35,8 +35,9 @@ class FinalNorm {
                                             const Backward& given, GradSink& sink) const = 0;
 };
 
-// `group`: the tensor-parallel ranks over which the classifier's words are cut; null: one has all.
-// loss() then returns the same sum on every rank, logits() all words on every rank.
+// `group`: the tensor-parallel ranks over which the classifier's words are cut; null: one rank has
+// all. With a group loss() returns the same sum on every rank, and logits() returns all words on
+// every rank.
 [[nodiscard]] std::unique_ptr<LossHead> make_classifier_head(
     const ModelOptions& options, std::unique_ptr<FinalNorm> norm,
     std::shared_ptr<TensorGroup> group = {});

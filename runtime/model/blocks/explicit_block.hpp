@@ -1,12 +1,11 @@
-// The block of every model, with its forward, input gradient and weight gradients written out: what
-// make_gpt2_explicit_block and make_llama_explicit_block (explicit_units.hpp) make.
+// The block of every model, with forward, input gradient and weight gradients written out: the
+// result of make_gpt2_explicit_block and make_llama_explicit_block (explicit_units.hpp).
 //
-// Over tensor-parallel ranks each has some heads and a slice of ffn. Forward adds the ranks'
-// partial products up behind attention's output projection and behind the MLP, backward adds up the
-// gradients by the norms' outputs while the weights' gradients are computed. With sequence
-// parallelism norms, residual stream and dropout are of the rank's tokens only, and so is what is
-// kept of them: whole rows are gathered again in backward, under the product that does not need
-// them.
+// Each tensor-parallel rank has some heads and a slice of ffn. Forward sums the ranks' partial
+// products behind attention's output projection and behind the MLP. Backward sums the gradients by
+// the norms' outputs while the weights' gradients are computed. With sequence parallelism norms,
+// residual stream, dropout and kept tensors cover only the rank's tokens; backward gathers whole
+// rows again, under a product that does not need them.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +25,7 @@ struct ExplicitBlockParts {
   std::shared_ptr<TensorGroup> group{};           // null: one tensor-parallel rank
 };
 
-// CUDA tensors are refused: the kernels are the host's.
+// Refuses CUDA tensors: the kernels are the host's.
 [[nodiscard]] std::unique_ptr<Unit> make_explicit_block(ExplicitBlockParts parts);
 
 }  // namespace sluice

@@ -1,6 +1,5 @@
-// What the branches of explicit blocks have in common: the sum with the residual stream, dropout,
-// and how many tokens an MLP takes at a time. Tensors are contiguous; [N, H] is N tokens of H
-// elements.
+// Shared by the branches of explicit blocks: the sum with the residual stream, dropout, and the
+// tokens that an MLP takes at a time. Tensors are contiguous; [N, H] is N tokens of H elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,7 +10,8 @@
 
 namespace sluice {
 
-// Tokens that an MLP runs at a time out of `rows`: its ffn-sized results are then a chunk's.
+// Tokens out of `rows` that an MLP runs at a time, so that its ffn-sized results are those of a
+// chunk.
 [[nodiscard]] std::int64_t chunk_rows(std::int64_t rows);
 
 // residual + dropout(x W^T + b): x [N, I], weight [H, I], bias [H] or undefined.
@@ -22,12 +22,12 @@ struct BranchEnd {
   at::Tensor bias;
   DropoutPlace dropout;
 };
-// out [N, H], apart from the others. In fp32 without dropout the GEMM adds to the residual; in 16
-// bits that sum would be rounded once more.
+// out [N, H] must not overlap the others. In fp32 without dropout the GEMM adds to the residual; in
+// 16 bits that sum would be rounded once more.
 void residual_linear(at::Tensor out, const BranchEnd& end);
 
-// The same where the product is there already, summed over tensor-parallel ranks and without its
-// bias: out = residual + dropout(out + bias).
+// The same for a product that is complete, summed over tensor-parallel ranks and without its bias:
+// out = residual + dropout(out + bias).
 struct BranchSum {
   const at::Tensor& residual;
   at::Tensor bias;
@@ -35,7 +35,7 @@ struct BranchSum {
 };
 void residual_sum(at::Tensor out, const BranchSum& end);
 
-// The gradient that comes into a branch behind its dropout; dy itself where nothing drops out.
+// The gradient that enters a branch behind its dropout; dy itself without dropout.
 [[nodiscard]] at::Tensor branch_gradient(const at::Tensor& dy_NH, const DropoutPlace& place);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Which parameter of a llama block is which. Pure: model_spec.cpp lays them out, llama_block.cpp
+// Positions of a llama block's parameters. Pure: model_spec.cpp lays them out, llama_block.cpp
 // reads them.
 #pragma once
 
@@ -6,8 +6,8 @@
 
 namespace sluice {
 
-// Where a block's parameters stand; -1: it has none. q, k, v lie one after another, as gate and up
-// do, so that one product over both is possible where sizes keep the group's alignment.
+// Positions in a block's list; -1: absent. q, k, v are neighbours, and so are gate and up, so that
+// one product covers them if sizes keep the group's alignment.
 struct LlamaBlockParams {
   int input_norm = 0;
   int q = 1;

@@ -1,6 +1,6 @@
 // Units of the llama family (llama, mistral, qwen2): RMSNorm before each half of a block, rotary
-// positions, grouped-query attention with or without a sliding window, SwiGLU; no biases but those
-// that AttentionBias names. Dropout, where asked for, sits where a gpt2 has it.
+// positions, grouped-query attention with or without a sliding window, SwiGLU; biases only as
+// AttentionBias names them. Dropout, if any, sits where a gpt2 has it.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace sluice {
 
-// What all blocks share.
+// Constants that all blocks share.
 struct LlamaConstants {
   explicit LlamaConstants(const ModelOptions& options, bool dry = false);  // as RopeTable
   RopeTable rope;

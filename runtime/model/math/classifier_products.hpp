@@ -1,5 +1,5 @@
-// The products of a classifier on a chunk of rows: fp32 logits, and from their gradient those by
-// the rows and by the classifier. How 16 bits are multiplied is as explicit_linear.hpp says.
+// The products of a classifier on a chunk of rows: fp32 logits, and the gradients by the rows and
+// by the classifier from the logits' gradient. explicit_linear.hpp describes 16-bit products.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -17,7 +17,7 @@ class ClassifierProducts {
 
   // Rows of logits held at a time.
   [[nodiscard]] std::int64_t chunk_rows(DType dtype) const;
-  // What products take d(loss)/d(logits) in: 16 bits where they are native ones of 16 bits.
+  // Type in which products take d(loss)/d(logits): 16 bits for native 16-bit products.
   [[nodiscard]] DType gradient_dtype(DType model) const;
 
   // c (fp32) = a b, or += a b.
@@ -26,10 +26,10 @@ class ClassifierProducts {
   // dh (the model's dtype) = dlogits weight.
   void input_gradient(at::Tensor dh, const at::Tensor& dlogits, const at::Tensor& weight) const;
 
-  // Logits [rows of h, V] = h weight^T, in the beginning of `scratch` (uint8).
+  // Logits [rows of h, V] = h weight^T, at the beginning of `scratch` (uint8).
   [[nodiscard]] at::Tensor logits_in(const at::Tensor& scratch, const at::Tensor& h,
                                      const at::Tensor& weight) const;
-  // Logits that a loss has made their own gradient, as products take it.
+  // Logits that the loss has turned into their own gradient, in the products' type.
   [[nodiscard]] at::Tensor gradient_in(const at::Tensor& logits, DType model) const;
 
  private:

@@ -1,5 +1,5 @@
-// A tensor computed once on the host and needed on the device where a unit runs: the host itself,
-// the meta device of a dry run, or a GPU (copied there at first use). Not thread-safe, as units.
+// A tensor that is computed once on the host and used on a unit's device: the host itself, the meta
+// device of a dry run, or a GPU (copied at first use). Not thread-safe, as units.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -11,12 +11,12 @@ namespace sluice {
 class DeviceConstant {
  public:
   DeviceConstant() = default;
-  // REQUIRES: a host tensor that nobody writes to any more.
+  // REQUIRES: a host tensor that is not written any more.
   explicit DeviceConstant(at::Tensor host)
       : host_(std::move(host)),
-        // Made at once: a unit's memory profile counts what it allocates while it runs.
+        // Copied at once: a unit's memory profile counts all allocations of its run.
         meta_(empty_tensor(host_.sizes(), host_.scalar_type(), c10::DeviceType::Meta)) {}
-  // Of a model for dry runs: the meta device has it, no other.
+  // For models of dry runs: only the meta device has the constant.
   static DeviceConstant dry(at::IntArrayRef sizes, c10::ScalarType type) {
     DeviceConstant constant;
     constant.meta_ = empty_tensor(sizes, type, c10::DeviceType::Meta);

@@ -1,15 +1,15 @@
 // Causal attention with its gradient, on the host and on the meta device: batched GEMMs on blocks
-// of queries that stop at the diagonal, fp32 whatever the dtype. Twice the rate of libtorch's fused
-// CPU kernel at the lengths trained on CPUs, and it takes dropout whose mask can be replayed.
+// of queries that stop at the diagonal, in fp32 for any dtype. Twice the rate of libtorch's fused
+// CPU kernel at the lengths trained on CPUs; the dropout mask can be replayed.
 //
-// q and its gradient are [B, heads, S, D], k, v and theirs [B, kv_heads, S, D], heads a multiple of
-// kv_heads: query heads that share a key head follow one another. All may be strided views, e.g. of
-// one fused projection. The output lies in memory as [B, S, heads, D], so that the projection after
-// attention takes it as rows of tokens without a copy. Scratch is that of 4 key heads of one
-// sample: fp32 scores of 64 queries, twice that backward, and fp32 copies of what is 16 bits.
+// q and its gradient are [B, heads, S, D]; k, v and their gradients [B, kv_heads, S, D]; heads is a
+// multiple of kv_heads. Query heads that share a key head are neighbours. All may be strided views,
+// e.g. of one fused projection. The output lies in memory as [B, S, heads, D], so the projection
+// after attention takes it as rows of tokens without a copy. Scratch covers 4 key heads of one
+// sample: fp32 scores of 64 queries, twice that backward, and fp32 copies of 16-bit operands.
 //
-// With a window a block of queries meets the keys that it can see and no others; there is no mask.
-// Nothing is kept between the two but q, k and v: backward makes the weights again.
+// With a window a block of queries meets only the keys in reach; no mask exists. Forward keeps only
+// q, k and v: backward computes the weights again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -35,7 +35,7 @@ struct AttentionHeads {
 };
 
 [[nodiscard]] at::Tensor attention_forward(const AttentionInput& in);
-// Writes `grads`, apart from all inputs.
+// Writes `grads`, which must not overlap any input.
 void attention_backward(const AttentionInput& in, const at::Tensor& grad_output,
                         const AttentionHeads& grads);
 

@@ -1,6 +1,6 @@
-// Own kernels on tensors: host tensors run, meta tensors only pass (nothing is allocated in either
-// case), so that a dry run of an explicit unit is one of the very same code. Tensors are contiguous
-// and of one dtype unless said otherwise; [N, H] is N tokens of H elements.
+// Own kernels on tensors. Host tensors are computed; meta tensors only pass. Neither allocates, so
+// a dry run of an explicit unit runs the same code. Tensors are contiguous and of one dtype unless
+// stated; [N, H] is N tokens of H elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,7 +12,7 @@
 namespace sluice {
 
 // x [N, H] with the parameters of its norm; statistics [2, N] fp32 (mean, 1 / standard deviation),
-// or undefined where no backward follows.
+// undefined if no backward follows.
 struct NormInput {
   at::Tensor x;
   at::Tensor weight;
@@ -21,7 +21,7 @@ struct NormInput {
   double eps = 1e-5;
 };
 
-// Writes in.statistics where it is defined.
+// Writes in.statistics if defined.
 void norm_forward(at::Tensor y, const NormInput& in);
 // Reads in.statistics. dx = residual + input gradient; dx may be dy or residual.
 void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
@@ -29,7 +29,7 @@ void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& 
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
                           const NormInput& in);
 
-// The same for RMSNorm: rstd [N] fp32, or undefined where no backward follows.
+// The same for RMSNorm: rstd [N] fp32, undefined if no backward follows.
 struct RmsInput {
   at::Tensor x;
   at::Tensor weight;
@@ -41,8 +41,8 @@ void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& r
                         const RmsInput& in);
 void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in);
 
-// gate_up [N, 2 F], a token's gate before its up; y, dy [N, F]. The second makes gate_up its own
-// gradient.
+// gate_up [N, 2 F], a token's gate before its up; y, dy [N, F]. The second function turns gate_up
+// into its own gradient.
 void swiglu(at::Tensor y, const at::Tensor& gate_up);
 void swiglu_gradient(at::Tensor gate_up, const at::Tensor& dy);
 
@@ -53,10 +53,10 @@ void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy);
 // The gradient of a bias: sums of dy [N, H] over its rows.
 void bias_gradient(const GradTarget& target, const at::Tensor& dy);
 
-// The dropout of dropout.hpp, its mask made again rather than kept, on elements of [B, ...] that
-// are `per_sample` a sample, from element `first` of the whole on; where a sample's are a part of
-// it, they begin at its element `offset`. out = residual + dropped x; residual undefined: none. out
-// may be x or residual.
+// The dropout of dropout.hpp with a mask that is computed again, not kept. Operates on elements of
+// [B, ...] with `per_sample` elements a sample, starting at element `first` of the whole. If a
+// sample's elements are a part of a larger sample, they begin at its element `offset`. out =
+// residual + dropped x; residual undefined: none. out may be x or residual.
 struct DropoutPlace {
   double p = 0;
   UnitCall call;

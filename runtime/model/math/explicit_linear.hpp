@@ -1,11 +1,10 @@
-// A linear layer's three products on out= operators: y = x W^T + b. Rows are tokens: x [N, I],
+// The three products of a linear layer on out= operators: y = x W^T + b. Rows are tokens: x [N, I],
 // y [N, O], weight [O, I], bias [O], contiguous or rows/columns narrowed from contiguous.
 //
-// 16-bit products run in one of two ways (MatmulMode); fp32 ones are plain GEMMs either way.
-// - MatmulType::kNative: in their dtype with fp32 sums inside, the faster one where the CPU has
-//   instructions for it.
-// - MatmulType::kFp32: in fp32 (fp32_matmul.hpp) with results rounded once. For CPUs only.
-// Either way a weight's gradient goes unrounded from the GEMM to its fp32 buffer where the BLAS can
+// 16-bit products run in one of two ways (MatmulMode); fp32 products are plain GEMMs.
+// - MatmulType::kNative: in their dtype with fp32 sums, faster on CPUs with instructions for it.
+// - MatmulType::kFp32: in fp32 (fp32_matmul.hpp), results rounded once. For CPUs only.
+// In both ways a weight's gradient goes unrounded from the GEMM to its fp32 buffer if the BLAS can
 // do that (wide_product.hpp).
 #pragma once
 
@@ -16,8 +15,8 @@
 
 namespace sluice {
 
-// How this thread runs 16-bit products while the object lives, as c10::AutoGradMode says whether
-// there is a graph; natively without one. Scopes nest.
+// Sets this thread's way of 16-bit products for the lifetime of the object, as c10::AutoGradMode
+// does for graphs. Without an object: natively. Scopes nest.
 class MatmulMode {
  public:
   explicit MatmulMode(MatmulType type);
@@ -38,7 +37,7 @@ void linear_add(at::Tensor y, const at::Tensor& x, const at::Tensor& weight);
 void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& weight,
                            bool accumulate = false);
 
-// target (fp32) = dy^T x, or += where target.accumulate. Sets target.accumulate, so that the next
+// target (fp32) = dy^T x, or += with target.accumulate. Sets target.accumulate, so that the next
 // rows of the same micro-batch add to it.
 void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::Tensor& x);
 

@@ -12,8 +12,7 @@ namespace sluice {
 // 1 / sqrt(mean(x^2) + eps), fp32 [..., 1].
 [[nodiscard]] at::Tensor rms_norm_rstd(const at::Tensor& x, double eps);
 
-// Written out, without autograd: dx [N, H] of x's type; the weight's gradient goes to
-// `weight_grad`.
+// Without autograd: dx [N, H] of x's type; the weight's gradient goes to `weight_grad`.
 struct RmsNormBackward {
   const at::Tensor& x_NH;
   const at::Tensor& weight_H;

@@ -1,6 +1,6 @@
 // Rotary position embedding (Su et al. 2021) in the half-split order of Hugging Face: elements i
 // and i + D/2 of a head turn together by position * theta^(-2i/D). With llama3 scaling, slow
-// frequencies are divided by the factor, fast ones kept, those between blended.
+// frequencies are divided by the factor, fast ones kept, frequencies between blended.
 #pragma once
 
 #include <vector>
@@ -13,10 +13,10 @@ namespace sluice {
 // D/2 values in fp32. REQUIRES: with_defaults() was applied; even head_dim.
 [[nodiscard]] std::vector<float> rope_frequencies(const ModelOptions& options);
 
-// cos and sin of all angles, [seq, D/2] fp32; one of a model, shared by its blocks.
+// cos and sin of all angles, [seq, D/2] fp32; one table of a model, shared by its blocks.
 class RopeTable {
  public:
-  // `dry`: for the meta device alone, nothing is computed.
+  // `dry`: only for the meta device; nothing is computed.
   explicit RopeTable(const ModelOptions& options, bool dry = false);
 
   // Differentiable. x: [B, heads, S, D] or, with position_dim 1, [B, S, heads, D] -> the same shape
@@ -31,8 +31,8 @@ class RopeTable {
     std::int64_t count = 0;
   };
   // In place, on the host (kernels/cpu/rope.hpp) or the meta device. x: [N, E] contiguous; the
-  // first `heads` heads of a row turn, row n is a token at position first + n % count. `back`: the
-  // other way, which is the gradient. REQUIRES: first + count <= the table's seq.
+  // first `heads` heads of a row turn; row n is a token at position first + n % count. `back`: the
+  // inverse rotation, which is the gradient. REQUIRES: first + count <= the table's seq.
   void turn(const at::Tensor& x_NE, Positions positions, std::int64_t heads,
             bool back = false) const;
 

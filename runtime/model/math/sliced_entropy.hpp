@@ -1,5 +1,5 @@
 // Cross entropy over a vocabulary that is cut over tensor-parallel ranks: one exchange of three
-// numbers a row (kernels/cpu/slice_entropy.hpp).
+// numbers for each row (kernels/cpu/slice_entropy.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -20,7 +20,7 @@ struct SlicedEntropy {
   DType gradient_dtype = DType::kFloat32;
 };
 
-// The sum of the losses, the same bits on all ranks. Meta tensors allocate the same; 0.
+// The sum of the losses, with equal bits on all ranks. Meta tensors allocate the same and return 0.
 [[nodiscard]] double sliced_cross_entropy(TensorGroup& group, const SlicedEntropy& entropy);
 
 }  // namespace sluice

@@ -1,7 +1,7 @@
-// Linear layers of one input, their outputs side by side in the columns of one tensor: q, k, v;
-// gate and up. Where the matrices lie next to each other in memory, as they do in a flat group
-// whose sizes keep its alignment, each product is one GEMM over all of them; else one a matrix,
-// into its columns. The same bytes either way. Same shapes and rules as explicit_linear.hpp.
+// Linear layers of one input with their outputs side by side in the columns of one tensor: q, k, v;
+// gate and up. If the matrices are neighbours in memory, as in a flat group whose sizes keep its
+// alignment, each product is one GEMM over all of them; else one GEMM for each matrix, into its
+// columns. The bytes are the same. Shapes and rules as in explicit_linear.hpp.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// One view over contiguous tensors that lie one after another in one storage, stacked along their
-// first dimension; undefined where they do not.
+// One view over contiguous tensors that are neighbours in one storage, stacked along their first
+// dimension; undefined if they are not.
 [[nodiscard]] at::Tensor joined(std::span<const at::Tensor> parts);
 
 // y = x W^T + bias; bias undefined: none.

@@ -1,5 +1,5 @@
-// The gradients of weights of one backward: each a product that is made at once, or left for later
-// where the sink takes what is deferred (Deferred). Not thread-safe.
+// The gradients of weights of one backward. Each product runs at once, or later if the sink takes
+// deferred products (Deferred). Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@ namespace sluice {
 
 class WeightProducts {
  public:
-  // Holds its operands by value; what it asks the sink for it asks for when it runs.
+  // Holds its operands by value and asks the sink for targets when it runs.
   using Product = std::function<void(GradSink&)>;
 
-  // `matmul`: how deferred products run. The sink outlives the object.
+  // `matmul`: how deferred products run. The sink must outlive the object.
   WeightProducts(GradSink& sink, MatmulType matmul);
 
-  // Operands are kept, so none may be written to after add().
+  // Operands are kept: do not write to them after add().
   [[nodiscard]] bool defers() const { return deferred_ != nullptr; }
   void add(Product product);
   [[nodiscard]] GradSink& sink() const { return sink_; }

@@ -1,5 +1,5 @@
 // Sliding-window attention on the host in blocks (see WindowMask), with a backward of its own:
-// libtorch's for overlapping slices would fill a tensor of all keys for every block.
+// libtorch's backward of overlapping slices would fill a tensor of all keys for every block.
 #pragma once
 
 #include <ATen/core/Tensor.h>
