@@ -1,4 +1,4 @@
-// Numbers that follow from a configuration and the size of the world. Pure; thread-safe.
+// Values that follow from a configuration and the world's size. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,5 +1,5 @@
-// ${NAME} and ${NAME:-default} in a value. Reads the environment; not to be called while another
-// thread changes it.
+// ${NAME} and ${NAME:-default} in a value. Reads the environment; must not run while another thread
+// changes it.
 #pragma once
 
 #include <string>
@@ -14,10 +14,9 @@ struct Interpolated {
   std::vector<std::string> problems;  // one sentence each; text is meaningless when there are any
 };
 
-// ${NAME} is the variable's value, and a mistake where it is not set. ${NAME:-default} is the
-// default where it is not set or empty. $${ stands for ${. Any other $ is itself. A default ends at
-// the first
-// '}' and holds no further ${.
+// ${NAME} is the variable's value; an unset variable is a mistake. ${NAME:-default} is the default
+// if the variable is unset or empty. $${ stands for ${. Any other $ is itself. A default ends at
+// the first '}' and contains no further ${.
 [[nodiscard]] Interpolated interpolate(std::string_view text);
 
 // The text that interpolate() turns back into `value`.

@@ -1,4 +1,4 @@
-// One document (a file, or a --set argument dressed as one) against the schema.
+// Interprets one document (a file, or a --set argument in the form of one) by the schema.
 #pragma once
 
 #include <map>
@@ -19,7 +19,7 @@ struct GivenValue {
 // By "section.key"; a later document's value replaces an earlier one's.
 using GivenValues = std::map<std::string, GivenValue, std::less<>>;
 
-// What the places in messages and origins are made of.
+// The parts of places in messages and origins.
 struct DocumentSource {
   bool is_set = false;
   std::string text;  // the file's path, or the --set argument
@@ -28,8 +28,8 @@ struct DocumentSource {
   [[nodiscard]] std::string place(const YamlNode& node) const;
 };
 
-// The `base:` of a document: its node and its text, interpolated. nullopt where there is none or
-// where it is a mistake (which is added to `problems`).
+// The `base:` of a document: its node and its interpolated text. nullopt if absent, or if it is a
+// mistake (which is added to `problems`).
 struct BaseReference {
   std::string path;
   std::string place;
@@ -37,7 +37,8 @@ struct BaseReference {
 [[nodiscard]] std::optional<BaseReference> find_base(const DocumentSource& source,
                                                      const YamlNode& root, Problems& problems);
 
-// Adds the values of a document whose root is a map to `values`, its mistakes to `problems`.
+// Adds the values of a document, whose root must be a map, to `values`, and its mistakes to
+// `problems`.
 void interpret_document(const DocumentSource& source, const YamlNode& root, GivenValues& values,
                         Problems& problems);
 

@@ -1,5 +1,5 @@
-// "500" (steps) or "30min" (time), as checkpoint.every has it; "500" or "5%" (of train.steps), as
-// the keys of schedule: have it. Pure functions; thread-safe.
+// "500" (steps) or "30min" (time), as in checkpoint.every; "500" or "5%" (of train.steps), as in
+// the keys of schedule:. Pure functions; thread-safe.
 #pragma once
 
 #include <optional>
@@ -11,17 +11,17 @@
 
 namespace sluice {
 
-// Steps as a count ("500", "1k", "1e3"), time with its unit (s, m or min, h). nullopt where it is
-// neither, or out of a sensible range.
+// Steps as a count ("500", "1k", "1e3"), time with its unit (s, m or min, h). nullopt for other
+// text and for values out of range.
 [[nodiscard]] std::optional<SaveInterval> read_interval(std::string_view text);
 
-// Reads back to the same interval: "500", "1800s".
+// Text that reads back to the same interval: "500", "1800s".
 [[nodiscard]] std::string write_interval(const SaveInterval& interval);
 
-// Steps as a count, or a share above 0 % up to 100 %. nullopt where the text is neither.
+// Steps as a count, or a share above 0 % up to 100 %. nullopt for other text.
 [[nodiscard]] std::optional<StepCount> read_steps(std::string_view text);
 
-// Reads back to the same number or share: "500", "6.25%".
+// Text that reads back to the same number or share: "500", "6.25%".
 [[nodiscard]] std::string write_steps(const StepCount& count);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Rules of the `offload:` section: which placement has a meaning with which stage, and where NVMe
-// states can go. Looks at the folders of offload.nvme_path and changes nothing. Thread-safe.
+// Rules of the `offload:` section: the stages that allow a placement, and the folders for NVMe
+// states. Reads the folders of offload.nvme_path and changes nothing. Thread-safe.
 #pragma once
 
 #include <string>
@@ -20,11 +20,11 @@ struct BrokenRule {
 // True if a state lives on NVMe.
 [[nodiscard]] bool is_on_nvme(const OffloadOptions& offload);
 
-// Folders of nvme_path on a tmpfs: states there take host memory that no budget counts. Empty where
-// nothing lives on NVMe.
+// Folders of nvme_path on a tmpfs: states there take host memory that no budget counts. Empty if no
+// state lives on NVMe.
 [[nodiscard]] std::vector<std::string> folders_in_memory(const OffloadOptions& offload);
 
-// A state that offload: places.
+// One kind of state that `offload:` places.
 struct PlacedState {
   std::string_view key;   // "offload.optimizer"
   std::string_view name;  // "optimizer"

@@ -1,5 +1,5 @@
-// Rules of the `parallel:` section: what a mesh asks of the model and of the other sections, beside
-// the number of its ranks. Pure; thread-safe.
+// Rules of the `parallel:` section: conditions of a mesh on the model and on other sections, apart
+// from the number of ranks. Pure; thread-safe.
 #pragma once
 
 #include <vector>
@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// A vocabulary that is not known yet (0) breaks no rule.
+// An unknown vocabulary (0) breaks no rule.
 [[nodiscard]] std::vector<BrokenRule> broken_parallel_rules(const RunConfig& run);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The mistakes found so far, one line each.
+// The mistakes so far, one line each.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace sluice {
 
 class Problems {
  public:
-  // An empty key or place is left out of the line.
+  // The line omits an empty key or place.
   void add(const std::string& place, const std::string& key, const std::string& what) {
     std::string line;
     if (!place.empty()) line += place + ": ";

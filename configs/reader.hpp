@@ -1,11 +1,9 @@
-// From a YAML file and --set arguments to a RunConfig in which every value remembers where it came
-// from.
+// From a YAML file and --set arguments to a RunConfig with the origin of every value.
 //
 // Precedence, weakest first: defaults (the option structs), the chain of `base:` files from the far
 // end, the file itself, --set from left to right. A list is replaced as a whole. Paths in values
-// are relative to the working directory, but for `base:`, which is relative to the file that names
-// it. ${NAME} and
-// ${NAME:-default} are filled in from the environment in every value.
+// are relative to the working directory; `base:` is relative to the file that names it. ${NAME} and
+// ${NAME:-default} in values come from the environment.
 #pragma once
 
 #include <map>
@@ -17,7 +15,7 @@
 
 namespace sluice {
 
-// Where a value was given.
+// The place where a value was given.
 struct Origin {
   bool is_set = false;                 // by --set, otherwise in a file
   std::string text;                    // the file's path, or the argument "zero.stage=3"
@@ -29,7 +27,7 @@ struct Origin {
   [[nodiscard]] std::string place() const;
 };
 
-// A value type; not to be changed while another thread reads it.
+// A value type; must not change while another thread reads it.
 struct LoadedConfig {
   RunConfig run;
   std::string path;                                    // as it was given to load_config
@@ -39,14 +37,14 @@ struct LoadedConfig {
   // True if a file or --set gave this key.
   [[nodiscard]] bool given(std::string_view key) const;
 
-  // True if --set, or another file, has the last word on one of two keys.
+  // True if --set or another file decides one of two keys.
   [[nodiscard]] bool overridden(std::string_view key, std::string_view other) const;
 
-  // Where to look for a key: its origin's place, or "configs/x.yaml (default)".
+  // The place of a key: that of its origin, or "configs/x.yaml (default)".
   [[nodiscard]] std::string place(std::string_view key) const;
 
-  // Every key with its value and its origin as a comment. Loads again to the same RunConfig,
-  // anywhere in the file system as long as the working directory is the same.
+  // Every key with its value and, as a comment, its origin. Loads again to the same RunConfig from
+  // any file with the same working directory.
   [[nodiscard]] std::string resolved_yaml() const;
 };
 
@@ -59,8 +57,8 @@ struct LoadedConfig {
 // Rules between keys are validate()'s (configs/validate.hpp).
 [[nodiscard]] LoadedConfig load_config(const std::string& path,
                                        const std::vector<std::string>& overrides);
-// The same of a configuration that is no file of its own, e.g. the one in a checkpoint. `name` is
-// for messages, and stands for the file where paths follow from it.
+// The same for a configuration that is no file of its own, e.g. that of a checkpoint. `name` stands
+// for the file in messages and in paths that follow from the file's name.
 [[nodiscard]] LoadedConfig load_config_text(const std::string& name, const std::string& text,
                                             const std::vector<std::string>& overrides);
 

@@ -9,15 +9,15 @@
 
 namespace sluice {
 
-// A value of the key that differs from its default where the rules have one, as YAML.
+// A value of the key as YAML that differs from its default, if the rules have one.
 [[nodiscard]] std::string example_of(const Key& key);
 
 // "train.clip": the key; "train": its section's keys; "clip": every key of that name; "": the
-// sections. Lines of at most 80 columns. Throws ConfigError with the nearest name where there is no
-// such key.
+// sections. Lines of at most 80 columns. Throws ConfigError with the nearest name if no such key
+// exists.
 [[nodiscard]] std::string explain(std::string_view name);
 
-// docs/configuration.md.
+// The text of docs/configuration.md.
 [[nodiscard]] std::string reference_markdown();
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// A whole run, as one value: every section's options. Made by configs/reader.hpp, from YAML and
+// A whole run as one value: the options of every section. configs/reader.hpp makes it from YAML and
 // --set.
 #pragma once
 

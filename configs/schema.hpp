@@ -1,7 +1,6 @@
 // Every key of the configuration, once: name, type, range, meaning and the field of RunConfig that
-// it sets. The reader, the resolved text, the JSON Schema and the messages are made from this
-// table; a default is what a RunConfig{} holds, said nowhere else. Immutable after first use;
-// thread-safe.
+// it sets. Reader, resolved text, JSON Schema and messages follow from this table. A default is the
+// value of a RunConfig{}, written nowhere else. Immutable after first use; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@
 
 namespace sluice {
 
-// A value as the configuration knows it. Counts, bytes and enums (their position among the choices)
-// are std::int64_t, seconds are double.
+// A value of a key. Counts, bytes and enums (their position among the choices) are std::int64_t,
+// seconds are double.
 using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
                            std::vector<std::int64_t>, std::vector<std::string>>;
 
@@ -51,7 +50,7 @@ struct Range {
   }
 };
 
-// What may stand in a key.
+// The allowed values of a key.
 struct Rules {
   KeyType type = KeyType::kPath;
   Range range{};
@@ -86,10 +85,10 @@ struct Section {
   std::vector<Key> keys;
 };
 
-// The sections in the order of the contract.
+// The sections in their fixed order.
 [[nodiscard]] const std::vector<Section>& schema();
 
-// nullptr where there is none.
+// nullptr if absent.
 [[nodiscard]] const Section* find_section(std::string_view name);
 [[nodiscard]] const Key* find_key(std::string_view section, std::string_view name);
 [[nodiscard]] const Key* find_key(std::string_view path);  // "zero.stage"

@@ -16,11 +16,11 @@
 
 namespace sluice::schema_table {
 
-// Sums and products of a few dimensions stay below 2^63 when each is at most this.
+// With each dimension at most this, sums and products of a few dimensions stay below 2^63.
 inline constexpr double kMaxDim = 2147483647;
 inline constexpr double kMaxSeconds = 1e7;
-// A chunk is whole blocks of the norm's sum (kChunkAlignElems of fp32); at the upper end a ring of
-// them still has bytes that can be counted.
+// A chunk is whole blocks of the norm's sum (kChunkAlignElems of fp32). At the upper end the bytes
+// of a ring of chunks still fit an integer.
 inline constexpr double kSmallestChunk = 4096 * 4;
 inline constexpr double kLargestChunk = static_cast<double>(std::int64_t{1} << 40);
 inline constexpr double kSmallestBlock = 4096;
@@ -124,12 +124,12 @@ class SectionMaker {
          {}});
     return *this;
   }
-  // Of the key that was added last: the condition under which it has an effect.
+  // The condition under which the last added key has an effect.
   SectionMaker& when(std::string_view condition) {
     section_.keys.back().when = condition;
     return *this;
   }
-  // Of the key that was added last: a value to show, where none follows from its rules.
+  // An example value of the last added key, for keys whose rules give none.
   SectionMaker& example(std::string_view value) {
     section_.keys.back().example = value;
     return *this;

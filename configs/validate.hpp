@@ -1,5 +1,5 @@
-// Rules between keys. Checked before a process starts.
-// Looks at the folders of offload.nvme_path and changes nothing; thread-safe.
+// Rules between keys, checked before a process starts. Reads the folders of offload.nvme_path and
+// changes nothing; thread-safe.
 #pragma once
 
 #include <optional>

@@ -1,4 +1,4 @@
-// One value between its text and its C++ type, by a key's rules. Pure functions; thread-safe.
+// Conversion of one value between text and C++ type, by a key's rules. Pure functions; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,19 +9,18 @@
 
 namespace sluice {
 
-// What went wrong with a value, as the rest of a message's line: "found 'x', expected ...".
+// The mistake of a value, as the rest of a message's line: "found 'x', expected ...".
 struct Mismatch {
   std::string what;
 };
 
-// A scalar's text, or one element of a list (of the same rules), read as the key's type. For
-// kFloats the value is a double, for kCounts a std::int64_t, for kPaths a std::string: the
-// element's.
+// Reads the text of a scalar, or of one element of a list, as the key's type. An element is a
+// double for kFloats, a std::int64_t for kCounts, a std::string for kPaths.
 [[nodiscard]] std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view text);
 
 // "a whole number from 0 to 3", "one of fp32, bf16, fp16", "a path or a list of paths".
 [[nodiscard]] std::string expected(const Rules& rules);
-// The same of one element of a list.
+// The same for one element of a list.
 [[nodiscard]] std::string expected_element(const Rules& rules);
 
 // The value as YAML that reads back to the same value: 65536, "runs/x", [95, 5], cosine.

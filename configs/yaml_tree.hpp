@@ -1,6 +1,6 @@
-// A YAML document as plain values that remember their place. The only door to yaml-cpp: nothing of
-// it shows in a header. The text is bounded (1 MiB, 20 000 nodes with aliases counted as what they
-// copy, 32 levels), so that no input can exhaust memory or the stack. Pure functions; thread-safe.
+// A YAML document as plain values with their places. The only file that uses yaml-cpp; no header
+// shows it. Text is bounded (1 MiB, 20 000 nodes with aliases counted as copies, 32 levels), so no
+// input can exhaust memory or the stack. Pure functions; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -39,7 +39,7 @@ struct YamlDocument {
   std::vector<YamlProblem> problems;
 };
 
-// Reads one document. Refused besides what YAML refuses: tabs in the indentation, control
+// Reads one document. Also refuses, beyond YAML's rules: tabs in the indentation, control
 // characters, text that is not UTF-8, tags, keys that are not scalars, a second document.
 [[nodiscard]] YamlDocument parse_yaml(const std::string& text);
 
@@ -47,7 +47,7 @@ struct YamlDocument {
 // when `multi_line`).
 [[nodiscard]] bool is_clean_text(std::string_view text, bool multi_line);
 
-// `text` for a message: at most `limit` bytes, control characters and broken UTF-8 shown as '?'.
+// `text` for a message: at most `limit` bytes; control characters and broken UTF-8 become '?'.
 [[nodiscard]] std::string printable(std::string_view text, std::size_t limit = 60);
 // The same between ' and '.
 [[nodiscard]] std::string in_quotes(std::string_view text, std::size_t limit = 60);

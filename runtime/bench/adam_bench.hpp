@@ -1,5 +1,5 @@
-// The host's AdamW kernel against the rate at which the same threads read, change and write the
-// same memory.
+// Compares the host's AdamW kernel with the rate at which the same threads read, change and write
+// the same memory.
 #pragma once
 
 #include <cstdint>
@@ -30,9 +30,9 @@ struct AdamBenchResult {
   std::string limit;             // what limits it, one sentence
 };
 
-// Rounds of an update and of the limit take turns, so that both see the same machine. Sets the
-// number of compute threads (kernels/cpu/parallel.hpp). Throws ConfigError where the machine's
-// memory is too small. One call at a time.
+// Rounds of the update and of the limit alternate, so that both see the same machine. Sets the
+// number of compute threads (kernels/cpu/parallel.hpp). Throws ConfigError if the machine's memory
+// is too small. One call at a time.
 [[nodiscard]] AdamBenchResult run_adam_bench(const AdamBenchOptions& options);
 
 [[nodiscard]] std::string describe(const AdamBenchResult& result);  // a table

@@ -17,7 +17,7 @@ enum class Transport {
   kLocal,   // ranks are threads of one process
 };
 [[nodiscard]] const char* name_of(Transport transport);
-// Throws ConfigError naming what there is.
+// Throws ConfigError that names the known transports.
 [[nodiscard]] Transport transport_of(const std::string& name);
 
 struct CommBenchOptions {
@@ -28,12 +28,12 @@ struct CommBenchOptions {
                                     Transport::kLocal};
   int rounds = 11;
 
-  // 1 where all ranks are threads of one.
+  // 1 if all ranks are threads of one process.
   [[nodiscard]] int processes() const;
 };
 
-// With sizes in whole shares of every rank. Throws ConfigError on what this machine's memory cannot
-// hold.
+// Rounds sizes to whole shares of every rank. Throws ConfigError for sizes beyond this machine's
+// memory.
 [[nodiscard]] CommBenchOptions checked(CommBenchOptions options);
 
 struct CommRow {
@@ -60,9 +60,9 @@ struct CommBenchResult {
   std::string limit;  // what limits it, one sentence
 };
 
-// Collective over options.processes() processes that find each other by `rendezvous` (rank, size,
-// master_*; the rest is set here). The result is rank 0's. Transports take turns within a round.
-// Throws ConfigError on sizes beyond the machine's memory, CommError.
+// Collective over options.processes() processes that meet by `rendezvous` (rank, size, master_*;
+// this function sets the rest). The result is rank 0's. Transports alternate within a round. Throws
+// ConfigError for sizes beyond the machine's memory, CommError.
 [[nodiscard]] CommBenchResult run_comm_bench(const CommBenchOptions& options,
                                              const CommOptions& rendezvous);
 

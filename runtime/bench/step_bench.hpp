@@ -1,5 +1,5 @@
-// Where a training step's time goes, lane by lane, against the machine's own matrix products: read
-// from what a run left in its folder.
+// Time of a training step by lane, beside the machine's own matrix products: read from the files of
+// a run.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace sluice {
 
-// A lane of rank 0's executing thread: they add up to the step.
+// A lane of rank 0's executing thread. The lanes add up to the step.
 struct StepLane {
   std::string name;  // forward, backward, loss_head, comm_waited, optimizer, data, other
   Summary ms;
@@ -43,8 +43,8 @@ struct StepBenchResult {
   std::string limit;  // what limits it, one sentence
 };
 
-// Reads metrics.jsonl (all steps after the warm-up) and trace.json (of the last step: how the
-// forward divides into blocks and loss head). Throws IoError where they do not hold that.
+// Reads metrics.jsonl (all steps after the warm-up) and trace.json (the last step's division of the
+// forward into blocks and loss head). Throws IoError if these are missing or invalid.
 [[nodiscard]] StepBenchResult read_step_bench(const StepBenchRun& run);
 
 [[nodiscard]] std::string describe(const StepBenchResult& result);  // a table

@@ -1,4 +1,4 @@
-// What repeated measurements say: the middle and how far from it they lie. Pure; thread-safe.
+// Median and deviation of repeated measurements. Pure; thread-safe.
 #pragma once
 
 #include <vector>
@@ -12,7 +12,7 @@ struct Summary {
   int count = 0;
 };
 
-// Of the values' own unit. All zero where there are none.
+// In the unit of the values. All zero without values.
 [[nodiscard]] Summary summarize(std::vector<double> values);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// Measurements as text: columns that line up, and numbers with three digits and their unit. Pure;
+// Measurements as text: aligned columns, and numbers with three digits and their unit. Pure;
 // thread-safe.
 #pragma once
 
@@ -9,8 +9,8 @@ namespace sluice {
 
 inline constexpr std::size_t kTableColumns = 80;
 
-// A line per row, the first cell to the left, the others to the right, as wide as they need.
-// REQUIRES: every row has as many cells as the first.
+// One line for each row: the first cell left-aligned, the others right-aligned. REQUIRES: every row
+// has as many cells as the first.
 [[nodiscard]] std::string format_table(const std::vector<std::vector<std::string>>& rows);
 
 // `text` in lines of at most kTableColumns, broken at spaces; ends with a line break.

@@ -1,4 +1,4 @@
-// Checks of numbers among the arguments. Only for command_line.cpp.
+// Checks of numeric arguments. Only for command_line.cpp.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Decimal digits alone, within bounds: the library's own conversion takes the nearest number it has
-// for one that is too large, and the largest for -1.
+// Accepts decimal digits alone, within bounds. CLI11's own conversion clamps a number that is too
+// large, and reads -1 as the largest number.
 inline CLI::Validator whole_number(std::uint64_t least,
                                    std::uint64_t most = ~std::uint64_t{0} >> 1U) {
   const auto complaint = [least, most](const std::string& text) -> std::string {

@@ -1,4 +1,4 @@
-// What commands that measure have in common.
+// Shared by the commands that measure.
 #pragma once
 
 #include <string>
@@ -7,8 +7,8 @@
 
 namespace sluice {
 
-// A folder of this process's, gone at the end; kept where what is in it explains a failure. Throws
-// IoError.
+// A folder of this process, removed by the destructor; kept if its content explains a failure.
+// Throws IoError.
 class ScratchFolder {
  public:
   ScratchFolder();
@@ -24,7 +24,7 @@ class ScratchFolder {
   bool kept_ = false;
 };
 
-// While it lives, what goes to standard output goes to standard error: standard output is for the
+// Redirects standard output to standard error for its lifetime, since standard output is for the
 // result. Throws IoError.
 class OutputToError {
  public:
@@ -37,18 +37,18 @@ class OutputToError {
   int saved_ = -1;
 };
 
-// Throws ConfigError in a process that a launcher made a rank.
+// Throws ConfigError in a process that a launcher started as a rank.
 void refuse_inside_a_job(const std::string& command);
 
-// Where rank 0 of `bench comm` writes what is printed in the end: a file, from the environment.
+// The file, from the environment, to which rank 0 of `bench comm` writes the result.
 inline constexpr char kBenchResultVariable[] = "SLUICE_BENCH_RESULT";
 
 struct CommRun {
   int exit_code = 0;
   std::string result;  // of rank 0; empty unless exit_code is 0
 };
-// Ranks of this program with the arguments of a `bench comm`. Call it from the main thread, before
-// others exist.
+// Starts ranks of this program with the arguments of a `bench comm`. Call it from the main thread,
+// before other threads exist.
 [[nodiscard]] CommRun launch_bench_comm(int processes, const std::vector<std::string>& argv);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What `sluice checkpoint` found, for machines.
+// Results of `sluice checkpoint` as JSON.
 #pragma once
 
 #include <string>

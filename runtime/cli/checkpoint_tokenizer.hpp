@@ -1,4 +1,4 @@
-// The tokenizer of a command that uses a checkpoint: the checkpoint's own. Functions of their
+// The tokenizer of a command that uses a checkpoint is the checkpoint's own. Functions of their
 // arguments and of the files; thread-safe.
 #pragma once
 
@@ -10,16 +10,16 @@
 
 namespace sluice {
 
-// What data.tokenizer is of the tokenizer in a checkpoint; empty: the checkpoint has none.
+// The value of data.tokenizer for the checkpoint's tokenizer; empty if the checkpoint has none.
 [[nodiscard]] std::string own_tokenizer(const Checkpoint& checkpoint);
 
-// Sets data.tokenizer to the checkpoint's own, every file compared with its checksum. One that the
-// user wrote, or the folder in model.from has, must be the same. Returns what is to be said of it,
-// mostly nothing. Throws ConfigError with both fingerprints, CheckpointError, IoError. REQUIRES:
-// the checkpoint has one.
+// Sets data.tokenizer to the checkpoint's own and compares every file with its checksum. A
+// tokenizer that the user wrote, or that the folder in model.from has, must be the same. Returns a
+// note, mostly empty. Throws ConfigError with both fingerprints, CheckpointError, IoError.
+// REQUIRES: the checkpoint has a tokenizer.
 [[nodiscard]] std::string take_tokenizer(LoadedConfig& config, const Written& written,
                                          const Checkpoint& checkpoint);
-// The same of a tokenizer that an option or a key names. `place`: where.
+// The same for a tokenizer that an option or a key names; `place` names the option or key.
 void check_is_own_tokenizer(const Checkpoint& checkpoint, const std::string& spec,
                             const std::string& place);
 

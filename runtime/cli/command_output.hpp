@@ -1,4 +1,4 @@
-// What commands share that print a result. Only for this folder's sources.
+// Shared by the commands that print a result. Only for this folder's sources.
 #pragma once
 
 #include <cstdio>
@@ -11,7 +11,7 @@ namespace sluice {
 
 inline bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
 
-// To the terminal or the pipe behind it, at once.
+// Prints to the terminal, or the pipe behind it, at once.
 inline void print(const std::string& text) {
   std::fputs(text.c_str(), stdout);
   std::fflush(stdout);

@@ -1,4 +1,4 @@
-// The program's commands. Each returns the process's exit code and throws what main reports.
+// The program's commands. Each returns the process's exit code; main reports exceptions.
 #pragma once
 
 #include <cstdint>
@@ -32,10 +32,10 @@ struct PlanCommand {
   std::int64_t tokens = 0;  // to be trained on; 0: what the configuration's steps come to
   std::int64_t endurance_bytes = 600'000'000'000'000;  // that a drive may be written in its life
 };
-// 3 where the plan does not fit, after it has been printed.
+// Returns 3 after printing a plan that does not fit.
 int run_plan(const PlanCommand& command);
 
-// Weights come from a folder of checkpoints, one of them, or a Hugging Face folder.
+// Weights come from a folder of checkpoints, one checkpoint, or a Hugging Face folder.
 struct EvalCommand {
   std::string config;
   std::vector<std::string> overrides;
@@ -92,7 +92,7 @@ struct DataCommand {
   std::string config;
   std::vector<std::string> overrides;
 };
-// Builds the token caches of a configuration and says what is in them.
+// Builds the token caches of a configuration and prints their contents.
 int run_data_inspect(const DataCommand& command);
 
 struct BenchCommand {
@@ -148,7 +148,7 @@ struct CheckpointCommand {
   bool json = false;                         // ls, verify
 };
 int run_checkpoint_ls(const CheckpointCommand& command);
-// 4 where something is damaged, after it has been printed.
+// Returns 4 after printing damage.
 int run_checkpoint_verify(const CheckpointCommand& command);
 int run_checkpoint_convert(const CheckpointCommand& command);
 int run_checkpoint_export(const CheckpointCommand& command);

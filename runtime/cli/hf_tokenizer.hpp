@@ -1,4 +1,4 @@
-// The files by which transformers uses a model with our tokenizer.
+// The files that transformers needs for a model with our tokenizer.
 #pragma once
 
 #include <string>
@@ -10,8 +10,8 @@
 namespace sluice {
 
 // Sets options.made and options.tokens: tokenizer.json, tokenizer_config.json and
-// generation_config.json of the tokenizer that `spec` means, and the tokens that end a text.
-// `record`: of the checkpoint. Throws as make_tokenizer.
+// generation_config.json for the tokenizer of `spec`, and the tokens that end a text. `record`: the
+// checkpoint's. Throws as make_tokenizer.
 void add_tokenizer(HfExportOptions& options, const std::string& spec, const TokenizerRecord& record,
                    const ModelOptions& model);
 

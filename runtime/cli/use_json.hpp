@@ -1,4 +1,4 @@
-// What `generate --json` and `eval --json` print. Pure; thread-safe.
+// Output of `generate --json` and `eval --json`. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// A rank that uses weights rather than trains them: `eval` and `generate`.
+// A rank that uses weights and does not train: `eval` and `generate`.
 #pragma once
 
 #include <memory>
@@ -14,16 +14,16 @@
 
 namespace sluice {
 
-// Not thread-safe; of the process's main thread.
+// Not thread-safe; for the process's main thread.
 class UseRank {
  public:
-  // Binds the process, connects to the other ranks (collective) and settles what 16-bit products
-  // run in. Notes of the weights go to the log of rank 0.
+  // Binds the process, connects to the other ranks (collective) and decides the type of 16-bit
+  // products. Notes on the weights go to the log of rank 0.
   UseRank(UsedWeights& weights, const RankEnvironment& rank);
 
-  // Of the configuration; reads the weights where an engine is made of them.
+  // Options of an engine that reads the weights.
   [[nodiscard]] EngineOptions options(EnginePurpose purpose) const;
-  // Throws BudgetError where its program needs more than a budget allows, before anything is taken.
+  // Throws BudgetError before taking memory if the program exceeds a budget.
   [[nodiscard]] std::unique_ptr<Engine> make_engine(const EngineOptions& options);
 
   [[nodiscard]] Communicator& comm() { return comms_->world(); }
@@ -37,16 +37,16 @@ class UseRank {
   std::unique_ptr<MeshComms> comms_;
 };
 
-// The rank that this process is: of somebody's job, or alone.
+// The rank of this process: of a job, or alone.
 [[nodiscard]] RankEnvironment own_rank();
-// Whether to start ranks rather than to be one.
+// Whether to start ranks. False: this process is a rank.
 [[nodiscard]] bool starts_ranks(int nproc);
 
-// Starts `nproc` ranks of this program with these arguments; what rank 0 prints comes through.
-// Returns the exit code. Their logs stay, in the folder for temporary files, where one failed.
+// Starts `nproc` ranks of this program with these arguments and passes rank 0's output on. Returns
+// the exit code. After a failure the ranks' logs stay in the folder for temporary files.
 int launch_users(int nproc, const std::vector<std::string>& argv, int threads);
 
-// A folder of this process, gone with the object.
+// A folder of this process, removed by the destructor.
 class TemporaryFolder {
  public:
   TemporaryFolder();

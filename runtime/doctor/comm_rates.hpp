@@ -1,4 +1,4 @@
-// Latency and bandwidth of collectives from times by size. Pure; thread-safe.
+// Latency and rate of collectives, fitted to times by size. Pure; thread-safe.
 #pragma once
 
 #include <map>
@@ -16,15 +16,15 @@ struct CommSample {
   double seconds = 0;
 };
 
-// Of `sluice bench comm --json`. Throws IoError where the text is something else.
+// Parses `sluice bench comm --json`. Throws IoError for other text.
 [[nodiscard]] std::vector<CommSample> read_comm_samples(const std::string& bench_json);
 
-// The line nearest to the samples, errors counted relative to each time, so that small and large
-// sizes weigh the same. Both numbers are positive: where the line has none such, the smallest
-// sample is the latency and the largest the rate. nullopt without two different sizes.
+// The line nearest to the samples, with errors relative to each time, so that small and large sizes
+// weigh the same. Both results are positive: if the line's are not, the smallest sample is the
+// latency and the largest gives the rate. nullopt without two different sizes.
 [[nodiscard]] std::optional<LinkRates> fit_link(const std::vector<CommSample>& samples);
 
-// fit_link of each transport, all operations together.
+// fit_link of each transport over all operations.
 [[nodiscard]] std::map<std::string, LinkRates> fit_transports(
     const std::vector<CommSample>& samples);
 

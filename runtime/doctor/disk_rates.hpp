@@ -1,4 +1,4 @@
-// The disk of a folder as the NVMe tier would use it. Leaves nothing behind.
+// Measures the disk of a folder in the way the NVMe tier uses it. Removes its files.
 #pragma once
 
 #include <string>
@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Fills disk_* of `rates`, or says why not in not_measured. A short transfer first, then as many
-// bytes as fit into about `seconds` (the short one takes as long as it takes), at most 1 GiB and a
-// quarter of what is free.
+// Fills disk_* of `rates`, or gives the reason in not_measured. A short transfer comes first, then
+// as many bytes as fit into about `seconds`, at most 1 GiB and a quarter of the free space. The
+// short transfer has no time limit.
 void measure_disk(const DiskFacts& disk, double seconds, MachineRates& rates);
 
 }  // namespace sluice

@@ -1,8 +1,8 @@
-// `sluice doctor`: what this machine can do, measured once and written down, and in words what is
-// slow or switched off, why that matters and what to do.
+// `sluice doctor`: measures this machine once, writes the rates down, and says what is slow or
+// switched off, why that matters and what to do.
 //
-// Knows neither libtorch nor how ranks start: the caller hands in how to multiply matrices and what
-// the ranks measured.
+// Knows neither libtorch nor how ranks start: the caller provides matrix products and the ranks'
+// measurements.
 #pragma once
 
 #include <cstdint>
@@ -26,8 +26,8 @@ struct NarrowMatmul {
   double converted = 0;  // converted to fp32
 };
 
-// How fast a transformer's units run on one core, all cores at work (unit_timing.hpp); is told how
-// 16-bit matrices are multiplied.
+// Measures a transformer's units on one core, with all cores at work (unit_timing.hpp). Its
+// argument is the type of 16-bit products.
 using UnitProbe = std::function<std::vector<UnitRates>(const NarrowMatmul& bf16)>;
 
 struct GemmProbe {
@@ -35,7 +35,7 @@ struct GemmProbe {
   std::function<NarrowMatmul()> bf16;                     // about 0.3 s
 };
 
-// How much is measured.
+// Extent of the measurements.
 struct DoctorEffort {
   std::int64_t least_bytes = 0, most_bytes = 0;  // of an array, around four times the last cache
   int rounds = 1;
@@ -58,9 +58,9 @@ struct DoctorInput {
   int comm_ranks = 2;
   std::vector<CommSample> comm;  // of the ranks; empty with comm_missing
   std::string comm_missing;      // why nobody measured
-  // Called before each measurement, with about how long it takes. May be empty.
+  // Called before each measurement with its approximate time. May be empty.
   std::function<void(const std::string& what, double about_s)> progress;
-  // Asked before each measurement; true leaves out what is not measured yet. May be empty.
+  // Asked before each measurement; true skips the remaining ones. May be empty.
   std::function<bool()> interrupted;
 };
 
@@ -81,13 +81,12 @@ struct DoctorReport {
   bool interrupted = false;
 };
 
-// Takes as long as input.effort. What cannot be measured has
-// its reason in rates.not_measured; throws only what points to a mistake of ours. Sets the compute
-// threads.
+// Duration follows from input.effort. A failed measurement leaves its reason in rates.not_measured;
+// only programming errors throw. Sets the compute threads.
 [[nodiscard]] DoctorReport examine(const DoctorInput& input);
 
-// Writes the rates file. Returns false, and leaves the file there as it is, where an interrupted
-// examination has measured less than that file holds. Throws IoError.
+// Writes the rates file. If an interrupted examination measured less than the existing file holds,
+// leaves the file unchanged and returns false. Throws IoError.
 bool write_rates(const DoctorReport& report, const std::string& path);
 
 [[nodiscard]] std::string describe(const DoctorReport& report);

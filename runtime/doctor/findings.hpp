@@ -1,4 +1,4 @@
-// What is wrong with a machine, in words. Pure; thread-safe.
+// Findings about a machine as sentences. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// An update may move bytes faster than x *= s does, which writes through the caches, but no more
-// than this; beyond, the two were not measured on the same machine: others took turns with them.
+// Upper bound of AdamW's rate relative to x *= s, which writes through the caches. Above it the two
+// were measured under different load.
 inline constexpr double kMostOfMemory = 1.6;
 
 enum class FindingKind {
@@ -27,11 +27,11 @@ struct Finding {
   std::string do_;   // "raise it with ulimit -l"; empty: nothing to do
 };
 
-// Those of the GPUs alone, in no order.
+// Findings of the GPUs alone, in no order.
 [[nodiscard]] std::vector<Finding> find_gpu_faults(const MachineFacts& facts,
                                                    const MachineRates& rates);
 
-// Off before slow before notes; in each, what costs most comes first.
+// Order: switched off, slow, notes; within each the most costly first.
 [[nodiscard]] std::vector<Finding> find_faults(const MachineFacts& facts, const DiskFacts& disk,
                                                const MachineRates& rates);
 

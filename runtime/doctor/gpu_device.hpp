@@ -1,9 +1,8 @@
-// A GPU as the doctor works with it: memory, copies and streams of the tiers' own machinery, some
-// work to time and stamps to time it by. The CUDA module has the real one (cuda_gpu.hpp); tests
-// have one in RAM.
+// A GPU as the doctor uses it: memory, copies and streams of the memory tiers, work to time, and
+// stamps for timing. The CUDA module implements it (cuda_gpu.hpp); tests implement it in RAM.
 //
-// What enqueues does so on the calling thread's stream and returns. One thread calls, but for
-// stamp() and what copies() lets others do; seconds() blocks. Each throws Error with what failed.
+// A function that enqueues uses the calling thread's stream and returns. One thread calls, except
+// for stamp() and uses of copies(); seconds() blocks. Each function throws Error with its cause.
 #pragma once
 
 #include <cstdint>
@@ -24,18 +23,19 @@ class GpuDevice {
   [[nodiscard]] virtual GpuFacts facts() = 0;  // without link
   [[nodiscard]] virtual std::shared_ptr<DeviceCopies> copies() = 0;
   [[nodiscard]] virtual std::shared_ptr<PageSource> pages() = 0;  // registered for its copies
-  // Exactly so many bytes, until the last reference ends. Throws Error where there are none.
+  // Exactly this many bytes, until the last reference ends. Throws Error if memory is missing.
   [[nodiscard]] virtual std::shared_ptr<void> allocate(std::int64_t bytes) = 0;
 
-  // When the stream comes there; any thread that copies. Over by seconds(), which waits for both.
+  // Marks the stream's current position; any copying thread may call. seconds() waits for both
+  // stamps.
   [[nodiscard]] virtual Stamp stamp() = 0;
   [[nodiscard]] virtual double seconds(const Stamp& from, const Stamp& to) = 0;
 
-  // Enqueue. Memory of the device, fp32; to[i] = a[i] + 0.5 b[i].
+  // Enqueues, on device memory in fp32: to[i] = a[i] + 0.5 b[i].
   virtual void copy_within(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void triad(void* to, const void* a, const void* b, std::int64_t elems) = 0;
-  // Matrices [side, side] of normal values, as libtorch multiplies a run's; multiply() enqueues one
-  // product of the last that were prepared. side 0: gives their memory back.
+  // Prepares matrices [side, side] of normal values, multiplied by libtorch as in a run; multiply()
+  // enqueues one product of the last prepared matrices. side 0 frees their memory.
   virtual void prepare_product(DType dtype, std::int64_t side) = 0;
   virtual void multiply() = 0;
 };

@@ -1,4 +1,4 @@
-// What a GPU and its driver say of themselves.
+// Facts that a GPU and its driver report.
 #pragma once
 
 #include <cstdint>

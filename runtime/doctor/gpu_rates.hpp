@@ -1,4 +1,4 @@
-// How fast one GPU computes and copies.
+// Rates of one GPU: products and copies.
 #pragma once
 
 #include <cstdint>
@@ -17,13 +17,13 @@ struct GpuEffort {
 };
 [[nodiscard]] GpuEffort gpu_effort(bool quick);
 
-// Fills rates.gpu and, by "gpu.FIELD", rates.spread; what fails leaves its reason in not_measured
-// and the others go on. Returns the device's facts with its link (`pci_devices`: see pci_link.hpp),
-// read while that is awake. Throws Error where not even facts are to be had.
+// Fills rates.gpu and, by "gpu.FIELD", rates.spread. A failed measurement leaves its reason in
+// not_measured, and the others continue. Returns the device's facts with its link (`pci_devices`:
+// see pci_link.hpp), read while the link is awake. Throws Error if even the facts are unavailable.
 //
-// Copies go as the tiers' do: each way by a thread of its own on a stream of its own, from and to
-// registered pages, of which there are as many as are copied. What comes back is compared with what
-// was sent. All times are the device's own, by stamps on its streams; medians.
+// Copies use the memory tiers' code: a thread and a stream for each direction, registered host
+// pages, as many pages as are copied. Copied data is compared. All times are the device's own, by
+// stamps on its streams; medians.
 [[nodiscard]] GpuFacts measure_gpu(GpuDevice& gpu, const GpuEffort& effort,
                                    const std::string& pci_devices, MachineRates& rates);
 

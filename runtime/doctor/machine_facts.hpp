@@ -1,5 +1,5 @@
-// What can be asked of the machine rather than measured: processor, memory, limits, switches of the
-// kernel. Each question is answered or left empty, never guessed; nothing throws.
+// Facts that the machine reports without measurement: processor, memory, limits, kernel switches.
+// An unknown fact is empty, never guessed; no function throws.
 #pragma once
 
 #include <cstdint>
@@ -41,11 +41,11 @@ struct MachineFacts {
   std::optional<std::int64_t> shm_bytes, shm_free_bytes;  // /dev/shm
   int gpus = 0;                                           // that are visible
   std::optional<GpuFacts> gpu;                            // the one that was measured
-  // Why the machine's GPUs cannot be used, and what to do; empty: they can, or none is there.
+  // Why the machine's GPUs cannot be used and what to do; empty if they can, or if there are none.
   std::string gpu_fault, gpu_remedy;
 };
 
-// What io goes through for the NVMe tier in a folder.
+// The file system and device under a folder, as the NVMe tier uses them.
 struct DiskFacts {
   std::string path;
   std::string file_system, device;  // "ext4", "/dev/nvme0n1p1"; empty: unknown
@@ -56,19 +56,20 @@ struct DiskFacts {
   std::string uring_error;
 };
 
-// `gpus` is the caller's knowledge: to ask the driver is not for every moment. Forks once, for AMX.
+// `gpus`: number of GPUs. The caller asks the driver, at a moment when that is allowed. Forks once,
+// to test AMX.
 [[nodiscard]] MachineFacts read_machine_facts(int gpus);
 // REQUIRES: `path` is a folder.
 [[nodiscard]] DiskFacts read_disk_facts(const std::string& path);
 
-// "always [madvise] never" is madvise; empty where nothing is chosen. Pure.
+// "always [madvise] never" is madvise; empty if nothing is chosen. Pure.
 [[nodiscard]] std::string chosen_setting(std::string_view text);
-// Line of /proc/self/mountinfo that holds `path` (absolute, resolved). Pure.
+// The line of /proc/self/mountinfo that holds `path` (absolute, resolved). Pure.
 struct Mount {
   std::string point, file_system, device;
 };
 [[nodiscard]] std::optional<Mount> mount_of(std::string_view mountinfo, std::string_view path);
-// "32768K" or "2M" of a cache; 0 where it is neither. Pure.
+// Bytes of a cache from "32768K" or "2M"; 0 for other text. Pure.
 [[nodiscard]] std::int64_t parse_cache_size(std::string_view text);
 
 }  // namespace sluice

@@ -12,7 +12,7 @@ struct MemoryRates {
 };
 
 // On the compute threads (kernels/cpu/parallel.hpp), over arrays of `bytes` each, which should be
-// several times the last cache. Throws BudgetError where there is no memory.
+// several times the last cache. Throws BudgetError if memory is missing.
 [[nodiscard]] MemoryRates measure_memory(std::int64_t bytes, int rounds);
 
 struct ArenaCopyRates {
@@ -21,7 +21,7 @@ struct ArenaCopyRates {
   double h2d_spread = 0, d2h_spread = 0, both_spread = 0;
 };
 
-// Between two arenas in RAM, as lanes of a run without a GPU copy. `bytes` of each.
+// Between two arenas in RAM, as the lanes of a run without a GPU copy. `bytes` of each.
 [[nodiscard]] ArenaCopyRates measure_arena_copies(std::int64_t bytes, int rounds);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The result of `sluice bench nvme` for machines. Pure; thread-safe.
+// The result of `sluice bench nvme` as JSON. Pure; thread-safe.
 #pragma once
 
 #include <string>

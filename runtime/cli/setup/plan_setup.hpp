@@ -1,5 +1,5 @@
-// What planning a run and starting it have in common where they ask how fast, and what else would
-// fit. Functions of their arguments; thread-safe but for advice(), which profiles units.
+// Shared by planning a run and starting it: rates of the machine, and alternatives that fit.
+// Functions of their arguments; thread-safe, except advice(), which profiles units.
 #pragma once
 
 #include <optional>
@@ -18,34 +18,33 @@ struct PlanMachine {
   std::vector<std::string> notes;
 };
 
-// A named profile, else what the doctor measured here of what the run uses (its GPU, or its CPU),
+// A named profile; else the doctor's measurements of the device that the run uses (GPU or CPU);
 // else kDefaultGpu or the CPU profile.
 [[nodiscard]] PlanMachine find_machine(const std::string& profile, const RunConfig& run);
 
-// A host of launch.nproc ranks, where the machine does not say.
+// A host of launch.nproc ranks if the machine does not state its ranks.
 int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world);
 
-// The machine with the threads of the run's ranks; where nothing is known of what these cost, a
-// note says so.
+// The machine with the threads of the run's ranks. If the cost of threads is unknown, a note says
+// so.
 void settle_threads(PlanMachine& machine, const RunConfig& run, int world);
 
-// Of all ranks of the run's mesh.
+// For all ranks of the run's mesh.
 [[nodiscard]] PlanQuestion plan_question(const RunConfig& run, const RunPlace& place);
 
-// suggest(), of meshes and placements that the rules between keys allow; a note says where one has
-// offload from GPUs, which has not been run.
-// `question`: plan_question() of the run.
+// suggest() over meshes and placements that the rules between keys allow. A note marks suggestions
+// that offload from GPUs, which has never run. `question`: plan_question() of the run.
 [[nodiscard]] SearchResult search_plans(Planner& planner, const RunConfig& run,
                                         const PlanQuestion& question,
                                         std::vector<std::string>& notes);
 
-// For a run that does not fit: what `sluice plan --suggest` says, with the --set lines. Measures
-// nothing and looks at no clock: the same question has the same answer.
+// Advice for a run that does not fit: the answer of `sluice plan --suggest` with its --set lines.
+// Measures nothing and reads no clock, so the same question has the same answer.
 [[nodiscard]] std::string advice(const RunConfig& run, const RunPlace& place);
 
-// What a run's steps are predicted from: the doctor's file, else the CPU profile at the rate of
-// matrix products that ranks measure as they start. None for GPUs that the file does not have.
-// A file that cannot be read is warned of.
+// Rates for the prediction of a run's steps: the doctor's file, else the CPU profile with the rate
+// of matrix products that ranks measure at their start. None for GPUs that the file lacks. Warns of
+// a file that cannot be read.
 [[nodiscard]] std::optional<RunRates> run_rates(const RunConfig& run, const RunPlace& place);
 
 }  // namespace sluice

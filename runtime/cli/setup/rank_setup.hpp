@@ -1,5 +1,4 @@
-// What a rank needs before it runs anything, whatever it then runs: a place among the others and a
-// wire to them.
+// Set-up of every rank, whatever it runs: its place among the ranks and its communicators.
 #pragma once
 
 #include <memory>
@@ -18,34 +17,33 @@ namespace sluice {
 
 [[nodiscard]] RunPlace place_of(const RunConfig& run, const RankEnvironment& rank);
 
-// Which groups beside those of the axes the ranks of a run talk in.
+// Groups in which the ranks of a run communicate, beside those of the axes.
 [[nodiscard]] MeshNeeds mesh_needs(const RunConfig& run);
 
-// Half the collectives' time: a rank that hangs speaks before its peers give up on it.
+// Half the collectives' timeout: a hanging rank reports before its peers give up.
 [[nodiscard]] WatchdogOptions watchdog_options(const RunConfig& run);
 
-// The groups of the configuration's mesh, for this rank: GPUs over NCCL, CPUs over the host's
-// memory or Gloo. Blocks until all ranks have come.
+// This rank's groups of the configuration's mesh: GPUs over NCCL, CPUs over the host's memory or
+// Gloo. Blocks until all ranks have joined.
 [[nodiscard]] MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank);
 
-// Names the run where it keeps files beside those of other runs: the same on every rank.
-// Collective.
+// Names the run among files of other runs; the same on every rank. Collective.
 [[nodiscard]] std::string run_id(const RunConfig& run, Communicator& comm);
 
-// Rank 0's rates on every rank. Collective.
+// Broadcasts rank 0's rates. Collective.
 [[nodiscard]] MatmulRates shared_rates(const RunConfig& run, Communicator& comm);
 
-// Throws ConfigError where activations are to leave a GPU that keeps more than units' inputs: what
-// `train` refuses there and `plan` of one.
+// Throws ConfigError if activations are to leave a GPU that keeps more than units' inputs. `train`
+// and `plan` refuse this in the same words.
 void check_gpu_activations(const LoadedConfig& config);
 
-// What GPUs do not run so far: whether it is this value of this key; which settings of a run are
-// such. `train` refuses them there, `plan` says so.
+// Settings that GPUs do not run so far: whether this value of this key is one, and which settings
+// of a run are. `train` refuses them, `plan` reports them.
 [[nodiscard]] bool is_for_cpus(std::string_view key, std::string_view value);
 [[nodiscard]] std::vector<Setting> settings_for_cpus(const RunConfig& run);
 
-// Throws ConfigError where the configuration asks for GPUs that are not there, or for what only
-// CPU ranks do.
+// Throws ConfigError if the configuration asks for missing GPUs, or for a feature that only CPU
+// ranks have.
 void check_gpus(const LoadedConfig& config, int local_ranks);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// What of checkpoint: and --resume a run is asked for, and what is looked at before it starts.
+// The parts of checkpoint: and --resume that are decided and checked before a run starts.
 #pragma once
 
 #include <cstdint>
@@ -15,39 +15,40 @@
 
 namespace sluice {
 
-// A run saves by itself unless checkpoint.at_end is false and neither every nor time_limit is
+// Every run saves by itself, unless checkpoint.at_end is false and neither every nor time_limit is
 // given.
 [[nodiscard]] SavingOptions saving_options(const LoadedConfig& config, const std::string& resume);
 
-// The bytes of a checkpoint's tensors on the disk. REQUIRES: as engine_options.
+// Bytes of a checkpoint's tensors on the disk. REQUIRES: as engine_options.
 [[nodiscard]] std::int64_t checkpoint_bytes(const RunConfig& run, const RunPlace& place);
-// "saves after the last step: 37.7 MiB in runs/a/checkpoints ...": for the dry run and the plan.
+// A line for the dry run and the plan: "saves after the last step: 37.7 MiB in runs/a/checkpoints
+// ...".
 [[nodiscard]] std::string describe_saving(const LoadedConfig& config, const RunPlace& place);
 
-// Before a process starts: throws IoError where the checkpoint to go on from is not there, or
-// checkpoint.dir is another run's (resume.hpp), BudgetError where memory.host has no room to save
-// from, or the disk none for a checkpoint. Warns where the disk has no room for all that are kept.
+// Called before a process starts. Throws IoError if the checkpoint to resume from is missing, or
+// checkpoint.dir belongs to another run (resume.hpp); BudgetError if memory.host has no room for
+// saving, or the disk has none for a checkpoint. Warns if the disk has no room for all kept
+// checkpoints.
 void check_saving(const LoadedConfig& config, const std::string& resume, const RunPlace& place,
                   const MemoryPlan& memory);
 
-// Throws IoError where another run writes to output.dir or checkpoint.dir now. Makes nothing.
+// Throws IoError if another run is writing to output.dir or checkpoint.dir. Creates no file.
 void check_folders_free(const LoadedConfig& config, const std::string& resume);
-// Keeps others out of both as long as it lives: of the launcher, restarts included, or of rank 0
-// where something else started the ranks. Looks at check_resume again, since whoever was in there
-// until now may have saved. A run that nobody told where or when to save, and that does not go on
-// from them, finds the checkpoints of an earlier run moved aside: checkpoints.1 and so on.
+// Locks both folders for its lifetime. The launcher holds the lock, restarts included; rank 0 holds
+// it if another program started the ranks. Repeats check_resume, since the last owner may have
+// saved. If the user set no key of saving and the run does not resume, an earlier run's checkpoints
+// are renamed to checkpoints.1 and so on.
 [[nodiscard]] WriterLock lock_folders(const LoadedConfig& config, const std::string& resume);
 
-// What train.matmul: auto was in the run that this one goes on from; nullopt where there is none,
-// or nothing to decide. Reads a manifest. Damage is for those to say who read the states.
+// The decision on train.matmul: auto of the run that this one continues; nullopt if there is none
+// or nothing to decide. Reads a manifest. Readers of the states report damage.
 [[nodiscard]] std::optional<MatmulType> resumed_matmul(const LoadedConfig& config,
                                                        const std::string& resume);
 
-// A run that saves gets launch.timeout to do so when it is asked to stop, and counts its time limit
-// from now.
+// Gives a saving run launch.timeout for its last save after a stop, and starts its time limit.
 void prepare_saving(const LoadedConfig& config, const std::string& resume, LaunchRequest& request);
 
-// What to do with the model of a run that was saved: commands with the run's paths, a line each.
+// Commands for the model of a saved run, with the run's paths, a line each.
 [[nodiscard]] std::string next_commands(const LoadedConfig& config, const TrainingData& data);
 
 }  // namespace sluice

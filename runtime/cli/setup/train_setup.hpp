@@ -1,4 +1,5 @@
-// What `sluice train` knows before a rank starts: the plan, whether it fits, the files of the run.
+// Steps of `sluice train` before a rank starts: the plan, the check against budgets, the files of
+// the run.
 #pragma once
 
 #include <string>
@@ -17,22 +18,21 @@ struct Planned {
   MemoryPlan memory;
 };
 
-// Sets libtorch's threads to those of a rank: the plan measures tensors of the meta device.
+// Sets libtorch's threads to those of a rank, since the plan runs units on the meta device.
 [[nodiscard]] Planned make_plan(const RunConfig& run, const RunPlace& place);
-// Of all ranks of the mesh, the one that needs most, whatever place.at says.
+// The plan of the rank of the mesh that needs most memory, whatever place.at is.
 [[nodiscard]] Planned plan_largest_rank(const RunConfig& run, const RunPlace& place);
 
-// Throws BudgetError where it does not fit: with what would.
+// Throws BudgetError, with advice, if the plan does not fit.
 void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned);
 
-// config.yaml and plan.json in output.dir, which is created where missing. Throws IoError.
+// Writes config.yaml and plan.json to output.dir, which is created if missing. Throws IoError.
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned);
 
-// Sets model.vocab to `data_vocab`, the data's, where none is given. Throws ConfigError where it is
-// less.
+// Sets an open model.vocab to `data_vocab`. Throws ConfigError if the given value is smaller.
 void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab);
 
-// What the choice of train.matmul was and why, where there is something to say.
+// A line about the decision on train.matmul and its reason, or nothing.
 void log_matmul(const MatmulDecision& decision, const RunConfig& run);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
-// Weights to use rather than to train: from a checkpoint of ours or a Hugging Face folder, with the
-// configuration that goes with them. Functions of their arguments and of the files; thread-safe.
+// Weights for use, not for training: from a checkpoint or a Hugging Face folder, with the
+// configuration that belongs to them. Functions of their arguments and of the files; thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,13 +22,13 @@ struct WeightsRequest {
   std::string checkpoint;              // a folder; empty: model.from of the configuration
   std::vector<std::string> overrides;  // "section.key=value"
   int world = 1;
-  // model.seq of a rotary Hugging Face model where nobody gives it: so much, or what its
-  // config.json says where that is less. 0: as in training.
+  // model.seq of a rotary Hugging Face model if the user gives none: this value, or the smaller one
+  // of config.json. 0: as in training.
   std::int64_t rotary_positions = 0;
 };
 
-// A configuration that only reads parameters: fp32 or 16 bits as it says, sharded by stage 3 where
-// they live off the device. Its model is the weights'.
+// A configuration that only reads parameters, in its own dtype, sharded by stage 3 if they live
+// off-device. Its model is the weights'.
 struct UsedWeights {
   LoadedConfig config;
   InitialWeights source;              // reads a rank's share; one thread at a time
@@ -39,33 +39,33 @@ struct UsedWeights {
   bool own_tokenizer = false;         // data.tokenizer is the checkpoint's
 };
 
-// Throws ConfigError, IoError or CheckpointError: no folder given, not a folder of weights, another
-// model than the configuration's, a configuration that does not hold for `world`.
+// Throws ConfigError, IoError or CheckpointError: no folder given, a folder without weights, a
+// model that differs from the configuration's, a configuration that is invalid for `world`.
 [[nodiscard]] UsedWeights use_weights(const WeightsRequest& request);
 
-// Data in tokens says `bytes` where it has no tokenizer: somebody has to ask for it before text is
-// made into tokens. Throws ConfigError.
+// Data in tokens leaves data.tokenizer at `bytes` if no tokenizer is known; a command that encodes
+// text must ask for one. Throws ConfigError.
 void check_tokenizer(const UsedWeights& weights);
 
-// Throws ConfigError where the folder -o names is a checkpoint or has some: a step among another
-// model's could be the newest of them, with its tokenizer beside.
+// Throws ConfigError if the folder of -o is a checkpoint or holds some: its newest checkpoint could
+// then be another model's, with another tokenizer.
 void check_holds_no_checkpoint(const std::string& out);
-// How long a command waits for one that is ending, where it writes.
+// How long a writing command waits for another one that is ending.
 inline constexpr std::chrono::milliseconds kOutputPatience{1000};
-// For as long as `command` writes checkpoints there; where a run does, IoError. Makes the folder,
-// and looks again whether it holds none.
+// Locks the folder while `command` writes checkpoints; IoError if a run writes there. Creates the
+// folder and checks again that it holds no checkpoint.
 [[nodiscard]] WriterLock lock_output(const std::string& out, const std::string& command);
 
-// Where `checkpoint import` puts what goes with a model beside its weights, of the folder of a
-// step.
+// The folder, beside a step's folder, to which `checkpoint import` copies files that belong to a
+// model.
 inline constexpr char kCompanions[] = "huggingface";
 [[nodiscard]] std::string companions_of(const std::string& step_dir);
-// What `from` has of it, and its config.json, into that folder of `checkpoint_dir`. Returns the
-// names of copy_hf_companions; nothing happens where there is no `from`.
+// Copies these files of `from`, and its config.json, into that folder of `checkpoint_dir`. Returns
+// the names of copy_hf_companions. Does nothing without `from`.
 std::vector<std::string> carry_companions(FileSystem& files, const std::string& from,
                                           const std::string& checkpoint_dir);
 
-// Rows of the token table; 0: there is none.
+// Rows of the token table; 0 if unknown.
 [[nodiscard]] std::int64_t stored_vocab(const Checkpoint& checkpoint);
 
 // A YAML scalar that means `text`. REQUIRES: no line break in it.
