@@ -26,7 +26,7 @@ class IdleKeys {
   void note(std::string_view key, const std::string& why) {
     config_.notes.push_back(config_.place(key) + ": " + std::string(key) + ": no effect: " + why);
   }
-  // And the key's default holds, which nobody gave.
+  // The key's default holds, and the key counts as not given.
   void drop(std::string_view key, const std::string& why) {
     note(key, why);
     const Key* const known = find_key(key);

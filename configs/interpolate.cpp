@@ -16,7 +16,7 @@ bool is_name(std::string_view text) {
   return true;
 }
 
-// `body` is what stands between ${ and }.
+// `body` is the text between ${ and }.
 void expand(std::string_view body, Interpolated& out) {
   const std::size_t split = body.find(":-");
   const std::string name(body.substr(0, split));

@@ -106,7 +106,7 @@ class OffloadRules {
     }
   }
 
-  // What is left on nvme has to be all of a step's states, and of every rank's the same step.
+  // An image needs all of a step's states on NVMe, and the same step on every rank.
   void check_image() {
     if (!offload_.image || offload_.device_fraction == 0) return;
     broken("offload.image",

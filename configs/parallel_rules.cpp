@@ -128,7 +128,7 @@ class ParallelRules {
                                         " != " + num(model_.layers));
   }
 
-  // What is added up over ranks that hold the same parameters passes through memory.
+  // Gradients that are summed over replicas pass through memory.
   void check_nvme_gradients() {
     if (run_.offload.gradients != Tier::kNvme) return;
     std::string why;

@@ -25,7 +25,7 @@ constexpr std::size_t kPathLimit = 4096;  // a path is shown whole: cut short it
 
 std::string shown_path(std::string_view path) { return printable(path, kPathLimit); }
 
-// The file's text, or why there is none.
+// The file's text, or the reason why it cannot be read.
 struct FileText {
   std::string text;
   std::string failure;
@@ -114,7 +114,7 @@ class Loader {
     return map;
   }
 
-  // `by` is the base: line that led here; its place is empty for the first file.
+  // `by` is the base: line that names this file; its place is empty for the first file.
   void load(const std::string& path, const BaseReference& by) {
     if (!enter(path, by)) return;
     const FileText file = read_file(path);

@@ -20,7 +20,7 @@ namespace {
 
 using Read = std::variant<Value, Mismatch>;
 
-// Both bounds to the last digit: whoever is outside of them wants to know.
+// Both bounds to the last digit, since the message is about a value just outside.
 std::string whole_interval(const Rules& rules) {
   const std::string max = std::isfinite(rules.range.max)
                               ? format_number(rules.range.max)
@@ -47,7 +47,7 @@ bool is_one_of(std::string_view text, std::initializer_list<std::string_view> wo
   return false;
 }
 
-// -12, +12, 12: digits alone. nullopt where it is anything else; overflow is reported as such.
+// -12, +12, 12: digits alone. nullopt for other text; overflow is reported separately.
 struct Whole {
   std::int64_t value = 0;
   bool overflow = false;

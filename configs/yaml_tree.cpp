@@ -160,7 +160,7 @@ struct Hint {
   std::string_view hint;
 };
 
-// What usually lies behind yaml-cpp's terser messages.
+// The usual causes of yaml-cpp's terse messages.
 const std::array<Hint, 10> kHints{{
     {YAML::ErrorMsg::MAP_VALUE, "check the indentation, and quote a value that holds ': '"},
     {YAML::ErrorMsg::END_OF_MAP, "check the indentation of this line and of the one above"},

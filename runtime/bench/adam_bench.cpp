@@ -19,7 +19,7 @@ namespace {
 // A round works through at least so many elements: 10 ms and more on one thread of any machine.
 constexpr std::int64_t kRoundElems = std::int64_t{4} * 1024 * 1024;
 constexpr int kWarmUpRounds = 2;
-// Of the limit's rate: from here on memory is what an update waits for.
+// Share of the limit's rate from which memory limits the update.
 constexpr double kMemoryBound = 0.85;
 
 const char* name_of(Isa isa) {

@@ -23,7 +23,7 @@ constexpr DType kDType = DType::kFloat32;
 
 enum class Work { kReduceScatter, kAllGather, kCopy };
 
-// What one rank sends, receives and adds in: enough for buffers of `bytes`.
+// One rank's buffers to send, receive and add in, for messages of `bytes`.
 class Buffers {
  public:
   Buffers(std::int64_t bytes, int ranks, std::int64_t staging_bytes, bool mapped)
@@ -127,7 +127,7 @@ class Contest {
   std::vector<Contender> contenders;
   // Who copies: all ranks at once, over whatever joins them.
   [[nodiscard]] Contender& copier() { return contenders.front(); }
-  // Ranks that took no part wait for those that did.
+  // Ranks that did not take part wait for the others.
   void meet() {
     if (!owned_.empty() && options_.processes() > 1) owned_.front()->barrier();
   }
@@ -238,7 +238,7 @@ void add_rows(CommBenchResult& result, const Contest& contest, const char* opera
   }
 }
 
-// Of the copy rate: from here on memory is what the ranks wait for.
+// Share of the copy rate from which memory limits the ranks.
 constexpr double kMemoryBound = 0.8;
 
 std::string limit_of(const CommBenchResult& result) {
@@ -292,7 +292,7 @@ CommBenchOptions checked(CommBenchOptions options) {
   check(!options.transports.empty() && !options.bytes.empty(), "there is something to measure");
   const std::int64_t whole = options.ranks * size_of(kDType);
   for (std::int64_t& bytes : options.bytes) {
-    // Input, output, what is received and a copy, of the four transports.
+    // Input, output, received data and a copy, of the four transports.
     check_machine_memory(std::int64_t{4} * 4 * options.ranks, bytes, "--bytes");
     bytes = std::max(bytes / whole * whole, whole);
   }

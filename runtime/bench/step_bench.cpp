@@ -13,7 +13,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// From here on the products are what a step waits for.
+// Share of the product rate from which products limit the step.
 constexpr double kComputeBound = 0.7;
 
 std::vector<Json> read_steps(const StepBenchRun& run) {
@@ -59,7 +59,7 @@ struct LaneOfStep {
 
 std::vector<LaneOfStep> split(const std::vector<Json>& steps, double head_of_forward,
                               double head_of_flops) {
-  // Backward is two thirds of what is not the loss head, which does its own.
+  // Backward is two thirds of the FLOP without the loss head, which computes its own gradients.
   std::vector<LaneOfStep> lanes{{"forward", (1 - head_of_flops) / 3, {}},
                                 {"backward", (1 - head_of_flops) * 2 / 3, {}},
                                 {"loss_head", head_of_flops, {}},

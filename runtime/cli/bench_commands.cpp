@@ -35,7 +35,7 @@ std::string text_of(const BenchCommand& common, const Result& result) {
   return common.json ? to_json(result) : describe(result);
 }
 
-// What turns a training run into a measurement, after the user's own overrides.
+// Overrides that turn a training run into a measurement, after the user's own.
 std::vector<std::string> measuring_overrides(const BenchStepCommand& command,
                                              const std::string& run_dir) {
   std::vector<std::string> overrides = command.overrides;

@@ -1,4 +1,4 @@
-// `sluice checkpoint`: what there is, whether it is whole, and out as a Hugging Face folder.
+// `sluice checkpoint`: lists, verifies and exports checkpoints.
 #include <filesystem>
 
 #include "base/bytes.hpp"
@@ -57,7 +57,7 @@ std::vector<std::string> steps_of(const std::string& given) {
   return steps;
 }
 
-// Folders that may hold what goes with the model beside its weights, the likeliest first.
+// Folders that may hold the model's companion files, the likeliest first.
 std::vector<std::string> companion_folders(const CheckpointCommand& command,
                                            const Checkpoint& checkpoint, const RunConfig& run) {
   std::vector<std::string> folders;
@@ -105,7 +105,7 @@ std::string tokenizer_of_old(const CheckpointCommand& command,
   return "";
 }
 
-// The config.json that the model came from; empty where there is none of a model of this size.
+// The config.json of the model's origin; empty if none is of a model of this size.
 std::string carried_config(const std::vector<std::string>& folders, const ModelOptions& model) {
   for (const std::string& folder : folders) {
     const std::string path = join_path(folder, "config.json");

@@ -21,12 +21,12 @@ bool is_one_of(std::string_view name, const std::array<std::string_view, n>& nam
   return std::find(names.begin(), names.end(), name) != names.end();
 }
 
-// No part of what the trained model computes.
+// Keys that do not change the trained model's computation.
 constexpr std::array<std::string_view, 4> kOwn{"dropout", "init_std", "explicit_units", "from"};
 // Their "auto" is no value of its own: the checkpoint's holds.
 constexpr std::array<std::string_view, 6> kAutomatic{"kv_heads", "head_dim", "ffn",
                                                      "vocab",    "norm_eps", "attention_bias"};
-// Without effect where positions are not stretched.
+// Without effect if positions are not stretched.
 constexpr std::array<std::string_view, 4> kStretching{"rope_factor", "rope_low_freq_factor",
                                                       "rope_high_freq_factor", "rope_original_seq"};
 // A run may have others than the folder that it starts from.

@@ -48,7 +48,7 @@ std::vector<std::string> comm_arguments(const std::string& program, int ranks,
           "--rounds",     std::to_string(plan.rounds)};
 }
 
-// What the store says of itself at each opening is of no interest here; its warnings are.
+// Hides the store's information at each opening; its warnings stay.
 void keep_warnings() {
   set_log_sink([](LogLevel level, std::string_view line) {
     if (level < LogLevel::kWarning) return;
@@ -56,12 +56,12 @@ void keep_warnings() {
   });
 }
 
-// To somebody who waits; standard output is the report's.
+// Progress goes to standard error; standard output is for the report.
 void show_progress(const std::string& what, double about_s) {
   std::fprintf(stderr, "doctor: measuring %s, about %.2g s\n", what.c_str(), about_s);
 }
 
-// False where the user interrupted it.
+// False if the user interrupted it.
 bool measure_comm(const std::string& program, DoctorInput& input) {
   show_progress("collectives of " + std::to_string(input.comm_ranks) + " ranks",
                 input.quick ? 1 : 3);
@@ -95,7 +95,7 @@ GemmProbe gemm_probe() {
   return probe;
 }
 
-// Small models first: what is no product is most of them.
+// Small models first: other work than products dominates them.
 UnitProbe unit_probe(int cores, bool quick) {
   return [=](const NarrowMatmul& bf16) {
     UnitTimingOptions options;

@@ -71,7 +71,7 @@ std::string prompt_of(const GenerateCommand& command, int readers) {
   return text;
 }
 
-// How many tokens there are to come.
+// The number of tokens to generate.
 std::int64_t tokens_to_make(const GenerateCommand& command, std::int64_t prompt, std::int64_t seq) {
   const std::int64_t room = seq - prompt;
   const std::string positions = "and model.seq is " + std::to_string(seq);
@@ -89,7 +89,7 @@ std::int64_t tokens_to_make(const GenerateCommand& command, std::int64_t prompt,
   return command.max_tokens > 0 ? command.max_tokens : std::min(kDefaultTokens, room);
 }
 
-// What the model goes on from: the prompt, after what its tokenizer puts before a text.
+// The input of the model: the tokenizer's leading tokens, then the prompt.
 std::vector<std::int32_t> encode(const GenerateCommand& command, const Tokenizer& tokenizer,
                                  const std::string& text, std::int64_t vocab) {
   std::vector<std::int32_t> tokens = tokenizer.encode(text);
@@ -129,7 +129,7 @@ void warn(const GenerateCommand& command, const Tokenizer& tokenizer,
   }
 }
 
-// Prints what comes, as text, where the rank speaks and nobody asked for JSON.
+// Prints the generated text on rank 0, unless JSON is asked for.
 class Printer {
  public:
   Printer(const GenerateCommand& command, bool speaks, const Tokenizer& tokenizer)

@@ -49,7 +49,7 @@ void add_tokenizer(HfExportOptions& options, const std::string& spec, const Toke
   if (tokenizer->end_of_text() < model.vocab) ends.insert(tokenizer->end_of_text());
   tokens.eos = {ends.begin(), ends.end()};
   if (tokenizer->leading().size() == 1) tokens.bos = tokenizer->leading().front();
-  // Ends that came with the model are those of its config.json.
+  // End tokens of the model's origin are those of its config.json.
   tokens.replace = record.known() && record.end_tokens.empty();
   options.made = {{"tokenizer.json", write_tokenizer_json(spec)},
                   {"tokenizer_config.json", tokenizer_config(*tokenizer, is_json, tokens, model)}};

@@ -58,7 +58,7 @@ void check_is_hugging_face(const CheckpointCommand& command) {
   throw IoError(exists(dir) ? what : "cannot import " + dir + ": there is no such folder", dir);
 }
 
-// The tokenizer that the configuration names; none where it is of a kind that is not read.
+// The tokenizer that the configuration names; none if its kind is not supported.
 TokenizerRecord record_of(const LoadedConfig& config, std::vector<std::int32_t> end_tokens) {
   const std::string& spec = config.run.data.tokenizer;
   if (!config.given("data.tokenizer")) return {};
@@ -80,7 +80,7 @@ int import_hugging_face(const CheckpointCommand& command) {
   const std::string out = absolute(command.out);
   const WriterLock lock = lock_output(out, kWork);
   const std::vector<std::string> carried = carry_companions(files, command.path, out);
-  // The folder's own is used where it was put; one that --set names stays where it is.
+  // The folder's tokenizer is used from its copy; a tokenizer of --set stays in place.
   const std::string name = fs::path(run.data.tokenizer).filename().string();
   if (run.data.tokenizer == (fs::path(run.model.from) / name).string() &&
       std::find(carried.begin(), carried.end(), name) != carried.end()) {
@@ -116,7 +116,7 @@ void warn_where_it_says_otherwise(const ModelOptions& model, const ImportSource&
   }
 }
 
-// The model: of a run's file, of what the checkpoint says, of a config.json beside it, or of --set.
+// The model: from a run's file, the checkpoint, a config.json beside it, or --set.
 LoadedConfig config_of_source(const CheckpointCommand& command, const ImportSource& source) {
   if (!command.config.empty()) {
     LoadedConfig config = load_config(command.config, command.overrides);
@@ -146,7 +146,7 @@ LoadedConfig config_of_source(const CheckpointCommand& command, const ImportSour
   return config;
 }
 
-// What only the tables say: how many tokens and positions there are.
+// Sizes that only the tables show: numbers of tokens and positions.
 void settle_tables(LoadedConfig& config, const ImportTables& tables, const std::string& path) {
   ModelOptions& model = config.run.model;
   if (model.type == ModelType::kGpt2 && tables.positions > 0) {

@@ -21,7 +21,7 @@ using namespace sluice;
 
 constexpr int kUsageError = 2;
 
-// The message for a word that stands where a command of `within` should.
+// The message for a word in the place of a command of `within`.
 std::string no_such_command(const CLI::App& within, const std::string& called, const char* word) {
   std::vector<std::string_view> names;
   for (const CLI::App* command : within.get_subcommands({})) names.push_back(command->get_name());
@@ -30,7 +30,7 @@ std::string no_such_command(const CLI::App& within, const std::string& called, c
          (near ? "did you mean " + std::string(*near) + "? " : "") + called + " --help lists them";
 }
 
-// The message where a word that should be a command is none; "" where another thing is wrong.
+// The message if a word in the place of a command is unknown; "" for other mistakes.
 std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   const CLI::App* within = &app;
   std::string called = "sluice";
@@ -44,7 +44,7 @@ std::string unknown_command(const CLI::App& app, int argc, char** argv) {
   return "";
 }
 
-// What was printed has arrived: a result that is cut short is not to look whole.
+// Checks that all output was written: a truncated result must not look complete.
 void check_output() {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) refuse_lost_output();
 }

@@ -35,7 +35,7 @@ int world_of(const PlanCommand& command, const RunConfig& run) {
   return command.profile.empty() && runs_on_gpu(run) ? std::max(1, visible_gpu_count()) : 1;
 }
 
-// Folders of drives that are not here are not looked for.
+// A plan for another machine does not check the folders of its drives.
 void validate_anywhere(LoadedConfig config, int world) {
   std::vector<std::string>& folders = config.run.offload.nvme_path;
   if (!folders.empty()) folders = {std::filesystem::temp_directory_path().string()};

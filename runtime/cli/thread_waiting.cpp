@@ -46,7 +46,7 @@ SLUICE_BEFORE_SANITIZERS void bound_waiting(int /*argc*/, char** argv, char** en
   for (std::size_t i = 0; i < count; ++i) entries[i] = environment[i];
   entries[count] = kSpinSetting;
   entries[count + 1] = nullptr;
-  // Returns only where it fails (no /proc): the program then runs with libgomp's default.
+  // Returns only after a failure (no /proc): the program then runs with libgomp's default.
   execve("/proc/self/exe", argv, const_cast<char**>(entries));
 }
 

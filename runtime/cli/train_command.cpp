@@ -28,7 +28,7 @@
 namespace sluice {
 namespace {
 
-// Of a folder's complete checkpoints; -1: there is none.
+// The newest step of a folder's complete checkpoints; -1: none.
 std::int64_t newest_generation(const std::string& checkpoint_dir) {
   std::int64_t newest = -1;
   for (const CatalogEntry& entry : catalog(local_file_system(), checkpoint_dir)) {
@@ -59,10 +59,10 @@ int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const
   return result.exit_code;
 }
 
-// Not what to go on from by itself, should there be no image after all.
+// Whether --resume names a folder.
 bool is_folder(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
-// Where the ranks will be: the hosts of launch.hostfile, or, without one, this one.
+// The ranks' hosts: those of launch.hostfile, else this host.
 struct Destination {
   std::vector<HostSlots> hosts;  // none: only this one
   int world = 1;
@@ -79,7 +79,7 @@ Destination destination(const TrainCommand& command, const RunConfig& run) {
   return to;
 }
 
-// What starting the ranks of this host takes.
+// Arguments for starting the ranks of this host.
 LaunchRequest launch_request(const TrainCommand& command, const LoadedConfig& config) {
   LaunchRequest request;
   request.argv = command.argv;
@@ -186,7 +186,7 @@ int run_agent(const TrainCommand& command, const AgentPlace& place) {
   }
 }
 
-// A rank that no launcher of ours watches: it names itself where it fails.
+// A rank without a launcher of this program: it reports its own failure.
 int run_joined_rank(const TrainCommand& command, const RankEnvironment& rank) {
   announce_rank(rank);
   if (rank.world_size == 1 || std::getenv("SLUICE_ERROR_FILE") != nullptr) {

@@ -52,7 +52,7 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
   return lock;
 }
 
-// What the ranks of one process have in common: its log, signals, cores and memory.
+// Shared by the ranks of one process: log, signals, cores and memory.
 class RankProcess {
  public:
   RankProcess(const RunConfig& run, const RankEnvironment& rank, int ranks)

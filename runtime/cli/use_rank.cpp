@@ -105,7 +105,7 @@ int launch_users(int nproc, const std::vector<std::string>& argv, int threads) {
   const LaunchResult result = run_launcher(request);
   const int exit_code = result.exit_code;
   if (exit_code == 0 && result.output_lost) refuse_lost_output();
-  // What the launcher said of a failure names a log in it.
+  // The launcher's message about a failure names a log in this folder.
   if (exit_code != 0 && exit_code != kInterruptedExitCode) logs.keep();
   return exit_code;
 }

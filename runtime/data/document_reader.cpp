@@ -88,7 +88,7 @@ std::int64_t read_json_lines(const TextFile& file, const std::string& key, const
   }
 }
 
-// Where to cut `text`, which goes on behind its end; 0: nowhere yet.
+// The position at which to cut `text`, which continues behind its end; 0: none yet.
 std::size_t place_to_cut(std::string_view text) {
   std::size_t cut = find_cut(text);
   if (cut == 0 && text.size() >= kLongestUncut) cut = valid_utf8_prefix(text);

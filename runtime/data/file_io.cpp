@@ -132,7 +132,7 @@ void AtomicFile::commit() {
   }
   committed_ = true;
   const FileHandle folder(parent_of(path_), O_RDONLY | O_DIRECTORY, "cannot open the folder");
-  // Some file systems cannot sync a folder (EINVAL); the rename stands there all the same.
+  // Some file systems cannot sync a folder (EINVAL); the rename holds nevertheless.
   if (::fsync(folder.fd()) != 0 && errno != EINVAL) throw_io("cannot sync", path_, errno);
 }
 

@@ -165,7 +165,7 @@ TextFile describe(const fs::path& path, bool named) {
           format_of(canonical)};
 }
 
-// Bytes of the UTF-8 character at the start of `text`, 1 where it is none.
+// Bytes of the UTF-8 character at the start of `text`; 1 if it is invalid.
 std::size_t character_length(std::string_view text) {
   const auto lead = static_cast<unsigned char>(text[0]);
   const std::size_t length = lead < 0xC2 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;

@@ -122,7 +122,7 @@ Splits split_sources(const Documents& sources, const DataOptions& options) {
   return {select(all, plan.train), select(all, plan.valid)};
 }
 
-// Throws IoError where there is no sample to train on. Logs the sizes.
+// Throws IoError if no sample to train on exists. Logs the sizes.
 void check_splits(const Splits& splits, const DataOptions& options, std::int64_t seq) {
   const std::int64_t train_tokens = splits.train->size(), valid_tokens = splits.valid->size();
   const std::int64_t train_samples = samples_in(train_tokens, seq);

@@ -125,7 +125,7 @@ void measure_disk(const DiskFacts& disk, double seconds, MachineRates& rates) {
   rates.nvme_path = disk.path;
   std::string reason = obstacle(disk);
   if (reason.empty()) {
-    // One name for each user, so that what a killed doctor left is reclaimed by the next one.
+    // One name for each user, so that the next doctor reclaims the files of a killed one.
     const std::string folder = disk.path + "/sluice-doctor-" + std::to_string(::getuid()) + ".swap";
     try {
       measure(disk, folder, seconds, rates);

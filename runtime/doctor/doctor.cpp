@@ -77,7 +77,7 @@ class Examination {
     double quick_s, whole_s;  // that it takes, about
   };
 
-  // What fails, or is left out since the user interrupted, has its reason in not_measured.
+  // A failed or interrupted measurement leaves its reason in not_measured.
   template <class Body>
   void measure(const Part& part, const std::vector<const char*>& fields, Body&& body) {
     report_.interrupted = report_.interrupted || (input_.interrupted && input_.interrupted());
@@ -161,7 +161,7 @@ class Examination {
     rates_.spread["h2d_d2h_bps"] = copies.both_spread;
   }
 
-  // Measured again, longer, where update and limit contradict each other.
+  // Measures again, longer, if update and limit contradict each other.
   [[nodiscard]] AdamBenchResult adam(DType dtype) const {
     AdamBenchOptions options;
     options.elems = array_bytes() / kStateBytes;

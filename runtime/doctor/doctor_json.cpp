@@ -1,4 +1,4 @@
-// The report for machines: what the rates file holds, and besides it facts and findings.
+// The report as JSON: the content of the rates file, facts and findings.
 #include <nlohmann/json.hpp>
 
 #include "runtime/doctor/doctor.hpp"

@@ -101,7 +101,7 @@ class Findings {
     }
   }
 
-  // Where both variables are set, libgomp goes by the count.
+  // If both variables are set, libgomp follows the count.
   [[nodiscard]] bool spins_long() const {
     if (facts_.spin_count.empty()) return facts_.wait_policy.empty() || says_active();
     double rounds = 0;
@@ -200,7 +200,7 @@ class Findings {
         "more samples a step");
   }
 
-  // What the numbers themselves say about how far to trust them.
+  // Findings about the reliability of the measurements.
   void noise() {
     const auto worst =
         std::max_element(rates_.spread.begin(), rates_.spread.end(),

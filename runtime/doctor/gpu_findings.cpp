@@ -1,4 +1,4 @@
-// What is wrong with a GPU and its way to the host.
+// Findings about a GPU and its link to the host.
 #include <algorithm>
 
 #include "base/bytes.hpp"
@@ -8,9 +8,9 @@
 namespace sluice {
 namespace {
 
-// Published rates of copy engines are 0.79 to 0.84 of what a link's line code leaves.
+// Published rates of copy engines are 0.79 to 0.84 of the link's rate after its line code.
 constexpr double kShareOfLink = 0.7;
-// Both ways at once over the faster of them: nearly 2 where they do not share anything.
+// Both directions at once relative to the faster one: nearly 2 if they share no resource.
 constexpr double kOverlaps = 1.3;
 // Of the GPU's memory, free before this program allocated anything: a context takes under 1 %.
 constexpr double kMostlyFree = 0.9;
@@ -43,7 +43,7 @@ class GpuFindings {
   [[nodiscard]] std::string link_name() const {
     return name_of_link(gpu_.link.gt_per_s, gpu_.link.lanes);
   }
-  // What a step with the optimizer on the host waits for where compute hides nothing.
+  // Waiting of a step with the optimizer on the host if compute hides nothing.
   [[nodiscard]] std::string cost() const {
     std::string text = "all that is offloaded crosses it";
     if (rates_.h2d_bps && rates_.d2h_bps) {

@@ -68,7 +68,7 @@ class CopyTimes {
   std::vector<double> both(int rounds) {
     return run({&CopyTimes::send, &CopyTimes::bring}, rounds);
   }
-  // What was brought from where nothing else was written to is what was sent there.
+  // The device memory was written only by the copy, so the returned data must equal the sent data.
   void compare() {
     std::memset(down_.host.data(), 0, static_cast<std::size_t>(bytes_));
     down_.device.swap(up_.device);
@@ -262,7 +262,7 @@ class GpuExamination {
 }  // namespace
 
 GpuEffort gpu_effort(bool quick) {
-  // What a GPU's caches hold (50 to 100 MiB) is little beside the arrays.
+  // A GPU's caches (50 to 100 MiB) are small beside the arrays.
   if (quick) return {64 * kMiB, 512 * kMiB, 8192, 0.02, 5};
   return {256 * kMiB, 1024 * kMiB, 16384, 0.05, 11};
 }

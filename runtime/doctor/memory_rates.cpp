@@ -78,7 +78,7 @@ ArenaCopyRates measure_arena_copies(std::int64_t bytes, int rounds) {
   const auto work = static_cast<double>(size);
   const Rate h2d = rate_of(work, rounds, [&] { std::memcpy(device.data, host.data, size); });
   const Rate d2h = rate_of(work, rounds, [&] { std::memcpy(host.data, device.data, size); });
-  // Halves, so that neither writes what the other reads.
+  // Two halves, so that neither direction writes memory that the other reads.
   const std::size_t half = size / 2 / 64 * 64;
   const auto at = [](const FloatArray& array, std::size_t offset) {
     return reinterpret_cast<char*>(array.data) + offset;

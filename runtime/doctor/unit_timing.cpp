@@ -77,7 +77,7 @@ class TimedUnit {
     for (const ParamRef& ref : model_.spec.units[index].params) {
       const ParamGroup& group = model_.spec.groups[static_cast<std::size_t>(ref.group)];
       const auto& shape = group.params[static_cast<std::size_t>(ref.index)].tensor.shape;
-      // No zeros and no ones: products of those may be faster.
+      // No zeros and no ones: their products may be faster.
       params_.push_back(filled(shape, type_, shape.size() == 1 ? 0.9 : 0.013));
       sink_.add(shape);
     }
@@ -176,7 +176,7 @@ double threads_efficiency(const UnitTimingOptions& options, const ModelOptions& 
   options.use_threads(options.cores);
   TimedUnit unit(model, dtype, index);
   Seconds together;
-  // Threads meet at every loop: a neighbour costs more than here and there a round.
+  // Threads synchronise at every loop: a neighbour process slows every round.
   for (int round = 0; round < 3 * options.rounds; ++round) unit.run(together, wall_seconds);
   options.use_threads(1);
   const auto sum = [](const Seconds& s) {

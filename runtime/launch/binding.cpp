@@ -87,7 +87,7 @@ std::string counted(int count, const char* noun) {
   return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
 }
 
-// Where only processor time is limited: a fair part of it. nullopt where the cores are the limit.
+// A fair part of the processor time if only that is limited; nullopt if the cores are the limit.
 std::optional<int> threads_of_quota(std::size_t cores, int ranks) {
   const std::optional<double> quota = cpu_quota();
   if (!quota || *quota >= static_cast<double>(cores)) return std::nullopt;
@@ -148,7 +148,7 @@ Binding bind_to_share(hwloc_topology_t topology, const std::vector<Core>& cores,
   return binding;
 }
 
-// Whole nodes, or equal parts of one, for each rank; nullopt where they do not divide evenly.
+// Whole nodes, or equal parts of one, for each rank; nullopt if they do not divide evenly.
 std::optional<CoreShare> share_by_node(std::span<const std::size_t> node_sizes, std::size_t rank,
                                        std::size_t ranks) {
   const std::size_t nodes = node_sizes.size();

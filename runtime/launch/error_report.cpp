@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-// For the launcher, where there is one.
+// For the launcher, if one started this rank.
 void leave_report(const ErrorReport& report) noexcept {
   const char* path = std::getenv("SLUICE_ERROR_FILE");
   if (path == nullptr || *path == '\0') return;

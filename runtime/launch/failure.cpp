@@ -31,7 +31,7 @@ bool stopped_in_order(const RankEnd& end) {
 
 namespace {
 
-// Not what a rank said of its stop, should it crash after it.
+// A rank that crashes after its report of a stop has crashed.
 bool told_why(const RankEnd& end) {
   return end.report && !end.report->stopped && !end.report->message.empty();
 }

@@ -72,7 +72,7 @@ RankPlan plan_rank(const LaunchRequest& request, const Environment& common, int 
   plan.command.argv = request.argv;
   plan.command.environment = entries_of(environment);
   plan.command.separate_stderr = plan.on_terminal;
-  // The first host's are in its folder, which is where the user looks.
+  // The first host's files are in its own folder, where the user looks first.
   if (request.agent && request.agent->node > 0) {
     plan.relayed = "[rank " + std::to_string(rank) + " on " + host_name() + "] ";
   }
@@ -121,7 +121,7 @@ std::string last_words(const SuperviseResult& result, const RankEnd* failure) {
   return text + describe_failure(*failure);
 }
 
-// What an agent tells its launcher of the failure: the launcher cannot see the rank's log.
+// An agent's report of the failure to its launcher, which cannot read the rank's log.
 ErrorReport report_of(const RankEnd& failure, const LaunchResult& outcome) {
   if (failure.report) return *failure.report;
   ErrorReport report{.rank = failure.rank,

@@ -25,7 +25,7 @@ std::optional<int> to_int(std::string_view text) {
   return value;
 }
 
-// Reads variables and collects what is wrong with them.
+// Reads variables and collects their mistakes.
 class Reader {
  public:
   explicit Reader(const GetEnvironment& get) : get_(get) {}
@@ -84,7 +84,7 @@ UniqueFd bind_socket(const sockaddr* address, socklen_t size, int& error) {
   return fd;
 }
 
-// All local addresses; IPv4 where the host has no IPv6. `error` is 0, or bind's errno.
+// All local addresses; IPv4 if the host has no IPv6. `error` is 0, or bind's errno.
 UniqueFd bind_everywhere(int port, int& error) {
   sockaddr_in6 six{};
   six.sin6_family = AF_INET6;

@@ -11,7 +11,8 @@ namespace {
 constexpr std::string_view kClear = "\x1b[K";
 constexpr std::size_t kLongestRemembered = 400;  // bytes of a line in a report
 
-// What of a line is left on a terminal: after its last carriage return, without clear sequences.
+// The part of a line that stays on a terminal: after its last carriage return, without clear
+// sequences.
 std::string folded(std::string_view line) {
   std::string_view ending;
   if (line.ends_with('\n')) ending = line.ends_with("\r\n") ? "\r\n" : "\n";
@@ -76,7 +77,7 @@ void LineFolder::feed(std::string_view bytes, std::string& lines) {
     bytes = {};
   }
   if (pending_.size() <= kLongestLine) return;
-  // Mostly rewritten: what was overwritten goes. The very last byte may be half of "\r\n".
+  // Mostly rewritten lines: drop the overwritten text. The last byte may be half of "\r\n".
   const std::size_t back = pending_.rfind('\r', pending_.size() - 2);
   if (back != std::string::npos) pending_.erase(0, back);
   if (pending_.size() <= kLongestLine) return;

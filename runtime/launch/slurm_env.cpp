@@ -68,7 +68,7 @@ std::vector<std::string> expand_name(std::string_view name, std::string_view lis
   return hosts;
 }
 
-// Where the entry ends that begins here: at a comma outside of brackets.
+// End of the entry that begins at this position: a comma outside of brackets.
 std::size_t entry_size(std::string_view list) {
   bool inside = false;
   for (std::size_t i = 0; i < list.size(); ++i) {
@@ -79,7 +79,7 @@ std::size_t entry_size(std::string_view list) {
   return list.size();
 }
 
-// Looks variables up and collects what is wrong with them.
+// Looks variables up and collects their mistakes.
 class Slurm {
  public:
   explicit Slurm(const GetEnvironment& get) : get_(get) {}

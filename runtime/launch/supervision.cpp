@@ -57,7 +57,7 @@ void Supervision::say(const std::string& text) {
 
 LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure) {
   if (result.interrupted) {
-    // A cause that a rank has told is no stop as asked for: its last checkpoint is not there, say.
+    // A rank with a reported failure did not stop in order: for example, its last save failed.
     const bool told =
         failure != nullptr && failure->report && classify(*failure) == EndClass::kPrimary;
     return {told ? exit_code_of(*failure) : kInterruptedExitCode, false};

@@ -32,7 +32,7 @@ struct Supervisor::Rank {
   bool killed = false;
 };
 
-// One descriptor of a poll and what it belongs to.
+// One descriptor of a poll and its owner.
 struct Supervisor::Watched {
   pollfd poll;
   Rank* rank = nullptr;
@@ -43,7 +43,7 @@ struct Supervisor::Watched {
 
 namespace {
 
-// What an agent says of its host's failure is the failure.
+// An agent's report is the failure of its host.
 void take_report(RankEnd& end, const ErrorReport& report) {
   end.report = report;
   end.by_signal = false;
@@ -273,7 +273,7 @@ void Supervisor::on_words() {
     kill_all();
     return;
   }
-  // A word is far shorter than what a pipe or ssh would cut.
+  // A word is far shorter than any piece into which a pipe or ssh cuts data.
   const std::string_view words(bytes.data(), static_cast<std::size_t>(got));
   if (words.find(kEndWord) != std::string_view::npos) {
     ask_all(options_.kill_grace, kEndWord);

@@ -42,7 +42,7 @@ void TerminalSink::write(std::string_view bytes) {
 }
 
 void TerminalSink::flush() {
-  // A chunk of at most PIPE_BUF after POLLOUT does not block even where the descriptor may.
+  // A chunk of at most PIPE_BUF after POLLOUT does not block, even on a blocking descriptor.
   constexpr std::size_t kChunk = 4096;
   while (!buffer_.empty()) {
     pollfd ready{.fd = fd(), .events = POLLOUT, .revents = 0};

@@ -102,7 +102,7 @@ class CountingMetaAllocator final : public c10::Allocator {
 
 // Activations come and go with every step. The C library would map the large ones anew each time
 // and give the top of its heap back: the kernel then finds and clears their pages in every step.
-// So all come from the heap, and what is freed stays there for the next step.
+// So all memory comes from the heap, and freed memory stays for the next step.
 void keep_freed_memory() {
   constexpr int kNever = -1;
   mallopt(M_MMAP_MAX, 0);

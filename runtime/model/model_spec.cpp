@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// How tensor-parallel ranks share a parameter: by what its rows, or its columns, are.
+// How tensor-parallel ranks share a parameter: by the meaning of its rows or columns.
 enum class Cut { kWhole, kHeads, kKvHeads, kQkv, kFfn, kWords, kHeadColumns, kFfnColumns };
 
 struct WholeParam {
@@ -197,7 +197,7 @@ class SpecWriter {
     unit.params.insert(unit.params.end(), refs.begin(), refs.end());
   }
 
-  // The words' table, which the last unit reads too where it is tied.
+  // The token table. A tied one is also read by the last unit.
   void add_table(UnitSpec& unit) {
     if (table_ < 0) {
       table_ = static_cast<int>(spec_.groups.size());

@@ -50,7 +50,7 @@ class MetaSink final : public GradSink {
       : grads_(flat_views(params, at::kFloat)),
         accumulate_(shape.gradients_add),
         splits_(shape.split_backward) {}
-  // What a split backward gives at once waits for the rest too (runtime/engine).
+  // Gradients that a split backward computes at once also wait for the rest (runtime/engine).
   GradTarget target(int index) override {
     const at::Tensor& grad = grads_[static_cast<std::size_t>(index)];
     if (!splits_ || rest_) return {grad, accumulate_};
@@ -74,7 +74,7 @@ class MetaSink final : public GradSink {
   std::unique_ptr<Deferred> deferred_;
 };
 
-// Bytes since the object was made: what is live more, and the highest it went.
+// Bytes since construction: growth of live bytes, and their peak.
 class Watch {
  public:
   Watch() : start_(allocation_count(CountedDevice::kMeta).live) {
@@ -97,7 +97,7 @@ std::int64_t bytes_of(const at::Tensor& t) {
   return meta_stands_for_gpu() ? cuda_block_bytes(bytes) : bytes;
 }
 
-// What a split backward left for later, if it did.
+// The deferred half of a split backward, if any.
 void profile_rest(MetaSink& sink, const Watch& before, UnitMemory& memory) {
   const std::unique_ptr<Deferred> rest = sink.take_deferred();
   if (!rest) return sink.end_rest();
@@ -185,7 +185,7 @@ Shapes param_shapes(const Model& model, std::size_t index) {
   return shapes;
 }
 
-// What unit `index` takes for `rows` samples of `seq` tokens: the rank's of them.
+// Input of unit `index` for `rows` samples of `seq` tokens: the rank's tokens.
 at::Tensor input_of(const Model& model, std::size_t index, std::int64_t rows, std::int64_t seq,
                     DType dtype) {
   if (model.spec.units[index].kind == UnitKind::kEmbedding) return meta({rows, seq}, at::kLong);

@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Adds blocks to a model, which share what they have in common.
+// Adds blocks to a model; they share constants.
 class BlockMaker {
  public:
   BlockMaker(Model& model, bool dry) : model_(model), o_(model.spec.options), dry_(dry) {

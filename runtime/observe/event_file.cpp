@@ -19,7 +19,7 @@ enum ValueField { kTag = 1, kSimpleValue = 2 };
 enum SessionField { kStatus = 1 };
 constexpr std::uint64_t kStatusStart = 1;
 
-// How protobuf says what a field's bytes are.
+// Wire types of protobuf.
 enum WireType { kVarint = 0, kFixed64 = 1, kBytes = 2, kFixed32 = 5 };
 
 constexpr std::array<std::uint32_t, 256> crc_table() {
@@ -71,7 +71,7 @@ double unix_seconds() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-// `what` is the event's one field beside its time and step.
+// `what`: the event's only field beside time and step.
 std::string event(double wall_time, std::int64_t step, const std::string& what) {
   std::string message =
       key(kWallTime, kFixed64) + little_endian(std::bit_cast<std::uint64_t>(wall_time));

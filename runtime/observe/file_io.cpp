@@ -34,7 +34,7 @@ std::string_view remedy_for(int error_number) {
   }
 }
 
-// Moves `temporary` to `path`; false where `path` exists and is to be kept.
+// Moves `temporary` to `path`; false if `path` exists and must stay.
 bool publish(const std::string& temporary, const std::string& path, IfExists if_exists) {
   if (if_exists == IfExists::kKeep) {
     if (::link(temporary.c_str(), path.c_str()) == 0) {
@@ -45,7 +45,7 @@ bool publish(const std::string& temporary, const std::string& path, IfExists if_
       ::unlink(temporary.c_str());
       return false;
     }
-    // A file system without hard links: the check and the move are two steps there.
+    // Without hard links the check and the move are two steps.
     if (::access(path.c_str(), F_OK) == 0) {
       ::unlink(temporary.c_str());
       return false;

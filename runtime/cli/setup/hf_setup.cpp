@@ -25,7 +25,7 @@ Origin place_of(const std::string& file) {
   return origin;
 }
 
-// The keys whose values are the folder's now say so where they are printed.
+// Records the folder as the origin of keys that it filled.
 void note_origins(LoadedConfig& config, const RunConfig& before, const std::string& source) {
   for (const Key& key : find_section("model")->keys) {
     if (key.get(config.run) == key.get(before)) continue;

@@ -14,7 +14,7 @@
 namespace sluice {
 namespace {
 
-// By the rules between a mesh, the model and what leaves the device.
+// By the rules between mesh, model and placement.
 bool is_allowed(const RunConfig& run, const EngineOptions& options) {
   RunConfig other = run;
   other.model = options.model;
@@ -24,7 +24,7 @@ bool is_allowed(const RunConfig& run, const EngineOptions& options) {
   return broken_parallel_rules(other).empty();
 }
 
-// By the doctor's file of this machine, where it has a GPU.
+// From the doctor's file of this machine, if the file has a GPU.
 std::optional<MachineProfile> measured_gpu() {
   const std::optional<MachineRates> rates = find_machine_rates();
   if (!rates || !rates->gpu) return std::nullopt;
@@ -76,7 +76,7 @@ SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQues
   SearchLimits limits;
   limits.meshes = true;
   limits.allowed = [&run](const EngineOptions& options) { return is_allowed(run, options); };
-  // What has not been run yet comes after what has, and there is much of it to search.
+  // Configurations that have never run come last; they are many.
   const bool on_gpu = question.budgets.bounce_bytes > 0;
   limits.offload = !on_gpu;
   SearchResult result = suggest(planner, question, limits);

@@ -48,7 +48,7 @@ Clock::time_point started() {
   return error == std::errc() && then < Clock::now() ? then : Clock::now();
 }
 
-// `dir`, or the nearest folder above it that is there.
+// `dir`, or its nearest existing parent.
 fs::path existing(const std::string& dir) {
   std::error_code ignored;
   fs::path there = fs::absolute(dir).lexically_normal();
@@ -106,13 +106,13 @@ ResumeRequest resume_request(const SavingOptions& saving) {
   return {.from = saving.resume, .dir = saving.checkpoint.dir};
 }
 
-// Whoever names a folder or a time to save at has thought of what is there.
+// A user who names a folder or a time of saving knows the folder's content.
 bool saves_unasked(const CheckpointOptions& asked) {
   return asked.at_end && asked.dir.empty() && asked.every == SaveInterval{} &&
          asked.time_limit_seconds == 0;
 }
 
-// A run that saves unasked takes nobody's place, and one that does not save no place at all.
+// A run that saves by default displaces no checkpoints; a run that does not save needs no place.
 void check_resume_here(const LoadedConfig& config, const SavingOptions& saving) {
   if (!saving.on || saves_unasked(config.run.checkpoint)) {
     check_resume_source(local_file_system(), resume_request(saving));
@@ -138,7 +138,7 @@ void move_aside(const std::string& dir, const std::string& earlier) {
   log_info("the earlier run's checkpoints (" + earlier + ") are in " + aside + " now");
 }
 
-// As one word of a shell, quoted only where it has to be.
+// As one word of a shell, quoted only if needed.
 std::string word(const std::string& text) {
   const bool plain = text.find_first_not_of(
                          "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"

@@ -39,7 +39,7 @@ std::int64_t peak_of(const Planned& planned) {
 }  // namespace
 
 Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
-  // One that does not fit is what a user must hear of.
+  // A plan that does not fit counts as larger than any plan that fits.
   const auto order = [](const Planned& p) { return std::pair(!p.memory.fits(), peak_of(p)); };
   const std::vector<RunPlace> ranks = rank_classes(run, place);
   Planned largest = make_plan(run, ranks.front());
@@ -67,7 +67,7 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
   }
   // In one step: a start that a full disk refuses leaves what the run before has said of itself.
   write_file_atomically(dir + "/config.yaml", config.resolved_yaml());
-  // Rates that ranks have yet to measure come later: metrics.jsonl has what they predict.
+  // Ranks measure some rates later; metrics.jsonl has their predictions.
   const std::optional<RunRates> rates = run_rates(config.run, place);
   const bool known = rates && rates->share_of_measured == 0;
   TimeReport time;

@@ -58,7 +58,7 @@ Kind kind_of(const std::string& dir) {
                 dir);
 }
 
-// The keys that reading alone needs; what is written here is not what the run was asked to train.
+// Sets the keys for reading parameters alone.
 void freeze(RunConfig& run) {
   const bool away = run.offload.parameters != Tier::kDevice;
   if (away) run.zero.stage = 3;
@@ -186,7 +186,7 @@ UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir
   return used;
 }
 
-// Once: by who starts ranks, or by the first of those that something else started.
+// Printed once: by the process that starts ranks, or by rank 0 if another program started them.
 bool checks_tied() {
   if (std::getenv("SLUICE_ERROR_FILE") != nullptr) return false;
   const auto rank = rank_environment();
@@ -196,7 +196,7 @@ bool checks_tied() {
 UsedWeights use_hugging_face(const WeightsRequest& request, const std::string& dir) {
   UsedWeights used;
   used.path = dir;
-  // Nothing is read of data.text here, but a configuration without it is refused.
+  // data.text is not read, but a configuration without it is refused.
   used.config =
       request.config.empty()
           ? load_config_text(dir + "/config.json", "data: {text: [" + yaml_quoted(dir) + "]}",
@@ -294,7 +294,7 @@ void check_tokenizer(const UsedWeights& weights) {
 
 namespace {
 
-// Weights are of no mesh: that of their training is taken where the ranks are as many as it needs.
+// Weights belong to no mesh: the mesh of their training is used if the number of ranks fits.
 void fit_mesh(ParallelOptions& mesh, int world) {
   mesh.data = 0;
   mesh.sequence = false;  // sequences are gone on with token by token

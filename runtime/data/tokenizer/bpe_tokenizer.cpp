@@ -11,12 +11,12 @@
 namespace sluice {
 namespace {
 
-// Up to here looking at every pair for each merge is cheaper than a heap.
+// Up to this length a scan of all pairs for each merge is cheaper than a heap.
 constexpr std::size_t kShortWord = 32;
 constexpr std::size_t kCachedWord = 64;         // longer words hardly come twice
 constexpr std::size_t kCachedWords = 1U << 16;  // of a few MiB a thread
 
-// Words already encoded on this thread; words repeat so much that most are found here.
+// Words that this thread has encoded. Words repeat so often that most lookups succeed.
 struct WordCache {
   struct Hash {
     using is_transparent = void;
@@ -57,7 +57,7 @@ MergeTable::MergeTable(const std::vector<BpeMerge>& merges)
   }
 }
 
-// The slot that holds `key`, or the free one where it would go: at most half the slots are used.
+// The slot of `key`, or the free slot for it: at most half the slots are used.
 std::size_t MergeTable::slot_of(std::uint64_t key) const {
   std::size_t slot = (key * 0x9E3779B97F4A7C15U) >> shift_;
   while (slots_[slot].key != kFree && slots_[slot].key != key)

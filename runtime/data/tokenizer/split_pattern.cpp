@@ -174,7 +174,7 @@ SplitPattern& SplitPattern::operator=(SplitPattern&&) noexcept = default;
 SplitBudget::SplitBudget(std::size_t text_bytes)
     : most_seconds_(1.0 + 2e-6 * static_cast<double>(text_bytes)) {}
 
-// Looks at the clock after every match while matches are slow, after every 64th where they are not.
+// Reads the clock after every match while matches are slow, else after every 64th.
 bool SplitBudget::match() {
   constexpr double kSlowSeconds = 1e-3;
   constexpr int kLongestInterval = 64;

@@ -158,7 +158,7 @@ class Reader {
   void read_split(const Json& json) {
     const auto behavior = json.value("behavior", "?");
     const bool invert = json.value("invert", false);
-    // The pattern's matches are words, and so is what lies between them: that loses nothing.
+    // Matches are words, and so are the gaps between them: no text is lost.
     if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert)) {
       refuse("pre_tokenizer Split", std::string("with behavior ") + behavior +
                                         (invert ? ", inverted," : "") + " is not supported");
@@ -172,7 +172,7 @@ class Reader {
     }
   }
 
-  // Of what is put around a text, the part before it.
+  // The part of a template before the text.
   void read_post_processor(const Json& json) {
     const std::string type = type_of(json);
     if (type == "Sequence") {
@@ -191,7 +191,7 @@ class Reader {
         ids.push_back(checked_id(id, "post_processor '" + name + "'"));
       }
     }
-    // A later one goes around what the earlier ones made.
+    // A later processor wraps the result of the earlier ones.
     model_.leading.insert(model_.leading.begin(), ids.begin(), ids.end());
   }
 

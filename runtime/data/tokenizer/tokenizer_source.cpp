@@ -66,7 +66,7 @@ fs::path file_in_folder(const fs::path& folder) {
                 folder.string());
 }
 
-// What Hugging Face calls each file of a kind.
+// Hugging Face's name of each kind of file.
 std::vector<std::string> names_of(TokenizerKind kind) {
   switch (kind) {
     case TokenizerKind::kBytes:

@@ -81,7 +81,7 @@ class Trainer {
     for (const auto& [key, pair] : pairs_) queue_.push({pair.count, key});
   }
 
-  // Merges until there are `vocab_size` pieces without end-of-text, or no pair is left.
+  // Merges until `vocab_size` pieces exist (end-of-text apart) or no pair is left.
   void run(std::int64_t vocab_size, std::int64_t min_count) {
     auto told = std::chrono::steady_clock::now();
     while (static_cast<std::int64_t>(pieces_.size()) < vocab_size && !queue_.empty()) {
@@ -140,7 +140,7 @@ class Trainer {
     for (const std::uint64_t pair : grown_) queue_.push({pairs_.at(pair).count, pair});
   }
 
-  // Only pairs with the new piece grow; those of its neighbours with its parts shrink.
+  // Only pairs with the new piece become more frequent; pairs with its parts become rarer.
   void merge_in(std::size_t index, Id left, Id right, Id made) {
     Word& word = words_[index];
     std::vector<Id> merged;

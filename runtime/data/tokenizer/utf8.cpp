@@ -13,7 +13,7 @@ std::size_t sequence_length(std::string_view text) {
   if (lead < 0x80) return 1;
   const std::size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
   if (lead < 0xC2 || lead > 0xF4 || text.size() < length) return 0;
-  // The second byte's range rules out overlong forms, surrogates and what lies over U+10FFFF.
+  // The second byte's range excludes overlong forms, surrogates and code points over U+10FFFF.
   const std::uint8_t low = lead == 0xE0 ? 0xA0 : lead == 0xF0 ? 0x90 : 0x80;
   const std::uint8_t high = lead == 0xED ? 0x9F : lead == 0xF4 ? 0x8F : 0xBF;
   if (at(1) < low || at(1) > high) return 0;

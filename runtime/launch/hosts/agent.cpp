@@ -44,7 +44,7 @@ std::string secret_word(std::string_view secret) {
 std::string read_secret_word(int fd, std::chrono::milliseconds patience) {
   const auto until = std::chrono::steady_clock::now() + patience;
   std::string word;
-  // Byte by byte: what follows is the supervisor's.
+  // Byte by byte: later bytes belong to the supervisor.
   while (!word.ends_with('\n') && word.size() < kLongestSecret) {
     const auto left =
         std::chrono::ceil<std::chrono::milliseconds>(until - std::chrono::steady_clock::now());

@@ -22,10 +22,10 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// What an agent takes to end its ranks after their grace: SIGKILL, orphans, pipes, terminal.
+// Time for an agent to end its ranks after their grace: SIGKILL, orphans, pipes, terminal.
 constexpr std::chrono::milliseconds kAgentEndLimit{7000};
 
-// Nobody can type a password into it; a host that is gone is noticed within 30 s.
+// ssh must not ask for a password; a lost host is detected within 30 s.
 constexpr const char* kDefaultSsh =
     "ssh -T -o BatchMode=yes -o ConnectTimeout=30 -o ServerAliveInterval=5"
     " -o ServerAliveCountMax=6";
@@ -99,7 +99,7 @@ std::string name_of(const HostSlots& host, int first_rank) {
               : " (ranks " + std::to_string(first_rank) + " to " + std::to_string(last) + ")");
 }
 
-// What every agent is told alike.
+// Variables that every agent gets.
 struct Job {
   std::string executable;
   std::string folder;
@@ -131,7 +131,7 @@ Environment agent_environment(const Job& job, const AgentPlace& place) {
                           {"NODE_RANK", std::to_string(place.node)},
                           {"MASTER_ADDR", job.master_addr},
                           {"MASTER_PORT", std::to_string(job.master_port)}};
-  // Rank 0 draws its progress for the terminal here.
+  // Rank 0 formats its progress line for the launcher's terminal.
   if (place.node == 0) describe_terminal(environment);
   return environment;
 }
@@ -221,7 +221,7 @@ int world_of(const std::vector<HostSlots>& hosts) {
 LaunchResult run_hosts(const HostsRequest& request) {
   check(!request.hosts.empty() && !request.argv.empty(), "run_hosts needs hosts and arguments");
   prepare_to_supervise(request.output_dir);
-  // Held here where rank 0 is here; elsewhere it is a guess that rank 0's agent checks.
+  // Reserved if rank 0 is on this host; else a guess that rank 0's agent checks.
   const PortReservation port;
   const Job job = make_job(request, port.port());
   Supervision supervision({.kill_grace = request.kill_grace + kAgentEndLimit,

@@ -40,7 +40,7 @@ std::optional<int> slots_of(std::string_view word) {
   return value;
 }
 
-// What is wrong with the line; empty where nothing is.
+// The line's mistake; empty if it has none.
 std::string read_line(const std::string& line, Entry& entry) {
   std::istringstream words(line.substr(0, line.find('#')));
   if (!(words >> entry.host.host)) return {};

@@ -212,7 +212,7 @@ class ExplicitBlock final : public Unit {
     return run.end_branch(y_NH, {kept.r_MH, run[at_.down_bias], dropout_at(run, 2, 0)});
   }
 
-  // What forward keeps, without the block's output: no down projection.
+  // The kept tensors without the block's output: no down projection.
   std::unique_ptr<Kept> forward_again(const BlockCall& run, const Tensor& x_MH) const {
     auto kept = std::make_unique<Kept>();
     attention_half(run, x_MH, *kept);
@@ -224,7 +224,7 @@ class ExplicitBlock final : public Unit {
     return kept;
   }
 
-  // The gradient by kept.up, in its place where nothing is deferred.
+  // The gradient by kept.up; in the memory of kept.up unless products are deferred.
   Tensor back_through_activation(const BlockCall& run, const Kept& kept, const Tensor& d_NH,
                                  WeightProducts& weights) const {
     const Tensor& up_NU = kept.up_NU;
@@ -311,7 +311,7 @@ class ExplicitBlock final : public Unit {
     return dqkv_NE;
   }
 
-  // The gradient by attention's output [B, heads, S, D], in its place where nothing is deferred.
+  // The gradient by attention's output [B, heads, S, D]; in place unless products are deferred.
   Tensor back_through_output(const BlockCall& run, Kept& kept, const Tensor& dr_MH,
                              WeightProducts& weights) const {
     const Tensor dbranch_MH = branch_gradient(dr_MH, dropout_at(run, 1, 0));

@@ -54,17 +54,17 @@ void for_parts(const AttentionInput& in, Fn f) {
   }
 }
 
-// In fp32: the tensor itself where it is fp32 already.
+// The tensor in fp32: itself if it is fp32 already.
 Tensor wide(const Tensor& x) { return x.to(c10::ScalarType::Float); }
 
-// fp32 [heads, S, D] for the largest part, where x is 16 bits; else undefined.
+// fp32 [heads, S, D] for the largest part if x is 16 bits; else undefined.
 Tensor wide_scratch(const AttentionInput& in) {
   if (in.q.scalar_type() == c10::ScalarType::Float) return {};
   return empty_tensor({heads_at_once(in), in.q.size(2), in.q.size(3)}, c10::ScalarType::Float,
                       in.q.device());
 }
 
-// Where a part's result is made: in its own place, or in scratch where there is any.
+// Memory of a part's result: scratch if it exists, else the final memory.
 Tensor place_of(const Tensor& own, const Tensor& scratch) {
   return scratch.defined() ? scratch.narrow(0, 0, own.size(0)) : own;
 }

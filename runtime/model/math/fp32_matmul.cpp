@@ -95,7 +95,7 @@ class Tiled {
     return wide;
   }
 
-  // What was made in the last place() or changed in the last load() becomes the matrix's.
+  // Writes the result of the last place(), or the change of the last load(), to the matrix.
   void store(Range rows, Range columns) const {
     if (!scratch_.defined()) return;
     const Tensor wide = in_scratch(rows, columns);

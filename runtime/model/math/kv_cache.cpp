@@ -15,7 +15,7 @@ using at::Tensor;
 // Key heads at a time: bounds the fp32 copies of 16-bit keys and values.
 constexpr std::int64_t kHeads = 4;
 
-// Softmax of [heads, rows, keys] over all keys, in place where the host's kernel does it.
+// Softmax of [heads, rows, keys] over all keys; in place with the host's kernel.
 Tensor softmax(const Tensor& scores, double scale) {
   if (!scores.is_cpu()) return scores.mul(scale).softmax(-1);
   causal_softmax({.scores = host_data<float>(scores),

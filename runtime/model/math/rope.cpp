@@ -50,7 +50,7 @@ RopeTable::RopeTable(const ModelOptions& o, bool dry) {
   at::Tensor cos = empty_tensor({o.seq, half}, kWide);
   at::Tensor sin = empty_tensor({o.seq, half}, kWide);
   for (std::int64_t i = 0; i < o.seq * half; ++i) {
-    // The angle is rounded to fp32: pretrained weights have seen those angles, not exact ones.
+    // Rounds the angle to fp32, since pretrained weights were trained with rounded angles.
     const float angle =
         static_cast<float>(i / half) * frequencies[static_cast<std::size_t>(i % half)];
     host_data<float>(cos)[i] = static_cast<float>(std::cos(static_cast<double>(angle)));

@@ -11,7 +11,7 @@
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/unit.hpp"
 
-// MKL's, of which libtorch has a static copy; absent where libtorch was built on another BLAS.
+// MKL's function, statically linked into libtorch; null if libtorch was built on another BLAS.
 extern "C" __attribute__((weak)) void cblas_gemm_bf16bf16f32(int layout, int turn_a, int turn_b,
                                                              int m, int n, int k, float alpha,
                                                              const std::uint16_t* a, int lda,
@@ -48,7 +48,7 @@ void multiply(const Tensor& c, const Tensor& a, const Tensor& b, bool accumulate
                          c.data_ptr<float>(), static_cast<int>(std::max(c.stride(0), c.size(1))));
 }
 
-// No operator of mixed dtypes: those make an fp32 copy of the 16-bit operand.
+// Avoids operators of mixed dtypes, which make an fp32 copy of the 16-bit operand.
 void deliver(const Tensor& c, const Tensor& tile, bool accumulate) {
   if (c.is_meta()) return;
   const DType dtype = dtype_of(tile);
