@@ -1,4 +1,4 @@
-// When and where a run is saved: the `checkpoint:` section.
+// The `checkpoint:` section: when and where a run saves.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-// How often: in steps or in time. At most one of them is not 0; both 0: never.
+// An interval in steps or in time. At most one of the two is not 0; both 0 means never.
 struct SaveInterval {
   std::int64_t steps = 0;
   double seconds = 0;
@@ -16,10 +16,10 @@ struct SaveInterval {
 struct CheckpointOptions {
   bool at_end = true;       // after the last step
   std::string dir = {};     // empty: output.dir/checkpoints
-  SaveInterval every = {};  // never: only at the end
-  int keep = 2;             // the newest so many stay; 0: all
+  SaveInterval every = {};  // never: the run saves only at its end
+  int keep = 2;             // number of newest checkpoints that stay; 0: all
   bool async = true;
-  double time_limit_seconds = 0;  // the run saves and stops before it has run so long; 0: none
+  double time_limit_seconds = 0;  // the run saves and stops before this run time; 0: no limit
 };
 
 }  // namespace sluice

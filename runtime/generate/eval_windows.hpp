@@ -1,9 +1,11 @@
-// How a stream of tokens is cut into samples that count every token's loss once. Pure.
+// Cuts a stream of tokens into windows that count the loss of every token once. Pure.
 //
-// Every token but the first is predicted once. Windows of `seq` positions begin every `stride`
-// positions; a window counts the predictions that the one before did not make, which are its last
-// `stride`, and takes the positions before these as context. The last window may be short: its row
-// is filled up.
+//   stride = 2, seq = 4:   window 0   [0 1 2 3]         counts all four predictions
+//                          window 1       [2 3 4 5]     2 and 3 are context; counts the last two
+//
+// Windows of `seq` positions begin every `stride` positions. A window counts the predictions that
+// the previous window did not make: its last `stride`. The positions before are context. Every
+// token but the first is predicted once. The last window may be short; its row is padded.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +17,18 @@
 namespace sluice {
 
 struct EvalWindow {
-  std::int64_t first = 0;    // token of the stream
-  std::int64_t context = 0;  // its first positions, whose predictions are not counted
-  std::int64_t length = 0;   // positions; the rest up to seq is filled up
+  std::int64_t first = 0;    // index of the first token in the stream
+  std::int64_t context = 0;  // leading positions whose predictions are not counted
+  std::int64_t length = 0;   // positions; the row is padded to seq
 };
 
-// REQUIRES: 1 <= stride <= seq. A stream of fewer than two tokens has none.
+// REQUIRES: 1 <= stride <= seq. A stream of fewer than two tokens has no window.
 [[nodiscard]] std::vector<EvalWindow> cut_windows(std::int64_t tokens, std::int64_t seq,
                                                   std::int64_t stride);
 
-// The row of a window: seq tokens and targets; what is not counted has target kIgnoreTarget
-// (kernels/cpu/softmax_cross_entropy.hpp). Appends. Throws IoError where a token is not below
-// `vocab`, with the stream's `name`, the token's place in it and its value.
+// Appends the row of a window: seq tokens and seq targets. Positions that are not counted have
+// target kIgnoreTarget (kernels/cpu/softmax_cross_entropy.hpp). Throws IoError, with the stream's
+// `name`, the token's index and its value, if a token is not below `vocab`.
 void append_window(const std::string& name, const TokenSource& source, const EvalWindow& window,
                    std::int64_t seq, std::int64_t vocab, std::vector<std::int64_t>& tokens,
                    std::vector<std::int64_t>& targets);

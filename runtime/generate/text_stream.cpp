@@ -11,7 +11,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Bytes of the character that begins with this one; 0: none does.
+// Length of the character that begins with this byte; 0 if none does.
 std::size_t length_of(std::uint8_t lead) {
   if (lead < 0x80) return 1;
   if (lead >= 0xC2 && lead < 0xE0) return 2;
@@ -20,8 +20,8 @@ std::size_t length_of(std::uint8_t lead) {
   return 0;
 }
 
-// Whether the first bytes of a character may follow each other like this: with the lowest bytes
-// that could come after them, or the highest, they are valid.
+// True if more bytes can complete `start` to a valid character. Tests the lowest and the highest
+// possible remaining bytes.
 bool may_become_valid(std::string_view start) {
   const std::size_t length = length_of(static_cast<std::uint8_t>(start[0]));
   if (length <= start.size()) return false;
@@ -44,7 +44,7 @@ std::string TextStream::add(std::string_view bytes) {
     shown += rest.substr(0, valid);
     rest.remove_prefix(valid);
     if (rest.empty() || may_become_valid(rest)) break;
-    // As many bytes as could have begun a character are one mistake.
+    // The longest run of bytes that could begin a character becomes one U+FFFD.
     std::size_t wrong = 1;
     while (wrong < rest.size() && may_become_valid(rest.substr(0, wrong + 1))) ++wrong;
     if (!may_become_valid(rest.substr(0, 1))) wrong = 1;

@@ -1,5 +1,5 @@
-// Bytes that come piece by piece, as text that can be shown at any time: a character that is not
-// whole yet is held back, bytes that are no UTF-8 become U+FFFD. Not thread-safe.
+// Turns bytes that arrive piece by piece into text that can be shown. An incomplete character is
+// held back until it is whole. Bytes that are no UTF-8 become U+FFFD. Not thread-safe.
 #pragma once
 
 #include <string>
@@ -9,9 +9,9 @@ namespace sluice {
 
 class TextStream {
  public:
-  // What can be shown now: valid UTF-8, possibly empty.
+  // Returns the text that can be shown now: valid UTF-8, possibly empty.
   [[nodiscard]] std::string add(std::string_view bytes);
-  // What is left at the end: nothing, or U+FFFD for a character that was cut off.
+  // Returns the rest at the end: nothing, or U+FFFD for an incomplete character.
   [[nodiscard]] std::string finish();
 
  private:

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// Likeliest first.
+// Indices of the `count` largest logits, largest first.
 std::vector<std::int64_t> ranked(std::span<const float> logits, std::int64_t count) {
   std::vector<std::int64_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
@@ -26,14 +26,14 @@ std::vector<std::int64_t> ranked(std::span<const float> logits, std::int64_t cou
   return order;
 }
 
-// In [0, 1), 53 bits.
+// A value in [0, 1) with 53 random bits.
 double uniform(std::uint64_t seed, std::int64_t position) {
   const auto words = philox_block(seed, hash_name("sample"), static_cast<std::uint64_t>(position));
   const std::uint64_t bits = (std::uint64_t{words[0]} << 32) | words[1];
   return static_cast<double>(bits >> 11) * 0x1p-53;
 }
 
-// How many of the first `weights` have at least the share `p` of all.
+// The smallest number of leading tokens whose weights sum to at least the share `p` of all weights.
 std::size_t nucleus(const std::vector<double>& cumulated, double p) {
   const double wanted = p * cumulated.back();
   const auto at = std::lower_bound(cumulated.begin(), cumulated.end(), wanted);

@@ -1,7 +1,7 @@
-// The next token from logits. Pure; thread-safe.
+// Chooses the next token from logits. Pure; thread-safe.
 //
-// The token is a function of the logits, the seed and the position alone (counter-based Philox), so
-// that it is the same on every layout and whatever was generated before with another prompt.
+// The token is a function of the logits, the seed and the position alone (counter-based Philox). It
+// depends neither on the layout nor on earlier draws.
 #pragma once
 
 #include <cstdint>
@@ -10,19 +10,19 @@
 namespace sluice {
 
 struct SamplingOptions {
-  double temperature = 1;  // divides the logits; 0: always the likeliest token
-  std::int64_t top_k = 0;  // of the likeliest ones only; 0: all
-  double top_p = 1;        // of the fewest ones that together have at least this probability
+  double temperature = 1;  // divides the logits; 0: always the most likely token
+  std::int64_t top_k = 0;  // draws from the top_k most likely tokens; 0: from all
+  double top_p = 1;        // draws from the fewest tokens with at least this total probability
   std::uint64_t seed = 1234;
 };
 
-// One of logits' indices, for the token at `position` of its sequence. Top-k comes before top-p.
-// Tokens of equal logits are taken in order of their number. Throws ConfigError where the options
-// have no meaning, TrainingError where a logit is NaN or infinite.
+// Returns the index of the chosen logit, for the token at `position` of its sequence. Applies top_k
+// before top_p. Tokens with equal logits are ordered by number. Throws ConfigError for invalid
+// options, and TrainingError if a logit is NaN or infinite.
 [[nodiscard]] std::int64_t choose_token(std::span<const float> logits,
                                         const SamplingOptions& options, std::int64_t position);
 
-// Throws ConfigError naming the option.
+// Throws ConfigError, which names the option.
 void check_sampling(const SamplingOptions& options);
 
 }  // namespace sluice

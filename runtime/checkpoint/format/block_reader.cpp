@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// What a header that is not the recorded one says about where it came from.
+// The rank, step or save that a header names, if the header is not the recorded one.
 std::string origin_of(std::span<const std::byte> header, std::int64_t file_bytes,
                       const FileRecord& file, const Manifest& manifest) {
   try {
@@ -28,8 +28,8 @@ std::string origin_of(std::span<const std::byte> header, std::int64_t file_bytes
   }
 }
 
-// That it is missing says nothing about its contents: a host that does not see the folder that the
-// others see finds none of the files.
+// A missing file says nothing about its contents: a host that does not see the shared folder finds
+// no file at all.
 std::unique_ptr<File> open_existing(FileSystem& files, const std::string& path) {
   try {
     return files.open(path);
@@ -143,7 +143,7 @@ void BlockReader::rethrow(const std::exception_ptr& error, std::size_t file, std
   try {
     std::rethrow_exception(error);
   } catch (const CheckpointError&) {
-    throw;  // of the file's header, say
+    throw;  // names file and offset already
   } catch (const IoError& failed) {
     throw IoError("tensor " + tensor_name(manifest_.files[file].ranges[range].range) + ", byte " +
                       std::to_string(offset) + ": " + failed.what(),

@@ -1,5 +1,5 @@
-// Blocks of a checkpoint's files, each compared with its checksum when it is read. block() and
-// block_to() are for one thread, the others thread-safe. Holds one block.
+// Reads blocks of a checkpoint's files and compares each block with its checksum. One thread calls
+// block() and block_to(); the other functions are thread-safe. Holds one block of memory.
 #pragma once
 
 #include <cstddef>
@@ -19,25 +19,25 @@ namespace sluice {
 
 class BlockReader {
  public:
-  // `manifest` outlives the reader.
+  // `manifest` must outlive the reader.
   BlockReader(FileSystem& files, std::string dir, const Manifest& manifest);
 
-  // Opens the file unless it is open, and compares size and, the first time, header. Throws
-  // CheckpointError; where the header is that of another rank, step or save, says so. At most
-  // kMostOpen files stay open, however many ranks saved; what is returned stays open besides.
+  // Opens the file unless it is open. Compares its size and, the first time, its header. Throws
+  // CheckpointError, which says if the header belongs to another rank, step or save. The reader
+  // keeps at most kMostOpen files open; a returned file stays open while the caller holds it.
   std::shared_ptr<File> open(std::size_t file);
 
-  // The bytes of block number `block` of a range; they stay until the next call.
+  // The bytes of block number `block` of a range; valid until the next call.
   [[nodiscard]] std::span<const std::byte> block(std::size_t file, std::size_t range,
                                                  std::int64_t block);
-  // The same, read to `destination`, which is as long as the block.
+  // Reads the block to `destination`, which has the length of the block.
   void block_to(std::size_t file, std::size_t range, std::int64_t block,
                 std::span<std::byte> destination);
-  // Throws CheckpointError unless `got`, what a read of this block has brought, is the whole of it
-  // and what was written.
+  // Throws CheckpointError unless `got`, the result of reading the block, is complete and matches
+  // the block's checksum.
   void compare(std::size_t file, std::size_t range, std::int64_t block,
                std::span<const std::byte> got) const;
-  // What a read threw; an IoError of the system with the tensor and offset that it was for.
+  // Rethrows the error of a read. Adds tensor and offset to an IoError of the system.
   [[noreturn]] void rethrow(const std::exception_ptr& error, std::size_t file, std::size_t range,
                             std::int64_t offset) const;
   [[nodiscard]] const Manifest& manifest() const { return manifest_; }
@@ -52,9 +52,9 @@ class BlockReader {
   static constexpr std::size_t kMostOpen = 32;
   std::mutex mutex_;
   // guarded by mutex_
-  std::vector<std::shared_ptr<File>> open_;  // by file; null: it is not
-  std::deque<std::size_t> opened_;           // those that are, in the order in which they were
-  std::vector<bool> known_;                  // whose header has been compared
+  std::vector<std::shared_ptr<File>> open_;  // by file; null: the file is not open
+  std::deque<std::size_t> opened_;           // the open files, in the order of opening
+  std::vector<bool> known_;                  // by file: the header has been compared
   std::vector<std::byte> buffer_;
   std::size_t held_file_ = 0, held_range_ = 0;
   std::int64_t held_block_ = -1, held_bytes_ = 0;

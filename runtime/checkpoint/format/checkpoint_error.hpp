@@ -1,6 +1,5 @@
-// What a checkpoint's file says wrongly, or fails to say: file, tensor (a range's name, empty where
-// the trouble is not inside one) and byte offset in the file (-1 where there is none). what() holds
-// all three.
+// An error in the contents of a checkpoint's file. Carries the file, the tensor (name of a range,
+// or empty) and the byte offset in the file (or -1). what() contains all three.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +10,7 @@
 
 namespace sluice {
 
-// The remedy where contents are gone.
+// The remedy in messages about lost contents.
 inline constexpr const char* kOlderMayBeWhole =
     "; an older checkpoint may be whole: `sluice checkpoint verify` of the folder tells, --resume "
     "auto takes it";
@@ -39,7 +38,7 @@ class CheckpointError : public IoError {
   std::int64_t offset_;
 };
 
-// Written by a newer version: nothing is wrong with it, so nothing of it is ever removed.
+// A file of a newer version. The file may be sound, so nothing of the checkpoint is ever removed.
 class NewerFormatError : public CheckpointError {
  public:
   using CheckpointError::CheckpointError;

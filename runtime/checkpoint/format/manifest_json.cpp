@@ -20,7 +20,7 @@ constexpr std::string_view kTailBegin = ",\"xxh3\":\"", kTailEnd = "\"}\n";
 constexpr std::string_view kHeadHash = ",\"head_xxh3\":\"";
 constexpr std::size_t kTailBytes = kTailBegin.size() + 16 + kTailEnd.size();
 
-// Texts that are not UTF-8 (a path in the configuration) are kept readable rather than refused.
+// Replaces invalid UTF-8 (a path in the configuration) instead of failing.
 std::string dump(const OrderedJson& json) {
   return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
 }
@@ -64,7 +64,7 @@ Json parse_json(std::string_view text, const std::string& path) {
     return Json::parse(text);
   } catch (const Json::parse_error& error) {
     throw CheckpointError("is not JSON", path, "", static_cast<std::int64_t>(error.byte));
-  } catch (const Json::exception&) {  // a number that no double holds
+  } catch (const Json::exception&) {  // a number beyond the range of double
     throw CheckpointError("is not JSON with numbers in range", path);
   }
 }
@@ -116,7 +116,8 @@ RangeRecord range_from(const Json& json, const std::string& path, const std::str
   return record;
 }
 
-// Ranges lie one after another from the header to the end of the file, as safetensors demands.
+// Checks that the ranges follow each other from the header to the end of the file without a gap, as
+// safetensors requires.
 void check_places(const FileRecord& file, std::int64_t block_bytes, const JsonFields& fields) {
   std::int64_t end = file.header_bytes;
   for (const RangeRecord& record : file.ranges) {
@@ -143,7 +144,7 @@ FileRecord file_from(const Json& json, const std::string& path, const std::strin
   if (file.name != rank_file_name(file.rank)) fields.fail("name", "is not that of its rank");
   file.bytes = fields.integer("bytes");
   file.header_bytes = fields.integer("header_bytes", 8);
-  if (file.header_bytes > kMaxSafetensorsHeaderBytes + 8) {  // it is read whole
+  if (file.header_bytes > kMaxSafetensorsHeaderBytes + 8) {  // readers load the whole header
     fields.fail("header_bytes", "is over the 100 MB that a safetensors header may have");
   }
   file.header_hash = fields.hash("header_xxh3");
@@ -166,10 +167,10 @@ std::int64_t block_bytes_from(const JsonFields& fields) {
   return bytes;
 }
 
-// Before anything else is looked at: a newer format may be another one from the second line on.
+// Runs before all other checks, because a newer format may differ from the second line on.
 void refuse_newer(std::string_view text, const std::string& path) {
   const std::string_view line = text.substr(0, text.find('\n'));
-  const Json json = Json::parse(std::string(line) + "}", nullptr, false);  // discarded: no object
+  const Json json = Json::parse(std::string(line) + "}", nullptr, false);  // on error: discarded
   if (!json.is_object() || !json.contains("format") || json["format"] != kFormat) return;
   if (!json.contains("version") || !json["version"].is_number_unsigned()) return;
   if (json["version"].get<std::uint64_t>() <= kCheckpointVersion) return;
@@ -179,7 +180,7 @@ void refuse_newer(std::string_view text, const std::string& path) {
                          path);
 }
 
-// Splits off the checksum and compares it.
+// Compares the checksum at the end with the text before it.
 void check_tail(std::string_view text, const std::string& path) {
   if (text.size() < kTailBytes) throw CheckpointError("is cut short", path);
   const std::string_view body = text.substr(0, text.size() - kTailBytes);
@@ -210,7 +211,7 @@ std::string encode_manifest(const Manifest& manifest) {
                          {"saved_at", manifest.saved_at},
                          {"block_bytes", manifest.block_bytes}};
   std::string text = dump(head);
-  text.pop_back();  // the object goes on
+  text.pop_back();  // removes "}": more fields follow
   const std::string head_hash = hex64(xxh3(std::as_bytes(std::span(text))));
   text.append(kHeadHash).append(head_hash).append("\"\n");
   text += ",\"run\":" + dump(run_state_to_json(manifest.run)) + "\n,\"files\":[\n";

@@ -1,5 +1,5 @@
-// Fields of a JSON object, read with the place in every complaint. Only for this folder's *_json
-// sources: it brings in nlohmann-json.
+// Typed access to the fields of a JSON object; every error names the field's path. Only for this
+// folder's *_json sources, because it includes nlohmann-json.
 #pragma once
 
 #include <cmath>
@@ -17,7 +17,7 @@ namespace sluice {
 class JsonFields {
  public:
   using Json = nlohmann::json;
-  // `where`: "files[2]." or ""; in front of every field's name in messages.
+  // `where`: prefix of field names in messages, such as "files[2]." or "".
   JsonFields(const Json& object, std::string path, std::string where)
       : object_(object), path_(std::move(path)), where_(std::move(where)) {
     if (!object.is_object()) fail("", "is no object");
@@ -76,7 +76,7 @@ class JsonFields {
     if (all.size() != 1) fail(name, "is no checksum of 16 hexadecimal digits");
     return all.front();
   }
-  // Any number of them in one text.
+  // Any number of hashes, 16 digits each, in one text.
   [[nodiscard]] std::vector<std::uint64_t> hashes(const char* name) const {
     const Json& value = at(name);
     const auto* const digits = value.get_ptr<const std::string*>();

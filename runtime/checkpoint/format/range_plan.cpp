@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kMaxDims = 64;  // as of a safetensors header; cut() goes as deep
+constexpr std::size_t kMaxDims = 64;  // as in safetensors headers; bounds the recursion of cut()
 
 std::int64_t product(std::span<const std::int64_t> lengths) {
   std::int64_t result = 1;
@@ -19,14 +19,14 @@ std::int64_t product(std::span<const std::int64_t> lengths) {
   return result;
 }
 
-// Elements between neighbours of each dimension.
+// For each dimension: the number of elements between neighbours.
 std::vector<std::int64_t> strides_of(std::span<const std::int64_t> lengths) {
   std::vector<std::int64_t> strides(lengths.size(), 1);
   for (std::size_t d = lengths.size(); d-- > 1;) strides[d - 1] = strides[d] * lengths[d];
   return strides;
 }
 
-// False where the boxes share nothing; else `shared` is what they do.
+// Sets `shared` to the intersection of two boxes. Returns false if it is empty.
 bool intersect(const Box& a, const Box& b, Box& shared) {
   shared.offset.resize(a.offset.size());
   shared.length.resize(a.offset.size());
@@ -40,8 +40,8 @@ bool intersect(const Box& a, const Box& b, Box& shared) {
   return true;
 }
 
-// Cuts the interval [begin, end) of dimensions dim.. of `whole` into boxes; `at` holds what the
-// dimensions before are fixed to.
+// Cuts the interval [begin, end) over the dimensions from `dim` on into boxes. `at` holds the fixed
+// values of the dimensions before.
 void cut(const Box& whole, std::span<const std::int64_t> strides, std::size_t dim,
          std::int64_t begin, std::int64_t end, Box& at, std::vector<Box>& boxes) {
   if (begin == end) return;
@@ -78,7 +78,7 @@ void cut(const Box& whole, std::span<const std::int64_t> strides, std::size_t di
   cut(whole, strides, dim + 1, 0, tail, at, boxes);
 }
 
-// Row-major element of a range at the box's first corner.
+// The index, within the range, of the element at the box's first corner.
 std::int64_t element_at(const StateRange& range, std::span<const std::int64_t> strides,
                         const Box& box) {
   std::int64_t element = -range.begin;
@@ -95,7 +95,7 @@ SharedRuns runs_of(const StateRange& from, const StateRange& to, const Box& shar
   runs.from = element_at(from, from_strides, shared);
   runs.to = element_at(to, to_strides, shared);
   runs.run = 1;
-  // Inner dimensions that are whole on both sides, or the innermost one, run on.
+  // Joins the innermost dimension, and inner dimensions that are whole on both sides, to one run.
   std::size_t dims = shared.length.size();
   while (dims > 0 && runs.run == from_strides[dims - 1] && runs.run == to_strides[dims - 1]) {
     runs.run *= shared.length[--dims];
@@ -156,7 +156,7 @@ StateRange whole_range(std::string param, StateKind kind, TensorDType dtype,
 void check_range(const StateRange& range) {
   if (range.param.empty()) throw Error("a range of a checkpoint has no parameter name");
   if (range.shape.size() > kMaxDims) fail(range, "the parameter has more than 64 dimensions");
-  // Bytes of the largest element too: offsets are computed in bytes.
+  // 8: the largest element. Offsets are computed in bytes and must fit as well.
   if (element_count(range.shape) > INT64_MAX / 8) fail(range, "the parameter is too large");
   if (range.box.offset.size() != range.shape.size() ||
       range.box.length.size() != range.shape.size()) {
@@ -216,7 +216,7 @@ std::vector<SharedRuns> shared_runs(const StateRange& from, const StateRange& to
   std::vector<SharedRuns> result;
   Box shared;
   if (!intersect(from.box, to.box, shared)) return result;
-  if (from.box == to.box) {  // by far the most: both are cut from the same slice
+  if (from.box == to.box) {  // the common case: both ranges are parts of the same slice
     const std::int64_t begin = std::max(from.begin, to.begin), end = std::min(from.end, to.end);
     if (begin < end) {
       result.push_back({end - begin, begin - from.begin, begin - to.begin, {}, {}, {}});
@@ -234,9 +234,9 @@ std::vector<SharedRuns> shared_runs(const StateRange& from, const StateRange& to
 
 namespace {
 
-using Group = std::vector<const StateRange*>;  // of one box
+using Group = std::vector<const StateRange*>;  // ranges of one box
 
-// Throws where two ranges of one box overlap. Sorts by begin.
+// Sorts the ranges by `begin`. Throws if two of them overlap.
 void check_group(Group& group) {
   std::sort(group.begin(), group.end(), [](const StateRange* a, const StateRange* b) {
     return std::pair(a->begin, a->end) < std::pair(b->begin, b->end);
@@ -259,7 +259,7 @@ void check_apart(const Group& a, const Group& b) {
   }
 }
 
-// The first elements of a box that no range of the group holds; empty where none are missing.
+// The first elements of a box that no range of the group contains; empty if none are missing.
 StateRange first_gap(const Group& group) {
   StateRange gap = *group.front();
   gap.begin = 0;
@@ -287,7 +287,7 @@ void check_covers(std::span<const StateRange* const> parts) {
       check_apart(one->second, other->second);
     }
   }
-  // Nothing overlaps, so this cannot exceed the parameter's elements.
+  // No ranges overlap, so the sum cannot exceed the parameter's elements.
   for (const StateRange* const part : parts) total += part->elems();
   const std::int64_t elems = element_count(parts.front()->shape);
   if (total == elems) return;

@@ -1,12 +1,12 @@
-// Ranges of global parameters and what two of them have in common. Pure.
+// Ranges of global parameters, and the intersection of two ranges. Pure.
 //
-// A range is a box of a global tensor (what a tensor-parallel rank holds) and, of that box's
-// elements in row-major order, the flat interval [begin, end) (what a ZeRO shard holds). In the
-// global tensor that is no interval, but it is the union of at most 2 * dims - 1 boxes: first row's
-// tail, whole rows, last row's head, in each dimension. So any two ranges, of any two layouts,
-// intersect in a few boxes, exactly and without looking at elements.
+// A range is a box of a global tensor, and a flat interval [begin, end) of the box's elements in
+// row-major order. The box is the slice of a tensor-parallel rank; the interval is a ZeRO shard of
+// the slice. In the global tensor a range is no interval. It is the union of at most 2 * dims - 1
+// boxes: in each dimension the tail of the first row, whole rows, and the head of the last row. So
+// two ranges of any two layouts intersect in a few boxes, exactly and without a loop over elements.
 //
-// A local tensor that is not one box (the stacked q, k, v of a tensor-parallel rank) is several
+// A local tensor that is not one box (the stacked q, k, v of a tensor-parallel rank) needs several
 // ranges. A scalar has shape {} and one element.
 #pragma once
 
@@ -38,37 +38,37 @@ struct StateRange {
 };
 
 [[nodiscard]] Box whole_box(std::span<const std::int64_t> shape);
-// Number of elements. Throws Error where it does not fit 63 bits or a dimension is negative.
+// Number of elements. Throws Error if the number exceeds 63 bits or a dimension is negative.
 [[nodiscard]] std::int64_t element_count(std::span<const std::int64_t> shape);
 // "[50, 8, 3]"
 [[nodiscard]] std::string shape_text(std::span<const std::int64_t> shape);
 // The whole parameter.
 [[nodiscard]] StateRange whole_range(std::string param, StateKind kind, TensorDType dtype,
                                      std::vector<std::int64_t> shape);
-// Throws Error naming parameter and range where box, interval and shape do not fit together.
+// Throws Error, which names parameter and range, if box, interval and shape contradict each other.
 void check_range(const StateRange& range);
-// "h.0.attn.weight [0:768, 256:512] elements 0:1000"; the box is left out where it is the whole.
+// "h.0.attn.weight [0:768, 256:512] elements 0:1000"; without the box if it is the whole tensor.
 [[nodiscard]] std::string describe(const StateRange& range);
-// "master/h.0.attn.weight", with "@0+768,256+512" and "#0-1000" where it is a part: what the range
-// is called as a tensor of a safetensors file.
+// The range's tensor name in a safetensors file: "master/h.0.attn.weight", followed for a part by
+// "@0+768,256+512" and "#0-1000".
 [[nodiscard]] std::string tensor_name(const StateRange& range);
 
-// The boxes of the global tensor that make up the range, in its element order. Not empty.
+// The boxes of the global tensor that make up the range, in the range's element order. Not empty.
 [[nodiscard]] std::vector<Box> boxes_of(const StateRange& range);
 
-// What two ranges of one parameter share, one box of it: rows of `run` elements that are contiguous
-// in both. Row (i0, i1, ...), 0 <= ik < counts[k], begins at element
-// from + sum(ik * from_strides[k]) of the source range and to + sum(ik * to_strides[k]) of the
-// destination's. Both rise with the row number.
+// One box of the intersection of two ranges: rows of `run` elements that are contiguous in both
+// ranges. Row (i0, i1, ...), 0 <= ik < counts[k], begins at element from + sum(ik *
+// from_strides[k]) of the source range and at element to + sum(ik * to_strides[k]) of the
+// destination range. Both rise with the row number.
 struct SharedRuns {
   std::int64_t run = 0;
   std::int64_t from = 0, to = 0;
   std::vector<std::int64_t> counts, from_strides, to_strides;
   [[nodiscard]] std::int64_t elems() const;
 };
-// REQUIRES: same shape.
+// The intersection of two ranges. REQUIRES: both have the same shape.
 [[nodiscard]] std::vector<SharedRuns> shared_runs(const StateRange& from, const StateRange& to);
-// f(from_elem, to_elem, elems) for each row, rising.
+// Calls f(from_elem, to_elem, elems) for each row in rising order.
 template <class F>
 void for_each_run(const SharedRuns& runs, F&& f) {
   std::vector<std::int64_t> at(runs.counts.size(), 0);
@@ -89,8 +89,8 @@ void for_each_run(const SharedRuns& runs, F&& f) {
   }
 }
 
-// Throws Error naming parameter and range unless `parts` (of one parameter and kind) cover the
-// parameter, each element once.
+// Throws Error, which names parameter and range, unless `parts` (of one parameter and kind) cover
+// every element of the parameter exactly once.
 void check_covers(std::span<const StateRange* const> parts);
 
 }  // namespace sluice

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Throws Error for a number that is not finite: JSON has no way to say it.
+// Throws Error for a number that is not finite, because JSON cannot represent it.
 [[nodiscard]] nlohmann::ordered_json run_state_to_json(const RunState& run);
 [[nodiscard]] RunState run_state_from_json(const nlohmann::json& value, const std::string& path);
 

@@ -1,9 +1,11 @@
-// safetensors files: 8 bytes of header length, a JSON header, the tensors' bytes without a gap,
-// little-endian and row-major. The reader is strict: a header over 100 MB, a key twice, a hole, an
-// overlap, a size that does not follow from shape and dtype, or a file of another length is an
-// error, as is a dtype that Sluice has no use for (8-bit floats, unsigned 16 to 64 bits).
+// safetensors files: 8 bytes of header length, a JSON header, and the tensors' bytes without a gap,
+// little-endian and row-major.
 //
-// Errors are CheckpointError (file, tensor, offset) for contents and IoError for the system's.
+// The reader is strict. It refuses a header over 100 MB, a duplicate key, a hole, an overlap, a
+// size that does not follow from shape and dtype, and a wrong file length. It also refuses dtypes
+// that Sluice does not use (8-bit floats, unsigned 16 to 64 bits).
+//
+// Errors in contents are CheckpointError (file, tensor, offset); errors of the system are IoError.
 #pragma once
 
 #include <cstddef>
@@ -36,7 +38,7 @@ enum class TensorDType : std::uint8_t {
   kBool
 };
 [[nodiscard]] std::int64_t size_of(TensorDType dtype);
-[[nodiscard]] std::string_view name_of(TensorDType dtype);  // "BF16", as in files
+[[nodiscard]] std::string_view name_of(TensorDType dtype);  // the name in files, such as "BF16"
 [[nodiscard]] std::optional<TensorDType> parse_tensor_dtype(std::string_view name);
 [[nodiscard]] TensorDType tensor_dtype(DType dtype);
 [[nodiscard]] std::optional<DType> compute_dtype(TensorDType dtype);  // F32, BF16, F16
@@ -55,36 +57,37 @@ struct TensorEntry {
   std::string name;
   TensorDType dtype = TensorDType::kF32;
   std::vector<std::int64_t> shape;
-  std::int64_t offset = 0;  // of the first byte, in the file
+  std::int64_t offset = 0;  // of the first byte in the file
   std::int64_t bytes = 0;
 };
 
-// What a header says, checked.
+// The checked contents of a header.
 struct SafetensorsHeader {
-  std::int64_t header_bytes = 0;     // with the length in front: where the tensors begin
+  std::int64_t header_bytes = 0;     // includes the 8 bytes of length: offset of the first tensor
   std::vector<TensorEntry> tensors;  // by offset
   TextMap metadata;
-  [[nodiscard]] const TensorEntry* find(std::string_view name) const;  // nullptr: none; linear
+  [[nodiscard]] const TensorEntry* find(std::string_view name) const;  // or nullptr; linear search
 };
 
-// `begin`: the file's first bytes, the whole header at least. `path` is for messages.
+// `begin`: the first bytes of the file, with at least the whole header. `path` is for messages.
 [[nodiscard]] SafetensorsHeader parse_safetensors_header(std::span<const std::byte> begin,
                                                          std::int64_t file_bytes,
                                                          const std::string& path);
 
-// A file's header and places before it is written. Tensors lie by falling element size, those of
-// one size in the order declared, so that each is aligned to its element.
+// The header and the tensor offsets of a file that is to be written. Tensors are ordered by falling
+// element size, then by declaration, so that each tensor is aligned to its element size.
 struct SafetensorsLayout {
-  std::string header;                // with the length in front
+  std::string header;                // includes the 8 bytes of length
   std::vector<TensorEntry> tensors;  // in the order declared
   std::int64_t file_bytes = 0;
 };
-// Throws Error for a name twice, a negative dimension, or a header over the limit.
+// Throws Error for a duplicate name, a negative dimension, or a header over the limit.
 [[nodiscard]] SafetensorsLayout plan_safetensors(std::span<const TensorDecl> tensors,
                                                  const TextMap& metadata);
 
-// A file mapped read-only and checked. Thread-safe after construction. A file that somebody cuts
-// short while it is mapped raises SIGBUS: checkpoints are replaced by rename, never truncated.
+// A file that is mapped read-only and checked. Thread-safe after construction. If another process
+// truncates the file while it is mapped, an access raises SIGBUS. Sluice never truncates: it
+// replaces checkpoints by rename.
 class SafetensorsFile {
  public:
   explicit SafetensorsFile(const std::string& path);
@@ -104,8 +107,9 @@ class SafetensorsFile {
   std::unique_ptr<Mapped> mapped_;
 };
 
-// Creates the file (replacing one of that name), writes the header, then bytes in any order, each
-// once, staged into large writes. Not thread-safe. Without finish() the file is not whole.
+// Creates or replaces a file and writes the header. The caller then writes every byte once, in any
+// order; small writes are gathered into large ones. Not thread-safe. Without finish() the file is
+// not whole.
 class SafetensorsWriter {
  public:
   SafetensorsWriter(FileSystem& files, const std::string& path, std::span<const TensorDecl> tensors,
@@ -114,11 +118,12 @@ class SafetensorsWriter {
   SafetensorsWriter(SafetensorsWriter&& other) noexcept;
   SafetensorsWriter& operator=(SafetensorsWriter&& other) noexcept;
 
-  // `bytes` at `offset` within tensor number `tensor`, as declared. Throws Error where they reach
-  // past its end or were written before.
+  // Writes `bytes` at `offset` of tensor number `tensor`, in declaration order. Throws Error if
+  // they exceed the tensor or were written before.
   void write(std::size_t tensor, std::int64_t offset, std::span<const std::byte> bytes);
   [[nodiscard]] const SafetensorsLayout& layout() const;
-  // Throws Error naming the first tensor with bytes missing; syncs the file (not its directory).
+  // Syncs the file, but not its directory. Throws Error, which names the first tensor with missing
+  // bytes.
   void finish();
 
  private:

@@ -1,5 +1,5 @@
-// The header of a safetensors file, parsed as it is scanned: no tree of the JSON is built, so a
-// header of a hundred megabytes costs what its tensors cost.
+// The header of a safetensors file. The parser builds no JSON tree, so a header of a hundred
+// megabytes needs only the memory of its tensor entries.
 #include <algorithm>
 #include <cstring>
 #include <limits>
@@ -18,8 +18,8 @@ using Json = nlohmann::json;
 constexpr std::int64_t kLengthBytes = 8;
 constexpr std::size_t kMaxDims = 64;
 
-// Bytes of a tensor; -1 where a dimension is negative or they do not fit 63 bits. One dimension of
-// 0 makes none of them, however large the others.
+// Bytes of a tensor; -1 if a dimension is negative or the number exceeds 63 bits. A dimension of 0
+// makes the tensor empty, however large the other dimensions are.
 std::int64_t bytes_of(TensorDType dtype, std::span<const std::int64_t> shape) {
   std::int64_t bytes = size_of(dtype);
   bool fits = true, empty = false;
@@ -31,7 +31,8 @@ std::int64_t bytes_of(TensorDType dtype, std::span<const std::int64_t> shape) {
   return empty ? 0 : fits ? bytes : -1;
 }
 
-// Where the scan is: in the root object, a tensor's object, one of its two lists, or __metadata__.
+// The scan's position: in the root object, a tensor's object, one of its two lists, or
+// __metadata__.
 enum class Place { kBefore, kRoot, kTensor, kShape, kOffsets, kMetadata, kAfter };
 
 class HeaderScan final : public nlohmann::json_sax<Json> {
@@ -138,7 +139,7 @@ class HeaderScan final : public nlohmann::json_sax<Json> {
   bool parse_error(std::size_t position, const std::string&,
                    const nlohmann::detail::exception& error) override {
     std::string what = error.what();
-    // The library's "[json.exception.parse_error.101] parse error at ..., cause".
+    // Keeps the cause of "[json.exception.parse_error.101] parse error at ... - cause".
     if (const std::size_t cause = what.find("- "); cause != std::string::npos) {
       what.erase(0, cause + 2);
     }
@@ -196,7 +197,7 @@ class HeaderScan final : public nlohmann::json_sax<Json> {
   bool seen_dtype_ = false, seen_shape_ = false, seen_offsets_ = false;
 };
 
-// Tensors one after another from the end of the header to the end of the file.
+// Checks that the tensors follow each other from the header to the end of the file without a gap.
 void check_places(SafetensorsHeader& header, std::int64_t file_bytes, const std::string& path) {
   std::sort(header.tensors.begin(), header.tensors.end(),
             [](const TensorEntry& a, const TensorEntry& b) {
@@ -256,7 +257,7 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> begin,
   if (length == 0 || text[0] != '{') {
     throw CheckpointError("the safetensors header does not begin with '{'", path, "", kLengthBytes);
   }
-  // The parser takes a NUL for the end of its text and would not look at what comes after.
+  // The JSON parser takes a NUL for the end of its text and would ignore the bytes behind it.
   if (const void* const nul = std::memchr(text, 0, length)) {
     throw CheckpointError("the safetensors header holds a NUL byte", path, "",
                           kLengthBytes + (static_cast<const char*>(nul) - text));
@@ -297,7 +298,7 @@ SafetensorsLayout plan_safetensors(std::span<const TensorDecl> tensors, const Te
     end += bytes;
   }
   json += '}';
-  json.resize((json.size() + 7) / 8 * 8, ' ');  // so that the data is aligned
+  json.resize((json.size() + 7) / 8 * 8, ' ');  // aligns the tensors' bytes
   if (static_cast<std::int64_t>(json.size()) > kMaxSafetensorsHeaderBytes) {
     throw Error("the header of a safetensors file would be over 100 MB: use more files");
   }

@@ -12,13 +12,13 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kStagingBytes = 4 * kMiB;     // one write call
-constexpr std::int64_t kWritebackBytes = 16 * kMiB;  // a few hundredths of a second of a disk
+constexpr std::int64_t kStagingBytes = 4 * kMiB;     // size of one write call
+constexpr std::int64_t kWritebackBytes = 16 * kMiB;  // a disk takes a few hundredths of a second
 
-// Disjoint intervals of one tensor's bytes, neighbours joined.
+// The written bytes of one tensor, as disjoint intervals. Adjacent intervals are joined.
 class WrittenBytes {
  public:
-  // False where a part of [begin, end) was there before.
+  // Returns false if a part of [begin, end) was written before.
   bool add(std::int64_t begin, std::int64_t end) {
     if (begin == end) return true;
     auto next = ends_.lower_bound(begin);
@@ -38,13 +38,13 @@ class WrittenBytes {
     ends_[begin] = end;
     return true;
   }
-  // Where the first missing byte lies; `bytes` where none is.
+  // Offset of the first missing byte; the tensor's size if no byte is missing.
   [[nodiscard]] std::int64_t whole_until() const {
     return ends_.empty() || ends_.begin()->first > 0 ? 0 : ends_.begin()->second;
   }
 
  private:
-  std::map<std::int64_t, std::int64_t> ends_;  // begin to end
+  std::map<std::int64_t, std::int64_t> ends_;  // begin -> end
 };
 
 }  // namespace

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// f(), where a directory in the way is no failure.
+// Calls f(). Ignores the error that a path is a directory or that a directory is not empty.
 template <class F>
 void unless_directory(F&& f) {
   try {
@@ -40,7 +40,8 @@ std::optional<StepName> parse_step_name(std::string_view name) {
   if (parsed.ec == std::errc() && parsed.ptr != end && *parsed.ptr == '.') {
     parsed = std::from_chars(parsed.ptr + 1, end, result.attempt);
   }
-  // Only what step_name writes: "step-7", "step--1" or "step-00000007.0" is somebody else's.
+  // Accepts only names that step_name() writes. "step-7", "step--1" or "step-00000007.0" are files
+  // of other programs.
   if (parsed.ec != std::errc() || parsed.ptr != end || result.step < 0 || result.attempt < 0 ||
       name != step_name(result.step, result.attempt)) {
     return std::nullopt;
@@ -49,8 +50,8 @@ std::optional<StepName> parse_step_name(std::string_view name) {
 }
 
 void remove_checkpoint(FileSystem& files, const std::string& path) {
-  const auto there = files.stat(path);
-  if (there && there->link) {  // what it leads to lies elsewhere, and is not ours to remove
+  const auto status = files.stat(path);
+  if (status && status->link) {  // the target of the link is not part of this folder: it stays
     files.unlink(path);
     return;
   }

@@ -15,14 +15,15 @@ inline constexpr const char* kLatestName = "latest";
 
 struct StepName {
   std::int64_t step = 0;
-  std::int64_t attempt = 0;  // how many of this step were complete before
+  std::int64_t attempt = 0;  // number of earlier complete checkpoints of this step
 };
 [[nodiscard]] std::string step_name(std::int64_t step, std::int64_t attempt);
-// nullopt where it is no step directory's name, written exactly so.
+// nullopt unless step_name() writes exactly this name.
 [[nodiscard]] std::optional<StepName> parse_step_name(std::string_view name);
 
-// Manifest first and durably, then the rest, then the directory (the caller syncs its parent). What
-// is not ours in there (a directory) stays, and so does the directory then.
+// Removes the manifest first and durably, then the other files, then the directory; the caller
+// syncs the parent. A directory inside is not part of a checkpoint: it stays, and so does its
+// parent.
 void remove_checkpoint(FileSystem& files, const std::string& path);
 
 }  // namespace sluice

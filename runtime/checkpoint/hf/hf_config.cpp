@@ -13,17 +13,17 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::int64_t kMostDim = 2147483647;  // as the configuration's
+constexpr std::int64_t kMostDim = 2147483647;  // the limit of the configuration as well
 constexpr std::int64_t kMostLayers = 65536;
 
-// The keys of one object of the file. Mistakes are collected, so that one reading names them all.
+// The keys of one object of the file. Collects all mistakes, so that one message names them all.
 class Keys {
  public:
   Keys(const std::string& path, std::string prefix, const Json& object,
        std::vector<std::string>& problems)
       : path_(path), prefix_(std::move(prefix)), object_(object), problems_(problems) {}
 
-  // nullptr where the key is absent or null.
+  // nullptr if the key is missing or null.
   [[nodiscard]] const Json* find(const char* key) const {
     const auto found = object_.find(key);
     return found == object_.end() || found->is_null() ? nullptr : &*found;
@@ -39,7 +39,8 @@ class Keys {
                         (value != nullptr ? shown(*value) + ": " : "") + reason);
   }
 
-  // A whole number from 1 to `most`; where it is absent, `fallback`, or without one a mistake.
+  // A whole number from 1 to `most`. A missing key gives `fallback`; without a fallback it is a
+  // mistake.
   [[nodiscard]] std::int64_t count(const char* key, std::optional<std::int64_t> fallback = {},
                                    std::int64_t most = kMostDim) const {
     const Json* value = find(key);
@@ -56,7 +57,7 @@ class Keys {
     return fallback.value_or(1);
   }
 
-  // A number above 0, or from 0 on.
+  // A number above 0; with may_be_zero, a number of at least 0.
   [[nodiscard]] double number(const char* key, std::optional<double> fallback = {},
                               bool may_be_zero = false) const {
     const Json* value = find(key);
@@ -86,7 +87,7 @@ class Keys {
     return fallback;
   }
 
-  // The only value that we compute is `ours`, which is also what an absent key means.
+  // Refuses every value but `ours`, the only one that Sluice computes and the default of the key.
   void only(const char* key, bool ours, const char* reason) const {
     if (flag(key, ours) != ours) refuse(key, reason);
   }
@@ -171,7 +172,7 @@ void read_rope(const Keys& keys, ModelOptions& o) {
   if (keys.find("rope_scaling") == nullptr) read_rope_object(keys, "rope_parameters", o);
 }
 
-// The layers' kinds, where the file lists them: all `kind`.
+// Refuses a list of layer kinds that contains another kind than `kind`.
 void check_layer_types(const Keys& keys, const ModelOptions& o, const std::string& kind) {
   const Json* types = keys.find("layer_types");
   if (types == nullptr) return;
@@ -185,7 +186,7 @@ void check_layer_types(const Keys& keys, const ModelOptions& o, const std::strin
 
 void read_window(const Keys& keys, ModelOptions& o) {
   if (o.type == ModelType::kMistral) {
-    // null says that there is none; an absent key is the class's default.
+    // null means no window; a missing key means the default of the class.
     if (!keys.has("sliding_window")) o.sliding_window = 4096;
     if (keys.find("sliding_window") != nullptr) o.sliding_window = keys.count("sliding_window");
     check_layer_types(keys, o, o.sliding_window > 0 ? "sliding_attention" : "full_attention");
@@ -224,7 +225,7 @@ void read_llama_family(const Keys& keys, ModelOptions& o) {
   o.layers = keys.count("num_hidden_layers", {}, kMostLayers);
   o.hidden = keys.count("hidden_size");
   o.heads = keys.count("num_attention_heads");
-  // null is "as many as heads"; an absent key is the class's default.
+  // null means as many as heads; a missing key means the default of the class.
   const bool absent = !keys.has("num_key_value_heads");
   o.kv_heads = absent && o.type == ModelType::kMistral ? 8
                : absent && o.type == ModelType::kQwen2 ? 32
@@ -259,8 +260,8 @@ void read_head_width(const Keys& keys, ModelOptions& o) {
   }
 }
 
-// What is computed of sizes later is not looked at again: a few times each of these products, in
-// bytes, has to be a number.
+// Checks that a few times each of these products, in bytes, fits 63 bits. Later computations with
+// these sizes need no overflow check.
 void check_products(const Keys& keys, const ModelOptions& o) {
   const bool gpt2 = o.type == ModelType::kGpt2;
   const char* layers = gpt2 ? "n_layer" : "num_hidden_layers";
@@ -272,7 +273,7 @@ void check_products(const Keys& keys, const ModelOptions& o) {
                   {"vocab_size", {o.vocab, o.hidden, 1, 1}},
                   {gpt2 ? "n_positions" : "max_position_embeddings", {o.seq, o.hidden, 1, 1}}};
   for (const auto& product : products) {
-    std::int64_t bytes = 256;  // of master weights, moments and gradients, of up to 16 matrices
+    std::int64_t bytes = 256;  // master weights, moments and gradients of up to 16 matrices
     bool fits = true;
     for (const std::int64_t factor : product.factors) {
       fits = fits && !__builtin_mul_overflow(bytes, factor, &bytes);

@@ -1,4 +1,4 @@
-// What a run's model is to Hugging Face: config.json, and the run's keys filled in from one.
+// Writes config.json for a run's model, and merges a config.json into a run's keys.
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
@@ -110,7 +110,7 @@ class Merge {
         const std::function<bool(std::string_view)>& given)
       : run_(run), file_(file), given_(given) {}
 
-  // `automatic`: what the key holds where it was given as auto.
+  // `automatic`: the value of a key that was given as auto.
   template <class T>
   void agree(const char* key, T ModelOptions::*field, T automatic) {
     if (run_.*field == automatic) {

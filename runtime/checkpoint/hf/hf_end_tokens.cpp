@@ -21,7 +21,7 @@ std::vector<std::int32_t> ids_of(const std::string& path, const Json& value) {
       throw ConfigError(path + ": " + kKey + ": " + shown(value) +
                         ": is neither a token's number nor a list of them");
     }
-    if (id != -1) ids.push_back(id.get<std::int32_t>());  // -1: no token, as some models say it
+    if (id != -1) ids.push_back(id.get<std::int32_t>());  // some models write -1 for "no token"
   }
   return ids;
 }

@@ -42,7 +42,7 @@ std::vector<Export> exports_of(const ModelSpec& spec) {
   return exports;
 }
 
-// Consecutive tensors, as many as a file may hold.
+// Cuts the tensors into runs of consecutive tensors, one run per file.
 std::vector<std::vector<Export>> cut_shards(std::vector<Export> exports, std::int64_t elem_bytes,
                                             std::int64_t shard_bytes) {
   std::vector<std::vector<Export>> shards;
@@ -66,12 +66,12 @@ std::string shard_name(std::size_t index, std::size_t count) {
   return name.data();
 }
 
-// The least that is rounded to infinity: half a step above the largest number.
+// The smallest value that rounds to infinity: half a step above the largest finite number.
 float overflow_of(DType dtype) {
   return dtype == DType::kFloat16 ? 65520.0F : dtype == DType::kBFloat16 ? 0x1.FFp127F : INFINITY;
 }
 
-// Narrows values piece by piece into the file.
+// Converts values to the file's dtype and writes them piece by piece.
 class TensorSink {
  public:
   TensorSink(SafetensorsWriter& writer, std::size_t tensor, DType dtype)
@@ -169,7 +169,7 @@ std::string_view torch_name(DType dtype) {
 
 namespace {
 
-// Everything but config.json.
+// Writes all files but config.json.
 void write_files(FileSystem& files, const std::string& dir, const ModelSpec& spec,
                  const ParamReader& read, const HfExportOptions& options, HfExportResult& result) {
   std::map<std::string, std::string> weight_map;
@@ -203,7 +203,7 @@ void write_files(FileSystem& files, const std::string& dir, const ModelSpec& spe
   }
 }
 
-// The folder was empty: all that is in it was made here.
+// Removes all files of the folder. It was empty before, so the export has made all of them.
 void remove_files(FileSystem& files, const std::string& dir) noexcept {
   try {
     for (const std::string& name : files.list(dir)) files.unlink(join_path(dir, name));

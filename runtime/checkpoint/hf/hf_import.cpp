@@ -11,17 +11,18 @@ namespace {
 
 constexpr std::int64_t kPieceElems = std::int64_t{1} << 20;
 
-// The bytes of a piece on their way to the file.
+// Copies one parameter to the writer, piece by piece.
 void write_param(RankWriter& writer, std::size_t range, const ParamSpec& param, std::int64_t elems,
                  const HfWeights& weights, std::uint64_t seed) {
   std::vector<float> piece;
-  // Whole rows where a row fits: those of a transposed matrix are gathered together.
+  // A piece has whole rows if a row fits, so that rows of a transposed matrix are gathered
+  // together.
   const std::int64_t row = param.tensor.shape.back();
   const std::int64_t step = std::max<std::int64_t>(1, kPieceElems / row) * row;
   for (std::int64_t begin = 0; begin < elems; begin += step) {
     piece.resize(static_cast<std::size_t>(std::min(step, elems - begin)));
     const std::int64_t had = weights.read(param.tensor.name, begin, piece);
-    // Rows may be missing of the vocabulary alone, and those are drawn.
+    // Only rows of the vocabulary may be missing. They get initial weights.
     fill_normal(std::span(piece).subspan(static_cast<std::size_t>(had)), seed,
                 hash_name(param.tensor.name), begin + had, 0.0F,
                 static_cast<float>(param.init_std));

@@ -1,4 +1,4 @@
-// A Hugging Face folder's weights as a checkpoint of ours, and back.
+// Makes a checkpoint from the weights of a Hugging Face folder, and reads weights for an export.
 #pragma once
 
 #include <string>
@@ -10,14 +10,13 @@
 
 namespace sluice {
 
-// Commits a checkpoint of step 0 to `dir`: one rank's file, fp32 master weights and no
-// moments, which a run that resumes from it starts at zero.
-// `run` gives seed and configuration. Rows that the files have nothing for are drawn by run.seed.
-// Memory: one piece of a few MiB. Returns its path.
+// Commits a checkpoint of step 0 to `dir` and returns its path. The checkpoint has one file with
+// fp32 master weights and no moments; a resumed run starts moments at zero. `run` gives seed and
+// configuration. Rows that the files do not contain are initialised with run.seed. Needs a few MiB.
 std::string import_hf(FileSystem& files, const std::string& dir, const ModelSpec& spec,
                       const HfWeights& weights, RunState run);
 
-// Reads master weights, a piece at a time. Both must outlive the reader.
+// A reader of master weights. `checkpoint` must outlive the reader.
 [[nodiscard]] ParamReader checkpoint_reader(Checkpoint& checkpoint);
 
 }  // namespace sluice

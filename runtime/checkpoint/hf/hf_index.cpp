@@ -1,4 +1,4 @@
-// Which files a Hugging Face folder's weights are in.
+// The files of a Hugging Face folder's weights, and their index.
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <set>
@@ -21,7 +21,7 @@ bool is_file(const fs::path& path) {
   return fs::is_regular_file(path, ignored);
 }
 
-// A name that leads nowhere else.
+// True for a safetensors file name that cannot leave the folder.
 bool is_plain_name(const std::string& name) {
   return name.ends_with(".safetensors") && name.find_first_of("/\\") == std::string::npos &&
          name.find('\0') == std::string::npos;

@@ -12,7 +12,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Sees a document's events as it is parsed, and stops where a limit is passed.
+// Follows the parser's events and throws when a limit is exceeded.
 class Guard {
  public:
   Guard(const std::string& path, int depth) : path_(path), most_(depth) {}
@@ -35,7 +35,7 @@ class Guard {
  private:
   const std::string& path_;
   int most_;
-  std::vector<std::set<std::string>> keys_;  // of the objects that are open
+  std::vector<std::set<std::string>> keys_;  // keys of the open objects
 };
 
 }  // namespace
@@ -44,7 +44,7 @@ Json parse_hf_json(const std::string& path, std::string_view text, HfJsonLimits 
   if (static_cast<std::int64_t>(text.size()) > limits.bytes) {
     throw IoError(path + " is larger than " + std::to_string(limits.bytes) + " bytes", path);
   }
-  // The parser takes a NUL for the end of its text and would not look at what comes after.
+  // The JSON parser takes a NUL for the end of its text and would ignore the bytes behind it.
   if (text.find('\0') != std::string_view::npos) {
     throw IoError(path + " is not valid JSON: it holds a NUL byte", path);
   }

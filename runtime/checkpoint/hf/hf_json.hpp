@@ -1,5 +1,5 @@
-// JSON files of Hugging Face folders, read strictly: one object, no key twice, bounded in size and
-// depth. Whatever a file holds, reading it ends in a value or an IoError that names the file.
+// Strict reader for JSON files of Hugging Face folders: one object, no duplicate key, bounded size
+// and depth. Any input gives a value or an IoError that names the file.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct HfJsonLimits {
                                            HfJsonLimits limits = {});
 [[nodiscard]] nlohmann::json read_hf_json(const std::string& path, HfJsonLimits limits = {});
 
-// "\"gelu\"", cut short where it is long: a value in a message.
+// A value as text for messages, such as "\"gelu\""; long values are cut.
 [[nodiscard]] std::string shown(const nlohmann::json& value);
 
 }  // namespace sluice

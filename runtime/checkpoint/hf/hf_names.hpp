@@ -1,9 +1,10 @@
-// Which Hugging Face tensor holds which of our parameters, and how. Pure.
+// The mapping between Hugging Face tensors and Sluice parameters. Pure.
 //
-// One tensor holds one parameter: q, k and v, gate and up, which run as one product, are separate
-// parameters here too. gpt2's Conv1D weights are stored [in, out], the transpose of ours. A tied
-// head has no parameter of its own. Rows may differ: a vocabulary is padded in a file or extended
-// here, and a gpt2 may be trained on fewer positions than it has.
+// One tensor holds one parameter. q, k, v, gate and up are separate parameters in Sluice too,
+// although they run as one product. gpt2's Conv1D weights are stored [in, out], the transpose of
+// Sluice's. A tied head has no parameter. The number of rows may differ: a file may pad the
+// vocabulary, a run may extend the vocabulary, and a gpt2 may be trained on fewer positions than
+// its file has.
 #pragma once
 
 #include <cstdint>
@@ -17,31 +18,32 @@ namespace sluice {
 
 enum class HfRows {
   kExact,
-  kVocabulary,  // rows beyond the model's are padding; rows that are missing keep their draw
-  kPositions,   // the first rows are taken
+  kVocabulary,  // extra rows of the file are padding; missing rows keep their initial weights
+  kPositions,   // uses the first rows of the file
 };
 
 struct HfPlacement {
-  std::string param;                // ours: "h.0.attn.c_attn.weight"
-  std::vector<std::int64_t> shape;  // ours
-  std::string tensor;               // as transformers writes it: "transformer.h.0..."
+  std::string param;                // Sluice's name: "h.0.attn.c_attn.weight"
+  std::vector<std::int64_t> shape;  // in Sluice
+  std::string tensor;               // name that transformers writes: "transformer.h.0..."
   bool transposed = false;          // stored as [in, out]
   HfRows rows = HfRows::kExact;
 
-  // The shape of the whole parameter as it is stored.
+  // The shape of the stored tensor.
   [[nodiscard]] std::vector<std::int64_t> stored_shape() const;
 };
 
 // In the order of the model's parameters.
 [[nodiscard]] std::vector<HfPlacement> hf_placements(const ModelSpec& spec);
 
-// The name that transformers writes for a tensor of a file, where the family's prefix
-// ("transformer.", "model.") may be missing.
+// The name that transformers writes for a tensor. In a file the family's prefix ("transformer.",
+// "model.") may be missing.
 [[nodiscard]] std::string hf_canonical_name(ModelType type, const std::string& in_file);
-// Buffers that are no weights: causal masks, rotary frequencies. `canonical` as above.
+// True for buffers that are no weights: causal masks, rotary frequencies. `canonical`: the result
+// of hf_canonical_name().
 [[nodiscard]] bool hf_is_buffer(ModelType type, const std::string& canonical);
 
-// The head that a tied model's file may hold a second time, and the table it must equal.
+// The head, which the file of a tied model may contain as a copy, and the table that it must equal.
 inline constexpr char kHfHead[] = "lm_head.weight";
 [[nodiscard]] std::string hf_table_name(ModelType type);
 inline constexpr char kHfPositions[] = "transformer.wpe.weight";  // of a gpt2

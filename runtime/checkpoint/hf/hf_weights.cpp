@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::int64_t kTile = 256;
 
-// Elements [begin, begin + out.size()) of the transpose, [rows, cols], of what is stored.
+// Reads elements [begin, begin + out.size()) of the transpose, [rows, cols], of the stored matrix.
 void widen_transposed(const std::byte* stored, DType dtype, std::int64_t rows, std::int64_t cols,
                       std::int64_t begin, std::span<float> out) {
   const auto n = static_cast<std::int64_t>(out.size());
@@ -48,7 +48,7 @@ HfWeights::HfWeights(const std::string& dir, const ModelOptions& file, const Mod
 }
 
 void HfWeights::collect(const HfFiles& files, ModelType type) {
-  files_.reserve(files.paths.size());  // Stored points into it
+  files_.reserve(files.paths.size());  // Stored::file points into files_
   for (const std::string& path : files.paths) {
     const SafetensorsFile& file = files_.emplace_back(path);
     for (const TensorEntry& entry : file.tensors()) {
@@ -96,7 +96,7 @@ void HfWeights::match(const std::string& dir, const ModelOptions& file, const Mo
       continue;
     }
     check_rows(placement, found->second, file);
-    // Rows beyond vocab_size only fill the table up: they are no weights.
+    // Rows beyond vocab_size are padding, not weights.
     const bool vocabulary = placement.rows == HfRows::kVocabulary;
     const std::int64_t rows = vocabulary ? file.vocab : found->second.entry.shape.front();
     sources_.emplace(placement.param, Source{placement, found->second, rows});
@@ -120,7 +120,7 @@ void HfWeights::match(const std::string& dir, const ModelOptions& file, const Mo
   dtype_ = sources_.begin()->second.stored.dtype;
 }
 
-// Everything but the rows must agree; rows as the placement says.
+// Checks that the shapes agree. The number of rows may differ as the placement permits.
 void HfWeights::check_rows(const HfPlacement& placement, const Stored& stored,
                            const ModelOptions& file) {
   std::vector<std::int64_t> expected = placement.stored_shape();
@@ -139,7 +139,7 @@ void HfWeights::check_rows(const HfPlacement& placement, const Stored& stored,
   }
   if (placement.transposed) return;
   const std::int64_t ours = placement.shape[0];
-  const std::int64_t theirs = expected[0];  // without the rows that only fill a table up
+  const std::int64_t theirs = expected[0];  // without padding rows
   if (ours > theirs) {
     notes_.push_back(placement.tensor + ": " + std::to_string(ours - theirs) +
                      " rows beyond the file's " + std::to_string(theirs) +

@@ -1,4 +1,4 @@
-// Stored elements in fp32.
+// Conversion of stored elements to fp32.
 #pragma once
 
 #include <cstddef>
@@ -9,8 +9,8 @@
 
 namespace sluice {
 
-// Elements [first, first + out.size()) of what is stored from `stored` on, at any address: a file's
-// tensors begin anywhere. Thread-safe.
+// Converts elements [first, first + out.size()) of the array at `stored`, which may have any
+// alignment. Thread-safe.
 void widen(const std::byte* stored, DType dtype, std::int64_t first, std::span<float> out);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// DeepSpeed's universal checkpoints: a folder a parameter, its states whole.
+// DeepSpeed's universal checkpoints: one folder per parameter, with its whole states.
 #include <algorithm>
 #include <utility>
 
@@ -51,7 +51,7 @@ class Universal final : public ImportSource {
   OpenTensor open(int, const std::string& tensor, StateKind kind) override {
     const std::string path = join_path(join_path(zero_, tensor), file_of(kind));
     auto file = std::make_shared<TorchFile>(path);
-    // {param: tensor, ...} of stages 1 and 2, the bare tensor of stage 3.
+    // Stages 1 and 2 store {param: tensor, ...}; stage 3 stores the tensor itself.
     const PickleValue* value = &file->root();
     bool unpadded = false;
     if (value->kind == Kind::kDict) {
@@ -74,13 +74,15 @@ class Universal final : public ImportSource {
   std::optional<ModelOptions> model() const override { return model_; }
 
  private:
-  // What tells how DeepSpeed would cut a tensor is of no use here, but for experts.
+  // Refuses expert parameters. The other entries say how DeepSpeed cuts a tensor and are not
+  // needed.
   static void refuse_stacks(const TorchFile& file) {
     const PickleValue* const expert = file.tree().find(file.root(), "is_expert_param");
     if (expert == nullptr || expert->kind != Kind::kBool || expert->number == 0) return;
     throw CheckpointError("is of an expert, which is not built here", file.path(), "", expert->at);
   }
-  // Counters, and the arguments where Megatron-DeepSpeed put them; any rank's file has both.
+  // Reads counters, and the arguments if Megatron-DeepSpeed wrote them. The file of any rank has
+  // both.
   void read_model_states() {
     for (const std::string& name : local_file_system().list(dir_)) {
       if (!name.ends_with("model_states.pt") || name.starts_with("layer_")) continue;
@@ -94,7 +96,7 @@ class Universal final : public ImportSource {
       return;
     }
   }
-  // Adam's count: a number or a tensor, beside each parameter or once for all.
+  // Reads Adam's update count: a number or a tensor, per parameter or once for all.
   void read_step() {
     progress_.updates = std::max<std::int64_t>(0, progress_.step - skipped_);
     for (const std::string& name : names_) {

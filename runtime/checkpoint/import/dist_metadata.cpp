@@ -9,7 +9,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// Two million tensors' chunks.
+// Enough for the chunks of two million tensors.
 constexpr PickleLimits kLimits{std::int64_t{1} << 30, std::size_t{64} << 20U, 8};
 
 class MetadataReader {
@@ -22,7 +22,7 @@ class MetadataReader {
     const PickleValue& tensors = attribute(root, "state_dict_metadata", Kind::kDict, "");
     const PickleValue& places = attribute(root, "storage_data", Kind::kDict, "");
     for (const auto& [key, value] : tree_.entries(tensors)) {
-      if (!is_of(*value, "TensorStorageMetadata")) continue;  // what is pickled whole is no weight
+      if (!is_of(*value, "TensorStorageMetadata")) continue;  // a pickled object is no weight
       DistTensor& tensor = all_.emplace(key, tensor_of(key, *value)).first->second;
       for (DistChunk& chunk : tensor.chunks) {
         if (chunks_.emplace(std::pair{key, chunk.offsets}, &chunk).second) continue;
@@ -101,7 +101,7 @@ class MetadataReader {
   void place(const PickleValue& index, const PickleValue& info) {
     if (!is_of(index, "MetadataIndex")) return;
     const std::string& key = attribute(index, "fqn", Kind::kText, "").text;
-    if (!all_.contains(key)) return;  // of what is no tensor
+    if (!all_.contains(key)) return;  // the entry of an object that is no tensor
     const std::vector<std::int64_t> at = numbers(index, "offset", key);
     if (tree_.find(info, "transform_descriptors") != nullptr) {
       refuse("is compressed or otherwise transformed, which is not read", key, info.at);

@@ -1,6 +1,6 @@
-// The `.metadata` of a checkpoint of torch.distributed.checkpoint: which tensors there are, and in
-// which bytes of which .distcp file each rectangle of one lies, as a file of torch.save. A pickle,
-// read as data. Pure.
+// The `.metadata` file of torch.distributed.checkpoint: the tensors, and for each rectangle of a
+// tensor the .distcp file and its bytes. The bytes of a rectangle are a file of torch.save.
+// `.metadata` is a pickle, which is read as data. Pure.
 #pragma once
 
 #include <cstddef>
@@ -15,19 +15,19 @@
 namespace sluice {
 
 struct DistChunk {
-  std::vector<std::int64_t> offsets, sizes;  // in the tensor; as many as it has dimensions
-  std::string file;                          // a name in the same folder
+  std::vector<std::int64_t> offsets, sizes;  // in the tensor, one value per dimension
+  std::string file;                          // file name in the same folder
   std::int64_t offset = 0, bytes = 0;        // in the file
 };
 
 struct DistTensor {
   std::vector<std::int64_t> shape;
   std::vector<DistChunk> chunks;
-  std::int64_t at = 0;  // in .metadata
+  std::int64_t at = 0;  // byte offset in .metadata, for messages
 };
 
-// By key. Throws CheckpointError where it is no such metadata, a chunk has no place or lies beyond
-// its tensor, bytes are compressed, or a file is not a name in this folder.
+// Returns the tensors by key. Throws CheckpointError for another kind of pickle, a chunk without a
+// file or beyond its tensor, compressed bytes, and a file name that leaves the folder.
 [[nodiscard]] std::map<std::string, DistTensor> parse_dist_metadata(
     std::span<const std::byte> pickle, const std::string& path);
 

@@ -1,4 +1,4 @@
-// What the readers of other programs' checkpoints share. Only for this folder's import sources.
+// Shared by the readers of other programs' checkpoints. Only for the sources of this folder.
 #pragma once
 
 #include <cstdint>
@@ -10,17 +10,18 @@
 
 namespace sluice {
 
-// What an error ends with where weights could be had without what it names.
+// The remedy in errors about optimizer states: the weights alone can still be imported.
 inline constexpr char kWeightsAlone[] = "; --weights-only takes the weights alone";
 
-// A count under `key`, as an int or a float without a fraction; 0 where there is none.
+// The count under `key`, stored as an int or as a float without a fraction; 0 if missing.
 [[nodiscard]] std::int64_t whole_number(const PickleTree& tree, const PickleValue& in,
                                         std::string_view key);
-// Adam's count: a number, or a tensor of one. Throws CheckpointError where it is none.
+// Adam's update count: a number, or a tensor with one element. Throws CheckpointError otherwise.
 [[nodiscard]] std::int64_t updates_of(TorchFile& file, const PickleValue& value);
-// The first line of a small file; empty: there is none.
+// The first line of a small file; empty if there is no file.
 [[nodiscard]] std::string first_line(const std::string& path);
-// "mp_rank_01", "mp_rank_01_002": Megatron's. DeepSpeed has files of such names and a suffix.
+// True for Megatron's folder names "mp_rank_01" and "mp_rank_01_002". DeepSpeed uses such names
+// with a suffix for files.
 [[nodiscard]] bool is_rank_folder(const std::string& name);
 [[nodiscard]] bool is_there(const std::string& path);
 

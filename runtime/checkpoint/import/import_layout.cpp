@@ -15,7 +15,7 @@ constexpr char kTable[] = "embedding.word_embeddings.weight";
 constexpr char kHead[] = "output_layer.weight";
 constexpr char kPositionTable[] = "embedding.position_embeddings.weight";
 
-// A run of a parameter's first dimension: rows of a matrix, elements of a vector.
+// A run along the first dimension of a parameter: rows of a matrix, elements of a vector.
 struct Run {
   std::int64_t at = 0, length = 0;
   int part = 0;
@@ -75,7 +75,7 @@ class Planner {
     const ImportParam& p = param();
     param().blocks.push_back({0, p.rows(), 0, p.cols(), 0, tensor, 0, 0, transposed});
   }
-  // Of a tensor that is cut, or stacked, along its first dimension.
+  // Adds the blocks of a tensor that is cut or stacked along its first dimension.
   void runs(const std::string& tensor, const std::vector<Run>& of) {
     const bool matrix = param().shape.size() == 2;
     const std::int64_t cols = param().cols();
@@ -103,10 +103,11 @@ class Planner {
     }
     runs(tensor, of);
   }
-  // `heads` heads of one kind (q, k or v), which begin at head `first` of each query group's stack.
+  // Appends the runs of `heads` heads of one kind (q, k or v). These heads begin at head `first` of
+  // the stack of each query group.
   void stacked(const std::string& tensor, std::int64_t at, std::int64_t heads, std::int64_t first,
                std::vector<Run>& of) {
-    const std::int64_t groups = o_.kv_heads / parts_;  // of one part
+    const std::int64_t groups = o_.kv_heads / parts_;  // per part
     const std::int64_t in_group = o_.heads / o_.kv_heads + 2;
     const std::int64_t each = heads / o_.kv_heads;  // heads of this kind in a group
     need_rows(tensor, groups * in_group * o_.head_dim);
@@ -175,7 +176,7 @@ bool Planner::megatron_block_param(const std::string& in_block, const std::strin
   const std::string proj = block + "self_attention.linear_proj" + what;
   const std::string up = block + "mlp.linear_fc1" + what;
   const std::string down = block + "mlp.linear_fc2" + what;
-  const std::int64_t q_heads = o_.heads / o_.kv_heads;  // of a group
+  const std::int64_t q_heads = o_.heads / o_.kv_heads;  // per group
   const std::int64_t q = o_.heads * o_.head_dim;
   std::vector<Run> of;
   if (layer == "attn.c_attn") {
@@ -215,7 +216,7 @@ void replace(std::string& text, std::string_view from, std::string_view to) {
 }
 
 std::string megatron_name(std::string name) {
-  // Of the first generation, of Megatron-DeepSpeed, and of layers that norm as they multiply.
+  // Names of the first generation, of Megatron-DeepSpeed, and of layers that fuse norm and product.
   constexpr std::array<std::pair<std::string_view, std::string_view>, 15> kOlder{{
       {".attention.", ".self_attention."},
       {".query_key_value.", ".linear_qkv."},

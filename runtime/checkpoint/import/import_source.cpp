@@ -1,4 +1,4 @@
-// What is common to the readers of other programs' checkpoints, and which of them a folder is for.
+// Shared functions of the readers of other programs' checkpoints, and the choice of a reader.
 #include "runtime/checkpoint/import/import_source.hpp"
 
 #include <algorithm>
@@ -20,7 +20,8 @@ bool has_rank_folder(const std::string& dir) {
   return std::any_of(names.begin(), names.end(), is_rank_folder);
 }
 
-// A folder of Megatron's checkpoints names the one to take; the folder of one does not.
+// A folder of Megatron checkpoints names the checkpoint to use; the folder of one checkpoint does
+// not.
 std::string megatron_step(const std::string& dir) {
   const std::string iteration = first_line(join_path(dir, "latest_checkpointed_iteration.txt"));
   if (iteration.empty()) return dir;

@@ -27,7 +27,7 @@ std::string list_text(const std::vector<std::string>& names) {
   return text;
 }
 
-// Canonical name -> name in the files, of one part.
+// Canonical name -> name in the files, for one part.
 std::map<std::string, std::string> names_of(ImportSource& source, ModelType type, int part) {
   std::map<std::string, std::string> names;
   for (const std::string& in_file : source.tensors(part)) {
@@ -47,7 +47,7 @@ std::int64_t rows_of(const OpenTensor& tensor, std::int64_t cols) {
   return shape.size() == 1 && cols > 0 ? shape[0] / cols : 0;
 }
 
-// Bit by bit, of matrices; either may be stored flat.
+// Compares two matrices bit by bit. Either may be stored with one dimension.
 bool same_elements(const OpenTensor& a, const OpenTensor& b) {
   const bool a_flat = a.shape().size() == 1;
   const std::vector<std::int64_t>& shape = a_flat ? b.shape() : a.shape();
@@ -162,7 +162,7 @@ bool ImportedStates::is_copy(int part, const std::string& head, const std::strin
 }
 
 void ImportedStates::check_shapes() {
-  std::vector<std::string> without;  // a moment
+  std::vector<std::string> without;  // tensors without a moment
   std::size_t moments = 0;
   for (const ImportTensor& wanted : layout_.tensors) {
     const std::string& in_file = in_file_.at({wanted.part, wanted.name});
@@ -210,8 +210,8 @@ ImportedStates::Opened& ImportedStates::open(int part, const std::string& tensor
   return open_.emplace(std::pair{part, tensor}, std::move(opened)).first->second;
 }
 
-// Rows [row, row + rows) of ours, of which out is all `cols` columns, as far as they are the
-// block's.
+// Copies the part of the block that lies in rows [row, row + rows) of the parameter. `out` holds
+// these rows with all `cols` columns.
 void ImportedStates::copy(const ImportBlock& block, const Opened& from, std::int64_t row,
                           std::int64_t rows, std::int64_t cols, std::span<float> out) {
   const auto fetch = [&from](std::int64_t their_row, std::int64_t their_col, std::span<float> to) {
@@ -252,7 +252,7 @@ void ImportedStates::read(std::size_t param, StateKind kind, std::int64_t begin,
   const std::int64_t rows = elems / cols;
   std::int64_t covered = 0;
   for (const ImportBlock& block : wanted.blocks) covered += block.rows * block.cols;
-  // Rows behind those of a vocabulary's blocks: drawn as fresh weights are.
+  // Rows of the vocabulary that no block covers get initial weights.
   const std::int64_t absent = std::max(begin, covered);
   if (absent < begin + elems) {
     const auto drawn = out.subspan(static_cast<std::size_t>(absent - begin));
@@ -270,7 +270,7 @@ void ImportedStates::read(std::size_t param, StateKind kind, std::int64_t begin,
 
 std::string ImportedStates::commit(FileSystem& files, const std::string& dir, const RunState& run) {
   std::vector<StateRange> ranges;
-  std::vector<std::size_t> params;  // of the ranges
+  std::vector<std::size_t> params;  // index of the parameter of each range
   for (std::size_t i = 0; i < layout_.params.size(); ++i) {
     const ImportParam& param = layout_.params[i];
     for (const StateKind kind : kStateKinds) {

@@ -28,7 +28,7 @@ OpenTensor::OpenTensor(std::string name, std::vector<std::int64_t> shape,
     : name_(std::move(name)), shape_(std::move(shape)), pieces_(std::move(pieces)) {
   check(!pieces_.empty() && !shape_.empty() && shape_.size() <= 2, "pieces of a matrix: " + name_);
   const std::int64_t rows = shape_.size() == 2 ? shape_[0] : 1;
-  constexpr std::size_t kMostPieces = 4096;  // each is compared with each
+  constexpr std::size_t kMostPieces = 4096;  // every pair of pieces is compared
   if (pieces_.size() > kMostPieces) {
     throw error("is in " + std::to_string(pieces_.size()) + " pieces, over the limit of " +
                 std::to_string(kMostPieces));

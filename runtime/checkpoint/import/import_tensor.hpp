@@ -1,5 +1,5 @@
-// A tensor of another program's checkpoint: as one file has it, or in rectangles of several files
-// (torch_dist). Values of one thread.
+// A tensor of another program's checkpoint, in one file or in rectangles of several files
+// (torch_dist). Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,39 +13,39 @@
 
 namespace sluice {
 
-// A vector is one row. Dimensions before the last two are 1.
+// A rectangle of a tensor. A vector is one row. Dimensions before the last two are 1.
 struct TensorPiece {
   std::shared_ptr<TorchFile> file;
-  const PickleValue* value = nullptr;  // kTensor; lives with the file
-  std::int64_t row = 0, col = 0;       // of the tensor, where the piece begins
+  const PickleValue* value = nullptr;  // kTensor; lives as long as the file
+  std::int64_t row = 0, col = 0;       // position of the piece in the tensor
   [[nodiscard]] std::int64_t rows() const;
   [[nodiscard]] std::int64_t cols() const;
 };
 
 class OpenTensor {
  public:
-  // As its file has it.
+  // A tensor in one file.
   OpenTensor(std::string name, std::shared_ptr<TorchFile> file, const PickleValue& value);
-  // Throws CheckpointError where the pieces leave a hole, overlap, or reach beyond `shape`, which
-  // has one or two dimensions.
+  // A tensor in several pieces. Throws CheckpointError if the pieces leave a hole, overlap, or
+  // exceed `shape`. REQUIRES: one or two dimensions.
   OpenTensor(std::string name, std::vector<std::int64_t> shape, std::vector<TensorPiece> pieces);
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::vector<std::int64_t>& shape() const { return shape_; }
-  // With file, tensor and byte.
+  // An error that names file, tensor and byte.
   [[nodiscard]] CheckpointError error(const std::string& what) const;
 
-  // Throws CheckpointError where it is stored as something else than fp32, bf16 or fp16.
+  // Throws CheckpointError unless the dtype is fp32, bf16 or fp16.
   void check_dtype() const;
-  // Compares what it is stored in with its checksums, once a storage. Throws CheckpointError.
+  // Compares the storages with their checksums, each storage once. Throws CheckpointError.
   void check_storage() const;
-  // Row `row`, columns [col, col + out.size()), of a matrix, or elements of a vector (row 0), in
-  // fp32. REQUIRES: check_storage().
+  // Reads columns [col, col + out.size()) of row `row` in fp32; a vector has row 0 only. REQUIRES:
+  // check_storage() was called.
   void read_row(std::int64_t row, std::int64_t col, std::span<float> out) const;
-  // What was read counts no longer as this process's memory.
+  // Releases the pages that were read from this process's resident memory.
   void let_go() const;
 
-  bool unpadded = false;  // a vocabulary whose padding was taken off already
+  bool unpadded = false;  // a vocabulary without padding
 
  private:
   std::string name_;

@@ -1,4 +1,4 @@
-// Megatron's legacy checkpoints, all their stages as one model for each tensor-parallel rank.
+// Megatron's legacy checkpoints. Joins the pipeline stages to one model per tensor-parallel rank.
 #include <algorithm>
 #include <map>
 #include <utility>
@@ -113,7 +113,7 @@ class Megatron final : public ImportSource {
   std::string dir_;
   MegatronFiles all_;
   std::vector<Part> parts_;  // by tensor-parallel rank
-  MegatronProgress said_;    // of the first file
+  MegatronProgress said_;    // progress in the first file
 };
 
 }  // namespace

@@ -1,6 +1,6 @@
-// Megatron's torch_dist checkpoints: tensors of the whole model, in the pieces that ranks wrote.
-// What blocks have in common is stacked by layer, [layers, ...], or has the layer's number in its
-// key. Rows and columns of all tensor-parallel ranks are put together as those of one rank.
+// Megatron's torch_dist checkpoints: tensors of the whole model, in the pieces that ranks wrote. A
+// tensor of the blocks is either stacked by layer, [layers, ...], or has the layer number in its
+// key. The pieces of all tensor-parallel ranks are joined to the tensors of one rank.
 #include <algorithm>
 #include <array>
 #include <map>
@@ -65,8 +65,8 @@ class MegatronDist final : public ImportSource {
 
  private:
   struct Place {
-    std::array<std::string, 3> keys;  // by state: in the metadata
-    std::int64_t layer = -1;          // of a stack; -1: it is none
+    std::array<std::string, 3> keys;  // keys in the metadata, by state kind
+    std::int64_t layer = -1;          // index in a stack of layers; -1: no stack
   };
   static const std::string& key_of(const Place& place, StateKind kind) {
     return place.keys[kind == StateKind::kMaster ? 0 : kind == StateKind::kMoment1 ? 1 : 2];
@@ -92,8 +92,8 @@ class MegatronDist final : public ImportSource {
     }
   }
 
-  // The optimizer's, under the weights' keys and in their shapes; not so where it was saved in the
-  // order of its buffers.
+  // Finds the optimizer's states, which have the keys and shapes of the weights. States that were
+  // saved in the order of the optimizer's buffers do not.
   void find_states() {
     for (auto& [name, place] : places_) {
       const std::string weight = place.keys[0];
@@ -121,7 +121,7 @@ class MegatronDist final : public ImportSource {
 
   OpenTensor put_together(const std::string& key, std::int64_t layer) {
     const DistTensor& tensor = all_.at(key);
-    const std::size_t first = layer < 0 ? 0 : 1;  // of the dimensions that are a weight's own
+    const std::size_t first = layer < 0 ? 0 : 1;  // first dimension of the weight itself
     std::vector<std::int64_t> shape(tensor.shape.begin() + static_cast<std::ptrdiff_t>(first),
                                     tensor.shape.end());
     if (shape.empty() || shape.size() > 2) {
@@ -192,7 +192,7 @@ class MegatronDist final : public ImportSource {
   std::string dir_;
   TorchFile common_;
   std::map<std::string, DistTensor> all_;
-  std::map<std::string, Place> places_;  // by the name that one rank's file would have
+  std::map<std::string, Place> places_;  // by the name in the file of a single rank
   std::map<std::string, std::shared_ptr<const ReadOnlyMap>> maps_;
   bool optimizer_ = false;
   ImportProgress progress_;

@@ -18,8 +18,8 @@ namespace {
 using Kind = PickleValue::Kind;
 
 constexpr char kFile[] = "model_optim_rng.pt";
-constexpr double kFirstStacked = 2.0;  // earlier ones stack q, k and v in another order
-constexpr int kMostDepth = 8;          // of the dictionaries that tensors are in
+constexpr double kFirstStacked = 2.0;  // earlier versions stack q, k and v in another order
+constexpr int kMostDepth = 8;          // of nested dictionaries
 
 std::string digits(int number, std::size_t least) {
   const std::string text = std::to_string(number);
@@ -30,9 +30,9 @@ std::string folder_name(int tensor_rank, int stage, bool pipeline) {
   return "mp_rank_" + digits(tensor_rank, 2) + (pipeline ? "_" + digits(stage, 3) : "");
 }
 
-// Layers are told by "layers.N.", at the beginning or after a dot.
+// The number N of "layers.N." at the begin of a name or after a dot.
 struct LayerNumber {
-  std::size_t at = 0, length = 0;  // of the digits
+  std::size_t at = 0, length = 0;  // position of the digits
   std::int64_t number = 0;
 };
 std::optional<LayerNumber> layer_number(const std::string& name) {
@@ -49,7 +49,7 @@ std::optional<LayerNumber> layer_number(const std::string& name) {
   return layer;
 }
 
-// The tensors of one chunk, in the order that they were written in.
+// Collects the tensors of one chunk in the order of the file.
 class Collector {
  public:
   Collector(const TorchFile& file, std::string chunk) : file_(file), chunk_(std::move(chunk)) {}
@@ -66,7 +66,7 @@ class Collector {
       throw CheckpointError("nests its model too deep", file_.path(), prefix, in.at);
     }
     for (std::size_t i = 0; i + 1 < in.items.size(); i += 2) {
-      // A dictionary that is in several others, or in itself, would be walked without an end.
+      // Bounds the walk: a dictionary may be contained in several others, or in itself.
       if (++walked_ > tree.values.size()) {
         throw CheckpointError("holds one dictionary in many places", file_.path(), prefix, in.at);
       }
@@ -76,7 +76,7 @@ class Collector {
       const std::string name = prefix.empty() ? key.text : prefix + "." + key.text;
       if (value.kind == Kind::kDict) walk(value, name, depth + 1);
       if (value.kind == Kind::kTensor) add(name, value);
-      // What is no tensor is no weight; a weight that is missing is found missing.
+      // Other values are no weights. Missing weights are reported later.
     }
   }
   void add(const std::string& name, const PickleValue& value) {
@@ -95,7 +95,7 @@ class Collector {
   std::size_t walked_ = 0;
 };
 
-// Layers of a chunk: every number from 0 on is there.
+// The number of layers of a chunk. Throws unless every number from 0 on occurs.
 std::int64_t count_layers(const MegatronFile& in, const std::vector<MegatronTensor>& chunk) {
   std::set<std::int64_t> numbers;
   for (const MegatronTensor& tensor : chunk) {
@@ -136,7 +136,7 @@ MegatronFile open_file(const std::string& path, int tensor_rank, int stage) {
   return in;
 }
 
-// Of the arguments, where they are there.
+// An integer of Megatron's arguments, if the file has it.
 std::optional<std::int64_t> argument(const MegatronFile& in, std::string_view key) {
   const PickleValue* const args = in.file->tree().find(in.file->root(), "args");
   const PickleValue* const value = args == nullptr ? nullptr : in.file->tree().find(*args, key);
@@ -160,7 +160,7 @@ void check_version(const MegatronFile& in) {
                            "; 2.0 and later are read, earlier ones order q, k and v in other ways");
 }
 
-// The folders that are there make a full grid.
+// Opens the files. Throws unless the folders form a full grid of ranks and stages.
 MegatronFiles open_grid(const std::string& dir) {
   std::set<std::string> folders;
   for (const std::string& name : local_file_system().list(dir)) {
@@ -213,8 +213,8 @@ void check_sizes(const MegatronFiles& all, const MegatronFile& in) {
                            all.files[0].file->path() + " " + std::to_string(chunks));
 }
 
-// The rank that wrote a file rises with tensor-parallel rank and stage, however Megatron laid ranks
-// out. Converters write all of one rank.
+// In every rank order of Megatron, the rank that wrote a file rises with tensor-parallel rank and
+// stage. Converters write all files from one rank.
 void check_writer(const MegatronFile& before, const MegatronFile& in) {
   const auto rank = argument(in, "rank");
   const auto other = argument(before, "rank");
@@ -224,7 +224,7 @@ void check_writer(const MegatronFile& before, const MegatronFile& in) {
                            ": files of two ranks are swapped");
 }
 
-// What each file says of the layout and of itself is what its folder's name says.
+// Checks that the layout and position in each file match the name of its folder.
 void check_places(const MegatronFiles& all) {
   const auto iteration = [](const MegatronFile& in) {
     return whole_number(in.file->tree(), in.file->root(), "iteration");
@@ -242,7 +242,8 @@ void check_places(const MegatronFiles& all) {
   }
 }
 
-// The embedding is the first chunk's, the final norm and the head the last one's.
+// Checks that only the first chunk has the embedding, and only the last the final norm and the
+// head.
 void check_ends(const MegatronFile& in, std::size_t chunk, bool first, bool last) {
   bool embedding = false;
   bool norm = false;
@@ -279,7 +280,7 @@ std::string layers_text(const MegatronFiles& all) {
   return text;
 }
 
-// Layers are numbered through: chunk by chunk, and in each stage by stage.
+// Replaces layer numbers by global numbers: chunk by chunk, within a chunk stage by stage.
 void number_layers(MegatronFiles& all) {
   const std::size_t chunks = all.files[0].chunks.size();
   std::int64_t before = 0;

@@ -1,9 +1,9 @@
-// The files of Megatron's legacy checkpoints, a folder for each tensor-parallel rank and pipeline
-// stage: mp_rank_TT/model_optim_rng.pt, or mp_rank_TT_PPP/ where there is a pipeline. With virtual
-// stages a file holds several chunks of the model, `model0`, `model1`, ...: chunk c of stage p is
-// number c * stages + p from the embedding on. Layers are numbered from 0 in each chunk.
+// The files of Megatron's legacy checkpoints. Each tensor-parallel rank and pipeline stage has a
+// folder: mp_rank_TT/model_optim_rng.pt, or mp_rank_TT_PPP/ with a pipeline. With virtual stages a
+// file holds several chunks of the model, `model0`, `model1`, ...: chunk c of stage p is number
+// c * stages + p, counted from the embedding. Layers are numbered from 0 in each chunk.
 //
-// Only for this folder's import sources. For one thread.
+// Only for the sources of this folder. Not thread-safe.
 #pragma once
 
 #include <array>
@@ -18,9 +18,9 @@ namespace sluice {
 
 struct MegatronTensor {
   std::string in_file;  // "model1.decoder.layers.0.mlp.linear_fc1.weight"
-  std::string name;     // of the whole model: its layer's number among all; without the chunk
+  std::string name;     // name in the whole model: global layer number, without the chunk
   std::string canonical;
-  // kTensor values of the file by StateKind; the master is the optimizer's where it has one.
+  // kTensor values by StateKind. The master weights are the optimizer's copy, if it has one.
   std::array<const PickleValue*, 3> states{};
 };
 
@@ -41,22 +41,23 @@ struct MegatronFiles {
   }
 };
 
-// Every file, with the weights' values. Throws CheckpointError where a folder is missing, files are
-// of different runs or in another's place, or their layers do not add up.
+// Opens every file and finds the weights. Throws CheckpointError if a folder is missing, if files
+// belong to different runs or to another folder, or if the layer numbers have a gap.
 [[nodiscard]] MegatronFiles open_megatron_files(const std::string& dir);
 
-// What a file's optimizer says of the run; 0 where it does not.
+// The run's progress from the optimizer of a file. Missing values are 0.
 struct MegatronProgress {
   bool moments = false;
-  std::int64_t updates = -1;  // -1: not said
+  std::int64_t updates = -1;  // -1: missing
   double learning_rate = 0, loss_scale = 0;
   std::int64_t good_steps = 0, lives = 0;
 };
 
-// Puts the fp32 weights and both moments of every parameter of `file` to its tensors: parameters
-// are numbered by group (those that decay, those that do not), each in the module's order. Counts,
-// shapes, and the weights that the fp32 ones round to, have to agree. Throws CheckpointError naming
-// the tensor; also where the optimizer's states are distributed over ranks or left out.
+// Adds the fp32 weights and both moments to the tensors of `file`. The optimizer numbers parameters
+// by group (with and without weight decay), in each group in the order of the module. Counts and
+// shapes must agree, and the fp32 weights must round to the model's weights. Throws
+// CheckpointError, which names the tensor; also if the optimizer's states are distributed over
+// ranks or missing.
 [[nodiscard]] MegatronProgress read_megatron_optimizer(MegatronFile& file);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The arguments of a Megatron run as a model of ours.
+// Converts the arguments of a Megatron run to ModelOptions.
 #include <algorithm>
 #include <string>
 #include <string_view>
@@ -41,7 +41,7 @@ class Arguments {
     const PickleValue* const value = find(key);
     return value == nullptr || value->kind != Kind::kText ? otherwise : value->text;
   }
-  // It is there, and not None.
+  // True if the argument exists and is not None.
   [[nodiscard]] bool given(std::string_view key) const {
     const PickleValue* const value = find(key);
     return value != nullptr && value->kind != Kind::kNone;
@@ -63,7 +63,7 @@ class Arguments {
   std::string refused_;
 };
 
-// Of every model: the same tensors would mean other logits.
+// Refuses settings of all families under which the same tensors would give other logits.
 void refuse_what_is_not_built(Arguments& args) {
   args.refuse_if(args.flag("apply_layernorm_1p", false),
                  "apply_layernorm_1p: true: the norms' weights are stored less 1");

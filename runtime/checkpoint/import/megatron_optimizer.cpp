@@ -1,4 +1,4 @@
-// Which state of a Megatron optimizer is which parameter's.
+// Matches the states of a Megatron optimizer to parameters.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -18,8 +18,8 @@ using Kind = PickleValue::Kind;
 
 // A group of parameters, with or without weight decay.
 struct Group {
-  const PickleValue* said = nullptr;  // the dictionary
-  std::vector<std::int64_t> numbers;  // of its parameters
+  const PickleValue* said = nullptr;  // the group's dictionary
+  std::vector<std::int64_t> numbers;  // numbers of the group's parameters
   bool decays = true;
 };
 
@@ -94,7 +94,7 @@ class OptimizerReader {
       groups_.push_back(std::move(group));
     }
   }
-  // Of the run's weight decay a group has wd_mult times; older files give the product alone.
+  // A group's weight decay is wd_mult times the run's. Older files have only the product.
   [[nodiscard]] bool decays(const PickleValue& group) const {
     for (const char* const key : {"wd_mult", "weight_decay"}) {
       const PickleValue* const value = tree_.find(group, key);
@@ -105,8 +105,8 @@ class OptimizerReader {
     return true;
   }
 
-  // The parameters of each group, in the order of their numbers. Matrices decay, vectors do not;
-  // where one group has all, it has them as the module does.
+  // The parameters of each group in the order of their numbers. Matrices decay, vectors do not. If
+  // one group has all parameters, they have the order of the module.
   std::vector<std::vector<MegatronTensor*>> assign() {
     const auto full = std::count_if(groups_.begin(), groups_.end(),
                                     [](const Group& group) { return !group.numbers.empty(); });
@@ -144,7 +144,7 @@ class OptimizerReader {
     return in_.file->tensor(value).shape;
   }
 
-  // A tensor of the optimizer's, for a parameter.
+  // Checks that a value of the optimizer is a tensor with the parameter's shape.
   const PickleValue& matching(const MegatronTensor& of, const PickleValue* value,
                               const std::string& what, const PickleValue& near) const {
     if (value == nullptr || value->kind != Kind::kTensor) {
@@ -182,7 +182,7 @@ class OptimizerReader {
     updates_ = updates;
   }
 
-  // The fp32 copies of weights in fp16 or bf16, a list for each group.
+  // Takes the fp32 copies of fp16 or bf16 weights, one list per group.
   void take_masters(const PickleValue& optimizer,
                     const std::vector<std::vector<MegatronTensor*>>& of_groups) {
     const PickleValue* copies = tree_.find(optimizer, "fp32_from_fp16_params");
@@ -211,7 +211,7 @@ class OptimizerReader {
       }
     }
   }
-  // What makes sure of the order: the first and last rows of the fp32 weight round to the model's.
+  // Proves the order: the first and last rows of the fp32 weight must round to the model's rows.
   void check_rounds(const MegatronTensor& of, const PickleValue& master) const {
     const OpenTensor model(of.in_file, in_.file, *of.states[0]);
     const OpenTensor exact(of.in_file, in_.file, master);
@@ -226,8 +226,8 @@ class OptimizerReader {
     for (const std::int64_t row : {std::int64_t{0}, shape.size() == 2 ? shape[0] - 1 : 0}) {
       model.read_row(row, 0, rounded);
       exact.read_row(row, 0, whole);
-      // Half the distance to the next number: 2^-9 of it in bf16, 2^-12 in fp16, whose smallest
-      // steps are 2^-24.
+      // Tolerance: half a step, which is at most 2^-8 of the value in bf16 and 2^-11 in fp16; or
+      // one subnormal step.
       const float relative = bf16 ? 0x1p-8F : 0x1p-11F;
       const float absolute = bf16 ? 0x1p-133F : 0x1p-24F;
       for (std::size_t i = 0; i < whole.size(); ++i) {
@@ -270,7 +270,7 @@ class OptimizerReader {
 
   MegatronFile& in_;
   const PickleTree& tree_;
-  std::map<std::int64_t, const PickleValue*> states_;  // nullptr: taken
+  std::map<std::int64_t, const PickleValue*> states_;  // by number; nullptr: used already
   std::vector<Group> groups_;
   std::size_t used_ = 0;
   std::int64_t updates_ = -1;

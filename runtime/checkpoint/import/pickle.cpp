@@ -12,7 +12,7 @@ namespace {
 
 using Kind = PickleValue::Kind;
 
-// What the opcodes do with the stack.
+// Executes the opcodes on the stack.
 class Machine : private PickleStack {
  public:
   using PickleStack::PickleStack;
@@ -29,7 +29,7 @@ class Machine : private PickleStack {
     for (std::size_t i = length; i > 0; --i) items[i - 1] = pop();
     push(Kind::kTuple, "", std::move(items));
   }
-  // Into the list or dictionary on top; what is opaque keeps nothing.
+  // Adds items to the list or dictionary on top of the stack. An opaque value ignores them.
   void add(Kind kind, const std::vector<PickleId>& items) {
     PickleValue& into = top();
     if (into.kind == Kind::kOpaque) return;
@@ -44,7 +44,7 @@ class Machine : private PickleStack {
       of.items = {state};
     } else if (of.kind != Kind::kDict && of.kind != Kind::kTensor) {
       fail("gives a state to " + kind_text(of));
-    }  // what an OrderedDict or a tensor has beside its contents is not read
+    }  // the state of an OrderedDict or a tensor is ignored
   }
 
   void reduce() {
@@ -67,7 +67,8 @@ class Machine : private PickleStack {
     if (is_typed_global(name)) return typed_tensor(given);
     make_tensor(name, given);
   }
-  // Of another type than torch's own it is opaque: what its storage means is not known.
+  // A tensor of a type other than torch's own is opaque, because the meaning of its storage is
+  // unknown.
   void typed_tensor(const PickleValue& given) {
     if (given.items.size() != 4) fail("makes a tensor with attributes of no four values");
     const PickleValue& function = tree_.values[given.items[0]];
@@ -113,7 +114,7 @@ class Machine : private PickleStack {
     if (name.kind != Kind::kText || module.kind != Kind::kText) fail("names a global without text");
     push_global(module.text, name.text);
   }
-  // Short, since what is made of one names it again.
+  // Limits the length, because every value that a global makes repeats its name.
   void push_global(const std::string& module, const std::string& name) {
     constexpr std::size_t kMost = 160;
     if (module.size() + name.size() > kMost) fail("names a global of more than 160 characters");
@@ -202,7 +203,7 @@ bool Machine::step_container(std::uint8_t opcode) {
     case '}':
       push(Kind::kDict, "");
       return true;
-    case 0x8f:  // a set: nothing here needs one
+    case 0x8f:  // a set, which no importer needs
       push(Kind::kOpaque, "builtins set");
       return true;
     case 0x91:
@@ -301,7 +302,7 @@ void Machine::step() {
     }
     return;
   }
-  if (opcode == 0x95) {  // a frame: how far a stream reader may read ahead
+  if (opcode == 0x95) {  // a frame: a hint for readers of streams
     (void)number<std::uint64_t>();
     return;
   }

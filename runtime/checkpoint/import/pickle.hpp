@@ -1,10 +1,10 @@
-// Pickles of torch.save, read as data. Nothing that a pickle names is looked up or run: the machine
-// knows the opcodes that build numbers, texts and containers, and of all globals those that say
-// what a tensor is. Whatever else a pickle names becomes an opaque value: its name, and the state
-// it was given (an argparse.Namespace is so read by its attributes).
+// Reads pickles of torch.save as data. No global of a pickle is looked up or run. The machine knows
+// the opcodes that build numbers, texts and containers, and the globals that build tensors. Every
+// other global becomes an opaque value with its name and its state; so the attributes of an
+// argparse.Namespace can be read.
 //
-// Every opcode that is not known, and whatever does not hold together, is a CheckpointError with
-// file, byte and opcode or global. Memory is linear in the pickle's bytes. Pure; thread-safe.
+// An unknown opcode or an inconsistency is a CheckpointError with file, byte, and opcode or global.
+// Memory is linear in the bytes of the pickle. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +19,7 @@
 
 namespace sluice {
 
-using PickleId = std::uint32_t;  // of a value of one PickleTree
+using PickleId = std::uint32_t;  // index of a value in a PickleTree
 
 struct PickleValue {
   enum class Kind : std::uint8_t {
@@ -35,24 +35,24 @@ struct PickleValue {
     kStorage,  // number: index into storages
     kTensor,   // number: index into tensors
     kGlobal,   // text: "module name"
-    kOpaque,   // text: "module name" of what would make it; items: its state, if it was given one
+    kOpaque,   // text: "module name" of its global; items: its state, if any
   };
   Kind kind = Kind::kNone;
   std::int64_t number = 0;
   double real = 0;
   std::string text;
   std::vector<PickleId> items;
-  std::int64_t at = 0;  // of the opcode that made it, in the file
+  std::int64_t at = 0;  // byte in the file of the opcode that made the value
 };
 
-// Named by the pickle; its bytes are the zip's entry data/<key>.
+// A storage that the pickle names. Its bytes are the zip entry data/<key>.
 struct PickleStorage {
   std::string key;
   TensorDType dtype = TensorDType::kF32;
   std::int64_t elems = 0;
 };
 
-// Lies within its storage: checked.
+// A view of a storage; checked to lie within the storage.
 struct PickleTensor {
   std::size_t storage = 0;
   std::int64_t offset = 0;                   // elements
@@ -65,7 +65,7 @@ struct PickleLimits {
   std::size_t dims = 8;
 };
 
-// May hold itself: do not walk it without a limit.
+// The values of a pickle. A value may contain itself, so a walk needs a limit.
 struct PickleTree {
   PickleId root = 0;
   std::vector<PickleValue> values;
@@ -74,17 +74,17 @@ struct PickleTree {
   std::string path;
 
   [[nodiscard]] const PickleValue& at(PickleId id) const { return values[id]; }
-  // A dictionary's value, or an opaque value's attribute, of this name. nullptr: there is none.
+  // The value of a dictionary, or the attribute of an opaque value, with this name; or nullptr.
   [[nodiscard]] const PickleValue* find(const PickleValue& in, std::string_view key) const;
-  // Every entry of a dictionary whose key is a text.
+  // The entries of a dictionary whose keys are texts.
   [[nodiscard]] std::map<std::string, const PickleValue*> entries(const PickleValue& in) const;
 };
 
-// `path` and `base`, the offset of the pickle in that file, are for messages.
+// `path`, and `base`, the offset of the pickle in that file, are for messages.
 [[nodiscard]] PickleTree parse_pickle(std::span<const std::byte> pickle, const std::string& path,
                                       std::int64_t base = 0, const PickleLimits& limits = {});
 
-// "a text", "a value of argparse Namespace": for messages.
+// The kind of a value for messages: "a text", "a value of argparse Namespace".
 [[nodiscard]] std::string kind_text(const PickleValue& value);
 
 }  // namespace sluice

@@ -54,7 +54,7 @@ std::int64_t PickleStack::long_number(std::uint8_t length) {
   if (length == 0) return 0;
   std::memcpy(&value, bytes.data(), length);
   const unsigned shift = 64U - 8U * length;
-  return static_cast<std::int64_t>(value << shift) >> shift;  // its sign
+  return static_cast<std::int64_t>(value << shift) >> shift;  // extends the sign
 }
 
 void PickleStack::push(PickleValue value) {

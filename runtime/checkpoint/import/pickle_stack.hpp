@@ -1,8 +1,7 @@
-// What a pickle is read with: its bytes in order, the stack and memo that its opcodes work on, and
-// the values made so far. Only for this folder's pickle sources; for one thread.
+// The state of reading a pickle: the remaining bytes, the stack, the memo, and the values so far.
+// Only for this folder's pickle sources. Not thread-safe.
 //
-// Whatever is not there, or is over a limit, is a CheckpointError with the opcode's byte in the
-// file.
+// A missing value or a value over a limit is a CheckpointError with the opcode's byte in the file.
 #pragma once
 
 #include <cstddef>
@@ -19,7 +18,7 @@ namespace sluice {
 
 class PickleStack {
  public:
-  // `base`: of the pickle in its file.
+  // `base`: offset of the pickle in its file.
   PickleStack(std::span<const std::byte> pickle, const std::string& path, std::int64_t base,
               const PickleLimits& limits);
 
@@ -43,7 +42,7 @@ class PickleStack {
   [[nodiscard]] std::string text(std::uint64_t length);
   [[nodiscard]] std::string line();
 
-  // The stack: nothing below the last mark is taken.
+  // The stack. Values below the last mark cannot be popped.
   void push(PickleValue value);
   void push(Kind kind, std::int64_t number);
   void push(Kind kind, std::string text, std::vector<PickleId> items = {});
@@ -56,7 +55,7 @@ class PickleStack {
   PickleLimits limits_;
   PickleTree tree_;
   std::vector<PickleId> stack_;
-  std::vector<std::size_t> marks_;  // sizes of the stack
+  std::vector<std::size_t> marks_;  // stack sizes at the marks
   std::unordered_map<std::uint64_t, PickleId> memo_;
 
  private:

@@ -26,7 +26,7 @@ constexpr std::array kStorageTypes{
     StorageType{"torch BoolStorage", TensorDType::kBool},
 };
 
-// No product of what is accepted overflows: 2^47 elements are more than any file holds.
+// With this limit no product of accepted values overflows. No file has 2^47 elements.
 constexpr std::int64_t kMostElems = std::int64_t{1} << 47;
 
 bool numbers_of(const PickleTree& tree, const PickleValue& tuple, std::size_t most,
@@ -40,7 +40,7 @@ bool numbers_of(const PickleTree& tree, const PickleValue& tuple, std::size_t mo
   return true;
 }
 
-// One past the last element that is touched; -1: too many.
+// Index one past the last element of the tensor in its storage; -1: too large.
 std::int64_t reach_of(const PickleTensor& tensor) {
   std::int64_t last = tensor.offset;
   std::int64_t elems = 1;

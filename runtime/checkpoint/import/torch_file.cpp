@@ -19,7 +19,7 @@ std::span<const std::byte> bytes_of(std::span<const std::byte> file, std::int64_
   return file.subspan(static_cast<std::size_t>(offset), static_cast<std::size_t>(bytes));
 }
 
-// A file that torch.save wrote before 1.6, or pickle.dump, begins with a pickle.
+// Refuses files of torch.save before 1.6 and of pickle.dump, which begin with a pickle.
 void refuse_bare_pickle(std::span<const std::byte> file, const std::string& path) {
   if (file.size() < 2 || file[0] != std::byte{0x80}) return;
   throw CheckpointError(
@@ -29,7 +29,7 @@ void refuse_bare_pickle(std::span<const std::byte> file, const std::string& path
       path, "", 0);
 }
 
-// Entries without the one folder that all of them are in.
+// Entries by name, without the folder that contains all of them.
 using ByName = std::unordered_map<std::string, const ZipEntry*>;
 ByName by_name(const std::vector<ZipEntry>& entries, const std::string& path) {
   ByName found;
@@ -49,8 +49,8 @@ ByName by_name(const std::vector<ZipEntry>& entries, const std::string& path) {
 
 void check_crc(std::span<const std::byte> bytes, std::uint32_t crc, const std::string& path,
                const std::string& name, std::int64_t offset) {
-  if (crc == 0) return;  // not given
-  // In pieces that are let go, so that a large storage is never all resident.
+  if (crc == 0) return;  // the writer gave no checksum
+  // Releases each piece after use, so that a large storage is never resident as a whole.
   constexpr std::size_t kPiece = std::size_t{8} << 20U;
   std::uint32_t found = 0;
   for (std::size_t at = 0; at < bytes.size(); at += kPiece) {
@@ -120,7 +120,7 @@ struct TorchFile::Impl {
   }
 
   std::shared_ptr<const ReadOnlyMap> file;
-  std::span<const std::byte> bytes;  // of `file`
+  std::span<const std::byte> bytes;  // in `file`
   std::string path;
   TorchContents contents;
   std::vector<bool> checked;  // by storage

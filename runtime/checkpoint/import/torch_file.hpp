@@ -1,7 +1,8 @@
-// A file of torch.save (torch 1.6 or newer: a zip), mapped, its pickle read as data (pickle.hpp).
+// A mapped file of torch.save (torch 1.6 or newer: a zip), whose pickle is read as data
+// (pickle.hpp).
 //
-// A tensor's bytes are looked at when they are asked for; the first time, its storage is compared
-// with the checksum that the zip gives, where the writer gave one. For one thread at a time.
+// The bytes of a tensor are read on demand. check_storage() compares a storage once with the zip's
+// checksum, if the writer gave one. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +20,10 @@ class ReadOnlyMap;
 
 class TorchFile {
  public:
-  // Throws IoError, or CheckpointError where it is no such file, was written big-endian, holds a
-  // pickle that is refused, or lacks a storage that the pickle names or has it in another size.
+  // Throws IoError. Throws CheckpointError for another kind of file, a big-endian file, a refused
+  // pickle, and a storage that is missing or has another size than in the pickle.
   explicit TorchFile(const std::string& path);
-  // One of several in a file that is mapped already; path() then says where it begins.
+  // One of several torch files in a mapped file; path() then includes the offset.
   TorchFile(std::shared_ptr<const ReadOnlyMap> file, std::int64_t offset, std::int64_t bytes);
   ~TorchFile();
   TorchFile(TorchFile&& other) noexcept;
@@ -32,21 +33,21 @@ class TorchFile {
   [[nodiscard]] const PickleTree& tree() const;
   [[nodiscard]] const PickleValue& root() const { return tree().at(tree().root); }
 
-  // REQUIRES, here and below: value.kind is kTensor.
+  // REQUIRES for all functions with a `value`: value.kind is kTensor.
   [[nodiscard]] const PickleTensor& tensor(const PickleValue& value) const;
-  // fp32, bf16 or fp16. Throws CheckpointError naming `name` where it is stored as something else.
+  // fp32, bf16 or fp16. Throws CheckpointError, which names `name`, for another dtype.
   [[nodiscard]] DType dtype(const PickleValue& value, const std::string& name) const;
 
-  // Compares the storage of a tensor with its checksum, once. Throws CheckpointError.
+  // Compares the storage of a tensor with its checksum, at most once. Throws CheckpointError.
   void check_storage(const PickleValue& value, const std::string& name);
-  // Row `row`, columns [col, col + out.size()), of a matrix, or elements of a vector (row 0), in
-  // fp32. Dimensions before these are 1. REQUIRES: check_storage().
+  // Reads columns [col, col + out.size()) of row `row` in fp32; a vector has row 0 only. REQUIRES:
+  // check_storage() was called, and dimensions before the last two are 1.
   void read_row(const PickleValue& value, std::int64_t row, std::int64_t col,
                 std::span<float> out) const;
-  // The one element of a tensor: fp32, fp64, bf16, fp16, int32 or int64. Throws CheckpointError
-  // where it is not one, or something else. REQUIRES: check_storage().
+  // The element of a tensor with one element: fp32, fp64, bf16, fp16, int32 or int64. Throws
+  // CheckpointError for more elements or another dtype. REQUIRES: check_storage() was called.
   [[nodiscard]] double read_number(const PickleValue& value, const std::string& name) const;
-  // What was read counts no longer as this process's memory.
+  // Releases the pages that were read from this process's resident memory.
   void let_go(const PickleValue& value) const;
 
  private:
@@ -54,14 +55,14 @@ class TorchFile {
   std::unique_ptr<Impl> impl_;
 };
 
-// The same of bytes that are all of a file: what TorchFile does before it is asked for a tensor.
+// The checked contents of a torch file; TorchFile's constructor parses them.
 struct TorchContents {
   PickleTree tree;
   struct Place {
     std::int64_t offset = 0, bytes = 0;
     std::uint32_t crc = 0;
   };
-  std::vector<Place> storages;  // of tree.storages
+  std::vector<Place> storages;  // in the order of tree.storages
 };
 [[nodiscard]] TorchContents parse_torch_file(std::span<const std::byte> file,
                                              const std::string& path);

@@ -18,10 +18,10 @@ constexpr std::int64_t kDirectoryEntryBytes = 46;
 constexpr std::int64_t kEnd64Bytes = 56;
 constexpr std::int64_t kEnd64LocatorBytes = 20;
 constexpr std::int64_t kEndBytes = 22;
-constexpr std::uint32_t kIn64 = 0xFFFFFFFF;   // the number stands in the zip64 field
+constexpr std::uint32_t kIn64 = 0xFFFFFFFF;   // the number is in the zip64 field
 constexpr std::uint32_t kEncrypted = 0x2041;  // bits 0, 6 and 13 of an entry's flags
 
-// Little-endian numbers at offsets of the file, each compared with its length.
+// Little-endian numbers at offsets of the file, with a check of the file's length.
 class Bytes {
  public:
   Bytes(std::span<const std::byte> file, const std::string& path) : file_(file), path_(path) {}
@@ -29,7 +29,7 @@ class Bytes {
   [[nodiscard]] std::int64_t size() const { return static_cast<std::int64_t>(file_.size()); }
   [[nodiscard]] std::uint16_t u16(std::int64_t at) const { return number<std::uint16_t>(at); }
   [[nodiscard]] std::uint32_t u32(std::int64_t at) const { return number<std::uint32_t>(at); }
-  // A size or an offset; 2^63 and more are none.
+  // A size or an offset. Throws for 2^63 and more.
   [[nodiscard]] std::int64_t i64(std::int64_t at) const {
     const auto value = number<std::uint64_t>(at);
     if (value > INT64_MAX) fail("holds a number beyond any file", at);
@@ -52,7 +52,7 @@ class Bytes {
   template <class T>
   [[nodiscard]] T number(std::int64_t at) const {
     need(at, static_cast<std::int64_t>(sizeof(T)));
-    T value = 0;  // files are little-endian, and so is every machine this runs on
+    T value = 0;  // zip files and all supported machines are little-endian
     std::memcpy(&value, file_.data() + at, sizeof value);
     return value;
   }
@@ -73,7 +73,7 @@ Directory find_directory(const Bytes& file) {
   if (file.u16(end + 4) != 0 || file.u16(end + 6) != 0 || file.u16(end + 8) != found.entries) {
     file.fail("is one of several parts of a zip", end);
   }
-  std::int64_t behind = end;  // what follows the directory
+  std::int64_t behind = end;  // offset of the record that follows the directory
   const std::int64_t locator = end - kEnd64LocatorBytes;
   if (locator >= 0 && file.u32(locator) == kEnd64Locator) {
     const std::int64_t end64 = file.i64(locator + 8);
@@ -95,10 +95,11 @@ Directory find_directory(const Bytes& file) {
 
 struct Listed {
   ZipEntry entry;
-  std::int64_t header = 0;  // of the local header
+  std::int64_t header = 0;  // offset of the local header
 };
 
-// The zip64 field gives what did not fit, in this order.
+// Reads the numbers that did not fit from the zip64 field: size, packed size and header, in this
+// order.
 void read_zip64(const Bytes& file, std::int64_t at, std::int64_t length, std::int64_t& size,
                 std::int64_t& packed, std::int64_t& header) {
   const std::int64_t end = at + length;
@@ -141,7 +142,7 @@ Listed read_listed(const Bytes& file, std::int64_t at, std::int64_t end, const Z
   return {{file.text(at + kDirectoryEntryBytes, name), 0, size, file.u32(at + 16)}, header};
 }
 
-// Where the bytes begin: behind a header that says the same.
+// Sets the offset of the entry's bytes. Checks that the local header agrees with the directory.
 void place(const Bytes& file, Listed& listed, std::int64_t before, std::int64_t directory) {
   const std::int64_t at = listed.header;
   ZipEntry& entry = listed.entry;
@@ -160,7 +161,7 @@ void place(const Bytes& file, Listed& listed, std::int64_t before, std::int64_t 
   }
 }
 
-// Eight bytes at a time: kTables[k][b] is the remainder of byte b with k zero bytes behind it.
+// For eight bytes at a time: kTables[k][b] is the remainder of byte b followed by k zero bytes.
 constexpr auto kTables = [] {
   std::array<std::array<std::uint32_t, 256>, 8> tables{};
   for (std::uint32_t b = 0; b < 256; ++b) {

@@ -1,6 +1,6 @@
-// The directory of a zip file as torch.save writes it: entries stored as they are, zip64 or not. A
-// reader for these and no others: what is compressed, encrypted, split, named twice, overlapping or
-// not where the directory says is refused. Pure; thread-safe.
+// The directory of a zip file as torch.save writes it: uncompressed entries, with or without zip64.
+// Every other zip is refused: compressed, encrypted, split, with duplicate names, overlapping
+// entries, or entries at another offset than in the directory. Pure; thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -15,9 +15,9 @@ namespace sluice {
 
 struct ZipEntry {
   std::string name;
-  std::int64_t offset = 0;  // of its first byte, in the file
+  std::int64_t offset = 0;  // of the first byte in the file
   std::int64_t bytes = 0;
-  std::uint32_t crc = 0;  // 0: the writer left it out
+  std::uint32_t crc = 0;  // 0: the writer gave no checksum
 };
 
 struct ZipLimits {
@@ -25,12 +25,13 @@ struct ZipLimits {
   std::int64_t name_bytes = 1024;
 };
 
-// By offset. Throws CheckpointError with `path` and byte; `file` is all of it.
+// Returns the entries ordered by offset. `file`: the whole file. Throws CheckpointError with `path`
+// and byte.
 [[nodiscard]] std::vector<ZipEntry> parse_zip(std::span<const std::byte> file,
                                               const std::string& path,
                                               const ZipLimits& limits = {});
 
-// CRC-32 of zip and gzip; `before` is that of the bytes in front.
+// CRC-32 of zip and gzip. `before`: the CRC of the preceding bytes.
 [[nodiscard]] std::uint32_t crc32(std::span<const std::byte> bytes, std::uint32_t before = 0);
 
 }  // namespace sluice

@@ -18,8 +18,8 @@ std::string read_head(FileSystem& files, const std::string& path) {
   return text;
 }
 
-// "" where everything that `trust` asks for holds, else why not. `manifest`: its own, where it is
-// sound.
+// Returns why the checkpoint does not satisfy `trust`; "" if it does. Sets `manifest` if the
+// manifest is sound.
 std::string why_not(FileSystem& files, const std::string& path, Trust trust,
                     Manifest* manifest = nullptr) {
   try {
@@ -47,8 +47,8 @@ std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir) {
     const auto step = parse_step_name(name);
     if (!step) continue;
     CatalogEntry entry{name, step->step, -1, false, false};
-    const auto there = files.stat(join_path(dir, name));
-    if (!there || !there->directory) continue;  // somebody's file that is called so
+    const auto status = files.stat(join_path(dir, name));
+    if (!status || !status->directory) continue;  // a file with the name of a step directory
     const std::string path = join_path(join_path(dir, name), kManifestName);
     entry.has_manifest = files.stat(path).has_value();
     if (entry.has_manifest) {
@@ -57,7 +57,7 @@ std::vector<CatalogEntry> catalog(FileSystem& files, const std::string& dir) {
       } catch (const NewerFormatError&) {
         entry.unreadable = true;
       } catch (const CheckpointError&) {
-        entry.generation = -1;  // whoever opens it is told why
+        entry.generation = -1;  // opening the checkpoint reports the cause
       } catch (const IoError&) {
         entry.unreadable = true;
       }
@@ -103,8 +103,8 @@ NewestComplete newest_complete(FileSystem& files, const std::string& dir, Trust 
   NewestComplete result;
   std::int64_t step = -1;
   for (const CatalogEntry& entry : catalog(files, dir)) {
-    // Behind the one that was found: of interest are those whose age is lost, and a later step that
-    // was never completed.
+    // After the first sound checkpoint, only two kinds of entries may still be newer: those of
+    // unknown age, and a later step that was never completed.
     const bool may_be_newer = entry.generation < 0 && (entry.has_manifest || entry.step > step);
     if (result.path && !may_be_newer) continue;
     const std::string path = join_path(dir, entry.name);

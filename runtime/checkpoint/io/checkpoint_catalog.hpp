@@ -1,5 +1,5 @@
-// Looking at directories of checkpoints: which there are, which is the newest that can be trusted,
-// what exactly is damaged.
+// Inspection of checkpoint directories: list checkpoints, find the newest sound one, name every
+// defect.
 #pragma once
 
 #include <cstdint>
@@ -14,41 +14,41 @@
 namespace sluice {
 
 struct Defect {
-  std::string file, tensor;  // empty where it is not of one
+  std::string file, tensor;  // empty if the defect is not inside a file or tensor
   std::int64_t offset = -1;  // in the file
-  std::string what;          // the whole sentence
+  std::string what;          // the whole message
 };
 
 struct VerifyReport {
-  std::int64_t files = 0, bytes = 0;  // looked at
-  std::vector<Defect> defects;        // at most kMaxDefects of a file, in order
+  std::int64_t files = 0, bytes = 0;  // that were read
+  std::vector<Defect> defects;        // at most kMaxDefects per file, in order
   [[nodiscard]] bool sound() const { return defects.empty(); }
 };
 inline constexpr int kMaxDefects = 16;
 
 // Reads every byte of the files number part, part + parts, ... of a step's directory and compares
-// with the manifest; part 0 also reports what is wrong with the manifest. Goes on after a defect.
-// Errors of the system while reading are defects too. parts > 1 shares the work between ranks.
+// it with the manifest. Part 0 also reports defects of the manifest. Continues after a defect. Read
+// errors of the system are defects too. parts > 1 splits the work between ranks.
 [[nodiscard]] VerifyReport verify(FileSystem& files, const std::string& path, int part = 0,
                                   int parts = 1);
 
 struct CheckpointSummary {
   std::string name, path;
-  std::int64_t step = -1, generation = -1;  // -1: no manifest to say so
-  std::int64_t bytes = 0;                   // of its files
+  std::int64_t step = -1, generation = -1;  // -1: unknown, there is no manifest
+  std::int64_t bytes = 0;                   // of the files
   std::string saved_at;
   WorldLayout layout;
-  bool complete = false;   // manifest sound, every file there with its size
-  bool is_latest = false;  // `latest` names it
-  std::string why_not;     // where not complete
+  bool complete = false;   // the manifest is sound, and every file exists with its size
+  bool is_latest = false;  // `latest` names this checkpoint
+  std::string why_not;     // why the checkpoint is not complete
 };
-// Newest first (by generation, unfinished ones by name after those). A directory that is missing
-// gives an empty list.
+// Newest first by generation; unfinished checkpoints follow, by name. A missing directory gives an
+// empty list.
 [[nodiscard]] std::vector<CheckpointSummary> ls(FileSystem& files, const std::string& dir);
 
 enum class Trust {
-  kManifest,  // manifest sound, every file there with its size; bytes are checked when read
-  kContents,  // every byte read and compared
+  kManifest,  // the manifest is sound, and every file exists with its size
+  kContents,  // every byte has been read and compared
 };
 struct Refusal {
   std::string name;
@@ -57,14 +57,14 @@ struct Refusal {
 struct NewestComplete {
   std::optional<std::string> path;  // of the step's directory
   std::string name;
-  std::vector<Refusal> refused;  // newer ones that were not good, newest first; for a loud note
+  std::vector<Refusal> refused;  // newer checkpoints that are not sound, newest first; to be logged
 };
-// For --resume auto. `known_bad`: names not to consider again (a read of them failed).
+// For --resume auto. `known_bad`: names to skip, because a read of them failed.
 [[nodiscard]] NewestComplete newest_complete(FileSystem& files, const std::string& dir, Trust trust,
                                              const std::vector<std::string>& known_bad = {});
 
-// Names of step directories with their order, newest first; those without a readable manifest head
-// last (generation -1). What purge and begin_save go by.
+// Step directories, newest first. Those without a readable manifest head come last (generation -1).
+// purge() and begin_save() use this list.
 struct CatalogEntry {
   std::string name;
   std::int64_t step = -1, generation = -1;

@@ -28,7 +28,7 @@ bool convertible(TensorDType from, TensorDType to) {
   return from == to || (compute_dtype(from) && compute_dtype(to));
 }
 
-// n elements from one dtype to another.
+// Copies n elements and converts their dtype.
 void copy_elements(std::byte* to, TensorDType to_dtype, const std::byte* from,
                    TensorDType from_dtype, std::int64_t n) {
   if (to_dtype == from_dtype) {
@@ -67,7 +67,8 @@ struct Checkpoint::Impl {
   [[nodiscard]] std::vector<BlockVisit> visits_of(std::span<const ReadPiece> pieces) const;
   void scatter(std::span<const ReadPiece> pieces, TensorDType dtype, ReadAhead& blocks,
                std::byte* to) const;
-  // f(block, first byte of it, bytes) over elements of a stored range.
+  // Calls f(block, first byte in the block, bytes) for the blocks of `elems` elements from `from`
+  // on.
   template <class F>
   void for_each_block(const ReadPiece& piece, std::int64_t from, std::int64_t elems, F&& f) const {
     const std::int64_t size = size_of(stored(piece).dtype);
@@ -200,7 +201,7 @@ bool Checkpoint::has(const std::string& param, StateKind kind) const {
 std::vector<ReadPiece> Checkpoint::plan_reads(std::span<const StateRange> wanted) const {
   std::vector<ReadPiece> pieces;
   for (std::size_t i = 0; i < wanted.size(); ++i) impl_->plan_one(i, wanted[i], pieces);
-  // Ranges of a file are in order of offset.
+  // The ranges of a file are ordered by offset, so this order is sequential.
   std::stable_sort(pieces.begin(), pieces.end(), [](const ReadPiece& a, const ReadPiece& b) {
     return std::tie(a.file, a.range, a.runs.from) < std::tie(b.file, b.range, b.runs.from);
   });
@@ -210,7 +211,7 @@ std::vector<ReadPiece> Checkpoint::plan_reads(std::span<const StateRange> wanted
 std::int64_t Checkpoint::bytes_to_read(std::span<const ReadPiece> pieces) const {
   std::int64_t total = 0;
   const ReadPiece* before = nullptr;
-  std::int64_t next_block = 0;  // of the range that `before` reads
+  std::int64_t next_block = 0;  // first block of the range that is not counted yet
   for (const ReadPiece& piece : pieces) {
     if (before == nullptr || before->file != piece.file || before->range != piece.range) {
       next_block = 0;
@@ -246,7 +247,8 @@ void Checkpoint::read(std::span<const ReadPiece> pieces, std::span<const StateRa
 
 namespace {
 
-// f(wanted, its part, first element) for each part, in order.
+// Calls f(index of the wanted range, the part as a range, its first element) for each part in
+// order.
 template <class F>
 void for_each_part(std::span<const StateRange> wanted, std::size_t part_bytes, F&& f) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -266,7 +268,8 @@ void for_each_part(std::span<const StateRange> wanted, std::size_t part_bytes, F
 void Checkpoint::read_in_parts(std::span<const StateRange> wanted, std::span<std::byte> part,
                                std::span<std::byte> ahead,
                                const std::function<void(const StatePart&)>& take) {
-  // Pieces are made twice, first for the blocks alone: kept, they would be some 500 bytes a part.
+  // Computes the pieces twice, first only for their blocks. Keeping them would need about 500 bytes
+  // per part.
   std::vector<BlockVisit> visits;
   for_each_part(wanted, part.size(), [&](std::size_t, const StateRange& range, std::int64_t) {
     for (const BlockVisit& visit : impl_->visits_of(plan_reads({&range, 1}))) {

@@ -30,8 +30,8 @@ std::string utc_now() {
   return text.data();
 }
 
-// A file that rank 0 does not see, or sees otherwise, would make a checkpoint nobody can load.
-void check_there(FileSystem& files, const SaveTarget& target, const FileRecord& file) {
+// Throws unless rank 0 sees the file with its size. Otherwise no run could load the checkpoint.
+void check_visible(FileSystem& files, const SaveTarget& target, const FileRecord& file) {
   const std::string path = join_path(target.path(), file.name);
   const auto stat = files.stat(path);
   if (!stat) {
@@ -70,10 +70,10 @@ Standing standing_of(FileSystem& files, const std::string& path) {
 
 SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t step) {
   check(step >= 0, "a step to save");
-  const auto there = files.stat(dir);
+  const auto status = files.stat(dir);
   const std::vector<CatalogEntry> entries =
-      there && there->directory ? catalog(files, dir) : std::vector<CatalogEntry>();
-  // A checkpoint that was committed here came after this: the folders are durable since.
+      status && status->directory ? catalog(files, dir) : std::vector<CatalogEntry>();
+  // If `dir` has a committed checkpoint, an earlier save has made the folders durable.
   const bool has_one = std::any_of(entries.begin(), entries.end(),
                                    [](const CatalogEntry& entry) { return entry.has_manifest; });
   if (!has_one) make_dirs_durably(files, dir);
@@ -82,7 +82,7 @@ SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t st
   std::vector<std::string> unfinished;
   for (const CatalogEntry& entry : entries) {
     target.generation = std::max(target.generation, entry.generation + 1);
-    if (!entry.has_manifest) {  // nobody else writes here: it is under way no more
+    if (!entry.has_manifest) {  // no other process writes to `dir`, so this save is not under way
       unfinished.push_back(entry.name);
       continue;
     }
@@ -124,12 +124,12 @@ void commit(FileSystem& files, const SaveTarget& target, std::span<const std::st
   std::sort(manifest.files.begin(), manifest.files.end(),
             [](const FileRecord& a, const FileRecord& b) { return a.rank < b.rank; });
   check_manifest(manifest, path);
-  for (const FileRecord& file : manifest.files) check_there(files, target, file);
+  for (const FileRecord& file : manifest.files) check_visible(files, target, file);
   write_tokenizer_files(files, target.path(), run.tokenizer);
   replace_durably(files, path, encode_manifest(manifest));
   try {
     replace_durably(files, join_path(target.dir, kLatestName), target.name + "\n");
-  } catch (const IoError& error) {  // nothing here goes by it
+  } catch (const IoError& error) {  // Sluice itself does not read `latest`
     log_warning(target.path() + " is complete, but `latest` does not name it: " + error.what());
   }
 }
@@ -156,7 +156,7 @@ std::vector<std::string> purge(FileSystem& files, const std::string& dir,
   int complete = 0;
   std::int64_t newest_step = -1;
   std::vector<std::string> remove;
-  for (const CatalogEntry& entry : entries) {  // newest first; those of unknown age last
+  for (const CatalogEntry& entry : entries) {  // newest first; entries of unknown age last
     const std::string path = join_path(dir, entry.name);
     if (!entry.has_manifest) {
       if (entry.step <= newest_step) remove.push_back(entry.name);

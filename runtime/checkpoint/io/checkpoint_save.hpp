@@ -1,13 +1,12 @@
-// Saving as a commit. Who does what (docs/formats/checkpoint.md):
+// A save as a commit (docs/formats/checkpoint.md):
 //
-//   rank 0      begin_save -> SaveTarget, sent to all ranks as text
-//   every rank  RankWriter: its own file; write(...) for each range; seal() -> record
-//   rank 0      gathers the records, commit(); purge()
+//   rank 0      begin_save() -> SaveTarget, which all ranks receive as text
+//   every rank  RankWriter writes the rank's file: write() for each range, seal() -> record
+//   rank 0      gathers the records, then commit() and purge()
 //
-// Until commit's rename the directory has no manifest and counts as nothing. A save that failed on
-// any rank is abandoned by rank 0 once no rank writes any more; so is one that a crash left, by the
-// next begin_save.
-// Functions of this file are called by one thread of one process per directory at a time.
+// Before commit()'s rename the directory has no manifest and is no checkpoint. If a save fails on
+// any rank, rank 0 abandons the save once no rank writes any more. The next begin_save() removes a
+// save that a crash left. One thread of one process per directory at a time calls these functions.
 #pragma once
 
 #include <cstddef>
@@ -24,8 +23,8 @@
 namespace sluice {
 
 struct SaveTarget {
-  std::string dir;   // of all checkpoints
-  std::string name;  // of this one: "step-00000042", "step-00000042.1" where a complete one exists
+  std::string dir;   // directory of all checkpoints
+  std::string name;  // "step-00000042"; "step-00000042.1" if the step has a complete checkpoint
   std::int64_t step = 0;
   std::int64_t generation = 0;
   std::string save_id;
@@ -35,36 +34,36 @@ struct SaveTarget {
 [[nodiscard]] std::string encode_target(const SaveTarget& target);
 [[nodiscard]] SaveTarget decode_target(std::string_view text);
 
-// Makes `dir` where it is missing, removes what unfinished saves of any step left, makes the step's
+// Creates `dir` if it is missing, removes unfinished saves of any step, and creates the step's
 // directory.
 [[nodiscard]] SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t step);
 
-// The bytes that a save of these ranges takes on disk, for a look at the free space first.
+// Bytes on disk of a save of these ranges, for a check of the free space.
 [[nodiscard]] std::int64_t file_bytes_of(std::span<const StateRange> ranges);
 
 struct RankWriterOptions {
   std::int64_t block_bytes = kChecksumBlockBytes;
-  std::int64_t staging_bytes = 4 << 20;     // small writes are gathered into ones of this size
-  std::int64_t writeback_bytes = 16 << 20;  // writeback starts behind the writer in such steps
+  std::int64_t staging_bytes = 4 << 20;     // small writes are gathered into writes of this size
+  std::int64_t writeback_bytes = 16 << 20;  // write-back starts in windows of this size
 };
 
-// One rank's file. Different ranges may be written by different threads; calls for one range come
-// from one thread at a time, in order. Holds staging_bytes and 8 bytes for each block.
+// One rank's file. Different threads may write different ranges. The calls for one range are in
+// order and from one thread at a time. Holds staging_bytes, and 8 bytes per block.
 class RankWriter {
  public:
-  // `ranges` may be empty: the file then holds a header only. Throws Error for a range that does
-  // not fit its shape or is there twice, IoError.
+  // If `ranges` is empty, the file has only a header. Throws Error for a duplicate range or one
+  // that does not fit its shape, and IoError.
   RankWriter(FileSystem& files, const SaveTarget& target, int rank,
              std::span<const StateRange> ranges, const RankWriterOptions& options = {});
-  ~RankWriter();  // closes; without seal() the file stays unfinished
+  ~RankWriter();  // closes the file; without seal() it stays unfinished
   RankWriter(RankWriter&& other) noexcept;
   RankWriter& operator=(RankWriter&& other) noexcept;
 
-  // The next bytes of range number `range`; whole elements. Little-endian, as in memory.
+  // Appends bytes to range number `range`. REQUIRES: whole elements. Little-endian, as in memory.
   void write(std::size_t range, std::span<const std::byte> bytes);
   [[nodiscard]] std::int64_t written_bytes() const;
-  // Syncs file and directory. Returns the record for commit(). Throws Error naming a range that is
-  // not whole.
+  // Syncs file and directory and returns the record for commit(). Throws Error, which names the
+  // range, if a range is not complete.
   [[nodiscard]] std::string seal();
 
  private:
@@ -72,25 +71,25 @@ class RankWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-// Makes the checkpoint complete and moves `latest` to it: `records` are those of all ranks, in any
-// order. Throws CheckpointError where they do not make a whole (check_manifest) or a rank's file is
-// not where rank 0 looks. The files of run.tokenizer are written first. After an exception the
-// directory may be complete (the rename happened), but not with certainty: never purge then. That
-// `latest` could not be moved is a warning.
+// Completes the checkpoint and points `latest` to it. `records`: the records of all ranks, in any
+// order. Writes the files of run.tokenizer first. Throws CheckpointError if the records do not
+// cover all parameters (check_manifest), or if rank 0 does not see the file of a rank. After an
+// exception the rename may or may not have happened: never purge then. If `latest` cannot be
+// written, the log has a warning.
 void commit(FileSystem& files, const SaveTarget& target, std::span<const std::string> records,
             const RunState& run);
 
-// Removes an unfinished save; a complete one stays. Never throws: what cannot be removed stays for
-// the next begin_save.
+// Removes an unfinished save; a complete checkpoint stays. Never throws: the next begin_save()
+// removes files that could not be removed.
 void abandon_save(FileSystem& files, const SaveTarget& target) noexcept;
 
 struct PurgeOptions {
-  int keep = 2;                        // the newest complete ones that stay, 1 at least; 0: all
-  std::vector<std::string> known_bad;  // names refused at resume: they do not count as complete
+  int keep = 2;                        // newest complete checkpoints that stay, at least 1; 0: all
+  std::vector<std::string> known_bad;  // refused at resume: they do not count as complete
 };
-// Removes complete checkpoints beyond the newest `keep`, and unfinished or bad ones that are older
-// than the newest complete one. A manifest goes first and durably, so that nothing half-removed
-// looks complete. Returns the names removed.
+// Removes complete checkpoints beyond the newest `keep`. Removes unfinished and bad checkpoints
+// that are older than the newest complete one. The manifest is removed first and durably, so a
+// checkpoint that is half removed never looks complete. Returns the removed names.
 std::vector<std::string> purge(FileSystem& files, const std::string& dir,
                                const PurgeOptions& options);
 

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::int64_t kPartBytes = 4 << 20;
 
-// Whole parameters, kind by kind, as they are to be stored.
+// The ranges of the new checkpoint: whole parameters, ordered by kind.
 std::vector<StateRange> wanted_ranges(const Checkpoint& from, const ConvertOptions& options) {
-  std::map<std::pair<StateKind, std::string>, const StateRange*>
-      stored;  // one that is a part of it
+  // One stored range of each parameter and kind.
+  std::map<std::pair<StateKind, std::string>, const StateRange*> stored;
   for (const FileRecord& file : from.manifest().files) {
     for (const RangeRecord& record : file.ranges) {
       stored.try_emplace({record.range.kind, record.range.param}, &record.range);
@@ -35,11 +35,11 @@ std::vector<StateRange> wanted_ranges(const Checkpoint& from, const ConvertOptio
   return ranges;
 }
 
-// Elements [begin, end) of all ranges laid end to end, as parts of them.
+// The parts of the ranges that contain elements [begin, end) of all ranges laid end to end.
 std::vector<StateRange> share_of(const std::vector<StateRange>& ranges, std::int64_t begin,
                                  std::int64_t end) {
   std::vector<StateRange> share;
-  std::int64_t first = 0;  // of the range
+  std::int64_t first = 0;  // first element of the range
   for (const StateRange& range : ranges) {
     StateRange part = range;
     part.begin = std::max(begin - first, std::int64_t{0});
@@ -58,7 +58,7 @@ class Converter {
         part_(kPartBytes),
         ahead_(read_ahead_bytes(from.manifest().block_bytes)) {}
 
-  // The record of file number `rank`.
+  // Writes file number `rank` and returns its record.
   std::string write(const SaveTarget& target, int rank, const std::vector<StateRange>& ranges) {
     RankWriter writer(files_, target, rank, ranges);
     from_.read_in_parts(ranges, part_.all(), ahead_.all(), [&](const StatePart& part) {

@@ -1,5 +1,6 @@
-// A checkpoint written again: in another number of files, with another type of moments, or none.
-// No run needs it (any layout resumes from any); it makes one smaller, or one file to carry away.
+// Rewrites a checkpoint with another number of files, another dtype of moments, or no moments. No
+// run needs this, because every layout resumes from every layout. It makes a checkpoint smaller, or
+// one file.
 #pragma once
 
 #include <optional>
@@ -11,14 +12,14 @@
 namespace sluice {
 
 struct ConvertOptions {
-  int files = 1;                         // of equal shares of the elements
-  std::optional<TensorDType> moments{};  // F32 or BF16 (to nearest); none: as they are
-  bool weights_only = false;             // a run that resumes starts moments at zero
+  int files = 1;                         // with equal shares of the elements
+  std::optional<TensorDType> moments{};  // F32 or BF16 (rounded to nearest); nullopt: unchanged
+  bool weights_only = false;             // without moments; a resumed run starts them at zero
 };
 
-// Commits a checkpoint of the same step and run state to `dir`, which is made where it is missing.
-// Every block read is compared with its checksum. Memory: some 25 MiB and the manifests. Returns
-// its path. Throws Error for files < 1, CheckpointError, IoError; nothing is left of it then.
+// Commits a checkpoint of the same step and run state to `dir`, which is created if missing, and
+// returns its path. Compares every block with its checksum. Needs about 25 MiB and the manifests.
+// Throws Error for files < 1, CheckpointError and IoError, and then leaves no file behind.
 std::string convert(FileSystem& files, Checkpoint& from, const std::string& dir,
                     const ConvertOptions& options);
 

@@ -48,8 +48,8 @@ void replace_durably(FileSystem& files, const std::string& path, std::string_vie
 
 namespace {
 
-// Of a directory that was there. One that others own may forbid to be opened, or be read-only: this
-// program made nothing in it.
+// Syncs an existing directory. Ignores a directory that this user may not open, or that is
+// read-only, because this program has created nothing in it.
 void sync_dir_if_allowed(FileSystem& files, const std::string& path) {
   try {
     files.sync_dir(path);
@@ -65,15 +65,15 @@ void make_dirs_durably(FileSystem& files, const std::string& path) {
   const std::string parent = parent_path(path);
   if (parent == path) return;  // "/" or "."
   make_dirs_durably(files, parent);
-  const auto there = files.stat(path);
-  if ((there && there->directory) || !files.make_dir(path)) {
+  const auto status = files.stat(path);
+  if ((status && status->directory) || !files.make_dir(path)) {
     sync_dir_if_allowed(files, parent);
     return;
   }
   try {
     files.sync_dir(parent);
   } catch (const IoError&) {
-    files.remove_dir(path);  // else the next attempt would take it for an old one
+    files.remove_dir(path);  // otherwise the next attempt would treat it as an existing directory
     throw;
   }
 }

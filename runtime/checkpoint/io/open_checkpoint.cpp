@@ -22,7 +22,7 @@ void check_files(FileSystem& files, const std::string& dir, const Manifest& mani
     const auto stat = files.stat(path);
     if (!stat) throw CheckpointError(std::string("is missing") + kOlderMayBeWhole, path);
     if (stat->bytes == file.bytes) continue;
-    std::string tensor;  // the first that is not whole
+    std::string tensor;  // the first tensor that is not whole
     for (const RangeRecord& record : file.ranges) {
       if (record.offset + record.range.bytes() <= stat->bytes) continue;
       tensor = tensor_name(record.range);
@@ -35,8 +35,8 @@ void check_files(FileSystem& files, const std::string& dir, const Manifest& mani
   }
 }
 
-// The newest of a folder's, by generation. A damaged manifest of a later step counts as newer: who
-// opens it is told what is wrong, and does not get an older one unasked. "": there is none.
+// The newest checkpoint of a folder by generation, or "". A damaged manifest of a later step counts
+// as newer: opening it reports the damage instead of silently choosing an older checkpoint.
 std::string newest_in(FileSystem& files, const std::string& dir) {
   const std::vector<CatalogEntry> entries = catalog(files, dir);
   const CatalogEntry* newest = nullptr;
@@ -48,12 +48,12 @@ std::string newest_in(FileSystem& files, const std::string& dir) {
   return newest != nullptr ? newest->name : "";
 }
 
-// The step's directory that `given` means.
+// The step's directory for `given`.
 std::string resolve(FileSystem& files, const std::string& given) {
   if (files.stat(join_path(given, kManifestName))) return given;
   const std::string path = checkpoints_in(files, given);
-  const auto there = files.stat(path);
-  if (!there || !there->directory) {
+  const auto status = files.stat(path);
+  if (!status || !status->directory) {
     throw CheckpointError(
         "there is no such checkpoint; give the folder of one (.../step-00000500), the folder that "
         "they are in or that of the run (--resume takes auto, too: the newest of checkpoint.dir)",
@@ -83,8 +83,8 @@ std::string resolve(FileSystem& files, const std::string& given) {
 
 std::string checkpoints_in(FileSystem& files, const std::string& path) {
   const std::string inner = join_path(path, kRunCheckpoints);
-  const auto there = files.stat(inner);
-  if (!there || !there->directory || files.stat(join_path(path, kManifestName))) return path;
+  const auto status = files.stat(inner);
+  if (!status || !status->directory || files.stat(join_path(path, kManifestName))) return path;
   return catalog(files, path).empty() ? inner : path;
 }
 

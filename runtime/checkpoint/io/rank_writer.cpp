@@ -33,7 +33,7 @@ TextMap metadata_of(const SaveTarget& target, int rank) {
           {"save_id", target.save_id}};
 }
 
-// Checksums of one range, block by block as its bytes come.
+// Computes the block checksums of one range while its bytes arrive.
 class BlockHasher {
  public:
   void add(std::span<const std::byte> bytes, std::int64_t block_bytes) {
@@ -49,7 +49,7 @@ class BlockHasher {
       bytes = bytes.subspan(take);
     }
   }
-  // After the range's last byte.
+  // Called after the last byte of the range.
   void finish() {
     if (filled_ > 0) close();
   }
@@ -71,7 +71,7 @@ class BlockHasher {
   struct FreeState {
     void operator()(XXH3_state_t* state) const { XXH3_freeState(state); }
   };
-  std::unique_ptr<XXH3_state_t, FreeState> state_;  // of an unfinished block only
+  std::unique_ptr<XXH3_state_t, FreeState> state_;  // set only while a block is unfinished
   std::int64_t filled_ = 0;
   std::vector<std::uint64_t> blocks_;
 };
@@ -108,7 +108,7 @@ struct RankWriter::Impl {
   std::int64_t block_bytes;
   std::vector<StateRange> ranges;
   SafetensorsLayout layout;
-  std::vector<Progress> progress;  // each used by the thread that writes the range
+  std::vector<Progress> progress;  // by range; used by the thread that writes the range
   std::string path;
   std::unique_ptr<StagedFile> out;
   std::atomic<std::int64_t> written{0};
@@ -136,7 +136,7 @@ void RankWriter::write(std::size_t range, std::span<const std::byte> bytes) {
     throw Error(impl_->path + ": tensor " + entry.name + " is given more than its " +
                 std::to_string(entry.bytes) + " bytes");
   }
-  // In pieces that stay in cache between the checksum and the copy.
+  // Pieces stay in the cache between the checksum and the copy.
   constexpr std::size_t kPiece = 256 * 1024;
   while (!bytes.empty()) {
     const std::size_t take = std::min(bytes.size(), kPiece);

@@ -80,7 +80,7 @@ ReadAhead::ReadAhead(BlockReader& reader, std::vector<BlockVisit> visits,
     longest = std::max(longest, length_of(reader_.manifest(), visit));
   }
   const auto bytes = static_cast<std::int64_t>(memory.size());
-  // Large windows rather than many slots, but not fewer than the threads are.
+  // Prefers large windows to many slots, but has at least one slot per thread.
   const auto slots_of = [&](std::int64_t blocks) {
     return bytes / (blocks * up_to_page(longest) + 2 * kPageBytes);
   };
@@ -117,7 +117,7 @@ void ReadAhead::start_threads() {
         run();
       });
     }
-  } catch (const std::system_error& error) {  // where there is none, the caller reads himself
+  } catch (const std::system_error& error) {  // without any thread the caller reads
     log_warning("reading a checkpoint with " + std::to_string(threads_.size()) +
                 " threads: " + error.what());
   }
@@ -126,7 +126,7 @@ void ReadAhead::start_threads() {
 void ReadAhead::run() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    // The slot of window n is that of window n - slots, given back by then.
+    // Window n uses the slot of window n - slots, which the caller has released by then.
     room_.wait(lock, [&] {
       return stopping_ || next_window_ == windows_.size() || next_window_ < window_ + slots_.size();
     });
@@ -153,7 +153,8 @@ void ReadAhead::fill(const ReadWindow& window, Slot& slot) {
   }
 }
 
-// The window of visit next_visit_ - 1, which is the one behind it where it has just been left.
+// Makes the window of visit next_visit_ - 1 current. Releases the previous window if the caller has
+// just left it.
 void ReadAhead::enter_window() {
   const std::size_t visit = next_visit_ - 1;
   std::unique_lock lock(mutex_);

@@ -1,12 +1,12 @@
-// Blocks of a checkpoint's files in an order that is known before they are asked for, read by four
-// threads while the caller compares and copies the ones before. Blocks that follow each other in a
-// file are read together: windows, each in a slot of the caller's memory.
+// Reads blocks of a checkpoint's files ahead, in a known order. Four threads read while the caller
+// compares and copies earlier blocks. Adjacent blocks of a file form a window, which is read at
+// once into a slot of the caller's memory.
 //
-// window: waiting -> (a slot is free) being read -> ready -> the caller's -> its slot is free
+//   window: waiting --a slot is free--> being read --> ready --> used by the caller --> slot is
+//   free
 //
-// For one thread, the caller's; the reading threads end with the object, also where it is left
-// early: then each ends its read under way first. What fails in them is thrown to the caller when
-// he comes to the first block that it concerns.
+// One thread calls. The reading threads end with the object; the destructor waits for running
+// reads. An error of a reading thread is thrown to the caller at the first block that it affects.
 #pragma once
 
 #include <condition_variable>
@@ -26,47 +26,48 @@ namespace sluice {
 struct BlockVisit {
   std::size_t file = 0, range = 0;
   std::int64_t block = 0;
-  std::int64_t wanted_bytes = 0;  // of the block: the caller has use for so many
+  std::int64_t wanted_bytes = 0;  // bytes of the block that the caller uses
 };
-// Visits of one block that follow each other become one.
+// Appends a visit. Adjacent visits of one block become one visit.
 void add_visit(std::vector<BlockVisit>& visits, const BlockVisit& visit);
 
-// Visits [first, end), whole pages of one file around their blocks. `once`: nearly all of it is
-// wanted here, so that it is not worth a place in the page cache; a block of which each
-// tensor-parallel rank takes some columns is.
+// A window: the whole pages of one file that contain the blocks of visits [first, end). `once`:
+// this rank uses nearly all bytes, so the read bypasses the page cache. Blocks of which each
+// tensor-parallel rank uses some columns are read through the cache.
 struct ReadWindow {
   std::size_t file = 0;
   std::int64_t offset = 0, bytes = 0;
   std::size_t first = 0, end = 0;
   bool once = true;
 };
-// At most `limit_bytes` each, which holds the largest of the blocks and two pages. Pure.
+// Windows of at most `limit_bytes`. REQUIRES: limit_bytes >= the largest block and two pages. Pure.
 [[nodiscard]] std::vector<ReadWindow> plan_windows(const Manifest& manifest,
                                                    std::span<const BlockVisit> visits,
                                                    std::int64_t limit_bytes);
 
-// What keeps a disk busy with blocks of this length: eight slots of two blocks and two pages.
+// Memory that keeps a disk busy with blocks of this length: eight slots of two blocks and two
+// pages.
 [[nodiscard]] std::int64_t read_ahead_bytes(std::int64_t block_bytes);
 
 class ReadAhead {
  public:
-  // `memory` begins on a page and outlives this, as `reader` does. Where it does not hold two
-  // slots of a block, blocks are read one by one, when they are asked for.
+  // `memory` is page-aligned. `memory` and `reader` must outlive this object. If `memory` is
+  // smaller than two slots of one block, each block is read when block() asks for it.
   ReadAhead(BlockReader& reader, std::vector<BlockVisit> visits, std::span<std::byte> memory);
   ~ReadAhead();
   ReadAhead(const ReadAhead&) = delete;
   ReadAhead& operator=(const ReadAhead&) = delete;
 
-  // The bytes of the next visit's block, or once more of the last one's; they stay until the next
-  // call. Throws as BlockReader::block, an IoError of a read with tensor and offset; the visits
-  // behind it may be asked for all the same.
+  // The bytes of the next visit's block, or of the last visit's block again; valid until the next
+  // call. Throws the errors of BlockReader::block; an IoError names tensor and offset. After an
+  // error the caller may ask for later visits.
   [[nodiscard]] std::span<const std::byte> block(std::size_t file, std::size_t range,
                                                  std::int64_t block);
 
  private:
   struct Slot {
     std::byte* memory = nullptr;
-    // of the thread that reads, then the caller's
+    // written by the reading thread, then used by the caller
     std::int64_t got = 0;
     std::exception_ptr error;
     bool ready = false;  // guarded by mutex_
@@ -82,14 +83,14 @@ class ReadAhead {
   const std::vector<BlockVisit> visits_;
   std::vector<ReadWindow> windows_;
 
-  // the caller's
-  std::vector<Slot> slots_;  // empty: without windows
+  // used by the caller
+  std::vector<Slot> slots_;  // empty: blocks are read without windows
   std::size_t next_visit_ = 0, window_ = 0;
-  bool any_ = false, checked_ = false;  // of visit next_visit_ - 1
+  bool any_ = false, checked_ = false;  // state of visit next_visit_ - 1
 
-  std::mutex mutex_;  // guards all below
+  std::mutex mutex_;  // guards the members below
   std::condition_variable room_, ready_;
-  std::size_t next_window_ = 0;  // to be read
+  std::size_t next_window_ = 0;  // the next window to read
   bool stopping_ = false;
 
   std::vector<std::thread> threads_;

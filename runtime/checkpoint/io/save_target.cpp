@@ -9,7 +9,7 @@ namespace sluice {
 
 std::string SaveTarget::path() const { return join_path(dir, name); }
 
-// Lines, the directory last: it may hold any byte.
+// One line per field. The directory is last, because its name may contain any byte.
 std::string encode_target(const SaveTarget& target) {
   return std::to_string(target.generation) + '\n' + target.save_id + '\n' + target.name + '\n' +
          target.dir;

@@ -1,5 +1,4 @@
-// The tokenizer's files in a checkpoint's directory. Functions of their arguments and of the files;
-// thread-safe.
+// The tokenizer's files in a checkpoint's directory. Thread-safe.
 #pragma once
 
 #include <string>
@@ -10,19 +9,19 @@
 
 namespace sluice {
 
-// Names that a tokenizer's files may have in a checkpoint: Hugging Face's, of what a tokenizer
-// reads and of what goes with it.
+// True for the names that a tokenizer's files may have in a checkpoint: Hugging Face's names of
+// tokenizer files and their companions.
 [[nodiscard]] bool is_tokenizer_file(std::string_view name);
 
-// With its length and checksum. REQUIRES: is_tokenizer_file(name).
+// Makes an entry with length and checksum. REQUIRES: is_tokenizer_file(name).
 [[nodiscard]] TokenizerFile tokenizer_file(const std::string& name, std::string text);
 
-// The text of one file. Throws CheckpointError where the bytes are not those that were saved.
+// Reads one file. Throws CheckpointError if the bytes differ from the saved bytes.
 [[nodiscard]] std::string read_tokenizer_file(FileSystem& files, const std::string& dir,
                                               const TokenizerFile& file);
-// Sets the text of every file. Throws as read_tokenizer_file.
+// Reads every file and sets its text. Throws as read_tokenizer_file().
 void read_tokenizer_files(FileSystem& files, const std::string& dir, TokenizerRecord& tokenizer);
-// Each durable under its name when this returns. Throws Error where a text was not read.
+// Writes every file durably. Throws Error if a text is null.
 void write_tokenizer_files(FileSystem& files, const std::string& dir,
                            const TokenizerRecord& tokenizer);
 

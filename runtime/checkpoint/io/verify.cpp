@@ -32,7 +32,7 @@ std::vector<BlockVisit> blocks_of(const Manifest& manifest, std::size_t file) {
   return visits;
 }
 
-// Compares every block; goes on behind a wrong one, until the file has kMaxDefects.
+// Compares every block. Continues after a wrong block, until the file has kMaxDefects defects.
 void verify_file(BlockReader& reader, std::size_t file, std::span<std::byte> ahead,
                  std::vector<Defect>& defects) {
   const std::size_t before = defects.size();
