@@ -10,6 +10,7 @@
 #include <fstream>
 
 #include "base/error.hpp"
+#include "base/posix/descriptor.hpp"
 
 namespace sluice {
 namespace {
@@ -61,17 +62,16 @@ std::string with_remedy(std::string text) {
 }
 
 void check_loopback_is_up() {
-  const int fd = ::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0);
-  if (fd < 0) return;  // no IPv4: the rendezvous says what it misses
+  const Descriptor socket(::socket(AF_INET, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  if (!socket) return;  // no IPv4: the rendezvous says what it misses
   sockaddr_in address{};
   address.sin_family = AF_INET;
   address.sin_port = htons(9);
   address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
   // Connecting a datagram socket sends nothing; it only asks for the route.
   const bool down =
-      ::connect(fd, reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
+      ::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) != 0 &&
       (errno == ENETUNREACH || errno == EADDRNOTAVAIL);
-  ::close(fd);
   if (!down) return;
   throw Error(
       "the ranks of this host cannot meet at 127.0.0.1: the loopback interface is down; run ip "

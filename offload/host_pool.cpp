@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/posix/map.hpp"
 
 namespace sluice {
 namespace {
@@ -28,18 +29,16 @@ class AnonymousPages final : public PageSource {
 
   [[nodiscard]] void* map(std::int64_t bytes) override {
     const std::int64_t alignment = bytes >= kHugePage ? kHugePage : kPage;
-    auto* begin = map_aligned(bytes, alignment);
+    MappedPages pages = MappedPages::anonymous(bytes, alignment);
+    if (!pages) no_memory(bytes, "host memory");
     if (alignment == kHugePage) {
       // Advice: kernels without transparent huge pages say EINVAL and small pages serve.
-      ::madvise(begin, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
+      ::madvise(pages.data(), static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
     }
-    if (locked_ && ::mlock(begin, static_cast<std::size_t>(bytes)) != 0) {
-      const int error = errno;
-      unmap(begin, bytes);
-      errno = error;
+    if (locked_ && ::mlock(pages.data(), static_cast<std::size_t>(bytes)) != 0) {
       no_memory(bytes, "locked memory within the memlock limit (ulimit -l)");
     }
-    return begin;
+    return pages.release();
   }
   void unmap(void* memory, std::int64_t bytes) noexcept override {
     ::munmap(memory, static_cast<std::size_t>(bytes));
@@ -47,20 +46,6 @@ class AnonymousPages final : public PageSource {
   [[nodiscard]] const char* name() const override { return locked_ ? "locked" : "pageable"; }
 
  private:
-  // Maps `alignment - kPage` bytes more than needed and unmaps the surplus at both ends.
-  static std::byte* map_aligned(std::int64_t bytes, std::int64_t alignment) {
-    const std::int64_t slack = alignment - kPage;
-    void* mapped = ::mmap(nullptr, static_cast<std::size_t>(bytes + slack), PROT_READ | PROT_WRITE,
-                          MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (mapped == MAP_FAILED) no_memory(bytes, "host memory");
-    auto* raw = static_cast<std::byte*>(mapped);
-    const auto address = static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(raw));
-    const std::int64_t head = round_up(address, alignment) - address;
-    if (head > 0) ::munmap(raw, static_cast<std::size_t>(head));
-    if (slack > head) ::munmap(raw + head + bytes, static_cast<std::size_t>(slack - head));
-    return raw + head;
-  }
-
   const bool locked_;
 };
 

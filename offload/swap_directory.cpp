@@ -19,6 +19,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/posix/io_error.hpp"
 #include "offload/io_backend.hpp"
 #include "offload/swap_file.hpp"
 
@@ -28,10 +29,6 @@ namespace {
 constexpr std::chrono::milliseconds kDirectoryWait{60000};  // other ranks may be reserving space
 constexpr std::chrono::milliseconds kRankWait{1000};  // a killed rank may still be freeing memory
 constexpr std::chrono::milliseconds kNoWait{0};
-
-[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
-  throw IoError(what + " " + path + ": " + std::strerror(error), path, error);
-}
 
 [[noreturn]] void refuse(const std::string& directory, const std::string& lock_path) {
   const LockHolder holder = read_lock_holder(lock_path);
@@ -51,7 +48,7 @@ std::string rank_name(int rank, const char* ending) {
 std::vector<int> ranks_in(const std::string& path) {
   std::vector<int> ranks;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), &::closedir);
-  if (!directory) fail("cannot list", path, errno);
+  if (!directory) throw_io_error("list", path, errno);
   while (const dirent* entry = ::readdir(directory.get())) {
     int rank = 0;
     if (std::sscanf(entry->d_name, "rank-%d", &rank) != 1 || rank < 0) continue;
@@ -71,8 +68,8 @@ SwapDirectory::SwapDirectory(std::string path) : path_(std::move(path)) {
                   path_, error);
   }
   struct stat status {};
-  if (::stat(path_.c_str(), &status) != 0) fail("cannot look at", path_, errno);
-  if (!S_ISDIR(status.st_mode)) fail("offload.nvme_path", path_, ENOTDIR);
+  if (::stat(path_.c_str(), &status) != 0) throw_io_error("look at", path_, errno);
+  if (!S_ISDIR(status.st_mode)) throw_io_error("use offload.nvme_path", path_, ENOTDIR);
   device_ = status.st_dev;
   inode_ = status.st_ino;
 }
@@ -112,12 +109,9 @@ void SwapDirectory::remove_leftovers(const std::string& run_id, const Leftovers&
 }
 
 void SwapDirectory::flush() const {
-  const int descriptor = ::open(path_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (descriptor < 0) fail("cannot open", path_, errno);
   int error = injected_errno("nvme.sync", EIO);
-  if (error == 0 && ::fsync(descriptor) != 0) error = errno;
-  ::close(descriptor);
-  if (error != 0) fail("cannot flush", path_, error);
+  if (error == 0) error = sync_folder(path_);
+  if (error != 0) throw_io_error("flush", path_, error);
 }
 
 void SwapDirectory::look_at_others(const std::string& run_id, int own_rank,
@@ -161,7 +155,7 @@ void SwapDirectory::reclaim(const std::string& swap_path, bool spares_images) co
                       "offload.nvme_path",
                   swap_path);
   }
-  if (::unlink(swap_path.c_str()) != 0) fail("cannot remove", swap_path, errno);
+  if (::unlink(swap_path.c_str()) != 0) throw_io_error("remove", swap_path, errno);
   log_info("removed " + swap_path + " (" + format_bytes(status.st_blocks * 512) + "), left by " +
            (header ? "run '" + header->run_id + "', pid " + std::to_string(header->pid) +
                          " on host " + header->host
@@ -184,7 +178,7 @@ void SwapDirectory::release() noexcept {
 std::int64_t SwapDirectory::free_bytes() const {
   struct statvfs status {};
   if (::statvfs(path_.c_str(), &status) != 0)
-    fail("cannot ask for the free space of", path_, errno);
+    throw_io_error("ask for the free space of", path_, errno);
   return static_cast<std::int64_t>(status.f_bavail * status.f_frsize);
 }
 

@@ -14,7 +14,7 @@
 #include <limits>
 #include <string>
 
-#include "base/lock_file.hpp"
+#include "base/posix/lock_file.hpp"
 
 namespace sluice {
 

@@ -15,6 +15,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/posix/io_error.hpp"
 #include "offload/io_backend.hpp"
 #include "offload/text_field.hpp"
 
@@ -41,10 +42,6 @@ std::uint64_t fnv(const void* data, std::size_t bytes) {
   return hash;
 }
 
-[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
-  throw IoError(what + " " + path + ": " + std::strerror(error), path, error);
-}
-
 struct FreeAligned {
   void operator()(std::byte* memory) const {
     ::operator delete (memory, std::align_val_t{kSwapHeaderBytes});
@@ -69,7 +66,7 @@ void reserve(int descriptor, const std::string& path, std::int64_t bytes) {
     error = ::ftruncate(descriptor, bytes) != 0 ? errno : 0;
   }
   if (error == 0) return;
-  fail("cannot reserve " + format_bytes(bytes) + " for the NVMe tier in", path, error);
+  throw_io_error("reserve " + format_bytes(bytes) + " for the NVMe tier in", path, error);
 }
 
 // True if bytes were written behind the header. Space that is only reserved does not count. If the
@@ -115,14 +112,13 @@ std::optional<SwapHeader> decode_header(const std::byte* block) {
 
 SwapKind inspect_swap_file(const std::string& path, std::optional<SwapHeader>* header) {
   header->reset();
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (descriptor < 0) fail("cannot look into", path, errno);
+  const Descriptor file = open_descriptor(path, O_RDONLY | O_NOFOLLOW);
+  if (!file) throw_io_error("look into", path, errno);
   std::byte block[kSwapHeaderBytes] = {};
-  const auto got = ::pread(descriptor, block, sizeof(block), 0);
+  const auto got = ::pread(file.get(), block, sizeof(block), 0);
   const int error = errno;
-  const bool has_more = got == kSwapHeaderBytes && has_data_behind(descriptor);
-  ::close(descriptor);
-  if (got < 0) fail("cannot read", path, error);
+  const bool has_more = got == kSwapHeaderBytes && has_data_behind(file.get());
+  if (got < 0) throw_io_error("read", path, error);
   if (got == kSwapHeaderBytes) *header = decode_header(block);
   if (header->has_value()) return SwapKind::kOurs;
   const bool zero = std::all_of(block, block + got, [](std::byte b) { return b == std::byte{0}; });
@@ -134,16 +130,16 @@ SwapKind inspect_swap_file(const std::string& path, std::optional<SwapHeader>* h
 SwapFile::SwapFile(std::string path, bool direct, Open how)
     : path_(std::move(path)), direct_(direct) {
   const bool creates = how == Open::kCreate;
-  const char* const what = creates ? "cannot create" : "cannot open";
-  const int flags = O_RDWR | O_CLOEXEC | O_NOFOLLOW | (creates ? O_CREAT | O_EXCL : 0);
-  if (const int error = injected_errno("nvme.open", EIO)) fail(what, path_, error);
+  const char* const action = creates ? "create" : "open";
+  const int flags = O_RDWR | O_NOFOLLOW | (creates ? O_CREAT | O_EXCL : 0);
+  if (const int error = injected_errno("nvme.open", EIO)) throw_io_error(action, path_, error);
   int error = direct ? injected_errno("nvme.open.direct", EINVAL) : 0;
   if (error == 0) {
-    descriptor_ = ::open(path_.c_str(), flags | (direct ? O_DIRECT : 0), 0600);
-    error = descriptor_ < 0 ? errno : 0;
+    descriptor_ = open_descriptor(path_, flags | (direct ? O_DIRECT : 0), 0600);
+    error = descriptor_ ? 0 : errno;
   }
   if (error == 0) return;
-  if (!direct || error != EINVAL) fail(what, path_, error);
+  if (!direct || error != EINVAL) throw_io_error(action, path_, error);
   if (creates) ::unlink(path_.c_str());  // some file systems create the file, then refuse the flag
   throw IoError("the file system of " + path_ +
                     " does not do O_DIRECT: put offload.nvme_path on ext4, xfs or another file "
@@ -151,33 +147,26 @@ SwapFile::SwapFile(std::string path, bool direct, Open how)
                 path_, error);
 }
 
-SwapFile::~SwapFile() {
-  if (descriptor_ >= 0) ::close(descriptor_);
-}
-
-SwapFile::SwapFile(SwapFile&& other) noexcept
-    : path_(std::move(other.path_)),
-      direct_(other.direct_),
-      descriptor_(std::exchange(other.descriptor_, -1)) {}
-
 void SwapFile::prepare(const SwapHeader& header, std::int64_t bytes) {
   write_header(header);
-  reserve(descriptor_, path_, bytes);
+  reserve(descriptor_.get(), path_, bytes);
 }
 
 void SwapFile::write_header(const SwapHeader& header) {
   const HeaderBlock block = make_block();
   encode_header(header, block.get());
-  if (const int error = injected_errno("nvme.header", EIO)) fail("cannot write to", path_, error);
-  const auto written = ::pwrite(descriptor_, block.get(), kSwapHeaderBytes, 0);
-  if (written != kSwapHeaderBytes) fail("cannot write to", path_, written < 0 ? errno : ENOSPC);
+  if (const int error = injected_errno("nvme.header", EIO))
+    throw_io_error("write to", path_, error);
+  std::int64_t offset = 0;
+  const int error = write_fully_at(descriptor_.get(), {block.get(), kSwapHeaderBytes}, offset);
+  if (error != 0) throw_io_error("write to", path_, error);
 }
 
 SwapHeader SwapFile::read_header() const {
   const HeaderBlock block = make_block();
-  if (const int error = injected_errno("nvme.header", EIO)) fail("cannot read", path_, error);
-  const auto got = ::pread(descriptor_, block.get(), kSwapHeaderBytes, 0);
-  if (got < 0) fail("cannot read", path_, errno);
+  if (const int error = injected_errno("nvme.header", EIO)) throw_io_error("read", path_, error);
+  const auto got = ::pread(descriptor_.get(), block.get(), kSwapHeaderBytes, 0);
+  if (got < 0) throw_io_error("read", path_, errno);
   const auto header = got == kSwapHeaderBytes ? decode_header(block.get()) : std::nullopt;
   if (!header) throw IoError(path_ + " does not begin with a whole header", path_);
   return *header;
@@ -185,7 +174,7 @@ SwapHeader SwapFile::read_header() const {
 
 std::int64_t SwapFile::bytes() const {
   struct stat status {};
-  if (::fstat(descriptor_, &status) != 0) fail("cannot look at", path_, errno);
+  if (::fstat(descriptor_.get(), &status) != 0) throw_io_error("look at", path_, errno);
   return status.st_size;
 }
 

@@ -8,6 +8,8 @@
 #include <optional>
 #include <string>
 
+#include "base/posix/descriptor.hpp"
+
 namespace sluice {
 
 inline constexpr std::uint32_t kSwapFormat = 1;
@@ -40,15 +42,13 @@ enum class SwapKind {
 [[nodiscard]] SwapKind inspect_swap_file(const std::string& path,
                                          std::optional<SwapHeader>* header);
 
+// The end of the object closes the file; the file stays.
 class SwapFile {
  public:
   enum class Open { kCreate, kFound };
   // kCreate: creates the file, which must not exist. kFound: opens a file of a former run. Throws
   // IoError; error_number EINVAL means that `direct` is set and the file system has no O_DIRECT.
   SwapFile(std::string path, bool direct, Open how = Open::kCreate);
-  ~SwapFile();  // closes; the file stays
-  SwapFile(SwapFile&& other) noexcept;
-  SwapFile& operator=(SwapFile&&) = delete;
 
   // Writes the header and reserves `bytes` in total. If the file system cannot reserve space, the
   // file gets its size without blocks and the log says so.
@@ -59,14 +59,14 @@ class SwapFile {
   [[nodiscard]] std::int64_t bytes() const;
   void remove() noexcept;
 
-  [[nodiscard]] int descriptor() const { return descriptor_; }
+  [[nodiscard]] int descriptor() const { return descriptor_.get(); }
   [[nodiscard]] const std::string& path() const { return path_; }
   [[nodiscard]] bool direct() const { return direct_; }
 
  private:
   std::string path_;
   bool direct_ = false;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/posix/descriptor.hpp"
 #include "offload/io_backend.hpp"
 
 namespace sluice {
@@ -32,8 +33,8 @@ class UringBackend final : public IoBackend {
     int error = io_uring_queue_init(entries, &ring_, IORING_SETUP_COOP_TASKRUN);
     if (error == -EINVAL) error = io_uring_queue_init(entries, &ring_, 0);  // before Linux 5.19
     if (error < 0) throw IoError(refused(-error), "io_uring", -error);
-    wake_fd_ = ::eventfd(0, EFD_CLOEXEC);
-    if (wake_fd_ < 0) {
+    wake_fd_ = Descriptor(::eventfd(0, EFD_CLOEXEC));
+    if (!wake_fd_) {
       io_uring_queue_exit(&ring_);
       throw IoError("eventfd: " + std::string(std::strerror(errno)), "eventfd", errno);
     }
@@ -49,7 +50,6 @@ class UringBackend final : public IoBackend {
       if (!memory_.empty()) io_uring_unregister_buffers(&ring_);
     }
     io_uring_queue_exit(&ring_);
-    ::close(wake_fd_);
   }
   UringBackend(const UringBackend&) = delete;
   UringBackend& operator=(const UringBackend&) = delete;
@@ -127,7 +127,7 @@ class UringBackend final : public IoBackend {
   void wake() noexcept override {
     const std::uint64_t one = 1;
     // The write fails only if the counter is full; the thread then wakes anyway.
-    [[maybe_unused]] const auto written = ::write(wake_fd_, &one, sizeof(one));
+    [[maybe_unused]] const auto written = ::write(wake_fd_.get(), &one, sizeof(one));
   }
 
  private:
@@ -142,7 +142,7 @@ class UringBackend final : public IoBackend {
       entry = io_uring_get_sqe(&ring_);
     }
     check(entry != nullptr, "an entry of the ring for the wake-up");
-    io_uring_prep_read(entry, wake_fd_, &wake_count_, sizeof(wake_count_), 0);
+    io_uring_prep_read(entry, wake_fd_.get(), &wake_count_, sizeof(wake_count_), 0);
     io_uring_sqe_set_data64(entry, kWakeTag);
   }
 
@@ -179,7 +179,7 @@ class UringBackend final : public IoBackend {
   }
 
   io_uring ring_{};
-  int wake_fd_ = -1;
+  Descriptor wake_fd_;
   std::uint64_t wake_count_ = 0;  // destination of the kernel's read of wake_fd_
   std::vector<int> files_;
   bool fixed_files_ = false;

@@ -11,6 +11,9 @@
 #include <map>
 #include <utility>
 
+#include "base/posix/descriptor.hpp"
+#include "base/posix/map.hpp"
+
 namespace sluice {
 
 // Owns a block: zeroes, page-aligned, pages taken when first written. A forked child shares it. The
@@ -19,24 +22,23 @@ class HostMemory {
  public:
   // Throws IoError. bytes > 0.
   explicit HostMemory(std::int64_t bytes);
-  HostMemory(HostMemory&& other) noexcept;
+  HostMemory(HostMemory&& other) noexcept = default;
   HostMemory& operator=(HostMemory&&) = delete;
   ~HostMemory();
 
-  [[nodiscard]] char* data() const { return data_; }
-  [[nodiscard]] std::int64_t size_bytes() const { return bytes_; }
+  [[nodiscard]] char* data() const { return reinterpret_cast<char*>(pages_.data()); }
+  [[nodiscard]] std::int64_t size_bytes() const { return pages_.bytes(); }
 
  private:
-  char* data_ = nullptr;
-  std::int64_t bytes_;
-  int fd_ = -1;
+  Descriptor file_;
+  MappedPages pages_;
 };
 
-// Opens another process's memfd by its number there. -1 with errno where that is impossible, and
+// Opens another process's memfd by its number there. None, with errno, where that is impossible;
 // EPERM where the number names anything else than a memfd of this user with this name and size: a
 // wrong number must not map, or write to, a file.
-[[nodiscard]] int open_memfd_of(std::int32_t process, std::int32_t fd, int flags, const char* name,
-                                std::int64_t bytes);
+[[nodiscard]] Descriptor open_memfd_of(std::int32_t process, std::int32_t fd, int flags,
+                                       const char* name, std::int64_t bytes);
 
 // A block as other processes find it.
 struct HostRegion {
@@ -51,20 +53,11 @@ struct HostRegion {
 // Blocks of other processes, mapped when first asked for, until the end. One thread at a time.
 class HostMappings {
  public:
-  HostMappings() = default;
-  ~HostMappings();
-  HostMappings(const HostMappings&) = delete;
-  HostMappings& operator=(const HostMappings&) = delete;
-
   // Where the region begins in this process, to read; nullptr where it cannot be mapped.
   [[nodiscard]] const char* map(std::int32_t process, const HostRegion& region);
 
  private:
-  struct Mapping {
-    char* base = nullptr;
-    std::int64_t bytes = 0;
-  };
-  std::map<std::pair<std::int32_t, std::uint64_t>, Mapping> mappings_;
+  std::map<std::pair<std::int32_t, std::uint64_t>, MappedPages> mappings_;
 };
 
 }  // namespace sluice

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <linux/futex.h>
-#include <sys/mman.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -22,8 +21,8 @@ namespace {
 
 constexpr char kName[] = "sluice-comm";
 
-std::size_t segment_bytes(int size) {
-  return static_cast<std::size_t>(size) * (sizeof(HostSlot) + kHostBounceBytes);
+std::int64_t segment_bytes(int size) {
+  return size * (static_cast<std::int64_t>(sizeof(HostSlot)) + kHostBounceBytes);
 }
 
 [[noreturn]] void refuse(const std::string& what, const std::string& path) {
@@ -41,61 +40,38 @@ std::string link_target(const char* path) {
 
 }  // namespace
 
-HostSegment::HostSegment(int fd, int size) : fd_(fd), size_(size), bytes_(segment_bytes(size)) {
-  void* base = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-  if (base == MAP_FAILED) {
-    const int error = errno;
-    close(std::exchange(fd_, -1));
-    errno = error;
-    refuse("cannot be mapped", "memfd");
-  }
-  base_ = static_cast<char*>(base);
+HostSegment::HostSegment(Descriptor file, int size)
+    : file_(std::move(file)),
+      size_(size),
+      pages_(MappedPages::shared(file_.get(), segment_bytes(size), /*writable=*/true)) {
+  if (!pages_) refuse("cannot be mapped", "memfd");
 }
 
 HostSegment HostSegment::create(int size) {
-  const int fd = memfd_create(kName, MFD_CLOEXEC);
-  if (fd < 0) refuse("cannot be made", "memfd");
-  if (ftruncate(fd, static_cast<off_t>(segment_bytes(size))) != 0) {
-    const int error = errno;
-    close(fd);
-    errno = error;
-    refuse("cannot be made", "memfd");
-  }
-  HostSegment made(fd, size);
+  Descriptor file = make_memfd(kName, segment_bytes(size));
+  if (!file) refuse("cannot be made", "memfd");
+  HostSegment made(std::move(file), size);
   for (int r = 0; r < size; ++r) new (&made.slot(r)) HostSlot{};
   return made;
 }
 
 HostSegment HostSegment::attach(int process, int fd, int size) {
-  const int own =
-      open_memfd_of(process, fd, O_RDWR, kName, static_cast<std::int64_t>(segment_bytes(size)));
-  if (own < 0) {
+  Descriptor own = open_memfd_of(process, fd, O_RDWR, kName, segment_bytes(size));
+  if (!own) {
     refuse("cannot be opened", "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd));
   }
-  HostSegment made(own, size);
+  HostSegment made(std::move(own), size);
   made.close_fd();
   return made;
 }
 
-HostSegment::HostSegment(HostSegment&& other) noexcept
-    : fd_(std::exchange(other.fd_, -1)),
-      size_(other.size_),
-      base_(std::exchange(other.base_, nullptr)),
-      bytes_(other.bytes_) {}
-
-HostSegment::~HostSegment() {
-  close_fd();
-  if (base_ != nullptr) munmap(base_, bytes_);
+HostSlot& HostSegment::slot(int rank) const {
+  return reinterpret_cast<HostSlot*>(pages_.data())[rank];
 }
-
-void HostSegment::close_fd() {
-  if (fd_ >= 0) close(std::exchange(fd_, -1));
-}
-
-HostSlot& HostSegment::slot(int rank) const { return reinterpret_cast<HostSlot*>(base_)[rank]; }
 
 char* HostSegment::bounce(int rank) const {
-  return base_ + static_cast<std::size_t>(size_) * sizeof(HostSlot) + rank * kHostBounceBytes;
+  return reinterpret_cast<char*>(pages_.data()) +
+         static_cast<std::size_t>(size_) * sizeof(HostSlot) + rank * kHostBounceBytes;
 }
 
 void futex_sleep(const std::atomic<std::uint32_t>& word, std::uint32_t value,

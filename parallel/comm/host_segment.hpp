@@ -13,6 +13,8 @@
 #include <string>
 
 #include "base/dtype.hpp"
+#include "base/posix/descriptor.hpp"
+#include "base/posix/map.hpp"
 #include "parallel/comm/host_memory.hpp"
 
 namespace sluice {
@@ -71,22 +73,19 @@ class HostSegment {
   // Throws IoError.
   static HostSegment create(int size);
   static HostSegment attach(int process, int fd, int size);
-  HostSegment(HostSegment&& other) noexcept;
-  ~HostSegment();
 
   // After create() and before close_fd(): the number that other ranks pass to attach().
-  [[nodiscard]] int fd() const { return fd_; }
-  void close_fd();  // called when all ranks have attached
+  [[nodiscard]] int fd() const { return file_.get(); }
+  void close_fd() { file_.reset(); }  // called when all ranks have attached
 
   [[nodiscard]] HostSlot& slot(int rank) const;
   [[nodiscard]] char* bounce(int rank) const;  // kHostBounceBytes
 
  private:
-  HostSegment(int fd, int size);
-  int fd_;
+  HostSegment(Descriptor file, int size);
+  Descriptor file_;
   int size_;
-  char* base_ = nullptr;
-  std::size_t bytes_;
+  MappedPages pages_;
 };
 
 // Sleeps while word == value, at most `patience`; may return early. For words in shared memory.

@@ -53,10 +53,10 @@ c10::intrusive_ptr<c10d::Store> connect_tcp(const CommOptions& options,
   store.timeout = left_until(deadline);
   store.isServer = options.serves_rendezvous.value_or(options.rank == 0);
   if (store.isServer) {
-    BoundSocket socket(bind_port(options.master_addr, options.master_port));
-    store.masterListenFd = socket.fd();
+    Descriptor socket = bind_port(options.master_addr, options.master_port);
+    store.masterListenFd = socket.get();
     auto server = c10::make_intrusive<c10d::TCPStore>(options.master_addr, store);
-    socket.release();  // the server owns it now
+    (void)socket.release();  // the server owns it now
     return server;
   }
   if (!wait_for_listener(options.master_addr, options.master_port, deadline)) {

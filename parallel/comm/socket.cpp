@@ -70,39 +70,33 @@ void widen_to_any(sockaddr_storage& address) {
 }
 
 bool try_connect(const addrinfo& to) {
-  BoundSocket socket(::socket(to.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
-  if (socket.fd() < 0) return false;
-  if (connect(socket.fd(), to.ai_addr, to.ai_addrlen) == 0) return true;
+  const Descriptor socket(::socket(to.ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+  if (!socket) return false;
+  if (connect(socket.get(), to.ai_addr, to.ai_addrlen) == 0) return true;
   if (errno != EINPROGRESS) return false;
-  pollfd ready{socket.fd(), POLLOUT, 0};
+  pollfd ready{socket.get(), POLLOUT, 0};
   if (poll(&ready, 1, static_cast<int>(kConnectPatience.count())) != 1) return false;
   int error = 0;
   socklen_t length = sizeof error;
-  return getsockopt(socket.fd(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
+  return getsockopt(socket.get(), SOL_SOCKET, SO_ERROR, &error, &length) == 0 && error == 0;
 }
 
 }  // namespace
 
-BoundSocket::~BoundSocket() {
-  if (fd_ >= 0) close(fd_);
-}
-
-int BoundSocket::release() { return std::exchange(fd_, -1); }
-
-int bind_port(const std::string& host, int port) {
+Descriptor bind_port(const std::string& host, int port) {
   const Addresses found = resolve(host, port, SOCK_STREAM);
   sockaddr_storage address{};
   std::memcpy(&address, found->ai_addr, found->ai_addrlen);
   const bool loopback = is_loopback(*found->ai_addr);
   if (!loopback && found->ai_next != nullptr) widen_to_any(address);
-  BoundSocket socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor socket(::socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   const int on = 1;
   // A port counts as free once its last user has ended.
-  if (socket.fd() >= 0) setsockopt(socket.fd(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
+  if (socket) setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   const auto bind_it = [&] {
-    return bind(socket.fd(), reinterpret_cast<sockaddr*>(&address), found->ai_addrlen) == 0;
+    return bind(socket.get(), reinterpret_cast<sockaddr*>(&address), found->ai_addrlen) == 0;
   };
-  bool bound = socket.fd() >= 0 && bind_it();
+  bool bound = socket && bind_it();
   if (!bound && errno == EADDRNOTAVAIL && !loopback) {
     widen_to_any(address);
     bound = bind_it();
@@ -114,7 +108,7 @@ int bind_port(const std::string& host, int port) {
     if (error == EADDRINUSE) why = " is in use; set MASTER_PORT or free it";
     throw CommError(place(host, port) + why, /*secondary=*/false);
   }
-  return socket.release();
+  return socket;
 }
 
 bool is_loopback(const std::string& host) {
@@ -144,13 +138,13 @@ bool wait_for_listener(const std::string& host, int port, Clock::time_point dead
 
 std::string local_address_towards(const std::string& host, int port) {
   const Addresses found = resolve(host, port, SOCK_DGRAM);
-  BoundSocket socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
+  const Descriptor socket(::socket(found->ai_family, SOCK_DGRAM | SOCK_CLOEXEC, 0));
   sockaddr_storage own{};
   socklen_t length = sizeof own;
   char text[NI_MAXHOST] = {};
   // connect() on a datagram socket sends nothing; it only selects the route.
-  if (socket.fd() < 0 || connect(socket.fd(), found->ai_addr, found->ai_addrlen) != 0 ||
-      getsockname(socket.fd(), reinterpret_cast<sockaddr*>(&own), &length) != 0 ||
+  if (!socket || connect(socket.get(), found->ai_addr, found->ai_addrlen) != 0 ||
+      getsockname(socket.get(), reinterpret_cast<sockaddr*>(&own), &length) != 0 ||
       getnameinfo(reinterpret_cast<sockaddr*>(&own), length, text, sizeof text, nullptr, 0,
                   NI_NUMERICHOST) != 0) {
     throw CommError("no network interface leads to the rendezvous host " + host + ": " +

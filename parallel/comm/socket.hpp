@@ -5,26 +5,14 @@
 #include <chrono>
 #include <string>
 
+#include "base/posix/descriptor.hpp"
+
 namespace sluice {
-
-// Owns a bound socket until release().
-class BoundSocket {
- public:
-  explicit BoundSocket(int fd) : fd_(fd) {}
-  ~BoundSocket();
-  BoundSocket(const BoundSocket&) = delete;
-  BoundSocket& operator=(const BoundSocket&) = delete;
-  [[nodiscard]] int fd() const { return fd_; }
-  int release();
-
- private:
-  int fd_;
-};
 
 // Binds host:port on the interface with the host's address. Binds on all interfaces if the host has
 // several addresses, or an address of no interface (a forwarded port, a cluster's virtual address).
 // Throws CommError if the port is in use or the host is unknown.
-[[nodiscard]] int bind_port(const std::string& host, int port);
+[[nodiscard]] Descriptor bind_port(const std::string& host, int port);
 
 // True if the host's first address is a loopback address. False if the host is unknown.
 [[nodiscard]] bool is_loopback(const std::string& host);

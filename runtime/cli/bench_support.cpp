@@ -41,8 +41,8 @@ ScratchFolder::~ScratchFolder() {
 
 OutputToError::OutputToError() {
   std::fflush(stdout);
-  saved_ = ::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3);
-  if (saved_ < 0 || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
+  saved_.reset(::fcntl(STDOUT_FILENO, F_DUPFD_CLOEXEC, 3));
+  if (!saved_ || ::dup2(STDERR_FILENO, STDOUT_FILENO) < 0) {
     throw IoError("cannot redirect standard output to standard error; open both", "standard output",
                   errno);
   }
@@ -50,8 +50,7 @@ OutputToError::OutputToError() {
 
 OutputToError::~OutputToError() {
   std::fflush(stdout);
-  ::dup2(saved_, STDOUT_FILENO);
-  ::close(saved_);
+  ::dup2(saved_.get(), STDOUT_FILENO);
 }
 
 void refuse_inside_a_job(const std::string& command) {

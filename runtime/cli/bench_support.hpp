@@ -5,6 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "base/posix/descriptor.hpp"
+
 namespace sluice {
 
 // A folder of this process, removed by the destructor; kept if its content explains a failure.
@@ -34,7 +36,7 @@ class OutputToError {
   OutputToError& operator=(const OutputToError&) = delete;
 
  private:
-  int saved_ = -1;
+  Descriptor saved_;
 };
 
 // Throws ConfigError in a process that a launcher started as a rank.

@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/posix/atomic_file.hpp"
 #include "configs/validate.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
@@ -19,7 +20,6 @@
 #include "runtime/cli/setup/saving_setup.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/launch/binding.hpp"
-#include "runtime/observe/file_io.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/html_page.hpp"
 #include "runtime/run/machine.hpp"

@@ -12,7 +12,8 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "runtime/data/file_io.hpp"
+#include "base/posix/descriptor.hpp"
+#include "base/posix/io_error.hpp"
 
 namespace sluice {
 namespace {
@@ -22,15 +23,17 @@ using namespace std::string_view_literals;
 class FileSource : public ByteSource {
  public:
   explicit FileSource(const TextFile& file)
-      : handle_(file.path, O_RDONLY, "cannot read"), path_(file.path), size_(file.size_bytes) {}
+      : file_(open_descriptor(file.path, O_RDONLY)), path_(file.path), size_(file.size_bytes) {
+    if (!file_) throw_io_error("read", path_, errno);
+  }
 
   std::size_t read(std::span<char> out) override {
     const std::size_t wanted = std::min(out.size(), most_left());
     std::size_t done = 0;
     while (done < wanted) {
-      const ssize_t count = ::pread(handle_.fd(), out.data() + done, wanted - done, used_bytes_);
+      const ssize_t count = ::pread(file_.get(), out.data() + done, wanted - done, used_bytes_);
       if (count < 0 && errno == EINTR) continue;
-      if (count < 0) throw_io("cannot read", path_, errno);
+      if (count < 0) throw_io_error("read", path_, errno);
       if (count == 0) {
         throw IoError(path_ + " became shorter while it was read; leave the text alone meanwhile",
                       path_);
@@ -48,7 +51,7 @@ class FileSource : public ByteSource {
   void rewind() { used_bytes_ = 0; }
 
  private:
-  FileHandle handle_;
+  Descriptor file_;
   std::string path_;
   std::int64_t size_;
   std::int64_t used_bytes_ = 0;

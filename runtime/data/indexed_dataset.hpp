@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/data/file_io.hpp"
+#include "base/posix/map.hpp"
 #include "runtime/data/token_source.hpp"
 
 namespace sluice {

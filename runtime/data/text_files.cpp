@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "runtime/data/file_io.hpp"
+#include "base/posix/io_error.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
@@ -57,7 +57,7 @@ std::vector<fs::directory_entry> entries_of(const fs::path& folder) {
   fs::directory_iterator it(folder, error), end;
   for (; !error && it != end; it.increment(error)) entries.push_back(*it);
   if (error && error != std::errc::no_such_file_or_directory) {
-    throw_io("cannot read the folder", folder.string(), error.value());
+    throw_io_error("read the folder", folder.string(), error.value());
   }
   std::sort(entries.begin(), entries.end());
   return entries;
@@ -158,7 +158,7 @@ TextFile describe(const fs::path& path, bool named) {
   const fs::path canonical = fs::canonical(path, error);
   struct stat status {};
   if (error || ::stat(canonical.c_str(), &status) != 0) {
-    throw_io("cannot read", path.string(), error ? error.value() : errno);
+    throw_io_error("read", path.string(), error ? error.value() : errno);
   }
   return {canonical.string(), status.st_size,
           status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, named,

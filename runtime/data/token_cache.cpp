@@ -13,6 +13,8 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/posix/atomic_file.hpp"
+#include "runtime/data/file_io.hpp"
 #include "runtime/data/hash.hpp"
 
 namespace sluice {

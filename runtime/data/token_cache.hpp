@@ -16,8 +16,8 @@
 #include <string>
 #include <vector>
 
+#include "base/posix/map.hpp"
 #include "runtime/data/document_reader.hpp"
-#include "runtime/data/file_io.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/token_source.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"

@@ -10,6 +10,8 @@
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "base/log.hpp"
+#include "base/posix/atomic_file.hpp"
+#include "runtime/data/file_io.hpp"
 #include "runtime/data/hash.hpp"
 #include "runtime/data/indexed_dataset.hpp"
 #include "runtime/data/split_plan.hpp"

@@ -14,6 +14,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/posix/descriptor.hpp"
 #include "offload/io_backend.hpp"
 #include "offload/nvme_bench.hpp"
 
@@ -29,10 +30,7 @@ constexpr double kPasses = 4;
 
 // 0, or errno.
 int try_open(const std::string& path, int flags) {
-  const int file = ::open(path.c_str(), flags | O_CLOEXEC, 0600);
-  if (file < 0) return errno;
-  ::close(file);
-  return 0;
+  return open_descriptor(path, flags, 0600) ? 0 : errno;
 }
 
 void probe_direct(DiskFacts& disk) {

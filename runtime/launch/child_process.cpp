@@ -16,8 +16,8 @@ namespace sluice {
 namespace {
 
 struct Pipe {
-  UniqueFd read;
-  UniqueFd write;
+  Descriptor read;
+  Descriptor write;
 };
 
 [[noreturn]] void throw_start_error(const std::string& what, int error_number) {
@@ -35,7 +35,7 @@ struct Pipe {
 Pipe make_pipe() {
   int ends[2] = {-1, -1};
   if (::pipe2(ends, O_CLOEXEC) != 0) throw_start_error("pipe", errno);
-  return {UniqueFd(ends[0]), UniqueFd(ends[1])};
+  return {Descriptor(ends[0]), Descriptor(ends[1])};
 }
 
 std::vector<char*> pointers(const std::vector<std::string>& strings) {
@@ -93,7 +93,7 @@ void kill_and_reap(pid_t pid) {
   }
 }
 
-void set_nonblocking(const UniqueFd& fd) {
+void set_nonblocking(const Descriptor& fd) {
   if (fd) ::fcntl(fd.get(), F_SETFL, ::fcntl(fd.get(), F_GETFL) | O_NONBLOCK);
 }
 
@@ -102,7 +102,7 @@ void set_nonblocking(const UniqueFd& fd) {
 ChildProcess start_child(const ChildCommand& command, const sigset_t& mask) {
   const std::vector<char*> argv = pointers(command.argv);
   const std::vector<char*> environment = pointers(command.environment);
-  const UniqueFd nothing(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+  const Descriptor nothing = open_descriptor("/dev/null", O_RDONLY);
   if (!nothing) throw_start_error("/dev/null", errno);
   Pipe out = make_pipe();
   Pipe err = command.separate_stderr ? make_pipe() : Pipe();
@@ -124,7 +124,7 @@ ChildProcess start_child(const ChildCommand& command, const sigset_t& mask) {
   status.write.reset();
   const int failed = start_status(status.read.get());
   ChildProcess child{.pid = pid,
-                     .pidfd = failed == 0 ? open_pidfd(pid) : UniqueFd(),
+                     .pidfd = failed == 0 ? open_pidfd(pid) : Descriptor(),
                      .out = std::move(out.read),
                      .err = std::move(err.read),
                      .in = std::move(in.write)};

@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "runtime/observe/file_io.hpp"
+#include "base/posix/descriptor.hpp"
 
 namespace sluice {
 
@@ -22,11 +22,11 @@ struct ChildCommand {
 };
 
 struct ChildProcess {
-  pid_t pid = -1;  // also its process group
-  UniqueFd pidfd;  // readable when it has ended
-  UniqueFd out;    // non-blocking
-  UniqueFd err;    // none unless separate_stderr
-  UniqueFd in;     // non-blocking; none unless keep_stdin
+  pid_t pid = -1;    // also its process group
+  Descriptor pidfd;  // readable when it has ended
+  Descriptor out;    // non-blocking
+  Descriptor err;    // none unless separate_stderr
+  Descriptor in;     // non-blocking; none unless keep_stdin
 };
 
 // Returns after the program has started with signal mask `mask`. Throws Error with the cause:

@@ -36,7 +36,7 @@ using Clock = std::chrono::steady_clock;
 
 // Kills, waits for the end and reaps.
 void end_child(pid_t pid, Clock::time_point deadline) {
-  const UniqueFd pidfd = open_pidfd(pid);
+  const Descriptor pidfd = open_pidfd(pid);
   ::kill(pid, SIGKILL);
   if (pidfd) {
     const auto left =

@@ -12,9 +12,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/posix/atomic_file.hpp"
 #include "base/thread_rank.hpp"
 #include "runtime/launch/stop_signal.hpp"
-#include "runtime/observe/file_io.hpp"
 
 namespace sluice {
 namespace {

@@ -6,13 +6,14 @@
 #include <sys/types.h>
 #include <unistd.h>
 
-#include "runtime/observe/file_io.hpp"
+#include "base/posix/descriptor.hpp"
 
 namespace sluice {
 
 // Holds no descriptor if the system refuses; errno has the cause.
-[[nodiscard]] inline UniqueFd open_pidfd(pid_t pid) {
-  return UniqueFd(static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));  // close-on-exec by nature
+[[nodiscard]] inline Descriptor open_pidfd(pid_t pid) {
+  return Descriptor(
+      static_cast<int>(::syscall(SYS_pidfd_open, pid, 0)));  // close-on-exec by nature
 }
 
 }  // namespace sluice

@@ -68,8 +68,8 @@ class Reader {
 constexpr int kMostRanks = 1 << 24;  // only to catch nonsense
 constexpr int kLastPort = 65535;
 
-UniqueFd bind_socket(const sockaddr* address, socklen_t size, int& error) {
-  UniqueFd fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
+Descriptor bind_socket(const sockaddr* address, socklen_t size, int& error) {
+  Descriptor fd(::socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC, 0));
   error = fd ? 0 : errno;
   if (!fd) return fd;
   const int on = 1;
@@ -85,12 +85,12 @@ UniqueFd bind_socket(const sockaddr* address, socklen_t size, int& error) {
 }
 
 // All local addresses; IPv4 if the host has no IPv6. `error` is 0, or bind's errno.
-UniqueFd bind_everywhere(int port, int& error) {
+Descriptor bind_everywhere(int port, int& error) {
   sockaddr_in6 six{};
   six.sin6_family = AF_INET6;
   six.sin6_port = htons(static_cast<std::uint16_t>(port));
   six.sin6_addr = in6addr_any;
-  UniqueFd fd = bind_socket(reinterpret_cast<const sockaddr*>(&six), sizeof six, error);
+  Descriptor fd = bind_socket(reinterpret_cast<const sockaddr*>(&six), sizeof six, error);
   if (error != EAFNOSUPPORT && error != EADDRNOTAVAIL) return fd;
   sockaddr_in four{};
   four.sin_family = AF_INET;
@@ -171,7 +171,7 @@ void announce_rank(const RankEnvironment& rank) {
 
 int free_port() {
   int error = 0;
-  const UniqueFd fd = bind_everywhere(0, error);
+  const Descriptor fd = bind_everywhere(0, error);
   const int port = error == 0 ? bound_port(fd.get()) : 0;
   if (port == 0) throw Error("no TCP port can be opened: " + std::string(std::strerror(error)));
   return port;

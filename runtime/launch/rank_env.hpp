@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "runtime/observe/file_io.hpp"
+#include "base/posix/descriptor.hpp"
 
 namespace sluice {
 
@@ -51,7 +51,7 @@ class PortReservation {
 
  private:
   int port_ = 0;
-  UniqueFd socket_;
+  Descriptor socket_;
 };
 
 }  // namespace sluice

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/observe/file_io.hpp"
 
 namespace sluice {
 namespace {

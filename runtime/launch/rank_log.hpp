@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "runtime/observe/file_io.hpp"
+#include "base/posix/descriptor.hpp"
 
 namespace sluice {
 
@@ -48,7 +48,7 @@ class RankLog {
   void remember(std::string_view lines);
 
   std::string path_;
-  UniqueFd file_;
+  Descriptor file_;
   std::string problem_;
   std::deque<std::string> last_;
   bool last_is_open_ = false;  // the last one has no line break yet

@@ -10,7 +10,7 @@
 #include <array>
 #include <optional>
 
-#include "runtime/observe/file_io.hpp"
+#include "base/posix/descriptor.hpp"
 
 namespace sluice {
 
@@ -31,7 +31,7 @@ class StopSignalFd {
   sigset_t former_mask_{};
   struct sigaction former_pipe_ {};
   std::array<struct sigaction, 3> former_{};  // of the stop signals, in their order
-  UniqueFd fd_;
+  Descriptor fd_;
 };
 
 }  // namespace sluice

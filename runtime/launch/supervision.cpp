@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/posix/io_error.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
 namespace sluice {
@@ -21,9 +22,11 @@ constexpr int kNotEnded = 5;  // nothing failed, but a process could not be ende
 
 void prepare_to_supervise(const std::string& output_dir) {
   ensure_standard_streams();
-  std::error_code error;
-  std::filesystem::create_directories(output_dir, error);
-  if (error) throw_io_error("create", output_dir, error.value());
+  std::error_code failed;
+  std::filesystem::create_directories(output_dir, failed);
+  if (const int error = failed.value()) {
+    throw_io_error("create", output_dir, error, write_remedy(error, "output.dir"));
+  }
 }
 
 Supervision::Supervision(const SupervisorOptions& options)

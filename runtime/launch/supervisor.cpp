@@ -16,7 +16,7 @@
 namespace sluice {
 
 struct Supervisor::Stream {
-  UniqueFd fd;
+  Descriptor fd;
   TerminalSink* terminal = nullptr;
   LineFolder folder;
   RecordFilter records;  // of an agent

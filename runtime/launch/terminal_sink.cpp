@@ -17,12 +17,12 @@ constexpr std::string_view kLost = "\n[output was lost here: the terminal did no
 // Setting O_NONBLOCK on the descriptor itself would change it for every process that shares the
 // terminal; opening it again gives a description of our own. Only where that means the same stream:
 // a regular file would be written from its start.
-UniqueFd reopened(int fd) {
+Descriptor reopened(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return {};
   if (!S_ISFIFO(status.st_mode) && ::isatty(fd) != 1) return {};
   const std::string path = "/proc/self/fd/" + std::to_string(fd);
-  return UniqueFd(::open(path.c_str(), O_WRONLY | O_NONBLOCK | O_CLOEXEC | O_NOCTTY));
+  return open_descriptor(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
 }
 
 }  // namespace

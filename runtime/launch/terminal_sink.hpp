@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-#include "runtime/observe/file_io.hpp"
+#include "base/posix/descriptor.hpp"
 
 namespace sluice {
 
@@ -30,7 +30,7 @@ class TerminalSink {
 
  private:
   int fd_;
-  UniqueFd own_;  // a description of our own, non-blocking; none where the file never blocks
+  Descriptor own_;  // a description of our own, non-blocking; none where the file never blocks
   std::string buffer_;
   bool broken_ = false;
   bool lost_ = false;

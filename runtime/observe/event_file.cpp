@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/posix/io_error.hpp"
 
 namespace sluice {
 namespace {
@@ -152,7 +153,9 @@ std::vector<EventScalar> event_scalars(const StepRecord& record) {
 EventFile::EventFile(const std::string& folder, const std::string& host, std::int64_t first_step) {
   std::error_code failed;
   std::filesystem::create_directories(folder, failed);
-  if (failed) throw_io_error("create", folder, failed.value());
+  if (const int error = failed.value()) {
+    throw_io_error("create", folder, error, write_remedy(error, "output.dir"));
+  }
   const double now = unix_seconds();
   path_ = new_path(folder, host, now);
   file_ = open_for_append(path_);

@@ -44,7 +44,7 @@ class EventFile {
 
  private:
   std::string path_;
-  UniqueFd file_;
+  Descriptor file_;
   bool failed_ = false;
 };
 

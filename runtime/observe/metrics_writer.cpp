@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/posix/atomic_file.hpp"
 
 namespace sluice {
 namespace {

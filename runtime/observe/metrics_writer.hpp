@@ -34,7 +34,7 @@ class MetricsWriter {
   void flush();
 
   std::string path_;
-  UniqueFd file_;
+  Descriptor file_;
   std::string kept_;  // whole lines, not written yet
   bool failed_ = false;
 };

@@ -4,7 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <set>
 
-#include "runtime/observe/file_io.hpp"
+#include "base/posix/atomic_file.hpp"
 
 namespace sluice {
 namespace {

@@ -11,6 +11,8 @@
 #include <iterator>
 
 #include "base/error.hpp"
+#include "base/posix/atomic_file.hpp"
+#include "base/posix/io_error.hpp"
 
 namespace sluice {
 namespace {
@@ -22,12 +24,6 @@ constexpr char kVariable[] = "SLUICE_RATES";
 std::string environment(const char* name) {
   const char* value = std::getenv(name);
   return value == nullptr ? "" : value;
-}
-
-[[noreturn]] void cannot_write(const std::string& path, int error) {
-  throw IoError("cannot write the rates file " + path + ": " + std::strerror(error) +
-                    "; give another with --out or SLUICE_RATES",
-                path, error);
 }
 
 }  // namespace
@@ -57,22 +53,15 @@ void write_machine_rates(const MachineRates& rates, const std::string& path) {
   const fs::path folder = fs::path(path).parent_path();
   std::error_code error;
   if (!folder.empty()) fs::create_directories(folder, error);
-  if (error) cannot_write(path, error.value());
-  const std::string partial = path + ".partial-" + std::to_string(::getpid());
-  {
-    std::ofstream file(partial, std::ios::binary | std::ios::trunc);
-    file << machine_rates_json(rates) << std::flush;
-    if (!file) {
-      const int failed = errno;
-      fs::remove(partial, error);
-      cannot_write(path, failed);
-    }
+  try {
+    if (error) throw_io_error("create the folder", folder.string(), error.value());
+    write_file_atomically(path, machine_rates_json(rates));
+  } catch (const IoError& failed) {
+    throw IoError("cannot write the rates file " + path + ": " +
+                      std::generic_category().message(failed.error_number()) +
+                      "; give another with --out or SLUICE_RATES",
+                  path, failed.error_number());
   }
-  fs::rename(partial, path, error);
-  if (!error) return;
-  std::error_code ignored;
-  fs::remove(partial, ignored);
-  cannot_write(path, error.value());
 }
 
 MachineRates read_machine_rates(const std::string& path) {

@@ -146,18 +146,18 @@ TEST(Gloo, RanksWithoutTheJobsSecretAreRefused) {
 // Not on all interfaces: the kernel says where the socket listens.
 TEST(Gloo, TheRendezvousIsBoundToItsAddress) {
   for (const char* host : {"127.0.0.1", "127.0.0.2"}) {
-    const BoundSocket bound(bind_port(host, 0));
+    const Descriptor bound = bind_port(host, 0);
     sockaddr_in address{};
     socklen_t length = sizeof address;
-    ASSERT_EQ(getsockname(bound.fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+    ASSERT_EQ(getsockname(bound.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
     EXPECT_EQ(address.sin_addr.s_addr, inet_addr(host));
   }
   const std::string network = network_address();
   if (network.empty()) GTEST_SKIP() << "this machine has no address but the loopback's";
-  const BoundSocket bound(bind_port(network, 0));
+  const Descriptor bound = bind_port(network, 0);
   sockaddr_in address{};
   socklen_t length = sizeof address;
-  ASSERT_EQ(getsockname(bound.fd(), reinterpret_cast<sockaddr*>(&address), &length), 0);
+  ASSERT_EQ(getsockname(bound.get(), reinterpret_cast<sockaddr*>(&address), &length), 0);
   EXPECT_EQ(address.sin_addr.s_addr, inet_addr(network.c_str()));
 }
 

@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "runtime/checkpoint/io/read_only_map.hpp"
+#include "base/posix/map.hpp"
 
 namespace sluice {
 namespace {
@@ -73,7 +73,7 @@ const TensorEntry* SafetensorsHeader::find(std::string_view name) const {
 struct SafetensorsFile::Mapped {
   explicit Mapped(const std::string& path) : file(path) {}
 
-  ReadOnlyMap file;
+  MappedFile file;
   SafetensorsHeader header;
   std::unordered_map<std::string_view, const TensorEntry*> by_name;
 };

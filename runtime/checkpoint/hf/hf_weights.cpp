@@ -6,10 +6,10 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/posix/map.hpp"
 #include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
 #include "runtime/checkpoint/hf/widen.hpp"
-#include "runtime/checkpoint/io/read_only_map.hpp"
 
 namespace sluice {
 namespace {

@@ -7,11 +7,11 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/posix/map.hpp"
 #include "runtime/checkpoint/import/dist_metadata.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
 #include "runtime/checkpoint/import/import_source.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
-#include "runtime/checkpoint/io/read_only_map.hpp"
 
 namespace sluice {
 namespace {
@@ -27,7 +27,7 @@ class MegatronDist final : public ImportSource {
  public:
   MegatronDist(std::string dir, bool weights_only)
       : dir_(std::move(dir)), common_(join_path(dir_, kCommon)) {
-    const ReadOnlyMap metadata(join_path(dir_, kMetadata));
+    const MappedFile metadata(join_path(dir_, kMetadata));
     all_ = parse_dist_metadata(metadata.bytes(), metadata.path());
     for (const auto& [key, tensor] : all_) {
       if (key.starts_with("optimizer.") || key.starts_with("chained_")) {
@@ -151,7 +151,7 @@ class MegatronDist final : public ImportSource {
   }
   TensorPiece open_chunk(const std::string& key, const DistChunk& chunk) {
     auto& map = maps_[chunk.file];
-    if (map == nullptr) map = std::make_shared<const ReadOnlyMap>(join_path(dir_, chunk.file));
+    if (map == nullptr) map = std::make_shared<const MappedFile>(join_path(dir_, chunk.file));
     auto file = std::make_shared<TorchFile>(map, chunk.offset, chunk.bytes);
     const PickleValue& value = file->root();
     if (value.kind != Kind::kTensor || file->tensor(value).shape != chunk.sizes) {
@@ -193,7 +193,7 @@ class MegatronDist final : public ImportSource {
   TorchFile common_;
   std::map<std::string, DistTensor> all_;
   std::map<std::string, Place> places_;  // by the name in the file of a single rank
-  std::map<std::string, std::shared_ptr<const ReadOnlyMap>> maps_;
+  std::map<std::string, std::shared_ptr<const MappedFile>> maps_;
   bool optimizer_ = false;
   ImportProgress progress_;
 };

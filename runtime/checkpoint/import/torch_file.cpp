@@ -7,9 +7,9 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/posix/map.hpp"
 #include "runtime/checkpoint/hf/widen.hpp"
 #include "runtime/checkpoint/import/zip_file.hpp"
-#include "runtime/checkpoint/io/read_only_map.hpp"
 
 namespace sluice {
 namespace {
@@ -103,7 +103,7 @@ TorchContents parse_torch_file(std::span<const std::byte> file, const std::strin
 }
 
 struct TorchFile::Impl {
-  Impl(std::shared_ptr<const ReadOnlyMap> mapped, std::span<const std::byte> part, std::string name)
+  Impl(std::shared_ptr<const MappedFile> mapped, std::span<const std::byte> part, std::string name)
       : file(std::move(mapped)),
         bytes(part),
         path(std::move(name)),
@@ -119,7 +119,7 @@ struct TorchFile::Impl {
     return bytes_of(bytes, place.offset, place.bytes);
   }
 
-  std::shared_ptr<const ReadOnlyMap> file;
+  std::shared_ptr<const MappedFile> file;
   std::span<const std::byte> bytes;  // in `file`
   std::string path;
   TorchContents contents;
@@ -127,11 +127,11 @@ struct TorchFile::Impl {
 };
 
 TorchFile::TorchFile(const std::string& path) {
-  auto file = std::make_shared<const ReadOnlyMap>(path);
+  auto file = std::make_shared<const MappedFile>(path);
   const std::span<const std::byte> all = file->bytes();
   impl_ = std::make_unique<Impl>(std::move(file), all, path);
 }
-TorchFile::TorchFile(std::shared_ptr<const ReadOnlyMap> file, std::int64_t offset,
+TorchFile::TorchFile(std::shared_ptr<const MappedFile> file, std::int64_t offset,
                      std::int64_t bytes) {
   const auto size = static_cast<std::int64_t>(file->bytes().size());
   if (offset < 0 || bytes < 0 || offset > size || bytes > size - offset) {

@@ -16,7 +16,7 @@
 
 namespace sluice {
 
-class ReadOnlyMap;
+class MappedFile;
 
 class TorchFile {
  public:
@@ -24,7 +24,7 @@ class TorchFile {
   // pickle, and a storage that is missing or has another size than in the pickle.
   explicit TorchFile(const std::string& path);
   // One of several torch files in a mapped file; path() then includes the offset.
-  TorchFile(std::shared_ptr<const ReadOnlyMap> file, std::int64_t offset, std::int64_t bytes);
+  TorchFile(std::shared_ptr<const MappedFile> file, std::int64_t offset, std::int64_t bytes);
   ~TorchFile();
   TorchFile(TorchFile&& other) noexcept;
   TorchFile& operator=(TorchFile&& other) noexcept;

@@ -12,6 +12,8 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
+#include "base/posix/descriptor.hpp"
+#include "base/posix/io_error.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/checkpoint/io/page_memory.hpp"
 
@@ -39,9 +41,7 @@ std::string_view remedy_for(int error) {
 }
 
 [[noreturn]] void fail(std::string_view action, const std::string& path, int error) {
-  throw IoError("cannot " + std::string(action) + " " + path + ": " + std::strerror(error) +
-                    std::string(remedy_for(error)),
-                path, error);
+  throw_io_error(action, path, error, remedy_for(error));
 }
 
 // 0, or `error` where the failpoint is armed with `error`.
@@ -67,14 +67,8 @@ void pass(const char* call, std::string_view action, const std::string& path) {
 class LocalFile final : public File {
  public:
   // `access`: O_RDONLY or O_WRONLY.
-  LocalFile(int fd, int access, std::string path)
-      : fd_(fd), access_(access), path_(std::move(path)) {}
-  ~LocalFile() override {
-    ::close(fd_);
-    if (direct_fd_ >= 0) ::close(direct_fd_);
-  }
-  LocalFile(const LocalFile&) = delete;
-  LocalFile& operator=(const LocalFile&) = delete;
+  LocalFile(Descriptor file, int access, std::string path)
+      : file_(std::move(file)), fd_(file_.get()), access_(access), path_(std::move(path)) {}
 
   void write(std::int64_t offset, std::span<const std::byte> bytes) override {
     pass("write", "write", path_);
@@ -102,7 +96,7 @@ class LocalFile final : public File {
     const auto size = static_cast<std::int64_t>(bytes.size());
     const bool in_step = in_pages(bytes.data()) && offset % kPageBytes == 0 &&
                          size % kPageBytes == 0 && size >= kDirectBytes;
-    if (in_step && open_direct()) return read_by(direct_fd_, offset, bytes);
+    if (in_step && open_direct()) return read_by(direct_.get(), offset, bytes);
     (void)::posix_fadvise(fd_, offset, size, POSIX_FADV_WILLNEED);  // in one piece
     return read_by(fd_, offset, bytes);
   }
@@ -185,14 +179,14 @@ class LocalFile final : public File {
       return bytes.subspan(static_cast<std::size_t>(begin), static_cast<std::size_t>(length));
     };
     write_by(fd_, offset, at(0, head));
-    write_by(direct_fd_, offset + head, at(head, body));
+    write_by(direct_.get(), offset + head, at(head, body));
     write_by(fd_, offset + head + body, at(head + body, size - head - body));
   }
   bool open_direct() {
     const std::lock_guard lock(direct_mutex_);
-    if (!direct_tried_) direct_fd_ = ::open(path_.c_str(), access_ | O_DIRECT | O_CLOEXEC);
+    if (!direct_tried_) direct_ = open_descriptor(path_, access_ | O_DIRECT);
     direct_tried_ = true;
-    return direct_fd_ >= 0;  // not every file system has it
+    return bool(direct_);  // not every file system has it
   }
   void write_by(int fd, std::int64_t offset, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
@@ -212,13 +206,14 @@ class LocalFile final : public File {
 
   static constexpr std::int64_t kDirectBytes = 256 * 1024;  // less is as quick through the cache
   static constexpr std::int64_t kAheadBytes = 16 << 20;
-  int fd_;
+  Descriptor file_;
+  int fd_;  // of file_
   int access_;
   std::string path_;
   std::atomic<std::int64_t> read_end_{-1}, asked_end_{0};  // hints: of any reader's last read
   std::mutex direct_mutex_;
   bool direct_tried_ = false;
-  int direct_fd_ = -1;
+  Descriptor direct_;
 };
 
 class LocalFileSystem final : public FileSystem {
@@ -253,12 +248,7 @@ class LocalFileSystem final : public FileSystem {
   }
   void sync_dir(const std::string& path) override {
     pass("fsync_dir", "sync", path);
-    const int fd = ::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-    if (fd < 0) fail("sync", path, errno);
-    // EINVAL: file systems whose directories cannot be synced have no need of it.
-    const int error = ::fsync(fd) != 0 && errno != EINVAL ? errno : 0;
-    ::close(fd);
-    if (error != 0) fail("sync", path, error);
+    if (const int error = sync_folder(path)) fail("sync", path, error);
   }
   std::optional<FileStat> stat(const std::string& path) override {
     pass("stat", "look at", path);
@@ -291,9 +281,9 @@ class LocalFileSystem final : public FileSystem {
 
  private:
   static std::unique_ptr<File> opened(const std::string& path, int flags, std::string_view action) {
-    const int fd = ::open(path.c_str(), flags | O_CLOEXEC, 0666);
-    if (fd < 0) fail(action, path, errno);
-    return std::make_unique<LocalFile>(fd, flags & O_ACCMODE, path);
+    Descriptor file = open_descriptor(path, flags);
+    if (!file) fail(action, path, errno);
+    return std::make_unique<LocalFile>(std::move(file), flags & O_ACCMODE, path);
   }
 };
 

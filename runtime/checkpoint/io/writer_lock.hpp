@@ -2,7 +2,7 @@
 // it makes. Two that save to one folder would take each other's unfinished save for what a crash
 // left, and purge each other's checkpoints.
 //
-// sluice-run.lock in the folder (base/lock_file.hpp) is held by one process of the run: the
+// sluice-run.lock in the folder (base/posix/lock_file.hpp) is held by one process of the run: the
 // launcher, or rank 0 where something else started the ranks. Who only reads takes no lock and
 // meets none. A file system without locks, or a folder in which no file can be made, is a warning:
 // nothing is guarded then, and whoever writes there says what is wrong with it.
@@ -15,7 +15,7 @@
 #include <string>
 #include <vector>
 
-#include "base/lock_file.hpp"
+#include "base/posix/lock_file.hpp"
 
 namespace sluice {
 

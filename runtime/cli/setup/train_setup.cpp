@@ -7,9 +7,9 @@
 
 #include "base/error.hpp"
 #include "base/log.hpp"
+#include "base/posix/atomic_file.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/launch/binding.hpp"
-#include "runtime/observe/file_io.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/program/write/step_writer.hpp"
 #include "runtime/run/machine.hpp"

@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/posix/atomic_file.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"

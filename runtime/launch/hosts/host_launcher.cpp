@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/job_secret.hpp"
 #include "base/plain_lines.hpp"
+#include "base/posix/io_error.hpp"
 #include "runtime/launch/process_environment.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/stop_signal.hpp"

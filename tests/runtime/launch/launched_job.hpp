@@ -151,7 +151,7 @@ class LaunchedJob {
 
   TemporaryFolder folder_;
   pid_t pid_ = -1;
-  UniqueFd pidfd_;
+  Descriptor pidfd_;
 };
 
 }  // namespace sluice

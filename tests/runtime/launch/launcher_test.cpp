@@ -114,8 +114,8 @@ TEST(Launcher, TerminalIsDescribed) {
   int slave = -1;
   winsize size{.ws_row = 24, .ws_col = 77, .ws_xpixel = 0, .ws_ypixel = 0};
   ASSERT_EQ(::openpty(&master, &slave, nullptr, nullptr, &size), 0);
-  const UniqueFd owned_master(master);
-  const UniqueFd owned_slave(slave);
+  const Descriptor owned_master(master);
+  const Descriptor owned_slave(slave);
   LaunchedJob job({"environment"}, {.stdout_fd = slave});
   EXPECT_EQ(job.wait(), 0);
   EXPECT_THAT(job.log(0), EndsWith("SLUICE_TTY=1\nCOLUMNS=77\n"));
@@ -296,8 +296,8 @@ TEST(Launcher, KilledLauncherLeavesNoRank) {
 TEST(Launcher, StuckTerminalStopsNothing) {
   int ends[2] = {-1, -1};
   ASSERT_EQ(::pipe(ends), 0);
-  const UniqueFd read_end(ends[0]);
-  const UniqueFd write_end(ends[1]);
+  const Descriptor read_end(ends[0]);
+  const Descriptor write_end(ends[1]);
   LaunchedJob job({"flood:3000", "ok"}, {.stdout_fd = ends[1]});
   EXPECT_EQ(job.wait(), 0);
   EXPECT_EQ(job.log(0).size(), 3000u * 1024u);
@@ -306,7 +306,7 @@ TEST(Launcher, StuckTerminalStopsNothing) {
 TEST(Launcher, TerminalThatWentAwayStopsNothing) {
   int ends[2] = {-1, -1};
   ASSERT_EQ(::pipe(ends), 0);
-  const UniqueFd write_end(ends[1]);
+  const Descriptor write_end(ends[1]);
   ::close(ends[0]);
   LaunchedJob job({"lines:50"}, {.stdout_fd = ends[1]});
   EXPECT_EQ(job.wait(), 0);

@@ -106,8 +106,8 @@ TEST(RankEnvironment, AllMistakesAtOnce) {
 }
 
 // Listens like a store does; -1 where bind or listen failed.
-UniqueFd listen_on(int port) {
-  UniqueFd fd(::socket(AF_INET, SOCK_STREAM, 0));
+Descriptor listen_on(int port) {
+  Descriptor fd(::socket(AF_INET, SOCK_STREAM, 0));
   const int on = 1;
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   sockaddr_in address{};
@@ -123,7 +123,7 @@ TEST(Port, InUseWhileSomebodyListens) {
   const int port = free_port();
   EXPECT_GT(port, 0);
   EXPECT_FALSE(port_in_use("127.0.0.1", port));
-  UniqueFd listener = listen_on(port);
+  Descriptor listener = listen_on(port);
   ASSERT_TRUE(listener);
   EXPECT_TRUE(port_in_use("127.0.0.1", port));
   EXPECT_TRUE(port_in_use("localhost", port));

@@ -8,7 +8,7 @@ namespace {
 TEST(TerminalSink, FileIsAppendedTo) {
   const TemporaryFolder folder;
   const auto path = folder.path() / "out";
-  const UniqueFd fd(::open(path.c_str(), O_WRONLY | O_CREAT, 0600));
+  const Descriptor fd(::open(path.c_str(), O_WRONLY | O_CREAT, 0600));
   ASSERT_EQ(::write(fd.get(), "before ", 7), 7);
   TerminalSink sink(fd.get());
   sink.write(std::string(10000, 'x'));
@@ -19,8 +19,8 @@ TEST(TerminalSink, FileIsAppendedTo) {
 TEST(TerminalSink, FullPipeKeepsTheNewest) {
   int ends[2] = {-1, -1};
   ASSERT_EQ(::pipe(ends), 0);
-  const UniqueFd read_end(ends[0]);
-  const UniqueFd write_end(ends[1]);
+  const Descriptor read_end(ends[0]);
+  const Descriptor write_end(ends[1]);
   TerminalSink sink(write_end.get());
   const std::string line = std::string(999, 'x') + "\n";
   for (int i = 0; i < 3000; ++i) sink.write(line);
@@ -45,7 +45,7 @@ TEST(TerminalSink, FullPipeKeepsTheNewest) {
 }
 
 TEST(TerminalSink, SaysThatOutputWasLost) {
-  const UniqueFd full(::open("/dev/full", O_WRONLY));
+  const Descriptor full(::open("/dev/full", O_WRONLY));
   TerminalSink sink(full.get());
   EXPECT_FALSE(sink.lost());
   sink.write("a result");
@@ -56,8 +56,8 @@ TEST(TerminalSink, SaysThatOutputWasLost) {
 TEST(TerminalSink, FlushHasALimit) {
   int ends[2] = {-1, -1};
   ASSERT_EQ(::pipe(ends), 0);
-  const UniqueFd read_end(ends[0]);
-  const UniqueFd write_end(ends[1]);
+  const Descriptor read_end(ends[0]);
+  const Descriptor write_end(ends[1]);
   TerminalSink sink(write_end.get());
   sink.write(std::string(200000, 'x'));
   sink.flush_within(30);

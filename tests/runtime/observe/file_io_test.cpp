@@ -4,24 +4,14 @@
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
+#include "base/posix/atomic_file.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice {
 namespace {
 
-TEST(FileIo, AtomicWriteReplacesOrKeeps) {
-  const TemporaryFolder folder;
-  const std::string path = folder.file("f");
-  EXPECT_TRUE(write_file_atomically(path, "one", IfExists::kKeep));
-  EXPECT_FALSE(write_file_atomically(path, "two", IfExists::kKeep));
-  EXPECT_EQ(text_of(path), "one");
-  EXPECT_TRUE(write_file_atomically(path, "three"));
-  EXPECT_EQ(text_of(path), "three");
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(folder.path()), {}), 1);
-}
-
 TEST(FileIo, NoSpaceNamesPathCauseAndRemedy) {
-  const UniqueFd full(::open("/dev/full", O_WRONLY));
+  const Descriptor full(::open("/dev/full", O_WRONLY));
   try {
     write_all(full.get(), "x", "run/metrics.jsonl");
     FAIL();
@@ -34,12 +24,13 @@ TEST(FileIo, NoSpaceNamesPathCauseAndRemedy) {
   }
 }
 
-TEST(FileIo, PermissionNamesRemedy) {
+TEST(FileIo, AFolderThatIsMissingIsSaid) {
   try {
-    throw_io_error("open", "f", EACCES);
+    (void)open_for_append("/nonexistent/f");
+    FAIL();
   } catch (const IoError& error) {
     EXPECT_STREQ(error.what(),
-                 "cannot open f: Permission denied; set output.dir to a folder you may write to");
+                 "cannot open /nonexistent/f: No such file or directory; the folder has to exist");
   }
 }
 
@@ -53,19 +44,6 @@ TEST(FileIo, FormerFileIsMovedAside) {
     EXPECT_FALSE(std::filesystem::exists(path));
     EXPECT_EQ(text_of(path + ".1"), text);
   }
-}
-
-TEST(UniqueFd, ClosesOnce) {
-  int raw = -1;
-  {
-    UniqueFd fd(::open("/dev/null", O_RDONLY));
-    raw = fd.get();
-    UniqueFd other = std::move(fd);
-    EXPECT_FALSE(fd);
-    EXPECT_EQ(other.get(), raw);
-    EXPECT_EQ(::fcntl(raw, F_GETFD), 0);
-  }
-  EXPECT_EQ(::fcntl(raw, F_GETFD), -1);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "base/lock_file.hpp"
+#include "base/posix/lock_file.hpp"
 
 #include <fcntl.h>
 #include <sys/file.h>
@@ -8,23 +8,19 @@
 #include <array>
 #include <cerrno>
 #include <cstdio>
-#include <cstring>
 #include <memory>
+#include <span>
 #include <thread>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
+#include "base/posix/io_error.hpp"
 
 namespace sluice {
 namespace {
 
 constexpr auto kPoll = std::chrono::milliseconds(10);
-constexpr mode_t kMode = 0666;  // less the umask: whoever shares the folder is told who holds it
-
-[[noreturn]] void fail(const std::string& what, const std::string& path, int error) {
-  throw IoError(what + " " + path + ": " + std::strerror(error), path, error);
-}
 
 // Whoever held the lock before may have removed the file: a lock on a file without a name is none.
 // A network file system may still remember the name, but knows the count of links.
@@ -50,49 +46,40 @@ int try_lock(int descriptor, int operation) {
 bool is_passing(int error) { return error == EWOULDBLOCK || error == EINTR || error == ESTALE; }
 
 struct OpenedLock {
-  int descriptor = -1;
+  Descriptor descriptor;
   bool foreign = false;  // another user's, who does not let us write to it
 };
 
 OpenedLock open_lock(const std::string& path) {
-  OpenedLock lock;
-  lock.descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC | O_NOFOLLOW, kMode);
-  if (lock.descriptor < 0 && errno == EACCES) {
-    lock.descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-    lock.foreign = lock.descriptor >= 0;
+  // Mode 0666, less the umask: whoever shares the folder is told who holds the lock.
+  OpenedLock lock{open_descriptor(path, O_RDWR | O_CREAT | O_NOFOLLOW)};
+  if (!lock.descriptor && errno == EACCES) {
+    lock.descriptor = open_descriptor(path, O_RDONLY | O_NOFOLLOW);
+    lock.foreign = bool(lock.descriptor);
     if (!lock.foreign) errno = EACCES;
   }
-  if (lock.descriptor < 0) fail("cannot create", path, errno);
+  if (!lock.descriptor) throw_io_error("create", path, errno);
   return lock;
 }
 
 }  // namespace
 
-LockFile::LockFile(LockFile&& other) noexcept
-    : path_(std::move(other.path_)), descriptor_(std::exchange(other.descriptor_, -1)) {}
-
-LockFile& LockFile::operator=(LockFile&& other) noexcept {
-  std::swap(path_, other.path_);
-  std::swap(descriptor_, other.descriptor_);
-  return *this;
-}
-
 bool LockFile::take(const std::string& path, std::chrono::milliseconds wait) {
   check(!held(), "a lock is taken once");
   const auto until = std::chrono::steady_clock::now() + wait;
   for (;;) {
-    const OpenedLock lock = open_lock(path);
-    const int error = try_lock(lock.descriptor, LOCK_EX);
-    if (error == 0 && is_named(lock.descriptor, path)) {
+    OpenedLock lock = open_lock(path);
+    const int error = try_lock(lock.descriptor.get(), LOCK_EX);
+    if (error == 0 && is_named(lock.descriptor.get(), path)) {
       path_ = path;
-      descriptor_ = lock.descriptor;
+      descriptor_ = std::move(lock.descriptor);
       // Left by somebody who was killed: makes place for one that can be signed, if it may.
       if (!lock.foreign || ::unlink(path.c_str()) != 0) return true;
       release();
       continue;
     }
-    ::close(lock.descriptor);
-    if (error != 0 && !is_passing(error)) fail("cannot lock", path, error);
+    lock.descriptor.reset();
+    if (error != 0 && !is_passing(error)) throw_io_error("lock", path, error);
     if (std::chrono::steady_clock::now() >= until) return false;
     std::this_thread::sleep_for(kPoll);
   }
@@ -103,19 +90,15 @@ void LockFile::sign(const std::string& work) const {
   std::array<char, 256> host{};
   ::gethostname(host.data(), host.size() - 1);
   const std::string text = work + "\n" + std::to_string(::getpid()) + "\n" + host.data() + "\n";
-  if (::ftruncate(descriptor_, 0) != 0 ||
-      ::pwrite(descriptor_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) {
-    fail("cannot write to", path_, errno);
-  }
-  (void)::fsync(descriptor_);  // for readers on other hosts
-}
-
-void LockFile::release() noexcept {
-  if (held()) ::close(std::exchange(descriptor_, -1));
+  std::int64_t offset = 0;
+  int error = ::ftruncate(descriptor_.get(), 0) == 0 ? 0 : errno;
+  if (error == 0) error = write_fully_at(descriptor_.get(), std::as_bytes(std::span(text)), offset);
+  if (error != 0) throw_io_error("write to", path_, error);
+  (void)::fsync(descriptor_.get());  // for readers on other hosts
 }
 
 void LockFile::remove() noexcept {
-  if (held() && is_named(descriptor_, path_)) ::unlink(path_.c_str());
+  if (held() && is_named(descriptor_.get(), path_)) ::unlink(path_.c_str());
   release();
 }
 
@@ -132,11 +115,8 @@ LockHolder read_lock_holder(const std::string& path) {
 }
 
 bool is_locked(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW);
-  if (descriptor < 0) return false;
-  const bool locked = try_lock(descriptor, LOCK_SH) == EWOULDBLOCK;
-  ::close(descriptor);
-  return locked;
+  const Descriptor file = open_descriptor(path, O_RDONLY | O_NOFOLLOW);
+  return file && try_lock(file.get(), LOCK_SH) == EWOULDBLOCK;
 }
 
 }  // namespace sluice

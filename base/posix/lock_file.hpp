@@ -9,6 +9,8 @@
 #include <chrono>
 #include <string>
 
+#include "base/posix/descriptor.hpp"
+
 namespace sluice {
 
 // What the file says, for whoever is refused.
@@ -18,24 +20,19 @@ struct LockHolder {
 
 class LockFile {
  public:
-  LockFile() = default;
-  ~LockFile() { release(); }
-  LockFile(LockFile&& other) noexcept;
-  LockFile& operator=(LockFile&& other) noexcept;
-
   // Makes the file where it is missing. False: somebody else has kept the lock for all of `wait`.
   // Throws IoError: the file cannot be made, or its file system has no locks (error_number() is
   // ENOLCK, EOPNOTSUPP or the like). Failpoint: lock.take with error, ENOLCK.
   [[nodiscard]] bool take(const std::string& path, std::chrono::milliseconds wait);
   // Writes who holds it: `work`, this process and its host. REQUIRES: held(). Throws IoError.
   void sign(const std::string& work) const;
-  void release() noexcept;  // the file stays
-  void remove() noexcept;   // the file as well
-  [[nodiscard]] bool held() const { return descriptor_ >= 0; }
+  void release() noexcept { descriptor_.reset(); }  // the file stays
+  void remove() noexcept;                           // the file as well
+  [[nodiscard]] bool held() const { return bool(descriptor_); }
 
  private:
   std::string path_;
-  int descriptor_ = -1;
+  Descriptor descriptor_;
 };
 
 // "?" where the file does not say.

@@ -1,0 +1,118 @@
+#include "base/posix/atomic_file.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
+#include <filesystem>
+#include <system_error>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/posix/io_error.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::size_t kWriteBuffer = 1 << 20;
+
+// Unique over processes and threads: two writers of one path must not share a temporary file.
+std::string temporary_name(const std::string& path) {
+  static std::atomic<unsigned> counter{0};
+  return path + ".tmp." + std::to_string(::getpid()) + "." + std::to_string(counter++);
+}
+
+std::string parent_of(const std::string& path) {
+  const fs::path parent = fs::path(path).parent_path();
+  return parent.empty() ? "." : parent.string();
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const std::string& path)
+    : path_(path),
+      temporary_(temporary_name(path)),
+      file_(open_descriptor(temporary_, O_RDWR | O_CREAT | O_EXCL)) {
+  if (!file_) throw_io_error("write", path_, errno, write_remedy(errno));
+}
+
+AtomicFile::~AtomicFile() {
+  if (!temporary_.empty()) ::unlink(temporary_.c_str());
+}
+
+void AtomicFile::write_at(std::int64_t offset, std::span<const std::byte> bytes) {
+  const int error = write_fully_at(file_.get(), bytes, offset);
+  if (error == 0) return;
+  throw_io_error("write", path_, error,
+                 write_remedy(error) + " (stopped at " + format_bytes(offset) + ")");
+}
+
+void AtomicFile::flush() {
+  write_at(written_, buffer_);
+  written_ += static_cast<std::int64_t>(buffer_.size());
+  buffer_.clear();
+}
+
+void AtomicFile::append(std::span<const std::byte> bytes) {
+  if (buffer_.size() + bytes.size() > kWriteBuffer) flush();
+  if (bytes.size() > kWriteBuffer) {
+    write_at(written_, bytes);
+    written_ += static_cast<std::int64_t>(bytes.size());
+  } else {
+    if (buffer_.empty()) buffer_.reserve(kWriteBuffer);
+    buffer_.insert(buffer_.end(), bytes.begin(), bytes.end());
+  }
+}
+
+void AtomicFile::overwrite(std::int64_t offset, std::span<const std::byte> bytes) {
+  flush();
+  check(offset >= 0 && offset + static_cast<std::int64_t>(bytes.size()) <= written_,
+        "AtomicFile::overwrite past the end");
+  write_at(offset, bytes);
+}
+
+bool AtomicFile::commit(IfExists if_exists) {
+  flush();
+  // Pipes and devices cannot be synced (EINVAL).
+  if (::fsync(file_.get()) != 0 && errno != EINVAL) {
+    throw_io_error("write", path_, errno, write_remedy(errno));
+  }
+  if (!publish(if_exists)) return false;
+  if (const int error = sync_folder(parent_of(path_))) throw_io_error("sync", path_, error);
+  return true;
+}
+
+// False where the target exists and is to be kept.
+bool AtomicFile::publish(IfExists if_exists) {
+  if (if_exists == IfExists::kKeep) {
+    if (::link(temporary_.c_str(), path_.c_str()) == 0) return true;
+    // On a file system without hard links, the check and the move are two steps.
+    if (errno == EEXIST || ::access(path_.c_str(), F_OK) == 0) return false;
+  }
+  if (::rename(temporary_.c_str(), path_.c_str()) != 0) {
+    throw_io_error("write", path_, errno, write_remedy(errno));
+  }
+  temporary_.clear();
+  return true;
+}
+
+void AtomicFile::remove_leftovers(const std::string& path) {
+  const std::string prefix = fs::path(path).filename().string() + ".tmp.";
+  std::error_code ignored;
+  for (fs::directory_iterator it(parent_of(path), ignored), end; it != end && !ignored;
+       it.increment(ignored)) {
+    if (it->path().filename().string().starts_with(prefix)) ::unlink(it->path().c_str());
+  }
+}
+
+bool write_file_atomically(const std::string& path, std::string_view text, IfExists if_exists) {
+  AtomicFile file(path);
+  file.append(text);
+  return file.commit(if_exists);
+}
+
+}  // namespace sluice
