@@ -18,6 +18,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -81,9 +82,11 @@ class Communicator {
   [[nodiscard]] virtual Ticket send(int peer, const void* data, std::int64_t bytes) = 0;
   [[nodiscard]] virtual Ticket receive(int peer, void* data, std::int64_t bytes) = 0;
 
-  // Control data in host memory, whatever the device. Blocks. Result: size() x values.size(), by
-  // rank. Every rank gives the same number of values.
-  [[nodiscard]] virtual std::vector<double> all_gather_values(std::span<const double> values) = 0;
+  // Control data in host memory, whatever the device. Blocks. Result: size() x bytes.size(), by
+  // rank. Every rank gives the same number of bytes.
+  [[nodiscard]] virtual std::vector<std::byte> all_gather_bytes(
+      std::span<const std::byte> bytes) = 0;
+  [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values);
   virtual void barrier() = 0;
 
   // Fails all operations in flight on this rank. Peers fail too, because their connections break.

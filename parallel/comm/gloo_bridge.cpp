@@ -138,8 +138,8 @@ class GlooCommunicator final : public Communicator {
             name_, OpQueue::Hooks{.interrupt = [this] { peers_->interrupt(); },
                                   .broken = [this] { peers_->close(); }})) {
     // No constructor returns before all ranks are connected. Afterwards the store is not needed.
-    const double nothing = 0;
-    exchange_values("connect", {&nothing, 1});
+    const std::byte nothing{0};
+    exchange("connect", {&nothing, 1});
   }
   ~GlooCommunicator() override {
     const SigpipeBlock no_sigpipe;
@@ -176,12 +176,12 @@ class GlooCommunicator final : public Communicator {
       run_transfer(peer, data, {.receives = 1, .bytes = bytes});
     });
   }
-  [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
-    return exchange_values("all_gather_values", values);
+  [[nodiscard]] std::vector<std::byte> all_gather_bytes(std::span<const std::byte> bytes) override {
+    return exchange("all_gather_bytes", bytes);
   }
   void barrier() override {
-    const double nothing = 0;
-    exchange_values("barrier", {&nothing, 1});
+    const std::byte nothing{0};
+    exchange("barrier", {&nothing, 1});
   }
   void abort() noexcept override { queue_->abort(); }
 
@@ -329,13 +329,13 @@ class GlooCommunicator final : public Communicator {
     if (moves) peers_->wait(*moves);
   }
 
-  std::vector<double> exchange_values(const char* op, std::span<const double> values) {
-    std::vector<double> all(values.size() * static_cast<std::size_t>(size()));
-    const auto bytes = static_cast<std::int64_t>(values.size_bytes());
+  std::vector<std::byte> exchange(const char* op, std::span<const std::byte> bytes) {
+    std::vector<std::byte> all(bytes.size() * static_cast<std::size_t>(size()));
+    const auto share = static_cast<std::int64_t>(bytes.size());
     start(op, [&] {
       std::vector<Transfer> transfers;
-      if (bytes > 0) {
-        gather_bytes(values.data(), reinterpret_cast<char*>(all.data()), bytes, bytes, transfers);
+      if (share > 0) {
+        gather_bytes(bytes.data(), reinterpret_cast<char*>(all.data()), share, share, transfers);
       }
       for (const Transfer& transfer : transfers) peers_->wait(transfer);
     }).wait();

@@ -118,9 +118,9 @@ class HostCommunicator final : public Communicator {
     });
   }
 
-  [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
-    std::vector<double> all(values.size() * static_cast<std::size_t>(size()));
-    start(HostOp::kValues, [&] { exchange_values(values, all); }).wait();
+  [[nodiscard]] std::vector<std::byte> all_gather_bytes(std::span<const std::byte> bytes) override {
+    std::vector<std::byte> all(bytes.size() * static_cast<std::size_t>(size()));
+    start(HostOp::kBytes, [&] { exchange(bytes, all); }).wait();
     return all;
   }
   void barrier() override {
@@ -344,21 +344,21 @@ class HostCommunicator final : public Communicator {
     stream_copy(place, piece.input, piece.elems * width);
   }
 
-  // One phase for each kHostValues values, one at least.
-  void exchange_values(std::span<const double> values, std::vector<double>& all) {
+  // One phase for each kHostControlBytes bytes, one at least.
+  void exchange(std::span<const std::byte> bytes, std::vector<std::byte>& all) {
     std::size_t at = 0;
     do {
-      const std::size_t n = std::min(kHostValues, values.size() - at);
-      HostRecord& record = new_record(HostOp::kValues);
-      record.elems = static_cast<std::int64_t>(values.size());
-      std::copy_n(values.begin() + static_cast<std::ptrdiff_t>(at), n, record.values);
+      const std::size_t n = std::min(kHostControlBytes, bytes.size() - at);
+      HostRecord& record = new_record(HostOp::kBytes);
+      record.elems = static_cast<std::int64_t>(bytes.size());
+      std::copy_n(bytes.begin() + static_cast<std::ptrdiff_t>(at), n, record.bytes);
       meet(record);
       for (int r = 0; r < size(); ++r) {
-        std::copy_n(peers_.record_of(r).values, n,
-                    all.data() + static_cast<std::size_t>(r) * values.size() + at);
+        std::copy_n(peers_.record_of(r).bytes, n,
+                    all.data() + static_cast<std::size_t>(r) * bytes.size() + at);
       }
       at += n;
-    } while (at < values.size());
+    } while (at < bytes.size());
   }
 
   const GroupName name_;

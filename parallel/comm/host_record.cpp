@@ -17,8 +17,8 @@ TransferCall transfer_of(const HostRecord& record) {
 
 const char* name_of(HostOp op) {
   switch (op) {
-    case HostOp::kValues:
-      return "all_gather_values";
+    case HostOp::kBytes:
+      return "all_gather_bytes";
     case HostOp::kBarrier:
       return "barrier";
     case HostOp::kReduceScatter:
@@ -38,7 +38,7 @@ std::string describe(const HostRecord& record) {
   std::string text = name_of(record.op);
   if (record.op == HostOp::kBarrier) return text;
   text += " of " + std::to_string(record.elems);
-  if (record.op == HostOp::kValues) return text + " values";
+  if (record.op == HostOp::kBytes) return text + " bytes";
   return text + " " + std::string(name_of(record.dtype)) + " elements in " +
          std::to_string(record.pieces) + " pieces";
 }

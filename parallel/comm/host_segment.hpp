@@ -20,16 +20,9 @@
 namespace sluice {
 
 enum class HostState : std::uint32_t { kOpen, kClosed, kFailed };
-enum class HostOp : std::uint32_t {
-  kValues,
-  kBarrier,
-  kReduceScatter,
-  kAllGather,
-  kSend,
-  kReceive
-};
+enum class HostOp : std::uint32_t { kBytes, kBarrier, kReduceScatter, kAllGather, kSend, kReceive };
 
-inline constexpr std::size_t kHostValues = 512;              // per round of all_gather_values
+inline constexpr std::size_t kHostControlBytes = 4096;       // per round of all_gather_bytes
 inline constexpr std::int64_t kHostBounceBytes = 2LL << 20;  // per rank
 
 // One piece of an operation in the memory of its rank.
@@ -44,10 +37,10 @@ struct HostRecord {
   HostOp op = HostOp::kBarrier;
   DType dtype = DType::kFloat32;
   std::int64_t pieces = 0;
-  std::int64_t elems = 0;  // sum over all pieces; values; or bytes of a transfer
+  std::int64_t elems = 0;  // sum over all pieces; or bytes
   std::uint64_t cut = 0;   // hash of the sizes of the pieces
   const HostPiece* table = nullptr;
-  double values[kHostValues];
+  std::byte bytes[kHostControlBytes];
 };
 
 // One rank writes its slot, all ranks read it. `arrived` publishes the fields that are not atomic.

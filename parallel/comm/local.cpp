@@ -58,13 +58,13 @@ class LocalCommunicator final : public Communicator {
                   .received = data});
   }
 
-  [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
-    failpoint("comm.all_gather_values");
-    return exchange_values("all_gather_values", values);
+  [[nodiscard]] std::vector<std::byte> all_gather_bytes(std::span<const std::byte> bytes) override {
+    failpoint("comm.all_gather_bytes");
+    return exchange("all_gather_bytes", bytes);
   }
   void barrier() override {
     failpoint("comm.barrier");
-    exchange_values("barrier", {});
+    exchange("barrier", {});
   }
   void abort() noexcept override { group_->abort(rank_); }
 
@@ -74,13 +74,13 @@ class LocalCommunicator final : public Communicator {
         std::make_shared<LocalTicket>(group_, rank_, group_->post(rank_, std::move(post))));
   }
 
-  std::vector<double> exchange_values(const char* name, std::span<const double> values) {
+  std::vector<std::byte> exchange(const char* name, std::span<const std::byte> bytes) {
     const auto operation =
-        group_->post(rank_, {.name = name, .values = {values.begin(), values.end()}});
+        group_->post(rank_, {.name = name, .bytes = {bytes.begin(), bytes.end()}});
     group_->wait(rank_, *operation);
-    std::vector<double> all;
+    std::vector<std::byte> all;
     for (const auto& post : operation->posts) {
-      all.insert(all.end(), post->values.begin(), post->values.end());
+      all.insert(all.end(), post->bytes.begin(), post->bytes.end());
     }
     return all;
   }

@@ -21,7 +21,7 @@ std::string difference(const LocalGroup::Post& a, const LocalGroup::Post& b) {
     return std::string(name_of(a.dtype)) + " on one, " + std::string(name_of(b.dtype)) +
            " on the other";
   }
-  if (a.values.size() != b.values.size()) return "the numbers of values differ";
+  if (a.bytes.size() != b.bytes.size()) return "the numbers of bytes differ";
   if (a.reduce_scatter.size() != b.reduce_scatter.size() ||
       a.all_gather.size() != b.all_gather.size()) {
     return "the numbers of pieces differ";

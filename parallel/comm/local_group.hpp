@@ -13,6 +13,7 @@
 
 #include <chrono>
 #include <condition_variable>
+#include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <memory>
@@ -37,7 +38,7 @@ class LocalGroup {
     DType dtype = DType::kFloat32;
     std::vector<ReduceScatterPiece> reduce_scatter{};  // {}: callers set only the fields they need
     std::vector<AllGatherPiece> all_gather{};
-    std::vector<double> values{};
+    std::vector<std::byte> bytes{};
     std::optional<TransferCall> transfer{};
     const void* sent = nullptr;  // memory of a send
     void* received = nullptr;    // memory of a receive

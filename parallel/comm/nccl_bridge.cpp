@@ -186,9 +186,9 @@ class NcclCommunicator final : public Communicator {
     });
   }
 
-  [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values) override {
+  [[nodiscard]] std::vector<std::byte> all_gather_bytes(std::span<const std::byte> bytes) override {
     check_flying();
-    return control_->all_gather_values(values);
+    return control_->all_gather_bytes(bytes);
   }
   void barrier() override {
     check_flying();

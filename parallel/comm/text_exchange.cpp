@@ -2,44 +2,31 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdint>
+#include <cstddef>
+#include <cstring>
+#include <span>
 
 namespace sluice {
-namespace {
 
-constexpr std::size_t kBytesInDouble = 6;  // whole numbers below 2^48 are exact
-
-std::vector<double> pack(std::string_view text, std::size_t values) {
-  std::vector<double> packed(values, 0.0);
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const std::size_t shift = i % kBytesInDouble * 8;
-    const auto byte = static_cast<std::uint64_t>(static_cast<unsigned char>(text[i]));
-    packed[i / kBytesInDouble] += static_cast<double>(byte << shift);
-  }
-  return packed;
+std::vector<double> Communicator::all_gather_values(std::span<const double> values) {
+  const std::vector<std::byte> bytes = all_gather_bytes(std::as_bytes(values));
+  std::vector<double> all(bytes.size() / sizeof(double));
+  if (!all.empty()) std::memcpy(all.data(), bytes.data(), bytes.size());
+  return all;
 }
-
-std::string unpack(const double* packed, std::size_t size) {
-  std::string text(size, '\0');
-  for (std::size_t i = 0; i < size; ++i) {
-    const auto value = static_cast<std::uint64_t>(packed[i / kBytesInDouble]);
-    text[i] = static_cast<char>(value >> (i % kBytesInDouble * 8) & 0xFF);
-  }
-  return text;
-}
-
-}  // namespace
 
 std::vector<std::string> exchange_text(Communicator& comm, std::string_view mine) {
   const std::array<double, 1> size{static_cast<double>(mine.size())};
   const std::vector<double> sizes = comm.all_gather_values(size);
   const auto longest = static_cast<std::size_t>(*std::max_element(sizes.begin(), sizes.end()));
-  const std::size_t values = (longest + kBytesInDouble - 1) / kBytesInDouble;
   std::vector<std::string> texts(sizes.size());
-  if (values == 0) return texts;
-  const std::vector<double> all = comm.all_gather_values(pack(mine, values));
+  if (longest == 0) return texts;
+  std::string padded(mine);
+  padded.resize(longest);
+  const std::vector<std::byte> all = comm.all_gather_bytes(std::as_bytes(std::span(padded)));
   for (std::size_t r = 0; r < texts.size(); ++r) {
-    texts[r] = unpack(all.data() + r * values, static_cast<std::size_t>(sizes[r]));
+    texts[r].assign(reinterpret_cast<const char*>(all.data()) + r * longest,
+                    static_cast<std::size_t>(sizes[r]));
   }
   return texts;
 }

@@ -269,6 +269,17 @@ TEST_P(Contract, ValuesAndBarrier) {
   });
 }
 
+TEST_P(Contract, BytesOfEveryRankArriveByRank) {
+  run_ranks_ok(group(), [&](Communicator& communicator) {
+    for (const std::size_t bytes : {0U, 1U, 7U, 5003U}) {
+      const auto mine = static_cast<std::byte>(communicator.rank() + 1);
+      const auto all = communicator.all_gather_bytes(std::vector<std::byte>(bytes, mine));
+      ASSERT_EQ(all.size(), bytes * static_cast<std::size_t>(communicator.size()));
+      for (std::size_t i = 0; i < all.size(); ++i) ASSERT_EQ(all[i], std::byte(1 + i / bytes)) << i;
+    }
+  });
+}
+
 TEST_P(Contract, NobodyLeavesABarrierBeforeAllCame) {
   std::atomic<int> came{0};
   run_ranks_ok(group(), [&](Communicator& communicator) {

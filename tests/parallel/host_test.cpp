@@ -341,9 +341,9 @@ TEST(Host, NamesTheCallsThatDiffer) {
   };
   const std::string calls = difference([](Communicator& communicator) {
     if (communicator.rank() == 0) return communicator.barrier();
-    (void)communicator.all_gather_values({});
+    (void)communicator.all_gather_bytes({});
   });
-  EXPECT_NE(calls.find("rank 1 called all_gather_values of 0 values, this rank barrier; "),
+  EXPECT_NE(calls.find("rank 1 called all_gather_bytes of 0 bytes, this rank barrier; "),
             std::string::npos)
       << calls;
   const std::string cuts = difference([](Communicator& communicator) {
@@ -362,9 +362,9 @@ TEST(Host, NamesTheCallsThatDiffer) {
       << cuts;
 }
 
-TEST(Host, ManyValuesTravelInRounds) {
+TEST(Host, ManyBytesTravelInRounds) {
   run_ranks_ok(host_group(3), [](Communicator& communicator) {
-    constexpr std::size_t kMany = 3 * kHostValues + 7;
+    constexpr std::size_t kMany = 3 * kHostControlBytes / sizeof(double) + 7;
     std::vector<double> mine(kMany);
     for (std::size_t i = 0; i < kMany; ++i) {
       mine[i] = static_cast<double>(i) + communicator.rank() * 0.25;

@@ -34,7 +34,7 @@ class SilentCommunicator final : public Communicator {
   }
   [[nodiscard]] Ticket send(int, const void*, std::int64_t) override { return {}; }
   [[nodiscard]] Ticket receive(int, void*, std::int64_t) override { return {}; }
-  [[nodiscard]] std::vector<double> all_gather_values(std::span<const double>) override {
+  [[nodiscard]] std::vector<std::byte> all_gather_bytes(std::span<const std::byte>) override {
     return {};
   }
   void barrier() override {}
