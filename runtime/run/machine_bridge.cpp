@@ -17,8 +17,6 @@
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/run/machine.hpp"
 
-extern "C" int mkl_serv_intel_cpu_true();  // mkl_dispatch.cpp
-
 namespace sluice {
 namespace {
 
@@ -93,7 +91,6 @@ class TimedLayer {
 }  // namespace
 
 void set_libtorch_threads(int threads) {
-  (void)mkl_serv_intel_cpu_true();  // links it in, ahead of libtorch's own
   at::set_num_threads(threads);
   static std::once_flag once;  // libtorch takes this number once
   std::call_once(once, [] { at::set_num_interop_threads(1); });

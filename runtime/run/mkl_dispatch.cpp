@@ -1,7 +1,10 @@
-// MKL, inside libtorch, picks its kernels by vendor: on a CPU that is not Intel's it takes generic
-// ones at half the rate, whatever instructions the CPU has. It asks this function, which a program
-// may define. Answering by instruction set instead of vendor doubles fp32 products on AMD
-// (docs/benchmarks.md). SLUICE_MKL_BY_VENDOR=1 leaves MKL its way.
+// MKL, inside libtorch, picks its kernels by vendor: on a CPU that is not Intel's MKL takes generic
+// ones at half the rate, whatever instructions the CPU has. MKL asks this function, which a program
+// may define. An answer by instruction set doubles fp32 products on AMD (docs/benchmarks.md).
+// SLUICE_MKL_BY_VENDOR=1 leaves the answer to MKL.
+//
+// A source of programs (sluice_mkl_dispatch), not of a library: a library that defines the function
+// would change the arithmetic of every program that links the library.
 
 #include <cstdlib>
 

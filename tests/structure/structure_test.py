@@ -15,6 +15,7 @@ sys.path.insert(0, HERE)
 import check_compile_times  # noqa: E402
 import class_sizes  # noqa: E402
 import include_direction  # noqa: E402
+import library_symbols  # noqa: E402
 import links  # noqa: E402
 import source_sizes  # noqa: E402
 
@@ -309,6 +310,14 @@ class CompileTimes(unittest.TestCase):
     def test_not_a_log(self):
         with self.assertRaises(ValueError):
             check_compile_times.read_log(os.path.abspath(__file__))
+
+
+class LibrarySymbols(unittest.TestCase):
+    def test_strong_names_outside_the_namespace(self):
+        nm = ("a.o:\n0000 T _ZN6sluice5checkEb\n0010 V _ZTVN6sluice5ErrorE\n0020 W _ZNSt6vectorIiE\n"
+              "b.o:\n0000 T mkl_serv_intel_cpu_true\n0030 D counter\n")
+        self.assertEqual(list(library_symbols.foreign_symbols(nm)),
+                         [("b.o", "mkl_serv_intel_cpu_true"), ("b.o", "counter")])
 
 
 if __name__ == "__main__":
