@@ -110,15 +110,7 @@ TEST(Doctor, BadArgumentsAreUsageErrors) {
     EXPECT_EQ(run.exit_code, 2) << arguments << "\n" << run.output;
     EXPECT_FALSE(run.output.empty()) << arguments;
   }
-  EXPECT_EQ(run_program(scratch, "doctor",
-                        {{"RANK", "0"},
-                         {"WORLD_SIZE", "1"},
-                         {"LOCAL_RANK", "0"},
-                         {"LOCAL_WORLD_SIZE", "1"},
-                         {"MASTER_ADDR", "127.0.0.1"},
-                         {"MASTER_PORT", "29999"}})
-                .exit_code,
-            2);
+  EXPECT_EQ(run_program(scratch, "doctor", environment_of_rank_0(1)).exit_code, 2);
 }
 
 TEST(Doctor, BenchNvmeSweepsAndAdvises) {

@@ -76,10 +76,7 @@ TEST_F(Failing, TerminationIsCleanAtAStepsEnd) {
     while (scratch_.metrics("run").size() < 3) {
       std::this_thread::sleep_for(std::chrono::milliseconds(20));
     }
-    // The launcher is the oldest process of the program with this folder in its arguments.
-    const int ended =
-        std::system(("pkill -TERM -o -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
-    (void)ended;
+    signal_launcher(scratch_, "run", SIGTERM);
   });
   const Finished run = run_with("engine.step:delay=100", "--set train.steps=2000");
   stopper.join();

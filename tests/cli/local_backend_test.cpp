@@ -78,13 +78,7 @@ TEST_F(Local, ARankThatHangsIsNamed) {
 }
 
 TEST_F(Local, AProcessAmongOthersIsRefused) {
-  const Finished run = train("run", "--set launch.backend=local",
-                             {{"RANK", "0"},
-                              {"WORLD_SIZE", "2"},
-                              {"LOCAL_RANK", "0"},
-                              {"LOCAL_WORLD_SIZE", "2"},
-                              {"MASTER_ADDR", "127.0.0.1"},
-                              {"MASTER_PORT", "29999"}});
+  const Finished run = train("run", "--set launch.backend=local", environment_of_rank_0(2));
   EXPECT_EQ(run.exit_code, 2) << run.output;
   EXPECT_NE(run.output.find("threads of one process"), std::string::npos) << run.output;
 }

@@ -7,6 +7,7 @@
 #include <sstream>
 #include <thread>
 
+#include "base/posix/lock_file.hpp"
 #include "tests/cli/tier_runs.hpp"
 
 namespace sluice::testing {
@@ -45,12 +46,10 @@ class OneFolder : public ::testing::Test {
       ASSERT_NE(first_.wait_for(std::chrono::milliseconds(20)), std::future_status::ready)
           << first_.get().output;
     }
-    std::istringstream lock(scratch_.read("run/sluice-run.lock"));
-    std::string work;
-    std::getline(lock, work);
-    EXPECT_EQ(work, "run " + scratch_.path("run"));
-    lock >> launcher_;
-    ASSERT_GT(launcher_, 0);
+    const LockHolder holder = read_lock_holder(scratch_.path("run/sluice-run.lock"));
+    EXPECT_EQ(holder.work, "run " + scratch_.path("run"));
+    ASSERT_NE(holder.pid, "?");
+    launcher_ = std::stoi(holder.pid);
   }
   Finished end_first(int signal) {
     if (launcher_ > 0) ::kill(launcher_, signal);

@@ -1,11 +1,16 @@
 #include "tests/cli/program.hpp"
 
+#include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/wait.h>
 
 #include <chrono>
 #include <cstdio>
 #include <fstream>
 #include <sstream>
+
+#include "base/posix/lock_file.hpp"
+#include "runtime/launch/rank_env.hpp"
 
 namespace sluice::testing {
 namespace fs = std::filesystem;
@@ -95,6 +100,22 @@ void write_tiny(const Scratch& scratch) {
                 "zero: {stage: 3}\n"
                 "launch: {nproc: 2, timeout: 20s}\n"
                 "output: {dir: run}\n");
+}
+
+void signal_launcher(const Scratch& scratch, const std::string& run, int signal) {
+  const std::string pid = read_lock_holder(scratch.path(run + "/sluice-run.lock")).pid;
+  if (pid == "?" || ::kill(std::stoi(pid), signal) != 0) {
+    ADD_FAILURE() << "no launcher holds " << run << ": pid " << pid;
+  }
+}
+
+std::map<std::string, std::string> environment_of_rank_0(int world_size) {
+  return {{"RANK", "0"},
+          {"WORLD_SIZE", std::to_string(world_size)},
+          {"LOCAL_RANK", "0"},
+          {"LOCAL_WORLD_SIZE", std::to_string(world_size)},
+          {"MASTER_ADDR", "127.0.0.1"},
+          {"MASTER_PORT", std::to_string(free_port())}};
 }
 
 int processes_with(const std::string& text) {

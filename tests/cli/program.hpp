@@ -45,6 +45,13 @@ class Scratch {
 // output.
 void write_tiny(const Scratch& scratch);
 
+// Sends a signal to the launcher of the run in folder `run`: the run's lock names the launcher. For
+// a run that has begun.
+void signal_launcher(const Scratch& scratch, const std::string& run, int signal);
+
+// The variables of rank 0 of a job of `world_size` ranks on this host, with a port that is free.
+[[nodiscard]] std::map<std::string, std::string> environment_of_rank_0(int world_size);
+
 // Processes on this machine whose command line contains `text`.
 [[nodiscard]] int processes_with(const std::string& text);
 

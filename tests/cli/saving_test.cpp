@@ -1,11 +1,12 @@
 // When a run saves, and what is said of it: at its end, when it is asked to, when it is stopped.
 #include <gtest/gtest.h>
+#include <signal.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <filesystem>
 #include <future>
 
+#include "tests/cli/rank_processes.hpp"
 #include "tests/cli/resume_runs.hpp"
 
 namespace sluice::testing {
@@ -91,16 +92,12 @@ TEST_F(Resume, TerminationSavesAndTheCurveGoesOn) {
     SCOPED_TRACE(ranks);
     ASSERT_EQ(train("whole", ranks).exit_code, 0);
     auto run = std::async(std::launch::async, [&] {
-      return train("run", ranks + "--resume auto --set output.dir={}/run",
+      return train("run", ranks + "--resume auto",
                    {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
     });
     const Finished stopped = during(
         std::move(run), [&] { return scratch_.metrics("run").size() >= 3; },
-        [&] {
-          // The launcher is the oldest process of the program with this folder in its arguments.
-          (void)!std::system(
-              ("pkill -TERM -o -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
-        });
+        [&] { signal_launcher(scratch_, "run", SIGTERM); });
     EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
     EXPECT_NE(stopped.output.find("stopped by request"), std::string::npos) << stopped.output;
     ASSERT_EQ(complete("run").size(), 1U) << stopped.output;
@@ -112,18 +109,18 @@ TEST_F(Resume, TerminationSavesAndTheCurveGoesOn) {
   }
 }
 
-// An operator, or a batch system, ends one rank: the newest process with this folder in its
-// arguments. The others finish the step with it, and nobody has failed.
+// An operator, or a batch system, ends one rank. The others finish the step with that rank, and
+// nobody has failed.
 TEST_F(Resume, TerminationOfOneRankIsAStopOfAll) {
   auto run = std::async(std::launch::async, [&] {
-    return train("run", "--resume auto --set output.dir={}/run",
-                 {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
+    return train("run", "--resume auto", {{"SLUICE_FAILPOINTS", "engine.step:delay=150"}});
   });
   const Finished stopped = during(
       std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },
       [&] {
-        (void)!std::system(
-            ("pkill -TERM -n -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
+        const std::vector<int> ranks = rank_processes(scratch_.path(), "output.dir=run");
+        ASSERT_EQ(ranks.size(), 2U);
+        ::kill(ranks.back(), SIGTERM);
       });
   EXPECT_EQ(stopped.exit_code, 130) << stopped.output;
   EXPECT_NE(stopped.output.find(" received SIGTERM, saved to "), std::string::npos)
@@ -135,15 +132,12 @@ TEST_F(Resume, TerminationOfOneRankIsAStopOfAll) {
 // Who starts the run again by its exit code is not to take this for a stop that saved.
 TEST_F(Resume, AStopThatCannotSaveSaysSo) {
   auto run = std::async(std::launch::async, [&] {
-    return train("run", "--resume auto --set output.dir={}/run",
+    return train("run", "--resume auto",
                  {{"SLUICE_FAILPOINTS", "engine.step:delay=150;checkpoint.write.enospc:error"}});
   });
   const Finished stopped = during(
       std::move(run), [&] { return scratch_.metrics("run").size() >= 2; },
-      [&] {
-        (void)!std::system(
-            ("pkill -TERM -o -f '^[^ ]*/sluice train .*" + scratch_.path() + "'").c_str());
-      });
+      [&] { signal_launcher(scratch_, "run", SIGTERM); });
   EXPECT_EQ(stopped.exit_code, 4) << stopped.output;
   EXPECT_NE(stopped.output.find("last checkpoint was not saved"), std::string::npos)
       << stopped.output;

@@ -162,13 +162,8 @@ TEST(Train, AFullDiskAtTheStartLeavesTheFilesOfTheRunBefore) {
 TEST(Train, JoinsAJobThatTheEnvironmentDescribes) {
   const Scratch scratch;
   write_tiny(scratch);
-  const Finished run = run_program(scratch, "train tiny.yaml --set train.steps=2",
-                                   {{"RANK", "0"},
-                                    {"WORLD_SIZE", "1"},
-                                    {"LOCAL_RANK", "0"},
-                                    {"LOCAL_WORLD_SIZE", "1"},
-                                    {"MASTER_ADDR", "127.0.0.1"},
-                                    {"MASTER_PORT", "29999"}});
+  const Finished run =
+      run_program(scratch, "train tiny.yaml --set train.steps=2", environment_of_rank_0(1));
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_EQ(scratch.metrics("run").size(), 2U);
   EXPECT_FALSE(scratch.read("run/config.yaml").empty());
