@@ -1,8 +1,8 @@
-// Philox4x32-10 and Box-Muller, shared by the CPU back ends and the CUDA kernels. `Tag` separates
+// Philox4x32-10 and Box-Muller, shared by the CPU back ends. `Tag` separates
 // the instances of files with different compiler flags (reason: simd_types.hpp).
 //
 // Uses only + - * / sqrt and explicit fma in double, so every machine gets the same bits. Must be
-// compiled without contraction: -ffp-contract=off, nvcc -fmad=false.
+// compiled without contraction: -ffp-contract=off.
 #pragma once
 
 #include <math.h>
@@ -10,18 +10,12 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
-#define SLUICE_HOST_DEVICE __host__ __device__ __forceinline__
-#else
-#define SLUICE_HOST_DEVICE inline
-#endif
-
 namespace sluice::isa {
 
 // Ten rounds in place. x0..x3: counter words; k0, k1: key words.
 template <class Tag>
-SLUICE_HOST_DEVICE void philox_rounds(std::uint32_t& x0, std::uint32_t& x1, std::uint32_t& x2,
-                                      std::uint32_t& x3, std::uint32_t k0, std::uint32_t k1) {
+inline void philox_rounds(std::uint32_t& x0, std::uint32_t& x1, std::uint32_t& x2,
+                          std::uint32_t& x3, std::uint32_t k0, std::uint32_t k1) {
   for (int round = 0; round < 10; ++round) {
     const std::uint64_t a = std::uint64_t{0xD2511F53U} * x0;
     const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * x2;
@@ -39,7 +33,7 @@ SLUICE_HOST_DEVICE void philox_rounds(std::uint32_t& x0, std::uint32_t& x1, std:
 // ln((r + 1) / 2^32), within 1e-13: r + 1 = 2^e * m with m in [0.75, 1.5), ln m = 2
 // artanh((m-1)/(m+1)).
 template <class Tag>
-SLUICE_HOST_DEVICE double log_uniform(std::uint32_t r) {
+inline double log_uniform(std::uint32_t r) {
   double m = static_cast<double>(r) + 1.0;
   std::uint64_t bits;
   memcpy(&bits, &m, sizeof(bits));
@@ -65,7 +59,7 @@ SLUICE_HOST_DEVICE double log_uniform(std::uint32_t r) {
 
 // cos and sin of 2 pi r / 2^32: the nearest quarter turn, and a Taylor series for the remainder.
 template <class Tag>
-SLUICE_HOST_DEVICE void turn(std::uint32_t r, double& cosine, double& sine) {
+inline void turn(std::uint32_t r, double& cosine, double& sine) {
   const std::uint32_t quarter = (r + 0x20000000U) >> 30;  // 0..3
   const std::int32_t rest = static_cast<std::int32_t>(r - (quarter << 30));
   const double x = static_cast<double>(rest) * (6.283185307179586476925 * 0x1p-32);  // |x| <= pi/4
@@ -95,7 +89,7 @@ SLUICE_HOST_DEVICE void turn(std::uint32_t r, double& cosine, double& sine) {
 
 // Two standard normal values from two words.
 template <class Tag>
-SLUICE_HOST_DEVICE void box_muller(std::uint32_t a, std::uint32_t b, double& z0, double& z1) {
+inline void box_muller(std::uint32_t a, std::uint32_t b, double& z0, double& z1) {
   const double radius = sqrt(-2.0 * log_uniform<Tag>(a));
   double c;
   double s;
