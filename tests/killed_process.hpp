@@ -1,4 +1,4 @@
-// A process that works until it is killed.
+// A process that works until a test kills it.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// A fork that runs work(tell), and has called tell(), true on success, when this returns. What it
-// throws ends it. `work` goes on until kill_process.
+// Forks a process that runs work(tell). Returns after the process has called tell(), which returns
+// true on success. An exception ends the process. `work` continues until kill_process().
 template <class Work>
 [[nodiscard]] pid_t start_process(const Work& work) {
   int ready[2];

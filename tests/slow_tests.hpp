@@ -1,4 +1,5 @@
-// Samples of a grid run always; all of it, and every call that can fail, with SLUICE_SLOW_TESTS=1.
+// Tests always run samples of a grid. With SLUICE_SLOW_TESTS=1 they run all of it, and every call
+// that can fail.
 #pragma once
 
 #include <cstdlib>

@@ -8,23 +8,23 @@ namespace sluice::testing {
 
 class NetworkHosts {
  public:
-  // Names are of this process, so that tests can run side by side.
+  // Names contain this process's number, so that tests can run side by side.
   NetworkHosts();
-  // Ends what still runs in them.
+  // Ends the processes that still run on the hosts.
   ~NetworkHosts();
   NetworkHosts(const NetworkHosts&) = delete;
   NetworkHosts& operator=(const NetworkHosts&) = delete;
 
-  // Why there are none; empty where there are.
+  // The reason why no hosts exist; empty if they do.
   [[nodiscard]] const std::string& missing() const { return missing_; }
 
   [[nodiscard]] std::string address(int host) const;  // host 0 or 1
-  // A shell's words before a command, to run it there.
+  // The words of a shell before a command that is to run on the host.
   [[nodiscard]] std::string run_on(int host) const;
-  // The text of a script in the place of ssh: HOST COMMAND. As with ssh, what runs there is no
-  // child of the caller's and outlives it.
+  // The text of a script that replaces ssh: HOST COMMAND. As with ssh, the command is no child of
+  // the caller and outlives it.
   [[nodiscard]] std::string ssh_script() const;
-  // Sends the signal to everything that runs on the host; false where nothing does.
+  // Sends the signal to all processes of the host; false if there are none.
   bool signal_all_on(int host, int signal) const;
   [[nodiscard]] int processes_on(int host) const;
 

@@ -1,4 +1,4 @@
-// Runs the program itself, as a user would, in a scratch folder of its own.
+// Runs the program as a user does, in a scratch folder of its own.
 #pragma once
 
 #include <filesystem>
@@ -27,16 +27,16 @@ class Scratch {
   [[nodiscard]] std::string read(const std::string& name) const;
   // The objects of <run>/metrics.jsonl.
   [[nodiscard]] std::vector<nlohmann::json> metrics(const std::string& run) const;
-  // Of those after step `after`: step, loss, norm, learning rate and scale, and what was evaluated.
-  // As text, so that equal means equal bits.
+  // The objects after step `after`, as text, so that equal means equal bits: step, loss, norm,
+  // learning rate, scale and evaluation.
   [[nodiscard]] std::string curve(const std::string& run, int after = 0) const;
 
  private:
   std::filesystem::path folder_;
 };
 
-// `arguments` as a shell would take them; {} in them is the scratch folder. The working directory
-// is the scratch folder. Ended after `limit_s`.
+// `arguments` as for a shell; {} stands for the scratch folder, which is the working directory. The
+// process is ended after `limit_s`.
 [[nodiscard]] Finished run_program(const Scratch& scratch, const std::string& arguments,
                                    const std::map<std::string, std::string>& environment = {},
                                    int limit_s = 120);

@@ -1,4 +1,4 @@
-// The rank processes of a run, and what the kernel says of them.
+// The rank processes of a run, and their memory as the kernel reports it.
 #pragma once
 
 #include <cstdint>
@@ -7,13 +7,13 @@
 
 namespace sluice::testing {
 
-// Of the run in this working directory whose command line contains `text`: those that the launcher
-// started, in the order of their numbers.
+// The ranks of the run in this working directory whose command line contains `text`, in the order
+// of their numbers.
 [[nodiscard]] std::vector<int> rank_processes(const std::string& folder, const std::string& text);
 
-// Bytes that only exist because of this process: anonymous and shared memory, of pages that several
-// processes map its part. Pages of files (libraries, the token cache) are not in it: the kernel may
-// drop them.
+// Bytes that exist only because of this process: anonymous and shared memory, with a share of pages
+// that several processes map. Pages of files (libraries, the token cache) are excluded, since the
+// kernel may drop them.
 [[nodiscard]] std::int64_t memory_of(int pid);
 
 struct Held {
@@ -24,7 +24,7 @@ struct Held {
   std::int64_t descriptors = 0;
   std::int64_t shared = 0;  // mappings of shared memory that has a name: /dev/shm, memfd, SysV
 };
-// Zeroes once the process is gone.
+// Zeroes after the process has ended.
 [[nodiscard]] Held held_by(int pid);
 
 // Bytes on the disk of the files in a folder.

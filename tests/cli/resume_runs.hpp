@@ -1,4 +1,4 @@
-// Runs that save, and go on: the fixture of their tests. gtest.
+// Fixture of tests with runs that save and resume. gtest.
 #pragma once
 
 #include <gtest/gtest.h>

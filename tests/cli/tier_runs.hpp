@@ -1,4 +1,4 @@
-// Runs of the program with everything off the device, and their processes and files.
+// Runs of the program with all states off-device, and their processes and files.
 #pragma once
 
 #include <string>
@@ -8,8 +8,8 @@
 
 namespace sluice::testing {
 
-// Arguments that put optimizer, parameters, gradients and activations on this tier. On nvme they go
-// to swap/, through the page cache where the scratch folder's file system has nothing better.
+// Arguments that place optimizer, parameters, gradients and activations on this tier. NVMe states
+// go to swap/, through the page cache if the scratch folder's file system lacks O_DIRECT.
 inline std::string everything_on(const std::string& tier) {
   std::string text = " --set recompute.mode=full";
   for (const char* state : {"optimizer", "parameters", "gradients", "activations"}) {
@@ -19,7 +19,7 @@ inline std::string everything_on(const std::string& tier) {
   return text;
 }
 
-// Names of what is in a folder of the scratch folder; empty where it is not there.
+// Names in a folder of the scratch folder; empty if the folder is missing.
 inline std::vector<std::string> files_in(const Scratch& scratch, const std::string& folder) {
   std::vector<std::string> names;
   std::error_code missing;

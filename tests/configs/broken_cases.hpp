@@ -1,4 +1,4 @@
-// Broken configurations and the whole of what is said about each.
+// Broken configurations, each with its complete message.
 #pragma once
 
 #include <string>

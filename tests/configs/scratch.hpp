@@ -1,5 +1,4 @@
-// A folder of its own that is the working directory while it lives, so that messages hold short
-// names.
+// A folder that is the working directory for its lifetime, so that messages contain short names.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,4 @@
-// Helpers of this folder's tests: a folder that goes with the test, files, a small vocabulary,
-// bytes.
+// Helpers of this folder's tests: a temporary folder, files, a small vocabulary, bytes.
 #pragma once
 
 #include <gmock/gmock.h>
@@ -51,7 +50,7 @@ inline std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(file), {}};
 }
 
-// The message of the E that `call` throws; a failure where it throws none.
+// The message of the E that `call` throws; a test failure if it throws none.
 template <typename E = IoError, typename Call>
 std::string message_of(Call&& call) {
   try {
@@ -70,7 +69,8 @@ inline std::string random_bytes(std::size_t count, unsigned seed) {
   return bytes;
 }
 
-// Text of the things that split patterns treat differently, some of them not UTF-8.
+// Text with all kinds of characters that split patterns treat differently, some of them invalid
+// UTF-8.
 inline std::string random_text(std::size_t parts, unsigned seed, bool valid = true) {
   static const std::vector<std::string> kParts{" ",
                                                "  ",

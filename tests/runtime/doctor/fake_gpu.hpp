@@ -1,5 +1,5 @@
-// A GPU in RAM, with an address space of its own (tests/runtime/engine/apart_device.hpp) and a
-// clock that work moves on.
+// A GPU in RAM with an address space of its own (tests/runtime/engine/apart_device.hpp). Work
+// advances its clock.
 #pragma once
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 
 namespace sluice::testing {
 
-// Copies take the time they take; products and work in the device's memory what these rates say.
+// Copies take their real time. Products and work in device memory take the time of these rates.
 struct FakeGpuOptions {
   ApartFaults faults{};
   double fp32_flops = 4e13, bf16_flops = 6e14, fp16_flops = 7e14;
-  // Of products, a side below which is so much slower.
+  // Products with a smaller side are slower in proportion.
   double saturating_side = 4096;
   double memory_bps = 4e12;
   std::int64_t free_bytes = std::int64_t{64} << 30;
@@ -46,7 +46,7 @@ class FakeGpu final : public GpuDevice {
   }
   [[nodiscard]] std::shared_ptr<DeviceCopies> copies() override { return copies_; }
   [[nodiscard]] std::shared_ptr<PageSource> pages() override { return make_page_source(); }
-  // The pages are there only where something is copied.
+  // The pages exist only during copies.
   [[nodiscard]] std::shared_ptr<void> allocate(std::int64_t bytes) override {
     if (bytes > options_.free_bytes) throw Error("no memory on the GPU");
     allocated_ += bytes;
@@ -58,7 +58,8 @@ class FakeGpu final : public GpuDevice {
             }};
   }
 
-  // On a thread that copies: when its copies are over. On the others: the clock of the work.
+  // On a copying thread: the time at which its copies have completed. On other threads: the clock
+  // of the work.
   [[nodiscard]] Stamp stamp() override {
     double now = now_;
     try {

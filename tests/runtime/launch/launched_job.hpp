@@ -1,5 +1,5 @@
-// A launcher under test: fake_rank as a process whose output goes to files, with a deadline on its
-// end and a census of the processes that belong to it. gtest; Linux.
+// A launcher under test: fake_rank as a process with output to files, a deadline, and a census of
+// the processes that belong to it. gtest; Linux.
 #pragma once
 
 #include <fcntl.h>
@@ -32,7 +32,7 @@ struct JobOptions {
   std::string ssh = {};    // instead of that one
 };
 
-// False where it does not come true within 20 s.
+// False if the condition does not become true within 20 s.
 inline bool eventually(const std::function<bool()>& holds) {
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (!holds()) {
@@ -42,8 +42,8 @@ inline bool eventually(const std::function<bool()>& holds) {
   return true;
 }
 
-// The thread sanitizer keeps signals back until the next call it knows: one in eighty never came to
-// the rank's handler (without it none of 150).
+// The thread sanitizer delays signals until the next intercepted call: one in eighty never reached
+// the rank's handler (without the sanitizer none of 150).
 #if defined(__SANITIZE_THREAD__)
 inline constexpr bool kSignalsArrive = false;
 #else
@@ -77,7 +77,7 @@ class LaunchedJob {
   LaunchedJob(const LaunchedJob&) = delete;
   LaunchedJob& operator=(const LaunchedJob&) = delete;
 
-  // The exit code, 1000 + signal where a signal ended it, -1 where it did not end in time.
+  // The exit code; 1000 + signal after a signal; -1 after the deadline.
   int wait(std::chrono::milliseconds limit = std::chrono::seconds(10)) {
     pollfd ended{pidfd_.get(), POLLIN, 0};
     if (::poll(&ended, 1, static_cast<int>(limit.count())) != 1) return -1;
@@ -112,8 +112,8 @@ class LaunchedJob {
   }
 
  private:
-  // As with ssh, what runs "there" is in no group of the launcher's and outlives the connection,
-  // whose exit code is 255 where it broke.
+  // As with ssh, the remote command is in no process group of the launcher and outlives the
+  // connection, whose exit code is 255 if it breaks.
   void write_hosts(const JobOptions& options) const {
     std::ofstream(folder_.path() / "hosts") << options.hosts;
     std::ofstream(folder_.path() / "ssh")

@@ -1,4 +1,4 @@
-// One block run forward and backward on rule-made numbers: results, and what the allocator counts.
+// One block, run forward and backward on computed numbers: its results, and the allocator's count.
 #pragma once
 
 #include <vector>
@@ -27,7 +27,7 @@ struct BlockResult {
 
 enum class BlockMemory { kSaved, kRecomputed };
 
-// The last micro-batch's y and dx, the sum of the gradients. Expects dy unchanged.
+// y and dx of the last micro-batch, and the sum of the gradients. Expects dy unchanged.
 [[nodiscard]] BlockResult run_block(Unit& unit, const BlockData& data,
                                     BlockMemory memory = BlockMemory::kSaved,
                                     int micro_batches = 1);
@@ -37,10 +37,10 @@ enum class BlockMemory { kSaved, kRecomputed };
 
 void expect_same_bits(const BlockResult& a, const BlockResult& b, const char* what);
 
-// As profile_unit, of the host's allocator.
+// As profile_unit, but of the host's allocator.
 [[nodiscard]] UnitMemory real_memory(Unit& unit, const BlockData& data);
 
-// The dry run of the model's block equals real_memory.
+// Expects the dry run of the model's block to equal real_memory.
 void expect_dry_run_is_real(const Model& model, const BlockData& data, const std::string& what);
 
 }  // namespace sluice::testing

@@ -1,5 +1,5 @@
-// A whole model, or the parts tensor-parallel ranks have of it, run forward and backward on
-// rule-made numbers: ranks are threads of this process.
+// A whole model, or the parts of tensor-parallel ranks, run forward and backward on computed
+// numbers. Ranks are threads of this process.
 #pragma once
 
 #include <map>
@@ -30,10 +30,10 @@ struct PartResult {
   std::vector<TensorGroup::Exchange> exchanges;
 };
 
-// Result r is rank r's. A rank that throws makes this throw.
+// Result r is rank r's. Rethrows the exception of a rank.
 [[nodiscard]] std::vector<PartResult> run_parts(const PartCase& given);
 
-// The whole parameter by its spec, and what of it a rank has.
+// The whole parameter by its spec, and a rank's part of it.
 [[nodiscard]] at::Tensor whole_parameter(const ParamSpec& param);
 [[nodiscard]] at::Tensor part_of_whole(const at::Tensor& whole, const ParamSpec& param);
 

@@ -1,5 +1,5 @@
-// Takes a TensorBoard event file apart: framing, checksums, messages. Shares no code with the
-// writer; what is wrong fails the test.
+// Parses a TensorBoard event file: framing, checksums, messages. Shares no code with the writer; a
+// mistake fails the test.
 #pragma once
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A step's record with a value of its own in each field.
+// A step's record with a different value in each field.
 #pragma once
 
 #include <cstdint>

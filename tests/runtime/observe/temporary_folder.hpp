@@ -1,4 +1,4 @@
-// A folder of its own for a test, gone at the end; and a file's text.
+// A temporary folder for a test; and the text of a file.
 #pragma once
 
 #include <cstdlib>

@@ -1,5 +1,5 @@
-// Configurations that a plan is compared with a run of: every value of every dimension, and with
-// every value of another one beside it, wherever the two can stand together.
+// Configurations for comparing plans with runs. Every value of every dimension meets every value of
+// every other dimension, if the two are allowed together.
 #pragma once
 
 #include <string>
@@ -15,9 +15,9 @@ struct ExecutedCase {
   std::vector<int> values;  // the index of its value, by dimension
 };
 
-// Covers all pairs of values that some valid configuration has. The same list every time.
+// Covers all pairs of values that some valid configuration has. Deterministic.
 [[nodiscard]] std::vector<ExecutedCase> executed_cases();
-// Of those, so many that every value of every dimension is there.
+// A subset that contains every value of every dimension.
 [[nodiscard]] std::vector<ExecutedCase> sample_of(const std::vector<ExecutedCase>& cases);
 
 }  // namespace sluice::testing

@@ -1,4 +1,4 @@
-// Looks at a page of `sluice plan --html` as text.
+// Reads a page of `sluice plan --html` as text.
 #pragma once
 
 #include <array>
@@ -17,8 +17,8 @@ inline std::string name_at(const std::string& page, std::size_t at) {
   return name;
 }
 
-// What is wrong with the nesting of a page's elements; empty: nothing. Each element is closed, void
-// ones with "/>"; scripts and styles are skipped to their end, as browsers do.
+// The mistake in the nesting of a page's elements; empty: none. Each element is closed, void ones
+// with "/>"; scripts and styles are skipped to their end, as browsers do.
 inline std::string tag_mistake(const std::string& page) {
   std::vector<std::string> open;
   for (std::size_t at = page.find('<'); at != std::string::npos; at = page.find('<', at)) {
