@@ -38,6 +38,7 @@ install(CODE "foreach(file IN ITEMS ${installed_files})
   endif()
 endforeach()")
 
+install(FILES "${CMAKE_SOURCE_DIR}/LICENSE" DESTINATION share/doc/Sluice)
 install(TARGETS ${libraries} sluice_umbrella EXPORT Sluice
   ARCHIVE DESTINATION lib
   INCLUDES DESTINATION include/sluice)
