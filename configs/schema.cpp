@@ -10,13 +10,13 @@ namespace {
 
 Section data_section() {
   using O = DataOptions;
-  return SectionMaker("data", &RunConfig::data, "Where tokens come from.")
+  return SectionMaker("data", &RunConfig::data, "The source of the tokens.")
       .key("text", &O::text, paths(),
            "Text files, folders or globs (** crosses folders), relative to the working directory. "
            "JSON lines (.jsonl) and gzip are unpacked. Either this or train.")
       .example("\"corpus/**/*.txt\"")
       .key("json_key", &O::json_key, needed_path(),
-           "Of JSON lines: the key whose value is the text of a document.")
+           "The key of a JSON line whose value is the text of a document.")
       .when("data.text names JSON lines")
       .key("train", &O::train, paths(), "Prefixes of Megatron .bin/.idx pairs to train on.")
       .example("corpus/shard_00")
@@ -50,11 +50,11 @@ Section train_section() {
       .when("a step has several micro-batches, and parallel.pipeline is 1")
       .key("dtype", &O::dtype, one_of({"fp32", "bf16", "fp16"}), "Type of weights in compute.")
       .key("matmul", &O::matmul, one_of({"auto", "native", "fp32"}),
-           "What a CPU multiplies 16-bit matrices in, their own type or fp32; auto: what it does "
-           "faster.")
+           "Type in which a CPU multiplies 16-bit matrices: their own or fp32; auto: the faster "
+           "one.")
       .when("train.dtype is bf16 or fp16 and ranks run on CPUs")
       .key("seed", &O::seed, count(0, std::numeric_limits<double>::infinity()),
-           "Of initial weights, dropout and the order of samples.")
+           "Seed of initial weights, dropout and the order of samples.")
       .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")
       .example("0.5")
       .key("eval_every", &O::eval_every, count(0), "Steps between evaluations; 0: only at the end.")
@@ -103,7 +103,7 @@ Section schedule_section() {
 
 Section zero_section() {
   using O = ZeroOptions;
-  return SectionMaker("zero", &RunConfig::zero, "What data-parallel ranks share out.")
+  return SectionMaker("zero", &RunConfig::zero, "States that data-parallel ranks shard.")
       .key("stage", &O::stage, count(0, 3),
            "0: nothing, 1: optimizer state, 2: and gradients, 3: and weights.")
       .key("bucket_bytes", &O::bucket_bytes, bytes(1), "Gradient bytes of one reduction.")
@@ -123,7 +123,7 @@ Section zero_section() {
 Section offload_section() {
   using O = OffloadOptions;
   const Rules tier = one_of({"device", "host", "nvme"});
-  return SectionMaker("offload", &RunConfig::offload, "Which memory each kind of state lives in.")
+  return SectionMaker("offload", &RunConfig::offload, "The tier on which each kind of state lives.")
       .key("optimizer", &O::optimizer, tier, "Master weights and moments.")
       .key("parameters", &O::parameters, tier,
            "Shards of weights; off the device: zero.stage 3, and the optimizer off it too.")
@@ -132,7 +132,7 @@ Section offload_section() {
            "Shards of gradients; off the device: zero.stage 2 or 3, and the optimizer off it too.")
       .when("zero.stage is 2 or 3 and offload.optimizer is host or nvme")
       .key("activations", &O::activations, tier,
-           "What backward needs: units' inputs with recompute.mode full, else all they keep.")
+           "Tensors for backward: units' inputs with recompute.mode full, else all kept tensors.")
       .when("recompute.mode is full, or model.explicit_units is true")
       .key("nvme_path", &O::nvme_path, paths(),
            "Folders on the NVMe drives, over which blocks are striped; one run at a time in each.")
@@ -249,7 +249,7 @@ Section checkpoint_section() {
       .key("every", &O::every, {.type = KeyType::kInterval},
            "Steps (500) or time (30min) between checkpoints; 0: only at the end.")
       .example("30min")
-      .key("keep", &O::keep, count(0), "How many of the newest stay; 0: all.")
+      .key("keep", &O::keep, count(0), "Number of newest checkpoints that stay; 0: all.")
       .when("the run saves checkpoints")
       .example("3")
       .key("async", &O::async, boolean(),
@@ -272,7 +272,7 @@ Section launch_section() {
            "File of the hosts, one a line: name slots=N; they are reached by ssh.")
       .example("hosts.txt")
       .key("backend", &O::backend, one_of({"auto", "nccl", "gloo", "local"}),
-           "What carries collectives; auto: nccl on GPUs, else a host's memory, and gloo between "
+           "Transport of collectives; auto: nccl on GPUs, else a host's memory, and gloo between "
            "hosts; local: ranks are threads of one process.")
       .key("max_restarts", &O::max_restarts, count(0),
            "Restarts from the newest checkpoint after a rank crashed, hung or lost its peers.")
@@ -288,7 +288,7 @@ Section launch_section() {
 
 Section output_section() {
   using O = OutputOptions;
-  return SectionMaker("output", &RunConfig::output, "What a run leaves behind.")
+  return SectionMaker("output", &RunConfig::output, "Files that a run writes.")
       .key("dir", &O::dir, path(), "Folder of the run; empty: runs/ and the configuration's name.")
       .example("runs/small")
       .key("tensorboard", &O::tensorboard, boolean(),

@@ -5,7 +5,7 @@ namespace sluice::schema_table {
 
 Section model_section() {
   using O = ModelOptions;
-  return SectionMaker("model", &RunConfig::model, "What is trained.")
+  return SectionMaker("model", &RunConfig::model, "The model to train.")
       .key("type", &O::type, one_of({"gpt2", "llama", "mistral", "qwen2"}), "Architecture.")
       .key("layers", &O::layers, count(1), "Transformer blocks.")
       .key("hidden", &O::hidden, count(1), "Width of the residual stream.")
@@ -50,7 +50,7 @@ Section model_section() {
       .when("model.type is not gpt2")
       .example("5e5")
       .key("rope_scaling", &O::rope_scaling, one_of({"none", "llama3"}),
-           "How rotary frequencies are stretched for long samples.")
+           "Scaling of rotary frequencies for long samples.")
       .when("model.type is not gpt2")
       .key("rope_factor", &O::rope_factor, number({.min = 1}),
            "llama3: what slow frequencies are divided by.")
