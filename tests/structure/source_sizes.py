@@ -16,7 +16,6 @@ LINES, FILES, PRIVATE = 400, 45, 25
 LONG_SOURCES = {
     "runtime/plan/html_charts.js": 434,
     "runtime/run/trainer.cpp": 424,
-    "tests/cli/generate_test.cpp": 418,
     "tests/offload/nvme_image_test.cpp": 468,
     "tests/parallel/host_test.cpp": 485,
     "tests/runtime/engine/image_test.cpp": 422,
