@@ -147,7 +147,7 @@ int run_rank(const EvalCommand& command, const RankEnvironment& rank) {
   const std::unique_ptr<Engine> engine = use.make_engine(use.options(EnginePurpose::kEvaluate));
   const std::vector<double> sums = Evaluation(streams, run, stride).run(*engine, use);
   if (sums.empty()) return kInterruptedExitCode;
-  if (!use.speaks()) return 0;
+  if (!use.is_rank_0()) return 0;
   EvalRecord record = make_record(streams, sums);
   record.seq = run.model.seq;
   record.stride = stride;

@@ -200,11 +200,11 @@ int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
                                 .stop_at_end_of_text = !command.ignore_end_of_text,
                                 .end_tokens = weights.end_tokens};
   UseRank use(weights, rank);
-  if (use.speaks()) warn(command, *tokenizer, tokens, options, run.model.vocab);
+  if (use.is_rank_0()) warn(command, *tokenizer, tokens, options, run.model.vocab);
   EngineOptions engine_options = use.options(EnginePurpose::kGenerate);
   engine_options.generate_positions = given + options.max_tokens;
   const std::unique_ptr<Engine> engine = use.make_engine(engine_options);
-  Printer printer(command, use.speaks(), *tokenizer);
+  Printer printer(command, use.is_rank_0(), *tokenizer);
   if (command.echo) printer.prompt(prompt);
   const auto observe = [&](std::int32_t token) {
     use.watchdog().pulse();
@@ -213,7 +213,7 @@ int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
   };
   const Generated made = generate(*engine, use.comm(), *tokenizer, tokens, options, observe);
   printer.finish();
-  if (use.speaks()) {
+  if (use.is_rank_0()) {
     report(command, {.prompt = prompt,
                      .prompt_tokens = tokens.size(),
                      .text = printer.text(),

@@ -99,14 +99,14 @@ int import_hugging_face(const CheckpointCommand& command) {
   return 0;
 }
 
-// A run's file is taken at its word, but not in silence.
-void warn_where_it_says_otherwise(const ModelOptions& model, const ImportSource& source) {
+// The configuration of --config holds; differences from the source are warnings.
+void warn_of_differences(const ModelOptions& model, const ImportSource& source) {
   try {
-    const std::optional<ModelOptions> said = source.model();
-    if (!said) return;
+    const std::optional<ModelOptions> stated = source.model();
+    if (!stated) return;
     ModelOptions ours = model;
     const auto given = [](std::string_view) { return true; };
-    for (const HfDisagreement& found : merge_hf_model(ours, *said, given)) {
+    for (const HfDisagreement& found : merge_hf_model(ours, *stated, given)) {
       log_warning(found.key + ": " + found.run + " of --config is not the " + found.file +
                   " that " + source.path() + " says");
     }
@@ -121,15 +121,15 @@ LoadedConfig config_of_source(const CheckpointCommand& command, const ImportSour
   if (!command.config.empty()) {
     LoadedConfig config = load_config(command.config, command.overrides);
     settle_model_from(config);
-    warn_where_it_says_otherwise(config.run.model, source);
+    warn_of_differences(config.run.model, source);
     return config;
   }
-  const std::optional<ModelOptions> said = source.model();
-  if (!said && exists(join_path(source.path(), "config.json"))) {
+  const std::optional<ModelOptions> stated = source.model();
+  if (!stated && exists(join_path(source.path(), "config.json"))) {
     return config_of_folder(source.path(), command);
   }
   LoadedConfig config = load_config_text(source.path(), "{}", command.overrides);
-  if (!said) {
+  if (!stated) {
     if (config.given("model.type")) return config;
     throw ConfigError(
         source.path() +
@@ -138,7 +138,7 @@ LoadedConfig config_of_source(const CheckpointCommand& command, const ImportSour
   }
   const auto given = [&config](std::string_view key) { return config.given(key); };
   std::string lines;
-  for (const HfDisagreement& found : merge_hf_model(config.run.model, *said, given)) {
+  for (const HfDisagreement& found : merge_hf_model(config.run.model, *stated, given)) {
     lines += (lines.empty() ? "" : "\n") + found.key + ": " + found.run + " is not the " +
              found.file + " that " + source.path() + " says; leave it out";
   }

@@ -44,7 +44,7 @@ UseRank::UseRank(UsedWeights& weights, const RankEnvironment& rank)
   watchdog_.set_phase("start-up");
   (void)settle_matmul(config, runs_on_gpu(config.run),
                       [&] { return shared_rates(config.run, comm()); });
-  if (!speaks()) return;
+  if (!is_rank_0()) return;
   for (const std::string& note : weights.notes) log_info(note);
 }
 

@@ -28,7 +28,7 @@ class UseRank {
 
   [[nodiscard]] Communicator& comm() { return comms_->world(); }
   [[nodiscard]] Watchdog& watchdog() { return watchdog_; }
-  [[nodiscard]] bool speaks() const { return rank_.rank == 0; }
+  [[nodiscard]] bool is_rank_0() const { return rank_.rank == 0; }
 
  private:
   const UsedWeights& weights_;

@@ -103,13 +103,13 @@ class Findings {
 
   // If both variables are set, libgomp follows the count.
   [[nodiscard]] bool spins_long() const {
-    if (facts_.spin_count.empty()) return facts_.wait_policy.empty() || says_active();
+    if (facts_.spin_count.empty()) return facts_.wait_policy.empty() || waits_actively();
     double rounds = 0;
     const char* end = facts_.spin_count.data() + facts_.spin_count.size();
     const auto [at, error] = std::from_chars(facts_.spin_count.data(), end, rounds);
     return error != std::errc() || at != end || rounds > kLongSpin;  // "infinite", "1m"
   }
-  [[nodiscard]] bool says_active() const {
+  [[nodiscard]] bool waits_actively() const {
     std::string lower = facts_.wait_policy;
     for (char& c : lower) c = c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
     return lower.find("active") == 0;

@@ -32,14 +32,14 @@ bool stopped_in_order(const RankEnd& end) {
 namespace {
 
 // A rank that crashes after its report of a stop has crashed.
-bool told_why(const RankEnd& end) {
+bool has_reported_failure(const RankEnd& end) {
   return end.report && !end.report->stopped && !end.report->message.empty();
 }
 
 }  // namespace
 
 std::string headline(const RankEnd& end) {
-  if (told_why(end)) return end.report->message;
+  if (has_reported_failure(end)) return end.report->message;
   std::string text = how_it_ended(end);
   if (!end.by_signal && end.status == kInterruptedExitCode) {
     return text + ": a second SIGTERM or SIGINT ended it at once";
@@ -97,7 +97,7 @@ const RankEnd* first_stop(std::span<const RankEnd> ends) {
 }
 
 std::string describe_failure(const RankEnd& end) {
-  const bool has_message = told_why(end);
+  const bool has_message = has_reported_failure(end);
   const std::string& host = end.report ? end.report->host : end.host;
   const int rank = end.report ? end.report->rank : end.rank;
   std::string text = "rank " + std::to_string(rank) + " on " + host;

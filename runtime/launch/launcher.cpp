@@ -63,7 +63,7 @@ RankPlan plan_rank(const LaunchRequest& request, const Environment& common, int 
   // Absolute: a rank may change its directory.
   plan.error_path = std::filesystem::absolute(base).string() + ".error.json";
   plan.on_terminal = rank == 0;
-  if (plan.on_terminal) plan.said = plain_lines();
+  if (plan.on_terminal) plan.printed_lines = plain_lines();
   Environment environment = common;
   environment["RANK"] = std::to_string(rank);
   environment["LOCAL_RANK"] = std::to_string(local_rank);

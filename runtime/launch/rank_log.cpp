@@ -47,7 +47,7 @@ std::string_view text_of_log_line(std::string_view line) {
 
 }  // namespace
 
-std::string without_said_lines(std::string_view bytes, std::span<const std::string> said) {
+std::string without_printed_lines(std::string_view bytes, std::span<const std::string> printed) {
   std::string passed;
   while (!bytes.empty()) {
     const std::size_t end = std::min(bytes.find('\n'), bytes.size() - 1);
@@ -59,7 +59,8 @@ std::string without_said_lines(std::string_view bytes, std::span<const std::stri
       if (text.starts_with("\r\x1b[K")) text.remove_prefix(4);
       text = text_of_log_line(text);
     }
-    if (text.empty() || std::find(said.begin(), said.end(), text) == said.end()) passed += line;
+    if (text.empty() || std::find(printed.begin(), printed.end(), text) == printed.end())
+      passed += line;
   }
   return passed;
 }

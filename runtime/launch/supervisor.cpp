@@ -201,7 +201,7 @@ void Supervisor::on_output(Rank& rank, Stream& stream) {
     std::string passed;
     if (rank.plan.agent) chunk = passed = stream.records.feed(chunk);
     if (stream.terminal != nullptr) {
-      stream.terminal->write(without_said_lines(chunk, rank.plan.said));
+      stream.terminal->write(without_printed_lines(chunk, rank.plan.printed_lines));
     }
     stream.folder.feed(chunk, lines);
   }

@@ -39,7 +39,7 @@ struct RankPlan {
   bool agent = false;           // of another host; REQUIRES: command.keep_stdin. `rank` is its node
   std::string first_word = {};  // of an agent: on its standard input before all others
   std::string name = {};        // for messages; empty: "rank N on HOST"
-  std::vector<std::string> said = {};  // lines that the terminal has from this process already
+  std::vector<std::string> printed_lines = {};  // by this process, on the same terminal
   std::string relayed = {};  // its lines also go to standard output, after this; empty: they do not
 };
 

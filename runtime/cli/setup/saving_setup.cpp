@@ -107,14 +107,14 @@ ResumeRequest resume_request(const SavingOptions& saving) {
 }
 
 // A user who names a folder or a time of saving knows the folder's content.
-bool saves_unasked(const CheckpointOptions& asked) {
+bool saves_by_default(const CheckpointOptions& asked) {
   return asked.at_end && asked.dir.empty() && asked.every == SaveInterval{} &&
          asked.time_limit_seconds == 0;
 }
 
 // A run that saves by default displaces no checkpoints; a run that does not save needs no place.
 void check_resume_here(const LoadedConfig& config, const SavingOptions& saving) {
-  if (!saving.on || saves_unasked(config.run.checkpoint)) {
+  if (!saving.on || saves_by_default(config.run.checkpoint)) {
     check_resume_source(local_file_system(), resume_request(saving));
   } else {
     check_resume(local_file_system(), resume_request(saving));
@@ -218,7 +218,7 @@ WriterLock lock_folders(const LoadedConfig& config, const std::string& resume) {
     WriterLock lock = take();
     check_resume_here(config, saving);
     const std::optional<std::string> earlier =
-        saves_unasked(config.run.checkpoint)
+        saves_by_default(config.run.checkpoint)
             ? earlier_checkpoint(local_file_system(), resume_request(saving))
             : std::nullopt;
     if (!earlier) return lock;

@@ -179,7 +179,7 @@ void start_agents(Supervision& supervision, const HostsRequest& request, const J
     plan.name = name_of(host, first_rank);
     plan.log_path = request.output_dir + "/host-" + std::to_string(node) + ".log";
     plan.on_terminal = node == 0;
-    if (plan.on_terminal) plan.said = plain_lines();
+    if (plan.on_terminal) plan.printed_lines = plain_lines();
     plan.command = command_for(request, job, host, place);
     plan.command.separate_stderr = plan.on_terminal;
     first_rank += host.slots;

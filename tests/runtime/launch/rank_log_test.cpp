@@ -21,7 +21,7 @@ std::string folded_in_chunks(const std::string& text, std::size_t chunk) {
 
 TEST(RankLog, WhatTheLauncherSaidIsLeftOutOfTheTerminal) {
   const std::vector<std::string> said{"data: 162k tokens", "on a tmpfs"};
-  const auto shown = [&](std::string_view bytes) { return without_said_lines(bytes, said); };
+  const auto shown = [&](std::string_view bytes) { return without_printed_lines(bytes, said); };
   EXPECT_EQ(shown("13:04:05.123 info    data: 162k tokens\nstep 1\n"), "step 1\n");
   EXPECT_EQ(shown("13:04:05.123 warning on a tmpfs\n"), "");
   EXPECT_EQ(shown("\r\x1b[K13:04:05.123 info    data: 162k tokens\n"), "");
