@@ -31,7 +31,6 @@ WIDE_CLASSES = {
     "offload/io_queue.hpp IoQueue": 53,
     "runtime/engine/engine.hpp Engine": 127,
     "runtime/engine/tier_store.hpp TierStore": 58,
-    "runtime/model/blocks/explicit_block.cpp ExplicitBlock": 28,
     "runtime/plan/search.cpp Search": 26,
     "runtime/program/check/chunk_check.hpp ChunkCheck": 26,
     "runtime/program/write/step_writer.cpp StepWriter": 31,

@@ -42,6 +42,20 @@ struct Kept final : Saved {
   }
 };
 
+void refuse_cuda(const Tensor& input) {
+  if (!input.is_cuda()) return;
+  throw Error(
+      "explicit blocks have no CUDA kernels; make the model with ModelOptions::on_gpu, which has "
+      "libtorch's autograd run the blocks");
+}
+
+Tensor rows(const Tensor& x_BSH) { return x_BSH.contiguous().view({-1, x_BSH.size(-1)}); }
+
+struct HeadShape {
+  std::int64_t dim = 0;
+  std::int64_t window = 0;  // keys that a query sees; 0: all before it
+};
+
 class ExplicitBlock final : public Unit {
  public:
   explicit ExplicitBlock(ExplicitBlockParts parts)
@@ -50,9 +64,9 @@ class ExplicitBlock final : public Unit {
         at_(block_params(parts.options)),
         slices_(model_slices(parts.options, parts.group ? parts.group->part() : ModelPart{})),
         activation_{parts.llama != nullptr},
-        head_dim_(parts.llama ? parts.options.head_dim
-                              : parts.options.hidden / parts.options.heads),
-        window_(parts.llama ? parts.options.sliding_window : 0),
+        head_{.dim =
+                  parts.llama ? parts.options.head_dim : parts.options.hidden / parts.options.heads,
+              .window = parts.llama ? parts.options.sliding_window : 0},
         llama_(std::move(parts.llama)),
         group_(std::move(parts.group)) {}
 
@@ -97,19 +111,10 @@ class ExplicitBlock final : public Unit {
 
   [[nodiscard]] std::optional<std::int64_t> cache_elems(std::int64_t positions) const override {
     if (group_ && group_->sequence()) return std::nullopt;  // a rank has no sample's tokens all
-    return KvCache::elems(slices_.kv_heads.count, head_dim_, positions, window_);
+    return KvCache::elems(slices_.kv_heads.count, head_.dim, positions, head_.window);
   }
 
  private:
-  static void refuse_cuda(const Tensor& input) {
-    if (!input.is_cuda()) return;
-    throw Error(
-        "explicit blocks have no CUDA kernels; make the model with ModelOptions::on_gpu, which has "
-        "libtorch's autograd run the blocks");
-  }
-
-  Tensor rows(const Tensor& x_BSH) const { return x_BSH.contiguous().view({-1, options_.hidden}); }
-
   [[nodiscard]] std::int64_t up_columns() const {
     return slices_.ffn.count * (activation_.gated ? 2 : 1);
   }
@@ -132,7 +137,7 @@ class ExplicitBlock final : public Unit {
   AttentionHeads by_head(const BlockCall& run, const Tensor& qkv_NE) const {
     const std::int64_t heads = slices_.heads.count, kv = slices_.kv_heads.count;
     const Tensor all =
-        qkv_NE.view({run.batch(), run.seq(), heads + 2 * kv, head_dim_}).transpose(1, 2);
+        qkv_NE.view({run.batch(), run.seq(), heads + 2 * kv, head_.dim}).transpose(1, 2);
     return {all.narrow(1, 0, heads), all.narrow(1, heads, kv), all.narrow(1, heads + kv, kv)};
   }
 
@@ -142,7 +147,7 @@ class ExplicitBlock final : public Unit {
             .k = heads.k,
             .v = heads.v,
             .dropout = dropout_at(run, 0, 0),
-            .window = window_ < run.seq() ? window_ : 0,
+            .window = head_.window < run.seq() ? head_.window : 0,
             .first_head = slices_.heads.first};
   }
 
@@ -153,7 +158,7 @@ class ExplicitBlock final : public Unit {
 
   // [B, heads, S, D] that lies as [B, S, heads, D] -> [N, A].
   Tensor tokens(const Tensor& heads) const {
-    return heads.transpose(1, 2).view({-1, slices_.heads.count * head_dim_});
+    return heads.transpose(1, 2).view({-1, slices_.heads.count * head_.dim});
   }
 
   void turn(const BlockCall& run, const Tensor& qkv_NE, bool back) const {
@@ -167,7 +172,7 @@ class ExplicitBlock final : public Unit {
     norm(run, at_.norm1, x_MH).forward(h_NH);
     h_NH = run.whole_rows(h_NH);
     kept.qkv_NE = matrix_like(x_MH, h_NH.size(0),
-                              (slices_.heads.count + 2 * slices_.kv_heads.count) * head_dim_);
+                              (slices_.heads.count + 2 * slices_.kv_heads.count) * head_.dim);
     run.stack_product(kept.qkv_NE, h_NH, at_.qkv);
     turn(run, kept.qkv_NE, false);
     kept.attention = attention(run, kept.qkv_NE);
@@ -326,7 +331,7 @@ class ExplicitBlock final : public Unit {
     const Tensor dout_NA = weights.defers() ? like(out_NA) : out_NA;
     linear_input_gradient(dout_NA, d_NH, run[at_.out]);
     if (!weights.defers()) return attention;
-    return dout_NA.view({run.batch(), run.seq(), slices_.heads.count, head_dim_}).transpose(1, 2);
+    return dout_NA.view({run.batch(), run.seq(), slices_.heads.count, head_.dim}).transpose(1, 2);
   }
 
   const ModelOptions options_;
@@ -334,8 +339,7 @@ class ExplicitBlock final : public Unit {
   const BlockParams at_;
   const ModelSlices slices_;
   const BlockActivation activation_;
-  const std::int64_t head_dim_;
-  const std::int64_t window_;
+  const HeadShape head_;
   const std::shared_ptr<const LlamaConstants> llama_;
   const std::shared_ptr<TensorGroup> group_;
 };
