@@ -157,8 +157,8 @@ class OffloadRules {
     }
   }
 
-  // A run makes the folder itself where only its last part is missing: a parent that is missing is
-  // more likely a drive that is not mounted.
+  // A run creates only the last part of the path. A missing parent is most likely a drive that is
+  // not mounted.
   std::string trouble_with(const std::string& folder) const {
     std::error_code error;
     if (fs::exists(folder, error)) {

@@ -182,8 +182,7 @@ std::string join(const std::vector<std::string_view>& words) {
   return out;
 }
 
-// Always in double quotes. REQUIRES: text without control characters, which is what read_path lets
-// in.
+// Always in double quotes. REQUIRES: text without control characters, as read_path accepts.
 std::string quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : escape_interpolation(text)) {

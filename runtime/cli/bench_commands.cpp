@@ -1,6 +1,6 @@
-// bench: measurements of this machine. step is a training run in a folder of its own, read
-// afterwards; comm starts ranks of this program, of which rank 0 writes the result to a file; adam
-// and nvme run here.
+// `sluice bench`: measurements of this machine. step runs a training in a folder of its own and
+// reads its files; comm starts ranks of this program, and rank 0 writes the result to a file; adam
+// and nvme run in this process.
 
 #include <cerrno>
 #include <cstdio>
@@ -172,9 +172,8 @@ int run_bench_step(const BenchCommand& common, const BenchStepCommand& command) 
   run.dtype = name_of(config.run.train.dtype);
   run.warmup = command.warmup;
   run.loss_head_share = loss_head_share(config, run.ranks);
-  // With the threads of a rank, which the plan has set, and the ranks gone. A GPU is not asked
-  // again, since nobody else computed on it, nor a run in 16 bits, which itself chose how to
-  // multiply.
+  // Measures again with the threads of a rank, which the plan has set, after the ranks have ended.
+  // Not on a GPU, which no other process used; not in 16 bits, whose run decided how to multiply.
   if (!runs_on_gpu(config.run) && config.run.train.dtype == DType::kFloat32) {
     run.gemm_flops_per_s =
         measure_gemm_rate(config.run.train.dtype, at::Device(c10::DeviceType::CPU));

@@ -87,8 +87,8 @@ std::vector<std::string> tokenizer_folders(const CheckpointCommand& command,
   return folders;
 }
 
-// Of a checkpoint without a tokenizer: data.tokenizer, as the first of these that is one we read;
-// empty where none is.
+// data.tokenizer of a checkpoint without a tokenizer: the first of these folders with a supported
+// one; empty if there is none.
 std::string tokenizer_of_old(const CheckpointCommand& command,
                              const std::vector<std::string>& folders, const RunConfig& run) {
   if (command.tokenizer.empty() && run.data.tokenizer == "bytes") {

@@ -1,5 +1,5 @@
-// doctor: ranks of this program measure collectives first, while this process has one thread yet;
-// the rest is measured here.
+// `sluice doctor`: ranks of this program measure collectives first, while this process has one
+// thread; this process measures the rest.
 #include <chrono>
 #include <cstdio>
 #include <filesystem>

@@ -52,8 +52,8 @@ class Evaluation {
         vocab_(run.model.vocab),
         batches_(make_batches(streams, seq_, stride, run.train.micro_batch)) {}
 
-  // The sum of the losses of each stream; empty where rank 0 was asked to stop. Sums have one
-  // order, whoever runs what.
+  // The sum of the losses of each stream; empty if rank 0 was asked to stop. Sums have one order
+  // for every division over ranks.
   [[nodiscard]] std::vector<double> run(Engine& engine, UseRank& use) const {
     const std::int64_t at_once = std::int64_t{8} * use.comm().size();  // between signs of life
     std::vector<double> sums(streams_.size(), 0.0);

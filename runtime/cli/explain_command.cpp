@@ -1,4 +1,4 @@
-// `sluice explain`: what a configuration's keys mean, from the schema.
+// `sluice explain`: the meaning of a configuration's keys, from the schema.
 #include <cstdio>
 
 #include "configs/reference.hpp"

@@ -25,8 +25,8 @@ namespace sluice {
 namespace {
 
 constexpr std::int64_t kDefaultTokens = 256;
-// Of a rotary model where nobody says: its table of angles takes 4 bytes x head_dim a position,
-// everything else follows from the tokens that are asked for.
+// Default length of a rotary model: its table of angles takes 4 bytes x head_dim a position; all
+// other memory follows from the requested tokens.
 constexpr std::int64_t kRotaryPositions = 8192;
 
 std::string read_all(std::istream& in) {

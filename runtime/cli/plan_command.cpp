@@ -1,5 +1,5 @@
-// `sluice plan`: what a run would need and how long a step would take, on machines that need not be
-// here. Allocates no weights, opens no data, starts nothing.
+// `sluice plan`: memory and step time of a run, for this or another machine. Allocates no weights,
+// opens no data, starts no process.
 #include <unistd.h>
 
 #include <algorithm>

@@ -2,10 +2,10 @@
 // environment, unless the user chose how OpenMP threads wait. Ranks inherit the variable, so only
 // the first process of a job starts twice.
 //
-// The dynamic linker calls .preinit_array before the constructor of any library: libgomp has not
-// read the environment yet, and what a second start repeats is only the mapping of the libraries
-// (some 50 ms; libtorch's constructors take ten times as long). No library is initialised at this
-// point, so this file calls system calls and nothing else.
+// The dynamic linker calls .preinit_array before the constructor of any library. So libgomp has not
+// read the environment, and the second start repeats only the mapping of the libraries (some 50 ms;
+// libtorch's constructors take ten times as long). No library is initialised at this point, so this
+// file uses system calls alone.
 #include "kernels/cpu/thread_waiting.hpp"
 
 #include <alloca.h>

@@ -39,9 +39,9 @@ std::int64_t newest_generation(const std::string& checkpoint_dir) {
 
 using Argv = std::vector<std::string>;
 
-// A run that failed of what need not happen again goes on from its newest checkpoint. Where it has
-// made none yet it begins as it was told to: --resume auto would forget a --resume DIR.
-// `has_image`: it has committed on NVMe what it would go on from, saved or not.
+// Restarts a run after a failure that may pass, from its newest checkpoint. Without a checkpoint
+// the run starts with its original arguments: --resume auto would forget a --resume DIR.
+// `has_image`: the run has committed an image on NVMe and resumes from it, saved or not.
 int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const Argv& as_told,
                       int most, const std::string& checkpoint_dir, bool has_image) {
   const std::int64_t before = most > 0 ? newest_generation(checkpoint_dir) : -1;

@@ -36,8 +36,8 @@
 namespace sluice {
 namespace {
 
-// What the launcher does for the ranks it starts: here each checks, and rank 0 writes and keeps
-// other runs out.
+// Replaces the launcher for ranks that another program started: each rank checks, and rank 0 writes
+// the run's files and holds the lock.
 std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
                                              const LoadedConfig& config,
                                              const RankEnvironment& rank) {
@@ -127,7 +127,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
 
 using Connect = std::function<MeshComms()>;
 
-// As rank 0 sees it, on every rank. Collective where `resume` is not "never".
+// Rank 0's view, on every rank. Collective unless `resume` is "never".
 std::optional<MatmulType> shared_resumed_matmul(const LoadedConfig& config,
                                                 const std::string& resume, Communicator& comm) {
   if (resume == "never") return std::nullopt;

@@ -20,8 +20,8 @@ constexpr std::size_t kBinaryProbe = 8192;
 constexpr std::size_t kLongestLine = 256U << 20U;
 constexpr std::size_t kLongestProbedLine = 16U << 20U;
 
-// False where the last character may be white space. One newline after a visible character is a
-// word of its own, of several the last one goes apart, but only when text follows.
+// False if the last character may be white space. One newline after a visible character is a word
+// of its own; of several newlines the last one is separate, but only before text.
 bool ends_visibly(std::string_view text) {
   const auto last = static_cast<unsigned char>(text.back());
   if (last < 0x80) return last > 0x20 && last < 0x7F;

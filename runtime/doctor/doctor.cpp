@@ -126,8 +126,8 @@ class Examination {
       ThreadRates row{threads, {}};
       const double fp32 = input_.gemm.flops(DType::kFloat32, threads);
       row.gemm_flops.fp32 = fp32;
-      // Converted products have fp32's scaling over threads. To multiply 16 bits where that is slow
-      // can take many seconds, for a number nobody uses.
+      // Converted products scale over threads as fp32 does. Native 16-bit products on a CPU without
+      // fast instructions would take many seconds for an unused figure.
       const double one = rates_.gemm_by_threads.empty()
                              ? fp32
                              : rates_.gemm_by_threads.front().gemm_flops.fp32.value_or(fp32);

@@ -187,8 +187,8 @@ double threads_efficiency(const UnitTimingOptions& options, const ModelOptions& 
 
 constexpr double kHeadFlops = 1 + kBackwardFlops;
 
-// From two lengths of sequences: what grows with the length is attention's. Where noise hides that,
-// all has one rate.
+// From two sequence lengths: the part that grows with the length is attention's. If noise hides the
+// difference, both parts get one rate.
 void add_block(const Timing& brief, const Timing& lengthy, UnitRates rates,
                std::vector<UnitRates>& all) {
   const double attention_long =

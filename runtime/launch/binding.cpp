@@ -36,8 +36,8 @@ Topology load_topology() {
   return topology;
 }
 
-// In hwloc's logical order, which keeps the cores of a NUMA node together. Empty where the system
-// tells nothing.
+// In hwloc's logical order, which keeps the cores of a NUMA node together. Empty if the system
+// reports none.
 std::vector<Core> usable_cores(hwloc_topology_t topology) {
   std::vector<Core> cores;
   const Bitmap allowed(hwloc_bitmap_alloc());
@@ -180,7 +180,7 @@ CoreShare share_of_cores(std::span<const int> node_of_core, int local_rank, int 
     if (i == 0 || node_of_core[i] != node_of_core[i - 1]) node_sizes.push_back(0);
     ++node_sizes.back();
   }
-  // The slowest rank sets the pace: nodes are respected only where no rank falls below the even
+  // The slowest rank sets the pace: nodes are respected only if no rank gets less than the even
   // share.
   bool by_node = true;
   for (std::size_t r = 0; r < ranks && by_node; ++r) {

@@ -19,8 +19,8 @@
 namespace sluice {
 namespace {
 
-// The fourth field of /proc/<pid>/stat; 0 where the process is gone. The second, the name in
-// parentheses, may hold anything, so the fields are counted from its last parenthesis.
+// The fourth field of /proc/<pid>/stat; 0 if the process is gone. The second field, the name in
+// parentheses, may hold any text, so fields are counted from the last parenthesis.
 pid_t parent_of(std::string_view pid) {
   std::ifstream in("/proc/" + std::string(pid) + "/stat");
   std::string line;

@@ -74,8 +74,8 @@ Descriptor bind_socket(const sockaddr* address, socklen_t size, int& error) {
   if (!fd) return fd;
   const int on = 1;
   const int off = 0;
-  // With SO_REUSEADDR connections of a former run that still linger do not count, and a store that
-  // sets it too (c10d does) can listen on a port that is only reserved here.
+  // With SO_REUSEADDR, lingering connections of an earlier run do not count, and a store that also
+  // sets it (c10d does) can listen on the reserved port.
   ::setsockopt(fd.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof on);
   if (address->sa_family == AF_INET6) {
     ::setsockopt(fd.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof off);

@@ -125,8 +125,8 @@ class Slurm {
   std::string complaints_;
 };
 
-// srun's variables are there as well in a batch script and an interactive shell, which srun starts
-// tasks from.
+// A batch script and an interactive shell, from which srun starts tasks, also have srun's
+// variables.
 bool is_task(const Slurm& slurm) {
   if (!slurm.text({"SLURM_PROCID"})) return false;
   const auto step = slurm.text({"SLURM_STEP_ID", "SLURM_STEPID"});

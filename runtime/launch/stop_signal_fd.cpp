@@ -36,8 +36,8 @@ sigset_t stop_signals() {
   sigset_t set;
   ::sigemptyset(&set);
   for (const int signal : kStopSignals) {
-    // A shell without job control ignores SIGINT for what it puts in the background; a SIGINT that
-    // comes even so is meant, so only SIGHUP keeps its disposition.
+    // A shell without job control ignores SIGINT for background processes. A SIGINT that still
+    // arrives is deliberate, so only SIGHUP keeps its disposition.
     if (signal != SIGHUP || !is_ignored(signal)) ::sigaddset(&set, signal);
   }
   return set;

@@ -134,8 +134,8 @@ void Supervisor::drain(std::chrono::milliseconds limit, SuperviseResult& result)
   }
 }
 
-// Output comes before ends, and standard output before standard error, so that what is ready at the
-// same time is handled in the order it most likely happened.
+// Output comes before ends, and standard output before standard error: the most likely order of
+// simultaneous events.
 std::vector<Supervisor::Watched> Supervisor::watched(bool streams_only) {
   std::vector<Watched> list;
   for (const auto& rank : ranks_) {

@@ -14,9 +14,9 @@ namespace {
 
 constexpr std::string_view kLost = "\n[output was lost here: the terminal did not take it]\n";
 
-// Setting O_NONBLOCK on the descriptor itself would change it for every process that shares the
-// terminal; opening it again gives a description of our own. Only where that means the same stream:
-// a regular file would be written from its start.
+// O_NONBLOCK on the descriptor itself would affect every process that shares the terminal, so the
+// terminal is opened again. Only if that gives the same stream: a regular file would be written
+// from its start.
 Descriptor reopened(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return {};

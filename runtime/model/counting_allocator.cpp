@@ -49,9 +49,9 @@ struct Header {
 };
 static_assert(sizeof(Header) <= alignof(std::max_align_t), "any block has room for it");
 
-// Memory at a cache line, from malloc: aligned_alloc of the C library asks its heap for more than
-// it then keeps, finds no hole of that size among those left by memory of the same size, and lets
-// the heap grow in every step.
+// Aligns memory from malloc to a cache line. The C library's aligned_alloc asks its heap for more
+// than it keeps, finds no hole of that size among freed memory of the same size, and lets the heap
+// grow in every step.
 class CountingHostAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {

@@ -24,8 +24,8 @@ at::Tensor meta(const std::vector<std::int64_t>& shape, c10::ScalarType type) {
 
 using Shapes = std::vector<std::vector<std::int64_t>>;
 
-// Views of one flat tensor, laid out as a group's (zero/partition_plan.hpp): what runs on
-// neighbours at once does so here too.
+// Views of one flat tensor in a group's layout (zero/partition_plan.hpp), so that products over
+// neighbours run as in the engine.
 std::vector<at::Tensor> flat_views(const Shapes& shapes, c10::ScalarType type) {
   const auto elems = [](const std::vector<std::int64_t>& shape) {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());

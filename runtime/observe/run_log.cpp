@@ -52,8 +52,8 @@ class RankFlag final : public spdlog::custom_flag_formatter {
   const int process_rank_;
 };
 
-// Where ranks are threads of one process: a line that another rank has said already is not said
-// again. One rank's own repetitions stay. Thread-safe.
+// For ranks that are threads of one process: drops a line that another rank has printed.
+// Repetitions of one rank stay. Thread-safe.
 class SaidByRanks {
  public:
   bool by_another(int rank, std::string_view line) {
@@ -96,8 +96,8 @@ RunLog::RunLog(const RunLogOptions& options) {
       return;
     }
     if (options.interactive) {
-      // Always on standard output: that is where the progress line is, and standard error may
-      // well be a file.
+      // Always to standard output, because the progress line is on it and standard error may be a
+      // file.
       std::fwrite(kClearLine.data(), 1, kClearLine.size(), stdout);
       std::fflush(stdout);
     }

@@ -65,7 +65,7 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
   if (failed) {
     throw IoError("cannot create output.dir " + dir + ": " + failed.message(), dir, failed.value());
   }
-  // In one step: a start that a full disk refuses leaves what the run before has said of itself.
+  // In one step: a start that a full disk refuses leaves the earlier run's file intact.
   write_file_atomically(dir + "/config.yaml", config.resolved_yaml());
   // Ranks measure some rates later; metrics.jsonl has their predictions.
   const std::optional<RunRates> rates = run_rates(config.run, place);

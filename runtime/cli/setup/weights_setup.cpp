@@ -110,8 +110,7 @@ bool is_asked_for(const LoadedConfig& config, std::string_view key) {
   return origin != config.origins.end() && origin->second.is_set;
 }
 
-// A run's paths follow from its working directory, which is not this one where a checkpoint was
-// moved, or is used from elsewhere.
+// A run's paths are relative to its working directory, which may differ from this process's.
 void find_tokenizer(LoadedConfig& config, const std::string& step_dir) {
   std::string& tokenizer = config.run.data.tokenizer;
   std::error_code ignored;
@@ -159,8 +158,8 @@ UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir
   }
   if (request.config.empty()) {
     if (!used.own_tokenizer) find_tokenizer(used.config, used.path);
-    // A model that was imported has nothing to train on, and a configuration without is refused;
-    // nothing is read of it here.
+    // An imported model has no training data, and a configuration without data is refused; this
+    // command reads none.
     DataOptions& data = used.config.run.data;
     if (data.text.empty() && data.train.empty()) data.train = {used.path};
   }

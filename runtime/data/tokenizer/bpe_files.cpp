@@ -33,7 +33,7 @@ void for_each_line(std::string_view text, Visit&& visit) {
   }
 }
 
-// Standard alphabet, padded. False where `text` is not that.
+// Standard alphabet, padded. False for other text.
 bool decode_base64(std::string_view text, std::string& bytes) {
   constexpr std::string_view kDigits =
       "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -56,8 +56,8 @@ bool decode_base64(std::string_view text, std::string& bytes) {
   return true;
 }
 
-// Where OpenAI and Meta put end-of-text after the ranks of their files; other files have it in the
-// first hole of their ranks (r50k, p50k), or take the next id.
+// OpenAI and Meta put end-of-text after the ranks of these files. In other files it has the first
+// hole of the ranks (r50k, p50k), or the next id.
 std::size_t tiktoken_end_of_text(const std::vector<std::string>& pieces) {
   constexpr std::array<std::pair<std::size_t, std::size_t>, 3> kKnown{
       {{100256, 100257}, {199998, 199999}, {128000, 128001}}};

@@ -218,8 +218,8 @@ void BpeTokenizer::merge_word(std::string_view word, std::vector<std::int32_t>& 
   out.insert(out.end(), ids.begin(), ids.begin() + count);
 }
 
-// A linked list of symbols and a heap of its mergeable pairs. An entry whose symbols have since
-// been merged away is known by its ids no longer standing there, and is dropped when it comes up.
+// A linked list of symbols and a heap of its mergeable pairs. An entry is stale if its symbols have
+// been merged since: their ids differ, and the entry is dropped when popped.
 void BpeTokenizer::merge_long_word(std::string_view word, std::vector<std::int32_t>& out) const {
   struct Symbol {
     std::int32_t id;

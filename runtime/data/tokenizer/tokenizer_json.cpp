@@ -1,6 +1,5 @@
-// What is JSON: vocab.json, and tokenizer.json of the byte-level BPE kind. Every part of the latter
-// is either understood or refused by name: a tokenizer that is almost right trains a model that is
-// quietly wrong.
+// JSON files: vocab.json, and tokenizer.json of byte-level BPE. Every part of a tokenizer.json is
+// either supported or refused by name, because an almost right tokenizer trains a wrong model.
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 

@@ -54,7 +54,7 @@ Json pre_tokenizer_of(const BpeModel& model) {
   return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
 }
 
-// In the order in which they are made. Those that share a rank make the same piece.
+// In the order of creation. Merges with equal rank make the same piece.
 Json merges_of(const BpeModel& model, const std::vector<std::string>& written) {
   std::vector<BpeMerge> merges = model.merges;
   std::sort(merges.begin(), merges.end(), [](const BpeMerge& a, const BpeMerge& b) {
@@ -70,7 +70,7 @@ Json merges_of(const BpeModel& model, const std::vector<std::string>& written) {
 
 std::string write_json(const BpeModel& model, const std::vector<std::string>& written) {
   Json vocab = Json::object();
-  // Appended, since a look-up by key walks over all that are there.
+  // Appends, since a lookup by key would scan all entries.
   auto& entries = vocab.get_ref<Json::object_t&>();
   for (std::size_t id = 0; id < written.size(); ++id) {
     if (!written[id].empty()) entries.emplace_back(written[id], id);

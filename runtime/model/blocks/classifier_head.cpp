@@ -133,8 +133,8 @@ class ClassifierHead final : public LossHead {
     return logits_BV;
   }
 
-  // Sum of the losses. Where the gradient is asked for, it takes the place of the logits: row by
-  // row at its beginning on the host, in fp32 on a GPU.
+  // Sum of the losses. With a gradient, the gradient replaces the logits: at the beginning of each
+  // row on the host, in fp32 on a GPU.
   double entropy_of(const at::Tensor& logits, const CrossEntropy& entropy, DType dtype) const {
     if (group_) {
       return sliced_cross_entropy(*group_, {.logits = logits,

@@ -11,8 +11,7 @@
 namespace sluice {
 namespace {
 
-// An explicit unit: its backward adds rows into the gradient where they belong, rather than making
-// and scanning a V x H tensor.
+// An explicit unit: its backward adds rows to the gradient in place, without a V x H tensor.
 class TokenEmbedding final : public Unit {
  public:
   explicit TokenEmbedding(const ModelOptions& options) : options_(options) {}

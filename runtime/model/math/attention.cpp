@@ -63,10 +63,10 @@ at::Tensor grouped_on_host(const at::Tensor& q, const at::Tensor& k, const at::T
   return out.reshape({B, heads, S, D});
 }
 
-// On a GPU libtorch chooses the operator. On the meta device its choice would be the s x s path, so
-// a dry run names what the GPU's choice is: flash attention in 16 bits (cuDNN's, preferred on some
-// cards, keeps the same tensors), memory-efficient attention in fp32. The latter wants a key head
-// for each query head: libtorch would take the s x s path where they are shared.
+// On a GPU libtorch chooses the operator. On the meta device libtorch would choose the s x s path,
+// so a dry run names the GPU's choice: flash attention in 16 bits (cuDNN's, preferred on some
+// cards, keeps the same tensors), memory-efficient attention in fp32. The latter needs a key head
+// for each query head: libtorch would take the s x s path for shared ones.
 at::Tensor on_device(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                      const at::Tensor& mask) {
   const bool shared = q.size(1) != k.size(1);
@@ -109,8 +109,8 @@ WindowMask::WindowMask(std::int64_t window) : window_(window) {
   band_ = DeviceConstant(all.triu(window).add(all.tril(-1)));
 }
 
-// Keys computed for nothing are about rows / window of those needed; a block's fixed cost wants
-// many rows.
+// Superfluous keys are about rows / window of the needed ones; a block's fixed cost favours many
+// rows.
 std::int64_t WindowMask::block_rows(std::int64_t window) {
   return std::clamp<std::int64_t>(window, 32, 256);
 }

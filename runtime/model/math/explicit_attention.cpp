@@ -160,8 +160,8 @@ void block_backward(const Block& block, const PartTensors& s, bool fresh) {
   add_or_replace(block.seen(s.d.k), product.transpose(1, 2), block.queries(s.q), fresh);
 }
 
-// One query head of every key head of the part. Without a window the last block sees all keys:
-// those of the first member replace what was in dk and dv.
+// One query head of every key head of the part. Without a window the last block sees all keys: the
+// first member's gradients replace the content of dk and dv.
 void member_backward(const AttentionInput& in, const Part& part, const PartTensors& tensors) {
   const std::int64_t seq = in.q.size(2);
   const std::int64_t last_first = (seq - 1) / kBlock * kBlock;

@@ -18,7 +18,7 @@ std::span<const RowPart> parts_in(const at::Tensor& floats) {
 
 double sliced_cross_entropy(TensorGroup& group, const SlicedEntropy& e) {
   const std::int64_t rows = e.logits.size(0);
-  // Exchanged as the floats whose bytes they are.
+  // Exchanges the doubles as floats with the same bytes.
   const at::Tensor own =
       empty_tensor({rows, kPartFloats}, c10::ScalarType::Float, e.logits.device());
   EntropySlice slice{
