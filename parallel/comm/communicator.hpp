@@ -82,8 +82,8 @@ class Communicator {
   [[nodiscard]] virtual Ticket send(int peer, const void* data, std::int64_t bytes) = 0;
   [[nodiscard]] virtual Ticket receive(int peer, void* data, std::int64_t bytes) = 0;
 
-  // Control data in host memory, whatever the device. Blocks. Result: size() x bytes.size(), by
-  // rank. Every rank gives the same number of bytes.
+  // Gathers control data in host memory, on every device. Blocks. Returns size() x bytes.size()
+  // bytes in rank order. REQUIRES: every rank passes the same number of bytes.
   [[nodiscard]] virtual std::vector<std::byte> all_gather_bytes(
       std::span<const std::byte> bytes) = 0;
   [[nodiscard]] std::vector<double> all_gather_values(std::span<const double> values);

@@ -344,7 +344,7 @@ class HostCommunicator final : public Communicator {
     stream_copy(place, piece.input, piece.elems * width);
   }
 
-  // One phase for each kHostControlBytes bytes, one at least.
+  // Needs one phase for each kHostControlBytes bytes, and at least one.
   void exchange(std::span<const std::byte> bytes, std::vector<std::byte>& all) {
     std::size_t at = 0;
     do {

@@ -44,7 +44,7 @@ HostMemory::HostMemory(std::int64_t bytes) {
   file_ = make_memfd(kName, bytes);
   if (file_) pages_ = MappedPages::shared(file_.get(), bytes, /*writable=*/true);
   if (!pages_) refuse(bytes, errno);
-  // Taken where the machine has huge pages for shared memory (shmem_enabled: advise).
+  // Has an effect if the machine permits huge pages for shared memory (shmem_enabled: advise).
   madvise(data(), static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   const std::lock_guard lock(table().mutex);
   table().regions.push_back({++table().last_id, file_.get(), data(), bytes});
@@ -58,19 +58,19 @@ HostMemory::~HostMemory() {
   }
   const std::int64_t bytes = pages_.bytes();
   pages_ = MappedPages();
-  // A hole, not a shorter file: a peer whose operation failed half-way may still read, and would
-  // get SIGBUS beyond the end.
+  // Punches a hole instead of truncating: a peer whose operation has failed may still read, and
+  // would get SIGBUS beyond the end.
   fallocate(file_.get(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes);
 }
 
 Descriptor open_memfd_of(std::int32_t process, std::int32_t fd, int flags, const char* name,
                          std::int64_t bytes) {
   const std::string path = "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd);
-  // The kernel's text for a memfd. That nothing links to it is looked at once it is open.
+  // The kernel's link text of a memfd. After opening, the file is checked to have no links.
   std::array<char, 64> link{};
   if (readlink(path.c_str(), link.data(), link.size() - 1) < 0) return {};
   const std::string wanted = std::string("/memfd:") + name + " (deleted)";
-  // Non-blocking: a pipe or a device in the place of the memfd must not hold the rank.
+  // O_NONBLOCK: a pipe or a device under this number must not block the rank.
   Descriptor own;
   errno = EPERM;
   if (link.data() == wanted) own = open_descriptor(path, flags | O_NONBLOCK);

@@ -1,9 +1,9 @@
-// Memory that other ranks of this host can map: what a communicator over shared memory sends from
-// here is read in place, without the system call that copies from private memory (some 3 times as
-// fast). Any communicator takes it.
+// Memory that other ranks of this host can map. A communicator over shared memory reads such inputs
+// in place, about 3 times as fast as the system call that copies from private memory. Every
+// communicator accepts this memory.
 //
-// Which blocks there are is known to the process (a table behind a lock), because operations name
-// memory by its address.
+// A process-wide table behind a lock lists the blocks, because operations name memory by its
+// address.
 #pragma once
 
 #include <cstddef>
@@ -16,11 +16,12 @@
 
 namespace sluice {
 
-// Owns a block: zeroes, page-aligned, pages taken when first written. A forked child shares it. The
-// pages are given back at the end, also where a peer has mapped them. Thread-safe to make and end.
+// Owns a block of zeros, page-aligned. Pages are allocated at the first write. A forked child
+// shares the block. The destructor frees the pages, even if a peer has mapped them. Any thread may
+// construct and destroy blocks.
 class HostMemory {
  public:
-  // Throws IoError. bytes > 0.
+  // Throws IoError. REQUIRES: bytes > 0.
   explicit HostMemory(std::int64_t bytes);
   HostMemory(HostMemory&& other) noexcept = default;
   HostMemory& operator=(HostMemory&&) = delete;
@@ -34,26 +35,26 @@ class HostMemory {
   MappedPages pages_;
 };
 
-// Opens another process's memfd by its number there. None, with errno, where that is impossible;
-// EPERM where the number names anything else than a memfd of this user with this name and size: a
+// Opens the memfd that has number `fd` in another process. Returns none, with errno, on failure.
+// errno is EPERM if the number names anything but a memfd of this user with this name and size: a
 // wrong number must not map, or write to, a file.
 [[nodiscard]] Descriptor open_memfd_of(std::int32_t process, std::int32_t fd, int flags,
                                        const char* name, std::int64_t bytes);
 
-// A block as other processes find it.
+// The description of a block for other processes.
 struct HostRegion {
   std::uint64_t id = 0;  // never used twice by a process; 0: none
   std::int32_t fd = -1;
-  const char* begin = nullptr;  // in its owner's memory
+  const char* begin = nullptr;  // address in the owner's memory
   std::int64_t bytes = 0;
 };
-// The block that holds all of [from, from + bytes); id 0 where there is none.
+// The block that contains all of [from, from + bytes); id 0 if there is none.
 [[nodiscard]] HostRegion host_region_of(const void* from, std::int64_t bytes);
 
-// Blocks of other processes, mapped when first asked for, until the end. One thread at a time.
+// Maps blocks of other processes at their first use, and keeps the maps. Not thread-safe.
 class HostMappings {
  public:
-  // Where the region begins in this process, to read; nullptr where it cannot be mapped.
+  // The read-only address of the region in this process; nullptr if it cannot be mapped.
   [[nodiscard]] const char* map(std::int32_t process, const HostRegion& region);
 
  private:

@@ -1,5 +1,4 @@
-// What ranks tell each other over the communicator's control data: texts, and whether something
-// holds. Collective.
+// Exchange of texts and of yes-or-no votes over the communicator's control data. Collective.
 #pragma once
 
 #include <string>
@@ -10,10 +9,10 @@
 
 namespace sluice {
 
-// Every rank's text, by rank.
+// The texts of all ranks, by rank.
 [[nodiscard]] std::vector<std::string> exchange_text(Communicator& comm, std::string_view mine);
 
-// "rank 1: no space; rank 3: ...": the texts that are not empty; empty where all are.
+// Joins the texts that are not empty: "rank 1: no space; rank 3: ...". Empty if all are empty.
 [[nodiscard]] std::string first_errors(const std::vector<std::string>& by_rank);
 
 [[nodiscard]] bool on_any_rank(Communicator& comm, bool mine);

@@ -165,13 +165,14 @@ std::int64_t HfWeights::read(const std::string& param, std::int64_t begin,
     return end - begin;
   }
   const std::vector<std::int64_t>& stored = source.stored.entry.shape;
-  const std::int64_t there = std::min(end, element_count(stored) / stored.front() * source.rows);
-  if (there <= begin) return 0;
-  const auto elems = static_cast<std::size_t>(there - begin);
+  const std::int64_t stored_end =
+      std::min(end, element_count(stored) / stored.front() * source.rows);
+  if (stored_end <= begin) return 0;
+  const auto elems = static_cast<std::size_t>(stored_end - begin);
   widen(bytes.data(), source.stored.dtype, begin, out.first(elems));
   const auto size = static_cast<std::size_t>(size_of(source.stored.dtype));
   let_go(bytes.subspan(static_cast<std::size_t>(begin) * size, elems * size));
-  return there - begin;
+  return stored_end - begin;
 }
 
 void HfWeights::check_tied() const {

@@ -198,15 +198,15 @@ MegatronFiles open_grid(const std::string& dir) {
 
 void check_sizes(const MegatronFiles& all, const MegatronFile& in) {
   const auto chunks = static_cast<std::int64_t>(all.files[0].chunks.size());
-  for (const auto& [key, there, of] :
+  for (const auto& [key, found, of] :
        {std::tuple{"tensor_model_parallel_size", std::int64_t{all.tensor_ranks},
                    "tensor-parallel ranks"},
         {"pipeline_model_parallel_size", std::int64_t{all.stages}, "pipeline stages"},
         {"virtual_pipeline_model_parallel_size", chunks, "virtual stages"}}) {
     const auto said = argument(in, key);
-    if (!said || *said == there) continue;
+    if (!said || *said == found) continue;
     throw wrong_file(in, "args." + std::string(key) + " is " + std::to_string(*said) +
-                             ", and files of " + std::to_string(there) + " " + of + " are there");
+                             ", and files of " + std::to_string(found) + " " + of + " are there");
   }
   if (static_cast<std::int64_t>(in.chunks.size()) == chunks) return;
   throw wrong_file(in, "holds " + std::to_string(in.chunks.size()) + " chunks of the model, and " +

@@ -195,9 +195,9 @@ class OptimizerReader {
           half.push_back(tensor);
         }
       }
-      const bool there = listed && g < copies->items.size();
-      const PickleValue& group = there ? tree_.at(copies->items[g]) : optimizer;
-      const std::size_t count = there && group.kind == Kind::kList ? group.items.size() : 0;
+      const bool has_group = listed && g < copies->items.size();
+      const PickleValue& group = has_group ? tree_.at(copies->items[g]) : optimizer;
+      const std::size_t count = has_group && group.kind == Kind::kList ? group.items.size() : 0;
       if (count != half.size()) {
         refuse("holds " + std::to_string(count) + " fp32 weights of group " + std::to_string(g) +
                    ", and " + std::to_string(half.size()) + " of its weights are in fp16 or bf16",

@@ -44,7 +44,7 @@ std::string_view remedy_for(int error) {
   throw_io_error(action, path, error, remedy_for(error));
 }
 
-// 0, or `error` where the failpoint is armed with `error`.
+// Returns `error` if the failpoint fires, else 0.
 int injected(const std::string& name, int error) {
   try {
     failpoint(name);
@@ -54,7 +54,7 @@ int injected(const std::string& name, int error) {
   }
 }
 
-// The failpoints of one call, in the order in which the header lists them.
+// Evaluates the failpoints of one call in the order of the header's list.
 void pass(const char* call, std::string_view action, const std::string& path) {
   const std::string name = std::string("checkpoint.") + call;
   int error = injected("checkpoint.call", EIO);
@@ -97,13 +97,13 @@ class LocalFile final : public File {
     const bool in_step = in_pages(bytes.data()) && offset % kPageBytes == 0 &&
                          size % kPageBytes == 0 && size >= kDirectBytes;
     if (in_step && open_direct()) return read_by(direct_.get(), offset, bytes);
-    (void)::posix_fadvise(fd_, offset, size, POSIX_FADV_WILLNEED);  // in one piece
+    (void)::posix_fadvise(fd_, offset, size, POSIX_FADV_WILLNEED);  // one request to the disk
     return read_by(fd_, offset, bytes);
   }
 
   void start_writeback(std::int64_t offset, std::int64_t bytes) override {
     pass("writeback", "write", path_);
-    // A hint: file systems without it write at sync().
+    // A hint; file systems that do not support it write at sync().
     ::sync_file_range(fd_, offset, bytes, SYNC_FILE_RANGE_WRITE);
   }
 
@@ -113,8 +113,8 @@ class LocalFile final : public File {
         SYNC_FILE_RANGE_WAIT_BEFORE | SYNC_FILE_RANGE_WRITE | SYNC_FILE_RANGE_WAIT_AFTER;
     while (::sync_file_range(fd_, offset, bytes, kAll) != 0) {
       if (errno == EINTR) continue;
-      if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE) return;  // no such thing here
-      fail("write", path_, errno);  // said once: the sync at the end would not know of it
+      if (errno == ENOSYS || errno == EINVAL || errno == ESPIPE) return;  // not supported
+      fail("write", path_, errno);  // the kernel reports it once; the final sync would not see it
     }
   }
 
@@ -130,9 +130,8 @@ class LocalFile final : public File {
   }
 
  private:
-  // The system's own reading ahead is a fraction of a block: a reader that goes through a file
-  // would wait for the disk at each. Asks for the next 16 to 32 MiB, once a reader has shown that
-  // it does.
+  // Asks the kernel for the next 16 to 32 MiB once a reader reads sequentially. The kernel's own
+  // read-ahead is a fraction of a block, so the reader would wait for the disk at each block.
   void read_ahead(std::int64_t offset, std::int64_t bytes) {
     const std::int64_t end = offset + bytes;
     const bool goes_on = read_end_.exchange(end) == offset && bytes >= kDirectBytes;
@@ -167,8 +166,8 @@ class LocalFile final : public File {
   static bool in_pages(const std::byte* memory) {
     return reinterpret_cast<std::uintptr_t>(memory) % kPageBytes == 0;
   }
-  // Past the page cache, as far as memory, file and offset allow: what is written is not read again
-  // soon, and the cache's write-back is a third slower, or far more where the CPUs are busy.
+  // Bypasses the page cache as far as memory, file and offset permit. The bytes are not read again
+  // soon, and write-back from the cache is a third slower, or far more on busy CPUs.
   void write_all(std::int64_t offset, std::span<const std::byte> bytes) {
     const std::int64_t size = static_cast<std::int64_t>(bytes.size());
     const std::int64_t head = std::min(size, (kPageBytes - offset % kPageBytes) % kPageBytes);
@@ -186,7 +185,7 @@ class LocalFile final : public File {
     const std::lock_guard lock(direct_mutex_);
     if (!direct_tried_) direct_ = open_descriptor(path_, access_ | O_DIRECT);
     direct_tried_ = true;
-    return bool(direct_);  // not every file system has it
+    return bool(direct_);  // not every file system has O_DIRECT
   }
   void write_by(int fd, std::int64_t offset, std::span<const std::byte> bytes) {
     while (!bytes.empty()) {
@@ -204,13 +203,13 @@ class LocalFile final : public File {
     }
   }
 
-  static constexpr std::int64_t kDirectBytes = 256 * 1024;  // less is as quick through the cache
+  static constexpr std::int64_t kDirectBytes = 256 * 1024;  // below, the cache is as fast
   static constexpr std::int64_t kAheadBytes = 16 << 20;
   Descriptor file_;
   int fd_;  // of file_
   int access_;
   std::string path_;
-  std::atomic<std::int64_t> read_end_{-1}, asked_end_{0};  // hints: of any reader's last read
+  std::atomic<std::int64_t> read_end_{-1}, asked_end_{0};  // hints: ends of last read and request
   std::mutex direct_mutex_;
   bool direct_tried_ = false;
   Descriptor direct_;

@@ -21,7 +21,7 @@ std::byte* allocate(std::size_t bytes) {
       std::aligned_alloc(huge ? kHugePage : static_cast<std::size_t>(kPageBytes),
                          huge ? (bytes + kHugePage - 1) / kHugePage * kHugePage : bytes);
   if (at == nullptr) throw std::bad_alloc();
-  if (huge) (void)::madvise(at, bytes, MADV_HUGEPAGE);  // advice: small pages serve as well
+  if (huge) (void)::madvise(at, bytes, MADV_HUGEPAGE);  // a hint; small pages work as well
   return static_cast<std::byte*>(at);
 }
 

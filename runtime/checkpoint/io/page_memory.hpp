@@ -1,4 +1,4 @@
-// Memory for reads and writes past the page cache.
+// Memory for reads and writes that bypass the page cache.
 #pragma once
 
 #include <cstddef>
@@ -8,13 +8,11 @@
 
 namespace sluice {
 
-inline constexpr std::int64_t kPageBytes =
-    4096;  // what O_DIRECT's memory and offsets lie in step of
+inline constexpr std::int64_t kPageBytes = 4096;  // alignment of O_DIRECT's memory and offsets
 
 class PageMemory {
  public:
-  // Whole pages, at least one; of 2 MiB and more on huge pages where the kernel has them. Throws
-  // bad_alloc.
+  // Allocates whole pages, at least one. At least 2 MiB ask for huge pages. Throws bad_alloc.
   explicit PageMemory(std::int64_t bytes);
   [[nodiscard]] std::byte* data() const { return data_.get(); }
   [[nodiscard]] std::span<std::byte> all() const { return {data_.get(), bytes_}; }

@@ -26,7 +26,7 @@ void StagedFile::write(std::int64_t offset, std::span<const std::byte> bytes) {
   while (!bytes.empty()) {
     if (staged_bytes_ == 0) {
       staged_offset_ = offset;
-      // A whole staging buffer or more goes to the system as it is.
+      // Multiples of the staging buffer are written without staging.
       const auto whole = static_cast<std::size_t>(staging_bytes_);
       const std::size_t direct = bytes.size() - bytes.size() % whole;
       if (direct > 0) write_through(offset, bytes.first(direct));
@@ -59,7 +59,7 @@ void StagedFile::flush() {
 }
 
 void StagedFile::write_through(std::int64_t offset, std::span<const std::byte> bytes) {
-  // In steps, so that the disk starts on the first while the next is copied.
+  // Writes in steps, so that the disk writes one step while the next is copied.
   while (!bytes.empty()) {
     const auto take = static_cast<std::size_t>(std::min(
         static_cast<std::int64_t>(bytes.size()), std::max(writeback_bytes_, staging_bytes_)));
@@ -76,8 +76,8 @@ void StagedFile::write_through(std::int64_t offset, std::span<const std::byte> b
 }
 
 void StagedFile::start_window(Window window) {
-  // Asking throttles nobody: without the wait, what the disk has not taken would pile up in memory
-  // and the sync would pay for all of it.
+  // start_writeback() does not block. Without this wait, dirty pages would pile up in memory and
+  // the final sync would have to write all of them.
   const Window oldest = std::exchange(under_way_[0], std::exchange(under_way_[1], window));
   if (oldest.bytes > 0) file_->wait_for_writeback(oldest.offset, oldest.bytes);
   file_->start_writeback(window.offset, window.bytes);

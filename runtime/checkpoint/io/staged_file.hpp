@@ -1,7 +1,7 @@
-// A file under way: small writes that follow each other are gathered into large ones, and the disk
-// is kept busy behind the writer, which is at most three windows of writeback_bytes ahead of it, so
-// that the sync at the end has little left to do. What is staged lies in memory as it does in the
-// file, modulo a page, so that it can go there past the page cache. Thread-safe.
+// A file that is being written. Adjacent small writes are gathered into large writes. Write-back
+// runs behind the writer, who is at most three windows of writeback_bytes ahead of the disk, so
+// that the final sync has little to do. Staged bytes have the same offset modulo a page in memory
+// and in the file, so that their writes can bypass the page cache. Thread-safe.
 #pragma once
 
 #include <array>
@@ -22,15 +22,15 @@ class StagedFile {
   StagedFile(FileSystem& files, const std::string& path, std::int64_t staging_bytes,
              std::int64_t writeback_bytes);
   void write(std::int64_t offset, std::span<const std::byte> bytes);
-  // Writes what is staged, then syncs.
+  // Writes the staged bytes, then syncs.
   void sync();
 
  private:
   struct Window {
     std::int64_t offset = 0, bytes = 0;
   };
-  [[nodiscard]] std::byte* staged() const;      // the first of staged_bytes_
-  [[nodiscard]] std::int64_t capacity() const;  // from staged() on
+  [[nodiscard]] std::byte* staged() const;      // the first staged byte
+  [[nodiscard]] std::int64_t capacity() const;  // bytes from staged() to the end of the buffer
   void flush();
   void write_through(std::int64_t offset, std::span<const std::byte> bytes);
   void start_window(Window window);
@@ -41,8 +41,8 @@ class StagedFile {
   PageMemory buffer_;
   std::int64_t staged_offset_ = 0, staged_bytes_ = 0;
   std::int64_t staging_bytes_, writeback_bytes_;
-  std::int64_t dirty_begin_ = 0, dirty_end_ = 0;  // one run of bytes the disk was not asked for
-  std::array<Window, 2> under_way_;               // that it was asked for last, the older first
+  std::int64_t dirty_begin_ = 0, dirty_end_ = 0;  // written bytes whose write-back has not started
+  std::array<Window, 2> under_way_;               // the last windows in write-back, older first
 };
 
 }  // namespace sluice

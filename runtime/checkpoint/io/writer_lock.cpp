@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGlance{100};  // whoever looks holds the lock for an instant
+constexpr milliseconds kGlance{100};  // longer than is_locked() holds the lock
 constexpr milliseconds kPoll{10};
 
 std::string lock_path(const WrittenFolder& folder) {
@@ -34,7 +34,7 @@ std::string in_use(const WrittenFolder& folder) {
   return folder.key + " " + folder.path + " is in use by " + who;
 }
 
-// `is_free` waits so long at most.
+// Throws unless is_free(wait) returns true. is_free() waits at most `wait`.
 void expect_free(const std::function<bool(milliseconds wait)>& is_free, const WrittenFolder& folder,
                  milliseconds patience) {
   if (is_free(std::min(kGlance, patience))) return;
@@ -72,10 +72,10 @@ void check_not_written(const std::vector<WrittenFolder>& folders, milliseconds p
 
 WriterLock::WriterLock(const std::vector<WrittenFolder>& folders, const std::string& work,
                        milliseconds patience)
-    : WriterLock() {  // the destructor is called where a later folder is refused
+    : WriterLock() {  // delegation: the destructor runs even if a later folder is refused
   std::vector<WrittenFolder> locked;
   for (const WrittenFolder& folder : folders) {
-    std::error_code unmade;  // whoever writes there says why
+    std::error_code unmade;  // ignored: a later write reports the cause
     if (fs::create_directories(folder.path, unmade)) made_.push_back(folder.path);
     if (unmade || has_same(locked, folder.path)) continue;
     LockFile lock;
@@ -89,7 +89,7 @@ WriterLock::WriterLock(const std::vector<WrittenFolder>& folders, const std::str
     }
     try {
       lock.sign(work);
-    } catch (const IoError& error) {  // a full disk; it is held all the same
+    } catch (const IoError& error) {  // a full disk; the lock is held nevertheless
       log_debug(error.what());
     }
     locks_.push_back(std::move(lock));
@@ -97,7 +97,8 @@ WriterLock::WriterLock(const std::vector<WrittenFolder>& folders, const std::str
   }
 }
 
-// The holder before may remove the folder, empty, with its lock file: it is made again then.
+// The previous holder may remove the lock file and the empty folder; take() then creates the folder
+// again.
 bool WriterLock::take(LockFile& lock, const WrittenFolder& folder, milliseconds wait) {
   for (;;) {
     try {

@@ -1,14 +1,14 @@
-// One writer of a folder at a time: a run of its output.dir and checkpoint.dir, a command of what
-// it makes. Two that save to one folder would take each other's unfinished save for what a crash
-// left, and purge each other's checkpoints.
+// Locks the folders that a run (output.dir, checkpoint.dir) or a command (its output) writes. Two
+// writers of one folder would treat each other's unfinished saves as left by a crash, and would
+// purge each other's checkpoints.
 //
 // sluice-run.lock in the folder (base/posix/lock_file.hpp) is held by one process of the run: the
-// launcher, or rank 0 where something else started the ranks. Who only reads takes no lock and
-// meets none. A file system without locks, or a folder in which no file can be made, is a warning:
-// nothing is guarded then, and whoever writes there says what is wrong with it.
+// launcher, or rank 0 if another program started the ranks. Readers take no lock. If the file
+// system has no locks, or no file can be created in the folder, the log has a warning and the
+// folder is not locked; a later write reports the cause.
 //
-// A process that is being killed holds its locks until its memory is free, so a start waits
-// `patience` before it is refused. Not thread-safe.
+// A killed process holds its locks until its memory is free, so the constructor waits `patience`
+// before it refuses. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -22,21 +22,22 @@ namespace sluice {
 inline constexpr char kWriterLockName[] = "sluice-run.lock";
 
 struct WrittenFolder {
-  std::string key;  // what names it: "checkpoint.dir", "-o"
+  std::string key;  // the setting that names the folder: "checkpoint.dir", "-o"
   std::string path;
 };
 
-// Throws IoError, as WriterLock does, where somebody writes to one of them now. Makes nothing.
+// Throws IoError, as WriterLock does, if another process writes to one of the folders now. Creates
+// no file.
 void check_not_written(const std::vector<WrittenFolder>& folders,
                        std::chrono::milliseconds patience);
 
-// From construction to destruction, which removes the files. Folders that are missing are made, and
-// removed where they are still empty then; one that comes twice, under whatever name, is locked
-// once.
+// Holds the locks from construction to destruction. Creates missing folders. The destructor removes
+// the lock files, and created folders that are still empty. A folder that is given twice, even
+// under different names, is locked once.
 class WriterLock {
  public:
-  // `work`: for whoever is refused, "run runs/a". Throws IoError that names folder, holder, pid and
-  // host, and holds nothing then.
+  // `work`: description for refused processes, such as "run runs/a". If a folder is locked, throws
+  // IoError, which names folder, holder, pid and host, and holds no lock.
   WriterLock(const std::vector<WrittenFolder>& folders, const std::string& work,
              std::chrono::milliseconds patience);
   ~WriterLock();
@@ -48,7 +49,7 @@ class WriterLock {
   bool take(LockFile& lock, const WrittenFolder& folder, std::chrono::milliseconds wait);
 
   std::vector<LockFile> locks_;
-  std::vector<std::string> made_;  // folders
+  std::vector<std::string> made_;  // created folders
 };
 
 }  // namespace sluice
