@@ -21,7 +21,7 @@
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/observe/progress_line.hpp"
-#include "runtime/plan/html_page.hpp"
+#include "runtime/plan/page/html_page.hpp"
 #include "runtime/run/machine.hpp"
 
 namespace sluice {

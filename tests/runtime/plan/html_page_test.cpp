@@ -1,10 +1,10 @@
-#include "runtime/plan/html_page.hpp"
+#include "runtime/plan/page/html_page.hpp"
 
 #include <gtest/gtest.h>
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/plan/html_files.hpp"
+#include "runtime/plan/page/html_files.hpp"
 #include "tests/runtime/plan/page_check.hpp"
 #include "tests/runtime/plan/small.hpp"
 

@@ -1,4 +1,4 @@
-#include "runtime/plan/html_page.hpp"
+#include "runtime/plan/page/html_page.hpp"
 
 #include <algorithm>
 #include <array>
@@ -6,10 +6,10 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
-#include "runtime/plan/html_files.hpp"
 #include "runtime/plan/lane_bars.hpp"
 #include "runtime/plan/memory_curve.hpp"
 #include "runtime/plan/mesh_text.hpp"
+#include "runtime/plan/page/html_files.hpp"
 #include "runtime/plan/timeline.hpp"
 
 namespace sluice {

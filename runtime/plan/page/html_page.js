@@ -1,4 +1,4 @@
-// Of the page html_page.html, one function with html_charts.js. Its data (runtime/plan/html_page.cpp): times in ticks, `ticks` of them in the drawn step.
+// Of the page html_page.html, one function with html_charts.js. Its data (runtime/plan/page/html_page.cpp): times in ticks, `ticks` of them in the drawn step.
 const data = JSON.parse(document.getElementById('plan').textContent);
 const plan = data.plan;
 const $ = (id) => document.getElementById(id);
