@@ -70,6 +70,16 @@ class Evaluator {
   TierBudgets budgets_;
 };
 
+struct Found {
+  const Candidate* candidate;
+  double step_s;
+  std::int64_t missing;  // bytes above the budgets
+};
+
+bool faster(const Found& a, const Found& b) {
+  return std::tie(a.step_s, a.candidate->changes) < std::tie(b.step_s, b.candidate->changes);
+}
+
 class Search {
  public:
   Search(Planner& planner, const PlanQuestion& question, const SearchLimits& limits)
@@ -96,12 +106,6 @@ class Search {
   }
 
  private:
-  struct Found {
-    const Candidate* candidate;
-    double step_s;
-    std::int64_t missing;
-  };
-
   // Of all stages, laid out for one micro-batch and way of recomputing.
   struct Base {
     std::vector<StepPlan> stages;
@@ -246,10 +250,6 @@ class Search {
       found_.insert(place, found);
       if (found_.size() > most) found_.pop_back();
     }
-  }
-
-  static bool faster(const Found& a, const Found& b) {
-    return std::tie(a.step_s, a.candidate->changes) < std::tie(b.step_s, b.candidate->changes);
   }
 
   void find_nearest() {

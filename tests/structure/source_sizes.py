@@ -29,7 +29,6 @@ WIDE_CLASSES = {
     "offload/io_queue.hpp IoQueue": 53,
     "runtime/engine/engine.hpp Engine": 127,
     "runtime/engine/tier_store.hpp TierStore": 58,
-    "runtime/plan/search.cpp Search": 26,
     "runtime/program/check/chunk_check.hpp ChunkCheck": 26,
     "runtime/program/write/step_writer.cpp StepWriter": 31,
     "runtime/program/write/update_flow.hpp UpdateFlow": 32,
