@@ -101,16 +101,6 @@ std::vector<int> Topology::share_of(int local_rank, int local_ranks) const {
   return {impl_->all.begin() + cut(local_rank), impl_->all.begin() + cut(local_rank + 1)};
 }
 
-int Topology::node_near(const std::vector<int>& cores) const {
-  std::vector<std::int64_t> votes;
-  for (const MemoryNode& node : impl_->nodes) {
-    votes.push_back(std::count_if(cores.begin(), cores.end(), [&](int core) {
-      return std::find(node.cores.begin(), node.cores.end(), core) != node.cores.end();
-    }));
-  }
-  return static_cast<int>(std::max_element(votes.begin(), votes.end()) - votes.begin());
-}
-
 std::vector<int> Topology::usable_threads() const {
   const Bitmap mask({});
   if (hwloc_get_cpubind(impl_->topology, mask.set, HWLOC_CPUBIND_THREAD) != 0) {

@@ -33,8 +33,6 @@ class Topology {
   // The cores of local rank `local_rank` of `local_ranks`: neighbouring cores, and whole nodes if
   // the numbers divide. If there are more ranks than cores, several ranks share a core.
   [[nodiscard]] std::vector<int> share_of(int local_rank, int local_ranks) const;
-  // Index in nodes() of the node with most of `cores`.
-  [[nodiscard]] int node_near(const std::vector<int>& cores) const;
 
   // System numbers of the hardware threads that the calling thread may run on, ascending.
   [[nodiscard]] std::vector<int> usable_threads() const;

@@ -1,6 +1,5 @@
 #include "runtime/launch/rank_env.hpp"
 
-#include <netdb.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
 
@@ -9,7 +8,6 @@
 #include <charconv>
 #include <cstdlib>
 #include <cstring>
-#include <memory>
 #include <string_view>
 
 #include "base/error.hpp"
@@ -167,37 +165,6 @@ void announce_rank(const RankEnvironment& rank) {
   say("LOCAL_WORLD_SIZE", std::to_string(rank.local_world_size));
   say("MASTER_ADDR", rank.master_addr);
   say("MASTER_PORT", std::to_string(rank.master_port));
-}
-
-int free_port() {
-  int error = 0;
-  const Descriptor fd = bind_everywhere(0, error);
-  const int port = error == 0 ? bound_port(fd.get()) : 0;
-  if (port == 0) throw Error("no TCP port can be opened: " + std::string(std::strerror(error)));
-  return port;
-}
-
-bool port_in_use(const std::string& address, int port) {
-  addrinfo hints{};
-  hints.ai_family = AF_UNSPEC;
-  hints.ai_socktype = SOCK_STREAM;
-  addrinfo* list = nullptr;
-  const int failed = ::getaddrinfo(address.c_str(), std::to_string(port).c_str(), &hints, &list);
-  if (failed != 0) {
-    throw ConfigError("MASTER_ADDR=" + address + " cannot be resolved: " + ::gai_strerror(failed) +
-                      "; give the name or number of rank 0's host");
-  }
-  const std::unique_ptr<addrinfo, decltype(&::freeaddrinfo)> owner(list, &::freeaddrinfo);
-  for (const addrinfo* entry = list; entry != nullptr; entry = entry->ai_next) {
-    int error = 0;
-    (void)bind_socket(entry->ai_addr, entry->ai_addrlen, error);
-    if (error == EADDRINUSE) return true;
-    if (error == 0) {  // ours: then the port must be free on all addresses, where the store listens
-      (void)bind_everywhere(port, error);
-      if (error == EADDRINUSE) return true;
-    }
-  }
-  return false;
 }
 
 PortReservation::PortReservation(int port) {

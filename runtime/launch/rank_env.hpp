@@ -32,14 +32,6 @@ using GetEnvironment = std::function<const char*(const char*)>;
 // injection. Call it before threads exist.
 void announce_rank(const RankEnvironment& rank);
 
-// A TCP port that is free now.
-[[nodiscard]] int free_port();
-
-// True if a process listens on this port of a local address (a name or a number). False for an
-// address of another host, which cannot be checked locally. Throws ConfigError if the address
-// cannot be resolved.
-[[nodiscard]] bool port_in_use(const std::string& address, int port);
-
 // Reserves a port until rank 0's store listens on it: a bound, reusable socket that never listens.
 // The holder must outlive the start of the ranks.
 class PortReservation {

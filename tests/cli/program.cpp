@@ -10,7 +10,7 @@
 #include <sstream>
 
 #include "base/posix/lock_file.hpp"
-#include "runtime/launch/rank_env.hpp"
+#include "tests/free_port.hpp"
 
 namespace sluice::testing {
 namespace fs = std::filesystem;

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/offload/support.hpp"
+#include "tests/perf/checksum_cost.hpp"
 
 namespace sluice {
 namespace {

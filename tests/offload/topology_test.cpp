@@ -51,10 +51,13 @@ TEST(Topology, BindsAThreadToItsShare) {
 
 TEST(Topology, MemoryGoesToANode) {
   const Topology topology;
-  const int node = topology.node_near(topology.share_of(0, topology.cores()));
-  const auto& cores = topology.nodes().at(static_cast<std::size_t>(node)).cores;
-  EXPECT_NE(std::find(cores.begin(), cores.end(), topology.share_of(0, topology.cores()).front()),
-            cores.end());
+  const int core = topology.share_of(0, topology.cores()).front();
+  const auto& nodes = topology.nodes();
+  const auto near = std::find_if(nodes.begin(), nodes.end(), [&](const MemoryNode& node) {
+    return std::find(node.cores.begin(), node.cores.end(), core) != node.cores.end();
+  });
+  ASSERT_NE(near, nodes.end());
+  const auto node = static_cast<int>(near - nodes.begin());
   HostPool pool;
   const HostBlock block = pool.allocate("x", 1 << 20);
   (void)topology.prefer_memory(block.data(), block.bytes(), {node});  // advice

@@ -1,10 +1,6 @@
 #include "tests/parallel/backends.hpp"
 
-#include <arpa/inet.h>
 #include <gtest/gtest.h>
-#include <netinet/in.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include <thread>
 #include <utility>
@@ -50,18 +46,6 @@ void run_ranks_ok(Group group, const std::function<void(Communicator&)>& body) {
   for (std::size_t r = 0; r < errors.size(); ++r) {
     EXPECT_EQ(errors[r], "") << "rank " << r;
   }
-}
-
-int free_port() {
-  const int fd = socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t length = sizeof address;
-  EXPECT_EQ(bind(fd, reinterpret_cast<sockaddr*>(&address), length), 0);
-  EXPECT_EQ(getsockname(fd, reinterpret_cast<sockaddr*>(&address), &length), 0);
-  close(fd);
-  return ntohs(address.sin_port);
 }
 
 }  // namespace sluice

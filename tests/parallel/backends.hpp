@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "parallel/comm/communicator.hpp"
+#include "tests/free_port.hpp"
 
 namespace sluice {
 
@@ -32,8 +33,5 @@ struct Backend {
 std::vector<std::string> run_ranks(Group group, const std::function<void(Communicator&)>& body);
 // The same, and fails the test unless all are empty.
 void run_ranks_ok(Group group, const std::function<void(Communicator&)>& body);
-
-// A port of 127.0.0.1 that was free a moment ago.
-[[nodiscard]] int free_port();
 
 }  // namespace sluice

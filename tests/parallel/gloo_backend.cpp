@@ -4,6 +4,7 @@
 #include <thread>
 
 #include "base/error.hpp"
+#include "tests/free_port.hpp"
 #include "tests/parallel/backends.hpp"
 
 namespace sluice {

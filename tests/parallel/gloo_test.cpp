@@ -19,6 +19,7 @@
 #include "base/error.hpp"
 #include "base/job_secret.hpp"
 #include "parallel/comm/socket.hpp"
+#include "tests/free_port.hpp"
 #include "tests/parallel/backends.hpp"
 
 namespace sluice {

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "tests/free_port.hpp"
 #include "tests/parallel/backends.hpp"
 #include "tests/parallel/mesh_checks.hpp"
 

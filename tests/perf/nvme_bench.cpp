@@ -12,6 +12,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "tests/perf/checksum_cost.hpp"
 
 namespace {
 

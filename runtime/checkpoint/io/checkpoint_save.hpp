@@ -38,9 +38,6 @@ struct SaveTarget {
 // directory.
 [[nodiscard]] SaveTarget begin_save(FileSystem& files, const std::string& dir, std::int64_t step);
 
-// Bytes on disk of a save of these ranges, for a check of the free space.
-[[nodiscard]] std::int64_t file_bytes_of(std::span<const StateRange> ranges);
-
 struct RankWriterOptions {
   std::int64_t block_bytes = kChecksumBlockBytes;
   std::int64_t staging_bytes = 4 << 20;     // small writes are gathered into writes of this size

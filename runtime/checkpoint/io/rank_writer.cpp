@@ -83,11 +83,6 @@ struct Progress {
 
 }  // namespace
 
-std::int64_t file_bytes_of(std::span<const StateRange> ranges) {
-  const SaveTarget target{"", "", 99'999'999, 0, hex64(0)};
-  return layout_of(ranges, metadata_of(target, 99'999)).file_bytes;
-}
-
 struct RankWriter::Impl {
   Impl(FileSystem& file_system, const SaveTarget& save, int writer,
        std::span<const StateRange> wanted, const RankWriterOptions& options)

@@ -208,10 +208,6 @@ TEST(SaveLoad, ARangeNotWrittenWholeIsNotSealed) {
               HasSubstr("more than its 60 bytes"));
   writer.write(0, std::span(bytes).first(4));
   EXPECT_NE(writer.seal(), "");
-  EXPECT_LE(
-      std::abs(file_bytes_of({&range, 1}) - static_cast<std::int64_t>(std::filesystem::file_size(
-                                                target.path() + "/rank-00000.safetensors"))),
-      64);
 }
 
 TEST(SaveLoad, ThreadsWriteTheirOwnRanges) {

@@ -5,8 +5,8 @@
 
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/device_access.hpp"
-#include "runtime/launch/rank_env.hpp"
 #include "runtime/run/planned_engine.hpp"
+#include "tests/free_port.hpp"
 #include "tests/runtime/engine/tier_matrix.hpp"
 #include "tests/runtime/engine/update_states.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"

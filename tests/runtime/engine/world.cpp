@@ -9,10 +9,10 @@
 
 #include "kernels/cpu/cpu_features.hpp"
 #include "runtime/engine/rank_part.hpp"
-#include "runtime/launch/rank_env.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/run/machine.hpp"
 #include "runtime/run/planned_engine.hpp"
+#include "tests/free_port.hpp"
 
 namespace sluice::testing {
 namespace {

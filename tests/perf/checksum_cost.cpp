@@ -1,4 +1,5 @@
-// measure_checksum_cost() of nvme_bench.hpp.
+#include "tests/perf/checksum_cost.hpp"
+
 #include <algorithm>
 #include <cstdio>
 
@@ -6,7 +7,6 @@
 #include "offload/checksums.hpp"
 #include "offload/host_pool.hpp"
 #include "offload/io_clock.hpp"
-#include "offload/nvme_bench.hpp"
 
 namespace sluice {
 namespace {
