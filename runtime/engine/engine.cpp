@@ -1,347 +1,171 @@
 #include "runtime/engine/engine.hpp"
 
 #include <algorithm>
-#include <cmath>
-#include <exception>
-#include <optional>
-#include <string>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/model/counting_allocator.hpp"
-#include "runtime/model/empty_tensor.hpp"
-#include "runtime/model/tensor_view.hpp"
-#include "runtime/program/check/program_check.hpp"
-#include "runtime/program/write/step_writer.hpp"
 
 namespace sluice {
-
 namespace {
 
-bool trains(const EngineOptions& options) { return options.purpose == EnginePurpose::kTrain; }
-
-// offload/device_copies.hpp has what they are for.
-LaneHooks hooks_of(DeviceCopies* copies) {
-  if (copies == nullptr) return {};
-  return {.begins = [copies] { copies->begin_thread(); }, .waited = [copies] { copies->settle(); }};
+// Set-up leaves freed memory behind; the process returns it before the arena is taken.
+ProgramMemory make_program_memory(const EngineSetup& setup, const EnginePrograms& programs) {
+  return_freed_memory();
+  return ProgramMemory(setup, programs.arena_bytes());
 }
 
-// What the device's allocator says, where it ran out of memory somewhere in the chain: the executor
-// wraps an operation's error.
-std::optional<std::string> out_of_memory_in(const std::exception& error) {
-  if (const auto* found = dynamic_cast<const c10::OutOfMemoryError*>(&error)) {
-    return found->what_without_backtrace();
-  }
-  try {
-    std::rethrow_if_nested(error);
-  } catch (const std::exception& inner) {
-    return out_of_memory_in(inner);
-  }
-  return std::nullopt;
+std::shared_ptr<DeviceCopies> copies_of(const EngineSetup& setup) {
+  if (!leaves_device(setup.shape().placement)) return nullptr;
+  return device_copies(setup.options.tiers, setup.device);
 }
 
-bool copies_bytes(const Op& op) { return op.lane == Lane::kToHost || op.lane == Lane::kToDevice; }
+std::unique_ptr<TierStore> make_tiers(const EngineSetup& setup, const EnginePrograms& programs,
+                                      GroupStore& store,
+                                      const std::shared_ptr<DeviceCopies>& copies) {
+  if (!copies) return nullptr;
+  TierOptions options = with_dma(setup.options.tiers, setup.device);
+  options.nvme.ranks = setup.world().size();
+  return std::make_unique<TierStore>(setup.plan, setup.options.optimizer, programs.all(), store,
+                                     setup.data().rank(), setup.options.train.seed, options,
+                                     copies);
+}
 
 }  // namespace
 
-bool StepResult::finite() const { return std::isfinite(loss) && std::isfinite(grad_norm); }
-bool StepResult::overflowed() const { return std::isfinite(loss) && !std::isfinite(grad_norm); }
-
 Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms, at::Device device,
                RowSource train, RowSource valid, PhaseObserver observer)
-    : options_(std::move(options)),
-      model_(std::move(model)),
-      comms_(std::move(comms)),
-      world_(comms_->world()),
-      data_(comms_->data()),
-      device_(device),
-      train_rows_(std::move(train)),
-      valid_rows_(std::move(valid)),
+    : setup_{std::move(options), std::move(model), std::move(plan), std::move(comms), device},
+      programs_(write_programs(setup_)),
+      store_(setup_.spec(), setup_.plan, setup_.data().rank(),
+             DeviceMemory(device, setup_.data().maps_host_memory())),
+      memory_(make_program_memory(setup_, programs_)),
+      copies_(copies_of(setup_)),
+      tiers_(make_tiers(setup_, programs_, store_, copies_)),
+      image_(tiers_.get(), setup_.world(), setup_.options.tiers.image),
+      carry_(setup_.shape(), tiers_.get()),
+      states_(setup_, store_, carry_, tiers_.get()),
+      parameters_(setup_, states_, carry_, image_),
+      flights_(setup_.shape().micro_batches, setup_.shape().units.size()),
+      ops_({.setup = setup_,
+            .memory = memory_,
+            .store = store_,
+            .run = run_,
+            .flights = flights_,
+            .carry = carry_,
+            .image = image_,
+            .copies = copies_.get(),
+            .tiers = tiers_.get()},
+           std::move(train), std::move(valid)),
       observer_(std::move(observer)),
-      plan_(std::move(plan)),
-      train_program_(trains(options_) ? write_train_step(plan_.shape) : Program{}),
-      eval_program_(options_.purpose == EnginePurpose::kGenerate ? Program{}
-                                                                 : write_eval_step(plan_.shape)),
-      update_program_(trains(options_) ? write_update_step(plan_.shape) : Program{}),
-      decode_program_(plan_.decoding ? write_decode_step(*plan_.decoding) : Program{}),
-      store_(model_.spec, plan_, data_.rank(), DeviceMemory(device, data_.maps_host_memory())),
-      copies_(leaves_device(plan_.shape.placement) ? device_copies(options_.tiers, device)
-                                                   : nullptr),
-      flights_(static_cast<std::size_t>(plan_.shape.micro_batches)),
-      lanes_(hooks_of(copies_.get())) {
-  for (Flight& flight : flights_) {
-    flight.inputs.resize(plan_.shape.units.size());
-    flight.saved.resize(plan_.shape.units.size());
-    flight.deferred.resize(plan_.shape.units.size());
-    flight.early.resize(plan_.shape.units.size());
-    flight.arrived.resize(plan_.shape.units.size());
-  }
-  const Program* const programs[] = {&train_program_, &eval_program_, &update_program_,
-                                     &decode_program_};
-  caches_.resize(plan_.shape.units.size());
-  std::int64_t arena_bytes = 0;
-  for (const Program* program : programs) {
-    const std::string fault = find_fault(*program);
-    check(fault.empty(), "the step program is sound: " + fault);
-    arena_bytes = std::max(arena_bytes, program->arena_bytes);
-  }
-  return_freed_memory();
-  const DeviceMemory memory(device, data_.maps_host_memory());
-  arena_ = memory.block(arena_bytes, c10::ScalarType::Byte, BlockUse::kCollective);
-  comm_staging_ = memory.block(plan_.shape.comm_staging_bytes - plan_.replica_staging_bytes,
-                               c10::ScalarType::Byte, BlockUse::kOwn);
-  replica_staging_ =
-      DeviceMemory(device, world_.maps_host_memory())
-          .block(plan_.replica_staging_bytes / 4, c10::ScalarType::Float, BlockUse::kCollective);
-  make_tiers(programs);
+      runner_(setup_, programs_, run_, ops_, copies_.get(), observer_),
+      use_(setup_, programs_, run_, ops_, runner_) {
   make_first_weights();
-  count_groups();
-  watch_exchanges();
 }
 
 Engine::~Engine() = default;
 
-StepResult Engine::train_step(const StepInput& input) {
-  check(trains(options_), "an engine that was made to train is asked for a step");
-  failpoint("engine.step");
-  input_ = input;
-  if (input_.update == 0) input_.update = input.step;
-  result_ = {};
-  loss_sum_ = 0;
-  const std::int64_t io_before = tiers_ ? tiers_->nvme_stats().busy_ns : 0;
-  begin_updates();
-  const bool speculates = begin_speculation();
-  execute_program(train_program_, Mode::kTrain, input.step);
-  trained_ = true;
-  end_updates();
-  end_speculation(speculates);
-  result_.times = sum_times();
-  if (tiers_) {
-    result_.times.io = 1e-6 * static_cast<double>(tiers_->nvme_stats().busy_ns - io_before);
-  }
-  return result_;
-}
-
-void Engine::begin_updates() {
-  if (!pending_) return;
-  applying_ = *pending_;
-  pending_.reset();
-  tiers_->set_update(&applying_, std::exchange(kept_, false));
-  for (int g = 0; g < store_.size(); ++g) store_.group(g).fresh = plan_.shape.stage == 0;
-}
-
-// They are over: whatever runs the step's program again (a search for a NaN) updates nothing.
-void Engine::end_updates() {
-  if (tiers_) tiers_->set_update(nullptr);
-}
-
-// Every rank decides alike: the norm is the same number on all. A run that clips every step loses
-// nothing.
-bool Engine::next_step_speculates() const {
-  constexpr std::int64_t kUnclippedSteps = 4;
-  return tiers_ && tiers_->speculates() && unclipped_steps_ >= kUnclippedSteps;
-}
-
-bool Engine::next_step_is_whole() const {
-  if (!tiers_ || tiers_->optimizer_tier() == Tier::kDevice) return true;
-  if (!tiers_->speculates()) return pending_.has_value();
-  return pending_ && kept_ && next_step_speculates();
-}
-
-bool Engine::begin_speculation() {
-  if (!next_step_speculates()) return false;
-  speculating_ = {.step = input_.update, .lr = input_.lr, .grad_scale = 1.0 / input_.loss_scale};
-  tiers_->set_speculation(&speculating_);
-  return true;
-}
-
-// What was made early is taken for the pending update only where it is the very same.
-void Engine::end_speculation(bool speculated) {
-  if (tiers_) tiers_->set_speculation(nullptr);
-  const bool clipped = !result_.finite() || clip_coefficient_ != 1.0;
-  unclipped_steps_ = clipped ? 0 : unclipped_steps_ + 1;
-  kept_ = speculated && !clipped && pending_;
-  if (speculated) ++(kept_ ? speculation_counts_.kept : speculation_counts_.redone);
-}
-
-void Engine::finish_updates() {
-  if (!pending_) return;
-  begin_updates();
-  execute_program(update_program_, Mode::kUpdate, index_);
-  end_updates();
-}
-
-void Engine::execute_program(const Program& program, Mode mode, std::int64_t index) {
-  program_ = &program;
-  mode_ = mode;
-  index_ = index;
-  if (mode != Mode::kDecode) decoded_ = 0;
-  if (mode != Mode::kDecode && mode != Mode::kLogits) {
-    rows_at_once_ = options_.train.micro_batch;
-    tokens_of_row_ = model_.spec.options.seq;
-  }
-  sent_.assign(program.buffers.size(), {});
-  exchanges_.clear();
-  data_ms_ = 0;
-  reductions_.assign(program.ops.size(), {});
-  gathers_.assign(program.ops.size(), {});
-  moves_.assign(program.ops.size(), {});
-  marks_.assign(program.ops.size(), {});
-  leaving_.clear();
-  for (Flight& flight : flights_) flight.input_buffers.assign(plan_.shape.units.size(), -1);
-  try {
-    execute(program, *this, lanes_, timings_, options_.trace);
-  } catch (const std::exception& error) {
-    stop_lanes();
-    const std::optional<std::string> memory = out_of_memory_in(error);
-    if (!memory) throw;
-    const Program& held = trains(options_) ? train_program_ : program;
-    if (options_.out_of_memory) throw options_.out_of_memory(plan_, held, *memory);
-    throw BudgetError("the device ran out of memory in a step: " + *memory);
-  } catch (...) {
-    stop_lanes();
-    throw;
-  }
-}
-
-// Collectives may be under way into memory that goes with the engine, and lanes may be waiting for
-// them.
-void Engine::stop_lanes() {
-  comms_->abort();
-  lanes_.cancel();
-}
-
-void Engine::waiting(const Op& op, bool begins) {
-  if (observer_) observer_(describe(op), begins);
-}
-
-void Engine::enter(const Op& op) {
-  if (observer_ && op.lane == Lane::kCompute) {
-    observer_(describe(op), op.kind == OpKind::kNormAndScale);
-  }
-  op_now_ = static_cast<OpId>(index_of(op));
-  unbind_slots(op.dead_before);
-  bind_slots(op.live);
-  if (op.kind == OpKind::kGather) prepare_gather(op);
-  if (op.kind == OpKind::kReduceGrads) prepare_reduction(op);
-  if (op.kind == OpKind::kReceiveActivation || op.kind == OpKind::kReceiveGradient) {
-    prepare_receive(op);
-  }
-  if (op.kind == OpKind::kSaveInput || op.kind == OpKind::kFetchInput) prepare_move(op);
-  if (copies_ && (copies_bytes(op) || op.lane == Lane::kComm)) {
-    marks_[index_of(op)] = copies_->mark();
-  }
-}
-
-void Engine::leave(const Op& op) { unbind_slots(op.dead_after); }
-
-Ticket Engine::run(const Op& op) {
-  if (!copies_ || op.lane == Lane::kCompute) return run_here(op);
-  const DeviceCopies::Mark mark = std::exchange(marks_[index_of(op)], {});
-  if (!copies_bytes(op)) {
-    copies_->after(mark);
-    return run_here(op);
-  }
-  CopyScope scope(*copies_, mark);
-  const Ticket ticket = run_here(op);
-  scope.finish();
-  return ticket;
-}
-
-Ticket Engine::run_here(const Op& op) {
-  switch (op.kind) {
-    case OpKind::kLoadBatch:
-      load_batch(op);
-      break;
-    case OpKind::kGather:
-      return gather(op);
-    case OpKind::kRelease:
-      break;  // its slot dies with it
-    case OpKind::kForward:
-      forward(op);
-      break;
-    case OpKind::kLossHead:
-      loss_head(op);
-      break;
-    case OpKind::kBackward:
-      backward(op);
-      break;
-    case OpKind::kBackwardWeights:
-      backward_weights(op);
-      break;
-    case OpKind::kReceiveActivation:
-    case OpKind::kReceiveGradient:
-      return receive(op);
-    case OpKind::kSendActivation:
-    case OpKind::kSendGradient:
-      return send(op);
-    case OpKind::kReduceGrads:
-      return reduce_grads(op);
-    case OpKind::kAddGrads:
-      add_grads(op);
-      break;
-    case OpKind::kGatherGrads:
-      return gather_grads(op);
-    case OpKind::kAddReplicas:
-      add_replicas(op);
-      break;
-    case OpKind::kNormAndScale:
-      norm_and_scale();
-      break;
-    case OpKind::kSaveInput:
-    case OpKind::kFetchInput:
-      move_input(op);
-      break;
-    case OpKind::kCommit:
-      return commit();
-    case OpKind::kUpdate:
-      if (op.chunk < 0) {
-        update(op);
-        break;
+// Piece by piece, because a group may be a good part of the machine's memory.
+void Engine::make_first_weights() {
+  constexpr std::int64_t kElemsAtOnce = 1 << 20;
+  for (int g = 0; g < store_.size(); ++g) {
+    const std::int64_t owned = owned_elems(setup_.shape(), g);
+    for (std::int64_t begin = 0; begin < owned; begin += kElemsAtOnce) {
+      if (observer_) observer_("first weights", false);  // may be read from a slow disk
+      const std::int64_t elems = std::min(kElemsAtOnce, owned - begin);
+      if (image_.found()) {
+        states_.restore_from_image(g, begin, elems);
+      } else {
+        states_.set_master(
+            g, begin,
+            draw_owned(setup_.spec(), setup_.plan, g, setup_.data().rank(), begin, elems,
+                       setup_.options.train.seed, setup_.options.initial_weights));
       }
-      [[fallthrough]];
-    default:
-      return tiers_->run(*program_, op, copies_->address(arena_.data_ptr()));
-  }
-  return {};
-}
-
-char* Engine::slot(BufferId buffer) const {
-  return static_cast<char*>(arena_.data_ptr()) +
-         program_->buffers[static_cast<std::size_t>(buffer)].arena_offset;
-}
-
-void Engine::bind_slots(const std::vector<BufferId>& buffers) {
-  for (const BufferId id : buffers) {
-    const Buffer& buffer = program_->buffers[static_cast<std::size_t>(id)];
-    bind_input(id);
-    if (!buffer.in_arena || buffer.tier != Tier::kDevice) continue;
-    if (buffer.tag == Tag::kGatheredParameters) store_.bind_params(buffer.group, slot(id));
-    if (buffer.tag == Tag::kGradientBuckets) store_.bind_grads(buffer.group, slot(id));
-    if (buffer.tag == Tag::kKvCache) {
-      caches_[static_cast<std::size_t>(buffer.unit)] =
-          arena_.narrow(0, buffer.arena_offset, buffer.bytes)
-              .view(scalar_type(plan_.shape.dtype))
-              .view({1, -1});
-    }
-    if (buffer.tag == Tag::kLossHead) {
-      scratch_ = arena_.narrow(0, buffer.arena_offset, buffer.bytes);
     }
   }
 }
 
-void Engine::unbind_slots(const std::vector<BufferId>& buffers) {
-  for (const BufferId id : buffers) {
-    const Buffer& buffer = program_->buffers[static_cast<std::size_t>(id)];
-    if (buffer.tier != Tier::kDevice) continue;
-    sent_[static_cast<std::size_t>(id)].reset();
-    unbind_input(id);
-    if (!buffer.in_arena) continue;
-    if (buffer.tag == Tag::kGatheredParameters) store_.unbind_params(buffer.group);
-    if (buffer.tag == Tag::kGradientBuckets) store_.unbind_grads(buffer.group, slot(id));
+StepResult Engine::train_step(const StepInput& input) {
+  check(setup_.trains(), "an engine that was made to train is asked for a step");
+  failpoint("engine.step");
+  const std::int64_t io_before = tiers_ ? tiers_->nvme_stats().busy_ns : 0;
+  run_.begin_step(input);
+  carry_.begin_step(run_.update(1.0));
+  runner_.execute(programs_.train, RunMode::kTrain, input.step);
+  carry_.end_step(run_.clipped());
+  run_.result.times = run_.times();
+  if (tiers_) {
+    run_.result.times.io = 1e-6 * static_cast<double>(tiers_->nvme_stats().busy_ns - io_before);
   }
+  return run_.result;
 }
+
+void Engine::settle() {
+  if (!carry_.begin_settling()) return;
+  runner_.execute(programs_.update, RunMode::kUpdate, run_.index);
+  carry_.end_settling();
+}
+
+double Engine::evaluate(std::int64_t batches) {
+  settle();
+  return use_.evaluate(batches);
+}
+
+std::vector<double> Engine::losses(const RowSource& rows, std::int64_t count) {
+  settle();
+  return use_.losses(rows, count);
+}
+
+at::Tensor Engine::decode(std::int64_t first, std::span<const std::int64_t> tokens) {
+  settle();
+  return use_.decode(first, tokens);
+}
+
+at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows) {
+  settle();
+  return use_.next_token_logits(tokens, rows);
+}
+
+std::string Engine::find_non_finite(std::int64_t step) { return use_.find_non_finite(step); }
+
+at::Tensor Engine::full_parameter(const std::string& name) {
+  settle();
+  return parameters_.get(name);
+}
+
+void Engine::set_parameter(const std::string& name, const at::Tensor& value) {
+  settle();
+  parameters_.set(name, value);
+}
+
+std::vector<StatePiece> Engine::owned_pieces() const {
+  return sluice::owned_pieces(setup_.spec(), setup_.plan, setup_.data().rank());
+}
+
+std::vector<StatePiece> Engine::saved_pieces() const {
+  return sluice::saved_pieces(setup_.spec(), setup_.plan, setup_.data().rank());
+}
+
+void Engine::read_state(const StatePiece& piece, StateKind kind, std::int64_t first,
+                        std::span<float> values) {
+  states_.read(piece, kind, first, values);
+}
+
+void Engine::write_state(const StatePiece& piece, StateKind kind, std::int64_t first,
+                         std::span<const float> values) {
+  states_.write(piece, kind, first, values);
+}
+
+void Engine::set_image_state(std::string state) { image_.set_state(std::move(state)); }
+
+void Engine::commit_image() {
+  if (!image_.keeps() || !carry_.has_trained()) return;
+  settle();
+  image_.commit(run_.input.step).wait();
+}
+
+void Engine::end_image() { image_.end(); }
 
 }  // namespace sluice

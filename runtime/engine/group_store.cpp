@@ -147,7 +147,6 @@ void GroupStore::make_states(const StepPlan& plan, int dp_rank) {
       state.grad_owned = whole ? state.grad_full : state.grad_shard;
     }
     state.segments = shard_segments(group_plan, whole ? -1 : dp_rank);
-    state.fresh = whole;
   }
 }
 

@@ -36,7 +36,6 @@ struct GroupState {
   at::Tensor grad_owned;                 // fp32, of shard's size: what the update reads; or none
   std::vector<ShardSegment> segments;    // of shard
   std::vector<bool> grad_written;        // by param, since the gradients were opened
-  bool fresh = false;                    // the full parameters are those of the last update
 };
 
 class GroupStore {

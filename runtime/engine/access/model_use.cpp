@@ -1,0 +1,132 @@
+#include "runtime/engine/access/model_use.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include "base/error.hpp"
+#include "parallel/comm/text_exchange.hpp"
+#include "runtime/engine/engine_programs.hpp"
+#include "runtime/engine/ops/step_ops.hpp"
+#include "runtime/engine/program_runner.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/model_slices.hpp"
+
+namespace sluice {
+
+ModelUse::ModelUse(const EngineSetup& setup, const EnginePrograms& programs, StepRun& run,
+                   StepOps& ops, ProgramRunner& runner)
+    : setup_(setup), programs_(programs), run_(run), ops_(ops), runner_(runner) {}
+
+double ModelUse::evaluate(std::int64_t batches) {
+  run_.loss_sum = 0;
+  const std::int64_t per_batch = setup_.shape().micro_batches;
+  for (std::int64_t i = 0; i < batches * per_batch; ++i) {
+    runner_.execute(programs_.eval, RunMode::kEvaluate, i);
+  }
+  double sum = 0;
+  const double mine = setup_.counts_loss() ? run_.loss_sum : 0.0;
+  for (const double part : setup_.world().all_gather_values({&mine, 1})) sum += part;
+  return sum / (setup_.tokens_of_step() * static_cast<double>(batches));
+}
+
+std::vector<double> ModelUse::losses(const RowSource& rows, std::int64_t count) {
+  ops_.batches().use_rows(rows, count);
+  const std::int64_t ranks = setup_.data().size();
+  const std::int64_t rounds = (count + ranks - 1) / ranks;
+  std::vector<double> mine;
+  for (std::int64_t i = 0; i < rounds; ++i) {
+    run_.loss_sum = 0;
+    runner_.execute(programs_.eval, RunMode::kLosses, i * ranks + setup_.data().rank());
+    mine.push_back(run_.loss_sum);
+  }
+  const std::vector<double> all = setup_.world().all_gather_values(mine);
+  const Mesh& mesh = setup_.comms->mesh();
+  const int last_stage = mesh.size(MeshAxis::kPipeline) - 1;
+  std::vector<double> sums;
+  for (std::int64_t i = 0; i < count; ++i) {
+    const int rank = mesh.world_rank({0, static_cast<int>(i % ranks), last_stage});
+    sums.push_back(all[static_cast<std::size_t>(rank * rounds + i / ranks)]);
+  }
+  return sums;
+}
+
+at::Tensor ModelUse::decode(std::int64_t first, std::span<const std::int64_t> tokens) {
+  const std::int64_t count = std::ssize(tokens);
+  check(first == 0 ? count > 0 : first == ops_.compute().cached_positions() && count == 1,
+        "positions of a sequence are run in turn, after the first ones one at a time");
+  check(first + count <= setup_.options.generate_positions,
+        "a sequence is no longer than generate_positions");
+  const BatchSize size{1, count};
+  ops_.batches().use_tokens(tokens, size);
+  runner_.execute(programs_.decode, RunMode::kDecode, first, size);
+  ops_.compute().note_cached(first + count);
+  return share_logits();
+}
+
+at::Tensor ModelUse::next_token_logits(const SampleRows& tokens, std::int64_t rows) {
+  const BatchSize size{rows, std::ssize(tokens.tokens) / rows};
+  ops_.batches().use_tokens(tokens.tokens, size);
+  runner_.execute(programs_.eval, RunMode::kLogits, 0, size);
+  return share_logits();
+}
+
+at::Tensor ModelUse::share_logits() {
+  at::Tensor logits = ops_.compute().take_logits();
+  const Mesh& mesh = setup_.comms->mesh();
+  const int stages = mesh.size(MeshAxis::kPipeline);
+  if (stages == 1) return logits;
+  Communicator& world = setup_.world();
+  const double mine = logits.defined() ? static_cast<double>(logits.size(1)) : 0;
+  const std::vector<double> widths = world.all_gather_values({&mine, 1});
+  const MeshCoordinates& at = setup_.comms->at();
+  const int from = mesh.world_rank({at.tp, at.dp, stages - 1});
+  const auto words = static_cast<std::int64_t>(widths[static_cast<std::size_t>(from)]);
+  const std::int64_t rows = run_.size.rows;
+  const at::Tensor own = empty_tensor({rows, words}, c10::ScalarType::Float, setup_.device).zero_();
+  if (logits.defined()) own.copy_(logits);
+  logits.reset();
+  const std::int64_t elems = own.numel();
+  const at::Tensor all =
+      empty_tensor({world.size() * elems}, c10::ScalarType::Float, setup_.device);
+  world.all_gather({{own.data_ptr(), all.data_ptr(), elems, elems}}, DType::kFloat32).wait();
+  return all.narrow(0, from * elems, elems).view({rows, words}).clone();
+}
+
+std::string ModelUse::find_non_finite(std::int64_t step) {
+  run_.loss_sum = 0;
+  runner_.execute(programs_.train, RunMode::kDiagnose, step);
+  constexpr double kNone = std::numeric_limits<double>::max();
+  const OpId found = ops_.compute().first_non_finite();
+  const double mine = found >= 0 ? place_in_step(found) : kNone;
+  const std::string what =
+      found >= 0 ? describe_place(programs_.train.ops[static_cast<std::size_t>(found)]) : "";
+  const std::vector<double> all = setup_.world().all_gather_values({&mine, 1});
+  const std::vector<std::string> places = exchange_text(setup_.world(), what);
+  const auto first = std::min_element(all.begin(), all.end());
+  if (*first == kNone) return "no unit: the values are finite when the step is run again";
+  return "rank " + std::to_string(first - all.begin()) + ", " +
+         places[static_cast<std::size_t>(first - all.begin())];
+}
+
+std::string ModelUse::describe_place(const Op& op) const {
+  const std::string phase = op.kind == OpKind::kForward    ? "forward"
+                            : op.kind == OpKind::kLossHead ? "loss"
+                                                           : "backward";
+  return "unit " + setup_.spec().units[static_cast<std::size_t>(op.unit)].name + ", " + phase +
+         ", micro-batch " + std::to_string(op.micro_batch);
+}
+
+// A number that orders operations of all ranks. Without pipeline stages the operation's own number.
+// Else by micro-batch; of one micro-batch the forwards in the order of units, then the backwards in
+// the reverse order.
+double ModelUse::place_in_step(OpId id) const {
+  if (setup_.shape().pipeline.stages == 1) return id;
+  const Op& op = programs_.train.ops[static_cast<std::size_t>(id)];
+  const ModelSpec& spec = setup_.spec();
+  const int unit = units_of(spec.options, spec.part)[static_cast<std::size_t>(op.unit)];
+  const double units = unit_count(spec.options);
+  const bool back = op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights;
+  return op.micro_batch * 2 * units + (back ? 2 * units - unit : unit);
+}
+
+}  // namespace sluice

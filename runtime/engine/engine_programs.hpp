@@ -1,0 +1,29 @@
+// The programs that one engine executes, written and checked before it takes memory.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+struct EngineSetup;
+
+// A program that the engine's purpose does not need is empty.
+struct EnginePrograms {
+  Program train;   // a training step
+  Program eval;    // forward and loss of one micro-batch
+  Program update;  // the deferred update alone
+  Program decode;  // some positions of one sequence, with caches
+
+  [[nodiscard]] std::array<const Program*, 4> all() const {
+    return {&train, &eval, &update, &decode};
+  }
+  [[nodiscard]] std::int64_t arena_bytes() const;
+};
+
+// Throws Error where a program is not sound (program_check.hpp).
+[[nodiscard]] EnginePrograms write_programs(const EngineSetup& setup);
+
+}  // namespace sluice

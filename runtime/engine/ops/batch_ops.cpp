@@ -1,0 +1,75 @@
+#include "runtime/engine/ops/batch_ops.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <utility>
+
+#include "base/error.hpp"
+#include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "runtime/engine/ops/step_run.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice {
+
+std::int64_t first_row(const EngineSetup& setup, const StepRun& run, const Op& op) {
+  const std::int64_t m =
+      run.mode == RunMode::kEvaluate ? run.index % setup.shape().micro_batches : op.micro_batch;
+  return (m * setup.data().size() + setup.data().rank()) * setup.options.train.micro_batch;
+}
+
+BatchOps::BatchOps(const StepParts& parts, RowSource train, RowSource valid)
+    : setup_(parts.setup),
+      run_(parts.run),
+      flights_(parts.flights),
+      train_(std::move(train)),
+      valid_(std::move(valid)) {}
+
+void BatchOps::use_rows(const RowSource& rows, std::int64_t count) {
+  given_ = &rows;
+  given_count_ = count;
+}
+
+at::Tensor BatchOps::on_device(std::span<const std::int64_t> values, BatchSize size) const {
+  const at::Tensor host = empty_tensor({size.rows, size.tokens}, c10::ScalarType::Long);
+  check(std::ssize(values) == host.numel(), "rows are of the model's seq");
+  std::copy(values.begin(), values.end(), host_data<std::int64_t>(host));
+  return host.to(setup_.device);
+}
+
+void BatchOps::use_tokens(std::span<const std::int64_t> tokens, BatchSize size) {
+  Flight& only = flights_.of(0);
+  only.tokens = on_device(tokens, size);
+  only.targets = only.tokens;
+}
+
+void BatchOps::read_rows(const Op& op, SampleRows& rows) const {
+  const BatchSize size = setup_.micro_batch();
+  if (run_.mode == RunMode::kEvaluate) {
+    valid_(run_.index / setup_.shape().micro_batches, first_row(setup_, run_, op), size.rows, rows);
+  } else if (run_.mode != RunMode::kLosses) {
+    train_(run_.index, first_row(setup_, run_, op), size.rows, rows);
+  } else if (run_.index < given_count_) {
+    (*given_)(run_.index, 0, size.rows, rows);
+  } else {  // a round that other ranks need
+    const auto tokens = static_cast<std::size_t>(size.rows * size.tokens);
+    rows.tokens.assign(tokens, 0);
+    rows.targets.assign(tokens, kIgnoreTarget);
+  }
+}
+
+void BatchOps::load(const Op& op) {
+  const auto begin = std::chrono::steady_clock::now();
+  Flight& flight = flights_.of(op);
+  if (run_.mode != RunMode::kLogits && run_.mode != RunMode::kDecode) {
+    SampleRows rows;
+    read_rows(op, rows);
+    flight.tokens = on_device(rows.tokens, setup_.micro_batch());
+    flight.targets = on_device(rows.targets, setup_.micro_batch());
+  }
+  if (setup_.shape().begins_model()) flight.inputs[0] = flight.tokens;
+  run_.data_ms +=
+      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
+}
+
+}  // namespace sluice

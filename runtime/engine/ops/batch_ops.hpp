@@ -1,0 +1,48 @@
+// LoadBatch: tokens and targets of a micro-batch, from the training data, the validation data or
+// the caller's rows. Compute lane.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+
+#include "runtime/data/training_data.hpp"
+#include "runtime/engine/engine_setup.hpp"
+#include "runtime/engine/ops/flights.hpp"
+#include "runtime/engine/ops/step_parts.hpp"
+
+namespace sluice {
+
+// Rows [first_row, first_row + rows) of global batch `index`: optimizer step (from 1) of the
+// training data, batch (from 0) of the validation data.
+using RowSource = std::function<void(std::int64_t index, std::int64_t first_row, std::int64_t rows,
+                                     SampleRows& out)>;
+
+// First row of the operation's micro-batch in the global batch, whose rows are ordered by
+// micro-batch, then data-parallel rank.
+[[nodiscard]] std::int64_t first_row(const EngineSetup& setup, const StepRun& run, const Op& op);
+
+class BatchOps {
+ public:
+  BatchOps(const StepParts& parts, RowSource train, RowSource valid);
+
+  void load(const Op& op);
+  // For RunMode::kLosses: micro-batch i is rows(i, 0, ...), i < count. `rows` outlives the runs.
+  void use_rows(const RowSource& rows, std::int64_t count);
+  // For kLogits and kDecode: the tokens [rows, tokens] of the only micro-batch.
+  void use_tokens(std::span<const std::int64_t> tokens, BatchSize size);
+
+ private:
+  void read_rows(const Op& op, SampleRows& rows) const;
+  [[nodiscard]] at::Tensor on_device(std::span<const std::int64_t> values, BatchSize size) const;
+
+  const EngineSetup& setup_;
+  StepRun& run_;
+  Flights& flights_;
+  const RowSource train_;
+  const RowSource valid_;
+  const RowSource* given_ = nullptr;
+  std::int64_t given_count_ = 0;
+};
+
+}  // namespace sluice

@@ -1,0 +1,145 @@
+#include "runtime/engine/ops/compute_ops.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <string>
+#include <utility>
+
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/group_store.hpp"
+#include "runtime/engine/ops/batch_ops.hpp"
+#include "runtime/engine/ops/grad_sinks.hpp"
+#include "runtime/engine/ops/step_run.hpp"
+#include "runtime/model/tensor_view.hpp"
+#include "runtime/program/write/use_order.hpp"
+
+namespace sluice {
+
+ComputeOps::ComputeOps(const StepParts& parts)
+    : setup_(parts.setup),
+      run_(parts.run),
+      flights_(parts.flights),
+      store_(parts.store),
+      caches_(parts.setup.shape().units.size()) {}
+
+void ComputeOps::begin_program() {
+  if (run_.mode != RunMode::kDecode) cached_ = 0;
+  if (run_.mode == RunMode::kDiagnose) first_non_finite_ = -1;
+}
+
+void ComputeOps::bind(const Buffer& buffer, const at::Tensor& bytes) {
+  if (buffer.tag == Tag::kLossHead) scratch_ = bytes;
+  if (buffer.tag == Tag::kKvCache) {
+    caches_[static_cast<std::size_t>(buffer.unit)] =
+        bytes.view(scalar_type(setup_.shape().dtype)).view({1, -1});
+  }
+}
+
+UnitCall ComputeOps::call_of(const Op& op) const {
+  UnitCall call{.training = run_.training(), .seed = setup_.options.train.seed, .step = run_.index};
+  if (run_.training() || run_.mode == RunMode::kEvaluate) {
+    call.first_sample = first_row(setup_, run_, op);
+  }
+  if (run_.mode == RunMode::kDecode) {
+    call.cache = &caches_[static_cast<std::size_t>(op.unit)];
+    call.first_position = run_.index;
+  }
+  return call;
+}
+
+void ComputeOps::forward(const Op& op) {
+  const auto u = static_cast<std::size_t>(op.unit);
+  Flight& flight = flights_.of(op);
+  at::Tensor output =
+      setup_.model.units[u]->forward(call_of(op), store_.unit_params(op.unit), flight.inputs[u],
+                                     op.save ? &flight.saved[u] : nullptr);
+  if (failpoint("engine.forward." + std::to_string(run_.index) + "." + std::to_string(op.unit)) ==
+      FailpointOutcome::kPoison) {
+    output.fill_(std::numeric_limits<double>::quiet_NaN());
+  }
+  look_at(output);
+  if (ends_chunk(setup_.shape(), op.unit)) {
+    flight.output = std::move(output);  // for another stage
+  } else {
+    flight.inputs[u + 1] = std::move(output);
+  }
+  if (!run_.training()) flight.inputs[u].reset();
+}
+
+void ComputeOps::loss_head(const Op& op) {
+  const auto u = static_cast<std::size_t>(op.unit);
+  Flight& flight = flights_.of(op);
+  at::Tensor& input = flight.inputs[u];
+  LossHead& head = *setup_.model.head;
+  const std::vector<at::Tensor>& params = store_.unit_params(op.unit);
+  if (run_.mode == RunMode::kLogits || run_.mode == RunMode::kDecode) {
+    logits_ = head.logits(params, input, input.size(1) - 1);
+  } else {
+    open_grads(op);
+    GroupSink sink(store_, setup_.spec().units[u]);
+    run_.loss_sum +=
+        head.loss(params, input, flight.targets, run_.input.loss_scale / setup_.tokens_of_step(),
+                  scratch_, op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
+    if (op.save) look_at(flight.gradient);
+  }
+  input.reset();
+  if (!op.save || !setup_.shape().begins_model()) flight.release_batch();
+}
+
+void ComputeOps::backward(const Op& op) {
+  const auto u = static_cast<std::size_t>(op.unit);
+  Flight& flight = flights_.of(op);
+  const std::vector<at::Tensor>& params = store_.unit_params(op.unit);
+  open_grads(op);
+  if (ends_chunk(setup_.shape(), op.unit)) flight.gradient = std::move(flight.arrived[u]);
+  GroupSink whole(store_, setup_.spec().units[u]);
+  SplitSink half(params, flight.deferred[u], flight.early[u]);
+  GradSink& sink = op.split ? static_cast<GradSink&>(half) : whole;
+  flight.gradient = setup_.model.units[u]->backward(
+      call_of(op), params, flight.inputs[u], std::move(flight.saved[u]), flight.gradient, sink);
+  check(!op.split || flight.deferred[u] != nullptr,
+        "a unit whose backward is split left its weights");
+  flight.inputs[u].reset();
+  if (flight.gradient.defined()) look_at(flight.gradient);
+  if (!op.split) look_at_grads(op);
+  if (op.unit == 0 && setup_.shape().begins_model()) flight.release_batch();
+}
+
+void ComputeOps::backward_weights(const Op& op) {
+  const auto u = static_cast<std::size_t>(op.unit);
+  open_grads(op);
+  GroupSink sink(store_, setup_.spec().units[u]);
+  Flight& flight = flights_.of(op);
+  for (const auto& [index, grad] : std::exchange(flight.early[u], {})) {
+    store_gradient(sink.target(index), grad);
+  }
+  const std::unique_ptr<Deferred> deferred = std::move(flight.deferred[u]);
+  deferred->run(sink);
+  look_at_grads(op);
+}
+
+// The next gradient of each parameter of these groups replaces the buffer's content.
+void ComputeOps::open_grads(const Op& op) {
+  for (const int g : op.opens) {
+    std::vector<bool>& written = store_.group(g).grad_written;
+    std::fill(written.begin(), written.end(), false);
+  }
+}
+
+void ComputeOps::look_at(const at::Tensor& value) {
+  if (run_.mode != RunMode::kDiagnose || first_non_finite_ >= 0) return;
+  if (!all_finite(value)) first_non_finite_ = run_.entered;
+}
+
+void ComputeOps::look_at_grads(const Op& op) {
+  if (run_.mode != RunMode::kDiagnose) return;
+  for (const ParamRef& ref : setup_.spec().units[static_cast<std::size_t>(op.unit)].params) {
+    look_at(store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)]);
+  }
+}
+
+at::Tensor ComputeOps::take_logits() { return std::exchange(logits_, {}); }
+
+}  // namespace sluice

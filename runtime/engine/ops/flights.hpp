@@ -1,0 +1,65 @@
+// Flights: what each micro-batch of a step holds from its first forward to its last backward.
+// Executing thread only; another thread is handed addresses, never a flight.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "runtime/model/unit.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+// Vectors are by unit of this rank.
+struct Flight {
+  explicit Flight(std::size_t units)
+      : inputs(units),
+        input_buffers(units, -1),
+        saved(units),
+        deferred(units),
+        early(units),
+        arrived(units) {}
+
+  at::Tensor tokens;
+  at::Tensor targets;
+  std::vector<at::Tensor> inputs;
+  std::vector<BufferId> input_buffers;  // the program's buffer that counts the input
+  std::vector<std::unique_ptr<Saved>> saved;
+  // After a split backward: the weight products still to run, and gradients made at once.
+  std::vector<std::unique_ptr<Deferred>> deferred;
+  std::vector<std::vector<std::pair<int, at::Tensor>>> early;
+  at::Tensor gradient;  // of the activation between the last unit done and the next unit
+  // Between pipeline stages: the output for another stage, and by last unit of a chunk the received
+  // gradient of the unit's output.
+  at::Tensor output;
+  std::vector<at::Tensor> arrived;
+
+  void release_batch() {
+    tokens.reset();
+    targets.reset();
+  }
+};
+
+class Flights {
+ public:
+  Flights(int micro_batches, std::size_t units) : units_(units) {
+    for (int m = 0; m < micro_batches; ++m) flights_.emplace_back(units);
+  }
+  [[nodiscard]] Flight& of(const Op& op) { return of(op.micro_batch); }
+  [[nodiscard]] Flight& of(int micro_batch) {
+    return flights_[static_cast<std::size_t>(micro_batch)];
+  }
+  // Buffer ids are those of one program.
+  void begin_program() {
+    for (Flight& flight : flights_) flight.input_buffers.assign(units_, -1);
+  }
+
+ private:
+  std::size_t units_;
+  std::vector<Flight> flights_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,43 @@
+// Where the gradients of a unit's parameters go during its backward.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include "runtime/engine/group_store.hpp"
+#include "runtime/model/model_spec.hpp"
+#include "runtime/model/unit.hpp"
+
+namespace sluice {
+
+// Into the groups' gradient buffers. The first gradient after the buffers were opened replaces the
+// content, later gradients are added.
+class GroupSink final : public GradSink {
+ public:
+  GroupSink(GroupStore& store, const UnitSpec& unit) : store_(store), unit_(unit) {}
+  GradTarget target(int index) override;
+
+ private:
+  GroupStore& store_;
+  const UnitSpec& unit_;
+};
+
+// Of a split backward, which runs while the groups' gradient buffers need not exist: weight
+// products are deferred, and the other gradients wait in tensors of their own.
+class SplitSink final : public GradSink {
+ public:
+  SplitSink(std::span<const at::Tensor> params, std::unique_ptr<Deferred>& deferred,
+            std::vector<std::pair<int, at::Tensor>>& early)
+      : params_(params), deferred_(deferred), early_(early) {}
+  std::unique_ptr<Deferred>* deferred() override { return &deferred_; }
+  GradTarget target(int index) override;
+
+ private:
+  std::span<const at::Tensor> params_;
+  std::unique_ptr<Deferred>& deferred_;
+  std::vector<std::pair<int, at::Tensor>>& early_;
+};
+
+}  // namespace sluice

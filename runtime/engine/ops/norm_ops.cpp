@@ -1,0 +1,112 @@
+#include "runtime/engine/ops/norm_ops.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "kernels/cpu/reduce.hpp"
+#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/ops/step_carry.hpp"
+#include "runtime/engine/ops/step_run.hpp"
+#include "runtime/engine/tier_store.hpp"
+
+namespace sluice {
+namespace {
+
+constexpr std::size_t kFirstSum = 2;  // after the loss and the vote
+
+// Pipeline stages may have different numbers of groups; the exchange is of one length.
+std::vector<int> groups_by_stage(const EngineSetup& setup, int own) {
+  const Mesh& mesh = setup.comms->mesh();
+  std::vector<int> groups(static_cast<std::size_t>(mesh.size(MeshAxis::kPipeline)), own);
+  if (groups.size() == 1) return groups;
+  const double mine = own;
+  const std::vector<double> all = setup.world().all_gather_values({&mine, 1});
+  for (std::size_t pp = 0; pp < groups.size(); ++pp) {
+    const int rank = mesh.world_rank({.pp = static_cast<int>(pp)});
+    groups[pp] = static_cast<int>(all[static_cast<std::size_t>(rank)]);
+  }
+  return groups;
+}
+
+}  // namespace
+
+NormOps::NormOps(const StepParts& parts)
+    : setup_(parts.setup),
+      run_(parts.run),
+      store_(parts.store),
+      carry_(parts.carry),
+      tiers_(parts.tiers),
+      stage_groups_(groups_by_stage(parts.setup, parts.store.size())) {}
+
+std::vector<double> NormOps::gradient_sums(int group) const {
+  const std::int64_t shard_elems =
+      setup_.shape().groups[static_cast<std::size_t>(group)].shard_elems;
+  switch (setup_.shape().placement.gradients) {
+    case Tier::kHost:
+      return {sum_squares(tiers_->host_gradients(group), shard_elems)};
+    case Tier::kNvme:
+      return {tiers_->sum_squares(group)};
+    case Tier::kDevice:
+      break;
+  }
+  return shard_sum_squares(store_.group(group).grad_owned, shard_elems);
+}
+
+std::vector<double> NormOps::own_values() const {
+  const int most_groups = *std::max_element(stage_groups_.begin(), stage_groups_.end());
+  const int shards = owned_shards(setup_.shape());
+  std::vector<double> mine(kFirstSum + static_cast<std::size_t>(most_groups * shards), 0.0);
+  mine[0] = setup_.counts_loss() ? run_.loss_sum : 0.0;
+  mine[1] = run_.input.vote;
+  for (int g = 0; g < store_.size(); ++g) {
+    if (!setup_.spec().groups[static_cast<std::size_t>(g)].counted) continue;
+    const std::vector<double> sums = gradient_sums(g);
+    std::copy(sums.begin(), sums.end(),
+              mine.begin() + static_cast<std::ptrdiff_t>(kFirstSum) + g * shards);
+  }
+  return mine;
+}
+
+double NormOps::squares_of_all(std::span<const double> all, std::size_t stride) const {
+  const Mesh& mesh = setup_.comms->mesh();
+  const Communicator& data = setup_.data();
+  const bool whole = owns_whole_groups(setup_.shape());
+  double squares = 0;
+  for (int pp = 0; pp < mesh.size(MeshAxis::kPipeline); ++pp) {
+    for (int g = 0; g < stage_groups_[static_cast<std::size_t>(pp)]; ++g) {
+      for (int tp = 0; tp < mesh.size(MeshAxis::kTensor); ++tp) {
+        for (int dp = 0; dp < data.size(); ++dp) {
+          // A rank with whole groups has the sum of every shard; else each rank has one.
+          const int rank = mesh.world_rank({tp, whole ? data.rank() : dp, pp});
+          const int sum = whole ? g * data.size() + dp : g;
+          squares += all[static_cast<std::size_t>(rank) * stride + kFirstSum +
+                         static_cast<std::size_t>(sum)];
+        }
+      }
+    }
+  }
+  return squares;
+}
+
+void NormOps::norm_and_scale() {
+  const std::vector<double> mine = own_values();
+  const std::vector<double> all = setup_.world().all_gather_values(mine);
+  double loss = 0;
+  for (std::size_t r = 0; r < all.size(); r += mine.size()) {
+    loss += all[r];
+    run_.result.vote = std::max(run_.result.vote, all[r + 1]);
+  }
+  run_.result.loss = loss / setup_.tokens_of_step();
+  use_norm(squares_of_all(all, mine.size()));
+}
+
+void NormOps::use_norm(double squares) {
+  const double clip = setup_.options.train.clip;
+  run_.result.grad_norm = std::sqrt(squares) / run_.input.loss_scale;
+  run_.clip_coefficient = clip > 0 ? std::min(1.0, clip / (run_.result.grad_norm + 1e-6)) : 1.0;
+  if (run_.mode == RunMode::kTrain && run_.result.finite()) {
+    carry_.defer(run_.update(run_.clip_coefficient));
+  }
+}
+
+}  // namespace sluice

@@ -1,0 +1,46 @@
+// A run's image on NVMe (offload.image): what the engine went on from, and what each step commits.
+// Without an image every call but keeps() does nothing.
+//
+// commit() is called on the disk lane while a program runs; the state text changes between programs
+// only. All else: executing thread.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+
+#include "base/ticket.hpp"
+#include "offload/nvme_image.hpp"
+#include "runtime/engine/tier_limits.hpp"
+
+namespace sluice {
+
+class Communicator;
+class TierStore;
+
+class RunImage {
+ public:
+  // Opens the NVMe store of `tiers`, as the image is or anew (image_choice.hpp). Collective over
+  // `world`. `tiers` may be null.
+  RunImage(TierStore* tiers, Communicator& world, const ImageRequest& request);
+
+  [[nodiscard]] bool keeps() const;
+  // The version the engine went on from.
+  [[nodiscard]] const std::optional<ImageVersion>& found() const { return found_; }
+  // What the run keeps beside its states: committed together with them.
+  void set_state(std::string state) { state_ = std::move(state); }
+  // The states as they are now are those after `step`. REQUIRES: keeps(), updates are written.
+  [[nodiscard]] Ticket commit(std::int64_t step);
+  // States are about to be written from outside: until the next commit, no run may go on from the
+  // image.
+  void withdraw();
+  // The run has completed: no run may go on from the image.
+  void end();
+
+ private:
+  TierStore* const tiers_;
+  std::optional<ImageVersion> found_;
+  std::string state_;
+};
+
+}  // namespace sluice

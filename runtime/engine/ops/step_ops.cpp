@@ -1,0 +1,158 @@
+#include "runtime/engine/ops/step_ops.hpp"
+
+#include <utility>
+
+#include "runtime/engine/ops/program_memory.hpp"
+#include "runtime/engine/ops/run_image.hpp"
+#include "runtime/engine/ops/step_run.hpp"
+#include "runtime/engine/tier_store.hpp"
+
+namespace sluice {
+
+StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
+    : memory_(parts.memory),
+      run_(parts.run),
+      flights_(parts.flights),
+      image_(parts.image),
+      copies_(parts.copies),
+      tiers_(parts.tiers),
+      batch_(parts, std::move(train), std::move(valid)),
+      compute_(parts),
+      parameters_(parts),
+      gradients_(parts),
+      norm_(parts),
+      update_(parts),
+      inputs_(parts),
+      pipe_(parts) {}
+
+void StepOps::begin_program() {
+  flights_.begin_program();
+  compute_.begin_program();
+  parameters_.begin_program();
+  gradients_.begin_program();
+  inputs_.begin_program();
+  pipe_.begin_program();
+}
+
+void StepOps::enter(const Op& op) {
+  unbind(op.dead_before);
+  bind(op.live);
+  switch (op.kind) {
+    case OpKind::kGather:
+      parameters_.enter_gather(op);
+      break;
+    case OpKind::kReduceGrads:
+      gradients_.enter_reduce(op);
+      break;
+    case OpKind::kReceiveActivation:
+    case OpKind::kReceiveGradient:
+      pipe_.enter_receive(op);
+      break;
+    case OpKind::kSaveInput:
+    case OpKind::kFetchInput:
+      inputs_.enter_move(op);
+      break;
+    default:
+      break;
+  }
+}
+
+void StepOps::bind(const std::vector<BufferId>& buffers) {
+  for (const BufferId id : buffers) {
+    const Buffer& buffer = run_.buffer(id);
+    inputs_.bind(id);
+    if (!buffer.in_arena || buffer.tier != Tier::kDevice) continue;
+    if (buffer.tag == Tag::kGatheredParameters) parameters_.bind(buffer);
+    if (buffer.tag == Tag::kGradientBuckets) gradients_.bind(buffer);
+    if (buffer.tag == Tag::kLossHead || buffer.tag == Tag::kKvCache) {
+      compute_.bind(buffer, memory_.bytes_of(buffer));
+    }
+  }
+}
+
+void StepOps::unbind(const std::vector<BufferId>& buffers) {
+  for (const BufferId id : buffers) {
+    const Buffer& buffer = run_.buffer(id);
+    if (buffer.tier != Tier::kDevice) continue;
+    pipe_.unbind(id);
+    inputs_.unbind(id);
+    if (!buffer.in_arena) continue;
+    if (buffer.tag == Tag::kGatheredParameters) parameters_.unbind(buffer);
+    if (buffer.tag == Tag::kGradientBuckets) gradients_.unbind(buffer);
+  }
+}
+
+Ticket StepOps::run(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kLoadBatch:
+      batch_.load(op);
+      return {};
+    case OpKind::kRelease:  // the slot dies with the operation
+      return {};
+    case OpKind::kForward:
+      compute_.forward(op);
+      return {};
+    case OpKind::kLossHead:
+      compute_.loss_head(op);
+      return {};
+    case OpKind::kBackward:
+      compute_.backward(op);
+      return {};
+    case OpKind::kBackwardWeights:
+      compute_.backward_weights(op);
+      return {};
+    case OpKind::kAddGrads:
+      gradients_.add_streams(op);
+      return {};
+    case OpKind::kSaveInput:
+    case OpKind::kFetchInput:
+      inputs_.move(op);
+      return {};
+    case OpKind::kCommit:
+      return commit();
+    case OpKind::kUpdate:
+      if (op.chunk >= 0) return run_between_tiers(op);
+      update_.update(op);
+      return {};
+    default:
+      return communicate(op);
+  }
+}
+
+Ticket StepOps::communicate(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kGather:
+      return parameters_.gather(op);
+    case OpKind::kReduceGrads:
+      return gradients_.reduce(op);
+    case OpKind::kGatherGrads:
+      return gradients_.gather(op);
+    case OpKind::kAddReplicas:
+      gradients_.add_replicas(op);
+      return {};
+    case OpKind::kNormAndScale:
+      norm_.norm_and_scale();
+      return {};
+    case OpKind::kReceiveActivation:
+    case OpKind::kReceiveGradient:
+      return pipe_.receive(op);
+    case OpKind::kSendActivation:
+    case OpKind::kSendGradient:
+      return pipe_.send(op);
+    default:
+      return run_between_tiers(op);
+  }
+}
+
+Ticket StepOps::run_between_tiers(const Op& op) {
+  return tiers_->run(*run_.program, op, copies_->address(memory_.arena.data_ptr()));
+}
+
+// The program begins with the updates of the step before. A step that is only looked at applies no
+// update, so it has nothing to commit.
+Ticket StepOps::commit() {
+  if (run_.mode != RunMode::kTrain) return {};
+  return image_.commit(run_.input.step - 1);
+}
+
+}  // namespace sluice

@@ -1,0 +1,29 @@
+// The engine's parts that handlers work on. Each handler keeps references to those it uses. All
+// outlive the handlers.
+#pragma once
+
+namespace sluice {
+
+class DeviceCopies;
+class Flights;
+class GroupStore;
+class RunImage;
+class StepCarry;
+class TierStore;
+struct EngineSetup;
+struct ProgramMemory;
+struct StepRun;
+
+struct StepParts {
+  const EngineSetup& setup;
+  const ProgramMemory& memory;
+  GroupStore& store;
+  StepRun& run;
+  Flights& flights;
+  StepCarry& carry;
+  RunImage& image;
+  DeviceCopies* copies = nullptr;  // null, as `tiers`: everything lives on the device
+  TierStore* tiers = nullptr;
+};
+
+}  // namespace sluice

@@ -1,0 +1,67 @@
+// The program that runs, or ran last: what it is run for, and what it has found so far. Written on
+// the executing thread; lanes read `program` and `mode`.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/engine_setup.hpp"
+#include "runtime/engine/exchange_timing.hpp"
+#include "runtime/engine/ops/step_result.hpp"
+#include "runtime/program/executor.hpp"
+
+namespace sluice {
+
+enum class RunMode {
+  kTrain,
+  kEvaluate,  // mean loss over validation batches
+  kLosses,    // sums of the caller's micro-batches
+  kLogits,
+  kDecode,    // positions of one sequence, with caches
+  kDiagnose,  // a training step without its update, to find a non-finite value
+  kUpdate     // the deferred update alone
+};
+
+struct StepRun {
+  const Program* program = nullptr;
+  RunMode mode = RunMode::kTrain;
+  // The step; kEvaluate, kLosses: number of the micro-batch; kDecode: the first position.
+  std::int64_t index = 0;
+  BatchSize size;   // of a micro-batch
+  StepInput input;  // of the last training step
+  OpId entered = -1;
+  double loss_sum = 0;  // over the micro-batches of one call of the engine
+  double data_ms = 0;
+  double clip_coefficient = 1;
+  StepResult result;
+  std::vector<OpTiming> timings;
+  std::vector<ExchangeTiming> exchanges;
+
+  void begin_step(const StepInput& of_step);
+  void begin_program(const Program& next, RunMode of_mode, std::int64_t at, BatchSize of_batch);
+
+  [[nodiscard]] bool training() const {
+    return mode == RunMode::kTrain || mode == RunMode::kDiagnose;
+  }
+  // Whether the step was clipped or thrown away.
+  [[nodiscard]] bool clipped() const { return !result.finite() || clip_coefficient != 1.0; }
+  // The step's update, of gradients scaled by `clip`.
+  [[nodiscard]] UpdateArgs update(double clip) const {
+    return {.step = input.update, .lr = input.lr, .grad_scale = clip / input.loss_scale};
+  }
+  [[nodiscard]] std::size_t index_of(const Op& op) const {
+    return static_cast<std::size_t>(&op - program->ops.data());
+  }
+  [[nodiscard]] const Buffer& buffer(BufferId id) const {
+    return program->buffers[static_cast<std::size_t>(id)];
+  }
+  [[nodiscard]] const std::vector<BucketPiece>& pieces(const Op& op) const {
+    return program->buckets[static_cast<std::size_t>(op.bucket)];
+  }
+  // Of the operations of the program, by kind. Without `io`.
+  [[nodiscard]] StepTimes times() const;
+};
+
+}  // namespace sluice

@@ -1,0 +1,24 @@
+// Update of a group whose states live on the device, after NormAndScale. Compute lane. The chunks
+// of states off-device are TierStore's.
+#pragma once
+
+#include "runtime/engine/ops/step_parts.hpp"
+#include "runtime/program/program.hpp"
+
+namespace sluice {
+
+class UpdateOps {
+ public:
+  explicit UpdateOps(const StepParts& parts);
+
+  // Does nothing where the step is thrown away or only looked at.
+  void update(const Op& op);
+
+ private:
+  const EngineSetup& setup_;
+  const StepRun& run_;
+  GroupStore& store_;
+  StepCarry& carry_;
+};
+
+}  // namespace sluice

@@ -1,0 +1,143 @@
+#include "runtime/engine/program_runner.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <optional>
+#include <utility>
+
+#include "runtime/engine/engine_programs.hpp"
+#include "runtime/engine/ops/step_ops.hpp"
+
+namespace sluice {
+namespace {
+
+// offload/device_copies.hpp says why lanes need both.
+LaneHooks hooks_of(DeviceCopies* copies) {
+  if (copies == nullptr) return {};
+  return {.begins = [copies] { copies->begin_thread(); }, .waited = [copies] { copies->settle(); }};
+}
+
+// Message of the device's allocator, if the chain of causes has one: the executor wraps the error
+// of an operation.
+std::optional<std::string> out_of_memory_in(const std::exception& error) {
+  if (const auto* found = dynamic_cast<const c10::OutOfMemoryError*>(&error)) {
+    return found->what_without_backtrace();
+  }
+  try {
+    std::rethrow_if_nested(error);
+  } catch (const std::exception& inner) {
+    return out_of_memory_in(inner);
+  }
+  return std::nullopt;
+}
+
+bool copies_bytes(const Op& op) { return op.lane == Lane::kToHost || op.lane == Lane::kToDevice; }
+
+}  // namespace
+
+ProgramRunner::ProgramRunner(const EngineSetup& setup, const EnginePrograms& programs, StepRun& run,
+                             StepOps& ops, DeviceCopies* copies, PhaseObserver observer)
+    : setup_(setup),
+      programs_(programs),
+      run_(run),
+      ops_(ops),
+      copies_(copies),
+      observer_(std::move(observer)),
+      lanes_(hooks_of(copies)) {
+  watch_exchanges();
+}
+
+// Units run on the executing thread, so an exchange belongs to the operation entered last.
+void ProgramRunner::watch_exchanges() {
+  if (!setup_.options.trace || !setup_.model.tensor) return;
+  setup_.model.tensor->watch([&run = run_](const TensorGroup::Exchange& e) {
+    run.exchanges.push_back(
+        {run.entered, std::string(e.name), e.bytes, e.started, e.needed, e.finished});
+  });
+}
+
+void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t index) {
+  execute(program, mode, index, setup_.micro_batch());
+}
+
+void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t index,
+                            BatchSize size) {
+  run_.begin_program(program, mode, index, size);
+  ops_.begin_program();
+  marks_.assign(program.ops.size(), {});
+  try {
+    sluice::execute(program, *this, lanes_, run_.timings, setup_.options.trace);
+  } catch (const std::exception& error) {
+    stop_lanes();
+    const std::optional<std::string> memory = out_of_memory_in(error);
+    if (!memory) throw;
+    const Program& held = setup_.trains() ? programs_.train : program;
+    if (setup_.options.out_of_memory) {
+      throw setup_.options.out_of_memory(setup_.plan, held, *memory);
+    }
+    throw BudgetError("the device ran out of memory in a step: " + *memory);
+  } catch (...) {
+    stop_lanes();
+    throw;
+  }
+}
+
+// Collectives may still use memory that the engine is about to free, and lanes may wait for
+// collectives.
+void ProgramRunner::stop_lanes() {
+  setup_.comms->abort();
+  lanes_.cancel();
+}
+
+void ProgramRunner::waiting(const Op& op, bool begins) {
+  if (observer_) observer_(describe(op), begins);
+}
+
+void ProgramRunner::enter(const Op& op) {
+  if (observer_ && op.lane == Lane::kCompute) {
+    observer_(describe(op), op.kind == OpKind::kNormAndScale);
+  }
+  const std::size_t i = run_.index_of(op);
+  run_.entered = static_cast<OpId>(i);
+  ops_.enter(op);
+  if (copies_ != nullptr && (copies_bytes(op) || op.lane == Lane::kComm)) {
+    marks_[i] = copies_->mark();
+  }
+}
+
+void ProgramRunner::leave(const Op& op) { ops_.leave(op); }
+
+Ticket ProgramRunner::run(const Op& op) {
+  if (copies_ == nullptr || op.lane == Lane::kCompute) return run_here(op);
+  const DeviceCopies::Mark mark = std::exchange(marks_[run_.index_of(op)], {});
+  if (!copies_bytes(op)) {
+    copies_->after(mark);
+    return run_here(op);
+  }
+  CopyScope scope(*copies_, mark);
+  const Ticket ticket = run_here(op);
+  scope.finish();
+  return ticket;
+}
+
+Ticket ProgramRunner::run_here(const Op& op) {
+  if (op.kind == OpKind::kBackward && comes_after_commit(op)) meet(op);
+  return ops_.run(op);
+}
+
+bool ProgramRunner::comes_after_commit(const Op& op) const {
+  const std::vector<Op>& ops = run_.program->ops;
+  return run_.program->image && std::any_of(op.waits.begin(), op.waits.end(), [&ops](OpId wait) {
+           return ops[static_cast<std::size_t>(wait)].kind == OpKind::kCommit;
+         });
+}
+
+// All ranks have committed the states that they began the step with. From here on some of these
+// states are overwritten.
+void ProgramRunner::meet(const Op& op) {
+  waiting(op, true);
+  setup_.world().barrier();
+  waiting(op, false);
+}
+
+}  // namespace sluice

@@ -1,0 +1,59 @@
+// Executes one program at a time: hands each operation to its handler on the thread of its lane,
+// tells the watchdog what the rank does, and orders copies after the compute stream.
+//
+// After an exception all communicators of the rank are aborted and the lanes have stopped; nothing
+// can be executed any more.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "offload/device_copies.hpp"
+#include "runtime/engine/ops/step_run.hpp"
+#include "runtime/program/executor.hpp"
+
+namespace sluice {
+
+class StepOps;
+struct EnginePrograms;
+
+// Called before each operation with its name, and with `waiting` set while the rank only waits for
+// other ranks or lanes.
+using PhaseObserver = std::function<void(const std::string& phase, bool waiting)>;
+
+class ProgramRunner final : private OpHandler {
+ public:
+  // `copies`: null where everything lives on the device.
+  ProgramRunner(const EngineSetup& setup, const EnginePrograms& programs, StepRun& run,
+                StepOps& ops, DeviceCopies* copies, PhaseObserver observer);
+
+  // `index`: StepRun's. Throws what an operation throws, with the operation's name; BudgetError
+  // where the device ran out of memory.
+  void execute(const Program& program, RunMode mode, std::int64_t index);
+  void execute(const Program& program, RunMode mode, std::int64_t index, BatchSize size);
+
+ private:
+  void enter(const Op& op) override;
+  Ticket run(const Op& op) override;
+  void leave(const Op& op) override;
+  void waiting(const Op& op, bool begins) override;
+  [[nodiscard]] Ticket run_here(const Op& op);
+  [[nodiscard]] bool comes_after_commit(const Op& op) const;
+  void meet(const Op& op);
+  void stop_lanes();
+  void watch_exchanges();
+
+  const EngineSetup& setup_;
+  const EnginePrograms& programs_;
+  StepRun& run_;
+  StepOps& ops_;
+  DeviceCopies* const copies_;
+  const PhaseObserver observer_;
+  // By operation of another thread: how far the compute stream was filled when the operation was
+  // handed over.
+  std::vector<DeviceCopies::Mark> marks_;
+  LaneThreads lanes_;  // last: its threads use the others
+};
+
+}  // namespace sluice
