@@ -1,4 +1,4 @@
-// Several operations awaited as one.
+// Several Tickets as one.
 #pragma once
 
 #include <cstddef>
@@ -13,11 +13,11 @@ namespace sluice {
 // Done when all are; the first error in the order given is the error.
 [[nodiscard]] Ticket all_of(std::vector<Ticket> parts);
 
-// Until all are over, whatever they end with.
+// Returns when all have completed or failed.
 void wait_out(std::span<const Ticket> parts) noexcept;
 
-// All of issue(0) ... issue(count - 1). Where one cannot be issued, those before it are waited out:
-// their memory is theirs until then, and whoever catches the error may give it back.
+// All of issue(0) ... issue(count - 1). Where issue(i) throws, the operations issued before are
+// waited out first: the caller that catches the error may free their memory.
 template <class Issue>
 [[nodiscard]] Ticket issue_all(std::size_t count, const Issue& issue) {
   std::vector<Ticket> parts;

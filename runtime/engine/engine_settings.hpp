@@ -1,4 +1,4 @@
-// What an engine is made with.
+// Options of an engine.
 #pragma once
 
 #include <cstdint>
@@ -20,16 +20,16 @@
 
 namespace sluice {
 
-// What an engine is for. One that does not train holds parameters and nothing else: no master
-// weights, moments and gradients, whatever `offload` says of them.
+// An engine that does not train holds parameters alone: no master weights, moments or gradients,
+// whatever `offload` says of them.
 enum class EnginePurpose { kTrain, kEvaluate, kGenerate };
 
 struct EngineOptions {
   EnginePurpose purpose = EnginePurpose::kTrain;
-  std::int64_t generate_positions = 0;  // of the longest sequence that it generates; 0: none
-  ModelOptions model;                   // vocab known
-  ParallelOptions parallel;             // of its keys the schedule alone: sizes are the part's
-  ModelPart part;                       // this rank's; who makes the model asks for it
+  std::int64_t generate_positions = 0;  // length of the longest generated sequence; 0: none
+  ModelOptions model;                   // REQUIRES: vocab > 0
+  ParallelOptions parallel;             // only the schedule is read: `part` has the sizes
+  ModelPart part;                       // this rank's, for the maker of the model
   TrainOptions train;
   OptimizerOptions optimizer;
   ScheduleOptions schedule;
@@ -39,10 +39,10 @@ struct EngineOptions {
   OffloadOptions offload;
   TierOptions tiers;
   int dp = 1;
-  bool trace = false;  // timings know when what is on the wire and at the disk is over
+  bool trace = false;  // timings include the ends of collectives and NVMe transfers
   InitialWeights initial_weights;
-  // Makes the error of a step in which the device's allocator ran out of memory, from the plan, the
-  // program and the allocator's message. Empty: a BudgetError with that message.
+  // Makes the error when the device's allocator runs out of memory in a step, from plan, program
+  // and the allocator's message. Empty: a BudgetError with the message.
   std::function<BudgetError(const StepPlan&, const Program&, const std::string&)> out_of_memory;
 };
 

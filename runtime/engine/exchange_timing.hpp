@@ -1,4 +1,4 @@
-// When an exchange between tensor-parallel ranks, inside an operation, was where.
+// Start and end time of one exchange between tensor-parallel ranks inside a unit.
 #pragma once
 
 #include <chrono>
@@ -9,10 +9,10 @@
 
 namespace sluice {
 
-// Between `started` and `needed` the rank computed on; then it waited until `finished`. An exchange
-// that is over before it is needed is not seen to be until then.
+// The rank computed from `started` to `needed` and waited from `needed` to `finished`. An exchange
+// that completes before `needed` is only noticed at `needed`.
 struct ExchangeTiming {
-  OpId op = -1;  // of the compute lane, during which it was finished
+  OpId op = -1;  // operation of the compute lane that waited for the exchange
   std::string name;
   std::int64_t bytes = 0;  // sent
   std::chrono::steady_clock::time_point started, needed, finished;

@@ -1,6 +1,6 @@
-// Whether a run goes on from what a former one committed on NVMe (offload.image): the same on all
-// ranks of the mesh. A rank cannot be more than one commit ahead of another, and keeps two; so
-// there is a step that all of them have, unless some file is damaged or gone.
+// Whether a run goes on from the image that a former run committed on NVMe (offload.image). All
+// ranks of the mesh decide alike. A rank is at most one commit ahead of another rank and keeps two
+// versions, so all ranks have one step in common, unless a file is damaged or missing.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,20 @@ namespace sluice {
 class TierStore;
 
 struct ImageChoice {
-  std::int64_t step = -1;  // of the image that is taken; -1: none is
-  std::string why_not;     // empty where there is none to speak of
-  bool is_older = false;   // that is why,
-  bool had_begun = false;  // or that no step was committed yet
+  std::int64_t step = -1;  // of the image to take; -1: none
+  std::string why_not;     // reason to take none; empty where no rank found an image
+  bool is_older = false;   // reason: the checkpoint is newer
+  bool had_begun = false;  // reason: the former run had not committed a step
 };
 
-// From what each rank has found, and the step of the newest checkpoint (-1: there is none). At the
-// same step the image is taken: the checkpoint stays, but what is not taken of an image is lost,
-// and the checkpoint may turn out to be damaged. Pure.
+// `checkpoint`: step of the newest checkpoint, -1: none. At the same step the image wins, because
+// an image that is not taken is removed, while the checkpoint stays. Pure.
 [[nodiscard]] ImageChoice choose_image(const std::vector<FoundImage>& by_rank,
                                        std::int64_t checkpoint);
 
-// Opens the store on NVMe, on every rank: as the image is, or anew. Says which, and why. What is
-// not taken is removed; where it cannot be read and there is nothing older to fall back to, it
-// stays, and is an IoError. Collective. Throws BudgetError as well. REQUIRES: tiers.keeps_image().
+// Opens the NVMe store on every rank, from the image or anew, and logs which and why. An image that
+// is not taken is removed. An image that cannot be read stays, and is an IoError, where nothing
+// older can be resumed. Collective. Throws BudgetError too. REQUIRES: tiers.keeps_image().
 [[nodiscard]] std::optional<ImageVersion> open_image(TierStore& tiers, Communicator& comm,
                                                      const ImageRequest& request);
 

@@ -1,5 +1,5 @@
-// The communicators of a rank as an engine is given them: a mesh's, or a plain data-parallel
-// group's, of which it makes a mesh. Neither is owned; they have to outlive this. Not thread-safe.
+// The communicators that an engine is given: those of a mesh, or one plain data-parallel group,
+// which becomes a mesh of one axis. The communicators outlive the reference. Not thread-safe.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ class MeshRef {
 
   [[nodiscard]] MeshComms& operator*() const { return *comms_; }
   [[nodiscard]] MeshComms* operator->() const { return comms_; }
-  // Of other data-parallel groups there are none: the world is one of them.
+  // The world is one data-parallel group.
   [[nodiscard]] bool is_plain() const { return comms_->world().size() == comms_->data().size(); }
 
  private:

@@ -1,5 +1,5 @@
-// Where the elements of a rank's parameter are in the whole one: a tensor-parallel rank's is made
-// of boxes of it (ParamSpec). Pure; thread-safe.
+// Which elements of the whole parameter a rank's part has: the part of a tensor-parallel rank is a
+// sequence of boxes of the whole parameter (ParamSpec). Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,8 @@
 
 namespace sluice {
 
-// Elements [begin, end) of a box of the whole parameter, row-major: in the rank's tensor they
-// follow one another from element `local` on.
+// Elements [begin, end) of a box of the whole parameter, row-major. The rank's tensor has these
+// elements in a row, from element `local` on.
 struct ParamPart {
   Box box;
   std::int64_t begin = 0;
@@ -20,15 +20,15 @@ struct ParamPart {
   std::int64_t local = 0;
 };
 
-// Of the whole parameter, whoever has it.
+// Shape of the whole parameter.
 [[nodiscard]] const std::vector<std::int64_t>& whole_shape(const ParamSpec& param);
 
-// What elements [begin, end) of the rank's tensor are, in their order.
+// The parts that make up elements [begin, end) of the rank's tensor, in their order.
 [[nodiscard]] std::vector<ParamPart> parts_of(const ParamSpec& param, std::int64_t begin,
                                               std::int64_t end);
 
-// Of these, runs that are contiguous here and in the whole: of `elems` elements, from `local` on
-// here and from `whole` on there.
+// A run of elements that is contiguous in the rank's tensor, from `local` on, and in the whole
+// parameter, from `whole` on.
 struct ParamRun {
   std::int64_t local = 0;
   std::int64_t whole = 0;
@@ -37,10 +37,11 @@ struct ParamRun {
 [[nodiscard]] std::vector<ParamRun> runs_of(const ParamSpec& param, std::int64_t begin,
                                             std::int64_t end);
 
-// A rank's part as text, for the others; "" is no part. Throws Error where `text` is none of these.
+// A rank's part as text, to send to other ranks; "" is no part. decode_part() throws Error where
+// `text` is not of encode_part().
 [[nodiscard]] std::string encode_part(const ParamSpec& param);
 [[nodiscard]] ParamSpec decode_part(const std::string& name, const std::string& text);
-// Elements of a part that was text; 0 of none.
+// Elements of a decoded part; 0 where there is no part.
 [[nodiscard]] std::int64_t part_elems(const ParamSpec& param);
 
 }  // namespace sluice

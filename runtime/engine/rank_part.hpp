@@ -1,4 +1,4 @@
-// Which part of a model a rank of a mesh has. Pure; thread-safe.
+// The part of the model that each rank of a mesh runs. Pure; thread-safe.
 #pragma once
 
 #include <vector>
@@ -8,10 +8,10 @@
 
 namespace sluice {
 
-// All units in `chunks` runs, one unit or more in each: with `stage_layers` blocks each where these
-// are given. Else the one that costs most (FLOP of its forward) costs as little as it can, and then
-// the others are as even as they can be. Throws ConfigError: fewer units than chunks, or
-// stage_layers of another model.
+// Cuts the units into `chunks` runs of at least one unit: of `stage_layers` blocks each, if given.
+// Else the cut first minimises the cost of the most expensive run (FLOP of its forward), then evens
+// out the other runs. Throws ConfigError where there are fewer units than chunks, or where
+// stage_layers does not fit the model.
 [[nodiscard]] std::vector<UnitRange> cut_units(const ModelSpec& whole, int chunks,
                                                const std::vector<int>& stage_layers = {});
 
