@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/launch/cpu_quota.hpp"
 
 namespace sluice {
@@ -84,7 +85,7 @@ std::string ranges_text(std::vector<int> numbers) {
 }
 
 std::string counted(int count, const char* noun) {
-  return std::to_string(count) + " " + noun + (count == 1 ? "" : "s");
+  return format_text("{} {}{}", count, noun, count == 1 ? "" : "s");
 }
 
 // A fair part of the processor time if only that is limited; nullopt if the cores are the limit.
@@ -104,9 +105,10 @@ void check_request(const BindingRequest& request) {
       request.local_rank < request.local_world_size && request.threads >= 0) {
     return;
   }
-  throw ConfigError("cannot divide the cores: local rank " + std::to_string(request.local_rank) +
-                    " of " + std::to_string(request.local_world_size) + " with launch.threads " +
-                    std::to_string(request.threads) + "; threads must be 0 or more");
+  throw ConfigError(
+      format_text("cannot divide the cores: local rank {} of {} with launch.threads {}; threads "
+                  "must be 0 or more",
+                  request.local_rank, request.local_world_size, request.threads));
 }
 
 Binding unbound(int threads, const std::string& why) {
@@ -141,10 +143,10 @@ Binding bind_to_share(hwloc_topology_t topology, const std::vector<Core>& cores,
                    "the system refused to bind to cpus " + ranges_text(binding.cpus));
   }
   binding.bound = true;
-  binding.summary = counted(binding.threads, "compute thread") + " on " +
-                    counted(static_cast<int>(share.count), "core") + " of " +
-                    std::to_string(cores.size()) + ", bound to cpus " + ranges_text(binding.cpus) +
-                    " (" + nodes_text(own) + ")";
+  binding.summary = format_text("{} on {} of {}, bound to cpus {} ({})",
+                                counted(binding.threads, "compute thread"),
+                                counted(static_cast<int>(share.count), "core"), cores.size(),
+                                ranges_text(binding.cpus), nodes_text(own));
   return binding;
 }
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 
+#include "base/format.hpp"
 #include "base/host_faults.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
@@ -14,13 +15,13 @@ namespace {
 std::string signal_text(int signal) {
   const char* name = ::sigabbrev_np(signal);
   const char* meaning = ::sigdescr_np(signal);
-  if (name == nullptr || meaning == nullptr) return "signal " + std::to_string(signal);
+  if (name == nullptr || meaning == nullptr) return format_text("signal {}", signal);
   return "SIG" + std::string(name) + " (" + meaning + ")";
 }
 
 std::string how_it_ended(const RankEnd& end) {
   if (end.by_signal) return "killed by " + signal_text(end.status);
-  return "exit code " + std::to_string(end.status);
+  return format_text("exit code {}", end.status);
 }
 
 }  // namespace
@@ -100,7 +101,7 @@ std::string describe_failure(const RankEnd& end) {
   const bool has_message = has_reported_failure(end);
   const std::string& host = end.report ? end.report->host : end.host;
   const int rank = end.report ? end.report->rank : end.rank;
-  std::string text = "rank " + std::to_string(rank) + " on " + host;
+  std::string text = format_text("rank {} on {}", rank, host);
   if (!end.name.empty() && !end.report) text = end.name;
   text += " failed: " + indented(headline(end));
   text += "\n  ";

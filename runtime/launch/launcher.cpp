@@ -7,6 +7,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/host_faults.hpp"
 #include "base/job_secret.hpp"
 #include "base/plain_lines.hpp"
@@ -74,15 +75,15 @@ RankPlan plan_rank(const LaunchRequest& request, const Environment& common, int 
   plan.command.separate_stderr = plan.on_terminal;
   // The first host's files are in its own folder, where the user looks first.
   if (request.agent && request.agent->node > 0) {
-    plan.relayed = "[rank " + std::to_string(rank) + " on " + host_name() + "] ";
+    plan.relayed = format_text("[rank {} on {}] ", rank, host_name());
   }
   return plan;
 }
 
 void check_request(const LaunchRequest& request) {
   if (ranks_here(request).nproc < 1) {
-    throw ConfigError("launch.nproc is " + std::to_string(request.nproc) +
-                      "; at least one rank has to be started");
+    throw ConfigError(
+        format_text("launch.nproc is {}; at least one rank has to be started", request.nproc));
   }
 }
 

@@ -11,6 +11,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/launch/slurm_env.hpp"
 
 namespace sluice {
@@ -140,9 +141,9 @@ std::optional<RankEnvironment> rank_environment(const GetEnvironment& get) {
   if (reader.complaints().empty()) {
     const auto below = [&reader](const char* a, int x, const char* b, int y, bool holds) {
       if (holds) return;
-      reader.complain(std::string(a) + "=" + std::to_string(x) + " must be " +
-                      (std::string_view(a) == "LOCAL_WORLD_SIZE" ? "at most " : "below ") + b +
-                      "=" + std::to_string(y));
+      reader.complain(format_text("{}={} must be {}{}={}", a, x,
+                                  std::string_view(a) == "LOCAL_WORLD_SIZE" ? "at most " : "below ",
+                                  b, y));
     };
     const RankEnvironment& r = result;
     below("RANK", r.rank, "WORLD_SIZE", r.world_size, r.rank < r.world_size);
@@ -173,13 +174,13 @@ PortReservation::PortReservation(int port) {
   socket_ = bind_everywhere(port_, error);
   if (error == EADDRINUSE) {
     throw ConfigError(
-        "port " + std::to_string(port_) +
-        " (MASTER_PORT) is in use by another process on this host; choose another one "
-        "or leave it unset, and a free one is taken");
+        format_text("port {} (MASTER_PORT) is in use by another process on this host; choose "
+                    "another one or leave it unset, and a free one is taken",
+                    port_));
   }
   if (error != 0) {
-    throw ConfigError("port " + std::to_string(port_) +
-                      " (MASTER_PORT) cannot be opened: " + std::strerror(error));
+    throw ConfigError(
+        format_text("port {} (MASTER_PORT) cannot be opened: {}", port_, std::strerror(error)));
   }
   if (port_ == 0) port_ = bound_port(socket_.get());
 }

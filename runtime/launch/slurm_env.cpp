@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace sluice {
 namespace {
@@ -98,8 +99,7 @@ class Slurm {
       if (!value) continue;
       const auto parsed = number<int>(*value);
       if (parsed && *parsed >= low) return parsed;
-      complain(std::string(name) + "='" + *value + "' must be a number, at least " +
-               std::to_string(low));
+      complain(format_text("{}='{}' must be a number, at least {}", name, *value, low));
       return std::nullopt;
     }
     return std::nullopt;
@@ -143,16 +143,17 @@ int tasks_of_this_node(Slurm& slurm, int world, int nodes) {
     if (static_cast<std::size_t>(*node) < tasks.size()) {
       return tasks[static_cast<std::size_t>(*node)];
     }
-    slurm.complain("SLURM_NODEID=" + std::to_string(*node) + " is not a node of the " +
-                   std::to_string(tasks.size()) + " of SLURM_TASKS_PER_NODE='" + *counts + "'");
+    slurm.complain(
+        format_text("SLURM_NODEID={} is not a node of the {} of SLURM_TASKS_PER_NODE='{}'", *node,
+                    tasks.size(), *counts));
     return 1;
   }
   if (const auto each = slurm.count({"SLURM_NTASKS_PER_NODE"}, 1)) return std::min(*each, world);
   if (world % nodes == 0) return world / nodes;
-  slurm.complain(std::to_string(world) + " tasks are not the same number on each of " +
-                 std::to_string(nodes) +
-                 " nodes, and SLURM_TASKS_PER_NODE with SLURM_NODEID does not say how many this "
-                 "one has; start the ranks with srun");
+  slurm.complain(
+      format_text("{} tasks are not the same number on each of {} nodes, and SLURM_TASKS_PER_NODE "
+                  "with SLURM_NODEID does not say how many this one has; start the ranks with srun",
+                  world, nodes));
   return 1;
 }
 
@@ -182,18 +183,18 @@ int master_port(Slurm& slurm) {
 void check_places(Slurm& slurm, const RankEnvironment& rank, int nodes) {
   const auto below = [&slurm](const std::string& a, int x, const std::string& b, int y) {
     if (x < y) return;
-    slurm.complain(a + "=" + std::to_string(x) + " must be below " + b + "=" + std::to_string(y));
+    slurm.complain(format_text("{}={} must be below {}={}", a, x, b, y));
   };
   below("SLURM_PROCID", rank.rank, "SLURM_NTASKS", rank.world_size);
   below("SLURM_LOCALID", rank.local_rank, "the tasks of this node", rank.local_world_size);
   if (rank.local_world_size > rank.world_size) {
-    slurm.complain("this node's " + std::to_string(rank.local_world_size) +
-                   " tasks are more than SLURM_NTASKS=" + std::to_string(rank.world_size));
+    slurm.complain(format_text("this node's {} tasks are more than SLURM_NTASKS={}",
+                               rank.local_world_size, rank.world_size));
   }
   if (nodes == 1 && rank.local_world_size != rank.world_size) {
-    slurm.complain("SLURM_NODELIST names one node, which has " +
-                   std::to_string(rank.local_world_size) +
-                   " of SLURM_NTASKS=" + std::to_string(rank.world_size) + " tasks");
+    slurm.complain(
+        format_text("SLURM_NODELIST names one node, which has {} of SLURM_NTASKS={} tasks",
+                    rank.local_world_size, rank.world_size));
   }
 }
 

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <utility>
 
+#include "base/format.hpp"
+
 namespace sluice {
 namespace {
 
@@ -68,7 +70,7 @@ std::string StragglerWatch::look(std::span<const double> busy_ms, std::span<cons
                 "%.1f ms (median); %.0f %% of their waiting is for it alone",
                 found->busy_ms, static_cast<long long>(steps), found->others_ms,
                 100 * found->share_waited);
-  return "rank " + std::to_string(rank) + (host.empty() ? "" : " on " + host) + figures;
+  return format_text("rank {}{}{}", rank, host.empty() ? "" : " on " + host, figures);
 }
 
 }  // namespace sluice

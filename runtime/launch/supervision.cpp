@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/posix/io_error.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
@@ -34,7 +35,7 @@ Supervision::Supervision(const SupervisorOptions& options)
 
 void Supervision::start(RankPlan plan) {
   const std::string name =
-      plan.name.empty() ? "rank " + std::to_string(plan.rank) + " on " + host_name() : plan.name;
+      plan.name.empty() ? format_text("rank {} on {}", plan.rank, host_name()) : plan.name;
   try {
     supervisor_.start(std::move(plan));
   } catch (const IoError&) {

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/format.hpp"
 #include "runtime/launch/hosts/agent.hpp"
 #include "runtime/launch/stop_signal.hpp"
 
@@ -210,8 +211,8 @@ void Supervisor::on_output(Rank& rank, Stream& stream) {
 
 void Supervisor::log_lines(Rank& rank, const std::string& lines) {
   if (!rank.log.append(lines)) {
-    err_.write("the log of rank " + std::to_string(rank.plan.rank) +
-               " is not complete: " + rank.log.problem() + "\n");
+    err_.write(format_text("the log of rank {} is not complete: {}\n", rank.plan.rank,
+                           rank.log.problem()));
   }
   if (!rank.plan.relayed.empty()) relay(rank, lines);
 }

@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <chrono>
 
+#include "base/format.hpp"
+
 namespace sluice {
 namespace {
 
@@ -21,7 +23,7 @@ Descriptor reopened(int fd) {
   struct stat status {};
   if (::fstat(fd, &status) != 0) return {};
   if (!S_ISFIFO(status.st_mode) && ::isatty(fd) != 1) return {};
-  const std::string path = "/proc/self/fd/" + std::to_string(fd);
+  const std::string path = format_text("/proc/self/fd/{}", fd);
   return open_descriptor(path, O_WRONLY | O_NONBLOCK | O_NOCTTY);
 }
 

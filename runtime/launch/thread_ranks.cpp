@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/thread_rank.hpp"
 #include "runtime/launch/error_report.hpp"
 
@@ -79,7 +80,7 @@ int run_thread_ranks(int ranks, const std::function<int(int)>& body,
     try {
       threads.emplace_back([&all, rank] { all.run(rank); });
     } catch (const std::system_error& error) {
-      problem = "cannot start rank " + std::to_string(rank) + " as a thread: " + error_chain(error);
+      problem = format_text("cannot start rank {} as a thread: {}", rank, error_chain(error));
       if (rank > 0) all.stop(rank);
     }
   }

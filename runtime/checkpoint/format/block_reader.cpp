@@ -4,6 +4,7 @@
 #include <cerrno>
 #include <utility>
 
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/checkpoint_error.hpp"
 
 namespace sluice {
@@ -71,8 +72,7 @@ std::shared_ptr<File> BlockReader::open(std::size_t file) {
     }
   }
   if (bytes != record.bytes) {
-    throw CheckpointError("the file has " + std::to_string(bytes) + " bytes instead of " +
-                              std::to_string(record.bytes),
+    throw CheckpointError(format_text("the file has {} bytes instead of {}", bytes, record.bytes),
                           path(file), "", std::min(bytes, record.bytes));
   }
   known_[file] = true;
@@ -131,10 +131,10 @@ void BlockReader::compare(std::size_t file, std::size_t range, std::int64_t bloc
                           offset + bytes);
   }
   if (xxh3(got) != record.blocks[static_cast<std::size_t>(block)]) {
-    throw CheckpointError("the " + std::to_string(bytes) +
-                              " bytes from here are not what was written: their checksum is wrong" +
-                              kOlderMayBeWhole,
-                          path(file), tensor_name(record.range), offset);
+    throw CheckpointError(
+        format_text("the {} bytes from here are not what was written: their checksum is wrong{}",
+                    bytes, kOlderMayBeWhole),
+        path(file), tensor_name(record.range), offset);
   }
 }
 
@@ -145,9 +145,10 @@ void BlockReader::rethrow(const std::exception_ptr& error, std::size_t file, std
   } catch (const CheckpointError&) {
     throw;  // names file and offset already
   } catch (const IoError& failed) {
-    throw IoError("tensor " + tensor_name(manifest_.files[file].ranges[range].range) + ", byte " +
-                      std::to_string(offset) + ": " + failed.what(),
-                  failed.path(), failed.error_number());
+    throw IoError(
+        format_text("tensor {}, byte {}: {}",
+                    tensor_name(manifest_.files[file].ranges[range].range), offset, failed.what()),
+        failed.path(), failed.error_number());
   }
 }
 

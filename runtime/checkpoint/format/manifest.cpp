@@ -1,5 +1,7 @@
 #include "runtime/checkpoint/format/manifest.hpp"
 
+#include "base/format.hpp"
+
 #define XXH_INLINE_ALL
 #include <xxhash.h>
 
@@ -64,10 +66,10 @@ void check_one(const Parts& parts, const Parts::value_type& entry) {
 void check_manifest(const Manifest& manifest, const std::string& path) {
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     if (manifest.files[i].rank == static_cast<int>(i)) continue;
-    throw CheckpointError("the files of the ranks are not there once each: number " +
-                              std::to_string(i) + " is that of rank " +
-                              std::to_string(manifest.files[i].rank),
-                          path);
+    throw CheckpointError(
+        format_text("the files of the ranks are not there once each: number {} is that of rank {}",
+                    i, manifest.files[i].rank),
+        path);
   }
   Parts parts;
   for (const FileRecord& file : manifest.files) {

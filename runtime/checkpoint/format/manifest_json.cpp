@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/checkpoint_error.hpp"
 #include "runtime/checkpoint/format/manifest.hpp"
 #include "runtime/checkpoint/format/run_state_json.hpp"
@@ -152,8 +153,7 @@ FileRecord file_from(const Json& json, const std::string& path, const std::strin
   const Json& ranges = fields.list("ranges");
   file.ranges.reserve(ranges.size());
   for (std::size_t i = 0; i < ranges.size(); ++i) {
-    file.ranges.push_back(
-        range_from(ranges[i], path, where + "ranges[" + std::to_string(i) + "]."));
+    file.ranges.push_back(range_from(ranges[i], path, format_text("{}ranges[{}].", where, i)));
   }
   check_places(file, block_bytes, fields);
   if (file.hash != file_hash(file)) fields.fail("xxh3", "is not that of its blocks");
@@ -174,9 +174,9 @@ void refuse_newer(std::string_view text, const std::string& path) {
   if (!json.is_object() || !json.contains("format") || json["format"] != kFormat) return;
   if (!json.contains("version") || !json["version"].is_number_unsigned()) return;
   if (json["version"].get<std::uint64_t>() <= kCheckpointVersion) return;
-  throw NewerFormatError("was written in format " + json["version"].dump() +
-                             " by a newer Sluice; this one reads up to " +
-                             std::to_string(kCheckpointVersion) + ": read it with that one",
+  throw NewerFormatError(format_text("was written in format {} by a newer Sluice; this one reads "
+                                     "up to {}: read it with that one",
+                                     json["version"].dump(), kCheckpointVersion),
                          path);
 }
 
@@ -258,7 +258,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   const Json& files = fields.list("files");
   for (std::size_t i = 0; i < files.size(); ++i) {
     manifest.files.push_back(
-        file_from(files[i], path, "files[" + std::to_string(i) + "].", manifest.block_bytes));
+        file_from(files[i], path, format_text("files[{}].", i), manifest.block_bytes));
   }
   return manifest;
 }

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace sluice {
 namespace {
@@ -179,12 +180,11 @@ std::string describe(const StateRange& range) {
     std::string box;
     for (std::size_t d = 0; d < range.box.offset.size(); ++d) {
       if (d > 0) box += ", ";
-      box += std::to_string(range.box.offset[d]) + ':' +
-             std::to_string(range.box.offset[d] + range.box.length[d]);
+      box += format_text("{}:{}", range.box.offset[d], range.box.offset[d] + range.box.length[d]);
     }
     text += " [" + box + ']';
   }
-  return text + " elements " + std::to_string(range.begin) + ':' + std::to_string(range.end);
+  return format_text("{} elements {}:{}", text, range.begin, range.end);
 }
 
 std::string tensor_name(const StateRange& range) {
@@ -192,11 +192,11 @@ std::string tensor_name(const StateRange& range) {
   if (!is_whole_box(range)) {
     for (std::size_t d = 0; d < range.box.offset.size(); ++d) {
       text += d == 0 ? '@' : ',';
-      text += std::to_string(range.box.offset[d]) + '+' + std::to_string(range.box.length[d]);
+      text += format_text("{}+{}", range.box.offset[d], range.box.length[d]);
     }
   }
   if (range.elems() != product(range.box.length)) {
-    text += '#' + std::to_string(range.begin) + '-' + std::to_string(range.end);
+    text += format_text("#{}-{}", range.begin, range.end);
   }
   return text;
 }
@@ -243,8 +243,8 @@ void check_group(Group& group) {
   });
   for (std::size_t i = 1; i < group.size(); ++i) {
     if (group[i]->begin < group[i - 1]->end) {
-      fail(*group[i], "overlaps elements " + std::to_string(group[i - 1]->begin) + ':' +
-                          std::to_string(group[i - 1]->end));
+      fail(*group[i],
+           format_text("overlaps elements {}:{}", group[i - 1]->begin, group[i - 1]->end));
     }
   }
 }
@@ -297,8 +297,7 @@ void check_covers(std::span<const StateRange* const> parts) {
   }
   StateRange whole = whole_range(parts.front()->param, parts.front()->kind, parts.front()->dtype,
                                  parts.front()->shape);
-  fail(whole, "the ranks hold slices with " + std::to_string(total) + " of its " +
-                  std::to_string(elems) + " elements");
+  fail(whole, format_text("the ranks hold slices with {} of its {} elements", total, elems));
 }
 
 }  // namespace sluice

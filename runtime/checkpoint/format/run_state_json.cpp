@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/manifest_json.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
 
@@ -32,7 +33,7 @@ TokenizerRecord tokenizer_from_json(const nlohmann::json& value, const std::stri
   }
   const nlohmann::json& files = fields.list("files");
   for (std::size_t i = 0; i < files.size(); ++i) {
-    const JsonFields file(files[i], path, "run.tokenizer.files[" + std::to_string(i) + "].");
+    const JsonFields file(files[i], path, format_text("run.tokenizer.files[{}].", i));
     tokenizer.files.push_back({file.text("name"), file.integer("bytes"), file.hash("xxh3")});
     if (!is_tokenizer_file(tokenizer.files.back().name)) file.fail("name", "is no tokenizer's");
   }

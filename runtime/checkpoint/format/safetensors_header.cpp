@@ -9,6 +9,7 @@
 #include <unordered_set>
 #include <utility>
 
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/safetensors.hpp"
 
 namespace sluice {
@@ -176,8 +177,8 @@ class HeaderScan final : public nlohmann::json_sax<Json> {
     const std::int64_t bytes = bytes_of(entry_.dtype, entry_.shape);
     if (bytes < 0) fail("has a shape of more than 2^63 bytes");
     if (end_ < begin_ || end_ - begin_ != bytes) {
-      fail("has data_offsets [" + std::to_string(begin_) + ", " + std::to_string(end_) +
-           "), but its shape and dtype make " + std::to_string(bytes) + " bytes");
+      fail(format_text("has data_offsets [{}, {}), but its shape and dtype make {} bytes", begin_,
+                       end_, bytes));
     }
     if (begin_ > std::numeric_limits<std::int64_t>::max() - data_begin_ - bytes) {
       fail("has an offset over 2^63");
@@ -208,21 +209,21 @@ void check_places(SafetensorsHeader& header, std::int64_t file_bytes, const std:
     if (entry.offset != end) {
       throw CheckpointError(
           entry.offset < end
-              ? "overlaps the tensor before it, which ends at byte " + std::to_string(end)
-              : "leaves a hole: the tensor before it ends at byte " + std::to_string(end),
+              ? format_text("overlaps the tensor before it, which ends at byte {}", end)
+              : format_text("leaves a hole: the tensor before it ends at byte {}", end),
           path, entry.name, entry.offset);
     }
     end += entry.bytes;
     if (end > file_bytes) {
-      throw CheckpointError("reaches to byte " + std::to_string(end) + ", but the file has only " +
-                                std::to_string(file_bytes) + " bytes: it was cut short",
-                            path, entry.name, entry.offset);
+      throw CheckpointError(
+          format_text("reaches to byte {}, but the file has only {} bytes: it was cut short", end,
+                      file_bytes),
+          path, entry.name, entry.offset);
     }
   }
   if (end != file_bytes) {
     throw CheckpointError(
-        "the tensors end here, but the file has " + std::to_string(file_bytes) + " bytes", path, "",
-        end);
+        format_text("the tensors end here, but the file has {} bytes", file_bytes), path, "", end);
   }
 }
 
@@ -231,8 +232,8 @@ void check_places(SafetensorsHeader& header, std::int64_t file_bytes, const std:
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> begin,
                                            std::int64_t file_bytes, const std::string& path) {
   if (file_bytes < kLengthBytes || begin.size() < kLengthBytes) {
-    throw CheckpointError(
-        "too short for a safetensors file: " + std::to_string(file_bytes) + " bytes", path);
+    throw CheckpointError(format_text("too short for a safetensors file: {} bytes", file_bytes),
+                          path);
   }
   constexpr std::string_view kPointer = "version https://git-lfs.github.com/";
   const std::string_view start(reinterpret_cast<const char*>(begin.data()), begin.size());
@@ -243,14 +244,16 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> begin,
   std::uint64_t length = 0;
   std::memcpy(&length, begin.data(), sizeof(length));
   if (length > static_cast<std::uint64_t>(kMaxSafetensorsHeaderBytes)) {
-    throw CheckpointError("the header's length is " + std::to_string(length) +
-                              " bytes, over the limit of 100 MB: not a safetensors file?",
-                          path, "", 0);
+    throw CheckpointError(
+        format_text(
+            "the header's length is {} bytes, over the limit of 100 MB: not a safetensors file?",
+            length),
+        path, "", 0);
   }
   const auto header_bytes = static_cast<std::int64_t>(length) + kLengthBytes;
   if (header_bytes > file_bytes || header_bytes > static_cast<std::int64_t>(begin.size())) {
-    throw CheckpointError("the header needs " + std::to_string(header_bytes) +
-                              " bytes, but the file has only " + std::to_string(file_bytes),
+    throw CheckpointError(format_text("the header needs {} bytes, but the file has only {}",
+                                      header_bytes, file_bytes),
                           path, "", 0);
   }
   const auto* const text = reinterpret_cast<const char*>(begin.data()) + kLengthBytes;
@@ -292,9 +295,9 @@ SafetensorsLayout plan_safetensors(std::span<const TensorDecl> tensors, const Te
     }
     layout.tensors[i] = {decl.name, decl.dtype, decl.shape, end, bytes};
     if (json.size() > 1) json += ',';
-    json += Json(decl.name).dump() + ":{\"dtype\":\"" + std::string(name_of(decl.dtype)) +
-            "\",\"shape\":" + Json(decl.shape).dump() + ",\"data_offsets\":[" +
-            std::to_string(end) + ',' + std::to_string(end + bytes) + "]}";
+    json += format_text("{}:{{\"dtype\":\"{}\",\"shape\":{},\"data_offsets\":[{},{}]}}",
+                        Json(decl.name).dump(), name_of(decl.dtype), Json(decl.shape).dump(), end,
+                        end + bytes);
     end += bytes;
   }
   json += '}';

@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/safetensors.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/checkpoint/io/staged_file.hpp"
@@ -79,13 +80,12 @@ void SafetensorsWriter::write(std::size_t tensor, std::int64_t offset,
   const TensorEntry& entry = impl_->layout.tensors[tensor];
   const auto length = static_cast<std::int64_t>(bytes.size());
   if (offset < 0 || offset > entry.bytes || length > entry.bytes - offset) {
-    throw Error("bytes [" + std::to_string(offset) + ", " + std::to_string(offset + length) +
-                ") are not all in tensor " + entry.name + " of " + impl_->path + ", which has " +
-                std::to_string(entry.bytes));
+    throw Error(format_text("bytes [{}, {}) are not all in tensor {} of {}, which has {}", offset,
+                            offset + length, entry.name, impl_->path, entry.bytes));
   }
   if (!impl_->written[tensor].add(offset, offset + length)) {
-    throw Error("bytes [" + std::to_string(offset) + ", " + std::to_string(offset + length) +
-                ") of tensor " + entry.name + " of " + impl_->path + " are written twice");
+    throw Error(format_text("bytes [{}, {}) of tensor {} of {} are written twice", offset,
+                            offset + length, entry.name, impl_->path));
   }
   impl_->out.write(entry.offset + offset, bytes);
 }
@@ -95,8 +95,8 @@ void SafetensorsWriter::finish() {
     const TensorEntry& entry = impl_->layout.tensors[i];
     const std::int64_t until = impl_->written[i].whole_until();
     if (until < entry.bytes) {
-      throw Error("tensor " + entry.name + " of " + impl_->path + " was not written from byte " +
-                  std::to_string(until) + " on");
+      throw Error(format_text("tensor {} of {} was not written from byte {} on", entry.name,
+                              impl_->path, until));
     }
   }
   impl_->out.sync();

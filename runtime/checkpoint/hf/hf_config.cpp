@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/hf/hf_json.hpp"
 
 namespace sluice {
@@ -53,7 +54,7 @@ class Keys {
     if (whole && value->get<std::int64_t>() >= 1 && value->get<std::int64_t>() <= most) {
       return value->get<std::int64_t>();
     }
-    refuse(key, "is no whole number from 1 to " + std::to_string(most));
+    refuse(key, format_text("is no whole number from 1 to {}", most));
     return fallback.value_or(1);
   }
 
@@ -248,7 +249,7 @@ void read_head_width(const Keys& keys, ModelOptions& o) {
   const char* heads = o.type == ModelType::kGpt2 ? "n_head" : "num_attention_heads";
   const bool given = o.type != ModelType::kGpt2 && keys.find("head_dim") != nullptr;
   if (!given && o.hidden % o.heads != 0) {
-    keys.refuse(heads, "does not divide the hidden size of " + std::to_string(o.hidden));
+    keys.refuse(heads, format_text("does not divide the hidden size of {}", o.hidden));
   }
   o.head_dim = given ? keys.count("head_dim") : std::max<std::int64_t>(1, o.hidden / o.heads);
   if (o.type == ModelType::kGpt2) return;
@@ -256,7 +257,7 @@ void read_head_width(const Keys& keys, ModelOptions& o) {
     keys.refuse(given ? "head_dim" : heads, "rotary positions need heads of even width");
   }
   if (o.heads % o.kv_heads != 0) {
-    keys.refuse("num_key_value_heads", "does not divide the " + std::to_string(o.heads) + " heads");
+    keys.refuse("num_key_value_heads", format_text("does not divide the {} heads", o.heads));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <map>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
@@ -79,9 +80,9 @@ class TensorSink {
   void write(std::span<const float> values) {
     for (const float value : values) {
       if (std::abs(value) < overflow_ || !std::isfinite(value)) continue;
-      throw ConfigError(writer_.layout().tensors[tensor_].name + " holds " + std::to_string(value) +
-                        ", more than " + std::string(torch_name(dtype_)) +
-                        " can: export with another --dtype");
+      throw ConfigError(format_text("{} holds {:f}, more than {} can: export with another --dtype",
+                                    writer_.layout().tensors[tensor_].name, value,
+                                    torch_name(dtype_)));
     }
     narrow_.resize(values.size() * static_cast<std::size_t>(size_of(dtype_)));
     convert(narrow_.data(), dtype_, values.data(), DType::kFloat32,

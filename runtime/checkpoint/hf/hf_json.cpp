@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 
 namespace sluice {
@@ -21,7 +22,7 @@ class Guard {
     using Event = Json::parse_event_t;
     if (event == Event::object_start || event == Event::array_start) {
       if (depth >= most_) {
-        throw IoError(path_ + ": nested deeper than " + std::to_string(most_) + " levels", path_);
+        throw IoError(format_text("{}: nested deeper than {} levels", path_, most_), path_);
       }
     }
     if (event == Event::object_start) keys_.emplace_back();
@@ -42,7 +43,7 @@ class Guard {
 
 Json parse_hf_json(const std::string& path, std::string_view text, HfJsonLimits limits) {
   if (static_cast<std::int64_t>(text.size()) > limits.bytes) {
-    throw IoError(path + " is larger than " + std::to_string(limits.bytes) + " bytes", path);
+    throw IoError(format_text("{} is larger than {} bytes", path, limits.bytes), path);
   }
   // The JSON parser takes a NUL for the end of its text and would ignore the bytes behind it.
   if (text.find('\0') != std::string_view::npos) {

@@ -6,6 +6,7 @@
 #include <set>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/posix/map.hpp"
 #include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
@@ -105,7 +106,7 @@ void HfWeights::match(const std::string& dir, const ModelOptions& file, const Mo
     const bool only_head = missing.size() == 1 && missing.front() == kHfHead;
     throw CheckpointError(
         "is in no file" +
-            (missing.size() > 1 ? " (nor are " + std::to_string(missing.size() - 1) + " others)"
+            (missing.size() > 1 ? format_text(" (nor are {} others)", missing.size() - 1)
                                 : std::string()) +
             (only_head ? "; a model whose head is its embedding has tie_word_embeddings: true"
                        : ""),
@@ -113,8 +114,8 @@ void HfWeights::match(const std::string& dir, const ModelOptions& file, const Mo
   }
   for (const auto& [name, stored] : stored_) {
     if (wanted.contains(name)) continue;
-    throw CheckpointError("is no tensor of a " + std::string(hf_type_name(spec.options.type)) +
-                              " of " + std::to_string(spec.options.layers) + " layers",
+    throw CheckpointError(format_text("is no tensor of a {} of {} layers",
+                                      hf_type_name(spec.options.type), spec.options.layers),
                           stored.file->path(), stored.entry.name, stored.entry.offset);
   }
   dtype_ = sources_.begin()->second.stored.dtype;
@@ -141,12 +142,11 @@ void HfWeights::check_rows(const HfPlacement& placement, const Stored& stored,
   const std::int64_t ours = placement.shape[0];
   const std::int64_t theirs = expected[0];  // without padding rows
   if (ours > theirs) {
-    notes_.push_back(placement.tensor + ": " + std::to_string(ours - theirs) +
-                     " rows beyond the file's " + std::to_string(theirs) +
-                     " are drawn as fresh weights are");
+    notes_.push_back(format_text("{}: {} rows beyond the file's {} are drawn as fresh weights are",
+                                 placement.tensor, ours - theirs, theirs));
   } else if (shape[0] > ours) {
-    notes_.push_back(placement.tensor + ": " + std::to_string(shape[0] - ours) +
-                     " rows beyond the model's " + std::to_string(ours) + " are not taken");
+    notes_.push_back(format_text("{}: {} rows beyond the model's {} are not taken",
+                                 placement.tensor, shape[0] - ours, ours));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/hf/hf_names.hpp"
 
 namespace sluice {
@@ -31,9 +32,9 @@ class Planner {
     for (const auto& [what, count] :
          {std::pair{"heads", o_.heads}, {"kv_heads", o_.kv_heads}, {"ffn", o_.ffn}}) {
       if (count % parts_ == 0) continue;
-      throw ConfigError("model." + std::string(what) + ": " + std::to_string(count) +
-                        " do not divide by the checkpoint's " + std::to_string(parts_) +
-                        " tensor-parallel ranks");
+      throw ConfigError(
+          format_text("model.{}: {} do not divide by the checkpoint's {} tensor-parallel ranks",
+                      what, count, parts_));
     }
     for (const ParamGroup& group : spec.groups) {
       for (const ParamSpec& param : group.params) megatron_param(param);

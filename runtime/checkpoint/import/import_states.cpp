@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
@@ -23,7 +24,7 @@ std::string list_text(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < std::min(names.size(), kShown); ++i) {
     text += (i == 0 ? "" : ", ") + names[i];
   }
-  if (names.size() > kShown) text += " and " + std::to_string(names.size() - kShown) + " more";
+  if (names.size() > kShown) text += format_text(" and {} more", names.size() - kShown);
   return text;
 }
 
@@ -106,12 +107,12 @@ ImportedStates::ImportedStates(ImportSource& source, const ModelSpec& spec,
   check_shapes();
   const std::int64_t ours = spec.options.vocab;
   if (ours < tables.vocab) {
-    notes_.push_back(std::to_string(tables.vocab - ours) +
-                     " rows of the vocabulary beyond the model's " + std::to_string(ours) +
-                     " are padding and are not taken");
+    notes_.push_back(
+        format_text("{} rows of the vocabulary beyond the model's {} are padding and are not taken",
+                    tables.vocab - ours, ours));
   } else if (ours > tables.vocab) {
-    notes_.push_back(std::to_string(ours - tables.vocab) +
-                     " rows of the vocabulary are not in the checkpoint and are drawn");
+    notes_.push_back(format_text(
+        "{} rows of the vocabulary are not in the checkpoint and are drawn", ours - tables.vocab));
   }
 }
 
@@ -121,7 +122,7 @@ void ImportedStates::find_names(ModelType type, bool tied) {
   std::set<std::pair<int, std::string>> wanted;
   for (const ImportTensor& tensor : layout_.tensors) wanted.insert({tensor.part, tensor.name});
   for (int part = 0; part < source_.parts(); ++part) {
-    const std::string on = source_.parts() > 1 ? " (rank " + std::to_string(part) + ")" : "";
+    const std::string on = source_.parts() > 1 ? format_text(" (rank {})", part) : "";
     const std::map<std::string, std::string> names = names_of(source_, type, part);
     for (const ImportTensor& tensor : layout_.tensors) {
       if (tensor.part != part) continue;

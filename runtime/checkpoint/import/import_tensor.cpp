@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/range_plan.hpp"
 
 namespace sluice {
@@ -30,8 +31,7 @@ OpenTensor::OpenTensor(std::string name, std::vector<std::int64_t> shape,
   const std::int64_t rows = shape_.size() == 2 ? shape_[0] : 1;
   constexpr std::size_t kMostPieces = 4096;  // every pair of pieces is compared
   if (pieces_.size() > kMostPieces) {
-    throw error("is in " + std::to_string(pieces_.size()) + " pieces, over the limit of " +
-                std::to_string(kMostPieces));
+    throw error(format_text("is in {} pieces, over the limit of {}", pieces_.size(), kMostPieces));
   }
   std::int64_t covered = 0;
   for (std::size_t i = 0; i < pieces_.size(); ++i) {
@@ -53,9 +53,8 @@ OpenTensor::OpenTensor(std::string name, std::vector<std::int64_t> shape,
     covered += piece.rows() * piece.cols();
   }
   if (covered != element_count(shape_)) {
-    throw error("its pieces hold " + std::to_string(covered) + " of the " +
-                std::to_string(element_count(shape_)) + " elements of its shape " +
-                shape_text(shape_));
+    throw error(format_text("its pieces hold {} of the {} elements of its shape {}", covered,
+                            element_count(shape_), shape_text(shape_)));
   }
 }
 

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
 #include "runtime/checkpoint/import/import_source.hpp"
 #include "runtime/checkpoint/import/megatron_files.hpp"
@@ -91,7 +92,7 @@ class Megatron final : public ImportSource {
   static std::string text_of(const MegatronProgress& at) {
     if (!at.moments) return "no optimizer";
     return at.updates < 0 ? "one that does not count its updates"
-                          : "one of " + std::to_string(at.updates) + " updates";
+                          : format_text("one of {} updates", at.updates);
   }
 
   [[nodiscard]] ImportProgress progress_of_run() const {

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/posix/map.hpp"
 #include "runtime/checkpoint/import/dist_metadata.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
@@ -82,12 +83,11 @@ class MegatronDist final : public ImportSource {
     if (tensor.shape.empty()) return;
     constexpr std::int64_t kMostLayers = 1 << 16;
     if (tensor.shape[0] > kMostLayers) {
-      throw CheckpointError("is stacked for " + std::to_string(tensor.shape[0]) + " layers",
+      throw CheckpointError(format_text("is stacked for {} layers", tensor.shape[0]),
                             join_path(dir_, kMetadata), key, tensor.at);
     }
     for (std::int64_t layer = 0; layer < tensor.shape[0]; ++layer) {
-      const std::string name =
-          std::string(kLayers) + std::to_string(layer) + "." + key.substr(kLayers.size());
+      const std::string name = format_text("{}{}.{}", kLayers, layer, key.substr(kLayers.size()));
       places_.emplace(name, Place{{key, "", ""}, layer});
     }
   }
@@ -125,7 +125,7 @@ class MegatronDist final : public ImportSource {
     std::vector<std::int64_t> shape(tensor.shape.begin() + static_cast<std::ptrdiff_t>(first),
                                     tensor.shape.end());
     if (shape.empty() || shape.size() > 2) {
-      throw CheckpointError("has " + std::to_string(shape.size()) + " dimensions; 1 or 2 are read",
+      throw CheckpointError(format_text("has {} dimensions; 1 or 2 are read", shape.size()),
                             join_path(dir_, kMetadata), key, tensor.at);
     }
     std::vector<TensorPiece> pieces;
@@ -143,10 +143,10 @@ class MegatronDist final : public ImportSource {
       if (shape.size() == 2) piece.row = chunk.offsets[first];
     }
     if (pieces.empty()) {
-      throw CheckpointError("has no piece of layer " + std::to_string(layer),
+      throw CheckpointError(format_text("has no piece of layer {}", layer),
                             join_path(dir_, kMetadata), key, tensor.at);
     }
-    return {layer < 0 ? key : key + " (layer " + std::to_string(layer) + ")", std::move(shape),
+    return {layer < 0 ? key : format_text("{} (layer {})", key, layer), std::move(shape),
             std::move(pieces)};
   }
   TensorPiece open_chunk(const std::string& key, const DistChunk& chunk) {

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
 #include "runtime/checkpoint/import/import_layout.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
@@ -102,8 +103,8 @@ std::int64_t count_layers(const MegatronFile& in, const std::vector<MegatronTens
     if (const auto layer = layer_number(tensor.name)) numbers.insert(layer->number);
   }
   if (!numbers.empty() && *numbers.rbegin() != static_cast<std::int64_t>(numbers.size()) - 1) {
-    throw CheckpointError("holds " + std::to_string(numbers.size()) + " layers, the last of them " +
-                              std::to_string(*numbers.rbegin()) + ": numbers are left out",
+    throw CheckpointError(format_text("holds {} layers, the last of them {}: numbers are left out",
+                                      numbers.size(), *numbers.rbegin()),
                           in.file->path(), chunk.front().in_file);
   }
   return static_cast<std::int64_t>(numbers.size());
@@ -117,7 +118,7 @@ MegatronFile open_file(const std::string& path, int tensor_rank, int stage) {
   if (const PickleValue* const model = tree.find(root, "model"))
     chunks.emplace_back("model", model);
   for (int i = 0; chunks.empty() || i > 0; ++i) {
-    const std::string name = "model" + std::to_string(i);
+    const std::string name = format_text("model{}", i);
     const PickleValue* const model = tree.find(root, name);
     if (model == nullptr && i == 0) {
       throw CheckpointError("holds no `model` and no `model0`", path, "", root.at);
@@ -187,10 +188,10 @@ MegatronFiles open_grid(const std::string& dir) {
   }
   if (!folders.empty()) {
     throw CheckpointError(
-        "is of none of the " + std::to_string(all.tensor_ranks) + " tensor-parallel ranks and " +
-            std::to_string(all.stages) +
-            " stages that are there without a gap: a folder before it is missing, or it is of "
-            "experts, which are not built here",
+        format_text(
+            "is of none of the {} tensor-parallel ranks and {} stages that are there without a "
+            "gap: a folder before it is missing, or it is of experts, which are not built here",
+            all.tensor_ranks, all.stages),
         join_path(dir, *folders.begin()));
   }
   return all;
@@ -205,12 +206,12 @@ void check_sizes(const MegatronFiles& all, const MegatronFile& in) {
         {"virtual_pipeline_model_parallel_size", chunks, "virtual stages"}}) {
     const auto said = argument(in, key);
     if (!said || *said == found) continue;
-    throw wrong_file(in, "args." + std::string(key) + " is " + std::to_string(*said) +
-                             ", and files of " + std::to_string(found) + " " + of + " are there");
+    throw wrong_file(
+        in, format_text("args.{} is {}, and files of {} {} are there", key, *said, found, of));
   }
   if (static_cast<std::int64_t>(in.chunks.size()) == chunks) return;
-  throw wrong_file(in, "holds " + std::to_string(in.chunks.size()) + " chunks of the model, and " +
-                           all.files[0].file->path() + " " + std::to_string(chunks));
+  throw wrong_file(in, format_text("holds {} chunks of the model, and {} {}", in.chunks.size(),
+                                   all.files[0].file->path(), chunks));
 }
 
 // In every rank order of Megatron, the rank that wrote a file rises with tensor-parallel rank and
@@ -219,9 +220,9 @@ void check_writer(const MegatronFile& before, const MegatronFile& in) {
   const auto rank = argument(in, "rank");
   const auto other = argument(before, "rank");
   if (!rank || !other || *rank >= *other) return;
-  throw wrong_file(in, "was written by rank " + std::to_string(*rank) + ", and " +
-                           before.file->path() + " by rank " + std::to_string(*other) +
-                           ": files of two ranks are swapped");
+  throw wrong_file(
+      in, format_text("was written by rank {}, and {} by rank {}: files of two ranks are swapped",
+                      *rank, before.file->path(), *other));
 }
 
 // Checks that the layout and position in each file match the name of its folder.
@@ -233,9 +234,8 @@ void check_places(const MegatronFiles& all) {
     check_version(in);
     check_sizes(all, in);
     if (iteration(in) != iteration(all.files[0])) {
-      throw wrong_file(in, "is of iteration " + std::to_string(iteration(in)) + ", and " +
-                               all.files[0].file->path() + " of " +
-                               std::to_string(iteration(all.files[0])));
+      throw wrong_file(in, format_text("is of iteration {}, and {} of {}", iteration(in),
+                                       all.files[0].file->path(), iteration(all.files[0])));
     }
     if (in.stage > 0) check_writer(all.at(in.tensor_rank, in.stage - 1), in);
     if (in.tensor_rank > 0) check_writer(all.at(in.tensor_rank - 1, in.stage), in);
@@ -248,9 +248,9 @@ void check_ends(const MegatronFile& in, std::size_t chunk, bool first, bool last
   bool embedding = false;
   bool norm = false;
   const auto refuse = [&](const MegatronTensor& tensor, const std::string& whose) {
-    throw CheckpointError("is of the " + whose + " stage, and this is stage " +
-                              std::to_string(in.stage) +
-                              ": files of two stages are swapped, or one is missing",
+    throw CheckpointError(format_text("is of the {} stage, and this is stage {}: files of two "
+                                      "stages are swapped, or one is missing",
+                                      whose, in.stage),
                           in.file->path(), tensor.in_file, tensor.states[0]->at);
   };
   for (const MegatronTensor& tensor : in.chunks[chunk]) {
@@ -263,10 +263,11 @@ void check_ends(const MegatronFile& in, std::size_t chunk, bool first, bool last
     norm = norm || of_norm;
   }
   if ((first && !embedding) || (last && !norm)) {
-    throw wrong_file(in, std::string("holds no ") +
-                             (first && !embedding ? "embedding" : "final norm") +
-                             ", which is stage " + std::to_string(in.stage) +
-                             "'s: files of two stages are swapped, or one is missing");
+    throw wrong_file(
+        in,
+        format_text(
+            "holds no {}, which is stage {}'s: files of two stages are swapped, or one is missing",
+            first && !embedding ? "embedding" : "final norm", in.stage));
   }
 }
 
@@ -275,7 +276,7 @@ std::string layers_text(const MegatronFiles& all) {
   for (int stage = 0; stage < all.stages; ++stage) {
     std::int64_t layers = 0;
     for (const std::int64_t count : all.at(0, stage).layers) layers += count;
-    text += (stage == 0 ? "" : " + ") + std::to_string(layers);
+    text += format_text("{}{}", stage == 0 ? "" : " + ", layers);
   }
   return text;
 }
@@ -292,8 +293,8 @@ void number_layers(MegatronFiles& all) {
         check_ends(in, chunk, chunk == 0 && stage == 0,
                    chunk + 1 == chunks && stage + 1 == all.stages);
         if (in.layers[chunk] != layers) {
-          throw wrong_file(in, "holds " + std::to_string(in.layers[chunk]) + " layers, and " +
-                                   all.at(0, stage).file->path() + " " + std::to_string(layers));
+          throw wrong_file(in, format_text("holds {} layers, and {} {}", in.layers[chunk],
+                                           all.at(0, stage).file->path(), layers));
         }
         for (MegatronTensor& tensor : in.chunks[chunk]) {
           if (const auto layer = layer_number(tensor.name)) {
@@ -307,8 +308,9 @@ void number_layers(MegatronFiles& all) {
   const MegatronFile& last = all.files.back();
   const auto said = argument(last, "num_layers");
   if (!said || *said == before) return;
-  throw wrong_file(last, "args.num_layers is " + std::to_string(*said) + ", and its stages hold " +
-                             layers_text(all) + " layers: a stage's file is another's or missing");
+  throw wrong_file(last, format_text("args.num_layers is {}, and its stages hold {} layers: a "
+                                     "stage's file is another's or missing",
+                                     *said, layers_text(all)));
 }
 
 }  // namespace

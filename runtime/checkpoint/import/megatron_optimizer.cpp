@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
 #include "runtime/checkpoint/import/import_tensor.hpp"
@@ -45,9 +46,9 @@ class OptimizerReader {
       }
     }
     if (used_ != states_.size()) {
-      refuse("holds " + std::to_string(states_.size()) + " states, and its groups list " +
-                 std::to_string(used_) + " parameters",
-             "optimizer.state", inner);
+      refuse(
+          format_text("holds {} states, and its groups list {} parameters", states_.size(), used_),
+          "optimizer.state", inner);
     }
     take_masters(*optimizer, of_groups);
     return progress(*optimizer);
@@ -127,12 +128,11 @@ class OptimizerReader {
         }
       }
       if (of_groups[g].size() == group.numbers.size()) continue;
-      refuse("lists " + std::to_string(group.numbers.size()) + " parameters in group " +
-                 std::to_string(g) + ", and " + std::to_string(of_groups[g].size()) +
-                 " of the model's are to be in it" +
-                 (full == 1      ? ""
-                  : group.decays ? ": matrices, whose weights decay"
-                                 : ": vectors, whose weights do not decay"),
+      refuse(format_text("lists {} parameters in group {}, and {} of the model's are to be in it{}",
+                         group.numbers.size(), g, of_groups[g].size(),
+                         full == 1      ? ""
+                         : group.decays ? ": matrices, whose weights decay"
+                                        : ": vectors, whose weights do not decay"),
              "optimizer.param_groups", *group.said);
     }
     return of_groups;
@@ -162,12 +162,12 @@ class OptimizerReader {
   void take_moments(MegatronTensor& of, std::int64_t number) {
     const auto state = states_.find(number);
     if (state == states_.end() || state->second == nullptr) {
-      refuse("has no state in the optimizer, or shares state " + std::to_string(number), of.in_file,
+      refuse(format_text("has no state in the optimizer, or shares state {}", number), of.in_file,
              *of.states[0]);
     }
     const PickleValue& at = *std::exchange(state->second, nullptr);
     ++used_;
-    const std::string which = " (state " + std::to_string(number) + ")";
+    const std::string which = format_text(" (state {})", number);
     of.states[1] = &matching(of, tree_.find(at, "exp_avg"), "exp_avg" + which, at);
     of.states[2] = &matching(of, tree_.find(at, "exp_avg_sq"), "exp_avg_sq" + which, at);
     if (const PickleValue* const step = tree_.find(at, "step")) take_step(*step, of.in_file);
@@ -175,9 +175,8 @@ class OptimizerReader {
   void take_step(const PickleValue& value, const std::string& of) {
     const std::int64_t updates = updates_of(*in_.file, value);
     if (updates_ >= 0 && updates != updates_) {
-      refuse("was updated " + std::to_string(updates) + " times, and others " +
-                 std::to_string(updates_) + " times",
-             of, value);
+      refuse(format_text("was updated {} times, and others {} times", updates, updates_), of,
+             value);
     }
     updates_ = updates;
   }
@@ -199,8 +198,9 @@ class OptimizerReader {
       const PickleValue& group = has_group ? tree_.at(copies->items[g]) : optimizer;
       const std::size_t count = has_group && group.kind == Kind::kList ? group.items.size() : 0;
       if (count != half.size()) {
-        refuse("holds " + std::to_string(count) + " fp32 weights of group " + std::to_string(g) +
-                   ", and " + std::to_string(half.size()) + " of its weights are in fp16 or bf16",
+        refuse(format_text(
+                   "holds {} fp32 weights of group {}, and {} of its weights are in fp16 or bf16",
+                   count, g, half.size()),
                "optimizer.fp32_from_fp16_params", group);
       }
       for (std::size_t i = 0; i < count; ++i) {

@@ -4,6 +4,7 @@
 #include <optional>
 #include <utility>
 
+#include "base/format.hpp"
 #include "runtime/checkpoint/import/pickle_stack.hpp"
 #include "runtime/checkpoint/import/pickle_tensors.hpp"
 
@@ -298,7 +299,7 @@ void Machine::step() {
   if (opcode == 0x80) {
     const auto protocol = number<std::uint8_t>();
     if (protocol < 2 || protocol > 5) {
-      fail("is a pickle of protocol " + std::to_string(protocol) + "; 2 to 5 are read");
+      fail(format_text("is a pickle of protocol {}; 2 to 5 are read", protocol));
     }
     return;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/format.hpp"
+
 namespace sluice {
 
 PickleStack::PickleStack(std::span<const std::byte> pickle, const std::string& path,
@@ -17,8 +19,8 @@ void PickleStack::fail(const std::string& what) const {
 
 void PickleStack::check_size() const {
   if (static_cast<std::int64_t>(pickle_.size()) <= limits_.bytes) return;
-  fail("has a pickle of " + std::to_string(pickle_.size()) + " bytes, over the limit of " +
-       std::to_string(limits_.bytes));
+  fail(
+      format_text("has a pickle of {} bytes, over the limit of {}", pickle_.size(), limits_.bytes));
 }
 
 std::uint8_t PickleStack::next_opcode() {
@@ -48,7 +50,7 @@ std::string PickleStack::line() {
 }
 
 std::int64_t PickleStack::long_number(std::uint8_t length) {
-  if (length > 8) fail("holds a number of " + std::to_string(length) + " bytes, over 8");
+  if (length > 8) fail(format_text("holds a number of {} bytes, over 8", length));
   std::uint64_t value = 0;
   const auto bytes = take(length);
   if (length == 0) return 0;
@@ -59,7 +61,7 @@ std::int64_t PickleStack::long_number(std::uint8_t length) {
 
 void PickleStack::push(PickleValue value) {
   if (tree_.values.size() >= limits_.values) {
-    fail("holds more than " + std::to_string(limits_.values) + " values");
+    fail(format_text("holds more than {} values", limits_.values));
   }
   value.at = base_ + static_cast<std::int64_t>(opcode_at_);
   tree_.values.push_back(std::move(value));
@@ -109,7 +111,7 @@ void PickleStack::remember(std::uint64_t index) {
 
 void PickleStack::recall(std::uint64_t index) {
   const auto found = memo_.find(index);
-  if (found == memo_.end()) fail("takes value " + std::to_string(index) + ", which is not there");
+  if (found == memo_.end()) fail(format_text("takes value {}, which is not there", index));
   stack_.push_back(found->second);
 }
 

@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/posix/map.hpp"
 #include "runtime/checkpoint/hf/widen.hpp"
 #include "runtime/checkpoint/import/zip_file.hpp"
@@ -59,9 +60,10 @@ void check_crc(std::span<const std::byte> bytes, std::uint32_t crc, const std::s
     if (bytes.size() > kPiece) let_go(piece);
   }
   if (found == crc) return;
-  throw CheckpointError("the " + std::to_string(bytes.size()) +
-                            " bytes from here are not what was written: their checksum is wrong",
-                        path, name, offset);
+  throw CheckpointError(
+      format_text("the {} bytes from here are not what was written: their checksum is wrong",
+                  bytes.size()),
+      path, name, offset);
 }
 
 }  // namespace
@@ -93,8 +95,8 @@ TorchContents parse_torch_file(std::span<const std::byte> file, const std::strin
       throw CheckpointError(
           at == names.end()
               ? "names the storage " + storage.key + " and has no data/" + storage.key
-              : "has data/" + storage.key + " of " + std::to_string(at->second->bytes) +
-                    " bytes, not the " + std::to_string(expected) + " that its pickle says",
+              : format_text("has data/{} of {} bytes, not the {} that its pickle says", storage.key,
+                            at->second->bytes, expected),
           path, "", data.offset);
     }
     contents.storages.push_back({at->second->offset, expected, at->second->crc});
@@ -135,10 +137,10 @@ TorchFile::TorchFile(std::shared_ptr<const MappedFile> file, std::int64_t offset
                      std::int64_t bytes) {
   const auto size = static_cast<std::int64_t>(file->bytes().size());
   if (offset < 0 || bytes < 0 || offset > size || bytes > size - offset) {
-    throw CheckpointError("ends before the " + std::to_string(bytes) + " bytes that are to be here",
+    throw CheckpointError(format_text("ends before the {} bytes that are to be here", bytes),
                           file->path(), "", offset);
   }
-  const std::string path = file->path() + " (from byte " + std::to_string(offset) + ")";
+  const std::string path = format_text("{} (from byte {})", file->path(), offset);
   const std::span<const std::byte> part = bytes_of(file->bytes(), offset, bytes);
   impl_ = std::make_unique<Impl>(std::move(file), part, path);
 }

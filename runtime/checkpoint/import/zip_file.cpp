@@ -5,6 +5,8 @@
 #include <cstring>
 #include <set>
 
+#include "base/format.hpp"
+
 namespace sluice {
 namespace {
 
@@ -200,7 +202,7 @@ std::vector<ZipEntry> parse_zip(std::span<const std::byte> bytes, const std::str
   const Bytes file(bytes, path);
   const Directory directory = find_directory(file);
   if (directory.entries > limits.entries) {
-    file.fail("lists " + std::to_string(directory.entries) + " entries", directory.offset);
+    file.fail(format_text("lists {} entries", directory.entries), directory.offset);
   }
   std::vector<Listed> listed;
   std::set<std::string> names;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/step_name.hpp"
 
 namespace sluice {
@@ -35,7 +36,7 @@ std::string why_not(FileSystem& files, const std::string& path, Trust trust,
   const VerifyReport report = verify(files, path);
   if (report.sound()) return "";
   const std::size_t more = report.defects.size() - 1;
-  return report.defects.front().what + (more > 0 ? " (and " + std::to_string(more) + " more)" : "");
+  return report.defects.front().what + (more > 0 ? format_text(" (and {} more)", more) : "");
 }
 
 }  // namespace

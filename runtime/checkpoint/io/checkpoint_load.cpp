@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/checkpoint/format/block_reader.hpp"
 #include "runtime/checkpoint/io/read_ahead.hpp"
@@ -105,10 +106,10 @@ const std::vector<Stored>& Checkpoint::Impl::find(const StateRange& wanted) cons
     const StateRange whole = whole_range(stored.param, stored.kind, stored.dtype, stored.shape);
     std::string shape;
     for (const std::int64_t dim : stored.shape) {
-      shape += (shape.empty() ? "" : " x ") + std::to_string(dim);
+      shape += format_text("{}{}", shape.empty() ? "" : " x ", dim);
     }
-    fail(wanted, "the checkpoint holds it with shape " + shape + " (" +
-                     std::to_string(whole.elems()) + " elements): another model?");
+    fail(wanted, format_text("the checkpoint holds it with shape {} ({} elements): another model?",
+                             shape, whole.elems()));
   }
   if (!convertible(stored.dtype, wanted.dtype)) {
     fail(wanted, "it is stored as " + std::string(name_of(stored.dtype)) +
@@ -133,8 +134,7 @@ void Checkpoint::Impl::plan_one(std::size_t index, const StateRange& wanted,
     }
   }
   if (found != wanted.elems()) {
-    fail(wanted, "the files hold " + std::to_string(found) + " of its " +
-                     std::to_string(wanted.elems()) + " elements");
+    fail(wanted, format_text("the files hold {} of its {} elements", found, wanted.elems()));
   }
 }
 

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "runtime/checkpoint/format/step_name.hpp"
 #include "runtime/checkpoint/io/checkpoint_catalog.hpp"
@@ -35,15 +36,16 @@ void check_visible(FileSystem& files, const SaveTarget& target, const FileRecord
   const std::string path = join_path(target.path(), file.name);
   const auto stat = files.stat(path);
   if (!stat) {
-    throw CheckpointError("rank " + std::to_string(file.rank) +
-                              " wrote this file, but rank 0 does not see it: checkpoint.dir has to "
-                              "be on a file system that all hosts share",
-                          path);
+    throw CheckpointError(
+        format_text("rank {} wrote this file, but rank 0 does not see it: checkpoint.dir has to be "
+                    "on a file system that all hosts share",
+                    file.rank),
+        path);
   }
   if (stat->bytes != file.bytes) {
-    throw CheckpointError("has " + std::to_string(stat->bytes) + " bytes, but rank " +
-                              std::to_string(file.rank) + " wrote " + std::to_string(file.bytes),
-                          path);
+    throw CheckpointError(
+        format_text("has {} bytes, but rank {} wrote {}", stat->bytes, file.rank, file.bytes),
+        path);
   }
 }
 

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/io/page_memory.hpp"
 #include "runtime/checkpoint/io/read_ahead.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
@@ -82,8 +83,8 @@ std::string convert(FileSystem& files, Checkpoint& from, const std::string& dir,
   std::int64_t elems = 0;
   for (const StateRange& range : ranges) elems += range.elems();
   if (options.files < 1 || options.files > elems) {
-    throw Error("a checkpoint of " + std::to_string(elems) + " elements cannot be of " +
-                std::to_string(options.files) + " files");
+    throw Error(
+        format_text("a checkpoint of {} elements cannot be of {} files", elems, options.files));
   }
   const SaveTarget target = begin_save(files, dir, from.manifest().step);
   try {

@@ -2,6 +2,7 @@
 
 #include <cerrno>
 
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/checkpoint_error.hpp"
 
 namespace sluice {
@@ -25,8 +26,7 @@ std::string read_text(FileSystem& files, const std::string& path, std::int64_t l
   const std::unique_ptr<File> file = files.open(path);
   const std::int64_t bytes = file->size();
   if (bytes > limit_bytes) {
-    throw CheckpointError("is " + std::to_string(bytes) + " bytes long, over the limit of " +
-                              std::to_string(limit_bytes),
+    throw CheckpointError(format_text("is {} bytes long, over the limit of {}", bytes, limit_bytes),
                           path);
   }
   std::string text(static_cast<std::size_t>(bytes), '\0');

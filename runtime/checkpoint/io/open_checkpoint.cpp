@@ -1,5 +1,6 @@
 #include <algorithm>
 
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/step_name.hpp"
 #include "runtime/checkpoint/io/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/io/checkpoint_load.hpp"
@@ -13,9 +14,8 @@ void check_files(FileSystem& files, const std::string& dir, const Manifest& mani
     const auto stat = files.stat(path);
     if (!stat) throw CheckpointError(std::string("is missing") + kOlderMayBeWhole, path);
     if (stat->bytes == file.bytes) continue;
-    throw CheckpointError("the file has " + std::to_string(stat->bytes) + " bytes instead of " +
-                              std::to_string(file.bytes),
-                          path);
+    throw CheckpointError(
+        format_text("the file has {} bytes instead of {}", stat->bytes, file.bytes), path);
   }
   for (const FileRecord& file : manifest.files) {
     const std::string path = join_path(dir, file.name);
@@ -28,10 +28,10 @@ void check_files(FileSystem& files, const std::string& dir, const Manifest& mani
       tensor = tensor_name(record.range);
       break;
     }
-    throw CheckpointError("the file has " + std::to_string(stat->bytes) + " bytes instead of " +
-                              std::to_string(file.bytes) +
-                              (stat->bytes < file.bytes ? ": it was cut short" : ""),
-                          path, tensor, std::min(stat->bytes, file.bytes));
+    throw CheckpointError(
+        format_text("the file has {} bytes instead of {}{}", stat->bytes, file.bytes,
+                    stat->bytes < file.bytes ? ": it was cut short" : ""),
+        path, tensor, std::min(stat->bytes, file.bytes));
   }
 }
 
@@ -98,8 +98,7 @@ Checkpoint open_checkpoint(FileSystem& files, const std::string& path, OpenCheck
   const std::size_t first = begin == std::string::npos ? 0 : begin + 1;
   const auto name = parse_step_name(std::string_view(dir).substr(first, slash + 1 - first));
   if (name && name->step != manifest.step) {
-    throw CheckpointError("is the manifest of step " + std::to_string(manifest.step),
-                          manifest_path);
+    throw CheckpointError(format_text("is the manifest of step {}", manifest.step), manifest_path);
   }
   check_manifest(manifest, manifest_path);
   if (check == OpenCheck::kFiles) check_files(files, dir, manifest);

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/io/checkpoint_save.hpp"
 #include "runtime/checkpoint/io/staged_file.hpp"
 
@@ -128,8 +129,8 @@ void RankWriter::write(std::size_t range, std::span<const std::byte> bytes) {
   Progress& progress = impl_->progress[range];
   const auto length = static_cast<std::int64_t>(bytes.size());
   if (length > entry.bytes - progress.written) {
-    throw Error(impl_->path + ": tensor " + entry.name + " is given more than its " +
-                std::to_string(entry.bytes) + " bytes");
+    throw Error(format_text("{}: tensor {} is given more than its {} bytes", impl_->path,
+                            entry.name, entry.bytes));
   }
   // Pieces stay in the cache between the checksum and the copy.
   constexpr std::size_t kPiece = 256 * 1024;
@@ -150,9 +151,8 @@ std::string RankWriter::seal() {
   for (std::size_t i = 0; i < self.ranges.size(); ++i) {
     const TensorEntry& entry = self.layout.tensors[i];
     if (self.progress[i].written == entry.bytes) continue;
-    throw Error(self.path + ": tensor " + entry.name + " has " +
-                std::to_string(self.progress[i].written) + " of its " +
-                std::to_string(entry.bytes) + " bytes: the save left something out");
+    throw Error(format_text("{}: tensor {} has {} of its {} bytes: the save left something out",
+                            self.path, entry.name, self.progress[i].written, entry.bytes));
   }
   self.out->sync();
   self.out.reset();

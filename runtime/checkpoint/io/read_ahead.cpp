@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "base/thread_rank.hpp"
 #include "runtime/checkpoint/format/checkpoint_error.hpp"
@@ -118,8 +119,8 @@ void ReadAhead::start_threads() {
       });
     }
   } catch (const std::system_error& error) {  // without any thread the caller reads
-    log_warning("reading a checkpoint with " + std::to_string(threads_.size()) +
-                " threads: " + error.what());
+    log_warning(
+        format_text("reading a checkpoint with {} threads: {}", threads_.size(), error.what()));
   }
 }
 

@@ -2,6 +2,7 @@
 #include <charconv>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/step_name.hpp"
 #include "runtime/checkpoint/io/checkpoint_save.hpp"
 
@@ -11,8 +12,7 @@ std::string SaveTarget::path() const { return join_path(dir, name); }
 
 // One line per field. The directory is last, because its name may contain any byte.
 std::string encode_target(const SaveTarget& target) {
-  return std::to_string(target.generation) + '\n' + target.save_id + '\n' + target.name + '\n' +
-         target.dir;
+  return format_text("{}\n{}\n{}\n{}", target.generation, target.save_id, target.name, target.dir);
 }
 
 SaveTarget decode_target(std::string_view text) {

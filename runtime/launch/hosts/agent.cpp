@@ -10,6 +10,7 @@
 #include <cstdlib>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 
 namespace sluice {
 namespace {
@@ -66,8 +67,7 @@ std::string read_secret_word(int fd, std::chrono::milliseconds patience) {
 std::string agent_text(const AgentPlace& place) {
   std::string text;
   for (const Field& field : kFields) {
-    text += (text.empty() ? "" : ",") + std::string(field.name) + "=" +
-            std::to_string(place.*field.value);
+    text += format_text("{}{}={}", text.empty() ? "" : ",", field.name, place.*field.value);
   }
   return text;
 }

@@ -10,6 +10,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/job_secret.hpp"
 #include "base/plain_lines.hpp"
 #include "base/posix/io_error.hpp"
@@ -95,9 +96,8 @@ std::string master_of(const std::vector<HostSlots>& hosts) {
 std::string name_of(const HostSlots& host, int first_rank) {
   const int last = first_rank + host.slots - 1;
   return "host " + host.host +
-         (host.slots == 1
-              ? " (rank " + std::to_string(last) + ")"
-              : " (ranks " + std::to_string(first_rank) + " to " + std::to_string(last) + ")");
+         (host.slots == 1 ? format_text(" (rank {})", last)
+                          : format_text(" (ranks {} to {})", first_rank, last));
 }
 
 // Variables that every agent gets.
@@ -177,7 +177,7 @@ void start_agents(Supervision& supervision, const HostsRequest& request, const J
     plan.agent = true;
     plan.first_word = secret_word(job.secret);
     plan.name = name_of(host, first_rank);
-    plan.log_path = request.output_dir + "/host-" + std::to_string(node) + ".log";
+    plan.log_path = format_text("{}/host-{}.log", request.output_dir, node);
     plan.on_terminal = node == 0;
     if (plan.on_terminal) plan.printed_lines = plain_lines();
     plan.command = command_for(request, job, host, place);

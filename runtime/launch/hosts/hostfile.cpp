@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/launch/error_report.hpp"
 
 namespace sluice {
@@ -67,7 +68,7 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
   std::vector<Entry> entries;
   std::string problems;
   const auto complain = [&](int line, const std::string& what) {
-    problems += (problems.empty() ? "" : "\n") + name + ":" + std::to_string(line) + ": " + what;
+    problems += format_text("{}{}:{}: {}", problems.empty() ? "" : "\n", name, line, what);
   };
   std::istringstream lines{std::string(text)};
   int number = 0;
@@ -80,8 +81,9 @@ std::vector<HostSlots> parse_hostfile(std::string_view text, const std::string& 
       return other.host.host == entry.host.host;
     });
     if (same != entries.end()) {
-      complain(number, "host " + entry.host.host + " is in line " + std::to_string(same->line) +
-                           " already; give it one line with all its slots");
+      complain(number,
+               format_text("host {} is in line {} already; give it one line with all its slots",
+                           entry.host.host, same->line));
     } else {
       entries.push_back(entry);
     }
