@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 
@@ -30,7 +31,7 @@ int ExtentPlan::add(std::string tag, std::string name, std::int64_t bytes) {
     const std::int64_t file = (extent.first_file + i) % count;
     std::int64_t taken = (whole / count + (i < whole % count ? 1 : 0)) * block_bytes_;
     if (i == whole % count) taken += extent.padded % block_bytes_;
-    file_bytes_[static_cast<std::size_t>(file)] += taken;
+    nth(file_bytes_, file) += taken;
   }
   extents_.push_back(std::move(extent));
   return extents() - 1;
@@ -42,8 +43,7 @@ ExtentPlan::Place ExtentPlan::place(int index, std::int64_t offset) const {
   const std::int64_t block = offset / block_bytes_, within = offset % block_bytes_;
   Place result;
   result.file = static_cast<int>((e.first_file + block) % files());
-  result.offset =
-      e.base[static_cast<std::size_t>(result.file)] + block / files() * block_bytes_ + within;
+  result.offset = nth(e.base, result.file) + block / files() * block_bytes_ + within;
   result.contiguous = std::min(block_bytes_ - within, e.padded - offset);
   return result;
 }

@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/posix/map.hpp"
 
 namespace sluice {
@@ -77,7 +78,7 @@ class HostLedger {
   void give_back(int tag, std::int64_t bytes) {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
-    tags_[static_cast<std::size_t>(tag)].bytes -= bytes;
+    nth(tags_, tag).bytes -= bytes;
   }
   void reset_peak() {
     const std::lock_guard lock(mutex_);

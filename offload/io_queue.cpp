@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "offload/io_clock.hpp"
 #include "offload/io_request.hpp"
@@ -125,7 +126,7 @@ Ticket IoQueue::push(std::span<const RequestPtr> requests) {
 }
 
 IoQueue::Lane& IoQueue::lane_of(const IoRequest& request) {
-  return request.extent < 0 ? lanes_.back() : lanes_[static_cast<std::size_t>(request.extent)];
+  return request.extent < 0 ? lanes_.back() : nth(lanes_, request.extent);
 }
 
 void IoQueue::drain() {

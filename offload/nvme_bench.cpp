@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "offload/host_pool.hpp"
 #include "offload/io_clock.hpp"
 
@@ -41,7 +42,7 @@ class Rig {
     std::vector<Ticket> out(kRequestsOut);
     const std::int64_t start = now_ns();
     for (std::int64_t i = 0; i < requests_; ++i) {
-      Ticket& ticket = out[static_cast<std::size_t>(i % kRequestsOut)];
+      Ticket& ticket = nth(out, i % kRequestsOut);
       ticket.wait();  // the next request reuses the memory
       std::byte* memory = memory_.data() + i % kRequestsOut * request_bytes_;
       const bool write =

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "offload/image_size.hpp"
 #include "offload/nvme_store_impl.hpp"
@@ -165,7 +166,7 @@ void NvmeStore::Impl::take_version(const DecodedImage& version) {
 
 void NvmeStore::Impl::void_record(int index) {
   std::fill_n(record.data(), kIoAlignment, std::byte{0});
-  request(records[static_cast<std::size_t>(index)], true, 0, record.data(), kIoAlignment).wait();
+  request(nth(records, index), true, 0, record.data(), kIoAlignment).wait();
   queue->enqueue_flush().wait();
 }
 

@@ -55,7 +55,7 @@ struct NvmeStore::Impl {
   void mark_committed();
   void remove_found();
   [[nodiscard]] ExtentId record_extent(std::uint64_t sequence) const {
-    return records[static_cast<std::size_t>(sequence % 2)];
+    return records[sequence % 2];
   }
 
   [[nodiscard]] IoQueue& open_queue() const {

@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -96,7 +97,7 @@ int Topology::hardware_threads() const { return impl_->threads; }
 std::vector<int> Topology::share_of(int local_rank, int local_ranks) const {
   check(local_ranks > 0 && local_rank >= 0 && local_rank < local_ranks, "a local rank");
   const int total = cores();
-  if (local_ranks >= total) return {impl_->all[static_cast<std::size_t>(local_rank % total)]};
+  if (local_ranks >= total) return {nth(impl_->all, local_rank % total)};
   const auto cut = [&](std::int64_t rank) { return rank * total / local_ranks; };
   return {impl_->all.begin() + cut(local_rank), impl_->all.begin() + cut(local_rank + 1)};
 }

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -151,13 +152,13 @@ std::vector<MeshComms> make_local_mesh_comms(const Mesh& mesh, MeshNeeds needs,
     auto& group = groups[name];
     if (group.empty())
       group = make_local_communicators(static_cast<int>(ranks.size()), timeout, name);
-    return std::move(group[static_cast<std::size_t>(rank)]);
+    return std::move(nth(group, rank));
   };
   auto worlds = make_local_communicators(mesh.world(), timeout, "world");
   std::vector<MeshComms> all;
   for (int rank = 0; rank < mesh.world(); ++rank) {
     auto state = std::make_unique<MeshComms::State>(mesh, rank);
-    state->world = state->own(std::move(worlds[static_cast<std::size_t>(rank)]));
+    state->world = state->own(std::move(nth(worlds, rank)));
     state->make_groups(needs, factory);
     all.push_back(MeshComms(std::move(state)));
   }

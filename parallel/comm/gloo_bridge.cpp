@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
+#include "base/index.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "parallel/comm/op_queue.hpp"
@@ -253,7 +254,7 @@ class GlooCommunicator final : public Communicator {
     std::vector<const void*> shares(static_cast<std::size_t>(size()));
     for (const ExchangeSegment& segment : batch) {
       for (int r = 0; r < size(); ++r) {
-        shares[static_cast<std::size_t>(r)] =
+        nth(shares, r) =
             r == rank() ? reduction.share(segment, r) : reduction.staged(segment, slot_of(r));
       }
       const ReduceScatterPiece& piece = reduction.pieces[segment.piece];

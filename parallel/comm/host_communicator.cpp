@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
+#include "base/index.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "parallel/comm/host_plan.hpp"
 #include "parallel/comm/host_record.hpp"
@@ -221,7 +222,7 @@ class HostCommunicator final : public Communicator {
     std::vector<Source> sources(static_cast<std::size_t>(size()));
     for (int step = 1; step < size(); ++step) {
       const int peer = peer_at(step);
-      Source& source = sources[static_cast<std::size_t>(peer)];
+      Source& source = nth(sources, peer);
       source.table = table_of_rank(peer, pieces.size());
       if (peers_.map(peer, source.table)) continue;
       source.packed = staging + slot_of(peer, rank()) * block * size_of(input);
@@ -233,7 +234,7 @@ class HostCommunicator final : public Communicator {
     for (const ExchangeBatch& batch : plan.batches) {
       peers_.check_interrupted();
       for (int step = 1; step < size(); ++step) {
-        Source& source = sources[static_cast<std::size_t>(peer_at(step))];
+        Source& source = nth(sources, peer_at(step));
         if (source.packed != nullptr) read_batch(reduction, batch, source, peer_at(step));
       }
       add_batch(reduction, batch, sources);
@@ -287,7 +288,7 @@ class HostCommunicator final : public Communicator {
           std::memcpy(to, share(reduction, reduction.table[segment.piece], segment, peer), bytes);
           to += bytes;
         }
-        sources[static_cast<std::size_t>(peer)].packed =
+        nth(sources, peer).packed =
             peers_.segment().bounce(peer) + slot_of(rank(), peer) * ring + half;
       }
       peers_.advance();

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "parallel/comm/ordered_add.hpp"
 
 namespace sluice {
@@ -40,7 +41,7 @@ std::string difference(const LocalGroup::Post& a, const LocalGroup::Post& b) {
 }
 
 void receive_reduced(const LocalGroup::Operation& operation, int rank) {
-  const LocalGroup::Post& own = *operation.posts[static_cast<std::size_t>(rank)];
+  const LocalGroup::Post& own = *nth(operation.posts, rank);
   std::vector<const void*> shares(operation.posts.size());
   for (std::size_t p = 0; p < own.reduce_scatter.size(); ++p) {
     for (std::size_t r = 0; r < shares.size(); ++r) {
@@ -53,7 +54,7 @@ void receive_reduced(const LocalGroup::Operation& operation, int rank) {
 }
 
 void receive_gathered(const LocalGroup::Operation& operation, int rank) {
-  const LocalGroup::Post& own = *operation.posts[static_cast<std::size_t>(rank)];
+  const LocalGroup::Post& own = *nth(operation.posts, rank);
   for (std::size_t p = 0; p < own.all_gather.size(); ++p) {
     const AllGatherPiece& piece = own.all_gather[p];
     const auto bytes = static_cast<std::size_t>(piece.elems * size_of(own.dtype));
@@ -67,9 +68,9 @@ void receive_gathered(const LocalGroup::Operation& operation, int rank) {
 }
 
 void receive_sent(const LocalGroup::Operation& operation, int rank) {
-  const LocalGroup::Post& own = *operation.posts[static_cast<std::size_t>(rank)];
+  const LocalGroup::Post& own = *nth(operation.posts, rank);
   if (!own.transfer || own.transfer->receives == 0 || own.transfer->bytes == 0) return;
-  const LocalGroup::Post& sender = *operation.posts[static_cast<std::size_t>(1 - rank)];
+  const LocalGroup::Post& sender = *nth(operation.posts, 1 - rank);
   std::memcpy(own.received, sender.sent, static_cast<std::size_t>(own.transfer->bytes));
 }
 
@@ -104,8 +105,7 @@ std::shared_ptr<LocalGroup::Operation> LocalGroup::post(int rank, Post post) {
     pending_.push_back(std::move(fresh));
   }
   // An operation cannot be done before this rank posts, so it is still in the queue.
-  std::shared_ptr<Operation> operation =
-      pending_[static_cast<std::size_t>(seq - pending_.front()->seq)];
+  std::shared_ptr<Operation> operation = pending_[seq - pending_.front()->seq];
   for (std::size_t other = 0; other < operation->posts.size(); ++other) {
     if (!operation->posts[other]) continue;
     const std::string differs = difference(*operation->posts[other], post);
@@ -151,11 +151,11 @@ void LocalGroup::check_arrivals(int rank, const Operation& operation, bool timed
   std::vector<int> missing;
   std::vector<int> gone;
   for (int r = 0; r < size_; ++r) {
-    if (operation.posts[static_cast<std::size_t>(r)]) continue;
+    if (nth(operation.posts, r)) continue;
     missing.push_back(r);
-    if (left_[static_cast<std::size_t>(r)]) gone.push_back(r);
+    if (nth(left_, r)) gone.push_back(r);
   }
-  const std::string name = operation.posts[static_cast<std::size_t>(rank)]->name;
+  const std::string name = nth(operation.posts, rank)->name;
   const auto text = [&](const std::string& why) {
     return describe_failure(name_for(rank), name, operation.seq, why);
   };

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/host_faults.hpp"
+#include "base/index.hpp"
 #include "base/job_secret.hpp"
 #include "base/log.hpp"
 #include "parallel/comm/op_queue.hpp"
@@ -100,7 +101,7 @@ void meet(c10d::Store& store, const CommOptions& options, Clock::time_point dead
   }
   std::vector<int> missing;
   for (int r = 0; r < options.size; ++r) {
-    if (!store.check({keys[static_cast<std::size_t>(r)]})) missing.push_back(r);
+    if (!store.check({nth(keys, r)})) missing.push_back(r);
   }
   if (missing.empty()) return;
   throw CommError(describe(options) + ": " + describe_ranks(missing) +

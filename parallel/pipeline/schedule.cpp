@@ -4,6 +4,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -180,8 +181,8 @@ std::vector<std::vector<SlotTime>> time_slots(const std::vector<std::vector<Slot
   for (bool moves = true; moves;) {
     moves = false;
     for (int s = 0; s < stages; ++s) {
-      const auto& order = slots[static_cast<std::size_t>(s)];
-      auto& mine = times[static_cast<std::size_t>(s)];
+      const auto& order = nth(slots, s);
+      auto& mine = nth(times, s);
       while (mine.size() < order.size()) {
         const Slot& slot = order[mine.size()];
         double begin = mine.empty() ? 0 : mine.back().end;
@@ -206,11 +207,11 @@ std::vector<int> slots_after_sends(const PipelineRun& run, int stage) {
   std::vector<std::vector<Slot>> slots;
   for (int s = 0; s < run.stages; ++s) slots.push_back(list_slots(run, s));
   const auto times = time_slots(slots);
-  const auto& mine = slots[static_cast<std::size_t>(stage)];
-  const auto& my_times = times[static_cast<std::size_t>(stage)];
+  const auto& mine = nth(slots, stage);
+  const auto& my_times = nth(times, stage);
   SlotTable<int> index(slots, -1);
   for (int s = 0; s < run.stages; ++s) {
-    const auto& order = slots[static_cast<std::size_t>(s)];
+    const auto& order = nth(slots, s);
     for (std::size_t k = 0; k < order.size(); ++k) index.at(s, order[k]) = static_cast<int>(k);
   }
   std::vector<int> after;
@@ -223,7 +224,7 @@ std::vector<int> slots_after_sends(const PipelineRun& run, int stage) {
     // The peer posts the receive one slot before the slot that needs the data, that is, when the
     // slot two before has ended.
     const auto user = static_cast<std::size_t>(index.at(peer.stage, peer.slot));
-    const auto& peer_times = times[static_cast<std::size_t>(peer.stage)];
+    const auto& peer_times = nth(times, peer.stage);
     const double posted = user < 2 ? 0 : peer_times[user - 2].end;
     const double sent = std::max(my_times[k].end, posted);
     std::size_t next = k + 2;

@@ -6,6 +6,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -141,7 +142,7 @@ int tasks_of_this_node(Slurm& slurm, int world, int nodes) {
   if (counts && node) {
     const std::vector<int> tasks = expand_task_counts(*counts);
     if (static_cast<std::size_t>(*node) < tasks.size()) {
-      return tasks[static_cast<std::size_t>(*node)];
+      return nth(tasks, *node);
     }
     slurm.complain(
         format_text("SLURM_NODEID={} is not a node of the {} of SLURM_TASKS_PER_NODE='{}'", *node,

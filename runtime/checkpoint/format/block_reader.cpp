@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/format.hpp"
+#include "base/index.hpp"
 #include "runtime/checkpoint/format/checkpoint_error.hpp"
 
 namespace sluice {
@@ -130,7 +131,7 @@ void BlockReader::compare(std::size_t file, std::size_t range, std::int64_t bloc
     throw CheckpointError("the file was cut short", path(file), tensor_name(record.range),
                           offset + bytes);
   }
-  if (xxh3(got) != record.blocks[static_cast<std::size_t>(block)]) {
+  if (xxh3(got) != nth(record.blocks, block)) {
     throw CheckpointError(
         format_text("the {} bytes from here are not what was written: their checksum is wrong{}",
                     bytes, kOlderMayBeWhole),

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/index.hpp"
 #include "base/posix/map.hpp"
 #include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
@@ -30,7 +31,7 @@ void widen_transposed(const std::byte* stored, DType dtype, std::int64_t rows, s
       for (std::int64_t r = 0; r < wide; ++r) {
         const std::int64_t at = (row + r) * cols + col - begin;
         if (at >= 0 && at < n) {
-          out[static_cast<std::size_t>(at)] = tile[static_cast<std::size_t>(r)];
+          nth(out, at) = nth(tile, r);
         }
       }
     }

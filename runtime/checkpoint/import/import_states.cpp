@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
@@ -236,8 +237,7 @@ void ImportedStates::copy(const ImportBlock& block, const Opened& from, std::int
       fetch(block.from_row + c, block.from_col + r - block.row,
             {tile.data(), static_cast<std::size_t>(wide)});
       for (std::int64_t i = 0; i < wide; ++i) {
-        out[static_cast<std::size_t>((r + i - row) * cols + block.col + c)] =
-            tile[static_cast<std::size_t>(i)];
+        nth(out, (r + i - row) * cols + block.col + c) = nth(tile, i);
       }
     }
   }

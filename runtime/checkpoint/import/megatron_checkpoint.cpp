@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/index.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
 #include "runtime/checkpoint/import/import_source.hpp"
 #include "runtime/checkpoint/import/megatron_files.hpp"
@@ -20,7 +21,7 @@ class Megatron final : public ImportSource {
     if (!weights_only) read_optimizers();
     parts_.resize(static_cast<std::size_t>(all_.tensor_ranks));
     for (const MegatronFile& in : all_.files) {
-      auto& part = parts_[static_cast<std::size_t>(in.tensor_rank)];
+      auto& part = nth(parts_, in.tensor_rank);
       for (const auto& chunk : in.chunks) {
         for (const MegatronTensor& tensor : chunk) {
           const auto [other, is_new] = part.emplace(tensor.name, Place{&in, &tensor});
@@ -63,7 +64,7 @@ class Megatron final : public ImportSource {
     const MegatronTensor* tensor = nullptr;
   };
   using Part = std::map<std::string, Place>;
-  [[nodiscard]] const Part& of(int part) const { return parts_[static_cast<std::size_t>(part)]; }
+  [[nodiscard]] const Part& of(int part) const { return nth(parts_, part); }
   static const PickleValue* value_of(const Place& place, StateKind kind) {
     return place.tensor->states[kind == StateKind::kMaster    ? 0
                                 : kind == StateKind::kMoment1 ? 1

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/index.hpp"
 #include "base/posix/map.hpp"
 #include "runtime/checkpoint/hf/widen.hpp"
 #include "runtime/checkpoint/import/zip_file.hpp"
@@ -114,7 +115,7 @@ struct TorchFile::Impl {
   }
   [[nodiscard]] const PickleTensor& tensor(const PickleValue& value) const {
     check(value.kind == PickleValue::Kind::kTensor, "a tensor of a pickle");
-    return contents.tree.tensors[static_cast<std::size_t>(value.number)];
+    return nth(contents.tree.tensors, value.number);
   }
   [[nodiscard]] std::span<const std::byte> storage(const PickleTensor& tensor) const {
     const TorchContents::Place& place = contents.storages[tensor.storage];

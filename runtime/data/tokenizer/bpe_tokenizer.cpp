@@ -6,6 +6,7 @@
 #include <queue>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
@@ -134,7 +135,7 @@ std::vector<std::int32_t> BpeTokenizer::encode(std::string_view text) const {
         ++i;
         continue;
       }
-      const auto& [content, id] = model_.added[static_cast<std::size_t>(added)];
+      const auto& [content, id] = nth(model_.added, added);
       encode_plain(text.substr(plain_from, i - plain_from), budget, ids);
       ids.push_back(id);
       plain_from = i += content.size();

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "base/index.hpp"
 #include "runtime/data/tokenizer/bpe_files.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
@@ -24,13 +25,12 @@ BpeModel bytes_model() {
 std::vector<std::string> written_pieces(const BpeModel& model, const TokenizerSource& source) {
   std::vector<std::string> written;
   for (const std::string& piece : model.pieces) written.push_back(to_alphabet(piece));
-  written[static_cast<std::size_t>(model.end_of_text)] =
-      model.pieces[static_cast<std::size_t>(model.end_of_text)];
+  nth(written, model.end_of_text) = nth(model.pieces, model.end_of_text);
   if (source.kind != TokenizerKind::kGpt2) return written;
   // A piece of other characters than the alphabet's stands in the file as it is.
   const auto texts = read_tokenizer_texts(source);
   for (const auto& [piece, id] : parse_vocab_json(source.paths[0], texts[0].text)) {
-    written[static_cast<std::size_t>(id)] = piece;
+    nth(written, id) = piece;
   }
   return written;
 }
@@ -62,8 +62,7 @@ Json merges_of(const BpeModel& model, const std::vector<std::string>& written) {
   });
   Json list = Json::array();
   for (const BpeMerge& merge : merges) {
-    list.push_back(written[static_cast<std::size_t>(merge.left)] + " " +
-                   written[static_cast<std::size_t>(merge.right)]);
+    list.push_back(nth(written, merge.left) + " " + nth(written, merge.right));
   }
   return list;
 }
@@ -75,11 +74,10 @@ std::string write_json(const BpeModel& model, const std::vector<std::string>& wr
   for (std::size_t id = 0; id < written.size(); ++id) {
     if (!written[id].empty()) entries.emplace_back(written[id], id);
   }
-  const Json end{
-      {"id", model.end_of_text}, {"content", written[static_cast<std::size_t>(model.end_of_text)]},
-      {"single_word", false},    {"lstrip", false},
-      {"rstrip", false},         {"normalized", false},
-      {"special", true}};
+  const Json end{{"id", model.end_of_text}, {"content", nth(written, model.end_of_text)},
+                 {"single_word", false},    {"lstrip", false},
+                 {"rstrip", false},         {"normalized", false},
+                 {"special", true}};
   Json json{{"version", "1.0"},          {"truncation", nullptr},
             {"padding", nullptr},        {"added_tokens", Json::array({end})},
             {"normalizer", nullptr},     {"pre_tokenizer", pre_tokenizer_of(model)},

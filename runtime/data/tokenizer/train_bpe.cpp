@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "runtime/data/document_reader.hpp"
 #include "runtime/data/text_files.hpp"
@@ -126,8 +127,7 @@ class Trainer {
   void merge(std::uint64_t key) {
     const auto left = static_cast<Id>(key >> 32U), right = static_cast<Id>(key & 0xFFFFFFFFU);
     const auto made = static_cast<Id>(pieces_.size());
-    pieces_.push_back(pieces_[static_cast<std::size_t>(left)] +
-                      pieces_[static_cast<std::size_t>(right)]);
+    pieces_.push_back(nth(pieces_, left) + nth(pieces_, right));
     merges_.emplace_back(left, right);
     std::vector<std::size_t> touched = std::move(pairs_.at(key).words);
     std::sort(touched.begin(), touched.end());

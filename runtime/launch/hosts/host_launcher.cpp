@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/format.hpp"
+#include "base/index.hpp"
 #include "base/job_secret.hpp"
 #include "base/plain_lines.hpp"
 #include "base/posix/io_error.hpp"
@@ -190,7 +191,7 @@ void start_agents(Supervision& supervision, const HostsRequest& request, const J
 std::string hosts_text(const HostsRequest& request, const std::vector<int>& nodes) {
   std::string text;
   for (const int node : nodes) {
-    text += (text.empty() ? "" : ", ") + request.hosts[static_cast<std::size_t>(node)].host;
+    text += (text.empty() ? "" : ", ") + nth(request.hosts, node).host;
   }
   return text;
 }
