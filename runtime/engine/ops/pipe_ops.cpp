@@ -1,5 +1,7 @@
 #include "runtime/engine/ops/pipe_ops.hpp"
 
+#include <utility>
+
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/model_slices.hpp"
@@ -52,8 +54,7 @@ Ticket PipeOps::send(const Op& op) {
   const bool activation = op.kind == OpKind::kSendActivation;
   at::Tensor& made = activation ? flight.output : flight.gradient;
   at::Tensor& sent = sent_[static_cast<std::size_t>(op.device_slot)];
-  sent = std::move(made).contiguous();
-  made.reset();
+  sent = std::exchange(made, at::Tensor()).contiguous();
   const PipelineLinks& links = setup_.comms->links();
   Communicator& link = activation ? *links.activations_out : *links.gradients_out;
   return link.send(kReceiver, sent.data_ptr(), bytes_of(sent));

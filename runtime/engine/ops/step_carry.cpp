@@ -35,7 +35,8 @@ void StepCarry::defer(const UpdateArgs& update) {
 
 void StepCarry::begin_updates() {
   if (!deferred_) return;
-  applying_ = *std::exchange(deferred_, std::nullopt);
+  applying_ = *deferred_;
+  deferred_.reset();
   tiers_->set_update(&applying_, std::exchange(kept_, false));
   std::fill(fresh_.begin(), fresh_.end(), 0);
 }
