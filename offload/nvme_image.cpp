@@ -21,7 +21,7 @@ struct FirstBlocks {
   bool committed = false;  // at least one header says that a step was committed
 };
 
-FirstBlocks look_at_first_blocks(const std::vector<SwapDirectory>& directories, int rank) {
+FirstBlocks read_first_blocks(const std::vector<SwapDirectory>& directories, int rank) {
   FirstBlocks found;
   for (const SwapDirectory& directory : directories) {
     const std::string path = directory.swap_path(rank);
@@ -42,7 +42,7 @@ FirstBlocks look_at_first_blocks(const std::vector<SwapDirectory>& directories, 
 
 FoundImage NvmeStore::Impl::look_for_image() {
   FoundImage found;
-  const FirstBlocks blocks = look_at_first_blocks(directories, options.rank);
+  const FirstBlocks blocks = read_first_blocks(directories, options.rank);
   if (!blocks.any) return found;
   try {
     if (!blocks.missing.empty()) throw IoError(blocks.missing + " is missing", blocks.missing);
@@ -235,7 +235,7 @@ void NvmeStore::adopt(std::size_t version) {
   impl.take_version(impl.versions[version]);
   impl.versions.clear();
   impl.state = Impl::State::kOpen;
-  impl.say_open();
+  impl.log_open();
 }
 
 // Marks the headers before the first record is written.

@@ -238,7 +238,7 @@ void NvmeStore::open() {
     throw;
   }
   impl_->state = Impl::State::kOpen;
-  impl_->say_open();
+  impl_->log_open();
 }
 
 Ticket NvmeStore::read(ExtentId extent, std::int64_t offset, void* into, std::int64_t bytes) {
@@ -290,7 +290,7 @@ std::vector<std::pair<std::string, std::int64_t>> NvmeStore::bytes_by_tag() cons
 bool NvmeStore::failed() const { return impl_->queue && impl_->queue->failed(); }
 NvmeStats NvmeStore::stats() const { return impl_->queue ? impl_->queue->stats() : NvmeStats{}; }
 
-void NvmeStore::Impl::say_open() const {
+void NvmeStore::Impl::log_open() const {
   log_info("NVMe store of rank " + std::to_string(options.rank) + ": " +
            format_bytes(plan.total_bytes()) + ", " + description());
 }

@@ -42,7 +42,7 @@ struct NvmeStore::Impl {
   [[nodiscard]] SwapHeader header(std::size_t file, std::uint64_t version) const;
   void start_queue(bool found);
   void clean_up() noexcept;
-  void say_open() const;
+  void log_open() const;
   [[nodiscard]] std::string description() const;
 
   // nvme_image.cpp

@@ -63,7 +63,7 @@ std::vector<int> ranks_in(const std::string& path) {
 SwapDirectory::SwapDirectory(std::string path) : path_(std::move(path)) {
   if (::mkdir(path_.c_str(), 0700) != 0 && errno != EEXIST) {
     const int error = errno;
-    throw IoError("NVMe directory " + path_ + " is not there and cannot be made (" +
+    throw IoError("NVMe directory " + path_ + " does not exist and cannot be created (" +
                       std::strerror(error) + "): is the disk mounted?",
                   path_, error);
   }
@@ -99,12 +99,12 @@ void SwapDirectory::claim(const std::string& run_id, int rank, const Leftovers& 
   if (!rank_lock_.take(own, kRankWait)) refuse(path_, own);
   rank_ = rank;
   rank_lock_.sign(run_id);
-  look_at_others(run_id, rank, leftovers);
+  check_other_ranks(run_id, rank, leftovers);
   if (rank >= leftovers.kept_ranks) reclaim(swap_path(rank), leftovers.spares_images);
 }
 
 void SwapDirectory::remove_leftovers(const std::string& run_id, const Leftovers& leftovers) const {
-  look_at_others(run_id, rank_, leftovers);
+  check_other_ranks(run_id, rank_, leftovers);
   if (rank_ >= leftovers.kept_ranks) reclaim(swap_path(rank_));
 }
 
@@ -114,8 +114,8 @@ void SwapDirectory::flush() const {
   if (error != 0) throw_io_error("flush", path_, error);
 }
 
-void SwapDirectory::look_at_others(const std::string& run_id, int own_rank,
-                                   const Leftovers& leftovers) const {
+void SwapDirectory::check_other_ranks(const std::string& run_id, int own_rank,
+                                      const Leftovers& leftovers) const {
   for (const int rank : ranks_in(path_)) {
     if (rank == own_rank) continue;
     const std::string other = lock_path(rank);

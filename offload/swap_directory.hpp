@@ -64,7 +64,7 @@ class SwapDirectory {
  private:
   [[nodiscard]] std::string lock_path(int rank) const;
   void reclaim(const std::string& swap_path, bool spares_images = false) const;
-  void look_at_others(const std::string& run_id, int own_rank, const Leftovers& leftovers) const;
+  void check_other_ranks(const std::string& run_id, int own_rank, const Leftovers& leftovers) const;
 
   std::string path_;
   std::uint64_t device_ = 0, inode_ = 0;

@@ -124,7 +124,7 @@ std::optional<GpuFault> find_gpu_fault() {
   if (!driver.error.empty()) {
     const std::string device = gpu_device_file();
     if (device.empty() || gpus_are_hidden()) return std::nullopt;
-    return GpuFault{device + " is there, and the driver does not answer: " + driver.error,
+    return GpuFault{device + " exists, but the driver does not answer: " + driver.error,
                     "install NVIDIA's driver, or show it to this container (nvidia-smi lists "
                     "the GPUs then)"};
   }

@@ -69,7 +69,7 @@ class Peers {
   void wait(const Transfer& transfer) {
     {
       const std::lock_guard lock(mutex_);
-      if (interrupted_) throw TransferError("it was aborted");
+      if (interrupted_) throw TransferError("this rank aborted the group");
       current_ = transfer.work;
     }
     bool complete = false;
@@ -83,7 +83,7 @@ class Peers {
       throw TransferError(explain(transfer.peer, transfer.receives, error));
     }
     forget_current();
-    if (!complete) throw TransferError("it was aborted");
+    if (!complete) throw TransferError("this rank aborted the group");
   }
 
   void interrupt() noexcept {

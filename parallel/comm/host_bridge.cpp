@@ -49,15 +49,16 @@ HostRendezvous rendezvous_over(const CommOptions& options, Store store) {
 }
 
 // Ranks on another host than rank 0. Equal on all ranks.
-std::vector<int> ranks_elsewhere(const CommOptions& options, const HostRendezvous& rendezvous) {
+std::vector<int> ranks_on_other_hosts(const CommOptions& options,
+                                      const HostRendezvous& rendezvous) {
   const auto key = [](int rank) { return "host/" + std::to_string(rank); };
   rendezvous.set(key(options.rank), host_identity());
   const std::string first = rendezvous.get(key(0));
-  std::vector<int> elsewhere;
+  std::vector<int> remote;
   for (int r = 1; r < options.size; ++r) {
-    if (rendezvous.get(key(r)) != first) elsewhere.push_back(r);
+    if (rendezvous.get(key(r)) != first) remote.push_back(r);
   }
-  return elsewhere;
+  return remote;
 }
 
 std::string choice_from_environment() {
@@ -76,9 +77,9 @@ std::unique_ptr<Communicator> make_host_communicator(const CommOptions& options)
   if (options.size == 1) return std::move(make_local_communicators(1, options.timeout).front());
   const SigpipeBlock no_sigpipe;  // inherited by the threads of the store
   HostRendezvous rendezvous = rendezvous_over(options, join(options));
-  const std::vector<int> elsewhere = ranks_elsewhere(options, rendezvous);
-  if (!elsewhere.empty()) {
-    throw CommError("group " + options.group + ": " + describe_ranks(elsewhere) +
+  const std::vector<int> remote = ranks_on_other_hosts(options, rendezvous);
+  if (!remote.empty()) {
+    throw CommError("group " + options.group + ": " + describe_ranks(remote) +
                         " cannot share memory with rank 0 (another host, or another process "
                         "namespace of it); use SLUICE_COMM=gloo",
                     /*secondary=*/false);
@@ -94,7 +95,7 @@ std::unique_ptr<Communicator> make_cpu_communicator(const CommOptions& options) 
   const SigpipeBlock no_sigpipe;  // inherited by the threads of Gloo and of the store
   Store store = join(options);
   HostRendezvous rendezvous = rendezvous_over(options, store);
-  if (!ranks_elsewhere(options, rendezvous).empty()) {
+  if (!ranks_on_other_hosts(options, rendezvous).empty()) {
     return make_gloo_communicator(options, std::move(store));
   }
   return make_host_communicator(options, std::move(rendezvous), copy);

@@ -64,7 +64,7 @@ class HostCommunicator final : public Communicator {
       : name_{options.group, options.rank, options.size},
         peers_(options, std::move(rendezvous), copy),
         queue_(name_, OpQueue::Hooks{.interrupt = [this] { peers_.interrupt(); },
-                                     .broken = [this] { peers_.fail("it was aborted there"); }}) {}
+                                     .broken = [this] { peers_.fail("it aborted the group"); }}) {}
 
   [[nodiscard]] int rank() const override { return name_.rank; }
   [[nodiscard]] int size() const override { return name_.size; }

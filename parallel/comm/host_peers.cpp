@@ -20,7 +20,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::chrono::milliseconds kLook{100};  // between two checks whether the peers are alive
+constexpr std::chrono::milliseconds kLivenessInterval{
+    100};  // between two checks whether the peers are alive
 // About the cost of a sleep and a wake-up. The bound is a time, not a number of yields: a yield
 // gives another process on the core a whole time slice.
 constexpr std::chrono::microseconds kSpin{20};
@@ -121,7 +122,7 @@ void HostPeers::arrive() {
   if (own().sleepers.load() != 0) futex_wake_all(own().arrived);
 }
 
-bool HostPeers::has_come(int rank) const {
+bool HostPeers::has_reached(int rank) const {
   // Compares by difference, because the counters wrap.
   return static_cast<std::int32_t>(segment_.slot(rank).arrived.load() - phase_) >= 0;
 }
@@ -132,19 +133,19 @@ void HostPeers::await_all() {
 }
 
 void HostPeers::await(int rank) {
-  if (has_come(rank)) return;
+  if (has_reached(rank)) return;
   for (const auto until = Clock::now() + spin_; Clock::now() < until;) {
     std::this_thread::yield();
-    if (has_come(rank)) return;
+    if (has_reached(rank)) return;
   }
   HostSlot& slot = segment_.slot(rank);
-  Clock::time_point look = Clock::now() + kLook;
-  while (!has_come(rank)) {
+  Clock::time_point look = Clock::now() + kLivenessInterval;
+  while (!has_reached(rank)) {
     check_open();
     const Clock::time_point now = Clock::now();
     if (now >= look) {
       check_alive();
-      look = now + kLook;
+      look = now + kLivenessInterval;
     }
     if (now >= deadline_) time_out();
     slot.sleepers.fetch_add(1);
@@ -162,7 +163,7 @@ void HostPeers::check_open() const {
     const HostSlot& slot = segment_.slot(r);
     // The state is read before the counter: a rank may reach this phase and then close.
     const HostState state = slot.state.load();
-    if (state == HostState::kOpen || has_come(r)) continue;
+    if (state == HostState::kOpen || has_reached(r)) continue;
     if (state == HostState::kClosed) throw HostError(name_of_rank(r) + " has left the group");
     throw HostError(name_of_rank(r) + " failed: " + slot.why);
   }
@@ -171,7 +172,7 @@ void HostPeers::check_open() const {
 void HostPeers::check_alive() const {
   for (int r = 0; r < options_.size; ++r) {
     const HostSlot& slot = segment_.slot(r);
-    if (r == options_.rank || slot.process == 0 || has_come(r)) continue;
+    if (r == options_.rank || slot.process == 0 || has_reached(r)) continue;
     if (process_start(slot.process) == slot.process_start) continue;
     throw HostError(name_of_rank(r) + " (process " + std::to_string(slot.process) + ") has died");
   }
@@ -180,7 +181,7 @@ void HostPeers::check_alive() const {
 void HostPeers::time_out() const {
   std::vector<int> missing;
   for (int r = 0; r < options_.size; ++r) {
-    if (!has_come(r)) missing.push_back(r);
+    if (!has_reached(r)) missing.push_back(r);
   }
   throw HostError("no answer from " + describe_ranks(missing) + " within " +
                   std::to_string(options_.timeout.count()) + " ms");
@@ -229,7 +230,7 @@ void HostPeers::copy_mapped(char* to, const char* from, std::int64_t bytes) {
 }
 
 void HostPeers::check_interrupted() const {
-  if (interrupted_) throw HostError("it was aborted");
+  if (interrupted_) throw HostError("this rank aborted the group");
 }
 
 bool HostPeers::map(int rank, std::vector<HostPiece>& table) {
@@ -248,7 +249,7 @@ bool HostPeers::map(int rank, std::vector<HostPiece>& table) {
 
 void HostPeers::interrupt() noexcept {
   interrupted_ = true;
-  fail("it was aborted there");
+  fail("it aborted the group");
 }
 
 void HostPeers::leave(HostState state, const std::string& why) noexcept {

@@ -94,7 +94,7 @@ class HostPeers {
   [[nodiscard]] static HostSegment meet(const CommOptions& options, HostRendezvous& rendezvous);
   void introduce();
   [[nodiscard]] bool can_read_all();
-  [[nodiscard]] bool has_come(int rank) const;
+  [[nodiscard]] bool has_reached(int rank) const;
   void await(int rank);
   void check_open() const;
   void check_alive() const;

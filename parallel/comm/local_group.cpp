@@ -160,7 +160,7 @@ void LocalGroup::check_arrivals(int rank, const Operation& operation, bool timed
     return describe_failure(name_for(rank), name, operation.seq, why);
   };
   if (!gone.empty()) {
-    fail(text(describe_ranks(gone) + " left the group before it"), /*secondary=*/true);
+    fail(text(describe_ranks(gone) + " left the group before this operation"), /*secondary=*/true);
   } else if (timed_out) {
     fail(text("no answer from " + describe_ranks(missing) + " within " +
               std::to_string(timeout_.count()) + " ms"),

@@ -330,7 +330,7 @@ TEST(HostProcesses, OneThatAbortsFailsTheOther) {
   const auto communicator = rank_0(port);
   const auto started = Clock::now();
   EXPECT_EQ(failure_of_barrier(*communicator),
-            "barrier #2 of group world failed on rank 0 of 2: rank 1 failed: it was aborted there");
+            "barrier #2 of group world failed on rank 0 of 2: rank 1 failed: it aborted the group");
   EXPECT_LT(Clock::now() - started, milliseconds{900});
 }
 

@@ -67,8 +67,9 @@ void check_manifest(const Manifest& manifest, const std::string& path) {
   for (std::size_t i = 0; i < manifest.files.size(); ++i) {
     if (manifest.files[i].rank == static_cast<int>(i)) continue;
     throw CheckpointError(
-        format_text("the files of the ranks are not there once each: number {} is that of rank {}",
-                    i, manifest.files[i].rank),
+        format_text(
+            "the manifest does not list one file for each rank: file number {} is that of rank {}",
+            i, manifest.files[i].rank),
         path);
   }
   Parts parts;

@@ -121,7 +121,7 @@ class HeaderScan final : public nlohmann::json_sax<Json> {
 
   bool key(string_t& text) override {
     if (place_ == Place::kRoot) {
-      if (!names_.insert(text).second) fail_at(text, "is there twice");
+      if (!names_.insert(text).second) fail_at(text, "occurs twice");
     } else if (place_ == Place::kTensor) {
       bool* const seen = text == "dtype"          ? &seen_dtype_
                          : text == "shape"        ? &seen_shape_

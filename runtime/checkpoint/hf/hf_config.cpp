@@ -112,11 +112,14 @@ void read_gpt2(const Keys& keys, ModelOptions& o) {
   o.kv_heads = o.heads;
   const std::string activation = keys.word("activation_function", "gelu_new");
   if (activation != "gelu_new" && activation != "gelu_pytorch_tanh") {
-    keys.refuse("activation_function", "a gpt2 here has the tanh form of GELU (gelu_new) only");
+    keys.refuse("activation_function",
+                "Sluice computes a gpt2 with the tanh form of GELU (gelu_new) only");
   }
-  keys.only("scale_attn_weights", true, "attention here divides by the root of the head's width");
-  keys.only("scale_attn_by_inverse_layer_idx", false, "attention here is not scaled by the layer");
-  keys.only("add_cross_attention", false, "a gpt2 here has no cross-attention");
+  keys.only("scale_attn_weights", true,
+            "attention in Sluice divides by the root of the head's width");
+  keys.only("scale_attn_by_inverse_layer_idx", false,
+            "attention in Sluice is not scaled by the layer");
+  keys.only("add_cross_attention", false, "a gpt2 in Sluice has no cross-attention");
 }
 
 void read_llama3_scaling(const Keys& scaling, ModelOptions& o) {
@@ -140,7 +143,8 @@ void read_rope_object(const Keys& keys, const char* key, ModelOptions& o) {
   if (!object->is_object()) return keys.refuse(key, "is no object");
   const Keys scaling = keys.inside(key);
   for (const char* layers : {"full_attention", "sliding_attention"}) {
-    if (scaling.has(layers)) return keys.refuse(key, "positions differ by layer, here they do not");
+    if (scaling.has(layers))
+      return keys.refuse(key, "positions differ by layer, which Sluice does not compute");
   }
   const std::string type = scaling.word("rope_type", scaling.word("type", "default"));
   if (type == "llama3") {
@@ -150,7 +154,7 @@ void read_rope_object(const Keys& keys, const char* key, ModelOptions& o) {
                          " are not built in; default and llama3 are");
   }
   if (scaling.number("partial_rotary_factor", 1) != 1) {
-    scaling.refuse("partial_rotary_factor", "positions here turn the whole head");
+    scaling.refuse("partial_rotary_factor", "Sluice rotates the whole head");
   }
   if (scaling.find("rope_theta") == nullptr) return;
   const double theta = scaling.number("rope_theta");
@@ -163,7 +167,7 @@ void read_rope_object(const Keys& keys, const char* key, ModelOptions& o) {
 void read_rope(const Keys& keys, ModelOptions& o) {
   o.rope_theta = keys.number("rope_theta", 10000);
   if (keys.number("partial_rotary_factor", 1) != 1) {
-    keys.refuse("partial_rotary_factor", "positions here turn the whole head");
+    keys.refuse("partial_rotary_factor", "Sluice rotates the whole head");
   }
   if (keys.find("rope_scaling") != nullptr && keys.find("rope_parameters") != nullptr &&
       *keys.find("rope_scaling") != *keys.find("rope_parameters")) {
@@ -181,7 +185,8 @@ void check_layer_types(const Keys& keys, const ModelOptions& o, const std::strin
     return keys.refuse("layer_types", "is no list of one kind for each layer");
   }
   for (const Json& type : *types) {
-    if (type != kind) return keys.refuse("layer_types", "all layers here are \"" + kind + "\"");
+    if (type != kind)
+      return keys.refuse("layer_types", "Sluice computes all layers as \"" + kind + "\"");
   }
 }
 
@@ -201,7 +206,7 @@ void read_window(const Keys& keys, ModelOptions& o) {
                            (first == nullptr && o.layers <= 28);
   if (keys.flag("use_sliding_window", false) && !none_slides) {
     keys.refuse("use_sliding_window",
-                "layers from max_window_layers on have a window, a qwen2 here has none");
+                "layers from max_window_layers on have a window, a qwen2 in Sluice has none");
   }
 }
 
@@ -219,7 +224,7 @@ void read_biases(const Keys& keys, ModelOptions& o) {
       o.attention_bias = AttentionBias::kNone;
       keys.only("attention_bias", false, "a mistral has no biases");
   }
-  keys.only("mlp_bias", false, "the feed-forward part here has no biases");
+  keys.only("mlp_bias", false, "the feed-forward part in Sluice has no biases");
 }
 
 void read_llama_family(const Keys& keys, ModelOptions& o) {
@@ -238,7 +243,7 @@ void read_llama_family(const Keys& keys, ModelOptions& o) {
   o.tie_embeddings = keys.flag("tie_word_embeddings", false);
   const std::string activation = keys.word("hidden_act", "silu");
   if (activation != "silu" && activation != "swish") {
-    keys.refuse("hidden_act", "the feed-forward part here is SwiGLU (silu) only");
+    keys.refuse("hidden_act", "Sluice computes the feed-forward part as SwiGLU (silu) only");
   }
   read_rope(keys, o);
   read_window(keys, o);

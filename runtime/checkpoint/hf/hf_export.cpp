@@ -150,7 +150,7 @@ void write_shard(FileSystem& files, const std::string& path, std::span<const Exp
 void open_folder(FileSystem& files, const std::string& dir) {
   make_dirs_durably(files, dir);
   if (!files.list(dir).empty()) {
-    throw ConfigError(dir + " is not empty; name a folder that is not there yet, or empty it");
+    throw ConfigError(dir + " is not empty; name a folder that does not exist, or empty it");
   }
 }
 
@@ -244,12 +244,12 @@ std::vector<std::string> copy_hf_companions(FileSystem& files, const std::string
                                            "chat_template.jinja",
                                            "chat_template.json"};
   const std::string generation = "generation_config.json";
-  const auto is_there = [&](const std::string& name) {
+  const auto exists = [&](const std::string& name) {
     return files.stat(join_path(to, name)).has_value();
   };
   std::vector<std::string> names;
-  if (std::none_of(tokenizer.begin(), tokenizer.end(), is_there)) names = tokenizer;
-  if (!is_there(generation)) names.push_back(generation);
+  if (std::none_of(tokenizer.begin(), tokenizer.end(), exists)) names = tokenizer;
+  if (!exists(generation)) names.push_back(generation);
   std::vector<std::string> copied;
   for (const std::string& name : names) {
     const std::string source = join_path(from, name);

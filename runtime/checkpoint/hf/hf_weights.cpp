@@ -71,7 +71,7 @@ void HfWeights::collect(const HfFiles& files, ModelType type) {
       }
       const auto [other, is_new] = stored_.emplace(name, Stored{&file, entry, *dtype});
       if (!is_new) {
-        throw CheckpointError("is there a second time: " + other->second.file->path() +
+        throw CheckpointError("occurs a second time in " + other->second.file->path() +
                                   ", tensor " + other->second.entry.name,
                               path, entry.name, entry.offset);
       }

@@ -23,7 +23,7 @@ class Universal final : public ImportSource {
   Universal(std::string dir, bool weights_only)
       : dir_(std::move(dir)), zero_(join_path(dir_, "zero")), weights_only_(weights_only) {
     for (const std::string& name : local_file_system().list(zero_)) {
-      if (!is_there(join_path(join_path(zero_, name), file_of(StateKind::kMaster)))) continue;
+      if (!file_exists(join_path(join_path(zero_, name), file_of(StateKind::kMaster)))) continue;
       names_.push_back(name);
     }
     if (names_.empty()) {
@@ -46,7 +46,7 @@ class Universal final : public ImportSource {
   std::vector<std::string> tensors(int) const override { return names_; }
   bool has(int, const std::string& tensor, StateKind kind) const override {
     if (weights_only_ && kind != StateKind::kMaster) return false;
-    return is_there(join_path(join_path(zero_, tensor), file_of(kind)));
+    return file_exists(join_path(join_path(zero_, tensor), file_of(kind)));
   }
   OpenTensor open(int, const std::string& tensor, StateKind kind) override {
     const std::string path = join_path(join_path(zero_, tensor), file_of(kind));
@@ -79,7 +79,8 @@ class Universal final : public ImportSource {
   static void refuse_stacks(const TorchFile& file) {
     const PickleValue* const expert = file.tree().find(file.root(), "is_expert_param");
     if (expert == nullptr || expert->kind != Kind::kBool || expert->number == 0) return;
-    throw CheckpointError("is of an expert, which is not built here", file.path(), "", expert->at);
+    throw CheckpointError("belongs to an expert; Sluice has no experts", file.path(), "",
+                          expert->at);
   }
   // Reads counters, and the arguments if Megatron-DeepSpeed wrote them. The file of any rank has
   // both.
@@ -101,7 +102,7 @@ class Universal final : public ImportSource {
     progress_.updates = std::max<std::int64_t>(0, progress_.step - skipped_);
     for (const std::string& name : names_) {
       const std::string path = join_path(join_path(zero_, name), "step.pt");
-      if (!is_there(path)) continue;
+      if (!file_exists(path)) continue;
       TorchFile file(path);
       progress_.updates = updates_of(file, file.root());
       break;

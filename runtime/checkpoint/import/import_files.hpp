@@ -23,6 +23,6 @@ inline constexpr char kWeightsAlone[] = "; --weights-only takes the weights alon
 // True for Megatron's folder names "mp_rank_01" and "mp_rank_01_002". DeepSpeed uses such names
 // with a suffix for files.
 [[nodiscard]] bool is_rank_folder(const std::string& name);
-[[nodiscard]] bool is_there(const std::string& path);
+[[nodiscard]] bool file_exists(const std::string& path);
 
 }  // namespace sluice

@@ -15,7 +15,7 @@ using Kind = PickleValue::Kind;
 constexpr double kMostCount = 1e15;
 
 bool has_rank_folder(const std::string& dir) {
-  if (!is_there(dir)) return false;
+  if (!file_exists(dir)) return false;
   const std::vector<std::string> names = local_file_system().list(dir);
   return std::any_of(names.begin(), names.end(), is_rank_folder);
 }
@@ -39,10 +39,10 @@ bool is_rank_folder(const std::string& name) {
          name.find_first_not_of("0123456789_", kBegin.size()) == std::string::npos;
 }
 
-bool is_there(const std::string& path) { return local_file_system().stat(path).has_value(); }
+bool file_exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
 
 std::string first_line(const std::string& path) {
-  if (!is_there(path)) return "";
+  if (!file_exists(path)) return "";
   constexpr std::int64_t kMost = 4096;
   const std::string text = read_text(local_file_system(), path, kMost);
   return text.substr(0, text.find_first_of("\r\n"));
@@ -74,12 +74,13 @@ std::unique_ptr<ImportSource> open_import(const std::string& dir, const ImportWh
   if (what.format != ImportFormat::kMegatron) {
     const std::string tag = first_line(join_path(dir, "latest_universal"));
     const std::string step = tag.empty() ? dir : join_path(dir, tag);
-    if (is_there(join_path(step, "zero"))) return open_deepspeed_universal(step, what.weights_only);
+    if (file_exists(join_path(step, "zero")))
+      return open_deepspeed_universal(step, what.weights_only);
   }
   if (what.format != ImportFormat::kDeepSpeed) {
     const std::string step = megatron_step(dir);
     if (has_rank_folder(step)) return open_megatron(step, what.weights_only);
-    if (is_there(join_path(step, ".metadata")) && is_there(join_path(step, "common.pt"))) {
+    if (file_exists(join_path(step, ".metadata")) && file_exists(join_path(step, "common.pt"))) {
       return open_megatron_dist(step, what.weights_only);
     }
   }

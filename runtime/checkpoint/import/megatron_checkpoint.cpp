@@ -74,7 +74,7 @@ class Megatron final : public ImportSource {
   void read_optimizers() {
     for (MegatronFile& in : all_.files) {
       const std::string folder = parent_path(in.file->path());
-      if (is_there(join_path(folder, "distrib_optim.pt"))) {
+      if (file_exists(join_path(folder, "distrib_optim.pt"))) {
         throw CheckpointError(
             std::string("is of the distributed optimizer, whose buffers are not read; load the "
                         "checkpoint in Megatron without --use-distributed-optimizer and "

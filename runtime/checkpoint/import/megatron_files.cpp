@@ -84,7 +84,7 @@ class Collector {
     std::string canonical = canonical_import_name(ModelType::kGpt2, ImportNames::kMegatron, name);
     if (canonical.empty()) return;
     if (!names_.insert(name).second) {
-      throw CheckpointError("is there twice", file_.path(), chunk_ + "." + name, value.at);
+      throw CheckpointError("occurs twice", file_.path(), chunk_ + "." + name, value.at);
     }
     found_.push_back({chunk_ + "." + name, name, std::move(canonical), {&value, nullptr, nullptr}});
   }
@@ -181,7 +181,7 @@ MegatronFiles open_grid(const std::string& dir) {
     for (int stage = 0; stage < all.stages; ++stage) {
       const std::string name = folder_name(rank, stage, pipeline);
       if (folders.erase(name) == 0) {
-        throw CheckpointError("there is no " + name + ", and other ranks' folders are there", dir);
+        throw CheckpointError("there is no " + name + ", but folders of other ranks exist", dir);
       }
       all.files.push_back(open_file(join_path(join_path(dir, name), kFile), rank, stage));
     }
@@ -206,8 +206,8 @@ void check_sizes(const MegatronFiles& all, const MegatronFile& in) {
         {"virtual_pipeline_model_parallel_size", chunks, "virtual stages"}}) {
     const auto said = argument(in, key);
     if (!said || *said == found) continue;
-    throw wrong_file(
-        in, format_text("args.{} is {}, and files of {} {} are there", key, *said, found, of));
+    throw wrong_file(in,
+                     format_text("args.{} is {}, and files of {} {} exist", key, *said, found, of));
   }
   if (static_cast<std::int64_t>(in.chunks.size()) == chunks) return;
   throw wrong_file(in, format_text("holds {} chunks of the model, and {} {}", in.chunks.size(),

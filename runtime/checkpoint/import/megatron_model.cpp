@@ -75,20 +75,21 @@ void refuse_what_is_not_built(Arguments& args) {
                  "model.sliding_window");
   args.refuse_if(args.given("rotary_seq_len_interpolation_factor") &&
                      args.real("rotary_seq_len_interpolation_factor", 1) != 1,
-                 "rotary_seq_len_interpolation_factor: positions are not interpolated here");
+                 "rotary_seq_len_interpolation_factor: positions are not interpolated in Sluice");
   args.refuse_if(args.text("softmax_type", "vanilla") != "vanilla",
-                 "softmax_type: attention here is the plain softmax");
-  args.refuse_if(args.size("num_experts") > 0, "num_experts: experts are not built here");
+                 "softmax_type: attention in Sluice is the plain softmax");
+  args.refuse_if(args.size("num_experts") > 0, "num_experts: experts are not built in Sluice");
 }
 
 void read_gpt2(Arguments& args) {
   args.refuse_if(
       args.text("normalization", "LayerNorm") != "LayerNorm" || args.flag("swiglu", false),
-      "normalization and swiglu: learned positions come with LayerNorm and GELU here");
+      "normalization and swiglu: learned positions come with LayerNorm and GELU in Sluice");
   args.refuse_if(!args.flag("add_bias_linear", true),
-                 "add_bias_linear: false: a gpt2 has biases here");
-  args.refuse_if(!args.flag("bias_gelu_fusion", true),
-                 "bias_gelu_fusion: false: that is the exact GELU; a gpt2's is the tanh one here");
+                 "add_bias_linear: false: a gpt2 has biases in Sluice");
+  args.refuse_if(
+      !args.flag("bias_gelu_fusion", true),
+      "bias_gelu_fusion: false: that is the exact GELU; a gpt2's is the tanh one in Sluice");
   args.refuse_if(args.flag("squared_relu", false), "squared_relu: true: not GELU");
 }
 
@@ -96,11 +97,11 @@ void read_llama(Arguments& args, ModelOptions& model) {
   model.type = args.flag("add_qkv_bias", false) ? ModelType::kQwen2 : ModelType::kLlama;
   args.refuse_if(
       args.text("normalization", "LayerNorm") != "RMSNorm" || !args.flag("swiglu", false),
-      "normalization and swiglu: rotary positions come with RMSNorm and SwiGLU here");
+      "normalization and swiglu: rotary positions come with RMSNorm and SwiGLU in Sluice");
   args.refuse_if(args.flag("add_bias_linear", true),
-                 "add_bias_linear: true: a llama has no such biases here");
+                 "add_bias_linear: true: a llama has no such biases in Sluice");
   args.refuse_if(args.flag("rotary_interleaved", false),
-                 "rotary_interleaved: true: halves are rotated here, not pairs");
+                 "rotary_interleaved: true: halves are rotated in Sluice, not pairs");
   args.refuse_if(args.real("rotary_percent", 1) != 1, "rotary_percent: not 1");
   model.rope_theta = args.real("rotary_base", 10000);
   if (args.flag("use_rope_scaling", false)) {

@@ -84,14 +84,14 @@ void PickleStack::push(Kind kind, std::string text, std::vector<PickleId> items)
 }
 
 PickleId PickleStack::pop() {
-  if (stack_.size() <= floor()) fail("takes a value that is not there");
+  if (stack_.size() <= floor()) fail("takes a value that does not exist");
   const PickleId id = stack_.back();
   stack_.pop_back();
   return id;
 }
 
 PickleValue& PickleStack::top() {
-  if (stack_.size() <= floor()) fail("takes a value that is not there");
+  if (stack_.size() <= floor()) fail("takes a value that does not exist");
   return tree_.values[stack_.back()];
 }
 
@@ -111,7 +111,7 @@ void PickleStack::remember(std::uint64_t index) {
 
 void PickleStack::recall(std::uint64_t index) {
   const auto found = memo_.find(index);
-  if (found == memo_.end()) fail(format_text("takes value {}, which is not there", index));
+  if (found == memo_.end()) fail(format_text("takes value {}, which does not exist", index));
   stack_.push_back(found->second);
 }
 

@@ -138,7 +138,7 @@ TorchFile::TorchFile(std::shared_ptr<const MappedFile> file, std::int64_t offset
                      std::int64_t bytes) {
   const auto size = static_cast<std::int64_t>(file->bytes().size());
   if (offset < 0 || bytes < 0 || offset > size || bytes > size - offset) {
-    throw CheckpointError(format_text("ends before the {} bytes that are to be here", bytes),
+    throw CheckpointError(format_text("ends before the {} bytes that its index names", bytes),
                           file->path(), "", offset);
   }
   const std::string path = format_text("{} (from byte {})", file->path(), offset);

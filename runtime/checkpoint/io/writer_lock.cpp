@@ -18,7 +18,7 @@ namespace {
 namespace fs = std::filesystem;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kGlance{100};  // longer than is_locked() holds the lock
+constexpr milliseconds kReaderWait{100};  // longer than is_locked() holds the lock
 constexpr milliseconds kPoll{10};
 
 std::string lock_path(const WrittenFolder& folder) {
@@ -37,7 +37,7 @@ std::string in_use(const WrittenFolder& folder) {
 // Throws unless is_free(wait) returns true. is_free() waits at most `wait`.
 void expect_free(const std::function<bool(milliseconds wait)>& is_free, const WrittenFolder& folder,
                  milliseconds patience) {
-  if (is_free(std::min(kGlance, patience))) return;
+  if (is_free(std::min(kReaderWait, patience))) return;
   log_info(in_use(folder) + ": waiting a moment, should it be ending");
   if (is_free(patience)) return;
   throw IoError(in_use(folder) +

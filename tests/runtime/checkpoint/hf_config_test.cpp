@@ -135,7 +135,7 @@ TEST(HfConfig, Qwen2WindowsThatNoLayerHas) {
   EXPECT_EQ(read(json).sliding_window, 0);  // from layer 28 on
   EXPECT_EQ(refusal(with(json, "max_window_layers", 1)),
             "c.json: use_sliding_window: true: layers from max_window_layers on have a window, a "
-            "qwen2 here has none");
+            "qwen2 in Sluice has none");
 }
 
 struct Refused {
@@ -150,25 +150,26 @@ TEST(HfConfig, WhatIsNotComputedTheSameIsRefused) {
       {with(llama(), "model_type", "mamba"),
        "c.json: model_type: \"mamba\": expected gpt2, llama, mistral or qwen2"},
       {with(gpt2(), "activation_function", "gelu"),
-       "c.json: activation_function: \"gelu\": a gpt2 here has the tanh form of GELU (gelu_new) "
-       "only"},
+       "c.json: activation_function: \"gelu\": Sluice computes a gpt2 with the tanh form of GELU "
+       "(gelu_new) only"},
       {with(gpt2(), "scale_attn_by_inverse_layer_idx", true),
-       "c.json: scale_attn_by_inverse_layer_idx: true: attention here is not scaled by the layer"},
+       "c.json: scale_attn_by_inverse_layer_idx: true: attention in Sluice is not scaled by the "
+       "layer"},
       {with(gpt2(), "n_head", 3), "c.json: n_head: 3: does not divide the hidden size of 16"},
       {with(llama(), "hidden_act", "gelu"),
-       "c.json: hidden_act: \"gelu\": the feed-forward part here is SwiGLU (silu) only"},
+       "c.json: hidden_act: \"gelu\": Sluice computes the feed-forward part as SwiGLU (silu) only"},
       {with(llama(), "mlp_bias", true),
-       "c.json: mlp_bias: true: the feed-forward part here has no biases"},
+       "c.json: mlp_bias: true: the feed-forward part in Sluice has no biases"},
       {with(of_type("mistral"), "attention_bias", true),
        "c.json: attention_bias: true: a mistral has no biases"},
       {with(llama(), "rope_scaling", yarn),
        "c.json: rope_scaling: {\"factor\":4.0,\"rope_type\":\"yarn\"}: rotary positions of type "
        "\"yarn\" are not built in; default and llama3 are"},
       {with(llama(), "rope_parameters", by_layer),
-       "c.json: rope_parameters: {\"full_attention\":{}}: positions differ by layer, here they do "
-       "not"},
+       "c.json: rope_parameters: {\"full_attention\":{}}: positions differ by layer, which "
+       "Sluice does not compute"},
       {with(llama(), "partial_rotary_factor", 0.5),
-       "c.json: partial_rotary_factor: 0.5: positions here turn the whole head"},
+       "c.json: partial_rotary_factor: 0.5: Sluice rotates the whole head"},
       {with(llama(), "head_dim", 5),
        "c.json: head_dim: 5: rotary positions need heads of even width"},
       {with(llama(), "num_key_value_heads", 3),

@@ -106,7 +106,7 @@ TEST_F(Megatron, MissingFoldersAreNamed) {
   std::string dir = copy("llama_uneven");
   fs::remove_all(dir + "/mp_rank_00_002");
   EXPECT_THAT(refusal(dir), AllOf(HasSubstr("args.pipeline_model_parallel_size is 3"),
-                                  HasSubstr("files of 2 pipeline stages are there")));
+                                  HasSubstr("files of 2 pipeline stages exist")));
   fs::remove_all(dir + "/mp_rank_00_000");
   EXPECT_THAT(refusal(dir), HasSubstr("there is no mp_rank_00_000"));
   dir = copy("llama_uneven");

@@ -106,13 +106,13 @@ TEST(Pickle, WhatIsNotKnownIsNotRun) {
 TEST(Pickle, RefusalsNameByteAndOpcode) {
   EXPECT_THAT(pickle_refusal("i"), HasSubstr("f.pt, byte 102: holds the pickle opcode 0x69"));
   EXPECT_THAT(pickle_refusal("P0\n"), HasSubstr("opcode 0x50"));
-  EXPECT_THAT(pickle_refusal("s"), HasSubstr("takes a value that is not there"));
-  EXPECT_THAT(pickle_refusal("K\x01(s"), HasSubstr("takes a value that is not there"));
+  EXPECT_THAT(pickle_refusal("s"), HasSubstr("takes a value that does not exist"));
+  EXPECT_THAT(pickle_refusal("K\x01(s"), HasSubstr("takes a value that does not exist"));
   EXPECT_THAT(pickle_refusal("t"), HasSubstr("ends a list that was not begun"));
   EXPECT_THAT(pickle_refusal("h\x05"), HasSubstr("takes value 5"));
   EXPECT_THAT(pickle_refusal("NN"), HasSubstr("more than one value"));
   EXPECT_THAT(pickle_refusal("}(K\x01u"), HasSubstr("a key without a value"));
-  EXPECT_THAT(pickle_refusal("NK\x01s"), HasSubstr("takes a value that is not there"));
+  EXPECT_THAT(pickle_refusal("NK\x01s"), HasSubstr("takes a value that does not exist"));
   EXPECT_THAT(pickle_refusal("NK\x01K\x02s"), HasSubstr("adds elements to None"));
   EXPECT_THAT(pickle_refusal("N)R"), HasSubstr("calls None"));
   EXPECT_THAT(pickle_refusal("X\xFF\xFF\xFF\xFF"), HasSubstr("ends within"));

@@ -69,7 +69,7 @@ TEST(Safetensors, RefusesWhatIsNotExact) {
   };
   const std::vector<Case> cases{
       {"{" + tensor("a", "[2]", "[0,8]") + "," + tensor("a", "[2]", "[8,16]") + "}", 16,
-       "tensor a: is there twice"},
+       "tensor a: occurs twice"},
       {"{" + tensor("a", "[2]", "[0,8]") + "," + tensor("b", "[2]", "[4,12]") + "}", 12,
        "overlaps the tensor before it"},
       {"{" + tensor("a", "[2]", "[0,8]") + "," + tensor("b", "[2]", "[12,20]") + "}", 20,
@@ -94,7 +94,7 @@ TEST(Safetensors, RefusesWhatIsNotExact) {
       {R"({"a":{"dtype":"F32","x":1,"shape":[],"data_offsets":[0,4]}})", 4, "does not know"},
       {R"({"__metadata__":{"a":"b","a":"c"}})", 0, "key a twice"},
       {R"({"__metadata__":{"a":1}})", 0, "a number where none belongs"},
-      {R"({"__metadata__":{},"__metadata__":{}})", 0, "is there twice"},
+      {R"({"__metadata__":{},"__metadata__":{}})", 0, "occurs twice"},
       {R"({"a":null})", 0, "null"},
       {R"({"a":[]})", 0, "a list"},
       {R"({"a":"b"})", 0, "a text"},
