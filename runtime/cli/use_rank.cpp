@@ -66,8 +66,7 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
   const StepPlan plan = plan_step(options, model);
   const Program program =
       plan.decoding ? write_decode_step(*plan.decoding) : write_eval_step(plan.shape);
-  const MemoryPlan memory =
-      plan_memory(program, options.tiers.nvme, rank_budgets(run, place_of(run, rank_)));
+  const MemoryPlan memory = plan_memory(program, rank_budgets(run, place_of(run, rank_)));
   check_budget(plan, memory);
   const at::Device device = device_of(run, rank_);
   if (device.is_cuda()) {
@@ -75,9 +74,9 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
     if (run.memory.device > 0) limit_reserved_bytes(device, run.memory.device);
   }
   watchdog_.set_phase("reading weights");
-  options.out_of_memory = [nvme = options.tiers.nvme](const StepPlan& step, const Program& held,
-                                                      const std::string& message) {
-    return out_of_device_memory(step, plan_memory(held, nvme, {}), message);
+  options.out_of_memory = [](const StepPlan& step, const Program& held,
+                             const std::string& message) {
+    return out_of_device_memory(step, plan_memory(held, {}), message);
   };
   auto engine =
       std::make_unique<Engine>(options, std::move(model), plan, *comms_, device, RowSource(),

@@ -12,9 +12,11 @@ namespace sluice {
 namespace {
 
 // Set-up leaves freed memory behind; the process returns it before the arena is taken.
-ProgramMemory make_program_memory(const EngineSetup& setup, const EnginePrograms& programs) {
+ProgramMemory make_program_memory(const EngineSetup& setup, const EnginePrograms& programs,
+                                  GroupStore& store) {
   return_freed_memory();
-  return ProgramMemory(setup, programs.arena_bytes());
+  return ProgramMemory(setup, programs.arena_bytes(),
+                       store.block(programs.states(), StateArray::kCommStaging));
 }
 
 std::shared_ptr<DeviceCopies> copies_of(const EngineSetup& setup) {
@@ -28,9 +30,9 @@ std::unique_ptr<TierStore> make_tiers(const EngineSetup& setup, const EngineProg
   if (!copies) return nullptr;
   TierOptions options = with_dma(setup.options.tiers, setup.device);
   options.nvme.ranks = setup.world().size();
-  return std::make_unique<TierStore>(setup.plan, setup.options.optimizer, programs.all(), store,
-                                     setup.data().rank(), setup.options.train.seed, options,
-                                     copies);
+  return std::make_unique<TierStore>(setup.plan, programs.states(), setup.options.optimizer,
+                                     programs.all(), store, setup.data().rank(),
+                                     setup.options.train.seed, options, copies);
 }
 
 }  // namespace
@@ -39,9 +41,9 @@ Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms,
                RowSource train, RowSource valid, PhaseObserver observer)
     : setup_{std::move(options), std::move(model), std::move(plan), std::move(comms), device},
       programs_(write_programs(setup_)),
-      store_(setup_.spec(), setup_.plan, setup_.data().rank(),
+      store_(setup_.spec(), setup_.plan, programs_.states(), setup_.data().rank(),
              DeviceMemory(device, setup_.data().maps_host_memory())),
-      memory_(make_program_memory(setup_, programs_)),
+      memory_(make_program_memory(setup_, programs_, store_)),
       copies_(copies_of(setup_)),
       tiers_(make_tiers(setup_, programs_, store_, copies_)),
       image_(tiers_.get(), setup_.world(), setup_.options.tiers.image),

@@ -15,6 +15,13 @@ std::int64_t EnginePrograms::arena_bytes() const {
   return bytes;
 }
 
+const StateTable& EnginePrograms::states() const {
+  for (const Program* program : all()) {
+    if (!program->states.rows.empty()) return program->states;
+  }
+  throw Error("no program of an engine says what the rank holds");
+}
+
 EnginePrograms write_programs(const EngineSetup& setup) {
   const StepShape& shape = setup.shape();
   EnginePrograms programs;

@@ -21,6 +21,8 @@ struct EnginePrograms {
     return {&train, &eval, &update, &decode};
   }
   [[nodiscard]] std::int64_t arena_bytes() const;
+  // Of the program that says what the rank holds.
+  [[nodiscard]] const StateTable& states() const;
 };
 
 // Throws Error where a program is not sound (program_check.hpp).

@@ -13,21 +13,9 @@
 namespace sluice {
 namespace {
 
-// Hands out consecutive pieces of one allocation.
-class Block {
- public:
-  Block(const DeviceMemory& memory, std::int64_t elems, c10::ScalarType type, BlockUse use)
-      : memory_(memory.block(elems, type, use)) {}
-  at::Tensor take(std::int64_t elems) {
-    at::Tensor piece = memory_.narrow(0, used_, elems);
-    used_ += elems;
-    return piece;
-  }
-
- private:
-  at::Tensor memory_;
-  std::int64_t used_ = 0;
-};
+c10::ScalarType type_of(const StateBlock& block) {
+  return block.element_bytes == 1 ? c10::ScalarType::Byte : scalar_type(block.dtype);
+}
 
 // A tensor whose storage has no memory yet.
 at::Tensor empty_window(std::int64_t elems, c10::ScalarType type, at::Device device) {
@@ -54,11 +42,20 @@ std::vector<at::Tensor> views_of(const at::Tensor& window, const GroupPlan& plan
 
 }  // namespace
 
-GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, int dp_rank,
-                       const DeviceMemory& memory)
+GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, const StateTable& table,
+                       int dp_rank, const DeviceMemory& memory)
     : memory_(memory), dtype_(plan.shape.dtype), groups_(plan.groups.size()) {
-  make_windows(plan);
-  make_states(plan, dp_rank);
+  for (const StateBlock& block : table.blocks) {
+    const bool holds = block.tier == Tier::kDevice && !block.reserved;
+    blocks_.push_back(holds
+                          ? memory.block(block.bytes / block.element_bytes, type_of(block),
+                                         block.collective ? BlockUse::kCollective : BlockUse::kOwn)
+                          : at::Tensor());
+  }
+  for (const StateRow& row : table.rows) {
+    if (row.group >= 0 && row.tier == Tier::kDevice) take(row);
+  }
+  for (int g = 0; g < size(); ++g) make_views(plan, g, dp_rank);
   for (const UnitSpec& unit : spec.units) {
     std::vector<at::Tensor> params;
     params.reserve(unit.params.size());
@@ -69,85 +66,74 @@ GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, int dp_rank,
   }
 }
 
-void GroupStore::make_windows(const StepPlan& plan) {
-  const c10::ScalarType type = scalar_type(dtype_);
-  std::int64_t resident = 0;
-  std::int64_t full = 0;
-  for (const GroupShape& shape : plan.shape.groups) {
-    resident += shape.resident ? shape.elems : 0;
-    full += shape.elems;
-  }
-  Block params(memory_, resident, type, BlockUse::kCollective);
-  const bool grads_stay = plan.shape.stage <= 1 && !plan.shape.frozen;
-  Block grads(memory_, grads_stay ? full : 0, c10::ScalarType::Float, BlockUse::kCollective);
-  for (std::size_t g = 0; g < groups_.size(); ++g) {
-    GroupState& state = groups_[g];
-    const GroupPlan& group = plan.groups[g];
-    state.window = plan.shape.groups[g].resident
-                       ? params.take(group.elems)
-                       : empty_window(group.elems, type, memory_.device());
-    state.params = views_of(state.window, group);
-    state.grad_full = grads_stay
-                          ? grads.take(group.elems)
-                          : empty_window(group.elems, c10::ScalarType::Float, memory_.device());
-    state.grads = views_of(state.grad_full, group);
-    state.grad_written.assign(group.tensors.size(), false);
-    padding_.push_back(group.padding);
+// The row's elements of its block, as the tensor of the group's state that the row is.
+void GroupStore::take(const StateRow& row) {
+  const at::Tensor array = blocks_[static_cast<std::size_t>(row.block)].narrow(
+      0, row.offset_bytes / row.element_bytes, row.elems);
+  GroupState& state = group(row.group);
+  switch (row.array) {
+    case StateArray::kFullParameters:
+      state.window = array;
+      break;
+    case StateArray::kParameterShard:
+      state.shard = array;
+      break;
+    case StateArray::kFullGradients:
+      state.grad_full = array;
+      break;
+    case StateArray::kGradientShard:
+      if (row.stream == 0) {
+        state.grad_shard = array;
+      } else {
+        state.grad_streams.push_back(array);
+      }
+      break;
+    default:
+      (row.state == StateKind::kMaster    ? state.master
+       : row.state == StateKind::kMoment1 ? state.moment1
+                                          : state.moment2) = array;
   }
 }
 
-void GroupStore::make_states(const StepPlan& plan, int dp_rank) {
+// Windows without memory for what comes and goes, and what of a group is a view of another array.
+void GroupStore::make_views(const StepPlan& plan, int g, int dp_rank) {
   const StepShape& shape = plan.shape;
-  const bool whole = shape.stage == 0;
-  const bool narrow = dtype_ != DType::kFloat32;
-  const bool grads_here = !shape.frozen && shape.placement.gradients == Tier::kDevice;
-  const bool shards_here = has_gradient_shard(shape) && grads_here;
-  std::int64_t updated = 0;  // on the device
-  std::int64_t apart = 0;    // shards that are no slice of a resident window
-  std::int64_t sums = 0;
-  for (int g = 0; g < size(); ++g) {
-    const std::int64_t shard_elems = plan.groups[static_cast<std::size_t>(g)].shard_elems;
-    const bool resident = shape.groups[static_cast<std::size_t>(g)].resident;
-    updated += device_elems(shape, g);
-    apart += resident || parameter_tier(shape, g) != Tier::kDevice ? 0 : shard_elems;
-    sums += shard_elems * gradient_streams(shape, g);
+  GroupState& state = group(g);
+  const GroupPlan& group_plan = plan.groups[static_cast<std::size_t>(g)];
+  const bool whole = owns_whole_groups(shape);
+  const std::int64_t begin = owned_begin(shape, g, dp_rank);
+  if (state.window.defined()) {
+    state.shard = state.window.narrow(0, begin, owned_elems(shape, g));
+  } else {
+    state.window = empty_window(group_plan.elems, scalar_type(dtype_), memory_.device());
   }
-  const auto fp32 = c10::ScalarType::Float;
-  Block sharded(memory_, apart, scalar_type(dtype_), BlockUse::kCollective);
-  Block master(memory_, narrow ? updated : 0, fp32, BlockUse::kOwn);
-  Block moments(memory_, 2 * updated, fp32, BlockUse::kOwn);
-  // Stage 0 gathers them: the other stages only read them here.
-  Block grad_shards(memory_, shards_here ? sums : 0, fp32,
-                    whole ? BlockUse::kCollective : BlockUse::kOwn);
-  for (int g = 0; g < size(); ++g) {
-    GroupState& state = group(g);
-    const GroupPlan& group_plan = plan.groups[static_cast<std::size_t>(g)];
-    const std::int64_t shard_elems = group_plan.shard_elems;
-    const std::int64_t begin = dp_rank * shard_elems;
-    if (whole) {
-      state.shard = state.window;
-    } else if (shape.groups[static_cast<std::size_t>(g)].resident) {
-      state.shard = state.window.narrow(0, begin, shard_elems);
-    } else if (parameter_tier(shape, g) == Tier::kDevice) {
-      state.shard = sharded.take(shard_elems);
-    }
-    const std::int64_t here = device_elems(shape, g);
-    if (here > 0) {
-      state.master_is_shard = !narrow;
-      state.master = narrow ? master.take(here) : state.shard.narrow(0, 0, here);
-      state.moment1 = moments.take(here);
-      state.moment2 = moments.take(here);
-    }
-    if (grads_here) {
-      state.grad_shard = shards_here ? grad_shards.take(shard_elems)
-                                     : state.grad_full.narrow(0, begin, shard_elems);
-      for (int s = 1; s < gradient_streams(shape, g); ++s) {
-        state.grad_streams.push_back(grad_shards.take(shard_elems));
-      }
-      state.grad_owned = whole ? state.grad_full : state.grad_shard;
-    }
-    state.segments = shard_segments(group_plan, whole ? -1 : dp_rank);
+  if (!state.grad_full.defined()) {
+    state.grad_full = empty_window(group_plan.elems, c10::ScalarType::Float, memory_.device());
   }
+  const std::int64_t updated = device_elems(shape, g);
+  if (updated > 0 && !state.master.defined()) {  // fp32
+    state.master_is_shard = true;
+    state.master = state.shard.narrow(0, 0, updated);
+  }
+  if (!shape.frozen && shape.placement.gradients == Tier::kDevice) {
+    if (!state.grad_shard.defined()) {
+      state.grad_shard =
+          state.grad_full.narrow(0, dp_rank * group_plan.shard_elems, group_plan.shard_elems);
+    }
+    state.grad_owned = whole ? state.grad_full : state.grad_shard;
+  }
+  state.params = views_of(state.window, group_plan);
+  state.grads = views_of(state.grad_full, group_plan);
+  state.grad_written.assign(group_plan.tensors.size(), false);
+  state.segments = shard_segments(group_plan, whole ? -1 : dp_rank);
+  padding_.push_back(group_plan.padding);
+}
+
+at::Tensor GroupStore::block(const StateTable& table, StateArray array) const {
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    if (table.blocks[b].array == array) return blocks_[b];
+  }
+  return empty_tensor({0}, c10::ScalarType::Byte, memory_.device());
 }
 
 void GroupStore::write_master(int g, std::int64_t begin, const at::Tensor& values) {
@@ -205,7 +191,7 @@ at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp
                       std::int64_t first, std::int64_t elems, std::uint64_t seed,
                       const InitialWeights& initial) {
   const GroupPlan& group = plan.groups[static_cast<std::size_t>(g)];
-  const std::int64_t begin = first + (plan.shape.stage == 0 ? 0 : dp_rank * group.shard_elems);
+  const std::int64_t begin = first + owned_begin(plan.shape, g, dp_rank);
   const std::int64_t end = begin + elems;
   const at::Tensor drawn = empty_tensor({end - begin}, c10::ScalarType::Float).zero_();
   for (std::size_t i = 0; i < group.tensors.size(); ++i) {

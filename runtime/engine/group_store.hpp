@@ -1,10 +1,11 @@
 // One rank's parameters, gradients and optimizer states, group by group, as the ZeRO stage lays
 // them out.
 //
-// Every long-lived byte is allocated in the constructor, one block a kind; tensors are views. A
-// group that is not resident has a window without memory: bind_params() puts a slot of the arena
-// under it and all views of its parameters, also those an autograd graph has saved, point there
-// until unbind_params(). What lives off the device is TierStore's. Not thread-safe.
+// The constructor allocates the blocks of the table of states that are on the device; tensors are
+// views of the blocks. A group that is not resident has a window without memory: bind_params() puts
+// a slot of the arena under the window. All views of the group's parameters, also those that an
+// autograd graph has saved, point to the slot until unbind_params(). Arrays off the device are
+// TierStore's. Not thread-safe.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -40,7 +41,11 @@ struct GroupState {
 
 class GroupStore {
  public:
-  GroupStore(const ModelSpec& spec, const StepPlan& plan, int dp_rank, const DeviceMemory& memory);
+  GroupStore(const ModelSpec& spec, const StepPlan& plan, const StateTable& table, int dp_rank,
+             const DeviceMemory& memory);
+
+  // The block of an array that is no group's, as bytes: staging. Empty where there is none.
+  [[nodiscard]] at::Tensor block(const StateTable& table, StateArray array) const;
 
   [[nodiscard]] GroupState& group(int g) { return groups_[static_cast<std::size_t>(g)]; }
   [[nodiscard]] int size() const { return static_cast<int>(groups_.size()); }
@@ -61,11 +66,12 @@ class GroupStore {
   void unbind_grads(int g, const void* slot);
 
  private:
-  void make_windows(const StepPlan& plan);
-  void make_states(const StepPlan& plan, int dp_rank);
+  void take(const StateRow& row);
+  void make_views(const StepPlan& plan, int g, int dp_rank);
 
   DeviceMemory memory_;
   DType dtype_;
+  std::vector<at::Tensor> blocks_;  // by block of the table
   std::vector<GroupState> groups_;
   std::vector<std::vector<ElemRange>> padding_;
   std::vector<std::vector<at::Tensor>> unit_params_;

@@ -16,8 +16,6 @@ struct StepPlan {
   std::optional<StepShape> decoding;  // of a sequence run in parts (write_decode_step)
   // Of all ranks: 3 x forward, whatever is recomputed. Of a plan from profiles: 0.
   double model_flops_per_step = 0;
-  // Of shape.comm_staging_bytes: for gradients that are added over replicas.
-  std::int64_t replica_staging_bytes = 0;
 };
 
 }  // namespace sluice

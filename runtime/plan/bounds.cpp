@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "runtime/plan/unit_seconds.hpp"
-#include "runtime/program/write/persistent_bytes.hpp"
+#include "runtime/program/write/step_states.hpp"
 #include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
@@ -131,8 +131,8 @@ int most_in_flight(const StepShape& shape) {
 
 TierBytes memory_floor(const StepShape& shape) {
   TierBytes floor{};
-  for (const Persistent& p : list_persistent(shape)) {
-    floor[static_cast<std::size_t>(p.tier)] += p.bytes;
+  for (const StateRow& p : step_states(shape).rows) {
+    floor[static_cast<std::size_t>(p.tier)] += p.tier_bytes();
   }
   floor[0] += kept_of_chunk(shape) * most_in_flight(shape);
   if (shape.placement.activations == Tier::kHost && shape.pipeline.stages == 1) {

@@ -70,10 +70,10 @@ MemoryPoint held_always(const Program& program, Tier tier) {
   point.total = tier == Tier::kDevice ? program.arena_bytes
                 : tier == Tier::kHost ? program.host_arena_bytes
                                       : 0;
-  for (const Persistent& p : program.persistent) {
+  for (const StateRow& p : program.states.rows) {
     if (p.tier != tier) continue;
-    point.total += p.bytes;
-    point.by_tag[static_cast<std::size_t>(p.tag)] += p.bytes;
+    point.total += p.tier_bytes();
+    point.by_tag[static_cast<std::size_t>(p.tag)] += p.tier_bytes();
   }
   return point;
 }

@@ -58,10 +58,10 @@ PhasePeaks memory_by_phase(const Program& program, Tier tier) {
                            : tier == Tier::kHost ? program.host_arena_bytes
                                                  : 0;
   TagBytes now{};
-  for (const Persistent& p : program.persistent) {
+  for (const StateRow& p : program.states.rows) {
     if (p.tier != tier) continue;
-    now_bytes += p.bytes;
-    now[static_cast<std::size_t>(p.tag)] += p.bytes;
+    now_bytes += p.tier_bytes();
+    now[static_cast<std::size_t>(p.tag)] += p.tier_bytes();
   }
   for (PhaseMemory& phase : phases) phase = {now_bytes, now};
   const auto change = [&](BufferId id, int sign) {

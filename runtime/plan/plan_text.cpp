@@ -6,8 +6,6 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "offload/nvme_store.hpp"
-#include "runtime/engine/tier_copies.hpp"
 #include "runtime/program/model/time_model.hpp"
 
 namespace sluice {
@@ -15,27 +13,6 @@ namespace {
 
 constexpr std::array kTiers{Tier::kDevice, Tier::kHost, Tier::kNvme};
 constexpr std::int64_t kPage = 4096;
-constexpr std::int64_t kHashBytes = 8;
-
-// Bounce buffers, headers and hashes: NvmeStore::host_bytes() before there is a store.
-std::int64_t store_bytes(const NvmeOptions& nvme, const Program& program, std::int64_t records) {
-  const std::int64_t grain = std::min(nvme.checksum_bytes, nvme.block_bytes);
-  const auto files = static_cast<std::int64_t>(nvme.paths.size());
-  std::int64_t grains = 0;
-  for (const Persistent& p : program.persistent) grains += nvme.checksums ? p.grains : 0;
-  // Of an image's two records one is in memory.
-  return nvme.queue_depth * grain + files * kPage + grains * kHashBytes + records / 2;
-}
-
-// What HostPool adds to end every block at a page.
-std::int64_t page_ends(const Program& program) {
-  const auto rest = [](std::int64_t bytes) { return round_up(bytes, kPage) - bytes; };
-  std::int64_t sum = rest(program.host_arena_bytes);
-  for (const Persistent& p : program.persistent) {
-    if (p.tier == Tier::kHost) sum += rest(p.bytes);
-  }
-  return sum;
-}
 
 TierPlan plan_tier(const Program& program, Tier tier) {
   const MemoryReport memory = add_up(program, tier);
@@ -122,14 +99,8 @@ class Advice {
       set("offload.chunk_bytes=<less>");
       if (p.chunk_slots > 1) set("offload.chunks=" + std::to_string(p.chunk_slots / 2));
     }
-    if (uses_nvme()) set("offload.queue_depth=<fewer>");
+    if (uses_nvme(shape_.placement)) set("offload.queue_depth=<fewer>");
     set("memory.host=<more>");
-  }
-
-  bool uses_nvme() const {
-    const Placement& p = shape_.placement;
-    return p.optimizer == Tier::kNvme || p.parameters == Tier::kNvme ||
-           p.gradients == Tier::kNvme || p.activations == Tier::kNvme;
   }
 
   void move_all(Tier from, const std::string& to) {
@@ -241,8 +212,7 @@ bool MemoryPlan::fits() const {
   return std::all_of(tiers.begin(), tiers.end(), [](const TierPlan& tier) { return tier.fits(); });
 }
 
-MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
-                       const TierBudgets& budgets) {
+MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets) {
   MemoryPlan plan;
   plan.budgets = budgets;
   for (const Tier tier : kTiers) {
@@ -252,19 +222,12 @@ MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
   device.budget = budgets.device;
   host.budget = budgets.host;
   disk.budget = budgets.nvme;
-  host.peak += page_ends(program);
+  // HostPool ends every block at a page.
+  const std::int64_t arena = program.host_arena_bytes;
+  host.peak += program.states.page_end_bytes() + round_up(arena, kPage) - arena;
   if (host.peak > 0 || disk.peak > 0) {
     host.by_tag.emplace_back("step_program", host_bytes_of(program));
     host.peak += host.by_tag.back().second;
-  }
-  if (budgets.bounce_bytes > 0 && adds_on_host(program)) {
-    host.by_tag.emplace_back("bounce", budgets.bounce_bytes);
-    host.peak += budgets.bounce_bytes;
-  }
-  if (disk.peak > 0) {
-    const std::int64_t store = store_bytes(nvme, program, bytes_of(disk, name_of(Tag::kImage)));
-    host.by_tag.emplace_back("nvme_store", store);
-    host.peak += store;
   }
   for (TierPlan& tier : plan.tiers) {
     std::stable_sort(tier.by_tag.begin(), tier.by_tag.end(),

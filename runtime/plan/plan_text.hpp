@@ -21,8 +21,6 @@ struct TierBudgets {
   std::int64_t host = 0;  // its shares of the host's budgets
   std::int64_t nvme = 0;
   int ranks_of_host = 1;
-  // Of the buffer that a device takes which is not the host (TierOptions), in whole pages.
-  std::int64_t bounce_bytes = 0;
 };
 
 // What a rank holds on one tier, where that is highest.
@@ -42,10 +40,6 @@ struct MemoryPlan {
   [[nodiscard]] bool fits() const;
 };
 
-// The host's figure has what the NVMe store itself takes (to 8 bytes for each array on NVMe), where
-// anything is off the device the step program (host_bytes_of), where the host adds gradients of a
-// device that is another's the bounce buffer, and is whole pages, as the run's HostPool counts
-// them.
 // Throws BudgetError where the plan's device peak is above `available` bytes of GPU `gpu`.
 void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t available, int gpu);
 // Of a step in which the device's allocator ran out of memory: what it says, the largest holders of
@@ -53,8 +47,9 @@ void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t ava
 [[nodiscard]] BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
                                                const std::string& what);
 
-[[nodiscard]] MemoryPlan plan_memory(const Program& program, const NvmeOptions& nvme,
-                                     const TierBudgets& budgets);
+// What a rank holds while it runs `program`, by tier. The host's figure counts whole pages, as the
+// run's HostPool does, and the step program itself where anything is off the device.
+[[nodiscard]] MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets);
 
 // "activations 12.0 MiB, master 4.0 MiB, ...": what a tier is full of at its highest, largest
 // first.

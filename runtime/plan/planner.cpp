@@ -5,7 +5,6 @@
 #include <utility>
 
 #include "runtime/engine/rank_part.hpp"
-#include "runtime/engine/tier_copies.hpp"
 #include "runtime/plan/bounds.hpp"
 #include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/model/pipeline_time.hpp"
@@ -26,13 +25,11 @@ RankQuestion rank_question(const EngineOptions& options) {
           .multiplied_in = fp32 ? DType::kFloat32 : options.train.dtype};
 }
 
-// What a GPU's copies touch on the host, and hence is registered with it.
-std::int64_t pinned_bytes(const Program& program, DType dtype, const TierBudgets& budgets) {
+// Host memory that a GPU's copies touch: it is registered with the GPU.
+std::int64_t pinned_bytes(const Program& program) {
   std::int64_t bytes = program.host_arena_bytes;
-  for (const Persistent& p : program.persistent) {
-    if (p.tier == Tier::kHost && is_copied(p.tag, dtype)) bytes += p.bytes;
-  }
-  return bytes + (adds_on_host(program) ? budgets.bounce_bytes : 0);
+  for (const StateBlock& block : program.states.blocks) bytes += block.copied ? block.bytes : 0;
+  return bytes;
 }
 
 void set_times(std::vector<StagePlan>& stages, const std::vector<Rates>& rates) {
@@ -224,11 +221,11 @@ StagePlan Planner::plan_stage(const PlanQuestion& question, const EngineOptions&
   plan.program = write_train_step(plan.shape);
   TierBudgets budgets = question.budgets;
   budgets.device = budgets_of(question).front();
-  plan.memory = plan_memory(plan.program, options.tiers.nvme, budgets);
+  plan.memory = plan_memory(plan.program, budgets);
   for (int t = 0; t < kTierCount; ++t) {
     plan.phases[static_cast<std::size_t>(t)] = memory_by_phase(plan.program, static_cast<Tier>(t));
   }
-  if (machine_.gpu) plan.pinned = pinned_bytes(plan.program, plan.shape.dtype, budgets);
+  if (machine_.gpu) plan.pinned = pinned_bytes(plan.program);
   plan.traffic = traffic_of(plan.program);
   plan.in_flight = most_in_flight(plan.shape);
   plan.activation_bytes = add_up(plan.program).by_tag[static_cast<std::size_t>(Tag::kActivations)];

@@ -88,9 +88,16 @@ Placement placement_of(const OffloadOptions& offload) {
   return placement;
 }
 
-// Only parameters are anywhere.
+// Of a run that does not train: there are parameters and no other states.
 Placement frozen_placement(const OffloadOptions& offload) {
-  return {.parameters = offload.parameters};
+  return {.parameters = offload.parameters,
+          .grain_bytes = std::min(kImageGrainBytes, offload.block_bytes)};
+}
+
+// A device has memory of its own where it is a GPU, and where a test makes it so.
+std::int64_t bounce_bytes_of(const EngineOptions& options) {
+  const bool apart = options.model.on_gpu || options.tiers.make_copies != nullptr;
+  return apart ? options.tiers.bounce_bytes : 0;
 }
 
 void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& options) {
@@ -99,6 +106,11 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   shape.frozen = options.purpose != EnginePurpose::kTrain;
   shape.placement =
       shape.frozen ? frozen_placement(options.offload) : placement_of(options.offload);
+  shape.bounce_bytes = bounce_bytes_of(options);
+  const NvmeOptions& nvme = options.tiers.nvme;
+  shape.store = {.files = static_cast<int>(nvme.paths.size()),
+                 .queue_depth = nvme.queue_depth,
+                 .checksums = nvme.checksums};
   for (std::size_t g = 0; g < shape.groups.size(); ++g) {
     shape.groups[g].resident =
         shape.stage < 3 || plan.groups[g].param_elems < options.zero.persist_below;
@@ -275,8 +287,8 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
     shape.units.push_back(unit_shape(spec, u, profiles[u], samples));
   }
   if (!shape.frozen) {
-    plan.replica_staging_bytes = replica_staging_bytes(shape, spec);
-    shape.comm_staging_bytes = staging_bytes(shape) + plan.replica_staging_bytes;
+    shape.replica_staging_bytes = replica_staging_bytes(shape, spec);
+    shape.comm_staging_bytes = staging_bytes(shape);
   }
   if (options.generate_positions > 0) {
     plan.decoding = decoding_shape(shape, options, profiles);

@@ -1,6 +1,13 @@
 #include "runtime/program/program.hpp"
 
+#include <algorithm>
+
 namespace sluice {
+
+bool adds_on_host(const Program& program) {
+  return std::any_of(program.ops.begin(), program.ops.end(),
+                     [](const Op& op) { return op.kind == OpKind::kStoreGrads && op.accumulate; });
+}
 
 std::string_view name_of(OpKind kind) {
   switch (kind) {
@@ -92,46 +99,6 @@ std::string_view name_of(Lane lane) {
       return "disk";
     case Lane::kPipe:
       return "pipe";
-  }
-  return "?";
-}
-
-std::string_view name_of(Tag tag) {
-  switch (tag) {
-    case Tag::kParameters:
-      return "parameters";
-    case Tag::kGatheredParameters:
-      return "gathered_parameters";
-    case Tag::kMaster:
-      return "master";
-    case Tag::kMoments:
-      return "moments";
-    case Tag::kGradients:
-      return "gradients";
-    case Tag::kGradientBuckets:
-      return "gradient_buckets";
-    case Tag::kActivations:
-      return "activations";
-    case Tag::kActivationGradients:
-      return "activation_gradients";
-    case Tag::kLossHead:
-      return "loss_head";
-    case Tag::kCommStaging:
-      return "comm_staging";
-    case Tag::kBatch:
-      return "batch";
-    case Tag::kStateStaging:
-      return "state_staging";
-    case Tag::kParameterStaging:
-      return "parameter_staging";
-    case Tag::kGradientStaging:
-      return "gradient_staging";
-    case Tag::kKvCache:
-      return "kv_cache";
-    case Tag::kImage:
-      return "image";
-    case Tag::kWorkspace:
-      return "workspace";
   }
   return "?";
 }

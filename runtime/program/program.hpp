@@ -25,7 +25,9 @@
 #include <vector>
 
 #include "offload/offload_options.hpp"
+#include "zero/memory_tag.hpp"
 #include "zero/partition_plan.hpp"
+#include "zero/state_table.hpp"
 
 namespace sluice {
 
@@ -87,27 +89,7 @@ inline constexpr int kPipeWires = kOpKindCount - static_cast<int>(OpKind::kSendA
 enum class Lane { kCompute, kComm, kHost, kToHost, kToDevice, kDisk, kPipe };
 inline constexpr int kLaneCount = static_cast<int>(Lane::kPipe) + 1;
 
-enum class Tag {
-  kParameters,
-  kGatheredParameters,
-  kMaster,
-  kMoments,
-  kGradients,
-  kGradientBuckets,
-  kActivations,
-  kActivationGradients,
-  kLossHead,
-  kCommStaging,
-  kBatch,
-  kStateStaging,      // the ring of chunks
-  kParameterStaging,  // shards on their way to the device
-  kGradientStaging,   // reduced buckets on their way off it
-  kKvCache,           // what units remember of a sequence that is being generated
-  kImage,             // records of what on NVMe is current
-  kWorkspace,
-};
 inline constexpr int kTierCount = 3;
-inline constexpr int kTagCount = static_cast<int>(Tag::kWorkspace) + 1;
 
 struct Buffer {
   Tag tag = Tag::kActivations;
@@ -160,14 +142,6 @@ struct Op {
   double flops = 0;
 };
 
-// Memory that lives as long as the run.
-struct Persistent {
-  Tag tag = Tag::kParameters;
-  std::int64_t bytes = 0;
-  Tier tier = Tier::kDevice;
-  std::int64_t grains = 0;  // on NVMe: its checksums, each array's last one for what is left
-};
-
 struct Program {
   std::vector<Op> ops;
   std::vector<Buffer> buffers;
@@ -178,13 +152,17 @@ struct Program {
   // Every update of states on NVMe goes to the place that is not current, and a program that trains
   // commits the updates it begins with.
   bool image = false;
-  std::vector<Persistent> persistent;
+  // What lives as long as the run. Empty where another program of the rank says it.
+  StateTable states;
   std::int64_t arena_bytes = 0;       // slots on the device
   std::int64_t host_arena_bytes = 0;  // and on the host; NVMe has none that come and go
 };
 
+// Whether the program has the host add reduced gradients to others. Those of a GPU pass through the
+// bounce buffer.
+[[nodiscard]] bool adds_on_host(const Program& program);
+
 [[nodiscard]] std::string_view name_of(OpKind kind);
 [[nodiscard]] std::string_view name_of(Lane lane);
-[[nodiscard]] std::string_view name_of(Tag tag);
 
 }  // namespace sluice

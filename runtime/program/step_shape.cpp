@@ -18,15 +18,6 @@ bool sums_micro_batches_in_shards(const StepShape& shape) {
 
 }  // namespace
 
-std::int64_t device_elems(const StepShape& shape, int g) {
-  if (shape.frozen) return 0;
-  const std::int64_t owned = owned_elems(shape, g);
-  if (shape.placement.optimizer == Tier::kDevice) return owned;
-  const auto share =
-      static_cast<std::int64_t>(shape.placement.device_fraction * static_cast<double>(owned));
-  return std::min(owned, share / kChunkAlignElems * kChunkAlignElems);
-}
-
 std::int64_t leaving_bytes(const StepShape& shape, int unit) {
   const bool head = is_loss_head(shape, unit);
   // Under gpipe all other forwards come before its backward.

@@ -68,8 +68,7 @@ at::Device device_of(const TrainerOptions& options) {
 void check_room(const TrainerOptions& options, at::Device device) {
   const Model model = make_dry_model(unit_options(options.engine), options.engine.part);
   const StepPlan plan = plan_step(options.engine, model);
-  const MemoryPlan memory =
-      plan_memory(write_train_step(plan.shape), options.engine.tiers.nvme, options.budgets);
+  const MemoryPlan memory = plan_memory(write_train_step(plan.shape), options.budgets);
   check_card(plan, memory, available_bytes(device), device.index());
 }
 
@@ -91,7 +90,7 @@ class Trainer {
             engine_options(options, comm_),
             make_model(unit_options(options.engine), options.engine.part, &comms.tensor()), comms,
             device_, train_rows(), valid_rows(), observer())),
-        memory_(plan_memory(engine_.train_program(), options.engine.tiers.nvme, options.budgets)),
+        memory_(plan_memory(engine_.train_program(), options.budgets)),
         watch_(engine_.train_program(), engine_.plan().shape, memory_, options.rates,
                peak_rate_.flops_per_s()),
         progress_(progress_options(options)),

@@ -77,7 +77,7 @@ SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQues
   limits.meshes = true;
   limits.allowed = [&run](const EngineOptions& options) { return is_allowed(run, options); };
   // Configurations that have never run come last; they are many.
-  const bool on_gpu = question.budgets.bounce_bytes > 0;
+  const bool on_gpu = question.options.model.on_gpu;
   limits.offload = !on_gpu;
   SearchResult result = suggest(planner, question, limits);
   if (result.any_fits || limits.offload) return result;

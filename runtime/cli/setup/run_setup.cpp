@@ -66,8 +66,7 @@ TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place) {
   return {.device = run.memory.device,
           .host = share_of(run.memory.host, place.local_ranks),
           .nvme = share_of(run.memory.nvme, place.local_ranks),
-          .ranks_of_host = place.local_ranks,
-          .bounce_bytes = place.on_gpu ? kBounceBytes : 0};
+          .ranks_of_host = place.local_ranks};
 }
 
 EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {

@@ -24,7 +24,7 @@ Planned make_plan(const RunConfig& run, const RunPlace& place) {
   Planned planned{plan_step(options, model), {}, {}, {}};
   for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
   planned.program = write_train_step(planned.plan.shape);
-  planned.memory = plan_memory(planned.program, options.tiers.nvme, rank_budgets(run, place));
+  planned.memory = plan_memory(planned.program, rank_budgets(run, place));
   return planned;
 }
 

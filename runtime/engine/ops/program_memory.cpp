@@ -1,19 +1,20 @@
 #include "runtime/engine/ops/program_memory.hpp"
 
+#include <utility>
+
 #include "runtime/engine/device_memory.hpp"
 #include "runtime/engine/engine_setup.hpp"
 
 namespace sluice {
 
-ProgramMemory::ProgramMemory(const EngineSetup& setup, std::int64_t arena_bytes) {
+ProgramMemory::ProgramMemory(const EngineSetup& setup, std::int64_t arena_bytes, at::Tensor staging)
+    : bucket_staging(std::move(staging)) {
   const StepPlan& plan = setup.plan;
   const DeviceMemory memory(setup.device, setup.data().maps_host_memory());
   const DeviceMemory of_world(setup.device, setup.world().maps_host_memory());
   arena = memory.block(arena_bytes, c10::ScalarType::Byte, BlockUse::kCollective);
-  bucket_staging = memory.block(plan.shape.comm_staging_bytes - plan.replica_staging_bytes,
-                                c10::ScalarType::Byte, BlockUse::kOwn);
-  replica_staging =
-      of_world.block(plan.replica_staging_bytes / 4, c10::ScalarType::Float, BlockUse::kCollective);
+  replica_staging = of_world.block(plan.shape.replica_staging_bytes / 4, c10::ScalarType::Float,
+                                   BlockUse::kCollective);
 }
 
 }  // namespace sluice

@@ -13,8 +13,8 @@ namespace sluice {
 struct EngineSetup;
 
 struct ProgramMemory {
-  // `arena_bytes`: of the program that needs most.
-  ProgramMemory(const EngineSetup& setup, std::int64_t arena_bytes);
+  // `arena_bytes`: of the program that needs most. `staging`: of reduce-scatters.
+  ProgramMemory(const EngineSetup& setup, std::int64_t arena_bytes, at::Tensor staging);
 
   [[nodiscard]] char* slot(const Buffer& buffer) const {
     return static_cast<char*>(arena.data_ptr()) + buffer.arena_offset;

@@ -33,10 +33,10 @@ MemoryReport add_up(const Program& program, Tier tier) {
   const bool device = tier == Tier::kDevice;
   report.arena = device ? program.arena_bytes : tier == Tier::kHost ? program.host_arena_bytes : 0;
   TagBytes now{};
-  for (const Persistent& p : program.persistent) {
+  for (const StateRow& p : program.states.rows) {
     if (p.tier != tier) continue;
-    report.persistent += p.bytes;
-    now[static_cast<std::size_t>(p.tag)] += p.bytes;
+    report.persistent += p.tier_bytes();
+    now[static_cast<std::size_t>(p.tag)] += p.tier_bytes();
   }
   report.by_tag = now;
   std::int64_t dynamic = 0;

@@ -20,9 +20,6 @@ class ProgramBuilder {
     program_.buffers.push_back(buffer);
     return static_cast<BufferId>(program_.buffers.size()) - 1;
   }
-  void persistent(Tag tag, std::int64_t bytes, Tier tier = Tier::kDevice) {
-    if (bytes > 0) program_.persistent.push_back({tag, bytes, tier});
-  }
   int bucket(std::vector<BucketPiece> pieces) {
     program_.buckets.push_back(std::move(pieces));
     return static_cast<int>(program_.buckets.size()) - 1;

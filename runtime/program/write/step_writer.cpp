@@ -9,9 +9,9 @@
 #include "runtime/program/write/grad_flow.hpp"
 #include "runtime/program/write/input_flow.hpp"
 #include "runtime/program/write/param_window.hpp"
-#include "runtime/program/write/persistent_bytes.hpp"
 #include "runtime/program/write/pipe_flow.hpp"
 #include "runtime/program/write/program_builder.hpp"
+#include "runtime/program/write/step_states.hpp"
 #include "runtime/program/write/update_flow.hpp"
 #include "runtime/program/write/use_order.hpp"
 
@@ -58,7 +58,8 @@ class StepWriter {
     }
     // A program that a rank runs beside others adds nothing to what it holds.
     if (training_ || shape_.frozen) {
-      builder_.program().persistent = list_persistent(shape_, builder_.program().chunks);
+      Program& program = builder_.program();
+      program.states = step_states(shape_, program.chunks, adds_on_host(program));
     }
     assign_arena(builder_.program());
     std::int64_t& arena = builder_.program().arena_bytes;

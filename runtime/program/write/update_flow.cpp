@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "runtime/program/write/arena_plan.hpp"
 #include "runtime/program/write/param_window.hpp"
-#include "runtime/program/write/persistent_bytes.hpp"
+#include "runtime/program/write/step_states.hpp"
 
 namespace sluice {
 namespace {

@@ -131,13 +131,6 @@ struct ChunkLayout {
 };
 [[nodiscard]] ChunkLayout chunk_layout(const StepShape& shape);
 
-// A run of a group's owned elements that has a second place on NVMe: its speculated chunks, or with
-// an image all.
-struct SecondPlace {
-  int group = -1;
-  std::int64_t begin = 0;
-  std::int64_t elems = 0;
-};
 [[nodiscard]] std::vector<SecondPlace> second_places(std::span<const Chunk> chunks);
 
 }  // namespace sluice

@@ -1,5 +1,5 @@
 // Several operations as one: what is waited for, and whose error it is.
-#include "runtime/engine/all_of.hpp"
+#include "base/all_of.hpp"
 
 #include <gtest/gtest.h>
 

@@ -105,7 +105,7 @@ TEST_P(MeshImage, RoomIsThePlans) {
   EngineOptions options = with_image(GetParam(), folder);
   options.tiers.nvme.paths = options.offload.nvme_path;
   run_world(options, Wire::kLocal, [&](int rank, Engine& engine) {
-    const MemoryPlan plan = plan_memory(engine.train_program(), options.tiers.nvme, {});
+    const MemoryPlan plan = plan_memory(engine.train_program(), {});
     EXPECT_EQ(engine.tiers()->nvme_bytes(), plan.of(Tier::kNvme).peak) << rank;
     EXPECT_GT(engine.tiers()->second_place_bytes(), 0) << rank;
     const auto host = static_cast<double>(plan.of(Tier::kHost).peak);

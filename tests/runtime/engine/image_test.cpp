@@ -292,7 +292,7 @@ TEST(EngineImages, RoomIsThePlans) {
         std::array<std::int64_t, 3> found{};
         run_world(with, Wire::kLocal, [&](int rank, Engine& engine) {
           if (rank != 0) return;
-          const MemoryPlan plan = plan_memory(engine.train_program(), with.tiers.nvme, {});
+          const MemoryPlan plan = plan_memory(engine.train_program(), {});
           found = {engine.tiers()->nvme_bytes(), plan.of(Tier::kNvme).peak,
                    engine.tiers()->second_place_bytes()};
           EXPECT_NEAR(static_cast<double>(engine.tiers()->host_peak_bytes()),

@@ -100,20 +100,13 @@ TEST(TiersApart, TheBounceBufferMayHaveAnySize) {
   }
 }
 
-std::int64_t planned_host_peak(const Engine& engine, std::int64_t bounce_bytes) {
-  return plan_memory(engine.train_program(), {}, {.bounce_bytes = bounce_bytes})
-      .of(Tier::kHost)
-      .peak;
-}
-
 std::int64_t host_peak(const EngineOptions& options, std::int64_t* planned = nullptr) {
   std::int64_t peak = 0;
   run_world(options, Wire::kLocal, [&](int rank, Engine& engine) {
     if (rank != 0) return;
     peak = engine.tiers()->host_peak_bytes();
-    const bool apart = options.tiers.make_copies != nullptr;
     if (planned != nullptr) {
-      *planned = planned_host_peak(engine, apart ? options.tiers.bounce_bytes : 0);
+      *planned = plan_memory(engine.train_program(), {}).of(Tier::kHost).peak;
     }
   });
   return peak;

@@ -26,7 +26,7 @@ std::int64_t sum(const TagBytes& tags) {
 // One tensor of 100 bytes with 7 bytes of workspace, freed at the end of the next operation.
 Program two_operations() {
   Program program;
-  program.persistent = {{.tag = Tag::kMaster, .bytes = 1000}};
+  program.states.rows = {{.tag = Tag::kMaster, .elems = 250}};
   program.arena_bytes = 64;
   program.buffers = {{.tag = Tag::kActivations, .bytes = 100},
                      {.tag = Tag::kGatheredParameters, .bytes = 60, .in_arena = true}};

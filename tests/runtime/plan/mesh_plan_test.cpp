@@ -18,8 +18,8 @@ using testing::small_options;
 
 std::string key_of(const Program& program) {
   std::string text = list(program) + std::to_string(program.arena_bytes);
-  for (const Persistent& p : program.persistent) {
-    text += " " + std::string(name_of(p.tag)) + std::to_string(p.bytes);
+  for (const StateRow& p : program.states.rows) {
+    text += " " + std::string(name_of(p.tag)) + std::to_string(p.tier_bytes());
   }
   return text;
 }

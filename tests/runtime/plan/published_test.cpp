@@ -12,8 +12,8 @@ constexpr double kWithin = 0.1;
 
 double bytes_of(const RunPlan& plan, Tag tag) {
   double bytes = 0;
-  for (const Persistent& p : plan.program.persistent) {
-    if (p.tier == Tier::kDevice && p.tag == tag) bytes += static_cast<double>(p.bytes);
+  for (const StateRow& p : plan.program.states.rows) {
+    if (p.tier == Tier::kDevice && p.tag == tag) bytes += static_cast<double>(p.tier_bytes());
   }
   return bytes;
 }
@@ -178,8 +178,8 @@ TEST(Published, Megatron6700M) {
   const RunPlan plan = planned(options, "h100-sxm");
   EXPECT_NEAR(static_cast<double>(plan.params), 6.72e9, 0.02e9);
   double steady = 0;
-  for (const Persistent& p : plan.program.persistent) {
-    if (p.tier == Tier::kDevice) steady += static_cast<double>(p.bytes);
+  for (const StateRow& p : plan.program.states.rows) {
+    if (p.tier == Tier::kDevice) steady += static_cast<double>(p.tier_bytes());
   }
   expect_within(steady / 1e9, 20.7, "6.7B, t4 d2: between steps (GB)");
   // 57.1 there: the fp32 logits of two samples and their gradients, and layers that keep 34 s b h.

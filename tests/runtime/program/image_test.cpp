@@ -8,7 +8,7 @@
 #include "runtime/program/check/program_check.hpp"
 #include "runtime/program/model/memory_model.hpp"
 #include "runtime/program/model/time_model.hpp"
-#include "runtime/program/write/persistent_bytes.hpp"
+#include "runtime/program/write/step_states.hpp"
 #include "runtime/program/write/step_writer.hpp"
 #include "tests/runtime/program/shapes.hpp"
 #include "tests/runtime/program/stages.hpp"

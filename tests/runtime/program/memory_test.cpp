@@ -11,7 +11,7 @@ namespace {
 
 std::int64_t bytes_of(const Program& program, Tag tag) {
   std::int64_t bytes = 0;
-  for (const Persistent& p : program.persistent) bytes += p.tag == tag ? p.bytes : 0;
+  for (const StateRow& p : program.states.rows) bytes += p.tag == tag ? p.tier_bytes() : 0;
   return bytes;
 }
 
@@ -142,7 +142,7 @@ TEST(MemoryModel, TagsAtThePeakAreWhatLivesThere) {
 
 TEST(MemoryModel, AnEmptyProgramHoldsItsPersistentBytes) {
   Program program;
-  program.persistent.push_back({Tag::kParameters, 12});
+  program.states.rows.push_back({.elems = 3});
   const MemoryReport report = add_up(program);
   EXPECT_EQ(report.peak(), 12);
   EXPECT_EQ(report.peak_op, -1);

@@ -1,4 +1,4 @@
-#include "runtime/engine/all_of.hpp"
+#include "base/all_of.hpp"
 
 #include <algorithm>
 #include <exception>

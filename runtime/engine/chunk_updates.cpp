@@ -1,0 +1,228 @@
+#include "runtime/engine/chunk_updates.hpp"
+
+#include <algorithm>
+
+#include "base/all_of.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "kernels/cpu/adamw.hpp"
+#include "kernels/cpu/cast.hpp"
+#include "kernels/cpu/reduce.hpp"
+
+namespace sluice {
+
+ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepShape& shape,
+                           const OptimizerOptions& optimizer,
+                           std::span<const OffDeviceGroup> groups, const Program& train,
+                           std::uint64_t seed)
+    : store_(store),
+      device_(device),
+      shape_(shape),
+      optimizer_(optimizer),
+      groups_(groups),
+      seed_(seed),
+      layout_(chunk_layout(shape)),
+      ring_(store.block(StateArray::kRing).data()),
+      early_(groups.size()),
+      block_sums_(groups.size()) {
+  for (const Chunk& chunk : train.chunks) {
+    if (!chunk.speculated) continue;
+    Early& early = early_[static_cast<std::size_t>(chunk.group)];
+    if (early.elems == 0) early.begin = chunk.begin;
+    early.elems = chunk.begin + chunk.elems - early.begin;
+  }
+  if (shape.placement.gradients == Tier::kDevice) return;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::int64_t owned = owned_elems(shape, static_cast<int>(g));
+    block_sums_[g].resize(
+        static_cast<std::size_t>((owned + kChunkAlignElems - 1) / kChunkAlignElems));
+  }
+}
+
+// The chunks that speculation has updated change places. With an image, all do that this program
+// updates.
+void ChunkUpdates::set_update(const UpdateArgs* args, bool kept) {
+  update_ = args;
+  kept_ = kept;
+  if (args != nullptr && (kept || store_.keeps_image())) store_.swap_places();
+}
+
+bool ChunkUpdates::speculates() const {
+  return std::any_of(early_.begin(), early_.end(), [](const Early& e) { return e.elems > 0; });
+}
+
+Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
+  const UpdateArgs* const args = op.speculative ? speculation_ : update_;
+  const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
+  if (!sums && !op.ahead && args == nullptr) return {};
+  if (!op.speculative && kept_ && is_early(chunk)) return end_kept_update(op, chunk);
+  // Of an image, the place that was current when the program began is current no longer.
+  const bool former = store_.keeps_image() && !op.speculative && !op.ahead;
+  const At at = op.speculative ? At::kOther : At::kCurrent;
+  switch (op.kind) {
+    case OpKind::kReadStates:
+      return read_states(chunk, former ? At::kOther : At::kCurrent);
+    case OpKind::kReadGrads:
+      return read_grads(chunk);
+    case OpKind::kCopyGrads:
+      device_.to_host(gradients(chunk), group(chunk).device_grads + chunk.begin * 4,
+                      chunk.elems * 4);
+      return {};
+    case OpKind::kUpdate: {
+      // A speculative update leaves parameters on the host as they are: the step reads them.
+      const bool leaves = op.speculative && parameter_tier(shape_, chunk.group) != Tier::kNvme;
+      update(chunk, *args, leaves ? nullptr : new_weights(chunk));
+      return {};
+    }
+    case OpKind::kWriteStates:
+      return write_states(chunk, at);
+    case OpKind::kCopyParams:
+      copy_params(chunk);
+      return {};
+    case OpKind::kWriteParams:
+      return store_.write(group(chunk).params, chunk.begin, chunk.elems, updated_weights(chunk),
+                          at);
+    default:
+      sum_squares(chunk);
+      return {};
+  }
+}
+
+bool ChunkUpdates::is_early(const Chunk& chunk) const {
+  const Early& early = early_[static_cast<std::size_t>(chunk.group)];
+  return chunk.begin >= early.begin && chunk.begin < early.begin + early.elems;
+}
+
+// The states are updated. Parameters elsewhere than on NVMe are made of the master weights.
+Ticket ChunkUpdates::end_kept_update(const Op& op, const Chunk& chunk) {
+  if (parameter_tier(shape_, chunk.group) == Tier::kNvme) return {};
+  const OffDeviceGroup& g = group(chunk);
+  if (op.kind == OpKind::kReadStates) {
+    return store_.read(g.master, chunk.begin - g.on_device, chunk.elems,
+                       slot(chunk, layout_.master));
+  }
+  if (op.kind == OpKind::kCopyParams) copy_params(chunk);
+  std::byte* const weights = op.kind == OpKind::kUpdate ? new_weights(chunk) : nullptr;
+  if (weights != nullptr) {
+    convert(weights, shape_.dtype, slot(chunk, layout_.master), DType::kFloat32, chunk.elems);
+  }
+  return {};
+}
+
+std::byte* ChunkUpdates::slot(const Chunk& chunk, std::int64_t part) const {
+  return ring_ + chunk.slot * layout_.bytes + part;
+}
+
+std::byte* ChunkUpdates::state(const Chunk& chunk, RowId row, std::int64_t part) const {
+  if (store_.on_nvme(row)) return slot(chunk, part);
+  return store_.host(row) + (chunk.begin - store_.row(row).first) * store_.row(row).element_bytes;
+}
+
+float* ChunkUpdates::gradients(const Chunk& chunk) const {
+  if (shape_.placement.gradients != Tier::kHost) {
+    return reinterpret_cast<float*>(slot(chunk, layout_.grads));
+  }
+  return reinterpret_cast<float*>(store_.host(group(chunk).grads[0])) + chunk.begin;
+}
+
+// Where the update writes parameters beside the master weights; null where it need not.
+std::byte* ChunkUpdates::new_weights(const Chunk& chunk) const {
+  if (params_are_master(shape_, chunk.group)) return nullptr;
+  const RowId params = group(chunk).params;
+  if (params >= 0 && !store_.on_nvme(params)) {
+    return store_.host(params) + chunk.begin * store_.row(params).element_bytes;
+  }
+  return shape_.dtype == DType::kFloat32 ? nullptr : slot(chunk, layout_.weights);
+}
+
+// The update's output, or in fp32 the master weights.
+const std::byte* ChunkUpdates::updated_weights(const Chunk& chunk) const {
+  const std::byte* const weights = new_weights(chunk);
+  return weights != nullptr ? weights : state(chunk, group(chunk).master, layout_.master);
+}
+
+Ticket ChunkUpdates::read_states(const Chunk& chunk, At at) {
+  const OffDeviceGroup& g = group(chunk);
+  const auto part = [&](RowId row, std::int64_t offset) {
+    return store_.read(row, chunk.begin - g.on_device, chunk.elems, slot(chunk, offset), at);
+  };
+  return all_of({part(g.master, layout_.master), part(g.moment1, layout_.moment1),
+                 part(g.moment2, layout_.moment2)});
+}
+
+Ticket ChunkUpdates::write_states(const Chunk& chunk, At at) {
+  const OffDeviceGroup& g = group(chunk);
+  const auto part = [&](RowId row, std::int64_t offset) {
+    return store_.write(row, chunk.begin - g.on_device, chunk.elems, slot(chunk, offset), at);
+  };
+  return all_of({part(g.master, layout_.master), part(g.moment1, layout_.moment1),
+                 part(g.moment2, layout_.moment2)});
+}
+
+Ticket ChunkUpdates::read_grads(const Chunk& chunk) {
+  const std::vector<RowId>& grads = group(chunk).grads;
+  return issue_all(grads.size(), [&](std::size_t s) {
+    return store_.read(
+        grads[s], chunk.begin, chunk.elems,
+        slot(chunk, layout_.grads + static_cast<std::int64_t>(s) * layout_.grad_stride));
+  });
+}
+
+void ChunkUpdates::add_streams(const Chunk& chunk) {
+  if (shape_.placement.gradients != Tier::kNvme) return;
+  for (std::size_t s = 1; s < group(chunk).grads.size(); ++s) {
+    add_to(gradients(chunk),
+           slot(chunk, layout_.grads + static_cast<std::int64_t>(s) * layout_.grad_stride),
+           DType::kFloat32, chunk.elems, true);
+  }
+}
+
+void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights) {
+  failpoint("engine.update." + std::to_string(chunk.group));
+  add_streams(chunk);
+  const OffDeviceGroup& g = group(chunk);
+  auto* const master = reinterpret_cast<float*>(state(chunk, g.master, layout_.master));
+  std::byte* const moment1 = state(chunk, g.moment1, layout_.moment1);
+  std::byte* const moment2 = state(chunk, g.moment2, layout_.moment2);
+  const float* const grads = gradients(chunk);
+  const DType moments_dtype = shape_.placement.moments_dtype;
+  for (const ShardSegment& segment : g.segments) {
+    const std::int64_t begin = std::max(segment.range.begin, chunk.begin) - chunk.begin;
+    const std::int64_t end = std::min(segment.range.end, chunk.begin + chunk.elems) - chunk.begin;
+    if (begin >= end) continue;
+    AdamWArgs args = adamw_args(optimizer_, update, segment.decay);
+    args.master = master + begin;
+    args.m = moment1 + begin * size_of(moments_dtype);
+    args.v = moment2 + begin * size_of(moments_dtype);
+    args.moments_dtype = moments_dtype;
+    args.rounding_seed = seed_;
+    args.rounding_element = g.first_element + chunk.begin + begin;
+    args.grad = grads + begin;
+    if (weights != nullptr) {
+      args.weights_out = weights + begin * size_of(shape_.dtype);
+      args.weights_dtype = shape_.dtype;
+    }
+    args.n = end - begin;
+    adamw(args);
+  }
+}
+
+void ChunkUpdates::copy_params(const Chunk& chunk) {
+  const std::int64_t element_bytes = size_of(shape_.dtype);
+  device_.to_device(group(chunk).device_shard + chunk.begin * element_bytes, updated_weights(chunk),
+                    chunk.elems * element_bytes);
+}
+
+void ChunkUpdates::sum_squares(const Chunk& chunk) {
+  add_streams(chunk);
+  std::vector<double>& sums = block_sums_[static_cast<std::size_t>(chunk.group)];
+  sum_squares_blocks(gradients(chunk), DType::kFloat32, chunk.elems,
+                     sums.data() + chunk.begin / kChunkAlignElems);
+}
+
+double ChunkUpdates::sum_squares(int g) const {
+  const std::vector<double>& sums = block_sums_[static_cast<std::size_t>(g)];
+  return pairwise_sum(sums.data(), static_cast<std::int64_t>(sums.size()));
+}
+
+}  // namespace sluice

@@ -1,0 +1,229 @@
+#include "zero/shard_store.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/all_of.hpp"
+#include "base/error.hpp"
+#include "kernels/cpu/cast.hpp"
+
+namespace sluice {
+namespace {
+
+// Elements of 16 bits on their way to or from NVMe that are staged at once: 4 MiB.
+constexpr std::int64_t kStagedElems = std::int64_t{2} << 20;
+
+// f(first, elems, staging) over so many elements of a row, piece by piece.
+template <class F>
+void in_pieces(const StateRow& row, std::int64_t elems, F&& f) {
+  std::vector<std::byte> staging(
+      static_cast<std::size_t>(std::min(elems, kStagedElems) * row.element_bytes));
+  for (std::int64_t first = 0; first < elems; first += kStagedElems) {
+    f(first, std::min(kStagedElems, elems - first), staging.data());
+  }
+}
+
+bool any_on_nvme(const StateTable& table) {
+  return std::any_of(table.rows.begin(), table.rows.end(),
+                     [](const StateRow& row) { return row.tier == Tier::kNvme; });
+}
+
+}  // namespace
+
+ShardStore::ShardStore(const StateTable& table, std::span<const std::string> group_names,
+                       const ShardStoreOptions& options)
+    : table_(table),
+      options_(options),
+      keeps_image_(!options.image_layout.empty()),
+      pool_(options.host_budget, options.host_pages),
+      blocks_(table.blocks.size()),
+      extents_(table.rows.size()) {
+  if (any_on_nvme(table_)) nvme_ = std::make_unique<NvmeStore>(options.nvme);
+  take_blocks();
+  if (!nvme_) return;
+  declare_extents(group_names);
+  if (keeps_image_) declare_image();
+  const std::span<std::byte> ring = block(StateArray::kRing);
+  if (!ring.empty()) nvme_->register_buffer(ring.data(), std::ssize(ring));
+}
+
+void ShardStore::take_blocks() {
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    const StateBlock& block = table_.blocks[b];
+    if (block.tier != Tier::kHost) continue;
+    const std::string tag(name_of(block.tag));
+    blocks_[b] = block.reserved ? pool_.reserve(tag, block.bytes)
+                                : pool_.allocate(tag, block.bytes,
+                                                 block.copied ? options_.dma_pages : nullptr);
+  }
+}
+
+// The records of an image declare themselves.
+void ShardStore::declare_extents(std::span<const std::string> group_names) {
+  for (std::size_t r = 0; r < table_.rows.size(); ++r) {
+    const StateRow& row = table_.rows[r];
+    if (row.tier != Tier::kNvme || row.array == StateArray::kImageRecord) continue;
+    const std::string tag(name_of(row.tag));
+    const std::string name = name_of(
+        row, row.group < 0 ? std::string() : group_names[static_cast<std::size_t>(row.group)]);
+    extents_[r].first = nvme_->add(tag, name, row.bytes());
+    if (row.second_elems > 0) {
+      extents_[r].second = nvme_->add(tag, name + ".second", row.second_bytes());
+    }
+  }
+}
+
+void ShardStore::declare_image() {
+  std::vector<ImagePair> pairs;
+  for (const Extents& row : extents_) {
+    if (row.second.index >= 0) pairs.push_back({row.first, row.second});
+  }
+  nvme_->add_image(std::move(pairs), options_.image_layout);
+}
+
+RowId ShardStore::find(int group, StateArray array, int stream) const {
+  for (std::size_t r = 0; r < table_.rows.size(); ++r) {
+    const StateRow& row = table_.rows[r];
+    if (row.group == group && row.array == array && row.stream == stream &&
+        row.tier != Tier::kDevice) {
+      return static_cast<RowId>(r);
+    }
+  }
+  return -1;
+}
+
+RowId ShardStore::find(int group, StateKind state) const {
+  for (std::size_t r = 0; r < table_.rows.size(); ++r) {
+    const StateRow& row = table_.rows[r];
+    if (row.group == group && row.array == StateArray::kState && row.state == state &&
+        row.tier != Tier::kDevice) {
+      return static_cast<RowId>(r);
+    }
+  }
+  return -1;
+}
+
+RowId ShardStore::input(int unit, int flight) const {
+  std::vector<RowId> rows;
+  for (std::size_t r = 0; r < table_.rows.size(); ++r) {
+    const StateRow& row = table_.rows[r];
+    if (row.array == StateArray::kInput && row.unit == unit) rows.push_back(static_cast<RowId>(r));
+  }
+  check(!rows.empty(), "a unit's input on NVMe has a row");
+  return rows[static_cast<std::size_t>(flight) % rows.size()];
+}
+
+std::byte* ShardStore::host(RowId id) const {
+  const StateRow& r = row(id);
+  check(r.tier == Tier::kHost, "memory is asked for of a row on the host");
+  return blocks_[static_cast<std::size_t>(r.block)].data() + r.offset_bytes;
+}
+
+std::span<std::byte> ShardStore::block(StateArray array) const {
+  for (std::size_t b = 0; b < blocks_.size(); ++b) {
+    if (table_.blocks[b].array != array || table_.blocks[b].tier != Tier::kHost) continue;
+    return {blocks_[b].data(), static_cast<std::size_t>(blocks_[b].bytes())};
+  }
+  return {};
+}
+
+std::vector<ShardStore::Run> ShardStore::runs_of(RowId id, std::int64_t begin, std::int64_t elems,
+                                                 At at) const {
+  const StateRow& r = row(id);
+  const Extents& extents = extents_[static_cast<std::size_t>(id)];
+  const std::int64_t size = r.element_bytes;
+  if (r.second_elems == 0) return {{extents.first, begin * size, elems * size}};
+  const std::int64_t chunk = options_.chunk_elems;
+  const std::int64_t second_end = r.second_first + r.second_elems;
+  std::vector<Run> runs;
+  for (std::int64_t from = begin; from < begin + elems;) {
+    const std::int64_t end = std::min(begin + elems, (from / chunk + 1) * chunk);
+    const bool has_two = from >= r.second_first / chunk * chunk && from < second_end;
+    const bool second = (has_two && place_ != 0) != (at == At::kOther);
+    const ExtentId extent = second ? extents.second : extents.first;
+    if (runs.empty() || runs.back().extent.index != extent.index) {
+      runs.push_back({extent, (from - (second ? r.second_first : 0)) * size, 0});
+    }
+    runs.back().bytes += (end - from) * size;
+    from = end;
+  }
+  return runs;
+}
+
+Ticket ShardStore::read(RowId id, std::int64_t begin, std::int64_t elems, void* into, At at) {
+  const std::vector<Run> runs = runs_of(id, begin, elems, at);
+  auto* to = static_cast<std::byte*>(into);
+  return issue_all(runs.size(), [&](std::size_t i) {
+    const Run& run = runs[i];
+    return nvme_->read(run.extent, run.offset, std::exchange(to, to + run.bytes), run.bytes);
+  });
+}
+
+Ticket ShardStore::write(RowId id, std::int64_t begin, std::int64_t elems, const void* from,
+                         At at) {
+  const std::vector<Run> runs = runs_of(id, begin, elems, at);
+  const auto* bytes = static_cast<const std::byte*>(from);
+  return issue_all(runs.size(), [&](std::size_t i) {
+    const Run& run = runs[i];
+    return nvme_->write(run.extent, run.offset, std::exchange(bytes, bytes + run.bytes), run.bytes);
+  });
+}
+
+void ShardStore::get(RowId id, std::int64_t begin, std::span<float> values) {
+  const StateRow& r = row(id);
+  const std::int64_t elems = std::ssize(values);
+  if (elems == 0) return;
+  if (!on_nvme(id)) {
+    convert(values.data(), DType::kFloat32, host(id) + begin * r.element_bytes, r.dtype, elems);
+  } else if (r.dtype == DType::kFloat32) {
+    read(id, begin, elems, values.data()).wait();
+  } else {
+    in_pieces(r, elems, [&](std::int64_t first, std::int64_t count, std::byte* staging) {
+      read(id, begin + first, count, staging).wait();
+      convert(values.data() + first, DType::kFloat32, staging, r.dtype, count);
+    });
+  }
+}
+
+// What is written from outside a step is no committed state: the image is withdrawn first.
+void ShardStore::put(RowId id, std::int64_t begin, std::span<const float> values) {
+  const StateRow& r = row(id);
+  const std::int64_t elems = std::ssize(values);
+  if (elems == 0) return;
+  if (!on_nvme(id)) {
+    convert(host(id) + begin * r.element_bytes, r.dtype, values.data(), DType::kFloat32, elems);
+    return;
+  }
+  if (keeps_image_) nvme_->withdraw_image();
+  if (r.dtype == DType::kFloat32) {
+    write(id, begin, elems, values.data()).wait();
+    return;
+  }
+  in_pieces(r, elems, [&](std::int64_t first, std::int64_t count, std::byte* staging) {
+    convert(staging, r.dtype, values.data() + first, DType::kFloat32, count);
+    write(id, begin + first, count, staging).wait();
+  });
+}
+
+void ShardStore::swap_places() { place_ = 1 - place_; }
+
+std::int64_t ShardStore::second_place_bytes() const {
+  std::int64_t bytes = 0;
+  for (const StateRow& row : table_.rows) bytes += NvmeStore::padded_bytes(row.second_bytes());
+  return bytes;
+}
+
+void ShardStore::adopt_image(const FoundImage& found, std::size_t version) {
+  nvme_->adopt(version);
+  place_ = found.versions.at(version).place;
+}
+
+Ticket ShardStore::commit(std::int64_t step, std::string state) {
+  return nvme_->commit_image(step, place_, std::move(state));
+}
+
+void ShardStore::leak() noexcept {
+  for (HostBlock& block : blocks_) block.leak();
+}
+
+}  // namespace sluice

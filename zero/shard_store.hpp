@@ -1,0 +1,117 @@
+// The arrays of a rank that live on the host and on NVMe, as the table of states says.
+//
+// Every byte on the host is counted by a HostPool under memory.host, every byte on NVMe by the
+// NVMe store under memory.nvme. The constructor takes all of them; reads and writes allocate
+// nothing of a step's size. Arrays on the device belong to the engine (runtime/engine/group_store).
+//
+// A row on NVMe may have two places for its chunks (StateRow::second_elems). One of them is
+// current. swap_places() makes the other one current, for all chunks that have two.
+//
+// read() and write() may be called from several threads, for ranges that do not overlap. All other
+// calls belong to the engine's thread while no program runs. ZeRO-Infinity, section 6.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+#include "base/ticket.hpp"
+#include "offload/host_pool.hpp"
+#include "offload/nvme_store.hpp"
+#include "zero/state_table.hpp"
+
+namespace sluice {
+
+// Which of a chunk's two places on NVMe a read or a write takes.
+enum class At { kCurrent, kOther };
+
+struct ShardStoreOptions {
+  std::int64_t host_budget = 0;  // bytes of this rank; 0: counted only
+  NvmeOptions nvme;
+  std::shared_ptr<PageSource> host_pages = make_page_source();
+  std::shared_ptr<PageSource> dma_pages;  // of blocks that a GPU's copies touch; null: host_pages
+  std::int64_t chunk_elems = 0;           // chunks of a row begin at its multiples
+  // Of an image: what changes the meaning of an element without changing the size of anything.
+  // Empty: no image.
+  std::string image_layout;
+};
+
+// A row of a ShardStore's table.
+using RowId = int;
+
+class ShardStore {
+ public:
+  // `group_names`: by group, for the names of extents. An image stays to be opened (nvme()->open()
+  // or adopt_image()). Throws BudgetError, IoError, ConfigError.
+  ShardStore(const StateTable& table, std::span<const std::string> group_names,
+             const ShardStoreOptions& options);
+
+  [[nodiscard]] const StateTable& table() const { return table_; }
+  [[nodiscard]] const StateRow& row(RowId id) const {
+    return table_.rows[static_cast<std::size_t>(id)];
+  }
+  // The group's row on the host or on NVMe; -1 where there is none.
+  [[nodiscard]] RowId find(int group, StateArray array, int stream = 0) const;
+  [[nodiscard]] RowId find(int group, StateKind state) const;
+  // The row of an input on NVMe; flights take turns where there are fewer rows.
+  [[nodiscard]] RowId input(int unit, int flight) const;
+
+  [[nodiscard]] bool on_nvme(RowId id) const { return row(id).tier == Tier::kNvme; }
+  // The row's memory. REQUIRES: on the host.
+  [[nodiscard]] std::byte* host(RowId id) const;
+  // The block of a tag on the host: the ring, the bounce buffer. Empty where the table has none.
+  [[nodiscard]] std::span<std::byte> block(StateArray array) const;
+
+  // Elements [begin, begin + elems) of the row on NVMe. Do not block; a Ticket throws IoError.
+  [[nodiscard]] Ticket read(RowId id, std::int64_t begin, std::int64_t elems, void* into,
+                            At at = At::kCurrent);
+  [[nodiscard]] Ticket write(RowId id, std::int64_t begin, std::int64_t elems, const void* from,
+                             At at = At::kCurrent);
+  // The same in fp32, on either tier, through a few MiB of memory. put() rounds to nearest. Block.
+  void get(RowId id, std::int64_t begin, std::span<float> values);
+  void put(RowId id, std::int64_t begin, std::span<const float> values);
+
+  void swap_places();
+  [[nodiscard]] std::int64_t second_place_bytes() const;
+
+  // --- an image (offload/nvme_image.hpp) ---
+  [[nodiscard]] bool keeps_image() const { return keeps_image_; }
+  void adopt_image(const FoundImage& found, std::size_t version);
+  // The current places are the states after `step`. REQUIRES: all writes to them have completed.
+  [[nodiscard]] Ticket commit(std::int64_t step, std::string state);
+
+  [[nodiscard]] HostPool& pool() { return pool_; }
+  [[nodiscard]] const HostPool& pool() const { return pool_; }
+  [[nodiscard]] NvmeStore* nvme() const { return nvme_.get(); }
+  // Memory that a GPU may still write to is never unmapped.
+  void leak() noexcept;
+
+ private:
+  struct Extents {
+    ExtentId first, second;
+  };
+  struct Run {
+    ExtentId extent;
+    std::int64_t offset = 0;  // bytes
+    std::int64_t bytes = 0;
+  };
+  void take_blocks();
+  void declare_extents(std::span<const std::string> group_names);
+  void declare_image();
+  [[nodiscard]] std::vector<Run> runs_of(RowId id, std::int64_t begin, std::int64_t elems,
+                                         At at) const;
+
+  const StateTable table_;
+  const ShardStoreOptions options_;
+  const bool keeps_image_;
+  int place_ = 0;  // current, of all chunks that have two
+  HostPool pool_;
+  std::vector<HostBlock> blocks_;    // by block of the table
+  std::vector<Extents> extents_;     // by row
+  std::unique_ptr<NvmeStore> nvme_;  // after the memory that its requests use
+};
+
+}  // namespace sluice
