@@ -7,11 +7,11 @@
 #include <cstdint>
 
 #include "base/dtype.hpp"
-#include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/rms_norm.hpp"
 #include "kernels/cpu/rope.hpp"
+#include "kernels/cpu/update/adamw.hpp"
 
 namespace sluice {
 
@@ -37,7 +37,8 @@ struct KernelTable {
   void (*scale)(float* x, std::int64_t n, float factor);
   // out = a + b, rounded to dtype.
   void (*add_rows)(void* out, const void* a, const void* b, DType dtype, std::int64_t n);
-  void (*adamw)(const AdamWArgs& args, const AdamWConstants& c, std::int64_t begin, std::int64_t n);
+  void (*adamw)(const UpdateSpan& span, const AdamWConstants& c, std::int64_t begin,
+                std::int64_t n);
   double (*sum_squares_block)(const void* x, DType dtype, std::int64_t n);
   std::int64_t (*first_non_finite)(const void* x, DType dtype, std::int64_t n);  // n: none
   float (*row_max)(const float* x, std::int64_t n);

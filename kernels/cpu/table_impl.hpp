@@ -1,13 +1,13 @@
 // The kernel table of a back end S.
 #pragma once
 
-#include "kernels/cpu/adamw_impl.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/elementwise_impl.hpp"
 #include "kernels/cpu/math_impl.hpp"
 #include "kernels/cpu/norm_impl.hpp"
 #include "kernels/cpu/philox_impl.hpp"
 #include "kernels/cpu/rms_impl.hpp"
+#include "kernels/cpu/update/adamw_impl.hpp"
 
 namespace sluice::isa {
 
@@ -20,7 +20,7 @@ constexpr KernelTable make_table(const char* name) {
       .ordered_sum = ordered_sum<S>,
       .scale = scale<S>,
       .add_rows = add_rows<S>,
-      .adamw = adamw<S>,
+      .adamw = update<S, AdamWLanes<S>>,
       .sum_squares_block = sum_squares_block<S>,
       .first_non_finite = first_non_finite<S>,
       .row_max = row_max<S>,

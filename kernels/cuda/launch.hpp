@@ -8,7 +8,7 @@
 // flush-to-zero.
 #pragma once
 
-#include "kernels/cpu/adamw.hpp"
+#include "kernels/cpu/update/adamw.hpp"
 
 namespace sluice::cuda {
 
@@ -21,6 +21,6 @@ struct StreamRef {
 // CPU's order, and only the CPU's fma are fused. Ranks on a CPU flush subnormals to zero: the CPU
 // stores 0 where the GPU stores a number below 1.2e-38. With an eps of ordinary size no other
 // result differs.
-void launch_adamw(const AdamWArgs& args, StreamRef stream);
+void launch_adamw(const UpdateSpan& span, StreamRef stream);
 
 }  // namespace sluice::cuda

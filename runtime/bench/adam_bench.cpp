@@ -6,10 +6,10 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/cpu/update/adamw.hpp"
 #include "runtime/bench/machine_memory.hpp"
 #include "runtime/bench/table.hpp"
 
@@ -48,10 +48,10 @@ class Arrays {
         weights_(dtype_ == DType::kFloat32 ? nullptr : make_array(n_ * size_of(dtype_), char{0})) {}
 
   void update() {
-    AdamWArgs args;
+    UpdateSpan args;
     args.master = master_.get();
-    args.m = m_.get();
-    args.v = v_.get();
+    args.moments[0] = m_.get();
+    args.moments[1] = v_.get();
     args.grad = grad_.get();
     args.grad_dtype = dtype_;
     args.weights_out = weights_.get();

@@ -5,9 +5,9 @@
 #include "base/all_of.hpp"
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
-#include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/reduce.hpp"
+#include "zero/optimizer_rule.hpp"
 
 namespace sluice {
 
@@ -190,10 +190,10 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
     const std::int64_t begin = std::max(segment.range.begin, chunk.begin) - chunk.begin;
     const std::int64_t end = std::min(segment.range.end, chunk.begin + chunk.elems) - chunk.begin;
     if (begin >= end) continue;
-    AdamWArgs args = adamw_args(optimizer_, update, segment.decay);
+    UpdateSpan args = update_span(optimizer_, update, segment.decay);
     args.master = master + begin;
-    args.m = moment1 + begin * size_of(moments_dtype);
-    args.v = moment2 + begin * size_of(moments_dtype);
+    args.moments[0] = moment1 + begin * size_of(moments_dtype);
+    args.moments[1] = moment2 + begin * size_of(moments_dtype);
     args.moments_dtype = moments_dtype;
     args.rounding_seed = seed_;
     args.rounding_element = g.first_element + chunk.begin + begin;
@@ -203,7 +203,7 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
       args.weights_dtype = shape_.dtype;
     }
     args.n = end - begin;
-    adamw(args);
+    rule_of(optimizer_.type).update(args);
   }
 }
 

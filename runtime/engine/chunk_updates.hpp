@@ -10,8 +10,8 @@
 #include <span>
 #include <vector>
 
-#include "runtime/engine/adamw_step.hpp"
 #include "runtime/engine/off_device_group.hpp"
+#include "runtime/engine/update_step.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/program/step_shape.hpp"
 #include "runtime/program/write/update_flow.hpp"

@@ -9,7 +9,7 @@ namespace sluice {
 
 class DeviceCopies;
 class PageSource;
-struct AdamWArgs;
+struct UpdateSpan;
 
 // Copies to and from GPU `device`, by streams of its own. Throws Error.
 using MakeCudaCopies = DeviceCopies*(int device);
@@ -33,9 +33,9 @@ inline constexpr char kLimitGpuMemory[] = "sluice_limit_gpu_memory";
 using GpuName = void(int device, std::string& name);
 inline constexpr char kGpuName[] = "sluice_gpu_name";
 
-// adamw() of kernels/cpu over memory of GPU `device`, on the calling thread's current stream there;
-// enqueues and returns. Throws Error.
-using CudaAdamW = void(const AdamWArgs& args, int device);
-inline constexpr char kCudaAdamW[] = "sluice_cuda_adamw";
+// An optimizer's update of memory of GPU `device`, on the calling thread's current stream there;
+// enqueues and returns. Each optimizer has one, whose name is OptimizerRule::cuda_symbol. Throws
+// Error.
+using CudaUpdate = void(const UpdateSpan& span, int device);
 
 }  // namespace sluice

@@ -21,10 +21,10 @@ TierOptions with_dma(TierOptions options, at::Device device) {
   return options;
 }
 
-std::function<void(const AdamWArgs&)> device_adamw(at::Device device) {
-  if (!device.is_cuda()) return adamw;
-  const auto launch = reinterpret_cast<CudaAdamW*>(cuda_module_symbol(kCudaAdamW));
-  return [launch, index = device.index()](const AdamWArgs& args) { launch(args, index); };
+std::function<void(const UpdateSpan&)> device_update(const OptimizerRule& rule, at::Device device) {
+  if (!device.is_cuda()) return rule.update;
+  const auto launch = reinterpret_cast<CudaUpdate*>(cuda_module_symbol(rule.cuda_symbol));
+  return [launch, index = device.index()](const UpdateSpan& span) { launch(span, index); };
 }
 
 std::string gpu_name(int index) {

@@ -8,8 +8,9 @@
 #include <memory>
 #include <string>
 
-#include "kernels/cpu/adamw.hpp"
+#include "kernels/cpu/update/update_span.hpp"
 #include "runtime/engine/tier_limits.hpp"
+#include "zero/optimizer_rule.hpp"
 
 namespace sluice {
 
@@ -26,8 +27,10 @@ void use_gpu(int index);
 // What GPU `index` calls itself. Throws likewise.
 [[nodiscard]] std::string gpu_name(int index);
 
-// What updates memory of `device`: adamw() on the host, its CUDA twin on a GPU, where it is only
-// enqueued behind what the calling thread has issued. Throws as device_copies().
-[[nodiscard]] std::function<void(const AdamWArgs&)> device_adamw(at::Device device);
+// The optimizer's update of memory of `device`: the rule's function on the host, its CUDA twin on a
+// GPU. On a GPU the update is enqueued behind the work that the calling thread has issued. Throws
+// as device_copies().
+[[nodiscard]] std::function<void(const UpdateSpan&)> device_update(const OptimizerRule& rule,
+                                                                   at::Device device);
 
 }  // namespace sluice

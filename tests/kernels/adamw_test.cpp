@@ -1,4 +1,4 @@
-#include "kernels/cpu/adamw.hpp"
+#include "kernels/cpu/update/adamw.hpp"
 
 #include <memory>
 
@@ -26,11 +26,10 @@ State make_state(std::int64_t n, DType grad_dtype, DType weights_dtype) {
   return s;
 }
 
-AdamWArgs args_for(State& s, DType grad_dtype, DType weights_dtype, std::int64_t begin,
-                   std::int64_t n) {
+UpdateSpan args_for(State& s, DType grad_dtype, DType weights_dtype, std::int64_t begin,
+                    std::int64_t n) {
   return {.master = s.p.data() + begin,
-          .m = s.m.data() + begin,
-          .v = s.v.data() + begin,
+          .moments = {s.m.data() + begin, s.v.data() + begin},
           .grad = s.grad.data() + begin * size_of(grad_dtype),
           .grad_dtype = grad_dtype,
           .weights_out = s.weights.data() + begin * size_of(weights_dtype),
@@ -46,7 +45,7 @@ AdamWArgs args_for(State& s, DType grad_dtype, DType weights_dtype, std::int64_t
 }
 
 // The rule in double, for one element.
-double oracle(const AdamWArgs& a, double p, double m, double v, double grad) {
+double oracle(const UpdateSpan& a, double p, double m, double v, double grad) {
   const double g = grad * a.grad_scale;
   m = a.beta1 * m + (1 - a.beta1) * g;
   v = a.beta2 * v + (1 - a.beta2) * g * g;
@@ -64,7 +63,7 @@ TEST(AdamW, FollowsTheRuleForEveryPairOfDTypes) {
         convert(g.data(), DType::kFloat32, before.grad.data(), grad, n);
         on_every_setting([&] {
           State s = before;
-          const AdamWArgs args = args_for(s, grad, weights, 0, n);
+          const UpdateSpan args = args_for(s, grad, weights, 0, n);
           adamw(args);
           EXPECT_EQ(s.weights, as_bytes(s.p, weights));
           for (std::size_t i = 0; i < s.p.size(); ++i) {
@@ -85,7 +84,7 @@ TEST(AdamW, SameBitsOnEverySettingAndCut) {
         State whole = before;
         State cut = before;
         for (std::int64_t step = 1; step <= 3; ++step) {
-          AdamWArgs args = args_for(whole, dtype, dtype, 0, n);
+          UpdateSpan args = args_for(whole, dtype, dtype, 0, n);
           args.step = step;
           adamw(args);
           const std::int64_t at = (n * step) / 4;
@@ -119,7 +118,7 @@ TEST(AdamW, LargeWeightsGetTheSameBitsAtEveryAlignment) {
         void* start = buffer.data();
         std::size_t space = buffer.size();
         ASSERT_NE(std::align(64, s.weights.size() + 64, start, space), nullptr);
-        AdamWArgs args = args_for(s, DType::kBFloat16, dtype, 0, kCount);
+        UpdateSpan args = args_for(s, DType::kBFloat16, dtype, 0, kCount);
         args.weights_out = static_cast<std::byte*>(start) + offset * size_of(dtype);
         adamw(args);
         EXPECT_EQ(std::memcmp(args.weights_out, as_bytes(s.p, dtype).data(), s.weights.size()), 0);
@@ -138,7 +137,7 @@ TEST(AdamW, ZeroSubnormalAndNonFiniteGradients) {
             std::vector<float>(gradients.size()),
             as_bytes(gradients, DType::kFloat32),
             {}};
-    AdamWArgs args = args_for(s, DType::kFloat32, DType::kFloat32, 0, n);
+    UpdateSpan args = args_for(s, DType::kFloat32, DType::kFloat32, 0, n);
     args.weights_out = nullptr;
     args.step = 1;
     args.grad_scale = 1.0;
@@ -176,10 +175,9 @@ NarrowState make_narrow(std::int64_t n) {
   return {s.p, bf16_of(s.m), bf16_of(s.v), s.grad, s.weights};
 }
 
-AdamWArgs narrow_args(NarrowState& s, std::int64_t begin, std::int64_t n, std::int64_t element) {
+UpdateSpan narrow_args(NarrowState& s, std::int64_t begin, std::int64_t n, std::int64_t element) {
   return {.master = s.p.data() + begin,
-          .m = s.m.data() + begin,
-          .v = s.v.data() + begin,
+          .moments = {s.m.data() + begin, s.v.data() + begin},
           .grad = s.grad.data() + 2 * begin,
           .grad_dtype = DType::kBFloat16,
           .weights_out = s.weights.data() + 2 * begin,
@@ -195,7 +193,7 @@ AdamWArgs narrow_args(NarrowState& s, std::int64_t begin, std::int64_t n, std::i
           .rounding_element = element + begin};
 }
 
-// What adamw.hpp promises of element e's random word.
+// What update_span.hpp promises of element e's random word.
 std::uint32_t rounding_word(std::int64_t step, std::uint64_t e) {
   return philox_block(kSeed, static_cast<std::uint64_t>(step), e / 64 * 16 + e % 16)[e / 16 % 4];
 }
@@ -214,10 +212,10 @@ TEST(AdamWNarrowMoments, AreTheWideOnesRoundedByTheStatedWords) {
       std::vector<float> v(before.v.size());
       convert(m.data(), DType::kFloat32, before.m.data(), DType::kBFloat16, n);
       convert(v.data(), DType::kFloat32, before.v.data(), DType::kBFloat16, n);
-      AdamWArgs args = narrow_args(wide, 0, n, element);
+      UpdateSpan args = narrow_args(wide, 0, n, element);
       args.moments_dtype = DType::kFloat32;
-      args.m = m.data();
-      args.v = v.data();
+      args.moments[0] = m.data();
+      args.moments[1] = v.data();
       adamw(args);
       for (std::size_t i = 0; i < m.size(); ++i) {
         const std::uint32_t word = rounding_word(3, static_cast<std::uint64_t>(element) + i);
@@ -261,8 +259,7 @@ TEST(AdamWNarrowMoments, SmallChangesAddUpInTheMean) {
   std::vector<std::uint16_t> v(kCount, bf16_bits(0.5F));
   for (int step = 1; step <= kSteps; ++step) {
     adamw({.master = p.data(),
-           .m = m.data(),
-           .v = v.data(),
+           .moments = {m.data(), v.data()},
            .grad = grad.data(),
            .n = kCount,
            .lr = 1e-3,
@@ -286,8 +283,7 @@ TEST(AdamWNarrowMoments, NonFiniteOnesStayNonFinite) {
     std::vector<std::uint16_t> m(gradients.size());
     std::vector<std::uint16_t> v(gradients.size());
     adamw({.master = p.data(),
-           .m = m.data(),
-           .v = v.data(),
+           .moments = {m.data(), v.data()},
            .grad = gradients.data(),
            .n = n,
            .lr = 1e-3,
@@ -305,13 +301,14 @@ TEST(AdamWNarrowMoments, NonFiniteOnesStayNonFinite) {
 
 TEST(AdamW, FirstStepMovesBySignTimesLr) {
   std::vector<float> p{1.0F, 1.0F}, m(2), v(2), g{5.0F, -1e-3F};
-  adamw({.master = p.data(), .m = m.data(), .v = v.data(), .grad = g.data(), .n = 2, .lr = 0.01});
+  adamw(
+      {.master = p.data(), .moments = {m.data(), v.data()}, .grad = g.data(), .n = 2, .lr = 0.01});
   EXPECT_NEAR(p[0], 0.99F, 1e-6);
   EXPECT_NEAR(p[1], 1.01F, 1e-6);
 }
 
 TEST(AdamW, BiasCorrectionHoldsForLargeSteps) {
-  AdamWArgs args{.n = 0, .lr = 1e-3, .step = 1'000'000'000};
+  UpdateSpan args{.n = 0, .lr = 1e-3, .step = 1'000'000'000};
   const AdamWConstants c = adamw_constants(args);
   EXPECT_EQ(c.inv_sqrt_bias2, 1.0F);
   EXPECT_EQ(c.minus_step_size, -1e-3F);
@@ -320,9 +317,9 @@ TEST(AdamW, BiasCorrectionHoldsForLargeSteps) {
 
 TEST(AdamW, MisuseIsNamed) {
   float x = 0.0F;
-  EXPECT_THROW(adamw({.master = &x, .m = &x, .v = &x, .grad = &x, .n = 1, .step = 0}), Error);
-  EXPECT_THROW(adamw({.master = &x, .m = &x, .v = &x, .grad = nullptr, .n = 1}), Error);
-  AdamWArgs args{.master = &x, .m = &x, .v = &x, .grad = &x, .n = 1};
+  EXPECT_THROW(adamw({.master = &x, .moments = {&x, &x}, .grad = &x, .n = 1, .step = 0}), Error);
+  EXPECT_THROW(adamw({.master = &x, .moments = {&x, &x}, .grad = nullptr, .n = 1}), Error);
+  UpdateSpan args{.master = &x, .moments = {&x, &x}, .grad = &x, .n = 1};
   args.moments_dtype = DType::kFloat16;
   EXPECT_THROW(adamw(args), Error);
   args.moments_dtype = DType::kFloat32;

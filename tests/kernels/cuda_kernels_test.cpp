@@ -44,22 +44,21 @@ TEST(CudaKernels, AdamWHasTheBitsOfTheCpu) {
       std::vector<std::byte> weights(grad.size());
       const OnDevice p_gpu(p), m_gpu(m), v_gpu(v);
       const OnDevice grad_gpu(grad), weights_gpu(weights);
-      AdamWArgs args{.master = p.data(),
-                     .m = m.data(),
-                     .v = v.data(),
-                     .grad = grad.data(),
-                     .grad_dtype = dtype,
-                     .weights_out = weights.data(),
-                     .weights_dtype = dtype,
-                     .n = n,
-                     .lr = 3e-3,
-                     .weight_decay = 0.1,
-                     .step = 3,
-                     .grad_scale = 0.37};
+      UpdateSpan args{.master = p.data(),
+                      .moments = {m.data(), v.data()},
+                      .grad = grad.data(),
+                      .grad_dtype = dtype,
+                      .weights_out = weights.data(),
+                      .weights_dtype = dtype,
+                      .n = n,
+                      .lr = 3e-3,
+                      .weight_decay = 0.1,
+                      .step = 3,
+                      .grad_scale = 0.37};
       adamw(args);
       args.master = p_gpu.get();
-      args.m = m_gpu.get();
-      args.v = v_gpu.get();
+      args.moments[0] = m_gpu.get();
+      args.moments[1] = v_gpu.get();
       args.grad = grad_gpu.get();
       args.weights_out = weights_gpu.get();
       cuda::launch_adamw(args, kStream);

@@ -20,10 +20,10 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/cpu/update/adamw.hpp"
 
 namespace {
 
@@ -154,20 +154,19 @@ struct Round {
 };
 
 Round run_round(const Work& work, std::int64_t step) {
-  const sluice::AdamWArgs args{.master = reinterpret_cast<float*>(work.p.get()),
-                               .m = work.m.get(),
-                               .v = work.v.get(),
-                               .grad = work.g.get(),
-                               .grad_dtype = work.grads,
-                               .weights_out = work.w.get(),
-                               .weights_dtype = work.grads,
-                               .n = work.n,
-                               .lr = 1e-4,
-                               .weight_decay = 0.01,
-                               .step = step,
-                               .grad_scale = 0.5,
-                               .moments_dtype = work.moments,
-                               .rounding_seed = 1};
+  const sluice::UpdateSpan args{.master = reinterpret_cast<float*>(work.p.get()),
+                                .moments = {work.m.get(), work.v.get()},
+                                .grad = work.g.get(),
+                                .grad_dtype = work.grads,
+                                .weights_out = work.w.get(),
+                                .weights_dtype = work.grads,
+                                .n = work.n,
+                                .lr = 1e-4,
+                                .weight_decay = 0.01,
+                                .step = step,
+                                .grad_scale = 0.5,
+                                .moments_dtype = work.moments,
+                                .rounding_seed = 1};
   const double adam = seconds_of([&] { sluice::adamw(args); });
   return {adam,
           {loop_seconds<Loop::kPlain>(work), loop_seconds<Loop::kPrefetch>(work),

@@ -34,7 +34,7 @@ def run(sources):
 
 class IncludeDirection(unittest.TestCase):
     TARGETS = {path: [] for path in (
-        "base/error.hpp", "kernels/cpu/adamw.hpp", "offload/store.hpp",
+        "base/error.hpp", "kernels/cpu/update/adamw.hpp", "offload/store.hpp",
         "parallel/comm/communicator.hpp", "parallel/mesh.hpp", "zero/shard.hpp",
         "runtime/engine/engine.hpp", "runtime/cli/commands.hpp", "configs/reader.hpp",
         "zero/zero_options.hpp", "tests/kernels/helper.hpp")}
@@ -49,7 +49,7 @@ class IncludeDirection(unittest.TestCase):
         self.assertTrue(found[0].startswith(f"{path}:1: "), found[0])
 
     def test_each_arrow(self):
-        base, kernels = '"base/error.hpp"', '"kernels/cpu/adamw.hpp"'
+        base, kernels = '"base/error.hpp"', '"kernels/cpu/update/adamw.hpp"'
         comm, parallel = '"parallel/comm/communicator.hpp"', '"parallel/mesh.hpp"'
         zero, offload = '"zero/shard.hpp"', '"offload/store.hpp"'
         engine, cli = '"runtime/engine/engine.hpp"', '"runtime/cli/commands.hpp"'

@@ -7,7 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
-#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/update_step.hpp"
 #include "runtime/engine/group_store.hpp"
 #include "runtime/engine/ops/batch_ops.hpp"
 #include "runtime/engine/ops/grad_sinks.hpp"

@@ -35,7 +35,7 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/update_step.hpp"
 #include "runtime/engine/ops/step_result.hpp"
 #include "runtime/program/step_shape.hpp"
 

@@ -6,7 +6,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/update_step.hpp"
 #include "runtime/engine/engine_setup.hpp"
 #include "runtime/engine/exchange_timing.hpp"
 #include "runtime/engine/ops/step_result.hpp"

@@ -8,18 +8,20 @@
 #include <fstream>
 #include <iterator>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
-#include "kernels/cpu/adamw.hpp"
+#include "kernels/cpu/update/update_span.hpp"
 #include "offload/device_copies.hpp"
 #include "offload/host_pool.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/doctor/cuda_gpu.hpp"
+#include "zero/optimizer_rule.hpp"
 
 extern "C" sluice::MakeCudaCopies sluice_make_cuda_copies;
 extern "C" sluice::MakeCudaPages sluice_make_cuda_pages;
 extern "C" sluice::UseGpu sluice_use_gpu;
-extern "C" sluice::CudaAdamW sluice_cuda_adamw;
+extern "C" sluice::CudaUpdate sluice_cuda_adamw;
 
 namespace sluice {
 namespace {
@@ -42,8 +44,10 @@ TEST(CudaTiers, TheModuleHasWhatTheProgramLooksUp) {
   std::ifstream file(SLUICE_BINARY_DIR "/libsluice_cuda.so", std::ios::binary);
   if (!file) GTEST_SKIP() << "libsluice_cuda.so is not built";
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  for (const char* name : {kMakeCudaCopies, kMakeCudaPages, kUseGpu, kCudaAdamW, kOpenCudaGpu}) {
-    EXPECT_NE(bytes.find('\0' + std::string(name) + '\0'), std::string::npos) << name;
+  std::vector<std::string> names{kMakeCudaCopies, kMakeCudaPages, kUseGpu, kOpenCudaGpu};
+  for (const OptimizerRule& rule : optimizer_rules()) names.emplace_back(rule.cuda_symbol);
+  for (const std::string& name : names) {
+    EXPECT_NE(bytes.find('\0' + name + '\0'), std::string::npos) << name;
   }
 }
 

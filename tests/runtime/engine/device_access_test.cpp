@@ -29,7 +29,9 @@ TEST(DeviceAccess, WithoutAModuleSaysSo) {
   EXPECT_THAT(message_of([&] { (void)device_copies({}, gpu); }), missing);
   EXPECT_THAT(message_of([&] { (void)with_dma({}, gpu); }), missing);
   EXPECT_THAT(message_of([] { use_gpu(0); }), missing);
-  EXPECT_THAT(message_of([&] { (void)device_adamw(gpu); }), missing);
+  for (const OptimizerRule& rule : optimizer_rules()) {
+    EXPECT_THAT(message_of([&] { (void)device_update(rule, gpu); }), missing);
+  }
   unsetenv("SLUICE_CUDA_MODULE");
 }
 

@@ -15,18 +15,18 @@ TEST(UpdateShard, AKernelIsHandedEachSegmentAsItIs) {
   for (const DType weights : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
     for (const DType gradients : {DType::kFloat32, DType::kBFloat16, DType::kFloat16}) {
       GroupState state = update_state(weights, gradients);
-      std::vector<AdamWArgs> calls;
+      std::vector<UpdateSpan> calls;
       update_shard(state, kUpdateOptions, kUpdateArgs,
-                   [&](const AdamWArgs& args) { calls.push_back(args); });
+                   [&](const UpdateSpan& args) { calls.push_back(args); });
       ASSERT_EQ(calls.size(), 2U);
       EXPECT_EQ(calls[0].n, 5);
       EXPECT_EQ(calls[1].n, 12);  // the rest of the shard is updated elsewhere
       EXPECT_EQ(calls[0].weight_decay, kUpdateOptions.weight_decay);
       EXPECT_EQ(calls[1].weight_decay, 0);
-      for (std::int64_t first = 0; const AdamWArgs& args : calls) {
+      for (std::int64_t first = 0; const UpdateSpan& args : calls) {
         EXPECT_EQ(args.master, state.master.data_ptr<float>() + first);
-        EXPECT_EQ(args.m, state.moment1.data_ptr<float>() + first);
-        EXPECT_EQ(args.v, state.moment2.data_ptr<float>() + first);
+        EXPECT_EQ(args.moments[0], state.moment1.data_ptr<float>() + first);
+        EXPECT_EQ(args.moments[1], state.moment2.data_ptr<float>() + first);
         EXPECT_EQ(args.grad,
                   static_cast<char*>(state.grad_owned.data_ptr()) + first * size_of(gradients));
         EXPECT_EQ(args.grad_dtype, gradients);

@@ -3,7 +3,7 @@
 
 #include <cmath>
 
-#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/update_step.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 

@@ -1,12 +1,12 @@
-#include "runtime/engine/adamw_step.hpp"
+#include "runtime/engine/update_step.hpp"
 
 #include <algorithm>
 
-#include "kernels/cpu/adamw.hpp"
 #include "kernels/cpu/reduce.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
+#include "zero/optimizer_rule.hpp"
 
 namespace sluice {
 namespace {
@@ -25,42 +25,42 @@ char* bytes_of(const at::Tensor& tensor) {
 
 }  // namespace
 
-AdamWArgs adamw_args(const OptimizerOptions& options, const UpdateArgs& args, bool decay) {
-  AdamWArgs kernel;
-  kernel.lr = args.lr;
-  kernel.beta1 = options.betas[0];
-  kernel.beta2 = options.betas[1];
-  kernel.eps = options.eps;
-  kernel.weight_decay = decay ? options.weight_decay : 0.0;
-  kernel.step = args.step;
-  kernel.grad_scale = args.grad_scale;
-  return kernel;
+UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args, bool decay) {
+  UpdateSpan span;
+  span.lr = args.lr;
+  span.beta1 = options.betas[0];
+  span.beta2 = options.betas[1];
+  span.eps = options.eps;
+  span.weight_decay = decay ? options.weight_decay : 0.0;
+  span.step = args.step;
+  span.grad_scale = args.grad_scale;
+  return span;
 }
 
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args) {
-  update_shard(state, options, args, device_adamw(state.master.device()));
+  update_shard(state, options, args, device_update(rule_of(options.type), state.master.device()));
 }
 
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
-                  const AdamWKernel& run) {
+                  const UpdateKernel& run) {
   const DType dtype = dtype_of(state.shard);
   const DType grad_dtype = dtype_of(state.grad_owned);
   for (const ShardSegment& segment : state.segments) {
     const std::int64_t begin = segment.range.begin;
     const std::int64_t end = std::min(segment.range.end, state.master.numel());
     if (begin >= end) break;
-    AdamWArgs kernel = adamw_args(options, args, segment.decay);
-    kernel.master = data_of<float>(state.master) + begin;
-    kernel.m = data_of<float>(state.moment1) + begin;
-    kernel.v = data_of<float>(state.moment2) + begin;
-    kernel.grad = bytes_of(state.grad_owned) + begin * size_of(grad_dtype);
-    kernel.grad_dtype = grad_dtype;
+    UpdateSpan span = update_span(options, args, segment.decay);
+    span.master = data_of<float>(state.master) + begin;
+    span.moments[0] = data_of<float>(state.moment1) + begin;
+    span.moments[1] = data_of<float>(state.moment2) + begin;
+    span.grad = bytes_of(state.grad_owned) + begin * size_of(grad_dtype);
+    span.grad_dtype = grad_dtype;
     if (!state.master_is_shard) {
-      kernel.weights_out = bytes_of(state.shard) + begin * size_of(dtype);
-      kernel.weights_dtype = dtype;
+      span.weights_out = bytes_of(state.shard) + begin * size_of(dtype);
+      span.weights_dtype = dtype;
     }
-    kernel.n = end - begin;
-    run(kernel);
+    span.n = end - begin;
+    run(span);
   }
 }
 

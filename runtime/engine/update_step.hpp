@@ -3,7 +3,7 @@
 
 #include <functional>
 
-#include "kernels/cpu/adamw.hpp"
+#include "kernels/cpu/update/update_span.hpp"
 #include "runtime/engine/group_store.hpp"
 #include "zero/optimizer_options.hpp"
 
@@ -15,18 +15,18 @@ struct UpdateArgs {
   double grad_scale = 1;  // clip coefficient
 };
 
-// The kernel's arguments but for buffers and size.
-[[nodiscard]] AdamWArgs adamw_args(const OptimizerOptions& options, const UpdateArgs& args,
-                                   bool decay);
+// Without buffers and size.
+[[nodiscard]] UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args,
+                                     bool decay);
 
-// AdamW over state.master from the first elements of state.grad_owned, as these are; writes those
-// of state.shard. Weight decay by segment. One pass a segment, on the host and on a GPU alike,
-// where it is enqueued on the current stream.
+// The optimizer's update of state.master from the first elements of state.grad_owned, as these are;
+// writes those of state.shard. Weight decay by segment. One pass a segment, on the host and on a
+// GPU alike, where it is enqueued on the current stream.
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args);
 // By a given kernel, which is handed addresses of the states' device.
-using AdamWKernel = std::function<void(const AdamWArgs&)>;
+using UpdateKernel = std::function<void(const UpdateSpan&)>;
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
-                  const AdamWKernel& run);
+                  const UpdateKernel& run);
 
 // Sum of squares of each `shard_elems` of `gradients` (fp32, contiguous), in double.
 [[nodiscard]] std::vector<double> shard_sum_squares(const at::Tensor& gradients,

@@ -1,0 +1,19 @@
+#include "kernels/cpu/update/update_span.hpp"
+
+#include "base/error.hpp"
+
+namespace sluice {
+
+void check_span(const UpdateSpan& span, const std::string& optimizer, std::size_t moments) {
+  check(span.n >= 0, optimizer + ": n < 0");
+  if (span.n == 0) return;
+  bool given = span.master != nullptr && span.grad != nullptr;
+  for (std::size_t k = 0; k < moments; ++k) given = given && span.moments[k] != nullptr;
+  check(given, optimizer + ": a null buffer");
+  check(span.moments_dtype != DType::kFloat16,
+        optimizer +
+            ": moments in fp16 would lose second moments below 6e-8; keep them in fp32 or bf16");
+  check(span.rounding_element >= 0, optimizer + ": rounding_element < 0");
+}
+
+}  // namespace sluice

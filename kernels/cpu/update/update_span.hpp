@@ -1,0 +1,53 @@
+// Update of one range of fp32 master weights and moments, for every optimizer. One pass reads the
+// gradient in its own dtype, updates master weights and moments in place, and writes the weights in
+// the training dtype.
+//
+// Element-wise in fp32 with fixed roundings. The result does not depend on the instruction set, the
+// number of threads, or the cut of a parameter into ranges. The CUDA kernels give the same bits.
+//
+// Moments may be stored in bf16 with stochastic rounding; the update itself uses them unrounded.
+// The 16 random bits for the first and the second moment of element e are the low and the high half
+// of word e / 16 % 4 of philox_block(rounding_seed, step, e / 64 * 16 + e % 16). The bits depend on
+// e alone, not on the cut.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+#include "base/dtype.hpp"
+
+namespace sluice {
+
+inline constexpr std::size_t kMostMoments = 2;  // of one optimizer
+
+struct UpdateSpan {
+  float* master = nullptr;  // [n], updated
+  // [n] of moments_dtype each, updated. No std::array: isa_*.cpp may not emit its functions.
+  void* moments[kMostMoments] = {};
+  const void* grad = nullptr;
+  DType grad_dtype = DType::kFloat32;
+  // [n] of weights_dtype, rounded to nearest even; or null. Must not overlap the other buffers.
+  void* weights_out = nullptr;
+  DType weights_dtype = DType::kFloat32;
+  std::int64_t n = 0;
+  // Doubles: 1 - beta would be 5e-5 off if beta were 0.999F.
+  double lr = 0;
+  double beta1 = 0.9;
+  double beta2 = 0.999;
+  double eps = 1e-8;
+  double weight_decay = 0;
+  double momentum = 0.9;
+  std::int64_t step = 1;    // number of this update; the first is 1
+  double grad_scale = 1.0;  // clip coefficient / loss scale
+  // fp32, or bf16 with stochastic rounding (host only: CUDA launchers refuse bf16). fp16 is
+  // refused because it cannot hold second moments below 6e-8.
+  DType moments_dtype = DType::kFloat32;
+  std::uint64_t rounding_seed = 0;
+  std::int64_t rounding_element = 0;  // e of element 0, >= 0; e is unique among a run's elements
+};
+
+// Throws Error, in the optimizer's name, on n < 0, a null pointer, moments in fp16.
+void check_span(const UpdateSpan& span, const std::string& optimizer, std::size_t moments);
+
+}  // namespace sluice
