@@ -17,6 +17,7 @@ class IdleKeys {
   void settle_all() {
     evaluation();
     learning_rate();
+    optimizer_keys();
     optimizer_tier();
     nvme();
     mesh();
@@ -33,6 +34,10 @@ class IdleKeys {
     known->set(run_, known->get(RunConfig{}));
     const auto origin = config_.origins.find(key);
     if (origin != config_.origins.end()) config_.origins.erase(origin);
+  }
+
+  void drop_given(std::string_view key, const std::string& why) {
+    if (config_.given(key)) drop(key, why);
   }
 
   void evaluation() {
@@ -61,6 +66,15 @@ class IdleKeys {
                               std::to_string(steps) + " of " + std::to_string(warmup) +
                               " steps; a share such as 5% follows train.steps");
     }
+  }
+
+  void optimizer_keys() {
+    const OptimizerKeys& keys = keys_of(run_.optimizer.type);
+    const std::string why = "optimizer.type is " + std::string(keys.name);
+    const bool reads_betas = keys.betas != std::array<double, 2>{};
+    if (!reads_betas) drop_given("optimizer.betas", why);
+    if (reads_betas && !config_.given("optimizer.betas")) run_.optimizer.betas = keys.betas;
+    if (!keys.eps) drop_given("optimizer.eps", why);
   }
 
   void optimizer_tier() {

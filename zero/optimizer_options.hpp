@@ -2,16 +2,34 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <string_view>
 
 namespace sluice {
 
 enum class OptimizerType { kAdamW };
 
+// Which keys of its section an optimizer reads beside lr and weight_decay. The moments and the
+// arithmetic are in zero/optimizer_rule.hpp.
+struct OptimizerKeys {
+  std::string_view name;
+  std::array<double, 2> betas{};  // where none are given; {0, 0}: none are read
+  bool eps = false;
+};
+
+// In the order of OptimizerType.
+inline constexpr std::array kOptimizerKeys{
+    OptimizerKeys{.name = "adamw", .betas = {0.9, 0.95}, .eps = true},
+};
+[[nodiscard]] constexpr const OptimizerKeys& keys_of(OptimizerType type) {
+  return kOptimizerKeys[static_cast<std::size_t>(type)];
+}
+
 struct OptimizerOptions {
   OptimizerType type = OptimizerType::kAdamW;
   double lr = 3e-4;
-  std::array<double, 2> betas{0.9, 0.95};
+  std::array<double, 2> betas = keys_of(OptimizerType::kAdamW).betas;
   double eps = 1e-8;
   double weight_decay = 0.1;
 };

@@ -90,6 +90,9 @@ Attempt try_reading(const std::string& path, const ResumeRequest& request, std::
     attempt.resumed.run = checkpoint.manifest().run;
     check_same_model(engine.spec(), checkpoint);
     check_same_run(request, *attempt.resumed.run, checkpoint.path());
+    if (checkpoint.has(checkpoint.parameters().front().param, StateKind::kMoment1)) {
+      check_same_optimizer(request, *attempt.resumed.run, checkpoint.path());
+    }
     if (attempt.resumed.run->step >= last_step) return attempt;
     const Restoring restoring(request.room_bytes, checkpoint.manifest().block_bytes);
     attempt.resumed.moments = read_states(
@@ -228,6 +231,16 @@ void check_same_run(const ResumeRequest& request, const RunState& saved, const s
   throw ConfigError("data.tokenizer is " + request.tokenizer + ", and the model in " + path +
                     " was trained with " + theirs +
                     "; give that one, whose files lie in the folder of each checkpoint");
+}
+
+void check_same_optimizer(const ResumeRequest& request, const RunState& saved,
+                          const std::string& path) {
+  const std::string ours = optimizer_of(request.settings);
+  const std::string theirs = optimizer_of(saved.more);
+  if (ours == theirs) return;
+  throw ConfigError("optimizer.type is " + ours + ", and " + path + " holds the moments of " +
+                    theirs + "; go on with " + theirs +
+                    ", or from the weights alone: sluice checkpoint convert --weights-only");
 }
 
 Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine& engine,

@@ -37,6 +37,10 @@ void check_resume(FileSystem& files, const ResumeRequest& request);
 // Throws ConfigError where `saved`, which lies in `path`, is of another model than the settings
 // say, though of the same shapes, or of another tokenizer.
 void check_same_run(const ResumeRequest& request, const RunState& saved, const std::string& path);
+// For a checkpoint or an image that holds moments. Throws ConfigError where the moments are of
+// another optimizer than the settings name: they have no meaning to this one.
+void check_same_optimizer(const ResumeRequest& request, const RunState& saved,
+                          const std::string& path);
 
 struct Resumed {
   std::optional<RunState> run;         // nullopt: there was nothing to go on from

@@ -127,7 +127,9 @@ void RunSaver::say(const std::string& line) const {
 RunProgress RunSaver::resume_from_image(const ImageVersion& taken) {
   const RunState run = parse_manifest(taken.state, "the image in offload.nvme_path").run;
   const std::string image = "the image in offload.nvme_path";
-  check_same_run({.settings = settings_, .tokenizer = tokenizer_.fingerprint}, run, image);
+  const ResumeRequest request{.settings = settings_, .tokenizer = tokenizer_.fingerprint};
+  check_same_run(request, run, image);
+  check_same_optimizer(request, run, image);
   first_step_ = run.step;
   first_samples_ = run.samples;
   if (run.step >= context_.engine_options.train.steps) {

@@ -26,6 +26,7 @@ std::string text_of(Enum value, const std::array<std::string_view, n>& names) {
 constexpr std::string_view kSetting = "setting.";
 constexpr const char* kGlobalBatch = "train.global_batch";
 constexpr const char* kMatmul = "train.matmul";
+constexpr const char* kOptimizer = "optimizer.type";
 
 class Settings {
  public:
@@ -84,10 +85,14 @@ void add_training(const EngineOptions& options, Settings& out) {
   out.add("train.seed", std::to_string(train.seed));
   out.add("train.clip", text_of(train.clip));
   const OptimizerOptions& optimizer = options.optimizer;
+  const OptimizerKeys& keys = keys_of(optimizer.type);
+  out.add(kOptimizer, std::string(keys.name));
   out.add("optimizer.lr", text_of(optimizer.lr));
-  out.add("optimizer.betas",
-          "[" + text_of(optimizer.betas[0]) + ", " + text_of(optimizer.betas[1]) + "]");
-  out.add("optimizer.eps", text_of(optimizer.eps));
+  if (keys.betas != std::array<double, 2>{}) {
+    out.add("optimizer.betas",
+            "[" + text_of(optimizer.betas[0]) + ", " + text_of(optimizer.betas[1]) + "]");
+  }
+  if (keys.eps) out.add("optimizer.eps", text_of(optimizer.eps));
   out.add("optimizer.weight_decay", text_of(optimizer.weight_decay));
   out.add("offload.states_dtype", options.offload.optimizer == Tier::kDevice
                                       ? name_of(DType::kFloat32)
@@ -129,6 +134,11 @@ std::optional<MatmulType> matmul_of(const RunState& saved) {
     if (found->second == name_of(type)) return type;
   }
   return std::nullopt;
+}
+
+std::string optimizer_of(const TextMap& settings) {
+  const auto found = settings.find(std::string(kSetting).append(kOptimizer));
+  return found == settings.end() ? std::string(keys_of(OptimizerType::kAdamW).name) : found->second;
 }
 
 std::vector<std::string> model_changes(const RunState& saved, const TextMap& now) {

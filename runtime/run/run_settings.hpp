@@ -28,6 +28,9 @@ inline constexpr const char* kDataKey = "data";  // of RunState::more: TrainingD
 // samples.
 [[nodiscard]] std::vector<std::string> model_changes(const RunState& saved, const TextMap& now);
 
+// `optimizer.type` of these settings. Checkpoints without the setting are of AdamW.
+[[nodiscard]] std::string optimizer_of(const TextMap& settings);
+
 // What the run multiplied its 16-bit matrices in; nullopt where the checkpoint does not say.
 [[nodiscard]] std::optional<MatmulType> matmul_of(const RunState& saved);
 
