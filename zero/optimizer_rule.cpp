@@ -8,11 +8,9 @@
 namespace sluice {
 namespace {
 
-constexpr std::array kTwoMoments{StateKind::kMoment1, StateKind::kMoment2};
-
 constexpr std::array kRules{
     OptimizerRule{.type = OptimizerType::kAdamW,
-                  .moments = kTwoMoments,
+                  .moments = 2,
                   .narrow_moments = true,
                   .update = adamw,
                   .cuda_symbol = "sluice_cuda_adamw"},

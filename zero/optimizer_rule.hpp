@@ -5,6 +5,8 @@
 // moments from the rule.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <span>
 
 #include "kernels/cpu/update/update_span.hpp"
@@ -19,11 +21,24 @@ enum class UpdateScope { kElement, kMatrix };
 
 struct OptimizerRule {
   OptimizerType type = OptimizerType::kAdamW;
-  std::span<const StateKind> moments;  // in the order of UpdateSpan::moments
-  bool narrow_moments = false;         // off the device, moments may be held in bf16
+  // Beside the master weights: the first kinds after kMaster, in the order of UpdateSpan::moments.
+  std::size_t moments = 0;
+  bool narrow_moments = false;  // off the device, moments may be held in bf16
   UpdateScope scope = UpdateScope::kElement;
   void (*update)(const UpdateSpan& span) = nullptr;  // on the host
   const char* cuda_symbol = nullptr;                 // of the CUDA module: a CudaUpdate
+
+  // Master weights and moments.
+  [[nodiscard]] constexpr std::span<const StateKind> states() const {
+    return std::span(kStateKinds).first(1 + moments);
+  }
+  [[nodiscard]] constexpr std::span<const StateKind> moment_kinds() const {
+    return states().subspan(1);
+  }
+  // Bytes of fp32 states read and written and of a gradient read, for one element.
+  [[nodiscard]] constexpr std::int64_t moved_bytes() const {
+    return 12 + 8 * static_cast<std::int64_t>(moments);
+  }
 };
 
 [[nodiscard]] const OptimizerRule& rule_of(OptimizerType type);

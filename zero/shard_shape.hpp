@@ -7,6 +7,7 @@
 #include "base/dtype.hpp"
 #include "offload/image_size.hpp"
 #include "offload/offload_options.hpp"
+#include "zero/optimizer_rule.hpp"
 #include "zero/zero_options.hpp"
 
 namespace sluice {
@@ -62,6 +63,7 @@ struct ShardShape {
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
   // Parameters are read and never updated: there are no master weights, moments and gradients.
   bool frozen = false;
+  OptimizerType optimizer = OptimizerType::kAdamW;
   Placement placement;
   std::vector<GroupShape> groups;
 };
@@ -108,9 +110,17 @@ struct ShardShape {
   return shape.groups[static_cast<std::size_t>(g)].resident ? Tier::kDevice
                                                             : shape.placement.parameters;
 }
-// Master weights and both moments of one element off the device.
-[[nodiscard]] constexpr std::int64_t away_state_bytes(const ShardShape& shape) {
-  return 4 + 2 * size_of(shape.placement.moments_dtype);
+[[nodiscard]] inline std::int64_t moments_of(const ShardShape& shape) {
+  return static_cast<std::int64_t>(rule_of(shape.optimizer).moments);
+}
+// Master weights and moments of one element off the device.
+[[nodiscard]] inline std::int64_t away_state_bytes(const ShardShape& shape) {
+  return 4 + moments_of(shape) * size_of(shape.placement.moments_dtype);
+}
+// Updates of `elems` elements as a number of AdamW's, whose rate is measured: memory is the limit.
+[[nodiscard]] inline double adamw_updates(const ShardShape& shape, double elems) {
+  const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes());
+  return elems * (moved / static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes()));
 }
 // In fp32 the parameters are their own master weights, where both live on one tier.
 [[nodiscard]] constexpr bool params_are_master(const ShardShape& shape, int g) {

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstddef>
 #include <cstdint>
 #include <string_view>
 
@@ -10,6 +11,10 @@ namespace sluice {
 enum class StateKind : std::uint8_t { kMaster, kMoment1, kMoment2 };
 inline constexpr std::array kStateKinds{StateKind::kMaster, StateKind::kMoment1,
                                         StateKind::kMoment2};
+// Place of a moment among an optimizer's moments.
+[[nodiscard]] constexpr std::size_t moment_index(StateKind moment) {
+  return static_cast<std::size_t>(moment) - 1;
+}
 // "master", "moment1", "moment2": as checkpoints write them.
 [[nodiscard]] constexpr std::string_view name_of(StateKind kind) {
   return kind == StateKind::kMaster    ? "master"

@@ -81,7 +81,7 @@ class TableWriter {
     if (!params_are_master(shape_, g)) {
       add_state(g, StateKind::kMaster, tier, on_device, off_device, kWide);
     }
-    for (const StateKind moment : {StateKind::kMoment1, StateKind::kMoment2}) {
+    for (const StateKind moment : rule_of(shape_.optimizer).moment_kinds()) {
       add_state(g, moment, Tier::kDevice, 0, on_device, kWide);
       add_state(g, moment, tier, on_device, off_device, shape_.placement.moments_dtype);
     }
@@ -258,7 +258,7 @@ std::int64_t image_record_bytes(const ShardShape& shape, std::span<const SecondP
   for (const SecondPlace& place : places) {
     if (parameter_tier(shape, place.group) == Tier::kNvme) add(place.elems * size_of(shape.dtype));
     if (!params_are_master(shape, place.group)) add(place.elems * 4);
-    for (int moment = 0; moment < 2; ++moment) {
+    for (int moment = 0; moment < moments_of(shape); ++moment) {
       add(place.elems * size_of(shape.placement.moments_dtype));
     }
   }

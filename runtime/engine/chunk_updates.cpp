@@ -10,6 +10,18 @@
 #include "zero/optimizer_rule.hpp"
 
 namespace sluice {
+namespace {
+
+// issue(row, offset in the slot) for the master weights and each moment.
+template <class Issue>
+Ticket for_states(OptimizerType type, const OffDeviceGroup& g, const ChunkLayout& layout,
+                  const Issue& issue) {
+  return issue_all(1 + rule_of(type).moments, [&](std::size_t i) {
+    return i == 0 ? issue(g.master, layout.master) : issue(g.moments[i - 1], layout.moments[i - 1]);
+  });
+}
+
+}  // namespace
 
 ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepShape& shape,
                            const OptimizerOptions& optimizer,
@@ -143,20 +155,16 @@ const std::byte* ChunkUpdates::updated_weights(const Chunk& chunk) const {
 
 Ticket ChunkUpdates::read_states(const Chunk& chunk, At at) {
   const OffDeviceGroup& g = group(chunk);
-  const auto part = [&](RowId row, std::int64_t offset) {
-    return store_.read(row, chunk.begin - g.on_device, chunk.elems, slot(chunk, offset), at);
-  };
-  return all_of({part(g.master, layout_.master), part(g.moment1, layout_.moment1),
-                 part(g.moment2, layout_.moment2)});
+  return for_states(optimizer_.type, g, layout_, [&](RowId row, std::int64_t part) {
+    return store_.read(row, chunk.begin - g.on_device, chunk.elems, slot(chunk, part), at);
+  });
 }
 
 Ticket ChunkUpdates::write_states(const Chunk& chunk, At at) {
   const OffDeviceGroup& g = group(chunk);
-  const auto part = [&](RowId row, std::int64_t offset) {
-    return store_.write(row, chunk.begin - g.on_device, chunk.elems, slot(chunk, offset), at);
-  };
-  return all_of({part(g.master, layout_.master), part(g.moment1, layout_.moment1),
-                 part(g.moment2, layout_.moment2)});
+  return for_states(optimizer_.type, g, layout_, [&](RowId row, std::int64_t part) {
+    return store_.write(row, chunk.begin - g.on_device, chunk.elems, slot(chunk, part), at);
+  });
 }
 
 Ticket ChunkUpdates::read_grads(const Chunk& chunk) {
@@ -182,8 +190,7 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
   add_streams(chunk);
   const OffDeviceGroup& g = group(chunk);
   auto* const master = reinterpret_cast<float*>(state(chunk, g.master, layout_.master));
-  std::byte* const moment1 = state(chunk, g.moment1, layout_.moment1);
-  std::byte* const moment2 = state(chunk, g.moment2, layout_.moment2);
+  const OptimizerRule& rule = rule_of(optimizer_.type);
   const float* const grads = gradients(chunk);
   const DType moments_dtype = shape_.placement.moments_dtype;
   for (const ShardSegment& segment : g.segments) {
@@ -192,8 +199,10 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
     if (begin >= end) continue;
     UpdateSpan args = update_span(optimizer_, update, segment.decay);
     args.master = master + begin;
-    args.moments[0] = moment1 + begin * size_of(moments_dtype);
-    args.moments[1] = moment2 + begin * size_of(moments_dtype);
+    for (std::size_t k = 0; k < rule.moments; ++k) {
+      args.moments[k] =
+          state(chunk, g.moments[k], layout_.moments[k]) + begin * size_of(moments_dtype);
+    }
     args.moments_dtype = moments_dtype;
     args.rounding_seed = seed_;
     args.rounding_element = g.first_element + chunk.begin + begin;
@@ -203,7 +212,7 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
       args.weights_dtype = shape_.dtype;
     }
     args.n = end - begin;
-    rule_of(optimizer_.type).update(args);
+    rule.update(args);
   }
 }
 

@@ -89,9 +89,8 @@ void GroupStore::take(const StateRow& row) {
       }
       break;
     default:
-      (row.state == StateKind::kMaster    ? state.master
-       : row.state == StateKind::kMoment1 ? state.moment1
-                                          : state.moment2) = array;
+      (row.state == StateKind::kMaster ? state.master : state.moments[moment_index(row.state)]) =
+          array;
   }
 }
 

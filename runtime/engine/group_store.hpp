@@ -10,6 +10,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -28,10 +29,9 @@ struct GroupState {
   // This rank's parameters, model dtype: [shard_elems], stage 0 [elems]. None where they live off
   // the device.
   at::Tensor shard;
-  at::Tensor master;   // fp32, of what is updated on the device: the first elements of the shard
-  at::Tensor moment1;  // of the same size
-  at::Tensor moment2;
-  bool master_is_shard = false;  // in fp32: master views shard's memory
+  at::Tensor master;  // fp32, of what is updated on the device: the first elements of the shard
+  std::array<at::Tensor, kMostMoments> moments;  // of the same size; those of the optimizer
+  bool master_is_shard = false;                  // in fp32: master views shard's memory
   at::Tensor grad_shard;  // [shard_elems] fp32: the reduced gradient of this rank's shard; or none
   std::vector<at::Tensor> grad_streams;  // more of them, where the group has several streams
   at::Tensor grad_owned;                 // fp32, of shard's size: what the update reads; or none

@@ -2,6 +2,7 @@
 // and on NVMe, and the addresses of those arrays on the device that copies touch.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -15,8 +16,7 @@ namespace sluice {
 struct OffDeviceGroup {
   RowId params = -1;
   RowId master = -1;  // params, where fp32 parameters are their own master weights
-  RowId moment1 = -1;
-  RowId moment2 = -1;
+  std::array<RowId, kMostMoments> moments{-1, -1};
   std::vector<RowId> grads;        // by stream
   std::int64_t on_device = 0;      // owned elements whose states are on the device: the first ones
   std::int64_t first_element = 0;  // of stochastic rounding: of the first owned element

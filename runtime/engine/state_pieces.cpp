@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "runtime/engine/param_parts.hpp"
+#include "zero/optimizer_rule.hpp"
 
 namespace sluice {
 namespace {
@@ -26,6 +27,7 @@ void add_pieces(const ModelSpec& spec, const StepPlan& plan, int g, std::int64_t
                         .begin = part.begin,
                         .end = part.end,
                         .moments = all_away ? placement.moments_dtype : DType::kFloat32,
+                        .states = rule_of(plan.shape.optimizer).states(),
                         .group = g,
                         .owned_begin = offset + part.local - owned});
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -13,7 +14,7 @@
 
 namespace sluice {
 
-// Elements [begin, end) of a box of a parameter: master weights and both moments.
+// Elements [begin, end) of a box of a parameter: master weights and the moments.
 struct StatePiece {
   std::string name;
   std::vector<std::int64_t> shape;  // of the whole parameter
@@ -23,11 +24,14 @@ struct StatePiece {
   // Exact, and the same on every rank: the type they are held in; fp32 where a share of the group
   // is on the device (offload.device_fraction), whose moments are. Master weights are fp32.
   DType moments = DType::kFloat32;
+  std::span<const StateKind> states = kStateKinds;  // of the optimizer
   int group = 0;
   std::int64_t owned_begin = 0;  // where `begin` is in what the rank owns of the group
 
   [[nodiscard]] std::int64_t elems() const { return end - begin; }
-  [[nodiscard]] std::int64_t bytes() const { return elems() * (4 + 2 * size_of(moments)); }
+  [[nodiscard]] std::int64_t bytes() const {
+    return elems() * (4 + static_cast<std::int64_t>(states.size() - 1) * size_of(moments));
+  }
 };
 
 // All that the rank owns, in the order of groups and tensors: what it has to be given back. In

@@ -76,14 +76,15 @@ void TierStore::find_groups(const StepPlan& plan, GroupStore& groups, int dp_ran
     const GroupState& state = groups.group(g);
     OffDeviceGroup group{.params = store_.find(g, StateArray::kParameterShard),
                          .master = store_.find(g, StateKind::kMaster),
-                         .moment1 = store_.find(g, StateKind::kMoment1),
-                         .moment2 = store_.find(g, StateKind::kMoment2),
                          .grads = {},
                          .on_device = device_elems(shape_, g),
                          .segments = state.segments,
                          .device_shard = address(state.shard),
                          .device_grads = address(state.grad_owned)};
     if (params_are_master(shape_, g)) group.master = group.params;
+    for (const StateKind moment : rule_of(shape_.optimizer).moment_kinds()) {
+      group.moments[moment_index(moment)] = store_.find(g, moment);
+    }
     for (int s = 0; store_.find(g, StateArray::kGradientShard, s) >= 0; ++s) {
       group.grads.push_back(store_.find(g, StateArray::kGradientShard, s));
     }

@@ -51,8 +51,9 @@ void update_shard(GroupState& state, const OptimizerOptions& options, const Upda
     if (begin >= end) break;
     UpdateSpan span = update_span(options, args, segment.decay);
     span.master = data_of<float>(state.master) + begin;
-    span.moments[0] = data_of<float>(state.moment1) + begin;
-    span.moments[1] = data_of<float>(state.moment2) + begin;
+    for (std::size_t k = 0; k < rule_of(options.type).moments; ++k) {
+      span.moments[k] = data_of<float>(state.moments[k]) + begin;
+    }
     span.grad = bytes_of(state.grad_owned) + begin * size_of(grad_dtype);
     span.grad_dtype = grad_dtype;
     if (!state.master_is_shard) {

@@ -103,7 +103,8 @@ double updates_beyond_forward(const StepShape& shape, const Rates& rates, const 
       static_cast<double>(placement.chunk_slots * placement.chunk_elems * away_state_bytes(shape));
   const double crossing = std::max(0.0, work.states_read - ring);
   double updates = disk_floor(crossing, crossing, rates);
-  if (!rates.shared_cores) updates = std::max(updates, over(work.away_elems, rates.host_adam));
+  if (!rates.shared_cores)
+    updates = std::max(updates, over(adamw_updates(shape, work.away_elems), rates.host_adam));
   double sent = 0;
   for (const UnitShape& unit : shape.units) sent += static_cast<double>(unit.tensor_forward_bytes);
   const double forward = forward_floor(shape, rates) + over(sent, rates.tensor_bps);
@@ -114,7 +115,7 @@ double updates_beyond_forward(const StepShape& shape, const Rates& rates, const 
 double stage_floor(const StepShape& shape, const Rates& rates) {
   const Work work = work_of(shape);
   const double compute = compute_of_micro_batch(shape, rates) * shape.micro_batches;
-  const double host = over(work.away_elems, rates.host_adam);
+  const double host = over(adamw_updates(shape, work.away_elems), rates.host_adam);
   const double comm = over(work.wire_bytes, rates.comm_bps);
   const double disk = disk_floor(work.disk_reads, work.disk_writes, rates);
   const double in_turn = compute + updates_beyond_forward(shape, rates, work);

@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "runtime/plan/machine_files.hpp"
+#include "zero/optimizer_rule.hpp"
 
 namespace sluice {
 namespace {
@@ -338,9 +339,8 @@ Rates rates_of(const MachineProfile& machine, const RankQuestion& question) {
   rates.host_memory_bps = machine.memory_rmw_bps * share;
   rates.host_adam = machine.adam_params_per_s.of(question.dtype) * share;
   rates.device_memory_bps = machine.gpu ? machine.device_memory_bps : rates.host_memory_bps;
-  // 28 bytes: master weights and two moments read and written, a gradient read.
-  constexpr double kAdamBytes = 28;
-  rates.device_adam = machine.gpu ? machine.device_memory_bps / kAdamBytes : rates.host_adam;
+  const auto adam_bytes = static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes());
+  rates.device_adam = machine.gpu ? machine.device_memory_bps / adam_bytes : rates.host_adam;
   rates.comm_latency_s = machine.comm_latency_s / std::log2(std::max(2, machine.comm_ranks));
   // A ring through several nodes passes each of them once, over all its network links.
   const bool crosses = nodes_of(machine, question.ranks) > 1 && machine.network_bps > 0;

@@ -47,7 +47,7 @@ enum class OpKind {
   kGatherGrads,   // stage 0: all-gather a bucket of reduced gradients
   kAddReplicas,   // sum a group's reduced gradients over the other ranks that hold the group too
   kNormAndScale,  // global gradient norm, clip coefficient, loss over all ranks
-  kUpdate,        // AdamW over a group's shard, or over a chunk of it
+  kUpdate,        // the optimizer's, of a group's shard, or over a chunk of it
 
   // Between tiers.
   kReadStates,   // a chunk's master weights and moments: disk -> its slot of the ring

@@ -28,7 +28,7 @@ void read_parts(Engine& engine, const std::vector<StatePiece>& pieces, std::span
                 F&& f) {
   std::size_t range = 0;
   for (const StatePiece& piece : pieces) {
-    for (const StateKind kind : kStateKinds) {
+    for (const StateKind kind : piece.states) {
       in_parts(piece, staging.size(), [&](std::int64_t first, std::int64_t elems) {
         const std::span<float> part = staging.first(static_cast<std::size_t>(elems));
         engine.read_state(piece, kind, first, part);
@@ -59,9 +59,8 @@ std::string difference_of(const std::map<std::string, std::vector<std::int64_t>>
 
 std::vector<StateRange> ranges_of(const std::vector<StatePiece>& pieces) {
   std::vector<StateRange> ranges;
-  ranges.reserve(pieces.size() * kStateKinds.size());
   for (const StatePiece& piece : pieces) {
-    for (const StateKind kind : kStateKinds) {
+    for (const StateKind kind : piece.states) {
       ranges.push_back({.param = piece.name,
                         .kind = kind,
                         .dtype = tensor_dtype(held_as(piece, kind)),
@@ -112,7 +111,7 @@ void write_snapshot(const std::vector<StatePiece>& pieces, std::span<const std::
   std::size_t range = 0;
   std::size_t at = 0;
   for (const StatePiece& piece : pieces) {
-    for (const StateKind kind : kStateKinds) {
+    for (const StateKind kind : piece.states) {
       const std::size_t end =
           at + static_cast<std::size_t>(piece.elems() * size_of(held_as(piece, kind)));
       while (at < end) {
@@ -145,10 +144,11 @@ void check_same_model(const ModelSpec& spec, const Checkpoint& checkpoint) {
 bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoint& checkpoint,
                  const ReadMemory& memory, const StateProgress& progress) {
   std::int64_t done = 0;
+  bool complete = true;
   std::vector<StateRange> wanted;
   std::vector<const StatePiece*> piece_of;  // each wanted range
   for (const StatePiece& piece : pieces) {
-    for (const StateKind kind : kStateKinds) {
+    for (const StateKind kind : piece.states) {
       if (kind == StateKind::kMaster || checkpoint.has(piece.name, kind)) {
         StateRange range = whole_range(piece.name, kind, TensorDType::kF32, piece.shape);
         range.box = piece.box;
@@ -158,6 +158,7 @@ bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoi
         piece_of.push_back(&piece);
         continue;
       }
+      complete = false;
       in_parts(piece, memory.staging.size(), [&](std::int64_t first, std::int64_t elems) {
         const std::span<float> part = memory.staging.first(static_cast<std::size_t>(elems));
         std::fill(part.begin(), part.end(), 0.0F);  // whatever a damaged checkpoint left there
@@ -174,7 +175,7 @@ bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoi
     done += part.elems * 4;
     progress(done);
   });
-  return wanted.size() == pieces.size() * kStateKinds.size();
+  return complete;
 }
 
 }  // namespace sluice

@@ -20,7 +20,7 @@ namespace sluice {
 // taken for one that hangs.
 using StateProgress = std::function<void(std::int64_t bytes)>;
 
-// Three ranges a piece: master, moment1, moment2; moments in StatePiece::moments.
+// A range for each of StatePiece::states; moments in StatePiece::moments.
 [[nodiscard]] std::vector<StateRange> ranges_of(const std::vector<StatePiece>& pieces);
 
 // Straight to the file. Passes at most `staging.size()` elements at a time; the engine, the writer

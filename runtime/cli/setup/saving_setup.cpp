@@ -27,6 +27,7 @@
 #include "runtime/run/checkpointing.hpp"
 #include "runtime/run/resume.hpp"
 #include "runtime/run/run_settings.hpp"
+#include "zero/optimizer_rule.hpp"
 
 namespace sluice {
 namespace {
@@ -168,7 +169,9 @@ std::int64_t checkpoint_bytes(const RunConfig& run, const RunPlace& place) {
   const OffloadOptions& offload = run.offload;
   const bool all_away = offload.optimizer != Tier::kDevice && offload.device_fraction == 0;
   const auto moment = size_of(all_away ? offload.states_dtype : DType::kFloat32);
-  return whole_param_count(make_model_spec(engine_options(run, place).model)) * (4 + 2 * moment);
+  const auto moments = static_cast<std::int64_t>(rule_of(run.optimizer.type).moments);
+  return whole_param_count(make_model_spec(engine_options(run, place).model)) *
+         (4 + moments * moment);
 }
 
 std::string describe_saving(const LoadedConfig& config, const RunPlace& place) {

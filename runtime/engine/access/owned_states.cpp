@@ -14,9 +14,7 @@ namespace sluice {
 namespace {
 
 const at::Tensor& array_of(const GroupState& group, StateKind kind) {
-  return kind == StateKind::kMaster    ? group.master
-         : kind == StateKind::kMoment1 ? group.moment1
-                                       : group.moment2;
+  return kind == StateKind::kMaster ? group.master : group.moments[moment_index(kind)];
 }
 
 // A tensor over the caller's elements would need from_blob; the elements are copied once more.

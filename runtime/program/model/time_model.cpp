@@ -101,7 +101,8 @@ class Pricing {
       case OpKind::kBackwardWeights:
         return unit(op);
       case OpKind::kUpdate:
-        return over(static_cast<double>(device_elems(shape_, op.group)), rates_.device_adam);
+        return over(adamw_updates(shape_, static_cast<double>(device_elems(shape_, op.group))),
+                    rates_.device_adam);
       case OpKind::kAddGrads: {
         const auto elems =
             static_cast<double>(shape_.groups[static_cast<std::size_t>(op.group)].shard_elems);
@@ -161,7 +162,7 @@ class Pricing {
     if (op.kind == OpKind::kUpdate && chunk.speculated && !op.speculative) {
       return kept_update(chunk);
     }
-    if (op.kind == OpKind::kUpdate) return over(elems, rates_.host_adam);
+    if (op.kind == OpKind::kUpdate) return over(adamw_updates(shape_, elems), rates_.host_adam);
     return over(4 * elems * gradient_streams(shape_, chunk.group), rates_.host_memory_bps);
   }
 

@@ -76,8 +76,9 @@ ChunkLayout chunk_layout(const StepShape& shape) {
   };
   if (shape.placement.optimizer == Tier::kNvme) {
     layout.master = part(4 * elems);
-    layout.moment1 = part(size_of(shape.placement.moments_dtype) * elems);
-    layout.moment2 = part(size_of(shape.placement.moments_dtype) * elems);
+    for (const StateKind moment : rule_of(shape.optimizer).moment_kinds()) {
+      layout.moments[moment_index(moment)] = part(size_of(shape.placement.moments_dtype) * elems);
+    }
   }
   if (shape.dtype != DType::kFloat32 && any_param_on(shape, false)) {
     layout.weights = part(size_of(shape.dtype) * elems);

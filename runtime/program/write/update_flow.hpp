@@ -30,6 +30,7 @@
 // What lives on the host anyway is worked on in place.
 #pragma once
 
+#include <array>
 #include <span>
 #include <vector>
 
@@ -122,8 +123,7 @@ class UpdateFlow {
 // Offsets of a chunk's parts in a slot of the ring, bytes; -1: not in the ring.
 struct ChunkLayout {
   std::int64_t master = -1;
-  std::int64_t moment1 = -1;
-  std::int64_t moment2 = -1;
+  std::array<std::int64_t, kMostMoments> moments{-1, -1};
   std::int64_t weights = -1;  // 16 bits
   std::int64_t grads = -1;    // a part for each stream
   std::int64_t grad_stride = 0;

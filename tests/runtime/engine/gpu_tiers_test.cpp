@@ -93,8 +93,8 @@ TEST(GpuUpdate, HasTheHostsBits) {
       GroupState device = host;
       device.shard = host.shard.to(gpu);
       device.master = host.master_is_shard ? device.shard.narrow(0, 0, 17) : host.master.to(gpu);
-      device.moment1 = host.moment1.to(gpu);
-      device.moment2 = host.moment2.to(gpu);
+      device.moments[0] = host.moments[0].to(gpu);
+      device.moments[1] = host.moments[1].to(gpu);
       device.grad_owned = host.grad_owned.to(gpu);
       for (std::int64_t step = 1; step <= 3; ++step) {
         UpdateArgs args = kUpdateArgs;
@@ -104,8 +104,8 @@ TEST(GpuUpdate, HasTheHostsBits) {
       }
       EXPECT_TRUE(device.shard.cpu().equal(host.shard));
       EXPECT_TRUE(device.master.cpu().equal(host.master));
-      EXPECT_TRUE(device.moment1.cpu().equal(host.moment1));
-      EXPECT_TRUE(device.moment2.cpu().equal(host.moment2));
+      EXPECT_TRUE(device.moments[0].cpu().equal(host.moments[0]));
+      EXPECT_TRUE(device.moments[1].cpu().equal(host.moments[1]));
     }
   }
 }

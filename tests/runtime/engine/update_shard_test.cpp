@@ -25,8 +25,8 @@ TEST(UpdateShard, AKernelIsHandedEachSegmentAsItIs) {
       EXPECT_EQ(calls[1].weight_decay, 0);
       for (std::int64_t first = 0; const UpdateSpan& args : calls) {
         EXPECT_EQ(args.master, state.master.data_ptr<float>() + first);
-        EXPECT_EQ(args.moments[0], state.moment1.data_ptr<float>() + first);
-        EXPECT_EQ(args.moments[1], state.moment2.data_ptr<float>() + first);
+        EXPECT_EQ(args.moments[0], state.moments[0].data_ptr<float>() + first);
+        EXPECT_EQ(args.moments[1], state.moments[1].data_ptr<float>() + first);
         EXPECT_EQ(args.grad,
                   static_cast<char*>(state.grad_owned.data_ptr()) + first * size_of(gradients));
         EXPECT_EQ(args.grad_dtype, gradients);
@@ -56,9 +56,9 @@ TEST(UpdateShard, OnTheHostIsTheFormula) {
   };
   for (std::int64_t i = 0; i < 17; ++i) {
     const double g = kUpdateArgs.grad_scale * at(before.grad_owned, i);
-    const double m = 0.9 * at(before.moment1, i) + 0.1 * g;
+    const double m = 0.9 * at(before.moments[0], i) + 0.1 * g;
     const double v =
-        kUpdateOptions.betas[1] * at(before.moment2, i) + (1 - kUpdateOptions.betas[1]) * g * g;
+        kUpdateOptions.betas[1] * at(before.moments[1], i) + (1 - kUpdateOptions.betas[1]) * g * g;
     const double root = std::sqrt(v / (1 - std::pow(kUpdateOptions.betas[1], 3)));
     const double decay = i < 5 ? 1 - kUpdateArgs.lr * kUpdateOptions.weight_decay : 1;
     const double p = at(before.master, i) * decay -

@@ -27,8 +27,8 @@ inline GroupState update_state(DType weights, DType gradients) {
   state.shard = wave(23, 1, scalar_type(weights));
   state.master_is_shard = weights == DType::kFloat32;
   state.master = state.master_is_shard ? state.shard.narrow(0, 0, 17) : wave(17, 1);
-  state.moment1 = wave(17, 2);
-  state.moment2 = wave(17, 3).square();
+  state.moments[0] = wave(17, 2);
+  state.moments[1] = wave(17, 3).square();
   state.grad_owned = wave(23, 4, scalar_type(gradients));
   state.segments = {{{0, 5}, true}, {{5, 23}, false}};
   return state;
