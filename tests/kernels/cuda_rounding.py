@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
-"""What the CUDA AdamW rounds, by its PTX: needs nvcc and no GPU.
+"""What the CUDA updates round, by their PTX: needs nvcc and no GPU.
 
 Usage: cuda_rounding.py NVCC SOURCE_DIR ARCHITECTURE FLAG... The flags are those the library is compiled with.
-Each copy of the loop's body (the compiler may unroll it) has one division; everything else is counted against that.
+Each copy of the loop's body (the compiler may unroll it) has a known number of products; everything else is counted against that.
 """
 import collections
 import os
@@ -12,42 +12,48 @@ import sys
 import tempfile
 
 INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.]*\.f32[\w.]*)\s", re.M)
-# Of one element: products of g, of (1-b1) g, of (1-b2) g and of that with g, of p with the decay; fused: m, v, the
-# denominator, p.
-WANTED = {"mul.rn.f32": 5, "fma.rn.f32": 4, "sqrt.rn.f32": 1, "div.rn.f32": 1}
-# Loads, stores, moves and conversions of 16-bit types, which are exact or rounded to nearest, do no arithmetic.
-HARMLESS = re.compile(r"(ld|st|mov|cvt\.f32\.(f16|bf16)|cvt\.rn\.(f16|bf16)\.f32)\b")
+# Of one element. AdamW: products of g, of (1-b1) g, of (1-b2) g and of that with g, of p with the decay; fused: m, v,
+# the denominator, p.
+WANTED = {
+    "adamw": {"mul.rn.f32": 5, "fma.rn.f32": 4, "sqrt.rn.f32": 1, "div.rn.f32": 1},
+}
+# Loads, stores, moves, comparisons, selections, and conversions of 16-bit types, which are exact or rounded to nearest,
+# do no arithmetic.
+HARMLESS = re.compile(r"(ld|st|mov|setp|selp|cvt\.f32\.(f16|bf16)|cvt\.rn\.(f16|bf16)\.f32)\b")
 TYPES = 9  # of gradients x of weights
 
 
-def ptx_of(nvcc, source, architecture, flags):
+def ptx_of(optimizer, nvcc, source, architecture, flags):
     with tempfile.TemporaryDirectory() as folder:
-        out = os.path.join(folder, "adamw.ptx")
+        out = os.path.join(folder, "update.ptx")
         command = [nvcc, "-std=c++17", "-O3", f"-arch=compute_{architecture}", f"-I{source}", *flags, "-ptx",
-                   os.path.join(source, "kernels/cuda/adamw.cu"), "-o", out]
+                   os.path.join(source, f"kernels/cuda/{optimizer}.cu"), "-o", out]
         subprocess.run(command, check=True)
         with open(out, encoding="utf-8") as file:
             return file.read()
 
 
-def faults_of(kernel):
+def faults_of(kernel, of_element):
     counts = collections.Counter(name for name in INSTRUCTION.findall(kernel) if not HARMLESS.match(name))
-    bodies = counts["div.rn.f32"]
-    wanted = {name: number * bodies for name, number in WANTED.items()}
+    bodies = counts["mul.rn.f32"] // of_element["mul.rn.f32"]
+    wanted = {name: number * bodies for name, number in of_element.items()}
     if bodies == 0 or dict(counts) != wanted:
         yield f"computes {dict(counts)}, and {bodies} bodies should compute {wanted}"
 
 
 def main():
     nvcc, source, architecture, *flags = sys.argv[1:]
-    ptx = ptx_of(nvcc, source, architecture, flags)
-    kernels = re.split(r"^\.visible \.entry |^\.entry ", ptx, flags=re.M)[1:]
-    faults = [f"kernel {i}: {fault}" for i, kernel in enumerate(kernels) for fault in faults_of(kernel)]
-    if len(kernels) != TYPES:
-        faults.append(f"{len(kernels)} kernels instead of {TYPES}")
+    faults = []
+    for optimizer, of_element in WANTED.items():
+        ptx = ptx_of(optimizer, nvcc, source, architecture, flags)
+        kernels = re.split(r"^\.visible \.entry |^\.entry ", ptx, flags=re.M)[1:]
+        for i, kernel in enumerate(kernels):
+            faults += [f"{optimizer}, kernel {i}: {fault}" for fault in faults_of(kernel, of_element)]
+        if len(kernels) != TYPES:
+            faults.append(f"{optimizer}: {len(kernels)} kernels instead of {TYPES}")
     for fault in faults:
         print(fault)
-    print(f"{len(kernels)} kernels looked at, {len(faults)} faults")
+    print(f"{len(WANTED)} optimizers looked at, {len(faults)} faults")
     return 1 if faults else 0
 
 
