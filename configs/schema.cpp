@@ -71,10 +71,14 @@ Section train_section() {
 Section optimizer_section() {
   using O = OptimizerOptions;
   return SectionMaker("optimizer", &RunConfig::optimizer, "How weights are updated.")
-      .key("type", &O::type, one_of({"adamw"}), "Update rule.")
+      .key("type", &O::type, one_of({"adamw", "lion"}), "Update rule.")
       .key("lr", &O::lr, number(kAtLeastZero), "Highest learning rate.")
-      .key("betas", &O::betas, numbers(2, kBelowOne), "Decay of the first and second moment.")
+      .key("betas", &O::betas, numbers(2, kBelowOne),
+           "adamw: decay of the first and second moment; lion: of the mix whose sign is the step, "
+           "and "
+           "of the moment ([0.9, 0.99] where not given).")
       .key("eps", &O::eps, number(kAboveZero), "Added to the root of the second moment.")
+      .when("optimizer.type is adamw")
       .key("weight_decay", &O::weight_decay, number(kAtLeastZero),
            "Decoupled decay, of matrices only.");
 }

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-enum class OptimizerType { kAdamW };
+enum class OptimizerType { kAdamW, kLion };
 
 // Which keys of its section an optimizer reads beside lr and weight_decay. The moments and the
 // arithmetic are in zero/optimizer_rule.hpp.
@@ -21,6 +21,7 @@ struct OptimizerKeys {
 // In the order of OptimizerType.
 inline constexpr std::array kOptimizerKeys{
     OptimizerKeys{.name = "adamw", .betas = {0.9, 0.95}, .eps = true},
+    OptimizerKeys{.name = "lion", .betas = {0.9, 0.99}},
 };
 [[nodiscard]] constexpr const OptimizerKeys& keys_of(OptimizerType type) {
   return kOptimizerKeys[static_cast<std::size_t>(type)];

@@ -4,6 +4,7 @@
 #include <cstddef>
 
 #include "kernels/cpu/update/adamw.hpp"
+#include "kernels/cpu/update/lion.hpp"
 
 namespace sluice {
 namespace {
@@ -14,6 +15,11 @@ constexpr std::array kRules{
                   .narrow_moments = true,
                   .update = adamw,
                   .cuda_symbol = "sluice_cuda_adamw"},
+    OptimizerRule{.type = OptimizerType::kLion,
+                  .moments = 1,
+                  .narrow_moments = true,
+                  .update = lion,
+                  .cuda_symbol = "sluice_cuda_lion"},
 };
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "kernels/cpu/rms_norm.hpp"
 #include "kernels/cpu/rope.hpp"
 #include "kernels/cpu/update/adamw.hpp"
+#include "kernels/cpu/update/lion.hpp"
 
 namespace sluice {
 
@@ -39,6 +40,7 @@ struct KernelTable {
   void (*add_rows)(void* out, const void* a, const void* b, DType dtype, std::int64_t n);
   void (*adamw)(const UpdateSpan& span, const AdamWConstants& c, std::int64_t begin,
                 std::int64_t n);
+  void (*lion)(const UpdateSpan& span, const LionConstants& c, std::int64_t begin, std::int64_t n);
   double (*sum_squares_block)(const void* x, DType dtype, std::int64_t n);
   std::int64_t (*first_non_finite)(const void* x, DType dtype, std::int64_t n);  // n: none
   float (*row_max)(const float* x, std::int64_t n);

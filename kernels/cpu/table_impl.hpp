@@ -8,6 +8,7 @@
 #include "kernels/cpu/philox_impl.hpp"
 #include "kernels/cpu/rms_impl.hpp"
 #include "kernels/cpu/update/adamw_impl.hpp"
+#include "kernels/cpu/update/lion_impl.hpp"
 
 namespace sluice::isa {
 
@@ -21,6 +22,7 @@ constexpr KernelTable make_table(const char* name) {
       .scale = scale<S>,
       .add_rows = add_rows<S>,
       .adamw = update<S, AdamWLanes<S>>,
+      .lion = update<S, LionLanes<S>>,
       .sum_squares_block = sum_squares_block<S>,
       .first_non_finite = first_non_finite<S>,
       .row_max = row_max<S>,

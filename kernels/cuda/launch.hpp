@@ -9,6 +9,7 @@
 #pragma once
 
 #include "kernels/cpu/update/adamw.hpp"
+#include "kernels/cpu/update/lion.hpp"
 
 namespace sluice::cuda {
 
@@ -22,5 +23,6 @@ struct StreamRef {
 // stores 0 where the GPU stores a number below 1.2e-38. With an eps of ordinary size no other
 // result differs.
 void launch_adamw(const UpdateSpan& span, StreamRef stream);
+void launch_lion(const UpdateSpan& span, StreamRef stream);  // likewise, as lion()
 
 }  // namespace sluice::cuda

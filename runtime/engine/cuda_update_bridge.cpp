@@ -30,4 +30,7 @@ extern "C" {
 [[gnu::visibility("default")]] void sluice_cuda_adamw(const sluice::UpdateSpan& span, int device) {
   sluice::launch_on(device, "AdamW", span, sluice::cuda::launch_adamw);
 }
+[[gnu::visibility("default")]] void sluice_cuda_lion(const sluice::UpdateSpan& span, int device) {
+  sluice::launch_on(device, "Lion", span, sluice::cuda::launch_lion);
+}
 }
