@@ -75,6 +75,7 @@ class IdleKeys {
     if (!reads_betas) drop_given("optimizer.betas", why);
     if (reads_betas && !config_.given("optimizer.betas")) run_.optimizer.betas = keys.betas;
     if (!keys.eps) drop_given("optimizer.eps", why);
+    if (!keys.momentum) drop_given("optimizer.momentum", why);
   }
 
   void optimizer_tier() {

@@ -71,16 +71,18 @@ Section train_section() {
 Section optimizer_section() {
   using O = OptimizerOptions;
   return SectionMaker("optimizer", &RunConfig::optimizer, "How weights are updated.")
-      .key("type", &O::type, one_of({"adamw", "lion"}), "Update rule.")
+      .key("type", &O::type, one_of({"adamw", "lion", "sgd"}), "Update rule.")
       .key("lr", &O::lr, number(kAtLeastZero), "Highest learning rate.")
       .key("betas", &O::betas, numbers(2, kBelowOne),
            "adamw: decay of the first and second moment; lion: of the mix whose sign is the step, "
-           "and "
-           "of the moment ([0.9, 0.99] where not given).")
+           "and of the moment ([0.9, 0.99] where not given).")
+      .when("optimizer.type is adamw or lion")
       .key("eps", &O::eps, number(kAboveZero), "Added to the root of the second moment.")
       .when("optimizer.type is adamw")
+      .key("momentum", &O::momentum, number(kBelowOne), "Share of the moment that a step keeps.")
+      .when("optimizer.type is sgd")
       .key("weight_decay", &O::weight_decay, number(kAtLeastZero),
-           "Decoupled decay, of matrices only.");
+           "Decay of matrices; adamw and lion: decoupled, sgd: part of the gradient.");
 }
 
 Section schedule_section() {

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-enum class OptimizerType { kAdamW, kLion };
+enum class OptimizerType { kAdamW, kLion, kSgd };
 
 // Which keys of its section an optimizer reads beside lr and weight_decay. The moments and the
 // arithmetic are in zero/optimizer_rule.hpp.
@@ -16,12 +16,14 @@ struct OptimizerKeys {
   std::string_view name;
   std::array<double, 2> betas{};  // where none are given; {0, 0}: none are read
   bool eps = false;
+  bool momentum = false;
 };
 
 // In the order of OptimizerType.
 inline constexpr std::array kOptimizerKeys{
     OptimizerKeys{.name = "adamw", .betas = {0.9, 0.95}, .eps = true},
     OptimizerKeys{.name = "lion", .betas = {0.9, 0.99}},
+    OptimizerKeys{.name = "sgd", .momentum = true},
 };
 [[nodiscard]] constexpr const OptimizerKeys& keys_of(OptimizerType type) {
   return kOptimizerKeys[static_cast<std::size_t>(type)];
@@ -32,6 +34,7 @@ struct OptimizerOptions {
   double lr = 3e-4;
   std::array<double, 2> betas = keys_of(OptimizerType::kAdamW).betas;
   double eps = 1e-8;
+  double momentum = 0.9;
   double weight_decay = 0.1;
 };
 

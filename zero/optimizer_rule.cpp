@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/update/adamw.hpp"
 #include "kernels/cpu/update/lion.hpp"
+#include "kernels/cpu/update/sgd.hpp"
 
 namespace sluice {
 namespace {
@@ -20,6 +21,11 @@ constexpr std::array kRules{
                   .narrow_moments = true,
                   .update = lion,
                   .cuda_symbol = "sluice_cuda_lion"},
+    OptimizerRule{.type = OptimizerType::kSgd,
+                  .moments = 1,
+                  .narrow_moments = true,
+                  .update = sgd,
+                  .cuda_symbol = "sluice_cuda_sgd"},
 };
 
 }  // namespace

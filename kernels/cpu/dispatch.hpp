@@ -13,6 +13,7 @@
 #include "kernels/cpu/rope.hpp"
 #include "kernels/cpu/update/adamw.hpp"
 #include "kernels/cpu/update/lion.hpp"
+#include "kernels/cpu/update/sgd.hpp"
 
 namespace sluice {
 
@@ -41,6 +42,7 @@ struct KernelTable {
   void (*adamw)(const UpdateSpan& span, const AdamWConstants& c, std::int64_t begin,
                 std::int64_t n);
   void (*lion)(const UpdateSpan& span, const LionConstants& c, std::int64_t begin, std::int64_t n);
+  void (*sgd)(const UpdateSpan& span, const SgdConstants& c, std::int64_t begin, std::int64_t n);
   double (*sum_squares_block)(const void* x, DType dtype, std::int64_t n);
   std::int64_t (*first_non_finite)(const void* x, DType dtype, std::int64_t n);  // n: none
   float (*row_max)(const float* x, std::int64_t n);

@@ -9,6 +9,7 @@
 #include "kernels/cpu/rms_impl.hpp"
 #include "kernels/cpu/update/adamw_impl.hpp"
 #include "kernels/cpu/update/lion_impl.hpp"
+#include "kernels/cpu/update/sgd_impl.hpp"
 
 namespace sluice::isa {
 
@@ -23,6 +24,7 @@ constexpr KernelTable make_table(const char* name) {
       .add_rows = add_rows<S>,
       .adamw = update<S, AdamWLanes<S>>,
       .lion = update<S, LionLanes<S>>,
+      .sgd = update<S, SgdLanes<S>>,
       .sum_squares_block = sum_squares_block<S>,
       .first_non_finite = first_non_finite<S>,
       .row_max = row_max<S>,

@@ -10,6 +10,7 @@
 
 #include "kernels/cpu/update/adamw.hpp"
 #include "kernels/cpu/update/lion.hpp"
+#include "kernels/cpu/update/sgd.hpp"
 
 namespace sluice::cuda {
 
@@ -24,5 +25,6 @@ struct StreamRef {
 // result differs.
 void launch_adamw(const UpdateSpan& span, StreamRef stream);
 void launch_lion(const UpdateSpan& span, StreamRef stream);  // likewise, as lion()
+void launch_sgd(const UpdateSpan& span, StreamRef stream);   // likewise, as sgd()
 
 }  // namespace sluice::cuda

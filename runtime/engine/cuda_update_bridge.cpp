@@ -33,4 +33,7 @@ extern "C" {
 [[gnu::visibility("default")]] void sluice_cuda_lion(const sluice::UpdateSpan& span, int device) {
   sluice::launch_on(device, "Lion", span, sluice::cuda::launch_lion);
 }
+[[gnu::visibility("default")]] void sluice_cuda_sgd(const sluice::UpdateSpan& span, int device) {
+  sluice::launch_on(device, "SGD", span, sluice::cuda::launch_sgd);
+}
 }

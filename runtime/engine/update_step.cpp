@@ -31,6 +31,7 @@ UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args, 
   span.beta1 = options.betas[0];
   span.beta2 = options.betas[1];
   span.eps = options.eps;
+  span.momentum = options.momentum;
   span.weight_decay = decay ? options.weight_decay : 0.0;
   span.step = args.step;
   span.grad_scale = args.grad_scale;

@@ -92,6 +92,7 @@ void add_training(const EngineOptions& options, Settings& out) {
     out.add("optimizer.betas",
             "[" + text_of(optimizer.betas[0]) + ", " + text_of(optimizer.betas[1]) + "]");
   }
+  if (keys.momentum) out.add("optimizer.momentum", text_of(optimizer.momentum));
   if (keys.eps) out.add("optimizer.eps", text_of(optimizer.eps));
   out.add("optimizer.weight_decay", text_of(optimizer.weight_decay));
   out.add("offload.states_dtype", options.offload.optimizer == Tier::kDevice

@@ -110,7 +110,8 @@ const std::vector<Broken>& broken_values() {
        "c.yaml:1:16: train.dtype: found 'FP32', expected one of fp32, bf16, fp16; did you mean "
        "'fp32'?"},
       {"an enum of one", "optimizer: {type: adam}\n",
-       "c.yaml:1:19: optimizer.type: found 'adam', expected one of adamw, lion; did you mean 'adamw'?"},
+       "c.yaml:1:19: optimizer.type: found 'adam', expected one of adamw, lion, sgd; did you mean "
+       "'adamw'?"},
       {"a list for an enum", "model: {type: [gpt2]}\n",
        "c.yaml:1:15: model.type: found a list, expected one of gpt2, llama, mistral, qwen2"},
       {"yes for true", "model: {tie_embeddings: yes}\n",

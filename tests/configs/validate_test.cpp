@@ -214,6 +214,24 @@ TEST_F(Validate, KeysWithoutEffectAreNotes) {
                 "base.yaml:2:48: offload.queue_depth: no effect: nothing lives on nvme"}));
 }
 
+TEST_F(Validate, AnOptimizerReadsItsOwnKeys) {
+  const auto betas = [&](const std::string& optimizer) {
+    scratch_.write("c.yaml", kData + "optimizer: " + optimizer);
+    return load_config("c.yaml", {}).run.optimizer.betas;
+  };
+  using Betas = std::array<double, 2>;
+  EXPECT_EQ(betas("{type: adamw}\n"), (Betas{0.9, 0.95}));
+  EXPECT_EQ(betas("{type: lion}\n"), (Betas{0.9, 0.99}));
+  EXPECT_EQ(betas("{type: lion, betas: [0.8, 0.9]}\n"), (Betas{0.8, 0.9}));
+  EXPECT_EQ(notes("optimizer: {type: lion, eps: 1e-6, momentum: 0.5}\n", {}),
+            (std::vector<std::string>{
+                "c.yaml:2:31: optimizer.eps: no effect: optimizer.type is lion",
+                "c.yaml:2:47: optimizer.momentum: no effect: optimizer.type is lion"}));
+  EXPECT_EQ(
+      notes("optimizer: {type: sgd, betas: [0.5, 0.5], momentum: 0.5}\n", {}),
+      std::vector<std::string>{"c.yaml:2:31: optimizer.betas: no effect: optimizer.type is sgd"});
+}
+
 TEST_F(Validate, KeysWithoutEffectHaveTheirDefault) {
   scratch_.write("c.yaml", kData);
   const LoadedConfig config = load_config(

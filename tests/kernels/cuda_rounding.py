@@ -13,10 +13,12 @@ import tempfile
 
 INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.]*\.f32[\w.]*)\s", re.M)
 # Of one element. AdamW: products of g, of (1-b1) g, of (1-b2) g and of that with g, of p with the decay; fused: m, v,
-# the denominator, p. Lion: products of g, of m with both betas, of p with the decay; fused: the mix, m, p.
+# the denominator, p. Lion: products of g, of m with both betas, of p with the decay; fused: the mix, m, p. SGD: products of g
+# and of m; fused: g, p; the sum m.
 WANTED = {
     "adamw": {"mul.rn.f32": 5, "fma.rn.f32": 4, "sqrt.rn.f32": 1, "div.rn.f32": 1},
     "lion": {"mul.rn.f32": 4, "fma.rn.f32": 3},
+    "sgd": {"mul.rn.f32": 2, "fma.rn.f32": 2, "add.rn.f32": 1},
 }
 # Loads, stores, moves, comparisons, selections, and conversions of 16-bit types, which are exact or rounded to nearest,
 # do no arithmetic.
