@@ -44,5 +44,7 @@ struct OptimizerRule {
 [[nodiscard]] const OptimizerRule& rule_of(OptimizerType type);
 // All, in the order of OptimizerType.
 [[nodiscard]] std::span<const OptimizerRule> optimizer_rules();
+// Throws ConfigError, by key, if shards or moments of this type do not suit the optimizer.
+void check_rule(const OptimizerRule& rule, DType moments);
 
 }  // namespace sluice

@@ -105,6 +105,7 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   shape.recompute = options.recompute.mode == RecomputeMode::kFull;
   shape.frozen = options.purpose != EnginePurpose::kTrain;
   shape.optimizer = options.optimizer.type;
+  if (!shape.frozen) check_rule(rule_of(shape.optimizer), options.offload.states_dtype);
   shape.placement =
       shape.frozen ? frozen_placement(options.offload) : placement_of(options.offload);
   shape.bounce_bytes = bounce_bytes_of(options);

@@ -35,7 +35,10 @@ class OnDevice {
   std::size_t count_;
 };
 
-TEST(CudaKernels, AdamWHasTheBitsOfTheCpu) {
+using HostUpdate = void(const UpdateSpan&);
+using DeviceUpdate = void(const UpdateSpan&, cuda::StreamRef);
+
+void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device) {
   for (const std::int64_t n : kSizes) {
     for (const DType dtype : kDTypes) {
       std::vector<float> p = normal_values(n, 1), m = normal_values(n, 2, 0.1F), v = m;
@@ -55,13 +58,13 @@ TEST(CudaKernels, AdamWHasTheBitsOfTheCpu) {
                       .weight_decay = 0.1,
                       .step = 3,
                       .grad_scale = 0.37};
-      adamw(args);
+      on_host(args);
       args.master = p_gpu.get();
       args.moments[0] = m_gpu.get();
       args.moments[1] = v_gpu.get();
       args.grad = grad_gpu.get();
       args.weights_out = weights_gpu.get();
-      cuda::launch_adamw(args, kStream);
+      on_device(args, kStream);
       EXPECT_EQ(p_gpu.read(), p);
       EXPECT_EQ(m_gpu.read(), m);
       EXPECT_EQ(v_gpu.read(), v);
@@ -69,6 +72,10 @@ TEST(CudaKernels, AdamWHasTheBitsOfTheCpu) {
     }
   }
 }
+
+TEST(CudaKernels, AdamWHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(adamw, cuda::launch_adamw); }
+TEST(CudaKernels, LionHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(lion, cuda::launch_lion); }
+TEST(CudaKernels, SgdHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(sgd, cuda::launch_sgd); }
 
 }  // namespace
 }  // namespace sluice::testing

@@ -8,7 +8,7 @@
 #include "runtime/run/planned_engine.hpp"
 #include "tests/free_port.hpp"
 #include "tests/runtime/engine/tier_matrix.hpp"
-#include "tests/runtime/engine/update_states.hpp"
+#include "tests/runtime/engine/update/update_states.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice::testing {

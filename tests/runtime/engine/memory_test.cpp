@@ -18,6 +18,7 @@ struct Case {
   DType dtype;
   RecomputeMode recompute;
   AccumulationOrder order = AccumulationOrder::kMicro;
+  OptimizerType optimizer = OptimizerType::kAdamW;
 };
 
 double relative_error(const Case& c, int stage) {
@@ -29,6 +30,7 @@ double relative_error(const Case& c, int stage) {
   options.train.dtype = c.dtype;
   options.recompute.mode = c.recompute;
   options.train.accumulation_order = c.order;
+  options.optimizer.type = c.optimizer;
   options.zero.stage = stage;
   const std::int64_t before = allocation_count(CountedDevice::kHost).live;
   double error = 0;
@@ -69,6 +71,10 @@ TEST(MemoryModel, EqualsTheAllocator) {
        AccumulationOrder::kLayer},
       {"bf16 layer-major recompute", plain, 2, 3, DType::kBFloat16, RecomputeMode::kFull,
        AccumulationOrder::kLayer},
+      {"fp32 lion", plain, 2, 1, DType::kFloat32, RecomputeMode::kNone, AccumulationOrder::kMicro,
+       OptimizerType::kLion},
+      {"bf16 sgd", plain, 2, 1, DType::kBFloat16, RecomputeMode::kNone, AccumulationOrder::kMicro,
+       OptimizerType::kSgd},
       {"fp32 dropout", dropping, 2, 1, DType::kFloat32, RecomputeMode::kNone},
   };
   for (const Case& c : cases) {

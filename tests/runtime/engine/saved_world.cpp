@@ -100,6 +100,7 @@ std::map<std::string, std::vector<float>> states_in(const std::string& folder) {
   std::map<std::string, std::vector<float>> states;
   for (const StateRange& param : checkpoint.parameters()) {
     for (const StateKind kind : kStateKinds) {
+      if (!checkpoint.has(param.param, kind)) continue;
       const StateRange whole = whole_range(param.param, kind, TensorDType::kF32, param.shape);
       std::vector<float>& values = states[std::string(name_of(kind)) + "/" + param.param];
       values.resize(static_cast<std::size_t>(whole.elems()));

@@ -168,6 +168,27 @@ TEST(RunSettings, RefusesAnotherModelOfEqualShapes) {
   EXPECT_THROW(check_same_run({.settings = now}, saved, "p"), ConfigError);
 }
 
+TEST(RunSettings, RefusesTheMomentsOfAnotherOptimizer) {
+  EngineOptions options;
+  RunState saved;
+  saved.more = settings_of(options, 8);
+  ResumeRequest request{.settings = settings_of(options, 8)};
+  EXPECT_NO_THROW(check_same_optimizer(request, saved, "run/step-2"));
+  EXPECT_NO_THROW(check_same_optimizer(request, RunState(), "of an earlier version"));
+  options.optimizer.type = OptimizerType::kLion;
+  request.settings = settings_of(options, 8);
+  try {
+    check_same_optimizer(request, saved, "run/step-2");
+    FAIL() << "moments of adamw were taken for lion's";
+  } catch (const ConfigError& error) {
+    EXPECT_NE(std::string(error.what())
+                  .find("optimizer.type is lion, and run/step-2 holds the "
+                        "moments of adamw"),
+              std::string::npos)
+        << error.what();
+  }
+}
+
 TEST(TextExchange, CarriesEveryByteOfEveryRank) {
   const auto comms = make_local_communicators(3);
   std::vector<std::string> texts(3);

@@ -6,7 +6,7 @@
 
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/empty_tensor.hpp"
-#include "tests/runtime/engine/update_states.hpp"
+#include "tests/runtime/engine/update/update_states.hpp"
 
 namespace sluice::testing {
 namespace {
