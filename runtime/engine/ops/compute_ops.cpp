@@ -7,11 +7,11 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
-#include "runtime/engine/update_step.hpp"
 #include "runtime/engine/group_store.hpp"
 #include "runtime/engine/ops/batch_ops.hpp"
 #include "runtime/engine/ops/grad_sinks.hpp"
 #include "runtime/engine/ops/step_run.hpp"
+#include "runtime/engine/update_step.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/program/write/use_order.hpp"
 

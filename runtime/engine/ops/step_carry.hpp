@@ -35,8 +35,8 @@
 #include <optional>
 #include <vector>
 
-#include "runtime/engine/update_step.hpp"
 #include "runtime/engine/ops/step_result.hpp"
+#include "runtime/engine/update_step.hpp"
 #include "runtime/program/step_shape.hpp"
 
 namespace sluice {

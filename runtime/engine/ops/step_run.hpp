@@ -6,10 +6,10 @@
 #include <cstdint>
 #include <vector>
 
-#include "runtime/engine/update_step.hpp"
 #include "runtime/engine/engine_setup.hpp"
 #include "runtime/engine/exchange_timing.hpp"
 #include "runtime/engine/ops/step_result.hpp"
+#include "runtime/engine/update_step.hpp"
 #include "runtime/program/executor.hpp"
 
 namespace sluice {

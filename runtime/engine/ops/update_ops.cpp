@@ -1,8 +1,8 @@
 #include "runtime/engine/ops/update_ops.hpp"
 
-#include "runtime/engine/update_step.hpp"
 #include "runtime/engine/ops/step_carry.hpp"
 #include "runtime/engine/ops/step_run.hpp"
+#include "runtime/engine/update_step.hpp"
 
 namespace sluice {
 
