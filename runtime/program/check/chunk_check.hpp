@@ -1,6 +1,6 @@
-// The rules of chunks of optimizer states: updated once, with all that takes there, and taken away
-// afterwards; who reads parameters waits for them, and the norm for the squares of gradients on
-// NVMe. program_check.hpp states them. Of it: the ring, early updates, the image. Pure.
+// Checks the chunks of optimizer states; program_check.hpp states the rules. A chunk is updated
+// once, with its states and gradients present, and written back afterwards. Readers of parameters
+// wait for the updates; the norm waits for the squares of gradients on NVMe. Pure.
 #pragma once
 
 #include <map>
@@ -20,17 +20,17 @@ class ChunkCheck {
  public:
   ChunkCheck(const Program& program, const OpOrder& order, FirstFault& fault, Touches& touches);
 
-  // In the order of the program, of every operation.
+  // Called for every operation, in the order of the program.
   void enter(const Op& op);
-  // After the last one.
+  // Called after the last operation.
   void at_end();
 
-  // The operation reads a group's parameters from a tier: where a program updates, they are
-  // updated, and have got there.
+  // The operation reads a group's parameters from a tier. A program that updates must have updated
+  // the parameters and moved them to that tier before.
   void read_params(int group, Tier from);
-  // It makes a group's gradients this step's, or adds to them.
+  // The operation replaces a group's gradients by those of this step, or adds to them.
   void change_grads(int group);
-  // It needs the squares of all gradients that are on NVMe.
+  // The operation needs the squares of all gradients on NVMe.
   void take_squares();
 
  private:

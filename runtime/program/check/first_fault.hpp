@@ -1,5 +1,4 @@
-// Where the parts of the checker put what they find, one operation after another: the first fault
-// is the one that is told. Pure.
+// Collects faults from the parts of the checker, operation by operation, and keeps the first. Pure.
 #pragma once
 
 #include <string>
@@ -16,17 +15,17 @@ class FirstFault {
  public:
   FirstFault(const Program& program, const OpOrder& order) : program_(program), order_(order) {}
 
-  // What follows is about operation `op`. In the order of the program.
+  // Following calls are about operation `op`. Called in the order of the program.
   void enter(OpId op) { now_ = op; }
   [[nodiscard]] OpId now() const { return now_; }
-  // Whether `other` is known to be over where it begins.
+  // Whether `other` is known to have completed where the operation begins.
   [[nodiscard]] bool over(OpId other) const { return order_.over(other, now_); }
 
-  // It is at fault; empty: it is not.
+  // The operation is at fault; empty text: it is not.
   void fail(const std::string& what);
-  // What it does, in words that end before "operation 7", takes that one to be over.
+  // The operation requires `other` to have completed. `what` is the complaint up to "operation 7".
   void need(OpId other, const char* what);
-  // No one operation is at fault, the program is.
+  // The program is at fault, and no single operation.
   void fail_whole(const std::string& what);
 
   [[nodiscard]] bool found() const { return !text_.empty(); }

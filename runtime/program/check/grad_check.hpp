@@ -1,5 +1,5 @@
-// The rules of gradients between the backward that opens them and the norm: program_check.hpp
-// states them. Pure.
+// Checks gradients between the backward that opens them and the norm; program_check.hpp states the
+// rules. Pure.
 #pragma once
 
 #include <cstdint>
@@ -16,10 +16,10 @@ namespace sluice {
 
 class GradCheck {
  public:
-  // `slots` has begun with the operation that is entered; `units` stands before it.
+  // At enter(op), `slots` has begun `op` and `units` has not.
   GradCheck(const Program& program, FirstFault& fault, SlotCheck& slots, const UnitCheck& units);
 
-  // In the order of the program, of every operation.
+  // Called for every operation, in the order of the program.
   void enter(const Op& op);
 
  private:

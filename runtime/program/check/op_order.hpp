@@ -1,9 +1,10 @@
-// What is over when an operation begins, as far as a program's waits and lanes tell. Pure.
+// Which operations are known to have completed when an operation begins: by the program's waits and
+// lanes. Pure.
 //
-// An operation knows over: what it waited for, and all that knew over; all operations of the
-// compute lane issued before it, and all they knew; on a lane that runs one at a time, the
-// operation before it there; between pipeline stages, the one of its kind before it. Nothing is
-// assumed of the disk's order.
+// Known to have completed are: operations that it waited for; operations of the compute lane issued
+// before it; on a lane that runs one operation at a time, the operation before it; between pipeline
+// stages, the operation of its kind before it; and all operations that those knew to have
+// completed. The disk completes operations in any order.
 #pragma once
 
 #include <vector>
@@ -17,17 +18,18 @@ class OpOrder {
   // REQUIRES: waits point back.
   explicit OpOrder(const Program& program);
 
-  // Whether `op` is known to be over where operation `seen_by` begins.
+  // Whether `op` is known to have completed where operation `seen_by` begins.
   [[nodiscard]] bool over(OpId op, OpId seen_by) const {
     return knows(clocks_[static_cast<std::size_t>(seen_by)], op);
   }
-  // Whether the executing thread knows it over at the end of the program.
+  // Whether the executing thread knows that `op` has completed at the end of the program.
   [[nodiscard]] bool over_at_end(OpId op) const { return knows(now_, op); }
 
  private:
-  // Operations are put in chains, in which each knows the one before over: one chain for a lane
-  // that runs one at a time, one for each kind between stages, as many for the disk as it may have
-  // under way. A clock has, by chain, the newest operation that is over.
+  // Operations form chains; each operation of a chain knows that the one before has completed. A
+  // chain for a lane that runs one operation at a time, a chain for each kind between stages, and
+  // as many for the disk as it may run at once. A clock holds, by chain, the newest operation that
+  // has completed.
   using Clock = std::vector<OpId>;
 
   [[nodiscard]] bool knows(const Clock& clock, OpId op) const {

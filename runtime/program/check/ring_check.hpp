@@ -1,9 +1,8 @@
-// The rules of the ring in which chunks of optimizer states are updated: who is in which slot.
-// program_check.hpp states them. Pure.
+// Checks which chunk occupies which slot of the ring; program_check.hpp states the rules. Pure.
 //
-// A slot has two parts that chunks enter and leave each for themselves: their states (with the
-// weights an update makes), and their gradients. A part goes to another chunk when all operations
-// on the last one are known to be over; who works on a chunk finds it there.
+// A slot has two independent parts: states (with the weights an update makes) and gradients. A part
+// goes to another chunk when all operations on the previous chunk are known to have completed. An
+// operation on a chunk must find the chunk in its slot.
 #pragma once
 
 #include <array>

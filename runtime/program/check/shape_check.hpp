@@ -1,12 +1,11 @@
-// What a shape must be before a program can be written from it. Pure.
+// Checks a shape before a program is written from it. Pure.
 #pragma once
 
 #include "runtime/program/step_shape.hpp"
 
 namespace sluice {
 
-// Throws Error where numbers contradict each other, ConfigError where a configuration asks for what
-// has no meaning together.
+// Throws Error if numbers contradict each other, ConfigError if settings of a configuration do.
 void check_shape(const StepShape& shape);
 
 }  // namespace sluice

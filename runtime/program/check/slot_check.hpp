@@ -1,5 +1,4 @@
-// The rules of buffers, and of parameters that are gathered into them: program_check.hpp states
-// them. Pure.
+// Checks buffers, and parameters gathered into them; program_check.hpp states the rules. Pure.
 #pragma once
 
 #include <map>
@@ -16,17 +15,17 @@ class SlotCheck {
  public:
   SlotCheck(const Program& program, FirstFault& fault);
 
-  // In the order of the program, of every operation: what dies before it, comes to life and is used
-  // at it; then what dies after it.
+  // Called for every operation, in the order of the program. begin(): buffers that die before it,
+  // come to life at it and are used by it. end(): buffers that die after it.
   void begin(const Op& op);
   void end(const Op& op);
-  // After the last one.
+  // Called after the last operation.
   void at_end();
 
-  // A group that is kept in slots of this tag has its newest one now.
+  // Whether the newest slot of the group with this tag is alive.
   void need(Tag tag, int group);
   [[nodiscard]] bool in_slots(Tag tag, int group) const { return slotted_.count({tag, group}) > 0; }
-  // Something has begun to work on the group's newest slot.
+  // The current operation has begun to use the group's newest slot.
   [[nodiscard]] bool newest_is_used(Tag tag, int group) const;
   // Else every group's parameters are always whole (stage 0).
   [[nodiscard]] bool gathers() const { return !gathered_.empty(); }

@@ -1,4 +1,5 @@
-// The rules of updates that run before the norm is known: program_check.hpp states them. Pure.
+// Checks speculative updates, which run before the norm is known; program_check.hpp states the
+// rules. Pure.
 #pragma once
 
 #include <set>
@@ -14,12 +15,12 @@ class SpeculationCheck {
  public:
   SpeculationCheck(const Program& program, const OpOrder& order);
 
-  // In the order of the program, of each speculative operation. Empty, or what is wrong with it.
-  // `gone_back`: the deferred update of its chunk has been issued, to the disk.
+  // Called for every speculative operation, in the order of the program. Returns its fault, or "".
+  // `gone_back`: the deferred update of its chunk has been issued, with its write to the disk.
   [[nodiscard]] std::string enter(OpId op, bool gone_back);
-  // A group's gradients were taken to be whole: nothing may be added to them any more.
+  // A speculative update has used the group's gradients: later additions are a fault.
   [[nodiscard]] bool taken(int group) const { return taken_.count(group) > 0; }
-  // After the last operation: what is begun is brought to an end.
+  // Called after the last operation: every update that began must have been written.
   [[nodiscard]] std::string fault_at_end() const;
 
  private:

@@ -1,4 +1,4 @@
-// The rules of what moves between tiers: program_check.hpp states them. Pure.
+// Checks transfers between tiers; program_check.hpp states the rules. Pure.
 #pragma once
 
 #include <string>

@@ -1,5 +1,5 @@
-// Who reads and writes what in a program, and whether they may: two operations that touch the same
-// thing, one of them writing, must be known to come one after the other. Part of the checker. Pure.
+// Part of the checker. Two operations that touch the same thing, one of them writing, must be known
+// to run one after the other. Pure.
 #pragma once
 
 #include <cstdint>
@@ -32,7 +32,7 @@ inline constexpr std::int64_t kAllElems = std::numeric_limits<std::int64_t>::max
 enum class What { kInput, kBucket, kShard, kOutput, kGradient };
 using Content = std::tuple<What, int, int>;
 
-// Every call is about the operation that `fault` stands at, which hears what is wrong with it.
+// Every call is about the operation that `fault` has entered, and reports faults to it.
 class Touches {
  public:
   Touches(const Program& program, FirstFault& fault);

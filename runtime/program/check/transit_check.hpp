@@ -1,6 +1,6 @@
-// The rules of what passes through slots between tiers and between pipeline stages: inputs of
-// units, shards of parameters, buckets of gradients, messages. What is put into a slot is what is
-// taken out of it. program_check.hpp states them. Pure.
+// Checks what passes through slots between tiers and between pipeline stages: inputs of units,
+// shards of parameters, buckets of gradients, messages. An operation must take out of a slot what
+// another operation has put in. program_check.hpp states the rules. Pure.
 #pragma once
 
 #include <map>
@@ -18,8 +18,8 @@ class TransitCheck {
  public:
   TransitCheck(const Program& program, FirstFault& fault, Touches& touches, ChunkCheck& chunks);
 
-  // In the order of the program, of every operation that is on no chunk. On the compute lane: what
-  // it makes, takes and reads; its gradients are for tier_check.
+  // Called for every operation without a chunk, in the order of the program. tier_check looks at
+  // the gradients of compute operations.
   void enter(const Op& op);
   // A buffer dies.
   void forget(BufferId b);

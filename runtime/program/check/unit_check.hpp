@@ -1,5 +1,5 @@
-// The rules of the order in which units run, and of what they make for and take from other
-// pipeline stages: program_check.hpp states them. Pure.
+// Checks the order of units, and their messages to and from other pipeline stages;
+// program_check.hpp states the rules. Pure.
 #pragma once
 
 #include <set>
@@ -15,9 +15,9 @@ class UnitCheck {
  public:
   UnitCheck(const Program& program, FirstFault& fault);
 
-  // In the order of the program, of every operation.
+  // Called for every operation, in the order of the program.
   void enter(const Op& op);
-  // After the last one.
+  // Called after the last operation.
   void at_end();
 
   [[nodiscard]] bool trains() const { return trains_; }

@@ -1,4 +1,4 @@
-// Adds up a program: what a rank holds on each tier, at its highest and by tag. Pure.
+// Adds up a program: the peak bytes of a rank on each tier, by tag. Pure.
 #pragma once
 
 #include <array>
