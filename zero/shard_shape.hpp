@@ -16,10 +16,11 @@ struct GroupShape {
   std::int64_t elems = 0;  // with padding
   std::int64_t shard_elems = 0;
   bool resident = true;  // the full parameters stay in memory between uses
-  // Other ranks, tensor-parallel ones or another pipeline stage, hold the same parameters and have
-  // gradients of their own for them. The ranks add these gradients up before the norm
-  // (kAddReplicas).
+  // Other ranks hold the same parameters and have gradients of their own for them, which are added
+  // up before the norm (kAddReplicas): the tensor-parallel ranks or, of a group that is `at_ends`,
+  // the first and the last pipeline stage.
   bool add_replicas = false;
+  bool at_ends = false;
 };
 
 // Chunks begin at multiples of this: a block of the norm's sum (kernels/cpu/reduce.hpp), so that a

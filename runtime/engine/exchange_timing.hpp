@@ -14,7 +14,7 @@ namespace sluice {
 struct ExchangeTiming {
   OpId op = -1;  // operation of the compute lane that waited for the exchange
   std::string name;
-  std::int64_t bytes = 0;  // sent
+  Exchange what;  // one of those that the operation declares
   std::chrono::steady_clock::time_point started, needed, finished;
 };
 

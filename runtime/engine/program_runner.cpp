@@ -1,6 +1,5 @@
 #include "runtime/engine/program_runner.hpp"
 
-#include <algorithm>
 #include <exception>
 #include <optional>
 #include <utility>
@@ -50,9 +49,9 @@ ProgramRunner::ProgramRunner(const EngineSetup& setup, const EnginePrograms& pro
 // Units run on the executing thread, so an exchange belongs to the operation entered last.
 void ProgramRunner::watch_exchanges() {
   if (!setup_.options.trace || !setup_.model.tensor) return;
-  setup_.model.tensor->watch([&run = run_](const TensorGroup::Exchange& e) {
+  setup_.model.tensor->watch([&run = run_](const TensorGroup::Timed& e) {
     run.exchanges.push_back(
-        {run.entered, std::string(e.name), e.bytes, e.started, e.needed, e.finished});
+        {run.entered, std::string(e.name), e.what, e.started, e.needed, e.finished});
   });
 }
 
@@ -95,7 +94,7 @@ void ProgramRunner::waiting(const Op& op, bool begins) {
 
 void ProgramRunner::enter(const Op& op) {
   if (observer_ && op.lane == Lane::kCompute) {
-    observer_(describe(op), op.kind == OpKind::kNormAndScale);
+    observer_(describe(op), meets_all(op.kind));
   }
   const std::size_t i = run_.index_of(op);
   run_.entered = static_cast<OpId>(i);
@@ -108,36 +107,16 @@ void ProgramRunner::enter(const Op& op) {
 void ProgramRunner::leave(const Op& op) { ops_.leave(op); }
 
 Ticket ProgramRunner::run(const Op& op) {
-  if (copies_ == nullptr || op.lane == Lane::kCompute) return run_here(op);
+  if (copies_ == nullptr || op.lane == Lane::kCompute) return ops_.run(op);
   const DeviceCopies::Mark mark = std::exchange(marks_[run_.index_of(op)], {});
   if (!copies_bytes(op)) {
     copies_->after(mark);
-    return run_here(op);
+    return ops_.run(op);
   }
   CopyScope scope(*copies_, mark);
-  const Ticket ticket = run_here(op);
+  const Ticket ticket = ops_.run(op);
   scope.finish();
   return ticket;
-}
-
-Ticket ProgramRunner::run_here(const Op& op) {
-  if (op.kind == OpKind::kBackward && comes_after_commit(op)) meet(op);
-  return ops_.run(op);
-}
-
-bool ProgramRunner::comes_after_commit(const Op& op) const {
-  const std::vector<Op>& ops = run_.program->ops;
-  return run_.program->image && std::any_of(op.waits.begin(), op.waits.end(), [&ops](OpId wait) {
-           return ops[static_cast<std::size_t>(wait)].kind == OpKind::kCommit;
-         });
-}
-
-// All ranks have committed the states that they began the step with. From here on some of these
-// states are overwritten.
-void ProgramRunner::meet(const Op& op) {
-  waiting(op, true);
-  setup_.world().barrier();
-  waiting(op, false);
 }
 
 }  // namespace sluice

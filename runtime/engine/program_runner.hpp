@@ -38,9 +38,6 @@ class ProgramRunner final : private OpHandler {
   Ticket run(const Op& op) override;
   void leave(const Op& op) override;
   void waiting(const Op& op, bool begins) override;
-  [[nodiscard]] Ticket run_here(const Op& op);
-  [[nodiscard]] bool comes_after_commit(const Op& op) const;
-  void meet(const Op& op);
   void stop_lanes();
   void watch_exchanges();
 

@@ -1,5 +1,7 @@
 #include "runtime/engine/rank_part.hpp"
 
+#include <algorithm>
+
 #include "parallel/pipeline/balance.hpp"
 
 namespace sluice {
@@ -37,9 +39,21 @@ ModelPart part_of_rank(const ModelOptions& model, const ParallelOptions& paralle
   if (parallel.pipeline == 1) return part;
   const std::vector<UnitRange> chunks = cut_units(
       make_model_spec(model), parallel.pipeline * parallel.virtual_stages, parallel.stage_layers);
-  for (int v = 0; v < parallel.virtual_stages; ++v) {
-    part.chunks.push_back(chunks[static_cast<std::size_t>(v * parallel.pipeline + at.pp)]);
+  const auto chunks_of = [&](int stage) {
+    std::vector<UnitRange> own;
+    for (int v = 0; v < parallel.virtual_stages; ++v) {
+      own.push_back(chunks[static_cast<std::size_t>(v * parallel.pipeline + stage)]);
+    }
+    return own;
+  };
+  for (int stage = 0; stage < parallel.pipeline; ++stage) {
+    part.stage = stage;
+    part.chunks = chunks_of(stage);
+    const auto groups = static_cast<int>(make_model_spec(model, part).groups.size());
+    part.most_groups = std::max(part.most_groups, groups);
   }
+  part.stage = at.pp;
+  part.chunks = chunks_of(at.pp);
   return part;
 }
 

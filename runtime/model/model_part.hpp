@@ -24,6 +24,9 @@ struct ModelPart {
   int stage = 0;
   std::vector<UnitRange> chunks{};  // what the stage runs, in order of forward; empty: all units
 
+  // Of the pipeline's stages: groups of parameters of the one that has most. 0: not known.
+  int most_groups = 0;
+
   [[nodiscard]] bool begins_model() const { return stage == 0; }
   [[nodiscard]] bool ends_model() const { return stage == stages - 1; }
   // Tokens of a sample of `seq` tokens that the rank holds between units.

@@ -20,7 +20,7 @@ at::Tensor run_of(const at::Tensor& x, std::int64_t first, std::int64_t n) {
 
 struct TensorGroup::Started::Work {
   TensorGroup* group = nullptr;
-  Exchange exchange;
+  Timed exchange;
   at::Tensor result;
   at::Tensor input, staging;  // in use by the exchange
   at::Tensor sums;            // fp32, to be rounded into `rounded`; undefined for fp32
@@ -53,13 +53,15 @@ TensorGroup::TensorGroup(const ModelPart& part, Communicator* comm) : part_(part
         "the communicator of a tensor group is that of the part's tensor-parallel ranks");
 }
 
-TensorGroup::Started TensorGroup::begin(std::string_view name, const at::Tensor& result) {
+TensorGroup::Started TensorGroup::begin(std::string_view name, ExchangeKind kind, Beside beside,
+                                        const at::Tensor& result) {
   check(result.is_meta() || comm_ != nullptr,
         "a model made without a communicator runs on meta tensors only");
   Started started;
   started.work_.reset(new Started::Work);
   started.work_->group = this;
   started.work_->exchange.name = name;
+  started.work_->exchange.what = {.kind = kind, .beside = beside};
   started.work_->result = result;
   started.work_->exchange.started = std::chrono::steady_clock::now();
   return started;
@@ -77,7 +79,7 @@ void TensorGroup::reduce(Started::Work& work, const at::Tensor& partial, std::in
   if (dtype != DType::kFloat32) {
     work.sums = empty_tensor({total}, c10::ScalarType::Float, partial.device());
   }
-  work.exchange.bytes += (size() - 1) * total * size_of(dtype);
+  work.exchange.what.bytes += (size() - 1) * total * size_of(dtype);
   if (partial.is_meta()) return;
   const auto* from = static_cast<const std::byte*>(host_bytes(partial));
   float* to = host_data<float>(work.sums.defined() ? work.sums : work.rounded);
@@ -95,7 +97,7 @@ void TensorGroup::gather(Started::Work& work, const at::Tensor& part, std::int64
   const std::int64_t share = part.numel() / pieces;
   const std::int64_t width = static_cast<std::int64_t>(part.element_size());
   work.input = part;
-  work.exchange.bytes += (size() - 1) * part.numel() * width;
+  work.exchange.what.bytes += (size() - 1) * part.numel() * width;
   if (part.is_meta()) return;
   const auto* from = static_cast<const std::byte*>(host_bytes(part));
   auto* to = static_cast<std::byte*>(host_bytes(work.result));
@@ -109,17 +111,18 @@ void TensorGroup::gather(Started::Work& work, const at::Tensor& part, std::int64
   work.ticket = comm_->all_gather(std::move(list), dtype_of(part));
 }
 
-TensorGroup::Started TensorGroup::sum(const at::Tensor& partial, std::int64_t batch) {
+TensorGroup::Started TensorGroup::sum(const at::Tensor& partial, std::int64_t batch,
+                                      Beside beside) {
   const std::int64_t total = partial.numel() / size();
   if (sequence()) {
-    Started started =
-        begin("reduce-scatter of tokens", empty_tensor({partial.size(0) / size(), partial.size(1)},
-                                                       partial.scalar_type(), partial.device()));
+    Started started = begin("reduce-scatter of tokens", ExchangeKind::kReduceScatter, beside,
+                            empty_tensor({partial.size(0) / size(), partial.size(1)},
+                                         partial.scalar_type(), partial.device()));
     started.work_->rounded = started.work_->result;
     reduce(*started.work_, partial, batch);
     return started;
   }
-  Started started = begin("sum over tensor ranks", partial);
+  Started started = begin("sum over tensor ranks", ExchangeKind::kAllReduce, beside, partial);
   Started::Work& work = *started.work_;
   work.rounded = run_of(partial, rank() * total, total);
   reduce(work, partial, 1);
@@ -128,10 +131,11 @@ TensorGroup::Started TensorGroup::sum(const at::Tensor& partial, std::int64_t ba
   return started;
 }
 
-TensorGroup::Started TensorGroup::whole(const at::Tensor& x, std::int64_t batch) {
-  if (!sequence()) return begin("", x);
-  Started started = begin("all-gather of tokens", empty_tensor({x.size(0) * size(), x.size(1)},
-                                                               x.scalar_type(), x.device()));
+TensorGroup::Started TensorGroup::whole(const at::Tensor& x, std::int64_t batch, Beside beside) {
+  if (!sequence()) return begin("", ExchangeKind::kAllGather, beside, x);
+  Started started =
+      begin("all-gather of tokens", ExchangeKind::kAllGather, beside,
+            empty_tensor({x.size(0) * size(), x.size(1)}, x.scalar_type(), x.device()));
   gather(*started.work_, x, batch);
   return started;
 }
@@ -139,7 +143,8 @@ TensorGroup::Started TensorGroup::whole(const at::Tensor& x, std::int64_t batch)
 at::Tensor TensorGroup::each(const at::Tensor& x) {
   std::vector<std::int64_t> sizes = x.sizes().vec();
   sizes.insert(sizes.begin(), size());
-  Started started = begin("all-gather", empty_tensor(sizes, x.scalar_type(), x.device()));
+  Started started = begin("all-gather", ExchangeKind::kAllGather, Beside::kNothing,
+                          empty_tensor(sizes, x.scalar_type(), x.device()));
   gather(*started.work_, x, 1);
   return started.finish();
 }
@@ -156,8 +161,16 @@ void TensorGroup::conclude(Started::Work& work) {
     work.ticket.wait();
   }
   work.exchange.finished = std::chrono::steady_clock::now();
-  sent_bytes_ += work.exchange.bytes;
-  if (watcher_ && work.exchange.bytes > 0) watcher_(work.exchange);
+  if (work.exchange.what.bytes == 0) return;
+  last_ = work.exchange;
+  if (watcher_) watcher_(work.exchange);
+}
+
+void TensorGroup::leave_out(std::int64_t times) {
+  if (times == 0 || !watcher_) return;
+  Timed alike{.name = last_.name, .what = last_.what};
+  alike.what.times = times;
+  watcher_(alike);
 }
 
 }  // namespace sluice

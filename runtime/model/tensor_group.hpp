@@ -19,22 +19,24 @@
 #include <functional>
 #include <memory>
 #include <string_view>
+#include <utility>
 
 #include "parallel/comm/communicator.hpp"
 #include "runtime/model/model_part.hpp"
+#include "runtime/program/exchange.hpp"
 
 namespace sluice {
 
 class TensorGroup {
  public:
-  // One exchange as this rank saw it: `needed`, when its result was asked for; what lies before it
-  // was hidden behind computation.
-  struct Exchange {
-    std::string_view name;
-    std::int64_t bytes = 0;  // sent
-    std::chrono::steady_clock::time_point started, needed, finished;
+  // One exchange of this rank, and when it was: between `started` and `needed`, when its result was
+  // asked for, it was hidden behind computation. Of exchanges that a dry run leaves out: no times.
+  struct Timed {
+    std::string_view name{};
+    Exchange what{};
+    std::chrono::steady_clock::time_point started{}, needed{}, finished{};
   };
-  using Watcher = std::function<void(const Exchange&)>;
+  using Watcher = std::function<void(const Timed&)>;
 
   // One that was started. Destroying it waits too, since the memory is in use.
   class Started {
@@ -64,31 +66,34 @@ class TensorGroup {
   [[nodiscard]] bool sequence() const { return part_.sequence; }
   [[nodiscard]] const ModelPart& part() const { return part_; }
 
+  // `beside`: what the caller computes before it finishes the exchange.
   // partial [N, H] contiguous, to be left alone meanwhile -> the sum over ranks, [M, H]; in the
   // memory of `partial` where all ranks get all of it. REQUIRES: H divides by size().
-  [[nodiscard]] Started sum(const at::Tensor& partial_NH, std::int64_t batch);
+  [[nodiscard]] Started sum(const at::Tensor& partial_NH, std::int64_t batch,
+                            Beside beside = Beside::kNothing);
   // [M, H] contiguous -> [N, H]; without sequence there is nothing to do, and nothing is sent.
-  [[nodiscard]] Started whole(const at::Tensor& x_MH, std::int64_t batch);
+  [[nodiscard]] Started whole(const at::Tensor& x_MH, std::int64_t batch,
+                              Beside beside = Beside::kNothing);
   // x contiguous, alike on all ranks -> [size(), sizes of x...], by rank.
   [[nodiscard]] at::Tensor each(const at::Tensor& x);
 
-  // Bytes this rank has sent, those a dry run would have sent included.
-  [[nodiscard]] std::int64_t sent_bytes() const { return sent_bytes_; }
-  // Adds what exchanges would send that a dry run leaves out.
-  void count_sent(std::int64_t bytes) { sent_bytes_ += bytes; }
-  // Called on the unit's thread at each finish(); empty: nobody.
-  void watch(Watcher watcher) { watcher_ = std::move(watcher); }
+  // Called on the unit's thread at each finish() of an exchange that sends; empty: nobody. Returns
+  // the watcher before.
+  Watcher watch(Watcher watcher) { return std::exchange(watcher_, std::move(watcher)); }
+  // Tells the watcher of `times` exchanges like the last one, which a dry run leaves out.
+  void leave_out(std::int64_t times);
 
  private:
-  [[nodiscard]] Started begin(std::string_view name, const at::Tensor& result);
+  [[nodiscard]] Started begin(std::string_view name, ExchangeKind kind, Beside beside,
+                              const at::Tensor& result);
   void reduce(Started::Work& work, const at::Tensor& partial, std::int64_t batch);
   void gather(Started::Work& work, const at::Tensor& part, std::int64_t batch);
   void conclude(Started::Work& work);
 
   const ModelPart part_;
   Communicator* const comm_;
-  std::int64_t sent_bytes_ = 0;
   Watcher watcher_;
+  Timed last_;
 };
 
 }  // namespace sluice

@@ -210,7 +210,48 @@ UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShap
   return profile_inner(*model.units[index], params, input, sink);
 }
 
-UnitTraffic tensor_traffic(const Model& model, std::size_t index, const ProfileShape& shape) {
+namespace {
+
+// Lists the exchanges of a tensor group while it lives.
+class ExchangeRecord {
+ public:
+  explicit ExchangeRecord(TensorGroup& group)
+      : group_(group),
+        before_(group.watch([this](const TensorGroup::Timed& e) { append(list_, e.what); })) {}
+  ExchangeRecord(const ExchangeRecord&) = delete;
+  ExchangeRecord& operator=(const ExchangeRecord&) = delete;
+  ~ExchangeRecord() { group_.watch(std::move(before_)); }
+
+  // Those since the last call.
+  [[nodiscard]] ExchangeList take() { return std::exchange(list_, {}); }
+
+ private:
+  TensorGroup& group_;
+  ExchangeList list_;
+  TensorGroup::Watcher before_;
+};
+
+UnitExchanges head_exchanges(const Model& model, std::span<const at::Tensor> params,
+                             const at::Tensor& input, const at::Tensor& targets, MetaSink& sink) {
+  const at::Tensor scratch =
+      meta({model.head->scratch_bytes(targets.numel(), dtype_of(input))}, at::kByte);
+  ExchangeRecord record(*model.tensor);
+  (void)model.head->loss(params, input, targets, 1.0, scratch, nullptr, nullptr);
+  UnitExchanges exchanges{.forward = record.take()};
+  at::Tensor grad;
+  (void)model.head->loss(params, input, targets, 1.0, scratch, &sink, &grad);
+  const ExchangeList all = record.take();
+  const auto loss = static_cast<std::ptrdiff_t>(exchanges.forward.size());
+  check(all.size() >= exchanges.forward.size() &&
+            std::equal(all.begin(), all.begin() + loss, exchanges.forward.begin()),
+        "a loss head's exchanges begin with those of the loss");
+  exchanges.backward = exchanges.again = {all.begin() + loss, all.end()};
+  return exchanges;
+}
+
+}  // namespace
+
+UnitExchanges unit_exchanges(const Model& model, std::size_t index, const ProfileShape& shape) {
   if (!model.tensor) return {};
   const std::lock_guard lock(one_at_a_time);
   prepare_count();
@@ -218,35 +259,23 @@ UnitTraffic tensor_traffic(const Model& model, std::size_t index, const ProfileS
   const std::vector<at::Tensor> params = flat_views(shapes, scalar_type(shape.dtype));
   const at::Tensor input = input_of(model, index, shape.micro_batch, shape.seq, shape.dtype);
   MetaSink sink(shapes, shape);
-  const auto sent_by = [&](const auto& f) {
-    const std::int64_t before = model.tensor->sent_bytes();
-    f();
-    return model.tensor->sent_bytes() - before;
-  };
   if (model.spec.units[index].kind == UnitKind::kLossHead) {
     const at::Tensor targets = meta({shape.micro_batch, shape.seq}, at::kLong);
-    const at::Tensor scratch =
-        meta({model.head->scratch_bytes(targets.numel(), shape.dtype)}, at::kByte);
-    const auto run = [&](GradSink* to) {
-      at::Tensor grad;
-      (void)model.head->loss(params, input, targets, 1.0, scratch, to, to ? &grad : nullptr);
-    };
-    const std::int64_t loss = sent_by([&] { run(nullptr); });
-    const std::int64_t all = sent_by([&] { run(&sink); });
-    return {loss, all - loss, all - loss};
+    return head_exchanges(model, params, input, targets, sink);
   }
   Unit& unit = *model.units[index];
   const UnitCall call{.training = true};
+  ExchangeRecord record(*model.tensor);
   std::unique_ptr<Saved> saved;
-  at::Tensor output;
+  const at::Tensor output = unit.forward(call, params, input, &saved);
+  UnitExchanges exchanges{.forward = record.take()};
   const auto back = [&] {
     (void)unit.backward(call, params, input, std::move(saved), output, sink);
+    return record.take();
   };
-  UnitTraffic traffic;
-  traffic.forward = sent_by([&] { output = unit.forward(call, params, input, &saved); });
-  traffic.backward = sent_by(back);
-  traffic.again = sent_by(back);  // nothing is saved any more
-  return traffic;
+  exchanges.backward = back();
+  exchanges.again = back();  // nothing is saved any more
+  return exchanges;
 }
 
 UnitMemory profile_cached_unit(const Model& model, std::size_t index, std::int64_t positions,

@@ -23,14 +23,11 @@ struct ProfileShape {
 [[nodiscard]] UnitMemory profile_unit(const Model& model, std::size_t index,
                                       const ProfileShape& shape);
 
-// Bytes a rank sends to its tensor-parallel ranks inside unit `index`, one micro-batch.
-struct UnitTraffic {
-  std::int64_t forward = 0;   // the loss head's: of the loss alone
-  std::int64_t backward = 0;  // from what forward kept
-  std::int64_t again = 0;     // backward where forward kept nothing
-};
-[[nodiscard]] UnitTraffic tensor_traffic(const Model& model, std::size_t index,
-                                         const ProfileShape& shape);
+// The exchanges with tensor-parallel ranks inside unit `index`, one micro-batch: recorded while the
+// unit runs on the meta device. Empty lists without such ranks. Throws and is thread-safe as
+// profile_unit; a watcher of the model's TensorGroup is told of nothing.
+[[nodiscard]] UnitExchanges unit_exchanges(const Model& model, std::size_t index,
+                                           const ProfileShape& shape);
 
 // Memory of unit `index` for one sequence of up to `positions` positions that runs in parts
 // (UnitCall::cache): its first positions in one call, then one at a time. Sets output and

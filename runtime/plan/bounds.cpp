@@ -44,9 +44,9 @@ std::int64_t left_by_forward(const StepShape& shape) {
 double compute_of_micro_batch(const StepShape& shape, const Rates& rates) {
   double sent = 0;
   for (const UnitShape& unit : shape.units) {
-    sent += static_cast<double>(unit.tensor_forward_bytes + (shape.recompute
-                                                                 ? unit.tensor_again_bytes
-                                                                 : unit.tensor_backward_bytes));
+    const UnitExchanges& exchanges = unit.exchanges;
+    sent += static_cast<double>(sent_bytes(exchanges.forward) +
+                                sent_bytes(shape.recompute ? exchanges.again : exchanges.backward));
   }
   return compute_floor(shape, rates) + over(sent, rates.tensor_bps);
 }
@@ -106,7 +106,9 @@ double updates_beyond_forward(const StepShape& shape, const Rates& rates, const 
   if (!rates.shared_cores)
     updates = std::max(updates, over(adamw_updates(shape, work.away_elems), rates.host_adam));
   double sent = 0;
-  for (const UnitShape& unit : shape.units) sent += static_cast<double>(unit.tensor_forward_bytes);
+  for (const UnitShape& unit : shape.units) {
+    sent += static_cast<double>(sent_bytes(unit.exchanges.forward));
+  }
   const double forward = forward_floor(shape, rates) + over(sent, rates.tensor_bps);
   return std::max(0.0, updates - forward * (shape.layer_major ? shape.micro_batches : 1));
 }

@@ -9,6 +9,7 @@ namespace sluice {
 namespace {
 
 constexpr int kWrites = kLaneCount;  // the disk's second row
+constexpr int kTensor = kLaneCount + 1;
 
 int row_of(const Op& op) {
   return op.lane == Lane::kDisk && writes_disk(op.kind) ? kWrites : static_cast<int>(op.lane);
@@ -44,12 +45,17 @@ std::vector<LaneBar> merge_short(const std::vector<LaneBar>& bars, double slice_
 
 const char* bar_row_name(int row) {
   static constexpr std::array<const char*, kBarRows> kNames{
-      "compute", "comm", "host", "d2h", "h2d", "disk read", "pipe", "disk write"};
+      "compute", "comm", "host", "d2h", "h2d", "disk read", "pipe", "disk write", "tensor"};
   return kNames.at(static_cast<std::size_t>(row));
 }
 
-LaneBars lane_bars(const Program& program, const std::vector<OpInterval>& timeline,
-                   std::size_t most_bars) {
+bool bar_row_sends(int row) {
+  return row == kTensor || row == static_cast<int>(Lane::kCompute) ||
+         row == static_cast<int>(Lane::kComm) || row == static_cast<int>(Lane::kPipe);
+}
+
+LaneBars lane_bars(const Program& program, const TimeReport& time, std::size_t most_bars) {
+  const std::vector<OpInterval>& timeline = time.timeline;
   check(timeline.size() == program.ops.size(), "an interval for each operation");
   LaneBars result;
   double end_s = 0;
@@ -62,7 +68,14 @@ LaneBars lane_bars(const Program& program, const std::vector<OpInterval>& timeli
       continue;
     }
     result.bars.push_back({row_of(op), static_cast<OpId>(i), 1, timeline[i].begin, timeline[i].end,
-                           length, op.wire_bytes + op.moved_bytes});
+                           length, sent_bytes(program, op) + op.moved_bytes});
+  }
+  for (const ExchangeInterval& e : time.exchanges) {
+    if (e.end <= e.begin) continue;
+    const Op& op = program.ops[static_cast<std::size_t>(e.op)];
+    const Exchange& exchange = exchanges_of(program, op)[static_cast<std::size_t>(e.index)];
+    result.bars.push_back(
+        {kTensor, e.op, 1, e.begin, e.end, e.end - e.begin, exchange.bytes * exchange.times});
   }
   std::stable_sort(result.bars.begin(), result.bars.end(), [](const LaneBar& a, const LaneBar& b) {
     return a.row != b.row ? a.row < b.row : a.begin_s < b.begin_s;

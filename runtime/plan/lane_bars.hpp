@@ -8,9 +8,12 @@
 
 namespace sluice {
 
-// Compute, wire, host, copies, pipe; the disk's two directions have a row each.
-inline constexpr int kBarRows = kLaneCount + 1;
+// Compute, wire, host, copies, pipe; a row for each direction of the disk, and one for the
+// exchanges inside units.
+inline constexpr int kBarRows = kLaneCount + 2;
 [[nodiscard]] const char* bar_row_name(int row);
+// Whether the bytes of its bars go to other ranks; else between tiers.
+[[nodiscard]] bool bar_row_sends(int row);
 
 struct LaneBar {
   int row = 0;
@@ -29,8 +32,8 @@ struct LaneBars {
 };
 
 // Where there are more than `most_bars` operations, neighbours of a row that are short are one bar,
-// which says how many they are and how long they work. REQUIRES: timeline of this program.
-[[nodiscard]] LaneBars lane_bars(const Program& program, const std::vector<OpInterval>& timeline,
+// which says how many they are and how long they work. REQUIRES: `time` is of this program.
+[[nodiscard]] LaneBars lane_bars(const Program& program, const TimeReport& time,
                                  std::size_t most_bars = 100'000);
 
 }  // namespace sluice

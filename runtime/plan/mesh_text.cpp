@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "runtime/program/program_text.hpp"
 
 namespace sluice {
 namespace {
@@ -109,7 +110,8 @@ std::string wires_text(const RunPlan& plan) {
                   axis.bps * 1e-9);
     text += row.data();
   }
-  return text.empty() ? "" : "sent by a rank in a step, by axis of the mesh\n" + text;
+  if (text.empty()) return "";
+  return "sent by a rank in a step, by axis of the mesh\n" + text + list_exchanges(plan.program);
 }
 
 }  // namespace sluice

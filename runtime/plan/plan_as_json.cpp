@@ -3,6 +3,7 @@
 
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/plan_report.hpp"
+#include "runtime/program/program_text.hpp"
 
 namespace sluice {
 namespace {
@@ -127,6 +128,28 @@ Json mesh_json(const RunPlan& plan) {
           {"data", plan.mesh.data}};
 }
 
+// Of the rank that needs most: exchanges that are a part of an operation.
+Json exchanges_json(const Program& program) {
+  Json uses = Json::array();
+  for (const ExchangeUse& use : exchange_uses(program)) {
+    Json list = Json::array();
+    for (const Exchange& exchange : program.exchanges[static_cast<std::size_t>(use.exchanges)]) {
+      list.push_back(
+          {{"kind", name_of(exchange.kind)},
+           {"ranks", name_of(exchange.ranks)},
+           {"bytes", exchange.bytes},
+           {"times", exchange.times},
+           {"beside",
+            exchange.beside == Beside::kNothing ? Json(nullptr) : Json(name_of(exchange.beside))}});
+    }
+    uses.push_back({{"operation", name_of(use.kind)},
+                    {"units", use.units},
+                    {"operations_per_step", use.times},
+                    {"exchanges", list}});
+  }
+  return uses;
+}
+
 Json axes_json(const RunPlan& plan) {
   Json json;
   for (const AxisBytes& axis : bytes_by_axis(plan, plan.wires)) {
@@ -207,6 +230,7 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
   json["lanes"] = lanes_json(plan, facts);
   json["comm_bytes"] = sent_bytes(plan.traffic);
   json["comm_bytes_by_axis"] = axes_json(plan);
+  json["exchanges"] = exchanges_json(plan.program);
   json["to_host_bytes"] = plan.traffic.to_host;
   json["to_device_bytes"] = plan.traffic.to_device;
   json["nvme_read_bytes_per_step"] = plan.traffic.disk_read;

@@ -8,6 +8,13 @@ bool needs_more(const StagePlan& a, const StagePlan& b) {
   return a.peak(Tier::kDevice) > b.peak(Tier::kDevice);
 }
 
+// The axis whose messages leave a node most often.
+MeshAxis widest(const MeshWires& wires) {
+  return *std::max_element(std::begin(kMeshAxes), std::end(kMeshAxes), [&](MeshAxis a, MeshAxis b) {
+    return wire_of(wires, a).crossing < wire_of(wires, b).crossing;
+  });
+}
+
 }  // namespace
 
 std::size_t largest_stage(const std::vector<StagePlan>& stages, std::size_t begin,
@@ -40,7 +47,8 @@ std::vector<RankClass> rank_classes(const RunPlan& plan) {
 }
 
 std::int64_t sent_bytes(const Traffic& traffic) {
-  return traffic.wire + traffic.tensor + traffic.replicas + traffic.pipe;
+  return traffic.wire + traffic.tensor + traffic.replicas + traffic.ends + traffic.world +
+         traffic.pipe;
 }
 
 std::vector<AxisBytes> bytes_by_axis(const StagePlan& stage, const MeshWires& wires) {
@@ -54,8 +62,9 @@ std::vector<AxisBytes> bytes_by_axis(const StagePlan& stage, const MeshWires& wi
   add("tensor", traffic.tensor, MeshAxis::kTensor);
   add("data", traffic.wire, MeshAxis::kData);
   add("pipeline", traffic.pipe, MeshAxis::kPipeline);
-  const bool among_tensor = wire_of(wires, MeshAxis::kTensor).ranks > 1;
-  add("replicas", traffic.replicas, among_tensor ? MeshAxis::kTensor : MeshAxis::kPipeline);
+  add("replicas", traffic.replicas, MeshAxis::kTensor);
+  add("ends", traffic.ends, MeshAxis::kPipeline);
+  add("world", traffic.world, widest(wires));
   return axes;
 }
 

@@ -123,10 +123,11 @@ struct RankClass {
 [[nodiscard]] std::size_t largest_stage(const std::vector<StagePlan>& stages, std::size_t begin,
                                         std::size_t end);
 
-// Bytes that a rank of the stage sends in a step, by axis of the mesh. `replicas`: of gradients
-// that several tensor-parallel ranks or both ends of the pipeline have.
+// Bytes that a rank of the stage sends in a step, by axis of the mesh. "replicas" and "ends": of
+// gradients that several tensor-parallel ranks, or the first and the last stage, have. "world": of
+// the norm.
 struct AxisBytes {
-  const char* name;  // "tensor", "data", "pipeline", "replicas"
+  const char* name;  // "tensor", "data", "pipeline", "replicas", "ends", "world"
   std::int64_t bytes = 0;
   std::int64_t between_nodes = 0;  // of these
   double bps = 0;

@@ -39,6 +39,7 @@ void set_times(std::vector<StagePlan>& stages, const std::vector<Rates>& rates) 
     programs.push_back(std::move(stage.program));
     shapes.push_back(std::move(stage.shape));
   }
+  check_stages(programs, shapes);
   PipelineTime time = predict_pipeline_time(programs, shapes, rates);
   for (std::size_t s = 0; s < stages.size(); ++s) {
     stages[s].program = std::move(programs[s]);
@@ -53,6 +54,8 @@ void add(Traffic& sum, const Traffic& one) {
   sum.wire += one.wire;
   sum.tensor += one.tensor;
   sum.replicas += one.replicas;
+  sum.ends += one.ends;
+  sum.world += one.world;
   sum.pipe += one.pipe;
   sum.to_host += one.to_host;
   sum.to_device += one.to_device;
@@ -92,9 +95,16 @@ void draw_out(const UnitProfile& one, std::int64_t samples, UnitProfile& profile
         &UnitMemory::weights_peak}) {
     draw(one.memory.*bytes, profile.memory.*bytes);
   }
-  draw(one.traffic.forward, profile.traffic.forward);
-  draw(one.traffic.backward, profile.traffic.backward);
-  draw(one.traffic.again, profile.traffic.again);
+  // All bytes at once: a bound on time counts no latencies.
+  const auto draw_list = [&](const ExchangeList& first, ExchangeList& list) {
+    std::int64_t bytes = sent_bytes(list);
+    draw(sent_bytes(first), bytes);
+    list.clear();
+    if (bytes > 0) list.push_back({.bytes = bytes});
+  };
+  draw_list(one.exchanges.forward, profile.exchanges.forward);
+  draw_list(one.exchanges.backward, profile.exchanges.backward);
+  draw_list(one.exchanges.again, profile.exchanges.again);
 }
 
 StepPlan assemble(const EngineOptions& options, const ModelSpec& spec,
@@ -218,7 +228,7 @@ StagePlan Planner::plan_stage(const PlanQuestion& question, const EngineOptions&
   plan.stage = options.part.stage;
   StepPlan step = shape_of(options);
   plan.shape = std::move(step.shape);
-  plan.program = write_train_step(plan.shape);
+  plan.program = planned_program(plan.shape);
   TierBudgets budgets = question.budgets;
   budgets.device = budgets_of(question).front();
   plan.memory = plan_memory(plan.program, budgets);

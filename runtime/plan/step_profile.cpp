@@ -3,9 +3,11 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
+#include "runtime/program/check/pipeline_check.hpp"
 #include "runtime/program/write/step_writer.hpp"
 
 namespace sluice {
@@ -119,7 +121,8 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   }
 }
 
-// The same parameters; units as they run one sequence in parts.
+// The same parameters; units as they run one sequence in parts. What these exchange depends on how
+// many positions a call has, so that programs declare none.
 StepShape decoding_shape(const StepShape& shape, const EngineOptions& options,
                          const std::vector<UnitProfile>& profiles) {
   StepShape decoding = shape;
@@ -128,6 +131,7 @@ StepShape decoding_shape(const StepShape& shape, const EngineOptions& options,
   decoding.batch_bytes = options.generate_positions * 2 * 8;
   for (std::size_t u = 0; u < decoding.units.size(); ++u) {
     decoding.units[u].memory = profiles[u].decoding;
+    decoding.units[u].exchanges = {};
   }
   return decoding;
 }
@@ -142,9 +146,7 @@ UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& pr
           .kept_moves = profile.kept_moves,
           .forward_flops = spec.forward_flops_per_sample(unit) * samples,
           .recomputed_flops = again ? spec.attention_flops_per_sample(unit) * samples : 0,
-          .tensor_forward_bytes = profile.traffic.forward,
-          .tensor_backward_bytes = profile.traffic.backward,
-          .tensor_again_bytes = profile.traffic.again};
+          .exchanges = profile.exchanges};
 }
 
 // A pipeline's other stages may have groups that are not resident.
@@ -232,7 +234,7 @@ UnitProfile profile_of(const EngineOptions& options, const Model& model, std::si
         options.zero.reduce_every == ReduceEvery::kStep && micro_batches_of(options) > 1;
     shape.split_backward = split_backward;
     profile.memory = profile_unit(model, unit, shape);
-    if (model.spec.part.tensor > 1) profile.traffic = tensor_traffic(model, unit, shape);
+    if (model.spec.part.tensor > 1) profile.exchanges = unit_exchanges(model, unit, shape);
   }
   if (options.generate_positions > 0) {
     const std::int64_t positions = options.generate_positions;
@@ -240,6 +242,29 @@ UnitProfile profile_of(const EngineOptions& options, const Model& model, std::si
     profile.decoding.cache = cache_bytes(model, unit, positions, options.train.dtype);
   }
   return profile;
+}
+
+Program planned_program(const StepShape& shape) {
+  Program program = write_train_step(shape);
+  if (failpoint("plan.stage." + std::to_string(shape.pipeline.stage)) ==
+      FailpointOutcome::kPoison) {
+    const auto message = std::find_if(program.ops.begin(), program.ops.end(),
+                                      [](const Op& op) { return op.lane == Lane::kPipe; });
+    if (message != program.ops.end()) ++message->micro_batch;
+  }
+  return program;
+}
+
+void check_stages(std::span<const Program> train, std::span<const StepShape> shapes) {
+  if (shapes.size() < 2) return;
+  std::vector<Program> evaluation;
+  for (const StepShape& shape : shapes) evaluation.push_back(write_eval_step(shape));
+  for (const std::span<const Program> programs : {train, std::span<const Program>(evaluation)}) {
+    const std::string fault = find_pipeline_fault(programs);
+    if (fault.empty()) continue;
+    throw Error("the programs of the pipeline's stages do not fit together, a fault of sluice: " +
+                fault);
+  }
 }
 
 StepPlan plan_step(const EngineOptions& options, const Model& model) {
@@ -278,9 +303,11 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
     shape.groups.push_back(
         {.elems = plan.groups[g].elems,
          .shard_elems = plan.groups[g].shard_elems,
-         .add_replicas = group.replicas != Replicas::kNone && group.sums_replicas});
+         .add_replicas = group.replicas != Replicas::kNone && group.sums_replicas,
+         .at_ends = group.replicas == Replicas::kTied});
   }
   shape.tensor = spec.part.tensor;
+  shape.most_groups = spec.part.most_groups;
   shape.pipeline = pipeline_of(options, spec);
   apply_layout(plan, options);
   refuse_idle_tier(plan, options);

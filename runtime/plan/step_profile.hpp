@@ -2,6 +2,7 @@
 // run's programs are written from, and what a dry run prints.
 #pragma once
 
+#include <span>
 #include <string_view>
 #include <vector>
 
@@ -9,6 +10,7 @@
 #include "runtime/engine/step_plan.hpp"
 #include "runtime/model/unit_profile.hpp"
 #include "runtime/model/units.hpp"
+#include "runtime/program/program.hpp"
 
 namespace sluice {
 
@@ -38,13 +40,20 @@ void apply_layout(StepPlan& plan, const EngineOptions& options);
 // What running a unit on the meta device finds, and what else it says of itself.
 struct UnitProfile {
   UnitMemory memory;
-  UnitMemory decoding;  // where a sequence is run in parts: options.generate_positions > 0
-  UnitTraffic traffic;  // to tensor-parallel ranks
+  UnitMemory decoding;        // where a sequence is run in parts: options.generate_positions > 0
+  UnitExchanges exchanges{};  // with tensor-parallel ranks
   bool backward_reads_params = true;
   bool kept_moves = false;
 };
 [[nodiscard]] UnitProfile profile_of(const EngineOptions& options, const Model& model,
                                      std::size_t unit, bool split_backward);
+// The training program of a shape. Failpoint plan.stage.S: a message of pipeline stage S becomes
+// another micro-batch's.
+[[nodiscard]] Program planned_program(const StepShape& shape);
+// Throws Error where the programs of a pipeline's stages, written from `shapes` in their order, do
+// not fit together (pipeline_check.hpp): a fault of the writers. `train`: by stage; the programs of
+// evaluation are written here.
+void check_stages(std::span<const Program> train, std::span<const StepShape> shapes);
 // Whether units of a part leave gradients of their weights for later.
 [[nodiscard]] bool splits_backward(const EngineOptions& options, const ModelPart& part);
 // From profiles by unit of the spec. They depend on a unit's kind, the slice of it that a rank has

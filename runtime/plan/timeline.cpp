@@ -43,6 +43,7 @@ char timeline_letter(OpKind kind) {
       return 'X';
     case OpKind::kBackward:
       return 'B';
+    case OpKind::kMeet:
     case OpKind::kNormAndScale:
     case OpKind::kSumSquares:
       return 'N';
@@ -95,21 +96,33 @@ double end_of(const TimeReport& time) {
   return end;
 }
 
+void add_work(Row& lane, const OpInterval& op, char letter, double slice, int columns) {
+  if (op.end <= op.begin) return;
+  lane.resize(static_cast<std::size_t>(columns));
+  const int first = std::clamp(static_cast<int>(op.begin / slice), 0, columns - 1);
+  const int last = std::clamp(static_cast<int>(op.end / slice), 0, columns - 1);
+  for (int c = first; c <= last; ++c) {
+    const double part = std::min(op.end, (c + 1) * slice) - std::max(op.begin, c * slice);
+    if (part > 0) lane[static_cast<std::size_t>(c)][letter] += part;
+  }
+}
+
 LaneRows rows_of(const Program& program, const TimeReport& time, double slice, int columns) {
   LaneRows lanes;
   for (std::size_t i = 0; i < time.timeline.size(); ++i) {
     const OpInterval& op = time.timeline[i];
-    if (op.end <= op.begin) continue;
     Row& lane = lanes[static_cast<std::size_t>(program.ops[i].lane)];
-    lane.resize(static_cast<std::size_t>(columns));
-    const int first = std::clamp(static_cast<int>(op.begin / slice), 0, columns - 1);
-    const int last = std::clamp(static_cast<int>(op.end / slice), 0, columns - 1);
-    for (int c = first; c <= last; ++c) {
-      const double part = std::min(op.end, (c + 1) * slice) - std::max(op.begin, c * slice);
-      if (part > 0) lane[static_cast<std::size_t>(c)][timeline_letter(program.ops[i].kind)] += part;
-    }
+    add_work(lane, op, timeline_letter(program.ops[i].kind), slice, columns);
   }
   return lanes;
+}
+
+// Of exchanges inside the compute lane's operations.
+Row exchange_row(const TimeReport& time, double slice, int columns) {
+  Row row;
+  for (const ExchangeInterval& e : time.exchanges)
+    add_work(row, {e.begin, e.end}, 'T', slice, columns);
+  return row;
 }
 
 std::string row_text(std::string label, const Row& row, double slice) {
@@ -130,6 +143,9 @@ std::string draw_timeline(const Program& program, const TimeReport& time, int wi
   for (std::size_t lane = 0; lane < lanes.size(); ++lane) {
     if (lanes[lane].empty()) continue;
     text += row_text(std::string(name_of(static_cast<Lane>(lane))), lanes[lane], slice);
+    if (lane != static_cast<std::size_t>(Lane::kCompute)) continue;
+    const Row tensor = exchange_row(time, slice, columns);
+    if (!tensor.empty()) text += row_text("tensor", tensor, slice);
   }
   return text;
 }

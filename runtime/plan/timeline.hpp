@@ -11,8 +11,9 @@ namespace sluice {
 
 // A column's letter is what the lane does most of that time: F forward, L loss head, B backward,
 // W gradients of weights of a backward in two, N norm, U update, G gather, R reduce, S states and
-// gradients, P parameters, A activations, X between pipeline stages; small where that is less than
-// half of it, a dot where it is nothing. Lanes without work are left out.
+// gradients, P parameters, A activations, X between pipeline stages, T between tensor-parallel
+// ranks; small where that is less than half of it, a dot where it is nothing. Lanes without work
+// are left out. Under the compute lane: the exchanges inside its units (TimeReport::exchanges).
 // Rows are at most `width` characters.
 [[nodiscard]] std::string draw_timeline(const Program& program, const TimeReport& time,
                                         int width = 80);

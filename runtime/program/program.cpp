@@ -29,6 +29,8 @@ std::string_view name_of(OpKind kind) {
       return "AddGrads";
     case OpKind::kGatherGrads:
       return "GatherGrads";
+    case OpKind::kMeet:
+      return "Meet";
     case OpKind::kNormAndScale:
       return "NormAndScale";
     case OpKind::kUpdate:

@@ -21,10 +21,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <string_view>
 #include <vector>
 
 #include "offload/offload_options.hpp"
+#include "runtime/program/exchange.hpp"
 #include "zero/memory_tag.hpp"
 #include "zero/partition_plan.hpp"
 #include "zero/state_table.hpp"
@@ -46,6 +48,7 @@ enum class OpKind {
   kAddGrads,      // sum a group's gradient shards, one for each unit that writes it, into the first
   kGatherGrads,   // stage 0: all-gather a bucket of reduced gradients
   kAddReplicas,   // sum a group's reduced gradients over the other ranks that hold the group too
+  kMeet,          // a barrier of all ranks of the mesh
   kNormAndScale,  // global gradient norm, clip coefficient, loss over all ranks
   kUpdate,        // the optimizer's, of a group's shard, or over a chunk of it
 
@@ -84,6 +87,11 @@ inline constexpr int kPipeWires = kOpKindCount - static_cast<int>(OpKind::kSendA
 }
 [[nodiscard]] constexpr bool is_send(OpKind kind) {
   return kind == OpKind::kSendActivation || kind == OpKind::kSendGradient;
+}
+
+// All ranks of the mesh take part in these: none leaves one before all have come to it.
+[[nodiscard]] constexpr bool meets_all(OpKind kind) {
+  return kind == OpKind::kMeet || kind == OpKind::kNormAndScale;
 }
 
 enum class Lane { kCompute, kComm, kHost, kToHost, kToDevice, kDisk, kPipe };
@@ -136,9 +144,9 @@ struct Op {
   std::vector<BufferId> live{};
   std::vector<BufferId> dead_after{};
   std::int64_t workspace_bytes = 0;
-  std::int64_t wire_bytes = 0;    // sent by this rank
-  std::int64_t tensor_bytes = 0;  // of a unit: sent to tensor-parallel ranks while it runs
-  std::int64_t moved_bytes = 0;   // between tiers
+  std::int64_t wire_bytes = 0;   // lanes comm and pipe: sent by this rank
+  int exchanges = -1;            // index into Program::exchanges: with other ranks, while it runs
+  std::int64_t moved_bytes = 0;  // between tiers
   double flops = 0;
 };
 
@@ -146,7 +154,8 @@ struct Program {
   std::vector<Op> ops;
   std::vector<Buffer> buffers;
   std::vector<std::vector<BucketPiece>> buckets;
-  std::vector<Chunk> chunks;  // in the order of their updates
+  std::vector<ExchangeList> exchanges;  // each once, however many operations have it
+  std::vector<Chunk> chunks;            // in the order of their updates
   int chunk_slots = 0;
   int chunks_ahead = 0;  // of the chunks, so many are in the ring before the program: the first
   // Every update of states on NVMe goes to the place that is not current, and a program that trains
@@ -161,6 +170,16 @@ struct Program {
 // Whether the program has the host add reduced gradients to others. Those of a GPU pass through the
 // bounce buffer.
 [[nodiscard]] bool adds_on_host(const Program& program);
+
+// The exchanges that are a part of the operation.
+[[nodiscard]] inline std::span<const Exchange> exchanges_of(const Program& program, const Op& op) {
+  if (op.exchanges < 0) return {};
+  return program.exchanges[static_cast<std::size_t>(op.exchanges)];
+}
+// Bytes that this rank sends, as the operation and in exchanges inside it.
+[[nodiscard]] inline std::int64_t sent_bytes(const Program& program, const Op& op) {
+  return op.wire_bytes + sent_bytes(exchanges_of(program, op));
+}
 
 [[nodiscard]] std::string_view name_of(OpKind kind);
 [[nodiscard]] std::string_view name_of(Lane lane);

@@ -74,6 +74,8 @@ std::string label_of(const Op& op, int first_bucket) {
       return numbered('S', op.group);
     case OpKind::kGatherGrads:
       return numbered('A', op.bucket - first_bucket);
+    case OpKind::kMeet:
+      return "M";
     case OpKind::kNormAndScale:
       return "N";
     case OpKind::kUpdate:
@@ -238,6 +240,7 @@ std::string legend(const Program& program) {
       {OpKind::kAddGrads, "S sum a group's gradient shards"},
       {OpKind::kGatherGrads, "A all-gather it"},
       {OpKind::kAddReplicas, "P add those of other ranks that hold the group"},
+      {OpKind::kMeet, "M meet all ranks"},
       {OpKind::kNormAndScale, "N norm"},
       {OpKind::kUpdate, "U update"},
       {OpKind::kSumSquares, "Q sum of squares"}};
@@ -307,7 +310,7 @@ std::string name_with_place(const Op& op) {
 }  // namespace
 
 std::string draw(const Program& program, std::span<const std::string> unit_names) {
-  std::string text = legend(program) + unit_legend(unit_names);
+  std::string text = legend(program) + unit_legend(unit_names) + list_exchanges(program);
   const Picture picture(program);
   const std::vector<Stretch>& all = picture.stretches();
   for (std::size_t i = 0; i < all.size();) {
@@ -320,6 +323,36 @@ std::string draw(const Program& program, std::span<const std::string> unit_names
     i = last + 1;
   }
   return text;
+}
+
+std::vector<ExchangeUse> exchange_uses(const Program& program) {
+  std::vector<ExchangeUse> uses;
+  for (const Op& op : program.ops) {
+    if (op.exchanges < 0) continue;
+    auto use = std::find_if(uses.begin(), uses.end(), [&](const ExchangeUse& known) {
+      return known.kind == op.kind && known.exchanges == op.exchanges;
+    });
+    if (use == uses.end()) use = uses.insert(use, {op.kind, op.exchanges});
+    ++use->times;
+    const auto place = std::lower_bound(use->units.begin(), use->units.end(), op.unit);
+    const bool known = place != use->units.end() && *place == op.unit;
+    if (op.unit >= 0 && !known) use->units.insert(place, op.unit);
+  }
+  return uses;
+}
+
+std::string list_exchanges(const Program& program) {
+  std::string text;
+  for (const ExchangeUse& use : exchange_uses(program)) {
+    const std::string units = ranges_of(use.units);
+    for (const Exchange& exchange : program.exchanges[static_cast<std::size_t>(use.exchanges)]) {
+      if (exchange.ranks == ExchangeRanks::kWorld) continue;
+      text.append("  ").append(name_of(use.kind));
+      if (!units.empty()) text += " " + units;
+      text += ": " + describe(exchange) + '\n';
+    }
+  }
+  return text.empty() ? "" : "exchanges inside operations, bytes that a rank sends\n" + text;
 }
 
 std::string list(const Program& program) {

@@ -3,6 +3,7 @@
 
 #include <span>
 #include <string>
+#include <vector>
 
 #include "runtime/program/program.hpp"
 
@@ -17,6 +18,19 @@ namespace sluice {
 //
 // `unit_names`: by unit, for the legend; may be empty.
 [[nodiscard]] std::string draw(const Program& program, std::span<const std::string> unit_names);
+
+// Operations of a kind that have the same exchanges inside.
+struct ExchangeUse {
+  OpKind kind = OpKind::kForward;
+  int exchanges = -1;        // index into Program::exchanges
+  std::vector<int> units{};  // in ascending order; none: of groups, or of the step
+  int times = 0;             // operations of a step
+};
+[[nodiscard]] std::vector<ExchangeUse> exchange_uses(const Program& program);
+// A line for each exchange inside an operation, "" without any:
+//   Forward 1-12: 2 x all-reduce of 1.5 MiB
+// Exchanges of all ranks are left out: the norm's few bytes, and a meeting.
+[[nodiscard]] std::string list_exchanges(const Program& program);
 
 // One line an operation: lane, name, micro-batch, bytes that come to life and die with it, bytes
 // held outside the persistent ones while it runs (slots, activations, workspace), what it waits

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "parallel/parallel_options.hpp"
+#include "runtime/program/exchange.hpp"
 #include "zero/state_table.hpp"
 
 namespace sluice {
@@ -34,10 +35,7 @@ struct UnitShape {
   double forward_flops = 0;  // one micro-batch
   // Of these, what the unit's backward itself runs again (selective recomputation).
   double recomputed_flops = 0;
-  // Sent by this rank to tensor-parallel ranks, one micro-batch, inside the unit.
-  std::int64_t tensor_forward_bytes = 0;
-  std::int64_t tensor_backward_bytes = 0;
-  std::int64_t tensor_again_bytes = 0;  // of a backward that runs the forward again first
+  UnitExchanges exchanges{};  // with tensor-parallel ranks
 };
 
 // The rank's place in the pipeline. Its units are those of its chunks, one after another; chunk c
@@ -75,7 +73,11 @@ struct StepShape : ShardShape {
   std::vector<UnitShape> units;
   PipelineShape pipeline;
   int tensor = 1;  // tensor-parallel ranks
+  // Of the pipeline stage that has most groups: the norm's exchange is as long on all ranks. 0: as
+  // many as `groups`.
+  int most_groups = 0;
 
+  [[nodiscard]] int world() const { return dp * tensor * pipeline.stages; }
   [[nodiscard]] bool begins_model() const { return pipeline.stage == 0; }
   [[nodiscard]] bool ends_model() const { return pipeline.stage == pipeline.stages - 1; }
 };

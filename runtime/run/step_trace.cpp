@@ -43,10 +43,10 @@ std::string lane_name(const Op& op) {
   }
 }
 
-TraceEvent event_of(const Op& op, const std::string& lane) {
+TraceEvent event_of(const Program& program, const Op& op, const std::string& lane) {
   TraceEvent event{describe(op), lane, 0, 0, 0, {}};
-  if (op.wire_bytes > 0) event.args.emplace_back("wire_bytes", op.wire_bytes);
-  if (op.tensor_bytes > 0) event.args.emplace_back("tensor_bytes", op.tensor_bytes);
+  const std::int64_t sent = sent_bytes(program, op);
+  if (sent > 0) event.args.emplace_back(op.exchanges >= 0 ? "exchanged_bytes" : "wire_bytes", sent);
   if (op.moved_bytes > 0) event.args.emplace_back("moved_bytes", op.moved_bytes);
   if (op.workspace_bytes > 0) event.args.emplace_back("workspace_bytes", op.workspace_bytes);
   return event;
@@ -63,7 +63,7 @@ void add_exchanges(Tracks& tracks, const Program& program,
     const Op& op = program.ops[static_cast<std::size_t>(exchange.op)];
     const double end = microseconds(exchange.finished);
     TraceEvent event{exchange.name + ", " + describe(op), kTensorLane, 0, 0, 0, {}};
-    event.args.emplace_back("wire_bytes", exchange.bytes);
+    event.args.emplace_back("wire_bytes", exchange.what.bytes);
     event.args.emplace_back("waited_us", end - microseconds(exchange.needed));
     tracks.add(std::move(event), microseconds(exchange.started) - zero, end - zero);
   }
@@ -80,8 +80,16 @@ std::vector<TraceEvent> predicted_events(const Program& program, const TimeRepor
     if (interval.end <= interval.begin) continue;
     std::string lane = lane_name(op);
     if (op.lane == Lane::kDisk) lane += writes_disk(op.kind) ? " write" : " read";
-    TraceEvent event = event_of(op, lane);
+    TraceEvent event = event_of(program, op, lane);
     event.rank = kPredictedProcess;
+    tracks.add(std::move(event), interval.begin * 1e6, interval.end * 1e6);
+  }
+  for (const ExchangeInterval& interval : predicted.exchanges) {
+    const Op& op = program.ops[static_cast<std::size_t>(interval.op)];
+    const Exchange& what = exchanges_of(program, op)[static_cast<std::size_t>(interval.index)];
+    TraceEvent event{describe(what) + ", " + describe(op), kTensorLane, 0, 0, 0, {}};
+    event.rank = kPredictedProcess;
+    event.args.emplace_back("wire_bytes", what.bytes * what.times);
     tracks.add(std::move(event), interval.begin * 1e6, interval.end * 1e6);
   }
   return tracks.take();
@@ -101,10 +109,11 @@ std::vector<TraceEvent> measured_events(const Program& program,
       tracks.add({"wait for " + describe(op), "wait", 0, 0, 0, {}}, wait, begin);
     }
     if (op.lane != Lane::kCompute && timings[i].lane_end_us > 0) {
-      tracks.add(event_of(op, lane_name(op)), static_cast<double>(timings[i].lane_begin_us) - zero,
+      tracks.add(event_of(program, op, lane_name(op)),
+                 static_cast<double>(timings[i].lane_begin_us) - zero,
                  static_cast<double>(timings[i].lane_end_us) - zero);
     } else {
-      tracks.add(event_of(op, op.lane == Lane::kCompute ? "compute" : "issue"), begin,
+      tracks.add(event_of(program, op, op.lane == Lane::kCompute ? "compute" : "issue"), begin,
                  static_cast<double>(timings[i].end_us) - zero);
     }
   }

@@ -28,7 +28,8 @@ void write_step_trace(const std::string& path, const Program& program,
 [[nodiscard]] std::vector<TraceEvent> measured_events(const Program& program,
                                                       const std::vector<OpTiming>& timings,
                                                       std::span<const ExchangeTiming> exchanges);
-// The predicted lanes' slices. Exchanges have none: their time is part of their operations'. Pure.
+// The predicted lanes' slices. "tensor" has the exchanges that units declare, those in a row as one
+// slice, where TimeReport::exchanges places them. Pure.
 [[nodiscard]] std::vector<TraceEvent> predicted_events(const Program& program,
                                                        const TimeReport& predicted);
 inline constexpr int kPredictedProcess = 1;  // TraceEvent::rank of theirs

@@ -109,4 +109,6 @@ void NormOps::use_norm(double squares) {
   }
 }
 
+void NormOps::meet() { setup_.world().barrier(); }
+
 }  // namespace sluice

@@ -18,6 +18,8 @@ class NormOps {
   explicit NormOps(const StepParts& parts);
 
   void norm_and_scale();
+  // Waits for all ranks of the mesh.
+  void meet();
 
  private:
   // What a rank sends: loss, vote, then for each group the sums of squares of its shards.

@@ -130,6 +130,9 @@ Ticket StepOps::communicate(const Op& op) {
     case OpKind::kAddReplicas:
       gradients_.add_replicas(op);
       return {};
+    case OpKind::kMeet:
+      norm_.meet();
+      return {};
     case OpKind::kNormAndScale:
       norm_.norm_and_scale();
       return {};

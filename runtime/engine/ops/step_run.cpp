@@ -35,6 +35,7 @@ StepTimes StepRun::times() const {
       case OpKind::kBackwardWeights:
         times.backward += run;
         break;
+      case OpKind::kMeet:
       case OpKind::kAddReplicas:
         times.comm += run;
         break;

@@ -72,10 +72,11 @@ Tensor BlockCall::back_through_stack(const BlockParams::Stack& at, const BlockNo
   const Tensor dh_NH =
       apart ? empty_tensor({dy_NO.size(0), h_MH.size(1)}, h_MH.scalar_type(), h_MH.device()) : h_MH;
   TensorGroup::Started gathering, summing;
-  if (sequence()) gathering = group_->whole(h_MH, batch_);
+  if (sequence()) gathering = group_->whole(h_MH, batch_, Beside::kInputProduct);
   if (apart) stacked_input_gradient(dh_NH, dy_NO, matrices);
   const Tensor h_NH = sequence() ? gathering.finish() : h_MH;
-  if (group_ != nullptr) summing = group_->sum(dh_NH, batch_);
+  const Beside beside = weights.defers() ? Beside::kNothing : Beside::kWeightProduct;
+  if (group_ != nullptr) summing = group_->sum(dh_NH, batch_, beside);
   weights.add([at, dy_NO, h_NH](GradSink& sink) {
     stacked_weight_gradient(targets(sink, at.weight, at.count), dy_NO, h_NH);
   });

@@ -62,16 +62,13 @@ class ClassifierHead final : public LossHead {
       const at::Tensor h_CH = h_NH.narrow(0, row, rows);
       const at::Tensor logits_CV = products_.logits_in(scratch, h_CH, weight_VH);
       const CrossEntropy entropy{targets_N.narrow(0, row, rows), grad_scale, sink != nullptr};
-      const std::int64_t sent = group_ ? group_->sent_bytes() : 0;
       sum += entropy_of(logits_CV, entropy, dtype_of(h_NH));
-      if (group_) {  // each chunk that a dry run leaves out sends as much
-        group_->count_sent((next - row - step) / step * (group_->sent_bytes() - sent));
-      }
+      if (group_) group_->leave_out((next - row - step) / step);  // a dry run's chunks, all alike
       if (sink == nullptr) continue;
       const at::Tensor dlogits_CV = products_.gradient_in(logits_CV, dtype_of(h_NH));
       products_.input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);
       // The ranks' gradients are summed while the last chunk's product with the rows runs.
-      if (group_ && row + step >= N) summing = group_->sum(dh_NH, batch);
+      if (group_ && row + step >= N) summing = group_->sum(dh_NH, batch, Beside::kWeightProduct);
       products_.in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
       classifier.accumulate = true;
     }

@@ -51,7 +51,8 @@ class SlicedEmbedding final : public Unit {
     const Own own = own_tokens(S);
     const Tensor grad_MH = branch_gradient(grad_output.contiguous().view({-1, options_.hidden}),
                                            dropout_at(call, own));
-    TensorGroup::Started gathering = group_->whole(grad_MH, B);
+    const Beside beside = params.size() > 1 ? Beside::kPositions : Beside::kNothing;
+    TensorGroup::Started gathering = group_->whole(grad_MH, B, beside);
     if (params.size() > 1) add_positions(sink.target(1), grad_MH, B, own, params[1].size(0));
     const Tensor grad_NH = gathering.finish();
     const GradTarget target = sink.target(0);

@@ -111,8 +111,7 @@ Json rows_json(LaneBars& bars) {
     int& at = place[static_cast<std::size_t>(bar.row)];
     if (at < 0) {
       at = static_cast<int>(rows.size());
-      rows.push_back(
-          {{"name", bar_row_name(bar.row)}, {"wire", bar.row == static_cast<int>(Lane::kComm)}});
+      rows.push_back({{"name", bar_row_name(bar.row)}, {"wire", bar_row_sends(bar.row)}});
     }
     bar.row = at;
   }
@@ -174,7 +173,7 @@ Json page_data(const RunPlan& plan, const RunFacts& facts) {
     if (memory.peak == 0 && memory.budget == 0) continue;
     json["tiers"].push_back(tier_json(plan, tier, end_s, thinned));
   }
-  LaneBars bars = lane_bars(plan.program, plan.time.timeline);
+  LaneBars bars = lane_bars(plan.program, plan.time);
   json["remarks"] = remarks_json(plan, bars, thinned, end_s);
   json["rows"] = rows_json(bars);
   json["bars"] = bars_json(plan, bars, end_s);

@@ -9,10 +9,6 @@ bool is_write(const Op& op) {
   return op.kind == OpKind::kWriteStates || op.kind == OpKind::kWriteParams;
 }
 
-bool waits_for(const Op& op, OpId other) {
-  return other >= 0 && std::find(op.waits.begin(), op.waits.end(), other) != op.waits.end();
-}
-
 }  // namespace
 
 ImageCheck::ImageCheck(const Program& program, const OpOrder& order)
@@ -20,7 +16,7 @@ ImageCheck::ImageCheck(const Program& program, const OpOrder& order)
   overwrites_early_ = std::any_of(program.ops.begin(), program.ops.end(),
                                   [](const Op& op) { return op.speculative; });
   has_tensor_ranks_ = std::any_of(program.ops.begin(), program.ops.end(),
-                                  [](const Op& op) { return op.tensor_bytes > 0; });
+                                  [](const Op& op) { return op.unit >= 0 && op.exchanges >= 0; });
 }
 
 std::string ImageCheck::enter(OpId id) {
@@ -31,7 +27,7 @@ std::string ImageCheck::enter(OpId id) {
     return "works on a chunk without a second place";
   }
   if (is_write(op) && op.speculative) return overwrite(id);
-  if (op.kind == OpKind::kBackward && meeting_ < 0 && waits_for(op, commit_)) meeting_ = id;
+  if (op.kind == OpKind::kMeet) return meet(id);
   if (is_write(op)) {
     writes_.push_back(id);
     return commit_ < 0 ? "" : "is left out by the commit";
@@ -49,6 +45,12 @@ std::string ImageCheck::overwrite(OpId id) const {
     return "overwrites the step before, which a tensor-parallel rank may have alone";
   }
   return "";
+}
+
+std::string ImageCheck::meet(OpId id) {
+  if (meeting_ >= 0) return "comes twice";
+  meeting_ = id;
+  return committed(id) ? "" : "meets other ranks before this one has committed";
 }
 
 std::string ImageCheck::commit(OpId id) {

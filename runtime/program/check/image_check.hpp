@@ -1,5 +1,5 @@
-// The rules of a program whose states on NVMe are an image (Program::image): program_check.hpp
-// states them. Pure.
+// Checks a program whose states on NVMe are an image (Program::image); program_check.hpp states the
+// rules. Pure.
 #pragma once
 
 #include <string>
@@ -14,13 +14,13 @@ class ImageCheck {
  public:
   ImageCheck(const Program& program, const OpOrder& order);
 
-  // In the order of the program, of every operation. Empty, or what is wrong with it.
+  // Called for every operation, in the order of the program. Returns its fault, or "".
   [[nodiscard]] std::string enter(OpId op);
-  // After the last operation of a program that trains.
+  // Called after the last operation of a training program.
   [[nodiscard]] std::string fault_at_end() const;
 
-  // Whether a read or a write of a chunk's states is of its second place: the one that is current
-  // from this program's deferred updates on.
+  // Whether an operation reads or writes the second place of a chunk's states. The second place is
+  // current after the deferred updates of this program.
   [[nodiscard]] bool in_second_place(const Op& op) const {
     const bool writes = op.kind == OpKind::kWriteStates;
     if (!program_.image) return writes && op.speculative;
@@ -30,6 +30,7 @@ class ImageCheck {
  private:
   [[nodiscard]] std::string commit(OpId id);
   [[nodiscard]] std::string overwrite(OpId id) const;
+  [[nodiscard]] std::string meet(OpId id);
   [[nodiscard]] bool committed(OpId seen_by) const {
     return commit_ >= 0 && order_.over(commit_, seen_by);
   }
@@ -39,7 +40,7 @@ class ImageCheck {
   bool overwrites_early_ = false;  // some chunk is updated before the norm
   bool has_tensor_ranks_ = false;  // which reduce no gradients with this one
   OpId commit_ = -1;
-  OpId meeting_ = -1;         // the first backward that waits for it
+  OpId meeting_ = -1;         // of all ranks, after the commit
   std::vector<OpId> writes_;  // of deferred updates, to the disk
 };
 

@@ -107,6 +107,16 @@ bool slots_fit(const Program& program, const Op& op) {
   }
 }
 
+// Whether the ranks of an operation's exchanges are those that it speaks to.
+bool exchanges_fit(const Program& program, const Op& op) {
+  const std::span<const Exchange> list = exchanges_of(program, op);
+  return std::all_of(list.begin(), list.end(), [&](const Exchange& exchange) {
+    if (exchange.ranks == ExchangeRanks::kWorld) return meets_all(op.kind);
+    if (op.kind == OpKind::kAddReplicas) return true;
+    return op.unit >= 0 && op.lane == Lane::kCompute && exchange.ranks == ExchangeRanks::kTensor;
+  });
+}
+
 }  // namespace
 
 std::string find_op_fault(const Program& program, std::size_t i) {
@@ -121,6 +131,10 @@ std::string find_op_fault(const Program& program, std::size_t i) {
                      program.buffers[static_cast<std::size_t>(b)].tier == tier);
   };
   const auto chunks = static_cast<int>(program.chunks.size());
+  if (op.exchanges >= static_cast<int>(program.exchanges.size())) {
+    return "has exchanges that are not there";
+  }
+  if (!exchanges_fit(program, op)) return "exchanges with ranks that it does not speak to";
   if (!known(op.dead_before) || !known(op.live) || !known(op.dead_after) ||
       !on(op.device_slot, Tier::kDevice) || !on(op.host_slot, Tier::kHost) ||
       op.bucket >= static_cast<int>(program.buckets.size()) || op.chunk >= chunks) {
@@ -136,6 +150,7 @@ std::string find_op_fault(const Program& program, std::size_t i) {
   const bool speculated =
       op.chunk >= 0 && program.chunks[static_cast<std::size_t>(op.chunk)].speculated;
   if (op.kind == OpKind::kCommit && !program.image) return "commits what is no image";
+  if (op.kind == OpKind::kMeet && !program.image) return "meets without a reason";
   if (op.speculative && (op.ahead || !speculated || op.kind == OpKind::kCopyParams)) {
     return "speculates on what is not to be";
   }

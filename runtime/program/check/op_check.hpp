@@ -1,4 +1,4 @@
-// What has to hold of an operation by itself, before a program can be looked at as a whole. Pure.
+// Checks single operations, before the program is checked as a whole. Pure.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace sluice {
 
-// Empty, or what is wrong with operation i: an index out of range, a wait for what comes later, the
-// wrong lane, a slot of another kind, group or input than it works on, or one that is too small.
+// The fault of operation i, or "": an index out of range, a wait for a later operation, the wrong
+// lane, a slot that is too small or of another kind, group or input, exchanges with other ranks
+// than those of its kind.
 [[nodiscard]] std::string find_op_fault(const Program& program, std::size_t i);
 
 }  // namespace sluice

@@ -31,6 +31,15 @@ std::ptrdiff_t place_of(const std::vector<int>& units, int unit) {
   return std::find(units.begin(), units.end(), unit) - units.begin();
 }
 
+// "operation 12 (SendActivation unit 3, micro-batch 1) of stage 0"
+std::string name_of_op(std::span<const Program> stages, int stage, OpId id) {
+  const Op& op = stages[at(stage)].ops[at(id)];
+  std::string text = "operation " + std::to_string(id) + " (" + std::string(name_of(op.kind));
+  if (op.unit >= 0) text += " unit " + std::to_string(op.unit);
+  if (op.micro_batch >= 0) text += ", micro-batch " + std::to_string(op.micro_batch);
+  return text + ") of stage " + std::to_string(stage);
+}
+
 // Matches the ends of one link.
 void match_link(std::span<const Program> stages, int from, int to, bool gradient,
                 PipeMessages& all) {
@@ -56,7 +65,9 @@ void match_link(std::span<const Program> stages, int from, int to, bool gradient
     if (send.micro_batch != receive.micro_batch ||
         place_of(sending, send.unit) != place_of(receiving, receive.unit) ||
         bytes_of(sender, send) != bytes_of(receiver, receive)) {
-      all.fault = link + "message " + std::to_string(n) + " is not the one that is received";
+      all.fault = link + "message " + std::to_string(n) + " of " +
+                  name_of_op(stages, from, sends[n]) + " is not the one that " +
+                  name_of_op(stages, to, receives[n]) + " receives";
       return;
     }
     const auto message = static_cast<int>(all.messages.size());
@@ -74,6 +85,7 @@ class Links {
         all_(all),
         capacity_(capacity),
         next_(stages.size(), 0),
+        met_(stages.size(), 0),
         issued_(all.messages.size(), 0) {}
 
   std::string run() {
@@ -88,9 +100,8 @@ class Links {
     }
     for (std::size_t s = 0; s < stages_.size(); ++s) {
       if (next_[s] == stages_[s].ops.size()) continue;
-      return "stage " + std::to_string(s) + " waits for ever at operation " +
-             std::to_string(next_[s]) + " (" + std::string(name_of(stages_[s].ops[next_[s]].kind)) +
-             ")";
+      return name_of_op(stages_, static_cast<int>(s), static_cast<OpId>(next_[s])) +
+             " waits for ever";
     }
     return "";
   }
@@ -99,13 +110,29 @@ class Links {
   // Both ends have come to it, and to all before it on its link.
   bool over(int message) const { return issued_[at(message)] == 2; }
 
+  bool messages_arrived(std::size_t s) const {
+    const Op& op = stages_[s].ops[next_[s]];
+    const auto& mine = all_.of_op[s];
+    return op.lane != Lane::kCompute ||
+           std::all_of(op.waits.begin(), op.waits.end(), [&](OpId wait) {
+             const auto message = mine.find(wait);
+             return message == mine.end() || over(message->second);
+           });
+  }
+
+  // Whether stage s has come to meeting `nth`, of this kind, or is past it.
+  bool came_to(std::size_t s, int nth, OpKind kind) const {
+    if (met_[s] != nth) return met_[s] > nth;
+    return next_[s] < stages_[s].ops.size() && stages_[s].ops[next_[s]].kind == kind &&
+           messages_arrived(s);
+  }
+
   bool may_issue(std::size_t s) const {
     const Op& op = stages_[s].ops[next_[s]];
     const auto& mine = all_.of_op[s];
-    for (const OpId w : op.waits) {
-      const auto message = mine.find(w);
-      if (op.lane == Lane::kCompute && message != mine.end() && !over(message->second))
-        return false;
+    if (!messages_arrived(s)) return false;
+    for (std::size_t other = 0; meets_all(op.kind) && other < stages_.size(); ++other) {
+      if (!came_to(other, met_[s], op.kind)) return false;
     }
     const auto self = mine.find(static_cast<OpId>(next_[s]));
     if (capacity_ == 0 || !is_send(op.kind) || self == mine.end()) return true;
@@ -117,6 +144,7 @@ class Links {
   void issue(std::size_t s) {
     const auto self = all_.of_op[s].find(static_cast<OpId>(next_[s]));
     if (self != all_.of_op[s].end()) ++issued_[at(self->second)];
+    if (meets_all(stages_[s].ops[next_[s]].kind)) ++met_[s];
     ++next_[s];
   }
 
@@ -124,6 +152,7 @@ class Links {
   const PipeMessages& all_;
   const int capacity_;
   std::vector<std::size_t> next_;  // by stage: operation to be issued
+  std::vector<int> met_;           // by stage: meetings of all stages that are past
   std::vector<int> issued_;        // by message: of its two ends
 };
 

@@ -27,10 +27,11 @@ struct PipeMessages {
 };
 [[nodiscard]] PipeMessages match_messages(std::span<const Program> stages);
 
-// Empty, or the first thing wrong: ends of a link that do not match, or a deadlock. A send is over
-// only when the other end has come to its receive; a stage cannot issue one while `capacity`
-// earlier ones of its link are not over (0: it always can). Everything but the pipe is taken to end
-// at once. Each program by itself is find_fault's (program_check.hpp).
+// Empty, or the first fault, with its stage and operation: two ends of a link that do not match, or
+// a deadlock. A send completes when the other end has come to its receive; a stage cannot issue a
+// send while `capacity` earlier sends of its link have not completed (0: no limit). All stages take
+// part in each meeting (meets_all), in the same order. Every other operation completes at once.
+// find_fault (program_check.hpp) checks each program by itself.
 [[nodiscard]] std::string find_pipeline_fault(std::span<const Program> stages, int capacity = 0);
 
 }  // namespace sluice

@@ -74,8 +74,8 @@ bool LaneSchedule::may_go_on(std::size_t i) {
     if (!end) return false;
     report_.timeline[static_cast<std::size_t>(w)].end = *end;
   }
-  if (op.kind != OpKind::kNormAndScale) return true;
-  met_ = peers_->meet(std::max(clock_, ready(op).at));
+  if (!meets_all(op.kind)) return true;
+  met_ = peers_->meet(static_cast<OpId>(i), std::max(clock_, ready(op).at));
   return met_.has_value();
 }
 
@@ -92,7 +92,7 @@ void LaneSchedule::compute(std::size_t i) {
   const Instant needed = ready(op);
   if (needed.at > clock_) blame(needed.by, clock_, needed.at);
   double begin = std::max(clock_, needed.at);
-  if (op.kind == OpKind::kNormAndScale && met_ && *met_ > begin) {
+  if (meets_all(op.kind) && met_ && *met_ > begin) {
     report_.waiting[index(Lane::kPipe)] += *met_ - begin;
     begin = *met_;
   }

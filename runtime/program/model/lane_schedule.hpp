@@ -11,16 +11,16 @@
 
 namespace sluice {
 
-// What a stage knows of the others of its pipeline. Seconds since the step began.
+// A stage's view of the other stages of its pipeline. Times are seconds since the step began.
 class PeerStages {
  public:
   virtual ~PeerStages() = default;
   // This stage has come to a send or a receive.
   virtual void issued(OpId op, double at) = 0;
-  // When it is over; nothing before the other end has come to it.
+  // When the message has arrived; nothing before the other end has come to it.
   [[nodiscard]] virtual std::optional<double> end_of(OpId op) = 0;
-  // This stage has come to the norm. When all have; nothing before.
-  [[nodiscard]] virtual std::optional<double> meet(double at) = 0;
+  // This stage has come to a meeting (meets_all). Returns when all stages have; nothing before.
+  [[nodiscard]] virtual std::optional<double> meet(OpId op, double at) = 0;
 };
 
 class LaneSchedule {
@@ -36,7 +36,7 @@ class LaneSchedule {
   [[nodiscard]] TimeReport report(bool shared_cores);
 
  private:
-  // The instant the work so far is over, and the operation it ended with.
+  // The instant at which the work so far has completed, and its last operation.
   struct Instant {
     double at = 0;
     OpId by = -1;
@@ -62,7 +62,7 @@ class LaneSchedule {
   bool disk_writes_ = false;
   std::size_t next_ = 0;
   double clock_ = 0;                                                     // of the compute lane
-  std::optional<double> met_;                                            // at the norm
+  std::optional<double> met_;                                            // at the newest meeting
   std::array<Instant, static_cast<std::size_t>(kLaneCount)> threads_{};  // free to start the next
   Instant wire_;
   std::array<double, static_cast<std::size_t>(kPipeWires)> pipes_{};  // without peers

@@ -13,15 +13,15 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// What all stages share: when messages were issued and arrived, and who is at the norm. Below 0:
-// not yet.
+// What all stages share: when messages were issued and arrived, and who has come to a meeting.
+// Below 0: not yet.
 struct Board {
   const PipeMessages& all;
   std::span<const std::vector<double>> seconds;
   std::vector<int> ends_there;  // by message: of 2
   std::vector<double> issued;   // the later end
   std::vector<double> arrived;
-  std::vector<double> at_norm;  // by stage
+  std::vector<std::vector<double>> came;  // by meeting, by stage
 
   // Messages of a link arrive in turn: of all that are waited for, the first is looked at first.
   std::optional<double> arrival(int message) {
@@ -52,10 +52,16 @@ class Stage final : public PeerStages {
   std::optional<double> end_of(OpId op) override {
     return board_.arrival(board_.all.of_op[stage_].at(op));
   }
-  std::optional<double> meet(double when) override {
-    board_.at_norm[stage_] = when;
+  // Asked again until all have come.
+  std::optional<double> meet(OpId op, double when) override {
+    if (meetings_.empty() || meetings_.back() != op) meetings_.push_back(op);
+    const std::size_t nth = meetings_.size() - 1;
+    const std::size_t stages = board_.seconds.size();
+    board_.came.resize(std::max(board_.came.size(), nth + 1), std::vector<double>(stages, -1));
+    std::vector<double>& came = board_.came[nth];
+    came[stage_] = when;
     double latest = 0;
-    for (const double other : board_.at_norm) {
+    for (const double other : came) {
       if (other < 0) return std::nullopt;
       latest = std::max(latest, other);
     }
@@ -65,6 +71,7 @@ class Stage final : public PeerStages {
  private:
   Board& board_;
   std::size_t stage_;
+  std::vector<OpId> meetings_;  // of this stage, so far
 };
 
 }  // namespace
@@ -81,7 +88,7 @@ PipelineTime model_pipeline_time(std::span<const Program> stages,
               std::vector<int>(messages, 0),
               std::vector<double>(messages, 0),
               std::vector<double>(messages, -1),
-              std::vector<double>(stages.size(), -1)};
+              {}};
   std::vector<std::unique_ptr<Stage>> peers;
   std::vector<LaneSchedule> lanes;
   for (std::size_t s = 0; s < stages.size(); ++s) {
@@ -115,7 +122,13 @@ PipelineTime predict_pipeline_time(std::span<const Program> stages,
   for (std::size_t s = 0; s < stages.size(); ++s) {
     seconds.push_back(op_seconds(stages[s], shapes[s], rates[s]));
   }
-  return model_pipeline_time(stages, seconds, rates[0].disk_duplex, rates[0].shared_cores);
+  PipelineTime time =
+      model_pipeline_time(stages, seconds, rates[0].disk_duplex, rates[0].shared_cores);
+  for (std::size_t s = 0; s < stages.size(); ++s) {
+    time.stages[s].exchanges =
+        place_exchanges(stages[s], shapes[s], rates[s], time.stages[s].timeline);
+  }
+  return time;
 }
 
 }  // namespace sluice

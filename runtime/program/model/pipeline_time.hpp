@@ -1,8 +1,9 @@
-// How long a step of a whole pipeline takes: the programs of all its stages, list-scheduled
-// together. Pure.
+// Predicts the step time of a whole pipeline: the programs of all stages, list-scheduled together.
+// Pure.
 //
-// A message goes when both ends have come to it and the one before it on its wire has arrived. All
-// stages take the norm together. Else each stage is scheduled as in time_model.hpp.
+// A message is sent when both ends have come to it and the message before it on its wire has
+// arrived. All stages take part in a meeting (meets_all) together. Otherwise each stage is
+// scheduled as time_model.hpp says.
 #pragma once
 
 #include <span>

@@ -39,7 +39,21 @@ class Pricing {
     return 0;
   }
 
+  // All its times. On one host the cores that compute copy as well, so what runs beside an exchange
+  // hides none of it.
+  double seconds(const Exchange& exchange) const {
+    const int collectives = exchange.kind == ExchangeKind::kAllReduce ? 2 : 1;
+    const double each = collectives * rates_.comm_latency_s * std::log2(ranks_of(exchange.ranks)) +
+                        over(static_cast<double>(exchange.bytes), exchange_bps(exchange.ranks));
+    return each * static_cast<double>(exchange.times);
+  }
+
  private:
+  double exchanges(const Op& op) const {
+    double sum = 0;
+    for (const Exchange& exchange : exchanges_of(program_, op)) sum += seconds(exchange);
+    return sum;
+  }
   double latency() const {
     return shape_.dp > 1 ? rates_.comm_latency_s * std::log2(shape_.dp) : 0;
   }
@@ -78,20 +92,31 @@ class Pricing {
   double unit(const Op& op) const {
     if (!rates_.units.empty()) {
       const UnitSeconds& known = rates_.units[static_cast<std::size_t>(op.unit)];
-      if (known.known) return measured(op, known) + tensor(op);
+      if (known.known) return measured(op, known) + exchanges(op);
     }
     double bytes =
         opened_bytes(op) + 2 * (bytes_of(op.live) + static_cast<double>(op.workspace_bytes));
     if (op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights) {
       bytes += bytes_of(op.dead_after);
     }
-    return over(op.flops, rates_.flops) + over(bytes, rates_.device_memory_bps) + tensor(op);
+    return over(op.flops, rates_.flops) + over(bytes, rates_.device_memory_bps) + exchanges(op);
   }
-  // Between tensor-parallel ranks, none of it hidden.
-  double tensor(const Op& op) const {
-    if (op.tensor_bytes == 0) return 0;
-    return rates_.comm_latency_s * std::log2(std::max(2, shape_.tensor)) +
-           over(static_cast<double>(op.tensor_bytes), or_else(rates_.tensor_bps, rates_.comm_bps));
+  double exchange_bps(ExchangeRanks ranks) const {
+    switch (ranks) {
+      case ExchangeRanks::kTensor:
+        return or_else(rates_.tensor_bps, rates_.comm_bps);
+      case ExchangeRanks::kEnds:
+        return or_else(rates_.pipe_bps, rates_.comm_bps);
+      case ExchangeRanks::kWorld:
+        return rates_.comm_bps;
+    }
+    return 0;
+  }
+  int ranks_of(ExchangeRanks ranks) const {
+    const int count = ranks == ExchangeRanks::kTensor  ? shape_.tensor
+                      : ranks == ExchangeRanks::kWorld ? shape_.world()
+                                                       : 2;
+    return std::max(2, count);
   }
   double compute(const Op& op) const {
     switch (op.kind) {
@@ -112,24 +137,25 @@ class Pricing {
       case OpKind::kAddReplicas:
         return replicas(op);
       case OpKind::kNormAndScale:
-        return norm();
+        return norm(op);
+      case OpKind::kMeet:
+        return exchanges(op);
       default:
         return 0;
     }
   }
   double replicas(const Op& op) const {
     const auto elems = static_cast<double>(owned_elems(shape_, op.group));
-    return rates_.comm_latency_s +
-           over(static_cast<double>(op.wire_bytes), or_else(rates_.tensor_bps, rates_.comm_bps)) +
-           adding(elems, 2, shape_.placement.gradients);
+    return exchanges(op) + adding(elems, 2, shape_.placement.gradients);
   }
-  double norm() const {
-    if (shape_.placement.gradients == Tier::kNvme) return latency();
+  // Squares of gradients on NVMe have been summed chunk by chunk.
+  double norm(const Op& op) const {
+    if (shape_.placement.gradients == Tier::kNvme) return exchanges(op);
     double elems = 0;
     for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) {
       elems += static_cast<double>(owned_elems(shape_, g));
     }
-    return latency() + adding(elems, 0, shape_.placement.gradients);
+    return exchanges(op) + adding(elems, 0, shape_.placement.gradients);
   }
   // One rank alone copies or adds what more of them would send.
   double comm(const Op& op) const {
@@ -187,19 +213,54 @@ std::vector<double> op_seconds(const Program& program, const StepShape& shape, c
 }
 
 TimeReport predict_time(const Program& program, const StepShape& shape, const Rates& rates) {
-  return schedule(program, op_seconds(program, shape, rates), rates.disk_duplex,
-                  rates.shared_cores);
+  TimeReport report =
+      schedule(program, op_seconds(program, shape, rates), rates.disk_duplex, rates.shared_cores);
+  report.exchanges = place_exchanges(program, shape, rates, report.timeline);
+  return report;
 }
+
+std::vector<ExchangeInterval> place_exchanges(const Program& program, const StepShape& shape,
+                                              const Rates& rates,
+                                              std::span<const OpInterval> timeline) {
+  check(timeline.size() == program.ops.size(), "an interval for each operation");
+  const Pricing pricing(program, shape, rates);
+  std::vector<ExchangeInterval> placed;
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const std::span<const Exchange> list = exchanges_of(program, program.ops[i]);
+    if (program.ops[i].unit < 0 || list.empty()) continue;
+    const auto taken = [&](const Exchange& e) { return pricing.seconds(e) * rates.compute_factor; };
+    double computing = timeline[i].end - timeline[i].begin;
+    for (const Exchange& exchange : list) computing -= taken(exchange);
+    double at = timeline[i].begin;
+    for (std::size_t n = 0; n < list.size(); ++n) {
+      at += std::max(0.0, computing) / static_cast<double>(list.size());
+      const double end = at + taken(list[n]);
+      placed.push_back({static_cast<OpId>(i), static_cast<int>(n), at, end});
+      at = end;
+    }
+  }
+  return placed;
+}
+
+namespace {
+
+void add_exchanges(const Program& program, const Op& op, Traffic& traffic) {
+  for (const Exchange& exchange : exchanges_of(program, op)) {
+    std::int64_t& sent = exchange.ranks == ExchangeRanks::kWorld  ? traffic.world
+                         : exchange.ranks == ExchangeRanks::kEnds ? traffic.ends
+                         : op.unit >= 0                           ? traffic.tensor
+                                                                  : traffic.replicas;
+    sent += exchange.bytes * exchange.times;
+  }
+}
+
+}  // namespace
 
 Traffic traffic_of(const Program& program) {
   Traffic traffic;
   for (const Op& op : program.ops) {
-    if (op.lane == Lane::kPipe) {
-      traffic.pipe += op.wire_bytes;
-    } else {
-      (op.kind == OpKind::kAddReplicas ? traffic.replicas : traffic.wire) += op.wire_bytes;
-    }
-    traffic.tensor += op.tensor_bytes;
+    (op.lane == Lane::kPipe ? traffic.pipe : traffic.wire) += op.wire_bytes;
+    add_exchanges(program, op, traffic);
     if (op.lane == Lane::kToHost) traffic.to_host += op.moved_bytes;
     if (op.lane == Lane::kToDevice) traffic.to_device += op.moved_bytes;
     if (op.lane != Lane::kDisk) continue;

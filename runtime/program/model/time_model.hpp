@@ -1,14 +1,15 @@
-// How long a program takes on a machine of given rates: its lanes, list-scheduled. Pure.
+// Predicts the time of a program on a machine with given rates, by list-scheduling its lanes. Pure.
 //
-// The lanes are the executor's (program.hpp): compute issues in order and waits for `waits`; an
-// operation of another lane starts when it is issued, its lane has started the one before and its
-// own `waits` are over. The wire serves one operation at a time. So does the disk in each
-// direction, and both directions share it; its queue keeps the order of issue, so transfers under
-// way together end when they would if they came one after the other. Hence every instant is a
-// maximum of sums, and a faster rate never makes a step longer. A step ends when all its operations
-// have: the executor waits for them. Of a step that speculates, the time where nothing was clipped:
-// a clipped one takes that of the same step without speculation. Updates off the device stand at
-// the start of the program, so a program is a step in the steady state.
+// Lanes are those of the executor (program.hpp). Compute issues operations in order and waits for
+// their `waits`. An operation of another lane starts when it is issued, its lane has started the
+// operation before, and its own `waits` have completed. The wire serves one operation at a time,
+// and so does the disk in each direction; both directions share the disk's rate. Every instant is a
+// maximum of sums, so a faster rate never makes a step longer. A step ends when all operations have
+// completed.
+// - A speculating step is priced as one that needs no clipping. A clipped step takes the time of a
+//   step without speculation.
+// - Updates off the device stand at the start of the program: a program is a step in steady state.
+// - Exchanges inside an operation add to its time; computation beside an exchange hides none of it.
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ struct Rates {
   double device_adam = 0;        // parameters updated
   double host_memory_bps = 0;
   double host_adam = 0;
-  double comm_latency_s = 0;  // of a collective, for each doubling of its ranks
+  double comm_latency_s = 0;  // of a collective, for each doubling of its ranks; an all-reduce: two
   double comm_bps = 0;        // sent
   double tensor_bps = 0;      // sent between tensor-parallel ranks; 0: as comm_bps
   double pipe_bps = 0;        // and between pipeline stages, over each of their wires
@@ -62,18 +63,34 @@ struct OpInterval {  // seconds since the step began
 
 using LaneSeconds = std::array<double, static_cast<std::size_t>(kLaneCount)>;
 
+// An exchange inside an operation of a unit (its `index`-th), placed for pictures: the unit's
+// computation is taken to come in equal parts before its exchanges.
+struct ExchangeInterval {
+  OpId op = -1;
+  int index = 0;
+  double begin = 0;
+  double end = 0;
+};
+
 struct TimeReport {
   double step_s = 0;
   LaneSeconds busy{};     // work of each lane; disk: of its busiest direction, or of both together
   LaneSeconds waiting{};  // of compute, by the lane that made it wait; the end of the step included
   Lane limiting = Lane::kCompute;    // the busiest
   std::vector<OpInterval> timeline;  // by operation
+  std::vector<ExchangeInterval> exchanges{};
 };
 
 // `seconds`: by operation, of this program. Other pipeline stages come in time
 // (pipeline_time.hpp has all of them together).
 [[nodiscard]] TimeReport schedule(const Program& program, std::span<const double> seconds,
                                   double disk_duplex = 1, bool shared_cores = false);
+// Of units, in the order of `timeline`, which is of this program at these rates.
+[[nodiscard]] std::vector<ExchangeInterval> place_exchanges(const Program& program,
+                                                            const StepShape& shape,
+                                                            const Rates& rates,
+                                                            std::span<const OpInterval> timeline);
+// With its exchanges.
 [[nodiscard]] TimeReport predict_time(const Program& program, const StepShape& shape,
                                       const Rates& rates);
 
@@ -81,7 +98,9 @@ struct TimeReport {
 struct Traffic {
   std::int64_t wire = 0;      // to data-parallel ranks
   std::int64_t tensor = 0;    // inside units, to tensor-parallel ranks
-  std::int64_t replicas = 0;  // of gradients that several ranks or stages have
+  std::int64_t replicas = 0;  // of gradients that several tensor-parallel ranks have
+  std::int64_t ends = 0;      // of gradients that the first and the last pipeline stage have
+  std::int64_t world = 0;     // of the norm, to all ranks
   std::int64_t pipe = 0;      // to other pipeline stages
   std::int64_t to_host = 0;
   std::int64_t to_device = 0;

@@ -228,12 +228,16 @@ OpId GradFlow::gather_sum(int g) {
   return builder_.emit(std::move(gather));
 }
 
-// Sent: to each of the other tensor-parallel ranks, or to the other end of the pipeline.
 void GradFlow::add_replicas(int g, OpId gathered, Op& norm) {
   Op add{.kind = OpKind::kAddReplicas, .group = g};
   retire_group(g, add);
   if (gathered >= 0) add.waits.push_back(gathered);
-  add.wire_bytes = std::max(1, shape_.tensor - 1) * owned_elems(shape_, g) * 4;
+  const bool ends = shape_.groups[static_cast<std::size_t>(g)].at_ends;
+  const int others = ends ? 1 : shape_.tensor - 1;
+  add.exchanges =
+      builder_.exchanges({{.kind = ExchangeKind::kAllGather,
+                           .ranks = ends ? ExchangeRanks::kEnds : ExchangeRanks::kTensor,
+                           .bytes = others * owned_elems(shape_, g) * 4}});
   norm.waits.push_back(builder_.emit(std::move(add)));
 }
 

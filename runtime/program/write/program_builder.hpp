@@ -1,6 +1,7 @@
 // A program under construction: what the parts of a writer add their operations to. Pure.
 #pragma once
 
+#include <algorithm>
 #include <utility>
 
 #include "runtime/program/program.hpp"
@@ -23,6 +24,16 @@ class ProgramBuilder {
   int bucket(std::vector<BucketPiece> pieces) {
     program_.buckets.push_back(std::move(pieces));
     return static_cast<int>(program_.buckets.size()) - 1;
+  }
+
+  // For Op::exchanges.
+  int exchanges(ExchangeList list) {
+    if (list.empty()) return -1;
+    std::vector<ExchangeList>& all = program_.exchanges;
+    const auto known = std::find(all.begin(), all.end(), list);
+    if (known != all.end()) return static_cast<int>(known - all.begin());
+    all.push_back(std::move(list));
+    return static_cast<int>(all.size()) - 1;
   }
 
   [[nodiscard]] const Op& op(OpId id) const { return program_.ops[static_cast<std::size_t>(id)]; }

@@ -20,6 +20,16 @@ namespace {
 
 enum class Kind { kTrain, kEvaluate, kDecode };
 
+// All ranks get each rank's loss, its vote and its sums of squares, fp64.
+ExchangeList norm_exchange(const StepShape& shape) {
+  if (shape.world() == 1) return {};
+  const auto groups = std::max(shape.most_groups, static_cast<int>(shape.groups.size()));
+  const std::int64_t values = 2 + groups * (shape.stage == 0 ? shape.dp : 1);
+  return {{.kind = ExchangeKind::kAllGather,
+           .ranks = ExchangeRanks::kWorld,
+           .bytes = (shape.world() - 1) * values * 8}};
+}
+
 class StepWriter {
  public:
   StepWriter(const StepShape& shape, Kind kind)
@@ -87,7 +97,6 @@ class StepWriter {
   void open_caches(Op& op);
   void write_logits(const Use& use, Op op);
   void write_backward(const Use& use, Op op);
-  OpId emit_backward(Op op);
   void write_weights(const Use& use, Op op);
   void load_batch(int micro_batch);
   [[nodiscard]] BufferId take_input(Op& op);
@@ -166,7 +175,6 @@ void StepWriter::open_caches(Op& op) {
 void StepWriter::write_logits(const Use& use, Op op) {
   const Flight& now = flight(use.micro_batch);
   op.flops = unit(use.unit).forward_flops;
-  op.tensor_bytes = unit(use.unit).tensor_forward_bytes;
   op.workspace_bytes = unit(use.unit).memory.forward_only_peak;
   op.dead_after = caches_;
   op.dead_after.push_back(take_input(op));
@@ -189,7 +197,7 @@ void StepWriter::write_forward(const Use& use, Op op) {
   const bool sends = ends_chunk(shape_, use.unit);
   op.save = keep;
   op.flops = unit(use.unit).forward_flops;
-  op.tensor_bytes = unit(use.unit).tensor_forward_bytes;
+  op.exchanges = builder_.exchanges(unit(use.unit).exchanges.forward);
   const BufferId output = builder_.buffer({.tag = Tag::kActivations,
                                            .bytes = memory.output,
                                            .unit = sends ? -1 : use.unit + 1,
@@ -219,8 +227,11 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   Flight& now = flight(use.micro_batch);
   op.save = training_;
   op.flops = unit(use.unit).forward_flops * (training_ ? 3 : 1);
-  op.tensor_bytes =
-      unit(use.unit).tensor_forward_bytes + (training_ ? unit(use.unit).tensor_backward_bytes : 0);
+  ExchangeList exchanges = unit(use.unit).exchanges.forward;
+  if (training_) {
+    for (const Exchange& e : unit(use.unit).exchanges.backward) append(exchanges, e);
+  }
+  op.exchanges = builder_.exchanges(std::move(exchanges));
   if (training_) grads_.open(op);
   const BufferId scratch = builder_.buffer(Tag::kLossHead, memory.scratch, true);
   op.live.push_back(scratch);
@@ -266,16 +277,8 @@ void StepWriter::pass_on(const Use& use, BufferId input_gradient) {
   }
 }
 
-// The first one may be where the ranks meet.
-OpId StepWriter::emit_backward(Op op) {
-  const bool meets = updates_.needs_meeting();
-  if (meets) op.waits.push_back(committed_);
-  const OpId id = builder_.emit(std::move(op));
-  if (meets) updates_.meet(id);
-  return id;
-}
-
 void StepWriter::write_backward(const Use& use, Op op) {
+  updates_.meet();
   const UnitMemory& memory = unit(use.unit).memory;
   Flight& now = flight(use.micro_batch);
   const auto u = static_cast<std::size_t>(use.unit);
@@ -283,8 +286,8 @@ void StepWriter::write_backward(const Use& use, Op op) {
   op.split = use.split;
   const int products = 1 + (shape_.recompute ? 1 : 0) + (use.split ? 0 : 1);
   op.flops = unit(use.unit).forward_flops * products + unit(use.unit).recomputed_flops;
-  op.tensor_bytes =
-      shape_.recompute ? unit(use.unit).tensor_again_bytes : unit(use.unit).tensor_backward_bytes;
+  const UnitExchanges& exchanges = unit(use.unit).exchanges;
+  op.exchanges = builder_.exchanges(shape_.recompute ? exchanges.again : exchanges.backward);
   if (!use.split) grads_.open(op);
   op.dead_after.push_back(now.gradient[u] >= 0 ? now.gradient[u] : pipe_.take_gradient(op));
   const BufferId fetched = inputs_.fetched(use);  // input and what was kept
@@ -308,7 +311,7 @@ void StepWriter::write_backward(const Use& use, Op op) {
     // Below 0 where what is deferred is, in part, what was kept: that is not there twice.
     op.workspace_bytes = peak - made - memory.deferred;
   }
-  const OpId id = emit_backward(std::move(op));
+  const OpId id = builder_.emit(std::move(op));
   if (gradient >= 0) pass_on(use, gradient);
   commit();  // of a pipeline's stage without a loss head
   if (!use.split) grads_.close(builder_.op(id), use.flushes);
@@ -334,6 +337,7 @@ void StepWriter::write_update() {
   grads_.finish(norm);
   pipe_.finish(norm);
   if (shape_.placement.gradients == Tier::kNvme) updates_.sum_squares(norm, grads_);
+  norm.exchanges = builder_.exchanges(norm_exchange(shape_));
   const OpId norm_id = builder_.emit(std::move(norm));
   for (const int g : groups_by_first_use(shape_)) {
     if (device_elems(shape_, g) == 0) continue;

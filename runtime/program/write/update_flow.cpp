@@ -217,6 +217,15 @@ OpId UpdateFlow::commit() {
   return commit_;
 }
 
+void UpdateFlow::meet() {
+  const bool needed = overwrites_early() && shape_.tensor > 1;
+  if (!needed || commit_ < 0 || may_overwrite_ >= 0) return;
+  Op meet{.kind = OpKind::kMeet, .waits = {commit_}};
+  meet.exchanges =
+      builder_.exchanges({{.kind = ExchangeKind::kBarrier, .ranks = ExchangeRanks::kWorld}});
+  may_overwrite_ = builder_.emit(std::move(meet));
+}
+
 std::vector<OpId> UpdateFlow::waits_of_return(int c) {
   std::vector<OpId> waits = state_users(c);
   const OpId written = written_[static_cast<std::size_t>(c)];

@@ -23,9 +23,9 @@
 // and are committed. commit() comes after the last of the program's deferred updates and before the
 // first early one, which writes over what was committed before it. No rank may do that while
 // another one has nothing newer: reductions, where there are early updates, and the norm wait for
-// the rank's own commit, so whoever has a reduced gradient knows that all have committed. Ranks
-// that reduce no gradients together, the tensor-parallel ones, know it of each other before the
-// first early write by a meeting: the first backward waits for the commit, and for all ranks.
+// the rank's own commit, so a reduced gradient tells a rank that all ranks that reduced it have
+// committed. Tensor-parallel ranks reduce no gradients together: they meet (kMeet) after the commit
+// and before the first early write.
 //
 // What lives on the host anyway is worked on in place.
 #pragma once
@@ -65,11 +65,9 @@ class UpdateFlow {
   OpId commit();
   // Whether reductions, too, have to come after it.
   [[nodiscard]] bool overwrites_early() const { return image() && speculates(); }
-  // Whether the next backward has to wait for it, and for all ranks: that operation.
-  [[nodiscard]] bool needs_meeting() const {
-    return overwrites_early() && shape_.tensor > 1 && commit_ >= 0 && may_overwrite_ < 0;
-  }
-  void meet(OpId backward) { may_overwrite_ = backward; }
+  // Before a backward: writes the meeting of all ranks where early writes need one and the commit
+  // has been written. Once a program.
+  void meet();
   // Reads all gradients through the ring, for their norm; the norm waits.
   void sum_squares(Op& norm, const GradFlow& grads);
 
@@ -114,7 +112,7 @@ class UpdateFlow {
   std::vector<OpId> written_;                // by chunk: its states, back to the disk
   std::vector<OpId> uncommitted_;            // everything that updates write to the disk
   OpId commit_ = -1;
-  OpId may_overwrite_ = -1;                     // over: all ranks have committed
+  OpId may_overwrite_ = -1;                     // has completed: all ranks have committed
   std::vector<std::vector<OpId>> state_users_;  // by slot: the last operations on it
   std::vector<std::vector<OpId>> grad_users_;
   std::vector<std::vector<OpId>> ready_;  // by group

@@ -218,6 +218,82 @@ TEST(StepTrace, ExchangesHaveALaneAndLieInTheirOperations) {
   });
 }
 
+// The lists of the dry run, with their order, are what every operation exchanges.
+void expect_declared(const Engine& engine) {
+  const Program& program = engine.train_program();
+  std::vector<ExchangeList> measured(program.ops.size());
+  for (const ExchangeTiming& exchange : engine.exchanges()) {
+    append(measured[static_cast<std::size_t>(exchange.op)], exchange.what);
+  }
+  for (std::size_t i = 0; i < program.ops.size(); ++i) {
+    const Op& op = program.ops[i];
+    const std::span<const Exchange> declared = exchanges_of(program, op);
+    if (op.unit < 0) continue;
+    EXPECT_EQ(measured[i], ExchangeList(declared.begin(), declared.end())) << describe(op);
+  }
+  EXPECT_GT(engine.exchanges().size(), 10U);
+}
+
+TEST(StepTrace, ExchangesAreThoseThatTheProgramDeclares) {
+  for (const bool sequence : {false, true}) {
+    for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+      SCOPED_TRACE(std::string(name_of(mode)) + (sequence ? ", sequence" : ""));
+      EngineOptions options = traced_options();
+      options.train.global_batch = 2;
+      options.parallel.tensor = 2;
+      options.parallel.sequence = sequence;
+      options.recompute.mode = mode;
+      run_ranks(options, {}, [&](const RankOfTest& rank) {
+        (void)rank.engine->train_step({.step = 1, .lr = 1e-3});
+        expect_declared(*rank.engine);
+      });
+    }
+  }
+}
+
+TEST(StepTrace, ExchangesOfASplitBackwardAreDeclared) {
+  EngineOptions options = pipeline_options(3);
+  options.dp = 1;
+  options.train.global_batch = 3;
+  options.parallel.tensor = 2;
+  options.parallel.schedule = PipelineSchedule::kZeroBubble;
+  run_ranks(options, {}, [&](const RankOfTest& rank) {
+    (void)rank.engine->train_step({.step = 1, .lr = 1e-3});
+    expect_declared(*rank.engine);
+  });
+}
+
+TEST(StepTrace, ExchangesHaveAPredictedLane) {
+  EngineOptions options = traced_options();
+  options.parallel.tensor = 2;
+  const Model model = make_dry_model(options.model, {.tensor = 2});
+  options.part = model.spec.part;
+  const StepShape shape = plan_step(options, model).shape;
+  const Program program = write_train_step(shape);
+  const TimeReport time = predict_time(program, shape, {.flops = 1e9, .comm_bps = 1e9});
+  const std::vector<TraceEvent> events = predicted_events(program, time);
+  const std::vector<TraceEvent> exchanges = on_lane(events, "tensor");
+  std::size_t declared = 0;
+  for (const Op& op : program.ops) {
+    if (op.unit >= 0) declared += exchanges_of(program, op).size();
+  }
+  EXPECT_GT(declared, 3U);
+  ASSERT_EQ(exchanges.size(), declared);
+  double end = 0;
+  for (const TraceEvent& exchange : exchanges) {
+    EXPECT_EQ(exchange.rank, kPredictedProcess);
+    EXPECT_GE(exchange.start_us, end - 1e-6);
+    end = end_of(exchange);
+    const std::string of_op = exchange.name.substr(exchange.name.find(", ") + 2);
+    const std::vector<TraceEvent> compute = on_lane(events, "compute");
+    const auto op = std::find_if(compute.begin(), compute.end(),
+                                 [&](const TraceEvent& e) { return e.name == of_op; });
+    ASSERT_NE(op, compute.end()) << of_op;
+    EXPECT_GE(exchange.start_us, op->start_us - 1e-6);
+    EXPECT_LE(end, end_of(*op) + 1e-6);
+  }
+}
+
 TEST(StepTrace, NothingIsRecordedWithoutIt) {
   EngineOptions options = traced_options();
   options.trace = false;

@@ -102,8 +102,7 @@ PartResult run_rank(const PartCase& given, const ModelPart& part, Communicator* 
   Rank rank(given, part, comm);
   PartResult result;
   if (rank.model.tensor) {
-    rank.model.tensor->watch(
-        [&](const TensorGroup::Exchange& e) { result.exchanges.push_back(e); });
+    rank.model.tensor->watch([&](const TensorGroup::Timed& e) { result.exchanges.push_back(e); });
   }
   const UnitCall call{.training = true, .seed = 5, .step = 7, .first_sample = 3};
   const auto& units = rank.model.units;

@@ -27,7 +27,7 @@ struct PartResult {
   at::Tensor hidden;                        // what the head was given
   at::Tensor grad_hidden;                   // by the embedding's output
   at::Tensor logits;                        // of position 1
-  std::vector<TensorGroup::Exchange> exchanges;
+  std::vector<TensorGroup::Timed> exchanges;
 };
 
 // Result r is rank r's. Rethrows the exception of a rank.

@@ -198,13 +198,15 @@ TEST(TensorProfile, WhatASplitBackwardHoldsIsWhatTheDryRunSays) {
 TEST(TensorProfile, TrafficOfTheHeadGrowsWithItsRows) {
   const Model model = make_model(options_of(0), {.tensor = 2});
   const auto traffic = [&](std::int64_t samples) {
-    return tensor_traffic(model, 2, {.micro_batch = samples, .seq = 128});
+    return unit_exchanges(model, 2, {.micro_batch = samples, .seq = 128});
   };
-  const UnitTraffic one = traffic(2);  // a chunk of 256 rows
-  ASSERT_GT(one.forward, 0);
+  const UnitExchanges one = traffic(2);  // a chunk of 256 rows
+  ASSERT_EQ(one.forward.size(), 1U);
   for (const std::int64_t chunks : {2, 3, 4, 1000}) {
-    EXPECT_EQ(traffic(2 * chunks).forward, chunks * one.forward);
-    EXPECT_EQ(traffic(2 * chunks).backward, chunks * one.backward);
+    ExchangeList alike = one.forward;
+    alike.front().times = chunks;
+    EXPECT_EQ(traffic(2 * chunks).forward, alike);
+    EXPECT_EQ(sent_bytes(traffic(2 * chunks).backward), chunks * sent_bytes(one.backward));
   }
 }
 
@@ -253,23 +255,53 @@ TEST(TensorProfile, BytesSentAreThoseOfTheSums) {
   const std::int64_t rows = 2 * 100 * 48 * 4;  // [N, H] in fp32
   const ProfileShape shape{.micro_batch = 2, .seq = 100};
   const auto of_unit = [&](const ModelPart& part, std::size_t unit) {
-    return tensor_traffic(make_model(options_of(0), part), unit, shape);
+    return unit_exchanges(make_model(options_of(0), part), unit, shape);
+  };
+  using enum ExchangeKind;
+  const auto once = [](ExchangeKind kind, std::int64_t bytes, Beside beside = Beside::kNothing) {
+    return Exchange{.kind = kind, .beside = beside, .bytes = bytes};
   };
   // A share goes to each of the others; a sum is a reduce-scatter and an all-gather.
-  const UnitTraffic whole = of_unit({.tensor = 3}, 1);
-  const std::int64_t half_sum = 2 * rows / 3;
-  EXPECT_EQ(whole.forward, 2 * 2 * half_sum);
-  EXPECT_EQ(whole.backward, 2 * 2 * half_sum);
-  EXPECT_EQ(whole.again, 3 * 2 * half_sum);
-  const UnitTraffic shards = of_unit({.tensor = 2, .sequence = true}, 1);
-  EXPECT_EQ(shards.forward, 4 * rows / 2);
-  EXPECT_EQ(shards.backward, 6 * rows / 2);
-  EXPECT_EQ(shards.again, 9 * rows / 2);
-  EXPECT_EQ(of_unit({.tensor = 3}, 0).forward, 2 * half_sum);
-  const UnitTraffic head = of_unit({.tensor = 3}, 2);
-  EXPECT_EQ(head.forward, 2 * 200 * 3 * 8);  // three doubles a row
-  EXPECT_EQ(head.backward, 2 * half_sum);
-  EXPECT_EQ(tensor_traffic(make_model(options_of(0)), 1, shape).forward, 0);
+  const UnitExchanges whole = of_unit({.tensor = 3}, 1);
+  const std::int64_t sum = 2 * (2 * rows / 3);
+  const Exchange hidden = once(kAllReduce, sum, Beside::kWeightProduct);
+  EXPECT_EQ(whole.forward, (ExchangeList{{.bytes = sum, .times = 2}}));
+  ExchangeList both;
+  append(both, hidden);
+  append(both, hidden);
+  EXPECT_EQ(whole.backward, both);
+  // The forward again leaves out the sum that only the next unit needs.
+  EXPECT_EQ(sent_bytes(whole.again), 3 * sum);
+  EXPECT_EQ(whole.again.front(), once(kAllReduce, sum));
+
+  const UnitExchanges shards = of_unit({.tensor = 2, .sequence = true}, 1);
+  const std::int64_t half = rows / 2;
+  EXPECT_EQ(shards.forward, (ExchangeList{once(kAllGather, half), once(kReduceScatter, half),
+                                          once(kAllGather, half), once(kReduceScatter, half)}));
+  const Exchange again = once(kAllGather, half, Beside::kInputProduct);
+  const Exchange scattered = once(kReduceScatter, half, Beside::kWeightProduct);
+  EXPECT_EQ(shards.backward, (ExchangeList{once(kAllGather, half), again, scattered,
+                                           once(kAllGather, half), again, scattered}));
+  EXPECT_EQ(sent_bytes(shards.again), 9 * half);
+
+  EXPECT_EQ(of_unit({.tensor = 3}, 0).forward, (ExchangeList{once(kAllReduce, sum)}));
+  const UnitExchanges head = of_unit({.tensor = 3}, 2);
+  EXPECT_EQ(head.forward, (ExchangeList{once(kAllGather, 2 * 200 * 3 * 8)}));  // doubles a row
+  EXPECT_EQ(head.backward, (ExchangeList{hidden}));
+  EXPECT_EQ(unit_exchanges(make_model(options_of(0)), 1, shape), UnitExchanges{});
+}
+
+// Weights that a split backward leaves for later are no product to run beside.
+TEST(TensorProfile, ASplitBackwardHidesNoSum) {
+  const Model model = make_model(options_of(0), {.tensor = 2});
+  int told = 0;
+  model.tensor->watch([&](const TensorGroup::Timed&) { ++told; });
+  const UnitExchanges split =
+      unit_exchanges(model, 1, {.micro_batch = 2, .seq = 100, .split_backward = true});
+  for (const Exchange& exchange : split.backward) EXPECT_EQ(exchange.beside, Beside::kNothing);
+  EXPECT_EQ(told, 0);
+  (void)profile_unit(model, 1, {.micro_batch = 2, .seq = 100});
+  EXPECT_GT(told, 0);  // the watcher is back
 }
 
 // Says when gradients are asked for.

@@ -11,7 +11,7 @@ TEST(LaneBars, OneForEachOperationThatTakesTime) {
                  {.kind = OpKind::kRelease, .lane = Lane::kCompute},
                  {.kind = OpKind::kReadStates, .lane = Lane::kDisk, .moved_bytes = 3},
                  {.kind = OpKind::kForward, .lane = Lane::kCompute}};
-  const LaneBars bars = lane_bars(program, {{0, 4}, {1, 1}, {1, 2}, {1, 3}});
+  const LaneBars bars = lane_bars(program, {.timeline = {{0, 4}, {1, 1}, {1, 2}, {1, 3}}});
   ASSERT_EQ(bars.bars.size(), 3U);
   EXPECT_EQ(bars.instant, 1U);
   EXPECT_FALSE(bars.merged);
@@ -20,6 +20,18 @@ TEST(LaneBars, OneForEachOperationThatTakesTime) {
   EXPECT_STREQ(bar_row_name(bars.bars[2].row), "disk write");
   EXPECT_EQ(bars.bars[2].op, 0);
   EXPECT_EQ(bars.bars[2].bytes, 5);
+}
+
+TEST(LaneBars, ExchangesInsideUnitsHaveARow) {
+  Program program;
+  program.exchanges = {{{.bytes = 7, .times = 2}}};
+  program.ops = {{.kind = OpKind::kForward, .unit = 1, .exchanges = 0}};
+  const LaneBars bars = lane_bars(program, {.timeline = {{0, 4}}, .exchanges = {{0, 0, 3, 4}}});
+  ASSERT_EQ(bars.bars.size(), 2U);
+  EXPECT_STREQ(bar_row_name(bars.bars[1].row), "tensor");
+  EXPECT_TRUE(bar_row_sends(bars.bars[1].row));
+  EXPECT_EQ(bars.bars[1].bytes, 14);
+  EXPECT_EQ(bars.bars[1].begin_s, 3);
 }
 
 // Nothing is lost: counts, work and bytes add up, and long operations stay as they are.
@@ -36,7 +48,7 @@ TEST(LaneBars, TooManyAreFewerThatSaySo) {
     timeline.push_back({at, at + (is_long ? 5000.0 : 0.5)});
     at = timeline.back().end + 0.25;
   }
-  const LaneBars bars = lane_bars(program, timeline, 2000);
+  const LaneBars bars = lane_bars(program, {.timeline = timeline}, 2000);
   EXPECT_TRUE(bars.merged);
   EXPECT_LE(bars.bars.size(), 2000U);
   int count = 0;

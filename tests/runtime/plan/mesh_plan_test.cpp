@@ -17,7 +17,7 @@ namespace {
 using testing::small_options;
 
 std::string key_of(const Program& program) {
-  std::string text = list(program) + std::to_string(program.arena_bytes);
+  std::string text = list(program) + list_exchanges(program) + std::to_string(program.arena_bytes);
   for (const StateRow& p : program.states.rows) {
     text += " " + std::string(name_of(p.tag)) + std::to_string(p.tier_bytes());
   }
@@ -94,10 +94,12 @@ TEST(MeshPlan, TensorBytesOfFullRecomputationAreThoseOfTheUnits) {
     const ProfileShape shape{options.train.micro_batch, options.model.seq, options.train.dtype};
     std::int64_t more = 0;
     for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
-      const UnitTraffic traffic = tensor_traffic(model, u, shape);
-      more += traffic.again - traffic.backward;
+      const UnitExchanges exchanges = unit_exchanges(model, u, shape);
+      const std::int64_t again = sent_bytes(exchanges.again);
+      const std::int64_t backward = sent_bytes(exchanges.backward);
+      more += again - backward;
       if (model.spec.units[u].kind == UnitKind::kBlock) {
-        EXPECT_LT(traffic.again, traffic.forward + traffic.backward);
+        EXPECT_LT(again, sent_bytes(exchanges.forward) + backward);
       }
     }
     EXPECT_GT(more, 0);

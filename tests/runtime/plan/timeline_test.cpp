@@ -23,6 +23,17 @@ TEST(Timeline, AColumnSaysWhatTheLaneDoesMostOfIt) {
             "comm      Gg..\n");
 }
 
+TEST(Timeline, ExchangesStandUnderTheUnitsThatHaveThem) {
+  Program program;
+  program.ops = {{.kind = OpKind::kForward, .unit = 0}, {.kind = OpKind::kNormAndScale}};
+  TimeReport time;
+  time.timeline = {{0, 6}, {6, 8}};
+  time.exchanges = {{0, 0, 1, 2}, {0, 1, 4.75, 6}};
+  EXPECT_EQ(draw_timeline(program, time, 10 + 8),
+            "compute   FFFFFFNN\n"
+            "tensor    .T..tT..\n");
+}
+
 TEST(Timeline, NothingIsDrawnOfNothing) { EXPECT_EQ(draw_timeline({}, {}, 80), ""); }
 
 TEST(Timeline, SecondsForPeople) {

@@ -6,6 +6,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "runtime/program/check/pipeline_check.hpp"
 #include "runtime/program/write/use_order.hpp"
 #include "tests/runtime/program/stages.hpp"
 
@@ -125,7 +126,7 @@ TEST(PipelineTime, RatesPriceTheWires) {
   std::vector<StepShape> shapes = make_stages({.tied = true, .blocks = 4}, run);
   for (StepShape& shape : shapes) {
     shape.tensor = 2;
-    for (UnitShape& unit : shape.units) unit.tensor_forward_bytes = 1000;
+    for (UnitShape& unit : shape.units) unit.exchanges.forward = {{.bytes = 500, .times = 2}};
   }
   const std::vector<Program> programs = write_stages(shapes);
   const auto step = [&](const Rates& rates) {
@@ -141,7 +142,48 @@ TEST(PipelineTime, RatesPriceTheWires) {
   const Traffic traffic = traffic_of(programs[0]);
   EXPECT_EQ(traffic.pipe, 4 * shapes[0].pipeline.boundary_bytes);
   EXPECT_EQ(traffic.tensor, 4 * 1000 * static_cast<std::int64_t>(shapes[0].units.size()));
-  EXPECT_GT(traffic.replicas, 0);
+  EXPECT_GT(traffic.ends, 0);
+}
+
+// All stages come to a meeting, and a stage that holds back what another one needs before it is a
+// deadlock.
+TEST(PipelineTime, MeetingsAreOfAllStages) {
+  const PipelineRun run{PipelineSchedule::k1f1b, 2, 1, 4};
+  const std::vector<Program> sound = write_stages(make_stages({.blocks = 2}, run));
+  const auto with_meetings = [&](OpKind first, OpKind second) {
+    std::vector<Program> programs = sound;
+    for (std::size_t s = 0; s < programs.size(); ++s) {
+      std::vector<Op>& ops = programs[s].ops;
+      const auto at = std::find_if(ops.begin(), ops.end(), [&](const Op& op) {
+        return op.kind == (s == 0 ? first : second);
+      });
+      const auto place = static_cast<OpId>(at - ops.begin());
+      ops.insert(at + 1, {.kind = OpKind::kMeet});
+      for (Op& op : ops) {
+        for (OpId& wait : op.waits) wait += wait > place ? 1 : 0;
+      }
+    }
+    std::vector<std::vector<double>> seconds;
+    for (const Program& program : programs) seconds.emplace_back(program.ops.size(), 1.0);
+    const std::string fault = find_pipeline_fault(programs);
+    if (fault.empty()) {
+      EXPECT_GT(model_pipeline_time(programs, seconds).step_s, 0);
+    } else {
+      EXPECT_THROW((void)model_pipeline_time(programs, seconds), Error);
+    }
+    return fault;
+  };
+  EXPECT_EQ(with_meetings(OpKind::kSendActivation, OpKind::kForward), "");
+  EXPECT_NE(with_meetings(OpKind::kForward, OpKind::kForward), "");
+  EXPECT_NE(with_meetings(OpKind::kBackward, OpKind::kBackward), "");
+  std::vector<Program> one_alone = sound;
+  one_alone[1].ops.insert(one_alone[1].ops.end() - 1, {.kind = OpKind::kMeet});
+  EXPECT_NE(find_pipeline_fault(one_alone).find("waits for ever"), std::string::npos);
+  std::vector<Program> other_norm = sound;
+  for (Op& op : other_norm[0].ops) {
+    if (op.kind == OpKind::kNormAndScale) op.kind = OpKind::kMeet;
+  }
+  EXPECT_NE(find_pipeline_fault(other_norm).find("waits for ever"), std::string::npos);
 }
 
 }  // namespace

@@ -44,7 +44,7 @@ std::vector<StepShape> make_stages(ShapeChoice choice, const PipelineRun& run) {
   choice.micro_batches = run.micro_batches;
   StepShape model = make_shape(choice);
   const bool tied = choice.tied && run.stages > 1;
-  if (tied) model.groups[0].add_replicas = true;
+  if (tied) model.groups[0].add_replicas = model.groups[0].at_ends = true;
   if (run.schedule == PipelineSchedule::kZeroBubble) {
     for (std::size_t u = 1; u + 1 < model.units.size(); ++u) {
       UnitMemory& memory = model.units[u].memory;

@@ -77,7 +77,7 @@ TierPlay::TierPlay(const StepShape& shape, int dp_rank) : shape_(shape), dp_rank
     }
   }
   clip_ = add_space(1, thing(Thing::kClip, 0, 0, before));
-  committed_ = add_space(1, mark(Mark::kFresh));
+  committed_ = add_space(2, mark(Mark::kFresh));
   persistent_spaces_ = spaces_.size();
 }
 
@@ -223,7 +223,7 @@ void TierPlay::enter(OpId id) {
   }
   try {
     Task& task = tasks_[static_cast<std::size_t>(id)] = task_of(op);
-    if (needs_commit(op)) find_committed(task);
+    if (needs_commit(op)) find_committed(task, op);
   } catch (const std::out_of_range&) {
     fail(id, "looks for what has never been there");
   }

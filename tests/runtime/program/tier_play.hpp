@@ -120,9 +120,9 @@ class TierPlay {
   [[nodiscard]] Task add_streams(const Op& op);
   [[nodiscard]] Task gather_grads(const Op& op);
   [[nodiscard]] Task norm();
-  [[nodiscard]] Task commit();
+  [[nodiscard]] Task commit(const Op& op);
   [[nodiscard]] bool needs_commit(const Op& op) const;
-  void find_committed(Task& task);
+  void find_committed(Task& task, const Op& op);
   [[nodiscard]] Task update_on_device(const Op& op);
   [[nodiscard]] Task task_of_chunk(const Op& op);
   [[nodiscard]] Task update_chunk(const Op& op);
@@ -169,7 +169,7 @@ class TierPlay {
   std::vector<int> ring_weights_;
   std::vector<std::vector<int>> ring_grads_;  // by stream, slot
   int clip_ = -1;
-  int committed_ = -1;  // to which step an image has got
+  int committed_ = -1;  // to which step an image has got; and which step all ranks told of
   std::size_t persistent_spaces_ = 0;
   // Of one program.
   const Program* program_ = nullptr;

@@ -64,7 +64,8 @@ Task TierPlay::task_of(const Op& op) {
     case OpKind::kSumSquares:
       return {};  // of a chunk
     case OpKind::kCommit:
-      return commit();
+    case OpKind::kMeet:
+      return commit(op);
     case OpKind::kAddReplicas:
       return add_replicas(op);
     case OpKind::kSendActivation:
