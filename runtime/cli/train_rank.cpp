@@ -42,6 +42,9 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
                                              const LoadedConfig& config,
                                              const RankEnvironment& rank) {
   const RunPlace place = place_of(config.run, rank);
+  if (rank.rank == 0 && config.run.parallel.pipeline > 1) {
+    (void)plan_largest_rank(config.run, place);  // checks all stages together
+  }
   const Planned planned = make_plan(config.run, place);
   if (rank.rank == 0) check_fits(config.run, place, planned);
   check_budget(planned.plan, planned.memory);

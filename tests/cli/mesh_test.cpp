@@ -98,5 +98,23 @@ TEST_F(MeshRuns, WhatDoesNotDivideIsRefusedBeforeARankStarts) {
   EXPECT_NE(memory.output.find("memory.device: a step needs"), std::string::npos) << memory.output;
 }
 
+// Stages whose programs do not fit together would wait for each other for ever: no rank is started.
+TEST_F(MeshRuns, StagesThatDoNotFitTogetherAreRefused) {
+  const std::string mesh = " --set parallel.pipeline=2 --set launch.nproc=2 --set output.dir=no";
+  for (const std::string command : {"train tiny.yaml", "train tiny.yaml --dry-run",
+                                    "plan tiny.yaml --world 2 --profile h100-sxm"}) {
+    const Finished sound =
+        run_program(scratch_, command + kShort + mesh + " --set output.dir=sound");
+    EXPECT_EQ(sound.exit_code, 0) << sound.output;
+    const Finished run =
+        run_program(scratch_, command + kShort + mesh, {{"SLUICE_FAILPOINTS", "plan.stage.1:nan"}});
+    EXPECT_EQ(run.exit_code, 5) << run.output;
+    for (const char* part : {"activations from stage 0 to stage 1", "of stage 1 receives"}) {
+      EXPECT_NE(run.output.find(part), std::string::npos) << run.output;
+    }
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch_.path("no")));
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -1,5 +1,6 @@
 #include "runtime/cli/setup/train_setup.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <optional>
 #include <utility>
@@ -11,7 +12,6 @@
 #include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/plan/plan_text.hpp"
-#include "runtime/program/write/step_writer.hpp"
 #include "runtime/run/machine.hpp"
 #include "runtime/run/matmul_choice.hpp"
 
@@ -23,7 +23,7 @@ Planned make_plan(const RunConfig& run, const RunPlace& place) {
   const Model model = make_dry_model(unit_options(options), options.part);
   Planned planned{plan_step(options, model), {}, {}, {}};
   for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
-  planned.program = write_train_step(planned.plan.shape);
+  planned.program = planned_program(planned.plan.shape);
   planned.memory = plan_memory(planned.program, rank_budgets(run, place));
   return planned;
 }
@@ -41,13 +41,20 @@ std::int64_t peak_of(const Planned& planned) {
 Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
   // A plan that does not fit counts as larger than any plan that fits.
   const auto order = [](const Planned& p) { return std::pair(!p.memory.fits(), peak_of(p)); };
-  const std::vector<RunPlace> ranks = rank_classes(run, place);
-  Planned largest = make_plan(run, ranks.front());
-  for (std::size_t i = 1; i < ranks.size(); ++i) {
-    Planned planned = make_plan(run, ranks[i]);
-    if (order(planned) > order(largest)) largest = std::move(planned);
+  std::vector<Planned> stages;
+  std::vector<Program> programs;
+  std::vector<StepShape> shapes;
+  for (const RunPlace& rank : rank_classes(run, place)) {
+    stages.push_back(make_plan(run, rank));
+    programs.push_back(std::move(stages.back().program));
+    shapes.push_back(stages.back().plan.shape);
   }
-  return largest;
+  check_stages(programs, shapes);
+  const auto largest =
+      std::max_element(stages.begin(), stages.end(),
+                       [&](const Planned& a, const Planned& b) { return order(a) < order(b); });
+  largest->program = std::move(programs[static_cast<std::size_t>(largest - stages.begin())]);
+  return std::move(*largest);
 }
 
 void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned) {

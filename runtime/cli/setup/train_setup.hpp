@@ -20,7 +20,8 @@ struct Planned {
 
 // Sets libtorch's threads to those of a rank, since the plan runs units on the meta device.
 [[nodiscard]] Planned make_plan(const RunConfig& run, const RunPlace& place);
-// The plan of the rank of the mesh that needs most memory, whatever place.at is.
+// The plan of the rank with the highest need of all ranks of the mesh, whatever place.at says.
+// Throws Error where the programs of the pipeline's stages do not fit together (check_stages).
 [[nodiscard]] Planned plan_largest_rank(const RunConfig& run, const RunPlace& place);
 
 // Throws BudgetError, with advice, if the plan does not fit.
