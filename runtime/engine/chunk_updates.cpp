@@ -31,10 +31,8 @@ ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepSh
       device_(device),
       shape_(shape),
       optimizer_(optimizer),
-      groups_(groups),
       seed_(seed),
-      layout_(chunk_layout(shape)),
-      ring_(store.block(StateArray::kRing).data()),
+      memory_(store, shape, groups),
       early_(groups.size()),
       block_sums_(groups.size()) {
   for (const Chunk& chunk : train.chunks) {
@@ -77,13 +75,13 @@ Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
     case OpKind::kReadGrads:
       return read_grads(chunk);
     case OpKind::kCopyGrads:
-      device_.to_host(gradients(chunk), group(chunk).device_grads + chunk.begin * 4,
+      device_.to_host(memory_.gradients(chunk), memory_.group(chunk).device_grads + chunk.begin * 4,
                       chunk.elems * 4);
       return {};
     case OpKind::kUpdate: {
       // A speculative update leaves parameters on the host as they are: the step reads them.
       const bool leaves = op.speculative && parameter_tier(shape_, chunk.group) != Tier::kNvme;
-      update(chunk, *args, leaves ? nullptr : new_weights(chunk));
+      update(chunk, *args, leaves ? nullptr : memory_.new_weights(chunk));
       return {};
     }
     case OpKind::kWriteStates:
@@ -92,8 +90,8 @@ Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
       copy_params(chunk);
       return {};
     case OpKind::kWriteParams:
-      return store_.write(group(chunk).params, chunk.begin, chunk.elems, updated_weights(chunk),
-                          at);
+      return store_.write(memory_.group(chunk).params, chunk.begin, chunk.elems,
+                          memory_.updated_weights(chunk), at);
     default:
       sum_squares(chunk);
       return {};
@@ -108,90 +106,56 @@ bool ChunkUpdates::is_early(const Chunk& chunk) const {
 // The states are updated. Parameters elsewhere than on NVMe are made of the master weights.
 Ticket ChunkUpdates::end_kept_update(const Op& op, const Chunk& chunk) {
   if (parameter_tier(shape_, chunk.group) == Tier::kNvme) return {};
-  const OffDeviceGroup& g = group(chunk);
+  const OffDeviceGroup& g = memory_.group(chunk);
   if (op.kind == OpKind::kReadStates) {
     return store_.read(g.master, chunk.begin - g.on_device, chunk.elems,
-                       slot(chunk, layout_.master));
+                       memory_.slot(chunk, memory_.layout().master));
   }
   if (op.kind == OpKind::kCopyParams) copy_params(chunk);
-  std::byte* const weights = op.kind == OpKind::kUpdate ? new_weights(chunk) : nullptr;
+  std::byte* const weights = op.kind == OpKind::kUpdate ? memory_.new_weights(chunk) : nullptr;
   if (weights != nullptr) {
-    convert(weights, shape_.dtype, slot(chunk, layout_.master), DType::kFloat32, chunk.elems);
+    convert(weights, shape_.dtype, memory_.slot(chunk, memory_.layout().master), DType::kFloat32,
+            chunk.elems);
   }
   return {};
 }
 
-std::byte* ChunkUpdates::slot(const Chunk& chunk, std::int64_t part) const {
-  return ring_ + chunk.slot * layout_.bytes + part;
-}
-
-std::byte* ChunkUpdates::state(const Chunk& chunk, RowId row, std::int64_t part) const {
-  if (store_.on_nvme(row)) return slot(chunk, part);
-  return store_.host(row) + (chunk.begin - store_.row(row).first) * store_.row(row).element_bytes;
-}
-
-float* ChunkUpdates::gradients(const Chunk& chunk) const {
-  if (shape_.placement.gradients != Tier::kHost) {
-    return reinterpret_cast<float*>(slot(chunk, layout_.grads));
-  }
-  return reinterpret_cast<float*>(store_.host(group(chunk).grads[0])) + chunk.begin;
-}
-
-// Where the update writes parameters beside the master weights; null where it need not.
-std::byte* ChunkUpdates::new_weights(const Chunk& chunk) const {
-  if (params_are_master(shape_, chunk.group)) return nullptr;
-  const RowId params = group(chunk).params;
-  if (params >= 0 && !store_.on_nvme(params)) {
-    return store_.host(params) + chunk.begin * store_.row(params).element_bytes;
-  }
-  return shape_.dtype == DType::kFloat32 ? nullptr : slot(chunk, layout_.weights);
-}
-
-// The update's output, or in fp32 the master weights.
-const std::byte* ChunkUpdates::updated_weights(const Chunk& chunk) const {
-  const std::byte* const weights = new_weights(chunk);
-  return weights != nullptr ? weights : state(chunk, group(chunk).master, layout_.master);
-}
-
 Ticket ChunkUpdates::read_states(const Chunk& chunk, At at) {
-  const OffDeviceGroup& g = group(chunk);
-  return for_states(optimizer_.type, g, layout_, [&](RowId row, std::int64_t part) {
-    return store_.read(row, chunk.begin - g.on_device, chunk.elems, slot(chunk, part), at);
+  const OffDeviceGroup& g = memory_.group(chunk);
+  return for_states(optimizer_.type, g, memory_.layout(), [&](RowId row, std::int64_t part) {
+    return store_.read(row, chunk.begin - g.on_device, chunk.elems, memory_.slot(chunk, part), at);
   });
 }
 
 Ticket ChunkUpdates::write_states(const Chunk& chunk, At at) {
-  const OffDeviceGroup& g = group(chunk);
-  return for_states(optimizer_.type, g, layout_, [&](RowId row, std::int64_t part) {
-    return store_.write(row, chunk.begin - g.on_device, chunk.elems, slot(chunk, part), at);
+  const OffDeviceGroup& g = memory_.group(chunk);
+  return for_states(optimizer_.type, g, memory_.layout(), [&](RowId row, std::int64_t part) {
+    return store_.write(row, chunk.begin - g.on_device, chunk.elems, memory_.slot(chunk, part), at);
   });
 }
 
 Ticket ChunkUpdates::read_grads(const Chunk& chunk) {
-  const std::vector<RowId>& grads = group(chunk).grads;
+  const std::vector<RowId>& grads = memory_.group(chunk).grads;
   return issue_all(grads.size(), [&](std::size_t s) {
-    return store_.read(
-        grads[s], chunk.begin, chunk.elems,
-        slot(chunk, layout_.grads + static_cast<std::int64_t>(s) * layout_.grad_stride));
+    return store_.read(grads[s], chunk.begin, chunk.elems, memory_.gradient_stream(chunk, s));
   });
 }
 
 void ChunkUpdates::add_streams(const Chunk& chunk) {
   if (shape_.placement.gradients != Tier::kNvme) return;
-  for (std::size_t s = 1; s < group(chunk).grads.size(); ++s) {
-    add_to(gradients(chunk),
-           slot(chunk, layout_.grads + static_cast<std::int64_t>(s) * layout_.grad_stride),
-           DType::kFloat32, chunk.elems, true);
+  for (std::size_t s = 1; s < memory_.group(chunk).grads.size(); ++s) {
+    add_to(memory_.gradients(chunk), memory_.gradient_stream(chunk, s), DType::kFloat32,
+           chunk.elems, true);
   }
 }
 
 void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights) {
   failpoint("engine.update." + std::to_string(chunk.group));
   add_streams(chunk);
-  const OffDeviceGroup& g = group(chunk);
-  auto* const master = reinterpret_cast<float*>(state(chunk, g.master, layout_.master));
+  const OffDeviceGroup& g = memory_.group(chunk);
+  float* const master = memory_.master(chunk);
   const OptimizerRule& rule = rule_of(optimizer_.type);
-  const float* const grads = gradients(chunk);
+  const float* const grads = memory_.gradients(chunk);
   const DType moments_dtype = shape_.placement.moments_dtype;
   for (const ShardSegment& segment : g.segments) {
     const std::int64_t begin = std::max(segment.range.begin, chunk.begin) - chunk.begin;
@@ -200,8 +164,8 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
     UpdateSpan args = update_span(optimizer_, update, segment.decay);
     args.master = master + begin;
     for (std::size_t k = 0; k < rule.moments; ++k) {
-      args.moments[k] =
-          state(chunk, g.moments[k], layout_.moments[k]) + begin * size_of(moments_dtype);
+      args.moments[k] = memory_.state(chunk, g.moments[k], memory_.layout().moments[k]) +
+                        begin * size_of(moments_dtype);
     }
     args.moments_dtype = moments_dtype;
     args.rounding_seed = seed_;
@@ -218,14 +182,14 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
 
 void ChunkUpdates::copy_params(const Chunk& chunk) {
   const std::int64_t element_bytes = size_of(shape_.dtype);
-  device_.to_device(group(chunk).device_shard + chunk.begin * element_bytes, updated_weights(chunk),
-                    chunk.elems * element_bytes);
+  device_.to_device(memory_.group(chunk).device_shard + chunk.begin * element_bytes,
+                    memory_.updated_weights(chunk), chunk.elems * element_bytes);
 }
 
 void ChunkUpdates::sum_squares(const Chunk& chunk) {
   add_streams(chunk);
   std::vector<double>& sums = block_sums_[static_cast<std::size_t>(chunk.group)];
-  sum_squares_blocks(gradients(chunk), DType::kFloat32, chunk.elems,
+  sum_squares_blocks(memory_.gradients(chunk), DType::kFloat32, chunk.elems,
                      sums.data() + chunk.begin / kChunkAlignElems);
 }
 

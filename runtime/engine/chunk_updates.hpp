@@ -10,11 +10,10 @@
 #include <span>
 #include <vector>
 
-#include "runtime/engine/off_device_group.hpp"
+#include "runtime/engine/chunk_memory.hpp"
 #include "runtime/engine/update_step.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/program/step_shape.hpp"
-#include "runtime/program/write/update_flow.hpp"
 
 namespace sluice {
 
@@ -44,16 +43,7 @@ class ChunkUpdates {
     std::int64_t begin = 0;
     std::int64_t elems = 0;
   };
-  [[nodiscard]] const OffDeviceGroup& group(const Chunk& chunk) const {
-    return groups_[static_cast<std::size_t>(chunk.group)];
-  }
   [[nodiscard]] bool is_early(const Chunk& chunk) const;
-  [[nodiscard]] std::byte* slot(const Chunk& chunk, std::int64_t part) const;
-  // A chunk's part of a row: in place on the host, or in its slot of the ring.
-  [[nodiscard]] std::byte* state(const Chunk& chunk, RowId row, std::int64_t part) const;
-  [[nodiscard]] float* gradients(const Chunk& chunk) const;
-  [[nodiscard]] std::byte* new_weights(const Chunk& chunk) const;
-  [[nodiscard]] const std::byte* updated_weights(const Chunk& chunk) const;
   [[nodiscard]] Ticket read_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket write_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket read_grads(const Chunk& chunk);
@@ -67,10 +57,8 @@ class ChunkUpdates {
   DeviceCopies& device_;
   const StepShape& shape_;
   const OptimizerOptions optimizer_;
-  const std::span<const OffDeviceGroup> groups_;
   const std::uint64_t seed_;
-  const ChunkLayout layout_;
-  std::byte* const ring_;
+  const ChunkMemory memory_;
   const UpdateArgs* update_ = nullptr;
   const UpdateArgs* speculation_ = nullptr;
   bool kept_ = false;

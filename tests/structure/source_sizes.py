@@ -27,7 +27,6 @@ LARGE_FOLDERS = {
 }
 WIDE_CLASSES = {
     "offload/io_queue.hpp IoQueue": 53,
-    "runtime/engine/tier_store.hpp TierStore": 58,
     "runtime/program/check/chunk_check.hpp ChunkCheck": 26,
     "runtime/program/write/step_writer.cpp StepWriter": 31,
     "runtime/program/write/update_flow.hpp UpdateFlow": 32,
