@@ -9,7 +9,7 @@ that is over the limit, --retime compiles each alone that changed since COMMIT (
 half at most: those it does not come to are counted.
 --retime compiles each slow unit once more, alone, and takes its processor time when that is less: on a busy
 machine the log holds waiting too.  It also times one include of ATen/core/Tensor.h, 1.2 s on the machine the
-limit was set for, and raises the limit by as much as this one is slower, up to four times.  SLUICE_TIME_FACTOR
+limit was set for, and raises the limit by as much as this one is slower, up to twice.  SLUICE_TIME_FACTOR
 (default 1.0) scales the limit as well.
 """
 import json
@@ -123,7 +123,7 @@ def changed_since(root, commit):
 
 
 def slowness(units):
-    """How much slower this machine compiles than the one the limit was set for: 1 to 4."""
+    """How much slower this machine compiles than the one the limit was set for: 1 to 2."""
     for unit in units:
         torch = re.search(r"-isystem (\S+/torch/include)\b", unit.command)
         if not torch:
@@ -133,7 +133,7 @@ def slowness(units):
                        input=b"#include <ATen/core/Tensor.h>\n", check=True)
         after = resource.getrusage(resource.RUSAGE_CHILDREN)
         took = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-        return min(4.0, max(1.0, took / REFERENCE_SECONDS))
+        return min(2.0, max(1.0, took / REFERENCE_SECONDS))
     return 1.0
 
 
