@@ -55,8 +55,9 @@ class RankLog {
   bool last_is_open_ = false;  // the last one has no line break yet
 };
 
-// Whole lines of a rank's log ("13:04:05.123 info    TEXT") whose text is one of `said` are left
-// out; all else passes. A rank writes each line at once: a line that comes in two parts passes.
+// Whole lines of a rank's log ("13:04:05.123 info    TEXT" or "... info    [rank 1] TEXT") whose
+// TEXT is one of `said` are left out; all else passes. A rank writes each line at once: a line that
+// comes in two parts passes.
 [[nodiscard]] std::string without_said_lines(std::string_view bytes,
                                              std::span<const std::string> said);
 
