@@ -20,7 +20,8 @@ enum class CountedDevice { kHost, kMeta };
 
 // Installs the counting allocators; later calls do nothing. To be called before tensors are made:
 // what was allocated before is not counted. From then on the C library keeps freed memory for the
-// process instead of returning it to the kernel, so that steps find their pages there.
+// process instead of returning it to the kernel, so that steps find their pages there, and MKL
+// keeps no buffers of its own.
 void install_counting_allocators();
 
 // Returns what has been freed so far after all: after set-up, before the run takes its memory.
