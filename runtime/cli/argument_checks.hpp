@@ -1,4 +1,4 @@
-// Checks of numbers among the arguments. Only for main.cpp.
+// Checks of numbers among the arguments. Only for *_arguments.cpp: it brings in CLI11.
 #pragma once
 
 #include <CLI/CLI.hpp>

@@ -8,13 +8,11 @@
 #include <vector>
 
 #include "configs/suggest.hpp"
-#include "kernels/base/bytes.hpp"
 #include "kernels/base/error.hpp"
 #include "kernels/base/failpoint.hpp"
 #include "kernels/cpu/cpu_features.hpp"
-#include "runtime/cli/argument_checks.hpp"
+#include "runtime/cli/arguments.hpp"
 #include "runtime/cli/command_output.hpp"
-#include "runtime/cli/commands.hpp"
 #include "runtime/launch/error_report.hpp"
 
 namespace {
@@ -23,291 +21,12 @@ using namespace sluice;
 
 constexpr int kUsageError = 2;
 
-struct Arguments {
-  TrainCommand train;
-  PlanCommand plan;
-  TokenizerCommand tokenizer;
-  TokenizerTrainCommand tokenizer_train;
-  DataCommand data;
-  BenchCommand bench;
-  BenchStepCommand bench_step;
-  BenchCommCommand bench_comm;
-  BenchAdamCommand bench_adam;
-  BenchNvmeCommand bench_nvme;
-  DoctorCommand doctor;
-  CheckpointCommand checkpoint;
-  EvalCommand eval;
-  GenerateCommand generate;
-  ExplainCommand explain;
-};
-
-void add_train(CLI::App& app, Arguments& args) {
-  CLI::App* train = app.add_subcommand("train", "train a model as a YAML file says");
-  train->add_option("config", args.train.config, "the YAML file")->required();
-  train->add_option("--set", args.train.overrides, "section.key=value, over the file; repeatable")
-      ->allow_extra_args(false);
-  train->add_option("--nproc", args.train.nproc, "ranks on this host, over launch.nproc")
-      ->check(whole_number(1));
-  train->add_flag("--dry-run", args.train.dry_run, "print the plan, start nothing");
-  train
-      ->add_option("--resume", args.train.resume,
-                   "auto: from the newest checkpoint in checkpoint.dir, if there is one; or a "
-                   "checkpoint's folder; never")
-      ->capture_default_str()
-      ->take_last();
-}
-
-void add_plan(CLI::App& app, Arguments& args) {
-  CLI::App* plan =
-      app.add_subcommand("plan", "what a run needs and how long it takes; no GPU needed");
-  plan->add_option("config", args.plan.config, "the YAML file")->required();
-  plan->add_option("--set", args.plan.overrides, "section.key=value, over the file; repeatable")
-      ->allow_extra_args(false);
-  plan->add_option("--world", args.plan.world, "ranks of the whole job, over launch.nproc")
-      ->check(CLI::Range(1, 1 << 20));
-  plan->add_option("--profile", args.plan.profile,
-                   "of configs/machines: cpu, h100-sxm, ..., or a file; none: this machine");
-  plan->add_flag("--json", args.plan.json, "for machines");
-  plan->add_flag("--compare", args.plan.compare, "stages x offload targets: what fits");
-  plan->add_flag("--suggest", args.plan.suggest, "look for the fastest configuration that fits");
-  plan->add_option("--html", args.plan.html, "also write the plan as a page: a file");
-  plan->add_option_function<std::string>(
-      "--tokens",
-      [&args](const std::string& text) {
-        const auto tokens = parse_count(text);
-        if (!tokens || *tokens == 0) {
-          throw CLI::ValidationError("--tokens", text + " is no count like 15T, 300B or 5e9");
-        }
-        args.plan.tokens = *tokens;
-      },
-      "how long so many tokens take: 15T");
-  plan->add_option("--endurance", args.plan.endurance_bytes, "bytes a drive may be written: 600TB")
-      ->transform(CLI::AsSizeValue(true))
-      ->default_str("600TB");
-}
-
-void add_eval(CLI::App& app, Arguments& args) {
-  CLI::App* eval = app.add_subcommand("eval", "loss and perplexity of a model, file by file");
-  eval->add_option("config", args.eval.config, "the YAML file")->required();
-  eval->add_option(
-      "--checkpoint", args.eval.checkpoint,
-      "a run's folder, a checkpoint, a folder of them: the newest, or a Hugging Face folder; "
-      "none: model.from");
-  eval->add_option("--text", args.eval.text,
-                   "files, folders or globs instead of the validation data")
-      ->allow_extra_args(false);
-  eval->add_option("--stride", args.eval.stride,
-                   "tokens between windows, default model.seq; what windows share is context only")
-      ->check(whole_number(1));
-  eval->add_option("--set", args.eval.overrides, "section.key=value, over the file; repeatable")
-      ->allow_extra_args(false);
-  eval->add_option("--nproc", args.eval.nproc, "ranks on this host")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  eval->add_flag("--json", args.eval.json, "for machines");
-}
-
-void add_generate(CLI::App& app, Arguments& args) {
-  GenerateCommand& to = args.generate;
-  CLI::App* generate = app.add_subcommand("generate", "go on from a text");
-  generate->add_option("config", to.config, "a YAML file; none: the weights' own configuration");
-  generate->add_option(
-      "--checkpoint", to.checkpoint,
-      "a run's folder, a checkpoint, a folder of them: the newest, or a Hugging Face folder; "
-      "none: model.from");
-  auto* text = generate->add_option("--prompt", to.prompt, "none: standard input");
-  auto* file = generate->add_option("--prompt-file", to.prompt_file, "a file with the prompt");
-  file->take_last();  // the launcher's comes after the user's
-  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) file->excludes(text);  // ranks get both
-  generate->add_option("--max-tokens", to.max_tokens, "at most so many; default 256")
-      ->check(whole_number(1));
-  generate->add_option("--temperature", to.sampling.temperature, "0: always the likeliest token")
-      ->capture_default_str();
-  generate->add_option("--top-k", to.sampling.top_k, "of the likeliest only; 0: all")
-      ->check(whole_number(0))
-      ->capture_default_str();
-  generate->add_option("--top-p", to.sampling.top_p, "of those that together are so likely")
-      ->capture_default_str();
-  generate->add_option("--seed", to.sampling.seed, "of the draws")
-      ->check(whole_number(0, ~std::uint64_t{0}))
-      ->capture_default_str();
-  generate->add_flag("--ignore-end-of-text", to.ignore_end_of_text, "go on to --max-tokens");
-  generate->add_flag("--no-bos", to.no_bos,
-                     "not the tokenizer's tokens before a text, as <|begin_of_text|>");
-  generate->add_flag("--echo", to.echo, "print the prompt as well");
-  generate->add_option("--set", to.overrides, "section.key=value; repeatable")
-      ->allow_extra_args(false);
-  generate->add_option("--nproc", to.nproc, "ranks on this host")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  generate->add_flag("--json", to.json, "for machines");
-}
-
-void add_tokenizer(CLI::App& app, Arguments& args) {
-  CLI::App* group = app.add_subcommand("tokenizer", "train a tokenizer, encode, decode");
-  group->require_subcommand(1);
-  for (const char* name : {"encode", "decode"}) {
-    CLI::App* sub = group->add_subcommand(name, std::string(name) + " a file or standard input");
-    sub->add_option("--tokenizer", args.tokenizer.tokenizer, "bytes, a folder or a file")
-        ->capture_default_str();
-    sub->add_option("input", args.tokenizer.input, "a file; none: standard input");
-  }
-  CLI::App* train = group->add_subcommand("train", "learn a byte-level BPE vocabulary");
-  train->add_option("text", args.tokenizer_train.text, "files, folders, globs")->required();
-  train
-      ->add_option("--json-key", args.tokenizer_train.json_key,
-                   "of JSON lines: the key of the text")
-      ->capture_default_str();
-  train->add_option("--vocab-size", args.tokenizer_train.vocab_size, "ids, 257 or more")
-      ->required();
-  train
-      ->add_option("-o,--output", args.tokenizer_train.out_dir, "folder for vocab.json, merges.txt")
-      ->required();
-}
-
-void add_data(CLI::App& app, Arguments& args) {
-  CLI::App* group = app.add_subcommand("data", "prepare and look at training data");
-  group->require_subcommand(1);
-  for (const char* name : {"prepare", "inspect"}) {
-    CLI::App* sub = group->add_subcommand(name, "build the token caches; say what is in them");
-    sub->add_option("config", args.data.config, "the YAML file")->required();
-    sub->add_option("--set", args.data.overrides, "section.key=value")->allow_extra_args(false);
-  }
-}
-
-void add_bench_step(CLI::App& group, Arguments& args) {
-  CLI::App* step = group.add_subcommand("step", "where a training step's time goes, lane by lane");
-  step->add_option("config", args.bench_step.config, "the YAML file")->required();
-  step->add_option("--set", args.bench_step.overrides, "section.key=value, over the file")
-      ->allow_extra_args(false);
-  step->add_option("--nproc", args.bench_step.nproc, "ranks on this host, over launch.nproc")
-      ->check(whole_number(1));
-  step->add_option("--steps", args.bench_step.steps, "steps that count")
-      ->check(whole_number(1))
-      ->capture_default_str();
-  step->add_option("--warmup", args.bench_step.warmup, "steps before them")
-      ->check(whole_number(0))
-      ->capture_default_str();
-}
-
-void add_bench_nvme(CLI::App& group, Arguments& args) {
-  CLI::App* nvme = group.add_subcommand("nvme", "the NVMe tier's store by block and depth");
-  nvme->add_option("paths", args.bench_nvme.paths, "folders, one for each drive")->required();
-  nvme->add_option("--bytes", args.bench_nvme.bytes, "moved by each measurement: 1GiB");
-  nvme->add_option("--blocks", args.bench_nvme.blocks, "largest transfers: 256KiB,1MiB")
-      ->delimiter(',');
-  nvme->add_option("--depths", args.bench_nvme.depths, "transfers in flight: 4,16,64")
-      ->delimiter(',')
-      ->check(CLI::Range(1, 4096));
-  nvme->add_flag("--no-checksums", args.bench_nvme.no_checksums, "move bytes unhashed");
-}
-
-void add_checkpoint(CLI::App& app, Arguments& args) {
-  CheckpointCommand& command = args.checkpoint;
-  CLI::App* group = app.add_subcommand(
-      "checkpoint", "look at checkpoints; Hugging Face in and out, DeepSpeed and Megatron in");
-  group->require_subcommand(1);
-  CLI::App* list = group->add_subcommand("ls", "the checkpoints of a folder");
-  CLI::App* verify = group->add_subcommand("verify", "read every byte, compare every checksum");
-  CLI::App* again = group->add_subcommand(
-      "convert", "write a checkpoint again: in so many files, moments in bf16, weights alone");
-  CLI::App* out = group->add_subcommand("export", "write a checkpoint as a Hugging Face folder");
-  CLI::App* in = group->add_subcommand(
-      "import", "make a checkpoint of a Hugging Face folder, or one of DeepSpeed's or Megatron's");
-  list->add_option("folder", command.path, "a run's folder, or one of checkpoints")->required();
-  verify->add_option("path", command.path, "a run's folder, a checkpoint, or a folder of them")
-      ->required();
-  for (CLI::App* sub : {again, out}) {
-    sub->add_option("checkpoint", command.path,
-                    "a run's folder, a checkpoint, or a folder of them: the newest")
-        ->required();
-  }
-  in->add_option("folder", command.path,
-                 "a Hugging Face folder, a universal checkpoint of "
-                 "DeepSpeed, or a checkpoint of Megatron")
-      ->required();
-  for (CLI::App* sub : {list, verify}) sub->add_flag("--json", command.json, "for machines");
-  for (CLI::App* sub : {again, out, in}) {
-    sub->add_option("-o,--output", command.out, "the folder to write")->required();
-  }
-  out->add_option("--dtype", command.dtype, "of the weights")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
-      ->capture_default_str();
-  out->add_option("--shard-bytes", command.shard_bytes, "of tensors in one file: 5GB")
-      ->transform(CLI::AsSizeValue(true))
-      ->default_str("5GB");
-  out->add_option("--tokenizer", command.tokenizer, "a folder with the tokenizer's files");
-  in->add_option("--format", command.format, "of the folder")
-      ->check(CLI::IsMember({"auto", "hf", "deepspeed", "megatron"}))
-      ->capture_default_str();
-  in->add_option("--config", command.config, "a run's YAML file; none: the folder's model");
-  for (CLI::App* sub : {again, in}) {
-    sub->add_flag("--weights-only", command.weights_only, "leave the optimizer's moments out");
-  }
-  again->add_option("--files", command.files, "of equal shares")
-      ->check(whole_number(1, 1'000'000))
-      ->capture_default_str();
-  again->add_option("--moments", command.moments, "their type; none: as they are")
-      ->check(CLI::IsMember({"fp32", "bf16"}));
-  in->add_option("--set", command.overrides, "section.key=value, e.g. model.seq=4096")
-      ->allow_extra_args(false);
-}
-
 int dispatch_checkpoint(const CLI::App& group, const CheckpointCommand& command) {
   if (group.got_subcommand("ls")) return run_checkpoint_ls(command);
   if (group.got_subcommand("verify")) return run_checkpoint_verify(command);
   if (group.got_subcommand("convert")) return run_checkpoint_convert(command);
   if (group.got_subcommand("export")) return run_checkpoint_export(command);
   return run_checkpoint_import(command);
-}
-
-void add_explain(CLI::App& app, Arguments& args) {
-  CLI::App* explain = app.add_subcommand("explain", "what a configuration's keys mean");
-  auto* name = explain->add_option("key", args.explain.name,
-                                   "a section or a key, as train.clip; none: all sections");
-  explain->add_flag("--markdown", args.explain.markdown, "all keys, as docs/configuration.md")
-      ->excludes(name);
-}
-
-void add_doctor(CLI::App& app, Arguments& args) {
-  CLI::App* doctor = app.add_subcommand("doctor", "what this machine can do, and what is off");
-  doctor->add_flag("--json", args.doctor.json, "for machines");
-  doctor->add_flag("--quick", args.doctor.quick, "fewer and smaller measurements");
-  doctor->add_option("--nvme-path", args.doctor.nvme_path,
-                     "a folder on the disk to measure; none: that of temporary files");
-  doctor->add_option("--out", args.doctor.out,
-                     "the rates file to write; none: where train and plan look for it");
-}
-
-void add_bench(CLI::App& app, Arguments& args) {
-  CLI::App* group = app.add_subcommand("bench", "measure this machine: step, comm, adam, nvme");
-  group->require_subcommand(1);
-  add_bench_step(*group, args);
-  add_bench_nvme(*group, args);
-
-  CLI::App* comm = group->add_subcommand("comm", "reduce-scatter and all-gather by size");
-  comm->add_option("--ranks", args.bench_comm.ranks, "ranks on this host")
-      ->check(CLI::Range(2, 64))
-      ->capture_default_str();
-  comm->add_option("--bytes", args.bench_comm.bytes, "sizes of the buffer: 1MiB,64MiB")
-      ->delimiter(',');
-  comm->add_option("--transports", args.bench_comm.transports, "of gloo,host,mapped,local")
-      ->delimiter(',');
-
-  CLI::App* adam = group->add_subcommand("adam", "AdamW on the host against its memory");
-  adam->add_option("--elems", args.bench_adam.elems, "parameters: 32M");
-  adam->add_option("--threads", args.bench_adam.threads, "default: the cores there are")
-      ->check(CLI::Range(1, 4096));
-  adam->add_option("--dtype", args.bench_adam.dtype, "of gradients and weights")
-      ->check(CLI::IsMember({"fp32", "bf16", "fp16"}))
-      ->capture_default_str();
-
-  for (CLI::App* sub : {comm, adam}) {
-    sub->add_option("--rounds", args.bench.rounds, "repetitions")->check(CLI::Range(1, 100000));
-  }
-  for (CLI::App* sub : {group->get_subcommand("step"), group->get_subcommand("nvme"), comm, adam}) {
-    sub->add_flag("--json", args.bench.json, "for machines");
-  }
 }
 
 int dispatch_bench(const CLI::App& group, const Arguments& args) {
@@ -374,17 +93,8 @@ int run_main(int argc, char** argv) {
   args.doctor.argv = args.train.argv;
   args.eval.argv = args.train.argv;
   args.generate.argv = args.train.argv;
-  add_train(app, args);
-  add_plan(app, args);
-  add_eval(app, args);
-  add_generate(app, args);
-  add_tokenizer(app, args);
-  add_data(app, args);
-  add_bench(app, args);
-  add_doctor(app, args);
-  add_checkpoint(app, args);
-  add_explain(app, args);
-  app.add_subcommand("schema", "print the configuration's JSON Schema, for editors");
+  add_run_commands(app, args);
+  add_tool_commands(app, args);
   try {
     app.parse(argc, argv);
   } catch (const CLI::ParseError& error) {

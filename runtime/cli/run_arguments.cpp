@@ -1,0 +1,158 @@
+// The options of train, plan, eval, generate, data and tokenizer.
+#include <CLI/CLI.hpp>
+#include <cstdlib>
+#include <string>
+
+#include "kernels/base/bytes.hpp"
+#include "runtime/cli/argument_checks.hpp"
+#include "runtime/cli/arguments.hpp"
+
+namespace sluice {
+namespace {
+
+void add_train(CLI::App& app, Arguments& args) {
+  CLI::App* train = app.add_subcommand("train", "train a model as a YAML file says");
+  train->add_option("config", args.train.config, "the YAML file")->required();
+  train->add_option("--set", args.train.overrides, "section.key=value, over the file; repeatable")
+      ->allow_extra_args(false);
+  train->add_option("--nproc", args.train.nproc, "ranks on this host, over launch.nproc")
+      ->check(whole_number(1));
+  train->add_flag("--dry-run", args.train.dry_run, "print the plan, start nothing");
+  train
+      ->add_option("--resume", args.train.resume,
+                   "auto: from the newest checkpoint in checkpoint.dir, if there is one; or a "
+                   "checkpoint's folder; never")
+      ->capture_default_str()
+      ->take_last();
+}
+
+void add_plan(CLI::App& app, Arguments& args) {
+  CLI::App* plan =
+      app.add_subcommand("plan", "what a run needs and how long it takes; no GPU needed");
+  plan->add_option("config", args.plan.config, "the YAML file")->required();
+  plan->add_option("--set", args.plan.overrides, "section.key=value, over the file; repeatable")
+      ->allow_extra_args(false);
+  plan->add_option("--world", args.plan.world, "ranks of the whole job, over launch.nproc")
+      ->check(CLI::Range(1, 1 << 20));
+  plan->add_option("--profile", args.plan.profile,
+                   "of configs/machines: cpu, h100-sxm, ..., or a file; none: this machine");
+  plan->add_flag("--json", args.plan.json, "for machines");
+  plan->add_flag("--compare", args.plan.compare, "stages x offload targets: what fits");
+  plan->add_flag("--suggest", args.plan.suggest, "look for the fastest configuration that fits");
+  plan->add_option("--html", args.plan.html, "also write the plan as a page: a file");
+  plan->add_option_function<std::string>(
+      "--tokens",
+      [&args](const std::string& text) {
+        const auto tokens = parse_count(text);
+        if (!tokens || *tokens == 0) {
+          throw CLI::ValidationError("--tokens", text + " is no count like 15T, 300B or 5e9");
+        }
+        args.plan.tokens = *tokens;
+      },
+      "how long so many tokens take: 15T");
+  plan->add_option("--endurance", args.plan.endurance_bytes, "bytes a drive may be written: 600TB")
+      ->transform(CLI::AsSizeValue(true))
+      ->default_str("600TB");
+}
+
+void add_eval(CLI::App& app, Arguments& args) {
+  CLI::App* eval = app.add_subcommand("eval", "loss and perplexity of a model, file by file");
+  eval->add_option("config", args.eval.config, "the YAML file")->required();
+  eval->add_option(
+      "--checkpoint", args.eval.checkpoint,
+      "a run's folder, a checkpoint, a folder of them: the newest, or a Hugging Face folder; "
+      "none: model.from");
+  eval->add_option("--text", args.eval.text,
+                   "files, folders or globs instead of the validation data")
+      ->allow_extra_args(false);
+  eval->add_option("--stride", args.eval.stride,
+                   "tokens between windows, default model.seq; what windows share is context only")
+      ->check(whole_number(1));
+  eval->add_option("--set", args.eval.overrides, "section.key=value, over the file; repeatable")
+      ->allow_extra_args(false);
+  eval->add_option("--nproc", args.eval.nproc, "ranks on this host")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  eval->add_flag("--json", args.eval.json, "for machines");
+}
+
+void add_generate(CLI::App& app, Arguments& args) {
+  GenerateCommand& to = args.generate;
+  CLI::App* generate = app.add_subcommand("generate", "go on from a text");
+  generate->add_option("config", to.config, "a YAML file; none: the weights' own configuration");
+  generate->add_option(
+      "--checkpoint", to.checkpoint,
+      "a run's folder, a checkpoint, a folder of them: the newest, or a Hugging Face folder; "
+      "none: model.from");
+  auto* text = generate->add_option("--prompt", to.prompt, "none: standard input");
+  auto* file = generate->add_option("--prompt-file", to.prompt_file, "a file with the prompt");
+  file->take_last();  // the launcher's comes after the user's
+  if (std::getenv("SLUICE_ERROR_FILE") == nullptr) file->excludes(text);  // ranks get both
+  generate->add_option("--max-tokens", to.max_tokens, "at most so many; default 256")
+      ->check(whole_number(1));
+  generate->add_option("--temperature", to.sampling.temperature, "0: always the likeliest token")
+      ->capture_default_str();
+  generate->add_option("--top-k", to.sampling.top_k, "of the likeliest only; 0: all")
+      ->check(whole_number(0))
+      ->capture_default_str();
+  generate->add_option("--top-p", to.sampling.top_p, "of those that together are so likely")
+      ->capture_default_str();
+  generate->add_option("--seed", to.sampling.seed, "of the draws")
+      ->check(whole_number(0, ~std::uint64_t{0}))
+      ->capture_default_str();
+  generate->add_flag("--ignore-end-of-text", to.ignore_end_of_text, "go on to --max-tokens");
+  generate->add_flag("--no-bos", to.no_bos,
+                     "not the tokenizer's tokens before a text, as <|begin_of_text|>");
+  generate->add_flag("--echo", to.echo, "print the prompt as well");
+  generate->add_option("--set", to.overrides, "section.key=value; repeatable")
+      ->allow_extra_args(false);
+  generate->add_option("--nproc", to.nproc, "ranks on this host")
+      ->check(whole_number(1))
+      ->capture_default_str();
+  generate->add_flag("--json", to.json, "for machines");
+}
+
+void add_data(CLI::App& app, Arguments& args) {
+  CLI::App* group = app.add_subcommand("data", "prepare and look at training data");
+  group->require_subcommand(1);
+  for (const char* name : {"prepare", "inspect"}) {
+    CLI::App* sub = group->add_subcommand(name, "build the token caches; say what is in them");
+    sub->add_option("config", args.data.config, "the YAML file")->required();
+    sub->add_option("--set", args.data.overrides, "section.key=value")->allow_extra_args(false);
+  }
+}
+
+void add_tokenizer(CLI::App& app, Arguments& args) {
+  CLI::App* group = app.add_subcommand("tokenizer", "train a tokenizer, encode, decode");
+  group->require_subcommand(1);
+  for (const char* name : {"encode", "decode"}) {
+    CLI::App* sub = group->add_subcommand(name, std::string(name) + " a file or standard input");
+    sub->add_option("--tokenizer", args.tokenizer.tokenizer, "bytes, a folder or a file")
+        ->capture_default_str();
+    sub->add_option("input", args.tokenizer.input, "a file; none: standard input");
+  }
+  CLI::App* train = group->add_subcommand("train", "learn a byte-level BPE vocabulary");
+  train->add_option("text", args.tokenizer_train.text, "files, folders, globs")->required();
+  train
+      ->add_option("--json-key", args.tokenizer_train.json_key,
+                   "of JSON lines: the key of the text")
+      ->capture_default_str();
+  train->add_option("--vocab-size", args.tokenizer_train.vocab_size, "ids, 257 or more")
+      ->required();
+  train
+      ->add_option("-o,--output", args.tokenizer_train.out_dir, "folder for vocab.json, merges.txt")
+      ->required();
+}
+
+}  // namespace
+
+void add_run_commands(CLI::App& app, Arguments& args) {
+  add_train(app, args);
+  add_plan(app, args);
+  add_eval(app, args);
+  add_generate(app, args);
+  add_tokenizer(app, args);
+  add_data(app, args);
+}
+
+}  // namespace sluice
