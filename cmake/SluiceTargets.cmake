@@ -1,7 +1,7 @@
 # Helpers every folder's CMakeLists.txt uses.
 #
 #   sluice_library(NAME zero TIER 1 SOURCES a.cpp b.cpp DEPS sluice::kernels [BRIDGES c_bridge.cpp] [HOT] [BUSY]
-#                  [PRECOMPILE <ATen/ops/empty.h>])
+#                  [JSON d_json.cpp] [JSON_O1 e_json.cpp] [PRECOMPILE <ATen/ops/empty.h>])
 #   sluice_test(NAME zero TIER 1 SOURCES a_test.cpp DEPS sluice::zero [LABELS cpu multi] [SERIAL] [FIRST]
 #               [BUSY] [APART] [JSON])
 #
@@ -11,7 +11,8 @@
 #   2  everything. In a library only the sources named BRIDGES are tier 2.
 # PRECOMPILE: headers that most of a tier 1 library's sources include beside ATen/core/Tensor.h.
 # FIRST: among the longest; ctest -j starts it before others, so that it is not alone at the end.
-# JSON: most of what its sources take to compile is the JSON library's templates: -O0, with a precompiled header of it.
+# JSON: sources, or a whole test, that compile the JSON library's templates and whose run time does not count: -O0, with
+# a precompiled header of that library. JSON_O1: the same for sources whose run time counts.
 # APART: the test's sources have file-local names in common, so SLUICE_UNITY_TESTS does not join them.
 
 add_library(sluice_flags INTERFACE)
@@ -69,10 +70,6 @@ function(_sluice_precompile target kind type tier)
   target_compile_options(${target} PRIVATE -fpch-preprocess -Wno-error=invalid-pch -Wno-error=array-bounds)
 endfunction()
 
-# Sources, and whole tests, whose compile time is a library's templates, optimised for nothing.
-function(sluice_unoptimised_sources)
-  set_source_files_properties(${ARGN} PROPERTIES COMPILE_OPTIONS -O0 SKIP_PRECOMPILE_HEADERS ON)
-endfunction()
 add_library(sluice_quick INTERFACE)
 target_compile_options(sluice_quick INTERFACE $<$<COMPILE_LANGUAGE:CXX>:-O0>)
 
@@ -86,8 +83,26 @@ function(_sluice_apply_tier target tier)
   endif()
 endfunction()
 
+# sluice_json_sources(TARGET TIER 0|1 [O1] SOURCES a.cpp... DEPS what the sources see)
+function(sluice_json_sources target)
+  cmake_parse_arguments(J "O1" "TIER" "SOURCES;DEPS" ${ARGN})
+  set(kind json)
+  set(like sluice_flags sluice_quick)
+  if(J_O1)
+    set(kind json_o1)
+    set(like sluice_flags sluice_cold sluice_unoptimised)
+  endif()
+  find_package(nlohmann_json REQUIRED)
+  add_library(${target}_${kind} OBJECT ${J_SOURCES})
+  target_link_libraries(${target}_${kind} PRIVATE ${like} ${J_DEPS} nlohmann_json::nlohmann_json)
+  _sluice_apply_tier(${target}_${kind} ${J_TIER})
+  _sluice_precompile(${target}_${kind} ${kind} LIBRARY 0 HEADERS <nlohmann/json.hpp>
+                     LIKE ${like} nlohmann_json::nlohmann_json)
+  target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${kind}>)
+endfunction()
+
 function(sluice_library)
-  cmake_parse_arguments(L "HOT;BUSY" "NAME;TIER" "SOURCES;BRIDGES;DEPS;PRIVATE_DEPS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(L "HOT;BUSY" "NAME;TIER" "SOURCES;BRIDGES;JSON;JSON_O1;DEPS;PRIVATE_DEPS;PRECOMPILE" ${ARGN})
   if(L_TIER GREATER 0 AND NOT SLUICE_TORCH)
     return()
   endif()
@@ -118,6 +133,12 @@ function(sluice_library)
                                                            ${L_PRIVATE_DEPS})
     _sluice_apply_tier(sluice_${L_NAME}_bridges 2)
     target_sources(sluice_${L_NAME} PRIVATE $<TARGET_OBJECTS:sluice_${L_NAME}_bridges>)
+  endif()
+  if(L_JSON)
+    sluice_json_sources(sluice_${L_NAME} TIER ${L_TIER} SOURCES ${L_JSON} DEPS ${L_DEPS} ${L_PRIVATE_DEPS})
+  endif()
+  if(L_JSON_O1)
+    sluice_json_sources(sluice_${L_NAME} O1 TIER ${L_TIER} SOURCES ${L_JSON_O1} DEPS ${L_DEPS} ${L_PRIVATE_DEPS})
   endif()
 endfunction()
 
@@ -152,7 +173,7 @@ function(sluice_test)
       list(APPEND headers <ATen/core/Tensor.h>)
     endif()
     if(T_JSON)
-      set(kind json_test)
+      set(kind tier_${T_TIER}_json_test)
       list(APPEND headers <nlohmann/json.hpp>)
     endif()
     _sluice_precompile(${target} ${kind} EXECUTABLE ${T_TIER} HEADERS ${headers} LIKE ${like})

@@ -1,4 +1,4 @@
-// Checks of numeric arguments. Only for command_line.cpp.
+// Checks of numeric arguments. Only for command_line.cpp and tool_arguments.cpp.
 #pragma once
 
 #include <CLI/CLI.hpp>

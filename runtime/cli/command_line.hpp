@@ -28,6 +28,9 @@ struct Arguments {
 // Adds every command with its options. `args` must outlive `app`.
 void add_commands(CLI::App& app, Arguments& args);
 
+// Adds bench, doctor, checkpoint, explain and schema; part of add_commands.
+void add_tool_commands(CLI::App& app, Arguments& args);
+
 // Runs the command that was parsed and returns the exit code.
 int dispatch(const CLI::App& app, const Arguments& args);
 

@@ -14,6 +14,9 @@
 
 #include "runtime/model/gpu_path.hpp"
 
+// MKL's, inside libtorch; null in a libtorch without MKL.
+extern "C" [[gnu::weak]] int mkl_serv_disable_fast_mm();
+
 namespace sluice {
 namespace {
 
@@ -109,12 +112,20 @@ void keep_freed_memory() {
   mallopt(M_TRIM_THRESHOLD, kNever);
 }
 
+// MKL packs the matrices of a product into buffers and keeps them, several of up to 5 MiB for each
+// thread, which are in no plan. Without its own cache it takes each buffer from the heap, whose
+// freed memory the next operation uses.
+void free_packing_buffers() {
+  if (mkl_serv_disable_fast_mm != nullptr) mkl_serv_disable_fast_mm();
+}
+
 }  // namespace
 
 void install_counting_allocators() {
   static std::once_flag once;
   std::call_once(once, [] {
     keep_freed_memory();
+    free_packing_buffers();
     static CountingHostAllocator host;
     static CountingMetaAllocator meta;
     constexpr std::uint8_t kAboveDefault = 100;

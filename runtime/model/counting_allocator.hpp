@@ -20,7 +20,7 @@ enum class CountedDevice { kHost, kMeta };
 
 // Installs the counting allocators; later calls do nothing. Call it before tensors are made, since
 // earlier allocations are not counted. From then on the C library keeps freed memory for the
-// process, so that steps reuse their pages.
+// process, so that steps reuse their pages, and MKL keeps no buffers of its own.
 void install_counting_allocators();
 
 // Returns freed memory to the kernel: after set-up, before the run takes its memory.

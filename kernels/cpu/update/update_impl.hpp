@@ -199,4 +199,9 @@ void update(const UpdateSpan& a, const typename Rule::Constants& c, std::int64_t
   });
 }
 
+// The type of update<S, Rule>, for explicit instances.
+template <class Rule>
+using UpdateFunction = void(const UpdateSpan&, const typename Rule::Constants&, std::int64_t,
+                            std::int64_t);
+
 }  // namespace sluice::isa

@@ -1,7 +1,6 @@
 #include "runtime/checkpoint/format/manifest_json.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <string_view>
 #include <utility>
 
@@ -14,51 +13,6 @@ namespace sluice {
 namespace {
 
 using Json = nlohmann::json;
-using OrderedJson = nlohmann::ordered_json;
-
-constexpr std::string_view kFormat = "sluice-checkpoint";
-constexpr std::string_view kTailBegin = ",\"xxh3\":\"", kTailEnd = "\"}\n";
-constexpr std::string_view kHeadHash = ",\"head_xxh3\":\"";
-constexpr std::size_t kTailBytes = kTailBegin.size() + 16 + kTailEnd.size();
-
-// Replaces invalid UTF-8 (a path in the configuration) instead of failing.
-std::string dump(const OrderedJson& json) {
-  return json.dump(-1, ' ', false, OrderedJson::error_handler_t::replace);
-}
-
-OrderedJson range_to_json(const RangeRecord& record) {
-  const StateRange& range = record.range;
-  OrderedJson json{{"param", range.param},
-                   {"kind", name_of(range.kind)},
-                   {"dtype", name_of(range.dtype)},
-                   {"shape", range.shape}};
-  if (range.box != whole_box(range.shape)) {
-    OrderedJson box = OrderedJson::array();
-    for (std::size_t d = 0; d < range.shape.size(); ++d) {
-      box.push_back({range.box.offset[d], range.box.length[d]});
-    }
-    json["box"] = std::move(box);
-  }
-  json["elems"] = {range.begin, range.end};
-  json["offset"] = record.offset;
-  std::string blocks;
-  for (const std::uint64_t block : record.blocks) blocks += hex64(block);
-  json["blocks"] = std::move(blocks);
-  return json;
-}
-
-OrderedJson file_to_json(const FileRecord& file) {
-  OrderedJson json{{"name", file.name},
-                   {"rank", file.rank},
-                   {"bytes", file.bytes},
-                   {"header_bytes", file.header_bytes},
-                   {"header_xxh3", hex64(file.header_hash)},
-                   {"xxh3", hex64(file.hash)}};
-  OrderedJson ranges = OrderedJson::array();
-  for (const RangeRecord& record : file.ranges) ranges.push_back(range_to_json(record));
-  json["ranges"] = std::move(ranges);
-  return json;
-}
 
 Json parse_json(std::string_view text, const std::string& path) {
   try {
@@ -171,7 +125,7 @@ std::int64_t block_bytes_from(const JsonFields& fields) {
 void refuse_newer(std::string_view text, const std::string& path) {
   const std::string_view line = text.substr(0, text.find('\n'));
   const Json json = Json::parse(std::string(line) + "}", nullptr, false);  // on error: discarded
-  if (!json.is_object() || !json.contains("format") || json["format"] != kFormat) return;
+  if (!json.is_object() || !json.contains("format") || json["format"] != kManifestFormat) return;
   if (!json.contains("version") || !json["version"].is_number_unsigned()) return;
   if (json["version"].get<std::uint64_t>() <= kCheckpointVersion) return;
   throw NewerFormatError(format_text("was written in format {} by a newer Sluice; this one reads "
@@ -182,62 +136,34 @@ void refuse_newer(std::string_view text, const std::string& path) {
 
 // Compares the checksum at the end with the text before it.
 void check_tail(std::string_view text, const std::string& path) {
-  if (text.size() < kTailBytes) throw CheckpointError("is cut short", path);
-  const std::string_view body = text.substr(0, text.size() - kTailBytes);
+  if (text.size() < kManifestTailBytes) throw CheckpointError("is cut short", path);
+  const std::string_view body = text.substr(0, text.size() - kManifestTailBytes);
   const std::string_view tail = text.substr(body.size());
-  if (!tail.starts_with(kTailBegin) || !tail.ends_with(kTailEnd)) {
+  if (!tail.starts_with(kManifestTailBegin) || !tail.ends_with(kManifestTailEnd)) {
     throw CheckpointError("does not end with its checksum: it is cut short or damaged", path, "",
                           static_cast<std::int64_t>(body.size()));
   }
-  if (tail.substr(kTailBegin.size(), 16) != hex64(xxh3(std::as_bytes(std::span(body))))) {
+  if (tail.substr(kManifestTailBegin.size(), 16) != hex64(xxh3(std::as_bytes(std::span(body))))) {
     throw CheckpointError("its checksum is wrong: the file is damaged", path, "", 0);
   }
 }
 
 }  // namespace
 
-std::string rank_file_name(int rank) {
-  std::array<char, 48> name{};
-  std::snprintf(name.data(), name.size(), "rank-%05d.safetensors", rank);
-  return name.data();
-}
-
-std::string encode_manifest(const Manifest& manifest) {
-  const OrderedJson head{{"format", kFormat},
-                         {"version", manifest.version},
-                         {"step", manifest.step},
-                         {"generation", manifest.generation},
-                         {"save_id", manifest.save_id},
-                         {"saved_at", manifest.saved_at},
-                         {"block_bytes", manifest.block_bytes}};
-  std::string text = dump(head);
-  text.pop_back();  // removes "}": more fields follow
-  const std::string head_hash = hex64(xxh3(std::as_bytes(std::span(text))));
-  text.append(kHeadHash).append(head_hash).append("\"\n");
-  text += ",\"run\":" + dump(run_state_to_json(manifest.run)) + "\n,\"files\":[\n";
-  for (std::size_t i = 0; i < manifest.files.size(); ++i) {
-    if (i > 0) text += ",\n";
-    text += dump(file_to_json(manifest.files[i]));
-  }
-  text += "]\n";
-  const std::string hash = hex64(xxh3(std::as_bytes(std::span(text))));
-  return text.append(kTailBegin).append(hash).append(kTailEnd);
-}
-
 ManifestHead parse_manifest_head(std::string_view begin, const std::string& path) {
   const std::size_t end = begin.substr(0, kManifestHeadBytes).find('\n');
   if (end == std::string_view::npos) throw CheckpointError("its first line is not whole", path);
   const std::string_view line = begin.substr(0, end);
   refuse_newer(line, path);
-  const std::size_t at = line.rfind(kHeadHash);
+  const std::size_t at = line.rfind(kManifestHeadHash);
   if (at == std::string_view::npos ||
-      line.substr(at + kHeadHash.size()) !=
+      line.substr(at + kManifestHeadHash.size()) !=
           hex64(xxh3(std::as_bytes(std::span(line.substr(0, at))))) + '"') {
     throw CheckpointError("the checksum of its first line is wrong: it is damaged", path, "", 0);
   }
   const Json json = parse_json(std::string(line) + "}", path);
   const JsonFields fields(json, path, "");
-  if (fields.text("format") != kFormat) fields.fail("format", "is not sluice-checkpoint");
+  if (fields.text("format") != kManifestFormat) fields.fail("format", "is not sluice-checkpoint");
   return {fields.integer("step"), fields.integer("generation")};
 }
 
@@ -247,7 +173,7 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
   const Json json = parse_json(text, path);
   const JsonFields fields(json, path, "");
   Manifest manifest;
-  if (fields.text("format") != kFormat) fields.fail("format", "is not sluice-checkpoint");
+  if (fields.text("format") != kManifestFormat) fields.fail("format", "is not sluice-checkpoint");
   manifest.version = fields.small_integer("version");
   manifest.step = fields.integer("step");
   manifest.generation = fields.integer("generation");
@@ -261,11 +187,6 @@ Manifest parse_manifest(std::string_view text, const std::string& path) {
         file_from(files[i], path, format_text("files[{}].", i), manifest.block_bytes));
   }
   return manifest;
-}
-
-std::string encode_file_record(const FileRecord& file, const std::string& save_id,
-                               std::int64_t block_bytes) {
-  return dump({{"save_id", save_id}, {"block_bytes", block_bytes}, {"file", file_to_json(file)}});
 }
 
 FileRecord parse_file_record(std::string_view text, const std::string& save_id,

@@ -1,5 +1,6 @@
-// Typed access to the fields of a JSON object; every error names the field's path. Only for this
-// folder's *_json sources, because it includes nlohmann-json.
+// The marks of a manifest's text, and typed access to the fields of a JSON object; every error
+// names the field's path. Only for this folder's *_json and *_write sources, because it includes
+// nlohmann-json.
 #pragma once
 
 #include <cmath>
@@ -7,12 +8,20 @@
 #include <limits>
 #include <nlohmann/json.hpp>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
 #include "runtime/checkpoint/format/checkpoint_error.hpp"
 
 namespace sluice {
+
+// A manifest's first line ends with kManifestHeadHash and 16 digits, its text with the tail.
+inline constexpr std::string_view kManifestFormat = "sluice-checkpoint";
+inline constexpr std::string_view kManifestHeadHash = ",\"head_xxh3\":\"";
+inline constexpr std::string_view kManifestTailBegin = ",\"xxh3\":\"", kManifestTailEnd = "\"}\n";
+inline constexpr std::size_t kManifestTailBytes =
+    kManifestTailBegin.size() + 16 + kManifestTailEnd.size();
 
 class JsonFields {
  public:
