@@ -108,7 +108,14 @@ class OffloadRules {
 
   // An image needs all of a step's states on NVMe, and the same step on every rank.
   void check_image() {
-    if (!offload_.image || offload_.device_fraction == 0) return;
+    if (!offload_.image) return;
+    if (!run_.train.freeze.empty()) {
+      broken("offload.image",
+             "an image has no frozen parameters, and train.freeze names some; leave one of the two "
+             "out");
+      return;
+    }
+    if (offload_.device_fraction == 0) return;
     broken("offload.image",
            "an image is of all optimizer states, which must live on nvme, and "
            "offload.device_fraction keeps " +

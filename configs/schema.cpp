@@ -57,6 +57,11 @@ Section train_section() {
            "Seed of initial weights, dropout and the order of samples.")
       .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")
       .example("0.5")
+      .key("freeze", &O::freeze, patterns(),
+           "Parameters that are not trained, by name: no gradients, no optimizer states. A pattern "
+           "has components between points: names with * and ?, or ranges of numbers; it names all "
+           "parameters below it.")
+      .example("[wte, h.0-3.*]")
       .key("eval_every", &O::eval_every, count(0), "Steps between evaluations; 0: only at the end.")
       .when("train.eval_steps is above 0")
       .example("200")

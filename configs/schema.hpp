@@ -58,6 +58,7 @@ struct Rules {
   std::string_view zero_word{};             // a word that stands for 0, e.g. "auto"
   std::size_t length = 0;                   // kFloats
   bool may_be_empty = true;                 // kPath
+  std::string_view noun = "path";           // kPath, kPaths: in messages
 
   [[nodiscard]] Rules or_word(std::string_view word) const {
     Rules copy = *this;

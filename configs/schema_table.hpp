@@ -45,6 +45,7 @@ inline Rules one_of(std::vector<std::string_view> choices) {
 inline Rules path() { return {.type = KeyType::kPath}; }
 inline Rules needed_path() { return {.type = KeyType::kPath, .may_be_empty = false}; }
 inline Rules paths() { return {.type = KeyType::kPaths}; }
+inline Rules patterns() { return {.type = KeyType::kPaths, .noun = "pattern"}; }
 inline Rules numbers(std::size_t length, Range range) {
   return {.type = KeyType::kFloats, .range = range, .length = length};
 }

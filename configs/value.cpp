@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/format.hpp"
 #include "configs/interpolate.hpp"
 #include "configs/interval.hpp"
 #include "configs/suggest.hpp"
@@ -266,13 +267,15 @@ std::string expected_element(const Rules& rules) {
       return (rules.choices.size() > 1 ? "one of " : "") + join(rules.choices);
     case KeyType::kPath:
     case KeyType::kPaths:
-      return "a path";
+      return "a " + std::string(rules.noun);
   }
   return "a value";
 }
 
 std::string expected(const Rules& rules) {
-  if (rules.type == KeyType::kPaths) return "a path or a list of paths";
+  if (rules.type == KeyType::kPaths) {
+    return format_text("a {0} or a list of {0}s", rules.noun);
+  }
   if (rules.type == KeyType::kCounts) return "a list, each " + whole_range_text(rules.range);
   if (rules.type == KeyType::kFloats) {
     return "a list of " + std::to_string(rules.length) + " numbers" + range_text(rules.range);

@@ -5,7 +5,7 @@
 namespace sluice {
 
 std::int64_t device_elems(const ShardShape& shape, int g) {
-  if (shape.frozen) return 0;
+  if (is_frozen(shape, g)) return 0;
   const std::int64_t owned = owned_elems(shape, g);
   if (shape.placement.optimizer == Tier::kDevice) return owned;
   const auto share =

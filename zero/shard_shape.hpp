@@ -16,6 +16,8 @@ struct GroupShape {
   std::int64_t elems = 0;  // with padding
   std::int64_t shard_elems = 0;
   bool resident = true;  // the full parameters stay in memory between uses
+  // The parameters are read and never updated (train.freeze).
+  bool frozen = false;
   // Other ranks hold the same parameters and have gradients of their own for them, which are added
   // up before the norm (kAddReplicas): the tensor-parallel ranks or, of a group that is `at_ends`,
   // the first and the last pipeline stage.
@@ -62,7 +64,7 @@ struct ShardShape {
   int micro_batches = 1;
   DType dtype = DType::kFloat32;
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
-  // Parameters are read and never updated: there are no master weights, moments and gradients.
+  // All groups are frozen: the run does not train.
   bool frozen = false;
   OptimizerType optimizer = OptimizerType::kAdamW;
   Placement placement;
@@ -72,7 +74,12 @@ struct ShardShape {
 // Stage 0: each rank holds and updates whole groups. Other stages: its shard of each group.
 [[nodiscard]] constexpr bool owns_whole_groups(const ShardShape& shape) { return shape.stage == 0; }
 
-// Full gradients of all groups stay in memory between steps (stages 0 and 1).
+// A frozen group has parameters alone: no master weights, moments and gradients.
+[[nodiscard]] constexpr bool is_frozen(const ShardShape& shape, int g) {
+  return shape.frozen || shape.groups[static_cast<std::size_t>(g)].frozen;
+}
+
+// Full gradients of all trained groups stay in memory between steps (stages 0 and 1).
 [[nodiscard]] constexpr bool keeps_full_gradients(const ShardShape& shape) {
   return shape.stage < 2 && !shape.frozen;
 }
@@ -85,7 +92,7 @@ struct ShardShape {
          (shape.reduce_every == ReduceEvery::kMicroBatch && shape.micro_batches > 1);
 }
 
-// The elements of a group that this rank updates.
+// The elements of a group that this rank owns, and updates unless the group is frozen.
 [[nodiscard]] constexpr std::int64_t owned_elems(const ShardShape& shape, int g) {
   const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
   return owns_whole_groups(shape) ? group.elems : group.shard_elems;
@@ -103,7 +110,7 @@ struct ShardShape {
 [[nodiscard]] std::int64_t device_elems(const ShardShape& shape, int g);
 // The others: their states are on placement.optimizer.
 [[nodiscard]] inline std::int64_t off_device_elems(const ShardShape& shape, int g) {
-  return shape.frozen ? 0 : owned_elems(shape, g) - device_elems(shape, g);
+  return is_frozen(shape, g) ? 0 : owned_elems(shape, g) - device_elems(shape, g);
 }
 
 // The tier of a group's parameters: of the full ones of a resident group, else of the rank's shard.
@@ -125,7 +132,7 @@ struct ShardShape {
 }
 // In fp32 the parameters are their own master weights, where both live on one tier.
 [[nodiscard]] constexpr bool params_are_master(const ShardShape& shape, int g) {
-  return !shape.frozen && shape.dtype == DType::kFloat32 &&
+  return !is_frozen(shape, g) && shape.dtype == DType::kFloat32 &&
          parameter_tier(shape, g) == shape.placement.optimizer;
 }
 

@@ -28,7 +28,7 @@ class TableWriter {
     const int groups = static_cast<int>(shape_.groups.size());
     for (int g = 0; g < groups; ++g) {
       add_parameters(g);
-      if (shape_.frozen) continue;
+      if (is_frozen(shape_, g)) continue;
       add_states(g);
       add_gradients(g);
     }

@@ -114,7 +114,7 @@ void GroupStore::make_views(const StepPlan& plan, int g, int dp_rank) {
     state.master_is_shard = true;
     state.master = state.shard.narrow(0, 0, updated);
   }
-  if (!shape.frozen && shape.placement.gradients == Tier::kDevice) {
+  if (!is_frozen(shape, g) && shape.placement.gradients == Tier::kDevice) {
     if (!state.grad_shard.defined()) {
       state.grad_shard =
           state.grad_full.narrow(0, dp_rank * group_plan.shard_elems, group_plan.shard_elems);
@@ -122,7 +122,8 @@ void GroupStore::make_views(const StepPlan& plan, int g, int dp_rank) {
     state.grad_owned = whole ? state.grad_full : state.grad_shard;
   }
   state.params = views_of(state.window, group_plan);
-  state.grads = views_of(state.grad_full, group_plan);
+  state.grads = is_frozen(shape, g) ? std::vector<at::Tensor>(group_plan.tensors.size())
+                                    : views_of(state.grad_full, group_plan);
   state.grad_written.assign(group_plan.tensors.size(), false);
   state.segments = shard_segments(group_plan, whole ? -1 : dp_rank);
   padding_.push_back(group_plan.padding);

@@ -23,9 +23,10 @@ namespace sluice {
 
 struct GroupState {
   std::vector<at::Tensor> params;  // full parameters, model dtype; readable while gathered
-  std::vector<at::Tensor> grads;   // full gradients, fp32; writable while bound
-  at::Tensor window;               // [elems] model dtype: what params view
-  at::Tensor grad_full;            // [elems] fp32: what grads view
+  // Full gradients, fp32; writable while bound. Of a frozen group undefined.
+  std::vector<at::Tensor> grads;
+  at::Tensor window;     // [elems] model dtype: what params view
+  at::Tensor grad_full;  // [elems] fp32: what grads view
   // This rank's parameters, model dtype: [shard_elems], stage 0 [elems]. None where they live off
   // the device.
   at::Tensor shard;

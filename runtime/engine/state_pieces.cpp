@@ -12,6 +12,8 @@ namespace {
 void add_pieces(const ModelSpec& spec, const StepPlan& plan, int g, std::int64_t owned,
                 ElemRange range, std::vector<StatePiece>& pieces) {
   const Placement& placement = plan.shape.placement;
+  const bool frozen = is_frozen(plan.shape, g);
+  const std::span<const StateKind> states = rule_of(plan.shape.optimizer).states();
   const bool all_away = placement.optimizer != Tier::kDevice && device_elems(plan.shape, g) == 0;
   const std::vector<ParamSpec>& params = spec.groups[static_cast<std::size_t>(g)].params;
   for (std::size_t i = 0; i < params.size(); ++i) {
@@ -27,7 +29,8 @@ void add_pieces(const ModelSpec& spec, const StepPlan& plan, int g, std::int64_t
                         .begin = part.begin,
                         .end = part.end,
                         .moments = all_away ? placement.moments_dtype : DType::kFloat32,
-                        .states = rule_of(plan.shape.optimizer).states(),
+                        .master = frozen ? plan.shape.dtype : DType::kFloat32,
+                        .states = frozen ? states.first(1) : states,
                         .group = g,
                         .owned_begin = offset + part.local - owned});
     }

@@ -22,15 +22,18 @@ struct StatePiece {
   std::int64_t begin = 0;
   std::int64_t end = 0;
   // Exact, and the same on every rank: the type they are held in; fp32 where a share of the group
-  // is on the device (offload.device_fraction), whose moments are. Master weights are fp32.
+  // is on the device (offload.device_fraction), whose moments are.
   DType moments = DType::kFloat32;
+  // Master weights are fp32; a frozen group's are its parameters.
+  DType master = DType::kFloat32;
   std::span<const StateKind> states = kStateKinds;  // of the optimizer
   int group = 0;
   std::int64_t owned_begin = 0;  // where `begin` is in what the rank owns of the group
 
   [[nodiscard]] std::int64_t elems() const { return end - begin; }
   [[nodiscard]] std::int64_t bytes() const {
-    return elems() * (4 + static_cast<std::int64_t>(states.size() - 1) * size_of(moments));
+    return elems() *
+           (size_of(master) + static_cast<std::int64_t>(states.size() - 1) * size_of(moments));
   }
 };
 

@@ -81,7 +81,7 @@ void TierStore::find_groups(const StepPlan& plan, GroupStore& groups, int dp_ran
                          .segments = state.segments,
                          .device_shard = address(state.shard),
                          .device_grads = address(state.grad_owned)};
-    if (params_are_master(shape_, g)) group.master = group.params;
+    if (params_are_master(shape_, g) || is_frozen(shape_, g)) group.master = group.params;
     for (const StateKind moment : rule_of(shape_.optimizer).moment_kinds()) {
       group.moments[moment_index(moment)] = store_.find(g, moment);
     }
@@ -138,12 +138,8 @@ void TierStore::fill_params(int g, std::int64_t begin, std::span<const float> va
 }
 
 void TierStore::read_master(int g, std::span<float> owned) {
-  if (shape_.frozen) {
-    if (group(g).params >= 0) store_.get(group(g).params, 0, owned);
-    return;
-  }
   const std::int64_t on_device = group(g).on_device;
-  if (on_device >= std::ssize(owned)) return;
+  if (group(g).master < 0 || on_device >= std::ssize(owned)) return;
   store_.get(group(g).master, 0, owned.subspan(static_cast<std::size_t>(on_device)));
 }
 

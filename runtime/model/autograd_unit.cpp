@@ -41,12 +41,16 @@ at::Tensor AutogradUnit::backward(const UnitCall& call, std::span<const at::Tens
   auto* graph = dynamic_cast<Graph*>(saved.get());
   check(graph != nullptr, "backward is given what this unit saved");
   std::vector<at::Tensor> inputs{graph->input};
-  inputs.insert(inputs.end(), graph->params.begin(), graph->params.end());
+  std::vector<GradTarget> targets;
+  for (std::size_t i = 0; i < graph->params.size(); ++i) {
+    GradTarget target = sink.target(static_cast<int>(i));
+    if (!target.wanted()) continue;
+    inputs.push_back(graph->params[i]);
+    targets.push_back(std::move(target));
+  }
   const std::vector<at::Tensor> grads = graph->root->gradients(inputs, grad_output);
   const c10::AutoGradMode no_graph(false);
-  for (std::size_t i = 1; i < grads.size(); ++i) {
-    store_gradient(sink.target(static_cast<int>(i) - 1), grads[i]);
-  }
+  for (std::size_t i = 0; i < targets.size(); ++i) store_gradient(targets[i], grads[i + 1]);
   return grads[0];
 }
 

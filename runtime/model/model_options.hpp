@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 namespace sluice {
 
@@ -44,6 +45,8 @@ struct ModelOptions {
   // No key either: the model runs on a GPU. Its blocks are then libtorch's autograd, whatever
   // explicit_units says: explicit blocks have no CUDA kernels. A dry run takes the same paths.
   bool on_gpu = false;
+  // No key either: train.freeze. Patterns of parameters that are not trained (param_pattern.hpp).
+  std::vector<std::string> freeze{};
 };
 
 // The one place that says which kind of block runs: for plans, budget checks, searches and runs.

@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "runtime/model/blocks/llama_params.hpp"
+#include "runtime/model/frozen_groups.hpp"
 #include "runtime/model/model_slices.hpp"
 
 namespace sluice {
@@ -279,19 +280,32 @@ std::int64_t ModelSpec::param_count() const {
   return count;
 }
 
-double ModelSpec::forward_flops_per_sample(const UnitSpec& unit) const {
-  if (unit.kind == UnitKind::kEmbedding) return 0;
-  const auto seq = static_cast<double>(options.seq);
+namespace {
+
+// Products with the unit's matrices.
+double product_flops(const ModelSpec& spec, const UnitSpec& unit, bool with_frozen) {
+  const auto seq = static_cast<double>(spec.options.seq);
   double flops = 0;
   for (const ParamRef& ref : unit.params) {
-    const auto& shape = groups[static_cast<std::size_t>(ref.group)]
-                            .params[static_cast<std::size_t>(ref.index)]
-                            .tensor.shape;
-    if (shape.size() == 2) {
+    const ParamGroup& group = spec.groups[static_cast<std::size_t>(ref.group)];
+    const auto& shape = group.params[static_cast<std::size_t>(ref.index)].tensor.shape;
+    if (shape.size() == 2 && (with_frozen || !group.frozen)) {
       flops += 2 * seq * static_cast<double>(shape[0]) * static_cast<double>(shape[1]);
     }
   }
-  return flops + attention_flops_per_sample(unit);
+  return flops;
+}
+
+}  // namespace
+
+double ModelSpec::forward_flops_per_sample(const UnitSpec& unit) const {
+  if (unit.kind == UnitKind::kEmbedding) return 0;
+  return product_flops(*this, unit, true) + attention_flops_per_sample(unit);
+}
+
+double ModelSpec::weight_flops_per_sample(const UnitSpec& unit) const {
+  if (unit.kind == UnitKind::kEmbedding) return 0;
+  return product_flops(*this, unit, false) + attention_flops_per_sample(unit);
 }
 
 double ModelSpec::attention_flops_per_sample(const UnitSpec& unit) const {
@@ -332,7 +346,20 @@ LlamaBlockParams llama_block_params(const ModelOptions& o) {
 ModelSpec make_model_spec(const ModelOptions& given, const ModelPart& part) {
   const ModelOptions options = with_defaults(given);
   check(options.vocab > 0, "vocab is known before the model is made");
-  return SpecWriter(options, part).write();
+  ModelSpec spec = SpecWriter(options, part).write();
+  if (options.freeze.empty()) return spec;
+  const bool whole = part.tensor == 1 && part.stages == 1;
+  check_freeze(options.freeze, whole ? spec : SpecWriter(options, {}).write());
+  freeze_groups(spec);
+  return spec;
+}
+
+std::vector<bool> frozen_params(const ModelSpec& spec, std::size_t unit) {
+  std::vector<bool> frozen;
+  for (const ParamRef& ref : spec.units[unit].params) {
+    frozen.push_back(spec.groups[static_cast<std::size_t>(ref.group)].frozen);
+  }
+  return frozen;
 }
 
 }  // namespace sluice

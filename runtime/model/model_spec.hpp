@@ -48,6 +48,7 @@ struct ParamGroup {
   int replica_ranks = 1;       // that hold the same, this one included
   bool sums_replicas = false;  // each has a part of the gradient; else they have equal ones
   bool counted = true;         // in the gradient norm and in checkpoints: one of the replicas is
+  bool frozen = false;         // its parameters are not trained
 };
 
 // FLOP of a backward relative to those of its forward: by the input, and by the weights.
@@ -75,6 +76,8 @@ struct ModelSpec {
   [[nodiscard]] std::int64_t param_count() const;
   // A multiply-add counts two. Attention counts as causal (half the square), within the window.
   [[nodiscard]] double forward_flops_per_sample(const UnitSpec& unit) const;
+  // The gradients of the unit's trained weights; without frozen ones as much as its forward.
+  [[nodiscard]] double weight_flops_per_sample(const UnitSpec& unit) const;
   // The part without a matrix of weights: scores, and their product with the values.
   [[nodiscard]] double attention_flops_per_sample(const UnitSpec& unit) const;
   // Device memory of the model beside parameters: rotary tables and a window's mask.
@@ -90,8 +93,15 @@ struct ModelSpec {
 // - A pipeline stage holds the units of its chunks, under the names of the whole model. The first
 //   and the last stage hold a tied table.
 //
+// - Frozen parameters (ModelOptions::freeze) of a group with trained ones are a group of their own,
+//   "h.0.frozen".
+//
 // REQUIRES: options.vocab > 0; the rules between keys hold (configs/validate.hpp). Throws as
-// model_slices() and units_of().
+// model_slices() and units_of(); ConfigError where a pattern of `freeze` has no parameter, or all
+// parameters are frozen.
 [[nodiscard]] ModelSpec make_model_spec(const ModelOptions& options, const ModelPart& part = {});
+
+// Whether each of the unit's parameters is frozen, in the unit's order.
+[[nodiscard]] std::vector<bool> frozen_params(const ModelSpec& spec, std::size_t unit);
 
 }  // namespace sluice

@@ -50,14 +50,17 @@ class Saved {
 };
 
 // Place of a parameter's gradient: an fp32 view of the group's gradient buffer. The content is
-// replaced, or added to with `accumulate`.
+// replaced, or added to with `accumulate`. Undefined for a frozen parameter, whose gradient is not
+// computed.
 struct GradTarget {
   at::Tensor grad;
   bool accumulate = false;
+  [[nodiscard]] bool wanted() const { return grad.defined(); }
 };
 
 // Replaces or adds, as the target says.
 inline void store_gradient(const GradTarget& target, const at::Tensor& grad) {
+  if (!target.wanted()) return;
   if (target.accumulate) {
     target.grad.add_(grad);
   } else {

@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <mutex>
 #include <numeric>
@@ -24,34 +25,39 @@ at::Tensor meta(const std::vector<std::int64_t>& shape, c10::ScalarType type) {
 
 using Shapes = std::vector<std::vector<std::int64_t>>;
 
-// Views of one flat tensor in a group's layout (zero/partition_plan.hpp), so that products over
-// neighbours run as in the engine.
-std::vector<at::Tensor> flat_views(const Shapes& shapes, c10::ScalarType type) {
+// Views in the layout of groups (zero/partition_plan.hpp), so that products over neighbours run as
+// in the engine: of one flat tensor of the trained parameters and one of the frozen ones.
+std::vector<at::Tensor> flat_views(const Shapes& shapes, const std::vector<bool>& frozen,
+                                   c10::ScalarType type) {
   const auto elems = [](const std::vector<std::int64_t>& shape) {
     return std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
   };
   std::vector<std::int64_t> starts;
-  std::int64_t end = 0;
-  for (const auto& shape : shapes) {
+  std::array<std::int64_t, 2> ends{};
+  for (std::size_t i = 0; i < shapes.size(); ++i) {
+    std::int64_t& end = ends[frozen[i] ? 1 : 0];
     starts.push_back(round_up(end, kAlignElems));
-    end = starts.back() + elems(shape);
+    end = starts.back() + elems(shapes[i]);
   }
-  const at::Tensor flat = meta({end}, type);
+  const std::array<at::Tensor, 2> flat{meta({ends[0]}, type), meta({ends[1]}, type)};
   std::vector<at::Tensor> views;
   for (std::size_t i = 0; i < shapes.size(); ++i) {
-    views.push_back(flat.narrow(0, starts[i], elems(shapes[i])).view(shapes[i]));
+    views.push_back(flat[frozen[i] ? 1 : 0].narrow(0, starts[i], elems(shapes[i])).view(shapes[i]));
   }
   return views;
 }
 
 class MetaSink final : public GradSink {
  public:
-  MetaSink(const Shapes& params, const ProfileShape& shape)
-      : grads_(flat_views(params, at::kFloat)),
+  // `frozen`: by parameter.
+  MetaSink(const Shapes& params, std::vector<bool> frozen, const ProfileShape& shape)
+      : grads_(flat_views(params, frozen, at::kFloat)),
+        frozen_(std::move(frozen)),
         accumulate_(shape.gradients_add),
         splits_(shape.split_backward) {}
   // Gradients that a split backward computes at once also wait for the rest (runtime/engine).
   GradTarget target(int index) override {
+    if (frozen_[static_cast<std::size_t>(index)]) return {};
     const at::Tensor& grad = grads_[static_cast<std::size_t>(index)];
     if (!splits_ || rest_) return {grad, accumulate_};
     early_.push_back(meta(grad.sizes().vec(), at::kFloat));
@@ -67,6 +73,7 @@ class MetaSink final : public GradSink {
 
  private:
   std::vector<at::Tensor> grads_;
+  std::vector<bool> frozen_;
   bool accumulate_;
   bool splits_;
   bool rest_ = false;
@@ -200,9 +207,10 @@ UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShap
   prepare_count();
   const MetaStandsForGpu stands(model.spec.options.on_gpu);
   const Shapes shapes = param_shapes(model, index);
-  const std::vector<at::Tensor> params = flat_views(shapes, scalar_type(shape.dtype));
+  const std::vector<at::Tensor> params =
+      flat_views(shapes, frozen_params(model.spec, index), scalar_type(shape.dtype));
   const at::Tensor input = input_of(model, index, shape.micro_batch, shape.seq, shape.dtype);
-  MetaSink sink(shapes, shape);
+  MetaSink sink(shapes, frozen_params(model.spec, index), shape);
   if (model.spec.units[index].kind == UnitKind::kLossHead) {
     const at::Tensor targets = meta({shape.micro_batch, shape.seq}, at::kLong);
     return profile_head(*model.head, params, input, targets, sink);
@@ -256,9 +264,10 @@ UnitExchanges unit_exchanges(const Model& model, std::size_t index, const Profil
   const std::lock_guard lock(one_at_a_time);
   prepare_count();
   const Shapes shapes = param_shapes(model, index);
-  const std::vector<at::Tensor> params = flat_views(shapes, scalar_type(shape.dtype));
+  const std::vector<at::Tensor> params =
+      flat_views(shapes, frozen_params(model.spec, index), scalar_type(shape.dtype));
   const at::Tensor input = input_of(model, index, shape.micro_batch, shape.seq, shape.dtype);
-  MetaSink sink(shapes, shape);
+  MetaSink sink(shapes, frozen_params(model.spec, index), shape);
   if (model.spec.units[index].kind == UnitKind::kLossHead) {
     const at::Tensor targets = meta({shape.micro_batch, shape.seq}, at::kLong);
     return head_exchanges(model, params, input, targets, sink);
@@ -284,7 +293,8 @@ UnitMemory profile_cached_unit(const Model& model, std::size_t index, std::int64
   const std::lock_guard lock(one_at_a_time);
   prepare_count();
   const MetaStandsForGpu stands(model.spec.options.on_gpu);
-  const std::vector<at::Tensor> params = flat_views(param_shapes(model, index), scalar_type(dtype));
+  const std::vector<at::Tensor> params =
+      flat_views(param_shapes(model, index), frozen_params(model.spec, index), scalar_type(dtype));
   const at::Tensor cache = meta({1, remembered / size_of(dtype)}, scalar_type(dtype));
   UnitMemory memory;
   for (const std::int64_t first : {std::int64_t{0}, positions - 1}) {

@@ -67,11 +67,11 @@ Work work_of(const StepShape& shape) {
     const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
     shards += static_cast<double>(group.shard_elems);
     if (shape.placement.optimizer != Tier::kDevice) {
-      work.away_elems += static_cast<double>(owned_elems(shape, g) - device_elems(shape, g));
+      work.away_elems += static_cast<double>(off_device_elems(shape, g));
     }
     const auto wire = static_cast<double>((shape.dp - 1) * group.shard_elems);
     const bool each = shape.reduce_every == ReduceEvery::kMicroBatch;
-    work.wire_bytes += 4 * wire * (each ? micro_batches : 1);
+    if (!is_frozen(shape, g)) work.wire_bytes += 4 * wire * (each ? micro_batches : 1);
     // A pipeline's stage may keep a group for micro-batches that follow each other.
     const bool once = group.resident || shape.layer_major || shape.pipeline.stages > 1;
     work.wire_bytes +=

@@ -107,12 +107,14 @@ void draw_out(const UnitProfile& one, std::int64_t samples, UnitProfile& profile
   draw_list(one.exchanges.again, profile.exchanges.again);
 }
 
-StepPlan assemble(const EngineOptions& options, const ModelSpec& spec,
-                  const std::array<UnitProfile, 3>& kinds) {
+std::pair<UnitKind, std::vector<bool>> kind_of(const ModelSpec& spec, std::size_t unit) {
+  return {spec.units[unit].kind, frozen_params(spec, unit)};
+}
+
+template <class Kinds>
+StepPlan assemble(const EngineOptions& options, const ModelSpec& spec, const Kinds& kinds) {
   std::vector<UnitProfile> by_unit;
-  for (const UnitSpec& unit : spec.units) {
-    by_unit.push_back(kinds[static_cast<std::size_t>(unit.kind)]);
-  }
+  for (std::size_t u = 0; u < spec.units.size(); ++u) by_unit.push_back(kinds.at(kind_of(spec, u)));
   return plan_step(options, spec, by_unit);
 }
 
@@ -176,9 +178,10 @@ const Planner::Kinds& Planner::profiles(const EngineOptions& options) {
     model = models_.emplace(slice, make_dry_model(options.model, all)).first;
   }
   Kinds kinds;
-  const std::vector<UnitSpec>& units = model->second.spec.units;
-  for (const std::size_t u : {std::size_t{0}, std::size_t{1}, units.size() - 1}) {
-    kinds[static_cast<std::size_t>(units[u].kind)] = profile_of(options, model->second, u, splits);
+  const ModelSpec& spec = model->second.spec;
+  for (std::size_t u = 0; u < spec.units.size(); ++u) {
+    if (kinds.count(kind_of(spec, u)) > 0) continue;
+    kinds[kind_of(spec, u)] = profile_of(options, model->second, u, splits);
   }
   return profiles_.emplace(key, kinds).first->second;
 }
@@ -202,7 +205,7 @@ Planner::Kinds Planner::drawn_profiles(const EngineOptions& options) {
   fewer.train.micro_batch = 2;
   fewer.train.global_batch = 2 * passes;
   Kinds kinds = profiles(fewer);
-  for (std::size_t k = 0; k < kinds.size(); ++k) draw_out(one[k], samples, kinds[k]);
+  for (auto& [kind, profile] : kinds) draw_out(one.at(kind), samples, profile);
   return kinds;
 }
 

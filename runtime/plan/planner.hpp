@@ -50,7 +50,8 @@ class Planner {
   using PartKey = std::tuple<bool, bool, ModelPart>;  // with recompute_attention, and on_gpu
   using ProfileKey = std::tuple<PartKey, std::int64_t, int, bool, bool, std::int64_t>;
   using CutKey = std::tuple<int, int, std::vector<int>>;  // stages, virtual stages, stage_layers
-  using Kinds = std::array<UnitProfile, 3>;               // by UnitKind
+  // Units of one kind with the same frozen parameters have one profile.
+  using Kinds = std::map<std::pair<UnitKind, std::vector<bool>>, UnitProfile>;
 
   [[nodiscard]] const Kinds& profiles(const EngineOptions& options);
   [[nodiscard]] Kinds drawn_profiles(const EngineOptions& options);

@@ -35,7 +35,9 @@ std::vector<int> groups_of(const UnitSpec& unit) {
 
 std::int64_t staging_bytes(const StepShape& shape) {
   std::int64_t shard_elems = 0;
-  for (const GroupShape& group : shape.groups) shard_elems += group.shard_elems;
+  for (const GroupShape& group : shape.groups) {
+    if (!group.frozen) shard_elems += group.shard_elems;
+  }
   BucketCutter cutter(shape.bucket_bytes, shape.dp);
   std::int64_t largest = 0;
   for (const auto& bucket : cutter.add(0, shard_elems))
@@ -145,6 +147,7 @@ UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& pr
           .memory = profile.memory,
           .kept_moves = profile.kept_moves,
           .forward_flops = spec.forward_flops_per_sample(unit) * samples,
+          .weight_flops = spec.weight_flops_per_sample(unit) * samples,
           .recomputed_flops = again ? spec.attention_flops_per_sample(unit) * samples : 0,
           .exchanges = profile.exchanges};
 }
@@ -210,10 +213,15 @@ double model_flops_per_step(const EngineOptions& options, const ModelSpec& spec)
   const auto samples =
       static_cast<double>(options.train.micro_batch * micro_batches_of(options) * options.dp);
   double flops = 0;
-  for (const UnitSpec& unit : spec.units) {
-    flops += 3 * spec.forward_flops_per_sample(unit) * samples;
+  bool trained = false;  // this unit or one before it
+  for (std::size_t u = 0; u < spec.units.size(); ++u) {
+    const std::vector<bool> frozen = frozen_params(spec, u);
+    trained = trained || std::find(frozen.begin(), frozen.end(), false) != frozen.end();
+    const UnitSpec& unit = spec.units[u];
+    flops += (trained ? 2 : 1) * spec.forward_flops_per_sample(unit);
+    if (trained) flops += spec.weight_flops_per_sample(unit);
   }
-  return flops;
+  return flops * samples;
 }
 
 bool splits_backward(const EngineOptions& options, const ModelPart& part) {
@@ -273,7 +281,8 @@ StepPlan plan_step(const EngineOptions& options, const Model& model) {
   std::vector<UnitProfile> profiles;
   for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
     const bool block = model.spec.units[u].kind == UnitKind::kBlock;
-    const bool like_last = block && u > 0 && model.spec.units[u - 1].kind == UnitKind::kBlock;
+    const bool like_last = block && u > 0 && model.spec.units[u - 1].kind == UnitKind::kBlock &&
+                           frozen_params(model.spec, u) == frozen_params(model.spec, u - 1);
     profiles.push_back(like_last ? profiles.back() : profile_of(options, model, u, splits));
   }
   StepPlan plan = plan_step(options, model.spec, profiles);
@@ -303,7 +312,8 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
     shape.groups.push_back(
         {.elems = plan.groups[g].elems,
          .shard_elems = plan.groups[g].shard_elems,
-         .add_replicas = group.replicas != Replicas::kNone && group.sums_replicas,
+         .frozen = group.frozen,
+         .add_replicas = group.replicas != Replicas::kNone && group.sums_replicas && !group.frozen,
          .at_ends = group.replicas == Replicas::kTied});
   }
   shape.tensor = spec.part.tensor;

@@ -63,15 +63,16 @@ class Costs {
 
 UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost, double samples) {
   const double all = spec.forward_flops_per_sample(unit) * samples;
+  const double weights = spec.weight_flops_per_sample(unit) * samples;
   if (unit.kind == UnitKind::kLossHead) {
-    return {.forward = all * cost.forward, .backward = (1 + kBackwardFlops) * all * cost.forward};
+    return {.forward = all * cost.forward, .backward = (2 * all + weights) * cost.forward};
   }
   const double attention = spec.attention_flops_per_sample(unit) * samples;
   UnitSeconds seconds;
   const double again = attention * cost.attention_forward;
   seconds.forward = (all - attention) * cost.forward + again;
   seconds.backward =
-      kBackwardFlops * ((all - attention) * cost.backward + attention * cost.attention_backward);
+      (all + weights - 2 * attention) * cost.backward + 2 * attention * cost.attention_backward;
   if (spec.options.recompute_attention) seconds.backward += again;
   return seconds;
 }
@@ -104,6 +105,7 @@ std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const Engin
 double compute_floor(const StepShape& shape, const Rates& rates) {
   double seconds = forward_floor(shape, rates) / rates.compute_factor;
   for (std::size_t u = 0; u < shape.units.size(); ++u) {
+    if (!has_backward(shape, static_cast<int>(u))) continue;
     const bool head = is_loss_head(shape, static_cast<int>(u));
     const bool again = shape.recompute && !head;
     if (u < rates.units.size() && rates.units[u].known) {
@@ -111,8 +113,9 @@ double compute_floor(const StepShape& shape, const Rates& rates) {
       seconds += unit.backward + (again ? unit.forward : 0);
     } else if (rates.flops > 0) {
       const UnitShape& unit = shape.units[u];
-      const int forwards = head ? 3 : again ? 3 : 2;
-      seconds += (unit.forward_flops * forwards + unit.recomputed_flops) / rates.flops;
+      const int forwards = head || again ? 2 : 1;
+      seconds +=
+          (unit.forward_flops * forwards + unit.weight_flops + unit.recomputed_flops) / rates.flops;
     }
   }
   return seconds * rates.compute_factor;

@@ -18,12 +18,22 @@ bool sums_micro_batches_in_shards(const StepShape& shape) {
 
 }  // namespace
 
+bool has_backward(const StepShape& shape, int unit) {
+  if (is_pipelined(shape)) return true;
+  const auto trained = [&](const UnitShape& u) {
+    return std::any_of(u.groups.begin(), u.groups.end(),
+                       [&](int g) { return !is_frozen(shape, g); });
+  };
+  return std::any_of(shape.units.begin(), shape.units.begin() + unit + 1, trained);
+}
+
 std::int64_t leaving_bytes(const StepShape& shape, int unit) {
   const bool head = is_loss_head(shape, unit);
   // Under gpipe all other forwards come before its backward.
   const bool turns = shape.ends_model() && unit + 2 == static_cast<int>(shape.units.size()) &&
                      !(is_pipelined(shape) && shape.pipeline.schedule == PipelineSchedule::kGpipe);
-  if (shape.placement.activations == Tier::kDevice || !has_input(shape, unit) || head || turns) {
+  if (shape.placement.activations == Tier::kDevice || !has_input(shape, unit) || head || turns ||
+      !has_backward(shape, unit)) {
     return 0;
   }
   const auto u = static_cast<std::size_t>(unit);
@@ -33,7 +43,7 @@ std::int64_t leaving_bytes(const StepShape& shape, int unit) {
 }
 
 int gradient_streams(const StepShape& shape, int group) {
-  if (!sums_micro_batches_in_shards(shape)) return 1;
+  if (!sums_micro_batches_in_shards(shape) || is_frozen(shape, group)) return 1;
   const auto writers = std::count_if(shape.units.begin(), shape.units.end(),
                                      [group](const UnitShape& u) { return writes(u, group); });
   return std::max(1, static_cast<int>(writers));

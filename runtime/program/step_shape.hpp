@@ -28,11 +28,12 @@ struct UnitMemory {
 };
 
 struct UnitShape {
-  std::vector<int> groups;  // whose parameters it reads, and adds gradients to
+  std::vector<int> groups;  // whose parameters it reads, and adds gradients to unless frozen
   bool backward_reads_params = true;
   UnitMemory memory;
   bool kept_moves = false;   // what forward keeps can be taken away and brought back
   double forward_flops = 0;  // one micro-batch
+  double weight_flops = 0;   // the gradients of its trained weights
   // Of these, what the unit's backward itself runs again (selective recomputation).
   double recomputed_flops = 0;
   UnitExchanges exchanges{};  // with tensor-parallel ranks
@@ -86,6 +87,10 @@ struct StepShape : ShardShape {
 // backward; 0 where they stay: of the first unit, of the last one before the loss head, whose
 // backward is next, and of units that can neither recompute nor be parted from what they keep.
 [[nodiscard]] std::int64_t leaving_bytes(const StepShape& shape, int unit);
+
+// Whether the unit has a backward: it or a unit before it has a group that is trained. Every unit
+// of a pipeline has one, because other stages may have trained groups.
+[[nodiscard]] bool has_backward(const StepShape& shape, int unit);
 
 // A group's gradient shards. Where micro-batches are summed, each unit that writes the group has
 // one of its own, added up before the norm: the sum is then the same whether all micro-batches of a

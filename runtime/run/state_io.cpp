@@ -10,7 +10,7 @@ namespace sluice {
 namespace {
 
 DType held_as(const StatePiece& piece, StateKind kind) {
-  return kind == StateKind::kMaster ? DType::kFloat32 : piece.moments;
+  return kind == StateKind::kMaster ? piece.master : piece.moments;
 }
 
 // f(first, elems) over a piece, so many elements at a time.

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "base/dtype.hpp"
 #include "zero/optimizer_options.hpp"
@@ -20,9 +22,10 @@ struct TrainOptions {
   DType dtype = DType::kFloat32;
   MatmulChoice matmul = MatmulChoice::kAuto;
   std::uint64_t seed = 1234;
-  double clip = 1.0;             // global gradient norm; 0: off
-  std::int64_t eval_every = 0;   // steps between evaluations; 0: only at the end
-  std::int64_t eval_steps = 10;  // global batches of one evaluation; 0: never evaluate
+  double clip = 1.0;                  // global gradient norm; 0: off
+  std::vector<std::string> freeze{};  // patterns of parameters that are not trained
+  std::int64_t eval_every = 0;        // steps between evaluations; 0: only at the end
+  std::int64_t eval_steps = 10;       // global batches of one evaluation; 0: never evaluate
   std::int64_t log_every = 10;
   std::int64_t sample_tokens = 0;  // tokens generated from the trained model at the end; 0: none
 };

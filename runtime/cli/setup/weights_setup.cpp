@@ -70,6 +70,7 @@ void freeze(RunConfig& run) {
   run.zero.reduce_every = ReduceEvery::kMicroBatch;
   run.train.global_batch = 0;
   run.train.accumulation_order = AccumulationOrder::kMicro;
+  run.train.freeze.clear();
   run.model.dropout = 0;
   run.model.from.clear();
 }

@@ -13,14 +13,17 @@
 namespace sluice {
 namespace {
 
-const at::Tensor& array_of(const GroupState& group, StateKind kind) {
-  return kind == StateKind::kMaster ? group.master : group.moments[moment_index(kind)];
+// A frozen group's parameters stand for its master weights.
+const at::Tensor& array_of(const StepShape& shape, GroupStore& store, int g, StateKind kind) {
+  const GroupState& group = store.group(g);
+  if (kind != StateKind::kMaster) return group.moments[moment_index(kind)];
+  return is_frozen(shape, g) ? group.shard : group.master;
 }
 
 // A tensor over the caller's elements would need from_blob; the elements are copied once more.
 void to_host(const at::Tensor& from, std::span<float> values) {
   const at::Tensor here = from.is_cpu() ? from : from.to(c10::DeviceType::CPU);
-  convert(values.data(), DType::kFloat32, host_data<float>(here), DType::kFloat32, here.numel());
+  convert(values.data(), DType::kFloat32, host_bytes(here), dtype_of(here), here.numel());
 }
 
 at::Tensor tensor_of(std::span<const float> values) {
@@ -45,7 +48,7 @@ OwnedStates::Split OwnedStates::split(const StatePiece& piece, StateKind kind, s
   check(first >= 0 && first + elems <= piece.elems(),
         "states are read and written within their piece");
   check(!carry_.has_deferred(), "states are read and written when no update is deferred");
-  Split split{.on_device = array_of(store_.group(piece.group), kind),
+  Split split{.on_device = array_of(setup_.shape(), store_, piece.group, kind),
               .begin = piece.owned_begin + first};
   const std::int64_t there = split.on_device.defined() ? split.on_device.numel() : 0;
   split.near = std::clamp<std::int64_t>(there - split.begin, 0, elems);
@@ -82,8 +85,7 @@ void OwnedStates::write(const StatePiece& piece, StateKind kind, std::int64_t fi
 at::Tensor OwnedStates::master(int group) const {
   const at::Tensor owned =
       empty_tensor({owned_elems(setup_.shape(), group)}, c10::ScalarType::Float);
-  const GroupState& state = store_.group(group);
-  const at::Tensor& here = setup_.shape().frozen ? state.shard : state.master;
+  const at::Tensor& here = array_of(setup_.shape(), store_, group, StateKind::kMaster);
   if (here.defined()) owned.narrow(0, 0, here.numel()).copy_(here);
   if (tiers_ != nullptr) tiers_->read_master(group, span_of(owned));
   return owned;

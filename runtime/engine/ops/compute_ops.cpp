@@ -65,7 +65,7 @@ void ComputeOps::forward(const Op& op) {
   } else {
     flight.inputs[u + 1] = std::move(output);
   }
-  if (!run_.training()) flight.inputs[u].reset();
+  if (!run_.training() || !has_backward(setup_.shape(), op.unit)) flight.inputs[u].reset();
 }
 
 void ComputeOps::loss_head(const Op& op) {
@@ -83,9 +83,12 @@ void ComputeOps::loss_head(const Op& op) {
         head.loss(params, input, flight.targets, run_.input.loss_scale / setup_.tokens_of_step(),
                   scratch_, op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
     if (op.save) look_at(flight.gradient);
+    drop_unread_gradient(op);
   }
   input.reset();
-  if (!op.save || !setup_.shape().begins_model()) flight.release_batch();
+  const bool embeds_again =
+      op.save && setup_.shape().begins_model() && has_backward(setup_.shape(), 0);
+  if (!embeds_again) flight.release_batch();
 }
 
 void ComputeOps::backward(const Op& op) {
@@ -95,7 +98,7 @@ void ComputeOps::backward(const Op& op) {
   open_grads(op);
   if (ends_chunk(setup_.shape(), op.unit)) flight.gradient = std::move(flight.arrived[u]);
   GroupSink whole(store_, setup_.spec().units[u]);
-  SplitSink half(params, flight.deferred[u], flight.early[u]);
+  SplitSink half(whole, flight.deferred[u], flight.early[u]);
   GradSink& sink = op.split ? static_cast<GradSink&>(half) : whole;
   flight.gradient = setup_.model.units[u]->backward(
       call_of(op), params, flight.inputs[u], std::move(flight.saved[u]), flight.gradient, sink);
@@ -103,6 +106,7 @@ void ComputeOps::backward(const Op& op) {
         "a unit whose backward is split left its weights");
   flight.inputs[u].reset();
   if (flight.gradient.defined()) look_at(flight.gradient);
+  drop_unread_gradient(op);
   if (!op.split) look_at_grads(op);
   if (op.unit == 0 && setup_.shape().begins_model()) flight.release_batch();
 }
@@ -118,6 +122,11 @@ void ComputeOps::backward_weights(const Op& op) {
   const std::unique_ptr<Deferred> deferred = std::move(flight.deferred[u]);
   deferred->run(sink);
   look_at_grads(op);
+}
+
+// The units before a frozen model's first trained one have no backward.
+void ComputeOps::drop_unread_gradient(const Op& op) {
+  if (op.unit > 0 && !has_backward(setup_.shape(), op.unit - 1)) flights_.of(op).gradient.reset();
 }
 
 // The next gradient of each parameter of these groups replaces the buffer's content.
@@ -136,7 +145,8 @@ void ComputeOps::look_at(const at::Tensor& value) {
 void ComputeOps::look_at_grads(const Op& op) {
   if (run_.mode != RunMode::kDiagnose) return;
   for (const ParamRef& ref : setup_.spec().units[static_cast<std::size_t>(op.unit)].params) {
-    look_at(store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)]);
+    const at::Tensor& grad = store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)];
+    if (grad.defined()) look_at(grad);
   }
 }
 

@@ -4,6 +4,11 @@
 
 namespace sluice {
 
+const at::Tensor& GroupSink::gradient(int index) const {
+  const ParamRef& ref = unit_.params[static_cast<std::size_t>(index)];
+  return store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)];
+}
+
 GradTarget GroupSink::target(int index) {
   const ParamRef& ref = unit_.params[static_cast<std::size_t>(index)];
   GroupState& group = store_.group(ref.group);
@@ -14,8 +19,9 @@ GradTarget GroupSink::target(int index) {
 }
 
 GradTarget SplitSink::target(int index) {
-  const at::Tensor& param = params_[static_cast<std::size_t>(index)];
-  early_.emplace_back(index, empty_tensor(param.sizes(), c10::ScalarType::Float, param.device()));
+  const at::Tensor& whole = whole_.gradient(index);
+  if (!whole.defined()) return {};
+  early_.emplace_back(index, empty_tensor(whole.sizes(), c10::ScalarType::Float, whole.device()));
   return {early_.back().second, false};
 }
 

@@ -2,7 +2,6 @@
 #pragma once
 
 #include <memory>
-#include <span>
 #include <utility>
 #include <vector>
 
@@ -18,6 +17,8 @@ class GroupSink final : public GradSink {
  public:
   GroupSink(GroupStore& store, const UnitSpec& unit) : store_(store), unit_(unit) {}
   GradTarget target(int index) override;
+  // The place in the groups' buffers; undefined for a frozen parameter.
+  [[nodiscard]] const at::Tensor& gradient(int index) const;
 
  private:
   GroupStore& store_;
@@ -28,14 +29,15 @@ class GroupSink final : public GradSink {
 // products are deferred, and the other gradients wait in tensors of their own.
 class SplitSink final : public GradSink {
  public:
-  SplitSink(std::span<const at::Tensor> params, std::unique_ptr<Deferred>& deferred,
+  // `whole`: the unit's gradient buffers, for the sizes of its gradients.
+  SplitSink(const GroupSink& whole, std::unique_ptr<Deferred>& deferred,
             std::vector<std::pair<int, at::Tensor>>& early)
-      : params_(params), deferred_(deferred), early_(early) {}
+      : whole_(whole), deferred_(deferred), early_(early) {}
   std::unique_ptr<Deferred>* deferred() override { return &deferred_; }
   GradTarget target(int index) override;
 
  private:
-  std::span<const at::Tensor> params_;
+  const GroupSink& whole_;
   std::unique_ptr<Deferred>& deferred_;
   std::vector<std::pair<int, at::Tensor>>& early_;
 };

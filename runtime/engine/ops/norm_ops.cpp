@@ -60,6 +60,7 @@ std::vector<double> NormOps::own_values() const {
   mine[1] = run_.input.vote;
   for (int g = 0; g < store_.size(); ++g) {
     if (!setup_.spec().groups[static_cast<std::size_t>(g)].counted) continue;
+    if (is_frozen(setup_.shape(), g)) continue;
     const std::vector<double> sums = gradient_sums(g);
     std::copy(sums.begin(), sums.end(),
               mine.begin() + static_cast<std::ptrdiff_t>(kFirstSum) + g * shards);

@@ -17,9 +17,16 @@ std::vector<GradTarget> targets(GradSink& sink, int first, int count) {
   return result;
 }
 
-void bias_gradients(const std::vector<GradTarget>& biases, const Tensor& dy_NO) {
+std::vector<std::int64_t> rows_of(std::span<const Tensor> matrices) {
+  std::vector<std::int64_t> rows;
+  for (const Tensor& matrix : matrices) rows.push_back(matrix.size(0));
+  return rows;
+}
+
+void bias_gradients(const std::vector<GradTarget>& biases, std::span<const std::int64_t> rows,
+                    const Tensor& dy_NO) {
   if (biases.size() == 1) return bias_gradient(biases[0], dy_NO);
-  stacked_bias_gradient(biases, dy_NO);
+  stacked_bias_gradient(biases, rows, dy_NO);
 }
 
 }  // namespace
@@ -77,10 +84,11 @@ Tensor BlockCall::back_through_stack(const BlockParams::Stack& at, const BlockNo
   const Tensor h_NH = sequence() ? gathering.finish() : h_MH;
   const Beside beside = weights.defers() ? Beside::kNothing : Beside::kWeightProduct;
   if (group_ != nullptr) summing = group_->sum(dh_NH, batch_, beside);
-  weights.add([at, dy_NO, h_NH](GradSink& sink) {
-    stacked_weight_gradient(targets(sink, at.weight, at.count), dy_NO, h_NH);
+  const std::vector<std::int64_t> each = rows_of(matrices);
+  weights.add([at, each, dy_NO, h_NH](GradSink& sink) {
+    stacked_weight_gradient(targets(sink, at.weight, at.count), each, dy_NO, h_NH);
   });
-  if (at.bias >= 0) bias_gradients(targets(weights.sink(), at.bias, at.count), dy_NO);
+  if (at.bias >= 0) bias_gradients(targets(weights.sink(), at.bias, at.count), each, dy_NO);
   if (!apart) stacked_input_gradient(dh_NH, dy_NO, matrices);
   return group_ != nullptr ? summing.finish() : dh_NH;
 }

@@ -69,6 +69,7 @@ class ClassifierHead final : public LossHead {
       products_.input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);
       // The ranks' gradients are summed while the last chunk's product with the rows runs.
       if (group_ && row + step >= N) summing = group_->sum(dh_NH, batch, Beside::kWeightProduct);
+      if (!classifier.wanted()) continue;
       products_.in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
       classifier.accumulate = true;
     }

@@ -243,7 +243,7 @@ class ExplicitBlock final : public Unit {
       const Tensor d_CH = d_NH.narrow(0, row, n);
       const Tensor up_CU = up_NU.narrow(0, row, n);
       const Tensor act_CF = scratch_CF.narrow(0, 0, n);
-      if (!weights.defers()) {
+      if (down.wanted()) {
         activation_.forward(act_CF, up_CU);
         linear_weight_gradient(down, d_CH, act_CF);
       }
@@ -260,6 +260,7 @@ class ExplicitBlock final : public Unit {
     const std::int64_t N = d_NH.size(0);
     const std::int64_t step = chunk_rows(N);
     GradTarget down = sink.target(at_.down);
+    if (!down.wanted()) return;
     const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);

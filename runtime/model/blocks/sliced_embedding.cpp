@@ -56,6 +56,7 @@ class SlicedEmbedding final : public Unit {
     if (params.size() > 1) add_positions(sink.target(1), grad_MH, B, own, params[1].size(0));
     const Tensor grad_NH = gathering.finish();
     const GradTarget target = sink.target(0);
+    if (!target.wanted()) return {};
     if (!target.accumulate) target.grad.zero_();
     if (!grad_NH.is_meta()) {
       embedding_slice_backward(host_data<float>(target.grad), host_bytes(grad_NH),
@@ -114,6 +115,7 @@ class SlicedEmbedding final : public Unit {
 
   void add_positions(const GradTarget& target, const Tensor& grad_MH, std::int64_t batch,
                      const Own& own, std::int64_t rows) const {
+    if (!target.wanted()) return;
     if (!target.accumulate) target.grad.zero_();
     if (grad_MH.is_meta()) return;
     std::vector<std::int64_t> positions(static_cast<std::size_t>(batch * own.count));

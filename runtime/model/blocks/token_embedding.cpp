@@ -70,6 +70,7 @@ class TokenEmbedding final : public Unit {
 
   void add_rows(const GradTarget& target, const at::Tensor& rows, const at::Tensor& grad_BSH,
                 std::int64_t table_rows) const {
+    if (!target.wanted()) return;
     if (!target.accumulate) target.grad.zero_();
     if (grad_BSH.is_cpu()) {
       embedding_backward(host_data<float>(target.grad), ids(rows), host_bytes(grad_BSH),

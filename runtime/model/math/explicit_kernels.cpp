@@ -55,10 +55,18 @@ void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& 
 
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
                           const NormInput& in) {
+  if (!weight.wanted() && !bias.wanted()) return;
+  // The kernel writes both: one that is not wanted goes to memory of its own.
+  const auto place_of = [&](const GradTarget& target) {
+    return target.wanted() ? target.grad
+                           : empty_tensor(in.weight.sizes(), c10::ScalarType::Float, dy.device());
+  };
+  const at::Tensor to_weight = place_of(weight);
+  const at::Tensor to_bias = place_of(bias);
   if (dy.is_meta()) return;
-  layer_norm_weight_gradient(norm_args(in), host_data<float>(weight.grad),
-                             host_data<float>(bias.grad), host_bytes(dy), weight.accumulate,
-                             bias.accumulate);
+  layer_norm_weight_gradient(norm_args(in), host_data<float>(to_weight), host_data<float>(to_bias),
+                             host_bytes(dy), weight.wanted() && weight.accumulate,
+                             bias.wanted() && bias.accumulate);
 }
 
 void rms_forward(at::Tensor y, const RmsInput& in) {
@@ -73,7 +81,7 @@ void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& r
 }
 
 void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in) {
-  if (dy.is_meta()) return;
+  if (dy.is_meta() || !weight.wanted()) return;
   rms_norm_weight_gradient(rms_args(in), host_data<float>(weight.grad), host_bytes(dy),
                            weight.accumulate);
 }
@@ -99,7 +107,7 @@ void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy) {
 }
 
 void bias_gradient(const GradTarget& target, const at::Tensor& dy) {
-  if (dy.is_meta()) return;
+  if (dy.is_meta() || !target.wanted()) return;
   column_sum(host_data<float>(target.grad), host_bytes(dy), dtype_of(dy), dy.size(0), dy.size(1),
              target.accumulate);
 }

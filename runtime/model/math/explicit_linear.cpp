@@ -43,6 +43,7 @@ void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor
 }
 
 void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::Tensor& x) {
+  if (!target.wanted()) return;
   if (mode == MatmulType::kFp32 || x.scalar_type() == c10::ScalarType::Float) {
     fp32_matmul({.c = target.grad, .a = dy.t(), .b = x, .accumulate = target.accumulate});
   } else {

@@ -38,7 +38,7 @@ at::Tensor rms_norm_backward(const RmsNormBackward& given, GradTarget weight_gra
     const at::Tensor rstd = given.rstd_N1.narrow(0, row, rows);
     const at::Tensor dy = given.dy_NH.narrow(0, row, rows).to(kWide);
     const at::Tensor normed = given.x_NH.narrow(0, row, rows).to(kWide).mul(rstd);
-    store_gradient(weight_grad, dy.mul(normed).sum({0}));
+    if (weight_grad.wanted()) store_gradient(weight_grad, dy.mul(normed).sum({0}));
     weight_grad.accumulate = true;
     const at::Tensor g = dy.mul(weight_H);
     const at::Tensor along = g.mul(normed).mean({-1}, true);  // what the scale takes out again

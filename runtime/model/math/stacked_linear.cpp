@@ -70,31 +70,36 @@ void stacked_input_gradient(const at::Tensor& dx, const at::Tensor& dy,
   });
 }
 
-void stacked_weight_gradient(std::span<const GradTarget> targets, const at::Tensor& dy,
+void stacked_weight_gradient(std::span<const GradTarget> targets,
+                             std::span<const std::int64_t> rows, const at::Tensor& dy,
                              const at::Tensor& x) {
   std::vector<at::Tensor> grads;
   for (const GradTarget& target : targets) grads.push_back(target.grad);
   const bool alike = std::all_of(targets.begin(), targets.end(), [&](const GradTarget& target) {
-    return target.accumulate == targets[0].accumulate;
+    return target.wanted() && target.accumulate == targets[0].accumulate;
   });
   if (GradTarget all{alike ? joined(grads) : at::Tensor(), targets[0].accumulate};
       all.grad.defined()) {
     return linear_weight_gradient(all, dy, x);
   }
-  const auto rows = [&](std::size_t i) { return grads[i].size(0); };
-  for_columns(dy, targets.size(), rows, [&](std::size_t i, const at::Tensor& columns) {
+  const auto columns_of = [&](std::size_t i) { return rows[i]; };
+  for_columns(dy, targets.size(), columns_of, [&](std::size_t i, const at::Tensor& columns) {
     GradTarget target = targets[i];
     linear_weight_gradient(target, columns, x);
   });
 }
 
-void stacked_bias_gradient(std::span<const GradTarget> targets, const at::Tensor& dy) {
+void stacked_bias_gradient(std::span<const GradTarget> targets, std::span<const std::int64_t> rows,
+                           const at::Tensor& dy) {
+  const bool wanted = std::any_of(targets.begin(), targets.end(),
+                                  [](const GradTarget& target) { return target.wanted(); });
+  if (!wanted) return;
   const at::Tensor sums = empty_tensor({dy.size(1)}, c10::ScalarType::Float, dy.device());
   bias_gradient({sums, false}, dy);
   std::int64_t first = 0;
-  for (const GradTarget& target : targets) {
-    store_gradient(target, sums.narrow(0, first, target.grad.size(0)));
-    first += target.grad.size(0);
+  for (std::size_t i = 0; i < targets.size(); ++i) {
+    store_gradient(targets[i], sums.narrow(0, first, rows[i]));
+    first += rows[i];
   }
 }
 

@@ -28,9 +28,11 @@ void stacked_linear(const at::Tensor& y, const at::Tensor& x, std::span<const at
 void stacked_input_gradient(const at::Tensor& dx, const at::Tensor& dy,
                             std::span<const at::Tensor> weights);
 
-// targets: one a matrix.
-void stacked_weight_gradient(std::span<const GradTarget> targets, const at::Tensor& dy,
+// targets: one a matrix, of rows[i] rows.
+void stacked_weight_gradient(std::span<const GradTarget> targets,
+                             std::span<const std::int64_t> rows, const at::Tensor& dy,
                              const at::Tensor& x);
-void stacked_bias_gradient(std::span<const GradTarget> targets, const at::Tensor& dy);
+void stacked_bias_gradient(std::span<const GradTarget> targets, std::span<const std::int64_t> rows,
+                           const at::Tensor& dy);
 
 }  // namespace sluice

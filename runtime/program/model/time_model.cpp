@@ -153,7 +153,7 @@ class Pricing {
     if (shape_.placement.gradients == Tier::kNvme) return exchanges(op);
     double elems = 0;
     for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) {
-      elems += static_cast<double>(owned_elems(shape_, g));
+      if (!is_frozen(shape_, g)) elems += static_cast<double>(owned_elems(shape_, g));
     }
     return exchanges(op) + adding(elems, 0, shape_.placement.gradients);
   }

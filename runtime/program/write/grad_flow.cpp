@@ -32,6 +32,7 @@ int GradFlow::writes_of_round(int g) const {
 // starts. (The loss head takes all slots back: a whole forward has passed since they were sent.)
 void GradFlow::open(Op& op) {
   op.writes = shape_.units[static_cast<std::size_t>(op.unit)].groups;
+  std::erase_if(op.writes, [this](int g) { return is_frozen(shape_, g); });
   std::vector<int> starting;
   for (const int g : op.writes) {
     if (rounds_[static_cast<std::size_t>(g)].writes == 0) starting.push_back(g);

@@ -101,6 +101,7 @@ class StepWriter {
   void load_batch(int micro_batch);
   [[nodiscard]] BufferId take_input(Op& op);
   [[nodiscard]] BufferId make_input_gradient(Op& op);
+  [[nodiscard]] bool passes_on(int u) const;
   void pass_on(const Use& use, BufferId input_gradient);
   void commit();
   void write_update();
@@ -193,7 +194,8 @@ void StepWriter::write_forward(const Use& use, Op op) {
   const UnitMemory& memory = unit(use.unit).memory;
   Flight& now = flight(use.micro_batch);
   const auto u = static_cast<std::size_t>(use.unit);
-  const bool keep = training_ && !shape_.recompute;
+  const bool remembers = training_ && has_backward(shape_, use.unit);
+  const bool keep = remembers && !shape_.recompute;
   const bool sends = ends_chunk(shape_, use.unit);
   op.save = keep;
   op.flops = unit(use.unit).forward_flops;
@@ -212,7 +214,7 @@ void StepWriter::write_forward(const Use& use, Op op) {
   op.workspace_bytes =
       std::max<std::int64_t>(0, (keep ? memory.forward_peak : memory.forward_only_peak) - made);
   const BufferId input = has_input(shape_, use.unit) ? take_input(op) : -1;
-  if (!training_) {
+  if (!remembers) {
     if (input >= 0) op.dead_after.push_back(input);
     if (input < 0 && !shape_.ends_model()) op.dead_after.push_back(now.batch);
   }
@@ -226,7 +228,8 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   const UnitMemory& memory = unit(use.unit).memory;
   Flight& now = flight(use.micro_batch);
   op.save = training_;
-  op.flops = unit(use.unit).forward_flops * (training_ ? 3 : 1);
+  op.flops = unit(use.unit).forward_flops * (training_ ? 2 : 1);
+  if (training_) op.flops += unit(use.unit).weight_flops;
   ExchangeList exchanges = unit(use.unit).exchanges.forward;
   if (training_) {
     for (const Exchange& e : unit(use.unit).exchanges.backward) append(exchanges, e);
@@ -243,7 +246,9 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   } else {
     op.workspace_bytes = memory.forward_only_peak;
   }
-  if (!training_ || !shape_.begins_model()) op.dead_after.push_back(now.batch);
+  const bool embeds_again = training_ && shape_.begins_model() && has_backward(shape_, 0);
+  if (!embeds_again) op.dead_after.push_back(now.batch);
+  if (gradient >= 0 && !passes_on(use.unit)) op.dead_after.push_back(gradient);
   const OpId id = builder_.emit(std::move(op));
   if (!training_) return;
   pass_on(use, gradient);
@@ -268,8 +273,14 @@ BufferId StepWriter::make_input_gradient(Op& op) {
   return gradient;
 }
 
+// Whether a unit before this one needs the gradient of this one's input.
+bool StepWriter::passes_on(int u) const {
+  return begins_chunk(shape_, u) ? is_pipelined(shape_) : has_backward(shape_, u - 1);
+}
+
 // To the unit before, here or on another stage.
 void StepWriter::pass_on(const Use& use, BufferId input_gradient) {
+  if (!passes_on(use.unit)) return;
   if (begins_chunk(shape_, use.unit)) {
     pipe_.send_gradient(use.unit, use.micro_batch, input_gradient);
   } else {
@@ -284,8 +295,9 @@ void StepWriter::write_backward(const Use& use, Op op) {
   const auto u = static_cast<std::size_t>(use.unit);
   op.recompute = shape_.recompute;
   op.split = use.split;
-  const int products = 1 + (shape_.recompute ? 1 : 0) + (use.split ? 0 : 1);
-  op.flops = unit(use.unit).forward_flops * products + unit(use.unit).recomputed_flops;
+  const UnitShape& shape = unit(use.unit);
+  op.flops = shape.forward_flops * (shape_.recompute ? 2 : 1) + shape.recomputed_flops +
+             (use.split ? 0 : shape.weight_flops);
   const UnitExchanges& exchanges = unit(use.unit).exchanges;
   op.exchanges = builder_.exchanges(shape_.recompute ? exchanges.again : exchanges.backward);
   if (!use.split) grads_.open(op);
@@ -300,6 +312,7 @@ void StepWriter::write_backward(const Use& use, Op op) {
     op.dead_after.push_back(fetched >= 0 ? fetched : now.activation[u]);
     gradient = make_input_gradient(op);
     made = memory.input_gradient;
+    if (!passes_on(use.unit)) op.dead_after.push_back(gradient);
   } else {
     op.dead_after.push_back(now.batch);
   }
@@ -319,7 +332,7 @@ void StepWriter::write_backward(const Use& use, Op op) {
 
 void StepWriter::write_weights(const Use& use, Op op) {
   BufferId& deferred = flight(use.micro_batch).deferred[static_cast<std::size_t>(use.unit)];
-  op.flops = unit(use.unit).forward_flops;
+  op.flops = unit(use.unit).weight_flops;
   op.workspace_bytes = unit(use.unit).memory.weights_peak;
   grads_.open(op);
   op.dead_after.push_back(std::exchange(deferred, -1));

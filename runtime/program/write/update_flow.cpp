@@ -16,14 +16,14 @@ namespace {
 std::int64_t largest_chunk(const StepShape& shape) {
   std::int64_t largest = 0;
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    largest = std::max(largest, owned_elems(shape, g) - device_elems(shape, g));
+    largest = std::max(largest, off_device_elems(shape, g));
   }
   return std::min(largest, shape.placement.chunk_elems);
 }
 
 bool any_param_on(const StepShape& shape, bool host) {
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    if ((parameter_tier(shape, g) == Tier::kHost) == host) return true;
+    if (!is_frozen(shape, g) && (parameter_tier(shape, g) == Tier::kHost) == host) return true;
   }
   return false;
 }
@@ -105,7 +105,7 @@ UpdateFlow::UpdateFlow(ProgramBuilder& builder, const StepShape& shape, bool def
   builder.program().image = image;
   for (const int g : groups_by_first_use(shape)) {
     const std::int64_t owned = owned_elems(shape, g);
-    for (std::int64_t at = device_elems(shape, g); at < owned;) {
+    for (std::int64_t at = owned - off_device_elems(shape, g); at < owned;) {
       const std::int64_t elems = std::min(owned - at, shape.placement.chunk_elems);
       chunks.push_back({.group = g,
                         .begin = at,

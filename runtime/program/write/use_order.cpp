@@ -12,10 +12,12 @@ std::vector<Use> order_without_stages(const StepShape& shape, bool training) {
   const int head = static_cast<int>(shape.units.size()) - 1;
   const int micro_batches = training ? shape.micro_batches : 1;
   const int at_once = shape.layer_major ? micro_batches : 1;
+  int last_backward = head;
+  while (last_backward > 0 && has_backward(shape, last_backward - 1)) --last_backward;
   std::vector<Use> uses;
   int visit = 0;
   const auto visit_unit = [&](OpKind kind, int unit, int first) {
-    const bool flushes = unit == 0 || shape.layer_major;
+    const bool flushes = unit == last_backward || shape.layer_major;
     for (int m = first; m < first + at_once; ++m) {
       uses.push_back({kind, unit, m, visit, false, flushes});
     }
@@ -24,7 +26,7 @@ std::vector<Use> order_without_stages(const StepShape& shape, bool training) {
   for (int m = 0; m < micro_batches; m += at_once) {
     for (int u = 0; u < head; ++u) visit_unit(OpKind::kForward, u, m);
     visit_unit(OpKind::kLossHead, head, m);
-    for (int u = head - 1; training && u >= 0; --u) visit_unit(OpKind::kBackward, u, m);
+    for (int u = head - 1; training && u >= last_backward; --u) visit_unit(OpKind::kBackward, u, m);
   }
   return uses;
 }

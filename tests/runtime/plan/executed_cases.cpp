@@ -60,6 +60,18 @@ Dimension models() {
           {"qwen2 tied", model(qwen2)}};
 }
 
+// Embedding and first block, which then have no backward; or kinds of parameters of all blocks.
+Dimension frozen_parts() {
+  const auto freeze = [](std::vector<std::string> gpt2, std::vector<std::string> llama) {
+    return
+        [=](EngineOptions& o) { o.model.freeze = o.model.type == ModelType::kGpt2 ? gpt2 : llama; };
+  };
+  return {{"trains all", freeze({}, {})},
+          {"frozen start", freeze({"wte", "wpe", "h.0"}, {"model.embed_tokens", "model.layers.0"})},
+          {"frozen kinds",
+           freeze({"h.*.attn", "ln_f.bias"}, {"model.layers.*.mlp", "model.layers.*.*.k_proj"})}};
+}
+
 Dimension precisions() {
   const auto type = [](DType dtype, MatmulType matmul) {
     return [dtype, matmul](EngineOptions& o) {
@@ -266,8 +278,8 @@ class Cases {
 
   // Models before what changes them.
   const std::vector<Dimension> dimensions_{
-      models(),      precisions(),    stages(),        recomputations(), placements(),
-      activations(), accumulations(), micro_batches(), worlds(),         knobs()};
+      models(),      frozen_parts(),  precisions(),    stages(), recomputations(), placements(),
+      activations(), accumulations(), micro_batches(), worlds(), knobs()};
   std::set<Pair> seen_;
   std::uint64_t state_ = 2026;
 };
