@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/parallel.hpp"
-#include "kernels/cpu/simd_scalar.hpp"
+#include "kernels/cpu/isa/simd_scalar.hpp"
 
 namespace sluice {
 namespace {

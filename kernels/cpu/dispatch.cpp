@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "base/error.hpp"
-#include "kernels/cpu/isa_tables.hpp"
+#include "kernels/cpu/isa/isa_tables.hpp"
 
 namespace sluice {
 namespace {

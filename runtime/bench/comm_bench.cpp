@@ -11,7 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "parallel/comm/host_memory.hpp"
+#include "parallel/comm/host/host_memory.hpp"
 #include "runtime/bench/machine_memory.hpp"
 #include "runtime/bench/table.hpp"
 

@@ -1,6 +1,6 @@
 // A GPU for the doctor, in the CUDA module. Compiled; never run on a GPU.
 //
-// Copies and registered pages are the memory tiers' own (runtime/engine/cuda_tiers.hpp); products
+// Copies and registered pages are the memory tiers' own (runtime/engine/tiers/cuda_tiers.hpp); products
 // are libtorch's with a run's settings. So the doctor measures the rates of a run.
 #include <ATen/Context.h>
 #include <ATen/ops/add.h>
@@ -20,7 +20,7 @@
 #include "runtime/doctor/cuda_gpu.hpp"
 #include "runtime/doctor/gpu_device.hpp"
 #include "runtime/engine/cuda_errors.hpp"
-#include "runtime/engine/cuda_tiers.hpp"
+#include "runtime/engine/tiers/cuda_tiers.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 extern "C" sluice::MakeCudaCopies sluice_make_cuda_copies;

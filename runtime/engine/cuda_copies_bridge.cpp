@@ -20,7 +20,7 @@
 #include "kernels/cuda/check_cuda.hpp"
 #include "offload/device_copies.hpp"
 #include "runtime/engine/cuda_errors.hpp"
-#include "runtime/engine/cuda_tiers.hpp"
+#include "runtime/engine/tiers/cuda_tiers.hpp"
 
 namespace sluice {
 namespace {

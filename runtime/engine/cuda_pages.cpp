@@ -10,7 +10,7 @@
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "offload/host_pool.hpp"
-#include "runtime/engine/cuda_tiers.hpp"
+#include "runtime/engine/tiers/cuda_tiers.hpp"
 
 namespace sluice {
 namespace {

@@ -7,7 +7,7 @@
 
 #include "kernels/cuda/launch.hpp"
 #include "runtime/engine/cuda_errors.hpp"
-#include "runtime/engine/cuda_tiers.hpp"
+#include "runtime/engine/tiers/cuda_tiers.hpp"
 
 namespace sluice {
 namespace {

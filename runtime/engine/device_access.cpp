@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "parallel/comm/cuda_module.hpp"
-#include "runtime/engine/cuda_tiers.hpp"
+#include "runtime/engine/tiers/cuda_tiers.hpp"
 
 namespace sluice {
 

@@ -9,7 +9,7 @@
 #include <string>
 
 #include "kernels/cpu/update/update_span.hpp"
-#include "runtime/engine/tier_limits.hpp"
+#include "runtime/engine/tiers/tier_limits.hpp"
 #include "zero/optimizer_rule.hpp"
 
 namespace sluice {

@@ -11,7 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "parallel/comm/host_memory.hpp"
+#include "parallel/comm/host/host_memory.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/empty_tensor.hpp"
 

@@ -24,7 +24,7 @@
 #include "runtime/engine/ops/step_ops.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/engine/program_runner.hpp"
-#include "runtime/engine/tier_store.hpp"
+#include "runtime/engine/tiers/tier_store.hpp"
 #include "runtime/program/model/memory_model.hpp"
 
 namespace sluice {

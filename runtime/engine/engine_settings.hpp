@@ -10,7 +10,7 @@
 #include "parallel/parallel_options.hpp"
 #include "runtime/engine/initial_weights.hpp"
 #include "runtime/engine/step_plan.hpp"
-#include "runtime/engine/tier_limits.hpp"
+#include "runtime/engine/tiers/tier_limits.hpp"
 #include "runtime/model/model_options.hpp"
 #include "runtime/model/model_part.hpp"
 #include "runtime/program/program.hpp"

@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "parallel/comm/cuda_module.hpp"
-#include "runtime/engine/cuda_tiers.hpp"
+#include "runtime/engine/tiers/cuda_tiers.hpp"
 #include "runtime/model/empty_tensor.hpp"
 
 namespace sluice {

@@ -7,7 +7,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "parallel/comm/text_exchange.hpp"
-#include "runtime/engine/tier_store.hpp"
+#include "runtime/engine/tiers/tier_store.hpp"
 
 namespace sluice {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "offload/nvme_image.hpp"
 #include "parallel/comm/communicator.hpp"
-#include "runtime/engine/tier_limits.hpp"
+#include "runtime/engine/tiers/tier_limits.hpp"
 
 namespace sluice {
 

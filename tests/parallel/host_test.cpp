@@ -16,9 +16,9 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "parallel/comm/exchange_plan.hpp"
-#include "parallel/comm/host_memory.hpp"
-#include "parallel/comm/host_plan.hpp"
-#include "parallel/comm/host_segment.hpp"
+#include "parallel/comm/host/host_memory.hpp"
+#include "parallel/comm/host/host_plan.hpp"
+#include "parallel/comm/host/host_segment.hpp"
 #include "tests/parallel/backends.hpp"
 
 namespace sluice {

@@ -11,7 +11,7 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
-#include "parallel/comm/host_memory.hpp"
+#include "parallel/comm/host/host_memory.hpp"
 #include "tests/parallel/backends.hpp"
 
 namespace sluice {

@@ -18,7 +18,7 @@
 
 #include "base/error.hpp"
 #include "parallel/comm/communicator.hpp"
-#include "parallel/comm/host_memory.hpp"
+#include "parallel/comm/host/host_memory.hpp"
 
 namespace {
 

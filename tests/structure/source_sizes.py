@@ -20,15 +20,10 @@ LONG_SOURCES = {
     "tests/runtime/engine/image_test.cpp": 422,
     "tests/runtime/engine/resume_test.cpp": 409,
 }
-LARGE_FOLDERS = {
-    "kernels/cpu": 59,
-    "parallel/comm": 49,
-    "runtime/engine": 51,
-}
+LARGE_FOLDERS = {}
 WIDE_CLASSES = {
     "offload/io_queue.hpp IoQueue": 53,
     "runtime/program/check/chunk_check.hpp ChunkCheck": 26,
-    "runtime/program/write/step_writer.cpp StepWriter": 31,
     "runtime/program/write/update_flow.hpp UpdateFlow": 32,
     "runtime/run/checkpointing.hpp Checkpointing": 43,
     "runtime/run/trainer.cpp Trainer": 43,

@@ -10,8 +10,8 @@
 #include <cstdint>
 #include <type_traits>
 
-#include "kernels/cpu/elementwise_impl.hpp"
-#include "kernels/cpu/philox_impl.hpp"
+#include "kernels/cpu/isa/elementwise_impl.hpp"
+#include "kernels/cpu/isa/philox_impl.hpp"
 #include "kernels/cpu/update/update_span.hpp"
 
 namespace sluice::isa {

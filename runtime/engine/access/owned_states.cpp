@@ -6,7 +6,7 @@
 #include "kernels/cpu/cast.hpp"
 #include "runtime/engine/engine_setup.hpp"
 #include "runtime/engine/ops/step_carry.hpp"
-#include "runtime/engine/tier_store.hpp"
+#include "runtime/engine/tiers/tier_store.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 

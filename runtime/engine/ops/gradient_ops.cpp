@@ -7,7 +7,7 @@
 #include "kernels/cpu/cast.hpp"
 #include "runtime/engine/ops/program_memory.hpp"
 #include "runtime/engine/ops/step_run.hpp"
-#include "runtime/engine/tier_store.hpp"
+#include "runtime/engine/tiers/tier_store.hpp"
 
 namespace sluice {
 

@@ -2,7 +2,7 @@
 
 #include "base/error.hpp"
 #include "runtime/engine/ops/step_run.hpp"
-#include "runtime/engine/tier_store.hpp"
+#include "runtime/engine/tiers/tier_store.hpp"
 
 namespace sluice {
 namespace {

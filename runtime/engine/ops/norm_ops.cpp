@@ -6,7 +6,7 @@
 #include "kernels/cpu/reduce.hpp"
 #include "runtime/engine/ops/step_carry.hpp"
 #include "runtime/engine/ops/step_run.hpp"
-#include "runtime/engine/tier_store.hpp"
+#include "runtime/engine/tiers/tier_store.hpp"
 #include "runtime/engine/update_step.hpp"
 
 namespace sluice {

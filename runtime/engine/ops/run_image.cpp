@@ -1,7 +1,7 @@
 #include "runtime/engine/ops/run_image.hpp"
 
 #include "runtime/engine/image_choice.hpp"
-#include "runtime/engine/tier_store.hpp"
+#include "runtime/engine/tiers/tier_store.hpp"
 
 namespace sluice {
 

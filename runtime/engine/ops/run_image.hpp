@@ -11,7 +11,7 @@
 
 #include "base/ticket.hpp"
 #include "offload/nvme_image.hpp"
-#include "runtime/engine/tier_limits.hpp"
+#include "runtime/engine/tiers/tier_limits.hpp"
 
 namespace sluice {
 

@@ -5,7 +5,7 @@
 #include "runtime/engine/ops/program_memory.hpp"
 #include "runtime/engine/ops/run_image.hpp"
 #include "runtime/engine/ops/step_run.hpp"
-#include "runtime/engine/tier_store.hpp"
+#include "runtime/engine/tiers/tier_store.hpp"
 
 namespace sluice {
 

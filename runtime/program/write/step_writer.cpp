@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "runtime/program/check/shape_check.hpp"
 #include "runtime/program/write/arena_plan.hpp"
+#include "runtime/program/write/flight_buffers.hpp"
 #include "runtime/program/write/grad_flow.hpp"
 #include "runtime/program/write/input_flow.hpp"
 #include "runtime/program/write/param_window.hpp"
@@ -37,25 +38,17 @@ class StepWriter {
         kind_(kind),
         training_(kind == Kind::kTrain),
         order_(order_uses(shape, training_)),
-        uses_(order_.uses),
         updates_(builder_, shape, training_),
-        params_(builder_, shape, uses_, updates_),
+        params_(builder_, shape, order_.uses, updates_),
         grads_(builder_, shape),
-        inputs_(builder_, shape, uses_, training_),
+        inputs_(builder_, shape, order_.uses, training_),
         pipe_(builder_, shape, order_, training_),
-        flights_(static_cast<std::size_t>(shape.micro_batches)) {
-    for (Flight& flight : flights_) {
-      flight.activation.assign(shape.units.size(), -1);
-      flight.kept.assign(shape.units.size(), -1);
-      flight.gradient.assign(shape.units.size(), -1);
-      flight.deferred.assign(shape.units.size(), -1);
-    }
-  }
+        flights_(builder_, shape, pipe_) {}
 
   Program write() {
     params_.gather_residents();
     if (order_.slots.empty()) {
-      for (std::size_t i = 0; i < uses_.size(); ++i) write_use(i);
+      for (std::size_t i = 0; i < order_.uses.size(); ++i) write_use(i);
     }
     for (std::size_t k = 0; k < order_.slots.size(); ++k) {
       pipe_.begin_slot(k);
@@ -79,17 +72,7 @@ class StepWriter {
   }
 
  private:
-  // A micro-batch between its first forward and its last backward.
-  struct Flight {
-    BufferId batch = -1;
-    std::vector<BufferId> activation;  // input of each unit
-    std::vector<BufferId> kept;
-    std::vector<BufferId> gradient;  // of each unit's output, made on this stage
-    std::vector<BufferId> deferred;  // what a split backward left for the unit's weights
-  };
-
   const UnitShape& unit(int u) const { return shape_.units[static_cast<std::size_t>(u)]; }
-  Flight& flight(int m) { return flights_[static_cast<std::size_t>(m)]; }
 
   void write_use(std::size_t i);
   void write_forward(const Use& use, Op op);
@@ -99,10 +82,6 @@ class StepWriter {
   void write_backward(const Use& use, Op op);
   void write_weights(const Use& use, Op op);
   void load_batch(int micro_batch);
-  [[nodiscard]] BufferId take_input(Op& op);
-  [[nodiscard]] BufferId make_input_gradient(Op& op);
-  [[nodiscard]] bool passes_on(int u) const;
-  void pass_on(const Use& use, BufferId input_gradient);
   void commit();
   void write_update();
   void write_end();
@@ -111,20 +90,19 @@ class StepWriter {
   const Kind kind_;
   const bool training_;
   const UseOrder order_;
-  const std::vector<Use>& uses_;
   ProgramBuilder builder_;
   UpdateFlow updates_;
   ParamWindow params_;
   GradFlow grads_;
   InputFlow inputs_;
   PipeFlow pipe_;
-  std::vector<Flight> flights_;
+  StepFlights flights_;
   std::vector<BufferId> caches_;  // of units, in decoding
   OpId committed_ = -1;
 };
 
 void StepWriter::load_batch(int micro_batch) {
-  BufferId& batch = flight(micro_batch).batch;
+  BufferId& batch = flights_[micro_batch].batch;
   batch = builder_.buffer(Tag::kBatch, shape_.batch_bytes);
   Op load{.kind = OpKind::kLoadBatch, .micro_batch = micro_batch, .live = {batch}};
   if (kind_ == Kind::kDecode) open_caches(load);
@@ -132,7 +110,7 @@ void StepWriter::load_batch(int micro_batch) {
 }
 
 void StepWriter::write_use(std::size_t i) {
-  const Use& use = uses_[i];
+  const Use& use = order_.uses[i];
   const bool takes_tokens = use.kind == OpKind::kForward && !has_input(shape_, use.unit);
   const bool takes_targets = use.kind == OpKind::kLossHead && !shape_.begins_model();
   if (takes_tokens || (takes_targets && kind_ != Kind::kDecode)) load_batch(use.micro_batch);
@@ -148,7 +126,7 @@ void StepWriter::write_use(std::size_t i) {
   } else if (use.kind == OpKind::kLossHead) {
     write_loss_head(use, std::move(op));
   } else {
-    const int done = order_.last_backwards - static_cast<int>(uses_.size() - i);
+    const int done = order_.last_backwards - static_cast<int>(order_.uses.size() - i);
     if (done >= 0) {
       updates_.speculate(grads_.take_summed(), done, order_.last_backwards);
       updates_.read_ahead(done, order_.last_backwards);
@@ -174,25 +152,18 @@ void StepWriter::open_caches(Op& op) {
 }
 
 void StepWriter::write_logits(const Use& use, Op op) {
-  const Flight& now = flight(use.micro_batch);
+  const FlightBuffers& now = flights_[use.micro_batch];
   op.flops = unit(use.unit).forward_flops;
   op.workspace_bytes = unit(use.unit).memory.forward_only_peak;
   op.dead_after = caches_;
-  op.dead_after.push_back(take_input(op));
+  op.dead_after.push_back(flights_.take_input(op));
   if (now.batch >= 0) op.dead_after.push_back(now.batch);
   builder_.emit(std::move(op));
 }
 
-// The unit's input on the device, which the first running of the unit may have to wait for.
-BufferId StepWriter::take_input(Op& op) {
-  BufferId& input = flight(op.micro_batch).activation[static_cast<std::size_t>(op.unit)];
-  if (begins_chunk(shape_, op.unit) && input < 0) input = pipe_.take_activation(op);
-  return input;
-}
-
 void StepWriter::write_forward(const Use& use, Op op) {
   const UnitMemory& memory = unit(use.unit).memory;
-  Flight& now = flight(use.micro_batch);
+  FlightBuffers& now = flights_[use.micro_batch];
   const auto u = static_cast<std::size_t>(use.unit);
   const bool remembers = training_ && has_backward(shape_, use.unit);
   const bool keep = remembers && !shape_.recompute;
@@ -213,7 +184,7 @@ void StepWriter::write_forward(const Use& use, Op op) {
   }
   op.workspace_bytes =
       std::max<std::int64_t>(0, (keep ? memory.forward_peak : memory.forward_only_peak) - made);
-  const BufferId input = has_input(shape_, use.unit) ? take_input(op) : -1;
+  const BufferId input = has_input(shape_, use.unit) ? flights_.take_input(op) : -1;
   if (!remembers) {
     if (input >= 0) op.dead_after.push_back(input);
     if (input < 0 && !shape_.ends_model()) op.dead_after.push_back(now.batch);
@@ -226,7 +197,7 @@ void StepWriter::write_forward(const Use& use, Op op) {
 
 void StepWriter::write_loss_head(const Use& use, Op op) {
   const UnitMemory& memory = unit(use.unit).memory;
-  Flight& now = flight(use.micro_batch);
+  FlightBuffers& now = flights_[use.micro_batch];
   op.save = training_;
   op.flops = unit(use.unit).forward_flops * (training_ ? 2 : 1);
   if (training_) op.flops += unit(use.unit).weight_flops;
@@ -238,20 +209,19 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   if (training_) grads_.open(op);
   const BufferId scratch = builder_.buffer(Tag::kLossHead, memory.scratch, true);
   op.live.push_back(scratch);
-  op.dead_after = {scratch, take_input(op)};
+  op.dead_after = {scratch, flights_.take_input(op)};
   BufferId gradient = -1;
   if (training_) {
-    gradient = make_input_gradient(op);
+    gradient = flights_.make_input_gradient(op);
     op.workspace_bytes = std::max<std::int64_t>(0, memory.backward_peak - memory.input_gradient);
   } else {
     op.workspace_bytes = memory.forward_only_peak;
   }
   const bool embeds_again = training_ && shape_.begins_model() && has_backward(shape_, 0);
   if (!embeds_again) op.dead_after.push_back(now.batch);
-  if (gradient >= 0 && !passes_on(use.unit)) op.dead_after.push_back(gradient);
   const OpId id = builder_.emit(std::move(op));
   if (!training_) return;
-  pass_on(use, gradient);
+  flights_.pass_on(use, gradient);
   commit();
   grads_.close(builder_.op(id), use.flushes);
 }
@@ -264,34 +234,10 @@ void StepWriter::commit() {
   if (updates_.overwrites_early()) grads_.hold_reductions(committed_);
 }
 
-BufferId StepWriter::make_input_gradient(Op& op) {
-  const BufferId gradient =
-      builder_.buffer({.tag = Tag::kActivationGradients,
-                       .bytes = unit(op.unit).memory.input_gradient,
-                       .micro_batch = begins_chunk(shape_, op.unit) ? op.micro_batch : -1});
-  op.live.push_back(gradient);
-  return gradient;
-}
-
-// Whether a unit before this one needs the gradient of this one's input.
-bool StepWriter::passes_on(int u) const {
-  return begins_chunk(shape_, u) ? is_pipelined(shape_) : has_backward(shape_, u - 1);
-}
-
-// To the unit before, here or on another stage.
-void StepWriter::pass_on(const Use& use, BufferId input_gradient) {
-  if (!passes_on(use.unit)) return;
-  if (begins_chunk(shape_, use.unit)) {
-    pipe_.send_gradient(use.unit, use.micro_batch, input_gradient);
-  } else {
-    flight(use.micro_batch).gradient[static_cast<std::size_t>(use.unit) - 1] = input_gradient;
-  }
-}
-
 void StepWriter::write_backward(const Use& use, Op op) {
   updates_.meet();
   const UnitMemory& memory = unit(use.unit).memory;
-  Flight& now = flight(use.micro_batch);
+  FlightBuffers& now = flights_[use.micro_batch];
   const auto u = static_cast<std::size_t>(use.unit);
   op.recompute = shape_.recompute;
   op.split = use.split;
@@ -310,9 +256,8 @@ void StepWriter::write_backward(const Use& use, Op op) {
   std::int64_t made = 0;
   if (has_input(shape_, use.unit)) {
     op.dead_after.push_back(fetched >= 0 ? fetched : now.activation[u]);
-    gradient = make_input_gradient(op);
+    gradient = flights_.make_input_gradient(op);
     made = memory.input_gradient;
-    if (!passes_on(use.unit)) op.dead_after.push_back(gradient);
   } else {
     op.dead_after.push_back(now.batch);
   }
@@ -325,13 +270,13 @@ void StepWriter::write_backward(const Use& use, Op op) {
     op.workspace_bytes = peak - made - memory.deferred;
   }
   const OpId id = builder_.emit(std::move(op));
-  if (gradient >= 0) pass_on(use, gradient);
+  if (gradient >= 0) flights_.pass_on(use, gradient);
   commit();  // of a pipeline's stage without a loss head
   if (!use.split) grads_.close(builder_.op(id), use.flushes);
 }
 
 void StepWriter::write_weights(const Use& use, Op op) {
-  BufferId& deferred = flight(use.micro_batch).deferred[static_cast<std::size_t>(use.unit)];
+  BufferId& deferred = flights_[use.micro_batch].deferred[static_cast<std::size_t>(use.unit)];
   op.flops = unit(use.unit).weight_flops;
   op.workspace_bytes = unit(use.unit).memory.weights_peak;
   grads_.open(op);

@@ -1,6 +1,6 @@
 // The CUDA module's half of memory tiers, as far as it goes without a GPU: it is in the module, and
 // says what is missing. gpu_tiers_test.cpp has the rest.
-#include "runtime/engine/cuda_tiers.hpp"
+#include "runtime/engine/tiers/cuda_tiers.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

@@ -11,7 +11,7 @@
 #include <cstdio>
 #include <vector>
 
-#include "parallel/comm/host_memory.hpp"
+#include "parallel/comm/host/host_memory.hpp"
 #include "runtime/engine/gpu_memory.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/tensor_view.hpp"

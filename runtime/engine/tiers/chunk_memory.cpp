@@ -1,0 +1,35 @@
+#include "runtime/engine/tiers/chunk_memory.hpp"
+
+namespace sluice {
+
+std::byte* ChunkMemory::state(const Chunk& chunk, RowId row, std::int64_t part) const {
+  if (store_.on_nvme(row)) return slot(chunk, part);
+  return store_.host(row) + (chunk.begin - store_.row(row).first) * store_.row(row).element_bytes;
+}
+
+float* ChunkMemory::master(const Chunk& chunk) const {
+  return reinterpret_cast<float*>(state(chunk, group(chunk).master, layout_.master));
+}
+
+float* ChunkMemory::gradients(const Chunk& chunk) const {
+  if (shape_.placement.gradients != Tier::kHost) {
+    return reinterpret_cast<float*>(slot(chunk, layout_.grads));
+  }
+  return reinterpret_cast<float*>(store_.host(group(chunk).grads[0])) + chunk.begin;
+}
+
+std::byte* ChunkMemory::new_weights(const Chunk& chunk) const {
+  if (params_are_master(shape_, chunk.group)) return nullptr;
+  const RowId params = group(chunk).params;
+  if (params >= 0 && !store_.on_nvme(params)) {
+    return store_.host(params) + chunk.begin * store_.row(params).element_bytes;
+  }
+  return shape_.dtype == DType::kFloat32 ? nullptr : slot(chunk, layout_.weights);
+}
+
+const std::byte* ChunkMemory::updated_weights(const Chunk& chunk) const {
+  const std::byte* const weights = new_weights(chunk);
+  return weights != nullptr ? weights : reinterpret_cast<const std::byte*>(master(chunk));
+}
+
+}  // namespace sluice

@@ -1,0 +1,201 @@
+#include "runtime/engine/tiers/chunk_updates.hpp"
+
+#include <algorithm>
+
+#include "base/all_of.hpp"
+#include "base/error.hpp"
+#include "base/failpoint.hpp"
+#include "kernels/cpu/cast.hpp"
+#include "kernels/cpu/reduce.hpp"
+#include "zero/optimizer_rule.hpp"
+
+namespace sluice {
+namespace {
+
+// issue(row, offset in the slot) for the master weights and each moment.
+template <class Issue>
+Ticket for_states(OptimizerType type, const OffDeviceGroup& g, const ChunkLayout& layout,
+                  const Issue& issue) {
+  return issue_all(1 + rule_of(type).moments, [&](std::size_t i) {
+    return i == 0 ? issue(g.master, layout.master) : issue(g.moments[i - 1], layout.moments[i - 1]);
+  });
+}
+
+}  // namespace
+
+ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepShape& shape,
+                           const OptimizerOptions& optimizer,
+                           std::span<const OffDeviceGroup> groups, const Program& train,
+                           std::uint64_t seed)
+    : store_(store),
+      device_(device),
+      shape_(shape),
+      optimizer_(optimizer),
+      seed_(seed),
+      memory_(store, shape, groups),
+      early_(groups.size()),
+      block_sums_(groups.size()) {
+  for (const Chunk& chunk : train.chunks) {
+    if (!chunk.speculated) continue;
+    Early& early = early_[static_cast<std::size_t>(chunk.group)];
+    if (early.elems == 0) early.begin = chunk.begin;
+    early.elems = chunk.begin + chunk.elems - early.begin;
+  }
+  if (shape.placement.gradients == Tier::kDevice) return;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    const std::int64_t owned = owned_elems(shape, static_cast<int>(g));
+    block_sums_[g].resize(
+        static_cast<std::size_t>((owned + kChunkAlignElems - 1) / kChunkAlignElems));
+  }
+}
+
+// The chunks that speculation has updated change places. With an image, all do that this program
+// updates.
+void ChunkUpdates::set_update(const UpdateArgs* args, bool kept) {
+  update_ = args;
+  kept_ = kept;
+  if (args != nullptr && (kept || store_.keeps_image())) store_.swap_places();
+}
+
+bool ChunkUpdates::speculates() const {
+  return std::any_of(early_.begin(), early_.end(), [](const Early& e) { return e.elems > 0; });
+}
+
+Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
+  const UpdateArgs* const args = op.speculative ? speculation_ : update_;
+  const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
+  if (!sums && !op.ahead && args == nullptr) return {};
+  if (!op.speculative && kept_ && is_early(chunk)) return end_kept_update(op, chunk);
+  // Of an image, the place that was current when the program began is current no longer.
+  const bool former = store_.keeps_image() && !op.speculative && !op.ahead;
+  const At at = op.speculative ? At::kOther : At::kCurrent;
+  switch (op.kind) {
+    case OpKind::kReadStates:
+      return read_states(chunk, former ? At::kOther : At::kCurrent);
+    case OpKind::kReadGrads:
+      return read_grads(chunk);
+    case OpKind::kCopyGrads:
+      device_.to_host(memory_.gradients(chunk), memory_.group(chunk).device_grads + chunk.begin * 4,
+                      chunk.elems * 4);
+      return {};
+    case OpKind::kUpdate: {
+      // A speculative update leaves parameters on the host as they are: the step reads them.
+      const bool leaves = op.speculative && parameter_tier(shape_, chunk.group) != Tier::kNvme;
+      update(chunk, *args, leaves ? nullptr : memory_.new_weights(chunk));
+      return {};
+    }
+    case OpKind::kWriteStates:
+      return write_states(chunk, at);
+    case OpKind::kCopyParams:
+      copy_params(chunk);
+      return {};
+    case OpKind::kWriteParams:
+      return store_.write(memory_.group(chunk).params, chunk.begin, chunk.elems,
+                          memory_.updated_weights(chunk), at);
+    default:
+      sum_squares(chunk);
+      return {};
+  }
+}
+
+bool ChunkUpdates::is_early(const Chunk& chunk) const {
+  const Early& early = early_[static_cast<std::size_t>(chunk.group)];
+  return chunk.begin >= early.begin && chunk.begin < early.begin + early.elems;
+}
+
+// The states are updated. Parameters elsewhere than on NVMe are made of the master weights.
+Ticket ChunkUpdates::end_kept_update(const Op& op, const Chunk& chunk) {
+  if (parameter_tier(shape_, chunk.group) == Tier::kNvme) return {};
+  const OffDeviceGroup& g = memory_.group(chunk);
+  if (op.kind == OpKind::kReadStates) {
+    return store_.read(g.master, chunk.begin - g.on_device, chunk.elems,
+                       memory_.slot(chunk, memory_.layout().master));
+  }
+  if (op.kind == OpKind::kCopyParams) copy_params(chunk);
+  std::byte* const weights = op.kind == OpKind::kUpdate ? memory_.new_weights(chunk) : nullptr;
+  if (weights != nullptr) {
+    convert(weights, shape_.dtype, memory_.slot(chunk, memory_.layout().master), DType::kFloat32,
+            chunk.elems);
+  }
+  return {};
+}
+
+Ticket ChunkUpdates::read_states(const Chunk& chunk, At at) {
+  const OffDeviceGroup& g = memory_.group(chunk);
+  return for_states(optimizer_.type, g, memory_.layout(), [&](RowId row, std::int64_t part) {
+    return store_.read(row, chunk.begin - g.on_device, chunk.elems, memory_.slot(chunk, part), at);
+  });
+}
+
+Ticket ChunkUpdates::write_states(const Chunk& chunk, At at) {
+  const OffDeviceGroup& g = memory_.group(chunk);
+  return for_states(optimizer_.type, g, memory_.layout(), [&](RowId row, std::int64_t part) {
+    return store_.write(row, chunk.begin - g.on_device, chunk.elems, memory_.slot(chunk, part), at);
+  });
+}
+
+Ticket ChunkUpdates::read_grads(const Chunk& chunk) {
+  const std::vector<RowId>& grads = memory_.group(chunk).grads;
+  return issue_all(grads.size(), [&](std::size_t s) {
+    return store_.read(grads[s], chunk.begin, chunk.elems, memory_.gradient_stream(chunk, s));
+  });
+}
+
+void ChunkUpdates::add_streams(const Chunk& chunk) {
+  if (shape_.placement.gradients != Tier::kNvme) return;
+  for (std::size_t s = 1; s < memory_.group(chunk).grads.size(); ++s) {
+    add_to(memory_.gradients(chunk), memory_.gradient_stream(chunk, s), DType::kFloat32,
+           chunk.elems, true);
+  }
+}
+
+void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights) {
+  failpoint("engine.update." + std::to_string(chunk.group));
+  add_streams(chunk);
+  const OffDeviceGroup& g = memory_.group(chunk);
+  float* const master = memory_.master(chunk);
+  const OptimizerRule& rule = rule_of(optimizer_.type);
+  const float* const grads = memory_.gradients(chunk);
+  const DType moments_dtype = shape_.placement.moments_dtype;
+  for (const ShardSegment& segment : g.segments) {
+    const std::int64_t begin = std::max(segment.range.begin, chunk.begin) - chunk.begin;
+    const std::int64_t end = std::min(segment.range.end, chunk.begin + chunk.elems) - chunk.begin;
+    if (begin >= end) continue;
+    UpdateSpan args = update_span(optimizer_, update, segment.decay);
+    args.master = master + begin;
+    for (std::size_t k = 0; k < rule.moments; ++k) {
+      args.moments[k] = memory_.state(chunk, g.moments[k], memory_.layout().moments[k]) +
+                        begin * size_of(moments_dtype);
+    }
+    args.moments_dtype = moments_dtype;
+    args.rounding_seed = seed_;
+    args.rounding_element = g.first_element + chunk.begin + begin;
+    args.grad = grads + begin;
+    if (weights != nullptr) {
+      args.weights_out = weights + begin * size_of(shape_.dtype);
+      args.weights_dtype = shape_.dtype;
+    }
+    args.n = end - begin;
+    rule.update(args);
+  }
+}
+
+void ChunkUpdates::copy_params(const Chunk& chunk) {
+  const std::int64_t element_bytes = size_of(shape_.dtype);
+  device_.to_device(memory_.group(chunk).device_shard + chunk.begin * element_bytes,
+                    memory_.updated_weights(chunk), chunk.elems * element_bytes);
+}
+
+void ChunkUpdates::sum_squares(const Chunk& chunk) {
+  add_streams(chunk);
+  std::vector<double>& sums = block_sums_[static_cast<std::size_t>(chunk.group)];
+  sum_squares_blocks(memory_.gradients(chunk), DType::kFloat32, chunk.elems,
+                     sums.data() + chunk.begin / kChunkAlignElems);
+}
+
+double ChunkUpdates::sum_squares(int g) const {
+  const std::vector<double>& sums = block_sums_[static_cast<std::size_t>(g)];
+  return pairwise_sum(sums.data(), static_cast<std::int64_t>(sums.size()));
+}
+
+}  // namespace sluice

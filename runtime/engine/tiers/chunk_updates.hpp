@@ -1,0 +1,69 @@
+// Executes the operations of chunks: optimizer states and gradients into the ring, their update,
+// and the way back (runtime/program/write/update_flow.hpp has the order).
+//
+// run() may be called from the threads of several lanes at a time: the program orders operations
+// that share a chunk or a slot. All other calls belong to the engine's thread while no program
+// runs.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "runtime/engine/tiers/chunk_memory.hpp"
+#include "runtime/engine/update_step.hpp"
+#include "runtime/program/program.hpp"
+#include "runtime/program/step_shape.hpp"
+
+namespace sluice {
+
+class ChunkUpdates {
+ public:
+  // All references outlive this. `train`: the program whose speculated chunks are updated before
+  // the norm is known. `seed`: of the stochastic rounding of moments.
+  ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepShape& shape,
+               const OptimizerOptions& optimizer, std::span<const OffDeviceGroup> groups,
+               const Program& train, std::uint64_t seed);
+
+  // What deferred updates of the program that starts now apply; null: they do nothing. `kept`: the
+  // speculative updates of the last step applied the same arguments, and stand.
+  void set_update(const UpdateArgs* args, bool kept);
+  // What speculative updates of the program that starts now apply; null: they do nothing.
+  void set_speculation(const UpdateArgs* args) { speculation_ = args; }
+  // Whether the program updates some chunks before the norm is known.
+  [[nodiscard]] bool speculates() const;
+
+  [[nodiscard]] Ticket run(const Op& op, const Chunk& chunk);
+
+  // The sum of squares of a group's gradients on NVMe, as the program's kSumSquares found it.
+  [[nodiscard]] double sum_squares(int g) const;
+
+ private:
+  struct Early {  // elements of a group that speculation updates
+    std::int64_t begin = 0;
+    std::int64_t elems = 0;
+  };
+  [[nodiscard]] bool is_early(const Chunk& chunk) const;
+  [[nodiscard]] Ticket read_states(const Chunk& chunk, At at);
+  [[nodiscard]] Ticket write_states(const Chunk& chunk, At at);
+  [[nodiscard]] Ticket read_grads(const Chunk& chunk);
+  void add_streams(const Chunk& chunk);
+  void update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights);
+  void copy_params(const Chunk& chunk);
+  void sum_squares(const Chunk& chunk);
+  [[nodiscard]] Ticket end_kept_update(const Op& op, const Chunk& chunk);
+
+  ShardStore& store_;
+  DeviceCopies& device_;
+  const StepShape& shape_;
+  const OptimizerOptions optimizer_;
+  const std::uint64_t seed_;
+  const ChunkMemory memory_;
+  const UpdateArgs* update_ = nullptr;
+  const UpdateArgs* speculation_ = nullptr;
+  bool kept_ = false;
+  std::vector<Early> early_;                     // by group
+  std::vector<std::vector<double>> block_sums_;  // by group
+};
+
+}  // namespace sluice

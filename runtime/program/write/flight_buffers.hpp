@@ -1,0 +1,48 @@
+// The device buffers of a step's flights. A flight is a micro-batch between its first forward and
+// its last backward.
+#pragma once
+
+#include <vector>
+
+#include "runtime/program/step_shape.hpp"
+#include "runtime/program/write/pipe_flow.hpp"
+#include "runtime/program/write/program_builder.hpp"
+
+namespace sluice {
+
+// By unit; -1: no buffer.
+struct FlightBuffers {
+  BufferId batch = -1;
+  std::vector<BufferId> activation;  // the unit's input
+  std::vector<BufferId> kept;
+  std::vector<BufferId> gradient;  // of the unit's output, if this stage computes it
+  std::vector<BufferId> deferred;  // what a split backward left for the unit's weights
+};
+
+class StepFlights {
+ public:
+  StepFlights(ProgramBuilder& builder, const StepShape& shape, PipeFlow& pipe);
+
+  [[nodiscard]] FlightBuffers& operator[](int micro_batch) {
+    return flights_[static_cast<std::size_t>(micro_batch)];
+  }
+
+  // The input of the operation's unit. The first unit of a chunk receives it from another stage;
+  // its first operation waits for the message.
+  [[nodiscard]] BufferId take_input(Op& op);
+  // The gradient of the input of the operation's unit. It dies with the operation if no unit reads
+  // it.
+  [[nodiscard]] BufferId make_input_gradient(Op& op);
+  // Gives the gradient to the unit before `use`, on this stage or on another one.
+  void pass_on(const Use& use, BufferId input_gradient);
+
+ private:
+  [[nodiscard]] bool passes_on(int unit) const;
+
+  ProgramBuilder& builder_;
+  const StepShape& shape_;
+  PipeFlow& pipe_;
+  std::vector<FlightBuffers> flights_;
+};
+
+}  // namespace sluice
