@@ -158,6 +158,7 @@ struct Program {
   std::vector<Chunk> chunks;            // in the order of their updates
   int chunk_slots = 0;
   int chunks_ahead = 0;  // of the chunks, so many are in the ring before the program: the first
+  int first_backward = 0;  // in training: the units before it are frozen and have no backward
   // Every update of states on NVMe goes to the place that is not current, and a program that trains
   // commits the updates it begins with.
   bool image = false;

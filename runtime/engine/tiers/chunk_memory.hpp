@@ -9,7 +9,7 @@
 #include "runtime/engine/tiers/off_device_group.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/program/step_shape.hpp"
-#include "runtime/program/write/update_flow.hpp"
+#include "runtime/program/write/chunk_ring.hpp"
 
 namespace sluice {
 

@@ -8,6 +8,7 @@
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "kernels/cpu/rms_norm.hpp"
+#include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {

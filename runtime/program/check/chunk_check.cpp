@@ -5,6 +5,11 @@
 #include <utility>
 
 namespace sluice {
+namespace {
+
+bool is_update(const Op& op) { return op.kind == OpKind::kUpdate && op.chunk >= 0; }
+
+}  // namespace
 
 ChunkCheck::ChunkCheck(const Program& program, const OpOrder& order, FirstFault& fault,
                        Touches& touches)
@@ -16,8 +21,8 @@ ChunkCheck::ChunkCheck(const Program& program, const OpOrder& order, FirstFault&
       image_(program, order),
       chunks_(program.chunks.size()) {
   for (const Op& op : program.ops) {
-    trains_ = trains_ || op.kind == OpKind::kBackward;
-    updates_ = updates_ || op.kind == OpKind::kBackward || is_update(op);
+    trains_ = trains_ || !op.writes.empty();
+    updates_ = updates_ || !op.writes.empty() || is_update(op);
     if (op.kind == OpKind::kReadShard) params_on_disk_.insert(op.group);
     if (op.kind == OpKind::kWriteParams) written_apart_.insert(op.group);
     if (op.kind != OpKind::kWriteBucket) continue;

@@ -52,7 +52,6 @@ class ChunkCheck {
     bool new_grads = false;  // this step's
   };
 
-  static bool is_update(const Op& op) { return op.kind == OpKind::kUpdate && op.chunk >= 0; }
   [[nodiscard]] ChunkState& state(int chunk) { return chunks_[static_cast<std::size_t>(chunk)]; }
   void touch_run(Space space, const Op& op, bool write);
   [[nodiscard]] bool states_are_params(int group) const;

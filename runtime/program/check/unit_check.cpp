@@ -2,7 +2,8 @@
 
 namespace sluice {
 
-UnitCheck::UnitCheck(const Program& program, FirstFault& fault) : fault_(fault) {
+UnitCheck::UnitCheck(const Program& program, FirstFault& fault)
+    : fault_(fault), first_backward_(program.first_backward) {
   for (const Op& op : program.ops) {
     trains_ = trains_ || op.kind == OpKind::kBackward || (op.kind == OpKind::kLossHead && op.save);
     if (op.unit >= 0) units_.insert(op.unit);
@@ -70,7 +71,7 @@ void UnitCheck::go_forward(const Op& op) {
   }
   if (op.kind != OpKind::kForward) return;
   if (feeds_.count(u) > 0) to_send_.insert({OpKind::kSendActivation, u, op.micro_batch});
-  if (trains_) forwards_.insert({u, op.micro_batch});
+  if (trains_ && u >= first_backward_) forwards_.insert({u, op.micro_batch});
 }
 
 void UnitCheck::go_back(const Op& op) {

@@ -35,6 +35,7 @@ class UnitCheck {
   void go_back(const Op& op);
 
   FirstFault& fault_;
+  const int first_backward_;
   bool trains_ = false;
   bool decodes_ = false;  // a last stage takes no targets then
   std::set<int> units_;

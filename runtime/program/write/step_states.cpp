@@ -1,6 +1,6 @@
 #include "runtime/program/write/step_states.hpp"
 
-#include "runtime/program/write/update_flow.hpp"
+#include "runtime/program/write/chunk_ring.hpp"
 #include "runtime/program/write/use_order.hpp"
 
 namespace sluice {

@@ -64,6 +64,9 @@ class StepWriter {
       Program& program = builder_.program();
       program.states = step_states(shape_, program.chunks, adds_on_host(program));
     }
+    while (training_ && !has_backward(shape_, builder_.program().first_backward)) {
+      ++builder_.program().first_backward;
+    }
     assign_arena(builder_.program());
     std::int64_t& arena = builder_.program().arena_bytes;
     if (training_) arena = std::max(arena, shape_.other_arena_bytes);

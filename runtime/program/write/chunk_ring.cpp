@@ -1,0 +1,133 @@
+#include "runtime/program/write/chunk_ring.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "runtime/program/write/arena_plan.hpp"
+#include "runtime/program/write/param_window.hpp"
+
+namespace sluice {
+namespace {
+
+// No slot is larger than the largest chunk.
+std::int64_t largest_chunk(const StepShape& shape) {
+  std::int64_t largest = 0;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    largest = std::max(largest, off_device_elems(shape, g));
+  }
+  return std::min(largest, shape.placement.chunk_elems);
+}
+
+bool any_param_on(const StepShape& shape, bool host) {
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    if (!is_frozen(shape, g) && (parameter_tier(shape, g) == Tier::kHost) == host) return true;
+  }
+  return false;
+}
+
+int most_streams(const StepShape& shape) {
+  int most = 1;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    most = std::max(most, gradient_streams(shape, g));
+  }
+  return most;
+}
+
+}  // namespace
+
+ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
+    : builder_(builder), shape_(shape), ends_(shape.groups.size(), 0) {
+  const Placement& placement = shape.placement;
+  if (placement.optimizer == Tier::kDevice) return;
+  const int slots = placement.chunk_slots;
+  check(slots > 0 && placement.chunk_elems > 0, "the ring of chunks has slots");
+  Program& program = builder.program();
+  program.image = placement.image && placement.optimizer == Tier::kNvme;
+  for (const int g : groups_by_first_use(shape)) {
+    const std::int64_t owned = owned_elems(shape, g);
+    for (std::int64_t at = owned - off_device_elems(shape, g); at < owned;) {
+      const std::int64_t elems = std::min(owned - at, placement.chunk_elems);
+      program.chunks.push_back({.group = g,
+                                .begin = at,
+                                .elems = elems,
+                                .slot = static_cast<int>(program.chunks.size()) % slots,
+                                .second = program.image});
+      at += elems;
+    }
+    ends_[static_cast<std::size_t>(g)] = static_cast<int>(program.chunks.size());
+  }
+  program.chunk_slots = chunk_layout(shape).bytes > 0 ? slots : 0;
+  if (placement.optimizer == Tier::kNvme) {
+    program.chunks_ahead = std::min(slots, static_cast<int>(program.chunks.size()));
+  }
+  written_.resize(program.chunks.size(), -1);
+  state_users_.resize(static_cast<std::size_t>(slots));
+  grad_users_.resize(static_cast<std::size_t>(slots));
+}
+
+const Chunk& ChunkRing::chunk(int c) const {
+  return builder_.program().chunks[static_cast<std::size_t>(c)];
+}
+
+OpId ChunkRing::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes) {
+  Op op{.kind = kind, .lane = lane, .group = chunk(c).group, .chunk = c};
+  op.waits = std::move(waits);
+  op.moved_bytes = bytes;
+  return builder_.emit(std::move(op));
+}
+
+std::vector<OpId>& ChunkRing::state_users(int c) {
+  return state_users_[static_cast<std::size_t>(chunk(c).slot)];
+}
+std::vector<OpId>& ChunkRing::grad_users(int c) {
+  return grad_users_[static_cast<std::size_t>(chunk(c).slot)];
+}
+
+std::vector<OpId> ChunkRing::waits_of_return(int c) {
+  std::vector<OpId> waits = state_users(c);
+  const OpId written = written_[static_cast<std::size_t>(c)];
+  if (std::find(waits.begin(), waits.end(), written) == waits.end()) waits.push_back(written);
+  return waits;
+}
+
+ChunkLayout chunk_layout(const StepShape& shape) {
+  ChunkLayout layout;
+  if (shape.placement.optimizer == Tier::kDevice) return layout;
+  const std::int64_t elems = largest_chunk(shape);
+  const auto part = [&](std::int64_t bytes) {
+    const std::int64_t offset = layout.bytes;
+    layout.bytes += round_up(bytes, kHostAlignBytes);
+    return offset;
+  };
+  if (shape.placement.optimizer == Tier::kNvme) {
+    layout.master = part(4 * elems);
+    for (const StateKind moment : rule_of(shape.optimizer).moment_kinds()) {
+      layout.moments[moment_index(moment)] = part(size_of(shape.placement.moments_dtype) * elems);
+    }
+  }
+  if (shape.dtype != DType::kFloat32 && any_param_on(shape, false)) {
+    layout.weights = part(size_of(shape.dtype) * elems);
+  }
+  if (shape.placement.gradients != Tier::kHost) {
+    layout.grad_stride = round_up(4 * elems, kHostAlignBytes);
+    const int streams = shape.placement.gradients == Tier::kNvme ? most_streams(shape) : 1;
+    layout.grads = part(layout.grad_stride * streams);
+  }
+  return layout;
+}
+
+std::vector<SecondPlace> second_places(std::span<const Chunk> chunks) {
+  std::vector<SecondPlace> places;
+  for (const Chunk& chunk : chunks) {
+    if (!chunk.second) continue;
+    if (places.empty() || places.back().group != chunk.group) {
+      places.push_back({chunk.group, chunk.begin, 0});
+    }
+    places.back().elems = chunk.begin + chunk.elems - places.back().begin;
+  }
+  return places;
+}
+
+}  // namespace sluice

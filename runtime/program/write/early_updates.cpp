@@ -1,0 +1,136 @@
+#include "runtime/program/write/early_updates.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace sluice {
+namespace {
+
+// Bytes of an element that the deferred update of a chunk reads after a kept early update: its
+// master weights, unless the parameters on NVMe have been written already.
+std::int64_t kept_read_bytes(const StepShape& shape, int g) {
+  return parameter_tier(shape, g) == Tier::kNvme ? 0 : 4;
+}
+
+// The number of elements for which the disk is as busy during the forward of an unclipped step as
+// during its last backward, relative to their lengths.
+std::int64_t early_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
+  const double backward_to_forward = shape.recompute ? 3 : 2;
+  double elems = 0;
+  double kept = 0;
+  for (const Chunk& chunk : chunks) {
+    elems += static_cast<double>(chunk.elems);
+    kept += static_cast<double>(chunk.elems * kept_read_bytes(shape, chunk.group));
+  }
+  if (elems == 0) return 0;
+  const auto both_ways = static_cast<double>(2 * away_state_bytes(shape));
+  const double saved = both_ways - kept / elems;
+  return static_cast<std::int64_t>(elems * backward_to_forward * both_ways /
+                                   (both_ways + backward_to_forward * saved));
+}
+
+}  // namespace
+
+EarlyUpdates::EarlyUpdates(ProgramBuilder& builder, const StepShape& shape, ChunkRing& ring)
+    : builder_(builder),
+      shape_(shape),
+      ring_(ring),
+      elems_left_(ring.speculates() ? early_elems(shape, builder.program().chunks) : 0) {}
+
+OpId EarlyUpdates::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits,
+                        std::int64_t bytes) {
+  const OpId id = ring_.emit(kind, lane, c, std::move(waits), bytes);
+  builder_.program().ops[static_cast<std::size_t>(id)].speculative = true;
+  return id;
+}
+
+// The first chunks are in the ring for the next program and are not read twice.
+void EarlyUpdates::select(const GradFlow::Summed& summed) {
+  for (int c = builder_.program().chunks_ahead; c < ring_.size(); ++c) {
+    if (ring_.chunk(c).group != summed.group) continue;
+    if (ring_.chunk(c).elems > elems_left_) return;
+    elems_left_ -= ring_.chunk(c).elems;
+    selected_.push_back({c, summed.by});
+  }
+}
+
+void EarlyUpdates::write(OpId may_overwrite) {
+  for (; next_update_ < selected_.size(); ++next_update_) {
+    read_some();
+    update(selected_[next_update_], may_overwrite);
+  }
+}
+
+// Reads as many chunks as have slots of their own.
+void EarlyUpdates::read_some() {
+  const auto is_taken = [this](int slot) {
+    return std::any_of(selected_.begin() + static_cast<std::ptrdiff_t>(next_update_),
+                       selected_.begin() + static_cast<std::ptrdiff_t>(next_read_),
+                       [&](const Early& early) { return ring_.chunk(early.chunk).slot == slot; });
+  };
+  for (; next_read_ < selected_.size(); ++next_read_) {
+    Early& early = selected_[next_read_];
+    if (is_taken(ring_.chunk(early.chunk).slot)) return;
+    read(early);
+  }
+}
+
+void EarlyUpdates::read(Early& early) {
+  const int c = early.chunk;
+  const std::int64_t elems = ring_.chunk(c).elems;
+  Chunk& chunk = builder_.program().chunks[static_cast<std::size_t>(c)];
+  chunk.speculated = true;
+  chunk.second = true;
+  ring_.state_users(c) = {emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
+                               away_state_bytes(shape_) * elems)};
+  std::vector<OpId> summed = std::exchange(early.arrivals, ring_.state_users(c));
+  std::vector<OpId>& users = ring_.grad_users(c);
+  if (shape_.placement.gradients == Tier::kHost) {
+    early.arrivals.insert(early.arrivals.end(), summed.begin(), summed.end());
+    return;
+  }
+  summed.insert(summed.end(), users.begin(), users.end());
+  if (shape_.placement.gradients == Tier::kDevice) {
+    users = {emit(OpKind::kCopyGrads, Lane::kToHost, c, std::move(summed), 4 * elems)};
+  } else {
+    const OpId read = emit(OpKind::kReadGrads, Lane::kDisk, c, std::move(summed), 4 * elems);
+    early.summed = emit(OpKind::kSumSquares, Lane::kHost, c, {read}, 0);
+    users = {early.summed};
+  }
+  early.arrivals.push_back(users.front());
+}
+
+void EarlyUpdates::update(const Early& early, OpId may_overwrite) {
+  const int c = early.chunk;
+  const int g = ring_.chunk(c).group;
+  const OpId update = emit(OpKind::kUpdate, Lane::kHost, c, early.arrivals, 0);
+  std::vector<OpId> waits = {update};
+  if (may_overwrite >= 0) waits.push_back(may_overwrite);
+  std::vector<OpId> users = {emit(OpKind::kWriteStates, Lane::kDisk, c, waits,
+                                  away_state_bytes(shape_) * ring_.chunk(c).elems)};
+  if (parameter_tier(shape_, g) == Tier::kNvme && !params_are_master(shape_, g)) {
+    users.push_back(emit(OpKind::kWriteParams, Lane::kDisk, c, std::move(waits),
+                         size_of(shape_.dtype) * ring_.chunk(c).elems));
+  }
+  ring_.state_users(c) = std::move(users);
+  ring_.grad_users(c) = {update};
+}
+
+void EarlyUpdates::end() {
+  for (Op& op : builder_.program().ops) {
+    if (op.chunk < 0 || op.speculative || !ring_.chunk(op.chunk).speculated) continue;
+    const bool reads = op.kind == OpKind::kReadStates;
+    if (reads) op.moved_bytes = kept_read_bytes(shape_, op.group) * ring_.chunk(op.chunk).elems;
+    if (!reads && op.kind != OpKind::kCopyParams) op.moved_bytes = 0;
+  }
+}
+
+std::vector<OpId> EarlyUpdates::sums() const {
+  std::vector<OpId> ops;
+  for (const Early& early : selected_) {
+    if (early.summed >= 0) ops.push_back(early.summed);
+  }
+  return ops;
+}
+
+}  // namespace sluice
