@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <numeric>
 
 #include "base/error.hpp"
 #include "runtime/model/blocks/llama_params.hpp"
@@ -256,6 +258,15 @@ class SpecWriter {
   int table_ = -1;  // its group, once it is there
 };
 
+std::int64_t elems_of(const ParamGroup& group) {
+  std::int64_t elems = 0;
+  for (const ParamSpec& param : group.params) {
+    const std::vector<std::int64_t>& shape = param.tensor.shape;
+    elems += std::accumulate(shape.begin(), shape.end(), std::int64_t{1}, std::multiplies<>());
+  }
+  return elems;
+}
+
 bool has_window(const ModelOptions& o) { return o.sliding_window > 0 && o.sliding_window < o.seq; }
 
 // Pairs of a query and a key it sees, to the leading order.
@@ -269,14 +280,13 @@ double attention_pairs(const ModelOptions& o) {
 }  // namespace
 
 std::int64_t ModelSpec::param_count() const {
+  return std::accumulate(groups.begin(), groups.end(), std::int64_t{0},
+                         [](std::int64_t sum, const ParamGroup& g) { return sum + elems_of(g); });
+}
+
+std::int64_t ModelSpec::frozen_param_count() const {
   std::int64_t count = 0;
-  for (const ParamGroup& group : groups) {
-    for (const ParamSpec& param : group.params) {
-      std::int64_t elems = 1;
-      for (const std::int64_t dim : param.tensor.shape) elems *= dim;
-      count += elems;
-    }
-  }
+  for (const ParamGroup& group : groups) count += group.frozen ? elems_of(group) : 0;
   return count;
 }
 

@@ -74,6 +74,7 @@ struct ModelSpec {
   ModelPart part{};             // which of them, and what of each, a rank has; the whole model
 
   [[nodiscard]] std::int64_t param_count() const;
+  [[nodiscard]] std::int64_t frozen_param_count() const;  // of these
   // A multiply-add counts two. Attention counts as causal (half the square), within the window.
   [[nodiscard]] double forward_flops_per_sample(const UnitSpec& unit) const;
   // The gradients of the unit's trained weights; without frozen ones as much as its forward.

@@ -247,6 +247,7 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
   json["stages"] = stages_json(plan);
   json["per_node"] = node_json(plan);
   json["parameters"] = plan.params;
+  json["frozen_parameters"] = plan.frozen_params;
   json["model_flops"] = plan.model_flops_per_step;
   json["stage"] = plan.shape.stage;
   json["micro_batches"] = plan.shape.micro_batches;

@@ -61,6 +61,7 @@ struct RunPlan : StagePlan {
   int nodes = 1;
   ParallelOptions mesh;     // with `data` known
   std::int64_t params = 0;  // of the model, each counted once
+  std::int64_t frozen_params = 0;
   std::int64_t tokens_per_step = 0;
   double model_flops_per_step = 0;
   double peak_flops = 0;  // of all ranks

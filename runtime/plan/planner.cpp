@@ -272,6 +272,7 @@ RunPlan Planner::plan(const PlanQuestion& question) {
   plan.mesh.data = options.dp;
   const ModelSpec& whole = spec_of(options.model, {});
   plan.params = whole.param_count();
+  plan.frozen_params = whole.frozen_param_count();
   const std::int64_t samples = options.train.micro_batch * options.dp * plan.shape.micro_batches;
   plan.tokens_per_step = samples * options.model.seq;
   plan.model_flops_per_step = model_flops_per_step(options, whole);

@@ -170,8 +170,9 @@ std::int64_t checkpoint_bytes(const RunConfig& run, const RunPlace& place) {
   const bool all_away = offload.optimizer != Tier::kDevice && offload.device_fraction == 0;
   const auto moment = size_of(all_away ? offload.states_dtype : DType::kFloat32);
   const auto moments = static_cast<std::int64_t>(rule_of(run.optimizer.type).moments);
-  return whole_param_count(make_model_spec(engine_options(run, place).model)) *
-         (4 + moments * moment);
+  const ModelSpec spec = make_model_spec(engine_options(run, place).model);
+  const std::int64_t frozen = spec.frozen_param_count();
+  return (spec.param_count() - frozen) * (4 + moments * moment) + frozen * size_of(run.train.dtype);
 }
 
 std::string describe_saving(const LoadedConfig& config, const RunPlace& place) {

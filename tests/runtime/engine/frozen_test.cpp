@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
 #include <set>
 
 #include "base/error.hpp"
@@ -186,6 +187,17 @@ TEST(Frozen, MeshesTrainTheSame) {
       }
     }
   }
+}
+
+TEST(Frozen, SavedBytesAreThoseOfTrainedStatesAndOfFrozenParameters) {
+  EngineOptions options = frozen(options_of({3, 2}, "", DType::kBFloat16), kPatterns[1]);
+  const ModelSpec spec = make_model_spec(options.model);
+  const std::int64_t frozen_bytes = 2 * spec.frozen_param_count();
+  std::atomic<std::int64_t> bytes{0};
+  run_world(options, Wire::kLocal,
+            [&](int, Engine& engine) { bytes += bytes_of(engine.saved_pieces()); });
+  EXPECT_GT(frozen_bytes, 0);
+  EXPECT_EQ(bytes, 12 * (spec.param_count() - spec.frozen_param_count()) + frozen_bytes);
 }
 
 TEST(Frozen, ACheckpointHoldsEachFrozenElementOnceAndResumesElsewhere) {
