@@ -1,9 +1,10 @@
 #include "runtime/run/checkpointing.hpp"
 
-#include <algorithm>
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <span>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -11,45 +12,12 @@
 #include "base/failpoint.hpp"
 #include "base/log.hpp"
 #include "parallel/comm/text_exchange.hpp"
-#include "runtime/run/memory_left.hpp"
 #include "runtime/run/state_io.hpp"
 
 namespace sluice {
 namespace {
 
-// The caller's buffer, the engine's, the writer's, and one to narrow moments in.
-constexpr std::int64_t kStagingParts = 4;
-constexpr std::int64_t kSmallestPart = std::int64_t{64} << 10;
-constexpr double kShareOfFreeMemory = 0.8;
 constexpr std::chrono::seconds kBetweenMeetings{1};
-
-std::int64_t part_bytes(const std::optional<std::int64_t>& room) {
-  constexpr std::int64_t kLargestPart = kSaveStagingBytes / kStagingParts;
-  if (!room) return kLargestPart;
-  const std::int64_t part =
-      std::min(kLargestPart, *room / kStagingParts / kSmallestPart * kSmallestPart);
-  if (part > 0) return part;
-  throw BudgetError(
-      "memory.host: saving needs " + format_bytes(kStagingParts * kSmallestPart) +
-      " a rank, and the plan leaves " + format_bytes(std::max<std::int64_t>(0, *room)) +
-      "; give memory.host more, or do without checkpoints: checkpoint.at_end: false, and "
-      "neither checkpoint.every nor time_limit");
-}
-
-// Ranks of a pipeline have plans, and so room, of their own: one that threw alone would leave the
-// others in their first exchange.
-std::int64_t agreed_part_bytes(const std::optional<std::int64_t>& room, Communicator& comm) {
-  std::int64_t part = 0;
-  std::string problem;
-  try {
-    part = part_bytes(room);
-  } catch (const BudgetError& error) {
-    problem = error.what();
-  }
-  problem = first_errors(exchange_text(comm, problem));
-  if (!problem.empty()) throw BudgetError(problem);
-  return part;
-}
 
 // On a thread of its own. That none can be started is a failure of the save, not of the run.
 template <class F>
@@ -64,8 +32,9 @@ std::future<std::string> start_thread(F&& work) {
   }
 }
 
-// A pool of budget 0 has none: room is not 0 where there is one (part_bytes).
-std::int64_t budget_of(const std::optional<std::int64_t>& room) { return room.value_or(0); }
+bool is_done(const std::future<std::string>& part, std::chrono::milliseconds wait) {
+  return !part.valid() || part.wait_for(wait) == std::future_status::ready;
+}
 
 std::string seconds_text(double seconds) {
   std::array<char, 32> text{};
@@ -78,11 +47,29 @@ double seconds_since(std::chrono::steady_clock::time_point begin) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
 }
 
-}  // namespace
-
-void check_saving_room(const std::optional<std::int64_t>& room_bytes) {
-  (void)part_bytes(room_bytes);
+std::unique_ptr<RankWriter> make_writer(FileSystem& files, const SaveTarget& target, int rank,
+                                        const std::vector<StatePiece>& pieces,
+                                        std::int64_t staging_bytes) {
+  RankWriterOptions options;
+  options.staging_bytes = staging_bytes;
+  return std::make_unique<RankWriter>(files, target, rank, ranges_of(pieces), options);
 }
+
+// `newest` is complete: that old ones cannot be removed is no failure of its save.
+void remove_old(FileSystem& files, const CheckpointOptions& asked, const SaveTarget& newest,
+                const std::vector<std::string>& known_bad) noexcept {
+  try {
+    PurgeOptions options;
+    options.keep = asked.keep;
+    options.known_bad = known_bad;
+    (void)purge(files, asked.dir, options);
+  } catch (const std::exception& failure) {
+    log_warning("checkpoints older than " + newest.name +
+                " could not be removed: " + error_chain(failure));
+  }
+}
+
+}  // namespace
 
 Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& world,
                              FileSystem& files, PhaseObserver alive)
@@ -90,10 +77,13 @@ Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Commu
       engine_(engine),
       comm_(world),
       files_(files),
-      alive_(std::move(alive)),
       pieces_(engine.saved_pieces()),
-      part_bytes_(agreed_part_bytes(options_.room_bytes, world)),
-      pool_(budget_of(options_.room_bytes)) {
+      memory_({.room_bytes = options_.room_bytes,
+               .local_ranks = options_.local_ranks,
+               .copy_bytes = bytes_of(pieces_),
+               .states_on_nvme = engine.plan().shape.placement.optimizer == Tier::kNvme},
+              world),
+      meeting_(world, std::move(alive), bytes_of(pieces_)) {
   const std::array<double, 1> mine{static_cast<double>(bytes_of(pieces_))};
   for (const double bytes : comm_.all_gather_values(mine)) {
     all_bytes_ += static_cast<std::int64_t>(bytes);
@@ -112,57 +102,29 @@ std::string Checkpointing::describe() const {
   if (asked.every == SaveInterval{}) text += "at the end, ";
   text += asked.keep == 0 ? "all kept" : std::to_string(asked.keep) + " kept";
   if (!asked.async) return text + ", written while the steps wait";
-  const std::string copy = format_bytes(bytes_of(pieces_));
-  switch (why_not_behind()) {
-    case WhyNot::kOnNvme:
+  const std::string copy = format_bytes(memory_.copy_bytes());
+  switch (memory_.why_no_copy()) {
+    case SaveMemory::WhyNoCopy::kOnNvme:
       return text + ", written while the steps wait: the states are on NVMe";
-    case WhyNot::kNoRoom:
+    case SaveMemory::WhyNoCopy::kNoRoom:
       return text + ", written while the steps wait: memory.host has no room for a copy of " +
              copy + " a rank";
-    case WhyNot::kNone:
+    case SaveMemory::WhyNoCopy::kNone:
       break;
   }
   return text + ", written behind the steps from a copy of " + copy + " a rank";
 }
 
-Checkpointing::WhyNot Checkpointing::why_not_behind() const {
-  if (engine_.plan().shape.placement.optimizer == Tier::kNvme) return WhyNot::kOnNvme;
-  const std::int64_t needed = bytes_of(pieces_) + kStagingParts * part_bytes_;
-  return options_.room_bytes && needed > *options_.room_bytes ? WhyNot::kNoRoom : WhyNot::kNone;
-}
-
-// Kept for the saves to come, once it is there. The same answer on every rank.
-bool Checkpointing::take_snapshot_memory() {
-  const std::int64_t bytes = bytes_of(pieces_);
-  bool mine = why_not_behind() == WhyNot::kNone;
-  if (mine && snapshot_.bytes() == 0) {
-    const double free = kShareOfFreeMemory * static_cast<double>(memory_left_bytes());
-    mine = static_cast<double>(bytes) * options_.local_ranks <= free;
-    try {
-      if (mine) snapshot_ = pool_.allocate("checkpoint", std::max<std::int64_t>(1, bytes));
-    } catch (const BudgetError&) {
-      mine = false;
-    }
-  }
-  const bool all = on_all_ranks(comm_, mine);
-  if (!all && !said_no_room_ && why_not_behind() == WhyNot::kNone && comm_.rank() == 0) {
-    said_no_room_ = true;
-    log_warning("checkpoint.async: a host has no free memory for a copy of " + format_bytes(bytes) +
-                " a rank; the steps wait while a checkpoint is written");
-  }
-  if (!all) snapshot_.reset();
-  return all;
-}
-
 bool Checkpointing::save(const RunState& run, bool behind) {
   const Clock::time_point entered = Clock::now();  // the steps wait for the save before this too
   (void)finish();
-  began_ = Clock::now();
-  run_ = run;
-  moved_ = 0;
+  newest_.began = Clock::now();
+  newest_.run = run;
+  meeting_.set_moved(0);
   engine_.settle();
-  behind_ = behind && options_.checkpoint.async && take_snapshot_memory();
-  alive_("saving a checkpoint: making its directory", true);  // and removing what a crash left
+  newest_.behind = behind && options_.checkpoint.async && memory_.take_copy();
+  // Making it, and removing what a crash left.
+  meeting_.tell("saving a checkpoint: making its directory", true);
   const std::string problem = begin();
   if (!problem.empty()) {
     conclude(problem);
@@ -171,8 +133,8 @@ bool Checkpointing::save(const RunState& run, bool behind) {
   }
   last_step_ = run.step;
   phase_ = Phase::kWriting;
-  alive_("saving a checkpoint: writing", false);
-  if (!behind_) {
+  meeting_.tell("saving a checkpoint: writing", false);
+  if (!newest_.behind) {
     write_now();
     const bool saved = finish();
     stall_ms_ = 1e3 * seconds_since(entered);
@@ -194,10 +156,9 @@ std::string Checkpointing::begin() {
   std::string target;
   std::string error;
   try {
-    staging_ = pool_.allocate("checkpoint_staging", part_bytes_);
-    others_staging_ = pool_.reserve("checkpoint_staging", (kStagingParts - 1) * part_bytes_);
+    memory_.take_staging();
     if (comm_.rank() == 0) {
-      target = encode_target(begin_save(files_, options_.checkpoint.dir, run_.step));
+      target = encode_target(begin_save(files_, options_.checkpoint.dir, newest_.run.step));
     }
   } catch (const std::exception& failure) {
     error = error_chain(failure);
@@ -207,32 +168,25 @@ std::string Checkpointing::begin() {
     if (!target.empty()) abandon_save(files_, decode_target(target));
     return problem;
   }
-  target_ = decode_target(exchange_text(comm_, target).front());
+  newest_.target = decode_target(exchange_text(comm_, target).front());
   // A bad one that was purged gives its name free: the one that gets it now is not bad.
-  std::erase(known_bad_, target_.name);
+  std::erase(known_bad_, newest_.target.name);
   return "";
-}
-
-std::unique_ptr<RankWriter> Checkpointing::make_writer() {
-  RankWriterOptions options;
-  options.staging_bytes = part_bytes_;
-  return std::make_unique<RankWriter>(files_, target_, comm_.rank(), ranges_of(pieces_), options);
 }
 
 // The engine is read on its own thread; the sync, which may take long, is left to another.
 void Checkpointing::write_now() {
-  const auto floats = static_cast<std::size_t>(part_bytes_) / sizeof(float);
   Clock::time_point met = Clock::now();
   try {
-    std::shared_ptr<RankWriter> writer = make_writer();
-    write_states(engine_, pieces_, *writer, {reinterpret_cast<float*>(staging_.data()), floats},
-                 [&](std::int64_t bytes) {
-                   moved_ = bytes;
-                   if (Clock::now() - met < kBetweenMeetings) return;
-                   (void)meet(false);
-                   tell_alive(false);
-                   met = Clock::now();
-                 });
+    std::shared_ptr<RankWriter> writer =
+        make_writer(files_, newest_.target, comm_.rank(), pieces_, memory_.part_bytes());
+    write_states(engine_, pieces_, *writer, memory_.staging(), [&](std::int64_t bytes) {
+      meeting_.set_moved(bytes);
+      if (Clock::now() - met < kBetweenMeetings) return;
+      (void)meeting_.meet(false);
+      meeting_.tell_progress(false, false);
+      met = Clock::now();
+    });
     part_ = start_thread([writer] { return writer->seal(); });
   } catch (const std::exception&) {  // a broken meeting too: the next one throws it again
     std::promise<std::string> failed;
@@ -242,65 +196,29 @@ void Checkpointing::write_now() {
 }
 
 void Checkpointing::write_behind() {
-  const auto floats = static_cast<std::size_t>(part_bytes_) / sizeof(float);
-  const std::span<std::byte> snapshot(snapshot_.data(),
-                                      static_cast<std::size_t>(bytes_of(pieces_)));
-  copy_states(engine_, pieces_, snapshot, {reinterpret_cast<float*>(staging_.data()), floats});
-  part_ = start_thread([this, snapshot] {
-    const std::unique_ptr<RankWriter> writer = make_writer();
-    write_snapshot(pieces_, snapshot, *writer, [this](std::int64_t bytes) {
-      moved_ = bytes;
+  const std::span<std::byte> copy = memory_.copy();
+  copy_states(engine_, pieces_, copy, memory_.staging());
+  part_ = start_thread([this, copy] {
+    const std::unique_ptr<RankWriter> writer =
+        make_writer(files_, newest_.target, comm_.rank(), pieces_, memory_.part_bytes());
+    write_snapshot(pieces_, copy, *writer, [this](std::int64_t bytes) {
+      meeting_.set_moved(bytes);
       if (ending_) throw Error("the run has ended");
     });
     return writer->seal();
   });
 }
 
-bool Checkpointing::own_part_is_done(std::chrono::milliseconds wait) const {
-  return !part_.valid() || part_.wait_for(wait) == std::future_status::ready;
-}
-
-// Collective. True once all ranks have said `ready`.
-bool Checkpointing::meet(bool ready) {
-  const std::array<double, 2> mine{ready ? 1.0 : 0.0, static_cast<double>(moved_.load())};
-  const std::vector<double> all = comm_.all_gather_values(mine);
-  bool all_ready = true;
-  double moved = 0;
-  for (std::size_t i = 0; i < all.size(); i += mine.size()) {
-    all_ready = all_ready && all[i] > 0;
-    moved += all[i + 1];
-  }
-  some_rank_moved_ = std::exchange(moved_by_all_, moved) != moved;
-  return all_ready;
-}
-
-// A disk that takes long is alive as long as bytes move anywhere. While a file is synced, or the
-// checkpoint completed and old ones removed, none do, and none need to for long.
-void Checkpointing::tell_alive(bool ready) {
-  const bool has_written = moved_ >= bytes_of(pieces_);
-  const char* doing = "saving a checkpoint: writing";
-  if (ready) {
-    doing = "saving a checkpoint: waiting for the other ranks";
-  } else if (phase_ == Phase::kCommitting) {
-    doing = "saving a checkpoint: completing it and removing old ones";
-  } else if (has_written) {
-    doing = "saving a checkpoint: syncing the file";
-  }
-  if (!some_rank_moved_ && told_ == doing) return;
-  told_ = doing;
-  alive_(told_, ready || has_written);
-}
-
 void Checkpointing::look() {
-  if (phase_ != Phase::kIdle && meet(own_part_is_done({}))) advance();
+  if (phase_ != Phase::kIdle && meeting_.meet(is_done(part_, {}))) advance();
 }
 
 bool Checkpointing::finish() {
-  told_.clear();
+  meeting_.forget_told();
   while (phase_ != Phase::kIdle) {
-    const bool ready = own_part_is_done(kBetweenMeetings);
-    tell_alive(ready);
-    if (meet(ready)) advance();
+    const bool ready = is_done(part_, kBetweenMeetings);
+    meeting_.tell_progress(ready, phase_ == Phase::kCommitting);
+    if (meeting_.meet(ready)) advance();
   }
   return std::exchange(succeeded_, true);
 }
@@ -316,7 +234,8 @@ void Checkpointing::advance() {
     if (part_.valid()) part_.get();
   } catch (const std::exception& failure) {
     error = error_chain(failure);
-    abandon_save(files_, target_);  // a disk that is full must not stay so; a complete one stays
+    // A disk that is full must not stay so; a complete checkpoint stays.
+    abandon_save(files_, newest_.target);
   }
   conclude(first_errors(exchange_text(comm_, error)));
 }
@@ -331,7 +250,7 @@ void Checkpointing::all_have_written() {
   }
   const std::string problem = first_errors(exchange_text(comm_, error));
   if (!problem.empty()) {
-    if (comm_.rank() == 0) abandon_save(files_, target_);
+    if (comm_.rank() == 0) abandon_save(files_, newest_.target);
     conclude(problem);
     return;
   }
@@ -339,42 +258,28 @@ void Checkpointing::all_have_written() {
   phase_ = Phase::kCommitting;
   if (comm_.rank() != 0) return;
   part_ = start_thread([this, records = std::move(records)] {
-    commit(files_, target_, records, run_);
-    ++moved_;
-    remove_old();
+    commit(files_, newest_.target, records, newest_.run);
+    meeting_.add_moved();
+    remove_old(files_, options_.checkpoint, newest_.target, known_bad_);
     return std::string();
   });
 }
 
-// What was saved is complete: old ones that cannot be removed are no failure of the save.
-void Checkpointing::remove_old() noexcept {
-  try {
-    PurgeOptions options;
-    options.keep = options_.checkpoint.keep;
-    options.known_bad = known_bad_;
-    (void)purge(files_, options_.checkpoint.dir, options);
-  } catch (const std::exception& failure) {
-    log_warning("checkpoints older than " + target_.name +
-                " could not be removed: " + error_chain(failure));
-  }
-}
-
 void Checkpointing::conclude(const std::string& error) {
   phase_ = Phase::kIdle;
-  staging_.reset();
-  others_staging_.reset();
+  memory_.free_staging();
   failure_ = error;
   succeeded_ = error.empty();
-  if (succeeded_) save_seconds_ = seconds_since(began_);
+  if (succeeded_) save_seconds_ = seconds_since(newest_.began);
   if (!succeeded_) last_step_ = -1;
   if (comm_.rank() != 0) return;
-  const std::string step = "checkpoint of step " + std::to_string(run_.step);
+  const std::string step = "checkpoint of step " + std::to_string(newest_.run.step);
   if (!succeeded_) {
     log_warning(step + " was not saved, the run goes on: " + error);
     return;
   }
-  log_info(step + ": " + target_.path() + " is complete, " + format_bytes(all_bytes_) + " in " +
-           seconds_text(save_seconds_) + (behind_ ? ", behind the steps" : ""));
+  log_info(step + ": " + newest_.target.path() + " is complete, " + format_bytes(all_bytes_) +
+           " in " + seconds_text(save_seconds_) + (newest_.behind ? ", behind the steps" : ""));
 }
 
 }  // namespace sluice

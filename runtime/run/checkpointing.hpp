@@ -10,6 +10,8 @@
 // Where a save is waited for, the ranks meet each second, so that none gives up on one whose disk
 // takes long.
 //
+// SaveMemory has the memory of a save, SaveMeeting the meetings; here is the state machine.
+//
 // Public calls are collective; not thread-safe. The destructor gives up what is being written: of a
 // run that goes well finish() comes before it.
 #pragma once
@@ -18,23 +20,19 @@
 #include <chrono>
 #include <cstdint>
 #include <future>
-#include <memory>
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
-#include "offload/host_pool.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "runtime/checkpoint/checkpoint_options.hpp"
 #include "runtime/checkpoint/io/checkpoint_save.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/engine/state_pieces.hpp"
+#include "runtime/run/save/save_meeting.hpp"
+#include "runtime/run/save/save_memory.hpp"
 
 namespace sluice {
-
-// What a save that is not written behind the steps takes of the host's memory, at most.
-inline constexpr std::int64_t kSaveStagingBytes = std::int64_t{16} << 20;
 
 struct CheckpointingOptions {
   CheckpointOptions checkpoint = {};  // dir is not empty
@@ -42,9 +40,6 @@ struct CheckpointingOptions {
   std::optional<std::int64_t> room_bytes = {};
   int local_ranks = 1;  // that share this host's memory
 };
-
-// Throws BudgetError where `room_bytes` is too little for the smallest staging (256 KiB).
-void check_saving_room(const std::optional<std::int64_t>& room_bytes);
 
 class Checkpointing {
  public:
@@ -71,7 +66,9 @@ class Checkpointing {
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
   // Of the newest save that began; empty: none did.
-  [[nodiscard]] std::string path() const { return target_.name.empty() ? "" : target_.path(); }
+  [[nodiscard]] std::string path() const {
+    return newest_.target.name.empty() ? "" : newest_.target.path();
+  }
 
   // Names of checkpoints that could not be read: they do not count among those that are kept.
   void set_known_bad(std::vector<std::string> names) { known_bad_ = std::move(names); }
@@ -79,65 +76,50 @@ class Checkpointing {
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
   // When the save that is under way began; nullopt: none is.
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> under_way_since() const {
-    return phase_ == Phase::kIdle ? std::nullopt : std::optional(began_);
+    return phase_ == Phase::kIdle ? std::nullopt : std::optional(newest_.began);
   }
   // How long the last save kept the steps waiting (for the one before it, too), and how long the
   // last that succeeded took; 0: none did.
   [[nodiscard]] double stall_ms() const { return stall_ms_; }
   [[nodiscard]] double save_seconds() const { return save_seconds_; }
-  [[nodiscard]] std::int64_t host_bytes() const { return pool_.used_bytes(); }
+  [[nodiscard]] std::int64_t host_bytes() const { return memory_.used_bytes(); }
 
  private:
   enum class Phase { kIdle, kWriting, kCommitting };
   using Clock = std::chrono::steady_clock;
+  struct Save {
+    RunState run;
+    SaveTarget target;
+    Clock::time_point began;
+    bool behind = false;
+  };
 
-  enum class WhyNot { kNone, kOnNvme, kNoRoom };
-  [[nodiscard]] WhyNot why_not_behind() const;
-  [[nodiscard]] bool take_snapshot_memory();
   [[nodiscard]] std::string begin();
-  [[nodiscard]] std::unique_ptr<RankWriter> make_writer();
   void write_now();
   void write_behind();
-  [[nodiscard]] bool own_part_is_done(std::chrono::milliseconds wait) const;
-  [[nodiscard]] bool meet(bool ready);
-  void tell_alive(bool ready);
   void advance();
   void all_have_written();
-  void remove_old() noexcept;
   void conclude(const std::string& error);
 
   const CheckpointingOptions options_;
   Engine& engine_;
   Communicator& comm_;  // of all ranks
   FileSystem& files_;
-  const PhaseObserver alive_;
   const std::vector<StatePiece> pieces_;
-  const std::int64_t part_bytes_;  // of each part of a save's staging
-  std::int64_t all_bytes_ = 0;     // of all ranks' pieces
-  HostPool pool_;
-  HostBlock snapshot_;
-  HostBlock staging_;
-  HostBlock others_staging_;  // counted: the engine's and the writer's
-  bool said_no_room_ = false;
+  SaveMemory memory_;
+  SaveMeeting meeting_;
+  std::int64_t all_bytes_ = 0;  // of all ranks' pieces
 
-  // Of the save under way.
   Phase phase_ = Phase::kIdle;
-  RunState run_;
-  SaveTarget target_;
-  Clock::time_point began_;
-  bool behind_ = false;
+  Save newest_;  // under way, unless the phase is idle
   bool succeeded_ = true;
   std::string failure_;
-  double moved_by_all_ = 0;      // when the ranks met last
-  bool some_rank_moved_ = true;  // before they did
-  std::string told_;             // to alive_, last
   std::vector<std::string> known_bad_;
   std::int64_t last_step_ = -1;
   double stall_ms_ = 0;
   double save_seconds_ = 0;
 
-  // Last: their threads use the others.
-  std::atomic<std::int64_t> moved_{0};  // bytes, and a little for each thing done after them
+  // Last: the thread of part_ uses the others.
   std::atomic<bool> ending_{false};
   std::future<std::string> part_;  // what this rank has to do: write its file, then (rank 0) commit
 };

@@ -10,5 +10,9 @@ namespace sluice {
 [[nodiscard]] Engine planned_engine(EngineOptions options, Model model, MeshRef comms,
                                     at::Device device, RowSource train, RowSource valid,
                                     PhaseObserver observer = {});
+// The same with a plan that exists: plan_step of these options and this model, or of its dry model.
+[[nodiscard]] Engine planned_engine(EngineOptions options, Model model, StepPlan plan,
+                                    MeshRef comms, at::Device device, RowSource train,
+                                    RowSource valid, PhaseObserver observer = {});
 
 }  // namespace sluice

@@ -14,7 +14,6 @@ import class_sizes
 LINES, FILES, PRIVATE = 400, 45, 25
 
 LONG_SOURCES = {
-    "runtime/run/trainer.cpp": 424,
     "tests/offload/nvme_image_test.cpp": 468,
     "tests/parallel/host_test.cpp": 485,
     "tests/runtime/engine/image_test.cpp": 422,
@@ -23,8 +22,6 @@ LONG_SOURCES = {
 LARGE_FOLDERS = {}
 WIDE_CLASSES = {
     "offload/io_queue.hpp IoQueue": 53,
-    "runtime/run/checkpointing.hpp Checkpointing": 43,
-    "runtime/run/trainer.cpp Trainer": 43,
     "tests/runtime/program/replay.cpp Player": 44,
     "tests/runtime/program/tier_play.hpp TierPlay": 93,
 }

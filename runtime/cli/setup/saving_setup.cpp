@@ -24,9 +24,9 @@
 #include "runtime/cli/setup/run_setup.hpp"
 #include "runtime/launch/hosts/agent.hpp"
 #include "runtime/model/model_spec.hpp"
-#include "runtime/run/checkpointing.hpp"
 #include "runtime/run/resume.hpp"
 #include "runtime/run/run_settings.hpp"
+#include "runtime/run/save/save_memory.hpp"
 #include "zero/optimizer_rule.hpp"
 
 namespace sluice {
