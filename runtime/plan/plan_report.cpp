@@ -294,16 +294,6 @@ std::string verdict_text(const RunPlan& plan) {
   return plan.fits() ? "fits" : "does not fit: " + format_bytes(plan.missing()) + " too much";
 }
 
-std::string set_line(const std::vector<Setting>& set) {
-  std::string text;
-  for (const Setting& s : set) {
-    const std::string assignment = s.key + "=" + s.value;
-    const bool quoted = assignment.find_first_of(" []{}*?'\"") != std::string::npos;
-    text += (text.empty() ? "--set " : " --set ") + (quoted ? "'" + assignment + "'" : assignment);
-  }
-  return text;
-}
-
 namespace {
 
 // set_line() on lines that go on in the next: a shell takes all of them as one.

@@ -13,8 +13,6 @@ namespace sluice {
 [[nodiscard]] std::string report_text(const RunPlan& plan, const RunFacts& facts);
 // "fits", "does not fit: 3.1 GiB too much"
 [[nodiscard]] std::string verdict_text(const RunPlan& plan);
-// "--set zero.stage=3 --set recompute.mode=full", quoted as a shell needs it.
-[[nodiscard]] std::string set_line(const std::vector<Setting>& set);
 [[nodiscard]] std::string suggestions_text(const SearchResult& result);
 [[nodiscard]] std::string compare_text(const std::vector<FitRow>& rows);
 

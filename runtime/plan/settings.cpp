@@ -153,4 +153,14 @@ std::vector<ParallelOptions> list_meshes(const MeshQuestion& question) {
   return meshes;
 }
 
+std::string set_line(const std::vector<Setting>& set) {
+  std::string text;
+  for (const Setting& s : set) {
+    const std::string assignment = s.key + "=" + s.value;
+    const bool quoted = assignment.find_first_of(" []{}*?'\"") != std::string::npos;
+    text += (text.empty() ? "--set " : " --set ") + (quoted ? "'" + assignment + "'" : assignment);
+  }
+  return text;
+}
+
 }  // namespace sluice

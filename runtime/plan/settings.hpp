@@ -16,6 +16,9 @@ struct Setting {
   bool operator==(const Setting&) const = default;
 };
 
+// "--set zero.stage=3 --set recompute.mode=full", quoted as a shell needs it.
+[[nodiscard]] std::string set_line(const std::vector<Setting>& set);
+
 // What stands after --set of offload.nvme_path where a configuration names none.
 inline constexpr char kNvmePlaceholder[] = "[DIR]";
 
