@@ -22,7 +22,6 @@ LONG_SOURCES = {
 }
 LARGE_FOLDERS = {}
 WIDE_CLASSES = {
-    "offload/io_queue.hpp IoQueue": 53,
     "runtime/run/checkpointing.hpp Checkpointing": 43,
     "runtime/run/trainer.cpp Trainer": 43,
     "tests/runtime/program/replay.cpp Player": 44,
