@@ -1,54 +1,33 @@
-// The IO thread of an NvmeStore. It cuts requests into transfers of at most one block and completes
-// the Tickets of the requests.
+// The IO thread of an NvmeStore. The IO thread orders the requests and completes their Tickets.
+// IoTransfers cuts a request into transfers of at most one block.
 //
 // clang-format off
 //   request    waiting --> ready --> started --> done | failed
 //              waiting: an earlier request overlaps this request
-//   transfer   [fill -->] move --> slot is free
-//              fill: a write that covers only part of a grain reads the grain first
 // clang-format on
 //
-// A slot holds one transfer in flight; there are queue_depth slots. Each slot has an aligned bounce
-// buffer of one grain, for ranges that O_DIRECT cannot move or that are no whole grains. Only the
-// IO thread touches requests, slots, checksums and the backend. Only the inbox is shared. After the
-// first error no transfer starts, transfers in flight are awaited, and all requests fail with that
-// error.
+// Only the IO thread touches requests, transfers and the backend. Only the IoInbox is shared. After
+// the first error no transfer starts, transfers in flight are awaited, and all requests fail with
+// that error.
 #pragma once
 
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
-#include <mutex>
-#include <span>
-#include <string>
 #include <thread>
 #include <vector>
 
-#include "base/ticket.hpp"
-#include "offload/checksums.hpp"
-#include "offload/extent_plan.hpp"
-#include "offload/host_pool.hpp"
-#include "offload/io_backend.hpp"
-#include "offload/nvme_store.hpp"
+#include "offload/io_inbox.hpp"
+#include "offload/io_transfers.hpp"
 
 namespace sluice {
 
-struct IoRequest;
-struct IoSlot;
-
 class IoQueue {
  public:
-  struct Files {
-    std::vector<int> descriptors;
-    std::vector<std::string> paths;
-    // Fills the header blocks (one of 4096 bytes for each file) for a data version.
-    std::function<void(std::uint64_t version, std::byte* blocks)> encode_headers;
-    bool found = false;  // a former run wrote the files
-  };
+  using Files = IoFiles;
   // A record states that all writes before it are whole. The IO thread calls `fill` once these
   // writes survive a loss of power. `fill` writes the record to `memory` and returns its length.
   struct Record {
@@ -72,82 +51,42 @@ class IoQueue {
   // writes that the record covers are done.
   [[nodiscard]] Ticket enqueue_record(Record record);
   [[nodiscard]] Ticket enqueue_flush();  // flushes the writes of requests that are done
-  void drain();                          // waits for all requests; throws the first error
+  void drain() { inbox_.drain(); }       // waits for all requests; throws the first error
   void stop() noexcept;                  // waits for all requests and ends the thread
-  [[nodiscard]] bool failed() const;
-  void rethrow_error() const;
+  [[nodiscard]] bool failed() const { return inbox_.error() != nullptr; }
+  void rethrow_error() const {
+    if (const std::exception_ptr error = inbox_.error()) std::rethrow_exception(error);
+  }
   // REQUIRES: no request is outstanding, and no thread makes a request meanwhile.
-  [[nodiscard]] Checksums& checksums() { return checksums_; }
-  [[nodiscard]] NvmeStats stats() const;
+  [[nodiscard]] Checksums& checksums() { return transfers_.checksums(); }
+  [[nodiscard]] NvmeStats stats() const { return inbox_.stats(); }
 
  private:
-  using Slot = IoSlot;
-  using RequestPtr = std::shared_ptr<IoRequest>;
+  using RequestPtr = IoInbox::RequestPtr;
   using Lane = std::vector<RequestPtr>;  // unfinished requests on one extent, oldest first
 
-  static constexpr int kHeaders = -1;  // stands for the extent in requests on all files
-  static constexpr int kFlush = -2;
-
-  // io_queue.cpp: the thread and its requests.
-  [[nodiscard]] Ticket push(std::span<const RequestPtr> requests);
   [[nodiscard]] RequestPtr make_request(int extent, bool write, std::int64_t offset,
                                         std::byte* memory, std::int64_t bytes) const;
-  // A request on all files; `kind` is kHeaders or kFlush.
+  // A request on all files; `kind` is IoRequest::kHeaders or kFlush.
   [[nodiscard]] RequestPtr make_request_of_files(int kind) const;
   [[nodiscard]] Lane& lane_of(const IoRequest& request);
   void run() noexcept;
-  bool take_inbox();  // false: stop() was called and no request is outstanding
   void admit(const RequestPtr& request);
+  void start_transfers();
+  void complete(const IoCompletion& completion);
   void retire(IoRequest& request);
-  void wait_for_completions();
-  void watch_for_stall();
-  void fail(std::exception_ptr error);     // waits for the transfers in flight
-  void abandon(std::exception_ptr error);  // the transfers in flight may never complete
+  void fail(std::exception_ptr error);  // the transfers in flight are awaited
   void fail_requests();
 
-  // io_transfers.cpp: the transfers in the slots.
-  void start_transfers();
-  void cut(IoRequest& request, Slot& slot) const;
-  void cut_header(IoRequest& request, Slot& slot) const;
-  static void cut_flush(IoRequest& request, Slot& slot);
-  void submit(Slot& slot);
-  void hash_submitted();
-  void complete(const IoCompletion& completion);
-  void advance(Slot& slot, std::int64_t result);
-  void finish(Slot& slot);
-  void verify(const Slot& slot) const;
-  void release(Slot& slot);
-  [[noreturn]] void fail_transfer(const Slot& slot, int error, const std::string& why) const;
-
-  // Constant.
-  const NvmeOptions options_;
   const ExtentPlan& plan_;
-  const Files files_;
-  const std::int64_t unit_;  // ranges of multiples of unit_ need no bounce buffer
-
-  // Touched by the IO thread alone.
-  std::unique_ptr<IoBackend> backend_;
-  Checksums checksums_;
-  HostBlock bounce_, headers_;
-  std::vector<Slot> slots_;
-  std::vector<Slot*> free_, to_hash_;
+  const std::unique_ptr<IoBackend> backend_;  // used by the inbox and the transfers
+  IoInbox inbox_;
+  // The IO thread alone touches the members below.
+  IoTransfers transfers_;
   std::vector<Lane> lanes_;  // one for each extent; the last one for requests on all files
   std::deque<IoRequest*> ready_;
   std::vector<RequestPtr> fresh_;
-  std::vector<IoCompletion> completions_;
-  int in_flight_ = 0;
-  std::int64_t last_progress_ns_ = 0, busy_since_ns_ = 0;
-  bool slow_logged_ = false, abandoned_ = false;
-  std::exception_ptr failure_;  // equals error_
-  NvmeStats counts_;            // copied to stats_ when a request is done
-
-  mutable std::mutex mutex_;  // guards the members below
-  std::condition_variable idle_;
-  std::vector<RequestPtr> inbox_;
-  std::int64_t outstanding_ = 0;
-  bool stopping_ = false, asleep_ = false;
-  std::exception_ptr error_;
-  NvmeStats stats_;
+  bool failed_ = false;
 
   std::thread thread_;
 };

@@ -15,6 +15,9 @@
 namespace sluice {
 
 struct IoRequest final : TicketState {
+  static constexpr int kHeaders = -1;  // stands for the extent in requests on all files
+  static constexpr int kFlush = -2;
+
   // Constant after enqueue(), except that prepare() sets `end`.
   int extent = 0;
   bool write = false;
@@ -59,7 +62,7 @@ struct IoSlot {
   std::int64_t user_begin = 0, user_end = 0;  // the part of [begin, end) that the request asked for
   std::int64_t done = 0;                      // bytes moved in this phase
   int stuck = 0;                              // attempts in a row that moved nothing
-  ExtentPlan::Place place;
+  ExtentPlan::Place place = {};
   std::byte* memory = nullptr;  // the request's, or this slot's bounce buffer
   std::byte* bounce = nullptr;
 

@@ -1,3 +1,5 @@
+#include "offload/io_transfers.hpp"
+
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
@@ -6,9 +8,8 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/log.hpp"
 #include "offload/io_clock.hpp"
-#include "offload/io_queue.hpp"
-#include "offload/io_request.hpp"
 
 namespace sluice {
 namespace {
@@ -16,6 +17,7 @@ namespace {
 // Attempts in a row that move nothing. With pauses of 1 ms after the eighth this is about a second.
 constexpr int kMostStuck = 1000;
 constexpr int kStuckBeforePause = 8;
+constexpr double kSlowSeconds = 10;  // without a completion: the log says so
 
 bool is_aligned(const std::byte* memory) {
   return reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(kIoAlignment) == 0;
@@ -23,31 +25,54 @@ bool is_aligned(const std::byte* memory) {
 
 }  // namespace
 
-void IoQueue::start_transfers() {
-  while (!free_.empty() && !ready_.empty()) {
-    IoRequest& request = *ready_.front();
-    Slot& slot = *free_.back();
-    slot.request = &request;
-    if (request.prepare) request.end = std::exchange(request.prepare, nullptr)();
-    if (request.extent == kFlush) {
-      cut_flush(request, slot);
-    } else if (request.extent == kHeaders) {
-      cut_header(request, slot);
-    } else {
-      cut(request, slot);
-    }
-    free_.pop_back();
-    ++request.in_flight;
-    if (request.cursor >= request.end) ready_.pop_front();
-    if (slot.bounced() && slot.writes()) counts_.bounced_bytes += slot.user_end - slot.user_begin;
-    submit(slot);
+IoTransfers::IoTransfers(const NvmeOptions& options, const ExtentPlan& plan, IoFiles files,
+                         IoBackend& backend, std::vector<IoMemory> memory)
+    : options_(options),
+      plan_(plan),
+      files_(std::move(files)),
+      unit_(options.checksums ? options.checksum_bytes : kIoAlignment),
+      backend_(backend),
+      checksums_(options.checksum_bytes),
+      slots_(static_cast<std::size_t>(options.queue_depth)) {
+  HostPool pool;
+  bounce_ = pool.allocate("bounce", options.queue_depth * options.checksum_bytes);
+  headers_ = pool.allocate("headers", plan.files() * ExtentPlan::kHeaderBytes);
+  std::byte* bounce = bounce_.data();
+  for (IoSlot& slot : slots_) {
+    slot.bounce = bounce;
+    bounce += options.checksum_bytes;
+    free_.push_back(&slot);
   }
+  for (int i = 0; options.checksums && i < plan.extents(); ++i) {
+    checksums_.add_extent(plan.extent(i).bytes);
+  }
+  if (files_.found) checksums_.forget();
+  memory.push_back({bounce_.data(), bounce_.bytes()});
+  backend_.use_files(files_.descriptors);
+  backend_.use_memory(memory);
+}
+
+void IoTransfers::start(IoRequest& request) {
+  IoSlot& slot = *free_.back();
+  slot = {.request = &request, .bounce = slot.bounce};
+  if (request.prepare) request.end = std::exchange(request.prepare, nullptr)();
+  if (request.extent == IoRequest::kFlush) {
+    slot.place.file = static_cast<int>(request.cursor++);
+  } else if (request.extent == IoRequest::kHeaders) {
+    cut_header(request, slot);
+  } else {
+    cut(request, slot);
+  }
+  free_.pop_back();
+  ++request.in_flight;
+  if (slot.bounced() && slot.writes()) counts_.bounced_bytes += slot.user_end - slot.user_begin;
+  submit(slot);
 }
 
 // Cuts the next transfer of a request at its cursor. If memory and range are aligned, the transfer
 // is up to a block and needs no copy. Otherwise it is at most a grain through the slot's bounce
 // buffer.
-void IoQueue::cut(IoRequest& request, Slot& slot) const {
+void IoTransfers::cut(IoRequest& request, IoSlot& slot) const {
   const ExtentPlan::Extent& extent = plan_.extent(request.extent);
   const std::int64_t position = request.cursor;
   std::byte* memory = request.memory + (position - request.begin);
@@ -66,13 +91,11 @@ void IoQueue::cut(IoRequest& request, Slot& slot) const {
     slot.memory = slot.bounce;
   }
   slot.user_end = std::min(request.end, slot.end);
-  slot.done = 0;
-  slot.stuck = 0;
   request.cursor = slot.user_end;
 
   const bool covers =
       slot.user_begin == slot.begin && slot.user_end >= std::min(slot.end, extent.bytes);
-  slot.phase = request.write && !covers ? Slot::Phase::kFill : Slot::Phase::kMove;
+  if (request.write && !covers) slot.phase = IoSlot::Phase::kFill;
   if (request.write && slot.bounced() && covers) {
     const std::int64_t used = slot.user_end - slot.user_begin;
     std::memcpy(slot.bounce, memory, static_cast<std::size_t>(used));
@@ -80,35 +103,24 @@ void IoQueue::cut(IoRequest& request, Slot& slot) const {
   }
 }
 
-void IoQueue::cut_header(IoRequest& request, Slot& slot) const {
+void IoTransfers::cut_header(IoRequest& request, IoSlot& slot) const {
   const std::int64_t file = request.cursor++;
   if (file == 0) files_.encode_headers(request.version, headers_.data());
-  slot.begin = slot.user_begin = slot.done = 0;
   slot.end = slot.user_end = ExtentPlan::kHeaderBytes;
-  slot.stuck = 0;
-  slot.phase = Slot::Phase::kMove;
   slot.place = {static_cast<int>(file), 0, ExtentPlan::kHeaderBytes};
   slot.memory = headers_.data() + file * ExtentPlan::kHeaderBytes;
 }
 
-void IoQueue::cut_flush(IoRequest& request, Slot& slot) {
-  slot.begin = slot.end = slot.user_begin = slot.user_end = slot.done = 0;
-  slot.stuck = 0;
-  slot.phase = Slot::Phase::kMove;
-  slot.place = {static_cast<int>(request.cursor++), 0, 0};
-  slot.memory = nullptr;
-}
-
-void IoQueue::submit(Slot& slot) {
+void IoTransfers::submit(IoSlot& slot) {
   IoTransfer transfer;
   transfer.tag = static_cast<std::uint64_t>(&slot - slots_.data());
   transfer.write = slot.writes();
-  transfer.sync = slot.request->extent == kFlush;
+  transfer.sync = slot.request->extent == IoRequest::kFlush;
   transfer.file = slot.place.file;
   transfer.offset = slot.place.offset + slot.done;
   transfer.bytes = slot.bytes() - slot.done;
   transfer.memory = slot.memory == nullptr ? nullptr : slot.memory + slot.done;
-  backend_->submit(transfer);
+  backend_.submit(transfer);
   if (in_flight_++ == 0) last_progress_ns_ = busy_since_ns_ = now_ns();
   ++counts_.transfers;
   counts_.in_flight_peak = std::max(counts_.in_flight_peak, in_flight_);
@@ -120,37 +132,75 @@ void IoQueue::submit(Slot& slot) {
 
 // Hashes the submitted bytes while the device writes them. Completions are read only afterwards, so
 // the memory cannot change before it is hashed.
-void IoQueue::hash_submitted() {
+void IoTransfers::hash_submitted() {
   if (to_hash_.empty()) return;  // wait() flushes the submitted transfers
-  backend_->flush();
+  backend_.flush();
   const std::int64_t start = now_ns();
-  for (const Slot* slot : to_hash_) {
+  for (const IoSlot* slot : to_hash_) {
     checksums_.record(slot->request->extent, slot->begin, slot->end, slot->memory);
   }
   to_hash_.clear();
   counts_.hash_ns += now_ns() - start;
 }
 
-void IoQueue::complete(const IoCompletion& completion) {
-  Slot& slot = slots_.at(static_cast<std::size_t>(completion.tag));
-  if (--in_flight_ == 0) counts_.busy_ns += now_ns() - busy_since_ns_;
-  if (failure_) return release(slot);
-  try {
-    advance(slot, completion.result);
-  } catch (...) {
-    fail(std::current_exception());
-    release(slot);
-  }
+std::span<const IoCompletion> IoTransfers::wait(bool may_sleep) {
+  // Often enough to notice a stall in time.
+  const double tick_s = std::min(1.0, options_.stall_timeout_s / 4);
+  const std::int64_t timeout_ms =
+      in_flight_ > 0 ? static_cast<std::int64_t>(tick_s * 1000) + 1 : -1;
+  completions_.clear();
+  backend_.wait(completions_, may_sleep ? timeout_ms : 0);
+  if (abandoned_ || completions_.empty()) return {};
+  last_progress_ns_ = now_ns();
+  slow_logged_ = false;
+  return completions_;
 }
 
-void IoQueue::advance(Slot& slot, std::int64_t result) {
+void IoTransfers::watch_for_stall() {
+  if (in_flight_ == 0) return;
+  const double silent_s = static_cast<double>(now_ns() - last_progress_ns_) / 1e9;
+  if (silent_s < std::min(kSlowSeconds, options_.stall_timeout_s)) return;
+  const std::string silence = "no answer from " + files_.paths.front() + " for " +
+                              std::to_string(static_cast<int>(silent_s)) + " s, " +
+                              std::to_string(in_flight_) + " transfers in flight";
+  if (silent_s >= options_.stall_timeout_s) {
+    throw IoError(silence + ": the NVMe device or its mount hangs (see dmesg)",
+                  files_.paths.front(), ETIMEDOUT);
+  }
+  if (!std::exchange(slow_logged_, true)) log_warning(silence + ": the step waits for it");
+}
+
+void IoTransfers::abandon() {
+  abandoned_ = true;
+  in_flight_ = 0;
+  for (IoSlot& slot : slots_) {
+    // A second failure must not find requests that have been freed since the first.
+    if (IoRequest* const request = std::exchange(slot.request, nullptr)) request->in_flight = 0;
+  }
+  bounce_.leak();  // the kernel may still write to these buffers
+  headers_.leak();
+}
+
+IoSlot& IoTransfers::take(const IoCompletion& completion) {
+  IoSlot& slot = slots_.at(static_cast<std::size_t>(completion.tag));
+  if (--in_flight_ == 0) counts_.busy_ns += now_ns() - busy_since_ns_;
+  return slot;
+}
+
+IoRequest& IoTransfers::release(IoSlot& slot) {
+  free_.push_back(&slot);
+  --slot.request->in_flight;
+  return *std::exchange(slot.request, nullptr);
+}
+
+bool IoTransfers::advance(IoSlot& slot, std::int64_t result) {
   const bool again = result == -EINTR || result == -EAGAIN;
   if (result < 0 && !again) {
     fail_transfer(slot, static_cast<int>(-result),
                   result == -ENOSPC ? "the disk is full although its space was reserved"
                                     : "the device or its mount has failed (see dmesg)");
   }
-  const bool flushes = slot.request->extent == kFlush;
+  const bool flushes = slot.request->extent == IoRequest::kFlush;
   if (result == 0 && !flushes) {
     fail_transfer(slot, EIO, slot.writes() ? "the device took nothing" : "the file was truncated");
   }
@@ -167,11 +217,12 @@ void IoQueue::advance(Slot& slot, std::int64_t result) {
   }
   if (slot.stuck > kStuckBeforePause) std::this_thread::sleep_for(std::chrono::milliseconds(1));
   submit(slot);
+  return false;
 }
 
-void IoQueue::finish(Slot& slot) {
+bool IoTransfers::finish(IoSlot& slot) {
   IoRequest& request = *slot.request;
-  if (slot.writes()) return release(slot);
+  if (slot.writes()) return true;
   if (options_.checksums) {
     const std::int64_t start = now_ns();
     verify(slot);
@@ -185,51 +236,44 @@ void IoQueue::finish(Slot& slot) {
     std::memcpy(into, request.write ? outside : inside, static_cast<std::size_t>(bytes));
     counts_.bounced_bytes += bytes;
   }
-  if (!request.write) return release(slot);
-  slot.phase = Slot::Phase::kMove;
-  slot.done = 0;
-  slot.stuck = 0;
+  if (!request.write) return true;
+  slot.phase = IoSlot::Phase::kMove;
+  slot.done = slot.stuck = 0;
   submit(slot);
+  return false;
 }
 
-void IoQueue::verify(const Slot& slot) const {
+void IoTransfers::verify(const IoSlot& slot) const {
   const auto at =
       checksums_.first_mismatch(slot.request->extent, slot.begin, slot.end, slot.memory);
   if (!at) return;
-  Slot grain = slot;
+  IoSlot grain = slot;
   grain.place.offset += *at - slot.begin;
   grain.begin = *at;
   grain.end = std::min(slot.end, *at + options_.checksum_bytes);
-  fail_transfer(grain, EIO,
-                files_.found
-                    ? "its checksum is not that of what was written; if a former run wrote "
-                      "it, the image in offload.nvme_path is damaged: go on from a "
-                      "checkpoint, with --resume and its folder"
-                    : "its checksum is not that of what was written");
-}
-
-void IoQueue::release(Slot& slot) {
-  IoRequest& request = *slot.request;
-  slot.request = nullptr;
-  free_.push_back(&slot);
-  if (--request.in_flight == 0 && request.cursor >= request.end) retire(request);
-}
-
-void IoQueue::fail_transfer(const Slot& slot, int error, const std::string& why) const {
-  const std::string& path = files_.paths.at(static_cast<std::size_t>(slot.place.file));
-  if (slot.request->extent == kFlush) {
-    throw IoError("flushing " + path + ": " + std::strerror(error) + " (errno " +
-                      std::to_string(error) + "): " + why,
-                  path, error);
+  std::string why = "its checksum is not that of what was written";
+  if (files_.found) {
+    why +=
+        "; if a former run wrote it, the image in offload.nvme_path is damaged: go on from a "
+        "checkpoint, with --resume and its folder";
   }
-  const bool header = slot.request->extent == kHeaders;
-  const std::string name = header ? "the header" : plan_.extent(slot.request->extent).name;
-  throw IoError(std::string(slot.writes() ? "writing " : "reading ") +
-                    std::to_string(slot.bytes()) + " bytes of " + name + " at its offset " +
-                    std::to_string(slot.begin) + ", file " + path + " at offset " +
-                    std::to_string(slot.place.offset) + ": " + std::strerror(error) + " (errno " +
-                    std::to_string(error) + "): " + why,
-                path, error);
+  fail_transfer(grain, EIO, why);
+}
+
+void IoTransfers::fail_transfer(const IoSlot& slot, int error, const std::string& why) const {
+  const std::string& path = files_.paths.at(static_cast<std::size_t>(slot.place.file));
+  const int extent = slot.request->extent;
+  std::string what = "flushing " + path;
+  if (extent != IoRequest::kFlush) {
+    const std::string name =
+        extent == IoRequest::kHeaders ? "the header" : plan_.extent(extent).name;
+    what = (slot.writes() ? "writing " : "reading ") + std::to_string(slot.bytes()) + " bytes of " +
+           name + " at its offset " + std::to_string(slot.begin) + ", file " + path +
+           " at offset " + std::to_string(slot.place.offset);
+  }
+  throw IoError(
+      what + ": " + std::strerror(error) + " (errno " + std::to_string(error) + "): " + why, path,
+      error);
 }
 
 }  // namespace sluice

@@ -21,7 +21,6 @@ LONG_SOURCES = {
 }
 LARGE_FOLDERS = {}
 WIDE_CLASSES = {
-    "offload/io_queue.hpp IoQueue": 53,
     "tests/runtime/program/replay.cpp Player": 44,
     "tests/runtime/program/tier_play.hpp TierPlay": 93,
 }
