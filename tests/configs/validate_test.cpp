@@ -225,8 +225,8 @@ TEST_F(Validate, AnOptimizerReadsItsOwnKeys) {
   EXPECT_EQ(betas("{type: lion, betas: [0.8, 0.9]}\n"), (Betas{0.8, 0.9}));
   EXPECT_EQ(notes("optimizer: {type: lion, eps: 1e-6, momentum: 0.5}\n", {}),
             (std::vector<std::string>{
-                "c.yaml:2:31: optimizer.eps: no effect: optimizer.type is lion",
-                "c.yaml:2:47: optimizer.momentum: no effect: optimizer.type is lion"}));
+                "c.yaml:2:30: optimizer.eps: no effect: optimizer.type is lion",
+                "c.yaml:2:46: optimizer.momentum: no effect: optimizer.type is lion"}));
   EXPECT_EQ(
       notes("optimizer: {type: sgd, betas: [0.5, 0.5], momentum: 0.5}\n", {}),
       std::vector<std::string>{"c.yaml:2:31: optimizer.betas: no effect: optimizer.type is sgd"});
