@@ -74,7 +74,7 @@ Json node_json(const RunPlan& plan) {
           {"host", node.peak[static_cast<std::size_t>(Tier::kHost)]},
           {"nvme", node.peak[static_cast<std::size_t>(Tier::kNvme)]},
           {"pinned", node.pinned},
-          {"comm_bytes", sent_bytes(node.traffic)},
+          {"comm_bytes", node.traffic.sent()},
           {"to_host_bytes", node.traffic.to_host},
           {"to_device_bytes", node.traffic.to_device},
           {"nvme_read_bytes_per_step", node.traffic.disk_read},
@@ -228,7 +228,7 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
   json["bubble"] = plan.bubble_share();
   json["stage_imbalance"] = plan.imbalance();
   json["lanes"] = lanes_json(plan, facts);
-  json["comm_bytes"] = sent_bytes(plan.traffic);
+  json["comm_bytes"] = plan.traffic.sent();
   json["comm_bytes_by_axis"] = axes_json(plan);
   json["exchanges"] = exchanges_json(plan.program);
   json["to_host_bytes"] = plan.traffic.to_host;

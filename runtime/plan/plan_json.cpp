@@ -26,7 +26,7 @@ std::string plan_json(const StepPlan& plan, const Program& program, const Memory
   json["dp"] = plan.shape.dp;
   json["micro_batches"] = plan.shape.micro_batches;
   json["operations"] = program.ops.size();
-  json["comm_bytes"] = traffic.wire;
+  json["comm_bytes"] = traffic.sent();
   json["nvme_read_bytes_per_step"] = traffic.disk_read;
   json["nvme_write_bytes_per_step"] = traffic.disk_written;
   json["model_flops"] = plan.model_flops_per_step;

@@ -228,7 +228,7 @@ std::string step_text(const RunPlan& plan, const RunFacts& facts) {
     text += line("%s: %s steps, %s\n", tokens_text(facts).c_str(), format_count(steps).c_str(),
                  days(steps * plan.time.step_s).c_str());
   }
-  text += line("a rank a step: wire %s", format_bytes(sent_bytes(plan.traffic)).c_str());
+  text += line("a rank a step: wire %s", format_bytes(plan.traffic.sent()).c_str());
   if (plan.traffic.to_host + plan.traffic.to_device > 0) {
     text += line(", to host %s, to device %s", format_bytes(plan.traffic.to_host).c_str(),
                  format_bytes(plan.traffic.to_device).c_str());

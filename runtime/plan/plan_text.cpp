@@ -251,7 +251,7 @@ std::string describe_plan(const StepPlan& plan, const Program& program, const Me
                 program.ops.size(), plan.shape.micro_batches, plan.model_flops_per_step * 1e-12);
   text += line;
   const auto traffic = traffic_of(program);
-  text += "wire: " + format_bytes(traffic.wire) + " sent by a rank a step\n";
+  text += "wire: " + format_bytes(traffic.sent()) + " sent by a rank a step\n";
   if (traffic.disk_read + traffic.disk_written > 0) {
     text += "nvme: " + format_bytes(traffic.disk_read) + " read and " +
             format_bytes(traffic.disk_written) + " written by a rank a step\n";

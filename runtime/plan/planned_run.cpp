@@ -46,11 +46,6 @@ std::vector<RankClass> rank_classes(const RunPlan& plan) {
   return classes;
 }
 
-std::int64_t sent_bytes(const Traffic& traffic) {
-  return traffic.wire + traffic.tensor + traffic.replicas + traffic.ends + traffic.world +
-         traffic.pipe;
-}
-
 std::vector<AxisBytes> bytes_by_axis(const StagePlan& stage, const MeshWires& wires) {
   std::vector<AxisBytes> axes;
   const auto add = [&](const char* name, std::int64_t bytes, MeshAxis axis) {

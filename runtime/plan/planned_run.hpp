@@ -134,7 +134,6 @@ struct AxisBytes {
   double bps = 0;
 };
 [[nodiscard]] std::vector<AxisBytes> bytes_by_axis(const StagePlan& stage, const MeshWires& wires);
-[[nodiscard]] std::int64_t sent_bytes(const Traffic& traffic);
 
 // What a plan is printed with.
 struct RunFacts {

@@ -106,6 +106,10 @@ struct Traffic {
   std::int64_t to_device = 0;
   std::int64_t disk_read = 0;
   std::int64_t disk_written = 0;
+
+  [[nodiscard]] std::int64_t sent() const {
+    return wire + tensor + replicas + ends + world + pipe;
+  }
 };
 [[nodiscard]] Traffic traffic_of(const Program& program);
 [[nodiscard]] bool writes_disk(OpKind kind);

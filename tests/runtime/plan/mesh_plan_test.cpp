@@ -210,7 +210,7 @@ TEST(MeshPlan, BytesOfEachAxis) {
       all += axis.bytes;
       EXPECT_LE(axis.between_nodes, axis.bytes);
     }
-    EXPECT_EQ(all, sent_bytes(stage.traffic));
+    EXPECT_EQ(all, stage.traffic.sent());
   }
   EXPECT_EQ(plan.tokens_per_step, options.train.global_batch * options.model.seq);
   EXPECT_EQ(plan.ranks, 12);
