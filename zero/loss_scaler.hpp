@@ -1,8 +1,8 @@
 // Dynamic loss scale of fp16 training (Micikevicius et al. 2018, section 3.2). Pure.
 //
-// A step whose gradients overflow is skipped and uses up one of `hysteresis` lives; when none is
-// left the scale halves, not below `min`. After `window` steps in a row without overflow the scale
-// doubles and the lives are full again. The state is what a checkpoint has to hold.
+// A step whose gradients overflow is skipped and costs one of `hysteresis` lives. With no life left
+// the scale halves, but not below `min`. After `window` steps in a row without overflow the scale
+// doubles and the lives are full again. A checkpoint holds the state.
 #pragma once
 
 #include <cstdint>
@@ -26,7 +26,7 @@ class LossScaler {
   [[nodiscard]] const LossScaleState& state() const { return state_; }
   void restore(const LossScaleState& state) { state_ = state; }
 
-  // After a step. False where it overflowed with the scale at its floor: halving cannot help.
+  // Called after each step. Returns false if the step overflowed at the lowest scale.
   [[nodiscard]] bool update(bool overflowed);
 
  private:

@@ -1,4 +1,4 @@
-// What memory is for: the rows of a plan's tables, of budgets' errors and of metrics. Pure.
+// The purposes of memory: rows in a plan's tables, in budget errors and in metrics. Pure.
 #pragma once
 
 #include <string_view>
@@ -18,17 +18,17 @@ enum class Tag {
   kCommStaging,
   kBatch,
   kStateStaging,      // the ring of chunks
-  kParameterStaging,  // parameter shards on their way to the device
-  kGradientStaging,   // reduced buckets on their way off the device
-  kKvCache,           // keys and values of a sequence that is being generated
-  kImage,             // records of an image: which places on NVMe are current
-  kBounce,            // through which the host adds a GPU's gradients
+  kParameterStaging,  // parameter shards in transfer to the device
+  kGradientStaging,   // reduced buckets in transfer off the device
+  kKvCache,           // keys and values of a generated sequence
+  kImage,             // image records, which name the current places on NVMe
+  kBounce,            // bounce buffer for gradients that the host adds
   kNvmeStore,         // the NVMe store's own buffers, headers and hashes
   kWorkspace,
 };
 inline constexpr int kTagCount = static_cast<int>(Tag::kWorkspace) + 1;
 
-// "parameters": as plan.json and docs/configuration.md write it.
+// "parameters": the name in plan.json and docs/configuration.md.
 [[nodiscard]] std::string_view name_of(Tag tag);
 
 }  // namespace sluice

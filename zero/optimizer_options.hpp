@@ -10,11 +10,11 @@ namespace sluice {
 
 enum class OptimizerType { kAdamW, kLion, kSgd };
 
-// Which keys of its section an optimizer reads beside lr and weight_decay. The moments and the
-// arithmetic are in zero/optimizer_rule.hpp.
+// The keys that an optimizer reads in addition to lr and weight_decay. zero/optimizer_rule.hpp has
+// the moments and the arithmetic.
 struct OptimizerKeys {
   std::string_view name;
-  std::array<double, 2> betas{};  // where none are given; {0, 0}: none are read
+  std::array<double, 2> betas{};  // defaults; {0, 0}: not read
   bool eps = false;
   bool momentum = false;
 };

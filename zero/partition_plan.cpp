@@ -31,7 +31,7 @@ std::vector<ShardSegment> shard_segments(const GroupPlan& group, int dp_rank) {
   const std::int64_t begin = dp_rank < 0 ? 0 : dp_rank * group.shard_elems;
   const std::int64_t end = dp_rank < 0 ? group.elems : begin + group.shard_elems;
   std::vector<ShardSegment> segments;
-  // Padding is zero and stays zero with any setting, so it joins what is before it.
+  // Padding is zero and stays zero with any setting, so padding joins the segment before it.
   const auto append = [&](std::int64_t from, std::int64_t to, bool decay) {
     from = std::max(from, begin);
     to = std::min(to, end);

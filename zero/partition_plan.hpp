@@ -1,12 +1,11 @@
-// How parameters are laid out in flat groups and cut into shards over the data-parallel ranks.
-// Pure.
+// The layout of parameters in flat groups, and the cut into data-parallel shards. Pure.
 //
-// A group is the smallest thing gathered, reduced and updated together: the parameters of a
-// transformer block, or a tensor that two units share (a tied embedding). Its tensors lie one after
-// another, each start aligned to kAlignElems; the end is padded so that dp equal shards result.
-// Shard r is elements [r * shard_elems, (r + 1) * shard_elems), cut regardless of tensor borders
-// (ZeRO, Rajbhandari et al. 2020, section 5). The layout depends on the tensors and dp alone: not
-// on stage, bucket size or dtype.
+// A group is gathered, reduced and updated as a whole: the parameters of a transformer block, or a
+// tensor that two units share (a tied embedding). Tensors lie one after another, each start aligned
+// to kAlignElems. Padding at the end makes dp equal shards. Shard r is elements
+// [r * shard_elems, (r + 1) * shard_elems), regardless of tensor borders (ZeRO, Rajbhandari et al.
+// 2020, section 5). The layout depends on the tensors and dp only, not on stage, bucket size or
+// dtype.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +15,8 @@
 
 namespace sluice {
 
-// 32 elements are 64 bytes in 16 bits: every tensor starts on a cache line in every dtype, so a
-// GEMM sees the same alignment, hence the same summation order, wherever a group lies.
+// 32 elements of 16 bits are 64 bytes, so every tensor starts on a cache line in every dtype. A
+// GEMM then has the same alignment and summation order wherever a group lies.
 inline constexpr std::int64_t kAlignElems = 32;
 
 struct TensorSpec {
@@ -43,7 +42,7 @@ struct GroupPlan {
   std::int64_t elems = 0;  // with padding: dp * shard_elems
   std::int64_t shard_elems = 0;
   std::int64_t param_elems = 0;    // without padding
-  std::vector<ElemRange> padding;  // what no tensor covers
+  std::vector<ElemRange> padding;  // elements that no tensor covers
 };
 
 // A run of a shard with one weight-decay setting; range is relative to the shard's begin.
@@ -62,13 +61,12 @@ struct BucketPiece {
   int group = 0;
   std::int64_t begin = 0;
   std::int64_t elems = 0;
-  int stream = 0;  // which of the group's gradient shards it goes to
+  int stream = 0;  // index of the group's gradient shard
 };
 
-// Cuts shards [0, shard_elems) of the groups, in the order given, into runs of at most
-// `bucket_bytes` of fp32 gradient over all dp ranks. Small groups share a bucket; a large one is
-// cut at multiples of kAlignElems. The last bucket may be short: the caller flushes it or waits for
-// more.
+// Cuts shards [0, shard_elems) of the groups, in the given order, into runs of at most
+// `bucket_bytes` of fp32 gradient over all dp ranks. Small groups share a bucket. A large group is
+// cut at multiples of kAlignElems. The caller flushes a last, short bucket or adds more groups.
 class BucketCutter {
  public:
   BucketCutter(std::int64_t bucket_bytes, int dp);
@@ -76,9 +74,9 @@ class BucketCutter {
   // Adds a whole group; returns the buckets that are full now.
   [[nodiscard]] std::vector<std::vector<BucketPiece>> add(int group, std::int64_t shard_elems,
                                                           int stream = 0);
-  // What is left, empty if nothing.
+  // The last, short bucket; may be empty.
   [[nodiscard]] std::vector<BucketPiece> flush();
-  // Whether a part of the group waits for its bucket to be full.
+  // True if a part of the group is in a bucket that is not full yet.
   [[nodiscard]] bool holds(int group) const;
 
  private:

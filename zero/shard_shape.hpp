@@ -1,4 +1,4 @@
-// How the states of a rank are laid out: ZeRO stage, groups, placement. Integers only. Pure.
+// The layout of a rank's states: ZeRO stage, groups, placement. Pure.
 #pragma once
 
 #include <cstdint>
@@ -18,35 +18,35 @@ struct GroupShape {
   bool resident = true;  // the full parameters stay in memory between uses
   // The parameters are read and never updated (train.freeze).
   bool frozen = false;
-  // Other ranks hold the same parameters and have gradients of their own for them, which are added
-  // up before the norm (kAddReplicas): the tensor-parallel ranks or, of a group that is `at_ends`,
-  // the first and the last pipeline stage.
+  // Replicas of the group have gradients of their own, which are added before the norm
+  // (kAddReplicas). Replicas are the tensor-parallel ranks or, for a group with `at_ends`, the
+  // first and the last pipeline stage.
   bool add_replicas = false;
   bool at_ends = false;
 };
 
-// Chunks begin at multiples of this: a block of the norm's sum (kernels/cpu/reduce.hpp), so that a
-// gradient summed chunk by chunk has the bits of one summed whole, and a page in 16 bits.
+// Chunks begin at multiples of this number, which is a block of the norm's sum
+// (kernels/cpu/reduce.hpp). A sum by chunks is then bit-identical to a sum of the whole gradient.
+// In 16 bits the number is also a whole number of pages.
 inline constexpr std::int64_t kChunkAlignElems = 4096;
 
-// The tier of each kind of state, and how off-device states pass through the host.
+// The tier of each kind of state, and the chunks of off-device states.
 struct Placement {
   Tier optimizer = Tier::kDevice;    // master weights and moments
   Tier parameters = Tier::kDevice;   // shards of groups that are not resident: stage 3
   Tier gradients = Tier::kDevice;    // gradient shards: stages 2 and 3
-  Tier activations = Tier::kDevice;  // inputs of units, and without recomputation what they keep
-  // Of an optimizer on host or NVMe: the share of the elements whose states stay on the device and
-  // are updated there.
+  Tier activations = Tier::kDevice;  // inputs of units; without recomputation, saved tensors too
+  // With optimizer states on host or NVMe: the share of elements whose states stay on the device.
   double device_fraction = 0;
-  // Of moments on host or NVMe: fp32, or bf16 rounded stochastically.
+  // Type of off-device moments: fp32, or bf16 with stochastic rounding.
   DType moments_dtype = DType::kFloat32;
-  std::int64_t chunk_elems = std::int64_t{4} << 20;  // updated at once; a multiple of the above
-  int chunk_slots = 4;                               // chunks on the host at a time
-  // States on NVMe: chunks whose gradients are complete early are updated before the norm is known.
+  std::int64_t chunk_elems = std::int64_t{4} << 20;  // a multiple of kChunkAlignElems
+  int chunk_slots = 4;                               // slots of the ring
+  // With states on NVMe: speculative updates of chunks whose gradients are complete early.
   bool speculate = false;
-  // States on NVMe are written beside those of the step before and committed at each step.
+  // States on NVMe are an image: each step writes the other place and commits it.
   bool image = false;
-  std::int64_t grain_bytes = kImageGrainBytes;  // on NVMe, under one checksum
+  std::int64_t grain_bytes = kImageGrainBytes;  // grain on NVMe
 };
 
 [[nodiscard]] constexpr bool leaves_device(const Placement& p) {
@@ -71,10 +71,10 @@ struct ShardShape {
   std::vector<GroupShape> groups;
 };
 
-// Stage 0: each rank holds and updates whole groups. Other stages: its shard of each group.
+// In stage 0 each rank holds and updates whole groups; in other stages, its shard of each group.
 [[nodiscard]] constexpr bool owns_whole_groups(const ShardShape& shape) { return shape.stage == 0; }
 
-// A frozen group has parameters alone: no master weights, moments and gradients.
+// A frozen group has only parameters: no master weights, moments or gradients.
 [[nodiscard]] constexpr bool is_frozen(const ShardShape& shape, int g) {
   return shape.frozen || shape.groups[static_cast<std::size_t>(g)].frozen;
 }
@@ -84,9 +84,8 @@ struct ShardShape {
   return shape.stage < 2 && !shape.frozen;
 }
 
-// Gradients of a group are summed over the group's whole step in a shard of their own (true), or in
-// the rank's slice of the full gradient buffer (false: stages 0 and 1 where a step reduces only
-// once).
+// True: gradients of a step are summed in a separate shard. False (stages 0 and 1 with one
+// reduction per step): in the rank's slice of the full gradient buffer.
 [[nodiscard]] constexpr bool has_gradient_shard(const ShardShape& shape) {
   return shape.stage >= 2 ||
          (shape.reduce_every == ReduceEvery::kMicroBatch && shape.micro_batches > 1);
@@ -106,14 +105,14 @@ struct ShardShape {
 [[nodiscard]] constexpr int owned_shards(const ShardShape& shape) {
   return owns_whole_groups(shape) ? shape.dp : 1;
 }
-// Of the owned elements, the first ones have their states on the device and are updated there.
+// Number of owned elements, from the first on, whose states are and are updated on the device.
 [[nodiscard]] std::int64_t device_elems(const ShardShape& shape, int g);
-// The others: their states are on placement.optimizer.
+// Number of owned elements whose states are on placement.optimizer, off-device.
 [[nodiscard]] inline std::int64_t off_device_elems(const ShardShape& shape, int g) {
   return is_frozen(shape, g) ? 0 : owned_elems(shape, g) - device_elems(shape, g);
 }
 
-// The tier of a group's parameters: of the full ones of a resident group, else of the rank's shard.
+// The tier of a resident group's full parameters, or of another group's shard.
 [[nodiscard]] constexpr Tier parameter_tier(const ShardShape& shape, int g) {
   return shape.groups[static_cast<std::size_t>(g)].resident ? Tier::kDevice
                                                             : shape.placement.parameters;
@@ -121,16 +120,17 @@ struct ShardShape {
 [[nodiscard]] inline std::int64_t moments_of(const ShardShape& shape) {
   return static_cast<std::int64_t>(rule_of(shape.optimizer).moments);
 }
-// Master weights and moments of one element off the device.
+// Bytes of off-device master weights and moments, per element.
 [[nodiscard]] inline std::int64_t away_state_bytes(const ShardShape& shape) {
   return 4 + moments_of(shape) * size_of(shape.placement.moments_dtype);
 }
-// Updates of `elems` elements as a number of AdamW's, whose rate is measured: memory is the limit.
+// The number of AdamW updates that take as long as updates of `elems` elements. Memory traffic
+// limits both, and only the rate of AdamW is measured.
 [[nodiscard]] inline double adamw_updates(const ShardShape& shape, double elems) {
   const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes());
   return elems * (moved / static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes()));
 }
-// In fp32 the parameters are their own master weights, where both live on one tier.
+// fp32 parameters are their own master weights if both are on one tier.
 [[nodiscard]] constexpr bool params_are_master(const ShardShape& shape, int g) {
   return !is_frozen(shape, g) && shape.dtype == DType::kFloat32 &&
          parameter_tier(shape, g) == shape.placement.optimizer;

@@ -10,10 +10,10 @@
 namespace sluice {
 namespace {
 
-// Elements of 16 bits on their way to or from NVMe that are staged at once: 4 MiB.
+// 16-bit elements staged at once for NVMe: 4 MiB.
 constexpr std::int64_t kStagedElems = std::int64_t{2} << 20;
 
-// f(first, elems, staging) over so many elements of a row, piece by piece.
+// Calls f(first, elems, staging) for each piece of `elems` elements of a row.
 template <class F>
 void in_pieces(const StateRow& row, std::int64_t elems, F&& f) {
   std::vector<std::byte> staging(
@@ -58,7 +58,7 @@ void ShardStore::take_blocks() {
   }
 }
 
-// The records of an image declare themselves.
+// Image records are not declared here.
 void ShardStore::declare_extents(std::span<const std::string> group_names) {
   for (std::size_t r = 0; r < table_.rows.size(); ++r) {
     const StateRow& row = table_.rows[r];
@@ -185,7 +185,7 @@ void ShardStore::get(RowId id, std::int64_t begin, std::span<float> values) {
   }
 }
 
-// What is written from outside a step is no committed state: the image is withdrawn first.
+// A write outside a step is not committed, so put() first withdraws the image.
 void ShardStore::put(RowId id, std::int64_t begin, std::span<const float> values) {
   const StateRow& r = row(id);
   const std::int64_t elems = std::ssize(values);

@@ -1,8 +1,8 @@
-// The arrays of a rank that live on the host and on NVMe, as the table of states says.
+// The off-device arrays of a rank (host and NVMe), allocated from the table of states.
 //
 // Every byte on the host is counted by a HostPool under memory.host, every byte on NVMe by the
-// NVMe store under memory.nvme. The constructor takes all of them; reads and writes allocate
-// nothing of a step's size. Arrays on the device belong to the engine (runtime/engine/group_store).
+// NVMe store under memory.nvme. The constructor takes all bytes; reads and writes allocate at most
+// a few MiB. Arrays on the device belong to the engine (runtime/engine/group_store).
 //
 // A row on NVMe may have two places for its chunks (StateRow::second_elems). One of them is
 // current. swap_places() makes the other one current, for all chunks that have two.
@@ -25,17 +25,16 @@
 
 namespace sluice {
 
-// Which of a chunk's two places on NVMe a read or a write takes.
+// The place on NVMe, of a chunk's two, that a read or write uses.
 enum class At { kCurrent, kOther };
 
 struct ShardStoreOptions {
   std::int64_t host_budget = 0;  // bytes of this rank; 0: counted only
   NvmeOptions nvme;
   std::shared_ptr<PageSource> host_pages = make_page_source();
-  std::shared_ptr<PageSource> dma_pages;  // of blocks that a GPU's copies touch; null: host_pages
-  std::int64_t chunk_elems = 0;           // chunks of a row begin at its multiples
-  // Of an image: what changes the meaning of an element without changing the size of anything.
-  // Empty: no image.
+  std::shared_ptr<PageSource> dma_pages;  // pages of blocks that a GPU copies; null: host_pages
+  std::int64_t chunk_elems = 0;           // chunks begin at multiples of this number
+  // Settings that change the meaning of an image's elements but no size. Empty: no image.
   std::string image_layout;
 };
 
@@ -44,8 +43,8 @@ using RowId = int;
 
 class ShardStore {
  public:
-  // `group_names`: by group, for the names of extents. An image stays to be opened (nvme()->open()
-  // or adopt_image()). Throws BudgetError, IoError, ConfigError.
+  // `group_names`: by group, for the names of extents. With an image the caller must then call
+  // nvme()->open() or adopt_image(). Throws BudgetError, IoError, ConfigError.
   ShardStore(const StateTable& table, std::span<const std::string> group_names,
              const ShardStoreOptions& options);
 
@@ -56,13 +55,13 @@ class ShardStore {
   // The group's row on the host or on NVMe; -1 where there is none.
   [[nodiscard]] RowId find(int group, StateArray array, int stream = 0) const;
   [[nodiscard]] RowId find(int group, StateKind state) const;
-  // The row of an input on NVMe; flights take turns where there are fewer rows.
+  // The row of an input on NVMe. If a unit has fewer rows than flights, flights share rows in turn.
   [[nodiscard]] RowId input(int unit, int flight) const;
 
   [[nodiscard]] bool on_nvme(RowId id) const { return row(id).tier == Tier::kNvme; }
   // The row's memory. REQUIRES: on the host.
   [[nodiscard]] std::byte* host(RowId id) const;
-  // The block of a tag on the host: the ring, the bounce buffer. Empty where the table has none.
+  // The host block of an array, such as the ring or the bounce buffer. Empty if the table has none.
   [[nodiscard]] std::span<std::byte> block(StateArray array) const;
 
   // Elements [begin, begin + elems) of the row on NVMe. Do not block; a Ticket throws IoError.
@@ -70,7 +69,7 @@ class ShardStore {
                             At at = At::kCurrent);
   [[nodiscard]] Ticket write(RowId id, std::int64_t begin, std::int64_t elems, const void* from,
                              At at = At::kCurrent);
-  // The same in fp32, on either tier, through a few MiB of memory. put() rounds to nearest. Block.
+  // Blocking access in fp32 on either tier, with a few MiB of memory. put() rounds to nearest.
   void get(RowId id, std::int64_t begin, std::span<float> values);
   void put(RowId id, std::int64_t begin, std::span<const float> values);
 
@@ -86,7 +85,7 @@ class ShardStore {
   [[nodiscard]] HostPool& pool() { return pool_; }
   [[nodiscard]] const HostPool& pool() const { return pool_; }
   [[nodiscard]] NvmeStore* nvme() const { return nvme_.get(); }
-  // Memory that a GPU may still write to is never unmapped.
+  // Never unmaps the memory, because a GPU may still write to it.
   void leak() noexcept;
 
  private:
@@ -107,11 +106,11 @@ class ShardStore {
   const StateTable table_;
   const ShardStoreOptions options_;
   const bool keeps_image_;
-  int place_ = 0;  // current, of all chunks that have two
+  int place_ = 0;  // current place of all chunks with two places
   HostPool pool_;
   std::vector<HostBlock> blocks_;    // by block of the table
   std::vector<Extents> extents_;     // by row
-  std::unique_ptr<NvmeStore> nvme_;  // after the memory that its requests use
+  std::unique_ptr<NvmeStore> nvme_;  // declared after the memory of its requests
 };
 
 }  // namespace sluice

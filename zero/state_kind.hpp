@@ -11,11 +11,11 @@ namespace sluice {
 enum class StateKind : std::uint8_t { kMaster, kMoment1, kMoment2 };
 inline constexpr std::array kStateKinds{StateKind::kMaster, StateKind::kMoment1,
                                         StateKind::kMoment2};
-// Place of a moment among an optimizer's moments.
+// Index of a moment among an optimizer's moments.
 [[nodiscard]] constexpr std::size_t moment_index(StateKind moment) {
   return static_cast<std::size_t>(moment) - 1;
 }
-// "master", "moment1", "moment2": as checkpoints write them.
+// The name in checkpoints: "master", "moment1" or "moment2".
 [[nodiscard]] constexpr std::string_view name_of(StateKind kind) {
   return kind == StateKind::kMaster    ? "master"
          : kind == StateKind::kMoment1 ? "moment1"

@@ -14,8 +14,8 @@ constexpr std::int64_t kHashBytes = 8;
 
 std::int64_t pages(std::int64_t bytes) { return round_up(bytes, kPage); }
 
-// Whether copies to and from the device touch a block of that tag on the host. Moments are the
-// host's alone. Master weights are copied where the parameters are made of nothing else.
+// True if copies to or from the device touch host blocks of the tag. Moments stay on the host.
+// Master weights are copied only in fp32, where parameters have no other source.
 bool is_copied(Tag tag, DType dtype) {
   return tag != Tag::kMoments && (tag != Tag::kMaster || dtype == DType::kFloat32);
 }
@@ -69,7 +69,7 @@ class TableWriter {
          .element_bytes = size_of(dtype)});
   }
 
-  // On the device fp32 parameters are their own master weights, whatever share is updated there.
+  // fp32 parameters on the device are their own master weights, for any device_fraction.
   void add_states(int g) {
     const std::int64_t on_device = device_elems(shape_, g);
     const std::int64_t off_device = off_device_elems(shape_, g);
@@ -105,7 +105,7 @@ class TableWriter {
     }
   }
 
-  // Of every row of the group that updates write to on NVMe.
+  // Adds second places to the group's rows on NVMe that updates write.
   void add_second_place(const SecondPlace& place) {
     for (StateRow& row : table_.rows) {
       const bool updated =
@@ -139,7 +139,7 @@ class TableWriter {
              .element_bytes = 1});
       }
     }
-    // Two records of an image, in turns. One is in memory while it is written.
+    // An image has two records, written in turn. A record is in memory while it is written.
     const std::int64_t record =
         shape_.placement.image ? image_record_bytes(shape_, held_.second_places) : 0;
     for (int r = 0; r < 2; ++r) {
@@ -162,9 +162,9 @@ class TableWriter {
     return store.queue_depth * grain + store.files * kPage + grains * kHashBytes;
   }
 
-  // Rows of one kind, tag and tier share a block. Collectives send from parameters and full
-  // gradients, and in stage 0 from reduced ones. Units, libraries, sums over replicas and the store
-  // allocate their own.
+  // Rows of one kind, tag and tier share a block. Collectives send parameters and full gradients,
+  // and in stage 0 reduced gradients. Units, libraries, sums over replicas and the store allocate
+  // their own memory.
   void lay_out() {
     for (StateRow& row : table_.rows) {
       if (row.tier == Tier::kNvme) continue;

@@ -1,16 +1,16 @@
-// The table of states: every array that a rank holds as long as the run. Pure; thread-safe.
+// The table of states: every persistent array of a rank. Pure; thread-safe.
 //
-// write_state_table() is the only place that knows what a rank holds. Allocation on all tiers, the
-// memory model, budgets, the plan's texts, checkpoints and images read its rows.
+// Only write_state_table() decides which arrays a rank holds. Allocation on all tiers, the memory
+// model, budgets, the plan's texts, checkpoints and images read the rows.
 //
 //   row      one array: of a group (parameters, master weights, a moment, gradients), or of the
 //            rank (constants, staging, the ring, inputs on NVMe, an image's records, ...)
 //   block    one allocation on the device or on the host: rows of one tag lie in it one after
 //            another. On NVMe every row has extents of its own: one for each place.
 //
-// A row of a group holds elements [first, first + elems) of what the rank owns of the group
-// (owned_elems); full parameters and full gradients hold the whole group. In the whole parameters
-// these are the elements that the group's partition plan gives the rank (zero/partition_plan.hpp).
+// A row of a group holds elements [first, first + elems) of the rank's owned elements
+// (owned_elems). Full parameters and full gradients hold the whole group. The group's partition
+// plan maps owned elements to whole parameters (zero/partition_plan.hpp).
 #pragma once
 
 #include <cstdint>
@@ -27,16 +27,16 @@ namespace sluice {
 enum class StateArray {
   // Of a group.
   kFullParameters,  // resident groups: all elements, on the device
-  kParameterShard,  // other groups: what the rank owns, on any tier
+  kParameterShard,  // other groups: owned elements, on any tier
   kState,           // master weights or a moment (StateRow::state), on any tier
   kFullGradients,   // stages 0 and 1
-  kGradientShard,   // reduced gradients of what the rank owns; one a stream
+  kGradientShard,   // reduced gradients of owned elements, one per stream
   // Of the rank.
   kConstants,       // tables that units share
   kLibraries,       // workspaces of libraries
   kCommStaging,     // of collectives
   kReplicaStaging,  // of sums over replicas
-  kRing,            // slots through which chunks pass
+  kRing,            // slots of chunks
   kInput,           // a unit's input of one flight, on NVMe
   kImageRecord,
   kBounce,
@@ -47,7 +47,7 @@ struct StateRow {
   StateArray array = StateArray::kConstants;
   Tag tag = Tag::kParameters;
   Tier tier = Tier::kDevice;
-  DType dtype = DType::kFloat32;  // of the rank's arrays without numbers: elements of one byte
+  DType dtype = DType::kFloat32;  // not used for arrays of bytes
   StateKind state = StateKind::kMaster;
   int group = -1;
   int stream = 0;  // kGradientShard
@@ -60,12 +60,12 @@ struct StateRow {
   // chunks take turns between the two (runtime/program/write/update_flow.hpp).
   std::int64_t second_first = 0;
   std::int64_t second_elems = 0;
-  int block = -1;                 // index into StateTable::blocks; -1: on NVMe
+  int block = -1;                 // index in StateTable::blocks; -1: on NVMe
   std::int64_t offset_bytes = 0;  // in the block
 
   [[nodiscard]] std::int64_t bytes() const { return elems * element_bytes; }
   [[nodiscard]] std::int64_t second_bytes() const { return second_elems * element_bytes; }
-  // Bytes on the row's tier: on NVMe whole pages, both places.
+  // Bytes on the row's tier. On NVMe: whole pages, with both places.
   [[nodiscard]] std::int64_t tier_bytes() const;
 };
 
@@ -78,35 +78,35 @@ struct StateBlock {
   std::int64_t bytes = 0;          // of its rows
   bool collective = false;         // collectives send from it
   bool copied = false;             // on the host: copies to and from the device touch it
-  bool reserved = false;           // on the host: counted, and allocated by somebody else
-  // Bytes on the tier: on the host whole pages, but for what is only counted.
+  bool reserved = false;           // on the host: counted only, allocated elsewhere
+  // Bytes on the tier. Host blocks are whole pages, except reserved blocks.
   [[nodiscard]] std::int64_t tier_bytes() const;
 };
 
-// A run of a group's owned elements that has a second place on NVMe: its speculated chunks, or with
-// an image all.
+// A run of a group's owned elements with a second place on NVMe: speculated chunks, or with an
+// image all chunks.
 struct SecondPlace {
   int group = -1;
   std::int64_t begin = 0;
   std::int64_t elems = 0;
 };
 
-// The NVMe store (offload/nvme_store.hpp) as far as it takes host memory: for each transfer under
-// way a buffer of one grain, for each file a header, for each grain a checksum.
+// Sizes of the NVMe store's host memory (offload/nvme_store.hpp): a buffer of one grain per
+// transfer in flight, a header per file, a checksum per grain.
 struct StoreShape {
   int files = 0;
   int queue_depth = 0;  // 0: the store is not counted
   bool checksums = true;
 };
 
-// What write_state_table needs beside the shape.
+// Input of write_state_table beside the shape.
 struct HeldArrays {
   std::vector<int> gradient_streams;  // by group
   std::vector<SecondPlace> second_places;
   std::int64_t constant_bytes = 0;
   std::int64_t library_bytes = 0;
   std::int64_t comm_staging_bytes = 0;
-  std::int64_t replica_staging_bytes = 0;  // not in comm_staging_bytes; collectives send from it
+  std::int64_t replica_staging_bytes = 0;  // not in comm_staging_bytes; sent by collectives
   std::int64_t ring_bytes = 0;
   std::int64_t bounce_bytes = 0;
   struct Input {
@@ -122,25 +122,23 @@ struct StateTable {
   std::vector<StateRow> rows;
   std::vector<StateBlock> blocks;
 
-  // On one tier, by tag in the order of Tag: bytes of rows. The page ends of host blocks are not in
-  // them (page_end_bytes).
+  // Bytes of the rows on one tier, without the page ends of host blocks (page_end_bytes).
   [[nodiscard]] std::int64_t bytes(Tier tier) const;
   [[nodiscard]] std::int64_t bytes(Tier tier, Tag tag) const;
-  // What rounding host blocks to whole pages adds.
+  // Bytes added by rounding host blocks to whole pages.
   [[nodiscard]] std::int64_t page_end_bytes() const;
-  // The row of a group's array; null where the rank has none.
+  // The row of a group's array; null if the rank has none.
   [[nodiscard]] const StateRow* find(int group, StateArray array, Tier tier) const;
   [[nodiscard]] const StateRow* find(int group, StateKind state, Tier tier) const;
 };
 
 [[nodiscard]] StateTable write_state_table(const ShardShape& shape, const HeldArrays& held);
 
-// Of one record of the image: its head and a checksum for each grain of the places; 0 without
-// second places.
+// Bytes of one image record: a head, and a checksum per grain of the places. 0 without places.
 [[nodiscard]] std::int64_t image_record_bytes(const ShardShape& shape,
                                               std::span<const SecondPlace> places);
 
-// "h.0.master": the row's name in the NVMe store. `group`: of its group.
+// The row's name in the NVMe store, such as "h.0.master". `group`: the group's name.
 [[nodiscard]] std::string name_of(const StateRow& row, const std::string& group);
 
 }  // namespace sluice

@@ -1,13 +1,12 @@
-// ZeRO stage and its knobs: the `zero:` section.
+// ZeRO options: the `zero:` section.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice {
 
-// Which gradients are summed over the ranks, and when. Per micro-batch is bit-identical on every
-// stage; per step (stages 0 and 1 only) sums a rank's micro-batches first and crosses the wire
-// once.
+// When gradients are summed over the ranks. kMicroBatch is bit-identical on every stage. kStep
+// (stages 0 and 1 only) sums a rank's micro-batches first, then sends the sum once.
 enum class ReduceEvery { kMicroBatch, kStep };
 
 struct ZeroOptions {

@@ -1,10 +1,9 @@
 // Copies between a GPU and the host, in the CUDA module. Compiled; not yet run on a GPU.
 //
-// Each thread beside the executing one has a stream from libtorch's pool as its current stream, so
-// that what waits for NCCL there (Ticket::wait) holds up that stream and no other. Copies to the
-// host and to the device are made by two threads, hence on two streams, and run at once. Streams
-// of the pool do not wait for the default stream, on which the model computes: marks, events on
-// that one, say what a copy comes after.
+// Each thread except the executing thread has a current stream from libtorch's pool, so a wait for
+// NCCL (Ticket::wait) delays only that stream. Two threads, hence two streams, copy to the host and
+// to the device at the same time. Pool streams do not wait for the default stream, on which the
+// model computes. Marks are events on the default stream, and copies wait for marks.
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -58,11 +57,11 @@ class CudaCopies final : public DeviceCopies {
     return Ticket(std::make_shared<Begun>(record(what, kSleeps), what));
   }
 
-  // After an error the stream's copies may have been given up or not: nobody can say.
+  // After an error it is unknown whether the stream's copies were abandoned.
   void settle() override {
     const cudaError_t now = cudaStreamQuery(stream().stream());
     if (now == cudaSuccess) return;
-    // Whether "not ready" is what a later kernel's launch finds is not the same everywhere.
+    // Clears "not ready", which a later kernel launch could report.
     (void)cudaGetLastError();
     const std::string what = "copies from and to " + name_;
     try {
@@ -78,7 +77,7 @@ class CudaCopies final : public DeviceCopies {
 
  private:
   using Event = std::shared_ptr<at::cuda::CUDAEvent>;
-  // Who waits leaves its core to the host's optimizer.
+  // A waiting thread sleeps and leaves its core to the host's optimizer.
   static constexpr unsigned kSleeps = cudaEventDisableTiming | cudaEventBlockingSync;
 
   class Begun final : public TicketState {
@@ -131,7 +130,7 @@ extern "C" __attribute__((visibility("default"))) sluice::DeviceCopies* sluice_m
 
 extern "C" __attribute__((visibility("default"))) void sluice_use_gpu(int device) {
   sluice::translated("GPU " + std::to_string(device), [&] {
-    // The allocator too: its statistics are asked for before the first tensor.
+    // Also initialises the allocator, whose statistics are read before the first tensor.
     c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
     c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
   });

@@ -1,4 +1,4 @@
-// Errors of libtorch's CUDA half, in our words.
+// Conversion of libtorch's CUDA errors to Error.
 #pragma once
 
 #include <exception>
@@ -8,8 +8,8 @@
 
 namespace sluice {
 
-// Calls body(). What it throws becomes Error "what: the first line of it": libtorch's errors have a
-// stack of their own calls after that. Error itself passes.
+// Calls body() and converts exceptions to Error with the text "what: first line of the message".
+// The other lines of libtorch's messages are a stack trace. Passes Error on unchanged.
 template <class Body>
 auto translated(const std::string& what, const Body& body) {
   try {

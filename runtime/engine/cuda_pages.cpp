@@ -31,7 +31,7 @@ class RegisteredPages final : public PageSource {
     const cudaError_t status =
         cudaHostRegister(memory, static_cast<std::size_t>(bytes), cudaHostRegisterPortable);
     if (status == cudaSuccess) return memory;
-    // Not for a later call to find.
+    // Clears the error, so that no later call reports it.
     (void)cudaGetLastError();
     pages_->unmap(memory, bytes);
     throw BudgetError("the GPU's driver does not register " + format_bytes(bytes) +
@@ -40,7 +40,7 @@ class RegisteredPages final : public PageSource {
                       " (ulimit -l, or LimitMEMLOCK of the service), and a container or a cgroup "
                       "may limit it further; raise that, or lower memory.host and offload less");
   }
-  // As long as the process ends in order; else the driver does it.
+  // If the process ends abnormally, the driver unregisters the pages.
   void unmap(void* memory, std::int64_t bytes) noexcept override {
     if (cudaHostUnregister(memory) != cudaSuccess) (void)cudaGetLastError();
     pages_->unmap(memory, bytes);

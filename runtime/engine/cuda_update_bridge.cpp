@@ -12,8 +12,8 @@
 namespace sluice {
 namespace {
 
-// One stream runs the backward that wrote the gradients, this update, and all readers of the
-// weights, in this order. So no operation waits.
+// One stream runs backward, this update, and all readers of the weights, in this order. So no
+// operation waits.
 void launch_on(int device, const std::string& name, const UpdateSpan& span,
                void (*launch)(const UpdateSpan&, cuda::StreamRef)) {
   translated(name + " on GPU " + std::to_string(device), [&] {

@@ -1,5 +1,5 @@
-// The host's way to an engine's device: memcpy where that is the host, else what the CUDA module
-// brings (cuda_tiers.hpp).
+// The host's access to an engine's device: memcpy if the device is the host, else functions of the
+// CUDA module (cuda_tiers.hpp).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -14,22 +14,21 @@
 
 namespace sluice {
 
-// Throw ConfigError where the device needs the CUDA module and it cannot be loaded.
+// Throw ConfigError if the device needs the CUDA module and the module cannot be loaded.
 [[nodiscard]] std::shared_ptr<DeviceCopies> device_copies(const TierOptions& options,
                                                           at::Device device);
-// `options` with the pages that copies from and to the device are made of.
+// Returns `options` with the pages for copies to and from the device.
 [[nodiscard]] TierOptions with_dma(TierOptions options, at::Device device);
 
-// Makes GPU `index` the calling thread's, for whatever takes the thread's device: a rank's first
-// step on its own thread. Throws ConfigError likewise, and Error.
+// Makes GPU `index` the calling thread's current device. A rank calls this function first on its
+// own thread. Throws Error, and ConfigError as device_copies().
 void use_gpu(int index);
 
-// What GPU `index` calls itself. Throws likewise.
+// Name of GPU `index`, from the driver. Throws as use_gpu().
 [[nodiscard]] std::string gpu_name(int index);
 
-// The optimizer's update of memory of `device`: the rule's function on the host, its CUDA twin on a
-// GPU. On a GPU the update is enqueued behind the work that the calling thread has issued. Throws
-// as device_copies().
+// The optimizer's update of memory of `device`: the rule's host function or CUDA function. On a GPU
+// the update is enqueued behind the calling thread's earlier work. Throws as device_copies().
 [[nodiscard]] std::function<void(const UpdateSpan&)> device_update(const OptimizerRule& rule,
                                                                    at::Device device);
 

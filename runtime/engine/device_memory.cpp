@@ -33,7 +33,7 @@ std::string first_line(const std::string& text) { return text.substr(0, text.fin
       "memory", error);
 }
 
-// Takes all pages. Kernels before 5.14 do not know the advice: there a write to each does it.
+// Takes all pages. Kernels before 5.14 lack the advice, so each page is written instead.
 void touch(char* begin, std::int64_t bytes) {
   if (madvise(begin, static_cast<std::size_t>(bytes), MADV_POPULATE_WRITE) == 0) return;
   if (errno != EINVAL) refuse(bytes, errno);
@@ -41,7 +41,7 @@ void touch(char* begin, std::int64_t bytes) {
   for (std::int64_t at = 0; at < bytes; at += page) *static_cast<volatile char*>(begin + at) = 0;
 }
 
-// Begins on a huge page. Its length is not rounded to one: a small block would take 2 MiB.
+// Begins on a huge page. The length is not rounded up, because a small block would take 2 MiB.
 class PrivatePages {
  public:
   explicit PrivatePages(std::int64_t bytes) : bytes_(bytes) {
@@ -60,7 +60,7 @@ class PrivatePages {
     if (whole > head + used) {
       munmap(data_ + used, static_cast<std::size_t>(whole - head - used));
     }
-    // Refused where the kernel has no huge pages: nothing else changes.
+    // Kernels without huge pages refuse the advice; small pages serve.
     madvise(data_, static_cast<std::size_t>(bytes), MADV_HUGEPAGE);
   }
   ~PrivatePages() { munmap(data_, static_cast<std::size_t>(bytes_)); }
@@ -73,7 +73,7 @@ class PrivatePages {
   char* data_ = nullptr;
 };
 
-// What a tensor's storage owns.
+// Memory owned by a tensor's storage.
 struct Pages {
   Pages(std::int64_t size, bool shared) : bytes(size) {
     if (shared) {

@@ -1,16 +1,15 @@
-// The long-lived blocks of a rank's device tier: parameters, gradients, states, the arena.
+// The persistent blocks of a rank's device tier: parameters, gradients, states, the arena.
 //
-// On the host a block is memory of its own, not the allocator's: every page is taken when it is
-// made, on the calling thread (and so on that thread's memory node), so that no step waits for the
-// kernel to find and clear pages.
+// On the host a block does not come from libtorch's allocator. The calling thread takes every page
+// at creation, on its own memory node, so no step waits for the kernel to find and clear pages.
 //
 //   a block that only this rank reads   private, huge pages where the kernel has them (THP madvise
 //                                       or always); the tail that fills none is of small pages
 //   a block of which collectives send   the same, or where the communicator reads its peers' memory
 //                                       in place: HostMemory (huge pages by shmem_enabled)
 //
-// On other devices it is the allocator's tensor. Blocks count as host allocations of exactly the
-// bytes asked for (counting_allocator.hpp); the kernel rounds each up to a page.
+// On other devices a block is a tensor of libtorch's allocator. Host blocks count with exactly the
+// requested bytes (counting_allocator.hpp). The kernel rounds each block up to a page.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -24,14 +23,14 @@ enum class BlockUse {
   kCollective,  // an input of collectives
 };
 
-// A value: says where blocks come from. The blocks are the tensors'. Thread-safe.
+// The source of blocks; a value. Tensors own the blocks. Thread-safe.
 class DeviceMemory {
  public:
-  // `peers_map`: Communicator::maps_host_memory of who sends from the blocks.
+  // `peers_map`: maps_host_memory of the Communicator that sends from the blocks.
   DeviceMemory(at::Device device, bool peers_map) : device_(device), peers_map_(peers_map) {}
 
-  // Zeroes, [elems] of `type`, resident. The memory goes with the tensor's storage. Throws IoError
-  // where the machine has not got it.
+  // Zeroed tensor [elems] of `type`; all pages are taken. The tensor's storage owns the memory.
+  // Throws IoError if the machine does not have the memory.
   [[nodiscard]] at::Tensor block(std::int64_t elems, c10::ScalarType type, BlockUse use) const;
 
   [[nodiscard]] at::Device device() const { return device_; }

@@ -3,7 +3,7 @@
 // Every public call but the accessors is collective: all ranks of the mesh make it, with the same
 // arguments. Not thread-safe. After an exception all of its groups are lost.
 //
-// The engine only owns its parts and calls them in order; README.md has the picture.
+// The engine only owns its parts and calls the parts in order; README.md has a diagram.
 #pragma once
 
 #include <memory>
@@ -53,8 +53,8 @@ class Engine final {
   [[nodiscard]] at::Tensor decode(std::int64_t first, std::span<const std::int64_t> tokens);
   // fp32 logits [B, V] of position S - 1. tokens: rows x S, S <= seq, equal on every rank.
   [[nodiscard]] at::Tensor next_token_logits(const SampleRows& tokens, std::int64_t rows);
-  // Where step `step` makes its first non-finite value: the step runs again without its update, and
-  // the result of every unit is looked at. "rank 1, unit h.3, forward, micro-batch 0".
+  // Runs step `step` again without its update and checks the result of every unit. Returns the
+  // place of the first non-finite value: "rank 1, unit h.3, forward, micro-batch 0".
   [[nodiscard]] std::string find_non_finite(std::int64_t step);
   // Full parameter by name, fp32 on the host: gathered from all ranks that hold a part of it.
   [[nodiscard]] at::Tensor full_parameter(const std::string& name);
@@ -73,12 +73,12 @@ class Engine final {
   void write_state(const StatePiece& piece, StateKind kind, std::int64_t first,
                    std::span<const float> values);
 
-  // --- offload.image: what is committed on NVMe at every step ---
+  // --- offload.image: states committed on NVMe at every step ---
   [[nodiscard]] bool keeps_image() const { return image_.keeps(); }
   // The image this engine went on from: its states are those after that step.
   [[nodiscard]] const std::optional<ImageVersion>& image() const { return image_.found(); }
-  // What a run keeps beside its states, as of the last step (before the first step: as of the
-  // start). The next step commits both. At most kImageStateBytes.
+  // Sets the run's data beside its states, as of the last step (or as of the start). The next step
+  // commits data and states. At most kImageStateBytes.
   void set_image_state(std::string state);
   // Commits the last step now, so that a run can go on from it after an orderly end. Collective.
   void commit_image();
@@ -102,7 +102,7 @@ class Engine final {
   [[nodiscard]] const std::vector<ExchangeTiming>& exchanges() const { return run_.exchanges; }
   [[nodiscard]] const ModelSpec& spec() const { return setup_.spec(); }
   [[nodiscard]] SpeculationCounts speculation_counts() const { return carry_.speculation_counts(); }
-  // What lives off-device; null where everything lives on the device.
+  // The off-device store; null if everything is on the device.
   [[nodiscard]] const TierStore* tiers() const { return tiers_.get(); }
 
  private:

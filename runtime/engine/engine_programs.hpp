@@ -21,11 +21,11 @@ struct EnginePrograms {
     return {&train, &eval, &update, &decode};
   }
   [[nodiscard]] std::int64_t arena_bytes() const;
-  // Of the program that says what the rank holds.
+  // The states of the program that defines the rank's arrays.
   [[nodiscard]] const StateTable& states() const;
 };
 
-// Throws Error where a program is not sound (program_check.hpp).
+// Throws Error if a program breaks a rule of program_check.hpp.
 [[nodiscard]] EnginePrograms write_programs(const EngineSetup& setup);
 
 }  // namespace sluice

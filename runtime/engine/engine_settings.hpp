@@ -20,8 +20,8 @@
 
 namespace sluice {
 
-// An engine that does not train holds parameters alone: no master weights, moments or gradients,
-// whatever `offload` says of them.
+// An engine that does not train holds only parameters: no master weights, moments or gradients,
+// whatever `offload` says.
 enum class EnginePurpose { kTrain, kEvaluate, kGenerate };
 
 struct EngineOptions {

@@ -1,5 +1,5 @@
-// What an engine is made of and never changes: options, the rank's part of the model, the plan of
-// its steps, communicators, device. Every handler may hold a reference.
+// The constant parts of an engine: options, the rank's part of the model, step plan, communicators,
+// device. Every handler may hold a reference.
 #pragma once
 
 #include "runtime/engine/engine_settings.hpp"

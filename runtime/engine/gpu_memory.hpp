@@ -1,8 +1,7 @@
-// Memory of a GPU, as libtorch's caching allocator counts it and as the driver has it. A GPU's
-// device tier is what the allocator has reserved: what it handed out, and freed blocks that it
-// keeps.
+// GPU memory as counted by libtorch's caching allocator and by the driver. A GPU's device tier is
+// the memory that the allocator has reserved: blocks in use, and freed blocks that it keeps.
 //
-// REQUIRES of all: a device of which libtorch's allocator is loaded (device_access.hpp, use_gpu).
+// REQUIRES (all functions): libtorch's allocator of the device is loaded (use_gpu).
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -23,10 +22,10 @@ void return_reserved_memory(at::Device device);
 // Segments as large as their first tensor would leave rests that no later tensor fits into.
 void reserve_bytes(at::Device device, std::int64_t bytes);
 
-// What a rank may still take: free on the card, or reserved by this process already.
+// Bytes that a rank may take: free on the card, or already reserved by this process.
 [[nodiscard]] std::int64_t available_bytes(at::Device device);
 
-// The allocator reserves no more than `budget` from now on: more is refused as out of memory.
+// Limits the allocator's reserved bytes to `budget`. Larger requests fail as out of memory.
 void limit_reserved_bytes(at::Device device, std::int64_t budget);
 
 }  // namespace sluice

@@ -66,7 +66,7 @@ GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, const StateT
   }
 }
 
-// The row's elements of its block, as the tensor of the group's state that the row is.
+// Sets the tensor of the group's state to the row's elements in its block.
 void GroupStore::take(const StateRow& row) {
   const at::Tensor array = blocks_[static_cast<std::size_t>(row.block)].narrow(
       0, row.offset_bytes / row.element_bytes, row.elems);
@@ -94,7 +94,7 @@ void GroupStore::take(const StateRow& row) {
   }
 }
 
-// Windows without memory for what comes and goes, and what of a group is a view of another array.
+// Makes windows without memory for gathered arrays, and views of a group's other arrays.
 void GroupStore::make_views(const StepPlan& plan, int g, int dp_rank) {
   const StepShape& shape = plan.shape;
   GroupState& state = group(g);

@@ -1,5 +1,4 @@
-// One rank's parameters, gradients and optimizer states, group by group, as the ZeRO stage lays
-// them out.
+// One rank's parameters, gradients and optimizer states by group, in the layout of the ZeRO stage.
 //
 // The constructor allocates the blocks of the table of states that are on the device; tensors are
 // views of the blocks. A group that is not resident has a window without memory: bind_params() puts
@@ -25,19 +24,18 @@ struct GroupState {
   std::vector<at::Tensor> params;  // full parameters, model dtype; readable while gathered
   // Full gradients, fp32; writable while bound. Of a frozen group undefined.
   std::vector<at::Tensor> grads;
-  at::Tensor window;     // [elems] model dtype: what params view
-  at::Tensor grad_full;  // [elems] fp32: what grads view
-  // This rank's parameters, model dtype: [shard_elems], stage 0 [elems]. None where they live off
-  // the device.
+  at::Tensor window;     // [elems] model dtype; params are views
+  at::Tensor grad_full;  // [elems] fp32; grads are views
+  // This rank's parameters, model dtype: [shard_elems], stage 0 [elems]. Undefined if off-device.
   at::Tensor shard;
-  at::Tensor master;  // fp32, of what is updated on the device: the first elements of the shard
+  at::Tensor master;  // fp32, of elements updated on the device: the first of the shard
   std::array<at::Tensor, kMostMoments> moments;  // of the same size; those of the optimizer
   bool master_is_shard = false;                  // in fp32: master views shard's memory
   at::Tensor grad_shard;  // [shard_elems] fp32: the reduced gradient of this rank's shard; or none
-  std::vector<at::Tensor> grad_streams;  // more of them, where the group has several streams
-  at::Tensor grad_owned;                 // fp32, of shard's size: what the update reads; or none
+  std::vector<at::Tensor> grad_streams;  // other gradient streams of the group
+  at::Tensor grad_owned;                 // fp32, of shard's size: input of the update; or none
   std::vector<ShardSegment> segments;    // of shard
-  std::vector<bool> grad_written;        // by param, since the gradients were opened
+  std::vector<bool> grad_written;        // by param: written since the gradients were opened
 };
 
 class GroupStore {
@@ -45,7 +43,7 @@ class GroupStore {
   GroupStore(const ModelSpec& spec, const StepPlan& plan, const StateTable& table, int dp_rank,
              const DeviceMemory& memory);
 
-  // The block of an array that is no group's, as bytes: staging. Empty where there is none.
+  // The block of an array that belongs to no group (staging), as bytes. Empty if there is no block.
   [[nodiscard]] at::Tensor block(const StateTable& table, StateArray array) const;
 
   [[nodiscard]] GroupState& group(int g) { return groups_[static_cast<std::size_t>(g)]; }
@@ -55,15 +53,15 @@ class GroupStore {
     return unit_params_[static_cast<std::size_t>(unit)];
   }
 
-  // Sets elements [begin, begin + values.numel()) of what this rank owns (fp32, on the host): of
-  // master and shard, as far as they live here.
+  // Sets owned elements [begin, begin + values.numel()) in master and shard, for elements that are
+  // on the device. `values`: fp32, on the host.
   void write_master(int g, std::int64_t begin, const at::Tensor& values);
 
   void bind_params(int g, void* slot);
   void unbind_params(int g);
-  // Gradients of the group from now on go to `slot`, padding zeroed.
+  // Directs gradients of the group to `slot` and zeroes the padding.
   void bind_grads(int g, void* slot);
-  // Nothing where a newer slot has taken its place.
+  // Does nothing if the group already has a newer slot.
   void unbind_grads(int g, const void* slot);
 
  private:
@@ -78,9 +76,9 @@ class GroupStore {
   std::vector<std::vector<at::Tensor>> unit_params_;
 };
 
-// The initial weights of what rank `dp_rank` owns of a group, `elems` of them from `first` on, fp32
-// on the host, padding 0: drawn by (seed, name, element of the whole parameter), so that no layout
-// changes a weight; but for what `initial` has.
+// Initial weights of `elems` owned elements of rank `dp_rank`, from `first` on; fp32 on the host,
+// padding 0. Weights not in `initial` are drawn by (seed, name, element of the whole parameter), so
+// the layout changes no weight.
 [[nodiscard]] at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp_rank,
                                     std::int64_t first, std::int64_t elems, std::uint64_t seed,
                                     const InitialWeights& initial);

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// For the other ranks: id, steps and commits, problem, a line each.
+// Text for the other ranks: id, steps and commits, problem, one per line.
 std::string describe(const FoundImage& found) {
   std::string text = found.id + (found.begun ? "\n1 " : "\n0 ");
   for (const ImageVersion& version : found.versions) {
@@ -43,8 +43,8 @@ bool has(const FoundImage& found, std::int64_t step) {
 
 std::string name_of(std::size_t rank) { return "rank " + std::to_string(rank); }
 
-// Empty, or why what the ranks have found are not parts of one image. A rank makes its second
-// commit when all have made their first: where one has made none, so much is there of the others.
+// Why the ranks' findings are not parts of one image; empty: they are. A rank makes its second
+// commit only after the first commit of all ranks, so no rank is two commits ahead of another.
 std::string find_odd_rank(const std::vector<FoundImage>& by_rank) {
   std::optional<std::size_t> begun, further;
   for (std::size_t rank = 0; rank < by_rank.size(); ++rank) {

@@ -1,4 +1,4 @@
-// Where a model's first weights come from, when they are not drawn.
+// Source of initial weights that are not drawn.
 #pragma once
 
 #include <cstdint>
@@ -8,9 +8,9 @@
 
 namespace sluice {
 
-// Sets elements [begin, begin + values.size()) of a parameter, row-major, and returns how many from
-// the front it had; the others are drawn (model_spec.hpp, Init). A rank asks for its own share
-// only. Empty: everything is drawn.
+// Sets elements [begin, begin + values.size()) of a parameter, row-major. Returns the number of
+// elements set, from the front; the engine draws the others (model_spec.hpp, Init). A rank asks
+// only for its own share. Empty: all weights are drawn.
 using InitialWeights = std::function<std::int64_t(const std::string& name, std::int64_t begin,
                                                   std::span<float> values)>;
 

@@ -1,5 +1,5 @@
-// The communicators that an engine is given: those of a mesh, or one plain data-parallel group,
-// which becomes a mesh of one axis. The communicators outlive the reference. Not thread-safe.
+// An engine's communicators: of a mesh, or of one plain data-parallel group, which becomes a mesh
+// of one axis. The communicators outlive the reference. Not thread-safe.
 #pragma once
 
 #include <memory>

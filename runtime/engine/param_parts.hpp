@@ -1,5 +1,5 @@
-// Which elements of the whole parameter a rank's part has: the part of a tensor-parallel rank is a
-// sequence of boxes of the whole parameter (ParamSpec). Pure; thread-safe.
+// The elements of a rank's part of a parameter. The part of a tensor-parallel rank is a sequence of
+// boxes of the whole parameter (ParamSpec). Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ struct ParamPart {
 // Shape of the whole parameter.
 [[nodiscard]] const std::vector<std::int64_t>& whole_shape(const ParamSpec& param);
 
-// The parts that make up elements [begin, end) of the rank's tensor, in their order.
+// The parts of elements [begin, end) of the rank's tensor, in order.
 [[nodiscard]] std::vector<ParamPart> parts_of(const ParamSpec& param, std::int64_t begin,
                                               std::int64_t end);
 
@@ -37,8 +37,8 @@ struct ParamRun {
 [[nodiscard]] std::vector<ParamRun> runs_of(const ParamSpec& param, std::int64_t begin,
                                             std::int64_t end);
 
-// A rank's part as text, to send to other ranks; "" is no part. decode_part() throws Error where
-// `text` is not of encode_part().
+// A rank's part as text, to send to other ranks; "" is no part. decode_part() throws Error if
+// encode_part() did not write `text`.
 [[nodiscard]] std::string encode_part(const ParamSpec& param);
 [[nodiscard]] ParamSpec decode_part(const std::string& name, const std::string& text);
 // Elements of a decoded part; 0 where there is no part.

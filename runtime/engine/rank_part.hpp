@@ -8,10 +8,9 @@
 
 namespace sluice {
 
-// Cuts the units into `chunks` runs of at least one unit: of `stage_layers` blocks each, if given.
-// Else the cut first minimises the cost of the most expensive run (FLOP of its forward), then evens
-// out the other runs. Throws ConfigError where there are fewer units than chunks, or where
-// stage_layers does not fit the model.
+// Cuts the units into `chunks` runs of at least one unit. Runs have `stage_layers` blocks if given.
+// Else the cut first minimises the forward FLOP of the most expensive run, then evens out the other
+// runs. Throws ConfigError if the model has fewer units than chunks, or stage_layers does not fit.
 [[nodiscard]] std::vector<UnitRange> cut_units(const ModelSpec& whole, int chunks,
                                                const std::vector<int>& stage_layers = {});
 

@@ -1,4 +1,4 @@
-// The layout of a rank's step: what its programs are written from.
+// The layout of a rank's step, from which its programs are written.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ struct StepPlan {
   std::vector<GroupPlan> groups;
   StepShape shape;
   std::optional<StepShape> decoding;  // of a sequence run in parts (write_decode_step)
-  // Of all ranks: 3 x forward, whatever is recomputed. Of a plan from profiles: 0.
+  // FLOP of all ranks: 3 x forward, without recomputation. 0 in a plan from profiles.
   double model_flops_per_step = 0;
 };
 

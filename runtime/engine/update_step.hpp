@@ -1,4 +1,4 @@
-// The update of one group's shard, on the device its states live on.
+// The update of one group's shard, on the device of its states.
 #pragma once
 
 #include <functional>
@@ -19,21 +19,21 @@ struct UpdateArgs {
 [[nodiscard]] UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args,
                                      bool decay);
 
-// The optimizer's update of state.master from the first elements of state.grad_owned, as these are;
-// writes those of state.shard. Weight decay by segment. One pass a segment, on the host and on a
-// GPU alike, where it is enqueued on the current stream.
+// Updates state.master from the first elements of state.grad_owned and writes the same elements of
+// state.shard. Gradients are scaled only by args.grad_scale. Runs one pass per weight-decay
+// segment. On a GPU the passes are enqueued on the current stream.
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args);
-// By a given kernel, which is handed addresses of the states' device.
+// The same with a given kernel, called with addresses of the states' device.
 using UpdateKernel = std::function<void(const UpdateSpan&)>;
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
                   const UpdateKernel& run);
 
-// Sum of squares of each `shard_elems` of `gradients` (fp32, contiguous), in double.
+// Sum of squares of each run of `shard_elems` of `gradients` (fp32, contiguous), in double.
 [[nodiscard]] std::vector<double> shard_sum_squares(const at::Tensor& gradients,
                                                     std::int64_t shard_elems);
 
-// How that is summed where the host cannot: by libtorch, so many at a time, for a group's gradients
-// in double are twice as large as they are. 32 MiB.
+// Elements that libtorch widens to double at once (32 MiB) for a sum off the host. A whole group's
+// gradients in double would take twice the memory of the gradients.
 inline constexpr std::int64_t kWidenedElems = std::int64_t{4} << 20;
 [[nodiscard]] double widened_sum_squares(const at::Tensor& values);
 

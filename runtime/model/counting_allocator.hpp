@@ -23,7 +23,7 @@ enum class CountedDevice { kHost, kMeta };
 // process, so that steps reuse their pages, and MKL keeps no buffers of its own.
 void install_counting_allocators();
 
-// Returns freed memory to the kernel: after set-up, before the run takes its memory.
+// Returns freed memory to the kernel. Called after set-up, before the run takes its memory.
 void return_freed_memory();
 
 [[nodiscard]] AllocationCount allocation_count(CountedDevice device);
@@ -31,7 +31,7 @@ void return_freed_memory();
 // with the same bytes.
 void count_allocation(CountedDevice device, std::int64_t bytes);
 void count_release(CountedDevice device, std::int64_t bytes) noexcept;
-// peak = live.
+// Sets peak = live.
 void reset_allocation_peak(CountedDevice device);
 
 }  // namespace sluice

@@ -9,9 +9,9 @@ namespace sluice {
 
 enum class ModelType { kGpt2, kLlama, kMistral, kQwen2 };
 enum class RopeScaling { kNone, kLlama3 };
-// Which projections of attention have biases; kAuto: those of the type (a qwen2's q, k and v).
+// Attention projections with biases; kAuto: as the model type has (qwen2: q, k and v).
 enum class AttentionBias { kAuto, kNone, kQkv, kQkvo };
-// What a CPU multiplies 16-bit matrices in: their own dtype, with fp32 sums, or fp32.
+// Type in which a CPU multiplies 16-bit matrices: their own dtype with fp32 sums, or fp32.
 enum class MatmulType { kNative, kFp32 };
 
 struct ModelOptions {
@@ -22,39 +22,39 @@ struct ModelOptions {
   std::int64_t kv_heads = 0;  // 0: as many as heads
   std::int64_t head_dim = 0;  // 0: hidden / heads
   std::int64_t ffn = 0;       // 0: 4 x hidden (gpt2), or 8/3 x hidden up to a multiple of 64
-  std::int64_t vocab = 0;     // 0: what the tokenizer has
+  std::int64_t vocab = 0;     // 0: the tokenizer's size
   std::int64_t seq = 1024;    // tokens of a sample, and positions of a gpt2
   bool tie_embeddings = true;
   double dropout = 0.0;  // embedding, attention and residual
-  double norm_eps = 0;   // 0: 1e-5, or 1e-6 of a qwen2
+  double norm_eps = 0;   // 0: 1e-5, or 1e-6 for qwen2
   double init_std = 0.02;
-  // The rest is for the llama family (llama, mistral, qwen2) alone.
+  // The options below up to rope_original_seq are only for llama, mistral and qwen2.
   AttentionBias attention_bias = AttentionBias::kAuto;
-  std::int64_t sliding_window = 0;  // keys that a query sees, itself included; 0: all before it
+  std::int64_t sliding_window = 0;  // keys that a query sees, its own included; 0: all earlier ones
   double rope_theta = 10000;
   RopeScaling rope_scaling = RopeScaling::kNone;
-  double rope_factor = 8;  // this and the next three: llama3 scaling
+  double rope_factor = 8;  // the first of four parameters of llama3 scaling
   double rope_low_freq_factor = 1;
   double rope_high_freq_factor = 4;
   std::int64_t rope_original_seq = 8192;
-  bool explicit_units = true;        // blocks that write out their backward
-  bool recompute_attention = false;  // backward makes attention's output again: recompute.mode
+  bool explicit_units = true;        // blocks with a hand-written backward
+  bool recompute_attention = false;  // backward recomputes attention's output (recompute.mode)
   std::string from{};                // a Hugging Face directory; empty: fresh weights
-  // No key of `model:`: the run's answer to train.matmul. kFp32 is for explicit units on a CPU.
+  // Not a key of `model:`: the run's choice for train.matmul. kFp32 is for explicit units on a CPU.
   MatmulType matmul = MatmulType::kNative;
-  // No key either: the model runs on a GPU. Its blocks are then libtorch's autograd, whatever
-  // explicit_units says: explicit blocks have no CUDA kernels. A dry run takes the same paths.
+  // Not a key: the model runs on a GPU. Its blocks then use libtorch's autograd, despite
+  // explicit_units, because explicit blocks have no CUDA kernels. A dry run takes the same paths.
   bool on_gpu = false;
-  // No key either: train.freeze. Patterns of parameters that are not trained (param_pattern.hpp).
+  // Not a key: train.freeze, the patterns of parameters that are not trained (frozen_groups.hpp).
   std::vector<std::string> freeze{};
 };
 
-// The one place that says which kind of block runs: for plans, budget checks, searches and runs.
+// Decides which kind of block runs, for plans, budget checks, searches and runs.
 [[nodiscard]] inline bool has_explicit_blocks(const ModelOptions& o) {
   return o.explicit_units && !o.on_gpu;
 }
 
-// With every "0: ..." above filled in, vocab apart. REQUIRES: heads > 0.
+// Fills in every "0: ..." above except vocab. REQUIRES: heads > 0.
 [[nodiscard]] inline ModelOptions with_defaults(ModelOptions o) {
   constexpr std::int64_t kFfnMultiple = 64;
   const bool gpt2 = o.type == ModelType::kGpt2;

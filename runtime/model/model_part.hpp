@@ -19,12 +19,12 @@ struct UnitRange {
 struct ModelPart {
   int tensor = 1;
   int tensor_rank = 0;
-  bool sequence = false;  // between units a rank has 1 / tensor of the tokens of each sample
+  bool sequence = false;  // between units a rank has 1 / tensor of each sample's tokens
   int stages = 1;
   int stage = 0;
-  std::vector<UnitRange> chunks{};  // what the stage runs, in order of forward; empty: all units
+  std::vector<UnitRange> chunks{};  // the stage's units in order of forward; empty: all units
 
-  // Of the pipeline's stages: groups of parameters of the one that has most. 0: not known.
+  // Largest number of parameter groups of a pipeline stage; 0: not known.
   int most_groups = 0;
 
   [[nodiscard]] bool begins_model() const { return stage == 0; }

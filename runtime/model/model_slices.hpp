@@ -26,7 +26,7 @@ struct ModelSlices {
   int kv_replicas = 1;  // ranks that have the same key heads
   Slice ffn;
   Slice vocab;
-  std::int64_t vocab_width = 0;  // of the largest rank
+  std::int64_t vocab_width = 0;  // rows of the rank with most
 };
 
 // REQUIRES: with_defaults() was applied. Throws ConfigError with the equation if heads, key heads,

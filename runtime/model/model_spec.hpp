@@ -45,10 +45,10 @@ struct ParamGroup {
   std::string name;
   std::vector<ParamSpec> params;
   Replicas replicas = Replicas::kNone;
-  int replica_ranks = 1;       // that hold the same, this one included
-  bool sums_replicas = false;  // each has a part of the gradient; else they have equal ones
-  bool counted = true;         // in the gradient norm and in checkpoints: one of the replicas is
-  bool frozen = false;         // its parameters are not trained
+  int replica_ranks = 1;       // ranks with the same parameters, this rank included
+  bool sums_replicas = false;  // true: replicas have parts of the gradient; false: equal gradients
+  bool counted = true;         // in the gradient norm and in checkpoints; one replica is counted
+  bool frozen = false;         // the parameters are not trained
 };
 
 // FLOP of a backward relative to those of its forward: by the input, and by the weights.
@@ -71,13 +71,13 @@ struct ModelSpec {
   ModelOptions options;  // with every 0 = default filled in
   std::vector<ParamGroup> groups;
   std::vector<UnitSpec> units;  // embedding, blocks, loss head; of the part's chunks
-  ModelPart part{};             // which of them, and what of each, a rank has; the whole model
+  ModelPart part{};             // the rank's units and slices; default: the whole model
 
   [[nodiscard]] std::int64_t param_count() const;
-  [[nodiscard]] std::int64_t frozen_param_count() const;  // of these
+  [[nodiscard]] std::int64_t frozen_param_count() const;  // part of param_count()
   // A multiply-add counts two. Attention counts as causal (half the square), within the window.
   [[nodiscard]] double forward_flops_per_sample(const UnitSpec& unit) const;
-  // The gradients of the unit's trained weights; without frozen ones as much as its forward.
+  // FLOP of the gradients of the unit's trained weights; as the forward if no weight is frozen.
   [[nodiscard]] double weight_flops_per_sample(const UnitSpec& unit) const;
   // The part without a matrix of weights: scores, and their product with the values.
   [[nodiscard]] double attention_flops_per_sample(const UnitSpec& unit) const;
@@ -98,8 +98,8 @@ struct ModelSpec {
 //   "h.0.frozen".
 //
 // REQUIRES: options.vocab > 0; the rules between keys hold (configs/validate.hpp). Throws as
-// model_slices() and units_of(); ConfigError where a pattern of `freeze` has no parameter, or all
-// parameters are frozen.
+// model_slices() and units_of(). Throws ConfigError if a pattern of `freeze` names no parameter, or
+// if all parameters are frozen.
 [[nodiscard]] ModelSpec make_model_spec(const ModelOptions& options, const ModelPart& part = {});
 
 // Whether each of the unit's parameters is frozen, in the unit's order.

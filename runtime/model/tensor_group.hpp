@@ -1,15 +1,15 @@
-// What a unit needs of its tensor-parallel ranks (Shoeybi et al. 2019): the sum of partial
-// products, and with sequence parallelism (Korthikanti et al. 2022) its two halves, since between
-// units each rank then has only its tokens.
+// The exchanges of a unit's tensor-parallel ranks (Shoeybi et al. 2019): the sum of partial
+// products. Sequence parallelism (Korthikanti et al. 2022) uses the two halves of the sum, because
+// between units each rank has only its own tokens.
 //
-// Rows are tokens: [N, H] those of B whole samples, [M, H] those this rank has between units: all
-// (M = N), or with `sequence` tokens [rank x S / tensor, ...) of each sample (M = N / tensor).
-// Every rank makes the same calls in the same order. Sums are in fp32 in the order of ranks,
-// rounded once, so all ranks have the same bits.
+// Rows are tokens. [N, H] are the tokens of B whole samples. [M, H] are this rank's tokens between
+// units: all (M = N), or with `sequence` tokens [rank x S / tensor, ...) of each sample (M = N /
+// tensor). Every rank makes the same calls in the same order. Sums are ordered sums, rounded once,
+// so all ranks have the same bits.
 //
-// A call starts the exchange and returns; finish() waits for it, throwing its CommError. Buffers
-// are tensors: a dry run on meta tensors, which exchanges nothing, allocates what the real one
-// does. Not thread-safe: one rank's units call in turn.
+// A call starts the exchange and returns; finish() waits and throws the exchange's CommError.
+// Buffers are tensors, so a dry run on meta tensors allocates as the run does, but sends nothing.
+// Not thread-safe: one rank's units call in turn.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -29,8 +29,8 @@ namespace sluice {
 
 class TensorGroup {
  public:
-  // One exchange of this rank, and when it was: between `started` and `needed`, when its result was
-  // asked for, it was hidden behind computation. Of exchanges that a dry run leaves out: no times.
+  // One exchange of this rank with its times. From `started` to `needed` (the request of the
+  // result) computation hides the exchange. Exchanges that a dry run leaves out have no times.
   struct Timed {
     std::string_view name{};
     Exchange what{};
@@ -38,7 +38,7 @@ class TensorGroup {
   };
   using Watcher = std::function<void(const Timed&)>;
 
-  // One that was started. Destroying it waits too, since the memory is in use.
+  // A started exchange. The destructor waits too, because the memory is in use.
   class Started {
    public:
     Started() = default;
@@ -57,8 +57,8 @@ class TensorGroup {
     std::unique_ptr<Work, Release> work_;
   };
 
-  // `comm`: the tensor-parallel ranks, which outlives the group. Null: for dry runs on meta tensors
-  // alone. REQUIRES: part.tensor > 1, and comm of that size and rank.
+  // `comm`: communicator of the tensor-parallel ranks, which outlives the group; null only for dry
+  // runs on meta tensors. REQUIRES: part.tensor > 1, and comm of that size and rank.
   TensorGroup(const ModelPart& part, Communicator* comm);
 
   [[nodiscard]] int size() const { return part_.tensor; }
@@ -66,21 +66,21 @@ class TensorGroup {
   [[nodiscard]] bool sequence() const { return part_.sequence; }
   [[nodiscard]] const ModelPart& part() const { return part_; }
 
-  // `beside`: what the caller computes before it finishes the exchange.
-  // partial [N, H] contiguous, to be left alone meanwhile -> the sum over ranks, [M, H]; in the
-  // memory of `partial` where all ranks get all of it. REQUIRES: H divides by size().
+  // `beside`: the caller's work before the exchange's finish().
+  // partial [N, H] contiguous, not accessed until finish() -> the sum over ranks, [M, H], in the
+  // memory of `partial` if M = N. REQUIRES: H is divisible by size().
   [[nodiscard]] Started sum(const at::Tensor& partial_NH, std::int64_t batch,
                             Beside beside = Beside::kNothing);
-  // [M, H] contiguous -> [N, H]; without sequence there is nothing to do, and nothing is sent.
+  // [M, H] contiguous -> [N, H]; without sequence sends nothing.
   [[nodiscard]] Started whole(const at::Tensor& x_MH, std::int64_t batch,
                               Beside beside = Beside::kNothing);
-  // x contiguous, alike on all ranks -> [size(), sizes of x...], by rank.
+  // x contiguous, of equal shape on all ranks -> [size(), sizes of x...], by rank.
   [[nodiscard]] at::Tensor each(const at::Tensor& x);
 
-  // Called on the unit's thread at each finish() of an exchange that sends; empty: nobody. Returns
-  // the watcher before.
+  // Sets the watcher, which each finish() of a sending exchange calls on the unit's thread; empty:
+  // none. Returns the previous watcher.
   Watcher watch(Watcher watcher) { return std::exchange(watcher_, std::move(watcher)); }
-  // Tells the watcher of `times` exchanges like the last one, which a dry run leaves out.
+  // Reports `times` exchanges like the last one, which a dry run leaves out, to the watcher.
   void leave_out(std::int64_t times);
 
  private:

@@ -1,5 +1,5 @@
-// A unit's memory, found by running the unit's own code on the meta device: without memory and
-// without arithmetic.
+// Finds a unit's memory by a run of the unit's code on the meta device, without memory or
+// arithmetic.
 #pragma once
 
 #include "runtime/model/units.hpp"

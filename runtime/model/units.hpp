@@ -29,7 +29,7 @@ struct Model {
 // for part.tensor > 1 with autograd units.
 [[nodiscard]] Model make_model(const ModelOptions& options, const ModelPart& part = {},
                                Communicator* tensor = nullptr);
-// The same only for dry runs on meta tensors: constants are not computed.
+// make_model() without constants, only for dry runs on meta tensors.
 [[nodiscard]] Model make_dry_model(const ModelOptions& options, const ModelPart& part = {});
 
 }  // namespace sluice

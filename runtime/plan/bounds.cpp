@@ -11,7 +11,8 @@ namespace {
 
 double over(double work, double rate) { return rate > 0 ? work / rate : 0; }
 
-// Of one micro-batch, of the chunk of the stage that leaves least; all of a stage in one piece.
+// Bytes that one micro-batch keeps on the device in the stage's smallest chunk. Without virtual
+// stages, the whole stage is the chunk.
 std::int64_t kept_of_chunk(const StepShape& shape) {
   std::int64_t least = -1;
   for (int chunk = 0; chunk < shape.pipeline.virtual_stages(); ++chunk) {
@@ -22,7 +23,7 @@ std::int64_t kept_of_chunk(const StepShape& shape) {
       kept += memory.output + (shape.recompute ? 0 : memory.kept);
       kept -= leaving_bytes(shape, u);
     }
-    kept = std::max<std::int64_t>(0, kept);  // what leaves may be another stage's output
+    kept = std::max<std::int64_t>(0, kept);  // leaving bytes may be another stage's output
     least = least < 0 ? kept : std::min(least, kept);
   }
   return least;
@@ -34,7 +35,7 @@ double disk_floor(double read_bytes, double written_bytes, const Rates& rates) {
   return std::max({reads, writes, over(reads + writes, rates.disk_duplex)});
 }
 
-// Of one micro-batch, what its forward sends off the device.
+// Bytes that the forward of one micro-batch sends off-device.
 std::int64_t left_by_forward(const StepShape& shape) {
   std::int64_t bytes = 0;
   for (int u = 0; u < static_cast<int>(shape.units.size()); ++u) bytes += leaving_bytes(shape, u);
@@ -51,12 +52,12 @@ double compute_of_micro_batch(const StepShape& shape, const Rates& rates) {
   return compute_floor(shape, rates) + over(sent, rates.tensor_bps);
 }
 
-// What a rank has to move and update in a step.
+// Work of a rank in a step: moves and updates.
 struct Work {
-  double away_elems = 0;                   // updated by the host
+  double away_elems = 0;                   // elements that the host updates
   double wire_bytes = 0;                   // sent to other data-parallel ranks
-  double states_read = 0;                  // from the disk, and written there
-  double disk_reads = 0, disk_writes = 0;  // with gradients and activations
+  double states_read = 0;                  // bytes read from NVMe; as many are written
+  double disk_reads = 0, disk_writes = 0;  // bytes with gradients and activations
 };
 
 Work work_of(const StepShape& shape) {
@@ -72,7 +73,7 @@ Work work_of(const StepShape& shape) {
     const auto wire = static_cast<double>((shape.dp - 1) * group.shard_elems);
     const bool each = shape.reduce_every == ReduceEvery::kMicroBatch;
     if (!is_frozen(shape, g)) work.wire_bytes += 4 * wire * (each ? micro_batches : 1);
-    // A pipeline's stage may keep a group for micro-batches that follow each other.
+    // A pipeline stage may keep a group for consecutive micro-batches.
     const bool once = group.resident || shape.layer_major || shape.pipeline.stages > 1;
     work.wire_bytes +=
         wire * static_cast<double>(size_of(shape.dtype)) * (once ? 1 : micro_batches);
@@ -90,10 +91,9 @@ Work work_of(const StepShape& shape) {
   return work;
 }
 
-// An update begins when the norm is known, behind all backwards, and every group is updated before
-// the loss head runs for the first time: only the forwards before that go on beside it. Of what
-// crosses the disk the ring of chunks may be read before and written later. Returns how much longer
-// the updates take than those forwards.
+// Seconds of updates that no forward hides. Updates begin when the norm is known, after all
+// backwards, and end before the first run of the loss head. Only the forwards before the loss head
+// run beside the updates. Chunks that fit in the ring may be read earlier and written later.
 double updates_beyond_forward(const StepShape& shape, const Rates& rates, const Work& work) {
   const Placement& placement = shape.placement;
   if (placement.optimizer == Tier::kDevice || placement.speculate || shape.pipeline.stages > 1) {
@@ -113,7 +113,7 @@ double updates_beyond_forward(const StepShape& shape, const Rates& rates, const 
   return std::max(0.0, updates - forward * (shape.layer_major ? shape.micro_batches : 1));
 }
 
-// A stage by itself.
+// Lower bound of one stage's step, without waits for other stages.
 double stage_floor(const StepShape& shape, const Rates& rates) {
   const Work work = work_of(shape);
   const double compute = compute_of_micro_batch(shape, rates) * shape.micro_batches;
@@ -144,8 +144,9 @@ TierBytes memory_floor(const StepShape& shape) {
   return floor;
 }
 
-// A stage begins when the first chunks before it have run once, and these end their backwards after
-// it has: of a split backward at least the half that the stage before waits for.
+// A stage begins after one forward of a chunk on each earlier stage, and the earlier stages end
+// their backward after the stage. Of a split backward, only the half that the earlier stage waits
+// for counts.
 double time_floor(std::span<const StepPlan> stages, std::span<const Rates> rates) {
   double longest = 0;
   double before = 0;

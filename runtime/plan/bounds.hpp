@@ -1,4 +1,4 @@
-// Bounds of what a configuration needs, from its shapes alone: no program is written. Pure.
+// Bounds of a configuration's memory and time, from shapes only, without a program. Pure.
 #pragma once
 
 #include <array>
@@ -12,13 +12,13 @@ namespace sluice {
 
 using TierBytes = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
 
-// What a rank cannot do with less of: states, and on the device what forward leaves for backward.
+// Lower bound of a rank's memory: states, and on the device the tensors kept for backward.
 [[nodiscard]] TierBytes memory_floor(const StepShape& shape);
 
-// The most micro-batches, times chunks, whose activations the rank holds at once.
+// Most flights of the rank at one time.
 [[nodiscard]] int most_in_flight(const StepShape& shape);
 
-// No step of these stages, of one pipeline, is shorter. By stage: shapes and rates.
+// Lower bound of the step time of one pipeline. `stages` and `rates`: by stage.
 [[nodiscard]] double time_floor(std::span<const StepPlan> stages, std::span<const Rates> rates);
 
 }  // namespace sluice

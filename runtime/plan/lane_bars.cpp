@@ -15,7 +15,7 @@ int row_of(const Op& op) {
   return op.lane == Lane::kDisk && writes_disk(op.kind) ? kWrites : static_cast<int>(op.lane);
 }
 
-// Two short bars that touch one slice are one: so at most two a slice and row are left.
+// Merges short bars that touch the same slice, so a row keeps at most two bars per slice.
 std::vector<LaneBar> merge_short(const std::vector<LaneBar>& bars, double slice_s) {
   std::vector<LaneBar> merged;
   double longest = 0;  // of the operations of the last bar

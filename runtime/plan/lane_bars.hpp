@@ -1,4 +1,4 @@
-// The lanes of a step as bars, few enough to be sent and drawn. Pure.
+// The lanes of a step as a limited number of bars. Pure.
 #pragma once
 
 #include <cstddef>
@@ -12,16 +12,16 @@ namespace sluice {
 // exchanges inside units.
 inline constexpr int kBarRows = kLaneCount + 2;
 [[nodiscard]] const char* bar_row_name(int row);
-// Whether the bytes of its bars go to other ranks; else between tiers.
+// True if the row's bytes go to other ranks; false if they move between tiers.
 [[nodiscard]] bool bar_row_sends(int row);
 
 struct LaneBar {
   int row = 0;
-  OpId op = -1;  // the longest of those it stands for
+  OpId op = -1;  // the longest operation of the bar
   int count = 1;
   double begin_s = 0;
   double end_s = 0;
-  double busy_s = 0;       // of it, at work
+  double busy_s = 0;       // seconds at work
   std::int64_t bytes = 0;  // sent or moved
 };
 
@@ -31,8 +31,8 @@ struct LaneBars {
   bool merged = false;        // some bars stand for several operations
 };
 
-// Where there are more than `most_bars` operations, neighbours of a row that are short are one bar,
-// which says how many they are and how long they work. REQUIRES: `time` is of this program.
+// With more than `most_bars` operations, short neighbours in a row become one bar with their number
+// and their working time. REQUIRES: `time` is of this program.
 [[nodiscard]] LaneBars lane_bars(const Program& program, const TimeReport& time,
                                  std::size_t most_bars = 100'000);
 

@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-// Overwrites what a file has; null is not measured.
+// Overwrites the fields that a file has; null means not measured.
 class Fields {
  public:
   Fields(const Json& json, std::string source) : json_(json), source_(std::move(source)) {}
@@ -55,7 +55,7 @@ class Fields {
     }
     if (const Json* rate = find(*field, "bps")) bps = positive(*rate, key);
   }
-  // A key that means nothing may be a figure that was meant.
+  // Refuses unknown keys, which may be misspelt figures.
   void refuse_others(std::initializer_list<std::string_view> known) const {
     for (const auto& [key, value] : json_.items()) {
       if (std::find(known.begin(), known.end(), key) == known.end()) {
@@ -151,7 +151,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
   fields.bytes("device_memory_bytes", machine.device_memory_bytes);
   fields.bytes("device_overhead_bytes", machine.device_overhead_bytes);
   fields.by_dtype("gemm_flops", machine.gemm_flops);
-  // Without a data sheet, utilisation is of what was measured.
+  // Without a data sheet, MFU is relative to the measured rate.
   if (json.contains("gemm_flops")) machine.peak_flops = machine.gemm_flops;
   fields.by_dtype("peak_flops", machine.peak_flops);
   fields.number("gemm_efficiency", machine.gemm_efficiency);
@@ -199,7 +199,7 @@ MachineProfile profile_like(const GpuRates& gpu) {
     if (machine.gpu && !part.empty() && gpu.name.find(part) != std::string::npos) return machine;
   }
   MachineProfile machine = named_profile(kDefaultGpu);
-  machine.peak_flops = {};  // another's
+  machine.peak_flops = {};  // the default GPU's peak does not apply
   return machine;
 }
 
@@ -227,7 +227,7 @@ void take_gpu(const GpuRates& gpu, MachineProfile& machine) {
   take(gpu.d2h_bps, machine.d2h_bps);
 }
 
-// What CPU ranks compute and copy with.
+// Takes the rates that CPU ranks compute and copy with.
 void take_cpu(const MachineRates& rates, MachineProfile& machine) {
   take(rates.gemm_flops.fp32, machine.gemm_flops.fp32);
   take(rates.gemm_flops.bf16, machine.gemm_flops.bf16);
@@ -281,7 +281,8 @@ bool leaves_cores(const MachineProfile& machine, int ranks) {
          machine.threads_of_rank * ranks_of_node(machine, ranks) < machine.cores;
 }
 
-// Of all cores' products, straight between the numbers of threads that were measured.
+// Rate of products of one rank's threads over the rate of all cores, interpolated linearly between
+// the measured numbers of threads.
 double share_of_products(const MachineProfile& machine, DType dtype) {
   const auto rate_of = [&](const ThreadRates& rates) {
     const DTypeRates& gemm = rates.gemm_flops;
@@ -328,7 +329,7 @@ double cores_of_rank(const MachineProfile& machine, int ranks, double threads_ef
 Rates rates_of(const MachineProfile& machine, const RankQuestion& question) {
   const double share = 1.0 / ranks_of_node(machine, question.ranks);
   Rates rates;
-  // A GPU is one rank's; cores, their memory and the disk are divided among the ranks of a node.
+  // A GPU belongs to one rank. Ranks of a node share the cores, their memory and the disk.
   const double of_device = machine.gpu ? 1 : share;
   const double of_products =
       leaves_cores(machine, question.ranks)
@@ -342,7 +343,7 @@ Rates rates_of(const MachineProfile& machine, const RankQuestion& question) {
   const auto adam_bytes = static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes());
   rates.device_adam = machine.gpu ? machine.device_memory_bps / adam_bytes : rates.host_adam;
   rates.comm_latency_s = machine.comm_latency_s / std::log2(std::max(2, machine.comm_ranks));
-  // A ring through several nodes passes each of them once, over all its network links.
+  // A ring through several nodes passes each node once, over all network links of the node.
   const bool crosses = nodes_of(machine, question.ranks) > 1 && machine.network_bps > 0;
   rates.comm_bps = crosses ? std::min(machine.comm_bps, machine.network_bps) : machine.comm_bps;
   rates.h2d_bps = machine.h2d_bps;

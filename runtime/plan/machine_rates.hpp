@@ -1,7 +1,7 @@
-// How fast this machine is, as `sluice doctor` measured it and as the plan reads it: SI units,
-// bytes and seconds. The file is docs/formats/rates.md. Torch-free; values; thread-safe.
+// The rates of this machine, measured by `sluice doctor` and read by the plan, in SI units, bytes
+// and seconds. The file format is docs/formats/rates.md. Torch-free; values; thread-safe.
 //
-// What was not measured is empty and has its reason in not_measured; it is never 0.
+// An unmeasured rate is empty, never 0; not_measured has the reason.
 #pragma once
 
 #include <cstdint>
@@ -29,23 +29,23 @@ struct ThreadRates {
   DTypeRates gemm_flops;
 };
 
-// A transformer's own unit on one core while all cores do the same: FLOP/s, by what multiplies
-// matrices and by what attention adds. forward_flops of a head is all that it does in training.
+// FLOP/s of a transformer's unit on one core while all cores run the same unit, separately for
+// matrix products and attention. forward_flops of a head covers all of the head's training work.
 struct UnitRates {
   std::string unit;   // "gpt2" or "llama", a block; "head"
   std::string dtype;  // "fp32", or "bf16" as train.matmul: auto multiplies
   std::int64_t hidden = 0;
   double forward_flops = 0, backward_flops = 0;
   double attention_forward_flops = 0, attention_backward_flops = 0;
-  // One rank with all cores: its rate over that of the cores each by itself.
+  // Rate of one rank with all cores over the sum of the cores' rates with one thread each.
   double threads_efficiency = 1;
 };
 
-// One GPU of the host, while the others and the host do nothing. Of a rank: each has one.
+// One GPU of the host, while other GPUs and the host are idle. Each rank has one GPU.
 struct GpuRates {
   std::string name;               // "NVIDIA H200"
   int count = 1;                  // visible on the host; the first was measured
-  std::int64_t memory_bytes = 0;  // that a program sees
+  std::int64_t memory_bytes = 0;  // visible to a program
   DTypeRates gemm_flops{};        // FLOP/s; fp32 as a run multiplies
   std::optional<double> gemm_fp16_flops{};
   std::optional<double> device_memory_bps{};   // bytes read and written by a copy on the device
@@ -58,11 +58,11 @@ struct MachineRates {
   std::string host;
   std::string measured_at;  // UTC, 2026-11-21T18:00:00Z
   bool quick = false;       // fewer and smaller measurements
-  int threads = 1;          // that the rates per host were measured with
-  int comm_ranks = 0;       // of comm; 0: not measured
-  std::string nvme_path;    // of disk_*
+  int threads = 1;          // threads of the rates per host
+  int comm_ranks = 0;       // ranks of `comm`; 0: not measured
+  std::string nvme_path;    // directory of disk_*
 
-  // What CPU ranks have, also where GPUs are visible; what a GPU does is in gpu.
+  // Rates of CPU ranks, also if GPUs are visible; `gpu` has the rates of a GPU.
   // Per host: one process on all cores it may use.
   DTypeRates gemm_flops;                   // FLOP/s; bf16 as train.matmul: auto multiplies
   std::optional<double> memory_copy_bps;   // bytes copied (each is read and written)
@@ -76,11 +76,11 @@ struct MachineRates {
   std::optional<double> h2d_bps, d2h_bps;  // alone
   std::optional<double> h2d_d2h_bps;       // both at once, the sum
 
-  // Per rank, all ranks at once; bytes are what a rank receives from others in a collective.
+  // Per rank, all ranks at once; bytes that a rank receives from other ranks in a collective.
   std::optional<LinkRates> comm;  // the transport that runs use between ranks of a host
   std::optional<LinkRates> peer;  // between two GPUs directly
 
-  std::optional<GpuRates> gpu;  // empty: none is visible, or why not is in not_measured
+  std::optional<GpuRates> gpu;  // empty: no GPU is visible, or not_measured has the reason
 
   std::vector<ThreadRates> gemm_by_threads;
   std::vector<UnitRates> units;
@@ -91,20 +91,20 @@ struct MachineRates {
 };
 
 // SLUICE_RATES, else $XDG_CACHE_HOME/sluice/rates-<host>.json, else ~/.cache/sluice/... Throws
-// ConfigError where none of the variables is set.
+// ConfigError if none of the variables is set.
 [[nodiscard]] std::string machine_rates_path();
-[[nodiscard]] std::string rates_host();  // the <host> of that name
+[[nodiscard]] std::string rates_host();  // <host> in the file name
 
 [[nodiscard]] std::string machine_rates_json(const MachineRates& rates);
-// `source` names the text in errors. Unknown fields are ignored. Throws IoError: no JSON, another
-// format, a field of the wrong kind, a number that is not positive.
+// `source` names the text in errors. Ignores unknown fields. Throws IoError for text that is not
+// JSON, another format, a field of the wrong kind, or a number that is not positive.
 [[nodiscard]] MachineRates parse_machine_rates(const std::string& text, const std::string& source);
 
-// The folder is created; a reader sees the old file or the new one. Throws IoError.
+// Creates the folder and replaces the file atomically. Throws IoError.
 void write_machine_rates(const MachineRates& rates, const std::string& path);
 [[nodiscard]] MachineRates read_machine_rates(const std::string& path);  // throws IoError
-// The file of machine_rates_path(). nullopt where there is none; a file that SLUICE_RATES names
-// must be there. Throws IoError.
+// Reads the file of machine_rates_path(). nullopt: no such file; but a file that SLUICE_RATES names
+// must exist. Throws IoError.
 [[nodiscard]] std::optional<MachineRates> find_machine_rates();
 
 }  // namespace sluice

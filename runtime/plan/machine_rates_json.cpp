@@ -26,7 +26,7 @@ void visit_rates(Rates& rates, Visitor&& visit) {
   visit("disk_both_bps", rates.disk_both_bps);
 }
 
-// Of a GPU, but for its products.
+// Scalar rates of a GPU, except its products.
 template <class Gpu, class Visitor>
 void visit_gpu(Gpu& gpu, Visitor&& visit) {
   visit("device_memory_bps", gpu.device_memory_bps);

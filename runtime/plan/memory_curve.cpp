@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Of equal heights the one whose slots are fullest, as in add_up().
+// Between points of equal height, the point with the fullest slots is higher, as in add_up().
 bool higher(const MemoryPoint& a, const MemoryPoint& b) {
   const auto slots = [](const MemoryPoint& point) {
     return std::accumulate(point.by_tag.begin(), point.by_tag.end(), std::int64_t{0});
@@ -17,7 +17,7 @@ bool higher(const MemoryPoint& a, const MemoryPoint& b) {
   return std::tuple(a.total, slots(a)) > std::tuple(b.total, slots(b));
 }
 
-// Keeps every point, or of each slice of time the highest and the last.
+// Keeps every point, or the highest and the last of each slice of time.
 class Points {
  public:
   Points(double end_s, std::size_t expected, std::size_t most) {

@@ -1,4 +1,4 @@
-// What a tier holds at every instant of a step: a program's memory laid over its schedule. Pure.
+// The memory of a tier at every instant of a step, from a program and its schedule. Pure.
 #pragma once
 
 #include <cstddef>
@@ -11,8 +11,8 @@ namespace sluice {
 
 struct MemoryPoint {
   double at_s = 0;         // since the step began; holds until the next point
-  std::int64_t total = 0;  // persistent, arena and what comes and goes
-  TagBytes by_tag{};       // slots of the arena count while they live: the sum may be less
+  std::int64_t total = 0;  // persistent, arena and temporary bytes
+  TagBytes by_tag{};       // arena slots count only while they live: the sum may be less
 };
 
 struct MemoryCurve {
@@ -20,10 +20,10 @@ struct MemoryCurve {
   bool thinned = false;
 };
 
-// The highest point is add_up(program, tier).peak(), by tag as there. Memory of operations of other
-// lanes comes to life where they are issued: at the end of compute's operation before.
-// `most_points` (at least 2): of a longer curve each slice of time keeps its highest point and its
-// last. REQUIRES: `timeline` is by operation of this program.
+// The highest point is add_up(program, tier).peak(), with the same tags. Memory of an operation of
+// another lane lives from its issue, at the end of compute's operation before. `most_points` (at
+// least 2): in a longer curve each slice of time keeps only its highest and its last point.
+// REQUIRES: `timeline` is by operation of this program.
 [[nodiscard]] MemoryCurve memory_curve(const Program& program,
                                        const std::vector<OpInterval>& timeline, Tier tier,
                                        std::size_t most_points = 8000);

@@ -43,7 +43,7 @@ std::vector<std::pair<std::string, const StagePlan*>> rows_of(const RunPlan& pla
   return rows;
 }
 
-// Of tiers that the table has no column for.
+// Text for a tier without a column in the table.
 std::string tier_words(const RunPlan& plan, Tier tier) {
   std::string words;
   bool any = false;

@@ -24,7 +24,7 @@ std::optional<Phase> phase_of(const Op& op) {
   }
 }
 
-// By operation: its own phase, else that of the next one that has one, else the last.
+// Phases by operation: its own, else the phase of the next operation with one, else the last phase.
 std::vector<Phase> phases_of(const Program& program) {
   std::vector<Phase> phases(program.ops.size(), Phase::kForward);
   std::optional<Phase> next;

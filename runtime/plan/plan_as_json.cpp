@@ -33,7 +33,7 @@ Json tiers_json(const StagePlan& plan) {
   for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
     tiers[std::string(name_of(tier))] = tier_json(plan.memory.of(tier));
   }
-  // A part of the host's.
+  // Pinned bytes are a part of the host tier.
   tiers["pinned"] = {
       {"peak", plan.pinned}, {"budget", nullptr}, {"fits", true}, {"by_tag", Json::object()}};
   return tiers;
@@ -66,7 +66,7 @@ Json lanes_json(const RunPlan& plan, const RunFacts& facts) {
   return json;
 }
 
-// Of all ranks of the node that holds most.
+// Sums over the ranks of the node that holds most.
 Json node_json(const RunPlan& plan) {
   const NodePlan& node = plan.node;
   return {{"ranks", node.ranks},
@@ -87,7 +87,7 @@ Json peaks_json(const StagePlan& stage) {
           {"nvme", stage.peak(Tier::kNvme)}};
 }
 
-// Tiers and phases as those of the whole plan, which are its worst class's.
+// Tiers and phases in the format of the whole plan, which has those of its worst class.
 Json classes_json(const RunPlan& plan) {
   Json list = Json::array();
   for (const RankClass& one : rank_classes(plan)) {
@@ -128,7 +128,7 @@ Json mesh_json(const RunPlan& plan) {
           {"data", plan.mesh.data}};
 }
 
-// Of the rank that needs most: exchanges that are a part of an operation.
+// Exchanges inside operations, of the rank that needs most memory.
 Json exchanges_json(const Program& program) {
   Json uses = Json::array();
   for (const ExchangeUse& use : exchange_uses(program)) {
@@ -161,7 +161,7 @@ Json axes_json(const RunPlan& plan) {
   return json;
 }
 
-// null: no such budget, or nothing is written.
+// null: no token budget was given.
 Json token_budget_json(const RunPlan& plan, const RunFacts& facts) {
   if (facts.tokens == 0) return nullptr;
   const double steps = plan.steps_for(facts.tokens);
@@ -259,7 +259,7 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
     json["search"] = {{"candidates", result->candidates}, {"evaluated", result->evaluated}};
   }
   if (rows != nullptr) json["compare"] = compare_json(*rows);
-  // Names are the user's: bytes that are not UTF-8 must not cost the plan.
+  // User-given names may hold bytes that are not UTF-8, which must not fail the plan.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -25,7 +25,7 @@ constexpr int kWidth = 80;
   return text.data();
 }
 
-// Words onto lines of at most kWidth, all but the first indented by two more.
+// Wraps words into lines of at most kWidth. All lines but the first are indented by two more.
 std::string wrap(const std::string& words, std::size_t indent = 0) {
   std::string text(indent, ' ');
   std::size_t used = 0;
@@ -47,7 +47,7 @@ std::string wrap(const std::string& words, std::size_t indent = 0) {
   return text + "\n";
 }
 
-// As wrap(), of things with commas between them; lines end with a whole one.
+// Wraps a comma-separated list. No line break falls inside an item.
 std::string wrap_list(const std::vector<std::string>& things, std::size_t indent) {
   constexpr char kJoint = '\x1f';
   std::string words;
@@ -70,7 +70,7 @@ std::string budget_words(const TierPlan& tier) {
          " TOO MUCH";
 }
 
-// A row a tag, a column a phase. What plan_memory() adds to the program's bytes is a row.
+// One row per tag, one column per phase. Bytes that plan_memory() adds to the program's are a row.
 std::string tier_table(const RunPlan& plan, Tier tier) {
   const TierPlan& memory = plan.memory.of(tier);
   if (memory.peak == 0 && memory.budget == 0) return "";
@@ -161,8 +161,8 @@ std::string lanes_text(const RunPlan& plan, const RunFacts& facts) {
   return text;
 }
 
-// What the lanes' totals do not show: an update waits for the norm and is waited for by the next
-// forward of its unit, so more micro-batches of micro order do not hide more of it.
+// Explains a cost that the lanes' totals hide: an update waits for the norm, and the unit's next
+// forward waits for the update. In micro order, more micro-batches hide no more of the update.
 std::string order_text(const RunPlan& plan) {
   constexpr double kWorthAWord = 0.05;
   const StepShape& shape = plan.shape;
@@ -192,7 +192,7 @@ std::string tokens_text(const RunFacts& facts) {
   return format_count(static_cast<double>(facts.tokens)) + " tokens";
 }
 
-// What a node writes, how long one of its drives lasts, and how many a run wears out.
+// Bytes that a node writes, the lifetime of one drive, and the drives that a run wears out.
 std::string drive_text(const RunPlan& plan, const RunFacts& facts) {
   if (plan.node_written() <= 0 || facts.endurance_bytes <= 0) return "";
   std::string text =
@@ -245,7 +245,7 @@ std::string step_text(const RunPlan& plan, const RunFacts& facts) {
 
 namespace {
 
-// The lanes of the rank that needs most; of a pipeline, its stages' compute too.
+// The lanes of the rank that needs most memory; for a pipeline, also the compute of all stages.
 std::string picture(const RunPlan& plan) {
   if (plan.program.ops.empty()) return "";
   std::string text = "\none step, " + step_seconds_text(plan.time.step_s) + "\n";
@@ -296,7 +296,7 @@ std::string verdict_text(const RunPlan& plan) {
 
 namespace {
 
-// set_line() on lines that go on in the next: a shell takes all of them as one.
+// set_line() on several lines that end in a backslash, so a shell reads one command.
 std::string pasteable(const std::vector<Setting>& set) {
   constexpr std::size_t kIndent = 4;
   std::string text;
@@ -322,7 +322,7 @@ std::string suggestions_text(const SearchResult& result) {
   if (result.suggestions.empty()) return text + "  none\n";
   if (!result.any_fits) text += "nothing fits; this misses least:\n";
   for (const Suggestion& s : result.suggestions) {
-    constexpr std::size_t kTimeEnds = 11;  // times are in a column
+    constexpr std::size_t kTimeEnds = 11;  // column at which times end
     const std::string time = step_seconds_text(s.plan.time.step_s);
     std::vector<std::string> figures{time + " a step",
                                      format_count(s.plan.tokens_per_s()) + " tokens/s"};
@@ -340,7 +340,7 @@ std::string suggestions_text(const SearchResult& result) {
 
 namespace {
 
-// Why cells of a table have no figures: each reason once, numbered.
+// Numbered reasons for table cells without figures; each reason appears once.
 class Reasons {
  public:
   std::size_t number_of(const std::string& reason) {

@@ -1,4 +1,4 @@
-// A run's plan for its reader, at most 80 columns wide, and for programs. Pure; thread-safe.
+// A run's plan as text of at most 80 columns, and as JSON. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// Memory by tier, tag and phase; lanes; what the step costs; the timeline.
+// Memory by tier, tag and phase; lanes; the cost of a step; the timeline.
 [[nodiscard]] std::string report_text(const RunPlan& plan, const RunFacts& facts);
 // "fits", "does not fit: 3.1 GiB too much"
 [[nodiscard]] std::string verdict_text(const RunPlan& plan);
@@ -20,7 +20,7 @@ namespace sluice {
 [[nodiscard]] std::string report_json(const RunPlan& plan, const RunFacts& facts,
                                       const SearchResult* result, const std::vector<FitRow>* rows);
 
-// What a run takes of the host beside its program's tags (plan_memory); at most 26 columns.
+// Label of host memory beside the program's tags (plan_memory); at most 26 columns.
 inline constexpr char kBesideProgram[] = "step program, buffers";
 
 }  // namespace sluice

@@ -58,7 +58,7 @@ class Advice {
  private:
   void set(const std::string& change) { text_ += (text_.empty() ? "--set " : ", --set ") + change; }
 
-  // Only what has a meaning where it is sent: configs/offload_rules.hpp.
+  // Adds only settings that are valid for this plan (configs/offload_rules.hpp).
   void for_device() {
     const Placement& p = shape_.placement;
     if (shape_.stage < 3 && shape_.dp > 1) set("zero.stage=3");
@@ -80,7 +80,7 @@ class Advice {
     set("train.micro_batch=<fewer>");
   }
 
-  // An engine that evaluates or generates has parameters and what a batch needs.
+  // An engine that evaluates or generates has only parameters and the memory of a batch.
   void for_use() {
     if (shape_.dtype == DType::kFloat32) set("train.dtype=bf16");
     if (shape_.placement.parameters == Tier::kDevice) {
@@ -115,7 +115,7 @@ class Advice {
   std::string text_;
 };
 
-// Lines of a name and a figure for each tier that is shown.
+// A table with one line per name and one figure per shown tier.
 class Table {
  public:
   explicit Table(const MemoryPlan& memory) : memory_(memory) {
@@ -166,7 +166,7 @@ class Table {
     }
     text_ += "\n";
   }
-  // Of all tiers, by the largest figure in their line.
+  // Tags of all tiers, sorted by the largest figure in the tag's line.
   std::vector<std::string> tags() const {
     std::vector<std::pair<std::string, std::int64_t>> sums;
     for (const Tier tier : shown_) {
@@ -192,7 +192,7 @@ class Table {
   std::string text_;
 };
 
-// "memory.host: a step needs 5.0 MiB a rank, ..." with what is largest and what would help.
+// "memory.host: a step needs 5.0 MiB a rank, ...", with the largest tags and advice.
 std::string complaint(const StepPlan& plan, const MemoryPlan& memory, Tier tier) {
   const TierPlan& need = memory.of(tier);
   const int ranks = memory.budgets.ranks_of_host;

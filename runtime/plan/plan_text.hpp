@@ -1,5 +1,5 @@
-// What a plan says to its reader: the dry run's text, plan.json, and the complaint of a plan that
-// does not fit. Pure; thread-safe.
+// Texts of a plan: the dry run's text, plan.json, and the error of a plan that does not fit. Pure;
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -23,10 +23,10 @@ struct TierBudgets {
   int ranks_of_host = 1;
 };
 
-// What a rank holds on one tier, where that is highest.
+// The memory of a rank on one tier at its peak.
 struct TierPlan {
   std::vector<std::pair<std::string, std::int64_t>> by_tag;  // bytes, largest first
-  std::int64_t peak = 0;                                     // with slots that are not in use
+  std::int64_t peak = 0;                                     // with unused slots
   std::int64_t budget = 0;
   [[nodiscard]] bool fits() const { return budget == 0 || peak <= budget; }
 };
@@ -40,19 +40,18 @@ struct MemoryPlan {
   [[nodiscard]] bool fits() const;
 };
 
-// Throws BudgetError where the plan's device peak is above `available` bytes of GPU `gpu`.
+// Throws BudgetError if the plan's device peak is above `available` bytes of GPU `gpu`.
 void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t available, int gpu);
-// Of a step in which the device's allocator ran out of memory: what it says, the largest holders of
-// the plan, and what to change.
+// The error of a step that runs out of device memory: the allocator's message, the plan's largest
+// tags, and what to change.
 [[nodiscard]] BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
                                                const std::string& what);
 
-// What a rank holds while it runs `program`, by tier. The host's figure counts whole pages, as the
-// run's HostPool does, and the step program itself where anything is off the device.
+// The memory of a rank while it runs `program`, by tier. The host's figure counts whole pages, as
+// HostPool does, and the step program itself if any state is off-device.
 [[nodiscard]] MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets);
 
-// "activations 12.0 MiB, master 4.0 MiB, ...": what a tier is full of at its highest, largest
-// first.
+// The tags of a tier at its peak, largest first: "activations 12.0 MiB, master 4.0 MiB, ...".
 [[nodiscard]] std::string describe_tags(const TierPlan& tier);
 
 // The dry run: memory by tag, a column for each tier that is used or limited, operations, bytes on
@@ -63,12 +62,12 @@ void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t ava
 [[nodiscard]] std::string plan_json(const StepPlan& plan, const Program& program,
                                     const MemoryPlan& memory, const TimeReport* time = nullptr);
 
-// Throws BudgetError where a rank needs more than a budget, for all such tiers: with the largest
-// tags and what would make it fit.
+// Throws BudgetError if a rank needs more than a budget. The error names all such tiers, their
+// largest tags, and changes that make the plan fit.
 void check_budget(const StepPlan& plan, const MemoryPlan& memory);
 
-// The same of a run, where the plan was not all: throws BudgetError if `measured`, the peak of what
-// a rank has taken on its device, is more than the budget.
+// The same check after the run: throws BudgetError if `measured`, the rank's peak on its device, is
+// above the budget.
 void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int64_t measured);
 
 }  // namespace sluice

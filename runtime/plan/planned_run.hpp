@@ -1,4 +1,4 @@
-// The plan of a run: its program, what it holds on each tier and how long a step takes. Values.
+// The plan of a run: its program, the memory of each tier, and the step time. Values.
 #pragma once
 
 #include <algorithm>
@@ -16,25 +16,24 @@
 
 namespace sluice {
 
-// What one rank has: the first tensor-parallel one of a pipeline stage, which of its stage has
-// most.
+// The plan of a pipeline stage's first tensor-parallel rank, which needs most memory of the stage.
 struct StagePlan {
   int stage = 0;
   StepShape shape;
   Program program;
   MemoryPlan memory;  // as the run checks it
   std::array<PhasePeaks, static_cast<std::size_t>(kTierCount)> phases{};
-  std::int64_t pinned = 0;  // of the host's: what a GPU's copies read and write
-  TimeReport time;          // together with the other stages
+  std::int64_t pinned = 0;  // host bytes that a GPU's copies read and write
+  TimeReport time;          // scheduled together with the other stages
   Traffic traffic;
-  double bubble = 0;  // share of the step in which it waits for other stages
-  int in_flight = 1;  // the most micro-batches, times chunks, whose activations it holds
-  std::int64_t activation_bytes = 0;  // at its device's peak
-  std::int64_t params_held = 0;       // with those that others hold too
+  double bubble = 0;                  // share of the step in which the rank waits for other stages
+  int in_flight = 1;                  // most flights of the rank at one time
+  std::int64_t activation_bytes = 0;  // at the device's peak
+  std::int64_t params_held = 0;       // including replicas
   std::vector<std::string> unit_names;
 
   [[nodiscard]] std::int64_t peak(Tier tier) const { return memory.of(tier).peak; }
-  // Bytes above the budgets, of all tiers.
+  // Bytes above the budgets, summed over tiers.
   [[nodiscard]] std::int64_t missing() const {
     std::int64_t bytes = 0;
     for (const TierPlan& tier : memory.tiers) {
@@ -44,7 +43,7 @@ struct StagePlan {
   }
 };
 
-// Of the ranks of a host, added up: those of the one whose devices hold most.
+// Sums over the ranks of the node whose devices hold most.
 struct NodePlan {
   int ranks = 1;
   std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> peak{};
@@ -52,32 +51,32 @@ struct NodePlan {
   Traffic traffic;
 };
 
-// Itself the stage that needs most: it decides whether the run fits.
+// The base is the stage that needs most memory, which decides whether the run fits.
 struct RunPlan : StagePlan {
-  std::vector<StagePlan> stages;  // all of them, in their order; this one's without its program
+  std::vector<StagePlan> stages;  // all stages in order; the base's stage without its program
   NodePlan node;
   MeshWires wires;
   int ranks = 1;
   int nodes = 1;
-  ParallelOptions mesh;     // with `data` known
-  std::int64_t params = 0;  // of the model, each counted once
+  ParallelOptions mesh;     // `data` is filled in
+  std::int64_t params = 0;  // of the model; replicas count once
   std::int64_t frozen_params = 0;
   std::int64_t tokens_per_step = 0;
   double model_flops_per_step = 0;
-  double peak_flops = 0;  // of all ranks
+  double peak_flops = 0;  // FLOP/s of all ranks
 
-  // Of one of `stages`.
+  // REQUIRES: `one` is one of `stages`.
   [[nodiscard]] const Program& program_of(const StagePlan& one) const {
     return one.stage == stage ? program : one.program;
   }
   [[nodiscard]] bool fits() const { return missing() == 0; }
-  // Of all ranks' time: what they wait for other stages.
+  // Share of all ranks' time in which the ranks wait for other stages.
   [[nodiscard]] double bubble_share() const {
     double sum = 0;
     for (const StagePlan& one : stages) sum += one.bubble;
     return stages.empty() ? 0 : sum / static_cast<double>(stages.size());
   }
-  // How much longer the stage that computes longest does so than their mean.
+  // Longest compute time of a stage over the mean of all stages, minus 1.
   [[nodiscard]] double imbalance() const {
     double longest = 0;
     double sum = 0;
@@ -91,17 +90,17 @@ struct RunPlan : StagePlan {
   [[nodiscard]] double tokens_per_s() const {
     return time.step_s > 0 ? static_cast<double>(tokens_per_step) / time.step_s : 0;
   }
-  // Steps that train on at least so many tokens.
+  // Fewest steps that train on at least `tokens` tokens.
   [[nodiscard]] double steps_for(std::int64_t tokens) const {
     return tokens_per_step > 0
                ? std::ceil(static_cast<double>(tokens) / static_cast<double>(tokens_per_step))
                : 0;
   }
-  // Written to NVMe by a node in a step.
+  // Bytes that a node writes to NVMe in a step.
   [[nodiscard]] double node_written() const {
     return static_cast<double>(node.traffic.disk_written);
   }
-  // Until one drive of a node has been written so many bytes; 0: nothing is written.
+  // Seconds until a node has written `endurance_bytes` to one drive; 0: nothing is written.
   [[nodiscard]] double drive_seconds(double endurance_bytes) const {
     return node_written() > 0 ? endurance_bytes / node_written() * time.step_s : 0;
   }
@@ -111,42 +110,41 @@ struct RunPlan : StagePlan {
   }
 };
 
-// Ranks that are alike: the first, the middle and the last stages.
+// Ranks with similar plans: of the first, the middle or the last stages.
 struct RankClass {
   std::string name;  // "first", "middle", "last"; "all" without a pipeline
   int stages = 1;
   int ranks = 1;
-  const StagePlan* worst = nullptr;  // of them, into RunPlan::stages
+  const StagePlan* worst = nullptr;  // largest of these stages; points into RunPlan::stages
 };
 [[nodiscard]] std::vector<RankClass> rank_classes(const RunPlan& plan);
-// Of stages [begin, end), the one that misses most, then that with the highest device peak: its
-// place in `stages`.
+// Index of the stage in [begin, end) with the most missing bytes, then the highest device peak.
 [[nodiscard]] std::size_t largest_stage(const std::vector<StagePlan>& stages, std::size_t begin,
                                         std::size_t end);
 
-// Bytes that a rank of the stage sends in a step, by axis of the mesh. "replicas" and "ends": of
-// gradients that several tensor-parallel ranks, or the first and the last stage, have. "world": of
-// the norm.
+// Bytes that a rank of the stage sends in a step, by axis of the mesh. "replicas" and "ends" are
+// gradients of parameters that several tensor-parallel ranks, or the first and the last stage,
+// hold. "world" is the global norm.
 struct AxisBytes {
   const char* name;  // "tensor", "data", "pipeline", "replicas", "ends", "world"
   std::int64_t bytes = 0;
-  std::int64_t between_nodes = 0;  // of these
+  std::int64_t between_nodes = 0;  // part of `bytes`
   double bps = 0;
 };
 [[nodiscard]] std::vector<AxisBytes> bytes_by_axis(const StagePlan& stage, const MeshWires& wires);
 
-// What a plan is printed with.
+// Further facts for the print of a plan.
 struct RunFacts {
-  std::string config;  // the file
+  std::string config;  // the file's name
   std::string model;   // "llama"
   std::string dtype;
   std::string recompute;
   std::string order;
   std::string machine;         // the profile's name
-  std::string rates_from;      // where its numbers are from
+  std::string rates_from;      // origin of the machine's rates
   std::int64_t steps = 0;      // of the run
-  std::int64_t tokens = 0;     // to be trained on: --tokens; 0: none were named
-  double endurance_bytes = 0;  // that a drive is rated for
+  std::int64_t tokens = 0;     // tokens to train on (--tokens); 0: not given
+  double endurance_bytes = 0;  // written bytes that a drive is rated for
   LaneSeconds hiding{};        // hiding_tokens() (planner.hpp)
   std::vector<std::string> notes;
 };

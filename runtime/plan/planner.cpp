@@ -63,7 +63,7 @@ void add(Traffic& sum, const Traffic& one) {
   sum.disk_written += one.disk_written;
 }
 
-// Of the hosts, each of so many ranks in turn, the one whose devices hold most.
+// The host whose devices hold most. Ranks fill hosts in turn.
 NodePlan largest_node(const std::vector<StagePlan>& stages, int ranks, int ranks_of_host) {
   const int of_stage = ranks / static_cast<int>(stages.size());
   NodePlan largest;
@@ -83,7 +83,7 @@ NodePlan largest_node(const std::vector<StagePlan>& stages, int ranks, int ranks
   return largest;
 }
 
-// `profile`: of two samples; becomes that of `samples`.
+// Extrapolates `profile` from two samples to `samples`. `one`: the profile of one sample.
 void draw_out(const UnitProfile& one, std::int64_t samples, UnitProfile& profile) {
   const auto draw = [samples](std::int64_t first, std::int64_t& bytes) {
     bytes = first + (samples - 1) * (bytes - first);
@@ -95,7 +95,7 @@ void draw_out(const UnitProfile& one, std::int64_t samples, UnitProfile& profile
         &UnitMemory::weights_peak}) {
     draw(one.memory.*bytes, profile.memory.*bytes);
   }
-  // All bytes at once: a bound on time counts no latencies.
+  // One exchange has all bytes: a bound on time counts no latencies.
   const auto draw_list = [&](const ExchangeList& first, ExchangeList& list) {
     std::int64_t bytes = sent_bytes(list);
     draw(sent_bytes(first), bytes);
@@ -154,7 +154,7 @@ EngineOptions Planner::at_stage(const EngineOptions& options, int stage) {
   of_stage.part = parts[static_cast<std::size_t>(stage)];
   of_stage.part.tensor = mesh.tensor;
   of_stage.part.sequence = mesh.sequence && mesh.tensor > 1;
-  // A sequence that is shared cannot be gone on with token by token.
+  // Sequence-parallel units cannot generate token by token.
   if (of_stage.part.sequence) of_stage.generate_positions = 0;
   return of_stage;
 }
@@ -195,7 +195,7 @@ const ModelSpec& Planner::spec_of(const ModelOptions& model, const ModelPart& pa
 
 Planner::Kinds Planner::drawn_profiles(const EngineOptions& options) {
   const std::int64_t samples = options.train.micro_batch;
-  // A GPU's allocator rounds each tensor: what is drawn out could be more than the figure itself.
+  // A GPU's allocator rounds each tensor, so an extrapolation may exceed the true figure.
   if (samples <= 2 || options.model.on_gpu) return profiles(options);
   const std::int64_t passes = options.dp * micro_batches_of(options);
   EngineOptions fewer = options;
@@ -289,7 +289,7 @@ LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
     const Program program = write_train_step(other);
     return schedule(program, op_seconds(program, other, rates), rates.disk_duplex).busy;
   };
-  // From two on a micro-batch more adds the same each time.
+  // From two micro-batches on, each further one adds the same time.
   const LaneSeconds two = busy_with(2);
   const LaneSeconds three = busy_with(3);
   const auto compute = static_cast<std::size_t>(Lane::kCompute);

@@ -1,6 +1,6 @@
-// Makes the plans of a model's configurations. Profiling units is the slow part: each kind of unit
-// is profiled once for each thing that its memory depends on; the stages of a pipeline are put
-// together from these. Not thread-safe (unit_profile.hpp).
+// Makes the plans of a model's configurations. Profiling units is slow, so each kind of unit is
+// profiled once for each set of options that its memory depends on. Pipeline stages are assembled
+// from these profiles. Not thread-safe (unit_profile.hpp).
 #pragma once
 
 #include <map>
@@ -15,34 +15,33 @@
 namespace sluice {
 
 struct PlanQuestion {
-  EngineOptions options;  // `parallel` has the mesh; `part` is not looked at
-  TierBudgets budgets;    // device 0: that of a GPU that is known
+  EngineOptions options;  // `parallel` has the mesh; `part` is ignored
+  TierBudgets budgets;    // device 0: the memory of a known GPU
 };
 
-// Ranks of the mesh that the options are for.
+// Number of ranks in the options' mesh.
 [[nodiscard]] int world_of(const EngineOptions& options);
 
 class Planner {
  public:
-  // REQUIRES: all questions are about one model (its recompute_attention aside).
+  // REQUIRES: all questions are about one model, except recompute_attention.
   explicit Planner(MachineProfile machine) : machine_(std::move(machine)) {}
 
-  // All stages of the pipeline.
+  // Plans all stages of the pipeline.
   [[nodiscard]] RunPlan plan(const PlanQuestion& question);
-  // Cheap: no program is written. The plan's shape, of which bounds can be had; of the rank that
-  // options.part is of.
+  // The plan's shape for the rank of options.part, enough for bounds. Cheap: writes no program.
   [[nodiscard]] StepPlan shape_of(const EngineOptions& options);
-  // The same where micro-batches of more than two samples are drawn out from those of one and two:
-  // what a unit needs is the highest of figures that grow evenly with samples, so this is no more
-  // than it. For bounds: profiling large micro-batches is slow.
+  // shape_of() with micro-batches above two samples extrapolated from one and two samples. A unit's
+  // memory is the largest of figures linear in samples, so the extrapolation is a lower bound.
+  // Faster than profiling large micro-batches.
   [[nodiscard]] StepPlan lower_shape_of(const EngineOptions& options);
   // The same options for the first tensor-parallel rank of a stage.
   [[nodiscard]] EngineOptions at_stage(const EngineOptions& options, int stage);
 
   [[nodiscard]] const MachineProfile& machine() const { return machine_; }
-  // Of a rank that has options.part of the model.
+  // Rates of a rank that has options.part of the model.
   [[nodiscard]] Rates rates(const EngineOptions& options);
-  // By tier; with the device's own memory where that is known and no budget was given.
+  // By tier. Without a device budget, the memory of a known device.
   [[nodiscard]] std::array<std::int64_t, static_cast<std::size_t>(kTierCount)> budgets_of(
       const PlanQuestion& question) const;
 
@@ -60,16 +59,16 @@ class Planner {
   [[nodiscard]] StagePlan plan_stage(const PlanQuestion& question, const EngineOptions& options);
 
   MachineProfile machine_;
-  std::map<PartKey, Model> models_;  // of all units
+  std::map<PartKey, Model> models_;  // with all units
   std::map<ProfileKey, Kinds> profiles_;
   std::map<PartKey, ModelSpec> specs_;
   std::map<CutKey, std::vector<ModelPart>> parts_;              // by stage
   std::map<std::tuple<int, int, int, bool>, MeshWires> wires_;  // tensor, stages, world, around
 };
 
-// Tokens of a step, of all ranks, from which a lane's work hides behind compute, by accumulating
-// more micro-batches: what a step costs the lane once is spread over more of them. 0: hidden
-// already, or idle; infinity: its work grows with the micro-batches as fast as compute's.
+// Tokens per step of all ranks from which compute hides a lane's work. More micro-batches spread
+// the lane's cost per step. 0: already hidden, or idle; infinity: the lane's work per micro-batch
+// is not below compute's.
 [[nodiscard]] LaneSeconds hiding_tokens(const StepShape& shape, const Rates& rates,
                                         std::int64_t tokens_of_micro_batch);
 

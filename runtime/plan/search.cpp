@@ -18,8 +18,8 @@ struct Candidate {
   int changes = 0;
 };
 
-// With few micro-batches and a few more, drawn out to as many as there are: two and three; of a
-// pipeline twice and three times its stages, where another micro-batch adds the same each time.
+// Plans with two small numbers of micro-batches and extrapolates: from two and three, or in a
+// pipeline from two and three times its stages. Each further micro-batch adds the same.
 class Evaluator {
  public:
   Evaluator(Planner& planner, const TierBudgets& budgets) : planner_(planner), budgets_(budgets) {}
@@ -34,7 +34,7 @@ class Evaluator {
     RunPlan drawn = plan(with_micro_batches(options, more));
     const auto rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
     drawn.time.step_s += rest * (drawn.time.step_s - before.time.step_s);
-    // In micro order a micro-batch more needs no memory; the slots of the arena may lie otherwise.
+    // In micro order further micro-batches need no memory; arena slots may get other offsets.
     const bool grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
                        (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
     for (std::size_t s = 0; s < drawn.stages.size(); ++s) {
@@ -106,7 +106,7 @@ class Search {
   }
 
  private:
-  // Of all stages, laid out for one micro-batch and way of recomputing.
+  // All stages, laid out for one micro-batch size and recompute mode.
   struct Base {
     std::vector<StepPlan> stages;
     std::vector<Rates> rates;
@@ -128,8 +128,8 @@ class Search {
     return sizes;
   }
 
-  // What a larger micro-batch leaves for backward is more: where no smaller one can fit, it cannot;
-  // but a step of one micro-batch needs no shards to sum in.
+  // A larger micro-batch keeps more for backward, so none fits if no smaller one fits. Exception: a
+  // step of one micro-batch needs no shards to sum gradients in.
   void add_mesh(const ParallelOptions& mesh) {
     EngineOptions options = question_.options;
     options.train.global_batch = samples_of_step();
@@ -195,8 +195,8 @@ class Search {
     if (!base.stages.empty()) return base;
     for (int s = 0; s < options.parallel.pipeline; ++s) {
       EngineOptions of_stage = planner_.at_stage(options, s);
-      of_stage.generate_positions = 0;  // its programs need little beside the training's
-      // Of a backward in two the bounds know nothing.
+      of_stage.generate_positions = 0;  // decode programs need little beside the training program
+      // The bounds do not model a split backward.
       of_stage.parallel.schedule = PipelineSchedule::k1f1b;
       base.stages.push_back(planner_.lower_shape_of(of_stage));
       base.stages.back().shape.pipeline.schedule = options.parallel.schedule;
@@ -245,7 +245,7 @@ class Search {
         near_.push_back(found);
         continue;
       }
-      // A little memory is not worth a change: of two that are as fast, what changes less.
+      // Of equally fast candidates, fewest changes come first: less memory alone is no reason.
       const auto place = std::upper_bound(found_.begin(), found_.end(), found, faster);
       found_.insert(place, found);
       if (found_.size() > most) found_.pop_back();
@@ -272,8 +272,7 @@ class Search {
     if (!near_.empty()) found_.push_back(*std::ranges::min_element(near_, {}, &Found::missing));
   }
 
-  // Where nothing fits: the nearest misses of stage 3 with no unit gathered ahead of the one that
-  // runs, which is slower.
+  // If nothing fits: tries the nearest misses of stage 3 without prefetched units, which is slower.
   void gather_late() {
     constexpr std::size_t kMost = 16;
     std::ranges::stable_sort(near_, {}, &Found::missing);
@@ -298,8 +297,8 @@ class Search {
     if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
   }
 
-  // As it would run, but for very many micro-batches, whose program takes minutes; where the
-  // drawing out was wrong about a fit, it is not suggested while another one fits.
+  // Plans each suggestion in full, except with very many micro-batches, whose program takes
+  // minutes. Drops a suggestion that does not fit after all while another one fits.
   void finish() {
     constexpr std::int64_t kMostWritten = 4096;  // micro-batches
     std::vector<Suggestion>& all = result_.suggestions;
@@ -329,9 +328,9 @@ class Search {
   TierBytes budgets_;
   std::map<std::pair<std::int64_t, bool>, Base> bases_;  // of a mesh, by micro-batch and selective
   std::vector<Candidate> candidates_;
-  std::vector<Candidate> late_;  // do not prefetch
-  std::vector<Found> found_;     // that fit, fastest first
-  std::vector<Found> near_;      // that do not
+  std::vector<Candidate> late_;  // candidates without prefetch
+  std::vector<Found> found_;     // fitting candidates, fastest first
+  std::vector<Found> near_;      // candidates that do not fit
   SearchResult result_;
 };
 

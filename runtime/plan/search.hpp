@@ -1,12 +1,11 @@
-// Looks for the fastest configuration of a model that fits: mesh (tensor x pipeline x data,
+// Searches for the fastest configuration of a model that fits: mesh (tensor x pipeline x data,
 // schedule, sequence) x stage x tiers x recompute x micro-batch x order of accumulation, at the
-// given global batch and number of ranks. Deterministic: nothing is measured and no clock is looked
-// at.
+// given global batch and number of ranks. Deterministic: measures nothing and reads no clock.
 //
-// Candidates come in order of a lower bound of their step; the search ends where the bound is above
-// what has been found. Those whose states alone are over a budget are left out. The rest is planned
-// with a few micro-batches, twice, and drawn out from there; what is suggested is then planned as
-// it is.
+// Candidates are tried in order of a lower bound of their step time. The search ends when the bound
+// exceeds the times found. Candidates whose memory bound exceeds a budget are skipped. Others are
+// planned with two small numbers of micro-batches and extrapolated. Suggestions are then planned
+// in full.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +20,25 @@
 namespace sluice {
 
 struct Suggestion {
-  std::vector<Setting> set;  // what differs from the configuration; empty: it is best as it is
+  std::vector<Setting> set;  // changes to the configuration; empty: no change is better
   RunPlan plan;              // without its program
 };
 
 struct SearchLimits {
   int most = 5;          // suggestions
-  int evaluations = 64;  // candidates that are planned; where none fits, as many others
+  int evaluations = 64;  // candidates that are planned; if none fits, as many again
   bool offload = true;   // states may leave the device
   std::int64_t most_micro_batch = 64;
-  bool meshes = false;  // other meshes of as many ranks
-  // Whether a mesh, a placement and an order may stand together; empty: all may.
+  bool meshes = false;  // try other meshes of as many ranks
+  // Whether a mesh, a placement and an order are a valid combination; empty: all are.
   std::function<bool(const EngineOptions&)> allowed{};
 };
 
 struct SearchResult {
-  // Fastest first; where nothing fits: the one that misses least, alone.
+  // Fastest first. If nothing fits: only the suggestion with the fewest missing bytes.
   std::vector<Suggestion> suggestions;
   bool any_fits = false;
-  int candidates = 0;  // configurations that were considered
+  int candidates = 0;  // configurations considered
   int evaluated = 0;
 };
 
@@ -49,7 +48,7 @@ struct SearchResult {
 // The fit table: rows are offload targets, columns stages 0-3.
 struct FitCell {
   bool possible = false;  // the combination has a meaning
-  std::string refused;    // why this model or mesh cannot have it; empty: it was planned
+  std::string refused;    // why the model or mesh excludes the combination; empty: planned
   bool fits = false;
   std::int64_t device = 0, host = 0, nvme = 0;  // peaks
   double step_s = 0;

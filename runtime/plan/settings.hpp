@@ -1,4 +1,4 @@
-// What a search may change in a configuration, and how that is said on the command line. Pure.
+// The settings that a search may change, and their form on the command line. Pure.
 #pragma once
 
 #include <functional>
@@ -12,19 +12,19 @@ namespace sluice {
 
 struct Setting {
   std::string key;    // "zero.stage"
-  std::string value;  // as after --set
+  std::string value;  // as in --set key=value
   bool operator==(const Setting&) const = default;
 };
 
-// "--set zero.stage=3 --set recompute.mode=full", quoted as a shell needs it.
+// "--set zero.stage=3 --set recompute.mode=full", quoted for a shell.
 [[nodiscard]] std::string set_line(const std::vector<Setting>& set);
 
-// What stands after --set of offload.nvme_path where a configuration names none.
+// Value of --set offload.nvme_path if a configuration names no directory.
 inline constexpr char kNvmePlaceholder[] = "[DIR]";
 
 [[nodiscard]] std::vector<Setting> differences(const EngineOptions& from, const EngineOptions& to);
 
-// Where the states live.
+// A placement of the states on tiers.
 struct Rung {
   const char* name;
   Tier optimizer;
@@ -36,11 +36,11 @@ struct Rung {
 [[nodiscard]] bool has_meaning(const Rung& rung, int zero_stage);
 void place(EngineOptions& options, const Rung& rung);
 
-// Meshes of `world` ranks that the model can be cut for and that share out `samples` a step evenly,
-// the given one first: tensor-parallel ranks within a node, sequence parallelism with them where it
-// is allowed (it costs no bytes and saves memory), schedules 1f1b, zero_bubble and interleaved with
-// 2 and 4 chunks. Where stage_layers is given it stays, and meshes of other numbers of pieces are
-// left out. `allowed`: the rules between keys; empty: all are.
+// Lists meshes of as many ranks as the options have, the given mesh first. Each mesh cuts the model
+// and divides `samples` a step evenly. Tensor-parallel ranks stay within a node, with sequence
+// parallelism if allowed (no extra bytes sent, less memory). Schedules are 1f1b, zero_bubble, and
+// interleaved with 2 and 4 chunks. A given stage_layers excludes meshes with another number of
+// pieces. `allowed`: the rules between keys; empty: all meshes are allowed.
 struct MeshQuestion {
   EngineOptions options;
   int ranks_of_node = 1;
@@ -48,7 +48,7 @@ struct MeshQuestion {
   std::function<bool(const EngineOptions&)> allowed;
 };
 [[nodiscard]] std::vector<ParallelOptions> list_meshes(const MeshQuestion& question);
-// Sets the mesh, and the data-parallel ranks that it leaves of as many ranks as there were.
+// Sets the mesh and, for the same number of ranks, the data-parallel ranks.
 void set_mesh(EngineOptions& options, const ParallelOptions& mesh);
 
 }  // namespace sluice

@@ -46,7 +46,7 @@ std::int64_t staging_bytes(const StepShape& shape) {
   return exchange_staging_bytes(shape.dp, largest, DType::kFloat32);
 }
 
-// A piece of every rank's gradients of a group that others hold too.
+// Bytes for one piece of each replica's gradients, of the largest group with replicas.
 std::int64_t replica_staging_bytes(const StepShape& shape, const ModelSpec& spec) {
   constexpr std::int64_t kPieceElems = std::int64_t{1} << 18;
   std::int64_t elems = 0;
@@ -92,13 +92,13 @@ Placement placement_of(const OffloadOptions& offload) {
   return placement;
 }
 
-// Of a run that does not train: there are parameters and no other states.
+// Placement of a run that does not train: only parameters, no other states.
 Placement frozen_placement(const OffloadOptions& offload) {
   return {.parameters = offload.parameters,
           .grain_bytes = std::min(kImageGrainBytes, offload.block_bytes)};
 }
 
-// A device has memory of its own where it is a GPU, and where a test makes it so.
+// A GPU, or a test's device, has memory separate from the host.
 std::int64_t bounce_bytes_of(const EngineOptions& options) {
   const bool apart = options.model.on_gpu || options.tiers.make_copies != nullptr;
   return apart ? options.tiers.bounce_bytes : 0;
@@ -123,8 +123,8 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   }
 }
 
-// The same parameters; units as they run one sequence in parts. What these exchange depends on how
-// many positions a call has, so that programs declare none.
+// The shape of a decode program: the same parameters, and the memory of units that decode. Declares
+// no exchanges, because their size depends on a call's number of positions.
 StepShape decoding_shape(const StepShape& shape, const EngineOptions& options,
                          const std::vector<UnitProfile>& profiles) {
   StepShape decoding = shape;
@@ -152,7 +152,7 @@ UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& pr
           .exchanges = profile.exchanges};
 }
 
-// A pipeline's other stages may have groups that are not resident.
+// Checks no pipeline: other stages may have groups that are not resident.
 void refuse_idle_tier(const StepPlan& plan, const EngineOptions& options) {
   const Tier tier = options.offload.parameters;
   if (tier == Tier::kDevice || plan.shape.pipeline.stages > 1) return;
@@ -213,7 +213,7 @@ double model_flops_per_step(const EngineOptions& options, const ModelSpec& spec)
   const auto samples =
       static_cast<double>(options.train.micro_batch * micro_batches_of(options) * options.dp);
   double flops = 0;
-  bool trained = false;  // this unit or one before it
+  bool trained = false;  // this unit or an earlier one is trained
   for (std::size_t u = 0; u < spec.units.size(); ++u) {
     const std::vector<bool> frozen = frozen_params(spec, u);
     trained = trained || std::find(frozen.begin(), frozen.end(), false) != frozen.end();
@@ -277,7 +277,7 @@ void check_stages(std::span<const Program> train, std::span<const StepShape> sha
 
 StepPlan plan_step(const EngineOptions& options, const Model& model) {
   const bool splits = splits_backward(options, model.spec.part);
-  // Blocks are alike: one of them is run for all.
+  // All blocks with equal frozen parameters share one profile.
   std::vector<UnitProfile> profiles;
   for (std::size_t u = 0; u < model.spec.units.size(); ++u) {
     const bool block = model.spec.units[u].kind == UnitKind::kBlock;
@@ -297,7 +297,7 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   plan.groups = plan_groups(spec, options.dp);
   StepShape& shape = plan.shape;
   shape.dp = options.dp;
-  // The model's units do it: whoever makes them has to have asked them to.
+  // The units recompute attention only if the model was made with recompute_attention.
   check(options.recompute.mode != RecomputeMode::kSelective || spec.options.recompute_attention,
         "recompute.mode selective needs a model made with recompute_attention");
   shape.dtype = options.train.dtype;

@@ -117,7 +117,7 @@ LaneRows rows_of(const Program& program, const TimeReport& time, double slice, i
   return lanes;
 }
 
-// Of exchanges inside the compute lane's operations.
+// The row of exchanges inside operations of the compute lane.
 Row exchange_row(const TimeReport& time, double slice, int columns) {
   Row row;
   for (const ExchangeInterval& e : time.exchanges)

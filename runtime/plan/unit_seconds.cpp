@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-// Seconds of one FLOP on one core; and what is lost where one rank has all cores.
+// Seconds per FLOP on one core, and the efficiency of one rank with all cores.
 struct Cost {
   double forward = 0, backward = 0, attention_forward = 0, attention_backward = 0;
   double threads_efficiency = 1;
@@ -33,7 +33,7 @@ class Costs {
   Costs(const MachineProfile& machine, DType dtype)
       : units_(machine.units), dtype_(dtype == DType::kFloat32 ? "fp32" : "bf16") {}
 
-  // Costs fall with the size as what is not a product becomes a smaller part: straight in 1/hidden.
+  // Costs are linear in 1/hidden: work outside products is a smaller part of larger units.
   [[nodiscard]] std::optional<Cost> of(const std::string& unit, std::int64_t hidden) const {
     const UnitRates* below = nullptr;
     const UnitRates* above = nullptr;

@@ -1,4 +1,4 @@
-// What a model's units cost on a machine whose units were measured (sluice doctor). Pure.
+// Time of a model's units on a machine with measured units (sluice doctor). Pure.
 #pragma once
 
 #include <vector>
@@ -8,17 +8,17 @@
 
 namespace sluice {
 
-// By unit of the spec, a rank's part of the options' model, of one micro-batch; empty where the
-// machine's units were not measured. Rates of sizes between two that were measured are
+// Seconds of one micro-batch by unit of the spec, which is a rank's part of the options' model.
+// Empty if the machine's units were not measured. Rates between two measured sizes are
 // interpolated.
 [[nodiscard]] std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine,
                                                     const EngineOptions& options,
                                                     const ModelSpec& spec);
 
-// What compute takes for one micro-batch of this shape, at least.
+// Lower bound of compute seconds for one micro-batch of this shape.
 [[nodiscard]] double compute_floor(const StepShape& shape, const Rates& rates);
 
-// What of it comes before the loss head: the forwards of all other units.
+// The part of compute_floor() before the loss head: the forwards of all other units.
 [[nodiscard]] double forward_floor(const StepShape& shape, const Rates& rates);
 
 }  // namespace sluice

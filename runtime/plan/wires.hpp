@@ -1,4 +1,4 @@
-// Which wire each axis of a mesh talks over: links inside a node, or the network between nodes.
+// The wire of each mesh axis: links inside a node, or the network between nodes.
 // Ranks fill nodes in turn, so tensor-parallel ranks are neighbours (parallel/mesh.hpp). Pure.
 #pragma once
 
@@ -9,13 +9,13 @@
 
 namespace sluice {
 
-// Messages of an axis go from each rank to the next of its group: of tensor and data around a ring,
-// of the pipeline up and down, and around with virtual stages.
+// Messages of an axis go from each rank to the next rank of the group. Tensor and data messages go
+// around a ring; pipeline messages go up and down, and around with virtual stages.
 struct AxisWire {
   int ranks = 1;
   double crossing = 0;  // share of these messages that leave a node
-  int leaving = 0;      // the most that leave one node at once
-  double bps = 0;       // of a rank: where some cross, its share of the node's network
+  int leaving = 0;      // most messages that leave one node at once
+  double bps = 0;       // of a rank; if messages cross, the rank's share of the node's network
 };
 using MeshWires = std::array<AxisWire, 3>;  // by MeshAxis
 

@@ -1,7 +1,7 @@
-// Exchanges between ranks that are a part of an operation: of a unit with its tensor-parallel
-// ranks, of a gradient's sum over its replicas, of the norm, of a meeting. Pure.
+// Exchanges that are part of an operation: a unit's with its tensor-parallel ranks, a gradient's
+// sum over replicas, the norm's, a meeting's. Pure.
 //
-// Operations of the lanes comm and pipe are exchanges themselves and declare none.
+// Operations of the lanes comm and pipe are exchanges themselves and list none.
 #pragma once
 
 #include <cstdint>
@@ -37,34 +37,34 @@ struct Exchange {
   ExchangeKind kind = ExchangeKind::kAllReduce;
   ExchangeRanks ranks = ExchangeRanks::kTensor;
   Beside beside = Beside::kNothing;
-  std::int64_t bytes = 0;  // that a rank sends, each time
-  std::int64_t times = 1;  // in a row
+  std::int64_t bytes = 0;  // sent by a rank, each time
+  std::int64_t times = 1;  // consecutive repetitions
 
   bool operator==(const Exchange&) const = default;
 };
 
-// In the order in which a rank finishes them.
+// Exchanges in the order in which a rank completes them.
 using ExchangeList = std::vector<Exchange>;
 
-// Of a unit, one micro-batch. The loss head's `forward` is that of the loss alone; `backward` is
-// what gradients add behind it.
+// The exchanges of a unit for one micro-batch. For the loss head, `forward` holds the loss's
+// exchanges, and `backward` the exchanges that the gradients add after `forward`.
 struct UnitExchanges {
   ExchangeList forward{};
-  ExchangeList backward{};  // from what forward kept
-  ExchangeList again{};     // backward where forward kept nothing
+  ExchangeList backward{};  // without recomputation
+  ExchangeList again{};     // backward with recomputation
 
   bool operator==(const UnitExchanges&) const = default;
 };
 
-// Adds to the list; an exchange like the one before it adds to that one's `times`.
+// Appends to the list. An exchange equal to the last one adds to the last one's `times`.
 void append(ExchangeList& list, const Exchange& exchange);
-// That a rank sends.
+// Bytes that a rank sends.
 [[nodiscard]] std::int64_t sent_bytes(std::span<const Exchange> list);
 // "2 x all-reduce of 1.5 MiB beside the weights' product"
 [[nodiscard]] std::string describe(const Exchange& exchange);
 
 [[nodiscard]] std::string_view name_of(ExchangeKind kind);
 [[nodiscard]] std::string_view name_of(ExchangeRanks ranks);
-[[nodiscard]] std::string_view name_of(Beside beside);  // "" of kNothing
+[[nodiscard]] std::string_view name_of(Beside beside);  // "" for kNothing
 
 }  // namespace sluice

@@ -15,7 +15,7 @@ std::int64_t now_us() {
       .count();
 }
 
-// An operation's failure is reported where it is waited for, under its own name.
+// Rethrows the operation's failure to the waiter, with the operation's name added.
 void wait_for(const Op& op, const Ticket& ticket) {
   try {
     ticket.wait();
@@ -38,13 +38,13 @@ std::string describe(const Op& op) {
 
 namespace {
 
-// A collective that waits for a copy or the disk must not hold up the executing thread.
+// Whether comm needs a thread: a collective that waits must not block the executing thread.
 bool wire_waits(const Program& program) {
   return std::any_of(program.ops.begin(), program.ops.end(),
                      [](const Op& op) { return op.lane == Lane::kComm && !op.waits.empty(); });
 }
 
-// A Ticket that knows which operation it is of.
+// The state of a Ticket that adds its operation's name to a failure.
 class Named final : public TicketState {
  public:
   Named(const Op& op, Ticket ticket) : op_(op), ticket_(std::move(ticket)) {}
@@ -72,8 +72,8 @@ Ticket submit(const Program& program, std::size_t i, OpHandler& handler, LaneThr
       std::make_shared<Named>(op, lanes.submit(op.lane, std::move(waits), std::move(start))));
 }
 
-// By which what is over is watched for: a message that was asked for early may come late, and must
-// not hide that others, or a collective, are over.
+// The wire for LaneThreads::when_done(). Each kind of message has its own wire, because a receive
+// that is posted early and completes late must not delay the times of other operations.
 std::size_t wire_of(const Op& op) {
   const bool pipe = op.lane == Lane::kPipe;
   return static_cast<std::size_t>(pipe ? kLaneCount + pipe_wire(op.kind)
@@ -88,8 +88,8 @@ Ticket run_here(const Op& op, OpHandler& handler) {
   }
 }
 
-// Requests and closures of what is over do not pile up until the step ends. A ticket that is done
-// does not hold the caller up; it may throw.
+// Drops the tickets of completed operations, so that their requests and closures do not pile up
+// until the step ends. Waiting for a done ticket does not block, but may throw.
 void let_go(std::vector<Ticket>& tickets, std::size_t& open, std::size_t end) {
   for (; open < end && tickets[open].done(); ++open) {
     tickets[open].wait();
@@ -104,7 +104,7 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
   std::vector<Ticket> tickets(program.ops.size());
   timings.assign(program.ops.size(), {});
   const bool wire_has_thread = wire_waits(program);
-  std::size_t open = 0;  // the first operation that is not known to be over
+  std::size_t open = 0;  // the first operation whose ticket is still held
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     OpTiming& timing = timings[i];

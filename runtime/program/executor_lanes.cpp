@@ -12,13 +12,13 @@
 namespace sluice {
 namespace {
 
-// Not started, then started (and as far as its own ticket is), or failed.
+// The state of a submitted operation: not started, started (then its own Ticket decides) or failed.
 class Submitted final : public TicketState {
  public:
   Submitted(const LaneHooks& hooks, std::vector<Ticket> waits, std::function<Ticket()> start)
       : hooks_(hooks), waits_(std::move(waits)), start_(std::move(start)) {}
 
-  // `begun`: of the thread.
+  // `begun`: whether the thread has run LaneHooks::begins.
   void run(bool& begun) noexcept {
     try {
       if (!begun && hooks_.begins) hooks_.begins();
@@ -60,7 +60,7 @@ class Submitted final : public TicketState {
     changed_.notify_all();
   }
 
-  const LaneHooks& hooks_;  // used by the worker alone
+  const LaneHooks& hooks_;  // used only by the worker
   std::vector<Ticket> waits_;
   std::function<Ticket()> start_;
   std::mutex mutex_;
@@ -125,7 +125,7 @@ class LaneThreads::Worker {
   std::deque<std::shared_ptr<Submitted>> queue_;
   bool running_ = false;
   bool stopping_ = false;
-  std::thread thread_;  // last: it uses the others
+  std::thread thread_;  // last member, because the thread uses the others
 };
 
 LaneThreads::LaneThreads(LaneHooks hooks)
@@ -160,7 +160,7 @@ void LaneThreads::settle() {
   }
 }
 
-// First all queues, so that nothing that runs waits for an operation that will never start.
+// Empties all queues first, so that no running operation waits for one that never starts.
 void LaneThreads::cancel() noexcept {
   for (const auto& worker : workers_) {
     if (worker) worker->drop_queue();

@@ -1,8 +1,8 @@
-// One thread for each lane beside compute: takes operations in the order given, waits for what each
-// needs, starts it.
+// One thread per lane other than compute. The thread takes operations in the order of submission,
+// waits for the `waits` of each and starts it.
 //
-// submit() and cancel() from one thread. Tickets are waited for by anybody. A lane's thread is made
-// at its first operation and has the maker's floating-point control (flush-to-zero).
+// One thread calls submit() and cancel(). Any thread may wait for a Ticket. A lane's thread is
+// created at its first operation and inherits the creator's floating-point control (flush-to-zero).
 #pragma once
 
 #include <cstddef>
@@ -15,11 +15,11 @@
 
 namespace sluice {
 
-// Called on the threads, where their waits are not the host's (offload/device_copies.hpp). Empty:
-// nothing is.
+// Functions that the lanes' threads call if copies run on the device (offload/device_copies.hpp).
+// Empty: no call.
 struct LaneHooks {
-  std::function<void()> begins;  // once on each, before all else there; where it throws, again
-  std::function<void()> waited;  // after it has waited for Tickets; may throw, as these may
+  std::function<void()> begins;  // once per thread, first; called again if it throws
+  std::function<void()> waited;  // after the waits of each operation; may throw
 };
 
 class LaneThreads {
@@ -29,20 +29,20 @@ class LaneThreads {
   LaneThreads(const LaneThreads&) = delete;
   LaneThreads& operator=(const LaneThreads&) = delete;
 
-  // `start` runs on the lane's thread once `waits` are over; the result is done when what it
-  // returns is. Where a wait or `start` throws, the Ticket does, and the lane goes on with the
-  // next.
+  // `start` runs on the lane's thread once `waits` are done. The result is done when the Ticket
+  // that `start` returns is done. If a wait or `start` throws, the result throws, and the lane
+  // continues with the next operation.
   [[nodiscard]] Ticket submit(Lane lane, std::vector<Ticket> waits, std::function<Ticket()> start);
 
-  // Calls `over` on a thread of the wire's own once `ticket` is done, on one wire in the order
-  // given: for times. What the ticket throws is its waiters' to see. `wire`: any numbers from 0 on;
-  // what may be over in another order than it was started is on different ones.
+  // Calls `over` once `ticket` is done, on a thread per `wire`; for times. Calls of one wire come
+  // in the order of submission. An exception of the ticket suppresses `over` and reaches only the
+  // ticket's waiters. `wire` >= 0. Operations that may complete out of order need different wires.
   void when_done(std::size_t wire, Ticket ticket, std::function<void()> over);
-  // Waits for all of these.
+  // Waits for all calls of when_done().
   void settle();
 
-  // Fails what has not started, and waits for what is running. What was started and has a Ticket of
-  // its own may still be under way.
+  // Fails the operations that have not started, and waits for each running `start`. The Tickets
+  // that `start` returned may not be done yet.
   void cancel() noexcept;
 
  private:
@@ -50,7 +50,7 @@ class LaneThreads {
   [[nodiscard]] Worker& worker(std::size_t at);
 
   const LaneHooks hooks_;
-  std::vector<std::unique_ptr<Worker>> workers_;  // by lane; after them those that watch, by wire
+  std::vector<std::unique_ptr<Worker>> workers_;  // by lane, then by wire of when_done()
 };
 
 }  // namespace sluice

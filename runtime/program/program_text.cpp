@@ -18,8 +18,7 @@ using Column = std::array<std::string, kLaneCount>;
 
 std::size_t index_of(Lane lane) { return static_cast<std::size_t>(lane); }
 
-// A run of operations drawn together: what comes before the second batch, a micro-batch, the
-// update.
+// A run of operations drawn together, such as a micro-batch or the update.
 struct Stretch {
   std::string title;
   std::vector<Column> columns;
@@ -31,8 +30,8 @@ std::string numbered(char letter, int number) {
   return text;
 }
 
-// What moves between tiers: r and w at the disk, s off the device, f to it; by group, unit or
-// bucket.
+// Label of a transfer between tiers, with its group, unit or bucket: r and w read and write the
+// disk, s leaves the device, f goes to the device.
 std::string label_of_move(const Op& op, int first_bucket) {
   const char letter = op.lane == Lane::kToHost     ? 's'
                       : op.lane == Lane::kToDevice ? 'f'
@@ -45,7 +44,7 @@ std::string label_of_move(const Op& op, int first_bucket) {
   return numbered(letter, op.unit >= 0 ? op.unit : op.group);
 }
 
-// Buckets are counted from the micro-batch's first.
+// Buckets are counted from the micro-batch's first bucket.
 std::string label_of(const Op& op, int first_bucket) {
   switch (op.kind) {
     case OpKind::kGather:
@@ -99,7 +98,7 @@ bool has_messages(const Program& program) {
   return any_op(program, [](const Op& op) { return op.lane == Lane::kPipe; });
 }
 
-// Walks the program once; knows what is on the wire at each operation.
+// Walks the program once and tracks the lanes that are busy at each operation.
 class Picture {
  public:
   explicit Picture(const Program& program)
@@ -112,7 +111,7 @@ class Picture {
   const std::vector<Stretch>& stretches() const { return stretches_; }
 
  private:
-  // The second batch is loaded before the first one's loss is known.
+  // In layer-major order the second batch is loaded before the first loss head.
   static bool is_layer_major(const Program& program) {
     int loads = 0;
     for (const Op& op : program.ops) {
@@ -154,7 +153,7 @@ class Picture {
     stretches_.back().columns.push_back(std::move(column));
   }
 
-  // A pipeline stage's turns: a forward, where backwards came before, begins one.
+  // Starts a new stretch of a pipeline stage at each first forward after a backward.
   void begin_turn(const Op& op) {
     const bool forward = op.kind == OpKind::kForward;
     const bool backward = op.kind == OpKind::kBackward || op.kind == OpKind::kLossHead;
@@ -165,7 +164,7 @@ class Picture {
     if (forward || backward) forwards_ = forward;
   }
 
-  // Over with it is all that it waited for.
+  // Marks an operation as completed, with all operations that it waited for.
   void finish(OpId id) {
     const Op& op = program_.ops[static_cast<std::size_t>(id)];
     OpId& over = over_[index_of(op.lane)];
@@ -186,10 +185,10 @@ class Picture {
   const Program& program_;
   const bool layer_major_;
   const bool staged_;
-  bool forwards_ = false;  // the unit last run went forward
+  bool forwards_ = false;  // the last unit operation was a forward
   std::vector<Stretch> stretches_;
   std::array<OpId, kLaneCount> issued_ = filled();  // newest operation of each lane
-  std::array<OpId, kLaneCount> over_ = filled();    // newest known to be over
+  std::array<OpId, kLaneCount> over_ = filled();    // newest known to have completed
   std::array<std::string, kLaneCount> last_;        // label drawn last
   int buckets_ = 0;
   int first_bucket_ = 0;
@@ -262,7 +261,7 @@ std::string legend(const Program& program) {
   return text;
 }
 
-// Blocks are alike: the first units and the last tell the rest.
+// Names only the first units and the last one, because blocks are alike.
 std::string unit_legend(std::span<const std::string> names) {
   constexpr std::size_t kShown = 3;
   if (names.empty()) return "";

@@ -29,7 +29,7 @@ bool has_backward(const StepShape& shape, int unit) {
 
 std::int64_t leaving_bytes(const StepShape& shape, int unit) {
   const bool head = is_loss_head(shape, unit);
-  // Under gpipe all other forwards come before its backward.
+  // With gpipe all other forwards come before its backward, so its input leaves the device.
   const bool turns = shape.ends_model() && unit + 2 == static_cast<int>(shape.units.size()) &&
                      !(is_pipelined(shape) && shape.pipeline.schedule == PipelineSchedule::kGpipe);
   if (shape.placement.activations == Tier::kDevice || !has_input(shape, unit) || head || turns ||

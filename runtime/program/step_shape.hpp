@@ -1,4 +1,4 @@
-// What a program writer must know of a model, a rank and a configuration: integers only.
+// The input of a program writer: a model, a rank and a configuration, as numbers only.
 #pragma once
 
 #include <cstdint>
@@ -10,37 +10,37 @@
 
 namespace sluice {
 
-// Device bytes one unit needs for one micro-batch. Found by running the unit itself on the meta
-// device (runtime/model/unit_profile.hpp), so they are those of the code that will run.
+// Device bytes that one unit needs for one micro-batch. unit_profile.hpp (runtime/model) measures
+// them by running the unit's own code on the meta device.
 struct UnitMemory {
   std::int64_t output = 0;             // boundary activation
-  std::int64_t kept = 0;               // what forward keeps for backward, beyond input and output
-  std::int64_t forward_peak = 0;       // highest above the state before; keeping, output included
-  std::int64_t forward_only_peak = 0;  // the same, keeping nothing
+  std::int64_t kept = 0;               // kept by forward for backward, besides input and output
+  std::int64_t forward_peak = 0;       // peak above the state before; includes kept and output
+  std::int64_t forward_only_peak = 0;  // the same, with nothing kept
   std::int64_t backward_peak =
-      0;  // highest above the state before backward; input gradient included
-  std::int64_t recompute_peak = 0;  // the same, running the forward again first
+      0;  // peak above the state before backward; includes the input gradient
+  std::int64_t recompute_peak = 0;  // the same, with the forward run again first
   std::int64_t input_gradient = 0;
-  std::int64_t scratch = 0;       // loss head: a slot of the arena it works in
-  std::int64_t cache = 0;         // what it remembers of a sequence that is run in parts
-  std::int64_t deferred = 0;      // held between a split backward and the gradients of its weights
-  std::int64_t weights_peak = 0;  // highest above that while these are made
+  std::int64_t scratch = 0;       // loss head: its working slot in the arena
+  std::int64_t cache = 0;         // earlier positions of a sequence that is run in parts
+  std::int64_t deferred = 0;      // held between a split backward and its kBackwardWeights
+  std::int64_t weights_peak = 0;  // peak above `deferred` during kBackwardWeights
 };
 
 struct UnitShape {
-  std::vector<int> groups;  // whose parameters it reads, and adds gradients to unless frozen
+  std::vector<int> groups;  // read by the unit; it adds gradients to groups that are not frozen
   bool backward_reads_params = true;
   UnitMemory memory;
-  bool kept_moves = false;   // what forward keeps can be taken away and brought back
+  bool kept_moves = false;   // the kept activations can move off-device and back
   double forward_flops = 0;  // one micro-batch
   double weight_flops = 0;   // the gradients of its trained weights
-  // Of these, what the unit's backward itself runs again (selective recomputation).
+  // FLOP of the forward that the unit's own backward repeats (selective recomputation).
   double recomputed_flops = 0;
   UnitExchanges exchanges{};  // with tensor-parallel ranks
 };
 
-// The rank's place in the pipeline. Its units are those of its chunks, one after another; chunk c
-// is stage c * stages + stage of stages * virtual_stages.
+// The rank's place in the pipeline. Its units are the units of its chunks, in order. Chunk c is
+// virtual stage c * stages + stage of stages * virtual_stages.
 struct PipelineShape {
   int stages = 1;
   int stage = 0;
@@ -60,22 +60,22 @@ struct StepShape : ShardShape {
   int prefetch_units = 1;
   std::int64_t batch_bytes = 0;         // tokens and targets of a micro-batch
   std::int64_t comm_staging_bytes = 0;  // of the largest bucket
-  // Of gradients that are added up over replicas.
+  // Staging of gradients that are summed over replicas.
   std::int64_t replica_staging_bytes = 0;
-  std::int64_t constant_bytes = 0;  // tables the units share, beside the parameters
+  std::int64_t constant_bytes = 0;  // tables that the units share, besides the parameters
   std::int64_t library_bytes = 0;   // workspaces of libraries, held from the first product on
-  // Through which the host adds gradients of a device with memory of its own; 0: the device is the
-  // host.
+  // The bounce buffer through which the host adds gradients of a device with its own memory; 0: the
+  // device is the host.
   std::int64_t bounce_bytes = 0;
   StoreShape store;
-  std::int64_t other_arena_bytes = 0;  // of the device's arena: what programs beside this one need
-  // In order of forward. The first takes tokens, the last is the loss head; of a pipeline's stages
-  // only where they are the first and the last.
+  std::int64_t other_arena_bytes = 0;  // device arena bytes that the rank's other programs need
+  // In the order of forward. The model's first unit takes tokens and its last unit is the loss
+  // head. Only the first and the last pipeline stage hold these two.
   std::vector<UnitShape> units;
   PipelineShape pipeline;
   int tensor = 1;  // tensor-parallel ranks
-  // Of the pipeline stage that has most groups: the norm's exchange is as long on all ranks. 0: as
-  // many as `groups`.
+  // Largest number of groups on any pipeline stage, because the norm's exchange has the same length
+  // on all ranks. 0: the number of `groups`.
   int most_groups = 0;
 
   [[nodiscard]] int world() const { return dp * tensor * pipeline.stages; }
@@ -83,20 +83,20 @@ struct StepShape : ShardShape {
   [[nodiscard]] bool ends_model() const { return pipeline.stage == pipeline.stages - 1; }
 };
 
-// Bytes of a unit's input, and of what it keeps, that leave the device between forward and
-// backward; 0 where they stay: of the first unit, of the last one before the loss head, whose
-// backward is next, and of units that can neither recompute nor be parted from what they keep.
+// Bytes of a unit's input and kept activations that move off-device between forward and backward.
+// 0 for the first unit, the loss head, the unit before the loss head (its backward is next, except
+// with gpipe), units without a backward, and units whose kept activations cannot move.
 [[nodiscard]] std::int64_t leaving_bytes(const StepShape& shape, int unit);
 
-// Whether the unit has a backward: it or a unit before it has a group that is trained. Every unit
-// of a pipeline has one, because other stages may have trained groups.
+// Whether the unit has a backward: the unit or a unit before it has a trained group. Every unit of
+// a pipeline has a backward, because other stages may have trained groups.
 [[nodiscard]] bool has_backward(const StepShape& shape, int unit);
 
-// A group's gradient shards. Where micro-batches are summed, each unit that writes the group has
-// one of its own, added up before the norm: the sum is then the same whether all micro-batches of a
-// unit run together or all units of a micro-batch.
+// The number of a group's gradient streams (shards). If shards sum micro-batches, each unit that
+// writes the group has its own stream, and the streams are added before the norm. The sum is then
+// bit-identical in layer-major order and in micro-batch order.
 [[nodiscard]] int gradient_streams(const StepShape& shape, int group);
-// Which of them a unit adds to.
+// The stream that a unit adds to.
 [[nodiscard]] int gradient_stream(const StepShape& shape, int unit, int group);
 
 }  // namespace sluice

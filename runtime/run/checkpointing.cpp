@@ -19,7 +19,7 @@ namespace {
 
 constexpr std::chrono::seconds kBetweenMeetings{1};
 
-// On a thread of its own. That none can be started is a failure of the save, not of the run.
+// Runs work on a new thread. Failure to start the thread fails the save, not the run.
 template <class F>
 std::future<std::string> start_thread(F&& work) {
   try {
@@ -55,7 +55,7 @@ std::unique_ptr<RankWriter> make_writer(FileSystem& files, const SaveTarget& tar
   return std::make_unique<RankWriter>(files, target, rank, ranges_of(pieces), options);
 }
 
-// `newest` is complete: that old ones cannot be removed is no failure of its save.
+// `newest` is complete, so a failed removal of old checkpoints does not fail its save.
 void remove_old(FileSystem& files, const CheckpointOptions& asked, const SaveTarget& newest,
                 const std::vector<std::string>& known_bad) noexcept {
   try {
@@ -90,8 +90,8 @@ Checkpointing::Checkpointing(CheckpointingOptions options, Engine& engine, Commu
   }
 }
 
-// The future of a thread waits for it. What is still being written then, of a run that ends with an
-// error, no rank will complete: the error is not to be told minutes late for it.
+// The destructor of the future waits for its thread. ending_ stops the write, so the error that
+// ends the run is not reported minutes late. No rank would complete the save.
 Checkpointing::~Checkpointing() { ending_ = true; }
 
 std::string Checkpointing::describe() const {
@@ -116,14 +116,14 @@ std::string Checkpointing::describe() const {
 }
 
 bool Checkpointing::save(const RunState& run, bool behind) {
-  const Clock::time_point entered = Clock::now();  // the steps wait for the save before this too
+  const Clock::time_point entered = Clock::now();  // steps also wait for the save before
   (void)finish();
   newest_.began = Clock::now();
   newest_.run = run;
   meeting_.set_moved(0);
   engine_.settle();
   newest_.behind = behind && options_.checkpoint.async && memory_.take_copy();
-  // Making it, and removing what a crash left.
+  // Makes the directory and removes the remains of a crash.
   meeting_.tell("saving a checkpoint: making its directory", true);
   const std::string problem = begin();
   if (!problem.empty()) {
@@ -150,8 +150,8 @@ bool Checkpointing::save(const RunState& run, bool behind) {
   return true;
 }
 
-// All take their staging; rank 0 makes the directory and tells the others. Returns what went wrong
-// on any rank, on every rank: one that went on alone would wait for the others' collectives.
+// All ranks take their staging; rank 0 makes the directory and tells the other ranks. Every rank
+// returns any rank's failure, because a rank that continued alone would wait in a collective.
 std::string Checkpointing::begin() {
   std::string target;
   std::string error;
@@ -169,12 +169,12 @@ std::string Checkpointing::begin() {
     return problem;
   }
   newest_.target = decode_target(exchange_text(comm_, target).front());
-  // A bad one that was purged gives its name free: the one that gets it now is not bad.
+  // The new checkpoint may have the name of a damaged one that was purged.
   std::erase(known_bad_, newest_.target.name);
   return "";
 }
 
-// The engine is read on its own thread; the sync, which may take long, is left to another.
+// Reads the engine on the engine's thread. Another thread runs the sync, which may take long.
 void Checkpointing::write_now() {
   Clock::time_point met = Clock::now();
   try {
@@ -188,7 +188,7 @@ void Checkpointing::write_now() {
       met = Clock::now();
     });
     part_ = start_thread([writer] { return writer->seal(); });
-  } catch (const std::exception&) {  // a broken meeting too: the next one throws it again
+  } catch (const std::exception&) {  // also a failed meeting: the next meeting throws again
     std::promise<std::string> failed;
     failed.set_exception(std::current_exception());
     part_ = failed.get_future();
@@ -223,7 +223,7 @@ bool Checkpointing::finish() {
   return std::exchange(succeeded_, true);
 }
 
-// All ranks have done what the phase asks of them.
+// REQUIRES: all ranks have completed the phase.
 void Checkpointing::advance() {
   if (phase_ == Phase::kWriting) {
     all_have_written();
@@ -234,7 +234,7 @@ void Checkpointing::advance() {
     if (part_.valid()) part_.get();
   } catch (const std::exception& failure) {
     error = error_chain(failure);
-    // A disk that is full must not stay so; a complete checkpoint stays.
+    // Frees space on a full disk. A complete checkpoint stays.
     abandon_save(files_, newest_.target);
   }
   conclude(first_errors(exchange_text(comm_, error)));

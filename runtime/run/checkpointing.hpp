@@ -1,19 +1,18 @@
-// A run's saves. Every rank has one and makes the same calls at the same steps; between them the
-// ranks agree on what became of a save, so that it is complete on all of them or on none.
+// The saves of a run. Every rank has a Checkpointing and makes the same calls at the same steps.
+// The ranks agree on the result of each save, so a save is complete on all ranks or on none.
 //
 //   idle -save()-> writing -all ranks have written-> committing (rank 0) -done-> idle
 //
-// Writing happens at once, or on a thread of its own from a copy of this rank's share (async), the
-// steps going on beside it; look(), at each step's end, moves it on. A save that fails is reported
-// and abandoned, and the run goes on.
+// A synchronous save writes at once. An asynchronous save writes a copy of this rank's states on
+// another thread, beside the next steps; look(), at each step's end, advances the save. A failed
+// save is reported and abandoned, and the run continues.
 //
-// Where a save is waited for, the ranks meet each second, so that none gives up on one whose disk
-// takes long.
+// While ranks wait for a save, they meet each second, so no rank times out on a slow disk.
 //
-// SaveMemory has the memory of a save, SaveMeeting the meetings; here is the state machine.
+// SaveMemory has the memory of a save, SaveMeeting the meetings, Checkpointing the state machine.
 //
-// Public calls are collective; not thread-safe. The destructor gives up what is being written: of a
-// run that goes well finish() comes before it.
+// Public calls are collective; not thread-safe. The destructor abandons an unfinished save. Call
+// finish() first to complete the save.
 #pragma once
 
 #include <atomic>
@@ -36,41 +35,41 @@ namespace sluice {
 
 struct CheckpointingOptions {
   CheckpointOptions checkpoint = {};  // dir is not empty
-  // Of memory.host, what the plan leaves for saving on this rank; nullopt: no budget was given.
+  // Bytes of memory.host that the plan leaves for saves of this rank; nullopt: no budget.
   std::optional<std::int64_t> room_bytes = {};
-  int local_ranks = 1;  // that share this host's memory
+  int local_ranks = 1;  // ranks that share this host's memory
 };
 
 class Checkpointing {
  public:
-  // `alive` is called while a save is waited for: what this rank does, and whether it may be silent
-  // for longer (a sync, a commit, other ranks'), each time that changes or some rank has moved on.
-  // Throws as check_saving_room, on all ranks where one has no room.
+  // `alive` is called while the rank waits for a save, at each change or progress of some rank. Its
+  // arguments: what this rank does, and whether the rank may be silent for longer (a sync, a
+  // commit, other ranks). Throws as check_saving_room, on all ranks if one rank has no room.
   Checkpointing(CheckpointingOptions options, Engine& engine, Communicator& world,
                 FileSystem& files, PhaseObserver alive);
   ~Checkpointing();
   Checkpointing(const Checkpointing&) = delete;
   Checkpointing& operator=(const Checkpointing&) = delete;
 
-  // "every 500 steps, to runs/x/checkpoints, ...": for the log at the start.
+  // For the log at the start: "every 500 steps, to runs/x/checkpoints, ...".
   [[nodiscard]] std::string describe() const;
 
-  // Waits for a save that is under way, then saves; `behind`: beside the next steps, where
-  // checkpoint.async is on and there is room for a copy. False where a save at once failed.
+  // Waits for a save under way, then saves. `behind`: beside the next steps, if checkpoint.async is
+  // on and memory for a copy is left. Returns false if a synchronous save failed.
   bool save(const RunState& run, bool behind);
-  // At each step's end.
+  // Called at each step's end.
   void look();
-  // Until nothing is under way. False where what was failed.
+  // Waits for the save under way. Returns false if the save failed.
   bool finish();
-  // Why the last save failed, as every rank was told; empty: it did not.
+  // Why the last save failed, equal on every rank; empty: the save did not fail.
   [[nodiscard]] const std::string& failure() const { return failure_; }
 
-  // Of the newest save that began; empty: none did.
+  // Path of the newest save that began; empty: none did.
   [[nodiscard]] std::string path() const {
     return newest_.target.name.empty() ? "" : newest_.target.path();
   }
 
-  // Names of checkpoints that could not be read: they do not count among those that are kept.
+  // Names of unreadable checkpoints, which do not count towards checkpoint.keep.
   void set_known_bad(std::vector<std::string> names) { known_bad_ = std::move(names); }
   // The step of the newest save that began and has not failed; -1: none.
   [[nodiscard]] std::int64_t last_step() const { return last_step_; }
@@ -78,8 +77,8 @@ class Checkpointing {
   [[nodiscard]] std::optional<std::chrono::steady_clock::time_point> under_way_since() const {
     return phase_ == Phase::kIdle ? std::nullopt : std::optional(newest_.began);
   }
-  // How long the last save kept the steps waiting (for the one before it, too), and how long the
-  // last that succeeded took; 0: none did.
+  // How long steps waited for the last save, with the wait for the save before it; and how long the
+  // last successful save took. 0: none.
   [[nodiscard]] double stall_ms() const { return stall_ms_; }
   [[nodiscard]] double save_seconds() const { return save_seconds_; }
   [[nodiscard]] std::int64_t host_bytes() const { return memory_.used_bytes(); }
@@ -119,9 +118,9 @@ class Checkpointing {
   double stall_ms_ = 0;
   double save_seconds_ = 0;
 
-  // Last: the thread of part_ uses the others.
+  // Declared last: the thread of part_ uses the other members.
   std::atomic<bool> ending_{false};
-  std::future<std::string> part_;  // what this rank has to do: write its file, then (rank 0) commit
+  std::future<std::string> part_;  // this rank's work: write its file, then (rank 0) commit
 };
 
 }  // namespace sluice

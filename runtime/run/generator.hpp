@@ -1,4 +1,4 @@
-// Text from an engine's weights: the prompt in one pass, then a token at a time.
+// Text generation: the engine runs the prompt in one pass, then one token at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +19,7 @@ struct GenerateOptions {
   SamplingOptions sampling;
   std::int64_t max_tokens = 256;
   bool stop_at_end_of_text = true;
-  std::set<std::int32_t> end_tokens{};  // that end a text too, beside the tokenizer's end_of_text()
+  std::set<std::int32_t> end_tokens{};  // end a text, as does end_of_text()
 };
 
 enum class StopReason { kEndOfText, kMaxTokens, kRequest };
@@ -32,19 +32,19 @@ struct Generated {
   double decode_seconds = 0;  // of all tokens but the first
 };
 
-// Called on every rank with each token as it comes; false asks for an end after it, which rank 0
-// decides for all.
+// Called on every rank with each new token. False asks to stop after the token; rank 0 decides for
+// all ranks.
 using TokenObserver = std::function<bool(std::int32_t token)>;
 
-// Collective; all ranks are given the same and get the same: rank 0's choices. REQUIRES:
-// prompt.size() + max_tokens <= engine's generate_positions, a prompt of one token or more, ids of
-// the model. Ids that the tokenizer does not have are never chosen.
+// Collective: all ranks pass equal arguments and get rank 0's choices. REQUIRES: prompt.size() +
+// max_tokens <= the engine's generate_positions, a prompt of at least one token, ids of the model.
+// Ids outside the tokenizer are never chosen.
 [[nodiscard]] Generated generate(Engine& engine, Communicator& comm, const Tokenizer& tokenizer,
                                  const std::vector<std::int32_t>& prompt,
                                  const GenerateOptions& options, const TokenObserver& observer);
 
-// What a training run shows at its end: how the model goes on from the first tokens of the first
-// validation sample, at temperature 0.8.
+// The sample at the end of a training run: the model continues the first tokens of the first
+// validation sample at temperature 0.8.
 struct Sampled {
   std::string prompt;
   std::string continuation;

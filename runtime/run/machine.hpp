@@ -1,4 +1,4 @@
-// What this process computes with: libtorch's threads, the rate of its matrix products, its memory.
+// This process's libtorch threads, rate of matrix products, and peak memory.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -10,12 +10,12 @@
 
 namespace sluice {
 
-// Threads of one libtorch operation, and one for operations side by side. Before the first of them.
+// Sets the threads of one libtorch operation, and one thread for concurrent operations. Call before
+// the first operation.
 void set_libtorch_threads(int threads);
 
-// FLOP/s of a square matrix product, best of a few; about 0.1 s on a CPU, where the time that this
-// thread waited for a core does not count. What "% of measured rate" is of
-// (peak_rate.hpp).
+// FLOP/s of a square matrix product, the best of a few; the base of "% of measured rate"
+// (peak_rate.hpp). Takes about 0.1 s on a CPU, without this thread's wait for a core.
 [[nodiscard]] double measure_gemm_rate(DType dtype, at::Device device);
 
 // A linear layer: x [rows, in] -> y [rows, out].
@@ -25,9 +25,9 @@ struct LinearShape {
   std::int64_t out = 1;
 };
 
-// How fast one thread of this CPU runs the three products of a 16-bit layer (explicit_linear.hpp)
-// either way, best of a few. About 0.3 s of processor time: larger layers are measured on a piece.
-// Leaves no thread behind; not to be called while others compute.
+// FLOP/s of one CPU thread for the three products of a 16-bit layer (explicit_linear.hpp), native
+// and in fp32, the best of a few. Takes about 0.3 s of processor time: only a piece of a large
+// layer is measured. Leaves no thread behind. Do not call while other threads compute.
 [[nodiscard]] MatmulRates measure_matmul_rates(DType dtype, const LinearShape& shape);
 
 // Highest resident memory of the process so far, bytes.

@@ -36,18 +36,18 @@ class OneThread {
   const int compute_;
 };
 
-// Processor time of this thread: what others do on the machine does not count.
+// Processor time of this thread, without the time of other processes.
 double thread_seconds() {
   timespec now{};
   ::clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
 
-// How long `work` takes on this thread and those that share its operations. Where the thread itself
-// was kept waiting for a core, its processor time says it: operations are divided equally.
+// Time of `work` on this thread and the threads that share its operations. If this thread waited
+// for a core, returns its processor time: operations are divided equally among threads.
 template <class F>
 double undisturbed_seconds(F&& work) {
-  constexpr double kDisturbed = 0.8;  // of the time: less is no imbalance of a quiet machine
+  constexpr double kDisturbed = 0.8;  // share of wall time; imbalance alone stays above
   const double began = thread_seconds();
   const auto begin = std::chrono::steady_clock::now();
   work();
@@ -92,7 +92,7 @@ class TimedLayer {
 
 void set_libtorch_threads(int threads) {
   at::set_num_threads(threads);
-  static std::once_flag once;  // libtorch takes this number once
+  static std::once_flag once;  // libtorch accepts this number only once
   std::call_once(once, [] { at::set_num_interop_threads(1); });
 }
 
@@ -115,7 +115,7 @@ double gemm_rate(DType dtype, at::Device device) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     return flops / took.count();
   };
-  // Some CPUs take half a minute for a 16-bit product of full size.
+  // Some CPUs need half a minute for a full-size 16-bit product.
   constexpr double kLongest = 0.25;  // seconds
   std::int64_t n = device.is_cuda() ? largest : 64;
   (void)rate_at(n);  // the libraries make their kernels in the first call
@@ -134,7 +134,7 @@ double gemm_rate(DType dtype, at::Device device) {
 double measure_gemm_rate(DType dtype, at::Device device) {
   try {
     const double rate = gemm_rate(dtype, device);
-    // A GPU's allocator would keep the matrices, which no tensor of the run may fit into.
+    // A GPU's allocator would keep the matrices' blocks, which the run may not be able to use.
     if (device.is_cuda()) return_reserved_memory(device);
     return rate;
   } catch (const c10::OutOfMemoryError&) {
@@ -152,8 +152,8 @@ MatmulRates measure_matmul_rates(DType dtype, const LinearShape& shape) {
                           std::min(shape.out, kLargest.out)};
   TimedLayer layer(dtype, piece);
   const double begin = thread_seconds();
-  // The libraries make their kernels in the first call. Some CPUs take seconds for 16-bit products
-  // of full size, so that the number of rows grows as time allows.
+  // The libraries make their kernels in the first call. Some CPUs take seconds for a full-size
+  // 16-bit product, so the number of rows grows as time allows.
   std::int64_t rows = std::min<std::int64_t>(piece.rows, 8);
   for (const MatmulType type : {MatmulType::kNative, MatmulType::kFp32}) {
     (void)layer.rate(rows, type);

@@ -7,8 +7,7 @@
 namespace sluice {
 namespace {
 
-// Within the measurement's noise the answer is always the same one: a run started again then
-// repeats its bits.
+// The threshold is above the measurement's noise, so a restarted run repeats its bits.
 constexpr double kClearlyFaster = 1.1;
 
 }  // namespace

@@ -1,5 +1,5 @@
-// What a run multiplies its 16-bit matrices in (train.matmul), settled before its memory is
-// planned. Pure but for the measurement it is given.
+// Chooses the type of a run's 16-bit matrix products (train.matmul) before memory is planned. Pure
+// except for the given measurement.
 #pragma once
 
 #include <functional>
@@ -23,19 +23,19 @@ struct MatmulQuestion {
   DType dtype = DType::kFloat32;
   bool on_gpu = false;
   bool explicit_units = true;  // model.explicit_units; autograd multiplies natively
-  // Of the checkpoint that the run goes on from: its bits depend on it.
+  // The type of the checkpoint to resume, because the bits of the run depend on the type.
   std::optional<MatmulType> resumed{};
 };
 
 struct MatmulDecision {
   MatmulType type = MatmulType::kNative;
-  std::optional<MatmulRates> rates;  // where the decision needed them
-  bool resumed = false;              // it was the checkpoint's
+  std::optional<MatmulRates> rates;  // if the decision needed rates
+  bool resumed = false;              // the checkpoint's type was taken
 };
 
-// `measure` is called at most once, and on the same question always or never: it may be collective.
-// Throws ConfigError where fp32 is asked for on a GPU; the message begins with the key. REQUIRES:
-// explicit_units where it is asked for (configs/validate.hpp sees to it).
+// Calls `measure` at most once. Whether `measure` is called depends only on the question, so
+// `measure` may be collective. Throws ConfigError for fp32 on a GPU; the message begins with the
+// key. REQUIRES: explicit_units if fp32 is asked for (checked in configs/validate.hpp).
 [[nodiscard]] MatmulDecision choose_matmul(const MatmulQuestion& question,
                                            const std::function<MatmulRates()>& measure);
 

@@ -27,7 +27,7 @@ std::optional<std::int64_t> number_in(const char* path) {
   return file >> value ? std::optional(value) : std::nullopt;  // "max" is no number: no limit
 }
 
-// Pages of files that nobody used lately: they count as used, and go before an allocation fails.
+// Inactive file pages count as used, but the kernel frees them before an allocation fails.
 std::int64_t group_cache_bytes() {
   std::ifstream file("/sys/fs/cgroup/memory.stat");
   std::string name;
@@ -38,7 +38,7 @@ std::int64_t group_cache_bytes() {
   return 0;
 }
 
-// Of a container that sees its own group as the root one.
+// Free bytes of a container whose control group is visible as the root group.
 std::int64_t group_bytes() {
   const auto limit = number_in("/sys/fs/cgroup/memory.max");
   const auto used = number_in("/sys/fs/cgroup/memory.current");

@@ -1,11 +1,11 @@
-// What the machine, or the control group this process is in, has left to hand out.
+// Free memory of the machine or of this process's control group, whichever is less.
 #pragma once
 
 #include <cstdint>
 
 namespace sluice {
 
-// Bytes; the largest number where nothing says so. Thread-safe.
+// Bytes; the largest number if the system reports no limit. Thread-safe.
 [[nodiscard]] std::int64_t memory_left_bytes();
 
 }  // namespace sluice

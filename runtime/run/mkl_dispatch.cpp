@@ -1,9 +1,9 @@
-// MKL, inside libtorch, picks its kernels by vendor: on a CPU that is not Intel's MKL takes generic
-// ones at half the rate, whatever instructions the CPU has. MKL asks this function, which a program
-// may define. An answer by instruction set doubles fp32 products on AMD (docs/benchmarks.md).
-// SLUICE_MKL_BY_VENDOR=1 leaves the answer to MKL.
+// MKL, inside libtorch, picks kernels by vendor. On a CPU of another vendor than Intel, MKL takes
+// generic kernels at half the rate, even if the CPU has the instructions. MKL calls the function
+// below, which a program may define. An answer by instruction set doubles the rate of fp32 products
+// on AMD (docs/benchmarks.md). SLUICE_MKL_BY_VENDOR=1 leaves the answer to MKL.
 //
-// A source of programs (sluice_mkl_dispatch), not of a library: a library that defines the function
+// Only programs link this source (sluice_mkl_dispatch), not libraries: a library with the function
 // would change the arithmetic of every program that links the library.
 
 #include <cstdlib>

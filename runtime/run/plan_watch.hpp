@@ -1,5 +1,5 @@
-// A run beside its plan: predicted and measured peaks and step time, for the log, metrics.jsonl and
-// the trace. Not thread-safe.
+// Compares a run with its plan: predicted and measured peaks and step time, for the log,
+// metrics.jsonl and the trace. Not thread-safe.
 #pragma once
 
 #include <optional>
@@ -12,16 +12,16 @@
 
 namespace sluice {
 
-// What this rank's steps are predicted from.
+// Rates for the prediction of this rank's steps.
 struct RunRates {
   Rates rates;
-  // Above 0: rates.flops is this share of the matrix products' rate that the run measures itself.
+  // Above 0: rates.flops is this share of the rate of matrix products that the run measures.
   double share_of_measured = 0;
   std::string origin;  // for people
 };
 
-// Which of a record's figures are counted: a tier without a store is not, nor is a GPU's host tier.
-// step_time: the step did all that its program says (Engine::next_step_is_whole).
+// The measured figures of a record. A tier without a store is not counted, nor a GPU's host tier.
+// step_time: the step ran its whole program (Engine::next_step_is_whole).
 struct CountedTiers {
   bool device = false;
   bool host = false;
@@ -34,17 +34,17 @@ class PlanWatch {
   // By the third step of a process every lazy allocation has been made.
   static constexpr int kFirstCompared = 3;
 
-  // Without rates nothing is said of time. `gemm_rate`: FLOP/s that this rank measured. All but the
-  // rates are borrowed and outlive this.
+  // Without rates time is not compared. `gemm_rate`: FLOP/s that this rank measured. All arguments
+  // but the rates are borrowed and outlive the PlanWatch.
   PlanWatch(const Program& program, const StepShape& shape, const MemoryPlan& memory,
             const std::optional<RunRates>& rates, double gemm_rate);
 
-  // To be called once a step, in their order: sets record.plan_error from the third on. Returns the
-  // lines that the log should have: at the third, else none.
+  // Called once a step, in order. Sets record.plan_error from the third step on. Returns lines for
+  // the log at the third step, else none.
   std::vector<std::string> compare(StepRecord& record, const CountedTiers& counted);
 
-  // The step as the time model has it; null without rates. Made when it is first asked for: the
-  // start of a run does not wait for it.
+  // The predicted step; null without rates. Computed at the first call, so a run starts without
+  // the computation.
   const TimeReport* predicted();
 
  private:

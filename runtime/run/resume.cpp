@@ -20,11 +20,11 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kPartBytes = std::int64_t{4} << 20;  // as when saving
+constexpr std::int64_t kPartBytes = std::int64_t{4} << 20;  // equal to a save's part
 constexpr std::int64_t kSmallestPart = std::int64_t{64} << 10;
 
-// While some rank reads all meet now and then: one that is done waits for the slowest, and neither
-// its collective nor its watchdog may give up on that.
+// While a rank reads, all ranks meet at this interval, so neither a collective nor a watchdog of a
+// finished rank times out on the slowest rank.
 constexpr std::chrono::seconds kBetweenMeetings{1};
 constexpr bool kReads = true;
 
@@ -45,10 +45,10 @@ bool is_folder(const ResumeRequest& request) {
   return request.from != "auto" && request.from != "never";
 }
 
-// The memory through which states come back.
+// Memory for restoring states.
 class Restoring {
  public:
-  // A third for parts, one here and as much in the engine; the rest for what is read ahead.
+  // One third holds two parts, this one's and the engine's. The rest is for reading ahead.
   Restoring(const std::optional<std::int64_t>& room, std::int64_t block_bytes)
       : pool_(room.value_or(0)) {
     const std::int64_t full = read_ahead_bytes(std::min(block_bytes, kChecksumBlockBytes));
@@ -66,16 +66,15 @@ class Restoring {
   }
 
  private:
-  HostPool pool_;  // under the budget's room
+  HostPool pool_;  // limited to the room
   HostBlock part_, engines_, ahead_;
 };
 
-// What became of reading one checkpoint, which rank 0 found to be complete: `error` is empty where
-// nothing is.
+// The result of reading one checkpoint that rank 0 found complete. `error`: empty on success.
 struct Attempt {
   std::string error;
   bool same_model = true;
-  bool damaged = false;  // its contents are wrong; else the system failed, or the engine
+  bool damaged = false;  // true: wrong contents; false: the system or the engine failed
   Resumed resumed;
 };
 
@@ -114,8 +113,8 @@ Attempt try_reading(const std::string& path, const ResumeRequest& request, std::
   return attempt;
 }
 
-// Says what was passed over. Returns why the newest that was once complete is no longer, if that is
-// so: what a save did not finish is nothing that was lost.
+// Logs the checkpoints passed over. Returns the damage of the newest committed one if no complete
+// checkpoint remains, else an empty text. An unfinished save is no damage.
 std::string note_refusals(FileSystem& files, const std::string& dir, const NewestComplete& newest) {
   std::string damage;
   for (const Refusal& refusal : newest.refused) {
@@ -131,7 +130,7 @@ std::string note_refusals(FileSystem& files, const std::string& dir, const Newes
   return newest.path ? "" : damage;
 }
 
-// The newest that rank 0 sees, on every rank; nullopt: none was ever complete.
+// The newest checkpoint that rank 0 sees, equal on every rank; nullopt: none was ever complete.
 std::optional<std::string> find_newest(const std::string& dir, FileSystem& files,
                                        Communicator& comm,
                                        const std::vector<std::string>& refused) {
@@ -140,7 +139,7 @@ std::optional<std::string> find_newest(const std::string& dir, FileSystem& files
   if (comm.rank() == 0) {
     try {
       NewestComplete newest = newest_complete(files, dir, Trust::kManifest, refused);
-      std::erase_if(newest.refused, [&](const Refusal& refusal) {  // said already
+      std::erase_if(newest.refused, [&](const Refusal& refusal) {  // logged before
         return std::find(refused.begin(), refused.end(), refusal.name) != refused.end();
       });
       error = note_refusals(files, dir, newest);
@@ -160,7 +159,7 @@ std::optional<std::string> find_newest(const std::string& dir, FileSystem& files
                 dir);
 }
 
-// The step's directory that `from` means, on every rank; rank 0 has looked at its files.
+// The checkpoint directory that `from` names, equal on every rank. Rank 0 checks its files.
 std::string find_named(const std::string& from, FileSystem& files, Communicator& comm) {
   std::string found;
   std::string error;
@@ -188,7 +187,7 @@ std::optional<std::string> earlier_checkpoint(FileSystem& files, const ResumeReq
   const bool goes_on =
       is_folder(request) && lies_in(checkpoints_in(files, request.from), request.dir);
   if (goes_on) return std::nullopt;
-  // One that is damaged, or of a newer version, as well: it may be repaired, or read elsewhere.
+  // Damaged and newer-version checkpoints count too: they may be repaired or read elsewhere.
   const std::vector<CatalogEntry> entries = catalog(files, request.dir);
   const auto taken = std::find_if(entries.begin(), entries.end(),
                                   [](const CatalogEntry& entry) { return entry.has_manifest; });
@@ -214,7 +213,7 @@ std::int64_t newest_step(const std::string& dir, FileSystem& files, Communicator
         step = open_checkpoint(files, *newest.path, OpenCheck::kManifest).manifest().step;
       }
     } catch (const std::exception&) {
-      step = -1;  // whoever reads it says what is wrong with it
+      step = -1;  // the later read reports the error
     }
   }
   return std::stoll(exchange_text(comm, std::to_string(step)).front());
@@ -248,8 +247,8 @@ Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine&
   if (request.from == "never") return {};
   const bool is_auto = request.from == "auto";
   engine.settle();
-  std::vector<std::string> refused;    // not tried again
-  std::vector<std::string> known_bad;  // of these, what purge may remove: EIO deletes nothing
+  std::vector<std::string> refused;    // checkpoints not tried again
+  std::vector<std::string> known_bad;  // refused ones that a purge may remove; none after EIO
   for (;;) {
     const auto found = is_auto ? find_newest(request.dir, files, comm, refused)
                                : find_named(request.from, files, comm);

@@ -1,4 +1,4 @@
-// Going on from a checkpoint: which one, and its states into the engine.
+// Resuming from a checkpoint: chooses the checkpoint and restores its states to the engine.
 #pragma once
 
 #include <cstdint>
@@ -15,51 +15,51 @@
 namespace sluice {
 
 struct ResumeRequest {
-  std::string from = "never";  // "auto", "never", or a checkpoint's folder, or one of checkpoints
-  std::string dir{};           // of this run's checkpoints; empty: it makes none
-  // Of memory.host, what the plan leaves on this rank, as for saving; nullopt: no budget was given.
-  // Restoring takes 24 MiB of it while it lasts, less where there is less.
+  std::string from = "never";  // "auto", "never", a checkpoint, or a folder of checkpoints
+  std::string dir{};           // folder of this run's checkpoints; empty: no checkpoints
+  // Bytes of memory.host that the plan leaves on this rank, as for saves; nullopt: no budget.
+  // Restoring takes 24 MiB, or less if less is left.
   std::optional<std::int64_t> room_bytes = {};
   TextMap settings = {};    // settings_of() this run
-  std::string tokenizer{};  // its fingerprint; empty: it has none
+  std::string tokenizer{};  // fingerprint; empty: no tokenizer
 };
 
-// Before a process starts. Throws IoError or CheckpointError where `from` is a folder that holds no
+// Called before a process starts. Throws IoError or CheckpointError if the folder `from` holds no
 // complete checkpoint.
 void check_resume_source(FileSystem& files, const ResumeRequest& request);
-// Of an earlier run's checkpoints in `dir` the newest one's name, where this run goes on from none
-// of them: it would mix its own with those, and purge them. nullopt: there is none.
+// Name of the newest checkpoint of an earlier run in `dir`, if this run resumes from none of them.
+// The run would mix its checkpoints with the earlier ones and purge them. nullopt: none.
 [[nodiscard]] std::optional<std::string> earlier_checkpoint(FileSystem& files,
                                                             const ResumeRequest& request);
-// Both: throws where there is an earlier checkpoint as well.
+// Checks the resume source, and throws if `dir` has an earlier checkpoint.
 void check_resume(FileSystem& files, const ResumeRequest& request);
 
-// Throws ConfigError where `saved`, which lies in `path`, is of another model than the settings
-// say, though of the same shapes, or of another tokenizer.
+// Throws ConfigError if `saved` (in `path`) is of another tokenizer, or of another model with the
+// same shapes.
 void check_same_run(const ResumeRequest& request, const RunState& saved, const std::string& path);
-// For a checkpoint or an image that holds moments. Throws ConfigError where the moments are of
-// another optimizer than the settings name: they have no meaning to this one.
+// For a checkpoint or an image with moments. Throws ConfigError if the moments are of another
+// optimizer than the settings name.
 void check_same_optimizer(const ResumeRequest& request, const RunState& saved,
                           const std::string& path);
 
 struct Resumed {
-  std::optional<RunState> run;         // nullopt: there was nothing to go on from
-  std::string path;                    // of the checkpoint
-  bool moments = true;                 // false: it holds weights alone
+  std::optional<RunState> run;         // nullopt: nothing to resume from
+  std::string path;                    // path of the checkpoint
+  bool moments = true;                 // false: the checkpoint holds only weights
   std::vector<std::string> known_bad;  // names in request.dir whose contents are damaged
 };
 
-// The step of the newest complete checkpoint of `dir` that rank 0 sees, on every rank; -1: there is
-// none, or it cannot be looked at. Collective.
+// Step of the newest complete checkpoint of `dir` that rank 0 sees, equal on every rank; -1: no
+// checkpoint, or an unreadable one. Collective.
 [[nodiscard]] std::int64_t newest_step(const std::string& dir, FileSystem& files,
                                        Communicator& comm);
 
-// Restores the newest checkpoint of request.dir ("auto"), or the one named, on every rank. Rank 0
-// chooses it and looks at its files' sizes; the others take its word for that, and each reads what
-// it owns and compares checksums while it reads. Where a rank finds one damaged, all fall back to
-// the one before, with a warning. A checkpoint at or after `last_step` is not read: there is
-// nothing left to train. Collective: all ranks return the same, or all throw. Throws IoError where
-// nothing that is there can be read, ConfigError for another model or another tokenizer.
+// Restores the newest checkpoint of request.dir ("auto"), or the named one, on every rank. Rank 0
+// chooses the checkpoint and checks its file sizes. Each rank reads its own pieces and verifies
+// their checksums. If a rank finds damage, all ranks warn and fall back to the checkpoint before. A
+// checkpoint at or after `last_step` is not read, because no steps remain. Collective: all ranks
+// return the same result, or all throw. Throws IoError if no existing checkpoint can be read,
+// ConfigError for another model or tokenizer.
 [[nodiscard]] Resumed resume_run(const ResumeRequest& request, std::int64_t last_step,
                                  Engine& engine, Communicator& comm, FileSystem& files,
                                  const std::function<void()>& alive);

@@ -1,7 +1,7 @@
-// What a run reports: log, progress line, metrics, TensorBoard events, and the trace of its last
-// step. Every rank has one and makes the same calls; rank 0's writes, the others' do nothing.
-// Borrows options, engine, plan and communicator, which outlive it. No call is collective. Not
-// thread-safe: the thread that runs the steps.
+// The reports of a run: log, progress line, metrics, TensorBoard events, and the trace of the last
+// step. Every rank has a RunReport and makes the same calls; only rank 0 writes. Borrows options,
+// engine, plan and communicator, which outlive the RunReport. No call is collective. Not
+// thread-safe: used by the thread that runs the steps.
 #pragma once
 
 #include <cstdint>
@@ -30,22 +30,22 @@ class RunReport {
 
   // The model, and the planned peak of each tier, for the log at the start.
   void describe_run() const;
-  // Before step `first`, the first one. Throws IoError.
+  // Called before `first`, the run's first step. Throws IoError.
   void open(std::int64_t first);
 
   void say(const std::string& line) const;
-  // An empty line is none.
+  // Ignores an empty line.
   void warn(const std::string& line);
-  // Removes a progress line that would be rewritten.
+  // Removes the progress line from the terminal.
   void clear_progress() { progress_.clear(); }
 
-  // After a training step, before the engine runs another program: what the trace shows.
+  // Keeps timings for the trace. Called after a training step, before the engine runs a program.
   void keep_timings();
-  // After an evaluation, whose values the record has.
+  // Called after an evaluation; the record has the values.
   void evaluated(const StepRecord& record, double seconds);
-  // The record of a step is complete but for plan_error, which is set here.
+  // Called after a step with the complete record, except plan_error, which step_done() sets.
   void step_done(StepRecord& record, const CountedTiers& counted);
-  // After the last step, with output.trace. Throws IoError.
+  // Called after the last step if output.trace is set. Throws IoError.
   void write_trace();
 
  private:
@@ -56,9 +56,9 @@ class RunReport {
   PlanWatch watch_;
   ProgressPrinter progress_;
   EtaEstimator eta_;
-  std::vector<OpTiming> traced_;  // of the last step
+  std::vector<OpTiming> traced_;  // timings of the last step
   std::vector<ExchangeTiming> traced_exchanges_;
-  std::optional<MetricsWriter> metrics_;  // rank 0, once the records are open
+  std::optional<MetricsWriter> metrics_;  // on rank 0, after open()
   std::optional<EventFile> events_;
 };
 

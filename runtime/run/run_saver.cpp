@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-constexpr double kUnknownDiskBytesPerSecond = 200e6;  // until a save has shown it
+constexpr double kUnknownDiskBytesPerSecond = 200e6;  // assumed before the first save
 
 SaveClockOptions clock_options(const SavingOptions& saving, const RunSaverContext& context,
                                const Engine& engine) {
@@ -38,7 +38,7 @@ SaveClockOptions clock_options(const SavingOptions& saving, const RunSaverContex
 
 constexpr const char* kGoesOn = "; --resume auto goes on";
 
-// `signals`: what each rank received; 0: nothing. From a launcher, all receive one.
+// `signals`: by rank; 0: none. A launcher signals all ranks.
 std::string stop_text(const std::vector<int>& signals, bool limit, std::int64_t step) {
   const std::string after = " after step " + std::to_string(step);
   std::string some;
@@ -52,7 +52,7 @@ std::string stop_text(const std::vector<int>& signals, bool limit, std::int64_t 
   return all || some.empty() ? "stopped by request" + after : "stopped" + after + some;
 }
 
-constexpr const char* kBeforeMoments = "before_moments";  // in RunState::more, where it is not 0
+constexpr const char* kBeforeMoments = "before_moments";  // key in RunState::more, unless 0
 
 std::int64_t before_moments_of(const RunState& run) {
   const auto found = run.more.find(kBeforeMoments);
@@ -150,7 +150,7 @@ void RunSaver::note(const RunProgress& progress) {
   manifest.step = progress.step;
   std::string text = encode_manifest(manifest);
   if (std::ssize(text) > kImageStateBytes) {
-    manifest.run.config.clear();  // for people; the checkpoints have it
+    manifest.run.config.clear();  // only for people; checkpoints keep the configuration
     text = encode_manifest(manifest);
   }
   engine_.set_image_state(std::move(text));
@@ -212,7 +212,7 @@ double RunSaver::vote() {
   return static_cast<double>(mine);
 }
 
-// A run that saves by itself has looked before it started.
+// A run that saves by itself checked its directory before the start.
 bool RunSaver::may_save_on_request() {
   if (saves_) return true;
   const std::string& dir = options_.checkpoint.dir;
@@ -240,7 +240,7 @@ std::string RunSaver::why_stopped(std::int64_t step) const {
   for (std::size_t i = 0; i < all.size(); i += mine.size()) {
     signals.push_back(static_cast<int>(all[i]));
   }
-  const bool limit = all[1] > 0;  // rank 0 has the clock
+  const bool limit = all[1] > 0;  // only rank 0 has the clock
   std::string text = stop_text(signals, limit, step);
   if (options_.on && saves_) return text + ", saved to " + saves_->path() + kGoesOn;
   if (engine_.keeps_image()) return text + ", kept in offload.nvme_path" + kGoesOn;
@@ -298,7 +298,7 @@ void RunSaver::after_step(const RunProgress& progress, double vote, double step_
   if (!says_stop(vote) && (is_due(progress.step) || asked)) {
     try {
       (void)save(progress, true);
-    } catch (const BudgetError& error) {  // of a save nobody planned for; the same on every rank
+    } catch (const BudgetError& error) {  // of a save-now without room; equal on every rank
       if (comm_.rank() == 0) log_warning(std::string("save-now: ") + error.what());
     }
   }

@@ -1,6 +1,6 @@
-// Saving and resuming as the training loop sees it: when, what besides tensors, and what is said in
-// the log. Calls are collective and come in the same order on every rank, vote() and the accessors
-// apart. Not thread-safe.
+// Saving and resuming for the training loop: the times of saves, the state besides tensors, and the
+// log lines. Calls are collective, except vote(), note() and the accessors, and come in the same
+// order on every rank. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -23,21 +23,21 @@ namespace sluice {
 
 struct SavingOptions {
   CheckpointOptions checkpoint;  // dir: filled in
-  bool on = false;  // saves by itself: at the end, every so often, or before a time limit;
-                    // false: only when output_dir/save-now appears
+  bool on = false;               // saves at the end, at intervals, or before a time limit;
+                                 // false: only when output_dir/save-now appears
   std::string resume = "never";  // as ResumeRequest::from
   std::string config;            // the resolved configuration, kept in every checkpoint
-  std::string tokenizer;         // data.tokenizer, which is kept there as well; empty: it is not
+  std::string tokenizer;         // data.tokenizer, kept in every checkpoint; empty: not kept
   std::vector<std::int32_t> end_tokens;  // of the model's own files, besides the tokenizer's
   std::chrono::steady_clock::time_point started = std::chrono::steady_clock::now();
 };
 
-// Where a run stands after a step.
+// Progress of a run after a step.
 struct RunProgress {
   std::int64_t step = 0;
   std::int64_t updates = 0;  // steps that were not skipped
-  // Of these, what was done before the moments began at zero: a run that was resumed from weights
-  // alone has the schedule's count, and an Adam that counts from there.
+  // Updates made before the moments started from zero. A run resumed from weights alone keeps the
+  // schedule's count, but Adam counts from the resume.
   std::int64_t before_moments = 0;
   LossScaleState loss_scale;
   double learning_rate = 0;  // of the last step
@@ -52,7 +52,7 @@ struct RunSaverContext {
   int local_ranks = 1;
 };
 
-// Of memory.host, what the plan leaves on a rank; nullopt: no budget.
+// Bytes of memory.host that the plan leaves on a rank; nullopt: no budget.
 [[nodiscard]] std::optional<std::int64_t> room_for_saving(const MemoryPlan& memory);
 
 class RunSaver {
@@ -60,28 +60,29 @@ class RunSaver {
   RunSaver(SavingOptions options, RunSaverContext context, Engine& engine, Communicator& comm,
            Watchdog& watchdog);
 
-  // Restores what --resume asks for; nullopt: the run starts anew. Says in the log what happened.
+  // Restores the source that --resume names and logs the result. nullopt: the run starts anew.
   [[nodiscard]] std::optional<RunProgress> resume();
 
-  // Where the run stands, for the image that the next step commits (offload.image): after every
-  // step, and before the first.
+  // Gives the engine the run's progress for the image that the next step commits (offload.image).
+  // Called after every step, and before the first.
   void note(const RunProgress& progress);
 
-  // For the step that begins; the largest of the ranks' is what all do.
+  // This rank's vote for the step that begins. The largest vote of all ranks wins.
   [[nodiscard]] double vote();
   [[nodiscard]] static bool says_stop(double vote);
-  // After finish(), where the run was asked to stop: "stopped by checkpoint.time_limit after step
-  // 12, saved to ...". Collective.
+  // Called after finish() if the run was asked to stop. Returns "stopped by checkpoint.time_limit
+  // after step 12, saved to ...".
   [[nodiscard]] std::string why_stopped(std::int64_t step) const;
 
-  // At a step's end, before the last one.
+  // Called at the end of each step except the last.
   void after_step(const RunProgress& progress, double vote, double step_seconds);
-  // After the last step. Throws IoError where its save fails. Returns whether this step was saved.
+  // Called after the last step. Returns whether the step was saved. Throws IoError if the save
+  // fails.
   [[nodiscard]] bool finish(const RunProgress& progress, bool stopped);
-  // What is under way, before the run ends with an error.
+  // Completes a save under way before the run ends with an error.
   void complete();
 
-  // How long the steps waited since this was last asked; nullopt: not at all.
+  // How long steps waited for saves since the last call, in ms; nullopt: no wait.
   [[nodiscard]] std::optional<double> take_stall_ms();
 
  private:
@@ -100,9 +101,9 @@ class RunSaver {
   Communicator& comm_;
   Watchdog& watchdog_;
   TextMap settings_;
-  TokenizerRecord tokenizer_;       // with its text on rank 0 alone
-  std::int64_t first_step_ = 0;     // the run was resumed after it,
-  std::int64_t first_samples_ = 0;  // with so many samples taken
+  TokenizerRecord tokenizer_;       // only rank 0 keeps the text
+  std::int64_t first_step_ = 0;     // the run resumed after this step
+  std::int64_t first_samples_ = 0;  // samples taken up to first_step_
   std::unique_ptr<Checkpointing> saves_;
   SaveClock clock_;
   double stall_ms_ = 0;

@@ -1,5 +1,5 @@
-// What the numbers of a run depend on, as text: a checkpoint keeps it, and a run that goes on says
-// what it does otherwise. Pure; thread-safe.
+// The settings that a run's numbers depend on, as text. A checkpoint keeps the settings, and a
+// resumed run reports changes. Pure; thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -17,21 +17,19 @@ namespace sluice {
 
 inline constexpr const char* kDataKey = "data";  // of RunState::more: TrainingData::fingerprint()
 
-// What a run that goes on from `saved` with `now` (settings_of and kDataKey) does differently, a
-// line each: values that changed ("optimizer.lr: 0.003 -> 0.001"), other data, samples that come
-// again or never because the global batch changed. Empty where nothing did. What `saved` does not
-// have is not compared.
+// Changes of a run that resumes from `saved` with `now` (settings_of and kDataKey), one per line:
+// changed values ("optimizer.lr: 0.003 -> 0.001"), other data, and samples repeated or left out
+// because the global batch changed. Empty: no change. Settings missing in `saved` are not compared.
 [[nodiscard]] std::vector<std::string> changes_between(const RunState& saved, const TextMap& now);
 
-// Of these, the keys of the model that no shape shows and that training cannot change: type, heads
-// and norm. Rotary positions and windows may change: they are how a model is trained on for longer
-// samples.
+// Changes of model keys that no shape shows and that training cannot change: type, heads and norm.
+// Rotary positions and windows may change, to train a model further on longer samples.
 [[nodiscard]] std::vector<std::string> model_changes(const RunState& saved, const TextMap& now);
 
 // `optimizer.type` of these settings. Checkpoints without the setting are of AdamW.
 [[nodiscard]] std::string optimizer_of(const TextMap& settings);
 
-// What the run multiplied its 16-bit matrices in; nullopt where the checkpoint does not say.
+// Type of the run's 16-bit matrix products; nullopt if the checkpoint does not have the type.
 [[nodiscard]] std::optional<MatmulType> matmul_of(const RunState& saved);
 
 }  // namespace sluice

@@ -13,10 +13,10 @@ namespace sluice {
 namespace {
 
 constexpr std::chrono::milliseconds kBetweenLooks{200};
-// Between a vote that lets the run go on and the end there are a round (a step and what follows it:
-// an evaluation, a save that the steps wait for), the step of the vote that stops it, what is left
-// by then of a save under way, one that begins in that round, and the last one. Each may take half
-// as long again as the one before it.
+// From a vote to continue, up to the run's end, the reserve covers one round (a step, its
+// evaluation, a save that steps wait for), the step of the stop vote, the rest of a save under way,
+// a save that begins in the round, and the last save. Each save may take kSaves times as long as
+// the save before.
 constexpr double kSaves = 1.5;
 constexpr double kMarginSeconds = 2;
 
@@ -39,15 +39,15 @@ SaveVote SaveClock::vote(Clock::time_point now) {
   if (limit_is_near(now, due_next_)) return SaveVote::kStop;
   const bool due =
       options_.every_seconds > 0 && seconds_between(last_save_, now) >= options_.every_seconds;
-  // Both are looked at: a request is not to stay for a second save.
+  // Takes the request even if a save is due, so the request causes no second save.
   const bool asked = requested(now);
   if (!due && !asked) return SaveVote::kNone;
   return limit_is_near(now, true) ? SaveVote::kStop : SaveVote::kSave;
 }
 
-// Seconds. A save under way is written beside the steps, so only what outlasts them is added; one
-// that has taken longer than the last shows that saves have become slower. Of one that follows the
-// longest round may hold all, where the steps wait for saves.
+// Seconds. A save under way runs beside the steps, so only its time after the steps counts. If the
+// save under way is slower than the last save, its time replaces the last one's. A save that
+// follows adds to the longest step: the longest round may already contain a save.
 double SaveClock::reserve(Clock::time_point now, bool save_follows) const {
   double save = save_seconds_;
   double left = 0;

@@ -1,5 +1,5 @@
-// When a run is saved, and when it has to stop for its time limit: what rank 0 tells the others at
-// a step's begin. The other ranks have no clock: they follow. Not thread-safe.
+// Decides when a run is saved and when the run must stop for its time limit. Only rank 0 has a
+// clock; rank 0 votes at the begin of each step. Not thread-safe.
 #pragma once
 
 #include <chrono>
@@ -10,14 +10,14 @@
 
 namespace sluice {
 
-// What a rank votes for; the largest wins.
+// A rank's vote; the largest vote wins.
 enum class SaveVote { kNone = 0, kSave = 1, kStop = 2 };
 
 struct SaveClockOptions {
-  double every_seconds = 0;                // 0: not by time
+  double every_seconds = 0;                // 0: no saves by time
   double time_limit_seconds = 0;           // 0: none
   std::string request_file;                // output.dir/save-now
-  double first_save_estimate_seconds = 0;  // how long a save takes, before the first
+  double first_save_estimate_seconds = 0;  // assumed save time before the first save
 };
 
 class SaveClock {
@@ -25,16 +25,16 @@ class SaveClock {
   using Clock = std::chrono::steady_clock;
   SaveClock(SaveClockOptions options, Clock::time_point started);
 
-  // For the step that begins now. A request file is taken (removed).
+  // The vote for the step that begins now. Removes a request file.
   [[nodiscard]] SaveVote vote(Clock::time_point now);
-  // True once vote() has asked for the end because of the limit.
+  // True once vote() has returned kStop because of the time limit.
   [[nodiscard]] bool limit_reached() const { return limit_reached_; }
 
   void step_took(double seconds);
-  void saved(Clock::time_point now, double seconds);  // one was begun; how long the last one took
-  void save_took(double seconds);                     // the last one; 0: there was none
-  // Since when one is written behind the steps (nullopt: none is), which the last one waits for;
-  // and whether one is due after the step that begins next.
+  void saved(Clock::time_point now, double seconds);  // a save began; time of the last save
+  void save_took(double seconds);                     // time of the last save; 0: none
+  // `under_way_since`: begin of the save that runs behind the steps; nullopt: none. The last save
+  // waits for that save. `due_next`: a save is due after the next step.
   void expect(std::optional<Clock::time_point> under_way_since, bool due_next);
 
  private:
@@ -47,7 +47,7 @@ class SaveClock {
   Clock::time_point last_save_;
   Clock::time_point last_look_;
   std::optional<Clock::time_point> last_vote_;
-  double longest_round_ = 0;  // from one vote to the next
+  double longest_round_ = 0;  // seconds from one vote to the next
   double longest_step_ = 0;
   double save_seconds_;
   std::optional<Clock::time_point> under_way_since_;

@@ -15,7 +15,7 @@ namespace fs = std::filesystem;
 
 constexpr std::int64_t kLargestCompanion = std::int64_t{64} << 20;
 
-// Only beside a file under its own name: others' folders hold anything.
+// Adds companions only for a file under its usual name: other folders hold unrelated files.
 void add_companions(const TokenizerSource& source, TokenizerRecord& record) {
   const fs::path path = source.paths.front();
   if (path.filename() != record.files.front().name) return;
@@ -54,7 +54,7 @@ void inherit_tokenizer(TokenizerRecord& now, const TokenizerRecord& saved, FileS
                        const std::string& path) {
   const bool same = now.fingerprint == saved.fingerprint;
   if (!saved.known() || (now.known() && !same)) return;
-  if (now.known() && !now.end_tokens.empty()) return;  // of a folder that the run names
+  if (now.known() && !now.end_tokens.empty()) return;  // the run names a folder with end tokens
   now = saved;
   read_tokenizer_files(files, path, now);
 }

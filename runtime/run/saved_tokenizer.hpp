@@ -1,5 +1,5 @@
-// A run's tokenizer as its checkpoints keep it. Functions of their arguments and of the files;
-// thread-safe.
+// The tokenizer of a run in its checkpoints. Functions depend only on arguments and files.
+// Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -13,14 +13,13 @@ namespace sluice {
 
 class FileSystem;
 
-// `spec`: what `tokenizer` was made of. Its files are read again, and what Hugging Face puts beside
-// them with them. Throws IoError where they are no longer those of `tokenizer`.
+// `spec`: the source of `tokenizer`. Reads its files again, with the files that Hugging Face puts
+// beside them. Throws IoError if the files are no longer those of `tokenizer`.
 [[nodiscard]] TokenizerRecord tokenizer_record(const Tokenizer& tokenizer, const std::string& spec,
                                                std::vector<std::int32_t> end_tokens);
 
-// Completes `now`, the record of a run that goes on, by what the checkpoint in `path` has of the
-// same tokenizer or, where the run trains on tokens and has none, of its own. Throws
-// CheckpointError.
+// Replaces `now`, the record of a resumed run, by the record of the checkpoint in `path`, if both
+// have the same tokenizer or the run has none. Throws CheckpointError.
 void inherit_tokenizer(TokenizerRecord& now, const TokenizerRecord& saved, FileSystem& files,
                        const std::string& path);
 

@@ -13,7 +13,7 @@ DType held_as(const StatePiece& piece, StateKind kind) {
   return kind == StateKind::kMaster ? piece.master : piece.moments;
 }
 
-// f(first, elems) over a piece, so many elements at a time.
+// Calls f(first, elems) over a piece, at most `at_once` elements a call.
 template <class F>
 void in_parts(const StatePiece& piece, std::size_t at_once, F&& f) {
   const auto step = static_cast<std::int64_t>(at_once);
@@ -22,7 +22,7 @@ void in_parts(const StatePiece& piece, std::size_t at_once, F&& f) {
   }
 }
 
-// f(range, held as, part) over all states of the pieces, in the order of ranges_of.
+// Calls f(range, dtype held, part) for all states of the pieces, in the order of ranges_of.
 template <class F>
 void read_parts(Engine& engine, const std::vector<StatePiece>& pieces, std::span<float> staging,
                 F&& f) {
@@ -80,7 +80,7 @@ void write_states(Engine& engine, const std::vector<StatePiece>& pieces, RankWri
   read_parts(engine, pieces, staging,
              [&](std::size_t range, DType dtype, std::span<const float> part) {
                std::span<const std::byte> bytes = std::as_bytes(part);
-               if (dtype != DType::kFloat32) {  // exact: they come from this type
+               if (dtype != DType::kFloat32) {  // exact: the values come from this type
                  const auto elems = static_cast<std::int64_t>(part.size());
                  narrow.resize(static_cast<std::size_t>(elems * size_of(dtype)));
                  convert(narrow.data(), dtype, part.data(), DType::kFloat32, elems);
@@ -146,7 +146,7 @@ bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoi
   std::int64_t done = 0;
   bool complete = true;
   std::vector<StateRange> wanted;
-  std::vector<const StatePiece*> piece_of;  // each wanted range
+  std::vector<const StatePiece*> piece_of;  // by wanted range
   for (const StatePiece& piece : pieces) {
     for (const StateKind kind : piece.states) {
       if (kind == StateKind::kMaster || checkpoint.has(piece.name, kind)) {
@@ -161,7 +161,7 @@ bool read_states(Engine& engine, const std::vector<StatePiece>& pieces, Checkpoi
       complete = false;
       in_parts(piece, memory.staging.size(), [&](std::int64_t first, std::int64_t elems) {
         const std::span<float> part = memory.staging.first(static_cast<std::size_t>(elems));
-        std::fill(part.begin(), part.end(), 0.0F);  // whatever a damaged checkpoint left there
+        std::fill(part.begin(), part.end(), 0.0F);  // overwrites values of a damaged checkpoint
         engine.write_state(piece, kind, first, part);
         progress(done);
       });

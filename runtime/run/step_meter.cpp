@@ -57,7 +57,7 @@ StepRecord StepMeter::record(const Engine& engine, const StepInput& input,
 
 CountedTiers StepMeter::counted(const Engine& engine) const {
   const bool stores = !options_.on_gpu && engine.tiers() != nullptr;
-  const bool alone = options_.ranks_of_process == 1;  // else the counts are of several ranks
+  const bool alone = options_.ranks_of_process == 1;  // otherwise counts include other ranks
   return {
       .device = options_.on_gpu || alone, .host = stores, .nvme = stores, .step_time = whole_step_};
 }

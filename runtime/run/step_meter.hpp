@@ -1,6 +1,6 @@
-// Measures the steps of one rank: time, rates, and the peaks of its memory. Every rank has one.
-// Borrows the options, which outlive it. No call is collective. Not thread-safe: the thread that
-// runs the steps.
+// Measures the steps of one rank: time, rates, and memory peaks. Every rank has a StepMeter.
+// Borrows the options, which outlive the StepMeter. No call is collective. Not thread-safe: used by
+// the thread that runs the steps.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,15 +25,15 @@ struct TrainerOptions;
 class StepMeter {
  public:
   // REQUIRES: the rank's engine is made later. Host bytes counted until now are not the engine's.
-  // `gemm_rate`: FLOP/s that this rank measured. `ranks`: of the run.
+  // `gemm_rate`: FLOP/s that this rank measured. `ranks`: ranks of the run.
   StepMeter(const TrainerOptions& options, at::Device device, double gemm_rate, int ranks);
 
   // Starts the clock of a step and resets the peaks.
   void begin_step(const Engine& engine);
-  // The step has completed: all values but `skipped`, `checkpoint_ms` and those of an evaluation.
+  // Values of the completed step, except `skipped`, `checkpoint_ms` and values of an evaluation.
   [[nodiscard]] StepRecord record(const Engine& engine, const StepInput& input,
                                   const StepResult& result);
-  // Of the step that began last.
+  // The measured figures of the step that began last.
   [[nodiscard]] CountedTiers counted(const Engine& engine) const;
 
  private:

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kLeastSteps = 10;  // a look at fewer sees what the system scheduled
+constexpr std::int64_t kLeastSteps = 10;  // over fewer steps, scheduling noise dominates
 
 double ms(std::chrono::steady_clock::duration time) {
   return std::chrono::duration<double, std::milli>(time).count();
@@ -58,7 +58,7 @@ std::string StepPace::end_step(std::int64_t step) {
     busy.push_back(all[i]);
     waited.push_back(all[i + 1]);
   }
-  // All began to count in the same step.
+  // All ranks began to count in the same step.
   const std::string line = watch_->look(busy, waited, steps_);
   busy_ms_ = waited_ms_ = 0;
   steps_ = 0;

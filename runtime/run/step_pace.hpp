@@ -1,6 +1,6 @@
-// How fast this rank goes beside the others: what each computes and what it waits in collectives,
-// exchanged every few steps, so that a rank that holds the others up is named (straggler.hpp). Not
-// thread-safe: the thread that runs the steps.
+// Finds a slow rank. Every few steps the ranks exchange their compute time and their wait in
+// collectives, and the slow rank is named (straggler.hpp). Not thread-safe: used by the thread that
+// runs the steps.
 #pragma once
 
 #include <chrono>
@@ -15,14 +15,14 @@ namespace sluice {
 
 class StepPace {
  public:
-  // Every `log_every` steps, at least ten, the ranks compare. Nothing is exchanged by one rank.
+  // The ranks compare every `log_every` steps, at least ten. A single rank exchanges nothing.
   StepPace(Communicator& comm, std::int64_t log_every);
 
-  // As PhaseObserver (engine.hpp): the rank begins to wait for others, or goes on.
+  // As PhaseObserver (engine.hpp): the rank begins or stops waiting for other ranks.
   void on_phase(bool waiting);
   void begin_step();
-  // Collective in the steps in which the ranks compare. What to say of the rank that is slow, the
-  // same on all ranks; mostly nothing.
+  // Collective in steps with a comparison. Returns a line about the slow rank, equal on all ranks;
+  // mostly empty.
   [[nodiscard]] std::string end_step(std::int64_t step);
 
  private:

@@ -9,7 +9,7 @@ namespace {
 
 constexpr const char* kTensorLane = "tensor";
 
-// Slices of a track must not overlap: what shares one begins where the slice before it has ended.
+// Slices of a track must not overlap: each slice begins after the slice before has ended.
 class Tracks {
  public:
   // Microseconds.
@@ -27,7 +27,7 @@ class Tracks {
   std::map<std::string, double> free_at_;
 };
 
-// Wires between stages work at the same time.
+// Each wire between stages has a lane, because wires work at the same time.
 std::string lane_name(const Op& op) {
   switch (op.kind) {
     case OpKind::kSendActivation:
@@ -52,7 +52,7 @@ TraceEvent event_of(const Program& program, const Op& op, const std::string& lan
   return event;
 }
 
-// Of the clock that OpTiming has.
+// Microseconds on the clock of OpTiming.
 double microseconds(std::chrono::steady_clock::time_point at) {
   return std::chrono::duration<double, std::micro>(at.time_since_epoch()).count();
 }
@@ -71,7 +71,7 @@ void add_exchanges(Tracks& tracks, const Program& program,
 
 }  // namespace
 
-// The disk's directions run at the same time: a track each.
+// Each direction of the disk has a track, because both run at the same time.
 std::vector<TraceEvent> predicted_events(const Program& program, const TimeReport& predicted) {
   Tracks tracks;
   for (std::size_t i = 0; i < program.ops.size() && i < predicted.timeline.size(); ++i) {

@@ -1,5 +1,4 @@
-// The last step as a trace for chrome://tracing and Perfetto: as it was measured, and as it was
-// predicted.
+// The last step as a trace for chrome://tracing and Perfetto: measured and predicted.
 #pragma once
 
 #include <span>
@@ -13,25 +12,24 @@
 
 namespace sluice {
 
-// One slice per operation on its lane, and one where the executing thread waited: process "rank 0".
-// `timings`, `exchanges` and `predicted` (may be null) are of this program; the latter in a process
-// of that name, from the same beginning of the step. Throws IoError.
+// Process "rank 0" has one slice per operation on its lane, and one per wait of the executing
+// thread. Process "predicted" begins at the same step begin. `timings`, `exchanges` and `predicted`
+// (may be null) are of this program. Throws IoError.
 void write_step_trace(const std::string& path, const Program& program,
                       const std::vector<OpTiming>& timings, const TimeReport* predicted,
                       std::span<const ExchangeTiming> exchanges = {});
 
-// The measured lanes' slices, microseconds since the step began. Each of the four wires between
-// pipeline stages is a lane ("pipe activations in"); a message's slice begins where its end here
-// was issued, or the one before it on its wire was over. "tensor" has the exchanges, from when they
-// were started to when their results were handed over; waited_us is how long compute stood still
-// for them. Pure.
+// Slices of the measured lanes, microseconds since the step began. Each of the four wires between
+// pipeline stages is a lane ("pipe activations in"). A message's slice begins when its send or
+// receive was issued, or when the message before on the wire completed. "tensor" has the exchanges,
+// from their start to the delivery of their results; waited_us is compute's wait. Pure.
 [[nodiscard]] std::vector<TraceEvent> measured_events(const Program& program,
                                                       const std::vector<OpTiming>& timings,
                                                       std::span<const ExchangeTiming> exchanges);
-// The predicted lanes' slices. "tensor" has the exchanges that units declare, those in a row as one
-// slice, where TimeReport::exchanges places them. Pure.
+// Slices of the predicted lanes. "tensor" has the exchanges that units declare, at the times of
+// TimeReport::exchanges; consecutive exchanges are one slice. Pure.
 [[nodiscard]] std::vector<TraceEvent> predicted_events(const Program& program,
                                                        const TimeReport& predicted);
-inline constexpr int kPredictedProcess = 1;  // TraceEvent::rank of theirs
+inline constexpr int kPredictedProcess = 1;  // TraceEvent::rank of predicted events
 
 }  // namespace sluice

@@ -11,7 +11,7 @@
 namespace sluice {
 
 enum class AccumulationOrder { kMicro, kLayer };
-// What a CPU multiplies 16-bit matrices in; kAuto: what is faster there (matmul_choice.hpp).
+// Type in which a CPU multiplies 16-bit matrices; kAuto: the faster one (matmul_choice.hpp).
 enum class MatmulChoice { kAuto, kNative, kFp32 };
 
 struct TrainOptions {
@@ -42,9 +42,9 @@ struct StepCount {
   std::int64_t steps = 0;
   double share = 0;  // in (0, 1]; 0: `steps` holds
 
-  // True where neither is given.
+  // True if neither number nor share is given.
   [[nodiscard]] bool is_auto() const { return steps == 0 && share == 0; }
-  // Of a run of `all` steps; a share is at least one of them.
+  // Steps in a run of `all` steps; a share is at least one step.
   [[nodiscard]] std::int64_t of(std::int64_t all) const {
     if (share == 0 || all <= 0) return steps;
     const auto nearest = static_cast<std::int64_t>(share * static_cast<double>(all) + 0.5);
@@ -77,7 +77,7 @@ struct MemoryOptions {  // budgets in bytes; 0: no limit given
 };
 
 // The learning rate of optimizer step `step` (from 1): lr * step / warmup_steps while
-// step <= warmup_steps, then falling to min_lr, reached at decay_steps and kept after it.
+// step <= warmup_steps, then a fall to min_lr at decay_steps, then min_lr.
 [[nodiscard]] double learning_rate(const OptimizerOptions& optimizer,
                                    const ScheduleOptions& schedule, std::int64_t total_steps,
                                    std::int64_t step);

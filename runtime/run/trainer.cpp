@@ -29,15 +29,15 @@ DType multiplied_in(const EngineOptions& options) {
   return options.model.matmul == MatmulType::kFp32 ? DType::kFloat32 : options.train.dtype;
 }
 
-// Where a run saves that was not told to, when it is asked to.
+// Fills in the checkpoint directory for a save on request of a run without checkpoints.
 SavingOptions saving_options(const TrainerOptions& options) {
   SavingOptions saving = options.saving;
   if (saving.checkpoint.dir.empty()) saving.checkpoint.dir = options.output_dir + "/checkpoints";
   return saving;
 }
 
-// With what a former run committed on NVMe, where no checkpoint is newer. As a folder
-// of checkpoints, it is not removed unless --resume names what to go on from instead.
+// Resumes from the image of an earlier run if no checkpoint is newer. An image, like a folder of
+// checkpoints, is removed only if --resume names another source.
 EngineOptions engine_options(const TrainerOptions& options, Communicator& comm) {
   EngineOptions engine = options.engine;
   ImageRequest& image = engine.tiers.image;
@@ -56,7 +56,7 @@ at::Device device_of(const TrainerOptions& options) {
   return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
 }
 
-// Before a rank takes anything of its card: the plan must fit what is free there.
+// Checks, before a rank takes GPU memory, that the plan fits the free memory of the card.
 void check_room(const TrainerOptions& options, const StepPlan& plan, at::Device device) {
   const MemoryPlan memory = plan_memory(write_train_step(plan.shape), options.budgets);
   check_card(plan, memory, available_bytes(device), device.index());
@@ -91,11 +91,11 @@ class RunLossScale {
   void restore(const LossScaleState& saved) {
     if (scaler_ && saved.lives > 0) scaler_->restore(saved);
   }
-  // Whether a step is one without an update, after which a lower scale is tried.
+  // True if the step overflowed and is skipped; the scale may then fall.
   [[nodiscard]] bool skips(const StepResult& result) const {
     return scaler_ && result.overflowed();
   }
-  // After a step. False where it overflowed at the lowest scale.
+  // Called after a step. Returns false if the step overflowed at the lowest scale.
   [[nodiscard]] bool update(bool skipped) { return !scaler_ || scaler_->update(skipped); }
 
  private:
@@ -103,7 +103,7 @@ class RunLossScale {
 };
 
 std::string value_text(double value) {
-  if (std::isnan(value)) return "nan";  // whatever its sign bit says
+  if (std::isnan(value)) return "nan";  // with either sign bit
   char digits[32];
   std::snprintf(digits, sizeof digits, "%g", value);
   return digits;
@@ -126,9 +126,9 @@ TrainingError lowest_scale_error(std::int64_t step, double scale) {
                        "optimizer.lr");
 }
 
-// The loop of one rank. Owns what its steps need; every rank makes the same calls. Collective, as
-// the engine's. Not thread-safe; the saver's thread and the engine's lanes are joined before what
-// they use is destroyed.
+// The training loop of one rank, with its engine, meters, report and saver. Collective: every rank
+// makes the same calls. Not thread-safe. The saver's thread and the engine's lanes are joined
+// before the destruction of the members that the threads use.
 class Trainer {
  public:
   // `plan`: of options.engine and its model.
@@ -195,7 +195,7 @@ class Trainer {
     };
   }
 
-  // The step that is done.
+  // Returns the last completed step.
   std::int64_t resume() {
     const std::optional<RunProgress> from = saver_.resume();
     stands_.loss_scale = loss_scale_.state();
@@ -212,7 +212,7 @@ class Trainer {
     pace_.begin_step();
     const StepResult result = engine_.train_step(input);
     report_.warn(compare_paces(step));
-    report_.keep_timings();  // now: an evaluation runs a program of its own
+    report_.keep_timings();  // before an evaluation, which overwrites the timings
     const bool skipped = judge(input, result);
     StepRecord record = meter_.record(engine_, input, result);
     record.skipped = skipped;
@@ -248,8 +248,8 @@ class Trainer {
     return pace_.end_step(step);
   }
 
-  // Whether the step was skipped for its loss scale. Throws TrainingError where training cannot go
-  // on.
+  // Returns true if the step was skipped for its loss scale. Throws TrainingError if training
+  // cannot continue.
   bool judge(const StepInput& input, const StepResult& result) {
     const bool skipped = loss_scale_.skips(result);
     if (!result.finite() && !skipped) {
@@ -301,18 +301,18 @@ class Trainer {
   }
 
   const TrainerOptions& options_;
-  Communicator& comm_;  // of all ranks
+  Communicator& comm_;  // communicator of all ranks
   const TrainingData& data_;
   Watchdog& watchdog_;
   const at::Device device_;
   RunLossScale loss_scale_;
   StepPace pace_;
-  StepMeter meter_;  // before the engine, whose bytes it counts
+  StepMeter meter_;  // made before the engine whose bytes the meter counts
   Engine engine_;
   const MemoryPlan memory_;
   RunReport report_;
-  RunProgress stands_;  // after the last step
-  RunSaver saver_;      // last: its thread reads the engine's plan
+  RunProgress stands_;  // progress after the last step
+  RunSaver saver_;      // declared last: the saver's thread reads the engine's plan
 };
 
 }  // namespace
@@ -324,7 +324,7 @@ int run_trainer(const TrainerOptions& options, MeshComms& comms, const TrainingD
       plan_step(options.engine, make_dry_model(unit_options(options.engine), options.engine.part));
   if (options.on_gpu) check_room(options, plan, device);
   const double gemm_rate = measure_gemm_rate(multiplied_in(options.engine), device);
-  // From here on: what was measured may have taken more than a small budget.
+  // The limit starts after the measurement, which may take more than a small budget.
   if (options.on_gpu && options.budgets.device > 0) {
     limit_reserved_bytes(device, options.budgets.device);
   }

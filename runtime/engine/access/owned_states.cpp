@@ -20,7 +20,7 @@ const at::Tensor& array_of(const StepShape& shape, GroupStore& store, int g, Sta
   return is_frozen(shape, g) ? group.shard : group.master;
 }
 
-// A tensor over the caller's elements would need from_blob; the elements are copied once more.
+// Copies the elements once more, because a tensor over the caller's memory would need from_blob.
 void to_host(const at::Tensor& from, std::span<float> values) {
   const at::Tensor here = from.is_cpu() ? from : from.to(c10::DeviceType::CPU);
   convert(values.data(), DType::kFloat32, host_bytes(here), dtype_of(here), here.numel());

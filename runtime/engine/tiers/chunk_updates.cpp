@@ -66,7 +66,7 @@ Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
   const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
   if (!sums && !op.ahead && args == nullptr) return {};
   if (!op.speculative && kept_ && is_early(chunk)) return end_kept_update(op, chunk);
-  // Of an image, the place that was current when the program began is current no longer.
+  // With an image, the place that was current at the start of the program is no longer current.
   const bool former = store_.keeps_image() && !op.speculative && !op.ahead;
   const At at = op.speculative ? At::kOther : At::kCurrent;
   switch (op.kind) {
@@ -103,7 +103,7 @@ bool ChunkUpdates::is_early(const Chunk& chunk) const {
   return chunk.begin >= early.begin && chunk.begin < early.begin + early.elems;
 }
 
-// The states are updated. Parameters elsewhere than on NVMe are made of the master weights.
+// The states are already updated. Parameters outside NVMe are made from the master weights.
 Ticket ChunkUpdates::end_kept_update(const Op& op, const Chunk& chunk) {
   if (parameter_tier(shape_, chunk.group) == Tier::kNvme) return {};
   const OffDeviceGroup& g = memory_.group(chunk);

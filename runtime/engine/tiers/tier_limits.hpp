@@ -1,4 +1,4 @@
-// Budgets and places of what a rank keeps off its device.
+// Budgets and locations of a rank's off-device memory.
 #pragma once
 
 #include <cstdint>
@@ -11,8 +11,7 @@
 
 namespace sluice {
 
-// A quarter of a millisecond of a 32 GB/s bus: enough that what starting a copy costs is lost in
-// it.
+// 0.25 ms on a 32 GB/s bus, so the cost of starting a copy is negligible.
 inline constexpr std::int64_t kBounceBytes = std::int64_t{8} << 20;
 
 // A former run's image on NVMe (offload.image).
@@ -27,12 +26,12 @@ struct TierOptions {
   NvmeOptions nvme;              // paths, run, rank, budget
   ImageRequest image;
   std::shared_ptr<PageSource> host_pages = make_page_source();
-  // The rest is what a device that is not the host takes. Of memory that is copied from and to it;
-  // null: a GPU's are host_pages, registered with it.
+  // The members below are for a device other than the host. Pages of memory that is copied to or
+  // from the device; null: on a GPU, host_pages registered with the GPU.
   std::shared_ptr<PageSource> dma_pages;
-  // In two halves: reduced gradients that the host adds pass through it. A multiple of 128.
+  // The bounce buffer has two halves, for reduced gradients that the host adds. A multiple of 128.
   std::int64_t bounce_bytes = kBounceBytes;
-  // For each engine; empty: those of its device.
+  // Makes the copies of an engine; empty: the copies of its device.
   std::function<std::shared_ptr<DeviceCopies>()> make_copies;
 };
 

@@ -62,8 +62,8 @@ Ticket TierMoves::move_bucket(const Program& program, const Op& op, std::byte* h
   });
 }
 
-// A reduced bucket to the gradient shards on the host, or to `host`, from where it goes to NVMe.
-// Gradients that are only written pass no bounce buffer.
+// Copies a reduced bucket to the gradient shards on the host, or to `host` for a write to NVMe.
+// Only gradients that the host adds pass through the bounce buffer.
 void TierMoves::store_grads(const Program& program, const Op& op, DevicePtr reduced,
                             std::byte* host) {
   DeviceCopies& device = copies_.device();

@@ -1,5 +1,5 @@
 // Executes the operations that move parameter shards, reduced gradients and inputs of units between
-// tiers. Chunks of optimizer states are ChunkUpdates'.
+// tiers. ChunkUpdates moves chunks of optimizer states.
 //
 // run() may be called from the threads of several lanes at a time: each operation touches its own
 // bucket, group or input.
@@ -26,7 +26,7 @@ class TierMoves {
         arena_(arena),
         dp_rank_(dp_rank) {}
 
-  // Throws Error where the operation moves nothing between tiers.
+  // Throws Error if the operation moves nothing between tiers.
   [[nodiscard]] Ticket run(const Program& program, const Op& op, DevicePtr device_arena);
 
   // Adds a group's gradient shards of all streams on the host into the first.

@@ -10,7 +10,7 @@
 namespace sluice {
 namespace {
 
-// What changes the meaning of an element without changing the size of any array.
+// Settings that change the meaning of an element but no array size.
 std::string layout_of(const StepShape& shape) {
   std::string layout = "dp " + std::to_string(shape.dp) + " stage " + std::to_string(shape.stage);
   if (shape.tensor > 1) layout += " tensor " + std::to_string(shape.tensor);
@@ -58,7 +58,7 @@ TierStore::TierStore(const StepPlan& plan, const StateTable& table,
   if (store_.nvme() != nullptr && !store_.keeps_image()) store_.nvme()->open();
 }
 
-// Where copies may still be under way, their memory is not given back.
+// Memory of copies that may still be in flight is not freed.
 TierStore::~TierStore() {
   if (!copies_.device().lost()) return;
   store_.leak();
@@ -88,7 +88,7 @@ void TierStore::find_groups(const StepPlan& plan, GroupStore& groups, int dp_ran
     for (int s = 0; store_.find(g, StateArray::kGradientShard, s) >= 0; ++s) {
       group.grads.push_back(store_.find(g, StateArray::kGradientShard, s));
     }
-    // Replicas of a group round alike, whatever else their ranks hold.
+    // Replicas of a group round equally, whatever other groups their ranks hold.
     const std::string& name = plan.groups[static_cast<std::size_t>(g)].name;
     group.first_element =
         is_part ? static_cast<std::int64_t>(hash_name(name) >> kSpareBits) : elements;

@@ -1,10 +1,9 @@
-// What a rank keeps off its device: optimizer states, parameter and gradient shards, inputs of
-// units, and the slots on the host through which they pass. Executes the step's operations between
-// tiers.
+// A rank's off-device data: optimizer states, parameter and gradient shards, inputs of units, and
+// their slots on the host. Executes the step's operations between tiers.
 //
-//   ShardStore     the arrays, as the table of states says (zero/shard_store.hpp)
+//   ShardStore     the arrays of the table of states (zero/shard_store.hpp)
 //   ChunkUpdates   operations of chunks            TierMoves   the other operations between tiers
-//   TierCopies     how the host reaches the device
+//   TierCopies     the host's access to the device
 //
 // The constructor takes all memory and all room on NVMe; a step allocates nothing. run() may be
 // called from the threads of several lanes at a time. All other calls belong to the engine's thread
@@ -26,27 +25,26 @@ namespace sluice {
 
 class TierStore {
  public:
-  // `programs`: all that will run, the training step first; their slots on the host are taken.
-  // Where states on NVMe are an image, the NVMe store is still to be opened. `groups`: the arrays
-  // on the device; they stay where they are. Throws BudgetError, IoError, ConfigError.
+  // `programs`: all programs that will run, the training step first; allocates their host slots.
+  // With an image the caller must then open the NVMe store. `groups`: the arrays on the device,
+  // which must not move. Throws BudgetError, IoError, ConfigError.
   TierStore(const StepPlan& plan, const StateTable& table, const OptimizerOptions& optimizer,
             std::span<const Program* const> programs, GroupStore& groups, int dp_rank,
             std::uint64_t seed, const TierOptions& options, std::shared_ptr<DeviceCopies> copies);
   ~TierStore();
 
-  // Sets master weights and parameters of owned elements [begin, begin + values.size()), as far as
-  // they are off the device. Blocks.
+  // Sets off-device master weights and parameters of owned elements [begin, begin + values.size()).
+  // Blocks.
   void write_master(int g, std::int64_t begin, std::span<const float> values);
-  // Copies the master weights that are off the device to their elements of `owned`; of frozen
-  // parameters, which have none, the parameters. Blocks.
+  // Copies off-device master weights to their elements of `owned`. For a frozen group, which has no
+  // master weights, copies the parameters. Blocks.
   void read_master(int g, std::span<float> owned);
 
-  // Of the owned elements of a group, so many have their states off the device: the last ones.
+  // Number of owned elements with off-device states: the last ones of the group.
   [[nodiscard]] std::int64_t state_elems(int g) const;
-  // Elements [begin, begin + values.size()) of these, in fp32, through a few MiB of memory. Values
-  // that are written to 16-bit moments are rounded to nearest: what was read from them is written
-  // back unchanged. Parameters beside master weights are not written (write_master does).
-  // REQUIRES: no deferred update. Block; throw IoError.
+  // Elements [begin, begin + values.size()) of the off-device states, in fp32, with a few MiB of
+  // memory. Writes round to nearest for 16-bit moments, so values read are written back exactly.
+  // Only write_master also writes parameters. REQUIRES: no deferred update. Block; throw IoError.
   void read_state(int g, StateKind kind, std::int64_t begin, std::span<float> values);
   void write_state(int g, StateKind kind, std::int64_t begin, std::span<const float> values);
   [[nodiscard]] Tier optimizer_tier() const { return shape_.placement.optimizer; }
@@ -55,29 +53,28 @@ class TierStore {
   void set_update(const UpdateArgs* args, bool kept = false) { updates_->set_update(args, kept); }
   void set_speculation(const UpdateArgs* args) { updates_->set_speculation(args); }
   [[nodiscard]] bool speculates() const { return updates_->speculates(); }
-  // Bytes on NVMe that second places of chunks take.
+  // Bytes of second places of chunks on NVMe.
   [[nodiscard]] std::int64_t second_place_bytes() const { return store_.second_place_bytes(); }
 
-  // --- Where states on NVMe are an image (offload/nvme_image.hpp): keeps_image() ---
+  // --- Image (offload/nvme_image.hpp). REQUIRES: keeps_image() ---
   [[nodiscard]] bool keeps_image() const { return store_.keeps_image(); }
-  // Before anything else, and then one of open_anew() and adopt_image(). All throw IoError.
+  // Called first; then the caller calls open_anew() or adopt_image(). All throw IoError.
   [[nodiscard]] FoundImage find_image() { return store_.nvme()->find_image(); }
   void remove_found_image() { store_.nvme()->remove_found_image(); }
   void open_anew() { store_.nvme()->open(); }
   void adopt_image(const FoundImage& found, std::size_t version) {
     store_.adopt_image(found, version);
   }
-  // Makes parameters on the host, [begin, begin + values.size()) of the owned ones, from master
-  // weights.
+  // Sets owned host parameters [begin, begin + values.size()) from master weights `values`.
   void fill_params(int g, std::int64_t begin, std::span<const float> values);
-  // The states as they are now are those after `step`. REQUIRES: updates have been written.
+  // Commits the current states as the states after `step`. REQUIRES: updates have been written.
   [[nodiscard]] Ticket commit(std::int64_t step, std::string state) {
     return store_.commit(step, std::move(state));
   }
-  // States are about to be written from outside a step: no run goes on from here until the next
-  // commit. Blocks.
+  // Called before states are written outside a step. Until the next commit no run can resume from
+  // the image. Blocks.
   void withdraw_image();
-  // The run has ended: no other run goes on from here.
+  // Called at the end of the run: no other run can resume from the image.
   void end_image() { store_.nvme()->end_image(); }
 
   // An operation between tiers, or a chunk's update.

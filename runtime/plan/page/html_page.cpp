@@ -17,8 +17,8 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-// Times are whole ticks of the drawn step: short to write, and a thousandth of a pixel when all of
-// it is seen.
+// Times are whole ticks of the drawn step. The numbers are short, and a tick is a thousandth of a
+// pixel of the whole step.
 constexpr double kTicks = 1e7;
 
 std::int64_t ticks_of(double seconds, double end_s) {
@@ -29,7 +29,7 @@ Json layer(const std::string& name, const std::string& colour, Json bytes) {
   return {{"name", name}, {"colour", colour}, {"bytes", std::move(bytes)}};
 }
 
-// Layers from the bottom: tags, slots that are not in use, what the run adds to the program.
+// Layers from the bottom: tags, unused slots, bytes that the run adds to the program.
 Json tier_json(const RunPlan& plan, Tier tier, double end_s, bool& thinned) {
   const TierPlan& memory = plan.memory.of(tier);
   const MemoryCurve curve = memory_curve(plan.program, plan.time.timeline, tier);
@@ -102,7 +102,7 @@ Json bars_json(const RunPlan& plan, const LaneBars& bars, double end_s) {
   return json;
 }
 
-// Rows without bars are left out: row numbers of the bars become those that are left.
+// Leaves out rows without bars and renumbers the rows of the bars.
 Json rows_json(LaneBars& bars) {
   Json rows = Json::array();
   std::array<int, kBarRows> place{};
@@ -141,7 +141,7 @@ Json remarks_json(const RunPlan& plan, const LaneBars& bars, bool curve_thinned,
   return remarks;
 }
 
-// Curves and lanes are of one rank.
+// The curves and lanes of one rank.
 std::string whose(const RunPlan& plan) {
   if (plan.stages.size() == 1) return "";
   return " Memory and lanes are those of a rank of stage " + std::to_string(plan.stage) +
@@ -187,7 +187,7 @@ Json page_data(const RunPlan& plan, const RunFacts& facts) {
   return json;
 }
 
-// All at once, so that nothing that is filled in is looked at for places to fill in.
+// Fills all places in one pass, so filled-in text is not searched for places.
 std::string fill(std::string_view text,
                  const std::vector<std::pair<std::string_view, std::string>>& places) {
   std::string filled;
@@ -237,7 +237,7 @@ std::string escape_html(const std::string& text) {
   return escaped;
 }
 
-// Such characters stand in strings alone.
+// These characters occur only in JSON strings.
 std::string escape_json_for_html(const std::string& json) {
   constexpr std::array<std::pair<char, const char*>, 3> kEscapes{
       {{'<', "\\u003c"}, {'>', "\\u003e"}, {'&', "\\u0026"}}};
@@ -257,7 +257,7 @@ std::string escape_json_for_html(const std::string& json) {
 
 std::string plan_html(const RunPlan& plan, const RunFacts& facts, const SearchResult* result,
                       const std::vector<FitRow>* rows) {
-  // Names are the user's: bytes that are not UTF-8 must not cost the page.
+  // User-given names may hold bytes that are not UTF-8, which must not fail the page.
   std::string data = page_data(plan, facts).dump(-1, ' ', false, Json::error_handler_t::replace);
   data.pop_back();
   data += ",\"plan\":" + report_json(plan, facts, result, rows) + "}";

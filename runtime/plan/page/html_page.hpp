@@ -1,5 +1,5 @@
-// A run's plan as one HTML page that needs nothing beside it: memory of each tier over the step and
-// the lanes on one time axis, and the tables. Pure; thread-safe.
+// A run's plan as one self-contained HTML page: the memory of each tier and the lanes on one time
+// axis, and the tables. Pure; thread-safe.
 #pragma once
 
 #include <string>
@@ -17,7 +17,7 @@ namespace sluice {
 
 // For text between tags and in attributes: & < > " '
 [[nodiscard]] std::string escape_html(const std::string& text);
-// JSON that may stand in a script element: nothing in it can end one.
+// JSON for a script element: the text cannot end the element.
 [[nodiscard]] std::string escape_json_for_html(const std::string& json);
 
 }  // namespace sluice

@@ -97,7 +97,7 @@ bool ChunkCheck::states_are_params(int g) const {
   return params_on_disk_.count(g) > 0 && written_apart_.count(g) == 0;
 }
 
-// What it says is current stays as it is until it is over.
+// A commit reads the current places: no operation may change them until the commit has completed.
 void ChunkCheck::commit() {
   for (const auto& [g, group] : groups_) {
     if (group.chunks.empty()) continue;

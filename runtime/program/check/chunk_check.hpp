@@ -1,6 +1,6 @@
 // Checks the chunks of optimizer states; program_check.hpp states the rules. A chunk is updated
 // once, with its states and gradients present, and written back afterwards. Readers of parameters
-// wait for the updates; the norm waits for the squares of gradients on NVMe. Pure.
+// wait for the updates. The norm waits for the squares of gradients on NVMe. Pure.
 #pragma once
 
 #include <map>
@@ -25,10 +25,10 @@ class ChunkCheck {
   // Called after the last operation.
   void at_end();
 
-  // The operation reads a group's parameters from a tier. A program that updates must have updated
-  // the parameters and moved them to that tier before.
+  // The operation reads a group's parameters from a tier. If the program updates, the updated
+  // parameters must already be on that tier.
   void read_params(int group, Tier from);
-  // The operation replaces a group's gradients by those of this step, or adds to them.
+  // The operation replaces a group's gradients by this step's gradients, or adds to the gradients.
   void change_grads(int group);
   // The operation needs the squares of all gradients on NVMe.
   void take_squares();
@@ -37,19 +37,19 @@ class ChunkCheck {
   struct ChunkState {
     std::vector<OpId> arrivals;
     OpId update = -1;
-    OpId summing = -1;  // its gradients' way into the ring for the norm
+    OpId summing = -1;  // reads its gradients into the ring for the norm
     OpId summed = -1;
-    bool written = false;  // its states, back to the disk
-    bool ahead = false;    // and into the ring again, for the next program
+    bool written = false;  // its states are written back to the disk
+    bool ahead = false;    // its states are read into the ring for the next program
   };
-  // Of a group's chunks, how many have been issued.
+  // A group's chunks, and the number of operations of each kind issued on them.
   struct GroupState {
     std::vector<int> chunks;  // all of them
     int updates = 0;
     int copies = 0;
     int param_writes = 0;
     int state_writes = 0;
-    bool new_grads = false;  // this step's
+    bool new_grads = false;  // the group's gradients are this step's
   };
 
   [[nodiscard]] ChunkState& state(int chunk) { return chunks_[static_cast<std::size_t>(chunk)]; }
@@ -73,9 +73,9 @@ class ChunkCheck {
   SpeculationCheck early_;
   ImageCheck image_;
   bool trains_ = false;
-  bool updates_ = false;          // or should
+  bool updates_ = false;          // the program updates or should update
   std::set<int> params_on_disk_;  // groups
-  std::set<int> written_apart_;   // of these, whose parameters go there beside the states
+  std::set<int> written_apart_;   // groups whose parameters go to NVMe beside the states
   std::set<int> grads_on_disk_;   // groups
   std::map<int, GroupState> groups_;
   std::vector<ChunkState> chunks_;

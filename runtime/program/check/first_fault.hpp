@@ -15,17 +15,18 @@ class FirstFault {
  public:
   FirstFault(const Program& program, const OpOrder& order) : program_(program), order_(order) {}
 
-  // Following calls are about operation `op`. Called in the order of the program.
+  // The calls that follow concern operation `op`. Called in the order of the program.
   void enter(OpId op) { now_ = op; }
   [[nodiscard]] OpId now() const { return now_; }
   // Whether `other` is known to have completed where the operation begins.
   [[nodiscard]] bool over(OpId other) const { return order_.over(other, now_); }
 
-  // The operation is at fault; empty text: it is not.
+  // Records a fault of the operation. An empty text records nothing.
   void fail(const std::string& what);
-  // The operation requires `other` to have completed. `what` is the complaint up to "operation 7".
+  // Records a fault unless `other` is known to have completed. `what`: message text that precedes
+  // "operation 7".
   void need(OpId other, const char* what);
-  // The program is at fault, and no single operation.
+  // Records a fault of the program as a whole.
   void fail_whole(const std::string& what);
 
   [[nodiscard]] bool found() const { return !text_.empty(); }

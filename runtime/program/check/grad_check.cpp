@@ -49,7 +49,7 @@ void GradCheck::enter(const Op& op) {
   }
 }
 
-// What is opened is replaced: its last content has been reduced, or is in a slot of its own.
+// Opening replaces gradients. The previous ones must have been sent to a reduction completely.
 void GradCheck::open(int group, bool writes) {
   if (!writes) fault_.fail("opens gradients that it does not write");
   const bool part = sent_.count(group) > 0 && sent_elems_[group] < shard_elems_[group];
@@ -106,7 +106,7 @@ void GradCheck::add_streams(int group) {
   need_reductions(group);
 }
 
-// Before the norm, once.
+// Must come before the norm, once.
 void GradCheck::add_replicas(int group) {
   if (normed_ || apart_.count(group) > 0 || unsent_.count(group) > 0 ||
       !replicated_.insert(group).second) {
@@ -120,7 +120,7 @@ void GradCheck::gather(const Op& op) {
     if (sent_elems_[piece.group] < piece.begin + piece.elems || apart_.count(piece.group) > 0) {
       fault_.fail("gathers gradients that are not summed");
     }
-    reductions_[piece.group].push_back(fault_.now());  // it writes the full gradient
+    reductions_[piece.group].push_back(fault_.now());  // the gather writes the full gradient
     gathered_elems_[piece.group] += piece.elems;
   }
 }

@@ -1,4 +1,4 @@
-// Checks gradients between the backward that opens them and the norm; program_check.hpp states the
+// Checks gradients from the backward that opens them to the norm; program_check.hpp states the
 // rules. Pure.
 #pragma once
 
@@ -16,7 +16,7 @@ namespace sluice {
 
 class GradCheck {
  public:
-  // At enter(op), `slots` has begun `op` and `units` has not.
+  // Order for each operation: SlotCheck::begin, then this enter(), then UnitCheck::enter.
   GradCheck(const Program& program, FirstFault& fault, SlotCheck& slots, const UnitCheck& units);
 
   // Called for every operation, in the order of the program.
@@ -39,15 +39,15 @@ class GradCheck {
   FirstFault& fault_;
   SlotCheck& slots_;
   const UnitCheck& units_;
-  bool on_disk_ = false;                         // shards: whoever reads them adds the streams
-  std::map<int, std::int64_t> shard_elems_;      // as far as buckets reach
-  std::map<int, std::int64_t> sent_elems_;       // of a shard, since the group was opened
-  std::map<int, std::int64_t> gathered_elems_;   // where no parameters are gathered
+  bool on_disk_ = false;                         // shards are on NVMe; their reader adds streams
+  std::map<int, std::int64_t> shard_elems_;      // by group: end of its last bucket piece
+  std::map<int, std::int64_t> sent_elems_;       // by group: reduced since the group was opened
+  std::map<int, std::int64_t> gathered_elems_;   // by group, if no parameters are gathered
   std::map<int, std::vector<OpId>> reductions_;  // by group
   std::set<int> unsent_;                         // groups that are being written
-  std::set<int> sent_;                           // groups that, or a part of which, went out since
-  std::set<int> apart_;                          // groups in more than one shard
-  std::set<int> replicated_;                     // groups added up over other ranks
+  std::set<int> sent_;                           // opened groups that are reduced at least in part
+  std::set<int> apart_;                          // groups with more than one stream
+  std::set<int> replicated_;                     // groups summed over replicas
   bool normed_ = false;
 };
 

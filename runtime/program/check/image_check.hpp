@@ -37,11 +37,11 @@ class ImageCheck {
 
   const Program& program_;
   const OpOrder& order_;
-  bool overwrites_early_ = false;  // some chunk is updated before the norm
-  bool has_tensor_ranks_ = false;  // which reduce no gradients with this one
+  bool overwrites_early_ = false;  // the program has speculative updates
+  bool has_tensor_ranks_ = false;  // tensor-parallel ranks reduce no gradients together
   OpId commit_ = -1;
-  OpId meeting_ = -1;         // of all ranks, after the commit
-  std::vector<OpId> writes_;  // of deferred updates, to the disk
+  OpId meeting_ = -1;         // kMeet after the commit
+  std::vector<OpId> writes_;  // disk writes of deferred updates
 };
 
 }  // namespace sluice

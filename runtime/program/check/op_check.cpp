@@ -56,14 +56,14 @@ bool needs_chunk(OpKind kind) {
          kind == OpKind::kWriteParams || kind == OpKind::kSumSquares;
 }
 
-// What goes from one stage to another, and is no unit's input here.
+// Whether the operation's buffer crosses to another stage and is no unit's input on this stage.
 bool crosses(const Program& program, const Op& op, Tag tag) {
   if (op.device_slot < 0 || op.host_slot >= 0) return false;
   const Buffer& buffer = program.buffers[static_cast<std::size_t>(op.device_slot)];
   return buffer.tag == tag && buffer.unit < 0 && buffer.micro_batch == op.micro_batch;
 }
 
-// Whether an operation's slots are of the kind it works on.
+// Whether an operation's slots have the right kind, group or input, and size.
 bool slots_fit(const Program& program, const Op& op) {
   const auto is = [&](BufferId b, Tag tag) {
     if (b < 0) return true;
@@ -107,7 +107,7 @@ bool slots_fit(const Program& program, const Op& op) {
   }
 }
 
-// Whether the ranks of an operation's exchanges are those that it speaks to.
+// Whether the operation may have exchanges with the ranks of its list.
 bool exchanges_fit(const Program& program, const Op& op) {
   const std::span<const Exchange> list = exchanges_of(program, op);
   return std::all_of(list.begin(), list.end(), [&](const Exchange& exchange) {

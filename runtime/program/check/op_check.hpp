@@ -1,4 +1,4 @@
-// Checks single operations, before the program is checked as a whole. Pure.
+// Checks each operation by itself. Pure.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace sluice {
 
-// The fault of operation i, or "": an index out of range, a wait for a later operation, the wrong
-// lane, a slot that is too small or of another kind, group or input, exchanges with other ranks
-// than those of its kind.
+// The fault of operation i, or "". Faults: an index out of range; a wait for a later operation; the
+// wrong lane; a slot that is too small or of the wrong kind, group or input; exchanges with the
+// wrong ranks.
 [[nodiscard]] std::string find_op_fault(const Program& program, std::size_t i);
 
 }  // namespace sluice

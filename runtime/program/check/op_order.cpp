@@ -6,7 +6,7 @@ namespace sluice {
 
 namespace {
 
-// A chain a lane; of the pipe, the last of them, one a wire.
+// One chain per lane. The pipe, the last lane, has one chain per wire.
 constexpr std::size_t kFixedChains = static_cast<std::size_t>(kLaneCount) + kPipeWires - 1;
 static_assert(static_cast<int>(Lane::kPipe) == kLaneCount - 1);
 
@@ -37,7 +37,7 @@ OpOrder::OpOrder(const Program& program) : newest_(kFixedChains, -1), now_(kFixe
   }
 }
 
-// That the operation is over, and all that was over when it began.
+// Adds to the clock the operation and all operations that it knows to have completed.
 void OpOrder::learn(Clock& clock, OpId op) const {
   const Clock& then = clocks_[static_cast<std::size_t>(op)];
   const auto chain = static_cast<std::size_t>(chain_[static_cast<std::size_t>(op)]);

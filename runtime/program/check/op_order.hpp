@@ -1,10 +1,10 @@
-// Which operations are known to have completed when an operation begins: by the program's waits and
-// lanes. Pure.
+// Derives which operations are known to have completed when an operation begins, from the program's
+// waits and lanes. Pure.
 //
-// Known to have completed are: operations that it waited for; operations of the compute lane issued
-// before it; on a lane that runs one operation at a time, the operation before it; between pipeline
-// stages, the operation of its kind before it; and all operations that those knew to have
-// completed. The disk completes operations in any order.
+// Operation X knows that the following operations have completed: the operations that X waits for;
+// compute operations issued before X; the operation before X on a lane that runs one operation at a
+// time; the operation of X's kind before X on the pipe lane; and all operations that these
+// operations know to have completed. The disk completes operations in any order.
 #pragma once
 
 #include <vector>
@@ -26,10 +26,10 @@ class OpOrder {
   [[nodiscard]] bool over_at_end(OpId op) const { return knows(now_, op); }
 
  private:
-  // Operations form chains; each operation of a chain knows that the one before has completed. A
-  // chain for a lane that runs one operation at a time, a chain for each kind between stages, and
-  // as many for the disk as it may run at once. A clock holds, by chain, the newest operation that
-  // has completed.
+  // Operations form chains. Each operation of a chain knows that the previous one has completed.
+  // Each lane that runs one operation at a time has one chain. The pipe lane has one chain per kind
+  // of message. The disk has one chain per operation that it may run at once. A clock holds, by
+  // chain, the newest operation that has completed.
   using Clock = std::vector<OpId>;
 
   [[nodiscard]] bool knows(const Clock& clock, OpId op) const {

@@ -16,7 +16,7 @@ std::vector<OpId> ops_of(const Program& program, OpKind kind) {
   return ids;
 }
 
-// Units of these operations, in order: the chunks that use the link.
+// The distinct units of the operations, in order: one per chunk that uses the link.
 std::vector<int> units_of(const Program& program, const std::vector<OpId>& ids) {
   std::set<int> units;
   for (const OpId id : ids) units.insert(program.ops[at(id)].unit);
@@ -107,7 +107,7 @@ class Links {
   }
 
  private:
-  // Both ends have come to it, and to all before it on its link.
+  // Both ends have issued the message, and therefore all earlier messages of its link.
   bool over(int message) const { return issued_[at(message)] == 2; }
 
   bool messages_arrived(std::size_t s) const {
@@ -120,7 +120,7 @@ class Links {
            });
   }
 
-  // Whether stage s has come to meeting `nth`, of this kind, or is past it.
+  // Whether stage s has passed meeting `nth`, or is at meeting `nth` and its kind is `kind`.
   bool came_to(std::size_t s, int nth, OpKind kind) const {
     if (met_[s] != nth) return met_[s] > nth;
     return next_[s] < stages_[s].ops.size() && stages_[s].ops[next_[s]].kind == kind &&
@@ -151,9 +151,9 @@ class Links {
   std::span<const Program> stages_;
   const PipeMessages& all_;
   const int capacity_;
-  std::vector<std::size_t> next_;  // by stage: operation to be issued
-  std::vector<int> met_;           // by stage: meetings of all stages that are past
-  std::vector<int> issued_;        // by message: of its two ends
+  std::vector<std::size_t> next_;  // by stage: the next operation to issue
+  std::vector<int> met_;           // by stage: number of meetings passed
+  std::vector<int> issued_;        // by message: number of ends issued, 0 to 2
 };
 
 }  // namespace

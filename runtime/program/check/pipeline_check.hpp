@@ -1,4 +1,4 @@
-// Whether the programs of all stages of a pipeline fit together. Pure.
+// Checks that the programs of all pipeline stages fit together. Pure.
 #pragma once
 
 #include <map>
@@ -17,20 +17,20 @@ struct PipeMessage {
   int before = -1;  // index of the message before it on its link; -1: the first
 };
 
-// All messages of a step: the n-th send of a link is the n-th receive at its other end.
+// All messages of a step. The n-th send of a link matches the n-th receive at the other end.
 struct PipeMessages {
   std::vector<PipeMessage> messages;
-  // By stage: of a send or receive, the message. Others: not there.
+  // By stage: the message index of each send and receive. Other operations are absent.
   std::vector<std::map<OpId, int>> of_op;
   std::string
-      fault;  // empty, or how the ends of a link differ: in number, unit, micro-batch, bytes
+      fault;  // empty, or how two ends of a link differ: in number, unit, micro-batch or bytes
 };
 [[nodiscard]] PipeMessages match_messages(std::span<const Program> stages);
 
-// Empty, or the first fault, with its stage and operation: two ends of a link that do not match, or
-// a deadlock. A send completes when the other end has come to its receive; a stage cannot issue a
-// send while `capacity` earlier sends of its link have not completed (0: no limit). All stages take
-// part in each meeting (meets_all), in the same order. Every other operation completes at once.
+// The first fault with its stage and operation, or "": two ends of a link that do not match, or a
+// deadlock. A send completes when the other end has issued its receive. A stage cannot issue a send
+// while `capacity` earlier sends of its link have not completed (0: no limit). All stages take part
+// in each meeting (meets_all), in the same order. Every other operation completes at once.
 // find_fault (program_check.hpp) checks each program by itself.
 [[nodiscard]] std::string find_pipeline_fault(std::span<const Program> stages, int capacity = 0);
 

@@ -26,7 +26,7 @@ std::string find_step_fault(const Program& program, const OpOrder& order) {
     slots.end(op);
   }
   slots.at_end();
-  // Before it ends, the executor waits for everything; but nobody needs states before then.
+  // Transfers of states need no wait: the executor waits for all operations at the end.
   for (OpId i = 0; i < count && !fault.found(); ++i) {
     const Op& op = program.ops[static_cast<std::size_t>(i)];
     if (op.kind == OpKind::kWriteStates || op.ahead || op.speculative) continue;

@@ -12,7 +12,7 @@ RingCheck::RingCheck(const Program& program, const OpOrder& order)
   for (const Op& op : program.ops) has_[static_cast<std::size_t>(op.kind)] = true;
 }
 
-// `takes`: the chunk may come into the slot with this operation. `again`: for a second time.
+// `takes`: the operation may bring its chunk into the slot. `again`: the chunk's second visit.
 std::string RingCheck::enter(Part& part, OpId op, bool takes, bool again) {
   const int tenant = 2 * program_.ops[static_cast<std::size_t>(op)].chunk + static_cast<int>(again);
   if (part.tenant != tenant) {
@@ -46,7 +46,7 @@ std::string RingCheck::enter(OpId id, bool sums) {
   Part& states = states_[static_cast<std::size_t>(slot)];
   const bool there = !again && op.chunk < program_.chunks_ahead;
   if (updates && there && states.tenant < 0) states.tenant = 2 * op.chunk;
-  // Where states are on the host, an update takes its slot for the weights it makes.
+  // If states are on the host, an update takes the slot for its new weights.
   const bool takes = op.kind == OpKind::kReadStates || !states_on_disk();
   return enter(states, id, takes && !there, again);
 }

@@ -1,8 +1,8 @@
 // Checks which chunk occupies which slot of the ring; program_check.hpp states the rules. Pure.
 //
-// A slot has two independent parts: states (with the weights an update makes) and gradients. A part
-// goes to another chunk when all operations on the previous chunk are known to have completed. An
-// operation on a chunk must find the chunk in its slot.
+// A slot has two independent parts: states (with the weights that an update makes) and gradients. A
+// part may go to another chunk when all operations on the previous chunk are known to have
+// completed. An operation on a chunk must find the chunk in its slot.
 #pragma once
 
 #include <array>
@@ -18,17 +18,18 @@ class RingCheck {
  public:
   RingCheck(const Program& program, const OpOrder& order);
 
-  // In the order of the program, of each operation on a chunk. `sums`: brings or sums gradients for
-  // the norm. Empty, or what is wrong with it.
+  // Called for every operation on a chunk, in the order of the program. Returns its fault, or "".
+  // `sums`: the operation reads or sums gradients for the norm.
   [[nodiscard]] std::string enter(OpId op, bool sums);
-  // After the last one. Of a program that trains: the next step begins with what it leaves.
+  // Called after the last operation of a training program. The next step starts with the ring that
+  // this program leaves.
   [[nodiscard]] std::string fault_at_end() const;
 
   // Optimizer states are on NVMe.
   [[nodiscard]] bool states_on_disk() const {
     return has(OpKind::kReadStates) || has(OpKind::kWriteStates) || program_.chunks_ahead > 0;
   }
-  // Gradients are, or on the device: they pass through the ring.
+  // Gradients are on NVMe, or on the device. In both cases they pass through the ring.
   [[nodiscard]] bool grads_from_disk() const {
     return has(OpKind::kReadGrads) || has(OpKind::kWriteBucket);
   }
@@ -38,9 +39,9 @@ class RingCheck {
 
  private:
   struct Part {
-    int tenant = -1;  // twice the chunk; one more: it has come a second time
+    int tenant = -1;  // 2 * chunk, or 2 * chunk + 1 on the chunk's second visit
     std::vector<OpId> users;
-    std::vector<OpId> former;  // of the tenant before
+    std::vector<OpId> former;  // users of the previous tenant
   };
 
   [[nodiscard]] bool has(OpKind kind) const { return has_[static_cast<std::size_t>(kind)]; }

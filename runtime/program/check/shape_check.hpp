@@ -5,7 +5,7 @@
 
 namespace sluice {
 
-// Throws Error if numbers contradict each other, ConfigError if settings of a configuration do.
+// Throws Error if numbers contradict each other, and ConfigError if configuration settings do.
 void check_shape(const StepShape& shape);
 
 }  // namespace sluice

@@ -56,7 +56,7 @@ void SlotCheck::take_room(BufferId b) {
         there.arena_offset < here.arena_offset + here.bytes) {
       fault_.fail("overwrites a living slot");
     }
-    // Of gradients, a slot that is being reduced may be outlived by the next one.
+    // A gradient slot that is being reduced may coexist with the group's next slot.
     if (here.group >= 0 && here.group == there.group && here.tag == there.tag &&
         (here.tag != Tag::kGradientBuckets || users_[other].empty())) {
       fault_.fail("gives group " + std::to_string(here.group) + " a second slot");
@@ -97,7 +97,7 @@ void SlotCheck::use(const Op& op) {
   }
 }
 
-// A gather writes the slot of its group, a reduction reads those of its pieces.
+// A gather writes the slot of its group. A reduction reads the slots of its pieces' groups.
 bool SlotCheck::works_on(const Op& op, BufferId b) const {
   const Buffer& slot = buffer(b);
   if (slot.tag == Tag::kGatheredParameters) {

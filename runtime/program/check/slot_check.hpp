@@ -1,4 +1,4 @@
-// Checks buffers, and parameters gathered into them; program_check.hpp states the rules. Pure.
+// Checks buffers and gathered parameters; program_check.hpp states the rules. Pure.
 #pragma once
 
 #include <map>
@@ -15,19 +15,19 @@ class SlotCheck {
  public:
   SlotCheck(const Program& program, FirstFault& fault);
 
-  // Called for every operation, in the order of the program. begin(): buffers that die before it,
-  // come to life at it and are used by it. end(): buffers that die after it.
+  // Called for every operation, in the order of the program. begin() handles the buffers that die
+  // before the operation, come to life at it or are used by it. end(): buffers that die after it.
   void begin(const Op& op);
   void end(const Op& op);
   // Called after the last operation.
   void at_end();
 
-  // Whether the newest slot of the group with this tag is alive.
+  // Records a fault unless the group's newest slot with this tag is alive.
   void need(Tag tag, int group);
   [[nodiscard]] bool in_slots(Tag tag, int group) const { return slotted_.count({tag, group}) > 0; }
   // The current operation has begun to use the group's newest slot.
   [[nodiscard]] bool newest_is_used(Tag tag, int group) const;
-  // Else every group's parameters are always whole (stage 0).
+  // False: every group's parameters are always whole (stage 0).
   [[nodiscard]] bool gathers() const { return !gathered_.empty(); }
 
  private:
@@ -47,7 +47,7 @@ class SlotCheck {
   FirstFault& fault_;
   std::vector<Life> life_;
   std::set<BufferId> slots_;                        // alive
-  std::set<std::pair<Tag, int>> slotted_;           // what is kept in slots: tag, group
+  std::set<std::pair<Tag, int>> slotted_;           // tag, group pairs that live in slots
   std::map<std::pair<Tag, int>, BufferId> newest_;  // slot by tag, group
   std::map<BufferId, std::vector<OpId>> users_;
   std::map<int, OpId> gathered_;  // newest gather by group, -1 before the first

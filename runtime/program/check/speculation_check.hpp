@@ -1,5 +1,4 @@
-// Checks speculative updates, which run before the norm is known; program_check.hpp states the
-// rules. Pure.
+// Checks speculative updates; program_check.hpp states the rules. Pure.
 #pragma once
 
 #include <set>
@@ -18,16 +17,16 @@ class SpeculationCheck {
   // Called for every speculative operation, in the order of the program. Returns its fault, or "".
   // `gone_back`: the deferred update of its chunk has been issued, with its write to the disk.
   [[nodiscard]] std::string enter(OpId op, bool gone_back);
-  // A speculative update has used the group's gradients: later additions are a fault.
+  // Whether a speculative update has used the group's gradients. Later additions are a fault.
   [[nodiscard]] bool taken(int group) const { return taken_.count(group) > 0; }
   // Called after the last operation: every update that began must have been written.
   [[nodiscard]] std::string fault_at_end() const;
 
  private:
   struct Guess {
-    OpId states = -1;  // brought into the ring
+    OpId states = -1;  // reads the states into the ring
     OpId grads = -1;
-    OpId summed = -1;  // the squares, and so the streams, of gradients on NVMe
+    OpId summed = -1;  // sums the streams and squares of gradients on NVMe
     OpId update = -1;
     bool states_written = false;
     bool params_written = false;

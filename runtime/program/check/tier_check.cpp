@@ -10,9 +10,9 @@
 namespace sluice {
 namespace {
 
-// Who touches which gradients on the compute lane.
+// Records the gradients that a compute operation accesses.
 void touch_grads(const Op& op, const std::set<int>& slotted, Touches& touches, ChunkCheck& chunks) {
-  // Stages 0 and 1 may keep sums in the full gradient; whatever the stage, it is this step's now.
+  // Stages 0 and 1 may keep sums in the full gradient. On every stage it is now this step's.
   for (const int g : op.writes) {
     chunks.change_grads(g);
     if (slotted.count(g) == 0) touches.touch({Space::kGrads, g, 0}, true);
@@ -39,7 +39,7 @@ std::string find_tier_fault(const Program& program, const OpOrder& order) {
   Touches touches(program, fault);
   ChunkCheck chunks(program, order, fault, touches);
   TransitCheck transit(program, fault, touches, chunks);
-  std::set<int> slotted;  // groups whose full gradients come and go
+  std::set<int> slotted;  // groups whose full gradients live in slots
   for (const Buffer& buffer : program.buffers) {
     if (buffer.tag == Tag::kGradientBuckets) slotted.insert(buffer.group);
   }

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-// Empty, or the first rule broken. REQUIRES: indices are in range, waits point back.
+// The first broken rule, or "". REQUIRES: indices are in range, waits point back.
 [[nodiscard]] std::string find_tier_fault(const Program& program, const OpOrder& order);
 
 }  // namespace sluice

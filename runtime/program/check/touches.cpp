@@ -25,7 +25,7 @@ void Touches::touch(Place place, bool write, std::int64_t begin, std::int64_t en
                   std::to_string(a.op) + " may still " + (a.write ? "write" : "read"));
     }
   }
-  // Whoever knows this operation over knows those over that it knew over.
+  // An operation that knows this one has completed also knows the completions that this one knew.
   std::erase_if(past, [&](const Access& a) {
     return begin <= a.begin && a.end <= end && (write || !a.write) &&
            (a.op == now || fault_.over(a.op));

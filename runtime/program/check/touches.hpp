@@ -1,5 +1,5 @@
-// Part of the checker. Two operations that touch the same thing, one of them writing, must be known
-// to run one after the other. Pure.
+// Checks accesses. If two operations access the same memory and one of them writes, the later one
+// must know that the earlier one has completed. Pure.
 #pragma once
 
 #include <cstdint>
@@ -13,35 +13,35 @@
 
 namespace sluice {
 
-// What operations read and write.
+// The memory that operations read and write.
 enum class Space {
   kSlot,          // a buffer
   kParams,        // a group's shard of parameters, on its tier; by element
   kGrads,         // a group's gradient shard (group, stream), on its tier; by element
   kInput,         // a unit's input on NVMe (unit, micro-batch)
   kStates,        // a group's states on NVMe; by element
-  kSecondStates,  // their second place, of chunks that are updated early; with an image of all
+  kSecondStates,  // the second place of speculated chunks; with an image, of all chunks
   kSecondParams,
 };
 using Place = std::tuple<Space, int, int>;
 inline constexpr std::int64_t kAllElems = std::numeric_limits<std::int64_t>::max();
 
-// What a slot holds: an input (unit, micro-batch), a bucket, a group's shard; what goes to another
-// stage or comes from one: an output (unit that made it, micro-batch), a gradient (unit whose
-// input's it is; of what comes, whose output's).
+// The content of a slot: an input (unit, micro-batch), a bucket or a group's shard. For messages
+// between stages: an output (unit that made it, micro-batch) or a gradient. The gradient's unit is
+// the unit whose input it belongs to when sent, and whose output it belongs to when received.
 enum class What { kInput, kBucket, kShard, kOutput, kGradient };
 using Content = std::tuple<What, int, int>;
 
-// Every call is about the operation that `fault` has entered, and reports faults to it.
+// Every call concerns the operation that `fault` has entered, and reports faults to `fault`.
 class Touches {
  public:
   Touches(const Program& program, FirstFault& fault);
 
   void touch(Place place, bool write, std::int64_t begin = 0, std::int64_t end = kAllElems);
-  // All of a group's gradients, wherever its streams are; those of every group.
+  // All streams of a group's gradients; the gradients of every group.
   void touch_grads(int group, bool write);
   void touch_all_grads(bool write);
-  // The parts of shards that a bucket is made of.
+  // The parts of shards in a bucket.
   void touch_bucket(int bucket, bool write);
 
   void fill(BufferId slot, Content content);

@@ -17,7 +17,7 @@ TransitCheck::TransitCheck(const Program& program, FirstFault& fault, Touches& t
     if (op.kind == OpKind::kFetchShard) fetched_.insert(op.group);
     if (op.kind == OpKind::kReadShard) on_disk_.insert(op.group);
   }
-  // The second batch comes before the first one's loss.
+  // The second batch is loaded before the first one's loss.
   many_inputs_ = staged || loads > 1;
 }
 
@@ -40,7 +40,7 @@ void TransitCheck::forget(BufferId b) {
   std::erase_if(inputs_, [b](const auto& input) { return input.second == b; });
 }
 
-// The input of a unit is on the device.
+// Records that a unit's input is on the device again.
 void TransitCheck::bring_input(const Op& op) {
   inputs_[{op.unit, op.micro_batch}] = op.device_slot;
   touches_.fill(op.device_slot, {What::kInput, op.unit, op.micro_batch});
@@ -52,7 +52,7 @@ void TransitCheck::compute(const Op& op) {
   if (op.kind == OpKind::kBackward && gradient != received_.end()) {
     touches_.take(gradient->second, {What::kGradient, op.unit, op.micro_batch});
   }
-  // Weights have their input in what was deferred.
+  // kBackwardWeights has its input in the deferred buffer.
   if ((op.unit > 0 || (op.unit == 0 && fed_)) && op.kind != OpKind::kBackwardWeights) {
     const auto input = inputs_.find({op.unit, op.micro_batch});
     if (input == inputs_.end()) return fault_.fail("has no input");

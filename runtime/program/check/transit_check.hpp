@@ -1,5 +1,5 @@
-// Checks what passes through slots between tiers and between pipeline stages: inputs of units,
-// shards of parameters, buckets of gradients, messages. An operation must take out of a slot what
+// Checks the content of slots between tiers and between pipeline stages: inputs of units, shards of
+// parameters, buckets of gradients, messages. An operation must find in a slot the content that
 // another operation has put in. program_check.hpp states the rules. Pure.
 #pragma once
 
@@ -18,8 +18,8 @@ class TransitCheck {
  public:
   TransitCheck(const Program& program, FirstFault& fault, Touches& touches, ChunkCheck& chunks);
 
-  // Called for every operation without a chunk, in the order of the program. tier_check looks at
-  // the gradients of compute operations.
+  // Called for every operation without a chunk, in the order of the program. tier_check checks the
+  // gradients of compute operations.
   void enter(const Op& op);
   // A buffer dies.
   void forget(BufferId b);
@@ -38,11 +38,11 @@ class TransitCheck {
   FirstFault& fault_;
   Touches& touches_;
   ChunkCheck& chunks_;
-  bool fed_ = false;          // the first unit, by another stage
-  bool many_inputs_ = false;  // on NVMe an extent a micro-batch
+  bool fed_ = false;          // the first unit gets its input from another stage
+  bool many_inputs_ = false;  // inputs on NVMe have one extent per micro-batch
   std::set<int> gathered_;    // groups
   std::set<int> fetched_;     // groups whose shards are on the host or on NVMe
-  std::set<int> on_disk_;     // of these, on NVMe
+  std::set<int> on_disk_;     // groups whose shards are on NVMe
   std::map<Place, Content> extents_;
   std::map<std::pair<int, int>, BufferId> inputs_;    // on the device: unit, micro-batch
   std::map<std::pair<int, int>, BufferId> received_;  // gradients, from another stage

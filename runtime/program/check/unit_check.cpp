@@ -26,7 +26,7 @@ void UnitCheck::at_end() {
   if (!to_send_.empty()) fault_.fail_whole("a tensor for another stage is not sent");
 }
 
-// Micro-batches in turn.
+// Micro-batches must run in order.
 void UnitCheck::run_once(const Op& op) {
   if (!ran_.insert({op.kind, op.unit, op.micro_batch}).second) fault_.fail("runs a second time");
   if (op.micro_batch > 0 && !ran(op.kind, op.unit, op.micro_batch - 1)) {
@@ -34,8 +34,8 @@ void UnitCheck::run_once(const Op& op) {
   }
 }
 
-// Whether what is received is there in time is for transit_check, which looks at who touches a
-// buffer.
+// Checks only the order of messages. transit_check checks that a received message has arrived
+// before its use.
 void UnitCheck::cross(const Op& op) {
   run_once(op);
   if (is_send(op.kind) && to_send_.erase({op.kind, op.unit, op.micro_batch}) == 0) {
@@ -58,7 +58,7 @@ void UnitCheck::compute(const Op& op) {
   return back ? go_back(op) : go_forward(op);
 }
 
-// After the unit that makes its input.
+// A forward must come after the unit that makes its input.
 void UnitCheck::go_forward(const Op& op) {
   const int u = op.unit;
   const bool first = fed_.count(u) == 0 && units_.count(u - 1) == 0;

@@ -37,17 +37,17 @@ class UnitCheck {
   FirstFault& fault_;
   const int first_backward_;
   bool trains_ = false;
-  bool decodes_ = false;  // a last stage takes no targets then
+  bool decodes_ = false;  // in decoding, the last stage takes no targets
   std::set<int> units_;
-  std::set<int> fed_;                           // units that get their input from another stage
-  std::set<int> feeds_;                         // whose output goes to one
-  std::set<int> paid_;                          // that get the gradient of their output from one
-  std::set<int> pays_;                          // whose input's gradient goes to one
-  std::set<int> loaded_;                        // micro-batches
-  std::set<std::tuple<OpKind, int, int>> ran_;  // unit, micro-batch
-  std::set<std::tuple<OpKind, int, int>> to_send_;  // sends to come: unit, micro-batch
+  std::set<int> fed_;                               // units that get their input from another stage
+  std::set<int> feeds_;                             // units whose output goes to another stage
+  std::set<int> paid_;                              // units whose output gradient comes from one
+  std::set<int> pays_;                              // units whose input gradient goes to one
+  std::set<int> loaded_;                            // micro-batches
+  std::set<std::tuple<OpKind, int, int>> ran_;      // kind, unit, micro-batch
+  std::set<std::tuple<OpKind, int, int>> to_send_;  // sends to come: kind, unit, micro-batch
   std::set<std::pair<int, int>> forwards_;          // unit, micro-batch; backward to come
-  std::set<std::pair<int, int>> halves_;            // split backwards; weights to come
+  std::set<std::pair<int, int>> halves_;            // split backwards; kBackwardWeights to come
 };
 
 }  // namespace sluice

@@ -22,7 +22,7 @@ LaneSchedule::LaneSchedule(const Program& program, std::span<const double> secon
     if (op.lane != Lane::kDisk) continue;
     (writes_disk(op.kind) ? disk_writes_ : reads) = true;
   }
-  // What both directions lose to each other is no business of one alone.
+  // A program with only one direction cannot lose rate to the other direction.
   duplex_ = reads && disk_writes_ ? duplex : std::max(1.0, duplex);
 }
 
@@ -64,7 +64,7 @@ TimeReport LaneSchedule::report(bool shared_cores) {
   return std::move(report_);
 }
 
-// Compute goes on where it is known when all that it waits for ends.
+// Whether the end times of all messages that the compute operation waits for are known.
 bool LaneSchedule::may_go_on(std::size_t i) {
   const Op& op = program_.ops[i];
   if (peers_ == nullptr || op.lane != Lane::kCompute) return true;
@@ -100,7 +100,7 @@ void LaneSchedule::compute(std::size_t i) {
   report_.timeline[i] = {begin, clock_};
 }
 
-// Started at once by the executing thread; each kind has a wire of its own.
+// The executing thread starts a message at its issue. Each kind of message has its own wire.
 void LaneSchedule::cross(std::size_t i) {
   const Op& op = program_.ops[i];
   report_.timeline[i] = {clock_, clock_};
@@ -134,7 +134,7 @@ void LaneSchedule::issue(std::size_t i) {
   limit_[i] = begin.by;
 }
 
-// Through its direction's queue, and through what both share.
+// Queues the transfer in its direction and in the shared disk. Returns the end of the transfer.
 double LaneSchedule::transfer(OpId id, Instant& begin) {
   const auto i = static_cast<std::size_t>(id);
   Instant& own = directions_[writes_disk(program_.ops[i].kind) ? 1 : 0];
@@ -145,8 +145,8 @@ double LaneSchedule::transfer(OpId id, Instant& begin) {
   return std::max(own.at, shared_end);
 }
 
-// Compute waited in [from, to) for `by`, which ended then: each part of it goes to the lane that
-// was at work on the way there.
+// Compute waits in [from, to) for `by`, which ends at `to`. Each part of the wait is counted for
+// the lane that works in that part, along the operations that delay `by`.
 void LaneSchedule::blame(OpId by, double from, double to) {
   while (by >= 0 && to > from) {
     const auto i = static_cast<std::size_t>(by);

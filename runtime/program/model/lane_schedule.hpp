@@ -1,4 +1,4 @@
-// List-scheduling of one program's lanes (time_model.hpp says by which rules). Internal to the time
+// List-schedules the lanes of one program; time_model.hpp states the rules. Internal to the time
 // model. Pure.
 #pragma once
 
@@ -15,28 +15,29 @@ namespace sluice {
 class PeerStages {
  public:
   virtual ~PeerStages() = default;
-  // This stage has come to a send or a receive.
+  // Reports that this stage has issued a send or a receive.
   virtual void issued(OpId op, double at) = 0;
-  // When the message has arrived; nothing before the other end has come to it.
+  // The arrival time of the message; nullopt until the other end has issued the message.
   [[nodiscard]] virtual std::optional<double> end_of(OpId op) = 0;
-  // This stage has come to a meeting (meets_all). Returns when all stages have; nothing before.
+  // Reports that this stage has come to a meeting (meets_all). Returns the time at which the last
+  // stage comes; nullopt until all stages have come.
   [[nodiscard]] virtual std::optional<double> meet(OpId op, double at) = 0;
 };
 
 class LaneSchedule {
  public:
-  // All of them outlive this. `peers` null: sends and receives take their own seconds.
+  // All arguments outlive this. `peers` null: sends and receives take their own seconds.
   LaneSchedule(const Program& program, std::span<const double> seconds, double duplex,
                PeerStages* peers);
 
-  // Goes on as far as the peers allow; false if it got nowhere.
+  // Schedules as many operations as the peers allow; false if none.
   bool advance();
   [[nodiscard]] bool done() const { return next_ == program_.ops.size(); }
   // REQUIRES: done().
   [[nodiscard]] TimeReport report(bool shared_cores);
 
  private:
-  // The instant at which the work so far has completed, and its last operation.
+  // The time at which the scheduled work has completed, and the operation that completes last.
   struct Instant {
     double at = 0;
     OpId by = -1;
@@ -62,14 +63,14 @@ class LaneSchedule {
   bool disk_writes_ = false;
   std::size_t next_ = 0;
   double clock_ = 0;                                                     // of the compute lane
-  std::optional<double> met_;                                            // at the newest meeting
-  std::array<Instant, static_cast<std::size_t>(kLaneCount)> threads_{};  // free to start the next
+  std::optional<double> met_;                                            // time of newest meeting
+  std::array<Instant, static_cast<std::size_t>(kLaneCount)> threads_{};  // by lane: free from
   Instant wire_;
   std::array<double, static_cast<std::size_t>(kPipeWires)> pipes_{};  // without peers
   std::array<Instant, 2> directions_{};                               // of the disk: reads, writes
   Instant disk_;
   Instant last_;
-  std::vector<OpId> limit_;  // what an operation began after, where not after its issue
+  std::vector<OpId> limit_;  // the operation whose end delays the start; -1: the issue does
   TimeReport report_;
 };
 

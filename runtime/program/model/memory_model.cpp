@@ -8,10 +8,10 @@
 namespace sluice {
 namespace {
 
-// A ticket, a timing, and two lists of what a collective works on.
+// A ticket, a timing, and two lists of a collective's buffers.
 constexpr std::int64_t kExecutorBytesPerOp = 16 + 40 + 48;
 
-// Of the heap: 8 bytes of its own, multiples of 16, no less than 32.
+// Heap bytes of an allocation: 8 bytes of overhead, a multiple of 16, at least 32.
 std::int64_t heap_bytes(std::size_t payload) {
   if (payload == 0) return 0;
   return std::max<std::int64_t>(32, round_up(static_cast<std::int64_t>(payload) + 8, 16));
@@ -41,7 +41,7 @@ MemoryReport add_up(const Program& program, Tier tier) {
   report.by_tag = now;
   std::int64_t dynamic = 0;
   std::int64_t slots = 0;       // in use
-  std::int64_t peak_slots = 0;  // at peak_op: the fullest of equal heights is shown
+  std::int64_t peak_slots = 0;  // at peak_op; equal peaks: the one with most slot bytes
   const auto change = [&](BufferId id, int sign) {
     const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
     if (buffer.tier != tier) return;
@@ -69,7 +69,7 @@ MemoryReport add_up(const Program& program, Tier tier) {
 
 std::int64_t host_bytes_of(const Program& train) {
   std::int64_t bytes = 0;
-  bool before_backward = true;  // what the other programs repeat
+  bool before_backward = true;  // the other programs repeat these operations
   for (const Op& op : train.ops) {
     before_backward = before_backward && op.kind != OpKind::kBackward;
     bytes += (before_backward ? 2 : 1) * bytes_of(op) + kExecutorBytesPerOp;
@@ -79,7 +79,7 @@ std::int64_t host_bytes_of(const Program& train) {
              heap_bytes(pieces.size() * sizeof(BucketPiece));
   }
   bytes += static_cast<std::int64_t>(train.buffers.size() * sizeof(Buffer));
-  // Of the three programs: an update that is left over has them all.
+  // All three programs list all chunks.
   return bytes + 3 * static_cast<std::int64_t>(train.chunks.size() * sizeof(Chunk));
 }
 

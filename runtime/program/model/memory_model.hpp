@@ -1,4 +1,4 @@
-// Adds up a program: the peak bytes of a rank on each tier, by tag. Pure.
+// Computes a program's peak bytes of a rank on each tier, by tag. Pure.
 #pragma once
 
 #include <array>
@@ -12,19 +12,18 @@ using TagBytes = std::array<std::int64_t, kTagCount>;
 struct MemoryReport {
   std::int64_t persistent = 0;    // lives as long as the run
   std::int64_t arena = 0;         // slots, allocated once
-  std::int64_t dynamic_peak = 0;  // highest of what comes and goes outside the arena
-  OpId peak_op = -1;              // where
-  TagBytes by_tag{};              // at that operation; slots count while they live
+  std::int64_t dynamic_peak = 0;  // peak of the dynamic buffers outside the arena
+  OpId peak_op = -1;              // the operation at the peak
+  TagBytes by_tag{};              // at peak_op; slots count while they live
 
-  // Bytes the allocator hands out at the highest point of the step.
+  // Allocated bytes at the peak of the step.
   [[nodiscard]] std::int64_t peak() const { return persistent + arena + dynamic_peak; }
 };
 
 [[nodiscard]] MemoryReport add_up(const Program& program, Tier tier = Tier::kDevice);
 
-// What a training program itself takes of the host's memory, with the programs beside it
-// (evaluation and updates left over: parts of it) and what an executor keeps for each operation.
-// Large where many small chunks are moved.
+// Host bytes of the training program itself, of the programs beside it (evaluation and deferred
+// updates) and of the executor's bookkeeping for each operation. Large with many small chunks.
 [[nodiscard]] std::int64_t host_bytes_of(const Program& train);
 
 }  // namespace sluice

@@ -13,17 +13,16 @@ namespace {
 
 std::size_t at(int index) { return static_cast<std::size_t>(index); }
 
-// What all stages share: when messages were issued and arrived, and who has come to a meeting.
-// Below 0: not yet.
+// State that all stages share: times of messages and of arrivals at meetings. Below 0: not yet.
 struct Board {
   const PipeMessages& all;
   std::span<const std::vector<double>> seconds;
-  std::vector<int> ends_there;  // by message: of 2
-  std::vector<double> issued;   // the later end
+  std::vector<int> ends_there;  // by message: number of ends issued, 0 to 2
+  std::vector<double> issued;   // by message: issue time of the later end
   std::vector<double> arrived;
   std::vector<std::vector<double>> came;  // by meeting, by stage
 
-  // Messages of a link arrive in turn: of all that are waited for, the first is looked at first.
+  // Messages of a link arrive in order, so the earliest unknown arrival is computed first.
   std::optional<double> arrival(int message) {
     std::vector<int> open;
     for (int m = message; m >= 0 && arrived[at(m)] < 0; m = all.messages[at(m)].before) {
@@ -52,7 +51,7 @@ class Stage final : public PeerStages {
   std::optional<double> end_of(OpId op) override {
     return board_.arrival(board_.all.of_op[stage_].at(op));
   }
-  // Asked again until all have come.
+  // Called again with the same `op` until all stages have come.
   std::optional<double> meet(OpId op, double when) override {
     if (meetings_.empty() || meetings_.back() != op) meetings_.push_back(op);
     const std::size_t nth = meetings_.size() - 1;

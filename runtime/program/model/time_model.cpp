@@ -11,7 +11,7 @@ namespace {
 double over(double amount, double rate) { return rate > 0 ? amount / rate : 0; }
 double or_else(double rate, double other) { return rate > 0 ? rate : other; }
 
-// Seconds of single operations.
+// Computes the seconds of single operations.
 class Pricing {
  public:
   Pricing(const Program& program, const StepShape& shape, const Rates& rates)
@@ -39,8 +39,8 @@ class Pricing {
     return 0;
   }
 
-  // All its times. On one host the cores that compute copy as well, so what runs beside an exchange
-  // hides none of it.
+  // Covers all `times` of the exchange. On one host the computing cores also copy, so computation
+  // beside an exchange hides none of it.
   double seconds(const Exchange& exchange) const {
     const int collectives = exchange.kind == ExchangeKind::kAllReduce ? 2 : 1;
     const double each = collectives * rates_.comm_latency_s * std::log2(ranks_of(exchange.ranks)) +
@@ -66,7 +66,7 @@ class Pricing {
     }
     return bytes;
   }
-  // Sums gradients of `elems` elements: read from `from` arrays, written to one.
+  // Seconds to sum `elems` gradients: read from `from` arrays, written to one array.
   double adding(double elems, int from, Tier tier) const {
     return over(4 * elems * (from + 1),
                 tier == Tier::kDevice ? rates_.device_memory_bps : rates_.host_memory_bps);
@@ -75,11 +75,11 @@ class Pricing {
   double measured(const Op& op, const UnitSeconds& unit) const {
     if (op.kind == OpKind::kForward) return unit.forward;
     if (op.kind == OpKind::kLossHead) return op.save ? unit.backward : unit.forward;
-    // Of a backward in two, products by the input and by the weights are as many.
+    // Both parts of a split backward have the same number of products.
     const bool half = op.split || op.kind == OpKind::kBackwardWeights;
     return unit.backward * (half ? 0.5 : 1) + (op.recompute ? unit.forward : 0);
   }
-  // Gradients that a unit without products, an embedding, begins: filled with zeroes.
+  // Bytes of gradients that a unit without products (an embedding) first fills with zeroes.
   double opened_bytes(const Op& op) const {
     double elems = 0;
     for (const int g : op.opens) {
@@ -88,7 +88,7 @@ class Pricing {
     return op.flops > 0 ? 0 : 4 * elems;
   }
 
-  // What the unit makes is written once and read once; backward also reads what was kept.
+  // A unit's results are written once and read once. Backward also reads the kept activations.
   double unit(const Op& op) const {
     if (!rates_.units.empty()) {
       const UnitSeconds& known = rates_.units[static_cast<std::size_t>(op.unit)];
@@ -148,7 +148,7 @@ class Pricing {
     const auto elems = static_cast<double>(owned_elems(shape_, op.group));
     return exchanges(op) + adding(elems, 2, shape_.placement.gradients);
   }
-  // Squares of gradients on NVMe have been summed chunk by chunk.
+  // The squares of gradients on NVMe are already summed, chunk by chunk.
   double norm(const Op& op) const {
     if (shape_.placement.gradients == Tier::kNvme) return exchanges(op);
     double elems = 0;
@@ -157,7 +157,7 @@ class Pricing {
     }
     return exchanges(op) + adding(elems, 0, shape_.placement.gradients);
   }
-  // One rank alone copies or adds what more of them would send.
+  // A single rank copies or adds the data that several ranks would send.
   double comm(const Op& op) const {
     if (shape_.dp > 1) {
       return latency() + over(static_cast<double>(op.wire_bytes), rates_.comm_bps);
@@ -174,7 +174,8 @@ class Pricing {
     const Buffer& slot = program_.buffers[static_cast<std::size_t>(op.device_slot)];
     return over(2 * static_cast<double>(slot.bytes), rates_.device_memory_bps);
   }
-  // Of an update that speculation has done: 16-bit weights of what was read.
+  // Deferred update after a kept speculative update: only makes 16-bit weights from the master
+  // weights.
   double kept_update(const Chunk& chunk) const {
     const bool makes =
         shape_.dtype != DType::kFloat32 && parameter_tier(shape_, chunk.group) != Tier::kNvme;

@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-// A buffer's life in half-steps: operation i has 2i (before it runs) and 2i + 1 (after).
+// A buffer's lifetime in half-steps: 2i is before operation i runs, 2i + 1 is after.
 struct Life {
   int begin = -1;
   int end = -1;  // exclusive
@@ -31,7 +31,7 @@ std::vector<Life> find_lives(const Program& program) {
   return lives;
 }
 
-// Slots, each with a life and a size rounded up to the arena's alignment.
+// A buffer with its lifetime, and its size rounded up to the arena's alignment.
 struct Slot {
   std::size_t buffer = 0;
   Life life;
@@ -39,10 +39,9 @@ struct Slot {
   std::int64_t offset = 0;
 };
 
-// Slots in the order of their births, for asking which lives meet a slot's own: some of those that
-// were alive at its birth, and all that are born before its death. The former are those of the last
-// checkpoint and the few born since, so that a program of millions of meetings keeps no list of
-// them.
+// Finds the slots whose lifetimes overlap a slot's own: the slots alive at its birth, and the slots
+// born before its death. A checkpoint every kEvery slots stores the slots alive at that birth. A
+// program with millions of overlaps therefore needs no list of all overlaps.
 class Meetings {
  public:
   // `slots` are sorted by birth and outlive this.
@@ -81,13 +80,13 @@ class Meetings {
   static constexpr std::size_t kEvery = 64;
 
   const std::vector<Slot>& slots_;
-  std::vector<std::size_t> died_;           // by slot, the first that is born when it is dead
-  std::vector<std::uint32_t> checkpoints_;  // alive at the birth of every kEvery-th slot
-  std::vector<std::size_t> begins_;         // of each checkpoint's slots, and the end
+  std::vector<std::size_t> died_;           // by slot: the first slot born after its death
+  std::vector<std::uint32_t> checkpoints_;  // slots alive at the birth of every kEvery-th slot
+  std::vector<std::size_t> begins_;         // begin of each checkpoint, then the end
 };
 
-// Offsets that were given out, few of them in a program that repeats itself: where among them the
-// neighbours of a slot end.
+// The distinct offsets given so far, each with the largest end of the neighbours at that offset. A
+// neighbour is a slot whose lifetime overlaps. A repetitive program has few distinct offsets.
 class Offsets {
  public:
   explicit Offsets(std::size_t slots) : id_of_(slots, -1) {}
@@ -96,7 +95,7 @@ class Offsets {
     ++round_;
     met_.clear();
   }
-  // A neighbour; one without an offset is passed over.
+  // Adds a neighbour. A neighbour without an offset is ignored.
   void add(std::size_t slot, std::int64_t bytes) {
     const int id = id_of_[slot];
     if (id < 0) return;
@@ -108,13 +107,13 @@ class Offsets {
     }
     entry.end = std::max(entry.end, entry.offset + bytes);
   }
-  // The lowest offset at which so many bytes meet no neighbour.
+  // The lowest offset at which `bytes` overlap no neighbour.
   [[nodiscard]] std::int64_t lowest(std::int64_t bytes) {
-    constexpr std::size_t kSortedSooner = 8;  // where few of all offsets are met
+    constexpr std::size_t kSortedSooner = 8;  // sorts met_ if below 1/8 of the offsets
     const bool few = met_.size() * kSortedSooner < by_offset_.size();
     if (few) std::sort(met_.begin(), met_.end());
     std::int64_t offset = 0;
-    // False: what comes is above the place that was found.
+    // False: this entry and all later entries are above the free place.
     const auto passes = [&](const Entry& entry) {
       if (offset + bytes <= entry.offset) return false;
       offset = std::max(offset, entry.end);
@@ -148,18 +147,18 @@ class Offsets {
  private:
   struct Entry {
     std::int64_t offset = 0;
-    std::int64_t end = 0;     // highest of the neighbours there
-    std::uint32_t round = 0;  // in which `end` was written
+    std::int64_t end = 0;     // largest end of the neighbours at the offset
+    std::uint32_t round = 0;  // the round that wrote `end`
   };
   std::vector<int> id_of_;  // by slot; -1: not placed
   std::vector<Entry> entries_;
   std::vector<int> by_offset_;
-  std::vector<std::pair<std::int64_t, int>> met_;  // in this round, with their offsets
+  std::vector<std::pair<std::int64_t, int>> met_;  // this round's neighbours: offset, id
   std::uint32_t round_ = 0;
 };
 
-// Puts each slot, in the order given, at the lowest offset that is free for its whole life. Returns
-// the end of the highest; where that is not below `enough`, some are not placed.
+// Places each slot, in the given order, at the lowest offset that is free for its whole lifetime.
+// Returns the largest end. If the result is not below `enough`, some slots are not placed.
 std::int64_t place(std::vector<Slot>& slots, const std::vector<std::size_t>& order,
                    const Meetings& meetings, std::int64_t enough) {
   Offsets offsets(slots.size());
@@ -176,21 +175,21 @@ std::int64_t place(std::vector<Slot>& slots, const std::vector<std::size_t>& ord
   return top;
 }
 
-// The most bytes that are alive at once: no placing can be smaller.
+// The largest number of bytes alive at one time. No placement can be smaller.
 std::int64_t lower_bound(const std::vector<Slot>& slots) {
   std::vector<std::pair<int, std::int64_t>> changes;
   for (const Slot& slot : slots) {
     changes.emplace_back(slot.life.begin, slot.bytes);
     changes.emplace_back(slot.life.end, -slot.bytes);
   }
-  std::sort(changes.begin(), changes.end());  // of one instant, deaths first
+  std::sort(changes.begin(), changes.end());  // at equal times, deaths first
   std::int64_t now = 0;
   std::int64_t most = 0;
   for (const auto& [when, bytes] : changes) most = std::max(most, now += bytes);
   return most;
 }
 
-// Those of a tier, by birth.
+// The slots of a tier, by birth.
 std::vector<Slot> slots_of(const Program& program, const std::vector<Life>& lives, Tier tier,
                            std::int64_t align) {
   std::vector<Slot> slots;

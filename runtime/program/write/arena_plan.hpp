@@ -1,17 +1,15 @@
-// Static memory for everything a program keeps in slots: offsets from lifetimes, before the run.
-// Pure.
+// Computes the arena offsets of a program's slots from their lifetimes, before the run. Pure.
 #pragma once
 
 #include "runtime/program/program.hpp"
 
 namespace sluice {
 
-inline constexpr std::int64_t kArenaAlignBytes = 256;  // a cache line, and CUDA's vector loads
-inline constexpr std::int64_t kHostAlignBytes = 4096;  // what O_DIRECT asks of memory
+inline constexpr std::int64_t kArenaAlignBytes = 256;  // suits cache lines and CUDA's vector loads
+inline constexpr std::int64_t kHostAlignBytes = 4096;  // required by O_DIRECT
 
-// Sets arena_offset of every buffer that is in_arena, in its tier's arena, and their sizes. Two
-// buffers share bytes only if their lives do not meet. Largest first, each at the lowest offset
-// that is free.
+// Sets arena_offset of every buffer with in_arena, and the sizes of the arenas. Two buffers share
+// bytes only if their lifetimes do not overlap. Tries a few orders and keeps the smallest arena.
 void assign_arena(Program& program);
 
 }  // namespace sluice

@@ -11,7 +11,7 @@
 namespace sluice {
 namespace {
 
-// No slot is larger than the largest chunk.
+// Elements of the largest chunk, which every slot of the ring can hold.
 std::int64_t largest_chunk(const StepShape& shape) {
   std::int64_t largest = 0;
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {

@@ -11,29 +11,29 @@ namespace sluice {
 
 class ChunkRing {
  public:
-  // Cuts the owned elements of every group that are updated off the device into chunks, in the
-  // order in which the groups are first used.
+  // Cuts the owned elements that are updated off-device into chunks. Groups come in the order of
+  // their first use.
   ChunkRing(ProgramBuilder& builder, const StepShape& shape);
 
   [[nodiscard]] int size() const { return static_cast<int>(written_.size()); }
   [[nodiscard]] const Chunk& chunk(int c) const;
   // One past the last chunk of the group.
   [[nodiscard]] int end_of(int group) const { return ends_[static_cast<std::size_t>(group)]; }
-  // States on NVMe are updated early, by the update of a step that is not clipped.
+  // Whether the program contains speculative updates. Only states on NVMe have them.
   [[nodiscard]] bool speculates() const {
     return shape_.placement.speculate && shape_.placement.optimizer == Tier::kNvme;
   }
   [[nodiscard]] bool image() const { return builder_.program().image; }
 
   OpId emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes);
-  // A slot has two parts that are filled and emptied separately: states with new weights, and
-  // gradients. These are the last operations on the parts of the chunk's slot.
+  // The newest operations on each of the two parts of the chunk's slot. A slot's states (with the
+  // new weights) and its gradients are filled and emptied independently.
   [[nodiscard]] std::vector<OpId>& state_users(int c);
   [[nodiscard]] std::vector<OpId>& grad_users(int c);
-  // The operation writes the chunk's new states to the disk.
+  // Records that `op` writes the chunk's new states to the disk.
   void note_written(int c, OpId op) { written_[static_cast<std::size_t>(c)] = op; }
-  // A second read of the chunk's states in the same program waits for these: the users of the slot
-  // and the write of the new states.
+  // Waits of a second read of the chunk's states in the same program: the users of the slot and the
+  // write of the new states.
   [[nodiscard]] std::vector<OpId> waits_of_return(int c);
 
  private:
@@ -45,12 +45,12 @@ class ChunkRing {
   std::vector<std::vector<OpId>> grad_users_;
 };
 
-// Offsets of a chunk's parts in a slot of the ring, bytes; -1: not in the ring.
+// Byte offsets of a chunk's parts in a slot of the ring; -1: the part is not in the ring.
 struct ChunkLayout {
   std::int64_t master = -1;
   std::array<std::int64_t, kMostMoments> moments{-1, -1};
-  std::int64_t weights = -1;  // 16 bits
-  std::int64_t grads = -1;    // a part for each stream
+  std::int64_t weights = -1;  // 16-bit
+  std::int64_t grads = -1;    // one part per gradient stream, grad_stride bytes apart
   std::int64_t grad_stride = 0;
   std::int64_t bytes = 0;
 };

@@ -6,14 +6,14 @@
 namespace sluice {
 namespace {
 
-// Bytes of an element that the deferred update of a chunk reads after a kept early update: its
-// master weights, unless the parameters on NVMe have been written already.
+// Bytes per element that a chunk's deferred update reads if its speculative update was kept: the
+// master weights, unless the parameters on NVMe are written already.
 std::int64_t kept_read_bytes(const StepShape& shape, int g) {
   return parameter_tier(shape, g) == Tier::kNvme ? 0 : 4;
 }
 
-// The number of elements for which the disk is as busy during the forward of an unclipped step as
-// during its last backward, relative to their lengths.
+// The number of elements to update speculatively. With this number the disk's load, relative to the
+// duration, is equal in the forward of an unclipped step and in the step's last backward.
 std::int64_t early_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
   const double backward_to_forward = shape.recompute ? 3 : 2;
   double elems = 0;
@@ -44,7 +44,7 @@ OpId EarlyUpdates::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits,
   return id;
 }
 
-// The first chunks are in the ring for the next program and are not read twice.
+// Skips the first chunks: they stay in the ring for the next program and are not read twice.
 void EarlyUpdates::select(const GradFlow::Summed& summed) {
   for (int c = builder_.program().chunks_ahead; c < ring_.size(); ++c) {
     if (ring_.chunk(c).group != summed.group) continue;
@@ -61,7 +61,7 @@ void EarlyUpdates::write(OpId may_overwrite) {
   }
 }
 
-// Reads as many chunks as have slots of their own.
+// Reads ahead as many chunks as have distinct slots.
 void EarlyUpdates::read_some() {
   const auto is_taken = [this](int slot) {
     return std::any_of(selected_.begin() + static_cast<std::ptrdiff_t>(next_update_),

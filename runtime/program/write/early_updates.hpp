@@ -1,11 +1,12 @@
-// Updates of chunks before the norm of their gradients is known (placement.speculate).
+// Writes speculative updates: updates of chunks before the global norm is known
+// (placement.speculate).
 //
-// A chunk whose gradients have their last sum while backwards are left is updated as if the step
-// were not clipped, into a second place on NVMe. If the step is not clipped, the second place is
-// the chunk's place from then on, and the chunk's update in the next program only moves the new
-// parameters to their tier. If the step is clipped or not finite, the second place is forgotten and
-// the next program updates the chunk from its first place, which has not changed. (facts:
-// GreedySnake's overlap, exact with clipping.)
+// A chunk is selected if its gradients are complete while the step still has backwards to run. The
+// update assumes that the step is not clipped and writes to a second place on NVMe. If the step is
+// not clipped, the second place becomes current, and the chunk's deferred update only moves the new
+// parameters to their tier. If the step is clipped or not finite, the second place is discarded.
+// The deferred update then starts from the first place, which is unchanged. (GreedySnake's overlap,
+// exact with clipping.)
 //
 // Pure.
 #pragma once
@@ -22,22 +23,22 @@ class EarlyUpdates {
  public:
   EarlyUpdates(ProgramBuilder& builder, const StepShape& shape, ChunkRing& ring);
 
-  // Selects chunks of a group whose gradients have had their last sum.
+  // Selects chunks of a group whose gradients are complete.
   void select(const GradFlow::Summed& summed);
-  // Writes the updates of the selected chunks. `may_overwrite`: what writes to the disk wait for;
-  // -1: nothing.
+  // Writes the updates of the selected chunks. The writes to the disk wait for `may_overwrite`
+  // (-1: for nothing).
   void write(OpId may_overwrite);
-  // After the last update: the deferred updates of these chunks move less if the early ones are
-  // kept.
+  // Called after the last update. Reduces the bytes that the chunks' deferred updates move if the
+  // speculative updates are kept.
   void end();
-  // Where gradients are on NVMe: the operations that summed the squares of the early chunks.
+  // The operations that sum the squares of the selected chunks, if gradients are on NVMe.
   [[nodiscard]] std::vector<OpId> sums() const;
 
  private:
   struct Early {
     int chunk = -1;
-    std::vector<OpId> arrivals;  // at first the last sums of its gradients
-    OpId summed = -1;            // the sum of its squares, where gradients are on NVMe
+    std::vector<OpId> arrivals;  // the update waits for these; first the last gradient sums
+    OpId summed = -1;            // sums the gradients' squares, if gradients are on NVMe
   };
   void read_some();
   void read(Early& early);
@@ -47,7 +48,7 @@ class EarlyUpdates {
   ProgramBuilder& builder_;
   const StepShape& shape_;
   ChunkRing& ring_;
-  std::vector<Early> selected_;  // in the order in which their gradients come
+  std::vector<Early> selected_;  // in the order in which their gradients become complete
   std::size_t next_read_ = 0;
   std::size_t next_update_ = 0;
   std::int64_t elems_left_ = 0;

@@ -1,5 +1,4 @@
-// The device buffers of a step's flights. A flight is a micro-batch between its first forward and
-// its last backward.
+// The device buffers of a step's flights.
 #pragma once
 
 #include <vector>
@@ -10,13 +9,13 @@
 
 namespace sluice {
 
-// By unit; -1: no buffer.
+// Vectors are by unit; -1: no buffer.
 struct FlightBuffers {
   BufferId batch = -1;
   std::vector<BufferId> activation;  // the unit's input
   std::vector<BufferId> kept;
   std::vector<BufferId> gradient;  // of the unit's output, if this stage computes it
-  std::vector<BufferId> deferred;  // what a split backward left for the unit's weights
+  std::vector<BufferId> deferred;  // held from a split backward to its kBackwardWeights
 };
 
 class StepFlights {
@@ -27,11 +26,11 @@ class StepFlights {
     return flights_[static_cast<std::size_t>(micro_batch)];
   }
 
-  // The input of the operation's unit. The first unit of a chunk receives it from another stage;
-  // its first operation waits for the message.
+  // The input of the operation's unit. If another stage sends the input, the unit's first operation
+  // waits for the message.
   [[nodiscard]] BufferId take_input(Op& op);
-  // The gradient of the input of the operation's unit. It dies with the operation if no unit reads
-  // it.
+  // The gradient of the input of the operation's unit. The buffer dies with the operation if no
+  // unit reads the gradient.
   [[nodiscard]] BufferId make_input_gradient(Op& op);
   // Gives the gradient to the unit before `use`, on this stage or on another one.
   void pass_on(const Use& use, BufferId input_gradient);

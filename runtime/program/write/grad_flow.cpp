@@ -28,8 +28,8 @@ int GradFlow::writes_of_round(int g) const {
   return shape_.reduce_every == ReduceEvery::kStep ? writers * shape_.micro_batches : writers;
 }
 
-// A bucket holds a group once: what is left of the group's last round goes out before the next one
-// starts. (The loss head takes all slots back: a whole forward has passed since they were sent.)
+// A bucket holds a group only once, so the rest of a group's round is sent before the group's next
+// round starts. The loss head frees all slots: a whole forward has passed since their reductions.
 void GradFlow::open(Op& op) {
   op.writes = shape_.units[static_cast<std::size_t>(op.unit)].groups;
   std::erase_if(op.writes, [this](int g) { return is_frozen(shape_, g); });
@@ -120,7 +120,7 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
   }
   OpId last = builder_.emit(op);
   if (leaves) last = store(last, staging.front(), staging);
-  std::vector<BucketPiece> whole;  // what has its last sum now
+  std::vector<BucketPiece> whole;  // pieces of groups with one stream
   for (const BucketPiece& piece : pieces) {
     if (gradient_streams(shape_, piece.group) == 1) whole.push_back(piece);
   }
@@ -190,7 +190,7 @@ OpId GradFlow::store(OpId reduction, BufferId reduced, std::vector<BufferId>& st
   return last;
 }
 
-// The operations a bucket's pieces were stored by before.
+// The newest operations that stored elements of the bucket's pieces.
 std::vector<OpId> GradFlow::stored_under(int bucket) const {
   std::vector<OpId> ops;
   for (const BucketPiece& piece : builder_.bucket(bucket)) {
@@ -245,7 +245,7 @@ void GradFlow::add_replicas(int g, OpId gathered, Op& norm) {
 void GradFlow::finish(Op& norm) {
   std::vector<OpId> gathered(rounds_.size(), -1);
   for (int g = 0; g < static_cast<int>(rounds_.size()); ++g) {
-    // On NVMe whoever reads the streams adds them.
+    // On NVMe the operation that reads the streams adds them.
     if (gradient_streams(shape_, g) == 1 || shape_.placement.gradients == Tier::kNvme) continue;
     add_streams(g);
     if (shape_.stage > 0) continue;

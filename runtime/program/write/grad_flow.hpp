@@ -1,11 +1,11 @@
-// Writes what happens to gradients between a backward and the norm. Pure.
+// Writes the operations on gradients between a backward and the norm. Pure.
 //
-// A round is what is summed in a group's full gradient buffer before it is reduced: one unit's
-// micro-batch, or the whole step where a step reduces once, or all units of the only micro-batch.
-// Rounds are cut into buckets, a bucket is reduce-scattered once it is full and added to the
-// group's shard. Stages 0 and 1 have one full buffer a group, which the next round waits for;
-// stages 2 and 3 give each round a slot, and take it back one batch of reductions later, so that
-// these go on under a backward.
+// A round is the set of gradients that a group's full gradient buffer sums before its reduction.
+// With several streams a round is one unit's micro-batch, otherwise all units that write the group:
+// in one micro-batch, or in the whole step if a step reduces once. Rounds are cut into buckets. A
+// full bucket is reduce-scattered and added to the group's shard. Stages 0 and 1 have one full
+// buffer per group, so the next round waits for the reductions. Stages 2 and 3 give each round a
+// slot and free the slot one batch of reductions later. Reductions then overlap a backward.
 #pragma once
 
 #include <deque>
@@ -21,23 +21,24 @@ class GradFlow {
  public:
   GradFlow(ProgramBuilder& builder, const StepShape& shape);
 
-  // Before a unit's backward (or the loss head): waits for and takes what it writes to.
+  // Called before a backward, backward of weights or loss head. Opens the gradient buffers that the
+  // operation writes, and adds the waits for earlier reductions of these buffers.
   void open(Op& op);
-  // After it was emitted: sends what is complete; `flushes`: down to the last bucket.
+  // Called after the operation is emitted. Reduces the full buckets; `flushes`: the open one too.
   void close(const Op& op, bool flushes);
-  // The next reduction, and so all behind it, waits for this as well.
+  // The next reduction also waits for `until`. Later reductions start after that reduction.
   void hold_reductions(OpId until) { held_by_ = until; }
-  // The norm waits for everything.
+  // Makes the norm wait for all operations on gradients.
   void finish(Op& norm);
-  // Groups whose gradients got their last sum since the last call, and the operations after which
-  // it is there. Not those with more than one stream, nor those that other ranks add to: they are
-  // added up before the norm.
+  // A group whose gradients are complete after the operations `by`. Groups with several streams or
+  // with replicas are never listed: their gradients are complete only just before the norm.
   struct Summed {
     int group = -1;
     std::vector<OpId> by;
   };
+  // The groups that became complete since the last call.
   [[nodiscard]] std::vector<Summed> take_summed() { return std::exchange(summed_, {}); }
-  // The newest operations on a group's shards off the device.
+  // The newest operations on a group's off-device gradient shards.
   [[nodiscard]] std::vector<OpId> stored(int g) const;
 
  private:
@@ -46,12 +47,12 @@ class GradFlow {
     int stream = 0;
     BufferId slot = -1;        // stages 2 and 3
     int writes = 0;            // so far
-    std::int64_t reduced = 0;  // elements of the shard whose reduction was issued
+    std::int64_t reduced = 0;  // elements of the shard whose reduction is issued
     std::vector<OpId> reductions;
-    std::vector<BufferId> staging;  // of buckets that end with it
+    std::vector<BufferId> staging;  // of the buckets whose last piece is of this round
   };
 
-  // The newest operation on a run of a shard off the device.
+  // The newest operation on a run of an off-device shard.
   struct Stored {
     OpId op = -1;
     BucketPiece piece;
@@ -74,11 +75,11 @@ class GradFlow {
   ProgramBuilder& builder_;
   const StepShape& shape_;
   BucketCutter cutter_;
-  int open_micro_batch_ = 0;    // whose gradients the open bucket holds
+  int open_micro_batch_ = 0;    // the micro-batch of the open bucket
   std::vector<Round> rounds_;   // by group: the newest
-  std::deque<Round> reducing_;  // sent whole, oldest first, not known to be over
+  std::deque<Round> reducing_;  // issued whole, not known to have completed; oldest first
   OpId held_by_ = -1;
-  OpId newest_reductions_ = 0;  // the first one issued after the last backward that issued any
+  OpId newest_reductions_ = 0;               // first operation of the newest batch of reductions
   std::vector<std::vector<Stored>> stored_;  // by group
   std::vector<Summed> summed_;
 };

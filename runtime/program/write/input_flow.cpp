@@ -68,7 +68,7 @@ void InputFlow::start_fetch(const Use& use) {
   Op fetch{.kind = OpKind::kFetchInput, .lane = Lane::kToDevice, .unit = use.unit};
   fetch.micro_batch = use.micro_batch;
   fetch.moved_bytes = t.bytes;
-  // With stages it may have been known to be away just now, by the operation that is to come.
+  // With stages, the fetch may be issued before the compute operation that waits for the save.
   if (is_pipelined(shape_)) fetch.waits = {t.saved};
   if (shape_.placement.activations == Tier::kNvme) {
     t.host = builder_.buffer({.tag = Tag::kActivations,

@@ -1,9 +1,9 @@
-// Writes the way of units' inputs off the device and back; without recomputation, together with
-// what the units keep for backward. Pure.
+// Writes the transfers of units' inputs off-device and back. Without recomputation, the activations
+// that a unit keeps for backward move with its input. Pure.
 //
-// An input is on its way out while the next unit runs, and gone from the device by the one after.
-// It comes back while the backward before its own runs. The last unit before the loss head keeps
-// its input: its backward is next.
+// An input leaves the device while the next unit runs. The device buffer dies before the unit after
+// that. The input returns while the backward before its own runs. The last unit before the loss
+// head keeps its input, because its backward runs next.
 //
 //   SaveInput -> (WriteInput) ... (ReadInput) -> FetchInput
 #pragma once
@@ -22,20 +22,20 @@ class InputFlow {
   InputFlow(ProgramBuilder& builder, const StepShape& shape, std::span<const Use> uses,
             bool training);
 
-  // Before use i is emitted: starts the fetches of backwards that are near; `op` takes back what
-  // has left, and waits for the input it needs.
+  // Called before use i is emitted. Starts the fetches for the next backwards. `op` frees the
+  // buffers of inputs that have left, and waits for the input that it needs.
   void enter(std::size_t i, Op& op);
-  // After a unit's forward: buffers on the device of its input and of what it keeps (-1: nothing).
+  // Called after a unit's forward. `kept`: buffer of the activations for backward (-1: none).
   void forward_done(const Use& use, BufferId input, BufferId kept);
-  // What a backward's input, and what was kept with it, was fetched to; -1: they never left.
+  // The device buffer with a backward's fetched input and kept activations; -1: both never left.
   [[nodiscard]] BufferId fetched(const Use& use) const;
 
  private:
   struct Travel {
-    BufferId device = -1;  // the input that is leaving, or what it came back to
-    BufferId kept = -1;    // leaving with it
+    BufferId device = -1;  // the input while it leaves; later the buffer it is fetched to
+    BufferId kept = -1;    // leaves with the input
     std::int64_t bytes = 0;
-    BufferId host = -1;  // slot of the way out or back; of the host tier, between them too
+    BufferId host = -1;  // on the host tier it lives from save to fetch; on NVMe, one per way
     OpId saved = -1;     // last operation of the way out
     OpId fetched = -1;
     bool away = false;
@@ -50,7 +50,7 @@ class InputFlow {
   const std::span<const Use> uses_;
   const bool active_;
   std::vector<std::vector<Travel>> travels_;  // by unit, micro-batch
-  std::deque<Use> leaving_;                   // on their way out, oldest first
+  std::deque<Use> leaving_;                   // inputs that leave the device, oldest first
 };
 
 }  // namespace sluice

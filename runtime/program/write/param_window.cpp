@@ -41,7 +41,7 @@ void ParamWindow::gather(int g) {
   state.waited = false;
 }
 
-// The operations the group's first use has to wait for; nothing afterwards.
+// The operations that the group's first use must wait for; empty for later uses.
 std::vector<OpId> ParamWindow::update_of(int g) {
   Gather& state = gathers_[static_cast<std::size_t>(g)];
   updates_.advance(g);
@@ -107,7 +107,7 @@ void ParamWindow::enter(std::size_t i, Op& op) {
   }
 }
 
-// What the next use's window reads stays: let go, it would be gathered again at once.
+// Keeps the groups of the next use's window: a released group would be gathered again at once.
 void ParamWindow::leave(std::size_t i) {
   for (const int g : params_of(uses_[i])) {
     bool needed = shape_.groups[static_cast<std::size_t>(g)].resident;

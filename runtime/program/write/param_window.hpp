@@ -1,13 +1,12 @@
-// Writes the gathers and releases of parameters: which groups are whole while a unit runs. Pure.
+// Writes the gathers and releases of parameters. Pure.
 //
-// A shard that lives on the host or on NVMe is first brought to its place in the gathered group.
-// Where updates come at the start of a step (update_flow.hpp), a shard's first use waits for its
-// own.
+// An off-device shard is first copied to its place in the gathered group's slot. If updates run at
+// the start of a step (update_flow.hpp), the first use of a shard waits for the shard's update.
 //
-// Residents are gathered once at the start of a step (stages 1 and 2; stage 0 never gathers). The
-// others by a window over the sequence of visits: while one runs, the groups that it and the next
-// `prefetch_units` visits read are gathered or on their way; a group is released once it leaves the
-// window.
+// Resident groups are gathered once, at the start of a step (stages 1 and 2; stage 0 never
+// gathers). Other groups are gathered by a window over the sequence of visits. While a visit runs,
+// the window holds the groups that it and the next `prefetch_units` visits read: each is gathered
+// or being gathered. A group that leaves the window is released.
 #pragma once
 
 #include <span>
@@ -25,17 +24,17 @@ class ParamWindow {
               UpdateFlow& updates);
 
   void gather_residents();
-  // Before use i: starts what its window wants; afterwards op reads its groups, and waits for them.
+  // Called before use i. Starts the gathers of its window, and makes `op` wait for its own groups.
   void enter(std::size_t i, Op& op);
-  // After use i: lets go what the next use's window does not want.
+  // Called after use i. Releases its groups that are not in the next use's window.
   void leave(std::size_t i);
 
  private:
   struct Gather {
     OpId op = -1;
     BufferId slot = -1;
-    BufferId staging = -1;  // the shard on the host, on its way from NVMe
-    bool updated = false;   // some operation has waited for the update
+    BufferId staging = -1;  // holds the shard on the host between NVMe and device
+    bool updated = false;   // an operation waits for the update
     bool live = false;
     bool waited = false;
   };

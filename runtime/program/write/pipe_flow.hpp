@@ -1,8 +1,8 @@
 // Writes the sends and receives between pipeline stages. Pure.
 //
-// A receive is posted one slot ahead, so that what comes is on its way while that slot runs. What
-// is sent dies where the schedule knows it arrived if all slots take as long as their kind
-// (slots_after_sends): that wait costs nothing in step, and it cannot deadlock out of step.
+// A receive is posted one slot ahead, so that the message travels while that slot runs. A sent
+// buffer dies before the slot that slots_after_sends() names. If all slots take the time of their
+// kind, the message has arrived by then and the wait costs nothing. The wait never deadlocks.
 #pragma once
 
 #include <map>
@@ -19,21 +19,21 @@ class PipeFlow {
   // `order` outlives this.
   PipeFlow(ProgramBuilder& builder, const StepShape& shape, const UseOrder& order, bool training);
 
-  // Before anything of slot k.
+  // Called before all operations of slot k.
   void begin_slot(std::size_t k);
-  // At an operation of the compute lane: frees what has been sent.
+  // Called at a compute operation. The operation waits for due sends and frees their buffers.
   void enter(Op& op);
-  // The unit's input, or the gradient of its output, from another stage; op waits for it.
+  // Another stage's message: the unit's input, or the gradient of its output. `op` waits for it.
   [[nodiscard]] BufferId take_activation(Op& op);
   [[nodiscard]] BufferId take_gradient(Op& op);
-  // What the operation emitted last has made of unit and micro-batch.
+  // Sends a result of the operation that was emitted last.
   void send_activation(int unit, int micro_batch, BufferId output);
   void send_gradient(int unit, int micro_batch, BufferId gradient);
-  // Waits for everything that is still on its way.
+  // Makes `op` wait for all sends that have not completed, and free their buffers.
   void finish(Op& op);
 
  private:
-  using Key = std::tuple<OpKind, int, int>;  // of a receive: unit, micro-batch
+  using Key = std::tuple<OpKind, int, int>;  // of a receive: kind, unit, micro-batch
   struct Arrival {
     OpId op = -1;
     BufferId buffer = -1;
@@ -41,7 +41,7 @@ class PipeFlow {
   struct Sent {
     OpId op = -1;
     BufferId buffer = -1;
-    std::size_t until = 0;  // the slot before which it is over
+    std::size_t until = 0;  // the slot before which the stage waits for the send
   };
 
   void post(std::size_t k);
@@ -51,7 +51,7 @@ class PipeFlow {
   ProgramBuilder& builder_;
   const StepShape& shape_;
   const UseOrder& order_;
-  std::vector<int> after_sends_;  // by slot; empty: at the end
+  std::vector<int> after_sends_;  // `until` by slot; empty: at the end
   std::size_t slot_ = 0;
   std::map<Key, Arrival> arrivals_;
   std::vector<Sent> sent_;

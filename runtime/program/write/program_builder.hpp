@@ -1,4 +1,4 @@
-// A program under construction: what the parts of a writer add their operations to. Pure.
+// A program under construction. The parts of a writer add their operations to it. Pure.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class ProgramBuilder {
     return static_cast<int>(program_.buckets.size()) - 1;
   }
 
-  // For Op::exchanges.
+  // The index of the list, for Op::exchanges. Equal lists share an index; empty: -1.
   int exchanges(ExchangeList list) {
     if (list.empty()) return -1;
     std::vector<ExchangeList>& all = program_.exchanges;
@@ -47,15 +47,15 @@ class ProgramBuilder {
   Program program_;
 };
 
-// One running of one unit.
+// One run of one unit.
 struct Use {
   OpKind kind = OpKind::kForward;
   int unit = 0;
   int micro_batch = 0;
-  int visit = 0;       // uses of one unit in a row, in one direction, are one visit
-  bool split = false;  // a backward of which kBackwardWeights is the rest
+  int visit = 0;       // consecutive uses of one unit in one direction share a visit
+  bool split = false;  // backward of the input only; a kBackwardWeights follows
   bool flushes =
-      false;  // what it has written of gradients goes out: no later use shares its bucket
+      false;  // its gradients are sent after it: no later use puts gradients in the same bucket
 };
 
 }  // namespace sluice

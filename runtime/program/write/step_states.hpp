@@ -1,4 +1,4 @@
-// The table of states (zero/state_table.hpp) of a step's shape and chunks. Pure.
+// The state table (zero/state_table.hpp) of a step's shape and chunks. Pure.
 #pragma once
 
 #include <span>
@@ -8,12 +8,12 @@
 
 namespace sluice {
 
-// Without chunks: no second places. `adds_on_host`: the program has the host add reduced gradients
-// to others (kStoreGrads with `accumulate`).
+// Without chunks, the table has no second places. `adds_on_host`: the program adds reduced
+// gradients on the host (kStoreGrads with `accumulate`).
 [[nodiscard]] StateTable step_states(const StepShape& shape, std::span<const Chunk> chunks = {},
                                      bool adds_on_host = false);
 
-// Bytes of one record of the image of these chunks; 0 where none has a second place.
+// Bytes of one record of the chunks' image; 0 if no chunk has a second place.
 [[nodiscard]] std::int64_t image_bytes(const StepShape& shape, std::span<const Chunk> chunks);
 
 }  // namespace sluice

@@ -21,7 +21,7 @@ namespace {
 
 enum class Kind { kTrain, kEvaluate, kDecode };
 
-// All ranks get each rank's loss, its vote and its sums of squares, fp64.
+// All ranks receive each rank's loss, vote and sums of squares, in fp64.
 ExchangeList norm_exchange(const StepShape& shape) {
   if (shape.world() == 1) return {};
   const auto groups = std::max(shape.most_groups, static_cast<int>(shape.groups.size()));
@@ -59,7 +59,7 @@ class StepWriter {
     } else {
       write_end();
     }
-    // A program that a rank runs beside others adds nothing to what it holds.
+    // An additional program of the rank adds no persistent state.
     if (training_ || shape_.frozen) {
       Program& program = builder_.program();
       program.states = step_states(shape_, program.chunks, adds_on_host(program));
@@ -100,7 +100,7 @@ class StepWriter {
   InputFlow inputs_;
   PipeFlow pipe_;
   StepFlights flights_;
-  std::vector<BufferId> caches_;  // of units, in decoding
+  std::vector<BufferId> caches_;  // of units, in the decode program
   OpId committed_ = -1;
 };
 
@@ -229,8 +229,8 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   grads_.close(builder_.op(id), use.flushes);
 }
 
-// Behind the loss head, or the first backward: it needs the last group's update, and while it runs
-// the last chunks get to the disk.
+// Emits the commit once, after the loss head or the first backward. That operation needs the last
+// group's update, and the last chunks are written to the disk while it runs.
 void StepWriter::commit() {
   if (committed_ >= 0) return;
   committed_ = updates_.commit();
@@ -251,7 +251,7 @@ void StepWriter::write_backward(const Use& use, Op op) {
   op.exchanges = builder_.exchanges(shape_.recompute ? exchanges.again : exchanges.backward);
   if (!use.split) grads_.open(op);
   op.dead_after.push_back(now.gradient[u] >= 0 ? now.gradient[u] : pipe_.take_gradient(op));
-  const BufferId fetched = inputs_.fetched(use);  // input and what was kept
+  const BufferId fetched = inputs_.fetched(use);  // input and kept activations
   if (now.kept[u] >= 0 && fetched < 0) op.dead_after.push_back(now.kept[u]);
   now.kept[u] = -1;
   now.gradient[u] = -1;
@@ -269,12 +269,12 @@ void StepWriter::write_backward(const Use& use, Op op) {
   if (use.split) {
     now.deferred[u] = builder_.buffer(Tag::kActivations, memory.deferred);
     op.live.push_back(now.deferred[u]);
-    // Below 0 where what is deferred is, in part, what was kept: that is not there twice.
+    // Below 0 if the deferred buffer reuses kept activations, which must not count twice.
     op.workspace_bytes = peak - made - memory.deferred;
   }
   const OpId id = builder_.emit(std::move(op));
   if (gradient >= 0) flights_.pass_on(use, gradient);
-  commit();  // of a pipeline's stage without a loss head
+  commit();  // for a pipeline stage without a loss head
   if (!use.split) grads_.close(builder_.op(id), use.flushes);
 }
 
@@ -288,10 +288,10 @@ void StepWriter::write_weights(const Use& use, Op op) {
   grads_.close(builder_.op(id), use.flushes);
 }
 
-// What is updated off the device waits for the next step.
+// Writes the norm and the updates on the device. Off-device updates are deferred.
 void StepWriter::write_update() {
   Op norm{.kind = OpKind::kNormAndScale};
-  // A stage may have no backward after its last loss head.
+  // A stage may have no backward after its last forward or loss head.
   if (order_.last_backwards == 0) updates_.read_ahead(0, 1);
   updates_.end_speculation();
   if (committed_ >= 0) norm.waits.push_back(committed_);
@@ -306,11 +306,11 @@ void StepWriter::write_update() {
   }
 }
 
-// Without training: what a stage sends, and what it remembers, lives to the end.
+// Without training, a stage's sent buffers and caches live to the end of the program.
 void StepWriter::write_end() {
   Op end{.kind = OpKind::kRelease};
   pipe_.finish(end);
-  if (!shape_.ends_model()) end.dead_after = caches_;  // else the logits were their end
+  if (!shape_.ends_model()) end.dead_after = caches_;  // else the logits operation frees them
   if (!end.waits.empty()) builder_.emit(std::move(end));
 }
 

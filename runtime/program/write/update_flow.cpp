@@ -8,8 +8,8 @@
 namespace sluice {
 namespace {
 
-// Of a step's last `backwards`, the first one beside which no early update begins. The last quarter
-// is for reading ahead.
+// The index, in a step's last `backwards`, of the first backward without new speculative updates.
+// The last quarter is for reading ahead.
 int speculation_end(int backwards) { return std::min(backwards - 1, (3 * backwards + 3) / 4); }
 
 }  // namespace
@@ -103,14 +103,13 @@ void UpdateFlow::meet() {
   may_overwrite_ = builder_.emit(std::move(meet));
 }
 
-// Issues a few reads before each backward, so that the backward's own reads are not queued behind
-// many.
+// Issues a few reads before each backward, so that the backward's own reads queue behind few.
 void UpdateFlow::read_ahead(int done, int backwards) {
   // All reads are issued before the last quarter, because a read that is issued with the last
-  // backward ends after it.
+  // backward completes after that backward.
   const int ahead = builder_.program().chunks_ahead;
   int due = std::min(ahead, ahead * 4 * (done + 1) / (3 * backwards));
-  // Early updates use the ring until then.
+  // Speculative updates use the ring until backward `first`.
   const int first = speculation_end(backwards);
   if (ring_.speculates()) due = done < first ? 0 : ahead * (done + 1 - first) / (backwards - first);
   for (; next_ahead_ < due; ++next_ahead_) {

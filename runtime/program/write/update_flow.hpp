@@ -1,26 +1,26 @@
-// Writes the updates of optimizer states that live off the device. Pure.
+// Writes the updates of off-device optimizer states. Pure.
 //
-// An update needs nothing but the gradients and their norm, so it runs at the start of the next
-// step, while the next forward proceeds towards its group. Every forward reads updated parameters:
-// the result is exact. A group's owned elements are cut into chunks. The states and gradients of a
-// chunk are read into a slot of a ring on the host (chunk_ring.hpp), updated there and written
-// back, while later chunks are being read. Arrays that live on the host are updated in place.
+// An update needs only the gradients and their norm. The update is therefore deferred to the start
+// of the next step and overlaps the forward of earlier groups. Every forward reads updated
+// parameters, so the result is exact. A group's owned elements are cut into chunks. The states and
+// gradients of a chunk are read into a slot of the ring (chunk_ring.hpp), updated there and written
+// back, while later chunks are read. Arrays on the host are updated in place.
 //
 //   ReadStates, ReadGrads | CopyGrads -> Update -> WriteStates, CopyParams | WriteParams
 //
-// The first unit of a step waits for the first chunks. As many chunks as the ring has slots are
-// therefore read ahead, during the last backwards of the step before.
+// The first unit of a step waits for the first chunks. The last backwards of the previous step
+// therefore read states ahead, for as many chunks as the ring has slots.
 //
 // With placement.speculate some chunks are updated during the backwards (early_updates.hpp).
 //
 // With placement.image each chunk has two places on NVMe, and every update writes to the place that
-// is not current. The states of a step stay whole on NVMe until the states of the next step are
-// whole and committed. commit() follows the last deferred update of the program and precedes the
-// first early update, which overwrites the states of the former commit. A rank may overwrite them
-// only when all ranks have committed newer states. Reductions (if there are early updates) and the
-// norm wait for the rank's own commit, so a reduced gradient proves the commits of all ranks that
-// reduced it. Tensor-parallel ranks reduce no gradients together: they meet (kMeet) after the
-// commit and before the first early write.
+// is not current. The states of a step stay whole on NVMe until the next step's states are whole
+// and committed. commit() follows the last deferred update of the program and precedes the first
+// speculative update, which overwrites the states of the previous commit. A rank may overwrite
+// those states only after all ranks have committed newer states. The norm waits for the rank's own
+// commit, and so do reductions if the program has speculative updates. A reduced gradient therefore
+// proves the commits of all ranks that reduced it. Tensor-parallel ranks reduce no gradients
+// together, so they meet (kMeet) after the commit and before the first speculative write.
 #pragma once
 
 #include <vector>
@@ -35,32 +35,31 @@ namespace sluice {
 
 class UpdateFlow {
  public:
-  // `deferred`: whether the program performs the updates of the step before.
+  // `deferred`: whether the program runs the deferred updates of the previous step.
   UpdateFlow(ProgramBuilder& builder, const StepShape& shape, bool deferred);
 
-  // Issues the updates of the group and of all groups before it (in order of first use), and reads
-  // of the chunks after it.
+  // Issues the updates of group g and of all groups before g (in order of first use), and the reads
+  // of the chunks after g.
   void advance(int g);
-  // The operations after which the group's shard is updated, on its tier. Empty before advance(g).
+  // The operations that complete the update of the group's shard. Empty before advance(g).
   [[nodiscard]] const std::vector<OpId>& ready(int g) const {
     return ready_[static_cast<std::size_t>(g)];
   }
-  // Reads states of the first chunks for the next step's updates: the share that is due before
-  // backward `done` of the last `backwards` of the step.
+  // Reads states of the first chunks for the next step's updates: the share due before backward
+  // `done` of the step's last `backwards`.
   void read_ahead(int done, int backwards);
-  // Before backward `done` of `backwards`: updates chunks of groups whose gradients have had their
-  // last sum.
+  // Called before backward `done` of `backwards`. Updates chunks of groups with complete gradients.
   void speculate(const std::vector<GradFlow::Summed>& summed, int done, int backwards);
-  // After the last backward.
+  // Called after the last backward.
   void end_speculation() { early_.end(); }
-  // After the last deferred update: the operation that commits all updates; -1 without an image.
+  // Called after the last deferred update. The operation that commits all updates; -1: no image.
   OpId commit();
-  // Whether reductions have to wait for the commit.
+  // Whether reductions must wait for the commit.
   [[nodiscard]] bool overwrites_early() const { return ring_.image() && ring_.speculates(); }
-  // Before a backward: writes the meeting of all ranks if early writes need one and the commit has
-  // been written. Once a program.
+  // Called before a backward. Emits the meeting of all ranks once, if speculative writes need one
+  // and the commit has been emitted.
   void meet();
-  // Reads all gradients through the ring for their norm, which waits for them.
+  // Reads all gradients through the ring and sums their squares. The norm waits for the sums.
   void sum_squares(Op& norm, const GradFlow& grads);
 
  private:
@@ -75,11 +74,11 @@ class UpdateFlow {
   int next_read_ = 0;
   int next_update_ = 0;
   int next_ahead_ = 0;
-  std::vector<std::vector<OpId>> arrivals_;  // by chunk: its update waits for these
+  std::vector<std::vector<OpId>> arrivals_;  // by chunk: waits of its update
   std::vector<std::vector<OpId>> ready_;     // by group
   std::vector<OpId> uncommitted_;            // writes of updates to the disk
   OpId commit_ = -1;
-  OpId may_overwrite_ = -1;  // when it has completed, all ranks have committed
+  OpId may_overwrite_ = -1;  // completes only after all ranks have committed
 };
 
 }  // namespace sluice

@@ -7,7 +7,7 @@
 namespace sluice {
 namespace {
 
-// Micro-batch by micro-batch, or unit by unit.
+// Micro-batch by micro-batch, or unit by unit in layer-major order.
 std::vector<Use> order_without_stages(const StepShape& shape, bool training) {
   const int head = static_cast<int>(shape.units.size()) - 1;
   const int micro_batches = training ? shape.micro_batches : 1;
@@ -86,7 +86,7 @@ class StageOrder {
     order_.uses.push_back({kind, unit, slot.micro_batch, visit_});
   }
 
-  // No bucket holds gradients of two slots: they are of different micro-batches.
+  // No bucket holds gradients of two slots, because the slots are of different micro-batches.
   void end_bucket(std::size_t begin) {
     for (std::size_t i = order_.uses.size(); i > begin; --i) {
       Use& use = order_.uses[i - 1];

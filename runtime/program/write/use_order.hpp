@@ -12,8 +12,8 @@
 
 namespace sluice {
 
-// The uses [begin, end) of a slot; none where a chunk is the loss head alone, whose forward is part
-// of its backward.
+// The uses [begin, end) of a slot. In training, a chunk with only the loss head has an empty
+// forward slot, because the loss head runs in the backward slot.
 struct SlotUses {
   Slot slot;
   std::size_t begin = 0;
@@ -23,10 +23,10 @@ struct SlotUses {
 struct UseOrder {
   std::vector<Use> uses;
   std::vector<SlotUses> slots;  // without a pipeline: none
-  int last_backwards = 0;       // uses after the last forward or loss head
+  int last_backwards = 0;       // number of uses after the last forward or loss head
 };
 
-// `training`: all micro-batches, forward and backward; else one, forward and loss.
+// `training`: forward and backward of all micro-batches; otherwise forward and loss of one.
 [[nodiscard]] UseOrder order_uses(const StepShape& shape, bool training);
 
 [[nodiscard]] inline bool is_pipelined(const StepShape& shape) { return shape.pipeline.stages > 1; }
@@ -40,15 +40,15 @@ struct UseOrder {
 [[nodiscard]] inline bool is_loss_head(const StepShape& shape, int unit) {
   return shape.ends_model() && unit + 1 == static_cast<int>(shape.units.size());
 }
-// Else it takes tokens.
+// False: the unit takes tokens.
 [[nodiscard]] inline bool has_input(const StepShape& shape, int unit) {
   return unit > 0 || !shape.begins_model();
 }
-// Bytes of its input, one micro-batch. REQUIRES: has_input.
+// Bytes of the unit's input for one micro-batch. REQUIRES: has_input.
 [[nodiscard]] std::int64_t input_bytes(const StepShape& shape, int unit);
 
-// On NVMe, of each unit that sends its input there: one a micro-batch (extent = micro-batch), or
-// one for all.
+// NVMe extents per unit whose input goes to NVMe: one per micro-batch (extent = micro-batch), or
+// one for all micro-batches.
 [[nodiscard]] int input_extents(const StepShape& shape);
 
 }  // namespace sluice

@@ -22,8 +22,8 @@ bool SaveMeeting::meet(bool ready) {
   return all_ready;
 }
 
-// A disk that takes long is alive as long as bytes move anywhere. While a file is synced, or the
-// checkpoint completed and old ones removed, none do, and none need to for long.
+// A slow disk counts as alive while bytes move on any rank. During the sync of a file, the commit
+// and the removal of old checkpoints no bytes move, possibly for long.
 void SaveMeeting::tell_progress(bool ready, bool committing) {
   const bool has_written = moved_ >= own_bytes_;
   const char* doing = "saving a checkpoint: writing";

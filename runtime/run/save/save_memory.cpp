@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-// The caller's buffer, the engine's, the writer's, and one to narrow moments in.
+// Buffers of the caller, the engine, the writer, and the conversion to 16 bits.
 constexpr std::int64_t kStagingParts = 4;
 constexpr std::int64_t kSmallestPart = std::int64_t{64} << 10;
 constexpr double kShareOfFreeMemory = 0.8;
@@ -30,8 +30,8 @@ std::int64_t part_bytes_of(const std::optional<std::int64_t>& room) {
       "neither checkpoint.every nor time_limit");
 }
 
-// Ranks of a pipeline have plans, and so room, of their own: one that threw alone would leave the
-// others in their first exchange.
+// Ranks of a pipeline have different plans and room. A rank that threw alone would leave the other
+// ranks in their first collective.
 std::int64_t agreed_part_bytes(const std::optional<std::int64_t>& room, Communicator& comm) {
   std::int64_t part = 0;
   std::string problem;
@@ -45,7 +45,7 @@ std::int64_t agreed_part_bytes(const std::optional<std::int64_t>& room, Communic
   return part;
 }
 
-// A pool of budget 0 has none: room is not 0 where there is one (part_bytes_of).
+// A pool of budget 0 has no limit; part_bytes_of refuses a room of 0 bytes.
 std::int64_t budget_of(const std::optional<std::int64_t>& room) { return room.value_or(0); }
 
 }  // namespace
