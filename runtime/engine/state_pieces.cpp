@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/engine/param_parts.hpp"
 #include "zero/optimizer_rule.hpp"
 
@@ -37,9 +38,9 @@ StatePiece states_of(const StateTable& table, int g, std::span<const StateKind> 
 void add_pieces(const ModelSpec& spec, const StepPlan& plan, const StatePiece& states,
                 std::int64_t owned, ElemRange range, std::vector<StatePiece>& pieces) {
   const int g = states.group;
-  const std::vector<ParamSpec>& params = spec.groups[static_cast<std::size_t>(g)].params;
+  const std::vector<ParamSpec>& params = nth(spec.groups, g).params;
   for (std::size_t i = 0; i < params.size(); ++i) {
-    const TensorPlacement& tensor = plan.groups[static_cast<std::size_t>(g)].tensors[i];
+    const TensorPlacement& tensor = nth(plan.groups, g).tensors[i];
     const std::int64_t offset = tensor.offset_elems;
     const std::int64_t end = std::min(range.end, offset + tensor.elems);
     const std::int64_t from = std::max(range.begin, offset);
@@ -61,8 +62,8 @@ std::vector<StatePiece> pieces_of(const ModelSpec& spec, const StepPlan& plan,
   const std::span<const StateKind> kinds = rule_of(plan.shape.optimizer).states();
   std::vector<StatePiece> pieces;
   for (int g = 0; g < static_cast<int>(plan.groups.size()); ++g) {
-    if (saved && !spec.groups[static_cast<std::size_t>(g)].counted) continue;
-    const GroupPlan& group = plan.groups[static_cast<std::size_t>(g)];
+    if (saved && !nth(spec.groups, g).counted) continue;
+    const GroupPlan& group = nth(plan.groups, g);
     const bool whole = owns_whole_groups(plan.shape);
     const std::int64_t shard = dp_rank * group.shard_elems;
     const ElemRange range =

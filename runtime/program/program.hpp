@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/index.hpp"
 #include "offload/offload_options.hpp"
 #include "runtime/program/exchange.hpp"
 #include "zero/memory_tag.hpp"
@@ -157,7 +158,7 @@ struct Program {
   std::vector<ExchangeList> exchanges;  // each once, however many operations have it
   std::vector<Chunk> chunks;            // in the order of their updates
   int chunk_slots = 0;
-  int chunks_ahead = 0;  // of the chunks, so many are in the ring before the program: the first
+  int chunks_ahead = 0;    // of the chunks, so many are in the ring before the program: the first
   int first_backward = 0;  // in training: the units before it are frozen and have no backward
   // Every update of states on NVMe goes to the place that is not current, and a program that trains
   // commits the updates it begins with.
@@ -175,7 +176,7 @@ struct Program {
 // The exchanges that are a part of the operation.
 [[nodiscard]] inline std::span<const Exchange> exchanges_of(const Program& program, const Op& op) {
   if (op.exchanges < 0) return {};
-  return program.exchanges[static_cast<std::size_t>(op.exchanges)];
+  return nth(program.exchanges, op.exchanges);
 }
 // Bytes that this rank sends, as the operation and in exchanges inside it.
 [[nodiscard]] inline std::int64_t sent_bytes(const Program& program, const Op& op) {
