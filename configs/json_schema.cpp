@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <variant>
 
+#include "base/index.hpp"
 #include "configs/schema.hpp"
 
 namespace sluice {
@@ -96,7 +97,7 @@ Json default_of(const Key& key) {
   const Value value = key.get(defaults);
   const auto* whole = std::get_if<std::int64_t>(&value);
   if (whole != nullptr && key.rules.type == KeyType::kEnum) {
-    return std::string(key.rules.choices[static_cast<std::size_t>(*whole)]);
+    return std::string(nth(key.rules.choices, *whole));
   }
   const auto* number = std::get_if<double>(&value);
   const auto* text = std::get_if<std::string>(&value);

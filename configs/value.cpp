@@ -11,6 +11,7 @@
 
 #include "base/bytes.hpp"
 #include "base/format.hpp"
+#include "base/index.hpp"
 #include "configs/interpolate.hpp"
 #include "configs/interval.hpp"
 #include "configs/suggest.hpp"
@@ -202,7 +203,7 @@ std::string list_of(const std::vector<T>& list, const Write& write) {
 
 std::string write_whole(const Rules& rules, std::int64_t value) {
   if (rules.type == KeyType::kEnum) {
-    return std::string(rules.choices[static_cast<std::size_t>(value)]);
+    return std::string(nth(rules.choices, value));
   }
   if (value == 0 && !rules.zero_word.empty()) return std::string(rules.zero_word);
   return std::to_string(value);

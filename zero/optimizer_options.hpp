@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 enum class OptimizerType { kAdamW, kLion, kSgd };
@@ -26,7 +28,7 @@ inline constexpr std::array kOptimizerKeys{
     OptimizerKeys{.name = "sgd", .momentum = true},
 };
 [[nodiscard]] constexpr const OptimizerKeys& keys_of(OptimizerType type) {
-  return kOptimizerKeys[static_cast<std::size_t>(type)];
+  return nth(kOptimizerKeys, type);
 }
 
 struct OptimizerOptions {

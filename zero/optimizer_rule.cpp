@@ -5,6 +5,7 @@
 #include <string>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/update/adamw.hpp"
 #include "kernels/cpu/update/lion.hpp"
 #include "kernels/cpu/update/sgd.hpp"
@@ -40,7 +41,7 @@ static_assert(in_order(), "rows in the order of OptimizerType, one for each of k
 
 }  // namespace
 
-const OptimizerRule& rule_of(OptimizerType type) { return kRules[static_cast<std::size_t>(type)]; }
+const OptimizerRule& rule_of(OptimizerType type) { return nth(kRules, type); }
 
 std::span<const OptimizerRule> optimizer_rules() { return kRules; }
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "base/index.hpp"
 #include "offload/image_size.hpp"
 #include "offload/offload_options.hpp"
 #include "zero/optimizer_rule.hpp"
@@ -76,7 +77,7 @@ struct ShardShape {
 
 // A frozen group has only parameters: no master weights, moments or gradients.
 [[nodiscard]] constexpr bool is_frozen(const ShardShape& shape, int g) {
-  return shape.frozen || shape.groups[static_cast<std::size_t>(g)].frozen;
+  return shape.frozen || nth(shape.groups, g).frozen;
 }
 
 // Full gradients of all trained groups stay in memory between steps (stages 0 and 1).
@@ -93,13 +94,12 @@ struct ShardShape {
 
 // The elements of a group that this rank owns, and updates unless the group is frozen.
 [[nodiscard]] constexpr std::int64_t owned_elems(const ShardShape& shape, int g) {
-  const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
+  const GroupShape& group = nth(shape.groups, g);
   return owns_whole_groups(shape) ? group.elems : group.shard_elems;
 }
 // First element of a group that data-parallel rank `dp_rank` updates.
 [[nodiscard]] constexpr std::int64_t owned_begin(const ShardShape& shape, int g, int dp_rank) {
-  return owns_whole_groups(shape) ? 0
-                                  : dp_rank * shape.groups[static_cast<std::size_t>(g)].shard_elems;
+  return owns_whole_groups(shape) ? 0 : dp_rank * nth(shape.groups, g).shard_elems;
 }
 // Shards of each group that one rank owns.
 [[nodiscard]] constexpr int owned_shards(const ShardShape& shape) {
@@ -114,8 +114,7 @@ struct ShardShape {
 
 // The tier of a resident group's full parameters, or of another group's shard.
 [[nodiscard]] constexpr Tier parameter_tier(const ShardShape& shape, int g) {
-  return shape.groups[static_cast<std::size_t>(g)].resident ? Tier::kDevice
-                                                            : shape.placement.parameters;
+  return nth(shape.groups, g).resident ? Tier::kDevice : shape.placement.parameters;
 }
 [[nodiscard]] inline std::int64_t moments_of(const ShardShape& shape) {
   return static_cast<std::int64_t>(rule_of(shape.optimizer).moments);

@@ -5,6 +5,7 @@
 
 #include "base/all_of.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
 
 namespace sluice {
@@ -64,8 +65,8 @@ void ShardStore::declare_extents(std::span<const std::string> group_names) {
     const StateRow& row = table_.rows[r];
     if (row.tier != Tier::kNvme || row.array == StateArray::kImageRecord) continue;
     const std::string tag(name_of(row.tag));
-    const std::string name = name_of(
-        row, row.group < 0 ? std::string() : group_names[static_cast<std::size_t>(row.group)]);
+    const std::string name =
+        name_of(row, row.group < 0 ? std::string() : nth(group_names, row.group));
     extents_[r].first = nvme_->add(tag, name, row.bytes());
     if (row.second_elems > 0) {
       extents_[r].second = nvme_->add(tag, name + ".second", row.second_bytes());
@@ -116,7 +117,7 @@ RowId ShardStore::input(int unit, int flight) const {
 std::byte* ShardStore::host(RowId id) const {
   const StateRow& r = row(id);
   check(r.tier == Tier::kHost, "memory is asked for of a row on the host");
-  return blocks_[static_cast<std::size_t>(r.block)].data() + r.offset_bytes;
+  return nth(blocks_, r.block).data() + r.offset_bytes;
 }
 
 std::span<std::byte> ShardStore::block(StateArray array) const {
@@ -130,7 +131,7 @@ std::span<std::byte> ShardStore::block(StateArray array) const {
 std::vector<ShardStore::Run> ShardStore::runs_of(RowId id, std::int64_t begin, std::int64_t elems,
                                                  At at) const {
   const StateRow& r = row(id);
-  const Extents& extents = extents_[static_cast<std::size_t>(id)];
+  const Extents& extents = nth(extents_, id);
   const std::int64_t size = r.element_bytes;
   if (r.second_elems == 0) return {{extents.first, begin * size, elems * size}};
   const std::int64_t chunk = options_.chunk_elems;

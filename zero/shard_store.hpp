@@ -18,6 +18,7 @@
 #include <string>
 #include <vector>
 
+#include "base/index.hpp"
 #include "base/ticket.hpp"
 #include "offload/host_pool.hpp"
 #include "offload/nvme_store.hpp"
@@ -49,9 +50,7 @@ class ShardStore {
              const ShardStoreOptions& options);
 
   [[nodiscard]] const StateTable& table() const { return table_; }
-  [[nodiscard]] const StateRow& row(RowId id) const {
-    return table_.rows[static_cast<std::size_t>(id)];
-  }
+  [[nodiscard]] const StateRow& row(RowId id) const { return nth(table_.rows, id); }
   // The group's row on the host or on NVMe; -1 where there is none.
   [[nodiscard]] RowId find(int group, StateArray array, int stream = 0) const;
   [[nodiscard]] RowId find(int group, StateKind state) const;

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "offload/image_size.hpp"
 
 namespace sluice {
@@ -45,7 +46,7 @@ class TableWriter {
   }
 
   void add_parameters(int g) {
-    const GroupShape& group = shape_.groups[static_cast<std::size_t>(g)];
+    const GroupShape& group = nth(shape_.groups, g);
     add({.array = group.resident ? StateArray::kFullParameters : StateArray::kParameterShard,
          .tag = Tag::kParameters,
          .tier = parameter_tier(shape_, g),
@@ -88,7 +89,7 @@ class TableWriter {
   }
 
   void add_gradients(int g) {
-    const GroupShape& group = shape_.groups[static_cast<std::size_t>(g)];
+    const GroupShape& group = nth(shape_.groups, g);
     StateRow row{.tag = Tag::kGradients, .group = g};
     if (keeps_full_gradients(shape_)) {
       row.array = StateArray::kFullGradients;
@@ -99,8 +100,7 @@ class TableWriter {
     row.array = StateArray::kGradientShard;
     row.tier = shape_.placement.gradients;
     row.elems = group.shard_elems;
-    for (row.stream = 0; row.stream < held_.gradient_streams[static_cast<std::size_t>(g)];
-         ++row.stream) {
+    for (row.stream = 0; row.stream < nth(held_.gradient_streams, g); ++row.stream) {
       add(row);
     }
   }

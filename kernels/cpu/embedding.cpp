@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/column_grain.hpp"
 #include "kernels/cpu/dispatch.hpp"
@@ -27,7 +28,7 @@ void embedding_forward(const EmbeddingArgs& a) {
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       std::byte* to = out + t * row_bytes;
-      const std::byte* from = words + a.tokens[static_cast<std::size_t>(t)] * row_bytes;
+      const std::byte* from = words + nth(a.tokens, t) * row_bytes;
       if (positions == nullptr) {
         std::memcpy(to, from, static_cast<std::size_t>(row_bytes));
       } else {
@@ -50,7 +51,7 @@ void embedding_backward(float* grad_table, std::span<const std::int64_t> tokens,
   // Each thread has whole columns. So every element has one writer, which adds the tokens in order.
   parallel_for(hidden, column_grain(hidden, count), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = 0; t < count; ++t) {
-      table.add_to(grad_table + tokens[static_cast<std::size_t>(t)] * hidden + begin,
+      table.add_to(grad_table + nth(tokens, t) * hidden + begin,
                    from + (t * hidden + begin) * size_of(dtype), dtype, end - begin, true);
     }
   });

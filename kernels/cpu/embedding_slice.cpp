@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/column_grain.hpp"
 #include "kernels/cpu/dispatch.hpp"
@@ -33,7 +34,7 @@ void embedding_slice_forward(void* out, const void* slice, DType dtype, const Em
   parallel_for(count, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = begin; t < end; ++t) {
       std::byte* to = static_cast<std::byte*>(out) + t * row_bytes;
-      const std::int64_t token = a.tokens[static_cast<std::size_t>(t)];
+      const std::int64_t token = nth(a.tokens, t);
       if (in_slice(a, token)) {
         std::memcpy(to, static_cast<const std::byte*>(slice) + (token - a.first) * row_bytes,
                     static_cast<std::size_t>(row_bytes));
@@ -54,7 +55,7 @@ void embedding_slice_backward(float* grad, const void* dy, DType dtype, const Em
   // adds the tokens in order.
   parallel_for(a.hidden, column_grain(a.hidden, count), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t t = 0; t < count; ++t) {
-      const std::int64_t token = a.tokens[static_cast<std::size_t>(t)];
+      const std::int64_t token = nth(a.tokens, t);
       if (!in_slice(a, token)) continue;
       table.add_to(grad + (token - a.first) * a.hidden + begin,
                    from + (t * a.hidden + begin) * size_of(dtype), dtype, end - begin, true);

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/narrow_row.hpp"
@@ -70,7 +71,7 @@ void gradient_of_row(const KernelTable& table, const EntropySlice& s,
   float* x = s.logits + row * s.words;
   if (s.targets[row] == kIgnoreTarget) return std::fill(x, x + s.words, 0.0F);
   const WholeRow whole = whole_row(s, parts, row);
-  const RowPart& own = parts[static_cast<std::size_t>(gradient.rank * s.rows + row)];
+  const RowPart& own = nth(parts, gradient.rank * s.rows + row);
   const double scale = double{gradient.scale};
   const double factor =
       own.max == kNothing && whole.sum > 0 ? 0 : std::exp(own.max - whole.max) / whole.sum;

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/check_ids.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/narrow_row.hpp"
@@ -61,7 +62,7 @@ double sum_rows(const CrossEntropyArgs& a, Row row_function) {
   const std::int64_t grain = std::max<std::int64_t>(1, grain_elements(4) / a.width);
   parallel_for(a.rows, grain, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t row = begin; row < end; ++row) {
-      losses[static_cast<std::size_t>(row)] = row_function(table, a, row);
+      nth(losses, row) = row_function(table, a, row);
     }
   });
   double total = 0.0;

@@ -6,6 +6,7 @@
 #include <cstring>
 #include <type_traits>
 
+#include "base/index.hpp"
 #include "parallel/comm/stream_store.hpp"
 
 namespace sluice {
@@ -79,7 +80,7 @@ void add_block(std::span<const void* const> shares, std::int64_t first, std::int
     }
   }
   if (!accumulate) return;
-  for (std::int64_t i = 0; i < n; ++i) output[first + i] += sum[static_cast<std::size_t>(i)];
+  for (std::int64_t i = 0; i < n; ++i) output[first + i] += nth(sum, i);
 }
 
 // Adds fp32 shares; the last addition writes its result past the caches.

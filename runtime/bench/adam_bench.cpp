@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "kernels/cpu/parallel.hpp"
@@ -31,7 +32,7 @@ template <class T>
 std::unique_ptr<T[]> make_array(std::int64_t n, T value) {
   auto array = std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(n));
   parallel_for(n, grain_elements(sizeof(T)), [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) array[static_cast<std::size_t>(i)] = value;
+    for (std::int64_t i = begin; i < end; ++i) nth(array, i) = value;
   });
   return array;
 }

@@ -3,6 +3,7 @@
 #include <cstdio>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/use_json.hpp"
@@ -73,9 +74,7 @@ class Evaluation {
   }
 
  private:
-  [[nodiscard]] const Batch& batch(std::int64_t i) const {
-    return batches_[static_cast<std::size_t>(i)];
-  }
+  [[nodiscard]] const Batch& batch(std::int64_t i) const { return nth(batches_, i); }
 
   void fill(const Batch& batch, std::int64_t rows, SampleRows& out) const {
     out.tokens.clear();

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "configs/validate.hpp"
 #include "kernels/cpu/parallel.hpp"
@@ -192,9 +193,7 @@ int run_ranks_as_threads(const TrainCommand& command, const LoadedConfig& config
            Mesh(config.run.parallel, ranks), mesh_needs(config.run), launch_timeout(config.run))) {
     comms.emplace_back(std::move(mine));
   }
-  const auto comms_of = [&](int rank) -> std::optional<MeshComms>& {
-    return comms[static_cast<std::size_t>(rank)];
-  };
+  const auto comms_of = [&](int rank) -> std::optional<MeshComms>& { return nth(comms, rank); };
   return run_thread_ranks(
       ranks,
       [&](int rank) {

@@ -10,6 +10,7 @@
 #include <mutex>
 #include <thread>
 
+#include "base/index.hpp"
 #include "kernels/cpu/cpu_features.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -45,7 +46,7 @@ class Sink final : public GradSink {
   void add(const std::vector<std::int64_t>& shape) {
     grads_.push_back(filled(shape, c10::ScalarType::Float, 0));
   }
-  GradTarget target(int index) override { return {grads_[static_cast<std::size_t>(index)], false}; }
+  GradTarget target(int index) override { return {nth(grads_, index), false}; }
 
  private:
   std::vector<at::Tensor> grads_;
@@ -75,8 +76,8 @@ class TimedUnit {
       : model_(make_model(options)), type_(scalar_type(dtype)), index_(index) {
     const std::int64_t rows = kTokens / options.seq;
     for (const ParamRef& ref : model_.spec.units[index].params) {
-      const ParamGroup& group = model_.spec.groups[static_cast<std::size_t>(ref.group)];
-      const auto& shape = group.params[static_cast<std::size_t>(ref.index)].tensor.shape;
+      const ParamGroup& group = nth(model_.spec.groups, ref.group);
+      const auto& shape = nth(group.params, ref.index).tensor.shape;
       // No zeros and no ones: their products may be faster.
       params_.push_back(filled(shape, type_, shape.size() == 1 ? 0.9 : 0.013));
       sink_.add(shape);

@@ -143,11 +143,11 @@ void Engine::set_parameter(const std::string& name, const at::Tensor& value) {
 }
 
 std::vector<StatePiece> Engine::owned_pieces() const {
-  return sluice::owned_pieces(setup_.spec(), setup_.plan, setup_.data().rank());
+  return sluice::owned_pieces(setup_.spec(), setup_.plan, programs_.states(), setup_.data().rank());
 }
 
 std::vector<StatePiece> Engine::saved_pieces() const {
-  return sluice::saved_pieces(setup_.spec(), setup_.plan, setup_.data().rank());
+  return sluice::saved_pieces(setup_.spec(), setup_.plan, programs_.states(), setup_.data().rank());
 }
 
 void Engine::read_state(const StatePiece& piece, StateKind kind, std::int64_t first,

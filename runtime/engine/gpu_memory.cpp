@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/tiers/cuda_tiers.hpp"
 #include "runtime/model/empty_tensor.hpp"
@@ -16,7 +17,7 @@ c10::DeviceAllocator& allocator_of(at::Device device) {
 }
 
 const c10::CachingAllocator::Stat& reserved(const c10::CachingDeviceAllocator::DeviceStats& stats) {
-  return stats.reserved_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
+  return nth(stats.reserved_bytes, c10::CachingAllocator::StatType::AGGREGATE);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "runtime/engine/param_parts.hpp"
@@ -60,7 +61,7 @@ GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, const StateT
     std::vector<at::Tensor> params;
     params.reserve(unit.params.size());
     for (const ParamRef& ref : unit.params) {
-      params.push_back(group(ref.group).params[static_cast<std::size_t>(ref.index)]);
+      params.push_back(nth(group(ref.group).params, ref.index));
     }
     unit_params_.push_back(std::move(params));
   }
@@ -68,8 +69,8 @@ GroupStore::GroupStore(const ModelSpec& spec, const StepPlan& plan, const StateT
 
 // Sets the tensor of the group's state to the row's elements in its block.
 void GroupStore::take(const StateRow& row) {
-  const at::Tensor array = blocks_[static_cast<std::size_t>(row.block)].narrow(
-      0, row.offset_bytes / row.element_bytes, row.elems);
+  const at::Tensor array =
+      nth(blocks_, row.block).narrow(0, row.offset_bytes / row.element_bytes, row.elems);
   GroupState& state = group(row.group);
   switch (row.array) {
     case StateArray::kFullParameters:
@@ -98,7 +99,7 @@ void GroupStore::take(const StateRow& row) {
 void GroupStore::make_views(const StepPlan& plan, int g, int dp_rank) {
   const StepShape& shape = plan.shape;
   GroupState& state = group(g);
-  const GroupPlan& group_plan = plan.groups[static_cast<std::size_t>(g)];
+  const GroupPlan& group_plan = nth(plan.groups, g);
   const bool whole = owns_whole_groups(shape);
   const std::int64_t begin = owned_begin(shape, g, dp_rank);
   if (state.window.defined()) {
@@ -158,7 +159,7 @@ void GroupStore::unbind_params(int g) { point_storage(group(g).window, nullptr);
 void GroupStore::bind_grads(int g, void* slot) {
   GroupState& state = group(g);
   point_storage(state.grad_full, slot);
-  for (const ElemRange& gap : padding_[static_cast<std::size_t>(g)]) {
+  for (const ElemRange& gap : nth(padding_, g)) {
     state.grad_full.narrow(0, gap.begin, gap.end - gap.begin).zero_();
   }
 }
@@ -190,13 +191,13 @@ void draw_run(const ParamSpec& param, std::int64_t element, std::uint64_t seed,
 at::Tensor draw_owned(const ModelSpec& spec, const StepPlan& plan, int g, int dp_rank,
                       std::int64_t first, std::int64_t elems, std::uint64_t seed,
                       const InitialWeights& initial) {
-  const GroupPlan& group = plan.groups[static_cast<std::size_t>(g)];
+  const GroupPlan& group = nth(plan.groups, g);
   const std::int64_t begin = first + owned_begin(plan.shape, g, dp_rank);
   const std::int64_t end = begin + elems;
   const at::Tensor drawn = empty_tensor({end - begin}, c10::ScalarType::Float).zero_();
   for (std::size_t i = 0; i < group.tensors.size(); ++i) {
     const TensorPlacement& tensor = group.tensors[i];
-    const ParamSpec& param = spec.groups[static_cast<std::size_t>(g)].params[i];
+    const ParamSpec& param = nth(spec.groups, g).params[i];
     const std::int64_t from = std::max(begin, tensor.offset_elems);
     const std::int64_t to = std::min(end, tensor.offset_elems + tensor.elems);
     if (from >= to) continue;

@@ -13,6 +13,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/engine/device_memory.hpp"
 #include "runtime/engine/initial_weights.hpp"
 #include "runtime/engine/step_plan.hpp"
@@ -46,11 +47,11 @@ class GroupStore {
   // The block of an array that belongs to no group (staging), as bytes. Empty if there is no block.
   [[nodiscard]] at::Tensor block(const StateTable& table, StateArray array) const;
 
-  [[nodiscard]] GroupState& group(int g) { return groups_[static_cast<std::size_t>(g)]; }
+  [[nodiscard]] GroupState& group(int g) { return nth(groups_, g); }
   [[nodiscard]] int size() const { return static_cast<int>(groups_.size()); }
   // Views of a unit's parameters, in the unit's order.
   [[nodiscard]] const std::vector<at::Tensor>& unit_params(int unit) const {
-    return unit_params_[static_cast<std::size_t>(unit)];
+    return nth(unit_params_, unit);
   }
 
   // Sets owned elements [begin, begin + values.numel()) in master and shard, for elements that are

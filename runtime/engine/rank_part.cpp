@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "parallel/pipeline/balance.hpp"
 
 namespace sluice {
@@ -42,7 +43,7 @@ ModelPart part_of_rank(const ModelOptions& model, const ParallelOptions& paralle
   const auto chunks_of = [&](int stage) {
     std::vector<UnitRange> own;
     for (int v = 0; v < parallel.virtual_stages; ++v) {
-      own.push_back(chunks[static_cast<std::size_t>(v * parallel.pipeline + stage)]);
+      own.push_back(nth(chunks, v * parallel.pipeline + stage));
     }
     return own;
   };

@@ -1,65 +1,88 @@
 #include "runtime/engine/state_pieces.hpp"
 
 #include <algorithm>
+#include <optional>
 
+#include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/engine/param_parts.hpp"
 #include "zero/optimizer_rule.hpp"
 
 namespace sluice {
 namespace {
 
+DType wider(DType a, DType b) { return size_of(a) < size_of(b) ? b : a; }
+
+// Without names and ranges.
+StatePiece states_of(const StateTable& table, int g, std::span<const StateKind> kinds) {
+  const auto widest = [&](const auto& counts) {
+    std::optional<DType> dtype;
+    for (const StateRow& row : table.rows) {
+      if (row.group == g && counts(row)) dtype = wider(row.dtype, dtype.value_or(row.dtype));
+    }
+    return dtype;
+  };
+  const auto master = widest([](const StateRow& row) { return row.tag == Tag::kMaster; });
+  const auto params = widest([](const StateRow& row) { return row.tag == Tag::kParameters; });
+  const auto moments = widest([](const StateRow& row) { return row.tag == Tag::kMoments; });
+  check(params.has_value(), "a group has a row of parameters");
+  StatePiece states;
+  states.moments = moments.value_or(DType::kFloat32);
+  states.master = master.value_or(*params);
+  states.states = moments ? kinds : kinds.first(1);
+  states.group = g;
+  return states;
+}
+
 // Adds the parts of elements [begin, end) of the group; the rank owns the group from `owned` on.
-void add_pieces(const ModelSpec& spec, const StepPlan& plan, int g, std::int64_t owned,
-                ElemRange range, std::vector<StatePiece>& pieces) {
-  const Placement& placement = plan.shape.placement;
-  const bool frozen = is_frozen(plan.shape, g);
-  const std::span<const StateKind> states = rule_of(plan.shape.optimizer).states();
-  const bool all_away = placement.optimizer != Tier::kDevice && device_elems(plan.shape, g) == 0;
-  const std::vector<ParamSpec>& params = spec.groups[static_cast<std::size_t>(g)].params;
+void add_pieces(const ModelSpec& spec, const StepPlan& plan, const StatePiece& states,
+                std::int64_t owned, ElemRange range, std::vector<StatePiece>& pieces) {
+  const int g = states.group;
+  const std::vector<ParamSpec>& params = nth(spec.groups, g).params;
   for (std::size_t i = 0; i < params.size(); ++i) {
-    const TensorPlacement& tensor = plan.groups[static_cast<std::size_t>(g)].tensors[i];
+    const TensorPlacement& tensor = nth(plan.groups, g).tensors[i];
     const std::int64_t offset = tensor.offset_elems;
     const std::int64_t end = std::min(range.end, offset + tensor.elems);
     const std::int64_t from = std::max(range.begin, offset);
     if (from >= end) continue;
     for (const ParamPart& part : parts_of(params[i], from - offset, end - offset)) {
-      pieces.push_back({.name = tensor.spec.name,
-                        .shape = whole_shape(params[i]),
-                        .box = part.box,
-                        .begin = part.begin,
-                        .end = part.end,
-                        .moments = all_away ? placement.moments_dtype : DType::kFloat32,
-                        .master = frozen ? plan.shape.dtype : DType::kFloat32,
-                        .states = frozen ? states.first(1) : states,
-                        .group = g,
-                        .owned_begin = offset + part.local - owned});
+      StatePiece& piece = pieces.emplace_back(states);
+      piece.name = tensor.spec.name;
+      piece.shape = whole_shape(params[i]);
+      piece.box = part.box;
+      piece.begin = part.begin;
+      piece.end = part.end;
+      piece.owned_begin = offset + part.local - owned;
     }
   }
 }
 
-std::vector<StatePiece> pieces_of(const ModelSpec& spec, const StepPlan& plan, int dp_rank,
-                                  bool saved) {
+std::vector<StatePiece> pieces_of(const ModelSpec& spec, const StepPlan& plan,
+                                  const StateTable& table, int dp_rank, bool saved) {
+  const std::span<const StateKind> kinds = rule_of(plan.shape.optimizer).states();
   std::vector<StatePiece> pieces;
   for (int g = 0; g < static_cast<int>(plan.groups.size()); ++g) {
-    if (saved && !spec.groups[static_cast<std::size_t>(g)].counted) continue;
-    const GroupPlan& group = plan.groups[static_cast<std::size_t>(g)];
+    if (saved && !nth(spec.groups, g).counted) continue;
+    const GroupPlan& group = nth(plan.groups, g);
     const bool whole = owns_whole_groups(plan.shape);
     const std::int64_t shard = dp_rank * group.shard_elems;
     const ElemRange range =
         whole && !saved ? ElemRange{0, group.elems} : ElemRange{shard, shard + group.shard_elems};
-    add_pieces(spec, plan, g, whole ? 0 : shard, range, pieces);
+    add_pieces(spec, plan, states_of(table, g, kinds), whole ? 0 : shard, range, pieces);
   }
   return pieces;
 }
 
 }  // namespace
 
-std::vector<StatePiece> owned_pieces(const ModelSpec& spec, const StepPlan& plan, int dp_rank) {
-  return pieces_of(spec, plan, dp_rank, false);
+std::vector<StatePiece> owned_pieces(const ModelSpec& spec, const StepPlan& plan,
+                                     const StateTable& table, int dp_rank) {
+  return pieces_of(spec, plan, table, dp_rank, false);
 }
 
-std::vector<StatePiece> saved_pieces(const ModelSpec& spec, const StepPlan& plan, int dp_rank) {
-  return pieces_of(spec, plan, dp_rank, true);
+std::vector<StatePiece> saved_pieces(const ModelSpec& spec, const StepPlan& plan,
+                                     const StateTable& table, int dp_rank) {
+  return pieces_of(spec, plan, table, dp_rank, true);
 }
 
 std::int64_t bytes_of(const std::vector<StatePiece>& pieces) {

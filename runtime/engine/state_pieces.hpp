@@ -11,6 +11,7 @@
 #include "runtime/checkpoint/format/range_plan.hpp"
 #include "runtime/engine/step_plan.hpp"
 #include "runtime/model/model_spec.hpp"
+#include "zero/state_table.hpp"
 
 namespace sluice {
 
@@ -21,12 +22,11 @@ struct StatePiece {
   Box box;                          // within it
   std::int64_t begin = 0;
   std::int64_t end = 0;
-  // Exact, and the same on every rank: the type they are held in; fp32 where a share of the group
-  // is on the device (offload.device_fraction), whose moments are.
+  // Exact, and the same on every rank: the widest type of the group's rows. Where the table has no
+  // row of master weights, they are the parameters.
   DType moments = DType::kFloat32;
-  // Master weights are fp32; a frozen group's are its parameters.
   DType master = DType::kFloat32;
-  std::span<const StateKind> states = kStateKinds;  // of the optimizer
+  std::span<const StateKind> states = kStateKinds;  // master weights, and the moments with a row
   int group = 0;
   std::int64_t owned_begin = 0;  // where `begin` is in what the rank owns of the group
 
@@ -38,15 +38,15 @@ struct StatePiece {
 };
 
 // All that the rank owns, in the order of groups and tensors: what it has to be given back. In
-// stage 0 that is everything. `plan`: of a model of this spec.
+// stage 0 that is everything. `plan` and `table`: of a model of this spec.
 [[nodiscard]] std::vector<StatePiece> owned_pieces(const ModelSpec& spec, const StepPlan& plan,
-                                                   int dp_rank);
+                                                   const StateTable& table, int dp_rank);
 
 // The rank's share of what is saved: over all ranks of the mesh each element comes once. In stage
 // 0, where all data-parallel ranks hold the same, they divide it as stage 1 would; of other
 // replicas one is saved (ParamGroup::counted).
 [[nodiscard]] std::vector<StatePiece> saved_pieces(const ModelSpec& spec, const StepPlan& plan,
-                                                   int dp_rank);
+                                                   const StateTable& table, int dp_rank);
 
 [[nodiscard]] std::int64_t bytes_of(const std::vector<StatePiece>& pieces);
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/philox.hpp"
 
 namespace sluice {
@@ -17,8 +18,8 @@ std::vector<std::int64_t> ranked(std::span<const float> logits, std::int64_t cou
   std::vector<std::int64_t> order(logits.size());
   std::iota(order.begin(), order.end(), std::int64_t{0});
   const auto before = [&](std::int64_t a, std::int64_t b) {
-    const float x = logits[static_cast<std::size_t>(a)];
-    const float y = logits[static_cast<std::size_t>(b)];
+    const float x = nth(logits, a);
+    const float y = nth(logits, b);
     return x != y ? x > y : a < b;
   };
   std::partial_sort(order.begin(), order.begin() + count, order.end(), before);
@@ -74,9 +75,7 @@ std::int64_t choose_token(std::span<const float> logits, const SamplingOptions& 
   }
   const std::int64_t count = options.top_k == 0 ? all : std::min(options.top_k, all);
   const std::vector<std::int64_t> order = ranked(logits, count);
-  const auto logit = [&](std::int64_t token) {
-    return static_cast<double>(logits[static_cast<std::size_t>(token)]);
-  };
+  const auto logit = [&](std::int64_t token) { return static_cast<double>(nth(logits, token)); };
   std::vector<double> cumulated;
   double sum = 0;
   for (const std::int64_t token : order) {
@@ -86,8 +85,8 @@ std::int64_t choose_token(std::span<const float> logits, const SamplingOptions& 
   cumulated.resize(nucleus(cumulated, options.top_p));
   const double draw = uniform(options.seed, position) * cumulated.back();
   const auto at = std::upper_bound(cumulated.begin(), cumulated.end(), draw) - cumulated.begin();
-  return order[static_cast<std::size_t>(
-      std::min<std::ptrdiff_t>(at, static_cast<std::ptrdiff_t>(cumulated.size()) - 1))];
+  return nth(order,
+             std::min<std::ptrdiff_t>(at, static_cast<std::ptrdiff_t>(cumulated.size()) - 1));
 }
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -70,7 +71,7 @@ void check_freeze(std::span<const std::string> patterns, const ModelSpec& whole)
   const auto unused = std::find(used.begin(), used.end(), false);
   if (unused != used.end()) {
     const ParamGroup& block = whole.groups[whole.groups.size() / 2];
-    throw ConfigError("train.freeze: " + patterns[static_cast<std::size_t>(unused - used.begin())] +
+    throw ConfigError("train.freeze: " + nth(patterns, unused - used.begin()) +
                       " names no parameter of the model; names are as " +
                       whole.groups.front().params.front().tensor.name + " and " +
                       block.params.front().tensor.name +
@@ -109,7 +110,7 @@ void freeze_groups(ModelSpec& spec) {
   }
   for (UnitSpec& unit : spec.units) {
     for (ParamRef& ref : unit.params) {
-      ref = now[static_cast<std::size_t>(ref.group)][static_cast<std::size_t>(ref.index)];
+      ref = nth(nth(now, ref.group), ref.index);
     }
   }
   spec.groups = std::move(groups);

@@ -6,6 +6,7 @@
 #include <numeric>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/model/blocks/llama_params.hpp"
 #include "runtime/model/frozen_groups.hpp"
 #include "runtime/model/model_slices.hpp"
@@ -297,8 +298,8 @@ double product_flops(const ModelSpec& spec, const UnitSpec& unit, bool with_froz
   const auto seq = static_cast<double>(spec.options.seq);
   double flops = 0;
   for (const ParamRef& ref : unit.params) {
-    const ParamGroup& group = spec.groups[static_cast<std::size_t>(ref.group)];
-    const auto& shape = group.params[static_cast<std::size_t>(ref.index)].tensor.shape;
+    const ParamGroup& group = nth(spec.groups, ref.group);
+    const auto& shape = nth(group.params, ref.index).tensor.shape;
     if (shape.size() == 2 && (with_frozen || !group.frozen)) {
       flops += 2 * seq * static_cast<double>(shape[0]) * static_cast<double>(shape[1]);
     }
@@ -367,7 +368,7 @@ ModelSpec make_model_spec(const ModelOptions& given, const ModelPart& part) {
 std::vector<bool> frozen_params(const ModelSpec& spec, std::size_t unit) {
   std::vector<bool> frozen;
   for (const ParamRef& ref : spec.units[unit].params) {
-    frozen.push_back(spec.groups[static_cast<std::size_t>(ref.group)].frozen);
+    frozen.push_back(nth(spec.groups, ref.group).frozen);
   }
   return frozen;
 }

@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/meta_kernels.hpp"
@@ -57,8 +58,8 @@ class MetaSink final : public GradSink {
         splits_(shape.split_backward) {}
   // Gradients that a split backward computes at once also wait for the rest (runtime/engine).
   GradTarget target(int index) override {
-    if (frozen_[static_cast<std::size_t>(index)]) return {};
-    const at::Tensor& grad = grads_[static_cast<std::size_t>(index)];
+    if (nth(frozen_, index)) return {};
+    const at::Tensor& grad = nth(grads_, index);
     if (!splits_ || rest_) return {grad, accumulate_};
     early_.push_back(meta(grad.sizes().vec(), at::kFloat));
     return {early_.back(), false};
@@ -186,8 +187,8 @@ void prepare_count() {
 Shapes param_shapes(const Model& model, std::size_t index) {
   Shapes shapes;
   for (const ParamRef& ref : model.spec.units[index].params) {
-    const ParamGroup& group = model.spec.groups[static_cast<std::size_t>(ref.group)];
-    shapes.push_back(group.params[static_cast<std::size_t>(ref.index)].tensor.shape);
+    const ParamGroup& group = nth(model.spec.groups, ref.group);
+    shapes.push_back(nth(group.params, ref.index).tensor.shape);
   }
   return shapes;
 }

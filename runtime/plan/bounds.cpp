@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/write/step_states.hpp"
 #include "runtime/program/write/use_order.hpp"
@@ -19,7 +20,7 @@ std::int64_t kept_of_chunk(const StepShape& shape) {
     std::int64_t kept = 0;
     for (int u = chunk_begin(shape, chunk); u < chunk_end(shape, chunk); ++u) {
       if (is_loss_head(shape, u)) continue;
-      const UnitMemory& memory = shape.units[static_cast<std::size_t>(u)].memory;
+      const UnitMemory& memory = nth(shape.units, u).memory;
       kept += memory.output + (shape.recompute ? 0 : memory.kept);
       kept -= leaving_bytes(shape, u);
     }
@@ -65,7 +66,7 @@ Work work_of(const StepShape& shape) {
   Work work;
   double shards = 0;
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
-    const GroupShape& group = shape.groups[static_cast<std::size_t>(g)];
+    const GroupShape& group = nth(shape.groups, g);
     shards += static_cast<double>(group.shard_elems);
     if (shape.placement.optimizer != Tier::kDevice) {
       work.away_elems += static_cast<double>(off_device_elems(shape, g));
@@ -135,7 +136,7 @@ int most_in_flight(const StepShape& shape) {
 TierBytes memory_floor(const StepShape& shape) {
   TierBytes floor{};
   for (const StateRow& p : step_states(shape).rows) {
-    floor[static_cast<std::size_t>(p.tier)] += p.tier_bytes();
+    nth(floor, p.tier) += p.tier_bytes();
   }
   floor[0] += kept_of_chunk(shape) * most_in_flight(shape);
   if (shape.placement.activations == Tier::kHost && shape.pipeline.stages == 1) {

@@ -4,6 +4,7 @@
 #include <array>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -72,8 +73,8 @@ LaneBars lane_bars(const Program& program, const TimeReport& time, std::size_t m
   }
   for (const ExchangeInterval& e : time.exchanges) {
     if (e.end <= e.begin) continue;
-    const Op& op = program.ops[static_cast<std::size_t>(e.op)];
-    const Exchange& exchange = exchanges_of(program, op)[static_cast<std::size_t>(e.index)];
+    const Op& op = nth(program.ops, e.op);
+    const Exchange& exchange = nth(exchanges_of(program, op), e.index);
     result.bars.push_back(
         {kTensor, e.op, 1, e.begin, e.end, e.end - e.begin, exchange.bytes * exchange.times});
   }

@@ -5,6 +5,7 @@
 #include <tuple>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -73,7 +74,7 @@ MemoryPoint held_always(const Program& program, Tier tier) {
   for (const StateRow& p : program.states.rows) {
     if (p.tier != tier) continue;
     point.total += p.tier_bytes();
-    point.by_tag[static_cast<std::size_t>(p.tag)] += p.tier_bytes();
+    nth(point.by_tag, p.tag) += p.tier_bytes();
   }
   return point;
 }
@@ -90,12 +91,12 @@ MemoryCurve memory_curve(const Program& program, const std::vector<OpInterval>& 
   MemoryPoint now = held_always(program, tier);
   points.add(now);
   const auto change = [&](BufferId id, int sign) {
-    const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    const Buffer& buffer = nth(program.buffers, id);
     if (buffer.tier != tier) return;
-    now.by_tag[static_cast<std::size_t>(buffer.tag)] += sign * buffer.bytes;
+    nth(now.by_tag, buffer.tag) += sign * buffer.bytes;
     if (!buffer.in_arena) now.total += sign * buffer.bytes;
   };
-  std::int64_t& in_workspace = now.by_tag[static_cast<std::size_t>(Tag::kWorkspace)];
+  std::int64_t& in_workspace = nth(now.by_tag, Tag::kWorkspace);
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     const bool computes = op.lane == Lane::kCompute;

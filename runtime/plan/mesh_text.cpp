@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "runtime/program/program_text.hpp"
 
 namespace sluice {
@@ -15,7 +16,7 @@ constexpr std::size_t kMostRows = 12;
 std::string stage_row(const std::string& label, const StagePlan& stage) {
   std::array<char, 128> text{};
   const double step = stage.time.step_s;
-  const double busy = stage.time.busy[static_cast<std::size_t>(Lane::kCompute)];
+  const double busy = nth(stage.time.busy, Lane::kCompute);
   std::snprintf(text.data(), text.size(), "  %-10s%6zu%9s%11s%11d%13s%8.1f %%%6.1f %%\n",
                 label.c_str(), stage.unit_names.size(),
                 format_count(static_cast<double>(stage.params_held)).c_str(),

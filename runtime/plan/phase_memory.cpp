@@ -3,6 +3,8 @@
 #include <optional>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -61,13 +63,13 @@ PhasePeaks memory_by_phase(const Program& program, Tier tier) {
   for (const StateRow& p : program.states.rows) {
     if (p.tier != tier) continue;
     now_bytes += p.tier_bytes();
-    now[static_cast<std::size_t>(p.tag)] += p.tier_bytes();
+    nth(now, p.tag) += p.tier_bytes();
   }
   for (PhaseMemory& phase : phases) phase = {now_bytes, now};
   const auto change = [&](BufferId id, int sign) {
-    const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    const Buffer& buffer = nth(program.buffers, id);
     if (buffer.tier != tier) return;
-    now[static_cast<std::size_t>(buffer.tag)] += sign * buffer.bytes;
+    nth(now, buffer.tag) += sign * buffer.bytes;
     if (!buffer.in_arena) now_bytes += sign * buffer.bytes;
   };
   const std::vector<Phase> phase_of_op = phases_of(program);
@@ -81,7 +83,7 @@ PhasePeaks memory_by_phase(const Program& program, Tier tier) {
     if (!seen[p] || now_bytes + workspace > phases[p].peak) {
       seen[p] = true;
       phases[p] = {now_bytes + workspace, now};
-      phases[p].by_tag[static_cast<std::size_t>(Tag::kWorkspace)] += workspace;
+      nth(phases[p].by_tag, Tag::kWorkspace) += workspace;
     }
     for (const BufferId b : op.dead_after) change(b, -1);
   }

@@ -1,6 +1,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
+#include "base/index.hpp"
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/plan_report.hpp"
 #include "runtime/program/program_text.hpp"
@@ -13,7 +14,7 @@ using Json = nlohmann::ordered_json;
 Json tags_json(const TagBytes& tags) {
   Json json = Json::object();
   for (int t = 0; t < kTagCount; ++t) {
-    const std::int64_t bytes = tags[static_cast<std::size_t>(t)];
+    const std::int64_t bytes = nth(tags, t);
     if (bytes > 0) json[std::string(name_of(static_cast<Tag>(t)))] = bytes;
   }
   return json;
@@ -44,8 +45,7 @@ Json phases_json(const StagePlan& plan) {
   for (int p = 0; p < kPhaseCount; ++p) {
     Json& phase = json[std::string(name_of(static_cast<Phase>(p)))];
     for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
-      const PhaseMemory& memory =
-          plan.phases[static_cast<std::size_t>(tier)][static_cast<std::size_t>(p)];
+      const PhaseMemory& memory = nth(nth(plan.phases, tier), p);
       phase[std::string(name_of(tier))] = {{"peak", memory.peak},
                                            {"by_tag", tags_json(memory.by_tag)}};
     }
@@ -70,9 +70,9 @@ Json lanes_json(const RunPlan& plan, const RunFacts& facts) {
 Json node_json(const RunPlan& plan) {
   const NodePlan& node = plan.node;
   return {{"ranks", node.ranks},
-          {"device", node.peak[static_cast<std::size_t>(Tier::kDevice)]},
-          {"host", node.peak[static_cast<std::size_t>(Tier::kHost)]},
-          {"nvme", node.peak[static_cast<std::size_t>(Tier::kNvme)]},
+          {"device", nth(node.peak, Tier::kDevice)},
+          {"host", nth(node.peak, Tier::kHost)},
+          {"nvme", nth(node.peak, Tier::kNvme)},
           {"pinned", node.pinned},
           {"comm_bytes", node.traffic.sent()},
           {"to_host_bytes", node.traffic.to_host},
@@ -112,7 +112,7 @@ Json stages_json(const RunPlan& plan) {
                     {"peak", peaks_json(stage)},
                     {"in_flight", stage.in_flight},
                     {"activation_bytes", stage.activation_bytes},
-                    {"compute_ms", stage.time.busy[static_cast<std::size_t>(Lane::kCompute)] * 1e3},
+                    {"compute_ms", nth(stage.time.busy, Lane::kCompute) * 1e3},
                     {"bubble", stage.bubble}});
   }
   return list;
@@ -133,7 +133,7 @@ Json exchanges_json(const Program& program) {
   Json uses = Json::array();
   for (const ExchangeUse& use : exchange_uses(program)) {
     Json list = Json::array();
-    for (const Exchange& exchange : program.exchanges[static_cast<std::size_t>(use.exchanges)]) {
+    for (const Exchange& exchange : nth(program.exchanges, use.exchanges)) {
       list.push_back(
           {{"kind", name_of(exchange.kind)},
            {"ranks", name_of(exchange.ranks)},

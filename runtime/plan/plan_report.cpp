@@ -7,6 +7,7 @@
 #include <cstdio>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/timeline.hpp"
 
@@ -74,7 +75,7 @@ std::string budget_words(const TierPlan& tier) {
 std::string tier_table(const RunPlan& plan, Tier tier) {
   const TierPlan& memory = plan.memory.of(tier);
   if (memory.peak == 0 && memory.budget == 0) return "";
-  const PhasePeaks& phases = plan.phases[static_cast<std::size_t>(tier)];
+  const PhasePeaks& phases = nth(plan.phases, tier);
   std::int64_t highest = 0;
   for (const PhaseMemory& phase : phases) highest = std::max(highest, phase.peak);
   const std::int64_t beside = memory.peak - highest;
@@ -92,7 +93,7 @@ std::string tier_table(const RunPlan& plan, Tier tier) {
   };
   for (int t = 0; t < kTagCount; ++t) {
     row(name_of(static_cast<Tag>(t)),
-        [t](const PhaseMemory& phase) { return phase.by_tag[static_cast<std::size_t>(t)]; });
+        [t](const PhaseMemory& phase) { return nth(phase.by_tag, t); });
   }
   row(kBesideProgram, [beside](const PhaseMemory&) { return beside; });
   row("slots not in use", [](const PhaseMemory& phase) {
@@ -125,7 +126,7 @@ std::string memory_text(const RunPlan& plan) {
                          ? line("%s of %d nodes of %d ranks:", which.c_str(), plan.nodes, local)
                          : line("the node of %d ranks:", local);
   for (const Tier tier : kTiers) {
-    const std::int64_t peak = plan.node.peak[static_cast<std::size_t>(tier)];
+    const std::int64_t peak = nth(plan.node.peak, tier);
     if (peak == 0) continue;
     node += line(" %s %s,", std::string(name_of(tier)).c_str(), format_bytes(peak).c_str());
   }
@@ -134,8 +135,8 @@ std::string memory_text(const RunPlan& plan) {
 }
 
 std::string tokens_to_hide(const RunPlan& plan, const RunFacts& facts, Lane lane) {
-  const double tokens = facts.hiding[static_cast<std::size_t>(lane)];
-  if (lane == Lane::kCompute || plan.time.busy[static_cast<std::size_t>(lane)] <= 0) return "";
+  const double tokens = nth(facts.hiding, lane);
+  if (lane == Lane::kCompute || nth(plan.time.busy, lane) <= 0) return "";
   if (tokens <= 0) return "hides";
   return std::isinf(tokens) ? "grows with tokens" : "from " + format_count(tokens) + " tokens";
 }
@@ -169,7 +170,7 @@ std::string order_text(const RunPlan& plan) {
   const TimeReport& time = plan.time;
   double waits = 0;
   for (const Lane lane : {Lane::kHost, Lane::kDisk}) {
-    waits += time.waiting[static_cast<std::size_t>(lane)];
+    waits += nth(time.waiting, lane);
   }
   if (shape.layer_major || shape.micro_batches < 2 || plan.stages.size() > 1 ||
       shape.placement.optimizer == Tier::kDevice || time.limiting != Lane::kCompute ||

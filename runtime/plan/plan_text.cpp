@@ -6,6 +6,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/program/model/time_model.hpp"
 
 namespace sluice {
@@ -18,7 +19,7 @@ TierPlan plan_tier(const Program& program, Tier tier) {
   const MemoryReport memory = add_up(program, tier);
   TierPlan plan;
   for (int t = 0; t < kTagCount; ++t) {
-    const std::int64_t bytes = memory.by_tag[static_cast<std::size_t>(t)];
+    const std::int64_t bytes = nth(memory.by_tag, t);
     if (bytes > 0) plan.by_tag.emplace_back(name_of(static_cast<Tag>(t)), bytes);
   }
   plan.peak = memory.peak();
@@ -216,7 +217,7 @@ MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets) {
   MemoryPlan plan;
   plan.budgets = budgets;
   for (const Tier tier : kTiers) {
-    plan.tiers[static_cast<std::size_t>(tier)] = plan_tier(program, tier);
+    nth(plan.tiers, tier) = plan_tier(program, tier);
   }
   auto& [device, host, disk] = plan.tiers;
   device.budget = budgets.device;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/plan/step_profile.hpp"
 #include "runtime/program/model/memory_model.hpp"
 #include "runtime/program/model/time_model.hpp"
@@ -34,9 +35,7 @@ struct TierPlan {
 struct MemoryPlan {
   std::array<TierPlan, kTierCount> tiers;
   TierBudgets budgets;
-  [[nodiscard]] const TierPlan& of(Tier tier) const {
-    return tiers[static_cast<std::size_t>(tier)];
-  }
+  [[nodiscard]] const TierPlan& of(Tier tier) const { return nth(tiers, tier); }
   [[nodiscard]] bool fits() const;
 };
 

@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/plan/phase_memory.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/plan/wires.hpp"
@@ -81,7 +82,7 @@ struct RunPlan : StagePlan {
     double longest = 0;
     double sum = 0;
     for (const StagePlan& one : stages) {
-      const double busy = one.time.busy[static_cast<std::size_t>(Lane::kCompute)];
+      const double busy = nth(one.time.busy, Lane::kCompute);
       longest = std::max(longest, busy);
       sum += busy;
     }

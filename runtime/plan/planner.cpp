@@ -4,6 +4,7 @@
 #include <limits>
 #include <utility>
 
+#include "base/index.hpp"
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/plan/bounds.hpp"
 #include "runtime/plan/unit_seconds.hpp"
@@ -71,7 +72,7 @@ NodePlan largest_node(const std::vector<StagePlan>& stages, int ranks, int ranks
     NodePlan node;
     node.ranks = std::min(ranks_of_host, ranks - first);
     for (int rank = first; rank < first + node.ranks; ++rank) {
-      const StagePlan& stage = stages[static_cast<std::size_t>(rank / of_stage)];
+      const StagePlan& stage = nth(stages, rank / of_stage);
       for (std::size_t t = 0; t < node.peak.size(); ++t) {
         node.peak[t] += stage.memory.tiers[t].peak;
       }
@@ -151,7 +152,7 @@ EngineOptions Planner::at_stage(const EngineOptions& options, int stage) {
   }
   EngineOptions of_stage = options;
   of_stage.model = unit_options(options);
-  of_stage.part = parts[static_cast<std::size_t>(stage)];
+  of_stage.part = nth(parts, stage);
   of_stage.part.tensor = mesh.tensor;
   of_stage.part.sequence = mesh.sequence && mesh.tensor > 1;
   // Sequence-parallel units cannot generate token by token.
@@ -236,12 +237,12 @@ StagePlan Planner::plan_stage(const PlanQuestion& question, const EngineOptions&
   budgets.device = budgets_of(question).front();
   plan.memory = plan_memory(plan.program, budgets);
   for (int t = 0; t < kTierCount; ++t) {
-    plan.phases[static_cast<std::size_t>(t)] = memory_by_phase(plan.program, static_cast<Tier>(t));
+    nth(plan.phases, t) = memory_by_phase(plan.program, static_cast<Tier>(t));
   }
   if (machine_.gpu) plan.pinned = pinned_bytes(plan.program);
   plan.traffic = traffic_of(plan.program);
   plan.in_flight = most_in_flight(plan.shape);
-  plan.activation_bytes = add_up(plan.program).by_tag[static_cast<std::size_t>(Tag::kActivations)];
+  plan.activation_bytes = nth(add_up(plan.program).by_tag, Tag::kActivations);
   for (const GroupPlan& group : step.groups) plan.params_held += group.param_elems;
   for (const UnitSpec& unit : spec_of(options.model, options.part).units) {
     plan.unit_names.push_back(unit.name);

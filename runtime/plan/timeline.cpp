@@ -7,6 +7,8 @@
 #include <map>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -103,7 +105,7 @@ void add_work(Row& lane, const OpInterval& op, char letter, double slice, int co
   const int last = std::clamp(static_cast<int>(op.end / slice), 0, columns - 1);
   for (int c = first; c <= last; ++c) {
     const double part = std::min(op.end, (c + 1) * slice) - std::max(op.begin, c * slice);
-    if (part > 0) lane[static_cast<std::size_t>(c)][letter] += part;
+    if (part > 0) nth(lane, c)[letter] += part;
   }
 }
 
@@ -111,7 +113,7 @@ LaneRows rows_of(const Program& program, const TimeReport& time, double slice, i
   LaneRows lanes;
   for (std::size_t i = 0; i < time.timeline.size(); ++i) {
     const OpInterval& op = time.timeline[i];
-    Row& lane = lanes[static_cast<std::size_t>(program.ops[i].lane)];
+    Row& lane = nth(lanes, program.ops[i].lane);
     add_work(lane, op, timeline_letter(program.ops[i].kind), slice, columns);
   }
   return lanes;
@@ -158,7 +160,7 @@ std::string draw_stages(std::span<const StageRow> stages, int width) {
   std::string text;
   for (std::size_t s = 0; s < stages.size(); ++s) {
     const LaneRows lanes = rows_of(*stages[s].program, *stages[s].time, end / columns, columns);
-    const Row& compute = lanes[static_cast<std::size_t>(Lane::kCompute)];
+    const Row& compute = nth(lanes, Lane::kCompute);
     if (!compute.empty()) text += row_text("stage " + std::to_string(s), compute, end / columns);
   }
   return text;

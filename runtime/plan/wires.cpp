@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -27,7 +29,7 @@ AxisWire count_hops(const Mesh& mesh, MeshAxis axis, int local, bool around) {
     const int from = rank / local;
     if (next_of(mesh, axis, rank) / local == from) continue;
     ++crossing;
-    ++leaving[static_cast<std::size_t>(from)];
+    ++nth(leaving, from);
   }
   wire.crossing = static_cast<double>(crossing) / hops;
   wire.leaving = *std::max_element(leaving.begin(), leaving.end());
@@ -44,7 +46,7 @@ MeshWires wires_of(const MachineProfile& machine, const ParallelOptions& paralle
   MeshWires wires;
   for (const MeshAxis axis : kMeshAxes) {
     const bool around = axis != MeshAxis::kPipeline || parallel.virtual_stages > 1;
-    AxisWire& wire = wires[static_cast<std::size_t>(axis)];
+    AxisWire& wire = nth(wires, axis);
     wire = count_hops(mesh, axis, local, around);
     wire.bps = machine.comm_bps;
     if (wire.leaving > 0 && machine.network_bps > 0) {

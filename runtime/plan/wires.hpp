@@ -4,6 +4,7 @@
 
 #include <array>
 
+#include "base/index.hpp"
 #include "parallel/mesh.hpp"
 #include "runtime/plan/machine_profile.hpp"
 
@@ -23,7 +24,7 @@ using MeshWires = std::array<AxisWire, 3>;  // by MeshAxis
                                  int world);
 
 [[nodiscard]] inline const AxisWire& wire_of(const MeshWires& wires, MeshAxis axis) {
-  return wires[static_cast<std::size_t>(axis)];
+  return nth(wires, axis);
 }
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 #include <exception>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -61,7 +62,7 @@ Ticket submit(const Program& program, std::size_t i, OpHandler& handler, LaneThr
   const Op& op = program.ops[i];
   std::vector<Ticket> waits;
   waits.reserve(op.waits.size());
-  for (const OpId w : op.waits) waits.push_back(tickets[static_cast<std::size_t>(w)]);
+  for (const OpId w : op.waits) waits.push_back(nth(tickets, w));
   auto start = [&op, &handler, &timing] {
     timing.lane_begin_us = now_us();
     Ticket ticket = handler.run(op);
@@ -114,7 +115,7 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
     timing.wait_us = now_us();
     if (op.lane == Lane::kCompute && !op.waits.empty()) {
       handler.waiting(op, true);
-      for (const OpId w : op.waits) tickets[static_cast<std::size_t>(w)].wait();
+      for (const OpId w : op.waits) nth(tickets, w).wait();
       handler.waiting(op, false);
     }
     timing.begin_us = now_us();

@@ -25,6 +25,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/index.hpp"
 #include "offload/offload_options.hpp"
 #include "runtime/program/exchange.hpp"
 #include "zero/memory_tag.hpp"
@@ -175,7 +176,7 @@ struct Program {
 // The exchanges inside the operation.
 [[nodiscard]] inline std::span<const Exchange> exchanges_of(const Program& program, const Op& op) {
   if (op.exchanges < 0) return {};
-  return program.exchanges[static_cast<std::size_t>(op.exchanges)];
+  return nth(program.exchanges, op.exchanges);
 }
 // Bytes that this rank sends in the operation and in the exchanges inside.
 [[nodiscard]] inline std::int64_t sent_bytes(const Program& program, const Op& op) {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -122,7 +123,7 @@ class Picture {
   }
 
   void add(OpId i) {
-    const Op& op = program_.ops[static_cast<std::size_t>(i)];
+    const Op& op = nth(program_.ops, i);
     if (op.lane == Lane::kCompute) {
       for (const OpId w : op.waits) finish(w);
     }
@@ -166,7 +167,7 @@ class Picture {
 
   // Marks an operation as completed, with all operations that it waited for.
   void finish(OpId id) {
-    const Op& op = program_.ops[static_cast<std::size_t>(id)];
+    const Op& op = nth(program_.ops, id);
     OpId& over = over_[index_of(op.lane)];
     if (op.lane == Lane::kCompute || id <= over) return;
     over = id;
@@ -213,7 +214,7 @@ std::string draw_columns(const std::vector<Column>& columns) {
     for (int l = 0; l < kLaneCount; ++l) {
       std::string name = "  " + std::string(name_of(static_cast<Lane>(l)));
       name.resize(kRowName, ' ');
-      end_row(text, name, std::exchange(rows[static_cast<std::size_t>(l)], {}));
+      end_row(text, name, std::exchange(nth(rows, l), {}));
     }
   };
   for (const Column& column : columns) {
@@ -344,7 +345,7 @@ std::string list_exchanges(const Program& program) {
   std::string text;
   for (const ExchangeUse& use : exchange_uses(program)) {
     const std::string units = ranges_of(use.units);
-    for (const Exchange& exchange : program.exchanges[static_cast<std::size_t>(use.exchanges)]) {
+    for (const Exchange& exchange : nth(program.exchanges, use.exchanges)) {
       if (exchange.ranks == ExchangeRanks::kWorld) continue;
       text.append("  ").append(name_of(use.kind));
       if (!units.empty()) text += " " + units;
@@ -364,7 +365,7 @@ std::string list(const Program& program) {
     const Op& op = program.ops[i];
     const auto sum = [&](const std::vector<BufferId>& ids) {
       std::int64_t bytes = 0;
-      for (const BufferId b : ids) bytes += program.buffers[static_cast<std::size_t>(b)].bytes;
+      for (const BufferId b : ids) bytes += nth(program.buffers, b).bytes;
       return bytes;
     };
     const auto shown = [](std::int64_t bytes) { return bytes > 0 ? format_bytes(bytes) : "-"; };

@@ -4,6 +4,8 @@
 #include <chrono>
 #include <map>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -60,7 +62,7 @@ double microseconds(std::chrono::steady_clock::time_point at) {
 void add_exchanges(Tracks& tracks, const Program& program,
                    std::span<const ExchangeTiming> exchanges, double zero) {
   for (const ExchangeTiming& exchange : exchanges) {
-    const Op& op = program.ops[static_cast<std::size_t>(exchange.op)];
+    const Op& op = nth(program.ops, exchange.op);
     const double end = microseconds(exchange.finished);
     TraceEvent event{exchange.name + ", " + describe(op), kTensorLane, 0, 0, 0, {}};
     event.args.emplace_back("wire_bytes", exchange.what.bytes);
@@ -85,8 +87,8 @@ std::vector<TraceEvent> predicted_events(const Program& program, const TimeRepor
     tracks.add(std::move(event), interval.begin * 1e6, interval.end * 1e6);
   }
   for (const ExchangeInterval& interval : predicted.exchanges) {
-    const Op& op = program.ops[static_cast<std::size_t>(interval.op)];
-    const Exchange& what = exchanges_of(program, op)[static_cast<std::size_t>(interval.index)];
+    const Op& op = nth(program.ops, interval.op);
+    const Exchange& what = nth(exchanges_of(program, op), interval.index);
     TraceEvent event{describe(what) + ", " + describe(op), kTensorLane, 0, 0, 0, {}};
     event.rank = kPredictedProcess;
     event.args.emplace_back("wire_bytes", what.bytes * what.times);

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
 #include "runtime/checkpoint/hf/hf_json.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
@@ -101,7 +102,7 @@ std::string text_of(ModelType value) { return std::string(hf_type_name(value)); 
 std::string text_of(RopeScaling value) { return value == RopeScaling::kLlama3 ? "llama3" : "none"; }
 std::string text_of(AttentionBias value) {
   constexpr const char* kNames[] = {"auto", "none", "qkv", "qkvo"};
-  return kNames[static_cast<std::size_t>(value)];
+  return nth(kNames, value);
 }
 
 class Merge {

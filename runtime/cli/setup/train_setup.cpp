@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/log.hpp"
 #include "base/posix/atomic_file.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
@@ -53,7 +54,7 @@ Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
   const auto largest =
       std::max_element(stages.begin(), stages.end(),
                        [&](const Planned& a, const Planned& b) { return order(a) < order(b); });
-  largest->program = std::move(programs[static_cast<std::size_t>(largest - stages.begin())]);
+  largest->program = std::move(nth(programs, largest - stages.begin()));
   return std::move(*largest);
 }
 

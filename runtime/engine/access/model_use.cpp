@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "parallel/comm/text_exchange.hpp"
 #include "runtime/engine/engine_programs.hpp"
 #include "runtime/engine/ops/step_ops.hpp"
@@ -45,7 +46,7 @@ std::vector<double> ModelUse::losses(const RowSource& rows, std::int64_t count) 
   std::vector<double> sums;
   for (std::int64_t i = 0; i < count; ++i) {
     const int rank = mesh.world_rank({0, static_cast<int>(i % ranks), last_stage});
-    sums.push_back(all[static_cast<std::size_t>(rank * rounds + i / ranks)]);
+    sums.push_back(nth(all, rank * rounds + i / ranks));
   }
   return sums;
 }
@@ -80,7 +81,7 @@ at::Tensor ModelUse::share_logits() {
   const std::vector<double> widths = world.all_gather_values({&mine, 1});
   const MeshCoordinates& at = setup_.comms->at();
   const int from = mesh.world_rank({at.tp, at.dp, stages - 1});
-  const auto words = static_cast<std::int64_t>(widths[static_cast<std::size_t>(from)]);
+  const auto words = static_cast<std::int64_t>(nth(widths, from));
   const std::int64_t rows = run_.size.rows;
   const at::Tensor own = empty_tensor({rows, words}, c10::ScalarType::Float, setup_.device).zero_();
   if (logits.defined()) own.copy_(logits);
@@ -98,22 +99,20 @@ std::string ModelUse::find_non_finite(std::int64_t step) {
   constexpr double kNone = std::numeric_limits<double>::max();
   const OpId found = ops_.compute().first_non_finite();
   const double mine = found >= 0 ? place_in_step(found) : kNone;
-  const std::string what =
-      found >= 0 ? describe_place(programs_.train.ops[static_cast<std::size_t>(found)]) : "";
+  const std::string what = found >= 0 ? describe_place(nth(programs_.train.ops, found)) : "";
   const std::vector<double> all = setup_.world().all_gather_values({&mine, 1});
   const std::vector<std::string> places = exchange_text(setup_.world(), what);
   const auto first = std::min_element(all.begin(), all.end());
   if (*first == kNone) return "no unit: the values are finite when the step is run again";
-  return "rank " + std::to_string(first - all.begin()) + ", " +
-         places[static_cast<std::size_t>(first - all.begin())];
+  return "rank " + std::to_string(first - all.begin()) + ", " + nth(places, first - all.begin());
 }
 
 std::string ModelUse::describe_place(const Op& op) const {
   const std::string phase = op.kind == OpKind::kForward    ? "forward"
                             : op.kind == OpKind::kLossHead ? "loss"
                                                            : "backward";
-  return "unit " + setup_.spec().units[static_cast<std::size_t>(op.unit)].name + ", " + phase +
-         ", micro-batch " + std::to_string(op.micro_batch);
+  return "unit " + nth(setup_.spec().units, op.unit).name + ", " + phase + ", micro-batch " +
+         std::to_string(op.micro_batch);
 }
 
 // A number that orders operations of all ranks. Without pipeline stages the operation's own number.
@@ -121,9 +120,9 @@ std::string ModelUse::describe_place(const Op& op) const {
 // the reverse order.
 double ModelUse::place_in_step(OpId id) const {
   if (setup_.shape().pipeline.stages == 1) return id;
-  const Op& op = programs_.train.ops[static_cast<std::size_t>(id)];
+  const Op& op = nth(programs_.train.ops, id);
   const ModelSpec& spec = setup_.spec();
-  const int unit = units_of(spec.options, spec.part)[static_cast<std::size_t>(op.unit)];
+  const int unit = nth(units_of(spec.options, spec.part), op.unit);
   const double units = unit_count(spec.options);
   const bool back = op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights;
   return op.micro_batch * 2 * units + (back ? 2 * units - unit : unit);

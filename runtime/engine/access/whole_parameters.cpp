@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "parallel/comm/text_exchange.hpp"
 #include "runtime/engine/access/owned_states.hpp"
 #include "runtime/engine/engine_setup.hpp"
@@ -40,15 +41,13 @@ std::optional<WholeParameters::Place> WholeParameters::place_of(const std::strin
 }
 
 const ParamSpec& WholeParameters::spec_of(Place place) const {
-  return setup_.spec()
-      .groups[static_cast<std::size_t>(place.group)]
-      .params[static_cast<std::size_t>(place.index)];
+  return nth(nth(setup_.spec().groups, place.group).params, place.index);
 }
 
 // This rank's part of the parameter, from the shards of its data-parallel group.
 at::Tensor WholeParameters::gather_part(Place place) {
-  const GroupPlan& plan = setup_.plan.groups[static_cast<std::size_t>(place.group)];
-  const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place.index)];
+  const GroupPlan& plan = nth(setup_.plan.groups, place.group);
+  const TensorPlacement& tensor = nth(plan.tensors, place.index);
   at::Tensor whole = states_.master(place.group);
   if (!owns_whole_groups(setup_.shape())) {
     const at::Tensor own = whole.to(setup_.device);
@@ -67,8 +66,8 @@ at::Tensor WholeParameters::gather_part(Place place) {
 at::Tensor WholeParameters::join_parts(const std::string& name, std::optional<Place> place) {
   Communicator& world = setup_.world();
   const at::Tensor part = place ? gather_part(*place).flatten() : at::Tensor();
-  const bool gives = place && setup_.data().rank() == 0 &&
-                     setup_.spec().groups[static_cast<std::size_t>(place->group)].counted;
+  const bool gives =
+      place && setup_.data().rank() == 0 && nth(setup_.spec().groups, place->group).counted;
   const std::vector<std::string> layouts =
       exchange_text(world, gives ? encode_part(spec_of(*place)) : std::string());
   std::vector<ParamSpec> parts;
@@ -109,8 +108,8 @@ void WholeParameters::set(const std::string& name, const at::Tensor& value) {
 
 // The elements of the parameter that this rank owns.
 void WholeParameters::set_part(Place place, const at::Tensor& value) {
-  const GroupPlan& plan = setup_.plan.groups[static_cast<std::size_t>(place.group)];
-  const TensorPlacement& tensor = plan.tensors[static_cast<std::size_t>(place.index)];
+  const GroupPlan& plan = nth(setup_.plan.groups, place.group);
+  const TensorPlacement& tensor = nth(plan.tensors, place.index);
   const ParamSpec& spec = spec_of(place);
   check(value.numel() == element_count(whole_shape(spec)),
         "a parameter is replaced by one of its size");

@@ -7,6 +7,7 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
+#include "base/index.hpp"
 #include "runtime/engine/group_store.hpp"
 #include "runtime/engine/ops/batch_ops.hpp"
 #include "runtime/engine/ops/grad_sinks.hpp"
@@ -32,8 +33,7 @@ void ComputeOps::begin_program() {
 void ComputeOps::bind(const Buffer& buffer, const at::Tensor& bytes) {
   if (buffer.tag == Tag::kLossHead) scratch_ = bytes;
   if (buffer.tag == Tag::kKvCache) {
-    caches_[static_cast<std::size_t>(buffer.unit)] =
-        bytes.view(scalar_type(setup_.shape().dtype)).view({1, -1});
+    nth(caches_, buffer.unit) = bytes.view(scalar_type(setup_.shape().dtype)).view({1, -1});
   }
 }
 
@@ -43,7 +43,7 @@ UnitCall ComputeOps::call_of(const Op& op) const {
     call.first_sample = first_row(setup_, run_, op);
   }
   if (run_.mode == RunMode::kDecode) {
-    call.cache = &caches_[static_cast<std::size_t>(op.unit)];
+    call.cache = &nth(caches_, op.unit);
     call.first_position = run_.index;
   }
   return call;
@@ -144,8 +144,8 @@ void ComputeOps::look_at(const at::Tensor& value) {
 
 void ComputeOps::look_at_grads(const Op& op) {
   if (run_.mode != RunMode::kDiagnose) return;
-  for (const ParamRef& ref : setup_.spec().units[static_cast<std::size_t>(op.unit)].params) {
-    const at::Tensor& grad = store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)];
+  for (const ParamRef& ref : nth(setup_.spec().units, op.unit).params) {
+    const at::Tensor& grad = nth(store_.group(ref.group).grads, ref.index);
     if (grad.defined()) look_at(grad);
   }
 }

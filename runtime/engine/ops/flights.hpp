@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/model/unit.hpp"
 #include "runtime/program/program.hpp"
 
@@ -49,9 +50,7 @@ class Flights {
     for (int m = 0; m < micro_batches; ++m) flights_.emplace_back(units);
   }
   [[nodiscard]] Flight& of(const Op& op) { return of(op.micro_batch); }
-  [[nodiscard]] Flight& of(int micro_batch) {
-    return flights_[static_cast<std::size_t>(micro_batch)];
-  }
+  [[nodiscard]] Flight& of(int micro_batch) { return nth(flights_, micro_batch); }
   // Buffer ids are those of one program.
   void begin_program() {
     for (Flight& flight : flights_) flight.input_buffers.assign(units_, -1);

@@ -1,16 +1,17 @@
 #include "runtime/engine/ops/grad_sinks.hpp"
 
+#include "base/index.hpp"
 #include "runtime/model/empty_tensor.hpp"
 
 namespace sluice {
 
 const at::Tensor& GroupSink::gradient(int index) const {
-  const ParamRef& ref = unit_.params[static_cast<std::size_t>(index)];
-  return store_.group(ref.group).grads[static_cast<std::size_t>(ref.index)];
+  const ParamRef& ref = nth(unit_.params, index);
+  return nth(store_.group(ref.group).grads, ref.index);
 }
 
 GradTarget GroupSink::target(int index) {
-  const ParamRef& ref = unit_.params[static_cast<std::size_t>(index)];
+  const ParamRef& ref = nth(unit_.params, index);
   GroupState& group = store_.group(ref.group);
   const auto i = static_cast<std::size_t>(ref.index);
   const bool add = group.grad_written[i];

@@ -4,6 +4,7 @@
 #include <cstring>
 #include <utility>
 
+#include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/engine/ops/program_memory.hpp"
 #include "runtime/engine/ops/step_run.hpp"
@@ -36,15 +37,13 @@ void GradientOps::enter_reduce(const Op& op) {
                       : nullptr;
   for (const BucketPiece& piece : run_.pieces(op)) {
     GroupState& group = store_.group(piece.group);
-    const std::int64_t shard_elems =
-        setup_.shape().groups[static_cast<std::size_t>(piece.group)].shard_elems;
+    const std::int64_t shard_elems = nth(setup_.shape().groups, piece.group).shard_elems;
     float* output = staging;
     if (staging != nullptr) {
       staging += piece.elems;
     } else {
       const at::Tensor& shard =
-          piece.stream == 0 ? group.grad_shard
-                            : group.grad_streams[static_cast<std::size_t>(piece.stream - 1)];
+          piece.stream == 0 ? group.grad_shard : nth(group.grad_streams, piece.stream - 1);
       output = shard.data_ptr<float>() + piece.begin;
     }
     pieces.push_back({group.grad_full.data_ptr<float>() + piece.begin, output, piece.elems,
@@ -80,7 +79,7 @@ Ticket GradientOps::gather(const Op& op) {
 // Every rank gets all ranks' elements, a piece at a time, and adds its replicas in the order of
 // ranks. So all replicas have the same bits.
 void GradientOps::add_replicas(const Op& op) {
-  const ParamGroup& group = setup_.spec().groups[static_cast<std::size_t>(op.group)];
+  const ParamGroup& group = nth(setup_.spec().groups, op.group);
   const bool tied = group.replicas == Replicas::kTied;
   Communicator& comm = tied ? *setup_.comms->tied() : setup_.comms->tensor();
   const int replicas = tied ? comm.size() : group.replica_ranks;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/index.hpp"
 #include "kernels/cpu/reduce.hpp"
 #include "runtime/engine/ops/step_carry.hpp"
 #include "runtime/engine/ops/step_run.hpp"
@@ -23,7 +24,7 @@ std::vector<int> groups_by_stage(const EngineSetup& setup, int own) {
   const std::vector<double> all = setup.world().all_gather_values({&mine, 1});
   for (std::size_t pp = 0; pp < groups.size(); ++pp) {
     const int rank = mesh.world_rank({.pp = static_cast<int>(pp)});
-    groups[pp] = static_cast<int>(all[static_cast<std::size_t>(rank)]);
+    groups[pp] = static_cast<int>(nth(all, rank));
   }
   return groups;
 }
@@ -39,8 +40,7 @@ NormOps::NormOps(const StepParts& parts)
       stage_groups_(groups_by_stage(parts.setup, parts.store.size())) {}
 
 std::vector<double> NormOps::gradient_sums(int group) const {
-  const std::int64_t shard_elems =
-      setup_.shape().groups[static_cast<std::size_t>(group)].shard_elems;
+  const std::int64_t shard_elems = nth(setup_.shape().groups, group).shard_elems;
   switch (setup_.shape().placement.gradients) {
     case Tier::kHost:
       return {sum_squares(tiers_->host_gradients(group), shard_elems)};
@@ -59,7 +59,7 @@ std::vector<double> NormOps::own_values() const {
   mine[0] = setup_.counts_loss() ? run_.loss_sum : 0.0;
   mine[1] = run_.input.vote;
   for (int g = 0; g < store_.size(); ++g) {
-    if (!setup_.spec().groups[static_cast<std::size_t>(g)].counted) continue;
+    if (!nth(setup_.spec().groups, g).counted) continue;
     if (is_frozen(setup_.shape(), g)) continue;
     const std::vector<double> sums = gradient_sums(g);
     std::copy(sums.begin(), sums.end(),
@@ -74,7 +74,7 @@ double NormOps::squares_of_all(std::span<const double> all, std::size_t stride) 
   const bool whole = owns_whole_groups(setup_.shape());
   double squares = 0;
   for (int pp = 0; pp < mesh.size(MeshAxis::kPipeline); ++pp) {
-    for (int g = 0; g < stage_groups_[static_cast<std::size_t>(pp)]; ++g) {
+    for (int g = 0; g < nth(stage_groups_, pp); ++g) {
       for (int tp = 0; tp < mesh.size(MeshAxis::kTensor); ++tp) {
         for (int dp = 0; dp < data.size(); ++dp) {
           // A rank with whole groups has the sum of every shard; else each rank has one.

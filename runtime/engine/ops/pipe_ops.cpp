@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/index.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/model_slices.hpp"
@@ -30,7 +31,7 @@ PipeOps::PipeOps(const StepParts& parts)
 
 void PipeOps::begin_program() { sent_.assign(run_.program->buffers.size(), {}); }
 
-void PipeOps::unbind(BufferId id) { sent_[static_cast<std::size_t>(id)].reset(); }
+void PipeOps::unbind(BufferId id) { nth(sent_, id).reset(); }
 
 // [rows, tokens, H]; a sequence-parallel rank has its own tokens only.
 void PipeOps::enter_receive(const Op& op) {
@@ -53,7 +54,7 @@ Ticket PipeOps::send(const Op& op) {
   Flight& flight = flights_.of(op);
   const bool activation = op.kind == OpKind::kSendActivation;
   at::Tensor& made = activation ? flight.output : flight.gradient;
-  at::Tensor& sent = sent_[static_cast<std::size_t>(op.device_slot)];
+  at::Tensor& sent = nth(sent_, op.device_slot);
   sent = std::exchange(made, at::Tensor()).contiguous();
   const PipelineLinks& links = setup_.comms->links();
   Communicator& link = activation ? *links.activations_out : *links.gradients_out;

@@ -35,6 +35,7 @@
 #include <optional>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/engine/ops/step_result.hpp"
 #include "runtime/engine/update_step.hpp"
 #include "runtime/program/step_shape.hpp"
@@ -65,7 +66,7 @@ class StepCarry {
 
   // Whether a Gather has to communicate. From then on a resident group is fresh.
   [[nodiscard]] bool begin_gather(int group);
-  void parameters_changed(int group) { fresh_[static_cast<std::size_t>(group)] = 0; }
+  void parameters_changed(int group) { nth(fresh_, group) = 0; }
 
   // A training step has completed since the engine was made.
   [[nodiscard]] bool has_trained() const { return trained_; }

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/engine/engine_setup.hpp"
 #include "runtime/engine/exchange_timing.hpp"
 #include "runtime/engine/ops/step_result.hpp"
@@ -54,11 +55,9 @@ struct StepRun {
   [[nodiscard]] std::size_t index_of(const Op& op) const {
     return static_cast<std::size_t>(&op - program->ops.data());
   }
-  [[nodiscard]] const Buffer& buffer(BufferId id) const {
-    return program->buffers[static_cast<std::size_t>(id)];
-  }
+  [[nodiscard]] const Buffer& buffer(BufferId id) const { return nth(program->buffers, id); }
   [[nodiscard]] const std::vector<BucketPiece>& pieces(const Op& op) const {
-    return program->buckets[static_cast<std::size_t>(op.bucket)];
+    return nth(program->buckets, op.bucket);
   }
   // Of the operations of the program, by kind. Without `io`.
   [[nodiscard]] StepTimes times() const;

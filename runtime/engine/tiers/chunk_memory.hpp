@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <span>
 
+#include "base/index.hpp"
 #include "runtime/engine/tiers/off_device_group.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/program/step_shape.hpp"
@@ -25,7 +26,7 @@ class ChunkMemory {
         ring_(store.block(StateArray::kRing).data()) {}
 
   [[nodiscard]] const OffDeviceGroup& group(const Chunk& chunk) const {
-    return groups_[static_cast<std::size_t>(chunk.group)];
+    return nth(groups_, chunk.group);
   }
   [[nodiscard]] const ChunkLayout& layout() const { return layout_; }
   // The part of the chunk's slot at this offset of the layout.

@@ -5,6 +5,7 @@
 #include "base/all_of.hpp"
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "kernels/cpu/reduce.hpp"
 #include "zero/optimizer_rule.hpp"
@@ -37,7 +38,7 @@ ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepSh
       block_sums_(groups.size()) {
   for (const Chunk& chunk : train.chunks) {
     if (!chunk.speculated) continue;
-    Early& early = early_[static_cast<std::size_t>(chunk.group)];
+    Early& early = nth(early_, chunk.group);
     if (early.elems == 0) early.begin = chunk.begin;
     early.elems = chunk.begin + chunk.elems - early.begin;
   }
@@ -99,7 +100,7 @@ Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
 }
 
 bool ChunkUpdates::is_early(const Chunk& chunk) const {
-  const Early& early = early_[static_cast<std::size_t>(chunk.group)];
+  const Early& early = nth(early_, chunk.group);
   return chunk.begin >= early.begin && chunk.begin < early.begin + early.elems;
 }
 
@@ -188,13 +189,13 @@ void ChunkUpdates::copy_params(const Chunk& chunk) {
 
 void ChunkUpdates::sum_squares(const Chunk& chunk) {
   add_streams(chunk);
-  std::vector<double>& sums = block_sums_[static_cast<std::size_t>(chunk.group)];
+  std::vector<double>& sums = nth(block_sums_, chunk.group);
   sum_squares_blocks(memory_.gradients(chunk), DType::kFloat32, chunk.elems,
                      sums.data() + chunk.begin / kChunkAlignElems);
 }
 
 double ChunkUpdates::sum_squares(int g) const {
-  const std::vector<double>& sums = block_sums_[static_cast<std::size_t>(g)];
+  const std::vector<double>& sums = nth(block_sums_, g);
   return pairwise_sum(sums.data(), static_cast<std::int64_t>(sums.size()));
 }
 

@@ -4,19 +4,19 @@
 
 #include "base/all_of.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
 
 namespace sluice {
 
 Ticket TierMoves::run(const Program& program, const Op& op, DevicePtr device_arena) {
   const auto place = [&](BufferId id, auto arena) {
-    return arena + program.buffers[static_cast<std::size_t>(id)].arena_offset;
+    return arena + nth(program.buffers, id).arena_offset;
   };
   std::byte* const host = op.host_slot >= 0 ? place(op.host_slot, arena_) : nullptr;
   switch (op.kind) {
     case OpKind::kReadShard:
-      return store_.read(groups_[static_cast<std::size_t>(op.group)].params, 0,
-                         owned_elems(shape_, op.group), host);
+      return store_.read(nth(groups_, op.group).params, 0, owned_elems(shape_, op.group), host);
     case OpKind::kFetchShard:
       fetch_shard(op, host, place(op.device_slot, device_arena));
       return {};
@@ -40,19 +40,18 @@ Ticket TierMoves::run(const Program& program, const Op& op, DevicePtr device_are
 }
 
 void TierMoves::fetch_shard(const Op& op, const std::byte* staging, DevicePtr gathered) {
-  const RowId params = groups_[static_cast<std::size_t>(op.group)].params;
+  const RowId params = nth(groups_, op.group).params;
   const std::int64_t bytes = owned_elems(shape_, op.group) * store_.row(params).element_bytes;
   copies_.device().to_device(gathered + dp_rank_ * bytes,
                              store_.on_nvme(params) ? staging : store_.host(params), bytes);
 }
 
 RowId TierMoves::grads(const BucketPiece& piece) const {
-  return groups_[static_cast<std::size_t>(piece.group)]
-      .grads[static_cast<std::size_t>(piece.stream)];
+  return nth(nth(groups_, piece.group).grads, piece.stream);
 }
 
 Ticket TierMoves::move_bucket(const Program& program, const Op& op, std::byte* host) {
-  const std::vector<BucketPiece>& pieces = program.buckets[static_cast<std::size_t>(op.bucket)];
+  const std::vector<BucketPiece>& pieces = nth(program.buckets, op.bucket);
   return issue_all(pieces.size(), [&](std::size_t i) {
     const BucketPiece& piece = pieces[i];
     std::byte* const at = std::exchange(host, host + piece.elems * 4);
@@ -67,7 +66,7 @@ Ticket TierMoves::move_bucket(const Program& program, const Op& op, std::byte* h
 void TierMoves::store_grads(const Program& program, const Op& op, DevicePtr reduced,
                             std::byte* host) {
   DeviceCopies& device = copies_.device();
-  const std::vector<BucketPiece>& pieces = program.buckets[static_cast<std::size_t>(op.bucket)];
+  const std::vector<BucketPiece>& pieces = nth(program.buckets, op.bucket);
   // Calls store(to, first, n) for each run of elements [begin, end) of the bucket that has one
   // place.
   const auto each = [&](std::int64_t begin, std::int64_t end, const auto& store) {
@@ -100,7 +99,7 @@ void TierMoves::store_grads(const Program& program, const Op& op, DevicePtr redu
 }
 
 void TierMoves::add_gradient_streams(int g) {
-  const std::vector<RowId>& streams = groups_[static_cast<std::size_t>(g)].grads;
+  const std::vector<RowId>& streams = nth(groups_, g).grads;
   for (std::size_t s = 1; s < streams.size(); ++s) {
     add_to(reinterpret_cast<float*>(store_.host(streams[0])), store_.host(streams[s]),
            DType::kFloat32, owned_elems(shape_, g), true);

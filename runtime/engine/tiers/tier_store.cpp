@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/program/model/memory_model.hpp"
@@ -89,11 +90,11 @@ void TierStore::find_groups(const StepPlan& plan, GroupStore& groups, int dp_ran
       group.grads.push_back(store_.find(g, StateArray::kGradientShard, s));
     }
     // Replicas of a group round equally, whatever other groups their ranks hold.
-    const std::string& name = plan.groups[static_cast<std::size_t>(g)].name;
+    const std::string& name = nth(plan.groups, g).name;
     group.first_element =
         is_part ? static_cast<std::int64_t>(hash_name(name) >> kSpareBits) : elements;
     group.first_element += owned_begin(shape_, g, dp_rank);
-    elements += shape_.groups[static_cast<std::size_t>(g)].elems;
+    elements += nth(shape_.groups, g).elems;
     groups_.push_back(std::move(group));
   }
 }
@@ -114,7 +115,7 @@ void TierStore::take_slots(std::span<const Program* const> programs, const TierO
 
 Ticket TierStore::run(const Program& program, const Op& op, DevicePtr device_arena) {
   if (op.chunk < 0) return moves_->run(program, op, device_arena);
-  return updates_->run(op, program.chunks[static_cast<std::size_t>(op.chunk)]);
+  return updates_->run(op, nth(program.chunks, op.chunk));
 }
 
 void TierStore::write_master(int g, std::int64_t begin, std::span<const float> values) {

@@ -16,8 +16,9 @@
 #include <utility>
 #include <vector>
 
-#include "runtime/engine/tiers/chunk_updates.hpp"
+#include "base/index.hpp"
 #include "runtime/engine/group_store.hpp"
+#include "runtime/engine/tiers/chunk_updates.hpp"
 #include "runtime/engine/tiers/tier_limits.hpp"
 #include "runtime/engine/tiers/tier_moves.hpp"
 
@@ -94,9 +95,7 @@ class TierStore {
  private:
   void find_groups(const StepPlan& plan, GroupStore& groups, int dp_rank);
   void take_slots(std::span<const Program* const> programs, const TierOptions& options);
-  [[nodiscard]] const OffDeviceGroup& group(int g) const {
-    return groups_[static_cast<std::size_t>(g)];
-  }
+  [[nodiscard]] const OffDeviceGroup& group(int g) const { return nth(groups_, g); }
   // Parameters that are not the master weights themselves.
   void write_params(int g, std::int64_t begin, std::span<const float> values);
   [[nodiscard]] RowId row_of(int g, StateKind kind, std::int64_t begin, std::size_t elems) const;

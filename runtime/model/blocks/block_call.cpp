@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/math/stacked_linear.hpp"
 
@@ -45,9 +46,7 @@ BlockCall::BlockCall(const UnitCall& call, std::span<const Tensor> params, const
   own_first_ = own_seq_ * group->rank();
 }
 
-Tensor BlockCall::operator[](int index) const {
-  return index < 0 ? Tensor() : params_[static_cast<std::size_t>(index)];
-}
+Tensor BlockCall::operator[](int index) const { return index < 0 ? Tensor() : nth(params_, index); }
 
 std::span<const Tensor> BlockCall::neighbours(int first, int count) const {
   if (first < 0) return {};

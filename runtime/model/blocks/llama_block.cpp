@@ -1,6 +1,7 @@
 #include <ATen/ops/linear.h>
 #include <ATen/ops/silu.h>
 
+#include "base/index.hpp"
 #include "runtime/model/autograd_unit.hpp"
 #include "runtime/model/blocks/llama_units.hpp"
 #include "runtime/model/math/biased_linear.hpp"
@@ -41,7 +42,7 @@ class LlamaBlock final : public AutogradUnit {
   // Three places of a block drop out; 0 is the embedding's.
   std::uint64_t site(int place) const { return static_cast<std::uint64_t>(1 + layer_ * 3 + place); }
 
-  static const at::Tensor& param(Params p, int index) { return p[static_cast<std::size_t>(index)]; }
+  static const at::Tensor& param(Params p, int index) { return nth(p, index); }
 
   at::Tensor norm(const at::Tensor& x, Params p, int weight) const {
     return rms_norm(x, param(p, weight), options_.norm_eps);

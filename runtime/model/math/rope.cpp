@@ -5,6 +5,7 @@
 #include <cmath>
 #include <numbers>
 
+#include "base/index.hpp"
 #include "kernels/cpu/rope.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -51,8 +52,7 @@ RopeTable::RopeTable(const ModelOptions& o, bool dry) {
   at::Tensor sin = empty_tensor({o.seq, half}, kWide);
   for (std::int64_t i = 0; i < o.seq * half; ++i) {
     // Rounds the angle to fp32, since pretrained weights were trained with rounded angles.
-    const float angle =
-        static_cast<float>(i / half) * frequencies[static_cast<std::size_t>(i % half)];
+    const float angle = static_cast<float>(i / half) * nth(frequencies, i % half);
     host_data<float>(cos)[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
     host_data<float>(sin)[i] = static_cast<float>(std::sin(static_cast<double>(angle)));
   }

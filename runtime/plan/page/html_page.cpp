@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "runtime/plan/lane_bars.hpp"
 #include "runtime/plan/memory_curve.hpp"
 #include "runtime/plan/mesh_text.hpp"
@@ -52,7 +53,7 @@ Json tier_json(const RunPlan& plan, Tier tier, double end_s, bool& thinned) {
   };
   for (int t = 0; t < kTagCount; ++t) {
     add(std::string(name_of(static_cast<Tag>(t))), "c" + std::to_string(t),
-        [t](const MemoryPoint& point) { return point.by_tag[static_cast<std::size_t>(t)]; });
+        [t](const MemoryPoint& point) { return nth(point.by_tag, t); });
   }
   add("slots not in use", "free", [](const MemoryPoint& point) {
     std::int64_t rest = point.total;
@@ -69,7 +70,7 @@ Json tier_json(const RunPlan& plan, Tier tier, double end_s, bool& thinned) {
 Json bars_json(const RunPlan& plan, const LaneBars& bars, double end_s) {
   Json row, begin, length, busy, count, bytes, kind, unit, batch, group, bucket, chunk;
   for (const LaneBar& bar : bars.bars) {
-    const Op& op = plan.program.ops[static_cast<std::size_t>(bar.op)];
+    const Op& op = nth(plan.program.ops, bar.op);
     row.push_back(bar.row);
     begin.push_back(ticks_of(bar.begin_s, end_s));
     length.push_back(ticks_of(bar.end_s - bar.begin_s, end_s));
@@ -108,7 +109,7 @@ Json rows_json(LaneBars& bars) {
   std::array<int, kBarRows> place{};
   place.fill(-1);
   for (LaneBar& bar : bars.bars) {
-    int& at = place[static_cast<std::size_t>(bar.row)];
+    int& at = nth(place, bar.row);
     if (at < 0) {
       at = static_cast<int>(rows.size());
       rows.push_back({{"name", bar_row_name(bar.row)}, {"wire", bar_row_sends(bar.row)}});

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -26,7 +28,7 @@ ChunkCheck::ChunkCheck(const Program& program, const OpOrder& order, FirstFault&
     if (op.kind == OpKind::kReadShard) params_on_disk_.insert(op.group);
     if (op.kind == OpKind::kWriteParams) written_apart_.insert(op.group);
     if (op.kind != OpKind::kWriteBucket) continue;
-    for (const BucketPiece& piece : program.buckets[static_cast<std::size_t>(op.bucket)]) {
+    for (const BucketPiece& piece : nth(program.buckets, op.bucket)) {
       grads_on_disk_.insert(piece.group);
     }
   }
@@ -89,7 +91,7 @@ void ChunkCheck::take_squares() {
 }
 
 void ChunkCheck::touch_run(Space space, const Op& op, bool write) {
-  const Chunk& run = program_.chunks[static_cast<std::size_t>(op.chunk)];
+  const Chunk& run = nth(program_.chunks, op.chunk);
   touches_.touch({space, op.group, 0}, write, run.begin, run.begin + run.elems);
 }
 
@@ -162,9 +164,8 @@ void ChunkCheck::arrive(const Op& op, ChunkState& chunk, const GroupState& group
 }
 
 bool ChunkCheck::brought(const ChunkState& chunk, OpKind kind) const {
-  return std::any_of(chunk.arrivals.begin(), chunk.arrivals.end(), [&](OpId arrival) {
-    return program_.ops[static_cast<std::size_t>(arrival)].kind == kind;
-  });
+  return std::any_of(chunk.arrivals.begin(), chunk.arrivals.end(),
+                     [&](OpId arrival) { return nth(program_.ops, arrival).kind == kind; });
 }
 
 void ChunkCheck::sum(ChunkState& chunk) {

@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/program/check/first_fault.hpp"
 #include "runtime/program/check/image_check.hpp"
 #include "runtime/program/check/ring_check.hpp"
@@ -52,7 +53,7 @@ class ChunkCheck {
     bool new_grads = false;  // the group's gradients are this step's
   };
 
-  [[nodiscard]] ChunkState& state(int chunk) { return chunks_[static_cast<std::size_t>(chunk)]; }
+  [[nodiscard]] ChunkState& state(int chunk) { return nth(chunks_, chunk); }
   void touch_run(Space space, const Op& op, bool write);
   [[nodiscard]] bool states_are_params(int group) const;
 

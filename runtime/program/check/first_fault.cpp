@@ -1,9 +1,11 @@
 #include "runtime/program/check/first_fault.hpp"
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 std::string name_in_fault(const Program& program, OpId op) {
-  const OpKind kind = program.ops[static_cast<std::size_t>(op)].kind;
+  const OpKind kind = nth(program.ops, op).kind;
   return "operation " + std::to_string(op) + " (" + std::string(name_of(kind)) + ") ";
 }
 

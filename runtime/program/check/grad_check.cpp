@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -137,7 +139,7 @@ void GradCheck::finish_step(const Op& op) {
   }
   if (!unsent_.empty() || !whole) fault_.fail("comes before a group's gradients are sent");
   for (OpId i = 0; i < static_cast<OpId>(program_.ops.size()); ++i) {
-    if (feeds_norm(program_.ops[static_cast<std::size_t>(i)].kind) && !fault_.over(i)) {
+    if (feeds_norm(nth(program_.ops, i).kind) && !fault_.over(i)) {
       fault_.fail("comes before operation " + std::to_string(i) + " is over");
     }
   }

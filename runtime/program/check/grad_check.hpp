@@ -7,6 +7,7 @@
 #include <set>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/program/check/first_fault.hpp"
 #include "runtime/program/check/slot_check.hpp"
 #include "runtime/program/check/unit_check.hpp"
@@ -32,7 +33,7 @@ class GradCheck {
   void add_replicas(int group);
   void need_reductions(int group);
   [[nodiscard]] const std::vector<BucketPiece>& pieces_of(const Op& op) const {
-    return program_.buckets[static_cast<std::size_t>(op.bucket)];
+    return nth(program_.buckets, op.bucket);
   }
 
   const Program& program_;

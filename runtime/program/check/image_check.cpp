@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -21,9 +23,9 @@ ImageCheck::ImageCheck(const Program& program, const OpOrder& order)
 
 std::string ImageCheck::enter(OpId id) {
   if (!program_.image) return "";
-  const Op& op = program_.ops[static_cast<std::size_t>(id)];
+  const Op& op = nth(program_.ops, id);
   if (op.kind == OpKind::kCommit) return commit(id);
-  if (op.chunk >= 0 && !program_.chunks[static_cast<std::size_t>(op.chunk)].second) {
+  if (op.chunk >= 0 && !nth(program_.chunks, op.chunk).second) {
     return "works on a chunk without a second place";
   }
   if (is_write(op) && op.speculative) return overwrite(id);

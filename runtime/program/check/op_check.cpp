@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <vector>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -59,7 +61,7 @@ bool needs_chunk(OpKind kind) {
 // Whether the operation's buffer crosses to another stage and is no unit's input on this stage.
 bool crosses(const Program& program, const Op& op, Tag tag) {
   if (op.device_slot < 0 || op.host_slot >= 0) return false;
-  const Buffer& buffer = program.buffers[static_cast<std::size_t>(op.device_slot)];
+  const Buffer& buffer = nth(program.buffers, op.device_slot);
   return buffer.tag == tag && buffer.unit < 0 && buffer.micro_batch == op.micro_batch;
 }
 
@@ -67,11 +69,11 @@ bool crosses(const Program& program, const Op& op, Tag tag) {
 bool slots_fit(const Program& program, const Op& op) {
   const auto is = [&](BufferId b, Tag tag) {
     if (b < 0) return true;
-    const Buffer& buffer = program.buffers[static_cast<std::size_t>(b)];
+    const Buffer& buffer = nth(program.buffers, b);
     const bool input = tag == Tag::kActivations;
     std::int64_t least = 0;
     if (tag == Tag::kGradientStaging) {
-      for (const BucketPiece& piece : program.buckets[static_cast<std::size_t>(op.bucket)]) {
+      for (const BucketPiece& piece : nth(program.buckets, op.bucket)) {
         least += 4 * piece.elems;
       }
     }
@@ -128,7 +130,7 @@ std::string find_op_fault(const Program& program, std::size_t i) {
   };
   const auto on = [&](BufferId b, Tier tier) {
     return b < 0 || (static_cast<std::size_t>(b) < program.buffers.size() &&
-                     program.buffers[static_cast<std::size_t>(b)].tier == tier);
+                     nth(program.buffers, b).tier == tier);
   };
   const auto chunks = static_cast<int>(program.chunks.size());
   if (op.exchanges >= static_cast<int>(program.exchanges.size())) {
@@ -143,12 +145,11 @@ std::string find_op_fault(const Program& program, std::size_t i) {
   if ((needs_bucket(op.kind) && op.bucket < 0) || (needs_chunk(op.kind) && op.chunk < 0)) {
     return "has nothing to work on";
   }
-  if (op.chunk >= 0 && program.chunks[static_cast<std::size_t>(op.chunk)].group != op.group) {
+  if (op.chunk >= 0 && nth(program.chunks, op.chunk).group != op.group) {
     return "is of another group than its chunk";
   }
   if (op.ahead && op.kind != OpKind::kReadStates) return "comes ahead of nothing";
-  const bool speculated =
-      op.chunk >= 0 && program.chunks[static_cast<std::size_t>(op.chunk)].speculated;
+  const bool speculated = op.chunk >= 0 && nth(program.chunks, op.chunk).speculated;
   if (op.kind == OpKind::kCommit && !program.image) return "commits what is no image";
   if (op.kind == OpKind::kMeet && !program.image) return "meets without a reason";
   if (op.speculative && (op.ahead || !speculated || op.kind == OpKind::kCopyParams)) {

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 namespace {
@@ -39,8 +41,8 @@ OpOrder::OpOrder(const Program& program) : newest_(kFixedChains, -1), now_(kFixe
 
 // Adds to the clock the operation and all operations that it knows to have completed.
 void OpOrder::learn(Clock& clock, OpId op) const {
-  const Clock& then = clocks_[static_cast<std::size_t>(op)];
-  const auto chain = static_cast<std::size_t>(chain_[static_cast<std::size_t>(op)]);
+  const Clock& then = nth(clocks_, op);
+  const auto chain = static_cast<std::size_t>(nth(chain_, op));
   clock.resize(std::max({clock.size(), then.size(), chain + 1}), -1);
   for (std::size_t c = 0; c < then.size(); ++c) clock[c] = std::max(clock[c], then[c]);
   clock[chain] = std::max(clock[chain], op);

@@ -9,6 +9,7 @@
 
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/program/program.hpp"
 
 namespace sluice {
@@ -19,9 +20,7 @@ class OpOrder {
   explicit OpOrder(const Program& program);
 
   // Whether `op` is known to have completed where operation `seen_by` begins.
-  [[nodiscard]] bool over(OpId op, OpId seen_by) const {
-    return knows(clocks_[static_cast<std::size_t>(seen_by)], op);
-  }
+  [[nodiscard]] bool over(OpId op, OpId seen_by) const { return knows(nth(clocks_, seen_by), op); }
   // Whether the executing thread knows that `op` has completed at the end of the program.
   [[nodiscard]] bool over_at_end(OpId op) const { return knows(now_, op); }
 
@@ -33,7 +32,7 @@ class OpOrder {
   using Clock = std::vector<OpId>;
 
   [[nodiscard]] bool knows(const Clock& clock, OpId op) const {
-    const auto chain = static_cast<std::size_t>(chain_[static_cast<std::size_t>(op)]);
+    const auto chain = static_cast<std::size_t>(nth(chain_, op));
     return chain < clock.size() && clock[chain] >= op;
   }
   void learn(Clock& clock, OpId op) const;

@@ -1,5 +1,6 @@
 #include "runtime/program/check/program_check.hpp"
 
+#include "base/index.hpp"
 #include "runtime/program/check/first_fault.hpp"
 #include "runtime/program/check/grad_check.hpp"
 #include "runtime/program/check/op_check.hpp"
@@ -18,7 +19,7 @@ std::string find_step_fault(const Program& program, const OpOrder& order) {
   GradCheck grads(program, fault, slots, units);
   const auto count = static_cast<OpId>(program.ops.size());
   for (OpId i = 0; i < count && !fault.found(); ++i) {
-    const Op& op = program.ops[static_cast<std::size_t>(i)];
+    const Op& op = nth(program.ops, i);
     fault.enter(i);
     slots.begin(op);
     grads.enter(op);
@@ -28,7 +29,7 @@ std::string find_step_fault(const Program& program, const OpOrder& order) {
   slots.at_end();
   // Transfers of states need no wait: the executor waits for all operations at the end.
   for (OpId i = 0; i < count && !fault.found(); ++i) {
-    const Op& op = program.ops[static_cast<std::size_t>(i)];
+    const Op& op = nth(program.ops, i);
     if (op.kind == OpKind::kWriteStates || op.ahead || op.speculative) continue;
     fault.enter(i);
     if (!order.over_at_end(i)) fault.fail("is never waited for");

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 RingCheck::RingCheck(const Program& program, const OpOrder& order)
@@ -9,12 +11,12 @@ RingCheck::RingCheck(const Program& program, const OpOrder& order)
       order_(order),
       states_(program.chunk_slots > 0 ? static_cast<std::size_t>(program.chunk_slots) : 0),
       grads_(states_.size()) {
-  for (const Op& op : program.ops) has_[static_cast<std::size_t>(op.kind)] = true;
+  for (const Op& op : program.ops) nth(has_, op.kind) = true;
 }
 
 // `takes`: the operation may bring its chunk into the slot. `again`: the chunk's second visit.
 std::string RingCheck::enter(Part& part, OpId op, bool takes, bool again) {
-  const int tenant = 2 * program_.ops[static_cast<std::size_t>(op)].chunk + static_cast<int>(again);
+  const int tenant = 2 * nth(program_.ops, op).chunk + static_cast<int>(again);
   if (part.tenant != tenant) {
     if (!takes) return "finds another chunk in its slot";
     part.tenant = tenant;
@@ -31,19 +33,18 @@ std::string RingCheck::enter(Part& part, OpId op, bool takes, bool again) {
 
 std::string RingCheck::enter(OpId id, bool sums) {
   if (program_.chunk_slots == 0) return "";
-  const Op& op = program_.ops[static_cast<std::size_t>(id)];
-  const int slot = program_.chunks[static_cast<std::size_t>(op.chunk)].slot;
+  const Op& op = nth(program_.ops, id);
+  const int slot = nth(program_.chunks, op.chunk).slot;
   if (slot < 0 || slot >= program_.chunk_slots) return "has no slot in the ring";
   const bool brings_grads = op.kind == OpKind::kCopyGrads || op.kind == OpKind::kReadGrads;
   const bool only_grads = brings_grads || op.kind == OpKind::kSumSquares;
   const bool updates = op.kind == OpKind::kUpdate;
   const bool again = op.ahead || op.speculative;
   if (only_grads || (updates && (grads_from_disk() || grads_from_device()))) {
-    std::string fault =
-        enter(grads_[static_cast<std::size_t>(slot)], id, brings_grads, sums || op.speculative);
+    std::string fault = enter(nth(grads_, slot), id, brings_grads, sums || op.speculative);
     if (only_grads || !fault.empty()) return fault;
   }
-  Part& states = states_[static_cast<std::size_t>(slot)];
+  Part& states = nth(states_, slot);
   const bool there = !again && op.chunk < program_.chunks_ahead;
   if (updates && there && states.tenant < 0) states.tenant = 2 * op.chunk;
   // If states are on the host, an update takes the slot for its new weights.
@@ -53,7 +54,7 @@ std::string RingCheck::enter(OpId id, bool sums) {
 
 std::string RingCheck::fault_at_end() const {
   for (int c = 0; c < program_.chunks_ahead; ++c) {
-    const auto slot = static_cast<std::size_t>(program_.chunks[static_cast<std::size_t>(c)].slot);
+    const auto slot = static_cast<std::size_t>(nth(program_.chunks, c).slot);
     if (states_[slot].tenant != 2 * c + 1) return "a chunk is not in the ring for the next step";
   }
   return "";

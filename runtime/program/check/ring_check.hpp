@@ -9,6 +9,7 @@
 #include <string>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/program/check/op_order.hpp"
 #include "runtime/program/program.hpp"
 
@@ -44,7 +45,7 @@ class RingCheck {
     std::vector<OpId> former;  // users of the previous tenant
   };
 
-  [[nodiscard]] bool has(OpKind kind) const { return has_[static_cast<std::size_t>(kind)]; }
+  [[nodiscard]] bool has(OpKind kind) const { return nth(has_, kind); }
   [[nodiscard]] std::string enter(Part& part, OpId op, bool takes, bool again);
 
   const Program& program_;

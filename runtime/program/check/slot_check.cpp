@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 SlotCheck::SlotCheck(const Program& program, FirstFault& fault)
@@ -34,7 +36,7 @@ void SlotCheck::at_end() {
 }
 
 void SlotCheck::live(BufferId b) {
-  Life& life = life_[static_cast<std::size_t>(b)];
+  Life& life = nth(life_, b);
   if (life != Life::kNotYet) fault_.fail("revives buffer " + std::to_string(b));
   life = Life::kAlive;
   if (!buffer(b).in_arena) return;
@@ -65,7 +67,7 @@ void SlotCheck::take_room(BufferId b) {
 }
 
 void SlotCheck::die(BufferId b) {
-  Life& life = life_[static_cast<std::size_t>(b)];
+  Life& life = nth(life_, b);
   if (life != Life::kAlive) {
     fault_.fail("kills buffer " + std::to_string(b) + ", which is not alive");
   }
@@ -83,7 +85,7 @@ void SlotCheck::use(const Op& op) {
   if (op.lane == Lane::kCompute) return;
   for (const BufferId b : {op.device_slot, op.host_slot}) {
     if (b < 0) continue;
-    if (life_[static_cast<std::size_t>(b)] != Life::kAlive) {
+    if (nth(life_, b) != Life::kAlive) {
       fault_.fail("works on a buffer that is not alive");
     }
     users_[b].push_back(fault_.now());
@@ -105,7 +107,7 @@ bool SlotCheck::works_on(const Op& op, BufferId b) const {
   }
   if (slot.tag != Tag::kGradientBuckets || op.bucket < 0) return false;
   if (newest_.at({slot.tag, slot.group}) != b) return false;
-  const auto& pieces = program_.buckets[static_cast<std::size_t>(op.bucket)];
+  const auto& pieces = nth(program_.buckets, op.bucket);
   return std::any_of(pieces.begin(), pieces.end(),
                      [&](const BucketPiece& piece) { return piece.group == slot.group; });
 }

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/program/check/first_fault.hpp"
 #include "runtime/program/program.hpp"
 
@@ -37,9 +38,7 @@ class SlotCheck {
   void use(const Op& op);
   [[nodiscard]] bool works_on(const Op& op, BufferId b) const;
   void read_params(const Op& op);
-  [[nodiscard]] const Buffer& buffer(BufferId b) const {
-    return program_.buffers[static_cast<std::size_t>(b)];
-  }
+  [[nodiscard]] const Buffer& buffer(BufferId b) const { return nth(program_.buffers, b); }
 
   enum class Life { kNotYet, kAlive, kDead };
 

@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 SpeculationCheck::SpeculationCheck(const Program& program, const OpOrder& order)
@@ -16,8 +18,8 @@ SpeculationCheck::SpeculationCheck(const Program& program, const OpOrder& order)
 }
 
 std::string SpeculationCheck::enter(OpId id, bool gone_back) {
-  const Op& op = program_.ops[static_cast<std::size_t>(id)];
-  Guess& guess = guesses_[static_cast<std::size_t>(op.chunk)];
+  const Op& op = nth(program_.ops, id);
+  Guess& guess = nth(guesses_, op.chunk);
   switch (op.kind) {
     case OpKind::kReadStates:
       if (!gone_back) return "comes before its chunk has gone back";

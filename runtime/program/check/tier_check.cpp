@@ -2,6 +2,7 @@
 
 #include <set>
 
+#include "base/index.hpp"
 #include "runtime/program/check/chunk_check.hpp"
 #include "runtime/program/check/first_fault.hpp"
 #include "runtime/program/check/touches.hpp"
@@ -44,7 +45,7 @@ std::string find_tier_fault(const Program& program, const OpOrder& order) {
     if (buffer.tag == Tag::kGradientBuckets) slotted.insert(buffer.group);
   }
   for (OpId i = 0; i < static_cast<OpId>(program.ops.size()) && !fault.found(); ++i) {
-    const Op& op = program.ops[static_cast<std::size_t>(i)];
+    const Op& op = nth(program.ops, i);
     const bool computes = op.lane == Lane::kCompute;
     fault.enter(i);
     if (!computes && !(op.dead_before.empty() && op.dead_after.empty())) {

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <string>
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 Touches::Touches(const Program& program, FirstFault& fault) : program_(program), fault_(fault) {
@@ -44,7 +46,7 @@ void Touches::touch_all_grads(bool write) {
 }
 
 void Touches::touch_bucket(int bucket, bool write) {
-  for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(bucket)]) {
+  for (const BucketPiece& piece : nth(program_.buckets, bucket)) {
     touch({Space::kGrads, piece.group, piece.stream}, write, piece.begin,
           piece.begin + piece.elems);
   }

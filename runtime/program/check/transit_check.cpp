@@ -1,5 +1,7 @@
 #include "runtime/program/check/transit_check.hpp"
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 TransitCheck::TransitCheck(const Program& program, FirstFault& fault, Touches& touches,
@@ -64,7 +66,7 @@ void TransitCheck::compute(const Op& op) {
 }
 
 void TransitCheck::make(const Op& op, BufferId b) {
-  const Buffer& buffer = program_.buffers[static_cast<std::size_t>(b)];
+  const Buffer& buffer = nth(program_.buffers, b);
   const bool sent = buffer.unit < 0 && buffer.micro_batch >= 0;
   if (sent && buffer.tag == Tag::kActivations) {
     touches_.fill(b, {What::kOutput, op.unit, op.micro_batch});
@@ -115,7 +117,7 @@ void TransitCheck::move_bucket(const Op& op) {
 
 void TransitCheck::write_bucket(int bucket) {
   touches_.touch_bucket(bucket, true);
-  for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(bucket)]) {
+  for (const BucketPiece& piece : nth(program_.buckets, bucket)) {
     chunks_.change_grads(piece.group);
   }
 }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -69,10 +70,10 @@ bool LaneSchedule::may_go_on(std::size_t i) {
   const Op& op = program_.ops[i];
   if (peers_ == nullptr || op.lane != Lane::kCompute) return true;
   for (const OpId w : op.waits) {
-    if (program_.ops[static_cast<std::size_t>(w)].lane != Lane::kPipe) continue;
+    if (nth(program_.ops, w).lane != Lane::kPipe) continue;
     const std::optional<double> end = peers_->end_of(w);
     if (!end) return false;
-    report_.timeline[static_cast<std::size_t>(w)].end = *end;
+    nth(report_.timeline, w).end = *end;
   }
   if (!meets_all(op.kind)) return true;
   met_ = peers_->meet(static_cast<OpId>(i), std::max(clock_, ready(op).at));
@@ -82,7 +83,7 @@ bool LaneSchedule::may_go_on(std::size_t i) {
 LaneSchedule::Instant LaneSchedule::ready(const Op& op) const {
   Instant latest;
   for (const OpId w : op.waits) {
-    latest.later(report_.timeline[static_cast<std::size_t>(w)].end, w);
+    latest.later(nth(report_.timeline, w).end, w);
   }
   return latest;
 }
@@ -105,7 +106,7 @@ void LaneSchedule::cross(std::size_t i) {
   const Op& op = program_.ops[i];
   report_.timeline[i] = {clock_, clock_};
   if (peers_ != nullptr) return peers_->issued(static_cast<OpId>(i), clock_);
-  double& wire = pipes_[static_cast<std::size_t>(pipe_wire(op.kind))];
+  double& wire = nth(pipes_, pipe_wire(op.kind));
   wire = std::max(clock_, wire) + seconds_[i];
   report_.timeline[i].end = wire;
 }

@@ -4,6 +4,7 @@
 #include <initializer_list>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -36,16 +37,16 @@ MemoryReport add_up(const Program& program, Tier tier) {
   for (const StateRow& p : program.states.rows) {
     if (p.tier != tier) continue;
     report.persistent += p.tier_bytes();
-    now[static_cast<std::size_t>(p.tag)] += p.tier_bytes();
+    nth(now, p.tag) += p.tier_bytes();
   }
   report.by_tag = now;
   std::int64_t dynamic = 0;
   std::int64_t slots = 0;       // in use
   std::int64_t peak_slots = 0;  // at peak_op; equal peaks: the one with most slot bytes
   const auto change = [&](BufferId id, int sign) {
-    const Buffer& buffer = program.buffers[static_cast<std::size_t>(id)];
+    const Buffer& buffer = nth(program.buffers, id);
     if (buffer.tier != tier) return;
-    now[static_cast<std::size_t>(buffer.tag)] += sign * buffer.bytes;
+    nth(now, buffer.tag) += sign * buffer.bytes;
     (buffer.in_arena ? slots : dynamic) += sign * buffer.bytes;
   };
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
@@ -60,7 +61,7 @@ MemoryReport add_up(const Program& program, Tier tier) {
       peak_slots = slots;
       report.peak_op = static_cast<OpId>(i);
       report.by_tag = now;
-      report.by_tag[static_cast<std::size_t>(Tag::kWorkspace)] += workspace;
+      nth(report.by_tag, Tag::kWorkspace) += workspace;
     }
     for (const BufferId b : op.dead_after) change(b, -1);
   }

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/program/check/pipeline_check.hpp"
 #include "runtime/program/model/lane_schedule.hpp"
 
@@ -106,7 +107,7 @@ PipelineTime model_pipeline_time(std::span<const Program> stages,
     time.step_s = std::max(time.step_s, time.stages.back().step_s);
   }
   for (const TimeReport& stage : time.stages) {
-    const double waiting = stage.waiting[static_cast<std::size_t>(Lane::kPipe)];
+    const double waiting = nth(stage.waiting, Lane::kPipe);
     time.bubble.push_back(time.step_s > 0 ? waiting / time.step_s : 0);
   }
   return time;

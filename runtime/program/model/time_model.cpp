@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -60,7 +61,7 @@ class Pricing {
   double bytes_of(const std::vector<BufferId>& buffers) const {
     double bytes = 0;
     for (const BufferId id : buffers) {
-      const Buffer& buffer = program_.buffers[static_cast<std::size_t>(id)];
+      const Buffer& buffer = nth(program_.buffers, id);
       const bool made = buffer.tag == Tag::kActivations || buffer.tag == Tag::kActivationGradients;
       if (made && buffer.tier == Tier::kDevice) bytes += static_cast<double>(buffer.bytes);
     }
@@ -83,7 +84,7 @@ class Pricing {
   double opened_bytes(const Op& op) const {
     double elems = 0;
     for (const int g : op.opens) {
-      elems += static_cast<double>(shape_.groups[static_cast<std::size_t>(g)].elems);
+      elems += static_cast<double>(nth(shape_.groups, g).elems);
     }
     return op.flops > 0 ? 0 : 4 * elems;
   }
@@ -91,7 +92,7 @@ class Pricing {
   // A unit's results are written once and read once. Backward also reads the kept activations.
   double unit(const Op& op) const {
     if (!rates_.units.empty()) {
-      const UnitSeconds& known = rates_.units[static_cast<std::size_t>(op.unit)];
+      const UnitSeconds& known = nth(rates_.units, op.unit);
       if (known.known) return measured(op, known) + exchanges(op);
     }
     double bytes =
@@ -129,8 +130,7 @@ class Pricing {
         return over(adamw_updates(shape_, static_cast<double>(device_elems(shape_, op.group))),
                     rates_.device_adam);
       case OpKind::kAddGrads: {
-        const auto elems =
-            static_cast<double>(shape_.groups[static_cast<std::size_t>(op.group)].shard_elems);
+        const auto elems = static_cast<double>(nth(shape_.groups, op.group).shard_elems);
         const int streams = gradient_streams(shape_, op.group);
         return (streams - 1) * adding(elems, 2, shape_.placement.gradients);
       }
@@ -164,14 +164,14 @@ class Pricing {
     }
     if (op.kind == OpKind::kReduceGrads) {
       double elems = 0;
-      for (const BucketPiece& piece : program_.buckets[static_cast<std::size_t>(op.bucket)]) {
+      for (const BucketPiece& piece : nth(program_.buckets, op.bucket)) {
         elems += static_cast<double>(piece.elems);
       }
       return has_gradient_shard(shape_) ? adding(elems, op.accumulate ? 2 : 1, Tier::kDevice) : 0;
     }
     if (op.kind != OpKind::kGather || op.device_slot < 0) return 0;
     if (parameter_tier(shape_, op.group) != Tier::kDevice) return 0;
-    const Buffer& slot = program_.buffers[static_cast<std::size_t>(op.device_slot)];
+    const Buffer& slot = nth(program_.buffers, op.device_slot);
     return over(2 * static_cast<double>(slot.bytes), rates_.device_memory_bps);
   }
   // Deferred update after a kept speculative update: only makes 16-bit weights from the master
@@ -184,7 +184,7 @@ class Pricing {
                  : 0;
   }
   double host(const Op& op) const {
-    const Chunk& chunk = program_.chunks[static_cast<std::size_t>(op.chunk)];
+    const Chunk& chunk = nth(program_.chunks, op.chunk);
     const auto elems = static_cast<double>(chunk.elems);
     if (op.kind == OpKind::kUpdate && chunk.speculated && !op.speculative) {
       return kept_update(chunk);

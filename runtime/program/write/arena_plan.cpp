@@ -9,6 +9,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -24,9 +25,9 @@ std::vector<Life> find_lives(const Program& program) {
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const int now = 2 * static_cast<int>(i);
     const Op& op = program.ops[i];
-    for (const BufferId b : op.dead_before) lives[static_cast<std::size_t>(b)].end = now;
-    for (const BufferId b : op.live) lives[static_cast<std::size_t>(b)].begin = now;
-    for (const BufferId b : op.dead_after) lives[static_cast<std::size_t>(b)].end = now + 1;
+    for (const BufferId b : op.dead_before) nth(lives, b).end = now;
+    for (const BufferId b : op.live) nth(lives, b).begin = now;
+    for (const BufferId b : op.dead_after) nth(lives, b).end = now + 1;
   }
   return lives;
 }
@@ -99,7 +100,7 @@ class Offsets {
   void add(std::size_t slot, std::int64_t bytes) {
     const int id = id_of_[slot];
     if (id < 0) return;
-    Entry& entry = entries_[static_cast<std::size_t>(id)];
+    Entry& entry = nth(entries_, id);
     if (entry.round != round_) {
       entry.round = round_;
       entry.end = 0;
@@ -121,23 +122,21 @@ class Offsets {
     };
     if (few) {
       for (const auto& [at, id] : met_) {
-        if (!passes(entries_[static_cast<std::size_t>(id)])) break;
+        if (!passes(nth(entries_, id))) break;
       }
       return offset;
     }
     for (const int id : by_offset_) {
-      const Entry& entry = entries_[static_cast<std::size_t>(id)];
+      const Entry& entry = nth(entries_, id);
       if (entry.round == round_ && !passes(entry)) break;
     }
     return offset;
   }
   void give(std::size_t slot, std::int64_t offset) {
     const auto place = std::lower_bound(
-        by_offset_.begin(), by_offset_.end(), offset, [&](int id, std::int64_t wanted) {
-          return entries_[static_cast<std::size_t>(id)].offset < wanted;
-        });
-    const bool known =
-        place != by_offset_.end() && entries_[static_cast<std::size_t>(*place)].offset == offset;
+        by_offset_.begin(), by_offset_.end(), offset,
+        [&](int id, std::int64_t wanted) { return nth(entries_, id).offset < wanted; });
+    const bool known = place != by_offset_.end() && nth(entries_, *place).offset == offset;
     id_of_[slot] = known ? *place : static_cast<int>(entries_.size());
     if (known) return;
     by_offset_.insert(place, static_cast<int>(entries_.size()));

@@ -5,6 +5,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/program/write/arena_plan.hpp"
 #include "runtime/program/write/param_window.hpp"
 
@@ -56,7 +57,7 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
                                 .second = program.image});
       at += elems;
     }
-    ends_[static_cast<std::size_t>(g)] = static_cast<int>(program.chunks.size());
+    nth(ends_, g) = static_cast<int>(program.chunks.size());
   }
   program.chunk_slots = chunk_layout(shape).bytes > 0 ? slots : 0;
   if (placement.optimizer == Tier::kNvme) {
@@ -67,9 +68,7 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
   grad_users_.resize(static_cast<std::size_t>(slots));
 }
 
-const Chunk& ChunkRing::chunk(int c) const {
-  return builder_.program().chunks[static_cast<std::size_t>(c)];
-}
+const Chunk& ChunkRing::chunk(int c) const { return nth(builder_.program().chunks, c); }
 
 OpId ChunkRing::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes) {
   Op op{.kind = kind, .lane = lane, .group = chunk(c).group, .chunk = c};
@@ -78,16 +77,12 @@ OpId ChunkRing::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std
   return builder_.emit(std::move(op));
 }
 
-std::vector<OpId>& ChunkRing::state_users(int c) {
-  return state_users_[static_cast<std::size_t>(chunk(c).slot)];
-}
-std::vector<OpId>& ChunkRing::grad_users(int c) {
-  return grad_users_[static_cast<std::size_t>(chunk(c).slot)];
-}
+std::vector<OpId>& ChunkRing::state_users(int c) { return nth(state_users_, chunk(c).slot); }
+std::vector<OpId>& ChunkRing::grad_users(int c) { return nth(grad_users_, chunk(c).slot); }
 
 std::vector<OpId> ChunkRing::waits_of_return(int c) {
   std::vector<OpId> waits = state_users(c);
-  const OpId written = written_[static_cast<std::size_t>(c)];
+  const OpId written = nth(written_, c);
   if (std::find(waits.begin(), waits.end(), written) == waits.end()) waits.push_back(written);
   return waits;
 }

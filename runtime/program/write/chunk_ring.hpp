@@ -4,6 +4,7 @@
 #include <array>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/program/step_shape.hpp"
 #include "runtime/program/write/program_builder.hpp"
 
@@ -18,7 +19,7 @@ class ChunkRing {
   [[nodiscard]] int size() const { return static_cast<int>(written_.size()); }
   [[nodiscard]] const Chunk& chunk(int c) const;
   // One past the last chunk of the group.
-  [[nodiscard]] int end_of(int group) const { return ends_[static_cast<std::size_t>(group)]; }
+  [[nodiscard]] int end_of(int group) const { return nth(ends_, group); }
   // Whether the program contains speculative updates. Only states on NVMe have them.
   [[nodiscard]] bool speculates() const {
     return shape_.placement.speculate && shape_.placement.optimizer == Tier::kNvme;
@@ -31,7 +32,7 @@ class ChunkRing {
   [[nodiscard]] std::vector<OpId>& state_users(int c);
   [[nodiscard]] std::vector<OpId>& grad_users(int c);
   // Records that `op` writes the chunk's new states to the disk.
-  void note_written(int c, OpId op) { written_[static_cast<std::size_t>(c)] = op; }
+  void note_written(int c, OpId op) { nth(written_, c) = op; }
   // Waits of a second read of the chunk's states in the same program: the users of the slot and the
   // write of the new states.
   [[nodiscard]] std::vector<OpId> waits_of_return(int c);

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -40,7 +42,7 @@ EarlyUpdates::EarlyUpdates(ProgramBuilder& builder, const StepShape& shape, Chun
 OpId EarlyUpdates::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits,
                         std::int64_t bytes) {
   const OpId id = ring_.emit(kind, lane, c, std::move(waits), bytes);
-  builder_.program().ops[static_cast<std::size_t>(id)].speculative = true;
+  nth(builder_.program().ops, id).speculative = true;
   return id;
 }
 
@@ -78,7 +80,7 @@ void EarlyUpdates::read_some() {
 void EarlyUpdates::read(Early& early) {
   const int c = early.chunk;
   const std::int64_t elems = ring_.chunk(c).elems;
-  Chunk& chunk = builder_.program().chunks[static_cast<std::size_t>(c)];
+  Chunk& chunk = nth(builder_.program().chunks, c);
   chunk.speculated = true;
   chunk.second = true;
   ring_.state_users(c) = {emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),

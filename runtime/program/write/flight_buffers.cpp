@@ -1,5 +1,6 @@
 #include "runtime/program/write/flight_buffers.hpp"
 
+#include "base/index.hpp"
 #include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
@@ -24,7 +25,7 @@ BufferId StepFlights::take_input(Op& op) {
 }
 
 BufferId StepFlights::make_input_gradient(Op& op) {
-  const UnitShape& unit = shape_.units[static_cast<std::size_t>(op.unit)];
+  const UnitShape& unit = nth(shape_.units, op.unit);
   const BufferId gradient =
       builder_.buffer({.tag = Tag::kActivationGradients,
                        .bytes = unit.memory.input_gradient,

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/program/step_shape.hpp"
 #include "runtime/program/write/pipe_flow.hpp"
 #include "runtime/program/write/program_builder.hpp"
@@ -22,9 +23,7 @@ class StepFlights {
  public:
   StepFlights(ProgramBuilder& builder, const StepShape& shape, PipeFlow& pipe);
 
-  [[nodiscard]] FlightBuffers& operator[](int micro_batch) {
-    return flights_[static_cast<std::size_t>(micro_batch)];
-  }
+  [[nodiscard]] FlightBuffers& operator[](int micro_batch) { return nth(flights_, micro_batch); }
 
   // The input of the operation's unit. If another stage sends the input, the unit's first operation
   // waits for the message.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace sluice {
 namespace {
 
@@ -31,11 +33,11 @@ int GradFlow::writes_of_round(int g) const {
 // A bucket holds a group only once, so the rest of a group's round is sent before the group's next
 // round starts. The loss head frees all slots: a whole forward has passed since their reductions.
 void GradFlow::open(Op& op) {
-  op.writes = shape_.units[static_cast<std::size_t>(op.unit)].groups;
+  op.writes = nth(shape_.units, op.unit).groups;
   std::erase_if(op.writes, [this](int g) { return is_frozen(shape_, g); });
   std::vector<int> starting;
   for (const int g : op.writes) {
-    if (rounds_[static_cast<std::size_t>(g)].writes == 0) starting.push_back(g);
+    if (nth(rounds_, g).writes == 0) starting.push_back(g);
   }
   if (std::any_of(starting.begin(), starting.end(), [&](int g) { return cutter_.holds(g); })) {
     newest_reductions_ = builder_.next_op();
@@ -54,13 +56,13 @@ void GradFlow::open(Op& op) {
 }
 
 void GradFlow::start_round(int g, Op& op) {
-  Round& round = rounds_[static_cast<std::size_t>(g)];
+  Round& round = nth(rounds_, g);
   round = Round{};
   round.group = g;
   round.stream = gradient_stream(shape_, op.unit, g);
   op.opens.push_back(g);
   if (!transient()) return;
-  const std::int64_t elems = shape_.groups[static_cast<std::size_t>(g)].elems;
+  const std::int64_t elems = nth(shape_.groups, g).elems;
   round.slot = builder_.buffer(Tag::kGradientBuckets, elems * 4, true, g);
   op.live.push_back(round.slot);
 }
@@ -88,10 +90,10 @@ void GradFlow::close(const Op& op, bool flushes) {
   open_micro_batch_ = m;
   const std::vector<int> groups = op.writes;  // emitting moves `op`
   for (const int g : groups) {
-    Round& round = rounds_[static_cast<std::size_t>(g)];
+    Round& round = nth(rounds_, g);
     if (++round.writes < writes_of_round(g)) continue;
     round.writes = 0;
-    const std::int64_t elems = shape_.groups[static_cast<std::size_t>(g)].shard_elems;
+    const std::int64_t elems = nth(shape_.groups, g).shard_elems;
     for (const auto& bucket : cutter_.add(g, elems, round.stream)) reduce(bucket, m);
   }
   if (flushes) flush(m);
@@ -131,13 +133,13 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
     last = builder_.emit(std::move(gather));
   }
   for (const BucketPiece& piece : pieces) {
-    Round& round = rounds_[static_cast<std::size_t>(piece.group)];
+    Round& round = nth(rounds_, piece.group);
     round.reductions.push_back(last);
     round.reduced += piece.elems;
     if (&piece == &pieces.back()) {
       round.staging.insert(round.staging.end(), staging.begin(), staging.end());
     }
-    const GroupShape& group = shape_.groups[static_cast<std::size_t>(piece.group)];
+    const GroupShape& group = nth(shape_.groups, piece.group);
     if (round.reduced < group.shard_elems) continue;
     reducing_.push_back(round);
     const bool last_sum = micro_batch + 1 == shape_.micro_batches && !group.add_replicas &&
@@ -149,7 +151,7 @@ void GradFlow::reduce(const std::vector<BucketPiece>& pieces, int micro_batch) {
 // Adds a reduced bucket to shards on the host or on NVMe. Returns the last operation.
 OpId GradFlow::store(OpId reduction, BufferId reduced, std::vector<BufferId>& staging) {
   const Op& reduce = builder_.op(reduction);
-  const std::int64_t bytes = builder_.program().buffers[static_cast<std::size_t>(reduced)].bytes;
+  const std::int64_t bytes = nth(builder_.program().buffers, reduced).bytes;
   const bool disk = shape_.placement.gradients == Tier::kNvme;
   Op store{.kind = OpKind::kStoreGrads, .lane = Lane::kToHost, .micro_batch = reduce.micro_batch};
   store.bucket = reduce.bucket;
@@ -194,7 +196,7 @@ OpId GradFlow::store(OpId reduction, BufferId reduced, std::vector<BufferId>& st
 std::vector<OpId> GradFlow::stored_under(int bucket) const {
   std::vector<OpId> ops;
   for (const BucketPiece& piece : builder_.bucket(bucket)) {
-    for (const Stored& there : stored_[static_cast<std::size_t>(piece.group)]) {
+    for (const Stored& there : nth(stored_, piece.group)) {
       if (meet(there.piece, piece)) ops.push_back(there.op);
     }
   }
@@ -203,7 +205,7 @@ std::vector<OpId> GradFlow::stored_under(int bucket) const {
 
 void GradFlow::note_stored(int bucket, OpId op) {
   for (const BucketPiece& piece : builder_.bucket(bucket)) {
-    std::vector<Stored>& group = stored_[static_cast<std::size_t>(piece.group)];
+    std::vector<Stored>& group = nth(stored_, piece.group);
     std::erase_if(group, [&](const Stored& there) { return meet(there.piece, piece); });
     group.push_back({op, piece});
   }
@@ -211,7 +213,7 @@ void GradFlow::note_stored(int bucket, OpId op) {
 
 std::vector<OpId> GradFlow::stored(int g) const {
   std::vector<OpId> ops;
-  for (const Stored& there : stored_[static_cast<std::size_t>(g)]) ops.push_back(there.op);
+  for (const Stored& there : nth(stored_, g)) ops.push_back(there.op);
   return ops;
 }
 
@@ -222,7 +224,7 @@ void GradFlow::add_streams(int g) {
 }
 
 OpId GradFlow::gather_sum(int g) {
-  const std::int64_t elems = shape_.groups[static_cast<std::size_t>(g)].shard_elems;
+  const std::int64_t elems = nth(shape_.groups, g).shard_elems;
   Op gather{.kind = OpKind::kGatherGrads, .lane = Lane::kComm};
   gather.bucket = builder_.bucket({{g, 0, elems}});
   gather.wire_bytes = (shape_.dp - 1) * elems * 4;
@@ -233,7 +235,7 @@ void GradFlow::add_replicas(int g, OpId gathered, Op& norm) {
   Op add{.kind = OpKind::kAddReplicas, .group = g};
   retire_group(g, add);
   if (gathered >= 0) add.waits.push_back(gathered);
-  const bool ends = shape_.groups[static_cast<std::size_t>(g)].at_ends;
+  const bool ends = nth(shape_.groups, g).at_ends;
   const int others = ends ? 1 : shape_.tensor - 1;
   add.exchanges =
       builder_.exchanges({{.kind = ExchangeKind::kAllGather,
@@ -249,12 +251,12 @@ void GradFlow::finish(Op& norm) {
     if (gradient_streams(shape_, g) == 1 || shape_.placement.gradients == Tier::kNvme) continue;
     add_streams(g);
     if (shape_.stage > 0) continue;
-    gathered[static_cast<std::size_t>(g)] = gather_sum(g);
-    norm.waits.push_back(gathered[static_cast<std::size_t>(g)]);
+    nth(gathered, g) = gather_sum(g);
+    norm.waits.push_back(nth(gathered, g));
   }
   for (int g = 0; g < static_cast<int>(rounds_.size()); ++g) {
-    if (!shape_.groups[static_cast<std::size_t>(g)].add_replicas) continue;
-    add_replicas(g, gathered[static_cast<std::size_t>(g)], norm);
+    if (!nth(shape_.groups, g).add_replicas) continue;
+    add_replicas(g, nth(gathered, g), norm);
   }
   for (const Round& round : reducing_) retire(round, norm);
   reducing_.clear();

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "base/index.hpp"
 #include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
@@ -16,7 +17,7 @@ InputFlow::InputFlow(ProgramBuilder& builder, const StepShape& shape, std::span<
                std::vector<Travel>(static_cast<std::size_t>(shape.micro_batches))) {}
 
 InputFlow::Travel& InputFlow::travel(int unit, int micro_batch) {
-  return travels_[static_cast<std::size_t>(unit)][static_cast<std::size_t>(micro_batch)];
+  return nth(nth(travels_, unit), micro_batch);
 }
 
 void InputFlow::forward_done(const Use& use, BufferId input, BufferId kept) {
@@ -117,8 +118,7 @@ void InputFlow::enter(std::size_t i, Op& op) {
 }
 
 BufferId InputFlow::fetched(const Use& use) const {
-  const Travel& t =
-      travels_[static_cast<std::size_t>(use.unit)][static_cast<std::size_t>(use.micro_batch)];
+  const Travel& t = nth(nth(travels_, use.unit), use.micro_batch);
   return active_ && t.away ? t.device : -1;
 }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/index.hpp"
+
 namespace sluice {
 
 ParamWindow::ParamWindow(ProgramBuilder& builder, const StepShape& shape, std::span<const Use> uses,
@@ -16,13 +18,13 @@ ParamWindow::ParamWindow(ProgramBuilder& builder, const StepShape& shape, std::s
 void ParamWindow::gather_residents() {
   if (shape_.stage == 0) return;
   for (const int g : groups_by_first_use(shape_)) {
-    if (shape_.groups[static_cast<std::size_t>(g)].resident) gather(g);
+    if (nth(shape_.groups, g).resident) gather(g);
   }
 }
 
 void ParamWindow::gather(int g) {
-  const GroupShape& group = shape_.groups[static_cast<std::size_t>(g)];
-  Gather& state = gathers_[static_cast<std::size_t>(g)];
+  const GroupShape& group = nth(shape_.groups, g);
+  Gather& state = nth(gathers_, g);
   const std::int64_t element_bytes = size_of(shape_.dtype);
   Op op{.kind = OpKind::kGather, .lane = Lane::kComm, .group = g};
   op.wire_bytes = (shape_.dp - 1) * group.shard_elems * element_bytes;
@@ -43,15 +45,14 @@ void ParamWindow::gather(int g) {
 
 // The operations that the group's first use must wait for; empty for later uses.
 std::vector<OpId> ParamWindow::update_of(int g) {
-  Gather& state = gathers_[static_cast<std::size_t>(g)];
+  Gather& state = nth(gathers_, g);
   updates_.advance(g);
   return std::exchange(state.updated, true) ? std::vector<OpId>{} : updates_.ready(g);
 }
 
 void ParamWindow::fetch_shard(int g, Op& gather) {
-  Gather& state = gathers_[static_cast<std::size_t>(g)];
-  const std::int64_t bytes =
-      shape_.groups[static_cast<std::size_t>(g)].shard_elems * size_of(shape_.dtype);
+  Gather& state = nth(gathers_, g);
+  const std::int64_t bytes = nth(shape_.groups, g).shard_elems * size_of(shape_.dtype);
   Op fetch{.kind = OpKind::kFetchShard, .lane = Lane::kToDevice, .group = g, .live = {state.slot}};
   fetch.device_slot = state.slot;
   fetch.moved_bytes = bytes;
@@ -73,7 +74,7 @@ void ParamWindow::fetch_shard(int g, Op& gather) {
 }
 
 std::vector<int> ParamWindow::params_of(const Use& use) const {
-  const UnitShape& unit = shape_.units[static_cast<std::size_t>(use.unit)];
+  const UnitShape& unit = nth(shape_.units, use.unit);
   if (use.kind == OpKind::kBackwardWeights) return {};
   if (use.kind == OpKind::kBackward && !unit.backward_reads_params) return {};
   return unit.groups;
@@ -87,15 +88,14 @@ void ParamWindow::enter(std::size_t i, Op& op) {
   }
   for (std::size_t j = i; j < uses_.size() && uses_[j].visit <= last; ++j) {
     for (const int g : params_of(uses_[j])) {
-      if (!shape_.groups[static_cast<std::size_t>(g)].resident &&
-          !gathers_[static_cast<std::size_t>(g)].live) {
+      if (!nth(shape_.groups, g).resident && !nth(gathers_, g).live) {
         gather(g);
       }
     }
   }
   op.reads = params_of(uses_[i]);
   for (const int g : op.reads) {
-    Gather& gather = gathers_[static_cast<std::size_t>(g)];
+    Gather& gather = nth(gathers_, g);
     if (shape_.stage == 0) {
       const std::vector<OpId> update = update_of(g);
       op.waits.insert(op.waits.end(), update.begin(), update.end());
@@ -110,14 +110,14 @@ void ParamWindow::enter(std::size_t i, Op& op) {
 // Keeps the groups of the next use's window: a released group would be gathered again at once.
 void ParamWindow::leave(std::size_t i) {
   for (const int g : params_of(uses_[i])) {
-    bool needed = shape_.groups[static_cast<std::size_t>(g)].resident;
+    bool needed = nth(shape_.groups, g).resident;
     for (std::size_t j = i + 1; j < uses_.size() && !needed; ++j) {
       if (uses_[j].visit > uses_[i + 1].visit + shape_.prefetch_units) break;
       const std::vector<int> params = params_of(uses_[j]);
       needed = std::find(params.begin(), params.end(), g) != params.end();
     }
     if (needed) continue;
-    Gather& gather = gathers_[static_cast<std::size_t>(g)];
+    Gather& gather = nth(gathers_, g);
     builder_.emit({.kind = OpKind::kRelease, .group = g, .dead_after = {gather.slot}});
     gather.live = false;
   }

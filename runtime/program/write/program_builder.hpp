@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/index.hpp"
 #include "runtime/program/program.hpp"
 
 namespace sluice {
@@ -36,9 +37,9 @@ class ProgramBuilder {
     return static_cast<int>(all.size()) - 1;
   }
 
-  [[nodiscard]] const Op& op(OpId id) const { return program_.ops[static_cast<std::size_t>(id)]; }
+  [[nodiscard]] const Op& op(OpId id) const { return nth(program_.ops, id); }
   [[nodiscard]] const std::vector<BucketPiece>& bucket(int id) const {
-    return program_.buckets[static_cast<std::size_t>(id)];
+    return nth(program_.buckets, id);
   }
   [[nodiscard]] OpId next_op() const { return static_cast<OpId>(program_.ops.size()); }
   [[nodiscard]] Program& program() { return program_; }

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "runtime/program/check/shape_check.hpp"
 #include "runtime/program/write/arena_plan.hpp"
 #include "runtime/program/write/flight_buffers.hpp"
@@ -75,7 +76,7 @@ class StepWriter {
   }
 
  private:
-  const UnitShape& unit(int u) const { return shape_.units[static_cast<std::size_t>(u)]; }
+  const UnitShape& unit(int u) const { return nth(shape_.units, u); }
 
   void write_use(std::size_t i);
   void write_forward(const Use& use, Op op);
@@ -279,7 +280,7 @@ void StepWriter::write_backward(const Use& use, Op op) {
 }
 
 void StepWriter::write_weights(const Use& use, Op op) {
-  BufferId& deferred = flights_[use.micro_batch].deferred[static_cast<std::size_t>(use.unit)];
+  BufferId& deferred = nth(flights_[use.micro_batch].deferred, use.unit);
   op.flops = unit(use.unit).weight_flops;
   op.workspace_bytes = unit(use.unit).memory.weights_peak;
   grads_.open(op);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/index.hpp"
 #include "runtime/program/write/step_states.hpp"
 
 namespace sluice {
@@ -34,7 +35,7 @@ void UpdateFlow::advance(int g) {
 }
 
 void UpdateFlow::read(int c) {
-  std::vector<OpId>& arrivals = arrivals_[static_cast<std::size_t>(c)];
+  std::vector<OpId>& arrivals = nth(arrivals_, c);
   const std::int64_t elems = ring_.chunk(c).elems;
   const bool in_ring = c < builder_.program().chunks_ahead;
   if (shape_.placement.optimizer == Tier::kNvme && !in_ring) {
@@ -56,10 +57,9 @@ void UpdateFlow::read(int c) {
 void UpdateFlow::update(int c) {
   const int g = ring_.chunk(c).group;
   const std::int64_t elems = ring_.chunk(c).elems;
-  const OpId update =
-      ring_.emit(OpKind::kUpdate, Lane::kHost, c, arrivals_[static_cast<std::size_t>(c)], 0);
+  const OpId update = ring_.emit(OpKind::kUpdate, Lane::kHost, c, nth(arrivals_, c), 0);
   std::vector<OpId> users;
-  std::vector<OpId>& ready = ready_[static_cast<std::size_t>(g)];
+  std::vector<OpId>& ready = nth(ready_, g);
   const bool states_leave = shape_.placement.optimizer == Tier::kNvme;
   if (states_leave) {
     users.push_back(ring_.emit(OpKind::kWriteStates, Lane::kDisk, c, {update},
@@ -116,7 +116,7 @@ void UpdateFlow::read_ahead(int done, int backwards) {
     const int c = next_ahead_;
     const OpId read = ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
                                  away_state_bytes(shape_) * ring_.chunk(c).elems);
-    builder_.program().ops[static_cast<std::size_t>(read)].ahead = true;
+    nth(builder_.program().ops, read).ahead = true;
     ring_.state_users(c) = {read};
   }
 }

@@ -25,6 +25,7 @@
 
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/program/step_shape.hpp"
 #include "runtime/program/write/chunk_ring.hpp"
 #include "runtime/program/write/early_updates.hpp"
@@ -42,9 +43,7 @@ class UpdateFlow {
   // of the chunks after g.
   void advance(int g);
   // The operations that complete the update of the group's shard. Empty before advance(g).
-  [[nodiscard]] const std::vector<OpId>& ready(int g) const {
-    return ready_[static_cast<std::size_t>(g)];
-  }
+  [[nodiscard]] const std::vector<OpId>& ready(int g) const { return nth(ready_, g); }
   // Reads states of the first chunks for the next step's updates: the share due before backward
   // `done` of the step's last `backwards`.
   void read_ahead(int done, int backwards);

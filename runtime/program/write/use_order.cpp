@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/error.hpp"
+#include "base/index.hpp"
 
 namespace sluice {
 namespace {
@@ -33,7 +34,7 @@ std::vector<Use> order_without_stages(const StepShape& shape, bool training) {
 
 bool splits(const StepShape& shape, int unit) {
   return has_input(shape, unit) && !is_loss_head(shape, unit) &&
-         shape.units[static_cast<std::size_t>(unit)].memory.deferred > 0;
+         nth(shape.units, unit).memory.deferred > 0;
 }
 
 class StageOrder {
@@ -131,8 +132,7 @@ int chunk_begin(const StepShape& shape, int chunk) {
 
 int chunk_end(const StepShape& shape, int chunk) {
   const std::vector<int>& ends = shape.pipeline.chunk_ends;
-  return ends.empty() ? static_cast<int>(shape.units.size())
-                      : ends[static_cast<std::size_t>(chunk)];
+  return ends.empty() ? static_cast<int>(shape.units.size()) : nth(ends, chunk);
 }
 
 bool ends_chunk(const StepShape& shape, int unit) {
