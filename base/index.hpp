@@ -10,7 +10,7 @@ namespace sluice {
 
 // list[index], not checked. REQUIRES: 0 <= index < size.
 template <class List, class Index>
-  requires std::signed_integral<Index> || std::is_enum_v<Index>
+requires std::signed_integral<Index> || std::is_enum_v<Index>
 [[nodiscard]] constexpr decltype(auto) nth(List&& list, Index index) {
   return list[static_cast<std::size_t>(index)];
 }

@@ -6,8 +6,8 @@
 
 #include "base/error.hpp"
 #include "kernels/cpu/dispatch.hpp"
-#include "kernels/cpu/parallel.hpp"
 #include "kernels/cpu/isa/simd_scalar.hpp"
+#include "kernels/cpu/parallel.hpp"
 
 namespace sluice {
 namespace {

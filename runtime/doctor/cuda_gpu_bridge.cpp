@@ -1,7 +1,7 @@
 // A GPU for the doctor, in the CUDA module. Compiled; never run on a GPU.
 //
-// Copies and registered pages are the memory tiers' own (runtime/engine/tiers/cuda_tiers.hpp); products
-// are libtorch's with a run's settings. So the doctor measures the rates of a run.
+// Copies and registered pages are the memory tiers' own (runtime/engine/tiers/cuda_tiers.hpp);
+// products are libtorch's with a run's settings. So the doctor measures the rates of a run.
 #include <ATen/Context.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
