@@ -1,6 +1,7 @@
 #include "configs/migrate/deepspeed_keys.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "configs/migrate/key_table.hpp"
 
@@ -27,6 +28,20 @@ std::string_view section_of(std::string_view path) {
 }
 
 std::string_view name_of(std::string_view path) { return path.substr(path.rfind('.') + 1); }
+
+// Rows by both names.
+using PathIndex = std::map<std::string, std::vector<const DeepSpeedKey*>, std::less<>>;
+
+PathIndex write_index() {
+  PathIndex index;
+  for (const DeepSpeedKey& key : deepspeed_keys()) {
+    index[key.path].push_back(&key);
+    if (key.alias.empty()) continue;
+    const std::string section(section_of(key.path));
+    index[section.empty() ? key.alias : section + "." + key.alias].push_back(&key);
+  }
+  return index;
+}
 
 }  // namespace
 
@@ -72,12 +87,11 @@ const std::vector<DeepSpeedKey>& deepspeed_keys() {
 }
 
 const DeepSpeedKey* find_deepspeed_key(std::string_view path, std::string_view variant) {
-  const std::string_view section = section_of(path);
-  const std::string_view name = name_of(path);
-  for (const DeepSpeedKey& key : deepspeed_keys()) {
-    if (!key.is_of(variant)) continue;
-    if (key.path == path) return &key;
-    if (!key.alias.empty() && key.alias == name && section_of(key.path) == section) return &key;
+  static const PathIndex index = write_index();
+  const auto rows = index.find(path);
+  if (rows == index.end()) return nullptr;
+  for (const DeepSpeedKey* key : rows->second) {
+    if (key->is_of(variant)) return key;
   }
   return nullptr;
 }

@@ -66,6 +66,7 @@ struct DeepSpeedKey {
   bool excludes_limits = false;
   bool refuses_bool = false;  // where pydantic would read true as 1
   bool is_required = false;
+  bool is_checked = false;                   // DeepSpeed itself fails for a value of another type
   std::vector<std::string_view> variants{};  // empty: all
   std::optional<FormerDefault> former{};
   std::optional<DeepSpeedVersion> since{};    // the first version with the key

@@ -131,7 +131,12 @@ void optimizer_parameters(const HjsonNode& root, DeepSpeedConfig& config) {
                 "DeepSpeed takes no max_grad_norm here; write gradient_clipping at the top level");
   }
   const std::string variant = optimizer_variant(text_of(config, "optimizer.type"));
-  if (is_on(config, "optimizer.params.amsgrad") && variant != "adagrad") {
+  const std::string_view device = text_of(config, "zero_optimization.offload_optimizer.device");
+  const bool on_cpu = device == "cpu" || device == "nvme";
+  const bool takes_amsgrad =
+      variant == "adagrad" ||
+      (variant != "lamb" && (on_cpu || is_on(config, "optimizer.params.torch_adam")));
+  if (is_on(config, "optimizer.params.amsgrad") && !takes_amsgrad) {
     add_mistake(config, "optimizer.params.amsgrad",
                 "DeepSpeed's optimizer has no AMSGrad and raises an error; write false");
   }

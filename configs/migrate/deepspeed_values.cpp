@@ -117,7 +117,9 @@ bool in_range(const DeepSpeedKey& key, double value) {
 }
 
 Read read_number(const DeepSpeedKey& key, const HjsonNode& value) {
-  HjsonNode number = key.python_values ? without_quotes(key, value) : value;
+  // Text beside "auto" stays text.
+  const bool converts = key.python_values && key.type != KeyType::kIntOrAuto;
+  HjsonNode number = converts ? without_quotes(key, value) : value;
   const bool whole = key.type != KeyType::kFloat;
   // pydantic reads "5" and "5.0" as whole numbers, but not "5e8".
   const bool exponent =

@@ -1,6 +1,7 @@
 #include "configs/migrate/deepspeed_walk.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include "base/format.hpp"
 #include "configs/migrate/deepspeed_values.hpp"
@@ -30,6 +31,31 @@ std::string type_in(const HjsonNode& root, std::string_view section) {
   const HjsonNode* node = root.find(section);
   const HjsonNode* type = node != nullptr ? node->find("type") : nullptr;
   return type != nullptr && type->kind == Kind::kText ? type->text : std::string();
+}
+
+// DeepSpeed takes a value of any type, and nothing here depends on the value.
+bool is_unchecked(const DeepSpeedKey& key) {
+  return (key.kind == KeyClass::kNotNeeded || key.kind == KeyClass::kIgnored) &&
+         !key.python_values && !key.is_checked && key.variants.empty() &&
+         key.type != KeyType::kChoice && key.type != KeyType::kDtype;
+}
+
+// Monitors are fields of one strict section in DeepSpeed.
+bool is_monitor(std::string_view path) {
+  return path == "tensorboard" || path == "wandb" || path == "csv_monitor" || path == "comet";
+}
+
+// The default of a version. The table's texts are parsed once.
+const HjsonNode& default_of(const DeepSpeedKey& key, const DeepSpeedVersion& version) {
+  static const auto nodes = [] {
+    std::map<std::string_view, HjsonNode> all;
+    for (const DeepSpeedKey& row : deepspeed_keys()) {
+      all.try_emplace(row.fallback, value_of_json(row.fallback));
+      if (row.former) all.try_emplace(row.former->value, value_of_json(row.former->value));
+    }
+    return all;
+  }();
+  return nodes.find(key.fallback_of(version))->second;
 }
 
 bool is_switched_off(const HjsonNode& value) {
@@ -88,8 +114,10 @@ bool DeepSpeedWalk::is_open(std::string_view section) const {
 void DeepSpeedWalk::section(const HjsonNode& node, const std::string& written,
                             const std::string& path, Unknown rule) {
   for (const HjsonEntry& entry : node.entries) {
+    // A key with a dot is no path.
+    const bool has_row = !is_open(path) && entry.key.find('.') == std::string::npos;
     const DeepSpeedKey* key =
-        is_open(path) ? nullptr : find_deepspeed_key(joined(path, entry.key), variant_of(path));
+        has_row ? find_deepspeed_key(joined(path, entry.key), variant_of(path)) : nullptr;
     const Given given{entry, joined(written, entry.key), path, key};
     if (key == nullptr) {
       unknown(given, is_open(path) ? Unknown::kTakes : rule);
@@ -196,7 +224,8 @@ void DeepSpeedWalk::known(const Given& given) {
         found(given, KeyClass::kRemoved,
               std::string(key.note) + ", removed in DeepSpeed " + key.removed->text());
     const HjsonNode& value = given.entry.value;
-    finding.is_default = same_value(value, value_of_json(key.fallback)) || is_switched_off(value);
+    finding.is_default =
+        same_value(value, default_of(key, config_.version)) || is_switched_off(value);
   } else {
     leaf(given);
   }
@@ -241,13 +270,15 @@ void DeepSpeedWalk::leaf(const Given& given) {
   auto read = read_value(key, value);
   if (auto* refusal = std::get_if<Refusal>(&read)) {
     found(given, key.kind, std::string(key.note));
-    return mistake(given, std::move(refusal->what));
+    if (!is_unchecked(key)) return mistake(given, std::move(refusal->what));
+    config_.values[key.path] = {value, true, place_of(value)};
+    return;
   }
   HjsonNode& node = std::get<HjsonNode>(read);
   node.line = value.line;
   node.column = value.column;
   Finding& finding = found(given, key.kind, std::string(key.note));
-  finding.is_default = same_value(node, value_of_json(key.fallback_of(config_.version)));
+  finding.is_default = same_value(node, default_of(key, config_.version));
   config_.values[key.path] = {std::move(node), true, place_of(value)};
 }
 
@@ -276,6 +307,7 @@ void DeepSpeedWalk::auto_leaf(const Given& given) {
         .is_default = true;
   } else {
     found(given, key.kind, std::string(key.note));
+    if (is_unchecked(key)) return;
     mistake(given,
             "\"auto\" is no value of this key, nothing fills it; write a value, or remove "
             "the key");
@@ -284,7 +316,8 @@ void DeepSpeedWalk::auto_leaf(const Given& given) {
 
 void DeepSpeedWalk::auto_section(const Given& given) {
   const DeepSpeedKey* parent = find_deepspeed_key(given.section);
-  if (!given.section.empty() && parent != nullptr && parent->unknown == Unknown::kRaises) {
+  if (is_monitor(given.key->path) ||
+      (!given.section.empty() && parent != nullptr && parent->unknown == Unknown::kRaises)) {
     found(given, given.key->kind, "DeepSpeed reads \"auto\" as the section's default").is_default =
         true;
     return;
@@ -315,8 +348,8 @@ void DeepSpeedWalk::add_defaults() {
         !sections_.contains(owner->path)) {
       continue;
     }
-    config_.values.try_emplace(
-        key.path, EffectiveValue{value_of_json(key.fallback_of(config_.version)), false, {}});
+    config_.values.try_emplace(key.path,
+                               EffectiveValue{default_of(key, config_.version), false, {}});
   }
 }
 

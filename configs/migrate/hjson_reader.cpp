@@ -235,7 +235,7 @@ void append_json(std::string& to, std::string_view text) {
     if (c == '"' || c == '\\') {
       to += '\\';
       to += c;
-    } else if (byte < 0x20) {
+    } else if (byte < 0x20 || byte == 0x7f) {
       char escaped[8];
       std::snprintf(escaped, sizeof escaped, "\\u%04x", static_cast<unsigned>(byte));
       to += escaped;

@@ -15,6 +15,7 @@ class Row {
  public:
   explicit Row(DeepSpeedKey& key) : key_(key) {}
   Row& alias(std::string_view name) { return key_.alias = name, *this; }
+  Row& not_null() { return key_.nullable = false, *this; }
   Row& nullable() { return key_.nullable = true, *this; }
   Row& fills_auto() { return key_.fills_auto = true, *this; }
   Row& keeps_auto() { return key_.keeps_auto = true, *this; }
@@ -30,6 +31,7 @@ class Row {
   Row& between(double least, double most) { return this->least(least).most(most); }
   Row& without_limits() { return key_.excludes_limits = true, *this; }
   Row& refuses_bool() { return key_.refuses_bool = true, *this; }
+  Row& checked() { return key_.is_checked = true, *this; }
   Row& required() { return key_.is_required = true, *this; }
   Row& before(DeepSpeedVersion until, std::string_view value) {
     return key_.former = FormerDefault{until, value}, *this;

@@ -27,8 +27,8 @@ static void add_sampling_keys(KeyTable& t) {
   t.key("metrics_path", kText, "null", kNotNeeded, kWhy);
   t.key("lr_scaling_method", kChoice, "\"linear\"", kNotNeeded, kWhy)
       .choices({"linear", "sqrt", "none"});
-  t.key("min_batch_size", kInt, "1", kNotNeeded, kWhy);
-  t.key("max_batch_size", kInt, "null", kNotNeeded, kWhy);
+  t.key("min_batch_size", kInt, "1", kNotNeeded, kWhy).checked();
+  t.key("max_batch_size", kInt, "null", kNotNeeded, kWhy).checked();
   t.key("sequence_picking_order", kChoice, "\"dataloader\"", kNotNeeded, kWhy)
       .choices({"random", "seqlen", "dataloader"});
   t.key("max_tokens", kInt, "null", kNotNeeded, kWhy);

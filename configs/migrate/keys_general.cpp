@@ -68,7 +68,7 @@ static void add_rank_keys(KeyTable& t) {
 
 static void add_output_keys(KeyTable& t) {
   t.key("wall_clock_breakdown", kBool, "false", kNotNeeded,
-        "metrics.jsonl always has timers_ms");
+        "metrics.jsonl always has timers_ms").checked();
   t.key("memory_breakdown", kBool, "false", kNotNeeded,
         "sluice plan prints the memory of every tier");
   t.key("dump_state", kBool, "false", kNotNeeded,

@@ -66,8 +66,8 @@ static void add_autotuning_keys(KeyTable& t) {
   t.section("autotuning", Unknown::kIgnores, kNotNeeded, kWhy);
   t.key("enabled", kBool, "false", kNotNeeded, kWhy);
   t.key("fast", kBool, "true", kNotNeeded, kWhy);
-  t.key("results_dir", kText, "\"autotuning_results\"", kNotNeeded, kWhy);
-  t.key("exps_dir", kText, "\"autotuning_exps\"", kNotNeeded, kWhy);
+  t.key("results_dir", kText, "\"autotuning_results\"", kNotNeeded, kWhy).checked();
+  t.key("exps_dir", kText, "\"autotuning_exps\"", kNotNeeded, kWhy).checked();
   t.key("overwrite", kBool, "true", kNotNeeded, kWhy);
   t.key("start_profile_step", kInt, "3", kNotNeeded, kWhy);
   t.key("end_profile_step", kInt, "5", kNotNeeded, kWhy);

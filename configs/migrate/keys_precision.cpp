@@ -44,7 +44,8 @@ static void add_dtype_keys(KeyTable& t) {
             "torch.autocast inside DeepSpeed; train.dtype is Sluice's only choice");
   t.key("enabled", kBool, "false", kRefused,
         "torch.autocast casts operator by operator; train.dtype casts the whole model");
-  t.key("dtype", kDtype, "null", kNotNeeded, "read only with torch_autocast.enabled");
+  t.key("dtype", kDtype, "null", kNotNeeded, "read only with torch_autocast.enabled")
+      .not_null();
   t.key("lower_precision_safe_modules", kTexts, "null", kNotNeeded,
         "read only with torch_autocast.enabled");
 
@@ -55,7 +56,7 @@ static void add_dtype_keys(KeyTable& t) {
         "DeepSpeed takes only the dtype that fp16 or bf16 selects");
   t.key("buffer_dtype", kDtype, "null", kNotNeeded, "models of Sluice have no buffers");
   t.key("keep_in_fp32_modules", kTexts, "\"auto\"", kNotNeeded,
-        "models of Sluice have no buffers").keeps_auto().since({0, 19, 8});
+        "models of Sluice have no buffers").keeps_auto().checked().since({0, 19, 8});
 }
 // clang-format on
 

@@ -35,7 +35,7 @@ static void add_checkpoint_keys(KeyTable& t) {
   t.section("checkpoint.parallel_write", Unknown::kIgnores, kNotNeeded,
             "every rank of Sluice writes its own ranges");
   t.key("pipeline_stage", kBool, "false", kNotNeeded,
-        "every rank of Sluice writes its own ranges");
+        "every rank of Sluice writes its own ranges").checked();
   t.section("checkpoint.writer", Unknown::kIgnores, kNotNeeded,
             "checkpoint.async: writes run beside the steps").nullable();
   t.key("type", kChoice, "\"fast\"", kNotNeeded, "Sluice has one writer")
