@@ -77,6 +77,10 @@ bool DeepSpeedKey::is_of(std::string_view variant) const {
          std::find(variants.begin(), variants.end(), variant) != variants.end();
 }
 
+Unknown DeepSpeedKey::unknown_of(const DeepSpeedVersion& version) const {
+  return lenient_before && version < *lenient_before ? Unknown::kIgnores : unknown;
+}
+
 std::string_view DeepSpeedKey::fallback_of(const DeepSpeedVersion& version) const {
   return former && version < former->until ? former->value : fallback;
 }

@@ -53,8 +53,9 @@ struct DeepSpeedKey {
   KeyClass kind = KeyClass::kMapped;
   std::string_view note;  // what the key becomes in Sluice, or why nothing
 
-  Unknown unknown = Unknown::kRaises;       // kSection
-  bool nullable = false;                    // null is a value
+  Unknown unknown = Unknown::kRaises;                // kSection
+  std::optional<DeepSpeedVersion> lenient_before{};  // kSection: kIgnores in older versions
+  bool nullable = false;                             // null is a value
   bool python_values = false;               // read by pydantic, which converts "true", 1 and "5"
   bool fills_auto = false;                  // Hugging Face's Trainer fills "auto"
   bool keeps_auto = false;                  // "auto" is a value
@@ -73,6 +74,8 @@ struct DeepSpeedKey {
   std::optional<DeepSpeedVersion> removed{};  // the first version without the key
 
   [[nodiscard]] bool is_of(std::string_view variant) const;
+  // What a version does with an unknown key. REQUIRES: a section.
+  [[nodiscard]] Unknown unknown_of(const DeepSpeedVersion& version) const;
   // The default of a version as JSON.
   [[nodiscard]] std::string_view fallback_of(const DeepSpeedVersion& version) const;
 };

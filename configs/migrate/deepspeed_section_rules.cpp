@@ -148,16 +148,6 @@ void parallel_rules(DeepSpeedConfig& config) {
 }
 
 void other_rules(DeepSpeedConfig& config) {
-  constexpr std::string_view kContiguous =
-      "activation_checkpointing.contiguous_memory_optimization";
-  if (is_on(config, kContiguous)) {
-    if (!is_on(config, "activation_checkpointing.partition_activations")) {
-      add_mistake(config, kContiguous, "needs partition_activations: true; write both or none");
-    }
-    if (config.is_null("activation_checkpointing.number_checkpoints")) {
-      add_mistake(config, kContiguous, "needs number_checkpoints; write the number of layers");
-    }
-  }
   for (const std::string_view path : {"autotuning.results_dir", "autotuning.exps_dir"}) {
     if (text_of(config, path).empty()) {
       add_mistake(config, path, "an empty path; write a directory, or remove the key");

@@ -237,7 +237,7 @@ void DeepSpeedWalk::subsection(const Given& given) {
   if (value.kind == Kind::kObject) {
     sections_.insert(key.path);
     if (value.entries.empty()) found(given, key.kind, "an empty section").is_default = true;
-    section(value, given.path, key.path, key.unknown);
+    section(value, given.path, key.path, key.unknown_of(config_.version));
   } else if (value.kind == Kind::kNull && key.nullable) {
     found(given, key.kind, "null is the section's default").is_default = true;
   } else if (is_auto(value)) {

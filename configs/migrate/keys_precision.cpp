@@ -8,7 +8,8 @@ using enum KeyClass;
 
 // clang-format off
 static void add_fp16_keys(KeyTable& t) {
-  t.section("fp16", Unknown::kRaises, kMapped, "train.dtype: fp16 and loss_scale");
+  t.section("fp16", Unknown::kRaises, kMapped, "train.dtype: fp16 and loss_scale")
+      .lenient_before({0, 17, 1});
   t.key("enabled", kBool, "false", kMapped, "train.dtype: fp16").fills_auto();
   t.key("auto_cast", kBool, "false", kNotNeeded, "inputs of a Sluice model are token ids");
   t.key("loss_scale", kFloat, "0", kRefused,
@@ -25,7 +26,8 @@ static void add_fp16_keys(KeyTable& t) {
 }
 
 static void add_bf16_keys(KeyTable& t) {
-  t.section("bf16", Unknown::kRaises, kMapped, "train.dtype: bf16").alias("bfloat16").nullable();
+  t.section("bf16", Unknown::kRaises, kMapped, "train.dtype: bf16").alias("bfloat16").nullable()
+      .lenient_before({0, 17, 1});
   t.key("enabled", kBool, "false", kMapped, "train.dtype: bf16").fills_auto();
   t.key("immediate_grad_update", kBool, "false", kNotNeeded,
         "Sluice accumulates gradients in fp32 as the backward produces them")

@@ -126,6 +126,16 @@ TEST(DeepSpeedConfig, KeysFollowTheVersion) {
             "the file is read as 0.16.0; name the version of DeepSpeed with --from-version");
 }
 
+// fp16 and bf16 have been strict since 0.17.1.
+TEST(DeepSpeedConfig, StrictnessFollowsTheVersion) {
+  const std::string text = "{train_batch_size: 8, bf16: {enabled: true, loss_scale: 0}}";
+  const DeepSpeedConfig old = parse(text, {.version = {0, 17, 0}});
+  EXPECT_EQ(old.error_text("f"), "");
+  EXPECT_EQ(finding_of(old, "bf16.loss_scale").kind, KeyClass::kIgnored);
+  EXPECT_EQ(parse(text).error_text("f"),
+            "f:1:45: bf16.loss_scale: no key of bf16, DeepSpeed raises an error; remove the key");
+}
+
 TEST(DeepSpeedConfig, StrictSectionsConvertAsPydanticDoes) {
   const DeepSpeedConfig config = parse(
       "{train_batch_size: 8, fp16: {enabled: \"true\", hysteresis: \"3\", loss_scale: \"0\"},\n"

@@ -325,13 +325,6 @@ const std::vector<Refused>& refused() {
       {"an invalid writer",
        R"({"train_batch_size": 8, "checkpoint": {"writer": {"type": "slow"}}})",
        "c.json:1:51: checkpoint.writer.type: found \"slow\"; write one of mock, python, fast"},
-      {"contiguous activations alone",
-       R"({"train_batch_size": 8, )"
-       R"("activation_checkpointing": {"contiguous_memory_optimization": true}})",
-       "c.json:1:54: activation_checkpointing.contiguous_memory_optimization: needs "
-       "partition_activations: true; write both or none\nc.json:1:54: "
-       "activation_checkpointing.contiguous_memory_optimization: needs number_checkpoints; write "
-       "the number of layers"},
       {"a ZenFlow ratio of 1",
        R"({"train_batch_size": 8, "zero_optimization": {"stage": 2, )"
        R"("zenflow": {"topk_ratio": 1.0}}})",
