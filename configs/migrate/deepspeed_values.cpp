@@ -121,9 +121,10 @@ Read read_number(const DeepSpeedKey& key, const HjsonNode& value) {
   const bool converts = key.python_values && key.type != KeyType::kIntOrAuto;
   HjsonNode number = converts ? without_quotes(key, value) : value;
   const bool whole = key.type != KeyType::kFloat;
-  // pydantic reads "5" and "5.0" as whole numbers, but not "5e8".
+  // pydantic reads "5" and "5.0" as whole numbers, but not "5e8"; a validator of fp16 only "5".
+  const std::string_view marks = key.refuses_bool ? ".eE" : "eE";
   const bool exponent =
-      value.kind == Kind::kText && value.text.find_first_of("eE") != std::string::npos;
+      value.kind == Kind::kText && value.text.find_first_of(marks) != std::string::npos;
   if (number.kind != Kind::kNumber || (whole && (!number.integer || exponent))) {
     return refuse(key, value);
   }

@@ -307,7 +307,10 @@ void DeepSpeedWalk::auto_leaf(const Given& given) {
         .is_default = true;
   } else {
     found(given, key.kind, std::string(key.note));
-    if (is_unchecked(key)) return;
+    if (is_unchecked(key)) {
+      config_.values[key.path] = {given.entry.value, true, place_of(given.entry.value)};
+      return;
+    }
     mistake(given,
             "\"auto\" is no value of this key, nothing fills it; write a value, or remove "
             "the key");

@@ -23,7 +23,7 @@ static void add_batch_keys(KeyTable& t) {
         "train.log_every; null and numbers that no run reaches mean no progress line")
       .before({0, 15, 2}, "10");
   t.key("vocabulary_size", kInt, "null", kNotNeeded,
-        "DeepSpeed only warns if the size is no multiple of 8");
+        "DeepSpeed only warns if the size is no multiple of 8").checked();
   t.key("dataloader_drop_last", kBool, "false", kNotNeeded,
         "a step of Sluice always has full batches");
 }

@@ -38,7 +38,7 @@ static void add_monitor_keys(KeyTable& t) {
 static void add_profiler_keys(KeyTable& t) {
   constexpr std::string_view kFlops = "metrics.jsonl has tflops and mfu of every step";
   t.section("flops_profiler", Unknown::kIgnores, kNotNeeded, kFlops);
-  t.key("enabled", kBool, "false", kNotNeeded, kFlops);
+  t.key("enabled", kBool, "false", kNotNeeded, kFlops).checked();
   t.key("recompute_fwd_factor", kFloat, "0.0", kNotNeeded, kFlops);
   t.key("profile_step", kInt, "1", kNotNeeded, kFlops);
   t.key("module_depth", kInt, "-1", kNotNeeded, kFlops);

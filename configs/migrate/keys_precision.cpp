@@ -49,7 +49,7 @@ static void add_dtype_keys(KeyTable& t) {
   t.key("dtype", kDtype, "null", kNotNeeded, "read only with torch_autocast.enabled")
       .not_null();
   t.key("lower_precision_safe_modules", kTexts, "null", kNotNeeded,
-        "read only with torch_autocast.enabled");
+        "read only with torch_autocast.enabled").checked();
 
   t.section("data_types", Unknown::kIgnores, kChanged, "dtypes beside the model's");
   t.key("grad_accum_dtype", kDtype, "null", kChanged,
