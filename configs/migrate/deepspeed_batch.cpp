@@ -1,0 +1,109 @@
+#include "base/format.hpp"
+#include "configs/migrate/deepspeed_rules.hpp"
+
+namespace sluice::migrate {
+namespace {
+
+constexpr std::string_view kGlobal = "train_batch_size";
+constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
+constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
+
+bool is_unfilled(const DeepSpeedConfig& config, std::string_view path) {
+  for (const AutoValue& value : config.autos) {
+    if (value.path == path) return !value.is_filled;
+  }
+  return false;
+}
+
+// The ranks of the product rule; 0 if the world is not known or does not divide.
+void count_ranks(int world, DeepSpeedConfig& config) {
+  if (world <= 0) return;
+  const std::int64_t sequence = count_of(config, "sequence_parallel_size").value_or(1);
+  const std::int64_t tensor =
+      std::max<std::int64_t>(1, count_of(config, "tensor_parallel.autotp_size").value_or(1));
+  if (world % sequence != 0) {
+    add_mistake(config, "sequence_parallel_size",
+                format_text("{} does not divide the {} ranks of the world; choose a divisor",
+                            sequence, world));
+    return;
+  }
+  config.batch.ranks = world / sequence;
+  if (config.batch.ranks % tensor != 0) {
+    add_mistake(
+        config, "tensor_parallel.autotp_size",
+        format_text("{} does not divide {} ranks; choose a divisor", tensor, config.batch.ranks));
+    return;
+  }
+  config.batch.data_parallel = config.batch.ranks / tensor;
+}
+
+// Fills the missing ones of the three sizes. REQUIRES: ranks are known.
+void complete(BatchSizes& batch) {
+  if (batch.global && batch.micro && batch.accumulation) return;
+  if (batch.global && batch.micro) {
+    batch.accumulation = *batch.global / *batch.micro / batch.ranks;
+  } else if (batch.global && batch.accumulation) {
+    batch.micro = *batch.global / batch.ranks / *batch.accumulation;
+  } else if (batch.global) {
+    batch.accumulation = 1;
+    batch.micro = *batch.global / batch.ranks;
+  } else if (batch.micro) {
+    if (!batch.accumulation) batch.accumulation = 1;
+    std::int64_t product = 0;
+    if (!__builtin_mul_overflow(*batch.micro, *batch.accumulation, &product) &&
+        !__builtin_mul_overflow(product, batch.ranks, &product)) {
+      batch.global = product;
+    }
+  }
+}
+
+bool is_product(const BatchSizes& batch) {
+  std::int64_t product = 0;
+  return batch.global && batch.micro && batch.accumulation &&
+         !__builtin_mul_overflow(*batch.micro, *batch.accumulation, &product) &&
+         !__builtin_mul_overflow(product, batch.ranks, &product) && product == *batch.global;
+}
+
+// The key of the first size that the file gives.
+std::string_view given_size(const DeepSpeedConfig& config) {
+  for (const std::string_view path : {kGlobal, kMicro, kAccumulation}) {
+    if (count_of(config, path)) return path;
+  }
+  return {};
+}
+
+}  // namespace
+
+void apply_batch_rule(const ParseOptions& options, DeepSpeedConfig& config) {
+  count_ranks(options.world, config);
+  BatchSizes& batch = config.batch;
+  batch.global = count_of(config, kGlobal);
+  batch.micro = count_of(config, kMicro);
+  batch.accumulation = count_of(config, kAccumulation);
+  for (const std::string_view path : {kGlobal, kMicro, kAccumulation}) {
+    if (is_unfilled(config, path)) return;  // known when "auto" is filled
+    // A size of another type has its own mistake.
+    for (const Mistake& mistake : config.mistakes) {
+      if (mistake.path == path) return;
+    }
+  }
+  if (!batch.global && !batch.micro) {
+    add_mistake(config, given_size(config),
+                "neither train_batch_size nor train_micro_batch_size_per_gpu is given; write one "
+                "of the two");
+    return;
+  }
+  if (batch.ranks == 0) return;
+  complete(batch);
+  if (is_product(batch)) return;
+  const auto shown = [](const std::optional<std::int64_t>& size) {
+    return size ? std::to_string(*size) : std::string("?");
+  };
+  add_mistake(
+      config, given_size(config),
+      format_text("train_batch_size {} is not micro batch {} x accumulation {} x {} ranks; "
+                  "change one of the sizes, or the world",
+                  shown(batch.global), shown(batch.micro), shown(batch.accumulation), batch.ranks));
+}
+
+}  // namespace sluice::migrate
