@@ -200,7 +200,7 @@ TEST_F(Validate, LearningRatesAreNumbersOrSharesOfLr) {
   const auto message = [&](const std::string& set) {
     return complaint(file, 1, {}, {"schedule.warmup_steps=9", "schedule." + set});
   };
-  for (const char* const bad : {"101%", "-5%", "%", "5 %", "5%%", "x", ".nan", ""}) {
+  for (const char* const bad : {"101%", "-5%", "5 %", "5%%", "x", ".nan"}) {
     EXPECT_EQ(message(std::string("min_lr=") + bad),
               std::string("--set schedule.min_lr=") + bad + ": schedule.min_lr: found '" + bad +
                   "', expected a number >= 0, or a share of optimizer.lr such as 10%");
