@@ -50,8 +50,8 @@ struct OptimizerOptions {
   double momentum = 0.9;
   double weight_decay = 0.1;
   DecayScope decay = DecayScope::kMatrices;
-  bool decoupled = true;        // AdamW; false: weight decay is part of the gradient, as in Adam
-  bool bias_correction = true;  // false: the moments are used as if their updates were many
+  bool decoupled = true;        // AdamW; false: weight decay is part of the gradient (L2)
+  bool bias_correction = true;  // AdamW; false: moments are not divided by 1 - beta^step
 };
 
 struct LossScaleOptions {

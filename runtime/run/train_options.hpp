@@ -76,16 +76,17 @@ enum class WarmupShape { kLinear, kLog };
 
 // The position in the schedule of optimizer step s, which counts from 1. kFromOne: s. kFromZero:
 // s - 1, as in PyTorch and Hugging Face. kDeepSpeed: the learning rates of DeepSpeed's WarmupLR
-// (constant), WarmupDecayLR (linear) and WarmupCosineLR (cosine): s - 1, but s - 2 for a linear
-// warm-up and for a linear fall; a warm-up has at least 2 steps and is never cut short by the fall;
-// step 1 of a cosine has learning rate 0.
+// (constant), WarmupDecayLR (linear) and WarmupCosineLR (cosine), whose position is s - 1, but
+// s - 2 in a linear warm-up and in a linear fall. A DeepSpeed warm-up has at least 2 steps, and the
+// fall never shortens it. Step 1 of a cosine has learning rate 0. Step 1 of DeepSpeed before 0.15.3
+// had the optimizer's learning rate instead.
 enum class StepCounting { kFromOne, kFromZero, kDeepSpeed };
 
 struct ScheduleOptions {
   ScheduleType type = ScheduleType::kCosine;
   WarmupShape warmup = WarmupShape::kLinear;
   StepCount warmup_steps{};
-  RateBound warmup_min_lr{};  // the warm-up begins at
+  RateBound warmup_min_lr{};  // at the begin of the warm-up
   RateBound min_lr{};
   StepCount decay_steps{};  // the position at which min_lr is reached; 0: train.steps
   StepCount wsd_decay{};    // wsd: steps of the final fall; 0: a tenth of decay_steps
