@@ -18,6 +18,7 @@ class IdleKeys {
     evaluation();
     learning_rate();
     optimizer_keys();
+    loss_scale();
     optimizer_tier();
     nvme();
     mesh();
@@ -40,6 +41,12 @@ class IdleKeys {
     if (config_.given(key)) drop(key, why);
   }
 
+  // A resolved configuration gives every key, most with its default.
+  void drop_changed(std::string_view key, const std::string& why) {
+    const Key* const known = find_key(key);
+    if (known->get(run_) != known->get(RunConfig{})) drop(key, why);
+  }
+
   void evaluation() {
     if (run_.train.eval_every == 0) return;
     const DataOptions& data = run_.data;
@@ -54,11 +61,17 @@ class IdleKeys {
 
   void learning_rate() {
     const ScheduleOptions& schedule = run_.schedule;
-    if (schedule.type == ScheduleType::kConstant && schedule.min_lr > run_.optimizer.lr) {
+    const double lr = run_.optimizer.lr;
+    if (schedule.type == ScheduleType::kConstant && schedule.min_lr.of(lr) > lr) {
       note("schedule.min_lr", "schedule.type is constant");
     }
     const std::int64_t steps = run_.train.steps;
-    const std::int64_t warmup = schedule.warmup_steps.of(steps);
+    const std::int64_t warmup = schedule.warmup_of(steps);
+    if (warmup == 0) {
+      const std::string why = "schedule.warmup_steps is 0";
+      drop_changed("schedule.warmup", why);
+      drop_changed("schedule.warmup_min_lr", why);
+    }
     if (schedule.decay_steps.is_auto() && warmup > steps &&
         config_.overridden("schedule.warmup_steps", "train.steps")) {
       config_.notes.push_back(config_.place("schedule.warmup_steps") +
@@ -76,6 +89,16 @@ class IdleKeys {
     if (reads_betas && !config_.given("optimizer.betas")) run_.optimizer.betas = keys.betas;
     if (!keys.eps) drop_given("optimizer.eps", why);
     if (!keys.momentum) drop_given("optimizer.momentum", why);
+    if (!keys.decoupled) drop_changed("optimizer.decoupled", why);
+    if (!keys.bias_correction) drop_changed("optimizer.bias_correction", why);
+  }
+
+  void loss_scale() {
+    if (run_.loss_scale.fixed == 0) return;
+    for (const char* const name :
+         {"initial", "window", "first_window", "hysteresis", "consecutive_hysteresis", "min"}) {
+      drop_changed(std::string("loss_scale.") + name, "loss_scale.static is given");
+    }
   }
 
   void optimizer_tier() {

@@ -39,6 +39,20 @@ std::string write_decimal(double value) {
   return {text.data(), error == std::errc() ? end : text.data()};
 }
 
+// "5%": 0.05, at most 1.
+std::optional<double> read_share(std::string_view text) {
+  const auto percent = read_decimal(text.substr(0, text.size() - 1));
+  if (!percent || *percent > 100) return std::nullopt;
+  return *percent / 100;
+}
+
+// A share is read as a percentage: that of the nearest such number is its text.
+std::string write_share(double share) {
+  constexpr double kDigits = 1e9;
+  const double rounded = std::round(share * 100 * kDigits) / kDigits;
+  return write_decimal(rounded / 100 == share ? rounded : share * 100) + "%";
+}
+
 }  // namespace
 
 std::optional<SaveInterval> read_interval(std::string_view text) {
@@ -64,17 +78,26 @@ std::optional<StepCount> read_steps(std::string_view text) {
     const auto steps = read_count(text);
     return steps ? std::optional<StepCount>(*steps) : std::nullopt;
   }
-  const auto percent = read_decimal(text.substr(0, text.size() - 1));
-  if (!percent || !(*percent > 0) || *percent > 100) return std::nullopt;
-  return StepCount::share_of_all(*percent / 100);
+  const auto share = read_share(text);
+  if (!share || !(*share > 0)) return std::nullopt;
+  return StepCount::share_of_all(*share);
 }
 
-// A share is read as a percentage: that of the nearest such number is its text.
 std::string write_steps(const StepCount& count) {
-  if (count.share == 0) return std::to_string(count.steps);
-  constexpr double kDigits = 1e9;
-  const double rounded = std::round(count.share * 100 * kDigits) / kDigits;
-  return write_decimal(rounded / 100 == count.share ? rounded : count.share * 100) + "%";
+  return count.share == 0 ? std::to_string(count.steps) : write_share(count.share);
+}
+
+std::optional<RateBound> read_rate(std::string_view text) {
+  if (text.ends_with('%')) {
+    const auto share = read_share(text);
+    return share ? std::optional<RateBound>(RateBound::share_of_lr(*share)) : std::nullopt;
+  }
+  const auto rate = read_decimal(text);
+  return rate ? std::optional<RateBound>(*rate) : std::nullopt;
+}
+
+std::string write_rate(const RateBound& rate) {
+  return rate.share == 0 ? write_decimal(rate.rate) : write_share(rate.share);
 }
 
 }  // namespace sluice

@@ -1,5 +1,6 @@
 // "500" (steps) or "30min" (time), as in checkpoint.every; "500" or "5%" (of train.steps), as in
-// the keys of schedule:. Pure functions; thread-safe.
+// the keys of schedule:; "3e-5" or "10%" (of optimizer.lr), as in schedule.min_lr. Pure functions;
+// thread-safe.
 #pragma once
 
 #include <optional>
@@ -23,5 +24,11 @@ namespace sluice {
 
 // Text that reads back to the same number or share: "500", "6.25%".
 [[nodiscard]] std::string write_steps(const StepCount& count);
+
+// A learning rate, or a share from 0 % to 100 %. nullopt for other text.
+[[nodiscard]] std::optional<RateBound> read_rate(std::string_view text);
+
+// Text that reads back to the same number or share: "3e-05", "0.01%".
+[[nodiscard]] std::string write_rate(const RateBound& rate);
 
 }  // namespace sluice

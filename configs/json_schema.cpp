@@ -68,6 +68,8 @@ Json type_of(const Rules& rules) {
     case KeyType::kSteps:
       return any_of(
           {ranged("integer", rules.range), reference("count"), reference("share"), zero, variable});
+    case KeyType::kRate:
+      return any_of({ranged("number", rules.range), reference("share"), variable});
     case KeyType::kFloat:
       return any_of({ranged("number", rules.range), zero, variable});
     case KeyType::kBool:
@@ -101,7 +103,8 @@ Json default_of(const Key& key) {
   }
   const auto* number = std::get_if<double>(&value);
   const auto* text = std::get_if<std::string>(&value);
-  const bool no_steps = key.rules.type == KeyType::kSteps && text != nullptr && *text == "0";
+  const bool shares = key.rules.type == KeyType::kSteps || key.rules.type == KeyType::kRate;
+  const bool no_steps = shares && text != nullptr && *text == "0";
   const bool is_zero =
       (whole != nullptr && *whole == 0) || (number != nullptr && *number == 0) || no_steps;
   if (is_zero && !key.rules.zero_word.empty()) return std::string(key.rules.zero_word);

@@ -48,6 +48,8 @@ std::string unit_of(KeyType type) {
       return "optimizer steps, or a time with s, min or h";
     case KeyType::kSteps:
       return "optimizer steps, or a share of train.steps with %";
+    case KeyType::kRate:
+      return "learning rate, or a share of optimizer.lr with %";
     default:
       return "";
   }

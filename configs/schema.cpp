@@ -87,7 +87,19 @@ Section optimizer_section() {
       .key("momentum", &O::momentum, number(kBelowOne), "Share of the moment that a step keeps.")
       .when("optimizer.type is sgd")
       .key("weight_decay", &O::weight_decay, number(kAtLeastZero),
-           "Decay of matrices; adamw and lion: decoupled, sgd: part of the gradient.");
+           "Weight decay; adamw and lion: decoupled, sgd: part of the gradient.")
+      .key(
+          "decay", &O::decay, one_of({"matrices", "all"}),
+          "Parameters that weight_decay applies to; all: vectors and biases too, as in a DeepSpeed "
+          "run without parameter groups.")
+      .when("optimizer.weight_decay is above 0")
+      .key("decoupled", &O::decoupled, boolean(),
+           "Whether weight_decay shrinks the weights (AdamW); false: it is part of the gradient "
+           "(Adam with L2 regularisation).")
+      .when("optimizer.type is adamw")
+      .key("bias_correction", &O::bias_correction, boolean(),
+           "Whether both moments are divided by 1 - beta^step.")
+      .when("optimizer.type is adamw");
 }
 
 Section schedule_section() {
@@ -95,10 +107,18 @@ Section schedule_section() {
   return SectionMaker("schedule", &RunConfig::schedule, "The learning rate over the steps.")
       .key("type", &O::type, one_of({"constant", "linear", "cosine", "wsd"}),
            "Shape after the warm-up; wsd: constant, then a final fall.")
+      .key("warmup", &O::warmup, one_of({"linear", "log"}),
+           "Shape of the warm-up at its step i of n: i / n, or log(i) / log(n).")
+      .when("schedule.warmup_steps is above 0")
       .key("warmup_steps", &O::warmup_steps, steps(),
-           "Steps of the linear rise to lr, or their share of train.steps.")
+           "Steps of the rise to lr, or their share of train.steps.")
       .example("5%")
-      .key("min_lr", &O::min_lr, number(kAtLeastZero), "Learning rate reached at decay_steps.")
+      .key("warmup_min_lr", &O::warmup_min_lr, rate(),
+           "Learning rate from which the warm-up rises, or its share of optimizer.lr.")
+      .when("schedule.warmup_steps is above 0")
+      .example("1e-6")
+      .key("min_lr", &O::min_lr, rate(),
+           "Learning rate reached at decay_steps, or its share of optimizer.lr.")
       .when("schedule.type is not constant")
       .example("3e-5")
       .key("decay_steps", &O::decay_steps, steps().or_word("auto"),
@@ -109,7 +129,11 @@ Section schedule_section() {
            "wsd: steps of the final fall, or their share of train.steps; auto: a tenth of "
            "decay_steps.")
       .when("schedule.type is wsd")
-      .example("10%");
+      .example("10%")
+      .key("counting", &O::counting, one_of({"from_one", "from_zero", "deepspeed"}),
+           "Number of the first step in the schedule: 1; 0, as in PyTorch and Hugging Face; or the "
+           "learning rates of DeepSpeed's WarmupLR (type constant), WarmupDecayLR (linear) and "
+           "WarmupCosineLR (cosine) for its warmup_num_steps and total_num_steps.");
 }
 
 Section zero_section() {
@@ -236,17 +260,31 @@ Section memory_section() {
       .example("1TiB");
 }
 
+constexpr std::string_view kDynamicScale = "train.dtype is fp16 and loss_scale.static is none";
+
 Section loss_scale_section() {
   using O = LossScaleOptions;
-  return SectionMaker("loss_scale", &RunConfig::loss_scale, "Dynamic loss scaling; fp16 only.")
+  return SectionMaker("loss_scale", &RunConfig::loss_scale, "Loss scaling; fp16 only.")
+      .key("static", &O::fixed, number(kAtLeastZero).or_word("none"),
+           "A scale that never changes; a step that overflows is skipped. none: a dynamic scale.")
+      .when("train.dtype is fp16")
+      .example("1024")
       .key("initial", &O::initial, number(kAboveZero), "First scale.")
-      .when("train.dtype is fp16")
+      .when(kDynamicScale)
       .key("window", &O::window, count(1), "Steps without overflow before the scale doubles.")
-      .when("train.dtype is fp16")
+      .when(kDynamicScale)
+      .key("first_window", &O::first_window, count(0).or_word("auto"),
+           "The same for the first doubling after the start and after an overflow; auto: window. "
+           "DeepSpeed's is window + 1.")
+      .when(kDynamicScale)
+      .example("1001")
       .key("hysteresis", &O::hysteresis, count(1), "Overflows before the scale is halved.")
-      .when("train.dtype is fp16")
+      .when(kDynamicScale)
+      .key("consecutive_hysteresis", &O::consecutive_hysteresis, boolean(),
+           "Whether the overflows before a halving must be of consecutive steps.")
+      .when(kDynamicScale)
       .key("min", &O::min, number(kAboveZero), "Lowest scale.")
-      .when("train.dtype is fp16");
+      .when(kDynamicScale);
 }
 
 Section checkpoint_section() {

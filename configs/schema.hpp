@@ -26,6 +26,7 @@ enum class KeyType {
   kSeconds,   // 600, 30s, 5m, 2h
   kInterval,  // 500 (steps), 30min: a std::string, as write_interval has it
   kSteps,     // 500, or 5% of train.steps: a std::string, as write_steps has it
+  kRate,      // 3e-5, or 10% of optimizer.lr: a std::string, as write_rate has it
   kFloat,
   kBool,
   kEnum,

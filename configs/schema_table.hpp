@@ -38,6 +38,7 @@ inline Rules seconds() {
   return {.type = KeyType::kSeconds, .range = {.min = 0, .max = kMaxSeconds, .min_open = true}};
 }
 inline Rules steps() { return {.type = KeyType::kSteps, .range = {.min = 0, .max = kMaxDim}}; }
+inline Rules rate() { return {.type = KeyType::kRate, .range = {.min = 0}}; }
 inline Rules boolean() { return {.type = KeyType::kBool}; }
 inline Rules one_of(std::vector<std::string_view> choices) {
   return {.type = KeyType::kEnum, .choices = std::move(choices)};
@@ -75,6 +76,8 @@ Value to_value(const Field& field) {
     return write_interval(field);
   } else if constexpr (std::is_same_v<Field, StepCount>) {
     return write_steps(field);
+  } else if constexpr (std::is_same_v<Field, RateBound>) {
+    return write_rate(field);
   } else {
     return field;
   }
@@ -96,6 +99,8 @@ void from_value(const Value& value, Field& field) {
     field = read_interval(std::get<std::string>(value)).value_or(SaveInterval{});
   } else if constexpr (std::is_same_v<Field, StepCount>) {
     field = read_steps(std::get<std::string>(value)).value_or(StepCount{});
+  } else if constexpr (std::is_same_v<Field, RateBound>) {
+    field = read_rate(std::get<std::string>(value)).value_or(RateBound{});
   } else {
     field = std::get<Field>(value);
   }

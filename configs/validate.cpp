@@ -164,7 +164,7 @@ class Validator {
   void check_schedule() {
     const ScheduleOptions& schedule = run_.schedule;
     const std::int64_t steps = run_.train.steps;
-    const std::int64_t warmup = schedule.warmup_steps.of(steps);
+    const std::int64_t warmup = schedule.warmup_of(steps);
     const std::int64_t fall = schedule.wsd_decay.of(steps);
     const bool follows = schedule.decay_steps.is_auto();
     const std::int64_t decay = follows ? steps : schedule.decay_steps.of(steps);
@@ -173,8 +173,10 @@ class Validator {
         follows ? "; a share such as 5% follows train.steps (" + config_.place("train.steps") + ")"
                 : "";
     if (warmup > decay) {
-      // A run that another place cut short ends in its warm-up (idle_keys.hpp).
-      if (!follows || !config_.overridden("schedule.warmup_steps", "train.steps")) {
+      // A run that another place cut short ends in its warm-up (idle_keys.hpp). DeepSpeed allows
+      // such a schedule: min_lr follows the warm-up.
+      const bool cut = follows && config_.overridden("schedule.warmup_steps", "train.steps");
+      if (!cut && schedule.counting != StepCounting::kDeepSpeed) {
         broken("schedule.warmup_steps", "warmup_steps <= " + decay_name + " does not hold: " +
                                             num(warmup) + " > " + num(decay) + advice);
       }
@@ -183,11 +185,17 @@ class Validator {
                                        " does not hold: " + num(warmup) + " + " + num(fall) +
                                        " > " + num(decay) + advice);
     }
-    if (schedule.min_lr > run_.optimizer.lr && schedule.type != ScheduleType::kConstant) {
-      broken(
-          to_blame({"schedule.min_lr", "optimizer.lr"}),
-          "min_lr <= lr does not hold: " + num(schedule.min_lr) + " > " + num(run_.optimizer.lr));
-    }
+    if (schedule.type != ScheduleType::kConstant) check_rate("schedule.min_lr", schedule.min_lr);
+    if (warmup > 0) check_rate("schedule.warmup_min_lr", schedule.warmup_min_lr);
+  }
+
+  void check_rate(std::string_view key, const RateBound& bound) {
+    const double lr = run_.optimizer.lr;
+    const double rate = bound.of(lr);
+    if (rate <= lr) return;
+    const std::string name(key.substr(key.find('.') + 1));
+    broken(to_blame({key, "optimizer.lr"}),
+           name + " <= lr does not hold: " + num(rate) + " > " + num(lr));
   }
 
   void check_zero() {

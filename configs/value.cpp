@@ -105,6 +105,16 @@ Read read_float(const Rules& rules, std::string_view text) {
   return Value(value);
 }
 
+Read read_rate_or_share(const Rules& rules, std::string_view text) {
+  if (text.ends_with('%')) {
+    const auto rate = read_rate(text);
+    return rate ? Read(Value(write_rate(*rate))) : found(text, rules);
+  }
+  const Read number = read_float(rules, text);
+  const Value* const value = std::get_if<Value>(&number);
+  return value == nullptr ? number : Value(write_rate(std::get<double>(*value)));
+}
+
 Read read_seconds(const Rules& rules, std::string_view text) {
   std::string_view number = text;
   double factor = 1;
@@ -230,6 +240,8 @@ std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view t
     case KeyType::kSteps:
       if (const auto steps = read_steps(text)) return Value(write_steps(*steps));
       return found(text, rules);
+    case KeyType::kRate:
+      return read_rate_or_share(rules, text);
     case KeyType::kFloat:
     case KeyType::kFloats:
       return read_float(rules, text);
@@ -259,6 +271,8 @@ std::string expected_element(const Rules& rules) {
       return "steps such as 500, or a time such as 30min or 2h";
     case KeyType::kSteps:
       return "steps such as 500, or a share of train.steps such as 5%" + or_word;
+    case KeyType::kRate:
+      return "a number" + range_text(rules.range) + ", or a share of optimizer.lr such as 10%";
     case KeyType::kFloat:
     case KeyType::kFloats:
       return "a number" + range_text(rules.range) + or_word;
@@ -308,7 +322,8 @@ std::string write_value(const Rules& rules, const Value& value) {
           if (rules.type == KeyType::kSteps && held == "0" && !rules.zero_word.empty()) {
             return std::string(rules.zero_word);
           }
-          const bool plain = rules.type == KeyType::kInterval || rules.type == KeyType::kSteps;
+          const bool plain = rules.type == KeyType::kInterval || rules.type == KeyType::kSteps ||
+                             rules.type == KeyType::kRate;
           return plain ? held : quoted(held);
         } else if constexpr (std::is_same_v<Held, std::vector<double>>) {
           return list_of(held, format_number);

@@ -11,7 +11,8 @@ struct AdamW {
 
   __device__ static float update(float p, float (&moments)[kMoments], float grad,
                                  const Constants& c) {
-    const float g = __fmul_rn(grad, c.grad_scale);
+    const float scaled = __fmul_rn(grad, c.grad_scale);
+    const float g = c.l2 == 0.0F ? scaled : __fmaf_rn(c.l2, p, scaled);
     const float m = __fmaf_rn(c.beta1, moments[0], __fmul_rn(c.one_minus_beta1, g));
     const float v = __fmaf_rn(c.beta2, moments[1], __fmul_rn(__fmul_rn(c.one_minus_beta2, g), g));
     moments[0] = m;

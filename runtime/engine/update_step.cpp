@@ -32,7 +32,9 @@ UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args, 
   span.beta2 = options.betas[1];
   span.eps = options.eps;
   span.momentum = options.momentum;
-  span.weight_decay = decay ? options.weight_decay : 0.0;
+  span.weight_decay = decay || options.decay == DecayScope::kAll ? options.weight_decay : 0.0;
+  span.decoupled = options.decoupled;
+  span.bias_correction = options.bias_correction;
   span.step = args.step;
   span.grad_scale = args.grad_scale;
   return span;

@@ -15,7 +15,7 @@ struct UpdateArgs {
   double grad_scale = 1;  // clip coefficient
 };
 
-// Without buffers and size.
+// Without buffers and size. `decay`: TensorSpec::decay of the elements.
 [[nodiscard]] UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args,
                                      bool decay);
 

@@ -18,6 +18,8 @@ std::string text_of(double value) {
   return {text.data(), error == std::errc() ? end : text.data()};
 }
 
+std::string text_of(bool value) { return value ? "true" : "false"; }
+
 template <class Enum, std::size_t n>
 std::string text_of(Enum value, const std::array<std::string_view, n>& names) {
   return std::string(names.at(static_cast<std::size_t>(value)));
@@ -48,7 +50,7 @@ void add_model(const ModelOptions& given, Settings& out) {
   out.add("model.seq", std::to_string(model.seq));
   out.add("model.dropout", text_of(model.dropout));
   out.add("model.norm_eps", text_of(model.norm_eps));
-  out.add("model.explicit_units", model.explicit_units ? "true" : "false");
+  out.add("model.explicit_units", text_of(model.explicit_units));
   if (model.type == ModelType::kGpt2) return;
   out.add("model.sliding_window", std::to_string(model.sliding_window));
   out.add("model.rope_theta", text_of(model.rope_theta));
@@ -65,9 +67,19 @@ void add_schedule(const EngineOptions& options, Settings& out) {
   const ScheduleOptions& schedule = options.schedule;
   out.add("schedule.type", text_of(schedule.type, std::array<std::string_view, 4>{
                                                       "constant", "linear", "cosine", "wsd"}));
-  out.add("schedule.warmup_steps", std::to_string(schedule.warmup_steps.of(options.train.steps)));
+  out.add("schedule.counting",
+          text_of(schedule.counting,
+                  std::array<std::string_view, 3>{"from_one", "from_zero", "deepspeed"}));
+  const double lr = options.optimizer.lr;
+  const std::int64_t warmup = schedule.warmup_of(options.train.steps);
+  out.add("schedule.warmup_steps", std::to_string(warmup));
+  if (warmup > 0) {
+    out.add("schedule.warmup",
+            text_of(schedule.warmup, std::array<std::string_view, 2>{"linear", "log"}));
+    out.add("schedule.warmup_min_lr", text_of(schedule.warmup_min_lr.of(lr)));
+  }
   if (schedule.type == ScheduleType::kConstant) return;
-  out.add("schedule.min_lr", text_of(schedule.min_lr));
+  out.add("schedule.min_lr", text_of(schedule.min_lr.of(lr)));
   const std::int64_t end = schedule.decay_steps.is_auto()
                                ? options.train.steps
                                : schedule.decay_steps.of(options.train.steps);
@@ -94,13 +106,30 @@ void add_training(const EngineOptions& options, Settings& out) {
   }
   if (keys.momentum) out.add("optimizer.momentum", text_of(optimizer.momentum));
   if (keys.eps) out.add("optimizer.eps", text_of(optimizer.eps));
+  if (keys.decoupled) out.add("optimizer.decoupled", text_of(optimizer.decoupled));
+  if (keys.bias_correction) {
+    out.add("optimizer.bias_correction", text_of(optimizer.bias_correction));
+  }
   out.add("optimizer.weight_decay", text_of(optimizer.weight_decay));
+  out.add("optimizer.decay",
+          text_of(optimizer.decay, std::array<std::string_view, 2>{"matrices", "all"}));
   out.add("offload.states_dtype", options.offload.optimizer == Tier::kDevice
                                       ? name_of(DType::kFloat32)
                                       : name_of(options.offload.states_dtype));
   out.add("data-parallel ranks", std::to_string(options.dp));
   out.add("parallel.tensor", std::to_string(options.part.tensor));
   out.add("parallel.pipeline", std::to_string(options.part.stages));
+}
+
+void add_loss_scale(const LossScaleOptions& scale, Settings& out) {
+  out.add("loss_scale.static", scale.fixed > 0 ? text_of(scale.fixed) : "none");
+  if (scale.fixed > 0) return;
+  const bool follows = scale.first_window == 0;
+  out.add("loss_scale.window", std::to_string(scale.window));
+  out.add("loss_scale.first_window", std::to_string(follows ? scale.window : scale.first_window));
+  out.add("loss_scale.hysteresis", std::to_string(scale.hysteresis));
+  out.add("loss_scale.consecutive_hysteresis", text_of(scale.consecutive_hysteresis));
+  out.add("loss_scale.min", text_of(scale.min));
 }
 
 std::string moved_position(const RunState& saved, const std::string& now) {
@@ -120,11 +149,7 @@ TextMap settings_of(const EngineOptions& options, std::int64_t global_batch) {
   add_training(options, settings);
   add_schedule(options, settings);
   settings.add(kGlobalBatch, std::to_string(global_batch));
-  if (options.train.dtype == DType::kFloat16) {
-    settings.add("loss_scale.window", std::to_string(options.loss_scale.window));
-    settings.add("loss_scale.hysteresis", std::to_string(options.loss_scale.hysteresis));
-    settings.add("loss_scale.min", text_of(options.loss_scale.min));
-  }
+  if (options.train.dtype == DType::kFloat16) add_loss_scale(options.loss_scale, settings);
   return settings.take();
 }
 

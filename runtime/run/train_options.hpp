@@ -54,14 +54,49 @@ struct StepCount {
   friend bool operator==(const StepCount&, const StepCount&) = default;
 };
 
+// A learning rate: a number, or a share of optimizer.lr.
+struct RateBound {
+  RateBound(double number = 0) : rate(number) {}  // NOLINT(google-explicit-constructor)
+  static RateBound share_of_lr(double share) {
+    RateBound bound;
+    bound.share = share;
+    return bound;
+  }
+
+  double rate = 0;
+  double share = 0;  // in (0, 1]; 0: `rate` holds
+
+  [[nodiscard]] double of(double lr) const { return share == 0 ? rate : share * lr; }
+
+  friend bool operator==(const RateBound&, const RateBound&) = default;
+};
+
 enum class ScheduleType { kConstant, kLinear, kCosine, kWsd };
+enum class WarmupShape { kLinear, kLog };
+
+// The position in the schedule of optimizer step s, which counts from 1. kFromOne: s. kFromZero:
+// s - 1, as in PyTorch and Hugging Face. kDeepSpeed: the learning rates of DeepSpeed's WarmupLR
+// (constant), WarmupDecayLR (linear) and WarmupCosineLR (cosine), whose position is s - 1, but
+// s - 2 in a linear warm-up and in a linear fall. A DeepSpeed warm-up has at least 2 steps, and the
+// fall never shortens it. Step 1 of a cosine has learning rate 0. Step 1 of DeepSpeed before 0.15.3
+// had the optimizer's learning rate instead.
+enum class StepCounting { kFromOne, kFromZero, kDeepSpeed };
 
 struct ScheduleOptions {
   ScheduleType type = ScheduleType::kCosine;
+  WarmupShape warmup = WarmupShape::kLinear;
   StepCount warmup_steps{};
-  double min_lr = 0.0;
-  StepCount decay_steps{};  // the step at which min_lr is reached; 0: train.steps
+  RateBound warmup_min_lr{};  // at the begin of the warm-up
+  RateBound min_lr{};
+  StepCount decay_steps{};  // the position at which min_lr is reached; 0: train.steps
   StepCount wsd_decay{};    // wsd: steps of the final fall; 0: a tenth of decay_steps
+  StepCounting counting = StepCounting::kFromOne;
+
+  // Steps of the warm-up in a run of `all` steps.
+  [[nodiscard]] std::int64_t warmup_of(std::int64_t all) const {
+    const std::int64_t steps = warmup_steps.of(all);
+    return counting == StepCounting::kDeepSpeed && steps < 2 ? 2 : steps;
+  }
 };
 
 enum class RecomputeMode { kNone, kFull, kSelective };
@@ -76,8 +111,9 @@ struct MemoryOptions {  // budgets in bytes; 0: no limit given
   std::int64_t nvme = 0;
 };
 
-// The learning rate of optimizer step `step` (from 1): lr * step / warmup_steps while
-// step <= warmup_steps, then a fall to min_lr at decay_steps, then min_lr.
+// The learning rate of optimizer step `step` (from 1), whose position is p (StepCounting). With a
+// warm-up of w steps, while p <= w: a rise from warmup_min_lr to lr as p / w (linear), or as
+// log(p) / log(w) (log). Then a fall to min_lr at position decay_steps, then min_lr.
 [[nodiscard]] double learning_rate(const OptimizerOptions& optimizer,
                                    const ScheduleOptions& schedule, std::int64_t total_steps,
                                    std::int64_t step);

@@ -76,7 +76,7 @@ RowSource valid_rows(const TrainingData& data, std::int64_t global_batch) {
   };
 }
 
-// The loss scale of a run: dynamic in fp16, 1 in other types. Not thread-safe.
+// The loss scale of a run: 1 in other types than fp16. Not thread-safe.
 class RunLossScale {
  public:
   explicit RunLossScale(const EngineOptions& options) {
@@ -87,9 +87,8 @@ class RunLossScale {
   [[nodiscard]] LossScaleState state() const {
     return scaler_ ? scaler_->state() : LossScaleState{1, 0, 0};
   }
-  // `saved`: a checkpoint of a run in another type has no lives.
   void restore(const LossScaleState& saved) {
-    if (scaler_ && saved.lives > 0) scaler_->restore(saved);
+    if (scaler_) scaler_->restore(saved);
   }
   // True if the step overflowed and is skipped; the scale may then fall.
   [[nodiscard]] bool skips(const StepResult& result) const {

@@ -111,6 +111,10 @@ TEST_F(Patterns, OfShares) {
                    {"%", "5 %", "-5%", ".5%", "5%%"});
   expect_agreement("count", KeyType::kSteps, {"500", "1k", "0"}, {});
 }
+TEST_F(Patterns, OfRates) {
+  expect_agreement("share", KeyType::kRate, {"5%", "0.01%", "1e-1%", "100%"},
+                   {"%", "5 %", "-5%", ".5%", "5%%"});
+}
 TEST_F(Patterns, OfIntervals) {
   expect_agreement("interval", KeyType::kInterval, {"30s", "30min", "30m", "1.5h"},
                    {"min", "-5min", "", "5 min", "5days"});

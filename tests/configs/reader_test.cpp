@@ -179,6 +179,8 @@ Value another(const Key& key) {
     return std::int64_t{key.rules.choices.size() > 1 && *whole == 0 ? 1 : 0};
   }
   if (const auto* number = std::get_if<double>(&value)) return *number / 3 + 1.0 / 7;
+  if (key.rules.type == KeyType::kSteps) return std::string("6.25%");
+  if (key.rules.type == KeyType::kRate) return std::string("0.01%");
   if (std::holds_alternative<std::string>(value)) {
     return std::string("a \"b\" \\ # ${X} $${Y} 'c': \xc3\xa9, * [d]");
   }
@@ -199,8 +201,11 @@ TEST_F(Reader, ResolvedTextLoadsAgain) {
   for (const Section& section : schema()) {
     for (const Key& key : section.keys) key.set(loaded.run, another(key));
   }
-  // So that no key is idle (idle_keys.hpp). No optimizer reads the keys of all.
+  // So that no key is idle (idle_keys.hpp). No optimizer reads the keys of all, and a static loss
+  // scale none of a dynamic one.
   loaded.run.offload.optimizer = Tier::kNvme;
+  const LossScaleOptions constant{.fixed = loaded.run.loss_scale.fixed};
+  loaded.run.loss_scale.fixed = 0;
   const OptimizerOptions all = loaded.run.optimizer;
   OptimizerOptions adamw = all;
   adamw.type = OptimizerType::kAdamW;
@@ -208,7 +213,8 @@ TEST_F(Reader, ResolvedTextLoadsAgain) {
   const OptimizerOptions sgd{.type = OptimizerType::kSgd,
                              .lr = all.lr,
                              .momentum = all.momentum,
-                             .weight_decay = all.weight_decay};
+                             .weight_decay = all.weight_decay,
+                             .decay = all.decay};
   for (const OptimizerOptions& optimizer : {adamw, sgd}) {
     loaded.run.optimizer = optimizer;
     scratch_.write("again/resolved.yaml", loaded.resolved_yaml());
@@ -216,6 +222,7 @@ TEST_F(Reader, ResolvedTextLoadsAgain) {
     expect_same(again.run, loaded.run);
     scratch_.write("again/resolved.yaml", again.resolved_yaml());
     expect_same(load_config("again/resolved.yaml", {}).run, loaded.run);
+    loaded.run.loss_scale = constant;
   }
 }
 

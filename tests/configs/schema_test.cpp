@@ -130,8 +130,8 @@ TEST(Schema, EveryKeyHasAFieldOfItsOwn) {
       if (const auto* flag = std::get_if<bool>(&value)) key.set(run, !*flag);
       if (const auto* whole = std::get_if<std::int64_t>(&value)) key.set(run, *whole + 1);
       if (const auto* number = std::get_if<double>(&value)) key.set(run, *number + 1);
-      const bool interval =
-          key.rules.type == KeyType::kInterval || key.rules.type == KeyType::kSteps;
+      const bool interval = key.rules.type == KeyType::kInterval ||
+                            key.rules.type == KeyType::kSteps || key.rules.type == KeyType::kRate;
       if (std::holds_alternative<std::string>(value))
         key.set(run, std::string(interval ? "7" : "x"));
       if (std::holds_alternative<std::vector<double>>(value))

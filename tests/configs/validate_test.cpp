@@ -195,6 +195,42 @@ TEST_F(Validate, ARunThatAnOverrideCutsShortEndsInItsWarmUp) {
       "c.yaml:3:26");
 }
 
+TEST_F(Validate, LearningRatesAreNumbersOrSharesOfLr) {
+  const std::string file = kData + "optimizer: {lr: 2e-3}\n";
+  const auto message = [&](const std::string& set) {
+    return complaint(file, 1, {}, {"schedule.warmup_steps=9", "schedule." + set});
+  };
+  for (const char* const bad : {"101%", "-5%", "5 %", "5%%", "x", ".nan"}) {
+    EXPECT_EQ(message(std::string("min_lr=") + bad),
+              std::string("--set schedule.min_lr=") + bad + ": schedule.min_lr: found '" + bad +
+                  "', expected a number >= 0, or a share of optimizer.lr such as 10%");
+  }
+  EXPECT_EQ(message("min_lr=-1"),
+            "--set schedule.min_lr=-1: schedule.min_lr: '-1' is out of range, expected a number >= "
+            "0, or a share of optimizer.lr such as 10%");
+  EXPECT_EQ(message("warmup_min_lr=3e-3"),
+            "--set schedule.warmup_min_lr=3e-3: schedule.warmup_min_lr: warmup_min_lr <= lr does "
+            "not hold: 0.003 > 0.002");
+  for (const char* const good : {"0%", "0.01%", "33.3%", "100%", "2e-3", ".001", "+1E-3", "0"}) {
+    EXPECT_EQ(message(std::string("min_lr=") + good), "") << good;
+    scratch_.write("c.yaml", file);
+    const LoadedConfig config = load_config("c.yaml", {std::string("schedule.min_lr=") + good});
+    scratch_.write("again.yaml", config.resolved_yaml());
+    EXPECT_EQ(load_config("again.yaml", {}).run.schedule.min_lr, config.run.schedule.min_lr);
+  }
+  scratch_.write("c.yaml", file + "schedule: {min_lr: 0.01%}\n");
+  const RunConfig run = load_config("c.yaml", {}).run;
+  EXPECT_DOUBLE_EQ(run.schedule.min_lr.of(run.optimizer.lr), 2e-7);
+}
+
+TEST_F(Validate, OnlyDeepSpeedsScheduleMayWarmUpLongerThanTheRun) {
+  const std::string file = kData + "train: {steps: 20}\nschedule: {warmup_steps: 50, counting: ";
+  EXPECT_EQ(complaint(file + "deepspeed}\n", 1), "");
+  EXPECT_EQ(complaint(file + "from_zero}\n", 1),
+            "c.yaml:3:26: schedule.warmup_steps: warmup_steps <= train.steps does not hold: 50 > "
+            "20; a share such as 5% follows train.steps (c.yaml:2:16)");
+}
+
 TEST_F(Validate, KeysWithoutEffectAreNotes) {
   EXPECT_EQ(notes("train: {eval_every: 5}\n", {"train.eval_steps=0"}),
             std::vector<std::string>{"c.yaml:2:21: train.eval_every: no effect: train.eval_steps: "
@@ -207,6 +243,15 @@ TEST_F(Validate, KeysWithoutEffectAreNotes) {
   EXPECT_EQ(notes("schedule: {min_lr: 1e-3}\n", {"schedule.type=constant"}),
             std::vector<std::string>{
                 "c.yaml:2:20: schedule.min_lr: no effect: schedule.type is constant"});
+  EXPECT_EQ(notes("optimizer: {type: lion, decoupled: false, bias_correction: true}\n", {}),
+            std::vector<std::string>{
+                "c.yaml:2:36: optimizer.decoupled: no effect: optimizer.type is lion"});
+  EXPECT_EQ(notes("schedule: {warmup: log}\n", {}),
+            std::vector<std::string>{
+                "c.yaml:2:20: schedule.warmup: no effect: schedule.warmup_steps is 0"});
+  EXPECT_EQ(notes("loss_scale: {static: 1024, window: 7}\n", {}),
+            std::vector<std::string>{
+                "c.yaml:2:36: loss_scale.window: no effect: loss_scale.static is given"});
   const std::string machine = kData + "offload: {nvme_path: /gone/drive, queue_depth: 8}\n";
   EXPECT_EQ(notes("", {}, machine),
             (std::vector<std::string>{

@@ -46,13 +46,18 @@ UpdateSpan args_for(State& s, DType grad_dtype, DType weights_dtype, std::int64_
 
 // The rule in double, for one element.
 double oracle(const UpdateSpan& a, double p, double m, double v, double grad) {
-  const double g = grad * a.grad_scale;
+  const double g = grad * a.grad_scale + (a.decoupled ? 0 : a.weight_decay * p);
   m = a.beta1 * m + (1 - a.beta1) * g;
   v = a.beta2 * v + (1 - a.beta2) * g * g;
-  const double m_hat = m / (1 - std::pow(a.beta1, a.step));
-  const double v_hat = v / (1 - std::pow(a.beta2, a.step));
-  return p * (1 - a.lr * a.weight_decay) - a.lr * m_hat / (std::sqrt(v_hat) + a.eps);
+  const double m_hat = a.bias_correction ? m / (1 - std::pow(a.beta1, a.step)) : m;
+  const double v_hat = a.bias_correction ? v / (1 - std::pow(a.beta2, a.step)) : v;
+  const double kept = a.decoupled ? 1 - a.lr * a.weight_decay : 1;
+  return p * kept - a.lr * m_hat / (std::sqrt(v_hat) + a.eps);
 }
+
+// The forms of Adam: decoupled or not, with bias correction or without.
+constexpr std::pair<bool, bool> kForms[]{
+    {true, true}, {false, true}, {true, false}, {false, false}};
 
 TEST(AdamW, FollowsTheRuleForEveryPairOfDTypes) {
   for (const std::int64_t n : {1L, 17L, 1000L}) {
@@ -62,13 +67,17 @@ TEST(AdamW, FollowsTheRuleForEveryPairOfDTypes) {
         std::vector<float> g(static_cast<std::size_t>(n));
         convert(g.data(), DType::kFloat32, before.grad.data(), grad, n);
         on_every_setting([&] {
-          State s = before;
-          const UpdateSpan args = args_for(s, grad, weights, 0, n);
-          adamw(args);
-          EXPECT_EQ(s.weights, as_bytes(s.p, weights));
-          for (std::size_t i = 0; i < s.p.size(); ++i) {
-            const double want = oracle(args, before.p[i], before.m[i], before.v[i], g[i]);
-            EXPECT_NEAR(s.p[i], want, 1e-6 * std::max(1.0, std::abs(want)));
+          for (const auto& [decoupled, bias_correction] : kForms) {
+            State s = before;
+            UpdateSpan args = args_for(s, grad, weights, 0, n);
+            args.decoupled = decoupled;
+            args.bias_correction = bias_correction;
+            adamw(args);
+            EXPECT_EQ(s.weights, as_bytes(s.p, weights));
+            for (std::size_t i = 0; i < s.p.size(); ++i) {
+              const double want = oracle(args, before.p[i], before.m[i], before.v[i], g[i]);
+              EXPECT_NEAR(s.p[i], want, 1e-6 * std::max(1.0, std::abs(want)));
+            }
           }
         });
       }
@@ -83,15 +92,17 @@ TEST(AdamW, SameBitsOnEverySettingAndCut) {
       expect_same_bits_everywhere([&] {
         State whole = before;
         State cut = before;
-        for (std::int64_t step = 1; step <= 3; ++step) {
-          UpdateSpan args = args_for(whole, dtype, dtype, 0, n);
-          args.step = step;
-          adamw(args);
-          const std::int64_t at = (n * step) / 4;
-          for (const auto& [begin, count] : {std::pair{std::int64_t{0}, at}, {at, n - at}}) {
-            args = args_for(cut, dtype, dtype, begin, count);
+        for (std::int64_t step = 1; step <= 4; ++step) {
+          const auto run = [&, form = kForms[step - 1]](UpdateSpan args) {
             args.step = step;
+            args.decoupled = form.first;
+            args.bias_correction = form.second;
             adamw(args);
+          };
+          run(args_for(whole, dtype, dtype, 0, n));
+          const std::int64_t at = (n * step) / 5;
+          for (const auto& [begin, count] : {std::pair{std::int64_t{0}, at}, {at, n - at}}) {
+            run(args_for(cut, dtype, dtype, begin, count));
           }
         }
         EXPECT_EQ(whole.p, cut.p);
@@ -305,6 +316,39 @@ TEST(AdamW, FirstStepMovesBySignTimesLr) {
       {.master = p.data(), .moments = {m.data(), v.data()}, .grad = g.data(), .n = 2, .lr = 0.01});
   EXPECT_NEAR(p[0], 0.99F, 1e-6);
   EXPECT_NEAR(p[1], 1.01F, 1e-6);
+}
+
+// Weights without decay have the bits of both forms, the signs of zeros included.
+TEST(AdamW, WithoutDecayNothingIsAddedToTheGradient) {
+  const std::vector<float> gradients{-0.0F, 0.0F, -1.0F, 3.0F};
+  std::vector<std::vector<float>> results;
+  for (const bool decoupled : {true, false}) {
+    std::vector<float> p{1.0F, kInf, 1.0F, -2.0F}, m(4, -0.0F), v(4);
+    adamw({.master = p.data(),
+           .moments = {m.data(), v.data()},
+           .grad = gradients.data(),
+           .n = 4,
+           .lr = 1e-3,
+           .decoupled = decoupled});
+    EXPECT_EQ(p[1], kInf);
+    EXPECT_TRUE(std::signbit(m[0]));
+    p.insert(p.end(), m.begin(), m.end());
+    results.push_back(p);
+  }
+  EXPECT_EQ(std::memcmp(results[0].data(), results[1].data(), 8 * sizeof(float)), 0);
+}
+
+TEST(AdamW, FormsDifferInTheirConstants) {
+  UpdateSpan args{.lr = 0.5, .beta1 = 0.75, .beta2 = 0.75, .weight_decay = 0.25, .step = 1};
+  EXPECT_EQ(adamw_constants(args).minus_step_size, -2);
+  EXPECT_EQ(adamw_constants(args).inv_sqrt_bias2, 2);
+  EXPECT_EQ(adamw_constants(args).decay, 0.875);
+  EXPECT_EQ(adamw_constants(args).l2, 0);
+  args.decoupled = args.bias_correction = false;
+  EXPECT_EQ(adamw_constants(args).minus_step_size, -0.5);
+  EXPECT_EQ(adamw_constants(args).inv_sqrt_bias2, 1);
+  EXPECT_EQ(adamw_constants(args).decay, 1);
+  EXPECT_EQ(adamw_constants(args).l2, 0.25);
 }
 
 TEST(AdamW, BiasCorrectionHoldsForLargeSteps) {

@@ -38,7 +38,7 @@ class OnDevice {
 using HostUpdate = void(const UpdateSpan&);
 using DeviceUpdate = void(const UpdateSpan&, cuda::StreamRef);
 
-void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device) {
+void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, bool plain = true) {
   for (const std::int64_t n : kSizes) {
     for (const DType dtype : kDTypes) {
       std::vector<float> p = normal_values(n, 1), m = normal_values(n, 2, 0.1F), v = m;
@@ -56,6 +56,8 @@ void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device) {
                       .n = n,
                       .lr = 3e-3,
                       .weight_decay = 0.1,
+                      .decoupled = plain,
+                      .bias_correction = plain,
                       .step = 3,
                       .grad_scale = 0.37};
       on_host(args);
@@ -74,6 +76,9 @@ void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device) {
 }
 
 TEST(CudaKernels, AdamWHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(adamw, cuda::launch_adamw); }
+TEST(CudaKernels, AdamWithL2HasTheBitsOfTheCpu) {
+  expect_bits_of_the_cpu(adamw, cuda::launch_adamw, false);
+}
 TEST(CudaKernels, LionHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(lion, cuda::launch_lion); }
 TEST(CudaKernels, SgdHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(sgd, cuda::launch_sgd); }
 

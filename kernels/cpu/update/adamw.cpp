@@ -15,8 +15,9 @@ AdamWConstants adamw_constants(const UpdateSpan& span) {
                 " has no bias correction; count updates from 1");
   }
   const double step = static_cast<double>(span.step);
-  const double bias1 = 1.0 - std::pow(span.beta1, step);
-  const double bias2 = 1.0 - std::pow(span.beta2, step);
+  const double bias1 = span.bias_correction ? 1.0 - std::pow(span.beta1, step) : 1.0;
+  const double bias2 = span.bias_correction ? 1.0 - std::pow(span.beta2, step) : 1.0;
+  const double decoupled_decay = span.decoupled ? span.weight_decay : 0.0;
   return {.grad_scale = static_cast<float>(span.grad_scale),
           .beta1 = static_cast<float>(span.beta1),
           .one_minus_beta1 = static_cast<float>(1.0 - span.beta1),
@@ -25,7 +26,8 @@ AdamWConstants adamw_constants(const UpdateSpan& span) {
           .inv_sqrt_bias2 = static_cast<float>(1.0 / std::sqrt(bias2)),
           .eps = static_cast<float>(span.eps),
           .minus_step_size = static_cast<float>(-span.lr / bias1),
-          .decay = static_cast<float>(1.0 - span.lr * span.weight_decay)};
+          .decay = static_cast<float>(1.0 - span.lr * decoupled_decay),
+          .l2 = static_cast<float>(span.decoupled ? 0.0 : span.weight_decay)};
 }
 
 void adamw(const UpdateSpan& span) {

@@ -13,7 +13,9 @@ struct AdamWLanes {
   static constexpr std::size_t kMoments = 2;
 
   static F update(F p, F (&moments)[kMoments], F grad, const Constants& c) {
-    const F g = S::mul(grad, S::set1(c.grad_scale));
+    const F scaled = S::mul(grad, S::set1(c.grad_scale));
+    // A branch: fma(0, p, g) would turn -0 into 0, and infinite weights into NaN.
+    const F g = c.l2 == 0.0F ? scaled : S::fma(S::set1(c.l2), p, scaled);
     const F m = S::fma(S::set1(c.beta1), moments[0], S::mul(S::set1(c.one_minus_beta1), g));
     const F v =
         S::fma(S::set1(c.beta2), moments[1], S::mul(S::mul(S::set1(c.one_minus_beta2), g), g));

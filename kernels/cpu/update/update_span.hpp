@@ -37,6 +37,8 @@ struct UpdateSpan {
   double beta2 = 0.999;
   double eps = 1e-8;
   double weight_decay = 0;
+  bool decoupled = true;        // adamw; false: weight_decay * master is added to the gradient
+  bool bias_correction = true;  // adamw; false: both divisors 1 - beta^step are 1
   double momentum = 0.9;
   std::int64_t step = 1;    // number of this update; the first is 1
   double grad_scale = 1.0;  // clip coefficient / loss scale

@@ -1,6 +1,7 @@
 #include "runtime/checkpoint/format/run_state_json.hpp"
 
 #include <cmath>
+#include <limits>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
@@ -82,7 +83,8 @@ RunState run_state_from_json(const nlohmann::json& value, const std::string& pat
   run.tokens = fields.integer("tokens");
   run.learning_rate = fields.number("learning_rate");
   run.loss_scale = fields.number("loss_scale");
-  run.loss_scale_good_steps = fields.integer("loss_scale_good_steps");
+  run.loss_scale_good_steps =
+      fields.integer("loss_scale_good_steps", std::numeric_limits<std::int64_t>::min());
   run.loss_scale_lives = fields.integer("loss_scale_lives");
   run.skipped_steps = fields.integer("skipped_steps");
   run.config = fields.text("config");

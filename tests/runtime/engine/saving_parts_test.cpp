@@ -147,6 +147,31 @@ TEST(RunSettings, NamesWhatChanged) {
   EXPECT_TRUE(changes[3].starts_with("data: other tokens")) << changes[3];
 }
 
+TEST(RunSettings, NamesFormsThatChanged) {
+  EngineOptions options;
+  options.model.vocab = 100;
+  options.train.dtype = DType::kFloat16;
+  options.schedule.warmup_steps = 5;
+  RunState saved;
+  saved.more = settings_of(options, 8);
+  options.optimizer.decay = DecayScope::kAll;
+  options.optimizer.decoupled = options.optimizer.bias_correction = false;
+  options.schedule.warmup = WarmupShape::kLog;
+  options.schedule.warmup_min_lr = RateBound::share_of_lr(0.5);
+  options.schedule.counting = StepCounting::kDeepSpeed;
+  options.loss_scale.first_window = 1001;
+  options.loss_scale.consecutive_hysteresis = true;
+  EXPECT_EQ(changes_between(saved, settings_of(options, 8)),
+            (std::vector<std::string>{
+                "loss_scale.consecutive_hysteresis: false -> true",
+                "loss_scale.first_window: 1000 -> 1001", "optimizer.bias_correction: true -> false",
+                "optimizer.decay: matrices -> all", "optimizer.decoupled: true -> false",
+                "schedule.counting: from_one -> deepspeed", "schedule.warmup: linear -> log",
+                "schedule.warmup_min_lr: 0 -> 0.00015"}));
+  options.loss_scale.fixed = 1024;
+  EXPECT_EQ(changes_between(saved, settings_of(options, 8))[0], "loss_scale.static: none -> 1024");
+}
+
 // Eight heads of a gpt2 have the tensors of twelve.
 TEST(RunSettings, RefusesAnotherModelOfEqualShapes) {
   EngineOptions options;

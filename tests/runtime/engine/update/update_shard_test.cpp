@@ -46,6 +46,24 @@ TEST(UpdateShard, AKernelIsHandedEachSegmentAsItIs) {
   }
 }
 
+TEST(UpdateShard, AKernelIsHandedTheFormOfTheOptimizer) {
+  OptimizerOptions options = kUpdateOptions;
+  options.decay = DecayScope::kAll;
+  options.decoupled = false;
+  options.bias_correction = false;
+  GroupState state = update_state(DType::kFloat32, DType::kFloat32);
+  std::vector<UpdateSpan> calls;
+  update_shard(state, options, kUpdateArgs, [&](const UpdateSpan& args) { calls.push_back(args); });
+  ASSERT_EQ(calls.size(), 2U);
+  for (const UpdateSpan& args : calls) {
+    EXPECT_EQ(args.weight_decay, options.weight_decay);
+    EXPECT_FALSE(args.decoupled);
+    EXPECT_FALSE(args.bias_correction);
+  }
+  EXPECT_TRUE(update_span(kUpdateOptions, kUpdateArgs, false).decoupled);
+  EXPECT_TRUE(update_span(kUpdateOptions, kUpdateArgs, false).bias_correction);
+}
+
 // By the formula of adamw.hpp in double, and the 16-bit weights are the master's.
 TEST(UpdateShard, OnTheHostIsTheFormula) {
   GroupState state = update_state(DType::kBFloat16, DType::kFloat32);
