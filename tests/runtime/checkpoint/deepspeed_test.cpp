@@ -13,6 +13,7 @@
 #include <span>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "runtime/checkpoint/format/safetensors.hpp"
 #include "runtime/checkpoint/import/import_source.hpp"
 #include "tests/runtime/checkpoint/test_folder.hpp"
@@ -122,8 +123,7 @@ TEST_F(DeepSpeed, EveryElementOfEveryStageAndWorldSize) {
           fs::remove_all(step());
           fs::create_directories(step());
           write(zero);
-          expect_whole(zero, ::testing::Message() << "stage " << stage << ", " << world
-                                                  << " ranks, align " << align << ": ");
+          expect_whole(zero, format_text("stage {}, {} ranks, align {}: ", stage, world, align));
         }
       }
     }
