@@ -1,7 +1,5 @@
 // DeepSpeed's checkpoints as it saves them: every element of every rank's shards, and what is
 // refused.
-#include "tests/runtime/checkpoint/deepspeed_writer.hpp"
-
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -16,6 +14,7 @@
 #include "base/format.hpp"
 #include "runtime/checkpoint/format/safetensors.hpp"
 #include "runtime/checkpoint/import/import_source.hpp"
+#include "tests/runtime/checkpoint/deepspeed_writer.hpp"
 #include "tests/runtime/checkpoint/test_folder.hpp"
 #include "tests/runtime/checkpoint/torch_writer.hpp"
 
@@ -23,6 +22,8 @@ namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
+using ::testing::EndsWith;
+using ::testing::HasSubstr;
 using testing::pickled_dictionary;
 using testing::pickled_entry;
 using testing::pickled_int;
@@ -31,8 +32,6 @@ using testing::pickled_text;
 using testing::written_element;
 using testing::WrittenParam;
 using testing::WrittenZero;
-using ::testing::EndsWith;
-using ::testing::HasSubstr;
 
 constexpr std::array kKinds{std::pair{StateKind::kMaster, "fp32"},
                             std::pair{StateKind::kMoment1, "exp_avg"},
@@ -152,15 +151,13 @@ TEST_F(DeepSpeed, LossScaleWithTheGoodStepsSinceItsLastChange) {
   const auto scaled = [&](int iterations) {
     zero.more_states =
         pickled_entry("dynamic_loss_scale", "\x88") +
-        pickled_entry(
-            "loss_scaler",
-            testing::pickled_object(
-                "deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler",
-                pickled_entry("cur_scale", testing::pickled_float(4096)) +
-                    pickled_entry("cur_iter", pickled_int(iterations)) +
-                    pickled_entry("last_overflow_iter", pickled_int(2)) +
-                    pickled_entry("scale_window", pickled_int(4)) +
-                    pickled_entry("cur_hysteresis", pickled_int(2))));
+        pickled_entry("loss_scaler", testing::pickled_object(
+                                         "deepspeed.runtime.fp16.loss_scaler", "DynamicLossScaler",
+                                         pickled_entry("cur_scale", testing::pickled_float(4096)) +
+                                             pickled_entry("cur_iter", pickled_int(iterations)) +
+                                             pickled_entry("last_overflow_iter", pickled_int(2)) +
+                                             pickled_entry("scale_window", pickled_int(4)) +
+                                             pickled_entry("cur_hysteresis", pickled_int(2))));
     write(zero);
     return open_import(step())->progress();
   };
@@ -308,9 +305,10 @@ TEST_F(DeepSpeed, TwoSavesInOneFolder) {
   write(zero);
   zero.prefix = "bf16_";
   write(zero);
-  EXPECT_EQ(refusal(), file(0) + ": is of rank 0, and so is bf16_zero_pp_rank_0_mp_rank_00_optim_"
-                                 "states.pt: two saves are mixed; remove the files of the older "
-                                 "one");
+  EXPECT_EQ(refusal(), file(0) +
+                           ": is of rank 0, and so is bf16_zero_pp_rank_0_mp_rank_00_optim_"
+                           "states.pt: two saves are mixed; remove the files of the older "
+                           "one");
 }
 
 TEST_F(DeepSpeed, FilesOfAnotherRankOrStep) {
@@ -325,7 +323,8 @@ TEST_F(DeepSpeed, FilesOfAnotherRankOrStep) {
   zero.updates = 9;
   write(zero);
   fs::rename(path("older"), file(1));
-  EXPECT_THAT(refusal(), HasSubstr("is of 6 updates, and " + file(0) + " of 9: two saves are mixed"));
+  EXPECT_THAT(refusal(),
+              HasSubstr("is of 6 updates, and " + file(0) + " of 9: two saves are mixed"));
   // Equal parts of equal sizes: the mapping alone tells the ranks apart.
   fs::remove_all(step());
   fs::create_directories(step());
@@ -347,8 +346,8 @@ TEST_F(DeepSpeed, FilesOfAnotherRankOrStep) {
   write(zero);
   fs::rename(path("older"), file(1, "model"));
   EXPECT_THAT(refusal(), HasSubstr(file(1, "model") + ", tensor global_steps, byte "));
-  EXPECT_THAT(refusal(),
-              HasSubstr("is of step 7, and " + file(0, "model") + " of step 9: two saves are mixed"));
+  EXPECT_THAT(refusal(), HasSubstr("is of step 7, and " + file(0, "model") +
+                                   " of step 9: two saves are mixed"));
 }
 
 TEST_F(DeepSpeed, ElasticStatesAreRefused) {
@@ -404,8 +403,8 @@ TEST_F(DeepSpeed, DamagedAndShortFiles) {
     // An element of a storage: its checksum finds it.
     const float found = written_element("c.weight", "fp32", 12);
     std::string damaged = bytes;
-    const std::size_t at = damaged.find(
-        std::string(reinterpret_cast<const char*>(&found), sizeof found));
+    const std::size_t at =
+        damaged.find(std::string(reinterpret_cast<const char*>(&found), sizeof found));
     ASSERT_NE(at, std::string::npos);
     damaged[at] = static_cast<char>(damaged[at] ^ 1);
     std::ofstream(file(1), std::ios::binary) << damaged;

@@ -38,7 +38,9 @@ std::string pickled_size(const std::vector<std::int64_t>& shape) {
   return "ctorch\nSize\n(" + dims + "t\x85R";
 }
 
-std::string ordered(const std::string& entries) { return "ccollections\nOrderedDict\n)R" + entries; }
+std::string ordered(const std::string& entries) {
+  return "ccollections\nOrderedDict\n)R" + entries;
+}
 
 std::int64_t up(std::int64_t value, std::int64_t to) { return (value + to - 1) / to * to; }
 
@@ -55,8 +57,8 @@ std::vector<float> whole_group(const WrittenZero& zero, std::size_t group, const
     for (std::int64_t e = 0; e < param.elems(); ++e) {
       flat.push_back(written_element(param.name, state, e));
     }
-    flat.resize(flat.size() + static_cast<std::size_t>(padding(
-                                  zero, group, i, static_cast<std::int64_t>(flat.size()))),
+    flat.resize(flat.size() + static_cast<std::size_t>(
+                                  padding(zero, group, i, static_cast<std::int64_t>(flat.size()))),
                 -1.0F);
   }
   return flat;
@@ -103,10 +105,10 @@ std::string mappings(const WrittenZero& zero, int rank) {
       if (first < last) {
         entries += pickled_entry(
             param.name,
-            pickled_object("deepspeed.utils.tensor_fragment", "fragment_address",
-                           pickled_entry("numel", pickled_int(static_cast<int>(last - first))) +
-                               pickled_entry("start",
-                                             pickled_int(static_cast<int>(first - rank * size)))));
+            pickled_object(
+                "deepspeed.utils.tensor_fragment", "fragment_address",
+                pickled_entry("numel", pickled_int(static_cast<int>(last - first))) +
+                    pickled_entry("start", pickled_int(static_cast<int>(first - rank * size)))));
       }
       at += param.elems();
       at += padding(zero, g, i, at);
@@ -225,7 +227,8 @@ void write_model(const std::string& dir, const WrittenZero& zero, int rank) {
                         pickled_entry("skipped_steps", pickled_int(1));
   entries += zero.stage == 3 ? frozen_shards(zero, rank, body) : module_of(zero, body);
   std::string shared;
-  for (const auto& [name, holder] : zero.shared) shared += pickled_entry(name, pickled_text(holder));
+  for (const auto& [name, holder] : zero.shared)
+    shared += pickled_entry(name, pickled_text(holder));
   entries += pickled_entry("shared_params", pickled_dictionary(shared));
   const std::string rank_text =
       zero.stage == 3 ? "zero_pp_rank_" + std::to_string(rank) + "_" : std::string();

@@ -26,12 +26,12 @@ struct WrittenZero {
   std::int64_t align = 1;  // ZeRO-1, 2: each parameter begins at a multiple (0.19.7 and later)
   bool mappings = true;    // param_slice_mappings
   bool moments = true;
-  std::int32_t step = 7;       // global_steps; one was skipped
-  std::int32_t updates = 6;    // Adam's count
-  std::int32_t said_world = 0;  // partition_count, if it differs from world
-  std::string config = "}";    // ds_config: opcodes
-  std::string more_states;     // entries of optimizer_state_dict: opcodes
-  std::string more_model;      // entries of the model's file: opcodes
+  std::int32_t step = 7;                          // global_steps; one was skipped
+  std::int32_t updates = 6;                       // Adam's count
+  std::int32_t said_world = 0;                    // partition_count, if it differs from world
+  std::string config = "}";                       // ds_config: opcodes
+  std::string more_states;                        // entries of optimizer_state_dict: opcodes
+  std::string more_model;                         // entries of the model's file: opcodes
   std::vector<std::vector<WrittenParam>> groups;  // of the optimizer, or of its parts (ZeRO-3)
   std::vector<WrittenParam> frozen;               // ZeRO-3: cut; else in the module, with a buffer
   std::vector<std::pair<std::string, std::string>> shared;  // name, and the name that holds it
