@@ -4,10 +4,13 @@
 Usage: deepspeed_shards_test.py SLUICE.  Ends with 77 (skipped) where deepspeed, torch or safetensors is not
 installed.  Each case trains a tiny llama-shaped module for three steps, saves, and imports. Every element of
 the fp32 weights and of both moments must have the bits that DeepSpeed's own functions give.
+
+deepspeed_shards_test.py --keep OUT  writes tests/golden/torch/deepspeed_zero2 and deepspeed_zero3.
 """
 import json
 import os
 import pathlib
+import shutil
 import socket
 import subprocess
 import sys
@@ -186,8 +189,21 @@ def main(sluice):
                     compare(out.name, found, safetensors.torch.load_file(str(out / "expected.safetensors")))
 
 
+def keep(out):
+    with tempfile.TemporaryDirectory() as scratch:
+        root = pathlib.Path(scratch)
+        train_ranks(root)
+        for name, folder in {"deepspeed_zero2": "zero2_bf16-tied", "deepspeed_zero3": "zero3_groups_bf16"}.items():
+            for item in ("latest", "expected.safetensors"):
+                (out / name).mkdir(parents=True, exist_ok=True)
+                shutil.copy(root / folder / item, out / name / item)
+            shutil.copytree(root / folder / "global_step3", out / name / "global_step3")
+
+
 if __name__ == "__main__":
     if sys.argv[1] == "--train":
         train_all(pathlib.Path(sys.argv[2]))
+    elif sys.argv[1] == "--keep":
+        keep(pathlib.Path(sys.argv[2]))
     else:
         main(sys.argv[1])
