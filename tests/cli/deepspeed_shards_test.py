@@ -164,7 +164,9 @@ def by_script(folder, stage):
         if state:
             states = [file["optimizer_state_dict" if stage == 3 else "base_optimizer_state"]["state"] for file in files]
             flat = [[states[r][g][state][:len(group)] for g, group in enumerate(groups)] for r, groups in enumerate(flat)]
-        merged = zero_to_fp32.to_torch_tensor(merge(RANKS, flat, models, False, *paddings))
+        merged = merge(RANKS, flat, models, False, *paddings)
+        if hasattr(zero_to_fp32, "to_torch_tensor"):  # 0.15 and later give lazy tensors
+            merged = zero_to_fp32.to_torch_tensor(merged)
         found |= {f"{kind}/{name}": values.float() for name, values in merged.items() if name in SHAPES or
                   name == "lm_head.weight" and not models[0].shared_params}
     return found

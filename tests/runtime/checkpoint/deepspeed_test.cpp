@@ -134,6 +134,35 @@ TEST_F(DeepSpeed, FrozenAndSharedParameters) {
   }
 }
 
+// FusedAdam's count. In ZeRO-3 every part of the model adds to it.
+TEST_F(DeepSpeed, CountOfTheOptimizersGroups) {
+  WrittenZero zero = odd_sizes();
+  zero.step_in_group = true;
+  zero.updates = 5;
+  write(zero);
+  EXPECT_EQ(open_import(step())->progress().updates, 5);
+  fs::remove_all(step());
+  fs::create_directories(step());
+  zero.stage = 3;
+  write(zero);
+  EXPECT_EQ(open_import(step())->progress().updates, 6);
+}
+
+TEST_F(DeepSpeed, FormsOfTheFirstVersions) {
+  WrittenZero zero;
+  zero.groups = {{{"a.weight", {3, 5}}}};
+  zero.more_model = pickled_entry(
+      "param_shapes",
+      pickled_dictionary(pickled_entry(
+          "a.weight", "ctorch\nSize\n(" + pickled_int(3) + pickled_int(5) + "t\x85R")));
+  write(zero);
+  for (const int rank : {0, 1}) {
+    fs::rename(file(rank),
+               step() + "/zero_pp_rank_" + std::to_string(rank) + "_mp_rank_00optim_states.pt");
+  }
+  expect_whole(zero, "one dictionary");
+}
+
 TEST_F(DeepSpeed, WeightsAloneNeedNoMoments) {
   WrittenZero zero = odd_sizes();
   zero.moments = false;

@@ -137,15 +137,18 @@ std::string paddings(const WrittenZero& zero) {
 std::string moments(const WrittenZero& zero, int rank, Body& body) {
   std::string states;
   for (std::size_t g = 0; zero.moments && g < zero.groups.size(); ++g) {
-    std::string entries = pickled_entry("step", pickled_int(zero.updates));
+    std::string entries =
+        zero.step_in_group ? "" : pickled_entry("step", pickled_int(zero.updates));
     for (const char* const state : {"exp_avg", "exp_avg_sq"}) {
       const std::vector<float> part = own_part(zero, g, rank, state).first;
       entries += pickled_entry(state, body.vector(part, static_cast<std::int64_t>(part.size())));
     }
     states += pickled_int(static_cast<int>(g)) + pickled_dictionary(entries) + "s";
   }
+  std::string group = pickled_entry("lr", pickled_float(0.25));
+  if (zero.step_in_group) group += pickled_entry("step", pickled_int(zero.updates));
   const std::string groups =
-      pickled_list({pickled_dictionary(pickled_entry("lr", pickled_float(0.25)))});
+      pickled_list(std::vector<std::string>(zero.groups.size(), pickled_dictionary(group)));
   return pickled_dictionary(pickled_entry("state", pickled_dictionary(states)) +
                             pickled_entry("param_groups", groups));
 }

@@ -28,6 +28,7 @@ struct WrittenZero {
   bool moments = true;
   std::int32_t step = 7;                          // global_steps; one was skipped
   std::int32_t updates = 6;                       // Adam's count
+  bool step_in_group = false;                     // the count is in the optimizer's param_groups
   std::int32_t said_world = 0;                    // partition_count, if it differs from world
   std::string config = "}";                       // ds_config: opcodes
   std::string more_states;                        // entries of optimizer_state_dict: opcodes
