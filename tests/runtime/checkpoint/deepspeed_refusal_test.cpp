@@ -149,6 +149,36 @@ TEST_F(DeepSpeedRefusal, ElasticStatesAreRefused) {
                        "zero_optimization.elastic_checkpoint: false, and save again"));
 }
 
+TEST_F(DeepSpeedRefusal, MomentsOfAnotherSizeOrOptimizer) {
+  const std::vector<float> part(16);  // storage 0: the weights of a rank
+  const auto state = [&](std::int64_t elems, const std::string& second) {
+    const std::string moment = pickled_tensor({{elems}, {}, part}, "0");
+    return pickled_dictionary(pickled_entry(
+        "state", pickled_dictionary(pickled_int(0) +
+                                    pickled_dictionary(pickled_entry("exp_avg", moment) +
+                                                       pickled_entry(second, moment)) +
+                                    "s")));
+  };
+  WrittenZero zero;
+  zero.groups = {{{"a.weight", {8, 4}}}};
+  zero.more_states = pickled_entry("base_optimizer_state", state(15, "exp_avg_sq"));
+  write(zero);
+  EXPECT_THAT(refusal(), HasSubstr(file(0) + ", tensor exp_avg, byte "));
+  EXPECT_THAT(refusal(), EndsWith("holds 15 elements, and the weights' part of group 0 is of 16; "
+                                  "--weights-only takes the weights alone"));
+  EXPECT_EQ(refusal(true), "(accepted)");
+  zero.more_states = pickled_entry("base_optimizer_state", state(16, "momentum"));
+  write(zero);
+  EXPECT_THAT(refusal(), EndsWith("holds no exp_avg_sq of group 0; --weights-only takes the "
+                                  "weights alone"));
+  fs::remove_all(step());
+  fs::create_directories(step());
+  zero.stage = 3;
+  zero.more_states = pickled_entry("optimizer_state_dict", state(15, "exp_avg_sq"));
+  write(zero);
+  EXPECT_THAT(refusal(), EndsWith("holds 15 elements in group 0, and rank 0's weights 16"));
+}
+
 TEST_F(DeepSpeedRefusal, SizesThatDoNotFitTheShapes) {
   for (const int stage : {2, 3}) {
     WrittenZero zero = odd_sizes();
