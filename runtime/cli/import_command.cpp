@@ -1,5 +1,5 @@
-// `sluice checkpoint import`: Hugging Face folders, DeepSpeed's universal checkpoints and
-// Megatron's as checkpoints of ours.
+// `sluice checkpoint import`: Hugging Face folders, DeepSpeed's checkpoints and Megatron's as
+// checkpoints of ours.
 #include <algorithm>
 #include <filesystem>
 #include <utility>
@@ -48,10 +48,10 @@ void check_is_hugging_face(const CheckpointCommand& command) {
   if (command.format == "auto") {
     what = dir +
            " is nothing that can be imported: neither a Hugging Face folder (config.json), nor a "
-           "universal checkpoint of DeepSpeed (zero/), nor one of Megatron (mp_rank_00/, or "
-           ".metadata with common.pt)";
+           "checkpoint of DeepSpeed (*_optim_states.pt, or a universal one's zero/), nor one of "
+           "Megatron (mp_rank_00/, or .metadata with common.pt)";
   }
-  for (const char* name : {"latest_checkpointed_iteration.txt", "latest_universal"}) {
+  for (const char* name : {"latest_checkpointed_iteration.txt", "latest_universal", "latest"}) {
     const std::string path = join_path(dir, name);
     if (exists(path)) what = path + " names no checkpoint that is there; give the folder of one";
   }
@@ -125,8 +125,9 @@ LoadedConfig config_of_source(const CheckpointCommand& command, const ImportSour
     return config;
   }
   const std::optional<ModelOptions> stated = source.model();
-  if (!stated && exists(join_path(source.path(), "config.json"))) {
-    return config_of_folder(source.path(), command);
+  // transformers' Trainer writes config.json beside the folder that `latest` names.
+  for (const std::string& dir : {source.path(), command.path}) {
+    if (!stated && exists(join_path(dir, "config.json"))) return config_of_folder(dir, command);
   }
   LoadedConfig config = load_config_text(source.path(), "{}", command.overrides);
   if (!stated) {
@@ -224,8 +225,8 @@ int run_checkpoint_import(const CheckpointCommand& command) {
   }
   if (deepspeed || megatron) {
     throw IoError(command.path + " is no " +
-                      (deepspeed ? "universal checkpoint of DeepSpeed: it has no zero/; make one "
-                                   "with its ds_to_universal"
+                      (deepspeed ? "checkpoint of DeepSpeed: it has neither *_optim_states.pt nor "
+                                   "a universal checkpoint's zero/"
                                  : "checkpoint of Megatron: it has no mp_rank_00/, and no "
                                    ".metadata with common.pt; those of other formats are to be "
                                    "saved again as --ckpt-format torch or torch_dist"),

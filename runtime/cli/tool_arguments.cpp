@@ -55,8 +55,7 @@ void add_checkpoint(CLI::App& app, Arguments& args) {
         ->required();
   }
   in->add_option("folder", command.path,
-                 "a Hugging Face folder, a universal checkpoint of "
-                 "DeepSpeed, or a checkpoint of Megatron")
+                 "a Hugging Face folder, or a checkpoint of DeepSpeed or Megatron")
       ->required();
   for (CLI::App* sub : {list, verify}) sub->add_flag("--json", command.json, "for machines");
   for (CLI::App* sub : {again, out, in}) {

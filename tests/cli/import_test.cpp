@@ -144,8 +144,35 @@ TEST(ImportCommand, SaysWhatIsMissing) {
   refuse(golden("gpt2_tp2"), 2, "how many of its vocabulary's 16 rows are tokens");
   refuse(golden("llama") + " --set model.vocab=13 --set model.layers=2", 2,
          "model.layers: 2 is not the 1 that");
-  refuse(golden("llama") + " --format deepspeed", 4, "it has no zero/");
+  refuse(golden("llama") + " --format deepspeed", 4, "it has neither *_optim_states.pt nor a");
   refuse(golden("deepspeed") + " --format megatron", 4, "it has no mp_rank_00/, and no .metadata");
+}
+
+// As transformers' Trainer leaves them: config.json, `latest`, and shards of every rank below.
+TEST(ImportCommand, DeepSpeedsShardsOfTwoRanks) {
+  const Scratch scratch;
+  fs::copy(golden("deepspeed_zero2"), scratch.path("theirs"), fs::copy_options::recursive);
+  const std::string model =
+      " --set model.type=llama --set model.layers=1 --set model.hidden=6 --set model.heads=1"
+      " --set model.ffn=10 --set model.seq=8 --set model.vocab=13";
+  const Finished in = run_program(
+      scratch, "checkpoint import theirs -o ours --set model.tie_embeddings=true" + model);
+  ASSERT_EQ(in.exit_code, 0) << in.output;
+  EXPECT_THAT(in.output, HasSubstr("parameters of DeepSpeed's at step 3, with both moments, its "
+                                   "next learning rate 0.01"));
+  const Finished out = run_program(scratch, "checkpoint export ours -o hf");
+  ASSERT_EQ(out.exit_code, 0) << out.output;
+  fs::copy_file(scratch.path("hf/config.json"), scratch.path("theirs/config.json"));
+  const Finished described = run_program(scratch, "checkpoint import theirs -o described");
+  ASSERT_EQ(described.exit_code, 0) << described.output;
+  EXPECT_EQ(all_masters(scratch.path("described")), all_masters(scratch.path("ours")));
+  fs::remove(scratch.path("theirs/global_step3/bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt"));
+  const Finished lost = run_program(scratch, "checkpoint import theirs -o lost");
+  EXPECT_EQ(lost.exit_code, 4) << lost.output;
+  EXPECT_THAT(lost.output,
+              HasSubstr("bf16_zero_pp_rank_1_mp_rank_00_optim_states.pt: is missing from a "
+                        "checkpoint of 2 ranks: copy the files of every rank"));
+  EXPECT_FALSE(fs::exists(scratch.path("lost")));
 }
 
 TEST(ImportCommand, AMegatronPipelineWithItsMoments) {

@@ -13,11 +13,14 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// A checkpoint of one file: the pickle, and zeros for whatever storages it names.
+// A checkpoint whose files are one: the pickle, and zeros for whatever storages it names.
 class Folder {
  public:
-  Folder() : path_(fs::temp_directory_path() / ("sluice-fuzz-" + std::to_string(::getpid()))) {
-    fs::create_directories(path_ / "mp_rank_00");
+  explicit Folder(std::vector<std::string> files)
+      : path_(fs::temp_directory_path() /
+              ("sluice-fuzz-" + std::to_string(::getpid()) + "-" + std::to_string(files.size()))),
+        files_(std::move(files)) {
+    for (const std::string& file : files_) fs::create_directories((path_ / file).parent_path());
   }
   ~Folder() {
     std::error_code ignored;
@@ -38,35 +41,60 @@ class Folder {
       if (bytes > kMost) return false;
       parts.push_back({"a/data/" + storage.key, std::string(static_cast<std::size_t>(more), 0)});
     }
-    std::ofstream(path_ / "mp_rank_00" / "model_optim_rng.pt", std::ios::binary) << zipped(parts);
+    const std::string bytes_of_file = zipped(parts);
+    for (const std::string& file : files_) {
+      std::ofstream(path_ / file, std::ios::binary) << bytes_of_file;
+    }
     return true;
   }
   [[nodiscard]] std::string path() const { return path_.string(); }
 
  private:
   fs::path path_;
+  std::vector<std::string> files_;
 };
+
+// Opens a checkpoint whose files have this pickle, and every tensor in it.
+void open_all(const Folder& folder, std::span<const std::byte> pickle) {
+  try {
+    if (!folder.write(pickle)) return;
+    const auto source = open_import(folder.path());
+    std::vector<float> row;
+    for (const std::string& name : source->tensors(0)) {
+      for (const StateKind kind : kStateKinds) {
+        if (!source->has(0, name, kind)) continue;
+        const OpenTensor tensor = source->open(0, name, kind);
+        const std::vector<std::int64_t>& shape = tensor.shape();
+        constexpr std::int64_t kMostCols = 1 << 15;
+        if (shape.size() != 2 || shape[0] == 0 || shape[1] > kMostCols) continue;
+        tensor.check_dtype();
+        tensor.check_storage();
+        row.resize(static_cast<std::size_t>(shape[1]));
+        tensor.read_row(shape[0] - 1, 0, row);
+        tensor.let_go();
+      }
+    }
+    (void)source->progress();
+    ModelOptions model = source->model().value_or(ModelOptions());
+    model.vocab = 11;
+    (void)import_tables(*source, model.type, model.hidden);
+  } catch (const Error&) {
+    return;
+  }
+}
 
 }  // namespace
 
 void fuzz_megatron(std::span<const std::byte> bytes) {
-  static const Folder folder;
-  try {
-    if (!folder.write(bytes)) return;
-    const auto source = open_import(folder.path());
-    ModelOptions model = source->model().value_or(ModelOptions());
-    model.vocab = 11;
-    const ImportTables tables = import_tables(*source, model.type, model.hidden);
-    for (const std::string& name : source->tensors(0)) {
-      for (const StateKind kind : kStateKinds) {
-        if (source->has(0, name, kind)) (void)source->open(0, name, kind).shape();
-      }
-    }
-    (void)source->progress();
-    (void)tables;
-  } catch (const Error&) {
-    return;
-  }
+  static const Folder folder({"mp_rank_00/model_optim_rng.pt"});
+  open_all(folder, bytes);
+}
+
+void fuzz_deepspeed(std::span<const std::byte> bytes) {
+  static const Folder folder({"mp_rank_00_model_states.pt",
+                              "zero_pp_rank_0_mp_rank_00_model_states.pt",
+                              "zero_pp_rank_0_mp_rank_00_optim_states.pt"});
+  open_all(folder, bytes);
 }
 
 void fuzz_dist_metadata(std::span<const std::byte> bytes) {

@@ -24,6 +24,8 @@ void fuzz_torch(std::span<const std::byte> bytes);
 // The pickle of a Megatron file with storages of zeros: layers, and the optimizer's states. Uses a
 // folder of its own for temporary files.
 void fuzz_megatron(std::span<const std::byte> bytes);
+// The same as every file of a DeepSpeed checkpoint of one rank.
+void fuzz_deepspeed(std::span<const std::byte> bytes);
 // The .metadata of torch.distributed.checkpoint.
 void fuzz_dist_metadata(std::span<const std::byte> bytes);
 

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "base/error.hpp"
+#include "runtime/checkpoint/import/deepspeed_files.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
 #include "runtime/checkpoint/import/import_source.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
@@ -29,19 +30,12 @@ class Universal final : public ImportSource {
     if (names_.empty()) {
       throw CheckpointError("holds no folder with fp32.pt: no universal checkpoint", zero_);
     }
-    const auto of_megatron = [](const std::string& name) {
-      return name.find("query_key_value") != std::string::npos ||
-             name.find("linear_qkv") != std::string::npos;
-    };
-    megatron_ = std::any_of(names_.begin(), names_.end(), of_megatron);
     read_model_states();
     read_step();
   }
 
   const std::string& path() const override { return dir_; }
-  ImportNames names() const override {
-    return megatron_ ? ImportNames::kMegatron : ImportNames::kHuggingFace;
-  }
+  ImportNames names() const override { return run_.names; }
   const char* program() const override { return "DeepSpeed"; }
   std::vector<std::string> tensors(int) const override { return names_; }
   bool has(int, const std::string& tensor, StateKind kind) const override {
@@ -70,8 +64,8 @@ class Universal final : public ImportSource {
     found.unpadded = unpadded;
     return found;
   }
-  ImportProgress progress() const override { return progress_; }
-  std::optional<ModelOptions> model() const override { return model_; }
+  ImportProgress progress() const override { return run_.progress; }
+  std::optional<ModelOptions> model() const override { return run_.model; }
 
  private:
   // Refuses expert parameters. The other entries say how DeepSpeed cuts a tensor and are not
@@ -82,40 +76,31 @@ class Universal final : public ImportSource {
     throw CheckpointError("belongs to an expert; Sluice has no experts", file.path(), "",
                           expert->at);
   }
-  // Reads counters, and the arguments if Megatron-DeepSpeed wrote them. The file of any rank has
-  // both.
+  // The file of any rank has counters and arguments.
   void read_model_states() {
+    run_.names = deepspeed_names(names_);
     for (const std::string& name : local_file_system().list(dir_)) {
       if (!name.ends_with("model_states.pt") || name.starts_with("layer_")) continue;
-      const TorchFile file(join_path(dir_, name));
-      progress_.step = whole_number(file.tree(), file.root(), "global_steps");
-      progress_.samples = whole_number(file.tree(), file.root(), "global_samples");
-      skipped_ = whole_number(file.tree(), file.root(), "skipped_steps");
-      if (const PickleValue* const args = file.tree().find(file.root(), "args")) {
-        if (megatron_) model_ = megatron_model(file.tree(), *args, file.path());
-      }
+      run_ = read_deepspeed_run(TorchFile(join_path(dir_, name)), run_.names);
       return;
     }
   }
   // Reads Adam's update count: a number or a tensor, per parameter or once for all.
   void read_step() {
-    progress_.updates = std::max<std::int64_t>(0, progress_.step - skipped_);
     for (const std::string& name : names_) {
       const std::string path = join_path(join_path(zero_, name), "step.pt");
       if (!file_exists(path)) continue;
       TorchFile file(path);
-      progress_.updates = updates_of(file, file.root());
+      run_.progress.updates = updates_of(file, file.root());
       break;
     }
-    progress_.step = std::max(progress_.step, progress_.updates);
+    run_.progress.step = std::max(run_.progress.step, run_.progress.updates);
   }
 
   std::string dir_, zero_;
   std::vector<std::string> names_;
-  bool megatron_ = false, weights_only_ = false;
-  std::int64_t skipped_ = 0;
-  ImportProgress progress_;
-  std::optional<ModelOptions> model_;
+  bool weights_only_ = false;
+  DeepSpeedRun run_;
 };
 
 }  // namespace

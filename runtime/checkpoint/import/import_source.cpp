@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "runtime/checkpoint/import/deepspeed_files.hpp"
 #include "runtime/checkpoint/import/import_files.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 
@@ -18,6 +19,15 @@ bool has_rank_folder(const std::string& dir) {
   if (!file_exists(dir)) return false;
   const std::vector<std::string> names = local_file_system().list(dir);
   return std::any_of(names.begin(), names.end(), is_rank_folder);
+}
+
+// A folder of DeepSpeed checkpoints names one in the file `latest`. Other programs have folders of
+// this name.
+std::string deepspeed_step(const std::string& dir, const char* latest) {
+  const std::string path = join_path(dir, latest);
+  const auto found = local_file_system().stat(path);
+  const std::string tag = found && !found->directory ? first_line(path) : "";
+  return tag.empty() ? dir : join_path(dir, tag);
 }
 
 // A folder of Megatron checkpoints names the checkpoint to use; the folder of one checkpoint does
@@ -72,10 +82,12 @@ std::int64_t updates_of(TorchFile& file, const PickleValue& value) {
 
 std::unique_ptr<ImportSource> open_import(const std::string& dir, const ImportWhat& what) {
   if (what.format != ImportFormat::kMegatron) {
-    const std::string tag = first_line(join_path(dir, "latest_universal"));
-    const std::string step = tag.empty() ? dir : join_path(dir, tag);
-    if (file_exists(join_path(step, "zero")))
-      return open_deepspeed_universal(step, what.weights_only);
+    const std::string universal = deepspeed_step(dir, "latest_universal");
+    if (file_exists(join_path(universal, "zero"))) {
+      return open_deepspeed_universal(universal, what.weights_only);
+    }
+    const std::string saved = deepspeed_step(dir, "latest");
+    if (has_deepspeed_files(saved)) return open_deepspeed_zero(saved, what.weights_only);
   }
   if (what.format != ImportFormat::kDeepSpeed) {
     const std::string step = megatron_step(dir);

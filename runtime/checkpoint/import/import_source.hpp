@@ -1,6 +1,7 @@
 // Checkpoints of other programs: their tensors, the run's progress and the model.
 //
 // clang-format off
+//   DeepSpeed             *_model_states.pt, *_optim_states.pt: ZeRO's shards of every rank
 //   DeepSpeed universal   zero/<parameter>/{fp32,exp_avg,exp_avg_sq}.pt: weights and moments
 //   Megatron              mp_rank_TT[_PPP]/model_optim_rng.pt: a file for each tensor-parallel rank
 //                         and pipeline stage; moments of an optimizer that is not distributed
@@ -58,15 +59,17 @@ struct ImportWhat {
   bool weights_only = false;  // ignore the optimizer's states
 };
 
-// `dir`: the folder of a checkpoint, or a folder of checkpoints, from which latest_universal or
-// latest_checkpointed_iteration.txt names one. Returns nullptr if `dir` has another format. Throws
-// CheckpointError if an optimizer exists but its states cannot be matched to parameters: moments
-// are never dropped silently.
+// `dir`: the folder of a checkpoint, or a folder of checkpoints, from which latest_universal,
+// latest or latest_checkpointed_iteration.txt names one. Returns nullptr if `dir` has another
+// format. Throws CheckpointError if an optimizer exists but its states cannot be matched to
+// parameters: moments are never dropped silently.
 [[nodiscard]] std::unique_ptr<ImportSource> open_import(const std::string& dir,
                                                         const ImportWhat& what = {});
 
 [[nodiscard]] std::unique_ptr<ImportSource> open_deepspeed_universal(const std::string& dir,
                                                                      bool weights_only = false);
+[[nodiscard]] std::unique_ptr<ImportSource> open_deepspeed_zero(const std::string& dir,
+                                                                bool weights_only = false);
 [[nodiscard]] std::unique_ptr<ImportSource> open_megatron(const std::string& dir,
                                                           bool weights_only = false);
 [[nodiscard]] std::unique_ptr<ImportSource> open_megatron_dist(const std::string& dir,

@@ -58,19 +58,58 @@ OpenTensor::OpenTensor(std::string name, std::vector<std::int64_t> shape,
   }
 }
 
+OpenTensor::OpenTensor(std::string name, std::vector<std::int64_t> shape,
+                       const std::vector<TensorRun>& runs)
+    : name_(std::move(name)), shape_(std::move(shape)) {
+  std::int64_t at = 0;
+  for (const TensorRun& run : runs) {
+    const std::vector<std::int64_t>& stored = run.file->tensor(*run.value).shape;
+    check(run.elems > 0 && run.from >= 0 && stored.size() == 1 && run.elems <= stored[0] - run.from,
+          "elements of a vector: " + name_);
+    runs_.push_back({run, at});
+    at += run.elems;
+  }
+  check(!runs_.empty() && at == element_count(shape_), "runs of a tensor: " + name_);
+}
+
 CheckpointError OpenTensor::error(const std::string& what) const {
+  if (!runs_.empty()) return {what, runs_[0].run.file->path(), name_, runs_[0].run.value->at};
   return {what, pieces_[0].file->path(), name_, pieces_[0].value->at};
 }
 
 void OpenTensor::check_dtype() const {
+  for (const PlacedRun& placed : runs_) (void)placed.run.file->dtype(*placed.run.value, name_);
   for (const TensorPiece& piece : pieces_) (void)piece.file->dtype(*piece.value, name_);
 }
 
 void OpenTensor::check_storage() const {
+  for (const PlacedRun& placed : runs_) placed.run.file->check_storage(*placed.run.value, name_);
   for (const TensorPiece& piece : pieces_) piece.file->check_storage(*piece.value, name_);
 }
 
+void OpenTensor::read_runs(std::int64_t begin, std::span<float> out) const {
+  const std::int64_t end = begin + static_cast<std::int64_t>(out.size());
+  auto placed = std::upper_bound(
+      runs_.begin(), runs_.end(), begin,
+      [](std::int64_t element, const PlacedRun& after) { return element < after.at; });
+  for (--placed; placed != runs_.end() && placed->at < end; ++placed) {
+    const TensorRun& run = placed->run;
+    const std::int64_t first = std::max(begin, placed->at);
+    const std::int64_t last = std::min(end, placed->at + run.elems);
+    run.file->read_row(*run.value, 0, run.from + first - placed->at,
+                       out.subspan(static_cast<std::size_t>(first - begin),
+                                   static_cast<std::size_t>(last - first)));
+  }
+}
+
 void OpenTensor::read_row(std::int64_t row, std::int64_t col, std::span<float> out) const {
+  if (!runs_.empty()) {
+    const std::int64_t cols = shape_.empty() ? 1 : shape_.back();
+    const std::int64_t begin = row * cols + col;
+    check(begin >= 0 && static_cast<std::int64_t>(out.size()) <= element_count(shape_) - begin,
+          "elements within their tensor");
+    return read_runs(begin, out);
+  }
   const std::int64_t end = col + static_cast<std::int64_t>(out.size());
   for (const TensorPiece& piece : pieces_) {
     if (row < piece.row || row >= piece.row + piece.rows()) continue;
@@ -84,6 +123,9 @@ void OpenTensor::read_row(std::int64_t row, std::int64_t col, std::span<float> o
 }
 
 void OpenTensor::let_go() const {
+  for (const PlacedRun& placed : runs_) {
+    placed.run.file->let_go(*placed.run.value, placed.run.from, placed.run.elems);
+  }
   for (const TensorPiece& piece : pieces_) piece.file->let_go(*piece.value);
 }
 

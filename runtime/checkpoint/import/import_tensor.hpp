@@ -1,5 +1,5 @@
-// A tensor of another program's checkpoint, in one file or in rectangles of several files
-// (torch_dist). Not thread-safe.
+// A tensor of another program's checkpoint: in one file, in rectangles of several files
+// (torch_dist), or in runs of its elements (ZeRO's shards). Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -22,6 +22,14 @@ struct TensorPiece {
   [[nodiscard]] std::int64_t cols() const;
 };
 
+// A run of a tensor's elements in row-major order: elements [from, from + elems) of a stored
+// vector.
+struct TensorRun {
+  std::shared_ptr<TorchFile> file;
+  const PickleValue* value = nullptr;  // kTensor with one dimension; lives as long as the file
+  std::int64_t from = 0, elems = 0;
+};
+
 class OpenTensor {
  public:
   // A tensor in one file.
@@ -29,6 +37,9 @@ class OpenTensor {
   // A tensor in several pieces. Throws CheckpointError if the pieces leave a hole, overlap, or
   // exceed `shape`. REQUIRES: one or two dimensions.
   OpenTensor(std::string name, std::vector<std::int64_t> shape, std::vector<TensorPiece> pieces);
+  // A tensor whose runs follow one another. REQUIRES: the runs are not empty, lie within their
+  // vectors, and have as many elements as `shape`.
+  OpenTensor(std::string name, std::vector<std::int64_t> shape, const std::vector<TensorRun>& runs);
 
   [[nodiscard]] const std::string& name() const { return name_; }
   [[nodiscard]] const std::vector<std::int64_t>& shape() const { return shape_; }
@@ -48,9 +59,16 @@ class OpenTensor {
   bool unpadded = false;  // a vocabulary without padding
 
  private:
+  struct PlacedRun {
+    TensorRun run;
+    std::int64_t at = 0;  // number of elements before the run
+  };
+  void read_runs(std::int64_t begin, std::span<float> out) const;
+
   std::string name_;
   std::vector<std::int64_t> shape_;
-  std::vector<TensorPiece> pieces_;
+  std::vector<TensorPiece> pieces_;  // or
+  std::vector<PlacedRun> runs_;
 };
 
 }  // namespace sluice

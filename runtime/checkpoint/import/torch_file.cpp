@@ -221,4 +221,11 @@ void TorchFile::let_go(const PickleValue& value) const {
   sluice::let_go(impl_->storage(impl_->tensor(value)));
 }
 
+void TorchFile::let_go(const PickleValue& value, std::int64_t from, std::int64_t elems) const {
+  const PickleTensor& tensor = impl_->tensor(value);
+  if (tensor.strides.at(0) != 1) return let_go(value);
+  const std::int64_t size = size_of(tree().storages[tensor.storage].dtype);
+  sluice::let_go(bytes_of(impl_->storage(tensor), (tensor.offset + from) * size, elems * size));
+}
+
 }  // namespace sluice

@@ -49,6 +49,8 @@ class TorchFile {
   [[nodiscard]] double read_number(const PickleValue& value, const std::string& name) const;
   // Releases the pages that were read from this process's resident memory.
   void let_go(const PickleValue& value) const;
+  // The same for elements [from, from + elems) of a vector.
+  void let_go(const PickleValue& value, std::int64_t from, std::int64_t elems) const;
 
  private:
   struct Impl;

@@ -51,6 +51,7 @@ void as_it_is(std::string&) {}
 
 TEST(Mutation, Pickle) { run_mutations("pickle", fuzz_pickle, kPieces, as_it_is); }
 TEST(Mutation, Megatron) { run_mutations("megatron", fuzz_megatron, kPieces, as_it_is); }
+TEST(Mutation, DeepSpeed) { run_mutations("deepspeed", fuzz_deepspeed, kPieces, as_it_is); }
 TEST(Mutation, DistMetadata) {
   run_mutations("dist_metadata", fuzz_dist_metadata, kPieces, as_it_is);
 }
