@@ -2,7 +2,7 @@
 #include <string>
 #include <string_view>
 
-#include "configs/migrate/deepspeed_config.hpp"
+#include "configs/migrate/deepspeed/deepspeed_config.hpp"
 #include "tests/fuzz/targets.hpp"
 
 namespace sluice::testing {

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "configs/migrate/deepspeed_config.hpp"
+#include "configs/migrate/deepspeed/deepspeed_config.hpp"
 
 namespace sluice::migrate {
 namespace {

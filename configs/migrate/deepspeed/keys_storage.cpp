@@ -1,5 +1,5 @@
 // Rows of aio, checkpoint, datastates_ckpt, activation_checkpointing and pipeline.
-#include "configs/migrate/key_table.hpp"
+#include "configs/migrate/deepspeed/key_table.hpp"
 
 namespace sluice::migrate {
 

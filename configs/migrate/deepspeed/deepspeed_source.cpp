@@ -1,4 +1,4 @@
-#include "configs/migrate/deepspeed_source.hpp"
+#include "configs/migrate/deepspeed/deepspeed_source.hpp"
 
 #include <cerrno>
 #include <cstdint>

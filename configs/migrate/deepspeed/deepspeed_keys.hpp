@@ -11,7 +11,8 @@
 #include <string_view>
 #include <vector>
 
-#include "configs/migrate/deepspeed_version.hpp"
+#include "configs/migrate/deepspeed/deepspeed_version.hpp"
+#include "configs/migrate/key_class.hpp"
 
 namespace sluice::migrate {
 
@@ -29,9 +30,6 @@ enum class KeyType {
   kObject,     // an object whose keys DeepSpeed does not read one by one
   kAny,
 };
-
-// What a key becomes (README.md). A finding of a file has one of these.
-enum class KeyClass { kMapped, kChanged, kNotNeeded, kRefused, kRemoved, kIgnored };
 
 // What DeepSpeed does with a key of a section that it does not know.
 enum class Unknown {
@@ -92,9 +90,5 @@ struct DeepSpeedKey {
 [[nodiscard]] std::vector<std::string_view> names_in_section(std::string_view section,
                                                              std::string_view variant,
                                                              const DeepSpeedVersion& version);
-
-// "mapped", "changed", "not_needed", "refused_unless_default", "removed_upstream",
-// "ignored_upstream".
-[[nodiscard]] std::string_view class_name(KeyClass kind);
 
 }  // namespace sluice::migrate

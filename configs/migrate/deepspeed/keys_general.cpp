@@ -1,5 +1,5 @@
 // Rows of the top level: batch sizes, gradients, communication, output.
-#include "configs/migrate/key_table.hpp"
+#include "configs/migrate/deepspeed/key_table.hpp"
 
 namespace sluice::migrate {
 

@@ -1,9 +1,9 @@
-#include "configs/migrate/deepspeed_keys.hpp"
+#include "configs/migrate/deepspeed/deepspeed_keys.hpp"
 
 #include <algorithm>
 #include <map>
 
-#include "configs/migrate/key_table.hpp"
+#include "configs/migrate/deepspeed/key_table.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -110,24 +110,6 @@ std::vector<std::string_view> names_in_section(std::string_view section, std::st
     if (!key.alias.empty()) names.push_back(key.alias);
   }
   return names;
-}
-
-std::string_view class_name(KeyClass kind) {
-  switch (kind) {
-    case KeyClass::kMapped:
-      return "mapped";
-    case KeyClass::kChanged:
-      return "changed";
-    case KeyClass::kNotNeeded:
-      return "not_needed";
-    case KeyClass::kRefused:
-      return "refused_unless_default";
-    case KeyClass::kRemoved:
-      return "removed_upstream";
-    case KeyClass::kIgnored:
-      break;
-  }
-  return "ignored_upstream";
 }
 
 }  // namespace sluice::migrate

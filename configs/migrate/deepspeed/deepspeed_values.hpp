@@ -4,7 +4,7 @@
 #include <string>
 #include <variant>
 
-#include "configs/migrate/deepspeed_keys.hpp"
+#include "configs/migrate/deepspeed/deepspeed_keys.hpp"
 #include "configs/migrate/hjson_reader.hpp"
 
 namespace sluice::migrate {

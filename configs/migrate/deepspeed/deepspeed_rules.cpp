@@ -1,11 +1,11 @@
-#include "configs/migrate/deepspeed_rules.hpp"
+#include "configs/migrate/deepspeed/deepspeed_rules.hpp"
 
 #include <algorithm>
 #include <array>
 
 #include "base/format.hpp"
-#include "configs/migrate/deepspeed_values.hpp"
-#include "configs/migrate/deepspeed_walk.hpp"
+#include "configs/migrate/deepspeed/deepspeed_values.hpp"
+#include "configs/migrate/deepspeed/deepspeed_walk.hpp"
 #include "configs/suggest.hpp"
 #include "configs/yaml_tree.hpp"
 

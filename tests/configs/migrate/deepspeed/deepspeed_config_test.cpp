@@ -1,5 +1,5 @@
 // Findings, effective values, batch sizes and "auto" of configurations that DeepSpeed takes.
-#include "configs/migrate/deepspeed_config.hpp"
+#include "configs/migrate/deepspeed/deepspeed_config.hpp"
 
 #include <gtest/gtest.h>
 

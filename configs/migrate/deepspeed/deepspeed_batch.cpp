@@ -1,5 +1,5 @@
 #include "base/format.hpp"
-#include "configs/migrate/deepspeed_rules.hpp"
+#include "configs/migrate/deepspeed/deepspeed_rules.hpp"
 
 namespace sluice::migrate {
 namespace {

@@ -1,5 +1,5 @@
 // Rows of tensor_parallel, expert_parallel, compile, hybrid_engine and weight_quantization.
-#include "configs/migrate/key_table.hpp"
+#include "configs/migrate/deepspeed/key_table.hpp"
 
 namespace sluice::migrate {
 

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "configs/migrate/deepspeed_config.hpp"
+#include "configs/migrate/deepspeed/deepspeed_config.hpp"
 
 namespace sluice::migrate {
 

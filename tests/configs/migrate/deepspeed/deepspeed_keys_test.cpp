@@ -1,5 +1,5 @@
 // The table: every row is sound, and the rows are those of DeepSpeed 0.19.8.
-#include "configs/migrate/deepspeed_keys.hpp"
+#include "configs/migrate/deepspeed/deepspeed_keys.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,7 @@
 #include <string>
 #include <variant>
 
-#include "configs/migrate/deepspeed_values.hpp"
+#include "configs/migrate/deepspeed/deepspeed_values.hpp"
 
 namespace sluice::migrate {
 namespace {

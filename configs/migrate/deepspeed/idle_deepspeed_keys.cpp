@@ -3,7 +3,7 @@
 #include <array>
 
 #include "base/format.hpp"
-#include "configs/migrate/deepspeed_rules.hpp"
+#include "configs/migrate/deepspeed/deepspeed_rules.hpp"
 
 namespace sluice::migrate {
 namespace {

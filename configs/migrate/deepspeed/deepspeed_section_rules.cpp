@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "base/format.hpp"
-#include "configs/migrate/deepspeed_rules.hpp"
+#include "configs/migrate/deepspeed/deepspeed_rules.hpp"
 
 namespace sluice::migrate {
 namespace {

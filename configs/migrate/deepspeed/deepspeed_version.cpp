@@ -1,4 +1,4 @@
-#include "configs/migrate/deepspeed_version.hpp"
+#include "configs/migrate/deepspeed/deepspeed_version.hpp"
 
 #include <charconv>
 

@@ -1,10 +1,10 @@
-#include "configs/migrate/deepspeed_walk.hpp"
+#include "configs/migrate/deepspeed/deepspeed_walk.hpp"
 
 #include <algorithm>
 #include <map>
 
 #include "base/format.hpp"
-#include "configs/migrate/deepspeed_values.hpp"
+#include "configs/migrate/deepspeed/deepspeed_values.hpp"
 #include "configs/suggest.hpp"
 #include "configs/yaml_tree.hpp"
 

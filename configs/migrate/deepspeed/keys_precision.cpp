@@ -1,5 +1,5 @@
 // Rows of fp16, bf16, torch_autocast and data_types.
-#include "configs/migrate/key_table.hpp"
+#include "configs/migrate/deepspeed/key_table.hpp"
 
 namespace sluice::migrate {
 

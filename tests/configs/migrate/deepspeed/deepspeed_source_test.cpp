@@ -1,5 +1,5 @@
 // A path or base64, as --deepspeed_config takes them.
-#include "configs/migrate/deepspeed_source.hpp"
+#include "configs/migrate/deepspeed/deepspeed_source.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "configs/migrate/deepspeed_values.hpp"
+#include "configs/migrate/deepspeed/deepspeed_values.hpp"
 
 #include <algorithm>
 #include <array>

@@ -1,5 +1,5 @@
 // Rows of data_efficiency, and of the keys that DeepSpeed 0.19.7 and 0.19.8 removed.
-#include "configs/migrate/key_table.hpp"
+#include "configs/migrate/deepspeed/key_table.hpp"
 
 namespace sluice::migrate {
 

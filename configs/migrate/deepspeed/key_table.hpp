@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "configs/migrate/deepspeed_keys.hpp"
+#include "configs/migrate/deepspeed/deepspeed_keys.hpp"
 
 namespace sluice::migrate {
 

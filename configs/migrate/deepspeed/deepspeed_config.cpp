@@ -1,12 +1,12 @@
-#include "configs/migrate/deepspeed_config.hpp"
+#include "configs/migrate/deepspeed/deepspeed_config.hpp"
 
 #include <algorithm>
 #include <tuple>
 
 #include "base/error.hpp"
 #include "base/format.hpp"
-#include "configs/migrate/deepspeed_rules.hpp"
-#include "configs/migrate/deepspeed_walk.hpp"
+#include "configs/migrate/deepspeed/deepspeed_rules.hpp"
+#include "configs/migrate/deepspeed/deepspeed_walk.hpp"
 
 namespace sluice::migrate {
 namespace {

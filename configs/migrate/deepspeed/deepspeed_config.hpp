@@ -16,16 +16,11 @@
 #include <string_view>
 #include <vector>
 
-#include "configs/migrate/deepspeed_keys.hpp"
-#include "configs/migrate/deepspeed_version.hpp"
+#include "configs/migrate/deepspeed/deepspeed_keys.hpp"
+#include "configs/migrate/deepspeed/deepspeed_version.hpp"
 #include "configs/migrate/hjson_reader.hpp"
 
 namespace sluice::migrate {
-
-struct Place {
-  int line = 0;  // from 1; 0: the value stands in no file
-  int column = 0;
-};
 
 // What becomes of one key of the file.
 struct Finding {

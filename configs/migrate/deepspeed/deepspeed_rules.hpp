@@ -2,7 +2,7 @@
 // and the batch sizes. Only for deepspeed_config.cpp. Pure function of its arguments.
 #pragma once
 
-#include "configs/migrate/deepspeed_config.hpp"
+#include "configs/migrate/deepspeed/deepspeed_config.hpp"
 
 namespace sluice::migrate {
 

@@ -1,5 +1,5 @@
 // Rows of optimizer and scheduler. A row of params belongs to the types that take the parameter.
-#include "configs/migrate/key_table.hpp"
+#include "configs/migrate/deepspeed/key_table.hpp"
 
 namespace sluice::migrate {
 
