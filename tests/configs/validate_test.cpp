@@ -158,21 +158,6 @@ TEST_F(Validate, Data) {
             "c.yaml:1:28: data.split: the share of training must be above 0: 0 of 5");
 }
 
-TEST_F(Validate, ADryRunAndAPlanNeedNoData) {
-  scratch_.write("c.yaml", "train: {steps: 5}\n");
-  const LoadedConfig config = load_config("c.yaml", {});
-  EXPECT_THROW(validate(config, 1), ConfigError);
-  EXPECT_NO_THROW(validate(config, 1, std::nullopt, Purpose::kDryRun));
-  EXPECT_NO_THROW(validate(config, 1, std::nullopt, Purpose::kPlan));
-}
-
-TEST_F(Validate, OnlyAPlanAcceptsDrivesOfAnotherMachine) {
-  scratch_.write("c.yaml", "offload: {optimizer: nvme, nvme_path: /no/such/drive/x}\n");
-  const LoadedConfig config = load_config("c.yaml", {});
-  EXPECT_THROW(validate(config, 1, std::nullopt, Purpose::kDryRun), ConfigError);
-  EXPECT_NO_THROW(validate(config, 1, std::nullopt, Purpose::kPlan));
-}
-
 TEST_F(Validate, WarmUpIsAShareOfWhatTheOverrideLeaves) {
   const std::string file = "train: {steps: 800}\nschedule: {type: cosine, warmup_steps: 5%}\n";
   EXPECT_EQ(complaint(kData + file, 1, {}, {"train.steps=20"}), "");
