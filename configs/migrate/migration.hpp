@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -50,6 +51,15 @@ struct MigrationError {
 struct MissingValue {
   std::string path;  // "optimizer.params.lr"
   std::string give;  // the flags that give it: "--set optimizer.lr=LR, or --trainer"
+};
+
+// Peaks of a rank by the plan, in bytes.
+struct PlannedMemory {
+  std::string of;       // "the result", "without offload.optimizer: host"
+  std::string problem;  // the reason why there is no plan; empty: there is one
+  std::int64_t device = 0;
+  std::int64_t host = 0;
+  std::int64_t nvme = 0;
 };
 
 struct Migration {

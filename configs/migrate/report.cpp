@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/bytes.hpp"
 #include "configs/migrate/write_yaml.hpp"
 #include "configs/yaml_tree.hpp"
 
@@ -98,7 +99,24 @@ class Text {
     }
   }
 
+  void memory() {
+    if (migration_.memory.empty()) return;
+    title("memory of a rank, by the plan", "1");
+    for (const PlannedMemory& plan : migration_.memory) {
+      std::string line = "  " + plan.of;
+      line.append(std::max<std::size_t>(44, line.size() + 2) - line.size(), ' ');
+      if (plan.problem.empty()) {
+        line += format_bytes(plan.device) + " device, " + format_bytes(plan.host) + " host";
+        if (plan.nvme > 0) line += ", " + format_bytes(plan.nvme) + " nvme";
+      } else {
+        line += "no plan: " + plan.problem;
+      }
+      text_ += line + "\n";
+    }
+  }
+
   void rest() {
+    memory();
     if (!migration_.commands.empty()) title("start", "1");
     for (const std::string& command : migration_.commands) text_ += "  " + command + "\n";
     if (!migration_.notes.empty()) title("notes", "1");

@@ -46,6 +46,14 @@ std::string report_json(const Migration& migration) {
   for (const MissingValue& missing : migration.missing) {
     out["missing"].push_back({{"path", missing.path}, {"give", missing.give}});
   }
+  out["memory"] = Json::array();
+  for (const PlannedMemory& plan : migration.memory) {
+    out["memory"].push_back({{"of", plan.of},
+                             {"problem", plan.problem},
+                             {"device", plan.device},
+                             {"host", plan.host},
+                             {"nvme", plan.nvme}});
+  }
   out["commands"] = migration.commands;
   out["notes"] = migration.notes;
   out["config"] = migration.is_stopped() ? Json(nullptr) : Json(write_yaml(migration));
