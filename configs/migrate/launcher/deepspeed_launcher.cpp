@@ -140,7 +140,7 @@ class DeepSpeedLauncher {
     if (given_.has("--hostfile")) {
       part_.decide("--hostfile", kMapped,
                    "the file cannot be read here; where it is missing DeepSpeed uses one host");
-      part_.set("--hostfile", "launch.hostfile", hostfile_, "--hostfile " + hostfile_);
+      part_.set("--hostfile", "launch.hostfile", yaml_text(hostfile_), "--hostfile " + hostfile_);
       unread_hostfile_ = true;
     } else if (nodes > 1) {
       part_.error("--num_nodes",
@@ -223,10 +223,10 @@ class DeepSpeedLauncher {
     }
     if (is_filtered_) {
       part_.result().hostfile_text = pool_.lines();
-      part_.set(filter_name(), "launch.hostfile", std::string(kNewHostfile),
+      part_.set(filter_name(), "launch.hostfile", yaml_text(kNewHostfile),
                 format_text("the hosts of {} that are left", hostfile_));
     } else {
-      part_.set("--hostfile", "launch.hostfile", hostfile_, "--hostfile " + hostfile_);
+      part_.set("--hostfile", "launch.hostfile", yaml_text(hostfile_), "--hostfile " + hostfile_);
     }
     map_variables();
     map_devices();
