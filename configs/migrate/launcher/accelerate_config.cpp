@@ -294,6 +294,7 @@ class DeepSpeedPlugin {
       draft_.set("deepspeed_config.deepspeed_hostfile", "launch.hostfile", *hostfile,
                  "deepspeed_config.deepspeed_hostfile");
     }
+    for (const std::string& note : scratch.notes) draft_.note(note);
     if (launch.world > 0) made_.world = launch.world;
     made_.hostfile_text = launch.hostfile_text;
     made_.commands = launch.commands;

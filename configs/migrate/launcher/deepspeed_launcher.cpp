@@ -202,11 +202,13 @@ class DeepSpeedLauncher {
     part_.decide("--no_ssh", kNotNeeded, "one host needs no ssh");
   }
   void set_ranks(int ranks) {
-    const char* name = "--num_gpus";
-    if (!given_.has(name)) name = given_.has("--include") ? "--include" : "--exclude";
-    if (!given_.has(name)) name = "--hostfile";
-    part_.set(name, "launch.nproc", std::to_string(ranks),
-              format_text("{}: {} rank{} on each host", name, ranks, ranks == 1 ? "" : "s"));
+    for (const char* const name : {"--num_gpus", "--include", "--exclude"}) {
+      if (!given_.has(name)) continue;
+      const std::string origin = format_text("{} {}", name, given_.text(name, ""));
+      return part_.set(name, "launch.nproc", std::to_string(ranks), origin);
+    }
+    part_.set("--hostfile", "launch.nproc", std::to_string(ranks),
+              has_hostfile_ ? "slots of " + hostfile_ : "CUDA_VISIBLE_DEVICES");
   }
   void map_hosts() {
     part_.result().world = pool_.ranks();
@@ -223,6 +225,12 @@ class DeepSpeedLauncher {
     }
     if (is_filtered_) {
       part_.result().hostfile_text = pool_.lines();
+      std::string lines;
+      for (const Host& host : pool_.hosts) {
+        lines +=
+            format_text("{}'{} slots={}'", lines.empty() ? "" : ", ", host.name, host.slots.size());
+      }
+      part_.draft().note(format_text("Write the file {} with the lines {}.", kNewHostfile, lines));
       part_.set(filter_name(), "launch.hostfile", yaml_text(kNewHostfile),
                 format_text("the hosts of {} that are left", hostfile_));
     } else {
