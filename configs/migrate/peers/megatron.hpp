@@ -1,7 +1,8 @@
 // Megatron-LM's command line as a configuration of Sluice: pretrain_gpt.py of core 0.19, started by
 // torchrun, python or nothing. Pure functions; thread-safe.
 //
-//     Migration migration = migrate_megatron("torchrun --nproc_per_node 8 pretrain_gpt.py ...", {});
+//     Migration migration = migrate_megatron("torchrun --nproc_per_node 8 pretrain_gpt.py ...",
+//     {});
 #pragma once
 
 #include <string>

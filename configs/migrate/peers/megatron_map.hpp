@@ -1,4 +1,5 @@
-// The parts of the mapping of Megatron-LM's arguments. Only for megatron.cpp and megatron_map_*.cpp.
+// The parts of the mapping of Megatron-LM's arguments. Only for megatron.cpp and
+// megatron_map_*.cpp.
 #pragma once
 
 #include <cstdint>

@@ -18,10 +18,7 @@ bool is_default_here(std::string_view key, std::string_view value) {
 }  // namespace
 
 PeerMap::PeerMap(Migration& result, const std::vector<std::string>& settings, DefaultOf default_of)
-    : result_(result),
-      settings_(settings),
-      default_of_(std::move(default_of)),
-      draft_(result) {}
+    : result_(result), settings_(settings), default_of_(std::move(default_of)), draft_(result) {}
 
 void PeerMap::make_sure(std::string_view from) {
   if (draft_.find(from) != nullptr) return;
@@ -75,11 +72,9 @@ bool PeerMap::is_given(std::string_view key) const {
 }
 
 std::string yaml_paths(const std::vector<std::string>& paths) {
-  return write_value(Rules{.type = KeyType::kPaths}, Value(paths));
-}
-
-std::string yaml_text(const std::string& text) {
-  return write_value(Rules{.type = KeyType::kPath}, Value(text));
+  std::string text;
+  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + yaml_text(path);
+  return "[" + text + "]";
 }
 
 }  // namespace sluice::migrate

@@ -1,5 +1,5 @@
-// What the mappings of all peers share: keys of the result with their origin, defaults of the source
-// that matter, values that have no counterpart. Not thread-safe.
+// What the mappings of all peers share: keys of the result with their origin, defaults of the
+// source that matter, values that have no counterpart. Not thread-safe.
 #pragma once
 
 #include <functional>
@@ -47,7 +47,5 @@ class PeerMap {
 
 // A list of texts as YAML: ["a", "b"].
 [[nodiscard]] std::string yaml_paths(const std::vector<std::string>& paths);
-// One text as YAML.
-[[nodiscard]] std::string yaml_text(const std::string& text);
 
 }  // namespace sluice::migrate
