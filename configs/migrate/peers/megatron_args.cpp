@@ -67,7 +67,7 @@ std::string unknown(std::string_view name) {
   }
   const auto near = nearest(name, megatron_argument_names());
   return "no argument of Megatron-LM" +
-         (near ? ", did you mean " + std::string(*near) + "?"
+         (near ? "; did you mean " + std::string(*near) + "?"
                : std::string("; leave the argument out, or migrate without it and set the key of "
                              "Sluice with --set"));
 }

@@ -1,11 +1,13 @@
 #include "configs/migrate/peers/megatron_arguments.hpp"
 
 #include <array>
+#include <cmath>
 #include <cstdlib>
 #include <map>
 #include <utility>
 
 #include "configs/migrate/hjson_reader.hpp"
+#include "configs/value.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -136,10 +138,12 @@ const std::vector<std::string_view>& megatron_argument_names() {
 
 std::string argument_json(const MegatronArgument& argument, std::string_view word) {
   const bool number = argument.type == Type::kInt || argument.type == Type::kFloat;
-  const char last = word.empty() ? ' ' : word.back();
-  const bool plain = word.find_first_of("+nN ") == std::string_view::npos && last != '.' &&
+  if (!number || !is_python_float(word)) return json_text(word);
+  const bool plain = word.find_first_of("+nN ") == std::string_view::npos && word.back() != '.' &&
                      !word.starts_with('.') && !word.starts_with("-.");
-  return number && plain ? std::string(word) : json_text(word);
+  if (plain) return std::string(word);
+  const double value = std::strtod(std::string(word).c_str(), nullptr);
+  return std::isfinite(value) ? format_number(value) : json_text(word);
 }
 
 std::string default_json(const MegatronArgument& argument) {

@@ -222,6 +222,10 @@ class ModelMap {
       return;
     }
     std::int64_t rows = args_.count(from);
+    if (rows < 1) {
+      map_.error(from, "Megatron-LM needs a number above 0; give one");
+      return;
+    }
     if (!padded && !args_.has("--no-pad-vocab-size")) {
       const std::int64_t unit =
           args_.count("--make-vocab-size-divisible-by") *

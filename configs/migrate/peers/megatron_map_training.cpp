@@ -232,6 +232,11 @@ void map_adam(MegatronRun& run) {
   const std::string second = lion ? "--lion-beta2" : "--adam-beta2";
   const std::string betas =
       "[" + format_number(args.number(first)) + ", " + format_number(args.number(second)) + "]";
+  for (const std::string& beta : {first, second}) {
+    if (args.number(beta) >= 0 && args.number(beta) < 1) continue;
+    run.map.error(beta, "found " + args.text(beta) + ", expected a number in [0, 1); give one");
+    return;
+  }
   run.map.set(first, "optimizer.betas", betas);
   run.map.set(second, "optimizer.betas", betas);
   if (!lion) run.map.set("--adam-eps", "optimizer.eps", format_number(args.number("--adam-eps")));

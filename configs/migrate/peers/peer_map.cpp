@@ -50,12 +50,17 @@ void PeerMap::changed(std::string_view from, std::string note) {
 void PeerMap::reclass(std::string_view from, KeyClass kind, std::string note) {
   make_sure(from);
   draft_.reclass(from, kind, std::move(note));
+  mark(from, false);
 }
 
 void PeerMap::stop(std::string_view from, std::string note) {
   reclass(from, KeyClass::kRefused, std::move(note));
+  mark(from, true);
+}
+
+void PeerMap::mark(std::string_view from, bool stops) {
   for (MigratedKey& key : result_.keys) {
-    if (key.path == from) key.stops = true;
+    if (key.path == from) key.stops = stops;
   }
 }
 

@@ -37,6 +37,7 @@ class PeerMap {
 
  private:
   void make_sure(std::string_view from);
+  void mark(std::string_view from, bool stops);
   [[nodiscard]] bool is_given(std::string_view key) const;
 
   Migration& result_;
