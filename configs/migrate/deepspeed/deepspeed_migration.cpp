@@ -70,8 +70,9 @@ void settle_classes(DeepSpeedConfig& config) {
   for (Finding& finding : config.findings) {
     if (finding.key == nullptr || finding.kind == KeyClass::kIgnored) {
       // Parameters of a type without rows.
-      const bool is_type = (finding.path.starts_with("optimizer.params.") && !has_optimizer(config)) ||
-                           (finding.path.starts_with("scheduler.params.") && !has_scheduler(config));
+      const bool is_type =
+          (finding.path.starts_with("optimizer.params.") && !has_optimizer(config)) ||
+          (finding.path.starts_with("scheduler.params.") && !has_scheduler(config));
       if (is_type && finding.kind == KeyClass::kRefused) finding.is_default = true;
       continue;
     }

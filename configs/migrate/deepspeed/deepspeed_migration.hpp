@@ -15,7 +15,7 @@
 namespace sluice::migrate {
 
 struct DeepSpeedOptions {
-  std::string file;  // for places
+  std::string file{};  // for places
   // Version, world, and values of "auto" that the training arguments give.
   ParseOptions parse{};
   std::int64_t hidden = 0;  // width of the model; 0: not known

@@ -48,9 +48,9 @@ constexpr std::array kRows{
     AutoRow{"scheduler.params.warmup_max_lr", "optimizer.lr", "LR", "learning_rate"},
 };
 
-constexpr std::array<std::string_view, 3> kOfWidth{
-    "zero_optimization.reduce_bucket_size", "zero_optimization.prefetch_bucket_size",
-    "zero_optimization.param_persistence_threshold"};
+constexpr std::array<std::string_view, 3> kOfWidth{"zero_optimization.reduce_bucket_size",
+                                                   "zero_optimization.prefetch_bucket_size",
+                                                   "zero_optimization.param_persistence_threshold"};
 
 const HjsonNode* node_at(const HjsonNode& root, std::string_view path) {
   const HjsonNode* node = &root;
@@ -128,14 +128,14 @@ class Filler {
     const auto text = given(key);
     if (!text) return;
     const Rules& rules = find_key(key)->rules;
-    if (rules.type == KeyType::kFloats) return put(path, *text);
-    if (rules.type == KeyType::kSteps) {
+    if (rules.type == sluice::KeyType::kFloats) return put(path, *text);
+    if (rules.type == sluice::KeyType::kSteps) {
       const auto steps = read_steps(*text);
       const std::int64_t all = all_steps();
       if (!steps || steps->is_auto() || (steps->share > 0 && all == 0)) return;
       return put(path, std::to_string(steps->of(all)));
     }
-    if (rules.type == KeyType::kRate) {
+    if (rules.type == sluice::KeyType::kRate) {
       const auto bound = read_rate(*text);
       const auto lr = rate();
       if (!bound || (bound->share > 0 && !lr)) return;
@@ -174,8 +174,7 @@ class Filler {
 
   // Settings count data-parallel ranks, DeepSpeed's train_batch_size the tensor-parallel ranks too.
   void batch() {
-    const std::int64_t tensor =
-        whole(node_at(root_, "tensor_parallel.autotp_size")).value_or(1);
+    const std::int64_t tensor = whole(node_at(root_, "tensor_parallel.autotp_size")).value_or(1);
     if (const auto micro = whole(given("train.micro_batch"), "train.micro_batch")) {
       put(kMicro, std::to_string(*micro));
     }

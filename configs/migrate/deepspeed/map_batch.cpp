@@ -48,8 +48,8 @@ void sizes_of_world(DeepSpeedMapping& mapping) {
     mapping.set_from(kMicro, "train.micro_batch", micro, std::string(kMicro) + " " + micro);
   } else {
     mapping.set_from(kGlobal, "train.micro_batch", micro,
-                     format_text("train_batch_size {} / {} ranks / {} micro-batches",
-                                 *batch.global, batch.ranks, *batch.accumulation));
+                     format_text("train_batch_size {} / {} ranks / {} micro-batches", *batch.global,
+                                 batch.ranks, *batch.accumulation));
   }
   const std::int64_t global = *batch.global / batch.ranks * batch.data_parallel;
   set_global(mapping, std::to_string(global),
@@ -94,7 +94,8 @@ void map_sizes(DeepSpeedMapping& mapping) {
 void map_steps(DeepSpeedMapping& mapping) {
   constexpr std::string_view kTotal = "scheduler.params.total_num_steps";
   if (mapping.is_set("train.steps")) return;
-  if (const auto steps = count_of(mapping.config(), kTotal); steps && has_scheduler(mapping.config())) {
+  if (const auto steps = count_of(mapping.config(), kTotal);
+      steps && has_scheduler(mapping.config())) {
     return mapping.set(kTotal, "train.steps", std::to_string(*steps), "steps");
   }
   mapping.note(

@@ -58,6 +58,12 @@ void map_optimizer_tier(DeepSpeedMapping& mapping, const OffloadTiers& tiers) {
 void map_parameter_tier(DeepSpeedMapping& mapping, const OffloadTiers& tiers) {
   const std::string path = mover(mapping, kParam);
   if (!mapping.is_written(path)) return;
+  const std::int64_t stage = stage_of(mapping.config());
+  if (stage < 3) {
+    return mapping.classify(
+        path, KeyClass::kIgnored,
+        format_text("DeepSpeed uses this key on ZeRO stage 3 only, the stage is {}", stage));
+  }
   mapping.set(path, "offload.parameters", std::string(tiers.parameters));
   if (!tiers.optimizer_follows) return;
   mapping.classify(path, KeyClass::kChanged,
@@ -81,10 +87,11 @@ void map_fraction(DeepSpeedMapping& mapping, const OffloadTiers& tiers) {
                                  "the device Sluice updates all of them off the device",
                                  ratio));
   } else if (tiers.device_fraction > 0) {
-    mapping.classify(kRatio, KeyClass::kChanged,
-                     format_text("offload.device_fraction {:.12g} = 1 - ratio {}; gradients stay on "
-                                 "the device",
-                                 tiers.device_fraction, ratio));
+    mapping.classify(
+        kRatio, KeyClass::kChanged,
+        format_text("offload.device_fraction {:.12g} = 1 - ratio {}; gradients stay on "
+                    "the device",
+                    tiers.device_fraction, ratio));
   }
 }
 
@@ -136,9 +143,8 @@ void map_transfers(DeepSpeedMapping& mapping, const OffloadTiers& tiers) {
   }
   const std::int64_t bytes = mapping.config().count(kBlock);
   const Range& range = find_key("offload.block_bytes")->rules.range;
-  const std::int64_t block =
-      whole_blocks(std::clamp(bytes, static_cast<std::int64_t>(range.min),
-                              static_cast<std::int64_t>(range.max)));
+  const std::int64_t block = whole_blocks(std::clamp(bytes, static_cast<std::int64_t>(range.min),
+                                                     static_cast<std::int64_t>(range.max)));
   mapping.set(kBlock, "offload.block_bytes", std::to_string(block), "bytes");
   if (block != bytes) {
     mapping.classify(kBlock, KeyClass::kChanged,

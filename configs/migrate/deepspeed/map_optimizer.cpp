@@ -56,7 +56,8 @@ void without_optimizer(DeepSpeedMapping& mapping) {
   constexpr std::string_view kHighest = "scheduler.params.warmup_max_lr";
   const bool has_rate = scheduler == "WarmupDecayLR" ||
                         (scheduler == "WarmupLR" && !mapping.config().is_null(kHighest));
-  if (has_rate || mapping.is_set("optimizer.lr") || mapping.value("optimizer.lr") != nullptr) return;
+  if (has_rate || mapping.is_set("optimizer.lr") || mapping.value("optimizer.lr") != nullptr)
+    return;
   mapping.missing(std::string(from), flags_for("optimizer.params.lr"));
 }
 
@@ -95,7 +96,8 @@ void map_adam(DeepSpeedMapping& mapping, const std::string& type) {
   const DeepSpeedConfig& config = mapping.config();
   const std::string mode = parameter("adam_w_mode");
   const std::string correction = parameter("bias_correction");
-  mapping.set(correction, "optimizer.bias_correction", is_on(config, correction) ? "true" : "false");
+  mapping.set(correction, "optimizer.bias_correction",
+              is_on(config, correction) ? "true" : "false");
   if (type == "adamw") return mapping.idle(mode, "DeepSpeed's AdamW ignores the key");
   const bool decoupled = is_on(config, mode);
   mapping.set(mode, "optimizer.decoupled", decoupled ? "true" : "false");
@@ -112,8 +114,8 @@ void map_states(DeepSpeedMapping& mapping) {
   const bool is_narrow = config.has(narrow) && mapping.is_written(narrow) && !is_on(config, narrow);
   const std::string_view dtype = model_dtype(config);
   for (const std::string& path : {narrow, std::string("bf16.bf16_optimizer_states")}) {
-    const bool is_states = path == narrow ? is_narrow && dtype == "bf16"
-                                          : dtype == "bf16" && is_on(config, path);
+    const bool is_states =
+        path == narrow ? is_narrow && dtype == "bf16" : dtype == "bf16" && is_on(config, path);
     if (!is_states || offload_tiers(config).optimizer == "device") continue;
     mapping.set(path, "offload.states_dtype", "bf16");
     mapping.classify(path, KeyClass::kChanged,

@@ -57,7 +57,8 @@ void map_output(DeepSpeedMapping& mapping) {
   constexpr std::string_view kEnabled = "tensorboard.enabled";
   constexpr std::string_view kPath = "tensorboard.output_path";
   if (mapping.is_written(kEnabled)) {
-    mapping.set(kEnabled, "output.tensorboard", is_on(mapping.config(), kEnabled) ? "true" : "false");
+    mapping.set(kEnabled, "output.tensorboard",
+                is_on(mapping.config(), kEnabled) ? "true" : "false");
   }
   if (!mapping.is_written(kPath) || !is_on(mapping.config(), kEnabled)) return;
   mapping.classify(kPath, KeyClass::kChanged,

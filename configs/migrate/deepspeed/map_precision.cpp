@@ -58,8 +58,8 @@ void map_dynamic_scale(DeepSpeedMapping& mapping) {
   constexpr std::int64_t kLargestPower = 127;  // the largest power of two in fp32
   const std::int64_t power = config.count(kPower);
   if (power > kLargestPower || power < -kLargestPower) {
-    mapping.error(kPower, format_text("2^{} is no fp32 number; write a power from -127 to 127",
-                                      power));
+    mapping.error(kPower,
+                  format_text("2^{} is no fp32 number; write a power from -127 to 127", power));
   } else {
     mapping.set(kPower, "loss_scale.initial",
                 format_number(std::ldexp(1.0, static_cast<int>(power))), "as a power of two");

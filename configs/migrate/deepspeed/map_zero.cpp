@@ -17,8 +17,7 @@ void map_stage(DeepSpeedMapping& mapping) {
   // zero_optimization: true or false, the form before stages.
   const bool old_form = !mapping.is_written(kStage) && mapping.config().is_written(kStage);
   if (old_form) {
-    mapping.set_from("zero_optimization", "zero.stage", stage,
-                     "zero_optimization in its old form");
+    mapping.set_from("zero_optimization", "zero.stage", stage, "zero_optimization in its old form");
     return;
   }
   mapping.set(kStage, "zero.stage", stage);
