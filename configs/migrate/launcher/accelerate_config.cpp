@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/format.hpp"
-#include "configs/migrate/launcher/shell_words.hpp"
+#include "configs/migrate/launcher/shell_command.hpp"
 #include "configs/migrate/launcher/yaml_values.hpp"
 #include "configs/suggest.hpp"
 #include "configs/yaml_tree.hpp"

@@ -5,7 +5,7 @@
 #include "base/format.hpp"
 #include "configs/migrate/launcher/host_pool.hpp"
 #include "configs/migrate/launcher/launch_parts.hpp"
-#include "configs/migrate/launcher/shell_words.hpp"
+#include "configs/migrate/launcher/shell_command.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -315,8 +315,8 @@ class DeepSpeedLauncher {
       for (const Host& host : pool_.hosts) names += (names.empty() ? "" : ",") + host.name;
       starter_ += " --nodelist=" + shell_quote(names);
     }
-    const ShellCommand more = split_shell(given_.text("--launcher_args", "srun"));
-    if (!more.error.empty()) part_.error("--launcher_args", more.error);
+    const ShellCommand more = split_command(given_.text("--launcher_args", "srun"));
+    for (const std::string& what : more.errors) part_.error("--launcher_args", what);
     if (given_.has("--launcher_args")) starter_ += " " + shell_join(more.words);
   }
   void map_without_ssh() {

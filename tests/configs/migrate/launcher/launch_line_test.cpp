@@ -3,7 +3,7 @@
 
 #include <gtest/gtest.h>
 
-#include "launch_cases.hpp"
+#include "tests/configs/migrate/launcher/launch_cases.hpp"
 
 namespace sluice::migrate {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "configs/migrate/launcher/accelerate_config.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
-#include "launch_cases.hpp"
+#include "tests/configs/migrate/launcher/launch_cases.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -27,41 +27,34 @@ TEST(RefusedLaunch, ShellLines) {
   const std::vector<Wrong> cases{
       {"", {"--launch: the line has no command; give the launcher's"}},
       {"A=1", {"--launch: the line has no command; give the launcher's"}},
-      {"deepspeed 'a", {"--launch: character 11: the quote ' has no partner; close the text"}},
-      {"deepspeed \"a", {"--launch: character 11: the quote \" has no partner; close the text"}},
+      {"deepspeed 'a", {"--launch: line 1, character 11: the quote ' has no end; close the quote"}},
+      {"deepspeed \"a",
+       {"--launch: line 1, character 11: the quote \" has no end; close the quote"}},
       {"deepspeed a\\",
-       {"--launch: character 12: a backslash with nothing after it; take it away"}},
+       {"--launch: line 1, character 12: a backslash ends the text; remove the backslash or add "
+        "what follows"}},
       {"deepspeed t.py | tee log",
-       {"--launch: character 16: '|' is a pipe; give the command before it alone"}},
-      {"deepspeed t.py > log",
-       {"--launch: character 16: '>' redirects a file; give the command without it"}},
+       {"--launch: line 1, character 16: the pipe | is no argument; leave out the pipe and what "
+        "follows"}},
       {"deepspeed t.py 2>&1",
-       {"--launch: character 17: '>' redirects a file; give the command without it"}},
+       {"--launch: line 1, character 17: the redirection > is no argument; leave it out"}},
       {"cd x && deepspeed t.py",
-       {"--launch: character 6: '&&' starts another command; give the launcher's alone"}},
-      {"deepspeed t.py || true",
-       {"--launch: character 16: '||' starts another command; give the launcher's alone"}},
+       {"--launch: line 1, character 6: '&&' belongs to the shell; give one command without '&&', "
+        "or quote the word"}},
       {"deepspeed t.py &",
-       {"--launch: character 16: '&' ends the command; give the launcher's alone"}},
-      {"cd x; deepspeed t.py",
-       {"--launch: character 5: ';' ends the command; give the launcher's alone"}},
-      {"(deepspeed t.py)",
-       {"--launch: character 1: '(' belongs to a subshell; give the command alone"}},
+       {"--launch: line 1, character 16: '&' belongs to the shell; give one command without '&', "
+        "or quote the word"}},
       {"deepspeed $(which t.py)",
-       {"--launch: character 11: the output of a command; run the command and write its output "
-        "here"}},
-      {"deepspeed \"`pwd`/t.py\"",
-       {"--launch: character 12: the output of a command; run the command and write its output "
-        "here"}},
-      {"deepspeed --num_gpus $GPUS t.py",
-       {"--launch: character 22: the variable $GPUS has no value here; write its value"}},
-      {"deepspeed \"${DIR}/t.py\"",
-       {"--launch: character 12: the variable $DIR has no value here; write its value"}},
+       {"--launch: line 1, character 11: a shell would run a command here; write the command's "
+        "output instead"}},
+      {"deepspeed --num_gpus $A $B",
+       {"--launch: line 1, character 22: the variable $A has no value here; write the value "
+        "instead of the variable",
+        "--launch: line 1, character 25: the variable $B has no value here; write the value "
+        "instead of the variable"}},
       {"deepspeed t.py\npython x.py",
-       {"--launch: character 15: the line ends here and another command follows; give one command, "
-        "with \\ at the end of each line but the last"}},
-      {"deepspeed \x01",
-       {"--launch: the line has control characters or is not UTF-8; give plain text"}},
+       {"--launch: line 2, character 1: a second command starts here; give one command, with \\ at "
+        "the end of each line that goes on"}},
   };
   for (const Wrong& wrong : cases) {
     SCOPED_TRACE(wrong.input);
@@ -262,7 +255,7 @@ TEST(RefusedTrainer, Arguments) {
        {"--trainer: argument 3: --evaluation-strategy: --eval_strategy is the same argument; keep "
         "one of them"}},
       {"--seed 1 > log",
-       {"--trainer: character 10: '>' redirects a file; give the command without it"}},
+       {"--trainer: line 1, character 10: the redirection > is no argument; leave it out"}},
       {"{\"learning_rate\": \"2e-5\"}",
        {"a.json:1:2: learning_rate: \"2e-5\" is not a number; give one"}},
       {"{\"bf16\": 1}", {"a.json:1:2: bf16: 1 is not true or false; give one"}},

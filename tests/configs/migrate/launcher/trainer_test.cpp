@@ -4,7 +4,7 @@
 #include <set>
 
 #include "configs/migrate/launcher/training_arguments.hpp"
-#include "launch_cases.hpp"
+#include "tests/configs/migrate/launcher/launch_cases.hpp"
 
 namespace sluice::migrate {
 namespace {
