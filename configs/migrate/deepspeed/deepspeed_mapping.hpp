@@ -44,6 +44,10 @@ class DeepSpeedMapping {
   [[nodiscard]] std::string shown(std::string_view path) const;
   // True for an "auto" that nothing fills.
   [[nodiscard]] bool is_open(std::string_view path) const;
+  // True beside training arguments, which have their own migration (launcher/).
+  [[nodiscard]] bool has_arguments() const {
+    return options_.parse.autos.contains("optimizer.params.lr");
+  }
   // True if --set gives the key of Sluice.
   [[nodiscard]] bool is_set(std::string_view key) const;
   [[nodiscard]] const std::string* value(std::string_view key) const { return draft_.value(key); }

@@ -13,6 +13,7 @@ constexpr std::string_view kType = "scheduler.type";
 std::string parameter(std::string_view name) { return "scheduler.params." + std::string(name); }
 
 void constant_rate(DeepSpeedMapping& mapping) {
+  if (mapping.has_arguments()) return mapping.idle(kType, "the Trainer makes the scheduler");
   if (mapping.is_written(kType)) {
     mapping.set(kType, "schedule.type", "constant", "is no scheduler");
   } else {

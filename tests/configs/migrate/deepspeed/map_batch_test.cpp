@@ -216,6 +216,18 @@ TEST(MapAutos, SettingsWinOverArguments) {
   EXPECT_EQ(changed.effective.at("gradient_accumulation_steps"), "2");
 }
 
+// Arguments may name a key by its second name.
+TEST(MapAutos, SecondNames) {
+  const std::string alias = "zero_optimization.stage3_param_persistence_threshold";
+  const Migration migration = migrated(
+      "{train_micro_batch_size_per_gpu: 2, zero_optimization: {stage: 3, "
+      "stage3_param_persistence_threshold: \"auto\"}" +
+          kAdam + "}",
+      {.parse = {.autos = {{alias, "777"}}}});
+  EXPECT_EQ(missing_of(migration), Lines{});
+  EXPECT_EQ(settings_of(migration)["zero.persist_below"], "777");
+}
+
 TEST(MapAutos, OneTrueDtypeDecidesTheOther) {
   const Migration migration = migrated(
       "{train_micro_batch_size_per_gpu: 2, bf16: {enabled: \"auto\"}, fp16: {enabled: true}" +

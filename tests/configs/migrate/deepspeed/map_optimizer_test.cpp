@@ -91,12 +91,16 @@ TEST(MapOptimizer, WithoutOptimizerTheRateIsAskedFor) {
   EXPECT_EQ(missing_of(migration),
             Lines{"optimizer: --set optimizer.lr=LR, or learning_rate with --trainer"});
   EXPECT_EQ(missing_of(with("steps_per_print: 1", {.set = {"optimizer.lr=1e-3"}})), Lines{});
-  const Migration trained =
-      with("steps_per_print: 1", {.parse = {.autos = {{"optimizer.params.lr", "5e-5"},
-                                                      {"optimizer.params.betas", "[0.9, 0.99]"}}}});
-  EXPECT_EQ(missing_of(trained), Lines{});
-  EXPECT_EQ(settings_of(trained, "optimizer."),
-            (Settings{{"optimizer.lr", "5e-5"}, {"optimizer.betas", "[0.9, 0.99]"}}));
+}
+
+// The migration of the training arguments sets what the file lacks.
+TEST(MapOptimizer, TrainingArgumentsGiveOptimizerAndScheduler) {
+  const Migration migration =
+      with("steps_per_print: 1", {.parse = {.autos = {{"optimizer.params.lr", "5e-5"}}}});
+  EXPECT_EQ(missing_of(migration), Lines{});
+  EXPECT_EQ(migration.notes, Lines{});
+  EXPECT_EQ(settings_of(migration, "optimizer."), Settings{});
+  EXPECT_EQ(settings_of(migration, "schedule."), Settings{});
 }
 
 TEST(MapOptimizer, NarrowStates) {
