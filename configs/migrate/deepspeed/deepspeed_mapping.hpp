@@ -38,6 +38,8 @@ class DeepSpeedMapping {
   void error(std::string_view path, const std::string& what);
   void missing(std::string path, std::string give);
   void note(std::string sentence);
+  // Adds to the note of each "auto" the value that fills the key. Called after all keys are mapped.
+  void say_autos();
 
   [[nodiscard]] bool is_written(std::string_view path) const { return written_.contains(path); }
   // Values of the configuration as text for notes, origins and YAML.

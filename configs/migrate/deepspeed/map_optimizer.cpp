@@ -79,8 +79,10 @@ void map_adam(DeepSpeedMapping& mapping, const std::string& type) {
   const DeepSpeedConfig& config = mapping.config();
   const std::string mode = parameter("adam_w_mode");
   const std::string correction = parameter("bias_correction");
-  mapping.set(correction, "optimizer.bias_correction",
-              is_on(config, correction) ? "true" : "false");
+  if (mapping.is_written(correction)) {
+    mapping.set(correction, "optimizer.bias_correction",
+                is_on(config, correction) ? "true" : "false");
+  }
   if (type == "adamw") return mapping.idle(mode, "DeepSpeed's AdamW ignores the key");
   const bool decoupled = is_on(config, mode);
   mapping.set(mode, "optimizer.decoupled", decoupled ? "true" : "false");
