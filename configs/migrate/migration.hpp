@@ -72,6 +72,7 @@ struct Migration {
   std::vector<ConfigLine> lines{};      // each key of Sluice at most once
   std::vector<std::string> commands{};  // how to start the run: "./sluice train out.yaml"
   std::vector<std::string> notes{};     // sentences that belong to no key
+  std::vector<PlannedMemory> memory{};  // the result first; empty: no model is known
   int world = 0;                        // ranks of the job; 0: not known
 
   [[nodiscard]] bool is_stopped() const { return !errors.empty() || !missing.empty(); }
