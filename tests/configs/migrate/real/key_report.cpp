@@ -13,6 +13,7 @@ constexpr std::string_view kTitle = "=== ";
 constexpr std::string_view kKey = "  ";
 constexpr std::string_view kMeaning = "      ";
 constexpr std::string_view kDefault = "(default) ";
+constexpr std::string_view kTrainer = "trainer.";
 constexpr std::string_view kAsks = "asks for ";
 constexpr std::string_view kError = "error: ";
 constexpr std::string_view kNote = "note: ";
@@ -62,12 +63,17 @@ struct Branch {
   }
 };
 
+// A training argument that sets no key of Sluice itself.
+bool is_silent_argument(const MigratedKey& key) {
+  return key.path.starts_with(kTrainer) && key.to.empty();
+}
+
 // True for the line of a key that the file has.
 bool is_key_line(const std::string& line) {
   if (!line.starts_with(kKey) || line.starts_with(kMeaning)) return false;
   const std::string_view rest = std::string_view(line).substr(kKey.size());
   return !rest.starts_with(kDefault) && !rest.starts_with(kAsks) && !rest.starts_with(kError) &&
-         !rest.starts_with(kNote);
+         !rest.starts_with(kNote) && !rest.starts_with(kTrainer);
 }
 
 }  // namespace
@@ -84,7 +90,9 @@ std::string key_report(const std::vector<migrate::HjsonProblem>& problems,
   for (const migrate::HjsonProblem& problem : problems)
     text += std::string(kKey) + std::string(kError) + problem.what + "\n";
   if (!problems.empty()) return text;
-  for (const MigratedKey& key : migration.keys) text += key_lines(key);
+  for (const MigratedKey& key : migration.keys) {
+    if (!is_silent_argument(key)) text += key_lines(key);
+  }
   for (const migrate::MissingValue& missing : migration.missing) {
     text += std::string(kKey) + std::string(kAsks) + missing.path + ": " + missing.give + "\n";
   }

@@ -2,6 +2,7 @@
 // of reports/. README.md says where the files are and how the reports are written again.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,8 @@
 #include <set>
 
 #include "configs/migrate/deepspeed/deepspeed_migration.hpp"
+#include "configs/migrate/launcher/training_arguments.hpp"
+#include "configs/migrate/write_yaml.hpp"
 #include "tests/configs/migrate/real/key_report.hpp"
 #include "tests/configs/migrate/real/source_list.hpp"
 
@@ -28,52 +31,52 @@ std::string text_of(const std::filesystem::path& path) {
 
 std::vector<RealConfig> sources() { return read_sources(text_of(kFolder / "README.md")); }
 
-// Values of "auto" as a Hugging Face run of a model of width 4096 fills them.
-const std::map<std::string, std::string, std::less<>>& trainer_values() {
-  static const std::map<std::string, std::string, std::less<>> values{
-      {"gradient_clipping", "1.0"},
-      {"optimizer.params.lr", "2e-5"},
-      {"optimizer.params.betas", "[0.9, 0.999]"},
-      {"optimizer.params.eps", "1e-8"},
-      {"optimizer.params.weight_decay", "0.01"},
-      {"scheduler.params.warmup_min_lr", "0"},
-      {"scheduler.params.warmup_max_lr", "2e-5"},
-      {"scheduler.params.warmup_num_steps", "100"},
-      {"scheduler.params.total_num_steps", "1000"},
-      {"fp16.enabled", "false"},
-      {"bf16.enabled", "true"},
-      {"zero_optimization.reduce_bucket_size", "16777216"},
-      {"zero_optimization.prefetch_bucket_size", "15099494"},
-      {"zero_optimization.param_persistence_threshold", "40960"},
-  };
-  return values;
-}
-
 int written_count(const HjsonNode& root, std::string_view key, int otherwise) {
   const HjsonNode* node = root.find(key);
   return node != nullptr && node->integer ? static_cast<int>(*node->integer) : otherwise;
 }
 
-migrate::DeepSpeedOptions options_of(const RealConfig& source, const HjsonNode& root,
-                                     const migrate::DeepSpeedVersion& version) {
-  const int micro = written_count(root, "train_micro_batch_size_per_gpu", 2);
-  const int accumulation = written_count(root, "gradient_accumulation_steps", 4);
-  migrate::DeepSpeedOptions options{
-      .file = source.name,
-      .parse = {.version = version, .world = source.world, .autos = trainer_values()},
-      .hidden = 4096,
-      .layers = 32};
-  auto& autos = options.parse.autos;
-  autos["train_micro_batch_size_per_gpu"] = std::to_string(micro);
-  autos["gradient_accumulation_steps"] = std::to_string(accumulation);
-  autos["train_batch_size"] = std::to_string(micro * accumulation * source.world);
-  return options;
+bool has_auto(const HjsonNode& node) {
+  return node.text == "auto" ||
+         std::any_of(node.entries.begin(), node.entries.end(),
+                     [](const migrate::HjsonEntry& entry) { return has_auto(entry.value); });
+}
+
+// Training arguments of one Hugging Face run, with the batch sizes that the file has.
+migrate::TrainerValues training_arguments(const HjsonNode& root) {
+  const HjsonNode* fp16 = root.find("fp16");
+  const HjsonNode* enabled = fp16 != nullptr ? fp16->find("enabled") : nullptr;
+  const bool is_fp16 = enabled != nullptr && enabled->boolean;
+  const std::string text =
+      "{per_device_train_batch_size: " +
+      std::to_string(written_count(root, "train_micro_batch_size_per_gpu", 2)) +
+      ", gradient_accumulation_steps: " +
+      std::to_string(written_count(root, "gradient_accumulation_steps", 4)) +
+      ", learning_rate: 2e-5, weight_decay: 0.01, adam_beta2: 0.999, max_grad_norm: 1.0, "
+      "max_steps: 1000, warmup_steps: 100, " +
+      (is_fp16 ? "fp16" : "bf16") + ": true}";
+  return migrate::read_training_arguments(text, "training_args.json");
 }
 
 Migration migrated(const RealConfig& source, const HjsonDocument& document,
                    const migrate::DeepSpeedVersion& version) {
   if (!document.problems.empty()) return {.file = source.name, .source = ""};
-  return migrate_deepspeed(document.root, options_of(source, document.root, version));
+  const HjsonNode& root = document.root;
+  migrate::DeepSpeedOptions options{.file = source.name,
+                                    .parse = {.version = version, .world = source.world},
+                                    .hidden = 4096,
+                                    .layers = 32};
+  if (!has_auto(root)) return migrate_deepspeed(root, options);
+  const migrate::TrainerValues values = training_arguments(root);
+  EXPECT_TRUE(values.errors.empty()) << source.name << ": " << values.errors.front().text;
+  migrate::TrainerContext context = migrate::trainer_context(root);
+  context.world = source.world;
+  context.hidden = options.hidden;
+  options.parse.autos = migrate::trainer_autos(values, context);
+  Migration migration = migrate_deepspeed(root, options);
+  migrate::MigrationDraft draft(migration);
+  migrate::map_trainer(values, context, draft);
+  return migration;
 }
 
 // Paths of all keys that hold no further keys.
@@ -105,9 +108,22 @@ void expect_each_key_once(const HjsonNode& root, const Migration& migration) {
     EXPECT_EQ(count, 1) << migration.file << ": " << leaf;
   }
   for (const migrate::MigratedKey& key : migration.keys) {
+    if (key.path.starts_with("trainer.")) continue;
     EXPECT_TRUE(!key.is_written || used.contains(&key))
         << migration.file << ": " << key.path << " is no key of the file";
   }
+}
+
+// The YAML is a configuration of Sluice once every key that stops is allowed.
+void expect_a_configuration(Migration migration) {
+  if (migration.is_stopped()) return;
+  std::vector<std::string> allowed;
+  for (const migrate::MigratedKey& key : migration.keys) {
+    if (key.stops) allowed.push_back(key.path);
+  }
+  settle_allowed(migration, allowed);
+  check_result(migration);
+  for (const migrate::MigrationError& error : migration.errors) ADD_FAILURE() << error.text;
 }
 
 // The files themselves, or "" where SLUICE_REAL_CONFIGS names no folder.
@@ -169,6 +185,7 @@ TEST(RealConfigs, EveryKeyHasOneClassAndTheReportIsTheGoldenOne) {
     for (const migrate::DeepSpeedVersion& version : source.versions) {
       const Migration migration = migrated(source, document, version);
       if (document.problems.empty()) expect_each_key_once(document.root, migration);
+      expect_a_configuration(migration);
       const std::string title = report_title(source.name, source.world, version);
       const std::string report = key_report(document.problems, migration);
       std::string& file = files[source.report_file()];
