@@ -97,6 +97,7 @@ int run_migrate(MigrateCommand command) {
   }
   refuse_to_overwrite(command.out);
   take_sizes(command.request);
+  if (!command.out.empty()) command.request.out = command.out;
   Migration migration = migrate::migrate(command.request);
   const std::string name = command.out.empty() ? "migrated.yaml" : command.out;
   try_model(command.request, name, migration);

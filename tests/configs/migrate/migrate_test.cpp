@@ -1,0 +1,98 @@
+// Sources side by side, and requests that make no sense.
+#include "configs/migrate/migrate.hpp"
+
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "configs/migrate/report.hpp"
+#include "tests/configs/scratch.hpp"
+
+namespace sluice::migrate {
+namespace {
+
+class MigrateRequest : public ::testing::Test {
+ protected:
+  std::string complaint(const MigrationRequest& request) {
+    try {
+      return error_text(migrate(request));
+    } catch (const ConfigError& error) {
+      return std::string("throws ") + error.what();
+    } catch (const IoError& error) {
+      return std::string("throws ") + error.what();
+    }
+  }
+  static std::string line(const Migration& migration, const std::string& key) {
+    for (const ConfigLine& entry : migration.lines) {
+      if (entry.setting.key == key) return entry.setting.value;
+    }
+    return "";
+  }
+
+  testing::Scratch scratch_;
+};
+
+TEST_F(MigrateRequest, ExactlyOneSource) {
+  EXPECT_EQ(complaint({}),
+            "throws no source: name a DeepSpeed configuration, or give --launch, "
+            "--accelerate, --megatron or --torchtitan");
+  EXPECT_EQ(complaint({.deepspeed = "ds.json", .megatron = "pretrain_gpt.py"}),
+            "throws --megatron and a DeepSpeed configuration (or --launch, --accelerate, "
+            "--trainer) are different sources; give one");
+  EXPECT_EQ(complaint({.trainer = "--bf16"}),
+            "throws no DeepSpeed configuration: name the file, or give --launch or --accelerate "
+            "with a line or a file that names one");
+}
+
+TEST_F(MigrateRequest, FilesThatAreNotThere) {
+  EXPECT_EQ(complaint({.deepspeed = "no.json"}),
+            "throws no file 'no.json', and the text is no base64 of a configuration; name a "
+            "DeepSpeed configuration, or give its JSON in urlsafe base64");
+  EXPECT_EQ(complaint({.torchtitan = "no.toml"}),
+            "throws --torchtitan no.toml: cannot be read as a file; check the path");
+  EXPECT_EQ(complaint({.accelerate = "no.yaml"}),
+            "throws --accelerate no.yaml: cannot be read as a file; check the path");
+}
+
+TEST_F(MigrateRequest, AVersionThatIsNone) {
+  scratch_.write("ds.json", "{\"train_batch_size\": 4}");
+  EXPECT_EQ(complaint({.deepspeed = "ds.json", .from_version = "new"}),
+            "throws --from-version new: no version of DeepSpeed; expected one such as 0.19.8");
+}
+
+TEST_F(MigrateRequest, TwoNumbersOfRanks) {
+  scratch_.write("ds.json", "{\"train_micro_batch_size_per_gpu\": 4}");
+  EXPECT_EQ(complaint({.launch = "deepspeed --num_gpus 4 t.py --deepspeed ds.json", .world = 8}),
+            "--launch starts 4 ranks, and --world is 8; leave --world out\n");
+}
+
+TEST_F(MigrateRequest, SyntaxErrorsHaveLineAndColumn) {
+  scratch_.write("ds.json", "{\n  \"a\": 1,\n  \"a\": 2\n}");
+  const std::string text = complaint({.deepspeed = "ds.json"});
+  EXPECT_TRUE(text.starts_with("ds.json:3:3: ")) << text;
+}
+
+TEST_F(MigrateRequest, ASettingFillsAnAutoAndReplacesAValue) {
+  scratch_.write("ds.json",
+                 "{\"train_micro_batch_size_per_gpu\": \"auto\", \"optimizer\": {\"type\": "
+                 "\"Adam\", \"params\": {\"lr\": \"auto\"}}, \"gradient_clipping\": 2.0}");
+  const Migration migration =
+      migrate({.deepspeed = "ds.json",
+               .set = {"train.micro_batch=3", "optimizer.lr=2e-5", "train.clip=0.5"}});
+  EXPECT_EQ(error_text(migration), "");
+  EXPECT_EQ(line(migration, "train.micro_batch"), "3");
+  EXPECT_EQ(line(migration, "optimizer.lr"), "2e-5");
+  EXPECT_EQ(line(migration, "train.clip"), "0.5");
+}
+
+TEST_F(MigrateRequest, ADefaultOfTheTrainerDoesNotReplaceAWrittenKey) {
+  scratch_.write("ds.json",
+                 "{\"train_micro_batch_size_per_gpu\": \"auto\", \"steps_per_print\": 7}");
+  const Migration migration =
+      migrate({.deepspeed = "ds.json", .trainer = "--per_device_train_batch_size 4 --max_steps 9"});
+  EXPECT_EQ(error_text(migration), "");
+  EXPECT_EQ(line(migration, "train.log_every"), "7");
+  EXPECT_EQ(line(migration, "train.steps"), "9");
+}
+
+}  // namespace
+}  // namespace sluice::migrate
