@@ -297,6 +297,12 @@ TEST(TrainerMap, RefusedArgumentsStopUnlessTheyHaveTheirDefault) {
                    "trainer.torch_compile not_needed"}));
 }
 
+TEST(TrainerMap, ArgumentsOfTheScriptAreIgnored) {
+  EXPECT_EQ(key_lines(map("save_steps --max_steps 5 --model_name_or_path gpt2", {})),
+            (Words{"script.save_steps ignored_upstream", "trainer.max_steps mapped",
+                   "script.model_name_or_path ignored_upstream"}));
+}
+
 TEST(TrainerMap, StrategiesOtherThanSteps) {
   const Migration migration =
       map("--max_steps 1000 --save_strategy epoch --logging_strategy no --logging_steps 5 "
