@@ -298,8 +298,8 @@ TEST(TrainerMap, RefusedArgumentsStopUnlessTheyHaveTheirDefault) {
 }
 
 TEST(TrainerMap, ArgumentsOfTheScriptAreIgnored) {
-  EXPECT_EQ(key_lines(map("save_steps --max_steps 5 --model_name_or_path gpt2", {})),
-            (Words{"script.save_steps ignored_upstream", "trainer.max_steps mapped",
+  EXPECT_EQ(key_lines(map("--max_steps 5 save_steps --model_name_or_path gpt2", {})),
+            (Words{"trainer.max_steps mapped", "script.save_steps ignored_upstream",
                    "script.model_name_or_path ignored_upstream"}));
 }
 
