@@ -17,7 +17,7 @@ void fuzz_tokenizer(std::span<const std::byte> bytes);
 // A file of data.text: as plain text, as JSON lines and as .json; as gzip if the bytes are gzip.
 void fuzz_documents(std::span<const std::byte> bytes);
 // A DeepSpeed configuration: the reader of Hjson, the key table, the rules.
-void fuzz_deepspeed(std::span<const std::byte> bytes);
+void fuzz_deepspeed_config(std::span<const std::byte> bytes);
 // Files of torch.save: the pickle alone, and the zip around it.
 void fuzz_pickle(std::span<const std::byte> bytes);
 void fuzz_torch(std::span<const std::byte> bytes);

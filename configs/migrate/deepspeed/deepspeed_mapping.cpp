@@ -92,6 +92,7 @@ void DeepSpeedMapping::idle(std::string_view path, std::string note) {
 }
 
 void DeepSpeedMapping::add_default(std::string path, KeyClass kind, std::string note) {
+  if (draft_.find(path) != nullptr) return draft_.reclass(path, kind, std::move(note));
   draft_.add({.path = std::move(path),
               .place = {},
               .value = "null",
@@ -109,6 +110,17 @@ void DeepSpeedMapping::missing(std::string path, std::string give) {
 }
 
 void DeepSpeedMapping::note(std::string sentence) { draft_.note(std::move(sentence)); }
+
+void DeepSpeedMapping::say_autos() {
+  for (const AutoValue& value : config_.autos) {
+    if (!value.is_filled) continue;
+    const std::string name = named(value.path);
+    const MigratedKey* const key = draft_.find(name);
+    const std::string filled =
+        config_.is_null(value.path) ? "the quotient of the other two sizes" : shown(value.path);
+    draft_.reclass(name, key->kind, key->note + "; \"auto\" is " + filled);
+  }
+}
 
 bool DeepSpeedMapping::is_open(std::string_view path) const {
   return std::any_of(config_.autos.begin(), config_.autos.end(), [path](const AutoValue& value) {

@@ -38,12 +38,18 @@ class DeepSpeedMapping {
   void error(std::string_view path, const std::string& what);
   void missing(std::string path, std::string give);
   void note(std::string sentence);
+  // Adds to the note of each "auto" the value that fills the key. Called after all keys are mapped.
+  void say_autos();
 
   [[nodiscard]] bool is_written(std::string_view path) const { return written_.contains(path); }
   // Values of the configuration as text for notes, origins and YAML.
   [[nodiscard]] std::string shown(std::string_view path) const;
   // True for an "auto" that nothing fills.
   [[nodiscard]] bool is_open(std::string_view path) const;
+  // True beside training arguments, which have their own migration (launcher/).
+  [[nodiscard]] bool has_arguments() const {
+    return options_.parse.autos.contains("optimizer.params.lr");
+  }
   // True if --set gives the key of Sluice.
   [[nodiscard]] bool is_set(std::string_view key) const;
   [[nodiscard]] const std::string* value(std::string_view key) const { return draft_.value(key); }

@@ -63,36 +63,37 @@ DeepSpeedConfig parse(const HjsonNode& root, ParseOptions& options, Migration& r
   return parse_deepspeed(root, options);
 }
 
+bool is_parameter_of_lacking_type(const DeepSpeedConfig& config, std::string_view path) {
+  return (path.starts_with("optimizer.params.") && !has_optimizer(config)) ||
+         (path.starts_with("scheduler.params.") && !has_scheduler(config));
+}
+
+// 16-bit moments: Sluice has them in bf16, off the device.
+void settle_states(const DeepSpeedConfig& config, Finding& finding) {
+  const std::string& path = finding.key->path;
+  const bool is_states =
+      path == "bf16.bf16_optimizer_states" || path == "optimizer.params.fp32_optimizer_states";
+  if (!is_states || finding.is_default || finding.kind != KeyClass::kChanged) return;
+  const std::string_view dtype = model_dtype(config);
+  const bool is_offloaded = offload_tiers(config).optimizer != "device";
+  if (dtype == "fp32" || (dtype == "bf16" && is_offloaded)) return;
+  finding.kind = KeyClass::kRefused;
+  finding.note = dtype == "fp16" ? "Sluice has bf16 moments off the device, and no fp16 moments"
+                                 : "Sluice has bf16 moments off the device only; offload the "
+                                   "optimizer";
+}
+
 // Before keys are added: what stops a migration in this configuration, and what does not.
 void settle_classes(DeepSpeedConfig& config) {
-  const bool is_offloaded = offload_tiers(config).optimizer != "device";
-  const std::string_view dtype = model_dtype(config);
   for (Finding& finding : config.findings) {
-    if (finding.key == nullptr || finding.kind == KeyClass::kIgnored) {
-      // Parameters of a type without rows.
-      const bool is_type =
-          (finding.path.starts_with("optimizer.params.") && !has_optimizer(config)) ||
-          (finding.path.starts_with("scheduler.params.") && !has_scheduler(config));
-      if (is_type && finding.kind == KeyClass::kRefused) finding.is_default = true;
-      continue;
+    // The type stops, not each of its parameters.
+    if (finding.kind == KeyClass::kRefused && is_parameter_of_lacking_type(config, finding.path)) {
+      finding.is_default = true;
     }
-    const std::string& path = finding.key->path;
+    if (finding.key == nullptr || finding.kind == KeyClass::kIgnored) continue;
     const bool is_section = finding.key->type == KeyType::kSection;
     if (is_section && finding.is_default) finding.kind = KeyClass::kNotNeeded;
-    const bool is_idle_parameter =
-        (path.starts_with("optimizer.params.") && !has_optimizer(config)) ||
-        (path.starts_with("scheduler.params.") && !has_scheduler(config));
-    if (is_idle_parameter && finding.kind != KeyClass::kMapped) {
-      finding.is_default = true;  // the type itself stops
-    }
-    const bool is_states =
-        path == "bf16.bf16_optimizer_states" || path == "optimizer.params.fp32_optimizer_states";
-    if (!is_states || finding.is_default || finding.kind != KeyClass::kChanged) continue;
-    if (dtype == "fp32" || (dtype == "bf16" && is_offloaded)) continue;
-    finding.kind = KeyClass::kRefused;
-    finding.note = dtype == "fp16" ? "Sluice has bf16 moments off the device, and no fp16 moments"
-                                   : "Sluice has bf16 moments off the device only; offload the "
-                                     "optimizer";
+    settle_states(config, finding);
   }
 }
 
@@ -135,6 +136,7 @@ Migration migrate_deepspeed(const HjsonNode& root, const DeepSpeedOptions& given
   map_others(mapping);
   map_optimizer(mapping);
   map_schedule(mapping);
+  mapping.say_autos();
   return result;
 }
 

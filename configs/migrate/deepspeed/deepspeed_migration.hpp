@@ -16,7 +16,8 @@ namespace sluice::migrate {
 
 struct DeepSpeedOptions {
   std::string file{};  // for places
-  // Version, world, and values of "auto" that the training arguments give.
+  // Version, world, and values of "auto". With training arguments, `autos` has all of
+  // trainer_autos(): steps, optimizer and scheduler that the file lacks are then map_trainer()'s.
   ParseOptions parse{};
   std::int64_t hidden = 0;  // width of the model; 0: not known
   std::int64_t layers = 0;  // blocks of the model; 0: not known

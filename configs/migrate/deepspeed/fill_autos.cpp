@@ -77,8 +77,12 @@ std::optional<std::int64_t> whole(const std::optional<std::string>& text, std::s
 
 class Filler {
  public:
-  Filler(const HjsonNode& root, const DeepSpeedOptions& options)
-      : root_(root), options_(options), filled_(options.parse.autos) {}
+  Filler(const HjsonNode& root, const DeepSpeedOptions& options) : root_(root), options_(options) {
+    for (const auto& [path, json] : options.parse.autos) {
+      const DeepSpeedKey* const key = find_deepspeed_key(path);
+      filled_.insert_or_assign(key != nullptr ? key->path : path, json);
+    }
+  }
 
   Autos fill() {
     dtype();

@@ -98,6 +98,7 @@ void map_steps(DeepSpeedMapping& mapping) {
       steps && has_scheduler(mapping.config())) {
     return mapping.set(kTotal, "train.steps", std::to_string(*steps), "steps");
   }
+  if (mapping.has_arguments()) return;
   mapping.note(
       "the file has no number of steps; train.steps has Sluice's default 1000: give "
       "--set train.steps=N");

@@ -23,41 +23,24 @@ std::string list_of(const std::vector<double>& numbers) {
   return "[" + list + "]";
 }
 
-// Values that the training arguments give where the file has no optimizer.
-void take_arguments(DeepSpeedMapping& mapping, std::string_view from) {
-  struct Argument {
-    std::string_view name;
-    std::string_view key;
-  };
-  for (const Argument& argument :
-       {Argument{"lr", "optimizer.lr"}, Argument{"betas", "optimizer.betas"},
-        Argument{"eps", "optimizer.eps"}, Argument{"weight_decay", "optimizer.weight_decay"}}) {
-    const auto& autos = mapping.options().parse.autos;
-    const auto found = autos.find(parameter(argument.name));
-    if (found == autos.end()) continue;
-    mapping.set_from(from, argument.key, found->second,
-                     "training arguments: " + parameter(argument.name) + " " + found->second);
-  }
-}
-
-// The program makes the optimizer.
+// The program makes the optimizer. The training arguments give its values where they are known.
 void without_optimizer(DeepSpeedMapping& mapping) {
+  if (mapping.has_arguments()) return mapping.idle(kType, "the Trainer makes the optimizer");
   constexpr std::string_view kNote =
-      "the file has no optimizer, the program makes one; Sluice's defaults hold for what neither "
-      "--set nor --trainer gives";
+      "the file has no optimizer, the program makes one: Sluice's defaults hold for what --set "
+      "does "
+      "not give";
+  const std::string_view from = mapping.is_written(kType) ? kType : "optimizer";
   if (mapping.is_written(kType)) {
     mapping.classify(kType, KeyClass::kChanged, std::string(kNote));
   } else {
-    mapping.add_default("optimizer", KeyClass::kChanged, std::string(kNote));
+    mapping.add_default(std::string(from), KeyClass::kChanged, std::string(kNote));
   }
-  const std::string_view from = mapping.is_written(kType) ? kType : "optimizer";
-  take_arguments(mapping, from);
   const std::string_view scheduler = text_of(mapping.config(), "scheduler.type");
   constexpr std::string_view kHighest = "scheduler.params.warmup_max_lr";
   const bool has_rate = scheduler == "WarmupDecayLR" ||
                         (scheduler == "WarmupLR" && !mapping.config().is_null(kHighest));
-  if (has_rate || mapping.is_set("optimizer.lr") || mapping.value("optimizer.lr") != nullptr)
-    return;
+  if (has_rate || mapping.is_set("optimizer.lr")) return;
   mapping.missing(std::string(from), flags_for("optimizer.params.lr"));
 }
 
@@ -96,8 +79,10 @@ void map_adam(DeepSpeedMapping& mapping, const std::string& type) {
   const DeepSpeedConfig& config = mapping.config();
   const std::string mode = parameter("adam_w_mode");
   const std::string correction = parameter("bias_correction");
-  mapping.set(correction, "optimizer.bias_correction",
-              is_on(config, correction) ? "true" : "false");
+  if (mapping.is_written(correction)) {
+    mapping.set(correction, "optimizer.bias_correction",
+                is_on(config, correction) ? "true" : "false");
+  }
   if (type == "adamw") return mapping.idle(mode, "DeepSpeed's AdamW ignores the key");
   const bool decoupled = is_on(config, mode);
   mapping.set(mode, "optimizer.decoupled", decoupled ? "true" : "false");

@@ -1,4 +1,7 @@
 // The scheduler: WarmupLR, WarmupDecayLR and WarmupCosineLR, with the learning rate of every step.
+#include <cstdlib>
+#include <optional>
+
 #include "base/format.hpp"
 #include "configs/interval.hpp"
 #include "configs/migrate/deepspeed/deepspeed_mapping.hpp"
@@ -13,6 +16,7 @@ constexpr std::string_view kType = "scheduler.type";
 std::string parameter(std::string_view name) { return "scheduler.params." + std::string(name); }
 
 void constant_rate(DeepSpeedMapping& mapping) {
+  if (mapping.has_arguments()) return mapping.idle(kType, "the Trainer makes the scheduler");
   if (mapping.is_written(kType)) {
     mapping.set(kType, "schedule.type", "constant", "is no scheduler");
   } else {
@@ -34,11 +38,21 @@ void refused_type(DeepSpeedMapping& mapping) {
                                mapping.shown(kType)));
 }
 
+// The learning rate of the result: of --set, of the file, or of the training arguments.
+std::optional<double> result_rate(const DeepSpeedMapping& mapping) {
+  const auto& autos = mapping.options().parse.autos;
+  const auto argument = autos.find("optimizer.params.lr");
+  const std::string* const line = mapping.value("optimizer.lr");
+  std::string text = setting_of(mapping.options().set, "optimizer.lr").value_or("");
+  if (text.empty() && line != nullptr) text = *line;
+  if (text.empty() && argument != autos.end()) text = argument->second;
+  return text.empty() ? std::nullopt : std::optional(std::strtod(text.c_str(), nullptr));
+}
+
 // A bound of the learning rate must not exceed the rate.
 void set_bound(DeepSpeedMapping& mapping, const std::string& path, std::string_view key,
                double bound) {
-  const std::string* const lr = mapping.value("optimizer.lr");
-  const double highest = lr != nullptr ? std::strtod(lr->c_str(), nullptr) : bound;
+  const double highest = result_rate(mapping).value_or(bound);
   if (bound > highest) {
     return mapping.error(
         path, format_text("{} is above the learning rate {}, Sluice has no schedule that falls "

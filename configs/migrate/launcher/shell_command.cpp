@@ -25,7 +25,7 @@ bool is_assignment(std::string_view word) {
 
 ShellCommand split_command(std::string_view line, Newlines newlines) {
   ShellCommand command;
-  ShellWords split = split_shell(line, newlines);
+  ShellWords split = split_shell_words(line, newlines);
   for (const ShellProblem& problem : split.problems) {
     command.errors.push_back(format_text("line {}, character {}: {}", problem.place.line,
                                          problem.place.column, problem.what));

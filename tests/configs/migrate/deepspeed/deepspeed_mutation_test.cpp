@@ -59,8 +59,8 @@ const std::vector<std::string> kPieces{"{",
                                        std::string(1, '\0'),
                                        std::string(300, '[')};
 
-TEST(Mutation, DeepSpeed) {
-  run_mutations("deepspeed", fuzz_deepspeed, kPieces, [](std::string&) {});
+TEST(Mutation, DeepSpeedConfig) {
+  run_mutations("deepspeed_config", fuzz_deepspeed_config, kPieces, [](std::string&) {});
 }
 
 }  // namespace

@@ -181,7 +181,6 @@ TEST(MapAutos, SettingsFillThem) {
                           {"optimizer.eps", "1e-06"},
                           {"optimizer.weight_decay", "0.02"},
                           {"optimizer.decay", "all"},
-                          {"optimizer.bias_correction", "true"},
                           {"schedule.type", "linear"},
                           {"schedule.counting", "deepspeed"},
                           {"schedule.warmup", "log"},
@@ -191,6 +190,11 @@ TEST(MapAutos, SettingsFillThem) {
                           {"schedule.decay_steps", "400"}};
   EXPECT_EQ(settings_of(migration), expected);
   EXPECT_EQ(migration.effective.at("gradient_accumulation_steps"), "8");
+  EXPECT_EQ(class_and_note(migration, "gradient_clipping"),
+            "mapped: train.clip: the same norm and factor; 0 is off; \"auto\" is 0.5");
+  EXPECT_EQ(key_of(migration, "gradient_accumulation_steps").note,
+            "train.global_batch = micro batch x accumulation steps x data-parallel ranks; \"auto\" "
+            "is the quotient of the other two sizes");
   EXPECT_EQ(migration.effective.at("zero_optimization.prefetch_bucket_size"), "900000");
 }
 
@@ -214,6 +218,18 @@ TEST(MapAutos, SettingsWinOverArguments) {
   EXPECT_EQ(settings_of(changed)["optimizer.lr"], "3e-04");
   EXPECT_EQ(settings_of(changed)["train.global_batch"], "32");
   EXPECT_EQ(changed.effective.at("gradient_accumulation_steps"), "2");
+}
+
+// Arguments may name a key by its second name.
+TEST(MapAutos, SecondNames) {
+  const std::string alias = "zero_optimization.stage3_param_persistence_threshold";
+  const Migration migration = migrated(
+      "{train_micro_batch_size_per_gpu: 2, zero_optimization: {stage: 3, "
+      "stage3_param_persistence_threshold: \"auto\"}" +
+          kAdam + "}",
+      {.parse = {.autos = {{alias, "777"}}}});
+  EXPECT_EQ(missing_of(migration), Lines{});
+  EXPECT_EQ(settings_of(migration)["zero.persist_below"], "777");
 }
 
 TEST(MapAutos, OneTrueDtypeDecidesTheOther) {

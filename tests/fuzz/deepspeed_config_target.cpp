@@ -7,7 +7,7 @@
 
 namespace sluice::testing {
 
-void fuzz_deepspeed(std::span<const std::byte> bytes) {
+void fuzz_deepspeed_config(std::span<const std::byte> bytes) {
   const std::string_view text(reinterpret_cast<const char*>(bytes.data()), bytes.size());
   const migrate::HjsonDocument document = migrate::read_hjson(text);
   if (!document.problems.empty()) {
