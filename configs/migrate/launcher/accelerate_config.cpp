@@ -306,7 +306,7 @@ class DeepSpeedPlugin {
         value_or("deepspeed_multinode_launcher", leaf(Kind::kText, "pdsh")).text;
     const std::string ranks = std::to_string(std::max(1, job_.world / job_.machines));
     const HjsonNode* rank = file_.root.find("machine_rank");
-    const std::string machine = rank == nullptr || rank->text.empty() ? "0" : rank->text;
+    const std::string machine = is_none(rank) ? "0" : rank->text;
     const HjsonNode* ip = file_.root.find("main_process_ip");
     const HjsonNode* port = file_.root.find("main_process_port");
     const std::string ports = is_none(port) ? "29500" : port->text;
@@ -323,11 +323,8 @@ class DeepSpeedPlugin {
     add({"deepspeed"});
     const HjsonNode* hostfile = given("deepspeed_hostfile");
     if (!is_none(hostfile)) add({"--hostfile", hostfile->text});
-    if (launcher == "nossh") {
-      add({"--no_ssh", "--node_rank", machine});
-    } else {
-      add({"--launcher", launcher});
-    }
+    add({"--launcher", launcher == "nossh" ? "pdsh" : launcher});
+    if (launcher == "nossh") add({"--no_ssh", "--node_rank", machine});
     const HjsonNode* exclude = given("deepspeed_exclusion_filter");
     const HjsonNode* include = given("deepspeed_inclusion_filter");
     if (!is_none(exclude)) {

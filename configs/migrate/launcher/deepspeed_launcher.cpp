@@ -83,16 +83,12 @@ class DeepSpeedLauncher {
     map_cores();
     part_.finish();
     if (given_.has("--autotuning")) {
-      part_.result().commands.push_back("./sluice plan " + config() + " --suggest");
+      part_.result().commands.push_back("./sluice plan " + part_.config() + " --suggest");
     }
     start();
   }
 
  private:
-  [[nodiscard]] std::string config() const {
-    const std::string command = part_.command();
-    return command.substr(command.rfind(" train ") + 7);
-  }
   [[nodiscard]] bool over_hosts() const {
     return !pool_.hosts.empty() && (pool_.hosts.size() > 1 || given_.has("--force_multi")) &&
            has_hostfile_;
@@ -186,7 +182,8 @@ class DeepSpeedLauncher {
     } else if (gpus > 0) {
       const std::int64_t nodes =
           unread_hostfile_ ? given_.count("--num_nodes", 0) : std::int64_t{1};
-      part_.result().world = static_cast<int>(std::min<std::int64_t>(gpus * nodes, 1 << 20));
+      part_.result().world = static_cast<int>(std::min<std::int64_t>(gpus, 1 << 15) *
+                                              std::clamp<std::int64_t>(nodes, 0, 1 << 15));
     }
     const bool one = !unread_hostfile_;
     const int ranks =

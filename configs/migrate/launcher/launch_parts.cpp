@@ -94,11 +94,13 @@ void LaunchPart::export_variables() {
   if (!names.empty()) variable("SLUICE_EXPORT", names);
 }
 
+std::string LaunchPart::config() const { return shell_quote(options_.config); }
+
 std::string LaunchPart::command(std::string_view before) const {
   std::string text = shell_join(result_.environment);
   if (!text.empty()) text += ' ';
   if (!before.empty()) text += std::string(before) + ' ';
-  return text + "./sluice train " + shell_quote(options_.config);
+  return text + "./sluice train " + config();
 }
 
 void LaunchPart::finish() {

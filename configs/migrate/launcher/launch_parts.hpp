@@ -43,6 +43,8 @@ class LaunchPart {
   void variable(const std::string& name, const std::string& value);
   // Names the variables that Sluice passes to other hosts only if asked.
   void export_variables();
+  // Sluice's configuration as a word of a command.
+  [[nodiscard]] std::string config() const;
   // "A=1 ./sluice train out.yaml" with `before` ahead of ./sluice.
   [[nodiscard]] std::string command(std::string_view before = "") const;
   // Hands keys and settings to the draft.

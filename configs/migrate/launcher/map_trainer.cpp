@@ -90,7 +90,7 @@ class TrainerMapping {
     if (context_.world == 0) {
       draft_.missing(TrainerValues::path("per_device_train_batch_size"),
                      "--world N: the global batch is a product with the ranks");
-    } else if (micro <= kMost && accumulation <= kMost) {
+    } else if (micro <= kMost && accumulation <= kMost && context_.world <= kMost) {
       set("gradient_accumulation_steps", "train.global_batch",
           std::to_string(micro * accumulation * context_.world),
           format_text("{} x {} x {} ranks", micro, accumulation, context_.world));
@@ -228,7 +228,7 @@ class TrainerMapping {
     }
   }
   void add_key(const TrainerArgument& argument) {
-    MigratedKey key{.path = TrainerValues::path(argument.name),
+    MigratedKey key{.path = argument.path(),
                     .place = {0, argument.place.line == 0 ? argument.place.column : 0},
                     .value = to_json(argument.value),
                     .kind = kIgnored,

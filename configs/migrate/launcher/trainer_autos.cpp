@@ -18,6 +18,41 @@ struct Fill {
   std::string argument;  // "" where the Trainer fills without comparing
 };
 
+constexpr std::int64_t kMost = std::int64_t{1} << 20;
+
+// The optimizer, the scheduler's rates, the precision.
+void add_rates(const TrainerValues& values, std::vector<Fill>& all) {
+  const std::string lr = values.json("learning_rate");
+  const bool fp16 = values.flag("fp16") || values.flag("fp16_full_eval");
+  const bool bf16 = values.flag("bf16") || values.flag("bf16_full_eval");
+  const std::vector<Fill> fills{
+      {"optimizer.params.lr", lr, "learning_rate"},
+      {"optimizer.params.betas",
+       format_text("[{}, {}]", values.json("adam_beta1"), values.json("adam_beta2")),
+       "adam_beta1 and adam_beta2"},
+      {"optimizer.params.eps", values.json("adam_epsilon"), "adam_epsilon"},
+      {"optimizer.params.weight_decay", values.json("weight_decay"), "weight_decay"},
+      {"scheduler.params.warmup_min_lr", "0", ""},
+      {"scheduler.params.warmup_max_lr", lr, "learning_rate"},
+      {"fp16.enabled", fp16 ? "true" : "false", "fp16 or fp16_full_eval"},
+      {"bf16.enabled", bf16 ? "true" : "false", "bf16 or bf16_full_eval"},
+  };
+  all.insert(all.end(), fills.begin(), fills.end());
+}
+
+// Sizes that follow from the model's width.
+void add_buckets(const TrainerContext& context, std::vector<Fill>& all) {
+  if (context.hidden <= 0 || context.hidden > kMost) return;
+  const std::int64_t h = context.hidden;
+  const double width = static_cast<double>(h);
+  const auto prefetch = static_cast<std::int64_t>(0.9 * width * width);
+  all.push_back({"zero_optimization.reduce_bucket_size", std::to_string(h * h), ""});
+  if (context.zero_stage != 3) return;
+  all.push_back({"zero_optimization.stage3_prefetch_bucket_size", std::to_string(prefetch), ""});
+  all.push_back(
+      {"zero_optimization.stage3_param_persistence_threshold", std::to_string(10 * h), ""});
+}
+
 std::vector<Fill> fills(const TrainerValues& values, const TrainerContext& context) {
   std::vector<Fill> all;
   const auto add = [&all](std::string path, std::string json, std::string argument) {
@@ -25,39 +60,17 @@ std::vector<Fill> fills(const TrainerValues& values, const TrainerContext& conte
   };
   const std::int64_t micro = values.count("per_device_train_batch_size");
   const std::int64_t accumulation = values.count("gradient_accumulation_steps");
-  constexpr std::int64_t kMost = std::int64_t{1} << 20;
   const bool fits = micro > 0 && micro <= kMost && accumulation > 0 && accumulation <= kMost;
   add("train_micro_batch_size_per_gpu", std::to_string(micro), "per_device_train_batch_size");
   add("gradient_accumulation_steps", std::to_string(accumulation), "gradient_accumulation_steps");
-  if (context.world > 0 && fits) {
+  if (context.world > 0 && context.world <= kMost && fits) {
     add("train_batch_size", std::to_string(context.world * micro * accumulation),
         format_text("per_device_train_batch_size x gradient_accumulation_steps x {} ranks",
                     context.world));
   }
   add("gradient_clipping", values.json("max_grad_norm"), "max_grad_norm");
-  const std::string lr = values.json("learning_rate");
-  add("optimizer.params.lr", lr, "learning_rate");
-  add("optimizer.params.betas",
-      format_text("[{}, {}]", values.json("adam_beta1"), values.json("adam_beta2")),
-      "adam_beta1 and adam_beta2");
-  add("optimizer.params.eps", values.json("adam_epsilon"), "adam_epsilon");
-  add("optimizer.params.weight_decay", values.json("weight_decay"), "weight_decay");
-  add("scheduler.params.warmup_min_lr", "0", "");
-  add("scheduler.params.warmup_max_lr", lr, "learning_rate");
-  const bool fp16 = values.flag("fp16") || values.flag("fp16_full_eval");
-  const bool bf16 = values.flag("bf16") || values.flag("bf16_full_eval");
-  add("fp16.enabled", fp16 ? "true" : "false", "fp16 or fp16_full_eval");
-  add("bf16.enabled", bf16 ? "true" : "false", "bf16 or bf16_full_eval");
-  if (context.hidden > 0 && context.hidden < kMost) {
-    const std::int64_t h = context.hidden;
-    const auto prefetch =
-        static_cast<std::int64_t>(0.9 * static_cast<double>(h) * static_cast<double>(h));
-    add("zero_optimization.reduce_bucket_size", std::to_string(h * h), "");
-    if (context.zero_stage == 3) {
-      add("zero_optimization.stage3_prefetch_bucket_size", std::to_string(prefetch), "");
-      add("zero_optimization.stage3_param_persistence_threshold", std::to_string(10 * h), "");
-    }
-  }
+  add_rates(values, all);
+  add_buckets(context, all);
   const std::int64_t steps = trainer_steps(values, context);
   if (steps > 0) add("scheduler.params.total_num_steps", std::to_string(steps), "max_steps");
   if (const auto warmup = trainer_warmup(values, steps)) {

@@ -133,7 +133,8 @@ void set_stable(Part& part, ScheduleKeys& keys, std::int64_t steps, std::int64_t
                     warmup_type, decay_type));
   }
   const auto fall = typed_word(decay).integer;
-  if (!fall || *fall < 1 || !floor) {
+  constexpr std::int64_t kMost = 1'000'000'000;
+  if (!fall || *fall < 1 || *fall > kMost || !floor) {
     return part.stop("give num_decay_steps of 1 or more, and min_lr_ratio from 0 to 1");
   }
   part.set("lr_scheduler_kwargs", "schedule.wsd_decay", decay, "num_decay_steps " + decay);
@@ -143,7 +144,8 @@ void set_stable(Part& part, ScheduleKeys& keys, std::int64_t steps, std::int64_t
   }
   if (stable.empty()) return;
   const auto kept = typed_word(stable).integer;
-  if (!kept || *kept < 0) return part.stop("num_stable_steps is a count of steps; give one");
+  if (!kept || *kept < 0 || *kept > kMost)
+    return part.stop("num_stable_steps is a count of steps; give one");
   const std::int64_t end = warmup + *kept + *fall;
   if (end != steps) {
     part.set("lr_scheduler_kwargs", "schedule.decay_steps", std::to_string(end),

@@ -108,7 +108,7 @@ class Reading {
 
  private:
   void error(const TrainerArgument& argument, std::string_view what) {
-    const std::string path = TrainerValues::path(argument.name);
+    const std::string path = argument.path();
     const std::string place =
         argument.place.line > 0
             ? format_text("{}:{}:{}", values_.file, argument.place.line, argument.place.column)
@@ -117,7 +117,9 @@ class Reading {
   }
   void keep(TrainerArgument argument) {
     for (TrainerArgument& known : values_.given) {
-      if (known.name != argument.name) continue;
+      const bool same =
+          known.name == argument.name && (known.key == nullptr) == (argument.key == nullptr);
+      if (!same) continue;
       if (known.written != argument.written && argument.key != nullptr) {
         error(argument, format_text("{} is the same argument; keep one of them", known.written));
       }
@@ -246,6 +248,10 @@ std::string TrainerValues::json(std::string_view name) const {
 }
 
 std::string TrainerValues::path(std::string_view name) { return "trainer." + std::string(name); }
+
+std::string TrainerArgument::path() const {
+  return key == nullptr ? "script." + name : TrainerValues::path(name);
+}
 
 TrainerValues read_training_arguments(std::string_view text, std::string_view file) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");

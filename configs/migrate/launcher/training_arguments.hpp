@@ -26,6 +26,9 @@ struct TrainerArgument {
   Place place;                      // in the file, or the number of the word
   HjsonNode value;                  // of the key's type
   const TrainerKey* key = nullptr;  // nullptr: an argument of the script
+
+  // "trainer.learning_rate", or "script.model_name_or_path".
+  [[nodiscard]] std::string path() const;
 };
 
 struct TrainerValues {

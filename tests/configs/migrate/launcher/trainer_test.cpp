@@ -297,6 +297,12 @@ TEST(TrainerMap, RefusedArgumentsStopUnlessTheyHaveTheirDefault) {
                    "trainer.torch_compile not_needed"}));
 }
 
+TEST(TrainerMap, ArgumentsOfTheScriptAreIgnored) {
+  EXPECT_EQ(key_lines(map("--max_steps 5 save_steps --model_name_or_path gpt2", {})),
+            (Words{"trainer.max_steps mapped", "script.save_steps ignored_upstream",
+                   "script.model_name_or_path ignored_upstream"}));
+}
+
 TEST(TrainerMap, StrategiesOtherThanSteps) {
   const Migration migration =
       map("--max_steps 1000 --save_strategy epoch --logging_strategy no --logging_steps 5 "
