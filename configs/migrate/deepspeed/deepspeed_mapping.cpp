@@ -71,6 +71,7 @@ std::string DeepSpeedMapping::shown(std::string_view path) const {
 
 void DeepSpeedMapping::set(std::string_view path, std::string_view key, std::string value,
                            std::string_view unit) {
+  if (is_open(path)) return;
   const std::string name = named(path);
   std::string origin = printable(name) + " " + shown(path);
   if (!unit.empty()) origin += " " + std::string(unit);

@@ -162,6 +162,14 @@ const Lines kSettings{
     "optimizer.eps=1e-6",    "optimizer.weight_decay=0.02", "schedule.warmup_steps=10%",
     "train.steps=400"};
 
+TEST(MapAutos, OpenValuesSetNothing) {
+  const Settings settings = settings_of(migrated(kAuto));
+  for (const char* const key : {"train.dtype", "train.clip", "optimizer.lr", "optimizer.eps",
+                                "schedule.warmup_steps", "schedule.decay_steps"}) {
+    EXPECT_FALSE(settings.contains(key)) << key;
+  }
+}
+
 TEST(MapAutos, SettingsFillThem) {
   const Migration migration =
       migrated(kAuto, {.parse = {.world = 4}, .hidden = 1000, .set = kSettings});
