@@ -79,6 +79,12 @@ TEST(MapBatch, TensorParallelRanksAreNoDataRanks) {
               "changed: DeepSpeed counts the 2 tensor-parallel ranks as data-parallel ranks: its "
               "train_batch_size 16 is train.global_batch 8");
   }
+  const Migration any = migrated(
+      "{train_micro_batch_size_per_gpu: 2, tensor_parallel: {autotp_size: 2}" + kAdam + "}");
+  EXPECT_EQ(settings_of(any)["train.global_batch"], "auto");
+  EXPECT_EQ(class_and_note(any, "train_micro_batch_size_per_gpu"),
+            "changed: DeepSpeed counts the 2 tensor-parallel ranks as data-parallel ranks: its "
+            "train_batch_size is 2 x train.global_batch");
   const Migration odd = migrated(
       "{train_micro_batch_size_per_gpu: 2, train_batch_size: 15, tensor_parallel: {autotp_size: "
       "2}" +
@@ -202,7 +208,7 @@ TEST(MapAutos, SettingsFillThem) {
             "mapped: train.clip: the same norm and factor; 0 is off; \"auto\" is 0.5");
   EXPECT_EQ(key_of(migration, "gradient_accumulation_steps").note,
             "train.global_batch = micro batch x accumulation steps x data-parallel ranks; \"auto\" "
-            "is the quotient of the other two sizes");
+            "is what the other two sizes give");
   EXPECT_EQ(migration.effective.at("zero_optimization.prefetch_bucket_size"), "900000");
 }
 
