@@ -71,6 +71,7 @@ std::string DeepSpeedMapping::shown(std::string_view path) const {
 
 void DeepSpeedMapping::set(std::string_view path, std::string_view key, std::string value,
                            std::string_view unit) {
+  if (is_open(path)) return;
   const std::string name = named(path);
   std::string origin = printable(name) + " " + shown(path);
   if (!unit.empty()) origin += " " + std::string(unit);
@@ -117,7 +118,7 @@ void DeepSpeedMapping::say_autos() {
     const std::string name = named(value.path);
     const MigratedKey* const key = draft_.find(name);
     const std::string filled =
-        config_.is_null(value.path) ? "the quotient of the other two sizes" : shown(value.path);
+        config_.is_null(value.path) ? "what the other two sizes give" : shown(value.path);
     draft_.reclass(name, key->kind, key->note + "; \"auto\" is " + filled);
   }
 }

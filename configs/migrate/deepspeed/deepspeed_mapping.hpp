@@ -24,7 +24,8 @@ class DeepSpeedMapping {
   [[nodiscard]] const DeepSpeedOptions& options() const { return options_; }
 
   // Sets a key of Sluice to the value that DeepSpeed's key decides. `unit` follows the value in the
-  // origin. A default that the file does not have becomes a key of the result.
+  // origin. A default that the file does not have becomes a key of the result. An open "auto" sets
+  // nothing.
   void set(std::string_view path, std::string_view key, std::string value,
            std::string_view unit = {});
   // The same with an origin of the caller.

@@ -91,30 +91,30 @@ static void add_other_optimizer_keys(KeyTable& t) {
 
 static void add_warmup_keys(KeyTable& t) {
   t.variants({"WarmupLR", "WarmupDecayLR", "WarmupCosineLR"});
-  t.key("warmup_num_steps", kInt, "1000", kChanged,
-        "schedule.warmup_steps: DeepSpeed reads 1 as 2").least(1).fills_auto();
-  t.key("warmup_type", kText, "\"log\"", kChanged,
-        "schedule.warmup: log or linear; DeepSpeed reads every other word as log");
+  t.key("warmup_num_steps", kInt, "1000", kMapped,
+        "schedule.warmup_steps; 1 is read as 2, here too").least(1).fills_auto();
+  t.key("warmup_type", kText, "\"log\"", kMapped,
+        "schedule.warmup: linear, or log for every other word");
   t.key("last_batch_iteration", kInt, "-1", kRefused, "a schedule of Sluice starts at step 0");
   t.variants({"WarmupLR", "WarmupDecayLR"});
-  t.key("warmup_min_lr", kFloat, "0", kChanged,
-        "schedule.warmup_min_lr: the rate at step 0").least(0).fills_auto();
+  t.key("warmup_min_lr", kFloat, "0", kMapped,
+        "schedule.warmup_min_lr, and schedule.min_lr of WarmupDecayLR").least(0).fills_auto();
   t.variants({"WarmupLR"});
-  t.key("warmup_max_lr", kFloat, "null", kChanged,
-        "optimizer.lr: the rate after the warm-up; null is the optimizer's lr")
+  t.key("warmup_max_lr", kFloat, "null", kMapped,
+        "optimizer.lr in place of the optimizer's lr; null is the optimizer's lr")
       .least(0).fills_auto();
   t.variants({"WarmupDecayLR"});
-  t.key("warmup_max_lr", kFloat, "0.001", kChanged,
-        "optimizer.lr: the rate after the warm-up; the default is 0.001, not the optimizer's lr")
+  t.key("warmup_max_lr", kFloat, "0.001", kMapped,
+        "optimizer.lr in place of the optimizer's lr; the default is 0.001, not that lr")
       .least(0).fills_auto();
   t.variants({"WarmupDecayLR", "WarmupCosineLR"});
   t.key("total_num_steps", kInt, "null", kMapped, "schedule.decay_steps").required().least(1)
       .fills_auto();
   t.variants({"WarmupCosineLR"});
-  t.key("warmup_min_ratio", kFloat, "0", kChanged,
-        "schedule.warmup_min_lr = ratio x optimizer.lr").least(0);
-  t.key("cos_min_ratio", kFloat, "1e-4", kChanged,
-        "schedule.min_lr = ratio x optimizer.lr").least(0);
+  t.key("warmup_min_ratio", kFloat, "0", kMapped,
+        "schedule.warmup_min_lr as a share of optimizer.lr").least(0);
+  t.key("cos_min_ratio", kFloat, "1e-4", kMapped,
+        "schedule.min_lr as a share of optimizer.lr").least(0);
 }
 
 static void add_cycle_keys(KeyTable& t) {

@@ -67,13 +67,21 @@ void ask_for_world(DeepSpeedMapping& mapping) {
 void sizes_without_world(DeepSpeedMapping& mapping) {
   const BatchSizes& batch = mapping.config().batch;
   if (!batch.micro) return ask_for_world(mapping);
+  const std::int64_t tensor = tensor_ranks(mapping.config());
   const std::string micro = std::to_string(*batch.micro);
   mapping.set_from(kMicro, "train.micro_batch", micro, std::string(kMicro) + " " + micro);
   if (!batch.global) {
     if (batch.accumulation.value_or(1) > 1) return ask_for_world(mapping);
-    return set_global(mapping, "auto", "one micro-batch a step");
+    set_global(mapping, "auto", "one micro-batch a step");
+    if (tensor > 1) {
+      mapping.classify(kMicro, KeyClass::kChanged,
+                       format_text("DeepSpeed counts the {0} tensor-parallel ranks as "
+                                   "data-parallel ranks: its train_batch_size is {0} x "
+                                   "train.global_batch",
+                                   tensor));
+    }
+    return;
   }
-  const std::int64_t tensor = tensor_ranks(mapping.config());
   if (*batch.global % tensor != 0) {
     return mapping.error(kGlobal, format_text("{} is no multiple of the {} tensor-parallel ranks; "
                                               "change one of the two",

@@ -38,10 +38,11 @@ void map_interval(DeepSpeedMapping& mapping) {
   const std::int64_t interval = mapping.config().count(kPath);
   if (interval == 0) return mapping.idle(kPath, "0 is no recomputation, Sluice's default");
   mapping.set(kPath, "recompute.mode", "full", "layers");
-  mapping.classify(kPath, KeyClass::kChanged,
-                   format_text("recompute.mode full: DeepSpeed saves the input of every {} layers, "
-                               "Sluice the input of each layer",
-                               interval));
+  mapping.classify(
+      kPath, KeyClass::kChanged,
+      format_text("recompute.mode full: DeepSpeed saves the input of one in {} layers, "
+                  "Sluice the input of each layer",
+                  interval));
 }
 
 void map_tensor(DeepSpeedMapping& mapping) {

@@ -115,7 +115,7 @@ void map_fall(DeepSpeedMapping& mapping, std::string_view type) {
   }
   if (type == "WarmupCosineLR") {
     set_share(mapping, parameter("cos_min_ratio"), "schedule.min_lr");
-  } else {
+  } else if (mapping.value("schedule.warmup_min_lr") != nullptr) {
     set_bound(mapping, parameter("warmup_min_lr"), "schedule.min_lr",
               config.number(parameter("warmup_min_lr")));
   }

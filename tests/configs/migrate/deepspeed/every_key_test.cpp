@@ -20,6 +20,7 @@ std::string other_value(const DeepSpeedKey& key) {
       if (key.path == "train_batch_size") return "32";
       return key.fallback == "2" ? "3" : "2";
     case KeyType::kFloat:
+      if (key.path.ends_with("warmup_min_lr")) return "1e-4";
       return key.most ? "0.25" : "0.5";
     case KeyType::kChoice:
       for (const std::string_view word : key.choices) {

@@ -79,6 +79,12 @@ TEST(MapBatch, TensorParallelRanksAreNoDataRanks) {
               "changed: DeepSpeed counts the 2 tensor-parallel ranks as data-parallel ranks: its "
               "train_batch_size 16 is train.global_batch 8");
   }
+  const Migration any = migrated(
+      "{train_micro_batch_size_per_gpu: 2, tensor_parallel: {autotp_size: 2}" + kAdam + "}");
+  EXPECT_EQ(settings_of(any)["train.global_batch"], "auto");
+  EXPECT_EQ(class_and_note(any, "train_micro_batch_size_per_gpu"),
+            "changed: DeepSpeed counts the 2 tensor-parallel ranks as data-parallel ranks: its "
+            "train_batch_size is 2 x train.global_batch");
   const Migration odd = migrated(
       "{train_micro_batch_size_per_gpu: 2, train_batch_size: 15, tensor_parallel: {autotp_size: "
       "2}" +
@@ -162,6 +168,14 @@ const Lines kSettings{
     "optimizer.eps=1e-6",    "optimizer.weight_decay=0.02", "schedule.warmup_steps=10%",
     "train.steps=400"};
 
+TEST(MapAutos, OpenValuesSetNothing) {
+  const Settings settings = settings_of(migrated(kAuto));
+  for (const char* const key : {"train.dtype", "train.clip", "optimizer.lr", "optimizer.eps",
+                                "schedule.warmup_steps", "schedule.decay_steps"}) {
+    EXPECT_FALSE(settings.contains(key)) << key;
+  }
+}
+
 TEST(MapAutos, SettingsFillThem) {
   const Migration migration =
       migrated(kAuto, {.parse = {.world = 4}, .hidden = 1000, .set = kSettings});
@@ -194,7 +208,7 @@ TEST(MapAutos, SettingsFillThem) {
             "mapped: train.clip: the same norm and factor; 0 is off; \"auto\" is 0.5");
   EXPECT_EQ(key_of(migration, "gradient_accumulation_steps").note,
             "train.global_batch = micro batch x accumulation steps x data-parallel ranks; \"auto\" "
-            "is the quotient of the other two sizes");
+            "is what the other two sizes give");
   EXPECT_EQ(migration.effective.at("zero_optimization.prefetch_bucket_size"), "900000");
 }
 
