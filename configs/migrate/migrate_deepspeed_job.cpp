@@ -14,6 +14,8 @@
 #include "configs/migrate/launcher/accelerate_config.hpp"
 #include "configs/migrate/launcher/launch_line.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
+#include "configs/schema.hpp"
+#include "configs/value.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -132,6 +134,20 @@ class DeepSpeedJob {
     context_ = trainer_context(root_);
     context_.world = world_;
     context_.hidden = request_.hidden;
+    context_.steps = steps_given();
+  }
+
+  // train.steps of --set; 0: not given.
+  [[nodiscard]] std::int64_t steps_given() const {
+    constexpr std::string_view kSteps = "train.steps=";
+    std::int64_t steps = 0;
+    for (const std::string& setting : request_.set) {
+      if (!setting.starts_with(kSteps)) continue;
+      const auto read = read_scalar(find_key("train.steps")->rules, setting.substr(kSteps.size()));
+      const Value* const value = std::get_if<Value>(&read);
+      if (value != nullptr) steps = std::get<std::int64_t>(*value);
+    }
+    return steps;
   }
 
   Migration migrate_config() {
