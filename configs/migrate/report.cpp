@@ -66,7 +66,13 @@ class Text {
     line.append(std::max(width_ + 4, line.size() + 2) - line.size(), ' ');
     line += printable(key.value, kMostValue);
     std::string arrow = "  ->  ";
-    for (const Setting& setting : key.to) {
+    // The settings of a value that is still open follow from a default.
+    const auto& missing = migration_.missing;
+    const bool is_open = std::any_of(missing.begin(), missing.end(), [&](const MissingValue& open) {
+      return open.path == key.path;
+    });
+    if (is_open) line += arrow + "to be given";
+    for (const Setting& setting : is_open ? std::vector<Setting>() : key.to) {
       line += arrow + setting.key + ": " + printable(setting.value, kMostValue);
       arrow = ", ";
     }

@@ -197,7 +197,7 @@ class Splitter {
 
 }  // namespace
 
-ShellWords split_shell(std::string_view text, Newlines newlines) {
+ShellWords split_shell_words(std::string_view text, Newlines newlines) {
   ShellWords result;
   if (text.size() > kMaxShellBytes) {
     result.problems.push_back({{1, 1}, "the command line has more than 1 MiB; give a shorter one"});

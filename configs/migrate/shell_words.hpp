@@ -37,7 +37,7 @@ enum class Newlines {
 };
 
 // Reports every variable, and the first of all other problems.
-[[nodiscard]] ShellWords split_shell(std::string_view text,
-                                     Newlines newlines = Newlines::kEndCommand);
+[[nodiscard]] ShellWords split_shell_words(std::string_view text,
+                                           Newlines newlines = Newlines::kEndCommand);
 
 }  // namespace sluice::migrate

@@ -167,6 +167,7 @@ void add_commands(CLI::App& app, Arguments& args) {
   add_generate(app, args);
   add_tokenizer(app, args);
   add_data(app, args);
+  add_migrate(app, args.migrate);
   add_tool_commands(app, args);
 }
 
@@ -175,6 +176,7 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   if (app.got_subcommand("plan")) return run_plan(args.plan);
   if (app.got_subcommand("eval")) return run_eval(args.eval);
   if (app.got_subcommand("generate")) return run_generate(args.generate);
+  if (app.got_subcommand("migrate")) return run_migrate(args.migrate);
   if (app.got_subcommand("schema")) return run_schema();
   if (app.got_subcommand("explain")) return run_explain(args.explain);
   if (app.got_subcommand("data")) return run_data_inspect(args.data);

@@ -23,6 +23,7 @@ struct Arguments {
   EvalCommand eval;
   GenerateCommand generate;
   ExplainCommand explain;
+  MigrateCommand migrate;
 };
 
 // Adds every command with its options. `args` must outlive `app`.
@@ -30,6 +31,9 @@ void add_commands(CLI::App& app, Arguments& args);
 
 // Adds bench, doctor, checkpoint, explain and schema; part of add_commands.
 void add_tool_commands(CLI::App& app, Arguments& args);
+
+// Adds migrate; part of add_commands.
+void add_migrate(CLI::App& app, MigrateCommand& command);
 
 // Runs the command that was parsed and returns the exit code.
 int dispatch(const CLI::App& app, const Arguments& args);

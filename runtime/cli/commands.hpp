@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "configs/migrate/migrate.hpp"
 #include "runtime/generate/token_choice.hpp"
 
 namespace sluice {
@@ -64,6 +65,16 @@ struct GenerateCommand {
   std::vector<std::string> argv;
 };
 int run_generate(const GenerateCommand& command);
+
+struct MigrateCommand {
+  migrate::MigrationRequest request;
+  std::string out;     // the YAML file to write, which must not exist; empty: standard output
+  bool json = false;   // the report as JSON on standard output
+  bool check = false;  // the report alone
+  bool keys = false;   // prints the table of DeepSpeed's keys instead
+};
+// Returns 2 after printing what stops the migration.
+int run_migrate(MigrateCommand command);
 
 int run_schema();
 

@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/format.hpp"
-#include "configs/migrate/launcher/shell_words.hpp"
+#include "configs/migrate/launcher/shell_command.hpp"
 #include "configs/migrate/launcher/yaml_values.hpp"
 #include "configs/suggest.hpp"
 #include "configs/yaml_tree.hpp"
@@ -294,6 +294,7 @@ class DeepSpeedPlugin {
       draft_.set("deepspeed_config.deepspeed_hostfile", "launch.hostfile", *hostfile,
                  "deepspeed_config.deepspeed_hostfile");
     }
+    for (const std::string& note : scratch.notes) draft_.note(note);
     if (launch.world > 0) made_.world = launch.world;
     made_.hostfile_text = launch.hostfile_text;
     made_.commands = launch.commands;

@@ -70,11 +70,15 @@ class Reading {
       return;
     }
     if (has_value) return take(*rule, value, place);
-    const bool ends = at_ >= words_.size();
-    if (ends || (words_[at_].size() > 1 && words_[at_][0] == '-' && !is_number(words_[at_]))) {
+    if (at_ >= words_.size() || !is_value(words_[at_])) {
       return error(std::string(rule->name), place, "the value is missing; give one after it");
     }
     take(*rule, words_[at_++], place);
+  }
+  // argparse takes a word with a blank for a value.
+  [[nodiscard]] static bool is_value(const std::string& word) {
+    return word.size() < 2 || word[0] != '-' || is_number(word) ||
+           word.find(' ') != std::string::npos;
   }
   // -Hfile is -H file.
   [[nodiscard]] const ArgumentRule* short_rule(std::string_view word) const {

@@ -5,7 +5,7 @@
 #include "base/format.hpp"
 #include "configs/migrate/launcher/host_pool.hpp"
 #include "configs/migrate/launcher/launch_parts.hpp"
-#include "configs/migrate/launcher/shell_words.hpp"
+#include "configs/migrate/launcher/shell_command.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -202,11 +202,13 @@ class DeepSpeedLauncher {
     part_.decide("--no_ssh", kNotNeeded, "one host needs no ssh");
   }
   void set_ranks(int ranks) {
-    const char* name = "--num_gpus";
-    if (!given_.has(name)) name = given_.has("--include") ? "--include" : "--exclude";
-    if (!given_.has(name)) name = "--hostfile";
-    part_.set(name, "launch.nproc", std::to_string(ranks),
-              format_text("{}: {} rank{} on each host", name, ranks, ranks == 1 ? "" : "s"));
+    for (const char* const name : {"--num_gpus", "--include", "--exclude"}) {
+      if (!given_.has(name)) continue;
+      const std::string origin = format_text("{} {}", name, given_.text(name, ""));
+      return part_.set(name, "launch.nproc", std::to_string(ranks), origin);
+    }
+    part_.set("--hostfile", "launch.nproc", std::to_string(ranks),
+              has_hostfile_ ? "slots of " + hostfile_ : "CUDA_VISIBLE_DEVICES");
   }
   void map_hosts() {
     part_.result().world = pool_.ranks();
@@ -223,6 +225,12 @@ class DeepSpeedLauncher {
     }
     if (is_filtered_) {
       part_.result().hostfile_text = pool_.lines();
+      std::string lines;
+      for (const Host& host : pool_.hosts) {
+        lines +=
+            format_text("{}'{} slots={}'", lines.empty() ? "" : ", ", host.name, host.slots.size());
+      }
+      part_.draft().note(format_text("Write the file {} with the lines {}.", kNewHostfile, lines));
       part_.set(filter_name(), "launch.hostfile", yaml_text(kNewHostfile),
                 format_text("the hosts of {} that are left", hostfile_));
     } else {
@@ -307,8 +315,8 @@ class DeepSpeedLauncher {
       for (const Host& host : pool_.hosts) names += (names.empty() ? "" : ",") + host.name;
       starter_ += " --nodelist=" + shell_quote(names);
     }
-    const ShellCommand more = split_shell(given_.text("--launcher_args", "srun"));
-    if (!more.error.empty()) part_.error("--launcher_args", more.error);
+    const ShellCommand more = split_command(given_.text("--launcher_args", "srun"));
+    for (const std::string& what : more.errors) part_.error("--launcher_args", what);
     if (given_.has("--launcher_args")) starter_ += " " + shell_join(more.words);
   }
   void map_without_ssh() {

@@ -5,7 +5,7 @@
 
 #include "base/format.hpp"
 #include "configs/migrate/launcher/launch_parts.hpp"
-#include "configs/migrate/launcher/shell_words.hpp"
+#include "configs/migrate/launcher/shell_command.hpp"
 #include "configs/yaml_tree.hpp"
 
 namespace sluice::migrate {
@@ -166,11 +166,11 @@ std::string find_deepspeed_config(const std::vector<std::string>& arguments) {
 LaunchLine map_launch_line(std::string_view line, const LaunchOptions& options,
                            MigrationDraft& draft) {
   LaunchLine result;
-  const ShellCommand command = split_shell(line);
-  if (!command.error.empty()) {
-    result.errors.push_back({"", "--launch: " + command.error});
-    return result;
+  const ShellCommand command = split_command(line);
+  for (const std::string& what : command.errors) {
+    result.errors.push_back({"", "--launch: " + what});
   }
+  if (!result.errors.empty()) return result;
   std::vector<std::string> words = command.words;
   std::vector<std::string> variables = command.environment;
   // env A=1 program

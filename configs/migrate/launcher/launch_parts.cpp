@@ -4,7 +4,7 @@
 #include <array>
 
 #include "base/format.hpp"
-#include "configs/migrate/launcher/shell_words.hpp"
+#include "configs/migrate/launcher/shell_command.hpp"
 
 namespace sluice::migrate {
 namespace {

@@ -3,7 +3,7 @@
 
 #include "base/format.hpp"
 #include "configs/migrate/launcher/launch_parts.hpp"
-#include "configs/migrate/launcher/shell_words.hpp"
+#include "configs/migrate/launcher/shell_command.hpp"
 #include "configs/migrate/launcher/yaml_values.hpp"
 
 namespace sluice::migrate {

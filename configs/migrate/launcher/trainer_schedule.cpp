@@ -18,8 +18,7 @@ constexpr std::array<std::string_view, 8> kAdamW{
 
 class Part {
  public:
-  Part(const TrainerValues& values, std::string_view argument)
-      : values_(values), argument_(argument) {}
+  explicit Part(const TrainerValues& values) : values_(values) {}
 
   void set(std::string_view argument, std::string_view key, std::string value,
            std::string origin = {}) {
@@ -44,7 +43,6 @@ class Part {
 
  private:
   const TrainerValues& values_;
-  std::string argument_;
   TrainerPart part_;
 };
 
@@ -188,7 +186,7 @@ bool set_type(Part& part, ScheduleKeys& keys, std::int64_t steps, std::int64_t w
 }  // namespace
 
 TrainerPart trainer_optimizer(const TrainerValues& values) {
-  Part part(values, "optim");
+  Part part(values);
   const std::string optim = values.text("optim");
   part.set("learning_rate", "optimizer.lr", values.json("learning_rate"));
   part.set("weight_decay", "optimizer.weight_decay", values.json("weight_decay"));
@@ -221,7 +219,7 @@ TrainerPart trainer_optimizer(const TrainerValues& values) {
 }
 
 TrainerPart trainer_schedule(const TrainerValues& values, std::int64_t steps) {
-  Part part(values, "lr_scheduler_type");
+  Part part(values);
   ScheduleKeys keys(values);
   const std::string type = values.text("lr_scheduler_type");
   const auto warmup = trainer_warmup(values, steps);

@@ -5,7 +5,7 @@
 #include <cmath>
 
 #include "base/format.hpp"
-#include "configs/migrate/launcher/shell_words.hpp"
+#include "configs/migrate/launcher/shell_command.hpp"
 #include "configs/migrate/launcher/yaml_values.hpp"
 #include "configs/yaml_tree.hpp"
 
@@ -252,13 +252,13 @@ TrainerValues read_training_arguments(std::string_view text, std::string_view fi
   if (first == std::string_view::npos || text[first] != '-') {
     return Reading(file).read_object(text);
   }
-  const ShellCommand command = split_shell(text);
+  const ShellCommand command = split_command(text, Newlines::kSeparateWords);
   TrainerValues values;
   values.file = "--trainer";
-  if (!command.error.empty()) {
-    values.errors.push_back({"", "--trainer: " + command.error});
-    return values;
+  for (const std::string& what : command.errors) {
+    values.errors.push_back({"", "--trainer: " + what});
   }
+  if (!values.errors.empty()) return values;
   return read_training_arguments(command.words);
 }
 

@@ -29,7 +29,7 @@ std::vector<ShellWord> read_words(std::string_view arguments, const MegatronOpti
                                   Migration& result) {
   const bool is_file = !options.file.empty();
   ShellWords split =
-      split_shell(arguments, is_file ? Newlines::kSeparateWords : Newlines::kEndCommand);
+      split_shell_words(arguments, is_file ? Newlines::kSeparateWords : Newlines::kEndCommand);
   for (const ShellProblem& problem : split.problems) {
     const std::string place = ":" + std::to_string(problem.place.line) + ":" +
                               std::to_string(problem.place.column) + ": ";

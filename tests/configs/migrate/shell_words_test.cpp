@@ -38,14 +38,14 @@ TEST(ShellWords, SplitsLikeAShell) {
       {"'two\nlines'", {"two\nlines"}},
   };
   for (const Case& each : cases) {
-    const ShellWords words = split_shell(each.text);
+    const ShellWords words = split_shell_words(each.text);
     EXPECT_TRUE(words.problems.empty()) << each.text;
     EXPECT_EQ(texts(words), each.words) << each.text;
   }
 }
 
 TEST(ShellWords, KnowsPlaces) {
-  const ShellWords words = split_shell("a  'b' \\\n --c");
+  const ShellWords words = split_shell_words("a  'b' \\\n --c");
   ASSERT_EQ(words.words.size(), 3U);
   EXPECT_EQ(words.words[1].place.line, 1);
   EXPECT_EQ(words.words[1].place.column, 4);
@@ -54,7 +54,7 @@ TEST(ShellWords, KnowsPlaces) {
 }
 
 TEST(ShellWords, NewlinesSeparateWordsInAFileOfArguments) {
-  const ShellWords words = split_shell("--a 1 # one\n--b 2\n", Newlines::kSeparateWords);
+  const ShellWords words = split_shell_words("--a 1 # one\n--b 2\n", Newlines::kSeparateWords);
   EXPECT_TRUE(words.problems.empty());
   EXPECT_EQ(texts(words), (std::vector<std::string>{"--a", "1", "--b", "2"}));
 }
@@ -99,7 +99,7 @@ const std::vector<Refused>& refused() {
 
 TEST(ShellWords, RefusesWhatOnlyAShellCanComplete) {
   for (const Refused& each : refused()) {
-    const ShellWords words = split_shell(each.text);
+    const ShellWords words = split_shell_words(each.text);
     ASSERT_EQ(words.problems.size(), 1U) << each.text.substr(0, 40);
     const ShellProblem& problem = words.problems[0];
     EXPECT_EQ(std::to_string(problem.place.line) + ":" + std::to_string(problem.place.column) +
@@ -109,7 +109,7 @@ TEST(ShellWords, RefusesWhatOnlyAShellCanComplete) {
 }
 
 TEST(ShellWords, NamesEveryVariable) {
-  const ShellWords words = split_shell("--lr $LR --seed ${SEED:-1}");
+  const ShellWords words = split_shell_words("--lr $LR --seed ${SEED:-1}");
   ASSERT_EQ(words.problems.size(), 2U);
   EXPECT_EQ(words.problems[1].what,
             "the variable ${SEED:-1} has no value here; write the value instead of the variable");
@@ -118,7 +118,7 @@ TEST(ShellWords, NamesEveryVariable) {
 TEST(ShellWords, BoundsTheNumberOfWords) {
   std::string text;
   for (std::size_t i = 0; i <= kMaxShellWords; ++i) text += "a ";
-  const ShellWords words = split_shell(text);
+  const ShellWords words = split_shell_words(text);
   ASSERT_EQ(words.problems.size(), 1U);
   EXPECT_EQ(words.problems[0].what,
             "the command line has more than 20000 words; give a shorter one");

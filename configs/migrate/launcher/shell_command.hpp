@@ -1,23 +1,23 @@
-// One command line, split as a POSIX shell splits it. Nothing is expanded or run. Pure functions;
-// thread-safe.
+// One command of a shell: variables, program and arguments; and words quoted for a shell. Pure
+// functions; thread-safe.
 #pragma once
 
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include "configs/migrate/shell_words.hpp"
+
 namespace sluice::migrate {
 
 struct ShellCommand {
   std::vector<std::string> environment;  // NAME=value before the program
   std::vector<std::string> words;        // the program and its arguments
-  std::string error;                     // "character 17: cause; remedy", or ""
+  std::vector<std::string> errors;       // "line 1, character 17: cause; remedy"
 };
 
-// Reads quotes, backslashes, comments, and lines joined by a backslash at their end. Refuses
-// everything that makes more than one command, or that only a shell can evaluate: pipes,
-// redirections, ; & && ||, subshells, $NAME, $(...), `...`, brackets of a shell.
-[[nodiscard]] ShellCommand split_shell(std::string_view line);
+[[nodiscard]] ShellCommand split_command(std::string_view line,
+                                         Newlines newlines = Newlines::kEndCommand);
 
 // `word` in quotes where a shell would change it.
 [[nodiscard]] std::string shell_quote(std::string_view word);

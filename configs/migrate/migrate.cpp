@@ -1,0 +1,97 @@
+#include "configs/migrate/migrate.hpp"
+
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <optional>
+#include <utility>
+
+#include "base/error.hpp"
+#include "configs/migrate/launcher/accelerate_file.hpp"
+#include "configs/migrate/migrate_deepspeed_job.hpp"
+#include "configs/migrate/peers/fsdp.hpp"
+#include "configs/migrate/peers/megatron.hpp"
+#include "configs/migrate/peers/torchtitan.hpp"
+#include "configs/migrate/write_yaml.hpp"
+#include "configs/yaml_tree.hpp"
+
+namespace sluice::migrate {
+namespace {
+
+void check_sources(const MigrationRequest& request) {
+  const std::array<std::pair<const char*, bool>, 3> alone{
+      {{"--megatron", !request.megatron.empty()},
+       {"--torchtitan", !request.torchtitan.empty()},
+       {"a DeepSpeed configuration (or --launch, --accelerate, --trainer)",
+        !(request.deepspeed.empty() && request.launch.empty() && request.accelerate.empty() &&
+          request.trainer.empty())}}};
+  std::string given;
+  int count = 0;
+  for (const auto& [name, is_given] : alone) {
+    if (!is_given) continue;
+    given += (count++ == 0 ? "" : " and ") + std::string(name);
+  }
+  if (count > 1) throw ConfigError(given + " are different sources; give one");
+  if (count == 0) {
+    throw ConfigError(
+        "no source: name a DeepSpeed configuration, or give --launch, --accelerate, "
+        "--megatron or --torchtitan");
+  }
+}
+
+Migration migrate_megatron_job(const MigrationRequest& request) {
+  std::error_code error;
+  const bool is_file = std::filesystem::is_regular_file(request.megatron, error);
+  return migrate_megatron(
+      is_file ? read_source("--megatron", request.megatron) : request.megatron,
+      {.file = is_file ? request.megatron : "", .world = request.world, .settings = request.set});
+}
+
+// accelerate's file without DeepSpeed; nullopt where the file has DeepSpeed.
+std::optional<Migration> migrate_fsdp_job(const MigrationRequest& request) {
+  if (request.accelerate.empty() || !request.deepspeed.empty()) return std::nullopt;
+  const std::string text = read_source("--accelerate", request.accelerate);
+  if (read_accelerate_file(text, request.accelerate).distributed_type == "DEEPSPEED") {
+    return std::nullopt;
+  }
+  return migrate_fsdp(
+      text, {.file = request.accelerate, .world = request.world, .settings = request.set});
+}
+
+Migration from_source(const MigrationRequest& request) {
+  if (!request.megatron.empty()) return migrate_megatron_job(request);
+  if (!request.torchtitan.empty()) {
+    return migrate_torchtitan(
+        read_source("--torchtitan", request.torchtitan),
+        {.file = request.torchtitan, .world = request.world, .settings = request.set});
+  }
+  if (auto fsdp = migrate_fsdp_job(request)) return std::move(*fsdp);
+  return migrate_deepspeed_job(request);
+}
+
+void add_ranks(const MigrationRequest& request, Migration& migration) {
+  MigrationDraft draft(migration);
+  const bool has_ranks =
+      draft.value("launch.nproc") != nullptr || draft.value("launch.hostfile") != nullptr;
+  if (migration.world == 0 || has_ranks) return;
+  draft.set("", "launch.nproc", std::to_string(migration.world),
+            request.world > 0 ? "--world" : "ranks of the source");
+}
+
+}  // namespace
+
+Migration migrate(const MigrationRequest& request) {
+  check_sources(request);
+  Migration migration = from_source(request);
+  if (!request.model.empty()) {
+    MigrationDraft(migration).set("", "model.from", yaml_text(request.model), "--model");
+  }
+  if (migration.world == 0) migration.world = request.world;
+  add_ranks(request, migration);
+  apply_settings(migration, request.set);
+  settle_allowed(migration, request.allowed);
+  if (!migration.is_stopped()) check_result(migration);
+  return migration;
+}
+
+}  // namespace sluice::migrate

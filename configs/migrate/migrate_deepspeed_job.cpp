@@ -1,0 +1,226 @@
+#include "configs/migrate/migrate_deepspeed_job.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <filesystem>
+#include <fstream>
+#include <optional>
+#include <system_error>
+#include <utility>
+
+#include "base/error.hpp"
+#include "configs/migrate/deepspeed/deepspeed_migration.hpp"
+#include "configs/migrate/deepspeed/deepspeed_source.hpp"
+#include "configs/migrate/launcher/accelerate_config.hpp"
+#include "configs/migrate/launcher/launch_line.hpp"
+#include "configs/migrate/launcher/training_arguments.hpp"
+
+namespace sluice::migrate {
+namespace {
+
+std::string home_path(const std::string& path) {
+  const char* home = std::getenv("HOME");
+  return path.starts_with("~/") && home != nullptr ? home + path.substr(1) : path;
+}
+
+std::optional<std::string> text_of_file(const std::string& path) {
+  std::error_code error;
+  if (std::filesystem::is_directory(home_path(path), error)) return std::nullopt;
+  std::ifstream stream(home_path(path), std::ios::binary);
+  if (!stream) return std::nullopt;
+  std::string text(kMaxHjsonBytes + 1, '\0');
+  stream.read(text.data(), static_cast<std::streamsize>(text.size()));
+  text.resize(static_cast<std::size_t>(stream.gcount()));
+  return text;
+}
+
+bool has_auto(const HjsonNode& node) {
+  if (node.kind == HjsonNode::Kind::kText) return node.text == "auto";
+  return std::any_of(node.entries.begin(), node.entries.end(),
+                     [](const HjsonEntry& entry) { return has_auto(entry.value); });
+}
+
+class DeepSpeedJob {
+ public:
+  explicit DeepSpeedJob(const MigrationRequest& request)
+      : request_(request), beside_draft_(beside_), world_(request.world) {
+    options_.read = text_of_file;
+    options_.config = request.out;
+  }
+
+  Migration run() {
+    read_launch();
+    read_accelerate();
+    read_config();
+    if (!errors_.empty()) return with_errors({.file = file_, .source = "DeepSpeed"});
+    read_trainer();
+    if (trainer_) map_trainer(*trainer_, context_, beside_draft_);
+    Migration result = migrate_config();
+    add_beside(result);
+    return with_errors(std::move(result));
+  }
+
+ private:
+  void read_launch() {
+    if (request_.launch.empty()) return;
+    beside_.file = "--launch";
+    launch_ = map_launch_line(request_.launch, options_, beside_draft_);
+    append(errors_, launch_->errors);
+    take_world(launch_->world, "--launch");
+    append(beside_.commands, launch_->commands);
+    note_hosts(launch_->hostfile_text);
+    config_ = launch_->deepspeed_config;
+  }
+
+  void read_accelerate() {
+    std::optional<AccelerateFile> file;
+    if (!request_.accelerate.empty()) {
+      file = read_accelerate_file(read_source("--accelerate", request_.accelerate),
+                                  request_.accelerate);
+    } else if (launch_ && launch_->accelerate) {
+      file = launch_->accelerate;
+    }
+    if (!file) return;
+    append(errors_, file->errors);
+    if (!file->errors.empty()) return;
+    accelerate_file_ = file;
+    beside_.file = file->file;
+    accelerate_ = map_accelerate_deepspeed(*file, options_, beside_draft_);
+    append(errors_, accelerate_->errors);
+    take_world(accelerate_->world, "accelerate's file");
+    if (beside_.commands.empty()) append(beside_.commands, accelerate_->commands);
+    note_hosts(accelerate_->hostfile_text);
+    if (!accelerate_->config_file.empty()) config_ = accelerate_->config_file;
+  }
+
+  void read_config() {
+    if (!request_.deepspeed.empty()) config_ = request_.deepspeed;
+    if (config_.empty() && accelerate_) {
+      root_ = accelerate_->config;
+      file_ = accelerate_file_->file;
+      return;
+    }
+    if (config_.empty()) {
+      if (!errors_.empty()) return;
+      throw ConfigError(
+          "no DeepSpeed configuration: name the file, or give --launch or --accelerate "
+          "with a line or a file that names one");
+    }
+    const DeepSpeedSource source = load_deepspeed_source(home_path(config_));
+    file_ = source.name;
+    HjsonDocument document = read_hjson(source.text);
+    for (const HjsonProblem& problem : document.problems) {
+      errors_.push_back({"", file_ + ":" + std::to_string(problem.line) + ":" +
+                                 std::to_string(problem.column) + ": " + problem.what});
+    }
+    if (!document.problems.empty()) return;
+    root_ = std::move(document.root);
+    if (accelerate_) append(errors_, complete_deepspeed_file(*accelerate_file_, root_));
+  }
+
+  // Values of "auto" come from the Trainer, so a launch line's script is one where they stand.
+  void read_trainer() {
+    if (!request_.trainer.empty()) {
+      const auto text = text_of_file(request_.trainer);
+      trainer_ = read_training_arguments(text ? *text : request_.trainer,
+                                         text ? request_.trainer : "--trainer");
+    } else if (launch_ && has_auto(root_) && !accelerate_) {
+      trainer_ = read_training_arguments(launch_->script_arguments);
+    }
+    if (!trainer_) return;
+    append(errors_, trainer_->errors);
+    context_ = trainer_context(root_);
+    context_.world = world_;
+    context_.hidden = request_.hidden;
+  }
+
+  Migration migrate_config() {
+    DeepSpeedOptions options{
+        .file = file_, .hidden = request_.hidden, .layers = request_.layers, .set = request_.set};
+    options.parse.world = world_;
+    if (!request_.from_version.empty()) {
+      const auto version = parse_deepspeed_version(request_.from_version);
+      if (!version) {
+        throw ConfigError("--from-version " + request_.from_version +
+                          ": no version of DeepSpeed; expected one such as " +
+                          kNewestDeepSpeed.text());
+      }
+      options.parse.version = *version;
+    }
+    if (accelerate_) options.parse.autos = accelerate_->autos;
+    if (trainer_) {
+      append(errors_, trainer_mismatches(*trainer_, context_, root_, file_));
+      for (const auto& [path, value] : trainer_autos(*trainer_, context_)) {
+        options.parse.autos.insert_or_assign(path, value);
+      }
+    }
+    if (accelerate_) options.parse.autos.merge(accelerate_fallbacks());
+    return migrate_deepspeed(root_, options);
+  }
+
+  void add_beside(Migration& result) {
+    MigrationDraft draft(result);
+    for (MigratedKey& key : beside_.keys) draft.add(std::move(key));
+    for (ConfigLine& line : beside_.lines) {
+      // A default beside the configuration does not replace a key of the configuration.
+      const MigratedKey* from = draft.find(line.from);
+      const bool is_default = from != nullptr && !from->is_written;
+      if (is_default && draft.value(line.setting.key) != nullptr) continue;
+      draft.set(line.from, line.setting.key, line.setting.value, line.origin);
+    }
+    append(result.errors, beside_.errors);
+    append(result.missing, beside_.missing);
+    append(result.commands, beside_.commands);
+    append(result.notes, beside_.notes);
+  }
+
+  void take_world(int world, const std::string& from) {
+    if (world == 0) return;
+    if (world_ == 0) world_ = world;
+    if (world_ == world) return;
+    errors_.push_back({"", from + " starts " + std::to_string(world) + " ranks, and --world is " +
+                               std::to_string(world_) + "; leave --world out"});
+  }
+
+  void note_hosts(const std::string& text) {
+    if (!text.empty()) beside_.notes.push_back("lines of launch.hostfile:\n" + text);
+  }
+
+  template <class T>
+  static void append(std::vector<T>& to, const std::vector<T>& from) {
+    to.insert(to.end(), from.begin(), from.end());
+  }
+
+  Migration with_errors(Migration result) {
+    result.errors.insert(result.errors.begin(), errors_.begin(), errors_.end());
+    return result;
+  }
+
+  const MigrationRequest& request_;
+  Migration beside_;  // launch line and accelerate's file
+  MigrationDraft beside_draft_;
+  int world_;
+  LaunchOptions options_;
+  std::optional<LaunchLine> launch_;
+  std::optional<AccelerateFile> accelerate_file_;
+  std::optional<AccelerateDeepSpeed> accelerate_;
+  std::optional<TrainerValues> trainer_;
+  TrainerContext context_;
+  std::string config_;  // as named
+  std::string file_;    // for places
+  HjsonNode root_;
+  std::vector<MigrationError> errors_;
+};
+
+}  // namespace
+
+std::string read_source(const std::string& flag, const std::string& path) {
+  if (auto text = text_of_file(path)) return std::move(*text);
+  throw IoError(flag + " " + path + ": cannot be read as a file; check the path", path);
+}
+
+Migration migrate_deepspeed_job(const MigrationRequest& request) {
+  return DeepSpeedJob(request).run();
+}
+
+}  // namespace sluice::migrate
