@@ -46,7 +46,7 @@ bool is_default(const std::string& value, const MegatronArgument& argument) {
   const std::string fallback = default_json(argument);
   if (value == fallback) return true;
   return is_python_float(value) && is_python_float(fallback) &&
-         std::stod(value) == std::stod(fallback);
+         python_float(value) == python_float(fallback);
 }
 
 // Arguments that Sluice has no counterpart for and whose values are not the defaults.

@@ -83,6 +83,12 @@ std::string value_mistake(const MegatronArgument& argument, const std::string& v
   if (argument.type == Type::kInt && !is_python_int(value)) {
     return "found " + in_quotes(value) + ", Megatron-LM expects a whole number; write digits alone";
   }
+  constexpr std::int64_t kMost = std::int64_t{1} << 31;
+  const bool is_large = argument.names.front().ends_with("-samples");
+  if (argument.type == Type::kInt && !is_large &&
+      std::abs(std::strtoll(value.c_str(), nullptr, 10)) >= kMost) {
+    return "found " + in_quotes(value) + ", expected a number below 2^31; write a smaller number";
+  }
   if (argument.type == Type::kFloat && !is_python_float(value)) {
     return "found " + in_quotes(value) + ", Megatron-LM expects a number; write a number";
   }

@@ -142,7 +142,7 @@ std::string argument_json(const MegatronArgument& argument, std::string_view wor
   const bool plain = word.find_first_of("+nN ") == std::string_view::npos && word.back() != '.' &&
                      !word.starts_with('.') && !word.starts_with("-.");
   if (plain) return std::string(word);
-  const double value = std::strtod(std::string(word).c_str(), nullptr);
+  const double value = python_float(word);
   return std::isfinite(value) ? format_number(value) : json_text(word);
 }
 
@@ -167,6 +167,10 @@ bool is_python_int(std::string_view text) {
   if (text.starts_with('-') || text.starts_with('+')) text.remove_prefix(1);
   return !text.empty() && text.size() < 19 &&
          text.find_first_not_of("0123456789") == std::string_view::npos;
+}
+
+double python_float(std::string_view text) {
+  return std::strtod(std::string(text).c_str(), nullptr);
 }
 
 bool is_python_float(std::string_view text) {

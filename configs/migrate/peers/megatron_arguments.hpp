@@ -50,5 +50,7 @@ extern const std::string_view kMegatronOtherRows;
 // Python's int(text) and float(text), without its underscores.
 [[nodiscard]] bool is_python_int(std::string_view text);
 [[nodiscard]] bool is_python_float(std::string_view text);
+// The number of a text that is_python_float accepts; beyond the range: infinite or 0.
+[[nodiscard]] double python_float(std::string_view text);
 
 }  // namespace sluice::migrate

@@ -46,13 +46,13 @@ void map_split(MegatronRun& run) {
   while (begin <= text.size()) {
     const std::size_t end = std::min(text.find_first_of(",/", begin), text.size());
     const std::string word = text.substr(begin, end - begin);
-    if (!is_python_float(word) || std::stod(word) < 0) {
+    if (!is_python_float(word) || python_float(word) < 0) {
       run.map.error("--split", "found '" + text +
                                    "', expected numbers with commas; write "
                                    "--split 969,30,1");
       return;
     }
-    shares.push_back(std::stod(word));
+    shares.push_back(python_float(word));
     begin = end + 1;
   }
   shares.resize(3);

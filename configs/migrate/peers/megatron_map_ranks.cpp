@@ -19,6 +19,10 @@ class PipelineMap {
   void run() {
     map_.set("--pipeline-model-parallel-size", "parallel.pipeline", std::to_string(stages_));
     if (stages_ < 2 || layers_ < 1) return ignore();
+    if (layers_ > kMostLayers) {
+      map_.error("--num-layers", "more than 100000 layers; give a smaller number");
+      return;
+    }
     const std::int64_t pieces = virtual_stages();
     if (pieces > 1) {
       map_.set_own("parallel.schedule", "interleaved", "virtual stages");
@@ -29,6 +33,8 @@ class PipelineMap {
   }
 
  private:
+  static constexpr std::int64_t kMostLayers = 100'000;
+
   void ignore() {
     for (const std::string_view name :
          {"--num-layers-per-virtual-pipeline-stage", "--num-virtual-stages-per-pipeline-rank",

@@ -1,4 +1,5 @@
 // Batch, steps, schedule, optimizer, precision.
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
@@ -12,9 +13,14 @@ namespace {
 constexpr std::string_view kLr = "--lr";
 
 std::int64_t ranks_of_a_replica(const MegatronArgs& args) {
-  return std::max<std::int64_t>(1, args.count("--tensor-model-parallel-size")) *
-         std::max<std::int64_t>(1, args.count("--pipeline-model-parallel-size")) *
-         std::max<std::int64_t>(1, args.count("--context-parallel-size"));
+  constexpr std::int64_t kMost = std::int64_t{1} << 20;
+  std::int64_t ranks = 1;
+  for (const std::string_view name :
+       {"--tensor-model-parallel-size", "--pipeline-model-parallel-size",
+        "--context-parallel-size"}) {
+    ranks *= std::clamp<std::int64_t>(args.count(name), 1, kMost);
+  }
+  return ranks;
 }
 
 void map_global_batch(MegatronRun& run, std::int64_t micro) {

@@ -1,6 +1,7 @@
 #include "configs/migrate/peers/torchtitan.hpp"
 
 #include <algorithm>
+#include <cstdlib>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -119,6 +120,11 @@ class FileWalk {
     if (!has_type(value, row->type)) {
       return map_.error(found.path, "found " + std::string(kind_name(value.kind)) + ", expected " +
                                         std::string(type_name(row->type)) + "; correct the value");
+    }
+    constexpr std::int64_t kMost = std::int64_t{1} << 31;
+    if (value.integer.value_or(0) >= kMost || value.integer.value_or(0) <= -kMost) {
+      return map_.error(found.path, "found " + value.text +
+                                        ", expected a number below 2^31; write a smaller number");
     }
     if (!is_choice(row->choices, value.text)) {
       return map_.error(found.path, "found " + in_quotes(value.text) + ", expected one of " +

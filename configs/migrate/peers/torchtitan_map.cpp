@@ -219,7 +219,7 @@ class TorchtitanMap {
     std::int64_t fall = total - warmup;
     const bool stable = !v_.is_null("lr_scheduler.decay_ratio");
     if (stable) {
-      const double share = v_.number("lr_scheduler.decay_ratio");
+      const double share = std::clamp(v_.number("lr_scheduler.decay_ratio"), 0.0, 1.0);
       fall = std::min(
           fall, static_cast<std::int64_t>(std::nearbyint(static_cast<double>(total) * share)));
     }
