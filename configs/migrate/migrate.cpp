@@ -69,10 +69,21 @@ Migration from_source(const MigrationRequest& request) {
   return migrate_deepspeed_job(request);
 }
 
+bool splits_model(const MigrationDraft& draft) {
+  for (const char* key : {"parallel.tensor", "parallel.pipeline"}) {
+    const std::string* value = draft.value(key);
+    if (value != nullptr && *value != "1") return true;
+  }
+  return false;
+}
+
 void add_ranks(const MigrationRequest& request, Migration& migration) {
   MigrationDraft draft(migration);
   const bool has_ranks =
       draft.value("launch.nproc") != nullptr || draft.value("launch.hostfile") != nullptr;
+  if (migration.world == 0 && splits_model(draft)) {
+    draft.missing("ranks of the job", "--world N");
+  }
   if (migration.world == 0 || has_ranks) return;
   draft.set("", "launch.nproc", std::to_string(migration.world),
             request.world > 0 ? "--world" : "ranks of the source");
