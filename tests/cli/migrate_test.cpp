@@ -68,11 +68,12 @@ TEST_F(Migrate, NeverOverwrites) {
 }
 
 TEST_F(Migrate, ARefusedMigrationWritesNothing) {
-  scratch_.write("lamb.json",
-                 "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Lamb\", \"params\": {}}}");
-  const Finished migrated = run("migrate lamb.json --world 1 -o out.yaml");
+  scratch_.write(
+      "adagrad.json",
+      "{\"train_batch_size\": 4, \"optimizer\": {\"type\": \"Adagrad\", \"params\": {}}}");
+  const Finished migrated = run("migrate adagrad.json --world 1 -o out.yaml");
   EXPECT_EQ(migrated.exit_code, 2);
-  EXPECT_NE(migrated.output.find("lamb.json:1:"), std::string::npos) << migrated.output;
+  EXPECT_NE(migrated.output.find("adagrad.json:1:"), std::string::npos) << migrated.output;
   EXPECT_NE(migrated.output.find("--allow optimizer.type"), std::string::npos) << migrated.output;
   EXPECT_FALSE(std::filesystem::exists(scratch_.path("out.yaml")));
 }
