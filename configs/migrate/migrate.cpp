@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "configs/migrate/launcher/accelerate_file.hpp"
+#include "configs/migrate/launcher/training_arguments.hpp"
 #include "configs/migrate/migrate_deepspeed_job.hpp"
 #include "configs/migrate/peers/fsdp.hpp"
 #include "configs/migrate/peers/megatron.hpp"
@@ -32,6 +33,10 @@ void check_sources(const MigrationRequest& request) {
     given += (count++ == 0 ? "" : " and ") + std::string(name);
   }
   if (count > 1) throw ConfigError(given + " are different sources; give one");
+  const bool is_deepspeed = request.megatron.empty() && request.torchtitan.empty();
+  if (!is_deepspeed && !request.from_version.empty()) {
+    throw ConfigError("--from-version is DeepSpeed's; leave the flag out");
+  }
   if (count == 0) {
     throw ConfigError(
         "no source: name a DeepSpeed configuration, or give --launch, --accelerate, "
@@ -47,6 +52,21 @@ Migration migrate_megatron_job(const MigrationRequest& request) {
       {.file = is_file ? request.megatron : "", .world = request.world, .settings = request.set});
 }
 
+// A default of the Trainer does not replace a key that the file gives.
+void add_trainer(const MigrationRequest& request, Migration& result) {
+  Migration beside{.file = result.file, .source = result.source};
+  MigrationDraft beside_draft(beside);
+  const TrainerValues values = trainer_values(request.trainer);
+  TrainerContext context;
+  context.has_deepspeed = false;
+  context.world = result.world;
+  context.hidden = request.hidden;
+  context.steps = steps_given(request);
+  map_trainer(values, context, beside_draft);
+  result.errors.insert(result.errors.end(), values.errors.begin(), values.errors.end());
+  absorb(std::move(beside), result);
+}
+
 // accelerate's file without DeepSpeed; nullopt where the file has DeepSpeed.
 std::optional<Migration> migrate_fsdp_job(const MigrationRequest& request) {
   if (request.accelerate.empty() || !request.deepspeed.empty()) return std::nullopt;
@@ -54,8 +74,15 @@ std::optional<Migration> migrate_fsdp_job(const MigrationRequest& request) {
   if (read_accelerate_file(text, request.accelerate).distributed_type == "DEEPSPEED") {
     return std::nullopt;
   }
-  return migrate_fsdp(
+  if (!request.launch.empty()) {
+    throw ConfigError(
+        "--launch and an --accelerate file without DeepSpeed both name the ranks; "
+        "give --accelerate alone");
+  }
+  Migration result = migrate_fsdp(
       text, {.file = request.accelerate, .world = request.world, .settings = request.set});
+  if (!request.trainer.empty()) add_trainer(request, result);
+  return result;
 }
 
 Migration from_source(const MigrationRequest& request) {

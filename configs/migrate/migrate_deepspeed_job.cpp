@@ -42,6 +42,11 @@ bool has_auto(const HjsonNode& node) {
                      [](const HjsonEntry& entry) { return has_auto(entry.value); });
 }
 
+template <class T>
+void append(std::vector<T>& to, const std::vector<T>& from) {
+  to.insert(to.end(), from.begin(), from.end());
+}
+
 class DeepSpeedJob {
  public:
   explicit DeepSpeedJob(const MigrationRequest& request)
@@ -58,7 +63,7 @@ class DeepSpeedJob {
     read_trainer();
     if (trainer_) map_trainer(*trainer_, context_, beside_draft_);
     Migration result = migrate_config();
-    add_beside(result);
+    absorb(std::move(beside_), result);
     return with_errors(std::move(result));
   }
 
@@ -85,6 +90,13 @@ class DeepSpeedJob {
     if (!file) return;
     append(errors_, file->errors);
     if (!file->errors.empty()) return;
+    if (file->distributed_type != "DEEPSPEED" && !has_configuration()) {
+      errors_.push_back(
+          {"", file->file + ": distributed_type " + file->distributed_type +
+                   " has no DeepSpeed configuration; give the file with --accelerate, "
+                   "without --launch"});
+      return;
+    }
     accelerate_file_ = file;
     beside_.file = file->file;
     accelerate_ = map_accelerate_deepspeed(*file, options_, beside_draft_);
@@ -93,6 +105,10 @@ class DeepSpeedJob {
     if (beside_.commands.empty()) append(beside_.commands, accelerate_->commands);
     note_hosts(accelerate_->hostfile_text);
     if (!accelerate_->config_file.empty()) config_ = accelerate_->config_file;
+  }
+
+  [[nodiscard]] bool has_configuration() const {
+    return !request_.deepspeed.empty() || !config_.empty();
   }
 
   void read_config() {
@@ -123,9 +139,7 @@ class DeepSpeedJob {
   // Values of "auto" come from the Trainer, so a launch line's script is one where they stand.
   void read_trainer() {
     if (!request_.trainer.empty()) {
-      const auto text = text_of_file(request_.trainer);
-      trainer_ = read_training_arguments(text ? *text : request_.trainer,
-                                         text ? request_.trainer : "--trainer");
+      trainer_ = trainer_values(request_.trainer);
     } else if (launch_ && has_auto(root_) && !accelerate_) {
       trainer_ = read_training_arguments(launch_->script_arguments);
     }
@@ -134,20 +148,7 @@ class DeepSpeedJob {
     context_ = trainer_context(root_);
     context_.world = world_;
     context_.hidden = request_.hidden;
-    context_.steps = steps_given();
-  }
-
-  // train.steps of --set; 0: not given.
-  [[nodiscard]] std::int64_t steps_given() const {
-    constexpr std::string_view kSteps = "train.steps=";
-    std::int64_t steps = 0;
-    for (const std::string& setting : request_.set) {
-      if (!setting.starts_with(kSteps)) continue;
-      const auto read = read_scalar(find_key("train.steps")->rules, setting.substr(kSteps.size()));
-      const Value* const value = std::get_if<Value>(&read);
-      if (value != nullptr) steps = std::get<std::int64_t>(*value);
-    }
-    return steps;
+    context_.steps = steps_given(request_);
   }
 
   Migration migrate_config() {
@@ -174,22 +175,6 @@ class DeepSpeedJob {
     return migrate_deepspeed(root_, options);
   }
 
-  void add_beside(Migration& result) {
-    MigrationDraft draft(result);
-    for (MigratedKey& key : beside_.keys) draft.add(std::move(key));
-    for (ConfigLine& line : beside_.lines) {
-      // A default beside the configuration does not replace a key of the configuration.
-      const MigratedKey* from = draft.find(line.from);
-      const bool is_default = from != nullptr && !from->is_written;
-      if (is_default && draft.value(line.setting.key) != nullptr) continue;
-      draft.set(line.from, line.setting.key, line.setting.value, line.origin);
-    }
-    append(result.errors, beside_.errors);
-    append(result.missing, beside_.missing);
-    append(result.commands, beside_.commands);
-    append(result.notes, beside_.notes);
-  }
-
   void take_world(int world, const std::string& from) {
     if (world == 0) return;
     if (world_ == 0) world_ = world;
@@ -200,11 +185,6 @@ class DeepSpeedJob {
 
   void note_hosts(const std::string& text) {
     if (!text.empty()) beside_.notes.push_back("lines of launch.hostfile:\n" + text);
-  }
-
-  template <class T>
-  static void append(std::vector<T>& to, const std::vector<T>& from) {
-    to.insert(to.end(), from.begin(), from.end());
   }
 
   Migration with_errors(Migration result) {
@@ -229,6 +209,38 @@ class DeepSpeedJob {
 };
 
 }  // namespace
+
+TrainerValues trainer_values(const std::string& argument) {
+  const auto text = text_of_file(argument);
+  return read_training_arguments(text ? *text : argument, text ? argument : "--trainer");
+}
+
+std::int64_t steps_given(const MigrationRequest& request) {
+  constexpr std::string_view kSteps = "train.steps=";
+  std::int64_t steps = 0;
+  for (const std::string& setting : request.set) {
+    if (!setting.starts_with(kSteps)) continue;
+    const auto read = read_scalar(find_key("train.steps")->rules, setting.substr(kSteps.size()));
+    const Value* const value = std::get_if<Value>(&read);
+    if (value != nullptr) steps = std::get<std::int64_t>(*value);
+  }
+  return steps;
+}
+
+void absorb(Migration beside, Migration& result) {
+  MigrationDraft draft(result);
+  for (MigratedKey& key : beside.keys) draft.add(std::move(key));
+  for (const ConfigLine& line : beside.lines) {
+    const MigratedKey* from = draft.find(line.from);
+    const bool is_default = from != nullptr && !from->is_written;
+    if (is_default && draft.value(line.setting.key) != nullptr) continue;
+    draft.set(line.from, line.setting.key, line.setting.value, line.origin);
+  }
+  append(result.errors, beside.errors);
+  append(result.missing, beside.missing);
+  append(result.commands, beside.commands);
+  append(result.notes, beside.notes);
+}
 
 std::string read_source(const std::string& flag, const std::string& path) {
   if (auto text = text_of_file(path)) return std::move(*text);

@@ -18,12 +18,14 @@ struct Group {
   KeyClass kind;
   std::string_view title;
   std::string_view colour;
+  bool stops = false;
 };
-constexpr std::array<Group, 6> kGroups{{
+constexpr std::array<Group, 7> kGroups{{
     {KeyClass::kMapped, "mapped", "32"},
     {KeyClass::kChanged, "mapped with another meaning", "33"},
     {KeyClass::kNotNeeded, "not needed here", "36"},
-    {KeyClass::kRefused, "not supported", "31"},
+    {KeyClass::kRefused, "not supported, at their defaults: nothing is lost", "36"},
+    {KeyClass::kRefused, "not supported", "31", true},
     {KeyClass::kIgnored, "ignored by the source itself", "90"},
     {KeyClass::kRemoved, "removed by the source", "31"},
 }};
@@ -38,7 +40,7 @@ class Text {
     text_ = printable(migration_.file, 200) + ": " + migration_.source + ", " +
             std::to_string(written) + (written == 1 ? " key\n" : " keys\n");
     width_ = widest_path();
-    for (const Group& group : kGroups) keys_of(group.title, group.colour, group.kind, true);
+    for (const Group& group : kGroups) keys_of(group);
     defaults();
     rest();
     return text_;
@@ -83,13 +85,14 @@ class Text {
     if (speaks && !key.note.empty()) text_ += "      " + key.note + "\n";
   }
 
-  void keys_of(std::string_view name, std::string_view colour, KeyClass kind, bool written) {
+  void keys_of(const Group& group) {
     const auto belongs = [&](const MigratedKey& key) {
-      return key.kind == kind && key.is_written == written;
+      if (key.kind != group.kind || !key.is_written) return false;
+      return key.kind != KeyClass::kRefused || key.stops == group.stops;
     };
     const auto count = std::count_if(migration_.keys.begin(), migration_.keys.end(), belongs);
     if (count == 0) return;
-    title(std::string(name) + " (" + std::to_string(count) + ")", colour);
+    title(std::string(group.title) + " (" + std::to_string(count) + ")", group.colour);
     for (const MigratedKey& key : migration_.keys) {
       if (belongs(key)) key_lines(key);
     }

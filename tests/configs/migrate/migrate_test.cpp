@@ -84,6 +84,44 @@ TEST_F(MigrateRequest, ASettingFillsAnAutoAndReplacesAValue) {
   EXPECT_EQ(line(migration, "train.clip"), "0.5");
 }
 
+constexpr char kFsdp[] =
+    "distributed_type: FSDP\nmixed_precision: bf16\nnum_processes: 2\nfsdp_config:\n"
+    "  fsdp_version: 2\n  fsdp_reshard_after_forward: true\n";
+
+TEST_F(MigrateRequest, TheTrainerFillsAnFsdpFile) {
+  scratch_.write("fsdp.yaml", kFsdp);
+  const Migration migration =
+      migrate({.accelerate = "fsdp.yaml",
+               .trainer = "--per_device_train_batch_size 4 --max_steps 9 --learning_rate 2e-5"});
+  EXPECT_EQ(error_text(migration), "");
+  EXPECT_EQ(line(migration, "zero.stage"), "3");
+  EXPECT_EQ(line(migration, "train.micro_batch"), "4");
+  EXPECT_EQ(line(migration, "train.steps"), "9");
+  EXPECT_EQ(line(migration, "schedule.type"), "linear");
+}
+
+TEST_F(MigrateRequest, ALaunchLineWithAnFsdpFileNamesTheFlag) {
+  scratch_.write("fsdp.yaml", kFsdp);
+  EXPECT_EQ(complaint({.launch = "accelerate launch --config_file fsdp.yaml t.py"}),
+            "fsdp.yaml: distributed_type FSDP has no DeepSpeed configuration; give the file with "
+            "--accelerate, without --launch\n");
+  EXPECT_EQ(complaint({.accelerate = "fsdp.yaml", .launch = "python t.py"}),
+            "throws --launch and an --accelerate file without DeepSpeed both name the ranks; give "
+            "--accelerate alone");
+  EXPECT_EQ(complaint({.megatron = "pretrain_gpt.py", .from_version = "0.16.0"}),
+            "throws --from-version is DeepSpeed's; leave the flag out");
+}
+
+TEST_F(MigrateRequest, TensorParallelRanksNeedTheWorld) {
+  scratch_.write(
+      "ds.json",
+      "{\"train_micro_batch_size_per_gpu\": 1, \"tensor_parallel\": {\"autotp_size\": 2}, "
+      "\"optimizer\": {\"type\": \"Adam\", \"params\": {\"lr\": 1e-3}}}");
+  EXPECT_EQ(complaint({.deepspeed = "ds.json"}),
+            "ds.json leaves open what a run needs; give:\n  ranks of the job: --world N\n");
+  EXPECT_EQ(complaint({.deepspeed = "ds.json", .world = 4}), "");
+}
+
 TEST_F(MigrateRequest, ADefaultOfTheTrainerDoesNotReplaceAWrittenKey) {
   scratch_.write("ds.json",
                  "{\"train_micro_batch_size_per_gpu\": \"auto\", \"steps_per_print\": 7}");

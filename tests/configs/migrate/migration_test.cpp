@@ -143,17 +143,27 @@ TEST_F(MigrationTest, TheReportHasEveryKeyByClass) {
   draft.add(key("zero_optimization.stage", "3", KeyClass::kMapped, "zero.stage"));
   draft.set("zero_optimization.stage", "zero.stage", "3", "");
   draft.add(key("zero_optimization.overlap_comm", "true", KeyClass::kNotNeeded, "always"));
+  draft.add(key("fp16.x", "0", KeyClass::kRefused, "no x"));
+  MigratedKey lamb = key("optimizer.type", "\"Lamb\"", KeyClass::kRefused, "no LAMB");
+  lamb.stops = true;
+  draft.add(lamb);
   MigratedKey clip = key("gradient_clipping", "1.0", KeyClass::kMapped);
   clip.is_written = false;
   draft.add(clip);
   draft.set("gradient_clipping", "train.clip", "1", "");
   EXPECT_EQ(report_text(result, false),
-            "ds.json: DeepSpeed 0.19.8, 2 keys\n"
+            "ds.json: DeepSpeed 0.19.8, 4 keys\n"
             "\nmapped (1)\n"
             "  zero_optimization.stage         3  ->  zero.stage: 3\n"
             "\nnot needed here (1)\n"
             "  zero_optimization.overlap_comm  true\n"
             "      always\n"
+            "\nnot supported, at their defaults: nothing is lost (1)\n"
+            "  fp16.x                          0\n"
+            "      no x\n"
+            "\nnot supported (1)\n"
+            "  optimizer.type                  \"Lamb\"\n"
+            "      no LAMB\n"
             "\ndefaults that matter (1)\n"
             "  gradient_clipping               1.0  ->  train.clip: 1\n");
   EXPECT_NE(report_text(result, true).find("\x1b[1;32mmapped (1)\x1b[0m"), std::string::npos);
