@@ -1,6 +1,7 @@
 #include "configs/validate.hpp"
 
 #include <cmath>
+#include <filesystem>
 #include <numeric>
 #include <string>
 #include <vector>
@@ -20,8 +21,8 @@ std::string num(int value) { return std::to_string(value); }
 
 class Validator {
  public:
-  Validator(const LoadedConfig& config, int world, std::optional<int> gpus)
-      : config_(config), run_(config.run), world_(world), gpus_(gpus) {}
+  Validator(const LoadedConfig& config, int world, std::optional<int> gpus, Purpose purpose)
+      : config_(config), run_(config.run), world_(world), gpus_(gpus), purpose_(purpose) {}
 
   void check_all() {
     if (world_ < 1) {
@@ -34,7 +35,7 @@ class Validator {
     check_schedule();
     check_zero();
     check_recompute();
-    for (const BrokenRule& rule : broken_offload_rules(run_)) broken(rule.key, rule.what);
+    check_offload();
     for (const BrokenRule& rule : broken_parallel_rules(run_)) broken(rule.key, rule.what);
     check_data();
     check_launch();
@@ -213,6 +214,15 @@ class Validator {
     }
   }
 
+  void check_offload() {
+    RunConfig run = run_;
+    std::vector<std::string>& folders = run.offload.nvme_path;
+    if (purpose_ == Purpose::kPlan && !folders.empty()) {
+      folders = {std::filesystem::temp_directory_path().string()};
+    }
+    for (const BrokenRule& rule : broken_offload_rules(run)) broken(rule.key, rule.what);
+  }
+
   void check_recompute() {
     if (run_.recompute.mode == RecomputeMode::kSelective && !run_.model.explicit_units) {
       broken("recompute.mode",
@@ -223,7 +233,7 @@ class Validator {
 
   void check_data() {
     const DataOptions& data = run_.data;
-    if (data.text.empty() && data.train.empty()) {
+    if (purpose_ == Purpose::kTrain && data.text.empty() && data.train.empty()) {
       broken("data.text", "one of data.text and data.train must name what to train on");
     }
     if (!data.text.empty() && !data.train.empty()) {
@@ -264,13 +274,14 @@ class Validator {
   const RunConfig& run_;
   int world_;
   std::optional<int> gpus_;
+  Purpose purpose_;
   Problems problems_;
 };
 
 }  // namespace
 
-void validate(const LoadedConfig& config, int world, std::optional<int> gpus) {
-  Validator(config, world, gpus).check_all();
+void validate(const LoadedConfig& config, int world, std::optional<int> gpus, Purpose purpose) {
+  Validator(config, world, gpus, purpose).check_all();
 }
 
 }  // namespace sluice

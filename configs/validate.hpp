@@ -8,11 +8,17 @@
 
 namespace sluice {
 
+// What a configuration is checked for. A dry run and a plan open no data, so they accept a
+// configuration that names none. A plan may be of another machine: it does not look for the folders
+// of offload.nvme_path.
+enum class Purpose { kTrain, kDryRun, kPlan };
+
 // `world` is the number of ranks of the whole job, `gpus` that of this host's GPUs where it is
 // known. Throws one ConfigError with a line per broken rule: the place of the key most to blame,
 // the key, the equation with its numbers, e.g.
 //   x.yaml:3:17: train.global_batch: global_batch = micro_batch x accumulation x dp has no whole
 //   accumulation: 10 = 4 x 1.25 x 2; the nearest that fit are 8 and 16
-void validate(const LoadedConfig& config, int world, std::optional<int> gpus = std::nullopt);
+void validate(const LoadedConfig& config, int world, std::optional<int> gpus = std::nullopt,
+              Purpose purpose = Purpose::kTrain);
 
 }  // namespace sluice

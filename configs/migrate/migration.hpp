@@ -5,6 +5,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <map>
 #include <string>
 #include <string_view>
@@ -29,8 +30,8 @@ struct MigratedKey {
   bool is_written = true;   // false: a default
   bool stops = false;       // Sluice has no such thing, and the value is not the default
   bool is_allowed = false;  // stops, but --allow named the key
-  std::vector<Setting> to;
-  std::string note;  // one sentence; of kChanged with both values
+  std::vector<Setting> to{};
+  std::string note{};  // one sentence; of kChanged with both values
 };
 
 // One key of the result.
@@ -52,18 +53,27 @@ struct MissingValue {
   std::string give;  // the flags that give it: "--set optimizer.lr=LR, or --trainer"
 };
 
+// Peaks of a rank by the plan, in bytes.
+struct PlannedMemory {
+  std::string of;       // "the result", "without offload.optimizer: host"
+  std::string problem;  // the reason why there is no plan; empty: there is one
+  std::int64_t device = 0;
+  std::int64_t host = 0;
+  std::int64_t nvme = 0;
+};
+
 struct Migration {
   std::string file;    // for places: "ds_config.json"
   std::string source;  // "DeepSpeed 0.19.8", "Megatron-LM", "accelerate", "FSDP2", "torchtitan"
-  std::vector<MigratedKey> keys;                              // in the order of the source
-  std::map<std::string, std::string, std::less<>> effective;  // path -> JSON, written or not
-  std::vector<MigrationError> errors;
-  std::vector<MissingValue> missing;
-  std::vector<ConfigLine> lines;  // each key of Sluice at most once
-  std::vector<std::string>
-      commands;                    // how to start the run: "SLUICE_EXPORT=... ./sluice train ..."
-  std::vector<std::string> notes;  // sentences that belong to no key
-  int world = 0;                   // ranks of the job; 0: not known
+  std::vector<MigratedKey> keys{};                              // in the order of the source
+  std::map<std::string, std::string, std::less<>> effective{};  // path -> JSON, written or not
+  std::vector<MigrationError> errors{};
+  std::vector<MissingValue> missing{};
+  std::vector<ConfigLine> lines{};      // each key of Sluice at most once
+  std::vector<std::string> commands{};  // how to start the run: "./sluice train out.yaml"
+  std::vector<std::string> notes{};     // sentences that belong to no key
+  std::vector<PlannedMemory> memory{};  // the result first; empty: no model is known
+  int world = 0;                        // ranks of the job; 0: not known
 
   [[nodiscard]] bool is_stopped() const { return !errors.empty() || !missing.empty(); }
 };
@@ -71,7 +81,7 @@ struct Migration {
 // Fills a Migration. Not thread-safe.
 class MigrationDraft {
  public:
-  explicit MigrationDraft(Migration& result) : result_(result) {}
+  explicit MigrationDraft(Migration& result);
 
   // Adds a key; a later `set` from `path` adds to its `to`.
   void add(MigratedKey key);
@@ -95,6 +105,9 @@ class MigrationDraft {
   Migration& result_;
   std::map<std::string, std::size_t, std::less<>> places_;  // path -> index in keys
 };
+
+// A YAML scalar that means `text`: in quotes, `${` escaped.
+[[nodiscard]] std::string yaml_text(std::string_view text);
 
 // Turns keys that stop and that `allowed` names into allowed ones, and all others into errors with
 // the remedy --allow. A name of `allowed` that stops nothing is an error.

@@ -4,7 +4,6 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 
 #include "base/bytes.hpp"
@@ -18,7 +17,7 @@
 #include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/cli/setup/saving_setup.hpp"
-#include "runtime/data/tokenizer/tokenizer.hpp"
+#include "runtime/cli/setup/train_setup.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/page/html_page.hpp"
@@ -33,25 +32,6 @@ int world_of(const PlanCommand& command, const RunConfig& run) {
   if (command.world > 0) return command.world;
   if (run.launch.nproc > 0) return run.launch.nproc;
   return command.profile.empty() && runs_on_gpu(run) ? std::max(1, visible_gpu_count()) : 1;
-}
-
-// A plan for another machine does not check the folders of its drives.
-void validate_anywhere(LoadedConfig config, int world) {
-  std::vector<std::string>& folders = config.run.offload.nvme_path;
-  if (!folders.empty()) folders = {std::filesystem::temp_directory_path().string()};
-  validate(config, world);
-}
-
-void settle_vocabulary(LoadedConfig& config) {
-  std::int64_t& vocab = config.run.model.vocab;
-  if (vocab > 0) return;
-  const DataOptions& data = config.run.data;
-  if (data.text.empty() && data.tokenizer == "bytes") {
-    throw ConfigError(config.place("model.vocab") +
-                      ": model.vocab: a plan does not read data.train to find its largest token; "
-                      "give the vocabulary");
-  }
-  vocab = make_tokenizer(data.tokenizer)->vocab_size();
 }
 
 void settle_products(PlanMachine& machine, LoadedConfig& config) {
@@ -124,12 +104,12 @@ int run_plan(const PlanCommand& command) {
   settle_model_from(config);
   PlanMachine machine = find_machine(command.profile, config.run);
   RunPlace place{.world = world_of(command, config.run), .on_gpu = machine.profile.gpu};
-  validate_anywhere(config, place.world);
+  validate(config, place.world, std::nullopt, Purpose::kPlan);
   print_notes(config);
   if (place.on_gpu) check_gpu_activations(config);
   place.local_ranks = ranks_of_host(machine.profile, config.run, place.world);
   settle_threads(machine, config.run, place.world);
-  settle_vocabulary(config);
+  settle_planned_vocabulary(config);
   settle_products(machine, config);
 
   RunFacts facts = facts_of(command, config.run, machine);

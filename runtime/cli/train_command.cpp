@@ -126,11 +126,21 @@ std::int64_t read_data(const RunConfig& run) {
   return TrainingData(run.data, run.model.seq, run.train.seed).vocab_size();
 }
 
+// Finds the vocabulary. A dry run of a configuration that names no data plans without.
+void settle_data(const TrainCommand& command, LoadedConfig& config) {
+  const DataOptions& data = config.run.data;
+  if (command.dry_run && data.text.empty() && data.train.empty()) {
+    settle_planned_vocabulary(config);
+  } else {
+    settle_vocabulary(config, command.dry_run ? survey(config.run) : read_data(config.run));
+  }
+}
+
 int launch(const TrainCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
   settle_model_from(config);
   const Destination to = destination(command, config.run);
-  validate(config, to.world);
+  validate(config, to.world, std::nullopt, command.dry_run ? Purpose::kDryRun : Purpose::kTrain);
   print_notes(config);
   check_gpus(config, to.most_on_a_host);
   if (!command.dry_run) check_folders_free(config, command.resume);
@@ -145,7 +155,7 @@ int launch(const TrainCommand& command) {
       resumed_matmul(config, command.resume));
   const bool matmul_was_open = matmul.rates || matmul.resumed;
   if (matmul_was_open) log_matmul(matmul, config.run);
-  settle_vocabulary(config, command.dry_run ? survey(config.run) : read_data(config.run));
+  settle_data(command, config);
   if (const auto weights = open_model_from(config.run)) weights->check_tied();
   const Planned planned = plan_largest_rank(config.run, place);
   if (command.dry_run) {

@@ -14,10 +14,6 @@ namespace {
 
 using Kind = HjsonNode::Kind;
 
-std::int64_t stage_of(const DeepSpeedConfig& config) {
-  return count_of(config, "zero_optimization.stage").value_or(0);
-}
-
 // Names of torch.optim and torch.optim.lr_scheduler (torch 2.11), which DeepSpeed takes besides its
 // own.
 constexpr std::array<std::string_view, 15> kTorchOptimizers{
@@ -241,6 +237,14 @@ std::string_view text_of(const DeepSpeedConfig& config, std::string_view path) {
   const auto found = config.values.find(path);
   if (found == config.values.end() || found->second.value.kind != Kind::kText) return {};
   return found->second.value.text;
+}
+
+std::int64_t stage_of(const DeepSpeedConfig& config) {
+  return count_of(config, "zero_optimization.stage").value_or(0);
+}
+
+std::string_view model_dtype(const DeepSpeedConfig& config) {
+  return is_on(config, "fp16.enabled") ? "fp16" : is_on(config, "bf16.enabled") ? "bf16" : "fp32";
 }
 
 void apply_deepspeed_rules(const HjsonNode& root, const ParseOptions& options,

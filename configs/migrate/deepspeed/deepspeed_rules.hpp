@@ -1,5 +1,5 @@
 // Rules between keys: what DeepSpeed refuses or ignores because of another key, deprecated keys,
-// and the batch sizes. Only for deepspeed_config.cpp. Pure function of its arguments.
+// and the batch sizes. Only for this folder. Pure function of its arguments.
 #pragma once
 
 #include "configs/migrate/deepspeed/deepspeed_config.hpp"
@@ -27,5 +27,8 @@ void add_mistake(DeepSpeedConfig& config, std::string_view path, std::string wha
                                                    std::string_view path);
 [[nodiscard]] bool is_on(const DeepSpeedConfig& config, std::string_view path);
 [[nodiscard]] std::string_view text_of(const DeepSpeedConfig& config, std::string_view path);
+[[nodiscard]] std::int64_t stage_of(const DeepSpeedConfig& config);  // 0: no ZeRO
+// "fp32", "fp16" or "bf16".
+[[nodiscard]] std::string_view model_dtype(const DeepSpeedConfig& config);
 
 }  // namespace sluice::migrate

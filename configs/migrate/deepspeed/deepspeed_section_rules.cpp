@@ -10,19 +10,11 @@ constexpr std::string_view kZero = "zero_optimization.";
 
 std::string zero(std::string_view name) { return std::string(kZero) + std::string(name); }
 
-std::int64_t stage_of(const DeepSpeedConfig& config) {
-  return count_of(config, zero("stage")).value_or(0);
-}
-
 double number_of(const DeepSpeedConfig& config, std::string_view path, double otherwise) {
   const auto found = config.values.find(path);
   return found == config.values.end() || found->second.value.kind != HjsonNode::Kind::kNumber
              ? otherwise
              : found->second.value.number;
-}
-
-std::string_view model_dtype(const DeepSpeedConfig& config) {
-  return is_on(config, "fp16.enabled") ? "fp16" : is_on(config, "bf16.enabled") ? "bf16" : "fp32";
 }
 
 void precision_rules(DeepSpeedConfig& config) {

@@ -24,7 +24,7 @@ static void add_adam_keys(KeyTable& t) {
   t.key("weight_decay", kFloat, "0", kChanged,
         "optimizer.weight_decay: DeepSpeed decays all parameters, Sluice by default matrices")
       .least(0).fills_auto();
-  t.key("bias_correction", kBool, "true", kRefused, "Sluice's Adam corrects the bias");
+  t.key("bias_correction", kBool, "true", kMapped, "optimizer.bias_correction");
   t.key("amsgrad", kBool, "false", kRefused, "DeepSpeed's FusedAdam raises if the value is true");
   t.key("adam_w_mode", kBool, "true", kChanged,
         "type Adam is AdamW unless the value is false; type AdamW ignores the value");

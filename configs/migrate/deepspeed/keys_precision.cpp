@@ -12,14 +12,13 @@ static void add_fp16_keys(KeyTable& t) {
       .lenient_before({0, 17, 1});
   t.key("enabled", kBool, "false", kMapped, "train.dtype: fp16").fills_auto();
   t.key("auto_cast", kBool, "false", kNotNeeded, "inputs of a Sluice model are token ids");
-  t.key("loss_scale", kFloat, "0", kRefused,
-        "0 is the dynamic scale, loss_scale of Sluice; another value is a static scale")
+  t.key("loss_scale", kFloat, "0", kMapped,
+        "loss_scale.static; 0 is the dynamic scale")
       .least(0).refuses_bool();
   t.key("initial_scale_power", kInt, "16", kMapped, "loss_scale.initial = 2^power");
   t.key("loss_scale_window", kInt, "1000", kMapped, "loss_scale.window").refuses_bool();
   t.key("hysteresis", kInt, "2", kMapped, "loss_scale.hysteresis");
-  t.key("consecutive_hysteresis", kBool, "false", kRefused,
-        "Sluice refills the hysteresis at a rise of the scale only");
+  t.key("consecutive_hysteresis", kBool, "false", kMapped, "loss_scale.consecutive_hysteresis");
   t.key("min_loss_scale", kInt, "1", kMapped, "loss_scale.min").refuses_bool();
   t.key("fp16_master_weights_and_grads", kBool, "false", kRefused,
         "master weights of Sluice are fp32");

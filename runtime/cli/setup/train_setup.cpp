@@ -11,6 +11,7 @@
 #include "base/log.hpp"
 #include "base/posix/atomic_file.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/run/machine.hpp"
@@ -92,6 +93,18 @@ void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab) {
                       " is less than the " + std::to_string(data_vocab) +
                       " ids of the data's tokenizer; leave it out to take those");
   }
+}
+
+void settle_planned_vocabulary(LoadedConfig& config) {
+  std::int64_t& vocab = config.run.model.vocab;
+  if (vocab > 0) return;
+  const DataOptions& data = config.run.data;
+  if (data.text.empty() && data.tokenizer == "bytes") {
+    throw ConfigError(config.place("model.vocab") +
+                      ": model.vocab: a plan does not read data.train to find its largest token; "
+                      "give the vocabulary");
+  }
+  vocab = make_tokenizer(data.tokenizer)->vocab_size();
 }
 
 void log_matmul(const MatmulDecision& decision, const RunConfig& run) {

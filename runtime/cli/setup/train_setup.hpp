@@ -32,6 +32,9 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
 
 // Sets an open model.vocab to `data_vocab`. Throws ConfigError if the given value is smaller.
 void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab);
+// Sets an open model.vocab to the tokenizer's, without opening data. Throws ConfigError if no
+// tokenizer is known.
+void settle_planned_vocabulary(LoadedConfig& config);
 
 // A line about the decision on train.matmul and its reason, or nothing.
 void log_matmul(const MatmulDecision& decision, const RunConfig& run);

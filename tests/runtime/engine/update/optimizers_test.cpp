@@ -6,7 +6,6 @@
 #include <cmath>
 #include <memory>
 
-#include "base/format.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/units.hpp"
@@ -206,8 +205,9 @@ TEST(AdamForms, FollowPlainLibtorch) {
   for (const DecayScope decay : {DecayScope::kMatrices, DecayScope::kAll}) {
     for (const bool decoupled : {true, false}) {
       for (const bool bias_correction : {true, false}) {
-        SCOPED_TRACE(format_text("decay {}, decoupled {}, bias correction {}",
-                                 static_cast<int>(decay), decoupled, bias_correction));
+        SCOPED_TRACE("decay " + std::to_string(static_cast<int>(decay)) + ", decoupled " +
+                     std::to_string(static_cast<int>(decoupled)) + ", bias correction " +
+                     std::to_string(static_cast<int>(bias_correction)));
         options.optimizer.decay = decay;
         options.optimizer.decoupled = decoupled;
         options.optimizer.bias_correction = bias_correction;

@@ -1,0 +1,141 @@
+#include "configs/migrate/deepspeed/deepspeed_migration.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "base/format.hpp"
+#include "configs/migrate/deepspeed/deepspeed_mapping.hpp"
+#include "configs/migrate/deepspeed/deepspeed_rules.hpp"
+#include "configs/migrate/deepspeed/fill_autos.hpp"
+#include "configs/schema.hpp"
+#include "configs/value.hpp"
+
+namespace sluice::migrate {
+namespace {
+
+std::int64_t count_setting(const DeepSpeedOptions& options, std::string_view key) {
+  const auto text = setting_of(options.set, key);
+  if (!text) return 0;
+  const auto read = read_scalar(find_key(key)->rules, *text);
+  const Value* const value = std::get_if<Value>(&read);
+  return value != nullptr ? std::get<std::int64_t>(*value) : 0;
+}
+
+// The model's sizes: of the caller, or of a setting.
+DeepSpeedOptions with_sizes(DeepSpeedOptions options) {
+  if (options.hidden == 0) options.hidden = count_setting(options, "model.hidden");
+  if (options.layers == 0) options.layers = count_setting(options, "model.layers");
+  return options;
+}
+
+// Ranks that a complete triple of batch sizes fits; 0 if there are none.
+int implied_world(const DeepSpeedConfig& config) {
+  const BatchSizes& batch = config.batch;
+  if (!batch.global || !batch.micro || !batch.accumulation) return 0;
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(*batch.micro, *batch.accumulation, &product)) return 0;
+  if (*batch.global % product != 0) return 0;
+  const std::int64_t sequence = count_of(config, "sequence_parallel_size").value_or(1);
+  std::int64_t world = 0;
+  if (__builtin_mul_overflow(*batch.global / product, sequence, &world)) return 0;
+  return world <= std::numeric_limits<int>::max() ? static_cast<int>(world) : 0;
+}
+
+bool is_triple(const BatchSizes& batch) {
+  return batch.global && batch.micro && batch.accumulation;
+}
+
+// Parses again with the world that the batch sizes imply.
+DeepSpeedConfig parse(const HjsonNode& root, ParseOptions& options, Migration& result) {
+  DeepSpeedConfig config = parse_deepspeed(root, options);
+  if (options.world > 0 || !is_triple(config.batch)) return config;
+  options.world = implied_world(config);
+  if (options.world == 0) {
+    add_mistake(config, "train_batch_size",
+                format_text("{} is no multiple of micro batch {} x accumulation {}; change one of "
+                            "the sizes",
+                            *config.batch.global, *config.batch.micro, *config.batch.accumulation));
+    return config;
+  }
+  result.notes.push_back(format_text(
+      "the three batch sizes fit {0} ranks, the result is for --world {0}", options.world));
+  return parse_deepspeed(root, options);
+}
+
+// Before keys are added: what stops a migration in this configuration, and what does not.
+void settle_classes(DeepSpeedConfig& config) {
+  const bool is_offloaded = offload_tiers(config).optimizer != "device";
+  const std::string_view dtype = model_dtype(config);
+  for (Finding& finding : config.findings) {
+    if (finding.key == nullptr || finding.kind == KeyClass::kIgnored) {
+      // Parameters of a type without rows.
+      const bool is_type =
+          (finding.path.starts_with("optimizer.params.") && !has_optimizer(config)) ||
+          (finding.path.starts_with("scheduler.params.") && !has_scheduler(config));
+      if (is_type && finding.kind == KeyClass::kRefused) finding.is_default = true;
+      continue;
+    }
+    const std::string& path = finding.key->path;
+    const bool is_section = finding.key->type == KeyType::kSection;
+    if (is_section && finding.is_default) finding.kind = KeyClass::kNotNeeded;
+    const bool is_idle_parameter =
+        (path.starts_with("optimizer.params.") && !has_optimizer(config)) ||
+        (path.starts_with("scheduler.params.") && !has_scheduler(config));
+    if (is_idle_parameter && finding.kind != KeyClass::kMapped) {
+      finding.is_default = true;  // the type itself stops
+    }
+    const bool is_states =
+        path == "bf16.bf16_optimizer_states" || path == "optimizer.params.fp32_optimizer_states";
+    if (!is_states || finding.is_default || finding.kind != KeyClass::kChanged) continue;
+    if (dtype == "fp32" || (dtype == "bf16" && is_offloaded)) continue;
+    finding.kind = KeyClass::kRefused;
+    finding.note = dtype == "fp16" ? "Sluice has bf16 moments off the device, and no fp16 moments"
+                                   : "Sluice has bf16 moments off the device only; offload the "
+                                     "optimizer";
+  }
+}
+
+void add_effective(const DeepSpeedConfig& config, Migration& result) {
+  for (const auto& [path, value] : config.values) result.effective[path] = to_json(value.value);
+  const auto add = [&result](const char* path, const std::optional<std::int64_t>& size) {
+    if (size) result.effective[path] = std::to_string(*size);
+  };
+  add("train_batch_size", config.batch.global);
+  add("train_micro_batch_size_per_gpu", config.batch.micro);
+  add("gradient_accumulation_steps", config.batch.accumulation);
+}
+
+void ask_for_autos(DeepSpeedMapping& mapping) {
+  for (const AutoValue& value : mapping.config().autos) {
+    if (!value.is_filled) mapping.missing(value.path, flags_for(value.path));
+  }
+}
+
+}  // namespace
+
+Migration migrate_deepspeed(const HjsonNode& root, const DeepSpeedOptions& given) {
+  DeepSpeedOptions options = with_sizes(given);
+  ParseOptions filled = fill_autos(root, options);
+  Migration result;
+  result.file = options.file;
+  result.source = "DeepSpeed " + filled.version.text();
+  DeepSpeedConfig config = parse(root, filled, result);
+  result.world = filled.world;
+  settle_classes(config);
+  add_effective(config, result);
+  DeepSpeedMapping mapping(config, options, result);
+  ask_for_autos(mapping);
+  // The values of a file with mistakes are not those that DeepSpeed would use.
+  if (!config.mistakes.empty()) return result;
+  map_batch(mapping);
+  map_precision(mapping);
+  map_zero(mapping);
+  map_offload(mapping);
+  map_others(mapping);
+  map_optimizer(mapping);
+  map_schedule(mapping);
+  return result;
+}
+
+}  // namespace sluice::migrate

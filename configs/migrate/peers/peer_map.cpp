@@ -1,0 +1,85 @@
+#include "configs/migrate/peers/peer_map.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "configs/run_config.hpp"
+#include "configs/schema.hpp"
+#include "configs/value.hpp"
+
+namespace sluice::migrate {
+namespace {
+
+bool is_default_here(std::string_view key, std::string_view value) {
+  const Key* const found = find_key(key);
+  return found != nullptr && write_value(found->rules, found->get(RunConfig{})) == value;
+}
+
+}  // namespace
+
+PeerMap::PeerMap(Migration& result, const std::vector<std::string>& settings, DefaultOf default_of)
+    : result_(result), settings_(settings), default_of_(std::move(default_of)), draft_(result) {}
+
+void PeerMap::make_sure(std::string_view from) {
+  if (draft_.find(from) != nullptr) return;
+  MigratedKey key = default_of_(from);
+  key.is_written = false;
+  draft_.add(std::move(key));
+}
+
+void PeerMap::set(std::string_view from, std::string_view key, std::string value) {
+  const MigratedKey* const found = draft_.find(from);
+  if (found != nullptr) {
+    return draft_.set(from, key, std::move(value), found->path + " " + found->value);
+  }
+  const MigratedKey fallback = default_of_(from);
+  std::string origin = fallback.path + " " + fallback.value + ", the default there";
+  if (is_default_here(key, value)) return set_own(key, std::move(value), std::move(origin));
+  make_sure(from);
+  draft_.set(from, key, std::move(value), std::move(origin));
+}
+
+void PeerMap::set_own(std::string_view key, std::string value, std::string origin) {
+  draft_.set("", key, std::move(value), std::move(origin));
+}
+
+void PeerMap::changed(std::string_view from, std::string note) {
+  reclass(from, KeyClass::kChanged, std::move(note));
+}
+
+void PeerMap::reclass(std::string_view from, KeyClass kind, std::string note) {
+  make_sure(from);
+  draft_.reclass(from, kind, std::move(note));
+  mark(from, false);
+}
+
+void PeerMap::stop(std::string_view from, std::string note) {
+  reclass(from, KeyClass::kRefused, std::move(note));
+  mark(from, true);
+}
+
+void PeerMap::mark(std::string_view from, bool stops) {
+  for (MigratedKey& key : result_.keys) {
+    if (key.path == from) key.stops = stops;
+  }
+}
+
+void PeerMap::error(std::string_view from, std::string_view what) { draft_.error(from, what); }
+
+void PeerMap::missing(std::string_view from, std::string_view key, std::string give) {
+  if (!is_given(key)) draft_.missing(std::string(from), std::move(give));
+}
+
+bool PeerMap::is_given(std::string_view key) const {
+  return std::any_of(settings_.begin(), settings_.end(), [&](const std::string& setting) {
+    return setting.starts_with(key) && setting.substr(key.size()).starts_with('=');
+  });
+}
+
+std::string yaml_paths(const std::vector<std::string>& paths) {
+  std::string text;
+  for (const std::string& path : paths) text += (text.empty() ? "" : ", ") + yaml_text(path);
+  return "[" + text + "]";
+}
+
+}  // namespace sluice::migrate

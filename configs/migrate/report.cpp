@@ -1,0 +1,154 @@
+#include "configs/migrate/report.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include "base/bytes.hpp"
+#include "configs/migrate/write_yaml.hpp"
+#include "configs/yaml_tree.hpp"
+
+namespace sluice::migrate {
+namespace {
+
+constexpr std::size_t kMostErrors = 100;
+constexpr std::size_t kMostValue = 40;
+constexpr std::size_t kWidestPath = 56;
+
+struct Group {
+  KeyClass kind;
+  std::string_view title;
+  std::string_view colour;
+};
+constexpr std::array<Group, 6> kGroups{{
+    {KeyClass::kMapped, "mapped", "32"},
+    {KeyClass::kChanged, "mapped with another meaning", "33"},
+    {KeyClass::kNotNeeded, "not needed here", "36"},
+    {KeyClass::kRefused, "not supported", "31"},
+    {KeyClass::kIgnored, "ignored by the source itself", "90"},
+    {KeyClass::kRemoved, "removed by the source", "31"},
+}};
+
+class Text {
+ public:
+  Text(const Migration& migration, bool colours) : migration_(migration), colours_(colours) {}
+
+  std::string whole() {
+    const auto written = std::count_if(migration_.keys.begin(), migration_.keys.end(),
+                                       [](const MigratedKey& key) { return key.is_written; });
+    text_ = printable(migration_.file, 200) + ": " + migration_.source + ", " +
+            std::to_string(written) + (written == 1 ? " key\n" : " keys\n");
+    width_ = widest_path();
+    for (const Group& group : kGroups) keys_of(group.title, group.colour, group.kind, true);
+    defaults();
+    rest();
+    return text_;
+  }
+
+ private:
+  [[nodiscard]] std::size_t widest_path() const {
+    std::size_t widest = 0;
+    for (const MigratedKey& key : migration_.keys) {
+      widest = std::max(widest, std::min(key.path.size(), kWidestPath));
+    }
+    return widest;
+  }
+
+  void title(std::string_view text, std::string_view colour) {
+    text_ += "\n";
+    if (colours_) text_ += "\x1b[1;" + std::string(colour) + "m";
+    text_ += text;
+    if (colours_) text_ += "\x1b[0m";
+    text_ += "\n";
+  }
+
+  void key_lines(const MigratedKey& key) {
+    std::string line = "  " + printable(key.path, 200);
+    line.append(std::max(width_ + 4, line.size() + 2) - line.size(), ' ');
+    line += printable(key.value, kMostValue);
+    std::string arrow = "  ->  ";
+    for (const Setting& setting : key.to) {
+      line += arrow + setting.key + ": " + printable(setting.value, kMostValue);
+      arrow = ", ";
+    }
+    if (key.is_allowed) line += "  (allowed)";
+    text_ += line + "\n";
+    // A mapped key whose setting says all needs no sentence.
+    const bool speaks = key.kind != KeyClass::kMapped || key.to.empty();
+    if (speaks && !key.note.empty()) text_ += "      " + key.note + "\n";
+  }
+
+  void keys_of(std::string_view name, std::string_view colour, KeyClass kind, bool written) {
+    const auto belongs = [&](const MigratedKey& key) {
+      return key.kind == kind && key.is_written == written;
+    };
+    const auto count = std::count_if(migration_.keys.begin(), migration_.keys.end(), belongs);
+    if (count == 0) return;
+    title(std::string(name) + " (" + std::to_string(count) + ")", colour);
+    for (const MigratedKey& key : migration_.keys) {
+      if (belongs(key)) key_lines(key);
+    }
+  }
+
+  void defaults() {
+    const auto count = std::count_if(migration_.keys.begin(), migration_.keys.end(),
+                                     [](const MigratedKey& key) { return !key.is_written; });
+    if (count == 0) return;
+    title("defaults that matter (" + std::to_string(count) + ")", "35");
+    for (const MigratedKey& key : migration_.keys) {
+      if (!key.is_written) key_lines(key);
+    }
+  }
+
+  void memory() {
+    if (migration_.memory.empty()) return;
+    title("memory of a rank, by the plan", "1");
+    for (const PlannedMemory& plan : migration_.memory) {
+      std::string line = "  " + plan.of;
+      line.append(std::max<std::size_t>(44, line.size() + 2) - line.size(), ' ');
+      if (plan.problem.empty()) {
+        line += format_bytes(plan.device) + " device, " + format_bytes(plan.host) + " host";
+        if (plan.nvme > 0) line += ", " + format_bytes(plan.nvme) + " nvme";
+      } else {
+        line += "no plan: " + plan.problem;
+      }
+      text_ += line + "\n";
+    }
+  }
+
+  void rest() {
+    memory();
+    if (!migration_.commands.empty()) title("start", "1");
+    for (const std::string& command : migration_.commands) text_ += "  " + command + "\n";
+    if (!migration_.notes.empty()) title("notes", "1");
+    for (const std::string& note : migration_.notes) text_ += "  " + note + "\n";
+  }
+
+  const Migration& migration_;
+  bool colours_;
+  std::size_t width_ = 0;
+  std::string text_;
+};
+
+}  // namespace
+
+std::string report_text(const Migration& migration, bool colours) {
+  return Text(migration, colours).whole();
+}
+
+std::string error_text(const Migration& migration) {
+  std::string text;
+  std::size_t count = 0;
+  for (const MigrationError& error : migration.errors) {
+    if (count++ < kMostErrors) text += error.text + "\n";
+  }
+  if (count > kMostErrors)
+    text += "and " + std::to_string(count - kMostErrors) + " more mistakes\n";
+  if (migration.missing.empty()) return text;
+  text += printable(migration.file, 200) + " leaves open what a run needs; give:\n";
+  for (const MissingValue& missing : migration.missing) {
+    text += "  " + printable(missing.path, 200) + ": " + missing.give + "\n";
+  }
+  return text;
+}
+
+}  // namespace sluice::migrate
