@@ -20,13 +20,16 @@ SEED = 7
 SEQ = 64
 RANKS = 2
 STEPS = 20
+BATCH = 12
+RARE = ord("~")
 
 
-def skip_without_packages():
-    missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
-    if missing:
-        print(f"skipped: needs the package(s) {', '.join(missing)}")
-        sys.exit(77)
+missing = [name for name in NEEDED if importlib.util.find_spec(name) is None]
+if missing:
+    print(f"skipped: needs the package(s) {', '.join(missing)}")
+    sys.exit(77)
+sys.path.insert(0, str(HERE.parent / "perf"))
+import run_rules  # noqa: E402
 
 
 def environment(**more):
@@ -40,34 +43,44 @@ def sluice(program, scratch, *arguments):
     return done.stdout
 
 
-def write_text(scratch):
+def write_text(scratch, overflows):
+    """Words; RARE stands in one sample of each of the first `overflows` steps."""
     draw = random.Random(5)
     words = ["".join(draw.choices("abcdefghijklmnopqrstuvwxyz", k=draw.randint(2, 8))) for _ in range(60)]
-    (scratch / "text.txt").write_text(" ".join(draw.choices(words, k=4000)))
+    text = bytearray(" ".join(draw.choices(words, k=4000)), "ascii")
+    order = run_rules.SampleOrder(len(text) // SEQ, SEED)  # an end of text follows
+    for step in range(overflows):
+        text[order.draw(step * BATCH) * SEQ + SEQ // 3] = RARE
+    (scratch / "text.txt").write_bytes(text)
 
 
-def write_model(folder, dtype):
-    """Random weights that `dtype` holds exactly: DeepSpeed makes its fp32 masters of rounded weights."""
+def write_model(folder, dtype, overflows):
+    """Random weights that `dtype` holds exactly: DeepSpeed makes its fp32 masters of rounded weights. With `overflows` the
+    first norm multiplies the gradient of RARE by 1e7, which fp16 does not hold at any usual loss scale."""
     import torch
     import transformers
 
     torch.manual_seed(3)
     shape = transformers.GPT2Config(n_layer=2, n_embd=64, n_head=4, n_positions=SEQ, vocab_size=257, resid_pdrop=0.0,
-                                    embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, bos_token_id=256, eos_token_id=256)
+                                    embd_pdrop=0.0, attn_pdrop=0.0, use_cache=False, bos_token_id=256, eos_token_id=256,
+                                    layer_norm_epsilon=1e-14 if overflows else 1e-5)
     model = transformers.GPT2LMHeadModel(shape)
     with torch.no_grad():
         for parameter in model.parameters():
             parameter.normal_(std=0.08) if parameter.dim() > 1 else parameter.add_(0.05 * torch.randn_like(parameter))
+        if overflows:
+            model.transformer.wpe.weight.zero_()
+            model.transformer.wte.weight[RARE] = 0
     model.to(getattr(torch, dtype)).float().save_pretrained(folder)
 
 
-def write_inputs(scratch, dtype):
-    write_text(scratch)
-    write_model(scratch / "hf", dtype)
+def write_inputs(scratch, dtype, overflows=0):
+    write_text(scratch, overflows)
+    write_model(scratch / "hf", dtype, overflows)
 
 
 def run_yaml(scratch, name, body):
-    """A run's YAML: `body` and what the test gives to each run."""
+    """Arguments of a run: its YAML `body`, and what the test gives to each run."""
     (scratch / f"{name}.yaml").write_text(body)
     given = ["model.from=hf", f"model.seq={SEQ}", "data.text=[text.txt]", "data.tokenizer=bytes", "data.split=[1, 0]",
              "data.cache_dir=tokens", f"train.seed={SEED}", "train.eval_steps=0", "launch.threads=1",
@@ -87,16 +100,11 @@ def train_ours(program, scratch, name, body, *more):
 
 
 def migrated(program, scratch, name):
-    """The YAML of the JSON that DeepSpeed trained from."""
-    dtype = json.loads((scratch / name / "ds_config.json").read_text())
-    t = "bf16" if "bf16" in dtype else "fp32"
-    return f"""
-train: {{dtype: {t}, steps: 20, micro_batch: 2, global_batch: 12}}
-optimizer: {{lr: 1e-3, betas: [0.9, 0.99], weight_decay: 0.1, decay: all}}
-schedule: {{type: linear, counting: deepspeed, warmup: log, warmup_steps: 5, decay_steps: 20}}
-launch: {{nproc: 2}}
-zero: {{stage: 3}}
-"""
+    """The YAML that `sluice migrate` makes of the JSON that DeepSpeed trained from."""
+    out = f"{name}/migrated.yaml"
+    sluice(program, scratch, "migrate", f"{name}/ds_config.json", "--world", str(RANKS), "--model", "hf", "-o", out,
+           f"--set=train.steps={STEPS}")
+    return (scratch / out).read_text()
 
 
 def exit_codes(ranks, patience_s=400):
@@ -168,9 +176,6 @@ def rank_main(scratch, name, save_at):
     import deepspeed
     import torch
     import transformers
-
-    sys.path.insert(0, str(HERE.parent / "perf"))
-    import run_rules
 
     torch.set_num_threads(1)
     # DeepSpeed refuses fp16 where oneDNN lacks fp16 instructions; PyTorch computes it everywhere.
