@@ -15,13 +15,13 @@ struct Wrong {
   Words errors;
 };
 
-const Files kFiles{{"h", "w0 slots=4\nw1 slots=4\n"},
-                   {"twice", "w0 slots=4\nw0 slots=4\n"},
-                   {"bad", "w0\n"},
-                   {"many", "w0 slots=9999\n"},
-                   {"empty", "# nothing\n"},
-                   {"acc.yaml", "num_processes: 2\n"},
-                   {"env", ""}};
+const Files kWrongFiles{{"h", "w0 slots=4\nw1 slots=4\n"},
+                        {"twice", "w0 slots=4\nw0 slots=4\n"},
+                        {"bad", "w0\n"},
+                        {"many", "w0 slots=9999\n"},
+                        {"empty", "# nothing\n"},
+                        {"acc.yaml", "num_processes: 2\n"},
+                        {"env", ""}};
 
 TEST(RefusedLaunch, ShellLines) {
   const std::vector<Wrong> cases{
@@ -60,7 +60,7 @@ TEST(RefusedLaunch, ShellLines) {
     SCOPED_TRACE(wrong.input);
     Migration migration;
     MigrationDraft draft(migration);
-    const LaunchLine result = map_launch_line(wrong.input, {.read = reader_of(kFiles)}, draft);
+    const LaunchLine result = map_launch_line(wrong.input, {.read = reader_of(kWrongFiles)}, draft);
     EXPECT_EQ(texts(result.errors), wrong.errors);
   }
 }
@@ -155,7 +155,7 @@ TEST(RefusedLaunch, Launchers) {
     SCOPED_TRACE(wrong.input);
     Migration migration;
     MigrationDraft draft(migration);
-    const LaunchLine result = map_launch_line(wrong.input, {.read = reader_of(kFiles)}, draft);
+    const LaunchLine result = map_launch_line(wrong.input, {.read = reader_of(kWrongFiles)}, draft);
     EXPECT_EQ(texts(result.errors), wrong.errors);
   }
 }
@@ -222,7 +222,7 @@ TEST(RefusedAccelerate, DeepSpeedSections) {
     ASSERT_EQ(texts(file.errors), Words{});
     Migration migration;
     MigrationDraft draft(migration);
-    const auto made = map_accelerate_deepspeed(file, {.read = reader_of(kFiles)}, draft);
+    const auto made = map_accelerate_deepspeed(file, {.read = reader_of(kWrongFiles)}, draft);
     EXPECT_EQ(texts(made.errors), wrong.errors);
   }
 }

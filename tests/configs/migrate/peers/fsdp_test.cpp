@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "configs/migrate/write_yaml.hpp"
+#include "tests/configs/migrate/peers/peer_result.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -16,28 +17,6 @@ std::string file_of(const std::string& section, const std::string& rest = "") {
   return "compute_environment: LOCAL_MACHINE\ndistributed_type: FSDP\nnum_machines: 1\n"
          "num_processes: 8\n" +
          rest + "fsdp_config:\n" + section;
-}
-
-std::string problems_of(const Migration& migration) {
-  std::string text;
-  for (const MigrationError& error : migration.errors) {
-    text += (text.empty() ? "" : "\n") + error.text;
-  }
-  return text;
-}
-
-std::map<std::string, std::string> lines_of(const Migration& migration) {
-  std::map<std::string, std::string> lines;
-  for (const ConfigLine& line : migration.lines) lines[line.setting.key] = line.setting.value;
-  return lines;
-}
-
-MigratedKey key_of(const Migration& migration, const std::string& path) {
-  for (const MigratedKey& key : migration.keys) {
-    if (key.path == path) return key;
-  }
-  ADD_FAILURE() << "no key " << path;
-  return {};
 }
 
 TEST(Fsdp, AFileOfFsdp2BecomesAConfiguration) {

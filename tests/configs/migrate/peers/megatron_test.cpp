@@ -6,6 +6,7 @@
 #include <string>
 
 #include "configs/migrate/write_yaml.hpp"
+#include "tests/configs/migrate/peers/peer_result.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -18,46 +19,21 @@ const std::string kGpt =
 const std::string kLlama =
     kGpt + "--position-embedding-type rope --normalization RMSNorm --swiglu --disable-bias-linear ";
 
-std::string errors_of(const Migration& migration) {
-  std::string text;
-  for (const MigrationError& error : migration.errors) text += error.text + "\n";
-  for (const MissingValue& value : migration.missing) {
-    text += value.path + ": " + value.give + "\n";
-  }
-  return text;
-}
-
-Migration migrate(const std::string& arguments, int world = 0) {
+Migration migrate_gpt(const std::string& arguments, int world = 0) {
   Migration result = migrate_megatron(arguments, {.world = world});
-  EXPECT_EQ(errors_of(result), "") << arguments;
+  EXPECT_EQ(problems_of(result), "") << arguments;
   return result;
 }
 
-// Every key of the result.
-std::map<std::string, std::string> lines_of(const Migration& migration) {
-  std::map<std::string, std::string> lines;
-  for (const ConfigLine& line : migration.lines) lines[line.setting.key] = line.setting.value;
-  return lines;
-}
-
-const MigratedKey& key_of(const Migration& migration, const std::string& path) {
-  static const MigratedKey kNone;
-  for (const MigratedKey& key : migration.keys) {
-    if (key.path == path) return key;
-  }
-  ADD_FAILURE() << "no key " << path;
-  return kNone;
-}
-
 TEST(Megatron, ACommandBecomesAConfiguration) {
-  Migration result = migrate(
+  Migration result = migrate_gpt(
       "CUDA_DEVICE_MAX_CONNECTIONS=1 torchrun --nproc_per_node=8 pretrain_gpt.py " + kGpt +
       "--global-batch-size 32 --lr-decay-style cosine --min-lr 1.0e-5 --lr-warmup-fraction .01 "
       "--fp16 --tensor-model-parallel-size 2 --pipeline-model-parallel-size 2 "
       "--sequence-parallel --use-distributed-optimizer --recompute-activations "
       "--data-path my-gpt2_text_document --save ck --save-interval 500");
   check_result(result);
-  EXPECT_EQ(errors_of(result), "");
+  EXPECT_EQ(problems_of(result), "");
   EXPECT_EQ(write_yaml(result), R"(# Carried over from --megatron (Megatron-LM) by `sluice migrate`.
 
 model:
@@ -171,7 +147,7 @@ TEST(Megatron, ArgumentsOfAGptBecomeKeys) {
       {"--tensorboard-dir tb", "output.tensorboard", "true"},
   };
   for (const Mapped& each : cases) {
-    const auto lines = lines_of(migrate(kGpt + each.arguments));
+    const auto lines = lines_of(migrate_gpt(kGpt + each.arguments));
     ASSERT_TRUE(lines.contains(each.key)) << each.arguments << " " << each.key;
     EXPECT_EQ(lines.at(each.key), each.value) << each.arguments << " " << each.key;
   }
@@ -196,7 +172,7 @@ TEST(Megatron, RotaryModelsAreLlamaMistralOrQwen2) {
   for (const Mapped& each : cases) {
     std::string arguments = each.arguments;
     if (arguments.find('(') != std::string::npos) arguments = "--window-size '(4095,0)'";
-    const auto lines = lines_of(migrate(kLlama + arguments));
+    const auto lines = lines_of(migrate_gpt(kLlama + arguments));
     ASSERT_TRUE(lines.contains(each.key)) << each.arguments << " " << each.key;
     EXPECT_EQ(lines.at(each.key), each.value) << each.arguments << " " << each.key;
   }
@@ -205,18 +181,18 @@ TEST(Megatron, RotaryModelsAreLlamaMistralOrQwen2) {
 TEST(Megatron, SamplesBecomeStepsOfTheGlobalBatch) {
   std::string arguments = kGpt;
   arguments.replace(arguments.find("--train-iters 1000"), 18, "--train-samples 1005");
-  const auto lines = lines_of(migrate(arguments + "--lr-warmup-samples 100", 2));
+  const auto lines = lines_of(migrate_gpt(arguments + "--lr-warmup-samples 100", 2));
   EXPECT_EQ(lines.at("train.global_batch"), "8");
   EXPECT_EQ(lines.at("train.steps"), "125");
   EXPECT_EQ(lines.at("schedule.warmup_steps"), "13");
 }
 
 TEST(Megatron, ClassesAndNotesSayWhatDiffers) {
-  const Migration result =
-      migrate(kGpt +
-              "--max-position-embeddings 2048 --use-flash-attn --moe-router-topk 4 --onnx-safe x "
-              "--no-async-tensor-model-parallel-allreduce --recompute-granularity full "
-              "--recompute-method block --recompute-num-layers 3");
+  const Migration result = migrate_gpt(
+      kGpt +
+      "--max-position-embeddings 2048 --use-flash-attn --moe-router-topk 4 --onnx-safe x "
+      "--no-async-tensor-model-parallel-allreduce --recompute-granularity full "
+      "--recompute-method block --recompute-num-layers 3");
   EXPECT_EQ(key_of(result, "--max-position-embeddings").note,
             "the position table has 2048 rows there and model.seq = 1024 rows here; no other row "
             "is used in training");
@@ -255,7 +231,7 @@ TEST(Megatron, ValuesWithoutCounterpartStopUnlessTheyAreDefaults) {
       {"--exp-avg-dtype bf16 --use-precision-aware-optimizer", "--exp-avg-dtype", true},
   };
   for (const Case& each : cases) {
-    EXPECT_EQ(key_of(migrate(kGpt + each.arguments), each.path).stops, each.stops)
+    EXPECT_EQ(key_of(migrate_gpt(kGpt + each.arguments), each.path).stops, each.stops)
         << each.arguments;
   }
 }

@@ -12,7 +12,7 @@ namespace {
 const std::string kModel =
     "--num-layers 24 --hidden-size 1024 --num-attention-heads 16 --seq-length 1024 "
     "--max-position-embeddings 1024 --micro-batch-size 4 --vocab-size 50257 ";
-const std::string kGpt = kModel + "--train-iters 1000 --lr 1e-4 ";
+const std::string kWhole = kModel + "--train-iters 1000 --lr 1e-4 ";
 
 struct Refused {
   std::string arguments;
@@ -22,12 +22,12 @@ struct Refused {
 
 const std::vector<Refused>& refused() {
   static const std::vector<Refused> cases{
-      {kGpt + "--num-layer 3",
+      {kWhole + "--num-layer 3",
        "--megatron: --num-layer: no argument of Megatron-LM; did you mean --num-layers?"},
-      {kGpt + "--wibble 3",
+      {kWhole + "--wibble 3",
        "--megatron: --wibble: no argument of Megatron-LM; leave the argument out, or migrate "
        "without it and set the key of Sluice with --set"},
-      {kGpt + "--deepspeed --deepspeed_config ds.json --zero-stage 2",
+      {kWhole + "--deepspeed --deepspeed_config ds.json --zero-stage 2",
        "--megatron: --deepspeed: an argument of Megatron-DeepSpeed: `sluice migrate "
        "ds_config.json` carries over the file that --deepspeed_config names; leave the argument "
        "out here\n--megatron: --deepspeed_config: an argument of Megatron-DeepSpeed: `sluice "
@@ -35,29 +35,29 @@ const std::vector<Refused>& refused() {
        "argument out here\n--megatron: --zero-stage: an argument of Megatron-DeepSpeed: `sluice "
        "migrate ds_config.json` carries over the file that --deepspeed_config names; leave the "
        "argument out here"},
-      {kGpt + "--train-iters 1e6",
+      {kWhole + "--train-iters 1e6",
        "--megatron: --train-iters: found '1e6', Megatron-LM expects a whole number; write digits "
        "alone"},
-      {kGpt + "--clip-grad much",
+      {kWhole + "--clip-grad much",
        "--megatron: --clip-grad: found 'much', Megatron-LM expects a number; write a number"},
-      {kGpt + "--lr-decay-style poly",
+      {kWhole + "--lr-decay-style poly",
        "--megatron: --lr-decay-style: found 'poly', expected one of constant, linear, cosine, "
        "inverse-square-root, WSD; write one of these values"},
-      {kGpt + "--swiglu=true", "--megatron: --swiglu: a flag takes no value; leave out '=true'"},
-      {kGpt + "--min-lr",
+      {kWhole + "--swiglu=true", "--megatron: --swiglu: a flag takes no value; leave out '=true'"},
+      {kWhole + "--min-lr",
        "--megatron: --min-lr: a value is missing; write a value after the argument"},
-      {kGpt + "--rampup-batch-size 16 16",
+      {kWhole + "--rampup-batch-size 16 16",
        "--megatron: --rampup-batch-size: three values are expected; write three values after the "
        "argument"},
-      {kGpt + "--recompute-modules",
+      {kWhole + "--recompute-modules",
        "--megatron: --recompute-modules: a value is missing; write a value after the argument"},
-      {kGpt + "extra",
+      {kWhole + "extra",
        "--megatron: extra: no value is expected here; write the argument's name before the value"},
-      {kGpt + "--min-lr -1e-5",
+      {kWhole + "--min-lr -1e-5",
        "--megatron: --min-lr: a value is missing; write a value after the argument\n--megatron: "
        "-1e-5: no argument of Megatron-LM; leave the argument out, or migrate without it and set "
        "the key of Sluice with --set"},
-      {kGpt + "--min-lr 1",
+      {kWhole + "--min-lr 1",
        "--megatron: --min-lr: greater than --lr, Megatron-LM stops; give a smaller one"},
       {kModel + "--lr 1e-4",
        "--megatron: --train-iters: Megatron-LM needs --train-iters or --train-samples; give one of "
@@ -69,7 +69,7 @@ const std::vector<Refused>& refused() {
        "both out"},
       {kModel + "--lr 1 --train-samples 40",
        "--train-samples: --world RANKS, or --set train.steps=STEPS"},
-      {kGpt + "--vocab-size 0",
+      {kWhole + "--vocab-size 0",
        "--megatron: --vocab-size: Megatron-LM needs a number above 0; give one"},
       {"--lr 1e-4",
        "--megatron: --num-layers: Megatron-LM needs a number above 0; give the "
@@ -80,13 +80,13 @@ const std::vector<Refused>& refused() {
        "number\n--megatron: --micro-batch-size: Megatron-LM needs a number above 0; give the "
        "argument\n--vocab-size: --set model.vocab=ROWS, the padded size that Megatron-LM prints at "
        "the start"},
-      {kGpt + "--max-position-embeddings 512",
+      {kWhole + "--max-position-embeddings 512",
        "--megatron: --max-position-embeddings: fewer positions than --seq-length, Megatron-LM "
        "stops; give at least 1024"},
-      {kGpt + "--hidden-size 1000",
+      {kWhole + "--hidden-size 1000",
        "--megatron: --hidden-size: no multiple of --num-attention-heads, Megatron-LM stops; give "
        "--kv-channels"},
-      {kGpt + "--position-embedding-type rope",
+      {kWhole + "--position-embedding-type rope",
        "--megatron: --position-embedding-type: rotary positions with LayerNorm: no architecture of "
        "Sluice; with rotary positions a llama, mistral or qwen2 has --normalization RMSNorm, "
        "--swiglu and --disable-bias-linear\n--megatron: --position-embedding-type: rotary "
@@ -95,91 +95,91 @@ const std::vector<Refused>& refused() {
        "--disable-bias-linear\n--megatron: --position-embedding-type: rotary positions with "
        "biases: no architecture of Sluice; with rotary positions a llama, mistral or qwen2 has "
        "--normalization RMSNorm, --swiglu and --disable-bias-linear"},
-      {kGpt + "--position-embedding-type yarn",
+      {kWhole + "--position-embedding-type yarn",
        "--megatron: --position-embedding-type: yarn positions: Sluice has learned_absolute (gpt2) "
        "and rope (llama, mistral, qwen2); train another model"},
-      {kGpt + "--swiglu",
+      {kWhole + "--swiglu",
        "--megatron: --swiglu: learned positions with SwiGLU: no architecture of Sluice; with "
        "learned positions a gpt2 has LayerNorm, gelu, biases and as many key as query heads"},
-      {kGpt + "--group-query-attention --num-query-groups 4",
+      {kWhole + "--group-query-attention --num-query-groups 4",
        "--megatron: --group-query-attention: learned positions with grouped queries: no "
        "architecture of Sluice; with learned positions a gpt2 has LayerNorm, gelu, biases and as "
        "many key as query heads"},
-      {kGpt + "--bf16 --fp16",
+      {kWhole + "--bf16 --fp16",
        "--megatron: --bf16: --fp16 is given too, Megatron-LM stops; leave one of both out"},
-      {kGpt + "--global-batch-size 10",
+      {kWhole + "--global-batch-size 10",
        "--megatron: --global-batch-size: 10 samples are no multiple of micro batch 4 x 2 "
        "data-parallel ranks, Megatron-LM stops; change one of the three",
        2},
-      {kGpt + "--tensor-model-parallel-size 4",
+      {kWhole + "--tensor-model-parallel-size 4",
        "--megatron: --tensor-model-parallel-size: 6 ranks are no multiple of the 4 ranks of a "
        "replica, Megatron-LM stops; change the number of ranks",
        6},
-      {kGpt + "--pipeline-model-parallel-size 5",
+      {kWhole + "--pipeline-model-parallel-size 5",
        "--megatron: --pipeline-model-parallel-size: 24 layers are no multiple of 5 stages, "
        "Megatron-LM stops; change one of both"},
-      {kGpt + "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 4",
+      {kWhole + "--pipeline-model-parallel-size 4 --num-layers-per-virtual-pipeline-stage 4",
        "--megatron: --num-layers-per-virtual-pipeline-stage: 24 layers of 4 stages are no "
        "multiple, Megatron-LM stops; give another number"},
-      {kGpt + "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4",
+      {kWhole + "--pipeline-model-parallel-size 4 --decoder-first-pipeline-num-layers 4",
        "--megatron: --decoder-first-pipeline-num-layers: 20 layers remain for 3 stages, no "
        "multiple, Megatron-LM stops; change one of both"},
-      {kGpt + "--lr-warmup-iters 10 --lr-warmup-fraction 0.1",
+      {kWhole + "--lr-warmup-iters 10 --lr-warmup-fraction 0.1",
        "--megatron: --lr-warmup-fraction: not with --lr-warmup-iters, Megatron-LM stops; leave one "
        "of both out"},
-      {kGpt + "--lr-warmup-iters 1000",
+      {kWhole + "--lr-warmup-iters 1000",
        "--megatron: --lr-warmup-iters: the warm-up has 1000 of 1000 steps, Megatron-LM stops; give "
        "fewer steps"},
-      {kGpt + "--lr-warmup-samples 10",
+      {kWhole + "--lr-warmup-samples 10",
        "--megatron: --lr-warmup-samples: not with --train-iters, Megatron-LM stops or ignores the "
        "value; give the value in the unit of --train-iters"},
-      {kGpt + "--lr-decay-style WSD --lr-wsd-decay-style linear",
+      {kWhole + "--lr-decay-style WSD --lr-wsd-decay-style linear",
        "--megatron: --lr-decay-style: WSD needs --lr-wsd-decay-iters, Megatron-LM stops; give "
        "--lr-wsd-decay-iters"},
-      {kGpt + "--recompute-granularity full",
+      {kWhole + "--recompute-granularity full",
        "--megatron: --recompute-granularity: full needs --recompute-method, Megatron-LM stops; "
        "give uniform or block"},
-      {kGpt + "--recompute-activations --recompute-method uniform",
+      {kWhole + "--recompute-activations --recompute-method uniform",
        "--megatron: --recompute-method: selective has no method, Megatron-LM stops; leave the "
        "argument out"},
-      {kGpt + "--optimizer-cpu-offload",
+      {kWhole + "--optimizer-cpu-offload",
        "--megatron: --optimizer-cpu-offload: needs --use-precision-aware-optimizer, Megatron-LM "
        "stops; give both"},
-      {kGpt + "--data-path a --split x",
+      {kWhole + "--data-path a --split x",
        "--megatron: --split: found 'x', expected numbers with commas; write --split 969,30,1"},
-      {kGpt + "--data-path a --train-data-path b",
+      {kWhole + "--data-path a --train-data-path b",
        "--megatron: --data-path: --train-data-path or --valid-data-path is given too, Megatron-LM "
        "stops; give one kind"},
-      {kGpt + "--save ck",
+      {kWhole + "--save ck",
        "--megatron: --save: needs --save-interval, Megatron-LM stops; give both"},
-      {kGpt + "--batch-size 4",
+      {kWhole + "--batch-size 4",
        "--megatron: --batch-size: Megatron-LM stops: the argument is gone; use the argument that "
        "took its place"},
-      {kGpt + "--adam-beta2 1.5",
+      {kWhole + "--adam-beta2 1.5",
        "--megatron: --adam-beta2: found 1.5, expected a number in [0, 1); give one"},
-      {kGpt + "--tensor-model-parallel-size 0",
+      {kWhole + "--tensor-model-parallel-size 0",
        "--megatron: --tensor-model-parallel-size: Megatron-LM needs a number above 0; give one"},
-      {kGpt + "--window-size 3",
+      {kWhole + "--window-size 3",
        "--megatron: --window-size: learned positions with a window: no architecture of Sluice; "
        "with learned positions a gpt2 has LayerNorm, gelu, biases and as many key as query heads"},
-      {"torchrun --nnodes 2 --nproc_per_node 4 pretrain_gpt.py " + kGpt,
+      {"torchrun --nnodes 2 --nproc_per_node 4 pretrain_gpt.py " + kWhole,
        "--nnodes: --set launch.hostfile=FILE, one line for each of the 2 hosts"},
-      {"torchrun --nproc_per_node x pretrain_gpt.py " + kGpt,
+      {"torchrun --nproc_per_node x pretrain_gpt.py " + kWhole,
        "--megatron: --nproc_per_node: found 'x', expected a number above 0; write one"},
-      {"torchrun --nnodes 1:4 pretrain_gpt.py " + kGpt,
+      {"torchrun --nnodes 1:4 pretrain_gpt.py " + kWhole,
        "--megatron: --nnodes: found '1:4', expected a number of hosts that does not change; write "
        "one"},
-      {"python pretrain_bert.py " + kGpt,
+      {"python pretrain_bert.py " + kWhole,
        "--megatron: pretrain_bert.py trains no model of Sluice; migrate a command of "
        "pretrain_gpt.py"},
       {"torchrun --nproc_per_node 8",
        "--megatron: no script in the command; give the command with its .py file, or the arguments "
        "of the script alone"},
       {"", "--megatron: no arguments; give Megatron-LM's command line"},
-      {kGpt + "--lr $LR",
+      {kWhole + "--lr $LR",
        "--megatron:1:184: the variable $LR has no value here; write the value instead of the "
        "variable"},
-      {kGpt + "| tee log",
+      {kWhole + "| tee log",
        "--megatron:1:179: the pipe | is no argument; leave out the pipe and what follows"},
   };
   return cases;

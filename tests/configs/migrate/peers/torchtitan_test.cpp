@@ -9,41 +9,17 @@
 
 #include "configs/migrate/peers/torchtitan_keys.hpp"
 #include "configs/migrate/write_yaml.hpp"
+#include "tests/configs/migrate/peers/peer_result.hpp"
 
 namespace sluice::migrate {
 namespace {
 
-Migration migrate(const std::string& text, int world = 0) {
+Migration migrate_toml(const std::string& text, int world = 0) {
   return migrate_torchtitan(text, {.file = "t.toml", .world = world});
 }
 
-std::string problems_of(const Migration& migration) {
-  std::string text;
-  for (const MigrationError& error : migration.errors) {
-    text += (text.empty() ? "" : "\n") + error.text;
-  }
-  for (const MissingValue& value : migration.missing) {
-    text += (text.empty() ? "" : "\n") + value.path + ": " + value.give;
-  }
-  return text;
-}
-
-std::map<std::string, std::string> lines_of(const Migration& migration) {
-  std::map<std::string, std::string> lines;
-  for (const ConfigLine& line : migration.lines) lines[line.setting.key] = line.setting.value;
-  return lines;
-}
-
-MigratedKey key_of(const Migration& migration, const std::string& path) {
-  for (const MigratedKey& key : migration.keys) {
-    if (key.path == path) return key;
-  }
-  ADD_FAILURE() << "no key " << path;
-  return {};
-}
-
 TEST(Torchtitan, AFileBecomesAConfiguration) {
-  Migration result = migrate(R"([metrics]
+  Migration result = migrate_toml(R"([metrics]
 log_freq = 5
 enable_tensorboard = true
 [model]
@@ -65,7 +41,7 @@ mode = "full"
 enable = true
 interval = 100
 )",
-                             8);
+                                  8);
   EXPECT_EQ(problems_of(result), "");
   check_result(result);
   EXPECT_EQ(problems_of(result), "");
@@ -169,7 +145,7 @@ TEST(Torchtitan, KeysBecomeKeys) {
       {"[debug]\nseed = 5", "train.seed", "5"},
   };
   for (const Mapped& each : cases) {
-    const Migration result = migrate(each.text);
+    const Migration result = migrate_toml(each.text);
     EXPECT_EQ(problems_of(result), "") << each.text;
     const auto lines = lines_of(result);
     ASSERT_TRUE(lines.contains(each.key)) << each.text << " " << each.key;
@@ -192,9 +168,9 @@ TEST(Torchtitan, ValuesWithoutCounterpartStop) {
       {"[fault_tolerance]\nenable = true", "fault_tolerance.enable"},
   };
   for (const auto& [text, path] : cases) {
-    EXPECT_TRUE(key_of(migrate(text), path).stops) << text;
+    EXPECT_TRUE(key_of(migrate_toml(text), path).stops) << text;
   }
-  EXPECT_FALSE(key_of(migrate("[parallelism]\ncontext_parallel_degree = 1"),
+  EXPECT_FALSE(key_of(migrate_toml("[parallelism]\ncontext_parallel_degree = 1"),
                       "parallelism.context_parallel_degree")
                    .stops);
 }
@@ -206,7 +182,7 @@ TEST(Torchtitan, KeysOfTheTableAreThoseOfTheSource) {
     EXPECT_FALSE(key.note.empty()) << key.path;
   }
   EXPECT_EQ(paths.size(), 149U + 6U);
-  const Migration result = migrate("");
+  const Migration result = migrate_toml("");
   EXPECT_EQ(result.effective.size(), 155U);
   EXPECT_EQ(result.effective.at("optimizer.beta2"), "0.95");
 }
@@ -258,7 +234,7 @@ TEST(Torchtitan, RefusesWithTheWholeMessage) {
        "expected a number >= 0"},
   };
   for (const Refused& each : cases) {
-    EXPECT_EQ(problems_of(migrate(each.text, each.world)), each.message) << each.text;
+    EXPECT_EQ(problems_of(migrate_toml(each.text, each.world)), each.message) << each.text;
   }
 }
 
