@@ -22,11 +22,13 @@ CASES = {
     "fp32-stage2": ("float32", 1e-5, {"zero_optimization": {"stage": 2}}),
     "bf16-stage3-offload": ("bfloat16", 1e-3, {
         "bf16": {"enabled": True},
+        "scheduler": {"type": "WarmupCosineLR", "params": {"total_num_steps": 20, "warmup_num_steps": 5, "cos_min_ratio": 0.1}},
         "zero_optimization": {"stage": 3, "offload_optimizer": CPU, "offload_param": CPU}}),
     # DeepSpeed divides the gradients of a step after which the scale doubles by the doubled scale: half of the gradients, unless
     # half of their norm is above gradient_clipping, as here.
     "fp16-overflow": ("float16", 1e-3, {
         "gradient_clipping": 0.5,
+        "scheduler": {"type": "WarmupLR", "params": {"warmup_max_lr": 1e-3, "warmup_num_steps": 5, "warmup_type": "linear"}},
         "fp16": {"enabled": True, "initial_scale_power": 15, "loss_scale_window": 4, "hysteresis": 1},
         "zero_optimization": {"stage": 2}}),
 }

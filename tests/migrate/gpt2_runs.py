@@ -29,7 +29,7 @@ if missing:
     print(f"skipped: needs the package(s) {', '.join(missing)}")
     sys.exit(77)
 sys.path.insert(0, str(HERE.parent / "perf"))
-import run_rules  # noqa: E402
+import run_rules
 
 
 def environment(**more):
@@ -107,7 +107,7 @@ def migrated(program, scratch, name):
     return (scratch / out).read_text()
 
 
-def exit_codes(ranks, patience_s=400):
+def exit_codes(ranks, patience_s=900):
     """A rank that fails leaves its peers waiting: all are ended."""
     end = time.monotonic() + patience_s
     while time.monotonic() < end and None in (codes := [process.poll() for process in ranks]) and not any(codes):
