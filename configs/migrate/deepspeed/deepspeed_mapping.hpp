@@ -37,7 +37,8 @@ class DeepSpeedMapping {
   // A default that is no single key: "scheduler", null.
   void add_default(std::string path, KeyClass kind, std::string note);
   void error(std::string_view path, const std::string& what);
-  void missing(std::string path, std::string give);
+  // The result has the path as the file writes it.
+  void missing(std::string_view path, std::string give);
   void note(std::string sentence);
   // Adds to the note of each "auto" the value that fills the key. Called after all keys are mapped.
   void say_autos();

@@ -62,9 +62,10 @@ void optimizer_type(DeepSpeedConfig& config) {
   if (std::any_of(kOneBit.begin(), kOneBit.end(), is_type)) {
     constexpr DeepSpeedVersion kRemoval{0, 19, 8};
     if (config.version < kRemoval) return;
-    add_mistake(config, "optimizer.type",
-                "DeepSpeed 0.19.8 has removed " + in_quotes(type) +
-                    "; choose Adam or AdamW, or name an older version with --from-version");
+    add_mistake(
+        config, "optimizer.type",
+        "DeepSpeed 0.19.8 has removed " + in_quotes(type) +
+            "; choose AdamW, Adam, Lion or SGD, or name an older version with --from-version");
     return;
   }
   if (!holds(kTorchOptimizers, type) &&

@@ -43,7 +43,7 @@ static void add_gradient_keys(KeyTable& t) {
         "Sluice reduces gradients in fp32; null in DeepSpeed is the model's dtype")
       .choices({"fp32", "fp16", "bf16"}).any_case();
   t.key("seq_parallel_communication_data_type", kChoice, "\"fp32\"", kNotNeeded,
-        "Sluice has no Ulysses sequence parallelism")
+        "a run with sequence_parallel_size above 1 is not supported")
       .nullable().choices({"fp32", "fp16", "bf16"}).any_case();
   t.key("disable_allgather", kBool, "false", kIgnored,
         "DeepSpeed parses the key and never reads the value");

@@ -157,8 +157,8 @@ TEST(MapAutos, AllOpenValuesAtOnce) {
           "scheduler.params.total_num_steps: --set schedule.decay_steps=N, or max_steps with "
           "--trainer",
           "zero_optimization.reduce_bucket_size: --hidden-size H, or --model",
-          "zero_optimization.prefetch_bucket_size: --hidden-size H, or --model",
-          "zero_optimization.param_persistence_threshold: --hidden-size H, or --model",
+          "zero_optimization.stage3_prefetch_bucket_size: --hidden-size H, or --model",
+          "zero_optimization.stage3_param_persistence_threshold: --hidden-size H, or --model",
       }));
 }
 

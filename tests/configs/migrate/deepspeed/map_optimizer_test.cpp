@@ -24,7 +24,6 @@ TEST(MapOptimizer, AdamIsAdamW) {
                                                             {"optimizer.betas", "[0.9, 0.999]"},
                                                             {"optimizer.eps", "1e-08"},
                                                             {"optimizer.weight_decay", "0"},
-                                                            {"optimizer.decay", "all"},
                                                             {"optimizer.decoupled", "true"}}));
   EXPECT_EQ(class_and_note(migration, "optimizer.params.adam_w_mode"),
             "changed: optimizer.decoupled true: DeepSpeed's Adam is AdamW unless the value is "
@@ -63,8 +62,7 @@ TEST(MapOptimizer, LionAndSgd) {
             (Settings{{"optimizer.type", "sgd"},
                       {"optimizer.lr", "0.1"},
                       {"optimizer.momentum", "0"},
-                      {"optimizer.weight_decay", "0"},
-                      {"optimizer.decay", "all"}}));
+                      {"optimizer.weight_decay", "0"}}));
   const Migration nesterov =
       with("optimizer: {type: \"SGD\", params: {lr: 0.1, momentum: 0.9, nesterov: true}}");
   EXPECT_TRUE(key_of(nesterov, "optimizer.params.nesterov").stops);
@@ -115,6 +113,28 @@ TEST(MapOptimizer, NarrowStates) {
             "not_needed: the model's dtype is fp32");
 }
 
+TEST(MapOptimizer, ParametersOfLamb) {
+  const Migration migration =
+      with("fp16: {enabled: true}, optimizer: {type: \"Lamb\", params: {max_coeff: 0.5}}");
+  EXPECT_EQ(class_and_note(migration, "optimizer.params.max_coeff"),
+            "refused_unless_default: a parameter of LAMB, which Sluice does not have");
+  Migration settled = migration;
+  settle_allowed(settled, {});
+  EXPECT_EQ(errors_of(settled).front().substr(errors_of(settled).front().find(": ") + 2),
+            "optimizer.type: \"Lamb\" stops the migration: Sluice has no Lamb; with --allow "
+            "optimizer.type the run uses adamw; choose AdamW, Adam, Lion or SGD, or go on without "
+            "its effect: --allow optimizer.type");
+}
+
+TEST(MapOptimizer, NoDecay) {
+  const Migration migration =
+      with("optimizer: {type: \"AdamW\", params: {lr: 1e-3, weight_decay: 0.0}}");
+  EXPECT_EQ(class_and_note(migration, "optimizer.params.weight_decay"),
+            "mapped: optimizer.weight_decay 0: nothing decays");
+  EXPECT_EQ(settings_of(migration).at("optimizer.weight_decay"), "0");
+  EXPECT_EQ(settings_of(migration).count("optimizer.decay"), 0U);
+}
+
 TEST(MapSchedule, WithoutSchedulerTheRateIsConstant) {
   const Migration migration = with("optimizer: {type: \"Adam\"}");
   EXPECT_EQ(settings_of(migration, "schedule."), (Settings{{"schedule.type", "constant"}}));
@@ -150,6 +170,16 @@ TEST(MapSchedule, WarmupDecayLR) {
                                                            {"schedule.decay_steps", "900"}}));
   // The default of warmup_max_lr is not the optimizer's lr.
   EXPECT_EQ(settings_of(migration)["optimizer.lr"], "0.001");
+}
+
+TEST(MapSchedule, WhatIsSaidOfTheWarmUp) {
+  const Migration migration = with(
+      "optimizer: {type: \"Adam\"}, scheduler: {type: \"WarmupDecayLR\", params: "
+      "{total_num_steps: 100, warmup_max_lr: 0.01}}");
+  EXPECT_EQ(class_and_note(migration, "scheduler.params.warmup_max_lr"),
+            "mapped: optimizer.lr 0.01, in place of the optimizer's lr");
+  EXPECT_EQ(class_and_note(migration, "scheduler.params.warmup_type"),
+            "mapped: schedule.warmup log: the rate grows as log(i) / log(n), not linearly");
 }
 
 TEST(MapSchedule, WarmupCosineLR) {

@@ -37,11 +37,42 @@ TEST(MapZero, ElementsBecomeBytesAndUnits) {
   EXPECT_EQ(origin_of(migration, "zero.bucket_bytes"),
             "zero_optimization.reduce_bucket_size 5e8 elements");
   EXPECT_EQ(class_and_note(migration, "zero_optimization.sub_group_size"),
-            "changed: not carried over: DeepSpeed updates 1e9 elements at a time, Sluice chunks of "
-            "offload.chunk_bytes 16777216");
+            "not_needed: Sluice updates a shard at once where the optimizer is on the device");
   EXPECT_EQ(class_and_note(migration, "zero_optimization.stage3_param_persistence_threshold"),
             "changed: zero.persist_below 100000: DeepSpeed keeps each parameter of so few elements "
             "gathered, Sluice each whole unit");
+}
+
+TEST(MapZero, SubGroups) {
+  const std::string offload = "offload_optimizer: {device: \"cpu\"}, ";
+  const std::string key = "zero_optimization.sub_group_size";
+  EXPECT_EQ(
+      class_and_note(staged(3, offload + "sub_group_size: 0"), key),
+      "changed: not carried over: DeepSpeed updates one parameter at a time, Sluice chunks of "
+      "offload.chunk_bytes 16777216");
+  EXPECT_EQ(class_and_note(staged(3, offload + "sub_group_size: 1e8"), key),
+            "changed: not carried over: DeepSpeed updates 1e8 elements at a time, Sluice chunks of "
+            "offload.chunk_bytes 16777216");
+  EXPECT_EQ(class_and_note(staged(3, "sub_group_size: 1e8"), key),
+            "not_needed: Sluice updates a shard at once where the optimizer is on the device");
+}
+
+TEST(MapOthers, DataEfficiencyStopsOnce) {
+  const Migration migration = with(
+      "data_efficiency: {enabled: true, data_routing: {enabled: true, random_ltd: {enabled: "
+      "true}}}");
+  Lines stops;
+  for (const MigratedKey& key : migration.keys) {
+    if (key.stops) stops.push_back(key.path + ": " + key.note);
+  }
+  EXPECT_EQ(stops, (Lines{"data_efficiency.enabled: Sluice has no curriculum, no dynamic batches "
+                          "and no random layer-token drop"}));
+}
+
+TEST(MapAutos, PathsAsTheFileWritesThem) {
+  const Migration migration = staged(3, "stage3_prefetch_bucket_size: \"auto\"");
+  EXPECT_EQ(missing_of(migration),
+            Lines{"zero_optimization.stage3_prefetch_bucket_size: --hidden-size H, or --model"});
 }
 
 TEST(MapZero, PrefetchBounds) {
