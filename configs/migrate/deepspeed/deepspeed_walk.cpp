@@ -62,9 +62,11 @@ std::string_view first_word(std::string_view name) {
   return name.substr(0, name.find_first_of("_-"));
 }
 
-// Comments are no misspelt keys, and names with different first words mean different things.
+// Comments are no misspelt keys, and names with different first words mean different things unless
+// a word was left out.
 bool is_likely(std::string_view key, std::string_view name) {
   if (key.starts_with("_") || key.starts_with("comment")) return false;
+  if (name.find(key) != std::string_view::npos) return true;
   const std::string_view word = first_word(key);
   return edit_distance(word, first_word(name)) * 2 <= std::max<std::size_t>(word.size(), 2);
 }
@@ -215,7 +217,8 @@ void DeepSpeedWalk::unknown_to_version(const Given& given, Unknown rule) {
   if (rule == Unknown::kRaises) {
     found(given, KeyClass::kRefused, when);
     mistake(given, when + ", the file is read as " + config_.version.text() +
-                       "; name the version of DeepSpeed with --from-version");
+                       (early ? "; name" : "; remove the key, or name") +
+                       " the version of DeepSpeed with --from-version");
   } else {
     found(given, KeyClass::kIgnored,
           when + "; " + config_.version.text() + " ignores the key and says nothing");

@@ -138,6 +138,20 @@ TEST(DeepSpeedConfig, StrictnessFollowsTheVersion) {
       "versions ignore the key; remove the key, or name the version with --from-version");
 }
 
+TEST(DeepSpeedConfig, NearNamesAreNamesOfTheSameThing) {
+  const DeepSpeedConfig config = parse(
+      "{train_batch_size: 8, micro_batch_size_per_gpu: 1, pipe-parallel-size: 1, comment: 1,\n"
+      " _comment: 1, gradient_cliping: 1}");
+  const std::string silence = "DeepSpeed has no such key and says nothing";
+  EXPECT_EQ(finding_of(config, "micro_batch_size_per_gpu").note,
+            silence + "; did you mean 'train_micro_batch_size_per_gpu'?");
+  EXPECT_EQ(finding_of(config, "gradient_cliping").note,
+            silence + "; did you mean 'gradient_clipping'?");
+  for (const char* const key : {"pipe-parallel-size", "comment", "_comment"}) {
+    EXPECT_EQ(finding_of(config, key).note, silence) << key;
+  }
+}
+
 TEST(DeepSpeedConfig, StrictSectionsConvertAsPydanticDoes) {
   const DeepSpeedConfig config = parse(
       "{train_batch_size: 8, fp16: {enabled: \"true\", hysteresis: \"3\", loss_scale: \"0\"},\n"

@@ -126,6 +126,26 @@ TEST(MapOptimizer, ParametersOfLamb) {
             "its effect: --allow optimizer.type");
 }
 
+TEST(MapOptimizer, ATypeWithoutRowsKeepsItsRate) {
+  const std::string text =
+      "optimizer: {type: \"OneBitAdam\", params: {lr: 3e-5, betas: [0.8, 0.9], eps: 1e-6, "
+      "weight_decay: 0.01, freeze_step: 400}}";
+  const Migration migration = with(text, {.parse = {.version = {0, 16, 0}}});
+  EXPECT_EQ(settings_of(migration, "optimizer."), (Settings{{"optimizer.type", "adamw"},
+                                                            {"optimizer.lr", "3e-05"},
+                                                            {"optimizer.betas", "[0.8, 0.9]"},
+                                                            {"optimizer.eps", "1e-06"},
+                                                            {"optimizer.weight_decay", "0.01"},
+                                                            {"optimizer.decay", "all"}}));
+  EXPECT_EQ(class_and_note(migration, "optimizer.params.freeze_step"),
+            "refused_unless_default: a parameter of OneBitAdam, which Sluice does not have");
+  const Migration open = with("optimizer: {type: \"OneBitAdam\", params: {lr: \"auto\"}}",
+                              {.parse = {.version = {0, 16, 0}}});
+  EXPECT_EQ(missing_of(open), Lines{"optimizer.params.lr: --set optimizer.lr=LR, or learning_rate "
+                                    "with --trainer"});
+  EXPECT_FALSE(settings_of(open).contains("optimizer.lr"));
+}
+
 TEST(MapOptimizer, NoDecay) {
   const Migration migration =
       with("optimizer: {type: \"AdamW\", params: {lr: 1e-3, weight_decay: 0.0}}");

@@ -66,7 +66,7 @@ TEST(OlderVersions, CompileOfTheModel) {
   EXPECT_EQ(
       complaint("compile: {backend: \"inductor\"}", kNewestDeepSpeed),
       "c:1:33: compile.backend: DeepSpeed has removed this key in 0.14.4, the file is read as "
-      "0.19.8; name the version of DeepSpeed with --from-version");
+      "0.19.8; remove the key, or name the version of DeepSpeed with --from-version");
   EXPECT_EQ(complaint("compile: {disable: false}", kNewestDeepSpeed),
             "c:1:33: compile.disable: no key of compile: DeepSpeed raises an error since 0.16.6, "
             "older versions ignore the key; remove the key, or name the version with "
