@@ -92,7 +92,7 @@ void DeepSpeedMapping::set_from(std::string_view path, std::string_view key, std
 }
 
 void DeepSpeedMapping::classify(std::string_view path, KeyClass kind, std::string note) {
-  draft_.reclass(named(path), kind, std::move(note));
+  if (!is_open(path)) draft_.reclass(named(path), kind, std::move(note));
 }
 
 void DeepSpeedMapping::idle(std::string_view path, std::string note) {

@@ -176,6 +176,21 @@ TEST(MapAutos, OpenValuesSetNothing) {
   }
 }
 
+TEST(MapAutos, OpenValuesKeepTheirNotes) {
+  const Migration migration = migrated(kAuto);
+  EXPECT_EQ(class_and_note(migration, "optimizer.params.weight_decay"),
+            "changed: optimizer.weight_decay: DeepSpeed decays all parameters, Sluice by default "
+            "matrices; Hugging Face's Trainer fills \"auto\"");
+  EXPECT_EQ(class_and_note(migration, "zero_optimization.reduce_bucket_size"),
+            "changed: zero.bucket_bytes: DeepSpeed counts elements, Sluice counts bytes; Hugging "
+            "Face's Trainer fills \"auto\"");
+  for (const MigratedKey& key : migration.keys) {
+    // The Trainer always fills warmup_min_lr with 0.
+    if (key.path == "scheduler.params.warmup_min_lr") continue;
+    EXPECT_TRUE(key.value != "\"auto\"" || key.to.empty()) << key.path;
+  }
+}
+
 TEST(MapAutos, SettingsFillThem) {
   const Migration migration =
       migrated(kAuto, {.parse = {.world = 4}, .hidden = 1000, .set = kSettings});
