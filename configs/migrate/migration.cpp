@@ -119,9 +119,8 @@ void settle_allowed(Migration& migration, const std::vector<std::string>& allowe
     if (key.is_allowed) continue;
     migration.errors.push_back(
         {key.path, place_of(migration, &key) + ": " + printable(key.value, 80) +
-                       " stops the migration: " + key.note +
-                       "; leave the key out, or go on without its effect: --allow " +
-                       printable(key.path, 200)});
+                       " stops the migration: " + key.note + "; " + key.remedy +
+                       ", or go on without its effect: --allow " + printable(key.path, 200)});
   }
   for (const std::string& name : allowed) {
     const bool used =
@@ -149,7 +148,13 @@ void apply_settings(Migration& migration, const std::vector<std::string>& settin
       migration.errors.push_back({"", "--set " + printable(argument) + ": " + complaint});
       continue;
     }
-    draft.set("", key, argument.substr(equals + 1), "--set");
+    const std::string value = argument.substr(equals + 1);
+    draft.set("", key, value, "--set");
+    for (MigratedKey& migrated : migration.keys) {
+      for (Setting& setting : migrated.to) {
+        if (setting.key == key) setting.value = value;
+      }
+    }
   }
 }
 

@@ -32,6 +32,8 @@ struct MigratedKey {
   bool is_allowed = false;  // stops, but --allow named the key
   std::vector<Setting> to{};
   std::string note{};  // one sentence; of kChanged with both values
+  // What the user can do about a key that stops.
+  std::string remedy = "leave the key out";
 };
 
 // One key of the result.

@@ -1,5 +1,6 @@
 #include "configs/migrate/template_check.hpp"
 
+#include <algorithm>
 #include <array>
 
 #include "configs/yaml_tree.hpp"
@@ -52,6 +53,18 @@ std::optional<Placeholder> find_placeholder(std::string_view text) {
     begin = end + 1;
   }
   return std::nullopt;
+}
+
+std::optional<std::string_view> placeholder_word(std::string_view text) {
+  constexpr std::array<std::string_view, 10> kValues{"TRUE", "FALSE", "NONE", "NULL", "AUTO",
+                                                     "ON",   "OFF",   "YES",  "NO",   "INF"};
+  if (text.ends_with(",")) text.remove_suffix(1);
+  if (text.size() < 2 || text.front() < 'A' || text.front() > 'Z') return std::nullopt;
+  const bool is_word = std::all_of(text.begin(), text.end(), [](char c) {
+    return (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '_';
+  });
+  const bool is_value = std::find(kValues.begin(), kValues.end(), text) != kValues.end();
+  return is_word && !is_value ? std::optional(text) : std::nullopt;
 }
 
 std::string placeholder_message(const Placeholder& placeholder) {

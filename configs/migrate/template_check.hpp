@@ -20,4 +20,9 @@ struct Placeholder {
 // "cause; remedy".
 [[nodiscard]] std::string placeholder_message(const Placeholder& placeholder);
 
+// The word if the text is a placeholder like GBSIZE or "ZERO_STAGE,": capitals, digits and
+// underscores, with the comma that an unquoted Hjson text keeps. Words of YAML and JSON in capitals
+// are none.
+[[nodiscard]] std::optional<std::string_view> placeholder_word(std::string_view text);
+
 }  // namespace sluice::migrate

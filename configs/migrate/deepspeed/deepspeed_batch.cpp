@@ -64,6 +64,44 @@ bool is_product(const BatchSizes& batch) {
          !__builtin_mul_overflow(product, batch.ranks, &product) && product == *batch.global;
 }
 
+// "micro batch 32 x accumulation 2": the sizes that the file gives beside train_batch_size.
+std::string given_factors(const BatchSizes& given) {
+  std::string text;
+  if (given.micro) text += format_text("micro batch {} x ", *given.micro);
+  if (given.accumulation) text += format_text("accumulation {} x ", *given.accumulation);
+  return text;
+}
+
+// The world that fits the sizes of the file, all else equal; 0: there is none.
+std::int64_t fitting_world(const BatchSizes& given, int world) {
+  std::int64_t product = 0;
+  if (!given.global || !given.micro ||
+      __builtin_mul_overflow(*given.micro, given.accumulation.value_or(1), &product) ||
+      *given.global % product != 0) {
+    return 0;
+  }
+  const std::int64_t ranks = *given.global / product;
+  // Without accumulation any divisor of the ranks fits; the nearest below the world.
+  if (given.accumulation) return ranks * (world / given.ranks);
+  for (std::int64_t fewer = given.ranks; fewer > 0; --fewer) {
+    if (ranks % fewer == 0) return fewer * (world / given.ranks);
+  }
+  return 0;
+}
+
+std::string batch_complaint(const BatchSizes& given, int world) {
+  if (!given.global) {
+    return format_text("{}{} ranks are more than 2^63 samples; change one of the sizes",
+                       given_factors(given), given.ranks);
+  }
+  const bool is_triple = given.micro && given.accumulation;
+  std::string text = format_text(
+      "train_batch_size {} is {} {}{} ranks; change one of the sizes, or the world", *given.global,
+      is_triple ? "not" : "no multiple of", given_factors(given), given.ranks);
+  const std::int64_t fits = fitting_world(given, world);
+  return fits > 0 ? text + format_text(": --world {} fits", fits) : text;
+}
+
 // The key of the first size that the file gives.
 std::string_view given_size(const DeepSpeedConfig& config) {
   for (const std::string_view path : {kGlobal, kMicro, kAccumulation}) {
@@ -94,16 +132,11 @@ void apply_batch_rule(const ParseOptions& options, DeepSpeedConfig& config) {
     return;
   }
   if (batch.ranks == 0) return;
+  const BatchSizes given = batch;
   complete(batch);
-  if (is_product(batch)) return;
-  const auto shown = [](const std::optional<std::int64_t>& size) {
-    return size ? std::to_string(*size) : std::string("?");
-  };
-  add_mistake(
-      config, given_size(config),
-      format_text("train_batch_size {} is not micro batch {} x accumulation {} x {} ranks; "
-                  "change one of the sizes, or the world",
-                  shown(batch.global), shown(batch.micro), shown(batch.accumulation), batch.ranks));
+  if (!is_product(batch)) {
+    add_mistake(config, given_size(config), batch_complaint(given, options.world));
+  }
 }
 
 }  // namespace sluice::migrate

@@ -6,7 +6,10 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "configs/migrate/deepspeed/deepspeed_rules.hpp"
+#include "configs/migrate/deepspeed/deepspeed_values.hpp"
 #include "configs/migrate/deepspeed/deepspeed_walk.hpp"
+#include "configs/migrate/template_check.hpp"
+#include "configs/yaml_tree.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -17,6 +20,44 @@ const HjsonNode& value_of_kind(const DeepSpeedConfig& config, std::string_view p
   const HjsonNode& value = config.value(path);
   check(value.kind == kind, format_text("{} is no {}", path, kind_name(kind)));
   return value;
+}
+
+bool is_number_or_flag(KeyType type) {
+  return type == KeyType::kBool || type == KeyType::kInt || type == KeyType::kFloat ||
+         type == KeyType::kIntOrAuto;
+}
+
+// Refused placeholders of a template become one mistake, at the first one.
+void merge_placeholders(DeepSpeedConfig& config) {
+  Mistake* first = nullptr;
+  std::string word;
+  std::size_t others = 0;
+  for (Finding& finding : config.findings) {
+    if (finding.key == nullptr || !is_number_or_flag(finding.key->type)) continue;
+    const HjsonNode value = value_of_json(finding.value);
+    const auto placeholder =
+        value.kind == Kind::kText ? placeholder_word(value.text) : std::nullopt;
+    if (!placeholder) continue;
+    const auto mistake =
+        std::find_if(config.mistakes.begin(), config.mistakes.end(), [&finding](const Mistake& m) {
+          return m.path == finding.path && m.what.starts_with("found ");
+        });
+    if (mistake == config.mistakes.end()) continue;
+    finding.note = "a placeholder of a template";
+    finding.is_default = true;
+    if (first == nullptr) {
+      first = &*mistake;
+      word = *placeholder;
+    } else {
+      mistake->what.clear();
+      ++others;
+    }
+  }
+  if (first == nullptr) return;
+  first->what = "the file is a template: " + in_quotes(word) + " is a placeholder";
+  if (others > 0) first->what += format_text(", with {} more", others);
+  first->what += "; fill the template in first, then migrate the result";
+  std::erase_if(config.mistakes, [](const Mistake& mistake) { return mistake.what.empty(); });
 }
 
 }  // namespace
@@ -88,6 +129,7 @@ DeepSpeedConfig parse_deepspeed(const HjsonNode& root, const ParseOptions& optio
   config.version = options.version;
   DeepSpeedWalk(config, options).read(root);
   apply_deepspeed_rules(root, options, config);
+  merge_placeholders(config);
   std::stable_sort(
       config.mistakes.begin(), config.mistakes.end(), [](const Mistake& a, const Mistake& b) {
         return std::tie(a.place.line, a.place.column) < std::tie(b.place.line, b.place.column);

@@ -81,6 +81,13 @@ Unknown DeepSpeedKey::unknown_of(const DeepSpeedVersion& version) const {
   return lenient_before && version < *lenient_before ? Unknown::kIgnores : unknown;
 }
 
+DeepSpeedKey DeepSpeedKey::with_former_rule() const {
+  DeepSpeedKey row = *this;
+  row.type = former_rule->type;
+  row.least = former_rule->least;
+  return row;
+}
+
 std::string_view DeepSpeedKey::fallback_of(const DeepSpeedVersion& version) const {
   return former && version < former->until ? former->value : fallback;
 }

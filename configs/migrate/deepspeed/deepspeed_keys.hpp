@@ -43,6 +43,13 @@ struct FormerDefault {
   std::string_view value;
 };
 
+// What older versions take.
+struct FormerRule {
+  DeepSpeedVersion until;  // the first version with the newer rule
+  KeyType type = KeyType::kAny;
+  std::optional<double> least{};
+};
+
 struct DeepSpeedKey {
   std::string path;
   std::string alias{};  // second name of the last part of the path
@@ -68,12 +75,15 @@ struct DeepSpeedKey {
   bool is_checked = false;                   // DeepSpeed itself fails for a value of another type
   std::vector<std::string_view> variants{};  // empty: all
   std::optional<FormerDefault> former{};
+  std::optional<FormerRule> former_rule{};
   std::optional<DeepSpeedVersion> since{};    // the first version with the key
   std::optional<DeepSpeedVersion> removed{};  // the first version without the key
 
   [[nodiscard]] bool is_of(std::string_view variant) const;
   // What a version does with an unknown key. REQUIRES: a section.
   [[nodiscard]] Unknown unknown_of(const DeepSpeedVersion& version) const;
+  // The row with the rule of the versions before `former_rule->until`. REQUIRES: former_rule.
+  [[nodiscard]] DeepSpeedKey with_former_rule() const;
   // The default of a version as JSON.
   [[nodiscard]] std::string_view fallback_of(const DeepSpeedVersion& version) const;
 };

@@ -17,6 +17,12 @@ bool can_stop(const Finding& finding) {
          (finding.kind == KeyClass::kRefused || finding.kind == KeyClass::kRemoved);
 }
 
+std::string remedy_of(std::string_view path) {
+  if (path == "optimizer.type") return "choose AdamW, Adam, Lion or SGD";
+  if (path == "scheduler.type") return "choose WarmupLR, WarmupDecayLR or WarmupCosineLR";
+  return "leave the key out";
+}
+
 }  // namespace
 
 DeepSpeedMapping::DeepSpeedMapping(const DeepSpeedConfig& config, const DeepSpeedOptions& options,
@@ -36,7 +42,8 @@ void DeepSpeedMapping::add_findings(const std::string& file) {
                 .value = finding.value,
                 .kind = finding.kind,
                 .stops = can_stop(finding) && !is_mistaken,
-                .note = finding.note});
+                .note = finding.note,
+                .remedy = remedy_of(finding.path)});
     if (finding.key != nullptr) written_.try_emplace(finding.key->path, finding.path);
   }
   for (const Mistake& mistake : config_.mistakes) {
@@ -85,7 +92,7 @@ void DeepSpeedMapping::set_from(std::string_view path, std::string_view key, std
 }
 
 void DeepSpeedMapping::classify(std::string_view path, KeyClass kind, std::string note) {
-  draft_.reclass(named(path), kind, std::move(note));
+  if (!is_open(path)) draft_.reclass(named(path), kind, std::move(note));
 }
 
 void DeepSpeedMapping::idle(std::string_view path, std::string note) {
@@ -106,8 +113,8 @@ void DeepSpeedMapping::error(std::string_view path, const std::string& what) {
   draft_.error(named(path), what);
 }
 
-void DeepSpeedMapping::missing(std::string path, std::string give) {
-  draft_.missing(std::move(path), std::move(give));
+void DeepSpeedMapping::missing(std::string_view path, std::string give) {
+  draft_.missing(named(path), std::move(give));
 }
 
 void DeepSpeedMapping::note(std::string sentence) { draft_.note(std::move(sentence)); }

@@ -30,14 +30,16 @@ class DeepSpeedMapping {
            std::string_view unit = {});
   // The same with an origin of the caller.
   void set_from(std::string_view path, std::string_view key, std::string value, std::string origin);
-  // Gives a key class and note. A default that the file does not have becomes a key of the result.
+  // Gives a key class and note; an open "auto" keeps its own. A default that the file does not have
+  // becomes a key of the result.
   void classify(std::string_view path, KeyClass kind, std::string note);
   // The key has no effect in this configuration. Nothing happens to a key that the file lacks.
   void idle(std::string_view path, std::string note);
   // A default that is no single key: "scheduler", null.
   void add_default(std::string path, KeyClass kind, std::string note);
   void error(std::string_view path, const std::string& what);
-  void missing(std::string path, std::string give);
+  // The result has the path as the file writes it.
+  void missing(std::string_view path, std::string give);
   void note(std::string sentence);
   // Adds to the note of each "auto" the value that fills the key. Called after all keys are mapped.
   void say_autos();

@@ -68,6 +68,12 @@ bool is_parameter_of_lacking_type(const DeepSpeedConfig& config, std::string_vie
          (path.starts_with("scheduler.params.") && !has_scheduler(config));
 }
 
+// One switch stops for all of data_efficiency.
+bool is_part_of_data_efficiency(const DeepSpeedConfig& config, std::string_view path) {
+  constexpr std::string_view kSwitch = "data_efficiency.enabled";
+  return path.starts_with("data_efficiency.") && path != kSwitch && is_on(config, kSwitch);
+}
+
 // 16-bit moments: Sluice has them in bf16, off the device.
 void settle_states(const DeepSpeedConfig& config, Finding& finding) {
   const std::string& path = finding.key->path;
@@ -87,7 +93,8 @@ void settle_states(const DeepSpeedConfig& config, Finding& finding) {
 void settle_classes(DeepSpeedConfig& config) {
   for (Finding& finding : config.findings) {
     // The type stops, not each of its parameters.
-    if (finding.kind == KeyClass::kRefused && is_parameter_of_lacking_type(config, finding.path)) {
+    if (finding.kind == KeyClass::kRefused && (is_parameter_of_lacking_type(config, finding.path) ||
+                                               is_part_of_data_efficiency(config, finding.path))) {
       finding.is_default = true;
     }
     if (finding.key == nullptr || finding.kind == KeyClass::kIgnored) continue;

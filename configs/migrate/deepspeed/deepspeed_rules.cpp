@@ -53,18 +53,45 @@ void class_of_type(DeepSpeedConfig& config, std::string_view path, std::string_v
   }
 }
 
-void optimizer_type(DeepSpeedConfig& config) {
+// Parameters of a type without rows that AdamW has too, for a run that uses adamw instead.
+void adopt_parameters(const ParseOptions& options, DeepSpeedConfig& config) {
+  for (Finding& finding : config.findings) {
+    const bool is_shared = holds(
+        std::array<std::string_view, 4>{"optimizer.params.lr", "optimizer.params.betas",
+                                        "optimizer.params.eps", "optimizer.params.weight_decay"},
+        finding.path);
+    if (finding.key != nullptr || !is_shared) continue;
+    const DeepSpeedKey* const row = find_deepspeed_key(finding.path, "adamw");
+    HjsonNode value = value_of_json(finding.value);
+    if (is_auto(value)) {
+      const auto filling = options.autos.find(finding.path);
+      const bool is_filled = filling != options.autos.end();
+      config.autos.push_back({finding.path, finding.place, is_filled});
+      value = value_of_json(is_filled ? filling->second : row->fallback);
+    }
+    auto read = read_value(*row, value);
+    if (std::holds_alternative<Refusal>(read)) continue;
+    config.values[finding.path] = {std::get<HjsonNode>(std::move(read)), true, finding.place};
+    finding.key = row;
+    finding.kind = row->kind;
+    finding.note = row->note;
+  }
+}
+
+void optimizer_type(const ParseOptions& options, DeepSpeedConfig& config) {
   const std::string_view type = text_of(config, "optimizer.type");
   if (type.empty()) return;
   const std::string variant = optimizer_variant(type);
   class_of_type(config, "optimizer.type", variant);
+  if (!has_parameters("optimizer.params", variant)) adopt_parameters(options, config);
   const auto is_type = [type](std::string_view name) { return edit_distance(name, type) == 0; };
   if (std::any_of(kOneBit.begin(), kOneBit.end(), is_type)) {
     constexpr DeepSpeedVersion kRemoval{0, 19, 8};
     if (config.version < kRemoval) return;
-    add_mistake(config, "optimizer.type",
-                "DeepSpeed 0.19.8 has removed " + in_quotes(type) +
-                    "; choose Adam or AdamW, or name an older version with --from-version");
+    add_mistake(
+        config, "optimizer.type",
+        "DeepSpeed 0.19.8 has removed " + in_quotes(type) +
+            "; choose AdamW, Adam, Lion or SGD, or name an older version with --from-version");
     return;
   }
   if (!holds(kTorchOptimizers, type) &&
@@ -251,7 +278,7 @@ void apply_deepspeed_rules(const HjsonNode& root, const ParseOptions& options,
                            DeepSpeedConfig& config) {
   deprecated_keys(root, config);
   old_zero_form(root, config);
-  optimizer_type(config);
+  optimizer_type(options, config);
   optimizer_parameters(root, config);
   scheduler_type(root, config);
   required_parameters(config);

@@ -67,11 +67,19 @@ std::string expected(const DeepSpeedKey& key) {
   return "a value";
 }
 
+bool is_single(KeyType type) {
+  return type == KeyType::kBool || type == KeyType::kInt || type == KeyType::kFloat ||
+         type == KeyType::kIntOrAuto || type == KeyType::kChoice;
+}
+
 Refusal refuse(const DeepSpeedKey& key, const HjsonNode& value) {
-  std::string found = to_json(value);
+  std::string found = printable(to_json(value));
   if (value.kind == Kind::kList || value.kind == Kind::kObject) found = kind_name(value.kind);
+  if (value.kind == Kind::kList && is_single(key.type)) {
+    found += ", which only DeepSpeed's autotuner takes as a search space";
+  }
   const std::string remedy = expected(key) + (key.nullable ? ", or null" : "");
-  return {"found " + printable(found) + "; write " + remedy};
+  return {"found " + found + "; write " + remedy};
 }
 
 HjsonNode integer_node(std::int64_t value) {

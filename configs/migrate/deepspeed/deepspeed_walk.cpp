@@ -58,6 +58,35 @@ const HjsonNode& default_of(const DeepSpeedKey& key, const DeepSpeedVersion& ver
   return nodes.find(key.fallback_of(version))->second;
 }
 
+std::string_view first_word(std::string_view name) {
+  return name.substr(0, name.find_first_of("_-"));
+}
+
+// Comments are no misspelt keys, and names with different first words mean different things unless
+// a word was left out.
+bool is_likely(std::string_view key, std::string_view name) {
+  if (key.starts_with("_") || key.starts_with("comment")) return false;
+  if (name.find(key) != std::string_view::npos) return true;
+  const std::string_view word = first_word(key);
+  return edit_distance(word, first_word(name)) * 2 <= std::max<std::size_t>(word.size(), 2);
+}
+
+// Reads by the rule of the version. A value that only older versions take is refused with their
+// name.
+std::variant<HjsonNode, Refusal> read_for(const DeepSpeedKey& key, const HjsonNode& value,
+                                          const DeepSpeedVersion& version) {
+  if (!key.former_rule) return read_value(key, value);
+  if (version < key.former_rule->until) return read_value(key.with_former_rule(), value);
+  auto read = read_value(key, value);
+  auto* refusal = std::get_if<Refusal>(&read);
+  if (refusal != nullptr &&
+      std::holds_alternative<HjsonNode>(read_value(key.with_former_rule(), value))) {
+    refusal->what += "; DeepSpeed before " + key.former_rule->until.text() +
+                     " takes the value, name the version with --from-version";
+  }
+  return read;
+}
+
 bool is_switched_off(const HjsonNode& value) {
   const HjsonNode* enabled = value.find("enabled");
   return value.kind == Kind::kObject &&
@@ -149,15 +178,22 @@ std::string DeepSpeedWalk::suggestion(const Given& given) {
   if (++suggestions_ > kMost) return {};
   const auto names = names_in_section(given.section, variant_of(given.section), config_.version);
   const auto name = nearest(given.entry.key, names);
-  return name ? "; did you mean " + in_quotes(*name) + "?" : "";
+  return name && is_likely(given.entry.key, *name) ? "; did you mean " + in_quotes(*name) + "?"
+                                                   : "";
 }
 
 void DeepSpeedWalk::unknown(const Given& given, Unknown rule) {
   const std::string section = given.section.empty() ? "DeepSpeed" : std::string(given.section);
   if (rule == Unknown::kRaises) {
     found(given, KeyClass::kRefused, "DeepSpeed raises an error for this key");
-    mistake(given, "no key of " + section + ", DeepSpeed raises an error; remove the key" +
-                       suggestion(given));
+    const DeepSpeedKey* const owner = find_deepspeed_key(given.section);
+    const bool was_lenient = owner != nullptr && owner->lenient_before;
+    const std::string cause =
+        was_lenient ? ": DeepSpeed raises an error since " + owner->lenient_before->text() +
+                          ", older versions ignore the key; remove the key, or name the version "
+                          "with --from-version"
+                    : ", DeepSpeed raises an error; remove the key";
+    mistake(given, "no key of " + section + cause + suggestion(given));
   } else if (rule == Unknown::kIgnores) {
     found(given, KeyClass::kIgnored,
           "DeepSpeed has no such key and says nothing" + suggestion(given));
@@ -181,7 +217,8 @@ void DeepSpeedWalk::unknown_to_version(const Given& given, Unknown rule) {
   if (rule == Unknown::kRaises) {
     found(given, KeyClass::kRefused, when);
     mistake(given, when + ", the file is read as " + config_.version.text() +
-                       "; name the version of DeepSpeed with --from-version");
+                       (early ? "; name" : "; remove the key, or name") +
+                       " the version of DeepSpeed with --from-version");
   } else {
     found(given, KeyClass::kIgnored,
           when + "; " + config_.version.text() + " ignores the key and says nothing");
@@ -193,9 +230,10 @@ void DeepSpeedWalk::removed(const Given& given) {
   found(given, KeyClass::kRemoved,
         std::string(key.note) + ", removed in DeepSpeed " + key.removed->text());
   mistake(given, "DeepSpeed " + key.removed->text() + " has removed this key (" +
-                     std::string(key.note) +
-                     ") and raises an error; remove the key, or name an older version with "
-                     "--from-version");
+                     std::string(key.note) + ") and raises an error; " +
+                     (is_switched_off(given.entry.value)
+                          ? "the section is switched off, so nothing changes; remove the key"
+                          : "remove the key, or name an older version with --from-version"));
 }
 
 // False, with the mistake, for a second name of a key that the file has under another name.
@@ -244,7 +282,9 @@ void DeepSpeedWalk::subsection(const Given& given) {
     auto_section(given);
   } else {
     found(given, key.kind, std::string(key.note));
+    const bool is_stage = key.path == "zero_optimization" && value.integer;
     mistake(given, "found " + std::string(kind_name(value.kind)) + "; write an object { } of keys" +
+                       (is_stage ? ", as in { \"stage\": " + to_json(value) + " }" : "") +
                        (key.nullable ? ", or null" : ""));
   }
 }
@@ -267,7 +307,7 @@ void DeepSpeedWalk::leaf(const Given& given) {
       key.keeps_auto || key.type == KeyType::kIntOrAuto ||
       std::find(key.choices.begin(), key.choices.end(), "auto") != key.choices.end();
   if (is_auto(value) && !auto_is_value) return auto_leaf(given);
-  auto read = read_value(key, value);
+  auto read = read_for(key, value, config_.version);
   if (auto* refusal = std::get_if<Refusal>(&read)) {
     found(given, key.kind, std::string(key.note));
     if (!is_unchecked(key)) return mistake(given, std::move(refusal->what));

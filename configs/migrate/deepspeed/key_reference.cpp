@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "configs/migrate/deepspeed/deepspeed_keys.hpp"
+#include "configs/value.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -53,6 +54,11 @@ std::string meaning(const DeepSpeedKey& key) {
   if (!key.variants.empty()) add("of " + joined(key.variants));
   if (key.fills_auto) add("Hugging Face's Trainer fills \"auto\"");
   if (key.former) add(code(key.former->value) + " before " + key.former->until.text());
+  if (key.former_rule) {
+    const auto least = key.former_rule->least;
+    add((least ? ">= " + format_number(*least) : "any number") + " before " +
+        key.former_rule->until.text());
+  }
   if (key.since) add("since " + key.since->text());
   if (key.removed) add("removed in " + key.removed->text());
   return text;

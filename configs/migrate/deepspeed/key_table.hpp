@@ -36,6 +36,9 @@ class Row {
   Row& before(DeepSpeedVersion until, std::string_view value) {
     return key_.former = FormerDefault{until, value}, *this;
   }
+  Row& rule_before(DeepSpeedVersion until, KeyType type, std::optional<double> least = {}) {
+    return key_.former_rule = FormerRule{until, type, least}, *this;
+  }
   Row& lenient_before(DeepSpeedVersion version) { return key_.lenient_before = version, *this; }
   Row& since(DeepSpeedVersion version) { return key_.since = version, *this; }
   Row& removed(DeepSpeedVersion version) { return key_.removed = version, *this; }

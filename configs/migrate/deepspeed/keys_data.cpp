@@ -11,7 +11,8 @@ static void add_sampling_keys(KeyTable& t) {
   constexpr std::string_view kWhy = "Sluice has no curriculum and no dynamic batches";
   constexpr std::string_view kLoader = "Sluice's data reader has its own threads and memory";
   t.section("data_efficiency", Unknown::kIgnores, kRefused, kWhy);
-  t.key("enabled", kBool, "false", kRefused, kWhy);
+  t.key("enabled", kBool, "false", kRefused,
+        "Sluice has no curriculum, no dynamic batches and no random layer-token drop");
   t.key("seed", kInt, "1234", kNotNeeded, "train.seed decides the order of data");
   t.section("data_efficiency.data_sampling", Unknown::kIgnores, kRefused, kWhy);
   t.key("enabled", kBool, "false", kRefused, kWhy);

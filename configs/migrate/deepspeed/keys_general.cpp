@@ -20,7 +20,7 @@ static void add_batch_keys(KeyTable& t) {
         "Sluice always ends an update itself; false leaves the boundary to the caller")
       .since({0, 19, 4});
   t.key("steps_per_print", kInt, "null", kMapped,
-        "train.log_every; null and numbers that no run reaches mean no progress line")
+        "train.log_every; null in DeepSpeed is no progress line")
       .before({0, 15, 2}, "10");
   t.key("vocabulary_size", kInt, "null", kNotNeeded,
         "DeepSpeed only warns if the size is no multiple of 8").checked();
@@ -43,7 +43,7 @@ static void add_gradient_keys(KeyTable& t) {
         "Sluice reduces gradients in fp32; null in DeepSpeed is the model's dtype")
       .choices({"fp32", "fp16", "bf16"}).any_case();
   t.key("seq_parallel_communication_data_type", kChoice, "\"fp32\"", kNotNeeded,
-        "Sluice has no Ulysses sequence parallelism")
+        "a run with sequence_parallel_size above 1 is not supported")
       .nullable().choices({"fp32", "fp16", "bf16"}).any_case();
   t.key("disable_allgather", kBool, "false", kIgnored,
         "DeepSpeed parses the key and never reads the value");

@@ -43,6 +43,8 @@ static void add_rate_and_decay(KeyTable& t, std::string_view lr) {
 }
 
 static void add_other_optimizer_keys(KeyTable& t) {
+  constexpr std::string_view kLamb = "a parameter of LAMB, which Sluice does not have";
+  constexpr std::string_view kMuon = "a parameter of Muon, which Sluice does not have";
   t.variants({"adagrad"});
   add_rate_and_decay(t, "1e-2");
   t.key("eps", kFloat, "1e-10", kMapped, "optimizer.eps").least(0).fills_auto();
@@ -52,11 +54,11 @@ static void add_other_optimizer_keys(KeyTable& t) {
   add_rate_and_decay(t, "1e-3");
   t.key("betas", kList, "[0.9, 0.999]", kMapped, "optimizer.betas").fills_auto();
   t.key("eps", kFloat, "1e-8", kMapped, "optimizer.eps").least(0).fills_auto();
-  t.key("bias_correction", kBool, "true", kRefused, "LAMB");
-  t.key("eps_inside_sqrt", kBool, "false", kRefused, "LAMB");
+  t.key("bias_correction", kBool, "true", kRefused, kLamb);
+  t.key("eps_inside_sqrt", kBool, "false", kRefused, kLamb);
   t.key("amsgrad", kBool, "false", kRefused, "DeepSpeed's FusedLamb raises if the value is true");
-  t.key("max_coeff", kFloat, "10.0", kRefused, "LAMB");
-  t.key("min_coeff", kFloat, "0.01", kRefused, "LAMB");
+  t.key("max_coeff", kFloat, "10.0", kRefused, kLamb);
+  t.key("min_coeff", kFloat, "0.01", kRefused, kLamb);
   t.variants({"lion"});
   add_rate_and_decay(t, "1e-3");
   t.key("betas", kList, "[0.9, 0.999]", kMapped, "optimizer.betas").fills_auto();
@@ -78,15 +80,15 @@ static void add_other_optimizer_keys(KeyTable& t) {
   }
   t.variants({"muon"});
   add_rate_and_decay(t, "0.02");
-  t.key("momentum", kFloat, "0.95", kRefused, "Muon");
-  t.key("betas", kList, "[0.9, 0.999]", kRefused, "Muon: the auxiliary Adam").fills_auto();
-  t.key("eps", kFloat, "1e-8", kRefused, "Muon: the auxiliary Adam").least(0).fills_auto();
-  t.key("ns_method", kText, "\"gram\"", kRefused, "Muon").since({0, 19, 0});
-  t.key("muon_lr", kFloat, "null", kRefused, "Muon").least(0);
-  t.key("adam_lr", kFloat, "null", kRefused, "Muon: the auxiliary Adam").least(0);
-  t.key("adam_w_mode", kBool, "true", kRefused, "Muon: the auxiliary Adam");
-  t.key("torch_adam", kBool, "false", kNotNeeded, "Muon: the auxiliary Adam");
-  t.key("fp32_optimizer_states", kBool, "true", kRefused, "Muon: the auxiliary Adam");
+  t.key("momentum", kFloat, "0.95", kRefused, kMuon);
+  t.key("betas", kList, "[0.9, 0.999]", kRefused, kMuon).fills_auto();
+  t.key("eps", kFloat, "1e-8", kRefused, kMuon).least(0).fills_auto();
+  t.key("ns_method", kText, "\"gram\"", kRefused, kMuon).since({0, 19, 0});
+  t.key("muon_lr", kFloat, "null", kRefused, kMuon).least(0);
+  t.key("adam_lr", kFloat, "null", kRefused, kMuon).least(0);
+  t.key("adam_w_mode", kBool, "true", kRefused, kMuon);
+  t.key("torch_adam", kBool, "false", kNotNeeded, kMuon);
+  t.key("fp32_optimizer_states", kBool, "true", kRefused, kMuon);
 }
 
 static void add_warmup_keys(KeyTable& t) {

@@ -83,7 +83,13 @@ static void add_expert_keys(KeyTable& t) {
 static void add_compile_keys(KeyTable& t) {
   constexpr std::string_view kWhy = "a graph pass of torch.compile; Sluice compiles no graphs";
   t.section("compile", Unknown::kRaises, kNotNeeded, "Sluice's planner does what DeepCompile does")
-      .since({0, 14, 4});
+      .since({0, 13, 2}).lenient_before({0, 16, 6});
+  constexpr std::string_view kModel = "torch.compile of the model; Sluice compiles no graphs";
+  constexpr DeepSpeedVersion kWithoutModel{0, 14, 4};
+  t.key("enabled", kBool, "false", kNotNeeded, kModel).since({0, 13, 2}).removed(kWithoutModel);
+  t.key("backend", kText, "\"inductor\"", kNotNeeded, kModel).since({0, 13, 2})
+      .removed(kWithoutModel);
+  t.key("kwargs", kObject, "{}", kNotNeeded, kModel).since({0, 13, 2}).removed(kWithoutModel);
   t.key("deepcompile", kBool, "false", kNotNeeded, kWhy).since({0, 16, 6});
   t.key("autoep_non_moe", kBool, "false", kNotNeeded, kWhy).since({0, 19, 7});
   for (const std::string_view name :

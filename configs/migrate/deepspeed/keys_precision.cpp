@@ -19,7 +19,8 @@ static void add_fp16_keys(KeyTable& t) {
   t.key("loss_scale_window", kInt, "1000", kMapped, "loss_scale.window").refuses_bool();
   t.key("hysteresis", kInt, "2", kMapped, "loss_scale.hysteresis");
   t.key("consecutive_hysteresis", kBool, "false", kMapped, "loss_scale.consecutive_hysteresis");
-  t.key("min_loss_scale", kInt, "1", kMapped, "loss_scale.min").refuses_bool();
+  t.key("min_loss_scale", kInt, "1", kMapped, "loss_scale.min").refuses_bool()
+      .rule_before({0, 17, 1}, kFloat);
   t.key("fp16_master_weights_and_grads", kBool, "false", kRefused,
         "master weights of Sluice are fp32");
 }

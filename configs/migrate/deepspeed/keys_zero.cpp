@@ -15,7 +15,7 @@ static void add_stage_keys(KeyTable& t) {
         "Sluice always reduce-scatters on stages 1 to 3");
   t.key("reduce_bucket_size", kInt, "5e8", kChanged,
         "zero.bucket_bytes: DeepSpeed counts elements, Sluice counts bytes")
-      .least(1).fills_auto();
+      .least(1).fills_auto().rule_before({0, 19, 7}, kInt, 0);
   t.key("use_multi_rank_bucket_allreduce", kBool, "true", kNotNeeded,
         "Sluice reduce-scatters a bucket in one operation").since({0, 12, 4});
   t.key("allgather_partitions", kBool, "true", kIgnored,

@@ -59,7 +59,7 @@ void sizes_of_world(DeepSpeedMapping& mapping) {
 }
 
 void ask_for_world(DeepSpeedMapping& mapping) {
-  mapping.missing(std::string(deciding_key(mapping)),
+  mapping.missing(deciding_key(mapping),
                   "--world N, the ranks of the job: the batch sizes depend on them");
 }
 

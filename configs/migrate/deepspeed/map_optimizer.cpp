@@ -41,7 +41,7 @@ void without_optimizer(DeepSpeedMapping& mapping) {
   const bool has_rate = scheduler == "WarmupDecayLR" ||
                         (scheduler == "WarmupLR" && !mapping.config().is_null(kHighest));
   if (has_rate || mapping.is_set("optimizer.lr")) return;
-  mapping.missing(std::string(from), flags_for("optimizer.params.lr"));
+  mapping.missing(from, flags_for("optimizer.params.lr"));
 }
 
 void map_rates(DeepSpeedMapping& mapping) {
@@ -68,6 +68,9 @@ void map_decay(DeepSpeedMapping& mapping) {
   if (!mapping.config().has(path)) return;
   const double decay = mapping.config().number(path);
   mapping.set(path, "optimizer.weight_decay", format_number(decay));
+  if (decay == 0) {
+    return mapping.classify(path, KeyClass::kMapped, "optimizer.weight_decay 0: nothing decays");
+  }
   mapping.set(path, "optimizer.decay", "all", "of all parameters");
   mapping.classify(path, KeyClass::kChanged,
                    format_text("optimizer.weight_decay {} with optimizer.decay: all: DeepSpeed "

@@ -71,7 +71,7 @@ void map_dynamic_scale(DeepSpeedMapping& mapping) {
                 "steps, and one more before the first doubling");
   }
   mapping.set("fp16.min_loss_scale", "loss_scale.min",
-              std::to_string(config.count("fp16.min_loss_scale")));
+              format_number(config.number("fp16.min_loss_scale")));
   map_lives(mapping);
 }
 

@@ -90,6 +90,11 @@ void set_highest(DeepSpeedMapping& mapping) {
                                  format_number(rate), mapping.shown(kLr)));
   }
   mapping.set(path, "optimizer.lr", format_number(rate));
+  if (mapping.is_written(path)) {
+    mapping.classify(
+        path, KeyClass::kMapped,
+        format_text("optimizer.lr {}, in place of the optimizer's lr", format_number(rate)));
+  }
 }
 
 void map_warmup(DeepSpeedMapping& mapping) {
@@ -99,6 +104,10 @@ void map_warmup(DeepSpeedMapping& mapping) {
   const std::string lowest = parameter("warmup_min_lr");
   const std::string share = parameter("warmup_min_ratio");
   mapping.set(shape, "schedule.warmup", config.text(shape) == "linear" ? "linear" : "log");
+  if (!mapping.is_written(shape)) {
+    mapping.classify(shape, KeyClass::kMapped,
+                     "schedule.warmup log: the rate grows as log(i) / log(n), not linearly");
+  }
   mapping.set(steps, "schedule.warmup_steps", std::to_string(config.count(steps)), "steps");
   if (config.has(lowest)) {
     set_bound(mapping, lowest, "schedule.warmup_min_lr", config.number(lowest));

@@ -38,6 +38,11 @@ void map_bucket(DeepSpeedMapping& mapping) {
                                             "write a smaller number",
                                             elements));
   }
+  if (elements == 0) {
+    return mapping.classify(kPath, KeyClass::kChanged,
+                            "zero.bucket_bytes keeps Sluice's default: DeepSpeed reduces each "
+                            "gradient alone");
+  }
   mapping.set(kPath, "zero.bucket_bytes", std::to_string(bytes), "elements");
   mapping.classify(kPath, KeyClass::kChanged,
                    format_text("zero.bucket_bytes {}: {} elements of fp32; DeepSpeed counts "
@@ -93,10 +98,16 @@ void map_persistence(DeepSpeedMapping& mapping) {
 void map_sub_groups(DeepSpeedMapping& mapping) {
   constexpr std::string_view kPath = "zero_optimization.sub_group_size";
   if (!mapping.is_written(kPath)) return;
+  if (offload_tiers(mapping.config()).optimizer == "device") {
+    return mapping.idle(kPath,
+                        "Sluice updates a shard at once where the optimizer is on the device");
+  }
+  const bool is_one = mapping.config().count(kPath) == 0;
+  const std::string theirs = is_one ? "one parameter" : mapping.shown(kPath) + " elements";
   mapping.classify(kPath, KeyClass::kChanged,
-                   format_text("not carried over: DeepSpeed updates {} elements at a time, Sluice "
+                   format_text("not carried over: DeepSpeed updates {} at a time, Sluice "
                                "chunks of offload.chunk_bytes 16777216",
-                               mapping.shown(kPath)));
+                               theirs));
 }
 
 }  // namespace

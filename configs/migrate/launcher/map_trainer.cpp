@@ -7,6 +7,7 @@
 #include "configs/migrate/launcher/trainer_schedule.hpp"
 #include "configs/migrate/launcher/trainer_steps.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
+#include "configs/value.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -14,7 +15,7 @@ namespace {
 using enum KeyClass;
 using Kind = HjsonNode::Kind;
 
-constexpr std::string_view kFills = "fills \"auto\" in DeepSpeed's configuration";
+std::string fills(std::string_view path) { return "fills \"auto\" at " + std::string(path); }
 
 class TrainerMapping {
  public:
@@ -78,11 +79,11 @@ class TrainerMapping {
                                values_.json("num_train_epochs")));
   }
   void map_batch() {
-    for (const char* const name :
-         {"per_device_train_batch_size", "gradient_accumulation_steps", "max_grad_norm"}) {
-      if (context_.has_deepspeed) decide(name, kMapped, kFills);
+    if (context_.has_deepspeed) {
+      decide("per_device_train_batch_size", kMapped, fills("train_micro_batch_size_per_gpu"));
+      decide("gradient_accumulation_steps", kMapped, fills("gradient_accumulation_steps"));
+      return decide("max_grad_norm", kMapped, fills("gradient_clipping"));
     }
-    if (context_.has_deepspeed) return;
     const std::int64_t micro = values_.count("per_device_train_batch_size");
     const std::int64_t accumulation = values_.count("gradient_accumulation_steps");
     constexpr std::int64_t kMost = std::int64_t{1} << 20;
@@ -95,7 +96,7 @@ class TrainerMapping {
           std::to_string(micro * accumulation * context_.world),
           format_text("{} x {} x {} ranks", micro, accumulation, context_.world));
     }
-    set("max_grad_norm", "train.clip", values_.json("max_grad_norm"));
+    set("max_grad_norm", "train.clip", format_number(values_.number("max_grad_norm")));
     const bool bf16 = values_.flag("bf16");
     const bool fp16 = values_.flag("fp16");
     set(fp16 ? "fp16" : "bf16", "train.dtype", bf16 ? "bf16" : (fp16 ? "fp16" : "fp32"));
@@ -110,17 +111,18 @@ class TrainerMapping {
   void map_optimizer() {
     if (!context_.has_optimizer) return take("optim", trainer_optimizer(values_));
     decide("optim", kIgnored, "DeepSpeed's optimizer section comes first");
-    for (const char* const name :
-         {"learning_rate", "weight_decay", "adam_beta1", "adam_beta2", "adam_epsilon"}) {
-      decide(name, kMapped, kFills);
-    }
+    decide("learning_rate", kMapped, fills("optimizer.params.lr"));
+    decide("weight_decay", kMapped, fills("optimizer.params.weight_decay"));
+    decide("adam_beta1", kMapped, fills("optimizer.params.betas"));
+    decide("adam_beta2", kMapped, fills("optimizer.params.betas"));
+    decide("adam_epsilon", kMapped, fills("optimizer.params.eps"));
   }
   void map_schedule() {
     if (context_.has_scheduler) {
       decide("lr_scheduler_type", kIgnored, "DeepSpeed's scheduler section comes first");
       decide("lr_scheduler_kwargs", kIgnored, "DeepSpeed's scheduler section comes first");
-      decide("warmup_steps", kMapped, kFills);
-      return decide("warmup_ratio", kMapped, kFills);
+      decide("warmup_steps", kMapped, fills("scheduler.params.warmup_num_steps"));
+      return decide("warmup_ratio", kMapped, fills("scheduler.params.warmup_num_steps"));
     }
     take("lr_scheduler_type", trainer_schedule(values_, trainer_steps(values_, context_)));
     if (values_.text("lr_scheduler_type") == "constant") {

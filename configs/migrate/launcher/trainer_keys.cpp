@@ -18,7 +18,8 @@ constexpr std::string_view kEval = "Sluice's evaluation is a mean loss over eval
 constexpr std::string_view kLog = "Sluice has one progress line and metrics.jsonl";
 constexpr std::string_view kScript = "a flag for the script";
 constexpr std::string_view kNone = "Sluice has no such thing";
-constexpr std::string_view kAuto = "fills \"auto\" in DeepSpeed's configuration";
+constexpr std::string_view kBf16 = "fills \"auto\" at bf16.enabled";
+constexpr std::string_view kFp16 = "fills \"auto\" at fp16.enabled";
 constexpr std::string_view kGone = "Transformers 5 has removed it";
 
 constexpr auto kKeys = std::to_array<TrainerKey>({
@@ -40,10 +41,10 @@ constexpr auto kKeys = std::to_array<TrainerKey>({
     {"adam_beta2", kNumber, "0.999", kMapped, ""},
     {"adam_epsilon", kNumber, "1e-08", kMapped, ""},
     {"max_grad_norm", kNumber, "1.0", kMapped, ""},
-    {"bf16", kFlag, "false", kMapped, kAuto},
-    {"fp16", kFlag, "false", kMapped, kAuto},
-    {"bf16_full_eval", kFlag, "false", kMapped, kAuto},
-    {"fp16_full_eval", kFlag, "false", kMapped, kAuto},
+    {"bf16", kFlag, "false", kMapped, kBf16},
+    {"fp16", kFlag, "false", kMapped, kFp16},
+    {"bf16_full_eval", kFlag, "false", kMapped, kBf16},
+    {"fp16_full_eval", kFlag, "false", kMapped, kFp16},
     {"seed", kCount, "42", kMapped, ""},
     {"data_seed", kCount, "null", kRefused, "train.seed orders the samples too"},
     {"logging_strategy", kText, "\"steps\"", kMapped, "decides on logging_steps"},

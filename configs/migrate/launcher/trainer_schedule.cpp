@@ -6,6 +6,7 @@
 #include "base/format.hpp"
 #include "configs/migrate/launcher/trainer_steps.hpp"
 #include "configs/migrate/launcher/yaml_values.hpp"
+#include "configs/value.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -190,8 +191,8 @@ bool set_type(Part& part, ScheduleKeys& keys, std::int64_t steps, std::int64_t w
 TrainerPart trainer_optimizer(const TrainerValues& values) {
   Part part(values);
   const std::string optim = values.text("optim");
-  part.set("learning_rate", "optimizer.lr", values.json("learning_rate"));
-  part.set("weight_decay", "optimizer.weight_decay", values.json("weight_decay"));
+  part.set("learning_rate", "optimizer.lr", format_number(values.number("learning_rate")));
+  part.set("weight_decay", "optimizer.weight_decay", format_number(values.number("weight_decay")));
   // The Trainer leaves out biases and norms; all other parameters are matrices.
   part.set("weight_decay", "optimizer.decay", "matrices", "the Trainer decays no biases and norms");
   const char* const betas_from =
@@ -200,7 +201,7 @@ TrainerPart trainer_optimizer(const TrainerValues& values) {
   if (contains(kAdamW, optim)) {
     part.set("optim", "optimizer.type", "adamw");
     set_moments(part, betas_from);
-    part.set("adam_epsilon", "optimizer.eps", values.json("adam_epsilon"));
+    part.set("adam_epsilon", "optimizer.eps", format_number(values.number("adam_epsilon")));
     if (optim == "adamw_hf") {
       part.change("adamw_hf adds eps before the bias correction, adamw here after it");
     }

@@ -31,6 +31,26 @@ class MigrationTest : public ::testing::Test {
 
 using Lines = std::vector<std::string>;
 
+TEST_F(MigrationTest, AKeyShowsTheValueOfASetting) {
+  draft.add(key("zero_optimization.stage", "3", KeyClass::kMapped));
+  draft.set("zero_optimization.stage", "zero.stage", "3", "zero_optimization.stage 3");
+  apply_settings(result, {"zero.stage=2"});
+  ASSERT_EQ(result.keys.front().to.size(), 1U);
+  EXPECT_EQ(result.keys.front().to.front().value, "2");
+  EXPECT_EQ(*draft.value("zero.stage"), "2");
+}
+
+TEST_F(MigrationTest, AStopHasTheRemedyOfItsKey) {
+  MigratedKey type = key("optimizer.type", "\"Lamb\"", KeyClass::kRefused, "Sluice has no Lamb");
+  type.stops = true;
+  type.remedy = "choose AdamW";
+  draft.add(type);
+  settle_allowed(result, {});
+  EXPECT_EQ(errors(), Lines{"ds.json:3:5: optimizer.type: \"Lamb\" stops the migration: Sluice has "
+                            "no Lamb; choose AdamW, or go on without its effect: --allow "
+                            "optimizer.type"});
+}
+
 TEST_F(MigrationTest, AYamlHasSectionsInOrderOriginsAndNoDefaults) {
   draft.add(key("zero_optimization.stage", "3", KeyClass::kMapped));
   draft.add(key("zero_optimization.reduce_bucket_size", "5e8", KeyClass::kChanged));

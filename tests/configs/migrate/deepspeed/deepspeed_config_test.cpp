@@ -132,8 +132,24 @@ TEST(DeepSpeedConfig, StrictnessFollowsTheVersion) {
   const DeepSpeedConfig old = parse(text, {.version = {0, 17, 0}});
   EXPECT_EQ(old.error_text("f"), "");
   EXPECT_EQ(finding_of(old, "bf16.loss_scale").kind, KeyClass::kIgnored);
-  EXPECT_EQ(parse(text).error_text("f"),
-            "f:1:45: bf16.loss_scale: no key of bf16, DeepSpeed raises an error; remove the key");
+  EXPECT_EQ(
+      parse(text).error_text("f"),
+      "f:1:45: bf16.loss_scale: no key of bf16: DeepSpeed raises an error since 0.17.1, older "
+      "versions ignore the key; remove the key, or name the version with --from-version");
+}
+
+TEST(DeepSpeedConfig, NearNamesAreNamesOfTheSameThing) {
+  const DeepSpeedConfig config = parse(
+      "{train_batch_size: 8, micro_batch_size_per_gpu: 1, pipe-parallel-size: 1, comment: 1,\n"
+      " _comment: 1, gradient_cliping: 1}");
+  const std::string silence = "DeepSpeed has no such key and says nothing";
+  EXPECT_EQ(finding_of(config, "micro_batch_size_per_gpu").note,
+            silence + "; did you mean 'train_micro_batch_size_per_gpu'?");
+  EXPECT_EQ(finding_of(config, "gradient_cliping").note,
+            silence + "; did you mean 'gradient_clipping'?");
+  for (const char* const key : {"pipe-parallel-size", "comment", "_comment"}) {
+    EXPECT_EQ(finding_of(config, key).note, silence) << key;
+  }
 }
 
 TEST(DeepSpeedConfig, StrictSectionsConvertAsPydanticDoes) {

@@ -10,7 +10,7 @@ using Lines = std::vector<std::string>;
 
 const std::string kAdam = ", optimizer: {type: \"Adam\", params: {lr: 1e-3}}";
 
-struct Sizes {
+struct MappedSizes {
   const char* text;
   int world;
   const char* micro;
@@ -18,18 +18,19 @@ struct Sizes {
 };
 
 TEST(MapBatch, ProductRule) {
-  for (const Sizes& sizes : {
-           Sizes{"train_batch_size: 32, gradient_accumulation_steps: 2", 4, "4", "32"},
-           Sizes{"train_batch_size: 32", 8, "4", "32"},
-           Sizes{"train_micro_batch_size_per_gpu: 3", 4, "3", "12"},
-           Sizes{"train_micro_batch_size_per_gpu: 3, gradient_accumulation_steps: 5", 2, "3", "30"},
+  for (const MappedSizes& sizes : {
+           MappedSizes{"train_batch_size: 32, gradient_accumulation_steps: 2", 4, "4", "32"},
+           MappedSizes{"train_batch_size: 32", 8, "4", "32"},
+           MappedSizes{"train_micro_batch_size_per_gpu: 3", 4, "3", "12"},
+           MappedSizes{"train_micro_batch_size_per_gpu: 3, gradient_accumulation_steps: 5", 2, "3",
+                       "30"},
            // Without a world.
-           Sizes{"train_micro_batch_size_per_gpu: 3", 0, "3", "auto"},
-           Sizes{"train_micro_batch_size_per_gpu: 3, train_batch_size: 12", 0, "3", "12"},
+           MappedSizes{"train_micro_batch_size_per_gpu: 3", 0, "3", "auto"},
+           MappedSizes{"train_micro_batch_size_per_gpu: 3, train_batch_size: 12", 0, "3", "12"},
            // The three sizes decide the world.
-           Sizes{"train_micro_batch_size_per_gpu: 3, train_batch_size: 24,"
-                 "gradient_accumulation_steps: 2",
-                 0, "3", "24"},
+           MappedSizes{"train_micro_batch_size_per_gpu: 3, train_batch_size: 24,"
+                       "gradient_accumulation_steps: 2",
+                       0, "3", "24"},
        }) {
     SCOPED_TRACE(sizes.text);
     const Migration migration =
@@ -117,7 +118,7 @@ TEST(MapBatch, StepsOfTheSchedule) {
                   "--set train.steps=N"});
 }
 
-const char* const kAuto =
+const char* const kEveryAuto =
     "{train_batch_size: \"auto\", train_micro_batch_size_per_gpu: \"auto\",\n"
     " gradient_accumulation_steps: \"auto\", gradient_clipping: \"auto\",\n"
     " bf16: {enabled: \"auto\"}, fp16: {enabled: \"auto\"},\n"
@@ -131,7 +132,7 @@ const char* const kAuto =
     "  stage3_param_persistence_threshold: \"auto\"}}";
 
 TEST(MapAutos, AllOpenValuesAtOnce) {
-  const Migration migration = migrated(kAuto);
+  const Migration migration = migrated(kEveryAuto);
   EXPECT_EQ(errors_of(migration), Lines{});
   EXPECT_EQ(
       missing_of(migration),
@@ -157,8 +158,8 @@ TEST(MapAutos, AllOpenValuesAtOnce) {
           "scheduler.params.total_num_steps: --set schedule.decay_steps=N, or max_steps with "
           "--trainer",
           "zero_optimization.reduce_bucket_size: --hidden-size H, or --model",
-          "zero_optimization.prefetch_bucket_size: --hidden-size H, or --model",
-          "zero_optimization.param_persistence_threshold: --hidden-size H, or --model",
+          "zero_optimization.stage3_prefetch_bucket_size: --hidden-size H, or --model",
+          "zero_optimization.stage3_param_persistence_threshold: --hidden-size H, or --model",
       }));
 }
 
@@ -169,16 +170,31 @@ const Lines kSettings{
     "train.steps=400"};
 
 TEST(MapAutos, OpenValuesSetNothing) {
-  const Settings settings = settings_of(migrated(kAuto));
+  const Settings settings = settings_of(migrated(kEveryAuto));
   for (const char* const key : {"train.dtype", "train.clip", "optimizer.lr", "optimizer.eps",
                                 "schedule.warmup_steps", "schedule.decay_steps"}) {
     EXPECT_FALSE(settings.contains(key)) << key;
   }
 }
 
+TEST(MapAutos, OpenValuesKeepTheirNotes) {
+  const Migration migration = migrated(kEveryAuto);
+  EXPECT_EQ(class_and_note(migration, "optimizer.params.weight_decay"),
+            "changed: optimizer.weight_decay: DeepSpeed decays all parameters, Sluice by default "
+            "matrices; Hugging Face's Trainer fills \"auto\"");
+  EXPECT_EQ(class_and_note(migration, "zero_optimization.reduce_bucket_size"),
+            "changed: zero.bucket_bytes: DeepSpeed counts elements, Sluice counts bytes; Hugging "
+            "Face's Trainer fills \"auto\"");
+  for (const MigratedKey& key : migration.keys) {
+    // The Trainer always fills warmup_min_lr with 0.
+    if (key.path == "scheduler.params.warmup_min_lr") continue;
+    EXPECT_TRUE(key.value != "\"auto\"" || key.to.empty()) << key.path;
+  }
+}
+
 TEST(MapAutos, SettingsFillThem) {
   const Migration migration =
-      migrated(kAuto, {.parse = {.world = 4}, .hidden = 1000, .set = kSettings});
+      migrated(kEveryAuto, {.parse = {.world = 4}, .hidden = 1000, .set = kSettings});
   EXPECT_EQ(errors_of(migration), Lines{});
   EXPECT_EQ(missing_of(migration), Lines{});
   const Settings expected{{"train.micro_batch", "2"},

@@ -8,13 +8,8 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-Migration with(const std::string& keys, DeepSpeedOptions options = {}) {
-  return migrated("{train_micro_batch_size_per_gpu: 1, optimizer: {type: \"Adam\"}, " + keys + "}",
-                  std::move(options));
-}
-
 TEST(MapPrecision, DynamicLossScale) {
-  const Migration migration = with(
+  const Migration migration = with_adam(
       "zero_optimization: {stage: 2}, fp16: {enabled: true, initial_scale_power: 12, "
       "loss_scale_window: 500, hysteresis: 4, consecutive_hysteresis: true, min_loss_scale: 2}");
   EXPECT_EQ(errors_of(migration), Lines{});
@@ -29,7 +24,7 @@ TEST(MapPrecision, DynamicLossScale) {
 }
 
 TEST(MapPrecision, DefaultsOfTheLossScaleAreListed) {
-  const Migration migration = with("zero_optimization: {stage: 1}, fp16: {enabled: true}");
+  const Migration migration = with_adam("zero_optimization: {stage: 1}, fp16: {enabled: true}");
   EXPECT_EQ(settings_of(migration, "loss_scale."), (Settings{{"loss_scale.initial", "65536"},
                                                              {"loss_scale.window", "1000"},
                                                              {"loss_scale.first_window", "1001"},
@@ -44,7 +39,7 @@ TEST(MapPrecision, DefaultsOfTheLossScaleAreListed) {
 // DeepSpeed's optimizer without ZeRO has no hysteresis.
 TEST(MapPrecision, Stage0HasNoHysteresis) {
   const Migration migration =
-      with("fp16: {enabled: true, hysteresis: 4, consecutive_hysteresis: true}");
+      with_adam("fp16: {enabled: true, hysteresis: 4, consecutive_hysteresis: true}");
   EXPECT_EQ(settings_of(migration)["loss_scale.hysteresis"], "1");
   EXPECT_FALSE(settings_of(migration).contains("loss_scale.consecutive_hysteresis"));
   EXPECT_EQ(class_and_note(migration, "fp16.hysteresis"),
@@ -53,8 +48,8 @@ TEST(MapPrecision, Stage0HasNoHysteresis) {
 }
 
 TEST(MapPrecision, StaticLossScale) {
-  const Migration migration =
-      with("zero_optimization: {stage: 1}, fp16: {enabled: true, loss_scale: 128, hysteresis: 3}");
+  const Migration migration = with_adam(
+      "zero_optimization: {stage: 1}, fp16: {enabled: true, loss_scale: 128, hysteresis: 3}");
   EXPECT_EQ(settings_of(migration, "loss_scale."), (Settings{{"loss_scale.static", "128"}}));
   EXPECT_FALSE(key_of(migration, "fp16.loss_scale").stops);
   EXPECT_EQ(class_and_note(migration, "fp16.hysteresis"),
@@ -62,8 +57,8 @@ TEST(MapPrecision, StaticLossScale) {
 }
 
 TEST(MapPrecision, ScaleOutOfRange) {
-  EXPECT_EQ(errors_of(with("zero_optimization: {stage: 1}, fp16: {enabled: true, "
-                           "initial_scale_power: 200, hysteresis: 0}")),
+  EXPECT_EQ(errors_of(with_adam("zero_optimization: {stage: 1}, fp16: {enabled: true, "
+                                "initial_scale_power: 200, hysteresis: 0}")),
             (Lines{"f:1:117: fp16.initial_scale_power: 2^200 is no fp32 number; write a power from "
                    "-127 to 127",
                    "f:1:143: fp16.hysteresis: Sluice has no such value: loss_scale.hysteresis: "
@@ -71,7 +66,7 @@ TEST(MapPrecision, ScaleOutOfRange) {
 }
 
 TEST(MapPrecision, GradientsOf16BitModels) {
-  const Migration migration = with("zero_optimization: {stage: 2}, bf16: {enabled: true}");
+  const Migration migration = with_adam("zero_optimization: {stage: 2}, bf16: {enabled: true}");
   EXPECT_EQ(settings_of(migration)["train.dtype"], "bf16");
   EXPECT_EQ(class_and_note(migration, "data_types.grad_accum_dtype"),
             "changed: DeepSpeed accumulates gradients in bf16, Sluice accumulates them in fp32");
@@ -84,7 +79,7 @@ TEST(MapPrecision, GradientsOf16BitModels) {
        {"data_types.grad_accum_dtype", "communication_data_type", "bf16.check_grad_overflow"}) {
     EXPECT_FALSE(key_of(migration, path).is_written) << path;
   }
-  const Migration written = with(
+  const Migration written = with_adam(
       "zero_optimization: {stage: 1}, bf16: {enabled: true}, "
       "data_types: {grad_accum_dtype: \"fp32\"}, communication_data_type: \"fp16\"");
   EXPECT_EQ(class_and_note(written, "data_types.grad_accum_dtype"),
@@ -94,7 +89,7 @@ TEST(MapPrecision, GradientsOf16BitModels) {
 }
 
 TEST(MapPrecision, Fp32SaysNothing) {
-  const Migration migration = with("steps_per_print: 1");
+  const Migration migration = with_adam("steps_per_print: 1");
   for (const MigratedKey& key : migration.keys) {
     EXPECT_NE(key.path, "communication_data_type");
     EXPECT_NE(key.path, "data_types.grad_accum_dtype");

@@ -8,21 +8,17 @@ namespace {
 
 using Lines = std::vector<std::string>;
 
-Migration with(const std::string& keys, DeepSpeedOptions options = {}) {
-  return migrated("{train_micro_batch_size_per_gpu: 1, optimizer: {type: \"Adam\"}, " + keys + "}",
-                  std::move(options));
-}
-
 Migration staged(int stage, const std::string& keys, DeepSpeedOptions options = {}) {
-  return with("zero_optimization: {stage: " + std::to_string(stage) + ", " + keys + "}",
-              std::move(options));
+  return with_adam("zero_optimization: {stage: " + std::to_string(stage) + ", " + keys + "}",
+                   std::move(options));
 }
 
 TEST(MapZero, StageByDefault) {
-  const Migration migration = with("steps_per_print: 1");
+  const Migration migration = with_adam("steps_per_print: 1");
   EXPECT_EQ(settings_of(migration, "zero."), (Settings{{"zero.stage", "0"}}));
   EXPECT_FALSE(key_of(migration, "zero_optimization.stage").is_written);
-  EXPECT_EQ(settings_of(with("zero_optimization: true"), "zero."), (Settings{{"zero.stage", "1"}}));
+  EXPECT_EQ(settings_of(with_adam("zero_optimization: true"), "zero."),
+            (Settings{{"zero.stage", "1"}}));
 }
 
 TEST(MapZero, ElementsBecomeBytesAndUnits) {
@@ -37,11 +33,42 @@ TEST(MapZero, ElementsBecomeBytesAndUnits) {
   EXPECT_EQ(origin_of(migration, "zero.bucket_bytes"),
             "zero_optimization.reduce_bucket_size 5e8 elements");
   EXPECT_EQ(class_and_note(migration, "zero_optimization.sub_group_size"),
-            "changed: not carried over: DeepSpeed updates 1e9 elements at a time, Sluice chunks of "
-            "offload.chunk_bytes 16777216");
+            "not_needed: Sluice updates a shard at once where the optimizer is on the device");
   EXPECT_EQ(class_and_note(migration, "zero_optimization.stage3_param_persistence_threshold"),
             "changed: zero.persist_below 100000: DeepSpeed keeps each parameter of so few elements "
             "gathered, Sluice each whole unit");
+}
+
+TEST(MapZero, SubGroups) {
+  const std::string offload = "offload_optimizer: {device: \"cpu\"}, ";
+  const std::string key = "zero_optimization.sub_group_size";
+  EXPECT_EQ(
+      class_and_note(staged(3, offload + "sub_group_size: 0"), key),
+      "changed: not carried over: DeepSpeed updates one parameter at a time, Sluice chunks of "
+      "offload.chunk_bytes 16777216");
+  EXPECT_EQ(class_and_note(staged(3, offload + "sub_group_size: 1e8"), key),
+            "changed: not carried over: DeepSpeed updates 1e8 elements at a time, Sluice chunks of "
+            "offload.chunk_bytes 16777216");
+  EXPECT_EQ(class_and_note(staged(3, "sub_group_size: 1e8"), key),
+            "not_needed: Sluice updates a shard at once where the optimizer is on the device");
+}
+
+TEST(MapOthers, DataEfficiencyStopsOnce) {
+  const Migration migration = with_adam(
+      "data_efficiency: {enabled: true, data_routing: {enabled: true, random_ltd: {enabled: "
+      "true}}}");
+  Lines stops;
+  for (const MigratedKey& key : migration.keys) {
+    if (key.stops) stops.push_back(key.path + ": " + key.note);
+  }
+  EXPECT_EQ(stops, (Lines{"data_efficiency.enabled: Sluice has no curriculum, no dynamic batches "
+                          "and no random layer-token drop"}));
+}
+
+TEST(MapAutos, PathsAsTheFileWritesThem) {
+  const Migration migration = staged(3, "stage3_prefetch_bucket_size: \"auto\"");
+  EXPECT_EQ(missing_of(migration),
+            Lines{"zero_optimization.stage3_prefetch_bucket_size: --hidden-size H, or --model"});
 }
 
 TEST(MapZero, PrefetchBounds) {
@@ -134,7 +161,7 @@ TEST(MapOffload, TransfersInRange) {
   const std::string nvme =
       "zero_optimization: {stage: 3, offload_optimizer: {device: \"nvme\", nvme_path: \"/a\", "
       "super_offload: true}}, ";
-  const Migration migration = with(nvme + "aio: {block_size: 1000000, queue_depth: 10000}");
+  const Migration migration = with_adam(nvme + "aio: {block_size: 1000000, queue_depth: 10000}");
   EXPECT_EQ(settings_of(migration)["offload.block_bytes"], "917504");
   EXPECT_EQ(settings_of(migration)["offload.queue_depth"], "4096");
   EXPECT_EQ(settings_of(migration)["offload.speculate"], "auto");
@@ -144,34 +171,35 @@ TEST(MapOffload, TransfersInRange) {
   EXPECT_EQ(class_and_note(migration, "aio.queue_depth"),
             "changed: offload.queue_depth: offload.queue_depth takes 1 to 4096, so 4096 instead of "
             "10000");
-  const Migration host = with("aio: {block_size: 4096}");
+  const Migration host = with_adam("aio: {block_size: 4096}");
   EXPECT_EQ(class_and_note(host, "aio.block_size"),
             "not_needed: without effect: nothing lives on NVMe");
 }
 
 TEST(MapOthers, Activations) {
-  const Migration migration = with("activation_checkpointing: {cpu_checkpointing: true}");
+  const Migration migration = with_adam("activation_checkpointing: {cpu_checkpointing: true}");
   EXPECT_EQ(settings_of(migration)["recompute.mode"], "full");
   EXPECT_EQ(settings_of(migration)["offload.activations"], "host");
-  const Migration section = with("activation_checkpointing: {partition_activations: true}");
+  const Migration section = with_adam("activation_checkpointing: {partition_activations: true}");
   EXPECT_FALSE(settings_of(section).contains("recompute.mode"));
   EXPECT_EQ(section.notes.back(),
             "activation_checkpointing turns no recomputation on, the model's code does: give --set "
             "recompute.mode=full if the code calls DeepSpeed's checkpoint function");
-  EXPECT_EQ(settings_of(with("pipeline: {activation_checkpoint_interval: 1}"))["recompute.mode"],
-            "full");
+  EXPECT_EQ(
+      settings_of(with_adam("pipeline: {activation_checkpoint_interval: 1}"))["recompute.mode"],
+      "full");
 }
 
 TEST(MapOthers, TensorboardAndTensorParallel) {
-  const Migration migration =
-      with("tensorboard: {enabled: true, output_path: \"x\"}, tensor_parallel: {autotp_size: 4}");
+  const Migration migration = with_adam(
+      "tensorboard: {enabled: true, output_path: \"x\"}, tensor_parallel: {autotp_size: 4}");
   EXPECT_EQ(settings_of(migration)["output.tensorboard"], "true");
   EXPECT_EQ(settings_of(migration)["parallel.tensor"], "4");
   EXPECT_EQ(key_of(migration, "tensorboard.output_path").kind, KeyClass::kChanged);
 }
 
 TEST(MapOthers, MistakesStopTheMapping) {
-  const Migration migration = with("zero_optimization: {stage: 7}, gradient_clipping: \"x\"");
+  const Migration migration = with_adam("zero_optimization: {stage: 7}, gradient_clipping: \"x\"");
   EXPECT_EQ(errors_of(migration).size(), 2U);
   EXPECT_EQ(migration.lines.size(), 0U);
   EXPECT_EQ(migration.keys.size(), 4U);

@@ -7,6 +7,7 @@
 #include <map>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -23,6 +24,12 @@ inline Migration migrated(const std::string& text, DeepSpeedOptions options = {}
   EXPECT_TRUE(document.problems.empty()) << text;
   if (options.file.empty()) options.file = "f";
   return migrate_deepspeed(document.root, options);
+}
+
+// A configuration of Adam with `keys` beside it.
+inline Migration with_adam(const std::string& keys, DeepSpeedOptions options = {}) {
+  return migrated("{train_micro_batch_size_per_gpu: 1, optimizer: {type: \"Adam\"}, " + keys + "}",
+                  std::move(options));
 }
 
 inline Settings settings_of(const Migration& migration) {

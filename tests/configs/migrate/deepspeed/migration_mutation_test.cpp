@@ -16,7 +16,7 @@ namespace sluice::testing {
 namespace {
 
 // Fragments that reach the mapping of a key.
-const std::vector<std::string> kPieces{
+const std::vector<std::string> kMigrationPieces{
     "{",
     "}",
     ",",
@@ -123,7 +123,7 @@ void migrate_bytes(std::span<const std::byte> bytes) {
 }
 
 TEST(Mutation, DeepSpeedMigration) {
-  run_mutations("deepspeed_config", migrate_bytes, kPieces, [](std::string&) {});
+  run_mutations("deepspeed_config", migrate_bytes, kMigrationPieces, [](std::string&) {});
   EXPECT_GE(finished, 200);
 }
 

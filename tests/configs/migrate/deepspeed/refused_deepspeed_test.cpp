@@ -23,13 +23,18 @@ const std::vector<Refused>& refused() {
        "c.json:1:47: zero_optimization.overlap_com: no key of zero_optimization, DeepSpeed raises "
        "an error; remove the key; did you mean 'overlap_comm'?"},
       {"an unknown key without a neighbour", R"({"train_batch_size": 8, "fp16": {"wibble": 1}})",
-       "c.json:1:34: fp16.wibble: no key of fp16, DeepSpeed raises an error; remove the key"},
+       "c.json:1:34: fp16.wibble: no key of fp16: DeepSpeed raises an error since 0.17.1, older "
+       "versions "
+       "ignore the key; remove the key, or name the version with --from-version"},
       {"a key that fp16 lost",
        R"({"train_batch_size": 8, "fp16": {"enabled": true, "opt_level": "O2"}})",
-       "c.json:1:51: fp16.opt_level: no key of fp16, DeepSpeed raises an error; remove the key"},
+       "c.json:1:51: fp16.opt_level: no key of fp16: DeepSpeed raises an error since 0.17.1, older "
+       "versions "
+       "ignore the key; remove the key, or name the version with --from-version"},
       {"bf16.check_overflow", R"({"train_batch_size": 8, "bf16": {"check_overflow": true}})",
-       "c.json:1:34: bf16.check_overflow: no key of bf16, DeepSpeed raises an error; remove the "
-       "key; did you mean 'check_grad_overflow'?"},
+       "c.json:1:34: bf16.check_overflow: no key of bf16: DeepSpeed raises an error since 0.17.1, "
+       "older versions ignore the key; remove the key, or name the version with --from-version; "
+       "did you mean 'check_grad_overflow'?"},
       {"grad_hooks of the documentation",
        R"({"train_batch_size": 8, "zero_optimization": {"grad_hooks": true}})",
        "c.json:1:47: zero_optimization.grad_hooks: no key of zero_optimization, DeepSpeed raises "
@@ -79,7 +84,7 @@ const std::vector<Refused>& refused() {
       {"a bucket of zero elements",
        R"({"train_batch_size": 8, "zero_optimization": {"reduce_bucket_size": 0}})",
        "c.json:1:47: zero_optimization.reduce_bucket_size: 0 is out of range; write a whole number "
-       ">= 1"},
+       ">= 1; DeepSpeed before 0.19.7 takes the value, name the version with --from-version"},
       {"a count with an exponent in quotes",
        R"({"train_batch_size": 8, "zero_optimization": {"sub_group_size": "1e9"}})",
        "c.json:1:47: zero_optimization.sub_group_size: found \"1e9\"; write a whole number >= 0"},
@@ -179,14 +184,31 @@ const std::vector<Refused>& refused() {
        "c.json:1:2: train_batch_size: train_batch_size 10 is not micro batch 2 x accumulation 2 x "
        "4 ranks; change one of the sizes, or the world",
        4},
+      {"sizes that fit another world",
+       R"({"train_batch_size": 32, "train_micro_batch_size_per_gpu": 4, )"
+       R"("gradient_accumulation_steps": 2})",
+       "c.json:1:2: train_batch_size: train_batch_size 32 is not micro batch 4 x accumulation 2 x "
+       "8 ranks; change one of the sizes, or the world: --world 4 fits",
+       8},
+      {"a product without accumulation that fits another world",
+       R"({"train_batch_size": 12, "train_micro_batch_size_per_gpu": 2})",
+       "c.json:1:2: train_batch_size: train_batch_size 12 is no multiple of micro batch 2 x 4 "
+       "ranks; change one of the sizes, or the world: --world 3 fits",
+       4},
+      {"an accumulation that does not divide",
+       R"({"train_batch_size": 12, "gradient_accumulation_steps": 2})",
+       "c.json:1:2: train_batch_size: train_batch_size 12 is no multiple of accumulation 2 x 4 "
+       "ranks; change one of the sizes, or the world",
+       4},
       {"a batch that the world does not divide", R"({"train_batch_size": 10})",
-       "c.json:1:2: train_batch_size: train_batch_size 10 is not micro batch 2 x accumulation 1 x "
-       "4 ranks; change one of the sizes, or the world",
+       "c.json:1:2: train_batch_size: train_batch_size 10 is no multiple of 4 ranks; change one of "
+       "the sizes, or the world",
        4},
       {"a batch smaller than the world",
        R"({"train_batch_size": 2, "train_micro_batch_size_per_gpu": 1})",
-       "c.json:1:2: train_batch_size: train_batch_size 2 is not micro batch 1 x accumulation 0 x 4 "
-       "ranks; change one of the sizes, or the world",
+       "c.json:1:2: train_batch_size: train_batch_size 2 is no multiple of micro batch 1 x 4 "
+       "ranks; "
+       "change one of the sizes, or the world: --world 2 fits",
        4},
       {"a batch of 0", R"({"train_batch_size": 0})",
        "c.json:1:2: train_batch_size: 0 is out of range; write a whole number >= 1"},
@@ -266,8 +288,8 @@ const std::vector<Refused>& refused() {
        "c.json:1:39: optimizer.type: DeepSpeed has no 'AdamWW', and torch.optim has none; write a "
        "name of either; did you mean 'AdamW'?"},
       {"a one-bit optimizer", R"({"train_batch_size": 8, "optimizer": {"type": "OneBitAdam"}})",
-       "c.json:1:39: optimizer.type: DeepSpeed 0.19.8 has removed 'OneBitAdam'; choose Adam or "
-       "AdamW, or name an older version with --from-version"},
+       "c.json:1:39: optimizer.type: DeepSpeed 0.19.8 has removed 'OneBitAdam'; choose AdamW, "
+       "Adam, Lion or SGD, or name an older version with --from-version"},
       {"Lamb without fp16", R"({"train_batch_size": 8, "optimizer": {"type": "Lamb"}})",
        "c.json:1:39: optimizer.type: Lamb needs fp16 with the dynamic loss scale; enable fp16 with "
        "loss_scale 0"},
@@ -312,6 +334,22 @@ const std::vector<Refused>& refused() {
        R"("params": {"warmup_num_steps": 1e11}}})",
        "c.json:1:70: scheduler.params.warmup_num_steps: found 1e11, which DeepSpeed reads as "
        "float; write the number without exponent"},
+      {"a removed section that is off",
+       R"({"train_batch_size": 8, "curriculum_learning": {"enabled": false}})",
+       "c.json:1:25: curriculum_learning: DeepSpeed 0.19.8 has removed this key (legacy curriculum "
+       "learning) and raises an error; the section is switched off, so nothing changes; remove the "
+       "key"},
+      {"a comment in a strict section",
+       R"({"train_batch_size": 8, "tensorboard": {"_comment": "x"}})",
+       "c.json:1:41: tensorboard._comment: no key of tensorboard, DeepSpeed raises an error; "
+       "remove "
+       "the key"},
+      {"a stage for the section", R"({"train_batch_size": 8, "zero_optimization": 1})",
+       "c.json:1:25: zero_optimization: found a number; write an object { } of keys, as in { "
+       "\"stage\": 1 }"},
+      {"a list of stages", R"({"train_batch_size": 8, "zero_optimization": {"stage": [0, 1]}})",
+       "c.json:1:47: zero_optimization.stage: found a list, which only DeepSpeed's autotuner takes "
+       "as a search space; write a whole number >= 0 and <= 3"},
       {"a removed section", R"({"train_batch_size": 8, "amp": {"enabled": true}})",
        "c.json:1:25: amp: DeepSpeed 0.19.8 has removed this key (Apex AMP) and raises an error; "
        "remove the key, or name an older version with --from-version"},
@@ -339,8 +377,8 @@ const std::vector<Refused>& refused() {
        "key"},
       {"two mistakes at once", R"({"train_batch_size": 0, "fp16": {"enable": true}})",
        "c.json:1:2: train_batch_size: 0 is out of range; write a whole number >= 1\nc.json:1:34: "
-       "fp16.enable: no key of fp16, DeepSpeed raises an error; remove the key; did you mean "
-       "'enabled'?"},
+       "fp16.enable: no key of fp16: DeepSpeed raises an error since 0.17.1, older versions ignore "
+       "the key; remove the key, or name the version with --from-version; did you mean 'enabled'?"},
   };
   return cases;
 }

@@ -155,7 +155,7 @@ TEST(TrainerMap, SetsWhatDeepSpeedHasNoWordFor) {
           {});
   EXPECT_EQ(
       settings(migration),
-      (Words{"train.steps=500", "optimizer.lr=5e-05", "optimizer.weight_decay=0.0",
+      (Words{"train.steps=500", "optimizer.lr=5e-05", "optimizer.weight_decay=0",
              "optimizer.decay=matrices", "optimizer.type=adamw", "optimizer.betas=[0.9, 0.999]",
              "optimizer.eps=1e-08", "schedule.type=cosine", "schedule.counting=from_zero",
              "schedule.warmup_steps=15", "train.log_every=5", "train.eval_every=50",
@@ -183,7 +183,7 @@ TEST(TrainerMap, WithoutDeepSpeed) {
           {.has_deepspeed = false, .world = 4});
   EXPECT_EQ(setting(migration, "train.micro_batch"), "2");
   EXPECT_EQ(setting(migration, "train.global_batch"), "24");
-  EXPECT_EQ(setting(migration, "train.clip"), "1.0");
+  EXPECT_EQ(setting(migration, "train.clip"), "1");
   EXPECT_EQ(setting(migration, "train.dtype"), "bf16");
 }
 
