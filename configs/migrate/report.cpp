@@ -80,8 +80,8 @@ class Text {
     }
     if (key.is_allowed) line += "  (allowed)";
     text_ += line + "\n";
-    // A mapped key whose setting says all needs no sentence.
-    const bool speaks = key.kind != KeyClass::kMapped || key.to.empty();
+    // A written key whose setting says all needs no sentence.
+    const bool speaks = !key.is_written || key.kind != KeyClass::kMapped || key.to.empty();
     if (speaks && !key.note.empty()) text_ += "      " + key.note + "\n";
   }
 
@@ -124,7 +124,19 @@ class Text {
     }
   }
 
+  void settings() {
+    std::string lines;
+    for (const ConfigLine& line : migration_.lines) {
+      if (line.origin != "--set") continue;
+      lines += "  " + line.setting.key + ": " + printable(line.setting.value, kMostValue) + "\n";
+    }
+    if (lines.empty()) return;
+    title("set by --set", "1");
+    text_ += lines;
+  }
+
   void rest() {
+    settings();
     memory();
     if (!migration_.commands.empty()) title("start", "1");
     for (const std::string& command : migration_.commands) text_ += "  " + command + "\n";

@@ -167,10 +167,11 @@ TEST_F(MigrationTest, TheReportHasEveryKeyByClass) {
   MigratedKey lamb = key("optimizer.type", "\"Lamb\"", KeyClass::kRefused, "no LAMB");
   lamb.stops = true;
   draft.add(lamb);
-  MigratedKey clip = key("gradient_clipping", "1.0", KeyClass::kMapped);
+  MigratedKey clip = key("gradient_clipping", "1.0", KeyClass::kMapped, "1.0 since 0.19.3");
   clip.is_written = false;
   draft.add(clip);
   draft.set("gradient_clipping", "train.clip", "1", "");
+  apply_settings(result, {"train.steps=5"});
   EXPECT_EQ(report_text(result, false),
             "ds.json: DeepSpeed 0.19.8, 4 keys\n"
             "\nmapped (1)\n"
@@ -185,7 +186,10 @@ TEST_F(MigrationTest, TheReportHasEveryKeyByClass) {
             "  optimizer.type                  \"Lamb\"\n"
             "      no LAMB\n"
             "\ndefaults that matter (1)\n"
-            "  gradient_clipping               1.0  ->  train.clip: 1\n");
+            "  gradient_clipping               1.0  ->  train.clip: 1\n"
+            "      1.0 since 0.19.3\n"
+            "\nset by --set\n"
+            "  train.steps: 5\n");
   EXPECT_NE(report_text(result, true).find("\x1b[1;32mmapped (1)\x1b[0m"), std::string::npos);
 }
 
