@@ -177,10 +177,14 @@ class DeepSpeedJob {
 
   void take_world(int world, const std::string& from) {
     if (world == 0) return;
-    if (world_ == 0) world_ = world;
-    if (world_ == world) return;
-    errors_.push_back({"", from + " starts " + std::to_string(world) + " ranks, and --world is " +
-                               std::to_string(world_) + "; leave --world out"});
+    if (world_ == 0 || world_ == world) {
+      if (world_ == 0) world_from_ = from;
+      world_ = world;
+      return;
+    }
+    errors_.push_back({"", from + " starts " + std::to_string(world) + " ranks, and " +
+                               world_from_ + " gives " + std::to_string(world_) +
+                               "; leave one of the two out"});
   }
 
   void note_hosts(const std::string& text) {
@@ -196,14 +200,15 @@ class DeepSpeedJob {
   Migration beside_;  // launch line and accelerate's file
   MigrationDraft beside_draft_;
   int world_;
+  std::string world_from_ = "--world";
   LaunchOptions options_;
   std::optional<LaunchLine> launch_;
   std::optional<AccelerateFile> accelerate_file_;
   std::optional<AccelerateDeepSpeed> accelerate_;
   std::optional<TrainerValues> trainer_;
   TrainerContext context_;
-  std::string config_;  // as named
-  std::string file_;    // for places
+  std::string config_;             // as named
+  std::string file_ = "--launch";  // for places
   HjsonNode root_;
   std::vector<MigrationError> errors_;
 };
@@ -212,6 +217,14 @@ class DeepSpeedJob {
 
 TrainerValues trainer_values(const std::string& argument) {
   const auto text = text_of_file(argument);
+  const bool is_given =
+      text || argument.find("--") != std::string::npos || argument.starts_with('{');
+  if (!is_given) {
+    throw IoError("--trainer " + argument +
+                      ": no such file, and no arguments; give a JSON file, or arguments such as "
+                      "\"--learning_rate 2e-5\"",
+                  argument);
+  }
   return read_training_arguments(text ? *text : argument, text ? argument : "--trainer");
 }
 
@@ -229,7 +242,10 @@ std::int64_t steps_given(const MigrationRequest& request) {
 
 void absorb(Migration beside, Migration& result) {
   MigrationDraft draft(result);
-  for (MigratedKey& key : beside.keys) draft.add(std::move(key));
+  for (MigratedKey& key : beside.keys) {
+    if (beside.file != result.file) key.file = beside.file;
+    draft.add(std::move(key));
+  }
   for (const ConfigLine& line : beside.lines) {
     const MigratedKey* from = draft.find(line.from);
     const bool is_default = from != nullptr && !from->is_written;

@@ -14,7 +14,7 @@ namespace {
 
 std::string place_of(const Migration& migration, const MigratedKey* key) {
   if (key == nullptr) return migration.file;
-  std::string text = migration.file;
+  std::string text = key->file.empty() ? migration.file : key->file;
   if (key->place.line > 0) {
     text += ":" + std::to_string(key->place.line) + ":" + std::to_string(key->place.column);
   }

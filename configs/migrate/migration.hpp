@@ -31,6 +31,7 @@ struct MigratedKey {
   bool stops = false;       // Sluice has no such thing, and the value is not the default
   bool is_allowed = false;  // stops, but --allow named the key
   std::vector<Setting> to{};
+  std::string file{};  // of `place`; "": the migration's
   std::string note{};  // one sentence; of kChanged with both values
   // What the user can do about a key that stops.
   std::string remedy = "leave the key out";

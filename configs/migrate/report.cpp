@@ -85,10 +85,15 @@ class Text {
     if (speaks && !key.note.empty()) text_ += "      " + key.note + "\n";
   }
 
+  [[nodiscard]] bool has_error(const MigratedKey& key) const {
+    return std::any_of(migration_.errors.begin(), migration_.errors.end(),
+                       [&](const MigrationError& error) { return error.path == key.path; });
+  }
+
   void keys_of(const Group& group) {
     const auto belongs = [&](const MigratedKey& key) {
       if (key.kind != group.kind || !key.is_written) return false;
-      return key.kind != KeyClass::kRefused || key.stops == group.stops;
+      return key.kind != KeyClass::kRefused || (key.stops || has_error(key)) == group.stops;
     };
     const auto count = std::count_if(migration_.keys.begin(), migration_.keys.end(), belongs);
     if (count == 0) return;

@@ -15,9 +15,10 @@ namespace sluice::migrate {
 // Errors and missing values, a line each, at most 100 and a count of the rest; "" if there is none.
 [[nodiscard]] std::string error_text(const Migration& migration);
 
-// {source, file, keys: [{path, value, class, to: {key: value}, note, line, column, written, stops,
-// allowed}], effective: {path: value}, errors: [text], missing: [{path, give}], commands, notes,
-// config: text}. `config` is null where the migration is stopped.
+// {source, file, keys: [{path, value, class, to: {key: value}, note, file, line, column, written,
+// stops, allowed}], effective: {path: value}, errors: [text], missing: [{path, give}], commands,
+// notes, memory: [{of, problem, device, host, nvme}], config: text}. `config` is null where the
+// migration is stopped.
 [[nodiscard]] std::string report_json(const Migration& migration);
 
 }  // namespace sluice::migrate

@@ -25,6 +25,7 @@ Json key_json(const MigratedKey& key) {
            {"written", key.is_written},
            {"stops", key.stops},
            {"allowed", key.is_allowed}};
+  if (!key.file.empty()) out["file"] = key.file;
   if (key.place.line > 0) {
     out["line"] = key.place.line;
     out["column"] = key.place.column;

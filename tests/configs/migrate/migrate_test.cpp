@@ -53,6 +53,23 @@ TEST_F(MigrateRequest, FilesThatAreNotThere) {
             "throws --accelerate no.yaml: cannot be read as a file; check the path");
 }
 
+TEST_F(MigrateRequest, TrainingArgumentsThatAreNone) {
+  scratch_.write("ds.json", "{\"train_batch_size\": 4}");
+  EXPECT_EQ(complaint({.deepspeed = "ds.json", .trainer = "args.json"}),
+            "throws --trainer args.json: no such file, and no arguments; give a JSON file, or "
+            "arguments such as \"--learning_rate 2e-5\"");
+}
+
+TEST_F(MigrateRequest, AKeyOfAnotherFileHasItsPlaceThere) {
+  scratch_.write("ds.json",
+                 "{\"train_micro_batch_size_per_gpu\": 4, \"zero_optimization\": {\"stage\": 2}}");
+  scratch_.write("acc.yaml",
+                 "distributed_type: DEEPSPEED\ncompute_environment: AMAZON_SAGEMAKER\n"
+                 "deepspeed_config:\n  deepspeed_config_file: ds.json\n");
+  const std::string text = complaint({.deepspeed = "ds.json", .accelerate = "acc.yaml"});
+  EXPECT_NE(text.find("acc.yaml:2:1: compute_environment: "), std::string::npos) << text;
+}
+
 TEST_F(MigrateRequest, AVersionThatIsNone) {
   scratch_.write("ds.json", "{\"train_batch_size\": 4}");
   EXPECT_EQ(complaint({.deepspeed = "ds.json", .from_version = "new"}),
@@ -62,7 +79,7 @@ TEST_F(MigrateRequest, AVersionThatIsNone) {
 TEST_F(MigrateRequest, TwoNumbersOfRanks) {
   scratch_.write("ds.json", "{\"train_micro_batch_size_per_gpu\": 4}");
   EXPECT_EQ(complaint({.launch = "deepspeed --num_gpus 4 t.py --deepspeed ds.json", .world = 8}),
-            "--launch starts 4 ranks, and --world is 8; leave --world out\n");
+            "--launch starts 4 ranks, and --world gives 8; leave one of the two out\n");
 }
 
 TEST_F(MigrateRequest, SyntaxErrorsHaveLineAndColumn) {
