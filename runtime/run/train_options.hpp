@@ -1,6 +1,7 @@
 // The training loop's own settings: `train:`, `schedule:`, `recompute:` and `memory:`.
 #pragma once
 
+#include <cmath>
 #include <cstdint>
 #include <string>
 #include <vector>
@@ -47,7 +48,7 @@ struct StepCount {
   // Steps in a run of `all` steps; a share is at least one step.
   [[nodiscard]] std::int64_t of(std::int64_t all) const {
     if (share == 0 || all <= 0) return steps;
-    const auto nearest = static_cast<std::int64_t>(share * static_cast<double>(all) + 0.5);
+    const std::int64_t nearest = std::llround(share * static_cast<double>(all));
     return nearest < 1 ? 1 : nearest;
   }
 
