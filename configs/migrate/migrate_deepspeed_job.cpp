@@ -113,7 +113,7 @@ class DeepSpeedJob {
 
   void read_config() {
     if (!request_.deepspeed.empty()) config_ = request_.deepspeed;
-    if (config_.empty() && accelerate_) {
+    if (config_.empty() && accelerate_ && accelerate_file_) {
       root_ = accelerate_->config;
       file_ = accelerate_file_->file;
       return;
@@ -133,7 +133,7 @@ class DeepSpeedJob {
     }
     if (!document.problems.empty()) return;
     root_ = std::move(document.root);
-    if (accelerate_) append(errors_, complete_deepspeed_file(*accelerate_file_, root_));
+    if (accelerate_file_) append(errors_, complete_deepspeed_file(*accelerate_file_, root_));
   }
 
   // Values of "auto" come from the Trainer, so a launch line's script is one where they stand.
