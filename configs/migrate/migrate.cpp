@@ -61,7 +61,7 @@ void add_trainer(const MigrationRequest& request, Migration& result) {
   context.has_deepspeed = false;
   context.world = result.world;
   context.hidden = request.hidden;
-  context.steps = steps_given(request);
+  context.steps = count_setting(request.set, "train.steps");
   map_trainer(values, context, beside_draft);
   result.errors.insert(result.errors.end(), values.errors.begin(), values.errors.end());
   absorb(std::move(beside), result);

@@ -14,8 +14,6 @@
 #include "configs/migrate/launcher/accelerate_config.hpp"
 #include "configs/migrate/launcher/launch_line.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
-#include "configs/schema.hpp"
-#include "configs/value.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -148,7 +146,7 @@ class DeepSpeedJob {
     context_ = trainer_context(root_);
     context_.world = world_;
     context_.hidden = request_.hidden;
-    context_.steps = steps_given(request_);
+    context_.steps = count_setting(request_.set, "train.steps");
   }
 
   Migration migrate_config() {
@@ -226,18 +224,6 @@ TrainerValues trainer_values(const std::string& argument) {
                   argument);
   }
   return read_training_arguments(text ? *text : argument, text ? argument : "--trainer");
-}
-
-std::int64_t steps_given(const MigrationRequest& request) {
-  constexpr std::string_view kSteps = "train.steps=";
-  std::int64_t steps = 0;
-  for (const std::string& setting : request.set) {
-    if (!setting.starts_with(kSteps)) continue;
-    const auto read = read_scalar(find_key("train.steps")->rules, setting.substr(kSteps.size()));
-    const Value* const value = std::get_if<Value>(&read);
-    if (value != nullptr) steps = std::get<std::int64_t>(*value);
-  }
-  return steps;
 }
 
 void absorb(Migration beside, Migration& result) {

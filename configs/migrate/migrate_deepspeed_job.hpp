@@ -9,8 +9,6 @@ namespace sluice::migrate {
 
 // Training arguments of --trainer: a file, or a command line.
 [[nodiscard]] TrainerValues trainer_values(const std::string& argument);
-// train.steps of --set; 0: not given.
-[[nodiscard]] std::int64_t steps_given(const MigrationRequest& request);
 // Adds the keys, lines, errors and notes of a source beside the configuration. A default there does
 // not replace a key of `result`.
 void absorb(Migration beside, Migration& result);

@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/format.hpp"
 #include "configs/reader.hpp"
+#include "configs/schema.hpp"
 #include "configs/value.hpp"
 #include "configs/yaml_tree.hpp"
 
@@ -131,6 +132,28 @@ void settle_allowed(Migration& migration, const std::vector<std::string>& allowe
         {name, "--allow " + printable(name, 200) +
                    ": no such key stops this migration; leave the flag out"});
   }
+}
+
+std::optional<std::string> setting_of(const std::vector<std::string>& settings,
+                                      std::string_view key) {
+  for (auto setting = settings.rbegin(); setting != settings.rend(); ++setting) {
+    const std::size_t equals = setting->find('=');
+    if (equals == std::string::npos || setting->substr(0, equals) != key) continue;
+    std::string value = setting->substr(equals + 1);
+    const std::size_t begin = value.find_first_not_of(" \t");
+    if (begin == std::string::npos) return std::string();
+    value = value.substr(begin, value.find_last_not_of(" \t") - begin + 1);
+    return value;
+  }
+  return std::nullopt;
+}
+
+std::int64_t count_setting(const std::vector<std::string>& settings, std::string_view key) {
+  const auto text = setting_of(settings, key);
+  if (!text) return 0;
+  const auto read = read_scalar(find_key(key)->rules, *text);
+  const Value* const value = std::get_if<Value>(&read);
+  return value != nullptr ? std::get<std::int64_t>(*value) : 0;
 }
 
 void apply_settings(Migration& migration, const std::vector<std::string>& settings) {

@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -115,6 +116,14 @@ class MigrationDraft {
 // Turns keys that stop and that `allowed` names into allowed ones, and all others into errors with
 // the remedy --allow. A name of `allowed` that stops nothing is an error.
 void settle_allowed(Migration& migration, const std::vector<std::string>& allowed);
+
+// Text of a setting's value in "zero.stage=2", ...; nullopt if `settings` lack the key. The last
+// one holds.
+[[nodiscard]] std::optional<std::string> setting_of(const std::vector<std::string>& settings,
+                                                    std::string_view key);
+// The same of a key whose values are counts; 0 if the settings lack a count of the key.
+[[nodiscard]] std::int64_t count_setting(const std::vector<std::string>& settings,
+                                         std::string_view key);
 
 // Overrides of the command line: "zero.stage=2". Each replaces the line of its key; the origin is
 // "--set". Mistakes become errors.

@@ -154,19 +154,6 @@ std::string DeepSpeedMapping::clamped(std::string_view path, std::string_view ke
   return std::to_string(nearest);
 }
 
-std::optional<std::string> setting_of(const std::vector<std::string>& set, std::string_view key) {
-  for (auto setting = set.rbegin(); setting != set.rend(); ++setting) {
-    const std::size_t equals = setting->find('=');
-    if (equals == std::string::npos || setting->substr(0, equals) != key) continue;
-    std::string value = setting->substr(equals + 1);
-    const std::size_t begin = value.find_first_not_of(" \t");
-    if (begin == std::string::npos) return std::string();
-    value = value.substr(begin, value.find_last_not_of(" \t") - begin + 1);
-    return value;
-  }
-  return std::nullopt;
-}
-
 bool has_optimizer(const DeepSpeedConfig& config) {
   const std::string type = optimizer_variant(text_of(config, "optimizer.type"));
   return type == "adam" || type == "adamw" || type == "lion" || type == "sgd";

@@ -4,7 +4,6 @@
 
 #include <cstdint>
 #include <map>
-#include <optional>
 #include <string>
 #include <string_view>
 
@@ -71,10 +70,6 @@ class DeepSpeedMapping {
   MigrationDraft draft_;
   std::map<std::string, std::string, std::less<>> written_;  // path in the table -> as written
 };
-
-// Text of a setting's value; nullopt if `set` lacks the key. The last one holds.
-[[nodiscard]] std::optional<std::string> setting_of(const std::vector<std::string>& set,
-                                                    std::string_view key);
 
 // True for a type of optimizer or scheduler that Sluice has.
 [[nodiscard]] bool has_optimizer(const DeepSpeedConfig& config);

@@ -8,24 +8,14 @@
 #include "configs/migrate/deepspeed/deepspeed_mapping.hpp"
 #include "configs/migrate/deepspeed/deepspeed_rules.hpp"
 #include "configs/migrate/deepspeed/fill_autos.hpp"
-#include "configs/schema.hpp"
-#include "configs/value.hpp"
 
 namespace sluice::migrate {
 namespace {
 
-std::int64_t count_setting(const DeepSpeedOptions& options, std::string_view key) {
-  const auto text = setting_of(options.set, key);
-  if (!text) return 0;
-  const auto read = read_scalar(find_key(key)->rules, *text);
-  const Value* const value = std::get_if<Value>(&read);
-  return value != nullptr ? std::get<std::int64_t>(*value) : 0;
-}
-
 // The model's sizes: of the caller, or of a setting.
 DeepSpeedOptions with_sizes(DeepSpeedOptions options) {
-  if (options.hidden == 0) options.hidden = count_setting(options, "model.hidden");
-  if (options.layers == 0) options.layers = count_setting(options, "model.layers");
+  if (options.hidden == 0) options.hidden = count_setting(options.set, "model.hidden");
+  if (options.layers == 0) options.layers = count_setting(options.set, "model.layers");
   return options;
 }
 

@@ -1,6 +1,5 @@
 #include "configs/migrate/peers/peer_map.hpp"
 
-#include <algorithm>
 #include <utility>
 
 #include "configs/run_config.hpp"
@@ -67,13 +66,7 @@ void PeerMap::mark(std::string_view from, bool stops) {
 void PeerMap::error(std::string_view from, std::string_view what) { draft_.error(from, what); }
 
 void PeerMap::missing(std::string_view from, std::string_view key, std::string give) {
-  if (!is_given(key)) draft_.missing(std::string(from), std::move(give));
-}
-
-bool PeerMap::is_given(std::string_view key) const {
-  return std::any_of(settings_.begin(), settings_.end(), [&](const std::string& setting) {
-    return setting.starts_with(key) && setting.substr(key.size()).starts_with('=');
-  });
+  if (!setting_of(settings_, key)) draft_.missing(std::string(from), std::move(give));
 }
 
 std::string yaml_paths(const std::vector<std::string>& paths) {

@@ -38,7 +38,6 @@ class PeerMap {
  private:
   void make_sure(std::string_view from);
   void mark(std::string_view from, bool stops);
-  [[nodiscard]] bool is_given(std::string_view key) const;
 
   Migration& result_;
   const std::vector<std::string>& settings_;
