@@ -45,7 +45,8 @@ DeepSpeedConfig parse(const HjsonNode& root, ParseOptions& options, Migration& r
     add_mistake(config, "train_batch_size",
                 format_text("{} is no multiple of micro batch {} x accumulation {}; change one of "
                             "the sizes",
-                            *config.batch.global, *config.batch.micro, *config.batch.accumulation));
+                            config.batch.global.value_or(0), config.batch.micro.value_or(0),
+                            config.batch.accumulation.value_or(0)));
     return config;
   }
   result.notes.push_back(format_text(
