@@ -1,7 +1,7 @@
 # cmake --install BUILD --prefix P: the library for find_package(Sluice) (docs/library.md).
 #
 #   P/include/sluice/      public headers, laid out as in the sources: #include "runtime/engine/engine.hpp"
-#   P/lib/                 static libraries, and libsluice_cuda.so where it was built
+#   P/lib/                 static libraries, libsluice_cuda.so and libsluice_parquet.so where they were built
 #   P/lib/cmake/Sluice/    SluiceConfig.cmake and what it reads
 if(NOT SLUICE_TORCH)
   return()
@@ -25,9 +25,13 @@ target_link_libraries(sluice_umbrella INTERFACE sluice_run sluice_launch sluice_
 
 # Built with the program, whether the program links them or not: ./sluice train is enough for an installation.
 set(installed ${libraries})
-if(TARGET sluice_cuda_module)
-  list(APPEND installed sluice_cuda_module)
-endif()
+set(modules)
+foreach(module sluice_cuda_module sluice_parquet_module)
+  if(TARGET ${module})
+    list(APPEND modules ${module})
+  endif()
+endforeach()
+list(APPEND installed ${modules})
 add_dependencies(sluice_cli ${installed})
 
 # The first rule: nothing is copied where something is not built.
@@ -43,8 +47,8 @@ install(TARGETS ${libraries} sluice_umbrella EXPORT Sluice
   ARCHIVE DESTINATION lib
   INCLUDES DESTINATION include/sluice)
 install(EXPORT Sluice NAMESPACE Sluice:: FILE SluiceExport.cmake DESTINATION lib/cmake/Sluice)
-if(TARGET sluice_cuda_module)
-  install(TARGETS sluice_cuda_module LIBRARY DESTINATION lib)
+if(modules)
+  install(TARGETS ${modules} LIBRARY DESTINATION lib)
 endif()
 
 # Not public: programs, one implementation's inside, what only one instruction set or CUDA compiles.

@@ -21,7 +21,8 @@ target_compile_options(sluice_flags INTERFACE
 target_include_directories(sluice_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all
-                                                -fno-omit-frame-pointer -g1)
+                                                -fno-omit-frame-pointer -g1
+                         $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-maybe-uninitialized>)  # as sluice_cold
   target_link_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE})
 endif()
 

@@ -52,7 +52,8 @@ class IdleKeys {
     const DataOptions& data = run_.data;
     if (run_.train.eval_steps == 0) {
       note("train.eval_every", "train.eval_steps: 0 means never");
-    } else if (data.valid.empty() && data.split.size() == 2 && data.split[1] == 0) {
+    } else if (data.valid.empty() && data.valid_sets.empty() && data.split.size() > 1 &&
+               data.split[1] == 0) {
       note("train.eval_every",
            "there is nothing to evaluate on: data.valid is empty and the validation share of "
            "data.split is 0");

@@ -1,5 +1,6 @@
 #include "configs/interpret.hpp"
 
+#include <algorithm>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -83,6 +84,15 @@ std::string unknown_key(const Section& section, std::string_view name) {
   return what + ", expected one of " + list_names(key_names(section));
 }
 
+std::string unknown_field(const std::vector<RecordField>& fields, std::string_view name) {
+  std::vector<std::string_view> names;
+  for (const RecordField& field : fields) names.push_back(field.name);
+  if (const auto near = nearest(name, names)) {
+    return "unknown key; did you mean '" + std::string(*near) + "'?";
+  }
+  return "unknown key, expected one of " + list_names(names);
+}
+
 // Reports a name that stands a second time in one map.
 class SeenNames {
  public:
@@ -121,28 +131,40 @@ class SectionReader {
   }
 
  private:
+  // A place for one value: a key, or a field of a map in a list.
+  struct Target {
+    std::string path;  // in messages: "data.blend[0].weight"
+    const Rules& rules;
+  };
+
   void read_key(const Key& key, const YamlEntry& entry) {
-    const YamlNode& node = entry.value;
-    const bool is_list = is_list_type(key.rules.type);
     variables_.clear();
-    std::optional<Value> value;
-    if (node.kind == Kind::kScalar && (!is_list || key.rules.type == KeyType::kPaths)) {
-      value = read_text(key, node);
-      if (value && is_list) value = std::vector<std::string>{std::get<std::string>(*value)};
-    } else if (node.kind == Kind::kList && is_list) {
-      value = read_list(key, node);
-    } else {
-      // An absent value's own place is that of whatever comes next.
-      mistake(key, node.kind == Kind::kNull ? entry.key : node,
-              found(node) + ", expected " + expected(key.rules));
-    }
+    std::optional<Value> value = read_value({key.path(), key.rules}, entry);
     if (!value) return;
-    Origin origin = source_.at(node.line, node.column);
+    Origin origin = source_.at(entry.value.line, entry.value.column);
     origin.variables = variables_;
     values_.insert_or_assign(key.path(), GivenValue{std::move(*value), std::move(origin)});
   }
 
-  std::optional<Value> read_list(const Key& key, const YamlNode& list) {
+  std::optional<Value> read_value(const Target& target, const YamlEntry& entry) {
+    const YamlNode& node = entry.value;
+    const KeyType type = target.rules.type;
+    if (node.kind == Kind::kScalar && type == KeyType::kPaths) {
+      const std::optional<Value> text = read_text(target, node);
+      if (!text) return std::nullopt;
+      return Value(std::vector<std::string>{std::get<std::string>(*text)});
+    }
+    if (node.kind == Kind::kScalar && !is_list_type(type)) return read_text(target, node);
+    if (node.kind == Kind::kList && type == KeyType::kRecords) return read_records(target, node);
+    if (node.kind == Kind::kList && is_list_type(type)) return read_list(target, node);
+    // An absent value's own place is that of whatever comes next.
+    mistake(target, node.kind == Kind::kNull ? entry.key : node,
+            found(node) + ", expected " + expected(target.rules));
+    return std::nullopt;
+  }
+
+  std::optional<Value> read_list(const Target& target, const YamlNode& list) {
+    const Rules& rules = target.rules;
     std::vector<double> numbers;
     std::vector<std::int64_t> counts;
     std::vector<std::string> texts;
@@ -150,10 +172,10 @@ class SectionReader {
     for (const YamlNode& item : list.items) {
       std::optional<Value> value;
       if (item.kind == Kind::kScalar) {
-        value = read_text(key, item);
+        value = read_text(target, item);
       } else {
-        mistake(key, item.kind == Kind::kNull ? list : item,
-                found(item) + ", expected " + expected_element(key.rules));
+        mistake(target, item.kind == Kind::kNull ? list : item,
+                found(item) + ", expected " + expected_element(rules));
       }
       if (!value) continue;
       ++good;
@@ -161,26 +183,78 @@ class SectionReader {
       if (const auto* count = std::get_if<std::int64_t>(&*value)) counts.push_back(*count);
       if (auto* text = std::get_if<std::string>(&*value)) texts.push_back(std::move(*text));
     }
-    if (key.rules.type == KeyType::kFloats && list.items.size() != key.rules.length) {
-      mistake(key, list,
-              "found a list of " + std::to_string(list.items.size()) + ", expected " +
-                  expected(key.rules));
+    const std::size_t items = list.items.size();
+    if (rules.type == KeyType::kFloats &&
+        (items > rules.length || items + rules.optional < rules.length)) {
+      mistake(target, list,
+              "found a list of " + std::to_string(items) + ", expected " + expected(rules));
       return std::nullopt;
     }
-    if (good != list.items.size()) return std::nullopt;
-    if (key.rules.type == KeyType::kFloats) return Value(std::move(numbers));
-    if (key.rules.type == KeyType::kCounts) return Value(std::move(counts));
+    if (good != items) return std::nullopt;
+    if (rules.type == KeyType::kFloats) return Value(std::move(numbers));
+    if (rules.type == KeyType::kCounts) return Value(std::move(counts));
     return Value(std::move(texts));
   }
 
-  std::optional<Value> read_text(const Key& key, const YamlNode& node) {
+  std::optional<Value> read_records(const Target& target, const YamlNode& list) {
+    std::vector<Record> records;
+    for (std::size_t i = 0; i < list.items.size(); ++i) {
+      const YamlNode& item = list.items[i];
+      const Target here{target.path + "[" + std::to_string(i) + "]", target.rules};
+      if (item.kind != Kind::kMap) {
+        mistake(here, item.kind == Kind::kNull ? list : item,
+                found(item) + ", expected " + expected_element(target.rules));
+      } else if (std::optional<Record> record = read_record(here, item)) {
+        records.push_back(std::move(*record));
+      }
+    }
+    if (records.size() != list.items.size()) return std::nullopt;
+    return Value(std::move(records));
+  }
+
+  std::optional<Record> read_record(const Target& target, const YamlNode& map) {
+    const std::vector<RecordField>& fields = *target.rules.fields;
+    Record record;
+    for (const RecordField& field : fields) record.values.push_back(field.fallback);
+    SeenNames seen;
+    std::vector<bool> given(fields.size());
+    bool good = true;
+    for (const YamlEntry& entry : map.entries) {
+      const std::string path = target.path + "." + printable(entry.key.text);
+      seen.see(source_, entry.key, path, problems_);
+      const auto field = std::find_if(fields.begin(), fields.end(), [&](const RecordField& known) {
+        return known.name == entry.key.text;
+      });
+      std::optional<Value> value;
+      if (field == fields.end()) {
+        problems_.add(source_.place(entry.key), path, unknown_field(fields, entry.key.text));
+      } else {
+        value = read_value({path, field->rules}, entry);
+      }
+      good = good && value.has_value();
+      if (field == fields.end()) continue;
+      const auto at = static_cast<std::size_t>(field - fields.begin());
+      given[at] = true;
+      if (value) record.values[at] = std::move(*value);
+    }
+    for (std::size_t f = 0; f < fields.size(); ++f) {
+      if (!fields[f].required || given[f]) continue;
+      mistake(target, map,
+              "lacks '" + std::string(fields[f].name) + "', expected " +
+                  expected_element(target.rules));
+      good = false;
+    }
+    return good ? std::optional<Record>(std::move(record)) : std::nullopt;
+  }
+
+  std::optional<Value> read_text(const Target& target, const YamlNode& node) {
     const Interpolated text = interpolate(node.text);
     variables_.insert(variables_.end(), text.names.begin(), text.names.end());
-    for (const std::string& what : text.problems) mistake(key, node, what);
+    for (const std::string& what : text.problems) mistake(target, node, what);
     if (!text.problems.empty()) return std::nullopt;
-    auto read = read_scalar(key.rules, text.text);
+    auto read = read_scalar(target.rules, text.text);
     if (const auto* mismatch = std::get_if<Mismatch>(&read)) {
-      mistake(key, node,
+      mistake(target, node,
               text.names.empty()
                   ? mismatch->what
                   : mismatch->what + " (the text is from " + in_quotes(node.text) + ")");
@@ -189,8 +263,8 @@ class SectionReader {
     return std::get<Value>(std::move(read));
   }
 
-  void mistake(const Key& key, const YamlNode& at, const std::string& what) {
-    problems_.add(source_.place(at), key.path(), what);
+  void mistake(const Target& target, const YamlNode& at, const std::string& what) {
+    problems_.add(source_.place(at), target.path, what);
   }
 
   const DocumentSource& source_;

@@ -50,6 +50,8 @@ Json enumeration(const Rules& rules) {
   return {{"enum", names}};
 }
 
+Json map_of(const std::vector<RecordField>& fields);
+
 // Every scalar may also be ${NAME}.
 Json type_of(const Rules& rules) {
   const Json zero = rules.zero_word.empty() ? Json() : word(rules.zero_word);
@@ -81,7 +83,7 @@ Json type_of(const Rules& rules) {
     case KeyType::kFloats:
       return {{"type", "array"},
               {"items", any_of({ranged("number", rules.range), variable})},
-              {"minItems", rules.length},
+              {"minItems", rules.length - rules.optional},
               {"maxItems", rules.length}};
     case KeyType::kCounts:
       return {{"type", "array"},
@@ -90,26 +92,66 @@ Json type_of(const Rules& rules) {
       const Json item{{"type", "string"}, {"minLength", 1}};
       return any_of({item, {{"type", "array"}, {"items", item}}});
     }
+    case KeyType::kRecords:
+      return {{"type", "array"}, {"items", map_of(*rules.fields)}};
   }
   return Json::object();
 }
 
-Json default_of(const Key& key) {
-  static const RunConfig defaults{};
-  const Value value = key.get(defaults);
+// The value in JSON, as the reader takes it.
+Json value_of(const Rules& rules, const Value& value) {
+  if (const auto* records = std::get_if<std::vector<Record>>(&value)) {
+    Json list = Json::array();
+    for (const Record& record : *records) {
+      Json map = Json::object();
+      for (std::size_t f = 0; f < record.values.size(); ++f) {
+        const RecordField& field = (*rules.fields)[f];
+        map[std::string(field.name)] = value_of(field.rules, record.values[f]);
+      }
+      list.push_back(std::move(map));
+    }
+    return list;
+  }
   const auto* whole = std::get_if<std::int64_t>(&value);
-  if (whole != nullptr && key.rules.type == KeyType::kEnum) {
-    return std::string(nth(key.rules.choices, *whole));
+  if (whole != nullptr && rules.type == KeyType::kEnum) {
+    return std::string(nth(rules.choices, *whole));
   }
   const auto* number = std::get_if<double>(&value);
   const auto* text = std::get_if<std::string>(&value);
-  const bool shares = key.rules.type == KeyType::kSteps || key.rules.type == KeyType::kRate;
+  const bool shares = rules.type == KeyType::kSteps || rules.type == KeyType::kRate;
   const bool no_steps = shares && text != nullptr && *text == "0";
   const bool is_zero =
       (whole != nullptr && *whole == 0) || (number != nullptr && *number == 0) || no_steps;
-  if (is_zero && !key.rules.zero_word.empty()) return std::string(key.rules.zero_word);
+  if (is_zero && !rules.zero_word.empty()) return std::string(rules.zero_word);
   if (no_steps) return 0;
-  return std::visit([](const auto& held) { return Json(held); }, value);
+  return std::visit(
+      [](const auto& held) {
+        if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::vector<Record>>) {
+          return Json::array();
+        } else {
+          return Json(held);
+        }
+      },
+      value);
+}
+
+Json map_of(const std::vector<RecordField>& fields) {
+  Json properties = Json::object();
+  Json required = Json::array();
+  for (const RecordField& field : fields) {
+    Json property{{"description", std::string(field.doc)}};
+    property.update(type_of(field.rules));
+    if (field.required) {
+      required.push_back(std::string(field.name));
+    } else {
+      property["default"] = value_of(field.rules, field.fallback);
+    }
+    properties[std::string(field.name)] = std::move(property);
+  }
+  return {{"type", "object"},
+          {"additionalProperties", false},
+          {"required", std::move(required)},
+          {"properties", std::move(properties)}};
 }
 
 Json definitions() {
@@ -126,11 +168,12 @@ Json definitions() {
 }
 
 Json section_of(const Section& section) {
+  static const RunConfig defaults{};
   Json properties = Json::object();
   for (const Key& key : section.keys) {
     Json property{{"description", std::string(key.doc)}};
     property.update(type_of(key.rules));
-    property["default"] = default_of(key);
+    property["default"] = value_of(key.rules, key.get(defaults));
     properties[std::string(key.name)] = std::move(property);
   }
   return {{"description", std::string(section.doc)},

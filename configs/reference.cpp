@@ -55,6 +55,19 @@ std::string unit_of(KeyType type) {
   }
 }
 
+// All that a key takes. A list of maps names each field with its values and its default.
+std::string values_of(const Rules& rules) {
+  if (rules.type != KeyType::kRecords) return expected(rules);
+  std::string text = "a list of maps:";
+  const char* separator = " ";
+  for (const RecordField& field : *rules.fields) {
+    text += separator + std::string(field.name) + " (" + expected(field.rules) +
+            (field.required ? "" : "; default " + write_value(field.rules, field.fallback)) + ")";
+    separator = ", ";
+  }
+  return text;
+}
+
 std::string explain_key(const Key& key) {
   constexpr std::size_t kColumn = 10;
   std::string text = wrapped(key.path() + ": " + std::string(key.doc), 0, 2);
@@ -65,7 +78,7 @@ std::string explain_key(const Key& key) {
             wrapped(words, kColumn + 2, kColumn + 2);
   };
   add("default", default_of(key));
-  add("values", expected(key.rules));
+  add("values", values_of(key.rules));
   add("unit", unit_of(key.rules.type));
   add("effect", key.when.empty() ? "always" : "only where " + std::string(key.when));
   add("example",
@@ -169,7 +182,7 @@ std::string reference_markdown() {
       std::string meaning(key.doc);
       if (!key.when.empty()) meaning += " Only where " + std::string(key.when) + ".";
       text += "| `" + std::string(key.name) + "` | `" + cell(default_of(key)) + "` | " +
-              cell(expected(key.rules)) + " | `" + cell(example_of(key)) + "` | " + cell(meaning) +
+              cell(values_of(key.rules)) + " | `" + cell(example_of(key)) + "` | " + cell(meaning) +
               " |\n";
     }
   }

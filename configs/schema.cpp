@@ -8,35 +8,6 @@ namespace sluice {
 namespace schema_table {
 namespace {
 
-Section data_section() {
-  using O = DataOptions;
-  return SectionMaker("data", &RunConfig::data, "The source of the tokens.")
-      .key("text", &O::text, paths(),
-           "Text files, folders or globs (** crosses folders), relative to the working directory. "
-           "JSON lines (.jsonl) and gzip are unpacked. Either this or train.")
-      .example("\"corpus/**/*.txt\"")
-      .key("json_key", &O::json_key, needed_path(),
-           "The key of a JSON line whose value is the text of a document.")
-      .when("data.text names JSON lines")
-      .key("train", &O::train, paths(), "Prefixes of Megatron .bin/.idx pairs to train on.")
-      .example("corpus/shard_00")
-      .key("valid", &O::valid, paths(),
-           "Prefixes of Megatron .bin/.idx pairs to evaluate on; empty: cut from train by split.")
-      .when("train.eval_steps is above 0")
-      .example("corpus/held_out")
-      .key("split", &O::split, numbers(2, kAtLeastZero),
-           "Shares of training and validation, of any sum.")
-      .when("data.valid is empty")
-      .key("tokenizer", &O::tokenizer, needed_path(),
-           "bytes (256 values and an end of text), or a tokenizer's file or folder.")
-      .when("data.text is given")
-      .example("hf/gpt2")
-      .key("cache_dir", &O::cache_dir, path(),
-           "Folder of token caches; empty: .cache/tokens beside the configuration.")
-      .when("data.text is given")
-      .example("/fast/tokens");
-}
-
 Section train_section() {
   using O = TrainOptions;
   return SectionMaker("train", &RunConfig::train, "The training loop.")

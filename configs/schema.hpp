@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -15,10 +16,20 @@
 
 namespace sluice {
 
+struct Record;
+
 // A value of a key. Counts, bytes and enums (their position among the choices) are std::int64_t,
 // seconds are double.
-using Value = std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
-                           std::vector<std::int64_t>, std::vector<std::string>>;
+using Value =
+    std::variant<bool, std::int64_t, double, std::string, std::vector<double>,
+                 std::vector<std::int64_t>, std::vector<std::string>, std::vector<Record>>;
+
+// One map of a kRecords list: a value for each field of Rules::fields, in that order.
+struct Record {
+  std::vector<Value> values;
+
+  bool operator==(const Record& other) const { return values == other.values; }
+};
 
 enum class KeyType {
   kCount,     // 12, 50k, 1e9
@@ -30,14 +41,16 @@ enum class KeyType {
   kFloat,
   kBool,
   kEnum,
-  kPath,    // relative to the working directory
-  kFloats,  // a list of `length` numbers
-  kCounts,  // a list of whole numbers, of any length
-  kPaths,   // a list; a single path stands for a list of one
+  kPath,     // relative to the working directory
+  kFloats,   // a list of `length` numbers
+  kCounts,   // a list of whole numbers, of any length
+  kPaths,    // a list; a single path stands for a list of one
+  kRecords,  // a list of maps, all with the same fields
 };
 
 [[nodiscard]] constexpr bool is_list_type(KeyType type) {
-  return type == KeyType::kFloats || type == KeyType::kCounts || type == KeyType::kPaths;
+  return type == KeyType::kFloats || type == KeyType::kCounts || type == KeyType::kPaths ||
+         type == KeyType::kRecords;
 }
 
 struct Range {
@@ -51,6 +64,8 @@ struct Range {
   }
 };
 
+struct RecordField;
+
 // The allowed values of a key.
 struct Rules {
   KeyType type = KeyType::kPath;
@@ -58,14 +73,25 @@ struct Rules {
   std::vector<std::string_view> choices{};  // kEnum: in the order of the C++ enum
   std::string_view zero_word{};             // a word that stands for 0, e.g. "auto"
   std::size_t length = 0;                   // kFloats
+  std::size_t optional = 0;                 // kFloats: of the length, how many may be left out
   bool may_be_empty = true;                 // kPath
   std::string_view noun = "path";           // kPath, kPaths: in messages
+  std::shared_ptr<const std::vector<RecordField>> fields{};  // kRecords
 
   [[nodiscard]] Rules or_word(std::string_view word) const {
     Rules copy = *this;
     copy.zero_word = word;
     return copy;
   }
+};
+
+// A key of the maps of a kRecords list.
+struct RecordField {
+  std::string_view name;
+  Rules rules;
+  std::string_view doc;
+  bool required = false;
+  Value fallback;  // of a map without this key
 };
 
 struct Key {

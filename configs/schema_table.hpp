@@ -1,10 +1,12 @@
 // The vocabulary of the schema's table: rules of values, and the maker of a section. Only for
-// schema.cpp and schema_model.cpp.
+// schema.cpp and its parts schema_*.cpp.
 #pragma once
 
 #include <array>
 #include <cstdint>
+#include <functional>
 #include <limits>
+#include <memory>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -49,6 +51,10 @@ inline Rules paths() { return {.type = KeyType::kPaths}; }
 inline Rules patterns() { return {.type = KeyType::kPaths, .noun = "pattern"}; }
 inline Rules numbers(std::size_t length, Range range) {
   return {.type = KeyType::kFloats, .range = range, .length = length};
+}
+
+inline Rules numbers(std::size_t length, std::size_t optional, Range range) {
+  return {.type = KeyType::kFloats, .range = range, .length = length, .optional = optional};
 }
 
 inline Rules counts(double min, double max) {
@@ -106,6 +112,51 @@ void from_value(const Value& value, Field& field) {
   }
 }
 
+// Collects the fields of a list of maps; `Item` is the struct that one map becomes. A field's
+// default is the value of an Item{}.
+template <class Item>
+class RecordMaker {
+ public:
+  template <class Field>
+  RecordMaker& field(std::string_view name, Field Item::*field, Rules rules, std::string_view doc) {
+    fields_.push_back({name, std::move(rules), doc, false, to_value(Item{}.*field)});
+    getters_.push_back([field](const Item& item) { return to_value(item.*field); });
+    setters_.push_back([field](Item& item, const Value& value) { from_value(value, item.*field); });
+    return *this;
+  }
+  // Each map must have the last added field.
+  RecordMaker& required() {
+    fields_.back().required = true;
+    return *this;
+  }
+
+  [[nodiscard]] Rules rules() const {
+    return {.type = KeyType::kRecords,
+            .fields = std::make_shared<const std::vector<RecordField>>(fields_)};
+  }
+  [[nodiscard]] Value write(const std::vector<Item>& items) const {
+    std::vector<Record> records(items.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      for (const auto& get : getters_) records[i].values.push_back(get(items[i]));
+    }
+    return records;
+  }
+  // REQUIRES: a value that keeps to rules().
+  [[nodiscard]] std::vector<Item> read(const Value& value) const {
+    const auto& records = std::get<std::vector<Record>>(value);
+    std::vector<Item> items(records.size());
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      for (std::size_t f = 0; f < setters_.size(); ++f) setters_[f](items[i], records[i].values[f]);
+    }
+    return items;
+  }
+
+ private:
+  std::vector<RecordField> fields_;
+  std::vector<std::function<Value(const Item&)>> getters_;
+  std::vector<std::function<void(Item&, const Value&)>> setters_;
+};
+
 // Collects a section's keys; `Options` is the section's struct.
 template <class Options>
 class SectionMaker {
@@ -130,6 +181,24 @@ class SectionMaker {
          {}});
     return *this;
   }
+  // A key whose value is a list of maps.
+  template <class Item>
+  SectionMaker& records(std::string_view name, std::vector<Item> Options::*field,
+                        const RecordMaker<Item>& maker, std::string_view doc) {
+    const auto options = options_;
+    section_.keys.push_back(
+        {section_.name,
+         name,
+         maker.rules(),
+         doc,
+         [options, field, maker](const RunConfig& run) { return maker.write(run.*options.*field); },
+         [options, field, maker](RunConfig& run, const Value& value) {
+           run.*options.*field = maker.read(value);
+         },
+         {},
+         {}});
+    return *this;
+  }
   // The condition under which the last added key has an effect.
   SectionMaker& when(std::string_view condition) {
     section_.keys.back().when = condition;
@@ -148,5 +217,6 @@ class SectionMaker {
 };
 
 [[nodiscard]] Section model_section();
+[[nodiscard]] Section data_section();
 
 }  // namespace sluice::schema_table

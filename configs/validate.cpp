@@ -3,6 +3,7 @@
 #include <cmath>
 #include <filesystem>
 #include <numeric>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -11,6 +12,8 @@
 #include "configs/parallel_rules.hpp"
 #include "configs/problems.hpp"
 #include "configs/value.hpp"
+#include "configs/yaml_tree.hpp"
+#include "runtime/data/tokenizer/learned_options.hpp"
 
 namespace sluice {
 namespace {
@@ -233,19 +236,41 @@ class Validator {
 
   void check_data() {
     const DataOptions& data = run_.data;
-    if (purpose_ == Purpose::kTrain && data.text.empty() && data.train.empty()) {
-      broken("data.text", "one of data.text and data.train must name what to train on");
+    if (purpose_ == Purpose::kTrain && !data.names_training()) {
+      broken("data.text",
+             "one of data.text, data.train, data.blend and data.sft must name what to train on");
     }
     if (!data.text.empty() && !data.train.empty()) {
       broken("data.train", "only one of data.text and data.train may be given");
     }
+    if (!data.blend.empty() && (!data.text.empty() || !data.train.empty())) {
+      broken("data.blend", "only one of data.text, data.train and data.blend may be given");
+    }
+    if (!data.sft.empty() && (!data.text.empty() || !data.train.empty() || !data.blend.empty())) {
+      broken("data.sft", "data.text, data.train and data.blend may not be given as well");
+    }
+    check_valid_sets();
+    if (is_learned_tokenizer(data.tokenizer) && !learned_vocab(data.tokenizer)) {
+      broken("data.tokenizer", "expected bpe:N with N from " + num(kFewestLearnedIds) + " to " +
+                                   num(kMostLearnedIds) + ", found " + in_quotes(data.tokenizer));
+    }
     const double sum = std::accumulate(data.split.begin(), data.split.end(), 0.0);
-    const bool has_shares = data.split.size() == 2;
+    const bool has_shares = data.split.size() == 2 || data.split.size() == 3;
     if (!has_shares || !(data.split[0] > 0)) {
       broken("data.split",
              "the share of training must be above 0: " +
                  (has_shares ? num(data.split[0]) + " of " + num(sum)
                              : num(static_cast<std::int64_t>(data.split.size())) + " shares"));
+    }
+  }
+
+  void check_valid_sets() {
+    std::set<std::string> names;
+    for (const ValidSet& set : run_.data.valid_sets) {
+      if (!names.insert(set.name).second) {
+        broken("data.valid_sets", "two sets have the name " + in_quotes(set.name));
+      }
+      if (set.path.empty()) broken("data.valid_sets", in_quotes(set.name) + " names no path");
     }
   }
 

@@ -186,6 +186,12 @@ std::string whole_range_text(const Range& range) {
   return text + " >= " + format_number(range.min);
 }
 
+std::vector<std::string_view> field_names(const Rules& rules) {
+  std::vector<std::string_view> names;
+  for (const RecordField& field : *rules.fields) names.push_back(field.name);
+  return names;
+}
+
 std::string join(const std::vector<std::string_view>& words) {
   std::string out;
   for (const std::string_view word : words) {
@@ -252,6 +258,8 @@ std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view t
     case KeyType::kPath:
     case KeyType::kPaths:
       return read_path(rules, text);
+    case KeyType::kRecords:
+      break;
   }
   return found(text, rules);
 }
@@ -283,6 +291,8 @@ std::string expected_element(const Rules& rules) {
     case KeyType::kPath:
     case KeyType::kPaths:
       return "a " + std::string(rules.noun);
+    case KeyType::kRecords:
+      return "a map of " + join(field_names(rules));
   }
   return "a value";
 }
@@ -293,8 +303,12 @@ std::string expected(const Rules& rules) {
   }
   if (rules.type == KeyType::kCounts) return "a list, each " + whole_range_text(rules.range);
   if (rules.type == KeyType::kFloats) {
-    return "a list of " + std::to_string(rules.length) + " numbers" + range_text(rules.range);
+    const std::string least =
+        rules.optional == 0 ? "" : std::to_string(rules.length - rules.optional) + " to ";
+    return "a list of " + least + std::to_string(rules.length) + " numbers" +
+           range_text(rules.range);
   }
+  if (rules.type == KeyType::kRecords) return "a list, each " + expected_element(rules);
   return expected_element(rules);
 }
 
@@ -306,6 +320,20 @@ std::string format_number(double value) {
   const auto [end, error] = std::to_chars(text.data(), text.data() + text.size(), value);
   return error == std::errc() ? std::string(text.data(), end) : "?";
 }
+
+namespace {
+
+std::string write_record(const Rules& rules, const Record& record) {
+  std::string out = "{";
+  for (std::size_t i = 0; i < record.values.size(); ++i) {
+    const RecordField& field = (*rules.fields)[i];
+    out += (i == 0 ? "" : ", ") + std::string(field.name) + ": " +
+           write_value(field.rules, record.values[i]);
+  }
+  return out + "}";
+}
+
+}  // namespace
 
 std::string write_value(const Rules& rules, const Value& value) {
   return std::visit(
@@ -329,6 +357,8 @@ std::string write_value(const Rules& rules, const Value& value) {
           return list_of(held, format_number);
         } else if constexpr (std::is_same_v<Held, std::vector<std::int64_t>>) {
           return list_of(held, [](std::int64_t count) { return std::to_string(count); });
+        } else if constexpr (std::is_same_v<Held, std::vector<Record>>) {
+          return list_of(held, [&](const Record& record) { return write_record(rules, record); });
         } else {
           return list_of(held, [](const std::string& text) { return quoted(text); });
         }

@@ -15,7 +15,8 @@ struct Mismatch {
 };
 
 // Reads the text of a scalar, or of one element of a list, as the key's type. An element is a
-// double for kFloats, a std::int64_t for kCounts, a std::string for kPaths.
+// double for kFloats, a std::int64_t for kCounts, a std::string for kPaths. REQUIRES: not kRecords,
+// whose elements are maps.
 [[nodiscard]] std::variant<Value, Mismatch> read_scalar(const Rules& rules, std::string_view text);
 
 // "a whole number from 0 to 3", "one of fp32, bf16, fp16", "a path or a list of paths".

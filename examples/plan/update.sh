@@ -2,7 +2,7 @@
 # Writes the plan of each example beside it, by the command that the example names.
 #   sh examples/plan/update.sh PROGRAM            rewrites NAME.txt
 #   sh examples/plan/update.sh PROGRAM --check    exits 1 where one is not what the command prints
-# From the root of the checkout; PROGRAM: a built sluice.
+# From the root of the checkout; PROGRAM: a built sluice. The plan of configs/gpt2-345m.yaml is here too.
 set -u
 program=$1
 check=${2:-}
@@ -11,8 +11,8 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 cd "$root" || exit 1
 status=0
-for config in examples/plan/*.yaml; do
-  text=${config%.yaml}.txt
+for config in examples/plan/*.yaml configs/gpt2-345m.yaml; do
+  text=examples/plan/$(basename "${config%.yaml}").txt
   arguments=$(sed -n 's|^# *\./sluice \(plan .*\)$|\1|p' "$config")
   new=$work/$(basename "$text")
   echo "\$ sluice $arguments" > "$new"

@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/posix/module_file.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
 
@@ -70,17 +71,8 @@ bool gpus_are_hidden() {
   return shown != nullptr && (*shown == '\0' || *shown == '-');
 }
 
-// SLUICE_CUDA_MODULE if set; else the file beside the program; else the path in the build folder.
 std::filesystem::path module_path() {
-  if (const char* path = std::getenv("SLUICE_CUDA_MODULE"); path != nullptr && *path != '\0') {
-    return path;
-  }
-  std::error_code error;
-  const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
-  std::filesystem::path beside = program.parent_path() / kFileName;
-  if (std::filesystem::is_regular_file(beside, error)) return beside;
-  std::filesystem::path built = std::filesystem::path(SLUICE_CUDA_BUILD_DIR) / kFileName;
-  return std::filesystem::is_regular_file(built, error) ? built : beside;
+  return module_file("SLUICE_CUDA_MODULE", kFileName, SLUICE_CUDA_BUILD_DIR);
 }
 
 std::string missing_module() {

@@ -17,6 +17,7 @@
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/hf_tokenizer.hpp"
 #include "runtime/cli/setup/weights_setup.hpp"
+#include "runtime/data/data_sets.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 
 namespace sluice {
@@ -92,7 +93,7 @@ std::vector<std::string> tokenizer_folders(const CheckpointCommand& command,
 std::string tokenizer_of_old(const CheckpointCommand& command,
                              const std::vector<std::string>& folders, const RunConfig& run) {
   if (command.tokenizer.empty() && run.data.tokenizer == "bytes") {
-    return run.data.text.empty() ? "" : "bytes";
+    return reads_text(run.data) ? "bytes" : "";
   }
   for (const std::string& folder : folders) {
     try {

@@ -64,6 +64,8 @@ void add_eval(CLI::App& app, Arguments& args) {
   eval->add_option("--text", args.eval.text,
                    "files, folders or globs instead of the validation data")
       ->allow_extra_args(false);
+  eval->add_flag("--test", args.eval.test, "the test set (data.test, or its share of data.split)")
+      ->excludes("--text");
   eval->add_option("--stride", args.eval.stride,
                    "tokens between windows, default model.seq; what windows share is context only")
       ->check(whole_number(1));
@@ -103,6 +105,14 @@ void add_generate(CLI::App& app, Arguments& args) {
   generate->add_flag("--no-bos", to.no_bos,
                      "not the tokenizer's tokens before a text, as <|begin_of_text|>");
   generate->add_flag("--echo", to.echo, "print the prompt as well");
+  auto* chat = generate->add_flag("--chat", to.chat,
+                                  "talk by the chat template: each line of standard input is a "
+                                  "question, or --prompt is the only one");
+  generate
+      ->add_option("--template", to.chat_template,
+                   "a chat_template.jinja, tokenizer_config.json or folder; none: "
+                   "data.chat_template")
+      ->needs(chat);
   generate->add_option("--set", to.overrides, "section.key=value; repeatable")
       ->allow_extra_args(false);
   generate->add_option("--nproc", to.nproc, "ranks on this host")
@@ -133,16 +143,6 @@ void add_tokenizer(CLI::App& app, Arguments& args) {
       ->required();
 }
 
-void add_data(CLI::App& app, Arguments& args) {
-  CLI::App* group = app.add_subcommand("data", "prepare and look at training data");
-  group->require_subcommand(1);
-  for (const char* name : {"prepare", "inspect"}) {
-    CLI::App* sub = group->add_subcommand(name, "build the token caches; say what is in them");
-    sub->add_option("config", args.data.config, "the YAML file")->required();
-    sub->add_option("--set", args.data.overrides, "section.key=value")->allow_extra_args(false);
-  }
-}
-
 int dispatch_checkpoint(const CLI::App& group, const CheckpointCommand& command) {
   if (group.got_subcommand("ls")) return run_checkpoint_ls(command);
   if (group.got_subcommand("verify")) return run_checkpoint_verify(command);
@@ -166,7 +166,7 @@ void add_commands(CLI::App& app, Arguments& args) {
   add_eval(app, args);
   add_generate(app, args);
   add_tokenizer(app, args);
-  add_data(app, args);
+  add_data(app, args.data);
   add_migrate(app, args.migrate);
   add_tool_commands(app, args);
 }
@@ -179,7 +179,7 @@ int dispatch(const CLI::App& app, const Arguments& args) {
   if (app.got_subcommand("migrate")) return run_migrate(args.migrate);
   if (app.got_subcommand("schema")) return run_schema();
   if (app.got_subcommand("explain")) return run_explain(args.explain);
-  if (app.got_subcommand("data")) return run_data_inspect(args.data);
+  if (app.got_subcommand("data")) return dispatch_data(*app.get_subcommand("data"), args.data);
   if (app.got_subcommand("bench")) return dispatch_bench(*app.get_subcommand("bench"), args);
   if (app.got_subcommand("checkpoint")) {
     return dispatch_checkpoint(*app.get_subcommand("checkpoint"), args.checkpoint);

@@ -32,6 +32,12 @@ void add_commands(CLI::App& app, Arguments& args);
 // Adds bench, doctor, checkpoint, explain and schema; part of add_commands.
 void add_tool_commands(CLI::App& app, Arguments& args);
 
+// Adds data; part of add_commands.
+void add_data(CLI::App& app, DataCommand& command);
+// Adds data clean and data dedupe; part of add_data.
+void add_corpus(CLI::App& group, CorpusCommand& command);
+int dispatch_data(const CLI::App& group, const DataCommand& command);
+
 // Adds migrate; part of add_commands.
 void add_migrate(CLI::App& app, MigrateCommand& command);
 

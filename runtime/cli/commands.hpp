@@ -42,6 +42,7 @@ struct EvalCommand {
   std::vector<std::string> overrides;
   std::string checkpoint;         // empty: model.from
   std::vector<std::string> text;  // files, folders, globs; none: the validation data
+  bool test = false;              // the test set instead of the validation data
   std::int64_t stride = 0;        // positions between windows; 0: model.seq
   int nproc = 1;
   bool json = false;
@@ -58,8 +59,10 @@ struct GenerateCommand {
   SamplingOptions sampling;
   std::int64_t max_tokens = 0;  // 0: 256, or what there is room for
   bool ignore_end_of_text = false;
-  bool no_bos = false;  // nothing is put before the prompt
-  bool echo = false;    // the prompt as well
+  bool no_bos = false;        // nothing is put before the prompt
+  bool echo = false;          // the prompt as well
+  bool chat = false;          // questions and answers by the chat template
+  std::string chat_template;  // empty: data.chat_template
   int nproc = 1;
   bool json = false;
   std::vector<std::string> argv;
@@ -99,12 +102,59 @@ struct TokenizerTrainCommand {
 };
 int run_tokenizer_train(const TokenizerTrainCommand& command);
 
+struct CorpusCommand {
+  std::vector<std::string> inputs;  // files, folders, globs
+  std::string output;               // a folder
+  std::string json_key = "text", url_key = "url";
+  int threads = 0;                       // 0: the machine's, at most 16
+  std::int64_t unit_bytes = 64LL << 20;  // of the input, for one output file
+  bool json = false;
+  std::string recipe = "none";                // clean
+  std::vector<std::string> filters, without;  // clean
+  std::string tokenizer;                      // clean; empty: none
+  bool list = false;                          // clean: prints the filters
+  std::string preset = "fineweb";             // dedupe
+  std::string shingle;                        // dedupe; empty: the preset's
+  int bands = 0, rows = 0;                    // dedupe; 0: the preset's
+  std::optional<double> threshold;            // dedupe
+  std::optional<std::uint64_t> seed;          // dedupe
+  bool urls = false;                          // dedupe
+  std::vector<std::string> against;           // dedupe: evaluation sets
+  std::int64_t memory_bytes = 256LL << 20;    // dedupe: of the sorts
+};
+int run_data_clean(const CorpusCommand& command);
+int run_data_dedupe(const CorpusCommand& command);
+
 struct DataCommand {
-  std::string config;
+  std::vector<std::string> inputs;  // files, prefixes, or the YAML file
   std::vector<std::string> overrides;
+  std::string output;  // a prefix
+  std::string tokenizer = "bytes";
+  std::string stats_tokenizer;  // stats; empty: `tokenizer` for text, none for .bin/.idx
+  std::vector<std::string> json_keys{"text"};
+  bool append_eod = false;
+  int threads = 0;                      // 0: the machine's, at most 16
+  std::vector<double> shares{95, 5};    // split
+  std::uint64_t seed = 1234;            // split, shuffle
+  std::int64_t memory_bytes = 1 << 30;  // shuffle
+  std::int64_t first = 0;               // cat
+  std::int64_t count = 0;               // cat: documents, 0: all; stats: tokens, 0: 20
+  bool raw = false;                     // cat
+  std::string chat_template;            // inspect; empty: data.chat_template
+  std::int64_t samples = 3;             // inspect: conversations to show of each part of data.sft
+  CorpusCommand corpus;                 // clean, dedupe
+  bool json = false;                    // stats
+  std::string html;                     // stats: a file to write; empty: none
 };
 // Builds the token caches of a configuration and prints their contents.
 int run_data_inspect(const DataCommand& command);
+// Without an output: run_data_inspect.
+int run_data_prepare(const DataCommand& command);
+int run_data_merge(const DataCommand& command);
+int run_data_split(const DataCommand& command);
+int run_data_shuffle(const DataCommand& command);
+int run_data_cat(const DataCommand& command);
+int run_data_stats(const DataCommand& command);
 
 struct BenchCommand {
   bool json = false;

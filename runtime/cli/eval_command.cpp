@@ -15,6 +15,17 @@
 namespace sluice {
 namespace {
 
+// The windows that fill rows of the model; of packed rows only `first`, the row, has a meaning.
+std::vector<EvalWindow> windows_of(const EvalStream& stream, std::int64_t seq,
+                                   std::int64_t stride) {
+  if (stream.rows == nullptr) return cut_windows(stream.source->size(), seq, stride);
+  std::vector<EvalWindow> windows(static_cast<std::size_t>(stream.rows->samples()));
+  for (std::size_t i = 0; i < windows.size(); ++i) {
+    windows[i].first = static_cast<std::int64_t>(i);
+  }
+  return windows;
+}
+
 // Windows of one stream that a micro-batch holds; batches never hold windows of two.
 struct Batch {
   std::size_t stream = 0;
@@ -26,7 +37,7 @@ std::vector<Batch> make_batches(const std::vector<EvalStream>& streams, std::int
   std::vector<Batch> batches;
   for (std::size_t s = 0; s < streams.size(); ++s) {
     const auto fresh = static_cast<std::ptrdiff_t>(batches.size());
-    for (const EvalWindow& window : cut_windows(streams[s].source->size(), seq, stride)) {
+    for (const EvalWindow& window : windows_of(streams[s], seq, stride)) {
       const bool full = static_cast<std::ptrdiff_t>(batches.size()) == fresh ||
                         static_cast<std::int64_t>(batches.back().windows.size()) == rows;
       if (full) batches.push_back({s, {}});
@@ -40,7 +51,7 @@ std::vector<Batch> make_batches(const std::vector<EvalStream>& streams, std::int
 void fit_micro_batch(RunConfig& run, const std::vector<EvalStream>& streams, std::int64_t stride) {
   std::size_t most = 1;
   for (const EvalStream& stream : streams) {
-    most = std::max(most, cut_windows(stream.source->size(), run.model.seq, stride).size());
+    most = std::max(most, windows_of(stream, run.model.seq, stride).size());
   }
   run.train.micro_batch = std::min(run.train.micro_batch, static_cast<std::int64_t>(most));
 }
@@ -79,9 +90,18 @@ class Evaluation {
   void fill(const Batch& batch, std::int64_t rows, SampleRows& out) const {
     out.tokens.clear();
     out.targets.clear();
+    out.cu_seqlens.clear();
     const EvalStream& stream = streams_[batch.stream];
     for (const EvalWindow& window : batch.windows) {
-      append_window(stream.name, *stream.source, window, seq_, vocab_, out.tokens, out.targets);
+      if (stream.rows == nullptr) {
+        append_window(stream.name, *stream.source, window, seq_, vocab_, out.tokens, out.targets);
+        continue;
+      }
+      out.cu_seqlens.push_back(append_packed_row(stream.name, *stream.rows, window.first, seq_,
+                                                 vocab_, out.tokens, out.targets));
+    }
+    if (stream.rows != nullptr) {
+      out.cu_seqlens.resize(static_cast<std::size_t>(rows), {0, static_cast<std::int32_t>(seq_)});
     }
     out.tokens.resize(static_cast<std::size_t>(rows * seq_), 0);
     out.targets.resize(out.tokens.size(), kIgnoreTarget);
@@ -112,7 +132,7 @@ EvalRecord make_record(const std::vector<EvalStream>& streams, const std::vector
   record.all.name = "all";
   double sum = 0;
   for (std::size_t i = 0; i < streams.size(); ++i) {
-    const std::int64_t tokens = streams[i].source->size() - 1;
+    const std::int64_t tokens = streams[i].counted();
     record.files.push_back({streams[i].name, tokens, sums[i] / static_cast<double>(tokens)});
     record.all.tokens += tokens;
     sum += sums[i];
@@ -121,8 +141,12 @@ EvalRecord make_record(const std::vector<EvalStream>& streams, const std::vector
   return record;
 }
 
-std::int64_t stride_of(const EvalCommand& command, std::int64_t seq) {
+std::int64_t stride_of(const EvalCommand& command, const RunConfig& run) {
+  const std::int64_t seq = run.model.seq;
   const std::int64_t stride = command.stride == 0 ? seq : command.stride;
+  if (command.stride != 0 && command.text.empty() && !run.data.sft.empty()) {
+    throw ConfigError("--stride: rows of conversations have no windows; leave it out");
+  }
   if (stride >= 1 && stride <= seq) return stride;
   throw ConfigError("--stride " + std::to_string(command.stride) +
                     ": windows begin every 1 to model.seq = " + std::to_string(seq) + " tokens");
@@ -138,9 +162,11 @@ WeightsRequest request_of(const EvalCommand& command, int world) {
 int run_rank(const EvalCommand& command, const RankEnvironment& rank) {
   UsedWeights weights = use_weights(request_of(command, rank.world_size));
   const RunConfig& run = weights.config.run;
-  const std::int64_t stride = stride_of(command, run.model.seq);
+  const std::int64_t stride = stride_of(command, run);
   if (!command.text.empty()) check_tokenizer(weights);
-  const std::vector<EvalStream> streams = open_eval_streams(run.data, command.text, run.model.seq);
+  const std::vector<EvalStream> streams =
+      open_eval_streams(run.data, command.text,
+                        command.test ? EvalShare::kTest : EvalShare::kValidation, run.model.seq);
   fit_micro_batch(weights.config.run, streams, stride);
   UseRank use(weights, rank);
   const std::unique_ptr<Engine> engine = use.make_engine(use.options(EnginePurpose::kEvaluate));
@@ -166,7 +192,7 @@ int run_rank(const EvalCommand& command, const RankEnvironment& rank) {
 int run_eval(const EvalCommand& command) {
   if (!starts_ranks(command.nproc)) return run_rank(command, own_rank());
   const UsedWeights weights = use_weights(request_of(command, command.nproc));
-  (void)stride_of(command, weights.config.run.model.seq);
+  (void)stride_of(command, weights.config.run);
   return launch_users(command.nproc, command.argv, weights.config.run.launch.threads);
 }
 

@@ -7,14 +7,17 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <span>
+#include <utility>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/use_json.hpp"
 #include "runtime/cli/use_rank.hpp"
+#include "runtime/data/chat/chat_encoder.hpp"
 #include "runtime/generate/terminal_text.hpp"
 #include "runtime/generate/text_stream.hpp"
 #include "runtime/launch/stop_signal.hpp"
@@ -89,6 +92,16 @@ std::int64_t tokens_to_make(const GenerateCommand& command, std::int64_t prompt,
   return command.max_tokens > 0 ? command.max_tokens : std::min(kDefaultTokens, room);
 }
 
+void check_prompt(const std::vector<std::int32_t>& tokens, std::int64_t vocab) {
+  if (tokens.empty()) throw ConfigError("the tokenizer makes no token of the prompt");
+  for (const std::int32_t token : tokens) {
+    if (token < vocab) continue;
+    throw ConfigError("the prompt holds token " + std::to_string(token) +
+                      ", and the model's vocabulary is " + std::to_string(vocab) +
+                      "; data.tokenizer is another one than the model's");
+  }
+}
+
 // The input of the model: the tokenizer's leading tokens, then the prompt.
 std::vector<std::int32_t> encode(const GenerateCommand& command, const Tokenizer& tokenizer,
                                  const std::string& text, std::int64_t vocab) {
@@ -96,12 +109,7 @@ std::vector<std::int32_t> encode(const GenerateCommand& command, const Tokenizer
   if (tokens.empty()) throw ConfigError("the tokenizer makes no token of the prompt");
   const auto before = tokenizer.leading();
   if (!command.no_bos) tokens.insert(tokens.begin(), before.begin(), before.end());
-  for (const std::int32_t token : tokens) {
-    if (token < vocab) continue;
-    throw ConfigError("the prompt holds token " + std::to_string(token) +
-                      ", and the model's vocabulary is " + std::to_string(vocab) +
-                      "; data.tokenizer is another one than the model's");
-  }
+  check_prompt(tokens, vocab);
   return tokens;
 }
 
@@ -139,7 +147,7 @@ class Printer {
 
   void prompt(const std::string& text) const { print(text); }
   void token(std::int32_t id) {
-    const std::string part = stream_.add(tokenizer_.decode({&id, 1}));
+    const std::string part = stream_.add(tokenizer_.decode_continued({&id, 1}));
     text_ += part;
     print(part);
   }
@@ -186,6 +194,20 @@ WeightsRequest request_of(const GenerateCommand& command, int world) {
           .rotary_positions = kRotaryPositions};
 }
 
+// Generates from the tokens and prints the text as it comes.
+Generated speak(Engine& engine, UseRank& use, const Tokenizer& tokenizer,
+                const std::vector<std::int32_t>& tokens, const GenerateOptions& options,
+                Printer& printer) {
+  const auto observe = [&](std::int32_t token) {
+    use.watchdog().pulse();
+    printer.token(token);
+    return !stop_requested();
+  };
+  Generated made = generate(engine, use.comm(), tokenizer, tokens, options, observe);
+  printer.finish();
+  return made;
+}
+
 int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
   const std::string prompt = prompt_of(command, rank.world_size);
   UsedWeights weights = use_weights(request_of(command, rank.world_size));
@@ -206,13 +228,7 @@ int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
   const std::unique_ptr<Engine> engine = use.make_engine(engine_options);
   Printer printer(command, use.is_rank_0(), *tokenizer);
   if (command.echo) printer.prompt(prompt);
-  const auto observe = [&](std::int32_t token) {
-    use.watchdog().pulse();
-    printer.token(token);
-    return !stop_requested();
-  };
-  const Generated made = generate(*engine, use.comm(), *tokenizer, tokens, options, observe);
-  printer.finish();
+  const Generated made = speak(*engine, use, *tokenizer, tokens, options, printer);
   if (use.is_rank_0()) {
     report(command, {.prompt = prompt,
                      .prompt_tokens = tokens.size(),
@@ -223,6 +239,93 @@ int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
                      .step = weights.step});
   }
   return made.stop == StopReason::kRequest ? kInterruptedExitCode : 0;
+}
+
+// The next question of a conversation: the prompt, once, or a line of standard input.
+class Questions {
+ public:
+  Questions(const GenerateCommand& command, int readers)
+      : once_(command.prompt || !command.prompt_file.empty() || readers > 1) {
+    if (once_) prompt_ = prompt_of(command, readers);
+  }
+  std::optional<std::string> next() {
+    if (once_) return std::exchange(prompt_, std::nullopt);
+    for (std::string line;;) {
+      if (::isatty(STDIN_FILENO) == 1) std::fputs("> ", stderr);
+      if (stop_requested() || !std::getline(std::cin, line)) return std::nullopt;
+      if (!line.empty()) return line;
+    }
+  }
+
+ private:
+  const bool once_;
+  std::optional<std::string> prompt_;
+};
+
+// A conversation as the model's input. Forgets the oldest messages while the rest leaves no room
+// for an answer.
+std::vector<std::int32_t> chat_input(const ChatEncoder& encoder,
+                                     std::vector<jinja::Value>& messages, std::int64_t seq) {
+  for (;;) {
+    std::vector<std::int32_t> tokens = encoder.prompt(jinja::Value::list(messages));
+    if (static_cast<std::int64_t>(tokens.size()) < seq || messages.size() < 3) return tokens;
+    log_warning("the conversation has outgrown model.seq (" + std::to_string(seq) +
+                "): its oldest question and answer are forgotten");
+    messages.erase(messages.begin(), messages.begin() + 2);
+  }
+}
+
+// The end-of-turn as a token that ends an answer, if it is one.
+void add_end_of_turn(const ChatEncoder& encoder, GenerateOptions& options) {
+  const std::string end = encoder.end_of_turn();
+  if (end.empty()) return;
+  const std::vector<std::int32_t> ids = encode_chat(encoder.tokenizer(), {end, {}}).ids;
+  if (ids.size() == 1) options.end_tokens.insert(ids[0]);
+}
+
+int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
+  Questions questions(command, rank.world_size);
+  UsedWeights weights = use_weights(request_of(command, rank.world_size));
+  RunConfig& run = weights.config.run;
+  run.train.micro_batch = 1;
+  check_tokenizer(weights);
+  const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(run.data.tokenizer);
+  const ChatEncoder encoder(
+      *tokenizer, run.data.tokenizer,
+      command.chat_template.empty() ? run.data.chat_template : command.chat_template,
+      run.data.train_on);
+  GenerateOptions options{.sampling = command.sampling,
+                          .stop_at_end_of_text = !command.ignore_end_of_text,
+                          .end_tokens = weights.end_tokens};
+  add_end_of_turn(encoder, options);
+  UseRank use(weights, rank);
+  EngineOptions engine_options = use.options(EnginePurpose::kGenerate);
+  engine_options.generate_positions = run.model.seq;
+  const std::unique_ptr<Engine> engine = use.make_engine(engine_options);
+  std::vector<jinja::Value> messages;
+  StopReason stop = StopReason::kEndOfText;
+  while (const std::optional<std::string> question = questions.next()) {
+    messages.push_back(chat_message("user", *question));
+    const auto tokens = chat_input(encoder, messages, run.model.seq);
+    check_prompt(tokens, run.model.vocab);
+    options.max_tokens =
+        tokens_to_make(command, static_cast<std::int64_t>(tokens.size()), run.model.seq);
+    Printer printer(command, use.is_rank_0(), *tokenizer);
+    const Generated made = speak(*engine, use, *tokenizer, tokens, options, printer);
+    messages.push_back(chat_message("assistant", printer.text()));
+    stop = made.stop;
+    if (use.is_rank_0() && command.json) {
+      report(command, {.prompt = *question,
+                       .prompt_tokens = tokens.size(),
+                       .text = printer.text(),
+                       .made = made,
+                       .sampling = options.sampling,
+                       .checkpoint = weights.path,
+                       .step = weights.step});
+    }
+    if (stop == StopReason::kRequest) break;
+  }
+  return stop == StopReason::kRequest ? kInterruptedExitCode : 0;
 }
 
 // The ranks get the prompt as a file: standard input is this process's, and an argument's length is
@@ -245,7 +348,8 @@ int launch(const GenerateCommand& command) {
 
 int run_generate(const GenerateCommand& command) {
   check_sampling(command.sampling);
-  return starts_ranks(command.nproc) ? launch(command) : run_rank(command, own_rank());
+  if (starts_ranks(command.nproc)) return launch(command);
+  return command.chat ? run_chat(command, own_rank()) : run_rank(command, own_rank());
 }
 
 }  // namespace sluice

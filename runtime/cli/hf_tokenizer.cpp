@@ -43,7 +43,8 @@ std::string generation_config(const HfTokens& tokens) {
 void add_tokenizer(HfExportOptions& options, const std::string& spec, const TokenizerRecord& record,
                    const ModelOptions& model) {
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(spec);
-  const bool is_json = find_tokenizer(spec).kind == TokenizerKind::kJson;
+  const TokenizerSource source = find_tokenizer(spec);
+  const bool is_json = source.kind == TokenizerKind::kJson;
   HfTokens& tokens = options.tokens;
   std::set<std::int32_t> ends(record.end_tokens.begin(), record.end_tokens.end());
   if (tokenizer->end_of_text() < model.vocab) ends.insert(tokenizer->end_of_text());
@@ -51,8 +52,13 @@ void add_tokenizer(HfExportOptions& options, const std::string& spec, const Toke
   if (tokenizer->leading().size() == 1) tokens.bos = tokenizer->leading().front();
   // End tokens of the model's origin are those of its config.json.
   tokens.replace = record.known() && record.end_tokens.empty();
-  options.made = {{"tokenizer.json", write_tokenizer_json(spec)},
-                  {"tokenizer_config.json", tokenizer_config(*tokenizer, is_json, tokens, model)}};
+  if (source.kind == TokenizerKind::kSentencePiece) {
+    options.made = {{"tokenizer.model", read_tokenizer_texts(source).front().text}};
+  } else {
+    options.made = {{"tokenizer.json", write_tokenizer_json(spec)}};
+  }
+  options.made.push_back(
+      {"tokenizer_config.json", tokenizer_config(*tokenizer, is_json, tokens, model)});
   if (options.carried_config.empty() || tokens.replace) {
     options.made.push_back({"generation_config.json", generation_config(tokens)});
   }

@@ -7,15 +7,11 @@
 #include <iostream>
 #include <iterator>
 
-#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "configs/json_schema.hpp"
-#include "configs/reader.hpp"
 #include "runtime/cli/commands.hpp"
-#include "runtime/cli/setup/hf_setup.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/data/tokenizer/train_bpe.hpp"
-#include "runtime/data/training_data.hpp"
 #include "runtime/generate/terminal_text.hpp"
 #include "runtime/observe/terminal.hpp"
 
@@ -90,23 +86,6 @@ int run_tokenizer_train(const TokenizerTrainCommand& command) {
   std::printf("%lld ids (%lld merges) from %lld distinct words, in %s\n",
               static_cast<long long>(result.vocab_size), static_cast<long long>(result.merges),
               static_cast<long long>(result.words), command.out_dir.c_str());
-  return 0;
-}
-
-int run_data_inspect(const DataCommand& command) {
-  LoadedConfig config = load_config(command.config, command.overrides);
-  settle_model_from(config);
-  const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
-  const auto row = [](const char* name, std::int64_t tokens, std::int64_t samples) {
-    std::printf("%-12s %10s tokens  %10s samples\n", name,
-                format_count(static_cast<double>(tokens)).c_str(),
-                format_count(static_cast<double>(samples)).c_str());
-  };
-  if (data.tokenizer() != nullptr)
-    std::printf("tokenizer    %s\n", data.tokenizer()->name().c_str());
-  std::printf("vocabulary   %lld\n", static_cast<long long>(data.vocab_size()));
-  row("training", data.train_tokens(), data.train_samples());
-  row("validation", data.valid_tokens(), data.valid_samples());
   return 0;
 }
 

@@ -129,7 +129,7 @@ std::int64_t read_data(const RunConfig& run) {
 // Finds the vocabulary. A dry run of a configuration that names no data plans without.
 void settle_data(const TrainCommand& command, LoadedConfig& config) {
   const DataOptions& data = config.run.data;
-  if (command.dry_run && data.text.empty() && data.train.empty()) {
+  if (command.dry_run && !data.names_training()) {
     settle_planned_vocabulary(config);
   } else {
     settle_vocabulary(config, command.dry_run ? survey(config.run) : read_data(config.run));

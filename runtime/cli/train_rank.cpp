@@ -21,6 +21,7 @@
 #include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/cli/setup/saving_setup.hpp"
 #include "runtime/cli/setup/train_setup.hpp"
+#include "runtime/data/data_sets.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/launch/stop_signal.hpp"
@@ -114,6 +115,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.engine.tiers.host_pages = process.host_pages();
   options.budgets = rank_budgets(run, place);
   options.saving = saving_options(config, command.resume);
+  options.saving.tokenizer = tokenizer_spec_of(run.data);
   if (rank.rank == 0) options.next_commands = next_commands(config, data);
   if (rank.rank == 0) options.rates = run_rates(run, place);
   options.output_dir = run.output.dir;

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 #include <zlib.h>
+#include <zstd.h>
 
 #include <algorithm>
 #include <array>
@@ -14,6 +15,7 @@
 #include "base/error.hpp"
 #include "base/posix/descriptor.hpp"
 #include "base/posix/io_error.hpp"
+#include "runtime/data/parquet/parquet_source.hpp"
 
 namespace sluice {
 namespace {
@@ -22,8 +24,11 @@ using namespace std::string_view_literals;
 
 class FileSource : public ByteSource {
  public:
-  explicit FileSource(const TextFile& file)
-      : file_(open_descriptor(file.path, O_RDONLY)), path_(file.path), size_(file.size_bytes) {
+  FileSource(const TextFile& file, std::int64_t from)
+      : file_(open_descriptor(file.path, O_RDONLY)),
+        path_(file.path),
+        size_(file.size_bytes),
+        used_bytes_(from) {
     if (!file_) throw_io_error("read", path_, errno);
   }
 
@@ -48,21 +53,20 @@ class FileSource : public ByteSource {
   }
   [[nodiscard]] bool at_end() const override { return used_bytes_ == size_; }
   [[nodiscard]] std::int64_t used_bytes() const override { return used_bytes_; }
-  void rewind() { used_bytes_ = 0; }
 
  private:
   Descriptor file_;
   std::string path_;
   std::int64_t size_;
-  std::int64_t used_bytes_ = 0;
+  std::int64_t used_bytes_;
 };
 
 // One or more gzip members, each after the other, as gzip itself unpacks them. Zeros behind the
 // last member are padding.
 class GzipSource : public ByteSource {
  public:
-  GzipSource(std::unique_ptr<FileSource> file, std::string path)
-      : file_(std::move(file)), path_(std::move(path)), packed_(kPackedBytes) {
+  GzipSource(std::unique_ptr<FileSource> file, const TextFile& named)
+      : file_(std::move(file)), path_(named.path), key_(named.key), packed_(kPackedBytes) {
     constexpr int kGzipWindow = 15 + 16;  // zlib: the largest window, gzip's header
     if (inflateInit2(&zlib_, kGzipWindow) != Z_OK) throw Error("zlib cannot start: out of memory");
   }
@@ -100,7 +104,7 @@ class GzipSource : public ByteSource {
   static constexpr std::size_t kMostAtOnce = 1U << 30U;  // zlib counts in 32 bits
 
   [[noreturn]] void fail(const std::string& why) const {
-    throw IoError("data.text: " + path_ + " is a damaged gzip file: " + why + ", at byte " +
+    throw IoError(key_ + ": " + path_ + " is a damaged gzip file: " + why + ", at byte " +
                       std::to_string(used_bytes()) + "; unpack or fetch it again",
                   path_);
   }
@@ -124,9 +128,68 @@ class GzipSource : public ByteSource {
   }
 
   std::unique_ptr<FileSource> file_;
-  std::string path_;
+  std::string path_, key_;
   std::vector<char> packed_;
   z_stream zlib_{};
+  bool ended_ = false;
+};
+
+// One or more zstd frames, each after the other. Skippable frames hold no text.
+class ZstdSource : public ByteSource {
+ public:
+  ZstdSource(std::unique_ptr<FileSource> file, const TextFile& named)
+      : file_(std::move(file)),
+        path_(named.path),
+        key_(named.key),
+        packed_(ZSTD_DStreamInSize()),
+        zstd_(ZSTD_createDCtx()) {
+    if (!zstd_) throw Error("zstd cannot start: out of memory");
+    ZSTD_DCtx_setParameter(zstd_.get(), ZSTD_d_windowLogMax, kLargestWindowLog);
+  }
+
+  std::size_t read(std::span<char> out) override {
+    ZSTD_outBuffer to{out.data(), out.size(), 0};
+    while (to.pos < to.size && !ended_) {
+      if (from_.pos == from_.size && !file_->at_end()) {
+        from_ = {packed_.data(), file_->read(packed_), 0};
+      }
+      const std::size_t before = to.pos;
+      const bool starved = from_.pos == from_.size;
+      const std::size_t result = ZSTD_decompressStream(zstd_.get(), &to, &from_);
+      if (ZSTD_isError(result) != 0U) fail(ZSTD_getErrorName(result));
+      if (result == 0) {
+        ended_ = from_.pos == from_.size && file_->at_end();
+      } else if (starved && to.pos == before) {
+        fail("it ends in the middle of its data");
+      }
+    }
+    return to.pos;
+  }
+  [[nodiscard]] std::size_t most_left() const override {
+    return std::numeric_limits<std::size_t>::max();
+  }
+  [[nodiscard]] bool at_end() const override { return ended_; }
+  [[nodiscard]] std::int64_t used_bytes() const override {
+    return file_->used_bytes() - static_cast<std::int64_t>(from_.size - from_.pos);
+  }
+
+ private:
+  static constexpr int kLargestWindowLog = 27;  // 128 MiB: what `zstd -d` accepts unasked
+
+  struct Free {
+    void operator()(ZSTD_DCtx* context) const { ZSTD_freeDCtx(context); }
+  };
+  [[noreturn]] void fail(const std::string& why) const {
+    throw IoError(key_ + ": " + path_ + " is a damaged zstd file: " + why + ", at byte " +
+                      std::to_string(used_bytes()) + "; unpack or fetch it again",
+                  path_);
+  }
+
+  std::unique_ptr<FileSource> file_;
+  std::string path_, key_;
+  std::vector<char> packed_;
+  std::unique_ptr<ZSTD_DCtx, Free> zstd_;
+  ZSTD_inBuffer from_{nullptr, 0, 0};
   bool ended_ = false;
 };
 
@@ -136,13 +199,11 @@ struct Kind {
 };
 
 constexpr std::array kKinds{
-    Kind{"PAR1"sv,
-         "a Parquet file; write its text as JSON lines, e.g. with pandas: "
-         "read_parquet(FILE).to_json(\"text.jsonl\", orient=\"records\", lines=True)"sv},
+    Kind{"PAR1"sv, "a Parquet file; give it a name that ends in .parquet, unpacked"sv},
     Kind{"ARROW1"sv,
          "an Arrow file; write its text as JSON lines, e.g. with pandas: "
          "read_feather(FILE).to_json(\"text.jsonl\", orient=\"records\", lines=True)"sv},
-    Kind{"\x28\xB5\x2F\xFD"sv, "packed by zstd; unpack it (zstd -d) or pack it by gzip"sv},
+    Kind{"\x28\xB5\x2F\xFD"sv, "packed twice, by zstd inside; unpack it once"sv},
     Kind{"\xFD\x37zXZ\0"sv, "packed by xz; unpack it (xz -dk) or pack it by gzip"sv},
     Kind{"BZh"sv, "packed by bzip2; unpack it (bzip2 -dk) or pack it by gzip"sv},
     Kind{"\x04\x22\x4D\x18"sv, "packed by lz4; unpack it (lz4 -d) or pack it by gzip"sv},
@@ -167,16 +228,34 @@ bool is_safetensors(std::string_view beginning) {
 }
 
 bool is_gzip(std::string_view beginning) { return beginning.starts_with("\x1F\x8B"sv); }
+bool is_zstd(std::string_view beginning) { return beginning.starts_with("\x28\xB5\x2F\xFD"sv); }
 
 }  // namespace
 
-std::unique_ptr<ByteSource> open_bytes(const TextFile& file) {
-  auto source = std::make_unique<FileSource>(file);
-  std::array<char, 2> beginning{};
-  const std::size_t count = source->read(beginning);
-  source->rewind();
-  if (!is_gzip({beginning.data(), count})) return source;
-  return std::make_unique<GzipSource>(std::move(source), file.path);
+Packing packing_of(const TextFile& file) {
+  if (file.format == TextFormat::kParquet) return Packing::kParquet;
+  FileSource source(file, 0);
+  std::array<char, 4> beginning{};
+  const std::string_view read{beginning.data(), source.read(beginning)};
+  return is_gzip(read) ? Packing::kGzip : is_zstd(read) ? Packing::kZstd : Packing::kNone;
+}
+
+std::unique_ptr<ByteSource> open_bytes(const TextFile& file,
+                                       const std::vector<std::string>& columns) {
+  const Packing packing = packing_of(file);
+  if (packing == Packing::kParquet) return open_parquet(file, columns);
+  auto source = std::make_unique<FileSource>(file, 0);
+  if (packing == Packing::kGzip) {
+    return std::make_unique<GzipSource>(std::move(source), file);
+  }
+  if (packing == Packing::kZstd) {
+    return std::make_unique<ZstdSource>(std::move(source), file);
+  }
+  return source;
+}
+
+std::unique_ptr<ByteSource> open_plain_bytes(const TextFile& file, std::int64_t from) {
+  return std::make_unique<FileSource>(file, from);
 }
 
 std::string binary_kind(std::string_view beginning) {

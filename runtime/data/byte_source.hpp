@@ -1,5 +1,6 @@
-// The bytes of one text file in order. A gzip file is unpacked in constant memory; its first bytes
-// identify it, whatever its name. Not thread-safe.
+// The bytes of one text file in order. A gzip or zstd file is unpacked in constant memory; its
+// first bytes identify it, whatever its name. A Parquet file (by name) gives its rows as JSON
+// lines. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/data/text_files.hpp"
 
@@ -27,7 +29,14 @@ class ByteSource {
   [[nodiscard]] virtual std::int64_t used_bytes() const = 0;
 };
 
-[[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const TextFile& file);
+enum class Packing { kNone, kGzip, kZstd, kParquet };
+[[nodiscard]] Packing packing_of(const TextFile& file);
+
+// `columns`: of a Parquet file, the columns to read, which must hold strings; none: all columns.
+[[nodiscard]] std::unique_ptr<ByteSource> open_bytes(const TextFile& file,
+                                                     const std::vector<std::string>& columns = {});
+// The bytes of the file as they are, starting at the offset `from`.
+[[nodiscard]] std::unique_ptr<ByteSource> open_plain_bytes(const TextFile& file, std::int64_t from);
 
 // Identifies a file that is no text by its first bytes and returns its kind with advice: "a Parquet
 // file; ...". An empty result: the file may be text. A zero byte makes any file binary.

@@ -32,8 +32,12 @@ std::string TrainingData::fingerprint() const {
   Hasher hasher;
   hasher.add("training data v1");
   hasher.add(vocab_size_);
-  add_tokens(*train_, hasher);
-  add_tokens(*valid_, hasher);
+  for (const MixPart& part : train_.parts()) {
+    if (train_.parts().size() > 1) hasher.add(std::to_string(part.weight));
+    add_tokens(*part.source, hasher);
+  }
+  if (valid_.parts().empty()) hasher.add(std::int64_t{0});  // as a source without tokens
+  for (const MixPart& part : valid_.parts()) add_tokens(*part.source, hasher);
   return hasher.digest_hex();
 }
 

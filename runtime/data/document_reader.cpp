@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <utility>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -63,29 +64,19 @@ std::string_view without_mark(std::string_view line, std::int64_t number) {
 }
 
 std::int64_t read_json_lines(const TextFile& file, const std::string& key, const Sink& piece) {
-  const auto source = open_bytes(file);
-  LineReader lines(*source, kLongestLine);
-  std::int64_t documents = 0, told_bytes = 0;
-  const auto fail = [&](const std::string& why) {
-    throw IoError("data.text: " + place_of(file, lines.number(), 0) + ": " + why, file.path);
-  };
-  std::string_view line;
-  for (;;) {
-    const LineReader::Next next = lines.next(line);
-    if (next == LineReader::Next::kEnd) return documents;
-    if (next == LineReader::Next::kTooLong) {
-      fail("longer than " + format_bytes(kLongestLine) + ", the most that a JSON line may have");
+  std::int64_t documents = 0, unused_bytes = 0;
+  read_lines(file, {key}, [&](const TextLine& line) {
+    unused_bytes += line.file_bytes;
+    JsonLine parsed = parse_json_line(line.text, key);
+    if (!parsed.error.empty()) {
+      throw IoError(file.key + ": " + place_of(file, line.number, 0) + ": " + parsed.error,
+                    file.path);
     }
-    line = without_mark(line, lines.number());
-    if (is_blank(line)) continue;
-    JsonLine parsed = parse_json_line(line, key);
-    if (!parsed.error.empty()) fail(parsed.error);
-    if (parsed.text.empty()) continue;
+    if (parsed.text.empty()) return;
     ++documents;
-    const std::int64_t used_bytes = source->used_bytes();
-    piece({std::move(parsed.text), true, lines.number(), 0, used_bytes - told_bytes});
-    told_bytes = used_bytes;
-  }
+    piece({std::move(parsed.text), true, line.number, 0, std::exchange(unused_bytes, 0)});
+  });
+  return documents;
 }
 
 // The position at which to cut `text`, which continues behind its end; 0: none yet.
@@ -141,24 +132,51 @@ std::size_t find_cut(std::string_view text) {
 }
 
 std::string place_of(const TextFile& file, std::int64_t line, std::int64_t offset) {
-  return file.path +
-         (line > 0 ? ", line " + std::to_string(line) : ", byte " + std::to_string(offset));
+  if (line == 0) return file.path + ", byte " + std::to_string(offset);
+  return file.path + (file.format == TextFormat::kParquet ? ", row " : ", line ") +
+         std::to_string(line);
+}
+
+bool has_json_lines(const TextFile& file, const std::string& key) {
+  return file.format == TextFormat::kJsonLines || file.format == TextFormat::kParquet ||
+         (file.format == TextFormat::kJson && holds_json_lines(file, key));
+}
+
+void read_lines(const TextFile& file, const std::vector<std::string>& columns,
+                const std::function<void(const TextLine& line)>& sink) {
+  const auto source = open_bytes(file, columns);
+  LineReader lines(*source, kLongestLine);
+  std::int64_t told_bytes = 0;
+  std::string_view line;
+  for (;;) {
+    const LineReader::Next next = lines.next(line);
+    if (next == LineReader::Next::kEnd) return;
+    if (next == LineReader::Next::kTooLong) {
+      throw IoError(file.key + ": " + place_of(file, lines.number(), 0) + ": longer than " +
+                        format_bytes(kLongestLine) + ", the most that a JSON line may have",
+                    file.path);
+    }
+    line = without_mark(line, lines.number());
+    if (is_blank(line)) continue;
+    const std::int64_t used_bytes = source->used_bytes();
+    sink({line, lines.number(), used_bytes - told_bytes});
+    told_bytes = used_bytes;
+  }
 }
 
 ReadResult read_documents(const TextFile& file, const ReadOptions& options, const Sink& piece) {
   ReadResult result;
-  std::string kind = binary_kind(beginning_of(file));
+  const bool parquet = file.format == TextFormat::kParquet;
+  std::string kind = parquet ? "" : binary_kind(beginning_of(file));
   if (!kind.empty() && file.named) {
-    throw IoError("data.text: " + file.path + " is " + kind, file.path);
+    throw IoError(file.key + ": " + file.path + " is " + kind, file.path);
   }
   if (!kind.empty()) {
     result.left_out = std::move(kind);
     return result;
   }
-  const bool json = file.format != TextFormat::kPlain;
-  const bool lines =
-      file.format == TextFormat::kJsonLines || (json && holds_json_lines(file, options.json_key));
-  result.json_as_text = json && !lines;
+  const bool lines = has_json_lines(file, options.json_key);
+  result.json_as_text = file.format != TextFormat::kPlain && !lines;
   result.documents = lines ? read_json_lines(file, options.json_key, piece)
                            : read_plain(file, options.piece_bytes, piece);
   return result;

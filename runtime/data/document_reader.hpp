@@ -1,5 +1,6 @@
 // The documents of a text file. A plain file is one document; a file of JSON lines has one document
-// on each line. Both may be packed by gzip. Thread-safe: no state between calls.
+// on each line. Both may be packed by gzip or zstd. A Parquet file has one document in each row and
+// is read as JSON lines. Thread-safe: no state between calls.
 #pragma once
 
 #include <cstddef>
@@ -7,6 +8,7 @@
 #include <functional>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "runtime/data/text_files.hpp"
 
@@ -43,7 +45,23 @@ struct ReadResult {
 ReadResult read_documents(const TextFile& file, const ReadOptions& options,
                           const std::function<void(DocumentPiece&& piece)>& piece);
 
-// The place of `offset` in a piece's text, for people: "FILE, line 7" or "FILE, byte 1234".
+// True if each line of the file is a document: by name (a row of Parquet is a line), or a .json
+// whose first lines say so.
+[[nodiscard]] bool has_json_lines(const TextFile& file, const std::string& json_key);
+
+struct TextLine {
+  std::string_view text;        // without line end; valid during the call
+  std::int64_t number = 0;      // from 1
+  std::int64_t file_bytes = 0;  // of the file, read since the line before
+};
+
+// Calls `sink` for the lines in order, without the blank ones. `columns` as in open_bytes. Throws
+// IoError as read_documents.
+void read_lines(const TextFile& file, const std::vector<std::string>& columns,
+                const std::function<void(const TextLine& line)>& sink);
+
+// The place of `offset` in a piece's text, for people: "FILE, line 7", "FILE, row 7" or "FILE, byte
+// 1234".
 [[nodiscard]] std::string place_of(const TextFile& file, std::int64_t line, std::int64_t offset);
 
 // The last position in `text`, not 0, at which a cut leaves both parts tokenised as in the whole

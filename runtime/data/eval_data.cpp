@@ -3,10 +3,9 @@
 #include <filesystem>
 
 #include "base/error.hpp"
-#include "runtime/data/indexed_dataset.hpp"
+#include "runtime/data/data_sets.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/token_cache.hpp"
-#include "runtime/data/training_data.hpp"
 
 namespace sluice {
 namespace {
@@ -15,9 +14,9 @@ std::vector<EvalStream> open_text(const DataOptions& options,
                                   const std::vector<std::string>& specs) {
   const std::unique_ptr<Tokenizer> tokenizer = make_tokenizer(options.tokenizer);
   std::vector<EvalStream> streams;
-  for (const TextFile& file : find_text_files(specs)) {
+  for (const TextFile& file : find_text_files(specs, "--text")) {
     TokenCacheRequest request;
-    request.folder = options.cache_dir.empty() ? ".cache/tokens" : options.cache_dir;
+    request.folder = cache_dir_of(options);
     request.files = {file};
     request.tokenizer = tokenizer.get();
     request.read.json_key = options.json_key;
@@ -31,32 +30,89 @@ std::vector<EvalStream> open_text(const DataOptions& options,
   return streams;
 }
 
+std::string share_name(EvalShare share) {
+  return share == EvalShare::kTest ? "test share" : "validation share";
+}
+
+const std::vector<MixPart>& parts_of(const DataSets& sets, EvalShare share) {
+  return share == EvalShare::kTest ? sets.test : sets.valid;
+}
+
+std::vector<EvalStream> open_talks(const DataOptions& options, EvalShare share, std::int64_t seq) {
+  const DataSets sets = open_data_sets(options, Caches::kBuild);
+  const bool test = share == EvalShare::kTest;
+  const bool named = !(test ? options.test : options.valid).empty();
+  std::vector<EvalStream> streams;
+  for (const MixPart& part : parts_of(sets, share)) {
+    streams.push_back({named ? part.name : share_name(share) + " of " + part.name, part.source,
+                       part.samples(seq)});
+  }
+  for (const NamedParts& set : sets.valid_sets) {
+    if (test) break;
+    for (const MixPart& part : set.parts) {
+      const bool only = set.parts.size() == 1;
+      streams.push_back(
+          {only ? set.name : set.name + ": " + part.name, part.source, part.samples(seq)});
+    }
+  }
+  return streams;
+}
+
+std::vector<EvalStream> open_share(const DataOptions& options, EvalShare share) {
+  const bool test = share == EvalShare::kTest;
+  const std::vector<std::string>& paths = test ? options.test : options.valid;
+  std::vector<EvalStream> streams;
+  std::unique_ptr<Tokenizer> tokenizer;
+  if (options.tokenizer != "bytes" || reads_text(options)) {
+    tokenizer = make_tokenizer(options.tokenizer);
+  }
+  for (const std::string& path : paths) {
+    streams.push_back({path, open_paths(options, {path}, tokenizer.get())});
+  }
+  if (paths.empty() && options.names_training()) {
+    const DataSets sets = open_data_sets(options, Caches::kBuild);
+    const std::string name = share_name(share);
+    const std::vector<MixPart>& parts = parts_of(sets, share);
+    for (const MixPart& part : parts) {
+      streams.push_back({parts.size() == 1 ? name : name + " of " + part.name, part.source});
+    }
+  }
+  for (const ValidSet& set : options.valid_sets) {
+    if (!test) streams.push_back({set.name, open_paths(options, set.path, tokenizer.get())});
+  }
+  return streams;
+}
+
+std::string nothing_to_evaluate(const DataOptions& options, const std::vector<std::string>& text,
+                                EvalShare share) {
+  const bool test = share == EvalShare::kTest;
+  const std::string key = test ? "data.test" : "data.valid";
+  const bool paths = !(test ? options.test : options.valid).empty();
+  return "there is nothing to evaluate on: " +
+         (!text.empty() ? "no file of --text has two tokens or more; name others"
+          : paths
+              ? "no prefix of " + key + " has two tokens or more; name files with --text"
+              : key + " is empty and data.split leaves " + (test ? "the test set" : "validation") +
+                    " no tokens; name files with --text");
+}
+
 }  // namespace
 
+std::int64_t EvalStream::counted() const {
+  if (rows == nullptr) return source->size() - 1;
+  std::int64_t learned = 0;
+  for (std::int64_t row = 0; row < rows->samples(); ++row) learned += rows->learned(row);
+  return learned;
+}
+
 std::vector<EvalStream> open_eval_streams(const DataOptions& options,
-                                          const std::vector<std::string>& text, std::int64_t seq) {
-  std::vector<EvalStream> streams;
-  if (!text.empty()) {
-    streams = open_text(options, text);
-  } else if (!options.valid.empty()) {
-    for (const std::string& prefix : options.valid) {
-      streams.push_back({prefix, std::make_shared<IndexedDataset>(prefix)});
-    }
-  } else {
-    const TrainingData data(options, seq, 0);
-    streams.push_back({"validation share", data.valid_source()});
-  }
-  std::erase_if(streams, [](const EvalStream& stream) { return stream.source->size() < 2; });
-  if (streams.empty()) {
-    throw ConfigError(!text.empty()
-                          ? "there is nothing to evaluate on: no file of --text has two tokens or "
-                            "more; name others"
-                      : !options.valid.empty()
-                          ? "there is nothing to evaluate on: no prefix of data.valid has two "
-                            "tokens or more; name files with --text"
-                          : "there is nothing to evaluate on: data.valid is empty and data.split "
-                            "leaves validation no tokens; name files with --text");
-  }
+                                          const std::vector<std::string>& text, EvalShare share,
+                                          std::int64_t seq) {
+  std::vector<EvalStream> streams = !text.empty()          ? open_text(options, text)
+                                    : !options.sft.empty() ? open_talks(options, share, seq)
+                                                           : open_share(options, share);
+  std::erase_if(streams, [](const EvalStream& stream) { return stream.counted() < 1; });
+  if (streams.empty()) throw ConfigError(nothing_to_evaluate(options, text, share));
   return streams;
 }
 

@@ -1,4 +1,4 @@
-// Token streams for evaluation, each with a name for the report.
+// Tokens for evaluation, each stream with a name for the report.
 #pragma once
 
 #include <cstdint>
@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "runtime/data/data_options.hpp"
+#include "runtime/data/sample_source.hpp"
 #include "runtime/data/token_source.hpp"
 
 namespace sluice {
@@ -14,13 +15,21 @@ namespace sluice {
 struct EvalStream {
   std::string name;
   std::shared_ptr<const TokenSource> source;
+  // Of conversations: packed rows, evaluated one by one. Else null, and the source is a text.
+  std::shared_ptr<const SampleSource> rows = nullptr;
+
+  // Targets that the loss counts: learned ones of rows, all but the first token of a text.
+  [[nodiscard]] std::int64_t counted() const;
 };
 
-// If `text` is given: each file that it names, tokenised. Else each prefix of data.valid. Else the
-// validation share that data.split takes of the training data, as one stream. A stream has at least
-// two tokens. Throws as TrainingData does, and ConfigError if there is no stream.
+enum class EvalShare { kValidation, kTest };
+
+// If `text` is given: each file that it names, tokenised. Else each path of data.valid (data.test).
+// Else the share that data.split takes of the training data, one stream for each part of a blend.
+// Validation has data.valid_sets besides. Conversations are packed into rows of `seq`. A stream
+// counts at least one target. Throws as TrainingData does, and ConfigError if there is no stream.
 [[nodiscard]] std::vector<EvalStream> open_eval_streams(const DataOptions& options,
                                                         const std::vector<std::string>& text,
-                                                        std::int64_t seq);
+                                                        EvalShare share, std::int64_t seq);
 
 }  // namespace sluice

@@ -16,6 +16,11 @@ std::uint64_t hash64(std::span<const std::byte> bytes) {
   return XXH3_64bits(bytes.data(), bytes.size());
 }
 
+Hash128 hash128(std::span<const std::byte> bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
+
 Hasher::Hasher() : state_(new State) { XXH3_128bits_reset(&state_->xxh); }
 Hasher::~Hasher() = default;
 

@@ -12,6 +12,11 @@ namespace sluice {
 
 [[nodiscard]] std::uint64_t hash64(std::span<const std::byte> bytes);
 
+struct Hash128 {
+  std::uint64_t high = 0, low = 0;
+};
+[[nodiscard]] Hash128 hash128(std::span<const std::byte> bytes);
+
 // XXH3 with 64 and 128 bits of the same input. Each field is hashed with its length, so ("ab", "c")
 // and ("a", "bc") differ. Not thread-safe.
 class Hasher {

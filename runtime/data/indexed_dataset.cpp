@@ -12,11 +12,6 @@ namespace {
 constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
 constexpr std::int64_t kHeaderBytes = 9 + 8 + 1 + 8 + 8;
 
-std::string without_ending(std::string prefix) {
-  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
-  return prefix;
-}
-
 [[noreturn]] void damaged(const MappedFile& file, const std::string& what) {
   throw IoError(file.path() + " is not a usable Megatron index: " + what, file.path());
 }
@@ -53,12 +48,12 @@ TokenType type_of_code(const MappedFile& index, std::uint8_t code) {
 
 }  // namespace
 
-IndexedDataset::IndexedDataset(const std::string& prefix) : bin_(without_ending(prefix) + ".bin") {
-  const MappedFile index(without_ending(prefix) + ".idx");
-  read_index(index);
+std::string without_ending(std::string prefix) {
+  if (prefix.ends_with(".bin") || prefix.ends_with(".idx")) prefix.resize(prefix.size() - 4);
+  return prefix;
 }
 
-void IndexedDataset::read_index(const MappedFile& index) {
+IndexHeader read_index_header(const MappedFile& index) {
   const auto size = static_cast<std::int64_t>(index.bytes().size());
   if (size < kHeaderBytes) damaged(index, "it has " + std::to_string(size) + " bytes");
   if (std::memcmp(index.bytes().data(), kMagic.data(), kMagic.size()) != 0) {
@@ -66,7 +61,8 @@ void IndexedDataset::read_index(const MappedFile& index) {
   }
   const auto version = load<std::uint64_t>(index, 9);
   if (version != 1) damaged(index, "version " + std::to_string(version) + ", expected 1");
-  type_ = type_of_code(index, load<std::uint8_t>(index, 17));
+  IndexHeader header;
+  header.type = type_of_code(index, load<std::uint8_t>(index, 17));
   const auto sequences = load<std::uint64_t>(index, 18);
   const auto positions = load<std::uint64_t>(index, 26);
   const auto most = static_cast<std::uint64_t>(size);  // keeps the sums below from overflowing
@@ -79,15 +75,25 @@ void IndexedDataset::read_index(const MappedFile& index) {
                        " sequences and " + std::to_string(positions) + " document positions need " +
                        std::to_string(expected));
   }
-  read_sequences(index, static_cast<std::int64_t>(sequences), static_cast<std::int64_t>(positions));
+  header.sequences = static_cast<std::int64_t>(sequences);
+  header.positions = static_cast<std::int64_t>(positions);
+  header.lengths_at = kHeaderBytes;
+  header.offsets_at = header.lengths_at + 4 * header.sequences;
+  header.documents_at = header.offsets_at + 8 * header.sequences;
+  return header;
 }
 
-void IndexedDataset::read_sequences(const MappedFile& index, std::int64_t sequences,
-                                    std::int64_t positions) {
-  const std::int64_t lengths_at = kHeaderBytes, offsets_at = lengths_at + 4 * sequences,
-                     documents_at = offsets_at + 8 * sequences;
+IndexedDataset::IndexedDataset(const std::string& prefix) : bin_(without_ending(prefix) + ".bin") {
+  const MappedFile index(without_ending(prefix) + ".idx");
+  const IndexHeader header = read_index_header(index);
+  type_ = header.type;
+  read_sequences(index, header);
+}
+
+void IndexedDataset::read_sequences(const MappedFile& index, const IndexHeader& header) {
+  const auto [type, sequences, positions, lengths_at, offsets_at, documents_at] = header;
   const auto bin_bytes = static_cast<std::int64_t>(bin_.bytes().size());
-  const std::int64_t token_bytes = size_of(type_);
+  const std::int64_t token_bytes = size_of(type);
   std::int64_t tokens = 0, stretch_end = -1, furthest = 0, position = 0;
   // A document that begins before sequence s begins at the tokens counted so far.
   const auto add_documents_at = [&](std::int64_t sequence) {

@@ -16,6 +16,19 @@
 
 namespace sluice {
 
+// The head of an .idx file.
+struct IndexHeader {
+  TokenType type = TokenType::kUInt16;
+  std::int64_t sequences = 0;
+  std::int64_t positions = 0;                                     // documents + 1
+  std::int64_t lengths_at = 0, offsets_at = 0, documents_at = 0;  // bytes of the columns
+};
+
+// Checks the head against the file's size. Throws IoError with the mistake.
+[[nodiscard]] IndexHeader read_index_header(const MappedFile& index);
+// `prefix` without its ending .bin or .idx.
+[[nodiscard]] std::string without_ending(std::string prefix);
+
 class IndexedDataset : public DocumentSource {
  public:
   // `prefix` with or without .bin / .idx. Checks each value of the index against both files; throws
@@ -30,8 +43,7 @@ class IndexedDataset : public DocumentSource {
   [[nodiscard]] const std::string& path() const { return bin_.path(); }
 
  private:
-  void read_index(const MappedFile& index);
-  void read_sequences(const MappedFile& index, std::int64_t sequences, std::int64_t positions);
+  void read_sequences(const MappedFile& index, const IndexHeader& header);
 
   MappedFile bin_;
   TokenType type_ = TokenType::kUInt16;

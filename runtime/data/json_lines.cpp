@@ -1,6 +1,11 @@
 #include "runtime/data/json_lines.hpp"
 
 #include <algorithm>
+#include <limits>
+
+// Gives the parser's templates names of their own. Other units instantiate the same templates
+// without optimisation, and the linker keeps one instance of each name.
+#define JSON_USE_LEGACY_DISCARDED_VALUE_COMPARISON 1
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <vector>
@@ -123,6 +128,12 @@ std::optional<unsigned> escape_at(std::string_view text) {
 bool is_high(std::optional<unsigned> unit) { return unit && *unit >= 0xD800 && *unit < 0xDC00; }
 bool is_low(std::optional<unsigned> unit) { return unit && *unit >= 0xDC00 && *unit < 0xE000; }
 
+bool may_have_surrogates(std::string_view line) {
+  return line.find("\\ud") != std::string_view::npos || line.find("\\uD") != std::string_view::npos;
+}
+
+}  // namespace
+
 // A backslash stands inside strings only, so the line need not be parsed for this.
 std::string without_lone_surrogates(std::string_view line) {
   std::string mended(line);
@@ -139,18 +150,35 @@ std::string without_lone_surrogates(std::string_view line) {
   return mended;
 }
 
-bool may_have_surrogates(std::string_view line) {
-  return line.find("\\ud") != std::string_view::npos || line.find("\\uD") != std::string_view::npos;
+// The rest of a line that was too long.
+bool LineReader::skip_line(std::int64_t end) {
+  for (skipping_ = false;;) {
+    const std::size_t line_end = held_.find('\n', from_);
+    from_ = line_end == std::string::npos ? held_.size() : line_end + 1;
+    const bool inside = held_offset_ + static_cast<std::int64_t>(from_) < end;
+    if (line_end != std::string::npos) return inside;
+    if (!inside || source_.at_end()) return false;
+    read_more(kReadBytes);
+  }
 }
 
-}  // namespace
+void LineReader::read_more(std::size_t bytes) {
+  held_.erase(0, from_);
+  held_offset_ += static_cast<std::int64_t>(from_);
+  from_ = 0;
+  const std::size_t before = held_.size();
+  held_.resize(before + bytes);
+  held_.resize(before + source_.read(std::span(held_).subspan(before)));
+}
 
 LineReader::Next LineReader::next(std::string_view& line) {
+  if (skipping_) (void)skip_line(std::numeric_limits<std::int64_t>::max());
   std::size_t searched = from_;
   for (;;) {
     const std::size_t end = held_.find('\n', searched);
     const bool last = end == std::string::npos && source_.at_end();
     if (last && from_ == held_.size()) return Next::kEnd;
+    offset_ = held_offset_ + static_cast<std::int64_t>(from_);
     if (end != std::string::npos || last) {
       const std::size_t stop = last ? held_.size() : end;
       line = std::string_view(held_).substr(from_, stop - from_);
@@ -161,14 +189,12 @@ LineReader::Next LineReader::next(std::string_view& line) {
     }
     if (held_.size() - from_ > longest_bytes_) {
       ++number_;
+      skipping_ = true;
       return Next::kTooLong;
     }
-    held_.erase(0, from_);
-    from_ = 0;
-    searched = held_.size();
+    searched = held_.size() - from_;
     // Doubling keeps the search of a long line linear.
-    held_.resize(searched + std::max(kReadBytes, searched));
-    held_.resize(searched + source_.read(std::span(held_).subspan(searched)));
+    read_more(std::max(kReadBytes, searched));
   }
 }
 

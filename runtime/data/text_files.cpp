@@ -9,6 +9,7 @@
 
 #include "base/error.hpp"
 #include "base/posix/io_error.hpp"
+#include "runtime/data/hash.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
@@ -16,8 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// Prose, markup and source code. Not data such as .json or .csv: who wants these says so with a
-// glob.
+// Prose, markup and source code; besides, every name of JSON lines and Parquet. Not other data such
+// as .json or .csv: who wants these says so with a glob.
 constexpr std::array<std::string_view, 47> kTextExtensions{
     ".txt", ".text", ".md",  ".markdown", ".rst",   ".tex",  ".org", ".adoc", ".html",  ".htm",
     ".py",  ".pyi",  ".c",   ".h",        ".cc",    ".cpp",  ".cxx", ".hh",   ".hpp",   ".hxx",
@@ -33,12 +34,18 @@ std::string lower_extension(const fs::path& path) {
 
 TextFormat format_of(const fs::path& path) {
   const std::string extension = lower_extension(path);
-  if (extension == ".gz") return format_of(path.stem());
+  if (extension == ".gz" || extension == ".zst") {
+    const TextFormat inner = format_of(path.stem());
+    return inner == TextFormat::kParquet ? TextFormat::kPlain : inner;
+  }
+  if (extension == ".parquet") return TextFormat::kParquet;
   if (extension == ".jsonl" || extension == ".ndjson") return TextFormat::kJsonLines;
   return extension == ".json" ? TextFormat::kJson : TextFormat::kPlain;
 }
 
 bool is_text_name(const fs::path& path) {
+  const TextFormat format = format_of(path);
+  if (format == TextFormat::kJsonLines || format == TextFormat::kParquet) return true;
   const std::string extension = lower_extension(path);
   return std::find(kTextExtensions.begin(), kTextExtensions.end(), extension) !=
          kTextExtensions.end();
@@ -129,7 +136,7 @@ std::string why_nothing(const std::string& spec) {
   return "no file matches '" + spec + "'";
 }
 
-Found files_of(const std::string& spec) {
+Found files_of(const std::string& spec, const std::string& key) {
   std::error_code ignored;
   Found found;
   if (fs::is_regular_file(spec, ignored)) {
@@ -137,7 +144,7 @@ Found files_of(const std::string& spec) {
   } else if (fs::is_directory(spec, ignored)) {
     search_folder(spec, found);
     if (found.empty()) {
-      throw IoError("data.text: no text file (.txt .md .py ...) in the folder " + spec +
+      throw IoError(key + ": no text file (.txt .md .py ...) in the folder " + spec +
                         "; name the files by a glob such as " + spec + "/**/*",
                     spec);
     }
@@ -149,20 +156,23 @@ Found files_of(const std::string& spec) {
     }
     expand_glob(pattern.root_path(), components, 0, found);
   }
-  if (found.empty()) throw IoError("data.text: " + why_nothing(spec), spec);
+  if (found.empty()) throw IoError(key + ": " + why_nothing(spec), spec);
   return found;
 }
 
-TextFile describe(const fs::path& path, bool named) {
+TextFile describe(const fs::path& path, bool named, const std::string& key) {
   std::error_code error;
   const fs::path canonical = fs::canonical(path, error);
   struct stat status {};
   if (error || ::stat(canonical.c_str(), &status) != 0) {
     throw_io_error("read", path.string(), error ? error.value() : errno);
   }
-  return {canonical.string(), status.st_size,
-          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec, named,
-          format_of(canonical)};
+  return {canonical.string(),
+          status.st_size,
+          status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec,
+          named,
+          format_of(path),
+          key};
 }
 
 // Bytes of the UTF-8 character at the start of `text`; 1 if it is invalid.
@@ -249,12 +259,15 @@ bool matches_glob(std::string_view name, std::string_view pattern) {
   return pattern.find_first_not_of('*') == std::string_view::npos;
 }
 
-std::vector<TextFile> find_text_files(const std::vector<std::string>& specs) {
+std::vector<TextFile> find_text_files(const std::vector<std::string>& specs,
+                                      const std::string& key) {
   std::vector<TextFile> files;
   for (const std::string& spec : specs) {
     std::error_code ignored;
     const bool named = fs::is_regular_file(spec, ignored);
-    for (const fs::path& path : files_of(spec)) files.push_back(describe(path, named));
+    for (const fs::path& path : files_of(spec, key)) {
+      files.push_back(describe(path, named, key));
+    }
   }
   // A file that was named and also found counts as named.
   std::sort(files.begin(), files.end(), [](const TextFile& a, const TextFile& b) {
@@ -264,6 +277,12 @@ std::vector<TextFile> find_text_files(const std::vector<std::string>& specs) {
                           [](const TextFile& a, const TextFile& b) { return a.path == b.path; }),
               files.end());
   return files;
+}
+
+void add_identity(Hasher& hasher, const TextFile& file) {
+  hasher.add(file.path);
+  hasher.add(file.size_bytes);
+  hasher.add(file.modified_ns);
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The files that `data.text` names. document_reader.hpp reads them.
+// The files that `data.text`, or another key or argument, names. document_reader.hpp reads them.
 #pragma once
 
 #include <cstdint>
@@ -13,6 +13,7 @@ enum class TextFormat {
   kPlain,
   kJsonLines,  // .jsonl, .ndjson
   kJson,       // .json: lines or one JSON document
+  kParquet,    // .parquet: read as JSON lines, one for each row
 };
 
 struct TextFile {
@@ -20,7 +21,9 @@ struct TextFile {
   std::int64_t size_bytes = 0;
   std::int64_t modified_ns = 0;
   bool named = false;  // given by name, so that being empty or binary is worth an error
-  TextFormat format = TextFormat::kPlain;  // of the name, without an ending .gz
+  // Of the name, without an ending .gz or .zst. A link has a name of its own.
+  TextFormat format = TextFormat::kPlain;
+  std::string key = "data.text";  // the key or the command that names the file, for messages
 };
 
 // Each spec is a file, a folder (all text files below it, by extension) or a glob. A glob names
@@ -29,7 +32,12 @@ struct TextFile {
 // the dot. Links to folders below a folder or a wildcard are not followed. Relative paths start at
 // the working directory. The result is sorted by path, each file once. Throws IoError if a spec
 // matches no file or a folder cannot be read.
-[[nodiscard]] std::vector<TextFile> find_text_files(const std::vector<std::string>& specs);
+[[nodiscard]] std::vector<TextFile> find_text_files(const std::vector<std::string>& specs,
+                                                    const std::string& key = "data.text");
+
+class Hasher;
+// Path, size and modification time: what a cache of the file is known by.
+void add_identity(Hasher& hasher, const TextFile& file);
 
 // Matches one component of a path with one component of a pattern. `?` and classes match one UTF-8
 // character.

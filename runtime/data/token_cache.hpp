@@ -14,10 +14,12 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/posix/map.hpp"
 #include "runtime/data/document_reader.hpp"
+#include "runtime/data/hash.hpp"
 #include "runtime/data/text_files.hpp"
 #include "runtime/data/token_source.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
@@ -37,6 +39,10 @@ struct TokenCacheHeader {
   std::uint64_t header_hash;  // XXH3-64 of the bytes above
 };
 static_assert(sizeof(TokenCacheHeader) == 96);
+
+inline constexpr std::string_view kTokenCacheMagic = "SLUICETK";
+inline constexpr std::uint32_t kTokenCacheVersion = 1;
+[[nodiscard]] std::uint64_t hash_of_header(const TokenCacheHeader& header);
 
 struct TokenCacheRequest {
   std::string folder;  // made if missing
@@ -74,6 +80,26 @@ class TokenCache : public DocumentSource {
 
   MappedFile file_;
   TokenCacheHeader header_{};
+};
+
+// Adds what tells the documents of files apart: path, size and modification time of each file, and
+// the key of JSON lines.
+void add_text_files(Hasher& hasher, const std::vector<TextFile>& files,
+                    const std::string& json_key);
+
+// The file of a cache, whatever it is made of.
+struct TokenCacheFile {
+  std::string folder, key;
+  std::int64_t vocab = 0;
+  // False: the files beside are not whole, so that the cache counts as missing.
+  std::function<bool()> whole_beside = [] { return true; };
+
+  [[nodiscard]] std::string path() const { return folder + "/" + key + ".tokens"; }
+  // The cache if it is whole and its own, else nothing. Writes no file.
+  [[nodiscard]] std::shared_ptr<const TokenCache> open() const;
+  // The same; if there is none, `build` writes it to path() under the lock of the key.
+  [[nodiscard]] std::shared_ptr<const TokenCache> open_or_build(
+      const std::function<void()>& build) const;
 };
 
 // The 32 digits in the name of this request's cache.

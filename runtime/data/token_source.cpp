@@ -71,15 +71,43 @@ void ChainedSource::read(std::int64_t first, std::span<std::int64_t> out) const 
   check(first >= 0 && first + static_cast<std::int64_t>(out.size()) <= size(),
         "ChainedSource::read outside the source");
   if (out.empty()) return;
-  auto index = static_cast<std::size_t>(std::upper_bound(starts_.begin(), starts_.end(), first) -
-                                        starts_.begin() - 1);
-  for (; !out.empty(); ++index) {
+  for (std::size_t index = piece_at(first); !out.empty(); ++index) {
     const Piece& piece = pieces_[index];
     const std::int64_t skipped = first - starts_[index];
     const auto count = std::min(out.size(), static_cast<std::size_t>(starts_[index + 1] - first));
     piece.source->read(piece.range.begin + skipped, out.first(count));
     out = out.subspan(count);
     first += static_cast<std::int64_t>(count);
+  }
+}
+
+std::size_t ChainedSource::piece_at(std::int64_t position) const {
+  const auto after = std::upper_bound(starts_.begin(), starts_.end(), position);
+  return static_cast<std::size_t>(after - starts_.begin() - 1);
+}
+
+void ChainedSource::add_starts(std::int64_t first, std::int64_t last,
+                               std::vector<std::int64_t>& out) const {
+  if (first >= last) return;
+  for (std::size_t index = piece_at(first); index < pieces_.size() && starts_[index] < last;
+       ++index) {
+    const Piece& piece = pieces_[index];
+    const std::int64_t shift = starts_[index] - piece.range.begin;
+    if (starts_[index] > first) out.push_back(starts_[index]);
+    const std::size_t begin = out.size();
+    piece.source->add_starts(std::max(first, starts_[index]) - shift,
+                             std::min(last, starts_[index + 1]) - shift, out);
+    for (std::size_t i = begin; i < out.size(); ++i) out[i] += shift;
+  }
+}
+
+void DocumentSource::add_starts(std::int64_t first, std::int64_t last,
+                                std::vector<std::int64_t>& out) const {
+  const auto starts = document_starts();
+  auto at = std::upper_bound(starts.begin(), starts.end(), first);
+  // Documents without tokens begin where the next one begins.
+  for (std::int64_t before = first; at != starts.end() && *at < last; before = *at++) {
+    if (*at != before) out.push_back(*at);
   }
 }
 

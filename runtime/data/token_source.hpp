@@ -17,6 +17,10 @@ class TokenSource {
   // Copies the stored tokens [first, first + out.size()) without a check of their range. REQUIRES:
   // first >= 0 and first + out.size() <= size().
   virtual void read(std::int64_t first, std::span<std::int64_t> out) const = 0;
+  // Appends the positions in (first, last) at which a document begins, rising; none of a source
+  // that knows no documents. REQUIRES: 0 <= first and last <= size().
+  virtual void add_starts(std::int64_t /*first*/, std::int64_t /*last*/,
+                          std::vector<std::int64_t>& /*out*/) const {}
 };
 
 // A source of documents. Document d is the tokens [starts[d], starts[d + 1]).
@@ -25,6 +29,8 @@ class DocumentSource : public TokenSource {
   // documents + 1 positions in ascending order, from 0 to size(). The span lives as long as the
   // source.
   [[nodiscard]] virtual std::span<const std::int64_t> document_starts() const = 0;
+  void add_starts(std::int64_t first, std::int64_t last,
+                  std::vector<std::int64_t>& out) const override;
 };
 
 enum class TokenType : std::uint8_t { kUInt8, kInt8, kUInt16, kInt16, kInt32, kUInt32, kInt64 };
@@ -38,7 +44,7 @@ struct TokenRange {
   friend bool operator==(const TokenRange&, const TokenRange&) = default;
 };
 
-// Ranges of other sources, concatenated.
+// Ranges of other sources, concatenated. Each range begins a document.
 class ChainedSource : public TokenSource {
  public:
   struct Piece {
@@ -48,8 +54,13 @@ class ChainedSource : public TokenSource {
   explicit ChainedSource(std::vector<Piece> pieces);
   [[nodiscard]] std::int64_t size() const override { return starts_.back(); }
   void read(std::int64_t first, std::span<std::int64_t> out) const override;
+  void add_starts(std::int64_t first, std::int64_t last,
+                  std::vector<std::int64_t>& out) const override;
 
  private:
+  // The piece that holds a position. REQUIRES: the position is below size().
+  [[nodiscard]] std::size_t piece_at(std::int64_t position) const;
+
   std::vector<Piece> pieces_;  // none empty
   std::vector<std::int64_t> starts_;
 };

@@ -3,7 +3,9 @@
 //
 // The tokens of a split form one stream, cut into samples of seq + 1 tokens. Neighbouring samples
 // share their border token: target of one, input of the other. Samples cross documents. Within an
-// epoch each sample comes once; a batch at the end of an epoch continues with the next epoch.
+// epoch each sample comes once; a batch at the end of an epoch continues with the next epoch. The
+// parts of a blend have a stream and epochs each (blend_plan.hpp). Conversations (data.sft) are
+// packed into rows instead (chat/packed_conversations.hpp).
 #pragma once
 
 #include <cstdint>
@@ -13,12 +15,12 @@
 #include <vector>
 
 #include "runtime/data/data_options.hpp"
-#include "runtime/data/sample_order.hpp"
+#include "runtime/data/sample_mix.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 
 namespace sluice {
 
-class TokenSource;
+struct DataSets;
 
 // Checks options and files as TrainingData does, for plans: reads and tokenises no text, builds no
 // cache, opens existing caches, logs its findings. Returns the smallest vocabulary for the data
@@ -29,12 +31,19 @@ class TokenSource;
 
 struct SampleRows {
   std::vector<std::int64_t> tokens, targets;  // rows x seq, row-major
+  // Of each row: 0, the end of each document, seq. Positions start anew in each document, and
+  // attention stays inside a document. Unused places form a document without targets. Empty: each
+  // row is one document.
+  std::vector<std::vector<std::int32_t>> cu_seqlens;
+  // Targets that count in the loss (not kIgnoreTarget) of the whole global batch, at least 1: the
+  // batch's loss is the sum over its targets divided by this number. 0: every target counts.
+  std::int64_t learned_targets = 0;
 };
 
 // Immutable after construction; thread-safe.
 class TrainingData {
  public:
-  // Builds the token caches of data.text, waits for the process that builds them, or opens them. An
+  // Builds the token caches of text, waits for the process that builds them, or opens them. An
   // empty data.cache_dir means .cache/tokens of the working directory. Throws ConfigError if
   // options contradict each other, IoError if the data cannot be read or is shorter than one
   // sample.
@@ -45,11 +54,15 @@ class TrainingData {
   // The smallest vocabulary for the data: the tokenizer's. Megatron data with data.tokenizer left
   // at `bytes` has no tokenizer (nullptr); then the largest token + 1.
   [[nodiscard]] std::int64_t vocab_size() const { return vocab_size_; }
-  [[nodiscard]] std::int64_t train_samples() const { return train_order_.samples(); }
-  [[nodiscard]] std::int64_t valid_samples() const { return valid_order_.samples(); }  // may be 0
-  [[nodiscard]] std::int64_t train_tokens() const;
-  [[nodiscard]] std::int64_t valid_tokens() const;
-  [[nodiscard]] std::shared_ptr<const TokenSource> valid_source() const { return valid_; }
+  [[nodiscard]] std::int64_t train_samples() const { return train_.samples(); }
+  [[nodiscard]] std::int64_t valid_samples() const { return valid_.samples(); }  // may be 0
+  [[nodiscard]] std::int64_t train_tokens() const { return train_.tokens(); }
+  [[nodiscard]] std::int64_t valid_tokens() const { return valid_.tokens(); }
+  [[nodiscard]] std::int64_t test_tokens() const { return test_tokens_; }
+  // A part for each of data.blend, else one.
+  [[nodiscard]] const SampleMix& train() const { return train_; }
+  // Names of data.valid_sets.
+  [[nodiscard]] const std::vector<std::string>& valid_sets() const { return set_names_; }
   // 32 digits that depend on the tokens, not on paths or times: their number, the vocabulary, and a
   // sample of tokens from both splits. Other data has other digits; a small edit of much text may
   // go unnoticed. Reads about 100 KiB.
@@ -63,16 +76,24 @@ class TrainingData {
   // evaluation and for each seed; wraps round. REQUIRES: valid_samples() > 0.
   void valid_rows(std::int64_t index, std::int64_t global_batch, std::int64_t first_row,
                   std::int64_t rows, SampleRows& out) const;
+  // The same of data.valid_sets[set].
+  void set_rows(std::size_t set, std::int64_t index, std::int64_t global_batch,
+                std::int64_t first_row, std::int64_t rows, SampleRows& out) const;
 
  private:
-  void fill(const TokenSource& source, const SampleOrder& order, std::int64_t first_draw,
-            std::int64_t rows, SampleRows& out) const;
+  TrainingData(DataSets&& sets, const DataOptions& options, std::int64_t seq, std::uint64_t seed);
+  // Rows [first_row, first_row + rows) of batch `batch`, from 0.
+  void fill(const SampleMix& mix, std::int64_t batch, std::int64_t global_batch,
+            std::int64_t first_row, std::int64_t rows, SampleRows& out) const;
 
   std::int64_t seq_;
+  bool packs_rows_;  // rows have cu_seqlens
   std::unique_ptr<Tokenizer> tokenizer_;
   std::int64_t vocab_size_ = 0;
-  std::shared_ptr<const TokenSource> train_, valid_;
-  SampleOrder train_order_{0, 0}, valid_order_{0, 0};
+  SampleMix train_, valid_;
+  std::vector<SampleMix> sets_;
+  std::vector<std::string> set_names_;
+  std::int64_t test_tokens_ = 0;
 };
 
 }  // namespace sluice

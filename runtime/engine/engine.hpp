@@ -40,7 +40,8 @@ class Engine final {
   ~Engine();
 
   [[nodiscard]] StepResult train_step(const StepInput& input);
-  // Mean loss over the tokens of validation batches [0, batches).
+  // Mean loss over the targets of validation batches [0, batches): those that rows count as learned
+  // (SampleRows::learned_targets), else all.
   [[nodiscard]] double evaluate(std::int64_t batches);
   // The sum of the losses of each of `count` micro-batches, on all ranks. A sum does not depend on
   // the rank that runs its micro-batch. rows(i, 0, train.micro_batch, out) is micro-batch i;

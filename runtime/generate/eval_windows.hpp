@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/data/sample_source.hpp"
 #include "runtime/data/token_source.hpp"
 
 namespace sluice {
@@ -32,5 +33,11 @@ struct EvalWindow {
 void append_window(const std::string& name, const TokenSource& source, const EvalWindow& window,
                    std::int64_t seq, std::int64_t vocab, std::vector<std::int64_t>& tokens,
                    std::vector<std::int64_t>& targets);
+
+// Appends row `row` of packed documents, whose learned targets alone are counted. Returns 0, the
+// end of each document, seq. Throws as append_window.
+[[nodiscard]] std::vector<std::int32_t> append_packed_row(
+    const std::string& name, const SampleSource& rows, std::int64_t row, std::int64_t seq,
+    std::int64_t vocab, std::vector<std::int64_t>& tokens, std::vector<std::int64_t>& targets);
 
 }  // namespace sluice

@@ -45,6 +45,10 @@ struct ModelOptions {
   // Not a key: the model runs on a GPU. Its blocks then use libtorch's autograd, despite
   // explicit_units, because explicit blocks have no CUDA kernels. A dry run takes the same paths.
   bool on_gpu = false;
+  // Not a key: rows may hold several documents (UnitCall::documents), as the data says
+  // (DataOptions::packs_rows). Units then take the code of documents for every row, so that a dry
+  // run, whose rows are one document, counts the most that a row can need.
+  bool packed_rows = false;
   // Not a key: train.freeze, the patterns of parameters that are not trained (frozen_groups.hpp).
   std::vector<std::string> freeze{};
 };

@@ -26,6 +26,8 @@
 
 namespace sluice {
 
+class Documents;
+
 // Place of a call in the run. Dropout depends only on this place, unit and element. A forward of
 // later positions also finds its place in the sequence.
 struct UnitCall {
@@ -38,6 +40,9 @@ struct UnitCall {
   // number from 0, then one at a time.
   const at::Tensor* cache = nullptr;
   std::int64_t first_position = 0;  // of the input; 0 without a cache
+  // Of the micro-batch's rows (documents.hpp); null: each row is one document. Other than null only
+  // for a model made with ModelOptions::packed_rows.
+  const Documents* documents = nullptr;
 };
 
 // Data that forward keeps for backward. Destroying it frees the memory.

@@ -147,6 +147,8 @@ std::vector<EventScalar> event_scalars(const StepRecord& record) {
   add_given("perf/checkpoint_ms", record.checkpoint_ms);
   add_given("eval/loss", record.eval_loss);
   add_given("eval/ppl", record.eval_ppl);
+  for (const auto& [name, loss] : record.eval_losses)
+    scalars.push_back({"eval/loss/" + name, loss});
   return scalars;
 }
 

@@ -68,6 +68,7 @@ std::string to_json_line(const StepRecord& record) {
   if (record.checkpoint_ms) object["checkpoint_ms"] = *record.checkpoint_ms;
   if (record.eval_loss) object["eval_loss"] = *record.eval_loss;
   if (record.eval_ppl) object["eval_ppl"] = *record.eval_ppl;
+  for (const auto& [name, loss] : record.eval_losses) object["eval_losses"][name] = loss;
   return object.dump();
 }
 

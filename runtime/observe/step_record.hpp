@@ -4,6 +4,8 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
+#include <vector>
 
 namespace sluice {
 
@@ -52,6 +54,7 @@ struct StepRecord {
   std::optional<double> checkpoint_ms;
   std::optional<double> eval_loss;  // only of steps after which it evaluated
   std::optional<double> eval_ppl;
+  std::vector<std::pair<std::string, double>> eval_losses{};  // of data.valid_sets, by name
 };
 
 // One JSON object without a line break, keys in the order above. A double reads back as the same

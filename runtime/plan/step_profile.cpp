@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
+#include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
 #include "runtime/program/check/pipeline_check.hpp"
@@ -305,6 +306,9 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   shape.bucket_bytes = options.zero.bucket_bytes;
   shape.prefetch_units = options.zero.prefetch_units;
   shape.batch_bytes = options.train.micro_batch * spec.options.seq * 2 * 8;
+  if (spec.options.packed_rows && spec.options.on_gpu) {
+    shape.batch_bytes += Documents::device_bytes(options.train.micro_batch, spec.options.seq);
+  }
   shape.constant_bytes = spec.constant_bytes();
   shape.library_bytes = spec.options.on_gpu ? kCublasWorkspaces : 0;
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cctype>
 #include <chrono>
 
 #include "base/error.hpp"
@@ -88,14 +89,39 @@ std::int64_t sample_positions(std::int64_t seq, std::int64_t tokens) {
   return tokens == 0 ? 0 : std::min(seq, sample_prompt(seq) + tokens);
 }
 
+namespace {
+
+// The begin of one of the first validation rows, the one with most letters: how a table of numbers
+// goes on says little about a model.
+std::vector<std::int32_t> prompt_of_words(const TrainingData& data, std::int64_t tokens) {
+  constexpr std::int64_t kRows = 8;
+  SampleRows rows;
+  data.valid_rows(0, kRows, 0, kRows, rows);
+  const auto seq = std::ssize(rows.tokens) / kRows;
+  std::vector<std::int32_t> best;
+  std::ptrdiff_t most = -1;
+  for (std::int64_t row = 0; row < kRows; ++row) {
+    const auto begin = rows.tokens.begin() + row * seq;
+    const std::vector<std::int32_t> prompt(begin, begin + tokens);
+    const std::string text = data.tokenizer()->decode(prompt);
+    const auto letters = std::count_if(text.begin(), text.end(), [](unsigned char c) {
+      constexpr unsigned char kFirstOfMany = 0x80;  // of a character of several bytes
+      return std::isalpha(c) != 0 || c >= kFirstOfMany;
+    });
+    if (letters <= most) continue;
+    most = letters;
+    best = prompt;
+  }
+  return best;
+}
+
+}  // namespace
+
 Sampled sample_text(Engine& engine, Communicator& comm, const TrainingData& data,
                     std::int64_t tokens, std::uint64_t seed,
                     const std::function<void()>& after_token) {
-  SampleRows rows;
-  data.valid_rows(0, 1, 0, 1, rows);
   const std::int64_t seq = engine.spec().options.seq;
-  const std::vector<std::int32_t> prompt(rows.tokens.begin(),
-                                         rows.tokens.begin() + sample_prompt(seq));
+  const std::vector<std::int32_t> prompt = prompt_of_words(data, sample_prompt(seq));
   const std::int64_t room = sample_positions(seq, tokens) - sample_prompt(seq);
   const GenerateOptions options{.sampling = {.temperature = kSampleTemperature, .seed = seed},
                                 .max_tokens = room};

@@ -15,7 +15,7 @@ namespace sluice {
 void set_libtorch_threads(int threads);
 
 // FLOP/s of a square matrix product, the best of a few; the base of "% of measured rate"
-// (peak_rate.hpp). Takes about 0.1 s on a CPU, without this thread's wait for a core.
+// (peak_rate.hpp). Takes at most 0.2 s on a CPU, without this thread's wait for a core.
 [[nodiscard]] double measure_gemm_rate(DType dtype, at::Device device);
 
 // A linear layer: x [rows, in] -> y [rows, out].

@@ -115,8 +115,9 @@ double gemm_rate(DType dtype, at::Device device) {
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     return flops / took.count();
   };
-  // Some CPUs need half a minute for a full-size 16-bit product.
-  constexpr double kLongest = 0.25;  // seconds
+  // Some CPUs need half a minute for a full-size 16-bit product. The loops below take six times
+  // this limit at most.
+  constexpr double kLongest = 0.03;  // seconds
   std::int64_t n = device.is_cuda() ? largest : 64;
   (void)rate_at(n);  // the libraries make their kernels in the first call
   double best = rate_at(n);

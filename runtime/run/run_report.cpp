@@ -1,5 +1,6 @@
 #include "runtime/run/run_report.hpp"
 
+#include <cmath>
 #include <cstdio>
 
 #include "base/bytes.hpp"
@@ -73,10 +74,15 @@ void RunReport::keep_timings() {
 
 void RunReport::evaluated(const StepRecord& record, double seconds) {
   progress_.clear();
-  char line[128];
-  std::snprintf(line, sizeof line, "step %lld: validation loss %.4f, perplexity %.2f (%.1f s)",
-                static_cast<long long>(record.step), *record.eval_loss, *record.eval_ppl, seconds);
-  say(line);
+  const std::string step = "step " + std::to_string(record.step) + ": validation loss ";
+  char figures[96];
+  for (const auto& [name, loss] : record.eval_losses) {
+    std::snprintf(figures, sizeof figures, "%.4f, perplexity %.2f", loss, std::exp(loss));
+    say(step + "of " + name + " " + figures);
+  }
+  std::snprintf(figures, sizeof figures, "%.4f, perplexity %.2f (%.1f s)", *record.eval_loss,
+                *record.eval_ppl, seconds);
+  say(step + figures);
 }
 
 void RunReport::step_done(StepRecord& record, const CountedTiers& counted) {

@@ -1,5 +1,6 @@
 #include "runtime/run/trainer.hpp"
 
+#include <atomic>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -69,10 +70,16 @@ RowSource train_rows(const TrainingData& data, std::int64_t global_batch) {
   };
 }
 
-RowSource valid_rows(const TrainingData& data, std::int64_t global_batch) {
-  return [&data, global_batch](std::int64_t index, std::int64_t first, std::int64_t rows,
-                               SampleRows& out) {
-    data.valid_rows(index, global_batch, first, rows, out);
+// The validation set that an evaluation reads: one of data.valid_sets, or kMainSet.
+using ValidSetIndex = std::atomic<std::size_t>;
+constexpr std::size_t kMainSet = static_cast<std::size_t>(-1);
+
+RowSource valid_rows(const TrainingData& data, std::int64_t global_batch,
+                     const ValidSetIndex& set) {
+  return [&data, global_batch, &set](std::int64_t index, std::int64_t first, std::int64_t rows,
+                                     SampleRows& out) {
+    if (set == kMainSet) return data.valid_rows(index, global_batch, first, rows, out);
+    data.set_rows(set, index, global_batch, first, rows, out);
   };
 }
 
@@ -145,7 +152,7 @@ class Trainer {
             engine_options(options, comm_),
             make_model(unit_options(options.engine), options.engine.part, &comms.tensor()),
             std::move(plan), comms, device_, train_rows(data, global_batch_of(options.engine)),
-            valid_rows(data, global_batch_of(options.engine)), observer())),
+            valid_rows(data, global_batch_of(options.engine), valid_set_), observer())),
         memory_(plan_memory(engine_.train_program(), options.budgets)),
         report_(options, engine_, memory_, comm_, gemm_rate),
         saver_(saving_options(options),
@@ -265,16 +272,30 @@ class Trainer {
 
   bool evaluates_after(std::int64_t step, bool stop) const {
     const TrainOptions& train = options_.engine.train;
-    if (train.eval_steps == 0 || data_.valid_samples() == 0 || stop) return false;
+    const bool has_data = data_.valid_samples() > 0 || !data_.valid_sets().empty();
+    if (train.eval_steps == 0 || !has_data || stop) return false;
     return step == train.steps || (train.eval_every > 0 && step % train.eval_every == 0);
   }
 
   void evaluate(StepRecord& record) {
     const auto begin = std::chrono::steady_clock::now();
-    record.eval_loss = engine_.evaluate(options_.engine.train.eval_steps);
+    double sum = 0;
+    for (std::size_t i = 0; i < data_.valid_sets().size(); ++i) {
+      record.eval_losses.emplace_back(data_.valid_sets()[i], loss_of(i));
+      sum += record.eval_losses.back().second;
+    }
+    // Sets alone: each has given the same number of tokens.
+    record.eval_loss = data_.valid_samples() > 0
+                           ? loss_of(kMainSet)
+                           : sum / static_cast<double>(data_.valid_sets().size());
     record.eval_ppl = std::exp(*record.eval_loss);
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     report_.evaluated(record, took.count());
+  }
+
+  double loss_of(std::size_t set) {
+    valid_set_ = set;
+    return engine_.evaluate(options_.engine.train.eval_steps);
   }
 
   void sample() {
@@ -306,7 +327,8 @@ class Trainer {
   const at::Device device_;
   RunLossScale loss_scale_;
   StepPace pace_;
-  StepMeter meter_;  // made before the engine whose bytes the meter counts
+  ValidSetIndex valid_set_{kMainSet};  // declared before the engine, which reads it
+  StepMeter meter_;                    // made before the engine whose bytes the meter counts
   Engine engine_;
   const MemoryPlan memory_;
   RunReport report_;

@@ -126,6 +126,22 @@ TEST(Plan, WorldsThatAreNotHere) {
   EXPECT_LT(full.json["mfu"].get<double>(), 0.6);
 }
 
+// Flash attention over documents takes no such heads.
+TEST(Plan, DocumentsOnAGpuNeedHeadsOfEights) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string documents =
+      "tiny.yaml --profile h100-sxm --set data.document_mask=true --set model.heads=";
+  const Finished run = run_program(scratch, "plan " + documents + "16 --set train.dtype=bf16");
+  EXPECT_EQ(run.exit_code, 2) << run.output;
+  EXPECT_NE(run.output.find("rows of several documents on a GPU need a head_dim that is a multiple "
+                            "of 8 up to 256, which 4 is not"),
+            std::string::npos)
+      << run.output;
+  EXPECT_EQ(plan(scratch, documents + "16").exit_code, 0);
+  EXPECT_EQ(plan(scratch, documents + "8 --set train.dtype=bf16").exit_code, 0);
+}
+
 TEST(Plan, MeshesThatAreNotHere) {
   const Scratch scratch;
   scratch.write("70b.yaml", kLlama70B);

@@ -170,17 +170,15 @@ TEST_F(Reader, ResolvedTextNamesEveryOrigin) {
 }
 
 // A value other than the default for every key.
-Value another(const Key& key) {
-  static const RunConfig defaults{};
-  const Value value = key.get(defaults);
+Value another(const Rules& rules, const Value& value) {
   if (const auto* flag = std::get_if<bool>(&value)) return !*flag;
   if (const auto* whole = std::get_if<std::int64_t>(&value)) {
-    if (key.rules.type != KeyType::kEnum) return *whole + (*whole == 0 ? 3 : 1);
-    return std::int64_t{key.rules.choices.size() > 1 && *whole == 0 ? 1 : 0};
+    if (rules.type != KeyType::kEnum) return *whole + (*whole == 0 ? 3 : 1);
+    return std::int64_t{rules.choices.size() > 1 && *whole == 0 ? 1 : 0};
   }
   if (const auto* number = std::get_if<double>(&value)) return *number / 3 + 1.0 / 7;
-  if (key.rules.type == KeyType::kSteps) return std::string("6.25%");
-  if (key.rules.type == KeyType::kRate) return std::string("0.01%");
+  if (rules.type == KeyType::kSteps) return std::string("6.25%");
+  if (rules.type == KeyType::kRate) return std::string("0.01%");
   if (std::holds_alternative<std::string>(value)) {
     return std::string("a \"b\" \\ # ${X} $${Y} 'c': \xc3\xa9, * [d]");
   }
@@ -188,6 +186,13 @@ Value another(const Key& key) {
     return std::vector<double>{1.0 / 3, 1e-300};
   if (std::holds_alternative<std::vector<std::int64_t>>(value)) {
     return std::vector<std::int64_t>{1, 2147483647};
+  }
+  if (std::holds_alternative<std::vector<Record>>(value)) {
+    Record record;
+    for (const RecordField& field : *rules.fields) {
+      record.values.push_back(another(field.rules, field.fallback));
+    }
+    return std::vector<Record>{record, record};
   }
   return std::vector<std::string>{"**/*.py", "- a", "null", "~", "1e3"};
 }
@@ -199,7 +204,8 @@ TEST_F(Reader, ResolvedTextLoadsAgain) {
   expect_same(load_config("again/resolved.yaml", {}).run, loaded.run);
 
   for (const Section& section : schema()) {
-    for (const Key& key : section.keys) key.set(loaded.run, another(key));
+    for (const Key& key : section.keys)
+      key.set(loaded.run, another(key.rules, key.get(RunConfig{})));
   }
   // So that no key is idle (idle_keys.hpp). No optimizer reads the keys of all, and a static loss
   // scale none of a dynamic one.

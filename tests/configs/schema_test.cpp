@@ -91,6 +91,12 @@ const std::vector<std::string> kContract{"model.type",
                                          "output.tensorboard",
                                          "output.trace"};
 
+Record blank_record(const Rules& rules) {
+  Record record;
+  for (const RecordField& field : *rules.fields) record.values.push_back(field.fallback);
+  return record;
+}
+
 TEST(Schema, HoldsTheContract) {
   for (const std::string& path : kContract) EXPECT_NE(find_key(path), nullptr) << path;
   EXPECT_EQ(find_key("zero"), nullptr);
@@ -141,6 +147,9 @@ TEST(Schema, EveryKeyHasAFieldOfItsOwn) {
       }
       if (std::holds_alternative<std::vector<std::string>>(value)) {
         key.set(run, std::vector<std::string>{"x"});
+      }
+      if (std::holds_alternative<std::vector<Record>>(value)) {
+        key.set(run, std::vector<Record>{blank_record(key.rules)});
       }
       for (const Section& other : schema()) {
         for (const Key& untouched : other.keys) {

@@ -148,16 +148,6 @@ TEST_F(Validate, Zero) {
   EXPECT_EQ(complaint(kData + "zero: {stage: 3, prefetch_units: 5}\nmodel: {layers: 4}\n", 1), "");
 }
 
-TEST_F(Validate, Data) {
-  EXPECT_EQ(
-      complaint("train: {steps: 5}\n", 1),
-      "c.yaml (default): data.text: one of data.text and data.train must name what to train on");
-  EXPECT_EQ(complaint("data: {text: a.txt, train: [b]}\n", 1),
-            "c.yaml:1:28: data.train: only one of data.text and data.train may be given");
-  EXPECT_EQ(complaint("data: {text: a.txt, split: [0, 5]}\n", 1),
-            "c.yaml:1:28: data.split: the share of training must be above 0: 0 of 5");
-}
-
 TEST_F(Validate, WarmUpIsAShareOfWhatTheOverrideLeaves) {
   const std::string file = "train: {steps: 800}\nschedule: {type: cosine, warmup_steps: 5%}\n";
   EXPECT_EQ(complaint(kData + file, 1, {}, {"train.steps=20"}), "");
@@ -317,12 +307,13 @@ TEST_F(Validate, RestartsNeedCheckpoints) {
 }
 
 TEST_F(Validate, SaysEverythingAtOnceAndBlamesTheOverride) {
-  EXPECT_EQ(
-      complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "parallel.pipeline=3"}),
-      "--set parallel.pipeline=3: parallel.pipeline: world must be a multiple of tensor x "
-      "pipeline: 2 % (1 x 3) = 2\n"
-      "--set model.heads=4: model.heads: hidden must be a multiple of heads: 250 % 4 = 2\n"
-      "c.yaml (default): data.text: one of data.text and data.train must name what to train on");
+  EXPECT_EQ(complaint("model: {hidden: 250}\n", 2, {}, {"model.heads=4", "parallel.pipeline=3"}),
+            "--set parallel.pipeline=3: parallel.pipeline: world must be a multiple of tensor x "
+            "pipeline: 2 % (1 x 3) = 2\n"
+            "--set model.heads=4: model.heads: hidden must be a multiple of heads: 250 % 4 = 2\n"
+            "c.yaml (default): data.text: one of data.text, data.train, data.blend and data.sft "
+            "must name "
+            "what to train on");
 }
 
 TEST_F(Validate, SelectiveRecomputationNeedsExplicitUnits) {

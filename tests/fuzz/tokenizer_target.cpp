@@ -19,11 +19,10 @@ void fuzz_tokenizer(std::span<const std::byte> bytes) {
     std::abort();
   }
   try {
-    BpeModel model = read_tokenizer_json("/proc/self/fd/" + std::to_string(file));
-    const BpeTokenizer tokenizer(std::move(model));
+    const auto tokenizer = read_tokenizer_json("/proc/self/fd/" + std::to_string(file));
     // Whatever a text becomes, the tokens are of the vocabulary.
-    for (const std::int32_t token : tokenizer.encode("ab  a\xC3\xA9\n0")) {
-      if (token < 0 || token >= tokenizer.vocab_size()) std::abort();
+    for (const std::int32_t token : tokenizer->encode("ab  a\xC3\xA9\n0")) {
+      if (token < 0 || token >= tokenizer->vocab_size()) std::abort();
     }
   } catch (const Error&) {
     return;

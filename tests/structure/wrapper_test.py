@@ -27,6 +27,7 @@ STUBS = {
     "sudo": '[[ $1 == -n ]] && shift; exec "$@"',
     "python3": """
         if [[ $* == *"-m pip"* ]]; then [[ -e $STATE/installed/python3-pip ]]; exit; fi
+        [[ $* == *--arrow* ]] && { mkdir -p "$2/pyarrow/include/parquet/arrow"; touch "$2/pyarrow/include/parquet/arrow/reader.h"; exit; }
         [[ $* == *--check* ]] && { [[ -e $2/torch/lib/libtorch_cpu.so ]]; exit; }
         [[ -e $STATE/fetch-fails ]] && exit 4
         mkdir -p "$2/torch/lib"; touch "$2/torch/lib/libtorch_cpu.so" """,
@@ -111,7 +112,7 @@ class Wrapper(unittest.TestCase):
         done = self.sluice("train", "x.yaml", "--set", "a.b=c d")
         self.assertEqual((done.returncode, done.stdout), (7, "program train x.yaml --set a.b=c d\n"), done.stderr)
         order = [c for c in self.calls() if not c.startswith(("dpkg-query", "sudo"))]
-        steps = ["update", " --assume-no ", " install -y ", "fetch_libtorch.py", "cmake --preset release", "ninja -C"]
+        steps = ["update", " --assume-no ", " install -y ", "fetch_wheels.py", "cmake --preset release", "ninja -C"]
         at = [next(i for i, c in enumerate(order) if s in c and "--check" not in c) for s in steps]
         self.assertEqual(at, sorted(at), order)
         installed = order[at[2]]
@@ -183,7 +184,7 @@ class Wrapper(unittest.TestCase):
         self.calls()
         self.assertEqual(self.sluice("x", SLUICE_TORCH_ROOT=given).returncode, 7)
         calls = self.calls()
-        self.assertFalse(any("fetch_libtorch" in c for c in calls), calls)
+        self.assertFalse(any("fetch_wheels" in c for c in calls), calls)
         self.assertFalse(any("python3-pip" in c for c in calls), calls)
         self.assertTrue(any(f"-DTORCH_ROOT={given}" in c for c in calls), calls)
         # Another libtorch is another configuration.
@@ -239,6 +240,27 @@ class Wrapper(unittest.TestCase):
         os.remove(module)
         self.sluice("x")
         self.assertTrue(os.path.exists(module))
+
+    def test_arrow_is_fetched_when_parquet_needs_it(self):
+        self.ready()
+
+        def fetched():
+            calls = self.calls()
+            at = [i for i, c in enumerate(calls) if "--arrow" in c]
+            later = [c for c in calls[at[0]:] if c.startswith(("cmake", "ninja"))] if at else []
+            self.assertTrue(all("arrow-26" in c for c in later if "preset" in c), calls)
+            return len(at), bool(later)
+
+        self.assertEqual((self.sluice("data", "clean", "x.parquet").returncode, fetched()), (7, (1, True)))
+        self.assertEqual((self.sluice("data", "clean", "x.parquet").returncode, fetched()), (7, (0, False)))
+        shutil.rmtree(os.path.join(self.root, "third_party", "arrow-26.0.1"))
+        self.sluice("x")
+        self.calls()
+        done = self.sluice("parquet")
+        self.assertEqual((done.returncode, done.stdout, fetched()), (0, "", (1, True)), done.stderr)
+        done = self.sluice("parquet", SLUICE_ARROW_ROOT=os.path.join(self.top, "nowhere"))
+        self.assertEqual(done.returncode, 2)
+        self.assertIn("nowhere has no include/parquet/arrow/reader.h", done.stderr)
 
     def test_a_preloaded_driver_is_a_gpu_whose_libraries_are_not_fetched(self):
         nvcc = self.with_nvcc(self.toolkit("cuda"))

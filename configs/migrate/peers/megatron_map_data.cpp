@@ -18,23 +18,43 @@ bool has_weights(const std::vector<std::string>& words) {
   return true;
 }
 
-bool are_equal(const std::vector<std::string>& words) {
-  for (std::size_t i = 2; i < words.size(); i += 2) {
-    if (words[i] != words[0]) return false;
+struct WeightedPath {
+  double weight = 0;
+  std::string path;
+};
+
+std::vector<WeightedPath> weighted_paths(const std::vector<std::string>& words) {
+  std::vector<WeightedPath> parts;
+  for (std::size_t i = 0; i < words.size(); i += 2) {
+    parts.push_back({python_float(words[i]), words[i + 1]});
   }
-  return true;
+  return parts;
 }
 
+std::string yaml_blend(const std::vector<WeightedPath>& parts) {
+  std::string text;
+  for (const WeightedPath& part : parts) {
+    text += (text.empty() ? "" : ", ") + ("{path: " + yaml_text(part.path)) +
+            ", weight: " + format_number(part.weight) + "}";
+  }
+  return "[" + text + "]";
+}
+
+// Several paths with weights are a blend, which only training data has here.
 void map_paths(MegatronRun& run, std::string_view from, std::string_view key) {
   const std::vector<std::string>& words = run.args.list(from);
   if (words.empty()) return;
   if (!has_weights(words)) return run.map.set(from, key, yaml_paths(words));
+  const std::vector<WeightedPath> parts = weighted_paths(words);
+  if (parts.size() == 1) return run.map.set(from, key, yaml_paths({parts[0].path}));
+  if (key == "data.train") {
+    run.map.set(from, "data.blend", yaml_blend(parts));
+    return run.map.reclass(from, KeyClass::kMapped, "data.blend");
+  }
   std::vector<std::string> paths;
-  for (std::size_t i = 1; i < words.size(); i += 2) paths.push_back(words[i]);
+  for (const WeightedPath& part : parts) paths.push_back(part.path);
   run.map.set(from, key, yaml_paths(paths));
-  if (paths.size() == 1) return;
-  run.map.stop(from, std::string(are_equal(words) ? "equal" : "different") +
-                         " weights there; here each file has the share of its tokens");
+  run.map.stop(from, "weights there; here each file has the share of its tokens");
 }
 
 // Weights of training, validation and test: "969, 30, 1".
@@ -56,19 +76,15 @@ void map_split(MegatronRun& run) {
     begin = end + 1;
   }
   shares.resize(3);
-  const double held = shares[1] + shares[2];
-  const std::string both = "[" + format_number(shares[0]) + ", " + format_number(held) + "]";
-  if (!given) {
-    run.map.set_own("data.split", both,
-                    "--split 969, 30, 1, the default there; the test share "
-                    "is part of the validation share");
-    return;
+  if (shares[2] == 0) shares.pop_back();
+  std::string list;
+  for (const double share : shares) list += (list.empty() ? "" : ", ") + format_number(share);
+  list = "[" + list + "]";
+  if (given) {
+    run.map.set("--split", "data.split", list);
+  } else {
+    run.map.set_own("data.split", list, "--split 969, 30, 1, the default there");
   }
-  run.map.set("--split", "data.split", both);
-  if (shares[2] == 0) return run.map.reclass("--split", KeyClass::kMapped, "data.split");
-  run.map.changed("--split", "a test share of " + format_number(shares[2]) +
-                                 " there, part of the validation share here: " + both +
-                                 "; the same documents are trained on");
 }
 
 void map_checkpoints(MegatronRun& run) {
@@ -110,15 +126,17 @@ void map_minutes(MegatronRun& run, std::string_view from, std::string_view key) 
 
 void map_megatron_data(MegatronRun& run) {
   const MegatronArgs& args = run.args;
-  const bool parts = args.has("--train-data-path") || args.has("--valid-data-path");
+  const bool parts = args.has("--train-data-path") || args.has("--valid-data-path") ||
+                     args.has("--test-data-path");
   if (args.has("--data-path") && parts) {
     run.map.error("--data-path",
-                  "--train-data-path or --valid-data-path is given too, "
+                  "--train-data-path, --valid-data-path or --test-data-path is given too, "
                   "Megatron-LM stops; give one kind");
   }
   map_paths(run, "--data-path", "data.train");
   map_paths(run, "--train-data-path", "data.train");
   map_paths(run, "--valid-data-path", "data.valid");
+  map_paths(run, "--test-data-path", "data.test");
   if (args.has("--data-path")) {
     map_split(run);
   } else if (args.has("--split")) {

@@ -11,9 +11,9 @@ const std::string_view kMegatronRunRows = R"(
 --data-path text* null; --train-data-path text* null
 = mapped data.valid
 --valid-data-path text* null
-= changed no test set: evaluations are of the validation set alone
+= mapped data.test
 --test-data-path text* null
-= changed data.split has two shares: validation and test are one
+= mapped data.split: shares of training, validation and test
 --split text null
 = refused_unless_default write the paths as arguments
 --data-args-path text null; --per-split-data-args-path text null;

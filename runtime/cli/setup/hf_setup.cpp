@@ -7,6 +7,7 @@
 #include "base/log.hpp"
 #include "configs/schema.hpp"
 #include "runtime/checkpoint/hf/hf_config.hpp"
+#include "runtime/data/data_sets.hpp"
 #include "runtime/model/model_spec.hpp"
 
 namespace sluice {
@@ -41,7 +42,7 @@ void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
     config.origins.insert_or_assign("data.tokenizer", place_of(dir));
     return;
   }
-  if (data.text.empty()) return;  // tokens need none
+  if (!reads_text(data)) return;  // tokens need none
   throw ConfigError(config.place("model.from") + ": model.from: " + dir +
                     " has no tokenizer.json, vocab.json or tokenizer.model, so that text cannot be "
                     "made into this model's tokens; put them there, or give data.tokenizer (--set "

@@ -90,6 +90,19 @@ void check_gpu_activations(const LoadedConfig& config) {
   }
 }
 
+void check_gpu_documents(const LoadedConfig& config) {
+  const RunConfig& run = config.run;
+  constexpr std::int64_t kMultiple = 8, kLargest = 256;  // of flash attention
+  const std::int64_t head_dim = with_defaults(run.model).head_dim;
+  if (!run.data.packs_rows() || run.train.dtype == DType::kFloat32) return;
+  if (head_dim % kMultiple == 0 && head_dim <= kLargest) return;
+  throw ConfigError(config.place("model.head_dim") +
+                    ": rows of several documents on a GPU need a "
+                    "head_dim that is a multiple of 8 up to 256, which " +
+                    std::to_string(head_dim) +
+                    " is not; choose other heads, train.dtype: fp32, or rows of one document");
+}
+
 bool is_for_cpus(std::string_view key, std::string_view value) {
   if (key == kRecomputeMode) return value == name_of(RecomputeMode::kSelective);
   return (key == kTensor || key == kPipeline) && value != "1";
@@ -114,6 +127,7 @@ void check_gpus(const LoadedConfig& config, int local_ranks) {
                       ", or launch.backend to gloo for a run on the CPU");
   }
   check_gpu_activations(config);
+  check_gpu_documents(config);
   const int gpus = visible_gpu_count();
   if (local_ranks > gpus) {
     throw ConfigError(config.place("launch.nproc") +

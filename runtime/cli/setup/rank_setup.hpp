@@ -36,6 +36,8 @@ namespace sluice {
 // Throws ConfigError if activations are to leave a GPU that keeps more than units' inputs. `train`
 // and `plan` refuse this in the same words.
 void check_gpu_activations(const LoadedConfig& config);
+// The same if rows hold documents and a GPU's attention operator does not take the model's heads.
+void check_gpu_documents(const LoadedConfig& config);
 
 // Settings that GPUs do not run so far: whether this value of this key is one, and which settings
 // of a run are. `train` refuses them, `plan` reports them.

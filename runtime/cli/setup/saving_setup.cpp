@@ -159,7 +159,6 @@ SavingOptions saving_options(const LoadedConfig& config, const std::string& resu
   saving.on = asked.at_end || asked.every != SaveInterval{} || asked.time_limit_seconds > 0;
   saving.resume = resume;
   saving.config = config.resolved_yaml();
-  saving.tokenizer = config.run.data.tokenizer;
   if (!config.run.model.from.empty()) saving.end_tokens = read_hf_end_tokens(config.run.model.from);
   saving.started = started();
   return saving;

@@ -11,6 +11,8 @@
 #include "base/log.hpp"
 #include "base/posix/atomic_file.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
+#include "runtime/data/data_sets.hpp"
+#include "runtime/data/tokenizer/learned_options.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/plan/plan_text.hpp"
@@ -99,10 +101,14 @@ void settle_planned_vocabulary(LoadedConfig& config) {
   std::int64_t& vocab = config.run.model.vocab;
   if (vocab > 0) return;
   const DataOptions& data = config.run.data;
-  if (data.text.empty() && data.tokenizer == "bytes") {
+  if (!reads_text(data) && data.tokenizer == "bytes") {
     throw ConfigError(config.place("model.vocab") +
-                      ": model.vocab: a plan does not read data.train to find its largest token; "
+                      ": model.vocab: a plan does not read the data to find their largest token; "
                       "give the vocabulary");
+  }
+  if (const auto learned = learned_vocab(data.tokenizer)) {
+    vocab = *learned;
+    return;
   }
   vocab = make_tokenizer(data.tokenizer)->vocab_size();
 }

@@ -20,6 +20,7 @@
 #include "runtime/cli/checkpoint_tokenizer.hpp"
 #include "runtime/cli/command_output.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
+#include "runtime/data/data_sets.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/model/model_spec.hpp"
 
@@ -162,7 +163,7 @@ UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir
     // An imported model has no training data, and a configuration without data is refused; this
     // command reads none.
     DataOptions& data = used.config.run.data;
-    if (data.text.empty() && data.train.empty()) data.train = {used.path};
+    if (!data.names_training()) data.train = {used.path};
   }
   if (!take_model(used.config, written, *checkpoint)) {
     used.notes.push_back(
@@ -285,7 +286,7 @@ void check_tokenizer(const UsedWeights& weights) {
   const LoadedConfig& config = weights.config;
   const DataOptions& data = config.run.data;
   if (weights.own_tokenizer) return;
-  if (data.text.empty() && data.tokenizer == "bytes" && !is_asked_for(config, "data.tokenizer")) {
+  if (!reads_text(data) && data.tokenizer == "bytes" && !is_asked_for(config, "data.tokenizer")) {
     throw ConfigError(
         "the model was trained on tokens, and nothing says of which tokenizer; give "
         "--set data.tokenizer=FOLDER");

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/posix/atomic_file.hpp"
 #include "runtime/data/file_io.hpp"
+#include "runtime/data/tokenizer/split_pattern.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
@@ -31,29 +32,6 @@ void for_each_line(std::string_view text, Visit&& visit) {
     visit(line, number);
     text.remove_prefix(std::min(end + 1, text.size()));
   }
-}
-
-// Standard alphabet, padded. False for other text.
-bool decode_base64(std::string_view text, std::string& bytes) {
-  constexpr std::string_view kDigits =
-      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
-  if (text.empty() || text.size() % 4 != 0) return false;
-  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
-  text.remove_suffix(padding);
-  bytes.clear();
-  std::uint32_t bits = 0;
-  unsigned held = 0;
-  for (const char digit : text) {
-    const std::size_t value = kDigits.find(digit);
-    if (value == std::string_view::npos) return false;
-    bits = (bits << 6U | static_cast<std::uint32_t>(value)) & 0xFFFFU;
-    held += 6;
-    if (held >= 8) {
-      held -= 8;
-      bytes += static_cast<char>(bits >> held & 0xFFU);
-    }
-  }
-  return true;
 }
 
 // OpenAI and Meta put end-of-text after the ranks of these files. In other files it has the first
@@ -89,27 +67,48 @@ std::vector<BpeMerge> merges_of_ranks(const std::vector<std::string>& pieces) {
 
 }  // namespace
 
-void set_piece(BpeModel& model, const std::string& path, std::int32_t id, std::string piece) {
-  const auto index = static_cast<std::size_t>(id);
-  if (index >= model.pieces.size()) model.pieces.resize(index + 1);
-  if (!model.pieces[index].empty() && model.pieces[index] != piece) {
-    throw IoError(path + ": id " + std::to_string(id) + " stands for two pieces", path);
+bool decode_base64(std::string_view text, std::string& bytes) {
+  constexpr std::string_view kDigits =
+      "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  if (text.empty() || text.size() % 4 != 0) return false;
+  const std::size_t padding = text.ends_with("==") ? 2 : text.ends_with('=') ? 1 : 0;
+  text.remove_suffix(padding);
+  bytes.clear();
+  std::uint32_t bits = 0;
+  unsigned held = 0;
+  for (const char digit : text) {
+    const std::size_t value = kDigits.find(digit);
+    if (value == std::string_view::npos) return false;
+    bits = (bits << 6U | static_cast<std::uint32_t>(value)) & 0xFFFFU;
+    held += 6;
+    if (held >= 8) {
+      held -= 8;
+      bytes += static_cast<char>(bits >> held & 0xFFU);
+    }
   }
-  model.pieces[index] = std::move(piece);
+  return true;
 }
 
-void choose_end_of_text(BpeModel& model) {
+void set_piece(std::vector<std::string>& pieces, const std::string& path, std::int32_t id,
+               std::string piece) {
+  const auto index = static_cast<std::size_t>(id);
+  if (index >= pieces.size()) pieces.resize(index + 1);
+  if (!pieces[index].empty() && pieces[index] != piece) {
+    throw IoError(path + ": id " + std::to_string(id) + " stands for two pieces", path);
+  }
+  pieces[index] = std::move(piece);
+}
+
+std::int32_t choose_end_of_text(std::vector<std::string>& pieces) {
   constexpr std::array<std::string_view, 6> kNames{
       kEndOfTextName, "<|end_of_text|>", "</s>",
       "<eos>",        "<|eot_id|>",      "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
   for (const std::string_view name : kNames) {
-    const auto found = std::find(model.pieces.begin(), model.pieces.end(), name);
-    if (found == model.pieces.end()) continue;
-    model.end_of_text = static_cast<std::int32_t>(found - model.pieces.begin());
-    return;
+    const auto found = std::find(pieces.begin(), pieces.end(), name);
+    if (found != pieces.end()) return static_cast<std::int32_t>(found - pieces.begin());
   }
-  model.end_of_text = static_cast<std::int32_t>(model.pieces.size());
-  model.pieces.emplace_back(kEndOfTextName);
+  pieces.emplace_back(kEndOfTextName);
+  return static_cast<std::int32_t>(pieces.size() - 1);
 }
 
 BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merges_path) {
@@ -120,7 +119,7 @@ BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merge
   for (const auto& [written, id] : vocab) {
     std::string piece = written;
     (void)from_alphabet(written, piece);  // a special token may be of other characters
-    set_piece(model, vocab_path, id, std::move(piece));
+    set_piece(model.pieces, vocab_path, id, std::move(piece));
   }
   const auto id_of = [&](const std::string& piece, std::size_t line) {
     const auto found = vocab.find(piece);
@@ -139,8 +138,8 @@ BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merge
     model.merges.push_back({id_of(left, number), id_of(right, number), id_of(left + right, number),
                             static_cast<std::int32_t>(model.merges.size())});
   });
-  choose_end_of_text(model);
-  model.patterns = {kGpt2Pattern};
+  model.end_of_text = choose_end_of_text(model.pieces);
+  model.pattern = kGpt2Pattern;
   model.name = "gpt2 (" + vocab_path + ")";
   model.fingerprint = text_fingerprint(TokenizerKind::kGpt2, {vocab_text, merges_text});
   return model;
@@ -160,7 +159,7 @@ BpeModel read_tiktoken_file(const std::string& path) {
         parsed.ptr != digits.data() + digits.size() || id < 0 || id >= kMostIds) {
       fail_at_line(path, number, "expected a piece in base64, a space and its rank");
     }
-    set_piece(model, path, id, std::move(piece));
+    set_piece(model.pieces, path, id, std::move(piece));
   });
   if (model.pieces.empty()) throw IoError(path + " holds no ranks", path);
   model.merges = merges_of_ranks(model.pieces);
@@ -169,9 +168,7 @@ BpeModel read_tiktoken_file(const std::string& path) {
   if (end >= ranks) model.pieces.resize(end + 1);
   model.pieces[end] = kEndOfTextName;
   model.end_of_text = static_cast<std::int32_t>(end);
-  model.patterns = {ranks < 100000   ? kGpt2Pattern
-                    : ranks < 190000 ? kCl100kPattern
-                                     : kO200kPattern};
+  model.pattern = ranks < 100000 ? kGpt2Pattern : ranks < 190000 ? kCl100kPattern : kO200kPattern;
   model.name = "tiktoken (" + path + ")";
   model.fingerprint = text_fingerprint(TokenizerKind::kTiktoken, {text});
   model.whole_words_first = true;

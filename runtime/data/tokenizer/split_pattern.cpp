@@ -125,7 +125,8 @@ struct SplitPattern::Impl {
   }
 };
 
-SplitPattern::SplitPattern(const std::string& pattern) : impl_(std::make_unique<Impl>()) {
+SplitPattern::SplitPattern(const std::string& pattern)
+    : rule_(word_rule_of(pattern)), impl_(std::make_unique<Impl>()) {
   const std::string exact = with_exact_white_space(pattern);
   int error = 0;
   PCRE2_SIZE offset = 0;
@@ -189,6 +190,17 @@ bool SplitBudget::match() {
 
 void SplitPattern::split(std::string_view text, std::vector<std::string_view>& out,
                          SplitBudget& budget) const {
+  if (rule_ != WordRule::kNone) {
+    for_each_word(rule_, text, [&](std::string_view word) { out.push_back(word); });
+    return;
+  }
+  std::vector<SplitPart> all;
+  parts(text, all, budget);
+  for (const SplitPart& part : all) out.push_back(part.text);
+}
+
+void SplitPattern::parts(std::string_view text, std::vector<SplitPart>& out,
+                         SplitBudget& budget) const {
   const std::uint32_t steps = steps_for(text.size());
   std::size_t done = 0;
   for (std::size_t from = 0; from < text.size();) {
@@ -197,11 +209,11 @@ void SplitPattern::split(std::string_view text, std::vector<std::string_view>& o
     if (found < 0) fail("ends with: " + message_of(found), text.data() + from);
     if (!budget.match()) fail("takes too much time", text.data() + from);
     const PCRE2_SIZE* ends = pcre2_get_ovector_pointer(state_of_thread().data);
-    if (ends[0] > done) out.push_back(text.substr(done, ends[0] - done));
-    out.push_back(text.substr(ends[0], ends[1] - ends[0]));
+    if (ends[0] > done) out.push_back({text.substr(done, ends[0] - done), false});
+    out.push_back({text.substr(ends[0], ends[1] - ends[0]), true});
     done = from = ends[1];
   }
-  if (done < text.size()) out.push_back(text.substr(done));
+  if (done < text.size()) out.push_back({text.substr(done), false});
 }
 
 }  // namespace sluice

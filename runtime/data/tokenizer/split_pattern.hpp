@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "runtime/data/tokenizer/word_rule.hpp"
 
 namespace sluice {
 
@@ -36,6 +37,11 @@ class SplitBudget {
   int interval_ = 1, left_ = 1;        // matches from one look at the clock to the next
 };
 
+struct SplitPart {
+  std::string_view text;
+  bool is_match = false;  // else a gap between matches
+};
+
 // One compiled pattern (PCRE2 with Unicode properties; JIT if the library supports it). `\s` is
 // exactly Unicode's White_Space, as in the engines that these patterns were written for.
 // Thread-safe.
@@ -48,6 +54,8 @@ class SplitPattern {
   SplitPattern(SplitPattern&&) noexcept;
   SplitPattern& operator=(SplitPattern&&) noexcept;
 
+  // The hand-written splitter of the same words; kNone for other patterns.
+  [[nodiscard]] WordRule rule() const { return rule_; }
   // Appends the matches and the gaps between them in order; together they are `text`. REQUIRES:
   // valid UTF-8. Throws SplitError if a match exceeds the steps or memory that are linear in the
   // text, or if `budget` is spent.
@@ -56,12 +64,15 @@ class SplitPattern {
     SplitBudget budget(text.size());
     split(text, out, budget);
   }
+  // The same, told apart. Always by PCRE2.
+  void parts(std::string_view text, std::vector<SplitPart>& out, SplitBudget& budget) const;
 
  private:
   void check_speed() const;
   [[noreturn]] void fail(const std::string& why, const char* at) const;
 
   struct Impl;
+  WordRule rule_ = WordRule::kNone;
   std::unique_ptr<Impl> impl_;
 };
 

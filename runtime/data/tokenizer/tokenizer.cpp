@@ -4,6 +4,7 @@
 
 #include "base/log.hpp"
 #include "runtime/data/tokenizer/bpe_files.hpp"
+#include "runtime/data/tokenizer/sentencepiece_file.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 
 namespace sluice {
@@ -40,9 +41,14 @@ class ByteTokenizer : public Tokenizer {
   std::string fingerprint_ = "bytes v1";
 };
 
-BpeModel read_source(const TokenizerSource& source) {
-  if (source.kind == TokenizerKind::kGpt2) return read_gpt2_files(source.paths[0], source.paths[1]);
-  if (source.kind == TokenizerKind::kTiktoken) return read_tiktoken_file(source.paths[0]);
+std::unique_ptr<Tokenizer> read_source(const TokenizerSource& source) {
+  if (source.kind == TokenizerKind::kBytes) return std::make_unique<ByteTokenizer>();
+  if (source.kind == TokenizerKind::kGpt2) {
+    return bpe_tokenizer(read_gpt2_files(source.paths[0], source.paths[1]));
+  }
+  if (source.kind == TokenizerKind::kTiktoken)
+    return bpe_tokenizer(read_tiktoken_file(source.paths[0]));
+  if (source.kind == TokenizerKind::kSentencePiece) return read_sentencepiece(source.paths[0]);
   return read_tokenizer_json(source.paths[0]);
 }
 
@@ -50,8 +56,8 @@ BpeModel read_source(const TokenizerSource& source) {
 
 std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   const TokenizerSource source = find_tokenizer(spec);
-  if (source.kind == TokenizerKind::kBytes) return std::make_unique<ByteTokenizer>();
-  auto tokenizer = std::make_unique<BpeTokenizer>(read_source(source));
+  auto tokenizer = read_source(source);
+  if (source.kind == TokenizerKind::kBytes) return tokenizer;
   log_info("tokenizer " + tokenizer->name() + ", " + std::to_string(tokenizer->vocab_size()) +
            " ids, end of text " + std::to_string(tokenizer->end_of_text()));
   return tokenizer;

@@ -1,5 +1,6 @@
-// Text to token ids and back. A text is any bytes; invalid UTF-8 also encodes without loss, so
-// decode(encode(x)) == x for every x. Thread-safe.
+// Text to token ids and back. A text is any bytes. Byte-level tokenizers without a normaliser
+// encode without loss: decode(encode(x)) == x for every x. Others change the text by their rules,
+// and bytes that are no UTF-8 become U+FFFD. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -26,6 +27,12 @@ class TokenizeError : public Error {
   std::int64_t offset_;
 };
 
+enum class TokenKind : std::uint8_t {
+  kPiece,
+  kByte,     // one byte of a character that has no piece
+  kUnknown,  // stands for text that has no piece
+};
+
 class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
@@ -35,9 +42,19 @@ class Tokenizer {
   [[nodiscard]] virtual std::int32_t end_of_text() const = 0;
   // Throws TokenizeError if the split pattern exceeds its limits.
   [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
+  // The same for a text that continues another one (find_cut): nothing is put before the text, as
+  // SentencePiece's first space.
+  [[nodiscard]] virtual std::vector<std::int32_t> encode_continued(std::string_view text) const {
+    return encode(text);
+  }
   // An unused id becomes U+FFFD. end_of_text() becomes its name, by default "<|endoftext|>". Ids
   // may cut a character: the result is the bytes, unchanged.
   [[nodiscard]] virtual std::string decode(std::span<const std::int32_t> ids) const = 0;
+  // The same for ids behind others: the space at the start of a word stays.
+  [[nodiscard]] virtual std::string decode_continued(std::span<const std::int32_t> ids) const {
+    return decode(ids);
+  }
+  [[nodiscard]] virtual TokenKind kind(std::int32_t /*id*/) const { return TokenKind::kPiece; }
   // Tokens that the tokenizer's own library puts before a prompt, as Llama 3's <|begin_of_text|>;
   // mostly none. encode() omits them, since training documents have none.
   [[nodiscard]] virtual std::span<const std::int32_t> leading() const { return {}; }
@@ -50,18 +67,22 @@ class Tokenizer {
 // clang-format off
 // Kinds of `spec`:
 //   bytes                            256 values and an end-of-text: 257 ids
-//   a folder                         the first of tokenizer.json, vocab.json + merges.txt, one *.tiktoken
+//   a folder                         the first of tokenizer.json, vocab.json + merges.txt, one *.tiktoken,
+//                                    tokenizer.model
 //   vocab.json, merges.txt           GPT-2's byte-level BPE; the other file lies beside. Also
 //                                    *-vocab.json, *-merges.txt
-//   *.tiktoken, tokenizer.model      lines "base64 rank". Split pattern by the number of ranks: GPT-2's
+//   *.tiktoken, *.model              lines "base64 rank". Split pattern by the number of ranks: GPT-2's
 //                                    below 100 000, cl100k's (GPT-4, Llama 3) below 190 000, else
 //                                    o200k's (GPT-4o)
-//   another *.json                   a tokenizer.json of byte-level BPE; another part is refused by name
+//   *.model                          SentencePiece: unigram or BPE
+//   another *.json                   a tokenizer.json with a BPE or unigram model; another part is
+//                                    refused by name
+//   bpe:N                            refused: learn_tokenizer() makes the folder
 // clang-format on
-// A tokenizer.json's added tokens are recognised in text, as its own library does. With the other
-// kinds all text is ordinary text. End-of-text is <|endoftext|>, or the file's customary name for
-// it, else a new last id. Throws ConfigError if the spec or a part of the file cannot be used,
-// IoError if a file cannot be read or is damaged.
+// A tokenizer.json's added tokens and SentencePiece's user-defined pieces are recognised in text,
+// as their own libraries do. With the other kinds all text is ordinary text. End-of-text is
+// <|endoftext|>, or the file's customary name for it, else a new last id. Throws ConfigError if the
+// spec or a part of the file cannot be used, IoError if a file cannot be read or is damaged.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec);
 
 }  // namespace sluice

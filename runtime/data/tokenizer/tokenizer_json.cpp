@@ -1,13 +1,16 @@
-// JSON files: vocab.json, and tokenizer.json of byte-level BPE. Every part of a tokenizer.json is
-// either supported or refused by name, because an almost right tokenizer trains a wrong model.
+// JSON files: vocab.json and tokenizer.json.
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
-#include "base/log.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/tokenizer/bpe_files.hpp"
+#include "runtime/data/tokenizer/model/byte_bpe.hpp"
+#include "runtime/data/tokenizer/model/char_bpe.hpp"
+#include "runtime/data/tokenizer/model/unigram.hpp"
+#include "runtime/data/tokenizer/text_tokenizer.hpp"
+#include "runtime/data/tokenizer/tokenizer_json_parts.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
@@ -30,66 +33,96 @@ class Reader {
  public:
   Reader(const std::string& path, const Json& root) : path_(path), root_(root) {}
 
-  BpeModel read() {
-    check_parts();
-    read_model();
-    if (root_.contains("added_tokens")) read_added_tokens(root_["added_tokens"]);
-    read_pre_tokenizer(root_.value("pre_tokenizer", Json()));
-    if (!byte_level_) refuse("pre_tokenizer", "without ByteLevel is not supported");
-    read_post_processor(root_.value("post_processor", Json()));
-    choose_end_of_text(model_);
-    model_.name = "tokenizer.json (" + path_ + ")";
-    return std::move(model_);
+  TokenizerParts read() {
+    read_normalizer(path_, root_.value("normalizer", Json()), parts_.normalizer);
+    const Json pre_tokenizer = root_.value("pre_tokenizer", Json());
+    parts_.byte_level = read_pre_tokenizer(path_, pre_tokenizer, parts_.pre_tokenizer);
+    read_decoder(path_, root_.value("decoder", Json()), parts_.byte_level, parts_.decoder);
+    parts_.name = "tokenizer.json (" + path_ + ")";
+    const Json& model = root_.at("model");
+    const std::string type = model.value("type", model.contains("merges") ? "BPE" : "?");
+    if (type == "BPE") {
+      read_bpe(model);
+    } else if (type == "Unigram") {
+      read_unigram(model);
+    } else {
+      refuse_part(path_, "model " + type, "is not supported");
+    }
+    read_post_processor(root_.value("post_processor", Json()), 0);
+    return std::move(parts_);
   }
 
  private:
-  [[noreturn]] void refuse(const std::string& part, const std::string& why) const {
-    throw ConfigError(path_ + ": " + part + " " + why +
-                      "; only byte-level BPE is supported (model BPE, pre_tokenizer ByteLevel)");
-  }
-  static std::string type_of(const Json& part) {
-    return part.is_object() ? part.value("type", "?") : part.is_null() ? "null" : "?";
-  }
   static bool empty_or_absent(const Json& object, const char* key) {
     return !object.contains(key) || object[key].is_null() || object[key] == "" ||
            object[key] == false || object[key] == 0.0;
   }
 
-  void check_parts() const {
-    const Json normalizer = root_.value("normalizer", Json());
-    if (type_of(normalizer) == "NFC") {
-      log_warning(path_ +
-                  ": its normalizer NFC is not applied; text that is not in NFC (rare) gets " +
-                  "other tokens than there");
-    } else if (!normalizer.is_null() && !(type_of(normalizer) == "Sequence" &&
-                                          normalizer.value("normalizers", Json()).empty())) {
-      refuse("normalizer " + type_of(normalizer), "is not supported");
-    }
-    const Json decoder = root_.value("decoder", Json());
-    if (!decoder.is_null() && type_of(decoder) != "ByteLevel") {
-      refuse("decoder " + type_of(decoder), "is not supported");
-    }
-  }
-
-  void read_model() {
-    const Json& json = root_.at("model");
-    const std::string type = json.value("type", json.contains("merges") ? "BPE" : "?");
-    if (type != "BPE") refuse("model " + type, "is not supported");
-    for (const char* key :
-         {"continuing_subword_prefix", "end_of_word_suffix", "byte_fallback", "dropout"}) {
+  void read_bpe(const Json& json) {
+    for (const char* key : {"continuing_subword_prefix", "end_of_word_suffix", "dropout"}) {
       if (!empty_or_absent(json, key)) {
-        refuse("model." + std::string(key), "= " + json[key].dump() + " is not supported");
+        refuse_part(path_, "model." + std::string(key),
+                    "= " + json[key].dump() + " is not supported");
       }
     }
-    model_.whole_words_first = json.value("ignore_merges", false);
     for (const auto& [written, value] : json.at("vocab").items()) {
       const std::int32_t id = checked_id(value, "model.vocab '" + written + "'");
       std::string piece = written;
-      (void)from_alphabet(written, piece);
-      set_piece(model_, path_, id, std::move(piece));
+      if (parts_.byte_level) (void)from_alphabet(written, piece);
+      set_piece(parts_.pieces, path_, id, std::move(piece));
       vocab_.emplace(written, id);
     }
     for (const Json& merge : json.at("merges")) read_merge(merge);
+    std::vector<std::string> pieces = parts_.pieces;  // without the added tokens
+    finish_pieces();
+    const bool whole_words = json.value("ignore_merges", false);
+    if (parts_.byte_level) {
+      parts_.words = std::make_unique<ByteBpe>(
+          parts_.pieces, merges_, ByteBpe::Options{parts_.name, whole_words, parts_.end_of_text});
+      return;
+    }
+    CharBpe::Options options;
+    options.whole_words_first = whole_words;
+    options.byte_fallback = json.value("byte_fallback", false);
+    options.fuse_unknown = json.value("fuse_unk", false);
+    if (!empty_or_absent(json, "unk_token")) {
+      options.unknown = id_of_piece(json["unk_token"].get<std::string>(), "model.unk_token");
+    }
+    parts_.unknown = options.unknown;
+    parts_.words = std::make_unique<CharBpe>(pieces, merges_, options);
+  }
+
+  void read_unigram(const Json& json) {
+    if (parts_.byte_level) refuse_part(path_, "model Unigram", "with ByteLevel is not supported");
+    std::vector<Unigram::Piece> pieces;
+    for (const Json& entry : json.at("vocab")) {
+      pieces.push_back({entry.at(0).get<std::string>(), entry.at(1).get<double>()});
+      if (pieces.size() > static_cast<std::size_t>(kMostIds)) {
+        throw IoError(path_ + ": model.vocab has more than " + std::to_string(kMostIds) + " pieces",
+                      path_);
+      }
+      parts_.pieces.push_back(pieces.back().text);
+    }
+    Unigram::Options options;
+    options.name = parts_.name;
+    options.byte_fallback = json.value("byte_fallback", false);
+    if (!empty_or_absent(json, "unk_id") || json.value("unk_id", Json()) == 0) {
+      options.unknown = checked_id(json["unk_id"], "model.unk_id");
+    }
+    parts_.unknown = options.unknown;
+    parts_.words = std::make_unique<Unigram>(std::move(pieces), options);
+    finish_pieces();
+  }
+
+  void finish_pieces() {
+    if (root_.contains("added_tokens")) read_added_tokens(root_["added_tokens"]);
+    parts_.end_of_text = choose_end_of_text(parts_.pieces);
+  }
+
+  std::int32_t id_of_piece(const std::string& piece, const std::string& what) const {
+    const auto found = vocab_.find(piece);
+    if (!piece.empty() && found != vocab_.end()) return found->second;
+    throw IoError(path_ + ": " + what + " is of pieces that are not in model.vocab", path_);
   }
 
   void read_merge(const Json& merge) {
@@ -105,79 +138,42 @@ class Reader {
       left = merge[0].get<std::string>();
       right = merge[1].get<std::string>();
     }
-    const auto id_of = [&](const std::string& piece) {
-      const auto found = vocab_.find(piece);
-      if (piece.empty() || found == vocab_.end()) {
-        throw IoError(
-            path_ + ": merge " + merge.dump() + " is of pieces that are not in model.vocab", path_);
-      }
-      return found->second;
-    };
-    model_.merges.push_back({id_of(left), id_of(right), id_of(left + right),
-                             static_cast<std::int32_t>(model_.merges.size())});
+    const std::string what = "merge " + merge.dump(-1, ' ', false, Json::error_handler_t::replace);
+    merges_.push_back({id_of_piece(left, what), id_of_piece(right, what),
+                       id_of_piece(left + right, what), static_cast<std::int32_t>(merges_.size())});
   }
 
   void read_added_tokens(const Json& tokens) {
-    for (const Json& token : tokens) {
-      const auto content = token.at("content").get<std::string>();
-      for (const char* key : {"lstrip", "rstrip", "single_word"}) {
-        if (!empty_or_absent(token, key)) {
-          refuse("added token '" + content + "'", std::string("with ") + key + " is not supported");
-        }
-      }
-      const std::int32_t id = checked_id(token.at("id"), "added token '" + content + "'");
+    for (const Json& json : tokens) {
+      AddedToken token;
+      token.content = json.at("content").get<std::string>();
+      token.id = checked_id(json.at("id"), "added token '" + token.content + "'");
+      token.lstrip = json.value("lstrip", false);
+      token.rstrip = json.value("rstrip", false);
+      token.single_word = json.value("single_word", false);
+      token.normalized = json.value("normalized", false);
       // The same piece may stand in the vocabulary too, written in the alphabet.
-      const auto index = static_cast<std::size_t>(id);
-      if (index < model_.pieces.size()) model_.pieces[index].clear();
-      set_piece(model_, path_, id, content);
-      model_.added.emplace_back(content, id);
-    }
-  }
-
-  void read_pre_tokenizer(const Json& json) {
-    const std::string type = type_of(json);
-    if (type == "Sequence") {
-      for (const Json& part : json.at("pretokenizers")) read_pre_tokenizer(part);
-    } else if (type == "ByteLevel") {
-      if (json.value("add_prefix_space", false)) {
-        refuse("pre_tokenizer ByteLevel", "with add_prefix_space is not supported");
-      }
-      if (json.value("use_regex", true)) model_.patterns.emplace_back(kGpt2Pattern);
-      byte_level_ = true;
-    } else if (type == "Split") {
-      read_split(json);
-    } else if (type == "Digits") {
-      model_.patterns.emplace_back(json.value("individual_digits", false) ? R"(\p{N})"
-                                                                          : R"(\p{N}+)");
-    } else {
-      refuse("pre_tokenizer " + type, "is not supported");
-    }
-  }
-
-  void read_split(const Json& json) {
-    const auto behavior = json.value("behavior", "?");
-    const bool invert = json.value("invert", false);
-    // Matches are words, and so are the gaps between them: no text is lost.
-    if (!(behavior == "Isolated" && !invert) && !(behavior == "Removed" && invert)) {
-      refuse("pre_tokenizer Split", std::string("with behavior ") + behavior +
-                                        (invert ? ", inverted," : "") + " is not supported");
-    }
-    const Json& pattern = json.at("pattern");
-    if (pattern.contains("Regex")) {
-      model_.patterns.push_back(pattern["Regex"].get<std::string>());
-    } else {
-      model_.patterns.push_back(std::string("\\Q") + pattern.at("String").get<std::string>() +
-                                "\\E");
+      const auto index = static_cast<std::size_t>(token.id);
+      if (index < parts_.pieces.size()) parts_.pieces[index].clear();
+      set_piece(parts_.pieces, path_, token.id, token.content);
+      parts_.added.push_back(std::move(token));
     }
   }
 
   // The part of a template before the text.
-  void read_post_processor(const Json& json) {
-    const std::string type = type_of(json);
+  void read_post_processor(const Json& json, int depth) {
+    const std::string type = type_of_part(json);
+    if (depth > 16) refuse_part(path_, "post_processor", "is nested too deeply");
+    if (json.is_null() || type == "ByteLevel") return;
     if (type == "Sequence") {
-      for (const Json& part : json.at("processors")) read_post_processor(part);
+      for (const Json& part : json.at("processors")) read_post_processor(part, depth + 1);
     } else if (type == "TemplateProcessing") {
       read_template(json);
+    } else if (type == "BertProcessing" || type == "RobertaProcessing") {
+      parts_.leading.insert(parts_.leading.begin(),
+                            checked_id(json.at("cls").at(1), "post_processor.cls"));
+    } else {
+      refuse_part(path_, "post_processor " + type, "is not supported");
     }
   }
 
@@ -191,7 +187,7 @@ class Reader {
       }
     }
     // A later processor wraps the result of the earlier ones.
-    model_.leading.insert(model_.leading.begin(), ids.begin(), ids.end());
+    parts_.leading.insert(parts_.leading.begin(), ids.begin(), ids.end());
   }
 
   std::int32_t checked_id(const Json& value, const std::string& what) const {
@@ -200,8 +196,8 @@ class Reader {
 
   const std::string& path_;
   const Json& root_;
-  BpeModel model_;
-  bool byte_level_ = false;
+  TokenizerParts parts_;
+  std::vector<BpeMerge> merges_;
   std::unordered_map<std::string, std::int32_t> vocab_;
 };
 
@@ -222,14 +218,14 @@ std::unordered_map<std::string, std::int32_t> parse_vocab_json(const std::string
   return vocab;
 }
 
-BpeModel read_tokenizer_json(const std::string& path) {
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path) {
   const std::string text = read_whole_file(path, 512 * kMiB);
   try {
     const Json root = Json::parse(text);
     if (!root.is_object()) throw IoError(path + " is not a JSON object", path);
-    BpeModel model = Reader(path, root).read();
-    model.fingerprint = text_fingerprint(TokenizerKind::kJson, {text});
-    return model;
+    TokenizerParts parts = Reader(path, root).read();
+    parts.fingerprint = text_fingerprint(TokenizerKind::kJson, {text});
+    return std::make_unique<TextTokenizer>(std::move(parts));
   } catch (const nlohmann::json::exception& error) {
     throw IoError(path + " is not a tokenizer.json: " + error.what(), path);
   }

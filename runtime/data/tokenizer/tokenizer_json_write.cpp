@@ -4,8 +4,10 @@
 #include <nlohmann/json.hpp>
 #include <tuple>
 
+#include "base/error.hpp"
 #include "base/index.hpp"
 #include "runtime/data/tokenizer/bpe_files.hpp"
+#include "runtime/data/tokenizer/split_pattern.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
@@ -17,7 +19,7 @@ using Json = nlohmann::ordered_json;
 BpeModel bytes_model() {
   BpeModel model;
   for (int byte = 0; byte < 256; ++byte) model.pieces.emplace_back(1, static_cast<char>(byte));
-  choose_end_of_text(model);
+  model.end_of_text = choose_end_of_text(model.pieces);
   return model;
 }
 
@@ -44,11 +46,10 @@ Json byte_level(bool use_regex) {
 
 // ByteLevel brings GPT-2's pattern with it.
 Json pre_tokenizer_of(const BpeModel& model) {
-  if (model.patterns.empty()) return byte_level(false);
-  const std::string& pattern = model.patterns.front();
-  if (pattern == kGpt2Pattern) return byte_level(true);
+  if (model.pattern.empty()) return byte_level(false);
+  if (model.pattern == kGpt2Pattern) return byte_level(true);
   const Json split{{"type", "Split"},
-                   {"pattern", {{"Regex", pattern}}},
+                   {"pattern", {{"Regex", model.pattern}}},
                    {"behavior", "Isolated"},
                    {"invert", false}};
   return {{"type", "Sequence"}, {"pretokenizers", {split, byte_level(false)}}};
@@ -100,6 +101,10 @@ std::string write_json(const BpeModel& model, const std::vector<std::string>& wr
 std::string write_tokenizer_json(const std::string& spec) {
   const TokenizerSource source = find_tokenizer(spec);
   if (source.kind == TokenizerKind::kJson) return read_tokenizer_texts(source).front().text;
+  if (source.kind == TokenizerKind::kSentencePiece) {
+    throw ConfigError("tokenizer.json of " + spec +
+                      ": a SentencePiece model is not converted; use its tokenizer.model");
+  }
   const BpeModel model = source.kind == TokenizerKind::kBytes ? bytes_model()
                          : source.kind == TokenizerKind::kGpt2
                              ? read_gpt2_files(source.paths[0], source.paths[1])

@@ -1,11 +1,13 @@
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 
 #include <filesystem>
+#include <fstream>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/hash.hpp"
+#include "runtime/data/tokenizer/learned_options.hpp"
 
 namespace sluice {
 namespace {
@@ -34,17 +36,26 @@ TokenizerSource gpt2_pair(const fs::path& path, bool is_vocab) {
   return {TokenizerKind::kGpt2, {other_path.string(), path.string()}};
 }
 
+// Meta's tokenizer.model is ranks of tiktoken, as lines of base64. A SentencePiece model begins
+// with the tag of its first piece, a newline.
+bool is_sentencepiece_file(const fs::path& path) {
+  std::ifstream stream(path, std::ios::binary);
+  return stream.get() == '\n';
+}
+
 TokenizerSource source_of_file(const fs::path& path) {
   const std::string name = path.filename().string();
   if (name.ends_with("vocab.json")) return gpt2_pair(path, true);
   if (name.ends_with("merges.txt")) return gpt2_pair(path, false);
-  if (name.ends_with(".tiktoken") || name == "tokenizer.model") {
-    return {TokenizerKind::kTiktoken, {path.string()}};
+  if (name.ends_with(".tiktoken")) return {TokenizerKind::kTiktoken, {path.string()}};
+  if (name.ends_with(".model")) {
+    const bool pieces = is_sentencepiece_file(path);
+    return {pieces ? TokenizerKind::kSentencePiece : TokenizerKind::kTiktoken, {path.string()}};
   }
   if (name.ends_with(".json")) return {TokenizerKind::kJson, {path.string()}};
-  throw ConfigError(
-      "data.tokenizer: " + path.string() +
-      " is of no known kind; expected vocab.json, merges.txt, *.tiktoken or tokenizer.json");
+  throw ConfigError("data.tokenizer: " + path.string() +
+                    " is of no known kind; expected vocab.json, merges.txt, *.tiktoken, *.model or "
+                    "tokenizer.json");
 }
 
 fs::path file_in_folder(const fs::path& folder) {
@@ -74,6 +85,7 @@ std::vector<std::string> names_of(TokenizerKind kind) {
     case TokenizerKind::kGpt2:
       return {"vocab.json", "merges.txt"};
     case TokenizerKind::kTiktoken:
+    case TokenizerKind::kSentencePiece:
       return {"tokenizer.model"};
     case TokenizerKind::kJson:
       break;
@@ -89,6 +101,11 @@ TokenizerSource find_tokenizer(const std::string& spec) {
   const fs::path path = spec;
   if (fs::is_directory(path, ignored)) return source_of_file(file_in_folder(path));
   if (is_file(path)) return source_of_file(path);
+  if (is_learned_tokenizer(spec)) {
+    throw ConfigError("data.tokenizer: " + spec +
+                      " is learned by a training run from its text; give this command a file or "
+                      "folder (`sluice tokenizer train` writes one)");
+  }
   throw IoError("data.tokenizer: there is no file or folder '" + spec +
                     "' (the one built in is called bytes)",
                 spec);
@@ -105,7 +122,10 @@ std::vector<TokenizerText> read_tokenizer_texts(const TokenizerSource& source) {
 std::string text_fingerprint(TokenizerKind kind, const std::vector<std::string_view>& texts) {
   if (kind == TokenizerKind::kBytes) return "bytes v1";
   const bool json = kind == TokenizerKind::kJson;
-  const std::string name = json ? "json" : kind == TokenizerKind::kGpt2 ? "gpt2" : "tiktoken";
+  const std::string name = json                                    ? "json"
+                           : kind == TokenizerKind::kGpt2          ? "gpt2"
+                           : kind == TokenizerKind::kSentencePiece ? "sentencepiece"
+                                                                   : "tiktoken";
   Hasher hasher;
   hasher.add((json ? "tokenizer.json" : name) + " v1");
   for (const std::string_view text : texts) hasher.add(text);

@@ -8,7 +8,7 @@
 
 namespace sluice {
 
-enum class TokenizerKind { kBytes, kGpt2, kTiktoken, kJson };
+enum class TokenizerKind { kBytes, kGpt2, kTiktoken, kJson, kSentencePiece };
 
 struct TokenizerSource {
   TokenizerKind kind = TokenizerKind::kBytes;

@@ -1,6 +1,7 @@
 #include "runtime/engine/access/model_use.hpp"
 
 #include <algorithm>
+#include <array>
 #include <limits>
 
 #include "base/error.hpp"
@@ -21,13 +22,21 @@ ModelUse::ModelUse(const EngineSetup& setup, const EnginePrograms& programs, Ste
 double ModelUse::evaluate(std::int64_t batches) {
   run_.loss_sum = 0;
   const std::int64_t per_batch = setup_.shape().micro_batches;
+  double divisor = 0;  // targets of all batches, on a rank that has read their rows
   for (std::int64_t i = 0; i < batches * per_batch; ++i) {
     runner_.execute(programs_.eval, RunMode::kEvaluate, i);
+    if (i % per_batch == 0) divisor += run_.loss_divisor(setup_.tokens_of_step());
   }
   double sum = 0;
-  const double mine = setup_.counts_loss() ? run_.loss_sum : 0.0;
-  for (const double part : setup_.world().all_gather_values({&mine, 1})) sum += part;
-  return sum / (setup_.tokens_of_step() * static_cast<double>(batches));
+  const std::array<double, 2> mine{setup_.counts_loss() ? run_.loss_sum : 0.0,
+                                   setup_.counts_loss() ? divisor : 0.0};
+  const std::vector<double> all = setup_.world().all_gather_values(mine);
+  divisor = 0;
+  for (std::size_t r = 0; r < all.size(); r += mine.size()) {
+    sum += all[r];
+    divisor = std::max(divisor, all[r + 1]);
+  }
+  return sum / divisor;
 }
 
 std::vector<double> ModelUse::losses(const RowSource& rows, std::int64_t count) {

@@ -58,12 +58,43 @@ void BatchOps::read_rows(const Op& op, SampleRows& rows) const {
   }
 }
 
+// Else the caller gives tokens alone.
+bool BatchOps::reads_rows() const {
+  return run_.mode != RunMode::kLogits && run_.mode != RunMode::kDecode;
+}
+
+void BatchOps::note_documents(Flight& flight, const SampleRows& rows) const {
+  flight.knows_documents = true;
+  if (rows.cu_seqlens.empty()) return;
+  if (!setup_.spec().options.packed_rows) {
+    throw Error(
+        "rows hold several documents, but the model was made for rows of one; set "
+        "ModelOptions::packed_rows");
+  }
+  const BatchSize size = setup_.micro_batch();
+  check(std::ssize(rows.cu_seqlens) == size.rows, "each row has the ends of its documents");
+  flight.documents = std::make_unique<const Documents>(rows.cu_seqlens, size.tokens);
+}
+
+const Documents* BatchOps::documents(const Op& op) {
+  if (!setup_.spec().options.packed_rows || !reads_rows()) return nullptr;
+  Flight& flight = flights_.of(op);
+  if (!flight.knows_documents) {
+    SampleRows rows;
+    read_rows(op, rows);
+    note_documents(flight, rows);
+  }
+  return flight.documents.get();
+}
+
 void BatchOps::load(const Op& op) {
   const auto begin = std::chrono::steady_clock::now();
   Flight& flight = flights_.of(op);
-  if (run_.mode != RunMode::kLogits && run_.mode != RunMode::kDecode) {
+  if (reads_rows()) {
     SampleRows rows;
     read_rows(op, rows);
+    note_documents(flight, rows);
+    run_.learned_targets = static_cast<double>(rows.learned_targets);
     flight.tokens = on_device(rows.tokens, setup_.micro_batch());
     flight.targets = on_device(rows.targets, setup_.micro_batch());
   }

@@ -27,6 +27,9 @@ class BatchOps {
   BatchOps(const StepParts& parts, RowSource train, RowSource valid);
 
   void load(const Op& op);
+  // Documents of the operation's rows; null: each row is one. A stage that loads no tokens reads
+  // the rows for them.
+  [[nodiscard]] const Documents* documents(const Op& op);
   // For RunMode::kLosses: micro-batch i is rows(i, 0, ...), i < count. `rows` outlives the runs.
   void use_rows(const RowSource& rows, std::int64_t count);
   // For kLogits and kDecode: the tokens [rows, tokens] of the only micro-batch.
@@ -34,6 +37,8 @@ class BatchOps {
 
  private:
   void read_rows(const Op& op, SampleRows& rows) const;
+  [[nodiscard]] bool reads_rows() const;
+  void note_documents(Flight& flight, const SampleRows& rows) const;
   [[nodiscard]] at::Tensor on_device(std::span<const std::int64_t> values, BatchSize size) const;
 
   const EngineSetup& setup_;

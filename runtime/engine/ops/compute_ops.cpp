@@ -18,11 +18,12 @@
 
 namespace sluice {
 
-ComputeOps::ComputeOps(const StepParts& parts)
+ComputeOps::ComputeOps(const StepParts& parts, BatchOps& batches)
     : setup_(parts.setup),
       run_(parts.run),
       flights_(parts.flights),
       store_(parts.store),
+      batches_(batches),
       caches_(parts.setup.shape().units.size()) {}
 
 void ComputeOps::begin_program() {
@@ -46,6 +47,7 @@ UnitCall ComputeOps::call_of(const Op& op) const {
     call.cache = &nth(caches_, op.unit);
     call.first_position = run_.index;
   }
+  call.documents = batches_.documents(op);
   return call;
 }
 
@@ -80,8 +82,9 @@ void ComputeOps::loss_head(const Op& op) {
     open_grads(op);
     GroupSink sink(store_, setup_.spec().units[u]);
     run_.loss_sum +=
-        head.loss(params, input, flight.targets, run_.input.loss_scale / setup_.tokens_of_step(),
-                  scratch_, op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
+        head.loss(params, input, flight.targets,
+                  run_.input.loss_scale / run_.loss_divisor(setup_.tokens_of_step()), scratch_,
+                  op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
     if (op.save) look_at(flight.gradient);
     drop_unread_gradient(op);
   }

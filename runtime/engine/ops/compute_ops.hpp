@@ -13,9 +13,12 @@
 
 namespace sluice {
 
+class BatchOps;
+
 class ComputeOps {
  public:
-  explicit ComputeOps(const StepParts& parts);
+  // `batches`: knows the documents of rows.
+  ComputeOps(const StepParts& parts, BatchOps& batches);
 
   void begin_program();
   // A slot of the arena, as bytes, for the loss head or for a unit's cache.
@@ -45,6 +48,7 @@ class ComputeOps {
   StepRun& run_;
   Flights& flights_;
   GroupStore& store_;
+  BatchOps& batches_;
   at::Tensor scratch_;
   at::Tensor logits_;
   std::vector<at::Tensor> caches_;  // by unit

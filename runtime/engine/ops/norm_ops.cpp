@@ -13,7 +13,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kFirstSum = 2;  // after the loss and the vote
+constexpr std::size_t kFirstSum = 3;  // after the loss, the vote and the learned targets
 
 // Pipeline stages may have different numbers of groups; the exchange is of one length.
 std::vector<int> groups_by_stage(const EngineSetup& setup, int own) {
@@ -58,6 +58,7 @@ std::vector<double> NormOps::own_values() const {
   std::vector<double> mine(kFirstSum + static_cast<std::size_t>(most_groups * shards), 0.0);
   mine[0] = setup_.counts_loss() ? run_.loss_sum : 0.0;
   mine[1] = run_.input.vote;
+  mine[2] = run_.learned_targets;
   for (int g = 0; g < store_.size(); ++g) {
     if (!nth(setup_.spec().groups, g).counted) continue;
     if (is_frozen(setup_.shape(), g)) continue;
@@ -96,8 +97,9 @@ void NormOps::norm_and_scale() {
   for (std::size_t r = 0; r < all.size(); r += mine.size()) {
     loss += all[r];
     run_.result.vote = std::max(run_.result.vote, all[r + 1]);
+    run_.learned_targets = std::max(run_.learned_targets, all[r + 2]);
   }
-  run_.result.loss = loss / setup_.tokens_of_step();
+  run_.result.loss = loss / run_.loss_divisor(setup_.tokens_of_step());
   use_norm(squares_of_all(all, mine.size()));
 }
 

@@ -1,5 +1,6 @@
 // NormAndScale: the global gradient norm, the clip coefficient, and the loss over all ranks. One
-// exchange of the world carries sums of squares, loss and the ranks' votes. Compute lane.
+// exchange of the world carries sums of squares, loss, learned targets (which pipeline stages
+// without a batch do not know) and the ranks' votes. Compute lane.
 //
 // The norm is the sum over pipeline stages, groups, tensor-parallel ranks, then shards, of each
 // shard's sum of squares in double: the same numbers in the same order on every ZeRO stage.
@@ -22,7 +23,8 @@ class NormOps {
   void meet();
 
  private:
-  // What a rank sends: loss, vote, then for each group the sums of squares of its shards.
+  // What a rank sends: loss, vote, learned targets, then for each group the sums of squares of its
+  // shards.
   [[nodiscard]] std::vector<double> own_values() const;
   [[nodiscard]] std::vector<double> gradient_sums(int group) const;
   [[nodiscard]] double squares_of_all(std::span<const double> all, std::size_t stride) const;

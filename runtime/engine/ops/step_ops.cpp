@@ -17,7 +17,7 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       copies_(parts.copies),
       tiers_(parts.tiers),
       batch_(parts, std::move(train), std::move(valid)),
-      compute_(parts),
+      compute_(parts, batch_),
       parameters_(parts),
       gradients_(parts),
       norm_(parts),

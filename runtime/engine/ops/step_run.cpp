@@ -16,6 +16,7 @@ void StepRun::begin_program(const Program& next, RunMode of_mode, std::int64_t a
   index = at;
   size = of_batch;
   exchanges.clear();
+  learned_targets = 0;
   data_ms = 0;
 }
 

@@ -34,6 +34,9 @@ struct StepRun {
   StepInput input;  // of the last training step
   OpId entered = -1;
   double loss_sum = 0;  // over the micro-batches of one call of the engine
+  // Of the global batch whose rows were read last (SampleRows::learned_targets); 0 on a rank that
+  // has read none.
+  double learned_targets = 0;
   double data_ms = 0;
   double clip_coefficient = 1;
   StepResult result;
@@ -45,6 +48,10 @@ struct StepRun {
 
   [[nodiscard]] bool training() const {
     return mode == RunMode::kTrain || mode == RunMode::kDiagnose;
+  }
+  // The number by which a global batch's sum of losses is divided; `tokens`: of its rows.
+  [[nodiscard]] double loss_divisor(double tokens) const {
+    return learned_targets > 0 ? learned_targets : tokens;
   }
   // Whether the step was clipped or thrown away.
   [[nodiscard]] bool clipped() const { return !result.finite() || clip_coefficient != 1.0; }

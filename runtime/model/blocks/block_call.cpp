@@ -4,6 +4,7 @@
 
 #include "base/error.hpp"
 #include "base/index.hpp"
+#include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/math/stacked_linear.hpp"
 
@@ -40,10 +41,12 @@ BlockCall::BlockCall(const UnitCall& call, std::span<const Tensor> params, const
       batch_(input.size(0)),
       seq_(input.size(1)),
       own_seq_(seq_) {
-  if (!sequence()) return;
-  check(call.cache == nullptr, "with sequence parallelism sequences are not run in parts");
-  seq_ *= group->size();
-  own_first_ = own_seq_ * group->rank();
+  if (sequence()) {
+    check(call.cache == nullptr, "with sequence parallelism sequences are not run in parts");
+    seq_ *= group->size();
+    own_first_ = own_seq_ * group->rank();
+  }
+  check_documents(call, batch_, seq_);
 }
 
 Tensor BlockCall::operator[](int index) const { return index < 0 ? Tensor() : nth(params_, index); }

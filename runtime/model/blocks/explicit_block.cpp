@@ -148,7 +148,8 @@ class ExplicitBlock final : public Unit {
             .v = heads.v,
             .dropout = dropout_at(run, 0, 0),
             .window = head_.window < run.seq() ? head_.window : 0,
-            .first_head = slices_.heads.first};
+            .first_head = slices_.heads.first,
+            .documents = run.call().documents};
   }
 
   Tensor attention(const BlockCall& run, const Tensor& qkv_NE) const {
@@ -163,7 +164,7 @@ class ExplicitBlock final : public Unit {
 
   void turn(const BlockCall& run, const Tensor& qkv_NE, bool back) const {
     if (!llama_) return;
-    llama_->rope.turn(qkv_NE, {run.call().first_position, run.seq()},
+    llama_->rope.turn(qkv_NE, {run.call().first_position, run.seq(), run.call().documents},
                       slices_.heads.count + slices_.kv_heads.count, back);
   }
 

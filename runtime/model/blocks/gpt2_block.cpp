@@ -49,7 +49,8 @@ class Gpt2Block final : public AutogradUnit {
                                .permute({2, 0, 3, 1, 4});  // [3, B, heads, S, head_dim]
     const at::Tensor q = qkv.select(0, 0), k = qkv.select(0, 1), v = qkv.select(0, 2);
     const at::Tensor out = cached_attention({q, k, v}, call, [&] {
-      return causal_attention(q, k, v, options_.dropout, call, site(0));
+      return causal_attention(q, k, v, options_.dropout, call, site(0), nullptr,
+                              options_.packed_rows);
     });
     return biased_linear(out.transpose(1, 2).reshape({B, S, options_.hidden}), p[4], p[5]);
   }

@@ -59,21 +59,30 @@ class LlamaBlock final : public AutogradUnit {
 
   // [B, S, heads, D] -> [B, heads, S, D] over the memory that causal_attention takes without a
   // copy.
-  at::Tensor rotate(const UnitCall& call, const at::Tensor& x_BSND) const {
-    const RopeTable& rope = shared_->rope;
-    const std::int64_t first = call.first_position;
-    if (options_.heads != options_.kv_heads) return rope.apply(x_BSND.transpose(1, 2), 2, first);
-    return rope.apply(x_BSND, 1, first).transpose(1, 2);
+  at::Tensor rotate(const at::Tensor& x_BSND, const RopeTable::Angles& angles) const {
+    if (options_.heads != options_.kv_heads) {
+      return RopeTable::apply(x_BSND.transpose(1, 2), 2, angles);
+    }
+    return RopeTable::apply(x_BSND, 1, angles).transpose(1, 2);
+  }
+
+  RopeTable::Angles angles(const UnitCall& call, const at::Tensor& x_BSH) const {
+    const RopeTable::Positions positions{call.first_position, x_BSH.size(1), call.documents};
+    if (!options_.packed_rows) return shared_->rope.angles(positions, x_BSH.device());
+    check_documents(call, x_BSH.size(0), x_BSH.size(1));
+    return shared_->rope.packed_angles(positions, x_BSH.size(0), x_BSH.device());
   }
 
   at::Tensor attention(const UnitCall& call, Params p, const at::Tensor& h_BSH) const {
-    const at::Tensor q = rotate(call, by_head(linear(h_BSH, p, at_.q, at_.q_bias), options_.heads));
+    const RopeTable::Angles turn = angles(call, h_BSH);
+    const at::Tensor q = rotate(by_head(linear(h_BSH, p, at_.q, at_.q_bias), options_.heads), turn);
     const at::Tensor k =
-        rotate(call, by_head(linear(h_BSH, p, at_.k, at_.k_bias), options_.kv_heads));
+        rotate(by_head(linear(h_BSH, p, at_.k, at_.k_bias), options_.kv_heads), turn);
     const at::Tensor v =
         by_head(linear(h_BSH, p, at_.v, at_.v_bias), options_.kv_heads).transpose(1, 2);
     const at::Tensor out = cached_attention({q, k, v}, call, [&] {
-      return causal_attention(q, k, v, options_.dropout, call, site(0), shared_->window.get());
+      return causal_attention(q, k, v, options_.dropout, call, site(0), shared_->window.get(),
+                              options_.packed_rows);
     });
     return linear(out.transpose(1, 2).reshape({h_BSH.size(0), h_BSH.size(1), -1}), p, at_.o,
                   at_.o_bias);

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <numeric>
 #include <utility>
 #include <vector>
@@ -6,6 +7,7 @@
 #include "kernels/cpu/embedding_slice.hpp"
 #include "runtime/model/blocks/explicit_branch.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
+#include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/model_slices.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -36,8 +38,7 @@ class SlicedEmbedding final : public Unit {
     const Tensor x_MH = group_->sum(rows_NH, B).finish();
     const Own own = own_tokens(S);
     const Tensor x_BSH = x_MH.view({B, own.count, H});
-    if (params.size() > 1)
-      x_BSH.add_(params[1].narrow(0, call.first_position + own.first, own.count));
+    if (params.size() > 1) add_learned(call, params[1], own, x_BSH);
     const DropoutPlace place = dropout_at(call, own);
     if (place.active()) drop_out(x_BSH, x_BSH, {}, place);
     return x_BSH;
@@ -53,7 +54,9 @@ class SlicedEmbedding final : public Unit {
                                            dropout_at(call, own));
     const Beside beside = params.size() > 1 ? Beside::kPositions : Beside::kNothing;
     TensorGroup::Started gathering = group_->whole(grad_MH, B, beside);
-    if (params.size() > 1) add_positions(sink.target(1), grad_MH, B, own, params[1].size(0));
+    if (params.size() > 1) {
+      add_positions(sink.target(1), grad_MH, positions_of(call, B, own), params[1].size(0));
+    }
     const Tensor grad_NH = gathering.finish();
     const GradTarget target = sink.target(0);
     if (!target.wanted()) return {};
@@ -82,6 +85,7 @@ class SlicedEmbedding final : public Unit {
   void refuse_unfit(const UnitCall& call, const Tensor& tokens_BS) const {
     const std::int64_t S = tokens_BS.size(1);
     check(call.first_position + S <= options_.seq, "a sample is no longer than model.seq");
+    check_documents(call, tokens_BS.size(0), S);
     if (tokens_BS.is_cuda()) {
       throw Error("tensor parallelism runs on the host's memory; set parallel.tensor: 1 on GPUs");
     }
@@ -113,16 +117,51 @@ class SlicedEmbedding final : public Unit {
             .offset = own.first * options_.hidden};
   }
 
-  void add_positions(const GradTarget& target, const Tensor& grad_MH, std::int64_t batch,
-                     const Own& own, std::int64_t rows) const {
-    if (!target.wanted()) return;
-    if (!target.accumulate) target.grad.zero_();
-    if (grad_MH.is_meta()) return;
+  // f(first, count, position): `count` of the row's own tokens from the rank's token `first` on,
+  // the first at `position` of its document.
+  template <class Fn>
+  static void for_runs(const Documents& documents, std::int64_t row, const Own& own, Fn f) {
+    for (const Documents::Span& span : documents.of_row(row)) {
+      const std::int64_t begin = std::max(span.first, own.first);
+      const std::int64_t end = std::min(span.first + span.count, own.first + own.count);
+      if (begin < end) f(begin - own.first, end - begin, begin - span.first);
+    }
+  }
+
+  static void add_learned(const UnitCall& call, const Tensor& table, const Own& own,
+                          const Tensor& x_BSH) {
+    if (call.documents == nullptr) {
+      x_BSH.add_(table.narrow(0, call.first_position + own.first, own.count));
+      return;
+    }
+    for (std::int64_t b = 0; b < x_BSH.size(0); ++b) {
+      for_runs(*call.documents, b, own,
+               [&](std::int64_t first, std::int64_t count, std::int64_t position) {
+                 x_BSH.select(0, b).narrow(0, first, count).add_(table.narrow(0, position, count));
+               });
+    }
+  }
+
+  static std::vector<std::int64_t> positions_of(const UnitCall& call, std::int64_t batch,
+                                                const Own& own) {
     std::vector<std::int64_t> positions(static_cast<std::size_t>(batch * own.count));
     for (std::int64_t b = 0; b < batch; ++b) {
       const auto sample = positions.begin() + b * own.count;
       std::iota(sample, sample + own.count, own.first);
+      if (call.documents == nullptr) continue;
+      for_runs(*call.documents, b, own,
+               [&](std::int64_t first, std::int64_t count, std::int64_t position) {
+                 std::iota(sample + first, sample + first + count, position);
+               });
     }
+    return positions;
+  }
+
+  void add_positions(const GradTarget& target, const Tensor& grad_MH,
+                     std::span<const std::int64_t> positions, std::int64_t rows) const {
+    if (!target.wanted()) return;
+    if (!target.accumulate) target.grad.zero_();
+    if (grad_MH.is_meta()) return;
     embedding_backward(host_data<float>(target.grad), positions, host_bytes(grad_MH),
                        dtype_of(grad_MH), rows, options_.hidden);
   }

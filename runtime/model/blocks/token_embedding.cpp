@@ -1,8 +1,11 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
 
+#include <cstddef>
+
 #include "kernels/cpu/embedding.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
+#include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/math/dropout.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -21,21 +24,13 @@ class TokenEmbedding final : public Unit {
     if (saved != nullptr) saved->reset();
     const std::int64_t S = tokens_BS.size(1);
     check(call.first_position + S <= options_.seq, "a sample is no longer than model.seq");
-    const bool positions = params.size() > 1;
-    const auto of_call = [&] { return params[1].narrow(0, call.first_position, S); };
+    check_documents(call, tokens_BS.size(0), S);
     at::Tensor x_BSH = at::empty({tokens_BS.size(0), S, options_.hidden}, params[0].options());
     if (x_BSH.is_cpu()) {
-      embedding_forward({.out = host_bytes(x_BSH),
-                         .table = host_bytes(params[0]),
-                         .positions = positions ? host_bytes(of_call()) : nullptr,
-                         .dtype = dtype_of(x_BSH),
-                         .tokens = ids(tokens_BS),
-                         .rows = params[0].size(0),
-                         .position_rows = S,
-                         .hidden = options_.hidden});
+      look_up(call, params, tokens_BS, x_BSH);
     } else if (takes_gpu_path(x_BSH)) {
       x_BSH.copy_(selected(params[0], tokens_BS).view_as(x_BSH));
-      if (positions) x_BSH.add_(of_call());
+      if (params.size() > 1) add_positions(call, params[1], x_BSH);
     }
     return dropout(x_BSH, options_.dropout, call, 0);
   }
@@ -46,9 +41,7 @@ class TokenEmbedding final : public Unit {
     const at::Tensor grad_BSH = dropout(grad_output, options_.dropout, call, 0).contiguous();
     add_rows(sink.target(0), tokens_BS.flatten(), grad_BSH, params[0].size(0));
     if (params.size() == 1) return {};
-    const at::Tensor positions =
-        at::arange(tokens_BS.size(1), tokens_BS.options()).repeat({tokens_BS.size(0)});
-    add_rows(sink.target(1), positions, grad_BSH, params[1].size(0));
+    add_rows(sink.target(1), positions_of(call, tokens_BS), grad_BSH, params[1].size(0));
     return {};
   }
 
@@ -59,6 +52,58 @@ class TokenEmbedding final : public Unit {
   }
 
  private:
+  // On the host. Learned positions begin anew in each document.
+  void look_up(const UnitCall& call, std::span<const at::Tensor> params,
+               const at::Tensor& tokens_BS, const at::Tensor& x_BSH) const {
+    const std::int64_t S = tokens_BS.size(1);
+    EmbeddingArgs args{.out = host_bytes(x_BSH),
+                       .table = host_bytes(params[0]),
+                       .dtype = dtype_of(x_BSH),
+                       .tokens = ids(tokens_BS),
+                       .rows = params[0].size(0),
+                       .position_rows = S,
+                       .hidden = options_.hidden};
+    if (params.size() > 1) {
+      args.positions = host_bytes(params[1].narrow(0, call.first_position, S));
+    }
+    if (args.positions == nullptr || call.documents == nullptr) return embedding_forward(args);
+    auto* out = static_cast<std::byte*>(args.out);
+    for (std::int64_t row = 0; row < call.documents->rows(); ++row) {
+      for (const Documents::Span& span : call.documents->of_row(row)) {
+        args.out = out + (row * S + span.first) * options_.hidden * size_of(args.dtype);
+        args.tokens = ids(tokens_BS).subspan(static_cast<std::size_t>(row * S + span.first),
+                                             static_cast<std::size_t>(span.count));
+        embedding_forward(args);
+      }
+    }
+  }
+
+  // On a GPU.
+  void add_positions(const UnitCall& call, const at::Tensor& table, const at::Tensor& x_BSH) const {
+    if (!options_.packed_rows || call.cache != nullptr) {
+      x_BSH.add_(table.narrow(0, call.first_position, x_BSH.size(1)));
+    } else if (call.documents == nullptr) {  // also a dry run, whose rows make the same tensor
+      x_BSH.add_(table.narrow(0, 0, x_BSH.size(1)).repeat({x_BSH.size(0), 1}).view_as(x_BSH));
+    } else {
+      x_BSH.add_(selected(table, call.documents->positions(x_BSH.device())).view_as(x_BSH));
+    }
+  }
+
+  // int64 [B S]
+  static at::Tensor positions_of(const UnitCall& call, const at::Tensor& tokens_BS) {
+    at::Tensor positions =
+        at::arange(tokens_BS.size(1), tokens_BS.options()).repeat({tokens_BS.size(0)});
+    if (call.documents == nullptr || positions.is_meta()) return positions;
+    if (positions.is_cuda()) return call.documents->positions(positions.device());
+    const at::Tensor rows = positions.view(tokens_BS.sizes());
+    for (std::int64_t row = 0; row < rows.size(0); ++row) {
+      for (const Documents::Span& span : call.documents->of_row(row)) {
+        rows.select(0, row).narrow(0, span.first, span.count).sub_(span.first);
+      }
+    }
+    return positions;
+  }
+
   // The meta device has no kernel of libtorch's operator.
   static at::Tensor selected(const at::Tensor& table, const at::Tensor& tokens) {
     if (table.is_meta()) return at::empty({tokens.numel(), table.size(1)}, table.options());

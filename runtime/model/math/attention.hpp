@@ -31,10 +31,11 @@ class WindowMask {
 // q's shape. Cheapest on the host: q in memory [B, S, heads, D], as the output; with shared key
 // heads all of them in memory [B, heads, S, D]. Dropout on the attention weights takes the s x s
 // path, since no fused kernel accepts a mask that can be replayed. `window` null: all keys before a
-// query.
+// query. `packed`: of a model made with ModelOptions::packed_rows, whose queries see the keys of
+// their documents (call.documents).
 [[nodiscard]] at::Tensor causal_attention(const at::Tensor& q, const at::Tensor& k,
                                           const at::Tensor& v, double dropout_p,
                                           const UnitCall& call, std::uint64_t dropout_site,
-                                          const WindowMask* window = nullptr);
+                                          const WindowMask* window = nullptr, bool packed = false);
 
 }  // namespace sluice

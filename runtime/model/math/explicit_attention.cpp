@@ -9,6 +9,7 @@
 
 #include "kernels/cpu/causal_softmax.hpp"
 #include "kernels/cpu/philox.hpp"
+#include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/math/dry_pieces.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -73,14 +74,15 @@ void deliver(const Tensor& own, const Tensor& made) {
   if (!made.is_same(own)) own.copy_(made);
 }
 
-// The queries [first, first + count) of a part, with scratch for their scores.
+// The queries [first, first + count) of a part, with scratch for their scores. Their document
+// begins at position `document`.
 struct Block {
   const AttentionInput& in;
   const Part& part;
-  std::int64_t first, count;
+  std::int64_t document, first, count;
 
   [[nodiscard]] std::int64_t first_key() const {
-    return in.window > 0 ? std::max<std::int64_t>(0, first - in.window + 1) : 0;
+    return in.window > 0 ? std::max(document, first - in.window + 1) : document;
   }
   [[nodiscard]] std::int64_t keys() const { return first + count - first_key(); }
   [[nodiscard]] Tensor queries(const Tensor& x) const { return x.narrow(1, first, count); }
@@ -133,6 +135,11 @@ struct PartTensors {
   Tensor weight_scratch, grad_scratch;
 };
 
+struct PartOutput {
+  Tensor q, k, v, out;  // fp32
+  Tensor scratch;
+};
+
 void add_or_replace(Tensor sum, const Tensor& a, const Tensor& b, bool replace) {
   if (replace) {
     at::bmm_out(sum, a, b);
@@ -160,16 +167,40 @@ void block_backward(const Block& block, const PartTensors& s, bool fresh) {
   add_or_replace(block.seen(s.d.k), product.transpose(1, 2), block.queries(s.q), fresh);
 }
 
-// One query head of every key head of the part. Without a window the last block sees all keys: the
-// first member's gradients replace the content of dk and dv.
+// Calls f(span) for each document of the part's sample.
+template <class Fn>
+void for_documents(const AttentionInput& in, const Part& part, Fn f) {
+  if (in.documents == nullptr) return f(Documents::Span{0, in.q.size(2)});
+  for (const Documents::Span& span : in.documents->of_row(part.b)) f(span);
+}
+
+// One query head of every key head of the part. Without a window the last block of a document sees
+// all its keys: the first member's gradients replace the content of dk and dv.
 void member_backward(const AttentionInput& in, const Part& part, const PartTensors& tensors) {
-  const std::int64_t seq = in.q.size(2);
-  const std::int64_t last_first = (seq - 1) / kBlock * kBlock;
-  for (std::int64_t back = 0; back < seq; back = next_piece(back, kBlock, seq, in.q.is_meta())) {
-    const std::int64_t first = last_first - back;
-    const Block block{in, part, first, std::min(kBlock, seq - first)};
-    block_backward(block, tensors, in.window == 0 && part.member == 0 && back == 0);
-  }
+  for_documents(in, part, [&](const Documents::Span& span) {
+    const std::int64_t last_first = (span.count - 1) / kBlock * kBlock;
+    for (std::int64_t back = 0; back < span.count;
+         back = next_piece(back, kBlock, span.count, in.q.is_meta())) {
+      const std::int64_t first = last_first - back;
+      const Block block{in, part, span.first, span.first + first,
+                        std::min(kBlock, span.count - first)};
+      block_backward(block, tensors, in.window == 0 && part.member == 0 && back == 0);
+    }
+  });
+}
+
+void member_forward(const AttentionInput& in, const Part& part, const PartOutput& to) {
+  for_documents(in, part, [&](const Documents::Span& span) {
+    for (std::int64_t first = 0; first < span.count;
+         first = next_piece(first, kBlock, span.count, in.q.is_meta())) {
+      const Block block{in, part, span.first, span.first + first,
+                        std::min(kBlock, span.count - first)};
+      const Tensor weights = block.weights(to.q, to.k, to.scratch);
+      if (in.dropout.active()) block.drop(weights, weights);
+      Tensor rows = block.queries(to.out);
+      at::bmm_out(rows, weights, block.seen(to.v));
+    }
+  });
 }
 
 }  // namespace
@@ -180,7 +211,6 @@ Tensor attention_forward(const AttentionInput& in) {
       empty_tensor({B, seq, heads, D}, in.q.scalar_type(), in.q.device()).transpose(1, 2);
   const Tensor wide_out = wide_scratch(in);
   const Tensor scratch = scratch_for(in);
-  const bool dry = in.q.is_meta();
   for_parts(in, [&](Part part) {
     const Tensor k = wide(part.keys_of(in.k));
     const Tensor v = wide(part.keys_of(in.v));
@@ -189,13 +219,7 @@ Tensor attention_forward(const AttentionInput& in) {
       const Tensor q = wide(part.queries_of(in.q));
       const Tensor own = part.queries_of(out);
       const Tensor to = place_of(own, wide_out);
-      for (std::int64_t first = 0; first < seq; first = next_piece(first, kBlock, seq, dry)) {
-        const Block block{in, part, first, std::min(kBlock, seq - first)};
-        const Tensor weights = block.weights(q, k, scratch);
-        if (in.dropout.active()) block.drop(weights, weights);
-        Tensor rows = block.queries(to);
-        at::bmm_out(rows, weights, block.seen(v));
-      }
+      member_forward(in, part, {q, k, v, to, scratch});
       deliver(own, to);
     }
   });

@@ -8,8 +8,9 @@
 // after attention takes it as rows of tokens without a copy. Scratch covers 4 key heads of one
 // sample: fp32 scores of 64 queries, twice that backward, and fp32 copies of 16-bit operands.
 //
-// With a window a block of queries meets only the keys in reach; no mask exists. Forward keeps only
-// q, k and v: backward computes the weights again.
+// A block of queries lies in one document and meets only the keys in reach: of its document, and of
+// its window. No mask exists, and scratch is that of a row that is one document. Forward
+// keeps only q, k and v: backward computes the weights again.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -25,6 +26,7 @@ struct AttentionInput {
   DropoutPlace dropout;         // on the attention weights; per_sample and first are not read
   std::int64_t window = 0;      // keys that a query sees, itself included; 0: all before it
   std::int64_t first_head = 0;  // of q among all the model's, by which dropout knows them
+  const Documents* documents = nullptr;  // a query sees keys of its own document; null: one a row
 };
 
 // q, k and v, or their gradients.

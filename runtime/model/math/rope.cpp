@@ -3,6 +3,7 @@
 #include <ATen/ops/cat.h>
 
 #include <cmath>
+#include <cstddef>
 #include <numbers>
 
 #include "base/index.hpp"
@@ -60,14 +61,45 @@ RopeTable::RopeTable(const ModelOptions& o, bool dry) {
   sin_ = DeviceConstant(sin);
 }
 
-at::Tensor RopeTable::apply(const at::Tensor& x, std::int64_t position_dim,
-                            std::int64_t first) const {
-  const auto of_x = [&](const DeviceConstant& table) {
-    const at::Tensor rows = table.on(x.device()).narrow(0, first, x.size(position_dim));
-    return position_dim == 1 ? rows.unsqueeze(1) : rows;
+RopeTable::Angles RopeTable::angles(const Positions& positions, const at::Device& device) const {
+  const auto rows = [&](const DeviceConstant& table) {
+    return table.on(device).narrow(0, positions.first, positions.count);
   };
-  const at::Tensor cos = of_x(cos_);
-  const at::Tensor sin = of_x(sin_);
+  return {rows(cos_), rows(sin_)};
+}
+
+RopeTable::Angles RopeTable::packed_angles(const Positions& positions, std::int64_t rows,
+                                           const at::Device& device) const {
+  const auto of_tokens = [&](const DeviceConstant& constant) {
+    const at::Tensor& table = constant.on(device);
+    const std::vector<std::int64_t> sizes{rows, positions.count, table.size(1)};
+    if (device.is_cuda() && positions.documents != nullptr) {
+      return table.index_select(0, positions.documents->positions(device)).view(sizes);
+    }
+    const at::Tensor result = empty_tensor(sizes, kWide, device);
+    const auto copy = [&](std::int64_t row, const Documents::Span& span, std::int64_t first) {
+      result.select(0, row)
+          .narrow(0, span.first, span.count)
+          .copy_(table.narrow(0, first, span.count));
+    };
+    for (std::int64_t row = 0; row < rows && !device.is_meta(); ++row) {
+      if (positions.documents == nullptr) {
+        copy(row, {0, positions.count}, positions.first);
+        continue;
+      }
+      for (const Documents::Span& span : positions.documents->of_row(row)) copy(row, span, 0);
+    }
+    return result;
+  };
+  return {of_tokens(cos_), of_tokens(sin_)};
+}
+
+at::Tensor RopeTable::apply(const at::Tensor& x, std::int64_t position_dim, const Angles& angles) {
+  const auto of_x = [&](const at::Tensor& table) {
+    return table.unsqueeze(table.dim() - (position_dim == 1 ? 1 : 2));
+  };
+  const at::Tensor cos = of_x(angles.cos);
+  const at::Tensor sin = of_x(angles.sin);
   const std::vector<at::Tensor> half = x.to(wide_type(x)).chunk(2, -1);
   const at::Tensor turned = at::cat({half[0].mul(cos).sub(half[1].mul(sin)),  //
                                      half[1].mul(cos).add(half[0].mul(sin))},
@@ -75,23 +107,33 @@ at::Tensor RopeTable::apply(const at::Tensor& x, std::int64_t position_dim,
   return turned.to(x.scalar_type()).contiguous();
 }
 
-void RopeTable::turn(const at::Tensor& x_NE, Positions positions, std::int64_t heads,
+void RopeTable::turn(const at::Tensor& x_NE, const Positions& positions, std::int64_t heads,
                      bool back) const {
   if (x_NE.is_meta()) return;
   const at::Tensor& cos = cos_.on(x_NE.device());
   check(positions.first + positions.count <= cos.size(0),
         "rotary positions reach as far as the model's seq");
   const std::int64_t skipped = positions.first * cos.size(1);
-  rope({.x = host_bytes(x_NE),
-        .cos = host_data<float>(cos) + skipped,
-        .sin = host_data<float>(sin_.on(x_NE.device())) + skipped,
-        .dtype = dtype_of(x_NE),
-        .rows = x_NE.size(0),
-        .seq = positions.count,
-        .heads = heads,
-        .head_dim = 2 * cos.size(1),
-        .stride = x_NE.size(1),
-        .back = back});
+  RopeArgs args{.x = host_bytes(x_NE),
+                .cos = host_data<float>(cos) + skipped,
+                .sin = host_data<float>(sin_.on(x_NE.device())) + skipped,
+                .dtype = dtype_of(x_NE),
+                .rows = x_NE.size(0),
+                .seq = positions.count,
+                .heads = heads,
+                .head_dim = 2 * cos.size(1),
+                .stride = x_NE.size(1),
+                .back = back};
+  if (positions.documents == nullptr) return rope(args);
+  auto* rows = static_cast<std::byte*>(args.x);
+  for (std::int64_t row = 0; row < positions.documents->rows(); ++row) {
+    for (const Documents::Span& span : positions.documents->of_row(row)) {
+      args.x = rows;
+      args.rows = args.seq = span.count;
+      rope(args);
+      rows += span.count * args.stride * size_of(args.dtype);
+    }
+  }
 }
 
 }  // namespace sluice

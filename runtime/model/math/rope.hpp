@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "runtime/model/documents.hpp"
 #include "runtime/model/math/device_constant.hpp"
 #include "runtime/model/model_options.hpp"
 
@@ -19,21 +20,31 @@ class RopeTable {
   // `dry`: only for the meta device; nothing is computed.
   explicit RopeTable(const ModelOptions& options, bool dry = false);
 
-  // Differentiable. x: [B, heads, S, D] or, with position_dim 1, [B, S, heads, D] -> the same shape
-  // and type, contiguous. Positions are first .. first + S - 1. Computed in fp32. REQUIRES:
-  // first + S <= seq.
-  [[nodiscard]] at::Tensor apply(const at::Tensor& x, std::int64_t position_dim,
-                                 std::int64_t first = 0) const;
-
-  // Positions [first, first + count) of each of some sequences.
+  // Sequences whose tokens have positions [first, first + count), or of each document its own from
+  // 0.
   struct Positions {
     std::int64_t first = 0;
     std::int64_t count = 0;
+    const Documents* documents = nullptr;
   };
+  // cos and sin of a call's tokens: [S, D/2], or [B, S, D/2] for packed rows.
+  struct Angles {
+    at::Tensor cos, sin;
+  };
+  [[nodiscard]] Angles angles(const Positions& positions, const at::Device& device) const;
+  // Those of `rows` packed rows, which documents null leaves whole.
+  [[nodiscard]] Angles packed_angles(const Positions& positions, std::int64_t rows,
+                                     const at::Device& device) const;
+
+  // Differentiable. x: [B, heads, S, D] or, with position_dim 1, [B, S, heads, D] -> the same shape
+  // and type, contiguous. Computed in fp32.
+  [[nodiscard]] static at::Tensor apply(const at::Tensor& x, std::int64_t position_dim,
+                                        const Angles& angles);
+
   // In place, on the host (kernels/cpu/rope.hpp) or the meta device. x: [N, E] contiguous; the
-  // first `heads` heads of a row turn; row n is a token at position first + n % count. `back`: the
+  // first `heads` heads of a row turn; row n is token n % count of its sequence. `back`: the
   // inverse rotation, which is the gradient. REQUIRES: first + count <= the table's seq.
-  void turn(const at::Tensor& x_NE, Positions positions, std::int64_t heads,
+  void turn(const at::Tensor& x_NE, const Positions& positions, std::int64_t heads,
             bool back = false) const;
 
  private:

@@ -3,10 +3,8 @@
 const kColours = { F: 'c0', L: 'c8', B: 'c4', N: 'c10', U: 'c6', G: 'c2', R: 'c14', S: 'c9', P: 'c12', A: 'c11' };
 const kFamilies = { F: 'forward', L: 'loss head', B: 'backward', N: 'norm', U: 'update', G: 'gather', R: 'reduce',
   S: 'states and gradients', P: 'parameters', A: 'activations' };
-const style = { of(name) { return getComputedStyle(document.documentElement).getPropertyValue('--' + name).trim(); } };
 const view = { a: 0, b: data.ticks, cursor: null, selected: -1 };
 const kRow = 22, kAxis = 18, kHeight = 150;
-const gutter = () => (window.innerWidth < 560 ? 62 : 92);
 const bars = data.bars;
 const charts = [];
 const letterOf = (bar) => data.kinds[bars.kind[bar]].letter;
@@ -36,23 +34,6 @@ const timeText = (s, step, more = 0) => {
   if (!(step > 0)) return (s * factor) + name;  // nothing takes any time
   return (s * factor).toFixed(Math.max(0, Math.ceil(-Math.log10(step * factor) - 1e-9)) + more) + name;
 };
-
-function begin(chart, height) {
-  const ratio = window.devicePixelRatio || 1;
-  const total = chart.canvas.clientWidth || 300;
-  chart.left = gutter();
-  chart.width = Math.max(40, total - chart.left - 8);
-  chart.height = height;
-  chart.canvas.style.height = height + 'px';
-  chart.canvas.width = Math.round(total * ratio);
-  chart.canvas.height = Math.round(height * ratio);
-  const g = chart.canvas.getContext('2d');
-  g.setTransform(ratio, 0, 0, ratio, 0, 0);
-  g.clearRect(0, 0, total, height);
-  g.font = '11px system-ui, sans-serif';
-  g.textBaseline = 'middle';
-  return g;
-}
 
 function drawAxis(g, chart) {
   const step = tickStep();

@@ -11,6 +11,7 @@
 #include "runtime/plan/memory_curve.hpp"
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/page/html_files.hpp"
+#include "runtime/plan/page/html_text.hpp"
 #include "runtime/plan/timeline.hpp"
 
 namespace sluice {
@@ -188,73 +189,7 @@ Json page_data(const RunPlan& plan, const RunFacts& facts) {
   return json;
 }
 
-// Fills all places in one pass, so filled-in text is not searched for places.
-std::string fill(std::string_view text,
-                 const std::vector<std::pair<std::string_view, std::string>>& places) {
-  std::string filled;
-  while (!text.empty()) {
-    std::size_t first = text.size();
-    const std::pair<std::string_view, std::string>* next = nullptr;
-    for (const auto& place : places) {
-      const std::size_t at = text.find(place.first);
-      if (at < first) {
-        first = at;
-        next = &place;
-      }
-    }
-    filled += text.substr(0, first);
-    if (next == nullptr) break;
-    filled += next->second;
-    text.remove_prefix(first + next->first.size());
-  }
-  return filled;
-}
-
 }  // namespace
-
-std::string escape_html(const std::string& text) {
-  std::string escaped;
-  for (const char c : text) {
-    switch (c) {
-      case '&':
-        escaped += "&amp;";
-        break;
-      case '<':
-        escaped += "&lt;";
-        break;
-      case '>':
-        escaped += "&gt;";
-        break;
-      case '"':
-        escaped += "&quot;";
-        break;
-      case '\'':
-        escaped += "&#39;";
-        break;
-      default:
-        escaped += c;
-    }
-  }
-  return escaped;
-}
-
-// These characters occur only in JSON strings.
-std::string escape_json_for_html(const std::string& json) {
-  constexpr std::array<std::pair<char, const char*>, 3> kEscapes{
-      {{'<', "\\u003c"}, {'>', "\\u003e"}, {'&', "\\u0026"}}};
-  std::string escaped;
-  escaped.reserve(json.size());
-  for (const char c : json) {
-    const auto* found = std::find_if(kEscapes.begin(), kEscapes.end(),
-                                     [c](const auto& escape) { return escape.first == c; });
-    if (found == kEscapes.end()) {
-      escaped += c;
-    } else {
-      escaped += found->second;
-    }
-  }
-  return escaped;
-}
 
 std::string plan_html(const RunPlan& plan, const RunFacts& facts, const SearchResult* result,
                       const std::vector<FitRow>* rows) {
@@ -266,11 +201,12 @@ std::string plan_html(const RunPlan& plan, const RunFacts& facts, const SearchRe
   if (rows != nullptr) text += compare_text(*rows);
   if (result != nullptr) text += suggestions_text(*result);
   const HtmlFiles& files = html_files();
-  return fill(files.page, {{"<!--TITLE-->", escape_html("plan of " + facts.config)},
-                           {"<!--REPORT-->", escape_html(text)},
-                           {"<!--DATA-->", escape_json_for_html(data)},
-                           {"/*STYLE*/", std::string(files.styles)},
-                           {"/*SCRIPT*/", std::string(files.script)}});
+  return fill_page(files.page, {{"<!--TITLE-->", escape_html("plan of " + facts.config)},
+                                {"<!--REPORT-->", escape_html(text)},
+                                {"<!--DATA-->", escape_json_for_html(data)},
+                                {"/*STYLE*/", std::string(files.styles)},
+                                {"/*COMMON*/", std::string(files.common)},
+                                {"/*SCRIPT*/", std::string(files.script)}});
 }
 
 }  // namespace sluice

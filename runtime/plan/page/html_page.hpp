@@ -15,9 +15,4 @@ namespace sluice {
 [[nodiscard]] std::string plan_html(const RunPlan& plan, const RunFacts& facts,
                                     const SearchResult* result, const std::vector<FitRow>* rows);
 
-// For text between tags and in attributes: & < > " '
-[[nodiscard]] std::string escape_html(const std::string& text);
-// JSON for a script element: the text cannot end the element.
-[[nodiscard]] std::string escape_json_for_html(const std::string& json);
-
 }  // namespace sluice

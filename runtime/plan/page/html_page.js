@@ -1,25 +1,6 @@
-// Of the page html_page.html, one function with html_charts.js. Its data (runtime/plan/page/html_page.cpp): times in ticks, `ticks` of them in the drawn step.
+// Of the page html_page.html, after html_common.js and before html_charts.js. Its data (runtime/plan/page/html_page.cpp): times in ticks, `ticks` of them in the drawn step.
 const data = JSON.parse(document.getElementById('plan').textContent);
 const plan = data.plan;
-const $ = (id) => document.getElementById(id);
-
-// Text goes into the page as text nodes alone: a name cannot become markup.
-const add = (parent, tag, text, className) => {
-  const node = document.createElement(tag);
-  if (text !== undefined && text !== null) node.textContent = text;
-  if (className) node.className = className;
-  parent.appendChild(node);
-  return node;
-};
-
-const digits = (x) => x.toFixed(x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2);
-const scaled = (x, base, names) => {
-  let i = 0;
-  while (x >= base * 0.9995 && i + 1 < names.length) { x /= base; ++i; }
-  return (i === 0 ? String(Math.round(x)) : digits(x)) + names[i];
-};
-const bytesText = (x) => scaled(x, 1024, [' B', ' KiB', ' MiB', ' GiB', ' TiB', ' PiB']);
-const countText = (x) => (x < 1000 ? String(Math.round(x)) : scaled(x, 1000, ['', 'k', 'M', 'B', 'T']));
 const secondsText = (s) => {
   if (s >= 100) return s.toFixed(0) + ' s';
   if (s >= 1) return s.toFixed(2) + ' s';
@@ -28,18 +9,12 @@ const secondsText = (s) => {
 };
 const longText = (s) => (s >= 94608000 ? (s / 31557600).toFixed(1) + ' years' : s >= 172800 ? (s / 86400).toFixed(1) + ' days' : s >= 7200 ? (s / 3600).toFixed(1) + ' hours'
   : s >= 120 ? (s / 60).toFixed(1) + ' minutes' : secondsText(s));
-const words = (name) => name.replaceAll('_', ' ');
 const at = (tick) => tick / data.ticks * data.end_s;
 
 // ---- what stands above the charts -----------------------------------------------------------
 $('about').textContent = data.about;
 $('verdict').textContent = data.verdict;
 $('verdict').className = plan.fits ? 'fits' : 'misses';
-const figure = (value, name) => {
-  const card = add($('figures'), 'div', null, 'figure');
-  add(card, 'b', value);
-  add(card, 'span', name);
-};
 figure(secondsText(plan.step_ms / 1e3), 'a step');
 figure(countText(plan.tokens_per_s), 'tokens/s');
 figure((100 * plan.mfu).toFixed(1) + ' %', 'MFU');
@@ -53,23 +28,6 @@ if (plan.token_budget) {
 if (plan.drive_seconds) figure(longText(plan.drive_seconds), 'until a drive of a node is worn out');
 
 // ---- tables ---------------------------------------------------------------------------------
-function table(title, heads, rows, textColumns = []) {
-  add($('tables'), 'h2', title);
-  const box = add($('tables'), 'div', null, 'wide');
-  box.tabIndex = 0;
-  box.setAttribute('aria-label', title);
-  const node = add(box, 'table');
-  const top = add(add(node, 'thead'), 'tr');
-  heads.forEach((head, c) => { add(top, 'th', head, textColumns.includes(c) ? 'text' : '').scope = 'col'; });
-  const body = add(node, 'tbody');
-  for (const row of rows) {
-    const line = add(body, 'tr', null, row.sum ? 'sum' : '');
-    row.cells.forEach((cell, c) => {
-      const slot = add(line, 'td', null, textColumns.includes(c) ? 'text' : row.classes ? row.classes[c] || '' : '');
-      if (row.code === c) add(slot, 'code', cell); else slot.textContent = cell;
-    });
-  }
-}
 const orDash = (bytes) => (bytes > 0 ? bytesText(bytes) : '–');
 
 function makeTables() {

@@ -27,16 +27,6 @@ function memoryLines(tier, from, to) {
   return [tier.name + ' ' + bytesText(tier.total[i]) + ' at ' + secondsText(at(Math.max(0, tier.t[i])))]
     .concat(shares.slice(0, 8).map((s) => words(s[0]) + ' ' + bytesText(s[1])));
 }
-function show(lines, x, y, aloud) {
-  const tip = $('tip');
-  tip.textContent = '';
-  lines.forEach((line, i) => add(tip, i === 0 ? 'b' : 'span', line));
-  tip.hidden = false;
-  const box = tip.getBoundingClientRect();
-  tip.style.left = Math.max(4, Math.min(x + 14, window.innerWidth - box.width - 6)) + 'px';
-  tip.style.top = Math.max(4, y + 16 + box.height > window.innerHeight ? y - box.height - 12 : y + 16) + 'px';
-  if (aloud) $('said').textContent = lines.join(', ');
-}
 const hide = () => { $('tip').hidden = true; view.cursor = null; redraw(); };
 
 function barAt(chart, x, y) {

@@ -98,6 +98,20 @@ TEST_F(SmallGpt2, LongWordsMergeAsShortOnes) {
   }
 }
 
+// More ids than a slot of the cache holds, and in all more than the cache keeps apart.
+TEST_F(SmallGpt2, WordsOfManyIdsAreRememberedAndForgotten) {
+  const auto tokenizer = make_tokenizer(folder_.path());
+  std::string text;
+  for (unsigned i = 0; i < 25'000; ++i) {
+    text += ' ';
+    for (unsigned shift = 0; shift < 24; shift += 2) text += "kqxz"[(i * 9973U) >> shift & 3U];
+    if (i % 3 == 0) text += " kqxzkqxz";  // again and again
+  }
+  const Ids expected(text.begin(), text.end());  // no pair of these letters merges
+  EXPECT_EQ(tokenizer->encode(text), expected);
+  EXPECT_EQ(tokenizer->encode(text), expected);
+}
+
 TEST_F(SmallGpt2, AWordOfAMegabyteIsNotQuadratic) {
   const auto tokenizer = make_tokenizer(folder_.path());
   std::string word;

@@ -1,4 +1,5 @@
 #include <zlib.h>
+#include <zstd.h>
 
 #include "runtime/data/document_reader.hpp"
 #include "runtime/data/token_cache.hpp"
@@ -145,11 +146,43 @@ TEST_F(Documents, DamagedGzipIsNamedWithItsByte) {
   EXPECT_THAT(refusal("a.gz", whole + "rest"), HasSubstr("incorrect header check"));
 }
 
+std::string zstd(const std::string& text) {
+  std::string packed(ZSTD_compressBound(text.size()), '\0');
+  packed.resize(ZSTD_compress(packed.data(), packed.size(), text.data(), text.size(), 3));
+  return packed;
+}
+
+TEST_F(Documents, ZstdIsUnpackedWhateverItsName) {
+  const std::string text = random_text(20000, 3);
+  for (const std::size_t piece_bytes : {100U, 1U << 20U}) {
+    for (const char* name : {"a.txt.zst", "a.txt", "a"}) {
+      // Two frames are one text.
+      const TextFile file = write(name, zstd(text.substr(0, 999)) + zstd(text.substr(999)));
+      EXPECT_THAT(read(file, {.piece_bytes = piece_bytes}), ElementsAre(text)) << name;
+    }
+  }
+  EXPECT_THAT(read(write("b.jsonl.zst", zstd("{\"text\": \"x\"}\n"))), ElementsAre("x"));
+  EXPECT_THAT(read(write("c.txt.zst", zstd(""))), IsEmpty());
+}
+
+TEST_F(Documents, DamagedZstdIsNamed) {
+  const std::string whole = zstd(random_text(2000, 4));
+  for (const std::size_t size :
+       {std::size_t{4}, std::size_t{9}, whole.size() / 2, whole.size() - 1}) {
+    EXPECT_THAT(
+        refusal("a.zst", whole.substr(0, size)),
+        HasSubstr("a.zst is a damaged zstd file: it ends in the middle of its data, at byte " +
+                  std::to_string(size) + "; unpack or fetch it again"));
+  }
+  EXPECT_THAT(refusal("a.zst", whole + "rest"), HasSubstr("a.zst is a damaged zstd file: "));
+  EXPECT_THAT(refusal("a.zst", zstd(whole)),
+              HasSubstr("packed twice, by zstd inside; unpack it once"));
+}
+
 TEST_F(Documents, OtherKindsAreRefusedByName) {
   const std::string rest(300, 'x');
   const std::pair<std::string, const char*> kinds[] = {
-      {"PAR1" + rest, "a Parquet file; write its text as JSON lines"},
-      {"\x28\xB5\x2F\xFD" + rest, "packed by zstd; unpack it"},
+      {"PAR1" + rest, "a Parquet file; give it a name that ends in .parquet"},
       {std::string("\xFD\x37zXZ\0", 6) + rest, "packed by xz"},
       {"BZh91AY&SY" + rest, "packed by bzip2"},
       {"PK\x03\x04" + rest, "a zip archive"},

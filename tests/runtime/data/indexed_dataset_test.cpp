@@ -1,5 +1,7 @@
 #include "runtime/data/indexed_dataset.hpp"
 
+#include "tests/fuzz/targets.hpp"
+#include "tests/runtime/checkpoint/mutation.hpp"
 #include "tests/runtime/data/data_testing.hpp"
 #include "tests/runtime/data/megatron_files.hpp"
 
@@ -115,6 +117,13 @@ TEST_F(Damaged, SequencesMayLieInAnyOrder) {
 TEST_F(Damaged, ModesAreLetBe) {
   write_file(folder_ / "d.idx", idx_ + std::string(2, '\0'));
   EXPECT_EQ(IndexedDataset(folder_ / "d.bin").size(), 5);
+}
+
+TEST(Mutation, IndexedFiles) {
+  run_mutations("indexed", fuzz_indexed,
+                {std::string(8, '\0'), std::string(8, '\xFF'), std::string(4, '\x7F'),
+                 std::string(7, '\0') + "\x80", std::string(1, '\x40')},
+                [](std::string&) {});
 }
 
 }  // namespace

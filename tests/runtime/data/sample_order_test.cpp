@@ -88,7 +88,7 @@ TEST(SplitPlan, ManyDocumentsAreDrawnWhole) {
   std::mt19937 random(1);
   for (int d = 0; d < 1001; ++d)
     starts.push_back(starts.back() + 1 + static_cast<std::int64_t>(random() % 200));
-  const SplitPlan plan = plan_split(starts, 95, 5);
+  const SplitPlan plan = plan_split(starts, {95, 5});
   const double share =
       static_cast<double>(tokens_of(plan.valid)) / static_cast<double>(starts.back());
   EXPECT_NEAR(share, 0.05, 0.002);
@@ -104,22 +104,53 @@ TEST(SplitPlan, ManyDocumentsAreDrawnWhole) {
     EXPECT_TRUE(std::binary_search(starts.begin(), starts.end(), end));
   }
   EXPECT_EQ(end, starts.back());
-  EXPECT_EQ(plan_split(starts, 0.95, 0.05).valid, plan.valid);  // shares of any sum
+  EXPECT_EQ(plan_split(starts, {0.95, 0.05}).valid, plan.valid);  // shares of any sum
 }
 
 TEST(SplitPlan, OneDocumentLosesItsEnd) {
   const std::vector<std::int64_t> starts{0, 1000};
-  const SplitPlan plan = plan_split(starts, 9, 1);
+  const SplitPlan plan = plan_split(starts, {9, 1});
   EXPECT_THAT(plan.train, ElementsAre(TokenRange{0, 900}));
   EXPECT_THAT(plan.valid, ElementsAre(TokenRange{900, 1000}));
 }
 
+TEST(SplitPlan, ThreeSharesAreDisjointAndWhole) {
+  std::vector<std::int64_t> starts{0};
+  std::mt19937 random(2);
+  for (int d = 0; d < 1000; ++d)
+    starts.push_back(starts.back() + 1 + static_cast<std::int64_t>(random() % 200));
+  const SplitPlan plan = plan_split(starts, {400, 300, 300});
+  const auto total = static_cast<double>(starts.back());
+  EXPECT_NEAR(static_cast<double>(tokens_of(plan.valid)) / total, 0.3, 0.002);
+  EXPECT_NEAR(static_cast<double>(tokens_of(plan.test)) / total, 0.3, 0.002);
+  std::vector<TokenRange> all = plan.train;
+  all.insert(all.end(), plan.valid.begin(), plan.valid.end());
+  all.insert(all.end(), plan.test.begin(), plan.test.end());
+  std::sort(all.begin(), all.end(), [](auto a, auto b) { return a.begin < b.begin; });
+  std::int64_t end = 0;
+  for (const TokenRange& range : all) {
+    EXPECT_EQ(range.begin, end);
+    end = range.end;
+  }
+  EXPECT_EQ(end, starts.back());
+  // The test set takes nothing away from validation.
+  EXPECT_EQ(plan_split(starts, {700, 300, 0}).valid, plan.valid);
+}
+
+TEST(SplitPlan, AFewDocumentsLoseTheirEnds) {
+  const std::vector<std::int64_t> starts{0, 400, 1000};
+  const SplitPlan plan = plan_split(starts, {8, 1, 1});
+  EXPECT_THAT(plan.train, ElementsAre(TokenRange{0, 800}));
+  EXPECT_THAT(plan.valid, ElementsAre(TokenRange{800, 900}));
+  EXPECT_THAT(plan.test, ElementsAre(TokenRange{900, 1000}));
+}
+
 TEST(SplitPlan, SharesOfNothing) {
   const std::vector<std::int64_t> starts{0, 10, 20, 20, 30};
-  EXPECT_THAT(plan_split(starts, 1, 0).train, ElementsAre(TokenRange{0, 30}));
-  EXPECT_TRUE(plan_split(starts, 1, 0).valid.empty());
-  EXPECT_TRUE(plan_split(starts, 0, 1).train.empty());
-  EXPECT_THAT(plan_split(starts, 0, 1).valid, ElementsAre(TokenRange{0, 30}));
+  EXPECT_THAT(plan_split(starts, {1, 0}).train, ElementsAre(TokenRange{0, 30}));
+  EXPECT_TRUE(plan_split(starts, {1, 0}).valid.empty());
+  EXPECT_TRUE(plan_split(starts, {0, 1}).train.empty());
+  EXPECT_THAT(plan_split(starts, {0, 1}).valid, ElementsAre(TokenRange{0, 30}));
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <cstdio>
+
 #include "runtime/data/token_cache.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "tests/runtime/data/data_testing.hpp"
@@ -142,25 +144,94 @@ TEST_F(TokenizerJson, TokensBeforeATextAreToldApartFromIt) {
 }
 
 TEST_F(TokenizerJson, WhatIsNotUnderstoodIsRefusedByName) {
-  EXPECT_THAT(refused({.type = "Unigram"}),
-              AllOf(HasSubstr("tokenizer.json: model Unigram"), HasSubstr("only byte-level BPE")));
-  EXPECT_THAT(refused({.model_more = R"(, "byte_fallback": true)"}),
-              HasSubstr("model.byte_fallback"));
-  EXPECT_THAT(refused({.normalizer = R"({"type": "Lowercase"})"}),
-              HasSubstr("normalizer Lowercase"));
-  EXPECT_THAT(refused({.decoder = R"({"type": "Metaspace"})"}), HasSubstr("decoder Metaspace"));
-  EXPECT_THAT(refused({.pre_tokenizer = R"({"type": "Metaspace"})"}),
-              HasSubstr("pre_tokenizer Metaspace"));
-  EXPECT_THAT(refused({.pre_tokenizer = "null"}), HasSubstr("pre_tokenizer null"));
-  EXPECT_THAT(refused({.pre_tokenizer = R"({"type": "Digits"})"}), HasSubstr("without ByteLevel"));
-  EXPECT_THAT(refused({.pre_tokenizer = R"({"type": "ByteLevel", "add_prefix_space": true})"}),
-              HasSubstr("add_prefix_space"));
+  EXPECT_THAT(refused({.type = "WordPiece"}),
+              AllOf(HasSubstr("tokenizer.json: model WordPiece is not supported"),
+                    HasSubstr("the ids would differ")));
+  EXPECT_THAT(refused({.model_more = R"(, "end_of_word_suffix": "</w>")"}),
+              HasSubstr("model.end_of_word_suffix = \"</w>\""));
+  EXPECT_THAT(refused({.type = "Unigram"}), HasSubstr("model Unigram with ByteLevel"));
+  EXPECT_THAT(refused({.normalizer = R"({"type": "BertNormalizer"})"}),
+              HasSubstr("normalizer BertNormalizer"));
+  EXPECT_THAT(refused({.decoder = R"({"type": "CTC"})"}), HasSubstr("decoder CTC"));
+  EXPECT_THAT(refused({.pre_tokenizer = R"({"type": "UnicodeScripts"})"}),
+              HasSubstr("pre_tokenizer UnicodeScripts"));
+  EXPECT_THAT(refused({.pre_tokenizer = R"({"type": "Sequence", "pretokenizers": [
+                        {"type": "ByteLevel", "add_prefix_space": false}, {"type": "Digits"}]})"}),
+              HasSubstr("pre_tokenizer Digits behind ByteLevel"));
   EXPECT_THAT(refused({.pre_tokenizer = R"({"type": "Split", "pattern": {"Regex": "a"},
-                                           "behavior": "MergedWithNext", "invert": false})"}),
-              HasSubstr("behavior MergedWithNext"));
-  EXPECT_THAT(refused({.added = R"([{"id": 268, "content": "<m>", "lstrip": true}])"}),
-              HasSubstr("added token '<m>' with lstrip"));
-  EXPECT_NO_THROW(make({.normalizer = R"({"type": "NFC"})"}));  // with a warning
+                                           "behavior": "Sideways", "invert": false})"}),
+              HasSubstr("behavior Sideways"));
+  EXPECT_THAT(refused({.post_processor = R"({"type": "Odd"})"}), HasSubstr("post_processor Odd"));
+  std::string deep = R"({"type": "NFC"})";
+  for (int i = 0; i < 20; ++i) deep = R"({"type": "Sequence", "normalizers": [)" + deep + "]}";
+  EXPECT_THAT(refused({.normalizer = deep}), HasSubstr("nested too deeply"));
+}
+
+TEST_F(TokenizerJson, NormalisersChangeTheText) {
+  const auto text_of = [&](const std::string& normalizer, const std::string& text) {
+    const auto made = make({.normalizer = normalizer, .added = "[]"});
+    return made->decode(made->encode(text));
+  };
+  EXPECT_EQ(text_of(R"({"type": "NFC"})", "e\u0301\xff"), "\u00e9\xff");  // bytes stay
+  EXPECT_EQ(text_of(R"({"type": "NFD"})", "\u00e9"), "e\u0301");
+  EXPECT_EQ(text_of(R"({"type": "NFKC"})", "\ufb01 \u212b"), "fi \u00c5");
+  EXPECT_EQ(text_of(R"({"type": "Lowercase"})", "A\u0130\u00c9"), "ai\u0307\u00e9");
+  EXPECT_EQ(text_of(R"({"type": "StripAccents"})", "e\u0301a"), "ea");
+  EXPECT_EQ(
+      text_of(R"({"type": "Strip", "strip_left": true, "strip_right": true})", " \u00a0a b\n"),
+      "a b");
+  EXPECT_EQ(
+      text_of(R"({"type": "Replace", "pattern": {"Regex": " {2,}"}, "content": "_"})", "a   b c"),
+      "a_b c");
+  EXPECT_EQ(text_of(R"({"type": "Sequence", "normalizers": [
+      {"type": "Replace", "pattern": {"String": "aa"}, "content": "b"},
+      {"type": "Prepend", "prepend": "> "}]})",
+                    "aaa"),
+            "> ba");
+}
+
+TEST_F(TokenizerJson, AddedTokensTakeSpacesAndKeepToWords) {
+  const auto made = make({.added = R"([{"id": 268, "content": "<l>", "lstrip": true},
+      {"id": 269, "content": "<r>", "rstrip": true},
+      {"id": 270, "content": "one", "single_word": true}])"});
+  EXPECT_THAT(made->encode("a \n<l> b"), ElementsAre('a', 268, ' ', 'b'));
+  EXPECT_THAT(made->encode("a<r> \u00a0b"), ElementsAre('a', 269, 'b'));
+  EXPECT_THAT(made->encode("<r>  <l>"), ElementsAre(269, 268));
+  EXPECT_THAT(made->encode("one"), ElementsAre(270));
+  EXPECT_THAT(made->encode("(one)"), ElementsAre('(', 270, ')'));
+  EXPECT_EQ(made->encode("ones").front(), 'o');
+  EXPECT_EQ(made->encode("\u00e9one").back(), 'e');
+}
+
+// Llama 2's layout: a mark for each space, and bytes for characters without a piece.
+TEST_F(TokenizerJson, CharactersWithByteFallback) {
+  std::string vocab = R"({"<unk>": 0, "<s>": 1, "</s>": 2)";
+  for (int byte = 0; byte < 256; ++byte) {
+    char name[8];
+    std::snprintf(name, sizeof name, "<0x%02X>", static_cast<unsigned>(byte));
+    vocab += ", \"" + std::string(name) + "\": " + std::to_string(3 + byte);
+  }
+  vocab += ", \"\u2581\": 259, \"l\": 260, \"o\": 261, \"lo\": 262, \"\u2581lo\": 263}";
+  const std::string file = R"({"added_tokens": [{"id": 1, "content": "<s>"}], "normalizer":
+      {"type": "Sequence", "normalizers": [{"type": "Prepend", "prepend": "\u2581"},
+       {"type": "Replace", "pattern": {"String": " "}, "content": "\u2581"}]},
+      "decoder": {"type": "Sequence", "decoders": [
+       {"type": "Replace", "pattern": {"String": "\u2581"}, "content": " "}, {"type": "ByteFallback"},
+       {"type": "Fuse"}, {"type": "Strip", "content": " ", "start": 1, "stop": 0}]},
+      "model": {"type": "BPE", "unk_token": "<unk>", "fuse_unk": true, "byte_fallback": true,
+       "merges": ["l o", "\u2581 lo"], "vocab": )" +
+                           vocab + "}}";
+  write_file(folder_ / "tokenizer.json", file);
+  const auto made = make_tokenizer(folder_.path());
+  EXPECT_EQ(made->end_of_text(), 2);
+  EXPECT_THAT(made->encode("lo lo\u00e9"), ElementsAre(263, 263, 3 + 0xc3, 3 + 0xa9));
+  EXPECT_THAT(made->encode("lo<s>lo"), ElementsAre(263, 1, 263));
+  EXPECT_THAT(made->encode_continued(" lo"), ElementsAre(263));
+  EXPECT_THAT(made->encode_continued("lo"), ElementsAre(262));
+  const std::vector<std::int32_t> ids{263, 263, 3 + 0xc3, 3 + 0xa9};
+  EXPECT_EQ(made->decode(ids), "lo lo\u00e9");
+  EXPECT_EQ(made->decode_continued(ids), " lo lo\u00e9");
+  EXPECT_THAT(made->encode("\xff"), ElementsAre(259, 3 + 0xef, 3 + 0xbf, 3 + 0xbd));
 }
 
 TEST_F(TokenizerJson, ASlowPatternIsNamedWithItsFileAndText) {

@@ -253,11 +253,11 @@ TEST_F(Training, OptionsThatDoNotGoTogether) {
   DataOptions both = counting(100);
   both.text = {"x"};
   EXPECT_THAT(fails(both), HasSubstr("exclude each other"));
-  for (const std::vector<double>& split :
-       std::vector<std::vector<double>>{{}, {1}, {1, 2, 3}, {0, 0}, {-1, 2}, {std::nan(""), 1}}) {
+  for (const std::vector<double>& split : std::vector<std::vector<double>>{
+           {}, {1}, {1, 2, 3, 4}, {0, 0}, {-1, 2}, {std::nan(""), 1}}) {
     DataOptions options = counting(100);
     options.split = split;
-    EXPECT_THAT(fails(options), HasSubstr("data.split: expected two shares"));
+    EXPECT_THAT(fails(options), HasSubstr("data.split: expected two or three shares"));
   }
   DataOptions all_valid = counting(100);
   all_valid.split = {0, 1};

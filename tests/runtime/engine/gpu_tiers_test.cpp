@@ -7,6 +7,7 @@
 #include "runtime/engine/device_access.hpp"
 #include "runtime/run/planned_engine.hpp"
 #include "tests/free_port.hpp"
+#include "tests/runtime/engine/packed/packed_batches.hpp"
 #include "tests/runtime/engine/tier_matrix.hpp"
 #include "tests/runtime/engine/update/update_states.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
@@ -42,8 +43,8 @@ class GpuTiers : public ::testing::TestWithParam<DType> {
     return options;
   }
 
-  [[nodiscard]] WorldResult train(const EngineOptions& options) {
-    const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
+  [[nodiscard]] WorldResult train(const EngineOptions& options, const RowSource& given = {}) {
+    const RowSource rows = given ? given : formula_rows(options.model.seq, options.model.vocab);
     Engine engine = planned_engine(options, make_model(options.model), *comm_,
                                    at::Device(c10::DeviceType::CUDA, 0), rows, rows);
     WorldResult result;
@@ -79,6 +80,23 @@ TEST_P(GpuTiers, EveryTierTrainsAsTheDevice) {
   place(own, {Tier::kHost, kDevice, kDevice, kDevice});
   own.offload.device_fraction = 0.4;
   expect_near(train(own), oracle, "a share on the device");
+}
+
+// Has not run on a card.
+TEST_P(GpuTiers, PackedRowsTrainAsTheirDocuments) {
+  for (const bool mistral : {false, true}) {
+    EngineOptions packed = packed_world(mistral);
+    packed.model.on_gpu = true;
+    packed.train.dtype = GetParam();
+    EngineOptions apart = packed;
+    apart.model.packed_rows = false;
+    apart.train.global_batch = packed_documents();
+    const double rounding = GetParam() == DType::kFloat32 ? 1 : 100;
+    const WorldResult a = train(packed, packed_rows), b = train(apart, unpacked_rows);
+    for (std::size_t i = 0; i < a.losses.size(); ++i) {
+      EXPECT_NEAR(a.losses[i] / b.losses[i], 1.0, rounding * kTolerance) << "step " << i + 1;
+    }
+  }
 }
 
 // No value here is subnormal, which is where the two differ (kernels/cuda/launch.hpp).

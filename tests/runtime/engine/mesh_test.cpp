@@ -319,18 +319,21 @@ TEST(Mesh, LogitsAreThoseOfOneRank) {
   EngineOptions options = small_options();
   options.generate_positions = 12;
   const std::vector<std::int64_t> prompt{3, 1, 4, 1, 5, 9, 2, 6};
+  SampleRows row;
+  row.tokens = prompt;
+  row.targets = prompt;
   std::vector<std::vector<float>> expected(2);
   const auto values_of = [](const at::Tensor& logits) {
     const float* data = host_data<float>(logits);
     return std::vector<float>(data, data + logits.numel());
   };
   run_world(options, Wire::kLocal, [&](int, Engine& engine) {
-    expected[0] = values_of(engine.next_token_logits({prompt, prompt}, 1));
+    expected[0] = values_of(engine.next_token_logits(row, 1));
     expected[1] = values_of(engine.decode(0, prompt));
   });
   for (const auto& [tensor, pipeline] : {std::pair{2, 1}, std::pair{1, 2}, std::pair{2, 2}}) {
     run_world(on_mesh(options, tensor, 1, pipeline), Wire::kLocal, [&](int rank, Engine& engine) {
-      const std::vector<float> whole = values_of(engine.next_token_logits({prompt, prompt}, 1));
+      const std::vector<float> whole = values_of(engine.next_token_logits(row, 1));
       (void)engine.decode(0, std::span(prompt).first(7));
       const std::vector<float> last = values_of(engine.decode(7, std::span(prompt).last(1)));
       ASSERT_EQ(whole.size(), expected[0].size());

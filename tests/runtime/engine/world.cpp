@@ -82,9 +82,10 @@ RowSource formula_rows(std::int64_t seq, std::int64_t vocab) {
 }
 
 void run_world(const EngineOptions& options, Wire wire,
-               const std::function<void(int rank, Engine&)>& each_rank) {
-  run_world_with_comm(options, wire,
-                      [&](Communicator& comm, Engine& engine) { each_rank(comm.rank(), engine); });
+               const std::function<void(int rank, Engine&)>& each_rank, const RowSource& rows) {
+  run_world_with_comm(
+      options, wire, [&](Communicator& comm, Engine& engine) { each_rank(comm.rank(), engine); },
+      rows);
 }
 
 void run_as_threads(std::size_t ranks, const std::function<void(std::size_t rank)>& body,
@@ -119,7 +120,7 @@ EngineOptions options_of_rank(const EngineOptions& options, std::size_t rank) {
 }
 
 void run_mesh(const EngineOptions& options,
-              const std::function<void(Communicator&, Engine&)>& each_rank) {
+              const std::function<void(Communicator&, Engine&)>& each_rank, const RowSource& rows) {
   ParallelOptions parallel = options.parallel;
   parallel.data = options.dp;
   const Mesh mesh(parallel, world_size(options));
@@ -127,7 +128,6 @@ void run_mesh(const EngineOptions& options,
       mesh, {.tied = options.model.tie_embeddings, .wraps = parallel.virtual_stages > 1},
       std::chrono::seconds(60));
   const auto body = [&](std::size_t rank) {
-    const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
     EngineOptions own = options_of_rank(options, rank);
     own.part = part_of_rank(own.model, parallel, comms[rank].at());
     Engine engine = planned_engine(own, make_model(own.model, own.part, &comms[rank].tensor()),
@@ -162,12 +162,13 @@ std::vector<std::string> parameter_names(const Engine& engine) {
 }
 
 void run_world_with_comm(const EngineOptions& options, Wire wire,
-                         const std::function<void(Communicator&, Engine&)>& each_rank) {
+                         const std::function<void(Communicator&, Engine&)>& each_rank,
+                         const RowSource& given) {
   prepare_once();
-  if (world_size(options) > options.dp) return run_mesh(options, each_rank);
+  const RowSource rows = given ? given : formula_rows(options.model.seq, options.model.vocab);
+  if (world_size(options) > options.dp) return run_mesh(options, each_rank, rows);
   World& comms = shared_world(options.dp, wire);
   const auto body = [&](std::size_t rank) {
-    const RowSource rows = formula_rows(options.model.seq, options.model.vocab);
     Engine engine = planned_engine(options_of_rank(options, rank), make_model(options.model),
                                    *comms[rank], at::Device(c10::DeviceType::CPU), rows, rows);
     each_rank(*comms[rank], engine);
@@ -208,11 +209,14 @@ void train_steps(Engine& engine, const EngineOptions& options, int steps, WorldR
   note_weights(engine, result);
 }
 
-WorldResult train_world(const EngineOptions& options, int steps, Wire wire) {
+WorldResult train_world(const EngineOptions& options, int steps, Wire wire, const RowSource& rows) {
   std::vector<WorldResult> results(static_cast<std::size_t>(world_size(options)));
-  run_world(options, wire, [&](int rank, Engine& engine) {
-    train_steps(engine, options, steps, results[static_cast<std::size_t>(rank)]);
-  });
+  run_world(
+      options, wire,
+      [&](int rank, Engine& engine) {
+        train_steps(engine, options, steps, results[static_cast<std::size_t>(rank)]);
+      },
+      rows);
   for (const WorldResult& other : results) {
     EXPECT_EQ(other.losses, results[0].losses);
     EXPECT_EQ(other.norms, results[0].norms);

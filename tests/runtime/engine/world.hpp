@@ -31,10 +31,11 @@ struct WorldResult {
 // says, the ranks talk in the process. Each rank swaps to options.offload.nvme_path. `each_rank` is
 // called on rank's thread with its engine; exceptions come through, rank 0's first.
 void run_world(const EngineOptions& options, Wire wire,
-               const std::function<void(int rank, Engine&)>& each_rank);
-// The same with the communicator of all ranks.
+               const std::function<void(int rank, Engine&)>& each_rank, const RowSource& rows = {});
+// The same with the communicator of all ranks. `rows` empty: formula_rows.
 void run_world_with_comm(const EngineOptions& options, Wire wire,
-                         const std::function<void(Communicator&, Engine&)>& each_rank);
+                         const std::function<void(Communicator&, Engine&)>& each_rank,
+                         const RowSource& rows = {});
 
 // body(rank) for each rank, on threads; rank 0's is the caller's. Where a body throws, abort(rank)
 // has to make the others fail; what they threw comes through, the lowest rank's first.
@@ -70,6 +71,7 @@ void train_steps(Engine& engine, const EngineOptions& options, int steps, WorldR
 void expect_same_bits(const WorldResult& a, const WorldResult& b, const std::string& what);
 
 // `steps` training steps and one evaluation; rank 0's numbers, after checking that all ranks agree.
-[[nodiscard]] WorldResult train_world(const EngineOptions& options, int steps, Wire wire);
+[[nodiscard]] WorldResult train_world(const EngineOptions& options, int steps, Wire wire,
+                                      const RowSource& rows = {});
 
 }  // namespace sluice::testing

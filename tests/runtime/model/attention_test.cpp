@@ -98,8 +98,9 @@ TEST(Rope, TurnsPairsOfTheTwoHalves) {
   const std::vector<float> frequencies = rope_frequencies(options);
   ASSERT_EQ(frequencies.size(), 3U);
   const at::Tensor x = rule_tensor(9, {2, 3, 37, 6}, 1.0);
-  const at::Tensor y = rope.apply(x, 2);
-  EXPECT_TRUE(rope.apply(x.transpose(1, 2), 1).transpose(1, 2).equal(y));
+  const RopeTable::Angles angles = rope.angles({0, 37}, x.device());
+  const at::Tensor y = RopeTable::apply(x, 2, angles);
+  EXPECT_TRUE(RopeTable::apply(x.transpose(1, 2), 1, angles).transpose(1, 2).equal(y));
   for (std::int64_t row = 0; row < 2 * 3 * 37; ++row) {
     const float* in = host_data<float>(x) + row * 6;
     const float* out = host_data<float>(y) + row * 6;

@@ -76,12 +76,14 @@ BlockData BlockData::to(c10::ScalarType type) const {
   return result;
 }
 
-BlockResult run_block(Unit& unit, const BlockData& data, BlockMemory memory, int micro_batches) {
+BlockResult run_block(Unit& unit, const BlockData& data, BlockMemory memory, int micro_batches,
+                      const Documents* documents) {
   Sink sink(data);
   BlockResult result{{{}, {}}};
   const at::Tensor dy_before = data.dy.clone();
   for (int i = 0; i < micro_batches; ++i) {
-    const UnitCall call{.training = true, .seed = 5, .step = 7, .first_sample = 11 * i};
+    UnitCall call{.training = true, .seed = 5, .step = 7, .first_sample = 11 * i};
+    call.documents = documents;
     std::unique_ptr<Saved> saved;
     const bool keep = memory == BlockMemory::kSaved;
     result.tensors[0] = unit.forward(call, data.params, data.x, keep ? &saved : nullptr);
@@ -103,10 +105,11 @@ void expect_same_bits(const BlockResult& a, const BlockResult& b, const char* wh
   }
 }
 
-UnitMemory real_memory(Unit& unit, const BlockData& data) {
+UnitMemory real_memory(Unit& unit, const BlockData& data, const Documents* documents) {
   const auto host = [] { return allocation_count(CountedDevice::kHost); };
   Sink sink(data);
-  const UnitCall call{.training = true};
+  UnitCall call{.training = true};
+  call.documents = documents;
   UnitMemory real;
   real.output = data.x.numel() * static_cast<std::int64_t>(data.x.element_size());
   std::int64_t start = host().live;
@@ -130,9 +133,10 @@ UnitMemory real_memory(Unit& unit, const BlockData& data) {
   return real;
 }
 
-void expect_dry_run_is_real(const Model& model, const BlockData& data, const std::string& what) {
+void expect_dry_run_is_real(const Model& model, const BlockData& data, const std::string& what,
+                            const Documents* documents) {
   constexpr std::int64_t kScalars = 64;  // numbers that libtorch wraps in 0-dim host tensors
-  const UnitMemory real = real_memory(*model.units[1], data);
+  const UnitMemory real = real_memory(*model.units[1], data, documents);
   const UnitMemory meta =
       profile_unit(model, 1, {.micro_batch = data.x.size(0), .seq = data.x.size(1)});
   EXPECT_EQ(meta.kept, real.kept) << what;

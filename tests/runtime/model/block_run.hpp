@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "runtime/model/documents.hpp"
 #include "runtime/model/unit_profile.hpp"
 #include "runtime/model/units.hpp"
 
@@ -29,8 +30,8 @@ enum class BlockMemory { kSaved, kRecomputed };
 
 // y and dx of the last micro-batch, and the sum of the gradients. Expects dy unchanged.
 [[nodiscard]] BlockResult run_block(Unit& unit, const BlockData& data,
-                                    BlockMemory memory = BlockMemory::kSaved,
-                                    int micro_batches = 1);
+                                    BlockMemory memory = BlockMemory::kSaved, int micro_batches = 1,
+                                    const Documents* documents = nullptr);
 
 // |ours - want| / |want| in double.
 [[nodiscard]] double relative_error(const at::Tensor& ours, const at::Tensor& want);
@@ -38,9 +39,11 @@ enum class BlockMemory { kSaved, kRecomputed };
 void expect_same_bits(const BlockResult& a, const BlockResult& b, const char* what);
 
 // As profile_unit, but of the host's allocator.
-[[nodiscard]] UnitMemory real_memory(Unit& unit, const BlockData& data);
+[[nodiscard]] UnitMemory real_memory(Unit& unit, const BlockData& data,
+                                     const Documents* documents = nullptr);
 
 // Expects the dry run of the model's block to equal real_memory.
-void expect_dry_run_is_real(const Model& model, const BlockData& data, const std::string& what);
+void expect_dry_run_is_real(const Model& model, const BlockData& data, const std::string& what,
+                            const Documents* documents = nullptr);
 
 }  // namespace sluice::testing

@@ -89,6 +89,17 @@ TEST(EventFile, SaysWhatMetricsSay) {
   EXPECT_TRUE(events[3].values.contains("eval/loss"));
 }
 
+TEST(EventFile, AFurtherValidationSetHasATagOfItsName) {
+  const TemporaryFolder folder;
+  EventFile file(folder.file("tensorboard"), "host7", 1);
+  StepRecord record = full_record(2);
+  record.eval_losses = {{"code", 1.5}, {"prose", 2.5}};
+  file.write(record);
+  const std::vector<ReadEvent> events = events_of(file.path());
+  EXPECT_EQ(events.back().values.at("eval/loss/code"), 1.5F);
+  EXPECT_EQ(events.back().values.at("eval/loss/prose"), 2.5F);
+}
+
 TEST(EventFile, BeginsWithVersionAndStart) {
   const TemporaryFolder folder;
   const auto seconds = [] {

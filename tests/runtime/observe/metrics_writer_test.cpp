@@ -53,6 +53,10 @@ TEST(Metrics, EvaluationOnlyWhereThereWasOne) {
   EXPECT_EQ(object["eval_loss"], 2.0);
   EXPECT_EQ(object["eval_ppl"].get<double>(), std::exp(2.0));
   EXPECT_EQ(object["skipped"], true);
+  EXPECT_FALSE(object.contains("eval_losses"));
+  record.eval_losses = {{"code", 1.5}, {"prose", 2.5}};
+  EXPECT_EQ(nlohmann::json::parse(to_json_line(record))["eval_losses"],
+            nlohmann::json({{"code", 1.5}, {"prose", 2.5}}));
 }
 
 TEST(Metrics, DoublesReadBackAsTheyWere) {

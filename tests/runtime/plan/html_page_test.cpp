@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "runtime/plan/page/html_files.hpp"
+#include "runtime/plan/page/html_text.hpp"
 #include "tests/runtime/plan/page_check.hpp"
 #include "tests/runtime/plan/small.hpp"
 

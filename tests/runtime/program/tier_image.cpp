@@ -42,11 +42,12 @@ Task TierPlay::commit(const Op& op) {
 // What overwrites a step's states, on this rank or, told by this one's sums, on another.
 bool TierPlay::needs_commit(const Op& op) const {
   if (!program_->image || kind_ != PlayKind::kTrain) return false;
-  const bool early = std::any_of(program_->ops.begin(), program_->ops.end(),
-                                 [](const Op& other) { return other.speculative; });
+  if (op.kind == OpKind::kReduceGrads) {
+    return std::any_of(program_->ops.begin(), program_->ops.end(),
+                       [](const Op& other) { return other.speculative; });
+  }
   const bool writes = op.kind == OpKind::kWriteStates || op.kind == OpKind::kWriteParams;
-  return meets_all(op.kind) || (op.kind == OpKind::kReduceGrads && early) ||
-         (writes && op.speculative && outcome_.speculates);
+  return meets_all(op.kind) || (writes && op.speculative && outcome_.speculates);
 }
 
 // A tensor-parallel rank's commit is known by the meeting alone.

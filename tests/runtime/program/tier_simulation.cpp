@@ -29,7 +29,15 @@ class Scheduler {
         program_(program),
         habit_(habit),
         random_(random),
-        ended_(program.ops.size(), false) {
+        ended_(program.ops.size(), false),
+        missing_(program.ops.size()),
+        waiting_(program.ops.size()) {
+    for (std::size_t i = 0; i < program.ops.size(); ++i) {
+      missing_[i] = program.ops[i].waits.size();
+      for (const OpId w : program.ops[i].waits) {
+        waiting_[static_cast<std::size_t>(w)].push_back(static_cast<OpId>(i));
+      }
+    }
     if (habit != Habit::kAnything) {
       for (std::size_t i = 0; i < 2 * program.ops.size(); ++i) haste_.push_back(random() % 1000);
     }
@@ -54,10 +62,13 @@ class Scheduler {
   };
 
   const Op& op(OpId id) const { return program_.ops[static_cast<std::size_t>(id)]; }
-  bool may_run(OpId id) const {
-    const std::vector<OpId>& waits = op(id).waits;
-    return std::all_of(waits.begin(), waits.end(),
-                       [this](OpId w) { return ended_[static_cast<std::size_t>(w)]; });
+  bool may_run(OpId id) const { return missing_[static_cast<std::size_t>(id)] == 0; }
+  void end(OpId id) {
+    play_.end(id);
+    ended_[static_cast<std::size_t>(id)] = true;
+    for (const OpId w : waiting_[static_cast<std::size_t>(id)]) {
+      --missing_[static_cast<std::size_t>(w)];
+    }
   }
 
   std::uint64_t haste_of(What what, OpId id) {
@@ -103,9 +114,8 @@ class Scheduler {
         return;
       }
       play_.begin(id);
-      play_.end(id);
+      end(id);
       play_.leave(id);
-      ended_[static_cast<std::size_t>(id)] = true;
     } else if (event.what == What::kStart) {
       std::erase(queued_[lane], id);
       busy_[lane] = true;
@@ -114,8 +124,7 @@ class Scheduler {
     } else {
       std::erase(running_, id);
       busy_[lane] = false;
-      play_.end(id);
-      ended_[static_cast<std::size_t>(id)] = true;
+      end(id);
     }
   }
 
@@ -136,6 +145,8 @@ class Scheduler {
   std::vector<std::uint64_t> haste_;
   std::size_t next_ = 0;
   std::vector<bool> ended_;
+  std::vector<std::size_t> missing_;        // by operation: waits that have not ended
+  std::vector<std::vector<OpId>> waiting_;  // by operation: those that wait for it
   std::array<std::vector<OpId>, kQueues> queued_;
   std::array<bool, kQueues> busy_{};
   std::vector<OpId> running_;

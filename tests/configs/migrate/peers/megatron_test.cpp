@@ -46,7 +46,7 @@ model:
 
 data:
   train: ["my-gpt2_text_document"]  # --data-path ["my-gpt2_text_document"]
-  split: [969, 31]                  # --split 969, 30, 1, the default there; the test share is part of the validation share
+  split: [969, 30, 1]               # --split 969, 30, 1, the default there
 
 train:
   micro_batch: 4                    # --micro-batch-size 4
@@ -139,7 +139,15 @@ TEST(Megatron, ArgumentsOfAGptBecomeKeys) {
        "parallel.stage_layers", "[3, 8, 8, 5]"},
       {"--data-path a b", "data.train", "[\"a\", \"b\"]"},
       {"--data-path 1.0 a", "data.train", "[\"a\"]"},
+      {"--data-path .3 a 0.7 b", "data.blend",
+       "[{path: \"a\", weight: 0.3}, {path: \"b\", weight: 0.7}]"},
+      {"--data-path a --split 98,2,0", "data.split", "[98, 2]"},
+      {"--data-path a --split 98/1/1", "data.split", "[98, 1, 1]"},
       {"--train-data-path a --valid-data-path v", "data.valid", "[\"v\"]"},
+      {"--train-data-path a --valid-data-path v --test-data-path t u", "data.test",
+       "[\"t\", \"u\"]"},
+      {"--train-data-path 1 a 2 b", "data.blend",
+       "[{path: \"a\", weight: 1}, {path: \"b\", weight: 2}]"},
       {"--exit-duration-in-mins 30", "checkpoint.time_limit", "1800"},
       {"", "checkpoint.at_end", "false"},
       {"", "launch.timeout", "600"},
@@ -224,7 +232,8 @@ TEST(Megatron, ValuesWithoutCounterpartStopUnlessTheyAreDefaults) {
       {"--optimizer muon", "--optimizer", true},
       {"--fp8-format hybrid", "--fp8-format", true},
       {"--no-bias-gelu-fusion", "--no-bias-gelu-fusion", true},
-      {"--data-path 0.3 a 0.7 b", "--data-path", true},
+      {"--data-path 0.3 a 0.7 b", "--data-path", false},
+      {"--train-data-path c --valid-data-path 0.3 a 0.7 b", "--valid-data-path", true},
       {"--load other", "--load", true},
       {"--dataloader-type cyclic", "--dataloader-type", true},
       {"--dataloader-type single", "--dataloader-type", false},

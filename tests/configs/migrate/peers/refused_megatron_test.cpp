@@ -148,8 +148,8 @@ const std::vector<Refused>& refused() {
       {kWhole + "--data-path a --split x",
        "--megatron: --split: found 'x', expected numbers with commas; write --split 969,30,1"},
       {kWhole + "--data-path a --train-data-path b",
-       "--megatron: --data-path: --train-data-path or --valid-data-path is given too, Megatron-LM "
-       "stops; give one kind"},
+       "--megatron: --data-path: --train-data-path, --valid-data-path or --test-data-path is given "
+       "too, Megatron-LM stops; give one kind"},
       {kWhole + "--save ck",
        "--megatron: --save: needs --save-interval, Megatron-LM stops; give both"},
       {kWhole + "--batch-size 4",

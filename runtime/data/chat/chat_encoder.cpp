@@ -1,0 +1,113 @@
+#include "runtime/data/chat/chat_encoder.hpp"
+
+#include <filesystem>
+
+#include "runtime/data/chat/jinja/strings.hpp"
+#include "runtime/data/hash.hpp"
+
+namespace sluice {
+namespace {
+
+using jinja::Value;
+
+// The date of strftime_now: texts do not depend on the day. Llama 3.1's template has this date.
+std::tm template_time() {
+  std::tm time{};
+  time.tm_year = 124;
+  time.tm_mon = 6;
+  time.tm_mday = 26;
+  time.tm_hour = 12;
+  time.tm_wday = 5;
+  time.tm_yday = 207;
+  return time;
+}
+
+// The folder of a tokenizer that has a template; empty: none.
+std::string template_beside(const std::string& tokenizer) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  if (tokenizer == "bytes") return "";
+  const fs::path folder = fs::is_directory(tokenizer, ignored) ? fs::path(tokenizer)
+                                                               : fs::path(tokenizer).parent_path();
+  try {
+    const ChatTemplateSource found = find_chat_template(folder.string());
+    return folder.string();
+  } catch (const ConfigError&) {
+    return "";
+  }
+}
+
+void add_token(const Tokenizer& tokenizer, std::span<const std::int32_t> ids, const char* name,
+               ChatTemplateSource& source) {
+  if (source.tokens.find(name) == nullptr) {
+    source.tokens.set(name, Value::text(tokenizer.decode(ids)));
+  }
+}
+
+}  // namespace
+
+Value chat_message(const std::string& role, std::string content) {
+  jinja::Dict message;
+  message.set("role", Value::text(role));
+  message.set("content", Value::text(std::move(content)));
+  return Value::dict(std::move(message));
+}
+
+ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_spec,
+                         const std::string& chat_template, TrainOn train_on)
+    : tokenizer_(tokenizer), train_on_(train_on) {
+  Hasher hasher;
+  hasher.add("chat encoder v1");
+  hasher.add(tokenizer.fingerprint());
+  hasher.add(static_cast<std::int64_t>(train_on));
+  const std::string path = chat_template.empty() ? template_beside(tokenizer_spec) : chat_template;
+  if (!path.empty()) {
+    ChatTemplateSource source = find_chat_template(path);
+    const std::int32_t end = tokenizer.end_of_text();
+    add_token(tokenizer, {&end, 1}, "eos_token", source);
+    add_token(tokenizer, tokenizer.leading(), "bos_token", source);
+    hasher.add(source.text);
+    for (const auto& [name, token] : source.tokens.items()) {
+      hasher.add(name);
+      hasher.add(*token.as_text());
+    }
+    template_.emplace(std::move(source), template_time());
+  }
+  fingerprint_ = hasher.digest_hex();
+}
+
+const ChatTemplate& ChatEncoder::chat_template() const {
+  if (template_) return *template_;
+  throw ConfigError(
+      "conversations need a chat template, and the folder of data.tokenizer has none; give "
+      "data.chat_template, a chat_template.jinja or tokenizer_config.json");
+}
+
+LearnedTokens ChatEncoder::encode(const Conversation& conversation) const {
+  if (conversation.is_completion()) return encode_completion(tokenizer_, conversation, train_on_);
+  return encode_chat(tokenizer_, chat_template().learn(conversation, train_on_));
+}
+
+std::vector<std::int32_t> ChatEncoder::prompt(const Value& messages) const {
+  return encode_chat(tokenizer_, {chat_template().render(messages, Value::none(), true), {}}).ids;
+}
+
+std::string ChatEncoder::end_of_turn() const {
+  const std::string answer = "answer";
+  Conversation conversation;
+  conversation.messages =
+      Value::list({chat_message("user", "question"), chat_message("assistant", answer)});
+  try {
+    const RenderedChat chat = chat_template().learn(conversation, TrainOn::kLast);
+    const jinja::Span last = chat.learned.back();
+    const std::string learned = chat.text.substr(last.begin, last.end - last.begin);
+    const std::size_t at = learned.rfind(answer);
+    return at == learned.npos
+               ? ""
+               : std::string(jinja::strip(learned.substr(at + answer.size()), "", true, true));
+  } catch (const jinja::RenderError&) {
+    return "";
+  }
+}
+
+}  // namespace sluice

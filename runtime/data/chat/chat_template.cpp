@@ -1,0 +1,237 @@
+#include "runtime/data/chat/chat_template.hpp"
+
+#include <algorithm>
+#include <filesystem>
+
+#include "runtime/data/chat/jinja/strings.hpp"
+#include "runtime/data/chat/json_value.hpp"
+#include "runtime/data/file_io.hpp"
+
+namespace sluice {
+namespace {
+
+using jinja::Dict;
+using jinja::List;
+using jinja::Span;
+using jinja::Value;
+
+constexpr std::int64_t kLargestFile = std::int64_t{64} << 20U;
+// A character of the private use area: no template and no tokenizer gives it a meaning.
+constexpr std::string_view kMarker = "\uE5C7";
+
+jinja::Template compiled(const ChatTemplateSource& source) {
+  try {
+    return jinja::Template(source.text);
+  } catch (const ConfigError& error) {
+    throw ConfigError("chat template " + source.path + ", " + error.what());
+  }
+}
+
+Value config_of(const std::string& path) {
+  JsonValue parsed = parse_json_value(read_whole_file(path, kLargestFile));
+  if (!parsed.error.empty()) throw IoError(path + ": " + parsed.error, path);
+  if (parsed.value.as_dict() == nullptr) throw IoError(path + ": not a JSON object", path);
+  return parsed.value;
+}
+
+// Undefined: the message has none.
+Value reasoning_of(const Dict& message) {
+  for (const char* const name : {"reasoning_content", "thinking", "reasoning"}) {
+    const Value* reasoning = message.find(name);
+    if (reasoning != nullptr && !reasoning->is_none()) return *reasoning;
+  }
+  return {};
+}
+
+// Every "..._token" of a tokenizer_config.json: a string, or an object with `content`.
+Dict special_tokens(const Dict& config) {
+  Dict tokens;
+  for (const auto& [key, value] : config.items()) {
+    if (!key.ends_with("_token")) continue;
+    const Value* content = value.as_dict() != nullptr ? value.as_dict()->find("content") : &value;
+    if (content != nullptr && content->is_text()) tokens.set(key, *content);
+  }
+  return tokens;
+}
+
+// A template, or a list of {name, template}.
+std::string template_of(const Dict& config, const std::string& path) {
+  const Value* held = config.find("chat_template");
+  if (held != nullptr && held->is_text()) return *held->as_text();
+  const List* list = held != nullptr ? held->as_list() : nullptr;
+  for (const Value& entry : list != nullptr ? list->items : std::vector<Value>{}) {
+    const Dict* named = entry.as_dict();
+    const Value* name = named != nullptr ? named->find("name") : nullptr;
+    const Value* text = named != nullptr ? named->find("template") : nullptr;
+    if (name != nullptr && text != nullptr && name->is_text() && text->is_text() &&
+        *name->as_text() == "default") {
+      return *text->as_text();
+    }
+  }
+  throw ConfigError(path + " has no chat_template" + (list != nullptr ? " called 'default'" : "") +
+                    "; give a file with --template FILE, as chat_template.jinja of the model");
+}
+
+Value messages_to(const Value& messages, std::size_t count) {
+  const std::vector<Value>& all = messages.as_list()->items;
+  return Value::list({all.begin(), all.begin() + static_cast<std::ptrdiff_t>(count)});
+}
+
+bool is_answer(const Value& message) {
+  const Value* role = message.as_dict() != nullptr ? message.as_dict()->find("role") : nullptr;
+  return role != nullptr && role->is_text() && *role->as_text() == "assistant";
+}
+
+// Rising and disjoint: spans that touch are joined, empty ones dropped.
+std::vector<Span> in_order(const std::vector<Span>& spans, std::size_t size) {
+  std::vector<Span> result;
+  for (Span span : spans) {
+    span.end = std::min(span.end, size);
+    if (!result.empty()) span.begin = std::max(span.begin, result.back().end);
+    if (span.begin >= span.end) continue;
+    if (!result.empty() && result.back().end == span.begin) {
+      result.back().end = span.end;
+    } else {
+      result.push_back(span);
+    }
+  }
+  return result;
+}
+
+}  // namespace
+
+ChatTemplateSource find_chat_template(const std::string& path) {
+  namespace fs = std::filesystem;
+  std::error_code ignored;
+  const bool folder = fs::is_directory(path, ignored);
+  const fs::path home = folder ? fs::path(path) : fs::path(path).parent_path();
+  const fs::path own = folder ? home / "chat_template.jinja" : fs::path(path);
+  const fs::path config = own.extension() == ".json" ? own : home / "tokenizer_config.json";
+  ChatTemplateSource source;
+  Value settings;
+  if (fs::exists(config, ignored)) {
+    settings = config_of(config.string());
+    source.tokens = special_tokens(*settings.as_dict());
+  }
+  if (own != config && (!folder || fs::exists(own, ignored))) {
+    source.path = own.string();
+    source.text = read_whole_file(source.path, kLargestFile);
+    return source;
+  }
+  if (settings.as_dict() == nullptr) {
+    throw ConfigError(path + " has neither chat_template.jinja nor tokenizer_config.json; give a " +
+                      "file with --template FILE");
+  }
+  source.path = config.string();
+  source.text = template_of(*settings.as_dict(), source.path);
+  return source;
+}
+
+Value template_messages(const Value& messages) {
+  std::vector<Value> changed = messages.as_list()->items;
+  for (Value& message : changed) {
+    if (message.as_dict() == nullptr) continue;
+    const Value reasoning = reasoning_of(*message.as_dict());
+    Dict given;
+    if (!reasoning.is_undefined()) given.set("thinking", reasoning);
+    for (const auto& [key, value] : message.as_dict()->items()) {
+      if (!value.is_none()) given.set(key, value);
+    }
+    if (!reasoning.is_undefined()) given.set("reasoning_content", reasoning);
+    message = Value::dict(std::move(given));
+  }
+  return Value::list(std::move(changed));
+}
+
+ChatTemplate::ChatTemplate(ChatTemplateSource source, const std::tm& now)
+    : source_(std::move(source)), template_(compiled(source_)), now_(now) {}
+
+jinja::Rendered ChatTemplate::rendered(const Value& messages, const Value& tools,
+                                       bool add_generation_prompt) const {
+  Dict variables;
+  variables.set("messages", template_messages(messages));
+  variables.set("tools", tools);
+  variables.set("documents", Value::none());
+  variables.set("add_generation_prompt", Value::boolean(add_generation_prompt));
+  for (const auto& [name, token] : source_.tokens.items()) variables.set(name, token);
+  return template_.render(variables, {.now = now_});
+}
+
+std::string ChatTemplate::render(const Value& messages, const Value& tools,
+                                 bool add_generation_prompt) const {
+  return rendered(messages, tools, add_generation_prompt).text;
+}
+
+RenderedChat ChatTemplate::learn(const Conversation& conversation, TrainOn train_on) const {
+  jinja::Rendered result = rendered(conversation.messages, conversation.tools, false);
+  RenderedChat chat{std::move(result.text), {}};
+  if (train_on == TrainOn::kAll) {
+    chat.learned = in_order({{0, chat.text.size()}}, chat.text.size());
+    return chat;
+  }
+  std::vector<Span> spans = std::move(result.generated);
+  if (!template_.has_generation()) {
+    const std::vector<Value>& messages = conversation.messages.as_list()->items;
+    for (std::size_t i = messages.size(); i-- > 0;) {
+      if (!is_answer(messages[i])) continue;
+      spans.insert(spans.begin(), answer(conversation, i, chat.text));
+      if (train_on == TrainOn::kLast) break;
+    }
+  } else if (train_on == TrainOn::kLast && spans.size() > 1) {
+    spans.erase(spans.begin(), spans.end() - 1);
+  }
+  chat.learned = in_order(spans, chat.text.size());
+  if (chat.learned.empty()) throw jinja::RenderError("the template writes no answer");
+  return chat;
+}
+
+Span ChatTemplate::answer(const Conversation& conversation, std::size_t index,
+                          const std::string& text) const {
+  std::string before, through;
+  try {
+    const Value& messages = conversation.messages;
+    before = render(messages_to(messages, index), conversation.tools, true);
+    through = index + 1 == messages.as_list()->items.size()
+                  ? text
+                  : render(messages_to(messages, index + 1), conversation.tools, false);
+  } catch (const jinja::RenderError&) {
+    return substituted(conversation, index, text);  // such a beginning is no conversation
+  }
+  if (!text.starts_with(before) || !text.starts_with(through) || through.size() < before.size()) {
+    return substituted(conversation, index, text);
+  }
+  const std::string_view part = std::string_view(through).substr(before.size());
+  return {before.size(), before.size() + jinja::strip(part, "", false, true).size()};
+}
+
+// Finds the content by a text of the conversation with a marker in its place.
+Span ChatTemplate::substituted(const Conversation& conversation, std::size_t index,
+                               const std::string& text) const {
+  const auto fail = [&] {
+    return jinja::RenderError("the answer in message " + std::to_string(index + 1) +
+                              " cannot be told from the text around it; mark answers in the "
+                              "template with {% generation %}");
+  };
+  std::vector<Value> messages = conversation.messages.as_list()->items;
+  Dict marked = *messages[index].as_dict();
+  if (const Value* calls = marked.find("tool_calls"); calls != nullptr && is_true(*calls)) {
+    throw fail();
+  }
+  marked.set("content", Value::text(std::string(kMarker)));
+  messages[index] = Value::dict(std::move(marked));
+  const std::string other = render(Value::list(std::move(messages)), conversation.tools, false);
+  const std::size_t at = other.find(kMarker);
+  if (at == other.npos) throw fail();
+  const std::string_view before = std::string_view(other).substr(0, at);
+  const std::string_view after = std::string_view(other).substr(at + kMarker.size());
+  if (!text.starts_with(before) || !text.ends_with(after) ||
+      before.size() + after.size() > text.size()) {
+    throw fail();
+  }
+  Span span{at, text.size() - after.size()};
+  const Value* end = source_.tokens.find("eos_token");
+  if (end != nullptr && after.starts_with(*end->as_text())) span.end += end->as_text()->size();
+  return span;
+}
+
+}  // namespace sluice

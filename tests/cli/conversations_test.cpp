@@ -1,0 +1,102 @@
+// A model is fine-tuned on conversations, evaluated on others, and talked to.
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "tests/cli/program.hpp"
+
+namespace sluice::testing {
+namespace {
+
+constexpr char kTemplate[] =
+    "{% for m in messages %}{% if m.role == 'user' %}Q: {{ m.content }}\n"
+    "{% else %}{% generation %}{{ m.content }}{{ eos_token }}{% endgeneration %}{% endif %}"
+    "{% endfor %}";
+
+std::string talk(const std::string& question, const std::string& answer) {
+  return nlohmann::json{{"messages",
+                         {{{"role", "user"}, {"content", question}},
+                          {{"role", "assistant"}, {"content", answer}}}}}
+             .dump() +
+         "\n";
+}
+
+class Talks : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    scratch_.write("chat.jinja", kTemplate);
+    std::string talks;
+    for (int i = 0; i < 60; ++i) talks += talk("colour of the sky", "It is red.");
+    scratch_.write("talks.jsonl", talks);
+    // Each fills more than half a row of 64 places, so each has a row of its own.
+    scratch_.write("valid.jsonl",
+                   talk("colour of the sky on a day in June", "It is red.") +
+                       talk("colour of the sky at night", "It is black, as the name says."));
+    scratch_.write("talks.yaml",
+                   "model: {type: llama, layers: 2, hidden: 64, heads: 4, seq: 64}\n"
+                   "data: {sft: [{path: talks.jsonl}], valid: [valid.jsonl],"
+                   " chat_template: chat.jinja}\n"
+                   "train: {steps: 80, global_batch: 2, eval_steps: 1, eval_every: 80}\n"
+                   "optimizer: {lr: 1e-2}\n"
+                   "schedule: {type: constant}\n"
+                   "launch: {nproc: 1, threads: 1, timeout: 20s}\n"
+                   "checkpoint: {dir: ckpt}\n"
+                   "output: {dir: run}\n");
+  }
+
+  nlohmann::json eval_json(const std::string& arguments) {
+    const Finished done =
+        run_program(scratch_, "eval talks.yaml --checkpoint ckpt --json " + arguments);
+    EXPECT_EQ(done.exit_code, 0) << done.output;
+    const std::size_t begin = done.output.find("\n{");
+    if (begin == std::string::npos) return {};
+    return nlohmann::json::parse(done.output.substr(begin), nullptr, false);
+  }
+
+  const Scratch scratch_;
+};
+
+TEST_F(Talks, AreLearnedEvaluatedAndAnswered) {
+  const Finished train = run_program(scratch_, "train talks.yaml");
+  ASSERT_EQ(train.exit_code, 0) << train.output;
+  EXPECT_NE(train.output.find("60 conversations, 1.92k tokens, packed into 30 rows of 64; 100.0 % "
+                              "of the places are used"),
+            std::string::npos)
+      << train.output;
+  const Finished answer = run_program(
+      scratch_, "generate --checkpoint ckpt --chat --temperature 0 --prompt 'colour of the sky'");
+  EXPECT_EQ(answer.exit_code, 0) << answer.output;
+  EXPECT_NE(answer.output.find("It is red.\n"), std::string::npos) << answer.output;
+
+  const nlohmann::json alone = eval_json("");
+  ASSERT_EQ(alone["files"].size(), 1U) << alone;
+  EXPECT_EQ(alone["files"][0]["name"], "valid.jsonl");
+  EXPECT_EQ(alone["tokens"], 11 + 31);  // the bytes of both answers and an end of text each
+  const double during = scratch_.metrics("run").back()["eval_loss"].get<double>();
+  EXPECT_NEAR(alone["loss"].get<double>() / during, 1.0, 1e-6);
+  EXPECT_EQ(eval_json("--nproc 2 --set zero.stage=3")["files"], alone["files"]);
+  const nlohmann::json both = eval_json("--set train.micro_batch=2");
+  EXPECT_NEAR(both["loss"].get<double>() / alone["loss"].get<double>(), 1.0, 1e-12);
+  const Finished strides = run_program(scratch_, "eval talks.yaml --checkpoint ckpt --stride 8");
+  EXPECT_EQ(strides.exit_code, 2);
+  EXPECT_NE(strides.output.find("--stride: rows of conversations have no windows; leave it out"),
+            std::string::npos)
+      << strides.output;
+}
+
+TEST_F(Talks, ThatAreLeftOutAreShown) {
+  scratch_.write("talks.jsonl", talk("colour of the sky", "It is red.") + "{\"messages\": [\n" +
+                                    talk("colour of grass", "") +
+                                    R"({"messages": [{"role": "robot", "content": "beep"}]})" +
+                                    "\n");
+  const Finished shown = run_program(scratch_, "data inspect talks.yaml --samples 1");
+  EXPECT_EQ(shown.exit_code, 0) << shown.output;
+  for (const char* part :
+       {"talks.jsonl: 1 conversation", "left out 1 ", "talks.jsonl, line 2", "talks.jsonl, line 3",
+        "talks.jsonl, line 4", "talks.jsonl, line 1: ", "Q: colour of the sky", "It is red."}) {
+    EXPECT_NE(shown.output.find(part), std::string::npos) << part << "\n" << shown.output;
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,172 @@
+#include "runtime/data/chat/chat_template.hpp"
+
+#include <cstdlib>
+
+#include "runtime/data/tokenizer/tokenizer.hpp"
+#include "tests/runtime/data/chat/chat_testing.hpp"
+
+namespace sluice::testing {
+namespace {
+
+using ::testing::ElementsAre;
+
+const std::string kChatMl =
+    "{% for m in messages %}<|im_start|>{{ m.role }}\n{{ m.content }}<|im_end|>\n{% endfor %}"
+    "{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}";
+const std::string kTalk = R"([{"role":"user","content":"a"},{"role":"assistant","content":"b"},)"
+                          R"({"role":"user","content":"c"},{"role":"assistant","content":"d"}])";
+
+std::string ids_text(const std::vector<std::int32_t>& ids) {
+  std::string text;
+  for (const std::int32_t id : ids) text += (text.empty() ? "" : ", ") + std::to_string(id);
+  return "[" + text + "]";
+}
+
+// Renders, encodes and masks a case as transformers does, and says where it differs.
+std::string difference(const ChatCase& example, const Tokenizer& tokenizer) {
+  const jinja::Template compiled(template_text(example.text("template")));
+  jinja::Dict variables = *example.at("variables")->as_dict();
+  variables.set("messages", template_messages(*variables.find("messages")));
+  jinja::Rendered rendered;
+  try {
+    rendered = compiled.render(variables, {.now = fixed_time()});
+  } catch (const jinja::RenderError& error) {
+    return example.at("error") != nullptr ? "" : error.what();
+  }
+  if (example.at("error") != nullptr) return "no error";
+  if (rendered.text != example.text("text")) return "text: " + rendered.text;
+  if (example.at("ids") == nullptr) return "";
+  RenderedChat chat{rendered.text, {}};
+  for (const jinja::Span& span : rendered.generated) {
+    if (span.begin < span.end) chat.learned.push_back(span);
+  }
+  const LearnedTokens tokens = encode_chat(tokenizer, chat);
+  if (ids_text(tokens.ids) != jinja::to_json(*example.at("ids"), {})) return "ids";
+  std::string mask;
+  for (const std::uint8_t learned : tokens.learned) mask += learned != 0 ? '1' : '0';
+  return mask == example.text("mask") ? "" : "mask: " + mask;
+}
+
+void expect_like_transformers(const std::string& path, std::size_t least) {
+  const auto tokenizer = make_tokenizer(golden_chat("tokenizer.json"));
+  const std::vector<ChatCase> cases = chat_cases(path);
+  EXPECT_GE(cases.size(), least);
+  for (const ChatCase& example : cases) {
+    EXPECT_EQ(difference(example, *tokenizer), "")
+        << example.text("template") << ": " << jinja::to_json(*example.at("variables"), {});
+  }
+}
+
+TEST(ChatTemplate, IdsAndMasksAreThoseOfTransformers) {
+  expect_like_transformers(golden_chat("expected.jsonl"), 9 * 6);
+}
+
+TEST(ChatTemplate, CasesOfAFolderGivenByTheEnvironment) {
+  const char* path = std::getenv("SLUICE_CHAT_CASES");
+  if (path == nullptr) GTEST_SKIP() << "SLUICE_CHAT_CASES names no file of chat_oracle.py";
+  expect_like_transformers(path, 1);
+}
+
+TEST(ChatTemplate, AnswersFollowTheirPromptsWhereNoBlockMarksThem) {
+  const ChatTemplate chat = chat_template_of(kChatMl);
+  const Conversation talk = conversation_from(kTalk);
+  EXPECT_THAT(learned_parts(chat.learn(talk, TrainOn::kAssistant)),
+              ElementsAre("b<|im_end|>", "d<|im_end|>"));
+  EXPECT_THAT(learned_parts(chat.learn(talk, TrainOn::kLast)), ElementsAre("d<|im_end|>"));
+  const RenderedChat all = chat.learn(talk, TrainOn::kAll);
+  EXPECT_THAT(learned_parts(all), ElementsAre(all.text));
+}
+
+TEST(ChatTemplate, GenerationBlocksDecideWhereATemplateHasThem) {
+  const ChatTemplate chat = chat_template_of(
+      "{% for m in messages %}{% if m.role == 'assistant' %}"
+      "{% generation %}<{{ m.content }}>{% endgeneration %}{% else %}{{ m.content }}{% endif %}"
+      "{% endfor %}");
+  const Conversation talk = conversation_from(kTalk);
+  EXPECT_THAT(learned_parts(chat.learn(talk, TrainOn::kAssistant)), ElementsAre("<b>", "<d>"));
+  EXPECT_THAT(learned_parts(chat.learn(talk, TrainOn::kLast)), ElementsAre("<d>"));
+}
+
+// The template writes earlier answers otherwise than the last one.
+TEST(ChatTemplate, AnAnswerIsItsContentWhereTheTextBeforeDependsOnWhatFollows) {
+  const ChatTemplate chat = chat_template_of(
+      "{{ messages | length }}{% for m in messages %}[{{ m.role }}]{{ m.content | trim }}</s>"
+      "{% endfor %}");
+  EXPECT_THAT(learned_parts(chat.learn(conversation_from(kTalk), TrainOn::kAssistant)),
+              ElementsAre("b</s>", "d</s>"));
+}
+
+TEST(ChatTemplate, AnAnswerThatCannotBeFoundIsRefused) {
+  const ChatTemplate chat = chat_template_of(
+      "{{ messages | length }}{% for m in messages %}{{ m.content | length }}{% endfor %}");
+  EXPECT_EQ(message_of<jinja::RenderError>(
+                [&] { (void)chat.learn(conversation_from(kTalk), TrainOn::kLast); }),
+            "the answer in message 4 cannot be told from the text around it; mark answers in the "
+            "template with {% generation %}");
+  EXPECT_EQ(message_of<jinja::RenderError>([&] {
+              (void)chat_template_of(
+                  "{{ add_generation_prompt }}{% for m in messages %}"
+                  "{% if m.role == 'user' %}x{% endif %}{% endfor %}")
+                  .learn(conversation_from(kTalk), TrainOn::kAssistant);
+            }),
+            "the answer in message 4 cannot be told from the text around it; mark answers in the "
+            "template with {% generation %}");
+}
+
+TEST(ChatTemplate, ACompletionIsLearnedWithItsEnd) {
+  const auto bytes = make_tokenizer("bytes");
+  Conversation pair;
+  pair.prompt = "ab";
+  pair.completion = "c";
+  const LearnedTokens tokens = encode_completion(*bytes, pair, TrainOn::kAssistant);
+  EXPECT_THAT(tokens.ids, ElementsAre('a', 'b', 'c', 256));
+  EXPECT_THAT(tokens.learned, ElementsAre(0, 0, 1, 1));
+  EXPECT_THAT(encode_completion(*bytes, pair, TrainOn::kAll).learned, ElementsAre(1, 1, 1, 1));
+}
+
+// A token that begins before the span and ends in it is learned.
+TEST(ChatTemplate, ATokenAcrossABorderIsLearned) {
+  const TempFolder folder;
+  write_small_gpt2(folder.path());
+  const auto tokenizer = make_tokenizer(folder.path());
+  const LearnedTokens tokens = encode_chat(*tokenizer, {"a lowa", {{3, 5}}});
+  ASSERT_EQ(tokens.ids.size(), 3U);
+  EXPECT_THAT(tokens.learned, ElementsAre(0, 1, 0));
+}
+
+TEST(ChatTemplate, IsFoundInAFolderOrAFile) {
+  const TempFolder folder;
+  write_file(
+      folder / "tokenizer_config.json",
+      R"({"bos_token":{"content":"<b>"},"eos_token":"<e>","pad_token":null,)"
+      R"("chat_template":[{"name":"tool_use","template":"T"},{"name":"default","template":"D"}]})");
+  const ChatTemplateSource config = find_chat_template(folder.path());
+  EXPECT_EQ(config.text, "D");
+  EXPECT_EQ(config.path, folder / "tokenizer_config.json");
+  EXPECT_EQ(*config.tokens.find("bos_token")->as_text(), "<b>");
+  EXPECT_EQ(*config.tokens.find("eos_token")->as_text(), "<e>");
+  EXPECT_EQ(config.tokens.find("pad_token"), nullptr);
+  write_file(folder / "chat_template.jinja", "J");
+  const ChatTemplateSource own = find_chat_template(folder.path());
+  EXPECT_EQ(own.text, "J");
+  EXPECT_EQ(*own.tokens.find("eos_token")->as_text(), "<e>");
+  EXPECT_EQ(find_chat_template(folder / "tokenizer_config.json").text, "D");
+}
+
+TEST(ChatTemplate, SaysWhatIsMissing) {
+  const TempFolder folder;
+  EXPECT_EQ(message_of<ConfigError>([&] { (void)find_chat_template(folder.path()); }),
+            folder.path() +
+                " has neither chat_template.jinja nor tokenizer_config.json; give a "
+                "file with --template FILE");
+  write_file(folder / "tokenizer_config.json", "{}");
+  EXPECT_EQ(message_of<ConfigError>([&] { (void)find_chat_template(folder.path()); }),
+            folder /
+                "tokenizer_config.json has no chat_template; give a file with --template "
+                "FILE, as chat_template.jinja of the model");
+  EXPECT_EQ(message_of<ConfigError>([&] { (void)chat_template_of("a\n{% if %}"); }),
+            "chat template test.jinja, line 2: expected a value, found '%}'");
+}
+
+}  // namespace
+}  // namespace sluice::testing

@@ -1,0 +1,270 @@
+// Packed rows: each unit on rows of several documents against the same unit on each document alone,
+// in double; and the dry run of packed rows against the allocator.
+#include "runtime/model/documents.hpp"
+
+#include <ATen/ops/empty.h>
+#include <ATen/ops/zeros_like.h>
+#include <gtest/gtest.h>
+
+#include "base/error.hpp"
+#include "runtime/model/counting_allocator.hpp"
+#include "runtime/model/tensor_view.hpp"
+#include "tests/runtime/model/block_run.hpp"
+#include "tests/runtime/model/golden.hpp"
+
+namespace sluice::testing {
+namespace {
+
+struct PackedCase {
+  const char* name;
+  ModelType type;
+  std::int64_t batch, seq, hidden, heads, kv_heads, window;
+};
+void PrintTo(const PackedCase& c, std::ostream* out) { *out << c.name; }
+
+// Documents of one token, of more than one block of queries, shorter and longer than the window.
+const PackedCase kPackedCases[] = {
+    {"gpt2", ModelType::kGpt2, 3, 37, 48, 3, 3, 0},
+    {"gpt2_long", ModelType::kGpt2, 1, 331, 24, 3, 3, 0},
+    {"llama", ModelType::kLlama, 3, 37, 48, 3, 3, 0},
+    {"llama_shared", ModelType::kLlama, 2, 150, 40, 10, 5, 0},
+    {"one_key_head", ModelType::kLlama, 2, 201, 32, 4, 1, 0},
+    {"mistral", ModelType::kMistral, 2, 333, 64, 4, 2, 50},
+    {"narrow", ModelType::kMistral, 2, 70, 48, 3, 3, 1},
+};
+
+ModelOptions packed_options(const PackedCase& c, bool packed) {
+  ModelOptions options{.layers = 1, .hidden = c.hidden, .heads = c.heads, .vocab = 8, .seq = c.seq};
+  options.type = c.type;
+  options.kv_heads = c.kv_heads;
+  options.sliding_window = c.window;
+  options.packed_rows = packed;
+  return make_model_spec(options).options;
+}
+
+// Row 0 is whole, the others end documents at odd places.
+Documents some_documents(std::int64_t batch, std::int64_t seq, bool whole = false) {
+  const auto end = static_cast<std::int32_t>(seq);
+  std::vector<std::vector<std::int32_t>> rows{{0, end}};
+  if (batch == 1) rows = {{0, 1, 2, 90, 91, end}};
+  if (batch > 1) rows.push_back({0, 1, end / 3, end});
+  if (batch > 2) rows.push_back({0, end / 2, end / 2 + 7, end - 1, end});
+  if (whole) rows.assign(static_cast<std::size_t>(batch), {0, end});
+  return {rows, seq};
+}
+
+std::unique_ptr<Unit> block_of(ModelOptions options, bool explicit_units) {
+  options.explicit_units = explicit_units;
+  Model model = make_model(options);
+  return std::move(model.units[1]);
+}
+
+// y and dx in their places, and the sum of the documents' gradients.
+BlockResult by_document(const PackedCase& c, const BlockData& data, const Documents& documents) {
+  BlockResult all;
+  for (std::int64_t row = 0; row < documents.rows(); ++row) {
+    for (const Documents::Span& span : documents.of_row(row)) {
+      const auto of_span = [&](const at::Tensor& x) {
+        return x.narrow(0, row, 1).narrow(1, span.first, span.count);
+      };
+      BlockData one = data;
+      one.x = of_span(data.x).clone();
+      one.dy = of_span(data.dy).clone();
+      PackedCase alone = c;
+      alone.seq = span.count;
+      alone.window = c.window < span.count ? c.window : 0;
+      const BlockResult result = run_block(*block_of(packed_options(alone, false), false), one);
+      if (all.tensors.empty()) {
+        for (const at::Tensor& t : result.tensors) all.tensors.push_back(at::zeros_like(t));
+        for (const std::size_t i : {0U, 1U}) all.tensors[i] = at::zeros_like(data.x);
+      }
+      for (std::size_t i = 0; i < all.tensors.size(); ++i) {
+        at::Tensor to = i < 2 ? of_span(all.tensors[i]) : all.tensors[i];
+        to.add_(result.tensors[i]);
+      }
+    }
+  }
+  return all;
+}
+
+class PackedBlock : public ::testing::TestWithParam<PackedCase> {};
+
+TEST_P(PackedBlock, EqualsItsDocumentsAlone) {
+  const PackedCase& c = GetParam();
+  const ModelOptions options = packed_options(c, true);
+  const BlockData data(options, c.batch, c10::ScalarType::Float, Layout::kFlat);
+  const Documents documents = some_documents(c.batch, c.seq);
+  const BlockResult want = by_document(c, data.to(c10::ScalarType::Double), documents);
+  for (const bool explicit_units : {true, false}) {
+    const auto unit = block_of(options, explicit_units);
+    const BlockResult ours = run_block(*unit, data, BlockMemory::kSaved, 1, &documents);
+    for (std::size_t i = 0; i < want.tensors.size(); ++i) {
+      // A key bias has almost no gradient: a small difference of large sums. With a window of 1
+      // queries and keys have none.
+      const double error = norm_of(ours.tensors[i].to(at::kDouble).sub(want.tensors[i]));
+      EXPECT_LE(error, 1e-6 * (norm_of(want.tensors[i]) + norm_of(want.tensors[1])))
+          << "explicit " << explicit_units << " tensor " << i;
+    }
+    const BlockResult again = run_block(*unit, data, BlockMemory::kRecomputed, 1, &documents);
+    expect_same_bits(again, ours, "recomputed");
+  }
+}
+
+// A mask that is a function of the place: both kinds of unit drop the same weights.
+TEST_P(PackedBlock, DropsOutAsItsTwin) {
+  const PackedCase& c = GetParam();
+  ModelOptions options = packed_options(c, true);
+  options.dropout = 0.2;
+  const BlockData data(options, c.batch, c10::ScalarType::Float, Layout::kFlat);
+  const Documents documents = some_documents(c.batch, c.seq);
+  const BlockResult ours =
+      run_block(*block_of(options, true), data, BlockMemory::kSaved, 1, &documents);
+  const BlockResult want = run_block(*block_of(options, false), data.to(c10::ScalarType::Double),
+                                     BlockMemory::kSaved, 1, &documents);
+  for (std::size_t i = 0; i < 2; ++i) {
+    EXPECT_LT(relative_error(ours.tensors[i], want.tensors[i]), 2e-6) << i;
+  }
+}
+
+TEST_P(PackedBlock, RowsOfOneDocumentHaveTheBitsOfPlainRows) {
+  const PackedCase& c = GetParam();
+  const Documents whole = some_documents(c.batch, c.seq, true);
+  const ModelOptions options = packed_options(c, true);
+  const BlockData data(options, c.batch, c10::ScalarType::Float, Layout::kFlat);
+  const BlockResult plain = run_block(*block_of(packed_options(c, false), true), data);
+  const auto packed = block_of(options, true);
+  expect_same_bits(run_block(*packed, data), plain, "no documents");
+  expect_same_bits(run_block(*packed, data, BlockMemory::kSaved, 1, &whole), plain, "whole rows");
+}
+
+// Explicit blocks: to the byte for any documents. The autograd twin: to the byte for rows of one
+// document, which need most.
+TEST_P(PackedBlock, DryRunBoundsTheRealRun) {
+  install_counting_allocators();
+  const PackedCase& c = GetParam();
+  const Documents several = some_documents(c.batch, c.seq);
+  const Documents whole = some_documents(c.batch, c.seq, true);
+  ModelOptions options = packed_options(c, true);
+  const BlockData data(options, c.batch, c10::ScalarType::Float, Layout::kFlat);
+  for (const bool selective : {false, true}) {
+    options.recompute_attention = selective;
+    expect_dry_run_is_real(make_model(options), data, "several documents", &several);
+  }
+  options.recompute_attention = false;
+  options.explicit_units = false;
+  const Model twin = make_model(options);
+  expect_dry_run_is_real(twin, data, "twin, whole rows", &whole);
+  expect_dry_run_is_real(twin, data, "twin, no documents");
+  constexpr std::int64_t kScalars = 64;  // as expect_dry_run_is_real
+  const UnitMemory real = real_memory(*twin.units[1], data, &several);
+  const UnitMemory most = profile_unit(twin, 1, {.micro_batch = c.batch, .seq = c.seq});
+  EXPECT_EQ(real.kept, most.kept);
+  EXPECT_LE(real.forward_peak, most.forward_peak + kScalars);
+  EXPECT_LE(real.forward_only_peak, most.forward_only_peak + kScalars);
+  EXPECT_LE(real.backward_peak, most.backward_peak + kScalars);
+  EXPECT_LE(real.recompute_peak, most.recompute_peak + kScalars);
+}
+
+INSTANTIATE_TEST_SUITE_P(Blocks, PackedBlock, ::testing::ValuesIn(kPackedCases),
+                         [](const auto& info) { return std::string(info.param.name); });
+
+TEST(PackedEmbedding, LearnedPositionsRestartInEachDocument) {
+  ModelOptions options{.layers = 1, .hidden = 8, .heads = 1, .vocab = 5, .seq = 12};
+  options.packed_rows = true;
+  const auto unit = make_token_embedding(make_model_spec(options).options);
+  const at::Tensor table = rule_tensor(1, {5, 8}, 1.0), positions = rule_tensor(2, {12, 8}, 1.0);
+  const std::vector<at::Tensor> params{table, positions};
+  const at::Tensor tokens = at::empty({2, 12}, c10::ScalarType::Long);
+  for (std::int64_t i = 0; i < 24; ++i) host_data<std::int64_t>(tokens)[i] = i * i % 5;
+  const std::vector<std::vector<std::int32_t>> bounds{{0, 5, 12}, {0, 1, 2, 12}};
+  const Documents documents(bounds, 12);
+  UnitCall call;
+  call.documents = &documents;
+  const at::Tensor y = unit->forward(call, params, tokens, nullptr);
+  const at::Tensor dy = rule_tensor(3, {2, 12, 8}, 1.0);
+  CollectingSink sink(params);
+  (void)unit->backward(call, params, tokens, nullptr, dy, sink);
+  const at::Tensor want = at::zeros_like(positions);
+  for (std::int64_t row = 0; row < 2; ++row) {
+    for (const Documents::Span& span : documents.of_row(row)) {
+      for (std::int64_t i = 0; i < span.count; ++i) {
+        const std::int64_t t = span.first + i;
+        const std::int64_t word = host_data<std::int64_t>(tokens)[row * 12 + t];
+        EXPECT_TRUE(
+            y.select(0, row).select(0, t).equal(table.select(0, word).add(positions.select(0, i))));
+        at::Tensor to = want.select(0, i);
+        to.add_(dy.select(0, row).select(0, t));
+      }
+    }
+  }
+  EXPECT_TRUE(sink.grad(1).equal(want));
+}
+
+// A GPU's memory, by its dry run: twice the tokens, twice the bytes, and more than without
+// documents only in the scratch of attention.
+TEST(PackedBlockOnAGpu, NeedsMemoryThatIsLinearInSeq) {
+  for (const ModelType type : {ModelType::kGpt2, ModelType::kMistral}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      ModelOptions options{.layers = 1, .hidden = 128, .heads = 4, .vocab = 8, .seq = 8192};
+      options.type = type;
+      options.kv_heads = type == ModelType::kGpt2 ? 4 : 2;
+      options.sliding_window = type == ModelType::kGpt2 ? 0 : 512;
+      options.on_gpu = true;
+      options.packed_rows = true;
+      const auto of_seq = [&](std::int64_t seq) {
+        return profile_unit(make_model(options), 1, {.micro_batch = 2, .seq = seq, .dtype = dtype});
+      };
+      const UnitMemory half = of_seq(4096), whole = of_seq(8192);
+      const auto ratio = [](std::int64_t a, std::int64_t b) {
+        return static_cast<double>(a) / static_cast<double>(b);
+      };
+      EXPECT_NEAR(ratio(whole.kept, half.kept), 2, 0.05);
+      EXPECT_NEAR(ratio(whole.forward_peak, half.forward_peak), 2, 0.05);
+      EXPECT_NEAR(ratio(whole.backward_peak, half.backward_peak), 2, 0.05);
+      options.packed_rows = false;
+      EXPECT_LT(whole.kept, 1.4 * static_cast<double>(of_seq(8192).kept));
+    }
+  }
+}
+
+TEST(Documents, RefusesEndsThatDoNotIncreaseToSeq) {
+  using Rows = std::vector<std::vector<std::int32_t>>;
+  for (const std::vector<std::int32_t>& bad :
+       Rows{{}, {0}, {0, 7}, {1, 8}, {0, 3, 3, 8}, {0, 9, 8}}) {
+    try {
+      const Documents documents(Rows{{0, 8}, bad}, 8);
+      FAIL() << "ends were taken";
+    } catch (const Error& error) {
+      EXPECT_STREQ(error.what(),
+                   "row 1 of a micro-batch: the ends of its documents do not increase from 0 to "
+                   "seq = 8");
+    }
+  }
+}
+
+// Groups of a GPU's calls: consecutive, within their limits, with ends of their own.
+TEST(Documents, GroupsBoundTheScratchOfACall) {
+  std::vector<std::int32_t> short_ones{0};
+  for (std::int32_t i = 1; i <= 200; ++i) short_ones.push_back(i);
+  short_ones.push_back(512);
+  const std::vector<std::vector<std::int32_t>> bounds{short_ones, {0, 512}};
+  for (const bool padded : {false, true}) {
+    const Documents documents(bounds, 512);
+    std::int64_t tokens = 0, count = 0;
+    for (const DocumentGroup& g : documents.groups(c10::DeviceType::CPU, padded)) {
+      EXPECT_EQ(g.first, tokens);
+      EXPECT_LE(g.documents, Documents::most_documents(2, 512));
+      EXPECT_TRUE(!padded || g.documents * g.longest <= 1024);
+      ASSERT_EQ(g.bounds.numel(), g.documents + 1);
+      EXPECT_EQ(g.bounds.select(0, 0).item().toInt(), 0);
+      EXPECT_EQ(g.bounds.select(0, g.documents).item().toInt(), g.tokens);
+      tokens += g.tokens;
+      count += g.documents;
+    }
+    EXPECT_EQ(tokens, 1024);
+    EXPECT_EQ(count, 202);
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
