@@ -4,6 +4,7 @@
 #include "runtime/data/document_reader.hpp"
 #include "runtime/data/prepare/document_text.hpp"
 #include "runtime/data/prepare/prepare_tokens.hpp"
+#include "runtime/data/training_data.hpp"
 #include "tests/fuzz/targets.hpp"
 #include "tests/runtime/checkpoint/mutation.hpp"
 #include "tests/runtime/data/data_testing.hpp"
@@ -118,6 +119,31 @@ TEST_F(Parquet, PreparesSeveralColumns) {
   const PrepareResult result = prepare_tokens(options);
   EXPECT_EQ(result.outputs.at(0).documents, 6);
   EXPECT_EQ(result.outputs.at(1).tokens, 6 * 21);  // https://example.org/0
+}
+
+TEST_F(Parquet, ConversationsOfRowsAreThoseOfLines) {
+  std::string lines;
+  read_lines(small_file("several"), {},
+             [&](const TextLine& line) { lines.append(line.text).append("\n"); });
+  write_file(folder_ / "lines.jsonl", lines);
+  write_file(folder_ / "template.jinja",
+             "{% for m in messages %}[{{ m.role }}]{{ m.content }}{% endfor %}");
+  const auto rows_of = [&](const std::string& path) {
+    DataOptions options;
+    options.sft = {{.path = path}};
+    options.chat_template = folder_ / "template.jinja";
+    options.split = {1, 0};
+    options.cache_dir = folder_ / "cache";
+    SampleRows rows;
+    const TrainingData data(options, 64, 1);
+    data.train_rows(1, data.train_samples(), 0, data.train_samples(), rows);
+    return rows;
+  };
+  const SampleRows expected = rows_of(folder_ / "lines.jsonl");
+  const SampleRows rows = rows_of(small_file("several").path);
+  EXPECT_EQ(rows.tokens, expected.tokens);
+  EXPECT_EQ(rows.targets, expected.targets);
+  EXPECT_THAT(rows.targets, ::testing::Contains('A'));  // of an answer
 }
 
 // A link of Hugging Face's cache names a file of another name.
