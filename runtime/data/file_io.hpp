@@ -25,6 +25,8 @@ class FileLock {
 
 // The whole file, for a parser in memory. Throws IoError if the file is larger than `limit_bytes`.
 [[nodiscard]] std::string read_whole_file(const std::string& path, std::int64_t limit_bytes);
+// True if something is at `path`; false also where the path cannot be searched.
+[[nodiscard]] bool path_exists(const std::string& path);
 // Creates the folder and its parents. Throws IoError.
 void make_folder(const std::string& path);
 

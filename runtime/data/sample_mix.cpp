@@ -36,7 +36,7 @@ std::int64_t SampleMix::tokens() const {
 }
 
 SampleMix::Place SampleMix::place_of(std::int64_t draw) const {
-  check(plan_.has_value(), "SampleMix::read without samples");
+  if (!plan_) throw Error("SampleMix::read without samples");
   const BlendDraw at = plan_->at(draw);
   const auto& [samples, order] = drawn_[at.part];
   return {*samples, epochs_ == Epochs::kMixed ? order.draw(at.index)

@@ -13,7 +13,7 @@ void widen(const std::byte* src, std::span<std::int64_t> dst) {
   for (std::int64_t& token : dst) {
     Stored stored;
     std::memcpy(&stored, src, sizeof stored);
-    token = static_cast<std::int64_t>(stored);
+    token = static_cast<std::int64_t>(stored);  // NOLINT(bugprone-signed-char-misuse): int8 tokens
     src += sizeof stored;
   }
 }

@@ -73,6 +73,7 @@ void RunReport::keep_timings() {
 }
 
 void RunReport::evaluated(const StepRecord& record, double seconds) {
+  if (!record.eval_loss || !record.eval_ppl) return;
   progress_.clear();
   const std::string step = "step " + std::to_string(record.step) + ": validation loss ";
   char figures[96];

@@ -32,14 +32,16 @@ CorpusRecord parse_record(const RawRecord& raw, std::string_view bytes, const Re
   const std::array<std::string_view, 2> names{keys.text, keys.url};
   JsonObject object = scan_json_object(bytes, names);
   if (!object.error.empty()) return without_text("record.broken", std::move(object.error));
-  if (!object.values[0]) return without_text("record.no_text", "no key '" + keys.text + "'");
-  std::optional<std::string> text = json_text(object.values[0]->in(bytes));
+  const std::optional<JsonValue>& text_value = object.values[0];
+  const std::optional<JsonValue>& url_value = object.values[1];
+  if (!text_value) return without_text("record.no_text", "no key '" + keys.text + "'");
+  std::optional<std::string> text = json_text(text_value->in(bytes));
   if (!text) {
     return without_text("record.no_text", "the value of '" + keys.text + "' is not a string");
   }
-  record.place = *object.values[0];
+  record.place = *text_value;
   record.text = std::move(*text);
-  if (object.values[1]) record.url = json_text(object.values[1]->in(bytes));
+  if (url_value) record.url = json_text(url_value->in(bytes));
   if (record.text.empty()) record.reason = "record.empty";
   return record;
 }

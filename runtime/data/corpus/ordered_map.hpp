@@ -68,7 +68,8 @@ class Workers {
         waiting_.pop_front();
       }
       try {
-        slot->out.emplace(work_(std::move(slot->in)));
+        In in = std::move(slot->in);  // goes before the result waits for its turn
+        slot->out.emplace(work_(std::move(in)));
       } catch (...) {
         slot->error = std::current_exception();
       }

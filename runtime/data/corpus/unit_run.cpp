@@ -76,12 +76,12 @@ Counts run_unit(const UnitRun& run, const UnitStage& stage, std::size_t unit, co
   UnitFiles files(run, stage, unit);
   ordered_map<RecordBatch, BatchResult>(
       run.threads, [&] { return reader.next(); },
-      [&](RecordBatch batch) {
+      [&](const RecordBatch& batch) {
         BatchResult result = work(unit, batch);
         result.input_bytes = batch.input_bytes;
         return result;
       },
-      [&](BatchResult result) {
+      [&](const BatchResult& result) {
         failpoint("corpus.batch");
         files.append(result.outputs);
         add_counts(counts, result.counts);

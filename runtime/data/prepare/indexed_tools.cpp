@@ -27,8 +27,7 @@ void check_output(const std::string& command, const std::string& prefix) {
   const std::filesystem::path folder = std::filesystem::path(prefix).parent_path();
   if (!folder.empty()) make_folder(folder.string());
   for (const char* const ending : {".bin", ".idx"}) {
-    std::error_code ignored;
-    if (!std::filesystem::exists(prefix + ending, ignored)) continue;
+    if (!path_exists(prefix + ending)) continue;
     throw ConfigError("data " + command + ": " + prefix + ending +
                       " exists; remove it, or give another prefix");
   }

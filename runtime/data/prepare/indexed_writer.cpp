@@ -8,15 +8,14 @@
 #include <bit>
 #include <cerrno>
 #include <cstring>
-#include <filesystem>
 #include <limits>
-#include <system_error>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/posix/atomic_file.hpp"
 #include "base/posix/io_error.hpp"
 #include "base/posix/map.hpp"
+#include "runtime/data/file_io.hpp"
 
 namespace sluice {
 namespace {
@@ -49,11 +48,6 @@ std::uint8_t code_of(TokenType type) {
 
 std::string bin_part_of(const std::string& prefix) { return prefix + ".bin.part"; }
 std::string lengths_part_of(const std::string& prefix) { return prefix + ".lengths.part"; }
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 void rename_file(const std::string& from, const std::string& to) {
   if (::rename(from.c_str(), to.c_str()) != 0) throw_io_error("rename to", to, errno);
@@ -209,8 +203,8 @@ void IndexedWriter::finish() {
 
 void IndexedWriter::complete(const std::string& prefix, TokenType type) {
   const std::string lengths = lengths_part_of(prefix), bin = bin_part_of(prefix);
-  if (!exists(lengths)) return;
-  if (exists(bin)) rename_file(bin, prefix + ".bin");
+  if (!path_exists(lengths)) return;
+  if (path_exists(bin)) rename_file(bin, prefix + ".bin");
   write_index(prefix, type);
   if (::unlink(lengths.c_str()) != 0) throw_io_error("remove", lengths, errno);
 }

@@ -5,7 +5,6 @@
 #include <filesystem>
 #include <optional>
 #include <set>
-#include <system_error>
 #include <utility>
 
 #include "base/bytes.hpp"
@@ -25,11 +24,6 @@ namespace sluice {
 namespace {
 
 constexpr std::size_t kMostItems = 16384;  // of one round, so that short lines are few rounds
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
 
 std::string output_of(const PrepareOptions& options, const std::string& key) {
   return options.prefix + "_" + key + "_document";
@@ -252,7 +246,7 @@ void check_outputs(const PrepareOptions& options) {
   for (const std::string& key : options.json_keys) {
     for (const char* const ending : {".bin", ".idx"}) {
       const std::string path = output_of(options, key) + ending;
-      if (!exists(path)) continue;
+      if (!path_exists(path)) continue;
       throw ConfigError("data prepare: " + path + " exists; remove it, or give another prefix");
     }
   }
@@ -262,7 +256,7 @@ void check_outputs(const PrepareOptions& options) {
 std::optional<PrepareState> find_state(const PrepareOptions& options) {
   constexpr std::int64_t kLargest = 1 << 20;
   const std::string path = state_path(options);
-  if (!exists(path)) return std::nullopt;
+  if (!path_exists(path)) return std::nullopt;
   std::optional<PrepareState> state = read_prepare_state(read_whole_file(path, kLargest));
   if (!state || state->outputs.size() != options.json_keys.size() ||
       state->request != request_of(options)) {

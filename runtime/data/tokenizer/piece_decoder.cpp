@@ -54,7 +54,8 @@ std::string PieceDecoder::decode(std::vector<std::string> pieces, bool continued
     if (step.kind == Kind::kFuse) {
       std::string all;
       for (const std::string& piece : pieces) all += piece;
-      pieces.assign(1, std::move(all));
+      pieces.resize(1);
+      pieces[0] = std::move(all);
       continue;
     }
     for (std::string& piece : pieces) {

@@ -53,7 +53,8 @@ RopeTable::RopeTable(const ModelOptions& o, bool dry) {
   at::Tensor sin = empty_tensor({o.seq, half}, kWide);
   for (std::int64_t i = 0; i < o.seq * half; ++i) {
     // Rounds the angle to fp32, since pretrained weights were trained with rounded angles.
-    const float angle = static_cast<float>(i / half) * nth(frequencies, i % half);
+    const std::int64_t position = i / half;
+    const float angle = static_cast<float>(position) * nth(frequencies, i % half);
     host_data<float>(cos)[i] = static_cast<float>(std::cos(static_cast<double>(angle)));
     host_data<float>(sin)[i] = static_cast<float>(std::sin(static_cast<double>(angle)));
   }

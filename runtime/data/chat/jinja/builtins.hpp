@@ -31,6 +31,8 @@ class Parameters {
   [[nodiscard]] bool truth(std::size_t index, bool standard) const;
 
  private:
+  [[nodiscard]] const Value* find(std::size_t index) const;  // nullptr if it is missing
+
   std::string what_;
   std::vector<std::string> names_;
   std::vector<std::optional<Value>> bound_;

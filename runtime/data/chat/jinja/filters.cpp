@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cmath>
 #include <map>
+#include <optional>
 
 #include "runtime/data/chat/jinja/builtins.hpp"
 #include "runtime/data/chat/jinja/strings.hpp"
@@ -243,6 +244,17 @@ Value unique(const Value& input, const Arguments& arguments, Budget& budget) {
   return Value::list(std::move(results));
 }
 
+// The number that a text is, with spaces around it; nothing for another text.
+std::optional<double> number_in(const std::string& text, bool plus) {
+  std::string digits(strip(text, "", true, true));
+  if (plus && digits.starts_with('+')) digits.erase(0, 1);
+  double number = 0;
+  const char* const end = digits.data() + digits.size();
+  const auto read = std::from_chars(digits.data(), end, number);
+  if (digits.empty() || read.ec != std::errc() || read.ptr != end) return std::nullopt;
+  return number;
+}
+
 Value integer(const Value& input, const Arguments& arguments, Budget&) {
   const Parameters given("int", arguments, {"default"});
   if (const double* real = input.as_real()) {
@@ -250,13 +262,9 @@ Value integer(const Value& input, const Arguments& arguments, Budget&) {
   } else if (is_number(input)) {
     return Value::integer(integer_of(input, "int"));
   } else if (const std::string* text = input.as_text()) {
-    std::string_view digits = strip(*text, "", true, true);
-    if (digits.starts_with('+')) digits.remove_prefix(1);
-    double real = 0;
-    const char* end = digits.data() + digits.size();
-    const auto read = std::from_chars(digits.data(), end, real);
-    if (!digits.empty() && read.ec == std::errc() && read.ptr == end && std::fabs(real) < 9e15) {
-      return Value::integer(static_cast<std::int64_t>(real));
+    const std::optional<double> number = number_in(*text, true);
+    if (number && std::fabs(*number) < 9e15) {
+      return Value::integer(static_cast<std::int64_t>(*number));
     }
   }
   return given.get(0, Value::integer(0));
@@ -265,12 +273,8 @@ Value integer(const Value& input, const Arguments& arguments, Budget&) {
 Value real(const Value& input, const Arguments& arguments, Budget&) {
   const Parameters given("float", arguments, {"default"});
   if (is_number(input)) return Value::real(number_of(input));
-  double value = 0;
   if (const std::string* text = input.as_text()) {
-    const std::string_view digits = strip(*text, "", true, true);
-    const char* end = digits.data() + digits.size();
-    const auto read = std::from_chars(digits.data(), end, value);
-    if (!digits.empty() && read.ec == std::errc() && read.ptr == end) return Value::real(value);
+    if (const std::optional<double> number = number_in(*text, false)) return Value::real(*number);
   }
   return given.get(0, Value::real(0));
 }

@@ -135,9 +135,15 @@ Parameters::Parameters(std::string_view what, const Arguments& arguments,
   }
 }
 
+const Value* Parameters::find(std::size_t index) const {
+  const std::optional<Value>& value = bound_[index];
+  return value ? &*value : nullptr;
+}
+
 Value Parameters::get(std::size_t index) const {
-  if (!has(index)) throw RenderError(what_ + ": the argument '" + names_[index] + "' is missing");
-  return *bound_[index];
+  const Value* const value = find(index);
+  if (!value) throw RenderError(what_ + ": the argument '" + names_[index] + "' is missing");
+  return *value;
 }
 
 std::string Parameters::text(std::size_t index) const {
@@ -149,12 +155,14 @@ std::string Parameters::text(std::size_t index) const {
 }
 
 std::int64_t Parameters::integer(std::size_t index, std::int64_t standard) const {
-  if (!has(index) || bound_[index]->is_none()) return standard;
-  return integer_of(*bound_[index], what_ + ": '" + names_[index] + "'");
+  const Value* const value = find(index);
+  if (!value || value->is_none()) return standard;
+  return integer_of(*value, what_ + ": '" + names_[index] + "'");
 }
 
 bool Parameters::truth(std::size_t index, bool standard) const {
-  return has(index) ? is_true(*bound_[index]) : standard;
+  const Value* const value = find(index);
+  return value ? is_true(*value) : standard;
 }
 
 Value binary(const std::string& op, const Value& left, const Value& right, Budget& budget) {
@@ -210,7 +218,7 @@ Value slice(const Value& input, const std::optional<std::int64_t>& first,
 }
 
 std::vector<Dict::Item> functions(const std::tm& now, Budget& budget) {
-  const auto make = [](std::string name, std::function<Value(const Arguments&)> call) {
+  const auto make = [](const std::string& name, std::function<Value(const Arguments&)> call) {
     return Dict::Item(name, Value::callable({name, std::move(call)}));
   };
   return {

@@ -34,7 +34,7 @@ void append_bytes(const T& value, std::string& out) {
   out.append(reinterpret_cast<const char*>(&value), sizeof value);
 }
 
-const DedupeRequest& checked(const DedupeRequest& request) {
+void check_request(const DedupeRequest& request) {
   const DedupeOptions& options = request.options;
   if (!options.exact && !options.url && !options.near && request.against.empty()) {
     throw ConfigError(
@@ -44,12 +44,17 @@ const DedupeRequest& checked(const DedupeRequest& request) {
   if (!(options.threshold >= 0 && options.threshold <= 1)) {
     throw ConfigError("dedupe: the threshold is a similarity from 0 to 1");
   }
-  return request;
 }
 
-std::optional<MinHasher> make_hasher(const DedupeOptions& options) {
-  if (!options.near) return std::nullopt;
-  return MinHasher(*options.near);
+std::unique_ptr<MinHasher> make_hasher(const std::optional<MinHashOptions>& near) {
+  if (!near) return nullptr;
+  return std::make_unique<MinHasher>(*near);
+}
+
+std::unique_ptr<Decontaminator> make_decontaminator(const DedupeRequest& request) {
+  if (request.against.empty()) return nullptr;
+  return std::make_unique<Decontaminator>(request.contamination, request.against, request.keys,
+                                          request.read);
 }
 
 std::string fingerprint(const DedupeRequest& request, const UnitRun& run) {
@@ -99,36 +104,34 @@ std::int64_t write_clusters(RowSorter& by_survivor, const std::string& path) {
 class Deduper {
  public:
   explicit Deduper(const DedupeRequest& request)
-      : request_(checked(request)),
+      : request_(request),
         run_{.folder = request.folder,
              .files = request.files,
              .units = plan_units(request.files, request.unit_bytes),
              .threads = request.threads,
              .read = request.read,
              .progress = request.progress},
-        hasher_(make_hasher(request.options)),
+        near_(request.options.near.value_or(MinHashOptions{})),
+        hasher_(make_hasher(request.options.near)),
         exact_bands_((request.options.exact ? 1U : 0U) + (request.options.url ? 1U : 0U)),
-        bands_(exact_bands_ +
-               (hasher_ ? static_cast<std::size_t>(request.options.near->bands) : 0U)) {
-    if (!request.against.empty()) {
-      decontaminator_.emplace(request.contamination, request.against, request.keys, request.read);
-    }
-    log_.emplace(request.folder, fingerprint(request, run_));
+        bands_(exact_bands_ + (hasher_ ? static_cast<std::size_t>(near_.bands) : 0U)),
+        decontaminator_(make_decontaminator(request)),
+        log_(request.folder, fingerprint(request, run_)) {
     make_folder(request.folder + "/work");
   }
 
   Counts run() {
     (void)run_stage(
         run_, {"hashes", hash_outputs()},
-        [this](std::size_t, const RecordBatch& batch) { return hash(batch); }, *log_);
+        [this](std::size_t, const RecordBatch& batch) { return hash(batch); }, log_);
     count_documents();
     find_all_edges();
     find_clusters();
     if (decontaminator_) find_matches();
     Counts counts = run_stage(
         run_, {"removal", {"kept.jsonl", "removed.jsonl"}},
-        [this](std::size_t unit, const RecordBatch& batch) { return remove(unit, batch); }, *log_);
-    counts["clusters"] = log_->find("clusters", 0)->at("clusters");
+        [this](std::size_t unit, const RecordBatch& batch) { return remove(unit, batch); }, log_);
+    counts["clusters"] = log_.find("clusters", 0)->at("clusters");
     write_report(request_.folder, counts);
     std::error_code ignored;
     std::filesystem::remove_all(request_.folder + "/work", ignored);
@@ -174,11 +177,11 @@ class Deduper {
   template <class Add>
   void hash_near(const CorpusRecord& record, std::size_t& band, const Add& add,
                  BatchResult& result) const {
-    std::vector<std::uint32_t> signature(request_.options.near->values());
+    std::vector<std::uint32_t> signature(near_.values());
     const std::vector<std::uint64_t> shingles = hasher_->shingles(record.text);
     if (!shingles.empty()) {
       signature = hasher_->signature(shingles);
-      for (int b = 0; b < request_.options.near->bands; ++b, ++band) {
+      for (int b = 0; b < near_.bands; ++b, ++band) {
         add(hasher_->band(signature, b));
       }
     }
@@ -189,7 +192,7 @@ class Deduper {
   void count_documents() {
     first_ = {0};
     for (std::size_t unit = 0; unit < run_.units.size(); ++unit) {
-      const Counts* counts = log_->find("hashes", static_cast<std::int64_t>(unit));
+      const Counts* counts = log_.find("hashes", static_cast<std::int64_t>(unit));
       const auto found = counts->find("documents");
       const std::int64_t documents = found == counts->end() ? 0 : found->second;
       first_.push_back(first_.back() + static_cast<std::uint64_t>(documents));
@@ -204,7 +207,7 @@ class Deduper {
   void find_all_edges() {
     std::vector<std::size_t> waiting;
     for (std::size_t band = 0; band < bands_; ++band) {
-      if (log_->find("band", static_cast<std::int64_t>(band)) == nullptr) waiting.push_back(band);
+      if (log_.find("band", static_cast<std::int64_t>(band)) == nullptr) waiting.push_back(band);
     }
     const auto bytes = static_cast<std::int64_t>(first_.back() * sizeof(Row));
     std::int64_t done = bytes * static_cast<std::int64_t>(bands_ - waiting.size());
@@ -219,7 +222,7 @@ class Deduper {
     for_each_item(static_cast<int>(threads), waiting.size(), [&](std::size_t i) {
       const std::int64_t edges = find_edges(waiting[i], request_.sort_bytes / threads);
       const std::lock_guard lock(mutex);
-      log_->finish("band", static_cast<std::int64_t>(waiting[i]), {{"edges", edges}});
+      log_.finish("band", static_cast<std::int64_t>(waiting[i]), {{"edges", edges}});
       done += bytes;
       tell();
     });
@@ -236,8 +239,8 @@ class Deduper {
     std::int64_t edges = 0;
     std::unique_ptr<SignatureFiles> signatures;
     if (band >= exact_bands_ && verifies()) {
-      signatures = std::make_unique<SignatureFiles>(request_.folder, kSignatures, first_,
-                                                    request_.options.near->values());
+      signatures =
+          std::make_unique<SignatureFiles>(request_.folder, kSignatures, first_, near_.values());
     }
     band_edges(sorter, signatures.get(), request_.options.threshold,
                [&](std::uint64_t x, std::uint64_t y) {
@@ -253,7 +256,7 @@ class Deduper {
   [[nodiscard]] std::string cluster_file() const { return request_.folder + "/work/clusters.bin"; }
 
   void find_clusters() {
-    if (log_->find("clusters", 0) != nullptr) return;
+    if (log_.find("clusters", 0) != nullptr) return;
     AtomicFile::remove_leftovers(cluster_file());
     AtomicFile file(cluster_file());
     RowSorter by_survivor(request_.folder, request_.sort_bytes / 4);
@@ -273,7 +276,7 @@ class Deduper {
     const std::int64_t clusters = write_clusters(by_survivor, request_.folder + "/clusters.jsonl");
     failpoint("corpus.commit");
     file.commit();
-    log_->finish("clusters", 0, {{"clusters", clusters}});
+    log_.finish("clusters", 0, {{"clusters", clusters}});
   }
 
   // Rows of evaluation n-grams in the documents that stay.
@@ -297,7 +300,7 @@ class Deduper {
           }
           return result;
         },
-        *log_);
+        log_);
     for (std::size_t unit = 0; unit < run_.units.size(); ++unit) {
       decontaminator_->count(unit_file(request_.folder, kMatches, unit));
     }
@@ -354,10 +357,11 @@ class Deduper {
 
   const DedupeRequest& request_;
   UnitRun run_;
-  std::optional<MinHasher> hasher_;
-  std::size_t exact_bands_, bands_;  // the exact ones first
-  std::optional<Decontaminator> decontaminator_;
-  std::optional<WorkLog> log_;
+  MinHashOptions near_;                // of hasher_
+  std::unique_ptr<MinHasher> hasher_;  // nullptr: near texts are not looked for
+  std::size_t exact_bands_, bands_;    // the exact ones first
+  std::unique_ptr<Decontaminator> decontaminator_;
+  WorkLog log_;
   std::vector<std::uint64_t> first_;  // number of each unit's first document
 };
 
@@ -380,6 +384,9 @@ DedupeOptions dedupe_preset(std::string_view name) {
                     "'; the presets: openwebtext, fineweb, exact, none");
 }
 
-Counts dedupe_corpus(const DedupeRequest& request) { return Deduper(request).run(); }
+Counts dedupe_corpus(const DedupeRequest& request) {
+  check_request(request);
+  return Deduper(request).run();
+}
 
 }  // namespace sluice

@@ -23,7 +23,9 @@ struct MinHashOptions {
   int bands = 14;
   int rows = 8;  // values of a band
   std::uint64_t seed = 1;
-  [[nodiscard]] std::size_t values() const { return static_cast<std::size_t>(bands * rows); }
+  [[nodiscard]] std::size_t values() const {
+    return static_cast<std::size_t>(bands) * static_cast<std::size_t>(rows);
+  }
 };
 
 class MinHasher {

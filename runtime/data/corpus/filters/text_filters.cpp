@@ -77,7 +77,7 @@ class LengthFilter : public Filter {
     }
     if (!tokenizer_) return std::nullopt;
     // The recipe of the field: eight characters a token are never few.
-    if (!max_tokens_ && characters >= 8 * *min_tokens_) return std::nullopt;
+    if (!max_tokens_ && min_tokens_ && characters >= 8 * *min_tokens_) return std::nullopt;
     return by_tokens(document.text());
   }
 

@@ -136,10 +136,11 @@ class UrlFilter : public Filter {
         missing_(options.flag("missing")) {}
 
   [[nodiscard]] std::optional<Rejection> apply(Document& document) const override {
-    if (!document.url()) {
+    const std::optional<std::string>& given = document.url();
+    if (!given) {
       return missing_ ? std::optional(Rejection{"missing", 0}) : std::nullopt;
     }
-    const std::string_view text = trim(*document.url());
+    const std::string_view text = trim(*given);
     const Url url = parse_url(text);
     if (in_domains(url.host)) return Rejection{"domain", 0};
     if (in_extensions(url.path)) return Rejection{"extension", 0};

@@ -54,11 +54,12 @@ class WordCache {
   // REQUIRES: 0 < word.size() <= kMostBytes; bytes up to `readable` may be read.
   [[nodiscard]] static Key key_of(std::string_view word, const char* readable) {
     Key key;
-    if (readable - word.data() >= static_cast<std::ptrdiff_t>(sizeof key)) {
-      std::memcpy(key.words, word.data(), sizeof key);
+    const char* const begin = word.data();
+    if (readable - begin >= static_cast<std::ptrdiff_t>(sizeof key)) {
+      std::memcpy(key.words, begin, sizeof key);
       for (std::size_t i = 0; i < kWords64; ++i) key.words[i] &= kept_bits(word.size(), i);
     } else {
-      std::memcpy(key.words, word.data(), word.size());
+      std::memcpy(key.words, begin, word.size());
     }
     key.words[kWords64 - 1] |= std::uint64_t{word.size()} << 56U;
     return key;
