@@ -18,7 +18,7 @@ namespace {
 class GroupMaker {
  public:
   GroupMaker(const Documents& all, bool padded)
-      : most_(Documents::most_documents(all.rows(), all.seq())),
+      : most_(Documents::most_documents(all.rows() * all.seq())),
         most_padded_(padded ? all.rows() * all.seq() : std::int64_t{0}) {}
 
   void add(std::int64_t count) {
@@ -79,16 +79,19 @@ const std::vector<Documents::Span>& Documents::of_row(std::int64_t row) const {
   return nth(rows_, row);
 }
 
-const at::Tensor& Documents::positions(const at::Device& device) const {
-  if (positions_.defined()) return positions_;
-  const at::Tensor host = empty_tensor({rows() * seq_}, c10::ScalarType::Long);
-  auto* to = host_data<std::int64_t>(host);
+void Documents::write_positions(std::int64_t* to) const {
   for (const std::vector<Span>& row : rows_) {
     for (const Span& span : row) {
       std::iota(to, to + span.count, std::int64_t{0});
       to += span.count;
     }
   }
+}
+
+const at::Tensor& Documents::positions(const at::Device& device) const {
+  if (positions_.defined()) return positions_;
+  const at::Tensor host = empty_tensor({rows() * seq_}, c10::ScalarType::Long);
+  write_positions(host_data<std::int64_t>(host));
   return positions_ = host.to(device);
 }
 

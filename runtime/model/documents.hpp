@@ -37,8 +37,11 @@ class Documents {
   [[nodiscard]] std::int64_t seq() const { return seq_; }
   [[nodiscard]] const std::vector<Span>& of_row(std::int64_t row) const;
 
+  // Writes the position of each token in its document, rows x seq.
+  void write_positions(std::int64_t* to) const;
+
   // --- for a GPU: computed at the first call, then kept there ---
-  // Position of each token in its document: int64 [rows x seq].
+  // The same positions: int64 [rows x seq].
   [[nodiscard]] const at::Tensor& positions(const at::Device& device) const;
   // The documents in groups of at most `most_documents`. With `padded`, documents x longest of a
   // group is at most rows x seq besides, for an operator whose results have a row for each.
@@ -46,9 +49,7 @@ class Documents {
                                                          bool padded) const;
   // Largest number of documents of a group: the scratch of flash attention's backward grows by 128
   // tokens a document, so that it stays below twice that of a micro-batch of whole rows.
-  [[nodiscard]] static std::int64_t most_documents(std::int64_t rows, std::int64_t seq) {
-    return rows + rows * seq / 256;
-  }
+  [[nodiscard]] static std::int64_t most_documents(std::int64_t tokens) { return 1 + tokens / 256; }
   // Bytes that the functions above keep on a GPU, at most.
   [[nodiscard]] static std::int64_t device_bytes(std::int64_t rows, std::int64_t seq);
 
@@ -58,6 +59,13 @@ class Documents {
   mutable at::Tensor positions_;
   mutable std::optional<std::vector<DocumentGroup>> groups_;
 };
+
+// Calls f(span) for each document of a row of `seq` tokens. Without documents the row is one.
+template <class Fn>
+void for_documents(const Documents* documents, std::int64_t row, std::int64_t seq, const Fn& f) {
+  if (documents == nullptr) return f(Documents::Span{0, seq});
+  for (const Documents::Span& span : documents->of_row(row)) f(span);
+}
 
 struct UnitCall;
 

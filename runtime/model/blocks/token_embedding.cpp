@@ -95,12 +95,7 @@ class TokenEmbedding final : public Unit {
         at::arange(tokens_BS.size(1), tokens_BS.options()).repeat({tokens_BS.size(0)});
     if (call.documents == nullptr || positions.is_meta()) return positions;
     if (positions.is_cuda()) return call.documents->positions(positions.device());
-    const at::Tensor rows = positions.view(tokens_BS.sizes());
-    for (std::int64_t row = 0; row < rows.size(0); ++row) {
-      for (const Documents::Span& span : call.documents->of_row(row)) {
-        rows.select(0, row).narrow(0, span.first, span.count).sub_(span.first);
-      }
-    }
+    call.documents->write_positions(host_data<std::int64_t>(positions));
     return positions;
   }
 

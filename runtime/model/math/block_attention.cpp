@@ -70,13 +70,9 @@ std::vector<DocumentRun> document_runs(const UnitCall& call, const at::Tensor& q
   const std::int64_t each = q.size(0) / samples;
   std::vector<DocumentRun> runs;
   for (std::int64_t b = 0; b < samples; b = next_piece(b, 1, samples, q.is_meta())) {
-    if (call.documents == nullptr) {
-      runs.push_back({b * each, each, 0, q.size(2)});
-      continue;
-    }
-    for (const Documents::Span& span : call.documents->of_row(b)) {
+    for_documents(call.documents, b, q.size(2), [&](const Documents::Span& span) {
       runs.push_back({b * each, each, span.first, span.count});
-    }
+    });
   }
   return runs;
 }

@@ -167,17 +167,10 @@ void block_backward(const Block& block, const PartTensors& s, bool fresh) {
   add_or_replace(block.seen(s.d.k), product.transpose(1, 2), block.queries(s.q), fresh);
 }
 
-// Calls f(span) for each document of the part's sample.
-template <class Fn>
-void for_documents(const AttentionInput& in, const Part& part, Fn f) {
-  if (in.documents == nullptr) return f(Documents::Span{0, in.q.size(2)});
-  for (const Documents::Span& span : in.documents->of_row(part.b)) f(span);
-}
-
 // One query head of every key head of the part. Without a window the last block of a document sees
 // all its keys: the first member's gradients replace the content of dk and dv.
 void member_backward(const AttentionInput& in, const Part& part, const PartTensors& tensors) {
-  for_documents(in, part, [&](const Documents::Span& span) {
+  for_documents(in.documents, part.b, in.q.size(2), [&](const Documents::Span& span) {
     const std::int64_t last_first = (span.count - 1) / kBlock * kBlock;
     for (std::int64_t back = 0; back < span.count;
          back = next_piece(back, kBlock, span.count, in.q.is_meta())) {
@@ -190,7 +183,7 @@ void member_backward(const AttentionInput& in, const Part& part, const PartTenso
 }
 
 void member_forward(const AttentionInput& in, const Part& part, const PartOutput& to) {
-  for_documents(in, part, [&](const Documents::Span& span) {
+  for_documents(in.documents, part.b, in.q.size(2), [&](const Documents::Span& span) {
     for (std::int64_t first = 0; first < span.count;
          first = next_piece(first, kBlock, span.count, in.q.is_meta())) {
       const Block block{in, part, span.first, span.first + first,

@@ -78,17 +78,13 @@ RopeTable::Angles RopeTable::packed_angles(const Positions& positions, std::int6
       return table.index_select(0, positions.documents->positions(device)).view(sizes);
     }
     const at::Tensor result = empty_tensor(sizes, kWide, device);
-    const auto copy = [&](std::int64_t row, const Documents::Span& span, std::int64_t first) {
-      result.select(0, row)
-          .narrow(0, span.first, span.count)
-          .copy_(table.narrow(0, first, span.count));
-    };
+    // With documents positions.first is 0.
     for (std::int64_t row = 0; row < rows && !device.is_meta(); ++row) {
-      if (positions.documents == nullptr) {
-        copy(row, {0, positions.count}, positions.first);
-        continue;
-      }
-      for (const Documents::Span& span : positions.documents->of_row(row)) copy(row, span, 0);
+      for_documents(positions.documents, row, positions.count, [&](const Documents::Span& span) {
+        result.select(0, row)
+            .narrow(0, span.first, span.count)
+            .copy_(table.narrow(0, positions.first, span.count));
+      });
     }
     return result;
   };

@@ -85,7 +85,7 @@ std::vector<Tensor> dry_backward(const VarlenAttention& in) {
     const Tensor lse = floats(in.q, 2 * N * heads), row_sums = floats(in.q, 2 * N * heads);
     return grads;
   }
-  const std::int64_t rows = N + kRows * Documents::most_documents(1, N);
+  const std::int64_t rows = N + kRows * Documents::most_documents(N);
   const Tensor row_sums = floats(in.q, rows * heads);
   const Tensor wide_dq = floats(in.q, rows * heads * ((D + kColumns - 1) / kColumns * kColumns));
   if (in.k.size(1) == heads) return grads;

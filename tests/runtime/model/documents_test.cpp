@@ -253,7 +253,7 @@ TEST(Documents, GroupsBoundTheScratchOfACall) {
     std::int64_t tokens = 0, count = 0;
     for (const DocumentGroup& g : documents.groups(c10::DeviceType::CPU, padded)) {
       EXPECT_EQ(g.first, tokens);
-      EXPECT_LE(g.documents, Documents::most_documents(2, 512));
+      EXPECT_LE(g.documents, Documents::most_documents(2 * 512));
       EXPECT_TRUE(!padded || g.documents * g.longest <= 1024);
       ASSERT_EQ(g.bounds.numel(), g.documents + 1);
       EXPECT_EQ(g.bounds.select(0, 0).item().toInt(), 0);
