@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <system_error>
 #include <utility>
 
@@ -34,8 +33,7 @@ std::int64_t largest_token(const std::string& prefix, const std::string& cache_d
   make_folder(cache_dir);
   const std::string path = cache_dir + "/" + hasher.digest_hex() + ".largest";
   const FileLock lock(path + ".lock", "waiting for another process that reads " + file[0].path);
-  std::error_code ignored;
-  if (std::filesystem::exists(path, ignored)) {
+  if (path_exists(path)) {
     const std::string text = read_whole_file(path, kKiB);
     std::int64_t largest = -1;
     const auto parsed = std::from_chars(text.data(), text.data() + text.size(), largest);
@@ -186,12 +184,21 @@ void TrainingData::fill(const SampleMix& mix, std::int64_t batch, std::int64_t g
                     "");
     }
   }
-  out.learned_targets = 0;
-  if (!packs_rows_) return;
-  for (std::int64_t row = 0; row < global_batch; ++row) {
-    out.learned_targets += mix.learned(first_draw + row);
+  out.learned_targets = packs_rows_ ? learned_targets(mix, batch, global_batch) : 0;
+}
+
+std::int64_t TrainingData::learned_targets(const SampleMix& mix, std::int64_t batch,
+                                           std::int64_t global_batch) const {
+  const std::lock_guard lock(counted_mutex_);
+  if (counted_.mix == &mix && counted_.batch == batch && counted_.global_batch == global_batch) {
+    return counted_.targets;
   }
-  out.learned_targets = std::max<std::int64_t>(out.learned_targets, 1);
+  std::int64_t targets = 0;
+  for (std::int64_t row = 0; row < global_batch; ++row) {
+    targets += mix.learned(batch * global_batch + row);
+  }
+  counted_ = {&mix, batch, global_batch, std::max<std::int64_t>(targets, 1)};
+  return counted_.targets;
 }
 
 }  // namespace sluice

@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -40,7 +41,7 @@ struct SampleRows {
   std::int64_t learned_targets = 0;
 };
 
-// Immutable after construction; thread-safe.
+// Thread-safe after construction. Each batch is the same however often it is read.
 class TrainingData {
  public:
   // Builds the token caches of text, waits for the process that builds them, or opens them. An
@@ -85,6 +86,14 @@ class TrainingData {
   // Rows [first_row, first_row + rows) of batch `batch`, from 0.
   void fill(const SampleMix& mix, std::int64_t batch, std::int64_t global_batch,
             std::int64_t first_row, std::int64_t rows, SampleRows& out) const;
+  // SampleRows::learned_targets. The micro-batches of a step ask for the same batch.
+  std::int64_t learned_targets(const SampleMix& mix, std::int64_t batch,
+                               std::int64_t global_batch) const;
+
+  struct Counted {
+    const SampleMix* mix = nullptr;
+    std::int64_t batch = 0, global_batch = 0, targets = 0;
+  };
 
   std::int64_t seq_;
   bool packs_rows_;  // rows have cu_seqlens
@@ -94,6 +103,8 @@ class TrainingData {
   std::vector<SampleMix> sets_;
   std::vector<std::string> set_names_;
   std::int64_t test_tokens_ = 0;
+  mutable std::mutex counted_mutex_;
+  mutable Counted counted_;  // the batch whose targets were counted last
 };
 
 }  // namespace sluice
