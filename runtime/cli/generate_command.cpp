@@ -173,17 +173,24 @@ class Printer {
   std::string text_;
 };
 
-void report(const GenerateCommand& command, const GenerateRecord& record) {
+void report(const GenerateCommand& command, const UsedWeights& weights, const std::string& prompt,
+            std::size_t prompt_tokens, const Printer& printer, const Generated& made) {
   if (command.json) {
+    const GenerateRecord record{.prompt = prompt,
+                                .prompt_tokens = prompt_tokens,
+                                .text = printer.text(),
+                                .made = made,
+                                .sampling = command.sampling,
+                                .checkpoint = weights.path,
+                                .step = weights.step};
     std::printf("%s\n", generate_json(record).c_str());
     std::fflush(stdout);
     return;
   }
-  const auto later = static_cast<double>(record.made.tokens.size()) - 1;
+  const auto later = static_cast<double>(made.tokens.size()) - 1;
   std::fprintf(stderr, "%zu tokens (%s); the prompt's %zu in %.0f ms, then %.1f tokens/s\n",
-               record.made.tokens.size(), std::string(name_of(record.made.stop)).c_str(),
-               record.prompt_tokens, record.made.prefill_seconds * 1e3,
-               later > 0 ? later / record.made.decode_seconds : 0.0);
+               made.tokens.size(), std::string(name_of(made.stop)).c_str(), prompt_tokens,
+               made.prefill_seconds * 1e3, later > 0 ? later / made.decode_seconds : 0.0);
 }
 
 WeightsRequest request_of(const GenerateCommand& command, int world) {
@@ -229,15 +236,7 @@ int run_rank(const GenerateCommand& command, const RankEnvironment& rank) {
   Printer printer(command, use.is_rank_0(), *tokenizer);
   if (command.echo) printer.prompt(prompt);
   const Generated made = speak(*engine, use, *tokenizer, tokens, options, printer);
-  if (use.is_rank_0()) {
-    report(command, {.prompt = prompt,
-                     .prompt_tokens = tokens.size(),
-                     .text = printer.text(),
-                     .made = made,
-                     .sampling = options.sampling,
-                     .checkpoint = weights.path,
-                     .step = weights.step});
-  }
+  if (use.is_rank_0()) report(command, weights, prompt, tokens.size(), printer, made);
   return made.stop == StopReason::kRequest ? kInterruptedExitCode : 0;
 }
 
@@ -315,13 +314,7 @@ int run_chat(const GenerateCommand& command, const RankEnvironment& rank) {
     messages.push_back(chat_message("assistant", printer.text()));
     stop = made.stop;
     if (use.is_rank_0() && command.json) {
-      report(command, {.prompt = *question,
-                       .prompt_tokens = tokens.size(),
-                       .text = printer.text(),
-                       .made = made,
-                       .sampling = options.sampling,
-                       .checkpoint = weights.path,
-                       .step = weights.step});
+      report(command, weights, *question, tokens.size(), printer, made);
     }
     if (stop == StopReason::kRequest) break;
   }

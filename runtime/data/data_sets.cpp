@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "runtime/data/chat/conversation_sets.hpp"
+#include "runtime/data/file_io.hpp"
 #include "runtime/data/indexed_dataset.hpp"
 #include "runtime/data/split_plan.hpp"
 #include "runtime/data/text_files.hpp"
@@ -22,16 +23,15 @@ namespace {
 using Documents = std::vector<std::shared_ptr<const DocumentSource>>;
 
 void log_unread(const TokenCacheRequest& request) {
-  std::int64_t bytes = 0;
   for (const TextFile& file : request.files) {
     if (file.named && file.size_bytes == 0) {
       throw IoError(file.key + ": " + file.path + " is empty", file.path);
     }
-    bytes += file.size_bytes;
   }
   const std::size_t count = request.files.size();
   log_info("data: " + std::to_string(count) + (count == 1 ? " file" : " files") + " of text, " +
-           format_bytes(bytes) + "; not read, the run tokenises them at its start");
+           format_bytes(bytes_of(request.files)) +
+           "; not read, the run tokenises them at its start");
 }
 
 // Opens the documents of one key. Appends nothing for text whose cache is missing and not built.
@@ -199,10 +199,9 @@ std::string cache_dir_of(const DataOptions& options) {
 }
 
 bool is_text_path(const std::string& path) {
-  std::error_code ignored;
   const bool ending = path.ends_with(".bin") || path.ends_with(".idx");
-  if (ending || std::filesystem::exists(path + ".idx", ignored)) return false;
-  return std::filesystem::exists(path, ignored) || path.find_first_of("*?[") != std::string::npos;
+  if (ending || path_exists(path + ".idx")) return false;
+  return path_exists(path) || path.find_first_of("*?[") != std::string::npos;
 }
 
 bool reads_text(const DataOptions& options) {

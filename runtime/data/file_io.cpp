@@ -58,4 +58,9 @@ void make_folder(const std::string& path) {
   }
 }
 
+void make_parent_folder(const std::string& path) {
+  const std::filesystem::path folder = std::filesystem::path(path).parent_path();
+  if (!folder.empty()) make_folder(folder.string());
+}
+
 }  // namespace sluice

@@ -29,5 +29,7 @@ class FileLock {
 [[nodiscard]] bool path_exists(const std::string& path);
 // Creates the folder and its parents. Throws IoError.
 void make_folder(const std::string& path);
+// The same for the folder of the file `path`.
+void make_parent_folder(const std::string& path);
 
 }  // namespace sluice

@@ -175,13 +175,6 @@ TextFile describe(const fs::path& path, bool named, const std::string& key) {
           key};
 }
 
-// Bytes of the UTF-8 character at the start of `text`; 1 if it is invalid.
-std::size_t character_length(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t length = lead < 0xC2 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  return valid_utf8_prefix(text.substr(0, length)) == length ? length : 1;
-}
-
 // Does the class that follows '[' in `pattern` hold the character? Sets `rest` after the ']'. A '['
 // without its ']' stands for itself.
 bool class_holds(std::string_view character, std::string_view pattern, std::string_view& rest) {
@@ -277,6 +270,12 @@ std::vector<TextFile> find_text_files(const std::vector<std::string>& specs,
                           [](const TextFile& a, const TextFile& b) { return a.path == b.path; }),
               files.end());
   return files;
+}
+
+std::int64_t bytes_of(const std::vector<TextFile>& files) {
+  std::int64_t bytes = 0;
+  for (const TextFile& file : files) bytes += file.size_bytes;
+  return bytes;
 }
 
 void add_identity(Hasher& hasher, const TextFile& file) {

@@ -35,6 +35,9 @@ struct TextFile {
 [[nodiscard]] std::vector<TextFile> find_text_files(const std::vector<std::string>& specs,
                                                     const std::string& key = "data.text");
 
+// Of all files together.
+[[nodiscard]] std::int64_t bytes_of(const std::vector<TextFile>& files);
+
 class Hasher;
 // Path, size and modification time: what a cache of the file is known by.
 void add_identity(Hasher& hasher, const TextFile& file);

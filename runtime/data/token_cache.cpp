@@ -22,12 +22,6 @@ static_assert(std::endian::native == std::endian::little);
 constexpr std::size_t kMostSegments =
     4096;  // of one round, so that many small files are few rounds
 
-std::int64_t bytes_of(const std::vector<TextFile>& files) {
-  std::int64_t bytes = 0;
-  for (const TextFile& file : files) bytes += file.size_bytes;
-  return bytes;
-}
-
 // A piece of one document on its way through the tokenizer.
 struct Segment {
   DocumentPiece piece;

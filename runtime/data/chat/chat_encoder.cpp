@@ -1,6 +1,8 @@
 #include "runtime/data/chat/chat_encoder.hpp"
 
 #include <filesystem>
+#include <optional>
+#include <utility>
 
 #include "runtime/data/chat/jinja/strings.hpp"
 #include "runtime/data/hash.hpp"
@@ -22,18 +24,18 @@ std::tm template_time() {
   return time;
 }
 
-// The folder of a tokenizer that has a template; empty: none.
-std::string template_beside(const std::string& tokenizer) {
+// The template in a tokenizer's folder, if it has one.
+std::optional<ChatTemplateSource> template_beside(const std::string& tokenizer) {
   namespace fs = std::filesystem;
   std::error_code ignored;
-  if (tokenizer == "bytes") return "";
+  if (tokenizer == "bytes") return std::nullopt;
   const fs::path folder = fs::is_directory(tokenizer, ignored) ? fs::path(tokenizer)
                                                                : fs::path(tokenizer).parent_path();
+  if (folder.empty()) return std::nullopt;
   try {
-    const ChatTemplateSource found = find_chat_template(folder.string());
-    return folder.string();
+    return find_chat_template(folder.string());
   } catch (const ConfigError&) {
-    return "";
+    return std::nullopt;
   }
 }
 
@@ -46,13 +48,6 @@ void add_token(const Tokenizer& tokenizer, std::span<const std::int32_t> ids, co
 
 }  // namespace
 
-Value chat_message(const std::string& role, std::string content) {
-  jinja::Dict message;
-  message.set("role", Value::text(role));
-  message.set("content", Value::text(std::move(content)));
-  return Value::dict(std::move(message));
-}
-
 ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenizer_spec,
                          const std::string& chat_template, TrainOn train_on)
     : tokenizer_(tokenizer), train_on_(train_on) {
@@ -60,18 +55,18 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenize
   hasher.add("chat encoder v1");
   hasher.add(tokenizer.fingerprint());
   hasher.add(static_cast<std::int64_t>(train_on));
-  const std::string path = chat_template.empty() ? template_beside(tokenizer_spec) : chat_template;
-  if (!path.empty()) {
-    ChatTemplateSource source = find_chat_template(path);
+  std::optional<ChatTemplateSource> source =
+      chat_template.empty() ? template_beside(tokenizer_spec) : find_chat_template(chat_template);
+  if (source) {
     const std::int32_t end = tokenizer.end_of_text();
-    add_token(tokenizer, {&end, 1}, "eos_token", source);
-    add_token(tokenizer, tokenizer.leading(), "bos_token", source);
-    hasher.add(source.text);
-    for (const auto& [name, token] : source.tokens.items()) {
+    add_token(tokenizer, {&end, 1}, "eos_token", *source);
+    add_token(tokenizer, tokenizer.leading(), "bos_token", *source);
+    hasher.add(source->text);
+    for (const auto& [name, token] : source->tokens.items()) {
       hasher.add(name);
       hasher.add(*token.as_text());
     }
-    template_.emplace(std::move(source), template_time());
+    template_.emplace(std::move(*source), template_time());
   }
   fingerprint_ = hasher.digest_hex();
 }

@@ -42,7 +42,4 @@ class ChatEncoder {
   std::string fingerprint_;
 };
 
-// {role: ROLE, content: CONTENT}
-[[nodiscard]] jinja::Value chat_message(const std::string& role, std::string content);
-
 }  // namespace sluice

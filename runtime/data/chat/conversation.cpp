@@ -131,24 +131,17 @@ Value checked_messages(const List& given, const char* role_key) {
   return Value::list(std::move(messages));
 }
 
-Value message_of(const char* role, std::string content) {
-  Dict message;
-  message.set("role", Value::text(role));
-  message.set("content", Value::text(std::move(content)));
-  return Value::dict(std::move(message));
-}
-
 Value alpaca_messages(const Dict& object) {
   std::vector<Value> messages;
   const std::string system = text_at(object, "system", false);
-  if (!system.empty()) messages.push_back(message_of("system", system));
+  if (!system.empty()) messages.push_back(chat_message("system", system));
   std::string question = text_at(object, "instruction");
   const std::string input = text_at(object, "input", false);
   if (!input.empty()) question += "\n\n" + input;
   std::string answer = text_at(object, "output");
   if (is_blank(answer)) refuse(ConversationProblem::kEmptyAnswer, "the output is empty");
-  messages.push_back(message_of("user", std::move(question)));
-  messages.push_back(message_of("assistant", std::move(answer)));
+  messages.push_back(chat_message("user", std::move(question)));
+  messages.push_back(chat_message("assistant", std::move(answer)));
   return Value::list(std::move(messages));
 }
 
@@ -194,11 +187,6 @@ std::string_view name_of(ConversationProblem problem) {
   return kProblems[static_cast<std::size_t>(problem)];
 }
 
-void ConversationCounts::add(const ConversationCounts& other) {
-  read += other.read;
-  for (std::size_t i = 0; i < left_out.size(); ++i) left_out[i] += other.left_out[i];
-}
-
 std::int64_t ConversationCounts::all_left_out() const {
   return std::accumulate(left_out.begin(), left_out.end(), std::int64_t{0});
 }
@@ -212,6 +200,13 @@ std::string ConversationCounts::text() const {
         std::exchange(before, ", ") + std::to_string(left_out[i]) + " " + std::string(kProblems[i]);
   }
   return out;
+}
+
+Value chat_message(const std::string& role, std::string content) {
+  Dict message;
+  message.set("role", Value::text(role));
+  message.set("content", Value::text(std::move(content)));
+  return Value::dict(std::move(message));
 }
 
 ConversationFormat format_of(const Value& object) {

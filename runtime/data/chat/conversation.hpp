@@ -44,11 +44,13 @@ struct ConversationCounts {
   std::int64_t read = 0;  // conversations that were given
   std::array<std::int64_t, kConversationProblems> left_out{};
   void add(ConversationProblem problem) { ++left_out[static_cast<std::size_t>(problem)]; }
-  void add(const ConversationCounts& other);
   [[nodiscard]] std::int64_t all_left_out() const;
   // "12 conversations; left out: 2 with an unknown role, 1 that is broken".
   [[nodiscard]] std::string text() const;
 };
+
+// {role: ROLE, content: CONTENT}
+[[nodiscard]] jinja::Value chat_message(const std::string& role, std::string content);
 
 // One object of a file as a conversation. `format` is not kAuto.
 struct ParsedConversation {

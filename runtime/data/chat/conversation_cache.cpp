@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <charconv>
 #include <cstring>
-#include <filesystem>
 #include <optional>
 #include <string_view>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/posix/atomic_file.hpp"
+#include "runtime/data/file_io.hpp"
 #include "runtime/data/hash.hpp"
 #include "runtime/data/parallel_items.hpp"
 #include "runtime/data/token_cache_writer.hpp"
@@ -69,12 +69,6 @@ class Builder {
   }
 
  private:
-  static std::int64_t bytes_of(const std::vector<TextFile>& files) {
-    std::int64_t bytes = 0;
-    for (const TextFile& file : files) bytes += file.size_bytes;
-    return bytes;
-  }
-
   void add_file(std::int32_t index) {
     const TextFile& file = request_.files[static_cast<std::size_t>(index)];
     const auto add = [&](Item&& item) {
@@ -112,7 +106,6 @@ class Builder {
     for (const Item& item : round_) write(item);
     round_.clear();
     held_bytes_ = 0;
-    if (request_.progress) return request_.progress(done_bytes_);
     log_.report(done_bytes_);
   }
 
@@ -213,8 +206,7 @@ TokenCacheFile file_of(const ConversationRequest& request) {
                       .key = key_of(request),
                       .vocab = request.encoder->tokenizer().vocab_size()};
   file.whole_beside = [beside = beside_of(file), key = file.key] {
-    std::error_code ignored;
-    return std::filesystem::exists(beside, ignored) && header_of(MappedFile(beside), key);
+    return path_exists(beside) && header_of(MappedFile(beside), key);
   };
   return file;
 }

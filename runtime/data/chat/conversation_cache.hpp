@@ -11,7 +11,6 @@
 
 #include <array>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -49,9 +48,8 @@ struct ConversationRequest {
   std::vector<TextFile> files;
   ConversationFormat format = ConversationFormat::kAuto;
   const ChatEncoder* encoder = nullptr;
-  int threads = 0;                               // 0: the machine's, at most 16
-  std::size_t round_bytes = 2U << 20U;           // of text that one thread has in hand
-  std::function<void(std::int64_t)> progress{};  // bytes done; an exception ends the build
+  int threads = 0;                      // 0: the machine's, at most 16
+  std::size_t round_bytes = 2U << 20U;  // of text that one thread has in hand
 };
 
 // Thread-safe after construction.

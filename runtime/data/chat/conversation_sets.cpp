@@ -106,10 +106,8 @@ class Opener {
 
  private:
   static void log_unread(const std::string& key, const std::vector<TextFile>& files) {
-    std::int64_t bytes = 0;
-    for (const TextFile& file : files) bytes += file.size_bytes;
     log_info(key + ": " + std::to_string(files.size()) + (files.size() == 1 ? " file" : " files") +
-             " of conversations, " + format_bytes(bytes) +
+             " of conversations, " + format_bytes(bytes_of(files)) +
              "; not read, the run tokenises them at its start");
   }
 

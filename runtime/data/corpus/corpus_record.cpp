@@ -2,7 +2,7 @@
 
 #include <array>
 
-#include "runtime/data/corpus/filters/text_parts.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
 namespace {

@@ -8,7 +8,6 @@
 #include <charconv>
 #include <chrono>
 #include <cstdio>
-#include <filesystem>
 #include <optional>
 #include <span>
 #include <string_view>
@@ -88,8 +87,7 @@ WorkLog::WorkLog(const std::string& folder, const std::string& fingerprint)
 }
 
 void WorkLog::read(const std::string& fingerprint) {
-  resumed_ = std::filesystem::exists(path_);
-  const std::string text = resumed_ ? read_whole_file(path_, kLargestLog) : "";
+  const std::string text = path_exists(path_) ? read_whole_file(path_, kLargestLog) : "";
   std::size_t good = 0;
   bool begun = false;
   while (good < text.size()) {
@@ -122,7 +120,6 @@ void WorkLog::read(const std::string& fingerprint) {
     throw_io_error("write", path_, errno, write_remedy(errno));
   }
   if (begun) return;
-  resumed_ = false;
   append(kWork, kVersion, fingerprint);
   if (const int error = sync_folder(folder_)) throw_io_error("sync", folder_, error);
 }

@@ -31,7 +31,6 @@ class WorkLog {
   [[nodiscard]] const Counts* find(const std::string& stage, std::int64_t unit) const;
   // Durable at the return. The unit's files must be durable before.
   void finish(const std::string& stage, std::int64_t unit, const Counts& counts);
-  [[nodiscard]] bool resumed() const { return resumed_; }
 
  private:
   void read(const std::string& fingerprint);
@@ -41,7 +40,6 @@ class WorkLog {
   LockFile lock_;
   Descriptor file_;
   std::map<std::pair<std::string, std::int64_t>, Counts> finished_;
-  bool resumed_ = false;
 };
 
 }  // namespace sluice

@@ -3,7 +3,6 @@
 #include <cstring>
 
 #include "base/error.hpp"
-#include "runtime/data/indexed_dataset.hpp"
 
 namespace sluice {
 namespace {
@@ -19,22 +18,20 @@ T load(const MappedFile& file, std::int64_t offset) {
 }  // namespace
 
 IndexedFile::IndexedFile(const std::string& prefix)
-    : bin_(without_ending(prefix) + ".bin"), idx_(without_ending(prefix) + ".idx") {
-  const IndexHeader header = read_index_header(idx_);
-  type_ = header.type;
-  sequences_ = header.sequences;
-  documents_ = header.positions - 1;
-  if (first_sequence(0) != 0 || first_sequence(documents_) != sequences_) {
-    damaged("its documents do not go from sequence 0 to sequence " + std::to_string(sequences_));
+    : bin_(without_ending(prefix) + ".bin"),
+      idx_(without_ending(prefix) + ".idx"),
+      header_(read_index_header(idx_)) {
+  if (first_sequence(0) != 0 || first_sequence(documents()) != header_.sequences) {
+    damaged("its documents do not go from sequence 0 to sequence " +
+            std::to_string(header_.sequences));
   }
 }
 
 std::int64_t IndexedFile::first_sequence(std::int64_t document) const {
-  const std::int64_t column = read_index_header(idx_).documents_at;
-  const auto first = load<std::int64_t>(idx_, column + 8 * document);
-  if (first < 0 || first > sequences_) {
+  const auto first = load<std::int64_t>(idx_, header_.documents_at + 8 * document);
+  if (first < 0 || first > header_.sequences) {
     damaged("document " + std::to_string(document) + " begins at sequence " +
-            std::to_string(first) + " of " + std::to_string(sequences_));
+            std::to_string(first) + " of " + std::to_string(header_.sequences));
   }
   return first;
 }
@@ -44,18 +41,17 @@ void IndexedFile::damaged(const std::string& what) const {
 }
 
 void IndexedFile::read(std::int64_t index, Document& document) const {
-  check(index >= 0 && index < documents_, "IndexedFile::read outside the file");
+  check(index >= 0 && index < documents(), "IndexedFile::read outside the file");
   document.lengths.clear();
   document.tokens.clear();
-  const IndexHeader header = read_index_header(idx_);
   const std::int64_t first = first_sequence(index), end = first_sequence(index + 1);
   if (end < first) {
     damaged("document " + std::to_string(index + 1) + " begins before its predecessor");
   }
   for (std::int64_t s = first; s < end; ++s) {
-    const auto length = load<std::int32_t>(idx_, header.lengths_at + 4 * s);
-    const auto offset = load<std::int64_t>(idx_, header.offsets_at + 8 * s);
-    const std::int64_t bytes = std::int64_t{length} * size_of(type_);
+    const auto length = load<std::int32_t>(idx_, header_.lengths_at + 4 * s);
+    const auto offset = load<std::int64_t>(idx_, header_.offsets_at + 8 * s);
+    const std::int64_t bytes = std::int64_t{length} * size_of(type());
     if (length < 0 || offset < 0 || offset > bin_bytes() || bytes > bin_bytes() - offset) {
       damaged("sequence " + std::to_string(s) + " of " + std::to_string(length) +
               " tokens at byte " + std::to_string(offset) + " lies outside " + bin_.path() +

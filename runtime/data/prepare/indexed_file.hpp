@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "base/posix/map.hpp"
+#include "runtime/data/indexed_dataset.hpp"
 #include "runtime/data/prepare/indexed_writer.hpp"
 #include "runtime/data/token_source.hpp"
 
@@ -20,8 +21,8 @@ class IndexedFile {
   // `prefix` with or without .bin / .idx. Throws IoError with the file and the mistake.
   explicit IndexedFile(const std::string& prefix);
 
-  [[nodiscard]] TokenType type() const { return type_; }
-  [[nodiscard]] std::int64_t documents() const { return documents_; }
+  [[nodiscard]] TokenType type() const { return header_.type; }
+  [[nodiscard]] std::int64_t documents() const { return header_.positions - 1; }
   [[nodiscard]] std::int64_t bin_bytes() const {
     return static_cast<std::int64_t>(bin_.bytes().size());
   }
@@ -41,8 +42,7 @@ class IndexedFile {
   [[noreturn]] void damaged(const std::string& what) const;
 
   MappedFile bin_, idx_;
-  TokenType type_ = TokenType::kUInt16;
-  std::int64_t sequences_ = 0, documents_ = 0;
+  IndexHeader header_;  // of idx_
 };
 
 // Appends a document of a file of the same type.

@@ -24,13 +24,8 @@ constexpr std::int64_t kReportEvery = 1 << 16;  // documents
 constexpr std::int64_t kMostBuckets = 256;      // files that are open at once
 
 void check_output(const std::string& command, const std::string& prefix) {
-  const std::filesystem::path folder = std::filesystem::path(prefix).parent_path();
-  if (!folder.empty()) make_folder(folder.string());
-  for (const char* const ending : {".bin", ".idx"}) {
-    if (!path_exists(prefix + ending)) continue;
-    throw ConfigError("data " + command + ": " + prefix + ending +
-                      " exists; remove it, or give another prefix");
-  }
+  make_parent_folder(prefix);
+  check_new_pair(command, prefix);
 }
 
 // Of `file`, `done` of `total` documents of the command are read.

@@ -201,6 +201,14 @@ void IndexedWriter::finish() {
   complete(prefix_, type_);
 }
 
+void check_new_pair(const std::string& command, const std::string& prefix) {
+  for (const char* const ending : {".bin", ".idx"}) {
+    if (!path_exists(prefix + ending)) continue;
+    throw ConfigError("data " + command + ": " + prefix + ending +
+                      " exists; remove it, or give another prefix");
+  }
+}
+
 void IndexedWriter::complete(const std::string& prefix, TokenType type) {
   const std::string lengths = lengths_part_of(prefix), bin = bin_part_of(prefix);
   if (!path_exists(lengths)) return;

@@ -67,6 +67,9 @@ class IndexedWriter {
   Part bin_, lengths_;
 };
 
+// Throws ConfigError if a file of the pair exists: "data <command>: ...".
+void check_new_pair(const std::string& command, const std::string& prefix);
+
 // The type that Megatron takes for a vocabulary: uint16 below 65 500 ids, else int32.
 [[nodiscard]] TokenType token_type_of(std::int64_t vocab);
 // Ids in that type: uint16 or int32.

@@ -1,6 +1,5 @@
 #include "runtime/data/prepare/prepare_tokens.hpp"
 
-#include <algorithm>
 #include <chrono>
 #include <filesystem>
 #include <optional>
@@ -19,6 +18,7 @@
 #include "runtime/data/parallel_items.hpp"
 #include "runtime/data/prepare/indexed_writer.hpp"
 #include "runtime/data/prepare/prepare_state.hpp"
+#include "runtime/data/token_cache_writer.hpp"
 
 namespace sluice {
 namespace {
@@ -59,9 +59,9 @@ class Preparer {
   explicit Preparer(const PrepareOptions& options)
       : options_(options),
         type_(token_type_of(options.tokenizer->vocab_size())),
-        threads_(threads_or_default(options.threads)) {
-    for (const TextFile& file : options.files) total_bytes_ += file.size_bytes;
-  }
+        threads_(threads_or_default(options.threads)),
+        total_bytes_(bytes_of(options.files)),
+        log_(total_bytes_) {}
 
   PrepareResult run(std::optional<PrepareState> from) {
     result_.resumed = from.has_value();
@@ -202,23 +202,14 @@ class Preparer {
 
   void report() {
     if (options_.progress) return options_.progress(state_.input_bytes, total_bytes_);
-    const auto now = std::chrono::steady_clock::now();
-    if (now - reported_ < std::chrono::seconds(10)) return;
-    reported_ = now;
-    const double seconds = std::chrono::duration<double>(now - started_).count();
-    const double rate = static_cast<double>(state_.input_bytes) / seconds;
-    const auto left = static_cast<double>(total_bytes_ - state_.input_bytes);
-    log_info("tokenising: " + format_bytes(state_.input_bytes) + " of " +
-             format_bytes(total_bytes_) + ", " + format_bytes(static_cast<std::int64_t>(rate)) +
-             "/s, eta " + format_duration(left / std::max(rate, 1.0)));
+    log_.report(state_.input_bytes);
   }
 
   const PrepareOptions& options_;
   const TokenType type_;
   const int threads_;
-  const std::chrono::steady_clock::time_point started_ = std::chrono::steady_clock::now();
-  std::chrono::steady_clock::time_point reported_ = started_;
-  std::int64_t total_bytes_ = 0;
+  const std::int64_t total_bytes_;
+  TokenisingLog log_;
   std::int64_t unrecorded_bytes_ = 0;  // of text, since the last record
   PrepareState state_;
   PrepareResult result_;
@@ -244,11 +235,7 @@ void check_request(const PrepareOptions& options) {
 
 void check_outputs(const PrepareOptions& options) {
   for (const std::string& key : options.json_keys) {
-    for (const char* const ending : {".bin", ".idx"}) {
-      const std::string path = output_of(options, key) + ending;
-      if (!path_exists(path)) continue;
-      throw ConfigError("data prepare: " + path + " exists; remove it, or give another prefix");
-    }
+    check_new_pair("prepare", output_of(options, key));
   }
 }
 
@@ -272,8 +259,7 @@ std::optional<PrepareState> find_state(const PrepareOptions& options) {
 
 PrepareResult prepare_tokens(const PrepareOptions& options) {
   check_request(options);
-  const std::filesystem::path folder = std::filesystem::path(options.prefix).parent_path();
-  if (!folder.empty()) make_folder(folder.string());
+  make_parent_folder(options.prefix);
   LockFile lock;
   if (!lock.take(options.prefix + ".prepare.lock", std::chrono::milliseconds(0))) {
     throw ConfigError("data prepare: another process prepares " + options.prefix +

@@ -20,36 +20,34 @@ bool is_inert(char32_t code, UnicodeForm form) {
   return (code >= 0x3400 && code <= 0x4DBF) || (code >= 0x4E00 && code <= 0x9FFF);
 }
 
+struct Release {
+  void operator()(utf8proc_uint8_t* text) const { std::free(text); }
+};
+
+std::string formed(const std::string& text, UnicodeForm form) {
+  const bool compose = form == UnicodeForm::kNfc || form == UnicodeForm::kNfkc;
+  const bool compatible = form == UnicodeForm::kNfkc || form == UnicodeForm::kNfkd;
+  const int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
+                      (compatible ? UTF8PROC_COMPAT : 0);
+  utf8proc_uint8_t* made = nullptr;
+  const utf8proc_ssize_t bytes = utf8proc_map(
+      reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
+      static_cast<utf8proc_ssize_t>(text.size()), &made, static_cast<utf8proc_option_t>(options));
+  const std::unique_ptr<utf8proc_uint8_t, Release> owner(made);
+  if (bytes < 0) {
+    throw Error(std::string("Unicode normalisation fails: ") + utf8proc_errmsg(bytes));
+  }
+  return {reinterpret_cast<const char*>(made), static_cast<std::size_t>(bytes)};
+}
+
 class FormStep : public NormalizerStep {
  public:
   explicit FormStep(UnicodeForm form) : form_(form) {}
   [[nodiscard]] std::string apply(std::string text, bool, SplitBudget&) const override {
-    std::string_view rest = text;
-    while (!rest.empty()) {
-      std::size_t length = 0;
-      if (!is_inert(first_code_point(rest, length), form_)) return formed(text);
-      rest.remove_prefix(length);
-    }
-    return text;
+    return in_form(std::move(text), form_);
   }
 
  private:
-  [[nodiscard]] std::string formed(const std::string& text) const {
-    const bool compose = form_ == UnicodeForm::kNfc || form_ == UnicodeForm::kNfkc;
-    const bool compatible = form_ == UnicodeForm::kNfkc || form_ == UnicodeForm::kNfkd;
-    const int options = UTF8PROC_STABLE | (compose ? UTF8PROC_COMPOSE : UTF8PROC_DECOMPOSE) |
-                        (compatible ? UTF8PROC_COMPAT : 0);
-    utf8proc_uint8_t* made = nullptr;
-    const utf8proc_ssize_t bytes = utf8proc_map(
-        reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-        static_cast<utf8proc_ssize_t>(text.size()), &made, static_cast<utf8proc_option_t>(options));
-    if (bytes < 0) {
-      throw Error(std::string("Unicode normalisation fails: ") + utf8proc_errmsg(bytes));
-    }
-    std::string result(reinterpret_cast<const char*>(made), static_cast<std::size_t>(bytes));
-    std::free(made);
-    return result;
-  }
   UnicodeForm form_;
 };
 
@@ -192,6 +190,15 @@ class PrecompiledStep : public NormalizerStep {
 };
 
 }  // namespace
+
+std::string in_form(std::string text, UnicodeForm form) {
+  for (std::string_view rest = text; !rest.empty();) {
+    std::size_t length = 0;
+    if (!is_inert(first_code_point(rest, length), form)) return formed(text, form);
+    rest.remove_prefix(length);
+  }
+  return text;
+}
 
 NormalizerPtr unicode_form(UnicodeForm form) { return std::make_unique<FormStep>(form); }
 NormalizerPtr lowercase() {

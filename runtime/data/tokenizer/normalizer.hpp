@@ -24,6 +24,8 @@ class NormalizerStep {
 using NormalizerPtr = std::unique_ptr<NormalizerStep>;
 
 enum class UnicodeForm { kNfc, kNfd, kNfkc, kNfkd };
+// The text in that form. REQUIRES: valid UTF-8.
+[[nodiscard]] std::string in_form(std::string text, UnicodeForm form);
 [[nodiscard]] NormalizerPtr unicode_form(UnicodeForm form);
 [[nodiscard]] NormalizerPtr lowercase();
 [[nodiscard]] NormalizerPtr strip_accents();  // removes the marks

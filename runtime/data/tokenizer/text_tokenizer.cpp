@@ -12,10 +12,9 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";
 
-// Each byte that is no UTF-8 becomes `replacement`, or stays if it is empty; valid runs become
-// change(run, whether it begins the text).
+// Each byte that is no UTF-8 stays; valid runs become change(run, whether it begins the text).
 template <typename Change>
-std::string by_valid_runs(std::string_view text, std::string_view replacement, Change&& change) {
+std::string by_valid_runs(std::string_view text, Change&& change) {
   std::string out;
   bool first = true;
   while (!text.empty()) {
@@ -23,7 +22,7 @@ std::string by_valid_runs(std::string_view text, std::string_view replacement, C
     if (valid > 0) {
       out += change(std::string(text.substr(0, valid)), first);
     } else {
-      out += replacement.empty() ? text.substr(0, 1) : replacement;
+      out += text[0];
     }
     text.remove_prefix(std::max<std::size_t>(valid, 1));
     first = false;
@@ -105,13 +104,11 @@ TextTokenizer::Ids TextTokenizer::encode_part(std::string_view text, bool contin
 
 std::string TextTokenizer::normalised(const Word& section, SplitBudget& budget) const {
   if (parts_.byte_level) {
-    return by_valid_runs(section.text, "", [&](std::string run, bool first) {
+    return by_valid_runs(section.text, [&](std::string run, bool first) {
       return parts_.normalizer.apply(std::move(run), section.continued || !first, budget);
     });
   }
-  std::string text =
-      by_valid_runs(section.text, kReplacement, [](std::string run, bool) { return run; });
-  return parts_.normalizer.apply(std::move(text), section.continued, budget);
+  return parts_.normalizer.apply(with_valid_utf8(section.text), section.continued, budget);
 }
 
 void TextTokenizer::encode_section(Word section, SplitBudget& budget, Ids& out) const {

@@ -95,6 +95,26 @@ void append_utf8(char32_t code_point, std::string& out) {
   }
 }
 
+std::size_t character_length(std::string_view text) {
+  const auto lead = static_cast<unsigned char>(text[0]);
+  const std::size_t length = lead < 0xC2 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
+  return valid_utf8_prefix(text.substr(0, length)) == length ? length : 1;
+}
+
+std::string with_valid_utf8(std::string_view text) {
+  std::string valid;
+  valid.reserve(text.size());
+  while (!text.empty()) {
+    const std::size_t prefix = valid_utf8_prefix(text);
+    valid.append(text, 0, prefix);
+    text.remove_prefix(prefix);
+    if (text.empty()) break;
+    valid += "\uFFFD";
+    text.remove_prefix(1);
+  }
+  return valid;
+}
+
 char32_t alphabet_of_byte(std::uint8_t byte) { return alphabet().of_byte[byte]; }
 
 std::string to_alphabet(std::string_view bytes) {

@@ -11,6 +11,11 @@ namespace sluice {
 // Length of the valid UTF-8 prefix of `text` (no overlong form, no surrogate, <= U+10FFFF).
 [[nodiscard]] std::size_t valid_utf8_prefix(std::string_view text);
 
+// Bytes of the UTF-8 character at the start of non-empty `text`; 1 if it is invalid.
+[[nodiscard]] std::size_t character_length(std::string_view text);
+// Each invalid byte becomes U+FFFD.
+[[nodiscard]] std::string with_valid_utf8(std::string_view text);
+
 // The code point at the start of valid, non-empty `text`; sets its length in bytes.
 [[nodiscard]] char32_t first_code_point(std::string_view text, std::size_t& length);
 void append_utf8(char32_t code_point, std::string& out);

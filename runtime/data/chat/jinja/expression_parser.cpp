@@ -19,8 +19,7 @@ ExpressionParser::Level::Level(ExpressionParser& parser) : parser_(parser) {
 }
 
 ExprPtr ExpressionParser::make(ExprKind kind, std::string text) const {
-  return std::make_unique<Expr>(
-      Expr{.kind = kind, .line = tokens_.now().line, .text = std::move(text)});
+  return std::make_unique<Expr>(Expr{.kind = kind, .text = std::move(text)});
 }
 
 void ExpressionParser::grow(Expr& parent, const Expr& kid) {

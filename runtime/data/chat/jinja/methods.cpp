@@ -278,12 +278,12 @@ Value method_of(const Value& input, const std::string& name, Budget& budget) {
   const Methods& methods = text ? text_methods() : list ? list_methods() : dict_methods();
   const auto found = methods.find(name);
   if (found == methods.end()) return Value();
-  return Value::callable({name, [input, &budget, call = found->second](const Arguments& arguments) {
-                            budget.charge(input.width());
-                            Value result = call(input, arguments);
-                            budget.charge(result.width());
-                            return result;
-                          }});
+  return Value::callable({[input, &budget, call = found->second](const Arguments& arguments) {
+    budget.charge(input.width());
+    Value result = call(input, arguments);
+    budget.charge(result.width());
+    return result;
+  }});
 }
 
 Value attribute_of(const Value& input, const std::string& name, Budget& budget) {

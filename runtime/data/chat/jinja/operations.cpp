@@ -219,7 +219,7 @@ Value slice(const Value& input, const std::optional<std::int64_t>& first,
 
 std::vector<Dict::Item> functions(const std::tm& now, Budget& budget) {
   const auto make = [](const std::string& name, std::function<Value(const Arguments&)> call) {
-    return Dict::Item(name, Value::callable({name, std::move(call)}));
+    return Dict::Item(name, Value::callable({std::move(call)}));
   };
   return {
       make("raise_exception",

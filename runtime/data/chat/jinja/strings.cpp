@@ -7,12 +7,6 @@
 namespace sluice::jinja {
 namespace {
 
-std::size_t step_of(std::string_view text) {
-  const auto lead = static_cast<unsigned char>(text[0]);
-  const std::size_t size = lead < 0x80 ? 1 : lead < 0xE0 ? 2 : lead < 0xF0 ? 3 : 4;
-  return size <= text.size() && valid_utf8_prefix(text.substr(0, size)) == size ? size : 1;
-}
-
 char32_t code_of(std::string_view character) {
   if (character.size() == 1) return static_cast<unsigned char>(character[0]);
   std::size_t length = 0;
@@ -68,14 +62,14 @@ std::string mapped(std::string_view text, Map&& map) {
 std::vector<std::string_view> characters_of(std::string_view text) {
   std::vector<std::string_view> characters;
   for (; !text.empty(); text.remove_prefix(characters.back().size())) {
-    characters.push_back(text.substr(0, step_of(text)));
+    characters.push_back(text.substr(0, character_length(text)));
   }
   return characters;
 }
 
 std::int64_t length_of(std::string_view text) {
   std::int64_t length = 0;
-  for (; !text.empty(); ++length) text.remove_prefix(step_of(text));
+  for (; !text.empty(); ++length) text.remove_prefix(character_length(text));
   return length;
 }
 
@@ -87,7 +81,7 @@ bool is_space(char32_t c) {
 
 std::string_view strip(std::string_view text, std::string_view set, bool left, bool right) {
   while (left && !text.empty()) {
-    const std::size_t step = step_of(text);
+    const std::size_t step = character_length(text);
     if (!is_stripped(text.substr(0, step), set)) break;
     text.remove_prefix(step);
   }
@@ -95,7 +89,7 @@ std::string_view strip(std::string_view text, std::string_view set, bool left, b
     std::size_t step = 1;
     while (step < 4 && step < text.size() && (text[text.size() - step] & 0xC0) == 0x80) ++step;
     const std::string_view last = text.substr(text.size() - step);
-    if (step_of(last) != step || !is_stripped(last, set)) break;
+    if (character_length(last) != step || !is_stripped(last, set)) break;
     text.remove_suffix(step);
   }
   return text;
@@ -132,7 +126,7 @@ std::string replaced(std::string_view text, std::string_view from, std::string_v
     if (from.empty()) {  // before each character and at the end
       out += to;
       if (at == text.size()) return out;
-      found = at + step_of(text.substr(at));
+      found = at + character_length(text.substr(at));
       out += text.substr(at, found - at);
       at = found;
       continue;

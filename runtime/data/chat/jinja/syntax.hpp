@@ -44,7 +44,6 @@ using ExprPtr = std::unique_ptr<Expr>;
 
 struct Expr {
   ExprKind kind = ExprKind::kConstant;
-  int line = 0;
   std::string text{};
   int height = 1;  // of the tree below
   Value value{};

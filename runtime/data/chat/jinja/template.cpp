@@ -178,9 +178,9 @@ class Renderer {
 
   // Called while `scope` lives: no value holds a function beyond its scope.
   Value macro(const Stmt& stmt, Scope& scope) {
-    return Value::callable({stmt.text, [this, &stmt, &scope](const Arguments& arguments) {
-                              return call_macro(stmt, scope, arguments);
-                            }});
+    return Value::callable({[this, &stmt, &scope](const Arguments& arguments) {
+      return call_macro(stmt, scope, arguments);
+    }});
   }
 
   Value call_macro(const Stmt& stmt, Scope& scope, const Arguments& arguments) {

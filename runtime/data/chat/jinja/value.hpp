@@ -152,7 +152,6 @@ struct Arguments {
 };
 
 struct Callable {
-  std::string name;
   std::function<Value(const Arguments&)> call;
 };
 

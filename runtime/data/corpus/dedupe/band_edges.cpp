@@ -55,20 +55,17 @@ void band_edges(RowSorter& rows, SignatureFiles* signatures, double threshold,
                 const std::function<void(std::uint64_t x, std::uint64_t y)>& edge) {
   Row row, group;
   std::vector<Leader> leaders;
-  bool first_read = false;
   for (bool any = false; rows.next(row); any = true) {
     if (!any || row.a != group.a || row.b != group.b) {
       group = row;
       leaders.clear();
-      first_read = false;
       continue;
     }
     if (signatures == nullptr) {
       edge(group.c, row.c);
       continue;
     }
-    if (!first_read) leaders.push_back({group.c, signatures->read(group.c)});
-    first_read = true;
+    if (leaders.empty()) leaders.push_back({group.c, signatures->read(group.c)});
     Leader here{row.c, signatures->read(row.c)};
     const auto near = std::find_if(leaders.begin(), leaders.end(), [&](const Leader& leader) {
       return estimated_similarity(leader.signature, here.signature) >= threshold;

@@ -51,12 +51,11 @@ bool large_star(RowSorter& both_ways, RowSorter& downwards) {
 }
 
 // Edges go down. Each document's neighbours below are joined with the least of them.
-bool small_star(RowSorter& downwards, RowSorter& both_ways, RowSorter& result) {
+bool small_star(RowSorter& downwards, RowSorter& both_ways) {
   bool changed = false;
   const auto join = [&](std::uint64_t x, std::uint64_t y) {
     both_ways.add({x, y, 0});
     both_ways.add({y, x, 0});
-    result.add({std::max(x, y), std::min(x, y), 0});
   };
   for (Groups groups(downwards); groups.more();) {
     const std::uint64_t document = groups.document();
@@ -80,7 +79,7 @@ bool small_star(RowSorter& downwards, RowSorter& both_ways, RowSorter& result) {
 
 void connect_components(const EdgeSource& edges, const std::string& folder,
                         std::int64_t memory_bytes, const MemberSink& member) {
-  const auto make = [&] { return std::make_unique<RowSorter>(folder, memory_bytes / 3); };
+  const auto make = [&] { return std::make_unique<RowSorter>(folder, memory_bytes / 2); };
   Sorter both_ways = make();
   edges([&](std::uint64_t x, std::uint64_t y) {
     both_ways->add({x, y, 0});
@@ -90,11 +89,12 @@ void connect_components(const EdgeSource& edges, const std::string& folder,
     const Sorter downwards = make();
     const bool large_changed = large_star(*both_ways, *downwards);
     both_ways = make();
-    const Sorter result = make();
-    const bool small_changed = small_star(*downwards, *both_ways, *result);
+    const bool small_changed = small_star(*downwards, *both_ways);
     if (large_changed || small_changed) continue;
-    Row row;
-    while (result->next(row)) member(row.a, row.b);
+    // Each edge is there in both directions.
+    for (Row row; both_ways->next(row);) {
+      if (row.a > row.b) member(row.a, row.b);
+    }
     return;
   }
 }

@@ -55,35 +55,38 @@ std::size_t read_rows(int fd, std::span<Row> buffer, std::int64_t offset, const 
 
 }  // namespace
 
-// A sorted run on disk and its next rows in memory.
-class RowSorter::Run {
- public:
-  Run(Descriptor file, std::string folder) : file_(std::move(file)), folder_(std::move(folder)) {}
-  [[nodiscard]] const Row* first() {
-    if (at_ == buffer_.size()) {
-      buffer_.resize(kBufferRows);
-      buffer_.resize(read_rows(file_.get(), buffer_, offset_, folder_));
-      offset_ += static_cast<std::int64_t>(buffer_.size() * sizeof(Row));
-      at_ = 0;
-    }
-    return buffer_.empty() ? nullptr : &buffer_[at_];
-  }
-  void drop() { ++at_; }
+RowReader::RowReader(const std::string& path)
+    : path_(path), file_(open_descriptor(path, O_RDONLY)) {
+  if (!file_ && errno != ENOENT) throw_io_error("read", path, errno);
+}
 
- private:
-  Descriptor file_;
-  std::string folder_;
-  std::vector<Row> buffer_;
-  std::size_t at_ = 0;
-  std::int64_t offset_ = 0;
-};
+RowReader::RowReader(Descriptor file, std::string path)
+    : path_(std::move(path)), file_(std::move(file)) {}
+
+const Row* RowReader::first() {
+  if (at_ == buffer_.size() && file_) {
+    buffer_.resize(kBufferRows);
+    buffer_.resize(read_rows(file_.get(), buffer_, offset_, path_));
+    offset_ += static_cast<std::int64_t>(buffer_.size() * sizeof(Row));
+    at_ = 0;
+    if (buffer_.empty()) file_.reset();
+  }
+  return at_ < buffer_.size() ? &buffer_[at_] : nullptr;
+}
+
+bool RowReader::next(Row& row) {
+  const Row* const found = first();
+  if (found == nullptr) return false;
+  row = *found;
+  drop();
+  return true;
+}
 
 RowSorter::RowSorter(std::string folder, std::int64_t memory_bytes)
     : folder_(std::move(folder)),
       most_rows_(std::max<std::size_t>(static_cast<std::size_t>(memory_bytes) / sizeof(Row), 2)) {
   rows_.reserve(most_rows_);  // pages are taken when first written
 }
-RowSorter::~RowSorter() = default;
 
 void RowSorter::add(const Row& row) {
   check(!merging_, "RowSorter::add after next");
@@ -96,12 +99,12 @@ void RowSorter::write_run() {
   Descriptor file = make_unnamed(folder_);
   write_rows(file.get(), rows_, folder_);
   rows_.clear();
-  runs_.push_back(std::make_unique<Run>(std::move(file), folder_));
+  runs_.push_back(std::make_unique<RowReader>(std::move(file), folder_));
 }
 
 // The first `count` runs become one.
 void RowSorter::merge_runs(std::size_t count) {
-  std::vector<std::unique_ptr<Run>> rest(
+  std::vector<std::unique_ptr<RowReader>> rest(
       std::make_move_iterator(runs_.begin() + static_cast<std::ptrdiff_t>(count)),
       std::make_move_iterator(runs_.end()));
   runs_.resize(count);
@@ -117,11 +120,11 @@ void RowSorter::merge_runs(std::size_t count) {
   }
   write_rows(file.get(), buffer, folder_);
   runs_ = std::move(rest);
-  runs_.push_back(std::make_unique<Run>(std::move(file), folder_));
+  runs_.push_back(std::make_unique<RowReader>(std::move(file), folder_));
 }
 
 namespace {
-// Heap order: the smallest first row on top. Runs without rows do not enter the heap.
+// Heap order: the smallest first row on top. No run is empty.
 struct LaterRun {
   template <class RunPtr>
   bool operator()(const RunPtr& x, const RunPtr& y) const {
@@ -130,10 +133,7 @@ struct LaterRun {
 };
 }  // namespace
 
-void RowSorter::start_merge() {
-  std::erase_if(runs_, [](const auto& run) { return run->first() == nullptr; });
-  std::make_heap(runs_.begin(), runs_.end(), LaterRun());
-}
+void RowSorter::start_merge() { std::make_heap(runs_.begin(), runs_.end(), LaterRun()); }
 
 bool RowSorter::pop(Row& row) {
   if (runs_.empty()) return false;
@@ -163,27 +163,6 @@ bool RowSorter::next(Row& row) {
     return true;
   }
   return false;
-}
-
-RowReader::RowReader(const std::string& path)
-    : path_(path), file_(open_descriptor(path, O_RDONLY)) {
-  if (!file_ && errno != ENOENT) throw_io_error("read", path, errno);
-}
-
-bool RowReader::next(Row& row) {
-  if (!file_) return false;
-  if (at_ == buffer_.size()) {
-    buffer_.resize(kBufferRows);
-    buffer_.resize(read_rows(file_.get(), buffer_, offset_, path_));
-    offset_ += static_cast<std::int64_t>(buffer_.size() * sizeof(Row));
-    at_ = 0;
-    if (buffer_.empty()) {
-      file_.reset();
-      return false;
-    }
-  }
-  row = buffer_[at_++];
-  return true;
 }
 
 std::vector<Row> rows_between(const std::string& path, std::uint64_t begin, std::uint64_t end) {

@@ -7,6 +7,7 @@
 #include "base/error.hpp"
 #include "runtime/data/corpus/filters/filter_kinds.hpp"
 #include "runtime/data/hash.hpp"
+#include "runtime/data/tokenizer/normalizer.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
@@ -16,7 +17,7 @@ namespace {
 class NfcFilter : public Filter {
  public:
   [[nodiscard]] std::optional<Rejection> apply(Document& document) const override {
-    document.set_text(to_nfc(document.text()));
+    document.set_text(in_form(document.text(), UnicodeForm::kNfc));
     return std::nullopt;
   }
 };

@@ -2,9 +2,6 @@
 
 #include <utf8proc.h>
 
-#include <cstdlib>
-#include <memory>
-
 #include "base/error.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
@@ -64,10 +61,6 @@ std::size_t word_end(std::string_view text, Word& word) {
   word.symbols = kind == CharacterKind::kSymbol;
   return at;
 }
-
-struct Release {
-  void operator()(utf8proc_uint8_t* text) const { std::free(text); }
-};
 
 }  // namespace
 
@@ -160,35 +153,6 @@ std::string to_lower(std::string_view text) {
     at += length;
   }
   return lower;
-}
-
-std::string with_valid_utf8(std::string_view text) {
-  std::string valid;
-  valid.reserve(text.size());
-  while (!text.empty()) {
-    const std::size_t prefix = valid_utf8_prefix(text);
-    valid.append(text, 0, prefix);
-    text.remove_prefix(prefix);
-    if (text.empty()) break;
-    valid += "\uFFFD";
-    text.remove_prefix(1);
-  }
-  return valid;
-}
-
-std::string to_nfc(std::string_view text) {
-  // Below U+0300 every text is normalised.
-  bool simple = true;
-  for (const char c : text) simple = simple && static_cast<unsigned char>(c) < 0xCC;
-  if (simple) return std::string(text);
-  utf8proc_uint8_t* out = nullptr;
-  const utf8proc_ssize_t size =
-      utf8proc_map(reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-                   static_cast<utf8proc_ssize_t>(text.size()), &out,
-                   static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE));
-  const std::unique_ptr<utf8proc_uint8_t, Release> owner(out);
-  if (size < 0) throw Error(std::string("Unicode NFC: ") + utf8proc_errmsg(size));
-  return {reinterpret_cast<const char*>(out), static_cast<std::size_t>(size)};
 }
 
 }  // namespace sluice

@@ -29,9 +29,6 @@ struct Word {
 [[nodiscard]] std::string to_lower(std::string_view text);   // character by character
 // The last character; 0 of an empty text.
 [[nodiscard]] char32_t last_character(std::string_view text);
-// Each invalid byte becomes U+FFFD.
-[[nodiscard]] std::string with_valid_utf8(std::string_view text);
-[[nodiscard]] std::string to_nfc(std::string_view text);
 
 [[nodiscard]] bool is_white_space(char32_t c);
 [[nodiscard]] bool is_letter(char32_t c);

@@ -3,13 +3,12 @@
 #include <utf8proc.h>
 
 #include <algorithm>
-#include <cstdlib>
-#include <memory>
 #include <unordered_map>
 
 #include "runtime/data/corpus/filters/text_parts.hpp"
 #include "runtime/data/corpus/repair/html_entities.hpp"
 #include "runtime/data/corpus/repair/mojibake.hpp"
+#include "runtime/data/tokenizer/normalizer.hpp"
 #include "runtime/data/tokenizer/utf8.hpp"
 
 namespace sluice {
@@ -33,10 +32,6 @@ const Replacements& ligatures() {
   return kLigatures;
 }
 
-struct Release {
-  void operator()(utf8proc_uint8_t* text) const { std::free(text); }
-};
-
 // Full-width and half-width forms, and the character of usual width.
 const Replacements& widths() {
   static const Replacements kWidths = [] {
@@ -44,15 +39,8 @@ const Replacements& widths() {
     for (char32_t c = 0xFF01; c < 0xFFF0; ++c) {
       std::string text;
       append_utf8(c, text);
-      utf8proc_uint8_t* usual = nullptr;
-      const utf8proc_ssize_t size = utf8proc_map(
-          reinterpret_cast<const utf8proc_uint8_t*>(text.data()),
-          static_cast<utf8proc_ssize_t>(text.size()), &usual,
-          static_cast<utf8proc_option_t>(UTF8PROC_STABLE | UTF8PROC_COMPOSE | UTF8PROC_COMPAT));
-      const std::unique_ptr<utf8proc_uint8_t, Release> owner(usual);
-      if (size <= 0) continue;
-      const std::string other(reinterpret_cast<const char*>(usual), static_cast<std::size_t>(size));
-      if (other != text) widths.emplace(c, other);
+      const std::string usual = in_form(text, UnicodeForm::kNfkc);
+      if (!usual.empty() && usual != text) widths.emplace(c, usual);
     }
     return widths;
   }();
@@ -157,7 +145,7 @@ std::string repair_once(std::string text, const RepairOptions& options) {
   if (options.line_breaks) text = unix_line_breaks(text);
   if (options.terminal_escapes) text = without_escapes(text);
   if (options.controls) text = without_controls(text);
-  if (options.nfc) text = to_nfc(text);
+  if (options.nfc) text = in_form(std::move(text), UnicodeForm::kNfc);
   return text;
 }
 
