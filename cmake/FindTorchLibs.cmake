@@ -17,6 +17,8 @@ if(TorchLibs_FOUND AND NOT TARGET sluice_torch)
     "${TORCH_INCLUDE_DIR}" "${TORCH_INCLUDE_DIR}/torch/csrc/api/include")
   target_link_libraries(sluice_torch INTERFACE "${TORCH_CPU_LIBRARY}" "${TORCH_C10_LIBRARY}")
   # The libraries name their own dependencies by run path; the linker need not look for them.
-  target_link_options(sluice_torch INTERFACE -Wl,--allow-shlib-undefined
-                                             "-Wl,-rpath,${TORCH_ROOT}/lib")
+  target_link_options(sluice_torch INTERFACE -Wl,--allow-shlib-undefined)
+  if(NOT SLUICE_PACKAGE)
+    target_link_options(sluice_torch INTERFACE "-Wl,-rpath,${TORCH_ROOT}/lib")
+  endif()
 endif()

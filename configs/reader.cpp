@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -197,11 +198,27 @@ LoadedConfig finish(Loader& loader, const std::string& path,
   return loaded;
 }
 
+// A relative path that does not exist may name a configuration that an installed package brings:
+// "quickstart.yaml" and "configs/quickstart.yaml" are then this file. Otherwise `path` itself.
+std::string shipped_config(const std::string& path) {
+  const char* shipped = std::getenv("SLUICE_SHIPPED");  // set by the launcher of a package
+  std::error_code error;
+  if (shipped == nullptr || *shipped == '\0' || path.empty() || fs::path(path).is_absolute() ||
+      fs::exists(path, error)) {
+    return path;
+  }
+  for (const fs::path& folder : {fs::path(shipped), fs::path(shipped) / "configs"}) {
+    const fs::path file = folder / path;
+    if (file.extension() == ".yaml" && fs::is_regular_file(file, error)) return file.string();
+  }
+  return path;
+}
+
 }  // namespace
 
 LoadedConfig load_config(const std::string& path, const std::vector<std::string>& overrides) {
   Loader loader;
-  loader.load_file(path);
+  loader.load_file(shipped_config(path));
   return finish(loader, path, overrides);
 }
 

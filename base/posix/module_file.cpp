@@ -12,6 +12,7 @@ std::filesystem::path module_file(const char* setting, const std::string& name,
   const std::filesystem::path program = std::filesystem::read_symlink("/proc/self/exe", error);
   std::filesystem::path beside = program.parent_path() / name;
   if (std::filesystem::is_regular_file(beside, error)) return beside;
+  if (build_folder.empty()) return beside;
   std::filesystem::path built = build_folder / name;
   return std::filesystem::is_regular_file(built, error) ? built : beside;
 }

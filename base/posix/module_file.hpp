@@ -7,7 +7,8 @@
 namespace sluice {
 
 // The path in the environment variable `setting` if that is set; else the file `name` beside the
-// program; else in `build_folder`. If no such file exists, the path beside the program.
+// program; else in `build_folder`, unless that is empty. If no such file exists, the path beside
+// the program.
 [[nodiscard]] std::filesystem::path module_file(const char* setting, const std::string& name,
                                                 const std::filesystem::path& build_folder);
 

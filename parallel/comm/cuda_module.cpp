@@ -81,7 +81,17 @@ std::string missing_module() {
          (why.empty() ? "" : ": this program was built without CUDA, " + why);
 }
 
+// Why the launcher of an installed package forbids the module, e.g. since the installed torch is
+// for CPUs; "" if it does not.
+std::string launcher_refusal() {
+  const char* why = std::getenv("SLUICE_CUDA_REFUSED");
+  return why == nullptr ? "" : why;
+}
+
 void* load_module() {
+  if (const std::string why = launcher_refusal(); !why.empty()) {
+    throw ConfigError("the CUDA module cannot be used: " + why + "; or use launch.backend: gloo");
+  }
   if (!cuda_module_is_built()) {
     throw ConfigError(missing_module() +
                       "; build with -DSLUICE_CUDA=ON, or use launch.backend: gloo");
@@ -124,6 +134,9 @@ std::optional<GpuFault> find_gpu_fault() {
   const std::string seen = driver.gpus == 1
                                ? "1 GPU is visible, and "
                                : std::to_string(driver.gpus) + " GPUs are visible, and ";
+  if (const std::string why = launcher_refusal(); !why.empty()) {
+    return GpuFault{seen + why, "install what serves the GPU (docs/install.md)"};
+  }
   if (!cuda_module_is_built()) {
     return GpuFault{seen + missing_module(),
                     "build again with a CUDA toolkit (nvcc) installed and without SLUICE_CUDA=OFF "

@@ -57,6 +57,17 @@ TEST(GpuChoice, AModuleThatDoesNotLoadIsRefusedWithTheLoadersReason) {
   expect_part(run, "2 GPUs are visible, and the CUDA module cannot be loaded: " + module);
 }
 
+TEST(GpuChoice, ALauncherThatForbidsTheModuleIsQuoted) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  Environment here = machine(1, "/proc/self/exe");
+  here["SLUICE_CUDA_REFUSED"] = "torch 2.11.0+cpu is for CPUs";
+  const Finished run = run_program(scratch, "plan tiny.yaml", here);
+  EXPECT_EQ(run.exit_code, 2) << run.output;
+  expect_part(run, "1 GPU is visible, and torch 2.11.0+cpu is for CPUs; install");
+  expect_part(run, "launch.backend: gloo runs on the CPU");
+}
+
 TEST(GpuChoice, ADriverWithoutGpusIsAMachineWithoutGpus) {
   const Scratch scratch;
   write_tiny(scratch);

@@ -56,6 +56,26 @@ TEST_F(Reader, DefaultsThenBasesThenFileThenOverrides) {
   EXPECT_TRUE(loaded.given("train.seed"));
 }
 
+// An installed package brings configurations: its launcher names their folder.
+TEST_F(Reader, AConfigurationThatThePackageBringsIsFoundByItsName) {
+  scratch_.write("package/configs/start.yaml", "train: {steps: 11}\n");
+  scratch_.write("package/configs/secret.txt", "train: {steps: 12}\n");
+  EXPECT_THROW((void)load_config("start.yaml", {}), ConfigError);
+  setenv("SLUICE_SHIPPED", "package", 1);
+  for (const std::string path : {"start.yaml", "configs/start.yaml"}) {
+    const LoadedConfig loaded = load_config(path, {});
+    EXPECT_EQ(loaded.run.train.steps, 11) << path;
+    EXPECT_EQ(loaded.place("train.steps"), "package/configs/start.yaml:1:9") << path;
+    EXPECT_EQ(loaded.run.output.dir, "runs/start") << path;
+    EXPECT_FALSE(loaded.run.data.cache_dir.starts_with("package")) << loaded.run.data.cache_dir;
+  }
+  EXPECT_THROW((void)load_config("secret.txt", {}), ConfigError);
+  EXPECT_THROW((void)load_config("", {}), ConfigError);
+  scratch_.write("start.yaml", "train: {steps: 13}\n");  // the user's own comes first
+  EXPECT_EQ(load_config("start.yaml", {}).run.train.steps, 13);
+  unsetenv("SLUICE_SHIPPED");
+}
+
 TEST_F(Reader, ListsAreReplacedAsAWhole) {
   scratch_.write("b.yaml", "data: {text: [a, b, c], split: [80, 20]}\n");
   scratch_.write("c.yaml", "base: b.yaml\ndata: {text: [d]}\n");

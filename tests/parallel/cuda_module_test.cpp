@@ -33,5 +33,15 @@ TEST(CudaModule, SaysThatNoGpuIsVisible) {
   unsetenv("SLUICE_CUDA_MODULE");
 }
 
+// As the launcher of an installed package does where the installed torch is for CPUs.
+TEST(CudaModule, IsNotLoadedWhereTheLauncherForbidsIt) {
+  setenv("SLUICE_CUDA_REFUSED", "torch 2.11.0+cpu is for CPUs", 1);
+  setenv("SLUICE_CUDA_MODULE", "/proc/self/exe", 1);
+  EXPECT_NE(refusal().find("cannot be used: torch 2.11.0+cpu is for CPUs"), std::string::npos)
+      << refusal();
+  unsetenv("SLUICE_CUDA_MODULE");
+  unsetenv("SLUICE_CUDA_REFUSED");
+}
+
 }  // namespace
 }  // namespace sluice
