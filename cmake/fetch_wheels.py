@@ -48,8 +48,12 @@ class Part:
     sha256: str = ""  # of the wheel; "": pip compares with the index's alone
 
 
+# Beside the libraries, for archives that are passed on (cmake/package).
+LICENCES = ("*.dist-info/licenses/*",)
+
+
 def _nvidia(requirement, wheel_mb, disk_mb, *files):
-    return Part(requirement, wheel_mb, disk_mb, files, files)
+    return Part(requirement, wheel_mb, disk_mb, files + LICENCES, files)
 
 
 TORCH = "torch==2.11.0"
@@ -57,7 +61,7 @@ TORCH_CPU_LIBS = ("torch/lib/libtorch_cpu.so", "torch/lib/libc10.so", "torch/lib
 TORCH_CUDA_LIBS = ("torch/lib/libtorch_cuda.so", "torch/lib/libc10_cuda.so",
                    "torch/lib/libtorch_nvshmem.so", "torch/lib/libtorch.so")
 # The Python sources are the quickstart's text; nothing runs them.
-TORCH_BASE = Part(TORCH, 531, 560, ("torch/include/*", "torch/*.py") + TORCH_CPU_LIBS,
+TORCH_BASE = Part(TORCH, 531, 560, ("torch/include/*", "torch/*.py") + TORCH_CPU_LIBS + LICENCES,
                   ("torch/include/ATen/core/Tensor.h", "torch/nn/functional.py") + TORCH_CPU_LIBS,
                   whole_folder="torch")
 TORCH_CUDA = Part(TORCH, 531, 460, TORCH_CUDA_LIBS, TORCH_CUDA_LIBS)
@@ -181,7 +185,6 @@ def install(part, staged, dest):
     os.makedirs(dest, exist_ok=True)
     if part.whole_folder:
         move_folder(os.path.join(staged, part.whole_folder), os.path.join(dest, part.whole_folder))
-        return
     for at, _, names in os.walk(staged):
         for name in names:
             source = os.path.join(at, name)

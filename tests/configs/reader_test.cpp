@@ -62,10 +62,10 @@ TEST_F(Reader, AConfigurationThatThePackageBringsIsFoundByItsName) {
   scratch_.write("package/configs/secret.txt", "train: {steps: 12}\n");
   EXPECT_THROW((void)load_config("start.yaml", {}), ConfigError);
   setenv("SLUICE_SHIPPED", "package", 1);
-  for (const std::string path : {"start.yaml", "configs/start.yaml"}) {
+  for (const char* path : {"start.yaml", "configs/start.yaml"}) {
     const LoadedConfig loaded = load_config(path, {});
     EXPECT_EQ(loaded.run.train.steps, 11) << path;
-    EXPECT_EQ(loaded.place("train.steps"), "package/configs/start.yaml:1:9") << path;
+    EXPECT_EQ(loaded.place("train.steps"), "package/configs/start.yaml:1:16") << path;
     EXPECT_EQ(loaded.run.output.dir, "runs/start") << path;
     EXPECT_FALSE(loaded.run.data.cache_dir.starts_with("package")) << loaded.run.data.cache_dir;
   }

@@ -30,6 +30,8 @@ FAKE_PIP = textwrap.dedent("""
 
 
 class Fetch(unittest.TestCase):
+    LICENCE = "torch-2.11.0.dist-info/licenses/LICENSE"
+
     def setUp(self):
         self.root = self.enterContext(tempfile.TemporaryDirectory())
         self.dest = os.path.join(self.root, "third_party", "torch")
@@ -43,7 +45,7 @@ class Fetch(unittest.TestCase):
                 out.write(text)
         torch = fetch.TORCH_BASE.needed + fetch.TORCH_CUDA_LIBS
         self.wheel(fetch.TORCH, torch + ("torch/include/c10/a.h", "torch/lib/libtorch_python.so",
-                                         "torch/bin/ptxas", "functorch/a.py"))
+                                         "torch/bin/ptxas", "functorch/a.py", self.LICENCE))
         for part in fetch.ALWAYS + fetch.GPU:
             self.wheel(part.requirement, part.needed + ("nvidia/cu13/lib/libunwanted.so",))
         self.enterContext(mock.patch.dict(os.environ, {
@@ -90,7 +92,7 @@ class Fetch(unittest.TestCase):
         self.assertEqual(self.requested(), [fetch.TORCH] + [p.requirement for p in fetch.ALWAYS])
         always = {f for p in fetch.ALWAYS for f in p.needed}
         self.assertEqual(self.files(),
-                         set(fetch.TORCH_BASE.needed) | {"torch/include/c10/a.h"} | always)
+                         set(fetch.TORCH_BASE.needed) | {"torch/include/c10/a.h", self.LICENCE} | always)
         self.assertEqual(self.leftovers(), [])
         self.assertIn("544 MB", text)
         self.assertLess(text.index("torch==2.11.0"), text.index("unpacking"))

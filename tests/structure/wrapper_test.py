@@ -312,6 +312,19 @@ class Wrapper(unittest.TestCase):
         self.sluice("test", "--all")
         self.assertEqual(self.calls()[-1], "ctest --preset all")
 
+    def test_package_sets_up_and_calls_the_packer(self):
+        done = self.sluice("package", "wheel", "--device", "cpu", "-o", "a b")
+        self.assertEqual(done.returncode, 0, done.stderr)
+        calls = self.calls()
+        self.assertTrue(calls[-1].endswith("cmake/package/package.py wheel --device cpu -o a b"), calls)
+        self.assertTrue(any("fetch_wheels.py" in c and "--check" not in c for c in calls), calls)
+        self.assertFalse(any(c.startswith(("cmake", "ninja")) for c in calls), calls)
+        self.sluice("package", "docker")
+        self.assertEqual([c.split("/")[-1] for c in self.calls()], ["package.py docker"])
+        os.remove(os.path.join(self.state, "installed", "python3-pip"))  # the tools that pack come by pip
+        self.sluice("package", "archive")
+        self.assertTrue(any(" install -y " in c and "python3-pip" in c for c in self.calls()))
+
     def test_help_needs_nothing(self):
         done = self.sluice("help-setup")
         self.assertEqual((done.returncode, self.calls()), (0, []))
