@@ -2,12 +2,13 @@
 """Makes what users install: a wheel, an archive, or a folder for docker build. ./sluice package calls this."""
 import argparse
 import os
+import platform
 import sys
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 
 from archive import make_archive  # noqa: E402
-from building import ARCHITECTURES, DISK_OR_NETWORK, ROOT, Build, PackageError, compile_program  # noqa: E402
+from building import ARCHITECTURES, CONFIGURATION, DISK_OR_NETWORK, ROOT, Build, PackageError, compile_program  # noqa: E402
 from docker_folder import make_docker_folder  # noqa: E402
 from wheel_file import make_wheel  # noqa: E402
 
@@ -48,6 +49,9 @@ def make(args):
     os.makedirs(output, exist_ok=True)  # fails now rather than after the build
     if args.what == "docker":
         return make_docker_folder(output)
+    if platform.machine() != "x86_64":
+        raise PackageError(f"wheels and archives are made for x86-64, and this machine is {platform.machine()}; "
+                           "pack on another one", CONFIGURATION)
     # Both variables are set by ./sluice.
     build = Build(folder=os.path.join(ROOT, "build", "package"), torch_root=os.path.abspath(os.environ["SLUICE_TORCH_ROOT"]),
                   jobs=int(os.environ.get("SLUICE_JOBS") or 1), device=args.device, architectures=args.architectures)
