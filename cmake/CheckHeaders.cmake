@@ -1,7 +1,7 @@
 # Target checkheaders: every header compiles alone, and twice in one file. One generated source for each, in
 # two groups by what its folder may see: a header of a torch-free folder gets no libtorch on its include path.
 # Not part of `all`, which shows as much of most headers: one that says #pragma once, and that its own source
-# includes before anything else, a precompiled header too, is left to that source.
+# includes before anything else, a precompiled header and sources joined to it too, is left to that source.
 set(check_headers_dir "${CMAKE_BINARY_DIR}/check_headers")
 # -O1: at -O0 the compiler's intrinsics are macros, with warnings of their own.
 set(check_headers_flags_avx2 -O1 -mavx2 -mfma -mf16c)
@@ -19,7 +19,8 @@ function(_sluice_sources_below directory compiled)
   foreach(target IN LISTS targets)
     get_target_property(sources ${target} SOURCES)
     get_target_property(precompiled ${target} SLUICE_PRECOMPILED)
-    if(sources AND NOT precompiled)
+    get_target_property(joined ${target} SLUICE_JOINED)
+    if(sources AND NOT precompiled AND NOT joined)
       list(TRANSFORM sources PREPEND "${directory}/")
       list(APPEND all ${sources})
     endif()

@@ -1,7 +1,7 @@
 # Helpers every folder's CMakeLists.txt uses.
 #
 #   sluice_library(NAME zero TIER 1 SOURCES a.cpp b.cpp DEPS sluice::kernels [BRIDGES c_bridge.cpp] [HOT] [BUSY]
-#                  [JSON d_json.cpp] [JSON_O1 e_json.cpp] [PRECOMPILE <ATen/ops/empty.h>])
+#                  [JSON d_json.cpp] [JSON_O1 e_json.cpp] [APART f.cpp] [PRECOMPILE <ATen/ops/empty.h>])
 #   sluice_test(NAME zero TIER 1 SOURCES a_test.cpp DEPS sluice::zero [LABELS cpu multi] [SERIAL] [FIRST]
 #               [BUSY] [APART] [JSON])
 #
@@ -13,11 +13,14 @@
 # FIRST: among the longest; ctest -j starts it before others, so that it is not alone at the end.
 # JSON: sources, or a whole test, that compile the JSON library's templates and whose run time does not count: -O0, with
 # a precompiled header of that library. JSON_O1: the same for sources whose run time counts.
-# APART: the test's sources have file-local names in common, so SLUICE_UNITY_TESTS does not join them.
+# APART: the test's sources have file-local names in common, so SLUICE_UNITY_TESTS does not join them. In a library,
+# the sources of which a file-local name is also another source's: SLUICE_UNITY compiles each of them alone.
 
 add_library(sluice_flags INTERFACE)
 target_compile_options(sluice_flags INTERFACE
-  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wsign-conversion -Werror>)
+  $<$<COMPILE_LANGUAGE:CXX>:-Wall -Wextra -Wsign-conversion>
+  # The warnings that count are those of a source that is compiled alone.
+  $<$<AND:$<COMPILE_LANGUAGE:CXX>,$<NOT:$<BOOL:$<TARGET_PROPERTY:SLUICE_JOINED>>>>:-Werror>)
 target_include_directories(sluice_flags INTERFACE "${CMAKE_SOURCE_DIR}")
 if(SLUICE_SANITIZE)
   target_compile_options(sluice_flags INTERFACE -fsanitize=${SLUICE_SANITIZE} -fno-sanitize-recover=all
@@ -84,6 +87,16 @@ function(_sluice_apply_tier target tier)
   endif()
 endfunction()
 
+# _sluice_join(TARGET): under SLUICE_UNITY the target's sources are compiled several at a time. A source with compile
+# options or definitions of its own is compiled alone.
+function(_sluice_join target)
+  if(SLUICE_UNITY)
+    set_target_properties(${target} PROPERTIES SLUICE_JOINED ON UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 16)
+    # A class of one source may hold a file-local type: nobody else sees the class.
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANG_AND_ID:CXX,GNU>:-Wno-subobject-linkage>)
+  endif()
+endfunction()
+
 # sluice_json_sources(TARGET TIER 0|1 [O1] SOURCES a.cpp... DEPS what the sources see)
 function(sluice_json_sources target)
   cmake_parse_arguments(J "O1" "TIER" "SOURCES;DEPS" ${ARGN})
@@ -97,16 +110,18 @@ function(sluice_json_sources target)
   add_library(${target}_${kind} OBJECT ${J_SOURCES})
   target_link_libraries(${target}_${kind} PRIVATE ${like} ${J_DEPS} nlohmann_json::nlohmann_json)
   _sluice_apply_tier(${target}_${kind} ${J_TIER})
+  _sluice_join(${target}_${kind})
   _sluice_precompile(${target}_${kind} ${kind} LIBRARY 0 HEADERS <nlohmann/json.hpp>
                      LIKE ${like} nlohmann_json::nlohmann_json)
   target_sources(${target} PRIVATE $<TARGET_OBJECTS:${target}_${kind}>)
 endfunction()
 
 function(sluice_library)
-  cmake_parse_arguments(L "HOT;BUSY" "NAME;TIER" "SOURCES;BRIDGES;JSON;JSON_O1;DEPS;PRIVATE_DEPS;PRECOMPILE" ${ARGN})
+  cmake_parse_arguments(L "HOT;BUSY" "NAME;TIER" "SOURCES;BRIDGES;JSON;JSON_O1;APART;DEPS;PRIVATE_DEPS;PRECOMPILE" ${ARGN})
   if(L_TIER GREATER 0 AND NOT SLUICE_TORCH)
     return()
   endif()
+  set_source_files_properties(${L_APART} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
   add_library(sluice_${L_NAME} STATIC ${L_SOURCES})
   add_library(sluice::${L_NAME} ALIAS sluice_${L_NAME})
   set(optimisation $<BUILD_INTERFACE:sluice_cold>)
@@ -118,6 +133,7 @@ function(sluice_library)
   # How this build compiles is not the business of who links an installed library.
   target_link_libraries(sluice_${L_NAME} PRIVATE $<BUILD_INTERFACE:sluice_flags> ${optimisation} ${L_PRIVATE_DEPS}
                                          PUBLIC ${L_DEPS})
+  _sluice_join(sluice_${L_NAME})
   set_property(GLOBAL APPEND PROPERTY SLUICE_LIBRARIES sluice_${L_NAME})
   _sluice_apply_tier(sluice_${L_NAME} ${L_TIER})
   if(L_TIER EQUAL 1)
@@ -133,6 +149,7 @@ function(sluice_library)
     target_link_libraries(sluice_${L_NAME}_bridges PRIVATE sluice_flags ${optimisation} ${L_DEPS}
                                                            ${L_PRIVATE_DEPS})
     _sluice_apply_tier(sluice_${L_NAME}_bridges 2)
+    _sluice_join(sluice_${L_NAME}_bridges)
     target_sources(sluice_${L_NAME} PRIVATE $<TARGET_OBJECTS:sluice_${L_NAME}_bridges>)
   endif()
   if(L_JSON)

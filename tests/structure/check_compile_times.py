@@ -4,7 +4,7 @@
 Usage: check_compile_times.py BUILD/.ninja_log [--retime] [--since=COMMIT]
 Run it after a cold build with ccache off (CCACHE_DISABLE=1).  Exempt are *_bridge.cpp, *.cu and tests of
 tier 2 (those that see libtorch without the fence macros).  Of several entries for one output the fastest counts.
-Test sources that were compiled together (SLUICE_UNITY_TESTS) each took at most the time of all of them: where
+Sources that were compiled together (SLUICE_UNITY, SLUICE_UNITY_TESTS) each took at most the time of all of them: where
 that is over the limit, --retime compiles each alone that changed since COMMIT (default: each), for a minute and a
 half at most: those it does not come to are counted.
 --retime compiles each slow unit once more, alone, and takes its processor time when that is less: on a busy
@@ -25,7 +25,7 @@ from dataclasses import dataclass
 LIMIT_SECONDS = 5.0
 REFERENCE_SECONDS = 1.2  # g++ 12 -fsyntax-only of one line that includes ATen/core/Tensor.h
 FENCE = "TORCH_ASSERT_ONLY_METHOD_OPERATORS"
-JOINED_SECONDS = 90  # for compiling test sources once more, alone
+JOINED_SECONDS = 90  # for compiling joined sources once more, alone
 TORCH_API = "torch/csrc/api/include"
 
 
@@ -161,7 +161,7 @@ def complaints(suspected, limit, retime, joined_seconds=JOINED_SECONDS):
         if seconds is not None and seconds > limit:
             yield f"{unit.source}: {seconds:.1f} s, the limit is {limit:.1f} s; include less or split it"
     if None in times:
-        print(f"{times.count(None)} test sources that were compiled together were not timed alone")
+        print(f"{times.count(None)} sources that were compiled together were not timed alone")
 
 
 def main(argv):

@@ -298,7 +298,7 @@ class CompileTimes(unittest.TestCase):
         self.assertEqual([line.split(":")[0] for line in found], ["tests/zero/b_test.cpp"])
         with contextlib.redirect_stdout(io.StringIO()) as said:
             self.assertEqual(list(complaints(suspects(units, 5.0), 5.0, lambda unit: 9.0, joined_seconds=0)), [])
-        self.assertTrue(said.getvalue().startswith("2 test sources"), said.getvalue())
+        self.assertTrue(said.getvalue().startswith("2 sources"), said.getvalue())
         self.assertEqual(suspects(units, 9.5), [])
         self.assertEqual([u.source for u in suspects(units, 5.0, {"tests/zero/a_test.cpp"})], ["tests/zero/a_test.cpp"])
 
