@@ -44,7 +44,7 @@ STUBS = {
         if [[ -e $STATE/ninja-fails ]]; then
           echo "[1/2] Building CXX object a.o"; echo "FAILED: b.o"; echo "b.cpp:1: error: bad"; exit 1
         fi
-        [[ -e $STATE/ninja-is-slow ]] && sleep 1
+        [[ -e $STATE/ninja-is-slow ]] && { echo "[25/100] Building CXX object a.o"; sleep 3; }
         mkdir -p runtime/cli
         [[ -e $STATE/builds-the-module ]] && touch libsluice_cuda.so
         printf '#!/usr/bin/env bash\\necho "program $*"; exit 7\\n' > runtime/cli/sluice
@@ -64,6 +64,7 @@ class Wrapper(unittest.TestCase):
                        os.path.join(self.root, "zero"), os.path.join(self.root, "cmake")):
             os.makedirs(folder)
         shutil.copy(os.path.join(ROOT, "sluice"), self.root)
+        shutil.copy(os.path.join(ROOT, "cmake", "wrapper_build.bash"), os.path.join(self.root, "cmake"))
         self.source = os.path.join(self.root, "zero", "a.cpp")
         for path in (self.source, os.path.join(self.root, "CMakePresets.json"),
                      os.path.join(self.root, "CMakeLists.txt")):
@@ -212,6 +213,25 @@ class Wrapper(unittest.TestCase):
         self.sluice("x", **self.with_nvcc(self.toolkit("cuda-12.9")))
         self.assertTrue(any("--fresh" in c for c in self.calls()))
 
+    def test_the_cuda_module_waits_for_a_gpu_or_for_a_build_of_everything(self):
+        nvcc = self.with_nvcc(self.toolkit("cuda"))
+        gpu = {"LD_PRELOAD": os.path.join(self.top, "libcuda.so.1")}
+
+        def configured(*args, **extra):
+            self.sluice(*args, **nvcc, **extra)
+            return [c.split("-DSLUICE_CUDA=")[1].split()[0] for c in self.calls() if "--preset release" in c]
+
+        done = self.sluice("x", **nvcc)
+        self.assertIn("no GPU is visible: the CUDA module waits for one", done.stderr)
+        self.assertTrue(any("-DSLUICE_CUDA=OFF" in c for c in self.calls()))
+        self.assertEqual(configured("x"), [])
+        self.assertEqual(configured("x", **gpu), ["AUTO", "AUTO"])
+        self.assertEqual(configured("x"), [])  # the GPU left: the module stays
+        shutil.rmtree(os.path.join(self.root, "build"))
+        self.assertEqual(configured("x"), ["OFF"])
+        self.assertEqual(configured("test"), ["AUTO", "AUTO"])
+        self.assertEqual(configured("x"), [])
+
     def test_a_configuration_that_fails_leaves_the_one_before(self):
         self.ready()
         cache = os.path.join(self.root, "build", "release", "CMakeCache.txt")
@@ -301,6 +321,58 @@ class Wrapper(unittest.TestCase):
         built = [c for c in self.calls() if c.startswith("ninja") and "-n" not in c.split()]
         self.assertEqual(len(built), 1)
         self.assertEqual(sum("waiting for it" in err for _, err in outputs), 2)
+
+    def test_a_long_build_says_how_far_it_is(self):
+        self.flag("ninja-is-slow")
+        wrapper = os.path.join(self.root, "cmake", "wrapper_build.bash")
+        with open(wrapper, encoding="utf-8") as stream:
+            text = stream.read()
+        self.assertIn("progress_seconds=15", text)
+        self.put(wrapper, text.replace("progress_seconds=15", "progress_seconds=1"))
+        done = self.sluice("x")
+        self.assertEqual((done.returncode, done.stdout), (7, "program x\n"), done.stderr)
+        said = [line for line in done.stderr.splitlines() if "steps done" in line]
+        self.assertRegex(said[0], r"^sluice: 25 of 100 steps done \(25 %\) after 0:0[1-3], about 0:0[3-9] left$")
+        self.assertNotIn("Building CXX", done.stderr)
+
+    def test_on_a_terminal_the_line_stays_in_place(self):
+        self.flag("ninja-is-slow")
+        terminal, stderr = os.openpty()
+        done = subprocess.run([os.path.join(self.root, "sluice"), "x"], env=self.environment(TERM="xterm"), stderr=stderr,
+                              stdout=subprocess.PIPE, text=True, timeout=60, check=False)
+        os.close(stderr)
+        said = os.read(terminal, 65536).decode()
+        os.close(terminal)
+        self.assertEqual((done.returncode, done.stdout), (7, "program x\n"), said)
+        self.assertRegex(said, r"\r\x1b\[Ksluice: 25 of 100 steps done [^\r\n]* left\r\x1b\[K")
+        self.assertRegex(said, r"\r\x1b\[Ksluice: built in \d+ s\r\n$")
+
+    def test_the_first_build_joins_sources_and_stays_as_it_is(self):
+        def joined(**extra):
+            self.put(self.source, "edited" + str(extra))
+            done = self.sluice("x", **extra)
+            self.assertEqual(done.stdout, "program x\n", done.stderr)
+            configured = [c for c in self.calls() if "--preset" in c]
+            return [c.split("-DSLUICE_UNITY=")[1].split()[0] for c in configured]
+
+        self.assertEqual(joined(), ["ON"])
+        self.assertEqual(joined(), [])
+        self.assertEqual(joined(SLUICE_UNITY="ON"), [])
+        self.assertEqual(joined(SLUICE_UNITY="OFF"), ["OFF", "OFF"])  # tried, then done
+        self.assertEqual(joined(), [])
+        self.assertEqual(joined(SLUICE_UNITY="ON"), ["ON", "ON"])
+        self.assertEqual(joined(), [])
+        done = self.sluice("x", SLUICE_UNITY="yes")
+        self.assertEqual((done.returncode, done.stdout), (2, ""))
+        self.assertIn("SLUICE_UNITY is yes; set it to ON or OFF", done.stderr)
+
+    def test_a_build_from_before_stays_as_it_is(self):
+        self.assertEqual(self.sluice("x", SLUICE_UNITY="OFF").returncode, 7)
+        configured = os.path.join(self.root, "build", "release", ".configured-from")
+        with open(configured, encoding="utf-8") as stream:
+            self.assertNotIn("unity", stream.read())
+        self.calls()
+        self.assertEqual((self.sluice("x").stderr, self.calls()), ("", []))
 
     def test_tests(self):
         self.assertEqual(self.sluice("test", "-R", "zero").returncode, 0)
