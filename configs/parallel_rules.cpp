@@ -6,11 +6,11 @@
 namespace sluice {
 namespace {
 
-std::string num(std::int64_t value) { return std::to_string(value); }
+std::string decimal(std::int64_t value) { return std::to_string(value); }
 
 // "7 % 2 = 1"
 std::string remainder(std::int64_t size, std::int64_t of) {
-  return num(size) + " % " + num(of) + " = " + num(size % of);
+  return decimal(size) + " % " + decimal(of) + " = " + decimal(size % of);
 }
 
 class ParallelRules {
@@ -45,7 +45,7 @@ class ParallelRules {
 
   void check_tensor() {
     if (!model_.explicit_units) {
-      broken("parallel.tensor", num(mesh_.tensor) +
+      broken("parallel.tensor", decimal(mesh_.tensor) +
                                     " ranks need model.explicit_units: true: the units of "
                                     "libtorch's autograd have all of a block");
     }
@@ -65,9 +65,10 @@ class ParallelRules {
     if (model_.vocab == 0) return;
     const std::int64_t rows = vocab_rows(model_.vocab, mesh_.tensor);
     if (rows * (mesh_.tensor - 1) < model_.vocab) return;
-    broken("parallel.tensor", "the last rank must have words: (tensor - 1) x " + num(rows) +
-                                  " rows < model.vocab does not hold: " + num(mesh_.tensor - 1) +
-                                  " x " + num(rows) + " >= " + num(model_.vocab));
+    broken("parallel.tensor",
+           "the last rank must have words: (tensor - 1) x " + decimal(rows) +
+               " rows < model.vocab does not hold: " + decimal(mesh_.tensor - 1) + " x " +
+               decimal(rows) + " >= " + decimal(model_.vocab));
   }
 
   void check_schedule() {
@@ -80,7 +81,7 @@ class ParallelRules {
              "1f1b");
     }
     if (!interleaved && mesh_.virtual_stages > 1) {
-      broken("parallel.virtual_stages", num(mesh_.virtual_stages) +
+      broken("parallel.virtual_stages", decimal(mesh_.virtual_stages) +
                                             " need parallel.schedule: interleaved, and it is " +
                                             schedule);
     }
@@ -98,8 +99,8 @@ class ParallelRules {
       broken("parallel.pipeline",
              "layers + 2 >= pipeline x virtual_stages (embedding, blocks and loss head; one unit "
              "or more in each piece) does not hold: " +
-                 num(model_.layers) + " + 2 < " + num(mesh_.pipeline) + " x " +
-                 num(mesh_.virtual_stages));
+                 decimal(model_.layers) + " + 2 < " + decimal(mesh_.pipeline) + " x " +
+                 decimal(mesh_.virtual_stages));
     }
     if (run_.train.accumulation_order == AccumulationOrder::kLayer) {
       broken("train.accumulation_order",
@@ -115,17 +116,17 @@ class ParallelRules {
       broken(
           "parallel.stage_layers",
           "needs a number for each of pipeline x virtual_stages pieces: " + std::to_string(count) +
-              " != " + num(mesh_.pipeline) + " x " + num(mesh_.virtual_stages));
+              " != " + decimal(mesh_.pipeline) + " x " + decimal(mesh_.virtual_stages));
     }
     std::int64_t total = 0;
     std::string sum;
     for (const int layers : mesh_.stage_layers) {
       total += layers;
-      sum += (sum.empty() ? "" : " + ") + num(layers);
+      sum += (sum.empty() ? "" : " + ") + decimal(layers);
     }
     if (total == model_.layers) return;
-    broken("parallel.stage_layers", "the sum must be model.layers: " + sum + " = " + num(total) +
-                                        " != " + num(model_.layers));
+    broken("parallel.stage_layers", "the sum must be model.layers: " + sum + " = " +
+                                        decimal(total) + " != " + decimal(model_.layers));
   }
 
   // Gradients that are summed over replicas pass through memory.
@@ -135,7 +136,7 @@ class ParallelRules {
     if (mesh_.sequence && mesh_.tensor > 1) {
       why = "with parallel.sequence each tensor-parallel rank has a part of the gradients of norms";
     } else if (mesh_.tensor > model_.kv_heads) {
-      why = "tensor > model.kv_heads (" + num(mesh_.tensor) + " > " + num(model_.kv_heads) +
+      why = "tensor > model.kv_heads (" + decimal(mesh_.tensor) + " > " + decimal(model_.kv_heads) +
             "): ranks that share a key head have a part of its gradients each";
     } else if (mesh_.pipeline > 1 && model_.tie_embeddings) {
       why =

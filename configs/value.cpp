@@ -201,7 +201,7 @@ std::string join(const std::vector<std::string_view>& words) {
 }
 
 // Always in double quotes. REQUIRES: text without control characters, as read_path accepts.
-std::string quoted(std::string_view text) {
+std::string in_yaml_quotes(std::string_view text) {
   std::string out = "\"";
   for (const char c : escape_interpolation(text)) {
     if (c == '"' || c == '\\') out += '\\';
@@ -352,7 +352,7 @@ std::string write_value(const Rules& rules, const Value& value) {
           }
           const bool plain = rules.type == KeyType::kInterval || rules.type == KeyType::kSteps ||
                              rules.type == KeyType::kRate;
-          return plain ? held : quoted(held);
+          return plain ? held : in_yaml_quotes(held);
         } else if constexpr (std::is_same_v<Held, std::vector<double>>) {
           return list_of(held, format_number);
         } else if constexpr (std::is_same_v<Held, std::vector<std::int64_t>>) {
@@ -360,7 +360,7 @@ std::string write_value(const Rules& rules, const Value& value) {
         } else if constexpr (std::is_same_v<Held, std::vector<Record>>) {
           return list_of(held, [&](const Record& record) { return write_record(rules, record); });
         } else {
-          return list_of(held, [](const std::string& text) { return quoted(text); });
+          return list_of(held, [](const std::string& text) { return in_yaml_quotes(text); });
         }
       },
       value);

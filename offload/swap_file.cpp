@@ -22,7 +22,7 @@
 namespace sluice {
 namespace {
 
-constexpr char kMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'S', 'W'};
+constexpr char kSwapMagic[8] = {'S', 'L', 'U', 'I', 'C', 'E', 'S', 'W'};
 
 // The header in the file, little-endian. The rest of the header block is zero.
 struct RawHeader {
@@ -81,7 +81,7 @@ bool has_data_behind(int descriptor) {
 
 void encode_header(const SwapHeader& header, std::byte* block) {
   RawHeader raw{};
-  std::memcpy(raw.magic, kMagic, sizeof(kMagic));
+  std::memcpy(raw.magic, kSwapMagic, sizeof(kSwapMagic));
   raw.format = kSwapFormat;
   raw.rank = header.rank;
   raw.file = header.file;
@@ -101,7 +101,7 @@ void encode_header(const SwapHeader& header, std::byte* block) {
 std::optional<SwapHeader> decode_header(const std::byte* block) {
   RawHeader raw;
   std::memcpy(&raw, block, sizeof(raw));
-  if (std::memcmp(raw.magic, kMagic, sizeof(kMagic)) != 0 || raw.format != kSwapFormat ||
+  if (std::memcmp(raw.magic, kSwapMagic, sizeof(kSwapMagic)) != 0 || raw.format != kSwapFormat ||
       raw.hash != fnv(&raw, offsetof(RawHeader, hash))) {
     return std::nullopt;
   }
@@ -123,7 +123,7 @@ SwapKind inspect_swap_file(const std::string& path, std::optional<SwapHeader>* h
   if (header->has_value()) return SwapKind::kOurs;
   const bool zero = std::all_of(block, block + got, [](std::byte b) { return b == std::byte{0}; });
   if (zero) return has_more ? SwapKind::kDamaged : SwapKind::kUnwritten;
-  const bool magic = got >= 8 && std::memcmp(block, kMagic, sizeof(kMagic)) == 0;
+  const bool magic = got >= 8 && std::memcmp(block, kSwapMagic, sizeof(kSwapMagic)) == 0;
   return magic ? SwapKind::kDamaged : SwapKind::kForeign;
 }
 

@@ -18,7 +18,7 @@
 namespace sluice {
 namespace {
 
-constexpr int kWarmUpRounds = 2;
+constexpr int kWarmUpExchanges = 2;
 constexpr DType kDType = DType::kFloat32;
 
 enum class Work { kReduceScatter, kAllGather, kCopy };
@@ -191,7 +191,7 @@ struct Measured {
 // In every round each contender has its turn, so that all see the same machine.
 Measured take_turns(Contest& contest, Work work, std::int64_t bytes, int rounds) {
   Measured measured{std::vector<std::vector<double>>(contest.contenders.size())};
-  for (int round = -kWarmUpRounds; round < rounds; ++round) {
+  for (int round = -kWarmUpExchanges; round < rounds; ++round) {
     for (std::size_t i = 0; i < contest.contenders.size(); ++i) {
       const double seconds = contest.contenders[i].seconds(work, bytes);
       contest.meet();
@@ -209,7 +209,7 @@ double ratio_to(const std::vector<double>& reference, const std::vector<double>&
 
 CopyRow measure_copy(Contest& contest, std::int64_t bytes, int rounds) {
   std::vector<double> seconds;
-  for (int round = -kWarmUpRounds; round < rounds; ++round) {
+  for (int round = -kWarmUpExchanges; round < rounds; ++round) {
     const double took = contest.copier().seconds(Work::kCopy, bytes);
     contest.meet();
     if (round >= 0) seconds.push_back(took);
@@ -239,7 +239,7 @@ void add_rows(CommBenchResult& result, const Contest& contest, const char* opera
 }
 
 // Share of the copy rate from which memory limits the ranks.
-constexpr double kMemoryBound = 0.8;
+constexpr double kMemoryBoundExchange = 0.8;
 
 std::string limit_of(const CommBenchResult& result) {
   const auto largest = *std::max_element(result.options.bytes.begin(), result.options.bytes.end());
@@ -251,7 +251,7 @@ std::string limit_of(const CommBenchResult& result) {
   const std::string what = "the fastest all-gather of " + format_bytes(largest) + " (" +
                            best->transport + ") receives at " + format_percent(best->of_copy) +
                            " of the rate at which the same ranks copy memory";
-  if (best->of_copy >= kMemoryBound) return "memory: " + what;
+  if (best->of_copy >= kMemoryBoundExchange) return "memory: " + what;
   if (best->transport == name_of(Transport::kGloo)) return "loopback TCP: " + what;
   return "meeting of the ranks and transport, not memory: " + what;
 }

@@ -32,10 +32,10 @@ std::string lower_extension(const fs::path& path) {
   return extension;
 }
 
-TextFormat format_of(const fs::path& path) {
+TextFormat format_by_name(const fs::path& path) {
   const std::string extension = lower_extension(path);
   if (extension == ".gz" || extension == ".zst") {
-    const TextFormat inner = format_of(path.stem());
+    const TextFormat inner = format_by_name(path.stem());
     return inner == TextFormat::kParquet ? TextFormat::kPlain : inner;
   }
   if (extension == ".parquet") return TextFormat::kParquet;
@@ -44,7 +44,7 @@ TextFormat format_of(const fs::path& path) {
 }
 
 bool is_text_name(const fs::path& path) {
-  const TextFormat format = format_of(path);
+  const TextFormat format = format_by_name(path);
   if (format == TextFormat::kJsonLines || format == TextFormat::kParquet) return true;
   const std::string extension = lower_extension(path);
   return std::find(kTextExtensions.begin(), kTextExtensions.end(), extension) !=
@@ -171,7 +171,7 @@ TextFile describe(const fs::path& path, bool named, const std::string& key) {
           status.st_size,
           status.st_mtim.tv_sec * 1'000'000'000 + status.st_mtim.tv_nsec,
           named,
-          format_of(path),
+          format_by_name(path),
           key};
 }
 

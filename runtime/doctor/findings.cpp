@@ -17,7 +17,7 @@ namespace {
 constexpr std::int64_t kEnoughMemlock = kGiB;
 constexpr std::int64_t kEnoughShm = kGiB;
 // fp32 master and two moments: read and written by each update on NVMe.
-constexpr double kStateBytes = 12;
+constexpr double kStateBytesOfElem = 12;
 // A drive below this makes an update of 1e9 parameters take over half a minute.
 constexpr double kSlowDisk = 0.75e9;
 constexpr double kBusyShare = 0.5;    // load over the cores: others compute too
@@ -194,7 +194,7 @@ class Findings {
     if (!rates_.disk_both_bps || *rates_.disk_both_bps >= kSlowDisk) return;
     add(FindingKind::kSlow, "the disk moves " + format_byte_rate(*rates_.disk_both_bps),
         "an optimizer step on it takes " +
-            format_seconds(2 * kStateBytes * 1e9 / *rates_.disk_both_bps) +
+            format_seconds(2 * kStateBytesOfElem * 1e9 / *rates_.disk_both_bps) +
             " per 1e9 parameters (12 bytes read and written of each)",
         "keep the optimizer on the host, stripe several drives (nvme_path: [a, b]), or accumulate "
         "more samples a step");

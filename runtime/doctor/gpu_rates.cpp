@@ -17,7 +17,7 @@ namespace sluice {
 namespace {
 
 // Of the GPU's free memory, for one of three arrays.
-constexpr std::int64_t kShareOfMemory = 8;
+constexpr std::int64_t kShareOfGpuMemory = 8;
 constexpr std::int64_t kSmallestSide = 1024;
 constexpr double kStillGains = 1.02;  // a larger product that is this much faster is worth a larger
 constexpr int kMostRepeats = 1000;
@@ -179,7 +179,7 @@ class GpuExamination {
     rates_.spread["gpu." + field] = rate.spread;
   }
   [[nodiscard]] std::int64_t affordable(std::int64_t bytes) const {
-    return std::max(std::min(bytes, facts_.free_bytes / kShareOfMemory), kMiB) / 4096 * 4096;
+    return std::max(std::min(bytes, facts_.free_bytes / kShareOfGpuMemory), kMiB) / 4096 * 4096;
   }
 
   void copies(GpuRates& mine) {

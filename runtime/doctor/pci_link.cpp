@@ -15,7 +15,7 @@ constexpr std::array<double, 6> kGenerations{2.5, 5, 8, 16, 32, 64};
 constexpr double kOldCode = 0.8;
 constexpr double kNewCode = 128.0 / 130;
 
-std::optional<std::string> first_line(const std::string& path) {
+std::optional<std::string> attribute(const std::string& path) {
   std::ifstream file(path);
   std::string line;
   if (!std::getline(file, line)) return std::nullopt;
@@ -24,7 +24,7 @@ std::optional<std::string> first_line(const std::string& path) {
 
 // Below 0 is the system's word for "none".
 std::optional<int> count_in(const std::string& path) {
-  const std::optional<std::string> line = first_line(path);
+  const std::optional<std::string> line = attribute(path);
   if (!line) return std::nullopt;
   int value = -1;
   const auto parsed = std::from_chars(line->data(), line->data() + line->size(), value);
@@ -33,7 +33,7 @@ std::optional<int> count_in(const std::string& path) {
 }
 
 std::optional<double> speed_in(const std::string& path) {
-  const std::optional<std::string> line = first_line(path);
+  const std::optional<std::string> line = attribute(path);
   return line ? parse_link_speed(*line) : std::nullopt;
 }
 

@@ -1,12 +1,9 @@
 #include "base/format.hpp"
+#include "configs/migrate/deepspeed/batch_keys.hpp"
 #include "configs/migrate/deepspeed/deepspeed_rules.hpp"
 
 namespace sluice::migrate {
 namespace {
-
-constexpr std::string_view kGlobal = "train_batch_size";
-constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
-constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
 
 bool is_unfilled(const DeepSpeedConfig& config, std::string_view path) {
   for (const AutoValue& value : config.autos) {

@@ -22,13 +22,6 @@ std::vector<DeepSpeedKey> write_table() {
   return table.take();
 }
 
-std::string_view section_of(std::string_view path) {
-  const std::size_t dot = path.rfind('.');
-  return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
-}
-
-std::string_view name_of(std::string_view path) { return path.substr(path.rfind('.') + 1); }
-
 // Rows by both names.
 using PathIndex = std::map<std::string, std::vector<const DeepSpeedKey*>, std::less<>>;
 
@@ -118,5 +111,12 @@ std::vector<std::string_view> names_in_section(std::string_view section, std::st
   }
   return names;
 }
+
+std::string_view section_of(std::string_view path) {
+  const std::size_t dot = path.rfind('.');
+  return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
+}
+
+std::string_view name_of(std::string_view path) { return path.substr(path.rfind('.') + 1); }
 
 }  // namespace sluice::migrate

@@ -101,4 +101,8 @@ struct DeepSpeedKey {
                                                              std::string_view variant,
                                                              const DeepSpeedVersion& version);
 
+// Of a path: everything before the last dot ("" without one), and what is behind it.
+[[nodiscard]] std::string_view section_of(std::string_view path);
+[[nodiscard]] std::string_view name_of(std::string_view path);
+
 }  // namespace sluice::migrate

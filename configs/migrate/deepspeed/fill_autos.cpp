@@ -7,6 +7,7 @@
 
 #include "base/format.hpp"
 #include "configs/interval.hpp"
+#include "configs/migrate/deepspeed/batch_keys.hpp"
 #include "configs/migrate/deepspeed/deepspeed_mapping.hpp"
 #include "configs/migrate/deepspeed/deepspeed_values.hpp"
 #include "configs/schema.hpp"
@@ -18,9 +19,6 @@ namespace {
 using Autos = std::map<std::string, std::string, std::less<>>;
 using Kind = HjsonNode::Kind;
 
-constexpr std::string_view kGlobal = "train_batch_size";
-constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
-constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
 constexpr std::string_view kLr = "optimizer.params.lr";
 
 // The key of Sluice that an "auto" maps to, with the argument of Hugging Face's Trainer.

@@ -17,13 +17,6 @@ constexpr std::string_view kHead =
     "[migrate.md](migrate.md) explains the command and the classes. Defaults are those of "
     "DeepSpeed ";
 
-std::string_view section_of(std::string_view path) {
-  const std::size_t dot = path.rfind('.');
-  return dot == std::string_view::npos ? std::string_view() : path.substr(0, dot);
-}
-
-std::string_view name_of(std::string_view path) { return path.substr(path.rfind('.') + 1); }
-
 // A cell of a Markdown table.
 std::string cell(std::string_view text) {
   std::string out;

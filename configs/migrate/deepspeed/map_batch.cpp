@@ -2,6 +2,7 @@
 #include <algorithm>
 
 #include "base/format.hpp"
+#include "configs/migrate/deepspeed/batch_keys.hpp"
 #include "configs/migrate/deepspeed/deepspeed_mapping.hpp"
 #include "configs/migrate/deepspeed/deepspeed_rules.hpp"
 #include "configs/value.hpp"
@@ -9,9 +10,6 @@
 namespace sluice::migrate {
 namespace {
 
-constexpr std::string_view kGlobal = "train_batch_size";
-constexpr std::string_view kMicro = "train_micro_batch_size_per_gpu";
-constexpr std::string_view kAccumulation = "gradient_accumulation_steps";
 constexpr std::string_view kGlobalKey = "train.global_batch";
 
 std::int64_t tensor_ranks(const DeepSpeedConfig& config) {

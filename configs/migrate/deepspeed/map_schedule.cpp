@@ -11,14 +11,17 @@
 namespace sluice::migrate {
 namespace {
 
-constexpr std::string_view kType = "scheduler.type";
+constexpr std::string_view kSchedulerType = "scheduler.type";
 
-std::string parameter(std::string_view name) { return "scheduler.params." + std::string(name); }
+std::string scheduler_parameter(std::string_view name) {
+  return "scheduler.params." + std::string(name);
+}
 
 void constant_rate(DeepSpeedMapping& mapping) {
-  if (mapping.has_arguments()) return mapping.idle(kType, "the Trainer makes the scheduler");
-  if (mapping.is_written(kType)) {
-    mapping.set(kType, "schedule.type", "constant", "is no scheduler");
+  if (mapping.has_arguments())
+    return mapping.idle(kSchedulerType, "the Trainer makes the scheduler");
+  if (mapping.is_written(kSchedulerType)) {
+    mapping.set(kSchedulerType, "schedule.type", "constant", "is no scheduler");
   } else {
     mapping.add_default("scheduler", KeyClass::kMapped,
                         "schedule.type constant: DeepSpeed without a scheduler keeps the "
@@ -31,11 +34,11 @@ void constant_rate(DeepSpeedMapping& mapping) {
 
 // For a migration that --allow lets pass.
 void refused_type(DeepSpeedMapping& mapping) {
-  mapping.set(kType, "schedule.type", "constant", "that Sluice lacks");
-  mapping.classify(kType, KeyClass::kRefused,
+  mapping.set(kSchedulerType, "schedule.type", "constant", "that Sluice lacks");
+  mapping.classify(kSchedulerType, KeyClass::kRefused,
                    format_text("Sluice has no {}; with --allow scheduler.type the learning rate is "
                                "constant",
-                               mapping.shown(kType)));
+                               mapping.shown(kSchedulerType)));
 }
 
 // The learning rate of the result: of --set, of the file, or of the training arguments.
@@ -75,7 +78,7 @@ void set_share(DeepSpeedMapping& mapping, const std::string& path, std::string_v
 
 // The learning rate after the warm-up.
 void set_highest(DeepSpeedMapping& mapping) {
-  const std::string path = parameter("warmup_max_lr");
+  const std::string path = scheduler_parameter("warmup_max_lr");
   constexpr std::string_view kLr = "optimizer.params.lr";
   const DeepSpeedConfig& config = mapping.config();
   if (!config.has(path)) return;
@@ -99,10 +102,10 @@ void set_highest(DeepSpeedMapping& mapping) {
 
 void map_warmup(DeepSpeedMapping& mapping) {
   const DeepSpeedConfig& config = mapping.config();
-  const std::string shape = parameter("warmup_type");
-  const std::string steps = parameter("warmup_num_steps");
-  const std::string lowest = parameter("warmup_min_lr");
-  const std::string share = parameter("warmup_min_ratio");
+  const std::string shape = scheduler_parameter("warmup_type");
+  const std::string steps = scheduler_parameter("warmup_num_steps");
+  const std::string lowest = scheduler_parameter("warmup_min_lr");
+  const std::string share = scheduler_parameter("warmup_min_ratio");
   mapping.set(shape, "schedule.warmup", config.text(shape) == "linear" ? "linear" : "log");
   if (!mapping.is_written(shape)) {
     mapping.classify(shape, KeyClass::kMapped,
@@ -117,16 +120,16 @@ void map_warmup(DeepSpeedMapping& mapping) {
 
 void map_fall(DeepSpeedMapping& mapping, std::string_view type) {
   const DeepSpeedConfig& config = mapping.config();
-  const std::string total = parameter("total_num_steps");
+  const std::string total = scheduler_parameter("total_num_steps");
   if (type == "WarmupLR") return;
   if (const auto steps = count_of(config, total)) {
     mapping.set(total, "schedule.decay_steps", std::to_string(*steps), "steps");
   }
   if (type == "WarmupCosineLR") {
-    set_share(mapping, parameter("cos_min_ratio"), "schedule.min_lr");
+    set_share(mapping, scheduler_parameter("cos_min_ratio"), "schedule.min_lr");
   } else if (mapping.value("schedule.warmup_min_lr") != nullptr) {
-    set_bound(mapping, parameter("warmup_min_lr"), "schedule.min_lr",
-              config.number(parameter("warmup_min_lr")));
+    set_bound(mapping, scheduler_parameter("warmup_min_lr"), "schedule.min_lr",
+              config.number(scheduler_parameter("warmup_min_lr")));
   }
 }
 
@@ -144,15 +147,15 @@ std::string note_of(const DeepSpeedConfig& config, std::string_view shape) {
 
 void map_schedule(DeepSpeedMapping& mapping) {
   const DeepSpeedConfig& config = mapping.config();
-  const std::string_view type = text_of(config, kType);
+  const std::string_view type = text_of(config, kSchedulerType);
   if (type.empty()) return constant_rate(mapping);
   if (!has_scheduler(config)) return refused_type(mapping);
   const std::string shape = type == "WarmupLR"        ? "constant"
                             : type == "WarmupDecayLR" ? "linear"
                                                       : "cosine";
-  mapping.set(kType, "schedule.type", shape);
-  mapping.set(kType, "schedule.counting", "deepspeed");
-  mapping.classify(kType, KeyClass::kMapped, note_of(config, shape));
+  mapping.set(kSchedulerType, "schedule.type", shape);
+  mapping.set(kSchedulerType, "schedule.counting", "deepspeed");
+  mapping.classify(kSchedulerType, KeyClass::kMapped, note_of(config, shape));
   set_highest(mapping);
   map_warmup(mapping);
   map_fall(mapping, type);

@@ -13,7 +13,7 @@ namespace {
 using Kind = HjsonNode::Kind;
 
 // Every key of accelerate's file, the former ones included.
-constexpr std::array<std::string_view, 35> kKeys{
+constexpr std::array<std::string_view, 35> kFileKeys{
     "compute_environment",
     "debug",
     "deepspeed_config",
@@ -102,8 +102,8 @@ class FileReader {
   }
   void check_keys() {
     for (const HjsonEntry& entry : file_.root.entries) {
-      if (contains(kKeys, entry.key)) continue;
-      error(entry, "accelerate has no such key" + near_miss(entry.key, kKeys));
+      if (contains(kFileKeys, entry.key)) continue;
+      error(entry, "accelerate has no such key" + near_miss(entry.key, kFileKeys));
     }
   }
   [[nodiscard]] const HjsonEntry* entry(std::string_view key) const {

@@ -16,12 +16,12 @@ struct JobKey {
   std::string_view note;
 };
 
-constexpr std::string_view kTpu = "Sluice has no TPUs";
+constexpr std::string_view kNoTpus = "Sluice has no TPUs";
 
 constexpr std::array<JobKey, 19> kJobKeys{{
     {"compute_environment", KeyClass::kRefused, "Sluice starts ranks on hosts, not on SageMaker"},
     {"debug", KeyClass::kNotNeeded, "Sluice always names the rank and the collective that failed"},
-    {"downcast_bf16", KeyClass::kRefused, kTpu},
+    {"downcast_bf16", KeyClass::kRefused, kNoTpus},
     {"dynamo_backend", KeyClass::kNotNeeded, "a compiler of PyTorch modules, for the same values"},
     {"dynamo_config", KeyClass::kNotNeeded, "a compiler of PyTorch modules, for the same values"},
     {"enable_cpu_affinity", KeyClass::kNotNeeded, "each rank has its share of the cores"},
@@ -31,12 +31,12 @@ constexpr std::array<JobKey, 19> kJobKeys{{
     {"mpirun_config", KeyClass::kNotNeeded, "Sluice starts the ranks without mpirun"},
     {"rdzv_backend", KeyClass::kNotNeeded, "Sluice has one rendezvous, at the first host"},
     {"same_network", KeyClass::kNotNeeded, "the hosts reach each other by name"},
-    {"tpu_env", KeyClass::kRefused, kTpu},
-    {"tpu_name", KeyClass::kRefused, kTpu},
-    {"tpu_use_cluster", KeyClass::kRefused, kTpu},
-    {"tpu_use_sudo", KeyClass::kRefused, kTpu},
-    {"tpu_vm", KeyClass::kRefused, kTpu},
-    {"tpu_zone", KeyClass::kRefused, kTpu},
+    {"tpu_env", KeyClass::kRefused, kNoTpus},
+    {"tpu_name", KeyClass::kRefused, kNoTpus},
+    {"tpu_use_cluster", KeyClass::kRefused, kNoTpus},
+    {"tpu_use_sudo", KeyClass::kRefused, kNoTpus},
+    {"tpu_vm", KeyClass::kRefused, kNoTpus},
+    {"tpu_zone", KeyClass::kRefused, kNoTpus},
     {"use_xpu", KeyClass::kRefused, "Sluice runs on GPUs of NVIDIA and on CPUs"},
 }};
 
@@ -101,7 +101,7 @@ class Job {
                  key.kind == KeyClass::kRefused && !is_idle(entry.value));
     }
     if (entry.key == "command_file" || entry.key == "commands") {
-      return add(entry, KeyClass::kRefused, kTpu, !is_idle(entry.value));
+      return add(entry, KeyClass::kRefused, kNoTpus, !is_idle(entry.value));
     }
     map_machine(entry);
   }

@@ -13,13 +13,11 @@ namespace {
 using enum KeyClass;
 using enum ArgumentType;
 
-constexpr std::string_view kPython = "Sluice is a program of its own and starts no Python";
-constexpr std::string_view kLogs = "each rank writes rank-N.log in output.dir";
 constexpr std::string_view kKey = "takes the place of the key in accelerate's file";
 constexpr std::string_view kCompiler = "a compiler of PyTorch modules, for the same values";
 constexpr std::string_view kTpu = "Sluice has no TPUs";
 
-constexpr std::array<ArgumentRule, 51> kRules{{
+constexpr std::array<ArgumentRule, 51> kAccelerateRules{{
     {"--config_file", "", kText, kMapped, "accelerate's file; the line's arguments come first", ""},
     {"--quiet", "-q", kFlag, kNotNeeded, "Sluice prints no traces of Python", ""},
     {"--cpu", "", kFlag, kMapped, kKey, ""},
@@ -93,7 +91,7 @@ constexpr std::array<std::string_view, 15> kFsdp{
 };
 
 std::vector<ArgumentRule> all_rules() {
-  std::vector<ArgumentRule> rules(kRules.begin(), kRules.end());
+  std::vector<ArgumentRule> rules(kAccelerateRules.begin(), kAccelerateRules.end());
   for (const std::string_view name : kFsdp) {
     rules.push_back({name, "", kText, kMapped, kKey, ""});
   }

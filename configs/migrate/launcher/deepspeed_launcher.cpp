@@ -13,11 +13,10 @@ namespace {
 using enum KeyClass;
 using enum ArgumentType;
 
-constexpr std::string_view kPython = "Sluice is a program of its own and starts no Python";
 constexpr std::string_view kLog = "Sluice always prints one progress line";
 constexpr std::string_view kVariable = "a variable of the command that starts the run";
 
-constexpr std::array<ArgumentRule, 28> kRules{{
+constexpr std::array<ArgumentRule, 28> kDeepspeedRules{{
     {"--hostfile", "-H", kText, kMapped, "the format is the same", ""},
     {"--include", "-i", kText, kMapped, "the hosts and GPUs that are left", ""},
     {"--exclude", "-e", kText, kMapped, "the hosts and GPUs that are left", ""},
@@ -358,8 +357,8 @@ class DeepSpeedLauncher {
 
 void map_deepspeed_launcher(LaunchPart& part, const std::vector<std::string>& words,
                             std::size_t first) {
-  const ArgumentReading& given =
-      part.read(words, first, kRules, {.program = "DeepSpeed's launcher", .abbreviations = true});
+  const ArgumentReading& given = part.read(
+      words, first, kDeepspeedRules, {.program = "DeepSpeed's launcher", .abbreviations = true});
   DeepSpeedLauncher(part, given).map();
 }
 

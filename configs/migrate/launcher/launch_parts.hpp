@@ -14,6 +14,9 @@ namespace sluice::migrate {
 
 // Name of the file that holds the hosts which --include and --exclude leave.
 inline constexpr std::string_view kNewHostfile = "hosts";
+// Why arguments of several launchers become nothing.
+inline constexpr std::string_view kPython = "Sluice is a program of its own and starts no Python";
+inline constexpr std::string_view kLogs = "each rank writes rank-N.log in output.dir";
 
 // One launch line under way. Decisions on single arguments are collected; finish() hands them to
 // the draft. Not thread-safe.

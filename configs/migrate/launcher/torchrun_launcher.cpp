@@ -12,12 +12,10 @@ namespace {
 using enum KeyClass;
 using enum ArgumentType;
 
-constexpr std::string_view kPython = "Sluice is a program of its own and starts no Python";
-constexpr std::string_view kLogs = "each rank writes rank-N.log in output.dir";
 constexpr std::string_view kWatch = "Sluice watches its ranks itself";
 constexpr std::string_view kRendezvous = "Sluice chooses the rendezvous of one host";
 
-constexpr std::array<ArgumentRule, 32> kRules{{
+constexpr std::array<ArgumentRule, 32> kTorchrunRules{{
     {"--nnodes", "", kText, kMapped, "hosts of the run", ""},
     {"--nproc_per_node", "", kText, kMapped, "ranks of each host", ""},
     {"--rdzv_backend", "", kText, kNotNeeded, kRendezvous, ""},
@@ -154,8 +152,9 @@ class Torchrun {
 }  // namespace
 
 void map_torchrun(LaunchPart& part, const std::vector<std::string>& words, std::size_t first) {
-  const ArgumentReading& given = part.read(
-      words, first, kRules, {.program = "torchrun", .abbreviations = true, .hyphens = true});
+  const ArgumentReading& given =
+      part.read(words, first, kTorchrunRules,
+                {.program = "torchrun", .abbreviations = true, .hyphens = true});
   Torchrun(part, given).map();
 }
 

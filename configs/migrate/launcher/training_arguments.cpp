@@ -86,9 +86,9 @@ std::string_view type_name(TrainerType type) {
   }
 }
 
-class Reading {
+class ArgumentsReading {
  public:
-  explicit Reading(std::string_view file) { values_.file = file; }
+  explicit ArgumentsReading(std::string_view file) { values_.file = file; }
 
   TrainerValues read_object(std::string_view text) {
     const HjsonDocument document = read_hjson(text);
@@ -256,7 +256,7 @@ std::string TrainerArgument::path() const {
 TrainerValues read_training_arguments(std::string_view text, std::string_view file) {
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string_view::npos || text[first] != '-') {
-    return Reading(file).read_object(text);
+    return ArgumentsReading(file).read_object(text);
   }
   const ShellCommand command = split_command(text, Newlines::kSeparateWords);
   TrainerValues values;
@@ -269,7 +269,7 @@ TrainerValues read_training_arguments(std::string_view text, std::string_view fi
 }
 
 TrainerValues read_training_arguments(const std::vector<std::string>& words) {
-  return Reading("--trainer").read_words(words);
+  return ArgumentsReading("--trainer").read_words(words);
 }
 
 }  // namespace sluice::migrate

@@ -13,7 +13,7 @@
 namespace sluice::migrate {
 namespace {
 
-MigratedKey default_key(std::string_view path) {
+MigratedKey key_by_default(std::string_view path) {
   MigratedKey key;
   key.path = path;
   key.is_written = false;
@@ -82,7 +82,7 @@ Migration migrate_megatron(std::string_view arguments, const MegatronOptions& op
   result.source = "Megatron-LM";
   const std::vector<ShellWord> words = read_words(arguments, options, result);
   if (!result.errors.empty()) return result;
-  PeerMap map(result, options.settings, default_key);
+  PeerMap map(result, options.settings, key_by_default);
   const MegatronCommand command = split_megatron_command(words, map);
   if (!result.errors.empty()) return result;
   const MegatronArgs args = parse_megatron_args(command.arguments, map.draft());

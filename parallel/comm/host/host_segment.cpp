@@ -19,7 +19,7 @@
 namespace sluice {
 namespace {
 
-constexpr char kName[] = "sluice-comm";
+constexpr char kSegmentName[] = "sluice-comm";
 
 std::int64_t segment_bytes(int size) {
   return size * (static_cast<std::int64_t>(sizeof(HostSlot)) + kHostBounceBytes);
@@ -48,7 +48,7 @@ HostSegment::HostSegment(Descriptor file, int size)
 }
 
 HostSegment HostSegment::create(int size) {
-  Descriptor file = make_memfd(kName, segment_bytes(size));
+  Descriptor file = make_memfd(kSegmentName, segment_bytes(size));
   if (!file) refuse("cannot be made", "memfd");
   HostSegment made(std::move(file), size);
   for (int r = 0; r < size; ++r) new (&made.slot(r)) HostSlot{};
@@ -56,7 +56,7 @@ HostSegment HostSegment::create(int size) {
 }
 
 HostSegment HostSegment::attach(int process, int fd, int size) {
-  Descriptor own = open_memfd_of(process, fd, O_RDWR, kName, segment_bytes(size));
+  Descriptor own = open_memfd_of(process, fd, O_RDWR, kSegmentName, segment_bytes(size));
   if (!own) {
     refuse("cannot be opened", "/proc/" + std::to_string(process) + "/fd/" + std::to_string(fd));
   }

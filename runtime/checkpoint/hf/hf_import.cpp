@@ -9,7 +9,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kPieceElems = std::int64_t{1} << 20;
+constexpr std::int64_t kImportElems = std::int64_t{1} << 20;
 
 // Copies one parameter to the writer, piece by piece.
 void write_param(RankWriter& writer, std::size_t range, const ParamSpec& param, std::int64_t elems,
@@ -18,7 +18,7 @@ void write_param(RankWriter& writer, std::size_t range, const ParamSpec& param, 
   // A piece has whole rows if a row fits, so that rows of a transposed matrix are gathered
   // together.
   const std::int64_t row = param.tensor.shape.back();
-  const std::int64_t step = std::max<std::int64_t>(1, kPieceElems / row) * row;
+  const std::int64_t step = std::max<std::int64_t>(1, kImportElems / row) * row;
   for (std::int64_t begin = 0; begin < elems; begin += step) {
     piece.resize(static_cast<std::size_t>(std::min(step, elems - begin)));
     const std::int64_t had = weights.read(param.tensor.name, begin, piece);

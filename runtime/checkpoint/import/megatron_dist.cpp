@@ -21,7 +21,7 @@ using Kind = PickleValue::Kind;
 
 constexpr char kMetadata[] = ".metadata";
 constexpr char kCommon[] = "common.pt";
-constexpr char kStates[] = "optimizer.state.";
+constexpr char kStatePrefix[] = "optimizer.state.";
 constexpr std::string_view kLayers = "decoder.layers.";
 
 class MegatronDist final : public ImportSource {
@@ -99,7 +99,7 @@ class MegatronDist final : public ImportSource {
       const std::string weight = place.keys[0];
       if (weight.find("_extra_state") != std::string::npos) continue;
       const auto find = [&](const std::string& state) -> std::string {
-        const auto found = all_.find(kStates + state + "." + weight);
+        const auto found = all_.find(kStatePrefix + state + "." + weight);
         const bool fits = found != all_.end() && found->second.shape == all_.at(weight).shape;
         return fits ? found->first : "";
       };

@@ -27,14 +27,15 @@ constexpr std::array kStorageTypes{
 };
 
 // With this limit no product of accepted values overflows. No file has 2^47 elements.
-constexpr std::int64_t kMostElems = std::int64_t{1} << 47;
+constexpr std::int64_t kMostTensorElems = std::int64_t{1} << 47;
 
 bool numbers_of(const PickleTree& tree, const PickleValue& tuple, std::size_t most,
                 std::vector<std::int64_t>& into) {
   if (tuple.kind != Kind::kTuple || tuple.items.size() > most) return false;
   for (const PickleId item : tuple.items) {
     const PickleValue& value = tree.at(item);
-    if (value.kind != Kind::kInt || value.number < 0 || value.number > kMostElems) return false;
+    if (value.kind != Kind::kInt || value.number < 0 || value.number > kMostTensorElems)
+      return false;
     into.push_back(value.number);
   }
   return true;
@@ -46,14 +47,15 @@ std::int64_t reach_of(const PickleTensor& tensor) {
   std::int64_t elems = 1;
   if (std::find(tensor.shape.begin(), tensor.shape.end(), 0) != tensor.shape.end()) return last;
   for (std::size_t d = 0; d < tensor.shape.size(); ++d) {
-    if (__builtin_mul_overflow(elems, tensor.shape[d], &elems) || elems > kMostElems) return -1;
+    if (__builtin_mul_overflow(elems, tensor.shape[d], &elems) || elems > kMostTensorElems)
+      return -1;
     std::int64_t more = 0;
     if (__builtin_mul_overflow(tensor.shape[d] - 1, tensor.strides[d], &more) ||
         __builtin_add_overflow(last, more, &last)) {
       return -1;
     }
   }
-  return last >= kMostElems ? -1 : last + 1;
+  return last >= kMostTensorElems ? -1 : last + 1;
 }
 
 }  // namespace
@@ -93,7 +95,7 @@ std::optional<PickleStorage> storage_of(const PickleTree& tree, const PickleValu
   }
   constexpr std::size_t kMostKey = 32;
   if (key.kind != Kind::kText || key.text.size() > kMostKey || elems.kind != Kind::kInt ||
-      elems.number < 0 || elems.number > kMostElems) {
+      elems.number < 0 || elems.number > kMostTensorElems) {
     why = "its key is no text or its size no number of elements";
     return std::nullopt;
   }
@@ -110,7 +112,7 @@ std::optional<PickleTensor> tensor_of(const PickleTree& tree,
   PickleTensor tensor;
   tensor.storage = static_cast<std::size_t>(tree.at(arguments[0]).number);
   const PickleValue& offset = tree.at(arguments[1]);
-  if (offset.kind != Kind::kInt || offset.number < 0 || offset.number > kMostElems ||
+  if (offset.kind != Kind::kInt || offset.number < 0 || offset.number > kMostTensorElems ||
       !numbers_of(tree, tree.at(arguments[2]), most_dims, tensor.shape) ||
       !numbers_of(tree, tree.at(arguments[3]), most_dims, tensor.strides) ||
       tensor.shape.size() != tensor.strides.size()) {

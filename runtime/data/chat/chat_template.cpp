@@ -15,7 +15,7 @@ using jinja::List;
 using jinja::Span;
 using jinja::Value;
 
-constexpr std::int64_t kLargestFile = std::int64_t{64} << 20U;
+constexpr std::int64_t kLargestTemplate = std::int64_t{64} << 20U;
 // A character of the private use area: no template and no tokenizer gives it a meaning.
 constexpr std::string_view kMarker = "\uE5C7";
 
@@ -28,7 +28,7 @@ jinja::Template compiled(const ChatTemplateSource& source) {
 }
 
 Value config_of(const std::string& path) {
-  JsonValue parsed = parse_json_value(read_whole_file(path, kLargestFile));
+  JsonValue parsed = parse_json_value(read_whole_file(path, kLargestTemplate));
   if (!parsed.error.empty()) throw IoError(path + ": " + parsed.error, path);
   if (parsed.value.as_dict() == nullptr) throw IoError(path + ": not a JSON object", path);
   return parsed.value;
@@ -115,7 +115,7 @@ ChatTemplateSource find_chat_template(const std::string& path) {
   }
   if (own != config && (!folder || fs::exists(own, ignored))) {
     source.path = own.string();
-    source.text = read_whole_file(source.path, kLargestFile);
+    source.text = read_whole_file(source.path, kLargestTemplate);
     return source;
   }
   if (settings.as_dict() == nullptr) {

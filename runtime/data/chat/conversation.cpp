@@ -64,13 +64,13 @@ std::string role_of(const std::string& name) {
   return found == kRoles.end() ? "" : std::string(found->second);
 }
 
-bool is_blank(std::string_view text) { return jinja::strip(text, "", true, true).empty(); }
+bool holds_only_blanks(std::string_view text) { return jinja::strip(text, "", true, true).empty(); }
 
 // A text, a list of parts that are texts, or nothing beside a tool's call.
 bool has_content(const Dict& message, const std::string& place) {
   const Value* content = value_at(message, "content");
   if (content == nullptr) return false;
-  if (const std::string* text = content->as_text()) return !is_blank(*text);
+  if (const std::string* text = content->as_text()) return !holds_only_blanks(*text);
   const List* parts = content->as_list();
   if (parts == nullptr) {
     refuse(ConversationProblem::kShape,
@@ -83,7 +83,7 @@ bool has_content(const Dict& message, const std::string& place) {
     if (text == nullptr || !text->is_text()) {
       refuse(ConversationProblem::kShape, place + ": a part of its content is no text");
     }
-    any = any || !is_blank(*text->as_text());
+    any = any || !holds_only_blanks(*text->as_text());
   }
   return any;
 }
@@ -139,7 +139,7 @@ Value alpaca_messages(const Dict& object) {
   const std::string input = text_at(object, "input", false);
   if (!input.empty()) question += "\n\n" + input;
   std::string answer = text_at(object, "output");
-  if (is_blank(answer)) refuse(ConversationProblem::kEmptyAnswer, "the output is empty");
+  if (holds_only_blanks(answer)) refuse(ConversationProblem::kEmptyAnswer, "the output is empty");
   messages.push_back(chat_message("user", std::move(question)));
   messages.push_back(chat_message("assistant", std::move(answer)));
   return Value::list(std::move(messages));
@@ -166,7 +166,7 @@ Conversation conversation_of(const Dict& object, ConversationFormat format) {
   } else {
     result.prompt = text_at(object, "prompt");
     result.completion = text_at(object, "completion");
-    if (is_blank(result.completion)) {
+    if (holds_only_blanks(result.completion)) {
       refuse(ConversationProblem::kEmptyAnswer, "the completion is empty");
     }
   }

@@ -17,8 +17,8 @@
 namespace sluice {
 namespace {
 
-constexpr std::string_view kMagic = "SLUICECV";
-constexpr std::int64_t kVersion = 1;
+constexpr std::string_view kConversationMagic = "SLUICECV";
+constexpr std::int64_t kConversationVersion = 1;
 constexpr std::size_t kMostOfARound = 4096;  // conversations
 // Bytes that a conversation holds in memory besides its text, roughly.
 constexpr std::size_t kConversationBytes = 1024;
@@ -49,9 +49,10 @@ std::size_t text_bytes(const Conversation& conversation) {
 }
 
 // Rounds, as in token_cache.cpp: all threads encode, then one writes in order.
-class Builder {
+class ConversationBuilder {
  public:
-  Builder(const ConversationRequest& request, const TokenCacheFile& file, const std::string& beside)
+  ConversationBuilder(const ConversationRequest& request, const TokenCacheFile& file,
+                      const std::string& beside)
       : request_(request),
         key_(file.key),
         tokens_(file.path(), file.vocab, true),
@@ -138,8 +139,8 @@ class Builder {
     const auto records = std::as_bytes(std::span(records_));
     beside_.append(records);
     ConversationsHeader header{};
-    std::memcpy(header.magic, kMagic.data(), sizeof header.magic);
-    header.version = kVersion;
+    std::memcpy(header.magic, kConversationMagic.data(), sizeof header.magic);
+    header.version = kConversationVersion;
     header.conversations = static_cast<std::int64_t>(records_.size());
     header.text_bytes = text_bytes_;
     header.left_out = left_out_;
@@ -169,7 +170,7 @@ class Builder {
 std::string key_of(const ConversationRequest& request) {
   Hasher hasher;
   hasher.add("sluice conversation cache");
-  hasher.add(kVersion);
+  hasher.add(kConversationVersion);
   hasher.add(request.encoder->fingerprint());
   hasher.add(static_cast<std::int64_t>(request.format));
   for (const TextFile& file : request.files) add_identity(hasher, file);
@@ -182,8 +183,8 @@ std::optional<ConversationsHeader> header_of(const MappedFile& file, const std::
   ConversationsHeader header{};
   if (bytes.size() < sizeof header) return std::nullopt;
   std::memcpy(&header, bytes.data(), sizeof header);
-  if (std::string_view(header.magic, sizeof header.magic) != kMagic || header.version != kVersion ||
-      header.header_hash != hash_of(header) ||
+  if (std::string_view(header.magic, sizeof header.magic) != kConversationMagic ||
+      header.version != kConversationVersion || header.header_hash != hash_of(header) ||
       std::string_view(header.key, sizeof header.key) != key) {
     return std::nullopt;
   }
@@ -242,7 +243,8 @@ Reason next_reason(std::string_view& text) {
 std::shared_ptr<const ConversationCache> ConversationCache::open_or_build(
     const ConversationRequest& request) {
   const TokenCacheFile file = file_of(request);
-  auto tokens = file.open_or_build([&] { Builder(request, file, beside_of(file)).build(); });
+  auto tokens =
+      file.open_or_build([&] { ConversationBuilder(request, file, beside_of(file)).build(); });
   return std::shared_ptr<const ConversationCache>(
       new ConversationCache(request, std::move(tokens), beside_of(file)));
 }

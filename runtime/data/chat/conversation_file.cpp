@@ -8,18 +8,18 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kReadBytes = 256U << 10U;
+constexpr std::size_t kChunkBytes = 256U << 10U;
 constexpr std::size_t kLongestObject = 64U << 20U;
-constexpr std::string_view kSpace = " \t\r\n";
+constexpr std::string_view kBlanks = " \t\r\n";
 
 // Cuts a file into its objects: the lines, or the elements of one list. A cut needs brackets and
 // strings only, so an element that is no valid JSON does not end the reading.
 class ObjectCutter {
  public:
-  explicit ObjectCutter(ByteSource& source) : source_(source), chunk_(kReadBytes, '\0') {
+  explicit ObjectCutter(ByteSource& source) : source_(source), chunk_(kChunkBytes, '\0') {
     (void)fill();
     if (chunk_.starts_with("\xEF\xBB\xBF")) at_ = 3;
-    while (at_ < filled_ && kSpace.find(chunk_[at_]) != kSpace.npos) (void)take();
+    while (at_ < filled_ && kBlanks.find(chunk_[at_]) != kBlanks.npos) (void)take();
     if (at_ < filled_ && chunk_[at_] == '[') {
       list_ = true;
       (void)take();
@@ -60,13 +60,13 @@ class ObjectCutter {
       if (object.empty()) first_line_ = line_;
       const char c = take();
       if (c == '\n') {
-        if (object.find_first_not_of(kSpace) != object.npos) return true;
+        if (object.find_first_not_of(kBlanks) != object.npos) return true;
         object.clear();
       } else {
         keep(c, object, too_long);
       }
     }
-    return object.find_first_not_of(kSpace) != object.npos;
+    return object.find_first_not_of(kBlanks) != object.npos;
   }
 
   bool next_element(std::string& object, bool& too_long) {
@@ -75,7 +75,7 @@ class ObjectCutter {
     while (!ended_ && has_byte()) {
       if (object.empty()) first_line_ = line_;
       const char c = take();
-      const bool space = kSpace.find(c) != kSpace.npos;
+      const bool space = kBlanks.find(c) != kBlanks.npos;
       if (object.empty() && (space || c == ',')) continue;
       if (depth == 0 && !quoted && (c == ',' || c == ']')) {
         ended_ = c == ']';
@@ -95,7 +95,7 @@ class ObjectCutter {
     }
     if (!ended_) damage_ = "the list has no end ']'";
     while (has_byte() && damage_.empty()) {
-      if (kSpace.find(take()) == kSpace.npos) damage_ = "something follows the list's end";
+      if (kBlanks.find(take()) == kBlanks.npos) damage_ = "something follows the list's end";
     }
     return !object.empty();
   }

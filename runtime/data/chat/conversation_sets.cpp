@@ -54,9 +54,9 @@ std::shared_ptr<const SampleSource> pack(const Share& share, Truncation truncati
   return rows;
 }
 
-class Opener {
+class ConversationOpener {
  public:
-  Opener(const DataOptions& options, Caches caches, const ChatEncoder& encoder)
+  ConversationOpener(const DataOptions& options, Caches caches, const ChatEncoder& encoder)
       : options_(options), caches_(caches), encoder_(encoder) {}
 
   // Nothing if the cache is missing and not built.
@@ -143,7 +143,7 @@ DataSets open_conversation_sets(const DataOptions& options, Caches caches) {
   sets.tokenizer_spec = options.tokenizer;
   const ChatEncoder encoder(*sets.tokenizer, options.tokenizer, options.chat_template,
                             options.train_on);
-  Opener opener(options, caches, encoder);
+  ConversationOpener opener(options, caches, encoder);
   SplitShares shares = shares_of(options);
   shares.whole_documents = true;
   for (const SftPart& part : options.sft) {

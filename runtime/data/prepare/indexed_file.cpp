@@ -9,7 +9,7 @@ namespace {
 
 // A value at a byte offset that need not be aligned.
 template <class T>
-T load(const MappedFile& file, std::int64_t offset) {
+T value_at(const MappedFile& file, std::int64_t offset) {
   T value;
   std::memcpy(&value, file.bytes().data() + offset, sizeof value);
   return value;
@@ -28,7 +28,7 @@ IndexedFile::IndexedFile(const std::string& prefix)
 }
 
 std::int64_t IndexedFile::first_sequence(std::int64_t document) const {
-  const auto first = load<std::int64_t>(idx_, header_.documents_at + 8 * document);
+  const auto first = value_at<std::int64_t>(idx_, header_.documents_at + 8 * document);
   if (first < 0 || first > header_.sequences) {
     damaged("document " + std::to_string(document) + " begins at sequence " +
             std::to_string(first) + " of " + std::to_string(header_.sequences));
@@ -49,8 +49,8 @@ void IndexedFile::read(std::int64_t index, Document& document) const {
     damaged("document " + std::to_string(index + 1) + " begins before its predecessor");
   }
   for (std::int64_t s = first; s < end; ++s) {
-    const auto length = load<std::int32_t>(idx_, header_.lengths_at + 4 * s);
-    const auto offset = load<std::int64_t>(idx_, header_.offsets_at + 8 * s);
+    const auto length = value_at<std::int32_t>(idx_, header_.lengths_at + 4 * s);
+    const auto offset = value_at<std::int64_t>(idx_, header_.offsets_at + 8 * s);
     const std::int64_t bytes = std::int64_t{length} * size_of(type());
     if (length < 0 || offset < 0 || offset > bin_bytes() || bytes > bin_bytes() - offset) {
       damaged("sequence " + std::to_string(s) + " of " + std::to_string(length) +

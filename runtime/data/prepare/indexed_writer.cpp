@@ -23,8 +23,8 @@ namespace {
 static_assert(std::endian::native == std::endian::little);
 
 constexpr std::size_t kBufferBytes = std::size_t{1} << 20;
-constexpr std::string_view kMagic("MMIDIDX\0\0", 9);
-constexpr std::uint64_t kVersion = 1;
+constexpr std::string_view kIndexMagic("MMIDIDX\0\0", 9);
+constexpr std::uint64_t kIndexVersion = 1;
 
 std::uint8_t code_of(TokenType type) {
   switch (type) {
@@ -79,8 +79,8 @@ void write_index(const std::string& prefix, TokenType type) {
     ++documents;
   });
   AtomicFile file(prefix + ".idx");
-  file.append(kMagic);
-  put(file, kVersion);
+  file.append(kIndexMagic);
+  put(file, kIndexVersion);
   put(file, code_of(type));
   put(file, sequences);
   put(file, documents + 1);

@@ -43,7 +43,7 @@ std::string request_of(const PrepareOptions& options) {
 }
 
 // A line of JSON, or a piece of a plain document.
-struct Item {
+struct TextItem {
   std::size_t file = 0;     // index among the inputs
   std::int64_t number = 0;  // in its file, from 0
   std::string text{};
@@ -107,7 +107,7 @@ class Preparer {
   void add_file(std::size_t index, std::int64_t written) {
     const TextFile& file = options_.files[index];
     std::int64_t seen = 0;
-    const auto add = [&](Item&& item) {
+    const auto add = [&](TextItem&& item) {
       item.file = index;
       item.number = seen++;
       if (item.number < written) return;
@@ -125,7 +125,7 @@ class Preparer {
     }
   }
 
-  void add_plain(const TextFile& file, const std::function<void(Item&& item)>& add) {
+  void add_plain(const TextFile& file, const std::function<void(TextItem&& item)>& add) {
     if (options_.json_keys.size() > 1) {
       throw ConfigError("data prepare: " + file.path +
                         " is no file of JSON lines, so it has no keys; give one --json-key");
@@ -142,7 +142,7 @@ class Preparer {
     log_warning("data prepare: left out " + file.path + ": " + read.left_out);
   }
 
-  void encode(Item& item) const {
+  void encode(TextItem& item) const {
     const TextFile& file = options_.files[item.file];
     item.tokens.resize(options_.json_keys.size());
     for (std::size_t o = 0; o < options_.json_keys.size(); ++o) {
@@ -164,7 +164,7 @@ class Preparer {
     }
   }
 
-  [[noreturn]] static void fail(const TextFile& file, const Item& item, std::int64_t offset,
+  [[noreturn]] static void fail(const TextFile& file, const TextItem& item, std::int64_t offset,
                                 const std::string& why) {
     throw IoError("data prepare: " + place_of(file, item.line, offset) + ": " + why, file.path);
   }
@@ -174,7 +174,7 @@ class Preparer {
     std::vector<std::byte> end;
     const std::int32_t end_of_text = options_.tokenizer->end_of_text();
     if (options_.append_eod) store_tokens(type_, std::span(&end_of_text, 1), end);
-    for (const Item& item : round_) {
+    for (const TextItem& item : round_) {
       for (std::size_t o = 0; o < writers_.size(); ++o) {
         writers_[o].append(item.tokens[o]);
         if (!item.ends_document) continue;
@@ -214,7 +214,7 @@ class Preparer {
   PrepareState state_;
   PrepareResult result_;
   std::vector<IndexedWriter> writers_;
-  std::vector<Item> round_;
+  std::vector<TextItem> round_;
   std::size_t held_bytes_ = 0;  // text of round_
 };
 

@@ -18,10 +18,11 @@
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMostIds = 1 << 24;     // of a pair without a tokenizer; 128 MiB of counts
-constexpr std::int64_t kStretch = 1 << 16;     // tokens that are widened at a time
-constexpr std::int64_t kHeldBytes = 64 << 20;  // of a mapped file
-constexpr std::size_t kMostSegments = 4096;    // of one round, so that small files are few rounds
+constexpr std::int64_t kMostPairIds = 1 << 24;  // of a pair without a tokenizer; 128 MiB of counts
+constexpr std::int64_t kStretch = 1 << 16;      // tokens that are widened at a time
+constexpr std::int64_t kHeldBytes = 64 << 20;   // of a mapped file
+constexpr std::size_t kMostSegmentsOfRound =
+    4096;  // of one round, so that small files are few rounds
 constexpr const char* kCommand = "data stats";
 
 class Measure {
@@ -92,7 +93,7 @@ class Measure {
   }
 
   void add_token(std::int64_t token) {
-    const std::int64_t end = stats_.with_tokenizer ? stats_.vocab : kMostIds;
+    const std::int64_t end = stats_.with_tokenizer ? stats_.vocab : kMostPairIds;
     if (token < 0 || token >= end) {
       ++stats_.outside;
       return;
@@ -124,7 +125,7 @@ class Measure {
     held_bytes_ += piece.text.size();
     round_.push_back({std::move(piece), &file});
     const std::size_t most = options_.piece_bytes * static_cast<std::size_t>(threads_);
-    if (held_bytes_ >= most || round_.size() >= kMostSegments) finish_round();
+    if (held_bytes_ >= most || round_.size() >= kMostSegmentsOfRound) finish_round();
   }
 
   void encode(Segment& segment) const {

@@ -10,10 +10,10 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr int kDeepest = 16;  // Sequences within Sequences
+constexpr int kDeepestSequence = 16;  // Sequences within Sequences
 
 void check_depth(const std::string& path, int depth) {
-  if (depth > kDeepest) refuse_part(path, "Sequence", "is nested too deeply");
+  if (depth > kDeepestSequence) refuse_part(path, "Sequence", "is nested too deeply");
 }
 
 // A pattern of the file. The tokenizers' regular expressions know no \Q.

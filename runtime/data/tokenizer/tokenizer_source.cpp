@@ -14,7 +14,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr std::int64_t kLargestFile = 512 * kMiB;
+constexpr std::int64_t kLargestTokenizer = 512 * kMiB;
 
 bool is_file(const fs::path& path) {
   std::error_code ignored;
@@ -114,7 +114,7 @@ TokenizerSource find_tokenizer(const std::string& spec) {
 std::vector<TokenizerText> read_tokenizer_texts(const TokenizerSource& source) {
   std::vector<TokenizerText> texts;
   for (const std::string& name : names_of(source.kind)) {
-    texts.push_back({name, read_whole_file(source.paths.at(texts.size()), kLargestFile)});
+    texts.push_back({name, read_whole_file(source.paths.at(texts.size()), kLargestTokenizer)});
   }
   return texts;
 }

@@ -12,7 +12,7 @@
 namespace sluice {
 namespace {
 
-std::size_t at(int index) { return static_cast<std::size_t>(index); }
+std::size_t as_index(int index) { return static_cast<std::size_t>(index); }
 
 // State that all stages share: times of messages and of arrivals at meetings. Below 0: not yet.
 struct Board {
@@ -26,17 +26,18 @@ struct Board {
   // Messages of a link arrive in order, so the earliest unknown arrival is computed first.
   std::optional<double> arrival(int message) {
     std::vector<int> open;
-    for (int m = message; m >= 0 && arrived[at(m)] < 0; m = all.messages[at(m)].before) {
-      if (ends_there[at(m)] < 2) return std::nullopt;
+    for (int m = message; m >= 0 && arrived[as_index(m)] < 0;
+         m = all.messages[as_index(m)].before) {
+      if (ends_there[as_index(m)] < 2) return std::nullopt;
       open.push_back(m);
     }
     for (; !open.empty(); open.pop_back()) {
-      const PipeMessage& next = all.messages[at(open.back())];
-      const double free = next.before >= 0 ? arrived[at(next.before)] : 0;
-      arrived[at(open.back())] =
-          std::max(issued[at(open.back())], free) + seconds[at(next.from)][at(next.send)];
+      const PipeMessage& next = all.messages[as_index(open.back())];
+      const double free = next.before >= 0 ? arrived[as_index(next.before)] : 0;
+      arrived[as_index(open.back())] = std::max(issued[as_index(open.back())], free) +
+                                       seconds[as_index(next.from)][as_index(next.send)];
     }
-    return arrived[at(message)];
+    return arrived[as_index(message)];
   }
 };
 
@@ -45,7 +46,7 @@ class Stage final : public PeerStages {
   Stage(Board& board, std::size_t stage) : board_(board), stage_(stage) {}
 
   void issued(OpId op, double when) override {
-    const auto message = at(board_.all.of_op[stage_].at(op));
+    const auto message = as_index(board_.all.of_op[stage_].at(op));
     ++board_.ends_there[message];
     board_.issued[message] = std::max(board_.issued[message], when);
   }

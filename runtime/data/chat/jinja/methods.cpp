@@ -9,14 +9,14 @@ namespace {
 
 using Method = Value (*)(const Value& self, const Arguments& arguments);
 
-Value text_of(std::string_view text) { return Value::text(std::string(text)); }
+Value text_value(std::string_view text) { return Value::text(std::string(text)); }
 
 template <bool kLeft, bool kRight>
 Value stripped(const Value& self, const Arguments& arguments) {
   const Parameters given("strip", arguments, {"chars"});
   const bool chars = given.has(0) && !given.get(0).is_none();
   if (chars && given.text(0).empty()) return self;
-  return text_of(strip(*self.as_text(), chars ? given.text(0) : "", kLeft, kRight));
+  return text_value(strip(*self.as_text(), chars ? given.text(0) : "", kLeft, kRight));
 }
 
 // split without a separator: words between white space.
@@ -24,7 +24,7 @@ std::vector<Value> words_of(std::string_view text, std::int64_t most) {
   std::vector<Value> words;
   for (text = strip(text, "", true, false); !text.empty(); text = strip(text, "", true, false)) {
     if (static_cast<std::int64_t>(words.size()) == most) {
-      words.push_back(text_of(strip(text, "", false, true)));
+      words.push_back(text_value(strip(text, "", false, true)));
       break;
     }
     std::size_t size = 0;
@@ -32,7 +32,7 @@ std::vector<Value> words_of(std::string_view text, std::int64_t most) {
       if (strip(character, "", true, false).empty()) break;
       size += character.size();
     }
-    words.push_back(text_of(text.substr(0, size)));
+    words.push_back(text_value(text.substr(0, size)));
     text.remove_prefix(size);
   }
   return words;
@@ -53,10 +53,10 @@ Value split(const Value& self, const Arguments& arguments) {
   for (; most != 0; --most) {
     const std::size_t at = kFromRight ? text.rfind(between) : text.find(between);
     if (at == text.npos) break;
-    parts.push_back(text_of(kFromRight ? text.substr(at + between.size()) : text.substr(0, at)));
+    parts.push_back(text_value(kFromRight ? text.substr(at + between.size()) : text.substr(0, at)));
     text = kFromRight ? text.substr(0, at) : text.substr(at + between.size());
   }
-  parts.push_back(text_of(text));
+  parts.push_back(text_value(text));
   if (kFromRight) std::reverse(parts.begin(), parts.end());
   return Value::list(std::move(parts));
 }
@@ -136,7 +136,7 @@ Value lines(const Value& self, const Arguments& arguments) {
   for (std::string_view text = *self.as_text(); !text.empty();) {
     const std::size_t size = std::min(text.find_first_of("\r\n"), text.size());
     const std::size_t end = text.substr(size).starts_with("\r\n") ? 2 : size < text.size() ? 1 : 0;
-    found.push_back(text_of(text.substr(0, size + (given.truth(0, false) ? end : 0))));
+    found.push_back(text_value(text.substr(0, size + (given.truth(0, false) ? end : 0))));
     text.remove_prefix(size + end);
   }
   return Value::list(std::move(found));
@@ -149,7 +149,7 @@ Value removed(const Value& self, const Arguments& arguments) {
   const std::string part = given.text(0);
   if (kPrefix && text.starts_with(part)) text.remove_prefix(part.size());
   if (!kPrefix && text.ends_with(part)) text.remove_suffix(part.size());
-  return text_of(text);
+  return text_value(text);
 }
 
 template <std::string (*kChange)(std::string_view)>
@@ -322,7 +322,7 @@ Value item_of(const Value& input, const Value& key, Budget& budget) {
     const auto size = static_cast<std::int64_t>(characters.size());
     if (index < 0) index += size;
     if (index < 0 || index >= size) return Value::undefined(std::to_string(index));
-    return text_of(characters[static_cast<std::size_t>(index)]);
+    return text_value(characters[static_cast<std::size_t>(index)]);
   }
   return Value::undefined(std::to_string(index));
 }

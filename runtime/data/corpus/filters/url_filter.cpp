@@ -14,11 +14,12 @@ namespace {
 
 constexpr std::int64_t kLargestList = std::int64_t{1} << 30;
 
-using Names = std::unordered_set<std::string>;
+using HostNames = std::unordered_set<std::string>;
 
-// Names of a list, separated by white space or '|'; '#' begins a comment to the end of the line.
-Names names_in(std::string_view text) {
-  Names names;
+// Names of a list, separated by white space or '|'; '#' begins a comment to the end of the
+// line.
+HostNames names_in(std::string_view text) {
+  HostNames names;
   std::string name;
   bool comment = false;
   for (const char c : text) {
@@ -36,7 +37,7 @@ Names names_in(std::string_view text) {
 }
 
 // The list that an option names: "openwebtext", a file after '@', or the names themselves.
-Names list_of(const std::optional<std::string>& option, std::string_view openwebtext) {
+HostNames list_of(const std::optional<std::string>& option, std::string_view openwebtext) {
   if (!option) return {};
   if (*option == "openwebtext") return names_in(openwebtext);
   if (option->starts_with('@')) return names_in(read_whole_file(option->substr(1), kLargestList));
@@ -47,7 +48,7 @@ bool is_alphanumeric(char c) {
   const char lower = static_cast<char>(c | 0x20);
   return (c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z');
 }
-bool all_digits(std::string_view text) {
+bool is_number(std::string_view text) {
   return std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
 }
 
@@ -78,9 +79,9 @@ std::vector<std::string_view> labels_of(std::string_view host) {
 bool is_host(std::string_view host) {
   const std::vector<std::string_view> labels = labels_of(host);
   if (labels.size() < 2 || !std::all_of(labels.begin(), labels.end(), is_label)) return false;
-  if (all_digits(labels.back())) {
+  if (is_number(labels.back())) {
     return labels.size() == 4 && std::all_of(labels.begin(), labels.end(), [](auto label) {
-             return all_digits(label) && label.size() <= 3;
+             return is_number(label) && label.size() <= 3;
            });
   }
   return labels.back().size() >= 2;
@@ -101,7 +102,7 @@ Url parse_url(std::string_view text) {
   rest.remove_prefix(host.size());
   const std::size_t colon = host.find(':');
   const bool port_good = colon == std::string_view::npos ||
-                         (colon + 1 < host.size() && all_digits(host.substr(colon + 1)));
+                         (colon + 1 < host.size() && is_number(host.substr(colon + 1)));
   host = host.substr(0, colon);
   url.host = host;
   url.path = rest.substr(0, rest.find_first_of("?#"));
@@ -171,7 +172,7 @@ class UrlFilter : public Filter {
     return false;
   }
 
-  Names domains_, extensions_;
+  HostNames domains_, extensions_;
   std::optional<double> min_characters_;
   bool malformed_, missing_;
 };

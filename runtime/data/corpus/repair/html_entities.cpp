@@ -14,11 +14,11 @@
 namespace sluice {
 namespace {
 
-using Names = std::unordered_map<std::string, std::string>;
+using EntityNames = std::unordered_map<std::string, std::string>;
 
 constexpr std::size_t kLongestName = 24;
 
-bool is_alphanumeric(char c) {
+bool is_name_character(char c) {
   const char lower = static_cast<char>(c | 0x20);
   return (c >= '0' && c <= '9') || (lower >= 'a' && lower <= 'z');
 }
@@ -48,7 +48,7 @@ std::string capitals_of(std::string_view name, std::string_view text) {
   return capitals;
 }
 
-void add_names(std::string_view list, Names& names) {
+void add_names(std::string_view list, EntityNames& names) {
   while (!list.empty()) {
     const std::size_t space = list.find(' ');
     const std::string name(list.substr(0, space));
@@ -73,12 +73,12 @@ bool begins_as_another(std::string_view capitals) {
   return false;
 }
 
-const Names& all_names() {
-  static const Names kNames = [] {
-    Names names;
+const EntityNames& all_names() {
+  static const EntityNames kNames = [] {
+    EntityNames names;
     add_names(html_names_first(), names);
     add_names(html_names_second(), names);
-    Names capitals;
+    EntityNames capitals;
     for (const auto& [name, text] : names) {
       const std::string upper = upper_ascii(name);
       const bool small = name.find_first_of("ABCDEFGHIJKLMNOPQRSTUVWXYZ") == std::string::npos;
@@ -142,7 +142,7 @@ std::string unescape_html(std::string_view text) {
     if (text.empty()) break;
     const std::size_t first = text.substr(1).starts_with('#') ? 2 : 1;
     std::size_t end = first;
-    while (end < text.size() && end - first <= kLongestName && is_alphanumeric(text[end])) ++end;
+    while (end < text.size() && end - first <= kLongestName && is_name_character(text[end])) ++end;
     const bool reference =
         end > first && end - first <= kLongestName && end < text.size() && text[end] == ';';
     std::optional<std::string> character;
