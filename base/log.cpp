@@ -1,8 +1,10 @@
 #include "base/log.hpp"
 
+#include <atomic>
 #include <cstdio>
 #include <mutex>
 
+#include "base/log_level.hpp"
 #include "base/plain_lines.hpp"
 
 namespace sluice {
@@ -25,7 +27,13 @@ std::vector<std::string>& kept_lines() {
 }
 constexpr std::size_t kMostLines = 500;
 
+std::atomic<LogLevel> least_level{LogLevel::kInfo};
+
 }  // namespace
+
+void set_log_level(LogLevel least) { least_level = least; }
+
+bool log_shows(LogLevel level) { return level >= least_level; }
 
 std::vector<std::string> plain_lines() {
   const std::lock_guard lock(sink_mutex());
@@ -38,10 +46,11 @@ void set_log_sink(LogSink new_sink) {
 }
 
 void log_line(LogLevel level, std::string_view line) {
+  if (!log_shows(level)) return;
   const std::lock_guard lock(sink_mutex());
   if (sink()) {
     sink()(level, line);
-  } else if (level != LogLevel::kDebug) {
+  } else {
     if (kept_lines().size() < kMostLines) kept_lines().emplace_back(line);
     std::fprintf(stderr, "%.*s\n", static_cast<int>(line.size()), line.data());
   }

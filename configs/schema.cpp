@@ -313,6 +313,9 @@ Section output_section() {
       .example("runs/small")
       .key("tensorboard", &O::tensorboard, boolean(),
            "Whether to write tensorboard/, event files of what metrics.jsonl has.")
+      .key("timers", &O::timers, boolean(),
+           "Whether the log has the timers of every train.log_every steps: forward, backward, "
+           "comm, optimizer, io and data, of the fastest and the slowest rank.")
       .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last step.");
 }
 

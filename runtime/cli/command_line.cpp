@@ -1,10 +1,16 @@
 #include "runtime/cli/command_line.hpp"
 
+#include <unistd.h>
+
 #include <cstdlib>
+#include <memory>
 #include <string>
 
 #include "base/bytes.hpp"
 #include "runtime/cli/argument_checks.hpp"
+#include "runtime/cli/help/help_text.hpp"
+#include "runtime/cli/help/version.hpp"
+#include "runtime/observe/terminal.hpp"
 
 namespace sluice {
 namespace {
@@ -143,24 +149,19 @@ void add_tokenizer(CLI::App& app, Arguments& args) {
       ->required();
 }
 
-int dispatch_checkpoint(const CLI::App& group, const CheckpointCommand& command) {
-  if (group.got_subcommand("ls")) return run_checkpoint_ls(command);
-  if (group.got_subcommand("verify")) return run_checkpoint_verify(command);
-  if (group.got_subcommand("convert")) return run_checkpoint_convert(command);
-  if (group.got_subcommand("export")) return run_checkpoint_export(command);
-  return run_checkpoint_import(command);
-}
-
-int dispatch_bench(const CLI::App& group, const Arguments& args) {
-  if (group.got_subcommand("step")) return run_bench_step(args.bench, args.bench_step);
-  if (group.got_subcommand("comm")) return run_bench_comm(args.bench, args.bench_comm);
-  if (group.got_subcommand("nvme")) return run_bench_nvme(args.bench, args.bench_nvme);
-  return run_bench_adam(args.bench, args.bench_adam);
+void add_completion(CLI::App& app, Arguments& args) {
+  CLI::App* completion =
+      app.add_subcommand("completion", "print a script that completes for a shell");
+  completion->add_option("shell", args.shell, "bash, zsh or fish")
+      ->required()
+      ->check(CLI::IsMember({"bash", "zsh", "fish"}));
 }
 
 }  // namespace
 
 void add_commands(CLI::App& app, Arguments& args) {
+  app.formatter(std::make_shared<HelpText>(terminal_info(STDOUT_FILENO).colors));
+  app.set_version_flag("--version", version_text, "commit, libtorch, CUDA, instruction set");
   add_train(app, args);
   add_plan(app, args);
   add_eval(app, args);
@@ -169,26 +170,8 @@ void add_commands(CLI::App& app, Arguments& args) {
   add_data(app, args.data);
   add_migrate(app, args.migrate);
   add_tool_commands(app, args);
-}
-
-int dispatch(const CLI::App& app, const Arguments& args) {
-  if (app.got_subcommand("train")) return run_train(args.train);
-  if (app.got_subcommand("plan")) return run_plan(args.plan);
-  if (app.got_subcommand("eval")) return run_eval(args.eval);
-  if (app.got_subcommand("generate")) return run_generate(args.generate);
-  if (app.got_subcommand("migrate")) return run_migrate(args.migrate);
-  if (app.got_subcommand("schema")) return run_schema();
-  if (app.got_subcommand("explain")) return run_explain(args.explain);
-  if (app.got_subcommand("data")) return dispatch_data(*app.get_subcommand("data"), args.data);
-  if (app.got_subcommand("bench")) return dispatch_bench(*app.get_subcommand("bench"), args);
-  if (app.got_subcommand("checkpoint")) {
-    return dispatch_checkpoint(*app.get_subcommand("checkpoint"), args.checkpoint);
-  }
-  if (app.got_subcommand("doctor")) return run_doctor(args.doctor);
-  const CLI::App* tokenizer = app.get_subcommand("tokenizer");
-  if (tokenizer->got_subcommand("encode")) return run_tokenizer_encode(args.tokenizer);
-  if (tokenizer->got_subcommand("decode")) return run_tokenizer_decode(args.tokenizer);
-  return run_tokenizer_train(args.tokenizer_train);
+  add_completion(app, args);
+  add_verbosity(app, args);
 }
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-// The commands' arguments, as CLI11 reads them. Only for main.cpp.
+// The commands' arguments, as CLI11 reads them. Only for main.cpp and tests of the arguments.
 #pragma once
 
 #include <CLI/CLI.hpp>
@@ -24,9 +24,12 @@ struct Arguments {
   GenerateCommand generate;
   ExplainCommand explain;
   MigrateCommand migrate;
+  std::string shell;     // completion
+  bool quiet = false;    // results, warnings and errors alone
+  bool verbose = false;  // details as well
 };
 
-// Adds every command with its options. `args` must outlive `app`.
+// Adds every command with its options, and the form of --help. `args` must outlive `app`.
 void add_commands(CLI::App& app, Arguments& args);
 
 // Adds bench, doctor, checkpoint, explain and schema; part of add_commands.
@@ -36,12 +39,11 @@ void add_tool_commands(CLI::App& app, Arguments& args);
 void add_data(CLI::App& app, DataCommand& command);
 // Adds data clean and data dedupe; part of add_data.
 void add_corpus(CLI::App& group, CorpusCommand& command);
-int dispatch_data(const CLI::App& group, const DataCommand& command);
 
 // Adds migrate; part of add_commands.
 void add_migrate(CLI::App& app, MigrateCommand& command);
 
-// Runs the command that was parsed and returns the exit code.
-int dispatch(const CLI::App& app, const Arguments& args);
+// Adds --quiet and --verbose to the commands that log; part of add_commands, after all commands.
+void add_verbosity(CLI::App& app, Arguments& args);
 
 }  // namespace sluice

@@ -16,6 +16,7 @@
 #include "runtime/cli/migrate_memory.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
 #include "runtime/observe/file_io.hpp"
+#include "runtime/observe/terminal.hpp"
 
 namespace sluice {
 namespace {
@@ -77,13 +78,11 @@ void write_new_file(const std::string& path, const std::string& text) {
   }
 }
 
-bool has_colours(int fd) { return ::isatty(fd) == 1 && std::getenv("NO_COLOR") == nullptr; }
-
 void print_report(const MigrateCommand& command, const Migration& migration) {
   // The configuration has standard output for itself where no file takes it.
   const bool alone = command.check || !command.out.empty();
   std::FILE* to = alone ? stdout : stderr;
-  const std::string text = migrate::report_text(migration, has_colours(::fileno(to)));
+  const std::string text = migrate::report_text(migration, terminal_info(::fileno(to)).colors);
   std::fputs(text.c_str(), to);
   std::fflush(to);
 }

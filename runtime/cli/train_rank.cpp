@@ -17,6 +17,7 @@
 #include "offload/host_placement.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
+#include "runtime/cli/setup/next_commands.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/cli/setup/saving_setup.hpp"
@@ -29,7 +30,7 @@
 #include "runtime/launch/watchdog.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/observe/run_log.hpp"
-#include "runtime/observe/terminal.hpp"
+#include "runtime/observe/status_line.hpp"
 #include "runtime/plan/machine_profile.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/run/machine.hpp"
@@ -61,7 +62,9 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
 class RankProcess {
  public:
   RankProcess(const RunConfig& run, const RankEnvironment& rank, int ranks)
-      : log_({.rank = rank.rank, .interactive = terminal_info(1).interactive}), ranks_(ranks) {
+      : status_(std::make_unique<StatusLine>()),
+        log_({.rank = rank.rank, .status = status_.get()}),
+        ranks_(ranks) {
     install_stop_handlers();
     const Binding binding = bind_local_rank({.local_rank = rank.local_rank,
                                              .local_world_size = rank.local_world_size,
@@ -78,11 +81,13 @@ class RankProcess {
     install_counting_allocators();
   }
 
+  [[nodiscard]] StatusLine* status() const { return status_.get(); }
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] int threads_of_rank() const { return threads_of_rank_; }
   [[nodiscard]] const std::shared_ptr<PageSource>& host_pages() const { return host_pages_; }
 
  private:
+  const std::unique_ptr<StatusLine> status_;
   const RunLog log_;
   const int ranks_;
   int threads_of_rank_ = 1;
@@ -116,7 +121,13 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.budgets = rank_budgets(run, place);
   options.saving = saving_options(config, command.resume);
   options.saving.tokenizer = tokenizer_spec_of(run.data);
-  if (rank.rank == 0) options.next_commands = next_commands(config, data);
+  if (rank.rank == 0) {
+    options.next_commands = next_commands(config, data);
+    const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;
+    if (launched) options.resume_command = resume_command(command.argv);
+  }
+  options.status = process.status();
+  options.timers = run.output.timers;
   if (rank.rank == 0) options.rates = run_rates(run, place);
   options.output_dir = run.output.dir;
   options.trace = run.output.trace;
@@ -124,6 +135,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.engine.trace = options.trace;
   options.on_gpu = runs_on_gpu(run);
   if (options.on_gpu) {
+    options.gpus_of_host = rank.local_world_size;
     options.card_flops = dense_peak_flops(gpu_name(rank.local_rank), run.train.dtype);
   }
   options.local_rank = rank.local_rank;

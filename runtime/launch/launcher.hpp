@@ -2,9 +2,9 @@
 //
 // Each rank gets RANK, LOCAL_RANK, WORLD_SIZE, LOCAL_WORLD_SIZE, MASTER_ADDR, MASTER_PORT,
 // OMP_NUM_THREADS (unless the user set it), SLUICE_JOB_SECRET (new for each start unless the user
-// set it), SLUICE_ERROR_FILE (error_report.hpp) and, if standard output is a terminal, SLUICE_TTY=1
-// and COLUMNS. Its output goes to <output_dir>/rank-N.log; rank 0's also to this process's standard
-// output and error. supervisor.hpp and failure.hpp describe the ends.
+// set it), SLUICE_ERROR_FILE (error_report.hpp) and a description of this process's terminal
+// (process_environment.hpp). Its output goes to <output_dir>/rank-N.log; rank 0's also to this
+// process's standard output and error. supervisor.hpp and failure.hpp describe the ends.
 //
 // After a rank failed, the other ranks end within kill_grace + 3 s, and the last lines on standard
 // error name the first failure. If this process is killed, the system kills the ranks.

@@ -3,6 +3,8 @@
 #include <sys/ioctl.h>
 #include <unistd.h>
 
+#include <cstdlib>
+
 namespace sluice {
 
 Environment own_environment() {
@@ -17,8 +19,15 @@ Environment own_environment() {
 
 void describe_terminal(Environment& environment) {
   environment.erase("SLUICE_TTY");
-  if (::isatty(STDOUT_FILENO) != 1) return;
-  environment["SLUICE_TTY"] = std::string(1, '1');
+  environment.erase("SLUICE_STDERR_TTY");
+  const bool out = ::isatty(STDOUT_FILENO) == 1, err = ::isatty(STDERR_FILENO) == 1;
+  if (out) environment["SLUICE_TTY"] = std::string(1, '1');
+  if (err) environment["SLUICE_STDERR_TTY"] = std::string(1, '1');
+  if (!out && !err) return;
+  for (const char* name : {"TERM", "NO_COLOR", "LC_ALL", "LC_CTYPE", "LANG"}) {
+    if (const char* value = std::getenv(name); value != nullptr) environment[name] = value;
+  }
+  if (!out) return;
   winsize size{};
   if (::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0) {
     environment["COLUMNS"] = std::to_string(size.ws_col);

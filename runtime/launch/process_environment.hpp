@@ -11,8 +11,9 @@ using Environment = std::map<std::string, std::string>;
 
 [[nodiscard]] Environment own_environment();
 
-// SLUICE_TTY and COLUMNS if standard output is a terminal, else none. Ranks write to a pipe and
-// cannot ask.
+// SLUICE_TTY and COLUMNS if standard output is a terminal, SLUICE_STDERR_TTY if standard error is;
+// with either, the variables that say what this process's terminal can show (terminal.hpp). Ranks
+// write to pipes and cannot ask.
 void describe_terminal(Environment& environment);
 
 // NAME=value, as execve takes it.

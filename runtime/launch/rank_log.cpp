@@ -5,6 +5,7 @@
 
 #include "base/error.hpp"
 #include "runtime/observe/file_io.hpp"
+#include "runtime/observe/terminal.hpp"
 
 namespace sluice {
 namespace {
@@ -13,14 +14,14 @@ constexpr std::string_view kClear = "\x1b[K";
 constexpr std::size_t kLongestRemembered = 400;  // bytes of a line in a report
 
 // The part of a line that stays on a terminal: after its last carriage return, without clear
-// sequences.
+// sequences and colours.
 std::string folded(std::string_view line) {
   std::string_view ending;
   if (line.ends_with('\n')) ending = line.ends_with("\r\n") ? "\r\n" : "\n";
   line.remove_suffix(ending.size());
   const std::size_t back = line.rfind('\r');
   if (back != std::string_view::npos) line.remove_prefix(back + 1);
-  std::string text(line);
+  std::string text = without_colors(line);
   for (std::size_t at = text.find(kClear); at != std::string::npos; at = text.find(kClear, at)) {
     text.erase(at, kClear.size());
   }
@@ -53,9 +54,11 @@ std::string without_printed_lines(std::string_view bytes, std::span<const std::s
     const std::size_t end = std::min(bytes.find('\n'), bytes.size() - 1);
     const std::string_view line = bytes.substr(0, end + 1);
     bytes.remove_prefix(end + 1);
+    std::string plain;
     std::string_view text;
     if (line.ends_with('\n')) {
-      text = line.substr(0, line.size() - 1);
+      plain = without_colors(line.substr(0, line.size() - 1));
+      text = plain;
       if (text.starts_with("\r\x1b[K")) text.remove_prefix(4);
       text = text_of_log_line(text);
     }

@@ -15,7 +15,7 @@
 namespace sluice {
 
 // Assembles the chunks of one stream into lines. A carriage return or a clear-line sequence removes
-// text as on a terminal; all other bytes stay.
+// text as on a terminal, and colours are left out; all other bytes stay.
 class LineFolder {
  public:
   // Appends complete lines to `lines`, with their line breaks. A line longer than kLongestLine

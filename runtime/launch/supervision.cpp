@@ -10,6 +10,7 @@
 #include "base/format.hpp"
 #include "base/posix/io_error.hpp"
 #include "runtime/launch/stop_signal.hpp"
+#include "runtime/observe/terminal.hpp"
 
 namespace sluice {
 namespace {
@@ -31,7 +32,9 @@ void prepare_to_supervise(const std::string& output_dir) {
 }
 
 Supervision::Supervision(const SupervisorOptions& options)
-    : out_(STDOUT_FILENO), err_(STDERR_FILENO), supervisor_(options, signals_, out_, err_) {}
+    : screen_(STDOUT_FILENO, STDERR_FILENO,
+              terminal_info(STDOUT_FILENO).rewrites && terminal_info(STDERR_FILENO).rewrites),
+      supervisor_(options, signals_, screen_) {}
 
 void Supervision::start(RankPlan plan) {
   const std::string name =
@@ -49,14 +52,15 @@ SuperviseResult Supervision::see_through() {
   SuperviseResult result = supervisor_.run();
   if (result.not_gone.empty()) (void)orphans_.end(kOrphansLimit);
   supervisor_.drain(kDrainLimit, result);
-  out_.flush_within(kFlushLimitMs);
-  result.output_lost = out_.lost();
+  screen_.close_line();
+  screen_.out().flush_within(kFlushLimitMs);
+  result.output_lost = screen_.out().lost();
   return result;
 }
 
 void Supervision::say(const std::string& text) {
-  err_.write(text);
-  err_.flush_within(kFlushLimitMs);
+  screen_.write_err(text);
+  screen_.err().flush_within(kFlushLimitMs);
 }
 
 LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure) {

@@ -32,8 +32,7 @@ class Supervision {
 
  private:
   StopSignalFd signals_;
-  TerminalSink out_;
-  TerminalSink err_;
+  TerminalScreen screen_;
   OrphanKeeper orphans_;
   Supervisor supervisor_;
 };

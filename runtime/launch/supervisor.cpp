@@ -16,9 +16,16 @@
 
 namespace sluice {
 
+namespace {
+
+// The part of the launcher's screen on which a stream appears.
+enum class Shown { kNot, kOut, kErr };
+
+}  // namespace
+
 struct Supervisor::Stream {
   Descriptor fd;
-  TerminalSink* terminal = nullptr;
+  Shown shown = Shown::kNot;
   LineFolder folder;
   RecordFilter records;  // of an agent
 };
@@ -60,9 +67,9 @@ std::optional<ErrorReport> report_at(const std::string& path) {
 
 }  // namespace
 
-Supervisor::Supervisor(const SupervisorOptions& options, StopSignalFd& signals, TerminalSink& out,
-                       TerminalSink& err)
-    : options_(options), signals_(signals), out_(out), err_(err) {}
+Supervisor::Supervisor(const SupervisorOptions& options, StopSignalFd& signals,
+                       TerminalScreen& screen)
+    : options_(options), signals_(signals), screen_(screen) {}
 
 Supervisor::~Supervisor() {
   if (running() == 0) return;
@@ -82,8 +89,8 @@ void Supervisor::start(RankPlan plan) {
   }
   auto rank = std::make_unique<Rank>(std::move(plan), std::move(log), std::move(process),
                                      std::vector<Stream>(), std::nullopt);
-  TerminalSink* out = on_terminal ? &out_ : nullptr;
-  TerminalSink* err = on_terminal ? &err_ : nullptr;
+  const Shown out = on_terminal ? Shown::kOut : Shown::kNot;
+  const Shown err = on_terminal ? Shown::kErr : Shown::kNot;
   rank->streams.push_back({std::move(rank->process.out), out, {}, {}});
   if (rank->process.err) rank->streams.push_back({std::move(rank->process.err), err, {}, {}});
   ranks_.push_back(std::move(rank));
@@ -152,7 +159,7 @@ std::vector<Supervisor::Watched> Supervisor::watched(bool streams_only) {
   for (const auto& rank : ranks_) {
     if (!rank->end) list.push_back({{rank->process.pidfd.get(), POLLIN, 0}, rank.get()});
   }
-  for (TerminalSink* sink : {&out_, &err_}) {
+  for (TerminalSink* sink : {&screen_.out(), &screen_.err()}) {
     if (sink->pending()) list.push_back({{sink->fd(), POLLOUT, 0}, nullptr, nullptr, sink});
   }
   return list;
@@ -201,8 +208,10 @@ void Supervisor::on_output(Rank& rank, Stream& stream) {
     std::string_view chunk(bytes.data(), static_cast<std::size_t>(got));
     std::string passed;
     if (rank.plan.agent) chunk = passed = stream.records.feed(chunk);
-    if (stream.terminal != nullptr) {
-      stream.terminal->write(without_printed_lines(chunk, rank.plan.printed_lines));
+    if (stream.shown == Shown::kOut) {
+      screen_.write_out(without_printed_lines(chunk, rank.plan.printed_lines));
+    } else if (stream.shown == Shown::kErr) {
+      screen_.write_err(without_printed_lines(chunk, rank.plan.printed_lines));
     }
     stream.folder.feed(chunk, lines);
   }
@@ -211,8 +220,8 @@ void Supervisor::on_output(Rank& rank, Stream& stream) {
 
 void Supervisor::log_lines(Rank& rank, const std::string& lines) {
   if (!rank.log.append(lines)) {
-    err_.write(format_text("the log of rank {} is not complete: {}\n", rank.plan.rank,
-                           rank.log.problem()));
+    screen_.write_err(format_text("the log of rank {} is not complete: {}\n", rank.plan.rank,
+                                  rank.log.problem()));
   }
   if (!rank.plan.relayed.empty()) relay(rank, lines);
 }
@@ -224,7 +233,7 @@ void Supervisor::relay(const Rank& rank, const std::string& lines) {
     prefixed += rank.plan.relayed + lines.substr(begin, end - begin) + "\n";
     begin = end + 1;
   }
-  out_.write(prefixed);
+  screen_.write_out(prefixed);
 }
 
 void Supervisor::on_end(Rank& rank) {
@@ -288,13 +297,13 @@ void Supervisor::on_signal(int signal) {
     // timeout(1) and batch systems send SIGTERM to a process and to its group: one request.
     const bool same_request = signal == SIGTERM && Clock::now() - interrupted_at_ < kSameRequest;
     if (same_request || killed_) return;
-    err_.write("killing the ranks\n");
+    screen_.write_err("killing the ranks\n");
     kill_all();
     return;
   }
   interrupted_ = true;
   interrupted_at_ = Clock::now();
-  err_.write("\nstopping: the ranks finish their step (Ctrl-C again kills them)\n");
+  screen_.write_err("\nstopping: the ranks finish their step (Ctrl-C again kills them)\n");
   ask_all(options_.stop_grace, kStopWord);
 }
 

@@ -26,7 +26,7 @@
 #include "runtime/launch/failure.hpp"
 #include "runtime/launch/rank_log.hpp"
 #include "runtime/launch/stop_signal_fd.hpp"
-#include "runtime/launch/terminal_sink.hpp"
+#include "runtime/launch/terminal_screen.hpp"
 
 namespace sluice {
 
@@ -61,8 +61,7 @@ class Supervisor {
  public:
   static constexpr std::chrono::milliseconds kGoneLimit{3000};
 
-  Supervisor(const SupervisorOptions& options, StopSignalFd& signals, TerminalSink& out,
-             TerminalSink& err);
+  Supervisor(const SupervisorOptions& options, StopSignalFd& signals, TerminalScreen& screen);
   ~Supervisor();  // kills and reaps what still runs
   Supervisor(const Supervisor&) = delete;
   Supervisor& operator=(const Supervisor&) = delete;
@@ -95,8 +94,7 @@ class Supervisor {
 
   const SupervisorOptions options_;
   StopSignalFd& signals_;
-  TerminalSink& out_;
-  TerminalSink& err_;
+  TerminalScreen& screen_;
   std::vector<std::unique_ptr<Rank>> ranks_;
   bool asked_ = false;
   bool killed_ = false;

@@ -4,6 +4,7 @@
 
 #include <utility>
 
+#include "base/log_level.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {
@@ -16,7 +17,8 @@ void put(int fd, const std::string& text) { (void)!::write(fd, text.data(), text
 
 ProgressLine::ProgressLine(int fd, std::string work, std::chrono::milliseconds after)
     : fd_(fd), work_(std::move(work)) {
-  if (::isatty(fd) == 1) thread_ = std::thread([this, after] { run(after); });
+  const bool shown = ::isatty(fd) == 1 && terminal_info(fd).rewrites && log_shows(LogLevel::kInfo);
+  if (shown) thread_ = std::thread([this, after] { run(after); });
 }
 
 ProgressLine::~ProgressLine() {

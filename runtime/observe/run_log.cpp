@@ -3,8 +3,8 @@
 #include <spdlog/logger.h>
 #include <spdlog/pattern_formatter.h>
 #include <spdlog/sinks/stdout_sinks.h>
+#include <unistd.h>
 
-#include <cstdio>
 #include <functional>
 #include <map>
 #include <memory>
@@ -14,6 +14,7 @@
 #include <utility>
 
 #include "base/thread_rank.hpp"
+#include "runtime/observe/status_line.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {
@@ -52,6 +53,28 @@ class RankFlag final : public spdlog::custom_flag_formatter {
   const int process_rank_;
 };
 
+// The level in eight columns, coloured where `terminal` has colours.
+class LevelFlag final : public spdlog::custom_flag_formatter {
+ public:
+  explicit LevelFlag(const TerminalInfo& terminal) : terminal_(terminal) {}
+  void format(const spdlog::details::log_msg& message, const std::tm&,
+              spdlog::memory_buf_t& line) override {
+    const spdlog::string_view_t name = spdlog::level::to_string_view(message.level);
+    std::string text(name.data(), name.size());
+    const std::string padding(text.size() < 8 ? 8 - text.size() : 1, ' ');
+    if (message.level == spdlog::level::warn) text = colored(Color::kWarning, text, terminal_);
+    if (message.level == spdlog::level::err) text = colored(Color::kError, text, terminal_);
+    text += padding;
+    line.append(text.data(), text.data() + text.size());
+  }
+  [[nodiscard]] std::unique_ptr<custom_flag_formatter> clone() const override {
+    return std::make_unique<LevelFlag>(terminal_);
+  }
+
+ private:
+  const TerminalInfo terminal_;
+};
+
 // For ranks that are threads of one process: drops a line that another rank has printed.
 // Repetitions of one rank stay. Thread-safe.
 class SaidByRanks {
@@ -70,12 +93,15 @@ class SaidByRanks {
   std::map<std::string, int, std::less<>> first_;  // rank that said it first; guarded by mutex_
 };
 
-std::unique_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink, const RunLogOptions& options) {
+std::unique_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink, const RunLogOptions& options,
+                                            int fd) {
   auto logger = std::make_unique<spdlog::logger>("run", std::move(sink));
   auto formatter = std::make_unique<spdlog::pattern_formatter>();
-  formatter->add_flag<RankFlag>('*', options.rank).set_pattern("%H:%M:%S.%e %-7l %*%v");
+  formatter->add_flag<RankFlag>('*', options.rank)
+      .add_flag<LevelFlag>('L', terminal_info(fd))
+      .set_pattern("%H:%M:%S.%e %L%*%v");
   logger->set_formatter(std::move(formatter));
-  logger->set_level(to_spdlog(options.level));
+  logger->set_level(spdlog::level::trace);  // base/log drops what is not shown
   logger->flush_on(spdlog::level::trace);
   return logger;
 }
@@ -84,25 +110,26 @@ std::unique_ptr<spdlog::logger> make_logger(spdlog::sink_ptr sink, const RunLogO
 
 RunLog::RunLog(const RunLogOptions& options) {
   std::shared_ptr<spdlog::logger> out =
-      make_logger(std::make_shared<spdlog::sinks::stdout_sink_mt>(), options);
+      make_logger(std::make_shared<spdlog::sinks::stdout_sink_mt>(), options, STDOUT_FILENO);
   std::shared_ptr<spdlog::logger> err =
-      make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), options);
+      make_logger(std::make_shared<spdlog::sinks::stderr_sink_mt>(), options, STDERR_FILENO);
   auto said = std::make_shared<SaidByRanks>();
-  set_log_sink([out, err, said, options](LogLevel level, std::string_view line) {
-    const spdlog::level::level_enum lvl = to_spdlog(level);
-    if (!out->should_log(lvl)) return;
+  // Behind the launcher's pipes only the launcher can order the two streams (terminal_screen.hpp).
+  const bool own_terminal = ::isatty(STDOUT_FILENO) == 1;
+  set_log_sink([out, err, said, options, own_terminal](LogLevel level, std::string_view line) {
     // An error is each rank's own.
     if (level != LogLevel::kError && said->by_another(thread_rank_or(options.rank), line)) {
       return;
     }
-    if (options.interactive) {
-      // Always to standard output, because the progress line is on it and standard error may be a
-      // file.
-      std::fwrite(kClearLine.data(), 1, kClearLine.size(), stdout);
-      std::fflush(stdout);
-    }
     const bool severe = level == LogLevel::kWarning || level == LogLevel::kError;
-    (severe ? err : out)->log(lvl, spdlog::string_view_t(line.data(), line.size()));
+    const auto log = [&] {
+      (severe ? err : out)->log(to_spdlog(level), spdlog::string_view_t(line.data(), line.size()));
+    };
+    if (options.status != nullptr && (own_terminal || !severe)) {
+      options.status->above(log);
+    } else {
+      log();
+    }
   });
 }
 

@@ -12,10 +12,11 @@
 
 namespace sluice {
 
+class StatusLine;
+
 struct RunLogOptions {
   int rank = 0;  // global; named in the line unless 0. A thread's own (thread_rank.hpp) goes before
-  LogLevel level = LogLevel::kInfo;
-  bool interactive = false;  // standard output is a terminal: clear the progress line first
+  StatusLine* status = nullptr;  // of the terminal that standard output is; borrowed
 };
 
 // Installs the sink; the destructor restores standard error.

@@ -1,10 +1,11 @@
 #include "runtime/run/run_report.hpp"
 
+#include <chrono>
 #include <cmath>
 #include <cstdio>
 
 #include "base/bytes.hpp"
-#include "base/log.hpp"
+#include "base/log_level.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "runtime/observe/terminal.hpp"
 #include "runtime/run/step_meter.hpp"
@@ -12,25 +13,18 @@
 #include "runtime/run/trainer.hpp"
 
 namespace sluice {
-namespace {
-
-ProgressOptions progress_options(const TrainerOptions& options) {
-  const TerminalInfo terminal = terminal_info(1);
-  return {.log_every = options.engine.train.log_every,
-          .interactive = terminal.interactive,
-          .columns = terminal.columns};
-}
-
-}  // namespace
 
 RunReport::RunReport(const TrainerOptions& options, const Engine& engine, const MemoryPlan& memory,
-                     const Communicator& comm, double gemm_rate)
+                     Communicator& comm, double gemm_rate)
     : options_(options),
       engine_(engine),
       memory_(memory),
       comm_(comm),
       watch_(engine.train_program(), engine.plan().shape, memory, options.rates, gemm_rate),
-      progress_(progress_options(options)) {}
+      no_status_(stdout, false),
+      progress_(options.engine.train.log_every,
+                options.status != nullptr ? *options.status : no_status_),
+      timers_(comm, options.timers) {}
 
 void RunReport::describe_run() const {
   const ModelSpec& spec = engine_.spec();
@@ -50,6 +44,7 @@ void RunReport::describe_run() const {
 
 void RunReport::open(std::int64_t first) {
   if (comm_.rank() != 0) return;
+  summary_.emplace(options_.gpus_of_host);
   metrics_.emplace(options_.output_dir + "/metrics.jsonl", first);
   if (options_.tensorboard) {
     events_.emplace(options_.output_dir + "/tensorboard", host_name(), first);
@@ -61,9 +56,7 @@ void RunReport::say(const std::string& line) const {
 }
 
 void RunReport::warn(const std::string& line) {
-  if (comm_.rank() != 0 || line.empty()) return;
-  progress_.clear();
-  log_warning(line);
+  if (comm_.rank() == 0 && !line.empty()) log_warning(line);
 }
 
 void RunReport::keep_timings() {
@@ -72,9 +65,16 @@ void RunReport::keep_timings() {
   traced_exchanges_ = engine_.exchanges();
 }
 
+void RunReport::compare_timers(const StepRecord& record) {
+  timers_.add(record);
+  const TrainOptions& train = options_.engine.train;
+  const bool due = record.step % train.log_every == 0 || record.step >= train.steps;
+  timers_line_ = due ? timers_.line() : "";
+}
+
 void RunReport::evaluated(const StepRecord& record, double seconds) {
   if (!record.eval_loss || !record.eval_ppl) return;
-  progress_.clear();
+  if (summary_) summary_->add_evaluation(seconds);
   const std::string step = "step " + std::to_string(record.step) + ": validation loss ";
   char figures[96];
   for (const auto& [name, loss] : record.eval_losses) {
@@ -88,12 +88,12 @@ void RunReport::evaluated(const StepRecord& record, double seconds) {
 
 void RunReport::step_done(StepRecord& record, const CountedTiers& counted) {
   if (!metrics_) return;
-  const std::vector<std::string> compared = watch_.compare(record, counted);
-  if (!compared.empty()) progress_.clear();
-  for (const std::string& line : compared) say(line);
+  for (const std::string& line : watch_.compare(record, counted)) say(line);
   metrics_->write(record);
   if (events_) events_->write(record);
+  summary_->add(record);
   eta_.add(record.step_ms);
+  if (!record.skipped) trend_.add(record.loss);
   const std::int64_t steps = options_.engine.train.steps;
   progress_.update({.step = record.step,
                     .steps = steps,
@@ -106,7 +106,27 @@ void RunReport::step_done(StepRecord& record, const CountedTiers& counted) {
                     .mfu_of_card = record.mfu_of_card.value_or(0),
                     .device_bytes = record.memory.device_peak,
                     .eta_seconds = eta_.seconds(steps - record.step),
-                    .skipped = record.skipped});
+                    .skipped = record.skipped,
+                    .trend = trend_.trend()});
+  if (!timers_line_.empty()) progress_.print(timers_line_);
+}
+
+bool RunReport::count_save(const std::function<bool()>& save) {
+  const auto begin = std::chrono::steady_clock::now();
+  const bool saved = save();
+  const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
+  if (summary_) summary_->add_save(took.count());
+  return saved;
+}
+
+void RunReport::summarize(const std::string& checkpoint, const std::string& next) {
+  if (!summary_ || !log_shows(LogLevel::kInfo)) return;
+  const std::string text = summary_->text({.steps = options_.engine.train.steps,
+                                           .output_dir = options_.output_dir,
+                                           .checkpoint = checkpoint,
+                                           .heading = terminal_info(1).colors});
+  std::fputs((text + next).c_str(), stdout);
+  std::fflush(stdout);
 }
 
 void RunReport::write_trace() {

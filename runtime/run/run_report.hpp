@@ -1,10 +1,11 @@
 // The reports of a run: log, progress line, metrics, TensorBoard events, and the trace of the last
 // step. Every rank has a RunReport and makes the same calls; only rank 0 writes. Borrows options,
-// engine, plan and communicator, which outlive the RunReport. No call is collective. Not
-// thread-safe: used by the thread that runs the steps.
+// engine, plan and communicator, which outlive the RunReport. Only compare_timers() is collective.
+// Not thread-safe: used by the thread that runs the steps.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -16,6 +17,8 @@
 #include "runtime/observe/progress.hpp"
 #include "runtime/program/executor.hpp"
 #include "runtime/run/plan_watch.hpp"
+#include "runtime/run/report/run_summary.hpp"
+#include "runtime/run/report/timer_report.hpp"
 
 namespace sluice {
 
@@ -26,7 +29,7 @@ class RunReport {
  public:
   // `gemm_rate`: FLOP/s that this rank measured. `comm`: of all ranks.
   RunReport(const TrainerOptions& options, const Engine& engine, const MemoryPlan& memory,
-            const Communicator& comm, double gemm_rate);
+            Communicator& comm, double gemm_rate);
 
   // The model, and the planned peak of each tier, for the log at the start.
   void describe_run() const;
@@ -41,22 +44,35 @@ class RunReport {
 
   // Keeps timings for the trace. Called after a training step, before the engine runs a program.
   void keep_timings();
+  // Called after every step, before step_done(). With output.timers, collective in the steps that
+  // print the timers.
+  void compare_timers(const StepRecord& record);
   // Called after an evaluation; the record has the values.
   void evaluated(const StepRecord& record, double seconds);
   // Called after a step with the complete record, except plan_error, which step_done() sets.
   void step_done(StepRecord& record, const CountedTiers& counted);
   // Called after the last step if output.trace is set. Throws IoError.
   void write_trace();
+  // Runs the run's last save, and counts its time.
+  [[nodiscard]] bool count_save(const std::function<bool()>& save);
+  // The summary, then `next`: commands to go on with. Called once, at the end; `checkpoint`: the
+  // newest that was saved.
+  void summarize(const std::string& checkpoint, const std::string& next);
 
  private:
   const TrainerOptions& options_;
   const Engine& engine_;
   const MemoryPlan& memory_;
-  const Communicator& comm_;
+  Communicator& comm_;
   PlanWatch watch_;
+  StatusLine no_status_;  // for a run without a terminal
   ProgressPrinter progress_;
   EtaEstimator eta_;
-  std::vector<OpTiming> traced_;  // timings of the last step
+  LossTrendMeter trend_;
+  TimerReport timers_;
+  std::string timers_line_;            // of the last step
+  std::optional<RunSummary> summary_;  // on rank 0, after open()
+  std::vector<OpTiming> traced_;       // timings of the last step
   std::vector<ExchangeTiming> traced_exchanges_;
   std::optional<MetricsWriter> metrics_;  // on rank 0, after open()
   std::optional<EventFile> events_;

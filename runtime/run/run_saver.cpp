@@ -247,6 +247,10 @@ std::string RunSaver::why_stopped(std::int64_t step) const {
   return text + ", not saved (checkpoint.at_end: false)";
 }
 
+bool RunSaver::can_resume() const { return (options_.on && saves_) || engine_.keeps_image(); }
+
+std::string RunSaver::saved_path() const { return saves_ ? saves_->path() : ""; }
+
 RunState RunSaver::state_of(const RunProgress& progress) const {
   const EngineOptions& options = context_.engine_options;
   RunState run;

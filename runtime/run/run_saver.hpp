@@ -74,6 +74,11 @@ class RunSaver {
   // after step 12, saved to ...".
   [[nodiscard]] std::string why_stopped(std::int64_t step) const;
 
+  // Whether a stopped run goes on with --resume auto. Called after finish().
+  [[nodiscard]] bool can_resume() const;
+  // The newest checkpoint that this process completed; empty: none.
+  [[nodiscard]] std::string saved_path() const;
+
   // Called at the end of each step except the last.
   void after_step(const RunProgress& progress, double vote, double step_seconds);
   // Called after the last step. Returns whether the step was saved. Throws IoError if the save

@@ -178,18 +178,18 @@ class Trainer {
     }
     report_.clear_progress();
     if (stopped) engine_.commit_image();
-    const bool saved = saver_.finish(stands_, stopped);
+    const bool saved = report_.count_save([&] { return saver_.finish(stands_, stopped); });
     if (!stopped) engine_.end_image();
     report_.write_trace();
     if (stopped) {
       const std::string why = saver_.why_stopped(stands_.step);
       report_.say(why);
       report_stop(why);
+      report_.summarize(saver_.saved_path(), saver_.can_resume() ? options_.resume_command : "");
       return kInterruptedExitCode;
     }
     sample();
-    if (saved && comm_.rank() == 0) std::fputs(options_.next_commands.c_str(), stdout);
-    std::fflush(stdout);
+    report_.summarize(saver_.saved_path(), saved ? options_.next_commands : "");
     return 0;
   }
 
@@ -227,6 +227,7 @@ class Trainer {
     const bool stop = RunSaver::says_stop(result.vote);
     if (evaluates_after(step, stop)) evaluate(record);
     const CountedTiers counted = meter_.counted(engine_);
+    compare_timers(record);
     report_.step_done(record, counted);
     if (counted.device) check_device_peak(engine_.plan(), memory_, record.memory.device_peak);
     stands_.step = step;
@@ -247,6 +248,11 @@ class Trainer {
             .update = update - stands_.before_moments,
             .loss_scale = loss_scale_.scale(),
             .vote = saver_.vote()};
+  }
+
+  void compare_timers(const StepRecord& record) {
+    const PhaseScope waiting(watchdog_, "comparing the ranks' timers", Waiting::kYes);
+    report_.compare_timers(record);
   }
 
   std::string compare_paces(std::int64_t step) {

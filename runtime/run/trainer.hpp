@@ -13,11 +13,15 @@
 
 namespace sluice {
 
+class StatusLine;
+
 struct TrainerOptions {
   EngineOptions engine;
   std::string output_dir;
   bool trace = false;
-  bool tensorboard = false;  // event files in output_dir/tensorboard
+  bool tensorboard = false;      // event files in output_dir/tensorboard
+  bool timers = false;           // the log has the timers of every log_every steps
+  StatusLine* status = nullptr;  // of the terminal, shared with the log; nullptr: no terminal
   bool on_gpu = false;
   int local_rank = 0;  // the GPU's index
   // FLOP/s of dense products from the GPU's data sheet; 0: a CPU or an unknown GPU.
@@ -28,7 +32,9 @@ struct TrainerOptions {
   int ranks_of_process = 1;
   TierBudgets budgets;
   SavingOptions saving;
+  int gpus_of_host = 0;           // of this run on rank 0's host
   std::string next_commands;      // lines to print at the end of a saved run
+  std::string resume_command;     // lines to print at the end of a stopped run; empty: not known
   std::optional<RunRates> rates;  // nullopt: the step time is not predicted
 };
 

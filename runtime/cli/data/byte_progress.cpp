@@ -6,7 +6,7 @@
 #include <cstdio>
 
 #include "base/bytes.hpp"
-#include "base/log.hpp"
+#include "base/log_level.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {
@@ -27,13 +27,15 @@ std::string format_byte_progress(const std::string& stage, std::int64_t done, st
   return text + rate.data() + format_duration(static_cast<double>(all - done) / bytes_per_s);
 }
 
-ByteProgress::ByteProgress() : terminal_(terminal_info(STDERR_FILENO).interactive) {}
+ByteProgress::ByteProgress()
+    : terminal_(::isatty(STDERR_FILENO) == 1 && terminal_info(STDERR_FILENO).rewrites) {}
 
 ByteProgress::~ByteProgress() {
   if (terminal_ && !stage_.empty()) put(std::string(kClearLine));
 }
 
 void ByteProgress::update(const std::string& stage, std::int64_t done, std::int64_t all) {
+  if (!log_shows(LogLevel::kInfo)) return;
   const Clock::time_point now = Clock::now();
   if (stage != stage_) {
     stage_ = stage;

@@ -119,16 +119,4 @@ void add_data(CLI::App& app, DataCommand& command) {
   add_stats(*group, command);
 }
 
-int dispatch_data(const CLI::App& group, const DataCommand& command) {
-  if (group.got_subcommand("clean")) return run_data_clean(command.corpus);
-  if (group.got_subcommand("dedupe")) return run_data_dedupe(command.corpus);
-  if (group.got_subcommand("merge")) return run_data_merge(command);
-  if (group.got_subcommand("split")) return run_data_split(command);
-  if (group.got_subcommand("shuffle")) return run_data_shuffle(command);
-  if (group.got_subcommand("cat")) return run_data_cat(command);
-  if (group.got_subcommand("stats")) return run_data_stats(command);
-  if (group.got_subcommand("prepare")) return run_data_prepare(command);
-  return run_data_inspect(command);
-}
-
 }  // namespace sluice

@@ -34,8 +34,7 @@ DocumentProgress progress_of(const char* action) {
 void show_conversations(const DataOptions& options, const Tokenizer& tokenizer,
                         std::int64_t samples) {
   const ChatEncoder encoder(tokenizer, options.tokenizer, options.chat_template, options.train_on);
-  const SampleView view{.color = terminal_info(STDOUT_FILENO).interactive &&
-                                 std::getenv("NO_COLOR") == nullptr};
+  const SampleView view{.color = terminal_info(STDOUT_FILENO).colors};
   for (const SftPart& part : options.sft) {
     const auto cache = open_conversations(options, part, encoder);
     std::printf("\n%s: %s\n", part.path.c_str(), cache->counts().text().c_str());

@@ -139,14 +139,6 @@ void move_aside(const std::string& dir, const std::string& earlier) {
   log_info("the earlier run's checkpoints (" + earlier + ") are in " + aside + " now");
 }
 
-// As one word of a shell, quoted only if needed.
-std::string word(const std::string& text) {
-  const bool plain = text.find_first_not_of(
-                         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
-                         "._-/+=,:@") == std::string::npos;
-  return plain && !text.empty() ? text : shell_quoted(text);
-}
-
 }  // namespace
 
 SavingOptions saving_options(const LoadedConfig& config, const std::string& resume) {
@@ -253,24 +245,6 @@ void prepare_saving(const LoadedConfig& config, const std::string& resume, Launc
   const auto begun =
       std::chrono::duration_cast<std::chrono::nanoseconds>(started().time_since_epoch());
   request.environment.emplace_back(kStarted, std::to_string(begun.count()));
-}
-
-std::string next_commands(const LoadedConfig& config, const TrainingData& data) {
-  const std::string& run = config.run.output.dir;
-  const std::string from =
-      word(config.run.checkpoint.dir.empty() ? run : config.run.checkpoint.dir);
-  const char* wrapper = std::getenv("SLUICE_COMMAND");  // what the user typed
-  const std::string program = "  " + word(wrapper == nullptr ? "sluice" : wrapper);
-  std::string text = "the model is saved; what to do with it:\n";
-  if (data.tokenizer() != nullptr) {
-    text += program + " generate --checkpoint " + from + " --prompt 'TEXT'\n";
-  }
-  if (data.valid_samples() > 0) {
-    text +=
-        program + " eval " + word(join_path(run, "config.yaml")) + " --checkpoint " + from + "\n";
-  }
-  return text + program + " checkpoint export " + from + " -o " +
-         word(join_path(run, "huggingface")) + "\n";
 }
 
 }  // namespace sluice

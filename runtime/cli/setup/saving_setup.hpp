@@ -48,7 +48,4 @@ void check_folders_free(const LoadedConfig& config, const std::string& resume);
 // Gives a saving run launch.timeout for its last save after a stop, and starts its time limit.
 void prepare_saving(const LoadedConfig& config, const std::string& resume, LaunchRequest& request);
 
-// Commands for the model of a saved run, with the run's paths, a line each.
-[[nodiscard]] std::string next_commands(const LoadedConfig& config, const TrainingData& data);
-
 }  // namespace sluice

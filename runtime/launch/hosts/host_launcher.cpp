@@ -76,7 +76,8 @@ Environment for_all_hosts(const Environment& own) {
   for (const auto& [name, value] : own) {
     const bool named = std::find(wished.begin(), wished.end(), name) != wished.end();
     if (!named && !begins_with_any(name, {"SLUICE_", "NCCL_", "GLOO_", "TORCH_", "MKL_"})) continue;
-    if (name == "SLUICE_SSH" || name == "SLUICE_ERROR_FILE" || name == "SLUICE_TTY") continue;
+    if (name == "SLUICE_SSH" || name == "SLUICE_ERROR_FILE") continue;
+    if (name == "SLUICE_TTY" || name == "SLUICE_STDERR_TTY") continue;
     if (name == kJobSecretVariable) continue;  // arguments are for everybody to read
     chosen[name] = value;
   }
@@ -148,6 +149,7 @@ ChildCommand command_for(const HostsRequest& request, const Job& job, const Host
     command.argv = request.argv;
     Environment environment = job.own;
     environment.erase("SLUICE_TTY");
+    environment.erase("SLUICE_STDERR_TTY");
     for (const auto& [name, value] : request.environment) environment[name] = value;
     for (const auto& [name, value] : told) environment[name] = value;
     command.environment = entries_of(environment);

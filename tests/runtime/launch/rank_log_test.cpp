@@ -53,6 +53,13 @@ TEST(LineFolder, KeepsTheLastFormOfALine) {
   }
 }
 
+TEST(LineFolder, LeavesColorsOut) {
+  LineFolder folder;
+  std::string lines;
+  folder.feed("13:04:05.123 \x1b[33mwarning\x1b[0m nearly full\n", lines);
+  EXPECT_EQ(lines, "13:04:05.123 warning nearly full\n");
+}
+
 TEST(LineFolder, LongLinesPassAndRewrittenOnesDoNotGrow) {
   const std::string line(LineFolder::kLongestLine * 3 + 17, 'x');
   EXPECT_EQ(folded_in_chunks(line + "\n", 4096), line + "\n");

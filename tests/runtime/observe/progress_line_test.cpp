@@ -32,6 +32,7 @@ TEST(ProgressLine, IsWrittenToATerminalAndClearedAtTheEnd) {
   ASSERT_EQ(::unlockpt(controller), 0);
   const int terminal = ::open(::ptsname(controller), O_RDWR | O_NOCTTY);
   ASSERT_GE(terminal, 0);
+  ::setenv("TERM", "xterm", 1);
   std::string text;
   {
     const ProgressLine line(terminal, "planning", std::chrono::milliseconds(0));

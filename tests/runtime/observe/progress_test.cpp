@@ -3,8 +3,12 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <limits>
 
+#include "base/log_level.hpp"
+#include "runtime/observe/progress_bar.hpp"
+#include "runtime/observe/status_line.hpp"
 #include "runtime/observe/terminal.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
@@ -75,11 +79,13 @@ TEST(Progress, NumbersWithoutBounds) {
   EXPECT_NE(format_progress(state).find(" | ? tok/s | "), std::string::npos);
 }
 
-std::string printed(ProgressOptions options, int steps) {
+// The lines of a file and the rewritten line of a "terminal", which here is the same file.
+std::string printed(std::int64_t log_every, bool rewrites, int steps) {
   const TemporaryFolder folder;
-  options.out = std::fopen(folder.file("out").c_str(), "w");
+  std::FILE* out = std::fopen(folder.file("out").c_str(), "w");
   {
-    ProgressPrinter printer(options);
+    StatusLine status(out, rewrites);
+    ProgressPrinter printer(log_every, status, out);
     for (int step = 1; step <= steps; ++step) {
       ProgressState state = example_state();
       state.step = step;
@@ -87,32 +93,39 @@ std::string printed(ProgressOptions options, int steps) {
       printer.update(state);
     }
   }
-  std::fclose(options.out);
+  std::fclose(out);
   return text_of(folder.file("out"));
 }
 
-std::string line(int step) {
+ProgressState state_of(int step) {
   ProgressState state = example_state();
   state.step = step;
   state.steps = 5;
-  return format_progress(state);
+  return state;
 }
 
-TEST(ProgressPrinter, PlainLines) {
-  EXPECT_EQ(printed({.log_every = 3}, 5), line(1) + "\n" + line(3) + "\n" + line(5) + "\n");
-}
+std::string line(int step) { return format_progress(state_of(step)) + "\n"; }
+std::string bar(int step) { return format_progress_bar(state_of(step), {}); }
 
-TEST(ProgressPrinter, TerminalRewrites) {
+TEST(ProgressPrinter, PlainLines) { EXPECT_EQ(printed(3, false, 5), line(1) + line(3) + line(5)); }
+
+TEST(ProgressPrinter, TerminalHasALineAtItsBottom) {
+  ::unsetenv("COLUMNS");
   const std::string clear(kClearLine);
-  EXPECT_EQ(printed({.log_every = 3, .interactive = true}, 4),
-            clear + line(1) + "\n" + clear + line(2) + clear + line(3) + "\n" + clear + line(4) +
-                clear);  // interrupted after step 4: the rewritten line is taken off
+  EXPECT_EQ(printed(3, true, 4), line(1) + bar(1) + clear + bar(2) + clear + line(3) + bar(2) +
+                                     clear + bar(3) + clear + bar(4) +
+                                     clear);  // interrupted after step 4: the line is taken off
 }
 
-TEST(ProgressPrinter, NarrowTerminalDoesNotWrap) {
-  const std::string clear(kClearLine);
-  EXPECT_EQ(printed({.log_every = 3, .interactive = true, .columns = 20}, 2),
-            clear + line(1) + "\n" + clear + line(2).substr(0, 19) + clear);
+TEST(ProgressPrinter, TheLastStepLeavesNoBar) {
+  ::unsetenv("COLUMNS");
+  EXPECT_TRUE(printed(3, true, 5).ends_with(bar(4) + std::string(kClearLine) + line(5)));
+}
+
+TEST(ProgressPrinter, QuietShowsNothing) {
+  set_log_level(LogLevel::kWarning);
+  EXPECT_EQ(printed(1, true, 5), "");
+  set_log_level(LogLevel::kInfo);
 }
 
 TEST(EtaEstimator, ForgetsTheSlowStart) {
@@ -126,23 +139,6 @@ TEST(EtaEstimator, ForgetsTheSlowStart) {
   EXPECT_NEAR(eta.seconds(10), 1, 1e-6);
   EXPECT_EQ(eta.seconds(0), 0);
   EXPECT_EQ(eta.seconds(-3), 0);
-}
-
-TEST(TerminalInfo, LauncherSpeaksForThePipe) {
-  int ends[2] = {-1, -1};
-  ASSERT_EQ(::pipe(ends), 0);
-  ::unsetenv("SLUICE_TTY");
-  ::setenv("COLUMNS", "77", 1);
-  EXPECT_FALSE(terminal_info(ends[1]).interactive);
-  ::setenv("SLUICE_TTY", "1", 1);
-  EXPECT_TRUE(terminal_info(ends[1]).interactive);
-  EXPECT_EQ(terminal_info(ends[1]).columns, 77);
-  ::setenv("COLUMNS", "wide", 1);
-  EXPECT_EQ(terminal_info(ends[1]).columns, 0);
-  ::unsetenv("SLUICE_TTY");
-  ::unsetenv("COLUMNS");
-  ::close(ends[0]);
-  ::close(ends[1]);
 }
 
 }  // namespace

@@ -2,7 +2,11 @@
 
 #include <gmock/gmock.h>
 
+#include <cstdlib>
+
+#include "base/log_level.hpp"
 #include "base/thread_rank.hpp"
+#include "runtime/observe/status_line.hpp"
 #include "runtime/observe/terminal.hpp"
 
 namespace sluice {
@@ -40,18 +44,41 @@ TEST(RunLog, LevelsAndStreams) {
 }
 
 TEST(RunLog, OtherRanksAreNamed) {
-  const Captured captured = logged({.rank = 12, .level = LogLevel::kWarning});
+  set_log_level(LogLevel::kWarning);
+  const Captured captured = logged({.rank = 12});
+  set_log_level(LogLevel::kInfo);
   EXPECT_EQ(captured.out, "");
   EXPECT_THAT(captured.err, MatchesRegex(TIME " warning \\[rank 12\\] nearly full\n" TIME
                                               " error   \\[rank 12\\] broken\n"));
 }
 
-TEST(RunLog, ProgressLineIsClearedFirst) {
+// Here standard output is no terminal, as behind the launcher: its lines move the status line, and
+// the launcher moves it for standard error.
+TEST(RunLog, LinesAppearAboveTheStatusLine) {
   const std::string clear(kClearLine);
-  const Captured captured = logged({.interactive = true});
-  EXPECT_TRUE(captured.out.starts_with(clear));
-  EXPECT_TRUE(captured.out.ends_with("%v\n" + clear + clear));  // for the warning and the error
-  EXPECT_EQ(captured.err.find(clear), std::string::npos);
+  ::testing::internal::CaptureStdout();
+  ::testing::internal::CaptureStderr();
+  {
+    StatusLine status(stdout, true);
+    const RunLog log({.status = &status});
+    status.show("50 %");
+    log_info("resumed");
+    log_warning("nearly full");
+  }
+  EXPECT_THAT(::testing::internal::GetCapturedStdout(),
+              MatchesRegex("50 %\r\x1b\\[K" TIME " info    resumed\n50 %\r\x1b\\[K"));
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              MatchesRegex(TIME " warning nearly full\n"));
+}
+
+TEST(RunLog, ColorsOfAStandardErrorThatIsATerminal) {
+  ::setenv("SLUICE_STDERR_TTY", "1", 1);
+  ::setenv("TERM", "xterm", 1);
+  const Captured captured = logged({});
+  ::unsetenv("SLUICE_STDERR_TTY");
+  EXPECT_THAT(captured.out, MatchesRegex(TIME " info    resumed \\{\\} %v\n"));
+  EXPECT_THAT(captured.err, MatchesRegex(TIME " \x1b\\[33mwarning\x1b\\[0m nearly full\n" TIME
+                                              " \x1b\\[31merror\x1b\\[0m   broken\n"));
 }
 
 // Ranks that are threads: what one has said is not said by the others, but errors and what a rank
@@ -83,7 +110,9 @@ TEST(RunLog, RanksOfOneProcessSayALineOnce) {
 }
 
 TEST(RunLog, DebugOnRequest) {
-  EXPECT_NE(logged({.level = LogLevel::kDebug}).out.find("debug   detail\n"), std::string::npos);
+  set_log_level(LogLevel::kDebug);
+  EXPECT_NE(logged({}).out.find("debug   detail\n"), std::string::npos);
+  set_log_level(LogLevel::kInfo);
 }
 
 }  // namespace

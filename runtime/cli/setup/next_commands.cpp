@@ -1,0 +1,56 @@
+#include "runtime/cli/setup/next_commands.hpp"
+
+#include <cstdlib>
+
+#include "runtime/checkpoint/io/file_system.hpp"
+#include "runtime/launch/hosts/agent.hpp"
+
+namespace sluice {
+namespace {
+
+// As one word of a shell, quoted only if needed.
+std::string word(const std::string& text) {
+  const bool plain = text.find_first_not_of(
+                         "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789"
+                         "._-/+=,:@") == std::string::npos;
+  return plain && !text.empty() ? text : shell_quoted(text);
+}
+
+// What the user types for this program, indented.
+std::string program_word() {
+  const char* wrapper = std::getenv("SLUICE_COMMAND");
+  return "  " + word(wrapper == nullptr ? "sluice" : wrapper);
+}
+
+}  // namespace
+
+std::string next_commands(const LoadedConfig& config, const TrainingData& data) {
+  const std::string& run = config.run.output.dir;
+  const std::string from =
+      word(config.run.checkpoint.dir.empty() ? run : config.run.checkpoint.dir);
+  const std::string program = program_word();
+  std::string text = "the model is saved; what to do with it:\n";
+  if (data.tokenizer() != nullptr) {
+    text += program + " generate --checkpoint " + from + " --prompt 'TEXT'\n";
+  }
+  if (data.valid_samples() > 0) {
+    text +=
+        program + " eval " + word(join_path(run, "config.yaml")) + " --checkpoint " + from + "\n";
+  }
+  return text + program + " checkpoint export " + from + " -o " +
+         word(join_path(run, "huggingface")) + "\n";
+}
+
+std::string resume_command(const std::vector<std::string>& argv) {
+  std::string text = "to go on with the run:\n" + program_word();
+  for (std::size_t i = 1; i < argv.size(); ++i) {
+    if (argv[i] == "--resume") {
+      ++i;  // its value
+    } else if (!argv[i].starts_with("--resume=")) {
+      text += " " + word(argv[i]);
+    }
+  }
+  return text + " --resume auto\n";
+}
+
+}  // namespace sluice

@@ -1,0 +1,136 @@
+// The help of every command, its examples, and the tables behind both; without running a command.
+#include <gmock/gmock.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/cli/command_line.hpp"
+#include "runtime/cli/help/argument_values.hpp"
+#include "runtime/cli/help/completion.hpp"
+#include "runtime/cli/help/examples.hpp"
+#include "runtime/cli/help/version.hpp"
+#include "runtime/observe/terminal.hpp"
+
+namespace sluice {
+namespace {
+
+using ::testing::Contains;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::MatchesRegex;
+
+struct Program {
+  CLI::App app{"trains", "sluice"};
+  Arguments args;
+  Program() {
+    app.require_subcommand(1);
+    add_commands(app, args);
+  }
+};
+
+// "" if the parser takes the line.
+std::string refusal(const std::string& line) {
+  Program program;
+  try {
+    program.app.parse(line);
+  } catch (const CLI::ParseError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+void visit(const CLI::App& app, const std::function<void(const CLI::App&)>& see) {
+  see(app);
+  for (const CLI::App* sub : app.get_subcommands({})) visit(*sub, see);
+}
+
+TEST(Help, EveryExampleIsTakenByTheParser) {
+  for (const Example& example : all_examples()) {
+    EXPECT_EQ(refusal(std::string(example.line)), "") << example.line;
+    EXPECT_TRUE(example.line.starts_with(example.command)) << example.line;
+  }
+  EXPECT_NE(refusal("train my.yaml --no-such-option"), "");
+}
+
+TEST(Help, EveryCommandHasAnExample) {
+  const Program program;
+  visit(program.app, [](const CLI::App& command) {
+    const std::string path = path_of(command);
+    int examples = 0;
+    for (const Example& example : all_examples()) examples += example.command == path ? 1 : 0;
+    EXPECT_GT(examples, 0) << "sluice " << path;
+    EXPECT_THAT(command.help(), HasSubstr("\nExamples:\n")) << path;
+  });
+  for (const Example& example : all_examples()) {
+    bool known = false;
+    visit(program.app,
+          [&](const CLI::App& command) { known |= path_of(command) == example.command; });
+    EXPECT_TRUE(known) << example.command;
+  }
+}
+
+TEST(Help, FitsEightyColumns) {
+  ::unsetenv("SLUICE_COMMAND");
+  const Program program;
+  visit(program.app, [](const CLI::App& command) {
+    const std::string text = command.help();
+    for (std::size_t begin = 0; begin < text.size();) {
+      const std::size_t end = text.find('\n', begin);
+      const std::string line = text.substr(begin, end - begin);
+      EXPECT_LE(columns_of(line), 80) << path_of(command) << ": " << line;
+      begin = end + 1;
+    }
+  });
+}
+
+TEST(Help, SaysWhatAnOptionTakes) {
+  Program program;
+  const std::string text = program.app.get_subcommand("train")->help();
+  EXPECT_THAT(text, HasSubstr("sluice train config [options]\n"));
+  EXPECT_THAT(text, HasSubstr("\n  --resume auto|never|DIR\n"));
+  EXPECT_THAT(text, ::testing::ContainsRegex("\\(default:[ \n]+never\\)"));
+  EXPECT_THAT(program.app.get_subcommand("checkpoint")->get_subcommand("export")->help(),
+              HasSubstr("--dtype fp32|bf16|fp16"));
+}
+
+TEST(Help, EveryArgumentHasAValueToShow) {
+  const Program program;
+  EXPECT_THAT(value_table_faults(program.app), IsEmpty());
+}
+
+TEST(Verbosity, IsOneOrTheOther) {
+  EXPECT_EQ(refusal("train my.yaml --quiet"), "");
+  EXPECT_EQ(refusal("data clean a -o b --verbose"), "");
+  EXPECT_NE(refusal("train my.yaml --quiet --verbose"), "");
+  EXPECT_NE(refusal("schema --quiet"), "");  // has no log
+}
+
+TEST(Version, NamesWhatTheProgramIsMadeOf) {
+  const std::string text = version_text();
+  EXPECT_THAT(text,
+              MatchesRegex("sluice [0-9.]+\ncommit    .+\nbuild     .+\nlibtorch  .+\nCUDA      "
+                           ".+\nkernels   .+\n"));
+}
+
+TEST(Completion, KnowsCommandsValuesAndKeys) {
+  const Program program;
+  const CompletionTable table = completion_table(program.app);
+  bool resume = false, stage = false;
+  for (const CompletedCommand& command : table.commands) {
+    for (const CompletedOption& option : command.options) {
+      if (command.path != "train" || option.names.front() != "--resume") continue;
+      EXPECT_THAT(option.value.words, ::testing::ElementsAre("auto", "never"));
+      EXPECT_TRUE(option.value.folders && !option.value.files);
+      resume = true;
+    }
+  }
+  for (const CompletedKey& key : table.keys) {
+    if (key.path != "train.dtype") continue;
+    EXPECT_THAT(key.values, Contains("bf16"));
+    stage = true;
+  }
+  EXPECT_TRUE(resume && stage);
+}
+
+}  // namespace
+}  // namespace sluice
