@@ -46,6 +46,8 @@ struct LoadedConfig {
   // Every key with its value and, as a comment, its origin. Loads again to the same RunConfig from
   // any file with the same working directory.
   [[nodiscard]] std::string resolved_yaml() const;
+  // Every key with its value as YAML: "train.steps", "2400".
+  [[nodiscard]] std::vector<std::pair<std::string, std::string>> resolved_values() const;
 };
 
 // `overrides` are "section.key=value" with the value read as YAML. An empty output.dir becomes

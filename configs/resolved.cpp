@@ -31,4 +31,14 @@ std::string LoadedConfig::resolved_yaml() const {
   return out;
 }
 
+std::vector<std::pair<std::string, std::string>> LoadedConfig::resolved_values() const {
+  std::vector<std::pair<std::string, std::string>> values;
+  for (const Section& section : schema()) {
+    for (const Key& key : section.keys) {
+      values.emplace_back(key.path(), write_value(key.rules, key.get(run)));
+    }
+  }
+  return values;
+}
+
 }  // namespace sluice

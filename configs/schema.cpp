@@ -316,6 +316,10 @@ Section output_section() {
       .key("timers", &O::timers, boolean(),
            "Whether the log has the timers of every train.log_every steps: forward, backward, "
            "comm, optimizer, io and data, of the fastest and the slowest rank.")
+      .key("mlflow", &O::mlflow, path(),
+           "Folder of MLflow's file store that gets the run, with what metrics.jsonl has; empty: "
+           "none.")
+      .example("mlruns")
       .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last step.");
 }
 

@@ -22,6 +22,8 @@
 #include "runtime/launch/hosts/host_launcher.hpp"
 #include "runtime/launch/launcher.hpp"
 #include "runtime/launch/rank_env.hpp"
+#include "runtime/launch/stop_signal.hpp"
+#include "runtime/observe/mlflow_store.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/program/program_text.hpp"
 
@@ -89,6 +91,17 @@ LaunchRequest launch_request(const TrainCommand& command, const LoadedConfig& co
   return request;
 }
 
+// Ranks that were killed could not say how the run ended.
+void end_trackers(const RunConfig& run, int exit_code) {
+  if (run.output.mlflow.empty() || exit_code == 0) return;
+  try {
+    end_mlflow_run(run.output.dir, exit_code == kInterruptedExitCode ? MlflowStatus::kKilled
+                                                                     : MlflowStatus::kFailed);
+  } catch (const Error& error) {
+    log_warning(std::string("output.mlflow: ") + error.what());
+  }
+}
+
 int start_ranks(const TrainCommand& command, const LoadedConfig& config, const Destination& to,
                 const Argv& argv) {
   LaunchRequest request = launch_request(command, config);
@@ -112,7 +125,12 @@ int start_ranks(const TrainCommand& command, const LoadedConfig& config, const D
       return run_hosts(now);
     };
   }
-  return run_with_restarts(run, argv, config.run.launch.max_restarts,
+  const auto run_and_track = [&](const Argv& told) {
+    const LaunchResult result = run(told);
+    end_trackers(config.run, result.exit_code);
+    return result;
+  };
+  return run_with_restarts(run_and_track, argv, config.run.launch.max_restarts,
                            saving_options(config, command.resume).checkpoint.dir,
                            config.run.offload.image && !is_folder(command.resume));
 }

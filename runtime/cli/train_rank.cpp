@@ -132,6 +132,12 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.output_dir = run.output.dir;
   options.trace = run.output.trace;
   options.tensorboard = run.output.tensorboard;
+  if (rank.rank == 0 && !run.output.mlflow.empty()) {
+    options.mlflow = {.dir = run.output.mlflow,
+                      .output_dir = run.output.dir,
+                      .source = config.path,
+                      .params = config.resolved_values()};
+  }
   options.engine.trace = options.trace;
   options.on_gpu = runs_on_gpu(run);
   if (options.on_gpu) {

@@ -7,14 +7,14 @@
 #include <cstdio>
 #include <span>
 
-#include "base/error.hpp"
 #include "base/posix/io_error.hpp"
 
 namespace sluice {
 namespace {
 
-[[noreturn]] void fail(std::string_view action, const std::string& path, int error) {
-  throw_io_error(action, path, error, write_remedy(error, "output.dir"));
+[[noreturn]] void fail(std::string_view action, const std::string& path, int error,
+                       std::string_view setting = "output.dir") {
+  throw_io_error(action, path, error, write_remedy(error, setting));
 }
 
 }  // namespace
@@ -25,14 +25,13 @@ void write_all(int fd, std::string_view bytes, const std::string& path) {
   }
 }
 
-void append_whole(int fd, std::string_view bytes, const std::string& path) {
+void append_whole(int fd, std::string_view bytes, const std::string& path,
+                  std::string_view setting) {
   const off_t end = ::lseek(fd, 0, SEEK_END);
-  try {
-    write_all(fd, bytes, path);
-  } catch (const IoError&) {
+  if (const int error = write_fully(fd, std::as_bytes(std::span(bytes)))) {
     // Best effort: a device such as a pipe has no length to go back to.
     [[maybe_unused]] const int cut = end >= 0 ? ::ftruncate(fd, end) : 0;
-    throw;
+    fail("write", path, error, setting);
   }
 }
 

@@ -13,7 +13,9 @@ namespace sluice {
 void write_all(int fd, std::string_view bytes, const std::string& path);
 
 // Writes at the end of the file, all of it or nothing: after an IoError the file ends where it did.
-void append_whole(int fd, std::string_view bytes, const std::string& path);
+// `setting`: the key that names the folder, for the error.
+void append_whole(int fd, std::string_view bytes, const std::string& path,
+                  std::string_view setting = "output.dir");
 
 // Opens for writing at the end (created with mode 0666 where it is missing); throws IoError.
 [[nodiscard]] Descriptor open_for_append(const std::string& path);

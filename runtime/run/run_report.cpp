@@ -49,6 +49,7 @@ void RunReport::open(std::int64_t first) {
   if (options_.tensorboard) {
     events_.emplace(options_.output_dir + "/tensorboard", host_name(), first);
   }
+  if (!options_.mlflow.dir.empty()) mlflow_.emplace(options_.mlflow, first);
 }
 
 void RunReport::say(const std::string& line) const {
@@ -92,6 +93,7 @@ void RunReport::step_done(StepRecord& record, const CountedTiers& counted) {
   metrics_->write(record);
   if (events_) events_->write(record);
   summary_->add(record);
+  if (mlflow_) mlflow_->write(record);
   eta_.add(record.step_ms);
   if (!record.skipped) trend_.add(record.loss);
   const std::int64_t steps = options_.engine.train.steps;
@@ -133,6 +135,10 @@ void RunReport::write_trace() {
   if (!options_.trace || comm_.rank() != 0) return;
   write_step_trace(options_.output_dir + "/trace.json", engine_.train_program(), traced_,
                    watch_.predicted(), traced_exchanges_);
+}
+
+void RunReport::close(MlflowStatus status) {
+  if (mlflow_) mlflow_->end(status);
 }
 
 }  // namespace sluice

@@ -14,6 +14,7 @@
 #include "runtime/engine/exchange_timing.hpp"
 #include "runtime/observe/event_file.hpp"
 #include "runtime/observe/metrics_writer.hpp"
+#include "runtime/observe/mlflow_writer.hpp"
 #include "runtime/observe/progress.hpp"
 #include "runtime/program/executor.hpp"
 #include "runtime/run/plan_watch.hpp"
@@ -58,6 +59,9 @@ class RunReport {
   // The summary, then `next`: commands to go on with. Called once, at the end; `checkpoint`: the
   // newest that was saved.
   void summarize(const std::string& checkpoint, const std::string& next);
+  // Called at the run's end, before the RunReport is destroyed. Without the call the run has
+  // failed.
+  void close(MlflowStatus status);
 
  private:
   const TrainerOptions& options_;
@@ -76,6 +80,7 @@ class RunReport {
   std::vector<ExchangeTiming> traced_exchanges_;
   std::optional<MetricsWriter> metrics_;  // on rank 0, after open()
   std::optional<EventFile> events_;
+  std::optional<MlflowWriter> mlflow_;
 };
 
 }  // namespace sluice

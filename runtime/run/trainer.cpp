@@ -181,19 +181,28 @@ class Trainer {
     const bool saved = report_.count_save([&] { return saver_.finish(stands_, stopped); });
     if (!stopped) engine_.end_image();
     report_.write_trace();
+    report_.close(stopped ? MlflowStatus::kKilled : MlflowStatus::kFinished);
     if (stopped) {
       const std::string why = saver_.why_stopped(stands_.step);
       report_.say(why);
       report_stop(why);
       report_.summarize(saver_.saved_path(), saver_.can_resume() ? options_.resume_command : "");
+      end_report(why, MlflowStatus::kKilled);
       return kInterruptedExitCode;
     }
     sample();
     report_.summarize(saver_.saved_path(), saved ? options_.next_commands : "");
+    end_report("finished: all " + std::to_string(stands_.step) + " steps", MlflowStatus::kFinished);
     return 0;
   }
 
  private:
+  // After all collectives: no rank waits while a slow tracker takes the last steps.
+  void end_report(const std::string& reason, MlflowStatus status) {
+    const PhaseScope waiting(watchdog_, "ending the run's reports", Waiting::kYes);
+    report_.ended(reason, stands_.step, status);
+  }
+
   PhaseObserver observer() {
     return [this](const std::string& phase, bool waiting) {
       pace_.on_phase(waiting);

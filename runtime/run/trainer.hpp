@@ -7,6 +7,7 @@
 #include "parallel/mesh_comms.hpp"
 #include "runtime/data/training_data.hpp"
 #include "runtime/launch/watchdog.hpp"
+#include "runtime/observe/mlflow_store.hpp"
 #include "runtime/plan/step_profile.hpp"
 #include "runtime/run/plan_watch.hpp"
 #include "runtime/run/run_saver.hpp"
@@ -22,6 +23,7 @@ struct TrainerOptions {
   bool tensorboard = false;      // event files in output_dir/tensorboard
   bool timers = false;           // the log has the timers of every log_every steps
   StatusLine* status = nullptr;  // of the terminal, shared with the log; nullptr: no terminal
+  MlflowOptions mlflow;          // on rank 0
   bool on_gpu = false;
   int local_rank = 0;  // the GPU's index
   // FLOP/s of dense products from the GPU's data sheet; 0: a CPU or an unknown GPU.
