@@ -320,7 +320,10 @@ Section output_section() {
            "Folder of MLflow's file store that gets the run, with what metrics.jsonl has; empty: "
            "none.")
       .example("mlruns")
-      .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last step.");
+      .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last step.")
+      .key("nvtx", &O::nvtx, boolean(),
+           "Whether each operation is an NVTX range on the thread of its lane, for Nsight "
+           "Systems.");
 }
 
 std::vector<Section> make_schema() {

@@ -161,6 +161,7 @@ int launch(const TrainCommand& command) {
   validate(config, to.world, std::nullopt, command.dry_run ? Purpose::kDryRun : Purpose::kTrain);
   print_notes(config);
   check_gpus(config, to.most_on_a_host);
+  check_output(config);
   if (!command.dry_run) check_folders_free(config, command.resume);
   for (const std::string& folder : folders_in_memory(config.run.offload)) {
     log_warning(config.place("offload.nvme_path") + ": offload.nvme_path: " + folder +

@@ -34,6 +34,7 @@
 #include "runtime/plan/machine_profile.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/run/machine.hpp"
+#include "runtime/run/op_ranges.hpp"
 #include "runtime/run/trainer.hpp"
 
 namespace sluice {
@@ -139,6 +140,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
                       .params = config.resolved_values()};
   }
   options.engine.trace = options.trace;
+  if (run.output.nvtx) options.engine.watch = std::make_shared<OpRanges>();
   options.on_gpu = runs_on_gpu(run);
   if (options.on_gpu) {
     options.gpus_of_host = rank.local_world_size;
@@ -207,6 +209,7 @@ int run_ranks_as_threads(const TrainCommand& command, const LoadedConfig& config
   const int ranks = ranks_to_launch(command, config.run);
   validate(config, ranks);
   check_gpus(config, ranks);
+  check_output(config);
   const RankProcess process(config.run, process_rank, ranks);
   std::vector<std::optional<MeshComms>> comms;
   for (MeshComms& mine : make_local_mesh_comms(
@@ -250,6 +253,7 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;  // whose launcher said it
   if (!launched && rank.rank == 0) print_notes(config);
   check_gpus(config, rank.local_world_size);
+  check_output(config);
   const RankProcess process(config.run, rank, 1);
   return train_rank(command, config, rank, process, [&] { return connect(config, rank); });
 }

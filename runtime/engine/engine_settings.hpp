@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <string>
 
 #include "base/error.hpp"
@@ -13,6 +14,7 @@
 #include "runtime/engine/tiers/tier_limits.hpp"
 #include "runtime/model/model_options.hpp"
 #include "runtime/model/model_part.hpp"
+#include "runtime/program/op_watch.hpp"
 #include "runtime/program/program.hpp"
 #include "runtime/run/train_options.hpp"
 #include "zero/optimizer_options.hpp"
@@ -40,6 +42,7 @@ struct EngineOptions {
   TierOptions tiers;
   int dp = 1;
   bool trace = false;  // timings include the ends of collectives and NVMe transfers
+  std::shared_ptr<OpWatch> watch;  // told of every operation; null: nobody
   InitialWeights initial_weights;
   // Makes the error when the device's allocator runs out of memory in a step, from plan, program
   // and the allocator's message. Empty: a BudgetError with the message.

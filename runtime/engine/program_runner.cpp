@@ -30,6 +30,43 @@ std::optional<std::string> out_of_memory_in(const std::exception& error) {
   return std::nullopt;
 }
 
+std::string name_of(RunMode mode, std::int64_t index) {
+  const std::string number = " " + std::to_string(index);
+  switch (mode) {
+    case RunMode::kTrain:
+      return "step" + number;
+    case RunMode::kEvaluate:
+      return "evaluation, micro-batch" + number;
+    case RunMode::kLosses:
+      return "losses, micro-batch" + number;
+    case RunMode::kLogits:
+      return "logits";
+    case RunMode::kDecode:
+      return "decode from position" + number;
+    case RunMode::kDiagnose:
+      return "diagnosis of step" + number;
+    case RunMode::kUpdate:
+      return "deferred update";
+  }
+  return "";
+}
+
+// The range of a whole program, also of one that fails.
+class WatchedProgram {
+ public:
+  WatchedProgram(OpWatch* watch, RunMode mode, std::int64_t index) : watch_(watch) {
+    if (watch_ != nullptr) watch_->program_begins(name_of(mode, index));
+  }
+  ~WatchedProgram() {
+    if (watch_ != nullptr) watch_->program_ends();
+  }
+  WatchedProgram(const WatchedProgram&) = delete;
+  WatchedProgram& operator=(const WatchedProgram&) = delete;
+
+ private:
+  OpWatch* const watch_;
+};
+
 bool copies_bytes(const Op& op) { return op.lane == Lane::kToHost || op.lane == Lane::kToDevice; }
 
 }  // namespace
@@ -42,6 +79,7 @@ ProgramRunner::ProgramRunner(const EngineSetup& setup, const EnginePrograms& pro
       ops_(ops),
       copies_(copies),
       observer_(std::move(observer)),
+      watch_(setup.options.watch.get()),
       lanes_(hooks_of(copies)) {
   watch_exchanges();
 }
@@ -64,8 +102,10 @@ void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t i
   run_.begin_program(program, mode, index, size);
   ops_.begin_program();
   marks_.assign(program.ops.size(), {});
+  const WatchedProgram watched(watch_, mode, index);
+  const bool ends = setup_.options.trace || watch_ != nullptr;
   try {
-    sluice::execute(program, *this, lanes_, run_.timings, setup_.options.trace);
+    sluice::execute(program, *this, lanes_, run_.timings, ends);
   } catch (const std::exception& error) {
     stop_lanes();
     const std::optional<std::string> memory = out_of_memory_in(error);
@@ -90,6 +130,12 @@ void ProgramRunner::stop_lanes() {
 
 void ProgramRunner::waiting(const Op& op, bool begins) {
   if (observer_) observer_(describe(op), begins);
+  if (watch_ == nullptr) return;
+  if (begins) {
+    watch_->wait_begins(op);
+  } else {
+    watch_->wait_ends();
+  }
 }
 
 void ProgramRunner::enter(const Op& op) {
@@ -106,7 +152,24 @@ void ProgramRunner::enter(const Op& op) {
 
 void ProgramRunner::leave(const Op& op) { ops_.leave(op); }
 
+void ProgramRunner::completed(const Op& op) {
+  if (watch_ != nullptr) watch_->completed(op);
+}
+
 Ticket ProgramRunner::run(const Op& op) {
+  if (watch_ == nullptr) return run_on_lane(op);
+  watch_->begin(op);
+  try {
+    Ticket ticket = run_on_lane(op);
+    watch_->end();
+    return ticket;
+  } catch (...) {
+    watch_->end();
+    throw;
+  }
+}
+
+Ticket ProgramRunner::run_on_lane(const Op& op) {
   if (copies_ == nullptr || op.lane == Lane::kCompute) return ops_.run(op);
   const DeviceCopies::Mark mark = std::exchange(marks_[run_.index_of(op)], {});
   if (!copies_bytes(op)) {

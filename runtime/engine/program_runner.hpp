@@ -38,6 +38,8 @@ class ProgramRunner final : private OpHandler {
   Ticket run(const Op& op) override;
   void leave(const Op& op) override;
   void waiting(const Op& op, bool begins) override;
+  void completed(const Op& op) override;
+  [[nodiscard]] Ticket run_on_lane(const Op& op);
   void stop_lanes();
   void watch_exchanges();
 
@@ -47,6 +49,7 @@ class ProgramRunner final : private OpHandler {
   StepOps& ops_;
   DeviceCopies* const copies_;
   const PhaseObserver observer_;
+  OpWatch* const watch_;  // may be null
   // By operation of another thread: how far the compute stream was filled when the operation was
   // handed over.
   std::vector<DeviceCopies::Mark> marks_;

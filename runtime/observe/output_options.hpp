@@ -11,6 +11,7 @@ struct OutputOptions {
   std::string mlflow;        // folder of MLflow's file store; empty: none
   bool trace = false;        // trace.json of the last step, for chrome://tracing and Perfetto
   bool timers = false;       // the log has the timers of every train.log_every steps
+  bool nvtx = false;         // operations as NVTX ranges, for Nsight Systems
 };
 
 }  // namespace sluice

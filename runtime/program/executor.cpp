@@ -128,7 +128,10 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
       tickets[i] = submit(program, i, handler, lanes, tickets, timing);
     }
     if (ends && (op.lane == Lane::kComm || op.lane == Lane::kPipe || op.lane == Lane::kDisk)) {
-      lanes.when_done(wire_of(op), tickets[i], [&timing] { timing.lane_end_us = now_us(); });
+      lanes.when_done(wire_of(op), tickets[i], [&timing, &handler, &op] {
+        timing.lane_end_us = now_us();
+        handler.completed(op);
+      });
     }
     if (op.lane == Lane::kCompute) handler.leave(op);
     timing.end_us = now_us();

@@ -26,6 +26,9 @@ class OpHandler {
   virtual void leave(const Op& /*op*/) {}
   // Called before and after the wait for the `waits` of a compute operation. For watchdogs.
   virtual void waiting(const Op& /*op*/, bool /*begins*/) {}
+  // Called with `ends` (execute) when an operation of comm, pipe or disk has completed, on another
+  // thread. Not called for an operation that failed.
+  virtual void completed(const Op& /*op*/) {}
 };
 
 // Times of an operation, in microseconds of a steady clock.
@@ -42,7 +45,8 @@ struct OpTiming {
 // Runs all operations and waits for all of them; timings[i] is for operation i. An operation's
 // exception is rethrown with the operation's name added. After an exception, issued operations may
 // still run. The caller must then abort the collectives that the lanes' threads may wait for, and
-// cancel `lanes`. `ends`: threads record the end of comm, pipe and disk operations, for traces.
+// cancel `lanes`. `ends`: threads record the end of comm, pipe and disk operations, for traces, and
+// call completed().
 void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
              std::vector<OpTiming>& timings, bool ends = false);
 

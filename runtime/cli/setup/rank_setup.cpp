@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/device_access.hpp"
+#include "runtime/observe/nvtx.hpp"
 
 namespace sluice {
 namespace {
@@ -114,6 +115,13 @@ std::vector<Setting> settings_for_cpus(const RunConfig& run) {
                                 {kRecomputeMode, std::string(name_of(run.recompute.mode))}};
   std::erase_if(settings, [](const Setting& s) { return !is_for_cpus(s.key, s.value); });
   return settings;
+}
+
+void check_output(const LoadedConfig& config) {
+  if (!config.run.output.nvtx || nvtx_built()) return;
+  throw ConfigError(config.place("output.nvtx") +
+                    ": output.nvtx: this program was built without NVTX's headers (nvtx3), which "
+                    "the CUDA toolkit has; install them and build again, or leave the key out");
 }
 
 void check_gpus(const LoadedConfig& config, int local_ranks) {

@@ -47,5 +47,7 @@ void check_gpu_documents(const LoadedConfig& config);
 // Throws ConfigError if the configuration asks for missing GPUs, or for a feature that only CPU
 // ranks have.
 void check_gpus(const LoadedConfig& config, int local_ranks);
+// Throws ConfigError if the configuration asks for an output that this build cannot write.
+void check_output(const LoadedConfig& config);
 
 }  // namespace sluice
