@@ -323,7 +323,12 @@ Section output_section() {
       .key("trace", &O::trace, boolean(), "Whether to write trace.json of the last step.")
       .key("nvtx", &O::nvtx, boolean(),
            "Whether each operation is an NVTX range on the thread of its lane, for Nsight "
-           "Systems.");
+           "Systems.")
+      .key(
+          "memory_snapshot", &O::memory_snapshot, counts(1, kMaxDim),
+          "Steps after which each rank writes its memory by tag to memory/: a page, and a file for "
+          "PyTorch's memory viewer.")
+      .example("[2, 100]");
 }
 
 std::vector<Section> make_schema() {

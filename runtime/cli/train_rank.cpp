@@ -133,6 +133,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   options.output_dir = run.output.dir;
   options.trace = run.output.trace;
   options.tensorboard = run.output.tensorboard;
+  options.memory_snapshot = run.output.memory_snapshot;
   if (rank.rank == 0 && !run.output.mlflow.empty()) {
     options.mlflow = {.dir = run.output.mlflow,
                       .output_dir = run.output.dir,

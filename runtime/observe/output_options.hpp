@@ -1,7 +1,9 @@
 // What a run leaves behind: the `output:` section.
 #pragma once
 
+#include <cstdint>
 #include <string>
+#include <vector>
 
 namespace sluice {
 
@@ -12,6 +14,7 @@ struct OutputOptions {
   bool trace = false;        // trace.json of the last step, for chrome://tracing and Perfetto
   bool timers = false;       // the log has the timers of every train.log_every steps
   bool nvtx = false;         // operations as NVTX ranges, for Nsight Systems
+  std::vector<std::int64_t> memory_snapshot;  // steps whose memory is written to memory/
 };
 
 }  // namespace sluice

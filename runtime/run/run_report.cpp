@@ -24,7 +24,8 @@ RunReport::RunReport(const TrainerOptions& options, const Engine& engine, const 
       no_status_(stdout, false),
       progress_(options.engine.train.log_every,
                 options.status != nullptr ? *options.status : no_status_),
-      timers_(comm, options.timers) {}
+      timers_(comm, options.timers),
+      snapshots_(options.memory_snapshot, options.output_dir, comm.rank()) {}
 
 void RunReport::describe_run() const {
   const ModelSpec& spec = engine_.spec();
@@ -60,7 +61,9 @@ void RunReport::warn(const std::string& line) {
   if (comm_.rank() == 0 && !line.empty()) log_warning(line);
 }
 
-void RunReport::keep_timings() {
+void RunReport::keep_timings(std::int64_t step) {
+  snapshot_timings_.clear();
+  if (snapshots_.takes(step)) snapshot_timings_ = engine_.timings();
   if (!options_.trace || !metrics_) return;
   traced_ = engine_.timings();
   traced_exchanges_ = engine_.exchanges();
@@ -87,7 +90,26 @@ void RunReport::evaluated(const StepRecord& record, double seconds) {
   say(step + figures);
 }
 
+void RunReport::write_snapshot(const StepRecord& record) {
+  if (snapshot_timings_.empty()) return;
+  std::vector<std::string> groups;
+  for (const ParamGroup& group : engine_.spec().groups) groups.push_back(group.name);
+  const MemorySnapshots::Result result = snapshots_.write({.program = engine_.train_program(),
+                                                           .plan = memory_,
+                                                           .group_names = groups,
+                                                           .timings = snapshot_timings_,
+                                                           .record = record});
+  progress_.clear();
+  if (result.failure.empty()) {
+    say("memory after step " + std::to_string(record.step) + ": " + result.path);
+  } else {
+    log_warning("output.memory_snapshot: " + result.failure + ". The run goes on without " +
+                result.path);
+  }
+}
+
 void RunReport::step_done(StepRecord& record, const CountedTiers& counted) {
+  write_snapshot(record);
   if (!metrics_) return;
   for (const std::string& line : watch_.compare(record, counted)) say(line);
   metrics_->write(record);

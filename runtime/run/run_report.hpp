@@ -17,6 +17,7 @@
 #include "runtime/observe/mlflow_writer.hpp"
 #include "runtime/observe/progress.hpp"
 #include "runtime/program/executor.hpp"
+#include "runtime/run/memory/memory_snapshots.hpp"
 #include "runtime/run/plan_watch.hpp"
 #include "runtime/run/report/run_summary.hpp"
 #include "runtime/run/report/timer_report.hpp"
@@ -43,8 +44,9 @@ class RunReport {
   // Removes the progress line from the terminal.
   void clear_progress() { progress_.clear(); }
 
-  // Keeps timings for the trace. Called after a training step, before the engine runs a program.
-  void keep_timings();
+  // Keeps timings for the trace and for a snapshot of memory. Called after a training step, before
+  // the engine runs a program.
+  void keep_timings(std::int64_t step);
   // Called after every step, before step_done(). With output.timers, collective in the steps that
   // print the timers.
   void compare_timers(const StepRecord& record);
@@ -64,6 +66,8 @@ class RunReport {
   void close(MlflowStatus status);
 
  private:
+  void write_snapshot(const StepRecord& record);
+
   const TrainerOptions& options_;
   const Engine& engine_;
   const MemoryPlan& memory_;
@@ -76,7 +80,9 @@ class RunReport {
   TimerReport timers_;
   std::string timers_line_;            // of the last step
   std::optional<RunSummary> summary_;  // on rank 0, after open()
-  std::vector<OpTiming> traced_;       // timings of the last step
+  MemorySnapshots snapshots_;
+  std::vector<OpTiming> snapshot_timings_;  // of a step whose memory is written; else empty
+  std::vector<OpTiming> traced_;            // timings of the last step
   std::vector<ExchangeTiming> traced_exchanges_;
   std::optional<MetricsWriter> metrics_;  // on rank 0, after open()
   std::optional<EventFile> events_;

@@ -227,7 +227,7 @@ class Trainer {
     pace_.begin_step();
     const StepResult result = engine_.train_step(input);
     report_.warn(compare_paces(step));
-    report_.keep_timings();  // before an evaluation, which overwrites the timings
+    report_.keep_timings(step);  // before an evaluation, which overwrites the timings
     const bool skipped = judge(input, result);
     StepRecord record = meter_.record(engine_, input, result);
     record.skipped = skipped;

@@ -24,6 +24,7 @@ struct TrainerOptions {
   bool timers = false;           // the log has the timers of every log_every steps
   StatusLine* status = nullptr;  // of the terminal, shared with the log; nullptr: no terminal
   MlflowOptions mlflow;          // on rank 0
+  std::vector<std::int64_t> memory_snapshot;  // steps whose memory is written
   bool on_gpu = false;
   int local_rank = 0;  // the GPU's index
   // FLOP/s of dense products from the GPU's data sheet; 0: a CPU or an unknown GPU.
