@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/error.hpp"
+#include "base/format.hpp"
 #include "base/log.hpp"
 #include "configs/offload_rules.hpp"
 #include "configs/reader.hpp"
@@ -24,6 +25,7 @@
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/observe/mlflow_store.hpp"
+#include "runtime/observe/run_events.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/program/program_text.hpp"
 
@@ -41,22 +43,42 @@ std::int64_t newest_generation(const std::string& checkpoint_dir) {
 
 using Argv = std::vector<std::string>;
 
+std::string events_path(const std::string& output_dir) { return output_dir + "/events.jsonl"; }
+
+struct RestartPlace {
+  int most = 0;  // launch.max_restarts
+  std::string output_dir;
+  std::string checkpoint_dir;
+  bool has_image = false;  // the run commits an image on NVMe and resumes from it, saved or not
+};
+
 // Restarts a run after a failure that may pass, from its newest checkpoint. Without a checkpoint
 // the run starts with its original arguments: --resume auto would forget a --resume DIR.
-// `has_image`: the run has committed an image on NVMe and resumes from it, saved or not.
+// A failure is an event of the run, since its ranks may have had no time to tell it.
 int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const Argv& as_told,
-                      int most, const std::string& checkpoint_dir, bool has_image) {
-  const std::int64_t before = most > 0 ? newest_generation(checkpoint_dir) : -1;
+                      const RestartPlace& place) {
+  const int most = place.most;
+  const std::int64_t before = most > 0 ? newest_generation(place.checkpoint_dir) : -1;
   LaunchResult result = run(as_told);
   for (int restart = 1; result.worth_restarting && restart <= most; ++restart) {
-    const bool saved = newest_generation(checkpoint_dir) > before;
+    const bool saved = newest_generation(place.checkpoint_dir) > before;
     Argv argv = as_told;
-    if (saved || has_image) argv.insert(argv.end(), {"--resume", "auto"});
-    std::fprintf(stderr, "restart %d of %d (launch.max_restarts), %s\n", restart, most,
-                 saved       ? "from the newest checkpoint"
-                 : has_image ? "from the image on NVMe"
-                             : "as at first: nothing was saved since");
+    if (saved || place.has_image) argv.insert(argv.end(), {"--resume", "auto"});
+    const std::string text =
+        format_text("restart {} of {} (launch.max_restarts), {}", restart, most,
+                    saved             ? "from the newest checkpoint"
+                    : place.has_image ? "from the image on NVMe"
+                                      : "as at first: nothing was saved since");
+    std::fprintf(stderr, "%s\n", text.c_str());
+    append_event(events_path(place.output_dir),
+                 {.kind = "restart", .text = text + "; " + result.cause});
     result = run(argv);
+  }
+  if (!result.cause.empty()) {
+    append_event(events_path(place.output_dir),
+                 {.kind = "end",
+                  .text = result.cause,
+                  .more = {{"exit_code", std::int64_t{result.exit_code}}}});
   }
   return result.exit_code;
 }
@@ -130,9 +152,11 @@ int start_ranks(const TrainCommand& command, const LoadedConfig& config, const D
     end_trackers(config.run, result.exit_code);
     return result;
   };
-  return run_with_restarts(run_and_track, argv, config.run.launch.max_restarts,
-                           saving_options(config, command.resume).checkpoint.dir,
-                           config.run.offload.image && !is_folder(command.resume));
+  return run_with_restarts(run_and_track, argv,
+                           {.most = config.run.launch.max_restarts,
+                            .output_dir = config.run.output.dir,
+                            .checkpoint_dir = saving_options(config, command.resume).checkpoint.dir,
+                            .has_image = config.run.offload.image && !is_folder(command.resume)});
 }
 
 std::int64_t survey(const RunConfig& run) {

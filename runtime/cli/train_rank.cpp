@@ -29,6 +29,7 @@
 #include "runtime/launch/thread_ranks.hpp"
 #include "runtime/launch/watchdog.hpp"
 #include "runtime/model/counting_allocator.hpp"
+#include "runtime/observe/run_events.hpp"
 #include "runtime/observe/run_log.hpp"
 #include "runtime/observe/status_line.hpp"
 #include "runtime/plan/machine_profile.hpp"
@@ -64,7 +65,12 @@ class RankProcess {
  public:
   RankProcess(const RunConfig& run, const RankEnvironment& rank, int ranks)
       : status_(std::make_unique<StatusLine>()),
-        log_({.rank = rank.rank, .status = status_.get()}),
+        log_({.rank = rank.rank,
+              .status = status_.get(),
+              .also =
+                  [this, first = rank.rank == 0](LogLevel level, std::string_view line) {
+                    if (first) events_.on_log(level, line);
+                  }}),
         ranks_(ranks) {
     install_stop_handlers();
     const Binding binding = bind_local_rank({.local_rank = rank.local_rank,
@@ -83,12 +89,15 @@ class RankProcess {
   }
 
   [[nodiscard]] StatusLine* status() const { return status_.get(); }
+  // Written by rank 0 alone.
+  [[nodiscard]] RunEvents& events() const { return events_; }
   [[nodiscard]] int ranks() const { return ranks_; }
   [[nodiscard]] int threads_of_rank() const { return threads_of_rank_; }
   [[nodiscard]] const std::shared_ptr<PageSource>& host_pages() const { return host_pages_; }
 
  private:
   const std::unique_ptr<StatusLine> status_;
+  mutable RunEvents events_;  // thread-safe; declared before the log, whose sink uses it
   const RunLog log_;
   const int ranks_;
   int threads_of_rank_ = 1;
@@ -103,6 +112,16 @@ WatchdogOptions watchdog_of(const RunConfig& run, int rank) {
     std::_Exit(report_failure(report));
   };
   return options;
+}
+
+RunEvent start_event(const std::vector<std::string>& argv, int world) {
+  std::string text;
+  for (const std::string& word : argv) text += (text.empty() ? "" : " ") + word;
+  return {.kind = "start",
+          .text = text,
+          .more = {{"version", std::string(SLUICE_VERSION)},
+                   {"world", std::int64_t{world}},
+                   {"host", host_name()}}};
 }
 
 TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& config,
@@ -149,6 +168,10 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   }
   options.local_rank = rank.local_rank;
   options.ranks_of_process = process.ranks();
+  if (rank.rank == 0) {
+    options.events = &process.events();
+    options.events->add(start_event(command.argv, rank.world_size));
+  }
   return options;
 }
 
@@ -183,8 +206,17 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
   const std::optional<WriterLock> lock = std::getenv("SLUICE_ERROR_FILE") == nullptr
                                              ? prepare_joined_run(command, config, rank)
                                              : std::nullopt;
-  return run_trainer(trainer_options(command, config, rank, data, comms.world(), process), comms,
-                     data, watchdog);
+  const TrainerOptions options =
+      trainer_options(command, config, rank, data, comms.world(), process);
+  try {
+    return run_trainer(options, comms, data, watchdog);
+  } catch (const std::exception& error) {
+    // A launcher of this program writes the failure, whichever rank has it.
+    if (rank.rank == 0 && std::getenv("SLUICE_ERROR_FILE") == nullptr) {
+      process.events().add({.kind = "end", .text = "failed: " + error_chain(error)});
+    }
+    throw;
+  }
 }
 
 // Not of the ranks that this program's launcher started.

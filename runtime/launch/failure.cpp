@@ -97,14 +97,17 @@ const RankEnd* first_stop(std::span<const RankEnd> ends) {
   return found == ends.end() ? nullptr : &*found;
 }
 
-std::string describe_failure(const RankEnd& end) {
-  const bool has_message = has_reported_failure(end);
+std::string failure_text(const RankEnd& end) {
   const std::string& host = end.report ? end.report->host : end.host;
   const int rank = end.report ? end.report->rank : end.rank;
   std::string text = format_text("rank {} on {}", rank, host);
   if (!end.name.empty() && !end.report) text = end.name;
-  text += " failed: " + indented(headline(end));
-  text += "\n  ";
+  return text + " failed: " + indented(headline(end));
+}
+
+std::string describe_failure(const RankEnd& end) {
+  const bool has_message = has_reported_failure(end);
+  std::string text = failure_text(end) + "\n  ";
   if (has_message) text += how_it_ended(end) + "; ";
   text += "its log: " + end.log_path;
   if (has_message) return text + "\n";

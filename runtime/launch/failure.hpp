@@ -47,8 +47,10 @@ struct RankEnd {
 // The report's message; without a report the way in which the rank ended.
 [[nodiscard]] std::string headline(const RankEnd& end);
 
-// "rank 1 on host7 failed: ..." and, indented, exit code or signal, path of the log and, without a
-// report, the log's last lines. Ends with a line break.
+// "rank 1 on host7 failed: ...", without a line break at the end.
+[[nodiscard]] std::string failure_text(const RankEnd& end);
+// failure_text and, indented, exit code or signal, path of the log and, without a report, the
+// log's last lines. Ends with a line break.
 [[nodiscard]] std::string describe_failure(const RankEnd& end);
 
 // Whether a restart may help. False if the report says that the failure recurs, or if there is no

@@ -42,6 +42,7 @@ struct LaunchResult {
                       // where the ranks stopped of themselves
   bool worth_restarting = false;  // a rank failed, all are gone, and it need not fail again
   bool output_lost = false;       // standard output did not take all that the ranks printed
+  std::string cause = {};         // "rank 1 on host7 failed: ..."; empty: no rank failed
 };
 
 // Runs the ranks to their ends. Throws ConfigError (port in use, nproc), IoError (output_dir) or

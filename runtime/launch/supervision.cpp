@@ -64,16 +64,20 @@ void Supervision::say(const std::string& text) {
 }
 
 LaunchResult launch_result(const SuperviseResult& result, const RankEnd* failure) {
+  const std::string cause = failure == nullptr ? "" : failure_text(*failure);
   if (result.interrupted) {
     // A rank with a reported failure did not stop in order: for example, its last save failed.
     const bool told =
         failure != nullptr && failure->report && classify(*failure) == EndClass::kPrimary;
-    return {told ? exit_code_of(*failure) : kInterruptedExitCode, false};
+    return {.exit_code = told ? exit_code_of(*failure) : kInterruptedExitCode, .cause = cause};
   }
-  if (failure == nullptr && first_stop(result.ends) != nullptr)
-    return {kInterruptedExitCode, false};
-  if (failure == nullptr) return {result.not_gone.empty() ? 0 : kNotEnded, false};
-  return {exit_code_of(*failure), result.not_gone.empty() && worth_restarting(*failure)};
+  if (failure == nullptr && first_stop(result.ends) != nullptr) {
+    return {.exit_code = kInterruptedExitCode};
+  }
+  if (failure == nullptr) return {.exit_code = result.not_gone.empty() ? 0 : kNotEnded};
+  return {.exit_code = exit_code_of(*failure),
+          .worth_restarting = result.not_gone.empty() && worth_restarting(*failure),
+          .cause = cause};
 }
 
 }  // namespace sluice

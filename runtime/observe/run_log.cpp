@@ -130,6 +130,7 @@ RunLog::RunLog(const RunLogOptions& options) {
     } else {
       log();
     }
+    if (options.also) options.also(level, line);
   });
 }
 

@@ -8,6 +8,9 @@
 // construction; build and destroy it while no other thread logs.
 #pragma once
 
+#include <functional>
+#include <string_view>
+
 #include "base/log.hpp"
 
 namespace sluice {
@@ -17,6 +20,8 @@ class StatusLine;
 struct RunLogOptions {
   int rank = 0;  // global; named in the line unless 0. A thread's own (thread_rank.hpp) goes before
   StatusLine* status = nullptr;  // of the terminal that standard output is; borrowed
+  // Also gets each line that the log prints. Must not log.
+  std::function<void(LogLevel, std::string_view)> also = {};
 };
 
 // Installs the sink; the destructor restores standard error.

@@ -134,6 +134,7 @@ bool Checkpointing::save(const RunState& run, bool behind) {
   last_step_ = run.step;
   phase_ = Phase::kWriting;
   meeting_.tell("saving a checkpoint: writing", false);
+  note("save_begun", "a checkpoint is being written to " + newest_.target.path(), std::nullopt);
   if (!newest_.behind) {
     write_now();
     const bool saved = finish();
@@ -275,11 +276,26 @@ void Checkpointing::conclude(const std::string& error) {
   if (comm_.rank() != 0) return;
   const std::string step = "checkpoint of step " + std::to_string(newest_.run.step);
   if (!succeeded_) {
-    log_warning(step + " was not saved, the run goes on: " + error);
+    const std::string text = step + " was not saved, the run goes on: " + error;
+    note("save_failed", text, std::nullopt);
+    log_warning(text);
     return;
   }
-  log_info(step + ": " + newest_.target.path() + " is complete, " + format_bytes(all_bytes_) +
-           " in " + seconds_text(save_seconds_) + (newest_.behind ? ", behind the steps" : ""));
+  const std::string text = step + ": " + newest_.target.path() + " is complete, " +
+                           format_bytes(all_bytes_) + " in " + seconds_text(save_seconds_) +
+                           (newest_.behind ? ", behind the steps" : "");
+  note("save", text, save_seconds_);
+  log_info(text);
+}
+
+void Checkpointing::note(const char* kind, const std::string& text,
+                         std::optional<double> seconds) const {
+  if (options_.events == nullptr) return;
+  RunEvent event{.kind = kind, .text = text, .step = newest_.run.step};
+  if (seconds) {
+    event.more = {{"bytes", all_bytes_}, {"seconds", *seconds}, {"path", newest_.target.path()}};
+  }
+  options_.events->add(std::move(event));
 }
 
 }  // namespace sluice

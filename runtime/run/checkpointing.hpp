@@ -28,6 +28,7 @@
 #include "runtime/checkpoint/io/checkpoint_save.hpp"
 #include "runtime/engine/engine.hpp"
 #include "runtime/engine/state_pieces.hpp"
+#include "runtime/observe/run_events.hpp"
 #include "runtime/run/save/save_meeting.hpp"
 #include "runtime/run/save/save_memory.hpp"
 
@@ -37,7 +38,8 @@ struct CheckpointingOptions {
   CheckpointOptions checkpoint = {};  // dir is not empty
   // Bytes of memory.host that the plan leaves for saves of this rank; nullopt: no budget.
   std::optional<std::int64_t> room_bytes = {};
-  int local_ranks = 1;  // ranks that share this host's memory
+  int local_ranks = 1;          // ranks that share this host's memory
+  RunEvents* events = nullptr;  // of rank 0; null: none
 };
 
 class Checkpointing {
@@ -99,6 +101,7 @@ class Checkpointing {
   void advance();
   void all_have_written();
   void conclude(const std::string& error);
+  void note(const char* kind, const std::string& text, std::optional<double> seconds) const;
 
   const CheckpointingOptions options_;
   Engine& engine_;

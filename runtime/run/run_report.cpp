@@ -5,6 +5,8 @@
 #include <cstdio>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "base/log.hpp"
 #include "base/log_level.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "runtime/observe/terminal.hpp"
@@ -13,6 +15,13 @@
 #include "runtime/run/trainer.hpp"
 
 namespace sluice {
+namespace {
+
+// Measured over planned, less one: a larger difference is an event.
+constexpr double kMemoryTolerance = 0.03;
+constexpr double kStepTimeTolerance = 0.25;
+
+}  // namespace
 
 RunReport::RunReport(const TrainerOptions& options, const Engine& engine, const MemoryPlan& memory,
                      Communicator& comm, double gemm_rate)
@@ -47,6 +56,9 @@ void RunReport::open(std::int64_t first) {
   if (comm_.rank() != 0) return;
   summary_.emplace(options_.gpus_of_host);
   metrics_.emplace(options_.output_dir + "/metrics.jsonl", first);
+  if (options_.events != nullptr) {
+    options_.events->open(options_.output_dir + "/events.jsonl", first <= 1);
+  }
   if (options_.tensorboard) {
     events_.emplace(options_.output_dir + "/tensorboard", host_name(), first);
   }
@@ -57,8 +69,10 @@ void RunReport::say(const std::string& line) const {
   if (comm_.rank() == 0) log_info(line);
 }
 
-void RunReport::warn(const std::string& line) {
-  if (comm_.rank() == 0 && !line.empty()) log_warning(line);
+void RunReport::warn(const std::string& line, const char* kind) {
+  if (comm_.rank() != 0 || line.empty()) return;
+  note({.kind = kind, .text = line});
+  log_warning(line);
 }
 
 void RunReport::keep_timings(std::int64_t step) {
@@ -88,6 +102,10 @@ void RunReport::evaluated(const StepRecord& record, double seconds) {
   std::snprintf(figures, sizeof figures, "%.4f, perplexity %.2f (%.1f s)", *record.eval_loss,
                 *record.eval_ppl, seconds);
   say(step + figures);
+  note({.kind = "evaluation",
+        .text = step + figures,
+        .step = record.step,
+        .more = {{"eval_loss", *record.eval_loss}, {"seconds", seconds}}});
 }
 
 void RunReport::write_snapshot(const StepRecord& record) {
@@ -99,7 +117,6 @@ void RunReport::write_snapshot(const StepRecord& record) {
                                                            .group_names = groups,
                                                            .timings = snapshot_timings_,
                                                            .record = record});
-  progress_.clear();
   if (result.failure.empty()) {
     say("memory after step " + std::to_string(record.step) + ": " + result.path);
   } else {
@@ -111,7 +128,16 @@ void RunReport::write_snapshot(const StepRecord& record) {
 void RunReport::step_done(StepRecord& record, const CountedTiers& counted) {
   write_snapshot(record);
   if (!metrics_) return;
-  for (const std::string& line : watch_.compare(record, counted)) say(line);
+  const std::vector<std::string> compared = watch_.compare(record, counted);
+  for (const std::string& line : compared) say(line);
+  if (!compared.empty()) note_plan(record);
+  if (record.skipped) {
+    note({.kind = "skipped",
+          .text = "step " + std::to_string(record.step) +
+                  " made no update: its gradients overflowed at a loss scale of " +
+                  std::to_string(static_cast<std::int64_t>(record.loss_scale)),
+          .step = record.step});
+  }
   metrics_->write(record);
   if (events_) events_->write(record);
   summary_->add(record);
@@ -153,14 +179,48 @@ void RunReport::summarize(const std::string& checkpoint, const std::string& next
   std::fflush(stdout);
 }
 
+void RunReport::step_begins(std::int64_t step) const {
+  if (options_.events != nullptr) options_.events->set_step(step);
+}
+
+void RunReport::ended(const std::string& reason, std::int64_t step, MlflowStatus status) {
+  note({.kind = "end", .text = reason, .step = step});
+  if (mlflow_) mlflow_->end(status);
+}
+
+void RunReport::note(RunEvent event) const {
+  if (options_.events != nullptr) options_.events->add(std::move(event));
+}
+
+void RunReport::note_plan(const StepRecord& record) {
+  try {
+    if (const TimeReport* time = watch_.predicted()) {
+      write_plan_trace(options_.output_dir + "/plan_trace.json", engine_.train_program(), *time);
+    }
+  } catch (const IoError& error) {
+    log_warning(std::string(error.what()) + ". The run goes on without this file");
+  }
+  if (!record.plan_error) return;
+  std::string beyond;
+  const auto compare = [&beyond](const char* what, std::optional<double> error, double tolerance) {
+    if (!error || std::abs(*error) <= tolerance) return;
+    char text[64];
+    std::snprintf(text, sizeof text, "%s%s %+.1f %%", beyond.empty() ? "" : ", ", what,
+                  100 * *error);
+    beyond += text;
+  };
+  compare("device peak", record.plan_error->device, kMemoryTolerance);
+  compare("host peak", record.plan_error->host, kMemoryTolerance);
+  compare("NVMe", record.plan_error->nvme, kMemoryTolerance);
+  compare("step time", record.plan_error->step_ms, kStepTimeTolerance);
+  if (beyond.empty()) return;
+  note({.kind = "plan_error", .text = "measured over planned: " + beyond, .step = record.step});
+}
+
 void RunReport::write_trace() {
   if (!options_.trace || comm_.rank() != 0) return;
   write_step_trace(options_.output_dir + "/trace.json", engine_.train_program(), traced_,
                    watch_.predicted(), traced_exchanges_);
-}
-
-void RunReport::close(MlflowStatus status) {
-  if (mlflow_) mlflow_->end(status);
 }
 
 }  // namespace sluice

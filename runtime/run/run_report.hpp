@@ -16,6 +16,7 @@
 #include "runtime/observe/metrics_writer.hpp"
 #include "runtime/observe/mlflow_writer.hpp"
 #include "runtime/observe/progress.hpp"
+#include "runtime/observe/run_events.hpp"
 #include "runtime/program/executor.hpp"
 #include "runtime/run/memory/memory_snapshots.hpp"
 #include "runtime/run/plan_watch.hpp"
@@ -39,8 +40,10 @@ class RunReport {
   void open(std::int64_t first);
 
   void say(const std::string& line) const;
-  // Ignores an empty line.
-  void warn(const std::string& line);
+  // `kind` of the event (observe/README.md). Ignores an empty line.
+  void warn(const std::string& line, const char* kind = "warning");
+  // Called before a step.
+  void step_begins(std::int64_t step) const;
   // Removes the progress line from the terminal.
   void clear_progress() { progress_.clear(); }
 
@@ -61,12 +64,15 @@ class RunReport {
   // The summary, then `next`: commands to go on with. Called once, at the end; `checkpoint`: the
   // newest that was saved.
   void summarize(const std::string& checkpoint, const std::string& next);
-  // Called at the run's end, before the RunReport is destroyed. Without the call the run has
-  // failed.
-  void close(MlflowStatus status);
+  // Called when the run ends in order, before the RunReport is destroyed. Without the call the run
+  // has failed.
+  void ended(const std::string& reason, std::int64_t step, MlflowStatus status);
 
  private:
   void write_snapshot(const StepRecord& record);
+  void note(RunEvent event) const;
+  // At the third step: the plan's lanes as a file, and the differences beyond tolerance.
+  void note_plan(const StepRecord& record);
 
   const TrainerOptions& options_;
   const Engine& engine_;

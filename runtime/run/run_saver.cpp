@@ -110,7 +110,8 @@ Checkpointing& RunSaver::saves() {
   if (!saves_) {
     CheckpointingOptions options{.checkpoint = options_.checkpoint,
                                  .room_bytes = context_.room_bytes,
-                                 .local_ranks = context_.local_ranks};
+                                 .local_ranks = context_.local_ranks,
+                                 .events = context_.events};
     saves_ = std::make_unique<Checkpointing>(
         std::move(options), engine_, comm_, local_file_system(),
         [this](const std::string& phase, bool waiting) {
@@ -122,6 +123,15 @@ Checkpointing& RunSaver::saves() {
 
 void RunSaver::say(const std::string& line) const {
   if (comm_.rank() == 0) log_info(line);
+}
+
+void RunSaver::note_resume(const RunState& run, const std::string& from) const {
+  const std::string text =
+      "resumed from " + from + ": going on with step " + std::to_string(run.step + 1);
+  if (context_.events != nullptr) {
+    context_.events->add({.kind = "resume", .text = text, .step = run.step});
+  }
+  say(text);
 }
 
 RunProgress RunSaver::resume_from_image(const ImageVersion& taken) {
@@ -138,7 +148,7 @@ RunProgress RunSaver::resume_from_image(const ImageVersion& taken) {
         ": the run is finished, there is nothing to do");
     return progress_of(run);
   }
-  say("resumed from " + image + ": going on with step " + std::to_string(run.step + 1));
+  note_resume(run, image);
   report_changes(run);
   return progress_of(run);
 }
@@ -182,7 +192,7 @@ std::optional<RunProgress> RunSaver::resume() {
         std::to_string(steps) + ": the run is finished, there is nothing to do");
     return progress;
   }
-  say("resumed from " + resumed.path + ": going on with step " + std::to_string(run.step + 1));
+  note_resume(run, resumed.path);
   if (!resumed.moments) {
     progress.before_moments = progress.updates;
     if (comm_.rank() == 0) {

@@ -50,6 +50,7 @@ struct RunSaverContext {
   std::int64_t global_batch = 0;
   std::optional<std::int64_t> room_bytes;  // as CheckpointingOptions
   int local_ranks = 1;
+  RunEvents* events = nullptr;  // of rank 0; null: none
 };
 
 // Bytes of memory.host that the plan leaves on a rank; nullopt: no budget.
@@ -98,6 +99,7 @@ class RunSaver {
   [[nodiscard]] bool is_due(std::int64_t step) const;
   [[nodiscard]] bool may_save_on_request();
   void say(const std::string& line) const;
+  void note_resume(const RunState& run, const std::string& from) const;
   void report_changes(const RunState& saved) const;
 
   const SavingOptions options_;

@@ -123,10 +123,10 @@ std::vector<TraceEvent> measured_events(const Program& program,
   return tracks.take();
 }
 
-void write_step_trace(const std::string& path, const Program& program,
-                      const std::vector<OpTiming>& timings, const TimeReport* predicted,
-                      std::span<const ExchangeTiming> exchanges) {
-  std::vector<TraceEvent> events = measured_events(program, timings, exchanges);
+namespace {
+
+// Lanes from top to bottom.
+TraceLayout step_layout() {
   TraceLayout layout;
   layout.lanes = {"compute",
                   "wait",
@@ -141,12 +141,27 @@ void write_step_trace(const std::string& path, const Program& program,
                   "h2d",
                   "disk"};
   layout.process_names[kPredictedProcess] = "predicted";
+  return layout;
+}
+
+}  // namespace
+
+void write_plan_trace(const std::string& path, const Program& program,
+                      const TimeReport& predicted) {
+  if (program.ops.size() > kMostPlannedOps) return;
+  write_trace(path, predicted_events(program, predicted), step_layout());
+}
+
+void write_step_trace(const std::string& path, const Program& program,
+                      const std::vector<OpTiming>& timings, const TimeReport* predicted,
+                      std::span<const ExchangeTiming> exchanges) {
+  std::vector<TraceEvent> events = measured_events(program, timings, exchanges);
   if (predicted != nullptr) {
     for (TraceEvent& event : predicted_events(program, *predicted)) {
       events.push_back(std::move(event));
     }
   }
-  write_trace(path, events, layout);
+  write_trace(path, events, step_layout());
 }
 
 }  // namespace sluice

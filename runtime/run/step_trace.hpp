@@ -19,6 +19,12 @@ void write_step_trace(const std::string& path, const Program& program,
                       const std::vector<OpTiming>& timings, const TimeReport* predicted,
                       std::span<const ExchangeTiming> exchanges = {});
 
+// The predicted process alone: the plan of a step, for `sluice report`. Programs of more than
+// kMostPlannedOps operations are left out: their file would delay the step that writes it. Throws
+// IoError.
+inline constexpr std::size_t kMostPlannedOps = 20'000;
+void write_plan_trace(const std::string& path, const Program& program, const TimeReport& predicted);
+
 // Slices of the measured lanes, microseconds since the step began. Each of the four wires between
 // pipeline stages is a lane ("pipe activations in"). A message's slice begins when its send or
 // receive was issued, or when the message before on the wire completed. "tensor" has the exchanges,

@@ -161,7 +161,8 @@ class Trainer {
                 .output_dir = options.output_dir,
                 .global_batch = global_batch_of(options.engine),
                 .room_bytes = room_for_saving(memory_),
-                .local_ranks = options.budgets.ranks_of_host},
+                .local_ranks = options.budgets.ranks_of_host,
+                .events = options.events},
                engine_, comms.world(), watchdog) {}
 
   int run() {
@@ -181,15 +182,17 @@ class Trainer {
     const bool saved = report_.count_save([&] { return saver_.finish(stands_, stopped); });
     if (!stopped) engine_.end_image();
     report_.write_trace();
-    report_.close(stopped ? MlflowStatus::kKilled : MlflowStatus::kFinished);
     if (stopped) {
       const std::string why = saver_.why_stopped(stands_.step);
       report_.say(why);
+      report_.ended(why, stands_.step, MlflowStatus::kKilled);
       report_stop(why);
       report_.summarize(saver_.saved_path(), saver_.can_resume() ? options_.resume_command : "");
       end_report(why, MlflowStatus::kKilled);
       return kInterruptedExitCode;
     }
+    report_.ended("finished: all " + std::to_string(stands_.step) + " steps", stands_.step,
+                  MlflowStatus::kFinished);
     sample();
     report_.summarize(saver_.saved_path(), saved ? options_.next_commands : "");
     end_report("finished: all " + std::to_string(stands_.step) + " steps", MlflowStatus::kFinished);
@@ -222,11 +225,12 @@ class Trainer {
 
   // True if the run was asked to stop.
   bool run_step(std::int64_t step) {
+    report_.step_begins(step);
     meter_.begin_step(engine_);
     const StepInput input = input_of(step);
     pace_.begin_step();
     const StepResult result = engine_.train_step(input);
-    report_.warn(compare_paces(step));
+    report_.warn(compare_paces(step), "straggler");
     report_.keep_timings(step);  // before an evaluation, which overwrites the timings
     const bool skipped = judge(input, result);
     StepRecord record = meter_.record(engine_, input, result);

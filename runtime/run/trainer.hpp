@@ -39,6 +39,7 @@ struct TrainerOptions {
   std::string next_commands;      // lines to print at the end of a saved run
   std::string resume_command;     // lines to print at the end of a stopped run; empty: not known
   std::optional<RunRates> rates;  // nullopt: the step time is not predicted
+  RunEvents* events = nullptr;    // of rank 0; null: events.jsonl is not written
 };
 
 // Runs to the last step, or to the end of the step in which a rank was asked to stop
