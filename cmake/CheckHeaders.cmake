@@ -85,7 +85,7 @@ foreach(header IN LISTS own_headers)
       set_source_files_properties("${source}" PROPERTIES COMPILE_OPTIONS "${check_headers_flags_${isa}}")
     endif()
   endforeach()
-  if(header MATCHES "^(base|kernels|configs|offload|runtime/(data|observe|launch|program))/"
+  if(header MATCHES "^(base|kernels|configs|offload|runtime/(data|observe|launch|page|program|report))/"
      OR header MATCHES "_(options|plan)\\.hpp$")
     if(header MATCHES "^runtime/program/executor")
       list(APPEND torch_sources "${source}")

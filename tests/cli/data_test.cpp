@@ -87,7 +87,7 @@ TEST_F(DataTools, StatsAreTextJsonAndAPage) {
   const std::string page = scratch_.read("stats.html");
   EXPECT_TRUE(page.starts_with("<!DOCTYPE html>"));
   EXPECT_NE(page.find("\"documents\":20"), std::string::npos);
-  for (const char* place : {"<!--DATA-->", "/*STYLE*/", "/*COMMON*/", "/*SCRIPT*/", "http://"}) {
+  for (const char* place : {"<!--DATA-->", "/*STYLE*/", "/*SCRIPT*/", "http://"}) {
     EXPECT_EQ(page.find(place), std::string::npos) << place;
   }
   expect_said("prepare a.jsonl -o a", "in 20 documents");

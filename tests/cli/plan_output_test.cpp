@@ -5,7 +5,7 @@
 #include <set>
 
 #include "tests/cli/program.hpp"
-#include "tests/runtime/plan/page_check.hpp"
+#include "tests/page/page_check.hpp"
 
 namespace sluice::testing {
 namespace {

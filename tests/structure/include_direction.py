@@ -46,6 +46,8 @@ MAY_INCLUDE = {
 ROOMS = {
     "program": set(),                  # integers: knows no room
     "observe": set(),                  # log, metrics, trace: takes values
+    "page": set(),                     # template and scripts of the HTML pages
+    "report": {"page"},                # reads the files of runs
     "data": set(),                     # text to rows of tokens
     "bench": set(),                    # reads the files of runs that it starts
     "launch": {"observe"},             # logs and failure reports are files, written by observe's file_io
@@ -56,7 +58,8 @@ ROOMS = {
                "data",                 # rows of a batch
                "model", "program"},
     "plan": {"engine",                 # its options and layout: what is planned is what runs
-             "model", "program"},
+             "model", "program",
+             "page"},               # of plan --html
     "doctor": {"bench",                # the optimizer's and the collectives' rates
                "engine",               # copies and registered pages of the CUDA module
                "launch",               # the limit on processor time
@@ -77,7 +80,7 @@ YAML = re.compile(r"^yaml-cpp/")
 
 # These know nothing of libtorch, in any file.
 TORCH_FREE = ("kernels/", "configs/", "offload/", "runtime/data/", "runtime/observe/",
-              "runtime/launch/")
+              "runtime/launch/", "runtime/page/", "runtime/report/")
 
 INCLUDE = re.compile(r'^\s*#\s*include\s*([<"])([^>"]+)[>"]')
 

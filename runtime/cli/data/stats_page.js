@@ -1,5 +1,4 @@
-// Of the page stats_page.html, after html_common.js. Its data: stats_page_json (runtime/data/stats/data_stats.hpp).
-const data = JSON.parse($('stats').textContent);
+// Of the page of stats_body.html, after common.js. Its data: stats_page_json (runtime/data/stats/data_stats.hpp).
 const share = (part, whole) => (whole > 0 ? Number((100 * part / whole).toPrecision(3)) : 0) + ' %';
 const kHeight = 200, kAxis = 20;
 const charts = [];
@@ -23,13 +22,6 @@ if (data.tokenizer) {
 if (data.outside_vocabulary > 0) figure(countText(data.outside_vocabulary), 'tokens outside the vocabulary');
 
 // ---- charts ---------------------------------------------------------------------------------
-const grid = (g, chart, y, text) => {
-  g.strokeStyle = style.of('grid');
-  g.beginPath(); g.moveTo(chart.left, Math.round(y) + 0.5); g.lineTo(chart.left + chart.width, Math.round(y) + 0.5); g.stroke();
-  g.fillStyle = style.of('dim');
-  g.textAlign = 'right';
-  g.fillText(text, chart.left - 5, Math.max(8, y));
-};
 
 // Bars of equal width. `values`: one each; `names`: below, `lines(i)`: in the tooltip.
 function drawBars(chart) {

@@ -7,14 +7,17 @@
 
 #include "base/bytes.hpp"
 #include "base/index.hpp"
+#include "runtime/page/page.hpp"
 #include "runtime/plan/lane_bars.hpp"
 #include "runtime/plan/memory_curve.hpp"
 #include "runtime/plan/mesh_text.hpp"
-#include "runtime/plan/page/html_files.hpp"
-#include "runtime/plan/page/html_text.hpp"
 #include "runtime/plan/timeline.hpp"
 
 namespace sluice {
+
+std::string_view plan_page_body();
+std::string_view plan_page_script();
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -200,13 +203,12 @@ std::string plan_html(const RunPlan& plan, const RunFacts& facts, const SearchRe
   std::string text = report_text(plan, facts);
   if (rows != nullptr) text += compare_text(*rows);
   if (result != nullptr) text += suggestions_text(*result);
-  const HtmlFiles& files = html_files();
-  return fill_page(files.page, {{"<!--TITLE-->", escape_html("plan of " + facts.config)},
-                                {"<!--REPORT-->", escape_html(text)},
-                                {"<!--DATA-->", escape_json_for_html(data)},
-                                {"/*STYLE*/", std::string(files.styles)},
-                                {"/*COMMON*/", std::string(files.common)},
-                                {"/*SCRIPT*/", std::string(files.script)}});
+  return make_page({.title = "plan of " + facts.config,
+                    .command = "sluice plan",
+                    .body = plan_page_body(),
+                    .scripts = {timeline_script(), plan_page_script()},
+                    .json = std::move(data),
+                    .text = std::move(text)});
 }
 
 }  // namespace sluice

@@ -9,7 +9,7 @@
 
 namespace sluice {
 
-// html_page.html with its styles, scripts and data filled in. The data is one JSON object in a
+// The page of plan_body.html and plan_page.js. The data is one JSON object in a
 // script element, the plan of report_json() in it; it is the only thing that differs between pages,
 // title and text report aside. `result` and `rows` may be null. REQUIRES: the plan has its program.
 [[nodiscard]] std::string plan_html(const RunPlan& plan, const RunFacts& facts,

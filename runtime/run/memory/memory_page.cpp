@@ -5,11 +5,14 @@
 
 #include "base/bytes.hpp"
 #include "base/index.hpp"
+#include "runtime/page/page.hpp"
 #include "runtime/plan/memory_curve.hpp"
-#include "runtime/plan/page/html_files.hpp"
-#include "runtime/plan/page/html_text.hpp"
 
 namespace sluice {
+
+std::string_view memory_page_body();
+std::string_view memory_page_script();
+
 namespace {
 
 using Json = nlohmann::ordered_json;
@@ -131,13 +134,12 @@ std::string memory_page(const MemoryPageInput& input, const TierMemories& tiers)
                             std::to_string(input.rank);
   // Names come from users: bytes that are not UTF-8 must not fail the page.
   const std::string data = json.dump(-1, ' ', false, Json::error_handler_t::replace);
-  const HtmlFiles& shared = html_files();
-  return fill_page(memory_files().page, {{"<!--TITLE-->", escape_html(title)},
-                                         {"<!--REPORT-->", escape_html(page_text(input))},
-                                         {"<!--DATA-->", escape_json_for_html(data)},
-                                         {"/*STYLE*/", std::string(shared.styles)},
-                                         {"/*COMMON*/", std::string(shared.common)},
-                                         {"/*SCRIPT*/", std::string(memory_files().script)}});
+  return make_page({.title = title,
+                    .command = "sluice train",
+                    .body = memory_page_body(),
+                    .scripts = {memory_page_script()},
+                    .json = data,
+                    .text = page_text(input)});
 }
 
 }  // namespace sluice

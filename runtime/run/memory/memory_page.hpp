@@ -10,13 +10,6 @@
 
 namespace sluice {
 
-// The page's own files, built into the program.
-struct MemoryFiles {
-  std::string_view page;
-  std::string_view script;
-};
-[[nodiscard]] const MemoryFiles& memory_files();
-
 struct MemoryPageInput {
   const Program& program;
   const MemoryPlan& plan;

@@ -1,5 +1,4 @@
-// Of the page memory_page.html, after html_common.js. Its data: runtime/run/memory/memory_page.cpp; times in seconds since the step began.
-const data = JSON.parse($('memory').textContent);
+// Of the page of memory_body.html, after common.js. Its data: runtime/run/memory/memory_page.cpp; times in seconds since the step began.
 const kHeight = 190, kAxis = 20;
 const charts = [];
 const millis = (s) => Number((1e3 * s).toPrecision(3)) + ' ms';
@@ -17,14 +16,7 @@ if (data.resident_peak > 0) figure(bytesText(data.resident_peak), 'of the proces
 const timeOf = (chart, x) => (x - chart.left) / chart.width * data.end_s;
 
 // The last point at or before a time.
-function pointAt(times, s) {
-  let low = 0, high = times.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (times[middle] <= s) low = middle + 1; else high = middle;
-  }
-  return Math.max(0, low - 1);
-}
+const pointAt = (times, s) => Math.max(0, above(times, s) - 1);
 
 const totalAt = (curve, i) => curve.layers.reduce((sum, layer) => sum + layer.bytes[i], 0);
 
@@ -40,9 +32,9 @@ function highest(curve, from, to) {
 function line(g, chart, y, colour, text) {
   g.strokeStyle = style.of(colour);
   g.beginPath(); g.moveTo(chart.left, Math.round(y) + 0.5); g.lineTo(chart.left + chart.width, Math.round(y) + 0.5); g.stroke();
-  g.fillStyle = style.of(colour === 'grid' ? 'dim' : colour);
+  g.fillStyle = style.of(colour);
   g.textAlign = 'right';
-  g.fillText(text, colour === 'grid' ? chart.left - 5 : chart.left + chart.width - 4, colour === 'grid' ? Math.max(8, y) : y - 7);
+  g.fillText(text, chart.left + chart.width - 4, y - 7);
 }
 
 function drawTier(chart) {
@@ -53,7 +45,7 @@ function drawTier(chart) {
   const most = Math.max(tier.planned, tier.measured, near ? tier.budget : 0) * 1.04 || 1;
   const yOf = (bytes) => bottom - bytes / most * (bottom - top);
   const unit = 2 ** Math.floor(Math.log2(most / 2));
-  for (let y = 0; y <= most; y += unit) line(g, chart, yOf(y), 'grid', bytesText(y));
+  for (let y = 0; y <= most; y += unit) grid(g, chart, yOf(y), bytesText(y));
   const colours = curve.layers.map((layer) => style.of(layer.colour));
   for (let px = 0; px < chart.width; ++px) {
     const i = highest(curve, timeOf(chart, chart.left + px), timeOf(chart, chart.left + px + 1));
@@ -102,11 +94,7 @@ for (const tier of data.tiers) {
     tellTier(chart, chart.at, 20, true);
   });
   const keys = add($('plots'), 'div', null, 'keys');
-  for (const layer of tier.curve.layers) {
-    const key = add(keys, 'span');
-    add(key, 'i').style.background = 'var(--' + layer.colour + ')';
-    key.append(words(layer.name));
-  }
+  for (const layer of tier.curve.layers) key(keys, layer.colour, words(layer.name));
 }
 const redraw = () => charts.forEach(drawTier);
 window.addEventListener('resize', redraw);

@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "runtime/plan/page/html_files.hpp"
-#include "runtime/plan/page/html_text.hpp"
-#include "tests/runtime/plan/page_check.hpp"
+#include "runtime/page/page.hpp"
+#include "runtime/page/page_text.hpp"
+#include "tests/page/page_check.hpp"
 #include "tests/runtime/plan/small.hpp"
 
 namespace sluice {
@@ -95,9 +95,9 @@ TEST(HtmlPage, Escapes) {
 TEST(HtmlPage, EveryTagHasAColour) {
   for (int tag = 0; tag < kTagCount; ++tag) {
     const std::string colour = "--c" + std::to_string(tag) + ": #";
-    const std::size_t light = html_files().styles.find(colour);
+    const std::size_t light = page_styles().find(colour);
     ASSERT_NE(light, std::string_view::npos) << name_of(static_cast<Tag>(tag));
-    EXPECT_NE(html_files().styles.find(colour, light + 1), std::string_view::npos) << colour;
+    EXPECT_NE(page_styles().find(colour, light + 1), std::string_view::npos) << colour;
   }
 }
 

@@ -1,4 +1,4 @@
-#include "runtime/plan/page/html_text.hpp"
+#include "runtime/page/page_text.hpp"
 
 #include <algorithm>
 #include <array>

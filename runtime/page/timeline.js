@@ -1,29 +1,27 @@
-// Of the page html_page.html, after html_page.js.
-// ---- charts ---------------------------------------------------------------------------------
-const kColours = { F: 'c0', L: 'c8', B: 'c4', N: 'c10', U: 'c6', G: 'c2', R: 'c14', S: 'c9', P: 'c12', A: 'c11' };
-const kFamilies = { F: 'forward', L: 'loss head', B: 'backward', N: 'norm', U: 'update', G: 'gather', R: 'reduce',
+// Operations of one step on lanes, and memory over the same time; after common.js. The page has the elements plots,
+// legend, thinned, span and three zoom buttons. startTimeline draws, in the form of runtime/plan/page/html_page.cpp:
+//   ticks, end_s      length of the step, in ticks and in seconds
+//   tiers             memory by tier and tag; may be empty
+//   rows, bars        lanes from top to bottom; bars in columns (row, begin, length, busy, count, bytes, kind, ...)
+//   kinds, units      names that bars refer to; `names` instead: the name of each bar
+//   remarks           sentences below the views
+let drawn = null;
+let bars = null;
+const at = (tick) => tick / drawn.ticks * drawn.end_s;
+// ---- views ---------------------------------------------------------------------------------
+const kColours = { W: 'c5', X: 'c13', T: 'c3', O: 'c18', _: 'free', F: 'c0', L: 'c8', B: 'c4', N: 'c10', U: 'c6', G: 'c2', R: 'c14', S: 'c9', P: 'c12', A: 'c11' };
+const kFamilies = { W: 'weight gradients', X: 'between stages', T: 'tensor ranks', O: 'other', _: 'waiting', F: 'forward', L: 'loss head', B: 'backward', N: 'norm', U: 'update', G: 'gather', R: 'reduce',
   S: 'states and gradients', P: 'parameters', A: 'activations' };
-const view = { a: 0, b: data.ticks, cursor: null, selected: -1 };
+const view = { a: 0, b: 1, cursor: null, selected: -1 };
 const kRow = 22, kAxis = 18, kHeight = 150;
-const bars = data.bars;
-const charts = [];
-const letterOf = (bar) => data.kinds[bars.kind[bar]].letter;
+const views = [];
+const letterOf = (bar) => drawn.kinds[bars.kind[bar]].letter;
 
 const xOf = (chart, tick) => chart.left + (tick - view.a) / (view.b - view.a) * chart.width;
 const tickOf = (chart, x) => view.a + (x - chart.left) / chart.width * (view.b - view.a);
 
-// The first index whose value is above x, in a sorted list.
-const above = (list, x) => {
-  let low = 0, high = list.length;
-  while (low < high) {
-    const middle = (low + high) >> 1;
-    if (list[middle] <= x) low = middle + 1; else high = middle;
-  }
-  return low;
-};
-
 const tickStep = () => {
-  const wanted = at(view.b - view.a) / Math.max(2, charts[0].width / 90);
+  const wanted = at(view.b - view.a) / Math.max(2, views[0].width / 90);
   const power = 10 ** Math.floor(Math.log10(wanted));
   return [1, 2, 5, 10].map((f) => f * power).find((s) => s >= wanted);
 };
@@ -43,7 +41,7 @@ function drawAxis(g, chart) {
   g.lineWidth = 1;
   g.textAlign = 'center';
   for (let i = Math.ceil(at(view.a) / step - 1e-9); i * step <= at(view.b) * (1 + 1e-9); ++i) {
-    const x = Math.round(xOf(chart, i * step / data.end_s * data.ticks)) + 0.5;
+    const x = Math.round(xOf(chart, i * step / drawn.end_s * drawn.ticks)) + 0.5;
     g.beginPath(); g.moveTo(x, 4); g.lineTo(x, bottom); g.stroke();
     g.fillText(timeText(i * step, step), Math.min(x, chart.left + chart.width - 16), bottom + kAxis / 2);
   }
@@ -86,14 +84,8 @@ function drawMemory(chart) {
   const most = Math.max(tier.peak, near ? tier.budget : 0) * 1.02 || 1;
   const yOf = (bytes) => bottom - bytes / most * (bottom - top);
   drawAxis(g, chart);
-  g.textAlign = 'right';
   const unit = 2 ** Math.floor(Math.log2(most / 2));
-  for (let y = 0; y <= most; y += unit) {
-    g.strokeStyle = style.of('grid');
-    g.beginPath(); g.moveTo(chart.left, Math.round(yOf(y)) + 0.5); g.lineTo(chart.left + chart.width, Math.round(yOf(y)) + 0.5); g.stroke();
-    g.fillStyle = style.of('dim');
-    g.fillText(bytesText(y), chart.left - 5, Math.max(8, yOf(y)));
-  }
+  for (let y = 0; y <= most; y += unit) grid(g, chart, yOf(y), bytesText(y));
   const colours = tier.layers.map((layer) => style.of(layer.colour));
   for (let px = 0; px < chart.width; ++px) {
     const i = highest(tier, tickOf(chart, chart.left + px), tickOf(chart, chart.left + px + 1));
@@ -123,9 +115,9 @@ function drawMemory(chart) {
 }
 
 function drawLanes(chart) {
-  const g = begin(chart, data.rows.length * kRow + kAxis + 6);
+  const g = begin(chart, drawn.rows.length * kRow + kAxis + 6);
   drawAxis(g, chart);
-  data.rows.forEach((row, r) => {
+  drawn.rows.forEach((row, r) => {
     const y = r * kRow + 4;
     g.textAlign = 'right';
     g.fillStyle = style.of('ink');
@@ -183,20 +175,21 @@ let pending = false;
 function redraw() {
   if (pending) return;
   pending = true;
-  requestAnimationFrame(() => {
-    pending = false;
-    style.cached = { card: style.of('card') };
-    for (const name of Object.values(kColours)) style.cached[name] = style.of(name);
-    for (const chart of charts) chart.draw(chart);
-    const step = charts.length ? tickStep() : 1;
-    $('span').textContent = timeText(at(view.a), step, 1) + ' to ' + timeText(at(view.b), step, 1) + ' of ' + secondsText(data.end_s);
-  });
+  requestAnimationFrame(redrawNow);
+}
+function redrawNow() {
+  pending = false;
+  style.cached = { card: style.of('card') };
+  for (const name of Object.values(kColours)) style.cached[name] = style.of(name);
+  for (const chart of views) chart.draw(chart);
+  const step = views.length ? tickStep() : 1;
+  $('span').textContent = timeText(at(view.a), step, 1) + ' to ' + timeText(at(view.b), step, 1) + ' of ' + secondsText(drawn.end_s);
 }
 
 function look(a, b) {
-  const least = Math.min(data.ticks, 20);
-  const length = Math.min(data.ticks, Math.max(least, b - a));
-  view.a = Math.min(Math.max(0, a), data.ticks - length);
+  const least = Math.min(drawn.ticks, 20);
+  const length = Math.min(drawn.ticks, Math.max(least, b - a));
+  view.a = Math.min(Math.max(0, a), drawn.ticks - length);
   view.b = view.a + length;
   redraw();
 }

@@ -1,22 +1,23 @@
-// Of the page html_page.html, after html_charts.js: pointer, keyboard and tooltips.
+// After timeline.js: pointer, keyboard and tooltips.
 // ---- the text of an operation or an instant ----------------------------------------------------
 const shortName = (bar) => {
   if (bars.count[bar] > 1) return bars.count[bar] + ' operations';
+  if (drawn.names) return drawn.names[bar];
   const unit = bars.unit[bar];
-  return data.kinds[bars.kind[bar]].name + (unit >= 0 ? ' ' + (data.units[unit] || 'unit ' + unit) : '');
+  return drawn.kinds[bars.kind[bar]].name + (unit >= 0 ? ' ' + (drawn.units[unit] || 'unit ' + unit) : '');
 };
 function barLines(bar) {
   const lines = [shortName(bar)];
   if (bars.count[bar] > 1) {
-    lines.push('mostly ' + data.kinds[bars.kind[bar]].name + ', at work ' + secondsText(at(bars.busy[bar])) + ' of ' + secondsText(at(bars.length[bar])));
+    lines.push('mostly ' + (drawn.names ? drawn.names[bar] : drawn.kinds[bars.kind[bar]].name) + ', at work ' + secondsText(at(bars.busy[bar])) + ' of ' + secondsText(at(bars.length[bar])));
   } else {
     lines.push(secondsText(at(bars.length[bar])));
     for (const [name, list] of [['micro-batch', bars.batch], ['group', bars.group], ['bucket', bars.bucket], ['chunk', bars.chunk]]) {
-      if (list[bar] >= 0) lines.push(name + ' ' + list[bar]);
+      if (list && list[bar] >= 0) lines.push(name + ' ' + list[bar]);
     }
   }
-  if (bars.bytes[bar] > 0) lines.push(bytesText(bars.bytes[bar]) + (data.rows[bars.row[bar]].wire ? ' sent' : ' moved'));
-  lines.push(data.rows[bars.row[bar]].name + ', from ' + secondsText(at(bars.begin[bar])));
+  if (bars.bytes[bar] > 0) lines.push(bytesText(bars.bytes[bar]) + (drawn.rows[bars.row[bar]].wire ? ' sent' : ' moved'));
+  lines.push(drawn.rows[bars.row[bar]].name + ', from ' + secondsText(at(bars.begin[bar])));
   return lines;
 }
 function memoryLines(tier, from, to) {
@@ -31,8 +32,8 @@ const hide = () => { $('tip').hidden = true; view.cursor = null; redraw(); };
 
 function barAt(chart, x, y) {
   const r = Math.floor((y - 2) / kRow);
-  if (r < 0 || r >= data.rows.length || x < chart.left) return -1;
-  const row = data.rows[r];
+  if (r < 0 || r >= drawn.rows.length || x < chart.left) return -1;
+  const row = drawn.rows[r];
   const tick = tickOf(chart, x);
   const slack = (view.b - view.a) / chart.width * 2;
   let best = -1;
@@ -45,7 +46,7 @@ function barAt(chart, x, y) {
 }
 
 function hover(chart, x, y, event) {
-  view.cursor = Math.min(Math.max(tickOf(chart, x), 0), data.ticks);
+  view.cursor = Math.min(Math.max(tickOf(chart, x), 0), drawn.ticks);
   if (chart.tier) {
     const pixel = (view.b - view.a) / chart.width;
     show(memoryLines(chart.tier, view.cursor - pixel / 2, view.cursor + pixel / 2), event.clientX, event.clientY);
@@ -71,18 +72,18 @@ function select(chart, bar) {
 
 function moveSelection(chart, key) {
   let r = view.selected >= 0 ? bars.row[view.selected] : 0;
-  if (view.selected < 0) return select(chart, data.rows[r].bars[Math.max(0, above(data.rows[r].begins, view.a) - 1)]);
+  if (view.selected < 0) return select(chart, drawn.rows[r].bars[Math.max(0, above(drawn.rows[r].begins, view.a) - 1)]);
   if (key === 'ArrowUp' || key === 'ArrowDown') {
-    r = Math.min(data.rows.length - 1, Math.max(0, r + (key === 'ArrowUp' ? -1 : 1)));
-    return select(chart, data.rows[r].bars[Math.max(0, above(data.rows[r].begins, bars.begin[view.selected]) - 1)]);
+    r = Math.min(drawn.rows.length - 1, Math.max(0, r + (key === 'ArrowUp' ? -1 : 1)));
+    return select(chart, drawn.rows[r].bars[Math.max(0, above(drawn.rows[r].begins, bars.begin[view.selected]) - 1)]);
   }
-  const list = data.rows[r].bars;
+  const list = drawn.rows[r].bars;
   const place = list.indexOf(view.selected) + (key === 'ArrowLeft' ? -1 : 1);
   return select(chart, list[Math.min(list.length - 1, Math.max(0, place))]);
 }
 
 function moveCursor(chart, tick) {
-  view.cursor = Math.min(data.ticks, Math.max(0, tick));
+  view.cursor = Math.min(drawn.ticks, Math.max(0, tick));
   if (view.cursor < view.a || view.cursor > view.b) look(view.cursor - (view.b - view.a) / 2, view.cursor + (view.b - view.a) / 2);
   const box = chart.canvas.getBoundingClientRect();
   const pixel = (view.b - view.a) / chart.width;
@@ -96,7 +97,7 @@ function onKey(chart, event) {
   const centre = view.cursor === null ? undefined : view.cursor;
   if (key === '+' || key === '=') zoom(0.5, centre);
   else if (key === '-') zoom(2, centre);
-  else if (key === '0') look(0, data.ticks);
+  else if (key === '0') look(0, drawn.ticks);
   else if (key === 'Escape') hide();
   else if (key === 'p' && chart.tier) moveCursor(chart, chart.tier.t[peakOf(chart.tier)]);
   else if (key.startsWith('Arrow') && !chart.tier) moveSelection(chart, key);
@@ -163,37 +164,40 @@ function addChart(title, label, draw, tier) {
   canvas.setAttribute('role', 'application');
   canvas.setAttribute('aria-label', label);
   const chart = { canvas, draw, tier };
-  charts.push(chart);
+  views.push(chart);
   listen(chart);
   return chart;
 }
-const key = (parent, colour, name) => {
-  const item = add(parent, 'span');
-  add(item, 'i').style.background = 'var(--' + colour + ')';
-  item.appendChild(document.createTextNode(name));
-};
-
 function makeCharts() {
-  for (const tier of data.tiers) {
+  for (const tier of drawn.tiers) {
     tier.total = tier.t.map((_, i) => tier.layers.reduce((sum, layer) => sum + layer.bytes[i], 0));
     addChart(tier.name + ' memory of a rank: peak ' + bytesText(tier.peak) + (tier.budget > 0 ? ', budget ' + bytesText(tier.budget) : ', no budget'),
       tier.name + ' memory over the step; arrow keys move along it, p goes to the peak', drawMemory, tier);
     const keys = add($('plots'), 'div', null, 'keys');
     for (const layer of tier.layers) key(keys, layer.colour, words(layer.name));
   }
-  data.rows.forEach((row) => { row.bars = []; });
-  bars.row.forEach((row, bar) => data.rows[row].bars.push(bar));
-  data.rows.forEach((row) => { row.begins = row.bars.map((bar) => bars.begin[bar]); });
-  if (data.rows.length) addChart('Lanes', 'operations of each lane over the step; arrow keys go from one to the next', drawLanes);
+  drawn.rows.forEach((row) => { row.bars = []; });
+  bars.row.forEach((row, bar) => drawn.rows[row].bars.push(bar));
+  drawn.rows.forEach((row) => { row.begins = row.bars.map((bar) => bars.begin[bar]); });
+  if (drawn.rows.length) addChart('Lanes', 'operations of each lane over the step; arrow keys go from one to the next', drawLanes);
   for (const letter of new Set(bars.row.map((_, bar) => letterOf(bar)))) key($('legend'), kColours[letter], kFamilies[letter]);
-  $('thinned').textContent = data.remarks.join(' ');
+  $('thinned').textContent = drawn.remarks.join(' ');
 }
 
-makeCharts();
-makeTables();
-$('zoom-in').addEventListener('click', () => zoom(0.5));
-$('zoom-out').addEventListener('click', () => zoom(2));
-$('zoom-all').addEventListener('click', () => look(0, data.ticks));
-window.addEventListener('resize', redraw);
-window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
-redraw();
+// May be called again with another step.
+function startTimeline(step) {
+  const first = drawn === null;
+  drawn = step;
+  bars = step.bars;
+  Object.assign(view, { a: 0, b: step.ticks, cursor: null, selected: -1 });
+  views.length = 0;
+  $('plots').textContent = $('legend').textContent = '';
+  makeCharts();
+  redraw();
+  if (!first) return;
+  $('zoom-in').addEventListener('click', () => zoom(0.5));
+  $('zoom-out').addEventListener('click', () => zoom(2));
+  $('zoom-all').addEventListener('click', () => look(0, drawn.ticks));
+  window.addEventListener('resize', redraw);
+  window.matchMedia('(prefers-color-scheme: dark)').addEventListener('change', redraw);
+}

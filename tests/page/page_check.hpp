@@ -1,4 +1,4 @@
-// Reads a page of `sluice plan --html` as text.
+// Reads a page of runtime/page as text.
 #pragma once
 
 #include <array>
@@ -50,9 +50,9 @@ inline std::string tag_mistake(const std::string& page) {
   return open.empty() ? "" : "<" + open.back() + "> is not closed";
 }
 
-// The text of the element that holds the plan.
+// The text of the element that holds the data.
 inline std::string data_of(const std::string& page) {
-  const std::string tag = "<script type=\"application/json\" id=\"plan\">";
+  const std::string tag = "<script type=\"application/json\" id=\"data\">";
   const std::size_t begin = page.find(tag);
   if (begin == std::string::npos) return "";
   return page.substr(begin + tag.size(), page.find("</script", begin) - begin - tag.size());

@@ -1,16 +1,5 @@
-// Of the page html_page.html, after html_common.js and before html_charts.js. Its data (runtime/plan/page/html_page.cpp): times in ticks, `ticks` of them in the drawn step.
-const data = JSON.parse(document.getElementById('plan').textContent);
+// Of the page of plan_body.html, after timeline.js. Its data (runtime/plan/page/html_page.cpp): the plan, and times in ticks, `ticks` of them in the drawn step.
 const plan = data.plan;
-const secondsText = (s) => {
-  if (s >= 100) return s.toFixed(0) + ' s';
-  if (s >= 1) return s.toFixed(2) + ' s';
-  if (s >= 1e-3) return Number((s * 1e3).toPrecision(3)) + ' ms';
-  return Number((s * 1e6).toPrecision(3)) + ' µs';
-};
-const longText = (s) => (s >= 94608000 ? (s / 31557600).toFixed(1) + ' years' : s >= 172800 ? (s / 86400).toFixed(1) + ' days' : s >= 7200 ? (s / 3600).toFixed(1) + ' hours'
-  : s >= 120 ? (s / 60).toFixed(1) + ' minutes' : secondsText(s));
-const at = (tick) => tick / data.ticks * data.end_s;
-
 // ---- what stands above the charts -----------------------------------------------------------
 $('about').textContent = data.about;
 $('verdict').textContent = data.verdict;
@@ -66,3 +55,6 @@ function makeTables() {
   }
   for (const note of plan.notes) add($('tables'), 'p', 'Note: ' + note, 'dim');
 }
+
+startTimeline(data);
+makeTables();

@@ -1,5 +1,6 @@
-// Of the pages of `plan --html` and `data stats --html`, before their own scripts.
+// Of every page, before its own scripts.
 const $ = (id) => document.getElementById(id);
+let data = JSON.parse($('data').textContent);
 
 // Text goes into the page as text nodes alone: a name cannot become markup.
 const add = (parent, tag, text, className) => {
@@ -18,6 +19,14 @@ const scaled = (x, base, names) => {
 };
 const bytesText = (x) => scaled(x, 1024, [' B', ' KiB', ' MiB', ' GiB', ' TiB', ' PiB']);
 const countText = (x) => (x < 1000 ? String(Math.round(x)) : scaled(x, 1000, ['', 'k', 'M', 'B', 'T']));
+const secondsText = (s) => {
+  if (s >= 100) return s.toFixed(0) + ' s';
+  if (s >= 1) return s.toFixed(2) + ' s';
+  if (s >= 1e-3) return Number((s * 1e3).toPrecision(3)) + ' ms';
+  return Number((s * 1e6).toPrecision(3)) + ' µs';
+};
+const longText = (s) => (s >= 94608000 ? (s / 31557600).toFixed(1) + ' years' : s >= 172800 ? (s / 86400).toFixed(1) + ' days' : s >= 7200 ? (s / 3600).toFixed(1) + ' hours'
+  : s >= 120 ? (s / 60).toFixed(1) + ' minutes' : secondsText(s));
 const words = (name) => name.replaceAll('_', ' ');
 
 const figure = (value, name) => {
@@ -64,13 +73,45 @@ function begin(chart, height) {
   return g;
 }
 
+// A line is a text, or a text with the colour of its series.
 function show(lines, x, y, aloud) {
   const tip = $('tip');
   tip.textContent = '';
-  lines.forEach((line, i) => add(tip, i === 0 ? 'b' : 'span', line));
+  lines.forEach((line, i) => {
+    const node = add(tip, i === 0 ? 'b' : 'span', line.colour ? null : line);
+    if (!line.colour) return;
+    add(node, 'i').style.background = 'var(--' + line.colour + ')';
+    node.appendChild(document.createTextNode(line.text));
+  });
   tip.hidden = false;
   const box = tip.getBoundingClientRect();
   tip.style.left = Math.max(4, Math.min(x + 14, window.innerWidth - box.width - 6)) + 'px';
   tip.style.top = Math.max(4, y + 16 + box.height > window.innerHeight ? y - box.height - 12 : y + 16) + 'px';
-  if (aloud) $('said').textContent = lines.join(', ');
+  if (aloud) $('said').textContent = lines.map((line) => line.text || line).join(', ');
 }
+
+// A horizontal line of the grid with its value in the gutter.
+function grid(g, chart, y, text) {
+  g.strokeStyle = style.of('grid');
+  g.beginPath(); g.moveTo(chart.left, Math.round(y) + 0.5); g.lineTo(chart.left + chart.width, Math.round(y) + 0.5); g.stroke();
+  g.fillStyle = style.of('dim');
+  g.textAlign = 'right';
+  g.fillText(text, chart.left - 5, Math.max(8, y));
+}
+
+const key = (parent, colour, name) => {
+  const item = add(parent, 'span');
+  add(item, 'i').style.background = 'var(--' + colour + ')';
+  item.appendChild(document.createTextNode(name));
+  return item;
+};
+
+// The first index whose value is above x, in a sorted list.
+const above = (list, x) => {
+  let low = 0, high = list.length;
+  while (low < high) {
+    const middle = (low + high) >> 1;
+    if (list[middle] <= x) low = middle + 1; else high = middle;
+  }
+  return low;
+};
