@@ -23,6 +23,7 @@ struct Arguments {
   EvalCommand eval;
   GenerateCommand generate;
   ExplainCommand explain;
+  ReportCommand report;
   MigrateCommand migrate;
   std::string shell;     // completion
   bool quiet = false;    // results, warnings and errors alone
@@ -32,7 +33,7 @@ struct Arguments {
 // Adds every command with its options, and the form of --help. `args` must outlive `app`.
 void add_commands(CLI::App& app, Arguments& args);
 
-// Adds bench, doctor, checkpoint, explain and schema; part of add_commands.
+// Adds bench, doctor, report, checkpoint, explain and schema; part of add_commands.
 void add_tool_commands(CLI::App& app, Arguments& args);
 
 // Adds data; part of add_commands.

@@ -194,6 +194,15 @@ struct BenchNvmeCommand {
 };
 int run_bench_nvme(const BenchCommand& common, const BenchNvmeCommand& command);
 
+struct ReportCommand {
+  std::vector<std::string> runs;  // folders
+  std::string output;             // a file; empty: report.html in the first run's folder
+  bool watch = false;             // serves the page instead, until a signal
+  int port = 0;                   // 0: a free one
+};
+// Returns 130 after serving.
+int run_report(const ReportCommand& command);
+
 struct CheckpointCommand {
   std::string path;                          // of a checkpoint, of a folder of them; import: theirs
   std::string out;                           // convert, export, import: the folder to write

@@ -91,6 +91,7 @@ int dispatch(const CLI::App& app, const Arguments& args) {
     return dispatch_checkpoint(*app.get_subcommand("checkpoint"), args.checkpoint);
   }
   if (app.got_subcommand("doctor")) return run_doctor(args.doctor);
+  if (app.got_subcommand("report")) return run_report(args.report);
   if (app.got_subcommand("completion")) return run_completion(args.shell, app);
   const CLI::App* tokenizer = app.get_subcommand("tokenizer");
   if (tokenizer->got_subcommand("encode")) return run_tokenizer_encode(args.tokenizer);

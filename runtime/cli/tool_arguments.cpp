@@ -1,4 +1,4 @@
-// The options of bench, doctor, checkpoint, explain and schema.
+// The options of bench, doctor, report, checkpoint, explain and schema.
 #include <cstdint>
 
 #include "runtime/cli/argument_checks.hpp"
@@ -102,6 +102,20 @@ void add_doctor(CLI::App& app, Arguments& args) {
                      "the rates file to write; none: where train and plan look for it");
 }
 
+void add_report(CLI::App& app, Arguments& args) {
+  ReportCommand& to = args.report;
+  CLI::App* report = app.add_subcommand("report", "a page of charts of one run, or of several");
+  report->add_option("runs", to.runs, "folders of runs (output.dir)")->required();
+  auto* output = report->add_option("-o,--output", to.output,
+                                    "the file; default: report.html in the first run's folder");
+  auto* watch =
+      report->add_flag("--watch", to.watch, "serve the page on 127.0.0.1 while the runs go on");
+  watch->excludes(output);
+  report->add_option("--port", to.port, "of --watch; default: a free one")
+      ->check(whole_number(0, 65535))
+      ->needs(watch);
+}
+
 void add_bench(CLI::App& app, Arguments& args) {
   CLI::App* group = app.add_subcommand("bench", "measure this machine: step, comm, adam, nvme");
   group->require_subcommand(1);
@@ -138,6 +152,7 @@ void add_bench(CLI::App& app, Arguments& args) {
 void add_tool_commands(CLI::App& app, Arguments& args) {
   add_bench(app, args);
   add_doctor(app, args);
+  add_report(app, args);
   add_checkpoint(app, args);
   add_explain(app, args);
   app.add_subcommand("schema", "print the configuration's JSON Schema, for editors");

@@ -7,7 +7,6 @@
 #include <vector>
 
 #include "base/error.hpp"
-#include "base/format.hpp"
 #include "base/log.hpp"
 #include "configs/offload_rules.hpp"
 #include "configs/reader.hpp"
@@ -64,11 +63,11 @@ int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const
     const bool saved = newest_generation(place.checkpoint_dir) > before;
     Argv argv = as_told;
     if (saved || place.has_image) argv.insert(argv.end(), {"--resume", "auto"});
-    const std::string text =
-        format_text("restart {} of {} (launch.max_restarts), {}", restart, most,
-                    saved             ? "from the newest checkpoint"
-                    : place.has_image ? "from the image on NVMe"
-                                      : "as at first: nothing was saved since");
+    std::string text = "restart " + std::to_string(restart) + " of " + std::to_string(most) +
+                       " (launch.max_restarts), ";
+    text += saved             ? "from the newest checkpoint"
+            : place.has_image ? "from the image on NVMe"
+                              : "as at first: nothing was saved since";
     std::fprintf(stderr, "%s\n", text.c_str());
     append_event(events_path(place.output_dir),
                  {.kind = "restart", .text = text + "; " + result.cause});

@@ -4,11 +4,11 @@
 //   tiers             memory by tier and tag; may be empty
 //   rows, bars        lanes from top to bottom; bars in columns (row, begin, length, busy, count, bytes, kind, ...)
 //   kinds, units      names that bars refer to; `names` instead: the name of each bar
-//   remarks           sentences below the views
+//   remarks           sentences below the charts
 let drawn = null;
 let bars = null;
 const at = (tick) => tick / drawn.ticks * drawn.end_s;
-// ---- views ---------------------------------------------------------------------------------
+// ---- charts ---------------------------------------------------------------------------------
 const kColours = { W: 'c5', X: 'c13', T: 'c3', O: 'c18', _: 'free', F: 'c0', L: 'c8', B: 'c4', N: 'c10', U: 'c6', G: 'c2', R: 'c14', S: 'c9', P: 'c12', A: 'c11' };
 const kFamilies = { W: 'weight gradients', X: 'between stages', T: 'tensor ranks', O: 'other', _: 'waiting', F: 'forward', L: 'loss head', B: 'backward', N: 'norm', U: 'update', G: 'gather', R: 'reduce',
   S: 'states and gradients', P: 'parameters', A: 'activations' };

@@ -59,13 +59,14 @@ ROOMS = {
                "model", "program"},
     "plan": {"engine",                 # its options and layout: what is planned is what runs
              "model", "program",
-             "page"},               # of plan --html
+             "page"},                  # of plan --html
     "doctor": {"bench",                # the optimizer's and the collectives' rates
                "engine",               # copies and registered pages of the CUDA module
                "launch",               # the limit on processor time
                "model",                # blocks, which are timed
                "plan"},                # the rates file that it writes
     "run": {"checkpoint", "data", "engine", "generate", "launch", "model", "observe",
+            "page",                    # of a memory snapshot
             "plan",                    # the plan beside what is measured
             "program"},
 }

@@ -70,6 +70,8 @@ constexpr std::array kRows = {
     Row{"doctor", "--nvme-path", "DIR"},
     Row{"doctor", "--out", "FILE"},
     Row{"explain", "key", "KEY"},
+    Row{"report", "runs", "DIR"},
+    Row{"report", "--output", "FILE"},
 };
 
 const Row* row_of(const std::string& command, const std::string& argument) {

@@ -62,6 +62,10 @@ const std::vector<Example>& all_examples() {
       {"doctor", "doctor", "measure, and keep the rates for train and plan"},
       {"doctor", "doctor --quick --nvme-path /mnt/nvme0", "sooner, and another drive"},
 
+      {"report", "report runs/my", "a page of a run: runs/my/report.html"},
+      {"report", "report runs/a runs/b -o both.html", "two runs in one page"},
+      {"report", "report runs/my --watch", "in a browser, while the run goes on"},
+
       {"checkpoint", "checkpoint ls runs/my", "what is saved"},
       {"checkpoint", "checkpoint export runs/my -o hf-model", "for other programs"},
       {"checkpoint ls", "checkpoint ls runs/my", "the checkpoints of a run"},

@@ -37,6 +37,7 @@ std::string next_commands(const LoadedConfig& config, const TrainingData& data) 
     text +=
         program + " eval " + word(join_path(run, "config.yaml")) + " --checkpoint " + from + "\n";
   }
+  text += program + " report " + word(run) + "\n";
   return text + program + " checkpoint export " + from + " -o " +
          word(join_path(run, "huggingface")) + "\n";
 }
