@@ -1,0 +1,27 @@
+// The null driver: what the program and libtorch ask before they take the CUDA runtime.
+#include "tests/gpu/null/memory.hpp"
+
+extern "C" {
+
+int cuInit(unsigned) { return 0; }
+
+int cuDeviceGetCount(int* count) {
+  *count = null_gpu::device_count();
+  return 0;
+}
+int cuGetErrorString(int, const char** text) {
+  *text = "refused by the null driver";
+  return 0;
+}
+int cuCtxGetCurrent(void** context) {
+  static int only = 0;
+  *context = &only;
+  return 0;
+}
+int cuDevicePrimaryCtxGetState(int, unsigned* flags, int* active) {
+  if (flags != nullptr) *flags = 0;
+  if (active != nullptr) *active = 1;
+  return 0;
+}
+
+}  // extern "C"

@@ -1,0 +1,67 @@
+#!/usr/bin/env python3
+"""Runs a command on the null GPU, and reads what the processes of the command did with it.
+
+    python3 -B tests/gpu/null/null_gpu.py [--gpus N] [--bytes N] [--report FOLDER] COMMAND ...
+
+FOLDER gets one PID.json for each process that used the GPU; tests/gpu/null/README.md names its keys.  Build the libraries
+first: ninja -C build/release sluice_null_gpu.
+"""
+import argparse
+import json
+import os
+import pathlib
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent.parent.parent
+LIBRARIES = ROOT / "build/release/tests/null_gpu"
+
+# Preloaded, for libtorch's own search path finds real libraries first.
+PRELOADED = ("libcudart.so.13", "libcublasLt.so.13", "libcublas.so.13", "libnccl.so.2", "libcudnn.so.9", "libcuda.so.1",
+             "libnull_gpu_end.so")
+
+
+def environment(libraries=LIBRARIES, gpus=1, card_bytes=None, report=None):
+    """The environment of a process that sees null GPUs and nothing else."""
+    libraries = pathlib.Path(libraries)
+    if not (libraries / "libcudart.so.13").is_file():
+        raise FileNotFoundError(f"{libraries} has no null GPU; build the target sluice_null_gpu")
+    env = dict(os.environ)
+    env["LD_PRELOAD"] = " ".join(str(libraries / name) for name in PRELOADED)
+    env["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(libraries), env.get("LD_LIBRARY_PATH")]))
+    # cuDNN plans attention with the driver, which the null GPU cannot answer for: flash attention takes its place.
+    env["TORCH_CUDNN_SDPA_DEPRIORITIZED"] = "1"
+    env["NULL_GPU_COUNT"] = str(gpus)
+    for key, value in (("NULL_GPU_BYTES", card_bytes), ("NULL_GPU_REPORT", report)):
+        env.pop(key, None)
+        if value is not None:
+            env[key] = str(value)
+    return env
+
+
+def reports(folder):
+    """The reports of a command's processes, those that launched most first."""
+    found = [json.loads(path.read_text(encoding="utf-8")) for path in pathlib.Path(folder).glob("*.json")]
+    return sorted(found, key=lambda report: -report["work"]["launches"])
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--libraries", type=pathlib.Path, default=LIBRARIES, help="the folder of the null GPU's libraries")
+    parser.add_argument("--gpus", type=int, default=1, help="cards that are visible")
+    parser.add_argument("--bytes", type=int, help="memory of a card (default: that of an H100)")
+    parser.add_argument("--report", type=pathlib.Path, help="an existing folder for the reports")
+    parser.add_argument("command", nargs=argparse.REMAINDER)
+    args = parser.parse_args()
+    if not args.command:
+        parser.error("no command is given")
+    if args.report and not args.report.is_dir():
+        parser.error(f"--report {args.report}: no such folder; make it first")
+    try:
+        env = environment(args.libraries, args.gpus, args.bytes, args.report and args.report.resolve())
+        os.execvpe(args.command[0], args.command, env)
+    except OSError as error:
+        parser.error(f"{error}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,240 @@
+// The null GPU finds what it says: each check has a bad sample.
+#include <cublas_v2.h>
+#include <cuda_runtime_api.h>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/null/record.hpp"
+
+extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, void*, void*,
+                                       void*, void*, int*);
+
+namespace null_gpu {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+namespace fs = std::filesystem;
+
+constexpr std::size_t kBytes = 1 << 20;
+
+class NullGpu : public testing::Test {
+ protected:
+  NullGpu() {
+    fs::create_directories(folder_);
+    ::setenv("NULL_GPU_REPORT", folder_.c_str(), 1);
+    before_ = report();
+  }
+  ~NullGpu() override {
+    ::unsetenv("NULL_GPU_REPORT");
+    fs::remove_all(folder_);
+  }
+  NullGpu(const NullGpu&) = delete;
+  NullGpu& operator=(const NullGpu&) = delete;
+
+  [[nodiscard]] json report() const {
+    count_query();  // a process that used nothing writes no report
+    write_report();
+    std::ifstream file(folder_ / (std::to_string(::getpid()) + ".json"));
+    return json::parse(file);
+  }
+  // The growth of a number since the test began.
+  [[nodiscard]] std::int64_t grown(const std::string& pointer) const {
+    const json::json_pointer at(pointer);
+    return report().value(at, std::int64_t{0}) - before_.value(at, std::int64_t{0});
+  }
+  [[nodiscard]] std::string last_fault() const {
+    const json faults = report()["faults"];
+    return faults.empty() ? "" : faults.back().get<std::string>();
+  }
+  void expect_fault(const std::string& words) const {
+    EXPECT_EQ(grown("/fault_count"), 1);
+    EXPECT_THAT(last_fault(), HasSubstr(words));
+  }
+
+ private:
+  const fs::path folder_ =
+      fs::path(testing::TempDir()) / ("null-gpu-" + std::to_string(::getpid()));
+  json before_;
+};
+
+class DeviceMemory {
+ public:
+  explicit DeviceMemory(std::size_t bytes = kBytes) {
+    EXPECT_EQ(cudaMalloc(&address_, bytes), cudaSuccess);
+  }
+  ~DeviceMemory() { EXPECT_EQ(cudaFree(address_), cudaSuccess); }
+  DeviceMemory(const DeviceMemory&) = delete;
+  DeviceMemory& operator=(const DeviceMemory&) = delete;
+  [[nodiscard]] char* get() const { return static_cast<char*>(address_); }
+
+ private:
+  void* address_ = nullptr;
+};
+
+TEST_F(NullGpu, ScalarsSurviveTheDevice) {
+  const DeviceMemory memory;
+  double out = 0;
+  const double in = 1.5;
+  ASSERT_EQ(cudaMemcpy(memory.get() + 64, &in, sizeof in, cudaMemcpyHostToDevice), cudaSuccess);
+  ASSERT_EQ(cudaMemcpy(&out, memory.get() + 64, sizeof out, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(out, in);
+  EXPECT_EQ(grown("/host_waits/blocking_copy"), 2);
+  EXPECT_EQ(grown("/default_stream/copies"), 2);
+  EXPECT_EQ(grown("/fault_count"), 0);
+}
+
+TEST_F(NullGpu, ALargeCopyToTheHostIsZeros) {
+  const DeviceMemory memory;
+  std::vector<unsigned char> host(kBytes, 0xff);
+  ASSERT_EQ(cudaMemcpy(host.data(), memory.get(), kBytes, cudaMemcpyDeviceToHost), cudaSuccess);
+  EXPECT_EQ(host, std::vector<unsigned char>(kBytes, 0));
+}
+
+TEST_F(NullGpu, PageableCopiesAreToldFromRegistered) {
+  const DeviceMemory memory;
+  std::vector<char> host(4096);
+  const auto copy = [&] {
+    return cudaMemcpyAsync(memory.get(), host.data(), host.size(), cudaMemcpyHostToDevice, nullptr);
+  };
+  ASSERT_EQ(copy(), cudaSuccess);
+  ASSERT_EQ(cudaHostRegister(host.data(), host.size(), cudaHostRegisterDefault), cudaSuccess);
+  ASSERT_EQ(copy(), cudaSuccess);
+  ASSERT_EQ(cudaHostUnregister(host.data()), cudaSuccess);
+  EXPECT_EQ(grown("/copies/host_to_device/copies"), 2);
+  EXPECT_EQ(grown("/copies/host_to_device/pageable_copies"), 1);
+  EXPECT_EQ(cudaHostUnregister(host.data()), cudaErrorInvalidValue);
+  expect_fault("not registered");
+}
+
+TEST_F(NullGpu, ACopyInTheWrongDirectionIsAFault) {
+  const DeviceMemory memory;
+  std::array<char, 64> host{};
+  EXPECT_EQ(cudaMemcpy(memory.get(), host.data(), host.size(), cudaMemcpyDeviceToHost),
+            cudaErrorInvalidValue);
+  expect_fault("between other places");
+  EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGetLastError(), cudaSuccess);
+}
+
+TEST_F(NullGpu, ACopyBeyondItsBlockIsAFault) {
+  const DeviceMemory memory(2 << 20);  // whole pages of the device
+  std::array<char, 64> host{};
+  EXPECT_EQ(cudaMemcpy(host.data(), memory.get() + (2 << 20) - 32, 64, cudaMemcpyDeviceToHost),
+            cudaErrorInvalidValue);
+  expect_fault("leaves its block");
+}
+
+TEST_F(NullGpu, FreedMemoryIsNoMemoryOfTheDevice) {
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, kBytes), cudaSuccess);
+  ASSERT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(memory, 0, 16, nullptr), cudaErrorInvalidValue);
+  expect_fault("outside of device memory");
+  EXPECT_EQ(cudaFree(memory), cudaErrorInvalidValue);
+}
+
+TEST_F(NullGpu, ACardCanBeFull) {
+  std::size_t free = 0, total = 0;
+  ASSERT_EQ(cudaMemGetInfo(&free, &total), cudaSuccess);
+  void* memory = nullptr;
+  EXPECT_EQ(cudaMalloc(&memory, free + 1), cudaErrorMemoryAllocation);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorMemoryAllocation);
+  constexpr std::size_t kPage = 2 << 20;
+  const DeviceMemory rest(free / kPage * kPage);
+  EXPECT_EQ(report()["device_peak_bytes"], total / kPage * kPage);
+}
+
+TEST_F(NullGpu, TheHostMustNotTouchDeviceMemory) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_DEATH(
+      {
+        const DeviceMemory memory;
+        *static_cast<volatile char*>(memory.get()) = 1;
+      },
+      "the host reads or writes device memory");
+}
+
+TEST_F(NullGpu, LaunchesAreCountedByKernel) {
+  static const char kernel = 0;
+  std::array<char, 14> name{"_Z6kernelPfi"};
+  __cudaRegisterFunction(nullptr, &kernel, name.data(), name.data(), 0, nullptr, nullptr, nullptr,
+                         nullptr, nullptr);
+  cudaStream_t stream = nullptr;
+  ASSERT_EQ(cudaStreamCreateWithPriority(&stream, 0, 0), cudaSuccess);
+  EXPECT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, stream), cudaSuccess);
+  EXPECT_EQ(grown("/kernels/kernel(float*, int)"), 1);
+  EXPECT_EQ(grown("/default_stream/launches"), 0);
+  EXPECT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, nullptr), cudaSuccess);
+  EXPECT_EQ(grown("/default_stream/launches"), 1);
+  EXPECT_EQ(cudaLaunchKernel(&kernel, 8, dim3(1024, 2), nullptr, 0, stream),
+            cudaErrorInvalidConfiguration);
+  expect_fault("kernel");
+  EXPECT_EQ(cudaLaunchKernel(&kernel, 0, 256, nullptr, 0, stream), cudaErrorInvalidConfiguration);
+  EXPECT_EQ(grown("/work/launches"), 2) << "a refused launch is none";
+  EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
+}
+
+TEST_F(NullGpu, StaleStreamsAndEventsAreFaults) {
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, nullptr), cudaSuccess);
+  ASSERT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
+  EXPECT_EQ(grown("/host_waits/event"), 1);
+  EXPECT_EQ(cudaStreamWaitEvent(nullptr, event, 0), cudaErrorInvalidValue);
+  expect_fault("no live event");
+}
+
+TEST_F(NullGpu, ProductsAreCheckedForAlignment) {
+  const DeviceMemory memory;
+  cublasHandle_t handle = nullptr;
+  ASSERT_EQ(cublasCreate(&handle), CUBLAS_STATUS_SUCCESS);
+  const float one = 1;
+  const auto multiply = [&](int lda, const void* a) {
+    return cublasGemmEx(handle, CUBLAS_OP_N, CUBLAS_OP_N, 8, 8, 8, &one, a, CUDA_R_16BF, lda,
+                        memory.get(), CUDA_R_16BF, 8, &one, memory.get(), CUDA_R_16BF, 8,
+                        CUBLAS_COMPUTE_32F, CUBLAS_GEMM_DEFAULT);
+  };
+  const auto products = [&](bool aligned) {
+    std::int64_t count = 0;
+    const json all = report();
+    for (const json& p : all["products"]) {
+      if (p["aligned"] == aligned) count += p["count"].get<std::int64_t>();
+    }
+    return count;
+  };
+  const std::int64_t before = products(false);
+  EXPECT_EQ(multiply(8, memory.get()), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(products(false), before);
+  EXPECT_EQ(multiply(9, memory.get()), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(multiply(8, memory.get() + 2), CUBLAS_STATUS_SUCCESS);
+  EXPECT_EQ(products(false), before + 2);
+  EXPECT_EQ(multiply(8, &one), CUBLAS_STATUS_INVALID_VALUE);
+  expect_fault("not on the device");
+  EXPECT_EQ(cublasDestroy(handle), CUBLAS_STATUS_SUCCESS);
+}
+
+TEST_F(NullGpu, MessagesAreCheckedForPlaceAndPeer) {
+  const DeviceMemory memory;
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitRank(&comm, 2, {}, 0), ncclSuccess);
+  EXPECT_EQ(ncclSend(memory.get(), 16, ncclBfloat16, 1, comm, nullptr), ncclSuccess);
+  EXPECT_EQ(grown("/messages/send/bytes"), 32);
+  EXPECT_EQ(ncclSend(&comm, 1, ncclInt8, 1, comm, nullptr), ncclInvalidArgument);
+  expect_fault("not on the device");
+  EXPECT_EQ(ncclRecv(memory.get(), 1, ncclInt8, 2, comm, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+}  // namespace
+}  // namespace null_gpu

@@ -1,0 +1,59 @@
+// What a process does with the null GPU, counted. The library that stands for the CUDA runtime owns
+// the record; the other libraries link that one. Thread-safe.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+
+namespace null_gpu {
+
+// The work that a stream can hold.
+enum class Work { kLaunch, kCopy, kMemset, kProduct, kMessage };
+
+// How a host thread waits for the GPU.
+enum class Wait { kStream, kEvent, kDevice, kBlockingCopy };
+
+enum class Direction { kHostToDevice, kDeviceToHost, kDeviceToDevice, kHostToHost };
+
+struct Copy {
+  Direction direction = Direction::kDeviceToDevice;
+  std::size_t bytes = 0;
+  bool pageable = false;  // the host's side is not registered: the driver stages such a copy
+};
+
+// One matrix product, column-major as cuBLAS counts: C is m x n.
+struct Product {
+  std::int64_t m = 0, n = 0, k = 0;
+  std::int64_t lda = 0, ldb = 0, ldc = 0;
+  std::int64_t batch = 1;
+  int type_in = 0, type_out = 0;  // cudaDataType_t
+  const void* a = nullptr;
+  const void* b = nullptr;
+  const void* c = nullptr;
+};
+
+void count_work(Work work, const void* stream);
+void count_launch(const std::string& kernel, const void* stream);
+void count_product(const Product& product, const void* stream);
+void count_copy(const Copy& copy);
+void count_wait(Wait wait);
+void count_query();  // of a stream or an event, without waiting
+void count_message(const char* kind, std::size_t bytes);
+// A name without a body of its own: it does nothing and reports success.
+void count_stub(const char* name);
+// A use that a real GPU or driver would refuse. Also printed to stderr.
+void fault(const std::string& what);
+void note_device_bytes(std::size_t used);  // for the peak
+void note_pinned_bytes(std::size_t used);
+// Writes the record as one JSON object to $NULL_GPU_REPORT/PID.json, if that folder is named and
+// the process used the GPU.
+void write_report();
+
+// Bytes of the alignment that a tensor core's product needs: 16.
+[[nodiscard]] bool is_aligned(const Product& product);
+
+// An environment variable's whole number, or `otherwise`.
+[[nodiscard]] std::uint64_t setting(const char* name, std::uint64_t otherwise);
+
+}  // namespace null_gpu

@@ -1,0 +1,17 @@
+// What the sources of the null CUDA runtime share.
+#pragma once
+
+#include <cuda_runtime_api.h>
+
+#include <string>
+
+namespace null_gpu {
+
+// Of the calling thread.
+[[nodiscard]] int current_device();
+// Keeps the error for cudaGetLastError(), and returns it.
+cudaError_t remembered(cudaError_t error);
+// Counts a fault and returns cudaErrorInvalidValue.
+cudaError_t refused(const std::string& what);
+
+}  // namespace null_gpu

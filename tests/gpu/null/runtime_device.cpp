@@ -1,0 +1,174 @@
+// The CUDA runtime's devices, errors and limits: those of an H100 of 80 GB.
+#include <cuda_runtime_api.h>
+
+#include <cstdio>
+#include <cstring>
+#include <map>
+
+#include "tests/gpu/null/memory.hpp"
+#include "tests/gpu/null/record.hpp"
+#include "tests/gpu/null/runtime.hpp"
+
+namespace null_gpu {
+namespace {
+
+thread_local int device_of_thread = 0;
+thread_local cudaError_t last_error = cudaSuccess;
+
+constexpr int kVersion = 13000;
+constexpr int kMultiprocessors = 132;
+constexpr int kThreadsOfBlock = 1024;
+constexpr int kLargestGridY = 65535;
+constexpr int kSharedBytes = 49152, kSharedBytesOptin = 232448, kSharedBytesOfProcessor = 233472;
+constexpr int kL2Bytes = 52'428'800;
+constexpr int kLargest = 2147483647;
+
+const std::map<int, int>& attributes() {
+  static const auto* const all = new std::map<int, int>{
+      {cudaDevAttrComputeCapabilityMajor, 9},
+      {cudaDevAttrComputeCapabilityMinor, 0},
+      {cudaDevAttrMultiProcessorCount, kMultiprocessors},
+      {cudaDevAttrWarpSize, 32},
+      {cudaDevAttrMaxThreadsPerBlock, kThreadsOfBlock},
+      {cudaDevAttrMaxThreadsPerMultiProcessor, 2048},
+      {cudaDevAttrMaxBlocksPerMultiprocessor, 32},
+      {cudaDevAttrMaxSharedMemoryPerBlock, kSharedBytes},
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin, kSharedBytesOptin},
+      {cudaDevAttrMaxSharedMemoryPerMultiprocessor, kSharedBytesOfProcessor},
+      {cudaDevAttrReservedSharedMemoryPerBlock, 1024},
+      {cudaDevAttrMaxRegistersPerBlock, 65536},
+      {cudaDevAttrMaxRegistersPerMultiprocessor, 65536},
+      {cudaDevAttrL2CacheSize, kL2Bytes},
+      {cudaDevAttrMaxGridDimX, kLargest},
+      {cudaDevAttrMaxGridDimY, kLargestGridY},
+      {cudaDevAttrMaxGridDimZ, kLargestGridY},
+      {cudaDevAttrTextureAlignment, 512},
+      {cudaDevAttrUnifiedAddressing, 1},
+      {cudaDevAttrCooperativeLaunch, 1},
+      {cudaDevAttrMemoryPoolsSupported, 0},
+  };
+  return *all;
+}
+
+}  // namespace
+
+int current_device() { return device_of_thread; }
+
+cudaError_t remembered(cudaError_t error) { return last_error = error; }
+
+cudaError_t refused(const std::string& what) {
+  fault(what);
+  return remembered(cudaErrorInvalidValue);
+}
+
+}  // namespace null_gpu
+
+using namespace null_gpu;  // NOLINT: this file is bodies of C functions
+
+extern "C" {
+
+const char* cudaGetErrorString(cudaError_t error) {
+  switch (error) {
+    case cudaSuccess:
+      return "no error";
+    case cudaErrorMemoryAllocation:
+      return "out of memory";
+    case cudaErrorInvalidDevice:
+      return "invalid device ordinal";
+    default:
+      return "refused by the null GPU, which printed the reason";
+  }
+}
+const char* cudaGetErrorName(cudaError_t error) {
+  return error == cudaErrorMemoryAllocation ? "cudaErrorMemoryAllocation" : "cudaErrorInvalidValue";
+}
+cudaError_t cudaGetLastError() {
+  const cudaError_t error = last_error;
+  last_error = cudaSuccess;
+  return error;
+}
+cudaError_t cudaPeekAtLastError() { return last_error; }
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = device_count();
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* device) {
+  *device = device_of_thread;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int device) {
+  if (device < 0 || device >= device_count()) return remembered(cudaErrorInvalidDevice);
+  device_of_thread = device;
+  return cudaSuccess;
+}
+cudaError_t cudaDriverGetVersion(int* version) {
+  *version = kVersion;
+  return cudaSuccess;
+}
+cudaError_t cudaRuntimeGetVersion(int* version) {
+  *version = kVersion;
+  return cudaSuccess;
+}
+
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
+  std::memset(p, 0, sizeof *p);
+  std::snprintf(p->name, sizeof p->name, "NVIDIA H100 80GB HBM3 (null)");
+  p->totalGlobalMem = device_bytes_total();
+  p->major = 9;
+  p->multiProcessorCount = kMultiprocessors;
+  p->warpSize = 32;
+  p->maxThreadsPerBlock = kThreadsOfBlock;
+  p->maxThreadsPerMultiProcessor = 2048;
+  p->maxBlocksPerMultiProcessor = 32;
+  p->maxThreadsDim[0] = p->maxThreadsDim[1] = kThreadsOfBlock;
+  p->maxThreadsDim[2] = 64;
+  p->maxGridSize[0] = kLargest;
+  p->maxGridSize[1] = p->maxGridSize[2] = kLargestGridY;
+  p->sharedMemPerBlock = kSharedBytes;
+  p->sharedMemPerBlockOptin = kSharedBytesOptin;
+  p->sharedMemPerMultiprocessor = kSharedBytesOfProcessor;
+  p->reservedSharedMemPerBlock = 1024;
+  p->regsPerBlock = p->regsPerMultiprocessor = 65536;
+  p->l2CacheSize = kL2Bytes;
+  p->totalConstMem = 65536;
+  p->memPitch = kLargest;
+  p->textureAlignment = 512;
+  p->asyncEngineCount = 3;
+  p->unifiedAddressing = p->concurrentKernels = 1;
+  return cudaSuccess;
+}
+
+cudaError_t cudaDeviceGetAttribute(int* value, cudaDeviceAttr attribute, int) {
+  const auto known = attributes().find(attribute);
+  *value = known == attributes().end() ? 0 : known->second;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetPCIBusId(char* text, int size, int device) {
+  std::snprintf(text, static_cast<std::size_t>(size), "0000:%02x:00.0", device + 1);
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  if (least != nullptr) *least = 0;
+  if (greatest != nullptr) *greatest = -5;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
+  *can = 0;
+  return cudaSuccess;
+}
+cudaError_t cudaDeviceSynchronize() {
+  count_wait(Wait::kDevice);
+  return cudaSuccess;
+}
+
+// libtorch asks for functions of newer drivers, and does without.
+cudaError_t cudaGetDriverEntryPointByVersion(const char*, void** pointer, unsigned,
+                                             unsigned long long,
+                                             cudaDriverEntryPointQueryResult* result) {
+  *pointer = nullptr;
+  if (result != nullptr) *result = cudaDriverEntryPointSymbolNotFound;
+  return cudaErrorSymbolNotFound;
+}
+
+}  // extern "C"

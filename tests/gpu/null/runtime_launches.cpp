@@ -1,0 +1,141 @@
+// The CUDA runtime's kernels: registration by name, limits of a launch, launches that do nothing.
+#include <cuda_runtime_api.h>
+
+#include <cstring>
+#include <map>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "tests/gpu/null/record.hpp"
+#include "tests/gpu/null/runtime.hpp"
+
+namespace null_gpu {
+namespace {
+
+struct Names {
+  std::mutex mutex;
+  std::map<const void*, std::string> by_function;
+};
+
+Names& names() {
+  static auto* const all = new Names;
+  return *all;
+}
+
+std::string name_of(const void* function) {
+  const std::lock_guard lock(names().mutex);
+  const auto found = names().by_function.find(function);
+  return found == names().by_function.end() ? "(not registered)" : found->second;
+}
+
+std::string text(dim3 d) {
+  return std::to_string(d.x) + " x " + std::to_string(d.y) + " x " + std::to_string(d.z);
+}
+
+struct Launch {
+  const void* function = nullptr;
+  dim3 grid, block;
+  std::size_t shared_bytes = 0;
+  cudaStream_t stream = nullptr;
+};
+
+bool within_limits(const Launch& launch) {
+  constexpr unsigned kLargestGrid = 65535, kThreads = 1024, kBlockZ = 64, kLargestX = 2147483647;
+  constexpr std::size_t kSharedBytes = 232448;
+  const dim3 &g = launch.grid, &b = launch.block;
+  const bool some = g.x > 0 && g.y > 0 && g.z > 0 && b.x > 0 && b.y > 0 && b.z > 0;
+  return some && g.x <= kLargestX && g.y <= kLargestGrid && g.z <= kLargestGrid && b.z <= kBlockZ &&
+         std::size_t{b.x} * b.y * b.z <= kThreads && launch.shared_bytes <= kSharedBytes;
+}
+
+cudaError_t launched(const Launch& launch) {
+  const std::string name = name_of(launch.function);
+  if (!within_limits(launch)) {
+    fault(name + " is launched beyond the hardware's limits: grid " + text(launch.grid) +
+          ", block " + text(launch.block) + ", " + std::to_string(launch.shared_bytes) +
+          " bytes of shared memory");
+    return remembered(cudaErrorInvalidConfiguration);
+  }
+  count_launch(name, launch.stream);
+  return cudaSuccess;
+}
+
+// What <<<grid, block>>> leaves for the stub that nvcc writes for the kernel.
+thread_local std::vector<Launch> configurations;
+
+}  // namespace
+}  // namespace null_gpu
+
+using namespace null_gpu;  // NOLINT: this file is bodies of C functions
+
+extern "C" {
+
+void** __cudaRegisterFatBinary(void*) {
+  static void* handle[1];
+  return handle;
+}
+void __cudaRegisterFunction(void**, const char* function, char*, const char* name, int, void*,
+                            void*, void*, void*, int*) {
+  const std::lock_guard lock(names().mutex);
+  names().by_function[function] = name;
+}
+char __cudaInitModule(void**) { return 1; }
+
+unsigned __cudaPushCallConfiguration(dim3 grid, dim3 block, std::size_t shared_bytes,
+                                     cudaStream_t stream) {
+  configurations.push_back({nullptr, grid, block, shared_bytes, stream});
+  return 0;
+}
+cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* shared_bytes,
+                                       void* stream) {
+  if (configurations.empty()) return remembered(cudaErrorMissingConfiguration);
+  const Launch call = configurations.back();
+  configurations.pop_back();
+  *grid = call.grid;
+  *block = call.block;
+  *shared_bytes = call.shared_bytes;
+  *static_cast<cudaStream_t*>(stream) = call.stream;
+  return cudaSuccess;
+}
+// A kernel's handle is its function.
+cudaError_t __cudaGetKernel(cudaKernel_t* kernel, const void* function) {
+  *kernel = static_cast<cudaKernel_t>(const_cast<void*>(function));
+  return cudaSuccess;
+}
+cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void**,
+                               std::size_t shared_bytes, cudaStream_t stream) {
+  return launched({kernel, grid, block, shared_bytes, stream});
+}
+cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**,
+                             std::size_t shared_bytes, cudaStream_t stream) {
+  return launched({function, grid, block, shared_bytes, stream});
+}
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const void* function, void**) {
+  return launched(
+      {function, config->gridDim, config->blockDim, config->dynamicSmemBytes, config->stream});
+}
+cudaError_t cudaLaunchCooperativeKernel(const void* function, dim3 grid, dim3 block, void**,
+                                        std::size_t shared_bytes, cudaStream_t stream) {
+  return launched({function, grid, block, shared_bytes, stream});
+}
+
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes* attributes, const void*) {
+  std::memset(attributes, 0, sizeof *attributes);
+  attributes->maxThreadsPerBlock = 1024;
+  attributes->numRegs = 32;
+  attributes->ptxVersion = attributes->binaryVersion = 90;
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessorWithFlags(int* blocks, const void*, int,
+                                                                   std::size_t, unsigned) {
+  *blocks = 8;
+  return cudaSuccess;
+}
+cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int* blocks, const void*, int,
+                                                          std::size_t) {
+  *blocks = 8;
+  return cudaSuccess;
+}
+
+}  // extern "C"

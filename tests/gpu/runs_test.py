@@ -1,0 +1,204 @@
+#!/usr/bin/env python3
+"""The program on the null GPU: families, dtypes, stages, tiers, orders and recomputation run to exit 0; what GPUs refuse is
+refused in words.
+
+Usage: runs_test.py [--all] [--sluice PROGRAM] [--libraries FOLDER] [--jobs N] [--only TEXT]
+
+Without --all any two values of different settings meet in a run, with it any three.  Exit codes: 0; 1 where a run is not as
+it should be; 77 where there is no null GPU.
+"""
+import argparse
+import concurrent.futures
+import math
+import sys
+import tempfile
+
+import training
+from covering import covering
+
+MODELS = {
+    "gpt2": {"type": "gpt2", "layers": 3, "hidden": 64, "heads": 4, "vocab": 320, "seq": 64, "dropout": 0.1},
+    "llama": {"type": "llama", "layers": 3, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 176, "vocab": 320, "seq": 64},
+    "mistral": {"type": "mistral", "layers": 3, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 176, "vocab": 320, "seq": 64,
+                "sliding_window": 16},
+    "qwen2": {"type": "qwen2", "layers": 3, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 176, "vocab": 320, "seq": 64},
+}
+TIERS = ("device", "host", "nvme")
+SETTINGS = {
+    "family": tuple(MODELS),
+    "train.dtype": ("fp32", "bf16", "fp16"),
+    "zero.stage": (0, 1, 2, 3),
+    "offload.optimizer": TIERS,
+    "offload.parameters": TIERS,
+    "offload.gradients": TIERS,
+    "offload.activations": TIERS,
+    "train.accumulation_order": ("micro", "layer"),
+    "recompute.mode": ("none", "full"),
+    "micro_batches": (1, 3),
+    "ranks": (1, 2),
+    "optimizer.type": ("adamw", "lion", "sgd"),
+}
+STEPS = 3  # the second has the first one's deferred updates, the third is like it
+
+
+def is_valid(c):
+    """The rules of configs/offload_rules.cpp, and what GPUs refuse (REFUSALS)."""
+    off_device = [c["offload.parameters"] != "device", c["offload.gradients"] != "device"]
+    return not (
+        (off_device[0] and c["zero.stage"] != 3) or (off_device[1] and c["zero.stage"] < 2)
+        or (any(off_device) and c["offload.optimizer"] == "device")
+        or (c["offload.activations"] != "device" and c["recompute.mode"] != "full")
+        or (c["train.accumulation_order"] == "layer" and c["micro_batches"] == 1))
+
+
+def settings_of(combination, swap):
+    ranks, micro_batches = combination["ranks"], combination["micro_batches"]
+    settings = {key: value for key, value in combination.items() if "." in key}
+    if micro_batches == 1:
+        del settings["train.accumulation_order"]
+    settings |= {"train.steps": STEPS, "launch.nproc": ranks, "train.global_batch": 2 * ranks * micro_batches}
+    if "nvme" in settings.values():
+        settings["offload.nvme_path"] = [str(swap)]
+    return settings
+
+
+def problems(answer, ranks, steps=STEPS):
+    """What is wrong with a training's answer; nothing where it is right."""
+    if answer.code != 0:
+        return [f"exit code {answer.code}:\n{training.tail(answer.text)}"]
+    found = []
+    working = [r for r in answer.reports if r["work"]["launches"] > 0]
+    if len(working) != ranks:
+        found.append(f"{len(working)} processes launched kernels, there are {ranks} ranks")
+    for report in working:
+        found += [f"fault: {what}" for what in report["faults"]]
+    if len(answer.steps) != steps:
+        found.append(f"{len(answer.steps)} steps in metrics.jsonl, {steps} were asked for")
+    found += [f"step {s['step']}: loss {s['loss']}" for s in answer.steps if not math.isfinite(s["loss"])]
+    if ranks > 1 and not all(r["work"]["messages"] for r in working):
+        found.append("a rank sent no NCCL message")
+    return found
+
+
+def check_combination(place, number, combination):
+    name = f"grid-{number}"
+    settings = settings_of(combination, place.folder / name / "swap")
+    answer = place.train(name, MODELS[combination["family"]], settings, gpus=combination["ranks"])
+    return problems(answer, combination["ranks"])
+
+
+# ---- other commands and settings of the same program ----
+
+def check_resume(place):
+    """A run that evaluates, saves, goes on, samples; then eval and generate of its checkpoint."""
+    model, name = MODELS["llama"], "resume"
+    settings = {"train.steps": 2, "train.eval_steps": 1, "train.sample_tokens": 4, "data.split": [1, 1], "checkpoint.at_end": True,
+                "zero.stage": 3, "train.dtype": "bf16"}
+    found = problems(place.train(name, model, settings), 1, 2)
+    if found:
+        return found
+    config = place.config(name, model, settings | {"train.steps": 4})
+    run = place.folder / name / "run"
+    for arguments in (["train", config, "--resume", "auto"], ["eval", config, "--checkpoint", run],
+                      ["generate", "--checkpoint", run, "--prompt", "abc", "--max-tokens", "4"]):
+        answer = place.command(name, arguments)
+        if answer.code != 0:
+            found.append(f"{arguments[0]}: exit code {answer.code}:\n{training.tail(answer.text)}")
+        found += [f"{arguments[0]}: fault: {what}" for r in answer.reports for what in r["faults"]]
+    return found
+
+
+def check_documents(place):
+    """Rows of several documents: varlen attention."""
+    # Flash attention takes head sizes that are multiples of 8.
+    settings = {"data.document_mask": True, "train.dtype": "bf16", "train.steps": STEPS}
+    return problems(place.train("documents", MODELS["llama"], settings), 1)
+
+
+def check_frozen(place):
+    settings = {"train.freeze": ["wte", "h.0.*"], "zero.stage": 2, "train.steps": STEPS}
+    return problems(place.train("frozen", MODELS["gpt2"], settings), 1)
+
+
+def check_speculation(place):
+    settings = {"offload.optimizer": "nvme", "offload.speculate": "auto", "offload.image": True, "zero.stage": 2,
+                "offload.nvme_path": [str(place.folder / "speculation" / "swap")], "train.steps": STEPS}
+    return problems(place.train("speculation", MODELS["gpt2"], settings), 1)
+
+
+def check_device_fraction(place):
+    settings = {"offload.optimizer": "host", "offload.device_fraction": 0.5, "offload.states_dtype": "bf16", "train.steps": STEPS}
+    return problems(place.train("fraction", MODELS["qwen2"], settings), 1)
+
+
+def check_doctor(place):
+    (place.folder / "doctor").mkdir(exist_ok=True)
+    answer = place.command("doctor", ["doctor", "--out", place.folder / "doctor" / "rates.json"])
+    return [] if answer.code == 0 else [f"exit code {answer.code}:\n{training.tail(answer.text)}"]
+
+
+def check_full_card(place):
+    """Too little memory: exit code 3 and advice, before a step."""
+    answer = place.train("full", MODELS["gpt2"], {"train.micro_batch": 64}, card_bytes=48 << 20)
+    found = [] if answer.code == 3 else [f"exit code {answer.code}, 3 was expected:\n{training.tail(answer.text)}"]
+    return found if "GPU 0" in answer.text else [*found, "the message does not name GPU 0"]
+
+
+COMMANDS = (check_resume, check_documents, check_frozen, check_speculation, check_device_fraction,
+            check_full_card)
+LONG = (check_doctor,)  # measures the processors and a drive too
+
+# Settings that GPUs refuse, with words of the message.
+REFUSALS = {
+    "tensor": ({"parallel.tensor": 2, "launch.nproc": 2}, "parallel.tensor: 2: ranks that share a model are written for CPUs"),
+    "pipeline": ({"parallel.pipeline": 2, "launch.nproc": 2}, "parallel.pipeline: 2: ranks that share a model are written for CPUs"),
+    "selective": ({"recompute.mode": "selective"}, "recompute.mode: selective is of the explicit units"),
+    "activations": ({"offload.activations": "host"}, "offload.activations: host: GPUs run libtorch's autograd"),
+    "ranks": ({"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),
+}
+
+
+def check_refusal(place, name, settings, words):
+    answer = place.train(f"refused-{name}", MODELS["llama"], settings, gpus=2)
+    found = [] if answer.code == 2 else [f"exit code {answer.code}, 2 was expected:\n{training.tail(answer.text)}"]
+    if words not in answer.text:
+        found.append(f"the message lacks '{words}':\n{training.tail(answer.text)}")
+    if any(report["work"]["launches"] for report in answer.reports):
+        found.append("a kernel was launched before the refusal")
+    return found
+
+
+def named_checks(place, everything):
+    """(name, function without arguments) of each check."""
+    checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in COMMANDS + (LONG if everything else ())]
+    for name, (settings, words) in REFUSALS.items():
+        checks.append((f"refused {name}", lambda n=name, s=settings, w=words: check_refusal(place, n, s, w)))
+    for number, combination in enumerate(covering(SETTINGS, is_valid, 3 if everything else 2)):
+        text = " ".join(str(value) for value in combination.values())
+        checks.append((f"grid {number}: {text}", lambda n=number, c=combination: check_combination(place, n, c)))
+    return checks
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    training.add_arguments(parser)
+    parser.add_argument("--all", action="store_true", help="any three settings meet, not any two")
+    parser.add_argument("--only", default="", help="checks whose name has this in it")
+    args = parser.parse_args()
+    if not args.libraries.is_dir():
+        print(f"skipped: no null GPU in {args.libraries}; this build has no CUDA module")
+        return 77
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="sluice-null-gpu-") as folder:
+        place = training.Place(args, folder)
+        checks = [check for check in named_checks(place, args.all) if args.only in check[0]]
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as workers:
+            for (name, _), found in zip(checks, workers.map(lambda check: check[1](), checks)):
+                print(f"{'FAILED' if found else 'ok':6s} {name}", *found, sep="\n       " if found else "", flush=True)
+                bad += bool(found)
+    print(f"{len(checks) - bad} of {len(checks)} as they should be")
+    return 1 if bad or not checks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

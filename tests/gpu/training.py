@@ -1,0 +1,94 @@
+"""Short trainings on the null GPU: a configuration, the program's answer, and what the card saw."""
+import dataclasses
+import json
+import os
+import pathlib
+import random
+import shutil
+import subprocess
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "null"))
+import null_gpu  # noqa: E402
+
+TEXT_BYTES = 1 << 18
+SECONDS = 600  # most of one run
+
+
+def add_arguments(parser):
+    parser.add_argument("--sluice", type=pathlib.Path, default=null_gpu.ROOT / "build/release/runtime/cli/sluice",
+                        help="the program")
+    parser.add_argument("--libraries", type=pathlib.Path, default=null_gpu.LIBRARIES,
+                        help="the folder of the null GPU's libraries")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
+
+
+@dataclasses.dataclass
+class Answer:
+    """What a command left: its exit code, all it said, its run folder, the reports of its processes."""
+    code: int
+    text: str
+    folder: pathlib.Path
+    reports: list
+
+    @property
+    def plan(self):
+        return json.loads((self.folder / "plan.json").read_text(encoding="utf-8"))
+
+    @property
+    def steps(self):
+        lines = (self.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+        return [json.loads(line) for line in lines]
+
+
+class Place:
+    """A folder with the training text; each run has a folder of its own in it."""
+
+    def __init__(self, args, folder):
+        self.args, self.folder = args, pathlib.Path(folder)
+        letters = random.Random(1)
+        text = "".join(letters.choice("abcdefghijklmnopqrstuvwxyz  \n") for _ in range(TEXT_BYTES))
+        (self.folder / "text.txt").write_text(text, encoding="ascii")
+
+    def config(self, name, model, settings):
+        """A YAML file: one line a key, `settings` by their dotted names."""
+        sections = {"model": dict(model)}
+        for key, value in (DEFAULTS | settings).items():
+            section, _, rest = key.partition(".")
+            sections.setdefault(section, {})[rest] = value
+        sections["data"] = {"text": [str(self.folder / "text.txt")], "split": [1, 0], "cache_dir": str(self.folder / "tokens"),
+                            **sections.get("data", {})}
+        sections["output"] = {"dir": str(self.folder / name / "run"), **sections.get("output", {})}
+        path = self.folder / name / "config.yaml"
+        path.parent.mkdir(exist_ok=True)
+        # JSON is YAML.
+        path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in sections.items()), encoding="ascii")
+        return path
+
+    def command(self, name, arguments, gpus=1, card_bytes=None):
+        """The program with `arguments` on null GPUs."""
+        report = self.folder / name / "report"
+        shutil.rmtree(report, ignore_errors=True)
+        report.mkdir(parents=True)
+        env = null_gpu.environment(self.args.libraries, gpus, card_bytes, report)
+        env["OMP_NUM_THREADS"] = "1"
+        done = subprocess.run([str(self.args.sluice), *map(str, arguments)], cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
+                              stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=SECONDS)
+        return Answer(done.returncode, done.stdout, self.folder / name / "run", null_gpu.reports(report))
+
+    def train(self, name, model, settings, gpus=1, card_bytes=None):
+        shutil.rmtree(self.folder / name, ignore_errors=True)
+        return self.command(name, ["train", self.config(name, model, settings)], gpus, card_bytes)
+
+
+DEFAULTS = {
+    "train.steps": 2, "train.micro_batch": 2, "train.eval_steps": 0, "train.sample_tokens": 0, "train.seed": 7, "checkpoint.at_end": False,
+    "optimizer.lr": 1e-4, "schedule.type": "constant", "launch.nproc": 1, "launch.backend": "nccl",
+    "launch.timeout": 120,
+}
+
+
+def tail(text, lines=20):
+    """The end of a program's output, without the frames of libtorch's stack traces."""
+    kept = [line for line in text.splitlines() if "frame #" not in line]
+    return "\n".join("    " + line for line in kept[-lines:])
