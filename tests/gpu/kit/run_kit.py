@@ -1,0 +1,334 @@
+#!/usr/bin/env python3
+"""Runs Sluice on a machine with a GPU: correctness first, then memory, tiers, speed.
+
+Usage: run_kit.py [--build FOLDER] [--backend auto|nccl|gloo] [--out FOLDER] [STEP ... | all]
+
+Beside a kit.tar.xz (make_kit.py) the kit runs, with the libtorch of this Python's torch; with --build a build folder of a
+checkout runs.  docs/gpu.md names the steps; without names the first six run.  Each step has a log in OUT (./gpu-out); the
+exit code is the number of steps that failed.
+"""
+import argparse
+import contextlib
+import importlib.util
+import io
+import json
+import math
+import os
+import pathlib
+import shutil
+import socket
+import statistics
+import subprocess
+import sys
+import tarfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
+
+MODELS = {
+    "gpt2": {"type": "gpt2", "layers": 4, "hidden": 256, "heads": 4, "seq": 256},
+    "llama": {"type": "llama", "layers": 4, "hidden": 256, "heads": 4, "kv_heads": 2, "ffn": 704, "seq": 256,
+              "tie_embeddings": False},
+    "124m": {"type": "gpt2", "layers": 12, "hidden": 768, "heads": 12, "seq": 1024, "vocab": 50304},
+    "345m": {"type": "gpt2", "layers": 24, "hidden": 1024, "heads": 16, "seq": 1024, "vocab": 50304},
+    "1558m": {"type": "gpt2", "layers": 48, "hidden": 1600, "heads": 25, "seq": 1024, "vocab": 50304},
+    "8b": {"type": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256,
+           "seq": 4096, "tie_embeddings": False},
+}
+TINY = {"train.steps": 12, "train.micro_batch": 4, "train.global_batch": 8, "train.dtype": "fp32"}
+LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
+ON_HOST = {"zero.stage": 3, "offload.optimizer": "host", "offload.gradients": "host", "offload.parameters": "host"}
+
+
+class Failed(Exception):
+    """What a step says of its failure."""
+
+
+class Kit:
+    """Programs, their environment, and the folder of the runs."""
+
+    def __init__(self, args):
+        self.work = args.out / "work"
+        self.backend = args.backend
+        self.work.mkdir(parents=True, exist_ok=True)
+        self.env = dict(os.environ)
+        self.tests, self.sluice = {}, None
+        if args.build:
+            self.use_build(args.build.resolve())
+        else:
+            self.unpack()
+
+    def use_build(self, build):
+        self.sluice = build / "runtime/cli/sluice"
+        for path in (build / "tests").rglob("sluice_test_*"):
+            if path.is_file():
+                self.tests[path.name.removeprefix("sluice_test_")] = path
+
+    def unpack(self):
+        archive = HERE / "kit.tar.xz"
+        if not archive.is_file():
+            raise Failed(f"there is no {archive}; make a kit with make_kit.py, or name a build with --build")
+        with tarfile.open(archive) as kit:
+            kit.extractall(self.work / "kit", filter="data")
+        folder = self.work / "kit"
+        torch = importlib.util.find_spec("torch")
+        if torch is None:
+            raise Failed("this Python has no torch; the kit takes libtorch 2.11 from it")
+        libraries = [str(folder / "lib"), str(pathlib.Path(torch.origin).parent / "lib"), self.env.get("LD_LIBRARY_PATH")]
+        self.env["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
+        self.env["SLUICE_CUDA_MODULE"] = str(folder / "bin/libsluice_cuda.so")
+        self.sluice = folder / "bin/sluice"
+        self.tests = {path.name.removeprefix("sluice_test_"): path for path in (folder / "bin").glob("sluice_test_*")}
+
+    def call(self, command, seconds=240, env=None, codes=(0,)):
+        """A command's output; it goes to the step's log too."""
+        command = [str(part) for part in command]
+        print("$", *command)
+        try:
+            done = subprocess.run(command, env=self.env | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                                  check=False, timeout=seconds, stdin=subprocess.DEVNULL)
+        except subprocess.TimeoutExpired as expired:
+            raise Failed(f"{command[0]} did not end within {seconds} s") from expired
+        except OSError as error:
+            raise Failed(f"{command[0]} cannot be started: {error.strerror}; install it") from error
+        print(done.stdout)
+        if done.returncode not in codes:
+            raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {last_line(done.stdout)}")
+        return done.stdout
+
+    def test(self, name, *arguments, seconds=240):
+        if name not in self.tests:
+            raise Failed(f"there is no sluice_test_{name}; build it")
+        self.call([self.tests[name], *arguments], seconds)
+
+    def config(self, run, model, settings):
+        text = self.work / "text.txt"
+        if not text.exists():
+            sources = sorted(pathlib.Path(os.__file__).parent.glob("*.py"))  # Python's own library: a text that every machine has
+            text.write_text("".join(path.read_text(encoding="utf-8", errors="ignore") for path in sources), encoding="utf-8")
+        keys = {"data.text": [str(text)], "data.split": [1, 0], "data.cache_dir": str(self.work / "tokens"), "optimizer.lr": 3e-4,
+                "schedule.type": "constant", "launch.nproc": 1, "launch.backend": self.backend, "train.seed": 7,
+                "train.eval_steps": 0, "train.log_every": 1, "checkpoint.at_end": False, "output.dir": str(self.work / run)}
+        sections = {"model": MODELS[model]}
+        for key, value in (keys | settings).items():
+            section, _, rest = key.partition(".")
+            sections.setdefault(section, {})[rest] = value
+        path = self.work / f"{run}.yaml"
+        path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in sections.items()), encoding="utf-8")
+        shutil.rmtree(self.work / run, ignore_errors=True)
+        return path
+
+    def train(self, run, model, settings, seconds=240):
+        self.call([self.sluice, "train", self.config(run, model, settings)], seconds)
+
+    def steps(self, run):
+        return [json.loads(line) for line in (self.work / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+
+    def planned(self, run):
+        return json.loads((self.work / run / "plan.json").read_text(encoding="utf-8"))["tiers"]["device"]["peak"]
+
+
+def last_line(text):
+    return (text.strip().splitlines() or ["(it said nothing)"])[-1]
+
+
+def note(text):
+    """A result: printed to the step's log, and shown at the end of the step."""
+    print("=>", text)
+
+
+def same(kit, run, oracle, tolerance):
+    """Losses and norms of two runs, by their largest relative difference."""
+    a, b = kit.steps(run), kit.steps(oracle)
+    if len(a) != len(b) or not a:
+        raise Failed(f"{run} has {len(a)} steps, {oracle} has {len(b)}")
+
+    def worst(key):
+        return max(abs(x[key] - y[key]) / max(abs(y[key]), 1e-12) if math.isfinite(x[key]) else math.inf for x, y in zip(a, b))
+
+    loss, norm = worst("loss"), worst("grad_norm")
+    note(f"{run} against {oracle}: losses differ by {loss:.1e}, norms by {norm:.1e} (limit {tolerance:.0e})")
+    if loss > tolerance or norm > 20 * tolerance:
+        raise Failed(f"{run} and {oracle} differ")
+
+
+def speed_of(kit, run):
+    """The median of the steps after the second."""
+    steps = kit.steps(run)[2:]
+    ms, tokens, tflops = (statistics.median(s[key] for s in steps) for key in ("step_ms", "tokens_per_s", "tflops"))
+    note(f"{run}: {ms:.1f} ms, {tokens:.0f} tokens/s, {tflops:.1f} TFLOP/s, {100 * tflops / CARD_TFLOPS:.1f} % of {CARD_TFLOPS}")
+
+
+# ---- steps ----
+
+def step_env(kit):
+    if kit.backend != "gloo":
+        kit.call(["nvidia-smi"])
+    for path in [kit.sluice, *kit.tests.values()]:
+        if "not found" in kit.call(["ldd", path]):
+            raise Failed(f"{path} lacks libraries (the log names them)")
+    note("every library is found")
+
+
+def step_kernels(kit):
+    kit.test("cuda_kernels")
+    checker = shutil.which("compute-sanitizer")
+    if checker:
+        kit.call([checker, "--tool", "memcheck", "--error-exitcode", "9", kit.tests["cuda_kernels"], "--gtest_brief=1"])
+    note("the CPU's bits" + (", and memcheck" if checker else "; compute-sanitizer is not installed"))
+
+
+def step_module(kit):
+    kit.test("parallel", "--gtest_filter=CudaModule*")
+    for test in ("runtime_doctor", "engine_device_access", "engine_gpu_tiers"):
+        kit.test(test)
+
+
+def step_parity(kit):
+    for model in ("gpt2", "llama"):
+        kit.train(f"cpu-{model}", model, TINY | {"launch.backend": "gloo"})
+        for dtype in ("fp32", "bf16", "fp16"):
+            kit.train(f"gpu-{model}-{dtype}", model, TINY | {"train.dtype": dtype})
+            same(kit, f"gpu-{model}-{dtype}", f"cpu-{model}", 1e-4 if dtype == "fp32" else 1e-2)
+
+
+def step_stages(kit):
+    kit.train("stage0", "gpt2", TINY | {"zero.stage": 0})
+    others = {f"stage{stage}": {"zero.stage": stage} for stage in (1, 2, 3)}
+    others |= {"layers": {"zero.stage": 3, "train.accumulation_order": "layer"},
+               "recomputed": {"zero.stage": 3, "recompute.mode": "full"}}
+    for run, settings in others.items():
+        kit.train(run, "gpt2", TINY | settings)
+        same(kit, run, "stage0", 1e-5)
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def two_ranks(kit, run, settings):
+    """NCCL refuses two ranks on one card of one host, so each says that it is a host of its own."""
+    config = kit.config(run, "gpt2", TINY | settings | {"launch.timeout": 60})
+    port, ranks, logs = free_port(), [], [kit.work / f"{run}-{rank}.txt" for rank in (0, 1)]
+    with contextlib.ExitStack() as files:
+        for rank, log in enumerate(logs):
+            env = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1",
+                   "MASTER_PORT": port, "NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NET": "Socket",
+                   "NCCL_P2P_DISABLE": 1, "NCCL_SHM_DISABLE": 1, "NCCL_IB_DISABLE": 1, "GLOO_SOCKET_IFNAME": "lo"}
+            ranks.append(subprocess.Popen([str(kit.sluice), "train", str(config)], stdin=subprocess.DEVNULL,
+                                          env=kit.env | {key: str(value) for key, value in env.items()},
+                                          stdout=files.enter_context(log.open("w")), stderr=subprocess.STDOUT))
+        try:
+            codes = [rank.wait(timeout=180) for rank in ranks]
+        except subprocess.TimeoutExpired:
+            codes = ["no end within 180 s"]
+        finally:
+            for rank in ranks:
+                rank.kill()
+                rank.wait()
+    texts = [log.read_text(errors="replace") for log in logs]
+    print(*texts, sep="\n")
+    if codes != [0, 0]:
+        raise Failed(f"{run}: ranks ended with {codes}: {last_line(texts[0])}")
+
+
+def step_nccl(kit):
+    kit.train("cpu-two", "gpt2", TINY | {"launch.backend": "gloo", "launch.nproc": 2})
+    for stage in (0, 1, 2, 3):
+        two_ranks(kit, f"nccl{stage}", {"zero.stage": stage})
+        same(kit, f"nccl{stage}", "cpu-two", 1e-4)
+
+
+def step_memory(kit):
+    recomputed = {"recompute.mode": "full"}
+    wrong = []
+    for run, model, settings in (("memory-345m", "345m", {}), ("memory-345m-recomputed", "345m", recomputed),
+                                 ("memory-345m-stage3", "345m", {"zero.stage": 3}), ("memory-1558m", "1558m", recomputed)):
+        kit.train(run, model, LARGE | {"train.steps": 3} | settings)
+        planned, reserved = kit.planned(run), max(s["memory"]["device_peak"] for s in kit.steps(run))
+        note(f"{run}: planned {planned / 2**30:.2f} GiB, reserved {reserved / 2**30:.2f}, {100 * (reserved / planned - 1):+.1f} %")
+        if abs(reserved / planned - 1) > 0.03:
+            wrong.append(run)
+    if wrong:
+        raise Failed(f"more than 3 % apart: {', '.join(wrong)}")
+
+
+def step_tiers(kit):
+    swap = {"offload.nvme_path": [str(kit.work / "swap")]}
+    kit.train("on-device", "345m", LARGE)
+    speed_of(kit, "on-device")
+    nvme = {key: "nvme" if value == "host" else value for key, value in ON_HOST.items()}
+    for run, settings in {
+            "optimizer-host": {"offload.optimizer": "host"}, "states-host": ON_HOST,
+            "activations-host": {"recompute.mode": "full", "offload.activations": "host"},
+            "optimizer-nvme": {"offload.optimizer": "nvme"} | swap,
+            "all-nvme": nvme | swap | {"recompute.mode": "full", "offload.activations": "nvme"}}.items():
+        kit.train(run, "345m", LARGE | settings)
+        same(kit, run, "on-device", 1e-3)
+        speed_of(kit, run)
+
+
+def step_doctor(kit):
+    kit.call([kit.sluice, "doctor", "--nvme-path", kit.work, "--out", kit.work / "rates.json"], 400)
+
+
+def step_speed(kit):
+    for run, model, settings in (("speed-124m", "124m", {"train.micro_batch": 16}), ("speed-345m", "345m", {}),
+                                 ("speed-1558m-4", "1558m", {"train.micro_batch": 4}), ("speed-1558m-8", "1558m", {})):
+        kit.train(run, model, LARGE | {"train.steps": 10} | settings)
+        speed_of(kit, run)
+
+
+def step_big(kit):
+    kit.train("8b", "8b", {"train.steps": 4, "train.micro_batch": 2, "train.global_batch": 8, "train.dtype": "bf16",
+                           "recompute.mode": "full", "zero.stage": 2, "offload.optimizer": "host"}, 500)
+    speed_of(kit, "8b")
+
+
+STEPS = {f.__name__.removeprefix("step_"): f for f in (
+    step_env, step_kernels, step_module, step_parity, step_stages, step_nccl, step_memory, step_tiers, step_doctor, step_speed,
+    step_big)}
+
+
+def run_step(kit, name, out):
+    """(failed, seconds) of a step; its log is OUT/NAME.txt."""
+    begin, log, failure = time.monotonic(), io.StringIO(), None
+    try:
+        with contextlib.redirect_stdout(log):
+            STEPS[name](kit)
+    except Failed as failed:
+        failure = failed
+    text = log.getvalue() + (f"FAILED: {failure}\n" if failure else "")
+    (out / f"{name}.txt").write_text(text, encoding="utf-8")
+    print(f"\n==== {name}", *(line for line in text.splitlines() if line.startswith(("=>", "FAILED"))), sep="\n", flush=True)
+    return failure is not None, time.monotonic() - begin
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("--build", type=pathlib.Path, help="a build folder in place of a kit")
+    parser.add_argument("--backend", default="auto", choices=("auto", "nccl", "gloo"), help="of the runs; gloo: a rehearsal on the CPU")
+    parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-out"), help="logs and runs")
+    parser.add_argument("steps", nargs="*", help=f"of {', '.join(STEPS)}; all: every one")
+    args = parser.parse_args()
+    args.out = args.out.resolve()
+    unknown = [name for name in args.steps if name not in STEPS and name != "all"]
+    if unknown:
+        parser.error(f"there is no step {unknown[0]}; there are {', '.join(STEPS)}")
+    steps = list(STEPS) if "all" in args.steps else args.steps or list(STEPS)[:6]
+    try:
+        kit = Kit(args)
+    except Failed as failed:
+        parser.error(str(failed))
+    results = {name: run_step(kit, name, args.out) for name in steps}
+    print()
+    for name, (failed, seconds) in results.items():
+        print(f"{name:9s} {'FAILED' if failed else 'ok':7s} {seconds:4.0f} s")
+    return sum(failed for failed, _ in results.values())
+
+
+if __name__ == "__main__":
+    sys.exit(main())
