@@ -2,6 +2,8 @@
 
 #include <utility>
 
+#include "base/error.hpp"
+#include "kernels/cuda/sum_squares.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/tiers/cuda_tiers.hpp"
 
@@ -25,6 +27,19 @@ std::function<void(const UpdateSpan&)> device_update(const OptimizerRule& rule, 
   if (!device.is_cuda()) return rule.update;
   const auto launch = reinterpret_cast<CudaUpdate*>(cuda_module_symbol(rule.cuda_symbol));
   return [launch, index = device.index()](const UpdateSpan& span) { launch(span, index); };
+}
+
+std::vector<double> gpu_sum_squares(std::span<const at::Tensor> tensors) {
+  std::vector<double> sums(tensors.size());
+  if (tensors.empty()) return sums;
+  std::vector<cuda::SquaresSpan> spans;
+  for (const at::Tensor& tensor : tensors) {
+    check(tensor.is_contiguous(), "a sum of squares needs contiguous values");
+    spans.push_back({tensor.data_ptr<float>(), tensor.numel()});
+  }
+  const auto sum = reinterpret_cast<CudaSumSquares*>(cuda_module_symbol(kCudaSumSquares));
+  sum(spans.data(), static_cast<int>(spans.size()), sums.data(), tensors[0].device().index());
+  return sums;
 }
 
 std::string gpu_name(int index) {

@@ -6,7 +6,9 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <string>
+#include <vector>
 
 #include "kernels/cpu/update/update_span.hpp"
 #include "runtime/engine/tiers/tier_limits.hpp"
@@ -31,5 +33,10 @@ void use_gpu(int index);
 // the update is enqueued behind the calling thread's earlier work. Throws as device_copies().
 [[nodiscard]] std::function<void(const UpdateSpan&)> device_update(const OptimizerRule& rule,
                                                                    at::Device device);
+
+// The sum of squares of each tensor, in double. The tensors are fp32 and contiguous, on one GPU.
+// Bit-identical to sum_squares() of the same values on the host. The host waits once. Throws as
+// device_copies().
+[[nodiscard]] std::vector<double> gpu_sum_squares(std::span<const at::Tensor> tensors);
 
 }  // namespace sluice

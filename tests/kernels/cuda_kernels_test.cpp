@@ -2,7 +2,9 @@
 // GPU.
 #include <cuda_runtime_api.h>
 
+#include "kernels/cpu/reduce.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/sum_squares.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {
@@ -73,6 +75,24 @@ void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, bool p
       EXPECT_EQ(weights_gpu.read(), weights);
     }
   }
+}
+
+TEST(CudaKernels, SumsOfSquaresHaveTheBitsOfTheCpu) {
+  const std::vector<float> values = normal_values(1 << 20, 5, 3.0F);
+  const OnDevice on_device(values);
+  std::vector<cuda::SquaresSpan> spans;
+  std::vector<double> want;
+  for (int i = 0; i < 300; ++i) {  // more than one launch holds
+    const std::int64_t begin = 4096 * i % 100'000, elems = i % 7 == 0 ? 900'000 : 37 * i;
+    spans.push_back({on_device.get() + begin, elems});
+    want.push_back(sum_squares(values.data() + begin, elems));
+  }
+  const int count = static_cast<int>(spans.size());
+  const OnDevice scratch(
+      std::vector<double>(static_cast<std::size_t>(cuda::squares_scratch(spans.data(), count))));
+  const OnDevice sums(std::vector<double>(spans.size()));
+  cuda::launch_sum_squares(spans.data(), count, scratch.get(), sums.get(), kStream);
+  EXPECT_EQ(sums.read(), want);
 }
 
 TEST(CudaKernels, AdamWHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(adamw, cuda::launch_adamw); }

@@ -1,5 +1,6 @@
 #include "kernels/cpu/reduce.hpp"
 
+#include "kernels/cuda/sum_squares_lanes.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {
@@ -34,6 +35,35 @@ TEST(SumSquares, NeitherOverflowsNorLosesSmallOnes) {
   EXPECT_EQ(sum_squares(infinite.data(), 2), std::numeric_limits<double>::infinity());
   const std::vector<float> nan{1.0F, kNan};
   EXPECT_TRUE(std::isnan(sum_squares(nan.data(), 2)));
+}
+
+// What kernels/cuda/sum_squares.cu computes, with a loop for a warp.
+double sum_of_lanes(const std::vector<float>& x) {
+  std::vector<double> blocks;
+  for (std::size_t begin = 0; begin < x.size(); begin += kSumBlock) {
+    const auto n = static_cast<std::int64_t>(std::min<std::size_t>(kSumBlock, x.size() - begin));
+    std::vector<double> lanes(cuda::kSquareLanes);
+    for (int lane = 0; lane < cuda::kSquareLanes; ++lane) {
+      lanes[static_cast<std::size_t>(lane)] = cuda::lane_squares(x.data() + begin, n, lane);
+    }
+    for (std::size_t half = lanes.size() / 2; half > 0; half /= 2) {
+      for (std::size_t i = 0; i < half; ++i) lanes[i] += lanes[i + half];
+    }
+    blocks.push_back(lanes[0]);
+  }
+  for (std::size_t apart = 1; apart < blocks.size(); apart *= 2) {
+    for (std::size_t i = 0; i + apart < blocks.size(); i += 2 * apart)
+      blocks[i] += blocks[i + apart];
+  }
+  return blocks.empty() ? 0.0 : blocks[0];
+}
+
+TEST(SumSquares, OfAGpusLanesHasTheSameBits) {
+  for (const std::int64_t n :
+       {0L, 1L, 15L, 16L, 17L, 31L, 33L, 47L, 49L, 4095L, 4097L, 20481L, 50257L}) {
+    const std::vector<float> x = normal_values(n, 5, 3.0F);
+    EXPECT_EQ(sum_of_lanes(x), sum_squares(x.data(), n)) << n;
+  }
 }
 
 TEST(PairwiseSum, SplitsAtThePowerOfTwoBelow) {

@@ -5,6 +5,7 @@
 
 #include "base/index.hpp"
 #include "kernels/cpu/reduce.hpp"
+#include "runtime/engine/device_access.hpp"
 #include "runtime/engine/ops/step_carry.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
@@ -28,6 +29,26 @@ std::vector<int> groups_by_stage(const EngineSetup& setup, int own) {
   }
   return groups;
 }
+
+// Sums of squares that a GPU computes for all groups together, without waits between them.
+class GpuSums {
+ public:
+  // `first`: index in own_values() of the group's first shard.
+  void add(const at::Tensor& gradients, std::int64_t shard_elems, std::size_t first) {
+    for (std::int64_t begin = 0; begin < gradients.numel(); begin += shard_elems) {
+      shards_.push_back(gradients.narrow(0, begin, shard_elems));
+      places_.push_back(first++);
+    }
+  }
+  void compute(std::vector<double>& values) const {
+    const std::vector<double> sums = gpu_sum_squares(shards_);
+    for (std::size_t i = 0; i < sums.size(); ++i) values[places_[i]] = sums[i];
+  }
+
+ private:
+  std::vector<at::Tensor> shards_;
+  std::vector<std::size_t> places_;
+};
 
 }  // namespace
 
@@ -59,13 +80,21 @@ std::vector<double> NormOps::own_values() const {
   mine[0] = setup_.counts_loss() ? run_.loss_sum : 0.0;
   mine[1] = run_.input.vote;
   mine[2] = run_.learned_targets;
+  const bool on_gpu =
+      setup_.device.is_cuda() && setup_.shape().placement.gradients == Tier::kDevice;
+  GpuSums gpu_sums;
   for (int g = 0; g < store_.size(); ++g) {
     if (!nth(setup_.spec().groups, g).counted) continue;
     if (is_frozen(setup_.shape(), g)) continue;
+    const std::size_t first = kFirstSum + static_cast<std::size_t>(g * shards);
+    if (on_gpu) {
+      gpu_sums.add(store_.group(g).grad_owned, nth(setup_.shape().groups, g).shard_elems, first);
+      continue;
+    }
     const std::vector<double> sums = gradient_sums(g);
-    std::copy(sums.begin(), sums.end(),
-              mine.begin() + static_cast<std::ptrdiff_t>(kFirstSum) + g * shards);
+    std::copy(sums.begin(), sums.end(), mine.begin() + static_cast<std::ptrdiff_t>(first));
   }
+  gpu_sums.compute(mine);
   return mine;
 }
 

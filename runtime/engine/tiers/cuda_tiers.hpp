@@ -10,6 +10,9 @@ namespace sluice {
 class DeviceCopies;
 class PageSource;
 struct UpdateSpan;
+namespace cuda {
+struct SquaresSpan;
+}
 
 // Copies to and from GPU `device`, on separate streams. Throws Error.
 using MakeCudaCopies = DeviceCopies*(int device);
@@ -35,5 +38,10 @@ inline constexpr char kGpuName[] = "sluice_gpu_name";
 // Enqueues an optimizer's update of memory of GPU `device` on the calling thread's current stream.
 // OptimizerRule::cuda_symbol names the function of each optimizer. Throws Error.
 using CudaUpdate = void(const UpdateSpan& span, int device);
+
+// Sets sums[i] to the sum of squares of spans[i], which is memory of GPU `device`. Waits once for
+// the calling thread's current stream. CPU bits. Throws Error.
+using CudaSumSquares = void(const cuda::SquaresSpan* spans, int count, double* sums, int device);
+inline constexpr char kCudaSumSquares[] = "sluice_cuda_sum_squares";
 
 }  // namespace sluice

@@ -1,0 +1,101 @@
+// One warp sums a block of kSumBlock values, then one thread block a span adds the blocks pairwise:
+// the order of kernels/cpu/reduce.cpp.
+#include "kernels/cpu/reduce.hpp"
+#include "kernels/cuda/device_types.cuh"
+#include "kernels/cuda/sum_squares.hpp"
+#include "kernels/cuda/sum_squares_lanes.hpp"
+
+namespace sluice::cuda {
+namespace {
+
+constexpr int kSpansOfLaunch = 128;  // 3 KiB of the 4 KiB that a kernel's arguments may take
+constexpr int kWarps = kThreads / kSquareLanes;
+
+struct Span {
+  const float* values;
+  std::int64_t elems;
+  std::int64_t first_block;  // in the scratch memory
+};
+
+struct Spans {
+  Span at[kSpansOfLaunch];
+  int count;
+  std::int64_t blocks;
+};
+
+std::int64_t blocks_of(const SquaresSpan& span) { return (span.elems + kSumBlock - 1) / kSumBlock; }
+
+__device__ int span_of(const Spans& spans, std::int64_t block) {
+  int low = 0, high = spans.count - 1;
+  while (low < high) {  // the last span that begins at or before `block`
+    const int middle = (low + high + 1) / 2;
+    if (spans.at[middle].first_block <= block) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
+__global__ void sum_squares_blocks(Spans spans, double* scratch) {
+  const int lane = static_cast<int>(threadIdx.x) % kSquareLanes;
+  const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarps;
+  std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kSquareLanes;
+  for (; block < spans.blocks; block += step) {
+    const Span& span = spans.at[span_of(spans, block)];
+    const std::int64_t begin = (block - span.first_block) * kSumBlock;
+    const std::int64_t left = span.elems - begin;
+    double sum = lane_squares(span.values + begin, left < kSumBlock ? left : kSumBlock, lane);
+    for (int half = kSquareLanes / 2; half > 0; half /= 2) {
+      sum += __shfl_down_sync(0xffffffffU, sum, half);
+    }
+    if (lane == 0) scratch[block] = sum;
+  }
+}
+
+// Neighbours, then neighbouring pairs, and so on: the tree of pairwise_sum().
+__global__ void sum_squares_pairs(Spans spans, double* scratch, double* sums) {
+  const Span& span = spans.at[blockIdx.x];
+  const std::int64_t count = (span.elems + kSumBlock - 1) / kSumBlock;
+  double* const values = scratch + span.first_block;
+  for (std::int64_t apart = 1; apart < count; apart *= 2) {
+    for (std::int64_t i = 2 * apart * threadIdx.x; i + apart < count; i += 2 * apart * blockDim.x) {
+      values[i] += values[i + apart];
+    }
+    __syncthreads();
+  }
+  if (threadIdx.x == 0) sums[blockIdx.x] = count > 0 ? values[0] : 0.0;
+}
+
+}  // namespace
+
+std::int64_t squares_scratch(const SquaresSpan* spans, int count) {
+  std::int64_t blocks = 0;
+  for (int i = 0; i < count; ++i) blocks += blocks_of(spans[i]);
+  return blocks;
+}
+
+void launch_sum_squares(const SquaresSpan* spans, int count, double* scratch, double* sums,
+                        StreamRef stream) {
+  for (int begin = 0; begin < count; begin += kSpansOfLaunch) {
+    Spans part{};
+    part.count = count - begin < kSpansOfLaunch ? count - begin : kSpansOfLaunch;
+    for (int i = 0; i < part.count; ++i) {
+      const SquaresSpan& span = spans[begin + i];
+      part.at[i] = {span.values, span.elems, part.blocks};
+      part.blocks += blocks_of(span);
+    }
+    if (part.blocks > 0) {
+      const unsigned grid = blocks_for(part.blocks * kSquareLanes);
+      sum_squares_blocks<<<grid, kThreads, 0, native(stream)>>>(part, scratch);
+      check_launch("sum_squares_blocks");
+    }
+    sum_squares_pairs<<<static_cast<unsigned>(part.count), kThreads, 0, native(stream)>>>(
+        part, scratch, sums + begin);
+    check_launch("sum_squares_pairs");
+    scratch += part.blocks;
+  }
+}
+
+}  // namespace sluice::cuda
