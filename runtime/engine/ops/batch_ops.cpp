@@ -34,7 +34,10 @@ at::Tensor BatchOps::on_device(std::span<const std::int64_t> values, BatchSize s
   const at::Tensor host = empty_tensor({size.rows, size.tokens}, c10::ScalarType::Long);
   check(std::ssize(values) == host.numel(), "rows are of the model's seq");
   std::copy(values.begin(), values.end(), host_data<std::int64_t>(host));
-  return host.to(setup_.device);
+  if (!setup_.device.is_cuda()) return host;
+  // From registered memory the host does not wait for the copy. libtorch keeps the memory until the
+  // copy has completed.
+  return host.pin_memory().to(setup_.device, c10::ScalarType::Long, /*non_blocking=*/true);
 }
 
 void BatchOps::use_tokens(std::span<const std::int64_t> tokens, BatchSize size) {
