@@ -12,8 +12,10 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <algorithm>
 #include <cstdlib>
 #include <mutex>
+#include <numeric>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
@@ -161,7 +163,12 @@ class NcclCommunicator final : public Communicator {
     return start("reduce_scatter", [&](Works& works) {
       std::vector<std::int64_t> elems;
       for (const ReduceScatterPiece& piece : pieces) elems.push_back(piece.elems);
-      const ExchangePlan plan = plan_exchange(elems, exchange_batch_elems(size(), input));
+      // Batches bound what the staging memory holds of peers. A rank alone has none: one kernel a
+      // piece.
+      const std::int64_t batch_elems =
+          size() == 1 ? std::max<std::int64_t>(1, std::reduce(elems.begin(), elems.end()))
+                      : exchange_batch_elems(size(), input);
+      const ExchangePlan plan = plan_exchange(elems, batch_elems);
       for (const ExchangeBatch& batch : plan.batches) {
         exchange_batch(batch, pieces, {input, static_cast<char*>(staging), plan.ring_elems}, works);
       }
