@@ -15,6 +15,7 @@
 
 #include "tests/gpu/null/record.hpp"
 
+// NOLINTNEXTLINE(bugprone-reserved-identifier): a name that nvcc's code calls.
 extern "C" void __cudaRegisterFunction(void**, const char*, char*, const char*, int, void*, void*,
                                        void*, void*, int*);
 

@@ -19,6 +19,6 @@ __attribute__((destructor)) void at_exit() { null_gpu::write_report(); }
 }  // namespace
 
 extern "C" {
-[[noreturn]] void _exit(int code) { end(code); }
-[[noreturn]] void _Exit(int code) { end(code); }
+void _exit(int code) { end(code); }
+void _Exit(int code) { end(code); }
 }

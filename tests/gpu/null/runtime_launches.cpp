@@ -71,6 +71,7 @@ using namespace null_gpu;  // NOLINT: this file is bodies of C functions
 
 extern "C" {
 
+// NOLINTBEGIN(bugprone-reserved-identifier): names that nvcc's code calls.
 void** __cudaRegisterFatBinary(void*) {
   static void* handle[1];
   return handle;
@@ -107,6 +108,7 @@ cudaError_t __cudaLaunchKernel(cudaKernel_t kernel, dim3 grid, dim3 block, void*
                                std::size_t shared_bytes, cudaStream_t stream) {
   return launched({kernel, grid, block, shared_bytes, stream});
 }
+// NOLINTEND(bugprone-reserved-identifier)
 cudaError_t cudaLaunchKernel(const void* function, dim3 grid, dim3 block, void**,
                              std::size_t shared_bytes, cudaStream_t stream) {
   return launched({function, grid, block, shared_bytes, stream});
