@@ -4,7 +4,6 @@
 
 #include "kernels/cpu/reduce.hpp"
 #include "runtime/engine/device_access.hpp"
-#include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "zero/optimizer_rule.hpp"
 
@@ -68,21 +67,10 @@ void update_shard(GroupState& state, const OptimizerOptions& options, const Upda
   }
 }
 
-double widened_sum_squares(const at::Tensor& values) {
-  const at::Tensor sum = empty_tensor({1}, c10::ScalarType::Double, values.device()).zero_();
-  for (std::int64_t begin = 0; begin < values.numel(); begin += kWidenedElems) {
-    const std::int64_t elems = std::min(kWidenedElems, values.numel() - begin);
-    sum.add_(values.narrow(0, begin, elems).to(c10::ScalarType::Double).square_().sum());
-  }
-  return sum.item<double>();
-}
-
 std::vector<double> shard_sum_squares(const at::Tensor& gradients, std::int64_t shard_elems) {
   std::vector<double> sums;
   for (std::int64_t begin = 0; begin < gradients.numel(); begin += shard_elems) {
-    sums.push_back(gradients.is_cpu()
-                       ? sum_squares(host_data<float>(gradients) + begin, shard_elems)
-                       : widened_sum_squares(gradients.narrow(0, begin, shard_elems)));
+    sums.push_back(sum_squares(host_data<float>(gradients) + begin, shard_elems));
   }
   return sums;
 }

@@ -28,14 +28,10 @@ using UpdateKernel = std::function<void(const UpdateSpan&)>;
 void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
                   const UpdateKernel& run);
 
-// Sum of squares of each run of `shard_elems` of `gradients` (fp32, contiguous), in double.
+// Sum of squares of each run of `shard_elems` of `gradients` (fp32, contiguous, on the host), in
+// double. gpu_sum_squares() is the GPU's.
 [[nodiscard]] std::vector<double> shard_sum_squares(const at::Tensor& gradients,
                                                     std::int64_t shard_elems);
-
-// Elements that libtorch widens to double at once (32 MiB) for a sum off the host. A whole group's
-// gradients in double would take twice the memory of the gradients.
-inline constexpr std::int64_t kWidenedElems = std::int64_t{4} << 20;
-[[nodiscard]] double widened_sum_squares(const at::Tensor& values);
 
 [[nodiscard]] bool all_finite(const at::Tensor& tensor);
 

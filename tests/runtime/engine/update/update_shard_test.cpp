@@ -4,8 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include "runtime/model/counting_allocator.hpp"
-#include "runtime/model/empty_tensor.hpp"
 #include "tests/runtime/engine/update/update_states.hpp"
 
 namespace sluice::testing {
@@ -85,22 +83,6 @@ TEST(UpdateShard, OnTheHostIsTheFormula) {
   }
   EXPECT_TRUE(state.shard.narrow(0, 0, 17).equal(state.master.to(c10::ScalarType::BFloat16)));
   EXPECT_TRUE(state.shard.narrow(0, 17, 6).equal(before.shard.narrow(0, 17, 6)));
-}
-
-// What a GPU's norm takes is no more for a large group than for a small one.
-TEST(SumSquares, OfAGroupAreWidenedInPieces) {
-  install_counting_allocators();
-  const std::int64_t elems = 3 * kWidenedElems + 5;
-  const at::Tensor values = empty_tensor({elems}, c10::ScalarType::Float).fill_(0.5);
-  values.narrow(0, elems - 3, 3).fill_(3.0);
-  reset_allocation_peak(CountedDevice::kHost);
-  const std::int64_t before = allocation_count(CountedDevice::kHost).live;
-  const double sum = widened_sum_squares(values);
-  const std::int64_t taken = allocation_count(CountedDevice::kHost).peak - before;
-  EXPECT_EQ(sum, 0.25 * static_cast<double>(elems - 3) + 27.0);
-  EXPECT_GE(taken, kWidenedElems * 8);
-  EXPECT_LE(taken, kWidenedElems * 8 + 4096);
-  EXPECT_EQ(widened_sum_squares(values.narrow(0, 0, 0)), 0.0);
 }
 
 }  // namespace
