@@ -14,13 +14,6 @@ namespace {
 
 struct BaselineTag;
 
-// The finaliser of MurmurHash3 (public domain): every input bit affects every output bit.
-std::uint64_t mix(std::uint64_t h) {
-  h = (h ^ (h >> 33)) * 0xff51afd7ed558ccdU;
-  h = (h ^ (h >> 33)) * 0xc4ceb9fe1a85ec53U;
-  return h ^ (h >> 33);
-}
-
 // Pieces begin at multiples of a batch only if first_element does. The values do not depend on it.
 template <class T, class Fill>
 void fill_parallel(std::span<T> out, std::uint64_t seed, std::uint64_t stream,
@@ -51,12 +44,12 @@ std::array<std::uint32_t, 4> philox_block(std::uint64_t seed, std::uint64_t stre
 std::uint64_t hash_name(std::string_view name) {
   std::uint64_t h = 0xcbf29ce484222325U;  // FNV-1a
   for (const char c : name) h = (h ^ static_cast<unsigned char>(c)) * 0x100000001b3U;
-  return mix(h);
+  return isa::mix_bits<BaselineTag>(h);
 }
 
 std::uint64_t hash_stream(std::span<const std::uint64_t> parts) {
-  std::uint64_t h = 0x243f6a8885a308d3U;  // pi's first fraction bits
-  for (const std::uint64_t part : parts) h = mix(h * 0x9e3779b97f4a7c15U + mix(part + 1));
+  std::uint64_t h = isa::kStreamStart;
+  for (const std::uint64_t part : parts) h = isa::with_part<BaselineTag>(h, part);
   return h;
 }
 

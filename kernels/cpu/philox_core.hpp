@@ -1,5 +1,5 @@
-// Philox4x32-10 and Box-Muller, shared by the CPU back ends. `Tag` separates
-// the instances of files with different compiler flags (reason: simd_types.hpp).
+// Normal values from the words of Philox (philox_rounds.hpp), shared by the CPU back ends. `Tag`
+// separates the instances of files with different compiler flags (reason: simd_types.hpp).
 //
 // Uses only + - * / sqrt and explicit fma in double, so every machine gets the same bits. Must be
 // compiled without contraction: -ffp-contract=off.
@@ -10,25 +10,9 @@
 
 #include <cstdint>
 
-namespace sluice::isa {
+#include "kernels/cpu/philox_rounds.hpp"
 
-// Ten rounds in place. x0..x3: counter words; k0, k1: key words.
-template <class Tag>
-inline void philox_rounds(std::uint32_t& x0, std::uint32_t& x1, std::uint32_t& x2,
-                          std::uint32_t& x3, std::uint32_t k0, std::uint32_t k1) {
-  for (int round = 0; round < 10; ++round) {
-    const std::uint64_t a = std::uint64_t{0xD2511F53U} * x0;
-    const std::uint64_t b = std::uint64_t{0xCD9E8D57U} * x2;
-    const std::uint32_t y0 = static_cast<std::uint32_t>(b >> 32) ^ x1 ^ k0;
-    const std::uint32_t y2 = static_cast<std::uint32_t>(a >> 32) ^ x3 ^ k1;
-    x0 = y0;
-    x1 = static_cast<std::uint32_t>(b);
-    x2 = y2;
-    x3 = static_cast<std::uint32_t>(a);
-    k0 += 0x9E3779B9U;
-    k1 += 0xBB67AE85U;
-  }
-}
+namespace sluice::isa {
 
 // ln((r + 1) / 2^32), within 1e-13: r + 1 = 2^e * m with m in [0.75, 1.5), ln m = 2
 // artanh((m-1)/(m+1)).

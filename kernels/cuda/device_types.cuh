@@ -1,25 +1,16 @@
 // Element types on the device, and the grid of all element-wise kernels.
 #pragma once
 
-#include <cuda_bf16.h>
-#include <cuda_fp16.h>
 #include <cuda_runtime.h>
 
 #include <cstdint>
 #include <type_traits>
 
 #include "base/dtype.hpp"
+#include "kernels/cuda/elements.hpp"
 #include "kernels/cuda/launch.hpp"
 
 namespace sluice::cuda {
-
-__device__ __forceinline__ float widen(float x) { return x; }
-__device__ __forceinline__ float widen(__nv_bfloat16 x) { return __bfloat162float(x); }
-__device__ __forceinline__ float widen(__half x) { return __half2float(x); }
-
-__device__ __forceinline__ void narrow(float x, float* to) { *to = x; }
-__device__ __forceinline__ void narrow(float x, __nv_bfloat16* to) { *to = __float2bfloat16_rn(x); }
-__device__ __forceinline__ void narrow(float x, __half* to) { *to = __float2half_rn(x); }
 
 // Calls f with a null pointer of the device's element type.
 template <class Fn>
@@ -28,13 +19,14 @@ void with_device_dtype(DType dtype, Fn f) {
     case DType::kFloat32:
       return f(static_cast<float*>(nullptr));
     case DType::kBFloat16:
-      return f(static_cast<__nv_bfloat16*>(nullptr));
+      return f(static_cast<Bf16*>(nullptr));
     case DType::kFloat16:
-      return f(static_cast<__half*>(nullptr));
+      return f(static_cast<Half*>(nullptr));
   }
 }
 
 inline constexpr int kThreads = 256;
+inline constexpr int kWarpThreads = 32;
 
 // Blocks of kThreads for n elements in a grid-stride loop; at most 8 per multiprocessor of a large
 // GPU.

@@ -1,0 +1,94 @@
+// GELU and SwiGLU of one thread's packs, with the bits of kernels/cpu (isa/math_impl.hpp).
+#pragma once
+
+#include "kernels/cuda/block_args.hpp"
+#include "kernels/cuda/elements.hpp"
+
+namespace sluice::cuda {
+
+// exp_lanes of the CPU.
+SLUICE_BODY float exp32(float x) {
+  constexpr float kMagic = 12582912.0F;  // 1.5 * 2^23: rounds to an integer
+  const float bounded = 89.0F < x ? 89.0F : x;
+  const float t = fma32(bounded, 0x1.715476p+0F, kMagic);
+  const float n = t - kMagic;
+  float r = fma32(n, -0x1.62e4p-1F, bounded);
+  r = fma32(n, -0x1.7f7d1cp-20F, r);
+  float p = 0x1.6d7540p-10F;
+  p = fma32(p, r, 0x1.126fb4p-7F);
+  p = fma32(p, r, 0x1.5554acp-5F);
+  p = fma32(p, r, 0x1.555404p-3F);
+  p = fma32(p, r, 0.5F);
+  p = fma32(p, r, 1.0F);
+  p = fma32(p, r, 1.0F);
+  return x < -87.0F ? 0.0F : p * from_bits((bits_of(t) + 127U) << 23);
+}
+
+SLUICE_BODY float sigmoid(float x) { return quotient(1.0F, 1.0F + exp32(0.0F - x)); }
+
+SLUICE_BODY float gelu_bounded(float x) {
+  const float below = 30.0F < x ? 30.0F : x;
+  return -30.0F > below ? -30.0F : below;
+}
+
+constexpr float kGeluScale = 1.5957691216F;  // 2 sqrt(2/pi)
+constexpr float kCubic = 0.044715F;
+
+SLUICE_BODY float gelu_gate(float x) {
+  const float cubic = fma32(kCubic * x, x, 1.0F);
+  return sigmoid(kGeluScale * x * cubic);
+}
+
+SLUICE_BODY float gelu_value(float x) { return x * gelu_gate(gelu_bounded(x)); }
+
+SLUICE_BODY float gelu_slope(float x) {
+  const float b = gelu_bounded(x);
+  const float s = gelu_gate(b);
+  const float square = fma32(3 * kCubic * b, b, 1.0F);
+  return fma32(kGeluScale * b * square, s * (1.0F - s), s);
+}
+
+template <class T>
+SLUICE_BODY void gelu_body(const GeluArgs& a, const Worker& worker, bool aligned) {
+  const T* x = static_cast<const T*>(a.x);
+  const T* dy = static_cast<const T*>(a.dy);
+  for_packs<T>(a.n, worker, [&](std::int64_t i, std::int64_t n) {
+    Pack<T> at = load_pack(x + i, n, aligned);
+    if (dy == nullptr) {
+      for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = gelu_value(at.v[j]);
+    } else {
+      const Pack<T> g = load_pack(dy + i, n, aligned);
+      for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = g.v[j] * gelu_slope(at.v[j]);
+    }
+    store_pack(static_cast<T*>(a.y) + i, at, n, aligned);
+  });
+}
+
+// One row.
+template <class T>
+SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker& worker,
+                             bool aligned) {
+  T* gate = static_cast<T*>(a.gate_up) + row * 2 * a.width;
+  T* up = gate + a.width;
+  const T* dy = static_cast<const T*>(a.dy) + (a.dy == nullptr ? 0 : row * a.width);
+  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+    Pack<T> g = load_pack(gate + i, n, aligned);
+    Pack<T> u = load_pack(up + i, n, aligned);
+    if (a.dy == nullptr) {
+      for (int j = 0; j < Pack<T>::kSize; ++j) g.v[j] = g.v[j] * sigmoid(g.v[j]) * u.v[j];
+      return store_pack(static_cast<T*>(a.y) + row * a.width + i, g, n, aligned);
+    }
+    const Pack<T> d = load_pack(dy + i, n, aligned);
+    for (int j = 0; j < Pack<T>::kSize; ++j) {
+      const float s = sigmoid(g.v[j]);
+      const float slope = fma32(g.v[j], 1.0F - s, 1.0F);
+      const float of_up = d.v[j] * (g.v[j] * s);
+      g.v[j] = d.v[j] * u.v[j] * (s * slope);
+      u.v[j] = of_up;
+    }
+    store_pack(gate + i, g, n, aligned);
+    store_pack(up + i, u, n, aligned);
+  });
+}
+
+}  // namespace sluice::cuda

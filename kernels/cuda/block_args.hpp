@@ -1,0 +1,108 @@
+// Arguments of the kernels of transformer blocks (block_launch.hpp). Pointers are device memory;
+// buffers named without a type are of `dtype`. Plain structs, also for C++17.
+#pragma once
+
+#include <cstdint>
+
+#include "base/dtype.hpp"
+#include "kernels/cpu/layer_norm.hpp"
+#include "kernels/cpu/rope.hpp"
+
+namespace sluice::cuda {
+
+// Rows of a LayerNorm, or of an RMSNorm, which has neither mean nor bias.
+struct NormRows {
+  LayerNormArgs at;
+  bool centered = true;  // LayerNorm
+};
+
+// dx = residual + gradient of x; residual may be null; dx may be dy or residual.
+struct NormInputGradient {
+  void* dx = nullptr;
+  const void* dy = nullptr;
+  const void* residual = nullptr;
+};
+
+// Sums over rows. A null total is not computed. `parts`: sum_parts() floats of scratch for each
+// total.
+struct NormWeightGradient {
+  const void* dy = nullptr;
+  float* d_weight = nullptr;  // [hidden]
+  float* d_bias = nullptr;    // [hidden]; LayerNorm only
+  bool accumulate_weight = false;
+  bool accumulate_bias = false;
+  float* parts = nullptr;
+};
+
+// As column_sum() of layer_norm.hpp.
+struct ColumnTotal {
+  float* total = nullptr;
+  const void* x = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  bool accumulate = false;
+  float* parts = nullptr;  // sum_parts() floats
+};
+
+// Floats of scratch of a sum over rows: one for each column and each kSumRows rows.
+inline std::int64_t sum_parts(std::int64_t rows, std::int64_t columns) {
+  return (rows + kSumRows - 1) / kSumRows * columns;
+}
+
+// y = gelu(x), or with dy: y = dy gelu'(x). y may be x or dy.
+struct GeluArgs {
+  void* y = nullptr;
+  const void* x = nullptr;
+  const void* dy = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t n = 0;
+};
+
+// gate_up [rows, 2 width], a row's gate before its up. Without dy: y [rows, width] = silu(gate) up.
+// With dy [rows, width]: gate_up becomes its own gradient.
+struct SwigluArgs {
+  void* y = nullptr;
+  void* gate_up = nullptr;
+  const void* dy = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+};
+
+// As rope() of kernels/cpu/rope.hpp. With positions, token r has positions[r], a row of the angles.
+struct RopeTokens {
+  RopeArgs at;
+  const std::int64_t* positions = nullptr;
+};
+
+// The masks of fill_dropout_mask for [rows, columns] that are elements of samples: element i of the
+// whole is `first` + i, its sample (first + i) / per_sample, and its place in the sample's stream
+// `offset` + (first + i) % per_sample. The stream is hash_stream({step, first_sample + sample,
+// site}).
+struct MaskPlace {
+  std::uint64_t threshold = 0;  // dropout_threshold(p); 0: nothing is dropped
+  float keep = 1;               // 1 / (1 - p)
+  std::uint64_t seed = 0;
+  std::uint64_t step = 0;
+  std::uint64_t first_sample = 0;
+  std::uint64_t site = 0;
+  std::int64_t per_sample = 1;
+  std::int64_t first = 0;
+  std::int64_t offset = 0;
+};
+
+// The end of a block's branch: out = residual + dropout(x + bias), [rows, columns]. bias and
+// residual may be null; out may be x or residual.
+struct BranchArgs {
+  void* out = nullptr;
+  const void* x = nullptr;
+  const void* bias = nullptr;
+  const void* residual = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t rows = 0;
+  std::int64_t columns = 0;
+  MaskPlace mask;
+};
+
+}  // namespace sluice::cuda

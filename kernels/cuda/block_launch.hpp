@@ -1,0 +1,29 @@
+// Launchers of the kernels of transformer blocks, under the rules of launch.hpp. Element types are
+// fp32, bf16 and fp16, arithmetic is fp32, a result is rounded once. No atomics: the bits are the
+// same from run to run. Buffers that are multiples of 16 bytes, with rows that are such multiples,
+// are read and written 16 bytes at a time; any others an element at a time.
+//
+// CPU bits: GELU, SwiGLU, rotary positions, dropout, column sums, weight gradients of norms (with
+// equal statistics). The statistics of norms and the two means of their input gradient are fp32
+// sums in an order of their own, so a norm differs from the CPU's in the last bits.
+#pragma once
+
+#include "kernels/cuda/block_args.hpp"
+#include "kernels/cuda/launch.hpp"
+
+namespace sluice::cuda {
+
+// Writes mean and rstd unless null. y may be x.
+void launch_norm_forward(const NormRows& rows, void* y, StreamRef stream);
+// Reads mean and rstd, as does the next one.
+void launch_norm_input_gradient(const NormRows& rows, const NormInputGradient& to,
+                                StreamRef stream);
+void launch_norm_weight_gradient(const NormRows& rows, const NormWeightGradient& to,
+                                 StreamRef stream);
+void launch_column_sum(const ColumnTotal& sum, StreamRef stream);
+void launch_gelu(const GeluArgs& args, StreamRef stream);
+void launch_swiglu(const SwigluArgs& args, StreamRef stream);
+void launch_rope(const RopeTokens& tokens, StreamRef stream);
+void launch_branch(const BranchArgs& args, StreamRef stream);
+
+}  // namespace sluice::cuda

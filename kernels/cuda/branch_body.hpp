@@ -1,0 +1,90 @@
+// The end of a block's branch for one row: out = residual + dropout(x + bias), with the masks of
+// kernels/cpu, which are computed on the fly.
+#pragma once
+
+#include "kernels/cpu/philox_rounds.hpp"
+#include "kernels/cuda/block_args.hpp"
+#include "kernels/cuda/elements.hpp"
+
+namespace sluice::cuda {
+
+struct MaskTag;
+
+// An element's place in its sample's stream.
+struct StreamPlace {
+  std::uint64_t stream = 0;
+  std::int64_t element = 0;
+};
+
+SLUICE_BODY StreamPlace stream_place(const MaskPlace& m, std::int64_t i) {
+  const auto at = static_cast<std::uint64_t>(m.first + i);
+  const auto per_sample = static_cast<std::uint64_t>(m.per_sample);
+  const std::uint64_t sample = at / per_sample;
+  std::uint64_t stream = isa::with_part<MaskTag>(isa::kStreamStart, m.step);
+  stream = isa::with_part<MaskTag>(stream, m.first_sample + sample);
+  stream = isa::with_part<MaskTag>(stream, m.site);
+  return {stream, m.offset + static_cast<std::int64_t>(at - sample * per_sample)};
+}
+
+// The four factors of the block of elements [4 block, 4 block + 4): 0 or keep.
+SLUICE_BODY void mask_block(const MaskPlace& m, std::uint64_t stream, std::uint64_t block,
+                            float (&factor)[4]) {
+  std::uint32_t x[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+                        static_cast<std::uint32_t>(stream),
+                        static_cast<std::uint32_t>(stream >> 32)};
+  isa::philox_rounds<MaskTag>(x[0], x[1], x[2], x[3], static_cast<std::uint32_t>(m.seed),
+                              static_cast<std::uint32_t>(m.seed >> 32));
+  for (int k = 0; k < 4; ++k) factor[k] = x[k] >= m.threshold ? m.keep : 0.0F;
+}
+
+// Multiplies the elements from i on by their factors. A pack within one sample that begins at a
+// block of the stream takes a block for four elements, any other pack a block for each.
+template <class T>
+SLUICE_BODY void drop_pack(const MaskPlace& m, std::int64_t i, std::int64_t n, Pack<T>& pack) {
+  constexpr int kSize = Pack<T>::kSize;
+  const StreamPlace first = stream_place(m, i);
+  const std::int64_t count = n < kSize ? n : kSize;
+  const bool whole = first.element % 4 == 0 && first.element - m.offset + count <= m.per_sample;
+  for (int j = 0; j < kSize; j += 4) {
+    float factor[4];
+    if (whole) {
+      mask_block(m, first.stream, static_cast<std::uint64_t>(first.element + j) / 4, factor);
+      for (int k = 0; k < 4; ++k) pack.v[j + k] *= factor[k];
+      continue;
+    }
+    for (int k = 0; k < 4; ++k) {
+      if (j + k >= count) continue;
+      const StreamPlace at = stream_place(m, i + j + k);
+      const auto element = static_cast<std::uint64_t>(at.element);
+      mask_block(m, at.stream, element / 4, factor);
+      const std::uint64_t word = element % 4;
+      pack.v[j + k] *= word == 0   ? factor[0]
+                       : word == 1 ? factor[1]
+                       : word == 2 ? factor[2]
+                                   : factor[3];
+    }
+  }
+}
+
+template <class T>
+SLUICE_BODY void branch_body(const BranchArgs& a, std::int64_t row, const Worker& worker,
+                             bool aligned) {
+  const T* bias = static_cast<const T*>(a.bias);
+  const T* residual = static_cast<const T*>(a.residual);
+  for_packs<T>(a.columns, worker, [&](std::int64_t column, std::int64_t n) {
+    const std::int64_t i = row * a.columns + column;
+    Pack<T> value = load_pack(static_cast<const T*>(a.x) + i, n, aligned);
+    if (bias != nullptr) {
+      const Pack<T> b = load_pack(bias + column, n, aligned);
+      for (int j = 0; j < Pack<T>::kSize; ++j) value.v[j] += b.v[j];
+    }
+    if (a.mask.threshold > 0) drop_pack(a.mask, i, n, value);
+    if (residual != nullptr) {
+      const Pack<T> r = load_pack(residual + i, n, aligned);
+      for (int j = 0; j < Pack<T>::kSize; ++j) value.v[j] = r.v[j] + value.v[j];
+    }
+    store_pack(static_cast<T*>(a.out) + i, value, n, aligned);
+  });
+}
+
+}  // namespace sluice::cuda

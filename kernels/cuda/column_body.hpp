@@ -1,0 +1,86 @@
+// Sums over rows in the order of kernels/cpu, with its bits: kSumRows rows one after another give a
+// part, then the parts one after another give the total. No atomics. The first body writes the
+// parts of one pack of columns and one block of rows, the second adds one column's parts.
+#pragma once
+
+#include "kernels/cuda/block_args.hpp"
+#include "kernels/cuda/elements.hpp"
+
+namespace sluice::cuda {
+
+// Where the parts of a block of rows go.
+struct PartRows {
+  std::int64_t block = 0, first = 0, last = 0;
+  SLUICE_BODY static PartRows of(std::int64_t block, std::int64_t rows) {
+    const std::int64_t first = block * kSumRows;
+    const std::int64_t last = first + kSumRows;
+    return {block, first, last < rows ? last : rows};
+  }
+};
+
+template <class T>
+SLUICE_BODY void store_parts(float* parts, const float (&sum)[Pack<T>::kCount], std::int64_t n) {
+  for (int j = 0; j < Pack<T>::kSize; ++j) {
+    if (j < n) parts[j] = sum[j];
+  }
+}
+
+template <class T>
+SLUICE_BODY void column_parts_body(const ColumnTotal& a, std::int64_t block, const Worker& worker,
+                                   bool aligned) {
+  const PartRows rows = PartRows::of(block, a.rows);
+  const T* x = static_cast<const T*>(a.x);
+  for_packs<T>(a.columns, worker, [&](std::int64_t i, std::int64_t n) {
+    float sum[Pack<T>::kCount] = {};
+    for (std::int64_t row = rows.first; row < rows.last; ++row) {
+      const Pack<T> at = load_pack(x + row * a.columns + i, n, aligned);
+      for (int j = 0; j < Pack<T>::kSize; ++j) sum[j] += at.v[j];
+    }
+    store_parts<T>(a.parts + block * a.columns + i, sum, n);
+  });
+}
+
+// Parts of the weight's gradient, then, for a bias, those of its gradient.
+template <class T, bool kCentered>
+SLUICE_BODY void norm_parts_body(const LayerNormArgs& a, const NormWeightGradient& to,
+                                 std::int64_t block, const Worker& worker, bool aligned) {
+  const PartRows rows = PartRows::of(block, a.rows);
+  const T* x = static_cast<const T*>(a.x);
+  const T* dy = static_cast<const T*>(to.dy);
+  for_packs<T>(a.hidden, worker, [&](std::int64_t i, std::int64_t n) {
+    float of_weight[Pack<T>::kCount] = {};
+    float of_bias[Pack<T>::kCount] = {};
+    for (std::int64_t row = rows.first; row < rows.last; ++row) {
+      const Pack<T> g = load_pack(dy + row * a.hidden + i, n, aligned);
+      const Pack<T> at = load_pack(x + row * a.hidden + i, n, aligned);
+      const float mean = kCentered ? a.mean[row] : 0.0F;
+      const float rstd = a.rstd[row];
+      for (int j = 0; j < Pack<T>::kSize; ++j) {
+        of_weight[j] = fma32(g.v[j], (at.v[j] - mean) * rstd, of_weight[j]);
+        if (kCentered) of_bias[j] += g.v[j];
+      }
+    }
+    float* parts = to.parts + block * a.hidden + i;
+    store_parts<T>(parts, of_weight, n);
+    if (kCentered)
+      store_parts<T>(parts + (a.rows + kSumRows - 1) / kSumRows * a.hidden, of_bias, n);
+  });
+}
+
+// total[column] = sum of its parts, or += with `accumulate`.
+SLUICE_BODY void column_total_body(float* total, const float* parts, std::int64_t blocks,
+                                   std::int64_t columns, std::int64_t column, bool accumulate) {
+  constexpr std::int64_t kAhead = 16;  // loads in flight
+  float sum = accumulate ? total[column] : 0.0F;
+  const float* from = parts + column;
+  std::int64_t block = 0;
+  for (; block + kAhead <= blocks; block += kAhead) {
+    float next[kAhead];
+    for (int j = 0; j < kAhead; ++j) next[j] = from[(block + j) * columns];
+    for (int j = 0; j < kAhead; ++j) sum += next[j];
+  }
+  for (; block < blocks; ++block) sum += from[block * columns];
+  total[column] = sum;
+}
+
+}  // namespace sluice::cuda

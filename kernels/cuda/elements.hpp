@@ -1,0 +1,124 @@
+// Elements of the bodies (*_body.hpp): types, fp32 arithmetic with the CPU's roundings, and packs
+// of 16 bytes.
+//
+// A body is the code of one thread or one warp. nvcc compiles it for the device; the tests compile
+// the same text for the host and run every thread in turn. Both contract nothing (-fmad=false,
+// -ffp-contract=off).
+#pragma once
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+
+#include "base/dtype.hpp"
+#include "kernels/cpu/device_body.hpp"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#else
+#include "kernels/cpu/isa/simd_scalar.hpp"
+#endif
+
+namespace sluice::cuda {
+
+// clang-format off
+#ifdef __CUDACC__
+using Bf16 = __nv_bfloat16;
+using Half = __half;
+SLUICE_BODY float widen(float x) { return x; }
+SLUICE_BODY float widen(Bf16 x) { return __bfloat162float(x); }
+SLUICE_BODY float widen(Half x) { return __half2float(x); }
+SLUICE_BODY void narrow(float x, float* to) { *to = x; }
+SLUICE_BODY void narrow(float x, Bf16* to) { *to = __float2bfloat16_rn(x); }
+SLUICE_BODY void narrow(float x, Half* to) { *to = __float2half_rn(x); }
+SLUICE_BODY float fma32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+SLUICE_BODY float root(float x) { return __fsqrt_rn(x); }
+SLUICE_BODY float quotient(float a, float b) { return __fdiv_rn(a, b); }
+SLUICE_BODY std::uint32_t bits_of(float x) { return __float_as_uint(x); }
+SLUICE_BODY float from_bits(std::uint32_t bits) { return __uint_as_float(bits); }
+#else
+using Bf16 = isa::Bf16;
+using Half = isa::Half;
+template <class T>
+SLUICE_BODY float widen(T x) { return isa::Scalar16::widen(x); }
+template <class T>
+SLUICE_BODY void narrow(float x, T* to) { isa::Scalar16::narrow(x, to); }
+SLUICE_BODY void narrow(float x, float* to) { *to = x; }
+SLUICE_BODY float fma32(float a, float b, float c) { return std::fma(a, b, c); }
+SLUICE_BODY float root(float x) { return std::sqrt(x); }
+SLUICE_BODY float quotient(float a, float b) { return a / b; }
+SLUICE_BODY std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
+SLUICE_BODY float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
+#endif
+// clang-format on
+
+// Neighbours in memory that one thread loads and stores at once.
+template <class T>
+struct alignas(16) Pack {
+  static constexpr std::size_t kCount = 16 / sizeof(T);
+  static constexpr int kSize = static_cast<int>(kCount);
+  float v[kCount];  // in fp32, whatever T
+};
+
+// The same in memory.
+template <class T>
+struct alignas(16) RawPack {
+  T v[Pack<T>::kCount];
+};
+
+// The thread's place among the threads that share a run of packs.
+struct Worker {
+  std::int64_t index = 0;
+  std::int64_t count = 1;
+};
+
+// Elements [0, count) of `from`; the others are 0. `aligned`: `from` is a multiple of 16 bytes.
+template <class T>
+SLUICE_BODY Pack<T> load_pack(const T* from, std::int64_t count, bool aligned) {
+  constexpr int kSize = Pack<T>::kSize;
+  Pack<T> pack;
+  if (aligned && count >= kSize) {
+    RawPack<T> raw;
+#ifdef __CUDACC__
+    const uint4 words = *reinterpret_cast<const uint4*>(from);
+    memcpy(&raw, &words, sizeof raw);
+#else
+    std::memcpy(&raw, static_cast<const void*>(__builtin_assume_aligned(from, 16)), sizeof raw);
+#endif
+    for (int j = 0; j < kSize; ++j) pack.v[j] = widen(raw.v[j]);
+  } else {
+    for (int j = 0; j < kSize; ++j) pack.v[j] = j < count ? widen(from[j]) : 0.0F;
+  }
+  return pack;
+}
+
+template <class T>
+SLUICE_BODY void store_pack(T* to, const Pack<T>& pack, std::int64_t count, bool aligned) {
+  constexpr int kSize = Pack<T>::kSize;
+  if (aligned && count >= kSize) {
+    RawPack<T> raw;
+    for (int j = 0; j < kSize; ++j) narrow(pack.v[j], &raw.v[j]);
+#ifdef __CUDACC__
+    uint4 words;
+    memcpy(&words, &raw, sizeof raw);
+    *reinterpret_cast<uint4*>(to) = words;
+#else
+    std::memcpy(static_cast<void*>(__builtin_assume_aligned(to, 16)), &raw, sizeof raw);
+#endif
+  } else {
+    for (int j = 0; j < kSize; ++j) {
+      if (j < count) narrow(pack.v[j], to + j);
+    }
+  }
+}
+
+// f(first element, elements from there on) for each pack of the worker in a run of n elements.
+template <class T, class Fn>
+SLUICE_BODY void for_packs(std::int64_t n, const Worker& worker, Fn f) {
+  constexpr std::int64_t kSize = Pack<T>::kSize;
+  for (std::int64_t i = worker.index * kSize; i < n; i += worker.count * kSize) f(i, n - i);
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,214 @@
+// The bodies of the CUDA kernels of blocks on the host, bit for bit against the CPU's kernels.
+// Widths are whole packs of 16 bytes, and odd.
+#include "tests/kernels/cuda_bodies.hpp"
+
+#include "kernels/cpu/dropout.hpp"
+#include "kernels/cpu/dropout_threshold.hpp"
+#include "kernels/cpu/gelu.hpp"
+#include "kernels/cpu/layer_norm.hpp"
+#include "kernels/cpu/philox.hpp"
+#include "kernels/cpu/rope.hpp"
+#include "kernels/cuda/activation_body.hpp"
+#include "kernels/cuda/branch_body.hpp"
+#include "kernels/cuda/column_body.hpp"
+#include "kernels/cuda/rope_body.hpp"
+
+namespace sluice::testing {
+namespace {
+
+TEST(CudaBodies, GeluHasTheBitsOfTheCpu) {
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const std::int64_t n = kRows * shape.width;
+    const Buffer x = random(shape.dtype, n, 1, 4.0F);
+    const Buffer dy = random(shape.dtype, n, 2);
+    const Buffer want = x;
+    gelu_forward(want.data(), want.data(), shape.dtype, n);
+    const Buffer want_dx = dy;
+    gelu_backward(want_dx.data(), x.data(), want_dx.data(), shape.dtype, n);
+    const Buffer got = x;  // in place
+    const Buffer got_dx = dy;
+    on_threads([&](const Worker& worker) {
+      cuda::gelu_body<T>({got.data(), got.data(), nullptr, shape.dtype, n}, worker, true);
+      cuda::gelu_body<T>({got_dx.data(), x.data(), got_dx.data(), shape.dtype, n}, worker, true);
+    });
+    EXPECT_EQ(got.content(), want.content());
+    EXPECT_EQ(got_dx.content(), want_dx.content());
+  });
+}
+
+TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const std::int64_t n = kRows * shape.width;
+    const Buffer gate_up = random(shape.dtype, 2 * n, 3, 4.0F);
+    const Buffer dy = random(shape.dtype, n, 4);
+    const Buffer want(dy.content().size());
+    const Buffer want_gradient = gate_up;
+    swiglu_forward(want.data(), {gate_up.data(), shape.dtype, kRows, shape.width});
+    swiglu_backward({want_gradient.data(), shape.dtype, kRows, shape.width}, dy.data());
+    const Buffer got(dy.content().size());
+    const Buffer gradient = gate_up;
+    on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
+      cuda::swiglu_body<T>({got.data(), gate_up.data(), nullptr, shape.dtype, kRows, shape.width},
+                           row, worker, shape.aligned());
+      cuda::swiglu_body<T>({nullptr, gradient.data(), dy.data(), shape.dtype, kRows, shape.width},
+                           row, worker, shape.aligned());
+    });
+    EXPECT_EQ(got.content(), want.content());
+    EXPECT_EQ(gradient.content(), want_gradient.content());
+  });
+}
+
+TEST(CudaBodies, RopeHasTheBitsOfTheCpu) {
+  constexpr std::int64_t kHeads = 3, kSeq = 11;
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const std::int64_t half = shape.width, stride = kHeads * 2 * half + 8;
+    const Buffer cos = random(DType::kFloat32, kSeq * half, 5);
+    const Buffer sin = random(DType::kFloat32, kSeq * half, 6);
+    const Buffer x = random(shape.dtype, kRows * stride, 7);
+    std::vector<std::int64_t> backwards;  // positions that no row % seq gives
+    for (std::int64_t row = 0; row < kRows; ++row) backwards.push_back(kSeq - 1 - row % kSeq);
+    for (const bool back : {false, true}) {
+      for (const bool listed : {false, true}) {
+        const Buffer want = x;
+        RopeArgs args{.x = want.data(),
+                      .cos = numbers(cos),
+                      .sin = numbers(sin),
+                      .dtype = shape.dtype,
+                      .rows = kRows,
+                      .seq = kSeq,
+                      .heads = kHeads,
+                      .head_dim = 2 * half,
+                      .stride = stride,
+                      .back = back};
+        for (std::int64_t row = 0; row < kRows && listed; ++row) {
+          RopeArgs one = args;
+          one.x = static_cast<std::byte*>(args.x) + row * stride * size_of(shape.dtype);
+          one.cos += (kSeq - 1 - row % kSeq) * half;
+          one.sin += (kSeq - 1 - row % kSeq) * half;
+          one.rows = one.seq = 1;
+          rope(one);
+        }
+        if (!listed) rope(args);
+        const Buffer got = x;
+        args.x = got.data();
+        on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
+          cuda::rope_body<T>({args, listed ? backwards.data() : nullptr}, row, worker,
+                             shape.aligned());
+        });
+        EXPECT_EQ(got.content(), want.content()) << "back " << back << ", listed " << listed;
+      }
+    }
+  });
+}
+
+TEST(CudaBodies, SumsOverRowsHaveTheBitsOfTheCpu) {
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    for (const std::int64_t rows : {kRows, std::int64_t{32}, std::int64_t{1}, std::int64_t{1100}}) {
+      const Buffer x = random(shape.dtype, rows * shape.width, 8);
+      const Buffer parts(floats(cuda::sum_parts(rows, shape.width)));
+      const std::int64_t blocks = (rows + kSumRows - 1) / kSumRows;
+      for (const bool accumulate : {false, true}) {
+        const Buffer want = random(DType::kFloat32, shape.width, 9);
+        const Buffer got = want;
+        column_sum(numbers(want), x.data(), shape.dtype, rows, shape.width, accumulate);
+        const cuda::ColumnTotal sum{numbers(got), x.data(),   shape.dtype,   rows,
+                                    shape.width,  accumulate, numbers(parts)};
+        on_rows(blocks, [&](std::int64_t block, const Worker& worker) {
+          cuda::column_parts_body<T>(sum, block, worker, shape.aligned());
+        });
+        for (std::int64_t column = 0; column < shape.width; ++column) {
+          cuda::column_total_body(numbers(got), numbers(parts), blocks, shape.width, column,
+                                  accumulate);
+        }
+        EXPECT_EQ(got.content(), want.content()) << rows << " rows, accumulate " << accumulate;
+      }
+    }
+  });
+}
+
+// dropout_add() of the CPU, a sample at a time. Samples begin inside rows and packs.
+void host_branch(const cuda::BranchArgs& a, double p) {
+  const auto at = [&](const void* buffer, std::int64_t i) {
+    return static_cast<std::byte*>(const_cast<void*>(buffer)) + i * size_of(a.dtype);
+  };
+  const cuda::MaskPlace& m = a.mask;
+  for (std::int64_t i = 0; i < a.rows * a.columns;) {
+    const std::int64_t sample = (m.first + i) / m.per_sample;
+    const std::int64_t within = (m.first + i) % m.per_sample;
+    const std::int64_t n = std::min(a.rows * a.columns - i, m.per_sample - within);
+    const std::array<std::uint64_t, 3> key{
+        m.step, m.first_sample + static_cast<std::uint64_t>(sample), m.site};
+    dropout_add({.out = at(a.out, i),
+                 .x = at(a.x, i),
+                 .residual = a.residual == nullptr ? nullptr : at(a.residual, i),
+                 .dtype = a.dtype,
+                 .n = n,
+                 .p = p,
+                 .seed = m.seed,
+                 .stream = hash_stream(key),
+                 .first_element = m.offset + within});
+    i += n;
+  }
+}
+
+TEST(CudaBodies, DropoutHasTheMasksOfTheCpu) {
+  constexpr double kP = 0.3;
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const std::int64_t n = kRows * shape.width;
+    const Buffer x = random(shape.dtype, n, 17), residual = random(shape.dtype, n, 18);
+    struct Place {
+      std::int64_t per_sample, first, offset;
+    };
+    for (const Place& p : {Place{13 * shape.width, 0, 0}, Place{7, 3, 1}, Place{n, 4, 8},
+                           Place{2 * n, 5, (std::int64_t{1} << 40) + 2}}) {
+      for (const bool residual_too : {false, true}) {
+        const Buffer want = x;
+        cuda::BranchArgs args{want.data(),
+                              want.data(),
+                              nullptr,
+                              residual_too ? residual.data() : nullptr,
+                              shape.dtype,
+                              kRows,
+                              shape.width,
+                              {dropout_threshold(kP), static_cast<float>(1.0 / (1.0 - kP)), 21, 22,
+                               23, 24, p.per_sample, p.first, p.offset}};
+        host_branch(args, kP);
+        const Buffer got = x;
+        args.out = got.data();
+        args.x = got.data();
+        on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
+          cuda::branch_body<T>(args, row, worker, shape.aligned());
+        });
+        EXPECT_EQ(got.content(), want.content()) << p.per_sample << ", residual " << residual_too;
+      }
+    }
+  });
+}
+
+TEST(CudaBodies, BranchAddsBiasAndResidual) {
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const std::int64_t n = kRows * shape.width;
+    const Buffer x = random(shape.dtype, n, 19), bias = random(shape.dtype, shape.width, 20);
+    const Buffer residual = random(shape.dtype, n, 21), got = residual;  // out is the residual
+    const cuda::BranchArgs args{got.data(),  x.data(), bias.data(), got.data(),
+                                shape.dtype, kRows,    shape.width, {}};
+    on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
+      cuda::branch_body<T>(args, row, worker, shape.aligned());
+    });
+    const std::vector<float> v = x.values(shape.dtype), b = bias.values(shape.dtype);
+    const std::vector<float> r = residual.values(shape.dtype), out = got.values(shape.dtype);
+    for (std::size_t i = 0; i < out.size(); ++i) {
+      const float sum = v[i] + b[i % static_cast<std::size_t>(shape.width)];
+      ASSERT_EQ(out[i], rounded(r[i] + sum, shape.dtype)) << i;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace sluice::testing

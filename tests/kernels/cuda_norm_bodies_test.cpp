@@ -1,0 +1,188 @@
+// The bodies of the CUDA kernels of norms on the host: against fp64, and bit for bit against the
+// CPU's kernels where block_launch.hpp promises bits.
+#include "kernels/cpu/layer_norm.hpp"
+#include "kernels/cpu/rms_norm.hpp"
+#include "kernels/cuda/column_body.hpp"
+#include "kernels/cuda/norm_body.hpp"
+#include "tests/kernels/cuda_bodies.hpp"
+
+namespace sluice::testing {
+namespace {
+
+// The buffers of a norm of kRows rows, with statistics of the CPU's forward.
+struct NormCase {
+  explicit NormCase(const Shape& shape)
+      : x(random(shape.dtype, kRows * shape.width, 10, 2.0F)),
+        weight(random(shape.dtype, shape.width, 11)),
+        bias(random(shape.dtype, shape.width, 12)),
+        dy(random(shape.dtype, kRows * shape.width, 13)),
+        residual(random(shape.dtype, kRows * shape.width, 14)),
+        mean(floats(kRows)),
+        rstd(floats(kRows)),
+        y(x),
+        args{x.data(),    weight.data(), bias.data(), numbers(mean), numbers(rstd),
+             shape.dtype, kRows,         shape.width, 1e-5} {}
+
+  [[nodiscard]] RmsNormArgs rms() const {
+    return {args.x, args.weight, args.rstd, args.dtype, args.rows, args.hidden, args.eps};
+  }
+
+  Buffer x, weight, bias, dy, residual, mean, rstd, y;
+  LayerNormArgs args;
+};
+
+// Rounding of a result of size `size` in dtype, and of fp32 sums.
+double tolerance(DType dtype, double size) {
+  const double rounding = dtype == DType::kFloat32 ? 4e-6 : dtype == DType::kBFloat16 ? 4e-3 : 5e-4;
+  return rounding * (1 + std::abs(size));
+}
+
+struct Statistics {
+  double mean = 0, rstd = 0;
+};
+Statistics statistics_of(const float* x, std::int64_t n, bool centered, double eps) {
+  Statistics s;
+  for (std::int64_t i = 0; i < n && centered; ++i) s.mean += x[i] / static_cast<double>(n);
+  double squares = 0;
+  for (std::int64_t i = 0; i < n; ++i) squares += (x[i] - s.mean) * (x[i] - s.mean);
+  s.rstd = 1 / std::sqrt(squares / static_cast<double>(n) + eps);
+  return s;
+}
+
+template <bool kCentered>
+void expect_forward() {
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const NormCase c(shape);
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      cuda::norm_forward_body<T, kCentered>(c.args, c.y.data(), row, cuda::Warp{}, shape.aligned());
+    }
+    const std::vector<float> x = c.x.values(shape.dtype), y = c.y.values(shape.dtype);
+    const std::vector<float> w = c.weight.values(shape.dtype), b = c.bias.values(shape.dtype);
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      const Statistics s =
+          statistics_of(x.data() + row * shape.width, shape.width, kCentered, c.args.eps);
+      if (kCentered) {
+        EXPECT_NEAR(numbers(c.mean)[row], s.mean, 1e-6);
+      }
+      EXPECT_NEAR(numbers(c.rstd)[row], s.rstd, 2e-6 * s.rstd);
+      for (std::int64_t i = 0; i < shape.width; ++i) {
+        const auto at = static_cast<std::size_t>(row * shape.width + i);
+        const auto column = static_cast<std::size_t>(i);
+        const double want = (x[at] - s.mean) * s.rstd * w[column] + (kCentered ? b[column] : 0.0F);
+        ASSERT_NEAR(y[at], want, tolerance(shape.dtype, want)) << row << ", " << i;
+      }
+    }
+  });
+}
+
+TEST(CudaNormBodies, LayerNormForwardAgreesWithDoubles) { expect_forward<true>(); }
+TEST(CudaNormBodies, RmsNormForwardAgreesWithDoubles) { expect_forward<false>(); }
+
+// dx of one row in doubles.
+std::vector<double> row_gradient(const NormCase& c, const Shape& shape, std::int64_t row,
+                                 bool centered) {
+  const auto n = static_cast<std::size_t>(shape.width);
+  const std::vector<float> x = c.x.values(shape.dtype), dy = c.dy.values(shape.dtype);
+  const std::vector<float> w = c.weight.values(shape.dtype), r = c.residual.values(shape.dtype);
+  const std::size_t at = static_cast<std::size_t>(row) * n;
+  const Statistics s = statistics_of(x.data() + at, shape.width, centered, c.args.eps);
+  double mean_g = 0, mean_gz = 0;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double g = static_cast<double>(dy[at + i]) * w[i];
+    mean_g += g / static_cast<double>(n);
+    mean_gz += g * (x[at + i] - s.mean) * s.rstd / static_cast<double>(n);
+  }
+  std::vector<double> dx;
+  for (std::size_t i = 0; i < n; ++i) {
+    const double g = static_cast<double>(dy[at + i]) * w[i];
+    const double z = (x[at + i] - s.mean) * s.rstd;
+    dx.push_back(r[at + i] + s.rstd * (g - (centered ? mean_g : 0) - z * mean_gz));
+  }
+  return dx;
+}
+
+template <bool kCentered>
+void expect_input_gradient() {
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const NormCase c(shape);
+    const Buffer dx = c.dy;  // in the place of dy
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      cuda::norm_forward_body<T, kCentered>(c.args, c.y.data(), row, cuda::Warp{}, shape.aligned());
+      cuda::norm_input_body<T, kCentered>(c.args, {dx.data(), dx.data(), c.residual.data()}, row,
+                                          cuda::Warp{}, shape.aligned());
+    }
+    const std::vector<float> got = dx.values(shape.dtype);
+    for (const std::int64_t row : {std::int64_t{0}, kRows / 2, kRows - 1}) {
+      const std::vector<double> want = row_gradient(c, shape, row, kCentered);
+      for (std::int64_t i = 0; i < shape.width; ++i) {
+        const double wanted = want[static_cast<std::size_t>(i)];
+        ASSERT_NEAR(got[static_cast<std::size_t>(row * shape.width + i)], wanted,
+                    2 * tolerance(shape.dtype, wanted))
+            << row << ", " << i;
+      }
+    }
+  });
+}
+
+TEST(CudaNormBodies, LayerNormInputGradientAgreesWithDoubles) { expect_input_gradient<true>(); }
+TEST(CudaNormBodies, RmsNormInputGradientAgreesWithDoubles) { expect_input_gradient<false>(); }
+
+TEST(CudaNormBodies, NormWithoutResidualOrStatistics) {
+  const Shape shape{DType::kFloat32, 64};
+  NormCase c(shape);
+  const Buffer with = c.y, without = c.dy;
+  cuda::norm_forward_body<float, true>(c.args, with.data(), 0, cuda::Warp{}, true);
+  cuda::norm_input_body<float, true>(c.args, {without.data(), without.data(), nullptr}, 0,
+                                     cuda::Warp{}, true);
+  const std::vector<double> all = row_gradient(c, shape, 0, true);
+  EXPECT_NEAR(numbers(without)[3], all[3] - numbers(c.residual)[3], 1e-4);
+  c.args.mean = c.args.rstd = nullptr;
+  const Buffer again = c.x;  // y is x
+  c.args.x = again.data();
+  cuda::norm_forward_body<float, true>(c.args, again.data(), 0, cuda::Warp{}, true);
+  EXPECT_EQ(std::memcmp(again.data(), with.data(), floats(64)), 0);
+}
+
+// Given the CPU's statistics.
+template <bool kCentered>
+void expect_weight_gradient() {
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const NormCase c(shape);
+    const Buffer want_w = random(DType::kFloat32, shape.width, 15);
+    const Buffer want_b = random(DType::kFloat32, shape.width, 16);
+    const Buffer got_w = want_w, got_b = want_b;
+    if (kCentered) {
+      layer_norm_forward(c.args, c.y.data());
+      layer_norm_weight_gradient(c.args, numbers(want_w), numbers(want_b), c.dy.data(), true,
+                                 false);
+    } else {
+      rms_norm_forward(c.rms(), c.y.data());
+      rms_norm_weight_gradient(c.rms(), numbers(want_w), c.dy.data(), true);
+    }
+    const std::int64_t each = cuda::sum_parts(kRows, shape.width);
+    const Buffer parts(floats(kCentered ? 2 * each : each));
+    const cuda::NormWeightGradient to{c.dy.data(), numbers(got_w), numbers(got_b),
+                                      true,        false,          numbers(parts)};
+    const std::int64_t blocks = (kRows + kSumRows - 1) / kSumRows;
+    on_rows(blocks, [&](std::int64_t block, const Worker& worker) {
+      cuda::norm_parts_body<T, kCentered>(c.args, to, block, worker, shape.aligned());
+    });
+    for (std::int64_t column = 0; column < shape.width; ++column) {
+      cuda::column_total_body(to.d_weight, to.parts, blocks, shape.width, column, true);
+      if (kCentered) {
+        cuda::column_total_body(to.d_bias, to.parts + each, blocks, shape.width, column, false);
+      }
+    }
+    EXPECT_EQ(got_w.content(), want_w.content());
+    EXPECT_EQ(got_b.content(), want_b.content());
+  });
+}
+
+TEST(CudaNormBodies, LayerNormWeightGradientHasTheBitsOfTheCpu) { expect_weight_gradient<true>(); }
+TEST(CudaNormBodies, RmsNormWeightGradientHasTheBitsOfTheCpu) { expect_weight_gradient<false>(); }
+
+}  // namespace
+}  // namespace sluice::testing

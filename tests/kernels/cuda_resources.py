@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""What the kernels of transformer blocks need of a GPU, by ptxas and PTX: needs nvcc and no GPU.
+
+Usage: cuda_resources.py NVCC SOURCE_DIR ARCHITECTURES FLAG... Architectures are numbers with commas between, such as 80,90.
+A kernel may not spill registers, use a stack or add by atomics, and reads and writes device memory 16 bytes at a time.
+"""
+import os
+import re
+import subprocess
+import sys
+import tempfile
+
+# The kernels of each source. column_total adds parts in fp32, one column a thread: its loads are 4 bytes of 32 neighbours.
+SOURCES = {"activation": 6, "branch": 6, "norm": 22}
+NARROW = ("column_total_kernel",)
+REPORT = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", re.S)
+
+
+def compile_to(kind, name, tools, out):
+    nvcc, source, architecture, flags = tools
+    command = [nvcc, "-std=c++17", "-O3", f"-arch={kind}_{architecture}", f"-I{source}", *flags, "-Xptxas", "-v",
+               "-cubin" if kind == "sm" else "-ptx", os.path.join(source, f"kernels/cuda/{name}.cu"), "-o", out]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stderr
+
+
+def spill_faults(name, count, tools, folder):
+    kernels = REPORT.findall(compile_to("sm", name, tools, os.path.join(folder, "a.cubin")))
+    if len(kernels) != count:
+        yield f"{name}: {len(kernels)} kernels instead of {count}"
+    for kernel, *sizes in kernels:
+        if any(int(size) for size in sizes):
+            yield f"{kernel}: stack frame, spill stores and spill loads of {', '.join(sizes)} bytes"
+
+
+def access_faults(name, tools, folder):
+    out = os.path.join(folder, "a.ptx")
+    compile_to("compute", name, tools, out)
+    with open(out, encoding="utf-8") as file:
+        ptx = file.read()
+    for kernel in re.split(r"^\.visible \.entry |^\.entry ", ptx, flags=re.M)[1:]:
+        called = kernel[:kernel.index("(")]
+        if re.search(r"\b(atom|red)\.", kernel):
+            yield f"{called}: adds by atomics, so sums have no order"
+        if any(narrow in called for narrow in NARROW):
+            continue
+        if not re.search(r"\bld\.global(\.nc)?\.v4\.[buf]32\b", kernel):
+            yield f"{called}: no load of 16 bytes"
+        if "parts_kernel" not in called and not re.search(r"\bst\.global\.v4\.[buf]32\b", kernel):
+            yield f"{called}: no store of 16 bytes"
+
+
+def main():
+    nvcc, source, architectures, *flags = sys.argv[1:]
+    faults = []
+    with tempfile.TemporaryDirectory() as folder:
+        for architecture in architectures.split(","):
+            tools = (nvcc, source, architecture, flags)
+            for name, count in SOURCES.items():
+                faults += [f"sm_{architecture}: {fault}" for fault in spill_faults(name, count, tools, folder)]
+        for name in SOURCES:
+            faults += access_faults(name, tools, folder)
+    for fault in faults:
+        print(fault, file=sys.stderr)
+    return 1 if faults else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
