@@ -7,9 +7,9 @@
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "kernels/cpu/check_ids.hpp"
-#include "kernels/cpu/column_grain.hpp"
 #include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/parallel.hpp"
+#include "kernels/cpu/row_grain.hpp"
 
 namespace sluice {
 void embedding_forward(const EmbeddingArgs& a) {

@@ -105,4 +105,23 @@ struct BranchArgs {
   MaskPlace mask;
 };
 
+// A row without a target: no loss, no gradient (kIgnoreTarget of softmax_cross_entropy.hpp).
+inline constexpr std::int64_t kNoTarget = -100;
+
+// Softmax cross entropy of fp32 logits [rows, row_stride], the first `vocab` of a row. losses
+// [rows]; a target that is neither a column nor kNoTarget gives NaN. gradient: (softmax - onehot)
+// scale of `dtype`, rows as far apart as those of the logits, which it may replace in fp32; or
+// null. REQUIRES: logits, gradient and their rows are on multiples of 16 bytes.
+struct EntropyArgs {
+  const float* logits = nullptr;
+  void* gradient = nullptr;
+  float* losses = nullptr;
+  const std::int64_t* targets = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t rows = 0;
+  std::int64_t vocab = 0;
+  std::int64_t row_stride = 0;
+  float scale = 1;
+};
+
 }  // namespace sluice::cuda

@@ -25,5 +25,6 @@ void launch_gelu(const GeluArgs& args, StreamRef stream);
 void launch_swiglu(const SwigluArgs& args, StreamRef stream);
 void launch_rope(const RopeTokens& tokens, StreamRef stream);
 void launch_branch(const BranchArgs& args, StreamRef stream);
+void launch_entropy(const EntropyArgs& args, StreamRef stream);
 
 }  // namespace sluice::cuda

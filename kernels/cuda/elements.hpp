@@ -36,6 +36,7 @@ SLUICE_BODY void narrow(float x, Half* to) { *to = __float2half_rn(x); }
 SLUICE_BODY float fma32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 SLUICE_BODY float root(float x) { return __fsqrt_rn(x); }
 SLUICE_BODY float quotient(float a, float b) { return __fdiv_rn(a, b); }
+SLUICE_BODY float logarithm(float x) { return logf(x); }
 SLUICE_BODY std::uint32_t bits_of(float x) { return __float_as_uint(x); }
 SLUICE_BODY float from_bits(std::uint32_t bits) { return __uint_as_float(bits); }
 #else
@@ -49,6 +50,7 @@ SLUICE_BODY void narrow(float x, float* to) { *to = x; }
 SLUICE_BODY float fma32(float a, float b, float c) { return std::fma(a, b, c); }
 SLUICE_BODY float root(float x) { return std::sqrt(x); }
 SLUICE_BODY float quotient(float a, float b) { return a / b; }
+SLUICE_BODY float logarithm(float x) { return std::log(x); }
 SLUICE_BODY std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 SLUICE_BODY float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
 #endif

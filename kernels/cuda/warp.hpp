@@ -1,5 +1,6 @@
-// A warp that handles one row. `sum` adds what f(lane) returns over all 32 lanes, in the order of a
-// butterfly: lane l adds lane l ^ 16, then l ^ 8, ... Every lane gets the same bits. `each` calls
+// A warp that handles one row. `reduce` merges what f(lane) returns over all 32 lanes, in the order
+// of a butterfly: lane l merges lane l ^ 16, then l ^ 8, ... merge(a, b) has the bits of merge(b,
+// a), so every lane gets the same bits. Values are pairs of floats. `sum` adds. `each` calls
 // f(lane) for the lanes that run here: the thread's own on the device, all in turn on the host. So
 // no variable but a sum's result passes between calls.
 #pragma once
@@ -15,6 +16,10 @@ struct Two {
   float b = 0;
 };
 
+struct AddTwo {
+  SLUICE_BODY Two operator()(const Two& x, const Two& y) const { return {x.a + y.a, x.b + y.b}; }
+};
+
 #ifdef __CUDACC__
 
 struct Warp {
@@ -24,10 +29,15 @@ struct Warp {
   }
   template <class Fn>
   __device__ __forceinline__ Two sum(Fn f) const {
-    Two value = f(static_cast<int>(threadIdx.x % kWarp));
+    return reduce(f, AddTwo{});
+  }
+  template <class Fn, class Merge>
+  __device__ __forceinline__ auto reduce(Fn f, Merge merge) const {
+    auto value = f(static_cast<int>(threadIdx.x % kWarp));
     for (int other = kWarp / 2; other > 0; other /= 2) {
-      value.a += __shfl_xor_sync(0xffffffffU, value.a, other);
-      value.b += __shfl_xor_sync(0xffffffffU, value.b, other);
+      const auto [a, b] = value;
+      value = merge(
+          value, {__shfl_xor_sync(0xffffffffU, a, other), __shfl_xor_sync(0xffffffffU, b, other)});
     }
     return value;
   }
@@ -42,13 +52,16 @@ struct Warp {
   }
   template <class Fn>
   [[nodiscard]] Two sum(Fn f) const {
-    Two values[kWarp];
+    return reduce(f, AddTwo{});
+  }
+  template <class Fn, class Merge>
+  [[nodiscard]] auto reduce(Fn f, Merge merge) const {
+    decltype(f(0)) values[kWarp];
     for (int lane = 0; lane < kWarp; ++lane) values[lane] = f(lane);
     for (int other = kWarp / 2; other > 0; other /= 2) {
-      Two next[kWarp];
+      decltype(f(0)) next[kWarp];
       for (int lane = 0; lane < kWarp; ++lane) {
-        next[lane] = {values[lane].a + values[lane ^ other].a,
-                      values[lane].b + values[lane ^ other].b};
+        next[lane] = merge(values[lane], values[lane ^ other]);
       }
       for (int lane = 0; lane < kWarp; ++lane) values[lane] = next[lane];
     }

@@ -1,0 +1,27 @@
+#include "kernels/cuda/block_launch.hpp"
+#include "kernels/cuda/entropy_body.hpp"
+#include "kernels/cuda/grid.cuh"
+
+namespace sluice::cuda {
+namespace {
+
+template <class T>
+__global__ void __launch_bounds__(kThreads) entropy_kernel(EntropyArgs a) {
+  const std::int64_t row = warp_row();
+  if (row < a.rows) entropy_body<T>(a, row, Warp{});
+}
+
+}  // namespace
+
+void launch_entropy(const EntropyArgs& a, StreamRef stream) {
+  if (a.rows <= 0) return;
+  check_argument(packs_aligned(a.row_stride * size_of(a.dtype), {a.logits, a.gradient}),
+                 "cross entropy on a GPU needs logits and rows on multiples of 16 bytes");
+  with_device_dtype(a.dtype, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    entropy_kernel<T><<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(a);
+  });
+  check_launch("cross entropy");
+}
+
+}  // namespace sluice::cuda

@@ -1,0 +1,124 @@
+// Softmax cross entropy of one row of fp32 logits by one warp: one pass for maximum and sum of
+// exponentials, one for the gradient.
+#pragma once
+
+#include <type_traits>
+
+#include "kernels/cuda/activation_body.hpp"
+#include "kernels/cuda/warp.hpp"
+
+namespace sluice::cuda {
+
+// Maximum of some logits, and the sum of exp(logit - maximum).
+struct MaxSum {
+  float max = -__builtin_huge_valf();
+  float sum = 0;
+};
+
+SLUICE_BODY float scaled_to(const MaxSum& part, float max) {
+  return part.max == max ? part.sum : part.sum * exp32(part.max - max);
+}
+
+// Symmetric, as Warp::reduce wants.
+struct MergeMaxSum {
+  SLUICE_BODY MaxSum operator()(const MaxSum& a, const MaxSum& b) const {
+    const float max = a.max > b.max ? a.max : b.max;
+    return {max, scaled_to(a, max) + scaled_to(b, max)};
+  }
+};
+
+// A NaN among the logits may be no maximum; it is in the sum.
+SLUICE_BODY MaxSum with_pack(const MaxSum& before, const Pack<float>& x, std::int64_t n) {
+  constexpr int kSize = Pack<float>::kSize;
+  float max = before.max;
+  for (int j = 0; j < kSize; ++j) max = j < n && x.v[j] > max ? x.v[j] : max;
+  float sum = scaled_to(before, max);
+  for (int j = 0; j < kSize; ++j) {
+    if (j < n) sum += x.v[j] == max ? 1.0F : exp32(x.v[j] - max);
+  }
+  return {max, sum};
+}
+
+// Four elements of T in memory, on a multiple of their size.
+template <class T>
+struct alignas(4 * sizeof(T)) Quad {
+  T v[Pack<float>::kCount];
+};
+
+template <class T>
+SLUICE_BODY void store_gradient(T* to, const Pack<float>& values, std::int64_t n) {
+  constexpr int kSize = Pack<float>::kSize;
+  if (n < kSize) {
+    for (int j = 0; j < kSize; ++j) {
+      if (j < n) narrow(values.v[j], to + j);
+    }
+    return;
+  }
+  Quad<T> quad;
+  for (int j = 0; j < kSize; ++j) narrow(values.v[j], &quad.v[j]);
+#ifdef __CUDACC__
+  using Words = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
+  Words words;
+  memcpy(&words, &quad, sizeof quad);
+  *reinterpret_cast<Words*>(to) = words;
+#else
+  std::memcpy(static_cast<void*>(to), &quad, sizeof quad);
+#endif
+}
+
+// The gradient of a row with a target, (softmax - onehot) scale; p - 1 in double, because near p =
+// 1 the fp32 difference has no correct digits.
+template <class T>
+SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const MaxSum& all,
+                                  const Warp& warp) {
+  const float* x = a.logits + row * a.row_stride;
+  T* to = static_cast<T*>(a.gradient) + row * a.row_stride;
+  const std::int64_t target = a.targets[row];
+  const float factor = quotient(a.scale, all.sum);
+  warp.each([&](int lane) {
+    for_packs<float>(a.vocab, {lane, kWarp}, [&](std::int64_t i, std::int64_t n) {
+      Pack<float> at = load_pack(x + i, n, true);
+      for (int j = 0; j < Pack<float>::kSize; ++j) {
+        const float e = exp32(at.v[j] - all.max);
+        at.v[j] = e * factor;
+        if (i + j == target) {
+          const double p = static_cast<double>(e) / static_cast<double>(all.sum);
+          at.v[j] = static_cast<float>((p - 1.0) * static_cast<double>(a.scale));
+        }
+      }
+      store_gradient(to + i, at, n);
+    });
+  });
+}
+
+template <class T>
+SLUICE_BODY void entropy_body(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
+  const float* x = a.logits + row * a.row_stride;
+  const std::int64_t target = a.targets[row];
+  if (target == kNoTarget) {
+    warp.each([&](int lane) {
+      if (lane == 0) a.losses[row] = 0;
+      for (std::int64_t i = lane; i < a.vocab && a.gradient != nullptr; i += kWarp) {
+        narrow(0.0F, static_cast<T*>(a.gradient) + row * a.row_stride + i);
+      }
+    });
+    return;
+  }
+  const bool known = target >= 0 && target < a.vocab;
+  const float of_target = known ? x[target] : from_bits(0x7fc00000U);  // NaN
+  const MaxSum all = warp.reduce(
+      [&](int lane) {
+        MaxSum part;
+        for_packs<float>(a.vocab, {lane, kWarp}, [&](std::int64_t i, std::int64_t n) {
+          part = with_pack(part, load_pack(x + i, n, true), n);
+        });
+        return part;
+      },
+      MergeMaxSum{});
+  warp.each([&](int lane) {
+    if (lane == 0) a.losses[row] = logarithm(all.sum) + (all.max - of_target);
+  });
+  if (a.gradient != nullptr) entropy_gradient<T>(a, row, all, warp);
+}
+
+}  // namespace sluice::cuda

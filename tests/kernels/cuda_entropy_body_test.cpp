@@ -1,0 +1,111 @@
+// The body of the CUDA cross entropy on the host, against doubles.
+#include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "kernels/cuda/entropy_body.hpp"
+#include "tests/kernels/cuda_bodies.hpp"
+
+namespace sluice::testing {
+namespace {
+
+static_assert(cuda::kNoTarget == kIgnoreTarget);
+
+constexpr std::int64_t kVocab = 1003, kStride = 1024, kTexts = 9;
+
+struct EntropyCase {
+  explicit EntropyCase(float std)
+      : logits(random(DType::kFloat32, kTexts * kStride, 31, std)), losses(floats(kTexts)) {
+    for (std::int64_t row = 0; row < kTexts; ++row) targets.push_back(row * 113 % kVocab);
+    targets[3] = kIgnoreTarget;
+    targets[4] = kVocab - 1;
+  }
+
+  // `gradient` null: the losses alone.
+  void run(void* gradient, DType dtype) const {
+    const cuda::EntropyArgs args{numbers(logits), gradient, numbers(losses), targets.data(), dtype,
+                                 kTexts,          kVocab,   kStride,         0.25F};
+    for (std::int64_t row = 0; row < kTexts; ++row) {
+      if (dtype == DType::kFloat32) cuda::entropy_body<float>(args, row, cuda::Warp{});
+      if (dtype == DType::kBFloat16) cuda::entropy_body<cuda::Bf16>(args, row, cuda::Warp{});
+      if (dtype == DType::kFloat16) cuda::entropy_body<cuda::Half>(args, row, cuda::Warp{});
+    }
+  }
+
+  // Of column c: (softmax - onehot) / 4.
+  [[nodiscard]] double gradient(std::int64_t row, std::int64_t c) const {
+    const std::int64_t target = targets[static_cast<std::size_t>(row)];
+    if (target == kIgnoreTarget) return 0;
+    return (std::exp(at(row, c) - log_sum(row)) - (c == target ? 1 : 0)) / 4;
+  }
+  [[nodiscard]] double loss(std::int64_t row) const {
+    const std::int64_t target = targets[static_cast<std::size_t>(row)];
+    return target == kIgnoreTarget ? 0 : log_sum(row) - at(row, target);
+  }
+  // ln of the sum of exponentials.
+  [[nodiscard]] double log_sum(std::int64_t row) const {
+    double sum = 0, max = at(row, 0);
+    for (std::int64_t c = 0; c < kVocab; ++c) max = std::max(max, at(row, c));
+    for (std::int64_t c = 0; c < kVocab; ++c) sum += std::exp(at(row, c) - max);
+    return max + std::log(sum);
+  }
+
+  Buffer logits, losses;
+  std::vector<std::int64_t> targets;
+
+ private:
+  [[nodiscard]] double at(std::int64_t row, std::int64_t c) const {
+    return numbers(logits)[row * kStride + c];
+  }
+};
+
+double rounding_of(DType dtype) {
+  return dtype == DType::kFloat32 ? 4e-6 : dtype == DType::kBFloat16 ? 4e-3 : 5e-4;
+}
+
+TEST(CudaEntropyBody, AgreesWithDoubles) {
+  for (const float std : {1.0F, 30.0F}) {
+    for (const DType dtype : kDTypes) {
+      const EntropyCase c(std);
+      const Buffer gradient(static_cast<std::size_t>(kTexts * kStride * size_of(dtype)));
+      std::memset(gradient.data(), 0x11, gradient.content().size());
+      c.run(gradient.data(), dtype);
+      const std::vector<float> got = gradient.values(dtype);
+      const float untouched = got.back();
+      for (std::int64_t row = 0; row < kTexts; ++row) {
+        EXPECT_NEAR(numbers(c.losses)[row], c.loss(row), 2e-6 * (1 + std::abs(c.log_sum(row))));
+        for (const std::int64_t i : {0, 1, 113, 226, 565, 1001, 1002}) {
+          const double want = c.gradient(row, i);
+          EXPECT_NEAR(got[static_cast<std::size_t>(row * kStride + i)], want,
+                      rounding_of(dtype) * std::abs(want) + 5e-8)
+              << name_of(dtype) << ", row " << row << ", column " << i;
+        }
+        EXPECT_EQ(got[static_cast<std::size_t>(row * kStride + kVocab)], untouched);
+      }
+    }
+  }
+}
+
+TEST(CudaEntropyBody, GradientReplacesTheLogitsAndLossNeedsNone) {
+  const EntropyCase c(2.0F), in_place(2.0F);
+  const Buffer apart = c.logits;
+  c.run(apart.data(), DType::kFloat32);
+  in_place.run(in_place.logits.data(), DType::kFloat32);
+  EXPECT_EQ(in_place.logits.content(), apart.content());
+  const Buffer losses = c.losses;
+  c.run(nullptr, DType::kFloat32);
+  EXPECT_EQ(c.losses.content(), losses.content());
+}
+
+TEST(CudaEntropyBody, MasksAndFaults) {
+  EntropyCase c(1.0F);
+  numbers(c.logits)[5] = -kInf;               // a mask
+  numbers(c.logits)[kStride + 7] = kNan;      // in the second row
+  numbers(c.logits)[2 * kStride + 7] = kInf;  // in the third
+  c.targets[5] = kVocab;
+  c.targets[6] = -1;
+  c.run(nullptr, DType::kFloat32);
+  EXPECT_NEAR(numbers(c.losses)[0], c.loss(0), 1e-4);
+  for (const int row : {1, 2, 5, 6}) EXPECT_FALSE(std::isfinite(numbers(c.losses)[row])) << row;
+  EXPECT_EQ(numbers(c.losses)[3], 0);
+}
+
+}  // namespace
+}  // namespace sluice::testing
