@@ -28,6 +28,10 @@ Section train_section() {
            "Seed of initial weights, dropout and the order of samples.")
       .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")
       .example("0.5")
+      .key("deterministic", &O::deterministic, boolean(),
+           "Whether the backward of attention on a GPU gives the same bits from run to run. It is "
+           "slower then, and takes more memory for few heads and samples. CPUs always do.")
+      .when("ranks run on GPUs")
       .key("freeze", &O::freeze, patterns(),
            "Parameters that are not trained, by name: no gradients, no optimizer states. A pattern "
            "has components between points: names with * and ?, or ranges of numbers; it names all "

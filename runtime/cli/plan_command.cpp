@@ -107,7 +107,7 @@ int run_plan(const PlanCommand& command) {
   validate(config, place.world, std::nullopt, Purpose::kPlan);
   print_notes(config);
   if (place.on_gpu) {
-    check_gpu_activations(config);
+    check_gpu_blocks(config);
     check_gpu_documents(config);
   }
   place.local_ranks = ranks_of_host(machine.profile, config.run, place.world);
@@ -127,8 +127,8 @@ int run_plan(const PlanCommand& command) {
   if (command.suggest) result = search_plans(planner, config.run, question, facts.notes);
   if (place.on_gpu && is_for_later(config.run, result ? &*result : nullptr)) {
     facts.notes.emplace_back(
-        "GPUs run neither recompute.mode: selective nor parallel.tensor or pipeline above 1 yet: "
-        "`sluice train` refuses them there");
+        "GPUs do not run parallel.tensor or pipeline above 1 yet: `sluice train` refuses them "
+        "there");
   }
   facts.notes.push_back(describe_saving(config, place));
   std::optional<std::vector<FitRow>> rows;

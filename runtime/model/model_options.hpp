@@ -42,21 +42,17 @@ struct ModelOptions {
   std::string from{};                // a Hugging Face directory; empty: fresh weights
   // Not a key of `model:`: the run's choice for train.matmul. kFp32 is for explicit units on a CPU.
   MatmulType matmul = MatmulType::kNative;
-  // Not a key: the model runs on a GPU. Its blocks then use libtorch's autograd, despite
-  // explicit_units, because explicit blocks have no CUDA kernels. A dry run takes the same paths.
+  // Not a key: the model runs on a GPU (block_choice.hpp). A dry run takes the same paths.
   bool on_gpu = false;
   // Not a key: rows may hold several documents (UnitCall::documents), as the data says
   // (DataOptions::packs_rows). Units then take the code of documents for every row, so that a dry
   // run, whose rows are one document, counts the most that a row can need.
   bool packed_rows = false;
+  // Not a key: train.deterministic.
+  bool deterministic = false;
   // Not a key: train.freeze, the patterns of parameters that are not trained (frozen_groups.hpp).
   std::vector<std::string> freeze{};
 };
-
-// Decides which kind of block runs, for plans, budget checks, searches and runs.
-[[nodiscard]] inline bool has_explicit_blocks(const ModelOptions& o) {
-  return o.explicit_units && !o.on_gpu;
-}
 
 // Fills in every "0: ..." above except vocab. REQUIRES: heads > 0.
 [[nodiscard]] inline ModelOptions with_defaults(ModelOptions o) {

@@ -1,6 +1,7 @@
 #include "runtime/model/units.hpp"
 
 #include "base/error.hpp"
+#include "runtime/model/block_choice.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
 #include "runtime/model/blocks/gpt2_units.hpp"
 #include "runtime/model/blocks/llama_units.hpp"
@@ -13,11 +14,11 @@ namespace {
 class BlockMaker {
  public:
   BlockMaker(Model& model, bool dry) : model_(model), o_(model.spec.options), dry_(dry) {
-    if (!model.tensor || has_explicit_blocks(o_)) return;
+    if (!model.tensor || (runs_explicit_blocks(o_) && !o_.on_gpu)) return;
     const std::string what = "parallel.tensor: " + std::to_string(model.tensor->size()) + " ranks ";
-    if (o_.explicit_units) {
-      throw ConfigError(what + "run on the host's memory: explicit blocks have no CUDA kernels; " +
-                        "set parallel.tensor: 1 on GPUs");
+    if (o_.on_gpu) {
+      throw ConfigError(what +
+                        "exchange through the host's memory; set parallel.tensor: 1 on GPUs");
     }
     throw ConfigError(what + "need model.explicit_units: true: the units of libtorch's autograd " +
                       "have all of a block");
@@ -28,11 +29,11 @@ class BlockMaker {
  private:
   std::unique_ptr<Unit> make(std::int64_t layer) {
     if (o_.type == ModelType::kGpt2) {
-      return has_explicit_blocks(o_) ? make_gpt2_explicit_block(o_, layer, model_.tensor)
+      return runs_explicit_blocks(o_) ? make_gpt2_explicit_block(o_, layer, model_.tensor)
                                      : make_gpt2_block(o_, layer);
     }
     if (!shared_) shared_ = std::make_shared<const LlamaConstants>(o_, dry_);
-    return has_explicit_blocks(o_) ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
+    return runs_explicit_blocks(o_) ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
                                    : make_llama_block(o_, layer, shared_);
   }
 

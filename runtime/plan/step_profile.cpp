@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
+#include "runtime/model/block_choice.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
@@ -183,7 +184,8 @@ std::string_view name_of(RecomputeMode mode) {
 ModelOptions unit_options(const EngineOptions& options) {
   ModelOptions model = options.model;
   const bool is_mesh = options.parallel.tensor > 1 || options.parallel.pipeline > 1;
-  if (is_mesh || options.recompute.mode == RecomputeMode::kSelective) model.on_gpu = false;
+  const bool selective = options.recompute.mode == RecomputeMode::kSelective;
+  if (is_mesh || (selective && !runs_explicit_blocks(model))) model.on_gpu = false;
   return model;
 }
 

@@ -22,6 +22,7 @@ struct TrainOptions {
   AccumulationOrder accumulation_order = AccumulationOrder::kMicro;
   DType dtype = DType::kFloat32;
   MatmulChoice matmul = MatmulChoice::kAuto;
+  bool deterministic = false;  // a GPU's attention gives the same bits from run to run
   std::uint64_t seed = 1234;
   double clip = 1.0;                  // global gradient norm; 0: off
   std::vector<std::string> freeze{};  // patterns of parameters that are not trained

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/device_access.hpp"
+#include "runtime/model/block_choice.hpp"
 #include "runtime/observe/nvtx.hpp"
 
 namespace sluice {
@@ -16,7 +17,6 @@ namespace {
 
 constexpr const char* kTensor = "parallel.tensor";
 constexpr const char* kPipeline = "parallel.pipeline";
-constexpr const char* kRecomputeMode = "recompute.mode";
 
 }  // namespace
 
@@ -81,13 +81,22 @@ MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {
   return {all[0], all[1]};
 }
 
-void check_gpu_activations(const LoadedConfig& config) {
-  if (config.run.offload.activations != Tier::kDevice &&
-      config.run.recompute.mode != RecomputeMode::kFull) {
-    throw ConfigError(config.place("offload.activations") + ": offload.activations: " +
-                      std::string(name_of(config.run.offload.activations)) +
-                      ": GPUs run libtorch's autograd, and what that keeps cannot be parted from "
-                      "it; set recompute.mode: full, or leave activations on the device");
+// What needs explicit blocks, of a model whose blocks a GPU leaves to libtorch's autograd.
+void check_gpu_blocks(const LoadedConfig& config) {
+  const RunConfig& run = config.run;
+  ModelOptions model = run.model;
+  model.on_gpu = true;
+  if (!model.explicit_units || runs_explicit_blocks(model)) return;
+  const auto refuse = [&](const std::string& key, std::string_view value) {
+    throw ConfigError(config.place(key) + ": " + key + ": " + std::string(value) +
+                      ": needs explicit blocks, which a GPU has for model.dropout: 0 and a "
+                      "head_dim that is a multiple of 8 up to 256; set them so, or recompute.mode: full");
+  };
+  if (run.recompute.mode == RecomputeMode::kSelective) {
+    refuse("recompute.mode", name_of(run.recompute.mode));
+  }
+  if (run.offload.activations != Tier::kDevice && run.recompute.mode != RecomputeMode::kFull) {
+    refuse("offload.activations", name_of(run.offload.activations));
   }
 }
 
@@ -105,14 +114,12 @@ void check_gpu_documents(const LoadedConfig& config) {
 }
 
 bool is_for_cpus(std::string_view key, std::string_view value) {
-  if (key == kRecomputeMode) return value == name_of(RecomputeMode::kSelective);
   return (key == kTensor || key == kPipeline) && value != "1";
 }
 
 std::vector<Setting> settings_for_cpus(const RunConfig& run) {
   std::vector<Setting> settings{{kTensor, std::to_string(run.parallel.tensor)},
-                                {kPipeline, std::to_string(run.parallel.pipeline)},
-                                {kRecomputeMode, std::string(name_of(run.recompute.mode))}};
+                                {kPipeline, std::to_string(run.parallel.pipeline)}};
   std::erase_if(settings, [](const Setting& s) { return !is_for_cpus(s.key, s.value); });
   return settings;
 }
@@ -127,14 +134,11 @@ void check_output(const LoadedConfig& config) {
 void check_gpus(const LoadedConfig& config, int local_ranks) {
   if (!runs_on_gpu(config.run)) return;
   for (const auto& [key, value] : settings_for_cpus(config.run)) {
-    const std::string why =
-        key == kRecomputeMode
-            ? " is of the explicit units, which run on CPUs so far; set none or full"
-            : ": ranks that share a model are written for CPUs so far; set it to 1";
-    throw ConfigError(config.place(key) + ": " + key + ": " + value + why +
-                      ", or launch.backend to gloo for a run on the CPU");
+    throw ConfigError(config.place(key) + ": " + key + ": " + value +
+                      ": ranks that share a model are written for CPUs so far; set it to 1, or "
+                      "launch.backend to gloo for a run on the CPU");
   }
-  check_gpu_activations(config);
+  check_gpu_blocks(config);
   check_gpu_documents(config);
   const int gpus = visible_gpu_count();
   if (local_ranks > gpus) {

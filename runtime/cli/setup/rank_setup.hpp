@@ -33,9 +33,9 @@ namespace sluice {
 // Broadcasts rank 0's rates. Collective.
 [[nodiscard]] MatmulRates shared_rates(const RunConfig& run, Communicator& comm);
 
-// Throws ConfigError if activations are to leave a GPU that keeps more than units' inputs. `train`
-// and `plan` refuse this in the same words.
-void check_gpu_activations(const LoadedConfig& config);
+// Throws ConfigError if a setting needs explicit blocks and a GPU leaves the model's blocks to
+// libtorch's autograd (runs_explicit_blocks). `train` and `plan` refuse this in the same words.
+void check_gpu_blocks(const LoadedConfig& config);
 // The same if rows hold documents and a GPU's attention operator does not take the model's heads.
 void check_gpu_documents(const LoadedConfig& config);
 

@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "kernels/cpu/softmax_cross_entropy.hpp"
+#include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/empty_tensor.hpp"
-#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/math/classifier_products.hpp"
 #include "runtime/model/math/dry_pieces.hpp"
 #include "runtime/model/math/sliced_entropy.hpp"
@@ -26,12 +26,12 @@ class ClassifierHead final : public LossHead {
                  std::shared_ptr<TensorGroup> group)
       : options_(options),
         slices_(model_slices(options, group ? group->part() : ModelPart{})),
-        products_(options.matmul),
+        products_(options.matmul, options.on_gpu, slices_.vocab.count),
         norm_(std::move(norm)),
         group_(std::move(group)) {}
 
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const override {
-    return std::min(rows, products_.chunk_rows(dtype)) * slices_.vocab.count * 4;
+    return products_.scratch_bytes(rows, dtype);
   }
 
   double loss(std::span<const at::Tensor> params, const at::Tensor& input,
@@ -54,6 +54,7 @@ class ClassifierHead final : public LossHead {
     double sum = 0;
     TensorGroup::Started summing;
     const std::int64_t N = h_NH.size(0);
+    const at::Tensor losses_N = losses_of(h_NH);
     const std::int64_t step = products_.chunk_rows(dtype_of(h_NH));
     std::int64_t next = 0;
     for (std::int64_t row = 0; row < N; row = next) {
@@ -61,11 +62,15 @@ class ClassifierHead final : public LossHead {
       next = next_piece(row, step, N, input.is_meta());
       const at::Tensor h_CH = h_NH.narrow(0, row, rows);
       const at::Tensor logits_CV = products_.logits_in(scratch, h_CH, weight_VH);
-      const CrossEntropy entropy{targets_N.narrow(0, row, rows), grad_scale, sink != nullptr};
-      sum += entropy_of(logits_CV, entropy, dtype_of(h_NH));
+      const at::Tensor dlogits_CV = sink == nullptr
+                                        ? at::Tensor()
+                                        : products_.gradient_in(scratch, logits_CV, dtype_of(h_NH));
+      sum += entropy_of(logits_CV,
+                        {targets_N.narrow(0, row, rows), grad_scale, dlogits_CV,
+                         options_.on_gpu ? losses_N.narrow(0, row, rows) : losses_N},
+                        dtype_of(h_NH));
       if (group_) group_->leave_out((next - row - step) / step);  // a dry run's chunks, all alike
       if (sink == nullptr) continue;
-      const at::Tensor dlogits_CV = products_.gradient_in(logits_CV, dtype_of(h_NH));
       products_.input_gradient(dh_NH.narrow(0, row, rows), dlogits_CV, weight_VH);
       // The ranks' gradients are summed while the last chunk's product with the rows runs.
       if (group_ && row + step >= N) summing = group_->sum(dh_NH, batch, Beside::kWeightProduct);
@@ -73,6 +78,7 @@ class ClassifierHead final : public LossHead {
       products_.in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
       classifier.accumulate = true;
     }
+    if (options_.on_gpu) sum = total_of(losses_N);
     if (sink == nullptr) return sum;
     const at::Tensor dh_MH = group_ ? summing.finish() : dh_NH;
     *grad_input = norm_->backward(params, {x_MH, normed, dh_MH}, *sink).view(input.sizes());
@@ -96,7 +102,8 @@ class ClassifierHead final : public LossHead {
   struct CrossEntropy {
     at::Tensor targets;
     double grad_scale;
-    bool gradient;
+    at::Tensor gradient;  // undefined: only the loss is wanted
+    at::Tensor losses;    // of each row, on a GPU
   };
 
   void refuse_cuda(const at::Tensor& input) const {
@@ -112,7 +119,7 @@ class ClassifierHead final : public LossHead {
 
   // [B, H] of one position, which with sequence parallelism one of the ranks has.
   at::Tensor rows_at(const at::Tensor& input, std::int64_t position) const {
-    if (!sequence()) return input.select(1, position);
+    if (!sequence()) return input.select(1, position).contiguous();
     const std::int64_t each = input.size(1);
     const at::Tensor own_BH = input.select(1, position % each).contiguous();
     return group_->each(own_BH).select(0, position / each);
@@ -131,8 +138,20 @@ class ClassifierHead final : public LossHead {
     return logits_BV;
   }
 
-  // Sum of the losses. With a gradient, the gradient replaces the logits: at the beginning of each
-  // row on the host, in fp32 on a GPU.
+  // A GPU's losses, of each row; undefined on the host.
+  [[nodiscard]] at::Tensor losses_of(const at::Tensor& h_NH) const {
+    if (!options_.on_gpu) return {};
+    return empty_tensor({h_NH.size(0)}, c10::ScalarType::Float, h_NH.device());
+  }
+
+  // The only wait for the GPU.
+  static double total_of(const at::Tensor& losses_N) {
+    const at::Tensor total = losses_N.sum(c10::ScalarType::Double);
+    return total.is_meta() ? 0 : total.item<double>();
+  }
+
+  // Sum of the losses; 0 on a GPU, which writes the losses of rows. On the host the gradient
+  // replaces the logits, at the beginning of each row.
   double entropy_of(const at::Tensor& logits, const CrossEntropy& entropy, DType dtype) const {
     if (group_) {
       return sliced_cross_entropy(*group_, {.logits = logits,
@@ -140,11 +159,14 @@ class ClassifierHead final : public LossHead {
                                             .words = slices_.vocab,
                                             .vocab = options_.vocab,
                                             .grad_scale = entropy.grad_scale,
-                                            .gradient = entropy.gradient,
+                                            .gradient = entropy.gradient.defined(),
                                             .gradient_dtype = products_.gradient_dtype(dtype)});
     }
-    if (takes_gpu_path(logits)) return device_cross_entropy(logits, entropy);
-    if (logits.is_meta()) return 0;
+    if (options_.on_gpu) {
+      device::cross_entropy(
+          {logits, entropy.targets, entropy.losses, entropy.gradient, entropy.grad_scale});
+    }
+    if (logits.is_meta() || options_.on_gpu) return 0;
     const CrossEntropyArgs args{.logits = host_data<float>(logits),
                                 .rows = logits.size(0),
                                 .row_stride = options_.vocab,
@@ -153,22 +175,8 @@ class ClassifierHead final : public LossHead {
                                 .targets = host_data<std::int64_t>(entropy.targets),
                                 .scale = static_cast<float>(entropy.grad_scale),
                                 .gradient_dtype = products_.gradient_dtype(dtype)};
-    return entropy.gradient ? softmax_cross_entropy(args) : softmax_cross_entropy_loss(args);
-  }
-
-  static double device_cross_entropy(const at::Tensor& logits, const CrossEntropy& entropy) {
-    const at::Tensor ignored = entropy.targets.eq(kIgnoreTarget).unsqueeze(1);
-    const at::Tensor at_target = entropy.targets.clamp_min(0).unsqueeze(1);
-    const at::Tensor log_p = logits.log_softmax(1);
-    const at::Tensor of_targets = log_p.gather(1, at_target).masked_fill(ignored, 0);
-    const at::Tensor total = of_targets.sum(c10::ScalarType::Double);
-    const double sum = total.is_meta() ? 0 : -total.item<double>();
-    if (entropy.gradient) {
-      logits.copy_(log_p).exp_();
-      logits.scatter_add_(1, at_target, at::empty_like(at_target, logits.options()).fill_(-1.0));
-      logits.mul_(entropy.grad_scale).masked_fill_(ignored, 0);
-    }
-    return sum;
+    return entropy.gradient.defined() ? softmax_cross_entropy(args)
+                                      : softmax_cross_entropy_loss(args);
   }
 
   [[nodiscard]] std::size_t classifier_index() const { return norm_->param_count(); }

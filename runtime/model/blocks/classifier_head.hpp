@@ -17,7 +17,7 @@ class FinalNorm {
  public:
   struct Normed {
     at::Tensor h_NH;
-    at::Tensor mean;  // of a row; undefined where the norm has none
+    at::Tensor mean;  // of a row (a GPU's LayerNorm: [2, N], with rstd); undefined for RMSNorm
     at::Tensor rstd;
   };
   struct Backward {

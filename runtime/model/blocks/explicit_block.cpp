@@ -31,23 +31,18 @@ Tensor matrix_like(const Tensor& x, std::int64_t rows, std::int64_t columns) {
 }
 
 struct Kept final : Saved {
-  Tensor qkv_NE;     // q and k turned, where positions are rotary
-  Tensor attention;  // its output [B, heads, S, D], in memory rows of tokens; undefined with
-                     // recompute_attention
-  Tensor r_MH;       // the residual stream between the two halves
-  Tensor up_NU;      // before the activation; undefined in a forward that no backward follows
+  Tensor qkv_NE;  // q and k turned, where positions are rotary
+  // Its output [B, heads, S, D] is in memory rows of tokens; undefined with recompute_attention.
+  AttentionResult attention;
+  Tensor r_MH;   // the residual stream between the two halves
+  Tensor up_NU;  // before the activation; undefined in a forward that no backward follows
 
   [[nodiscard]] std::vector<Tensor> tensors() const override {
-    return {qkv_NE, attention, r_MH, up_NU};
+    std::vector<Tensor> all{qkv_NE, attention.out, r_MH, up_NU};
+    all.insert(all.end(), attention.rest.begin(), attention.rest.end());
+    return all;
   }
 };
-
-void refuse_cuda(const Tensor& input) {
-  if (!input.is_cuda()) return;
-  throw Error(
-      "explicit blocks have no CUDA kernels; make the model with ModelOptions::on_gpu, which has "
-      "libtorch's autograd run the blocks");
-}
 
 Tensor rows(const Tensor& x_BSH) { return x_BSH.contiguous().view({-1, x_BSH.size(-1)}); }
 
@@ -72,7 +67,6 @@ class ExplicitBlock final : public Unit {
 
   Tensor forward(const UnitCall& call, std::span<const Tensor> params, const Tensor& input,
                  std::unique_ptr<Saved>* saved) override {
-    refuse_cuda(input);
     const c10::AutoGradMode no_graph(false);
     const MatmulMode products(options_.matmul);
     const BlockCall run(call, params, input, group_.get());
@@ -81,7 +75,7 @@ class ExplicitBlock final : public Unit {
     attention_half(run, x_MH, *kept);
     if (saved == nullptr) {
       kept->qkv_NE.reset();
-      kept->attention.reset();
+      kept->attention = {};
     } else {
       kept->up_NU = matrix_like(x_MH, run.batch() * run.seq(), up_columns());
     }
@@ -93,7 +87,6 @@ class ExplicitBlock final : public Unit {
   Tensor backward(const UnitCall& call, std::span<const Tensor> params, const Tensor& input,
                   std::unique_ptr<Saved> saved, const Tensor& grad_output,
                   GradSink& sink) override {
-    refuse_cuda(input);
     const c10::AutoGradMode no_graph(false);
     const MatmulMode products(options_.matmul);
     const BlockCall run(call, params, input, group_.get());
@@ -138,7 +131,8 @@ class ExplicitBlock final : public Unit {
     const std::int64_t heads = slices_.heads.count, kv = slices_.kv_heads.count;
     const Tensor all =
         qkv_NE.view({run.batch(), run.seq(), heads + 2 * kv, head_.dim}).transpose(1, 2);
-    return {all.narrow(1, 0, heads), all.narrow(1, heads, kv), all.narrow(1, heads + kv, kv)};
+    return {all.narrow(1, 0, heads), all.narrow(1, heads, kv), all.narrow(1, heads + kv, kv),
+            all.transpose(1, 2)};
   }
 
   AttentionInput attention_input(const BlockCall& run, const Tensor& qkv_NE) const {
@@ -149,12 +143,19 @@ class ExplicitBlock final : public Unit {
             .dropout = dropout_at(run, 0, 0),
             .window = head_.window < run.seq() ? head_.window : 0,
             .first_head = slices_.heads.first,
-            .documents = run.call().documents};
+            .documents = run.call().documents,
+            .packed = options_.packed_rows,
+            .deterministic = options_.deterministic};
   }
 
-  Tensor attention(const BlockCall& run, const Tensor& qkv_NE) const {
+  AttentionResult attention(const BlockCall& run, const Tensor& qkv_NE) const {
     const AttentionInput in = attention_input(run, qkv_NE);
-    return cached_attention({in.q, in.k, in.v}, run.call(), [&] { return attention_forward(in); });
+    AttentionResult result;
+    result.out = cached_attention({in.q, in.k, in.v}, run.call(), [&] {
+      result = attention_forward(in);
+      return result.out;
+    });
+    return result;
   }
 
   // [B, heads, S, D] that lies as [B, S, heads, D] -> [N, A].
@@ -177,7 +178,7 @@ class ExplicitBlock final : public Unit {
     run.stack_product(kept.qkv_NE, h_NH, at_.qkv);
     turn(run, kept.qkv_NE, false);
     kept.attention = attention(run, kept.qkv_NE);
-    const Tensor out_NA = tokens(kept.attention);
+    const Tensor out_NA = tokens(kept.attention.out);
     const DropoutPlace dropout = dropout_at(run, 1, 0);
     if (group_) {  // into the norm's output, which is done with
       linear_maybe_biased(h_NH, out_NA, run[at_.out], {});
@@ -186,7 +187,7 @@ class ExplicitBlock final : public Unit {
       kept.r_MH = h_NH;
       residual_linear(kept.r_MH, {x_MH, out_NA, run[at_.out], run[at_.out_bias], dropout});
     }
-    if (options_.recompute_attention) kept.attention.reset();
+    if (options_.recompute_attention) kept.attention = {};
   }
 
   Tensor mlp(const BlockCall& run, const Kept& kept) const {
@@ -194,7 +195,7 @@ class ExplicitBlock final : public Unit {
     norm(run, at_.norm2, kept.r_MH).forward(y_NH);
     y_NH = run.whole_rows(y_NH);
     const std::int64_t N = y_NH.size(0);
-    const std::int64_t step = chunk_rows(N);
+    const std::int64_t step = chunk_rows(y_NH);
     const Tensor act = matrix_like(y_NH, step, slices_.ffn.count);
     const bool keeps = kept.up_NU.defined();
     const Tensor up = keeps               ? kept.up_NU
@@ -236,7 +237,7 @@ class ExplicitBlock final : public Unit {
     const Tensor& up_NU = kept.up_NU;
     const Tensor dup_NU = weights.defers() ? like(up_NU) : up_NU;
     const std::int64_t N = d_NH.size(0);
-    const std::int64_t step = chunk_rows(N);
+    const std::int64_t step = chunk_rows(d_NH);
     GradTarget down = weights.defers() ? GradTarget{} : weights.sink().target(at_.down);
     const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
@@ -259,7 +260,7 @@ class ExplicitBlock final : public Unit {
 
   void down_weight_gradient(GradSink& sink, const Tensor& d_NH, const Tensor& up_NU) const {
     const std::int64_t N = d_NH.size(0);
-    const std::int64_t step = chunk_rows(N);
+    const std::int64_t step = chunk_rows(d_NH);
     GradTarget down = sink.target(at_.down);
     if (!down.wanted()) return;
     const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
@@ -310,29 +311,31 @@ class ExplicitBlock final : public Unit {
   Tensor back_to_heads(const BlockCall& run, Kept& kept, const Tensor& dr_MH,
                        WeightProducts& weights) const {
     const AttentionInput in = attention_input(run, kept.qkv_NE);
-    if (!kept.attention.defined()) kept.attention = attention_forward(in);
-    const Tensor dout = back_through_output(run, kept, dr_MH, weights);
+    if (!kept.attention.out.defined()) kept.attention = attention_forward(in);
+    const AttentionResult attention = std::move(kept.attention);
+    const Tensor dout = back_through_output(run, attention.out, dr_MH, weights);
     const Tensor dqkv_NE = like(kept.qkv_NE);
-    attention_backward(in, dout, by_head(run, dqkv_NE));
+    attention_backward(in, attention, dout, by_head(run, dqkv_NE));
     kept.qkv_NE.reset();
     return dqkv_NE;
   }
 
-  // The gradient by attention's output [B, heads, S, D]; in place unless products are deferred.
-  Tensor back_through_output(const BlockCall& run, Kept& kept, const Tensor& dr_MH,
+  // The gradient by attention's output [B, heads, S, D]; in its place unless products are deferred
+  // or attention's backward reads it.
+  Tensor back_through_output(const BlockCall& run, const Tensor& attention, const Tensor& dr_MH,
                              WeightProducts& weights) const {
     const Tensor dbranch_MH = branch_gradient(dr_MH, dropout_at(run, 1, 0));
     if (at_.out_bias >= 0) bias_gradient(weights.sink().target(at_.out_bias), dbranch_MH);
     const Tensor d_NH = run.whole_rows(dbranch_MH);
-    const Tensor attention = std::move(kept.attention);
     const Tensor out_NA = tokens(attention);
     weights.add([out = at_.out, d_NH, out_NA](GradSink& sink) {
       GradTarget target = sink.target(out);
       linear_weight_gradient(target, d_NH, out_NA);
     });
-    const Tensor dout_NA = weights.defers() ? like(out_NA) : out_NA;
+    const bool in_place = !weights.defers() && !attention_reads_output(attention);
+    const Tensor dout_NA = in_place ? out_NA : like(out_NA);
     linear_input_gradient(dout_NA, d_NH, run[at_.out]);
-    if (!weights.defers()) return attention;
+    if (in_place) return attention;
     return dout_NA.view({run.batch(), run.seq(), slices_.heads.count, head_.dim}).transpose(1, 2);
   }
 

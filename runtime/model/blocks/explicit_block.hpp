@@ -25,7 +25,6 @@ struct ExplicitBlockParts {
   std::shared_ptr<TensorGroup> group{};           // null: one tensor-parallel rank
 };
 
-// Refuses CUDA tensors: the kernels are the host's.
 [[nodiscard]] std::unique_ptr<Unit> make_explicit_block(ExplicitBlockParts parts);
 
 }  // namespace sluice

@@ -4,20 +4,27 @@
 
 #include <algorithm>
 
+#include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/math/explicit_linear.hpp"
 #include "runtime/model/math/stacked_linear.hpp"
 
 namespace sluice {
 
 // A quarter, but no fewer than 256: GEMMs of 256 rows still run at the full rate (measured: 128
-// lose 2-10 %).
-std::int64_t chunk_rows(std::int64_t rows) {
-  return std::min(rows, std::max<std::int64_t>(256, (rows + 3) / 4));
+// lose 2-10 %). A GPU takes up to 8192 rows at once: each chunk is four launches, and an H100 needs
+// some thousands of rows for whole waves.
+std::int64_t chunk_rows(const at::Tensor& rows) {
+  const std::int64_t N = rows.size(0), least = takes_gpu_path(rows) ? 8192 : 256;
+  return std::min(N, std::max<std::int64_t>(least, (N + 3) / 4));
 }
 
 void residual_linear(at::Tensor out, const BranchEnd& end) {
-  if (end.dropout.active()) {
+  if (takes_gpu_path(out)) {
+    linear_maybe_biased(out, end.x, end.weight, {});
+    device::end_branch({out, out, end.bias, end.residual, end.dropout});
+  } else if (end.dropout.active()) {
     linear_maybe_biased(out, end.x, end.weight, end.bias);
     drop_out(out, out, end.residual, end.dropout);
   } else if (end.x.scalar_type() == c10::ScalarType::Float) {
@@ -34,6 +41,9 @@ void residual_linear(at::Tensor out, const BranchEnd& end) {
 }
 
 void residual_sum(at::Tensor out, const BranchSum& end) {
+  if (takes_gpu_path(out)) {
+    return device::end_branch({out, out, end.bias, end.residual, end.dropout});
+  }
   if (end.bias.defined()) out.add_(end.bias);
   if (end.dropout.active()) {
     drop_out(out, out, end.residual, end.dropout);

@@ -10,9 +10,9 @@
 
 namespace sluice {
 
-// Tokens out of `rows` that an MLP runs at a time, so that its ffn-sized results are those of a
-// chunk.
-[[nodiscard]] std::int64_t chunk_rows(std::int64_t rows);
+// Tokens out of `rows` [N, H] that an MLP runs at a time, so that its ffn-sized results are those
+// of a chunk.
+[[nodiscard]] std::int64_t chunk_rows(const at::Tensor& rows);
 
 // residual + dropout(x W^T + b): x [N, I], weight [H, I], bias [H] or undefined.
 struct BranchEnd {
@@ -23,7 +23,8 @@ struct BranchEnd {
   DropoutPlace dropout;
 };
 // out [N, H] must not overlap the others. In fp32 without dropout the GEMM adds to the residual; in
-// 16 bits that sum would be rounded once more.
+// 16 bits that sum would be rounded once more. On a GPU one kernel adds bias and residual to the
+// product.
 void residual_linear(at::Tensor out, const BranchEnd& end);
 
 // The same for a product that is complete, summed over tensor-parallel ranks and without its bias:

@@ -2,7 +2,7 @@
 // with autograd units. Explicit units keep less for backward, accumulate weight gradients inside
 // the GEMM, and use own kernels.
 //
-// Explicit blocks refuse CUDA tensors: their kernels are the host's (has_explicit_blocks).
+// On the host, or on a GPU where block_choice.hpp says so.
 #pragma once
 
 #include <cstdint>

@@ -2,6 +2,9 @@
 
 #include <ATen/ops/mm.h>
 
+#include <algorithm>
+
+#include "base/bytes.hpp"
 #include "kernels/cpu/cast.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/gpu_path.hpp"
@@ -18,10 +21,29 @@ namespace {
 constexpr std::int64_t kFp32Rows = 256;
 constexpr std::int64_t kNativeRows = 384;
 
+// On a GPU, where the classifier's gradient is read and written once a chunk too: as many as keep
+// logits below 1 GiB, at most 2048.
+constexpr std::int64_t kGpuRows = 2048, kGpuLeastRows = 256, kGpuLogits = std::int64_t{1} << 30;
+constexpr std::int64_t kGpuAlignment = 128;
+
 }  // namespace
 
+std::int64_t ClassifierProducts::row_stride() const {
+  return on_gpu_ ? round_up(words_, kGpuAlignment) : words_;
+}
+
 std::int64_t ClassifierProducts::chunk_rows(DType dtype) const {
+  if (on_gpu_) {
+    const std::int64_t fit = kGpuLogits / (row_stride() * 4) / kGpuAlignment * kGpuAlignment;
+    return std::clamp(fit, kGpuLeastRows, kGpuRows);
+  }
   return dtype == DType::kFloat32 || converts() ? kFp32Rows : kNativeRows;
+}
+
+std::int64_t ClassifierProducts::scratch_bytes(std::int64_t rows, DType dtype) const {
+  const bool apart = on_gpu_ && gradient_dtype(dtype) != DType::kFloat32;
+  const std::int64_t each = apart ? 4 + size_of(gradient_dtype(dtype)) : std::int64_t{4};
+  return std::min(rows, chunk_rows(dtype)) * row_stride() * each;
 }
 
 DType ClassifierProducts::gradient_dtype(DType model) const {
@@ -53,19 +75,24 @@ void ClassifierProducts::input_gradient(at::Tensor dh, const at::Tensor& dlogits
 
 at::Tensor ClassifierProducts::logits_in(const at::Tensor& scratch, const at::Tensor& h,
                                          const at::Tensor& weight) const {
-  const std::int64_t words = weight.size(0);
-  const at::Tensor logits = scratch.narrow(0, 0, h.size(0) * words * 4)
+  const at::Tensor logits = scratch.narrow(0, 0, h.size(0) * row_stride() * 4)
                                 .view(c10::ScalarType::Float)
-                                .view({h.size(0), words});
+                                .view({h.size(0), row_stride()})
+                                .narrow(1, 0, words_);
   in_fp32(logits, h, weight.t(), false);
   return logits;
 }
 
-at::Tensor ClassifierProducts::gradient_in(const at::Tensor& logits, DType model) const {
+at::Tensor ClassifierProducts::gradient_in(const at::Tensor& scratch, const at::Tensor& logits,
+                                           DType model) const {
   const c10::ScalarType wanted = scalar_type(gradient_dtype(model));
   if (wanted == c10::ScalarType::Float) return logits;
-  return takes_gpu_path(logits) ? logits.to(wanted)
-                                : logits.view(wanted).narrow(1, 0, logits.size(1));
+  if (!on_gpu_) return logits.view(wanted).narrow(1, 0, logits.size(1));
+  const std::int64_t elems = logits.size(0) * row_stride();
+  return scratch.narrow(0, elems * 4, elems * size_of(model))
+      .view(wanted)
+      .view({logits.size(0), row_stride()})
+      .narrow(1, 0, words_);
 }
 
 }  // namespace sluice

@@ -13,10 +13,14 @@ namespace sluice {
 
 class ClassifierProducts {
  public:
-  explicit ClassifierProducts(MatmulType matmul) : matmul_(matmul) {}
+  // words: V, of the rank.
+  ClassifierProducts(MatmulType matmul, bool on_gpu, std::int64_t words)
+      : matmul_(matmul), on_gpu_(on_gpu), words_(words) {}
 
   // Rows of logits held at a time.
   [[nodiscard]] std::int64_t chunk_rows(DType dtype) const;
+  // Scratch of `rows` rows of logits, and of their gradient where that is apart.
+  [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const;
   // Type in which products take d(loss)/d(logits): 16 bits for native 16-bit products.
   [[nodiscard]] DType gradient_dtype(DType model) const;
 
@@ -29,13 +33,20 @@ class ClassifierProducts {
   // Logits [rows of h, V] = h weight^T, at the beginning of `scratch` (uint8).
   [[nodiscard]] at::Tensor logits_in(const at::Tensor& scratch, const at::Tensor& h,
                                      const at::Tensor& weight) const;
-  // Logits that the loss has turned into their own gradient, in the products' type.
-  [[nodiscard]] at::Tensor gradient_in(const at::Tensor& logits, DType model) const;
+  // The place of the logits' gradient in the products' type. On the host that of the logits, which
+  // the loss turns into their gradient; on a GPU in 16 bits behind them.
+  [[nodiscard]] at::Tensor gradient_in(const at::Tensor& scratch, const at::Tensor& logits,
+                                       DType model) const;
 
  private:
   [[nodiscard]] bool converts() const { return matmul_ == MatmulType::kFp32; }
+  // Elements from a row of logits to the next. A GPU multiplies unaligned rows at a fraction of its
+  // rate, so rows begin on multiples of 128; the elements between them have no value.
+  [[nodiscard]] std::int64_t row_stride() const;
 
   MatmulType matmul_;
+  bool on_gpu_;
+  std::int64_t words_;
 };
 
 }  // namespace sluice

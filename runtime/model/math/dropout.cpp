@@ -5,16 +5,19 @@
 #include <array>
 
 #include "kernels/cpu/philox.hpp"
+#include "runtime/model/device/device_kernels.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
 namespace {
 
 at::Tensor keep_mask(const at::Tensor& x, double p, const UnitCall& call, std::uint64_t site) {
-  // The mask is drawn on the host; a GPU gets a copy of it.
-  const auto options = at::TensorOptions()
-                           .dtype(c10::ScalarType::Byte)
-                           .device(x.is_meta() ? x.device() : at::Device(c10::DeviceType::CPU));
+  if (takes_gpu_path(x)) {
+    return device::keep_mask(
+        x, {.p = p, .call = call, .site = site, .per_sample = x.numel() / x.size(0)});
+  }
+  const auto options = at::TensorOptions().dtype(c10::ScalarType::Byte).device(x.device());
   at::Tensor keep = at::empty(x.sizes(), options);
   if (!x.is_meta()) {
     auto* bytes = host_data<std::uint8_t>(keep);

@@ -9,8 +9,10 @@
 
 #include "kernels/cpu/causal_softmax.hpp"
 #include "kernels/cpu/philox.hpp"
+#include "runtime/model/device/device_attention.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/math/dry_pieces.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -198,7 +200,10 @@ void member_forward(const AttentionInput& in, const Part& part, const PartOutput
 
 }  // namespace
 
-Tensor attention_forward(const AttentionInput& in) {
+bool attention_reads_output(const Tensor& out) { return takes_gpu_path(out); }
+
+AttentionResult attention_forward(const AttentionInput& in) {
+  if (takes_gpu_path(in.q)) return device::attention_forward(in);
   const std::int64_t B = in.q.size(0), heads = in.q.size(1), seq = in.q.size(2), D = in.q.size(3);
   const Tensor out =
       empty_tensor({B, seq, heads, D}, in.q.scalar_type(), in.q.device()).transpose(1, 2);
@@ -216,11 +221,12 @@ Tensor attention_forward(const AttentionInput& in) {
       deliver(own, to);
     }
   });
-  return out;
+  return {out};
 }
 
-void attention_backward(const AttentionInput& in, const Tensor& grad_output,
-                        const AttentionHeads& grads) {
+void attention_backward(const AttentionInput& in, const AttentionResult& kept,
+                        const Tensor& grad_output, const AttentionHeads& grads) {
+  if (takes_gpu_path(in.q)) return device::attention_backward(in, kept, grad_output, grads);
   const AttentionHeads scratch{wide_scratch(in), wide_scratch(in), wide_scratch(in)};
   const Tensor weight_scratch = scratch_for(in);
   const Tensor grad_scratch = scratch_for(in);

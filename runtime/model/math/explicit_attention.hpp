@@ -1,6 +1,6 @@
-// Causal attention with its gradient, on the host and on the meta device: batched GEMMs on blocks
-// of queries that stop at the diagonal, in fp32 for any dtype. Twice the rate of libtorch's fused
-// CPU kernel at the lengths trained on CPUs; the dropout mask can be replayed.
+// Causal attention with its gradient. A GPU's is in device_attention.hpp. On the host: batched
+// GEMMs on blocks of queries that stop at the diagonal, in fp32 for any dtype. Twice the rate of
+// libtorch's fused CPU kernel at the lengths trained on CPUs; the dropout mask can be replayed.
 //
 // q and its gradient are [B, heads, S, D]; k, v and their gradients [B, kv_heads, S, D]; heads is a
 // multiple of kv_heads. Query heads that share a key head are neighbours. All may be strided views,
@@ -15,6 +15,8 @@
 
 #include <ATen/core/Tensor.h>
 
+#include <vector>
+
 #include "runtime/model/math/explicit_kernels.hpp"
 
 namespace sluice {
@@ -27,6 +29,8 @@ struct AttentionInput {
   std::int64_t window = 0;      // keys that a query sees, itself included; 0: all before it
   std::int64_t first_head = 0;  // of q among all the model's, by which dropout knows them
   const Documents* documents = nullptr;  // a query sees keys of its own document; null: one a row
+  bool packed = false;                   // ModelOptions::packed_rows
+  bool deterministic = false;            // ModelOptions::deterministic
 };
 
 // q, k and v, or their gradients.
@@ -34,11 +38,19 @@ struct AttentionHeads {
   at::Tensor q;
   at::Tensor k;
   at::Tensor v;
+  at::Tensor fused{};  // all of them side by side, [B, S, heads + 2 kv_heads, D]; only of gradients
 };
 
-[[nodiscard]] at::Tensor attention_forward(const AttentionInput& in);
-// Writes `grads`, which must not overlap any input.
-void attention_backward(const AttentionInput& in, const at::Tensor& grad_output,
-                        const AttentionHeads& grads);
+struct AttentionResult {
+  at::Tensor out;
+  std::vector<at::Tensor> rest{};  // what a GPU's backward needs besides; empty on the host
+};
+
+[[nodiscard]] AttentionResult attention_forward(const AttentionInput& in);
+// Writes `grads`, which must not overlap any input. The host does not read kept.out, whose memory
+// may hold grad_output (attention_reads_output).
+void attention_backward(const AttentionInput& in, const AttentionResult& kept,
+                        const at::Tensor& grad_output, const AttentionHeads& grads);
+[[nodiscard]] bool attention_reads_output(const at::Tensor& out);
 
 }  // namespace sluice

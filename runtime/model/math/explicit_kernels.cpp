@@ -8,7 +8,9 @@
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "kernels/cpu/rms_norm.hpp"
+#include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
@@ -37,6 +39,15 @@ RmsNormArgs rms_args(const RmsInput& in) {
           .eps = in.eps};
 }
 
+device::Norm on_device(const NormInput& in) {
+  return {in.x, in.weight, in.bias, in.statistics, in.eps, true};
+}
+
+device::Norm on_device(const RmsInput& in) {
+  static const at::Tensor no_bias;
+  return {in.x, in.weight, no_bias, in.rstd, in.eps, false};
+}
+
 GateUp gate_up_of(const at::Tensor& gate_up) {
   return {host_bytes(gate_up), dtype_of(gate_up), gate_up.size(0), gate_up.size(1) / 2};
 }
@@ -44,18 +55,21 @@ GateUp gate_up_of(const at::Tensor& gate_up) {
 }  // namespace
 
 void norm_forward(at::Tensor y, const NormInput& in) {
+  if (takes_gpu_path(y)) return device::norm_forward(y, on_device(in));
   if (y.is_meta()) return;
   layer_norm_forward(norm_args(in), host_bytes(y));
 }
 
 void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
                          const NormInput& in) {
+  if (takes_gpu_path(dx)) return device::norm_input_gradient(dx, dy, residual, on_device(in));
   if (dx.is_meta()) return;
   layer_norm_input_gradient(norm_args(in), host_bytes(dx), host_bytes(dy), host_bytes(residual));
 }
 
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
                           const NormInput& in) {
+  if (takes_gpu_path(dy)) return device::norm_weight_gradient(weight, bias, dy, on_device(in));
   if (!weight.wanted() && !bias.wanted()) return;
   // The kernel writes both: one that is not wanted goes to memory of its own.
   const auto place_of = [&](const GradTarget& target) {
@@ -71,43 +85,51 @@ void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, cons
 }
 
 void rms_forward(at::Tensor y, const RmsInput& in) {
+  if (takes_gpu_path(y)) return device::norm_forward(y, on_device(in));
   if (y.is_meta()) return;
   rms_norm_forward(rms_args(in), host_bytes(y));
 }
 
 void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
                         const RmsInput& in) {
+  if (takes_gpu_path(dx)) return device::norm_input_gradient(dx, dy, residual, on_device(in));
   if (dx.is_meta()) return;
   rms_norm_input_gradient(rms_args(in), host_bytes(dx), host_bytes(dy), host_bytes(residual));
 }
 
 void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in) {
+  if (takes_gpu_path(dy)) return device::norm_weight_gradient(weight, {}, dy, on_device(in));
   if (dy.is_meta() || !weight.wanted()) return;
   rms_norm_weight_gradient(rms_args(in), host_data<float>(weight.grad), host_bytes(dy),
                            weight.accumulate);
 }
 
 void swiglu(at::Tensor y, const at::Tensor& gate_up) {
+  if (takes_gpu_path(y)) return device::swiglu(y, gate_up, {});
   if (y.is_meta()) return;
   swiglu_forward(host_bytes(y), gate_up_of(gate_up));
 }
 
 void swiglu_gradient(at::Tensor gate_up, const at::Tensor& dy) {
+  if (takes_gpu_path(dy)) return device::swiglu({}, gate_up, dy);
   if (dy.is_meta()) return;
   swiglu_backward(gate_up_of(gate_up), host_bytes(dy));
 }
 
 void gelu(at::Tensor y, const at::Tensor& x) {
+  if (takes_gpu_path(y)) return device::gelu(y, x, {});
   if (y.is_meta()) return;
   gelu_forward(host_bytes(y), host_bytes(x), dtype_of(x), x.numel());
 }
 
 void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy) {
+  if (takes_gpu_path(dx)) return device::gelu(dx, x, dy);
   if (dx.is_meta()) return;
   gelu_backward(host_bytes(dx), host_bytes(x), host_bytes(dy), dtype_of(x), x.numel());
 }
 
 void bias_gradient(const GradTarget& target, const at::Tensor& dy) {
+  if (takes_gpu_path(dy)) return device::bias_gradient(target, dy);
   if (dy.is_meta() || !target.wanted()) return;
   column_sum(host_data<float>(target.grad), host_bytes(dy), dtype_of(dy), dy.size(0), dy.size(1),
              target.accumulate);
@@ -115,6 +137,9 @@ void bias_gradient(const GradTarget& target, const at::Tensor& dy) {
 
 void drop_out(at::Tensor out, const at::Tensor& x, const at::Tensor& residual,
               const DropoutPlace& place) {
+  if (takes_gpu_path(out)) {
+    return device::end_branch({.out = out, .x = x, .residual = residual, .dropout = place});
+  }
   if (out.is_meta()) return;
   const DType dtype = dtype_of(x);
   auto* to = static_cast<std::byte*>(host_bytes(out));

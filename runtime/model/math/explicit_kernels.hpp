@@ -1,6 +1,7 @@
-// Own kernels on tensors. Host tensors are computed; meta tensors only pass. Neither allocates, so
-// a dry run of an explicit unit runs the same code. Tensors are contiguous and of one dtype unless
-// stated; [N, H] is N tokens of H elements.
+// Own kernels on tensors of the host or of a GPU (device_kernels.hpp). Meta tensors only pass. Host
+// kernels allocate nothing, and a GPU's scratch is allocated on the meta device too, so a dry run
+// of an explicit unit runs the same code. Tensors are contiguous and of one dtype unless stated;
+// [N, H] is N tokens of H elements.
 #pragma once
 
 #include <ATen/core/Tensor.h>

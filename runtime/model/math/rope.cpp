@@ -8,6 +8,7 @@
 
 #include "base/index.hpp"
 #include "kernels/cpu/rope.hpp"
+#include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -110,10 +111,22 @@ void RopeTable::turn(const at::Tensor& x_NE, const Positions& positions, std::in
   const at::Tensor& cos = cos_.on(x_NE.device());
   check(positions.first + positions.count <= cos.size(0),
         "rotary positions reach as far as the model's seq");
+  const at::Tensor& sin = sin_.on(x_NE.device());
+  if (x_NE.is_cuda()) {
+    const Documents* documents = positions.documents;
+    return device::rope(
+        {.x = x_NE,
+         .cos = cos.narrow(0, positions.first, positions.count),
+         .sin = sin.narrow(0, positions.first, positions.count),
+         .positions = documents == nullptr ? at::Tensor() : documents->positions(x_NE.device()),
+         .seq = positions.count,
+         .heads = heads,
+         .back = back});
+  }
   const std::int64_t skipped = positions.first * cos.size(1);
   RopeArgs args{.x = host_bytes(x_NE),
                 .cos = host_data<float>(cos) + skipped,
-                .sin = host_data<float>(sin_.on(x_NE.device())) + skipped,
+                .sin = host_data<float>(sin) + skipped,
                 .dtype = dtype_of(x_NE),
                 .rows = x_NE.size(0),
                 .seq = positions.count,

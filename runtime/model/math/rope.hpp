@@ -41,8 +41,8 @@ class RopeTable {
   [[nodiscard]] static at::Tensor apply(const at::Tensor& x, std::int64_t position_dim,
                                         const Angles& angles);
 
-  // In place, on the host (kernels/cpu/rope.hpp) or the meta device. x: [N, E] contiguous; the
-  // first `heads` heads of a row turn; row n is token n % count of its sequence. `back`: the
+  // In place, on the host (kernels/cpu/rope.hpp), a GPU or the meta device. x: [N, E] contiguous;
+  // the first `heads` heads of a row turn; row n is token n % count of its sequence. `back`: the
   // inverse rotation, which is the gradient. REQUIRES: first + count <= the table's seq.
   void turn(const at::Tensor& x_NE, const Positions& positions, std::int64_t heads,
             bool back = false) const;

@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/math/explicit_kernels.hpp"
 #include "runtime/model/math/explicit_linear.hpp"
 
@@ -18,6 +19,16 @@ void for_columns(const at::Tensor& side_by_side, std::size_t count, Rows rows, F
     f(i, side_by_side.narrow(1, column, rows(i)));
     column += rows(i);
   }
+}
+
+// The targets as one, where they are neighbours and alike.
+GradTarget joined_target(std::span<const GradTarget> targets) {
+  std::vector<at::Tensor> grads;
+  for (const GradTarget& target : targets) grads.push_back(target.grad);
+  const bool alike = std::all_of(targets.begin(), targets.end(), [&](const GradTarget& target) {
+    return target.wanted() && target.accumulate == targets[0].accumulate;
+  });
+  return {alike ? joined(grads) : at::Tensor(), targets[0].accumulate};
 }
 
 }  // namespace
@@ -73,13 +84,7 @@ void stacked_input_gradient(const at::Tensor& dx, const at::Tensor& dy,
 void stacked_weight_gradient(std::span<const GradTarget> targets,
                              std::span<const std::int64_t> rows, const at::Tensor& dy,
                              const at::Tensor& x) {
-  std::vector<at::Tensor> grads;
-  for (const GradTarget& target : targets) grads.push_back(target.grad);
-  const bool alike = std::all_of(targets.begin(), targets.end(), [&](const GradTarget& target) {
-    return target.wanted() && target.accumulate == targets[0].accumulate;
-  });
-  if (GradTarget all{alike ? joined(grads) : at::Tensor(), targets[0].accumulate};
-      all.grad.defined()) {
+  if (GradTarget all = joined_target(targets); all.wanted()) {
     return linear_weight_gradient(all, dy, x);
   }
   const auto columns_of = [&](std::size_t i) { return rows[i]; };
@@ -94,6 +99,9 @@ void stacked_bias_gradient(std::span<const GradTarget> targets, std::span<const 
   const bool wanted = std::any_of(targets.begin(), targets.end(),
                                   [](const GradTarget& target) { return target.wanted(); });
   if (!wanted) return;
+  if (takes_gpu_path(dy)) {  // the host adds the total to the target: other bits
+    if (const GradTarget all = joined_target(targets); all.wanted()) return bias_gradient(all, dy);
+  }
   const at::Tensor sums = empty_tensor({dy.size(1)}, c10::ScalarType::Float, dy.device());
   bias_gradient({sums, false}, dy);
   std::int64_t first = 0;

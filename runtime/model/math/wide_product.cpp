@@ -1,5 +1,6 @@
 #include "runtime/model/math/wide_product.hpp"
 
+#include <ATen/ops/addmm.h>
 #include <ATen/ops/mm.h>
 
 #include <algorithm>
@@ -86,7 +87,9 @@ bool wide_product_rounds(c10::ScalarType dtype) {
 void wide_product(const Tensor& c, const Tensor& a, const Tensor& b, bool accumulate) {
   check(c.stride(1) == 1, "a product's result has contiguous rows");
   if (takes_gpu_path(c)) {
-    store_gradient({c, accumulate}, at::mm(a, b));
+    if (c.is_meta()) return;  // cuBLAS adds to c in fp32
+    Tensor sum = c;
+    at::addmm_out(sum, c, a, b, c10::ScalarType::Float, accumulate ? 1 : 0, 1);
   } else if (wide_product_rounds(a.scalar_type())) {
     multiply_by_tiles(c, a, b, accumulate);
   } else if (c.is_cpu()) {

@@ -182,22 +182,59 @@ UnitMemory profile_of(const ModelOptions& options, std::size_t unit, DType dtype
   return profile_unit(make_model(options), unit, {.micro_batch = 4, .seq = 1024, .dtype = dtype});
 }
 
-// The run takes autograd's block on a GPU, whatever explicit_units says; so does the dry run.
-TEST(GpuProfile, IsOfTheBlockThatRunsThere) {
+// A GPU keeps the host's tensors and the log-sum-exp of attention, from which its backward starts.
+TEST(GpuProfile, ExplicitBlocksKeepTheHostsTensors) {
+  constexpr std::int64_t kLogSumExp = 4LL * 16 * 1024 * 4;
   for (const ModelType type : {ModelType::kGpt2, ModelType::kLlama}) {
     for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
-      ModelOptions options = gpu_model(type);
-      EXPECT_FALSE(make_model(options).units[1]->saved_moves());
-      const UnitMemory block = profile_of(options, 1, dtype);
-      options.explicit_units = false;
-      const UnitMemory autograd = profile_of(options, 1, dtype);
-      EXPECT_EQ(block.kept, autograd.kept);
-      EXPECT_EQ(block.backward_peak, autograd.backward_peak);
-      options = gpu_model(type);
-      options.on_gpu = false;
+      const ModelOptions options = gpu_model(type);
       EXPECT_TRUE(make_model(options).units[1]->saved_moves());
-      EXPECT_GT(block.kept, 5 * profile_of(options, 1, dtype).kept / 4) << name_of(dtype);
+      ModelOptions host = options, autograd = options;
+      host.on_gpu = false;
+      autograd.explicit_units = false;
+      const UnitMemory block = profile_of(options, 1, dtype);
+      EXPECT_EQ(block.kept, profile_of(host, 1, dtype).kept + kLogSumExp) << name_of(dtype);
+      EXPECT_LT(5 * block.kept / 4, profile_of(autograd, 1, dtype).kept) << name_of(dtype);
+      EXPECT_LT(block.backward_peak, profile_of(autograd, 1, dtype).backward_peak);
     }
+  }
+}
+
+// Selective recomputation also drops attention's result, and a split backward holds more operands.
+TEST(GpuProfile, ExplicitBlocksDropAndDefer) {
+  ModelOptions options = gpu_model(ModelType::kGpt2);
+  const UnitMemory whole = profile_of(options, 1, DType::kBFloat16);
+  const UnitMemory split = profile_unit(
+      make_model(options), 1,
+      {.micro_batch = 4, .seq = 1024, .dtype = DType::kBFloat16, .split_backward = true});
+  EXPECT_GT(split.deferred, whole.kept);
+  options.recompute_attention = true;
+  const UnitMemory selective = profile_of(options, 1, DType::kBFloat16);
+  EXPECT_EQ(selective.kept, whole.kept - 4LL * 1024 * 1024 * 2 - 4LL * 16 * 1024 * 4);
+}
+
+// The deterministic form of flash attention's backward has copies of dq where heads are few.
+TEST(GpuProfile, DeterministicAttentionTakesMoreForFewHeads) {
+  ModelOptions options = gpu_model(ModelType::kGpt2);
+  const UnitMemory usual = profile_of(options, 1, DType::kBFloat16);
+  options.deterministic = true;
+  EXPECT_GT(profile_of(options, 1, DType::kBFloat16).backward_peak, usual.backward_peak);
+  EXPECT_EQ(profile_of(options, 1, DType::kFloat32).kept,
+            profile_of(gpu_model(ModelType::kGpt2), 1, DType::kFloat32).kept);
+}
+
+// The operators take neither masks of dropout nor odd heads: autograd's block, as without
+// explicit_units.
+TEST(GpuProfile, IsOfAutogradsBlockWhereNoOperatorFits) {
+  ModelOptions dropping = gpu_model(ModelType::kGpt2);
+  dropping.dropout = 0.1;
+  ModelOptions odd = gpu_model(ModelType::kLlama);
+  odd.head_dim = 68;
+  for (ModelOptions options : {dropping, odd}) {
+    EXPECT_FALSE(make_model(options).units[1]->saved_moves());
+    const UnitMemory block = profile_of(options, 1, DType::kBFloat16);
+    options.explicit_units = false;
+    EXPECT_EQ(block.kept, profile_of(options, 1, DType::kBFloat16).kept);
   }
 }
 

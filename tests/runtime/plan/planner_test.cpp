@@ -32,7 +32,7 @@ std::string straight(const EngineOptions& options) {
   return key_of(write_train_step(plan_step(options, model).shape));
 }
 
-// The units of a GPU's run, unless it takes blocks that GPUs do not run yet.
+// The units of a GPU's run, unless it takes meshes, which GPUs do not run yet.
 TEST(Planner, ProfilesTheUnitsThatRunOnAGpu) {
   EngineOptions options = small_options();
   options.model.on_gpu = true;
@@ -48,7 +48,9 @@ TEST(Planner, ProfilesTheUnitsThatRunOnAGpu) {
     both->recompute.mode = RecomputeMode::kSelective;
     both->model.recompute_attention = true;
   }
-  EXPECT_EQ(planned(options), straight(host));
+  EXPECT_EQ(planned(options), straight(options));
+  EXPECT_NE(straight(options), straight(host));
+  options.parallel.tensor = 2;
   EXPECT_FALSE(unit_options(options).on_gpu);
 }
 

@@ -1,0 +1,27 @@
+// The CUDA module's kernels of blocks, as functions that the program finds by one name. Use them
+// through explicit_kernels.hpp.
+#pragma once
+
+#include "kernels/cuda/block_launch.hpp"
+
+namespace sluice {
+
+struct CudaBlockKernels {
+  // The calling thread's current stream of GPU `device`. Throws Error.
+  cuda::StreamRef (*stream)(int device);
+  decltype(cuda::launch_norm_forward)* norm_forward;
+  decltype(cuda::launch_norm_input_gradient)* norm_input_gradient;
+  decltype(cuda::launch_norm_weight_gradient)* norm_weight_gradient;
+  decltype(cuda::launch_column_sum)* column_sum;
+  decltype(cuda::launch_gelu)* gelu;
+  decltype(cuda::launch_swiglu)* swiglu;
+  decltype(cuda::launch_rope)* rope;
+  decltype(cuda::launch_branch)* branch;
+  decltype(cuda::launch_entropy)* entropy;
+};
+
+// What the module exports.
+using GetCudaBlockKernels = const CudaBlockKernels&();
+inline constexpr char kGetCudaBlockKernels[] = "sluice_cuda_block_kernels";
+
+}  // namespace sluice

@@ -1,0 +1,32 @@
+// The kernels of blocks on the stream that libtorch's operators use, in the CUDA module. Compiled;
+// not yet run on a GPU.
+#include <c10/cuda/CUDAStream.h>
+
+#include "runtime/model/device/cuda_kernels.hpp"
+
+namespace sluice {
+namespace {
+
+cuda::StreamRef current_stream(int device) {
+  return {c10::cuda::getCurrentCUDAStream(static_cast<c10::DeviceIndex>(device)).stream()};
+}
+
+constexpr CudaBlockKernels kKernels{.stream = current_stream,
+                                    .norm_forward = cuda::launch_norm_forward,
+                                    .norm_input_gradient = cuda::launch_norm_input_gradient,
+                                    .norm_weight_gradient = cuda::launch_norm_weight_gradient,
+                                    .column_sum = cuda::launch_column_sum,
+                                    .gelu = cuda::launch_gelu,
+                                    .swiglu = cuda::launch_swiglu,
+                                    .rope = cuda::launch_rope,
+                                    .branch = cuda::launch_branch,
+                                    .entropy = cuda::launch_entropy};
+
+}  // namespace
+}  // namespace sluice
+
+extern "C" {
+[[gnu::visibility("default")]] const sluice::CudaBlockKernels& sluice_cuda_block_kernels() {
+  return sluice::kKernels;
+}
+}

@@ -1,0 +1,210 @@
+#include "runtime/model/device/device_attention.hpp"
+
+#include <ATen/ops/_efficient_attention_backward.h>
+#include <ATen/ops/_efficient_attention_forward.h>
+#include <ATen/ops/_flash_attention_backward.h>
+#include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/cat.h>
+
+#include <optional>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "runtime/model/device/deterministic_operators.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/math/varlen_attention.hpp"
+
+namespace sluice::device {
+namespace {
+
+using at::Tensor;
+
+// custom_mask_type: a query's key of its own number is the last.
+constexpr std::int64_t kCausal = 1;
+
+bool is_wide(const AttentionInput& in) { return in.q.scalar_type() == c10::ScalarType::Float; }
+
+// [B, heads, S, D] as [B, S, heads, D], the order of the operators and of memory.
+Tensor by_token(const Tensor& x) { return x.transpose(1, 2); }
+
+// A key head for each query head.
+Tensor repeated(const AttentionInput& in, const Tensor& x_BSHD) {
+  const std::int64_t group = in.q.size(1) / in.k.size(1);
+  return group == 1 ? x_BSHD : x_BSHD.repeat_interleave(group, 2);
+}
+
+Tensor floats(const Tensor& x, at::IntArrayRef sizes) {
+  return empty_tensor(sizes, c10::ScalarType::Float, x.device());
+}
+Tensor like(const Tensor& x) { return empty_tensor(x.sizes(), x.scalar_type(), x.device()); }
+
+// In place of a random state: no operator reads the state without dropout.
+Tensor no_state(const Tensor& x) { return empty_tensor({2}, c10::ScalarType::Long, x.device()); }
+
+std::int64_t up_to(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
+}
+
+struct Grads {
+  Tensor q, k, v;  // [B, S, heads, D]
+};
+
+// --- 16 bits ---
+
+std::optional<c10::SymInt> keys_before(const AttentionInput& in) {
+  if (in.window == 0) return std::nullopt;
+  return c10::SymInt(in.window - 1);
+}
+std::optional<c10::SymInt> keys_behind(const AttentionInput& in) {
+  if (in.window == 0) return std::nullopt;
+  return c10::SymInt(0);
+}
+
+AttentionResult flash(const AttentionInput& in) {
+  const std::int64_t B = in.q.size(0), heads = in.q.size(1), S = in.q.size(2);
+  const Tensor q = by_token(in.q);
+  if (in.q.is_meta()) return {by_token(like(q)), {floats(q, {B, heads, S})}};
+  const auto [out, lse, state, unused, mask] = at::_flash_attention_forward_symint(
+      q, by_token(in.k), by_token(in.v), std::nullopt, std::nullopt, S, S, 0.0, true, false,
+      std::nullopt, keys_before(in), keys_behind(in));
+  return {by_token(out), {lse}};
+}
+
+// What flash attention's backward allocates besides its results. dq is added up in fp32; the
+// deterministic form has a copy of the sum for each block that works on a head, the blocks of all
+// heads together being one for each multiprocessor.
+void dry_flash_scratch(const AttentionInput& in) {
+  constexpr std::int64_t kRows = 128, kColumns = 32, kMultiprocessors = 132;
+  const std::int64_t B = in.q.size(0), heads = in.q.size(1);
+  const std::int64_t rows = up_to(in.q.size(2), kRows), columns = up_to(in.q.size(3), kColumns);
+  const std::int64_t copies =
+      in.deterministic ? (kMultiprocessors + B * heads - 1) / (B * heads) : std::int64_t{1};
+  const Tensor row_sums = floats(in.q, {B, heads, rows});
+  const Tensor dq = floats(in.q, {copies, B, heads, rows, columns});
+  if (in.k.size(1) == heads) return;
+  const Tensor each_dk = like(in.q), each_dv = like(in.q);  // of each query head, then summed
+}
+
+Grads flash_backward(const AttentionInput& in, const AttentionResult& kept, const Tensor& grad) {
+  const Tensor q = by_token(in.q), k = by_token(in.k), v = by_token(in.v);
+  if (in.q.is_meta()) {
+    const Grads grads{like(q), like(k), like(v)};
+    dry_flash_scratch(in);
+    return grads;
+  }
+  const std::int64_t S = in.q.size(2);
+  const Tensor state = no_state(q);
+  const auto [dq, dk, dv] = at::_flash_attention_backward_symint(
+      by_token(grad), q, k, v, by_token(kept.out), kept.rest.at(0), Tensor(), Tensor(), S, S, 0.0,
+      true, state, state, std::nullopt, keys_before(in), keys_behind(in));
+  return {dq, dk, dv};
+}
+
+// --- fp32 ---
+
+std::optional<std::int64_t> keys_seen(const AttentionInput& in) {
+  if (in.window == 0) return std::nullopt;
+  return in.window;
+}
+
+AttentionResult efficient(const AttentionInput& in) {
+  constexpr std::int64_t kRows = 32;
+  const std::int64_t B = in.q.size(0), heads = in.q.size(1), S = in.q.size(2);
+  const Tensor q = by_token(in.q);
+  const Tensor k = repeated(in, by_token(in.k)), v = repeated(in, by_token(in.v));
+  if (in.q.is_meta()) {
+    return {by_token(like(q)), {floats(q, {B, heads, up_to(S, kRows)})}};
+  }
+  const auto [out, lse, seed, offset, q_rows, k_rows] = at::_efficient_attention_forward_symint(
+      q, k, v, std::nullopt, std::nullopt, std::nullopt, std::nullopt, std::nullopt, 0.0, kCausal,
+      true, std::nullopt, std::nullopt, keys_seen(in));
+  return {by_token(out), {lse}};
+}
+
+// The sum over the query heads that share a key head, where a gradient has one for each.
+Tensor of_key_heads(const AttentionInput& in, const Tensor& grad_BSHD) {
+  const std::int64_t kv_heads = in.k.size(1), group = grad_BSHD.size(2) / kv_heads;
+  if (group == 1) return grad_BSHD;
+  return grad_BSHD.view({grad_BSHD.size(0), grad_BSHD.size(1), kv_heads, group, grad_BSHD.size(3)})
+      .sum({3});
+}
+
+Grads efficient_backward(const AttentionInput& in, const AttentionResult& kept,
+                         const Tensor& grad) {
+  const std::int64_t B = in.q.size(0), heads = in.q.size(1), S = in.q.size(2);
+  const Tensor q = by_token(in.q);
+  const Tensor k = repeated(in, by_token(in.k)), v = repeated(in, by_token(in.v));
+  if (in.q.is_meta()) {
+    const Tensor dq = like(q), dk = like(k), dv = like(v);
+    {
+      const Tensor products = like(q);  // grad * out, summed by row
+      const Tensor row_sums = floats(q, {B, heads, S}), in_order = floats(q, {B, heads, S});
+    }
+    return {dq, of_key_heads(in, dk), of_key_heads(in, dv)};
+  }
+  const std::optional<std::int64_t> splits =
+      in.deterministic ? std::optional<std::int64_t>(1) : std::nullopt;
+  const Tensor state = no_state(q);
+  const auto [dq, dk, dv, dbias] = at::_efficient_attention_backward_symint(
+      by_token(grad), q, k, v, std::nullopt, by_token(kept.out), std::nullopt, std::nullopt, S, S,
+      kept.rest.at(0), 0.0, state, state, kCausal, false, std::nullopt, splits, keys_seen(in));
+  return {dq, of_key_heads(in, dk), of_key_heads(in, dv)};
+}
+
+// --- packed rows ---
+
+bool is_packed(const AttentionInput& in) {
+  return in.packed && (in.documents != nullptr || in.q.is_meta());
+}
+
+// [B, heads, S, D] as the tokens of all rows.
+Tensor tokens(const Tensor& x) {
+  return by_token(x).reshape({x.size(0) * x.size(2), x.size(1), x.size(3)});
+}
+
+VarlenAttention varlen(const AttentionInput& in) {
+  // The operator for fp32 needs a key head for each query head.
+  const auto keys = [&](const Tensor& x) {
+    return is_wide(in) ? tokens(by_token(repeated(in, by_token(x)))) : tokens(x);
+  };
+  return {tokens(in.q), keys(in.k), keys(in.v), in.window, in.documents};
+}
+
+Tensor by_row(const AttentionInput& in, const Tensor& x_NHD) {
+  return x_NHD.view({in.q.size(0), in.q.size(2), x_NHD.size(1), x_NHD.size(2)});
+}
+
+AttentionResult packed_forward(const AttentionInput& in) {
+  VarlenKept kept = varlen_forward(varlen(in));
+  return {by_token(by_row(in, kept.out)), std::move(kept.of_groups)};
+}
+
+Grads packed_backward(const AttentionInput& in, const AttentionResult& kept, const Tensor& grad) {
+  const std::vector<Tensor> made =
+      varlen_backward(varlen(in), {tokens(kept.out), kept.rest}, tokens(grad));
+  return {by_row(in, made[0]), of_key_heads(in, by_row(in, made[1])),
+          of_key_heads(in, by_row(in, made[2]))};
+}
+
+}  // namespace
+
+AttentionResult attention_forward(const AttentionInput& in) {
+  check(!in.dropout.active(), "attention on a GPU has no dropout");
+  if (is_packed(in)) return packed_forward(in);
+  return is_wide(in) ? efficient(in) : flash(in);
+}
+
+void attention_backward(const AttentionInput& in, const AttentionResult& kept,
+                        const Tensor& grad_output, const AttentionHeads& grads) {
+  const DeterministicOperators deterministic(in.deterministic && !in.q.is_meta());
+  const Grads made = is_packed(in) ? packed_backward(in, kept, grad_output)
+                     : is_wide(in) ? efficient_backward(in, kept, grad_output)
+                                   : flash_backward(in, kept, grad_output);
+  if (in.q.is_meta()) return;
+  Tensor fused = grads.fused;
+  at::cat_out(fused, {made.q, made.k, made.v}, 2);
+}
+
+}  // namespace sluice::device

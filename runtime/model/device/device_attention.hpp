@@ -1,0 +1,23 @@
+// Causal attention on a GPU for explicit blocks, by operators of libtorch that are called by name,
+// so that no version of libtorch chooses another. Arguments as in explicit_attention.hpp.
+//
+// - 16 bits: _flash_attention, with or without a window; shared key heads are read in place. Needs
+//   capability 8.0 or higher and a head_dim that is a multiple of 8 up to 256.
+// - fp32: _efficient_attention, with or without a window; shared key heads are repeated for the
+// call.
+//
+// Packed rows go through varlen_attention.hpp. Meta tensors that stand for a GPU's allocate what
+// the operators allocate. No operator takes a mask, so dropout on attention weights is not offered.
+// Compiled, and run on a GPU that computes nothing; not run on a card.
+#pragma once
+
+#include "runtime/model/math/explicit_attention.hpp"
+
+namespace sluice::device {
+
+[[nodiscard]] AttentionResult attention_forward(const AttentionInput& in);
+// Writes grads.fused.
+void attention_backward(const AttentionInput& in, const AttentionResult& kept,
+                        const at::Tensor& grad_output, const AttentionHeads& grads);
+
+}  // namespace sluice::device

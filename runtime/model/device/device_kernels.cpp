@@ -1,0 +1,190 @@
+#include "runtime/model/device/device_kernels.hpp"
+
+#include "base/error.hpp"
+#include "kernels/cpu/dropout_threshold.hpp"
+#include "parallel/comm/cuda_module.hpp"
+#include "runtime/model/device/cuda_kernels.hpp"
+#include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/tensor_view.hpp"
+
+namespace sluice::device {
+namespace {
+
+using at::Tensor;
+
+const CudaBlockKernels& kernels() {
+  static const CudaBlockKernels& table =
+      reinterpret_cast<GetCudaBlockKernels*>(cuda_module_symbol(kGetCudaBlockKernels))();
+  return table;
+}
+
+cuda::StreamRef stream_of(const Tensor& x) { return kernels().stream(x.device().index()); }
+
+// Null for an undefined tensor.
+void* data(const Tensor& x) {
+  if (!x.defined()) return nullptr;
+  check(x.is_cuda() && x.is_contiguous(), "a kernel takes contiguous tensors of its GPU");
+  return x.data_ptr();
+}
+float* numbers(const Tensor& x) { return static_cast<float*>(data(x)); }
+
+cuda::NormRows rows_of(const Norm& norm) {
+  float* const statistics = numbers(norm.statistics);
+  const std::int64_t rows = norm.x.size(0);
+  float* const rstd =
+      statistics == nullptr ? nullptr : statistics + (norm.centered ? rows : std::int64_t{0});
+  return {.at = {.x = data(norm.x),
+                 .weight = data(norm.weight),
+                 .bias = data(norm.bias),
+                 .mean = norm.centered ? statistics : nullptr,
+                 .rstd = rstd,
+                 .dtype = dtype_of(norm.x),
+                 .rows = rows,
+                 .hidden = norm.x.size(1),
+                 .eps = norm.eps},
+          .centered = norm.centered};
+}
+
+cuda::MaskPlace mask_of(const DropoutPlace& place) {
+  return {.threshold = dropout_threshold(place.p),
+          .keep = static_cast<float>(1.0 / (1.0 - place.p)),
+          .seed = place.call.seed,
+          .step = static_cast<std::uint64_t>(place.call.step),
+          .first_sample = static_cast<std::uint64_t>(place.call.first_sample),
+          .site = place.site,
+          .per_sample = place.per_sample,
+          .first = place.first,
+          .offset = place.offset};
+}
+
+// Scratch of `totals` sums over the rows of x.
+Tensor parts_of(const Tensor& x, std::int64_t totals) {
+  return empty_tensor({totals * cuda::sum_parts(x.size(0), x.size(1))}, c10::ScalarType::Float,
+                      x.device());
+}
+
+}  // namespace
+
+void norm_forward(const Tensor& y, const Norm& norm) {
+  if (y.is_meta()) return;
+  kernels().norm_forward(rows_of(norm), data(y), stream_of(y));
+}
+
+void norm_input_gradient(const Tensor& dx, const Tensor& dy, const Tensor& residual,
+                         const Norm& norm) {
+  if (dx.is_meta()) return;
+  kernels().norm_input_gradient(
+      rows_of(norm), {.dx = data(dx), .dy = data(dy), .residual = data(residual)}, stream_of(dx));
+}
+
+void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const Tensor& dy,
+                          const Norm& norm) {
+  if (!weight.wanted() && !bias.wanted()) return;
+  const Tensor parts = parts_of(dy, norm.centered ? 2 : 1);
+  if (dy.is_meta()) return;
+  kernels().norm_weight_gradient(rows_of(norm),
+                                 {.dy = data(dy),
+                                  .d_weight = numbers(weight.grad),
+                                  .d_bias = numbers(bias.grad),
+                                  .accumulate_weight = weight.accumulate,
+                                  .accumulate_bias = bias.accumulate,
+                                  .parts = numbers(parts)},
+                                 stream_of(dy));
+}
+
+void bias_gradient(const GradTarget& target, const Tensor& dy) {
+  if (!target.wanted()) return;
+  const Tensor parts = parts_of(dy, 1);
+  if (dy.is_meta()) return;
+  kernels().column_sum({.total = numbers(target.grad),
+                        .x = data(dy),
+                        .dtype = dtype_of(dy),
+                        .rows = dy.size(0),
+                        .columns = dy.size(1),
+                        .accumulate = target.accumulate,
+                        .parts = numbers(parts)},
+                       stream_of(dy));
+}
+
+void gelu(const Tensor& y, const Tensor& x, const Tensor& dy) {
+  if (y.is_meta()) return;
+  kernels().gelu({.y = data(y), .x = data(x), .dy = data(dy), .dtype = dtype_of(x), .n = x.numel()},
+                 stream_of(y));
+}
+
+void swiglu(const Tensor& y, const Tensor& gate_up, const Tensor& dy) {
+  if (gate_up.is_meta()) return;
+  kernels().swiglu({.y = data(y),
+                    .gate_up = data(gate_up),
+                    .dy = data(dy),
+                    .dtype = dtype_of(gate_up),
+                    .rows = gate_up.size(0),
+                    .width = gate_up.size(1) / 2},
+                   stream_of(gate_up));
+}
+
+void rope(const RopeRows& rows) {
+  if (rows.x.is_meta()) return;
+  const Tensor& positions = rows.positions;
+  kernels().rope({.at = {.x = data(rows.x),
+                         .cos = numbers(rows.cos),
+                         .sin = numbers(rows.sin),
+                         .dtype = dtype_of(rows.x),
+                         .rows = rows.x.size(0),
+                         .seq = rows.seq,
+                         .heads = rows.heads,
+                         .head_dim = 2 * rows.cos.size(1),
+                         .stride = rows.x.size(1),
+                         .back = rows.back},
+                  .positions = static_cast<const std::int64_t*>(data(positions))},
+                 stream_of(rows.x));
+}
+
+void end_branch(const Branch& branch) {
+  if (branch.out.is_meta()) return;
+  cuda::BranchArgs args{.out = data(branch.out),
+                        .x = data(branch.x),
+                        .bias = data(branch.bias),
+                        .residual = data(branch.residual),
+                        .dtype = dtype_of(branch.x),
+                        .rows = branch.x.numel() / branch.x.size(-1),
+                        .columns = branch.x.size(-1),
+                        .mask = {}};
+  if (branch.dropout.active()) args.mask = mask_of(branch.dropout);
+  kernels().branch(args, stream_of(branch.out));
+}
+
+Tensor keep_mask(const Tensor& x, const DropoutPlace& place) {
+  const Tensor mask = empty_tensor(x.sizes(), x.scalar_type(), x.device()).fill_(1);
+  if (mask.is_meta()) return mask;
+  cuda::BranchArgs args{.out = data(mask),
+                        .x = data(mask),
+                        .dtype = dtype_of(mask),
+                        .rows = mask.numel() / mask.size(-1),
+                        .columns = mask.size(-1),
+                        .mask = mask_of(place)};
+  args.mask.keep = 1;
+  kernels().branch(args, stream_of(mask));
+  return mask;
+}
+
+void cross_entropy(const Entropy& entropy) {
+  const Tensor& logits = entropy.logits;
+  const Tensor& gradient = entropy.gradient;
+  if (logits.is_meta()) return;
+  check(logits.is_cuda() && logits.stride(1) == 1 &&
+            (!gradient.defined() || gradient.strides() == logits.strides()),
+        "a GPU's cross entropy takes rows of one stride");
+  kernels().entropy({.logits = static_cast<const float*>(logits.data_ptr()),
+                     .gradient = gradient.defined() ? gradient.data_ptr() : nullptr,
+                     .losses = numbers(entropy.losses),
+                     .targets = static_cast<const std::int64_t*>(data(entropy.targets)),
+                     .dtype = gradient.defined() ? dtype_of(gradient) : DType::kFloat32,
+                     .rows = logits.size(0),
+                     .vocab = logits.size(1),
+                     .row_stride = logits.stride(0),
+                     .scale = static_cast<float>(entropy.scale)},
+                    stream_of(logits));
+}
+
+}  // namespace sluice::device

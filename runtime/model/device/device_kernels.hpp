@@ -1,0 +1,74 @@
+// The functions of explicit_kernels.hpp on a GPU, by the kernels of the CUDA module
+// (cuda_kernels.hpp). They enqueue on the current stream and wait for nothing. Meta tensors that
+// stand for a GPU's allocate the same scratch and compute nothing.
+#pragma once
+
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
+
+#include "runtime/model/math/explicit_kernels.hpp"
+
+namespace sluice::device {
+
+// A norm of either kind: bias undefined and `centered` false for an RMSNorm. statistics: [2, N] or
+// [N] of explicit_kernels.hpp, undefined if no backward follows.
+struct Norm {
+  const at::Tensor& x;
+  const at::Tensor& weight;
+  const at::Tensor& bias;
+  const at::Tensor& statistics;
+  double eps = 1e-5;
+  bool centered = true;
+};
+
+void norm_forward(const at::Tensor& y, const Norm& norm);
+void norm_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual,
+                         const Norm& norm);
+void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
+                          const Norm& norm);
+void bias_gradient(const GradTarget& target, const at::Tensor& dy);
+
+// dy undefined: forward.
+void gelu(const at::Tensor& y, const at::Tensor& x, const at::Tensor& dy);
+// dy undefined: y = swiglu(gate_up). Else gate_up becomes its gradient.
+void swiglu(const at::Tensor& y, const at::Tensor& gate_up, const at::Tensor& dy);
+
+// Tokens of RopeTable::turn. positions: int64 [N] on the device, or undefined.
+struct RopeRows {
+  const at::Tensor& x;
+  const at::Tensor& cos;  // from the first position on
+  const at::Tensor& sin;
+  at::Tensor positions{};
+  std::int64_t seq = 0;
+  std::int64_t heads = 0;
+  bool back = false;
+};
+void rope(const RopeRows& rows);
+
+// out = residual + dropout(x + bias), [N, H]; bias and residual may be undefined; out may be x or
+// residual.
+struct Branch {
+  at::Tensor out;
+  const at::Tensor& x;
+  at::Tensor bias{};
+  at::Tensor residual{};
+  const DropoutPlace& dropout;
+};
+void end_branch(const Branch& branch);
+
+// The factors 0 and 1 of a place's dropout, of x's shape and type.
+[[nodiscard]] at::Tensor keep_mask(const at::Tensor& x, const DropoutPlace& place);
+
+// Cross entropy of logits [C, V] fp32, whose rows may lie further apart: losses [C] fp32 and, if
+// defined, gradient [C, V] with rows as far apart, in fp32 possibly the logits themselves.
+struct Entropy {
+  const at::Tensor& logits;
+  const at::Tensor& targets;  // int64 [C]
+  const at::Tensor& losses;
+  const at::Tensor& gradient;
+  double scale = 1;
+};
+void cross_entropy(const Entropy& entropy);
+
+}  // namespace sluice::device
