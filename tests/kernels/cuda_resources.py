@@ -46,7 +46,7 @@ def access_faults(name, tools, folder):
         if not re.search(r"\bld\.global(\.nc)?\.v4\.[buf]32\b", kernel):
             yield f"{called}: no load of 16 bytes"
         # Cross entropy reads four numbers of fp32 and writes them in 16 bits.
-        store = r"\bst\.global\.v[24]\.[buf]32\b" if "entropy" in called else r"\bst\.global\.v4\.[buf]32\b"
+        store = r"\bst\.global\.v4\.([buf]32|[bu]16)\b" if "entropy" in called else r"\bst\.global\.v4\.[buf]32\b"
         if "parts_kernel" not in called and not re.search(store, kernel):
             yield f"{called}: no store of a whole pack"
 

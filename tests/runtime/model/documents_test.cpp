@@ -219,8 +219,9 @@ TEST(PackedBlockOnAGpu, NeedsMemoryThatIsLinearInSeq) {
         return static_cast<double>(a) / static_cast<double>(b);
       };
       EXPECT_NEAR(ratio(whole.kept, half.kept), 2, 0.05);
-      EXPECT_NEAR(ratio(whole.forward_peak, half.forward_peak), 2, 0.05);
-      EXPECT_NEAR(ratio(whole.backward_peak, half.backward_peak), 2, 0.05);
+      // The MLP's chunk is all 8192 tokens of the half, and half of the whole's tokens.
+      EXPECT_NEAR(ratio(whole.forward_peak, half.forward_peak), 2, 0.3);
+      EXPECT_NEAR(ratio(whole.backward_peak, half.backward_peak), 2, 0.2);
       options.packed_rows = false;
       EXPECT_LT(whole.kept, 1.4 * static_cast<double>(of_seq(8192).kept));
     }
