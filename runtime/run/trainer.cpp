@@ -132,6 +132,9 @@ TrainingError lowest_scale_error(std::int64_t step, double scale) {
                        "optimizer.lr");
 }
 
+// After all collectives: no rank waits while a slow tracker takes the last steps.
+constexpr const char* kEnding = "ending the run's reports";
+
 // The training loop of one rank, with its engine, meters, report and saver. Collective: every rank
 // makes the same calls. Not thread-safe. The saver's thread and the engine's lanes are joined
 // before the destruction of the members that the threads use.
@@ -185,26 +188,22 @@ class Trainer {
     if (stopped) {
       const std::string why = saver_.why_stopped(stands_.step);
       report_.say(why);
-      report_.ended(why, stands_.step, MlflowStatus::kKilled);
       report_stop(why);
       report_.summarize(saver_.saved_path(), saver_.can_resume() ? options_.resume_command : "");
-      end_report(why, MlflowStatus::kKilled);
+      const PhaseScope ending = waits(kEnding);
+      report_.ended(why, stands_.step, MlflowStatus::kKilled);
       return kInterruptedExitCode;
     }
-    report_.ended("finished: all " + std::to_string(stands_.step) + " steps", stands_.step,
-                  MlflowStatus::kFinished);
     sample();
     report_.summarize(saver_.saved_path(), saved ? options_.next_commands : "");
-    end_report("finished: all " + std::to_string(stands_.step) + " steps", MlflowStatus::kFinished);
+    const PhaseScope ending = waits(kEnding);
+    report_.ended("finished: all " + std::to_string(stands_.step) + " steps", stands_.step,
+                  MlflowStatus::kFinished);
     return 0;
   }
 
  private:
-  // After all collectives: no rank waits while a slow tracker takes the last steps.
-  void end_report(const std::string& reason, MlflowStatus status) {
-    const PhaseScope waiting(watchdog_, "ending the run's reports", Waiting::kYes);
-    report_.ended(reason, stands_.step, status);
-  }
+  PhaseScope waits(const char* phase) { return {watchdog_, phase, Waiting::kYes}; }
 
   PhaseObserver observer() {
     return [this](const std::string& phase, bool waiting) {
@@ -240,7 +239,10 @@ class Trainer {
     const bool stop = RunSaver::says_stop(result.vote);
     if (evaluates_after(step, stop)) evaluate(record);
     const CountedTiers counted = meter_.counted(engine_);
-    compare_timers(record);
+    {
+      const PhaseScope comparing = waits("comparing the ranks' timers");
+      report_.compare_timers(record);
+    }
     report_.step_done(record, counted);
     if (counted.device) check_device_peak(engine_.plan(), memory_, record.memory.device_peak);
     stands_.step = step;
@@ -263,13 +265,8 @@ class Trainer {
             .vote = saver_.vote()};
   }
 
-  void compare_timers(const StepRecord& record) {
-    const PhaseScope waiting(watchdog_, "comparing the ranks' timers", Waiting::kYes);
-    report_.compare_timers(record);
-  }
-
   std::string compare_paces(std::int64_t step) {
-    const PhaseScope waiting(watchdog_, "comparing the ranks' paces", Waiting::kYes);
+    const PhaseScope comparing = waits("comparing the ranks' paces");
     return pace_.end_step(step);
   }
 
