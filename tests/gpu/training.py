@@ -15,10 +15,14 @@ TEXT_BYTES = 1 << 18
 SECONDS = 600  # most of one run
 
 
+def absolute(path):
+    return pathlib.Path(path).resolve()  # runs have a working directory of their own
+
+
 def add_arguments(parser):
-    parser.add_argument("--sluice", type=pathlib.Path, default=null_gpu.ROOT / "build/release/runtime/cli/sluice",
+    parser.add_argument("--sluice", type=absolute, default=null_gpu.ROOT / "build/release/runtime/cli/sluice",
                         help="the program")
-    parser.add_argument("--libraries", type=pathlib.Path, default=null_gpu.LIBRARIES,
+    parser.add_argument("--libraries", type=absolute, default=null_gpu.LIBRARIES,
                         help="the folder of the null GPU's libraries")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
 
