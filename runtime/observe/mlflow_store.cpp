@@ -33,7 +33,7 @@ constexpr const char* kSetting = "output.mlflow";
 constexpr const char* kPointer = "/mlflow-run";
 constexpr const char* kMeta = "/meta.yaml";
 
-[[noreturn]] void fail(std::string_view action, const std::string& path, int error) {
+[[noreturn]] void fail_in_store(std::string_view action, const std::string& path, int error) {
   throw_io_error(action, path, error, write_remedy(error, kSetting));
 }
 
@@ -46,7 +46,7 @@ std::int64_t now_ms() {
 void make_folders(const std::string& path) {
   std::error_code failed;
   fs::create_directories(path, failed);
-  if (failed) fail("create", path, failed.value());
+  if (failed) fail_in_store("create", path, failed.value());
 }
 
 std::string text_of(const std::string& path) {
@@ -62,10 +62,10 @@ void place_file(const std::string& run, const std::string& name, std::string_vie
   make_folders(fs::path(target).parent_path().string());
   {
     const Descriptor file = open_descriptor(beside, O_WRONLY | O_CREAT | O_TRUNC);
-    if (!file) fail("open", beside, errno);
+    if (!file) fail_in_store("open", beside, errno);
     append_whole(file.get(), text, beside, kSetting);
   }
-  if (std::rename(beside.c_str(), target.c_str()) != 0) fail("create", target, errno);
+  if (std::rename(beside.c_str(), target.c_str()) != 0) fail_in_store("create", target, errno);
 }
 
 std::string new_run_id() {
@@ -144,7 +144,7 @@ bool lies_in(const std::string& path, const std::string& root) {
 
 void set_status(const std::string& run, MlflowStatus status) {
   std::string meta = text_of(run + kMeta);
-  if (meta.empty()) fail("read", run + kMeta, ENOENT);
+  if (meta.empty()) fail_in_store("read", run + kMeta, ENOENT);
   const bool ended = status != MlflowStatus::kRunning;
   meta = with_meta_value(meta, "status", std::to_string(static_cast<int>(status)));
   meta = with_meta_value(meta, "end_time", ended ? std::to_string(now_ms()) : "null");
@@ -177,13 +177,13 @@ bool find_cut(std::string_view tail, std::int64_t first_step, bool from_begin, s
 // Cuts the lines of first_step and later steps, which end the file. Reads only the file's end.
 void cut_metric(const std::string& path, std::int64_t first_step) {
   const Descriptor file = open_descriptor(path, O_RDWR);
-  if (!file) fail("open", path, errno);
+  if (!file) fail_in_store("open", path, errno);
   const off_t size = ::lseek(file.get(), 0, SEEK_END);
   for (off_t window = off_t{1} << 16;; window *= 4) {
     const off_t begin = std::max<off_t>(0, size - window);
     std::string bytes(static_cast<std::size_t>(size - begin), '\0');
     const ssize_t got = ::pread(file.get(), bytes.data(), bytes.size(), begin);
-    if (got < 0) fail("read", path, errno);
+    if (got < 0) fail_in_store("read", path, errno);
     bytes.resize(static_cast<std::size_t>(got));
     const std::size_t line = begin == 0 ? 0 : bytes.find('\n') + 1;
     std::size_t keep = 0;
@@ -191,7 +191,7 @@ void cut_metric(const std::string& path, std::int64_t first_step) {
     const off_t end = begin + static_cast<off_t>(line + keep);
     // MLflow refuses a run with an empty metric.
     const int error = end == 0 ? ::unlink(path.c_str()) : ::ftruncate(file.get(), end);
-    if (error != 0) fail("cut", path, errno);
+    if (error != 0) fail_in_store("cut", path, errno);
     return;
   }
 }
@@ -203,7 +203,7 @@ MlflowRun::MlflowRun(const MlflowOptions& options, std::int64_t first_step) {
   make_folders(options.dir);
   std::error_code failed;
   const std::string root = fs::canonical(options.dir, failed).string();
-  if (failed) fail("open", options.dir, failed.value());
+  if (failed) fail_in_store("open", options.dir, failed.value());
   if (first_step > 1) path_ = noted_run(options.output_dir);
   if (!path_.empty() && lies_in(path_, root)) {
     reopen(first_step);
@@ -292,7 +292,7 @@ void MlflowRun::flush(const std::string& name, Metric& metric) {
   const std::string path = path_ + "/metrics/" + name;
   if (!metric.file) {
     metric.file = open_descriptor(path, O_WRONLY | O_APPEND);
-    if (!metric.file && errno != ENOENT) fail("open", path, errno);
+    if (!metric.file && errno != ENOENT) fail_in_store("open", path, errno);
   }
   if (!metric.file) {
     place_file(path_, "metrics/" + name, metric.kept);

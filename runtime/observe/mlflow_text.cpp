@@ -17,7 +17,7 @@ bool is_word(char c) {
          c == '-' || c == '.';
 }
 
-std::string quoted(std::string_view text) {
+std::string yaml_quoted(std::string_view text) {
   std::string out = "\"";
   for (const char c : text) {
     char code[8];
@@ -96,23 +96,24 @@ std::string mlflow_name(std::string_view tag) {
 }
 
 std::string run_meta_text(const MlflowRunMeta& meta) {
-  return line_of("artifact_uri", quoted(meta.artifact_uri)) + line_of("end_time", "null") +
-         line_of("entry_point_name", "''") + line_of("experiment_id", quoted(meta.experiment)) +
-         line_of("lifecycle_stage", "active") + line_of("run_id", quoted(meta.run)) +
-         line_of("run_name", quoted(mlflow_value(meta.name))) +
-         line_of("run_uuid", quoted(meta.run)) + line_of("source_name", "''") +
+  return line_of("artifact_uri", yaml_quoted(meta.artifact_uri)) + line_of("end_time", "null") +
+         line_of("entry_point_name", "''") +
+         line_of("experiment_id", yaml_quoted(meta.experiment)) +
+         line_of("lifecycle_stage", "active") + line_of("run_id", yaml_quoted(meta.run)) +
+         line_of("run_name", yaml_quoted(mlflow_value(meta.name))) +
+         line_of("run_uuid", yaml_quoted(meta.run)) + line_of("source_name", "''") +
          line_of("source_type", "4") + line_of("source_version", "''") +
          line_of("start_time", std::to_string(meta.start_ms)) +
          line_of("status", std::to_string(static_cast<int>(MlflowStatus::kRunning))) +
-         line_of("tags", "[]") + line_of("user_id", quoted(mlflow_value(meta.user)));
+         line_of("tags", "[]") + line_of("user_id", yaml_quoted(mlflow_value(meta.user)));
 }
 
 std::string experiment_meta_text(std::string_view id, std::string_view name,
                                  const std::string& artifact_uri, std::int64_t now_ms) {
   const std::string now = std::to_string(now_ms);
-  return line_of("artifact_location", quoted(artifact_uri)) + line_of("creation_time", now) +
-         line_of("experiment_id", quoted(id)) + line_of("last_update_time", now) +
-         line_of("lifecycle_stage", "active") + line_of("name", quoted(name));
+  return line_of("artifact_location", yaml_quoted(artifact_uri)) + line_of("creation_time", now) +
+         line_of("experiment_id", yaml_quoted(id)) + line_of("last_update_time", now) +
+         line_of("lifecycle_stage", "active") + line_of("name", yaml_quoted(name));
 }
 
 std::string with_meta_value(const std::string& meta, std::string_view key, std::string_view value) {

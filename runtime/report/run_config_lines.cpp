@@ -2,14 +2,10 @@
 
 #include <algorithm>
 
+#include "runtime/report/blanks.hpp"
+
 namespace sluice {
 namespace {
-
-std::string_view trimmed(std::string_view text) {
-  const std::size_t begin = text.find_first_not_of(" \t\r");
-  if (begin == std::string_view::npos) return {};
-  return text.substr(begin, text.find_last_not_of(" \t\r") - begin + 1);
-}
 
 // Where the comment begins: the first "#" behind a blank and outside of quotes; npos: none.
 std::size_t comment_of(std::string_view text) {
@@ -38,8 +34,8 @@ std::vector<ConfigLine> parse_config_lines(std::string_view text) {
     const std::string_view line = text.substr(0, text.find('\n'));
     text.remove_prefix(std::min(line.size() + 1, text.size()));
     const std::size_t colon = line.find(':');
-    if (colon == std::string_view::npos || trimmed(line).starts_with("#")) continue;
-    const std::string_view name = trimmed(line.substr(0, colon));
+    if (colon == std::string_view::npos || without_blanks(line).starts_with("#")) continue;
+    const std::string_view name = without_blanks(line.substr(0, colon));
     if (line.front() != ' ') {
       section = name;
       continue;
@@ -47,9 +43,10 @@ std::vector<ConfigLine> parse_config_lines(std::string_view text) {
     const std::string_view rest = line.substr(colon + 1);
     const std::size_t comment = comment_of(rest);
     const bool commented = comment != std::string_view::npos;
-    lines.push_back({.key = section + "." + std::string(name),
-                     .value = std::string(trimmed(rest.substr(0, comment))),
-                     .origin = std::string(commented ? trimmed(rest.substr(comment + 1)) : "")});
+    lines.push_back(
+        {.key = section + "." + std::string(name),
+         .value = std::string(without_blanks(rest.substr(0, comment))),
+         .origin = std::string(commented ? without_blanks(rest.substr(comment + 1)) : "")});
   }
   return lines;
 }

@@ -5,14 +5,12 @@
 namespace sluice {
 namespace {
 
-using Json = nlohmann::json;
-
-double number_of(const Json& object, const char* key) {
+double number_of(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_number() ? found->get<double>() : 0;
 }
 
-std::string text_of(const Json& object, const char* key) {
+std::string text_of(const nlohmann::json& object, const char* key) {
   const auto found = object.find(key);
   return found != object.end() && found->is_string() ? found->get<std::string>() : "";
 }
@@ -20,7 +18,7 @@ std::string text_of(const Json& object, const char* key) {
 }  // namespace
 
 std::optional<EventLine> parse_event_line(std::string_view text) {
-  const Json object = Json::parse(text, nullptr, false);
+  const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object()) return std::nullopt;
   EventLine event{.kind = text_of(object, "event"),
                   .text = text_of(object, "text"),
@@ -32,7 +30,7 @@ std::optional<EventLine> parse_event_line(std::string_view text) {
 }
 
 std::optional<PlanFigures> parse_plan(std::string_view text) {
-  const Json object = Json::parse(text, nullptr, false);
+  const nlohmann::json object = nlohmann::json::parse(text, nullptr, false);
   if (!object.is_object() || !object.contains("tiers") || !object["tiers"].is_object()) {
     return std::nullopt;
   }

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cctype>
 
+#include "runtime/report/blanks.hpp"
+
 namespace sluice {
 namespace {
 
@@ -11,12 +13,6 @@ std::string lower(std::string_view text) {
   std::transform(result.begin(), result.end(), result.begin(),
                  [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
   return result;
-}
-
-std::string_view trimmed(std::string_view text) {
-  while (!text.empty() && (text.front() == ' ' || text.front() == '\t')) text.remove_prefix(1);
-  while (!text.empty() && (text.back() == ' ' || text.back() == '\t')) text.remove_suffix(1);
-  return text;
 }
 
 bool is_token(std::string_view text) {
@@ -92,8 +88,8 @@ RequestState parse_request(std::string_view bytes, HttpRequest& request) {
     if (colon == std::string_view::npos || !is_token(line.substr(0, colon)))
       return RequestState::kMalformed;
     const std::string name = lower(line.substr(0, colon));
-    if (name == "host") request.host = trimmed(line.substr(colon + 1));
-    if (name == "if-none-match") request.if_none_match = trimmed(line.substr(colon + 1));
+    if (name == "host") request.host = without_blanks(line.substr(colon + 1));
+    if (name == "if-none-match") request.if_none_match = without_blanks(line.substr(colon + 1));
   }
   return RequestState::kComplete;
 }

@@ -15,7 +15,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::chrono::milliseconds kBetweenLooks{200};  // as save-now
+constexpr std::chrono::milliseconds kBetweenRequestLooks{200};  // as save-now
 
 }  // namespace
 
@@ -30,7 +30,7 @@ bool MemorySnapshots::takes(std::int64_t step) {
 bool MemorySnapshots::requested() {
   const auto now = std::chrono::steady_clock::now();
   if (rank_ != 0 || now < next_look_) return false;
-  next_look_ = now + kBetweenLooks;
+  next_look_ = now + kBetweenRequestLooks;
   // A file that cannot be removed would ask at every step.
   return ::unlink((output_dir_ + "/snapshot-now").c_str()) == 0;
 }
