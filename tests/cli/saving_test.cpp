@@ -38,7 +38,7 @@ TEST_F(Resume, ARunIsSavedAtItsEndAndSaysWhatIsNext) {
     const Finished next = run_program(scratch_, arguments);
     EXPECT_EQ(next.exit_code, 0) << arguments << "\n" << next.output;
   }
-  EXPECT_EQ(told, "generate eval checkpoint ") << run.output;
+  EXPECT_EQ(told, "generate eval report checkpoint ") << run.output;
   EXPECT_TRUE(fs::exists(scratch_.path("run/huggingface/config.json")));
   for (const char* more : {"ls run", "verify run", "convert run -o small"}) {
     const Finished done = run_program(scratch_, std::string("checkpoint ") + more);

@@ -34,7 +34,7 @@ TEST(RankLog, WhatTheLauncherSaidIsLeftOutOfTheTerminal) {
   }
 }
 
-TEST(LineFolder, KeepsTheLastFormOfALine) {
+TEST(LineFolder, KeepsTheLastFormOfALineWithoutColors) {
   const std::vector<std::pair<std::string, std::string>> cases{
       {"", ""},
       {"a\nb\n", "a\nb\n"},
@@ -43,7 +43,7 @@ TEST(LineFolder, KeepsTheLastFormOfALine) {
       {"dos\r\nline\r\n", "dos\r\nline\r\n"},
       {"\r\x1b[K step 1\r\x1b[K step 2\nx\n", " step 2\nx\n"},
       {"\r\x1b[K step 1\r\x1b[K", ""},
-      {"colour \x1b[31mred\x1b[0m\n", "colour \x1b[31mred\x1b[0m\n"},
+      {"colour \x1b[31mred\x1b[0m\n", "colour red\n"},
       {std::string("nul \0 byte\n", 11), std::string("nul \0 byte\n", 11)},
   };
   for (const auto& [text, expected] : cases) {
@@ -51,13 +51,6 @@ TEST(LineFolder, KeepsTheLastFormOfALine) {
       EXPECT_EQ(folded_in_chunks(text, chunk), expected) << chunk;
     }
   }
-}
-
-TEST(LineFolder, LeavesColorsOut) {
-  LineFolder folder;
-  std::string lines;
-  folder.feed("13:04:05.123 \x1b[33mwarning\x1b[0m nearly full\n", lines);
-  EXPECT_EQ(lines, "13:04:05.123 warning nearly full\n");
 }
 
 TEST(LineFolder, LongLinesPassAndRewrittenOnesDoNotGrow) {
