@@ -57,6 +57,7 @@ install(DIRECTORY base kernels offload parallel zero runtime configs DESTINATION
   PATTERN "runtime/cli" EXCLUDE
   PATTERN "runtime/bench" EXCLUDE
   PATTERN "kernels/cuda" EXCLUDE
+  PATTERN "runtime/model/device/cuda_kernels.hpp" EXCLUDE
   PATTERN "*_bridge.hpp" EXCLUDE
   PATTERN "*_avx*.hpp" EXCLUDE
   PATTERN "*_impl.hpp" EXCLUDE

@@ -99,7 +99,7 @@ def check_run(sluice, scratch, name, settings, viewer):
             assert "add_local_files" in viewer.segment_plot(snapshot)
             assert len(text) > 100
     page = (scratch / "run" / "memory" / "step-2-rank-0.html").read_text()
-    data = json.loads(re.search(r'<script type="application/json" id="memory">\n(.*?)\n</script>', page, re.S).group(1))
+    data = json.loads(re.search(r'<script type="application/json" id="data">\n(.*?)\n</script>', page, re.S).group(1))
     assert data["step"] == 2 and data["tiers"][0]["planned"] == plan["tiers"]["device"]["peak"]
     curve = data["tiers"][0]["curve"]
     highest = max(map(sum, zip(*(layer["bytes"] for layer in curve["layers"]))))
