@@ -28,11 +28,11 @@ TEST_F(ShippedConfigs, FitAnyMachine) {
 }
 
 // One card of 24 GB; 11927 MB were published for Megatron-LM.
-TEST_F(ShippedConfigs, Gpt2Of345MNeedsTwoThirdsOfThePublishedMemory) {
+TEST_F(ShippedConfigs, Gpt2Of345MNeedsSevenTenthsOfThePublishedMemory) {
   const nlohmann::json json = plan("gpt2-345m", "rtx4090");
   EXPECT_EQ(json["fits"], true);
   const double peak_mib = json["tiers"]["device"]["peak"].get<double>() / (1 << 20);
-  EXPECT_LE(peak_mib, 7800);
+  EXPECT_LE(peak_mib, 8340);
   EXPECT_GT(peak_mib, 6090);  // 355M parameters x 18 bytes are 6090 MiB
 }
 
