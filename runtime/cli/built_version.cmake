@@ -1,4 +1,4 @@
-# Sets version_sources: what `sluice --version` knows of the build. Part of runtime/cli/CMakeLists.txt.
+# Sets build_facts, a source, and built_commit, a file to link: what `sluice --version` knows of the build. Part of runtime/cli/CMakeLists.txt.
 set(SLUICE_TORCH_VERSION "unknown")
 if(EXISTS "${TORCH_ROOT}/version.py")
   file(STRINGS "${TORCH_ROOT}/version.py" line REGEX "^__version__ = ")
@@ -35,4 +35,13 @@ add_custom_command(OUTPUT "${CMAKE_CURRENT_BINARY_DIR}/built_commit.cpp"
           "-DGIT=${GIT_EXECUTABLE}" -P "${CMAKE_SOURCE_DIR}/cmake/built_commit.cmake"
   DEPENDS ${depends} ${libraries} ${own}
   COMMENT "Asking for the commit")
-set(version_sources "${CMAKE_CURRENT_BINARY_DIR}/build_facts.cpp" "${CMAKE_CURRENT_BINARY_DIR}/built_commit.cpp")
+# A file and no target: sources that are linked with a target whose sources are made wait for what makes them, and the
+# program's own would wait for all libraries.
+set(build_facts "${CMAKE_CURRENT_BINARY_DIR}/build_facts.cpp")
+set(built_commit "${CMAKE_CURRENT_BINARY_DIR}/built_commit.o")
+add_custom_command(OUTPUT "${built_commit}"
+  COMMAND "${CMAKE_CXX_COMPILER}" -std=c++20 -fPIC "-I${CMAKE_SOURCE_DIR}" -c "${CMAKE_CURRENT_BINARY_DIR}/built_commit.cpp"
+          -o "${built_commit}"
+  DEPENDS "${CMAKE_CURRENT_BINARY_DIR}/built_commit.cpp" "${CMAKE_CURRENT_SOURCE_DIR}/help/version.hpp"
+  COMMENT "Compiling the commit")
+add_custom_target(sluice_built_commit DEPENDS "${built_commit}")

@@ -41,7 +41,7 @@ struct EngineOptions {
   OffloadOptions offload;
   TierOptions tiers;
   int dp = 1;
-  bool trace = false;  // timings include the ends of collectives and NVMe transfers
+  bool trace = false;              // timings include the ends of collectives and NVMe transfers
   std::shared_ptr<OpWatch> watch;  // told of every operation; null: nobody
   InitialWeights initial_weights;
   // Makes the error when the device's allocator runs out of memory in a step, from plan, program

@@ -30,11 +30,11 @@ class BlockMaker {
   std::unique_ptr<Unit> make(std::int64_t layer) {
     if (o_.type == ModelType::kGpt2) {
       return runs_explicit_blocks(o_) ? make_gpt2_explicit_block(o_, layer, model_.tensor)
-                                     : make_gpt2_block(o_, layer);
+                                      : make_gpt2_block(o_, layer);
     }
     if (!shared_) shared_ = std::make_shared<const LlamaConstants>(o_, dry_);
     return runs_explicit_blocks(o_) ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
-                                   : make_llama_block(o_, layer, shared_);
+                                    : make_llama_block(o_, layer, shared_);
   }
 
   Model& model_;

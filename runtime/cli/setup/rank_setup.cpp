@@ -88,9 +88,10 @@ void check_gpu_blocks(const LoadedConfig& config) {
   model.on_gpu = true;
   if (!model.explicit_units || runs_explicit_blocks(model)) return;
   const auto refuse = [&](const std::string& key, std::string_view value) {
-    throw ConfigError(config.place(key) + ": " + key + ": " + std::string(value) +
-                      ": needs explicit blocks, which a GPU has for model.dropout: 0 and a "
-                      "head_dim that is a multiple of 8 up to 256; set them so, or recompute.mode: full");
+    throw ConfigError(
+        config.place(key) + ": " + key + ": " + std::string(value) +
+        ": needs explicit blocks, which a GPU has for model.dropout: 0 and a "
+        "head_dim that is a multiple of 8 up to 256; set them so, or recompute.mode: full");
   };
   if (run.recompute.mode == RecomputeMode::kSelective) {
     refuse("recompute.mode", name_of(run.recompute.mode));
