@@ -16,6 +16,7 @@
 #include "kernels/cpu/parallel.hpp"
 #include "offload/host_placement.hpp"
 #include "parallel/comm/cuda_module.hpp"
+#include "runtime/cli/help/version.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
 #include "runtime/cli/setup/next_commands.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
@@ -119,7 +120,7 @@ RunEvent start_event(const std::vector<std::string>& argv, int world) {
   for (const std::string& word : argv) text += (text.empty() ? "" : " ") + word;
   return {.kind = "start",
           .text = text,
-          .more = {{"version", std::string(SLUICE_VERSION)},
+          .more = {{"version", std::string(build_facts().version)},
                    {"world", std::int64_t{world}},
                    {"host", host_name()}}};
 }
