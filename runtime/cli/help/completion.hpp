@@ -50,6 +50,12 @@ struct CompletionTable {
 [[nodiscard]] std::string zsh_completion(const CompletionTable& table);
 [[nodiscard]] std::string fish_completion(const CompletionTable& table);
 
+// The function _sluice_value of bash and zsh: `assign` sets the shell's variables to what completes
+// the value of the option `prev` of the command in the variable `path`; the function fails where
+// `prev` is no option with a value.
+[[nodiscard]] std::string value_cases(const CompletionTable& table, const std::string& path,
+                                      std::string (*assign)(const Completion&));
+
 // `sluice completion SHELL`.
 int run_completion(const std::string& shell, const CLI::App& program);
 

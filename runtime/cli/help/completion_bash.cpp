@@ -100,21 +100,9 @@ std::string command_cases(const CompletionTable& table) {
   return text + "  esac\n}\n";
 }
 
-// Fails where the word before is no option with a value.
-std::string value_cases(const CompletionTable& table) {
-  std::string text = "_sluice_value() {\n  case \"$path $prev\" in\n";
-  for (const CompletedCommand& command : table.commands) {
-    for (const CompletedOption& option : command.options) {
-      if (!option.takes_value) continue;
-      std::string patterns;
-      for (const std::string& name : option.names) {
-        patterns += (patterns.empty() ? "" : "|") + shell_quoted(command.path + " " + name);
-      }
-      text += "    " + patterns + ") files=\"\" settings=\"\" keys=\"\" " +
-              assignments(option.value) + " ;;\n";
-    }
-  }
-  return text + "    *) return 1 ;;\n  esac\n}\n";
+// Nothing of the command's own arguments stays.
+std::string anew(const Completion& value) {
+  return "files=\"\" settings=\"\" keys=\"\" " + assignments(value);
 }
 
 std::string key_functions(const CompletionTable& table) {
@@ -131,7 +119,8 @@ std::string key_functions(const CompletionTable& table) {
 }  // namespace
 
 std::string bash_completion(const CompletionTable& table) {
-  return kBegin + command_cases(table) + value_cases(table) + key_functions(table) + kEnd;
+  return kBegin + command_cases(table) + value_cases(table, "$path", anew) + key_functions(table) +
+         kEnd;
 }
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #include "configs/schema.hpp"
 #include "runtime/cli/help/argument_values.hpp"
 #include "runtime/cli/help/completion.hpp"
+#include "runtime/launch/hosts/agent.hpp"
 
 namespace sluice {
 namespace {
@@ -63,6 +64,22 @@ CompletionTable completion_table(const CLI::App& program) {
     for (const Key& key : section.keys) table.keys.push_back(completed(key));
   }
   return table;
+}
+
+std::string value_cases(const CompletionTable& table, const std::string& path,
+                        std::string (*assign)(const Completion&)) {
+  std::string text = "_sluice_value() {\n  case \"" + path + " $prev\" in\n";
+  for (const CompletedCommand& command : table.commands) {
+    for (const CompletedOption& option : command.options) {
+      if (!option.takes_value) continue;
+      std::string patterns;
+      for (const std::string& name : option.names) {
+        patterns += (patterns.empty() ? "" : "|") + shell_quoted(command.path + " " + name);
+      }
+      text += "    " + patterns + ") " + assign(option.value) + " ;;\n";
+    }
+  }
+  return text + "    *) return 1 ;;\n  esac\n}\n";
 }
 
 }  // namespace sluice

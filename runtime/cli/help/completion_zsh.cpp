@@ -114,21 +114,6 @@ std::string command_cases(const CompletionTable& table) {
   return text + "  esac\n}\n";
 }
 
-std::string value_cases(const CompletionTable& table) {
-  std::string text = "_sluice_value() {\n  case \"$place $prev\" in\n";
-  for (const CompletedCommand& command : table.commands) {
-    for (const CompletedOption& option : command.options) {
-      if (!option.takes_value) continue;
-      std::string patterns;
-      for (const std::string& name : option.names) {
-        patterns += (patterns.empty() ? "" : "|") + shell_quoted(command.path + " " + name);
-      }
-      text += "    " + patterns + ") " + assignments(option.value) + " ;;\n";
-    }
-  }
-  return text + "    *) return 1 ;;\n  esac\n}\n";
-}
-
 std::string key_functions(const CompletionTable& table) {
   std::string keys, cases;
   for (const CompletedKey& key : table.keys) {
@@ -143,7 +128,8 @@ std::string key_functions(const CompletionTable& table) {
 }  // namespace
 
 std::string zsh_completion(const CompletionTable& table) {
-  return kBegin + command_cases(table) + value_cases(table) + key_functions(table) + kEnd;
+  return kBegin + command_cases(table) + value_cases(table, "$place", assignments) +
+         key_functions(table) + kEnd;
 }
 
 }  // namespace sluice
