@@ -10,23 +10,11 @@
 #include "runtime/observe/progress_bar.hpp"
 #include "runtime/observe/status_line.hpp"
 #include "runtime/observe/terminal.hpp"
+#include "tests/runtime/observe/progress_example.hpp"
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice {
 namespace {
-
-ProgressState example_state() {
-  return {.step = 120,
-          .steps = 2000,
-          .loss = 3.4123,
-          .grad_norm = 0.8651,
-          .lr = 2.9e-4,
-          .step_ms = 412.3,
-          .tokens_per_s = 19876,
-          .mfu = 0.412,
-          .device_bytes = 1395864371,
-          .eta_seconds = 782.1};
-}
 
 TEST(Progress, ExampleOfTheIssue) {
   EXPECT_EQ(format_progress(example_state()),
