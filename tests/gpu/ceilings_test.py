@@ -127,10 +127,7 @@ def main():
     parser.add_argument("--all", action="store_true", help="every configuration")
     parser.add_argument("--lower", action="store_true", help="write lower and missing ceilings to ceilings.json")
     parser.add_argument("--only", default="", help="configurations whose name has this in it")
-    args = parser.parse_args()
-    if not args.libraries.is_dir():
-        print(f"skipped: no null GPU in {args.libraries}; this build has no CUDA module")
-        return 77
+    args = training.parse(parser)
     table = json.loads(TABLE.read_text(encoding="ascii"))
     entries = [e for e in table["configurations"] if args.only in e["name"] and (args.all or e.get("fast") or args.only)]
     bad = 0

@@ -151,18 +151,18 @@ COMMANDS = (check_resume, check_documents, check_frozen, check_speculation, chec
             check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
-# Settings that GPUs refuse, with words of the message.
+# Family, settings that GPUs refuse for the family, and words of the message.
 REFUSALS = {
-    "tensor": ({"parallel.tensor": 2, "launch.nproc": 2}, "parallel.tensor: 2: ranks that share a model are written for CPUs"),
-    "pipeline": ({"parallel.pipeline": 2, "launch.nproc": 2}, "parallel.pipeline: 2: ranks that share a model are written for CPUs"),
-    "selective": ({"recompute.mode": "selective"}, "recompute.mode: selective: needs explicit blocks"),
-    "activations": ({"offload.activations": "host"}, "offload.activations: host: needs explicit blocks"),
-    "ranks": ({"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),
+    "tensor": ("llama", {"parallel.tensor": 2, "launch.nproc": 2}, "parallel.tensor: 2: ranks that share a model are written for CPUs"),
+    "pipeline": ("llama", {"parallel.pipeline": 2, "launch.nproc": 2}, "parallel.pipeline: 2: ranks that share a model are written for CPUs"),
+    "selective": ("gpt2 with dropout", {"recompute.mode": "selective"}, "recompute.mode: selective: needs explicit blocks"),
+    "activations": ("gpt2 with dropout", {"offload.activations": "host"}, "offload.activations: host: needs explicit blocks"),
+    "ranks": ("llama", {"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),
 }
 
 
-def check_refusal(place, name, settings, words):
-    family = "gpt2 with dropout" if "explicit blocks" in words else "llama"
+def check_refusal(place, name, refusal):
+    family, settings, words = refusal
     answer = place.train(f"refused-{name}", MODELS[family], settings, gpus=2)
     found = [] if answer.code == 2 else [f"exit code {answer.code}, 2 was expected:\n{training.tail(answer.text)}"]
     if words not in answer.text:
@@ -175,8 +175,8 @@ def check_refusal(place, name, settings, words):
 def named_checks(place, everything):
     """(name, function without arguments) of each check."""
     checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in COMMANDS + (LONG if everything else ())]
-    for name, (settings, words) in REFUSALS.items():
-        checks.append((f"refused {name}", lambda n=name, s=settings, w=words: check_refusal(place, n, s, w)))
+    for name, refusal in REFUSALS.items():
+        checks.append((f"refused {name}", lambda n=name, r=refusal: check_refusal(place, n, r)))
     for number, combination in enumerate(covering(SETTINGS, is_valid, 3 if everything else 2)):
         text = " ".join(str(value) for value in combination.values())
         checks.append((f"grid {number}: {text}", lambda n=number, c=combination: check_combination(place, n, c)))
@@ -188,10 +188,7 @@ def main():
     training.add_arguments(parser)
     parser.add_argument("--all", action="store_true", help="any three settings meet, not any two")
     parser.add_argument("--only", default="", help="checks whose name has this in it")
-    args = parser.parse_args()
-    if not args.libraries.is_dir():
-        print(f"skipped: no null GPU in {args.libraries}; this build has no CUDA module")
-        return 77
+    args = training.parse(parser)
     bad = 0
     with tempfile.TemporaryDirectory(prefix="sluice-null-gpu-") as folder:
         place = training.Place(args, folder)

@@ -27,6 +27,15 @@ def add_arguments(parser):
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
 
 
+def parse(parser):
+    """The arguments; ends the test with 77 where there is no null GPU."""
+    args = parser.parse_args()
+    if not args.libraries.is_dir():
+        print(f"skipped: no null GPU in {args.libraries}; this build has no CUDA module")
+        sys.exit(77)
+    return args
+
+
 @dataclasses.dataclass
 class Answer:
     """What a command left: its exit code, all it said, its run folder, the reports of its processes."""
