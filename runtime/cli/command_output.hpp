@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdio>
+#include <cstdlib>
 #include <string>
 
 #include "base/error.hpp"
@@ -10,6 +11,12 @@
 namespace sluice {
 
 inline bool exists(const std::string& path) { return local_file_system().stat(path).has_value(); }
+
+// What the user types for this program.
+inline std::string program_name() {
+  const char* wrapper = std::getenv("SLUICE_COMMAND");
+  return wrapper == nullptr ? "sluice" : wrapper;
+}
 
 // Prints to the terminal, or the pipe behind it, at once.
 inline void print(const std::string& text) {

@@ -50,6 +50,9 @@ struct CompletionTable {
 [[nodiscard]] std::string zsh_completion(const CompletionTable& table);
 [[nodiscard]] std::string fish_completion(const CompletionTable& table);
 
+// "a b c"
+[[nodiscard]] std::string spaced(const std::vector<std::string>& words);
+
 // The function _sluice_value of bash and zsh: `assign` sets the shell's variables to what completes
 // the value of the option `prev` of the command in the variable `path`; the function fails where
 // `prev` is no option with a value.

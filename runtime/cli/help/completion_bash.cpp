@@ -70,14 +70,8 @@ _sluice() {
 constexpr const char* kEnd = R"(complete -F _sluice sluice
 )";
 
-std::string joined(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 std::string assignments(const Completion& value) {
-  std::string text = "values=" + shell_quoted(joined(value.words));
+  std::string text = "values=" + shell_quoted(spaced(value.words));
   if (value.files) text += " files=-f";
   if (value.folders && !value.files) text += " files=-d";
   if (value.settings) text += " settings=yes";
@@ -93,8 +87,8 @@ std::string command_cases(const CompletionTable& table) {
       options.insert(options.end(), option.names.begin(), option.names.end());
     }
     text += "    " + shell_quoted(command.path) +
-            ") commands=" + shell_quoted(joined(command.commands)) +
-            " options=" + shell_quoted(joined(options)) + " " + assignments(command.arguments) +
+            ") commands=" + shell_quoted(spaced(command.commands)) +
+            " options=" + shell_quoted(spaced(options)) + " " + assignments(command.arguments) +
             " ;;\n";
   }
   return text + "  esac\n}\n";
@@ -110,7 +104,7 @@ std::string key_functions(const CompletionTable& table) {
   for (const CompletedKey& key : table.keys) {
     keys += (keys.empty() ? "" : " ") + key.path;
     if (key.values.empty()) continue;
-    cases += "    " + key.path + ") values=" + shell_quoted(joined(key.values)) + " ;;\n";
+    cases += "    " + key.path + ") values=" + shell_quoted(spaced(key.values)) + " ;;\n";
   }
   return "_sluice_keys() { values=" + shell_quoted(keys) +
          "; }\n_sluice_setting() {\n  values=\"\"\n  case $key in\n" + cases + "  esac\n}\n";

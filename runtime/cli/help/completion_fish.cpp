@@ -29,15 +29,9 @@ std::string fish_quoted(const std::string& text) {
   return out + "'";
 }
 
-std::string words_of(const std::vector<std::string>& words) {
-  std::string text;
-  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
-  return text;
-}
-
 // What completes a value, as options of `complete`; empty: nothing.
 std::string offers(const Completion& value) {
-  std::string words = words_of(value.words);
+  std::string words = spaced(value.words);
   if (value.settings) words = "(__sluice_settings)";
   if (value.keys) words = "(__sluice_keys)";
   if (value.folders && !value.files) {

@@ -66,6 +66,12 @@ CompletionTable completion_table(const CLI::App& program) {
   return table;
 }
 
+std::string spaced(const std::vector<std::string>& words) {
+  std::string text;
+  for (const std::string& word : words) text += (text.empty() ? "" : " ") + word;
+  return text;
+}
+
 std::string value_cases(const CompletionTable& table, const std::string& path,
                         std::string (*assign)(const Completion&)) {
   std::string text = "_sluice_value() {\n  case \"" + path + " $prev\" in\n";

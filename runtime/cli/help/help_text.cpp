@@ -1,10 +1,10 @@
 #include "runtime/cli/help/help_text.hpp"
 
 #include <algorithm>
-#include <cstdlib>
 #include <string_view>
 #include <vector>
 
+#include "runtime/cli/command_output.hpp"
 #include "runtime/cli/help/argument_values.hpp"
 #include "runtime/cli/help/examples.hpp"
 
@@ -45,12 +45,6 @@ std::string entry(const std::string& name, const std::string& text) {
     out.resize(kColumn, ' ');
   }
   return out + wrapped(text, kColumn, kColumn) + "\n";
-}
-
-// What the user types for this program.
-std::string program_name() {
-  const char* wrapper = std::getenv("SLUICE_COMMAND");
-  return wrapper == nullptr ? "sluice" : wrapper;
 }
 
 std::string names_of(const std::vector<CLI::Option*>& options) {

@@ -1,8 +1,7 @@
 #include "runtime/cli/setup/next_commands.hpp"
 
-#include <cstdlib>
-
 #include "runtime/checkpoint/io/file_system.hpp"
+#include "runtime/cli/command_output.hpp"
 #include "runtime/launch/hosts/agent.hpp"
 
 namespace sluice {
@@ -16,11 +15,8 @@ std::string word(const std::string& text) {
   return plain && !text.empty() ? text : shell_quoted(text);
 }
 
-// What the user types for this program, indented.
-std::string program_word() {
-  const char* wrapper = std::getenv("SLUICE_COMMAND");
-  return "  " + word(wrapper == nullptr ? "sluice" : wrapper);
-}
+// The program as one word of a shell, indented.
+std::string program_word() { return "  " + word(program_name()); }
 
 }  // namespace
 
