@@ -33,11 +33,24 @@ MODELS = {
     "124m": {"type": "gpt2", "layers": 12, "hidden": 768, "heads": 12, "seq": 1024, "vocab": 50304},
     "345m": {"type": "gpt2", "layers": 24, "hidden": 1024, "heads": 16, "seq": 1024, "vocab": 50304},
     "1558m": {"type": "gpt2", "layers": 48, "hidden": 1600, "heads": 25, "seq": 1024, "vocab": 50304},
+    "1b": {"type": "llama", "layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "ffn": 8192, "vocab": 128256, "seq": 1024},
+    "3b": {"type": "llama", "layers": 28, "hidden": 3072, "heads": 24, "kv_heads": 8, "ffn": 8192, "vocab": 128256, "seq": 1024},
     "8b": {"type": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256,
            "seq": 4096, "tie_embeddings": False},
 }
 TINY = {"train.steps": 12, "train.micro_batch": 4, "train.global_batch": 8, "train.dtype": "fp32"}
 LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
+SPEED = {  # run: model, settings
+    "speed-124m": ("124m", {"train.micro_batch": 16}), "speed-345m": ("345m", {}),
+    "speed-1558m-4": ("1558m", {"train.micro_batch": 4}), "speed-1558m-8": ("1558m", {}),
+    "speed-1b": ("1b", {}), "speed-3b": ("3b", {"train.micro_batch": 4, "recompute.mode": "full"}),
+}
+# Arguments of peers/peer_step.py, and the runs that the peer's memory is enough for.
+PEERS = {
+    "torch": (["--peer", "torch"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
+    "torch compiled": (["--peer", "torch", "--compile"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
+    "deepspeed 1": (["--peer", "deepspeed", "--stage", "1"], ("speed-345m", "speed-1558m-4")),
+}
 ON_HOST = {"zero.stage": 3, "offload.optimizer": "host", "offload.gradients": "host", "offload.parameters": "host"}
 
 
@@ -154,10 +167,11 @@ def same(kit, run, oracle, tolerance):
 
 
 def speed_of(kit, run):
-    """The median of the steps after the second."""
+    """Tokens a second: the median of the steps after the second."""
     steps = kit.steps(run)[2:]
     ms, tokens, tflops = (statistics.median(s[key] for s in steps) for key in ("step_ms", "tokens_per_s", "tflops"))
     note(f"{run}: {ms:.1f} ms, {tokens:.0f} tokens/s, {tflops:.1f} TFLOP/s, {100 * tflops / CARD_TFLOPS:.1f} % of {CARD_TFLOPS}")
+    return tokens
 
 
 # ---- steps ----
@@ -275,11 +289,35 @@ def step_doctor(kit):
     kit.call([kit.sluice, "doctor", "--nvme-path", kit.work, "--out", kit.work / "rates.json"], 400)
 
 
+def train_for_speed(kit, run):
+    model, settings = SPEED[run]
+    kit.train(run, model, LARGE | {"train.steps": 10} | settings)
+    return speed_of(kit, run)
+
+
 def step_speed(kit):
-    for run, model, settings in (("speed-124m", "124m", {"train.micro_batch": 16}), ("speed-345m", "345m", {}),
-                                 ("speed-1558m-4", "1558m", {"train.micro_batch": 4}), ("speed-1558m-8", "1558m", {})):
-        kit.train(run, model, LARGE | {"train.steps": 10} | settings)
-        speed_of(kit, run)
+    for run in SPEED:
+        train_for_speed(kit, run)
+
+
+def step_peers(kit):
+    """Plain PyTorch models on the same card; each round trains Sluice again."""
+    script = next(path for path in (HERE / "peers", HERE.parent / "peers") if path.is_dir()) / "peer_step.py"
+    for run, (model, settings) in SPEED.items():
+        named = {name: arguments for name, (arguments, runs) in PEERS.items() if run in runs}
+        named = {name: a for name, a in named.items() if "deepspeed" not in a or importlib.util.find_spec("deepspeed")}
+        ours = train_for_speed(kit, run) if named else 0
+        micro_batch = (LARGE | settings)["train.micro_batch"]
+        for name, arguments in named.items():
+            command = [sys.executable, "-B", script, *arguments, "--wait", "--steps", 10, "--micro-batch", micro_batch, "--shape",
+                       json.dumps(MODELS[model])]
+            try:
+                seconds = statistics.median(json.loads(last_line(kit.call(command, 400)))["seconds"][2:])
+            except Failed as failed:  # not Sluice's failure
+                note(f"{run}: {name}: {failed}")
+                continue
+            theirs = micro_batch * MODELS[model]["seq"] / seconds
+            note(f"{run}: {name} {theirs:.0f} tokens/s, sluice {ours / theirs:.2f} times as many")
 
 
 def step_big(kit):
@@ -290,7 +328,7 @@ def step_big(kit):
 
 STEPS = {f.__name__.removeprefix("step_"): f for f in (
     step_env, step_kernels, step_module, step_parity, step_stages, step_nccl, step_memory, step_tiers, step_doctor, step_speed,
-    step_big)}
+    step_peers, step_big)}
 
 
 def run_step(kit, name, out):

@@ -28,8 +28,16 @@ VERSIONED = {
 PREFIXED = {"nccl": "nccl", "cusparseLt": "cusparseLt", "nvshmem_host": "nvshmem", "curand": "curand", "cufile": "cuFile"}
 LIBRARIES = [*VERSIONED, "nccl", "cusparseLt", "curand", "cufile", "cuda"]
 
-# Names that libtorch or nvcc's code finds otherwise than by linking.
-ALSO = {"cudart": ["__cudaInitModule", "cudaLaunchKernel", "cudaMemcpy", "cudaFreeHost"]}
+# Names that libtorch or nvcc's code finds otherwise than by linking, and those that only libtorch_python links: with them
+# Python programs run on the null GPU (tests/gpu/peers).
+ALSO = {
+    "cudart": ["__cudaInitModule", "cudaEventRecordWithFlags", "cudaFreeHost", "cudaIpcGetEventHandle", "cudaIpcOpenEventHandle",
+               "cudaLaunchHostFunc", "cudaLaunchKernel", "cudaMemcpy", "cudaProfilerStart", "cudaProfilerStop",
+               "cudaStreamCreate", "cudaStreamGetPriority"],
+    "cudnn": ["cudnnGetProperty"],
+    "cufile": ["cuFileBufDeregister", "cuFileBufRegister", "cuFileHandleDeregister", "cuFileHandleRegister", "cuFileRead",
+               "cuFileWrite"],
+}
 DRIVER_NAME = re.compile(
     rb"\0(cu(?:Ctx|Device|Mem|Get|Green|Func|Launch|Link|Module|Multicast|Pointer|Stream|Tensor|Event)[A-Za-z0-9_]+)(?=\0)")
 
