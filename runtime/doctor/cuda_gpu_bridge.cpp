@@ -8,7 +8,6 @@
 #include <ATen/ops/from_blob.h>
 #include <ATen/ops/mm.h>
 #include <c10/cuda/CUDACachingAllocator.h>
-#include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
@@ -25,6 +24,7 @@
 
 extern "C" sluice::MakeCudaCopies sluice_make_cuda_copies;
 extern "C" sluice::MakeCudaPages sluice_make_cuda_pages;
+extern "C" sluice::UseGpu sluice_use_gpu;
 
 namespace sluice {
 namespace {
@@ -49,7 +49,7 @@ cudaEvent_t event_of(const GpuDevice::Stamp& stamp) {
 class CudaGpu final : public GpuDevice {
  public:
   explicit CudaGpu(int device) : device_(device), name_("GPU " + std::to_string(device)) {
-    translated(name_, [&] { c10::cuda::set_device(index()); });
+    sluice_use_gpu(device);
     std::size_t free = 0;
     std::size_t all = 0;
     check_cuda(cudaMemGetInfo(&free, &all), "the memory of " + name_);

@@ -1,9 +1,9 @@
 // Copies between a GPU and the host, in the CUDA module. Compiled; not yet run on a GPU.
 //
-// Each thread except the executing thread has a current stream from libtorch's pool, so a wait for
-// NCCL (Ticket::wait) delays only that stream. Two threads, hence two streams, copy to the host and
-// to the device at the same time. Pool streams do not wait for the default stream, on which the
-// model computes. Marks are events on the default stream, and copies wait for marks.
+// Each thread has a current stream from libtorch's pool, so a wait for NCCL (Ticket::wait) delays
+// only that stream. Two threads, hence two streams, copy to the host and to the device at the same
+// time. The executing thread's stream computes. Pool streams wait for no other stream: marks are
+// events on the stream that computes, and copies wait for marks.
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
@@ -24,17 +24,21 @@
 namespace sluice {
 namespace {
 
+// The priority is the pool's lower one. NCCL's streams have the higher one, so that its kernels
+// start between those of the model.
+void use_own_stream(c10::DeviceIndex device) {
+  c10::cuda::set_device(device);
+  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device));
+}
+
 class CudaCopies final : public DeviceCopies {
  public:
   explicit CudaCopies(int device)
       : device_(static_cast<c10::DeviceIndex>(device)), name_("GPU " + std::to_string(device)) {}
 
   void begin_thread() override {
-    translated("a stream of its own for a thread that copies from and to " + name_, [&] {
-      c10::cuda::set_device(device_);
-      c10::cuda::setCurrentCUDAStream(
-          c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device_));
-    });
+    translated("a stream of its own for a thread that copies from and to " + name_,
+               [&] { use_own_stream(device_); });
   }
 
   [[nodiscard]] Mark mark() override { return record("marking what " + name_ + " has to compute"); }
@@ -132,7 +136,12 @@ extern "C" __attribute__((visibility("default"))) void sluice_use_gpu(int device
   sluice::translated("GPU " + std::to_string(device), [&] {
     // Also initialises the allocator, whose statistics are read before the first tensor.
     c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
-    c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+    const auto index = static_cast<c10::DeviceIndex>(device);
+    c10::cuda::set_device(index);
+    // A second call keeps the stream, so that work of before stays before later work.
+    const bool has_own =
+        c10::cuda::getCurrentCUDAStream(index) != c10::cuda::getDefaultCUDAStream(index);
+    if (!has_own) sluice::use_own_stream(index);
   });
 }
 

@@ -22,8 +22,9 @@ namespace sluice {
 // Returns `options` with the pages for copies to and from the device.
 [[nodiscard]] TierOptions with_dma(TierOptions options, at::Device device);
 
-// Makes GPU `index` the calling thread's current device. A rank calls this function first on its
-// own thread. Throws Error, and ConfigError as device_copies().
+// Makes GPU `index` the calling thread's current device, and gives the thread a stream of its own
+// on it. A rank calls this function first on its own thread, which then executes programs. Throws
+// Error, and ConfigError as device_copies().
 void use_gpu(int index);
 
 // Name of GPU `index`, from the driver. Throws as use_gpu().

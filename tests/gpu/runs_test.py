@@ -75,6 +75,7 @@ def problems(answer, ranks, steps=STEPS):
         found.append(f"{len(working)} processes launched kernels, there are {ranks} ranks")
     for report in working:
         found += [f"fault: {what}" for what in report["faults"]]
+        found += [f"{count} {kind} on the default stream" for kind, count in report["default_stream"].items() if count]
     if len(answer.steps) != steps:
         found.append(f"{len(answer.steps)} steps in metrics.jsonl, {steps} were asked for")
     found += [f"step {s['step']}: loss {s['loss']}" for s in answer.steps if not math.isfinite(s["loss"])]
@@ -108,6 +109,7 @@ def check_resume(place):
         if answer.code != 0:
             found.append(f"{arguments[0]}: exit code {answer.code}:\n{training.tail(answer.text)}")
         found += [f"{arguments[0]}: fault: {what}" for r in answer.reports for what in r["faults"]]
+        found += [f"{arguments[0]}: work on the default stream" for r in answer.reports if any(r["default_stream"].values())]
     return found
 
 
@@ -137,7 +139,9 @@ def check_device_fraction(place):
 def check_doctor(place):
     (place.folder / "doctor").mkdir(exist_ok=True)
     answer = place.command("doctor", ["doctor", "--out", place.folder / "doctor" / "rates.json"])
-    return [] if answer.code == 0 else [f"exit code {answer.code}:\n{training.tail(answer.text)}"]
+    if answer.code != 0:
+        return [f"exit code {answer.code}:\n{training.tail(answer.text)}"]
+    return ["work on the default stream"] if any(any(r["default_stream"].values()) for r in answer.reports) else []
 
 
 def check_full_card(place):

@@ -23,7 +23,8 @@ inline constexpr char kMakeCudaCopies[] = "sluice_make_cuda_copies";
 using MakeCudaPages = PageSource*(const std::shared_ptr<PageSource>& pages);
 inline constexpr char kMakeCudaPages[] = "sluice_make_cuda_pages";
 
-// Makes GPU `device` the calling thread's current device. Throws Error.
+// Makes GPU `device` the calling thread's current device, with a stream from libtorch's pool.
+// Throws Error.
 using UseGpu = void(int device);
 inline constexpr char kUseGpu[] = "sluice_use_gpu";
 
