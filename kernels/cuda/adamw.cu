@@ -24,8 +24,8 @@ struct AdamW {
 
 }  // namespace
 
-void launch_adamw(const UpdateSpan& span, StreamRef stream) {
-  launch_update<AdamW>(span, adamw_constants(span), stream, "adamw");
+void launch_adamw(const UpdateSpan* spans, int count, StreamRef stream) {
+  launch_updates<AdamW>(spans, count, adamw_constants, stream, "adamw");
 }
 
 }  // namespace sluice::cuda

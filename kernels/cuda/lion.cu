@@ -22,8 +22,8 @@ struct Lion {
 
 }  // namespace
 
-void launch_lion(const UpdateSpan& span, StreamRef stream) {
-  launch_update<Lion>(span, lion_constants(span), stream, "lion");
+void launch_lion(const UpdateSpan* spans, int count, StreamRef stream) {
+  launch_updates<Lion>(spans, count, lion_constants, stream, "lion");
 }
 
 }  // namespace sluice::cuda

@@ -18,8 +18,8 @@ struct Sgd {
 
 }  // namespace
 
-void launch_sgd(const UpdateSpan& span, StreamRef stream) {
-  launch_update<Sgd>(span, sgd_constants(span), stream, "sgd");
+void launch_sgd(const UpdateSpan* spans, int count, StreamRef stream) {
+  launch_updates<Sgd>(spans, count, sgd_constants, stream, "sgd");
 }
 
 }  // namespace sluice::cuda

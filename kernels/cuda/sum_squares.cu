@@ -14,7 +14,7 @@ constexpr int kWarps = kThreads / kSquareLanes;
 struct Span {
   const float* values;
   std::int64_t elems;
-  std::int64_t first_block;  // in the scratch memory
+  std::int64_t first;  // of its blocks in the scratch memory
 };
 
 struct Spans {
@@ -25,26 +25,13 @@ struct Spans {
 
 std::int64_t blocks_of(const SquaresSpan& span) { return (span.elems + kSumBlock - 1) / kSumBlock; }
 
-__device__ int span_of(const Spans& spans, std::int64_t block) {
-  int low = 0, high = spans.count - 1;
-  while (low < high) {  // the last span that begins at or before `block`
-    const int middle = (low + high + 1) / 2;
-    if (spans.at[middle].first_block <= block) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
-
 __global__ void sum_squares_blocks(Spans spans, double* scratch) {
   const int lane = static_cast<int>(threadIdx.x) % kSquareLanes;
   const std::int64_t step = static_cast<std::int64_t>(gridDim.x) * kWarps;
   std::int64_t block = static_cast<std::int64_t>(blockIdx.x) * kWarps + threadIdx.x / kSquareLanes;
   for (; block < spans.blocks; block += step) {
-    const Span& span = spans.at[span_of(spans, block)];
-    const std::int64_t begin = (block - span.first_block) * kSumBlock;
+    const Span& span = spans.at[row_of(spans.at, spans.count, block)];
+    const std::int64_t begin = (block - span.first) * kSumBlock;
     const std::int64_t left = span.elems - begin;
     double sum = lane_squares(span.values + begin, left < kSumBlock ? left : kSumBlock, lane);
     for (int half = kSquareLanes / 2; half > 0; half /= 2) {
@@ -58,7 +45,7 @@ __global__ void sum_squares_blocks(Spans spans, double* scratch) {
 __global__ void sum_squares_pairs(Spans spans, double* scratch, double* sums) {
   const Span& span = spans.at[blockIdx.x];
   const std::int64_t count = (span.elems + kSumBlock - 1) / kSumBlock;
-  double* const values = scratch + span.first_block;
+  double* const values = scratch + span.first;
   for (std::int64_t apart = 1; apart < count; apart *= 2) {
     for (std::int64_t i = 2 * apart * threadIdx.x; i + apart < count; i += 2 * apart * blockDim.x) {
       values[i] += values[i + apart];

@@ -1,43 +1,131 @@
-// An update for every optimizer: one thread an element, with the roundings of kernels/cpu.
+// Updates for every optimizer, with the roundings of kernels/cpu: a table of spans is a kernel's
+// argument, so one launch updates many parameters.
 //
 // An optimizer's arithmetic `Rule` has Constants, kMoments, and update(), which returns the new
 // master weight and replaces the moments by their new values.
 #pragma once
 
+#include <cstring>
+
 #include "kernels/cuda/device_types.cuh"
 
 namespace sluice::cuda {
 
+inline constexpr int kUpdatesOfLaunch = 64;        // 3.5 KiB of the 4 KiB that arguments may take
+inline constexpr int kUpdateChunk = 4 * kThreads;  // elements that a thread block takes at a time
+
+template <class Rule>
+struct UpdatePart {
+  float* master;
+  float* moments[Rule::kMoments];
+  const void* grad;
+  void* weights_out;
+  std::int64_t n;
+  int first;      // of its chunks among those of the launch
+  int constants;  // index into UpdateParts::constants
+};
+
+template <class Rule>
+struct UpdateParts {
+  UpdatePart<Rule> at[kUpdatesOfLaunch];
+  typename Rule::Constants constants[2];
+  int count;
+  int sets;  // of constants
+  int chunks;
+};
+
 template <class Rule, class G, class W>
-__global__ void update_kernel(UpdateSpan a, typename Rule::Constants c) {
-  const G* grad = static_cast<const G*>(a.grad);
-  W* out = static_cast<W*>(a.weights_out);
-  for (std::int64_t i = first_index(); i < a.n; i += index_stride()) {
-    float moments[Rule::kMoments];
-    for (int k = 0; k < Rule::kMoments; ++k) moments[k] = static_cast<float*>(a.moments[k])[i];
-    const float p = Rule::update(a.master[i], moments, widen(grad[i]), c);
-    for (int k = 0; k < Rule::kMoments; ++k) static_cast<float*>(a.moments[k])[i] = moments[k];
-    a.master[i] = p;
-    if (out != nullptr) narrow(p, out + i);
+__global__ void __launch_bounds__(kThreads)
+    update_kernel(const __grid_constant__ UpdateParts<Rule> parts) {
+  for (int chunk = static_cast<int>(blockIdx.x); chunk < parts.chunks;
+       chunk += static_cast<int>(gridDim.x)) {
+    const UpdatePart<Rule>& a = parts.at[row_of(parts.at, parts.count, chunk)];
+    const typename Rule::Constants c = parts.constants[a.constants];
+    const G* grad = static_cast<const G*>(a.grad);
+    W* out = static_cast<W*>(a.weights_out);
+    const std::int64_t begin = static_cast<std::int64_t>(chunk - a.first) * kUpdateChunk;
+    const std::int64_t end = begin + kUpdateChunk < a.n ? begin + kUpdateChunk : a.n;
+    for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
+      float moments[Rule::kMoments];
+      for (int k = 0; k < Rule::kMoments; ++k) moments[k] = a.moments[k][i];
+      const float p = Rule::update(a.master[i], moments, widen(grad[i]), c);
+      for (int k = 0; k < Rule::kMoments; ++k) a.moments[k][i] = moments[k];
+      a.master[i] = p;
+      if (out != nullptr) narrow(p, out + i);
+    }
   }
 }
 
+// Collects spans and launches them when a kernel can take no more.
 template <class Rule>
-void launch_update(const UpdateSpan& span, const typename Rule::Constants& constants,
-                   StreamRef stream, const char* name) {
-  if (span.n <= 0) return;
-  check_argument(span.moments_dtype == DType::kFloat32,
-                 "CUDA updates keep moments in fp32; offload.states_dtype is for moments on host "
-                 "or NVMe");
-  with_device_dtype(span.grad_dtype, [&](auto* grad) {
-    with_device_dtype(span.weights_dtype, [&](auto* out) {
-      using G = std::remove_pointer_t<decltype(grad)>;
-      using W = std::remove_pointer_t<decltype(out)>;
-      update_kernel<Rule, G, W>
-          <<<blocks_for(span.n), kThreads, 0, native(stream)>>>(span, constants);
+class UpdateLaunches {
+ public:
+  using Constants = typename Rule::Constants;
+  UpdateLaunches(StreamRef stream, const char* name) : stream_(stream), name_(name) {}
+
+  void add(const UpdateSpan& span, const Constants& constants) {
+    check_argument(span.moments_dtype == DType::kFloat32,
+                   "CUDA updates keep moments in fp32; offload.states_dtype is for moments on host "
+                   "or NVMe");
+    const bool alike = span.grad_dtype == grad_dtype_ && span.weights_dtype == weights_dtype_;
+    int set = set_of(constants);
+    if (!alike || set == kSets || parts_.count == kUpdatesOfLaunch) {
+      launch();
+      set = 0;
+    }
+    grad_dtype_ = span.grad_dtype;
+    weights_dtype_ = span.weights_dtype;
+    parts_.constants[set] = constants;
+    parts_.sets = set < parts_.sets ? parts_.sets : set + 1;
+    UpdatePart<Rule>& part = parts_.at[parts_.count++];
+    part = {span.master, {}, span.grad, span.weights_out, span.n, parts_.chunks, set};
+    for (int k = 0; k < Rule::kMoments; ++k) part.moments[k] = static_cast<float*>(span.moments[k]);
+    parts_.chunks += static_cast<int>((span.n + kUpdateChunk - 1) / kUpdateChunk);
+  }
+
+  void launch() {
+    if (parts_.count == 0) return;
+    const unsigned blocks = blocks_for(static_cast<std::int64_t>(parts_.chunks) * kThreads);
+    with_device_dtype(grad_dtype_, [&](auto* grad) {
+      with_device_dtype(weights_dtype_, [&](auto* out) {
+        using G = std::remove_pointer_t<decltype(grad)>;
+        using W = std::remove_pointer_t<decltype(out)>;
+        update_kernel<Rule, G, W><<<blocks, kThreads, 0, native(stream_)>>>(parts_);
+      });
     });
-  });
-  check_launch(name);
+    check_launch(name_);
+    parts_ = {};
+  }
+
+ private:
+  static constexpr int kSets = 2;
+
+  // The set of these values, a new one, or kSets.
+  int set_of(const Constants& constants) const {
+    int set = 0;
+    while (set < parts_.sets &&
+           std::memcmp(&parts_.constants[set], &constants, sizeof constants) != 0) {
+      ++set;
+    }
+    return set;
+  }
+
+  UpdateParts<Rule> parts_{};
+  DType grad_dtype_ = DType::kFloat32;
+  DType weights_dtype_ = DType::kFloat32;
+  StreamRef stream_;
+  const char* name_;
+};
+
+template <class Rule>
+void launch_updates(const UpdateSpan* spans, int count,
+                    typename Rule::Constants (*constants)(const UpdateSpan&), StreamRef stream,
+                    const char* name) {
+  UpdateLaunches<Rule> launches(stream, name);
+  for (int i = 0; i < count; ++i) {
+    if (spans[i].n > 0) launches.add(spans[i], constants(spans[i]));
+  }
+  launches.launch();
 }
 
 }  // namespace sluice::cuda

@@ -3,6 +3,7 @@
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <span>
 #include <string>
 
 #include "kernels/cuda/launch.hpp"
@@ -14,12 +15,13 @@ namespace {
 
 // One stream runs backward, this update, and all readers of the weights, in this order. So no
 // operation waits.
-void launch_on(int device, const std::string& name, const UpdateSpan& span,
-               void (*launch)(const UpdateSpan&, cuda::StreamRef)) {
+void launch_on(int device, const std::string& name, std::span<const UpdateSpan> spans,
+               void (*launch)(const UpdateSpan*, int, cuda::StreamRef)) {
   translated(name + " on GPU " + std::to_string(device), [&] {
     const auto index = static_cast<c10::DeviceIndex>(device);
     const c10::cuda::CUDAGuard guard(index);
-    launch(span, {c10::cuda::getCurrentCUDAStream(index).stream()});
+    launch(spans.data(), static_cast<int>(spans.size()),
+           {c10::cuda::getCurrentCUDAStream(index).stream()});
   });
 }
 
@@ -27,13 +29,16 @@ void launch_on(int device, const std::string& name, const UpdateSpan& span,
 }  // namespace sluice
 
 extern "C" {
-[[gnu::visibility("default")]] void sluice_cuda_adamw(const sluice::UpdateSpan& span, int device) {
-  sluice::launch_on(device, "AdamW", span, sluice::cuda::launch_adamw);
+[[gnu::visibility("default")]] void sluice_cuda_adamw(std::span<const sluice::UpdateSpan> spans,
+                                                      int device) {
+  sluice::launch_on(device, "AdamW", spans, sluice::cuda::launch_adamw);
 }
-[[gnu::visibility("default")]] void sluice_cuda_lion(const sluice::UpdateSpan& span, int device) {
-  sluice::launch_on(device, "Lion", span, sluice::cuda::launch_lion);
+[[gnu::visibility("default")]] void sluice_cuda_lion(std::span<const sluice::UpdateSpan> spans,
+                                                     int device) {
+  sluice::launch_on(device, "Lion", spans, sluice::cuda::launch_lion);
 }
-[[gnu::visibility("default")]] void sluice_cuda_sgd(const sluice::UpdateSpan& span, int device) {
-  sluice::launch_on(device, "SGD", span, sluice::cuda::launch_sgd);
+[[gnu::visibility("default")]] void sluice_cuda_sgd(std::span<const sluice::UpdateSpan> spans,
+                                                    int device) {
+  sluice::launch_on(device, "SGD", spans, sluice::cuda::launch_sgd);
 }
 }

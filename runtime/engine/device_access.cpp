@@ -23,10 +23,15 @@ TierOptions with_dma(TierOptions options, at::Device device) {
   return options;
 }
 
-std::function<void(const UpdateSpan&)> device_update(const OptimizerRule& rule, at::Device device) {
-  if (!device.is_cuda()) return rule.update;
+UpdateKernel device_update(const OptimizerRule& rule, at::Device device) {
+  if (!device.is_cuda()) {
+    return [update = rule.update](std::span<const UpdateSpan> spans) {
+      for (const UpdateSpan& span : spans) update(span);
+    };
+  }
   const auto launch = reinterpret_cast<CudaUpdate*>(cuda_module_symbol(rule.cuda_symbol));
-  return [launch, index = device.index()](const UpdateSpan& span) { launch(span, index); };
+  return
+      [launch, index = device.index()](std::span<const UpdateSpan> spans) { launch(spans, index); };
 }
 
 std::vector<double> gpu_sum_squares(std::span<const at::Tensor> tensors) {

@@ -30,10 +30,11 @@ void use_gpu(int index);
 // Name of GPU `index`, from the driver. Throws as use_gpu().
 [[nodiscard]] std::string gpu_name(int index);
 
-// The optimizer's update of memory of `device`: the rule's host function or CUDA function. On a GPU
-// the update is enqueued behind the calling thread's earlier work. Throws as device_copies().
-[[nodiscard]] std::function<void(const UpdateSpan&)> device_update(const OptimizerRule& rule,
-                                                                   at::Device device);
+// The optimizer's updates of memory of `device`: the rule's host function or CUDA function. On a
+// GPU they are enqueued behind the calling thread's earlier work, 64 spans a launch. Throws as
+// device_copies().
+using UpdateKernel = std::function<void(std::span<const UpdateSpan>)>;
+[[nodiscard]] UpdateKernel device_update(const OptimizerRule& rule, at::Device device);
 
 // The sum of squares of each tensor, in double. The tensors are fp32 and contiguous, on one GPU.
 // Bit-identical to sum_squares() of the same values on the host. The host waits once. Throws as

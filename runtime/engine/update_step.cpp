@@ -3,7 +3,6 @@
 #include <algorithm>
 
 #include "kernels/cpu/reduce.hpp"
-#include "runtime/engine/device_access.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "zero/optimizer_rule.hpp"
 
@@ -39,12 +38,8 @@ UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args, 
   return span;
 }
 
-void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args) {
-  update_shard(state, options, args, device_update(rule_of(options.type), state.master.device()));
-}
-
-void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
-                  const UpdateKernel& run) {
+void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
+                 std::vector<UpdateSpan>& updates) {
   const DType dtype = dtype_of(state.shard);
   const DType grad_dtype = dtype_of(state.grad_owned);
   for (const ShardSegment& segment : state.segments) {
@@ -63,7 +58,7 @@ void update_shard(GroupState& state, const OptimizerOptions& options, const Upda
       span.weights_dtype = dtype;
     }
     span.n = end - begin;
-    run(span);
+    updates.push_back(span);
   }
 }
 

@@ -1,7 +1,8 @@
-// The update of one group's shard, on the device of its states.
+// The updates of one group's shard, as spans of the memory of its states' device.
 #pragma once
 
-#include <functional>
+#include <cstdint>
+#include <vector>
 
 #include "kernels/cpu/update/update_span.hpp"
 #include "runtime/engine/group_store.hpp"
@@ -19,14 +20,11 @@ struct UpdateArgs {
 [[nodiscard]] UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args,
                                      bool decay);
 
-// Updates state.master from the first elements of state.grad_owned and writes the same elements of
-// state.shard. Gradients are scaled only by args.grad_scale. Runs one pass per weight-decay
-// segment. On a GPU the passes are enqueued on the current stream.
-void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args);
-// The same with a given kernel, called with addresses of the states' device.
-using UpdateKernel = std::function<void(const UpdateSpan&)>;
-void update_shard(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
-                  const UpdateKernel& run);
+// Adds an update for each weight-decay segment: of state.master from the first elements of
+// state.grad_owned, which also writes the same elements of state.shard. Gradients are scaled only
+// by args.grad_scale. device_update() (device_access.hpp) runs them.
+void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
+                 std::vector<UpdateSpan>& updates);
 
 // Sum of squares of each run of `shard_elems` of `gradients` (fp32, contiguous, on the host), in
 // double. gpu_sum_squares() is the GPU's.

@@ -38,7 +38,28 @@ class OnDevice {
 };
 
 using HostUpdate = void(const UpdateSpan&);
-using DeviceUpdate = void(const UpdateSpan&, cuda::StreamRef);
+using DeviceUpdate = void(const UpdateSpan*, int, cuda::StreamRef);
+
+// The same elements in up to 100 spans, some of them without elements: more than one launch holds.
+std::vector<UpdateSpan> in_parts(const UpdateSpan& whole) {
+  constexpr std::int64_t kParts = 100;
+  std::vector<UpdateSpan> parts;
+  const auto skip = [](auto* from, std::int64_t bytes) {
+    using Bytes = std::conditional_t<std::is_const_v<std::remove_pointer_t<decltype(from)>>,
+                                     const std::byte, std::byte>;
+    return static_cast<Bytes*>(from) + bytes;
+  };
+  for (std::int64_t i = 0; i < kParts; ++i) {
+    const std::int64_t begin = whole.n * i / kParts, end = whole.n * (i + 1) / kParts;
+    UpdateSpan& part = parts.emplace_back(whole);
+    part.master += begin;
+    for (void*& moment : part.moments) moment = skip(moment, 4 * begin);
+    part.grad = skip(part.grad, size_of(whole.grad_dtype) * begin);
+    part.weights_out = skip(part.weights_out, size_of(whole.weights_dtype) * begin);
+    part.n = end - begin;
+  }
+  return parts;
+}
 
 void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, bool plain = true) {
   for (const std::int64_t n : kSizes) {
@@ -68,7 +89,8 @@ void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, bool p
       args.moments[1] = v_gpu.get();
       args.grad = grad_gpu.get();
       args.weights_out = weights_gpu.get();
-      on_device(args, kStream);
+      const std::vector<UpdateSpan> cut = in_parts(args);
+      on_device(cut.data(), static_cast<int>(cut.size()), kStream);
       EXPECT_EQ(p_gpu.read(), p);
       EXPECT_EQ(m_gpu.read(), m);
       EXPECT_EQ(v_gpu.read(), v);

@@ -2,6 +2,9 @@
 // of states off-device are TierStore's.
 #pragma once
 
+#include <vector>
+
+#include "runtime/engine/device_access.hpp"
 #include "runtime/engine/ops/step_parts.hpp"
 #include "runtime/program/program.hpp"
 
@@ -11,7 +14,8 @@ class UpdateOps {
  public:
   explicit UpdateOps(const StepParts& parts);
 
-  // Does nothing where the step is thrown away or only looked at.
+  // Does nothing where the step is thrown away or only looked at. On a GPU updates that follow each
+  // other in the program are enqueued together, with the last one: nothing runs between them.
   void update(const Op& op);
 
  private:
@@ -19,6 +23,8 @@ class UpdateOps {
   const StepRun& run_;
   GroupStore& store_;
   StepCarry& carry_;
+  const UpdateKernel kernel_;
+  std::vector<UpdateSpan> updates_;  // not yet run
 };
 
 }  // namespace sluice

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <span>
 #include <string>
 
 namespace sluice {
@@ -36,9 +37,9 @@ inline constexpr char kLimitGpuMemory[] = "sluice_limit_gpu_memory";
 using GpuName = void(int device, std::string& name);
 inline constexpr char kGpuName[] = "sluice_gpu_name";
 
-// Enqueues an optimizer's update of memory of GPU `device` on the calling thread's current stream.
-// OptimizerRule::cuda_symbol names the function of each optimizer. Throws Error.
-using CudaUpdate = void(const UpdateSpan& span, int device);
+// Enqueues an optimizer's updates of memory of GPU `device` on the calling thread's current stream,
+// in few launches. OptimizerRule::cuda_symbol names the function of each optimizer. Throws Error.
+using CudaUpdate = void(std::span<const UpdateSpan> spans, int device);
 
 // Sets sums[i] to the sum of squares of spans[i], which is memory of GPU `device`. Waits once for
 // the calling thread's current stream. CPU bits. Throws Error.

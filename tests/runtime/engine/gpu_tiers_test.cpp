@@ -117,8 +117,8 @@ TEST(GpuUpdate, HasTheHostsBits) {
       for (std::int64_t step = 1; step <= 3; ++step) {
         UpdateArgs args = kUpdateArgs;
         args.step = step;
-        update_shard(host, kUpdateOptions, args);
-        update_shard(device, kUpdateOptions, args);
+        update_on_its_device(host, kUpdateOptions, args);
+        update_on_its_device(device, kUpdateOptions, args);
       }
       EXPECT_TRUE(device.shard.cpu().equal(host.shard));
       EXPECT_TRUE(device.master.cpu().equal(host.master));

@@ -1,8 +1,10 @@
-// States of a small shard for update_shard(), made from a formula.
+// States of a small shard for add_updates(), made from a formula.
 #pragma once
 
 #include <cmath>
+#include <vector>
 
+#include "runtime/engine/device_access.hpp"
 #include "runtime/engine/update_step.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -32,6 +34,13 @@ inline GroupState update_state(DType weights, DType gradients) {
   state.grad_owned = wave(23, 4, scalar_type(gradients));
   state.segments = {{{0, 5}, true}, {{5, 23}, false}};
   return state;
+}
+
+inline void update_on_its_device(GroupState& state, const OptimizerOptions& options,
+                                 const UpdateArgs& args) {
+  std::vector<UpdateSpan> updates;
+  add_updates(state, options, args, updates);
+  device_update(rule_of(options.type), state.master.device())(updates);
 }
 
 }  // namespace sluice::testing
