@@ -23,32 +23,34 @@ struct NormInputGradient {
   const void* residual = nullptr;
 };
 
-// Sums over rows. A null total is not computed. `parts`: sum_parts() floats of scratch for each
-// total.
-struct NormWeightGradient {
-  const void* dy = nullptr;
-  float* d_weight = nullptr;  // [hidden]
-  float* d_bias = nullptr;    // [hidden]; LayerNorm only
-  bool accumulate_weight = false;
-  bool accumulate_bias = false;
-  float* parts = nullptr;
-};
+// Sums over rows take two passes, with the bits of column_sum() (layer_norm.hpp): one kernel writes
+// the parts [blocks, columns], a sum of each kSumRows rows, and another adds up the parts of many
+// sums.
+inline std::int64_t sum_blocks(std::int64_t rows) { return (rows + kSumRows - 1) / kSumRows; }
 
-// As column_sum() of layer_norm.hpp.
-struct ColumnTotal {
-  float* total = nullptr;
+// Parts of x [rows, columns].
+struct ColumnParts {
   const void* x = nullptr;
   DType dtype = DType::kFloat32;
   std::int64_t rows = 0;
   std::int64_t columns = 0;
-  bool accumulate = false;
-  float* parts = nullptr;  // sum_parts() floats
+  float* parts = nullptr;
 };
 
-// Floats of scratch of a sum over rows: one for each column and each kSumRows rows.
-inline std::int64_t sum_parts(std::int64_t rows, std::int64_t columns) {
-  return (rows + kSumRows - 1) / kSumRows * columns;
-}
+// Parts of a norm's weight gradient and, for a LayerNorm, behind them those of its bias gradient.
+struct NormParts {
+  const void* dy = nullptr;
+  float* parts = nullptr;
+};
+
+// total [columns] = sum of the parts, or += with `accumulate`.
+struct ColumnTotal {
+  float* total = nullptr;
+  const float* parts = nullptr;
+  std::int64_t blocks = 0;
+  std::int64_t columns = 0;
+  bool accumulate = false;
+};
 
 // y = gelu(x), or with dy: y = dy gelu'(x). y may be x or dy.
 struct GeluArgs {

@@ -15,12 +15,13 @@ namespace sluice::cuda {
 
 // Writes mean and rstd unless null. y may be x.
 void launch_norm_forward(const NormRows& rows, void* y, StreamRef stream);
-// Reads mean and rstd, as does the next one.
+// Reads mean and rstd, as does launch_norm_parts.
 void launch_norm_input_gradient(const NormRows& rows, const NormInputGradient& to,
                                 StreamRef stream);
-void launch_norm_weight_gradient(const NormRows& rows, const NormWeightGradient& to,
-                                 StreamRef stream);
-void launch_column_sum(const ColumnTotal& sum, StreamRef stream);
+void launch_norm_parts(const NormRows& rows, const NormParts& to, StreamRef stream);
+void launch_column_parts(const ColumnParts& args, StreamRef stream);
+// One kernel for each 32 sums. `sums` is host memory and is read before the function returns.
+void launch_column_totals(const ColumnTotal* sums, int count, StreamRef stream);
 void launch_gelu(const GeluArgs& args, StreamRef stream);
 void launch_swiglu(const SwigluArgs& args, StreamRef stream);
 void launch_rope(const RopeTokens& tokens, StreamRef stream);

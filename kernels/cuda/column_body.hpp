@@ -1,6 +1,6 @@
 // Sums over rows in the order of kernels/cpu, with its bits: kSumRows rows one after another give a
-// part, then the parts one after another give the total. No atomics. The first body writes the
-// parts of one pack of columns and one block of rows, the second adds one column's parts.
+// part, then the parts one after another give the total. No atomics. The first bodies write the
+// parts of one pack of columns and one block of rows, the last one adds one column's parts.
 #pragma once
 
 #include "kernels/cuda/block_args.hpp"
@@ -26,7 +26,7 @@ SLUICE_BODY void store_parts(float* parts, const float (&sum)[Pack<T>::kCount], 
 }
 
 template <class T>
-SLUICE_BODY void column_parts_body(const ColumnTotal& a, std::int64_t block, const Worker& worker,
+SLUICE_BODY void column_parts_body(const ColumnParts& a, std::int64_t block, const Worker& worker,
                                    bool aligned) {
   const PartRows rows = PartRows::of(block, a.rows);
   const T* x = static_cast<const T*>(a.x);
@@ -42,8 +42,8 @@ SLUICE_BODY void column_parts_body(const ColumnTotal& a, std::int64_t block, con
 
 // Parts of the weight's gradient, then, for a bias, those of its gradient.
 template <class T, bool kCentered>
-SLUICE_BODY void norm_parts_body(const LayerNormArgs& a, const NormWeightGradient& to,
-                                 std::int64_t block, const Worker& worker, bool aligned) {
+SLUICE_BODY void norm_parts_body(const LayerNormArgs& a, const NormParts& to, std::int64_t block,
+                                 const Worker& worker, bool aligned) {
   const PartRows rows = PartRows::of(block, a.rows);
   const T* x = static_cast<const T*>(a.x);
   const T* dy = static_cast<const T*>(to.dy);
@@ -67,20 +67,18 @@ SLUICE_BODY void norm_parts_body(const LayerNormArgs& a, const NormWeightGradien
   });
 }
 
-// total[column] = sum of its parts, or += with `accumulate`.
-SLUICE_BODY void column_total_body(float* total, const float* parts, std::int64_t blocks,
-                                   std::int64_t columns, std::int64_t column, bool accumulate) {
+SLUICE_BODY void column_total_body(const ColumnTotal& a, std::int64_t column) {
   constexpr std::int64_t kAhead = 16;  // loads in flight
-  float sum = accumulate ? total[column] : 0.0F;
-  const float* from = parts + column;
+  float sum = a.accumulate ? a.total[column] : 0.0F;
+  const float* from = a.parts + column;
   std::int64_t block = 0;
-  for (; block + kAhead <= blocks; block += kAhead) {
+  for (; block + kAhead <= a.blocks; block += kAhead) {
     float next[kAhead];
-    for (int j = 0; j < kAhead; ++j) next[j] = from[(block + j) * columns];
+    for (int j = 0; j < kAhead; ++j) next[j] = from[(block + j) * a.columns];
     for (int j = 0; j < kAhead; ++j) sum += next[j];
   }
-  for (; block < blocks; ++block) sum += from[block * columns];
-  total[column] = sum;
+  for (; block < a.blocks; ++block) sum += from[block * a.columns];
+  a.total[column] = sum;
 }
 
 }  // namespace sluice::cuda

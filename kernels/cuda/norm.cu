@@ -22,41 +22,34 @@ __global__ void __launch_bounds__(kThreads)
 
 template <class T, bool kCentered>
 __global__ void __launch_bounds__(kThreads)
-    norm_parts_kernel(LayerNormArgs a, NormWeightGradient to, bool aligned) {
+    norm_parts_kernel(LayerNormArgs a, NormParts to, bool aligned) {
   norm_parts_body<T, kCentered>(a, to, blockIdx.x, row_worker(), aligned);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) column_parts_kernel(ColumnTotal a, bool aligned) {
+__global__ void __launch_bounds__(kThreads) column_parts_kernel(ColumnParts a, bool aligned) {
   column_parts_body<T>(a, blockIdx.x, row_worker(), aligned);
 }
 
-// blockIdx.y 1: the second total.
-struct Totals {
-  float* total[2];
-  bool accumulate[2];
-  const float* parts;
-  std::int64_t blocks, columns;
+constexpr int kTotalsOfLaunch = 32;
+constexpr unsigned kColumns = 64;  // a thread block; few, so that the columns spread over the GPU
+
+struct TotalRow {
+  ColumnTotal sum;
+  int first;  // of its thread blocks
 };
 
-__global__ void column_total_kernel(Totals a) {
-  const std::int64_t column = first_index();
-  const unsigned which = blockIdx.y;
-  float* total = which == 0 ? a.total[0] : a.total[1];
-  if (column >= a.columns || total == nullptr) return;
-  column_total_body(total, a.parts + which * a.blocks * a.columns, a.blocks, a.columns, column,
-                    which == 0 ? a.accumulate[0] : a.accumulate[1]);
-}
+struct Totals {
+  TotalRow at[kTotalsOfLaunch];
+  int count;
+};
 
-void launch_totals(const Totals& totals, StreamRef stream) {
-  constexpr unsigned kColumns = 64;  // a block; few, so that the columns spread over the GPU
-  const auto blocks = static_cast<unsigned>((totals.columns + kColumns - 1) / kColumns);
-  const unsigned count = totals.total[1] == nullptr ? 1 : 2;
-  column_total_kernel<<<dim3(blocks, count), kColumns, 0, native(stream)>>>(totals);
-  check_launch("column total");
+__global__ void column_total_kernel(const __grid_constant__ Totals totals) {
+  const TotalRow& row = totals.at[row_of(totals.at, totals.count, blockIdx.x)];
+  const std::int64_t column =
+      static_cast<std::int64_t>(static_cast<int>(blockIdx.x) - row.first) * kColumns + threadIdx.x;
+  if (column < row.sum.columns) column_total_body(row.sum, column);
 }
-
-std::int64_t row_blocks(std::int64_t rows) { return (rows + kSumRows - 1) / kSumRows; }
 
 // f(null pointer of the element type, std::true_type for a LayerNorm).
 template <class Fn>
@@ -101,37 +94,43 @@ void launch_norm_input_gradient(const NormRows& rows, const NormInputGradient& t
   check_launch("norm input gradient");
 }
 
-void launch_norm_weight_gradient(const NormRows& rows, const NormWeightGradient& to,
-                                 StreamRef stream) {
+void launch_norm_parts(const NormRows& rows, const NormParts& to, StreamRef stream) {
   const LayerNormArgs& a = rows.at;
   if (a.rows <= 0) return;
   const bool aligned = norm_aligned(a) && packs_aligned(0, {to.dy});
-  Grid grid = row_grid(row_blocks(a.rows), packs_of(a.hidden, a.dtype));
+  const Grid grid = row_grid(sum_blocks(a.rows), packs_of(a.hidden, a.dtype));
   with_norm(rows, [&](auto* tag, auto centered) {
     using T = std::remove_pointer_t<decltype(tag)>;
     norm_parts_kernel<T, decltype(centered)::value>
         <<<grid.blocks, grid.threads, 0, native(stream)>>>(a, to, aligned);
   });
   check_launch("norm weight gradient");
-  launch_totals({{to.d_weight, rows.centered ? to.d_bias : nullptr},
-                 {to.accumulate_weight, to.accumulate_bias},
-                 to.parts,
-                 row_blocks(a.rows),
-                 a.hidden},
-                stream);
 }
 
-void launch_column_sum(const ColumnTotal& a, StreamRef stream) {
+void launch_column_parts(const ColumnParts& a, StreamRef stream) {
   if (a.columns <= 0 || a.rows <= 0) return;
   const bool aligned = packs_aligned(a.columns * size_of(a.dtype), {a.x});
-  const Grid grid = row_grid(row_blocks(a.rows), packs_of(a.columns, a.dtype));
+  const Grid grid = row_grid(sum_blocks(a.rows), packs_of(a.columns, a.dtype));
   with_device_dtype(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
     column_parts_kernel<T><<<grid.blocks, grid.threads, 0, native(stream)>>>(a, aligned);
   });
   check_launch("column sum");
-  launch_totals({{a.total, nullptr}, {a.accumulate, false}, a.parts, row_blocks(a.rows), a.columns},
-                stream);
+}
+
+void launch_column_totals(const ColumnTotal* sums, int count, StreamRef stream) {
+  for (int begin = 0; begin < count; begin += kTotalsOfLaunch) {
+    Totals part{};
+    part.count = count - begin < kTotalsOfLaunch ? count - begin : kTotalsOfLaunch;
+    int blocks = 0;
+    for (int i = 0; i < part.count; ++i) {
+      part.at[i] = {sums[begin + i], blocks};
+      blocks += static_cast<int>((sums[begin + i].columns + kColumns - 1) / kColumns);
+    }
+    if (blocks == 0) continue;
+    column_total_kernel<<<static_cast<unsigned>(blocks), kColumns, 0, native(stream)>>>(part);
+    check_launch("column total");
+  }
 }
 
 }  // namespace sluice::cuda

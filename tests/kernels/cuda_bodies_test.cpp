@@ -109,20 +109,19 @@ TEST(CudaBodies, SumsOverRowsHaveTheBitsOfTheCpu) {
     using T = std::remove_pointer_t<decltype(tag)>;
     for (const std::int64_t rows : {kRows, std::int64_t{32}, std::int64_t{1}, std::int64_t{1100}}) {
       const Buffer x = random(shape.dtype, rows * shape.width, 8);
-      const Buffer parts(floats(cuda::sum_parts(rows, shape.width)));
-      const std::int64_t blocks = (rows + kSumRows - 1) / kSumRows;
+      const std::int64_t blocks = cuda::sum_blocks(rows);
+      const Buffer parts(floats(blocks * shape.width));
       for (const bool accumulate : {false, true}) {
         const Buffer want = random(DType::kFloat32, shape.width, 9);
         const Buffer got = want;
         column_sum(numbers(want), x.data(), shape.dtype, rows, shape.width, accumulate);
-        const cuda::ColumnTotal sum{numbers(got), x.data(),   shape.dtype,   rows,
-                                    shape.width,  accumulate, numbers(parts)};
+        const cuda::ColumnParts sum{x.data(), shape.dtype, rows, shape.width, numbers(parts)};
         on_rows(blocks, [&](std::int64_t block, const Worker& worker) {
           cuda::column_parts_body<T>(sum, block, worker, shape.aligned());
         });
         for (std::int64_t column = 0; column < shape.width; ++column) {
-          cuda::column_total_body(numbers(got), numbers(parts), blocks, shape.width, column,
-                                  accumulate);
+          cuda::column_total_body({numbers(got), numbers(parts), blocks, shape.width, accumulate},
+                                  column);
         }
         EXPECT_EQ(got.content(), want.content()) << rows << " rows, accumulate " << accumulate;
       }

@@ -162,18 +162,17 @@ void expect_weight_gradient() {
       rms_norm_forward(c.rms(), c.y.data());
       rms_norm_weight_gradient(c.rms(), numbers(want_w), c.dy.data(), true);
     }
-    const std::int64_t each = cuda::sum_parts(kRows, shape.width);
+    const std::int64_t blocks = cuda::sum_blocks(kRows), each = blocks * shape.width;
     const Buffer parts(floats(kCentered ? 2 * each : each));
-    const cuda::NormWeightGradient to{c.dy.data(), numbers(got_w), numbers(got_b),
-                                      true,        false,          numbers(parts)};
-    const std::int64_t blocks = (kRows + kSumRows - 1) / kSumRows;
+    const cuda::NormParts to{c.dy.data(), numbers(parts)};
     on_rows(blocks, [&](std::int64_t block, const Worker& worker) {
       cuda::norm_parts_body<T, kCentered>(c.args, to, block, worker, shape.aligned());
     });
     for (std::int64_t column = 0; column < shape.width; ++column) {
-      cuda::column_total_body(to.d_weight, to.parts, blocks, shape.width, column, true);
+      cuda::column_total_body({numbers(got_w), to.parts, blocks, shape.width, true}, column);
       if (kCentered) {
-        cuda::column_total_body(to.d_bias, to.parts + each, blocks, shape.width, column, false);
+        cuda::column_total_body({numbers(got_b), to.parts + each, blocks, shape.width, false},
+                                column);
       }
     }
     EXPECT_EQ(got_w.content(), want_w.content());

@@ -26,9 +26,9 @@ std::vector<std::int64_t> rows_of(std::span<const Tensor> matrices) {
 }
 
 void bias_gradients(const std::vector<GradTarget>& biases, std::span<const std::int64_t> rows,
-                    const Tensor& dy_NO) {
-  if (biases.size() == 1) return bias_gradient(biases[0], dy_NO);
-  stacked_bias_gradient(biases, rows, dy_NO);
+                    const Tensor& dy_NO, RowSums& sums) {
+  if (biases.size() == 1) return bias_gradient(biases[0], dy_NO, &sums);
+  stacked_bias_gradient(biases, rows, dy_NO, &sums);
 }
 
 }  // namespace
@@ -90,7 +90,9 @@ Tensor BlockCall::back_through_stack(const BlockParams::Stack& at, const BlockNo
   weights.add([at, each, dy_NO, h_NH](GradSink& sink) {
     stacked_weight_gradient(targets(sink, at.weight, at.count), each, dy_NO, h_NH);
   });
-  if (at.bias >= 0) bias_gradients(targets(weights.sink(), at.bias, at.count), each, dy_NO);
+  if (at.bias >= 0) {
+    bias_gradients(targets(weights.sink(), at.bias, at.count), each, dy_NO, weights.sums());
+  }
   if (!apart) stacked_input_gradient(dh_NH, dy_NO, matrices);
   return group_ != nullptr ? summing.finish() : dh_NH;
 }

@@ -67,12 +67,14 @@ void BlockNorm::input_gradient(const at::Tensor& dx, const at::Tensor& dy,
   }
 }
 
-void BlockNorm::weight_gradient(GradSink& sink, const BlockParams::Norm& at,
+void BlockNorm::weight_gradient(WeightProducts& weights, const BlockParams::Norm& at,
                                 const at::Tensor& dy) const {
+  GradSink& sink = weights.sink();
   if (bias.defined()) {
-    norm_weight_gradient(sink.target(at.weight), sink.target(at.bias), dy, layer_norm_input(*this));
+    norm_weight_gradient(sink.target(at.weight), sink.target(at.bias), dy, layer_norm_input(*this),
+                         &weights.sums());
   } else {
-    rms_weight_gradient(sink.target(at.weight), dy, rms_input(*this));
+    rms_weight_gradient(sink.target(at.weight), dy, rms_input(*this), &weights.sums());
   }
 }
 

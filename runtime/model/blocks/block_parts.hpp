@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "runtime/model/math/explicit_kernels.hpp"
+#include "runtime/model/math/weight_products.hpp"
 #include "runtime/model/model_options.hpp"
 
 namespace sluice {
@@ -39,7 +40,8 @@ struct BlockNorm {
   void forward(const at::Tensor& y) const;
   // dx = residual + the gradient by x; dx may be dy or residual.
   void input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual) const;
-  void weight_gradient(GradSink& sink, const BlockParams::Norm& at, const at::Tensor& dy) const;
+  void weight_gradient(WeightProducts& weights, const BlockParams::Norm& at,
+                       const at::Tensor& dy) const;
 };
 
 // up [C, U] -> [C, F]: U is F for GELU, 2 F for SwiGLU.

@@ -96,7 +96,9 @@ class ExplicitBlock final : public Unit {
     check(kept != nullptr, "backward is given what this unit saved");
     WeightProducts weights(sink, options_.matmul);
     const Tensor dr_MH = mlp_backward(run, *kept, rows(grad_output), weights);
-    return attention_half_backward(run, *kept, x_MH, dr_MH, weights).view(input.sizes());
+    const Tensor dx_MH = attention_half_backward(run, *kept, x_MH, dr_MH, weights);
+    weights.sums().finish();
+    return dx_MH.view(input.sizes());
   }
 
   [[nodiscard]] bool saved_moves() const override { return true; }
@@ -272,13 +274,17 @@ class ExplicitBlock final : public Unit {
     }
   }
 
+  static void bias_gradient_of(int bias, const Tensor& dbranch_MH, WeightProducts& weights) {
+    if (bias >= 0) bias_gradient(weights.sink().target(bias), dbranch_MH, &weights.sums());
+  }
+
   // The gradient by r.
   Tensor mlp_backward(const BlockCall& run, Kept& kept, const Tensor& dy_MH,
                       WeightProducts& weights) const {
     Tensor dup_NU;
     {
       const Tensor dbranch_MH = branch_gradient(dy_MH, dropout_at(run, 2, 0));
-      if (at_.down_bias >= 0) bias_gradient(weights.sink().target(at_.down_bias), dbranch_MH);
+      bias_gradient_of(at_.down_bias, dbranch_MH, weights);
       dup_NU = back_through_activation(run, kept, run.whole_rows(dbranch_MH), weights);
     }
     kept.up_NU.reset();
@@ -286,7 +292,7 @@ class ExplicitBlock final : public Unit {
     in.keep_statistics();
     const Tensor dh_MH = run.back_through_stack(at_.up, in, dup_NU, weights);
     dup_NU.reset();
-    in.weight_gradient(weights.sink(), at_.norm2, dh_MH);
+    in.weight_gradient(weights, at_.norm2, dh_MH);
     in.input_gradient(dh_MH, dh_MH, dy_MH);  // dr, in the place of what is done with
     kept.r_MH.reset();
     return dh_MH;
@@ -301,7 +307,7 @@ class ExplicitBlock final : public Unit {
     in.keep_statistics();
     const Tensor dh_MH = run.back_through_stack(at_.qkv, in, dqkv_NE, weights);
     dqkv_NE.reset();
-    in.weight_gradient(weights.sink(), at_.norm1, dh_MH);
+    in.weight_gradient(weights, at_.norm1, dh_MH);
     const Tensor dx_MH = weights.defers() ? dh_MH : dr_MH;
     in.input_gradient(dx_MH, dh_MH, dr_MH);
     return dx_MH;
@@ -325,7 +331,7 @@ class ExplicitBlock final : public Unit {
   Tensor back_through_output(const BlockCall& run, const Tensor& attention, const Tensor& dr_MH,
                              WeightProducts& weights) const {
     const Tensor dbranch_MH = branch_gradient(dr_MH, dropout_at(run, 1, 0));
-    if (at_.out_bias >= 0) bias_gradient(weights.sink().target(at_.out_bias), dbranch_MH);
+    bias_gradient_of(at_.out_bias, dbranch_MH, weights);
     const Tensor d_NH = run.whole_rows(dbranch_MH);
     const Tensor out_NA = tokens(attention);
     weights.add([out = at_.out, d_NH, out_NA](GradSink& sink) {

@@ -11,8 +11,9 @@ struct CudaBlockKernels {
   cuda::StreamRef (*stream)(int device);
   decltype(cuda::launch_norm_forward)* norm_forward;
   decltype(cuda::launch_norm_input_gradient)* norm_input_gradient;
-  decltype(cuda::launch_norm_weight_gradient)* norm_weight_gradient;
-  decltype(cuda::launch_column_sum)* column_sum;
+  decltype(cuda::launch_norm_parts)* norm_parts;
+  decltype(cuda::launch_column_parts)* column_parts;
+  decltype(cuda::launch_column_totals)* column_totals;
   decltype(cuda::launch_gelu)* gelu;
   decltype(cuda::launch_swiglu)* swiglu;
   decltype(cuda::launch_rope)* rope;

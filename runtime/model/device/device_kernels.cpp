@@ -1,5 +1,7 @@
 #include "runtime/model/device/device_kernels.hpp"
 
+#include <vector>
+
 #include "base/error.hpp"
 #include "kernels/cpu/dropout_threshold.hpp"
 #include "parallel/comm/cuda_module.hpp"
@@ -57,9 +59,9 @@ cuda::MaskPlace mask_of(const DropoutPlace& place) {
           .offset = place.offset};
 }
 
-// Scratch of `totals` sums over the rows of x.
-Tensor parts_of(const Tensor& x, std::int64_t totals) {
-  return empty_tensor({totals * cuda::sum_parts(x.size(0), x.size(1))}, c10::ScalarType::Float,
+// Parts of `count` sums over the rows of x: [count, blocks, columns].
+Tensor parts_of(const Tensor& x, std::int64_t count) {
+  return empty_tensor({count, cuda::sum_blocks(x.size(0)), x.size(1)}, c10::ScalarType::Float,
                       x.device());
 }
 
@@ -78,32 +80,47 @@ void norm_input_gradient(const Tensor& dx, const Tensor& dy, const Tensor& resid
 }
 
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const Tensor& dy,
-                          const Norm& norm) {
+                          const Norm& norm, RowSums* sums) {
   if (!weight.wanted() && !bias.wanted()) return;
   const Tensor parts = parts_of(dy, norm.centered ? 2 : 1);
-  if (dy.is_meta()) return;
-  kernels().norm_weight_gradient(rows_of(norm),
-                                 {.dy = data(dy),
-                                  .d_weight = numbers(weight.grad),
-                                  .d_bias = numbers(bias.grad),
-                                  .accumulate_weight = weight.accumulate,
-                                  .accumulate_bias = bias.accumulate,
-                                  .parts = numbers(parts)},
-                                 stream_of(dy));
+  if (!dy.is_meta()) {
+    kernels().norm_parts(rows_of(norm), {.dy = data(dy), .parts = numbers(parts)}, stream_of(dy));
+  }
+  RowSums own;
+  RowSums& all = sums == nullptr ? own : *sums;
+  if (weight.wanted()) all.add(weight, parts.select(0, 0));
+  if (bias.wanted()) all.add(bias, parts.select(0, 1));
+  own.finish();
 }
 
-void bias_gradient(const GradTarget& target, const Tensor& dy) {
+void bias_gradient(const GradTarget& target, const Tensor& dy, RowSums* sums) {
   if (!target.wanted()) return;
   const Tensor parts = parts_of(dy, 1);
-  if (dy.is_meta()) return;
-  kernels().column_sum({.total = numbers(target.grad),
-                        .x = data(dy),
-                        .dtype = dtype_of(dy),
-                        .rows = dy.size(0),
-                        .columns = dy.size(1),
-                        .accumulate = target.accumulate,
-                        .parts = numbers(parts)},
-                       stream_of(dy));
+  if (!dy.is_meta()) {
+    kernels().column_parts({.x = data(dy),
+                            .dtype = dtype_of(dy),
+                            .rows = dy.size(0),
+                            .columns = dy.size(1),
+                            .parts = numbers(parts)},
+                           stream_of(dy));
+  }
+  RowSums own;
+  RowSums& all = sums == nullptr ? own : *sums;
+  all.add(target, parts.select(0, 0));
+  own.finish();
+}
+
+void finish_sums(std::span<const RowSums::Sum> sums) {
+  if (sums.empty() || sums[0].parts.is_meta()) return;
+  std::vector<cuda::ColumnTotal> totals;
+  for (const RowSums::Sum& sum : sums) {
+    totals.push_back({.total = numbers(sum.target.grad),
+                      .parts = numbers(sum.parts),
+                      .blocks = sum.parts.size(0),
+                      .columns = sum.parts.size(1),
+                      .accumulate = sum.target.accumulate});
+  }
+  kernels().column_totals(totals.data(), static_cast<int>(totals.size()), stream_of(sums[0].parts));
 }
 
 void gelu(const Tensor& y, const Tensor& x, const Tensor& dy) {

@@ -6,6 +6,7 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <span>
 
 #include "runtime/model/math/explicit_kernels.hpp"
 
@@ -25,9 +26,12 @@ struct Norm {
 void norm_forward(const at::Tensor& y, const Norm& norm);
 void norm_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual,
                          const Norm& norm);
+// The first pass of sums over rows; the second is in `sums`, or follows at once without.
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
-                          const Norm& norm);
-void bias_gradient(const GradTarget& target, const at::Tensor& dy);
+                          const Norm& norm, RowSums* sums);
+void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums);
+// target = sum of the parts [blocks, columns], in one launch for all.
+void finish_sums(std::span<const RowSums::Sum> sums);
 
 // dy undefined: forward.
 void gelu(const at::Tensor& y, const at::Tensor& x, const at::Tensor& dy);

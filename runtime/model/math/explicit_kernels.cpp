@@ -54,6 +54,11 @@ GateUp gate_up_of(const at::Tensor& gate_up) {
 
 }  // namespace
 
+void RowSums::finish() {
+  device::finish_sums(sums_);
+  sums_.clear();
+}
+
 void norm_forward(at::Tensor y, const NormInput& in) {
   if (takes_gpu_path(y)) return device::norm_forward(y, on_device(in));
   if (y.is_meta()) return;
@@ -68,8 +73,9 @@ void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& 
 }
 
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
-                          const NormInput& in) {
-  if (takes_gpu_path(dy)) return device::norm_weight_gradient(weight, bias, dy, on_device(in));
+                          const NormInput& in, RowSums* sums) {
+  if (takes_gpu_path(dy))
+    return device::norm_weight_gradient(weight, bias, dy, on_device(in), sums);
   if (!weight.wanted() && !bias.wanted()) return;
   // The kernel writes both: one that is not wanted goes to memory of its own.
   const auto place_of = [&](const GradTarget& target) {
@@ -97,8 +103,9 @@ void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& r
   rms_norm_input_gradient(rms_args(in), host_bytes(dx), host_bytes(dy), host_bytes(residual));
 }
 
-void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in) {
-  if (takes_gpu_path(dy)) return device::norm_weight_gradient(weight, {}, dy, on_device(in));
+void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in,
+                         RowSums* sums) {
+  if (takes_gpu_path(dy)) return device::norm_weight_gradient(weight, {}, dy, on_device(in), sums);
   if (dy.is_meta() || !weight.wanted()) return;
   rms_norm_weight_gradient(rms_args(in), host_data<float>(weight.grad), host_bytes(dy),
                            weight.accumulate);
@@ -128,8 +135,8 @@ void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy) {
   gelu_backward(host_bytes(dx), host_bytes(x), host_bytes(dy), dtype_of(x), x.numel());
 }
 
-void bias_gradient(const GradTarget& target, const at::Tensor& dy) {
-  if (takes_gpu_path(dy)) return device::bias_gradient(target, dy);
+void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums) {
+  if (takes_gpu_path(dy)) return device::bias_gradient(target, dy, sums);
   if (dy.is_meta() || !target.wanted()) return;
   column_sum(host_data<float>(target.grad), host_bytes(dy), dtype_of(dy), dy.size(0), dy.size(1),
              target.accumulate);

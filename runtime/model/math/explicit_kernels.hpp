@@ -7,10 +7,27 @@
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
+#include <vector>
 
 #include "runtime/model/unit.hpp"
 
 namespace sluice {
+
+// Sums over rows whose first pass has run on a GPU. finish() enqueues the second pass of all of
+// them, in one launch; until then the gradients are not there. Keeps the memory of the first pass.
+// On the host a sum is never left.
+class RowSums {
+ public:
+  struct Sum {
+    GradTarget target;
+    at::Tensor parts;  // [blocks of rows, columns] fp32
+  };
+  void add(const GradTarget& target, const at::Tensor& parts) { sums_.push_back({target, parts}); }
+  void finish();
+
+ private:
+  std::vector<Sum> sums_;
+};
 
 // x [N, H] with the parameters of its norm; statistics [2, N] fp32 (mean, 1 / standard deviation),
 // undefined if no backward follows.
@@ -27,8 +44,9 @@ void norm_forward(at::Tensor y, const NormInput& in);
 // Reads in.statistics. dx = residual + input gradient; dx may be dy or residual.
 void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
                          const NormInput& in);
+// With `sums` the gradients are there after sums->finish().
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
-                          const NormInput& in);
+                          const NormInput& in, RowSums* sums = nullptr);
 
 // The same for RMSNorm: rstd [N] fp32, undefined if no backward follows.
 struct RmsInput {
@@ -40,7 +58,8 @@ struct RmsInput {
 void rms_forward(at::Tensor y, const RmsInput& in);
 void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
                         const RmsInput& in);
-void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in);
+void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in,
+                         RowSums* sums = nullptr);
 
 // gate_up [N, 2 F], a token's gate before its up; y, dy [N, F]. The second function turns gate_up
 // into its own gradient.
@@ -52,7 +71,7 @@ void gelu(at::Tensor y, const at::Tensor& x);
 void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy);
 
 // The gradient of a bias: sums of dy [N, H] over its rows.
-void bias_gradient(const GradTarget& target, const at::Tensor& dy);
+void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums = nullptr);
 
 // The dropout of dropout.hpp with a mask that is computed again, not kept. Operates on elements of
 // [B, ...] with `per_sample` elements a sample, starting at element `first` of the whole. If a

@@ -95,18 +95,20 @@ void stacked_weight_gradient(std::span<const GradTarget> targets,
 }
 
 void stacked_bias_gradient(std::span<const GradTarget> targets, std::span<const std::int64_t> rows,
-                           const at::Tensor& dy) {
+                           const at::Tensor& dy, RowSums* sums) {
   const bool wanted = std::any_of(targets.begin(), targets.end(),
                                   [](const GradTarget& target) { return target.wanted(); });
   if (!wanted) return;
   if (takes_gpu_path(dy)) {  // the host adds the total to the target: other bits
-    if (const GradTarget all = joined_target(targets); all.wanted()) return bias_gradient(all, dy);
+    if (const GradTarget all = joined_target(targets); all.wanted()) {
+      return bias_gradient(all, dy, sums);
+    }
   }
-  const at::Tensor sums = empty_tensor({dy.size(1)}, c10::ScalarType::Float, dy.device());
-  bias_gradient({sums, false}, dy);
+  const at::Tensor totals = empty_tensor({dy.size(1)}, c10::ScalarType::Float, dy.device());
+  bias_gradient({totals, false}, dy);
   std::int64_t first = 0;
   for (std::size_t i = 0; i < targets.size(); ++i) {
-    store_gradient(targets[i], sums.narrow(0, first, rows[i]));
+    store_gradient(targets[i], totals.narrow(0, first, rows[i]));
     first += rows[i];
   }
 }

@@ -8,6 +8,7 @@
 
 #include <span>
 
+#include "runtime/model/math/explicit_kernels.hpp"
 #include "runtime/model/unit.hpp"
 
 namespace sluice {
@@ -32,7 +33,8 @@ void stacked_input_gradient(const at::Tensor& dx, const at::Tensor& dy,
 void stacked_weight_gradient(std::span<const GradTarget> targets,
                              std::span<const std::int64_t> rows, const at::Tensor& dy,
                              const at::Tensor& x);
+// As bias_gradient().
 void stacked_bias_gradient(std::span<const GradTarget> targets, std::span<const std::int64_t> rows,
-                           const at::Tensor& dy);
+                           const at::Tensor& dy, RowSums* sums = nullptr);
 
 }  // namespace sluice

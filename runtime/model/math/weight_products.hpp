@@ -4,6 +4,7 @@
 
 #include <functional>
 
+#include "runtime/model/math/explicit_kernels.hpp"
 #include "runtime/model/model_options.hpp"
 #include "runtime/model/unit.hpp"
 
@@ -21,11 +22,14 @@ class WeightProducts {
   [[nodiscard]] bool defers() const { return deferred_ != nullptr; }
   void add(Product product);
   [[nodiscard]] GradSink& sink() const { return sink_; }
+  // Gradients that are sums over rows; the backward finishes them in its end.
+  [[nodiscard]] RowSums& sums() { return sums_; }
 
  private:
   class List;
   GradSink& sink_;
   List* deferred_ = nullptr;  // owned by the sink
+  RowSums sums_;
 };
 
 }  // namespace sluice
