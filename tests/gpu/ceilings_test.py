@@ -14,6 +14,7 @@ import pathlib
 import sys
 import tempfile
 
+import channels
 import training
 
 TABLE = pathlib.Path(__file__).resolve().parent / "ceilings.json"
@@ -56,6 +57,7 @@ def trained(place, entry, models, steps):
     answer = place.train(name, models[entry["model"]] | entry.get("model_settings", {}), settings, gpus=ranks,
                          card_bytes=entry.get("card_bytes"))
     faults = [what for report in answer.reports for what in report["faults"]]
+    faults += channels.problems(answer.reports) if answer.code == 0 else []
     if answer.code != 0 or faults:
         raise RunFailed(f"exit code {answer.code}, faults {faults}:\n{training.tail(answer.text, 25)}")
     return answer

@@ -13,6 +13,7 @@ import math
 import sys
 import tempfile
 
+import channels
 import training
 from covering import covering
 
@@ -81,7 +82,7 @@ def problems(answer, ranks, steps=STEPS):
     found += [f"step {s['step']}: loss {s['loss']}" for s in answer.steps if not math.isfinite(s["loss"])]
     if ranks > 1 and not all(r["work"]["messages"] for r in working):
         found.append("a rank sent no NCCL message")
-    return found
+    return found + channels.problems(working)
 
 
 def check_combination(place, number, combination):

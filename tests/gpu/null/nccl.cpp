@@ -1,25 +1,24 @@
 // The null NCCL: messages are checked and counted, and carry nothing. What a rank receives stays as
-// it was. No rank waits for another.
+// it was. No rank waits for another; channels.hpp keeps the order of their messages.
 #include <nccl.h>
+#include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <string>
 
+#include "tests/gpu/null/channels.hpp"
 #include "tests/gpu/null/memory.hpp"
 #include "tests/gpu/null/record.hpp"
 
 namespace null_gpu {
 namespace {
 
-struct Group {
-  int rank = 0, size = 1;
-};
+Channel& of(ncclComm_t comm) { return *reinterpret_cast<Channel*>(comm); }
 
-Group& of(ncclComm_t comm) { return *reinterpret_cast<Group*>(comm); }
-
-ncclResult_t joined(ncclComm_t* comm, int size, int rank) {
+ncclResult_t joined(ncclComm_t* comm, int size, const ncclUniqueId& id, int rank) {
   if (rank < 0 || rank >= size) return ncclInvalidArgument;
-  *comm = reinterpret_cast<ncclComm_t>(new Group{rank, size});
+  *comm = reinterpret_cast<ncclComm_t>(new Channel{id.internal, rank, size});
   return ncclSuccess;
 }
 
@@ -45,9 +44,10 @@ struct Message {
   const char* kind;
   const void* data;
   std::size_t bytes;
+  int peer = -1;  // -1: all ranks of the communicator
 };
 
-ncclResult_t passed(const Message& message, cudaStream_t stream) {
+ncclResult_t passed(const Message& message, ncclComm_t comm, cudaStream_t stream) {
   if (message.bytes > 0 && !is_device_range(message.data, message.bytes)) {
     fault(std::string("NCCL: ") + message.kind + " of " + std::to_string(message.bytes) +
           " bytes that are not on the device");
@@ -55,12 +55,13 @@ ncclResult_t passed(const Message& message, cudaStream_t stream) {
   }
   count_work(Work::kMessage, stream);
   count_message(message.kind, message.bytes);
+  note_message(of(comm), message.kind, message.peer, message.bytes);
   return ncclSuccess;
 }
 
-ncclResult_t with_peer(const Message& message, int peer, ncclComm_t comm, cudaStream_t stream) {
-  if (peer >= 0 && peer < of(comm).size) return passed(message, stream);
-  fault(std::string("NCCL: ") + message.kind + " with rank " + std::to_string(peer) +
+ncclResult_t with_peer(const Message& message, ncclComm_t comm, cudaStream_t stream) {
+  if (message.peer >= 0 && message.peer < of(comm).size) return passed(message, comm, stream);
+  fault(std::string("NCCL: ") + message.kind + " with rank " + std::to_string(message.peer) +
         " of a group of " + std::to_string(of(comm).size));
   return ncclInvalidArgument;
 }
@@ -77,23 +78,26 @@ ncclResult_t ncclGetVersion(int* version) {
   return ncclSuccess;
 }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
-  std::memset(id, 1, sizeof *id);
+  static std::atomic<int> made{0};
+  const std::string text = std::to_string(::getpid()) + "." + std::to_string(++made);
+  *id = {};
+  text.copy(id->internal, sizeof id->internal - 1);
   return ncclSuccess;
 }
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclSuccess ? "no error" : "refused by the null NCCL, which printed the reason";
 }
 const char* ncclGetLastError(ncclComm_t) { return ""; }
-ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId, int rank) {
-  return joined(comm, size, rank);
+ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
+  return joined(comm, size, id, rank);
 }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank,
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank,
                                     ncclConfig_t*) {
-  return joined(comm, size, rank);
+  return joined(comm, size, id, rank);
 }
-ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int size, int rank, int, ncclUniqueId*,
+ncclResult_t ncclCommInitRankScalable(ncclComm_t* comm, int size, int rank, int, ncclUniqueId* ids,
                                       ncclConfig_t*) {
-  return joined(comm, size, rank);
+  return joined(comm, size, ids[0], rank);
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   delete &of(comm);
@@ -113,28 +117,34 @@ ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
   *rank = of(comm).rank;
   return ncclSuccess;
 }
-ncclResult_t ncclGroupStart() { return ncclSuccess; }
-ncclResult_t ncclGroupEnd() { return ncclSuccess; }
+ncclResult_t ncclGroupStart() {
+  begin_group();
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  end_group();
+  return ncclSuccess;
+}
 
 ncclResult_t ncclSend(const void* data, std::size_t count, ncclDataType_t type, int peer,
                       ncclComm_t comm, cudaStream_t stream) {
-  return with_peer({"send", data, count * bytes_of(type)}, peer, comm, stream);
+  return with_peer({"send", data, count * bytes_of(type), peer}, comm, stream);
 }
 ncclResult_t ncclRecv(void* data, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return with_peer({"receive", data, count * bytes_of(type)}, peer, comm, stream);
+  return with_peer({"receive", data, count * bytes_of(type), peer}, comm, stream);
 }
 ncclResult_t ncclAllGather(const void* data, void*, std::size_t count, ncclDataType_t type,
-                           ncclComm_t, cudaStream_t stream) {
-  return passed({"all_gather", data, count * bytes_of(type)}, stream);
+                           ncclComm_t comm, cudaStream_t stream) {
+  return passed({"all_gather", data, count * bytes_of(type)}, comm, stream);
 }
 ncclResult_t ncclAllReduce(const void* data, void*, std::size_t count, ncclDataType_t type,
-                           ncclRedOp_t, ncclComm_t, cudaStream_t stream) {
-  return passed({"all_reduce", data, count * bytes_of(type)}, stream);
+                           ncclRedOp_t, ncclComm_t comm, cudaStream_t stream) {
+  return passed({"all_reduce", data, count * bytes_of(type)}, comm, stream);
 }
 ncclResult_t ncclBroadcast(const void* data, void*, std::size_t count, ncclDataType_t type, int,
-                           ncclComm_t, cudaStream_t stream) {
-  return passed({"broadcast", data, count * bytes_of(type)}, stream);
+                           ncclComm_t comm, cudaStream_t stream) {
+  return passed({"broadcast", data, count * bytes_of(type)}, comm, stream);
 }
 
 }  // extern "C"

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <nccl.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <filesystem>
@@ -234,6 +235,33 @@ TEST_F(NullGpu, MessagesAreCheckedForPlaceAndPeer) {
   EXPECT_EQ(ncclSend(&comm, 1, ncclInt8, 1, comm, nullptr), ncclInvalidArgument);
   expect_fault("not on the device");
   EXPECT_EQ(ncclRecv(memory.get(), 1, ncclInt8, 2, comm, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
+}
+
+TEST_F(NullGpu, ACommunicatorsMessagesKeepTheirGroupsAndOrder) {
+  const DeviceMemory memory;
+  ncclUniqueId id{};
+  ASSERT_EQ(ncclGetUniqueId(&id), ncclSuccess);
+  ncclComm_t comm = nullptr;
+  ASSERT_EQ(ncclCommInitRank(&comm, 3, id, 2), ncclSuccess);
+  const auto exchange = [&] {
+    ASSERT_EQ(ncclGroupStart(), ncclSuccess);
+    ASSERT_EQ(ncclSend(memory.get(), 8, ncclInt8, 0, comm, nullptr), ncclSuccess);
+    ASSERT_EQ(ncclRecv(memory.get(), 4, ncclInt8, 1, comm, nullptr), ncclSuccess);
+    ASSERT_EQ(ncclGroupEnd(), ncclSuccess);
+  };
+  exchange();
+  ASSERT_EQ(ncclAllReduce(memory.get(), memory.get(), 2, ncclFloat32, ncclSum, comm, nullptr),
+            ncclSuccess);
+  exchange();
+  const json all = report();
+  const auto found = std::find_if(all["channels"].begin(), all["channels"].end(),
+                                  [&](const json& c) { return c["id"] == id.internal; });
+  ASSERT_NE(found, all["channels"].end());
+  EXPECT_EQ((*found)["rank"], 2);
+  EXPECT_EQ((*found)["size"], 3);
+  EXPECT_EQ((*found)["groups"], json({"send 0 8; receive 1 4", "all_reduce -1 8"}));
+  EXPECT_EQ((*found)["order"], json({0, 1, 0}));
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
 }
 

@@ -14,6 +14,8 @@
 #include <tuple>
 #include <vector>
 
+#include "tests/gpu/null/channels.hpp"
+
 namespace null_gpu {
 namespace {
 
@@ -163,6 +165,7 @@ std::string as_json(const Record& all) {
   write_counts(out, "host_waits", kWaitNames, all.waits);
   write_copies(out, all);
   write_messages(out, all);
+  write_channels(out);
   std::map<std::string, std::int64_t> kernels;
   for (const auto& [name, count] : all.launches) kernels[demangled(name)] += count;
   write_map(out, "kernels", kernels);
