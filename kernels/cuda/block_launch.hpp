@@ -26,6 +26,8 @@ void launch_gelu(const GeluArgs& args, StreamRef stream);
 void launch_swiglu(const SwigluArgs& args, StreamRef stream);
 void launch_rope(const RopeTokens& tokens, StreamRef stream);
 void launch_branch(const BranchArgs& args, StreamRef stream);
+// Both launch_branch and launch_norm_forward of its result: rows.at.x is args.out. Their bits.
+void launch_branch_norm(const BranchArgs& args, const NormRows& rows, void* y, StreamRef stream);
 void launch_entropy(const EntropyArgs& args, StreamRef stream);
 
 }  // namespace sluice::cuda

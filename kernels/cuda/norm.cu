@@ -1,7 +1,7 @@
 #include "kernels/cuda/block_launch.hpp"
+#include "kernels/cuda/branch_norm_body.hpp"
 #include "kernels/cuda/column_body.hpp"
 #include "kernels/cuda/grid.cuh"
-#include "kernels/cuda/norm_body.hpp"
 
 namespace sluice::cuda {
 namespace {
@@ -11,6 +11,13 @@ __global__ void __launch_bounds__(kThreads)
     norm_forward_kernel(LayerNormArgs a, void* y, bool aligned) {
   const std::int64_t row = warp_row();
   if (row < a.rows) norm_forward_body<T, kCentered>(a, y, row, Warp{}, aligned);
+}
+
+template <class T, bool kCentered>
+__global__ void __launch_bounds__(kThreads)
+    branch_norm_kernel(BranchArgs branch, LayerNormArgs norm, void* y, bool aligned) {
+  const std::int64_t row = warp_row();
+  if (row < norm.rows) branch_norm_body<T, kCentered>(branch, norm, y, row, Warp{}, aligned);
 }
 
 template <class T, bool kCentered>
@@ -79,6 +86,21 @@ void launch_norm_forward(const NormRows& rows, void* y, StreamRef stream) {
         <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(a, y, aligned);
   });
   check_launch("norm forward");
+}
+
+void launch_branch_norm(const BranchArgs& branch, const NormRows& rows, void* y, StreamRef stream) {
+  const LayerNormArgs& a = rows.at;
+  if (a.rows <= 0) return;
+  check_argument(a.x == branch.out && a.rows == branch.rows && a.hidden == branch.columns,
+                 "the norm behind a branch is that of its result");
+  const bool aligned =
+      norm_aligned(a) && packs_aligned(0, {y, branch.x, branch.bias, branch.residual});
+  with_norm(rows, [&](auto* tag, auto centered) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    branch_norm_kernel<T, decltype(centered)::value>
+        <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(branch, a, y, aligned);
+  });
+  check_launch("branch and norm");
 }
 
 void launch_norm_input_gradient(const NormRows& rows, const NormInputGradient& to,

@@ -2,8 +2,8 @@
 // CPU's kernels where block_launch.hpp promises bits.
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/rms_norm.hpp"
+#include "kernels/cuda/branch_norm_body.hpp"
 #include "kernels/cuda/column_body.hpp"
-#include "kernels/cuda/norm_body.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
 
 namespace sluice::testing {
@@ -144,6 +144,53 @@ TEST(CudaNormBodies, NormWithoutResidualOrStatistics) {
   cuda::norm_forward_body<float, true>(c.args, again.data(), 0, cuda::Warp{}, true);
   EXPECT_EQ(std::memcmp(again.data(), with.data(), floats(64)), 0);
 }
+
+// A branch's end and the norm of its result: the bits of one after the other.
+template <bool kCentered>
+void expect_branch_and_norm() {
+  for_shapes([](const Shape& shape, auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const NormCase c(shape);
+    const Buffer apart(c.x), together(c.x), want(c.y), got(c.y);
+    const Buffer mean(floats(kRows)), rstd(floats(kRows));
+    cuda::BranchArgs branch{
+        .out = apart.data(),
+        .x = apart.data(),
+        .bias = c.bias.data(),
+        .residual = c.residual.data(),
+        .dtype = shape.dtype,
+        .rows = kRows,
+        .columns = shape.width,
+        .mask = {
+            .threshold = 1ULL << 30, .keep = 4.0F / 3, .seed = 3, .per_sample = 7 * shape.width}};
+    LayerNormArgs norm = c.args;
+    norm.x = apart.data();
+    on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
+      cuda::branch_body<T>(branch, row, worker, shape.aligned());
+    });
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      cuda::norm_forward_body<T, kCentered>(norm, want.data(), row, cuda::Warp{}, shape.aligned());
+    }
+    norm.x = branch.out = together.data();
+    branch.x = together.data();
+    norm.mean = numbers(mean);
+    norm.rstd = numbers(rstd);
+    for (std::int64_t row = 0; row < kRows; ++row) {
+      cuda::branch_norm_body<T, kCentered>(branch, norm, got.data(), row, cuda::Warp{},
+                                           shape.aligned());
+    }
+    EXPECT_NE(together.content(), c.x.content());
+    EXPECT_EQ(together.content(), apart.content());
+    EXPECT_EQ(got.content(), want.content());
+    EXPECT_EQ(rstd.content(), c.rstd.content());
+    if (kCentered) {
+      EXPECT_EQ(mean.content(), c.mean.content());
+    }
+  });
+}
+
+TEST(CudaNormBodies, LayerNormBehindABranchHasItsOwnBits) { expect_branch_and_norm<true>(); }
+TEST(CudaNormBodies, RmsNormBehindABranchHasItsOwnBits) { expect_branch_and_norm<false>(); }
 
 // Given the CPU's statistics.
 template <bool kCentered>

@@ -58,6 +58,10 @@ void BlockNorm::forward(const at::Tensor& y) const {
   }
 }
 
+device::Norm BlockNorm::on_device() const {
+  return {x, weight, bias, statistics, eps, bias.defined()};
+}
+
 void BlockNorm::input_gradient(const at::Tensor& dx, const at::Tensor& dy,
                                const at::Tensor& residual) const {
   if (bias.defined()) {

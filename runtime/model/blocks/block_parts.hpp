@@ -4,6 +4,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/math/explicit_kernels.hpp"
 #include "runtime/model/math/weight_products.hpp"
 #include "runtime/model/model_options.hpp"
@@ -38,6 +39,8 @@ struct BlockNorm {
 
   void keep_statistics();
   void forward(const at::Tensor& y) const;
+  // As a GPU's kernels take it.
+  [[nodiscard]] device::Norm on_device() const;
   // dx = residual + the gradient by x; dx may be dy or residual.
   void input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual) const;
   void weight_gradient(WeightProducts& weights, const BlockParams::Norm& at,

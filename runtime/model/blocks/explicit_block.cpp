@@ -46,6 +46,16 @@ struct Kept final : Saved {
 
 Tensor rows(const Tensor& x_BSH) { return x_BSH.contiguous().view({-1, x_BSH.size(-1)}); }
 
+// [B, heads, S, D] that lies as [B, S, heads, D] -> [N, A].
+Tensor tokens(const Tensor& heads) {
+  return heads.transpose(1, 2).view({-1, heads.size(1) * heads.size(3)});
+}
+
+// Of a branch's bias; -1: it has none.
+void bias_gradient_of(int bias, const Tensor& dbranch_MH, WeightProducts& weights) {
+  if (bias >= 0) bias_gradient(weights.sink().target(bias), dbranch_MH, &weights.sums());
+}
+
 struct HeadShape {
   std::int64_t dim = 0;
   std::int64_t window = 0;  // keys that a query sees; 0: all before it
@@ -72,14 +82,13 @@ class ExplicitBlock final : public Unit {
     const BlockCall run(call, params, input, group_.get());
     const Tensor x_MH = rows(input);
     auto kept = std::make_unique<Kept>();
-    attention_half(run, x_MH, *kept);
+    Tensor h_MH = attention_half(run, x_MH, *kept, saved != nullptr);
     if (saved == nullptr) {
-      kept->qkv_NE.reset();
       kept->attention = {};
     } else {
       kept->up_NU = matrix_like(x_MH, run.batch() * run.seq(), up_columns());
     }
-    const Tensor y_MH = mlp(run, *kept);
+    const Tensor y_MH = mlp(run, *kept, std::move(h_MH));
     if (saved != nullptr) *saved = std::move(kept);
     return y_MH.view(input.sizes());
   }
@@ -160,18 +169,14 @@ class ExplicitBlock final : public Unit {
     return result;
   }
 
-  // [B, heads, S, D] that lies as [B, S, heads, D] -> [N, A].
-  Tensor tokens(const Tensor& heads) const {
-    return heads.transpose(1, 2).view({-1, slices_.heads.count * head_.dim});
-  }
-
   void turn(const BlockCall& run, const Tensor& qkv_NE, bool back) const {
     if (!llama_) return;
     llama_->rope.turn(qkv_NE, {run.call().first_position, run.seq(), run.call().documents},
                       slices_.heads.count + slices_.kv_heads.count, back);
   }
 
-  void attention_half(const BlockCall& run, const Tensor& x_MH, Kept& kept) const {
+  // The norm of r. `keeps`: a backward follows.
+  Tensor attention_half(const BlockCall& run, const Tensor& x_MH, Kept& kept, bool keeps) const {
     Tensor h_NH = like(x_MH);
     norm(run, at_.norm1, x_MH).forward(h_NH);
     h_NH = run.whole_rows(h_NH);
@@ -180,22 +185,34 @@ class ExplicitBlock final : public Unit {
     run.stack_product(kept.qkv_NE, h_NH, at_.qkv);
     turn(run, kept.qkv_NE, false);
     kept.attention = attention(run, kept.qkv_NE);
-    const Tensor out_NA = tokens(kept.attention.out);
-    const DropoutPlace dropout = dropout_at(run, 1, 0);
-    if (group_) {  // into the norm's output, which is done with
-      linear_maybe_biased(h_NH, out_NA, run[at_.out], {});
-      kept.r_MH = run.end_branch(h_NH, {x_MH, run[at_.out_bias], dropout});
-    } else {
-      kept.r_MH = h_NH;
-      residual_linear(kept.r_MH, {x_MH, out_NA, run[at_.out], run[at_.out_bias], dropout});
-    }
+    if (!keeps) kept.qkv_NE.reset();
+    const Tensor y_MH = end_attention_half(run, x_MH, std::move(h_NH), kept);
     if (options_.recompute_attention) kept.attention = {};
+    return y_MH;
   }
 
-  Tensor mlp(const BlockCall& run, const Kept& kept) const {
-    Tensor y_NH = like(kept.r_MH);  // each chunk: the norm's output, then y
-    norm(run, at_.norm2, kept.r_MH).forward(y_NH);
-    y_NH = run.whole_rows(y_NH);
+  // h_NH: memory for r, or for the rank's part of the branch.
+  Tensor end_attention_half(const BlockCall& run, const Tensor& x_MH, Tensor h_NH,
+                            Kept& kept) const {
+    const Tensor out_NA = tokens(kept.attention.out);
+    const DropoutPlace dropout = dropout_at(run, 1, 0);
+    if (!group_) {
+      kept.r_MH = std::move(h_NH);
+      return normed_residual_linear(kept.r_MH,
+                                    {x_MH, out_NA, run[at_.out], run[at_.out_bias], dropout},
+                                    norm(run, at_.norm2, kept.r_MH));
+    }
+    linear_maybe_biased(h_NH, out_NA, run[at_.out], {});
+    kept.r_MH = run.end_branch(h_NH, {x_MH, run[at_.out_bias], dropout});
+    h_NH.reset();
+    Tensor y_MH = like(kept.r_MH);
+    norm(run, at_.norm2, kept.r_MH).forward(y_MH);
+    return y_MH;
+  }
+
+  // h_MH: the norm's output.
+  Tensor mlp(const BlockCall& run, const Kept& kept, Tensor h_MH) const {
+    Tensor y_NH = run.whole_rows(std::exchange(h_MH, {}));  // each chunk: h, then y
     const std::int64_t N = y_NH.size(0);
     const std::int64_t step = chunk_rows(y_NH);
     const Tensor act = matrix_like(y_NH, step, slices_.ffn.count);
@@ -224,10 +241,7 @@ class ExplicitBlock final : public Unit {
   // The kept tensors without the block's output: no down projection.
   std::unique_ptr<Kept> forward_again(const BlockCall& run, const Tensor& x_MH) const {
     auto kept = std::make_unique<Kept>();
-    attention_half(run, x_MH, *kept);
-    Tensor h_NH = like(x_MH);
-    norm(run, at_.norm2, kept->r_MH).forward(h_NH);
-    h_NH = run.whole_rows(h_NH);
+    const Tensor h_NH = run.whole_rows(attention_half(run, x_MH, *kept, true));
     kept->up_NU = matrix_like(x_MH, h_NH.size(0), up_columns());
     run.stack_product(kept->up_NU, h_NH, at_.up);
     return kept;
@@ -272,10 +286,6 @@ class ExplicitBlock final : public Unit {
       activation_.forward(act_CF, up_NU.narrow(0, row, n));
       linear_weight_gradient(down, d_NH.narrow(0, row, n), act_CF);
     }
-  }
-
-  static void bias_gradient_of(int bias, const Tensor& dbranch_MH, WeightProducts& weights) {
-    if (bias >= 0) bias_gradient(weights.sink().target(bias), dbranch_MH, &weights.sums());
   }
 
   // The gradient by r.

@@ -40,6 +40,19 @@ void residual_linear(at::Tensor out, const BranchEnd& end) {
   }
 }
 
+at::Tensor normed_residual_linear(at::Tensor out, const BranchEnd& end, const BlockNorm& next) {
+  if (takes_gpu_path(out)) {
+    linear_maybe_biased(out, end.x, end.weight, {});
+    at::Tensor y_NH = empty_tensor(out.sizes(), out.scalar_type(), out.device());
+    device::end_branch({out, out, end.bias, end.residual, end.dropout}, y_NH, next.on_device());
+    return y_NH;
+  }
+  residual_linear(out, end);
+  at::Tensor y_NH = empty_tensor(out.sizes(), out.scalar_type(), out.device());
+  next.forward(y_NH);
+  return y_NH;
+}
+
 void residual_sum(at::Tensor out, const BranchSum& end) {
   if (takes_gpu_path(out)) {
     return device::end_branch({out, out, end.bias, end.residual, end.dropout});

@@ -6,6 +6,7 @@
 
 #include <cstdint>
 
+#include "runtime/model/blocks/block_parts.hpp"
 #include "runtime/model/math/explicit_kernels.hpp"
 
 namespace sluice {
@@ -26,6 +27,9 @@ struct BranchEnd {
 // 16 bits that sum would be rounded once more. On a GPU one kernel adds bias and residual to the
 // product.
 void residual_linear(at::Tensor out, const BranchEnd& end);
+// The same, then the norm of `out` [N, H], in one kernel on a GPU. next.x is out.
+[[nodiscard]] at::Tensor normed_residual_linear(at::Tensor out, const BranchEnd& end,
+                                                const BlockNorm& next);
 
 // The same for a product that is complete, summed over tensor-parallel ranks and without its bias:
 // out = residual + dropout(out + bias).

@@ -18,6 +18,7 @@ struct CudaBlockKernels {
   decltype(cuda::launch_swiglu)* swiglu;
   decltype(cuda::launch_rope)* rope;
   decltype(cuda::launch_branch)* branch;
+  decltype(cuda::launch_branch_norm)* branch_norm;
   decltype(cuda::launch_entropy)* entropy;
 };
 

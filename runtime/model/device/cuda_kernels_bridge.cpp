@@ -21,6 +21,7 @@ constexpr CudaBlockKernels kKernels{.stream = current_stream,
                                     .swiglu = cuda::launch_swiglu,
                                     .rope = cuda::launch_rope,
                                     .branch = cuda::launch_branch,
+                                    .branch_norm = cuda::launch_branch_norm,
                                     .entropy = cuda::launch_entropy};
 
 }  // namespace

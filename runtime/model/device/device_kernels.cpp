@@ -59,6 +59,19 @@ cuda::MaskPlace mask_of(const DropoutPlace& place) {
           .offset = place.offset};
 }
 
+cuda::BranchArgs args_of(const Branch& branch) {
+  cuda::BranchArgs args{.out = data(branch.out),
+                        .x = data(branch.x),
+                        .bias = data(branch.bias),
+                        .residual = data(branch.residual),
+                        .dtype = dtype_of(branch.x),
+                        .rows = branch.x.numel() / branch.x.size(-1),
+                        .columns = branch.x.size(-1),
+                        .mask = {}};
+  if (branch.dropout.active()) args.mask = mask_of(branch.dropout);
+  return args;
+}
+
 // Parts of `count` sums over the rows of x: [count, blocks, columns].
 Tensor parts_of(const Tensor& x, std::int64_t count) {
   return empty_tensor({count, cuda::sum_blocks(x.size(0)), x.size(1)}, c10::ScalarType::Float,
@@ -159,16 +172,12 @@ void rope(const RopeRows& rows) {
 
 void end_branch(const Branch& branch) {
   if (branch.out.is_meta()) return;
-  cuda::BranchArgs args{.out = data(branch.out),
-                        .x = data(branch.x),
-                        .bias = data(branch.bias),
-                        .residual = data(branch.residual),
-                        .dtype = dtype_of(branch.x),
-                        .rows = branch.x.numel() / branch.x.size(-1),
-                        .columns = branch.x.size(-1),
-                        .mask = {}};
-  if (branch.dropout.active()) args.mask = mask_of(branch.dropout);
-  kernels().branch(args, stream_of(branch.out));
+  kernels().branch(args_of(branch), stream_of(branch.out));
+}
+
+void end_branch(const Branch& branch, const Tensor& y, const Norm& norm) {
+  if (branch.out.is_meta()) return;
+  kernels().branch_norm(args_of(branch), rows_of(norm), data(y), stream_of(y));
 }
 
 Tensor keep_mask(const Tensor& x, const DropoutPlace& place) {

@@ -60,6 +60,8 @@ struct Branch {
   const DropoutPlace& dropout;
 };
 void end_branch(const Branch& branch);
+// end_branch(), then y = the norm of branch.out, in one launch.
+void end_branch(const Branch& branch, const at::Tensor& y, const Norm& norm);
 
 // The factors 0 and 1 of a place's dropout, of x's shape and type.
 [[nodiscard]] at::Tensor keep_mask(const at::Tensor& x, const DropoutPlace& place);
