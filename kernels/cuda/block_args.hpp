@@ -110,10 +110,26 @@ struct BranchArgs {
 // A row without a target: no loss, no gradient (kIgnoreTarget of softmax_cross_entropy.hpp).
 inline constexpr std::int64_t kNoTarget = -100;
 
+// What one slice of the vocabulary knows of a row. Floats in memory, which ranks exchange.
+struct EntropyPart {
+  float max = 0;
+  float sum = 0;     // of exp(logit - max)
+  float target = 0;  // logit of the target; 0: another slice has it
+};
+
+// The slices of a vocabulary that is cut over ranks. Without parts the columns are all words.
+struct EntropySlices {
+  const EntropyPart* parts = nullptr;  // [ranks, rows]
+  int ranks = 0;
+  std::int64_t first = 0;  // word of the first column
+  std::int64_t words = 0;  // of all slices
+};
+
 // Softmax cross entropy of fp32 logits [rows, row_stride], the first `vocab` of a row. losses
-// [rows]; a target that is neither a column nor kNoTarget gives NaN. gradient: (softmax - onehot)
+// [rows]; a target that is neither a word nor kNoTarget gives NaN. gradient: (softmax - onehot)
 // scale of `dtype`, rows as far apart as those of the logits, which it may replace in fp32; or
-// null. REQUIRES: logits, gradient and their rows are on multiples of 16 bytes.
+// null. Slices are merged in the order of ranks, so losses have the same bits on all ranks.
+// REQUIRES: logits, gradient and their rows are on multiples of 16 bytes.
 struct EntropyArgs {
   const float* logits = nullptr;
   void* gradient = nullptr;
@@ -124,6 +140,35 @@ struct EntropyArgs {
   std::int64_t vocab = 0;
   std::int64_t row_stride = 0;
   float scale = 1;
+  EntropySlices slices{};
+};
+
+// Rows [first, first + rows) of a token table of `words` rows, and tokens [count]: the slice of a
+// rank (embedding_slice.hpp).
+struct TokenSlice {
+  const std::int64_t* tokens = nullptr;
+  std::int64_t count = 0;
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+  std::int64_t words = 0;
+  std::int64_t hidden = 0;
+  DType dtype = DType::kFloat32;
+};
+
+// out[t] = the slice's row of tokens[t]; zeros if another slice has it, NaN if no slice has it.
+struct TokenLookup {
+  TokenSlice at;
+  void* out = nullptr;          // [count, hidden]
+  const void* table = nullptr;  // [rows, hidden]
+};
+
+// grad[tokens[i] - first] += dy[order[i]] for the tokens of the slice, in the order of i. Equal
+// tokens are neighbours.
+struct TokenGradient {
+  TokenSlice at;
+  const std::int64_t* order = nullptr;  // [count]
+  float* grad = nullptr;                // [rows, hidden]
+  const void* dy = nullptr;             // [count, hidden]
 };
 
 }  // namespace sluice::cuda

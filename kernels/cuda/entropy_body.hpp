@@ -73,7 +73,7 @@ SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const 
                                   const Warp& warp) {
   const float* x = a.logits + row * a.row_stride;
   T* to = static_cast<T*>(a.gradient) + row * a.row_stride;
-  const std::int64_t target = a.targets[row];
+  const std::int64_t target = a.targets[row] - a.slices.first;  // its column
   const float factor = quotient(a.scale, all.sum);
   warp.each([&](int lane) {
     for_packs<float>(a.vocab, {lane, kWarp}, [&](std::int64_t i, std::int64_t n) {
@@ -91,22 +91,9 @@ SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const 
   });
 }
 
-template <class T>
-SLUICE_BODY void entropy_body(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
+SLUICE_BODY MaxSum max_sum_of_columns(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
   const float* x = a.logits + row * a.row_stride;
-  const std::int64_t target = a.targets[row];
-  if (target == kNoTarget) {
-    warp.each([&](int lane) {
-      if (lane == 0) a.losses[row] = 0;
-      for (std::int64_t i = lane; i < a.vocab && a.gradient != nullptr; i += kWarp) {
-        narrow(0.0F, static_cast<T*>(a.gradient) + row * a.row_stride + i);
-      }
-    });
-    return;
-  }
-  const bool known = target >= 0 && target < a.vocab;
-  const float of_target = known ? x[target] : from_bits(0x7fc00000U);  // NaN
-  const MaxSum all = warp.reduce(
+  return warp.reduce(
       [&](int lane) {
         MaxSum part;
         for_packs<float>(a.vocab, {lane, kWarp}, [&](std::int64_t i, std::int64_t n) {
@@ -115,10 +102,68 @@ SLUICE_BODY void entropy_body(const EntropyArgs& a, std::int64_t row, const Warp
         return part;
       },
       MergeMaxSum{});
+}
+
+// Maximum and sum of a row's words, and the logit of its target.
+struct EntropyRow {
+  MaxSum all;
+  float target = 0;
+};
+
+SLUICE_BODY EntropyRow merged_parts(const EntropyArgs& a, std::int64_t row) {
+  EntropyRow whole;
+  for (int r = 0; r < a.slices.ranks; ++r) {
+    const EntropyPart& part = a.slices.parts[r * a.rows + row];
+    whole.all = MergeMaxSum{}(whole.all, {part.max, part.sum});
+    whole.target += part.target;
+  }
+  return whole;
+}
+
+SLUICE_BODY EntropyRow whole_row(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
+  const bool sliced = a.slices.parts != nullptr;
+  const std::int64_t target = a.targets[row];
+  EntropyRow whole;
+  if (sliced) {
+    whole = merged_parts(a, row);
+  } else {
+    whole.all = max_sum_of_columns(a, row, warp);
+  }
+  if (target < 0 || target >= (sliced ? a.slices.words : a.vocab)) {
+    whole.target = from_bits(0x7fc00000U);  // NaN
+  } else if (!sliced) {
+    whole.target = a.logits[row * a.row_stride + target];
+  }
+  return whole;
+}
+
+template <class T>
+SLUICE_BODY void entropy_body(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
+  if (a.targets[row] == kNoTarget) {
+    warp.each([&](int lane) {
+      if (lane == 0) a.losses[row] = 0;
+      for (std::int64_t i = lane; i < a.vocab && a.gradient != nullptr; i += kWarp) {
+        narrow(0.0F, static_cast<T*>(a.gradient) + row * a.row_stride + i);
+      }
+    });
+    return;
+  }
+  const EntropyRow whole = whole_row(a, row, warp);
   warp.each([&](int lane) {
-    if (lane == 0) a.losses[row] = logarithm(all.sum) + (all.max - of_target);
+    if (lane == 0) a.losses[row] = logarithm(whole.all.sum) + (whole.all.max - whole.target);
   });
-  if (a.gradient != nullptr) entropy_gradient<T>(a, row, all, warp);
+  if (a.gradient != nullptr) entropy_gradient<T>(a, row, whole.all, warp);
+}
+
+SLUICE_BODY void entropy_part_body(const EntropyArgs& a, std::int64_t row, const Warp& warp,
+                                   EntropyPart* parts) {
+  const std::int64_t column = a.targets[row] - a.slices.first;
+  const MaxSum own = max_sum_of_columns(a, row, warp);
+  const bool has_target = column >= 0 && column < a.vocab;
+  warp.each([&](int lane) {
+    if (lane != 0) return;
+    parts[row] = {own.max, own.sum, has_target ? a.logits[row * a.row_stride + column] : 0.0F};
+  });
 }
 
 }  // namespace sluice::cuda

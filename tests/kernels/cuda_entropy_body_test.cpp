@@ -1,4 +1,5 @@
-// The body of the CUDA cross entropy on the host, against doubles.
+// The bodies of the CUDA cross entropy on the host, against doubles and the CPU's slices.
+#include "kernels/cpu/slice_entropy.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
 #include "kernels/cuda/entropy_body.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
@@ -105,6 +106,123 @@ TEST(CudaEntropyBody, MasksAndFaults) {
   EXPECT_NEAR(numbers(c.losses)[0], c.loss(0), 1e-4);
   for (const int row : {1, 2, 5, 6}) EXPECT_FALSE(std::isfinite(numbers(c.losses)[row])) << row;
   EXPECT_EQ(numbers(c.losses)[3], 0);
+}
+
+// The same rows, their words cut over three ranks.
+class SlicedRows {
+ public:
+  explicit SlicedRows(const EntropyCase& whole) : whole_(whole) {
+    for (const auto& [first, words] : kCuts) {
+      Buffer own(floats(kTexts * kSliceStride));
+      std::memset(own.data(), 0x7f, own.content().size());  // what lies between rows is not read
+      for (std::int64_t row = 0; row < kTexts; ++row) {
+        std::memcpy(numbers(own) + row * kSliceStride,
+                    numbers(whole.logits) + row * kStride + first, floats(words));
+      }
+      logits_.push_back(own);
+      const auto at = static_cast<std::int64_t>(logits_.size() - 1);
+      for (std::int64_t row = 0; row < kTexts; ++row) {
+        cuda::entropy_part_body(args(at), row, cuda::Warp{}, parts_.data() + at * kTexts);
+      }
+    }
+  }
+
+  // Losses and fp32 gradient of a slice.
+  struct Result {
+    Buffer losses, gradient;
+  };
+  [[nodiscard]] Result run(std::int64_t slice) const {
+    Result result{Buffer(floats(kTexts)), Buffer(floats(kTexts * kSliceStride))};
+    cuda::EntropyArgs a = args(slice);
+    a.losses = numbers(result.losses);
+    a.gradient = result.gradient.data();
+    a.slices.parts = parts_.data();
+    for (std::int64_t row = 0; row < kTexts; ++row) {
+      cuda::entropy_body<float>(a, row, cuda::Warp{});
+    }
+    return result;
+  }
+
+  // The loss of the CPU's slices.
+  [[nodiscard]] double cpu_loss() const {
+    std::vector<RowPart> parts(static_cast<std::size_t>(kTexts) * kCuts.size());
+    std::vector<std::vector<float>> own;
+    EntropySlice slice;
+    for (std::size_t at = 0; at < kCuts.size(); ++at) {
+      const auto [first, words] = kCuts[at];
+      own.emplace_back();
+      for (std::int64_t row = 0; row < kTexts; ++row) {
+        const float* from = numbers(logits_[at]) + row * kSliceStride;
+        own.back().insert(own.back().end(), from, from + words);
+      }
+      slice = {own.back().data(), kTexts, words, first, kVocab, whole_.targets.data()};
+      slice_softmax(slice, parts.data() + at * kTexts, false);
+    }
+    return slice_loss(slice, parts);
+  }
+
+  static constexpr std::array<std::pair<std::int64_t, std::int64_t>, 3> kCuts{
+      {{0, 400}, {400, 408}, {808, 195}}};
+  static constexpr std::int64_t kSliceStride = 512;
+
+ private:
+  [[nodiscard]] cuda::EntropyArgs args(std::int64_t slice) const {
+    const auto [first, words] = kCuts[static_cast<std::size_t>(slice)];
+    return {.logits = numbers(logits_[static_cast<std::size_t>(slice)]),
+            .targets = whole_.targets.data(),
+            .rows = kTexts,
+            .vocab = words,
+            .row_stride = kSliceStride,
+            .scale = 0.25F,
+            .slices = {.ranks = 3, .first = first, .words = kVocab}};
+  }
+
+  const EntropyCase& whole_;
+  std::vector<Buffer> logits_;
+  std::vector<cuda::EntropyPart> parts_ =
+      std::vector<cuda::EntropyPart>(static_cast<std::size_t>(kTexts) * kCuts.size());
+};
+
+TEST(CudaEntropyBody, SlicesAgreeWithWholeRows) {
+  for (const float std : {1.0F, 30.0F}) {
+    EntropyCase whole(std);
+    for (std::int64_t i = 400; i < 808; ++i) numbers(whole.logits)[i] = -kInf;  // a whole slice
+    const SlicedRows sliced(whole);
+    const SlicedRows::Result first = sliced.run(0);
+    double sum = 0;
+    for (std::int64_t row = 0; row < kTexts; ++row) {
+      EXPECT_NEAR(numbers(first.losses)[row], whole.loss(row),
+                  2e-6 * (1 + std::abs(whole.log_sum(row))));
+      sum += double{numbers(first.losses)[row]};
+    }
+    EXPECT_NEAR(sum, sliced.cpu_loss(), 1e-5 * sum);
+    for (std::int64_t slice = 0; slice < 3; ++slice) {
+      const SlicedRows::Result got = sliced.run(slice);
+      EXPECT_EQ(got.losses.content(), first.losses.content()) << "every rank has the same bits";
+      const auto [begin, words] = SlicedRows::kCuts[static_cast<std::size_t>(slice)];
+      for (std::int64_t row = 0; row < kTexts; ++row) {
+        for (std::int64_t i = 0; i < words; ++i) {
+          const double want = whole.gradient(row, begin + i);
+          EXPECT_NEAR(numbers(got.gradient)[row * SlicedRows::kSliceStride + i], want,
+                      4e-6 * std::abs(want) + 5e-8);
+        }
+      }
+    }
+  }
+}
+
+TEST(CudaEntropyBody, SlicesHideNoFault) {
+  EntropyCase whole(1.0F);
+  numbers(whole.logits)[kStride + 907] = kNan;      // of the last slice, in the second row
+  numbers(whole.logits)[2 * kStride + 407] = kInf;  // of the one in the middle, in the third
+  for (std::int64_t i = 0; i < kVocab; ++i) numbers(whole.logits)[7 * kStride + i] = -kInf;
+  whole.targets[5] = kVocab;
+  whole.targets[6] = -1;
+  const SlicedRows::Result got = SlicedRows(whole).run(0);
+  for (const int row : {1, 2, 5, 6, 7})
+    EXPECT_FALSE(std::isfinite(numbers(got.losses)[row])) << row;
+  for (const int row : {0, 4, 8}) EXPECT_TRUE(std::isfinite(numbers(got.losses)[row])) << row;
+  EXPECT_EQ(numbers(got.losses)[3], 0);
 }
 
 }  // namespace

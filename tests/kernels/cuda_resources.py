@@ -11,7 +11,7 @@ import sys
 import tempfile
 
 # The kernels of each source. column_total adds parts in fp32, one column a thread: its loads are 4 bytes of 32 neighbours.
-SOURCES = {"activation": 6, "branch": 6, "entropy": 3, "norm": 28}
+SOURCES = {"activation": 6, "branch": 6, "embedding": 6, "entropy": 4, "norm": 28}
 NARROW = ("column_total_kernel",)
 REPORT = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", re.S)
 
