@@ -44,7 +44,6 @@ struct MeshComms::State {
                       const CommFactory& factory) {
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i] != mesh.world_rank(at)) continue;
-      if (ranks.size() == 1) return own(alone());
       return own(factory(name, ranks, static_cast<int>(i)));
     }
     return nullptr;
@@ -184,7 +183,8 @@ CommFactory make_process_factory(const CommOptions& world, CommKind kind) {
   auto rendezvous = std::make_shared<std::shared_ptr<Rendezvous>>();
   return
       [world, kind, rendezvous](const std::string& group, const std::vector<int>& ranks, int rank) {
-        if (!*rendezvous) *rendezvous = connect_rendezvous(world);
+        if (ranks.size() == 1 && kind != CommKind::kNccl) return alone();
+        if (!*rendezvous && ranks.size() > 1) *rendezvous = connect_rendezvous(world);
         CommOptions options = world;
         options.rendezvous = *rendezvous;
         options.group = group;

@@ -33,7 +33,7 @@ struct MeshNeeds {
 };
 
 // Makes one group. Collective over `world_ranks`; this process is world_ranks[rank_in_group].
-// Returns when all members have joined. Not called for groups of one rank.
+// Returns when all members have joined. A group of one rank needs memory of the others' kind.
 using CommFactory = std::function<std::unique_ptr<Communicator>(
     const std::string& group, const std::vector<int>& world_ranks, int rank_in_group)>;
 

@@ -193,7 +193,10 @@ std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options)
   control.group += ".control";
   CommOptions device = options;
   device.serves_rendezvous = false;  // the control group serves
-  return std::unique_ptr<Communicator>(make(device, make_gloo_communicator(control).release()));
+  std::unique_ptr<Communicator> host = options.size == 1
+                                           ? std::move(make_local_communicators(1).front())
+                                           : make_gloo_communicator(control);
+  return std::unique_ptr<Communicator>(make(device, host.release()));
 }
 
 }  // namespace sluice

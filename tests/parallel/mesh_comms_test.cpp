@@ -82,7 +82,6 @@ TEST_P(MeshCommsOf, GroupsAreMadeInAnOrderThatCannotDeadlock) {
         members[name] = ranks;
       }
       EXPECT_EQ(members[name], ranks) << name << " is the name of two groups";
-      EXPECT_GT(ranks.size(), 1U);
       own = std::move(group[static_cast<std::size_t>(rank)]);
     }
     EXPECT_NE(own, nullptr) << "rank " << rank << " of " << name << " comes twice";
