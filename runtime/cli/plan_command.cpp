@@ -127,8 +127,7 @@ int run_plan(const PlanCommand& command) {
   if (command.suggest) result = search_plans(planner, config.run, question, facts.notes);
   if (place.on_gpu && is_for_later(config.run, result ? &*result : nullptr)) {
     facts.notes.emplace_back(
-        "GPUs do not run parallel.tensor or pipeline above 1 yet: `sluice train` refuses them "
-        "there");
+        "GPUs do not run parallel.pipeline above 1 yet: `sluice train` refuses it there");
   }
   facts.notes.push_back(describe_saving(config, place));
   std::optional<std::vector<FitRow>> rows;

@@ -1,5 +1,7 @@
 #include "runtime/model/tensor_group.hpp"
 
+#include <c10/core/StreamGuard.h>
+
 #include <utility>
 
 #include "kernels/cpu/cast.hpp"
@@ -16,6 +18,12 @@ at::Tensor run_of(const at::Tensor& x, std::int64_t first, std::int64_t n) {
   return x.view({-1}).narrow(0, first, n);
 }
 
+// Memory that a communicator of the tensor's device takes.
+void* memory_of(const at::Tensor& x) {
+  check(x.is_contiguous(), "an exchange takes contiguous tensors");
+  return x.data_ptr();
+}
+
 }  // namespace
 
 struct TensorGroup::Started::Work {
@@ -25,6 +33,7 @@ struct TensorGroup::Started::Work {
   at::Tensor input, staging;  // in use by the exchange
   at::Tensor sums;            // fp32, to be rounded into `rounded`; undefined for fp32
   at::Tensor rounded;
+  bool rounds = false;   // `sums` at the end
   bool gathers = false;  // after the rounding, all of `result` from each rank's `rounded`
   Ticket ticket;
 };
@@ -78,11 +87,12 @@ void TensorGroup::reduce(Started::Work& work, const at::Tensor& partial, std::in
                               partial.device());
   if (dtype != DType::kFloat32) {
     work.sums = empty_tensor({total}, c10::ScalarType::Float, partial.device());
+    work.rounds = true;
   }
   work.exchange.what.bytes += (size() - 1) * total * size_of(dtype);
   if (partial.is_meta()) return;
-  const auto* from = static_cast<const std::byte*>(host_bytes(partial));
-  float* to = host_data<float>(work.sums.defined() ? work.sums : work.rounded);
+  const auto* from = static_cast<const std::byte*>(memory_of(partial));
+  auto* to = static_cast<float*>(memory_of(work.rounds ? work.sums : work.rounded));
   std::vector<ReduceScatterPiece> list;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
     list.push_back({.input = from + piece * share * size() * size_of(dtype),
@@ -90,7 +100,7 @@ void TensorGroup::reduce(Started::Work& work, const at::Tensor& partial, std::in
                     .elems = share,
                     .stride = share});
   }
-  work.ticket = comm_->reduce_scatter(std::move(list), dtype, host_bytes(work.staging));
+  work.ticket = comm_->reduce_scatter(std::move(list), dtype, memory_of(work.staging));
 }
 
 void TensorGroup::gather(Started::Work& work, const at::Tensor& part, std::int64_t pieces) {
@@ -99,14 +109,20 @@ void TensorGroup::gather(Started::Work& work, const at::Tensor& part, std::int64
   work.input = part;
   work.exchange.what.bytes += (size() - 1) * part.numel() * width;
   if (part.is_meta()) return;
-  const auto* from = static_cast<const std::byte*>(host_bytes(part));
-  auto* to = static_cast<std::byte*>(host_bytes(work.result));
+  const auto* from = static_cast<const std::byte*>(memory_of(part));
+  auto* to = static_cast<std::byte*>(memory_of(work.result));
+  const bool in_place = part.is_cuda() && pieces > 1;
+  if (in_place) {  // one kernel, not a copy a piece
+    work.result.view({pieces, size(), share}).select(1, rank()).copy_(part.view({pieces, share}));
+  }
   std::vector<AllGatherPiece> list;
   for (std::int64_t piece = 0; piece < pieces; ++piece) {
-    list.push_back({.input = from + piece * share * width,
-                    .output = to + piece * share * size() * width,
-                    .elems = share,
-                    .stride = share});
+    std::byte* const output = to + piece * share * size() * width;
+    list.push_back(
+        {.input = in_place ? output + rank() * share * width : from + piece * share * width,
+         .output = output,
+         .elems = share,
+         .stride = share});
   }
   work.ticket = comm_->all_gather(std::move(list), dtype_of(part));
 }
@@ -126,9 +142,38 @@ TensorGroup::Started TensorGroup::sum(const at::Tensor& partial, std::int64_t ba
   Started::Work& work = *started.work_;
   work.rounded = run_of(partial, rank() * total, total);
   reduce(work, partial, 1);
-  work.gathers = work.sums.defined();  // what has to be rounded first is gathered later
-  if (!work.gathers) gather(work, work.rounded, 1);  // runs after the reduction
+  if (!work.rounds) {
+    gather(work, work.rounded, 1);  // runs after the reduction
+  } else if (partial.is_cuda()) {
+    gather_beside(work);
+  } else {
+    work.gathers = true;  // after the rounding
+  }
   return started;
+}
+
+// Queues the rounding and the gather behind the reduction, on a stream of their own.
+void TensorGroup::gather_beside(Started::Work& work) {
+  const at::Device device = work.result.device();
+  if (!beside_) {
+    const c10::impl::VirtualGuardImpl streams(device.type());
+    beside_ = streams.getStreamFromGlobalPool(device, /*isHighPriority=*/true);
+  }
+  const c10::StreamGuard on_stream(*beside_);
+  work.ticket.wait();
+  round(work);
+  work.rounds = false;
+  gather(work, work.rounded, 1);
+}
+
+void TensorGroup::round(const Started::Work& work) {
+  if (work.sums.is_meta()) return;
+  if (work.sums.is_cuda()) {
+    work.rounded.copy_(work.sums.view_as(work.rounded));
+    return;
+  }
+  convert(host_bytes(work.rounded), dtype_of(work.rounded), host_bytes(work.sums), DType::kFloat32,
+          work.sums.numel());
 }
 
 TensorGroup::Started TensorGroup::whole(const at::Tensor& x, std::int64_t batch, Beside beside) {
@@ -152,10 +197,7 @@ at::Tensor TensorGroup::each(const at::Tensor& x) {
 void TensorGroup::conclude(Started::Work& work) {
   work.exchange.needed = std::chrono::steady_clock::now();
   work.ticket.wait();
-  if (work.sums.defined() && !work.sums.is_meta()) {
-    convert(host_bytes(work.rounded), dtype_of(work.rounded), host_bytes(work.sums),
-            DType::kFloat32, work.sums.numel());
-  }
+  if (work.rounds) round(work);
   if (work.gathers) {
     gather(work, work.rounded, 1);
     work.ticket.wait();

@@ -10,14 +10,20 @@
 // A call starts the exchange and returns; finish() waits and throws the exchange's CommError.
 // Buffers are tensors, so a dry run on meta tensors allocates as the run does, but sends nothing.
 // Not thread-safe: one rank's units call in turn.
+//
+// On a GPU the exchange runs on the communicator's stream behind all that the caller's stream has
+// been given; finish() lets the caller's stream wait, never the host. Buffers are freed behind that
+// wait, so the allocator may use them again at once.
 #pragma once
 
 #include <ATen/core/Tensor.h>
+#include <c10/core/Stream.h>
 
 #include <chrono>
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string_view>
 #include <utility>
 
@@ -88,10 +94,13 @@ class TensorGroup {
                               const at::Tensor& result);
   void reduce(Started::Work& work, const at::Tensor& partial, std::int64_t batch);
   void gather(Started::Work& work, const at::Tensor& part, std::int64_t batch);
+  static void round(const Started::Work& work);
+  void gather_beside(Started::Work& work);
   void conclude(Started::Work& work);
 
   const ModelPart part_;
   Communicator* const comm_;
+  std::optional<c10::Stream> beside_;  // of a GPU
   Watcher watcher_;
   Timed last_;
 };

@@ -264,6 +264,7 @@ UnitExchanges unit_exchanges(const Model& model, std::size_t index, const Profil
   if (!model.tensor) return {};
   const std::lock_guard lock(one_at_a_time);
   prepare_count();
+  const MetaStandsForGpu stands(model.spec.options.on_gpu);
   const Shapes shapes = param_shapes(model, index);
   const std::vector<at::Tensor> params =
       flat_views(shapes, frozen_params(model.spec, index), scalar_type(shape.dtype));

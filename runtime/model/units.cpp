@@ -14,14 +14,10 @@ namespace {
 class BlockMaker {
  public:
   BlockMaker(Model& model, bool dry) : model_(model), o_(model.spec.options), dry_(dry) {
-    if (!model.tensor || (runs_explicit_blocks(o_) && !o_.on_gpu)) return;
-    const std::string what = "parallel.tensor: " + std::to_string(model.tensor->size()) + " ranks ";
-    if (o_.on_gpu) {
-      throw ConfigError(what +
-                        "exchange through the host's memory; set parallel.tensor: 1 on GPUs");
-    }
-    throw ConfigError(what + "need model.explicit_units: true: the units of libtorch's autograd " +
-                      "have all of a block");
+    if (!model.tensor || runs_explicit_blocks(o_)) return;
+    throw ConfigError(
+        "parallel.tensor: " + std::to_string(model.tensor->size()) +
+        " ranks need explicit blocks: the units of libtorch's autograd have all of a block");
   }
 
   void add(std::int64_t layer) { model_.units.push_back(make(layer)); }

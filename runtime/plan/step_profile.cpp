@@ -183,9 +183,11 @@ std::string_view name_of(RecomputeMode mode) {
 
 ModelOptions unit_options(const EngineOptions& options) {
   ModelOptions model = options.model;
-  const bool is_mesh = options.parallel.tensor > 1 || options.parallel.pipeline > 1;
-  const bool selective = options.recompute.mode == RecomputeMode::kSelective;
-  if (is_mesh || (selective && !runs_explicit_blocks(model))) model.on_gpu = false;
+  const bool needs_explicit =
+      options.parallel.tensor > 1 || options.recompute.mode == RecomputeMode::kSelective;
+  if (options.parallel.pipeline > 1 || (needs_explicit && !runs_explicit_blocks(model))) {
+    model.on_gpu = false;
+  }
   return model;
 }
 

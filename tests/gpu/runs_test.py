@@ -26,6 +26,11 @@ MODELS = {
     "qwen2": {"type": "qwen2", "layers": 3, "hidden": 64, "heads": 4, "kv_heads": 2, "ffn": 176, "vocab": 320, "seq": 64},
 }
 TIERS = ("device", "host", "nvme")
+# Ranks, data-parallel ranks, and the keys of the mesh.
+TENSOR = {"parallel.tensor": 2}
+SEQUENCE = TENSOR | {"parallel.sequence": True}
+MESHES = {"one rank": (1, 1, {}), "two data ranks": (2, 2, {}), "tensor 2": (2, 1, TENSOR), "sequence 2": (2, 1, SEQUENCE),
+          "tensor 2, two data ranks": (4, 2, TENSOR), "sequence 2, two data ranks": (4, 2, SEQUENCE)}
 SETTINGS = {
     "family": tuple(MODELS),
     "train.dtype": ("fp32", "bf16", "fp16"),
@@ -37,7 +42,7 @@ SETTINGS = {
     "train.accumulation_order": ("micro", "layer"),
     "recompute.mode": ("none", "selective", "full"),
     "micro_batches": (1, 3),
-    "ranks": (1, 2),
+    "mesh": tuple(MESHES),
     "optimizer.type": ("adamw", "lion", "sgd"),
 }
 STEPS = 3  # the second has the first one's deferred updates, the third is like it
@@ -46,21 +51,23 @@ STEPS = 3  # the second has the first one's deferred updates, the third is like 
 def is_valid(c):
     """The rules of configs/offload_rules.cpp, and what GPUs refuse (REFUSALS)."""
     explicit = "dropout" not in MODELS[c["family"]]  # a GPU leaves blocks with dropout to libtorch's autograd
+    mesh = MESHES[c["mesh"]][2]
     off_device = [c["offload.parameters"] != "device", c["offload.gradients"] != "device"]
     return not (
         (off_device[0] and c["zero.stage"] != 3) or (off_device[1] and c["zero.stage"] < 2)
         or (any(off_device) and c["offload.optimizer"] == "device")
         or (not explicit and c["offload.activations"] != "device" and c["recompute.mode"] != "full")
-        or (not explicit and c["recompute.mode"] == "selective")
+        or (not explicit and (c["recompute.mode"] == "selective" or mesh))
+        or ("parallel.sequence" in mesh and c["offload.gradients"] == "nvme")  # replicas are added up in memory
         or (c["train.accumulation_order"] == "layer" and c["micro_batches"] == 1))
 
 
 def settings_of(combination, swap):
-    ranks, micro_batches = combination["ranks"], combination["micro_batches"]
+    (ranks, data, mesh), micro_batches = MESHES[combination["mesh"]], combination["micro_batches"]
     settings = {key: value for key, value in combination.items() if "." in key}
     if micro_batches == 1:
         del settings["train.accumulation_order"]
-    settings |= {"train.steps": STEPS, "launch.nproc": ranks, "train.global_batch": 2 * ranks * micro_batches}
+    settings |= mesh | {"train.steps": STEPS, "launch.nproc": ranks, "train.global_batch": 2 * data * micro_batches}
     if "nvme" in settings.values():
         settings["offload.nvme_path"] = [str(swap)]
     return settings
@@ -88,29 +95,48 @@ def problems(answer, ranks, steps=STEPS):
 def check_combination(place, number, combination):
     name = f"grid-{number}"
     settings = settings_of(combination, place.folder / name / "swap")
-    answer = place.train(name, MODELS[combination["family"]], settings, gpus=combination["ranks"])
-    return problems(answer, combination["ranks"])
+    ranks = settings["launch.nproc"]
+    return problems(place.train(name, MODELS[combination["family"]], settings, gpus=ranks), ranks)
 
 
 # ---- other commands and settings of the same program ----
 
-def check_resume(place):
+def resumed(place, name, model, settings, ranks=1):
     """A run that evaluates, saves, goes on, samples; then eval and generate of its checkpoint."""
-    model, name = MODELS["llama"], "resume"
-    settings = {"train.steps": 2, "train.eval_steps": 1, "train.sample_tokens": 4, "data.split": [1, 1], "checkpoint.at_end": True,
-                "zero.stage": 3, "train.dtype": "bf16"}
-    found = problems(place.train(name, model, settings), 1, 2)
+    settings = settings | {"train.steps": 2, "train.eval_steps": 1, "train.sample_tokens": 4, "data.split": [1, 1],
+                           "checkpoint.at_end": True, "train.dtype": "bf16", "launch.nproc": ranks}
+    found = problems(place.train(name, model, settings, gpus=ranks), ranks, 2)
     if found:
         return found
     config = place.config(name, model, settings | {"train.steps": 4})
     run = place.folder / name / "run"
     for arguments in (["train", config, "--resume", "auto"], ["eval", config, "--checkpoint", run],
                       ["generate", "--checkpoint", run, "--prompt", "abc", "--max-tokens", "4"]):
-        answer = place.command(name, arguments)
+        answer = place.command(name, arguments, gpus=ranks)
         if answer.code != 0:
             found.append(f"{arguments[0]}: exit code {answer.code}:\n{training.tail(answer.text)}")
         found += [f"{arguments[0]}: fault: {what}" for r in answer.reports for what in r["faults"]]
         found += [f"{arguments[0]}: work on the default stream" for r in answer.reports if any(r["default_stream"].values())]
+    return found
+
+
+def check_resume(place):
+    return resumed(place, "resume", MODELS["llama"], {"zero.stage": 3})
+
+
+def check_resume_tensor(place):
+    return resumed(place, "resume-tensor", MODELS["llama"], TENSOR | {"zero.stage": 1}, 2)
+
+
+def check_odd_sizes(place):
+    """A vocabulary that no rank divides, an odd number of layers, key heads that two ranks share, documents in rows."""
+    found = []
+    for name, model, mesh, ranks in (
+            ("odd-gpt2", MODELS["gpt2"] | {"vocab": 50257, "layers": 7}, SEQUENCE, 2),
+            ("odd-mistral", MODELS["mistral"] | {"vocab": 50257, "layers": 7, "kv_heads": 1}, TENSOR, 4),
+            ("odd-qwen2", MODELS["qwen2"] | {"vocab": 1003, "tie_embeddings": False}, SEQUENCE | {"parallel.tensor": 4}, 4)):
+        settings = mesh | {"train.dtype": "bf16", "train.steps": STEPS, "launch.nproc": ranks, "zero.stage": 3, "data.document_mask": True}
+        found += [f"{name}: {what}" for what in problems(place.train(name, model, settings, gpus=ranks), ranks)]
     return found
 
 
@@ -152,14 +178,14 @@ def check_full_card(place):
     return found if "GPU 0" in answer.text else [*found, "the message does not name GPU 0"]
 
 
-COMMANDS = (check_resume, check_documents, check_frozen, check_speculation, check_device_fraction,
+COMMANDS = (check_resume, check_resume_tensor, check_odd_sizes, check_documents, check_frozen, check_speculation, check_device_fraction,
             check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.
 REFUSALS = {
-    "tensor": ("llama", {"parallel.tensor": 2, "launch.nproc": 2}, "parallel.tensor: 2: ranks that share a model are written for CPUs"),
-    "pipeline": ("llama", {"parallel.pipeline": 2, "launch.nproc": 2}, "parallel.pipeline: 2: ranks that share a model are written for CPUs"),
+    "tensor": ("gpt2 with dropout", TENSOR | {"launch.nproc": 2}, "parallel.tensor: 2: needs explicit blocks"),
+    "pipeline": ("llama", {"parallel.pipeline": 2, "launch.nproc": 2}, "parallel.pipeline: 2: pipeline stages are written for CPUs"),
     "selective": ("gpt2 with dropout", {"recompute.mode": "selective"}, "recompute.mode: selective: needs explicit blocks"),
     "activations": ("gpt2 with dropout", {"offload.activations": "host"}, "offload.activations: host: needs explicit blocks"),
     "ranks": ("llama", {"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),

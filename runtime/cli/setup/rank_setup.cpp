@@ -87,12 +87,16 @@ void check_gpu_blocks(const LoadedConfig& config) {
   ModelOptions model = run.model;
   model.on_gpu = true;
   if (!model.explicit_units || runs_explicit_blocks(model)) return;
-  const auto refuse = [&](const std::string& key, std::string_view value) {
-    throw ConfigError(
-        config.place(key) + ": " + key + ": " + std::string(value) +
-        ": needs explicit blocks, which a GPU has for model.dropout: 0 and a "
-        "head_dim that is a multiple of 8 up to 256; set them so, or recompute.mode: full");
+  const auto refuse = [&](const std::string& key, std::string_view value,
+                          std::string_view instead = "recompute.mode: full") {
+    throw ConfigError(config.place(key) + ": " + key + ": " + std::string(value) +
+                      ": needs explicit blocks, which a GPU has for model.dropout: 0 and a "
+                      "head_dim that is a multiple of 8 up to 256; set them so, or " +
+                      std::string(instead));
   };
+  if (run.parallel.tensor > 1) {
+    refuse(kTensor, std::to_string(run.parallel.tensor), "parallel.tensor: 1");
+  }
   if (run.recompute.mode == RecomputeMode::kSelective) {
     refuse("recompute.mode", name_of(run.recompute.mode));
   }
@@ -115,12 +119,11 @@ void check_gpu_documents(const LoadedConfig& config) {
 }
 
 bool is_for_cpus(std::string_view key, std::string_view value) {
-  return (key == kTensor || key == kPipeline) && value != "1";
+  return key == kPipeline && value != "1";
 }
 
 std::vector<Setting> settings_for_cpus(const RunConfig& run) {
-  std::vector<Setting> settings{{kTensor, std::to_string(run.parallel.tensor)},
-                                {kPipeline, std::to_string(run.parallel.pipeline)}};
+  std::vector<Setting> settings{{kPipeline, std::to_string(run.parallel.pipeline)}};
   std::erase_if(settings, [](const Setting& s) { return !is_for_cpus(s.key, s.value); });
   return settings;
 }
@@ -136,7 +139,7 @@ void check_gpus(const LoadedConfig& config, int local_ranks) {
   if (!runs_on_gpu(config.run)) return;
   for (const auto& [key, value] : settings_for_cpus(config.run)) {
     throw ConfigError(config.place(key) + ": " + key + ": " + value +
-                      ": ranks that share a model are written for CPUs so far; set it to 1, or "
+                      ": pipeline stages are written for CPUs so far; set it to 1, or "
                       "launch.backend to gloo for a run on the CPU");
   }
   check_gpu_blocks(config);

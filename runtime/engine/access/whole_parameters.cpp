@@ -79,10 +79,12 @@ at::Tensor WholeParameters::join_parts(const std::string& name, std::optional<Pl
   const auto any = std::find_if(parts.begin(), parts.end(),
                                 [](const ParamSpec& p) { return part_elems(p) > 0; });
   if (any == parts.end()) throw Error("no parameter is named " + name);
-  const at::Tensor own = empty_tensor({largest}, c10::ScalarType::Float).zero_();
+  const at::Tensor own = empty_tensor({largest}, c10::ScalarType::Float, setup_.device).zero_();
   if (gives) own.narrow(0, 0, part.numel()).copy_(part);
-  const at::Tensor all = empty_tensor({world.size() * largest}, c10::ScalarType::Float);
-  world.all_gather({{own.data_ptr(), all.data_ptr(), largest, largest}}, DType::kFloat32).wait();
+  const at::Tensor there =
+      empty_tensor({world.size() * largest}, c10::ScalarType::Float, setup_.device);
+  world.all_gather({{own.data_ptr(), there.data_ptr(), largest, largest}}, DType::kFloat32).wait();
+  const at::Tensor all = there.to(c10::DeviceType::CPU);  // the same on a CPU
   const at::Tensor whole = empty_tensor(whole_shape(*any), c10::ScalarType::Float).zero_();
   for (std::size_t r = 0; r < parts.size(); ++r) {
     place_part(parts[r], host_data<float>(all) + static_cast<std::int64_t>(r) * largest, whole);

@@ -1,11 +1,14 @@
 #include "runtime/engine/ops/gradient_ops.hpp"
 
+#include <ATen/ops/add.h>
+
 #include <algorithm>
 #include <cstring>
 #include <utility>
 
 #include "base/index.hpp"
 #include "kernels/cpu/cast.hpp"
+#include "offload/device_copies.hpp"
 #include "runtime/engine/ops/program_memory.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
@@ -17,7 +20,8 @@ GradientOps::GradientOps(const StepParts& parts)
       memory_(parts.memory),
       run_(parts.run),
       store_(parts.store),
-      tiers_(parts.tiers) {}
+      tiers_(parts.tiers),
+      copies_(parts.copies) {}
 
 void GradientOps::begin_program() { pieces_.assign(run_.program->ops.size(), {}); }
 
@@ -57,7 +61,7 @@ Ticket GradientOps::reduce(const Op& op) {
 }
 
 void GradientOps::add_streams(const Op& op) {
-  if (setup_.shape().placement.gradients == Tier::kHost) {
+  if (on_host()) {
     tiers_->add_gradient_streams(op.group);
     return;
   }
@@ -84,23 +88,57 @@ void GradientOps::add_replicas(const Op& op) {
   Communicator& comm = tied ? *setup_.comms->tied() : setup_.comms->tensor();
   const int replicas = tied ? comm.size() : group.replica_ranks;
   const int first = comm.rank() / replicas * replicas;
-  float* const grads = setup_.shape().placement.gradients == Tier::kHost
-                           ? tiers_->host_gradients(op.group)
-                           : store_.group(op.group).grad_owned.data_ptr<float>();
-  float* const staging = memory_.replica_staging.data_ptr<float>();
   const std::int64_t owned = owned_elems(setup_.shape(), op.group);
   const std::int64_t at_once = memory_.replica_staging.numel() / comm.size();
   for (std::int64_t begin = 0; begin < owned; begin += at_once) {
-    const std::int64_t elems = std::min(at_once, owned - begin);
-    const auto bytes = static_cast<std::size_t>(elems) * sizeof(float);
-    float* const mine = staging + comm.rank() * elems;
-    std::memcpy(mine, grads + begin, bytes);
-    comm.all_gather({{mine, staging, elems, elems}}, DType::kFloat32).wait();
-    std::memcpy(grads + begin, staging + first * elems, bytes);
-    for (int r = first + 1; r < first + replicas; ++r) {
-      add_to(grads + begin, staging + r * elems, DType::kFloat32, elems, true);
+    const ReplicaPiece piece{op.group, begin, std::min(at_once, owned - begin), first, replicas};
+    if (setup_.device.is_cuda()) {
+      add_on_gpu(comm, piece);
+    } else {
+      add_on_host(comm, piece);
     }
   }
 }
+
+void GradientOps::add_on_host(Communicator& comm, const ReplicaPiece& piece) {
+  float* const grads =
+      piece.begin + (on_host() ? tiers_->host_gradients(piece.group)
+                               : store_.group(piece.group).grad_owned.data_ptr<float>());
+  float* const staging = memory_.replica_staging.data_ptr<float>();
+  float* const mine = staging + comm.rank() * piece.elems;
+  const auto bytes = static_cast<std::size_t>(piece.elems) * sizeof(float);
+  std::memcpy(mine, grads, bytes);
+  comm.all_gather({{mine, staging, piece.elems, piece.elems}}, DType::kFloat32).wait();
+  std::memcpy(grads, staging + piece.first * piece.elems, bytes);
+  for (int r = piece.first + 1; r < piece.first + piece.replicas; ++r) {
+    add_to(grads, staging + r * piece.elems, DType::kFloat32, piece.elems, true);
+  }
+}
+
+// The host waits for nothing: gradients on the host come back while the program goes on.
+void GradientOps::add_on_gpu(Communicator& comm, const ReplicaPiece& piece) {
+  const at::Tensor all = memory_.replica_staging.narrow(0, 0, comm.size() * piece.elems)
+                             .view({comm.size(), piece.elems});
+  const std::int64_t bytes = piece.elems * std::int64_t{sizeof(float)};
+  float* const host = on_host() ? tiers_->host_gradients(piece.group) + piece.begin : nullptr;
+  at::Tensor own = on_host()
+                       ? all.select(0, comm.rank())
+                       : store_.group(piece.group).grad_owned.narrow(0, piece.begin, piece.elems);
+  if (on_host()) copies_->to_device(copies_->address(own.data_ptr()), host, bytes);
+  comm.all_gather({{own.data_ptr(), all.data_ptr(), piece.elems, piece.elems}}, DType::kFloat32)
+      .wait();
+  at::Tensor sum = on_host() ? all.select(0, piece.first) : own;
+  at::add_out(sum, all.select(0, piece.first), all.select(0, piece.first + 1));
+  for (int r = piece.first + 2; r < piece.first + piece.replicas; ++r) sum.add_(all.select(0, r));
+  if (!on_host()) return;
+  copies_->to_host(host, copies_->address(sum.data_ptr()), bytes);
+  returning_ = true;
+}
+
+void GradientOps::settle_replicas() {
+  if (std::exchange(returning_, false)) copies_->settle();
+}
+
+bool GradientOps::on_host() const { return setup_.shape().placement.gradients == Tier::kHost; }
 
 }  // namespace sluice

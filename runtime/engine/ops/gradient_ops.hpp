@@ -26,13 +26,29 @@ class GradientOps {
   void add_streams(const Op& op);  // AddGrads
   [[nodiscard]] Ticket gather(const Op& op);
   void add_replicas(const Op& op);
+  // Before the host reads gradients: waits for those that add_replicas() sent to it from a GPU.
+  void settle_replicas();
 
  private:
+  // Elements of a group's owned gradients, and the ranks of the group that hold them too.
+  struct ReplicaPiece {
+    int group = 0;
+    std::int64_t begin = 0;
+    std::int64_t elems = 0;
+    int first = 0;
+    int replicas = 1;
+  };
+  void add_on_host(Communicator& comm, const ReplicaPiece& piece);
+  void add_on_gpu(Communicator& comm, const ReplicaPiece& piece);
+  [[nodiscard]] bool on_host() const;
+
   const EngineSetup& setup_;
   const ProgramMemory& memory_;
   StepRun& run_;
   GroupStore& store_;
   TierStore* const tiers_;
+  DeviceCopies* const copies_;
+  bool returning_ = false;                               // copies to the host are under way
   std::vector<std::vector<ReduceScatterPiece>> pieces_;  // by operation
 };
 

@@ -134,6 +134,7 @@ Ticket StepOps::communicate(const Op& op) {
       norm_.meet();
       return {};
     case OpKind::kNormAndScale:
+      gradients_.settle_replicas();
       norm_.norm_and_scale();
       return {};
     case OpKind::kReceiveActivation:

@@ -38,7 +38,6 @@ class ClassifierHead final : public LossHead {
               const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
               GradSink* sink, at::Tensor* grad_input) override {
     const c10::AutoGradMode no_graph(false);
-    refuse_cuda(input);
     const std::int64_t batch = input.size(0);
     const at::Tensor x_MH = input.reshape({-1, options_.hidden});
     const at::Tensor& weight_VH = params[classifier_index()];
@@ -88,7 +87,6 @@ class ClassifierHead final : public LossHead {
   at::Tensor logits(std::span<const at::Tensor> params, const at::Tensor& input,
                     std::int64_t position) override {
     const c10::AutoGradMode no_graph(false);
-    refuse_cuda(input);
     const at::Tensor h_BH = norm_->forward(params, rows_at(input, position)).h_NH;
     const at::Tensor& weight_VH = params[classifier_index()];
     const at::Tensor own_BV =
@@ -105,11 +103,6 @@ class ClassifierHead final : public LossHead {
     at::Tensor gradient;  // undefined: only the loss is wanted
     at::Tensor losses;    // of each row, on a GPU
   };
-
-  void refuse_cuda(const at::Tensor& input) const {
-    if (!group_ || !input.is_cuda()) return;
-    throw Error("tensor parallelism runs on the host's memory; set parallel.tensor: 1 on GPUs");
-  }
 
   [[nodiscard]] bool sequence() const { return group_ && group_->sequence(); }
 
@@ -153,6 +146,17 @@ class ClassifierHead final : public LossHead {
   // Sum of the losses; 0 on a GPU, which writes the losses of rows. On the host the gradient
   // replaces the logits, at the beginning of each row.
   double entropy_of(const at::Tensor& logits, const CrossEntropy& entropy, DType dtype) const {
+    if (options_.on_gpu) {
+      const device::Entropy gpu{
+          logits,           entropy.targets,    entropy.losses,
+          entropy.gradient, entropy.grad_scale, {slices_.vocab, options_.vocab}};
+      if (group_) {
+        gpu_sliced_cross_entropy(*group_, gpu);
+      } else {
+        device::cross_entropy(gpu);
+      }
+      return 0;
+    }
     if (group_) {
       return sliced_cross_entropy(*group_, {.logits = logits,
                                             .targets = entropy.targets,
@@ -162,11 +166,7 @@ class ClassifierHead final : public LossHead {
                                             .gradient = entropy.gradient.defined(),
                                             .gradient_dtype = products_.gradient_dtype(dtype)});
     }
-    if (options_.on_gpu) {
-      device::cross_entropy(
-          {logits, entropy.targets, entropy.losses, entropy.gradient, entropy.grad_scale});
-    }
-    if (logits.is_meta() || options_.on_gpu) return 0;
+    if (logits.is_meta()) return 0;
     const CrossEntropyArgs args{.logits = host_data<float>(logits),
                                 .rows = logits.size(0),
                                 .row_stride = options_.vocab,

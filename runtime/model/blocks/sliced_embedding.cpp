@@ -1,3 +1,5 @@
+#include <ATen/ops/arange.h>
+
 #include <algorithm>
 #include <numeric>
 #include <utility>
@@ -7,8 +9,10 @@
 #include "kernels/cpu/embedding_slice.hpp"
 #include "runtime/model/blocks/explicit_branch.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
+#include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/model_slices.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -31,7 +35,9 @@ class SlicedEmbedding final : public Unit {
     refuse_unfit(call, tokens_BS);
     const std::int64_t B = tokens_BS.size(0), S = tokens_BS.size(1), H = options_.hidden;
     const Tensor rows_NH = empty_tensor({B * S, H}, params[0].scalar_type(), params[0].device());
-    if (!rows_NH.is_meta()) {
+    if (takes_gpu_path(rows_NH)) {
+      device::look_up_tokens(rows_NH, params[0], tokens_BS.flatten(), words());
+    } else if (!rows_NH.is_meta()) {
       embedding_slice_forward(host_bytes(rows_NH), host_bytes(params[0]), dtype_of(rows_NH),
                               slice(tokens_BS));
     }
@@ -55,13 +61,15 @@ class SlicedEmbedding final : public Unit {
     const Beside beside = params.size() > 1 ? Beside::kPositions : Beside::kNothing;
     TensorGroup::Started gathering = group_->whole(grad_MH, B, beside);
     if (params.size() > 1) {
-      add_positions(sink.target(1), grad_MH, positions_of(call, B, own), params[1].size(0));
+      add_positions(sink.target(1), call, own, grad_MH.view({B, own.count, options_.hidden}));
     }
     const Tensor grad_NH = gathering.finish();
     const GradTarget target = sink.target(0);
     if (!target.wanted()) return {};
     if (!target.accumulate) target.grad.zero_();
-    if (!grad_NH.is_meta()) {
+    if (takes_gpu_path(grad_NH)) {
+      device::add_token_gradients(target.grad, grad_NH, tokens_BS.flatten(), words());
+    } else if (!grad_NH.is_meta()) {
       embedding_slice_backward(host_data<float>(target.grad), host_bytes(grad_NH),
                                dtype_of(grad_NH), slice(tokens_BS));
     }
@@ -86,9 +94,6 @@ class SlicedEmbedding final : public Unit {
     const std::int64_t S = tokens_BS.size(1);
     check(call.first_position + S <= options_.seq, "a sample is no longer than model.seq");
     check_documents(call, tokens_BS.size(0), S);
-    if (tokens_BS.is_cuda()) {
-      throw Error("tensor parallelism runs on the host's memory; set parallel.tensor: 1 on GPUs");
-    }
     if (!group_->sequence() || S % group_->size() == 0) return;
     throw Error("parallel.sequence: samples of " + std::to_string(S) +
                 " tokens cannot be shared by " + std::to_string(group_->size()) +
@@ -109,6 +114,8 @@ class SlicedEmbedding final : public Unit {
             .hidden = options_.hidden};
   }
 
+  [[nodiscard]] device::TokenTable words() const { return {vocab_, options_.vocab}; }
+
   [[nodiscard]] DropoutPlace dropout_at(const UnitCall& call, const Own& own) const {
     return {.p = options_.dropout,
             .call = call,
@@ -128,18 +135,44 @@ class SlicedEmbedding final : public Unit {
     }
   }
 
-  static void add_learned(const UnitCall& call, const Tensor& table, const Own& own,
-                          const Tensor& x_BSH) {
-    if (call.documents == nullptr) {
+  void add_learned(const UnitCall& call, const Tensor& table, const Own& own,
+                   const Tensor& x_BSH) const {
+    const bool packed = options_.packed_rows && call.cache == nullptr;
+    if (takes_gpu_path(x_BSH) && packed) {  // a dry run too, whose rows make the same tensors
+      const Tensor positions = gpu_positions(call, x_BSH.size(0), own, x_BSH.device());
+      const Tensor learned_BSH = empty_tensor(x_BSH.sizes(), x_BSH.scalar_type(), x_BSH.device());
+      device::look_up_tokens(learned_BSH.view({-1, options_.hidden}), table, positions,
+                             whole(table));
+      x_BSH.add_(learned_BSH);
+    } else if (call.documents == nullptr) {
       x_BSH.add_(table.narrow(0, call.first_position + own.first, own.count));
-      return;
+    } else {
+      for (std::int64_t b = 0; b < x_BSH.size(0); ++b) {
+        for_runs(
+            *call.documents, b, own,
+            [&](std::int64_t first, std::int64_t count, std::int64_t position) {
+              x_BSH.select(0, b).narrow(0, first, count).add_(table.narrow(0, position, count));
+            });
+      }
     }
-    for (std::int64_t b = 0; b < x_BSH.size(0); ++b) {
-      for_runs(*call.documents, b, own,
-               [&](std::int64_t first, std::int64_t count, std::int64_t position) {
-                 x_BSH.select(0, b).narrow(0, first, count).add_(table.narrow(0, position, count));
-               });
+  }
+
+  static device::TokenTable whole(const Tensor& table) {
+    return {{0, table.size(0)}, table.size(0)};
+  }
+
+  // Of the rank's tokens, int64 [B own.count] on the device.
+  static Tensor gpu_positions(const UnitCall& call, std::int64_t batch, const Own& own,
+                              const at::Device& device) {
+    if (call.documents == nullptr) {
+      return at::arange(own.first, own.first + own.count,
+                        at::TensorOptions().dtype(c10::ScalarType::Long).device(device))
+          .repeat({batch});
     }
+    return call.documents->positions(device)
+        .view({batch, -1})
+        .narrow(1, own.first, own.count)
+        .flatten();
   }
 
   static std::vector<std::int64_t> positions_of(const UnitCall& call, std::int64_t batch,
@@ -157,13 +190,20 @@ class SlicedEmbedding final : public Unit {
     return positions;
   }
 
-  void add_positions(const GradTarget& target, const Tensor& grad_MH,
-                     std::span<const std::int64_t> positions, std::int64_t rows) const {
+  void add_positions(const GradTarget& target, const UnitCall& call, const Own& own,
+                     const Tensor& grad_BSH) const {
     if (!target.wanted()) return;
     if (!target.accumulate) target.grad.zero_();
-    if (grad_MH.is_meta()) return;
-    embedding_backward(host_data<float>(target.grad), positions, host_bytes(grad_MH),
-                       dtype_of(grad_MH), rows, options_.hidden);
+    const std::int64_t B = grad_BSH.size(0);
+    if (takes_gpu_path(grad_BSH)) {
+      device::add_token_gradients(target.grad, grad_BSH.view({-1, options_.hidden}),
+                                  gpu_positions(call, B, own, grad_BSH.device()),
+                                  whole(target.grad));
+    } else if (!grad_BSH.is_meta()) {
+      embedding_backward(host_data<float>(target.grad), positions_of(call, B, own),
+                         host_bytes(grad_BSH), dtype_of(grad_BSH), target.grad.size(0),
+                         options_.hidden);
+    }
   }
 
   const ModelOptions options_;

@@ -1,5 +1,9 @@
 #include "runtime/model/device/device_kernels.hpp"
 
+#include <ATen/ops/sort.h>
+
+#include <optional>
+#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -76,6 +80,56 @@ cuda::BranchArgs args_of(const Branch& branch) {
 Tensor parts_of(const Tensor& x, std::int64_t count) {
   return empty_tensor({count, cuda::sum_blocks(x.size(0)), x.size(1)}, c10::ScalarType::Float,
                       x.device());
+}
+
+// Floats of a row's part in memory.
+constexpr std::int64_t kPartFloats = sizeof(cuda::EntropyPart) / sizeof(float);
+
+cuda::EntropyArgs args_of(const Entropy& entropy) {
+  const Tensor& logits = entropy.logits;
+  const Tensor& gradient = entropy.gradient;
+  const EntropySlice& slice = entropy.slice;
+  check(logits.is_cuda() && logits.stride(1) == 1 &&
+            (!gradient.defined() || gradient.strides() == logits.strides()),
+        "a GPU's cross entropy takes rows of one stride");
+  cuda::EntropyArgs args{.logits = static_cast<const float*>(logits.data_ptr()),
+                         .gradient = gradient.defined() ? gradient.data_ptr() : nullptr,
+                         .losses = numbers(entropy.losses),
+                         .targets = static_cast<const std::int64_t*>(data(entropy.targets)),
+                         .dtype = gradient.defined() ? dtype_of(gradient) : DType::kFloat32,
+                         .rows = logits.size(0),
+                         .vocab = logits.size(1),
+                         .row_stride = logits.stride(0),
+                         .scale = static_cast<float>(entropy.scale)};
+  args.slices = {.parts = static_cast<const cuda::EntropyPart*>(data(slice.parts)),
+                 .ranks = slice.parts.defined() ? static_cast<int>(slice.parts.size(0)) : 0,
+                 .first = slice.own.first,
+                 .words = slice.words};
+  return args;
+}
+
+cuda::TokenSlice slice_of(const Tensor& tokens, const Tensor& rows, const TokenTable& table) {
+  return {.tokens = static_cast<const std::int64_t*>(data(tokens)),
+          .count = tokens.numel(),
+          .first = table.own.first,
+          .rows = table.own.count,
+          .words = table.words,
+          .hidden = rows.size(1),
+          .dtype = dtype_of(rows)};
+}
+
+// Tokens in ascending order, and the place of each in `tokens`: int64 [N], [N]. The meta device has
+// no kernel of libtorch's operator.
+std::pair<Tensor, Tensor> sorted(const Tensor& tokens) {
+  if (tokens.is_meta()) {
+    const auto like = [&] {
+      return empty_tensor(tokens.sizes(), tokens.scalar_type(), tokens.device());
+    };
+    return {like(), like()};
+  }
+  auto [values, order] =
+      at::sort(tokens, std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
+  return {values, order};
 }
 
 }  // namespace
@@ -195,22 +249,36 @@ Tensor keep_mask(const Tensor& x, const DropoutPlace& place) {
 }
 
 void cross_entropy(const Entropy& entropy) {
+  if (entropy.logits.is_meta()) return;
+  kernels().entropy(args_of(entropy), stream_of(entropy.logits));
+}
+
+Tensor entropy_parts(const Entropy& entropy) {
   const Tensor& logits = entropy.logits;
-  const Tensor& gradient = entropy.gradient;
-  if (logits.is_meta()) return;
-  check(logits.is_cuda() && logits.stride(1) == 1 &&
-            (!gradient.defined() || gradient.strides() == logits.strides()),
-        "a GPU's cross entropy takes rows of one stride");
-  kernels().entropy({.logits = static_cast<const float*>(logits.data_ptr()),
-                     .gradient = gradient.defined() ? gradient.data_ptr() : nullptr,
-                     .losses = numbers(entropy.losses),
-                     .targets = static_cast<const std::int64_t*>(data(entropy.targets)),
-                     .dtype = gradient.defined() ? dtype_of(gradient) : DType::kFloat32,
-                     .rows = logits.size(0),
-                     .vocab = logits.size(1),
-                     .row_stride = logits.stride(0),
-                     .scale = static_cast<float>(entropy.scale)},
-                    stream_of(logits));
+  const Tensor parts =
+      empty_tensor({logits.size(0), kPartFloats}, c10::ScalarType::Float, logits.device());
+  if (logits.is_meta()) return parts;
+  kernels().entropy_parts(args_of(entropy), static_cast<cuda::EntropyPart*>(data(parts)),
+                          stream_of(logits));
+  return parts;
+}
+
+void look_up_tokens(const Tensor& out, const Tensor& rows, const Tensor& tokens,
+                    const TokenTable& table) {
+  if (out.is_meta()) return;
+  kernels().token_lookup(
+      {.at = slice_of(tokens, out, table), .out = data(out), .table = data(rows)}, stream_of(out));
+}
+
+void add_token_gradients(const Tensor& grad, const Tensor& dy, const Tensor& tokens,
+                         const TokenTable& table) {
+  const auto [values, order] = sorted(tokens);
+  if (dy.is_meta()) return;
+  kernels().token_gradient({.at = slice_of(values, dy, table),
+                            .order = static_cast<const std::int64_t*>(data(order)),
+                            .grad = numbers(grad),
+                            .dy = data(dy)},
+                           stream_of(dy));
 }
 
 }  // namespace sluice::device

@@ -9,6 +9,7 @@
 #include <span>
 
 #include "runtime/model/math/explicit_kernels.hpp"
+#include "runtime/model/model_slices.hpp"
 
 namespace sluice::device {
 
@@ -66,15 +67,40 @@ void end_branch(const Branch& branch, const at::Tensor& y, const Norm& norm);
 // The factors 0 and 1 of a place's dropout, of x's shape and type.
 [[nodiscard]] at::Tensor keep_mask(const at::Tensor& x, const DropoutPlace& place);
 
+// The slices of a vocabulary over tensor-parallel ranks: the words of the logits, those of all
+// slices, and fp32 [ranks, C, 3] of entropy_parts().
+struct EntropySlice {
+  Slice own;
+  std::int64_t words = 0;
+  at::Tensor parts{};
+};
+
 // Cross entropy of logits [C, V] fp32, whose rows may lie further apart: losses [C] fp32 and, if
-// defined, gradient [C, V] with rows as far apart, in fp32 possibly the logits themselves.
+// defined, gradient [C, V] with rows as far apart, in fp32 possibly the logits themselves. With a
+// slice V are its words, and losses are those of all slices.
 struct Entropy {
   const at::Tensor& logits;
   const at::Tensor& targets;  // int64 [C]
   const at::Tensor& losses;
   const at::Tensor& gradient;
   double scale = 1;
+  EntropySlice slice{};
 };
 void cross_entropy(const Entropy& entropy);
+// What the slice adds to each row: fp32 [C, 3].
+[[nodiscard]] at::Tensor entropy_parts(const Entropy& entropy);
+
+// Rows of a token table of which the rank has `own`.
+struct TokenTable {
+  Slice own;
+  std::int64_t words = 0;  // of all ranks
+};
+// out [N, H] = rows [own.count, H] of `tokens` [N], zeros for those of other ranks.
+void look_up_tokens(const at::Tensor& out, const at::Tensor& rows, const at::Tensor& tokens,
+                    const TokenTable& table);
+// grad [own.count, H] fp32 += the rows of dy [N, H] whose token is the rank's, in order: equal bits
+// from run to run, those of the host.
+void add_token_gradients(const at::Tensor& grad, const at::Tensor& dy, const at::Tensor& tokens,
+                         const TokenTable& table);
 
 }  // namespace sluice::device

@@ -39,4 +39,9 @@ double sliced_cross_entropy(TensorGroup& group, const SlicedEntropy& e) {
   return slice_loss(slice, parts_in(all));
 }
 
+void gpu_sliced_cross_entropy(TensorGroup& group, device::Entropy entropy) {
+  entropy.slice.parts = group.each(device::entropy_parts(entropy));
+  device::cross_entropy(entropy);
+}
+
 }  // namespace sluice

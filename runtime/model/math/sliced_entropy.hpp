@@ -5,6 +5,7 @@
 #include <ATen/core/Tensor.h>
 
 #include "base/dtype.hpp"
+#include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/model_slices.hpp"
 #include "runtime/model/tensor_group.hpp"
 
@@ -22,5 +23,8 @@ struct SlicedEntropy {
 
 // The sum of the losses, with equal bits on all ranks. Meta tensors allocate the same and return 0.
 [[nodiscard]] double sliced_cross_entropy(TensorGroup& group, const SlicedEntropy& entropy);
+// On a GPU, of logits without parts: writes losses, with equal bits on all ranks, and the gradient.
+// The three numbers of a row are floats.
+void gpu_sliced_cross_entropy(TensorGroup& group, device::Entropy entropy);
 
 }  // namespace sluice

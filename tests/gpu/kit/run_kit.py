@@ -4,7 +4,7 @@
 Usage: run_kit.py [--build FOLDER] [--backend auto|nccl|gloo] [--out FOLDER] [STEP ... | all]
 
 Beside a kit.tar.xz (make_kit.py) the kit runs, with the libtorch of this Python's torch; with --build a build folder of a
-checkout runs.  docs/gpu.md names the steps; without names the first six run.  Each step has a log in OUT (./gpu-out); the
+checkout runs.  docs/gpu.md names the steps; without names the first seven run.  Each step has a log in OUT (./gpu-out); the
 exit code is the number of steps that failed.
 """
 import argparse
@@ -223,13 +223,13 @@ def free_port():
         return probe.getsockname()[1]
 
 
-def two_ranks(kit, run, settings):
-    """NCCL refuses two ranks on one card of one host, so each says that it is a host of its own."""
-    config = kit.config(run, "gpt2", TINY | settings | {"launch.timeout": 60})
-    port, ranks, logs = free_port(), [], [kit.work / f"{run}-{rank}.txt" for rank in (0, 1)]
+def ranks_on_one_card(kit, run, model, settings, count=2):
+    """NCCL refuses ranks on one card of one host, so each says that it is a host of its own."""
+    config = kit.config(run, model, TINY | settings | {"launch.timeout": 60})
+    port, ranks, logs = free_port(), [], [kit.work / f"{run}-{rank}.txt" for rank in range(count)]
     with contextlib.ExitStack() as files:
         for rank, log in enumerate(logs):
-            env = {"RANK": rank, "WORLD_SIZE": 2, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1",
+            env = {"RANK": rank, "WORLD_SIZE": count, "LOCAL_RANK": 0, "LOCAL_WORLD_SIZE": 1, "MASTER_ADDR": "127.0.0.1",
                    "MASTER_PORT": port, "NCCL_HOSTID": f"host{rank}", "NCCL_SOCKET_IFNAME": "lo", "NCCL_NET": "Socket",
                    "NCCL_P2P_DISABLE": 1, "NCCL_SHM_DISABLE": 1, "NCCL_IB_DISABLE": 1, "GLOO_SOCKET_IFNAME": "lo"}
             ranks.append(subprocess.Popen([str(kit.sluice), "train", str(config)], stdin=subprocess.DEVNULL,
@@ -245,15 +245,26 @@ def two_ranks(kit, run, settings):
                 rank.wait()
     texts = [log.read_text(errors="replace") for log in logs]
     print(*texts, sep="\n")
-    if codes != [0, 0]:
+    if codes != [0] * count:
         raise Failed(f"{run}: ranks ended with {codes}: {last_line(texts[0])}")
 
 
 def step_nccl(kit):
     kit.train("cpu-two", "gpt2", TINY | {"launch.backend": "gloo", "launch.nproc": 2})
     for stage in (0, 1, 2, 3):
-        two_ranks(kit, f"nccl{stage}", {"zero.stage": stage})
+        ranks_on_one_card(kit, f"nccl{stage}", "gpt2", {"zero.stage": stage})
         same(kit, f"nccl{stage}", "cpu-two", 1e-4)
+
+
+def step_mesh(kit):
+    tensor = {"parallel.tensor": 2}
+    sequence = tensor | {"parallel.sequence": True}
+    for name, model, settings, count in (
+            ("tensor-gpt2", "gpt2", tensor, 2), ("sequence-gpt2", "gpt2", sequence | {"zero.stage": 3}, 2),
+            ("sequence-llama", "llama", sequence, 2), ("tensor-data", "llama", sequence | {"zero.stage": 2}, 4)):
+        kit.train(f"cpu-{name}", model, TINY | settings | {"launch.backend": "gloo", "launch.nproc": count})
+        ranks_on_one_card(kit, f"nccl-{name}", model, settings, count)
+        same(kit, f"nccl-{name}", f"cpu-{name}", 1e-4)
 
 
 def step_memory(kit):
@@ -327,8 +338,8 @@ def step_big(kit):
 
 
 STEPS = {f.__name__.removeprefix("step_"): f for f in (
-    step_env, step_kernels, step_module, step_parity, step_stages, step_nccl, step_memory, step_tiers, step_doctor, step_speed,
-    step_peers, step_big)}
+    step_env, step_kernels, step_module, step_parity, step_stages, step_nccl, step_mesh, step_memory, step_tiers, step_doctor,
+    step_speed, step_peers, step_big)}
 
 
 def run_step(kit, name, out):
@@ -356,7 +367,7 @@ def main():
     unknown = [name for name in args.steps if name not in STEPS and name != "all"]
     if unknown:
         parser.error(f"there is no step {unknown[0]}; there are {', '.join(STEPS)}")
-    steps = list(STEPS) if "all" in args.steps else args.steps or list(STEPS)[:6]
+    steps = list(STEPS) if "all" in args.steps else args.steps or list(STEPS)[:7]
     try:
         kit = Kit(args)
     except Failed as failed:

@@ -32,7 +32,7 @@ std::string straight(const EngineOptions& options) {
   return key_of(write_train_step(plan_step(options, model).shape));
 }
 
-// The units of a GPU's run, unless it takes meshes, which GPUs do not run yet.
+// The units of a GPU's run, unless it takes pipeline stages, which GPUs do not run yet.
 TEST(Planner, ProfilesTheUnitsThatRunOnAGpu) {
   EngineOptions options = small_options();
   options.model.on_gpu = true;
@@ -51,6 +51,8 @@ TEST(Planner, ProfilesTheUnitsThatRunOnAGpu) {
   EXPECT_EQ(planned(options), straight(options));
   EXPECT_NE(straight(options), straight(host));
   options.parallel.tensor = 2;
+  EXPECT_TRUE(unit_options(options).on_gpu);
+  options.parallel.pipeline = 2;
   EXPECT_FALSE(unit_options(options).on_gpu);
 }
 
