@@ -8,6 +8,7 @@
 #include <string>
 
 #include "tests/gpu/null/channels.hpp"
+#include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
 #include "tests/gpu/null/record.hpp"
 
@@ -52,6 +53,10 @@ ncclResult_t passed(const Message& message, ncclComm_t comm, cudaStream_t stream
     fault(std::string("NCCL: ") + message.kind + " of " + std::to_string(message.bytes) +
           " bytes that are not on the device");
     return ncclInvalidArgument;
+  }
+  if (is_capturing(stream)) {
+    fault(std::string("NCCL: a graph with a ") + message.kind);
+    return ncclInvalidUsage;
   }
   count_work(Work::kMessage, stream);
   count_message(message.kind, message.bytes);

@@ -186,6 +186,101 @@ TEST_F(NullGpu, LaunchesAreCountedByKernel) {
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
 
+class Stream {
+ public:
+  Stream() { EXPECT_EQ(cudaStreamCreateWithPriority(&stream_, 0, 0), cudaSuccess); }
+  ~Stream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  [[nodiscard]] cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
+// A kernel and a fill, of one launch.
+void enqueue(cudaStream_t stream, const DeviceMemory& memory) {
+  static const char kernel = 0;
+  EXPECT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, stream), cudaSuccess);
+  EXPECT_EQ(cudaMemsetAsync(memory.get(), 7, 16, stream), cudaSuccess);
+}
+
+TEST_F(NullGpu, AGraphDoesNothingUntilItIsLaunched) {
+  const DeviceMemory memory;
+  const Stream stream;
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed), cudaSuccess);
+  enqueue(stream.get(), memory);
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  EXPECT_EQ(grown("/work/launches") + grown("/work/memsets"), 0);
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
+  ASSERT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+  EXPECT_EQ(grown("/work/launches"), 0) << "the host launched none of its kernels";
+  EXPECT_EQ(grown("/graph_launches"), 2);
+  EXPECT_EQ(grown("/graph_kernels/(not registered)"), 2);
+  EXPECT_EQ(grown("/work/memsets"), 2);
+  EXPECT_EQ(grown("/fault_count"), 0);
+  ASSERT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream.get()), cudaErrorInvalidValue);
+  expect_fault("no graph");
+}
+
+TEST_F(NullGpu, AGraphsMemoryMustStay) {
+  const Stream stream;
+  void* memory = nullptr;
+  ASSERT_EQ(cudaMalloc(&memory, kBytes), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed), cudaSuccess);
+  count_product({.m = 8, .n = 8, .k = 8, .a = memory, .b = memory, .c = memory}, stream.get());
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+  EXPECT_EQ(grown("/work/products"), 1);
+  ASSERT_EQ(cudaFree(memory), cudaSuccess);
+  EXPECT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+  EXPECT_THAT(last_fault(), HasSubstr("memory that was freed"));
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
+TEST_F(NullGpu, NoHostWaitsForAStreamThatCaptures) {
+  const DeviceMemory memory;
+  const Stream stream, other;
+  EXPECT_EQ(cudaStreamBeginCapture(nullptr, cudaStreamCaptureModeRelaxed), cudaErrorInvalidValue);
+  cudaEvent_t inside = nullptr, outside = nullptr;
+  ASSERT_EQ(cudaEventCreate(&inside), cudaSuccess);
+  ASSERT_EQ(cudaEventCreate(&outside), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(outside, other.get()), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(inside, stream.get()), cudaSuccess);
+  int number = 0;
+  const std::array refused{
+      cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed),
+      cudaStreamSynchronize(stream.get()),
+      cudaStreamQuery(stream.get()),
+      cudaEventSynchronize(inside),
+      cudaEventQuery(inside),
+      cudaStreamWaitEvent(stream.get(), outside, 0),
+      cudaStreamWaitEvent(other.get(), inside, 0),
+      cudaMemcpyAsync(&number, memory.get(), sizeof number, cudaMemcpyDeviceToHost, stream.get()),
+      cudaDeviceSynchronize()};
+  for (std::size_t i = 0; i < refused.size(); ++i) {
+    EXPECT_EQ(refused[i], cudaErrorInvalidValue) << "call " << i;
+  }
+  EXPECT_EQ(cudaStreamSynchronize(other.get()), cudaSuccess);
+  EXPECT_EQ(cudaEventQuery(outside), cudaSuccess);
+  EXPECT_EQ(grown("/fault_count"), 1 + std::ssize(refused));
+  cudaGraph_t graph = nullptr;
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+  EXPECT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaErrorInvalidValue);
+  EXPECT_EQ(cudaEventDestroy(inside), cudaSuccess);
+  EXPECT_EQ(cudaEventDestroy(outside), cudaSuccess);
+}
+
 TEST_F(NullGpu, StaleStreamsAndEventsAreFaults) {
   cudaEvent_t event = nullptr;
   ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);

@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "tests/gpu/null/channels.hpp"
+#include "tests/gpu/null/graphs.hpp"
+#include "tests/gpu/null/memory.hpp"
 
 namespace null_gpu {
 namespace {
@@ -24,6 +26,8 @@ constexpr std::array kWaitNames{"stream", "event", "device", "blocking_copy"};
 constexpr std::array kDirectionNames{"host_to_device", "device_to_host", "device_to_device",
                                      "host_to_host"};
 constexpr std::size_t kMostFaults = 100;
+constexpr char kGraph = 0;
+const void* const kGraphStream = &kGraph;  // not the default stream
 
 struct CopySum {
   std::int64_t copies = 0, bytes = 0, pageable_copies = 0, pageable_bytes = 0;
@@ -36,14 +40,14 @@ using Shape = std::tuple<std::int64_t, std::int64_t, std::int64_t, std::int64_t,
 
 struct Record {
   std::mutex mutex;
-  std::map<std::string, std::int64_t> launches, stubs;
+  std::map<std::string, std::int64_t> launches, graph_kernels, stubs;
   std::map<Shape, std::int64_t> products;
   std::array<std::int64_t, kWorkNames.size()> work{}, default_stream{};
   std::array<std::int64_t, kWaitNames.size()> waits{};
   std::array<CopySum, kDirectionNames.size()> copies{};
   std::map<std::string, MessageSum> messages;
   std::vector<std::string> faults;
-  std::int64_t queries = 0, fault_count = 0;
+  std::int64_t queries = 0, fault_count = 0, graph_launches = 0;
   std::size_t device_peak = 0, pinned_peak = 0;
   bool used = false;
 };
@@ -117,6 +121,14 @@ void write_map(std::ostream& out, const char* key,
   out << '}';
 }
 
+// Kernels by their names, as one reads them.
+void write_kernels(std::ostream& out, const char* key,
+                   const std::map<std::string, std::int64_t>& counts) {
+  std::map<std::string, std::int64_t> kernels;
+  for (const auto& [name, count] : counts) kernels[demangled(name)] += count;
+  write_map(out, key, kernels);
+}
+
 void write_copies(std::ostream& out, const Record& all) {
   out << ",\n  \"copies\": {";
   Joined parts(out);
@@ -166,9 +178,9 @@ std::string as_json(const Record& all) {
   write_copies(out, all);
   write_messages(out, all);
   write_channels(out);
-  std::map<std::string, std::int64_t> kernels;
-  for (const auto& [name, count] : all.launches) kernels[demangled(name)] += count;
-  write_map(out, "kernels", kernels);
+  out << ",\n  \"graph_launches\": " << all.graph_launches;
+  write_kernels(out, "kernels", all.launches);
+  write_kernels(out, "graph_kernels", all.graph_kernels);
   write_map(out, "stubs", all.stubs);
   write_products(out, all);
   out << "\n}\n";
@@ -218,7 +230,22 @@ bool is_aligned(const Product& p) {
          (p.n == 1 || whole(p.ldb * in)) && (p.m == 1 || p.n == 1 || whole(p.ldc * out));
 }
 
+void count_graph(const std::map<std::string, std::int64_t>& kernels) {
+  with_record([&](Record& all) {
+    ++all.graph_launches;
+    for (const auto& [name, count] : kernels) all.graph_kernels[name] += count;
+  });
+}
+
 void count_product(const Product& p, const void* stream) {
+  const auto again = [p] {
+    for (const void* matrix : {p.a, p.b, p.c}) {
+      if (place_of(matrix) != Place::kDevice)
+        fault("a graph's product takes memory that was freed");
+    }
+    count_product(p, kGraphStream);
+  };
+  if (recorded(stream, again)) return;
   count_work(Work::kProduct, stream);
   with_record([&](Record& all) {
     ++all.products[{p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.batch, p.type_in, p.type_out,

@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <string>
 
 namespace null_gpu {
@@ -35,7 +36,10 @@ struct Product {
 
 void count_work(Work work, const void* stream);
 void count_launch(const std::string& kernel, const void* stream);
+// Of a stream that records, the product is counted at each launch of the graph.
 void count_product(const Product& product, const void* stream);
+// A launch of a graph, with its kernels by name.
+void count_graph(const std::map<std::string, std::int64_t>& kernels);
 void count_copy(const Copy& copy);
 void count_wait(Wait wait);
 void count_query();  // of a stream or an event, without waiting

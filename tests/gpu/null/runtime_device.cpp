@@ -5,6 +5,7 @@
 #include <cstring>
 #include <map>
 
+#include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
 #include "tests/gpu/null/record.hpp"
 #include "tests/gpu/null/runtime.hpp"
@@ -159,6 +160,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
 }
 cudaError_t cudaDeviceSynchronize() {
   count_wait(Wait::kDevice);
+  if (any_capturing()) return refused("cudaDeviceSynchronize while a stream captures");
   return cudaSuccess;
 }
 

@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string>
 
+#include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
 #include "tests/gpu/null/record.hpp"
 #include "tests/gpu/null/runtime.hpp"
@@ -74,6 +75,8 @@ cudaError_t copied(void* to, const void* from, std::size_t bytes, cudaMemcpyKind
 
 cudaError_t set(void* to, int value, std::size_t bytes, const void* stream) {
   if (bytes == 0) return cudaSuccess;
+  if (recorded(stream, [=] { (void)set(to, value, bytes, cudaStreamPerThread); }))
+    return cudaSuccess;
   count_work(Work::kMemset, stream);
   if (!is_device_range(to, bytes)) {
     return refused("a memset of " + std::to_string(bytes) + " bytes outside of device memory");
@@ -155,6 +158,15 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
                             cudaStream_t stream) {
   if (bytes == 0) return cudaSuccess;
+  if (is_capturing(stream) &&
+      (place_of(to) == Place::kPageable || place_of(from) == Place::kPageable)) {
+    return refused("a graph with a copy of pageable memory");
+  }
+  // A graph's own copy is on no stream.
+  if (recorded(stream,
+               [=] { (void)cudaMemcpyAsync(to, from, bytes, kind, cudaStreamPerThread); })) {
+    return cudaSuccess;
+  }
   count_work(Work::kCopy, stream);
   if (place_of(to) == Place::kPageable && place_of(from) == Place::kDevice) {
     count_wait(Wait::kBlockingCopy);

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/record.hpp"
 #include "tests/gpu/null/runtime.hpp"
 
@@ -61,9 +62,16 @@ cudaError_t with_stream(cudaStream_t stream, const char* what) {
   return refused(std::string(what) + ": no live stream");
 }
 
-cudaError_t recorded(cudaEvent_t event, cudaStream_t stream) {
+cudaError_t record_event(cudaEvent_t event, cudaStream_t stream) {
   const cudaError_t status = with_event(event, "cudaEventRecord");
-  return status != cudaSuccess ? status : with_stream(stream, "cudaEventRecord");
+  if (status != cudaSuccess) return status;
+  note_event(event, stream);
+  return with_stream(stream, "cudaEventRecord");
+}
+
+// Of a stream or an event that the host looks at or waits for.
+cudaError_t outside_of_graphs(bool in_graph, const char* what) {
+  return in_graph ? refused(std::string(what) + " of what a stream only records") : cudaSuccess;
 }
 
 }  // namespace
@@ -86,32 +94,25 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   count_query();
-  return with_stream(stream, "cudaStreamQuery");
+  const cudaError_t status = outside_of_graphs(is_capturing(stream), "cudaStreamQuery");
+  return status != cudaSuccess ? status : with_stream(stream, "cudaStreamQuery");
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   count_wait(Wait::kStream);
-  return with_stream(stream, "cudaStreamSynchronize");
+  const cudaError_t status = outside_of_graphs(is_capturing(stream), "cudaStreamSynchronize");
+  return status != cudaSuccess ? status : with_stream(stream, "cudaStreamSynchronize");
 }
+// A graph cannot wait for work outside of it, and no work outside for a part of it.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  if (is_capturing(stream) != belongs_to_graph(event)) {
+    return refused("cudaStreamWaitEvent between a graph and work outside of it");
+  }
   const cudaError_t status = with_event(event, "cudaStreamWaitEvent");
   return status != cudaSuccess ? status : with_stream(stream, "cudaStreamWaitEvent");
 }
-cudaError_t cudaStreamIsCapturing(cudaStream_t, cudaStreamCaptureStatus* status) {
-  *status = cudaStreamCaptureStatusNone;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamGetCaptureInfo(cudaStream_t, cudaStreamCaptureStatus* status,
-                                     unsigned long long* id, cudaGraph_t*, const cudaGraphNode_t**,
-                                     const cudaGraphEdgeData**, std::size_t*) {
-  *status = cudaStreamCaptureStatusNone;
-  if (id != nullptr) *id = 0;
-  return cudaSuccess;
-}
-cudaError_t cudaStreamBeginCapture(cudaStream_t, cudaStreamCaptureMode) {
-  return refused("cudaStreamBeginCapture: the null GPU captures no graphs");
-}
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
+  if (is_capturing(stream)) return refused("a graph with a callback of the host");
   callback(stream, cudaSuccess, data);
   return cudaSuccess;
 }
@@ -125,18 +126,20 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return events().drop(event) ? cudaSuccess : refused("cudaEventDestroy: no live event");
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
-  return recorded(event, stream);
+  return record_event(event, stream);
 }
 cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
-  return recorded(event, stream);
+  return record_event(event, stream);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   count_query();
-  return with_event(event, "cudaEventQuery");
+  const cudaError_t status = outside_of_graphs(belongs_to_graph(event), "cudaEventQuery");
+  return status != cudaSuccess ? status : with_event(event, "cudaEventQuery");
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   count_wait(Wait::kEvent);
-  return with_event(event, "cudaEventSynchronize");
+  const cudaError_t status = outside_of_graphs(belongs_to_graph(event), "cudaEventSynchronize");
+  return status != cudaSuccess ? status : with_event(event, "cudaEventSynchronize");
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   *ms = 1;
