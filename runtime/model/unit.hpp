@@ -23,6 +23,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "runtime/model/loss_sum.hpp"
 
 namespace sluice {
 
@@ -129,9 +130,9 @@ class LossHead {
   // Sum of the losses over all positions. targets: [B, S] int64. With a sink also computes the
   // gradients of (sum x grad_scale) by the parameters and, in grad_input, by the input. scratch:
   // uint8.
-  virtual double loss(std::span<const at::Tensor> params, const at::Tensor& input,
-                      const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
-                      GradSink* sink, at::Tensor* grad_input) = 0;
+  virtual LossSum loss(std::span<const at::Tensor> params, const at::Tensor& input,
+                       const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
+                       GradSink* sink, at::Tensor* grad_input) = 0;
   // Logits [B, V] fp32 of position `position`.
   virtual at::Tensor logits(std::span<const at::Tensor> params, const at::Tensor& input,
                             std::int64_t position) = 0;

@@ -13,6 +13,7 @@
 #include "runtime/engine/ops/grad_sinks.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/engine/update_step.hpp"
+#include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/program/write/use_order.hpp"
 
@@ -24,7 +25,11 @@ ComputeOps::ComputeOps(const StepParts& parts, BatchOps& batches)
       flights_(parts.flights),
       store_(parts.store),
       batches_(batches),
-      caches_(parts.setup.shape().units.size()) {}
+      caches_(parts.setup.shape().units.size()) {
+  if (!setup_.trains() || !setup_.device.is_cuda() || !setup_.shape().ends_model()) return;
+  losses_ = empty_tensor({setup_.shape().micro_batches}, c10::ScalarType::Double, setup_.device);
+  read_losses_ = empty_tensor(losses_.sizes(), c10::ScalarType::Double).pin_memory();
+}
 
 void ComputeOps::begin_program() {
   if (run_.mode != RunMode::kDecode) cached_ = 0;
@@ -81,10 +86,14 @@ void ComputeOps::loss_head(const Op& op) {
   } else {
     open_grads(op);
     GroupSink sink(store_, setup_.spec().units[u]);
-    run_.loss_sum +=
-        head.loss(params, input, flight.targets,
-                  run_.input.loss_scale / run_.loss_divisor(setup_.tokens_of_step()), scratch_,
-                  op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
+    const LossSum loss =
+        head.loss(params, input, flight.targets, run_.loss_factor(setup_.tokens_of_step()),
+                  scratch_, op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
+    if (run_.training() && losses_.defined()) {
+      loss.write_to(losses_.select(0, op.micro_batch));
+    } else {
+      run_.loss_sum += loss;
+    }
     if (op.save) look_at(flight.gradient);
     drop_unread_gradient(op);
   }
@@ -151,6 +160,14 @@ void ComputeOps::look_at_grads(const Op& op) {
     const at::Tensor& grad = nth(store_.group(ref.group).grads, ref.index);
     if (grad.defined()) look_at(grad);
   }
+}
+
+void ComputeOps::add_losses() {
+  if (!losses_.defined()) return;
+  read_losses_.copy_(losses_);
+  const std::span<const double> losses(host_data<double>(read_losses_),
+                                       static_cast<std::size_t>(read_losses_.numel()));
+  for (const double loss : losses) run_.loss_sum += loss;
 }
 
 at::Tensor ComputeOps::take_logits() { return std::exchange(logits_, {}); }

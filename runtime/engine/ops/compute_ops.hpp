@@ -28,6 +28,9 @@ class ComputeOps {
   void loss_head(const Op& op);
   void backward(const Op& op);
   void backward_weights(const Op& op);
+  // In training, after the last loss head: adds the losses that a GPU has to the run's sum. The
+  // host waits once for all micro-batches.
+  void add_losses();
 
   // Of the last program in kLogits or kDecode: [rows, words of this rank]; undefined on ranks
   // without the loss head.
@@ -50,6 +53,8 @@ class ComputeOps {
   GroupStore& store_;
   BatchOps& batches_;
   at::Tensor scratch_;
+  at::Tensor losses_;       // fp64, of a training step's micro-batches on a GPU; else undefined
+  at::Tensor read_losses_;  // the same in registered memory
   at::Tensor logits_;
   std::vector<at::Tensor> caches_;  // by unit
   std::int64_t cached_ = 0;

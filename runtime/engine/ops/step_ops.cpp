@@ -135,6 +135,7 @@ Ticket StepOps::communicate(const Op& op) {
       return {};
     case OpKind::kNormAndScale:
       gradients_.settle_replicas();
+      compute_.add_losses();
       norm_.norm_and_scale();
       return {};
     case OpKind::kReceiveActivation:

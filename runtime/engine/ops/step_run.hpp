@@ -53,6 +53,10 @@ struct StepRun {
   [[nodiscard]] double loss_divisor(double tokens) const {
     return learned_targets > 0 ? learned_targets : tokens;
   }
+  // What the gradients of a micro-batch's sum of losses are multiplied by.
+  [[nodiscard]] double loss_factor(double tokens) const {
+    return input.loss_scale / loss_divisor(tokens);
+  }
   // Whether the step was clipped or thrown away.
   [[nodiscard]] bool clipped() const { return !result.finite() || clip_coefficient != 1.0; }
   // The step's update, of gradients scaled by `clip`.

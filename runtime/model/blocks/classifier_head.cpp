@@ -34,9 +34,9 @@ class ClassifierHead final : public LossHead {
     return products_.scratch_bytes(rows, dtype);
   }
 
-  double loss(std::span<const at::Tensor> params, const at::Tensor& input,
-              const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
-              GradSink* sink, at::Tensor* grad_input) override {
+  LossSum loss(std::span<const at::Tensor> params, const at::Tensor& input,
+               const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
+               GradSink* sink, at::Tensor* grad_input) override {
     const c10::AutoGradMode no_graph(false);
     const std::int64_t batch = input.size(0);
     const at::Tensor x_MH = input.reshape({-1, options_.hidden});
@@ -77,11 +77,11 @@ class ClassifierHead final : public LossHead {
       products_.in_fp32(classifier.grad, dlogits_CV.t(), h_CH, classifier.accumulate);
       classifier.accumulate = true;
     }
-    if (options_.on_gpu) sum = total_of(losses_N);
-    if (sink == nullptr) return sum;
-    const at::Tensor dh_MH = group_ ? summing.finish() : dh_NH;
-    *grad_input = norm_->backward(params, {x_MH, normed, dh_MH}, *sink).view(input.sizes());
-    return sum;
+    if (sink != nullptr) {
+      const at::Tensor dh_MH = group_ ? summing.finish() : dh_NH;
+      *grad_input = norm_->backward(params, {x_MH, normed, dh_MH}, *sink).view(input.sizes());
+    }
+    return options_.on_gpu ? LossSum(losses_N) : LossSum(sum);
   }
 
   at::Tensor logits(std::span<const at::Tensor> params, const at::Tensor& input,
@@ -135,12 +135,6 @@ class ClassifierHead final : public LossHead {
   [[nodiscard]] at::Tensor losses_of(const at::Tensor& h_NH) const {
     if (!options_.on_gpu) return {};
     return empty_tensor({h_NH.size(0)}, c10::ScalarType::Float, h_NH.device());
-  }
-
-  // The only wait for the GPU.
-  static double total_of(const at::Tensor& losses_N) {
-    const at::Tensor total = losses_N.sum(c10::ScalarType::Double);
-    return total.is_meta() ? 0 : total.item<double>();
   }
 
   // Sum of the losses; 0 on a GPU, which writes the losses of rows. On the host the gradient
