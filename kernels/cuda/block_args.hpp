@@ -107,6 +107,26 @@ struct BranchArgs {
   MaskPlace mask;
 };
 
+// Tokens by their row of a table: rows[n], or n % period where `rows` is null.
+struct TokenRows {
+  const std::int64_t* rows = nullptr;
+  std::int64_t tokens = 0;
+  std::int64_t period = 1;
+};
+
+// grad [rows, hidden], which begins at row `first` of its table, += dy [tokens, hidden], each token
+// to its row. Tokens of other rows add nothing.
+struct EmbeddingGradient {
+  float* grad = nullptr;
+  const void* dy = nullptr;
+  std::int32_t* order = nullptr;  // [tokens] scratch
+  DType dtype = DType::kFloat32;
+  TokenRows at;
+  std::int64_t first = 0;
+  std::int64_t rows = 0;
+  std::int64_t hidden = 0;
+};
+
 // A row without a target: no loss, no gradient (kIgnoreTarget of softmax_cross_entropy.hpp).
 inline constexpr std::int64_t kNoTarget = -100;
 
@@ -143,32 +163,18 @@ struct EntropyArgs {
   EntropySlices slices{};
 };
 
-// Rows [first, first + rows) of a token table of `words` rows, and tokens [count]: the slice of a
-// rank (embedding_slice.hpp).
-struct TokenSlice {
-  const std::int64_t* tokens = nullptr;
+// out[t] = the row of tokens[t] in a rank's slice of a table of `words` rows, which begins at row
+// `first`; zeros if another slice has the row, NaN if no slice has it.
+struct TokenLookup {
+  void* out = nullptr;                   // [count, hidden]
+  const void* table = nullptr;           // [rows, hidden]
+  const std::int64_t* tokens = nullptr;  // [count]
+  DType dtype = DType::kFloat32;
   std::int64_t count = 0;
   std::int64_t first = 0;
   std::int64_t rows = 0;
   std::int64_t words = 0;
   std::int64_t hidden = 0;
-  DType dtype = DType::kFloat32;
-};
-
-// out[t] = the slice's row of tokens[t]; zeros if another slice has it, NaN if no slice has it.
-struct TokenLookup {
-  TokenSlice at;
-  void* out = nullptr;          // [count, hidden]
-  const void* table = nullptr;  // [rows, hidden]
-};
-
-// grad[tokens[i] - first] += dy[order[i]] for the tokens of the slice, in the order of i. Equal
-// tokens are neighbours.
-struct TokenGradient {
-  TokenSlice at;
-  const std::int64_t* order = nullptr;  // [count]
-  float* grad = nullptr;                // [rows, hidden]
-  const void* dy = nullptr;             // [count, hidden]
 };
 
 }  // namespace sluice::cuda

@@ -3,7 +3,7 @@
 // same from run to run. Buffers that are multiples of 16 bytes, with rows that are such multiples,
 // are read and written 16 bytes at a time; any others an element at a time.
 //
-// CPU bits: GELU, SwiGLU, rotary positions, dropout, column sums, lookup and gradient of tokens,
+// CPU bits: GELU, SwiGLU, rotary positions, dropout, column sums, lookup and gradient of embeddings,
 // weight gradients of norms (with equal statistics). The statistics of norms and the two means of
 // their input gradient are fp32 sums in an order of their own, so a norm differs from the CPU's in
 // the last bits.
@@ -29,10 +29,11 @@ void launch_rope(const RopeTokens& tokens, StreamRef stream);
 void launch_branch(const BranchArgs& args, StreamRef stream);
 // Both launch_branch and launch_norm_forward of its result: rows.at.x is args.out. Their bits.
 void launch_branch_norm(const BranchArgs& args, const NormRows& rows, void* y, StreamRef stream);
+// Two kernels. The first compares every two tokens.
+void launch_embedding_gradient(const EmbeddingGradient& args, StreamRef stream);
 void launch_entropy(const EntropyArgs& args, StreamRef stream);
 // Writes this slice's parts [rows] of `args`, whose parts, losses and gradient are not used.
 void launch_entropy_parts(const EntropyArgs& args, EntropyPart* parts, StreamRef stream);
 void launch_token_lookup(const TokenLookup& args, StreamRef stream);
-void launch_token_gradient(const TokenGradient& args, StreamRef stream);
 
 }  // namespace sluice::cuda

@@ -1,4 +1,6 @@
-// Lookup in a rank's slice of a token table, and its gradient: one token by the threads of a row.
+// Lookup in a token table or a rank's slice of one, and its gradient, with the bits of kernels/cpu:
+// the tokens of one row are added in their order. No atomics and no sum beside the gradient: one
+// body sorts the tokens by row, another adds up a row.
 #pragma once
 
 #include "kernels/cuda/block_args.hpp"
@@ -9,13 +11,13 @@ namespace sluice::cuda {
 template <class T>
 SLUICE_BODY void token_lookup_body(const TokenLookup& a, std::int64_t t, const Worker& worker,
                                    bool aligned) {
-  const std::int64_t token = a.at.tokens[t];
-  const std::int64_t row = token - a.at.first;
-  const bool own = row >= 0 && row < a.at.rows;
-  const bool known = token >= 0 && token < a.at.words;
-  const T* from = static_cast<const T*>(a.table) + row * a.at.hidden;
-  T* to = static_cast<T*>(a.out) + t * a.at.hidden;
-  for_packs<T>(a.at.hidden, worker, [&](std::int64_t i, std::int64_t n) {
+  const std::int64_t token = a.tokens[t];
+  const std::int64_t row = token - a.first;
+  const bool own = row >= 0 && row < a.rows;
+  const bool known = token >= 0 && token < a.words;
+  const T* from = static_cast<const T*>(a.table) + row * a.hidden;
+  T* to = static_cast<T*>(a.out) + t * a.hidden;
+  for_packs<T>(a.hidden, worker, [&](std::int64_t i, std::int64_t n) {
     Pack<T> values;
     if (own) {
       values = load_pack(from + i, n, aligned);
@@ -26,44 +28,69 @@ SLUICE_BODY void token_lookup_body(const TokenLookup& a, std::int64_t t, const W
   });
 }
 
-// The fp32 elements that go with a pack of T.
-template <class T>
-SLUICE_BODY Pack<T> load_sums(const float* from, std::int64_t n, bool aligned) {
-  constexpr int kFloats = Pack<float>::kSize;
-  Pack<T> sums;
-  for (int k = 0; k < Pack<T>::kSize; k += kFloats) {
-    const Pack<float> part = load_pack(from + k, n - k, aligned);
-    for (int j = 0; j < kFloats; ++j) sums.v[k + j] = part.v[j];
-  }
-  return sums;
+SLUICE_BODY std::int64_t row_of_token(const TokenRows& at, std::int64_t token) {
+  return at.rows == nullptr ? token % at.period : at.rows[token];
 }
 
-template <class T>
-SLUICE_BODY void store_sums(float* to, const Pack<T>& sums, std::int64_t n, bool aligned) {
-  constexpr int kFloats = Pack<float>::kSize;
-  for (int k = 0; k < Pack<T>::kSize; k += kFloats) {
-    Pack<float> part;
-    for (int j = 0; j < kFloats; ++j) part.v[j] = sums.v[k + j];
-    store_pack(to + k, part, n - k, aligned);
+// The token's place among all: by row, then by token. It is compared with every token, which are
+// few, so a sort in one launch.
+SLUICE_BODY std::int64_t place_of_token(const TokenRows& at, std::int64_t token) {
+  if (at.rows == nullptr) {
+    const std::int64_t row = token % at.period, rest = at.tokens % at.period;
+    return row * (at.tokens / at.period) + (row < rest ? row : rest) + token / at.period;
   }
+  const std::int64_t row = at.rows[token];
+  std::int64_t place = 0;
+  for (std::int64_t n = 0; n < token; ++n) place += at.rows[n] <= row ? 1 : 0;
+  for (std::int64_t n = token + 1; n < at.tokens; ++n) place += at.rows[n] < row ? 1 : 0;
+  return place;
 }
 
-// The first of equal tokens adds them all, so each element has one writer.
+// Adds the tokens of one row from place `first` of the order on to a run of its elements.
 template <class T>
-SLUICE_BODY void token_gradient_body(const TokenGradient& a, std::int64_t i, const Worker& worker,
-                                     bool aligned) {
-  const std::int64_t token = a.at.tokens[i];
-  const std::int64_t row = token - a.at.first;
-  if (row < 0 || row >= a.at.rows || (i > 0 && a.at.tokens[i - 1] == token)) return;
-  const T* dy = static_cast<const T*>(a.dy);
-  for_packs<T>(a.at.hidden, worker, [&](std::int64_t at, std::int64_t n) {
-    float* const to = a.grad + row * a.at.hidden + at;
-    Pack<T> sums = load_sums<T>(to, n, aligned);
-    for (std::int64_t k = i; k < a.at.count && a.at.tokens[k] == token; ++k) {
-      const Pack<T> next = load_pack(dy + a.order[k] * a.at.hidden + at, n, aligned);
-      for (int j = 0; j < Pack<T>::kSize; ++j) sums.v[j] += next.v[j];
+SLUICE_BODY void add_tokens(const EmbeddingGradient& a, std::int64_t row, std::int64_t first,
+                            std::int64_t i, float (&sum)[Pack<T>::kCount], bool aligned) {
+  constexpr int kAhead = 4;  // loads in flight
+  const T* dy = static_cast<const T*>(a.dy) + i;
+  int count = kAhead;
+  for (std::int64_t place = first; count == kAhead; place += kAhead) {
+    Pack<T> next[kAhead];
+    count = 0;
+    for (int j = 0; j < kAhead; ++j) {
+      const std::int64_t at = place + j;
+      const bool mine = at < a.at.tokens && row_of_token(a.at, a.order[at]) == row;
+      const std::int64_t token = a.order[mine ? at : first];
+      next[j] = load_pack(dy + token * a.hidden, a.hidden - i, aligned);
+      count += mine ? 1 : 0;
     }
-    store_sums(to, sums, n, aligned);
+    for (int j = 0; j < kAhead; ++j) {
+      for (int k = 0; k < Pack<T>::kSize; ++k) sum[k] = j < count ? sum[k] + next[j].v[k] : sum[k];
+    }
+  }
+}
+
+// The row whose tokens begin at `place` of the order, if one does.
+template <class T>
+SLUICE_BODY void embedding_row_body(const EmbeddingGradient& a, std::int64_t place,
+                                    const Worker& worker, bool aligned) {
+  constexpr int kFloats = Pack<float>::kSize;
+  const std::int64_t row = row_of_token(a.at, a.order[place]);
+  const std::int64_t own = row - a.first;
+  if (own < 0 || own >= a.rows) return;
+  if (place > 0 && row_of_token(a.at, a.order[place - 1]) == row) return;
+  for_packs<T>(a.hidden, worker, [&](std::int64_t i, std::int64_t n) {
+    float* to = a.grad + own * a.hidden + i;
+    float sum[Pack<T>::kCount];
+    for (int k = 0; k < Pack<T>::kSize; k += kFloats) {
+      const Pack<float> old = load_pack(to + k, n - k, aligned);
+      for (int j = 0; j < kFloats; ++j) sum[k + j] = old.v[j];
+    }
+    add_tokens<T>(a, row, place, i, sum, aligned);
+    for (int k = 0; k < Pack<T>::kSize; k += kFloats) {
+      Pack<float> total;
+      for (int j = 0; j < kFloats; ++j) total.v[j] = sum[k + j];
+      store_pack(to + k, total, n - k, aligned);
+    }
   });
 }
 

@@ -68,7 +68,8 @@ class SlicedEmbedding final : public Unit {
     if (!target.wanted()) return {};
     if (!target.accumulate) target.grad.zero_();
     if (takes_gpu_path(grad_NH)) {
-      device::add_token_gradients(target.grad, grad_NH, tokens_BS.flatten(), words());
+      device::embedding_gradient(
+          {.grad = target.grad, .dy = grad_NH, .rows = tokens_BS.flatten(), .first = vocab_.first});
     } else if (!grad_NH.is_meta()) {
       embedding_slice_backward(host_data<float>(target.grad), host_bytes(grad_NH),
                                dtype_of(grad_NH), slice(tokens_BS));
@@ -196,9 +197,12 @@ class SlicedEmbedding final : public Unit {
     if (!target.accumulate) target.grad.zero_();
     const std::int64_t B = grad_BSH.size(0);
     if (takes_gpu_path(grad_BSH)) {
-      device::add_token_gradients(target.grad, grad_BSH.view({-1, options_.hidden}),
-                                  gpu_positions(call, B, own, grad_BSH.device()),
-                                  whole(target.grad));
+      const bool packed = call.documents != nullptr;
+      device::embedding_gradient(
+          {.grad = packed ? target.grad : target.grad.narrow(0, own.first, own.count),
+           .dy = grad_BSH.view({-1, options_.hidden}),
+           .rows = packed ? gpu_positions(call, B, own, grad_BSH.device()) : Tensor(),
+           .period = own.count});
     } else if (!grad_BSH.is_meta()) {
       embedding_backward(host_data<float>(target.grad), positions_of(call, B, own),
                          host_bytes(grad_BSH), dtype_of(grad_BSH), target.grad.size(0),

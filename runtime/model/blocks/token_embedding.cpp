@@ -5,6 +5,7 @@
 
 #include "kernels/cpu/embedding.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
+#include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/math/dropout.hpp"
@@ -39,9 +40,17 @@ class TokenEmbedding final : public Unit {
                       const at::Tensor& tokens_BS, std::unique_ptr<Saved> /*saved*/,
                       const at::Tensor& grad_output, GradSink& sink) override {
     const at::Tensor grad_BSH = dropout(grad_output, options_.dropout, call, 0).contiguous();
-    add_rows(sink.target(0), tokens_BS.flatten(), grad_BSH, params[0].size(0));
-    if (params.size() == 1) return {};
-    add_rows(sink.target(1), positions_of(call, tokens_BS), grad_BSH, params[1].size(0));
+    const bool gpu = takes_gpu_path(grad_BSH);
+    const auto add = [&](int index, const at::Tensor& rows) {
+      const GradTarget target = sink.target(index);
+      if (!target.wanted()) return;
+      if (!target.accumulate) target.grad.zero_();
+      if (gpu) return add_on_gpu(target.grad, rows, grad_BSH);
+      add_on_host(target.grad, rows, grad_BSH);
+    };
+    add(0, tokens_BS.flatten());
+    if (params.size() > 1)
+      add(1, gpu ? gpu_positions_of(call, tokens_BS) : positions_of(call, tokens_BS));
     return {};
   }
 
@@ -94,9 +103,14 @@ class TokenEmbedding final : public Unit {
     at::Tensor positions =
         at::arange(tokens_BS.size(1), tokens_BS.options()).repeat({tokens_BS.size(0)});
     if (call.documents == nullptr || positions.is_meta()) return positions;
-    if (positions.is_cuda()) return call.documents->positions(positions.device());
     call.documents->write_positions(host_data<std::int64_t>(positions));
     return positions;
+  }
+
+  // Undefined: a token's place in its row.
+  static at::Tensor gpu_positions_of(const UnitCall& call, const at::Tensor& tokens_BS) {
+    if (call.documents == nullptr || tokens_BS.is_meta()) return {};
+    return call.documents->positions(tokens_BS.device());
   }
 
   // The meta device has no kernel of libtorch's operator.
@@ -108,19 +122,20 @@ class TokenEmbedding final : public Unit {
     return {host_data<std::int64_t>(tokens), static_cast<std::size_t>(tokens.numel())};
   }
 
-  void add_rows(const GradTarget& target, const at::Tensor& rows, const at::Tensor& grad_BSH,
-                std::int64_t table_rows) const {
-    if (!target.wanted()) return;
-    if (!target.accumulate) target.grad.zero_();
-    if (grad_BSH.is_cpu()) {
-      embedding_backward(host_data<float>(target.grad), ids(rows), host_bytes(grad_BSH),
-                         dtype_of(grad_BSH), table_rows, options_.hidden);
-    } else if (takes_gpu_path(grad_BSH)) {
-      const at::Tensor wide = grad_BSH.view({-1, options_.hidden}).to(c10::ScalarType::Float);
-      if (wide.is_meta()) return;
-      // In the order of sorted rows, so that bits repeat; no V x H temporary.
-      target.grad.index_put_({std::optional<at::Tensor>(rows)}, wide, /*accumulate=*/true);
-    }
+  void add_on_host(const at::Tensor& grad_VH, const at::Tensor& rows,
+                   const at::Tensor& grad_BSH) const {
+    if (!grad_BSH.is_cpu()) return;
+    embedding_backward(host_data<float>(grad_VH), ids(rows), host_bytes(grad_BSH),
+                       dtype_of(grad_BSH), grad_VH.size(0), options_.hidden);
+  }
+
+  // `rows` undefined: positions.
+  void add_on_gpu(const at::Tensor& grad_VH, const at::Tensor& rows,
+                  const at::Tensor& grad_BSH) const {
+    device::embedding_gradient({.grad = grad_VH,
+                                .dy = grad_BSH.view({-1, options_.hidden}),
+                                .rows = rows,
+                                .period = grad_BSH.size(1)});
   }
 
   const ModelOptions options_;

@@ -19,10 +19,10 @@ struct CudaBlockKernels {
   decltype(cuda::launch_rope)* rope;
   decltype(cuda::launch_branch)* branch;
   decltype(cuda::launch_branch_norm)* branch_norm;
+  decltype(cuda::launch_embedding_gradient)* embedding_gradient;
   decltype(cuda::launch_entropy)* entropy;
   decltype(cuda::launch_entropy_parts)* entropy_parts;
   decltype(cuda::launch_token_lookup)* token_lookup;
-  decltype(cuda::launch_token_gradient)* token_gradient;
 };
 
 // What the module exports.

@@ -22,10 +22,10 @@ constexpr CudaBlockKernels kKernels{.stream = current_stream,
                                     .rope = cuda::launch_rope,
                                     .branch = cuda::launch_branch,
                                     .branch_norm = cuda::launch_branch_norm,
+                                    .embedding_gradient = cuda::launch_embedding_gradient,
                                     .entropy = cuda::launch_entropy,
                                     .entropy_parts = cuda::launch_entropy_parts,
-                                    .token_lookup = cuda::launch_token_lookup,
-                                    .token_gradient = cuda::launch_token_gradient};
+                                    .token_lookup = cuda::launch_token_lookup};
 
 }  // namespace
 }  // namespace sluice

@@ -1,9 +1,5 @@
 #include "runtime/model/device/device_kernels.hpp"
 
-#include <ATen/ops/sort.h>
-
-#include <optional>
-#include <utility>
 #include <vector>
 
 #include "base/error.hpp"
@@ -106,30 +102,6 @@ cuda::EntropyArgs args_of(const Entropy& entropy) {
                  .first = slice.own.first,
                  .words = slice.words};
   return args;
-}
-
-cuda::TokenSlice slice_of(const Tensor& tokens, const Tensor& rows, const TokenTable& table) {
-  return {.tokens = static_cast<const std::int64_t*>(data(tokens)),
-          .count = tokens.numel(),
-          .first = table.own.first,
-          .rows = table.own.count,
-          .words = table.words,
-          .hidden = rows.size(1),
-          .dtype = dtype_of(rows)};
-}
-
-// Tokens in ascending order, and the place of each in `tokens`: int64 [N], [N]. The meta device has
-// no kernel of libtorch's operator.
-std::pair<Tensor, Tensor> sorted(const Tensor& tokens) {
-  if (tokens.is_meta()) {
-    const auto like = [&] {
-      return empty_tensor(tokens.sizes(), tokens.scalar_type(), tokens.device());
-    };
-    return {like(), like()};
-  }
-  auto [values, order] =
-      at::sort(tokens, std::optional<bool>(true), /*dim=*/0, /*descending=*/false);
-  return {values, order};
 }
 
 }  // namespace
@@ -248,6 +220,23 @@ Tensor keep_mask(const Tensor& x, const DropoutPlace& place) {
   return mask;
 }
 
+void embedding_gradient(const EmbeddingRows& rows) {
+  const std::int64_t tokens = rows.dy.size(0);
+  const Tensor order = empty_tensor({tokens}, c10::ScalarType::Int, rows.dy.device());
+  if (rows.dy.is_meta()) return;
+  kernels().embedding_gradient({.grad = numbers(rows.grad),
+                                .dy = data(rows.dy),
+                                .order = static_cast<std::int32_t*>(data(order)),
+                                .dtype = dtype_of(rows.dy),
+                                .at = {.rows = static_cast<const std::int64_t*>(data(rows.rows)),
+                                       .tokens = tokens,
+                                       .period = rows.period},
+                                .first = rows.first,
+                                .rows = rows.grad.size(0),
+                                .hidden = rows.grad.size(1)},
+                               stream_of(rows.dy));
+}
+
 void cross_entropy(const Entropy& entropy) {
   if (entropy.logits.is_meta()) return;
   kernels().entropy(args_of(entropy), stream_of(entropy.logits));
@@ -266,19 +255,16 @@ Tensor entropy_parts(const Entropy& entropy) {
 void look_up_tokens(const Tensor& out, const Tensor& rows, const Tensor& tokens,
                     const TokenTable& table) {
   if (out.is_meta()) return;
-  kernels().token_lookup(
-      {.at = slice_of(tokens, out, table), .out = data(out), .table = data(rows)}, stream_of(out));
-}
-
-void add_token_gradients(const Tensor& grad, const Tensor& dy, const Tensor& tokens,
-                         const TokenTable& table) {
-  const auto [values, order] = sorted(tokens);
-  if (dy.is_meta()) return;
-  kernels().token_gradient({.at = slice_of(values, dy, table),
-                            .order = static_cast<const std::int64_t*>(data(order)),
-                            .grad = numbers(grad),
-                            .dy = data(dy)},
-                           stream_of(dy));
+  kernels().token_lookup({.out = data(out),
+                          .table = data(rows),
+                          .tokens = static_cast<const std::int64_t*>(data(tokens)),
+                          .dtype = dtype_of(out),
+                          .count = tokens.numel(),
+                          .first = table.own.first,
+                          .rows = table.own.count,
+                          .words = table.words,
+                          .hidden = out.size(1)},
+                         stream_of(out));
 }
 
 }  // namespace sluice::device

@@ -67,6 +67,18 @@ void end_branch(const Branch& branch, const at::Tensor& y, const Norm& norm);
 // The factors 0 and 1 of a place's dropout, of x's shape and type.
 [[nodiscard]] at::Tensor keep_mask(const at::Tensor& x, const DropoutPlace& place);
 
+// grad [R, H] fp32 += dy [N, H], token n to row rows[n] - first (rows: int64 [N]), or n % period
+// where `rows` is undefined; tokens of other rows add nothing. The tokens of a row are added in
+// their order, as on the host.
+struct EmbeddingRows {
+  const at::Tensor& grad;
+  const at::Tensor& dy;
+  at::Tensor rows{};
+  std::int64_t period = 1;
+  std::int64_t first = 0;
+};
+void embedding_gradient(const EmbeddingRows& rows);
+
 // The slices of a vocabulary over tensor-parallel ranks: the words of the logits, those of all
 // slices, and fp32 [ranks, C, 3] of entropy_parts().
 struct EntropySlice {
@@ -98,9 +110,5 @@ struct TokenTable {
 // out [N, H] = rows [own.count, H] of `tokens` [N], zeros for those of other ranks.
 void look_up_tokens(const at::Tensor& out, const at::Tensor& rows, const at::Tensor& tokens,
                     const TokenTable& table);
-// grad [own.count, H] fp32 += the rows of dy [N, H] whose token is the rank's, in order: equal bits
-// from run to run, those of the host.
-void add_token_gradients(const at::Tensor& grad, const at::Tensor& dy, const at::Tensor& tokens,
-                         const TokenTable& table);
 
 }  // namespace sluice::device
