@@ -1,5 +1,6 @@
 #include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 
 #include <cstddef>
 
@@ -30,7 +31,7 @@ class TokenEmbedding final : public Unit {
     if (x_BSH.is_cpu()) {
       look_up(call, params, tokens_BS, x_BSH);
     } else if (takes_gpu_path(x_BSH)) {
-      x_BSH.copy_(selected(params[0], tokens_BS).view_as(x_BSH));
+      select_rows(x_BSH, params[0], tokens_BS.flatten());
       if (params.size() > 1) add_positions(call, params[1], x_BSH);
     }
     return dropout(x_BSH, options_.dropout, call, 0);
@@ -49,8 +50,9 @@ class TokenEmbedding final : public Unit {
       add_on_host(target.grad, rows, grad_BSH);
     };
     add(0, tokens_BS.flatten());
-    if (params.size() > 1)
+    if (params.size() > 1) {
       add(1, gpu ? gpu_positions_of(call, tokens_BS) : positions_of(call, tokens_BS));
+    }
     return {};
   }
 
@@ -94,7 +96,9 @@ class TokenEmbedding final : public Unit {
     } else if (call.documents == nullptr) {  // also a dry run, whose rows make the same tensor
       x_BSH.add_(table.narrow(0, 0, x_BSH.size(1)).repeat({x_BSH.size(0), 1}).view_as(x_BSH));
     } else {
-      x_BSH.add_(selected(table, call.documents->positions(x_BSH.device())).view_as(x_BSH));
+      const at::Tensor learned_BSH = at::empty_like(x_BSH);
+      select_rows(learned_BSH, table, call.documents->positions(x_BSH.device()));
+      x_BSH.add_(learned_BSH);
     }
   }
 
@@ -113,10 +117,10 @@ class TokenEmbedding final : public Unit {
     return call.documents->positions(tokens_BS.device());
   }
 
-  // The meta device has no kernel of libtorch's operator.
-  static at::Tensor selected(const at::Tensor& table, const at::Tensor& tokens) {
-    if (table.is_meta()) return at::empty({tokens.numel(), table.size(1)}, table.options());
-    return table.index_select(0, tokens.flatten());
+  void select_rows(const at::Tensor& out_BSH, const at::Tensor& table,
+                   const at::Tensor& rows) const {
+    const std::int64_t words = table.size(0);
+    device::look_up_tokens(out_BSH.view({-1, options_.hidden}), table, rows, {{0, words}, words});
   }
   static std::span<const std::int64_t> ids(const at::Tensor& tokens) {
     return {host_data<std::int64_t>(tokens), static_cast<std::size_t>(tokens.numel())};
