@@ -32,6 +32,11 @@ Section train_section() {
            "Whether the backward of attention on a GPU gives the same bits from run to run. It is "
            "slower then, and takes more memory for few heads and samples. CPUs always do.")
       .when("ranks run on GPUs")
+      .key("cuda_graphs", &O::cuda_graphs, one_of({"auto", "never"}),
+           "Whether a GPU records the compute of a step once and launches it as graphs: the same "
+           "bits, less time of the host. auto: where a step repeats itself; `sluice plan` says "
+           "where it does not.")
+      .when("ranks run on GPUs")
       .key("freeze", &O::freeze, patterns(),
            "Parameters that are not trained, by name: no gradients, no optimizer states. A pattern "
            "has components between points: names with * and ?, or ranges of numbers; it names all "

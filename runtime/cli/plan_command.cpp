@@ -18,9 +18,11 @@
 #include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/cli/setup/saving_setup.hpp"
 #include "runtime/cli/setup/train_setup.hpp"
+#include "runtime/engine/graph_choice.hpp"
 #include "runtime/launch/binding.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/page/html_page.hpp"
+#include "runtime/program/graph_segments.hpp"
 #include "runtime/run/machine.hpp"
 
 namespace sluice {
@@ -86,6 +88,15 @@ void print_plan(const PlanCommand& command, const RunPlan& plan, const RunFacts&
   std::fflush(stdout);
 }
 
+// On a GPU.
+std::string describe_graphs(const EngineOptions& options, const RunPlan& plan) {
+  const std::string why_not = why_no_graphs(options);
+  if (!why_not.empty()) return "no CUDA graphs: " + why_not;
+  const std::size_t graphs = graph_segments(plan.program).size();
+  return "CUDA graphs: the compute of a step is recorded in the second step and launched as " +
+         std::to_string(graphs) + (graphs == 1 ? " graph" : " graphs");
+}
+
 // A plan says how such a run would be; check_gpus refuses it so far.
 bool is_for_later(const RunConfig& run, const SearchResult* result) {
   if (!settings_for_cpus(run).empty()) return true;
@@ -128,6 +139,9 @@ int run_plan(const PlanCommand& command) {
   if (place.on_gpu && is_for_later(config.run, result ? &*result : nullptr)) {
     facts.notes.emplace_back(
         "GPUs do not run parallel.pipeline above 1 yet: `sluice train` refuses it there");
+  }
+  if (place.on_gpu) {
+    facts.notes.push_back(describe_graphs(planner.at_stage(question.options, plan.stage), plan));
   }
   facts.notes.push_back(describe_saving(config, place));
   std::optional<std::vector<FitRow>> rows;

@@ -16,6 +16,11 @@ std::shared_ptr<DeviceCopies> device_copies(const TierOptions& options, at::Devi
   return std::shared_ptr<DeviceCopies>(make(device.index()));
 }
 
+std::unique_ptr<DeviceGraphs> device_graphs(at::Device device) {
+  const auto make = reinterpret_cast<MakeCudaGraphs*>(cuda_module_symbol(kMakeCudaGraphs));
+  return std::unique_ptr<DeviceGraphs>(make(device.index()));
+}
+
 TierOptions with_dma(TierOptions options, at::Device device) {
   if (options.dma_pages || !device.is_cuda()) return options;
   const auto make = reinterpret_cast<MakeCudaPages*>(cuda_module_symbol(kMakeCudaPages));

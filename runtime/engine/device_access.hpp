@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/update/update_span.hpp"
+#include "runtime/engine/device_graphs.hpp"
 #include "runtime/engine/tiers/tier_limits.hpp"
 #include "zero/optimizer_rule.hpp"
 
@@ -19,6 +20,8 @@ namespace sluice {
 // Throw ConfigError if the device needs the CUDA module and the module cannot be loaded.
 [[nodiscard]] std::shared_ptr<DeviceCopies> device_copies(const TierOptions& options,
                                                           at::Device device);
+// REQUIRES: a GPU.
+[[nodiscard]] std::unique_ptr<DeviceGraphs> device_graphs(at::Device device);
 // Returns `options` with the pages for copies to and from the device.
 [[nodiscard]] TierOptions with_dma(TierOptions options, at::Device device);
 

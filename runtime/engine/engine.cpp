@@ -1,11 +1,14 @@
 #include "runtime/engine/engine.hpp"
 
 #include <algorithm>
+#include <optional>
 #include <utility>
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "runtime/engine/device_access.hpp"
+#include "runtime/engine/gpu_memory.hpp"
+#include "runtime/engine/graph_choice.hpp"
 #include "runtime/model/counting_allocator.hpp"
 
 namespace sluice {
@@ -35,6 +38,10 @@ std::unique_ptr<TierStore> make_tiers(const EngineSetup& setup, const EngineProg
                                      setup.options.train.seed, options, copies);
 }
 
+std::unique_ptr<DeviceGraphs> make_graphs(const EngineSetup& setup) {
+  return launches_graphs(setup.options) ? device_graphs(setup.device) : nullptr;
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms, at::Device device,
@@ -46,6 +53,7 @@ Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms,
       memory_(make_program_memory(setup_, programs_, store_)),
       copies_(copies_of(setup_)),
       tiers_(make_tiers(setup_, programs_, store_, copies_)),
+      graphs_(make_graphs(setup_)),
       image_(tiers_.get(), setup_.world(), setup_.options.tiers.image),
       carry_(setup_.shape(), tiers_.get()),
       states_(setup_, store_, carry_, tiers_.get()),
@@ -59,7 +67,8 @@ Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms,
             .carry = carry_,
             .image = image_,
             .copies = copies_.get(),
-            .tiers = tiers_.get()},
+            .tiers = tiers_.get(),
+            .graphs = graphs_.get()},
            std::move(train), std::move(valid)),
       observer_(std::move(observer)),
       runner_(setup_, programs_, run_, ops_, copies_.get(), observer_),
@@ -87,6 +96,12 @@ void Engine::make_first_weights() {
       }
     }
   }
+}
+
+void Engine::reserve_device(std::int64_t bytes) {
+  std::optional<PoolScope> pool;
+  if (graphs_) pool.emplace(*graphs_);
+  reserve_bytes(setup_.device, bytes);
 }
 
 StepResult Engine::train_step(const StepInput& input) {

@@ -86,6 +86,9 @@ class Engine final {
   // The run has completed: no run may go on from its image.
   void end_image();
 
+  // On a GPU: reserves up to `bytes` for later steps (gpu_memory.hpp, reserve_bytes).
+  void reserve_device(std::int64_t bytes);
+
   // Whether the next training step executes everything in its program: the deferred update, if the
   // program begins with one, was not run by an evaluation or a save; and speculative updates, if
   // the program has any, run and the last ones were kept.
@@ -115,6 +118,7 @@ class Engine final {
   const ProgramMemory memory_;
   const std::shared_ptr<DeviceCopies> copies_;  // null, as tiers_: everything lives on the device
   const std::unique_ptr<TierStore> tiers_;
+  const std::unique_ptr<DeviceGraphs> graphs_;  // null: steps are not launched as graphs
   RunImage image_;
   StepCarry carry_;
   OwnedStates states_;

@@ -5,6 +5,7 @@
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
+#include "runtime/engine/graph_choice.hpp"
 #include "runtime/model/block_choice.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
@@ -315,6 +316,10 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   }
   shape.constant_bytes = spec.constant_bytes();
   shape.library_bytes = spec.options.on_gpu ? kCublasWorkspaces : 0;
+  // Graphs find each micro-batch in a buffer of its own; the program counts one.
+  if (launches_graphs(options)) {
+    shape.library_bytes += (micro_batches_of(options) - 1) * shape.batch_bytes;
+  }
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const ParamGroup& group = spec.groups[g];
     shape.groups.push_back(

@@ -109,7 +109,9 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
   for (std::size_t i = 0; i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     OpTiming& timing = timings[i];
-    let_go(tickets, open, i);
+    // Not between compute operations that a GPU may record as one graph (graph_segments.hpp): a
+    // wait for what is outside of the graph would be an error.
+    if (op.lane != Lane::kCompute || !op.waits.empty()) let_go(tickets, open, i);
     const bool here = op.lane == Lane::kCompute || op.lane == Lane::kPipe ||
                       (op.lane == Lane::kComm && !wire_has_thread);
     timing.wait_us = now_us();

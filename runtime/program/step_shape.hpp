@@ -63,7 +63,8 @@ struct StepShape : ShardShape {
   // Staging of gradients that are summed over replicas.
   std::int64_t replica_staging_bytes = 0;
   std::int64_t constant_bytes = 0;  // tables that the units share, besides the parameters
-  std::int64_t library_bytes = 0;   // workspaces of libraries, held from the first product on
+  // Workspaces of libraries, held from the first product on; buffers of batches for graphs.
+  std::int64_t library_bytes = 0;
   // The bounce buffer through which the host adds gradients of a device with its own memory; 0: the
   // device is the host.
   std::int64_t bounce_bytes = 0;

@@ -14,6 +14,8 @@ namespace sluice {
 enum class AccumulationOrder { kMicro, kLayer };
 // Type in which a CPU multiplies 16-bit matrices; kAuto: the faster one (matmul_choice.hpp).
 enum class MatmulChoice { kAuto, kNative, kFp32 };
+// Whether a GPU records a step's compute once and launches it as graphs (graph_choice.hpp).
+enum class GraphChoice { kAuto, kNever };
 
 struct TrainOptions {
   std::int64_t steps = 1000;      // optimizer steps
@@ -23,6 +25,7 @@ struct TrainOptions {
   DType dtype = DType::kFloat32;
   MatmulChoice matmul = MatmulChoice::kAuto;
   bool deterministic = false;  // a GPU's attention gives the same bits from run to run
+  GraphChoice cuda_graphs = GraphChoice::kAuto;
   std::uint64_t seed = 1234;
   double clip = 1.0;                  // global gradient norm; 0: off
   std::vector<std::string> freeze{};  // patterns of parameters that are not trained

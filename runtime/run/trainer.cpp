@@ -173,7 +173,7 @@ class Trainer {
     const TrainOptions& train = options_.engine.train;
     const std::int64_t first = resume() + 1;
     if (first > 1 && first > train.steps) return 0;
-    if (options_.on_gpu) reserve_bytes(device_, memory_.of(Tier::kDevice).peak);
+    if (options_.on_gpu) engine_.reserve_device(memory_.of(Tier::kDevice).peak);
     report_.open(first);
     saver_.note(stands_);
     bool stopped = false;

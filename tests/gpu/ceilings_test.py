@@ -27,6 +27,8 @@ def totals(report):
     copies, products = report["copies"], report["products"]
     return {
         "launches": report["work"]["launches"],
+        "graph_launches": report["graph_launches"],
+        "graph_kernels": sum(report["graph_kernels"].values()),
         "memsets": report["work"]["memsets"],
         "products": report["work"]["products"],
         "host_waits": sum(report["host_waits"].values()),

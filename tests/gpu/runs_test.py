@@ -8,6 +8,7 @@ Without --all any two values of different settings meet in a run, with it any th
 it should be; 77 where there is no null GPU.
 """
 import argparse
+import collections
 import concurrent.futures
 import math
 import sys
@@ -171,6 +172,43 @@ def check_doctor(place):
     return ["work on the default stream"] if any(any(r["default_stream"].values()) for r in answer.reports) else []
 
 
+def work_of(report):
+    """Everything that a card did, launched by the host or by graphs."""
+    kernels = collections.Counter(report["kernels"]) + collections.Counter(report["graph_kernels"])
+    return {"kernels": dict(kernels), "products": sorted(map(str, report["products"])), "copies": report["copies"],
+            "memsets": report["work"]["memsets"]}
+
+
+def check_graphs(place):
+    """The card does the same with graphs as without, also where an evaluation comes between."""
+    settings = {"train.dtype": "bf16", "zero.stage": 2, "train.steps": 8, "train.eval_every": 4, "train.eval_steps": 1,
+                "train.global_batch": 4, "data.split": [1, 1]}
+    launched = 7  # steps: the first runs eagerly, the second and the fifth are recorded and launched
+    runs = {choice: place.train(f"graphs-{choice}", MODELS["llama"], settings | {"train.cuda_graphs": choice})
+            for choice in ("auto", "never")}
+    found = [f"{choice}: {what}" for choice, answer in runs.items() for what in problems(answer, 1, 8)]
+    if found:
+        return found
+    graphs, plain = runs["auto"].reports[0], runs["never"].reports[0]
+    if graphs["graph_launches"] == 0 or graphs["graph_launches"] % launched or plain["graph_launches"]:
+        found.append(f"{graphs['graph_launches']} and {plain['graph_launches']} graphs were launched")
+    with_graphs, without = work_of(graphs), work_of(plain)
+    found += [f"{kind} with graphs {with_graphs[kind]}, without {without[kind]}" for kind in without
+              if with_graphs[kind] != without[kind]]
+    return found
+
+
+def check_no_graphs(place):
+    """Steps that do not repeat themselves."""
+    found = []
+    for name, family, settings in (("dropout", "gpt2 with dropout", {}), ("documents", "llama", {"data.document_mask": True})):
+        answer = place.train(f"no-graphs-{name}", MODELS[family], settings | {"train.dtype": "bf16", "train.steps": STEPS})
+        found += problems(answer, 1)
+        if answer.reports and answer.reports[0]["graph_launches"]:
+            found.append(f"{name}: a graph was launched")
+    return found
+
+
 def check_full_card(place):
     """Too little memory: exit code 3 and advice, before a step."""
     answer = place.train("full", MODELS["gpt2"], {"train.micro_batch": 64}, card_bytes=48 << 20)
@@ -179,7 +217,7 @@ def check_full_card(place):
 
 
 COMMANDS = (check_resume, check_resume_tensor, check_odd_sizes, check_documents, check_frozen, check_speculation, check_device_fraction,
-            check_full_card)
+            check_graphs, check_no_graphs, check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.

@@ -23,27 +23,49 @@ BatchOps::BatchOps(const StepParts& parts, RowSource train, RowSource valid)
       run_(parts.run),
       flights_(parts.flights),
       train_(std::move(train)),
-      valid_(std::move(valid)) {}
+      valid_(std::move(valid)) {
+  if (parts.graphs == nullptr) return;
+  const BatchSize size = setup_.micro_batch();
+  for (int m = 0; m < setup_.shape().micro_batches; ++m) {
+    Flight& flight = flights_.of(m);
+    flight.keeps_batch = true;
+    for (at::Tensor* batch : {&flight.tokens, &flight.targets}) {
+      *batch = empty_tensor({size.rows, size.tokens}, c10::ScalarType::Long, setup_.device);
+    }
+  }
+}
 
 void BatchOps::use_rows(const RowSource& rows, std::int64_t count) {
   given_ = &rows;
   given_count_ = count;
 }
 
-at::Tensor BatchOps::on_device(std::span<const std::int64_t> values, BatchSize size) const {
+// On the host. From registered memory the host does not wait for a copy to a GPU; libtorch keeps
+// the memory until the copy has completed.
+at::Tensor BatchOps::staged(std::span<const std::int64_t> values, BatchSize size) const {
   const at::Tensor host = empty_tensor({size.rows, size.tokens}, c10::ScalarType::Long);
   check(std::ssize(values) == host.numel(), "rows are of the model's seq");
   std::copy(values.begin(), values.end(), host_data<std::int64_t>(host));
-  if (!setup_.device.is_cuda()) return host;
-  // From registered memory the host does not wait for the copy. libtorch keeps the memory until the
-  // copy has completed.
-  return host.pin_memory().to(setup_.device, c10::ScalarType::Long, /*non_blocking=*/true);
+  return setup_.device.is_cuda() ? host.pin_memory() : host;
+}
+
+at::Tensor BatchOps::on_device(std::span<const std::int64_t> values, BatchSize size) const {
+  return staged(values, size).to(setup_.device, c10::ScalarType::Long, /*non_blocking=*/true);
+}
+
+void BatchOps::put(const SampleRows& rows, Flight& flight) const {
+  const BatchSize size = setup_.micro_batch();
+  if (flight.keeps_batch) {
+    flight.tokens.copy_(staged(rows.tokens, size), /*non_blocking=*/true);
+    flight.targets.copy_(staged(rows.targets, size), /*non_blocking=*/true);
+  } else {
+    flight.tokens = on_device(rows.tokens, size);
+    flight.targets = on_device(rows.targets, size);
+  }
 }
 
 void BatchOps::use_tokens(std::span<const std::int64_t> tokens, BatchSize size) {
-  Flight& only = flights_.of(0);
-  only.tokens = on_device(tokens, size);
-  only.targets = only.tokens;
+  given_tokens_ = on_device(tokens, size);
 }
 
 void BatchOps::read_rows(const Op& op, SampleRows& rows) const {
@@ -98,10 +120,11 @@ void BatchOps::load(const Op& op) {
     read_rows(op, rows);
     note_documents(flight, rows);
     run_.learned_targets = static_cast<double>(rows.learned_targets);
-    flight.tokens = on_device(rows.tokens, setup_.micro_batch());
-    flight.targets = on_device(rows.targets, setup_.micro_batch());
+    put(rows, flight);
   }
-  if (setup_.shape().begins_model()) flight.inputs[0] = flight.tokens;
+  if (setup_.shape().begins_model()) {
+    flight.inputs[0] = reads_rows() ? flight.tokens : std::exchange(given_tokens_, {});
+  }
   run_.data_ms +=
       std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }

@@ -40,6 +40,8 @@ class BatchOps {
   [[nodiscard]] bool reads_rows() const;
   void note_documents(Flight& flight, const SampleRows& rows) const;
   [[nodiscard]] at::Tensor on_device(std::span<const std::int64_t> values, BatchSize size) const;
+  [[nodiscard]] at::Tensor staged(std::span<const std::int64_t> values, BatchSize size) const;
+  void put(const SampleRows& rows, Flight& flight) const;
 
   const EngineSetup& setup_;
   StepRun& run_;
@@ -48,6 +50,7 @@ class BatchOps {
   const RowSource valid_;
   const RowSource* given_ = nullptr;
   std::int64_t given_count_ = 0;
+  at::Tensor given_tokens_;
 };
 
 }  // namespace sluice

@@ -43,7 +43,10 @@ struct Flight {
   at::Tensor output;
   std::vector<at::Tensor> arrived;
 
+  // A batch in buffers of its own stays for recorded work (StepGraphs).
+  bool keeps_batch = false;
   void release_batch() {
+    if (keeps_batch) return;
     tokens.reset();
     targets.reset();
   }

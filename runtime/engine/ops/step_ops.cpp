@@ -23,7 +23,8 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       norm_(parts),
       update_(parts),
       inputs_(parts),
-      pipe_(parts) {}
+      pipe_(parts),
+      graphs_(parts.run, parts.setup.tokens_of_step(), parts.graphs) {}
 
 void StepOps::begin_program() {
   flights_.begin_program();
@@ -32,6 +33,7 @@ void StepOps::begin_program() {
   gradients_.begin_program();
   inputs_.begin_program();
   pipe_.begin_program();
+  graphs_.begin_program();
 }
 
 void StepOps::enter(const Op& op) {
@@ -90,16 +92,16 @@ Ticket StepOps::run(const Op& op) {
     case OpKind::kRelease:  // the slot dies with the operation
       return {};
     case OpKind::kForward:
-      compute_.forward(op);
+      graphs_.run(op, [&] { compute_.forward(op); });
       return {};
     case OpKind::kLossHead:
-      compute_.loss_head(op);
+      graphs_.run(op, [&] { compute_.loss_head(op); });
       return {};
     case OpKind::kBackward:
-      compute_.backward(op);
+      graphs_.run(op, [&] { compute_.backward(op); });
       return {};
     case OpKind::kBackwardWeights:
-      compute_.backward_weights(op);
+      graphs_.run(op, [&] { compute_.backward_weights(op); });
       return {};
     case OpKind::kAddGrads:
       gradients_.add_streams(op);

@@ -12,6 +12,7 @@
 #include "runtime/engine/ops/norm_ops.hpp"
 #include "runtime/engine/ops/parameter_ops.hpp"
 #include "runtime/engine/ops/pipe_ops.hpp"
+#include "runtime/engine/ops/step_graphs.hpp"
 #include "runtime/engine/ops/update_ops.hpp"
 
 namespace sluice {
@@ -50,6 +51,7 @@ class StepOps {
   UpdateOps update_;
   InputOps inputs_;
   PipeOps pipe_;
+  StepGraphs graphs_;
 };
 
 }  // namespace sluice

@@ -5,6 +5,7 @@
 namespace sluice {
 
 class DeviceCopies;
+class DeviceGraphs;
 class Flights;
 class GroupStore;
 class RunImage;
@@ -24,6 +25,7 @@ struct StepParts {
   RunImage& image;
   DeviceCopies* copies = nullptr;  // null, as `tiers`: everything lives on the device
   TierStore* tiers = nullptr;
+  DeviceGraphs* graphs = nullptr;  // null: steps are not launched as graphs
 };
 
 }  // namespace sluice

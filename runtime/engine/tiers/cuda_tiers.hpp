@@ -9,6 +9,7 @@
 namespace sluice {
 
 class DeviceCopies;
+class DeviceGraphs;
 class PageSource;
 struct UpdateSpan;
 namespace cuda {
@@ -18,6 +19,10 @@ struct SquaresSpan;
 // Copies to and from GPU `device`, on separate streams. Throws Error.
 using MakeCudaCopies = DeviceCopies*(int device);
 inline constexpr char kMakeCudaCopies[] = "sluice_make_cuda_copies";
+
+// Graphs of GPU `device`, recorded from the calling thread's stream. Throws Error.
+using MakeCudaGraphs = DeviceGraphs*(int device);
+inline constexpr char kMakeCudaGraphs[] = "sluice_make_cuda_graphs";
 
 // The pages of `pages`, registered for DMA with every GPU. If the driver refuses, map() throws
 // BudgetError with the bytes and the memlock limit.

@@ -24,6 +24,7 @@ class FakeHandler : public OpHandler {
   Ticket run(const Op& op) override {
     const int id = index_of(op);
     events.push_back("run " + std::to_string(id));
+    if (id == completes_all) complete_ = true;
     if (id == fails_at_once) throw IoError("no such luck", "file");
     if (op.lane == Lane::kCompute) return {};
     return Ticket(std::make_shared<State>(*this, id));
@@ -36,6 +37,7 @@ class FakeHandler : public OpHandler {
   std::set<int> waited_for;
   int fails_at_once = -1;
   int fails_later = -1;
+  int completes_all = -1;  // when it runs, all tickets are done
 
  private:
   class State : public TicketState {
@@ -46,7 +48,7 @@ class FakeHandler : public OpHandler {
       handler_.events.push_back("ticket " + std::to_string(id_));
       if (id_ == handler_.fails_later) throw CommError("peer gone", true);
     }
-    bool done() override { return false; }
+    bool done() override { return handler_.complete_; }
 
    private:
     FakeHandler& handler_;
@@ -56,6 +58,7 @@ class FakeHandler : public OpHandler {
   int index_of(const Op& op) const { return static_cast<int>(&op - program_.ops.data()); }
 
   const Program& program_;
+  bool complete_ = false;
 };
 
 Program tiny() {
@@ -84,6 +87,20 @@ TEST(Executor, RunsInOrderAndWaitsWhereItIsSaid) {
       EXPECT_LE(timings[i - 1].end_us, timings[i].wait_us);
     }
   }
+}
+
+// A wait there could be recorded in a GPU's graph.
+TEST(Executor, LooksAtNoTicketBetweenComputeOperationsThatWaitForNothing) {
+  Program program = tiny();
+  program.ops[1] = {.kind = OpKind::kForward};
+  program.ops[2].waits.clear();
+  FakeHandler handler(program);
+  handler.completes_all = 1;
+  LaneThreads lanes;
+  std::vector<OpTiming> timings;
+  execute(program, handler, lanes, timings);
+  EXPECT_EQ(handler.events,
+            (std::vector<std::string>{"run 0", "run 1", "run 2", "ticket 0", "run 3", "ticket 3"}));
 }
 
 TEST(Executor, LeavesNothingUnwaitedInAWholeStep) {

@@ -1,0 +1,60 @@
+#include "runtime/engine/ops/step_graphs.hpp"
+
+#include <utility>
+
+#include "base/index.hpp"
+
+namespace sluice {
+
+void StepGraphs::run(const Op& op, const std::function<void()>& body) {
+  if (graphs_ == nullptr) return body();
+  if (!std::exchange(decided_, true)) decide();
+  if (how_ == How::kEager) return run_eagerly(op, body);
+  const auto id = static_cast<OpId>(run_.index_of(op));
+  while (segments_[segment_].end <= id) ++segment_;
+  if (how_ == How::kRecord) return record(id, body);
+  if (segments_[segment_].begin == id) recorded_[segment_]->launch();
+}
+
+void StepGraphs::decide() {
+  how_ = How::kEager;
+  segment_ = 0;
+  if (run_.mode != RunMode::kTrain) {
+    recorded_.clear();
+    return;
+  }
+  if (segments_.empty()) segments_ = graph_segments(*run_.program);
+  const double factor = run_.loss_factor(tokens_);
+  const bool repeats = std::exchange(factor_, factor) == factor;
+  if (repeats && !recorded_.empty()) {
+    how_ = How::kLaunch;
+    return;
+  }
+  recorded_.clear();
+  if (repeats) how_ = How::kRecord;
+}
+
+// Logits belong to the caller and may live while later programs run.
+void StepGraphs::run_eagerly(const Op& op, const std::function<void()>& body) {
+  const bool gives_logits = run_.mode == RunMode::kLogits || run_.mode == RunMode::kDecode;
+  if (op.kind == OpKind::kLossHead && gives_logits) return body();
+  const PoolScope pool(*graphs_);
+  body();
+}
+
+void StepGraphs::record(OpId id, const std::function<void()>& body) {
+  const GraphSegment& segment = segments_[segment_];
+  if (segment.begin == id) recording_.emplace(*graphs_);
+  try {
+    body();
+  } catch (...) {
+    recording_.reset();
+    throw;
+  }
+  if (segment.end != id + 1) return;
+  recorded_.push_back(recording_->finish());
+  recording_.reset();
+  recorded_.back()->launch();
+}
+
+}  // namespace sluice

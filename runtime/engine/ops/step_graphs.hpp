@@ -1,0 +1,64 @@
+// Graphs of training steps: a segment of compute operations (graph_segments.hpp) is recorded once
+// and launched as a whole in later steps.
+//
+// clang-format off
+//   eager --next step--> recorded segment by segment, each launched --> launched --> launched ...
+//     ^                                                                    |
+//     '------ another program ran, or the loss factor changed -------------'
+// clang-format on
+//
+// A recorded kernel keeps its addresses and numbers. Parameters, gradients and slots of the arena
+// have a fixed place at each operation of the program, batches have buffers of their own
+// (BatchOps), all other tensors of units come from the graphs' pool. A step is recorded as a whole
+// and in order, so no two tensors that live at a time share memory. Other programs and eager steps
+// take from the same pool: a run reserves no more than without graphs. They may leave tensors there
+// (constants, workspaces), hence the graphs from before are dropped. The first step is eager,
+// because libraries make such tensors in it.
+//
+// The loss factor is the only number that changes from step to step; a step with another factor
+// than the one before runs eagerly.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "runtime/engine/device_graphs.hpp"
+#include "runtime/engine/ops/step_run.hpp"
+#include "runtime/program/graph_segments.hpp"
+
+namespace sluice {
+
+class StepGraphs {
+ public:
+  // `tokens`: of a step's batch. `graphs`: null where every operation runs eagerly. `run` and
+  // `graphs` outlive the object.
+  StepGraphs(const StepRun& run, double tokens, DeviceGraphs* graphs)
+      : run_(run), tokens_(tokens), graphs_(graphs) {}
+
+  void begin_program() { decided_ = false; }
+  // Runs a compute operation of a segment by `body`, or records it, or launches its segment's
+  // graph at the segment's first operation.
+  void run(const Op& op, const std::function<void()>& body);
+
+ private:
+  enum class How { kEager, kRecord, kLaunch };
+
+  void decide();
+  void run_eagerly(const Op& op, const std::function<void()>& body);
+  void record(OpId id, const std::function<void()>& body);
+
+  const StepRun& run_;
+  const double tokens_;
+  DeviceGraphs* const graphs_;
+  bool decided_ = false;  // of the program that runs
+  How how_ = How::kEager;
+  std::vector<GraphSegment> segments_;                  // of the training program
+  std::size_t segment_ = 0;                             // that of the operation that runs
+  std::vector<std::unique_ptr<DeviceGraph>> recorded_;  // by segment; empty: none
+  std::optional<Recording> recording_;
+  std::optional<double> factor_;  // of the last training step
+};
+
+}  // namespace sluice

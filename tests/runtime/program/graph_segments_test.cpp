@@ -1,0 +1,52 @@
+#include "runtime/program/graph_segments.hpp"
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include "runtime/program/write/step_writer.hpp"
+#include "tests/runtime/program/shapes.hpp"
+
+namespace sluice {
+namespace {
+
+bool runs_unit(const Op& op) {
+  return op.kind == OpKind::kForward || op.kind == OpKind::kLossHead ||
+         op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights;
+}
+
+std::string text_of(const std::vector<GraphSegment>& segments) {
+  std::string text;
+  for (const GraphSegment& s : segments) {
+    text += std::to_string(s.begin) + "-" + std::to_string(s.end) + " ";
+  }
+  return text;
+}
+
+// The operations are those of ProgramText.ListOfASmallStage3Step.
+TEST(GraphSegments, OthersOperationsAndWaitsCutTheCompute) {
+  const Program program = write_train_step(make_shape({.stage = 3, .blocks = 2}));
+  EXPECT_EQ(text_of(graph_segments(program)), "4-5 8-9 11-12 12-13 15-16 18-19 21-22 ");
+}
+
+TEST(GraphSegments, HaveEachUnitOnceAndWaitOnlyAtTheirBeginning) {
+  for_each_choice([](const ShapeChoice& choice) {
+    const Program program = write_train_step(make_shape(choice));
+    std::vector<bool> seen(program.ops.size(), false);
+    for (const GraphSegment& segment : graph_segments(program)) {
+      ASSERT_LT(segment.begin, segment.end) << name_of(choice);
+      for (OpId i = segment.begin; i < segment.end; ++i) {
+        ASSERT_FALSE(nth(seen, i)) << name_of(choice);
+        seen[static_cast<std::size_t>(i)] = true;
+        ASSERT_TRUE(i == segment.begin || nth(program.ops, i).waits.empty()) << name_of(choice);
+      }
+    }
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      ASSERT_EQ(seen[i], runs_unit(program.ops[i])) << name_of(choice) << ", operation " << i;
+    }
+  });
+}
+
+}  // namespace
+}  // namespace sluice
