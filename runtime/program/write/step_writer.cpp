@@ -6,6 +6,7 @@
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "runtime/program/check/shape_check.hpp"
+#include "runtime/program/model/memory_model.hpp"
 #include "runtime/program/write/arena_plan.hpp"
 #include "runtime/program/write/flight_buffers.hpp"
 #include "runtime/program/write/grad_flow.hpp"
@@ -32,12 +33,21 @@ ExchangeList norm_exchange(const StepShape& shape) {
            .bytes = (shape.world() - 1) * values * 8}};
 }
 
+// The loss head's scratch: a slot of the arena, which exists all the time, or memory that the head
+// takes while it runs.
+enum class HeadScratch { kSlot, kTaken };
+
+struct Form {
+  Kind kind;
+  HeadScratch scratch = HeadScratch::kSlot;
+};
+
 class StepWriter {
  public:
-  StepWriter(const StepShape& shape, Kind kind)
+  StepWriter(const StepShape& shape, Form form)
       : shape_(shape),
-        kind_(kind),
-        training_(kind == Kind::kTrain),
+        form_(form),
+        training_(form.kind == Kind::kTrain),
         order_(order_uses(shape, training_)),
         updates_(builder_, shape, training_),
         params_(builder_, shape, order_.uses, updates_),
@@ -91,7 +101,7 @@ class StepWriter {
   void write_end();
 
   const StepShape& shape_;
-  const Kind kind_;
+  const Form form_;
   const bool training_;
   const UseOrder order_;
   ProgramBuilder builder_;
@@ -109,7 +119,7 @@ void StepWriter::load_batch(int micro_batch) {
   BufferId& batch = flights_[micro_batch].batch;
   batch = builder_.buffer(Tag::kBatch, shape_.batch_bytes);
   Op load{.kind = OpKind::kLoadBatch, .micro_batch = micro_batch, .live = {batch}};
-  if (kind_ == Kind::kDecode) open_caches(load);
+  if (form_.kind == Kind::kDecode) open_caches(load);
   builder_.emit(std::move(load));
 }
 
@@ -117,15 +127,15 @@ void StepWriter::write_use(std::size_t i) {
   const Use& use = order_.uses[i];
   const bool takes_tokens = use.kind == OpKind::kForward && !has_input(shape_, use.unit);
   const bool takes_targets = use.kind == OpKind::kLossHead && !shape_.begins_model();
-  if (takes_tokens || (takes_targets && kind_ != Kind::kDecode)) load_batch(use.micro_batch);
+  if (takes_tokens || (takes_targets && form_.kind != Kind::kDecode)) load_batch(use.micro_batch);
   Op op{.kind = use.kind, .unit = use.unit, .micro_batch = use.micro_batch};
-  if (kind_ == Kind::kDecode && i == 0 && !takes_tokens) open_caches(op);
+  if (form_.kind == Kind::kDecode && i == 0 && !takes_tokens) open_caches(op);
   params_.enter(i, op);
   inputs_.enter(i, op);
   pipe_.enter(op);
   if (use.kind == OpKind::kForward) {
     write_forward(use, std::move(op));
-  } else if (kind_ == Kind::kDecode) {
+  } else if (form_.kind == Kind::kDecode) {
     write_logits(use, std::move(op));
   } else if (use.kind == OpKind::kLossHead) {
     write_loss_head(use, std::move(op));
@@ -211,7 +221,8 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   }
   op.exchanges = builder_.exchanges(std::move(exchanges));
   if (training_) grads_.open(op);
-  const BufferId scratch = builder_.buffer(Tag::kLossHead, memory.scratch, true);
+  const BufferId scratch =
+      builder_.buffer(Tag::kLossHead, memory.scratch, form_.scratch == HeadScratch::kSlot);
   op.live.push_back(scratch);
   op.dead_after = {scratch, flights_.take_input(op)};
   BufferId gradient = -1;
@@ -315,22 +326,35 @@ void StepWriter::write_end() {
   if (!end.waits.empty()) builder_.emit(std::move(end));
 }
 
+// A GPU's scratch has many rows. Without slots of the same size beside it in the arena it is taken
+// only while the head runs, so that a backward's temporaries use the memory too. On the host it is
+// small, and a slot costs no pages that the system has to make again.
+Program write_smaller(const StepShape& shape, Kind kind) {
+  const bool on_gpu = shape.library_bytes > 0;
+  if (!on_gpu) return StepWriter(shape, {kind, HeadScratch::kSlot}).write();
+  Program taken = StepWriter(shape, {kind, HeadScratch::kTaken}).write();
+  if (kind == Kind::kEvaluate && !shape.frozen) return taken;  // the arena is the training's
+  Program slot = StepWriter(shape, {kind, HeadScratch::kSlot}).write();
+  const auto peak = [](const Program& program) { return add_up(program, Tier::kDevice).peak(); };
+  return peak(taken) < peak(slot) ? taken : slot;
+}
+
 }  // namespace
 
 Program write_train_step(const StepShape& shape) {
   check_shape(shape);
   check(!shape.frozen, "what is trained is not frozen");
-  return StepWriter(shape, Kind::kTrain).write();
+  return write_smaller(shape, Kind::kTrain);
 }
 
 Program write_eval_step(const StepShape& shape) {
   check_shape(shape);
-  return StepWriter(shape, Kind::kEvaluate).write();
+  return write_smaller(shape, Kind::kEvaluate);
 }
 
 Program write_decode_step(const StepShape& shape) {
   check_shape(shape);
-  return StepWriter(shape, Kind::kDecode).write();
+  return StepWriter(shape, {Kind::kDecode}).write();
 }
 
 Program write_update_step(const StepShape& shape) {

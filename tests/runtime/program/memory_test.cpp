@@ -140,6 +140,35 @@ TEST(MemoryModel, TagsAtThePeakAreWhatLivesThere) {
   }
 }
 
+bool has_head_slot(const Program& program) {
+  return std::any_of(program.buffers.begin(), program.buffers.end(), [](const Buffer& buffer) {
+    return buffer.tag == Tag::kLossHead && buffer.in_arena;
+  });
+}
+
+// Both occur: a slot costs nothing where gathered parameters leave room in the arena.
+TEST(MemoryModel, AGpusLossHeadTakesItsScratchWhereThatIsSmaller) {
+  int slots = 0, taken = 0;
+  for_each_choice([&](const ShapeChoice& choice) {
+    StepShape shape = make_shape(choice);
+    const Program on_host = write_train_step(shape);
+    ASSERT_TRUE(has_head_slot(on_host)) << name_of(choice);
+    shape.library_bytes = 1;
+    const Program on_gpu = write_train_step(shape);
+    const std::int64_t saved = add_up(on_host).peak() + 1 - add_up(on_gpu).peak();
+    if (has_head_slot(on_gpu)) {
+      ++slots;
+      ASSERT_EQ(saved, 0) << name_of(choice);
+    } else {
+      ++taken;
+      ASSERT_GT(saved, 0) << name_of(choice);
+    }
+    ASSERT_FALSE(has_head_slot(write_eval_step(shape))) << name_of(choice);
+  });
+  EXPECT_GT(slots, 0);
+  EXPECT_GT(taken, 0);
+}
+
 TEST(MemoryModel, AnEmptyProgramHoldsItsPersistentBytes) {
   Program program;
   program.states.rows.push_back({.elems = 3});
