@@ -97,17 +97,6 @@ std::string describe_graphs(const EngineOptions& options, const RunPlan& plan) {
          std::to_string(graphs) + (graphs == 1 ? " graph" : " graphs");
 }
 
-// A plan says how such a run would be; check_gpus refuses it so far.
-bool is_for_later(const RunConfig& run, const SearchResult* result) {
-  if (!settings_for_cpus(run).empty()) return true;
-  if (result == nullptr) return false;
-  return std::any_of(result->suggestions.begin(), result->suggestions.end(), [](const auto& s) {
-    return std::any_of(s.set.begin(), s.set.end(), [](const Setting& setting) {
-      return is_for_cpus(setting.key, setting.value);
-    });
-  });
-}
-
 }  // namespace
 
 int run_plan(const PlanCommand& command) {
@@ -136,10 +125,6 @@ int run_plan(const PlanCommand& command) {
       question.options.train.micro_batch * question.options.dp * question.options.model.seq);
   std::optional<SearchResult> result;
   if (command.suggest) result = search_plans(planner, config.run, question, facts.notes);
-  if (place.on_gpu && is_for_later(config.run, result ? &*result : nullptr)) {
-    facts.notes.emplace_back(
-        "GPUs do not run parallel.pipeline above 1 yet: `sluice train` refuses it there");
-  }
   if (place.on_gpu) {
     facts.notes.push_back(describe_graphs(planner.at_stage(question.options, plan.stage), plan));
   }

@@ -22,15 +22,16 @@ ProgramMemory make_program_memory(const EngineSetup& setup, const EnginePrograms
                        store.block(programs.states(), StateArray::kCommStaging));
 }
 
+// A GPU orders its lanes by marks even where nothing leaves it.
 std::shared_ptr<DeviceCopies> copies_of(const EngineSetup& setup) {
-  if (!leaves_device(setup.shape().placement)) return nullptr;
+  if (!leaves_device(setup.shape().placement) && !setup.device.is_cuda()) return nullptr;
   return device_copies(setup.options.tiers, setup.device);
 }
 
 std::unique_ptr<TierStore> make_tiers(const EngineSetup& setup, const EnginePrograms& programs,
                                       GroupStore& store,
                                       const std::shared_ptr<DeviceCopies>& copies) {
-  if (!copies) return nullptr;
+  if (!leaves_device(setup.shape().placement)) return nullptr;
   TierOptions options = with_dma(setup.options.tiers, setup.device);
   options.nvme.ranks = setup.world().size();
   return std::make_unique<TierStore>(setup.plan, programs.states(), setup.options.optimizer,

@@ -116,7 +116,8 @@ class Engine final {
   const EnginePrograms programs_;
   GroupStore store_;
   const ProgramMemory memory_;
-  const std::shared_ptr<DeviceCopies> copies_;  // null, as tiers_: everything lives on the device
+  const std::shared_ptr<DeviceCopies>
+      copies_;  // null: a CPU on which everything lives on the device
   const std::unique_ptr<TierStore> tiers_;
   const std::unique_ptr<DeviceGraphs> graphs_;  // null: steps are not launched as graphs
   RunImage image_;

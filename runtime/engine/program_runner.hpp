@@ -24,7 +24,7 @@ using PhaseObserver = std::function<void(const std::string& phase, bool waiting)
 
 class ProgramRunner final : private OpHandler {
  public:
-  // `copies`: null where everything lives on the device.
+  // `copies`: null on a CPU where everything lives on the device.
   ProgramRunner(const EngineSetup& setup, const EnginePrograms& programs, StepRun& run,
                 StepOps& ops, DeviceCopies* copies, PhaseObserver observer);
 

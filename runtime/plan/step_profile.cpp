@@ -75,7 +75,9 @@ PipelineShape pipeline_of(const EngineOptions& options, const ModelSpec& spec) {
   }
   check(end == static_cast<int>(spec.units.size()), "a stage's units are those of its chunks");
   const std::int64_t tokens = options.train.micro_batch * part.own_tokens(spec.options.seq);
-  pipeline.boundary_bytes = tokens * spec.options.hidden * size_of(options.train.dtype);
+  pipeline.message_bytes = tokens * spec.options.hidden * size_of(options.train.dtype);
+  pipeline.boundary_bytes =
+      spec.options.on_gpu ? cuda_block_bytes(pipeline.message_bytes) : pipeline.message_bytes;
   return pipeline;
 }
 
@@ -184,11 +186,11 @@ std::string_view name_of(RecomputeMode mode) {
 
 ModelOptions unit_options(const EngineOptions& options) {
   ModelOptions model = options.model;
+  const ParallelOptions& mesh = options.parallel;
+  const bool splits = mesh.pipeline > 1 && mesh.schedule == PipelineSchedule::kZeroBubble;
   const bool needs_explicit =
-      options.parallel.tensor > 1 || options.recompute.mode == RecomputeMode::kSelective;
-  if (options.parallel.pipeline > 1 || (needs_explicit && !runs_explicit_blocks(model))) {
-    model.on_gpu = false;
-  }
+      mesh.tensor > 1 || splits || options.recompute.mode == RecomputeMode::kSelective;
+  if (needs_explicit && !runs_explicit_blocks(model)) model.on_gpu = false;
   return model;
 }
 

@@ -46,7 +46,8 @@ struct PipelineShape {
   int stage = 0;
   PipelineSchedule schedule = PipelineSchedule::k1f1b;
   std::vector<int> chunk_ends;      // by chunk: one past its last unit; empty without a pipeline
-  std::int64_t boundary_bytes = 0;  // an activation between two stages, one micro-batch
+  std::int64_t message_bytes = 0;   // an activation between two stages, one micro-batch
+  std::int64_t boundary_bytes = 0;  // what its tensor takes of the device
 
   [[nodiscard]] int virtual_stages() const {
     return chunk_ends.empty() ? 1 : static_cast<int>(chunk_ends.size());

@@ -40,9 +40,15 @@ def totals(report):
     }
 
 
+def most(answer):
+    """The sums of the rank that has most, which differs by stage."""
+    ranks = [totals(report) for report in answer.reports]
+    return {key: max(rank[key] for rank in ranks) for key in ranks[0]}
+
+
 def figures_of(short, long):
     """What one step adds: the difference of two runs, in steps."""
-    few, many = totals(short.reports[0]), totals(long.reports[0])
+    few, many = most(short), most(long)
     return {key: (many[key] - few[key]) / (STEPS[1] - STEPS[0]) for key in many}
 
 

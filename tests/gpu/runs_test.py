@@ -30,7 +30,10 @@ TIERS = ("device", "host", "nvme")
 # Ranks, data-parallel ranks, and the keys of the mesh.
 TENSOR = {"parallel.tensor": 2}
 SEQUENCE = TENSOR | {"parallel.sequence": True}
-MESHES = {"one rank": (1, 1, {}), "two data ranks": (2, 2, {}), "tensor 2": (2, 1, TENSOR), "sequence 2": (2, 1, SEQUENCE),
+STAGES = {"parallel.pipeline": 2}
+PIPELINE_MESHES = {"two stages": (2, 1, STAGES), "four stages": (4, 1, {"parallel.pipeline": 4}),
+                   "two stages, two data ranks": (4, 2, STAGES), "two stages, sequence 2": (4, 1, STAGES | SEQUENCE)}
+MESHES = PIPELINE_MESHES | {"one rank": (1, 1, {}), "two data ranks": (2, 2, {}), "tensor 2": (2, 1, TENSOR), "sequence 2": (2, 1, SEQUENCE),
           "tensor 2, two data ranks": (4, 2, TENSOR), "sequence 2, two data ranks": (4, 2, SEQUENCE)}
 SETTINGS = {
     "family": tuple(MODELS),
@@ -43,8 +46,21 @@ SETTINGS = {
     "train.accumulation_order": ("micro", "layer"),
     "recompute.mode": ("none", "selective", "full"),
     "micro_batches": (1, 3),
-    "mesh": tuple(MESHES),
+    "mesh": tuple(mesh for mesh in MESHES if mesh not in PIPELINE_MESHES),
     "optimizer.type": ("adamw", "lion", "sgd"),
+}
+PIPELINES = {
+    "family": tuple(MODELS),
+    "parallel.schedule": ("gpipe", "1f1b", "interleaved", "zero_bubble"),
+    "mesh": tuple(PIPELINE_MESHES),
+    "train.dtype": ("fp32", "bf16"),
+    "zero.stage": (0, 1, 2, 3),
+    "offload.optimizer": TIERS,
+    "offload.parameters": TIERS,
+    "offload.gradients": TIERS,
+    "offload.activations": TIERS,
+    "recompute.mode": ("none", "selective", "full"),
+    "micro_batches": (2, 5),
 }
 STEPS = 3  # the second has the first one's deferred updates, the third is like it
 
@@ -58,16 +74,19 @@ def is_valid(c):
         (off_device[0] and c["zero.stage"] != 3) or (off_device[1] and c["zero.stage"] < 2)
         or (any(off_device) and c["offload.optimizer"] == "device")
         or (not explicit and c["offload.activations"] != "device" and c["recompute.mode"] != "full")
-        or (not explicit and (c["recompute.mode"] == "selective" or mesh))
+        or (not explicit and (c["recompute.mode"] == "selective" or "parallel.tensor" in mesh))
+        or (not explicit and c.get("parallel.schedule") == "zero_bubble")
         or ("parallel.sequence" in mesh and c["offload.gradients"] == "nvme")  # replicas are added up in memory
-        or (c["train.accumulation_order"] == "layer" and c["micro_batches"] == 1))
+        or (c.get("train.accumulation_order") == "layer" and c["micro_batches"] == 1))
 
 
 def settings_of(combination, swap):
     (ranks, data, mesh), micro_batches = MESHES[combination["mesh"]], combination["micro_batches"]
     settings = {key: value for key, value in combination.items() if "." in key}
     if micro_batches == 1:
-        del settings["train.accumulation_order"]
+        settings.pop("train.accumulation_order", None)
+    if settings.get("parallel.schedule") == "interleaved":
+        settings["parallel.virtual_stages"] = 2
     settings |= mesh | {"train.steps": STEPS, "launch.nproc": ranks, "train.global_batch": 2 * data * micro_batches}
     if "nvme" in settings.values():
         settings["offload.nvme_path"] = [str(swap)]
@@ -93,11 +112,12 @@ def problems(answer, ranks, steps=STEPS):
     return found + channels.problems(working)
 
 
-def check_combination(place, number, combination):
-    name = f"grid-{number}"
+def check_combination(place, name, combination):
     settings = settings_of(combination, place.folder / name / "swap")
-    ranks = settings["launch.nproc"]
-    return problems(place.train(name, MODELS[combination["family"]], settings, gpus=ranks), ranks)
+    model, ranks = MODELS[combination["family"]], settings["launch.nproc"]
+    if "parallel.pipeline" in settings:  # pieces of unequal length; gradients of tied embeddings are added up in memory
+        model = model | {"layers": 7, "tie_embeddings": settings["offload.gradients"] != "nvme"}
+    return problems(place.train(name, model, settings, gpus=ranks), ranks)
 
 
 # ---- other commands and settings of the same program ----
@@ -223,7 +243,8 @@ LONG = (check_doctor,)  # measures the processors and a drive too
 # Family, settings that GPUs refuse for the family, and words of the message.
 REFUSALS = {
     "tensor": ("gpt2 with dropout", TENSOR | {"launch.nproc": 2}, "parallel.tensor: 2: needs explicit blocks"),
-    "pipeline": ("llama", {"parallel.pipeline": 2, "launch.nproc": 2}, "parallel.pipeline: 2: pipeline stages are written for CPUs"),
+    "schedule": ("gpt2 with dropout", STAGES | {"parallel.schedule": "zero_bubble", "launch.nproc": 2},
+                 "parallel.schedule: zero_bubble: needs explicit blocks"),
     "selective": ("gpt2 with dropout", {"recompute.mode": "selective"}, "recompute.mode: selective: needs explicit blocks"),
     "activations": ("gpt2 with dropout", {"offload.activations": "host"}, "offload.activations: host: needs explicit blocks"),
     "ranks": ("llama", {"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),
@@ -241,14 +262,36 @@ def check_refusal(place, name, refusal):
     return found
 
 
+# What goes wrong on a stage of a pipeline, and words of the message.
+FAILURES = {
+    "send": ("comm.send@2:rank=0:error", "rank 0 on "),
+    "receive": ("comm.receive@3:rank=1:error", "rank 1 on "),
+    "killed": ("engine.step@2:rank=1:kill", "killed by SIGKILL"),
+    "hangs": ("comm.receive@3:rank=1:hang", "made no progress"),
+}
+
+
+def check_failure(place, name, failure):
+    """A stage that fails, dies or hangs ends the other one, within the test's time."""
+    failpoints, words = failure
+    settings = STAGES | {"launch.nproc": 2, "launch.timeout": 6, "train.global_batch": 4, "train.steps": 50}
+    answer = place.train(f"failed-{name}", MODELS["llama"], settings, gpus=2, failpoints=failpoints)
+    found = [] if answer.code == 5 else [f"exit code {answer.code}, 5 was expected:\n{training.tail(answer.text)}"]
+    return found if words in answer.text else [*found, f"the message lacks '{words}':\n{training.tail(answer.text)}"]
+
+
 def named_checks(place, everything):
     """(name, function without arguments) of each check."""
     checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in COMMANDS + (LONG if everything else ())]
     for name, refusal in REFUSALS.items():
         checks.append((f"refused {name}", lambda n=name, r=refusal: check_refusal(place, n, r)))
-    for number, combination in enumerate(covering(SETTINGS, is_valid, 3 if everything else 2)):
-        text = " ".join(str(value) for value in combination.values())
-        checks.append((f"grid {number}: {text}", lambda n=number, c=combination: check_combination(place, n, c)))
+    for name, failure in FAILURES.items():
+        checks.append((f"failed {name}", lambda n=name, f=failure: check_failure(place, n, f)))
+    for grid, settings in (("grid", SETTINGS), ("pipeline", PIPELINES)):
+        for number, combination in enumerate(covering(settings, is_valid, 3 if everything else 2)):
+            text = " ".join(str(value) for value in combination.values())
+            checks.append((f"{grid} {number}: {text}",
+                           lambda n=f"{grid}-{number}", c=combination: check_combination(place, n, c)))
     return checks
 
 

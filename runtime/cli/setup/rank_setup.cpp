@@ -16,7 +16,6 @@ namespace sluice {
 namespace {
 
 constexpr const char* kTensor = "parallel.tensor";
-constexpr const char* kPipeline = "parallel.pipeline";
 
 }  // namespace
 
@@ -103,6 +102,9 @@ void check_gpu_blocks(const LoadedConfig& config) {
   if (run.offload.activations != Tier::kDevice && run.recompute.mode != RecomputeMode::kFull) {
     refuse("offload.activations", name_of(run.offload.activations));
   }
+  if (run.parallel.pipeline > 1 && run.parallel.schedule == PipelineSchedule::kZeroBubble) {
+    refuse("parallel.schedule", name_of(run.parallel.schedule), "parallel.schedule: 1f1b");
+  }
 }
 
 void check_gpu_documents(const LoadedConfig& config) {
@@ -118,16 +120,6 @@ void check_gpu_documents(const LoadedConfig& config) {
                     " is not; choose other heads, train.dtype: fp32, or rows of one document");
 }
 
-bool is_for_cpus(std::string_view key, std::string_view value) {
-  return key == kPipeline && value != "1";
-}
-
-std::vector<Setting> settings_for_cpus(const RunConfig& run) {
-  std::vector<Setting> settings{{kPipeline, std::to_string(run.parallel.pipeline)}};
-  std::erase_if(settings, [](const Setting& s) { return !is_for_cpus(s.key, s.value); });
-  return settings;
-}
-
 void check_output(const LoadedConfig& config) {
   if (!config.run.output.nvtx || nvtx_built()) return;
   throw ConfigError(config.place("output.nvtx") +
@@ -137,11 +129,6 @@ void check_output(const LoadedConfig& config) {
 
 void check_gpus(const LoadedConfig& config, int local_ranks) {
   if (!runs_on_gpu(config.run)) return;
-  for (const auto& [key, value] : settings_for_cpus(config.run)) {
-    throw ConfigError(config.place(key) + ": " + key + ": " + value +
-                      ": pipeline stages are written for CPUs so far; set it to 1, or "
-                      "launch.backend to gloo for a run on the CPU");
-  }
   check_gpu_blocks(config);
   check_gpu_documents(config);
   const int gpus = visible_gpu_count();

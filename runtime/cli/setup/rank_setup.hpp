@@ -39,13 +39,7 @@ void check_gpu_blocks(const LoadedConfig& config);
 // The same if rows hold documents and a GPU's attention operator does not take the model's heads.
 void check_gpu_documents(const LoadedConfig& config);
 
-// Settings that GPUs do not run so far: whether this value of this key is one, and which settings
-// of a run are. `train` refuses them, `plan` reports them.
-[[nodiscard]] bool is_for_cpus(std::string_view key, std::string_view value);
-[[nodiscard]] std::vector<Setting> settings_for_cpus(const RunConfig& run);
-
-// Throws ConfigError if the configuration asks for missing GPUs, or for a feature that only CPU
-// ranks have.
+// Throws ConfigError if the configuration asks for missing GPUs, or for what GPUs do not run.
 void check_gpus(const LoadedConfig& config, int local_ranks);
 // Throws ConfigError if the configuration asks for an output that this build cannot write.
 void check_output(const LoadedConfig& config);

@@ -23,7 +23,7 @@ struct StepParts {
   Flights& flights;
   StepCarry& carry;
   RunImage& image;
-  DeviceCopies* copies = nullptr;  // null, as `tiers`: everything lives on the device
+  DeviceCopies* copies = nullptr;  // null: a CPU on which everything lives on the device
   TierStore* tiers = nullptr;
   DeviceGraphs* graphs = nullptr;  // null: steps are not launched as graphs
 };

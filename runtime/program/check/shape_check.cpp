@@ -20,7 +20,8 @@ void check_pipeline(const StepShape& shape) {
                            std::less_equal<>()) &&
             pipeline.chunk_ends.front() > 0,
         "the chunks of a stage are runs of its units");
-  check(pipeline.boundary_bytes > 0, "an activation between stages has bytes");
+  check(pipeline.message_bytes > 0 && pipeline.boundary_bytes >= pipeline.message_bytes,
+        "an activation between stages has bytes");
   if (shape.layer_major) {
     throw ConfigError(
         "train.accumulation_order: layer runs all micro-batches of a unit before the next unit, "

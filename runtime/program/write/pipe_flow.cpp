@@ -61,7 +61,7 @@ BufferId PipeFlow::take_gradient(Op& op) { return take(OpKind::kReceiveGradient,
 void PipeFlow::send(OpKind kind, int unit, int micro_batch, BufferId buffer) {
   Op op{.kind = kind, .lane = Lane::kPipe, .unit = unit, .micro_batch = micro_batch};
   op.device_slot = buffer;
-  op.wire_bytes = shape_.pipeline.boundary_bytes;
+  op.wire_bytes = shape_.pipeline.message_bytes;
   const OpId id = builder_.emit(std::move(op));
   const std::size_t until =
       after_sends_.empty() ? order_.slots.size() : static_cast<std::size_t>(after_sends_[slot_]);

@@ -259,9 +259,13 @@ def step_nccl(kit):
 def step_mesh(kit):
     tensor = {"parallel.tensor": 2}
     sequence = tensor | {"parallel.sequence": True}
+    stages = {"parallel.pipeline": 2, "train.micro_batch": 2}
     for name, model, settings, count in (
             ("tensor-gpt2", "gpt2", tensor, 2), ("sequence-gpt2", "gpt2", sequence | {"zero.stage": 3}, 2),
-            ("sequence-llama", "llama", sequence, 2), ("tensor-data", "llama", sequence | {"zero.stage": 2}, 4)):
+            ("sequence-llama", "llama", sequence, 2), ("tensor-data", "llama", sequence | {"zero.stage": 2}, 4),
+            ("pipeline", "gpt2", stages, 2), ("pipeline-data", "llama", stages | {"zero.stage": 3}, 4),
+            ("pipeline-pieces", "llama", stages | {"parallel.schedule": "interleaved", "parallel.virtual_stages": 2}, 2),
+            ("pipeline-full", "gpt2", stages | {"parallel.schedule": "zero_bubble"}, 2)):
         kit.train(f"cpu-{name}", model, TINY | settings | {"launch.backend": "gloo", "launch.nproc": count})
         ranks_on_one_card(kit, f"nccl-{name}", model, settings, count)
         same(kit, f"nccl-{name}", f"cpu-{name}", 1e-4)

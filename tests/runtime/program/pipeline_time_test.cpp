@@ -140,7 +140,7 @@ TEST(PipelineTime, RatesPriceTheWires) {
   rates.tensor_bps = 1e3;
   EXPECT_GT(step(rates), slow_pipe);
   const Traffic traffic = traffic_of(programs[0]);
-  EXPECT_EQ(traffic.pipe, 4 * shapes[0].pipeline.boundary_bytes);
+  EXPECT_EQ(traffic.pipe, 4 * shapes[0].pipeline.message_bytes);
   EXPECT_EQ(traffic.tensor, 4 * 1000 * static_cast<std::int64_t>(shapes[0].units.size()));
   EXPECT_GT(traffic.ends, 0);
 }

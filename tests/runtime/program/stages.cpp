@@ -17,7 +17,8 @@ StepShape cut_stage(const StepShape& model, const PipelineRun& run, const std::v
   shape.pipeline.stages = run.stages;
   shape.pipeline.stage = stage;
   shape.pipeline.schedule = run.schedule;
-  shape.pipeline.boundary_bytes = model.units[0].memory.output;
+  shape.pipeline.message_bytes = model.units[0].memory.output;
+  shape.pipeline.boundary_bytes = shape.pipeline.message_bytes;
   std::map<int, int> groups;  // of the model: the stage's
   for (int c = 0; c < run.virtual_stages; ++c) {
     const int part = c * run.stages + stage;
