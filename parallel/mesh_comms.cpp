@@ -6,9 +6,17 @@
 
 #include "base/error.hpp"
 #include "base/index.hpp"
+#include "parallel/comm/nccl_link.hpp"
 
 namespace sluice {
 namespace {
+
+constexpr char kActivations[] = "activations";
+constexpr char kGradients[] = "gradients";
+
+bool is_link(const std::string& group) {
+  return group.starts_with(kActivations) || group.starts_with(kGradients);
+}
 
 std::unique_ptr<Communicator> alone() { return std::move(make_local_communicators(1).front()); }
 
@@ -71,8 +79,8 @@ struct MeshComms::State {
     if (stages == 1) return;
     for (int s = 0; s < (wraps ? stages : stages - 1); ++s) {
       const int next = (s + 1) % stages;
-      Communicator* forward = link("activations", s, next, factory);
-      Communicator* backward = link("gradients", next, s, factory);
+      Communicator* forward = link(kActivations, s, next, factory);
+      Communicator* backward = link(kGradients, next, s, factory);
       if (at.pp == s) {
         links.activations_out = forward;
         links.gradients_in = backward;
@@ -191,6 +199,7 @@ CommFactory make_process_factory(const CommOptions& world, CommKind kind) {
         options.rank = rank;
         options.size = static_cast<int>(ranks.size());
         options.serves_rendezvous = false;
+        if (kind == CommKind::kNccl && is_link(group)) return make_nccl_link(options);
         return make_process_world(options, kind);
       };
 }

@@ -8,7 +8,9 @@ class Communicator;
 struct CommOptions;
 
 // Takes ownership of `control`, a host-memory communicator of the same ranks, even if it throws.
-using MakeNcclCommunicator = Communicator*(const CommOptions& options, Communicator* control);
+// `most_channels`: of NCCL; 0: its own choice.
+using MakeNcclCommunicator = Communicator*(const CommOptions& options, Communicator* control,
+                                           int most_channels);
 inline constexpr char kMakeNcclCommunicator[] = "sluice_make_nccl_communicator";
 
 }  // namespace sluice

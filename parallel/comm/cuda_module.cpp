@@ -12,6 +12,7 @@
 #include "base/posix/module_file.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
+#include "parallel/comm/nccl_link.hpp"
 
 namespace sluice {
 namespace {
@@ -186,7 +187,9 @@ void* cuda_module_symbol(const std::string& name) {
   return symbol;
 }
 
-std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options) {
+namespace {
+
+std::unique_ptr<Communicator> make_nccl(const CommOptions& options, int most_channels) {
   const auto make =
       reinterpret_cast<MakeNcclCommunicator*>(cuda_module_symbol(kMakeNcclCommunicator));
   CommOptions control = options;
@@ -196,7 +199,16 @@ std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options)
   std::unique_ptr<Communicator> host = options.size == 1
                                            ? std::move(make_local_communicators(1).front())
                                            : make_gloo_communicator(control);
-  return std::unique_ptr<Communicator>(make(device, host.release()));
+  return std::unique_ptr<Communicator>(make(device, host.release(), most_channels));
+}
+
+}  // namespace
+
+std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options) {
+  return make_nccl(options, 0);
+}
+std::unique_ptr<Communicator> make_nccl_link(const CommOptions& options) {
+  return make_nccl(options, kLinkChannels);
 }
 
 }  // namespace sluice

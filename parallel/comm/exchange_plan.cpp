@@ -8,7 +8,7 @@ namespace sluice {
 
 std::int64_t exchange_batch_elems(int size, DType input) {
   const std::int64_t peers = std::max(1, size - 1);
-  return std::max<std::int64_t>(8 * kMiB / peers, kMiB / 2) / size_of(input);
+  return std::clamp(32 * kMiB / peers, kMiB / 2, 8 * kMiB) / size_of(input);
 }
 
 std::int64_t exchange_staging_bytes(int size, std::int64_t total_elems, DType input) {

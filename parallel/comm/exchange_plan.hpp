@@ -27,7 +27,8 @@ struct ExchangePlan {
   std::vector<ExchangeBatch> batches;
 };
 
-// Elements of a batch in a group of `size` ranks, so that the rings of all peers stay near 16 MiB.
+// Elements of a batch in a group of `size` ranks: messages large enough for a GPU's links, while
+// the rings of all peers stay near 64 MiB.
 [[nodiscard]] std::int64_t exchange_batch_elems(int size, DType input);
 // Bytes of the rings of all peers.
 [[nodiscard]] std::int64_t exchange_staging_bytes(int size, std::int64_t total_elems, DType input);

@@ -5,14 +5,16 @@
 // rounds after every hop and has no fp32 output; a cast before it would double the wire volume.
 //
 // Streams: a call records the caller's current stream. All operations run one after another on a
-// stream of the communicator, which NCCL's stream joins. Ticket::wait makes the stream that is
-// current at that time wait. Only calls for control data block the host.
+// stream of the communicator, which NCCL's stream joins. The additions of a batch have a stream of
+// their own, beside the messages of the next batch. Ticket::wait makes the stream that is current
+// at that time wait. Only calls for control data block the host.
 #include <ATen/cuda/CUDAEvent.h>
 #include <ATen/ops/from_blob.h>
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 
 #include <algorithm>
+#include <array>
 #include <cstdlib>
 #include <mutex>
 #include <numeric>
@@ -23,6 +25,7 @@
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
+#include "kernels/cuda/check_cuda.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
 #include "parallel/comm/exchange_plan.hpp"
@@ -106,24 +109,23 @@ class NcclTicket final : public TicketState {
   bool finished_ = false;
 };
 
+// With a target device libtorch does not ask the driver where the memory is.
 at::Tensor bytes_at(const void* data, std::int64_t bytes, c10::Device device) {
-  return at::from_blob(const_cast<void*>(data), {bytes},
-                       at::TensorOptions().dtype(at::kByte).device(device));
-}
-
-void check_cuda(cudaError_t status, const char* what) {
-  if (status != cudaSuccess) {
-    throw std::runtime_error(std::string(what) + ": " + cudaGetErrorString(status));
-  }
+  return at::for_blob(const_cast<void*>(data), {bytes})
+      .options(at::TensorOptions().dtype(at::kByte).device(device))
+      .target_device(device)
+      .make_tensor();
 }
 
 class NcclCommunicator final : public Communicator {
  public:
-  NcclCommunicator(const CommOptions& options, std::unique_ptr<Communicator> control)
+  NcclCommunicator(const CommOptions& options, std::unique_ptr<Communicator> control,
+                   int most_channels)
       : name_{options.group, options.rank, options.size},
         control_(std::move(control)),
         device_(c10::kCUDA, c10::cuda::current_device()),
         stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
+        adding_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
         health_(std::make_shared<GroupHealth>()) {
     if (options.size == 1) return;
     // 2: c10d's watchdog breaks the communicator but does not end the process, so that this program
@@ -132,6 +134,7 @@ class NcclCommunicator final : public Communicator {
     auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     nccl->timeout = options.timeout;
     nccl->config.blocking = 1;
+    if (most_channels > 0) nccl->config.maxCTAs = most_channels;
     store_ = join_rendezvous(options, Clock::now() + options.timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, options.rank, options.size, nccl);
     // Connects now. A connection at the first operation would block its caller until the peer's
@@ -169,9 +172,17 @@ class NcclCommunicator final : public Communicator {
           size() == 1 ? std::max<std::int64_t>(1, std::reduce(elems.begin(), elems.end()))
                       : exchange_batch_elems(size(), input);
       const ExchangePlan plan = plan_exchange(elems, batch_elems);
-      for (const ExchangeBatch& batch : plan.batches) {
-        exchange_batch(batch, pieces, {input, static_cast<char*>(staging), plan.ring_elems}, works);
+      // The batch before the last one had the same half of the staging memory.
+      std::array<at::cuda::CUDAEvent, 2> added;
+      for (std::size_t b = 0; b < plan.batches.size(); ++b) {
+        const Shares shares{pieces, input, static_cast<char*>(staging), plan.ring_elems};
+        if (b >= 2) added[b % 2].block(stream_);
+        exchange(plan.batches[b], shares, works);
+        follow(adding_, stream_);
+        add(plan.batches[b], shares);
+        added[b % 2].record(adding_);
       }
+      if (!plan.batches.empty()) follow(stream_, adding_);
     });
   }
 
@@ -212,10 +223,18 @@ class NcclCommunicator final : public Communicator {
   }
 
  private:
-  struct Staging {
+  // A reduce-scatter's pieces and its staging memory.
+  struct Shares {
+    const std::vector<ReduceScatterPiece>& pieces;
     DType input;
-    char* memory;
+    char* staging;
     std::int64_t ring_elems;
+
+    [[nodiscard]] const char* of(const ExchangeSegment& segment, int r) const {
+      const ReduceScatterPiece& piece = pieces[segment.piece];
+      return static_cast<const char*>(piece.input) +
+             (r * piece.stride + segment.offset) * size_of(input);
+    }
   };
 
   template <typename Body>
@@ -265,38 +284,43 @@ class NcclCommunicator final : public Communicator {
     group_->recv(tensors, peer, /*tag=*/0);
   }
 
-  void exchange_batch(const ExchangeBatch& batch, const std::vector<ReduceScatterPiece>& pieces,
-                      const Staging& staging, Works& works) {
-    const std::int64_t width = size_of(staging.input);
-    const auto share = [&](const ExchangeSegment& segment, int r) {
-      const ReduceScatterPiece& piece = pieces[segment.piece];
-      return static_cast<const char*>(piece.input) + (r * piece.stride + segment.offset) * width;
-    };
+  // Later work of `stream` runs after the work that `other` has now.
+  static void follow(const c10::cuda::CUDAStream& stream, const c10::cuda::CUDAStream& other) {
+    at::cuda::CUDAEvent now;
+    now.record(other);
+    now.block(stream);
+  }
+
+  void exchange(const ExchangeBatch& batch, const Shares& shares, Works& works) {
+    const std::int64_t width = size_of(shares.input);
     together(
         [&] {
           for (const ExchangeSegment& segment : batch) {
             for (int r = 0; r < size(); ++r) {
               if (r == rank()) continue;
               const int slot = r < rank() ? r : r - 1;
-              post_receive(r, staging.memory + (slot * staging.ring_elems + segment.ring) * width,
+              post_receive(r, shares.staging + (slot * shares.ring_elems + segment.ring) * width,
                            segment.elems * width);
-              post_send(r, share(segment, r), segment.elems * width);
+              post_send(r, shares.of(segment, r), segment.elems * width);
             }
           }
         },
         works);
+  }
+
+  void add(const ExchangeBatch& batch, const Shares& shares) {
     for (const ExchangeSegment& segment : batch) {
-      const ReduceScatterPiece& piece = pieces[segment.piece];
-      check_cuda(ordered_add_cuda({.own = share(segment, rank()),
-                                   .staged = staging.memory + segment.ring * width,
-                                   .staged_stride = staging.ring_elems,
+      const ReduceScatterPiece& piece = shares.pieces[segment.piece];
+      check_cuda(ordered_add_cuda({.own = shares.of(segment, rank()),
+                                   .staged = shares.staging + segment.ring * size_of(shares.input),
+                                   .staged_stride = shares.ring_elems,
                                    .output = piece.output + segment.offset,
                                    .elems = segment.elems,
                                    .rank = rank(),
                                    .size = size(),
-                                   .input = staging.input,
+                                   .input = shares.input,
                                    .accumulate = piece.accumulate},
-                                  stream_.stream()),
+                                  adding_.stream()),
                  "adding the shares");
     }
   }
@@ -346,6 +370,7 @@ class NcclCommunicator final : public Communicator {
   const std::unique_ptr<Communicator> control_;  // holds the rendezvous server: destroyed last
   const c10::Device device_;
   const c10::cuda::CUDAStream stream_;
+  const c10::cuda::CUDAStream adding_;
   const std::shared_ptr<GroupHealth> health_;
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
@@ -357,11 +382,12 @@ class NcclCommunicator final : public Communicator {
 }  // namespace sluice
 
 extern "C" __attribute__((visibility("default"))) sluice::Communicator*
-sluice_make_nccl_communicator(const sluice::CommOptions& options, sluice::Communicator* control) {
+sluice_make_nccl_communicator(const sluice::CommOptions& options, sluice::Communicator* control,
+                              int most_channels) {
   const sluice::SigpipeBlock no_sigpipe;  // inherited by the threads of c10d and NCCL
   std::unique_ptr<sluice::Communicator> owned(control);
   try {
-    return new sluice::NcclCommunicator(options, std::move(owned));
+    return new sluice::NcclCommunicator(options, std::move(owned), most_channels);
   } catch (const sluice::Error&) {
     throw;
   } catch (const std::exception& error) {
