@@ -80,16 +80,23 @@ struct ShardShape {
   return shape.frozen || nth(shape.groups, g).frozen;
 }
 
-// Full gradients of all trained groups stay in memory between steps (stages 0 and 1).
-[[nodiscard]] constexpr bool keeps_full_gradients(const ShardShape& shape) {
-  return shape.stage < 2 && !shape.frozen;
+// Reduced gradients of several micro-batches are added up.
+[[nodiscard]] constexpr bool sums_micro_batches(const ShardShape& shape) {
+  return shape.reduce_every == ReduceEvery::kMicroBatch && shape.micro_batches > 1;
 }
 
-// True: gradients of a step are summed in a separate shard. False (stages 0 and 1 with one
-// reduction per step): in the rank's slice of the full gradient buffer.
+// Full gradients of all trained groups stay in memory between steps: in stages 0 and 1, and of a
+// rank alone whose full gradients are the reduced ones.
+[[nodiscard]] constexpr bool keeps_full_gradients(const ShardShape& shape) {
+  const bool reduced =
+      shape.dp == 1 && shape.placement.gradients == Tier::kDevice && !sums_micro_batches(shape);
+  return (shape.stage < 2 || reduced) && !shape.frozen;
+}
+
+// True: gradients of a step are summed in a separate shard. False: in the rank's slice of the full
+// gradient buffer.
 [[nodiscard]] constexpr bool has_gradient_shard(const ShardShape& shape) {
-  return shape.stage >= 2 ||
-         (shape.reduce_every == ReduceEvery::kMicroBatch && shape.micro_batches > 1);
+  return sums_micro_batches(shape) || (shape.stage >= 2 && !keeps_full_gradients(shape));
 }
 
 // The elements of a group that this rank owns, and updates unless the group is frozen.

@@ -12,10 +12,6 @@ bool writes(const UnitShape& unit, int group) {
   return std::find(unit.groups.begin(), unit.groups.end(), group) != unit.groups.end();
 }
 
-bool sums_micro_batches_in_shards(const StepShape& shape) {
-  return shape.micro_batches > 1 && shape.reduce_every == ReduceEvery::kMicroBatch;
-}
-
 }  // namespace
 
 bool has_backward(const StepShape& shape, int unit) {
@@ -43,14 +39,14 @@ std::int64_t leaving_bytes(const StepShape& shape, int unit) {
 }
 
 int gradient_streams(const StepShape& shape, int group) {
-  if (!sums_micro_batches_in_shards(shape) || is_frozen(shape, group)) return 1;
+  if (!sums_micro_batches(shape) || is_frozen(shape, group)) return 1;
   const auto writers = std::count_if(shape.units.begin(), shape.units.end(),
                                      [group](const UnitShape& u) { return writes(u, group); });
   return std::max(1, static_cast<int>(writers));
 }
 
 int gradient_stream(const StepShape& shape, int unit, int group) {
-  if (!sums_micro_batches_in_shards(shape)) return 0;
+  if (!sums_micro_batches(shape)) return 0;
   return static_cast<int>(std::count_if(shape.units.begin(), shape.units.begin() + unit,
                                         [group](const UnitShape& u) { return writes(u, group); }));
 }

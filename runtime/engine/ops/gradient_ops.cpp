@@ -50,13 +50,22 @@ void GradientOps::enter_reduce(const Op& op) {
           piece.stream == 0 ? group.grad_shard : nth(group.grad_streams, piece.stream - 1);
       output = shard.data_ptr<float>() + piece.begin;
     }
-    pieces.push_back({group.grad_full.data_ptr<float>() + piece.begin, output, piece.elems,
-                      shard_elems, op.accumulate && op.device_slot < 0});
+    const float* input = group.grad_full.data_ptr<float>() + piece.begin;
+    if (is_there(input, output)) continue;
+    pieces.push_back(
+        {input, output, piece.elems, shard_elems, op.accumulate && op.device_slot < 0});
   }
 }
 
+// A rank alone has nothing to send: its gradients are the reduced ones where they are written.
+bool GradientOps::is_there(const float* input, const float* output) const {
+  return setup_.data().size() == 1 && input == output;
+}
+
 Ticket GradientOps::reduce(const Op& op) {
-  return setup_.data().reduce_scatter(std::move(pieces_[run_.index_of(op)]), DType::kFloat32,
+  std::vector<ReduceScatterPiece> pieces = std::move(pieces_[run_.index_of(op)]);
+  if (pieces.empty()) return {};
+  return setup_.data().reduce_scatter(std::move(pieces), DType::kFloat32,
                                       memory_.bucket_staging.data_ptr());
 }
 
@@ -73,10 +82,12 @@ Ticket GradientOps::gather(const Op& op) {
   std::vector<AllGatherPiece> pieces;
   for (const BucketPiece& piece : run_.pieces(op)) {
     GroupState& group = store_.group(piece.group);
-    pieces.push_back({group.grad_shard.data_ptr<float>() + piece.begin,
-                      group.grad_full.data_ptr<float>() + piece.begin, piece.elems,
-                      group.grad_shard.numel()});
+    const float* input = group.grad_shard.data_ptr<float>() + piece.begin;
+    float* output = group.grad_full.data_ptr<float>() + piece.begin;
+    if (is_there(input, output)) continue;
+    pieces.push_back({input, output, piece.elems, group.grad_shard.numel()});
   }
+  if (pieces.empty()) return {};
   return setup_.data().all_gather(std::move(pieces), DType::kFloat32);
 }
 

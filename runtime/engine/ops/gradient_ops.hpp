@@ -41,6 +41,7 @@ class GradientOps {
   void add_on_host(Communicator& comm, const ReplicaPiece& piece);
   void add_on_gpu(Communicator& comm, const ReplicaPiece& piece);
   [[nodiscard]] bool on_host() const;
+  [[nodiscard]] bool is_there(const float* input, const float* output) const;
 
   const EngineSetup& setup_;
   const ProgramMemory& memory_;

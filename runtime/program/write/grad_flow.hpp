@@ -3,9 +3,10 @@
 // A round is the set of gradients that a group's full gradient buffer sums before its reduction.
 // With several streams a round is one unit's micro-batch, otherwise all units that write the group:
 // in one micro-batch, or in the whole step if a step reduces once. Rounds are cut into buckets. A
-// full bucket is reduce-scattered and added to the group's shard. Stages 0 and 1 have one full
-// buffer per group, so the next round waits for the reductions. Stages 2 and 3 give each round a
-// slot and free the slot one batch of reductions later. Reductions then overlap a backward.
+// full bucket is reduce-scattered and added to the group's shard. Where full gradients are kept
+// (stages 0 and 1, and a rank alone) a group has one full buffer, so the next round waits for the
+// reductions. Stages 2 and 3 give each round a slot and free the slot one batch of reductions
+// later. Reductions then overlap a backward.
 #pragma once
 
 #include <deque>
@@ -45,7 +46,7 @@ class GradFlow {
   struct Round {
     int group = -1;
     int stream = 0;
-    BufferId slot = -1;        // stages 2 and 3
+    BufferId slot = -1;        // where gradients are not kept
     int writes = 0;            // so far
     std::int64_t reduced = 0;  // elements of the shard whose reduction is issued
     std::vector<OpId> reductions;
@@ -58,7 +59,7 @@ class GradFlow {
     BucketPiece piece;
   };
 
-  [[nodiscard]] bool transient() const { return shape_.stage >= 2; }
+  [[nodiscard]] bool transient() const { return !keeps_full_gradients(shape_); }
   [[nodiscard]] int writes_of_round(int g) const;
   void flush(int micro_batch);
   void reduce(const std::vector<BucketPiece>& pieces, int micro_batch);

@@ -52,7 +52,7 @@ class Player {
           static_cast<std::size_t>(streams),
           std::vector<std::int64_t>(
               static_cast<std::size_t>(shape.groups[g].shard_elems / kAlignElems), kPoison));
-      if (shape.stage < 2) groups_[g].grads[-1] = {};
+      if (keeps_full_gradients(shape)) groups_[g].grads[-1] = {};
     }
     list_uses();
   }
@@ -230,7 +230,7 @@ class Player {
     check_window();
     if (training_ && op.kind != OpKind::kForward) {
       write_grads(op);
-      if (shape_.stage >= 2) check_grad_slots(op);
+      if (!keeps_full_gradients(shape_)) check_grad_slots(op);
     }
     ++next_use_;
   }

@@ -4,7 +4,7 @@
 namespace sluice {
 
 Region TierPlay::full_grads(int g, std::int64_t begin_elem, std::int64_t elems) const {
-  if (shape_.stage >= 2) return buffer_part(gradient_slot_.at(g), begin_elem, elems, 4);
+  if (!keeps_full_gradients(shape_)) return buffer_part(gradient_slot_.at(g), begin_elem, elems, 4);
   return part(full_[static_cast<std::size_t>(g)], begin_elem, elems);
 }
 

@@ -54,7 +54,8 @@ TierPlay::TierPlay(const StepShape& shape, int dp_rank) : shape_(shape), dp_rank
     second_states_.push_back(add_space(units_of(owned), mark(Mark::kFresh)));
     second_params_.push_back(add_space(units_of(owned), mark(Mark::kFresh)));
     others_.push_back(add_space(1, mark(Mark::kFresh)));
-    full_.push_back(add_space(shape.stage < 2 ? units_of(group(g).elems) : 0, total(g, before)));
+    full_.push_back(
+        add_space(keeps_full_gradients(shape) ? units_of(group(g).elems) : 0, total(g, before)));
     std::vector<int> shards;
     for (int s = 0; has_gradient_shard(shape) && s < gradient_streams(shape, g); ++s) {
       shards.push_back(add_space(units_of(group(g).shard_elems), s == 0 ? total(g, before) : 0));
