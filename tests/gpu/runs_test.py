@@ -149,6 +149,10 @@ def check_resume_tensor(place):
     return resumed(place, "resume-tensor", MODELS["llama"], TENSOR | {"zero.stage": 1}, 2)
 
 
+def check_resume_pipeline(place):
+    return resumed(place, "resume-pipeline", MODELS["llama"], STAGES | {"zero.stage": 2, "train.global_batch": 4}, 2)
+
+
 def check_odd_sizes(place):
     """A vocabulary that no rank divides, an odd number of layers, key heads that two ranks share, documents in rows."""
     found = []
@@ -236,8 +240,8 @@ def check_full_card(place):
     return found if "GPU 0" in answer.text else [*found, "the message does not name GPU 0"]
 
 
-COMMANDS = (check_resume, check_resume_tensor, check_odd_sizes, check_documents, check_frozen, check_speculation, check_device_fraction,
-            check_graphs, check_no_graphs, check_full_card)
+COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_documents, check_frozen, check_speculation,
+            check_device_fraction, check_graphs, check_no_graphs, check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.
@@ -264,10 +268,9 @@ def check_refusal(place, name, refusal):
 
 # What goes wrong on a stage of a pipeline, and words of the message.
 FAILURES = {
-    "send": ("comm.send@2:rank=0:error", "rank 0 on "),
-    "receive": ("comm.receive@3:rank=1:error", "rank 1 on "),
-    "killed": ("engine.step@2:rank=1:kill", "killed by SIGKILL"),
-    "hangs": ("comm.receive@3:rank=1:hang", "made no progress"),
+    "error": ("engine.forward.2.0:rank=1:error", "rank 1 on "),
+    "killed": ("engine.forward.2.0:rank=1:kill", "killed by SIGKILL"),
+    "hangs": ("engine.forward.2.0:rank=1:hang", "made no progress"),
 }
 
 
