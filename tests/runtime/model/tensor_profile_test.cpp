@@ -291,27 +291,6 @@ TEST(TensorProfile, BytesSentAreThoseOfTheSums) {
   EXPECT_EQ(unit_exchanges(make_model(options_of(0)), 1, shape), UnitExchanges{});
 }
 
-// The loss head's numbers of a row are floats on a GPU, and take one exchange: a GPU's chunks are
-// large.
-TEST(TensorProfile, AGpuSendsWhatAHostSends) {
-  const ProfileShape shape{.micro_batch = 4, .seq = 100};
-  ModelOptions gpu = options_of(0);
-  gpu.on_gpu = true;
-  for (const bool sequence : {false, true}) {
-    const ModelPart part{.tensor = 2, .sequence = sequence};
-    const Model host = make_dry_model(options_of(0), part), device = make_dry_model(gpu, part);
-    for (const std::size_t unit : {0U, 1U}) {
-      EXPECT_EQ(unit_exchanges(device, unit, shape), unit_exchanges(host, unit, shape));
-    }
-    const UnitExchanges of_host = unit_exchanges(host, 2, shape);
-    const UnitExchanges of_gpu = unit_exchanges(device, 2, shape);
-    EXPECT_EQ(of_gpu.backward, of_host.backward);
-    EXPECT_EQ(sent_bytes(of_host.forward) - sent_bytes(of_gpu.forward), 400 * 3 * 4);
-    EXPECT_EQ(of_gpu.forward.back(),
-              (Exchange{.kind = ExchangeKind::kAllGather, .bytes = 400 * 3 * 4}));
-  }
-}
-
 // Weights that a split backward leaves for later are no product to run beside.
 TEST(TensorProfile, ASplitBackwardHidesNoSum) {
   const Model model = make_model(options_of(0), {.tensor = 2});
