@@ -6,6 +6,7 @@
 
 #include <memory>
 #include <string>
+#include <type_traits>
 
 #include "kernels/cuda/check_cuda.hpp"
 #include "runtime/engine/cuda_errors.hpp"
@@ -69,9 +70,10 @@ class CudaGraphs final : public DeviceGraphs {
   }
   [[nodiscard]] std::unique_ptr<DeviceGraph> end_recording() override {
     cudaGraph_t recorded = nullptr;
-    check_cuda(cudaStreamEndCapture(current_stream_of(device_), &recorded), "recording a graph");
-    const std::unique_ptr<CUgraph_st, decltype(&cudaGraphDestroy)> graph(recorded,
-                                                                         &cudaGraphDestroy);
+    check_cuda(cudaStreamEndCapture(current_stream_of(device_), &recorded),
+               "recording a graph (train.cuda_graphs: never runs without)");
+    const std::unique_ptr<std::remove_pointer_t<cudaGraph_t>, decltype(&cudaGraphDestroy)> graph(
+        recorded, &cudaGraphDestroy);
     return std::make_unique<CudaGraph>(device_, graph.get());
   }
   void abandon_recording() noexcept override {

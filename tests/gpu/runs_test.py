@@ -11,6 +11,7 @@ import argparse
 import collections
 import concurrent.futures
 import math
+import re
 import sys
 import tempfile
 
@@ -214,8 +215,12 @@ def check_graphs(place):
     if found:
         return found
     graphs, plain = runs["auto"].reports[0], runs["never"].reports[0]
-    if graphs["graph_launches"] == 0 or graphs["graph_launches"] % launched or plain["graph_launches"]:
-        found.append(f"{graphs['graph_launches']} and {plain['graph_launches']} graphs were launched")
+    plan = place.command("graphs-plan", ["plan", place.folder / "graphs-auto/config.yaml", "--profile", "h100-sxm"])
+    planned = re.search(r"launched as (\d+) graphs", " ".join(plan.text.split()))
+    if not planned:
+        return [f"no word of graphs in the plan:\n{training.tail(plan.text)}"]
+    if graphs["graph_launches"] != launched * int(planned[1]) or plain["graph_launches"]:
+        found.append(f"{graphs['graph_launches']} and {plain['graph_launches']} graphs were launched, {planned[1]} a step are planned")
     with_graphs, without = work_of(graphs), work_of(plain)
     found += [f"{kind} with graphs {with_graphs[kind]}, without {without[kind]}" for kind in without
               if with_graphs[kind] != without[kind]]

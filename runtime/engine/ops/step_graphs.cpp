@@ -1,8 +1,9 @@
 #include "runtime/engine/ops/step_graphs.hpp"
 
+#include <exception>
 #include <utility>
 
-#include "base/index.hpp"
+#include "base/error.hpp"
 
 namespace sluice {
 
@@ -47,9 +48,10 @@ void StepGraphs::record(OpId id, const std::function<void()>& body) {
   if (segment.begin == id) recording_.emplace(*graphs_);
   try {
     body();
-  } catch (...) {
+  } catch (const std::exception&) {
     recording_.reset();
-    throw;
+    std::throw_with_nested(
+        Error("recorded for a CUDA graph (train.cuda_graphs: never runs without)"));
   }
   if (segment.end != id + 1) return;
   recorded_.push_back(recording_->finish());

@@ -15,6 +15,10 @@
 // (constants, workspaces), hence the graphs from before are dropped. The first step is eager,
 // because libraries make such tensors in it.
 //
+// What entering an operation enqueues (zeros in the padding of a gradient slot) is recorded with
+// the segment and enqueued again behind it; the slot lives on until a wait, so nothing else is
+// there.
+//
 // The loss factor is the only number that changes from step to step; a step with another factor
 // than the one before runs eagerly.
 #pragma once

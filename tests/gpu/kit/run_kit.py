@@ -211,7 +211,8 @@ def step_stages(kit):
     kit.train("stage0", "gpt2", TINY | {"zero.stage": 0})
     others = {f"stage{stage}": {"zero.stage": stage} for stage in (1, 2, 3)}
     others |= {"layers": {"zero.stage": 3, "train.accumulation_order": "layer"},
-               "recomputed": {"zero.stage": 3, "recompute.mode": "full"}}
+               "recomputed": {"zero.stage": 3, "recompute.mode": "full"},
+               "no-graphs": {"train.cuda_graphs": "never"}}
     for run, settings in others.items():
         kit.train(run, "gpt2", TINY | settings)
         same(kit, run, "stage0", 1e-5)
