@@ -50,7 +50,7 @@ SLUICE_BODY std::int64_t place_of_token(const TokenRows& at, std::int64_t token)
 template <class T>
 SLUICE_BODY void add_tokens(const EmbeddingGradient& a, std::int64_t row, std::int64_t first,
                             std::int64_t i, float (&sum)[Pack<T>::kCount], bool aligned) {
-  constexpr int kAhead = 4;  // loads in flight
+  constexpr int kAhead = 2;  // loads in flight
   const T* dy = static_cast<const T*>(a.dy) + i;
   int count = kAhead;
   for (std::int64_t place = first; count == kAhead; place += kAhead) {
