@@ -21,7 +21,8 @@ class ComputeOps {
   ComputeOps(const StepParts& parts, BatchOps& batches);
 
   void begin_program();
-  // A slot of the arena, as bytes, for the loss head or for a unit's cache.
+  // A slot of the arena, as bytes, for the loss head or for a unit's cache; undefined for a loss
+  // head without a slot, which takes its scratch while it runs.
   void bind(const Buffer& buffer, const at::Tensor& bytes);
 
   void forward(const Op& op);
@@ -42,6 +43,7 @@ class ComputeOps {
 
  private:
   [[nodiscard]] UnitCall call_of(const Op& op) const;
+  [[nodiscard]] at::Tensor scratch() const;
   void drop_unread_gradient(const Op& op);
   void open_grads(const Op& op);
   void look_at(const at::Tensor& value);
@@ -52,7 +54,8 @@ class ComputeOps {
   Flights& flights_;
   GroupStore& store_;
   BatchOps& batches_;
-  at::Tensor scratch_;
+  at::Tensor scratch_;  // the loss head's slot; undefined: taken while the head runs
+  std::int64_t scratch_bytes_ = 0;
   at::Tensor losses_;       // fp64, of a training step's micro-batches on a GPU; else undefined
   at::Tensor read_losses_;  // the same in registered memory
   at::Tensor logits_;

@@ -6,13 +6,11 @@
 #include "runtime/engine/ops/run_image.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
-#include "runtime/model/empty_tensor.hpp"
 
 namespace sluice {
 
 StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
-    : setup_(parts.setup),
-      memory_(parts.memory),
+    : memory_(parts.memory),
       run_(parts.run),
       flights_(parts.flights),
       image_(parts.image),
@@ -65,9 +63,7 @@ void StepOps::bind(const std::vector<BufferId>& buffers) {
   for (const BufferId id : buffers) {
     const Buffer& buffer = run_.buffer(id);
     inputs_.bind(id);
-    if (buffer.tag == Tag::kLossHead && !buffer.in_arena) {
-      compute_.bind(buffer, empty_tensor({buffer.bytes}, c10::ScalarType::Byte, setup_.device));
-    }
+    if (buffer.tag == Tag::kLossHead && !buffer.in_arena) compute_.bind(buffer, {});
     if (!buffer.in_arena || buffer.tier != Tier::kDevice) continue;
     if (buffer.tag == Tag::kGatheredParameters) parameters_.bind(buffer);
     if (buffer.tag == Tag::kGradientBuckets) gradients_.bind(buffer);
@@ -83,7 +79,6 @@ void StepOps::unbind(const std::vector<BufferId>& buffers) {
     if (buffer.tier != Tier::kDevice) continue;
     pipe_.unbind(id);
     inputs_.unbind(id);
-    if (buffer.tag == Tag::kLossHead) compute_.bind(buffer, {});
     if (!buffer.in_arena) continue;
     if (buffer.tag == Tag::kGatheredParameters) parameters_.unbind(buffer);
     if (buffer.tag == Tag::kGradientBuckets) gradients_.unbind(buffer);

@@ -37,7 +37,6 @@ class StepOps {
   [[nodiscard]] Ticket run_between_tiers(const Op& op);
   [[nodiscard]] Ticket commit();
 
-  const EngineSetup& setup_;
   const ProgramMemory& memory_;
   StepRun& run_;
   Flights& flights_;
