@@ -46,26 +46,18 @@ SLUICE_BODY std::int64_t place_of_token(const TokenRows& at, std::int64_t token)
   return place;
 }
 
-// Adds the tokens of one row from place `first` of the order on to a run of its elements.
+// Adds the tokens of one row from place `first` of the order on to a run of its elements. The next
+// token is looked up while this one's elements are read.
 template <class T>
 SLUICE_BODY void add_tokens(const EmbeddingGradient& a, std::int64_t row, std::int64_t first,
                             std::int64_t i, float (&sum)[Pack<T>::kCount], bool aligned) {
-  constexpr int kAhead = 2;  // loads in flight
   const T* dy = static_cast<const T*>(a.dy) + i;
-  int count = kAhead;
-  for (std::int64_t place = first; count == kAhead; place += kAhead) {
-    Pack<T> next[kAhead];
-    count = 0;
-    for (int j = 0; j < kAhead; ++j) {
-      const std::int64_t at = place + j;
-      const bool mine = at < a.at.tokens && row_of_token(a.at, a.order[at]) == row;
-      const std::int64_t token = a.order[mine ? at : first];
-      next[j] = load_pack(dy + token * a.hidden, a.hidden - i, aligned);
-      count += mine ? 1 : 0;
-    }
-    for (int j = 0; j < kAhead; ++j) {
-      for (int k = 0; k < Pack<T>::kSize; ++k) sum[k] = j < count ? sum[k] + next[j].v[k] : sum[k];
-    }
+  std::int64_t token = a.order[first];
+  for (std::int64_t place = first + 1; token >= 0; ++place) {
+    const Pack<T> values = load_pack(dy + token * a.hidden, a.hidden - i, aligned);
+    token = place < a.at.tokens ? a.order[place] : -1;
+    if (token >= 0 && row_of_token(a.at, token) != row) token = -1;
+    for (int k = 0; k < Pack<T>::kSize; ++k) sum[k] += values.v[k];
   }
 }
 

@@ -22,6 +22,7 @@
 #include "runtime/launch/binding.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/page/html_page.hpp"
+#include "runtime/plan/step_profile.hpp"
 #include "runtime/program/graph_segments.hpp"
 #include "runtime/run/machine.hpp"
 
@@ -90,7 +91,7 @@ void print_plan(const PlanCommand& command, const RunPlan& plan, const RunFacts&
 
 // On a GPU.
 std::string describe_graphs(const EngineOptions& options, const RunPlan& plan) {
-  const std::string why_not = why_no_graphs(options);
+  const std::string why_not = why_no_graphs(options, micro_batches_of(options));
   if (!why_not.empty()) return "no CUDA graphs: " + why_not;
   const std::size_t graphs = graph_segments(plan.program).size();
   return "CUDA graphs: the compute of a step is recorded in the second step and launched as " +

@@ -40,7 +40,8 @@ std::unique_ptr<TierStore> make_tiers(const EngineSetup& setup, const EngineProg
 }
 
 std::unique_ptr<DeviceGraphs> make_graphs(const EngineSetup& setup) {
-  return launches_graphs(setup.options) ? device_graphs(setup.device) : nullptr;
+  const bool launches = launches_graphs(setup.options, setup.shape().micro_batches);
+  return launches ? device_graphs(setup.device) : nullptr;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Whether training steps on a GPU are launched as graphs (ops/step_graphs.hpp), for runs and plans.
 #pragma once
 
+#include <cstdint>
 #include <string>
 
 #include "runtime/engine/engine_settings.hpp"
@@ -8,9 +9,14 @@
 
 namespace sluice {
 
-// Why the steps of a GPU's engine run operation by operation; empty: they are launched as graphs.
-// REQUIRES: options.model.on_gpu.
-[[nodiscard]] inline std::string why_no_graphs(const EngineOptions& options) {
+// The driver keeps a graph's kernels in memory of the card that no plan counts, some kilobytes
+// each.
+inline constexpr std::int64_t kMostGraphs = 1024;
+
+// Why the steps of a GPU's engine, of `micro_batches` each, run operation by operation; empty: they
+// are launched as graphs. REQUIRES: options.model.on_gpu.
+[[nodiscard]] inline std::string why_no_graphs(const EngineOptions& options,
+                                               std::int64_t micro_batches) {
   if (options.train.cuda_graphs == GraphChoice::kNever) return "train.cuda_graphs is never";
   if (options.model.dropout > 0) return "masks of model.dropout depend on the step";
   if (!runs_explicit_blocks(options.model)) return "libtorch's autograd runs the blocks";
@@ -19,13 +25,20 @@ namespace sluice {
   if (options.part.tensor > 1 || options.part.stages > 1) {
     return "ranks that share a model exchange data within the compute";
   }
+  // The forward and the backward of each unit.
+  const std::int64_t graphs = micro_batches * (2 * options.model.layers + 3);
+  if (graphs > kMostGraphs) {
+    return "a step would be up to " + std::to_string(graphs) +
+           " graphs, and each takes memory of the card";
+  }
   return "";
 }
 
 // An engine of these options launches graphs.
-[[nodiscard]] inline bool launches_graphs(const EngineOptions& options) {
+[[nodiscard]] inline bool launches_graphs(const EngineOptions& options,
+                                          std::int64_t micro_batches) {
   return options.model.on_gpu && options.purpose == EnginePurpose::kTrain &&
-         why_no_graphs(options).empty();
+         why_no_graphs(options, micro_batches).empty();
 }
 
 }  // namespace sluice
