@@ -32,7 +32,7 @@ std::string straight(const EngineOptions& options) {
   return key_of(write_train_step(plan_step(options, model).shape));
 }
 
-// The units of a GPU's run, unless it takes pipeline stages, which GPUs do not run yet.
+// The units of a GPU's run, on meshes too; a run that GPUs refuse is planned with the host's.
 TEST(Planner, ProfilesTheUnitsThatRunOnAGpu) {
   EngineOptions options = small_options();
   options.model.on_gpu = true;
@@ -53,6 +53,8 @@ TEST(Planner, ProfilesTheUnitsThatRunOnAGpu) {
   options.parallel.tensor = 2;
   EXPECT_TRUE(unit_options(options).on_gpu);
   options.parallel.pipeline = 2;
+  EXPECT_TRUE(unit_options(options).on_gpu);
+  options.model.dropout = 0.1;
   EXPECT_FALSE(unit_options(options).on_gpu);
 }
 
