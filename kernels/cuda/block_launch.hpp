@@ -3,10 +3,10 @@
 // same from run to run. Buffers that are multiples of 16 bytes, with rows that are such multiples,
 // are read and written 16 bytes at a time; any others an element at a time.
 //
-// CPU bits: GELU, SwiGLU, rotary positions, dropout, column sums, lookup and gradient of embeddings,
-// weight gradients of norms (with equal statistics). The statistics of norms and the two means of
-// their input gradient are fp32 sums in an order of their own, so a norm differs from the CPU's in
-// the last bits.
+// CPU bits: GELU, SwiGLU, rotary positions, dropout, column sums, lookup and gradient of
+// embeddings, weight gradients of norms (with equal statistics). The statistics of norms and the
+// two means of their input gradient are fp32 sums in an order of their own, so a norm differs from
+// the CPU's in the last bits.
 #pragma once
 
 #include "kernels/cuda/block_args.hpp"
