@@ -53,11 +53,12 @@ TABLE = [
 ]
 
 
-def figures(totals, peaks, seconds):
-    """A step's figures from the two runs' reports."""
-    few, many = totals
+def figures(reports, seconds):
+    """A step's figures from the reports of the short and the long run, and the long run's times."""
+    few, many = map(ceilings_test.totals, reports)
     per_step = {key: (many[key] - few[key]) / (STEPS[1] - STEPS[0]) for key in ("launches", "host_waits")}
-    return {"device": max(peaks), "milliseconds": 1e3 * statistics.median(seconds[2:]), **per_step}
+    peak = max(report["device_peak_bytes"] for report in reports)
+    return {"device": peak, "milliseconds": 1e3 * statistics.median(seconds[2:]), **per_step}
 
 
 def peer(args, model, micro_batch, row):
@@ -74,7 +75,7 @@ def peer(args, model, micro_batch, row):
             raise ceilings_test.RunFailed(training.tail(done.stdout, 25))
         reports.append(found[0])
         seconds = json.loads(next(line for line in reversed(done.stdout.splitlines()) if line.startswith("{")))["seconds"]
-    return figures([ceilings_test.totals(r) for r in reports], [r["device_peak_bytes"] for r in reports], seconds)
+    return figures(reports, seconds)
 
 
 def sluice(place, model, micro_batch, row):
@@ -87,9 +88,7 @@ def sluice(place, model, micro_batch, row):
         if answer.code != 0:
             raise ceilings_test.RunFailed(training.tail(answer.text, 25))
         answers.append(answer)
-    reports = [answer.reports[0] for answer in answers]
-    seconds = [step["step_ms"] / 1e3 for step in answers[-1].steps]
-    return figures([ceilings_test.totals(r) for r in reports], [r["device_peak_bytes"] for r in reports], seconds)
+    return figures([answer.reports[0] for answer in answers], [step["step_ms"] / 1e3 for step in answers[-1].steps])
 
 
 def line(who, row, figure, peer_bytes=None):
@@ -112,7 +111,8 @@ def main():
         for name, micro_batch, rows in TABLE:
             if args.only not in name:
                 continue
-            print(f"\n{name}, micro-batch {micro_batch}\n\n| who | mode | device, GiB | share of the peer's | launches | host waits | ms to issue |\n"
+            print(f"\n{name}, micro-batch {micro_batch}\n\n"
+                  "| who | mode | device, GiB | share of the peer's | launches | host waits | ms to issue |\n"
                   "| --- | --- | --- | --- | --- | --- | --- |", flush=True)
             for row in rows:
                 try:
