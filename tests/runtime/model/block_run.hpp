@@ -42,8 +42,11 @@ void expect_same_bits(const BlockResult& a, const BlockResult& b, const char* wh
 [[nodiscard]] UnitMemory real_memory(Unit& unit, const BlockData& data,
                                      const Documents* documents = nullptr);
 
-// Expects the dry run of the model's block to equal real_memory.
+// Expects the dry run of the model's block to equal real_memory. A backward may need up to
+// `thread_scratch_bytes` less: the dry run counts this scratch for all threads, and a run has it
+// for those that work at once.
 void expect_dry_run_is_real(const Model& model, const BlockData& data, const std::string& what,
-                            const Documents* documents = nullptr);
+                            const Documents* documents = nullptr,
+                            std::int64_t thread_scratch_bytes = 0);
 
 }  // namespace sluice::testing
