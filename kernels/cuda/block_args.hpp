@@ -7,6 +7,7 @@
 #include "base/dtype.hpp"
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/rope.hpp"
+#include "kernels/cuda/step_scalars.hpp"
 
 namespace sluice::cuda {
 
@@ -148,8 +149,9 @@ struct EntropySlices {
 // Softmax cross entropy of fp32 logits [rows, row_stride], the first `vocab` of a row. losses
 // [rows]; a target that is neither a word nor kNoTarget gives NaN. gradient: (softmax - onehot)
 // scale of `dtype`, rows as far apart as those of the logits, which it may replace in fp32; or
-// null. Slices are merged in the order of ranks, so losses have the same bits on all ranks.
-// REQUIRES: logits, gradient and their rows are on multiples of 16 bytes.
+// null. With `scalars` the loss factor there is the scale. Slices are merged in the order of ranks,
+// so losses have the same bits on all ranks. REQUIRES: logits, gradient and their rows are on
+// multiples of 16 bytes.
 struct EntropyArgs {
   const float* logits = nullptr;
   void* gradient = nullptr;
@@ -161,6 +163,7 @@ struct EntropyArgs {
   std::int64_t row_stride = 0;
   float scale = 1;
   EntropySlices slices{};
+  const StepScalars* scalars = nullptr;
 };
 
 // out[t] = the row of tokens[t] in a rank's slice of a table of `words` rows, which begins at row

@@ -66,6 +66,10 @@ SLUICE_BODY void store_gradient(T* to, const Pack<float>& values, std::int64_t n
 #endif
 }
 
+SLUICE_BODY float scale_of(const EntropyArgs& a) {
+  return a.scalars == nullptr ? a.scale : a.scalars->loss_factor;
+}
+
 // The gradient of a row with a target, (softmax - onehot) scale; p - 1 in double, because near p =
 // 1 the fp32 difference has no correct digits.
 template <class T>
@@ -74,7 +78,8 @@ SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const 
   const float* x = a.logits + row * a.row_stride;
   T* to = static_cast<T*>(a.gradient) + row * a.row_stride;
   const std::int64_t target = a.targets[row] - a.slices.first;  // its column
-  const float factor = quotient(a.scale, all.sum);
+  const float scale = scale_of(a);
+  const float factor = quotient(scale, all.sum);
   warp.each([&](int lane) {
     for_packs<float>(a.vocab, {lane, kWarp}, [&](std::int64_t i, std::int64_t n) {
       Pack<float> at = load_pack(x + i, n, true);
@@ -83,7 +88,7 @@ SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const 
         at.v[j] = e * factor;
         if (i + j == target) {
           const double p = static_cast<double>(e) / static_cast<double>(all.sum);
-          at.v[j] = static_cast<float>((p - 1.0) * static_cast<double>(a.scale));
+          at.v[j] = static_cast<float>((p - 1.0) * static_cast<double>(scale));
         }
       }
       store_gradient(to + i, at, n);

@@ -28,6 +28,9 @@
 namespace sluice {
 
 class Documents;
+namespace cuda {
+struct StepScalars;
+}
 
 // Place of a call in the run. Dropout depends only on this place, unit and element. A forward of
 // later positions also finds its place in the sequence.
@@ -44,6 +47,9 @@ struct UnitCall {
   // Of the micro-batch's rows (documents.hpp); null: each row is one document. Other than null only
   // for a model made with ModelOptions::packed_rows.
   const Documents* documents = nullptr;
+  // In memory of the unit's GPU: the step's numbers for kernels that a graph records, `step` among
+  // them. Null: the numbers of the call are given by value.
+  const cuda::StepScalars* scalars = nullptr;
 };
 
 // Data that forward keeps for backward. Destroying it frees the memory.
@@ -120,6 +126,14 @@ class Unit {
   }
 };
 
+// What the gradients of a micro-batch's sum of losses are multiplied by.
+struct LossFactor {
+  LossFactor(double factor, const cuda::StepScalars* in_memory = nullptr)
+      : value(factor), scalars(in_memory) {}
+  double value;
+  const cuda::StepScalars* scalars;  // on a GPU: the factor is read there; null: `value` is
+};
+
 // The last unit: final norm, classifier and cross entropy. A micro-batch's logits never exist as a
 // whole.
 class LossHead {
@@ -128,10 +142,10 @@ class LossHead {
   // Scratch bytes of loss(), for B x S rows of inputs in dtype.
   [[nodiscard]] virtual std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const = 0;
   // Sum of the losses over all positions. targets: [B, S] int64. With a sink also computes the
-  // gradients of (sum x grad_scale) by the parameters and, in grad_input, by the input. scratch:
+  // gradients of (sum x factor) by the parameters and, in grad_input, by the input. scratch:
   // uint8.
   virtual LossSum loss(std::span<const at::Tensor> params, const at::Tensor& input,
-                       const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
+                       const at::Tensor& targets, LossFactor factor, const at::Tensor& scratch,
                        GradSink* sink, at::Tensor* grad_input) = 0;
   // Logits [B, V] fp32 of position `position`.
   virtual at::Tensor logits(std::span<const at::Tensor> params, const at::Tensor& input,

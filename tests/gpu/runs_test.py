@@ -204,10 +204,13 @@ def work_of(report):
             "memsets": report["work"]["memsets"]}
 
 
+SCALARS_BYTES = 16  # of a step's numbers, which recorded kernels read (kernels/cuda/step_scalars.hpp)
+
+
 def check_graphs(place):
-    """The card does the same with graphs as without, also where an evaluation comes between."""
-    settings = {"train.dtype": "bf16", "zero.stage": 2, "train.steps": 8, "train.eval_every": 4, "train.eval_steps": 1,
-                "train.global_batch": 4, "data.split": [1, 1]}
+    """The card does the same with graphs as without, also where an evaluation comes between and the loss factor changes."""
+    settings = {"train.dtype": "fp16", "zero.stage": 2, "train.steps": 8, "train.eval_every": 4, "train.eval_steps": 1,
+                "train.global_batch": 4, "data.split": [1, 1], "loss_scale.window": 1}
     launched = 7  # steps: the first runs eagerly, the second and the fifth are recorded and launched
     runs = {choice: place.train(f"graphs-{choice}", MODELS["llama"], settings | {"train.cuda_graphs": choice})
             for choice in ("auto", "never")}
@@ -221,7 +224,12 @@ def check_graphs(place):
         return [f"no word of graphs in the plan:\n{training.tail(plan.text)}"]
     if graphs["graph_launches"] != launched * int(planned[1]) or plain["graph_launches"]:
         found.append(f"{graphs['graph_launches']} and {plain['graph_launches']} graphs were launched, {planned[1]} a step are planned")
+    factors = [step["loss_scale"] for step in runs["auto"].steps]
+    if len(set(factors)) != len(factors):
+        found.append(f"the loss scales {factors} are to differ at every step")
     with_graphs, without = work_of(graphs), work_of(plain)
+    to_device = without["copies"]["host_to_device"]
+    to_device["copies"], to_device["bytes"] = to_device["copies"] + len(factors), to_device["bytes"] + SCALARS_BYTES * len(factors)
     found += [f"{kind} with graphs {with_graphs[kind]}, without {without[kind]}" for kind in without
               if with_graphs[kind] != without[kind]]
     return found

@@ -20,9 +20,11 @@ struct EntropyCase {
   }
 
   // `gradient` null: the losses alone.
-  void run(void* gradient, DType dtype) const {
-    const cuda::EntropyArgs args{numbers(logits), gradient, numbers(losses), targets.data(), dtype,
-                                 kTexts,          kVocab,   kStride,         0.25F};
+  void run(void* gradient, DType dtype, float scale = 0.25F,
+           const cuda::StepScalars* scalars = nullptr) const {
+    cuda::EntropyArgs args{numbers(logits), gradient, numbers(losses), targets.data(), dtype,
+                           kTexts,          kVocab,   kStride,         scale};
+    args.scalars = scalars;
     for (std::int64_t row = 0; row < kTexts; ++row) {
       if (dtype == DType::kFloat32) cuda::entropy_body<float>(args, row, cuda::Warp{});
       if (dtype == DType::kBFloat16) cuda::entropy_body<cuda::Bf16>(args, row, cuda::Warp{});
@@ -93,6 +95,15 @@ TEST(CudaEntropyBody, GradientReplacesTheLogitsAndLossNeedsNone) {
   const Buffer losses = c.losses;
   c.run(nullptr, DType::kFloat32);
   EXPECT_EQ(c.losses.content(), losses.content());
+}
+
+TEST(CudaEntropyBody, TheStepsFactorInMemoryIsTheScale) {
+  const EntropyCase c(2.0F);
+  const Buffer given = c.logits, read = c.logits;
+  const cuda::StepScalars scalars{.step = 3, .loss_factor = 0.3F};
+  c.run(given.data(), DType::kFloat32, 0.3F);
+  c.run(read.data(), DType::kFloat32, 0.25F, &scalars);
+  EXPECT_EQ(read.content(), given.content());
 }
 
 TEST(CudaEntropyBody, MasksAndFaults) {

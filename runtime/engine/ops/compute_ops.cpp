@@ -19,12 +19,13 @@
 
 namespace sluice {
 
-ComputeOps::ComputeOps(const StepParts& parts, BatchOps& batches)
+ComputeOps::ComputeOps(const StepParts& parts, BatchOps& batches, const cuda::StepScalars* scalars)
     : setup_(parts.setup),
       run_(parts.run),
       flights_(parts.flights),
       store_(parts.store),
       batches_(batches),
+      scalars_(scalars),
       caches_(parts.setup.shape().units.size()) {
   if (!setup_.trains() || !setup_.device.is_cuda() || !setup_.shape().ends_model()) return;
   losses_ = empty_tensor({setup_.shape().micro_batches}, c10::ScalarType::Double, setup_.device);
@@ -51,6 +52,7 @@ UnitCall ComputeOps::call_of(const Op& op) const {
   if (run_.training() || run_.mode == RunMode::kEvaluate) {
     call.first_sample = first_row(setup_, run_, op);
   }
+  if (run_.training()) call.scalars = scalars_;
   if (run_.mode == RunMode::kDecode) {
     call.cache = &nth(caches_, op.unit);
     call.first_position = run_.index;
@@ -90,7 +92,8 @@ void ComputeOps::loss_head(const Op& op) {
     open_grads(op);
     GroupSink sink(store_, setup_.spec().units[u]);
     const LossSum loss =
-        head.loss(params, input, flight.targets, run_.loss_factor(setup_.tokens_of_step()),
+        head.loss(params, input, flight.targets,
+                  {run_.loss_factor(setup_.tokens_of_step()), run_.training() ? scalars_ : nullptr},
                   scratch(), op.save ? &sink : nullptr, op.save ? &flight.gradient : nullptr);
     if (run_.training() && losses_.defined()) {
       loss.write_to(losses_.select(0, op.micro_batch));

@@ -17,8 +17,8 @@ class BatchOps;
 
 class ComputeOps {
  public:
-  // `batches`: knows the documents of rows.
-  ComputeOps(const StepParts& parts, BatchOps& batches);
+  // `batches`: knows the documents of rows. `scalars`: StepScalars::on_device().
+  ComputeOps(const StepParts& parts, BatchOps& batches, const cuda::StepScalars* scalars);
 
   void begin_program();
   // A slot of the arena, as bytes, for the loss head or for a unit's cache; undefined for a loss
@@ -54,6 +54,7 @@ class ComputeOps {
   Flights& flights_;
   GroupStore& store_;
   BatchOps& batches_;
+  const cuda::StepScalars* const scalars_;
   at::Tensor scratch_;  // the loss head's slot; undefined: taken while the head runs
   std::int64_t scratch_bytes_ = 0;
   at::Tensor losses_;       // fp64, of a training step's micro-batches on a GPU; else undefined

@@ -25,14 +25,8 @@ void StepGraphs::decide() {
     return;
   }
   if (segments_.empty()) segments_ = graph_segments(*run_.program);
-  const double factor = run_.loss_factor(tokens_);
-  const bool repeats = std::exchange(factor_, factor) == factor;
-  if (repeats && !recorded_.empty()) {
-    how_ = How::kLaunch;
-    return;
-  }
-  recorded_.clear();
-  if (repeats) how_ = How::kRecord;
+  if (!std::exchange(has_trained_, true)) return;
+  how_ = recorded_.empty() ? How::kRecord : How::kLaunch;
 }
 
 // Logits belong to the caller and may live while later programs run.

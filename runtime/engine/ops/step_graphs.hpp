@@ -3,8 +3,8 @@
 //
 // clang-format off
 //   eager --next step--> recorded segment by segment, each launched --> launched --> launched ...
-//     ^                                                                    |
-//     '------ another program ran, or the loss factor changed -------------'
+//                          ^                                               |
+//                          '--------------- another program ran -----------'
 // clang-format on
 //
 // A recorded kernel keeps its addresses and numbers. Parameters, gradients and slots of the arena
@@ -19,8 +19,7 @@
 // the segment and enqueued again behind it; the slot lives on until a wait, so nothing else is
 // there.
 //
-// The loss factor is the only number that changes from step to step; a step with another factor
-// than the one before runs eagerly.
+// Numbers that change from step to step are read from device memory (StepScalars).
 #pragma once
 
 #include <functional>
@@ -36,10 +35,8 @@ namespace sluice {
 
 class StepGraphs {
  public:
-  // `tokens`: of a step's batch. `graphs`: null where every operation runs eagerly. `run` and
-  // `graphs` outlive the object.
-  StepGraphs(const StepRun& run, double tokens, DeviceGraphs* graphs)
-      : run_(run), tokens_(tokens), graphs_(graphs) {}
+  // `graphs`: null where every operation runs eagerly. `run` and `graphs` outlive the object.
+  StepGraphs(const StepRun& run, DeviceGraphs* graphs) : run_(run), graphs_(graphs) {}
 
   void begin_program() { decided_ = false; }
   // Runs a compute operation of a segment by `body`, or records it, or launches its segment's
@@ -54,7 +51,6 @@ class StepGraphs {
   void record(OpId id, const std::function<void()>& body);
 
   const StepRun& run_;
-  const double tokens_;
   DeviceGraphs* const graphs_;
   bool decided_ = false;  // of the program that runs
   How how_ = How::kEager;
@@ -62,7 +58,7 @@ class StepGraphs {
   std::size_t segment_ = 0;                             // that of the operation that runs
   std::vector<std::unique_ptr<DeviceGraph>> recorded_;  // by segment; empty: none
   std::optional<Recording> recording_;
-  std::optional<double> factor_;  // of the last training step
+  bool has_trained_ = false;  // a training step has run
 };
 
 }  // namespace sluice

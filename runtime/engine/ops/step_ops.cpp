@@ -17,17 +17,19 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       copies_(parts.copies),
       tiers_(parts.tiers),
       batch_(parts, std::move(train), std::move(valid)),
-      compute_(parts, batch_),
+      scalars_(parts),
+      compute_(parts, batch_, scalars_.on_device()),
       parameters_(parts),
       gradients_(parts),
       norm_(parts),
       update_(parts),
       inputs_(parts),
       pipe_(parts),
-      graphs_(parts.run, parts.setup.tokens_of_step(), parts.graphs) {}
+      graphs_(parts.run, parts.graphs) {}
 
 void StepOps::begin_program() {
   flights_.begin_program();
+  scalars_.begin_program();
   compute_.begin_program();
   parameters_.begin_program();
   gradients_.begin_program();
@@ -89,6 +91,7 @@ Ticket StepOps::run(const Op& op) {
   switch (op.kind) {
     case OpKind::kLoadBatch:
       batch_.load(op);
+      scalars_.write();
       return {};
     case OpKind::kRelease:  // the slot dies with the operation
       return {};

@@ -13,6 +13,7 @@
 #include "runtime/engine/ops/parameter_ops.hpp"
 #include "runtime/engine/ops/pipe_ops.hpp"
 #include "runtime/engine/ops/step_graphs.hpp"
+#include "runtime/engine/ops/step_scalars.hpp"
 #include "runtime/engine/ops/update_ops.hpp"
 
 namespace sluice {
@@ -44,6 +45,7 @@ class StepOps {
   DeviceCopies* const copies_;
   TierStore* const tiers_;
   BatchOps batch_;
+  StepScalars scalars_;
   ComputeOps compute_;
   ParameterOps parameters_;
   GradientOps gradients_;

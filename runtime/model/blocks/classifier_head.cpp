@@ -35,7 +35,7 @@ class ClassifierHead final : public LossHead {
   }
 
   LossSum loss(std::span<const at::Tensor> params, const at::Tensor& input,
-               const at::Tensor& targets, double grad_scale, const at::Tensor& scratch,
+               const at::Tensor& targets, LossFactor factor, const at::Tensor& scratch,
                GradSink* sink, at::Tensor* grad_input) override {
     const c10::AutoGradMode no_graph(false);
     const std::int64_t batch = input.size(0);
@@ -65,7 +65,7 @@ class ClassifierHead final : public LossHead {
                                         ? at::Tensor()
                                         : products_.gradient_in(scratch, logits_CV, dtype_of(h_NH));
       sum += entropy_of(logits_CV,
-                        {targets_N.narrow(0, row, rows), grad_scale, dlogits_CV,
+                        {targets_N.narrow(0, row, rows), factor, dlogits_CV,
                          options_.on_gpu ? losses_N.narrow(0, row, rows) : losses_N},
                         dtype_of(h_NH));
       if (group_) group_->leave_out((next - row - step) / step);  // a dry run's chunks, all alike
@@ -99,7 +99,7 @@ class ClassifierHead final : public LossHead {
  private:
   struct CrossEntropy {
     at::Tensor targets;
-    double grad_scale;
+    LossFactor factor;
     at::Tensor gradient;  // undefined: only the loss is wanted
     at::Tensor losses;    // of each row, on a GPU
   };
@@ -141,9 +141,13 @@ class ClassifierHead final : public LossHead {
   // replaces the logits, at the beginning of each row.
   double entropy_of(const at::Tensor& logits, const CrossEntropy& entropy, DType dtype) const {
     if (options_.on_gpu) {
-      const device::Entropy gpu{
-          logits,           entropy.targets,    entropy.losses,
-          entropy.gradient, entropy.grad_scale, {slices_.vocab, options_.vocab}};
+      const device::Entropy gpu{logits,
+                                entropy.targets,
+                                entropy.losses,
+                                entropy.gradient,
+                                entropy.factor.value,
+                                {slices_.vocab, options_.vocab},
+                                entropy.factor.scalars};
       if (group_) {
         gpu_sliced_cross_entropy(*group_, gpu);
       } else {
@@ -156,7 +160,7 @@ class ClassifierHead final : public LossHead {
                                             .targets = entropy.targets,
                                             .words = slices_.vocab,
                                             .vocab = options_.vocab,
-                                            .grad_scale = entropy.grad_scale,
+                                            .grad_scale = entropy.factor.value,
                                             .gradient = entropy.gradient.defined(),
                                             .gradient_dtype = products_.gradient_dtype(dtype)});
     }
@@ -167,7 +171,7 @@ class ClassifierHead final : public LossHead {
                                 .vocab = options_.vocab,
                                 .width = options_.vocab,
                                 .targets = host_data<std::int64_t>(entropy.targets),
-                                .scale = static_cast<float>(entropy.grad_scale),
+                                .scale = static_cast<float>(entropy.factor.value),
                                 .gradient_dtype = products_.gradient_dtype(dtype)};
     return entropy.gradient.defined() ? softmax_cross_entropy(args)
                                       : softmax_cross_entropy_loss(args);

@@ -101,6 +101,7 @@ cuda::EntropyArgs args_of(const Entropy& entropy) {
                  .ranks = slice.parts.defined() ? static_cast<int>(slice.parts.size(0)) : 0,
                  .first = slice.own.first,
                  .words = slice.words};
+  args.scalars = entropy.scalars;
   return args;
 }
 

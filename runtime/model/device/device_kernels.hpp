@@ -89,7 +89,7 @@ struct EntropySlice {
 
 // Cross entropy of logits [C, V] fp32, whose rows may lie further apart: losses [C] fp32 and, if
 // defined, gradient [C, V] with rows as far apart, in fp32 possibly the logits themselves. With a
-// slice V are its words, and losses are those of all slices.
+// slice V are its words, and losses are those of all slices. scalars: as in LossFactor.
 struct Entropy {
   const at::Tensor& logits;
   const at::Tensor& targets;  // int64 [C]
@@ -97,6 +97,7 @@ struct Entropy {
   const at::Tensor& gradient;
   double scale = 1;
   EntropySlice slice{};
+  const cuda::StepScalars* scalars = nullptr;
 };
 void cross_entropy(const Entropy& entropy);
 // What the slice adds to each row: fp32 [C, 3].
