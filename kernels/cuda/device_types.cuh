@@ -42,22 +42,6 @@ __device__ __forceinline__ std::int64_t index_stride() {
   return static_cast<std::int64_t>(gridDim.x) * blockDim.x;
 }
 
-// The last of `count` rows that begins at or before `index`: rows[i].first rises from 0, and rows
-// without elements share their successor's.
-template <class Row>
-__device__ __forceinline__ int row_of(const Row* rows, int count, std::int64_t index) {
-  int low = 0, high = count - 1;
-  while (low < high) {
-    const int middle = (low + high + 1) / 2;
-    if (rows[middle].first <= index) {
-      low = middle;
-    } else {
-      high = middle - 1;
-    }
-  }
-  return low;
-}
-
 inline cudaStream_t native(StreamRef stream) { return static_cast<cudaStream_t>(stream.stream); }
 
 // Throws Error if the previous launch was refused.

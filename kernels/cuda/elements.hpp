@@ -116,6 +116,22 @@ SLUICE_BODY void store_pack(T* to, const Pack<T>& pack, std::int64_t count, bool
   }
 }
 
+// The last of `count` rows that begins at or before `index`: rows[i].first rises from 0, and rows
+// without elements share their successor's.
+template <class Row>
+SLUICE_BODY int row_of(const Row* rows, int count, std::int64_t index) {
+  int low = 0, high = count - 1;
+  while (low < high) {
+    const int middle = (low + high + 1) / 2;
+    if (rows[middle].first <= index) {
+      low = middle;
+    } else {
+      high = middle - 1;
+    }
+  }
+  return low;
+}
+
 // f(first element, elements from there on) for each pack of the worker in a run of n elements.
 template <class T, class Fn>
 SLUICE_BODY void for_packs(std::int64_t n, const Worker& worker, Fn f) {

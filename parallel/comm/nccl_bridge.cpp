@@ -309,20 +309,20 @@ class NcclCommunicator final : public Communicator {
   }
 
   void add(const ExchangeBatch& batch, const Shares& shares) {
+    std::vector<CudaAddSegment> segments;
+    segments.reserve(batch.size());
     for (const ExchangeSegment& segment : batch) {
       const ReduceScatterPiece& piece = shares.pieces[segment.piece];
-      check_cuda(ordered_add_cuda({.own = shares.of(segment, rank()),
-                                   .staged = shares.staging + segment.ring * size_of(shares.input),
-                                   .staged_stride = shares.ring_elems,
-                                   .output = piece.output + segment.offset,
-                                   .elems = segment.elems,
-                                   .rank = rank(),
-                                   .size = size(),
-                                   .input = shares.input,
-                                   .accumulate = piece.accumulate},
-                                  adding_.stream()),
-                 "adding the shares");
+      segments.push_back({.own = shares.of(segment, rank()),
+                          .staged = shares.staging + segment.ring * size_of(shares.input),
+                          .output = piece.output + segment.offset,
+                          .elems = segment.elems,
+                          .accumulate = piece.accumulate});
     }
+    ordered_add_cuda(
+        segments.data(), static_cast<int>(segments.size()),
+        {.staged_stride = shares.ring_elems, .rank = rank(), .size = size(), .dtype = shares.input},
+        {adding_.stream()});
   }
 
   void gather(const std::vector<AllGatherPiece>& pieces, DType dtype, Works& works) {
