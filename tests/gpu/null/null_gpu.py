@@ -28,8 +28,9 @@ def environment(libraries=LIBRARIES, gpus=1, card_bytes=None, report=None):
     env = dict(os.environ)
     env["LD_PRELOAD"] = " ".join(str(libraries / name) for name in PRELOADED)
     env["LD_LIBRARY_PATH"] = ":".join(filter(None, [str(libraries), env.get("LD_LIBRARY_PATH")]))
-    # cuDNN plans attention with the driver, which the null GPU cannot answer for: flash attention takes its place.
-    env["TORCH_CUDNN_SDPA_DEPRIORITIZED"] = "1"
+    # Where libtorch chooses attention itself (autograd's blocks, peers) it takes flash attention, which plans count; with 0
+    # it chooses cuDNN as on a Hopper card.
+    env.setdefault("TORCH_CUDNN_SDPA_DEPRIORITIZED", "1")
     env["NULL_GPU_COUNT"] = str(gpus)
     for key, value in (("NULL_GPU_BYTES", card_bytes), ("NULL_GPU_REPORT", report)):
         env.pop(key, None)

@@ -1,6 +1,7 @@
 // The null GPU finds what it says: each check has a bad sample.
 #include <cublas_v2.h>
 #include <cuda_runtime_api.h>
+#include <cudnn.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nccl.h>
@@ -319,6 +320,40 @@ TEST_F(NullGpu, ProductsAreCheckedForAlignment) {
   EXPECT_EQ(multiply(8, &one), CUBLAS_STATUS_INVALID_VALUE);
   expect_fault("not on the device");
   EXPECT_EQ(cublasDestroy(handle), CUBLAS_STATUS_SUCCESS);
+}
+
+// An operation on one tensor, by the calls of cudnn-frontend.
+TEST_F(NullGpu, CudnnChecksItsTensorsAndCountsALaunch) {
+  std::array<cudnnBackendDescriptor_t, 7> made{};
+  auto& [tensor, operation, graph, heuristic, config, plan, pack] = made;
+  for (auto& each : made) cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &each);
+  cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &tensor);
+  const auto set = [](auto to, auto name, auto type, const auto& value) {
+    EXPECT_EQ(cudnnBackendSetAttribute(to, name, type, 1, &value), CUDNN_STATUS_SUCCESS);
+  };
+  const std::int64_t id = 5, elems = 16;
+  set(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
+  set(tensor, CUDNN_ATTR_TENSOR_DIMENSIONS, CUDNN_TYPE_INT64, elems);
+  set(tensor, CUDNN_ATTR_TENSOR_STRIDES, CUDNN_TYPE_INT64, elems);
+  constexpr auto kPart = CUDNN_TYPE_BACKEND_DESCRIPTOR;
+  set(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, kPart, tensor);
+  set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, kPart, operation);
+  set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kPart, graph);
+  cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, kPart, 1, nullptr, &config);
+  set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kPart, config);
+  set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, id);
+  cudnnHandle_t handle = nullptr;
+  cudnnCreate(&handle);
+  constexpr std::size_t kPage = 2 << 20;
+  const DeviceMemory memory(kPage);
+  const auto execute = [&](const void* address) {
+    set(pack, CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, CUDNN_TYPE_VOID_PTR, address);
+    return cudnnBackendExecute(handle, plan, pack);
+  };
+  EXPECT_EQ(execute(memory.get() + kPage - 32), CUDNN_STATUS_BAD_PARAM);
+  expect_fault("tensor 5 leaves its allocation");
+  EXPECT_EQ(execute(memory.get()), CUDNN_STATUS_SUCCESS);
+  EXPECT_EQ(grown("/kernels/cudnn_attention_forward"), 1);
 }
 
 TEST_F(NullGpu, MessagesAreCheckedForPlaceAndPeer) {
