@@ -9,6 +9,7 @@
 // the CPU's in the last bits.
 #pragma once
 
+#include "kernels/cuda/attention_args.hpp"
 #include "kernels/cuda/block_args.hpp"
 #include "kernels/cuda/launch.hpp"
 
@@ -34,6 +35,9 @@ void launch_embedding_gradient(const EmbeddingGradient& args, StreamRef stream);
 void launch_entropy(const EntropyArgs& args, StreamRef stream);
 // Writes this slice's parts [rows] of `args`, whose parts, losses and gradient are not used.
 void launch_entropy_parts(const EntropyArgs& args, EntropyPart* parts, StreamRef stream);
+// `back`: from packed memory to tokens.
+void launch_copy_heads(const HeadCopy& args, bool back, StreamRef stream);
+void launch_attention_scores(const AttentionScores& args, StreamRef stream);
 void launch_token_lookup(const TokenLookup& args, StreamRef stream);
 
 }  // namespace sluice::cuda

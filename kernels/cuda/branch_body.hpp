@@ -16,14 +16,17 @@ struct StreamPlace {
   std::int64_t element = 0;
 };
 
+SLUICE_BODY std::uint64_t sample_stream(const MaskPlace& m, std::uint64_t sample) {
+  std::uint64_t stream = isa::with_part<MaskTag>(isa::kStreamStart, m.step);
+  stream = isa::with_part<MaskTag>(stream, m.first_sample + sample);
+  return isa::with_part<MaskTag>(stream, m.site);
+}
+
 SLUICE_BODY StreamPlace stream_place(const MaskPlace& m, std::int64_t i) {
   const auto at = static_cast<std::uint64_t>(m.first + i);
   const auto per_sample = static_cast<std::uint64_t>(m.per_sample);
   const std::uint64_t sample = at / per_sample;
-  std::uint64_t stream = isa::with_part<MaskTag>(isa::kStreamStart, m.step);
-  stream = isa::with_part<MaskTag>(stream, m.first_sample + sample);
-  stream = isa::with_part<MaskTag>(stream, m.site);
-  return {stream, m.offset + static_cast<std::int64_t>(at - sample * per_sample)};
+  return {sample_stream(m, sample), m.offset + static_cast<std::int64_t>(at - sample * per_sample)};
 }
 
 // The four factors of the block of elements [4 block, 4 block + 4): 0 or keep.

@@ -46,7 +46,7 @@ struct alignas(4 * sizeof(T)) Quad {
 };
 
 template <class T>
-SLUICE_BODY void store_gradient(T* to, const Pack<float>& values, std::int64_t n) {
+SLUICE_BODY void store_quad(T* to, const Pack<float>& values, std::int64_t n) {
   constexpr int kSize = Pack<float>::kSize;
   if (n < kSize) {
     for (int j = 0; j < kSize; ++j) {
@@ -91,7 +91,7 @@ SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const 
           at.v[j] = static_cast<float>((p - 1.0) * static_cast<double>(scale));
         }
       }
-      store_gradient(to + i, at, n);
+      store_quad(to + i, at, n);
     });
   });
 }

@@ -62,7 +62,7 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
   EngineOptions options = given;
   options.tiers.nvme.run_id = run_id(run, comm());
   options.tiers.nvme.rank = rank_.rank;
-  Model model = make_model(unit_options(options), options.part, &comms_->tensor());
+  Model model = make_model(options.model, options.part, &comms_->tensor());
   const StepPlan plan = plan_step(options, model);
   const Program program =
       plan.decoding ? write_decode_step(*plan.decoding) : write_eval_step(plan.shape);

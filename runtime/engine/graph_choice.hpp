@@ -5,7 +5,6 @@
 #include <string>
 
 #include "runtime/engine/engine_settings.hpp"
-#include "runtime/model/block_choice.hpp"
 
 namespace sluice {
 
@@ -19,7 +18,7 @@ inline constexpr std::int64_t kMostGraphs = 1024;
                                                std::int64_t micro_batches) {
   if (options.train.cuda_graphs == GraphChoice::kNever) return "train.cuda_graphs is never";
   if (options.model.dropout > 0) return "masks of model.dropout depend on the step";
-  if (!runs_explicit_blocks(options.model)) return "libtorch's autograd runs the blocks";
+  if (!options.model.explicit_units) return "libtorch's autograd runs the blocks";
   if (options.model.packed_rows) return "the documents of rows differ from step to step";
   if (options.offload.activations != Tier::kDevice) return "offload.activations moves tensors";
   if (options.part.tensor > 1 || options.part.stages > 1) {

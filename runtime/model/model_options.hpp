@@ -42,7 +42,7 @@ struct ModelOptions {
   std::string from{};                // a Hugging Face directory; empty: fresh weights
   // Not a key of `model:`: the run's choice for train.matmul. kFp32 is for explicit units on a CPU.
   MatmulType matmul = MatmulType::kNative;
-  // Not a key: the model runs on a GPU (block_choice.hpp). A dry run takes the same paths.
+  // Not a key: the model runs on a GPU. A dry run takes the same paths.
   bool on_gpu = false;
   // Not a key: rows may hold several documents (UnitCall::documents), as the data says
   // (DataOptions::packs_rows). Units then take the code of documents for every row, so that a dry

@@ -1,7 +1,6 @@
 #include "runtime/model/units.hpp"
 
 #include "base/error.hpp"
-#include "runtime/model/block_choice.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
 #include "runtime/model/blocks/gpt2_units.hpp"
 #include "runtime/model/blocks/llama_units.hpp"
@@ -14,7 +13,7 @@ namespace {
 class BlockMaker {
  public:
   BlockMaker(Model& model, bool dry) : model_(model), o_(model.spec.options), dry_(dry) {
-    if (!model.tensor || runs_explicit_blocks(o_)) return;
+    if (!model.tensor || o_.explicit_units) return;
     throw ConfigError(
         "parallel.tensor: " + std::to_string(model.tensor->size()) +
         " ranks need explicit blocks: the units of libtorch's autograd have all of a block");
@@ -25,12 +24,12 @@ class BlockMaker {
  private:
   std::unique_ptr<Unit> make(std::int64_t layer) {
     if (o_.type == ModelType::kGpt2) {
-      return runs_explicit_blocks(o_) ? make_gpt2_explicit_block(o_, layer, model_.tensor)
-                                      : make_gpt2_block(o_, layer);
+      return o_.explicit_units ? make_gpt2_explicit_block(o_, layer, model_.tensor)
+                               : make_gpt2_block(o_, layer);
     }
     if (!shared_) shared_ = std::make_shared<const LlamaConstants>(o_, dry_);
-    return runs_explicit_blocks(o_) ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
-                                    : make_llama_block(o_, layer, shared_);
+    return o_.explicit_units ? make_llama_explicit_block(o_, layer, shared_, model_.tensor)
+                             : make_llama_block(o_, layer, shared_);
   }
 
   Model& model_;

@@ -151,7 +151,6 @@ EngineOptions Planner::at_stage(const EngineOptions& options, int stage) {
     parts.push_back(part_of_rank(options.model, mesh, {.pp = s}));
   }
   EngineOptions of_stage = options;
-  of_stage.model = unit_options(options);
   of_stage.part = nth(parts, stage);
   of_stage.part.tensor = mesh.tensor;
   of_stage.part.sequence = mesh.sequence && mesh.tensor > 1;

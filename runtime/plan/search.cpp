@@ -6,7 +6,6 @@
 #include <tuple>
 
 #include "base/error.hpp"
-#include "runtime/model/block_choice.hpp"
 #include "runtime/plan/bounds.hpp"
 
 namespace sluice {
@@ -177,7 +176,7 @@ class Search {
   void add_recompute(EngineOptions options) {
     for (const RecomputeMode mode :
          {RecomputeMode::kNone, RecomputeMode::kSelective, RecomputeMode::kFull}) {
-      if (mode == RecomputeMode::kSelective && !runs_explicit_blocks(options.model)) continue;
+      if (mode == RecomputeMode::kSelective && !options.model.explicit_units) continue;
       options.recompute.mode = mode;
       options.model.recompute_attention = mode == RecomputeMode::kSelective;
       for (const Tier inputs : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {

@@ -6,7 +6,6 @@
 #include "base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "runtime/engine/graph_choice.hpp"
-#include "runtime/model/block_choice.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
@@ -182,16 +181,6 @@ std::string_view name_of(RecomputeMode mode) {
   return mode == RecomputeMode::kNone   ? "none"
          : mode == RecomputeMode::kFull ? "full"
                                         : "selective";
-}
-
-ModelOptions unit_options(const EngineOptions& options) {
-  ModelOptions model = options.model;
-  const ParallelOptions& mesh = options.parallel;
-  const bool splits = mesh.pipeline > 1 && mesh.schedule == PipelineSchedule::kZeroBubble;
-  const bool needs_explicit =
-      mesh.tensor > 1 || splits || options.recompute.mode == RecomputeMode::kSelective;
-  if (needs_explicit && !runs_explicit_blocks(model)) model.on_gpu = false;
-  return model;
 }
 
 std::int64_t micro_batches_of(const EngineOptions& options) {

@@ -17,11 +17,6 @@ namespace sluice {
 // "none", "full", "selective".
 [[nodiscard]] std::string_view name_of(RecomputeMode mode);
 
-// Options of the model whose units a run or plan has. Tensor-parallel ranks, selective
-// recomputation and split backwards need explicit blocks: `sluice train` refuses such a run where a
-// GPU has none. A GPU's plan of such a run has the host's blocks.
-[[nodiscard]] ModelOptions unit_options(const EngineOptions& options);
-
 [[nodiscard]] std::int64_t micro_batches_of(const EngineOptions& options);
 
 // Sets the parts of a plan that follow from the options alone: stage, micro-batches, recomputation,

@@ -153,8 +153,8 @@ class Trainer {
         meter_(options, device_, gemm_rate, comm_.size()),
         engine_(planned_engine(
             engine_options(options, comm_),
-            make_model(unit_options(options.engine), options.engine.part, &comms.tensor()),
-            std::move(plan), comms, device_, train_rows(data, global_batch_of(options.engine)),
+            make_model(options.engine.model, options.engine.part, &comms.tensor()), std::move(plan),
+            comms, device_, train_rows(data, global_batch_of(options.engine)),
             valid_rows(data, global_batch_of(options.engine), valid_set_), observer())),
         memory_(plan_memory(engine_.train_program(), options.budgets)),
         report_(options, engine_, memory_, comm_, gemm_rate),
@@ -358,7 +358,7 @@ int run_trainer(const TrainerOptions& options, MeshComms& comms, const TrainingD
                 Watchdog& watchdog) {
   const at::Device device = device_of(options);
   StepPlan plan =
-      plan_step(options.engine, make_dry_model(unit_options(options.engine), options.engine.part));
+      plan_step(options.engine, make_dry_model(options.engine.model, options.engine.part));
   if (options.on_gpu) check_room(options, plan, device);
   const double gemm_rate = measure_gemm_rate(multiplied_in(options.engine), device);
   // The limit starts after the measurement, which may take more than a small budget.

@@ -67,16 +67,12 @@ STEPS = 3  # the second has the first one's deferred updates, the third is like 
 
 
 def is_valid(c):
-    """The rules of configs/offload_rules.cpp, and what GPUs refuse (REFUSALS)."""
-    explicit = "dropout" not in MODELS[c["family"]]  # a GPU leaves blocks with dropout to libtorch's autograd
+    """The rules of configs/offload_rules.cpp."""
     mesh = MESHES[c["mesh"]][2]
     off_device = [c["offload.parameters"] != "device", c["offload.gradients"] != "device"]
     return not (
         (off_device[0] and c["zero.stage"] != 3) or (off_device[1] and c["zero.stage"] < 2)
         or (any(off_device) and c["offload.optimizer"] == "device")
-        or (not explicit and c["offload.activations"] != "device" and c["recompute.mode"] != "full")
-        or (not explicit and (c["recompute.mode"] == "selective" or "parallel.tensor" in mesh))
-        or (not explicit and c.get("parallel.schedule") == "zero_bubble")
         or ("parallel.sequence" in mesh and c["offload.gradients"] == "nvme")  # replicas are added up in memory
         or (c.get("train.accumulation_order") == "layer" and c["micro_batches"] == 1))
 
@@ -163,6 +159,31 @@ def check_odd_sizes(place):
             ("odd-qwen2", MODELS["qwen2"] | {"vocab": 1003, "tie_embeddings": False}, SEQUENCE | {"parallel.tensor": 4}, 4)):
         settings = mesh | {"train.dtype": "bf16", "train.steps": STEPS, "launch.nproc": ranks, "zero.stage": 3, "data.document_mask": True}
         found += [f"{name}: {what}" for what in problems(place.train(name, model, settings, gpus=ranks), ranks)]
+    return found
+
+
+def check_product_attention(place):
+    """What fused attention does not take: dropout and odd heads, on odd lengths, with windows, documents and slices of heads."""
+    found = []
+    dropout, packed = {"dropout": 0.1}, {"data.document_mask": True}
+    for name, model, settings, ranks in (
+            ("gpt2-heads-of-20", MODELS["gpt2"] | dropout | {"hidden": 80, "layers": 2, "seq": 1003}, {}, 1),
+            ("gpt2-heads-of-5", MODELS["gpt2"] | {"hidden": 20, "seq": 63}, {"recompute.mode": "full"}, 1),
+            ("gpt2-head-of-272", MODELS["gpt2"] | {"hidden": 272, "heads": 1, "layers": 1}, {"train.dtype": "fp32"}, 1),
+            ("llama-heads-of-36", MODELS["llama"] | {"head_dim": 36, "layers": 7, "seq": 61}, packed | {"train.dtype": "fp16"}, 1),
+            ("llama-dropout", MODELS["llama"] | dropout, packed | TENSOR | {"recompute.mode": "selective"}, 2),
+            ("mistral-dropout", MODELS["mistral"] | dropout | {"kv_heads": 1, "seq": 700}, SEQUENCE | {"train.dtype": "fp32"}, 2),
+            ("qwen2-zero-bubble", MODELS["qwen2"] | dropout | {"head_dim": 20},
+             STAGES | {"parallel.schedule": "zero_bubble", "train.global_batch": 4}, 2),
+            ("gpt2-autograd", MODELS["gpt2"] | dropout | {"explicit_units": False}, {"recompute.mode": "full"}, 1)):
+        settings = {"train.dtype": "bf16", "train.steps": STEPS, "launch.nproc": ranks, "zero.stage": 2} | settings
+        answer = place.train(name, model, settings, gpus=ranks)
+        found += [f"{name}: {what}" for what in problems(answer, ranks)]
+        unaligned = sum(p["count"] for r in answer.reports for p in r["products"] if not p["aligned"] and p["batch"] > 1)
+        found += [f"{name}: {unaligned} batched products without 16-byte leading dimensions"] if unaligned else []
+        own = any("score_gradients" in kernel for r in answer.reports for kernel in [*r["kernels"], *r["graph_kernels"]])
+        if own != model.get("explicit_units", True):
+            found.append(f"{name}: the kernel of attention's backward {'ran' if own else 'did not run'}")
     return found
 
 
@@ -253,17 +274,12 @@ def check_full_card(place):
     return found if "GPU 0" in answer.text else [*found, "the message does not name GPU 0"]
 
 
-COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_documents, check_frozen, check_speculation,
-            check_device_fraction, check_graphs, check_no_graphs, check_full_card)
+COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_documents,
+            check_frozen, check_speculation, check_device_fraction, check_graphs, check_no_graphs, check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.
 REFUSALS = {
-    "tensor": ("gpt2 with dropout", TENSOR | {"launch.nproc": 2}, "parallel.tensor: 2: needs explicit blocks"),
-    "schedule": ("gpt2 with dropout", STAGES | {"parallel.schedule": "zero_bubble", "launch.nproc": 2},
-                 "parallel.schedule: zero_bubble: needs explicit blocks"),
-    "selective": ("gpt2 with dropout", {"recompute.mode": "selective"}, "recompute.mode: selective: needs explicit blocks"),
-    "activations": ("gpt2 with dropout", {"offload.activations": "host"}, "offload.activations: host: needs explicit blocks"),
     "ranks": ("llama", {"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),
 }
 

@@ -12,7 +12,7 @@ import tempfile
 
 # The kernels of each source. column_total adds parts in fp32, one column a thread: its loads are 4 bytes of 32 neighbours. token_order
 # reads numbers of rows, which all threads read at once.
-SOURCES = {"activation": 6, "branch": 6, "embedding": 7, "entropy": 4, "norm": 28}
+SOURCES = {"activation": 6, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "norm": 28}
 NARROW = ("column_total_kernel", "token_order_kernel")
 REPORT = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", re.S)
 
@@ -46,8 +46,9 @@ def access_faults(name, tools, folder):
             continue
         if not re.search(r"\bld\.global(\.nc)?\.v4\.[buf]32\b", kernel):
             yield f"{called}: no load of 16 bytes"
-        # Cross entropy reads four numbers of fp32 and writes them in 16 bits.
-        store = r"\bst\.global\.v4\.([buf]32|[bu]16)\b" if "entropy" in called else r"\bst\.global\.v4\.[buf]32\b"
+        # Cross entropy and attention read four numbers of fp32 and write them in 16 bits.
+        quads = "entropy" in called or "score_" in called
+        store = r"\bst\.global\.v4\.([buf]32|[bu]16)\b" if quads else r"\bst\.global\.v4\.[buf]32\b"
         if "parts_kernel" not in called and not re.search(store, kernel):
             yield f"{called}: no store of a whole pack"
 

@@ -9,15 +9,9 @@
 #include "base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/device_access.hpp"
-#include "runtime/model/block_choice.hpp"
 #include "runtime/observe/nvtx.hpp"
 
 namespace sluice {
-namespace {
-
-constexpr const char* kTensor = "parallel.tensor";
-
-}  // namespace
 
 RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
   return {.world = rank.world_size,
@@ -80,44 +74,19 @@ MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {
   return {all[0], all[1]};
 }
 
-// What needs explicit blocks, of a model whose blocks a GPU leaves to libtorch's autograd.
-void check_gpu_blocks(const LoadedConfig& config) {
-  const RunConfig& run = config.run;
-  ModelOptions model = run.model;
-  model.on_gpu = true;
-  if (!model.explicit_units || runs_explicit_blocks(model)) return;
-  const auto refuse = [&](const std::string& key, std::string_view value,
-                          std::string_view instead = "recompute.mode: full") {
-    throw ConfigError(config.place(key) + ": " + key + ": " + std::string(value) +
-                      ": needs explicit blocks, which a GPU has for model.dropout: 0 and a "
-                      "head_dim that is a multiple of 8 up to 256; set them so, or " +
-                      std::string(instead));
-  };
-  if (run.parallel.tensor > 1) {
-    refuse(kTensor, std::to_string(run.parallel.tensor), "parallel.tensor: 1");
-  }
-  if (run.recompute.mode == RecomputeMode::kSelective) {
-    refuse("recompute.mode", name_of(run.recompute.mode));
-  }
-  if (run.offload.activations != Tier::kDevice && run.recompute.mode != RecomputeMode::kFull) {
-    refuse("offload.activations", name_of(run.offload.activations));
-  }
-  if (run.parallel.pipeline > 1 && run.parallel.schedule == PipelineSchedule::kZeroBubble) {
-    refuse("parallel.schedule", name_of(run.parallel.schedule), "parallel.schedule: 1f1b");
-  }
-}
-
 void check_gpu_documents(const LoadedConfig& config) {
   const RunConfig& run = config.run;
   constexpr std::int64_t kMultiple = 8, kLargest = 256;  // of flash attention
   const std::int64_t head_dim = with_defaults(run.model).head_dim;
-  if (!run.data.packs_rows() || run.train.dtype == DType::kFloat32) return;
+  if (run.model.explicit_units || !run.data.packs_rows() || run.train.dtype == DType::kFloat32) {
+    return;
+  }
   if (head_dim % kMultiple == 0 && head_dim <= kLargest) return;
   throw ConfigError(config.place("model.head_dim") +
-                    ": rows of several documents on a GPU need a "
-                    "head_dim that is a multiple of 8 up to 256, which " +
+                    ": with model.explicit_units: false, rows of several documents on a GPU need "
+                    "a head_dim that is a multiple of 8 up to 256, which " +
                     std::to_string(head_dim) +
-                    " is not; choose other heads, train.dtype: fp32, or rows of one document");
+                    " is not; leave model.explicit_units out, or choose other heads");
 }
 
 void check_output(const LoadedConfig& config) {
@@ -129,7 +98,6 @@ void check_output(const LoadedConfig& config) {
 
 void check_gpus(const LoadedConfig& config, int local_ranks) {
   if (!runs_on_gpu(config.run)) return;
-  check_gpu_blocks(config);
   check_gpu_documents(config);
   const int gpus = visible_gpu_count();
   if (local_ranks > gpus) {

@@ -33,10 +33,9 @@ namespace sluice {
 // Broadcasts rank 0's rates. Collective.
 [[nodiscard]] MatmulRates shared_rates(const RunConfig& run, Communicator& comm);
 
-// Throws ConfigError if a setting needs explicit blocks and a GPU leaves the model's blocks to
-// libtorch's autograd (runs_explicit_blocks). `train` and `plan` refuse this in the same words.
-void check_gpu_blocks(const LoadedConfig& config);
-// The same if rows hold documents and a GPU's attention operator does not take the model's heads.
+// Throws ConfigError if libtorch's autograd runs the blocks, rows hold documents, and a GPU's
+// attention operator does not take the model's heads. `train` and `plan` refuse this in the same
+// words.
 void check_gpu_documents(const LoadedConfig& config);
 
 // Throws ConfigError if the configuration asks for missing GPUs, or for what GPUs do not run.

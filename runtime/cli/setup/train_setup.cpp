@@ -24,7 +24,7 @@ Planned make_plan(const RunConfig& run, const RunPlace& place) {
   set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads
                                               : threads_per_rank(place.local_ranks));
   const EngineOptions options = engine_options(run, place);
-  const Model model = make_dry_model(unit_options(options), options.part);
+  const Model model = make_dry_model(options.model, options.part);
   Planned planned{plan_step(options, model), {}, {}, {}};
   for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
   planned.program = planned_program(planned.plan.shape);

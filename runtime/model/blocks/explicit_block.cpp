@@ -329,7 +329,7 @@ class ExplicitBlock final : public Unit {
     const AttentionInput in = attention_input(run, kept.qkv_NE);
     if (!kept.attention.out.defined()) kept.attention = attention_forward(in);
     const AttentionResult attention = std::move(kept.attention);
-    const Tensor dout = back_through_output(run, attention.out, dr_MH, weights);
+    const Tensor dout = back_through_output(run, attention, dr_MH, weights);
     const Tensor dqkv_NE = like(kept.qkv_NE);
     attention_backward(in, attention, dout, by_head(run, dqkv_NE));
     kept.qkv_NE.reset();
@@ -338,12 +338,12 @@ class ExplicitBlock final : public Unit {
 
   // The gradient by attention's output [B, heads, S, D]; in its place unless products are deferred
   // or attention's backward reads it.
-  Tensor back_through_output(const BlockCall& run, const Tensor& attention, const Tensor& dr_MH,
-                             WeightProducts& weights) const {
+  Tensor back_through_output(const BlockCall& run, const AttentionResult& attention,
+                             const Tensor& dr_MH, WeightProducts& weights) const {
     const Tensor dbranch_MH = branch_gradient(dr_MH, dropout_at(run, 1, 0));
     bias_gradient_of(at_.out_bias, dbranch_MH, weights);
     const Tensor d_NH = run.whole_rows(dbranch_MH);
-    const Tensor out_NA = tokens(attention);
+    const Tensor out_NA = tokens(attention.out);
     weights.add([out = at_.out, d_NH, out_NA](GradSink& sink) {
       GradTarget target = sink.target(out);
       linear_weight_gradient(target, d_NH, out_NA);
@@ -351,7 +351,7 @@ class ExplicitBlock final : public Unit {
     const bool in_place = !weights.defers() && !attention_reads_output(attention);
     const Tensor dout_NA = in_place ? out_NA : like(out_NA);
     linear_input_gradient(dout_NA, d_NH, run[at_.out]);
-    if (in_place) return attention;
+    if (in_place) return attention.out;
     return dout_NA.view({run.batch(), run.seq(), slices_.heads.count, head_.dim}).transpose(1, 2);
   }
 

@@ -1,8 +1,6 @@
 // Explicit units: forward, input gradient and weight gradient are written out. Tests compare them
 // with autograd units. Explicit units keep less for backward, accumulate weight gradients inside
 // the GEMM, and use own kernels.
-//
-// On the host, or on a GPU where block_choice.hpp says so.
 #pragma once
 
 #include <cstdint>

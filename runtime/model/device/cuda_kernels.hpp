@@ -23,6 +23,8 @@ struct CudaBlockKernels {
   decltype(cuda::launch_entropy)* entropy;
   decltype(cuda::launch_entropy_parts)* entropy_parts;
   decltype(cuda::launch_token_lookup)* token_lookup;
+  decltype(cuda::launch_copy_heads)* copy_heads;
+  decltype(cuda::launch_attention_scores)* attention_scores;
 };
 
 // What the module exports.

@@ -25,7 +25,9 @@ constexpr CudaBlockKernels kKernels{.stream = current_stream,
                                     .embedding_gradient = cuda::launch_embedding_gradient,
                                     .entropy = cuda::launch_entropy,
                                     .entropy_parts = cuda::launch_entropy_parts,
-                                    .token_lookup = cuda::launch_token_lookup};
+                                    .token_lookup = cuda::launch_token_lookup,
+                                    .copy_heads = cuda::launch_copy_heads,
+                                    .attention_scores = cuda::launch_attention_scores};
 
 }  // namespace
 }  // namespace sluice

@@ -11,8 +11,8 @@
 #include <utility>
 #include <vector>
 
-#include "base/error.hpp"
 #include "runtime/model/device/deterministic_operators.hpp"
+#include "runtime/model/device/product_attention.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/math/varlen_attention.hpp"
 
@@ -191,13 +191,14 @@ Grads packed_backward(const AttentionInput& in, const AttentionResult& kept, con
 }  // namespace
 
 AttentionResult attention_forward(const AttentionInput& in) {
-  check(!in.dropout.active(), "attention on a GPU has no dropout");
+  if (needs_products(in)) return product_attention(in);
   if (is_packed(in)) return packed_forward(in);
   return is_wide(in) ? efficient(in) : flash(in);
 }
 
 void attention_backward(const AttentionInput& in, const AttentionResult& kept,
                         const Tensor& grad_output, const AttentionHeads& grads) {
+  if (needs_products(in)) return product_attention_backward(in, grad_output, grads);
   const DeterministicOperators deterministic(in.deterministic && !in.q.is_meta());
   const Grads made = is_packed(in) ? packed_backward(in, kept, grad_output)
                      : is_wide(in) ? efficient_backward(in, kept, grad_output)

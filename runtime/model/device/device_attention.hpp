@@ -4,11 +4,11 @@
 // - 16 bits: _flash_attention, with or without a window; shared key heads are read in place. Needs
 //   capability 8.0 or higher and a head_dim that is a multiple of 8 up to 256.
 // - fp32: _efficient_attention, with or without a window; shared key heads are repeated for the
-// call.
+//   call.
+// - Dropout on the weights, and other heads: product_attention.hpp.
 //
 // Packed rows go through varlen_attention.hpp. Meta tensors that stand for a GPU's allocate what
-// the operators allocate. No operator takes a mask, so dropout on attention weights is not offered.
-// Compiled, and run on a GPU that computes nothing; not run on a card.
+// the operators allocate. Compiled, and run on a GPU that computes nothing; not run on a card.
 #pragma once
 
 #include "runtime/model/math/explicit_attention.hpp"

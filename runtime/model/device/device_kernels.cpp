@@ -5,7 +5,7 @@
 #include "base/error.hpp"
 #include "kernels/cpu/dropout_threshold.hpp"
 #include "parallel/comm/cuda_module.hpp"
-#include "runtime/model/device/cuda_kernels.hpp"
+#include "runtime/model/device/kernel_calls.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/tensor_view.hpp"
 
@@ -13,14 +13,6 @@ namespace sluice::device {
 namespace {
 
 using at::Tensor;
-
-const CudaBlockKernels& kernels() {
-  static const CudaBlockKernels& table =
-      reinterpret_cast<GetCudaBlockKernels*>(cuda_module_symbol(kGetCudaBlockKernels))();
-  return table;
-}
-
-cuda::StreamRef stream_of(const Tensor& x) { return kernels().stream(x.device().index()); }
 
 // Null for an undefined tensor.
 void* data(const Tensor& x) {
@@ -45,18 +37,6 @@ cuda::NormRows rows_of(const Norm& norm) {
                  .hidden = norm.x.size(1),
                  .eps = norm.eps},
           .centered = norm.centered};
-}
-
-cuda::MaskPlace mask_of(const DropoutPlace& place) {
-  return {.threshold = dropout_threshold(place.p),
-          .keep = static_cast<float>(1.0 / (1.0 - place.p)),
-          .seed = place.call.seed,
-          .step = static_cast<std::uint64_t>(place.call.step),
-          .first_sample = static_cast<std::uint64_t>(place.call.first_sample),
-          .site = place.site,
-          .per_sample = place.per_sample,
-          .first = place.first,
-          .offset = place.offset};
 }
 
 cuda::BranchArgs args_of(const Branch& branch) {
@@ -107,15 +87,35 @@ cuda::EntropyArgs args_of(const Entropy& entropy) {
 
 }  // namespace
 
+const CudaBlockKernels& block_kernels() {
+  static const CudaBlockKernels& table =
+      reinterpret_cast<GetCudaBlockKernels*>(cuda_module_symbol(kGetCudaBlockKernels))();
+  return table;
+}
+
+cuda::StreamRef stream_of(const Tensor& x) { return block_kernels().stream(x.device().index()); }
+
+cuda::MaskPlace mask_of(const DropoutPlace& place) {
+  return {.threshold = dropout_threshold(place.p),
+          .keep = static_cast<float>(1.0 / (1.0 - place.p)),
+          .seed = place.call.seed,
+          .step = static_cast<std::uint64_t>(place.call.step),
+          .first_sample = static_cast<std::uint64_t>(place.call.first_sample),
+          .site = place.site,
+          .per_sample = place.per_sample,
+          .first = place.first,
+          .offset = place.offset};
+}
+
 void norm_forward(const Tensor& y, const Norm& norm) {
   if (y.is_meta()) return;
-  kernels().norm_forward(rows_of(norm), data(y), stream_of(y));
+  block_kernels().norm_forward(rows_of(norm), data(y), stream_of(y));
 }
 
 void norm_input_gradient(const Tensor& dx, const Tensor& dy, const Tensor& residual,
                          const Norm& norm) {
   if (dx.is_meta()) return;
-  kernels().norm_input_gradient(
+  block_kernels().norm_input_gradient(
       rows_of(norm), {.dx = data(dx), .dy = data(dy), .residual = data(residual)}, stream_of(dx));
 }
 
@@ -124,7 +124,8 @@ void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, cons
   if (!weight.wanted() && !bias.wanted()) return;
   const Tensor parts = parts_of(dy, norm.centered ? 2 : 1);
   if (!dy.is_meta()) {
-    kernels().norm_parts(rows_of(norm), {.dy = data(dy), .parts = numbers(parts)}, stream_of(dy));
+    block_kernels().norm_parts(rows_of(norm), {.dy = data(dy), .parts = numbers(parts)},
+                               stream_of(dy));
   }
   RowSums own;
   RowSums& all = sums == nullptr ? own : *sums;
@@ -137,12 +138,12 @@ void bias_gradient(const GradTarget& target, const Tensor& dy, RowSums* sums) {
   if (!target.wanted()) return;
   const Tensor parts = parts_of(dy, 1);
   if (!dy.is_meta()) {
-    kernels().column_parts({.x = data(dy),
-                            .dtype = dtype_of(dy),
-                            .rows = dy.size(0),
-                            .columns = dy.size(1),
-                            .parts = numbers(parts)},
-                           stream_of(dy));
+    block_kernels().column_parts({.x = data(dy),
+                                  .dtype = dtype_of(dy),
+                                  .rows = dy.size(0),
+                                  .columns = dy.size(1),
+                                  .parts = numbers(parts)},
+                                 stream_of(dy));
   }
   RowSums own;
   RowSums& all = sums == nullptr ? own : *sums;
@@ -160,51 +161,53 @@ void finish_sums(std::span<const RowSums::Sum> sums) {
                       .columns = sum.parts.size(1),
                       .accumulate = sum.target.accumulate});
   }
-  kernels().column_totals(totals.data(), static_cast<int>(totals.size()), stream_of(sums[0].parts));
+  block_kernels().column_totals(totals.data(), static_cast<int>(totals.size()),
+                                stream_of(sums[0].parts));
 }
 
 void gelu(const Tensor& y, const Tensor& x, const Tensor& dy) {
   if (y.is_meta()) return;
-  kernels().gelu({.y = data(y), .x = data(x), .dy = data(dy), .dtype = dtype_of(x), .n = x.numel()},
-                 stream_of(y));
+  block_kernels().gelu(
+      {.y = data(y), .x = data(x), .dy = data(dy), .dtype = dtype_of(x), .n = x.numel()},
+      stream_of(y));
 }
 
 void swiglu(const Tensor& y, const Tensor& gate_up, const Tensor& dy) {
   if (gate_up.is_meta()) return;
-  kernels().swiglu({.y = data(y),
-                    .gate_up = data(gate_up),
-                    .dy = data(dy),
-                    .dtype = dtype_of(gate_up),
-                    .rows = gate_up.size(0),
-                    .width = gate_up.size(1) / 2},
-                   stream_of(gate_up));
+  block_kernels().swiglu({.y = data(y),
+                          .gate_up = data(gate_up),
+                          .dy = data(dy),
+                          .dtype = dtype_of(gate_up),
+                          .rows = gate_up.size(0),
+                          .width = gate_up.size(1) / 2},
+                         stream_of(gate_up));
 }
 
 void rope(const RopeRows& rows) {
   if (rows.x.is_meta()) return;
   const Tensor& positions = rows.positions;
-  kernels().rope({.at = {.x = data(rows.x),
-                         .cos = numbers(rows.cos),
-                         .sin = numbers(rows.sin),
-                         .dtype = dtype_of(rows.x),
-                         .rows = rows.x.size(0),
-                         .seq = rows.seq,
-                         .heads = rows.heads,
-                         .head_dim = 2 * rows.cos.size(1),
-                         .stride = rows.x.size(1),
-                         .back = rows.back},
-                  .positions = static_cast<const std::int64_t*>(data(positions))},
-                 stream_of(rows.x));
+  block_kernels().rope({.at = {.x = data(rows.x),
+                               .cos = numbers(rows.cos),
+                               .sin = numbers(rows.sin),
+                               .dtype = dtype_of(rows.x),
+                               .rows = rows.x.size(0),
+                               .seq = rows.seq,
+                               .heads = rows.heads,
+                               .head_dim = 2 * rows.cos.size(1),
+                               .stride = rows.x.size(1),
+                               .back = rows.back},
+                        .positions = static_cast<const std::int64_t*>(data(positions))},
+                       stream_of(rows.x));
 }
 
 void end_branch(const Branch& branch) {
   if (branch.out.is_meta()) return;
-  kernels().branch(args_of(branch), stream_of(branch.out));
+  block_kernels().branch(args_of(branch), stream_of(branch.out));
 }
 
 void end_branch(const Branch& branch, const Tensor& y, const Norm& norm) {
   if (branch.out.is_meta()) return;
-  kernels().branch_norm(args_of(branch), rows_of(norm), data(y), stream_of(y));
+  block_kernels().branch_norm(args_of(branch), rows_of(norm), data(y), stream_of(y));
 }
 
 Tensor keep_mask(const Tensor& x, const DropoutPlace& place) {
@@ -217,7 +220,7 @@ Tensor keep_mask(const Tensor& x, const DropoutPlace& place) {
                         .columns = mask.size(-1),
                         .mask = mask_of(place)};
   args.mask.keep = 1;
-  kernels().branch(args, stream_of(mask));
+  block_kernels().branch(args, stream_of(mask));
   return mask;
 }
 
@@ -225,22 +228,23 @@ void embedding_gradient(const EmbeddingRows& rows) {
   const std::int64_t tokens = rows.dy.size(0);
   const Tensor order = empty_tensor({tokens}, c10::ScalarType::Int, rows.dy.device());
   if (rows.dy.is_meta()) return;
-  kernels().embedding_gradient({.grad = numbers(rows.grad),
-                                .dy = data(rows.dy),
-                                .order = static_cast<std::int32_t*>(data(order)),
-                                .dtype = dtype_of(rows.dy),
-                                .at = {.rows = static_cast<const std::int64_t*>(data(rows.rows)),
-                                       .tokens = tokens,
-                                       .period = rows.period},
-                                .first = rows.first,
-                                .rows = rows.grad.size(0),
-                                .hidden = rows.grad.size(1)},
-                               stream_of(rows.dy));
+  block_kernels().embedding_gradient(
+      {.grad = numbers(rows.grad),
+       .dy = data(rows.dy),
+       .order = static_cast<std::int32_t*>(data(order)),
+       .dtype = dtype_of(rows.dy),
+       .at = {.rows = static_cast<const std::int64_t*>(data(rows.rows)),
+              .tokens = tokens,
+              .period = rows.period},
+       .first = rows.first,
+       .rows = rows.grad.size(0),
+       .hidden = rows.grad.size(1)},
+      stream_of(rows.dy));
 }
 
 void cross_entropy(const Entropy& entropy) {
   if (entropy.logits.is_meta()) return;
-  kernels().entropy(args_of(entropy), stream_of(entropy.logits));
+  block_kernels().entropy(args_of(entropy), stream_of(entropy.logits));
 }
 
 Tensor entropy_parts(const Entropy& entropy) {
@@ -248,24 +252,24 @@ Tensor entropy_parts(const Entropy& entropy) {
   const Tensor parts =
       empty_tensor({logits.size(0), kPartFloats}, c10::ScalarType::Float, logits.device());
   if (logits.is_meta()) return parts;
-  kernels().entropy_parts(args_of(entropy), static_cast<cuda::EntropyPart*>(data(parts)),
-                          stream_of(logits));
+  block_kernels().entropy_parts(args_of(entropy), static_cast<cuda::EntropyPart*>(data(parts)),
+                                stream_of(logits));
   return parts;
 }
 
 void look_up_tokens(const Tensor& out, const Tensor& rows, const Tensor& tokens,
                     const TokenTable& table) {
   if (out.is_meta()) return;
-  kernels().token_lookup({.out = data(out),
-                          .table = data(rows),
-                          .tokens = static_cast<const std::int64_t*>(data(tokens)),
-                          .dtype = dtype_of(out),
-                          .count = tokens.numel(),
-                          .first = table.own.first,
-                          .rows = table.own.count,
-                          .words = table.words,
-                          .hidden = out.size(1)},
-                         stream_of(out));
+  block_kernels().token_lookup({.out = data(out),
+                                .table = data(rows),
+                                .tokens = static_cast<const std::int64_t*>(data(tokens)),
+                                .dtype = dtype_of(out),
+                                .count = tokens.numel(),
+                                .first = table.own.first,
+                                .rows = table.own.count,
+                                .words = table.words,
+                                .hidden = out.size(1)},
+                               stream_of(out));
 }
 
 }  // namespace sluice::device

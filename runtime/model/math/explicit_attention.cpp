@@ -200,8 +200,6 @@ void member_forward(const AttentionInput& in, const Part& part, const PartOutput
 
 }  // namespace
 
-bool attention_reads_output(const Tensor& out) { return takes_gpu_path(out); }
-
 AttentionResult attention_forward(const AttentionInput& in) {
   if (takes_gpu_path(in.q)) return device::attention_forward(in);
   const std::int64_t B = in.q.size(0), heads = in.q.size(1), seq = in.q.size(2), D = in.q.size(3);

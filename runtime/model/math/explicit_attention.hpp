@@ -43,14 +43,17 @@ struct AttentionHeads {
 
 struct AttentionResult {
   at::Tensor out;
-  std::vector<at::Tensor> rest{};  // what a GPU's backward needs besides; empty on the host
+  // What backward needs besides `out`. Empty: backward needs q, k and v alone.
+  std::vector<at::Tensor> rest{};
 };
 
 [[nodiscard]] AttentionResult attention_forward(const AttentionInput& in);
-// Writes `grads`, which must not overlap any input. The host does not read kept.out, whose memory
-// may hold grad_output (attention_reads_output).
+// Writes `grads`, which must not overlap any input. Where attention_reads_output() is false, the
+// memory of kept.out may hold grad_output.
 void attention_backward(const AttentionInput& in, const AttentionResult& kept,
                         const at::Tensor& grad_output, const AttentionHeads& grads);
-[[nodiscard]] bool attention_reads_output(const at::Tensor& out);
+[[nodiscard]] inline bool attention_reads_output(const AttentionResult& kept) {
+  return !kept.rest.empty();
+}
 
 }  // namespace sluice

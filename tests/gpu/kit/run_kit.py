@@ -30,6 +30,7 @@ MODELS = {
     "gpt2": {"type": "gpt2", "layers": 4, "hidden": 256, "heads": 4, "seq": 256},
     "llama": {"type": "llama", "layers": 4, "hidden": 256, "heads": 4, "kv_heads": 2, "ffn": 704, "seq": 256,
               "tie_embeddings": False},
+    "dropout": {"type": "gpt2", "layers": 3, "hidden": 144, "heads": 4, "seq": 251, "dropout": 0.1},
     "124m": {"type": "gpt2", "layers": 12, "hidden": 768, "heads": 12, "seq": 1024, "vocab": 50304},
     "345m": {"type": "gpt2", "layers": 24, "hidden": 1024, "heads": 16, "seq": 1024, "vocab": 50304},
     "1558m": {"type": "gpt2", "layers": 48, "hidden": 1600, "heads": 25, "seq": 1024, "vocab": 50304},
@@ -200,7 +201,7 @@ def step_module(kit):
 
 
 def step_parity(kit):
-    for model in ("gpt2", "llama"):
+    for model in ("gpt2", "llama", "dropout"):
         kit.train(f"cpu-{model}", model, TINY | {"launch.backend": "gloo"})
         for dtype in ("fp32", "bf16", "fp16"):
             kit.train(f"gpu-{model}-{dtype}", model, TINY | {"train.dtype": dtype})
