@@ -34,6 +34,8 @@ def totals(report):
         "host_waits": sum(report["host_waits"].values()),
         "device_copies": copies["device_to_device"]["copies"],
         "host_copies": copies["host_to_device"]["copies"] + copies["device_to_host"]["copies"],
+        "device_copied_bytes": copies["device_to_device"]["bytes"],
+        "host_copied_bytes": copies["host_to_device"]["bytes"] + copies["device_to_host"]["bytes"],
         "pageable_copies": copies["host_to_device"]["pageable_copies"] + copies["device_to_host"]["pageable_copies"],
         "unaligned_products": sum(p["count"] for p in products if not p["aligned"]),
         "default_stream": sum(report["default_stream"].values()),
