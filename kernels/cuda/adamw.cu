@@ -24,8 +24,8 @@ struct AdamW {
 
 }  // namespace
 
-void launch_adamw(const UpdateSpan* spans, int count, StreamRef stream) {
-  launch_updates<AdamW>(spans, count, adamw_constants, stream, "adamw");
+void launch_adamw(const UpdateSpan* spans, int count, const StepClip* clip, StreamRef stream) {
+  launch_updates<AdamW>(spans, count, adamw_constants, clip, {stream, "adamw"});
 }
 
 }  // namespace sluice::cuda

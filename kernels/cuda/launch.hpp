@@ -14,6 +14,8 @@
 
 namespace sluice::cuda {
 
+struct StepClip;
+
 // A cudaStream_t that the caller owns.
 struct StreamRef {
   void* stream = nullptr;
@@ -25,8 +27,11 @@ struct StreamRef {
 // CPU's order, and only the CPU's fma are fused. Ranks on a CPU flush subnormals to zero: the CPU
 // stores 0 where the GPU stores a number below 1.2e-38. With an eps of ordinary size no other
 // result differs.
-void launch_adamw(const UpdateSpan* spans, int count, StreamRef stream);
-void launch_lion(const UpdateSpan* spans, int count, StreamRef stream);  // likewise, as lion()
-void launch_sgd(const UpdateSpan* spans, int count, StreamRef stream);   // likewise, as sgd()
+// With `clip` (step_clip.hpp, device memory) the kernel takes grad_scale from there, and does
+// nothing where the step updates nothing.
+void launch_adamw(const UpdateSpan* spans, int count, const StepClip* clip, StreamRef stream);
+// Likewise, as lion() and as sgd().
+void launch_lion(const UpdateSpan* spans, int count, const StepClip* clip, StreamRef stream);
+void launch_sgd(const UpdateSpan* spans, int count, const StepClip* clip, StreamRef stream);
 
 }  // namespace sluice::cuda

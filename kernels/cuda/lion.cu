@@ -22,8 +22,8 @@ struct Lion {
 
 }  // namespace
 
-void launch_lion(const UpdateSpan* spans, int count, StreamRef stream) {
-  launch_updates<Lion>(spans, count, lion_constants, stream, "lion");
+void launch_lion(const UpdateSpan* spans, int count, const StepClip* clip, StreamRef stream) {
+  launch_updates<Lion>(spans, count, lion_constants, clip, {stream, "lion"});
 }
 
 }  // namespace sluice::cuda

@@ -18,8 +18,8 @@ struct Sgd {
 
 }  // namespace
 
-void launch_sgd(const UpdateSpan* spans, int count, StreamRef stream) {
-  launch_updates<Sgd>(spans, count, sgd_constants, stream, "sgd");
+void launch_sgd(const UpdateSpan* spans, int count, const StepClip* clip, StreamRef stream) {
+  launch_updates<Sgd>(spans, count, sgd_constants, clip, {stream, "sgd"});
 }
 
 }  // namespace sluice::cuda

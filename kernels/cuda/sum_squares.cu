@@ -2,6 +2,7 @@
 // the order of kernels/cpu/reduce.cpp.
 #include "kernels/cpu/reduce.hpp"
 #include "kernels/cuda/device_types.cuh"
+#include "kernels/cuda/step_clip.hpp"
 #include "kernels/cuda/sum_squares.hpp"
 #include "kernels/cuda/sum_squares_lanes.hpp"
 
@@ -55,6 +56,10 @@ __global__ void sum_squares_pairs(Spans spans, double* scratch, double* sums) {
   if (threadIdx.x == 0) sums[blockIdx.x] = count > 0 ? values[0] : 0.0;
 }
 
+__global__ void step_clip(StepSums of, ClipInput in, StepClip* out) {
+  *out = decide_step(of.sums, of.count, of.losses, of.micro_batches, in);
+}
+
 }  // namespace
 
 std::int64_t squares_scratch(const SquaresSpan* spans, int count) {
@@ -83,6 +88,11 @@ void launch_sum_squares(const SquaresSpan* spans, int count, double* scratch, do
     check_launch("sum_squares_pairs");
     scratch += part.blocks;
   }
+}
+
+void launch_step_clip(const StepSums& of, const ClipInput& in, StepClip* out, StreamRef stream) {
+  step_clip<<<1, 1, 0, native(stream)>>>(of, in, out);
+  check_launch("step_clip");
 }
 
 }  // namespace sluice::cuda

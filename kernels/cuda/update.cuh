@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "kernels/cuda/device_types.cuh"
+#include "kernels/cuda/step_clip.hpp"
 
 namespace sluice::cuda {
 
@@ -29,6 +30,7 @@ template <class Rule>
 struct UpdateParts {
   UpdatePart<Rule> at[kUpdatesOfLaunch];
   typename Rule::Constants constants[2];
+  const StepClip* clip;  // null: the constants have the factor of gradients
   int count;
   int sets;  // of constants
   int chunks;
@@ -37,10 +39,12 @@ struct UpdateParts {
 template <class Rule, class G, class W>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const __grid_constant__ UpdateParts<Rule> parts) {
+  if (parts.clip != nullptr && parts.clip->updates == 0) return;
   for (int chunk = static_cast<int>(blockIdx.x); chunk < parts.chunks;
        chunk += static_cast<int>(gridDim.x)) {
     const UpdatePart<Rule>& a = parts.at[row_of(parts.at, parts.count, chunk)];
-    const typename Rule::Constants c = parts.constants[a.constants];
+    typename Rule::Constants c = parts.constants[a.constants];
+    if (parts.clip != nullptr) c.grad_scale = parts.clip->grad_scale;
     const G* grad = static_cast<const G*>(a.grad);
     W* out = static_cast<W*>(a.weights_out);
     const std::int64_t begin = static_cast<std::int64_t>(chunk - a.first) * kUpdateChunk;
@@ -61,7 +65,8 @@ template <class Rule>
 class UpdateLaunches {
  public:
   using Constants = typename Rule::Constants;
-  UpdateLaunches(StreamRef stream, const char* name) : stream_(stream), name_(name) {}
+  UpdateLaunches(const StepClip* clip, StreamRef stream, const char* name)
+      : clip_(clip), stream_(stream), name_(name) {}
 
   void add(const UpdateSpan& span, const Constants& constants) {
     check_argument(span.moments_dtype == DType::kFloat32,
@@ -85,6 +90,7 @@ class UpdateLaunches {
 
   void launch() {
     if (parts_.count == 0) return;
+    parts_.clip = clip_;
     const unsigned blocks = blocks_for(static_cast<std::int64_t>(parts_.chunks) * kThreads);
     with_device_dtype(grad_dtype_, [&](auto* grad) {
       with_device_dtype(weights_dtype_, [&](auto* out) {
@@ -113,15 +119,22 @@ class UpdateLaunches {
   UpdateParts<Rule> parts_{};
   DType grad_dtype_ = DType::kFloat32;
   DType weights_dtype_ = DType::kFloat32;
+  const StepClip* clip_;
   StreamRef stream_;
   const char* name_;
 };
 
+// Where the kernel is launched, and its name in messages.
+struct UpdateLaunch {
+  StreamRef stream;
+  const char* name;
+};
+
 template <class Rule>
 void launch_updates(const UpdateSpan* spans, int count,
-                    typename Rule::Constants (*constants)(const UpdateSpan&), StreamRef stream,
-                    const char* name) {
-  UpdateLaunches<Rule> launches(stream, name);
+                    typename Rule::Constants (*constants)(const UpdateSpan&), const StepClip* clip,
+                    const UpdateLaunch& to) {
+  UpdateLaunches<Rule> launches(clip, to.stream, to.name);
   for (int i = 0; i < count; ++i) {
     if (spans[i].n > 0) launches.add(spans[i], constants(spans[i]));
   }

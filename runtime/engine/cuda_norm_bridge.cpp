@@ -1,4 +1,4 @@
-// Sums of squares for the gradient norm, in the CUDA module. Compiled; not yet run on a GPU.
+// The norm of a GPU's gradients, in the CUDA module. Compiled; not yet run on a GPU.
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
@@ -9,77 +9,132 @@
 #include <utility>
 
 #include "kernels/cuda/check_cuda.hpp"
-#include "kernels/cuda/sum_squares.hpp"
 #include "runtime/engine/cuda_errors.hpp"
+#include "runtime/engine/device_norm.hpp"
 #include "runtime/engine/tiers/cuda_tiers.hpp"
 
 namespace sluice {
 namespace {
 
-// Memory of one thread that the kernels and the copy of the sums use. It is kept, and outside of
-// libtorch's allocator: a block there in the middle of a step would leave holes that no large
-// tensor of the next step fits in. 8 bytes for 4096 elements of a rank's gradients.
-class Workspace {
+// Device memory, and registered host memory, of at least the elements that were asked for. Outside
+// of libtorch's allocator: a block there in the middle of a step would leave holes that no large
+// tensor of the next step fits in.
+template <class T>
+class Memory {
  public:
-  Workspace() = default;
-  ~Workspace() {
-    (void)cudaFree(device_);
-    (void)cudaFreeHost(host_);
-  }
-  Workspace(const Workspace&) = delete;
-  Workspace& operator=(const Workspace&) = delete;
+  explicit Memory(bool on_host) : on_host_(on_host) {}
+  ~Memory() { (void)release(); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
 
-  // Of the current device.
-  void grow(std::int64_t device_doubles, std::int64_t host_doubles) {
-    if (device_doubles > device_doubles_) {
-      check_cuda(cudaFree(std::exchange(device_, nullptr)), "freeing the norm's memory");
-      check_cuda(cudaMalloc(&device_, bytes(device_doubles)), "memory for sums of squares");
-      device_doubles_ = device_doubles;
-    }
-    if (host_doubles > host_doubles_) {
-      check_cuda(cudaFreeHost(std::exchange(host_, nullptr)), "freeing the norm's memory");
-      check_cuda(cudaHostAlloc(&host_, bytes(host_doubles), cudaHostAllocDefault),
-                 "registered memory for sums of squares");
-      host_doubles_ = host_doubles;
-    }
+  // Of the current device. May wait for the device, the first time.
+  T* grown_to(std::int64_t elems) {
+    if (elems <= elems_) return data();
+    check_cuda(release(), "freeing the norm's memory");
+    const auto bytes = static_cast<std::size_t>(elems) * sizeof(T);
+    check_cuda(
+        on_host_ ? cudaHostAlloc(&data_, bytes, cudaHostAllocDefault) : cudaMalloc(&data_, bytes),
+        "memory for the gradient norm");
+    elems_ = elems;
+    return data();
   }
-  [[nodiscard]] double* device() const { return static_cast<double*>(device_); }
-  [[nodiscard]] double* host() const { return static_cast<double*>(host_); }
-  static std::size_t bytes(std::int64_t doubles) {
-    return static_cast<std::size_t>(doubles) * sizeof(double);
+  [[nodiscard]] T* data() const { return static_cast<T*>(data_); }
+
+ private:
+  cudaError_t release() {
+    elems_ = 0;
+    void* const data = std::exchange(data_, nullptr);
+    return on_host_ ? cudaFreeHost(data) : cudaFree(data);
+  }
+
+  const bool on_host_;
+  void* data_ = nullptr;
+  std::int64_t elems_ = 0;
+};
+
+class CudaNorm final : public DeviceNorm {
+ public:
+  explicit CudaNorm(c10::DeviceIndex device) : device_(device) {
+    const c10::cuda::CUDAGuard guard(device_);
+    check_cuda(cudaEventCreateWithFlags(&decided_, cudaEventDisableTiming),
+               "an event for the gradient norm");
+    on_device_.grown_to(1);
+    on_host_.grown_to(1);
+  }
+  ~CudaNorm() override { (void)cudaEventDestroy(decided_); }
+  CudaNorm(const CudaNorm&) = delete;
+  CudaNorm& operator=(const CudaNorm&) = delete;
+
+  void read(std::span<const cuda::SquaresSpan> spans, std::span<const double> losses,
+            std::span<double> values) override {
+    translated(name(), [&] {
+      double* const to = values_.grown_to(std::ssize(values));
+      copy_to_host(to, enqueue_sums(spans), spans.size());
+      copy_to_host(to + spans.size(), losses.data(), losses.size());
+      check_cuda(cudaStreamSynchronize(stream()), "summing the squares of gradients");
+      std::copy_n(to, values.size(), values.begin());
+    });
+  }
+
+  void decide(std::span<const cuda::SquaresSpan> spans, std::span<const double> losses,
+              const cuda::ClipInput& input) override {
+    translated(name(), [&] {
+      const double* const sums = enqueue_sums(spans);
+      cuda::launch_step_clip({sums, std::ssize(spans), losses.data(), std::ssize(losses)}, input,
+                             on_device_.data(), {stream()});
+      copy_to_host(on_host_.data(), on_device_.data(), 1);
+      check_cuda(cudaEventRecord(decided_, stream()), "marking the gradient norm");
+    });
+  }
+
+  [[nodiscard]] const cuda::StepClip* decision() const override { return on_device_.data(); }
+
+  [[nodiscard]] cuda::StepClip wait() override {
+    return translated(name(), [&] {
+      check_cuda(cudaEventSynchronize(decided_), "computing the gradient norm");
+      return *on_host_.data();
+    });
   }
 
  private:
-  void* device_ = nullptr;
-  void* host_ = nullptr;
-  std::int64_t device_doubles_ = 0;
-  std::int64_t host_doubles_ = 0;
-};
+  [[nodiscard]] cudaStream_t stream() const {
+    return c10::cuda::getCurrentCUDAStream(device_).stream();
+  }
+  [[nodiscard]] std::string name() const {
+    return "the gradient norm on GPU " + std::to_string(device_);
+  }
 
-// The sums come by one copy to registered memory, so the host waits once. A rank's thread has one
-// GPU.
-void sum_squares_on(c10::DeviceIndex device, const cuda::SquaresSpan* spans, int count,
-                    double* sums) {
-  static thread_local Workspace workspace;
-  const c10::cuda::CUDAGuard guard(device);
-  const c10::cuda::CUDAStream stream = c10::cuda::getCurrentCUDAStream(device);
-  const std::int64_t scratch = cuda::squares_scratch(spans, count);
-  workspace.grow(scratch + count, count);
-  double* const on_device = workspace.device();
-  cuda::launch_sum_squares(spans, count, on_device, on_device + scratch, {stream.stream()});
-  check_cuda(cudaMemcpyAsync(workspace.host(), on_device + scratch, Workspace::bytes(count),
-                             cudaMemcpyDeviceToHost, stream.stream()),
-             "copying the sums of squares to the host");
-  check_cuda(cudaStreamSynchronize(stream.stream()), "summing the squares of gradients");
-  std::copy_n(workspace.host(), count, sums);
-}
+  template <class T>
+  void copy_to_host(T* to, const T* from, std::size_t elems) const {
+    if (elems == 0) return;
+    check_cuda(cudaMemcpyAsync(to, from, elems * sizeof(T), cudaMemcpyDeviceToHost, stream()),
+               "copying the gradient norm to the host");
+  }
+
+  // The sums in device memory, where the stream has computed them.
+  double* enqueue_sums(std::span<const cuda::SquaresSpan> spans) {
+    const c10::cuda::CUDAGuard guard(device_);
+    const int count = static_cast<int>(spans.size());
+    const std::int64_t scratch = cuda::squares_scratch(spans.data(), count);
+    double* const memory = sums_.grown_to(scratch + count);
+    cuda::launch_sum_squares(spans.data(), count, memory, memory + scratch, {stream()});
+    return memory + scratch;
+  }
+
+  const c10::DeviceIndex device_;
+  Memory<double> sums_{/*on_host=*/false};  // 8 bytes for 4096 elements of a rank's gradients
+  Memory<double> values_{/*on_host=*/true};
+  Memory<cuda::StepClip> on_device_{/*on_host=*/false};
+  Memory<cuda::StepClip> on_host_{/*on_host=*/true};
+  cudaEvent_t decided_ = nullptr;
+};
 
 }  // namespace
 }  // namespace sluice
 
-extern "C" __attribute__((visibility("default"))) void sluice_cuda_sum_squares(
-    const sluice::cuda::SquaresSpan* spans, int count, double* sums, int device) {
-  sluice::translated("the gradient norm on GPU " + std::to_string(device), [&] {
-    sluice::sum_squares_on(static_cast<c10::DeviceIndex>(device), spans, count, sums);
+extern "C" __attribute__((visibility("default"))) sluice::DeviceNorm* sluice_make_cuda_norm(
+    int device) {
+  return sluice::translated("the gradient norm on GPU " + std::to_string(device), [&] {
+    return new sluice::CudaNorm(static_cast<c10::DeviceIndex>(device));
   });
 }

@@ -16,11 +16,11 @@ namespace {
 // One stream runs backward, this update, and all readers of the weights, in this order. So no
 // operation waits.
 void launch_on(int device, const std::string& name, std::span<const UpdateSpan> spans,
-               void (*launch)(const UpdateSpan*, int, cuda::StreamRef)) {
+               const cuda::StepClip* clip, decltype(cuda::launch_adamw)& launch) {
   translated(name + " on GPU " + std::to_string(device), [&] {
     const auto index = static_cast<c10::DeviceIndex>(device);
     const c10::cuda::CUDAGuard guard(index);
-    launch(spans.data(), static_cast<int>(spans.size()),
+    launch(spans.data(), static_cast<int>(spans.size()), clip,
            {c10::cuda::getCurrentCUDAStream(index).stream()});
   });
 }
@@ -30,15 +30,18 @@ void launch_on(int device, const std::string& name, std::span<const UpdateSpan> 
 
 extern "C" {
 [[gnu::visibility("default")]] void sluice_cuda_adamw(std::span<const sluice::UpdateSpan> spans,
-                                                      int device) {
-  sluice::launch_on(device, "AdamW", spans, sluice::cuda::launch_adamw);
+                                                      int device,
+                                                      const sluice::cuda::StepClip* clip) {
+  sluice::launch_on(device, "AdamW", spans, clip, sluice::cuda::launch_adamw);
 }
 [[gnu::visibility("default")]] void sluice_cuda_lion(std::span<const sluice::UpdateSpan> spans,
-                                                     int device) {
-  sluice::launch_on(device, "Lion", spans, sluice::cuda::launch_lion);
+                                                     int device,
+                                                     const sluice::cuda::StepClip* clip) {
+  sluice::launch_on(device, "Lion", spans, clip, sluice::cuda::launch_lion);
 }
 [[gnu::visibility("default")]] void sluice_cuda_sgd(std::span<const sluice::UpdateSpan> spans,
-                                                    int device) {
-  sluice::launch_on(device, "SGD", spans, sluice::cuda::launch_sgd);
+                                                    int device,
+                                                    const sluice::cuda::StepClip* clip) {
+  sluice::launch_on(device, "SGD", spans, clip, sluice::cuda::launch_sgd);
 }
 }

@@ -2,8 +2,6 @@
 
 #include <utility>
 
-#include "base/error.hpp"
-#include "kernels/cuda/sum_squares.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/tiers/cuda_tiers.hpp"
 
@@ -21,6 +19,11 @@ std::unique_ptr<DeviceGraphs> device_graphs(at::Device device) {
   return std::unique_ptr<DeviceGraphs>(make(device.index()));
 }
 
+std::unique_ptr<DeviceNorm> device_norm(at::Device device) {
+  const auto make = reinterpret_cast<MakeCudaNorm*>(cuda_module_symbol(kMakeCudaNorm));
+  return std::unique_ptr<DeviceNorm>(make(device.index()));
+}
+
 TierOptions with_dma(TierOptions options, at::Device device) {
   if (options.dma_pages || !device.is_cuda()) return options;
   const auto make = reinterpret_cast<MakeCudaPages*>(cuda_module_symbol(kMakeCudaPages));
@@ -30,26 +33,14 @@ TierOptions with_dma(TierOptions options, at::Device device) {
 
 UpdateKernel device_update(const OptimizerRule& rule, at::Device device) {
   if (!device.is_cuda()) {
-    return [update = rule.update](std::span<const UpdateSpan> spans) {
+    return [update = rule.update](std::span<const UpdateSpan> spans, const cuda::StepClip*) {
       for (const UpdateSpan& span : spans) update(span);
     };
   }
   const auto launch = reinterpret_cast<CudaUpdate*>(cuda_module_symbol(rule.cuda_symbol));
   return
-      [launch, index = device.index()](std::span<const UpdateSpan> spans) { launch(spans, index); };
-}
-
-std::vector<double> gpu_sum_squares(std::span<const at::Tensor> tensors) {
-  std::vector<double> sums(tensors.size());
-  if (tensors.empty()) return sums;
-  std::vector<cuda::SquaresSpan> spans;
-  for (const at::Tensor& tensor : tensors) {
-    check(tensor.is_contiguous(), "a sum of squares needs contiguous values");
-    spans.push_back({tensor.data_ptr<float>(), tensor.numel()});
-  }
-  const auto sum = reinterpret_cast<CudaSumSquares*>(cuda_module_symbol(kCudaSumSquares));
-  sum(spans.data(), static_cast<int>(spans.size()), sums.data(), tensors[0].device().index());
-  return sums;
+      [launch, index = device.index()](std::span<const UpdateSpan> spans,
+                                       const cuda::StepClip* clip) { launch(spans, index, clip); };
 }
 
 std::string gpu_name(int index) {

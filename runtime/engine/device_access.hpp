@@ -12,6 +12,7 @@
 
 #include "kernels/cpu/update/update_span.hpp"
 #include "runtime/engine/device_graphs.hpp"
+#include "runtime/engine/device_norm.hpp"
 #include "runtime/engine/tiers/tier_limits.hpp"
 #include "zero/optimizer_rule.hpp"
 
@@ -22,6 +23,7 @@ namespace sluice {
                                                           at::Device device);
 // REQUIRES: a GPU.
 [[nodiscard]] std::unique_ptr<DeviceGraphs> device_graphs(at::Device device);
+[[nodiscard]] std::unique_ptr<DeviceNorm> device_norm(at::Device device);
 // Returns `options` with the pages for copies to and from the device.
 [[nodiscard]] TierOptions with_dma(TierOptions options, at::Device device);
 
@@ -34,14 +36,9 @@ void use_gpu(int index);
 [[nodiscard]] std::string gpu_name(int index);
 
 // The optimizer's updates of memory of `device`: the rule's host function or CUDA function. On a
-// GPU they are enqueued behind the calling thread's earlier work, 64 spans a launch. Throws as
-// device_copies().
-using UpdateKernel = std::function<void(std::span<const UpdateSpan>)>;
+// GPU they are enqueued behind the calling thread's earlier work, 64 spans a launch. `clip`: as
+// launch_adamw(); null on the host. Throws as device_copies().
+using UpdateKernel = std::function<void(std::span<const UpdateSpan>, const cuda::StepClip* clip)>;
 [[nodiscard]] UpdateKernel device_update(const OptimizerRule& rule, at::Device device);
-
-// The sum of squares of each tensor, in double. The tensors are fp32 and contiguous, on one GPU.
-// Bit-identical to sum_squares() of the same values on the host. The host waits once. Throws as
-// device_copies().
-[[nodiscard]] std::vector<double> gpu_sum_squares(std::span<const at::Tensor> tensors);
 
 }  // namespace sluice

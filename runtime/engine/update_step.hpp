@@ -27,7 +27,7 @@ void add_updates(GroupState& state, const OptimizerOptions& options, const Updat
                  std::vector<UpdateSpan>& updates);
 
 // Sum of squares of each run of `shard_elems` of `gradients` (fp32, contiguous, on the host), in
-// double. gpu_sum_squares() is the GPU's.
+// double. DeviceNorm (device_norm.hpp) is the GPU's.
 [[nodiscard]] std::vector<double> shard_sum_squares(const at::Tensor& gradients,
                                                     std::int64_t shard_elems);
 

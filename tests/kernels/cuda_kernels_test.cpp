@@ -4,6 +4,7 @@
 
 #include "kernels/cpu/reduce.hpp"
 #include "kernels/cuda/launch.hpp"
+#include "kernels/cuda/step_clip.hpp"
 #include "kernels/cuda/sum_squares.hpp"
 #include "tests/kernels/support.hpp"
 
@@ -38,7 +39,7 @@ class OnDevice {
 };
 
 using HostUpdate = void(const UpdateSpan&);
-using DeviceUpdate = void(const UpdateSpan*, int, cuda::StreamRef);
+using DeviceUpdate = void(const UpdateSpan*, int, const cuda::StepClip*, cuda::StreamRef);
 
 // The same elements in up to 100 spans, some of them without elements: more than one launch holds.
 std::vector<UpdateSpan> in_parts(const UpdateSpan& whole) {
@@ -89,8 +90,12 @@ void expect_bits_of_the_cpu(HostUpdate& on_host, DeviceUpdate& on_device, bool p
       args.moments[1] = v_gpu.get();
       args.grad = grad_gpu.get();
       args.weights_out = weights_gpu.get();
+      args.grad_scale = 2;  // the clip in memory counts
       const std::vector<UpdateSpan> cut = in_parts(args);
-      on_device(cut.data(), static_cast<int>(cut.size()), kStream);
+      const OnDevice thrown_away(std::vector<cuda::StepClip>{{.grad_scale = 2, .updates = 0}});
+      on_device(cut.data(), static_cast<int>(cut.size()), thrown_away.get(), kStream);
+      const OnDevice clip(std::vector<cuda::StepClip>{{.grad_scale = 0.37F, .updates = 1}});
+      on_device(cut.data(), static_cast<int>(cut.size()), clip.get(), kStream);
       EXPECT_EQ(p_gpu.read(), p);
       EXPECT_EQ(m_gpu.read(), m);
       EXPECT_EQ(v_gpu.read(), v);

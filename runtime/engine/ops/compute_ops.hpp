@@ -32,6 +32,8 @@ class ComputeOps {
   // In training, after the last loss head: adds the losses that a GPU has to the run's sum. The
   // host waits once for all micro-batches.
   void add_losses();
+  // The losses of a training step's micro-batches on a GPU, fp64; else undefined.
+  [[nodiscard]] const at::Tensor& losses() const { return losses_; }
 
   // Of the last program in kLogits or kDecode: [rows, words of this rank]; undefined on ranks
   // without the loss head.

@@ -1,7 +1,7 @@
 #include "runtime/engine/ops/norm_ops.hpp"
 
 #include <algorithm>
-#include <cmath>
+#include <utility>
 
 #include "base/index.hpp"
 #include "kernels/cpu/reduce.hpp"
@@ -30,25 +30,41 @@ std::vector<int> groups_by_stage(const EngineSetup& setup, int own) {
   return groups;
 }
 
-// Sums of squares that a GPU computes for all groups together, without waits between them.
-class GpuSums {
- public:
-  // `first`: index in own_values() of the group's first shard.
+std::span<const double> values_of(const at::Tensor& losses) {
+  if (!losses.defined()) return {};
+  return {losses.data_ptr<double>(), static_cast<std::size_t>(losses.numel())};
+}
+
+// The shards of a rank's gradients on a GPU, and their places among own_values().
+struct GpuShards {
+  std::vector<cuda::SquaresSpan> spans;
+  std::vector<std::size_t> places;
+
   void add(const at::Tensor& gradients, std::int64_t shard_elems, std::size_t first) {
     for (std::int64_t begin = 0; begin < gradients.numel(); begin += shard_elems) {
-      shards_.push_back(gradients.narrow(0, begin, shard_elems));
-      places_.push_back(first++);
+      spans.push_back({gradients.data_ptr<float>() + begin, shard_elems});
+      places.push_back(first++);
     }
   }
-  void compute(std::vector<double>& values) const {
-    const std::vector<double> sums = gpu_sum_squares(shards_);
-    for (std::size_t i = 0; i < sums.size(); ++i) values[places_[i]] = sums[i];
-  }
-
- private:
-  std::vector<at::Tensor> shards_;
-  std::vector<std::size_t> places_;
 };
+
+std::size_t place_of(const EngineSetup& setup, int group) {
+  return kFirstSum + static_cast<std::size_t>(group * owned_shards(setup.shape()));
+}
+
+bool counts(const EngineSetup& setup, int group) {
+  return nth(setup.spec().groups, group).counted && !is_frozen(setup.shape(), group);
+}
+
+GpuShards gpu_shards(const EngineSetup& setup, GroupStore& store) {
+  GpuShards shards;
+  for (int g = 0; g < store.size(); ++g) {
+    if (!counts(setup, g)) continue;
+    shards.add(store.group(g).grad_owned, nth(setup.shape().groups, g).shard_elems,
+               place_of(setup, g));
+  }
+  return shards;
+}
 
 }  // namespace
 
@@ -58,7 +74,11 @@ NormOps::NormOps(const StepParts& parts)
       store_(parts.store),
       carry_(parts.carry),
       tiers_(parts.tiers),
-      stage_groups_(groups_by_stage(parts.setup, parts.store.size())) {}
+      stage_groups_(groups_by_stage(parts.setup, parts.store.size())) {
+  const bool on_gpu =
+      setup_.device.is_cuda() && setup_.shape().placement.gradients == Tier::kDevice;
+  if (on_gpu && setup_.trains()) gpu_ = device_norm(setup_.device);
+}
 
 std::vector<double> NormOps::gradient_sums(int group) const {
   const std::int64_t shard_elems = nth(setup_.shape().groups, group).shard_elems;
@@ -73,28 +93,40 @@ std::vector<double> NormOps::gradient_sums(int group) const {
   return shard_sum_squares(store_.group(group).grad_owned, shard_elems);
 }
 
-std::vector<double> NormOps::own_values() const {
+void NormOps::add_host_sums(std::vector<double>& values) const {
+  for (int g = 0; g < store_.size(); ++g) {
+    if (!counts(setup_, g)) continue;
+    const std::vector<double> sums = gradient_sums(g);
+    std::copy(sums.begin(), sums.end(),
+              values.begin() + static_cast<std::ptrdiff_t>(place_of(setup_, g)));
+  }
+}
+
+void NormOps::read_gpu(const at::Tensor& losses, std::vector<double>& values) {
+  const GpuShards shards = gpu_shards(setup_, store_);
+  const std::span<const double> losses_there = values_of(losses);
+  std::vector<double> read(shards.spans.size() + losses_there.size());
+  gpu_->read(shards.spans, losses_there, read);
+  for (std::size_t i = 0; i < read.size(); ++i) {
+    if (i < shards.places.size()) {
+      values[shards.places[i]] = read[i];
+    } else {
+      run_.loss_sum += read[i];
+    }
+  }
+}
+
+std::vector<double> NormOps::own_values(const at::Tensor& losses) {
   const int most_groups = *std::max_element(stage_groups_.begin(), stage_groups_.end());
-  const int shards = owned_shards(setup_.shape());
-  std::vector<double> mine(kFirstSum + static_cast<std::size_t>(most_groups * shards), 0.0);
+  std::vector<double> mine(place_of(setup_, most_groups), 0.0);
+  if (gpu_) {
+    read_gpu(losses, mine);
+  } else {
+    add_host_sums(mine);
+  }
   mine[0] = setup_.counts_loss() ? run_.loss_sum : 0.0;
   mine[1] = run_.input.vote;
   mine[2] = run_.learned_targets;
-  const bool on_gpu =
-      setup_.device.is_cuda() && setup_.shape().placement.gradients == Tier::kDevice;
-  GpuSums gpu_sums;
-  for (int g = 0; g < store_.size(); ++g) {
-    if (!nth(setup_.spec().groups, g).counted) continue;
-    if (is_frozen(setup_.shape(), g)) continue;
-    const std::size_t first = kFirstSum + static_cast<std::size_t>(g * shards);
-    if (on_gpu) {
-      gpu_sums.add(store_.group(g).grad_owned, nth(setup_.shape().groups, g).shard_elems, first);
-      continue;
-    }
-    const std::vector<double> sums = gradient_sums(g);
-    std::copy(sums.begin(), sums.end(), mine.begin() + static_cast<std::ptrdiff_t>(first));
-  }
-  gpu_sums.compute(mine);
   return mine;
 }
 
@@ -119,8 +151,13 @@ double NormOps::squares_of_all(std::span<const double> all, std::size_t stride) 
   return squares;
 }
 
-void NormOps::norm_and_scale() {
-  const std::vector<double> mine = own_values();
+void NormOps::norm_and_scale(const at::Tensor& losses) {
+  if (decision() != nullptr) {
+    gpu_->decide(gpu_shards(setup_, store_).spans, values_of(losses), clip_input());
+    undecided_ = true;
+    return;
+  }
+  const std::vector<double> mine = own_values(losses);
   const std::vector<double> all = setup_.world().all_gather_values(mine);
   double loss = 0;
   for (std::size_t r = 0; r < all.size(); r += mine.size()) {
@@ -132,10 +169,32 @@ void NormOps::norm_and_scale() {
   use_norm(squares_of_all(all, mine.size()));
 }
 
+const cuda::StepClip* NormOps::decision() const {
+  const bool alone = setup_.world().size() == 1;
+  const bool updates_there = setup_.shape().placement.optimizer == Tier::kDevice;
+  return gpu_ && alone && updates_there ? gpu_->decision() : nullptr;
+}
+
+// The host computes its result from the sums that the GPU has decided by, with the same bits.
+void NormOps::finish() {
+  if (!std::exchange(undecided_, false)) return;
+  const cuda::StepClip step = gpu_->wait();
+  run_.loss_sum += step.loss_sum;
+  run_.result.vote = std::max(run_.result.vote, run_.input.vote);
+  run_.result.loss = run_.loss_sum / run_.loss_divisor(setup_.tokens_of_step());
+  use_norm(step.squares);
+}
+
+cuda::ClipInput NormOps::clip_input() const {
+  return {.most = setup_.options.train.clip,
+          .loss_scale = run_.input.loss_scale,
+          .loss_divisor = run_.loss_divisor(setup_.tokens_of_step())};
+}
+
 void NormOps::use_norm(double squares) {
-  const double clip = setup_.options.train.clip;
-  run_.result.grad_norm = std::sqrt(squares) / run_.input.loss_scale;
-  run_.clip_coefficient = clip > 0 ? std::min(1.0, clip / (run_.result.grad_norm + 1e-6)) : 1.0;
+  const cuda::ClipInput input = clip_input();
+  run_.result.grad_norm = cuda::norm_of(squares, input);
+  run_.clip_coefficient = cuda::clip_coefficient(run_.result.grad_norm, input);
   if (run_.mode == RunMode::kTrain && run_.result.finite()) {
     carry_.defer(run_.update(run_.clip_coefficient));
   }

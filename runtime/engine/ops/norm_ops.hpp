@@ -4,11 +4,18 @@
 //
 // The norm is the sum over pipeline stages, groups, tensor-parallel ranks, then shards, of each
 // shard's sum of squares in double: the same numbers in the same order on every ZeRO stage.
+//
+// A rank alone whose states are all on a GPU leaves the decision to the GPU (DeviceNorm): updates
+// are enqueued behind the decision, and the host reads it at the end of the program.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <memory>
 #include <span>
 #include <vector>
 
+#include "runtime/engine/device_norm.hpp"
 #include "runtime/engine/ops/step_parts.hpp"
 
 namespace sluice {
@@ -18,16 +25,26 @@ class NormOps {
   // Collective over the world: ranks exchange their numbers of groups.
   explicit NormOps(const StepParts& parts);
 
-  void norm_and_scale();
+  // `losses`: of the micro-batches, on a GPU; else undefined.
+  void norm_and_scale(const at::Tensor& losses);
+  // The decision in device memory, for updates; null: norm_and_scale() has decided.
+  [[nodiscard]] const cuda::StepClip* decision() const;
+  // At the end of the program, where the GPU has decided: the host waits for the result.
+  void finish();
+  // Whether norm_and_scale() adds the losses to StepRun's sum.
+  [[nodiscard]] bool reads_losses() const { return gpu_ != nullptr; }
   // Waits for all ranks of the mesh.
   void meet();
 
  private:
   // What a rank sends: loss, vote, learned targets, then for each group the sums of squares of its
   // shards.
-  [[nodiscard]] std::vector<double> own_values() const;
+  [[nodiscard]] std::vector<double> own_values(const at::Tensor& losses);
   [[nodiscard]] std::vector<double> gradient_sums(int group) const;
+  void add_host_sums(std::vector<double>& values) const;
+  void read_gpu(const at::Tensor& losses, std::vector<double>& values);
   [[nodiscard]] double squares_of_all(std::span<const double> all, std::size_t stride) const;
+  [[nodiscard]] cuda::ClipInput clip_input() const;
   void use_norm(double squares);
 
   const EngineSetup& setup_;
@@ -35,7 +52,9 @@ class NormOps {
   GroupStore& store_;
   StepCarry& carry_;
   TierStore* const tiers_;
-  std::vector<int> stage_groups_;  // number of groups, by pipeline stage
+  std::vector<int> stage_groups_;    // number of groups, by pipeline stage
+  std::unique_ptr<DeviceNorm> gpu_;  // null: gradients are on the host's side
+  bool undecided_ = false;           // the GPU's decision is not read yet
 };
 
 }  // namespace sluice

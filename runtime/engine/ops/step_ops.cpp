@@ -22,7 +22,7 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       parameters_(parts),
       gradients_(parts),
       norm_(parts),
-      update_(parts),
+      update_(parts, norm_.decision()),
       inputs_(parts),
       pipe_(parts),
       graphs_(parts.run, parts.graphs) {}
@@ -119,6 +119,7 @@ Ticket StepOps::run(const Op& op) {
     case OpKind::kUpdate:
       if (op.chunk >= 0) return run_between_tiers(op);
       update_.update(op);
+      if (run_.index_of(op) + 1 == run_.program->ops.size()) norm_.finish();
       return {};
     default:
       return communicate(op);
@@ -141,8 +142,8 @@ Ticket StepOps::communicate(const Op& op) {
       return {};
     case OpKind::kNormAndScale:
       gradients_.settle_replicas();
-      compute_.add_losses();
-      norm_.norm_and_scale();
+      if (!norm_.reads_losses()) compute_.add_losses();
+      norm_.norm_and_scale(compute_.losses());
       return {};
     case OpKind::kReceiveActivation:
     case OpKind::kReceiveGradient:

@@ -12,9 +12,11 @@ namespace sluice {
 
 class UpdateOps {
  public:
-  explicit UpdateOps(const StepParts& parts);
+  // `decision`: NormOps::decision().
+  UpdateOps(const StepParts& parts, const cuda::StepClip* decision);
 
-  // Does nothing where the step is thrown away or only looked at. On a GPU updates that follow each
+  // Does nothing where the step is thrown away or only looked at; where the GPU decides, its kernel
+  // does nothing then. On a GPU updates that follow each
   // other in the program are enqueued together, with the last one: nothing runs between them.
   void update(const Op& op);
 
@@ -24,6 +26,7 @@ class UpdateOps {
   GroupStore& store_;
   StepCarry& carry_;
   const UpdateKernel kernel_;
+  const cuda::StepClip* const decision_;
   std::vector<UpdateSpan> updates_;  // not yet run
 };
 

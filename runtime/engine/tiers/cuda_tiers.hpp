@@ -10,10 +10,11 @@ namespace sluice {
 
 class DeviceCopies;
 class DeviceGraphs;
+class DeviceNorm;
 class PageSource;
 struct UpdateSpan;
 namespace cuda {
-struct SquaresSpan;
+struct StepClip;
 }
 
 // Copies to and from GPU `device`, on separate streams. Throws Error.
@@ -43,12 +44,12 @@ using GpuName = void(int device, std::string& name);
 inline constexpr char kGpuName[] = "sluice_gpu_name";
 
 // Enqueues an optimizer's updates of memory of GPU `device` on the calling thread's current stream,
-// in few launches. OptimizerRule::cuda_symbol names the function of each optimizer. Throws Error.
-using CudaUpdate = void(std::span<const UpdateSpan> spans, int device);
+// in few launches. OptimizerRule::cuda_symbol names the function of each optimizer. `clip`: as
+// launch_adamw(). Throws Error.
+using CudaUpdate = void(std::span<const UpdateSpan> spans, int device, const cuda::StepClip* clip);
 
-// Sets sums[i] to the sum of squares of spans[i], which is memory of GPU `device`. Waits once for
-// the calling thread's current stream. CPU bits. Throws Error.
-using CudaSumSquares = void(const cuda::SquaresSpan* spans, int count, double* sums, int device);
-inline constexpr char kCudaSumSquares[] = "sluice_cuda_sum_squares";
+// The norm of gradients on GPU `device`. Throws Error.
+using MakeCudaNorm = DeviceNorm*(int device);
+inline constexpr char kMakeCudaNorm[] = "sluice_make_cuda_norm";
 
 }  // namespace sluice

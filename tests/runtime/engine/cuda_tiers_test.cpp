@@ -44,7 +44,8 @@ TEST(CudaTiers, TheModuleHasWhatTheProgramLooksUp) {
   std::ifstream file(SLUICE_BINARY_DIR "/libsluice_cuda.so", std::ios::binary);
   if (!file) GTEST_SKIP() << "libsluice_cuda.so is not built";
   const std::string bytes{std::istreambuf_iterator<char>(file), {}};
-  std::vector<std::string> names{kMakeCudaCopies, kMakeCudaPages, kUseGpu, kOpenCudaGpu};
+  std::vector<std::string> names{kMakeCudaCopies, kMakeCudaPages, kMakeCudaNorm, kUseGpu,
+                                 kOpenCudaGpu};
   for (const OptimizerRule& rule : optimizer_rules()) names.emplace_back(rule.cuda_symbol);
   for (const std::string& name : names) {
     EXPECT_NE(bytes.find('\0' + name + '\0'), std::string::npos) << name;
@@ -65,7 +66,7 @@ TEST(CudaTiers, SaysThatAGpuCannotBeUsed) {
   EXPECT_FALSE(copies->is_host());
   EXPECT_THAT(error_of([&] { copies->begin_thread(); }), HasSubstr("GPU 3: "));
   EXPECT_FALSE(copies->lost());
-  EXPECT_THAT(error_of([] { sluice_cuda_adamw({}, 3); }), HasSubstr("AdamW on GPU 3: "));
+  EXPECT_THAT(error_of([] { sluice_cuda_adamw({}, 3, nullptr); }), HasSubstr("AdamW on GPU 3: "));
 }
 
 }  // namespace

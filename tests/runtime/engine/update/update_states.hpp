@@ -40,7 +40,7 @@ inline void update_on_its_device(GroupState& state, const OptimizerOptions& opti
                                  const UpdateArgs& args) {
   std::vector<UpdateSpan> updates;
   add_updates(state, options, args, updates);
-  device_update(rule_of(options.type), state.master.device())(updates);
+  device_update(rule_of(options.type), state.master.device())(updates, nullptr);
 }
 
 }  // namespace sluice::testing
