@@ -99,6 +99,20 @@ struct ShardShape {
   return sums_micro_batches(shape) || (shape.stage >= 2 && !keeps_full_gradients(shape));
 }
 
+// A rank alone without a gradient shard: its full gradients are the reduced ones where a backward
+// writes them, so nothing is reduced.
+[[nodiscard]] constexpr bool reduces_in_place(const ShardShape& shape) {
+  return shape.dp == 1 && keeps_full_gradients(shape) && !has_gradient_shard(shape);
+}
+
+// False: every rank has all parameters where they are updated. In stage 0, and of a rank alone
+// whose groups are all resident.
+[[nodiscard]] constexpr bool gathers_parameters(const ShardShape& shape) {
+  bool apart = shape.dp > 1;
+  for (const GroupShape& group : shape.groups) apart = apart || !group.resident;
+  return apart && shape.stage > 0;
+}
+
 // The elements of a group that this rank owns, and updates unless the group is frozen.
 [[nodiscard]] constexpr std::int64_t owned_elems(const ShardShape& shape, int g) {
   const GroupShape& group = nth(shape.groups, g);

@@ -158,8 +158,10 @@ struct Program {
   std::vector<ExchangeList> exchanges;  // distinct lists; operations share them
   std::vector<Chunk> chunks;            // in the order of their updates
   int chunk_slots = 0;
-  int chunks_ahead = 0;    // number of first chunks that are in the ring before the program
-  int first_backward = 0;  // in training: the units before it are frozen and have no backward
+  int chunks_ahead = 0;       // number of first chunks that are in the ring before the program
+  bool whole_groups = false;  // stage 0: each rank has all reduced gradients before the norm
+  bool in_place = false;      // nothing is reduced (reduces_in_place)
+  int first_backward = 0;     // in training: the units before it are frozen and have no backward
   // Every update of states on NVMe goes to the place that is not current. A training program
   // commits its deferred updates.
   bool image = false;

@@ -80,6 +80,7 @@ void GradCheck::write(int group) {
 }
 
 void GradCheck::reduce(const Op& op) {
+  if (program_.in_place) fault_.fail("reduces gradients that are the reduced ones");
   for (const BucketPiece& piece : pieces_of(op)) {
     slots_.need(Tag::kGradientBuckets, piece.group);
     if (unsent_.count(piece.group) == 0 && sent_.count(piece.group) == 0) {
@@ -110,8 +111,8 @@ void GradCheck::add_streams(int group) {
 
 // Must come before the norm, once.
 void GradCheck::add_replicas(int group) {
-  if (normed_ || apart_.count(group) > 0 || unsent_.count(group) > 0 ||
-      !replicated_.insert(group).second) {
+  const bool unsent = !program_.in_place && unsent_.count(group) > 0;
+  if (normed_ || apart_.count(group) > 0 || unsent || !replicated_.insert(group).second) {
     fault_.fail("adds gradients of other ranks too early or too late");
   }
   need_reductions(group);
@@ -134,10 +135,11 @@ void GradCheck::finish_step(const Op& op) {
   if (!apart_.empty()) fault_.fail("comes before a group's gradients are added up");
   const bool whole = std::all_of(sent_.begin(), sent_.end(),
                                  [&](int g) { return sent_elems_[g] == shard_elems_[g]; });
-  if (units_.trains() && !slots_.gathers() && gathered_elems_ != shard_elems_) {
+  if (units_.trains() && program_.whole_groups && gathered_elems_ != shard_elems_) {
     fault_.fail("comes before gradients are gathered");
   }
-  if (!unsent_.empty() || !whole) fault_.fail("comes before a group's gradients are sent");
+  if ((!program_.in_place && !unsent_.empty()) || !whole)
+    fault_.fail("comes before a group's gradients are sent");
   for (OpId i = 0; i < static_cast<OpId>(program_.ops.size()); ++i) {
     if (feeds_norm(nth(program_.ops, i).kind) && !fault_.over(i)) {
       fault_.fail("comes before operation " + std::to_string(i) + " is over");

@@ -40,8 +40,9 @@ void check_shape(const StepShape& shape) {
     check(shape.units.size() >= 2, "a model has a unit before its loss head");
   }
   check(shape.dp > 0 && shape.micro_batches > 0 && shape.prefetch_units >= 0, "a step's counts");
-  check(shape.stage < 2 || shape.reduce_every == ReduceEvery::kMicroBatch,
-        "stages 2 and 3 reduce every micro-batch");
+  const bool whole = shape.stage < 2 || keeps_full_gradients(shape);
+  check(whole || shape.frozen || shape.reduce_every == ReduceEvery::kMicroBatch,
+        "ranks without full gradients reduce every micro-batch");
   const Placement& p = shape.placement;
   check(p.parameters == Tier::kDevice || shape.stage == 3, "parameters leave in stage 3");
   check(p.gradients == Tier::kDevice || shape.stage >= 2, "gradients leave in stages 2 and 3");

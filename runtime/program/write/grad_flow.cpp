@@ -84,7 +84,8 @@ void GradFlow::retire_group(int g, Op& op) {
   }
 }
 
-void GradFlow::close(const Op& op, bool flushes) {
+void GradFlow::close(OpId id, bool flushes) {
+  const Op& op = builder_.op(id);
   const int m = op.micro_batch;
   const OpId next = builder_.next_op();
   open_micro_batch_ = m;
@@ -93,6 +94,10 @@ void GradFlow::close(const Op& op, bool flushes) {
     Round& round = nth(rounds_, g);
     if (++round.writes < writes_of_round(g)) continue;
     round.writes = 0;
+    if (reduces_in_place(shape_)) {
+      if (!nth(shape_.groups, g).add_replicas) summed_.push_back({g, {id}});
+      continue;
+    }
     const std::int64_t elems = nth(shape_.groups, g).shard_elems;
     for (const auto& bucket : cutter_.add(g, elems, round.stream)) reduce(bucket, m);
   }

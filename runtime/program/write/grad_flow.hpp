@@ -5,8 +5,9 @@
 // in one micro-batch, or in the whole step if a step reduces once. Rounds are cut into buckets. A
 // full bucket is reduce-scattered and added to the group's shard. Where full gradients are kept
 // (stages 0 and 1, and a rank alone) a group has one full buffer, so the next round waits for the
-// reductions. Stages 2 and 3 give each round a slot and free the slot one batch of reductions
-// later. Reductions then overlap a backward.
+// reductions. A rank alone that adds up no micro-batches reduces nothing: its full gradients are
+// the reduced ones (reduces_in_place). Stages 2 and 3 give each round a slot and free the slot one
+// batch of reductions later. Reductions then overlap a backward.
 #pragma once
 
 #include <deque>
@@ -25,8 +26,8 @@ class GradFlow {
   // Called before a backward, backward of weights or loss head. Opens the gradient buffers that the
   // operation writes, and adds the waits for earlier reductions of these buffers.
   void open(Op& op);
-  // Called after the operation is emitted. Reduces the full buckets; `flushes`: the open one too.
-  void close(const Op& op, bool flushes);
+  // Called after operation `id` is emitted. Reduces the full buckets; `flushes`: the open one too.
+  void close(OpId id, bool flushes);
   // The next reduction also waits for `until`. Later reductions start after that reduction.
   void hold_reductions(OpId until) { held_by_ = until; }
   // Makes the norm wait for all operations on gradients.

@@ -13,10 +13,11 @@ ParamWindow::ParamWindow(ProgramBuilder& builder, const StepShape& shape, std::s
       shape_(shape),
       uses_(uses),
       updates_(updates),
-      gathers_(shape.groups.size()) {}
+      gathers_(gathers_parameters(shape)),
+      gathered_(shape.groups.size()) {}
 
 void ParamWindow::gather_residents() {
-  if (shape_.stage == 0) return;
+  if (!gathers_) return;
   for (const int g : groups_by_first_use(shape_)) {
     if (nth(shape_.groups, g).resident) gather(g);
   }
@@ -24,7 +25,7 @@ void ParamWindow::gather_residents() {
 
 void ParamWindow::gather(int g) {
   const GroupShape& group = nth(shape_.groups, g);
-  Gather& state = nth(gathers_, g);
+  Gather& state = nth(gathered_, g);
   const std::int64_t element_bytes = size_of(shape_.dtype);
   Op op{.kind = OpKind::kGather, .lane = Lane::kComm, .group = g};
   op.wire_bytes = (shape_.dp - 1) * group.shard_elems * element_bytes;
@@ -45,13 +46,13 @@ void ParamWindow::gather(int g) {
 
 // The operations that the group's first use must wait for; empty for later uses.
 std::vector<OpId> ParamWindow::update_of(int g) {
-  Gather& state = nth(gathers_, g);
+  Gather& state = nth(gathered_, g);
   updates_.advance(g);
   return std::exchange(state.updated, true) ? std::vector<OpId>{} : updates_.ready(g);
 }
 
 void ParamWindow::fetch_shard(int g, Op& gather) {
-  Gather& state = nth(gathers_, g);
+  Gather& state = nth(gathered_, g);
   const std::int64_t bytes = nth(shape_.groups, g).shard_elems * size_of(shape_.dtype);
   Op fetch{.kind = OpKind::kFetchShard, .lane = Lane::kToDevice, .group = g, .live = {state.slot}};
   fetch.device_slot = state.slot;
@@ -88,15 +89,15 @@ void ParamWindow::enter(std::size_t i, Op& op) {
   }
   for (std::size_t j = i; j < uses_.size() && uses_[j].visit <= last; ++j) {
     for (const int g : params_of(uses_[j])) {
-      if (!nth(shape_.groups, g).resident && !nth(gathers_, g).live) {
+      if (!nth(shape_.groups, g).resident && !nth(gathered_, g).live) {
         gather(g);
       }
     }
   }
   op.reads = params_of(uses_[i]);
   for (const int g : op.reads) {
-    Gather& gather = nth(gathers_, g);
-    if (shape_.stage == 0) {
+    Gather& gather = nth(gathered_, g);
+    if (!gathers_) {
       const std::vector<OpId> update = update_of(g);
       op.waits.insert(op.waits.end(), update.begin(), update.end());
     }
@@ -117,7 +118,7 @@ void ParamWindow::leave(std::size_t i) {
       needed = std::find(params.begin(), params.end(), g) != params.end();
     }
     if (needed) continue;
-    Gather& gather = nth(gathers_, g);
+    Gather& gather = nth(gathered_, g);
     builder_.emit({.kind = OpKind::kRelease, .group = g, .dead_after = {gather.slot}});
     gather.live = false;
   }

@@ -3,10 +3,11 @@
 // An off-device shard is first copied to its place in the gathered group's slot. If updates run at
 // the start of a step (update_flow.hpp), the first use of a shard waits for the shard's update.
 //
-// Resident groups are gathered once, at the start of a step (stages 1 and 2; stage 0 never
-// gathers). Other groups are gathered by a window over the sequence of visits. While a visit runs,
-// the window holds the groups that it and the next `prefetch_units` visits read: each is gathered
-// or being gathered. A group that leaves the window is released.
+// Resident groups are gathered once, at the start of a step (stages 1 and 2). Nothing is gathered
+// in stage 0, or of a rank alone whose groups are all resident. Other groups are gathered by a
+// window over the sequence of visits. While a visit runs, the window holds the groups that it and
+// the next `prefetch_units` visits read: each is gathered or being gathered. A group that leaves
+// the window is released.
 #pragma once
 
 #include <span>
@@ -48,7 +49,8 @@ class ParamWindow {
   const StepShape& shape_;
   const std::span<const Use> uses_;
   UpdateFlow& updates_;
-  std::vector<Gather> gathers_;  // by group
+  const bool gathers_;
+  std::vector<Gather> gathered_;  // by group
 };
 
 [[nodiscard]] std::vector<int> groups_by_first_use(const StepShape& shape);

@@ -78,6 +78,8 @@ class StepWriter {
     while (training_ && !has_backward(shape_, builder_.program().first_backward)) {
       ++builder_.program().first_backward;
     }
+    builder_.program().whole_groups = owns_whole_groups(shape_);
+    builder_.program().in_place = reduces_in_place(shape_);
     assign_arena(builder_.program());
     std::int64_t& arena = builder_.program().arena_bytes;
     if (training_) arena = std::max(arena, shape_.other_arena_bytes);
@@ -238,7 +240,7 @@ void StepWriter::write_loss_head(const Use& use, Op op) {
   if (!training_) return;
   flights_.pass_on(use, gradient);
   commit();
-  grads_.close(builder_.op(id), use.flushes);
+  grads_.close(id, use.flushes);
 }
 
 // Emits the commit once, after the loss head or the first backward. That operation needs the last
@@ -287,7 +289,7 @@ void StepWriter::write_backward(const Use& use, Op op) {
   const OpId id = builder_.emit(std::move(op));
   if (gradient >= 0) flights_.pass_on(use, gradient);
   commit();  // for a pipeline stage without a loss head
-  if (!use.split) grads_.close(builder_.op(id), use.flushes);
+  if (!use.split) grads_.close(id, use.flushes);
 }
 
 void StepWriter::write_weights(const Use& use, Op op) {
@@ -297,7 +299,7 @@ void StepWriter::write_weights(const Use& use, Op op) {
   grads_.open(op);
   op.dead_after.push_back(std::exchange(deferred, -1));
   const OpId id = builder_.emit(std::move(op));
-  grads_.close(builder_.op(id), use.flushes);
+  grads_.close(id, use.flushes);
 }
 
 // Writes the norm and the updates on the device. Off-device updates are deferred.

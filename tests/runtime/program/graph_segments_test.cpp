@@ -30,6 +30,20 @@ TEST(GraphSegments, OthersOperationsAndWaitsCutTheCompute) {
   EXPECT_EQ(text_of(graph_segments(program)), "4-5 8-9 11-12 12-13 15-16 18-19 21-22 ");
 }
 
+// Batches are read between them.
+TEST(GraphSegments, OfARankAloneAreItsMicroBatches) {
+  for (const int stage : {0, 1, 2, 3}) {
+    for (const int micro_batches : {1, 3}) {
+      StepShape shape = make_shape({.stage = stage, .dp = 1, .micro_batches = micro_batches});
+      shape.reduce_every = ReduceEvery::kStep;
+      for (GroupShape& group : shape.groups) group.resident = true;
+      const Program program = write_train_step(shape);
+      EXPECT_EQ(std::ssize(graph_segments(program)), micro_batches) << "stage " << stage;
+      for (const Op& op : program.ops) EXPECT_EQ(op.lane, Lane::kCompute) << "stage " << stage;
+    }
+  }
+}
+
 TEST(GraphSegments, HaveEachUnitOnceAndWaitOnlyAtTheirBeginning) {
   for_each_choice([](const ShapeChoice& choice) {
     const Program program = write_train_step(make_shape(choice));

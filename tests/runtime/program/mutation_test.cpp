@@ -202,6 +202,25 @@ TEST(FindFault, NoticesEveryComputeOperationThatRunsTwice) {
   });
 }
 
+TEST(FindFault, NoticesLostGradientsOfARankAlone) {
+  const Program sound = write_train_step(make_shape({.stage = 1, .dp = 1, .blocks = 2}));
+  ASSERT_TRUE(sound.in_place);
+  ASSERT_EQ(find_fault(sound), "");
+  const auto is_last = [](const Op& op) { return op.kind == OpKind::kBackward && op.unit == 0; };
+  const auto last = std::find_if(sound.ops.begin(), sound.ops.end(), is_last) - sound.ops.begin();
+  Program broken = sound;
+  broken.ops[at(static_cast<int>(last))].opens.clear();
+  EXPECT_NE(find_fault(broken), "") << "adds to the gradients of the step before";
+  broken = sound;
+  broken.buckets = {{{.group = 0, .begin = 0, .elems = 64}}};
+  broken.ops.insert(broken.ops.begin() + last + 1,
+                    {.kind = OpKind::kReduceGrads, .lane = Lane::kComm, .bucket = 0});
+  EXPECT_NE(find_fault(broken), "") << "reduces what is reduced";
+  broken = sound;
+  broken.in_place = false;
+  EXPECT_NE(find_fault(broken), "") << "sends no gradients";
+}
+
 TEST(FindFault, NoticesNamesOfThingsThatAreNotThere) {
   const Program sound = write_train_step(make_shape({.stage = 3}));
   for (const auto list : {&Op::live, &Op::dead_before, &Op::dead_after}) {

@@ -199,7 +199,7 @@ class Player {
   }
 
   void gather(int i, const Op& op) {
-    expect(op.lane == Lane::kComm && shape_.stage > 0, "has no business here");
+    expect(op.lane == Lane::kComm && gathers_parameters(shape_), "has no business here");
     expect(group(op.group).resident || play(op.group).has_slot, "gathers into nothing");
     play(op.group).gather = i;
     ++result_.gathers[static_cast<std::size_t>(op.group)];
@@ -222,7 +222,7 @@ class Player {
     if (op.kind != OpKind::kBackward) expect(op.save == keeps, "keeps the wrong things");
     if (op.kind == OpKind::kBackward) expect(op.recompute == shape_.recompute, "recompute");
     for (const int g : read_by(due)) {
-      if (shape_.stage == 0) continue;
+      if (!gathers_parameters(shape_)) continue;
       const GroupPlay& p = play(g);
       expect(p.gather >= 0 && p.gather <= over_, "reads parameters that have not arrived");
       expect(group(g).resident || p.has_slot, "reads parameters that were released");
@@ -312,6 +312,7 @@ class Player {
   }
 
   void reduce(int i, const Op& op) {
+    expect(!reduces_in_place(shape_), "has nothing to reduce");
     const bool each = shape_.reduce_every == ReduceEvery::kMicroBatch;
     expect(op.lane == Lane::kComm && (each || op.micro_batch + 1 == micro_batches_), "too early");
     expect(op.accumulate == (each && op.micro_batch > 0), "accumulates wrongly");
@@ -365,6 +366,10 @@ class Player {
       for (int u = 0; u < unit_count(); ++u) {
         if (!is_of(static_cast<int>(g), u)) continue;
         for (int m = 0; m < micro_batches_; ++m) all += gradient_of(static_cast<int>(g), u, m);
+      }
+      if (reduces_in_place(shape_)) {
+        expect(newest_grad(static_cast<int>(g)).value == all, "a sum is wrong");
+        continue;
       }
       expect(groups_[g].shards.size() == 1, "a group's gradients are apart");
       for (const std::int64_t sum : groups_[g].shards[0]) expect(sum == all, "a sum is wrong");

@@ -145,7 +145,7 @@ void TierPlay::read_params(const Op& op, Task& task, std::vector<int>& groups) {
     }
     task.reads.push_back(whole(params_[at]));
     groups.push_back(g);
-    if (shape_.stage == 0) continue;
+    if (!gathers_parameters(shape_)) continue;
     task.reads.push_back(whole(others_[at]));
     groups.push_back(-1 - g);
   }

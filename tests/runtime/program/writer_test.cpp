@@ -123,9 +123,9 @@ TEST(StepWriter, GathersAsOftenAsTheStageHasTo) {
     int blocks = 0;
     for (std::size_t g = 0; g < shape.groups.size(); ++g) {
       const bool resident = shape.groups[g].resident;
-      const int expected = choice.stage == 0 ? 0
-                           : resident        ? 1
-                                             : expected_gathers(shape, static_cast<int>(g));
+      const int expected = !gathers_parameters(shape) ? 0
+                           : resident                 ? 1
+                                      : expected_gathers(shape, static_cast<int>(g));
       ASSERT_EQ(result.gathers[g], expected) << name_of(choice) << ", group " << g;
       if (g >= 2 && g + 1 < shape.groups.size()) blocks += result.gathers[g];
     }
