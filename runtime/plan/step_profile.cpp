@@ -121,9 +121,11 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   shape.store = {.files = static_cast<int>(nvme.paths.size()),
                  .queue_depth = nvme.queue_depth,
                  .checksums = nvme.checksums};
+  // The shards of a rank alone are whole groups: a slot would hold a copy.
+  const bool alone = shape.dp == 1 && shape.placement.parameters == Tier::kDevice;
   for (std::size_t g = 0; g < shape.groups.size(); ++g) {
     shape.groups[g].resident =
-        shape.stage < 3 || plan.groups[g].param_elems < options.zero.persist_below;
+        shape.stage < 3 || alone || plan.groups[g].param_elems < options.zero.persist_below;
   }
 }
 
