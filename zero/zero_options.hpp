@@ -6,7 +6,7 @@
 namespace sluice {
 
 // When gradients are summed over the ranks. kMicroBatch is bit-identical on every stage. kStep
-// (stages 0 and 1 only) sums a rank's micro-batches first, then sends the sum once.
+// (stages 0 and 1, and a rank alone) sums a rank's micro-batches first, then sends the sum once.
 enum class ReduceEvery { kMicroBatch, kStep };
 
 struct ZeroOptions {

@@ -14,10 +14,6 @@
 namespace sluice {
 namespace {
 
-bool gradients_add(const EngineOptions& options) {
-  return options.zero.reduce_every == ReduceEvery::kStep && micro_batches_of(options) > 1;
-}
-
 RankQuestion rank_question(const EngineOptions& options) {
   const bool fp32 =
       options.train.dtype == DType::kFloat32 || options.model.matmul == MatmulType::kFp32;

@@ -111,6 +111,7 @@ std::int64_t bounce_bytes_of(const EngineOptions& options) {
 void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& options) {
   shape.stage = options.zero.stage;
   shape.recompute = options.recompute.mode == RecomputeMode::kFull;
+  shape.reduce_every = reduce_every_of(options);
   shape.frozen = options.purpose != EnginePurpose::kTrain;
   shape.optimizer = options.optimizer.type;
   if (!shape.frozen) check_rule(rule_of(shape.optimizer), options.offload.states_dtype);
@@ -185,6 +186,16 @@ std::string_view name_of(RecomputeMode mode) {
                                         : "selective";
 }
 
+ReduceEvery reduce_every_of(const EngineOptions& options) {
+  const bool alone = options.model.on_gpu && options.dp == 1;
+  const bool there = options.offload.gradients == Tier::kDevice;
+  return alone && there ? ReduceEvery::kStep : options.zero.reduce_every;
+}
+
+bool gradients_add(const EngineOptions& options) {
+  return reduce_every_of(options) == ReduceEvery::kStep && micro_batches_of(options) > 1;
+}
+
 std::int64_t micro_batches_of(const EngineOptions& options) {
   const std::int64_t per_pass = options.train.micro_batch * options.dp;
   const std::int64_t global =
@@ -237,8 +248,7 @@ UnitProfile profile_of(const EngineOptions& options, const Model& model, std::si
   profile.kept_moves = block && model.units[unit]->saved_moves();
   if (options.purpose != EnginePurpose::kGenerate) {
     ProfileShape shape{options.train.micro_batch, seq, options.train.dtype};
-    shape.gradients_add =
-        options.zero.reduce_every == ReduceEvery::kStep && micro_batches_of(options) > 1;
+    shape.gradients_add = gradients_add(options);
     shape.split_backward = split_backward;
     profile.memory = profile_unit(model, unit, shape);
     if (model.spec.part.tensor > 1) profile.exchanges = unit_exchanges(model, unit, shape);
@@ -300,7 +310,6 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   check(options.recompute.mode != RecomputeMode::kSelective || spec.options.recompute_attention,
         "recompute.mode selective needs a model made with recompute_attention");
   shape.dtype = options.train.dtype;
-  shape.reduce_every = options.zero.reduce_every;
   shape.bucket_bytes = options.zero.bucket_bytes;
   shape.prefetch_units = options.zero.prefetch_units;
   shape.batch_bytes = options.train.micro_batch * spec.options.seq * 2 * 8;

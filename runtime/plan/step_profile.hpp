@@ -19,9 +19,15 @@ namespace sluice {
 
 [[nodiscard]] std::int64_t micro_batches_of(const EngineOptions& options);
 
+// options.zero.reduce_every; kStep for a rank alone on a GPU that keeps its gradients there, whose
+// products add to the step's gradients themselves.
+[[nodiscard]] ReduceEvery reduce_every_of(const EngineOptions& options);
+// A unit's gradients are added to those of earlier micro-batches.
+[[nodiscard]] bool gradients_add(const EngineOptions& options);
+
 // Sets the parts of a plan that follow from the options alone: stage, micro-batches, recomputation,
-// order, placement, and resident groups. Serves callers that reuse profiled units with other
-// options.
+// order, placement, reductions, and resident groups. Serves callers that reuse profiled units with
+// other options.
 void apply_layout(StepPlan& plan, const EngineOptions& options);
 
 // FLOP of the options' whole model, whichever part a rank has.
