@@ -319,7 +319,8 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   shape.constant_bytes = spec.constant_bytes();
   shape.library_bytes = spec.options.on_gpu ? kCublasWorkspaces : 0;
   // Graphs find each micro-batch in a buffer of its own; the program counts one.
-  if (launches_graphs(options, micro_batches_of(options))) {
+  const bool loads = spec.part.begins_model() || spec.part.ends_model();
+  if (loads && launches_graphs(options, micro_batches_of(options))) {
     shape.library_bytes += (micro_batches_of(options) - 1) * shape.batch_bytes;
   }
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {

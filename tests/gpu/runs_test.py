@@ -221,38 +221,68 @@ def check_doctor(place):
 def work_of(report):
     """Everything that a card did, launched by the host or by graphs."""
     kernels = collections.Counter(report["kernels"]) + collections.Counter(report["graph_kernels"])
-    return {"kernels": dict(kernels), "products": sorted(map(str, report["products"])), "copies": report["copies"],
-            "memsets": report["work"]["memsets"]}
+    return {"kernels": dict(sorted(kernels.items())), "products": sorted(map(str, report["products"])), "copies": report["copies"],
+            "memsets": report["work"]["memsets"], "messages": report["messages"]}
 
 
+GRAPH_STEPS = 8  # with an evaluation behind the fourth
+LAUNCHED = 7  # steps: the first runs eagerly, the second and the fifth are recorded and launched
 SCALARS_BYTES = 16  # of a step's numbers, which recorded kernels read (kernels/cuda/step_scalars.hpp)
 
 
-def check_graphs(place):
-    """The card does the same with graphs as without, also where an evaluation comes between and the loss factor changes."""
-    settings = {"train.dtype": "fp16", "zero.stage": 2, "train.steps": 8, "train.eval_every": 4, "train.eval_steps": 1,
-                "train.global_batch": 4, "data.split": [1, 1], "loss_scale.window": 1}
-    launched = 7  # steps: the first runs eagerly, the second and the fifth are recorded and launched
-    runs = {choice: place.train(f"graphs-{choice}", MODELS["llama"], settings | {"train.cuda_graphs": choice})
+def with_and_without_graphs(place, name, model, settings, ranks):
+    """(what is wrong, answer with graphs): the card does the same as without, also behind an evaluation; with graphs the step's
+    numbers are copied too."""
+    settings = {"train.dtype": "bf16", "zero.stage": 2, "train.steps": GRAPH_STEPS, "train.eval_every": 4, "train.eval_steps": 1,
+                "data.split": [1, 1], "launch.nproc": ranks} | settings
+    runs = {choice: place.train(f"{name}-{choice}", model, settings | {"train.cuda_graphs": choice}, gpus=ranks)
             for choice in ("auto", "never")}
-    found = [f"{choice}: {what}" for choice, answer in runs.items() for what in problems(answer, 1, 8)]
+    found = [f"{choice}: {what}" for choice, answer in runs.items() for what in problems(answer, ranks, GRAPH_STEPS)]
+    graphs, plain = (of_ranks(answer) for answer in runs.values())
+    found += ["a graph was launched with train.cuda_graphs: never"] * any(r["graph_launches"] for r in plain)
+    works = [sorted((work_of(report) for report in reports), key=str) for reports in (graphs, plain)]
+    for work in works[1]:
+        to_device = work["copies"]["host_to_device"]
+        to_device["copies"], to_device["bytes"] = to_device["copies"] + GRAPH_STEPS, to_device["bytes"] + SCALARS_BYTES * GRAPH_STEPS
+    found += [f"{kind} with graphs {work[kind]}, without {other[kind]}" for work, other in zip(*works) for kind in work
+              if work[kind] != other[kind]]
+    return found, runs["auto"]
+
+
+def of_ranks(answer):
+    return [report for report in answer.reports if report["work"]["launches"]]
+
+
+def check_graphs(place):
+    """With a loss factor that changes in every step."""
+    settings = {"train.dtype": "fp16", "train.global_batch": 4, "loss_scale.window": 1}
+    found, answer = with_and_without_graphs(place, "graphs", MODELS["llama"], settings, 1)
     if found:
         return found
-    graphs, plain = runs["auto"].reports[0], runs["never"].reports[0]
     plan = place.command("graphs-plan", ["plan", place.folder / "graphs-auto/config.yaml", "--profile", "h100-sxm"])
     planned = re.search(r"launched as (\d+) graphs", " ".join(plan.text.split()))
     if not planned:
         return [f"no word of graphs in the plan:\n{training.tail(plan.text)}"]
-    if graphs["graph_launches"] != launched * int(planned[1]) or plain["graph_launches"]:
-        found.append(f"{graphs['graph_launches']} and {plain['graph_launches']} graphs were launched, {planned[1]} a step are planned")
-    factors = [step["loss_scale"] for step in runs["auto"].steps]
+    launched = answer.reports[0]["graph_launches"]
+    if launched != LAUNCHED * int(planned[1]):
+        found.append(f"{launched} graphs were launched, {planned[1]} a step are planned")
+    factors = [step["loss_scale"] for step in answer.steps]
     if len(set(factors)) != len(factors):
         found.append(f"the loss scales {factors} are to differ at every step")
-    with_graphs, without = work_of(graphs), work_of(plain)
-    to_device = without["copies"]["host_to_device"]
-    to_device["copies"], to_device["bytes"] = to_device["copies"] + len(factors), to_device["bytes"] + SCALARS_BYTES * len(factors)
-    found += [f"{kind} with graphs {with_graphs[kind]}, without {without[kind]}" for kind in without
-              if with_graphs[kind] != without[kind]]
+    return found
+
+
+def check_graphs_pipeline(place):
+    """Each schedule, pieces of unequal length, full recomputation, data-parallel ranks."""
+    found = []
+    for schedule, family, more, ranks in (("1f1b", "gpt2", {"recompute.mode": "full"}, 2), ("gpipe", "llama", {}, 4),
+                                           ("interleaved", "llama", {"parallel.virtual_stages": 2}, 2),
+                                           ("zero_bubble", "qwen2", {"train.dtype": "fp16", "loss_scale.window": 1}, 2)):
+        settings = STAGES | more | {"parallel.schedule": schedule, "train.global_batch": 5 * ranks}
+        wrong, answer = with_and_without_graphs(place, f"graphs-{schedule}", MODELS[family] | {"layers": 7}, settings, ranks)
+        wrong += [f"a rank launched {r['graph_launches']} graphs in {LAUNCHED} steps" for r in of_ranks(answer)
+                  if r["graph_launches"] == 0 or r["graph_launches"] % LAUNCHED]
+        found += [f"{schedule}: {what}" for what in wrong]
     return found
 
 
@@ -275,7 +305,7 @@ def check_full_card(place):
 
 
 COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_documents,
-            check_frozen, check_speculation, check_device_fraction, check_graphs, check_no_graphs, check_full_card)
+            check_frozen, check_speculation, check_device_fraction, check_graphs, check_graphs_pipeline, check_no_graphs, check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.

@@ -24,7 +24,8 @@ BatchOps::BatchOps(const StepParts& parts, RowSource train, RowSource valid)
       flights_(parts.flights),
       train_(std::move(train)),
       valid_(std::move(valid)) {
-  if (parts.graphs == nullptr) return;
+  const bool loads = setup_.shape().begins_model() || setup_.shape().ends_model();
+  if (parts.graphs == nullptr || !loads) return;
   const BatchSize size = setup_.micro_batch();
   for (int m = 0; m < setup_.shape().micro_batches; ++m) {
     Flight& flight = flights_.of(m);
@@ -110,6 +111,17 @@ const Documents* BatchOps::documents(const Op& op) {
     note_documents(flight, rows);
   }
   return flight.documents.get();
+}
+
+double BatchOps::loss_factor() {
+  const StepShape& shape = setup_.shape();
+  if (!shape.ends_model()) return 0;
+  if (!shape.begins_model()) {
+    SampleRows rows;
+    read_rows({.micro_batch = 0}, rows);
+    run_.learned_targets = static_cast<double>(rows.learned_targets);
+  }
+  return run_.loss_factor(setup_.tokens_of_step());
 }
 
 void BatchOps::load(const Op& op) {

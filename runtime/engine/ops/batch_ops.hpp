@@ -27,6 +27,9 @@ class BatchOps {
   BatchOps(const StepParts& parts, RowSource train, RowSource valid);
 
   void load(const Op& op);
+  // In training: what the loss head multiplies gradients by; 0 on a stage without one. A last stage
+  // that has loaded no batch yet reads rows for it.
+  [[nodiscard]] double loss_factor();
   // Documents of the operation's rows; null: each row is one. A stage that loads no tokens reads
   // the rows for them.
   [[nodiscard]] const Documents* documents(const Op& op);

@@ -73,7 +73,7 @@ void ComputeOps::forward(const Op& op) {
   }
   look_at(output);
   if (ends_chunk(setup_.shape(), op.unit)) {
-    flight.output = std::move(output);  // for another stage
+    flight.output = output.contiguous();  // for another stage
   } else {
     flight.inputs[u + 1] = std::move(output);
   }
@@ -101,7 +101,7 @@ void ComputeOps::loss_head(const Op& op) {
       run_.loss_sum += loss;
     }
     if (op.save) look_at(flight.gradient);
-    drop_unread_gradient(op);
+    finish_gradient(op);
   }
   input.reset();
   const bool embeds_again =
@@ -124,7 +124,7 @@ void ComputeOps::backward(const Op& op) {
         "a unit whose backward is split left its weights");
   flight.inputs[u].reset();
   if (flight.gradient.defined()) look_at(flight.gradient);
-  drop_unread_gradient(op);
+  finish_gradient(op);
   if (!op.split) look_at_grads(op);
   if (op.unit == 0 && setup_.shape().begins_model()) flight.release_batch();
 }
@@ -147,9 +147,12 @@ at::Tensor ComputeOps::scratch() const {
   return empty_tensor({scratch_bytes_}, c10::ScalarType::Byte, setup_.device);
 }
 
-// The units before a frozen model's first trained one have no backward.
-void ComputeOps::drop_unread_gradient(const Op& op) {
-  if (op.unit > 0 && !has_backward(setup_.shape(), op.unit - 1)) flights_.of(op).gradient.reset();
+// The units before a frozen model's first trained one have no backward. A message to another stage
+// is contiguous.
+void ComputeOps::finish_gradient(const Op& op) {
+  at::Tensor& gradient = flights_.of(op).gradient;
+  if (op.unit > 0 && !has_backward(setup_.shape(), op.unit - 1)) gradient.reset();
+  if (gradient.defined() && begins_chunk(setup_.shape(), op.unit)) gradient = gradient.contiguous();
 }
 
 // The next gradient of each parameter of these groups replaces the buffer's content.

@@ -46,7 +46,7 @@ class ComputeOps {
  private:
   [[nodiscard]] UnitCall call_of(const Op& op) const;
   [[nodiscard]] at::Tensor scratch() const;
-  void drop_unread_gradient(const Op& op);
+  void finish_gradient(const Op& op);
   void open_grads(const Op& op);
   void look_at(const at::Tensor& value);
   void look_at_grads(const Op& op);

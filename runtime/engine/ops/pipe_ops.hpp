@@ -12,13 +12,15 @@
 
 namespace sluice {
 
+class StepGraphs;
+
 class PipeOps {
  public:
-  explicit PipeOps(const StepParts& parts);
+  // `graphs`: knows the places of recorded messages.
+  PipeOps(const StepParts& parts, StepGraphs& graphs);
 
   void begin_program();
-  void unbind(BufferId id);          // of a sent tensor: the send has completed
-  void enter_receive(const Op& op);  // makes the tensor to receive into
+  void unbind(BufferId id);  // of a sent tensor: the send has completed
   [[nodiscard]] Ticket receive(const Op& op);
   [[nodiscard]] Ticket send(const Op& op);
 
@@ -26,6 +28,7 @@ class PipeOps {
   const EngineSetup& setup_;
   const StepRun& run_;
   Flights& flights_;
+  StepGraphs& graphs_;
   std::vector<at::Tensor> sent_;  // by buffer
 };
 

@@ -7,9 +7,28 @@
 
 namespace sluice {
 
+namespace {
+
+PipeMessage memory_of(const at::Tensor& tensor) {
+  return {tensor.data_ptr(), static_cast<std::int64_t>(tensor.nbytes())};
+}
+
+}  // namespace
+
+PipeMessage StepGraphs::message(const Op& op, const std::function<at::Tensor()>& make) {
+  if (graphs_ == nullptr) return memory_of(make());
+  decide();
+  const auto id = static_cast<OpId>(run_.index_of(op));
+  if (how_ == How::kLaunch) return messages_.at(id);
+  const PoolScope pool(*graphs_);
+  const PipeMessage message = memory_of(make());
+  if (how_ == How::kRecord) messages_[id] = message;
+  return message;
+}
+
 void StepGraphs::run(const Op& op, const std::function<void()>& body) {
   if (graphs_ == nullptr) return body();
-  if (!std::exchange(decided_, true)) decide();
+  decide();
   if (how_ == How::kEager) return run_eagerly(op, body);
   const auto id = static_cast<OpId>(run_.index_of(op));
   while (segments_[segment_].end <= id) ++segment_;
@@ -18,6 +37,7 @@ void StepGraphs::run(const Op& op, const std::function<void()>& body) {
 }
 
 void StepGraphs::decide() {
+  if (std::exchange(decided_, true)) return;
   how_ = How::kEager;
   segment_ = 0;
   if (run_.mode != RunMode::kTrain) {

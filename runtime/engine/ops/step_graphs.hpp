@@ -20,11 +20,20 @@
 // there.
 //
 // Numbers that change from step to step are read from device memory (StepScalars).
+//
+// Messages between pipeline stages are not recorded. Their tensors come from the pool too, and a
+// launched step sends from and receives into the places of the recorded step: a message stands at
+// the same place among the compute operations, and waits for what the compute stream had then.
 #pragma once
 
+#include <ATen/core/Tensor.h>
+
+#include <cstdint>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "runtime/engine/device_graphs.hpp"
@@ -32,6 +41,12 @@
 #include "runtime/program/graph_segments.hpp"
 
 namespace sluice {
+
+// What a message between stages is sent from or received into.
+struct PipeMessage {
+  void* data = nullptr;
+  std::int64_t bytes = 0;
+};
 
 class StepGraphs {
  public:
@@ -42,6 +57,8 @@ class StepGraphs {
   // Runs a compute operation of a segment by `body`, or records it, or launches its segment's
   // graph at the segment's first operation.
   void run(const Op& op, const std::function<void()>& body);
+  // The memory of a message: of the tensor that `make` makes, or the recorded one.
+  [[nodiscard]] PipeMessage message(const Op& op, const std::function<at::Tensor()>& make);
 
  private:
   enum class How { kEager, kRecord, kLaunch };
@@ -58,7 +75,8 @@ class StepGraphs {
   std::size_t segment_ = 0;                             // that of the operation that runs
   std::vector<std::unique_ptr<DeviceGraph>> recorded_;  // by segment; empty: none
   std::optional<Recording> recording_;
-  bool has_trained_ = false;  // a training step has run
+  std::unordered_map<OpId, PipeMessage> messages_;  // of the recorded step
+  bool has_trained_ = false;                        // a training step has run
 };
 
 }  // namespace sluice

@@ -17,15 +17,15 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       copies_(parts.copies),
       tiers_(parts.tiers),
       batch_(parts, std::move(train), std::move(valid)),
-      scalars_(parts),
+      scalars_(parts, batch_),
       compute_(parts, batch_, scalars_.on_device()),
       parameters_(parts),
       gradients_(parts),
       norm_(parts),
       update_(parts, norm_.decision()),
       inputs_(parts),
-      pipe_(parts),
-      graphs_(parts.run, parts.graphs) {}
+      graphs_(parts.run, parts.graphs),
+      pipe_(parts, graphs_) {}
 
 void StepOps::begin_program() {
   flights_.begin_program();
@@ -47,10 +47,6 @@ void StepOps::enter(const Op& op) {
       break;
     case OpKind::kReduceGrads:
       gradients_.enter_reduce(op);
-      break;
-    case OpKind::kReceiveActivation:
-    case OpKind::kReceiveGradient:
-      pipe_.enter_receive(op);
       break;
     case OpKind::kSaveInput:
     case OpKind::kFetchInput:
@@ -91,21 +87,20 @@ Ticket StepOps::run(const Op& op) {
   switch (op.kind) {
     case OpKind::kLoadBatch:
       batch_.load(op);
-      scalars_.write();
       return {};
     case OpKind::kRelease:  // the slot dies with the operation
       return {};
     case OpKind::kForward:
-      graphs_.run(op, [&] { compute_.forward(op); });
+      run_compute(op, &ComputeOps::forward);
       return {};
     case OpKind::kLossHead:
-      graphs_.run(op, [&] { compute_.loss_head(op); });
+      run_compute(op, &ComputeOps::loss_head);
       return {};
     case OpKind::kBackward:
-      graphs_.run(op, [&] { compute_.backward(op); });
+      run_compute(op, &ComputeOps::backward);
       return {};
     case OpKind::kBackwardWeights:
-      graphs_.run(op, [&] { compute_.backward_weights(op); });
+      run_compute(op, &ComputeOps::backward_weights);
       return {};
     case OpKind::kAddGrads:
       gradients_.add_streams(op);
@@ -124,6 +119,11 @@ Ticket StepOps::run(const Op& op) {
     default:
       return communicate(op);
   }
+}
+
+void StepOps::run_compute(const Op& op, void (ComputeOps::*body)(const Op&)) {
+  scalars_.write();
+  graphs_.run(op, [&] { (compute_.*body)(op); });
 }
 
 Ticket StepOps::communicate(const Op& op) {

@@ -34,6 +34,7 @@ class StepOps {
  private:
   void bind(const std::vector<BufferId>& buffers);
   void unbind(const std::vector<BufferId>& buffers);
+  void run_compute(const Op& op, void (ComputeOps::*body)(const Op&));
   [[nodiscard]] Ticket communicate(const Op& op);
   [[nodiscard]] Ticket run_between_tiers(const Op& op);
   [[nodiscard]] Ticket commit();
@@ -52,8 +53,8 @@ class StepOps {
   NormOps norm_;
   UpdateOps update_;
   InputOps inputs_;
-  PipeOps pipe_;
   StepGraphs graphs_;
+  PipeOps pipe_;
 };
 
 }  // namespace sluice

@@ -10,13 +10,16 @@
 
 namespace sluice {
 
+class BatchOps;
+
 class StepScalars {
  public:
-  explicit StepScalars(const StepParts& parts);
+  // `batches` knows the factor of the loss and outlives the object.
+  StepScalars(const StepParts& parts, BatchOps& batches);
 
   void begin_program() { written_ = false; }
-  // After a batch was read: enqueues one copy for each training program, behind the kernels of the
-  // step before. Does not wait.
+  // Before each compute operation: the first of a training program enqueues one copy, behind the
+  // kernels of the step before. Does not wait.
   void write();
   // One address for all steps; null where no step is launched as graphs.
   [[nodiscard]] const cuda::StepScalars* on_device() const;
@@ -24,6 +27,7 @@ class StepScalars {
  private:
   const EngineSetup& setup_;
   const StepRun& run_;
+  BatchOps& batches_;
   at::Tensor device_;     // bytes
   bool written_ = false;  // in the program that runs
 };
