@@ -68,15 +68,16 @@ SLUICE_BODY void gelu_body(const GeluArgs& a, const Worker& worker, bool aligned
 template <class T>
 SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker& worker,
                              bool aligned) {
-  T* gate = static_cast<T*>(a.gate_up) + row * 2 * a.width;
-  T* up = gate + a.width;
+  const T* gate = static_cast<const T*>(a.gate_up) + row * 2 * a.width;
+  const T* up = gate + a.width;
+  T* y = static_cast<T*>(a.y) + row * (a.dy == nullptr ? 1 : 2) * a.width;
   const T* dy = static_cast<const T*>(a.dy) + (a.dy == nullptr ? 0 : row * a.width);
   for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
     Pack<T> g = load_pack(gate + i, n, aligned);
     Pack<T> u = load_pack(up + i, n, aligned);
     if (a.dy == nullptr) {
       for (int j = 0; j < Pack<T>::kSize; ++j) g.v[j] = g.v[j] * sigmoid(g.v[j]) * u.v[j];
-      return store_pack(static_cast<T*>(a.y) + row * a.width + i, g, n, aligned);
+      return store_pack(y + i, g, n, aligned);
     }
     const Pack<T> d = load_pack(dy + i, n, aligned);
     for (int j = 0; j < Pack<T>::kSize; ++j) {
@@ -86,8 +87,8 @@ SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker
       g.v[j] = d.v[j] * u.v[j] * (s * slope);
       u.v[j] = of_up;
     }
-    store_pack(gate + i, g, n, aligned);
-    store_pack(up + i, u, n, aligned);
+    store_pack(y + i, g, n, aligned);
+    store_pack(y + a.width + i, u, n, aligned);
   });
 }
 

@@ -63,10 +63,10 @@ struct GeluArgs {
 };
 
 // gate_up [rows, 2 width], a row's gate before its up. Without dy: y [rows, width] = silu(gate) up.
-// With dy [rows, width]: gate_up becomes its own gradient.
+// With dy [rows, width]: y [rows, 2 width] is the gradient of gate_up, and may be gate_up.
 struct SwigluArgs {
   void* y = nullptr;
-  void* gate_up = nullptr;
+  const void* gate_up = nullptr;
   const void* dy = nullptr;
   DType dtype = DType::kFloat32;
   std::int64_t rows = 0;

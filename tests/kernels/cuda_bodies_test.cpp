@@ -48,15 +48,21 @@ TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
     swiglu_forward(want.data(), {gate_up.data(), shape.dtype, kRows, shape.width});
     swiglu_backward({want_gradient.data(), shape.dtype, kRows, shape.width}, dy.data());
     const Buffer got(dy.content().size());
-    const Buffer gradient = gate_up;
+    const Buffer gradient = gate_up, apart(gate_up.content().size());
     on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
       cuda::swiglu_body<T>({got.data(), gate_up.data(), nullptr, shape.dtype, kRows, shape.width},
                            row, worker, shape.aligned());
-      cuda::swiglu_body<T>({nullptr, gradient.data(), dy.data(), shape.dtype, kRows, shape.width},
-                           row, worker, shape.aligned());
+      const cuda::SwigluArgs back{apart.data(), gate_up.data(), dy.data(),
+                                  shape.dtype,  kRows,          shape.width};
+      cuda::swiglu_body<T>(back, row, worker, shape.aligned());
+      cuda::SwigluArgs in_place = back;
+      in_place.y = gradient.data();
+      in_place.gate_up = gradient.data();
+      cuda::swiglu_body<T>(in_place, row, worker, shape.aligned());
     });
     EXPECT_EQ(got.content(), want.content());
     EXPECT_EQ(gradient.content(), want_gradient.content());
+    EXPECT_EQ(apart.content(), want_gradient.content());
   });
 }
 

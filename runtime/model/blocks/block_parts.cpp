@@ -92,9 +92,11 @@ void BlockActivation::forward(const at::Tensor& y, const at::Tensor& up) const {
 
 void BlockActivation::backward(const at::Tensor& dup, const at::Tensor& up,
                                const at::Tensor& dy) const {
-  if (!gated) return gelu_gradient(dup, up, dy);
-  if (!dup.is_same(up)) dup.copy_(up);
-  swiglu_gradient(dup, dy);
+  if (gated) {
+    swiglu_gradient(dup, up, dy);
+  } else {
+    gelu_gradient(dup, up, dy);
+  }
 }
 
 }  // namespace sluice

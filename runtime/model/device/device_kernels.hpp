@@ -36,7 +36,7 @@ void finish_sums(std::span<const RowSums::Sum> sums);
 
 // dy undefined: forward.
 void gelu(const at::Tensor& y, const at::Tensor& x, const at::Tensor& dy);
-// dy undefined: y = swiglu(gate_up). Else gate_up becomes its gradient.
+// dy undefined: y = swiglu(gate_up). Else y is the gradient of gate_up, and may be gate_up.
 void swiglu(const at::Tensor& y, const at::Tensor& gate_up, const at::Tensor& dy);
 
 // Tokens of RopeTable::turn. positions: int64 [N] on the device, or undefined.

@@ -117,10 +117,11 @@ void swiglu(at::Tensor y, const at::Tensor& gate_up) {
   swiglu_forward(host_bytes(y), gate_up_of(gate_up));
 }
 
-void swiglu_gradient(at::Tensor gate_up, const at::Tensor& dy) {
-  if (takes_gpu_path(dy)) return device::swiglu({}, gate_up, dy);
+void swiglu_gradient(at::Tensor dgate_up, const at::Tensor& gate_up, const at::Tensor& dy) {
+  if (takes_gpu_path(dy)) return device::swiglu(dgate_up, gate_up, dy);
   if (dy.is_meta()) return;
-  swiglu_backward(gate_up_of(gate_up), host_bytes(dy));
+  if (!dgate_up.is_same(gate_up)) dgate_up.copy_(gate_up);
+  swiglu_backward(gate_up_of(dgate_up), host_bytes(dy));
 }
 
 void gelu(at::Tensor y, const at::Tensor& x) {

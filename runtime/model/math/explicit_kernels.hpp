@@ -61,10 +61,9 @@ void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& r
 void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in,
                          RowSums* sums = nullptr);
 
-// gate_up [N, 2 F], a token's gate before its up; y, dy [N, F]. The second function turns gate_up
-// into its own gradient.
+// gate_up, dgate_up [N, 2 F], a token's gate before its up; y, dy [N, F]. dgate_up may be gate_up.
 void swiglu(at::Tensor y, const at::Tensor& gate_up);
-void swiglu_gradient(at::Tensor gate_up, const at::Tensor& dy);
+void swiglu_gradient(at::Tensor dgate_up, const at::Tensor& gate_up, const at::Tensor& dy);
 
 // y may be x; dx may be x or dy.
 void gelu(at::Tensor y, const at::Tensor& x);
