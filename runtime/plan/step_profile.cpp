@@ -6,6 +6,7 @@
 #include "base/failpoint.hpp"
 #include "parallel/comm/exchange_plan.hpp"
 #include "runtime/engine/graph_choice.hpp"
+#include "runtime/engine/replica_sums.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
@@ -48,16 +49,19 @@ std::int64_t staging_bytes(const StepShape& shape) {
   return exchange_staging_bytes(shape.dp, largest, DType::kFloat32);
 }
 
-// Bytes for one piece of each replica's gradients, of the largest group with replicas.
+// Bytes for one piece of each replica's gradients, or for a sum in place, of the largest group with
+// replicas.
 std::int64_t replica_staging_bytes(const StepShape& shape, const ModelSpec& spec) {
-  constexpr std::int64_t kPieceElems = std::int64_t{1} << 18;
-  std::int64_t elems = 0;
+  std::int64_t bytes = 0;
   for (std::size_t g = 0; g < shape.groups.size(); ++g) {
     if (!shape.groups[g].add_replicas) continue;
     const int ranks = spec.groups[g].replicas == Replicas::kTied ? 2 : shape.tensor;
-    elems = std::max(elems, ranks * std::min(kPieceElems, shape.groups[g].elems));
+    const std::int64_t elems = shape.groups[g].elems;
+    bytes = std::max(bytes, 4 * ranks * std::min(kReplicaPiece, elems));
+    if (!sums_in_place(shape, spec, g, elems)) continue;
+    bytes = std::max(bytes, exchange_staging_bytes(ranks, elems / ranks, DType::kFloat32));
   }
-  return 4 * elems;
+  return bytes;
 }
 
 PipelineShape pipeline_of(const EngineOptions& options, const ModelSpec& spec) {

@@ -155,6 +155,7 @@ def check_odd_sizes(place):
     found = []
     for name, model, mesh, ranks in (
             ("odd-gpt2", MODELS["gpt2"] | {"vocab": 50257, "layers": 7}, SEQUENCE, 2),
+            ("odd-stages", MODELS["gpt2"] | {"vocab": 50257, "layers": 7}, STAGES | {"train.global_batch": 12}, 4),
             ("odd-mistral", MODELS["mistral"] | {"vocab": 50257, "layers": 7, "kv_heads": 1}, TENSOR, 4),
             ("odd-qwen2", MODELS["qwen2"] | {"vocab": 1003, "tie_embeddings": False}, SEQUENCE | {"parallel.tensor": 4}, 4)):
         settings = mesh | {"train.dtype": "bf16", "train.steps": STEPS, "launch.nproc": ranks, "zero.stage": 3, "data.document_mask": True}

@@ -11,6 +11,7 @@
 #include "offload/device_copies.hpp"
 #include "runtime/engine/ops/program_memory.hpp"
 #include "runtime/engine/ops/step_run.hpp"
+#include "runtime/engine/replica_sums.hpp"
 #include "runtime/engine/tiers/tier_store.hpp"
 
 namespace sluice {
@@ -91,8 +92,8 @@ Ticket GradientOps::gather(const Op& op) {
   return setup_.data().all_gather(std::move(pieces), DType::kFloat32);
 }
 
-// Every rank gets all ranks' elements, a piece at a time, and adds its replicas in the order of
-// ranks. So all replicas have the same bits.
+// Replicas are added in the order of ranks, so all have the same bits. Where the sum is not in
+// place, every rank gets all ranks' elements, a piece at a time, and adds its replicas.
 void GradientOps::add_replicas(const Op& op) {
   const ParamGroup& group = nth(setup_.spec().groups, op.group);
   const bool tied = group.replicas == Replicas::kTied;
@@ -101,7 +102,11 @@ void GradientOps::add_replicas(const Op& op) {
   const int first = comm.rank() / replicas * replicas;
   const std::int64_t owned = owned_elems(setup_.shape(), op.group);
   const std::int64_t at_once = memory_.replica_staging.numel() / comm.size();
-  for (std::int64_t begin = 0; begin < owned; begin += at_once) {
+  const bool in_place =
+      setup_.device.is_cuda() &&
+      sums_in_place(setup_.shape(), setup_.spec(), static_cast<std::size_t>(op.group), owned);
+  const std::int64_t summed = in_place ? sum_in_place(comm, op.group, owned) : 0;
+  for (std::int64_t begin = summed; begin < owned; begin += at_once) {
     const ReplicaPiece piece{op.group, begin, std::min(at_once, owned - begin), first, replicas};
     if (setup_.device.is_cuda()) {
       add_on_gpu(comm, piece);
@@ -109,6 +114,18 @@ void GradientOps::add_replicas(const Op& op) {
       add_on_host(comm, piece);
     }
   }
+}
+
+// All elements but a rest smaller than the group of ranks. Returns their number.
+std::int64_t GradientOps::sum_in_place(Communicator& comm, int g, std::int64_t owned) {
+  const std::int64_t share = owned / comm.size();
+  float* const grads = store_.group(g).grad_owned.data_ptr<float>();
+  float* const own = grads + comm.rank() * share;
+  comm.reduce_scatter({{grads, own, share, share}}, DType::kFloat32,
+                      memory_.replica_staging.data_ptr())
+      .wait();
+  comm.all_gather({{own, grads, share, share}}, DType::kFloat32).wait();
+  return share * comm.size();
 }
 
 void GradientOps::add_on_host(Communicator& comm, const ReplicaPiece& piece) {

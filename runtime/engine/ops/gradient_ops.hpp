@@ -38,6 +38,7 @@ class GradientOps {
     int first = 0;
     int replicas = 1;
   };
+  [[nodiscard]] std::int64_t sum_in_place(Communicator& comm, int g, std::int64_t owned);
   void add_on_host(Communicator& comm, const ReplicaPiece& piece);
   void add_on_gpu(Communicator& comm, const ReplicaPiece& piece);
   [[nodiscard]] bool on_host() const;
