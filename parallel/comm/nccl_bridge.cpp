@@ -16,7 +16,6 @@
 #include <algorithm>
 #include <array>
 #include <cstdlib>
-#include <mutex>
 #include <numeric>
 #include <thread>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -26,9 +25,11 @@
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
 #include "kernels/cuda/check_cuda.hpp"
+#include "parallel/comm/call_watch.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
 #include "parallel/comm/exchange_plan.hpp"
+#include "parallel/comm/nccl_ticket.hpp"
 #include "parallel/comm/op_queue.hpp"
 #include "parallel/comm/ordered_add_cuda.hpp"
 #include "parallel/comm/rendezvous_bridge.hpp"
@@ -39,75 +40,6 @@ namespace sluice {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
-
-// The first failure of the group. Thread-safe.
-class GroupHealth {
- public:
-  void fail(const std::string& text) {
-    const std::lock_guard lock(mutex_);
-    if (!failure_) failure_ = Failure{text};
-  }
-  void check_alive() {
-    const std::lock_guard lock(mutex_);
-    if (failure_) failure_->raise();
-  }
-
- private:
-  std::mutex mutex_;
-  std::optional<Failure> failure_;
-};
-
-class NcclTicket final : public TicketState {
- public:
-  NcclTicket(std::shared_ptr<GroupHealth> health, std::string what, at::cuda::CUDAEvent event,
-             Works works)
-      : health_(std::move(health)),
-        what_(std::move(what)),
-        event_(std::move(event)),
-        works_(std::move(works)) {}
-
-  void wait() override {
-    check_errors();
-    event_.block(c10::cuda::getCurrentCUDAStream(event_.device_index()));
-  }
-  [[nodiscard]] bool done() override {
-    const std::lock_guard lock(mutex_);
-    if (!finished_) finished_ = event_.query() || failed();
-    return finished_;
-  }
-  // Throws the operation's error, or the group's first error.
-  void check_errors() {
-    const std::lock_guard lock(mutex_);
-    health_->check_alive();
-    for (const auto& work : works_) {
-      if (const std::exception_ptr error = work->exception()) report(error);
-    }
-    health_->check_alive();
-  }
-
- private:
-  bool failed() {
-    for (const auto& work : works_) {
-      if (work->exception()) return true;
-    }
-    return false;
-  }
-  void report(const std::exception_ptr& error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& cause) {
-      health_->fail(what_ + first_line(cause));
-    }
-  }
-
-  const std::shared_ptr<GroupHealth> health_;
-  const std::string what_;
-  std::mutex mutex_;
-  at::cuda::CUDAEvent event_;
-  Works works_;
-  bool finished_ = false;
-};
 
 // With a target device libtorch does not ask the driver where the memory is.
 at::Tensor bytes_at(const void* data, std::int64_t bytes, c10::Device device) {
@@ -250,7 +182,9 @@ class NcclCommunicator final : public Communicator {
       before.block(stream_);
       const c10::cuda::CUDAStreamGuard on_stream(stream_);
       Works works;
+      if (CallWatch* watch = call_watch()) watch->begins();
       body(works);
+      if (CallWatch* watch = call_watch()) watch->ends();
       at::cuda::CUDAEvent after;
       after.record(stream_);
       auto ticket = std::make_shared<NcclTicket>(health_, what, std::move(after), std::move(works));

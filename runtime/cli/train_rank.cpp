@@ -161,6 +161,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
                       .params = config.resolved_values()};
   }
   options.engine.trace = options.trace;
+  options.engine.device_times = options.trace || options.timers;
   if (run.output.nvtx) options.engine.watch = std::make_shared<OpRanges>();
   options.on_gpu = runs_on_gpu(run);
   if (options.on_gpu) {

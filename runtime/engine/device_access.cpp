@@ -24,6 +24,11 @@ std::unique_ptr<DeviceNorm> device_norm(at::Device device) {
   return std::unique_ptr<DeviceNorm>(make(device.index()));
 }
 
+std::unique_ptr<DeviceEvents> device_events(at::Device device) {
+  const auto make = reinterpret_cast<MakeCudaEvents*>(cuda_module_symbol(kMakeCudaEvents));
+  return std::unique_ptr<DeviceEvents>(make(device.index()));
+}
+
 TierOptions with_dma(TierOptions options, at::Device device) {
   if (options.dma_pages || !device.is_cuda()) return options;
   const auto make = reinterpret_cast<MakeCudaPages*>(cuda_module_symbol(kMakeCudaPages));

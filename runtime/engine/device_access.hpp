@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "kernels/cpu/update/update_span.hpp"
+#include "runtime/engine/device_events.hpp"
 #include "runtime/engine/device_graphs.hpp"
 #include "runtime/engine/device_norm.hpp"
 #include "runtime/engine/tiers/tier_limits.hpp"
@@ -24,6 +25,7 @@ namespace sluice {
 // REQUIRES: a GPU.
 [[nodiscard]] std::unique_ptr<DeviceGraphs> device_graphs(at::Device device);
 [[nodiscard]] std::unique_ptr<DeviceNorm> device_norm(at::Device device);
+[[nodiscard]] std::unique_ptr<DeviceEvents> device_events(at::Device device);
 // Returns `options` with the pages for copies to and from the device.
 [[nodiscard]] TierOptions with_dma(TierOptions options, at::Device device);
 

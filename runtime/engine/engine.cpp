@@ -44,6 +44,15 @@ std::unique_ptr<DeviceGraphs> make_graphs(const EngineSetup& setup) {
   return launches ? device_graphs(setup.device) : nullptr;
 }
 
+std::unique_ptr<OpClock> make_clock(const EngineSetup& setup) {
+  if (!setup.options.device_times || !setup.device.is_cuda()) return nullptr;
+  auto clock = std::make_unique<OpClock>(device_events(setup.device));
+  if (setup.options.trace && setup.model.tensor) {
+    setup.model.tensor->time_by([&clock = *clock] { return clock.stamp(); });
+  }
+  return clock;
+}
+
 }  // namespace
 
 Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms, at::Device device,
@@ -56,6 +65,7 @@ Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms,
       copies_(copies_of(setup_)),
       tiers_(make_tiers(setup_, programs_, store_, copies_)),
       graphs_(make_graphs(setup_)),
+      clock_(make_clock(setup_)),
       image_(tiers_.get(), setup_.world(), setup_.options.tiers.image),
       carry_(setup_.shape(), tiers_.get()),
       states_(setup_, store_, carry_, tiers_.get()),
@@ -70,7 +80,8 @@ Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms,
             .image = image_,
             .copies = copies_.get(),
             .tiers = tiers_.get(),
-            .graphs = graphs_.get()},
+            .graphs = graphs_.get(),
+            .clock = clock_.get()},
            std::move(train), std::move(valid)),
       observer_(std::move(observer)),
       runner_(setup_, programs_, run_, ops_, copies_.get(), observer_),
@@ -114,11 +125,23 @@ StepResult Engine::train_step(const StepInput& input) {
   carry_.begin_step(run_.update(1.0));
   runner_.execute(programs_.train, RunMode::kTrain, input.step);
   carry_.end_step(run_.clipped());
-  run_.result.times = run_.times();
+  run_.result.times = step_times();
   if (tiers_) {
     run_.result.times.io = 1e-6 * static_cast<double>(tiers_->nvme_stats().busy_ns - io_before);
   }
   return run_.result;
+}
+
+StepTimes Engine::step_times() const {
+  if (!clock_) return run_.times(run_.timings);
+  std::vector<OpTiming> timings = run_.timings;
+  clock_->apply(timings);
+  return run_.times(timings);
+}
+
+void Engine::read_device_times(std::vector<OpTiming>& timings,
+                               std::vector<ExchangeTiming>& exchanges) const {
+  if (clock_) clock_->finish(timings, exchanges);
 }
 
 void Engine::settle() {

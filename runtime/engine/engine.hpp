@@ -18,6 +18,7 @@
 #include "runtime/engine/engine_programs.hpp"
 #include "runtime/engine/engine_setup.hpp"
 #include "runtime/engine/group_store.hpp"
+#include "runtime/engine/ops/op_clock.hpp"
 #include "runtime/engine/ops/program_memory.hpp"
 #include "runtime/engine/ops/run_image.hpp"
 #include "runtime/engine/ops/step_carry.hpp"
@@ -104,6 +105,10 @@ class Engine final {
   // Exchanges of the program that ran last, in the order of their ends; recorded with
   // options.trace.
   [[nodiscard]] const std::vector<ExchangeTiming>& exchanges() const { return run_.exchanges; }
+  // On a GPU, with options.device_times: replaces times of issue by those of the device, for the
+  // timings and exchanges of the last training step. The host waits for the device.
+  void read_device_times(std::vector<OpTiming>& timings,
+                         std::vector<ExchangeTiming>& exchanges) const;
   [[nodiscard]] const ModelSpec& spec() const { return setup_.spec(); }
   [[nodiscard]] SpeculationCounts speculation_counts() const { return carry_.speculation_counts(); }
   // The off-device store; null if everything is on the device.
@@ -111,6 +116,7 @@ class Engine final {
 
  private:
   void make_first_weights();
+  [[nodiscard]] StepTimes step_times() const;
 
   const EngineSetup setup_;
   const EnginePrograms programs_;
@@ -120,6 +126,7 @@ class Engine final {
       copies_;  // null: a CPU on which everything lives on the device
   const std::unique_ptr<TierStore> tiers_;
   const std::unique_ptr<DeviceGraphs> graphs_;  // null: steps are not launched as graphs
+  const std::unique_ptr<OpClock> clock_;        // null: times are the host's; outlives the graphs
   RunImage image_;
   StepCarry carry_;
   OwnedStates states_;

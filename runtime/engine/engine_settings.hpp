@@ -42,6 +42,7 @@ struct EngineOptions {
   TierOptions tiers;
   int dp = 1;
   bool trace = false;              // timings include the ends of collectives and NVMe transfers
+  bool device_times = false;       // on a GPU: times are the device's, not those of issue
   std::shared_ptr<OpWatch> watch;  // told of every operation; null: nobody
   InitialWeights initial_weights;
   // Makes the error when the device's allocator runs out of memory in a step, from plan, program

@@ -103,9 +103,8 @@ void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t i
   ops_.begin_program();
   marks_.assign(program.ops.size(), {});
   const WatchedProgram watched(watch_, mode, index);
-  const bool ends = setup_.options.trace || watch_ != nullptr;
   try {
-    sluice::execute(program, *this, lanes_, run_.timings, ends);
+    sluice::execute(program, *this, lanes_, run_.timings);
   } catch (const std::exception& error) {
     stop_lanes();
     const std::optional<std::string> memory = out_of_memory_in(error);
@@ -129,6 +128,7 @@ void ProgramRunner::stop_lanes() {
 }
 
 void ProgramRunner::waiting(const Op& op, bool begins) {
+  if (begins) ops_.waits(op);
   if (observer_) observer_(describe(op), begins);
   if (watch_ == nullptr) return;
   if (begins) {
@@ -151,6 +151,12 @@ void ProgramRunner::enter(const Op& op) {
 }
 
 void ProgramRunner::leave(const Op& op) { ops_.leave(op); }
+
+// On a GPU a thread that waits for a collective would wait for a stream: events have its times.
+bool ProgramRunner::watches_end(const Op& op) const {
+  const bool traced = setup_.options.trace && (op.lane == Lane::kDisk || !setup_.device.is_cuda());
+  return traced || watch_ != nullptr;
+}
 
 void ProgramRunner::completed(const Op& op) {
   if (watch_ != nullptr) watch_->completed(op);

@@ -38,6 +38,7 @@ class ProgramRunner final : private OpHandler {
   Ticket run(const Op& op) override;
   void leave(const Op& op) override;
   void waiting(const Op& op, bool begins) override;
+  [[nodiscard]] bool watches_end(const Op& op) const override;
   void completed(const Op& op) override;
   [[nodiscard]] Ticket run_on_lane(const Op& op);
   void stop_lanes();

@@ -72,7 +72,7 @@ TensorGroup::Started TensorGroup::begin(std::string_view name, ExchangeKind kind
   started.work_->exchange.name = name;
   started.work_->exchange.what = {.kind = kind, .beside = beside};
   started.work_->result = result;
-  started.work_->exchange.started = std::chrono::steady_clock::now();
+  started.work_->exchange.started = clock_();
   return started;
 }
 
@@ -195,14 +195,14 @@ at::Tensor TensorGroup::each(const at::Tensor& x) {
 }
 
 void TensorGroup::conclude(Started::Work& work) {
-  work.exchange.needed = std::chrono::steady_clock::now();
+  work.exchange.needed = clock_();
   work.ticket.wait();
   if (work.rounds) round(work);
   if (work.gathers) {
     gather(work, work.rounded, 1);
     work.ticket.wait();
   }
-  work.exchange.finished = std::chrono::steady_clock::now();
+  work.exchange.finished = clock_();
   if (work.exchange.what.bytes == 0) return;
   last_ = work.exchange;
   if (watcher_) watcher_(work.exchange);

@@ -43,6 +43,7 @@ class TensorGroup {
     std::chrono::steady_clock::time_point started{}, needed{}, finished{};
   };
   using Watcher = std::function<void(const Timed&)>;
+  using Clock = std::function<std::chrono::steady_clock::time_point()>;
 
   // A started exchange. The destructor waits too, because the memory is in use.
   class Started {
@@ -86,6 +87,8 @@ class TensorGroup {
   // Sets the watcher, which each finish() of a sending exchange calls on the unit's thread; empty:
   // none. Returns the previous watcher.
   Watcher watch(Watcher watcher) { return std::exchange(watcher_, std::move(watcher)); }
+  // Sets the clock of the exchanges' times; by default the host's.
+  void time_by(Clock clock) { clock_ = std::move(clock); }
   // Reports `times` exchanges like the last one, which a dry run leaves out, to the watcher.
   void leave_out(std::int64_t times);
 
@@ -102,6 +105,7 @@ class TensorGroup {
   Communicator* const comm_;
   std::optional<c10::Stream> beside_;  // of a GPU
   Watcher watcher_;
+  Clock clock_ = [] { return std::chrono::steady_clock::now(); };
   Timed last_;
 };
 

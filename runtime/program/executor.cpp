@@ -81,6 +81,11 @@ std::size_t wire_of(const Op& op) {
                                        : static_cast<int>(op.lane));
 }
 
+// Whether the operation may go on after OpHandler::run().
+bool goes_on(const Op& op) {
+  return op.lane == Lane::kComm || op.lane == Lane::kPipe || op.lane == Lane::kDisk;
+}
+
 Ticket run_here(const Op& op, OpHandler& handler) {
   try {
     return handler.run(op);
@@ -101,7 +106,7 @@ void let_go(std::vector<Ticket>& tickets, std::size_t& open, std::size_t end) {
 }  // namespace
 
 void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
-             std::vector<OpTiming>& timings, bool ends) {
+             std::vector<OpTiming>& timings) {
   std::vector<Ticket> tickets(program.ops.size());
   timings.assign(program.ops.size(), {});
   const bool wire_has_thread = wire_waits(program);
@@ -129,7 +134,7 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
     } else {
       tickets[i] = submit(program, i, handler, lanes, tickets, timing);
     }
-    if (ends && (op.lane == Lane::kComm || op.lane == Lane::kPipe || op.lane == Lane::kDisk)) {
+    if (goes_on(op) && handler.watches_end(op)) {
       lanes.when_done(wire_of(op), tickets[i], [&timing, &handler, &op] {
         timing.lane_end_us = now_us();
         handler.completed(op);
@@ -139,7 +144,7 @@ void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
     timing.end_us = now_us();
   }
   for (const Ticket& ticket : tickets) ticket.wait();
-  if (ends) lanes.settle();
+  lanes.settle();
 }
 
 }  // namespace sluice

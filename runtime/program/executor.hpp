@@ -26,8 +26,9 @@ class OpHandler {
   virtual void leave(const Op& /*op*/) {}
   // Called before and after the wait for the `waits` of a compute operation. For watchdogs.
   virtual void waiting(const Op& /*op*/, bool /*begins*/) {}
-  // Called with `ends` (execute) when an operation of comm, pipe or disk has completed, on another
-  // thread. Not called for an operation that failed.
+  // Asked for operations of comm, pipe and disk: whether another thread waits for the end, for
+  // OpTiming, and then calls completed(). Not called for an operation that failed.
+  [[nodiscard]] virtual bool watches_end(const Op& /*op*/) const { return false; }
   virtual void completed(const Op& /*op*/) {}
 };
 
@@ -36,8 +37,8 @@ struct OpTiming {
   std::int64_t wait_us = 0;   // the executing thread starts to wait for `waits`
   std::int64_t begin_us = 0;  // the executing thread starts to run or issue the operation
   std::int64_t end_us = 0;
-  // Start and end on a lane other than compute. For comm, pipe and disk the end is known only with
-  // `ends` (otherwise 0), and their operations may overlap.
+  // Start and end on a lane other than compute. For comm, pipe and disk the end is known only if it
+  // is watched (otherwise 0), and their operations may overlap.
   std::int64_t lane_begin_us = 0;
   std::int64_t lane_end_us = 0;
 };
@@ -45,10 +46,9 @@ struct OpTiming {
 // Runs all operations and waits for all of them; timings[i] is for operation i. An operation's
 // exception is rethrown with the operation's name added. After an exception, issued operations may
 // still run. The caller must then abort the collectives that the lanes' threads may wait for, and
-// cancel `lanes`. `ends`: threads record the end of comm, pipe and disk operations, for traces, and
-// call completed().
+// cancel `lanes`.
 void execute(const Program& program, OpHandler& handler, LaneThreads& lanes,
-             std::vector<OpTiming>& timings, bool ends = false);
+             std::vector<OpTiming>& timings);
 
 // "Forward unit 3, micro-batch 1"
 [[nodiscard]] std::string describe(const Op& op);

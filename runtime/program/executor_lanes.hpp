@@ -38,7 +38,7 @@ class LaneThreads {
   // in the order of submission. An exception of the ticket suppresses `over` and reaches only the
   // ticket's waiters. `wire` >= 0. Operations that may complete out of order need different wires.
   void when_done(std::size_t wire, Ticket ticket, std::function<void()> over);
-  // Waits for all calls of when_done().
+  // Waits for all calls of when_done(); does nothing without one.
   void settle();
 
   // Fails the operations that have not started, and waits for each running `start`. The Tickets

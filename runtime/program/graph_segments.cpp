@@ -1,14 +1,11 @@
 #include "runtime/program/graph_segments.hpp"
 
 namespace sluice {
-namespace {
 
 bool runs_a_unit(OpKind kind) {
   return kind == OpKind::kForward || kind == OpKind::kLossHead || kind == OpKind::kBackward ||
          kind == OpKind::kBackwardWeights;
 }
-
-}  // namespace
 
 std::vector<GraphSegment> graph_segments(const Program& program) {
   std::vector<GraphSegment> segments;

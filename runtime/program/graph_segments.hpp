@@ -14,8 +14,10 @@ struct GraphSegment {
   OpId end = 0;
 };
 
-// In the order of the program. Forward, LossHead, Backward and BackwardWeights belong to segments,
-// and each of them to one.
+// Whether the operation belongs to a segment: the forward or a part of the backward of a unit.
+[[nodiscard]] bool runs_a_unit(OpKind kind);
+
+// In the order of the program. Each operation of a unit belongs to one segment.
 [[nodiscard]] std::vector<GraphSegment> graph_segments(const Program& program);
 
 }  // namespace sluice

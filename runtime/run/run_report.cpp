@@ -219,6 +219,7 @@ void RunReport::note_plan(const StepRecord& record) {
 
 void RunReport::write_trace() {
   if (!options_.trace || comm_.rank() != 0) return;
+  engine_.read_device_times(traced_, traced_exchanges_);
   write_step_trace(options_.output_dir + "/trace.json", engine_.train_program(), traced_,
                    watch_.predicted(), traced_exchanges_);
 }

@@ -59,6 +59,16 @@ double microseconds(std::chrono::steady_clock::time_point at) {
   return std::chrono::duration<double, std::micro>(at.time_since_epoch()).count();
 }
 
+// A GPU may begin its first operation after the host's lanes have begun theirs.
+double first_us(const std::vector<OpTiming>& timings) {
+  std::int64_t first = timings.front().wait_us;
+  for (const OpTiming& timing : timings) {
+    first = std::min({first, timing.wait_us, timing.begin_us});
+    if (timing.lane_end_us > 0) first = std::min(first, timing.lane_begin_us);
+  }
+  return static_cast<double>(first);
+}
+
 void add_exchanges(Tracks& tracks, const Program& program,
                    std::span<const ExchangeTiming> exchanges, double zero) {
   for (const ExchangeTiming& exchange : exchanges) {
@@ -102,12 +112,12 @@ std::vector<TraceEvent> measured_events(const Program& program,
                                         std::span<const ExchangeTiming> exchanges) {
   Tracks tracks;
   if (timings.empty()) return {};
-  const auto zero = static_cast<double>(timings.front().wait_us);
+  const double zero = first_us(timings);
   for (std::size_t i = 0; i < timings.size() && i < program.ops.size(); ++i) {
     const Op& op = program.ops[i];
     const auto wait = static_cast<double>(timings[i].wait_us) - zero;
     const auto begin = static_cast<double>(timings[i].begin_us) - zero;
-    if (begin - wait >= 1) {
+    if (!op.waits.empty() && begin - wait >= 1) {
       tracks.add({"wait for " + describe(op), "wait", 0, 0, 0, {}}, wait, begin);
     }
     if (op.lane != Lane::kCompute && timings[i].lane_end_us > 0) {

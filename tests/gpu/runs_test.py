@@ -10,6 +10,7 @@ it should be; 77 where there is no null GPU.
 import argparse
 import collections
 import concurrent.futures
+import json
 import math
 import re
 import sys
@@ -298,6 +299,60 @@ def check_no_graphs(place):
     return found
 
 
+def slices_of(trace):
+    """The measured slices by the name of their lane, in the file's order."""
+    lanes = {event["tid"]: event["args"]["name"] for event in trace if event["name"] == "thread_name" and event["pid"] == 0}
+    slices = collections.defaultdict(list)
+    for event in trace:
+        if event["ph"] == "X" and event["pid"] == 0:
+            slices[lanes[event["tid"]]].append(event)
+    return slices
+
+
+def trace_problems(answer):
+    """What is wrong with a trace: operations that take no time or overlap on their lane, timers without a time."""
+    slices = slices_of(json.loads((answer.folder / "trace.json").read_text(encoding="utf-8"))["traceEvents"])
+    found = []
+    for lane, events in slices.items():
+        found += [f"{lane}: {e['name']} begins at {e['ts']}, takes {e['dur']}" for e in events if e["ts"] < 0 or e["dur"] < 0]
+        found += [f"{lane}: {a['name']} is not over where {b['name']} begins" for a, b in zip(events, events[1:])
+                  if a["ts"] + a["dur"] > b["ts"] + 1e-3]
+    units = [e for e in slices["compute"] if e["name"].split()[0] in ("Forward", "LossHead", "Backward", "BackwardWeights")]
+    found += [f"{e['name']} takes no time" for e in units if e["dur"] <= 0]
+    if not units:
+        found.append(f"no unit's operation in the lanes {list(slices)}")
+    for step in answer.steps:
+        found += [f"step {step['step']}: {name} takes no time" for name in ("forward", "backward", "optimizer")
+                  if step["timers_ms"][name] <= 0]
+    return found
+
+
+def check_traced(place):
+    """A trace's times are the device's, each operation's in a graph too, and tracing makes nobody wait: the host waits as
+    often as without, streams wait for no more events, and the card does the same."""
+    found = []
+    for name, ranks, settings in (("graphs", 1, {"zero.stage": 2}), ("stage 3", 2, {"zero.stage": 3, "offload.optimizer": "host"}),
+                                  ("sequence", 2, SEQUENCE | {"zero.stage": 1}),
+                                  ("stages", 2, STAGES | {"train.global_batch": 8, "zero.stage": 2})):
+        settings = {"train.dtype": "bf16", "train.steps": 4, "train.global_batch": 4, "launch.nproc": ranks} | settings
+        traced = {"output.trace": True, "output.timers": True}
+        runs = [place.train(f"traced-{name}-{len(extra)}".replace(" ", "-"), MODELS["llama"], settings | extra, gpus=ranks)
+                for extra in ({}, traced)]
+        wrong = [what for answer in runs for what in problems(answer, ranks, 4)] or trace_problems(runs[1])
+        found += [f"{name}: {what}" for what in wrong]
+        if wrong:
+            continue
+        for key, count in (("host_waits", lambda r: r["host_waits"]), ("work", work_of)):
+            plain, with_trace = (sorted(map(str, map(count, answer.reports))) for answer in runs)
+            if plain != with_trace:
+                found.append(f"{name}: {key} with a trace {with_trace}, without {plain}")
+        # Not exact: a thread waits once less for an exchange that has ended already.
+        plain, with_trace = (sum(r["stream_waits"] for r in answer.reports) for answer in runs)
+        if with_trace > 1.05 * plain:
+            found.append(f"{name}: streams wait {with_trace} times with a trace, {plain} times without")
+    return found
+
+
 def check_full_card(place):
     """Too little memory: exit code 3 and advice, before a step."""
     answer = place.train("full", MODELS["gpt2"], {"train.micro_batch": 64}, card_bytes=48 << 20)
@@ -306,7 +361,8 @@ def check_full_card(place):
 
 
 COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_documents,
-            check_frozen, check_speculation, check_device_fraction, check_graphs, check_graphs_pipeline, check_no_graphs, check_full_card)
+            check_frozen, check_speculation, check_device_fraction, check_graphs, check_graphs_pipeline, check_no_graphs,
+            check_traced, check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "runtime/engine/ops/op_clock.hpp"
 #include "runtime/engine/ops/program_memory.hpp"
 #include "runtime/engine/ops/run_image.hpp"
 #include "runtime/engine/ops/step_run.hpp"
@@ -16,6 +17,7 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       image_(parts.image),
       copies_(parts.copies),
       tiers_(parts.tiers),
+      clock_(parts.clock),
       batch_(parts, std::move(train), std::move(valid)),
       scalars_(parts, batch_),
       compute_(parts, batch_, scalars_.on_device()),
@@ -36,6 +38,11 @@ void StepOps::begin_program() {
   inputs_.begin_program();
   pipe_.begin_program();
   graphs_.begin_program();
+  if (clock_ != nullptr) clock_->begin_program(*run_.program, run_.mode == RunMode::kTrain);
+}
+
+void StepOps::waits(const Op& op) {
+  if (clock_ != nullptr) clock_->waits(op);
 }
 
 void StepOps::enter(const Op& op) {
@@ -83,24 +90,38 @@ void StepOps::unbind(const std::vector<BufferId>& buffers) {
   }
 }
 
+// A unit's events may become nodes of a graph; the launch of a graph has none of its own.
 Ticket StepOps::run(const Op& op) {
+  if (!runs_a_unit(op.kind)) return timed(clock_, op, [&] { return run_other(op); });
+  scalars_.write();
+  graphs_.run(op, [&] {
+    timed(clock_, op, [&] {
+      run_unit(op);
+      return Ticket();
+    });
+  });
+  return {};
+}
+
+void StepOps::run_unit(const Op& op) {
+  switch (op.kind) {
+    case OpKind::kForward:
+      return compute_.forward(op);
+    case OpKind::kLossHead:
+      return compute_.loss_head(op);
+    case OpKind::kBackward:
+      return compute_.backward(op);
+    default:
+      return compute_.backward_weights(op);
+  }
+}
+
+Ticket StepOps::run_other(const Op& op) {
   switch (op.kind) {
     case OpKind::kLoadBatch:
       batch_.load(op);
       return {};
     case OpKind::kRelease:  // the slot dies with the operation
-      return {};
-    case OpKind::kForward:
-      run_compute(op, &ComputeOps::forward);
-      return {};
-    case OpKind::kLossHead:
-      run_compute(op, &ComputeOps::loss_head);
-      return {};
-    case OpKind::kBackward:
-      run_compute(op, &ComputeOps::backward);
-      return {};
-    case OpKind::kBackwardWeights:
-      run_compute(op, &ComputeOps::backward_weights);
       return {};
     case OpKind::kAddGrads:
       gradients_.add_streams(op);
@@ -114,16 +135,22 @@ Ticket StepOps::run(const Op& op) {
     case OpKind::kUpdate:
       if (op.chunk >= 0) return run_between_tiers(op);
       update_.update(op);
-      if (run_.index_of(op) + 1 == run_.program->ops.size()) norm_.finish();
+      if (run_.index_of(op) + 1 == run_.program->ops.size()) finish_norm();
       return {};
     default:
       return communicate(op);
   }
 }
 
-void StepOps::run_compute(const Op& op, void (ComputeOps::*body)(const Op&)) {
-  scalars_.write();
-  graphs_.run(op, [&] { (compute_.*body)(op); });
+// Where the GPU has decided, the host waits here for the first time in the step.
+void StepOps::finish_norm() {
+  if (norm_.decision() == nullptr) return;
+  norm_.finish();
+  read_clock();
+}
+
+void StepOps::read_clock() {
+  if (clock_ != nullptr) clock_->read();
 }
 
 Ticket StepOps::communicate(const Op& op) {
@@ -144,6 +171,7 @@ Ticket StepOps::communicate(const Op& op) {
       gradients_.settle_replicas();
       if (!norm_.reads_losses()) compute_.add_losses();
       norm_.norm_and_scale(compute_.losses());
+      if (norm_.decision() == nullptr) read_clock();
       return {};
     case OpKind::kReceiveActivation:
     case OpKind::kReceiveGradient:

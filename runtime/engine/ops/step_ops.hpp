@@ -25,6 +25,8 @@ class StepOps {
 
   void begin_program();  // that of StepRun
   void enter(const Op& op);
+  // Called before the executing thread waits for the operation's `waits`.
+  void waits(const Op& op);
   [[nodiscard]] Ticket run(const Op& op);
   void leave(const Op& op) { unbind(op.dead_after); }
 
@@ -34,7 +36,11 @@ class StepOps {
  private:
   void bind(const std::vector<BufferId>& buffers);
   void unbind(const std::vector<BufferId>& buffers);
-  void run_compute(const Op& op, void (ComputeOps::*body)(const Op&));
+  // Runs a unit's operation by itself or in a graph.
+  void run_unit(const Op& op);
+  [[nodiscard]] Ticket run_other(const Op& op);
+  void finish_norm();
+  void read_clock();
   [[nodiscard]] Ticket communicate(const Op& op);
   [[nodiscard]] Ticket run_between_tiers(const Op& op);
   [[nodiscard]] Ticket commit();
@@ -45,6 +51,7 @@ class StepOps {
   RunImage& image_;
   DeviceCopies* const copies_;
   TierStore* const tiers_;
+  OpClock* const clock_;
   BatchOps batch_;
   StepScalars scalars_;
   ComputeOps compute_;

@@ -8,6 +8,7 @@ class DeviceCopies;
 class DeviceGraphs;
 class Flights;
 class GroupStore;
+class OpClock;
 class RunImage;
 class StepCarry;
 class TierStore;
@@ -26,6 +27,7 @@ struct StepParts {
   DeviceCopies* copies = nullptr;  // null: a CPU on which everything lives on the device
   TierStore* tiers = nullptr;
   DeviceGraphs* graphs = nullptr;  // null: steps are not launched as graphs
+  OpClock* clock = nullptr;        // null: times are the host's
 };
 
 }  // namespace sluice

@@ -6,7 +6,7 @@
 
 namespace sluice {
 
-struct StepTimes {     // milliseconds of the executing thread
+struct StepTimes {     // milliseconds of the executing thread, or of a GPU (OpClock)
   double forward = 0;  // in training with the loss head's gradients
   double backward = 0;
   double comm = 0;       // waiting for collectives

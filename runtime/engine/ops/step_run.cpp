@@ -20,11 +20,11 @@ void StepRun::begin_program(const Program& next, RunMode of_mode, std::int64_t a
   data_ms = 0;
 }
 
-StepTimes StepRun::times() const {
+StepTimes StepRun::times(const std::vector<OpTiming>& of_operations) const {
   StepTimes times;
-  for (std::size_t i = 0; i < timings.size(); ++i) {
+  for (std::size_t i = 0; i < of_operations.size(); ++i) {
     const Op& op = program->ops[i];
-    const OpTiming& timing = timings[i];
+    const OpTiming& timing = of_operations[i];
     const double run = 1e-3 * static_cast<double>(timing.end_us - timing.begin_us);
     times.comm += 1e-3 * static_cast<double>(timing.begin_us - timing.wait_us);
     switch (op.kind) {

@@ -70,8 +70,8 @@ struct StepRun {
   [[nodiscard]] const std::vector<BucketPiece>& pieces(const Op& op) const {
     return nth(program->buckets, op.bucket);
   }
-  // Of the operations of the program, by kind. Without `io`.
-  [[nodiscard]] StepTimes times() const;
+  // The sums over the program's operations by kind. Without `io`.
+  [[nodiscard]] StepTimes times(const std::vector<OpTiming>& of_operations) const;
 };
 
 }  // namespace sluice

@@ -9,6 +9,7 @@
 namespace sluice {
 
 class DeviceCopies;
+class DeviceEvents;
 class DeviceGraphs;
 class DeviceNorm;
 class PageSource;
@@ -24,6 +25,10 @@ inline constexpr char kMakeCudaCopies[] = "sluice_make_cuda_copies";
 // Graphs of GPU `device`, recorded from the calling thread's stream. Throws Error.
 using MakeCudaGraphs = DeviceGraphs*(int device);
 inline constexpr char kMakeCudaGraphs[] = "sluice_make_cuda_graphs";
+
+// Events with times on GPU `device`.
+using MakeCudaEvents = DeviceEvents*(int device);
+inline constexpr char kMakeCudaEvents[] = "sluice_make_cuda_events";
 
 // The pages of `pages`, registered for DMA with every GPU. If the driver refuses, map() throws
 // BudgetError with the bytes and the memlock limit.

@@ -293,6 +293,76 @@ TEST_F(NullGpu, StaleStreamsAndEventsAreFaults) {
   expect_fault("no live event");
 }
 
+class Event {
+ public:
+  explicit Event(unsigned flags = cudaEventDefault) {
+    EXPECT_EQ(cudaEventCreateWithFlags(&event_, flags), cudaSuccess);
+  }
+  ~Event() { EXPECT_EQ(cudaEventDestroy(event_), cudaSuccess); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  [[nodiscard]] cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
+TEST_F(NullGpu, TimesOfEventsAreInTheOrderOfTheirRecords) {
+  const Stream stream;
+  const std::array<Event, 3> events;
+  for (const Event& event : events) {
+    ASSERT_EQ(cudaEventRecord(event.get(), stream.get()), cudaSuccess);
+  }
+  float first = 0, back = 0, whole = 0;
+  ASSERT_EQ(cudaEventElapsedTime(&first, events[0].get(), events[1].get()), cudaSuccess);
+  ASSERT_EQ(cudaEventElapsedTime(&back, events[2].get(), events[0].get()), cudaSuccess);
+  ASSERT_EQ(cudaEventElapsedTime(&whole, events[0].get(), events[2].get()), cudaSuccess);
+  EXPECT_GT(first, 0);
+  EXPECT_GT(whole, first);
+  EXPECT_EQ(back, -whole);
+}
+
+TEST_F(NullGpu, AnEventWithoutATimeHasNone) {
+  const Event never, timed, untimed(cudaEventDisableTiming);
+  float ms = 0;
+  ASSERT_EQ(cudaEventRecord(timed.get(), nullptr), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(untimed.get(), nullptr), cudaSuccess);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, timed.get(), never.get()), cudaErrorInvalidResourceHandle);
+  EXPECT_EQ(grown("/fault_count"), 0);
+  EXPECT_EQ(cudaEventElapsedTime(&ms, timed.get(), untimed.get()), cudaErrorInvalidValue);
+  expect_fault("without times");
+}
+
+TEST_F(NullGpu, AnExternalEventOfAGraphIsRecordedAtEachLaunch) {
+  const Stream stream;
+  const Event before, inside, external;
+  cudaGraph_t graph = nullptr;
+  cudaGraphExec_t executable = nullptr;
+  ASSERT_EQ(cudaEventRecord(before.get(), stream.get()), cudaSuccess);
+  ASSERT_EQ(cudaStreamBeginCapture(stream.get(), cudaStreamCaptureModeRelaxed), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(inside.get(), stream.get()), cudaSuccess);
+  ASSERT_EQ(cudaEventRecordWithFlags(external.get(), stream.get(), cudaEventRecordExternal),
+            cudaSuccess);
+  ASSERT_EQ(cudaStreamEndCapture(stream.get(), &graph), cudaSuccess);
+  ASSERT_EQ(cudaGraphInstantiateWithFlags(&executable, graph, 0), cudaSuccess);
+  float first = 0, second = 0;
+  EXPECT_EQ(cudaEventElapsedTime(&first, before.get(), external.get()),
+            cudaErrorInvalidResourceHandle);
+  for (float* ms : {&first, &second}) {
+    ASSERT_EQ(cudaGraphLaunch(executable, stream.get()), cudaSuccess);
+    ASSERT_EQ(cudaEventElapsedTime(ms, before.get(), external.get()), cudaSuccess);
+  }
+  EXPECT_GT(first, 0);
+  EXPECT_GT(second, first);
+  EXPECT_EQ(grown("/fault_count"), 0);
+  EXPECT_EQ(cudaEventElapsedTime(&first, before.get(), inside.get()), cudaErrorInvalidValue);
+  expect_fault("inside a graph");
+  EXPECT_EQ(cudaEventRecordWithFlags(external.get(), stream.get(), cudaEventRecordExternal),
+            cudaErrorInvalidValue);
+  EXPECT_EQ(cudaGraphExecDestroy(executable), cudaSuccess);
+  EXPECT_EQ(cudaGraphDestroy(graph), cudaSuccess);
+}
+
 TEST_F(NullGpu, ProductsAreCheckedForAlignment) {
   const DeviceMemory memory;
   cublasHandle_t handle = nullptr;

@@ -47,7 +47,7 @@ struct Record {
   std::array<CopySum, kDirectionNames.size()> copies{};
   std::map<std::string, MessageSum> messages;
   std::vector<std::string> faults;
-  std::int64_t queries = 0, fault_count = 0, graph_launches = 0;
+  std::int64_t queries = 0, stream_waits = 0, fault_count = 0, graph_launches = 0;
   std::size_t device_peak = 0, pinned_peak = 0;
   bool used = false;
 };
@@ -168,6 +168,7 @@ std::string as_json(const Record& all) {
   std::ostringstream out;
   out << "{\n  \"device_peak_bytes\": " << all.device_peak
       << ",\n  \"pinned_peak_bytes\": " << all.pinned_peak << ",\n  \"queries\": " << all.queries
+      << ",\n  \"stream_waits\": " << all.stream_waits
       << ",\n  \"fault_count\": " << all.fault_count << ",\n  \"faults\": [";
   Joined faults(out);
   for (const std::string& what : all.faults) faults.next() << quoted(what);
@@ -267,6 +268,10 @@ void count_copy(const Copy& copy) {
 
 void count_wait(Wait wait) {
   with_record([&](Record& all) { ++all.waits[index_of(wait)]; });
+}
+
+void count_stream_wait() {
+  with_record([](Record& all) { ++all.stream_waits; });
 }
 
 void count_query() {

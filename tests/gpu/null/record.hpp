@@ -42,7 +42,8 @@ void count_product(const Product& product, const void* stream);
 void count_graph(const std::map<std::string, std::int64_t>& kernels);
 void count_copy(const Copy& copy);
 void count_wait(Wait wait);
-void count_query();  // of a stream or an event, without waiting
+void count_stream_wait();  // of a stream for an event; the host goes on
+void count_query();        // of a stream or an event, without waiting
 void count_message(const char* kind, std::size_t bytes);
 // A name without a body of its own: it does nothing and reports success.
 void count_stub(const char* name);

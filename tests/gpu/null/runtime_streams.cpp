@@ -1,8 +1,11 @@
 // The CUDA runtime's streams and events. Work is done when it is enqueued, so every stream is idle
-// and every event complete. Times between events are 1 ms.
+// and every event complete. An event's time is that of its record, and later than all before.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <set>
 #include <string>
@@ -22,6 +25,10 @@ class Handles {
     next_ += 16;
     live_.insert(next_);
     return reinterpret_cast<void*>(next_);
+  }
+  void add(const void* handle) {
+    const std::lock_guard lock(mutex_);
+    live_.insert(reinterpret_cast<std::uintptr_t>(handle));
   }
   bool drop(const void* handle) {
     const std::lock_guard lock(mutex_);
@@ -47,6 +54,42 @@ Handles& events() {
   return *all;
 }
 
+// The times of the events' last records. Thread-safe.
+class EventTimes {
+ public:
+  void note(const void* event) {
+    const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
+    const std::lock_guard lock(mutex_);
+    last_ = std::max(now, last_ + kApartNs);
+    times_[event] = last_;
+  }
+  void drop(const void* event) {
+    const std::lock_guard lock(mutex_);
+    times_.erase(event);
+  }
+  // Nanoseconds; 0 without a record.
+  std::int64_t of(const void* event) {
+    const std::lock_guard lock(mutex_);
+    const auto found = times_.find(event);
+    return found == times_.end() ? 0 : found->second;
+  }
+
+ private:
+  static constexpr std::int64_t kApartNs = 2000;  // more than a reader's rounding
+  std::mutex mutex_;
+  std::map<const void*, std::int64_t> times_;
+  std::int64_t last_ = 0;
+};
+
+EventTimes& times() {
+  static auto* const all = new EventTimes;
+  return *all;
+}
+Handles& untimed() {  // events without times
+  static auto* const all = new Handles;
+  return *all;
+}
+
 // cudaStreamLegacy and cudaStreamPerThread are 1 and 2.
 bool is_stream(const void* stream) {
   return reinterpret_cast<std::uintptr_t>(stream) <= 2 || streams().has(stream);
@@ -66,7 +109,26 @@ cudaError_t record_event(cudaEvent_t event, cudaStream_t stream) {
   const cudaError_t status = with_event(event, "cudaEventRecord");
   if (status != cudaSuccess) return status;
   note_event(event, stream);
+  if (!is_capturing(stream)) times().note(event);
   return with_stream(stream, "cudaEventRecord");
+}
+
+// A node of the graph: each launch records the event anew, and the host may read it.
+cudaError_t record_in_graph(cudaEvent_t event, cudaStream_t stream) {
+  const cudaError_t status = with_event(event, "cudaEventRecordWithFlags");
+  if (status != cudaSuccess) return status;
+  if (recorded(stream, [event] { times().note(event); })) return cudaSuccess;
+  return refused("cudaEventRecordWithFlags: an external event of a stream that does not capture");
+}
+
+cudaError_t with_time(cudaEvent_t event) {
+  constexpr const char* kWhat = "cudaEventElapsedTime";
+  const cudaError_t status = with_event(event, kWhat);
+  if (status != cudaSuccess) return status;
+  if (untimed().has(event)) return refused(std::string(kWhat) + " of an event without times");
+  if (belongs_to_graph(event)) return refused(std::string(kWhat) + " of an event inside a graph");
+  // As a card answers: no fault, the event has no time yet.
+  return times().of(event) == 0 ? remembered(cudaErrorInvalidResourceHandle) : cudaSuccess;
 }
 
 // Of a stream or an event that the host looks at or waits for.
@@ -104,6 +166,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 // A graph cannot wait for work outside of it, and no work outside for a part of it.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  count_stream_wait();
   if (is_capturing(stream) != belongs_to_graph(event)) {
     return refused("cudaStreamWaitEvent between a graph and work outside of it");
   }
@@ -117,19 +180,23 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
   return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
   *event = static_cast<cudaEvent_t>(events().make());
+  if ((flags & cudaEventDisableTiming) != 0) untimed().add(*event);
   return cudaSuccess;
 }
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  times().drop(event);
+  (void)untimed().drop(event);
   return events().drop(event) ? cudaSuccess : refused("cudaEventDestroy: no live event");
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   return record_event(event, stream);
 }
-cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned) {
-  return record_event(event, stream);
+cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, unsigned flags) {
+  const bool external = (flags & cudaEventRecordExternal) != 0;
+  return external ? record_in_graph(event, stream) : record_event(event, stream);
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   count_query();
@@ -142,9 +209,11 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   return status != cudaSuccess ? status : with_event(event, "cudaEventSynchronize");
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
-  *ms = 1;
-  const cudaError_t status = with_event(from, "cudaEventElapsedTime");
-  return status != cudaSuccess ? status : with_event(to, "cudaEventElapsedTime");
+  for (const cudaEvent_t event : {from, to}) {
+    if (const cudaError_t status = with_time(event); status != cudaSuccess) return status;
+  }
+  *ms = static_cast<float>(1e-6 * static_cast<double>(times().of(to) - times().of(from)));
+  return cudaSuccess;
 }
 
 }  // extern "C"
