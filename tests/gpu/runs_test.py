@@ -353,6 +353,24 @@ def check_traced(place):
     return found
 
 
+def check_batches(place):
+    """The host reads the rows of a step while the card works: each micro-batch's tokens and targets are copied behind work for
+    which the host has not waited, the first micro-batch's behind the update of the step before."""
+    found = []
+    for name, micro_batches, settings in (("one", 1, {}), ("three", 3, {}), ("no-graphs", 1, {"train.cuda_graphs": "never"})):
+        settings = settings | {"train.dtype": "bf16", "train.global_batch": 2 * micro_batches}
+        runs = [place.train(f"batches-{name}-{steps}", MODELS["llama"], settings | {"train.steps": steps}) for steps in (3, 5)]
+        wrong = [what for answer, steps in zip(runs, (3, 5)) for what in problems(answer, 1, steps)]
+        found += [f"{name}: {what}" for what in wrong]
+        if wrong:
+            continue
+        few, many = (answer.reports[0]["copies"]["host_to_device"] for answer in runs)
+        grown = {key: many[key] - few[key] for key in ("behind_copies", "pageable_copies")}
+        if grown != {"behind_copies": 2 * 2 * micro_batches, "pageable_copies": 0}:
+            found.append(f"{name}: two steps of {micro_batches} micro-batches copy to the device: {grown}")
+    return found
+
+
 def check_full_card(place):
     """Too little memory: exit code 3 and advice, before a step."""
     answer = place.train("full", MODELS["gpt2"], {"train.micro_batch": 64}, card_bytes=48 << 20)
@@ -362,7 +380,7 @@ def check_full_card(place):
 
 COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_documents,
             check_frozen, check_speculation, check_device_fraction, check_graphs, check_graphs_pipeline, check_no_graphs,
-            check_traced, check_full_card)
+            check_traced, check_batches, check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.

@@ -84,6 +84,18 @@ class DeviceMemory {
   void* address_ = nullptr;
 };
 
+class Stream {
+ public:
+  Stream() { EXPECT_EQ(cudaStreamCreateWithPriority(&stream_, 0, 0), cudaSuccess); }
+  ~Stream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
+  Stream(const Stream&) = delete;
+  Stream& operator=(const Stream&) = delete;
+  [[nodiscard]] cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
 TEST_F(NullGpu, ScalarsSurviveTheDevice) {
   const DeviceMemory memory;
   double out = 0;
@@ -117,6 +129,30 @@ TEST_F(NullGpu, PageableCopiesAreToldFromRegistered) {
   EXPECT_EQ(grown("/copies/host_to_device/pageable_copies"), 1);
   EXPECT_EQ(cudaHostUnregister(host.data()), cudaErrorInvalidValue);
   expect_fault("not registered");
+}
+
+TEST_F(NullGpu, CopiesBehindWorkAreToldFromThoseThatFollowAWait) {
+  static const char kernel = 0;
+  std::array<char, 16> name{"_Z7aheadv"};
+  __cudaRegisterFunction(nullptr, &kernel, name.data(), name.data(), 0, nullptr, nullptr, nullptr,
+                         nullptr, nullptr);
+  const DeviceMemory memory;
+  const Stream busy, idle;
+  void* host = nullptr;
+  ASSERT_EQ(cudaHostAlloc(&host, 64, cudaHostAllocDefault), cudaSuccess);
+  const auto copy = [&](const Stream& stream) {
+    ASSERT_EQ(cudaMemcpyAsync(memory.get(), host, 64, cudaMemcpyHostToDevice, stream.get()),
+              cudaSuccess);
+  };
+  ASSERT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, busy.get()), cudaSuccess);
+  copy(idle);
+  EXPECT_EQ(grown("/copies/host_to_device/behind_copies"), 0);
+  copy(busy);
+  EXPECT_EQ(grown("/copies/host_to_device/behind_copies"), 1);
+  ASSERT_EQ(cudaStreamSynchronize(busy.get()), cudaSuccess);
+  copy(busy);
+  EXPECT_EQ(grown("/copies/host_to_device/behind_copies"), 1);
+  ASSERT_EQ(cudaFreeHost(host), cudaSuccess);
 }
 
 TEST_F(NullGpu, ACopyInTheWrongDirectionIsAFault) {
@@ -186,18 +222,6 @@ TEST_F(NullGpu, LaunchesAreCountedByKernel) {
   EXPECT_EQ(grown("/work/launches"), 2) << "a refused launch is none";
   EXPECT_EQ(cudaStreamDestroy(stream), cudaSuccess);
 }
-
-class Stream {
- public:
-  Stream() { EXPECT_EQ(cudaStreamCreateWithPriority(&stream_, 0, 0), cudaSuccess); }
-  ~Stream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
-  Stream(const Stream&) = delete;
-  Stream& operator=(const Stream&) = delete;
-  [[nodiscard]] cudaStream_t get() const { return stream_; }
-
- private:
-  cudaStream_t stream_ = nullptr;
-};
 
 // A kernel and a fill, of one launch.
 void enqueue(cudaStream_t stream, const DeviceMemory& memory) {

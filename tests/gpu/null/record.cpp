@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <tuple>
 #include <vector>
@@ -30,7 +31,7 @@ constexpr char kGraph = 0;
 const void* const kGraphStream = &kGraph;  // not the default stream
 
 struct CopySum {
-  std::int64_t copies = 0, bytes = 0, pageable_copies = 0, pageable_bytes = 0;
+  std::int64_t copies = 0, bytes = 0, pageable_copies = 0, pageable_bytes = 0, behind_copies = 0;
 };
 struct MessageSum {
   std::int64_t messages = 0, bytes = 0;
@@ -48,6 +49,7 @@ struct Record {
   std::map<std::string, MessageSum> messages;
   std::vector<std::string> faults;
   std::int64_t queries = 0, stream_waits = 0, fault_count = 0, graph_launches = 0;
+  std::set<const void*> open;  // streams that were given kernels since the host waited
   std::size_t device_peak = 0, pinned_peak = 0;
   bool used = false;
 };
@@ -136,7 +138,8 @@ void write_copies(std::ostream& out, const Record& all) {
     const CopySum& sum = all.copies[i];
     parts.next() << quoted(kDirectionNames[i]) << ": {\"copies\": " << sum.copies
                  << ", \"bytes\": " << sum.bytes << ", \"pageable_copies\": " << sum.pageable_copies
-                 << ", \"pageable_bytes\": " << sum.pageable_bytes << '}';
+                 << ", \"pageable_bytes\": " << sum.pageable_bytes
+                 << ", \"behind_copies\": " << sum.behind_copies << '}';
   }
   out << '}';
 }
@@ -215,7 +218,10 @@ void count_work(Work work, const void* stream) {
 
 void count_launch(const std::string& kernel, const void* stream) {
   count_work(Work::kLaunch, stream);
-  with_record([&](Record& all) { ++all.launches[kernel]; });
+  with_record([&](Record& all) {
+    ++all.launches[kernel];
+    all.open.insert(stream);
+  });
 }
 
 // A vector has no leading dimension.
@@ -231,8 +237,9 @@ bool is_aligned(const Product& p) {
          (p.n == 1 || whole(p.ldb * in)) && (p.m == 1 || p.n == 1 || whole(p.ldc * out));
 }
 
-void count_graph(const std::map<std::string, std::int64_t>& kernels) {
+void count_graph(const std::map<std::string, std::int64_t>& kernels, const void* stream) {
   with_record([&](Record& all) {
+    all.open.insert(stream);
     ++all.graph_launches;
     for (const auto& [name, count] : kernels) all.graph_kernels[name] += count;
   });
@@ -260,6 +267,7 @@ void count_copy(const Copy& copy) {
     const auto bytes = static_cast<std::int64_t>(copy.bytes);
     ++sum.copies;
     sum.bytes += bytes;
+    if (copy.behind) ++sum.behind_copies;
     if (!copy.pageable) return;
     ++sum.pageable_copies;
     sum.pageable_bytes += bytes;
@@ -267,7 +275,16 @@ void count_copy(const Copy& copy) {
 }
 
 void count_wait(Wait wait) {
-  with_record([&](Record& all) { ++all.waits[index_of(wait)]; });
+  with_record([&](Record& all) {
+    ++all.waits[index_of(wait)];
+    all.open.clear();
+  });
+}
+
+bool has_open_work(const void* stream) {
+  bool open = false;
+  with_record([&](Record& all) { open = all.open.count(stream) > 0; });
+  return open;
 }
 
 void count_stream_wait() {

@@ -21,6 +21,7 @@ struct Copy {
   Direction direction = Direction::kDeviceToDevice;
   std::size_t bytes = 0;
   bool pageable = false;  // the host's side is not registered: the driver stages such a copy
+  bool behind = false;    // the stream has work for which the host has not waited
 };
 
 // One matrix product, column-major as cuBLAS counts: C is m x n.
@@ -39,9 +40,11 @@ void count_launch(const std::string& kernel, const void* stream);
 // Of a stream that records, the product is counted at each launch of the graph.
 void count_product(const Product& product, const void* stream);
 // A launch of a graph, with its kernels by name.
-void count_graph(const std::map<std::string, std::int64_t>& kernels);
+void count_graph(const std::map<std::string, std::int64_t>& kernels, const void* stream);
 void count_copy(const Copy& copy);
 void count_wait(Wait wait);
+// Whether the stream was given kernels or graphs since the host waited last, for anything.
+[[nodiscard]] bool has_open_work(const void* stream);
 void count_stream_wait();  // of a stream for an event; the host goes on
 void count_query();        // of a stream or an event, without waiting
 void count_message(const char* kind, std::size_t bytes);

@@ -143,7 +143,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   const GraphRef graph = found(executable);
   if (!graph) return refused("cudaGraphLaunch: no graph");
   if (is_capturing(stream)) return refused("cudaGraphLaunch into a stream that captures");
-  count_graph(graph->kernels);
+  count_graph(graph->kernels, stream);
   for (const auto& redo : graph->others) redo();
   return cudaSuccess;
 }

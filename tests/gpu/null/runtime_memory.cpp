@@ -54,7 +54,8 @@ void move_bytes(void* to, const void* from, std::size_t bytes, Direction directi
   }
 }
 
-cudaError_t copied(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
+cudaError_t copied(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind,
+                   const void* stream) {
   const Place to_place = place_of(to), from_place = place_of(from);
   const Direction direction = direction_of(to_place, from_place);
   if (!fits(kind, direction)) {
@@ -68,7 +69,7 @@ cudaError_t copied(void* to, const void* from, std::size_t bytes, cudaMemcpyKind
   const Place host = to_place == Place::kDevice ? from_place : to_place;
   const bool crosses =
       direction == Direction::kHostToDevice || direction == Direction::kDeviceToHost;
-  count_copy({direction, bytes, crosses && host == Place::kPageable});
+  count_copy({direction, bytes, crosses && host == Place::kPageable, has_open_work(stream)});
   move_bytes(to, from, bytes, direction);
   return cudaSuccess;
 }
@@ -151,7 +152,7 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
   if (bytes == 0) return cudaSuccess;
   count_work(Work::kCopy, nullptr);
   count_wait(Wait::kBlockingCopy);
-  return copied(to, from, bytes, kind);
+  return copied(to, from, bytes, kind, nullptr);
 }
 
 // A copy to pageable memory returns after the copy: the host waits.
@@ -171,7 +172,7 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
   if (place_of(to) == Place::kPageable && place_of(from) == Place::kDevice) {
     count_wait(Wait::kBlockingCopy);
   }
-  return copied(to, from, bytes, kind);
+  return copied(to, from, bytes, kind, stream);
 }
 
 cudaError_t cudaMemset(void* to, int value, std::size_t bytes) {
