@@ -2,15 +2,24 @@
 // the module come from one build.
 #pragma once
 
+#include <string_view>
+
+#include "base/failpoint.hpp"
+
 namespace sluice {
 
 class Communicator;
 struct CommOptions;
 
+struct NcclSettings {
+  int most_channels = 0;  // of NCCL; 0: its own choice
+  // The program's failpoint(): the module has a copy of its own, which nobody arms.
+  FailpointOutcome (*failpoint)(std::string_view name) = nullptr;
+};
+
 // Takes ownership of `control`, a host-memory communicator of the same ranks, even if it throws.
-// `most_channels`: of NCCL; 0: its own choice.
 using MakeNcclCommunicator = Communicator*(const CommOptions& options, Communicator* control,
-                                           int most_channels);
+                                           const NcclSettings& settings);
 inline constexpr char kMakeNcclCommunicator[] = "sluice_make_nccl_communicator";
 
 }  // namespace sluice

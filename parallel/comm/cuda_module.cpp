@@ -9,6 +9,7 @@
 #include <system_error>
 
 #include "base/error.hpp"
+#include "base/failpoint.hpp"
 #include "base/posix/module_file.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
@@ -199,7 +200,8 @@ std::unique_ptr<Communicator> make_nccl(const CommOptions& options, int most_cha
   std::unique_ptr<Communicator> host = options.size == 1
                                            ? std::move(make_local_communicators(1).front())
                                            : make_gloo_communicator(control);
-  return std::unique_ptr<Communicator>(make(device, host.release(), most_channels));
+  return std::unique_ptr<Communicator>(
+      make(device, host.release(), {.most_channels = most_channels, .failpoint = &failpoint}));
 }
 
 }  // namespace

@@ -23,7 +23,6 @@
 #include <utility>
 
 #include "base/error.hpp"
-#include "base/failpoint.hpp"
 #include "kernels/cuda/check_cuda.hpp"
 #include "parallel/comm/call_watch.hpp"
 #include "parallel/comm/communicator.hpp"
@@ -52,8 +51,9 @@ at::Tensor bytes_at(const void* data, std::int64_t bytes, c10::Device device) {
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(const CommOptions& options, std::unique_ptr<Communicator> control,
-                   int most_channels)
+                   const NcclSettings& settings)
       : name_{options.group, options.rank, options.size},
+        settings_(settings),
         control_(std::move(control)),
         device_(c10::kCUDA, c10::cuda::current_device()),
         stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
@@ -66,7 +66,7 @@ class NcclCommunicator final : public Communicator {
     auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     nccl->timeout = options.timeout;
     nccl->config.blocking = 1;
-    if (most_channels > 0) nccl->config.maxCTAs = most_channels;
+    if (settings.most_channels > 0) nccl->config.maxCTAs = settings.most_channels;
     store_ = join_rendezvous(options, Clock::now() + options.timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, options.rank, options.size, nccl);
     // Connects now. A connection at the first operation would block its caller until the peer's
@@ -171,7 +171,7 @@ class NcclCommunicator final : public Communicator {
 
   template <typename Body>
   Ticket start(const std::string& op, const Body& body) {
-    failpoint("comm." + op);
+    settings_.failpoint("comm." + op);
     check_flying();
     const std::uint64_t seq = ++seq_;
     const std::string what = describe_failure(name_, op, seq, "");
@@ -301,6 +301,7 @@ class NcclCommunicator final : public Communicator {
   }
 
   const GroupName name_;
+  const NcclSettings settings_;
   const std::unique_ptr<Communicator> control_;  // holds the rendezvous server: destroyed last
   const c10::Device device_;
   const c10::cuda::CUDAStream stream_;
@@ -317,11 +318,11 @@ class NcclCommunicator final : public Communicator {
 
 extern "C" __attribute__((visibility("default"))) sluice::Communicator*
 sluice_make_nccl_communicator(const sluice::CommOptions& options, sluice::Communicator* control,
-                              int most_channels) {
+                              const sluice::NcclSettings& settings) {
   const sluice::SigpipeBlock no_sigpipe;  // inherited by the threads of c10d and NCCL
   std::unique_ptr<sluice::Communicator> owned(control);
   try {
-    return new sluice::NcclCommunicator(options, std::move(owned), most_channels);
+    return new sluice::NcclCommunicator(options, std::move(owned), settings);
   } catch (const sluice::Error&) {
     throw;
   } catch (const std::exception& error) {

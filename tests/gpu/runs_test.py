@@ -400,19 +400,22 @@ def check_refusal(place, name, refusal):
     return found
 
 
-# What goes wrong on a stage of a pipeline, and words of the message.
+# What goes wrong on one of two ranks, words of the message, and the mesh.
 FAILURES = {
-    "error": ("engine.forward.2.0:rank=1:error", "rank 1 on "),
-    "killed": ("engine.forward.2.0:rank=1:kill", "killed by SIGKILL"),
-    "hangs": ("engine.forward.2.0:rank=1:hang", "made no progress"),
+    "error": ("engine.forward.2.0:rank=1:error", "rank 1 on ", STAGES),
+    "killed": ("engine.forward.2.0:rank=1:kill", "killed by SIGKILL", STAGES),
+    "hangs": ("engine.forward.2.0:rank=1:hang", "made no progress", STAGES),
+    "message": ("comm.send@3:rank=1:error", "failpoint comm.send", STAGES),
+    "gather": ("comm.all_gather@4:rank=0:error", "failpoint comm.all_gather", {"zero.stage": 3}),
+    "reduction hangs": ("comm.reduce_scatter@4:rank=1:hang", "made no progress", {"zero.stage": 2}),
 }
 
 
 def check_failure(place, name, failure):
-    """A stage that fails, dies or hangs ends the other one, within the test's time."""
-    failpoints, words = failure
-    settings = STAGES | {"launch.nproc": 2, "launch.timeout": 6, "train.global_batch": 4, "train.steps": 50}
-    answer = place.train(f"failed-{name}", MODELS["llama"], settings, gpus=2, failpoints=failpoints)
+    """A rank that fails, dies or hangs ends the other one, within the test's time."""
+    failpoints, words, mesh = failure
+    settings = mesh | {"launch.nproc": 2, "launch.timeout": 6, "train.global_batch": 4, "train.steps": 50}
+    answer = place.train(f"failed-{name}".replace(' ', '-'), MODELS["llama"], settings, gpus=2, failpoints=failpoints)
     found = [] if answer.code == 5 else [f"exit code {answer.code}, 5 was expected:\n{training.tail(answer.text)}"]
     return found if words in answer.text else [*found, f"the message lacks '{words}':\n{training.tail(answer.text)}"]
 
