@@ -168,6 +168,10 @@ using namespace null_gpu;  // NOLINT: this file is bodies of C functions
 extern "C" {
 
 std::size_t cudnnGetVersion() { return 91900; }
+cudnnStatus_t cudnnGetProperty(libraryPropertyType part, int* value) {
+  *value = part == MAJOR_VERSION ? 9 : part == MINOR_VERSION ? 19 : 0;
+  return CUDNN_STATUS_SUCCESS;
+}
 std::size_t cudnnGetCudartVersion() { return 13000; }
 const char* cudnnGetErrorString(cudnnStatus_t) { return "an error of the null cuDNN"; }
 void cudnnGetLastErrorString(char* text, std::size_t bytes) {
