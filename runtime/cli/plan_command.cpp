@@ -107,7 +107,10 @@ int run_plan(const PlanCommand& command) {
   RunPlace place{.world = world_of(command, config.run), .on_gpu = machine.profile.gpu};
   validate(config, place.world, std::nullopt, Purpose::kPlan);
   print_notes(config);
-  if (place.on_gpu) check_gpu_documents(config);
+  if (place.on_gpu) {
+    check_gpu_documents(config);
+    check_gpu_attention(config);
+  }
   place.local_ranks = ranks_of_host(machine.profile, config.run, place.world);
   settle_threads(machine, config.run, place.world);
   settle_planned_vocabulary(config);

@@ -13,6 +13,8 @@ enum class RopeScaling { kNone, kLlama3 };
 enum class AttentionBias { kAuto, kNone, kQkv, kQkvo };
 // Type in which a CPU multiplies 16-bit matrices: their own dtype with fp32 sums, or fp32.
 enum class MatmulType { kNative, kFp32 };
+// The operator of 16-bit attention on a GPU (attention_choice.hpp).
+enum class AttentionBackend { kFlash, kCudnn };
 
 struct ModelOptions {
   ModelType type = ModelType::kGpt2;
@@ -48,7 +50,8 @@ struct ModelOptions {
   // (DataOptions::packs_rows). Units then take the code of documents for every row, so that a dry
   // run, whose rows are one document, counts the most that a row can need.
   bool packed_rows = false;
-  // Not a key: train.deterministic.
+  // Not keys: train.attention and train.deterministic.
+  AttentionBackend attention = AttentionBackend::kFlash;
   bool deterministic = false;
   // Not a key: train.freeze, the patterns of parameters that are not trained (frozen_groups.hpp).
   std::vector<std::string> freeze{};

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "base/dtype.hpp"
+#include "runtime/model/model_options.hpp"
 #include "zero/optimizer_options.hpp"
 
 namespace sluice {
@@ -24,6 +25,7 @@ struct TrainOptions {
   AccumulationOrder accumulation_order = AccumulationOrder::kMicro;
   DType dtype = DType::kFloat32;
   MatmulChoice matmul = MatmulChoice::kAuto;
+  AttentionBackend attention = AttentionBackend::kFlash;
   bool deterministic = false;  // a GPU's attention gives the same bits from run to run
   GraphChoice cuda_graphs = GraphChoice::kAuto;
   std::uint64_t seed = 1234;

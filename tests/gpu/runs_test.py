@@ -50,6 +50,7 @@ SETTINGS = {
     "micro_batches": (1, 3),
     "mesh": tuple(mesh for mesh in MESHES if mesh not in PIPELINE_MESHES),
     "optimizer.type": ("adamw", "lion", "sgd"),
+    "train.attention": ("flash", "cudnn"),
 }
 PIPELINES = {
     "family": tuple(MODELS),
@@ -74,6 +75,7 @@ def is_valid(c):
     return not (
         (off_device[0] and c["zero.stage"] != 3) or (off_device[1] and c["zero.stage"] < 2)
         or (any(off_device) and c["offload.optimizer"] == "device")
+        or (c.get("train.attention") == "cudnn" and (c["train.dtype"] == "fp32" or c["family"] in ("gpt2 with dropout", "mistral")))
         or ("parallel.sequence" in mesh and c["offload.gradients"] == "nvme")  # replicas are added up in memory
         or (c.get("train.accumulation_order") == "layer" and c["micro_batches"] == 1))
 
@@ -385,6 +387,11 @@ LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.
 REFUSALS = {
+    "cudnn-fp32": ("llama", {"train.attention": "cudnn"}, "train.attention: cudnn: cuDNN's attention takes 16 bits"),
+    "cudnn-window": ("mistral", {"train.attention": "cudnn", "train.dtype": "bf16"}, "takes no model.sliding_window"),
+    "cudnn-dropout": ("gpt2 with dropout", {"train.attention": "cudnn", "train.dtype": "bf16"}, "takes no model.dropout"),
+    "cudnn-deterministic": ("llama", {"train.attention": "cudnn", "train.dtype": "bf16", "train.deterministic": True},
+                            "adds in any order, and train.deterministic is true"),
     "ranks": ("llama", {"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),
 }
 

@@ -9,6 +9,7 @@
 #include "base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/device_access.hpp"
+#include "runtime/model/attention_choice.hpp"
 #include "runtime/observe/nvtx.hpp"
 
 namespace sluice {
@@ -89,6 +90,19 @@ void check_gpu_documents(const LoadedConfig& config) {
                     " is not; leave model.explicit_units out, or choose other heads");
 }
 
+void check_gpu_attention(const LoadedConfig& config) {
+  const RunConfig& run = config.run;
+  if (run.train.attention != AttentionBackend::kCudnn) return;
+  ModelOptions model = run.model;
+  model.packed_rows = run.data.packs_rows();
+  model.deterministic = run.train.deterministic;
+  const std::string why = why_no_cudnn(model, run.train.dtype);
+  if (why.empty()) return;
+  throw ConfigError(config.place("train.attention") +
+                    ": train.attention: cudnn: cuDNN's attention " + why +
+                    "; set train.attention: flash, or change that");
+}
+
 void check_output(const LoadedConfig& config) {
   if (!config.run.output.nvtx || nvtx_built()) return;
   throw ConfigError(config.place("output.nvtx") +
@@ -99,6 +113,7 @@ void check_output(const LoadedConfig& config) {
 void check_gpus(const LoadedConfig& config, int local_ranks) {
   if (!runs_on_gpu(config.run)) return;
   check_gpu_documents(config);
+  check_gpu_attention(config);
   const int gpus = visible_gpu_count();
   if (local_ranks > gpus) {
     throw ConfigError(config.place("launch.nproc") +

@@ -37,6 +37,8 @@ namespace sluice {
 // attention operator does not take the model's heads. `train` and `plan` refuse this in the same
 // words.
 void check_gpu_documents(const LoadedConfig& config);
+// The same if train.attention names an operator that does not take the model's attention.
+void check_gpu_attention(const LoadedConfig& config);
 
 // Throws ConfigError if the configuration asks for missing GPUs, or for what GPUs do not run.
 void check_gpus(const LoadedConfig& config, int local_ranks);

@@ -87,6 +87,7 @@ EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {
   options.model.ffn = derived.ffn;
   options.model.recompute_attention = run.recompute.mode == RecomputeMode::kSelective;
   options.model.on_gpu = place.on_gpu;
+  options.model.attention = run.train.attention;
   options.model.deterministic = run.train.deterministic;
   options.model.packed_rows = run.data.packs_rows();
   options.model.freeze = run.train.freeze;

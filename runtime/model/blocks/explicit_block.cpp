@@ -156,6 +156,7 @@ class ExplicitBlock final : public Unit {
             .first_head = slices_.heads.first,
             .documents = run.call().documents,
             .packed = options_.packed_rows,
+            .backend = options_.attention,
             .deterministic = options_.deterministic};
   }
 

@@ -1,5 +1,7 @@
 #include "runtime/model/device/device_attention.hpp"
 
+#include <ATen/ops/_cudnn_attention_backward.h>
+#include <ATen/ops/_cudnn_attention_forward.h>
 #include <ATen/ops/_efficient_attention_backward.h>
 #include <ATen/ops/_efficient_attention_forward.h>
 #include <ATen/ops/_flash_attention_backward.h>
@@ -11,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "runtime/model/attention_choice.hpp"
 #include "runtime/model/device/deterministic_operators.hpp"
 #include "runtime/model/device/product_attention.hpp"
 #include "runtime/model/empty_tensor.hpp"
@@ -102,6 +105,36 @@ Grads flash_backward(const AttentionInput& in, const AttentionResult& kept, cons
   return {dq, dk, dv};
 }
 
+// --- 16 bits, cuDNN ---
+
+AttentionResult cudnn(const AttentionInput& in) {
+  const std::int64_t B = in.q.size(0), heads = in.q.size(1), S = in.q.size(2);
+  if (in.q.is_meta()) return {by_token(like(by_token(in.q))), {floats(in.q, {B, heads, S})}};
+  auto made = at::_cudnn_attention_forward_symint(in.q, in.k, in.v, std::nullopt, std::nullopt,
+                                                  std::nullopt, S, S, true, 0.0, true);
+  return {std::get<0>(made), {std::get<1>(made)}};
+}
+
+// cudnn-frontend's workspace: dq and row sums in fp32. What cuDNN's own kernels take besides is not
+// known without a card.
+void dry_cudnn_scratch(const AttentionInput& in) {
+  const Tensor workspace = floats(in.q, {in.q.numel() + in.q.numel() / in.q.size(3)});
+}
+
+Grads cudnn_backward(const AttentionInput& in, const AttentionResult& kept, const Tensor& grad) {
+  if (in.q.is_meta()) {
+    const Grads grads{like(by_token(in.q)), like(by_token(in.k)), like(by_token(in.v))};
+    dry_cudnn_scratch(in);
+    return grads;
+  }
+  const std::int64_t S = in.q.size(2);
+  const Tensor state = no_state(in.q);
+  const auto [dq, dk, dv] =
+      at::_cudnn_attention_backward_symint(grad, in.q, in.k, in.v, kept.out, kept.rest.at(0), state,
+                                           state, Tensor(), Tensor(), Tensor(), S, S, 0.0, true);
+  return {by_token(dq), by_token(dk), by_token(dv)};
+}
+
 // --- fp32 ---
 
 std::optional<std::int64_t> keys_seen(const AttentionInput& in) {
@@ -155,10 +188,6 @@ Grads efficient_backward(const AttentionInput& in, const AttentionResult& kept,
 
 // --- packed rows ---
 
-bool is_packed(const AttentionInput& in) {
-  return in.packed && (in.documents != nullptr || in.q.is_meta());
-}
-
 // [B, heads, S, D] as the tokens of all rows.
 Tensor tokens(const Tensor& x) {
   return by_token(x).reshape({x.size(0) * x.size(2), x.size(1), x.size(3)});
@@ -188,21 +217,49 @@ Grads packed_backward(const AttentionInput& in, const AttentionResult& kept, con
           of_key_heads(in, by_row(in, made[2]))};
 }
 
+AttentionOperator operator_of(const AttentionInput& in) {
+  return attention_operator({.wanted = in.backend,
+                             .fp32 = is_wide(in),
+                             .packed = in.packed && (in.documents != nullptr || in.q.is_meta()),
+                             .queries = in.q.size(2)});
+}
+
+Grads gradients(const AttentionInput& in, const AttentionResult& kept, const Tensor& grad) {
+  switch (operator_of(in)) {
+    case AttentionOperator::kVarlen:
+      return packed_backward(in, kept, grad);
+    case AttentionOperator::kEfficient:
+      return efficient_backward(in, kept, grad);
+    case AttentionOperator::kCudnn:
+      return cudnn_backward(in, kept, grad);
+    case AttentionOperator::kFlash:
+      break;
+  }
+  return flash_backward(in, kept, grad);
+}
+
 }  // namespace
 
 AttentionResult attention_forward(const AttentionInput& in) {
   if (needs_products(in)) return product_attention(in);
-  if (is_packed(in)) return packed_forward(in);
-  return is_wide(in) ? efficient(in) : flash(in);
+  switch (operator_of(in)) {
+    case AttentionOperator::kVarlen:
+      return packed_forward(in);
+    case AttentionOperator::kEfficient:
+      return efficient(in);
+    case AttentionOperator::kCudnn:
+      return cudnn(in);
+    case AttentionOperator::kFlash:
+      break;
+  }
+  return flash(in);
 }
 
 void attention_backward(const AttentionInput& in, const AttentionResult& kept,
                         const Tensor& grad_output, const AttentionHeads& grads) {
   if (needs_products(in)) return product_attention_backward(in, grad_output, grads);
   const DeterministicOperators deterministic(in.deterministic && !in.q.is_meta());
-  const Grads made = is_packed(in) ? packed_backward(in, kept, grad_output)
-                     : is_wide(in) ? efficient_backward(in, kept, grad_output)
-                                   : flash_backward(in, kept, grad_output);
+  const Grads made = gradients(in, kept, grad_output);
   if (in.q.is_meta()) return;
   Tensor fused = grads.fused;
   at::cat_out(fused, {made.q, made.k, made.v}, 2);

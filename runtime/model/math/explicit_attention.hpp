@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "runtime/model/math/explicit_kernels.hpp"
+#include "runtime/model/model_options.hpp"
 
 namespace sluice {
 
@@ -30,7 +31,8 @@ struct AttentionInput {
   std::int64_t first_head = 0;  // of q among all the model's, by which dropout knows them
   const Documents* documents = nullptr;  // a query sees keys of its own document; null: one a row
   bool packed = false;                   // ModelOptions::packed_rows
-  bool deterministic = false;            // ModelOptions::deterministic
+  AttentionBackend backend = AttentionBackend::kFlash;  // ModelOptions::attention
+  bool deterministic = false;                           // ModelOptions::deterministic
 };
 
 // q, k and v, or their gradients.

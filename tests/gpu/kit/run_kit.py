@@ -46,6 +46,9 @@ SPEED = {  # run: model, settings
     "speed-1558m-4": ("1558m", {"train.micro_batch": 4}), "speed-1558m-8": ("1558m", {}),
     "speed-1b": ("1b", {}), "speed-3b": ("3b", {"train.micro_batch": 4, "recompute.mode": "full"}),
 }
+# Settings that a card has to price, and the runs that have them beside the plain one.
+PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}}
+PRICED_RUNS = ("speed-345m", "speed-1558m-4", "speed-1b")
 # Arguments of peers/peer_step.py, and the runs that the peer's memory is enough for.
 PEERS = {
     "torch": (["--peer", "torch"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
@@ -206,6 +209,10 @@ def step_parity(kit):
         for dtype in ("fp32", "bf16", "fp16"):
             kit.train(f"gpu-{model}-{dtype}", model, TINY | {"train.dtype": dtype})
             same(kit, f"gpu-{model}-{dtype}", f"cpu-{model}", 1e-4 if dtype == "fp32" else 1e-2)
+    for model in ("gpt2", "llama"):
+        for name, settings in PRICED.items():
+            kit.train(f"gpu-{model}-{name}", model, TINY | {"train.dtype": "bf16"} | settings)
+            same(kit, f"gpu-{model}-{name}", f"cpu-{model}", 1e-2)
 
 
 def step_stages(kit):
@@ -277,7 +284,8 @@ def step_memory(kit):
     recomputed = {"recompute.mode": "full"}
     wrong = []
     for run, model, settings in (("memory-345m", "345m", {}), ("memory-345m-recomputed", "345m", recomputed),
-                                 ("memory-345m-stage3", "345m", {"zero.stage": 3}), ("memory-1558m", "1558m", recomputed)):
+                                 ("memory-345m-stage3", "345m", {"zero.stage": 3}), ("memory-1558m", "1558m", recomputed),
+                                 *((f"memory-345m-{name}", "345m", more) for name, more in PRICED.items())):
         kit.train(run, model, LARGE | {"train.steps": 3} | settings)
         planned, reserved = kit.planned(run), max(s["memory"]["device_peak"] for s in kit.steps(run))
         note(f"{run}: planned {planned / 2**30:.2f} GiB, reserved {reserved / 2**30:.2f}, {100 * (reserved / planned - 1):+.1f} %")
@@ -306,15 +314,18 @@ def step_doctor(kit):
     kit.call([kit.sluice, "doctor", "--nvme-path", kit.work, "--out", kit.work / "rates.json"], 400)
 
 
-def train_for_speed(kit, run):
+def train_for_speed(kit, run, name="", more=None):
     model, settings = SPEED[run]
-    kit.train(run, model, LARGE | {"train.steps": 10} | settings)
-    return speed_of(kit, run)
+    kit.train(run + name, model, LARGE | {"train.steps": 10} | settings | (more or {}))
+    return speed_of(kit, run + name)
 
 
 def step_speed(kit):
-    for run in SPEED:
-        train_for_speed(kit, run)
+    plain = {run: train_for_speed(kit, run) for run in SPEED}
+    for run in PRICED_RUNS:
+        for name, settings in PRICED.items():
+            tokens = train_for_speed(kit, run, f"-{name}", settings)
+            note(f"{run}: {name}: {tokens / plain[run]:.3f} of the plain run's tokens/s")
 
 
 def step_peers(kit):

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/comm/cuda_module.hpp"
+#include "runtime/model/attention_choice.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -225,6 +226,36 @@ TEST(GpuProfile, DeterministicAttentionTakesMoreForFewHeads) {
   EXPECT_GT(profile_of(options, 1, DType::kBFloat16).backward_peak, usual.backward_peak);
   EXPECT_EQ(profile_of(options, 1, DType::kFloat32).kept,
             profile_of(gpu_model(ModelType::kGpt2), 1, DType::kFloat32).kept);
+}
+
+// cuDNN keeps what flash attention keeps.
+TEST(GpuProfile, CudnnKeepsTheSameTensors) {
+  for (const ModelType type : {ModelType::kGpt2, ModelType::kLlama}) {
+    ModelOptions options = gpu_model(type);
+    const UnitMemory flash = profile_of(options, 1, DType::kBFloat16);
+    options.attention = AttentionBackend::kCudnn;
+    const UnitMemory cudnn = profile_of(options, 1, DType::kBFloat16);
+    EXPECT_EQ(cudnn.kept, flash.kept);
+    EXPECT_NE(cudnn.backward_peak, flash.backward_peak) << "the call is cuDNN's";
+  }
+}
+
+TEST(GpuProfile, CudnnIsRefusedForWhatItDoesNotTake) {
+  const ModelOptions gpt2 = gpu_model(ModelType::kGpt2);
+  EXPECT_EQ(why_no_cudnn(gpt2, DType::kBFloat16), "");
+  const auto refused = [&](auto change, DType dtype = DType::kFloat16) {
+    ModelOptions options = gpt2;
+    change(options);
+    return !why_no_cudnn(options, dtype).empty();
+  };
+  EXPECT_TRUE(refused([](ModelOptions&) {}, DType::kFloat32));
+  EXPECT_TRUE(refused([](ModelOptions& o) { o.dropout = 0.1; }));
+  EXPECT_TRUE(refused([](ModelOptions& o) { o.explicit_units = false; }));
+  EXPECT_TRUE(refused([](ModelOptions& o) { o.head_dim = 136; }));
+  EXPECT_TRUE(refused([](ModelOptions& o) { o.sliding_window = o.seq - 1; }));
+  EXPECT_FALSE(refused([](ModelOptions& o) { o.sliding_window = o.seq; }));
+  EXPECT_TRUE(refused([](ModelOptions& o) { o.packed_rows = true; }));
+  EXPECT_TRUE(refused([](ModelOptions& o) { o.deterministic = true; }));
 }
 
 // The operators take neither masks of dropout nor odd heads: autograd's block, as without

@@ -1,0 +1,52 @@
+// Which operator computes attention on a GPU, for refusals, plans and runs. Pure.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "base/dtype.hpp"
+#include "runtime/model/model_options.hpp"
+
+namespace sluice {
+
+enum class AttentionOperator { kFlash, kEfficient, kCudnn, kVarlen };
+
+// One call of attention: `packed` rows hold several documents.
+struct AttentionCall {
+  AttentionBackend wanted = AttentionBackend::kFlash;
+  bool fp32 = false;
+  bool packed = false;
+  std::int64_t queries = 0;  // of a sample
+};
+
+// cuDNN takes no sample of one token; the rest of what it does not take is refused before a run
+// (why_no_cudnn). No card's compute capability is asked for: both 16-bit operators need 8.0.
+[[nodiscard]] inline AttentionOperator attention_operator(const AttentionCall& call) {
+  if (call.packed) return AttentionOperator::kVarlen;
+  if (call.fp32) return AttentionOperator::kEfficient;
+  const bool cudnn = call.wanted == AttentionBackend::kCudnn && call.queries > 1;
+  return cudnn ? AttentionOperator::kCudnn : AttentionOperator::kFlash;
+}
+
+// What keeps cuDNN from a model's attention; empty: nothing does.
+[[nodiscard]] inline std::string why_no_cudnn(const ModelOptions& options, DType dtype) {
+  constexpr std::int64_t kMultiple = 8, kLargest = 128;
+  const ModelOptions o = with_defaults(options);
+  if (dtype == DType::kFloat32) return "takes 16 bits, and train.dtype is fp32";
+  if (!o.explicit_units) return "needs explicit blocks, and model.explicit_units is false";
+  if (o.dropout > 0) return "takes no model.dropout";
+  if (o.head_dim % kMultiple != 0 || o.head_dim > kLargest) {
+    return "takes a head_dim that is a multiple of 8 up to 128, which " +
+           std::to_string(o.head_dim) + " is not";
+  }
+  if (o.sliding_window > 0 && o.sliding_window < o.seq) {
+    return "takes no model.sliding_window that is shorter than model.seq";
+  }
+  if (o.packed_rows) return "takes no rows of several documents";
+  if (o.deterministic) {
+    return "adds in any order, and train.deterministic is true";
+  }
+  return "";
+}
+
+}  // namespace sluice
