@@ -148,13 +148,12 @@ struct EntropySlices {
 
 // Softmax cross entropy of fp32 logits [rows, row_stride], the first `vocab` of a row. losses
 // [rows]; a target that is neither a word nor kNoTarget gives NaN. gradient: (softmax - onehot)
-// scale of `dtype`, rows as far apart as those of the logits, which it may replace in fp32; or
-// null. With `scalars` the loss factor there is the scale. Slices are merged in the order of ranks,
-// so losses have the same bits on all ranks. REQUIRES: logits, gradient and their rows are on
-// multiples of 16 bytes.
+// scale of `dtype` replaces the logits, at the beginning of each row. With `scalars` the loss
+// factor there is the scale. Slices are merged in the order of ranks, so losses have the same bits
+// on all ranks. REQUIRES: logits and their rows are on multiples of 16 bytes.
 struct EntropyArgs {
-  const float* logits = nullptr;
-  void* gradient = nullptr;
+  float* logits = nullptr;
+  bool gradient = false;
   float* losses = nullptr;
   const std::int64_t* targets = nullptr;
   DType dtype = DType::kFloat32;

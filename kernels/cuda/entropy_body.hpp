@@ -1,5 +1,5 @@
 // Softmax cross entropy of one row of fp32 logits by one warp: one pass for maximum and sum of
-// exponentials, one for the gradient.
+// exponentials, one that puts the gradient in the place of the logits.
 #pragma once
 
 #include <type_traits>
@@ -70,30 +70,40 @@ SLUICE_BODY float scale_of(const EntropyArgs& a) {
   return a.scalars == nullptr ? a.scale : a.scalars->loss_factor;
 }
 
+// The beginning of a row's gradient, in the place of its logits.
+template <class T>
+SLUICE_BODY T* gradient_row(const EntropyArgs& a, std::int64_t row) {
+  return reinterpret_cast<T*>(a.logits + row * a.row_stride);
+}
+
 // The gradient of a row with a target, (softmax - onehot) scale; p - 1 in double, because near p =
-// 1 the fp32 difference has no correct digits.
+// 1 the fp32 difference has no correct digits. All lanes load their packs before a lane stores: a
+// 16-bit gradient lies in the first half of its row, where other lanes' logits were.
 template <class T>
 SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const MaxSum& all,
                                   const Warp& warp) {
+  constexpr int kSize = Pack<float>::kSize;
   const float* x = a.logits + row * a.row_stride;
-  T* to = static_cast<T*>(a.gradient) + row * a.row_stride;
+  T* to = gradient_row<T>(a, row);
   const std::int64_t target = a.targets[row] - a.slices.first;  // its column
   const float scale = scale_of(a);
   const float factor = quotient(scale, all.sum);
-  warp.each([&](int lane) {
-    for_packs<float>(a.vocab, {lane, kWarp}, [&](std::int64_t i, std::int64_t n) {
-      Pack<float> at = load_pack(x + i, n, true);
-      for (int j = 0; j < Pack<float>::kSize; ++j) {
-        const float e = exp32(at.v[j] - all.max);
-        at.v[j] = e * factor;
-        if (i + j == target) {
-          const double p = static_cast<double>(e) / static_cast<double>(all.sum);
-          at.v[j] = static_cast<float>((p - 1.0) * static_cast<double>(scale));
-        }
-      }
-      store_quad(to + i, at, n);
-    });
-  });
+  for (std::int64_t begin = 0; begin < a.vocab; begin += std::int64_t{kWarp} * kSize) {
+    const auto column = [begin](int lane) { return begin + std::int64_t{lane} * kSize; };
+    warp.each_after(
+        [&](int lane) { return load_pack(x + column(lane), a.vocab - column(lane), true); },
+        [&](int lane, Pack<float> at) {
+          for (int j = 0; j < kSize; ++j) {
+            const float e = exp32(at.v[j] - all.max);
+            at.v[j] = e * factor;
+            if (column(lane) + j == target) {
+              const double p = static_cast<double>(e) / static_cast<double>(all.sum);
+              at.v[j] = static_cast<float>((p - 1.0) * static_cast<double>(scale));
+            }
+          }
+          store_quad(to + column(lane), at, a.vocab - column(lane));
+        });
+  }
 }
 
 SLUICE_BODY MaxSum max_sum_of_columns(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
@@ -147,8 +157,8 @@ SLUICE_BODY void entropy_body(const EntropyArgs& a, std::int64_t row, const Warp
   if (a.targets[row] == kNoTarget) {
     warp.each([&](int lane) {
       if (lane == 0) a.losses[row] = 0;
-      for (std::int64_t i = lane; i < a.vocab && a.gradient != nullptr; i += kWarp) {
-        narrow(0.0F, static_cast<T*>(a.gradient) + row * a.row_stride + i);
+      for (std::int64_t i = lane; i < a.vocab && a.gradient; i += kWarp) {
+        narrow(0.0F, gradient_row<T>(a, row) + i);
       }
     });
     return;
@@ -157,7 +167,7 @@ SLUICE_BODY void entropy_body(const EntropyArgs& a, std::int64_t row, const Warp
   warp.each([&](int lane) {
     if (lane == 0) a.losses[row] = logarithm(whole.all.sum) + (whole.all.max - whole.target);
   });
-  if (a.gradient != nullptr) entropy_gradient<T>(a, row, whole.all, warp);
+  if (a.gradient) entropy_gradient<T>(a, row, whole.all, warp);
 }
 
 SLUICE_BODY void entropy_part_body(const EntropyArgs& a, std::int64_t row, const Warp& warp,

@@ -2,7 +2,8 @@
 // of a butterfly: lane l merges lane l ^ 16, then l ^ 8, ... merge(a, b) has the bits of merge(b,
 // a), so every lane gets the same bits. Values are pairs of floats. `sum` adds. `each` calls
 // f(lane) for the lanes that run here: the thread's own on the device, all in turn on the host. So
-// no variable but a sum's result passes between calls.
+// no variable but a sum's result passes between calls. `each_after` calls g(lane, f(lane)), every
+// lane's f before any lane's g; all lanes of the warp take part.
 #pragma once
 
 #include "kernels/cuda/elements.hpp"
@@ -27,6 +28,13 @@ struct Warp {
   __device__ __forceinline__ void each(Fn f) const {
     f(static_cast<int>(threadIdx.x % kWarp));
   }
+  template <class Fn, class After>
+  __device__ __forceinline__ void each_after(Fn f, After g) const {
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+    const auto value = f(lane);
+    __syncwarp();
+    g(lane, value);
+  }
   template <class Fn>
   __device__ __forceinline__ Two sum(Fn f) const {
     return reduce(f, AddTwo{});
@@ -49,6 +57,12 @@ struct Warp {
   template <class Fn>
   void each(Fn f) const {
     for (int lane = 0; lane < kWarp; ++lane) f(lane);
+  }
+  template <class Fn, class After>
+  void each_after(Fn f, After g) const {
+    decltype(f(0)) values[kWarp];
+    for (int lane = 0; lane < kWarp; ++lane) values[lane] = f(lane);
+    for (int lane = 0; lane < kWarp; ++lane) g(lane, values[lane]);
   }
   template <class Fn>
   [[nodiscard]] Two sum(Fn f) const {

@@ -61,9 +61,8 @@ class ClassifierHead final : public LossHead {
       next = next_piece(row, step, N, input.is_meta());
       const at::Tensor h_CH = h_NH.narrow(0, row, rows);
       const at::Tensor logits_CV = products_.logits_in(scratch, h_CH, weight_VH);
-      const at::Tensor dlogits_CV = sink == nullptr
-                                        ? at::Tensor()
-                                        : products_.gradient_in(scratch, logits_CV, dtype_of(h_NH));
+      const at::Tensor dlogits_CV =
+          sink == nullptr ? at::Tensor() : products_.gradient_in(logits_CV, dtype_of(h_NH));
       sum += entropy_of(logits_CV,
                         {targets_N.narrow(0, row, rows), factor, dlogits_CV,
                          options_.on_gpu ? losses_N.narrow(0, row, rows) : losses_N},
@@ -137,8 +136,8 @@ class ClassifierHead final : public LossHead {
     return empty_tensor({h_NH.size(0)}, c10::ScalarType::Float, h_NH.device());
   }
 
-  // Sum of the losses; 0 on a GPU, which writes the losses of rows. On the host the gradient
-  // replaces the logits, at the beginning of each row.
+  // Sum of the losses; 0 on a GPU, which writes the losses of rows. The gradient replaces the
+  // logits, at the beginning of each row.
   double entropy_of(const at::Tensor& logits, const CrossEntropy& entropy, DType dtype) const {
     if (options_.on_gpu) {
       const device::Entropy gpu{logits,

@@ -66,10 +66,10 @@ cuda::EntropyArgs args_of(const Entropy& entropy) {
   const Tensor& gradient = entropy.gradient;
   const EntropySlice& slice = entropy.slice;
   check(logits.is_cuda() && logits.stride(1) == 1 &&
-            (!gradient.defined() || gradient.strides() == logits.strides()),
-        "a GPU's cross entropy takes rows of one stride");
-  cuda::EntropyArgs args{.logits = static_cast<const float*>(logits.data_ptr()),
-                         .gradient = gradient.defined() ? gradient.data_ptr() : nullptr,
+            (!gradient.defined() || gradient.data_ptr() == logits.data_ptr()),
+        "on a GPU the gradient of cross entropy replaces the logits");
+  cuda::EntropyArgs args{.logits = static_cast<float*>(logits.data_ptr()),
+                         .gradient = gradient.defined(),
                          .losses = numbers(entropy.losses),
                          .targets = static_cast<const std::int64_t*>(data(entropy.targets)),
                          .dtype = gradient.defined() ? dtype_of(gradient) : DType::kFloat32,

@@ -88,8 +88,8 @@ struct EntropySlice {
 };
 
 // Cross entropy of logits [C, V] fp32, whose rows may lie further apart: losses [C] fp32 and, if
-// defined, gradient [C, V] with rows as far apart, in fp32 possibly the logits themselves. With a
-// slice V are its words, and losses are those of all slices. scalars: as in LossFactor.
+// defined, gradient [C, V], whose rows begin where those of the logits do. With a slice V are its
+// words, and losses are those of all slices. scalars: as in LossFactor.
 struct Entropy {
   const at::Tensor& logits;
   const at::Tensor& targets;  // int64 [C]

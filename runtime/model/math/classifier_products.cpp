@@ -41,9 +41,7 @@ std::int64_t ClassifierProducts::chunk_rows(DType dtype) const {
 }
 
 std::int64_t ClassifierProducts::scratch_bytes(std::int64_t rows, DType dtype) const {
-  const bool apart = on_gpu_ && gradient_dtype(dtype) != DType::kFloat32;
-  const std::int64_t each = apart ? 4 + size_of(gradient_dtype(dtype)) : std::int64_t{4};
-  return std::min(rows, chunk_rows(dtype)) * row_stride() * each;
+  return std::min(rows, chunk_rows(dtype)) * row_stride() * 4;
 }
 
 DType ClassifierProducts::gradient_dtype(DType model) const {
@@ -83,16 +81,8 @@ at::Tensor ClassifierProducts::logits_in(const at::Tensor& scratch, const at::Te
   return logits;
 }
 
-at::Tensor ClassifierProducts::gradient_in(const at::Tensor& scratch, const at::Tensor& logits,
-                                           DType model) const {
-  const c10::ScalarType wanted = scalar_type(gradient_dtype(model));
-  if (wanted == c10::ScalarType::Float) return logits;
-  if (!on_gpu_) return logits.view(wanted).narrow(1, 0, logits.size(1));
-  const std::int64_t elems = logits.size(0) * row_stride();
-  return scratch.narrow(0, elems * 4, elems * size_of(model))
-      .view(wanted)
-      .view({logits.size(0), row_stride()})
-      .narrow(1, 0, words_);
+at::Tensor ClassifierProducts::gradient_in(const at::Tensor& logits, DType model) const {
+  return logits.view(scalar_type(gradient_dtype(model))).narrow(1, 0, logits.size(1));
 }
 
 }  // namespace sluice

@@ -19,7 +19,7 @@ class ClassifierProducts {
 
   // Rows of logits held at a time.
   [[nodiscard]] std::int64_t chunk_rows(DType dtype) const;
-  // Scratch of `rows` rows of logits, and of their gradient where that is apart.
+  // Scratch of `rows` rows of logits.
   [[nodiscard]] std::int64_t scratch_bytes(std::int64_t rows, DType dtype) const;
   // Type in which products take d(loss)/d(logits): 16 bits for native 16-bit products.
   [[nodiscard]] DType gradient_dtype(DType model) const;
@@ -33,10 +33,9 @@ class ClassifierProducts {
   // Logits [rows of h, V] = h weight^T, at the beginning of `scratch` (uint8).
   [[nodiscard]] at::Tensor logits_in(const at::Tensor& scratch, const at::Tensor& h,
                                      const at::Tensor& weight) const;
-  // The place of the logits' gradient in the products' type. On the host that of the logits, which
-  // the loss turns into their gradient; on a GPU in 16 bits behind them.
-  [[nodiscard]] at::Tensor gradient_in(const at::Tensor& scratch, const at::Tensor& logits,
-                                       DType model) const;
+  // The gradient of the logits in the products' type, at the beginning of each of their rows: the
+  // loss turns logits into their gradient.
+  [[nodiscard]] at::Tensor gradient_in(const at::Tensor& logits, DType model) const;
 
  private:
   [[nodiscard]] bool converts() const { return matmul_ == MatmulType::kFp32; }

@@ -278,16 +278,16 @@ TEST(GpuProfile, CountsWhatGpuPathsTake) {
   constexpr std::int64_t kTable = 9216LL * 1024;  // elements
   // The order of the tokens; nothing of the rows' size or of the table's.
   EXPECT_EQ(profile_of(options, 0, DType::kBFloat16).backward_peak, 4096 * 4);
-  // A chunk of logits and its gradient lie in scratch. The classifier's gradient has no 16-bit
-  // temporary.
+  // A chunk of logits, which its gradient replaces, lies in scratch. The classifier's gradient has
+  // no 16-bit temporary.
   const UnitMemory head = profile_of(options, 3, DType::kBFloat16);
-  EXPECT_EQ(head.scratch, 2048LL * 9216 * (4 + 2));
+  EXPECT_EQ(head.scratch, 2048LL * 9216 * 4);
   EXPECT_EQ(profile_of(options, 3, DType::kFloat32).scratch, 2048LL * 9216 * 4);
   EXPECT_LT(head.backward_peak, kTable * 2);
   // Rows begin on multiples of 128 elements, and logits stay below 1 GiB.
   ModelOptions wide = options;
   wide.vocab = 200'001;
-  EXPECT_EQ(profile_of(wide, 3, DType::kBFloat16).scratch, 1280LL * 200'064 * 6);
+  EXPECT_EQ(profile_of(wide, 3, DType::kBFloat16).scratch, 1280LL * 200'064 * 4);
   ModelOptions host = options;
   host.on_gpu = false;
   EXPECT_LT(profile_of(host, 0, DType::kBFloat16).backward_peak, kTable);
