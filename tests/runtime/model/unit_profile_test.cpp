@@ -258,18 +258,26 @@ TEST(GpuProfile, CudnnIsRefusedForWhatItDoesNotTake) {
   EXPECT_TRUE(refused([](ModelOptions& o) { o.deterministic = true; }));
 }
 
-// The operators take neither masks of dropout nor odd heads: autograd's block, as without
-// explicit_units.
-TEST(GpuProfile, IsOfAutogradsBlockWhereNoOperatorFits) {
+// Attention by products keeps the host's tensors alone, and its scratch is bounded: scores of all
+// pairs of 8192 tokens would take 4 GiB.
+TEST(GpuProfile, AttentionByProductsKeepsTheHostsTensors) {
   ModelOptions dropping = gpu_model(ModelType::kGpt2);
   dropping.dropout = 0.1;
   ModelOptions odd = gpu_model(ModelType::kLlama);
   odd.head_dim = 68;
   for (ModelOptions options : {dropping, odd}) {
-    EXPECT_FALSE(make_model(options).units[1]->saved_moves());
+    EXPECT_TRUE(make_model(options).units[1]->saved_moves());
+    ModelOptions host = options;
+    host.on_gpu = false;
     const UnitMemory block = profile_of(options, 1, DType::kBFloat16);
-    options.explicit_units = false;
-    EXPECT_EQ(block.kept, profile_of(options, 1, DType::kBFloat16).kept);
+    const std::int64_t kept = profile_of(host, 1, DType::kBFloat16).kept;
+    EXPECT_GE(block.kept, kept);
+    EXPECT_LT(block.kept, kept + 4 * (2 << 20));
+    options.seq = 8192;
+    const UnitMemory of_long = profile_unit(
+        make_model(options), 1, {.micro_batch = 1, .seq = 8192, .dtype = DType::kBFloat16});
+    EXPECT_LT(of_long.backward_peak, 512 << 20);
+    EXPECT_GT(of_long.backward_peak, 128 << 20);
   }
 }
 
