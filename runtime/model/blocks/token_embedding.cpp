@@ -5,11 +5,11 @@
 #include <cstddef>
 
 #include "kernels/cpu/embedding.hpp"
+#include "runtime/model/blocks/explicit_branch.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
 #include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
-#include "runtime/model/math/dropout.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/model/units.hpp"
 
@@ -34,13 +34,16 @@ class TokenEmbedding final : public Unit {
       select_rows(x_BSH, params[0], tokens_BS.flatten());
       if (params.size() > 1) add_positions(call, params[1], x_BSH);
     }
-    return dropout(x_BSH, options_.dropout, call, 0);
+    const DropoutPlace place = dropout_at(call, S);
+    if (place.active()) drop_out(x_BSH, x_BSH, {}, place);
+    return x_BSH;
   }
 
   at::Tensor backward(const UnitCall& call, std::span<const at::Tensor> params,
                       const at::Tensor& tokens_BS, std::unique_ptr<Saved> /*saved*/,
                       const at::Tensor& grad_output, GradSink& sink) override {
-    const at::Tensor grad_BSH = dropout(grad_output, options_.dropout, call, 0).contiguous();
+    const at::Tensor grad_BSH =
+        branch_gradient(grad_output.contiguous(), dropout_at(call, tokens_BS.size(1)));
     const bool gpu = takes_gpu_path(grad_BSH);
     const auto add = [&](int index, const at::Tensor& rows) {
       const GradTarget target = sink.target(index);
@@ -63,6 +66,10 @@ class TokenEmbedding final : public Unit {
   }
 
  private:
+  [[nodiscard]] DropoutPlace dropout_at(const UnitCall& call, std::int64_t seq) const {
+    return {.p = options_.dropout, .call = call, .site = 0, .per_sample = seq * options_.hidden};
+  }
+
   // On the host. Learned positions begin anew in each document.
   void look_up(const UnitCall& call, std::span<const at::Tensor> params,
                const at::Tensor& tokens_BS, const at::Tensor& x_BSH) const {
