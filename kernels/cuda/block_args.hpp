@@ -82,7 +82,7 @@ struct RopeTokens {
 // The masks of fill_dropout_mask for [rows, columns] that are elements of samples: element i of the
 // whole is `first` + i, its sample (first + i) / per_sample, and its place in the sample's stream
 // `offset` + (first + i) % per_sample. The stream is hash_stream({step, first_sample + sample,
-// site}).
+// site}). With `scalars` the step there is the step.
 struct MaskPlace {
   std::uint64_t threshold = 0;  // dropout_threshold(p); 0: nothing is dropped
   float keep = 1;               // 1 / (1 - p)
@@ -93,6 +93,7 @@ struct MaskPlace {
   std::int64_t per_sample = 1;
   std::int64_t first = 0;
   std::int64_t offset = 0;
+  const StepScalars* scalars = nullptr;
 };
 
 // The end of a block's branch: out = residual + dropout(x + bias), [rows, columns]. bias and

@@ -17,7 +17,8 @@ struct StreamPlace {
 };
 
 SLUICE_BODY std::uint64_t sample_stream(const MaskPlace& m, std::uint64_t sample) {
-  std::uint64_t stream = isa::with_part<MaskTag>(isa::kStreamStart, m.step);
+  const std::uint64_t step = m.scalars == nullptr ? m.step : m.scalars->step;
+  std::uint64_t stream = isa::with_part<MaskTag>(isa::kStreamStart, step);
   stream = isa::with_part<MaskTag>(stream, m.first_sample + sample);
   return isa::with_part<MaskTag>(stream, m.site);
 }

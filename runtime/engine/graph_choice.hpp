@@ -28,7 +28,6 @@ inline constexpr std::int64_t kMostGraphs = 1024;
 [[nodiscard]] inline std::string why_no_graphs(const EngineOptions& options,
                                                std::int64_t micro_batches) {
   if (options.train.cuda_graphs == GraphChoice::kNever) return "train.cuda_graphs is never";
-  if (options.model.dropout > 0) return "masks of model.dropout depend on the step";
   if (!options.model.explicit_units) return "libtorch's autograd runs the blocks";
   if (options.model.packed_rows) return "the documents of rows differ from step to step";
   if (options.offload.activations != Tier::kDevice) return "offload.activations moves tensors";

@@ -259,11 +259,16 @@ def of_ranks(answer):
 
 def check_graphs(place):
     """With a loss factor that changes in every step."""
+    return [f"{family}: {what}" for family in ("llama", "gpt2 with dropout") for what in graph_problems(place, family)]
+
+
+def graph_problems(place, family):
+    name = "graphs-" + family.replace(" ", "-")
     settings = {"train.dtype": "fp16", "train.global_batch": 4, "loss_scale.window": 1}
-    found, answer = with_and_without_graphs(place, "graphs", MODELS["llama"], settings, 1)
+    found, answer = with_and_without_graphs(place, name, MODELS[family], settings, 1)
     if found:
         return found
-    plan = place.command("graphs-plan", ["plan", place.folder / "graphs-auto/config.yaml", "--profile", "h100-sxm"])
+    plan = place.command(f"{name}-plan", ["plan", place.folder / f"{name}-auto/config.yaml", "--profile", "h100-sxm"])
     planned = re.search(r"launched as (\d+) graphs", " ".join(plan.text.split()))
     if not planned:
         return [f"no word of graphs in the plan:\n{training.tail(plan.text)}"]
@@ -279,7 +284,7 @@ def check_graphs(place):
 def check_graphs_pipeline(place):
     """Each schedule, pieces of unequal length, full recomputation, data-parallel ranks."""
     found = []
-    for schedule, family, more, ranks in (("1f1b", "gpt2", {"recompute.mode": "full"}, 2), ("gpipe", "llama", {}, 4),
+    for schedule, family, more, ranks in (("1f1b", "gpt2 with dropout", {"recompute.mode": "full"}, 2), ("gpipe", "llama", {}, 4),
                                            ("interleaved", "llama", {"parallel.virtual_stages": 2}, 2),
                                            ("zero_bubble", "qwen2", {"train.dtype": "fp16", "loss_scale.window": 1}, 2)):
         settings = STAGES | more | {"parallel.schedule": schedule, "train.global_batch": 5 * ranks}
@@ -293,8 +298,9 @@ def check_graphs_pipeline(place):
 def check_no_graphs(place):
     """Steps that do not repeat themselves."""
     found = []
-    for name, family, settings in (("dropout", "gpt2 with dropout", {}), ("documents", "llama", {"data.document_mask": True})):
-        answer = place.train(f"no-graphs-{name}", MODELS[family], settings | {"train.dtype": "bf16", "train.steps": STEPS})
+    for name, model, settings in (("autograd", MODELS["gpt2 with dropout"] | {"explicit_units": False}, {}),
+                                  ("documents", MODELS["llama"], {"data.document_mask": True})):
+        answer = place.train(f"no-graphs-{name}", model, settings | {"train.dtype": "bf16", "train.steps": STEPS})
         found += problems(answer, 1)
         if answer.reports and answer.reports[0]["graph_launches"]:
             found.append(f"{name}: a graph was launched")

@@ -190,6 +190,17 @@ TEST(CudaBodies, DropoutHasTheMasksOfTheCpu) {
           cuda::branch_body<T>(args, row, worker, shape.aligned());
         });
         EXPECT_EQ(got.content(), want.content()) << p.per_sample << ", residual " << residual_too;
+        // A recorded kernel has the mask of the step in memory, not of the one it was recorded in.
+        const cuda::StepScalars now{.step = args.mask.step};
+        const Buffer recorded = x;
+        args.out = recorded.data();
+        args.x = recorded.data();
+        args.mask.step += 9;
+        args.mask.scalars = &now;
+        on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
+          cuda::branch_body<T>(args, row, worker, shape.aligned());
+        });
+        EXPECT_EQ(recorded.content(), want.content());
       }
     }
   });

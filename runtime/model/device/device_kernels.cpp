@@ -104,7 +104,8 @@ cuda::MaskPlace mask_of(const DropoutPlace& place) {
           .site = place.site,
           .per_sample = place.per_sample,
           .first = place.first,
-          .offset = place.offset};
+          .offset = place.offset,
+          .scalars = place.call.scalars};
 }
 
 void norm_forward(const Tensor& y, const Norm& norm) {
