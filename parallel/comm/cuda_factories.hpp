@@ -12,7 +12,8 @@ class Communicator;
 struct CommOptions;
 
 struct NcclSettings {
-  int most_channels = 0;  // of NCCL; 0: its own choice
+  int most_channels = 0;       // of NCCL
+  bool connects_late = false;  // at the first operation
   // The program's failpoint(): the module has a copy of its own, which nobody arms.
   FailpointOutcome (*failpoint)(std::string_view name) = nullptr;
 };

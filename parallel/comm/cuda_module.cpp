@@ -190,7 +190,8 @@ void* cuda_module_symbol(const std::string& name) {
 
 namespace {
 
-std::unique_ptr<Communicator> make_nccl(const CommOptions& options, int most_channels) {
+std::unique_ptr<Communicator> make_nccl(const CommOptions& options, NcclSettings settings) {
+  settings.failpoint = &failpoint;
   const auto make =
       reinterpret_cast<MakeNcclCommunicator*>(cuda_module_symbol(kMakeNcclCommunicator));
   CommOptions control = options;
@@ -200,17 +201,19 @@ std::unique_ptr<Communicator> make_nccl(const CommOptions& options, int most_cha
   std::unique_ptr<Communicator> host = options.size == 1
                                            ? std::move(make_local_communicators(1).front())
                                            : make_gloo_communicator(control);
-  return std::unique_ptr<Communicator>(
-      make(device, host.release(), {.most_channels = most_channels, .failpoint = &failpoint}));
+  return std::unique_ptr<Communicator>(make(device, host.release(), settings));
 }
 
 }  // namespace
 
 std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options) {
-  return make_nccl(options, 0);
+  return make_nccl(options, {.most_channels = kGroupChannels});
 }
 std::unique_ptr<Communicator> make_nccl_link(const CommOptions& options) {
-  return make_nccl(options, kLinkChannels);
+  return make_nccl(options, {.most_channels = kLinkChannels});
+}
+std::unique_ptr<Communicator> make_nccl_world(const CommOptions& options) {
+  return make_nccl(options, {.most_channels = kGroupChannels, .connects_late = true});
 }
 
 }  // namespace sluice

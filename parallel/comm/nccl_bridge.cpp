@@ -66,12 +66,12 @@ class NcclCommunicator final : public Communicator {
     auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     nccl->timeout = options.timeout;
     nccl->config.blocking = 1;
-    if (settings.most_channels > 0) nccl->config.maxCTAs = settings.most_channels;
+    nccl->config.maxCTAs = settings.most_channels;
     store_ = join_rendezvous(options, Clock::now() + options.timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, options.rank, options.size, nccl);
-    // Connects now. A connection at the first operation would block its caller until the peer's
-    // first operation. Pipeline stages that begin with different links would then wait in a circle.
-    group_->eagerConnectSingleDevice(device_);
+    // A connection at the first operation would block its caller until the peer's first operation.
+    // Pipeline stages that begin with different links would then wait in a circle.
+    if (!settings.connects_late) group_->eagerConnectSingleDevice(device_);
   }
 
   ~NcclCommunicator() override {

@@ -374,8 +374,25 @@ def check_batches(place):
             continue
         few, many = (answer.reports[0]["copies"]["host_to_device"] for answer in runs)
         grown = {key: many[key] - few[key] for key in ("behind_copies", "pageable_copies")}
-        if grown != {"behind_copies": 2 * 2 * micro_batches, "pageable_copies": 0}:
+        numbers = settings.get("train.cuda_graphs") != "never"  # the step's numbers are copied too
+        if grown != {"behind_copies": 2 * (2 * micro_batches + numbers), "pageable_copies": 0}:
             found.append(f"{name}: two steps of {micro_batches} micro-batches copy to the device: {grown}")
+    return found
+
+
+def check_communicators(place):
+    """NCCL communicators of the rank with most: one a group (a stage: two links and tied embeddings), none for the world of a mesh
+    whose axes have groups of their own."""
+    found = []
+    for mesh, extra, most in (("two data ranks", {}, 1), ("tensor 2, two data ranks", {}, 2), ("two stages", {"train.global_batch": 4}, 3),
+                              ("two stages, two data ranks", {"train.global_batch": 8}, 4)):
+        ranks, _, keys = MESHES[mesh]
+        settings = keys | {"launch.nproc": ranks, "train.steps": STEPS, "zero.stage": 1, "train.global_batch": 4} | extra
+        answer = place.train(f"communicators-{mesh}".replace(" ", "-").replace(",", ""), MODELS["llama"], settings, gpus=ranks)
+        found += [f"{mesh}: {what}" for what in problems(answer, ranks)]
+        made = max((report["communicators"] for report in answer.reports), default=0)
+        if made != most:
+            found.append(f"{mesh}: a rank made {made} NCCL communicators, {most} are its groups")
     return found
 
 
@@ -388,7 +405,7 @@ def check_full_card(place):
 
 COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_documents,
             check_frozen, check_speculation, check_device_fraction, check_graphs, check_graphs_pipeline, check_no_graphs,
-            check_traced, check_batches, check_full_card)
+            check_traced, check_batches, check_communicators, check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.

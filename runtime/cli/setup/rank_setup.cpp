@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
+#include "parallel/comm/nccl_link.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/model/attention_choice.hpp"
 #include "runtime/observe/nvtx.hpp"
@@ -48,7 +49,12 @@ MeshComms connect(const LoadedConfig& config, const RankEnvironment& rank) {
   const CommKind kind = runs_on_gpu(config.run)                       ? CommKind::kNccl
                         : config.run.launch.backend == Backend::kGloo ? CommKind::kGloo
                                                                       : CommKind::kCpu;
-  return make_mesh_comms(mesh, rank.rank, make_process_world(options, kind), mesh_needs(config.run),
+  const bool one_axis =
+      mesh.size(MeshAxis::kData) == mesh.world() || mesh.size(MeshAxis::kTensor) == mesh.world();
+  std::unique_ptr<Communicator> world = kind == CommKind::kNccl && !one_axis
+                                            ? make_nccl_world(options)
+                                            : make_process_world(options, kind);
+  return make_mesh_comms(mesh, rank.rank, std::move(world), mesh_needs(config.run),
                          make_process_factory(options, kind));
 }
 

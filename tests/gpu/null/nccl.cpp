@@ -19,6 +19,7 @@ Channel& of(ncclComm_t comm) { return *reinterpret_cast<Channel*>(comm); }
 
 ncclResult_t joined(ncclComm_t* comm, int size, const ncclUniqueId& id, int rank) {
   if (rank < 0 || rank >= size) return ncclInvalidArgument;
+  count_communicator();
   *comm = reinterpret_cast<ncclComm_t>(new Channel{id.internal, rank, size});
   return ncclSuccess;
 }

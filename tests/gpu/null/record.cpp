@@ -48,7 +48,8 @@ struct Record {
   std::array<CopySum, kDirectionNames.size()> copies{};
   std::map<std::string, MessageSum> messages;
   std::vector<std::string> faults;
-  std::int64_t queries = 0, stream_waits = 0, fault_count = 0, graph_launches = 0;
+  std::int64_t queries = 0, stream_waits = 0, communicators = 0, fault_count = 0,
+               graph_launches = 0;
   std::set<const void*> open;  // streams that were given kernels since the host waited
   std::size_t device_peak = 0, pinned_peak = 0;
   bool used = false;
@@ -180,6 +181,7 @@ std::string as_json(const Record& all) {
   write_counts(out, "default_stream", kWorkNames, all.default_stream);
   write_counts(out, "host_waits", kWaitNames, all.waits);
   write_copies(out, all);
+  out << ",\n  \"communicators\": " << all.communicators;
   write_messages(out, all);
   write_channels(out);
   out << ",\n  \"graph_launches\": " << all.graph_launches;
@@ -293,6 +295,10 @@ void count_stream_wait() {
 
 void count_query() {
   with_record([](Record& all) { ++all.queries; });
+}
+
+void count_communicator() {
+  with_record([](Record& all) { ++all.communicators; });
 }
 
 void count_message(const char* kind, std::size_t bytes) {

@@ -47,6 +47,7 @@ void count_wait(Wait wait);
 [[nodiscard]] bool has_open_work(const void* stream);
 void count_stream_wait();  // of a stream for an event; the host goes on
 void count_query();        // of a stream or an event, without waiting
+void count_communicator();
 void count_message(const char* kind, std::size_t bytes);
 // A name without a body of its own: it does nothing and reports success.
 void count_stub(const char* name);
