@@ -278,6 +278,8 @@ def step_mesh(kit):
         kit.train(f"cpu-{name}", model, TINY | settings | {"launch.backend": "gloo", "launch.nproc": count})
         ranks_on_one_card(kit, f"nccl-{name}", model, settings, count)
         same(kit, f"nccl-{name}", f"cpu-{name}", 1e-4)
+    ranks_on_one_card(kit, "nccl-pipeline-no-graphs", "gpt2", stages | {"train.cuda_graphs": "never"})
+    same(kit, "nccl-pipeline-no-graphs", "nccl-pipeline", 1e-5)
 
 
 def step_memory(kit):
