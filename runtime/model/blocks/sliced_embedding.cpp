@@ -143,7 +143,7 @@ class SlicedEmbedding final : public Unit {
       const Tensor positions = gpu_positions(call, x_BSH.size(0), own, x_BSH.device());
       const Tensor learned_BSH = empty_tensor(x_BSH.sizes(), x_BSH.scalar_type(), x_BSH.device());
       device::look_up_tokens(learned_BSH.view({-1, options_.hidden}), table, positions,
-                             whole(table));
+                             device::TokenTable::whole(table));
       x_BSH.add_(learned_BSH);
     } else if (call.documents == nullptr) {
       x_BSH.add_(table.narrow(0, call.first_position + own.first, own.count));
@@ -156,10 +156,6 @@ class SlicedEmbedding final : public Unit {
             });
       }
     }
-  }
-
-  static device::TokenTable whole(const Tensor& table) {
-    return {{0, table.size(0)}, table.size(0)};
   }
 
   // Of the rank's tokens, int64 [B own.count] on the device.

@@ -126,8 +126,8 @@ class TokenEmbedding final : public Unit {
 
   void select_rows(const at::Tensor& out_BSH, const at::Tensor& table,
                    const at::Tensor& rows) const {
-    const std::int64_t words = table.size(0);
-    device::look_up_tokens(out_BSH.view({-1, options_.hidden}), table, rows, {{0, words}, words});
+    device::look_up_tokens(out_BSH.view({-1, options_.hidden}), table, rows,
+                           device::TokenTable::whole(table));
   }
   static std::span<const std::int64_t> ids(const at::Tensor& tokens) {
     return {host_data<std::int64_t>(tokens), static_cast<std::size_t>(tokens.numel())};

@@ -107,6 +107,9 @@ void cross_entropy(const Entropy& entropy);
 struct TokenTable {
   Slice own;
   std::int64_t words = 0;  // of all ranks
+
+  // The rank has all `rows`.
+  static TokenTable whole(const at::Tensor& rows) { return {{0, rows.size(0)}, rows.size(0)}; }
 };
 // out [N, H] = rows [own.count, H] of `tokens` [N], zeros for those of other ranks.
 void look_up_tokens(const at::Tensor& out, const at::Tensor& rows, const at::Tensor& tokens,
