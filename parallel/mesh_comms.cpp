@@ -11,13 +11,6 @@
 namespace sluice {
 namespace {
 
-constexpr char kActivations[] = "activations";
-constexpr char kGradients[] = "gradients";
-
-bool is_link(const std::string& group) {
-  return group.starts_with(kActivations) || group.starts_with(kGradients);
-}
-
 std::unique_ptr<Communicator> alone() { return std::move(make_local_communicators(1).front()); }
 
 Mesh data_mesh(int size) { return Mesh({.data = size}, size); }
@@ -47,12 +40,12 @@ struct MeshComms::State {
     return owned.back().get();
   }
 
-  // Makes the group of `ranks` if this rank is a member; returns null otherwise.
-  Communicator* group(const std::string& name, const std::vector<int>& ranks,
-                      const CommFactory& factory) {
-    for (std::size_t i = 0; i < ranks.size(); ++i) {
-      if (ranks[i] != mesh.world_rank(at)) continue;
-      return own(factory(name, ranks, static_cast<int>(i)));
+  // Makes the group if this rank is a member; returns null otherwise.
+  Communicator* make(MeshGroup group, const CommFactory& factory) {
+    for (std::size_t i = 0; i < group.world_ranks.size(); ++i) {
+      if (group.world_ranks[i] != mesh.world_rank(at)) continue;
+      group.rank = static_cast<int>(i);
+      return own(factory(group));
     }
     return nullptr;
   }
@@ -60,17 +53,19 @@ struct MeshComms::State {
   Communicator* axis(MeshAxis along, const CommFactory& factory) {
     if (mesh.size(along) == mesh.world()) return world;
     const int rank = mesh.world_rank(at);
-    return group(mesh.group_name(along, rank), mesh.group(along, rank), factory);
+    return make({.name = mesh.group_name(along, rank), .world_ranks = mesh.group(along, rank)},
+                factory);
   }
 
-  // The link from stage `from` to stage `to` at this rank's (tp, dp).
-  Communicator* link(const std::string& what, int from, int to, const CommFactory& factory) {
+  // Two stages at this rank's (tp, dp).
+  [[nodiscard]] MeshGroup pair(const std::string& what, int from, int to, GroupKind kind) const {
     MeshCoordinates sender = at;
     MeshCoordinates receiver = at;
     sender.pp = from;
     receiver.pp = to;
-    return group(what + ".pp" + std::to_string(from) + "-" + std::to_string(to) + across(at),
-                 {mesh.world_rank(sender), mesh.world_rank(receiver)}, factory);
+    return {.name = what + ".pp" + std::to_string(from) + "-" + std::to_string(to) + across(at),
+            .world_ranks = {mesh.world_rank(sender), mesh.world_rank(receiver)},
+            .kind = kind};
   }
 
   // Activations go from stage s to stage s + 1, gradients from s + 1 to s.
@@ -79,8 +74,8 @@ struct MeshComms::State {
     if (stages == 1) return;
     for (int s = 0; s < (wraps ? stages : stages - 1); ++s) {
       const int next = (s + 1) % stages;
-      Communicator* forward = link(kActivations, s, next, factory);
-      Communicator* backward = link(kGradients, next, s, factory);
+      Communicator* forward = make(pair("activations", s, next, GroupKind::kLink), factory);
+      Communicator* backward = make(pair("gradients", next, s, GroupKind::kLink), factory);
       if (at.pp == s) {
         links.activations_out = forward;
         links.gradients_in = backward;
@@ -99,7 +94,9 @@ struct MeshComms::State {
     // The tied group is never the world's Communicator, even if the world has only these two ranks.
     // The two stages reduce the shared gradient at different points of their programs, and all
     // operations of one Communicator need the same order on both.
-    if (needs.tied && stages > 1) tied = link("tied", 0, stages - 1, factory);
+    if (needs.tied && stages > 1) {
+      tied = make(pair("tied", 0, stages - 1, GroupKind::kCollective), factory);
+    }
     make_links(needs.wraps, factory);
   }
 
@@ -154,12 +151,12 @@ MeshComms make_mesh_comms(const Mesh& mesh, int world_rank, std::unique_ptr<Comm
 std::vector<MeshComms> make_local_mesh_comms(const Mesh& mesh, MeshNeeds needs,
                                              std::chrono::milliseconds timeout) {
   std::map<std::string, std::vector<std::unique_ptr<Communicator>>> groups;
-  const CommFactory factory = [&](const std::string& name, const std::vector<int>& ranks,
-                                  int rank) {
-    auto& group = groups[name];
-    if (group.empty())
-      group = make_local_communicators(static_cast<int>(ranks.size()), timeout, name);
-    return std::move(nth(group, rank));
+  const CommFactory factory = [&](const MeshGroup& of) {
+    auto& group = groups[of.name];
+    if (group.empty()) {
+      group = make_local_communicators(static_cast<int>(of.world_ranks.size()), timeout, of.name);
+    }
+    return std::move(nth(group, of.rank));
   };
   auto worlds = make_local_communicators(mesh.world(), timeout, "world");
   std::vector<MeshComms> all;
@@ -189,19 +186,19 @@ std::unique_ptr<Communicator> make_process_world(const CommOptions& options, Com
 CommFactory make_process_factory(const CommOptions& world, CommKind kind) {
   // The first group connects. Shared by the copies of the factory.
   auto rendezvous = std::make_shared<std::shared_ptr<Rendezvous>>();
-  return
-      [world, kind, rendezvous](const std::string& group, const std::vector<int>& ranks, int rank) {
-        if (ranks.size() == 1 && kind != CommKind::kNccl) return alone();
-        if (!*rendezvous && ranks.size() > 1) *rendezvous = connect_rendezvous(world);
-        CommOptions options = world;
-        options.rendezvous = *rendezvous;
-        options.group = group;
-        options.rank = rank;
-        options.size = static_cast<int>(ranks.size());
-        options.serves_rendezvous = false;
-        if (kind == CommKind::kNccl && is_link(group)) return make_nccl_link(options);
-        return make_process_world(options, kind);
-      };
+  return [world, kind, rendezvous](const MeshGroup& group) {
+    const std::size_t size = group.world_ranks.size();
+    if (size == 1 && kind != CommKind::kNccl) return alone();
+    if (!*rendezvous && size > 1) *rendezvous = connect_rendezvous(world);
+    CommOptions options = world;
+    options.rendezvous = *rendezvous;
+    options.group = group.name;
+    options.rank = group.rank;
+    options.size = static_cast<int>(size);
+    options.serves_rendezvous = false;
+    const bool nccl_link = kind == CommKind::kNccl && group.kind == GroupKind::kLink;
+    return nccl_link ? make_nccl_link(options) : make_process_world(options, kind);
+  };
 }
 
 }  // namespace sluice

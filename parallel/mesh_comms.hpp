@@ -32,10 +32,22 @@ struct MeshNeeds {
   bool wraps = false;  // virtual stages: the last stage sends to the first
 };
 
-// Makes one group. Collective over `world_ranks`; this process is world_ranks[rank_in_group].
-// Returns when all members have joined. A group of one rank needs memory of the others' kind.
-using CommFactory = std::function<std::unique_ptr<Communicator>(
-    const std::string& group, const std::vector<int>& world_ranks, int rank_in_group)>;
+enum class GroupKind {
+  kCollective,
+  kLink,  // rank 0 sends and rank 1 receives (PipelineLinks)
+};
+
+// A group of the mesh. This process is world_ranks[rank].
+struct MeshGroup {
+  std::string name;
+  std::vector<int> world_ranks;
+  int rank = 0;
+  GroupKind kind = GroupKind::kCollective;
+};
+
+// Makes one group. Collective over its ranks. Returns when all members have joined. A group of one
+// rank needs memory of the others' kind.
+using CommFactory = std::function<std::unique_ptr<Communicator>(const MeshGroup& group)>;
 
 // Movable. The destructor ends the owned groups in reverse order, the world last. During stack
 // unwinding it first aborts all of them, so that peers fail soon in whichever group they wait.

@@ -71,20 +71,23 @@ TEST_P(MeshCommsOf, GroupsAreMadeInAnOrderThatCannotDeadlock) {
   std::mutex mutex;
   std::map<std::string, Group> groups;
   std::map<std::string, std::vector<int>> members;
-  const CommFactory factory = [&](const std::string& name, const std::vector<int>& ranks,
-                                  int rank) {
+  const CommFactory factory = [&](const MeshGroup& of) {
     std::unique_ptr<Communicator> own;
     {
       const std::lock_guard lock(mutex);
-      Group& group = groups[name];
+      Group& group = groups[of.name];
+      const auto size = static_cast<int>(of.world_ranks.size());
       if (group.empty()) {
-        group = make_local_communicators(static_cast<int>(ranks.size()), kPatience, name);
-        members[name] = ranks;
+        group = make_local_communicators(size, kPatience, of.name);
+        members[of.name] = of.world_ranks;
       }
-      EXPECT_EQ(members[name], ranks) << name << " is the name of two groups";
-      own = std::move(group[static_cast<std::size_t>(rank)]);
+      EXPECT_EQ(members[of.name], of.world_ranks) << of.name << " is the name of two groups";
+      EXPECT_EQ(of.kind == GroupKind::kLink,
+                of.name.starts_with("activations") || of.name.starts_with("gradients"))
+          << of.name;
+      own = std::move(group[static_cast<std::size_t>(of.rank)]);
     }
-    EXPECT_NE(own, nullptr) << "rank " << rank << " of " << name << " comes twice";
+    EXPECT_NE(own, nullptr) << "rank " << of.rank << " of " << of.name << " comes twice";
     own->barrier();
     return own;
   };
