@@ -321,7 +321,8 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
     shape.batch_bytes += Documents::device_bytes(options.train.micro_batch, spec.options.seq);
   }
   shape.constant_bytes = spec.constant_bytes();
-  shape.library_bytes = spec.options.on_gpu ? kCublasWorkspaces : 0;
+  shape.on_gpu = spec.options.on_gpu;
+  shape.library_bytes = shape.on_gpu ? kCublasWorkspaces : 0;
   // Graphs find each micro-batch in a buffer of its own; the program counts one.
   const bool loads = spec.part.begins_model() || spec.part.ends_model();
   if (loads && launches_graphs(options, micro_batches_of(options))) {

@@ -332,8 +332,7 @@ void StepWriter::write_end() {
 // only while the head runs, so that a backward's temporaries use the memory too. On the host it is
 // small, and a slot costs no pages that the system has to make again.
 Program write_smaller(const StepShape& shape, Kind kind) {
-  const bool on_gpu = shape.library_bytes > 0;
-  if (!on_gpu) return StepWriter(shape, {kind, HeadScratch::kSlot}).write();
+  if (!shape.on_gpu) return StepWriter(shape, {kind, HeadScratch::kSlot}).write();
   Program taken = StepWriter(shape, {kind, HeadScratch::kTaken}).write();
   if (kind == Kind::kEvaluate && !shape.frozen) return taken;  // the arena is the training's
   Program slot = StepWriter(shape, {kind, HeadScratch::kSlot}).write();
