@@ -20,7 +20,6 @@ namespace {
 
 using at::Tensor;
 
-constexpr std::int64_t kScratchBytes = std::int64_t{256} << 20;
 // Queries of a block, where a head's scores fit: more would compute scores above the diagonal in
 // vain, fewer make thin products.
 constexpr std::int64_t kQueries = 512;
@@ -30,7 +29,7 @@ bool is_wide(const AttentionInput& in) { return in.q.scalar_type() == c10::Scala
 
 // How a call is cut.
 struct Cut {
-  Cut(const AttentionInput& in, bool backward)
+  Cut(const AttentionInput& in, std::int64_t bytes, bool backward)
       : seq(in.q.size(2)),
         group(in.q.size(1) / in.k.size(1)),
         heads(in.q.size(0) * in.k.size(1)),
@@ -45,8 +44,8 @@ struct Cut {
       return group * (queries * keys * score + seq * row) + keys * key;
     };
     queries = std::min(seq, kQueries);
-    while (head_bytes() > kScratchBytes && queries > kFewestQueries) queries /= 2;
-    const std::int64_t most = std::max<std::int64_t>(1, kScratchBytes / head_bytes());
+    while (head_bytes() > bytes && queries > kFewestQueries) queries /= 2;
+    const std::int64_t most = std::max<std::int64_t>(1, bytes / head_bytes());
     const std::int64_t chunks = (heads + most - 1) / most;
     chunk = (heads + chunks - 1) / chunks;
   }
@@ -105,14 +104,21 @@ void multiply(Tensor sum, const Tensor& a, const Tensor& b, bool accumulate = fa
 
 class ChunkRun {
  public:
-  ChunkRun(const AttentionInput& in, const Cut& cut, const Scratch& scratch, std::int64_t first)
-      : in_(in),
-        cut_(cut),
-        at_(scratch),
+  struct Parts {
+    const AttentionInput& in;
+    const Cut& cut;
+    const Scratch& scratch;
+    const ProductKernels& kernels;
+  };
+  ChunkRun(const Parts& parts, std::int64_t first)
+      : in_(parts.in),
+        cut_(parts.cut),
+        at_(parts.scratch),
+        kernels_(parts.kernels),
         chunk_{.first = first,
-               .heads = std::min(cut.chunk, cut.heads - first),
-               .kv_heads = in.k.size(1),
-               .seq = cut.seq} {}
+               .heads = std::min(cut_.chunk, cut_.heads - first),
+               .kv_heads = in_.k.size(1),
+               .seq = cut_.seq} {}
 
   void forward(const Tensor& out) const {
     copy(false, {queries_of(in_.q, at_.q), keys_of(in_.k, at_.k), keys_of(in_.v, at_.v)});
@@ -194,8 +200,7 @@ class ChunkRun {
   // [B, heads, S, D] of any strides between tokens and samples.
   [[nodiscard]] static cuda::HeadRows lying(const Tensor& x, const Tensor& packed,
                                             std::int64_t rows, std::int64_t group) {
-    check(x.is_cuda() && x.stride(3) == 1 && x.stride(1) == x.size(3),
-          "the heads of a token lie side by side");
+    check(x.stride(3) == 1 && x.stride(1) == x.size(3), "the heads of a token lie side by side");
     return {.tokens = x.data_ptr(),
             .sample_stride = x.stride(0),
             .token_stride = x.stride(2),
@@ -218,6 +223,7 @@ class ChunkRun {
                         .head_dim = in_.q.size(3),
                         .width = cut_.width};
     std::copy(tensors.begin(), tensors.end(), args.of);
+    if (kernels_.copy_heads != nullptr) return kernels_.copy_heads(args, back, {});
     block_kernels().copy_heads(args, back, stream_of(in_.q));
   }
 
@@ -242,22 +248,24 @@ class ChunkRun {
       args.positions = in_.documents->positions(in_.q.device()).data_ptr<std::int64_t>();
     }
     if (in_.dropout.active()) args.mask = mask_of(in_.dropout);
+    if (kernels_.attention_scores != nullptr) return kernels_.attention_scores(args, {});
     block_kernels().attention_scores(args, stream_of(in_.q));
   }
 
   const AttentionInput& in_;
   const Cut& cut_;
   const Scratch& at_;
+  const ProductKernels& kernels_;
   const cuda::HeadChunk chunk_;
 };
 
 template <class Fn>
-void for_chunks(const AttentionInput& in, bool backward, Fn f) {
-  const Cut cut(in, backward);
+void for_chunks(const AttentionInput& in, const ProductKernels& kernels, bool backward, Fn f) {
+  const Cut cut(in, kernels.scratch_bytes, backward);
   const Scratch scratch(in, cut, backward);
   if (in.q.is_meta()) return;
   for (std::int64_t first = 0; first < cut.heads; first += cut.chunk) {
-    f(ChunkRun(in, cut, scratch, first));
+    f(ChunkRun({in, cut, scratch, kernels}, first));
   }
 }
 
@@ -268,17 +276,17 @@ bool needs_products(const AttentionInput& in) {
   return in.dropout.active() || in.q.size(3) % kMultiple != 0 || in.q.size(3) > kLargest;
 }
 
-AttentionResult product_attention(const AttentionInput& in) {
+AttentionResult product_attention(const AttentionInput& in, const ProductKernels& kernels) {
   const std::int64_t B = in.q.size(0), heads = in.q.size(1), S = in.q.size(2), D = in.q.size(3);
   const Tensor out =
       empty_tensor({B, S, heads, D}, in.q.scalar_type(), in.q.device()).transpose(1, 2);
-  for_chunks(in, false, [&](const ChunkRun& chunk) { chunk.forward(out); });
+  for_chunks(in, kernels, false, [&](const ChunkRun& chunk) { chunk.forward(out); });
   return {out};
 }
 
 void product_attention_backward(const AttentionInput& in, const Tensor& grad_output,
-                                const AttentionHeads& grads) {
-  for_chunks(in, true, [&](const ChunkRun& chunk) { chunk.backward(grad_output, grads); });
+                                const AttentionHeads& grads, const ProductKernels& kernels) {
+  for_chunks(in, kernels, true, [&](const ChunkRun& chunk) { chunk.backward(grad_output, grads); });
 }
 
 }  // namespace sluice::device

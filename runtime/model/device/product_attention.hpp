@@ -5,7 +5,7 @@
 // A chunk is some key heads, of one sample or of several. Their q, k and v are packed side by side,
 // padded to whole packs of 16 bytes, the query heads that share a key head as further rows. A block
 // of queries then takes a product for the scores (fp32), a kernel for softmax and dropout, and a
-// product with v (added in fp32, rounded once). Scratch is bounded by kScratchBytes; a single head
+// product with v (added in fp32, rounded once). Scratch is bounded by scratch_bytes; a single head
 // of a very long sequence may take more.
 //
 // Backward makes the scores again from q and k, so nothing is kept besides. Every sum has one
@@ -13,6 +13,7 @@
 // that computes nothing; not run on a card.
 #pragma once
 
+#include "runtime/model/device/cuda_kernels.hpp"
 #include "runtime/model/math/explicit_attention.hpp"
 
 namespace sluice::device {
@@ -20,8 +21,17 @@ namespace sluice::device {
 // The fused operators do not take it.
 [[nodiscard]] bool needs_products(const AttentionInput& in);
 
-[[nodiscard]] AttentionResult product_attention(const AttentionInput& in);
+// What runs the kernels. Null: the CUDA module, on the current stream. A test has the bodies of the
+// kernels on the host, and tensors there.
+struct ProductKernels {
+  decltype(cuda::launch_copy_heads)* copy_heads = nullptr;
+  decltype(cuda::launch_attention_scores)* attention_scores = nullptr;
+  std::int64_t scratch_bytes = std::int64_t{256} << 20;
+};
+
+[[nodiscard]] AttentionResult product_attention(const AttentionInput& in,
+                                                const ProductKernels& kernels = {});
 void product_attention_backward(const AttentionInput& in, const at::Tensor& grad_output,
-                                const AttentionHeads& grads);
+                                const AttentionHeads& grads, const ProductKernels& kernels = {});
 
 }  // namespace sluice::device
