@@ -13,6 +13,7 @@
 #include "runtime/launch/launcher.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/model/counting_allocator.hpp"
+#include "runtime/plan/nccl_memory.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/program/write/step_writer.hpp"
 #include "runtime/run/machine.hpp"
@@ -66,12 +67,16 @@ std::unique_ptr<Engine> UseRank::make_engine(const EngineOptions& given) {
   const StepPlan plan = plan_step(options, model);
   const Program program =
       plan.decoding ? write_decode_step(*plan.decoding) : write_eval_step(plan.shape);
-  const MemoryPlan memory = plan_memory(program, rank_budgets(run, place_of(run, rank_)));
+  const RunPlace place = place_of(run, rank_);
+  const MemoryPlan memory =
+      plan_memory(program, rank_budgets(run, place),
+                  place.on_gpu ? nccl_buffer_bytes(plan.shape, place.local_ranks) : 0);
   check_budget(plan, memory);
   const at::Device device = device_of(run, rank_);
   if (device.is_cuda()) {
     check_card(plan, memory, available_bytes(device), device.index());
-    if (run.memory.device > 0) limit_reserved_bytes(device, run.memory.device);
+    const std::int64_t nccl = memory.of(Tier::kDevice).nccl;
+    if (run.memory.device > 0) limit_reserved_bytes(device, run.memory.device - nccl);
   }
   watchdog_.set_phase("reading weights");
   options.out_of_memory = [](const StepPlan& step, const Program& held,

@@ -23,10 +23,12 @@ Json tags_json(const TagBytes& tags) {
 Json tier_json(const TierPlan& tier) {
   Json tags = Json::object();
   for (const auto& [tag, bytes] : tier.by_tag) tags[tag] = bytes;
-  return {{"peak", tier.peak},
-          {"budget", tier.budget > 0 ? Json(tier.budget) : Json(nullptr)},
-          {"fits", tier.fits()},
-          {"by_tag", tags}};
+  Json json{{"peak", tier.peak},
+            {"budget", tier.budget > 0 ? Json(tier.budget) : Json(nullptr)},
+            {"fits", tier.fits()},
+            {"by_tag", tags}};
+  if (tier.nccl > 0) json["nccl_estimate"] = tier.nccl;
+  return json;
 }
 
 Json tiers_json(const StagePlan& plan) {

@@ -14,6 +14,7 @@ std::string plan_json(const StepPlan& plan, const Program& program, const Memory
     Json& row = json["tiers"][std::string(name_of(tier))];
     row["peak"] = of.peak;
     row["budget"] = of.budget;
+    if (of.nccl > 0) row["nccl_estimate"] = of.nccl;
     row["by_tag"] = Json::object();
     for (const auto& [tag, bytes] : of.by_tag) row["by_tag"][tag] = bytes;
   }

@@ -64,10 +64,10 @@ std::string wrap_list(const std::vector<std::string>& things, std::size_t indent
 std::string budget_words(const TierPlan& tier) {
   if (tier.budget == 0) return "no budget";
   if (tier.fits()) {
-    return "budget " + format_bytes(tier.budget) + ", " + format_bytes(tier.budget - tier.peak) +
+    return "budget " + format_bytes(tier.budget) + ", " + format_bytes(tier.budget - tier.need()) +
            " to spare";
   }
-  return "budget " + format_bytes(tier.budget) + ", " + format_bytes(tier.peak - tier.budget) +
+  return "budget " + format_bytes(tier.budget) + ", " + format_bytes(tier.need() - tier.budget) +
          " TOO MUCH";
 }
 
@@ -80,7 +80,7 @@ std::string tier_table(const RunPlan& plan, Tier tier) {
   for (const PhaseMemory& phase : phases) highest = std::max(highest, phase.peak);
   const std::int64_t beside = memory.peak - highest;
   std::string text = line("%s: %s a rank, %s\n", std::string(name_of(tier)).c_str(),
-                          format_bytes(memory.peak).c_str(), budget_words(memory).c_str());
+                          format_bytes(memory.need()).c_str(), budget_words(memory).c_str());
   const auto row = [&](std::string_view name, auto bytes_of) {
     std::string cells;
     bool any = false;
@@ -102,6 +102,7 @@ std::string tier_table(const RunPlan& plan, Tier tier) {
     return rest;
   });
   row("peak", [beside](const PhaseMemory& phase) { return phase.peak + beside; });
+  row(kNcclBuffers, [&memory](const PhaseMemory&) { return memory.nccl; });
   return text;
 }
 

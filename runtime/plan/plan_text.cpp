@@ -144,6 +144,9 @@ class Table {
       return unused;
     });
     row("peak", [](const TierPlan& tier) { return tier.peak; });
+    if (memory_.of(Tier::kDevice).nccl > 0) {
+      row(std::string(kNcclBuffers), [](const TierPlan& tier) { return tier.nccl; });
+    }
     if (std::any_of(shown_.begin(), shown_.end(),
                     [&](Tier t) { return memory_.of(t).budget > 0; })) {
       row("budget", [](const TierPlan& tier) { return tier.budget; });
@@ -198,8 +201,9 @@ std::string complaint(const StepPlan& plan, const MemoryPlan& memory, Tier tier)
   const TierPlan& need = memory.of(tier);
   const int ranks = memory.budgets.ranks_of_host;
   std::string text = "memory." + std::string(name_of(tier)) + ": a step needs " +
-                     format_bytes(need.peak) + " a rank, " + format_bytes(need.peak - need.budget) +
-                     " more than the budget of " + format_bytes(need.budget);
+                     format_bytes(need.need()) + " a rank, " +
+                     format_bytes(need.need() - need.budget) + " more than the budget of " +
+                     format_bytes(need.budget);
   if (tier != Tier::kDevice && ranks > 1) {
     text += ", its share of the host's (" + std::to_string(ranks) + " ranks)";
   }
@@ -213,7 +217,7 @@ bool MemoryPlan::fits() const {
   return std::all_of(tiers.begin(), tiers.end(), [](const TierPlan& tier) { return tier.fits(); });
 }
 
-MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets) {
+MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets, std::int64_t nccl) {
   MemoryPlan plan;
   plan.budgets = budgets;
   for (const Tier tier : kTiers) {
@@ -221,6 +225,7 @@ MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets) {
   }
   auto& [device, host, disk] = plan.tiers;
   device.budget = budgets.device;
+  device.nccl = nccl;
   host.budget = budgets.host;
   disk.budget = budgets.nvme;
   // HostPool ends every block at a page.
@@ -242,6 +247,7 @@ std::string describe_tags(const TierPlan& tier) {
   for (const auto& [tag, bytes] : tier.by_tag) {
     text += (text.empty() ? "" : ", ") + tag + " " + format_bytes(bytes);
   }
+  if (tier.nccl > 0) text += ", " + std::string(kNcclBuffers) + " " + format_bytes(tier.nccl);
   return text;
 }
 
@@ -296,9 +302,10 @@ BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
 
 void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int64_t measured) {
   const TierPlan& device = memory.of(Tier::kDevice);
-  if (device.budget == 0 || measured <= device.budget) return;
-  throw BudgetError("memory.device: a rank has taken " + format_bytes(measured) + ", " +
-                    format_bytes(measured - device.budget) + " more than the budget of " +
+  const std::int64_t taken = measured + device.nccl;
+  if (device.budget == 0 || taken <= device.budget) return;
+  throw BudgetError("memory.device: a rank has taken " + format_bytes(taken) + ", " +
+                    format_bytes(taken - device.budget) + " more than the budget of " +
                     format_bytes(device.budget) + ": " + format_bytes(measured - device.peak) +
                     " were beside the plan, which has " + format_bytes(device.peak) +
                     ".\n  largest: " + describe_tags(device) +

@@ -29,7 +29,11 @@ struct TierPlan {
   std::vector<std::pair<std::string, std::int64_t>> by_tag;  // bytes, largest first
   std::int64_t peak = 0;                                     // with unused slots
   std::int64_t budget = 0;
-  [[nodiscard]] bool fits() const { return budget == 0 || peak <= budget; }
+  // On a GPU's device: an estimate of NCCL's buffers, which its allocator does not count.
+  std::int64_t nccl = 0;
+  // What the budget is for.
+  [[nodiscard]] std::int64_t need() const { return peak + nccl; }
+  [[nodiscard]] bool fits() const { return budget == 0 || need() <= budget; }
 };
 
 struct MemoryPlan {
@@ -39,6 +43,9 @@ struct MemoryPlan {
   [[nodiscard]] bool fits() const;
 };
 
+// The name of TierPlan::nccl in texts.
+inline constexpr const char* kNcclBuffers = "NCCL buffers, estimate";
+
 // Throws BudgetError if the plan's device peak is above `available` bytes of GPU `gpu`.
 void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t available, int gpu);
 // The error of a step that runs out of device memory: the allocator's message, the plan's largest
@@ -46,9 +53,11 @@ void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t ava
 [[nodiscard]] BudgetError out_of_device_memory(const StepPlan& plan, const MemoryPlan& memory,
                                                const std::string& what);
 
-// The memory of a rank while it runs `program`, by tier. The host's figure counts whole pages, as
+// The memory of a rank while it runs `program`, by tier. `nccl`: of a GPU (nccl_memory.hpp). The
+// host's figure counts whole pages, as
 // HostPool does, and the step program itself if any state is off-device.
-[[nodiscard]] MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets);
+[[nodiscard]] MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets,
+                                     std::int64_t nccl = 0);
 
 // The tags of a tier at its peak, largest first: "activations 12.0 MiB, master 4.0 MiB, ...".
 [[nodiscard]] std::string describe_tags(const TierPlan& tier);

@@ -38,7 +38,7 @@ struct StagePlan {
   [[nodiscard]] std::int64_t missing() const {
     std::int64_t bytes = 0;
     for (const TierPlan& tier : memory.tiers) {
-      if (!tier.fits()) bytes += tier.peak - tier.budget;
+      if (!tier.fits()) bytes += tier.need() - tier.budget;
     }
     return bytes;
   }

@@ -7,6 +7,7 @@
 #include "base/index.hpp"
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/plan/bounds.hpp"
+#include "runtime/plan/nccl_memory.hpp"
 #include "runtime/plan/unit_seconds.hpp"
 #include "runtime/program/model/pipeline_time.hpp"
 #include "runtime/program/write/step_writer.hpp"
@@ -230,7 +231,9 @@ StagePlan Planner::plan_stage(const PlanQuestion& question, const EngineOptions&
   plan.program = planned_program(plan.shape);
   TierBudgets budgets = question.budgets;
   budgets.device = budgets_of(question).front();
-  plan.memory = plan_memory(plan.program, budgets);
+  plan.memory = plan_memory(
+      plan.program, budgets,
+      machine_.gpu ? nccl_buffer_bytes(plan.shape, budgets.ranks_of_host) : std::int64_t{0});
   for (int t = 0; t < kTierCount; ++t) {
     nth(plan.phases, t) = memory_by_phase(plan.program, static_cast<Tier>(t));
   }

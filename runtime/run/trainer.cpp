@@ -14,6 +14,7 @@
 #include "runtime/launch/error_report.hpp"
 #include "runtime/launch/stop_signal.hpp"
 #include "runtime/observe/terminal.hpp"
+#include "runtime/plan/nccl_memory.hpp"
 #include "runtime/program/write/step_writer.hpp"
 #include "runtime/run/generator.hpp"
 #include "runtime/run/machine.hpp"
@@ -57,7 +58,13 @@ at::Device device_of(const TrainerOptions& options) {
   return {c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(options.local_rank)};
 }
 
-// Checks, before a rank takes GPU memory, that the plan fits the free memory of the card.
+// NCCL's buffers of a rank; 0 on a CPU.
+std::int64_t nccl_bytes_of(const TrainerOptions& options, const StepPlan& plan) {
+  return options.on_gpu ? nccl_buffer_bytes(plan.shape, options.budgets.ranks_of_host) : 0;
+}
+
+// Checks, before a rank takes GPU memory, that the plan fits the free memory of the card. NCCL's
+// buffers do not count: their bound might refuse a run that fits.
 void check_room(const TrainerOptions& options, const StepPlan& plan, at::Device device) {
   const MemoryPlan memory = plan_memory(write_train_step(plan.shape), options.budgets);
   check_card(plan, memory, available_bytes(device), device.index());
@@ -156,7 +163,8 @@ class Trainer {
             make_model(options.engine.model, options.engine.part, &comms.tensor()), std::move(plan),
             comms, device_, train_rows(data, global_batch_of(options.engine)),
             valid_rows(data, global_batch_of(options.engine), valid_set_), observer())),
-        memory_(plan_memory(engine_.train_program(), options.budgets)),
+        memory_(plan_memory(engine_.train_program(), options.budgets,
+                            nccl_bytes_of(options, engine_.plan()))),
         report_(options, engine_, memory_, comm_, gemm_rate),
         saver_(saving_options(options),
                {.engine_options = options_.engine,
@@ -363,7 +371,7 @@ int run_trainer(const TrainerOptions& options, MeshComms& comms, const TrainingD
   const double gemm_rate = measure_gemm_rate(multiplied_in(options.engine), device);
   // The limit starts after the measurement, which may take more than a small budget.
   if (options.on_gpu && options.budgets.device > 0) {
-    limit_reserved_bytes(device, options.budgets.device);
+    limit_reserved_bytes(device, options.budgets.device - nccl_bytes_of(options, plan));
   }
   return Trainer(options, comms, data, watchdog, gemm_rate, std::move(plan)).run();
 }

@@ -403,9 +403,22 @@ def check_full_card(place):
     return found if "GPU 0" in answer.text else [*found, "the message does not name GPU 0"]
 
 
+def check_nccl_budget(place):
+    """memory.device covers NCCL's buffers: 192 MiB of two ranks of a host."""
+    found = []
+    for budget, code, words in (("150MiB", 3, "NCCL buffers, estimate 192 MiB"), ("400MiB", 0, "")):
+        answer = place.train(f"nccl-{budget}", MODELS["llama"], {"memory.device": budget, "launch.nproc": 2, "train.global_batch": 4}, gpus=2)
+        if answer.code != code or words not in answer.text:
+            found.append(f"memory.device {budget}: exit code {answer.code}, {code} and '{words}' were expected:\n{training.tail(answer.text)}")
+    device = answer.plan["tiers"]["device"]
+    if device.get("nccl_estimate") != 192 << 20 or device["peak"] > 100 << 20:
+        found.append(f"the plan has {device}")
+    return found
+
+
 COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_documents,
             check_frozen, check_speculation, check_device_fraction, check_graphs, check_graphs_pipeline, check_no_graphs,
-            check_traced, check_batches, check_communicators, check_full_card)
+            check_traced, check_batches, check_communicators, check_nccl_budget, check_full_card)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.

@@ -15,6 +15,7 @@
 #include "runtime/data/tokenizer/learned_options.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/launch/binding.hpp"
+#include "runtime/plan/nccl_memory.hpp"
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/run/machine.hpp"
 #include "runtime/run/matmul_choice.hpp"
@@ -28,7 +29,9 @@ Planned make_plan(const RunConfig& run, const RunPlace& place) {
   Planned planned{plan_step(options, model), {}, {}, {}};
   for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
   planned.program = planned_program(planned.plan.shape);
-  planned.memory = plan_memory(planned.program, rank_budgets(run, place));
+  const std::int64_t nccl =
+      place.on_gpu ? nccl_buffer_bytes(planned.plan.shape, place.local_ranks) : 0;
+  planned.memory = plan_memory(planned.program, rank_budgets(run, place), nccl);
   return planned;
 }
 

@@ -184,7 +184,7 @@ TEST(Planner, AKnownGpuIsItsOwnBudget) {
   const RunPlan plan = planner.plan(given);
   EXPECT_EQ(plan.memory.of(Tier::kDevice).budget, 1000);
   EXPECT_FALSE(plan.fits());
-  EXPECT_EQ(plan.missing(), plan.peak(Tier::kDevice) - 1000);
+  EXPECT_EQ(plan.missing(), plan.memory.of(Tier::kDevice).need() - 1000);
 }
 
 TEST(Planner, TokensThatHideTheDisk) {

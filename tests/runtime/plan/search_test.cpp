@@ -27,10 +27,11 @@ std::string value_of(const Suggestion& suggestion, const std::string& key) {
 TEST(Search, EverySuggestionFitsAndTheFirstIsTheFastest) {
   Planner planner(named_profile("h100-sxm"));
   const EngineOptions options = small_options();
-  const std::int64_t peak = planner.plan({options, {}}).peak(Tier::kDevice);
+  const TierPlan device = planner.plan({options, {}}).memory.of(Tier::kDevice);
   for (const double share : {2.0, 0.8, 0.6}) {
     PlanQuestion question{options, {}};
-    question.budgets.device = static_cast<std::int64_t>(share * static_cast<double>(peak));
+    question.budgets.device =
+        static_cast<std::int64_t>(share * static_cast<double>(device.peak)) + device.nccl;
     const SearchResult result = suggest(planner, question, wide());
     ASSERT_TRUE(result.any_fits) << share;
     double before = 0;
@@ -50,7 +51,8 @@ TEST(Search, NoConfigurationOfTheGridIsFaster) {
   EngineOptions options = small_options(2);
   options.train.global_batch = 2 * 2 * 2;
   PlanQuestion question{options, {}};
-  question.budgets.device = planner.plan(question).peak(Tier::kDevice) * 7 / 10;
+  const TierPlan device = planner.plan(question).memory.of(Tier::kDevice);
+  question.budgets.device = device.peak * 7 / 10 + device.nccl;
   const SearchResult result = suggest(planner, question, wide());
   ASSERT_TRUE(result.any_fits);
   const double best = result.suggestions.front().plan.time.step_s;
