@@ -228,15 +228,18 @@ TEST(GpuProfile, DeterministicAttentionTakesMoreForFewHeads) {
             profile_of(gpu_model(ModelType::kGpt2), 1, DType::kFloat32).kept);
 }
 
-// cuDNN keeps what flash attention keeps.
+// cuDNN keeps what flash attention keeps. Where query heads share key heads, its backward has no dk
+// and dv of each query head.
 TEST(GpuProfile, CudnnKeepsTheSameTensors) {
   for (const ModelType type : {ModelType::kGpt2, ModelType::kLlama}) {
     ModelOptions options = gpu_model(type);
+    options.ffn = 64;  // so that attention is a block's peak
     const UnitMemory flash = profile_of(options, 1, DType::kBFloat16);
     options.attention = AttentionBackend::kCudnn;
     const UnitMemory cudnn = profile_of(options, 1, DType::kBFloat16);
     EXPECT_EQ(cudnn.kept, flash.kept);
-    EXPECT_NE(cudnn.backward_peak, flash.backward_peak) << "the call is cuDNN's";
+    const std::int64_t each = type == ModelType::kLlama ? 4LL * 1024 * 1024 * 2 : 0;
+    EXPECT_NEAR(cudnn.backward_peak, flash.backward_peak - 2 * each, 2 << 20);
   }
 }
 
