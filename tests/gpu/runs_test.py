@@ -225,7 +225,8 @@ def check_doctor(place):
 def work_of(report):
     """Everything that a card did, launched by the host or by graphs."""
     kernels = collections.Counter(report["kernels"]) + collections.Counter(report["graph_kernels"])
-    return {"kernels": dict(sorted(kernels.items())), "products": sorted(map(str, report["products"])), "copies": report["copies"],
+    copies = {way: {key: count for key, count in sums.items() if key != "behind_copies"} for way, sums in report["copies"].items()}
+    return {"kernels": dict(sorted(kernels.items())), "products": sorted(map(str, report["products"])), "copies": copies,
             "memsets": report["work"]["memsets"], "messages": report["messages"]}
 
 

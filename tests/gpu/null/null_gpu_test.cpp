@@ -152,6 +152,20 @@ TEST_F(NullGpu, CopiesBehindWorkAreToldFromThoseThatFollowAWait) {
   ASSERT_EQ(cudaStreamSynchronize(busy.get()), cudaSuccess);
   copy(busy);
   EXPECT_EQ(grown("/copies/host_to_device/behind_copies"), 1);
+
+  // A wait for an event covers what was enqueued before its record.
+  cudaEvent_t event = nullptr;
+  ASSERT_EQ(cudaEventCreate(&event), cudaSuccess);
+  ASSERT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, busy.get()), cudaSuccess);
+  ASSERT_EQ(cudaEventRecord(event, busy.get()), cudaSuccess);
+  ASSERT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  copy(busy);
+  EXPECT_EQ(grown("/copies/host_to_device/behind_copies"), 1);
+  ASSERT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, busy.get()), cudaSuccess);
+  ASSERT_EQ(cudaEventSynchronize(event), cudaSuccess);
+  copy(busy);
+  EXPECT_EQ(grown("/copies/host_to_device/behind_copies"), 2);
+  ASSERT_EQ(cudaEventDestroy(event), cudaSuccess);
   ASSERT_EQ(cudaFreeHost(host), cudaSuccess);
 }
 

@@ -10,7 +10,6 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
-#include <set>
 #include <sstream>
 #include <tuple>
 #include <vector>
@@ -50,7 +49,9 @@ struct Record {
   std::vector<std::string> faults;
   std::int64_t queries = 0, stream_waits = 0, communicators = 0, fault_count = 0,
                graph_launches = 0;
-  std::set<const void*> open;  // streams that were given kernels since the host waited
+  // The last kernel or graph of each stream by number, where the host has not waited for it.
+  std::map<const void*, std::int64_t> open;
+  std::int64_t work_number = 0;
   std::size_t device_peak = 0, pinned_peak = 0;
   bool used = false;
 };
@@ -222,7 +223,7 @@ void count_launch(const std::string& kernel, const void* stream) {
   count_work(Work::kLaunch, stream);
   with_record([&](Record& all) {
     ++all.launches[kernel];
-    all.open.insert(stream);
+    all.open[stream] = ++all.work_number;
   });
 }
 
@@ -241,7 +242,7 @@ bool is_aligned(const Product& p) {
 
 void count_graph(const std::map<std::string, std::int64_t>& kernels, const void* stream) {
   with_record([&](Record& all) {
-    all.open.insert(stream);
+    all.open[stream] = ++all.work_number;
     ++all.graph_launches;
     for (const auto& [name, count] : kernels) all.graph_kernels[name] += count;
   });
@@ -276,10 +277,16 @@ void count_copy(const Copy& copy) {
   });
 }
 
-void count_wait(Wait wait) {
+std::int64_t work_number() {
+  std::int64_t number = 0;
+  with_record([&](Record& all) { number = all.work_number; });
+  return number;
+}
+
+void count_wait(Wait wait, std::int64_t upto) {
   with_record([&](Record& all) {
     ++all.waits[index_of(wait)];
-    all.open.clear();
+    std::erase_if(all.open, [upto](const auto& last) { return last.second <= upto; });
   });
 }
 

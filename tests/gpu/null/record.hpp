@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <limits>
 #include <map>
 #include <string>
 
@@ -42,8 +43,11 @@ void count_product(const Product& product, const void* stream);
 // A launch of a graph, with its kernels by name.
 void count_graph(const std::map<std::string, std::int64_t>& kernels, const void* stream);
 void count_copy(const Copy& copy);
-void count_wait(Wait wait);
-// Whether the stream was given kernels or graphs since the host waited last, for anything.
+// Kernels and graphs of all streams so far.
+[[nodiscard]] std::int64_t work_number();
+// Covers all work, or that up to a work_number().
+void count_wait(Wait wait, std::int64_t upto = std::numeric_limits<std::int64_t>::max());
+// Whether the stream was given kernels or graphs that no wait of the host has covered.
 [[nodiscard]] bool has_open_work(const void* stream);
 void count_stream_wait();  // of a stream for an event; the host goes on
 void count_query();        // of a stream or an event, without waiting

@@ -54,14 +54,14 @@ Handles& events() {
   return *all;
 }
 
-// The times of the events' last records. Thread-safe.
+// The events' last records: when, and behind how much work. Thread-safe.
 class EventTimes {
  public:
   void note(const void* event) {
     const std::int64_t now = std::chrono::steady_clock::now().time_since_epoch().count();
     const std::lock_guard lock(mutex_);
     last_ = std::max(now, last_ + kApartNs);
-    times_[event] = last_;
+    times_[event] = {last_, work_number()};
   }
   void drop(const void* event) {
     const std::lock_guard lock(mutex_);
@@ -71,13 +71,23 @@ class EventTimes {
   std::int64_t of(const void* event) {
     const std::lock_guard lock(mutex_);
     const auto found = times_.find(event);
-    return found == times_.end() ? 0 : found->second;
+    return found == times_.end() ? 0 : found->second.ns;
+  }
+  // work_number() of then; 0 without a record.
+  std::int64_t work_before(const void* event) {
+    const std::lock_guard lock(mutex_);
+    const auto found = times_.find(event);
+    return found == times_.end() ? 0 : found->second.work;
   }
 
  private:
+  struct Time {
+    std::int64_t ns = 0;
+    std::int64_t work = 0;
+  };
   static constexpr std::int64_t kApartNs = 2000;  // more than a reader's rounding
   std::mutex mutex_;
-  std::map<const void*, std::int64_t> times_;
+  std::map<const void*, Time> times_;
   std::int64_t last_ = 0;
 };
 
@@ -204,7 +214,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   return status != cudaSuccess ? status : with_event(event, "cudaEventQuery");
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  count_wait(Wait::kEvent);
+  count_wait(Wait::kEvent, times().work_before(event));
   const cudaError_t status = outside_of_graphs(belongs_to_graph(event), "cudaEventSynchronize");
   return status != cudaSuccess ? status : with_event(event, "cudaEventSynchronize");
 }
