@@ -1,11 +1,10 @@
 // Arguments of the kernels of attention by batched products (block_launch.hpp). Pointers are device
 // memory. Plain structs, also for C++17.
 //
-// A micro-batch's key heads are numbered through its samples: key head h of sample b is b x
-// kv_heads
-// + h. A chunk is `heads` of these from number `first` on. `group` query heads share a key head.
-// The rows of a head's queries are (token, query head of the group), so that a product takes them
-// all.
+// A micro-batch's key heads are numbered through its samples: key head h of sample b is number
+// b x kv_heads + h. A chunk is `heads` of these from number `first` on. `group` query heads share a
+// key head. The rows of a head's queries are (token, query head of the group), so that a product
+// takes them all.
 #pragma once
 
 #include <cstdint>

@@ -28,6 +28,17 @@ struct AttentionCall {
   return cudnn ? AttentionOperator::kCudnn : AttentionOperator::kFlash;
 }
 
+// The heads that flash attention takes.
+[[nodiscard]] inline bool fits_flash(std::int64_t head_dim) {
+  constexpr std::int64_t kMultiple = 8, kLargest = 256;
+  return head_dim % kMultiple == 0 && head_dim <= kLargest;
+}
+
+// Batched products compute a model's attention in training (device/product_attention.hpp).
+[[nodiscard]] inline bool trains_by_products(const ModelOptions& o) {
+  return o.on_gpu && o.explicit_units && (o.dropout > 0 || !fits_flash(o.head_dim));
+}
+
 // What keeps cuDNN from a model's attention; empty: nothing does.
 [[nodiscard]] inline std::string why_no_cudnn(const ModelOptions& options, DType dtype) {
   constexpr std::int64_t kMultiple = 8, kLargest = 128;

@@ -7,6 +7,7 @@
 #include "parallel/comm/exchange_plan.hpp"
 #include "runtime/engine/graph_choice.hpp"
 #include "runtime/engine/replica_sums.hpp"
+#include "runtime/model/attention_choice.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/unit_profile.hpp"
@@ -149,10 +150,29 @@ StepShape decoding_shape(const StepShape& shape, const EngineOptions& options,
   return decoding;
 }
 
-UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& profile,
+// Bytes that attention by products writes and reads for the scores of a micro-batch, each pass over
+// a row counted once. Forward: the product's scores in fp32, the weights in `dtype`. Backward: the
+// same scores and the gradients of the weights, then weights (one product) and gradients of scores
+// (two).
+struct ScoreBytes {
+  double forward = 0, backward = 0;
+};
+
+ScoreBytes score_bytes(const ModelSpec& spec, const UnitSpec& unit, DType dtype, double samples) {
+  if (!trains_by_products(spec.options)) return {};
+  const double scores = samples * spec.attention_flops_per_sample(unit) /
+                        (4 * static_cast<double>(spec.options.head_dim));
+  const auto elem = static_cast<double>(size_of(dtype));
+  const double forward = scores * (2 * 4 + 2 * elem);
+  const double again = spec.options.recompute_attention ? forward : 0;
+  return {forward, again + scores * (4 * 4 + 5 * elem)};
+}
+
+UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& profile, DType dtype,
                      double samples) {
   const UnitSpec& unit = spec.units[u];
   const bool again = spec.options.recompute_attention;
+  const ScoreBytes scores = score_bytes(spec, unit, dtype, samples);
   return {.groups = groups_of(unit),
           .backward_reads_params = profile.backward_reads_params,
           .memory = profile.memory,
@@ -160,6 +180,8 @@ UnitShape unit_shape(const ModelSpec& spec, std::size_t u, const UnitProfile& pr
           .forward_flops = spec.forward_flops_per_sample(unit) * samples,
           .weight_flops = spec.weight_flops_per_sample(unit) * samples,
           .recomputed_flops = again ? spec.attention_flops_per_sample(unit) * samples : 0,
+          .forward_score_bytes = scores.forward,
+          .backward_score_bytes = scores.backward,
           .exchanges = profile.exchanges};
 }
 
@@ -344,7 +366,7 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   refuse_idle_tier(plan, options);
   const auto samples = static_cast<double>(options.train.micro_batch);
   for (std::size_t u = 0; u < spec.units.size(); ++u) {
-    shape.units.push_back(unit_shape(spec, u, profiles[u], samples));
+    shape.units.push_back(unit_shape(spec, u, profiles[u], options.train.dtype, samples));
   }
   if (!shape.frozen) {
     shape.replica_staging_bytes = replica_staging_bytes(shape, spec);

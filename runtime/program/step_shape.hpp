@@ -36,6 +36,9 @@ struct UnitShape {
   double weight_flops = 0;   // the gradients of its trained weights
   // FLOP of the forward that the unit's own backward repeats (selective recomputation).
   double recomputed_flops = 0;
+  // Bytes of scores that attention by products writes and reads; 0: attention is fused.
+  double forward_score_bytes = 0;
+  double backward_score_bytes = 0;
   UnitExchanges exchanges{};  // with tensor-parallel ranks
 };
 

@@ -83,12 +83,11 @@ MatmulRates shared_rates(const RunConfig& run, Communicator& comm) {
 
 void check_gpu_documents(const LoadedConfig& config) {
   const RunConfig& run = config.run;
-  constexpr std::int64_t kMultiple = 8, kLargest = 256;  // of flash attention
   const std::int64_t head_dim = with_defaults(run.model).head_dim;
   if (run.model.explicit_units || !run.data.packs_rows() || run.train.dtype == DType::kFloat32) {
     return;
   }
-  if (head_dim % kMultiple == 0 && head_dim <= kLargest) return;
+  if (fits_flash(head_dim)) return;
   throw ConfigError(config.place("model.head_dim") +
                     ": with model.explicit_units: false, rows of several documents on a GPU need "
                     "a head_dim that is a multiple of 8 up to 256, which " +

@@ -10,6 +10,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "runtime/model/attention_choice.hpp"
 #include "runtime/model/device/kernel_calls.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
@@ -272,8 +273,7 @@ void for_chunks(const AttentionInput& in, const ProductKernels& kernels, bool ba
 }  // namespace
 
 bool needs_products(const AttentionInput& in) {
-  constexpr std::int64_t kMultiple = 8, kLargest = 256;  // of flash attention
-  return in.dropout.active() || in.q.size(3) % kMultiple != 0 || in.q.size(3) > kLargest;
+  return in.dropout.active() || !fits_flash(in.q.size(3));
 }
 
 AttentionResult product_attention(const AttentionInput& in, const ProductKernels& kernels) {

@@ -89,14 +89,22 @@ class Pricing {
     return op.flops > 0 ? 0 : 4 * elems;
   }
 
+  // The part of a split backward that waits for no gradient has no attention.
+  double score_bytes(const Op& op) const {
+    const UnitShape& unit = nth(shape_.units, op.unit);
+    if (op.kind == OpKind::kForward) return unit.forward_score_bytes;
+    if (op.kind != OpKind::kBackward) return 0;
+    return unit.backward_score_bytes + (op.recompute ? unit.forward_score_bytes : 0);
+  }
+
   // A unit's results are written once and read once. Backward also reads the kept activations.
   double unit(const Op& op) const {
     if (!rates_.units.empty()) {
       const UnitSeconds& known = nth(rates_.units, op.unit);
       if (known.known) return measured(op, known) + exchanges(op);
     }
-    double bytes =
-        opened_bytes(op) + 2 * (bytes_of(op.live) + static_cast<double>(op.workspace_bytes));
+    double bytes = score_bytes(op) + opened_bytes(op) +
+                   2 * (bytes_of(op.live) + static_cast<double>(op.workspace_bytes));
     if (op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights) {
       bytes += bytes_of(op.dead_after);
     }

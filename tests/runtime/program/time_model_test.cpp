@@ -217,6 +217,20 @@ TEST(TimeModel, PricesOperationsByTheirRates) {
   EXPECT_DOUBLE_EQ(predict_time(program, shape, rates).step_s, 3 * flops / 10);
 }
 
+// A forward's scores are written and read once in each forward, also one that backward repeats.
+TEST(TimeModel, ScoresOfAttentionTakeTheMemorysTime) {
+  Rates rates;
+  rates.device_memory_bps = 8;
+  for (const bool recompute : {false, true}) {
+    StepShape shape = make_shape({.stage = 2, .dp = 2, .recompute = recompute, .blocks = 1});
+    const double before = predict_time(write_train_step(shape), shape, rates).step_s;
+    shape.units[1].forward_score_bytes = 16;
+    shape.units[1].backward_score_bytes = 40;
+    const double after = predict_time(write_train_step(shape), shape, rates).step_s;
+    EXPECT_NEAR(after - before, (recompute ? 72 : 56) / 8.0, 1e-9 * after) << recompute;
+  }
+}
+
 // Bytes that cross are the model's, whatever the chunks: 12 of states each way, 4 of gradients, and
 // the parameters.
 TEST(TimeModel, TrafficOfStatesOnDisk) {
