@@ -146,10 +146,6 @@ Ticket StepOps::run_other(const Op& op) {
 void StepOps::finish_norm() {
   if (norm_.decision() == nullptr) return;
   norm_.finish();
-  read_clock();
-}
-
-void StepOps::read_clock() {
   if (clock_ != nullptr) clock_->read();
 }
 
@@ -171,7 +167,7 @@ Ticket StepOps::communicate(const Op& op) {
       gradients_.settle_replicas();
       if (!norm_.reads_losses()) compute_.add_losses();
       norm_.norm_and_scale(compute_.losses());
-      if (norm_.decision() == nullptr) read_clock();
+      if (clock_ != nullptr && norm_.decision() == nullptr) clock_->read();
       return {};
     case OpKind::kReceiveActivation:
     case OpKind::kReceiveGradient:

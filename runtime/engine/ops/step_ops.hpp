@@ -40,7 +40,6 @@ class StepOps {
   void run_unit(const Op& op);
   [[nodiscard]] Ticket run_other(const Op& op);
   void finish_norm();
-  void read_clock();
   [[nodiscard]] Ticket communicate(const Op& op);
   [[nodiscard]] Ticket run_between_tiers(const Op& op);
   [[nodiscard]] Ticket commit();

@@ -392,9 +392,7 @@ def main():
     except Failed as failed:
         parser.error(str(failed))
     results = {name: run_step(kit, name, args.out) for name in steps}
-    print()
-    for name, (failed, seconds) in results.items():
-        print(f"{name:9s} {'FAILED' if failed else 'ok':7s} {seconds:4.0f} s")
+    print("", *(f"{name:9s} {'FAILED' if failed else 'ok':7s} {seconds:4.0f} s" for name, (failed, seconds) in results.items()), sep="\n")
     return sum(failed for failed, _ in results.values())
 
 
