@@ -105,6 +105,7 @@ void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t i
   const WatchedProgram watched(watch_, mode, index);
   try {
     sluice::execute(program, *this, lanes_, run_.timings);
+    ops_.end_program();
   } catch (const std::exception& error) {
     stop_lanes();
     const std::optional<std::string> memory = out_of_memory_in(error);

@@ -176,13 +176,14 @@ const cuda::StepClip* NormOps::decision() const {
 }
 
 // The host computes its result from the sums that the GPU has decided by, with the same bits.
-void NormOps::finish() {
-  if (!std::exchange(undecided_, false)) return;
+bool NormOps::finish() {
+  if (!std::exchange(undecided_, false)) return false;
   const cuda::StepClip step = gpu_->wait();
   run_.loss_sum += step.loss_sum;
   run_.result.vote = std::max(run_.result.vote, run_.input.vote);
   run_.result.loss = run_.loss_sum / run_.loss_divisor(setup_.tokens_of_step());
   use_norm(step.squares);
+  return true;
 }
 
 cuda::ClipInput NormOps::clip_input() const {

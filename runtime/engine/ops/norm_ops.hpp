@@ -29,8 +29,8 @@ class NormOps {
   void norm_and_scale(const at::Tensor& losses);
   // The decision in device memory, for updates; null: norm_and_scale() has decided.
   [[nodiscard]] const cuda::StepClip* decision() const;
-  // At the end of the program, where the GPU has decided: the host waits for the result.
-  void finish();
+  // At the end of the program. Where the GPU has decided, waits for the result and returns true.
+  bool finish();
   // Whether norm_and_scale() adds the losses to StepRun's sum.
   [[nodiscard]] bool reads_losses() const { return gpu_ != nullptr; }
   // Waits for all ranks of the mesh.

@@ -45,6 +45,11 @@ void StepOps::waits(const Op& op) {
   if (clock_ != nullptr) clock_->waits(op);
 }
 
+// Where the GPU has decided, the host waits here for the first time in the step.
+void StepOps::end_program() {
+  if (norm_.finish() && clock_ != nullptr) clock_->read();
+}
+
 void StepOps::enter(const Op& op) {
   unbind(op.dead_before);
   bind(op.live);
@@ -135,18 +140,10 @@ Ticket StepOps::run_other(const Op& op) {
     case OpKind::kUpdate:
       if (op.chunk >= 0) return run_between_tiers(op);
       update_.update(op);
-      if (run_.index_of(op) + 1 == run_.program->ops.size()) finish_norm();
       return {};
     default:
       return communicate(op);
   }
-}
-
-// Where the GPU has decided, the host waits here for the first time in the step.
-void StepOps::finish_norm() {
-  if (norm_.decision() == nullptr) return;
-  norm_.finish();
-  if (clock_ != nullptr) clock_->read();
 }
 
 Ticket StepOps::communicate(const Op& op) {

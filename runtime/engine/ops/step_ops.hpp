@@ -24,6 +24,7 @@ class StepOps {
   StepOps(const StepParts& parts, RowSource train, RowSource valid);
 
   void begin_program();  // that of StepRun
+  void end_program();    // all operations have run
   void enter(const Op& op);
   // Called before the executing thread waits for the operation's `waits`.
   void waits(const Op& op);
@@ -39,7 +40,6 @@ class StepOps {
   // Runs a unit's operation by itself or in a graph.
   void run_unit(const Op& op);
   [[nodiscard]] Ticket run_other(const Op& op);
-  void finish_norm();
   [[nodiscard]] Ticket communicate(const Op& op);
   [[nodiscard]] Ticket run_between_tiers(const Op& op);
   [[nodiscard]] Ticket commit();
