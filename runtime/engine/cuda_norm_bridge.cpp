@@ -9,6 +9,8 @@
 #include <utility>
 
 #include "kernels/cuda/check_cuda.hpp"
+#include "kernels/cuda/step_clip.hpp"
+#include "kernels/cuda/sum_squares.hpp"
 #include "runtime/engine/cuda_errors.hpp"
 #include "runtime/engine/device_norm.hpp"
 #include "runtime/engine/tiers/cuda_tiers.hpp"

@@ -4,8 +4,11 @@
 
 #include <span>
 
-#include "kernels/cuda/step_clip.hpp"
-#include "kernels/cuda/sum_squares.hpp"
+namespace sluice::cuda {
+struct ClipInput;
+struct SquaresSpan;
+struct StepClip;
+}  // namespace sluice::cuda
 
 namespace sluice {
 

@@ -5,6 +5,8 @@
 
 #include "base/index.hpp"
 #include "kernels/cpu/reduce.hpp"
+#include "kernels/cuda/step_clip.hpp"
+#include "kernels/cuda/sum_squares.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/engine/ops/step_carry.hpp"
 #include "runtime/engine/ops/step_run.hpp"

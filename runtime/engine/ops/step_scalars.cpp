@@ -3,6 +3,7 @@
 #include <cstring>
 #include <utility>
 
+#include "kernels/cuda/step_scalars.hpp"
 #include "runtime/engine/ops/batch_ops.hpp"
 #include "runtime/engine/ops/step_run.hpp"
 #include "runtime/model/empty_tensor.hpp"

@@ -5,8 +5,11 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "kernels/cuda/step_scalars.hpp"
 #include "runtime/engine/ops/step_parts.hpp"
+
+namespace sluice::cuda {
+struct StepScalars;
+}  // namespace sluice::cuda
 
 namespace sluice {
 
