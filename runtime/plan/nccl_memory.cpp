@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
+#include "base/bytes.hpp"
 #include "parallel/comm/nccl_link.hpp"
 
 namespace sluice {
 namespace {
 
-constexpr std::int64_t kMiB = std::int64_t{1} << 20;
 // Of a channel, for a peer on the same host. 6 at the sender if GPUs read each other, and then 6
 // at the receiver; a rank that does both has 12 in either case.
 constexpr std::int64_t kSendBytes = 6 * kMiB;

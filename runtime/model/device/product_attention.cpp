@@ -26,7 +26,7 @@ using at::Tensor;
 constexpr std::int64_t kQueries = 512;
 constexpr std::int64_t kFewestQueries = 16;
 
-bool is_wide(const AttentionInput& in) { return in.q.scalar_type() == c10::ScalarType::Float; }
+bool in_fp32(const AttentionInput& in) { return in.q.scalar_type() == c10::ScalarType::Float; }
 
 // How a call is cut.
 struct Cut {
@@ -36,8 +36,8 @@ struct Cut {
         heads(in.q.size(0) * in.k.size(1)),
         keys(round_up(seq, 8)),
         width(round_up(in.q.size(3), 8)) {
-    const std::int64_t elem = is_wide(in) ? 4 : 2, tensors = backward ? 2 : 1;
-    const std::int64_t score = tensors * (is_wide(in) ? 4 : 4 + elem);
+    const std::int64_t elem = in_fp32(in) ? 4 : 2, tensors = backward ? 2 : 1;
+    const std::int64_t score = tensors * (in_fp32(in) ? 4 : 4 + elem);
     // q, k, v and the output, or their gradients besides and that of the output.
     const std::int64_t row = width * (tensors * elem + 4),
                        key = width * 2 * (elem + 4 * (tensors - 1));
@@ -68,14 +68,14 @@ struct Scratch {
     k = make(cut.keys, cut.width, own);
     v = make(cut.keys, cut.width, own);
     scores = make(block_rows, cut.keys, wide);
-    weights = is_wide(in) ? scores : make(block_rows, cut.keys, own);
+    weights = in_fp32(in) ? scores : make(block_rows, cut.keys, own);
     out = make(rows, cut.width, wide);
     if (!backward) return;
     d_out = make(rows, cut.width, own);
     d_k = make(cut.keys, cut.width, wide);
     d_v = make(cut.keys, cut.width, wide);
     d_weights = make(block_rows, cut.keys, wide);
-    d_scores = is_wide(in) ? d_weights : make(block_rows, cut.keys, own);
+    d_scores = in_fp32(in) ? d_weights : make(block_rows, cut.keys, own);
   }
 
   Tensor q, k, v;
