@@ -42,7 +42,7 @@ struct Descriptor {
     const auto found = values.find(attribute);
     if (found == values.end()) return {};
     std::vector<T> all(found->second.size() / sizeof(T));
-    std::memcpy(all.data(), found->second.data(), all.size() * sizeof(T));
+    std::memcpy(static_cast<void*>(all.data()), found->second.data(), all.size() * sizeof(T));
     return all;
   }
   // Null if the attribute is not set.
