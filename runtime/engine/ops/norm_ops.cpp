@@ -77,9 +77,12 @@ NormOps::NormOps(const StepParts& parts)
       carry_(parts.carry),
       tiers_(parts.tiers),
       stage_groups_(groups_by_stage(parts.setup, parts.store.size())) {
-  const bool on_gpu =
-      setup_.device.is_cuda() && setup_.shape().placement.gradients == Tier::kDevice;
-  if (on_gpu && setup_.trains()) gpu_ = device_norm(setup_.device);
+  const Placement& placement = setup_.shape().placement;
+  const bool on_gpu = setup_.device.is_cuda() && placement.gradients == Tier::kDevice;
+  if (!on_gpu || !setup_.trains()) return;
+  gpu_ = device_norm(setup_.device);
+  const bool alone = setup_.world().size() == 1;
+  if (alone && placement.optimizer == Tier::kDevice) decision_ = gpu_->decision();
 }
 
 std::vector<double> NormOps::gradient_sums(int group) const {
@@ -154,7 +157,7 @@ double NormOps::squares_of_all(std::span<const double> all, std::size_t stride) 
 }
 
 void NormOps::norm_and_scale(const at::Tensor& losses) {
-  if (decision() != nullptr) {
+  if (decision_ != nullptr) {
     gpu_->decide(gpu_shards(setup_, store_).spans, values_of(losses), clip_input());
     undecided_ = true;
     return;
@@ -169,12 +172,6 @@ void NormOps::norm_and_scale(const at::Tensor& losses) {
   }
   run_.result.loss = loss / run_.loss_divisor(setup_.tokens_of_step());
   use_norm(squares_of_all(all, mine.size()));
-}
-
-const cuda::StepClip* NormOps::decision() const {
-  const bool alone = setup_.world().size() == 1;
-  const bool updates_there = setup_.shape().placement.optimizer == Tier::kDevice;
-  return gpu_ && alone && updates_there ? gpu_->decision() : nullptr;
 }
 
 // The host computes its result from the sums that the GPU has decided by, with the same bits.

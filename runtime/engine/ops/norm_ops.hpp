@@ -28,7 +28,7 @@ class NormOps {
   // `losses`: of the micro-batches, on a GPU; else undefined.
   void norm_and_scale(const at::Tensor& losses);
   // The decision in device memory, for updates; null: norm_and_scale() has decided.
-  [[nodiscard]] const cuda::StepClip* decision() const;
+  [[nodiscard]] const cuda::StepClip* decision() const { return decision_; }
   // At the end of the program. Where the GPU has decided, waits for the result and returns true.
   bool finish();
   // Whether norm_and_scale() adds the losses to StepRun's sum.
@@ -54,7 +54,8 @@ class NormOps {
   TierStore* const tiers_;
   std::vector<int> stage_groups_;    // number of groups, by pipeline stage
   std::unique_ptr<DeviceNorm> gpu_;  // null: gradients are on the host's side
-  bool undecided_ = false;           // the GPU's decision is not read yet
+  const cuda::StepClip* decision_ = nullptr;
+  bool undecided_ = false;  // the GPU's decision is not read yet
 };
 
 }  // namespace sluice

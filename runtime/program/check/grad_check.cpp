@@ -138,8 +138,9 @@ void GradCheck::finish_step(const Op& op) {
   if (units_.trains() && program_.whole_groups && gathered_elems_ != shard_elems_) {
     fault_.fail("comes before gradients are gathered");
   }
-  if ((!program_.in_place && !unsent_.empty()) || !whole)
+  if ((!program_.in_place && !unsent_.empty()) || !whole) {
     fault_.fail("comes before a group's gradients are sent");
+  }
   for (OpId i = 0; i < static_cast<OpId>(program_.ops.size()); ++i) {
     if (feeds_norm(nth(program_.ops, i).kind) && !fault_.over(i)) {
       fault_.fail("comes before operation " + std::to_string(i) + " is over");
