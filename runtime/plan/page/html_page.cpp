@@ -11,6 +11,7 @@
 #include "runtime/plan/lane_bars.hpp"
 #include "runtime/plan/memory_curve.hpp"
 #include "runtime/plan/mesh_text.hpp"
+#include "runtime/plan/plan_text.hpp"
 #include "runtime/plan/timeline.hpp"
 
 namespace sluice {
@@ -66,9 +67,10 @@ Json tier_json(const RunPlan& plan, Tier tier, double end_s, bool& thinned) {
   });
   const std::int64_t beside = memory.peak - highest;
   add(std::string(kBesideProgram), "beside", [beside](const MemoryPoint&) { return beside; });
-  return {{"name", name_of(tier)},         {"budget", memory.budget}, {"peak", memory.peak},
-          {"beside_name", kBesideProgram}, {"beside", beside},        {"t", std::move(times)},
-          {"layers", std::move(layers)}};
+  return {
+      {"name", name_of(tier)},         {"budget", memory.budget}, {"peak", memory.peak},
+      {"beside_name", kBesideProgram}, {"beside", beside},        {"nccl_name", kNcclBuffers},
+      {"nccl", memory.nccl},           {"t", std::move(times)},   {"layers", std::move(layers)}};
 }
 
 Json bars_json(const RunPlan& plan, const LaneBars& bars, double end_s) {

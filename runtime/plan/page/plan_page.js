@@ -29,6 +29,7 @@ function makeTables() {
     if (rest.some((bytes) => bytes > 0)) rows.push({ cells: ['slots not in use'].concat(rest.map(orDash)) });
     if (tier.beside > 0) rows.push({ cells: [tier.beside_name].concat(phases.map(() => orDash(tier.beside))) });
     rows.push({ sum: true, cells: ['peak'].concat(of.map((phase) => orDash(phase.peak + tier.beside))) });
+    if (tier.nccl > 0) rows.push({ cells: [tier.nccl_name].concat(phases.map(() => orDash(tier.nccl))) });
     table(tier.name + ' by phase', ['bytes of a rank'].concat(phases), rows);
   }
   const busy = Object.entries(plan.lanes).filter(([, lane]) => lane.busy_ms > 0);

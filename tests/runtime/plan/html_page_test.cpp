@@ -6,6 +6,7 @@
 
 #include "runtime/page/page.hpp"
 #include "runtime/page/page_text.hpp"
+#include "runtime/plan/plan_text.hpp"
 #include "tests/page/page_check.hpp"
 #include "tests/runtime/plan/small.hpp"
 
@@ -64,6 +65,15 @@ TEST(HtmlPage, IsBalancedAndItsDataParses) {
     EXPECT_LT(row.get<std::size_t>(), data["rows"].size());
   EXPECT_EQ(data["plan"]["token_budget"]["tokens"], 1'000'000);
   EXPECT_GT(data["plan"]["drive_seconds"].get<double>(), 0);
+}
+
+TEST(HtmlPage, HasTheEstimateOfNcclBesideThePeak) {
+  RunPlan plan = small_plan();
+  plan.memory.tiers[static_cast<std::size_t>(Tier::kDevice)].nccl = 3 << 20;
+  const Json data = Json::parse(data_of(plan_html(plan, facts_of("tiny.yaml"), nullptr, nullptr)));
+  EXPECT_EQ(data["tiers"][0]["nccl"], 3 << 20);
+  EXPECT_EQ(data["tiers"][0]["nccl_name"], kNcclBuffers);
+  EXPECT_EQ(data["tiers"][1]["nccl"], 0);
 }
 
 // Nothing that a user can name gets out of its place, and nothing is fetched.
