@@ -155,8 +155,8 @@ void ProgramRunner::leave(const Op& op) { ops_.leave(op); }
 
 // On a GPU a thread that waits for a collective would wait for a stream: events have its times.
 bool ProgramRunner::watches_end(const Op& op) const {
-  const bool traced = setup_.options.trace && (op.lane == Lane::kDisk || !setup_.device.is_cuda());
-  return traced || watch_ != nullptr;
+  if (setup_.device.is_cuda() && op.lane != Lane::kDisk) return false;
+  return setup_.options.trace || watch_ != nullptr;
 }
 
 void ProgramRunner::completed(const Op& op) {
@@ -165,7 +165,7 @@ void ProgramRunner::completed(const Op& op) {
 
 Ticket ProgramRunner::run(const Op& op) {
   if (watch_ == nullptr) return run_on_lane(op);
-  watch_->begin(op);
+  watch_->begin(op, watches_end(op));
   try {
     Ticket ticket = run_on_lane(op);
     watch_->end();

@@ -18,11 +18,11 @@ class OpWatch {
   virtual void wait_begins(const Op& op) = 0;
   virtual void wait_ends() = 0;
   // Around OpHandler::run(), on the thread that calls it. An operation of the lanes comm, pipe and
-  // disk may go on after end().
-  virtual void begin(const Op& op) = 0;
+  // disk may go on after end(); `followed` says whether completed() will be called for it.
+  virtual void begin(const Op& op, bool followed) = 0;
   virtual void end() = 0;
-  // An operation of the lanes comm, pipe and disk has completed; on any thread. Not called for an
-  // operation that failed.
+  // A followed operation of the lanes comm, pipe and disk has completed; on any thread. Not called
+  // for an operation that failed.
   virtual void completed(const Op& op) = 0;
 };
 

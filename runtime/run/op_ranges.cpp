@@ -29,10 +29,10 @@ void OpRanges::program_begins(const std::string& name) {
 
 void OpRanges::wait_begins(const Op& op) { ranges_.push("wait for " + describe(op)); }
 
-void OpRanges::begin(const Op& op) {
+void OpRanges::begin(const Op& op, bool followed) {
   name_thread(op.lane);
   const std::string text = describe(op);
-  if (may_go_on(op.lane)) {
+  if (followed && may_go_on(op.lane)) {
     const std::uint64_t range = ranges_.start(text);
     const std::lock_guard lock(mutex_);
     under_way_[&op] = range;

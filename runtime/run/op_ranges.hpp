@@ -3,8 +3,8 @@
 //   executing thread   step 12 > wait for Forward unit 3, ... > Forward unit 3, micro-batch 0
 //   thread of a lane   Gather group 4
 //
-// An operation of the lanes comm, pipe and disk has a second range, of the process, from its start
-// to its completion. Thread-safe.
+// An operation of the lanes comm, pipe and disk whose end is followed has a second range, of the
+// process, from its start to its completion. Thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -23,7 +23,7 @@ class OpRanges final : public OpWatch {
   void program_ends() override { ranges_.pop(); }
   void wait_begins(const Op& op) override;
   void wait_ends() override { ranges_.pop(); }
-  void begin(const Op& op) override;
+  void begin(const Op& op, bool followed) override;
   void end() override { ranges_.pop(); }
   void completed(const Op& op) override;
 

@@ -128,7 +128,7 @@ def check_traced(place):
                                   ("sequence", 2, SEQUENCE | {"zero.stage": 1}),
                                   ("stages", 2, STAGES | {"train.global_batch": 8, "zero.stage": 2})):
         settings = {"train.dtype": "bf16", "train.steps": 4, "train.global_batch": 4, "launch.nproc": ranks} | settings
-        traced = {"output.trace": True, "output.timers": True}
+        traced = {"output.trace": True, "output.timers": True, "output.nvtx": True}
         runs = [place.train(f"traced-{name}-{len(extra)}".replace(" ", "-"), MODELS["llama"], settings | extra, gpus=ranks)
                 for extra in ({}, traced)]
         wrong = [what for answer in runs for what in problems(answer, ranks, 4)] or trace_problems(runs[1])
