@@ -1,7 +1,7 @@
 // The bodies of the CUDA kernels of an embedding on the host, bit for bit against the CPU's
 // kernels: of a whole table, and of a rank's slice.
-#include "kernels/cpu/embedding.hpp"
-#include "kernels/cpu/embedding_slice.hpp"
+#include "kernels/cpu/embedding/embedding.hpp"
+#include "kernels/cpu/embedding/embedding_slice.hpp"
 #include "kernels/cuda/embedding_body.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
 

@@ -1,8 +1,8 @@
 // A table cut into runs of rows against the kernel that has all of it.
-#include "kernels/cpu/embedding_slice.hpp"
+#include "kernels/cpu/embedding/embedding_slice.hpp"
 
 #include "base/error.hpp"
-#include "kernels/cpu/embedding.hpp"
+#include "kernels/cpu/embedding/embedding.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {

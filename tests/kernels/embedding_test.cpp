@@ -1,4 +1,4 @@
-#include "kernels/cpu/embedding.hpp"
+#include "kernels/cpu/embedding/embedding.hpp"
 
 #include "base/error.hpp"
 #include "tests/kernels/support.hpp"

@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "kernels/cpu/embedding.hpp"
-#include "kernels/cpu/embedding_slice.hpp"
+#include "kernels/cpu/embedding/embedding.hpp"
+#include "kernels/cpu/embedding/embedding_slice.hpp"
 #include "runtime/model/blocks/explicit_branch.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
 #include "runtime/model/device/device_kernels.hpp"

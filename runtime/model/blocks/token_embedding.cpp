@@ -4,7 +4,7 @@
 
 #include <cstddef>
 
-#include "kernels/cpu/embedding.hpp"
+#include "kernels/cpu/embedding/embedding.hpp"
 #include "runtime/model/blocks/explicit_branch.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
 #include "runtime/model/device/device_kernels.hpp"

@@ -1,4 +1,4 @@
-#include "kernels/cpu/embedding_slice.hpp"
+#include "kernels/cpu/embedding/embedding_slice.hpp"
 
 #include <algorithm>
 #include <cstddef>

@@ -1,4 +1,4 @@
-#include "kernels/cpu/embedding.hpp"
+#include "kernels/cpu/embedding/embedding.hpp"
 
 #include <algorithm>
 #include <cstddef>
