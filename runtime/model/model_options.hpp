@@ -11,8 +11,9 @@ enum class ModelType { kGpt2, kLlama, kMistral, kQwen2 };
 enum class RopeScaling { kNone, kLlama3 };
 // Attention projections with biases; kAuto: as the model type has (qwen2: q, k and v).
 enum class AttentionBias { kAuto, kNone, kQkv, kQkvo };
-// Type in which a CPU multiplies 16-bit matrices: their own dtype with fp32 sums, or fp32.
-enum class MatmulType { kNative, kFp32 };
+// Type in which 16-bit matrices are multiplied: their own dtype with fp32 sums; fp32, on CPUs; or
+// 8 bits, in the linear layers of blocks (math/explicit_linear.hpp).
+enum class MatmulType { kNative, kFp32, kFp8 };
 // The operator of 16-bit attention on a GPU (attention_choice.hpp).
 enum class AttentionBackend { kFlash, kCudnn };
 
@@ -42,7 +43,8 @@ struct ModelOptions {
   bool explicit_units = true;        // blocks with a hand-written backward
   bool recompute_attention = false;  // backward recomputes attention's output (recompute.mode)
   std::string from{};                // a Hugging Face directory; empty: fresh weights
-  // Not a key of `model:`: the run's choice for train.matmul. kFp32 is for explicit units on a CPU.
+  // Not a key of `model:`: the run's choice for train.matmul. kFp32 and kFp8 are for
+  // explicit units, kFp32 on a CPU only.
   MatmulType matmul = MatmulType::kNative;
   // Not a key: the model runs on a GPU. A dry run takes the same paths.
   bool on_gpu = false;

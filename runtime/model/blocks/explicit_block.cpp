@@ -203,7 +203,7 @@ class ExplicitBlock final : public Unit {
                                     {x_MH, out_NA, run[at_.out], run[at_.out_bias], dropout},
                                     norm(run, at_.norm2, kept.r_MH));
     }
-    linear_maybe_biased(h_NH, out_NA, run[at_.out], {});
+    linear(h_NH, out_NA, run[at_.out], {});
     kept.r_MH = run.end_branch(h_NH, {x_MH, run[at_.out_bias], dropout});
     h_NH.reset();
     Tensor y_MH = like(kept.r_MH);
@@ -229,7 +229,7 @@ class ExplicitBlock final : public Unit {
       run.stack_product(up_CU, y_CH, at_.up);
       activation_.forward(act_CF, up_CU);
       if (group_) {
-        linear_maybe_biased(y_CH, act_CF, run[at_.down], {});
+        linear(y_CH, act_CF, run[at_.down], {});
       } else {
         residual_linear(y_CH, {kept.r_MH.narrow(0, row, n), act_CF, run[at_.down],
                                run[at_.down_bias], dropout_at(run, 2, row)});
@@ -243,8 +243,14 @@ class ExplicitBlock final : public Unit {
   std::unique_ptr<Kept> forward_again(const BlockCall& run, const Tensor& x_MH) const {
     auto kept = std::make_unique<Kept>();
     const Tensor h_NH = run.whole_rows(attention_half(run, x_MH, *kept, true));
-    kept->up_NU = matrix_like(x_MH, h_NH.size(0), up_columns());
-    run.stack_product(kept->up_NU, h_NH, at_.up);
+    const std::int64_t N = h_NH.size(0);
+    const std::int64_t step = chunk_rows(h_NH);
+    kept->up_NU = matrix_like(x_MH, N, up_columns());
+    // In the chunks of mlp(): the values of an FP8 product depend on its rows.
+    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, h_NH.is_meta())) {
+      const std::int64_t n = std::min(step, N - row);
+      run.stack_product(kept->up_NU.narrow(0, row, n), h_NH.narrow(0, row, n), at_.up);
+    }
     return kept;
   }
 

@@ -22,10 +22,10 @@ std::int64_t chunk_rows(const at::Tensor& rows) {
 
 void residual_linear(at::Tensor out, const BranchEnd& end) {
   if (takes_gpu_path(out)) {
-    linear_maybe_biased(out, end.x, end.weight, {});
+    linear(out, end.x, end.weight, {});
     device::end_branch({out, out, end.bias, end.residual, end.dropout});
   } else if (end.dropout.active()) {
-    linear_maybe_biased(out, end.x, end.weight, end.bias);
+    linear(out, end.x, end.weight, end.bias);
     drop_out(out, out, end.residual, end.dropout);
   } else if (end.x.scalar_type() == c10::ScalarType::Float) {
     if (end.bias.defined()) {
@@ -35,14 +35,14 @@ void residual_linear(at::Tensor out, const BranchEnd& end) {
     }
     linear_add(out, end.x, end.weight);
   } else {
-    linear_maybe_biased(out, end.x, end.weight, end.bias);
+    linear(out, end.x, end.weight, end.bias);
     out.add_(end.residual);
   }
 }
 
 at::Tensor normed_residual_linear(at::Tensor out, const BranchEnd& end, const BlockNorm& next) {
   if (takes_gpu_path(out)) {
-    linear_maybe_biased(out, end.x, end.weight, {});
+    linear(out, end.x, end.weight, {});
     at::Tensor y_NH = empty_tensor(out.sizes(), out.scalar_type(), out.device());
     device::end_branch({out, out, end.bias, end.residual, end.dropout}, y_NH, next.on_device());
     return y_NH;

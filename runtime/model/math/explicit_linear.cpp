@@ -2,15 +2,39 @@
 
 #include <ATen/ops/addmm.h>
 
+#include <algorithm>
 #include <utility>
 
+#include "kernels/cpu/fp8.hpp"
+#include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/math/fp32_matmul.hpp"
 #include "runtime/model/math/wide_product.hpp"
+#include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
 namespace {
 
 thread_local MatmulType mode = MatmulType::kNative;
+
+// The values that an 8-bit product reads, as bf16. Meta tensors only allocate.
+at::Tensor rounded(const at::Tensor& x, Fp8Format format) {
+  check(dtype_of(x) == DType::kBFloat16, "FP8 products have bf16 operands");
+  const at::Tensor values = empty_tensor(x.sizes(), x.scalar_type(), x.device());
+  if (x.is_meta()) return values;
+  check(x.is_cpu() && x.stride(1) == 1, "an operand has contiguous rows in host memory");
+  round_to_fp8(static_cast<std::uint16_t*>(values.data_ptr()),
+               {.data = static_cast<const std::uint16_t*>(x.data_ptr()),
+                .rows = x.size(0),
+                .columns = x.size(1),
+                .row_stride = std::max(x.stride(0), x.size(1))},
+               format);
+  return values;
+}
+
+// Of x or a weight.
+at::Tensor in_e4m3(const at::Tensor& x) { return rounded(x, Fp8Format::kE4M3); }
+// Of a gradient.
+at::Tensor in_e5m2(const at::Tensor& dy) { return rounded(dy, Fp8Format::kE5M2); }
 
 }  // namespace
 
@@ -18,10 +42,14 @@ MatmulMode::MatmulMode(MatmulType type) : outer_(std::exchange(mode, type)) {}
 MatmulMode::~MatmulMode() { mode = outer_; }
 
 void linear(at::Tensor y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
-  if (mode == MatmulType::kFp32) {
+  if (mode == MatmulType::kFp8) {
+    fp32_matmul({.c = y, .a = in_e4m3(x), .b = in_e4m3(weight).t(), .bias = bias});
+  } else if (mode == MatmulType::kFp32) {
     fp32_matmul({.c = y, .a = x, .b = weight.t(), .bias = bias});
-  } else {
+  } else if (bias.defined()) {
     at::addmm_out(y, bias, x, weight.t());
+  } else {
+    at::addmm_out(y, y, x, weight.t(), 0, 1);
   }
 }
 
@@ -35,7 +63,9 @@ void linear_add(at::Tensor y, const at::Tensor& x, const at::Tensor& weight) {
 
 void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& weight,
                            bool accumulate) {
-  if (mode == MatmulType::kFp32) {
+  if (mode == MatmulType::kFp8) {
+    fp32_matmul({.c = dx, .a = in_e5m2(dy), .b = in_e4m3(weight), .accumulate = accumulate});
+  } else if (mode == MatmulType::kFp32) {
     fp32_matmul({.c = dx, .a = dy, .b = weight, .accumulate = accumulate});
   } else {
     at::addmm_out(dx, dx, dy, weight, accumulate ? 1 : 0, 1);
@@ -44,7 +74,10 @@ void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor
 
 void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::Tensor& x) {
   if (!target.wanted()) return;
-  if (mode == MatmulType::kFp32 || x.scalar_type() == c10::ScalarType::Float) {
+  if (mode == MatmulType::kFp8) {
+    fp32_matmul(
+        {.c = target.grad, .a = in_e5m2(dy).t(), .b = in_e4m3(x), .accumulate = target.accumulate});
+  } else if (mode == MatmulType::kFp32 || x.scalar_type() == c10::ScalarType::Float) {
     fp32_matmul({.c = target.grad, .a = dy.t(), .b = x, .accumulate = target.accumulate});
   } else {
     wide_product(target.grad, dy.t(), x, target.accumulate);

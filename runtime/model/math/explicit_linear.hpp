@@ -1,10 +1,14 @@
 // The three products of a linear layer on out= operators: y = x W^T + b. Rows are tokens: x [N, I],
 // y [N, O], weight [O, I], bias [O], contiguous or rows/columns narrowed from contiguous.
 //
-// 16-bit products run in one of two ways (MatmulMode); fp32 products are plain GEMMs.
+// 16-bit products run in one of three ways (MatmulMode); fp32 products are plain GEMMs.
 // - MatmulType::kNative: in their dtype with fp32 sums, faster on CPUs with instructions for it.
 // - MatmulType::kFp32: in fp32 (fp32_matmul.hpp), results rounded once. For CPUs only.
-// In both ways a weight's gradient goes unrounded from the GEMM to its fp32 buffer if the BLAS can
+// - MatmulType::kFp8: bf16 operands are rounded to 8 bits, dy to E5M2, x and W to E4M3, each by the
+//   scale of its own largest magnitude. A GPU multiplies the 8-bit operands. A CPU multiplies
+//   their values (kernels/cpu/fp8.hpp) as kFp32 does: a check of the arithmetic, not a gain.
+//   A result depends on the rows that one call is given.
+// In every way a weight's gradient goes unrounded from the GEMM to its fp32 buffer if the BLAS can
 // do that (wide_product.hpp).
 #pragma once
 
@@ -28,9 +32,10 @@ class MatmulMode {
   const MatmulType outer_;
 };
 
+// y = x W^T + bias; bias undefined: none.
 void linear(at::Tensor y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
 
-// y += x W^T.
+// y += x W^T, in fp32.
 void linear_add(at::Tensor y, const at::Tensor& x, const at::Tensor& weight);
 
 // dx = dy W, or dx += dy W.

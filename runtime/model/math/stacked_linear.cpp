@@ -48,25 +48,16 @@ at::Tensor joined(std::span<const at::Tensor> parts) {
   return parts[0].as_strided(sizes, parts[0].strides());
 }
 
-void linear_maybe_biased(at::Tensor y, const at::Tensor& x, const at::Tensor& weight,
-                         const at::Tensor& bias) {
-  if (bias.defined()) {
-    linear(y, x, weight, bias);
-  } else {
-    linear_input_gradient(y, x, weight.t());  // the same product
-  }
-}
-
 void stacked_linear(const at::Tensor& y, const at::Tensor& x, std::span<const at::Tensor> weights,
                     std::span<const at::Tensor> biases) {
   const at::Tensor weight = joined(weights);
   const at::Tensor bias = biases.empty() ? at::Tensor() : joined(biases);
   if (weight.defined() && bias.defined() == !biases.empty()) {
-    return linear_maybe_biased(y, x, weight, bias);
+    return linear(y, x, weight, bias);
   }
   const auto rows = [&](std::size_t i) { return weights[i].size(0); };
   for_columns(y, weights.size(), rows, [&](std::size_t i, const at::Tensor& columns) {
-    linear_maybe_biased(columns, x, weights[i], biases.empty() ? at::Tensor() : biases[i]);
+    linear(columns, x, weights[i], biases.empty() ? at::Tensor() : biases[i]);
   });
 }
 

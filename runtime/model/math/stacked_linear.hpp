@@ -17,10 +17,6 @@ namespace sluice {
 // dimension; undefined if they are not.
 [[nodiscard]] at::Tensor joined(std::span<const at::Tensor> parts);
 
-// y = x W^T + bias; bias undefined: none.
-void linear_maybe_biased(at::Tensor y, const at::Tensor& x, const at::Tensor& weight,
-                         const at::Tensor& bias);
-
 // y [N, O1 + O2 + ...], x [N, I], weights [Oi, I], biases [Oi] or empty.
 void stacked_linear(const at::Tensor& y, const at::Tensor& x, std::span<const at::Tensor> weights,
                     std::span<const at::Tensor> biases = {});
