@@ -20,10 +20,11 @@ Section train_section() {
            "Whether each micro-batch crosses all units first, or each unit all micro-batches.")
       .when("a step has several micro-batches, and parallel.pipeline is 1")
       .key("dtype", &O::dtype, one_of({"fp32", "bf16", "fp16"}), "Type of weights in compute.")
-      .key("matmul", &O::matmul, one_of({"auto", "native", "fp32"}),
-           "Type in which a CPU multiplies 16-bit matrices: their own or fp32; auto: the faster "
-           "one.")
-      .when("train.dtype is bf16 or fp16 and ranks run on CPUs")
+      .key("matmul", &O::matmul, one_of({"auto", "native", "fp32", "fp8"}),
+           "Type in which 16-bit matrices are multiplied: their own, or on a CPU fp32; auto: on a "
+           "CPU the faster of these, on a GPU their own. fp8: the linear layers of blocks multiply "
+           "8-bit operands (docs/gpu.md); a CPU only computes with the same values, more slowly.")
+      .when("train.dtype is bf16 or fp16")
       .key("seed", &O::seed, count(0, std::numeric_limits<double>::infinity()),
            "Seed of initial weights, dropout and the order of samples.")
       .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")

@@ -34,12 +34,12 @@ class Validator {
       check_batch();
     }
     check_model();
-    check_matmul();
     check_schedule();
     check_zero();
     check_recompute();
     check_offload();
     for (const BrokenRule& rule : broken_parallel_rules(run_)) broken(rule.key, rule.what);
+    for (const BrokenRule& rule : broken_matmul_rules(run_)) broken(rule.key, rule.what);
     check_data();
     check_launch();
     problems_.throw_if_any();
@@ -154,15 +154,6 @@ class Validator {
              "rope_low_freq_factor < rope_high_freq_factor does not hold: " +
                  num(model.rope_low_freq_factor) + " >= " + num(model.rope_high_freq_factor));
     }
-  }
-
-  void check_matmul() {
-    if (run_.train.matmul != MatmulChoice::kFp32 || run_.train.dtype == DType::kFloat32) return;
-    if (run_.model.explicit_units) return;
-    broken(
-        "train.matmul",
-        "fp32 needs blocks with a written-out backward; leave out model.explicit_units: false, or "
-        "this key");
   }
 
   void check_schedule() {

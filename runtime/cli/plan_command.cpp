@@ -44,7 +44,7 @@ void settle_products(PlanMachine& machine, LoadedConfig& config) {
   if (!on_gpu) set_libtorch_threads(1);
   (void)settle_matmul(config, on_gpu, [&] { return measure_matmul(run); });
   if (!machine.measure) return;
-  const bool fp32 = run.model.matmul == MatmulType::kFp32 || run.train.dtype == DType::kFloat32;
+  const bool fp32 = run.model.matmul != MatmulType::kNative || run.train.dtype == DType::kFloat32;
   const DType dtype = fp32 ? DType::kFloat32 : run.train.dtype;
   const double rate =
       threads_per_rank(1) * measure_gemm_rate(dtype, at::Device(c10::DeviceType::CPU));
@@ -98,6 +98,20 @@ std::string describe_graphs(const EngineOptions& options, const RunPlan& plan) {
          std::to_string(graphs) + (graphs == 1 ? " graph" : " graphs");
 }
 
+// What the times of a run with train.matmul: fp8 assume.
+std::string describe_fp8(const MachineProfile& machine) {
+  const std::string key = "train.matmul: fp8: ";
+  if (!machine.gpu) {
+    return key + "a CPU multiplies the rounded values in fp32; the times leave the rounding out";
+  }
+  if (machine.gemm_flops.fp8 == 0) {
+    return key + "the profile has no gemm_flops.fp8, so blocks are priced as in bf16";
+  }
+  return key +
+         "products of blocks at the profile's gemm_flops.fp8, operands rounded at the rate of "
+         "device memory; no card has measured either";
+}
+
 }  // namespace
 
 int run_plan(const PlanCommand& command) {
@@ -110,6 +124,7 @@ int run_plan(const PlanCommand& command) {
   if (place.on_gpu) {
     check_gpu_documents(config);
     check_gpu_attention(config);
+    check_gpu_matmul(config, machine.profile.compute_capability);
   }
   place.local_ranks = ranks_of_host(machine.profile, config.run, place.world);
   settle_threads(machine, config.run, place.world);
@@ -128,6 +143,9 @@ int run_plan(const PlanCommand& command) {
   if (command.suggest) result = search_plans(planner, config.run, question, facts.notes);
   if (place.on_gpu) {
     facts.notes.push_back(describe_graphs(planner.at_stage(question.options, plan.stage), plan));
+  }
+  if (config.run.model.matmul == MatmulType::kFp8) {
+    facts.notes.push_back(describe_fp8(machine.profile));
   }
   facts.notes.push_back(describe_saving(config, place));
   std::optional<std::vector<FitRow>> rows;

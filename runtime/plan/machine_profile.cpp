@@ -44,6 +44,7 @@ class Fields {
     if (!field->is_object()) fail(key, "is not an object");
     if (const Json* fp32 = find(*field, "fp32")) value.fp32 = positive(*fp32, key);
     if (const Json* bf16 = find(*field, "bf16")) value.bf16 = positive(*bf16, key);
+    if (const Json* fp8 = find(*field, "fp8")) value.fp8 = positive(*fp8, key);
   }
   void link(const char* key, double& latency_s, double& bps) const {
     const Json* field = find(json_, key);
@@ -123,6 +124,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
   fields.refuse_others({"about",
                         "adam_params_per_s",
                         "comm",
+                        "compute_capability",
                         "comm_ranks",
                         "d2h_bps",
                         "device_memory_bps",
@@ -146,6 +148,9 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
   fields.text("name", machine.name);
   fields.text("device_name", machine.device_name);
   fields.flag("gpu", machine.gpu);
+  double capability = machine.compute_capability / 10.0;
+  fields.number("compute_capability", capability);
+  machine.compute_capability = static_cast<int>(std::lround(10 * capability));
   fields.count("devices_per_node", machine.devices_per_node);
   fields.count("comm_ranks", machine.comm_ranks);
   fields.bytes("device_memory_bytes", machine.device_memory_bytes);

@@ -17,6 +17,7 @@ namespace sluice {
 struct RateByDType {
   double fp32 = 0;
   double bf16 = 0;  // fp16 as well
+  double fp8 = 0;   // of products; 0: not known
 
   [[nodiscard]] double of(DType dtype) const { return dtype == DType::kFloat32 ? fp32 : bf16; }
 };
@@ -26,6 +27,7 @@ struct MachineProfile {
   std::string origin;       // source of the numbers, for people
   std::string device_name;  // part of the GPU's name: "H200"
   bool gpu = false;
+  int compute_capability = 0;              // of a GPU, times 10; 0: not known
   int devices_per_node = 0;                // 0: all ranks are on one node
   std::int64_t device_memory_bytes = 0;    // 0: not known
   std::int64_t device_overhead_bytes = 0;  // part of it outside the allocator

@@ -16,8 +16,8 @@ namespace sluice {
 namespace {
 
 RankQuestion rank_question(const EngineOptions& options) {
-  const bool fp32 =
-      options.train.dtype == DType::kFloat32 || options.model.matmul == MatmulType::kFp32;
+  const bool fp32 = options.train.dtype == DType::kFloat32 ||
+                    (options.model.matmul != MatmulType::kNative && !options.model.on_gpu);
   return {.ranks = world_of(options),
           .dtype = options.train.dtype,
           .multiplied_in = fp32 ? DType::kFloat32 : options.train.dtype};

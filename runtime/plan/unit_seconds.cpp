@@ -4,6 +4,7 @@
 #include <optional>
 #include <string>
 
+#include "base/index.hpp"
 #include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
@@ -77,13 +78,50 @@ UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost,
   return seconds;
 }
 
+// Bytes that rounding an operand to 8 bits moves, an element: read for the largest magnitude, read
+// again, written.
+constexpr double kRoundedBytes = 2 + 2 + 1;
+
+// A block of a GPU whose linear layers multiply in 8 bits: products by the profile's rates, and
+// the two operands of each product rounded at the rate of device memory.
+UnitSeconds fp8_block(const MachineProfile& machine, const ModelSpec& spec, const UnitSpec& unit,
+                      double samples) {
+  const double narrow = 1 / (machine.gemm_flops.fp8 * machine.gemm_efficiency);
+  const double attention = 1 / (machine.gemm_flops.bf16 * machine.gemm_efficiency);
+  UnitSeconds seconds = price(spec, unit, {narrow, narrow, attention, attention}, samples);
+  const double tokens = samples * static_cast<double>(spec.options.seq);
+  for (const ParamRef& ref : unit.params) {
+    const auto& shape = nth(nth(spec.groups, ref.group).params, ref.index).tensor.shape;
+    if (shape.size() != 2) continue;
+    const auto out = static_cast<double>(shape[0]);
+    const auto in = static_cast<double>(shape[1]);
+    const double second = kRoundedBytes / machine.device_memory_bps;
+    seconds.forward += second * (tokens * in + out * in);
+    seconds.backward += second * (tokens * in + 2 * tokens * out + out * in);
+  }
+  seconds.known = true;
+  return seconds;
+}
+
+std::vector<UnitSeconds> fp8_seconds(const MachineProfile& machine, const ModelSpec& spec,
+                                     double samples) {
+  std::vector<UnitSeconds> seconds;
+  for (const UnitSpec& unit : spec.units) {
+    const bool block = unit.kind == UnitKind::kBlock;
+    seconds.push_back(block ? fp8_block(machine, spec, unit, samples) : UnitSeconds{});
+  }
+  return seconds;
+}
+
 }  // namespace
 
 std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const EngineOptions& options,
                                       const ModelSpec& spec) {
+  const auto samples = static_cast<double>(options.train.micro_batch);
+  const bool fp8 = options.model.matmul == MatmulType::kFp8;
+  if (fp8 && machine.gpu && machine.gemm_flops.fp8 > 0) return fp8_seconds(machine, spec, samples);
   if (machine.units.empty()) return {};
   const Costs costs(machine, options.train.dtype);
-  const auto samples = static_cast<double>(options.train.micro_batch);
   const int ranks = options.dp * spec.part.tensor * spec.part.stages;
   const char* family = spec.options.type == ModelType::kGpt2 ? "gpt2" : "llama";
   std::vector<UnitSeconds> seconds;

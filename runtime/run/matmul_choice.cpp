@@ -25,6 +25,7 @@ MatmulDecision choose_matmul(const MatmulQuestion& question,
     check(question.explicit_units, "train.matmul: fp32 needs blocks with a written-out backward");
     return {MatmulType::kFp32, {}};
   }
+  if (question.choice == MatmulChoice::kFp8) return {MatmulType::kFp8, {}};
   if (question.choice == MatmulChoice::kNative || question.on_gpu || !question.explicit_units) {
     return {};
   }
@@ -37,6 +38,7 @@ MatmulDecision choose_matmul(const MatmulQuestion& question,
 std::string describe_matmul(const MatmulDecision& decision, DType dtype) {
   if (dtype == DType::kFloat32) return {};
   const std::string own(name_of(dtype));
+  if (decision.type == MatmulType::kFp8) return "matrix products: fp8 in blocks, others " + own;
   const bool fp32 = decision.type == MatmulType::kFp32;
   std::string text = "matrix products: " + (fp32 ? own + " converted to fp32" : own);
   if (decision.resumed) return text + ", as before the checkpoint";
@@ -48,6 +50,16 @@ std::string describe_matmul(const MatmulDecision& decision, DType dtype) {
   return text + rates;
 }
 
-std::string name_of(MatmulType type) { return type == MatmulType::kFp32 ? "fp32" : "native"; }
+std::string name_of(MatmulType type) {
+  switch (type) {
+    case MatmulType::kNative:
+      return "native";
+    case MatmulType::kFp32:
+      return "fp32";
+    case MatmulType::kFp8:
+      return "fp8";
+  }
+  return "native";
+}
 
 }  // namespace sluice

@@ -35,7 +35,7 @@ struct MatmulDecision {
 
 // Calls `measure` at most once. Whether `measure` is called depends only on the question, so
 // `measure` may be collective. Throws ConfigError for fp32 on a GPU; the message begins with the
-// key. REQUIRES: explicit_units if fp32 is asked for (checked in configs/validate.hpp).
+// key. REQUIRES: what fp32 and fp8 need (configs/parallel_rules.hpp).
 [[nodiscard]] MatmulDecision choose_matmul(const MatmulQuestion& question,
                                            const std::function<MatmulRates()>& measure);
 

@@ -13,8 +13,9 @@
 namespace sluice {
 
 enum class AccumulationOrder { kMicro, kLayer };
-// Type in which a CPU multiplies 16-bit matrices; kAuto: the faster one (matmul_choice.hpp).
-enum class MatmulChoice { kAuto, kNative, kFp32 };
+// Type in which 16-bit matrices are multiplied; kAuto: the faster of kNative and kFp32 on a CPU,
+// kNative on a GPU (matmul_choice.hpp).
+enum class MatmulChoice { kAuto, kNative, kFp32, kFp8 };
 // Whether a GPU records a step's compute once and launches it as graphs (graph_choice.hpp).
 enum class GraphChoice { kAuto, kNever };
 

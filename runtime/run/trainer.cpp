@@ -28,7 +28,8 @@ namespace sluice {
 namespace {
 
 DType multiplied_in(const EngineOptions& options) {
-  return options.model.matmul == MatmulType::kFp32 ? DType::kFloat32 : options.train.dtype;
+  const bool wide = options.model.matmul != MatmulType::kNative && !options.model.on_gpu;
+  return wide ? DType::kFloat32 : options.train.dtype;
 }
 
 // Fills in the checkpoint directory for a save on request of a run without checkpoints.

@@ -201,6 +201,25 @@ TEST(Plan, RefusesOnAGpuWhatTrainRefusesThere) {
   EXPECT_EQ(plan(scratch, on_gpu + "16" + documents).exit_code, 0);
 }
 
+TEST(Plan, ProductsIn8BitsNeedAGpuThatHasThem) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string fp8 =
+      " --set train.dtype=bf16 --set train.matmul=fp8 --set model.hidden=32 --set model.heads=2";
+  const Finished old = run_program(scratch, "plan tiny.yaml --profile a100-80g" + fp8);
+  EXPECT_EQ(old.exit_code, 2) << old.output;
+  EXPECT_NE(
+      old.output.find("train.matmul: fp8 needs a GPU of compute capability 8.9 or higher "
+                      "(Ada, Hopper, Blackwell), and this one has 8.0; set train.matmul: auto"),
+      std::string::npos)
+      << old.output;
+  const Finished cpu = run_program(scratch, "plan tiny.yaml --profile cpu" + fp8);
+  EXPECT_EQ(cpu.exit_code, 0) << cpu.output;
+  EXPECT_NE(cpu.output.find("train.matmul: fp8: a CPU multiplies the rounded values in fp32"),
+            std::string::npos)
+      << cpu.output;
+}
+
 TEST(Plan, MistakesAreUsageErrors) {
   const Scratch scratch;
   write_tiny(scratch);

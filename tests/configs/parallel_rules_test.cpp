@@ -155,5 +155,48 @@ TEST_F(ParallelRules, GradientsThatAreAddedUpStayInMemory) {
   EXPECT_TRUE(broken_parallel_rules(run).empty());
 }
 
+TEST_F(ParallelRules, ProductsInFp32NeedExplicitBlocks) {
+  const std::string autograd = "model.explicit_units=false";
+  const std::string fp32 = "train.matmul=fp32";
+  EXPECT_EQ(complaint({fp32, "train.dtype=bf16"}, 1), "");
+  EXPECT_EQ(complaint({fp32, "train.dtype=bf16", autograd}, 1),
+            "train.matmul: fp32 needs blocks with a written-out backward; leave out "
+            "model.explicit_units: false, or this key");
+  // Nothing is converted in a run of fp32, and auto takes what there is.
+  EXPECT_EQ(complaint({fp32, autograd}, 1), "");
+  EXPECT_EQ(complaint({"train.dtype=bf16", autograd}, 1), "");
+}
+
+TEST_F(ParallelRules, ProductsIn8BitsNeedBf16AndSizesOf16) {
+  const auto of = [&](std::vector<std::string> sets, int world = 1) {
+    sets.insert(sets.begin(), {"train.matmul=fp8", "train.dtype=bf16"});
+    return complaint(sets, world);
+  };
+  const std::string needs = "train.matmul: fp8 needs ";
+  const std::string sizes = needs + "linear layers whose sizes are multiples of 16: ";
+  const std::string remedy = "; change that size, or set train.matmul: auto";
+  EXPECT_EQ(of({}), "");
+  EXPECT_EQ(of({"parallel.tensor=2", "model.ffn=32"}, 4), "");
+  for (const char* const dtype : {"fp32", "fp16"}) {
+    EXPECT_EQ(of({std::string("train.dtype=") + dtype}),
+              needs + "train.dtype: bf16, and it is " + dtype + "; set it, or train.matmul: auto");
+  }
+  EXPECT_EQ(of({"model.explicit_units=false"}),
+            needs +
+                "blocks with a written-out backward; leave out model.explicit_units: false, or "
+                "this key");
+  const std::string llama = "model.type=llama";
+  EXPECT_EQ(of({llama, "model.hidden=40", "model.heads=4", "model.head_dim=16"}),
+            sizes + "model.hidden = 40" + remedy);
+  EXPECT_EQ(of({"parallel.tensor=4", "model.ffn=96"}, 4),
+            sizes + "model.ffn / tensor = 96 / 4 = 24" + remedy);
+  EXPECT_EQ(of({llama, "model.hidden=64", "model.heads=8", "model.kv_heads=1"}),
+            sizes + "model.kv_heads x head_dim = 8" + remedy);
+  // Ranks that share a key head have all of it.
+  EXPECT_EQ(
+      of({llama, "model.hidden=128", "model.heads=8", "model.kv_heads=2", "parallel.tensor=4"}, 4),
+      "");
+}
+
 }  // namespace
 }  // namespace sluice::testing

@@ -333,18 +333,6 @@ TEST_F(Validate, ThreadsOfOneProcessHaveOneHost) {
             "(backend local) have one host; leave out hostfile, or backend");
 }
 
-TEST_F(Validate, ProductsInFp32NeedExplicitBlocks) {
-  const std::string asked = kData + "train: {dtype: bf16, matmul: fp32}\n";
-  EXPECT_EQ(complaint(asked, 1), "");
-  EXPECT_EQ(complaint(asked + "model: {explicit_units: false}\n", 1),
-            "c.yaml:2:30: train.matmul: fp32 needs blocks with a written-out backward; leave out "
-            "model.explicit_units: false, or this key");
-  // Nothing is converted in a run of fp32, and auto takes what there is.
-  const std::vector<std::string> autograd{"model.explicit_units=false"};
-  EXPECT_EQ(complaint(kData + "train: {matmul: fp32}\n", 1, {}, autograd), "");
-  EXPECT_EQ(complaint(kData + "train: {dtype: bf16}\n", 1, {}, autograd), "");
-}
-
 TEST(Derive, FillsInWhatIsAuto) {
   RunConfig run;
   run.train.micro_batch = 3;

@@ -186,14 +186,14 @@ class DeepSpeedPlugin {
     for (const HjsonEntry& entry : file_.root.entries) {
       if (entry.key != "mixed_precision" && entry.key != "fp16") continue;
       const bool is_fp8 = file_.mixed_precision == "fp8";
-      draft_.add(
-          {.path = entry.key,
-           .place = {entry.line, entry.column},
-           .value = to_json(entry.value),
-           .kind = is_fp8 ? kRefused : kMapped,
-           .stops = is_fp8,
-           .to = {},
-           .note = is_fp8 ? "Sluice has no fp8" : "fp16 and bf16 of DeepSpeed's configuration"});
+      draft_.add({.path = entry.key,
+                  .place = {entry.line, entry.column},
+                  .value = to_json(entry.value),
+                  .kind = is_fp8 ? kRefused : kMapped,
+                  .stops = is_fp8,
+                  .to = {},
+                  .note = is_fp8 ? "set bf16 here, and train.matmul: fp8 in Sluice's file"
+                                 : "fp16 and bf16 of DeepSpeed's configuration"});
     }
   }
   // accelerate refuses keys that the other file has.

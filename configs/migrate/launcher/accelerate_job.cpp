@@ -115,8 +115,10 @@ class Job {
         return add(entry, KeyClass::kIgnored, "accelerate reads it with mixed_precision fp8 only");
       }
       if (!is_fp8 && type == "FSDP") return;
-      return add(entry, KeyClass::kRefused, is_fp8 ? "Sluice has no fp8" : "for FSDP2 only",
-                 !is_idle(entry.value));
+      return add(
+          entry, KeyClass::kRefused,
+          is_fp8 ? "set bf16 here, and train.matmul: fp8 in Sluice's file" : "for FSDP2 only",
+          !is_idle(entry.value));
     }
     if (entry.key == "fsdp_config" && type == "FSDP") return;
     add(entry, KeyClass::kIgnored,

@@ -266,7 +266,9 @@ class FsdpMap {
     const bool old =
         map_.draft().find("mixed_precision") == nullptr && map_.draft().find("fp16") != nullptr;
     const std::string_view from = old ? "fp16" : "mixed_precision";
-    if (dtype == "fp8") return map_.stop(from, "Sluice has no fp8");
+    if (dtype == "fp8") {
+      return map_.stop(from, "set bf16 here, and train.matmul: fp8 in Sluice's file");
+    }
     map_.set(from, "train.dtype", dtype == "no" ? "fp32" : dtype);
     if (dtype != "fp16") return;
     const std::string origin = "PyTorch's gradient scaler";

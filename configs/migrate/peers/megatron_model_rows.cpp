@@ -146,7 +146,7 @@ const std::string_view kMegatronModelRows = R"(
 --moe-routing-trace-path text null; --moe-routing-trace-max-training-iters int null;
 --moe-routing-trace-capture-logits flag; --moe-routing-trace-capture-hidden-states flag;
 --moe-routing-trace-dump-weights flag
-= refused_unless_default no FP8 and FP4
+= refused_unless_default leave it out and set train.matmul: fp8 in the result (there is no FP4)
 --fp8-format text null {e4m3,hybrid}; --fp4-format text null {e2m1}
 = ignored_upstream no effect without --fp8-format or --fp4-format
 --fp8-recipe text delayed {tensorwise,delayed,mxfp8,blockwise,custom};

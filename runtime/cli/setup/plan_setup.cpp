@@ -21,7 +21,7 @@ bool is_allowed(const RunConfig& run, const EngineOptions& options) {
   other.parallel = options.parallel;
   other.offload = options.offload;
   other.train.accumulation_order = options.train.accumulation_order;
-  return broken_parallel_rules(other).empty();
+  return broken_parallel_rules(other).empty() && broken_matmul_rules(other).empty();
 }
 
 // From the doctor's file of this machine, if the file has a GPU.

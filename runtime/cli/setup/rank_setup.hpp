@@ -39,6 +39,8 @@ namespace sluice {
 void check_gpu_documents(const LoadedConfig& config);
 // The same if train.attention names an operator that does not take the model's attention.
 void check_gpu_attention(const LoadedConfig& config);
+// train.matmul: fp8 on GPUs of this compute capability, times 10; 0: not known.
+void check_gpu_matmul(const LoadedConfig& config, int capability);
 
 // Throws ConfigError if the configuration asks for missing GPUs, or for what GPUs do not run.
 void check_gpus(const LoadedConfig& config, int local_ranks);

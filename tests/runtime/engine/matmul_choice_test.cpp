@@ -40,6 +40,10 @@ TEST(MatmulChoice, MeasuresOnlyWhereTheAnswerDependsOnIt) {
   EXPECT_EQ(choose(bf16({.choice = MatmulChoice::kNative}), fp32_wins, &calls).type,
             MatmulType::kNative);
   EXPECT_EQ(choose(bf16({.choice = MatmulChoice::kFp32}), {}, &calls).type, MatmulType::kFp32);
+  EXPECT_EQ(choose(bf16({.choice = MatmulChoice::kFp8}), {}, &calls).type, MatmulType::kFp8);
+  EXPECT_EQ(
+      choose(bf16({.choice = MatmulChoice::kFp8, .resumed = MatmulType::kFp32}), {}, &calls).type,
+      MatmulType::kFp8);
   const MatmulDecision resumed = choose(bf16({.resumed = MatmulType::kFp32}), {}, &calls);
   EXPECT_EQ(resumed.type, MatmulType::kFp32);
   EXPECT_TRUE(resumed.resumed);
@@ -69,6 +73,8 @@ TEST(MatmulChoice, IsSaidInWords) {
       "at 100 converted to fp32)");
   EXPECT_EQ(describe_matmul({MatmulType::kNative, {}, true}, DType::kBFloat16),
             "matrix products: bf16, as before the checkpoint");
+  EXPECT_EQ(describe_matmul({MatmulType::kFp8, {}}, DType::kBFloat16),
+            "matrix products: fp8 in blocks, others bf16");
   EXPECT_EQ(describe_matmul({}, DType::kFloat16), "matrix products: fp16");
   EXPECT_EQ(describe_matmul({}, DType::kFloat32), "");
 }

@@ -47,6 +47,30 @@ TEST(UnitSeconds, AreThoseMeasuredByFlopAndShareOfTheCores) {
                    (seconds[1].backward + attention / 64e9) / 2);
 }
 
+// Blocks of a GPU in 8 bits: products at the narrow rate, attention at the wide one, two operands
+// rounded for each product. Other units stay priced by FLOP.
+TEST(UnitSeconds, In8BitsAreThoseOfTheProfilesRates) {
+  EngineOptions options = small_options(4);
+  options.train.dtype = DType::kBFloat16;
+  options.model.matmul = MatmulType::kFp8;
+  const ModelSpec spec = make_model_spec(options.model);
+  MachineProfile machine = named_profile("h100-sxm");
+  const std::vector<UnitSeconds> seconds = seconds_of(machine, options);
+  ASSERT_EQ(seconds.size(), spec.units.size());
+  EXPECT_FALSE(seconds.front().known || seconds.back().known);
+  const double samples = static_cast<double>(options.train.micro_batch);
+  const double attention = samples * spec.attention_flops_per_sample(spec.units[1]);
+  const double products = samples * spec.forward_flops_per_sample(spec.units[1]) - attention;
+  const double forward = (products / machine.gemm_flops.fp8 + attention / machine.gemm_flops.bf16) /
+                         machine.gemm_efficiency;
+  EXPECT_GT(seconds[1].forward, forward);
+  machine.device_memory_bps = 1e30;  // rounding takes no time
+  EXPECT_NEAR(seconds_of(machine, options)[1].forward / forward, 1, 1e-9);
+  EXPECT_NEAR(seconds_of(machine, options)[1].backward / forward, 2, 1e-9);
+  machine.gemm_flops.fp8 = 0;
+  EXPECT_TRUE(seconds_of(machine, options).empty());
+}
+
 TEST(UnitSeconds, SizesInBetweenLieInBetween) {
   EngineOptions options = small_options(4);
   const auto cost_at = [&](std::int64_t hidden) {
