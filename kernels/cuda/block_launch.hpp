@@ -11,6 +11,7 @@
 
 #include "kernels/cuda/attention_args.hpp"
 #include "kernels/cuda/block_args.hpp"
+#include "kernels/cuda/fp8_args.hpp"
 #include "kernels/cuda/launch.hpp"
 
 namespace sluice::cuda {
@@ -39,5 +40,8 @@ void launch_entropy_parts(const EntropyArgs& args, EntropyPart* parts, StreamRef
 void launch_copy_heads(const HeadCopy& args, bool back, StreamRef stream);
 void launch_attention_scores(const AttentionScores& args, StreamRef stream);
 void launch_token_lookup(const TokenLookup& args, StreamRef stream);
+// Two kernels: the largest magnitudes in parts, then codes and reciprocal scales. The host reads
+// nothing. Throws Error where an operand's rows are not whole multiples of 16 bytes.
+void launch_fp8_quantise(const Fp8Operands& operands, StreamRef stream);
 
 }  // namespace sluice::cuda

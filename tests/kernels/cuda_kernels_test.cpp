@@ -2,7 +2,9 @@
 // GPU.
 #include <cuda_runtime_api.h>
 
+#include "kernels/cpu/fp8_core.hpp"
 #include "kernels/cpu/reduce.hpp"
+#include "kernels/cuda/block_launch.hpp"
 #include "kernels/cuda/launch.hpp"
 #include "kernels/cuda/step_clip.hpp"
 #include "kernels/cuda/sum_squares.hpp"
@@ -128,6 +130,46 @@ TEST(CudaKernels, AdamWithL2HasTheBitsOfTheCpu) {
 }
 TEST(CudaKernels, LionHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(lion, cuda::launch_lion); }
 TEST(CudaKernels, SgdHasTheBitsOfTheCpu) { expect_bits_of_the_cpu(sgd, cuda::launch_sgd); }
+
+// The hardware's conversion against fp8_core.hpp, of values over the format's whole range.
+template <class Format>
+void expect_codes_of_the_cpu(Fp8Format format, bool turns) {
+  constexpr std::int64_t kRows = 1000, kColumns = 112, kLength = 1008;
+  std::vector<float> values = normal_values(kRows * kColumns, 6);
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    values[i] = std::ldexp(values[i], -static_cast<int>(i % 40));
+  }
+  const std::vector<std::byte> x = as_bytes(values, DType::kBFloat16);
+  convert(values.data(), DType::kFloat32, x.data(), DType::kBFloat16, kRows * kColumns);
+  std::vector<std::uint8_t> want(kRows * kColumns), want_turned(kColumns * kLength);
+  const OnDevice x_gpu(x), parts(std::vector<std::uint32_t>(cuda::kFp8Parts));
+  const OnDevice codes(want), turned(want_turned), inverse(std::vector<float>(1));
+  cuda::Fp8Operands all;
+  all.count = 1;
+  all.of[0] = {x_gpu.get(),  kRows,       kColumns,    kColumns,
+               format,       parts.get(), codes.get(), turns ? turned.get() : nullptr,
+               inverse.get()};
+  cuda::launch_fp8_quantise(all, kStream);
+  std::uint32_t amax = 0;
+  for (const float value : values) amax = std::max(amax, fp8::magnitude(value));
+  for (std::int64_t i = 0; i < kRows * kColumns; ++i) {
+    const auto at = static_cast<std::size_t>(i);
+    want[at] = fp8::encode<Format>(values[at] * fp8::scale_of<Format>(amax));
+    want_turned[static_cast<std::size_t>(i % kColumns * kLength + i / kColumns)] = want[at];
+  }
+  EXPECT_EQ(codes.read(), want);
+  if (turns) {
+    EXPECT_EQ(turned.read(), want_turned);
+  }
+  EXPECT_EQ(inverse.read()[0], fp8::inverse_scale_of<Format>(amax));
+}
+
+TEST(CudaKernels, Fp8CodesAreThoseOfTheCpu) {
+  for (const bool turns : {false, true}) {
+    expect_codes_of_the_cpu<fp8::E4M3>(Fp8Format::kE4M3, turns);
+    expect_codes_of_the_cpu<fp8::E5M2>(Fp8Format::kE5M2, turns);
+  }
+}
 
 }  // namespace
 }  // namespace sluice::testing

@@ -12,7 +12,7 @@ import tempfile
 
 # The kernels of each source. column_total adds parts in fp32, one column a thread: its loads are 4 bytes of 32 neighbours. token_order
 # reads numbers of rows, which all threads read at once.
-SOURCES = {"activation": 6, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "norm": 28}
+SOURCES = {"activation": 6, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "fp8": 2, "norm": 28}
 NARROW = ("column_total_kernel", "token_order_kernel")
 REPORT = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", re.S)
 

@@ -1,0 +1,179 @@
+// The bodies of the kernels of FP8 products on the host: largest magnitudes, and codes in both
+// layouts, against kernels/cpu/fp8_core.hpp element by element.
+#include <bit>
+#include <limits>
+
+#include "kernels/cuda/fp8_body.hpp"
+#include "tests/kernels/cuda_bodies.hpp"
+
+namespace sluice::testing {
+namespace {
+
+using cuda::Fp8Operand;
+
+struct Matrix {
+  std::int64_t rows, columns, stride;
+};
+// Whole tiles, single rows, rests of tiles and of runs, and columns of a wider matrix.
+constexpr std::array<Matrix, 7> kMatrices{{{128, 64, 64},
+                                           {1, 16, 16},
+                                           {1000, 48, 48},
+                                           {77, 80, 240},
+                                           {15, 1600, 1600},
+                                           {129, 208, 224},
+                                           {300, 16, 64}}};
+constexpr std::uint16_t kBehind = 0x7f80;  // infinity: between the rows, where nothing may be read
+
+std::vector<std::uint16_t> halves(const Buffer& buffer) {
+  std::vector<std::uint16_t> result(buffer.content().size() / 2);
+  std::memcpy(result.data(), buffer.data(), 2 * result.size());
+  return result;
+}
+
+float value(std::uint16_t bits) { return std::bit_cast<float>(std::uint32_t{bits} << 16); }
+
+Buffer matrix_of(const Matrix& shape, float std) {
+  Buffer x = random(DType::kBFloat16, shape.rows * shape.stride, 11, std);
+  auto* bits = static_cast<std::uint16_t*>(x.data());
+  for (std::int64_t i = 0; i < shape.rows * shape.stride; ++i) {
+    if (i % shape.stride >= shape.columns) bits[i] = kBehind;
+  }
+  return x;
+}
+
+std::uint32_t amax_of(const Matrix& shape, const Buffer& x) {
+  std::uint32_t most = 0;
+  const std::vector<std::uint16_t> bits = halves(x);
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    for (std::int64_t column = 0; column < shape.columns; ++column) {
+      const auto i = static_cast<std::size_t>(row * shape.stride + column);
+      most = std::max(most, fp8::magnitude(value(bits[i])));
+    }
+  }
+  return most;
+}
+
+// The largest of what all threads of a small grid find.
+std::uint32_t parts_of(const Fp8Operand& a) {
+  constexpr std::int64_t kBlocks = 5, kThreads = 9;
+  std::uint32_t most = 0;
+  for (std::int64_t block = 0; block < kBlocks; ++block) {
+    for (std::int64_t thread = 0; thread < kThreads; ++thread) {
+      most = std::max(most, cuda::fp8_parts_body(a, {block, kBlocks}, {thread, kThreads}));
+    }
+  }
+  return most;
+}
+
+template <class Format>
+void quantise(const Fp8Operand& a, float scale) {
+  constexpr std::int64_t kBlocks = 3, kThreads = 7;
+  if (a.turned == nullptr) {
+    for (std::int64_t i = 0; i < kBlocks * kThreads; ++i) {
+      cuda::fp8_rows_body<Format>(a, scale, {i % kBlocks, kBlocks}, {i / kBlocks, kThreads});
+    }
+    return;
+  }
+  cuda::Fp8Tile tile{};
+  for (std::int64_t i = 0; i < cuda::Fp8TilePlace::count(a); ++i) {
+    const cuda::Fp8TilePlace at(a, i);
+    for (int thread = 0; thread < cuda::Fp8Tile::kThreads; ++thread) {
+      cuda::fp8_tile_load<Format>(a, scale, at, thread, &tile);
+    }
+    for (int thread = 0; thread < cuda::Fp8Tile::kThreads; ++thread) {
+      cuda::fp8_tile_store(a, at, thread, &tile);
+    }
+  }
+}
+
+struct Layouts {
+  bool codes, turned;
+};
+
+// The codes of the core, in one layout.
+template <class Format>
+Bytes codes_of(const Matrix& shape, const Buffer& x, float scale, bool turned) {
+  const std::int64_t length = turned ? (shape.rows + 15) / 16 * 16 : shape.columns;
+  const std::int64_t lines = turned ? shape.columns : shape.rows;
+  Bytes codes(static_cast<std::size_t>(lines * length), std::byte{0});
+  const std::vector<std::uint16_t> bits = halves(x);
+  for (std::int64_t row = 0; row < shape.rows; ++row) {
+    for (std::int64_t column = 0; column < shape.columns; ++column) {
+      const std::int64_t at = turned ? column * length + row : row * length + column;
+      const float of = value(bits[static_cast<std::size_t>(row * shape.stride + column)]);
+      codes[static_cast<std::size_t>(at)] = std::byte{fp8::encode<Format>(of * scale)};
+    }
+  }
+  return codes;
+}
+
+template <class Format>
+void expect_codes(const Matrix& shape, const Layouts& layouts, float std) {
+  const Buffer x = matrix_of(shape, std);
+  const std::uint32_t amax = amax_of(shape, x);
+  const float scale = fp8::scale_of<Format>(amax);
+  const Bytes want = codes_of<Format>(shape, x, scale, false);
+  const Bytes want_turned = codes_of<Format>(shape, x, scale, true);
+  const Buffer codes(Bytes(want.size(), std::byte{0xee}));
+  const Buffer turned(Bytes(want_turned.size(), std::byte{0xee}));
+  Fp8Operand a;
+  a.x = x.data();
+  a.rows = shape.rows;
+  a.columns = shape.columns;
+  a.stride = shape.stride;
+  a.codes = layouts.codes ? codes.data() : nullptr;
+  a.turned = layouts.turned ? turned.data() : nullptr;
+  ASSERT_EQ(parts_of(a), amax);
+  quantise<Format>(a, scale);
+  const Bytes untouched(want.size(), std::byte{0xee});
+  EXPECT_EQ(codes.content(), layouts.codes ? want : untouched);
+  if (layouts.turned) {
+    EXPECT_EQ(turned.content(), want_turned);
+  }
+}
+
+TEST(CudaFp8Bodies, CodesAreThoseOfTheCpuInBothLayouts) {
+  for (const Matrix& shape : kMatrices) {
+    for (const Layouts& layouts : {Layouts{true, false}, {false, true}, {true, true}}) {
+      SCOPED_TRACE(std::to_string(shape.rows) + " x " + std::to_string(shape.columns) + " of " +
+                   std::to_string(shape.stride) + (layouts.turned ? ", turned" : ""));
+      for (const float std : {1.0F, 3e-6F, 2e4F}) {
+        expect_codes<fp8::E4M3>(shape, layouts, std);
+        expect_codes<fp8::E5M2>(shape, layouts, std);
+      }
+    }
+  }
+}
+
+TEST(CudaFp8Bodies, InfinityAndNanAreAboveEveryNumber) {
+  const Matrix shape{33, 32, 32};
+  for (const std::uint16_t bad : {0x7f80, 0xff80, 0x7fc0, 0xffc1}) {
+    const Buffer x = matrix_of(shape, 1.0F);
+    static_cast<std::uint16_t*>(x.data())[700] = bad;
+    Fp8Operand a;
+    a.x = x.data();
+    a.rows = shape.rows;
+    a.columns = a.stride = shape.columns;
+    EXPECT_EQ(parts_of(a), std::uint32_t{bad & 0x7fffU} << 16);
+    EXPECT_TRUE(std::isnan(fp8::inverse_scale_of<fp8::E4M3>(parts_of(a))));
+  }
+}
+
+// A warp's stores and loads of the tile take 32 banks each: 4 words a quarter of a warp.
+TEST(CudaFp8Bodies, LanesOfAWarpMeetInNoBank) {
+  cuda::Fp8Tile tile{};
+  const auto bank = [&](const std::uint32_t* word) { return (word - &tile.words[0][0][0]) % 32; };
+  for (int group = 0; group < cuda::Fp8Tile::kGroups; ++group) {
+    for (int j = 0; j < 8; ++j) {
+      std::vector<bool> taken(32);
+      for (int lane = 0; lane < 32; ++lane) {
+        taken[static_cast<std::size_t>(bank(tile.group(lane % 8 * 8 + j, group) + lane / 8))] =
+            true;
+      }
+      EXPECT_EQ(std::count(taken.begin(), taken.end(), true), 32);
+    }
+  }
+}
+
+}  // namespace
+}  // namespace sluice::testing
