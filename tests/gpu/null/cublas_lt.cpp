@@ -1,8 +1,10 @@
-// The null cuBLASLt: products with an epilogue, such as a bias, are checked and counted by shape.
+// The null cuBLASLt: products with an epilogue, such as a bias, and those of 8-bit operands are
+// checked and counted by shape.
 #include <cublasLt.h>
 
 #include <cstdint>
 #include <cstring>
+#include <string>
 
 #include "tests/gpu/null/memory.hpp"
 #include "tests/gpu/null/record.hpp"
@@ -16,11 +18,77 @@ struct Layout {
   std::int32_t batch = 1;
 };
 struct Operation {
-  std::int32_t turns_a = CUBLAS_OP_N;
+  cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
+  cudaDataType_t scale = CUDA_R_32F;
+  std::int32_t turns_a = CUBLAS_OP_N, turns_b = CUBLAS_OP_N;
+  std::int32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  const void *scale_a = nullptr, *scale_b = nullptr, *bias = nullptr;
 };
 
 Layout& of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Layout*>(layout); }
 Operation& of(cublasLtMatmulDesc_t operation) { return *reinterpret_cast<Operation*>(operation); }
+
+bool is_fp8(int type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
+struct Call {
+  const Operation& operation;
+  const Layout &a, &b, &c, &d;
+};
+
+// The rules of cuBLASLt for 8-bit operands on compute capability 8.9 and 9.0, in its words; null
+// where a call obeys them all.
+const char* broken_rule(const Call& call) {
+  const auto& [operation, a, b, c, d] = call;
+  const auto whole = [](std::int64_t bytes) { return bytes % 16 == 0; };
+  const std::int64_t elem = d.type == CUDA_R_32F ? 4 : 2;
+  if (operation.turns_a != CUBLAS_OP_T || operation.turns_b != CUBLAS_OP_N) return "is TN alone";
+  if (operation.compute != CUBLAS_COMPUTE_32F || operation.scale != CUDA_R_32F) {
+    return "adds in fp32";
+  }
+  if (!is_fp8(a.type) || !is_fp8(b.type)) return "takes two 8-bit operands";
+  if (a.type == CUDA_R_8F_E5M2 && b.type == CUDA_R_8F_E5M2) return "takes E4M3 at least once";
+  if (d.type != CUDA_R_32F && d.type != CUDA_R_16BF) return "gives fp32 or bf16 here";
+  if (c.type != d.type || c.stride != d.stride) return "takes C in D's layout";
+  if (a.rows != b.rows || a.columns != d.rows || b.columns != d.columns) return "has other sizes";
+  if (!whole(a.rows) || !whole(a.columns) || !whole(a.stride) || !whole(b.stride) ||
+      !whole(d.stride * elem)) {
+    return "takes K, M and leading dimensions of whole 16 bytes";
+  }
+  if (a.stride < a.rows || b.stride < b.rows || d.stride < d.rows) return "has too short a stride";
+  return nullptr;
+}
+
+std::size_t bytes_of(const Layout& x) {
+  const std::int64_t elem = is_fp8(x.type) ? 1 : x.type == CUDA_R_32F ? 4 : 2;
+  return static_cast<std::size_t>(((x.columns - 1) * x.stride + x.rows) * elem);
+}
+
+bool on_device(const void* address, std::size_t bytes) {
+  return reinterpret_cast<std::uintptr_t>(address) % 16 == 0 && is_device_range(address, bytes);
+}
+
+// A product of 8-bit operands is right, or a fault that says why not.
+bool checked_fp8(const Call& call, const void* a, const void* b, const void* d) {
+  const Operation& operation = call.operation;
+  const char* what = broken_rule(call);
+  if (what == nullptr && (!on_device(a, bytes_of(call.a)) || !on_device(b, bytes_of(call.b)) ||
+                          !on_device(d, bytes_of(call.d)))) {
+    what = "takes matrices of its layouts on the device, on multiples of 16 bytes";
+  }
+  if (what == nullptr && (!is_device_range(operation.scale_a, sizeof(float)) ||
+                          !is_device_range(operation.scale_b, sizeof(float)))) {
+    what = "takes both scales from device memory";
+  }
+  const bool biased = operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  if (what == nullptr && biased &&
+      !on_device(operation.bias, 2 * static_cast<std::size_t>(call.d.rows))) {
+    what = "takes a bf16 bias from device memory, on a multiple of 16 bytes";
+  }
+  if (what == nullptr) return true;
+  fault("cublasLtMatmul: an 8-bit product of " + std::to_string(call.d.rows) + " x " +
+        std::to_string(call.d.columns) + " x " + std::to_string(call.a.rows) + " " + what);
+  return false;
+}
 
 }  // namespace
 }  // namespace null_gpu
@@ -31,9 +99,9 @@ extern "C" {
 
 std::size_t cublasLtGetVersion() { return 130100; }
 
-cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation, cublasComputeType_t,
-                                        cudaDataType_t) {
-  *operation = reinterpret_cast<cublasLtMatmulDesc_t>(new Operation);
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* operation,
+                                        cublasComputeType_t compute, cudaDataType_t scale) {
+  *operation = reinterpret_cast<cublasLtMatmulDesc_t>(new Operation{compute, scale});
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
@@ -43,9 +111,17 @@ cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t operation) {
 cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
                                               cublasLtMatmulDescAttributes_t attribute,
                                               const void* value, std::size_t bytes) {
-  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA && bytes == sizeof(std::int32_t)) {
-    std::memcpy(&of(operation).turns_a, value, bytes);
-  }
+  Operation& to = of(operation);
+  void* member = nullptr;
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) member = &to.turns_a;
+  if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) member = &to.turns_b;
+  if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) member = &to.epilogue;
+  if (bytes == sizeof(std::int32_t) && member != nullptr) std::memcpy(member, value, bytes);
+  member = nullptr;
+  if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) member = &to.scale_a;
+  if (attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) member = &to.scale_b;
+  if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) member = &to.bias;
+  if (bytes == sizeof(void*) && member != nullptr) std::memcpy(member, value, bytes);
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -90,13 +166,21 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void*,
                               const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
                               cublasLtMatrixLayout_t layout_b, const void*, const void*,
-                              cublasLtMatrixLayout_t, void* d, cublasLtMatrixLayout_t layout_d,
-                              const cublasLtMatmulAlgo_t*, void*, std::size_t,
-                              cudaStream_t stream) {
+                              cublasLtMatrixLayout_t layout_c, void* d,
+                              cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*,
+                              void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
   const Layout &left = of(layout_a), &right = of(layout_b), &out = of(layout_d);
   for (const void* matrix : {a, b, static_cast<const void*>(d)}) {
     if (place_of(matrix) == Place::kDevice) continue;
     fault("cublasLtMatmul takes a matrix that is not on the device");
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if (workspace_bytes > 0 && !is_device_range(workspace, workspace_bytes)) {
+    fault("cublasLtMatmul takes a workspace that is not on the device");
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
+  if ((is_fp8(left.type) || is_fp8(right.type)) &&
+      !checked_fp8({of(operation), left, right, of(layout_c), out}, a, b, d)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
   const bool turns = of(operation).turns_a != CUBLAS_OP_N;

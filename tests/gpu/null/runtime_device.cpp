@@ -24,10 +24,12 @@ constexpr int kSharedBytes = 49152, kSharedBytesOptin = 232448, kSharedBytesOfPr
 constexpr int kL2Bytes = 52'428'800;
 constexpr int kLargest = 2147483647;
 
+int capability() { return static_cast<int>(setting("NULL_GPU_CAPABILITY", 90)); }  // times ten
+
 const std::map<int, int>& attributes() {
   static const auto* const all = new std::map<int, int>{
-      {cudaDevAttrComputeCapabilityMajor, 9},
-      {cudaDevAttrComputeCapabilityMinor, 0},
+      {cudaDevAttrComputeCapabilityMajor, capability() / 10},
+      {cudaDevAttrComputeCapabilityMinor, capability() % 10},
       {cudaDevAttrMultiProcessorCount, kMultiprocessors},
       {cudaDevAttrWarpSize, 32},
       {cudaDevAttrMaxThreadsPerBlock, kThreadsOfBlock},
@@ -116,7 +118,8 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   std::memset(p, 0, sizeof *p);
   std::snprintf(p->name, sizeof p->name, "NVIDIA H100 80GB HBM3 (null)");
   p->totalGlobalMem = device_bytes_total();
-  p->major = 9;
+  p->major = capability() / 10;
+  p->minor = capability() % 10;
   p->multiProcessorCount = kMultiprocessors;
   p->warpSize = 32;
   p->maxThreadsPerBlock = kThreadsOfBlock;
