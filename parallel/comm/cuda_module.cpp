@@ -2,6 +2,7 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
 #include <filesystem>
@@ -28,8 +29,28 @@ constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: no GPU, or all are hidd
 
 struct DriverAnswer {
   int gpus = 0;
-  std::string error;  // why the driver does not answer; empty: it answers
+  std::string error;   // why the driver does not answer; empty: it answers
+  int capability = 0;  // the lowest of the GPUs, times ten; 0: not known
 };
+
+int least_capability(void* driver, int gpus) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  const auto device = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
+  const auto attribute =
+      reinterpret_cast<int (*)(int*, int, int)>(dlsym(driver, "cuDeviceGetAttribute"));
+  if (device == nullptr || attribute == nullptr) return 0;
+  int least = 0;
+  for (int i = 0; i < gpus; ++i) {
+    int gpu = 0, major = 0, minor = 0;
+    if (device(&gpu, i) != 0 || attribute(&major, kMajor, gpu) != 0 ||
+        attribute(&minor, kMinor, gpu) != 0) {
+      return 0;
+    }
+    const int own = 10 * major + minor;
+    least = least == 0 ? own : std::min(least, own);
+  }
+  return least;
+}
 
 DriverAnswer ask_driver() {
   // The driver's own library exists wherever a GPU can be used, with or without the toolkit.
@@ -43,7 +64,10 @@ DriverAnswer ask_driver() {
   DriverAnswer answer;
   int status = init(0);
   if (status == 0) status = count(&answer.gpus);
-  if (status == 0) return answer;
+  if (status == 0) {
+    answer.capability = least_capability(driver, answer.gpus);
+    return answer;
+  }
   if (status == kNoDevice) return {};
   return {0, std::string(kDriver) + " ended with CUDA error " + std::to_string(status)};
 }
@@ -157,6 +181,8 @@ std::optional<GpuFault> find_gpu_fault() {
 }  // namespace
 
 int visible_gpu_count() { return driver_answer().gpus; }
+
+int visible_gpu_capability() { return driver_answer().capability; }
 
 const std::optional<GpuFault>& gpu_fault() {
   static const std::optional<GpuFault> fault = find_gpu_fault();

@@ -12,6 +12,8 @@ namespace sluice {
 // driver. Creates no context on a GPU. The first call runs cuInit, so a process that forks must
 // fork before.
 [[nodiscard]] int visible_gpu_count();
+// The lowest compute capability of those GPUs, times ten: 90 for 9.0. 0: no GPU, or not known.
+[[nodiscard]] int visible_gpu_capability();
 
 // The reason why this process cannot use the machine's GPUs, and the remedy.
 struct GpuFault {

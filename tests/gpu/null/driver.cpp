@@ -1,5 +1,6 @@
 // The null driver: what the program and libtorch ask before they take the CUDA runtime.
 #include "tests/gpu/null/memory.hpp"
+#include "tests/gpu/null/record.hpp"
 
 extern "C" {
 
@@ -7,6 +8,16 @@ int cuInit(unsigned) { return 0; }
 
 int cuDeviceGetCount(int* count) {
   *count = null_gpu::device_count();
+  return 0;
+}
+int cuDeviceGet(int* device, int index) {
+  *device = index;
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  const auto capability = static_cast<int>(null_gpu::setting("NULL_GPU_CAPABILITY", 90));
+  *value = attribute == kMajor ? capability / 10 : attribute == kMinor ? capability % 10 : 0;
   return 0;
 }
 int cuGetErrorString(int, const char** text) {
