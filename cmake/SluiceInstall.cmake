@@ -57,7 +57,7 @@ install(DIRECTORY base kernels offload parallel zero runtime configs DESTINATION
   PATTERN "runtime/cli" EXCLUDE
   PATTERN "runtime/bench" EXCLUDE
   PATTERN "kernels/cuda" EXCLUDE
-  REGEX "model/device/(cuda_kernels|kernel_calls|product_attention)\\.hpp$" EXCLUDE
+  REGEX "model/device/(cuda_kernels|fp8_product|kernel_calls|product_attention)\\.hpp$" EXCLUDE
   PATTERN "*_bridge.hpp" EXCLUDE
   PATTERN "*_avx*.hpp" EXCLUDE
   PATTERN "*_impl.hpp" EXCLUDE

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "kernels/cuda/block_launch.hpp"
+#include "runtime/model/device/fp8_product.hpp"
 
 namespace sluice {
 
@@ -25,6 +26,8 @@ struct CudaBlockKernels {
   decltype(cuda::launch_token_lookup)* token_lookup;
   decltype(cuda::launch_copy_heads)* copy_heads;
   decltype(cuda::launch_attention_scores)* attention_scores;
+  decltype(cuda::launch_fp8_quantise)* fp8_quantise;
+  decltype(cuda::launch_fp8_product)* fp8_product;
 };
 
 // What the module exports.

@@ -27,7 +27,9 @@ constexpr CudaBlockKernels kKernels{.stream = current_stream,
                                     .entropy_parts = cuda::launch_entropy_parts,
                                     .token_lookup = cuda::launch_token_lookup,
                                     .copy_heads = cuda::launch_copy_heads,
-                                    .attention_scores = cuda::launch_attention_scores};
+                                    .attention_scores = cuda::launch_attention_scores,
+                                    .fp8_quantise = cuda::launch_fp8_quantise,
+                                    .fp8_product = cuda::launch_fp8_product};
 
 }  // namespace
 }  // namespace sluice

@@ -6,7 +6,9 @@
 #include <utility>
 
 #include "kernels/cpu/fp8.hpp"
+#include "runtime/model/device/fp8_products.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/math/fp32_matmul.hpp"
 #include "runtime/model/math/wide_product.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -15,6 +17,10 @@ namespace sluice {
 namespace {
 
 thread_local MatmulType mode = MatmulType::kNative;
+
+bool eight_bits_on_gpu(const at::Tensor& x) {
+  return mode == MatmulType::kFp8 && takes_gpu_path(x);
+}
 
 // The values that an 8-bit product reads, as bf16. Meta tensors only allocate.
 at::Tensor rounded(const at::Tensor& x, Fp8Format format) {
@@ -42,6 +48,7 @@ MatmulMode::MatmulMode(MatmulType type) : outer_(std::exchange(mode, type)) {}
 MatmulMode::~MatmulMode() { mode = outer_; }
 
 void linear(at::Tensor y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+  if (eight_bits_on_gpu(y)) return device::fp8_linear(y, x, weight, bias);
   if (mode == MatmulType::kFp8) {
     fp32_matmul({.c = y, .a = in_e4m3(x), .b = in_e4m3(weight).t(), .bias = bias});
   } else if (mode == MatmulType::kFp32) {
@@ -63,6 +70,7 @@ void linear_add(at::Tensor y, const at::Tensor& x, const at::Tensor& weight) {
 
 void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& weight,
                            bool accumulate) {
+  if (eight_bits_on_gpu(dx)) return device::fp8_input_gradient(dx, dy, weight, accumulate);
   if (mode == MatmulType::kFp8) {
     fp32_matmul({.c = dx, .a = in_e5m2(dy), .b = in_e4m3(weight), .accumulate = accumulate});
   } else if (mode == MatmulType::kFp32) {
@@ -74,7 +82,9 @@ void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor
 
 void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::Tensor& x) {
   if (!target.wanted()) return;
-  if (mode == MatmulType::kFp8) {
+  if (eight_bits_on_gpu(target.grad)) {
+    device::fp8_weight_gradient(target.grad, dy, x, target.accumulate);
+  } else if (mode == MatmulType::kFp8) {
     fp32_matmul(
         {.c = target.grad, .a = in_e5m2(dy).t(), .b = in_e4m3(x), .accumulate = target.accumulate});
   } else if (mode == MatmulType::kFp32 || x.scalar_type() == c10::ScalarType::Float) {
