@@ -87,13 +87,17 @@ Tensor BlockCall::back_through_stack(const BlockParams::Stack& at, const BlockNo
   const Beside beside = weights.defers() ? Beside::kNothing : Beside::kWeightProduct;
   if (group_ != nullptr) summing = group_->sum(dh_NH, batch_, beside);
   const std::vector<std::int64_t> each = rows_of(matrices);
-  weights.add([at, each, dy_NO, h_NH](GradSink& sink) {
-    stacked_weight_gradient(targets(sink, at.weight, at.count), each, dy_NO, h_NH);
-  });
+  if (apart) {
+    weights.add([at, each, dy_NO, h_NH](GradSink& sink) {
+      stacked_weight_gradient(targets(sink, at.weight, at.count), each, dy_NO, h_NH);
+    });
+  } else {
+    stacked_gradients(dh_NH, targets(weights.sink(), at.weight, at.count), each,
+                      {dy_NO, h_NH, matrices});
+  }
   if (at.bias >= 0) {
     bias_gradients(targets(weights.sink(), at.bias, at.count), each, dy_NO, weights.sums());
   }
-  if (!apart) stacked_input_gradient(dh_NH, dy_NO, matrices);
   return group_ != nullptr ? summing.finish() : dh_NH;
 }
 

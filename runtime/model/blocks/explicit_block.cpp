@@ -270,9 +270,10 @@ class ExplicitBlock final : public Unit {
       const Tensor act_CF = scratch_CF.narrow(0, 0, n);
       if (down.wanted()) {
         activation_.forward(act_CF, up_CU);
-        linear_weight_gradient(down, d_CH, act_CF);
+        linear_gradients(act_CF, down, {d_CH, act_CF, run[at_.down]});
+      } else {
+        linear_input_gradient(act_CF, d_CH, run[at_.down]);
       }
-      linear_input_gradient(act_CF, d_CH, run[at_.down]);
       activation_.backward(weights.defers() ? dup_NU.narrow(0, row, n) : up_CU, up_CU, act_CF);
     }
     if (weights.defers()) {
@@ -351,13 +352,18 @@ class ExplicitBlock final : public Unit {
     bias_gradient_of(at_.out_bias, dbranch_MH, weights);
     const Tensor d_NH = run.whole_rows(dbranch_MH);
     const Tensor out_NA = tokens(attention.out);
-    weights.add([out = at_.out, d_NH, out_NA](GradSink& sink) {
-      GradTarget target = sink.target(out);
-      linear_weight_gradient(target, d_NH, out_NA);
-    });
     const bool in_place = !weights.defers() && !attention_reads_output(attention);
     const Tensor dout_NA = in_place ? out_NA : like(out_NA);
-    linear_input_gradient(dout_NA, d_NH, run[at_.out]);
+    if (weights.defers()) {
+      linear_input_gradient(dout_NA, d_NH, run[at_.out]);
+      weights.add([out = at_.out, d_NH, out_NA](GradSink& sink) {
+        GradTarget target = sink.target(out);
+        linear_weight_gradient(target, d_NH, out_NA);
+      });
+    } else {
+      GradTarget target = weights.sink().target(at_.out);
+      linear_gradients(dout_NA, target, {d_NH, out_NA, run[at_.out]});
+    }
     if (in_place) return attention.out;
     return dout_NA.view({run.batch(), run.seq(), slices_.heads.count, head_.dim}).transpose(1, 2);
   }

@@ -126,4 +126,13 @@ void fp8_weight_gradient(const Tensor& target, const Tensor& dy, const Tensor& x
   all.multiply(target, all.turned(0), all.turned(1), {}, accumulate);
 }
 
+void fp8_gradients(const Fp8Gradients& to, const Tensor& dy, const Tensor& weight,
+                   const Tensor& x) {
+  const Rounded all{{weight, Fp8Format::kE4M3, kTurned},
+                    {x, Fp8Format::kE4M3, kTurned},
+                    {dy, Fp8Format::kE5M2, kRows | kTurned}};
+  all.multiply(to.target, all.turned(1), all.turned(2), {}, to.accumulate);
+  all.multiply(to.dx, all.turned(0), all.rows(2), {}, false);
+}
+
 }  // namespace sluice::device

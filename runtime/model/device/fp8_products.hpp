@@ -21,4 +21,14 @@ void fp8_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Te
 void fp8_weight_gradient(const at::Tensor& target, const at::Tensor& dy, const at::Tensor& x,
                          bool accumulate);
 
+// Both gradients, with their bits: dx = dy W, target = or += dy^T x. dx may lie in x's memory. dy
+// is read half as often as by two calls.
+struct Fp8Gradients {
+  const at::Tensor& dx;
+  const at::Tensor& target;
+  bool accumulate;
+};
+void fp8_gradients(const Fp8Gradients& to, const at::Tensor& dy, const at::Tensor& weight,
+                   const at::Tensor& x);
+
 }  // namespace sluice::device

@@ -95,6 +95,16 @@ void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::
   target.accumulate = true;
 }
 
+void linear_gradients(const at::Tensor& dx, GradTarget& target, const LinearBackward& of) {
+  if (target.wanted() && eight_bits_on_gpu(dx)) {
+    device::fp8_gradients({dx, target.grad, target.accumulate}, of.dy, of.weight, of.x);
+    target.accumulate = true;
+    return;
+  }
+  linear_weight_gradient(target, of.dy, of.x);
+  linear_input_gradient(dx, of.dy, of.weight);
+}
+
 GradTarget rows_of(const GradTarget& target, std::int64_t row, std::int64_t rows) {
   return {target.grad.narrow(0, row, rows), target.accumulate};
 }

@@ -46,6 +46,16 @@ void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor
 // rows of the same micro-batch add to it.
 void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::Tensor& x);
 
+// What both gradients of a linear layer read.
+struct LinearBackward {
+  const at::Tensor& dy;
+  const at::Tensor& x;
+  const at::Tensor& weight;
+};
+// linear_weight_gradient() and then linear_input_gradient(), with their bits; dx may lie in x's
+// memory. 8-bit products on a GPU read dy half as often as two calls would.
+void linear_gradients(const at::Tensor& dx, GradTarget& target, const LinearBackward& of);
+
 // Rows [row, row + rows) of the gradient's tensor, e.g. one of q, k, v in a fused projection.
 [[nodiscard]] GradTarget rows_of(const GradTarget& target, std::int64_t row, std::int64_t rows);
 

@@ -85,6 +85,17 @@ void stacked_weight_gradient(std::span<const GradTarget> targets,
   });
 }
 
+void stacked_gradients(const at::Tensor& dx, std::span<const GradTarget> targets,
+                       std::span<const std::int64_t> rows, const StackedBackward& of) {
+  const at::Tensor weight = joined(of.weights);
+  GradTarget all = joined_target(targets);
+  if (weight.defined() && all.wanted()) {
+    return linear_gradients(dx, all, {of.dy, of.x, weight});
+  }
+  stacked_weight_gradient(targets, rows, of.dy, of.x);
+  stacked_input_gradient(dx, of.dy, of.weights);
+}
+
 void stacked_bias_gradient(std::span<const GradTarget> targets, std::span<const std::int64_t> rows,
                            const at::Tensor& dy, RowSums* sums) {
   const bool wanted = std::any_of(targets.begin(), targets.end(),

@@ -29,6 +29,14 @@ void stacked_input_gradient(const at::Tensor& dx, const at::Tensor& dy,
 void stacked_weight_gradient(std::span<const GradTarget> targets,
                              std::span<const std::int64_t> rows, const at::Tensor& dy,
                              const at::Tensor& x);
+// stacked_weight_gradient() and then stacked_input_gradient(), as linear_gradients().
+struct StackedBackward {
+  const at::Tensor& dy;
+  const at::Tensor& x;
+  std::span<const at::Tensor> weights;
+};
+void stacked_gradients(const at::Tensor& dx, std::span<const GradTarget> targets,
+                       std::span<const std::int64_t> rows, const StackedBackward& of);
 // As bias_gradient().
 void stacked_bias_gradient(std::span<const GradTarget> targets, std::span<const std::int64_t> rows,
                            const at::Tensor& dy, RowSums* sums = nullptr);
