@@ -15,7 +15,7 @@ import tempfile
 import training
 from covering import covering
 from small_runs import MESHES, MODELS, PIPELINE_MESHES, SEQUENCE, STAGES, STEPS, TENSOR, problems
-from work_checks import WORK_CHECKS
+from work_checks import WORK_CHECKS, with_and_without_graphs
 
 TIERS = ("device", "host", "nvme")
 SETTINGS = {
@@ -152,6 +152,42 @@ def check_product_attention(place):
     return found
 
 
+# cudaDataType_t of products: 8-bit operands, and an fp32 result, as gradients of weights have.
+E4M3, FP32 = 28, 0
+
+
+def check_eight_bits(place):
+    """train.matmul: fp8: all products of linear layers have 8-bit operands, for odd lengths, split backwards and every mesh."""
+    found, fp8 = [], {"train.dtype": "bf16", "train.steps": STEPS, "train.matmul": "fp8"}
+    for name, model, settings, ranks, copies in (
+            ("gpt2", MODELS["gpt2"] | {"seq": 1000, "layers": 7, "vocab": 50257}, {"train.micro_batch": 1}, 1, 1),
+            ("llama-recomputed", MODELS["llama"], {"recompute.mode": "full", "train.cuda_graphs": "never"}, 1, 1),
+            ("gpt2-dropout", MODELS["gpt2 with dropout"], {"recompute.mode": "selective", "train.global_batch": 6}, 1, 3),
+            ("frozen", MODELS["llama"] | {"layers": 7}, {"train.freeze": ["model.layers.0.*"]}, 1, 6 / 7),
+            ("qwen2-stage-3", MODELS["qwen2"], {"zero.stage": 3, "train.global_batch": 4}, 2, 2),
+            ("gpt2-tensor", MODELS["gpt2"], TENSOR, 2, 2),
+            ("llama-sequence", MODELS["llama"] | {"ffn": 192}, SEQUENCE | {"zero.stage": 3}, 2, 2),
+            ("mistral-split", MODELS["mistral"], STAGES | {"parallel.schedule": "zero_bubble", "train.global_batch": 4}, 2, 2)):
+        answer = place.train(f"fp8-{name}", model, fp8 | {"launch.nproc": ranks} | settings, gpus=ranks)
+        found += [f"{name}: {what}" for what in problems(answer, ranks)]
+        eight = [p for report in answer.reports for p in report["products"] if p["types"][0] == E4M3]
+        wide = sum(p["count"] for p in eight if p["types"][1] == FP32)
+        expected = 4 * model["layers"] * STEPS * copies  # of a layer: q k v, attention's output, up (and gate), down
+        forward = sum(p["count"] for p in eight) - wide
+        if wide != expected or forward < 2 * wide:
+            found.append(f"{name}: {wide} 8-bit products of weights' gradients and {forward} others, {expected} are the layers'")
+    wrong, _ = with_and_without_graphs(place, "fp8-graphs", MODELS["llama"], {"train.matmul": "fp8"}, 1)
+    return found + [f"graphs: {what}" for what in wrong] + old_card_problems(place, fp8)
+
+
+def old_card_problems(place, fp8):
+    answer = place.train("fp8-old-card", MODELS["llama"], fp8, capability=86)
+    launched = any(report["work"]["launches"] for report in answer.reports)
+    if answer.code == 2 and "8.9" in answer.text and "8.6" in answer.text and not launched:
+        return []
+    return [f"a card of capability 8.6: exit code {answer.code}:\n{training.tail(answer.text)}"]
+
+
 def check_documents(place):
     """Rows of several documents: varlen attention."""
     # Flash attention takes head sizes that are multiples of 8.
@@ -203,8 +239,8 @@ def check_nccl_budget(place):
     return found
 
 
-COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_documents,
-            check_frozen, check_speculation, check_device_fraction, check_nccl_budget, check_full_card, *WORK_CHECKS)
+COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_eight_bits,
+            check_documents, check_frozen, check_speculation, check_device_fraction, check_nccl_budget, check_full_card, *WORK_CHECKS)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
 # Family, settings that GPUs refuse for the family, and words of the message.

@@ -47,7 +47,7 @@ SPEED = {  # run: model, settings
     "speed-1b": ("1b", {}), "speed-3b": ("3b", {"train.micro_batch": 4, "recompute.mode": "full"}),
 }
 # Settings that a card has to price, and the runs that have them beside the plain one.
-PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}}
+PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"}}
 PRICED_RUNS = ("speed-345m", "speed-1558m-4", "speed-1b")
 # Arguments of peers/peer_step.py, and the runs that the peer's memory is enough for.
 PEERS = {
@@ -178,6 +178,17 @@ def speed_of(kit, run):
     return tokens
 
 
+def priced(kit):
+    """PRICED, without fp8 where the card's compute capability is below 8.9."""
+    smi = shutil.which("nvidia-smi")
+    if smi and kit.backend != "gloo":
+        capability = kit.call([smi, "--query-gpu=compute_cap", "--format=csv,noheader"]).split()[0]
+        if float(capability) < 8.9:
+            note(f"compute capability {capability}: no fp8")
+            return {name: settings for name, settings in PRICED.items() if name != "fp8"}
+    return PRICED
+
+
 # ---- steps ----
 
 def step_env(kit):
@@ -210,9 +221,13 @@ def step_parity(kit):
             kit.train(f"gpu-{model}-{dtype}", model, TINY | {"train.dtype": dtype})
             same(kit, f"gpu-{model}-{dtype}", f"cpu-{model}", 1e-4 if dtype == "fp32" else 1e-2)
     for model in ("gpt2", "llama"):
-        for name, settings in PRICED.items():
+        for name, settings in priced(kit).items():
             kit.train(f"gpu-{model}-{name}", model, TINY | {"train.dtype": "bf16"} | settings)
-            same(kit, f"gpu-{model}-{name}", f"cpu-{model}", 1e-2)
+            oracle = f"cpu-{model}"
+            if name == "fp8":  # a CPU multiplies the values of the same 8-bit operands
+                oracle += "-fp8"
+                kit.train(oracle, model, TINY | {"train.dtype": "bf16", "launch.backend": "gloo"} | settings)
+            same(kit, f"gpu-{model}-{name}", oracle, 1e-2)
 
 
 def step_stages(kit):
@@ -287,7 +302,7 @@ def step_memory(kit):
     wrong = []
     for run, model, settings in (("memory-345m", "345m", {}), ("memory-345m-recomputed", "345m", recomputed),
                                  ("memory-345m-stage3", "345m", {"zero.stage": 3}), ("memory-1558m", "1558m", recomputed),
-                                 *((f"memory-345m-{name}", "345m", more) for name, more in PRICED.items())):
+                                 *((f"memory-345m-{name}", "345m", more) for name, more in priced(kit).items())):
         kit.train(run, model, LARGE | {"train.steps": 3} | settings)
         planned, reserved = kit.planned(run), max(s["memory"]["device_peak"] for s in kit.steps(run))
         note(f"{run}: planned {planned / 2**30:.2f} GiB, reserved {reserved / 2**30:.2f}, {100 * (reserved / planned - 1):+.1f} %")
@@ -325,7 +340,7 @@ def train_for_speed(kit, run, name="", more=None):
 def step_speed(kit):
     plain = {run: train_for_speed(kit, run) for run in SPEED}
     for run in PRICED_RUNS:
-        for name, settings in PRICED.items():
+        for name, settings in priced(kit).items():
             tokens = train_for_speed(kit, run, f"-{name}", settings)
             note(f"{run}: {name}: {tokens / plain[run]:.3f} of the plain run's tokens/s")
 
