@@ -1,6 +1,8 @@
 #include "runtime/model/documents.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cstddef>
 #include <functional>
 #include <numeric>
 #include <string>
@@ -14,52 +16,20 @@
 namespace sluice {
 namespace {
 
-// Adds documents in order; a group ends before the document that does not fit.
-class GroupMaker {
- public:
-  GroupMaker(const Documents& all, bool padded)
-      : most_(Documents::most_documents(all.rows() * all.seq())),
-        most_padded_(padded ? all.rows() * all.seq() : std::int64_t{0}) {}
+std::int64_t power_of_two(std::int64_t at_least) {
+  return static_cast<std::int64_t>(std::bit_ceil(static_cast<std::uint64_t>(at_least)));
+}
 
-  void add(std::int64_t count) {
-    const DocumentGroup& now = groups_.back();
-    const std::int64_t longest = std::max(now.longest, count);
-    const bool full = now.documents == most_ ||
-                      (most_padded_ > 0 && (now.documents + 1) * longest > most_padded_);
-    if (full) {
-      groups_.push_back({.first = now.first + now.tokens});
-      ends_.push_back(0);
-    }
-    DocumentGroup& group = groups_.back();
-    group.tokens += count;
-    ++group.documents;
-    group.longest = std::max(group.longest, count);
-    ends_.push_back(static_cast<std::int32_t>(group.tokens));
-  }
-
-  [[nodiscard]] std::vector<DocumentGroup> take(const at::Device& device) {
-    const at::Tensor host = empty_tensor({std::ssize(ends_)}, c10::ScalarType::Int);
-    std::copy(ends_.begin(), ends_.end(), host_data<std::int32_t>(host));
-    const at::Tensor all = host.to(device);
-    std::int64_t at = 0;
-    for (DocumentGroup& group : groups_) {
-      group.bounds = all.narrow(0, at, group.documents + 1);
-      at += group.documents + 1;
-    }
-    return std::move(groups_);
-  }
-
- private:
-  const std::int64_t most_;
-  const std::int64_t most_padded_;  // 0: no limit
-  std::vector<DocumentGroup> groups_ = std::vector<DocumentGroup>(1);
-  std::vector<std::int32_t> ends_ = {0};  // of all groups, each from 0
-};
+// int64 [tokens] positions, then the ends as int32.
+std::int64_t end_longs(std::int64_t tokens) {
+  return power_of_two(std::max(tokens, Documents::kFewest)) / 2 + 1;
+}
 
 }  // namespace
 
 Documents::Documents(std::span<const std::vector<std::int32_t>> bounds, std::int64_t seq)
     : seq_(seq) {
+  std::int64_t documents = 0;
   for (const std::vector<std::int32_t>& row : bounds) {
     const bool whole = row.size() >= 2 && row.front() == 0 && row.back() == seq;
     const auto repeated = std::adjacent_find(row.begin(), row.end(), std::greater_equal<>());
@@ -71,8 +41,10 @@ Documents::Documents(std::span<const std::vector<std::int32_t>> bounds, std::int
     for (std::size_t i = 0; i + 1 < row.size(); ++i) {
       spans.push_back({row[i], row[i + 1] - row[i]});
     }
+    documents += std::ssize(spans);
     rows_.push_back(std::move(spans));
   }
+  room_ = power_of_two(documents);
 }
 
 const std::vector<Documents::Span>& Documents::of_row(std::int64_t row) const {
@@ -88,26 +60,52 @@ void Documents::write_positions(std::int64_t* to) const {
   }
 }
 
-const at::Tensor& Documents::positions(const at::Device& device) const {
-  if (positions_.defined()) return positions_;
-  const at::Tensor host = empty_tensor({rows() * seq_}, c10::ScalarType::Long);
-  write_positions(host_data<std::int64_t>(host));
-  return positions_ = host.to(device);
-}
-
-const std::vector<DocumentGroup>& Documents::groups(const at::Device& device, bool padded) const {
-  if (groups_) return *groups_;
-  GroupMaker maker(*this, padded);
+void Documents::write_ends(std::span<std::int32_t> to) const {
+  std::fill(to.begin(), to.end(), static_cast<std::int32_t>(rows() * seq_));
+  to[0] = 0;
+  std::size_t document = 0;
+  std::int64_t end = 0;
   for (const std::vector<Span>& row : rows_) {
-    for (const Span& span : row) maker.add(span.count);
+    for (const Span& span : row) to[++document] = static_cast<std::int32_t>(end += span.count);
   }
-  return groups_.emplace(maker.take(device));
 }
 
-// Each document has an end, each group a 0 besides.
+void Documents::widen(std::int64_t room) { room_ = std::max(room_, room); }
+
+at::Tensor Documents::device_memory(std::int64_t rows, std::int64_t seq, at::Device device) {
+  return empty_tensor({rows * seq + end_longs(rows * seq)}, c10::ScalarType::Long, device);
+}
+
 std::int64_t Documents::device_bytes(std::int64_t rows, std::int64_t seq) {
-  constexpr std::int64_t kPosition = 8, kBound = 4;
-  return rows * seq * (kPosition + 2 * kBound);
+  return 8 * (rows * seq + end_longs(rows * seq));
+}
+
+void Documents::put_on(const at::Tensor& memory) const {
+  const std::int64_t tokens = rows() * seq_, longs = end_longs(tokens);
+  at::Tensor host = device_memory(rows(), seq_, c10::DeviceType::CPU);
+  auto* const to = host_data<std::int64_t>(host);
+  write_positions(to);
+  write_ends({static_cast<std::int32_t*>(static_cast<void*>(to + tokens)),
+              2 * static_cast<std::size_t>(longs)});
+  // libtorch keeps registered memory until its copy has completed.
+  if (memory.is_cuda()) host = host.pin_memory();
+  memory.copy_(host, /*non_blocking=*/true);
+  positions_ = memory.narrow(0, 0, tokens);
+  ends_ = memory.narrow(0, tokens, longs).view(c10::ScalarType::Int);
+}
+
+void Documents::put_on_device(const at::Device& device) const {
+  if (!ends_.defined()) put_on(device_memory(rows(), seq_, device));
+}
+
+const at::Tensor& Documents::positions(const at::Device& device) const {
+  put_on_device(device);
+  return positions_;
+}
+
+at::Tensor Documents::ends(const at::Device& device, std::int64_t first, std::int64_t count) const {
+  put_on_device(device);
+  return ends_.narrow(0, first, count + 1);
 }
 
 void check_documents(const UnitCall& call, std::int64_t rows, std::int64_t seq) {

@@ -1,26 +1,19 @@
 // Documents of a packed micro-batch: each row of tokens holds one document or several. Positions
 // restart in each document, and attention stays inside a document. Made once for a micro-batch;
 // units find it in UnitCall::documents. Not thread-safe, as units.
+//
+// A GPU's kernels read positions and ends of documents from device memory. The memory's size and
+// the shapes of calls depend on the rows' number and length and on room() alone, so a recorded
+// kernel (engine/ops/step_graphs.hpp) serves every batch whose documents have been put there.
 #pragma once
 
 #include <ATen/core/Tensor.h>
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
 namespace sluice {
-
-// Consecutive documents of a micro-batch that one call of a GPU's attention operator takes. Tokens
-// are numbered through all rows.
-struct DocumentGroup {
-  std::int64_t first = 0;  // token
-  std::int64_t tokens = 0;
-  std::int64_t documents = 0;
-  std::int64_t longest = 0;  // document, in tokens
-  at::Tensor bounds{};       // int32 [documents + 1], from 0, on the device
-};
 
 class Documents {
  public:
@@ -40,24 +33,41 @@ class Documents {
   // Writes the position of each token in its document, rows x seq.
   void write_positions(std::int64_t* to) const;
 
-  // --- for a GPU: computed at the first call, then kept there ---
-  // The same positions: int64 [rows x seq].
-  [[nodiscard]] const at::Tensor& positions(const at::Device& device) const;
-  // The documents in groups of at most `most_documents`. With `padded`, documents x longest of a
-  // group is at most rows x seq besides, for an operator whose results have a row for each.
-  [[nodiscard]] const std::vector<DocumentGroup>& groups(const at::Device& device,
-                                                         bool padded) const;
-  // Largest number of documents of a group: the scratch of flash attention's backward grows by 128
-  // tokens a document, so that it stays below twice that of a micro-batch of whole rows.
-  [[nodiscard]] static std::int64_t most_documents(std::int64_t tokens) { return 1 + tokens / 256; }
-  // Bytes that the functions above keep on a GPU, at most.
+  // --- for a GPU ---
+
+  // Documents that calls of attention are made for: the number of documents, rounded up to a power
+  // of two. Those behind the last one are empty; their blocks end at once.
+  [[nodiscard]] std::int64_t room() const { return room_; }
+  // Makes room() at least `room`, a room() of other documents.
+  void widen(std::int64_t room);
+
+  // Memory for the documents of any such rows, and its bytes.
+  [[nodiscard]] static at::Tensor device_memory(std::int64_t rows, std::int64_t seq,
+                                                at::Device device);
   [[nodiscard]] static std::int64_t device_bytes(std::int64_t rows, std::int64_t seq);
+  // Writes to a device_memory(), behind what the current stream has. Does not wait.
+  void put_on(const at::Tensor& memory) const;
+
+  // The first call of these takes memory on `device`, unless put_on() was called.
+  // The positions above: int64 [rows x seq].
+  [[nodiscard]] const at::Tensor& positions(const at::Device& device) const;
+  // Of documents [first, first + count), counted through all rows: int32 [count + 1], the first
+  // token of each and the end of the last, numbered through all rows. Behind the last document all
+  // are rows x seq. REQUIRES: first + count <= rows x seq, rounded up to a power of two, or
+  // kFewest.
+  static constexpr std::int64_t kFewest = 16;
+  [[nodiscard]] at::Tensor ends(const at::Device& device, std::int64_t first,
+                                std::int64_t count) const;
 
  private:
+  void put_on_device(const at::Device& device) const;
+  void write_ends(std::span<std::int32_t> to) const;
+
   std::int64_t seq_ = 0;
   std::vector<std::vector<Span>> rows_;
+  std::int64_t room_ = 0;
   mutable at::Tensor positions_;
-  mutable std::optional<std::vector<DocumentGroup>> groups_;
+  mutable at::Tensor ends_;  // of all
 };
 
 // Calls f(span) for each document of a row of `seq` tokens. Without documents the row is one.

@@ -198,7 +198,13 @@ VarlenAttention varlen(const AttentionInput& in) {
   const auto keys = [&](const Tensor& x) {
     return is_wide(in) ? tokens(by_token(repeated(in, by_token(x)))) : tokens(x);
   };
-  return {tokens(in.q), keys(in.k), keys(in.v), in.window, in.documents};
+  return {.q = tokens(in.q),
+          .k = keys(in.k),
+          .v = keys(in.v),
+          .seq = in.q.size(2),
+          .window = in.window,
+          .documents = in.documents,
+          .deterministic = in.deterministic};
 }
 
 Tensor by_row(const AttentionInput& in, const Tensor& x_NHD) {
@@ -206,13 +212,16 @@ Tensor by_row(const AttentionInput& in, const Tensor& x_NHD) {
 }
 
 AttentionResult packed_forward(const AttentionInput& in) {
-  VarlenKept kept = varlen_forward(varlen(in));
-  return {by_token(by_row(in, kept.out)), std::move(kept.of_groups)};
+  const VarlenKept kept = varlen_forward(varlen(in));
+  AttentionResult result{by_token(by_row(in, kept.out))};
+  if (kept.lse.defined()) result.rest = {kept.lse};
+  return result;
 }
 
 Grads packed_backward(const AttentionInput& in, const AttentionResult& kept, const Tensor& grad) {
+  const Tensor lse = is_wide(in) ? Tensor() : kept.rest.at(0);
   const std::vector<Tensor> made =
-      varlen_backward(varlen(in), {tokens(kept.out), kept.rest}, tokens(grad));
+      varlen_backward(varlen(in), {tokens(kept.out), lse}, tokens(grad));
   return {by_row(in, made[0]), of_key_heads(in, by_row(in, made[1])),
           of_key_heads(in, by_row(in, made[2]))};
 }

@@ -4,7 +4,12 @@
 #include <ATen/ops/_efficient_attention_forward.h>
 #include <ATen/ops/_flash_attention_backward.h>
 #include <ATen/ops/_flash_attention_forward.h>
+#include <ATen/ops/arange.h>
+#include <ATen/ops/where.h>
 
+#include <algorithm>
+#include <array>
+#include <bit>
 #include <optional>
 
 #include "runtime/model/documents.hpp"
@@ -15,126 +20,186 @@ namespace {
 
 using at::Tensor;
 
-constexpr std::int64_t kCausal =
-    1;  // custom_mask_type: a query's key of its own number is the last
+// custom_mask_type: a query's key of its own number is the last.
+constexpr std::int64_t kCausal = 1;
+// Documents of a forward call: a grid of blocks is at most 65535 long in their dimension.
+constexpr std::int64_t kMostInForward = 32768;
 
 bool is_wide(const VarlenAttention& in) { return in.q.scalar_type() == c10::ScalarType::Float; }
 
 Tensor like(const Tensor& x) { return empty_tensor(x.sizes(), x.scalar_type(), x.device()); }
 
-Tensor part(const Tensor& x, const DocumentGroup& group) {
-  return x.narrow(0, group.first, group.tokens);
+std::int64_t up_to(std::int64_t n, std::int64_t multiple) {
+  return (n + multiple - 1) / multiple * multiple;
 }
 
-std::optional<c10::SymInt> reach(const VarlenAttention& in) {
+std::int64_t most_in_backward(const VarlenAttention& in) {
+  return sluice::most_in_backward(in.q.size(0), in.seq, is_wide(in));
+}
+
+std::optional<c10::SymInt> keys_before(const VarlenAttention& in) {
   if (in.window == 0) return std::nullopt;
   return c10::SymInt(in.window - 1);
+}
+std::optional<c10::SymInt> keys_behind(const VarlenAttention& in) {
+  if (in.window == 0) return std::nullopt;
+  return c10::SymInt(0);
 }
 std::optional<std::int64_t> keys_seen(const VarlenAttention& in) {
   if (in.window == 0) return std::nullopt;
   return in.window;
 }
 
-struct Result {
-  Tensor out, lse, seed, offset;
+// --- one call; `ends`: of its documents ---
+
+VarlenKept flash(const VarlenAttention& in, const Tensor& ends) {
+  const auto [out, lse, state, unused, mask] =
+      at::_flash_attention_forward_symint(in.q, in.k, in.v, ends, ends, in.seq, in.seq, 0.0, true,
+                                          false, std::nullopt, keys_before(in), keys_behind(in));
+  return {out, lse};
+}
+
+std::vector<Tensor> flash_backward(const VarlenAttention& in, const VarlenKept& kept,
+                                   const Tensor& grad, const Tensor& ends) {
+  // No operator reads the random state without dropout.
+  const Tensor state = empty_tensor({2}, c10::ScalarType::Long, in.q.device());
+  const auto [dq, dk, dv] = at::_flash_attention_backward_symint(
+      grad, in.q, in.k, in.v, kept.out, kept.lse, ends, ends, in.seq, in.seq, 0.0, true, state,
+      state, std::nullopt, keys_before(in), keys_behind(in));
+  return {dq, dk, dv};
+}
+
+struct WideResult {
+  Tensor out, lse;
 };
 
-Result flash(const VarlenAttention& in, const DocumentGroup& g) {
-  const auto [out, lse, seed, offset, mask] = at::_flash_attention_forward_symint(
-      part(in.q, g), part(in.k, g), part(in.v, g), g.bounds, g.bounds, g.longest, g.longest, 0.0,
-      true, false, std::nullopt, reach(in),
-      in.window > 0 ? std::optional<c10::SymInt>(0) : std::nullopt);
-  return {out, lse, seed, offset};
+Tensor one(const Tensor& x) { return x.unsqueeze(0); }
+
+WideResult efficient(const VarlenAttention& in, const Tensor& ends, bool backward_follows) {
+  const auto [out, lse, state, unused, q_rows, k_rows] = at::_efficient_attention_forward_symint(
+      one(in.q), one(in.k), one(in.v), std::nullopt, ends, ends, in.seq, in.seq, 0.0, kCausal,
+      backward_follows, std::nullopt, std::nullopt, keys_seen(in));
+  return {out, lse};
 }
 
-Result efficient(const VarlenAttention& in, const DocumentGroup& g, bool backward_follows) {
-  const auto one = [&](const Tensor& x) { return part(x, g).unsqueeze(0); };
-  const auto [out, lse, seed, offset, q_rows, k_rows] = at::_efficient_attention_forward_symint(
-      one(in.q), one(in.k), one(in.v), std::nullopt, g.bounds, g.bounds, c10::SymInt(g.longest),
-      c10::SymInt(g.longest), 0.0, kCausal, backward_follows, std::nullopt, std::nullopt,
+std::vector<Tensor> efficient_backward(const VarlenAttention& in, const Tensor& grad,
+                                       const Tensor& ends) {
+  const Tensor state = empty_tensor({2}, c10::ScalarType::Long, in.q.device());
+  const WideResult again = efficient(in, ends, true);
+  const auto [dq, dk, dv, dbias] = at::_efficient_attention_backward_symint(
+      one(grad), one(in.q), one(in.k), one(in.v), std::nullopt, again.out, ends, ends, in.seq,
+      in.seq, again.lse, 0.0, state, state, kCausal, false, std::nullopt, std::nullopt,
       keys_seen(in));
-  return {out, lse, seed, offset};
+  return {dq.squeeze(0), dk.squeeze(0), dv.squeeze(0)};
 }
 
-// --- a dry run: what the calls above and below allocate, in the order of a call over all tokens
-// ---
+// --- a dry run: what the calls above allocate, in their order ---
 
 Tensor floats(const Tensor& like, std::int64_t elems) {
   return empty_tensor({elems}, c10::ScalarType::Float, like.device());
 }
-Tensor random_state(const Tensor& like) {
-  return empty_tensor({2}, c10::ScalarType::Long, like.device());
-}
 
 VarlenKept dry_forward(const VarlenAttention& in) {
-  VarlenKept kept{.out = like(in.q), .of_groups = {}};
-  const Tensor of_group = like(in.q);
-  if (is_wide(in)) return kept;
-  kept.of_groups = {floats(in.q, in.q.size(0) * in.q.size(1)), random_state(in.q),
-                    random_state(in.q)};
+  VarlenKept kept{.out = like(in.q)};
+  if (!is_wide(in)) kept.lse = floats(in.q, in.q.size(0) * in.q.size(1));
   return kept;
 }
 
-std::vector<Tensor> dry_backward(const VarlenAttention& in) {
-  constexpr std::int64_t kRows = 128, kColumns = 32;
-  const std::int64_t N = in.q.size(0), heads = in.q.size(1), D = in.q.size(2);
-  const std::vector<Tensor> grads{like(in.q), like(in.k), like(in.v)};
-  const std::vector<Tensor> of_group{like(in.q), like(in.k), like(in.v)};
-  if (is_wide(in)) {
-    const Tensor out = like(in.q), products = floats(in.q, N * heads * D);
-    const Tensor lse = floats(in.q, 2 * N * heads), row_sums = floats(in.q, 2 * N * heads);
-    return grads;
-  }
-  const std::int64_t rows = N + kRows * Documents::most_documents(N);
+// dq is added up in fp32; the deterministic form has a copy of the sum for each block that works on
+// a head of a document, the blocks of all together being one for each multiprocessor.
+void dry_flash_backward(const VarlenAttention& in) {
+  constexpr std::int64_t kRows = 128, kColumns = 32, kMultiprocessors = 132;
+  const std::int64_t heads = in.q.size(1), documents = most_in_backward(in);
+  const std::int64_t rows = in.q.size(0) + kRows * documents;
+  const std::int64_t blocks = heads * documents;
+  const std::int64_t copies =
+      in.deterministic ? (kMultiprocessors + blocks - 1) / blocks : std::int64_t{1};
   const Tensor row_sums = floats(in.q, rows * heads);
-  const Tensor wide_dq = floats(in.q, rows * heads * ((D + kColumns - 1) / kColumns * kColumns));
-  if (in.k.size(1) == heads) return grads;
+  const Tensor dq = floats(in.q, copies * rows * heads * up_to(in.q.size(2), kColumns));
+  if (in.k.size(1) == heads) return;
   const Tensor each_dk = like(in.q), each_dv = like(in.q);  // of each query head, then summed
+}
+
+// The blocks of a head add to dq in a workspace of tiles, with a lock each.
+void dry_efficient_backward(const VarlenAttention& in) {
+  constexpr std::int64_t kTile = 64, kLock = 1;
+  const std::int64_t heads = in.q.size(1), documents = most_in_backward(in);
+  { const Tensor products = floats(in.q, in.q.numel()); }  // grad * out, summed by row
+  const Tensor row_sums = floats(in.q, 2 * in.q.size(0) * heads);
+  const Tensor dq =
+      floats(in.q, documents * heads * up_to(in.seq, kTile) * (up_to(in.q.size(2), kTile) + kLock));
+}
+
+std::vector<Tensor> dry_backward(const VarlenAttention& in) {
+  constexpr std::int64_t kRows = 32;
+  const std::vector<Tensor> grads{like(in.q), like(in.k), like(in.v)};
+  const Tensor index = floats(in.q, in.q.size(0)), mask = floats(in.q, in.q.size(0));
+  if (is_wide(in)) {
+    const Tensor out = like(in.q);
+    const Tensor lse = floats(in.q, most_in_backward(in) * in.q.size(1) * up_to(in.seq, kRows));
+    const std::vector<Tensor> of_call{like(in.q), like(in.k), like(in.v)};
+    dry_efficient_backward(in);
+  } else {
+    const std::vector<Tensor> of_call{like(in.q), like(in.k), like(in.v)};
+    dry_flash_backward(in);
+  }
   return grads;
 }
 
 }  // namespace
 
-VarlenKept varlen_forward(const VarlenAttention& in) {
-  if (in.q.is_meta()) return dry_forward(in);
-  const bool wide = is_wide(in);
-  VarlenKept kept{.out = like(in.q), .of_groups = {}};
-  for (const DocumentGroup& g : in.documents->groups(in.q.device(), wide)) {
-    const Result made = wide ? efficient(in, g, false) : flash(in, g);
-    part(kept.out, g).copy_(wide ? made.out.squeeze(0) : made.out);
-    if (!wide) kept.of_groups.insert(kept.of_groups.end(), {made.lse, made.seed, made.offset});
-  }
-  return kept;
+std::int64_t most_in_backward(std::int64_t tokens, std::int64_t seq, bool fp32) {
+  const std::int64_t most = std::max(1 + tokens / 256, Documents::kFewest), rows = tokens / seq;
+  return static_cast<std::int64_t>(
+      std::bit_floor(static_cast<std::uint64_t>(fp32 ? std::min(most, 4 * rows) : most)));
 }
 
+// The documents of a call are behind those of the calls before, and empty ones begin at the end. So
+// a call's tokens from its first on replace those of the calls before.
+std::vector<Tensor> over_calls(const Documents& documents, const at::Device& device,
+                               std::int64_t of_call, std::span<const std::int64_t> dims,
+                               const std::function<std::vector<Tensor>(const Tensor&)>& call) {
+  std::vector<Tensor> results = call(documents.ends(device, 0, of_call));
+  if (of_call >= documents.room()) return results;
+  const std::int64_t tokens = documents.rows() * documents.seq();
+  const Tensor index = at::arange(tokens, at::TensorOptions(device).dtype(c10::ScalarType::Int));
+  for (std::int64_t first = of_call; first < documents.room(); first += of_call) {
+    const Tensor ends = documents.ends(device, first, of_call);
+    const std::vector<Tensor> made = call(ends);
+    const Tensor own = index.ge(ends.narrow(0, 0, 1));
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      std::vector<std::int64_t> sizes(static_cast<std::size_t>(made[i].dim()), 1);
+      sizes[static_cast<std::size_t>(dims[i])] = tokens;
+      at::where_out(results[i], own.view(sizes), made[i], results[i]);
+    }
+  }
+  return results;
+}
+
+VarlenKept varlen_forward(const VarlenAttention& in) {
+  if (in.q.is_meta()) return dry_forward(in);
+  const std::int64_t of_call = std::min(in.documents->room(), kMostInForward);
+  constexpr std::array<std::int64_t, 2> kTokens{0, 1};
+  const std::vector<Tensor> made =
+      over_calls(*in.documents, in.q.device(), of_call, kTokens, [&](const Tensor& ends) {
+        if (is_wide(in)) return std::vector{efficient(in, ends, false).out.squeeze(0)};
+        const VarlenKept kept = flash(in, ends);
+        return std::vector{kept.out, kept.lse};
+      });
+  return {made[0], is_wide(in) ? Tensor() : made[1]};
+}
+
+// In order, the number of dq's copies must not depend on the documents, nor on those of batches
+// before (room()).
 std::vector<Tensor> varlen_backward(const VarlenAttention& in, const VarlenKept& kept,
                                     const Tensor& grad) {
   if (in.q.is_meta()) return dry_backward(in);
-  const bool wide = is_wide(in);
-  const std::vector<Tensor> grads{like(in.q), like(in.k), like(in.v)};
-  auto of_group = kept.of_groups.begin();
-  for (const DocumentGroup& g : in.documents->groups(in.q.device(), wide)) {
-    const auto one = [&](const Tensor& x) { return part(x, g).unsqueeze(0); };
-    std::vector<Tensor> made;
-    if (wide) {
-      const Result again = efficient(in, g, true);
-      const auto [dq, dk, dv, dbias] = at::_efficient_attention_backward_symint(
-          one(grad), one(in.q), one(in.k), one(in.v), std::nullopt, again.out, g.bounds, g.bounds,
-          g.longest, g.longest, again.lse, 0.0, again.seed, again.offset, kCausal, false,
-          std::nullopt, std::nullopt, keys_seen(in));
-      made = {dq.squeeze(0), dk.squeeze(0), dv.squeeze(0)};
-    } else {
-      const auto [dq, dk, dv] = at::_flash_attention_backward_symint(
-          part(grad, g), part(in.q, g), part(in.k, g), part(in.v, g), part(kept.out, g),
-          of_group[0], g.bounds, g.bounds, g.longest, g.longest, 0.0, true, of_group[1],
-          of_group[2], std::nullopt, reach(in),
-          in.window > 0 ? std::optional<c10::SymInt>(0) : std::nullopt);
-      made = {dq, dk, dv};
-      of_group += 3;
-    }
-    for (std::size_t i = 0; i < grads.size(); ++i) part(grads[i], g).copy_(made[i]);
-  }
-  return grads;
+  const std::int64_t most = most_in_backward(in);
+  const std::int64_t of_call = in.deterministic ? most : std::min(most, in.documents->room());
+  constexpr std::array<std::int64_t, 3> kTokens{0, 0, 0};
+  return over_calls(*in.documents, in.q.device(), of_call, kTokens, [&](const Tensor& ends) {
+    return is_wide(in) ? efficient_backward(in, grad, ends) : flash_backward(in, kept, grad, ends);
+  });
 }
 
 }  // namespace sluice

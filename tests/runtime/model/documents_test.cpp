@@ -3,12 +3,17 @@
 #include "runtime/model/documents.hpp"
 
 #include <ATen/Parallel.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/full.h>
 #include <ATen/ops/zeros_like.h>
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "base/error.hpp"
 #include "runtime/model/counting_allocator.hpp"
+#include "runtime/model/math/varlen_attention.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "tests/runtime/model/block_run.hpp"
 #include "tests/runtime/model/golden.hpp"
@@ -247,27 +252,88 @@ TEST(Documents, RefusesEndsThatDoNotIncreaseToSeq) {
   }
 }
 
-// Groups of a GPU's calls: consecutive, within their limits, with ends of their own.
-TEST(Documents, GroupsBoundTheScratchOfACall) {
+// Rows of 200 documents of a token and one more, of one document, and of three.
+std::vector<std::vector<std::int32_t>> many_ends() {
   std::vector<std::int32_t> short_ones{0};
   for (std::int32_t i = 1; i <= 200; ++i) short_ones.push_back(i);
-  short_ones.push_back(512);
-  const std::vector<std::vector<std::int32_t>> bounds{short_ones, {0, 512}};
-  for (const bool padded : {false, true}) {
-    const Documents documents(bounds, 512);
-    std::int64_t tokens = 0, count = 0;
-    for (const DocumentGroup& g : documents.groups(c10::DeviceType::CPU, padded)) {
-      EXPECT_EQ(g.first, tokens);
-      EXPECT_LE(g.documents, Documents::most_documents(2 * 512));
-      EXPECT_TRUE(!padded || g.documents * g.longest <= 1024);
-      ASSERT_EQ(g.bounds.numel(), g.documents + 1);
-      EXPECT_EQ(g.bounds.select(0, 0).item().toInt(), 0);
-      EXPECT_EQ(g.bounds.select(0, g.documents).item().toInt(), g.tokens);
-      tokens += g.tokens;
-      count += g.documents;
+  short_ones.push_back(509);
+  return {short_ones, {0, 509}, {0, 1, 500, 509}};
+}
+
+std::vector<std::int32_t> host_ends(const Documents& documents, std::int64_t count) {
+  const at::Tensor ends = documents.ends(c10::DeviceType::CPU, 0, count);
+  const auto* data = host_data<std::int32_t>(ends);
+  return {data, data + ends.numel()};
+}
+
+// What recorded kernels read: other documents at the same addresses, behind them empty ones.
+TEST(Documents, ReplaceThoseBeforeInAGpusMemory) {
+  const at::Tensor memory = Documents::device_memory(2, 5, c10::DeviceType::CPU);
+  EXPECT_EQ(memory.nbytes(), static_cast<std::size_t>(Documents::device_bytes(2, 5)));
+  const std::vector<std::vector<std::int32_t>> first{{0, 1, 2, 5}, {0, 3, 5}},
+      second{{0, 5}, {0, 5}};
+  const Documents five(first, 5);
+  EXPECT_EQ(five.room(), 8);
+  five.put_on(memory);
+  using Ends = std::vector<std::int32_t>;
+  EXPECT_EQ(host_ends(five, 8), (Ends{0, 1, 2, 5, 8, 10, 10, 10, 10}));
+  const void* const positions = five.positions(c10::DeviceType::CPU).data_ptr();
+  const void* const ends = five.ends(c10::DeviceType::CPU, 0, 8).data_ptr();
+  Documents two(second, 5);
+  EXPECT_EQ(two.room(), 2);
+  two.widen(five.room());
+  EXPECT_EQ(two.room(), 8);
+  two.put_on(memory);
+  EXPECT_EQ(host_ends(two, 16),
+            (Ends{0, 5, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10, 10}));
+  EXPECT_EQ(two.positions(c10::DeviceType::CPU).data_ptr(), positions);
+  EXPECT_EQ(two.ends(c10::DeviceType::CPU, 0, 8).data_ptr(), ends);
+  EXPECT_EQ(two.positions(c10::DeviceType::CPU).select(0, 4).item().toInt(), 4);
+  EXPECT_EQ(two.positions(c10::DeviceType::CPU).select(0, 5).item().toInt(), 0);
+}
+
+// An operator that writes the tokens of its documents alone: each token is that of the call with
+// its document, whatever the number of documents of a call, also where documents are empty.
+TEST(Documents, CallsOfSomeDocumentsMakeUpAll) {
+  const std::int64_t tokens = 3 * 509;
+  for (const std::int64_t widened : {0, 1024}) {
+    Documents documents(many_ends(), 509);
+    documents.widen(widened);
+    for (const std::int64_t of_call : {1, 4, 64, 256, 2048}) {
+      std::int64_t written = 0;
+      const std::vector<std::int64_t> dims{0, 1};
+      const std::vector<at::Tensor> made =
+          over_calls(documents, c10::DeviceType::CPU, of_call, dims, [&](const at::Tensor& ends) {
+            const double nan = std::numeric_limits<double>::quiet_NaN();
+            const std::vector<at::Tensor> out{at::full({tokens, 2}, nan),
+                                              at::full({2, tokens}, nan)};
+            EXPECT_EQ(ends.numel(), of_call + 1);
+            const auto* end = host_data<std::int32_t>(ends);
+            for (std::int64_t d = 0; d < of_call; ++d) {
+              EXPECT_GE(end[d + 1], end[d]);
+              for (std::int64_t t = end[d]; t < end[d + 1]; ++t, ++written) {
+                out[0].select(0, t).fill_(t);
+                out[1].select(1, t).fill_(t);
+              }
+            }
+            return out;
+          });
+      EXPECT_EQ(written, tokens);
+      const at::Tensor expected = at::arange(tokens, at::kFloat);
+      EXPECT_TRUE(made[0].select(1, 1).equal(expected)) << of_call;
+      EXPECT_TRUE(made[1].select(0, 1).equal(expected)) << of_call;
     }
-    EXPECT_EQ(tokens, 1024);
-    EXPECT_EQ(count, 202);
+  }
+}
+
+TEST(Documents, BoundTheScratchOfABackwardsCall) {
+  for (const std::int64_t rows : {1, 3, 8}) {
+    for (const std::int64_t seq : {1, 61, 1024, 4096}) {
+      const std::int64_t most = most_in_backward(rows * seq, seq, false);
+      EXPECT_LE(128 * most, std::max<std::int64_t>(2048, 128 + rows * seq / 2));
+      EXPECT_LE(most_in_backward(rows * seq, seq, true), std::min(most, 4 * rows));
+      EXPECT_GE(most_in_backward(rows * seq, seq, true), 1);
+    }
   }
 }
 
