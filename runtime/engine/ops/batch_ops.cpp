@@ -11,6 +11,26 @@
 #include "runtime/model/tensor_view.hpp"
 
 namespace sluice {
+namespace {
+
+// Adds its life to the step's time of data.
+class DataTime {
+ public:
+  explicit DataTime(StepRun& run) : run_(run) {}
+  ~DataTime() {
+    const std::chrono::duration<double, std::milli> time =
+        std::chrono::steady_clock::now() - begin_;
+    run_.data_ms += time.count();
+  }
+  DataTime(const DataTime&) = delete;
+  DataTime& operator=(const DataTime&) = delete;
+
+ private:
+  StepRun& run_;
+  const std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
+};
+
+}  // namespace
 
 std::int64_t first_row(const EngineSetup& setup, const StepRun& run, const Op& op) {
   const std::int64_t m =
@@ -18,14 +38,13 @@ std::int64_t first_row(const EngineSetup& setup, const StepRun& run, const Op& o
   return (m * setup.data().size() + setup.data().rank()) * setup.options.train.micro_batch;
 }
 
-BatchOps::BatchOps(const StepParts& parts, RowSource train, RowSource valid)
+BatchOps::BatchOps(const Parts& parts, RowSource train, RowSource valid)
     : setup_(parts.setup),
       run_(parts.run),
       flights_(parts.flights),
       train_(std::move(train)),
       valid_(std::move(valid)) {
-  const bool loads = setup_.shape().begins_model() || setup_.shape().ends_model();
-  if (parts.graphs == nullptr || !loads) return;
+  if (!parts.for_graphs || !loads()) return;
   const BatchSize size = setup_.micro_batch();
   for (int m = 0; m < setup_.shape().micro_batches; ++m) {
     Flight& flight = flights_.of(m);
@@ -34,6 +53,10 @@ BatchOps::BatchOps(const StepParts& parts, RowSource train, RowSource valid)
       *batch = empty_tensor({size.rows, size.tokens}, c10::ScalarType::Long, setup_.device);
     }
   }
+}
+
+bool BatchOps::loads() const {
+  return setup_.shape().begins_model() || setup_.shape().ends_model();
 }
 
 void BatchOps::use_rows(const RowSource& rows, std::int64_t count) {
@@ -90,7 +113,6 @@ bool BatchOps::reads_rows() const {
 }
 
 void BatchOps::note_documents(Flight& flight, const SampleRows& rows) const {
-  flight.knows_documents = true;
   if (rows.cu_seqlens.empty()) return;
   if (!setup_.spec().options.packed_rows) {
     throw Error(
@@ -102,43 +124,40 @@ void BatchOps::note_documents(Flight& flight, const SampleRows& rows) const {
   flight.documents = std::make_unique<const Documents>(rows.cu_seqlens, size.tokens);
 }
 
+Flight& BatchOps::read(const Op& op) {
+  Flight& flight = flights_.of(op);
+  if (std::exchange(flight.has_read, true)) return flight;
+  const DataTime time(run_);
+  auto rows = std::make_unique<SampleRows>();
+  read_rows(op, *rows);
+  note_documents(flight, *rows);
+  run_.learned_targets = static_cast<double>(rows->learned_targets);
+  if (loads()) flight.rows = std::move(rows);
+  return flight;
+}
+
 const Documents* BatchOps::documents(const Op& op) {
   if (!setup_.spec().options.packed_rows || !reads_rows()) return nullptr;
-  Flight& flight = flights_.of(op);
-  if (!flight.knows_documents) {
-    SampleRows rows;
-    read_rows(op, rows);
-    note_documents(flight, rows);
-  }
-  return flight.documents.get();
+  return read(op).documents.get();
 }
 
 double BatchOps::loss_factor() {
-  const StepShape& shape = setup_.shape();
-  if (!shape.ends_model()) return 0;
-  if (!shape.begins_model()) {
-    SampleRows rows;
-    read_rows({.micro_batch = 0}, rows);
-    run_.learned_targets = static_cast<double>(rows.learned_targets);
-  }
+  if (!setup_.shape().ends_model()) return 0;
+  read({.micro_batch = 0});
   return run_.loss_factor(setup_.tokens_of_step());
 }
 
 void BatchOps::load(const Op& op) {
-  const auto begin = std::chrono::steady_clock::now();
   Flight& flight = flights_.of(op);
   if (reads_rows()) {
-    SampleRows rows;
-    read_rows(op, rows);
-    note_documents(flight, rows);
-    run_.learned_targets = static_cast<double>(rows.learned_targets);
-    put(rows, flight);
+    const std::unique_ptr<SampleRows> rows = std::move(read(op).rows);
+    check(rows != nullptr, "a program loads each micro-batch once");
+    const DataTime time(run_);
+    put(*rows, flight);
   }
   if (setup_.shape().begins_model()) {
     flight.inputs[0] = reads_rows() ? flight.tokens : std::exchange(given_tokens_, {});
   }
-  run_.data_ms +=
-      std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now() - begin).count();
 }
 
 }  // namespace sluice

@@ -9,9 +9,10 @@
 #include "runtime/data/training_data.hpp"
 #include "runtime/engine/engine_setup.hpp"
 #include "runtime/engine/ops/flights.hpp"
-#include "runtime/engine/ops/step_parts.hpp"
 
 namespace sluice {
+
+struct StepRun;
 
 // Rows [first_row, first_row + rows) of global batch `index`: optimizer step (from 1) of the
 // training data, batch (from 0) of the validation data.
@@ -22,13 +23,22 @@ using RowSource = std::function<void(std::int64_t index, std::int64_t first_row,
 // micro-batch, then data-parallel rank.
 [[nodiscard]] std::int64_t first_row(const EngineSetup& setup, const StepRun& run, const Op& op);
 
+// The rows of a micro-batch are read once a program: by LoadBatch, or before it where something
+// else asks for their documents or for the number of learned targets.
 class BatchOps {
  public:
-  BatchOps(const StepParts& parts, RowSource train, RowSource valid);
+  // What the handler works on; all outlive it. `for_graphs`: batches are found where recorded
+  // work reads them.
+  struct Parts {
+    const EngineSetup& setup;
+    StepRun& run;
+    Flights& flights;
+    bool for_graphs = false;
+  };
+  BatchOps(const Parts& parts, RowSource train, RowSource valid);
 
   void load(const Op& op);
-  // In training: what the loss head multiplies gradients by; 0 on a stage without one. A last stage
-  // that has loaded no batch yet reads rows for it.
+  // In training: what the loss head multiplies gradients by; 0 on a stage without one.
   [[nodiscard]] double loss_factor();
   // Documents of the operation's rows; null: each row is one. A stage that loads no tokens reads
   // the rows for them.
@@ -41,6 +51,9 @@ class BatchOps {
  private:
   void read_rows(const Op& op, SampleRows& rows) const;
   [[nodiscard]] bool reads_rows() const;
+  [[nodiscard]] bool loads() const;
+  // The flight of the operation's micro-batch, whose rows have been read.
+  Flight& read(const Op& op);
   void note_documents(Flight& flight, const SampleRows& rows) const;
   [[nodiscard]] at::Tensor on_device(std::span<const std::int64_t> values, BatchSize size) const;
   [[nodiscard]] at::Tensor staged(std::span<const std::int64_t> values, BatchSize size) const;

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "base/index.hpp"
+#include "runtime/data/training_data.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/unit.hpp"
 #include "runtime/program/program.hpp"
@@ -30,7 +31,8 @@ struct Flight {
   // Of packed rows; units' graphs refer to it until the last backward. Lives until the program
   // ends.
   std::unique_ptr<const Documents> documents;  // null: each row is one
-  bool knows_documents = false;
+  bool has_read = false;                       // the rows, in this program
+  std::unique_ptr<SampleRows> rows;            // read, and still to be loaded
   std::vector<at::Tensor> inputs;
   std::vector<BufferId> input_buffers;  // the program's buffer that counts the input
   std::vector<std::unique_ptr<Saved>> saved;
@@ -59,12 +61,13 @@ class Flights {
   }
   [[nodiscard]] Flight& of(const Op& op) { return of(op.micro_batch); }
   [[nodiscard]] Flight& of(int micro_batch) { return nth(flights_, micro_batch); }
-  // Buffer ids are those of one program, and documents those of its rows.
+  // Buffer ids are those of one program, and rows those of its batch.
   void begin_program() {
     for (Flight& flight : flights_) {
       flight.input_buffers.assign(units_, -1);
       flight.documents.reset();
-      flight.knows_documents = false;
+      flight.rows.reset();
+      flight.has_read = false;
     }
   }
 
