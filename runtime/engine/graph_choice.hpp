@@ -29,7 +29,6 @@ inline constexpr std::int64_t kMostGraphs = 1024;
                                                std::int64_t micro_batches) {
   if (options.train.cuda_graphs == GraphChoice::kNever) return "train.cuda_graphs is never";
   if (!options.model.explicit_units) return "libtorch's autograd runs the blocks";
-  if (options.model.packed_rows) return "the documents of rows differ from step to step";
   if (options.offload.activations != Tier::kDevice) return "offload.activations moves tensors";
   if (options.part.tensor > 1) return "tensor-parallel ranks exchange data within units";
   const std::int64_t graphs = most_graphs(options, micro_batches);

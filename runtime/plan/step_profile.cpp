@@ -202,6 +202,19 @@ void refuse_idle_tier(const StepPlan& plan, const EngineOptions& options) {
       "device");
 }
 
+// Graphs find each micro-batch in a buffer of its own. The program counts one where it loads.
+void count_batches(StepShape& shape, const EngineOptions& options, const ModelSpec& spec) {
+  const bool packed = spec.options.packed_rows && spec.options.on_gpu;
+  const std::int64_t rows = options.train.micro_batch, seq = spec.options.seq;
+  const std::int64_t documents = packed ? Documents::device_bytes(rows, seq) : std::int64_t{0};
+  shape.batch_bytes = rows * seq * 2 * 8 + documents;
+  const std::int64_t micro_batches = micro_batches_of(options);
+  if (!launches_graphs(options, micro_batches)) return;
+  const bool loads = spec.part.begins_model() || spec.part.ends_model();
+  shape.library_bytes +=
+      loads ? (micro_batches - 1) * shape.batch_bytes : micro_batches * documents;
+}
+
 bool is_whole(const ModelSpec& spec) { return spec.part.tensor == 1 && spec.part.stages == 1; }
 
 }  // namespace
@@ -338,18 +351,10 @@ StepPlan plan_step(const EngineOptions& options, const ModelSpec& spec,
   shape.dtype = options.train.dtype;
   shape.bucket_bytes = options.zero.bucket_bytes;
   shape.prefetch_units = options.zero.prefetch_units;
-  shape.batch_bytes = options.train.micro_batch * spec.options.seq * 2 * 8;
-  if (spec.options.packed_rows && spec.options.on_gpu) {
-    shape.batch_bytes += Documents::device_bytes(options.train.micro_batch, spec.options.seq);
-  }
   shape.constant_bytes = spec.constant_bytes();
   shape.on_gpu = spec.options.on_gpu;
   shape.library_bytes = shape.on_gpu ? kCublasWorkspaces : 0;
-  // Graphs find each micro-batch in a buffer of its own; the program counts one.
-  const bool loads = spec.part.begins_model() || spec.part.ends_model();
-  if (loads && launches_graphs(options, micro_batches_of(options))) {
-    shape.library_bytes += (micro_batches_of(options) - 1) * shape.batch_bytes;
-  }
+  count_batches(shape, options, spec);
   for (std::size_t g = 0; g < plan.groups.size(); ++g) {
     const ParamGroup& group = spec.groups[g];
     shape.groups.push_back(

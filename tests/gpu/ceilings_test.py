@@ -61,6 +61,8 @@ class RunFailed(Exception):
 def trained(place, entry, models, steps):
     name = f"{entry['name']}-{steps}".replace(" ", "-").replace(",", "")
     settings = dict(entry["settings"]) | {"train.steps": steps}
+    if "talks" in entry:  # conversations of so many tokens
+        settings |= place.talks(*entry["talks"])
     if "nvme" in settings.values():
         settings["offload.nvme_path"] = [str(place.folder / name / "swap")]
     ranks = settings.get("launch.nproc", 1)

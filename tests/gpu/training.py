@@ -12,6 +12,7 @@ sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "null"))
 import null_gpu  # noqa: E402
 
 TEXT_BYTES = 1 << 18
+TALKS = 600
 SECONDS = 600  # most of one run
 
 
@@ -62,6 +63,17 @@ class Place:
         letters = random.Random(1)
         text = "".join(letters.choice("abcdefghijklmnopqrstuvwxyz  \n") for _ in range(TEXT_BYTES))
         (self.folder / "text.txt").write_text(text, encoding="ascii")
+
+    def talks(self, shortest, longest):
+        """Settings of a training on conversations of that many tokens, packed into rows."""
+        letters = random.Random(2)
+        path = self.folder / f"talks-{shortest}-{longest}.jsonl"
+        lines = []
+        for _ in range(TALKS):
+            text = "".join(letters.choices("abcdefghijklmnopqrstuvwxyz ", k=letters.randint(shortest, longest) - 1))  # and an end of text
+            lines.append(json.dumps({"prompt": text[:1], "completion": text[1:]}))
+        path.write_text("\n".join(lines), encoding="ascii")
+        return {"data.sft": [{"path": str(path), "format": "completion"}], "data.text": []}
 
     def config(self, name, model, settings):
         """A YAML file: one line a key, `settings` by their dotted names."""

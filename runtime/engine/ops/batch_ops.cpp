@@ -42,12 +42,17 @@ BatchOps::BatchOps(const Parts& parts, RowSource train, RowSource valid)
     : setup_(parts.setup),
       run_(parts.run),
       flights_(parts.flights),
+      for_graphs_(parts.for_graphs),
       train_(std::move(train)),
       valid_(std::move(valid)) {
-  if (!parts.for_graphs || !loads()) return;
+  if (!for_graphs_) return;
   const BatchSize size = setup_.micro_batch();
   for (int m = 0; m < setup_.shape().micro_batches; ++m) {
     Flight& flight = flights_.of(m);
+    if (setup_.spec().options.packed_rows) {
+      flight.document_memory = Documents::device_memory(size.rows, size.tokens, setup_.device);
+    }
+    if (!loads()) continue;
     flight.keeps_batch = true;
     for (at::Tensor* batch : {&flight.tokens, &flight.targets}) {
       *batch = empty_tensor({size.rows, size.tokens}, c10::ScalarType::Long, setup_.device);
@@ -112,16 +117,23 @@ bool BatchOps::reads_rows() const {
   return run_.mode != RunMode::kLogits && run_.mode != RunMode::kDecode;
 }
 
+// Recorded work takes the code of documents in every step, so a row without ends is one document.
 void BatchOps::note_documents(Flight& flight, const SampleRows& rows) const {
-  if (rows.cu_seqlens.empty()) return;
-  if (!setup_.spec().options.packed_rows) {
+  const BatchSize size = setup_.micro_batch();
+  const bool kept = flight.document_memory.defined();
+  std::vector<std::vector<std::int32_t>> whole;
+  if (rows.cu_seqlens.empty()) {
+    if (!kept) return;
+    whole.assign(static_cast<std::size_t>(size.rows), {0, static_cast<std::int32_t>(size.tokens)});
+  } else if (!setup_.spec().options.packed_rows) {
     throw Error(
         "rows hold several documents, but the model was made for rows of one; set "
         "ModelOptions::packed_rows");
   }
-  const BatchSize size = setup_.micro_batch();
-  check(std::ssize(rows.cu_seqlens) == size.rows, "each row has the ends of its documents");
-  flight.documents = std::make_unique<const Documents>(rows.cu_seqlens, size.tokens);
+  const auto& ends = rows.cu_seqlens.empty() ? whole : rows.cu_seqlens;
+  check(std::ssize(ends) == size.rows, "each row has the ends of its documents");
+  flight.documents = std::make_unique<Documents>(ends, size.tokens);
+  if (kept) flight.documents->put_on(flight.document_memory);
 }
 
 Flight& BatchOps::read(const Op& op) {
@@ -139,6 +151,17 @@ Flight& BatchOps::read(const Op& op) {
 const Documents* BatchOps::documents(const Op& op) {
   if (!setup_.spec().options.packed_rows || !reads_rows()) return nullptr;
   return read(op).documents.get();
+}
+
+bool BatchOps::outgrows_graphs() {
+  if (!for_graphs_ || !setup_.spec().options.packed_rows) return false;
+  std::int64_t room = room_;
+  const int micro_batches = setup_.shape().micro_batches;
+  for (int m = 0; m < micro_batches; ++m) {
+    room = std::max(room, read({.micro_batch = m}).documents->room());
+  }
+  for (int m = 0; m < micro_batches; ++m) flights_.of(m).documents->widen(room);
+  return std::exchange(room_, room) < room;
 }
 
 double BatchOps::loss_factor() {

@@ -27,8 +27,8 @@ using RowSource = std::function<void(std::int64_t index, std::int64_t first_row,
 // else asks for their documents or for the number of learned targets.
 class BatchOps {
  public:
-  // What the handler works on; all outlive it. `for_graphs`: batches are found where recorded
-  // work reads them.
+  // What the handler works on; all outlive it. `for_graphs`: batches and documents are found where
+  // recorded work reads them.
   struct Parts {
     const EngineSetup& setup;
     StepRun& run;
@@ -43,6 +43,10 @@ class BatchOps {
   // Documents of the operation's rows; null: each row is one. A stage that loads no tokens reads
   // the rows for them.
   [[nodiscard]] const Documents* documents(const Op& op);
+  // Of a training step with graphs, before its first unit: reads the rows of all micro-batches and
+  // enqueues their documents. Whether attention's calls of the steps before have too little room
+  // for these (Documents::room), so that the step has to be recorded again.
+  [[nodiscard]] bool outgrows_graphs();
   // For RunMode::kLosses: micro-batch i is rows(i, 0, ...), i < count. `rows` outlives the runs.
   void use_rows(const RowSource& rows, std::int64_t count);
   // For kLogits and kDecode: the tokens [rows, tokens] of the only micro-batch.
@@ -62,6 +66,8 @@ class BatchOps {
   const EngineSetup& setup_;
   StepRun& run_;
   Flights& flights_;
+  const bool for_graphs_;
+  std::int64_t room_ = 0;  // of recorded calls; grows
   const RowSource train_;
   const RowSource valid_;
   const RowSource* given_ = nullptr;

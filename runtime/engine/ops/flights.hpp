@@ -30,9 +30,11 @@ struct Flight {
   at::Tensor targets;
   // Of packed rows; units' graphs refer to it until the last backward. Lives until the program
   // ends.
-  std::unique_ptr<const Documents> documents;  // null: each row is one
-  bool has_read = false;                       // the rows, in this program
-  std::unique_ptr<SampleRows> rows;            // read, and still to be loaded
+  std::unique_ptr<Documents> documents;  // null: each row is one
+  // Where recorded work reads the documents (Documents::device_memory); else undefined.
+  at::Tensor document_memory;
+  bool has_read = false;             // the rows, in this program
+  std::unique_ptr<SampleRows> rows;  // read, and still to be loaded
   std::vector<at::Tensor> inputs;
   std::vector<BufferId> input_buffers;  // the program's buffer that counts the input
   std::vector<std::unique_ptr<Saved>> saved;

@@ -44,6 +44,7 @@ void StepGraphs::decide() {
     recorded_.clear();
     return;
   }
+  if (outgrown_()) recorded_.clear();
   if (segments_.empty()) segments_ = graph_segments(*run_.program);
   if (!std::exchange(has_trained_, true)) return;
   how_ = recorded_.empty() ? How::kRecord : How::kLaunch;

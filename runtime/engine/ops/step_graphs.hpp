@@ -4,7 +4,7 @@
 // clang-format off
 //   eager --next step--> recorded segment by segment, each launched --> launched --> launched ...
 //                          ^                                               |
-//                          '--------------- another program ran -----------'
+//                          '--- another program ran, or outgrown documents -'
 // clang-format on
 //
 // A recorded kernel keeps its addresses and numbers. Parameters, gradients and slots of the arena
@@ -19,7 +19,9 @@
 // the segment and enqueued again behind it; the slot lives on until a wait, so nothing else is
 // there.
 //
-// Numbers that change from step to step are read from device memory (StepScalars).
+// Numbers that change from step to step are read from device memory (StepScalars), and so are
+// documents of rows. Recorded calls of attention have room for a number of documents
+// (Documents::room); a step with more is recorded again.
 //
 // Messages between pipeline stages are not recorded. Their tensors come from the pool too, and a
 // launched step sends from and receives into the places of the recorded step: a message stands at
@@ -50,8 +52,11 @@ struct PipeMessage {
 
 class StepGraphs {
  public:
-  // `graphs`: null where every operation runs eagerly. `run` and `graphs` outlive the object.
-  StepGraphs(const StepRun& run, DeviceGraphs* graphs) : run_(run), graphs_(graphs) {}
+  // `graphs`: null where every operation runs eagerly. `outgrown`: called before the first unit or
+  // message of a training step; whether recorded work has too little room for its documents. All
+  // outlive the object.
+  StepGraphs(const StepRun& run, DeviceGraphs* graphs, std::function<bool()> outgrown)
+      : run_(run), graphs_(graphs), outgrown_(std::move(outgrown)) {}
 
   void begin_program() { decided_ = false; }
   // Runs a compute operation of a segment by `body`, or records it, or launches its segment's
@@ -69,6 +74,7 @@ class StepGraphs {
 
   const StepRun& run_;
   DeviceGraphs* const graphs_;
+  const std::function<bool()> outgrown_;
   bool decided_ = false;  // of the program that runs
   How how_ = How::kEager;
   std::vector<GraphSegment> segments_;                  // of the training program

@@ -27,7 +27,7 @@ StepOps::StepOps(const StepParts& parts, RowSource train, RowSource valid)
       norm_(parts),
       update_(parts, norm_.decision()),
       inputs_(parts),
-      graphs_(parts.run, parts.graphs),
+      graphs_(parts.run, parts.graphs, [this] { return batch_.outgrows_graphs(); }),
       pipe_(parts, graphs_) {}
 
 void StepOps::begin_program() {

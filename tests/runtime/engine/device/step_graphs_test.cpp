@@ -64,7 +64,8 @@ class StepGraphsTest : public ::testing::Test {
   Program program_;
   StepRun run_;
   LoggedGraphs graphs_;
-  StepGraphs steps_{run_, &graphs_};
+  bool outgrown_ = false;
+  StepGraphs steps_{run_, &graphs_, [this] { return outgrown_; }};
 };
 
 constexpr char kEager[] = "(F)(L)(B)";
@@ -96,6 +97,14 @@ TEST_F(StepGraphsTest, AnotherLossFactorNeedsNoOtherRecording) {
   EXPECT_EQ(run(RunMode::kTrain, 256), "01");
 }
 
+TEST_F(StepGraphsTest, AStepWithoutRoomForItsDocumentsIsRecordedAgain) {
+  for (int step = 0; step < 3; ++step) run(RunMode::kTrain);
+  outgrown_ = true;
+  EXPECT_EQ(run(RunMode::kTrain), "([FL])2([B])3");
+  outgrown_ = false;
+  EXPECT_EQ(run(RunMode::kTrain), "23");
+}
+
 TEST_F(StepGraphsTest, AFailureEndsTheRecordingAndThePool) {
   run(RunMode::kTrain);
   run_.begin_program(program_, RunMode::kTrain, 2, {});
@@ -106,7 +115,7 @@ TEST_F(StepGraphsTest, AFailureEndsTheRecordingAndThePool) {
 }
 
 TEST_F(StepGraphsTest, WithoutGraphsBodiesRun) {
-  StepGraphs none(run_, nullptr);
+  StepGraphs none(run_, nullptr, {});
   int ran = 0;
   none.run(program_.ops[1], [&] { ++ran; });
   EXPECT_EQ(ran, 1);
