@@ -111,13 +111,10 @@ void check_gpu_attention(const LoadedConfig& config) {
 void check_gpu_matmul(const LoadedConfig& config, int capability) {
   constexpr int kLeast = 89;  // Ada; Hopper and Blackwell have more
   if (config.run.train.matmul != MatmulChoice::kFp8) return;
-  const std::string key = config.place("train.matmul") + ": train.matmul: fp8";
-  if (capability == 0 || capability >= kLeast) {
-    throw ConfigError(key + " on GPUs is not in this build; set train.matmul: auto");
-  }
-  throw ConfigError(key +
-                    " needs a GPU of compute capability 8.9 or higher (Ada, Hopper, Blackwell), "
-                    "and this one has " +
+  if (capability == 0 || capability >= kLeast) return;
+  throw ConfigError(config.place("train.matmul") +
+                    ": train.matmul: fp8 needs a GPU of compute capability 8.9 or higher (Ada, "
+                    "Hopper, Blackwell), and this one has " +
                     std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
                     "; set train.matmul: auto");
 }
@@ -133,7 +130,7 @@ void check_gpus(const LoadedConfig& config, int local_ranks) {
   if (!runs_on_gpu(config.run)) return;
   check_gpu_documents(config);
   check_gpu_attention(config);
-  check_gpu_matmul(config, 0);
+  check_gpu_matmul(config, visible_gpu_capability());
   const int gpus = visible_gpu_count();
   if (local_ranks > gpus) {
     throw ConfigError(config.place("launch.nproc") +
