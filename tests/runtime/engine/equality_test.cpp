@@ -13,6 +13,7 @@ struct Mesh {
   int dp;
   int accumulation;
   DType dtype;
+  MatmulType matmul = MatmulType::kNative;
 };
 
 class EqualityMatrix : public ::testing::TestWithParam<Mesh> {};
@@ -22,6 +23,7 @@ TEST_P(EqualityMatrix, StagesRecomputationAndOrdersAreBitIdentical) {
   EngineOptions options = tiny_options();
   options.dp = GetParam().dp;
   options.train.dtype = GetParam().dtype;
+  options.model.matmul = GetParam().matmul;
   options.train.global_batch = options.dp * options.train.micro_batch * GetParam().accumulation;
   const WorldResult oracle = train_world(options, 4, Wire::kGloo);
   EXPECT_LT(oracle.losses.back(), oracle.losses.front());
@@ -49,6 +51,7 @@ std::vector<Mesh> meshes() {
       for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
         all.push_back({dp, accumulation, dtype});
       }
+      all.push_back({dp, accumulation, DType::kBFloat16, MatmulType::kFp8});
     }
   }
   return all;
@@ -58,7 +61,8 @@ INSTANTIATE_TEST_SUITE_P(Meshes, EqualityMatrix, ::testing::ValuesIn(meshes()),
                          [](const ::testing::TestParamInfo<Mesh>& info) {
                            return "dp" + std::to_string(info.param.dp) + "_accumulation" +
                                   std::to_string(info.param.accumulation) + "_" +
-                                  std::string(name_of(info.param.dtype));
+                                  std::string(name_of(info.param.dtype)) +
+                                  (info.param.matmul == MatmulType::kFp8 ? "_fp8" : "");
                          });
 
 // The oracle itself: what a rank of its own computes from the same global batch.
@@ -118,7 +122,22 @@ TEST(Equality, DropoutIsReplayedByRecomputationAndTheSameForEveryStage) {
   EXPECT_NE(train_world(plain, 3, Wire::kLocal).losses, oracle.losses);
 }
 
-// Either way of 16-bit products trains, and nearly alike; each has its bits, whatever the stage.
+// Every way of 16-bit products trains, and nearly alike.
+TEST(Equality, ProductsIn8BitsTrainNearlyAlike) {
+  EngineOptions options = tiny_options();
+  options.dp = 2;
+  options.train.dtype = DType::kBFloat16;
+  options.train.global_batch = 8;
+  const WorldResult native = train_world(options, 20, Wire::kLocal);
+  options.model.matmul = MatmulType::kFp8;
+  const WorldResult ours = train_world(options, 20, Wire::kLocal);
+  EXPECT_NE(ours.losses, native.losses);
+  for (std::size_t i = 0; i < native.losses.size(); ++i) {
+    EXPECT_NEAR(ours.losses[i] / native.losses[i], 1.0, 2e-2) << "step " << i + 1;
+  }
+}
+
+// Each has its bits, whatever the stage.
 TEST(Equality, ProductsOf16BitsInFp32) {
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     EngineOptions options = tiny_options();

@@ -73,6 +73,10 @@ TEST(MemoryModel, EqualsTheAllocator) {
   converting.matmul = MatmulType::kFp32;
   ModelOptions converting_odd = odd;
   converting_odd.matmul = MatmulType::kFp32;
+  ModelOptions in_8_bits = plain;
+  in_8_bits.matmul = MatmulType::kFp8;
+  ModelOptions in_8_bits_odd{.layers = 7, .hidden = 96, .heads = 3, .vocab = 1031, .seq = 250};
+  in_8_bits_odd.matmul = MatmulType::kFp8;
   const Case cases[] = {
       {"fp32", plain, 2, 1, DType::kFloat32, RecomputeMode::kNone},
       {"fp32 recompute", plain, 2, 1, DType::kFloat32, RecomputeMode::kFull},
@@ -82,6 +86,9 @@ TEST(MemoryModel, EqualsTheAllocator) {
       {"bf16 in fp32", converting, 2, 1, DType::kBFloat16, RecomputeMode::kNone},
       {"bf16 in fp32 recompute", converting, 4, 2, DType::kBFloat16, RecomputeMode::kFull},
       {"bf16 in fp32 odd sizes", converting_odd, 3, 2, DType::kBFloat16, RecomputeMode::kNone},
+      {"fp8", in_8_bits, 2, 1, DType::kBFloat16, RecomputeMode::kNone},
+      {"fp8 recompute", in_8_bits, 4, 2, DType::kBFloat16, RecomputeMode::kFull},
+      {"fp8 odd sizes", in_8_bits_odd, 3, 2, DType::kBFloat16, RecomputeMode::kNone},
       {"fp32 odd sizes", odd, 3, 1, DType::kFloat32, RecomputeMode::kNone},
       {"fp32 odd sizes recompute", odd, 3, 2, DType::kFloat32, RecomputeMode::kFull},
       {"fp32 layer-major", plain, 1, 3, DType::kFloat32, RecomputeMode::kNone,

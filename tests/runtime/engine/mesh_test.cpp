@@ -251,9 +251,13 @@ TEST(Mesh, AVocabularyThatDoesNotDivide) {
 // One mesh, whatever its states' tiers and stages, and 16-bit parameters: the same bits.
 TEST(Mesh, StagesAndTiersAreBitIdentical) {
   const TemporaryFolder folder;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const auto& [dtype, matmul] : {std::pair{DType::kFloat32, MatmulType::kNative},
+                                      std::pair{DType::kBFloat16, MatmulType::kNative},
+                                      std::pair{DType::kBFloat16, MatmulType::kFp8}}) {
     EngineOptions options = on_mesh(small_options(), 2, 2, 2);
     options.train.dtype = dtype;
+    options.model.matmul = matmul;
+    if (matmul == MatmulType::kFp8) options.parallel.schedule = PipelineSchedule::kZeroBubble;
     options.parallel.sequence = true;
     const WorldResult oracle = train_world(options, 3, Wire::kLocal);
     for (const int stage : {1, 2, 3}) {

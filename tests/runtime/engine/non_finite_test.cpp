@@ -33,13 +33,21 @@ TEST(NonFinite, InAWeightIsFoundWhereItIsFirstUsed) {
   EngineOptions options = tiny_options();
   options.dp = 2;
   options.zero.stage = 3;
-  run_world(options, Wire::kLocal, [&](int, Engine& engine) {
-    at::Tensor bias = engine.full_parameter("h.0.mlp.c_fc.bias");
-    host_data<float>(bias)[3] = std::numeric_limits<float>::infinity();
-    engine.set_parameter("h.0.mlp.c_fc.bias", bias);
-    EXPECT_FALSE(engine.train_step({.step = 1, .lr = 1e-2}).finite());
-    EXPECT_EQ(engine.find_non_finite(1), "rank 0, unit h.0, forward, micro-batch 0");
-  });
+  for (const MatmulType matmul : {MatmulType::kNative, MatmulType::kFp8}) {
+    options.model.matmul = matmul;
+    options.train.dtype = matmul == MatmulType::kFp8 ? DType::kBFloat16 : DType::kFloat32;
+    for (const char* name : {"h.0.mlp.c_fc.bias", "h.0.mlp.c_fc.weight"}) {
+      for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
+        run_world(options, Wire::kLocal, [&](int, Engine& engine) {
+          at::Tensor param = engine.full_parameter(name);
+          host_data<float>(param)[3] = bad;
+          engine.set_parameter(name, param);
+          EXPECT_FALSE(engine.train_step({.step = 1, .lr = 1e-2}).finite());
+          EXPECT_EQ(engine.find_non_finite(1), "rank 0, unit h.0, forward, micro-batch 0");
+        });
+      }
+    }
+  }
 }
 
 TEST(NonFinite, OverflowOfAGradientAloneIsFoundInBackward) {

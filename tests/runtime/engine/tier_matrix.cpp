@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/runtime/observe/temporary_folder.hpp"
 
 namespace sluice::testing {
@@ -35,7 +37,7 @@ std::string describe(const Placed& p, const EngineOptions& o) {
          (o.train.accumulation_order == AccumulationOrder::kLayer ? ", layer-major" : "") +
          (o.recompute.mode == RecomputeMode::kFull ? ", recompute" : "") + ", accumulation " +
          std::to_string(o.train.global_batch / (o.dp * o.train.micro_batch)) + ", " +
-         std::string(name_of(o.train.dtype));
+         std::string(name_of(o.train.dtype)) + (o.model.matmul == MatmulType::kFp8 ? ", fp8" : "");
 }
 
 namespace {
@@ -52,9 +54,12 @@ void run_matrix(int every, const std::function<void(EngineOptions&)>& adapt) {
   const Tier tiers[] = {Tier::kDevice, Tier::kHost, Tier::kNvme};
   int count = 0;
   int ran = 0;
-  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+  for (const auto& [dtype, matmul] : {std::pair{DType::kFloat32, MatmulType::kNative},
+                                      std::pair{DType::kBFloat16, MatmulType::kNative},
+                                      std::pair{DType::kBFloat16, MatmulType::kFp8}}) {
     for (const int accumulation : {1, 3}) {
       EngineOptions options = tier_options(dtype, accumulation);
+      options.model.matmul = matmul;
       const WorldResult oracle = train_world(options, kTierSteps, Wire::kLocal);
       options.offload.nvme_path = {folder.path().string()};
       if (adapt) adapt(options);
