@@ -81,6 +81,8 @@ UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost,
 // Bytes that rounding an operand to 8 bits moves, an element: read for the largest magnitude, read
 // again, written.
 constexpr double kRoundedBytes = 2 + 2 + 1;
+// Of dy, which is read once for both gradients and written for each.
+constexpr double kGradientBytes = 2 + 2 + 1 + 1;
 
 // A block of a GPU whose linear layers multiply in 8 bits: products by the profile's rates, and
 // the two operands of each product rounded at the rate of device memory.
@@ -95,9 +97,9 @@ UnitSeconds fp8_block(const MachineProfile& machine, const ModelSpec& spec, cons
     if (shape.size() != 2) continue;
     const auto out = static_cast<double>(shape[0]);
     const auto in = static_cast<double>(shape[1]);
-    const double second = kRoundedBytes / machine.device_memory_bps;
-    seconds.forward += second * (tokens * in + out * in);
-    seconds.backward += second * (tokens * in + 2 * tokens * out + out * in);
+    const double operands = kRoundedBytes * (tokens * in + out * in);
+    seconds.forward += operands / machine.device_memory_bps;
+    seconds.backward += (operands + kGradientBytes * tokens * out) / machine.device_memory_bps;
   }
   seconds.known = true;
   return seconds;
