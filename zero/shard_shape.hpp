@@ -67,6 +67,9 @@ struct ShardShape {
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
   // All groups are frozen: the run does not train.
   bool frozen = false;
+  // Stage 3, 16 bits, master weights on the device: the rank keeps no parameter shard of a trained
+  // group that is gathered. A gather rounds the group's master weights.
+  bool rounds_master = false;
   OptimizerType optimizer = OptimizerType::kAdamW;
   Placement placement;
   std::vector<GroupShape> groups;
@@ -105,12 +108,19 @@ struct ShardShape {
   return shape.dp == 1 && keeps_full_gradients(shape) && !has_gradient_shard(shape);
 }
 
-// False: every rank has all parameters where they are updated. In stage 0, and of a rank alone
-// whose groups are all resident.
-[[nodiscard]] constexpr bool gathers_parameters(const ShardShape& shape) {
-  bool apart = shape.dp > 1;
-  for (const GroupShape& group : shape.groups) apart = apart || !group.resident;
-  return apart && shape.stage > 0;
+// False: every rank has all parameters of the group where they are updated. In stage 0, and a
+// resident group of a rank alone.
+[[nodiscard]] constexpr bool is_gathered(const ShardShape& shape, int g) {
+  return shape.stage > 0 && (shape.dp > 1 || !nth(shape.groups, g).resident);
+}
+
+// The group's parameters are its master weights, rounded by each gather: there is no shard.
+[[nodiscard]] constexpr bool rounds_master(const ShardShape& shape, int g) {
+  return shape.rounds_master && !nth(shape.groups, g).resident && !is_frozen(shape, g);
+}
+// A rank alone rounds on the compute lane: nothing is sent.
+[[nodiscard]] constexpr bool gathers_alone(const ShardShape& shape) {
+  return shape.rounds_master && shape.dp == 1;
 }
 
 // The elements of a group that this rank owns, and updates unless the group is frozen.

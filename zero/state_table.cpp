@@ -46,6 +46,7 @@ class TableWriter {
   }
 
   void add_parameters(int g) {
+    if (rounds_master(shape_, g)) return;
     const GroupShape& group = nth(shape_.groups, g);
     add({.array = group.resident ? StateArray::kFullParameters : StateArray::kParameterShard,
          .tag = Tag::kParameters,

@@ -27,7 +27,7 @@ namespace sluice {
 enum class StateArray {
   // Of a group.
   kFullParameters,  // resident groups: all elements, on the device
-  kParameterShard,  // other groups: owned elements, on any tier
+  kParameterShard,  // other groups: owned elements, on any tier; none if rounds_master
   kState,           // master weights or a moment (StateRow::state), on any tier
   kFullGradients,   // stages 0 and 1
   kGradientShard,   // reduced gradients of owned elements, one per stream

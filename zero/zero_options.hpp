@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 namespace sluice {
 
@@ -15,6 +16,8 @@ struct ZeroOptions {
   int prefetch_units = 1;          // stage 3: units gathered ahead of the one that runs
   std::int64_t persist_below = 0;  // stage 3: parameter groups of fewer elements stay gathered
   ReduceEvery reduce_every = ReduceEvery::kMicroBatch;
+  // Stage 3: gathers round master weights (ShardShape::rounds_master). Not a key. Unset: on GPUs.
+  std::optional<bool> rounds_master;
 };
 
 }  // namespace sluice

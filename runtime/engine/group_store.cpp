@@ -139,14 +139,7 @@ at::Tensor GroupStore::block(const StateTable& table, StateArray array) const {
 
 void GroupStore::write_master(int g, std::int64_t begin, const at::Tensor& values) {
   GroupState& state = group(g);
-  if (state.shard.defined()) {
-    const at::Tensor to = state.shard.narrow(0, begin, values.numel());
-    if (to.is_cpu()) {  // as an update would round
-      convert(host_bytes(to), dtype_, host_data<float>(values), DType::kFloat32, values.numel());
-    } else {
-      to.copy_(values);
-    }
-  }
+  if (state.shard.defined()) round_to(state.shard.narrow(0, begin, values.numel()), values);
   if (!state.master.defined() || state.master_is_shard) return;
   const std::int64_t here = std::min(values.numel(), state.master.numel() - begin);
   if (here > 0) state.master.narrow(0, begin, here).copy_(values.narrow(0, 0, here));
@@ -166,6 +159,14 @@ void GroupStore::bind_grads(int g, void* slot) {
 
 void GroupStore::unbind_grads(int g, const void* slot) {
   if (group(g).grad_full.data_ptr() == slot) point_storage(group(g).grad_full, nullptr);
+}
+
+void round_to(const at::Tensor& to, const at::Tensor& values) {
+  if (!to.is_cpu()) {
+    to.copy_(values);
+    return;
+  }
+  convert(host_bytes(to), dtype_of(to), host_data<float>(values), DType::kFloat32, values.numel());
 }
 
 namespace {

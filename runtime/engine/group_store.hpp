@@ -27,7 +27,8 @@ struct GroupState {
   std::vector<at::Tensor> grads;
   at::Tensor window;     // [elems] model dtype; params are views
   at::Tensor grad_full;  // [elems] fp32; grads are views
-  // This rank's parameters, model dtype: [shard_elems], stage 0 [elems]. Undefined if off-device.
+  // This rank's parameters, model dtype: [shard_elems], stage 0 [elems]. Undefined if off-device or
+  // if gathers round master weights.
   at::Tensor shard;
   at::Tensor master;  // fp32, of elements updated on the device: the first of the shard
   std::array<at::Tensor, kMostMoments> moments;  // of the same size; those of the optimizer
@@ -76,6 +77,10 @@ class GroupStore {
   std::vector<std::vector<ElemRange>> padding_;
   std::vector<std::vector<at::Tensor>> unit_params_;
 };
+
+// Sets `to` to fp32 `values` of equal size, rounded as an update rounds. `to` on a GPU: on the
+// calling thread's stream.
+void round_to(const at::Tensor& to, const at::Tensor& values);
 
 // Initial weights of `elems` owned elements of rank `dp_rank`, from `first` on; fp32 on the host,
 // padding 0. Weights not in `initial` are drawn by (seed, name, element of the whole parameter), so

@@ -25,10 +25,10 @@ StatePiece states_of(const StateTable& table, int g, std::span<const StateKind> 
   const auto master = widest([](const StateRow& row) { return row.tag == Tag::kMaster; });
   const auto params = widest([](const StateRow& row) { return row.tag == Tag::kParameters; });
   const auto moments = widest([](const StateRow& row) { return row.tag == Tag::kMoments; });
-  check(params.has_value(), "a group has a row of parameters");
+  check(params || master, "a group has a row of parameters or of master weights");
   StatePiece states;
   states.moments = moments.value_or(DType::kFloat32);
-  states.master = master.value_or(*params);
+  states.master = master ? *master : *params;
   states.states = moments ? kinds : kinds.first(1);
   states.group = g;
   return states;

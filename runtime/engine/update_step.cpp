@@ -40,7 +40,7 @@ UpdateSpan update_span(const OptimizerOptions& options, const UpdateArgs& args, 
 
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
                  std::vector<UpdateSpan>& updates) {
-  const DType dtype = dtype_of(state.shard);
+  const bool writes = state.shard.defined() && !state.master_is_shard;
   const DType grad_dtype = dtype_of(state.grad_owned);
   for (const ShardSegment& segment : state.segments) {
     const std::int64_t begin = segment.range.begin;
@@ -53,9 +53,9 @@ void add_updates(GroupState& state, const OptimizerOptions& options, const Updat
     }
     span.grad = bytes_of(state.grad_owned) + begin * size_of(grad_dtype);
     span.grad_dtype = grad_dtype;
-    if (!state.master_is_shard) {
-      span.weights_out = bytes_of(state.shard) + begin * size_of(dtype);
-      span.weights_dtype = dtype;
+    if (writes) {
+      span.weights_dtype = dtype_of(state.shard);
+      span.weights_out = bytes_of(state.shard) + begin * size_of(span.weights_dtype);
     }
     span.n = end - begin;
     updates.push_back(span);

@@ -21,8 +21,8 @@ struct UpdateArgs {
                                      bool decay);
 
 // Adds an update for each weight-decay segment: of state.master from the first elements of
-// state.grad_owned, which also writes the same elements of state.shard. Gradients are scaled only
-// by args.grad_scale. device_update() (device_access.hpp) runs them.
+// state.grad_owned, which also writes the same elements of state.shard, if any. Gradients are
+// scaled only by args.grad_scale. device_update() (device_access.hpp) runs them.
 void add_updates(GroupState& state, const OptimizerOptions& options, const UpdateArgs& args,
                  std::vector<UpdateSpan>& updates);
 

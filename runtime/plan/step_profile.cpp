@@ -113,6 +113,13 @@ std::int64_t bounce_bytes_of(const EngineOptions& options) {
   return apart ? options.tiers.bounce_bytes : 0;
 }
 
+// On a CPU a rank alone would copy what it reads in place, and memory is not what is short.
+bool rounds_master(const StepShape& shape, const EngineOptions& options) {
+  return options.zero.rounds_master.value_or(options.model.on_gpu) && shape.stage == 3 &&
+         shape.dtype != DType::kFloat32 && shape.placement.optimizer == Tier::kDevice &&
+         !shape.frozen;
+}
+
 void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& options) {
   shape.stage = options.zero.stage;
   shape.recompute = options.recompute.mode == RecomputeMode::kFull;
@@ -127,11 +134,13 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   shape.store = {.files = static_cast<int>(nvme.paths.size()),
                  .queue_depth = nvme.queue_depth,
                  .checksums = nvme.checksums};
-  // The shards of a rank alone are whole groups: a slot would hold a copy.
+  shape.rounds_master = rounds_master(shape, options);
+  // The shards of a rank alone are whole groups: a slot would hold a copy of what is kept.
   const bool alone = shape.dp == 1 && shape.placement.parameters == Tier::kDevice;
   for (std::size_t g = 0; g < shape.groups.size(); ++g) {
+    const bool kept = alone && (!shape.rounds_master || shape.groups[g].frozen);
     shape.groups[g].resident =
-        shape.stage < 3 || alone || plan.groups[g].param_elems < options.zero.persist_below;
+        shape.stage < 3 || kept || plan.groups[g].param_elems < options.zero.persist_below;
   }
 }
 

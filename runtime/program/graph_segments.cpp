@@ -2,19 +2,22 @@
 
 namespace sluice {
 
-bool runs_a_unit(OpKind kind) {
-  return kind == OpKind::kForward || kind == OpKind::kLossHead || kind == OpKind::kBackward ||
-         kind == OpKind::kBackwardWeights;
+bool may_be_recorded(const Op& op) {
+  return op.kind == OpKind::kForward || op.kind == OpKind::kLossHead ||
+         op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights ||
+         op.kind == OpKind::kRelease || (op.kind == OpKind::kGather && op.lane == Lane::kCompute);
 }
 
 std::vector<GraphSegment> graph_segments(const Program& program) {
   std::vector<GraphSegment> segments;
   const auto ops = static_cast<OpId>(program.ops.size());
+  bool open = false;  // nothing has interrupted the last segment
   for (OpId i = 0; i < ops; ++i) {
     const Op& op = nth(program.ops, i);
-    if (!runs_a_unit(op.kind)) continue;
-    const bool goes_on = !segments.empty() && segments.back().end == i && op.waits.empty();
-    if (!goes_on) segments.push_back({i, i});
+    open = open && op.waits.empty() && may_be_recorded(op);
+    if (op.kind == OpKind::kRelease || !may_be_recorded(op)) continue;
+    if (!open) segments.push_back({i, i});
+    open = true;
     segments.back().end = i + 1;
   }
   return segments;

@@ -14,10 +14,12 @@ struct GraphSegment {
   OpId end = 0;
 };
 
-// Whether the operation belongs to a segment: the forward or a part of the backward of a unit.
-[[nodiscard]] bool runs_a_unit(OpKind kind);
+// Whether the operation may belong to a segment: the forward or a part of the backward of a unit, a
+// gather of a rank alone, or a release, which does nothing on the device.
+[[nodiscard]] bool may_be_recorded(const Op& op);
 
-// In the order of the program. Each operation of a unit belongs to one segment.
+// In the order of the program. Each operation that may be recorded belongs to one segment, but a
+// release neither begins nor ends one.
 [[nodiscard]] std::vector<GraphSegment> graph_segments(const Program& program);
 
 }  // namespace sluice

@@ -43,13 +43,14 @@ def of_ranks(answer):
 
 
 def check_graphs(place):
-    """With a loss factor that changes in every step."""
-    return [f"{family}: {what}" for family in ("llama", "gpt2 with dropout") for what in graph_problems(place, family)]
+    """With a loss factor that changes in every step. In stage 3 graphs round master weights too."""
+    return [f"{family}, stage {stage}: {what}" for family, stage in (("llama", 2), ("gpt2 with dropout", 2), ("llama", 3))
+            for what in graph_problems(place, family, stage)]
 
 
-def graph_problems(place, family):
-    name = "graphs-" + family.replace(" ", "-")
-    settings = {"train.dtype": "fp16", "train.global_batch": 4, "loss_scale.window": 1}
+def graph_problems(place, family, stage):
+    name = f"graphs-{family}-{stage}".replace(" ", "-")
+    settings = {"train.dtype": "fp16", "train.global_batch": 4, "loss_scale.window": 1, "zero.stage": stage}
     found, answer = with_and_without_graphs(place, name, MODELS[family], settings, 1)
     if found:
         return found
@@ -146,7 +147,8 @@ def check_traced(place):
     """A trace's times are the device's, each operation's in a graph too, and tracing makes nobody wait: the host waits as
     often as without, streams wait for no more events, and the card does the same."""
     found = []
-    for name, ranks, settings in (("graphs", 1, {"zero.stage": 2}), ("stage 3", 2, {"zero.stage": 3, "offload.optimizer": "host"}),
+    for name, ranks, settings in (("graphs", 1, {"zero.stage": 2}), ("rounded", 1, {"zero.stage": 3}),
+                                  ("stage 3", 2, {"zero.stage": 3, "offload.optimizer": "host"}),
                                   ("sequence", 2, SEQUENCE | {"zero.stage": 1}),
                                   ("stages", 2, STAGES | {"train.global_batch": 8, "zero.stage": 2})):
         settings = {"train.dtype": "bf16", "train.steps": 4, "train.global_batch": 4, "launch.nproc": ranks} | settings

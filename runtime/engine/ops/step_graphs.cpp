@@ -31,7 +31,9 @@ void StepGraphs::run(const Op& op, const std::function<void()>& body) {
   decide();
   if (how_ == How::kEager) return run_eagerly(op, body);
   const auto id = static_cast<OpId>(run_.index_of(op));
-  while (segments_[segment_].end <= id) ++segment_;
+  while (segment_ < segments_.size() && segments_[segment_].end <= id) ++segment_;
+  const bool outside = segment_ == segments_.size() || id < segments_[segment_].begin;
+  if (outside) return body();  // a release between two segments
   if (how_ == How::kRecord) return record(id, body);
   if (segments_[segment_].begin == id) recorded_[segment_]->launch();
 }

@@ -98,19 +98,23 @@ void StepOps::unbind(const std::vector<BufferId>& buffers) {
 
 // A unit's events may become nodes of a graph; the launch of a graph has none of its own.
 Ticket StepOps::run(const Op& op) {
-  if (!runs_a_unit(op.kind)) return timed(clock_, op, [&] { return run_other(op); });
+  if (!may_be_recorded(op)) return timed(clock_, op, [&] { return run_other(op); });
   scalars_.write();
   graphs_.run(op, [&] {
     timed(clock_, op, [&] {
-      run_unit(op);
+      run_recorded(op);
       return Ticket();
     });
   });
   return {};
 }
 
-void StepOps::run_unit(const Op& op) {
+void StepOps::run_recorded(const Op& op) {
   switch (op.kind) {
+    case OpKind::kRelease:  // the slot dies with the operation
+      return;
+    case OpKind::kGather:
+      return parameters_.round(op);
     case OpKind::kForward:
       return compute_.forward(op);
     case OpKind::kLossHead:
@@ -126,8 +130,6 @@ Ticket StepOps::run_other(const Op& op) {
   switch (op.kind) {
     case OpKind::kLoadBatch:
       batch_.load(op);
-      return {};
-    case OpKind::kRelease:  // the slot dies with the operation
       return {};
     case OpKind::kAddGrads:
       gradients_.add_streams(op);

@@ -37,8 +37,8 @@ class StepOps {
  private:
   void bind(const std::vector<BufferId>& buffers);
   void unbind(const std::vector<BufferId>& buffers);
-  // Runs a unit's operation by itself or in a graph.
-  void run_unit(const Op& op);
+  // Runs an operation by itself or in a graph.
+  void run_recorded(const Op& op);
   [[nodiscard]] Ticket run_other(const Op& op);
   [[nodiscard]] Ticket communicate(const Op& op);
   [[nodiscard]] Ticket run_between_tiers(const Op& op);

@@ -40,6 +40,9 @@ StepTimes StepRun::times(const std::vector<OpTiming>& of_operations) const {
       case OpKind::kAddReplicas:
         times.comm += run;
         break;
+      case OpKind::kGather:  // of a rank alone
+        if (op.lane == Lane::kCompute) times.comm += run;
+        break;
       case OpKind::kNormAndScale:
         times.optimizer += run;
         break;

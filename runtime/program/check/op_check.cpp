@@ -10,7 +10,9 @@ namespace {
 
 Lane lane_of(const Op& op) {
   switch (op.kind) {
-    case OpKind::kGather:
+    case OpKind::kGather:  // of a rank alone: on the compute lane if it rounds master weights
+      return op.wire_bytes == 0 && op.device_slot >= 0 && op.lane == Lane::kCompute ? Lane::kCompute
+                                                                                    : Lane::kComm;
     case OpKind::kReduceGrads:
     case OpKind::kGatherGrads:
       return Lane::kComm;

@@ -49,6 +49,9 @@ void check_shape(const StepShape& shape) {
   const bool only_states = p.parameters == Tier::kDevice && p.gradients == Tier::kDevice;
   check(shape.frozen || p.optimizer != Tier::kDevice || only_states,
         "parameters and gradients off the device are updated off it");
+  check(!shape.rounds_master || (shape.stage == 3 && shape.dtype != DType::kFloat32 &&
+                                 p.optimizer == Tier::kDevice && !shape.frozen),
+        "gathers round master weights of stage 3 that are on the device");
   check(p.device_fraction == 0 || only_states, "a share stays only of the states");
   const bool replicas = std::any_of(shape.groups.begin(), shape.groups.end(),
                                     [](const GroupShape& group) { return group.add_replicas; });

@@ -10,7 +10,9 @@ namespace sluice {
 SlotCheck::SlotCheck(const Program& program, FirstFault& fault)
     : program_(program), fault_(fault), life_(program.buffers.size(), Life::kNotYet) {
   for (const Op& op : program.ops) {
-    if (op.kind == OpKind::kGather) gathered_.emplace(op.group, -1);
+    if (op.kind != OpKind::kGather) continue;
+    gathered_.emplace(op.group, -1);
+    sends_parameters_ = sends_parameters_ || op.wire_bytes > 0;
   }
   for (const Buffer& buffer : program.buffers) {
     if (buffer.in_arena && buffer.group >= 0) slotted_.insert({buffer.tag, buffer.group});
@@ -82,7 +84,7 @@ void SlotCheck::die(BufferId b) {
 }
 
 void SlotCheck::use(const Op& op) {
-  if (op.lane == Lane::kCompute) return;
+  if (op.lane == Lane::kCompute && op.kind != OpKind::kGather) return;
   for (const BufferId b : {op.device_slot, op.host_slot}) {
     if (b < 0) continue;
     if (nth(life_, b) != Life::kAlive) {
@@ -128,10 +130,10 @@ bool SlotCheck::newest_is_used(Tag tag, int group) const {
 }
 
 void SlotCheck::read_params(const Op& op) {
-  if (!gathers()) return;
   for (const int g : op.reads) {
     need(Tag::kGatheredParameters, g);
     const auto gather = gathered_.find(g);
+    if (gather == gathered_.end() && !sends_parameters_) continue;
     if (gather == gathered_.end() || gather->second < 0 || !fault_.over(gather->second)) {
       fault_.fail("reads parameters of group " + std::to_string(g) + ", which have not arrived");
     }

@@ -28,8 +28,9 @@ class SlotCheck {
   [[nodiscard]] bool in_slots(Tag tag, int group) const { return slotted_.count({tag, group}) > 0; }
   // The current operation has begun to use the group's newest slot.
   [[nodiscard]] bool newest_is_used(Tag tag, int group) const;
-  // False: every group's parameters are always whole (stage 0).
-  [[nodiscard]] bool gathers() const { return !gathered_.empty(); }
+  // Parameters are sent: no group is whole before its gather. False: a rank has all parameters of a
+  // group without a gather (stage 0, a rank alone).
+  [[nodiscard]] bool sends_parameters() const { return sends_parameters_; }
 
  private:
   void live(BufferId b);
@@ -50,6 +51,7 @@ class SlotCheck {
   std::map<std::pair<Tag, int>, BufferId> newest_;  // slot by tag, group
   std::map<BufferId, std::vector<OpId>> users_;
   std::map<int, OpId> gathered_;  // newest gather by group, -1 before the first
+  bool sends_parameters_ = false;
 };
 
 }  // namespace sluice

@@ -24,7 +24,9 @@ TransitCheck::TransitCheck(const Program& program, FirstFault& fault, Touches& t
 }
 
 void TransitCheck::enter(const Op& op) {
-  if (op.lane == Lane::kCompute) {
+  if (op.kind == OpKind::kGather) {
+    move_shard(op);
+  } else if (op.lane == Lane::kCompute) {
     compute(op);
   } else if (op.lane == Lane::kPipe) {
     cross(op);

@@ -127,8 +127,17 @@ class Pricing {
                                                        : 2;
     return std::max(2, count);
   }
+  // A gather that makes parameters of master weights reads those and writes the rank's part.
+  double rounding(const Op& op) const {
+    if (op.kind != OpKind::kGather || !rounds_master(shape_, op.group)) return 0;
+    const std::int64_t bytes = 4 + size_of(shape_.dtype);
+    const std::int64_t elems = nth(shape_.groups, op.group).shard_elems;
+    return over(static_cast<double>(bytes * elems), rates_.device_memory_bps);
+  }
   double compute(const Op& op) const {
     switch (op.kind) {
+      case OpKind::kGather:
+        return rounding(op);
       case OpKind::kForward:
       case OpKind::kLossHead:
       case OpKind::kBackward:
@@ -168,7 +177,7 @@ class Pricing {
   // A single rank copies or adds the data that several ranks would send.
   double comm(const Op& op) const {
     if (shape_.dp > 1) {
-      return latency() + over(static_cast<double>(op.wire_bytes), rates_.comm_bps);
+      return latency() + rounding(op) + over(static_cast<double>(op.wire_bytes), rates_.comm_bps);
     }
     if (op.kind == OpKind::kReduceGrads) {
       double elems = 0;

@@ -13,13 +13,12 @@ ParamWindow::ParamWindow(ProgramBuilder& builder, const StepShape& shape, std::s
       shape_(shape),
       uses_(uses),
       updates_(updates),
-      gathers_(gathers_parameters(shape)),
+      ahead_(gathers_alone(shape) ? 0 : shape.prefetch_units),
       gathered_(shape.groups.size()) {}
 
 void ParamWindow::gather_residents() {
-  if (!gathers_) return;
   for (const int g : groups_by_first_use(shape_)) {
-    if (nth(shape_.groups, g).resident) gather(g);
+    if (nth(shape_.groups, g).resident && is_gathered(shape_, g)) gather(g);
   }
 }
 
@@ -27,7 +26,8 @@ void ParamWindow::gather(int g) {
   const GroupShape& group = nth(shape_.groups, g);
   Gather& state = nth(gathered_, g);
   const std::int64_t element_bytes = size_of(shape_.dtype);
-  Op op{.kind = OpKind::kGather, .lane = Lane::kComm, .group = g};
+  const bool alone = gathers_alone(shape_);
+  Op op{.kind = OpKind::kGather, .lane = alone ? Lane::kCompute : Lane::kComm, .group = g};
   op.wire_bytes = (shape_.dp - 1) * group.shard_elems * element_bytes;
   if (!group.resident) {
     state.slot = builder_.buffer(Tag::kGatheredParameters, group.elems * element_bytes, true, g);
@@ -41,7 +41,7 @@ void ParamWindow::gather(int g) {
   }
   state.op = builder_.emit(std::move(op));
   state.live = true;
-  state.waited = false;
+  state.waited = alone;
 }
 
 // The operations that the group's first use must wait for; empty for later uses.
@@ -82,7 +82,7 @@ std::vector<int> ParamWindow::params_of(const Use& use) const {
 }
 
 void ParamWindow::enter(std::size_t i, Op& op) {
-  const int last = uses_[i].visit + shape_.prefetch_units;
+  const int last = uses_[i].visit + ahead_;
   // Updates run ahead of the gathers that wait for them.
   for (std::size_t j = i; j < uses_.size() && uses_[j].visit <= last + 1; ++j) {
     for (const int g : params_of(uses_[j])) updates_.advance(g);
@@ -97,7 +97,7 @@ void ParamWindow::enter(std::size_t i, Op& op) {
   op.reads = params_of(uses_[i]);
   for (const int g : op.reads) {
     Gather& gather = nth(gathered_, g);
-    if (!gathers_) {
+    if (!is_gathered(shape_, g)) {
       const std::vector<OpId> update = update_of(g);
       op.waits.insert(op.waits.end(), update.begin(), update.end());
     }
@@ -113,7 +113,7 @@ void ParamWindow::leave(std::size_t i) {
   for (const int g : params_of(uses_[i])) {
     bool needed = nth(shape_.groups, g).resident;
     for (std::size_t j = i + 1; j < uses_.size() && !needed; ++j) {
-      if (uses_[j].visit > uses_[i + 1].visit + shape_.prefetch_units) break;
+      if (uses_[j].visit > uses_[i + 1].visit + ahead_) break;
       const std::vector<int> params = params_of(uses_[j]);
       needed = std::find(params.begin(), params.end(), g) != params.end();
     }

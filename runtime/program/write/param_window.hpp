@@ -3,11 +3,12 @@
 // An off-device shard is first copied to its place in the gathered group's slot. If updates run at
 // the start of a step (update_flow.hpp), the first use of a shard waits for the shard's update.
 //
-// Resident groups are gathered once, at the start of a step (stages 1 and 2). Nothing is gathered
-// in stage 0, or of a rank alone whose groups are all resident. Other groups are gathered by a
-// window over the sequence of visits. While a visit runs, the window holds the groups that it and
-// the next `prefetch_units` visits read: each is gathered or being gathered. A group that leaves
-// the window is released.
+// Resident groups are gathered once, at the start of a step (stages 1 and 2). In stage 0 nothing is
+// gathered, of a rank alone no resident group. Other groups are gathered by a window over the
+// sequence of visits. While a visit runs, the window holds the groups that it and the next
+// `prefetch_units` visits read: each is gathered or being gathered. A group that leaves the window
+// is released. A rank alone that rounds its master weights does so right before the first reader
+// of the window, which reaches no further.
 #pragma once
 
 #include <span>
@@ -49,7 +50,7 @@ class ParamWindow {
   const StepShape& shape_;
   const std::span<const Use> uses_;
   UpdateFlow& updates_;
-  const bool gathers_;
+  const int ahead_;               // visits
   std::vector<Gather> gathered_;  // by group
 };
 

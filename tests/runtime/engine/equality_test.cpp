@@ -105,6 +105,78 @@ TEST(Equality, NeitherBucketsNorPrefetchNorResidencyNorTheWireChangeABit) {
   }
 }
 
+// 7 layers, 509 words, 33 tokens, and a frozen block.
+EngineOptions rounding_options(int dp, DType dtype) {
+  EngineOptions options = tiny_options();
+  options.model = {.layers = 7, .hidden = 20, .heads = 5, .vocab = 509, .seq = 33};
+  options.model.freeze = {"h.2"};
+  options.dp = dp;
+  options.train.dtype = dtype;
+  options.train.global_batch = 2 * dp * options.train.micro_batch;
+  options.zero.stage = 3;
+  options.zero.rounds_master = false;
+  return options;
+}
+
+std::int64_t bytes_between_steps(Engine& engine, Tag tag) {
+  return engine.train_program().states.bytes(Tier::kDevice, tag);
+}
+
+TEST(Equality, GathersThatRoundMasterWeightsChangeNoBit) {
+  for (const int dp : {1, 2, 3}) {
+    for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
+      EngineOptions options = rounding_options(dp, dtype);
+      const WorldResult oracle = train_world(options, 3, Wire::kLocal);
+      options.zero.rounds_master = true;
+      for (const std::int64_t persist : {0, 1000}) {
+        for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+          for (const auto order : {AccumulationOrder::kMicro, AccumulationOrder::kLayer}) {
+            options.zero.persist_below = persist;
+            options.recompute.mode = mode;
+            options.train.accumulation_order = order;
+            expect_same_bits(train_world(options, 3, Wire::kLocal), oracle,
+                             std::to_string(dp) + " ranks, persist " + std::to_string(persist));
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(Equality, GathersThatRoundMasterWeightsLeaveNoShardOfWhatIsTrained) {
+  for (const int dp : {1, 2, 3}) {
+    EngineOptions options = rounding_options(dp, DType::kBFloat16);
+    options.model.freeze = {};
+    for (const bool rounds : {false, true}) {
+      options.zero.rounds_master = rounds;
+      run_world(options, Wire::kLocal, [&](int, Engine& engine) {
+        const std::int64_t master = bytes_between_steps(engine, Tag::kMaster);
+        EXPECT_EQ(bytes_between_steps(engine, Tag::kParameters), rounds ? 0 : master / 2);
+      });
+    }
+  }
+}
+
+// A thrown away step leaves the master weights, and with them the parameters.
+TEST(Equality, GathersThatRoundMasterWeightsAfterAnOverflow) {
+  EngineOptions options = rounding_options(2, DType::kFloat16);
+  WorldResult results[2];
+  for (const bool rounds : {false, true}) {
+    options.zero.rounds_master = rounds;
+    run_world(options, Wire::kLocal, [&](int rank, Engine& engine) {
+      WorldResult own;
+      ScaledSteps step(engine, own);
+      step(1, ScaledSteps::kScale);
+      step(2, ScaledSteps::kTooMuch);
+      step(3, ScaledSteps::kScale);
+      own.eval_loss = engine.evaluate(1);
+      note_weights(engine, own);
+      if (rank == 0) results[rounds ? 1 : 0] = std::move(own);
+    });
+  }
+  expect_same_bits(results[1], results[0], "after an overflow");
+}
+
 TEST(Equality, DropoutIsReplayedByRecomputationAndTheSameForEveryStage) {
   EngineOptions options = tiny_options();
   options.model.dropout = 0.1;

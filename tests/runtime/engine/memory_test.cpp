@@ -21,7 +21,8 @@ struct Case {
   OptimizerType optimizer = OptimizerType::kAdamW;
 };
 
-double relative_error(const Case& c, int stage, const RowSource& rows = {}) {
+double relative_error(const Case& c, int stage, const RowSource& rows = {},
+                      bool rounds_master = false) {
   install_counting_allocators();
   EngineOptions options = tiny_options();
   options.model = c.model;
@@ -32,6 +33,7 @@ double relative_error(const Case& c, int stage, const RowSource& rows = {}) {
   options.train.accumulation_order = c.order;
   options.optimizer.type = c.optimizer;
   options.zero.stage = stage;
+  options.zero.rounds_master = rounds_master;
   const std::int64_t before = allocation_count(CountedDevice::kHost).live;
   double error = 0;
   const auto measure = [&](int, Engine& engine) {
@@ -105,6 +107,15 @@ TEST(MemoryModel, EqualsTheAllocator) {
     for (const int stage : {0, 1, 2, 3}) {
       EXPECT_LE(std::abs(relative_error(c, stage)), 1e-5) << c.name << " stage " << stage;
     }
+  }
+}
+
+// Gathered groups of a rank alone have slots in place of shards.
+TEST(MemoryModel, EqualsTheAllocatorWhereGathersRoundMasterWeights) {
+  const ModelOptions odd{.layers = 7, .hidden = 96, .heads = 3, .vocab = 1031, .seq = 250};
+  for (const RecomputeMode mode : {RecomputeMode::kNone, RecomputeMode::kFull}) {
+    const Case c{"bf16 rounds", odd, 1, 2, DType::kBFloat16, mode};
+    EXPECT_LE(std::abs(relative_error(c, 3, {}, true)), 1e-5);
   }
 }
 

@@ -120,6 +120,25 @@ TEST_F(Grid, EveryLayoutResumesOnEveryOtherSampled) {
   resume_from(6, {4});
 }
 
+// From a stage that keeps 16-bit weights to gathers that round the master weights, and back.
+TEST_F(Grid, GoesOnBitForBitWhereGathersRoundMasterWeights) {
+  for (const int dp : {1, 3}) {
+    const EngineOptions kept = options_of({dp, 2}, folder("swap"), DType::kBFloat16);
+    EngineOptions rounds = kept;
+    rounds.zero.stage = 3;
+    rounds.zero.rounds_master = true;
+    const WorldResult whole = train_part(kept, {.steps = 6});
+    const std::string first = folder("kept" + std::to_string(dp));
+    const std::string second = folder("rounds" + std::to_string(dp));
+    (void)train_part(kept, {.steps = 2, .save = first});
+    (void)train_part(rounds, {.steps = 2, .resume = first, .save = second});
+    WorldResult last = train_part(kept, {.steps = 2, .resume = second});
+    last.losses.insert(last.losses.begin(), whole.losses.begin(), whole.losses.begin() + 4);
+    last.norms.insert(last.norms.begin(), whole.norms.begin(), whole.norms.begin() + 4);
+    expect_same_bits(last, whole, std::to_string(dp) + " ranks");
+  }
+}
+
 TEST_F(Grid, MeshesResumeOnEachOtherSampled) {
   resume_from(3, {9});
   resume_from(8, {10});

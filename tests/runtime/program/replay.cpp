@@ -172,7 +172,10 @@ class Player {
   }
 
   void gather(int i, const Op& op) {
-    expect(op.lane == Lane::kComm && gathers_parameters(shape_), "has no business here");
+    const bool alone = rounds_master(shape_, op.group) && shape_.dp == 1;
+    expect(is_gathered(shape_, op.group) && op.lane == (alone ? Lane::kCompute : Lane::kComm),
+           "has no business here");
+    if (alone) over_ = i;
     expect(group(op.group).resident || play(op.group).has_slot, "gathers into nothing");
     play(op.group).gather = i;
     ++result_.gathers[static_cast<std::size_t>(op.group)];
@@ -195,7 +198,7 @@ class Player {
     if (op.kind != OpKind::kBackward) expect(op.save == keeps, "keeps the wrong things");
     if (op.kind == OpKind::kBackward) expect(op.recompute == shape_.recompute, "recompute");
     for (const int g : read_by(due)) {
-      if (!gathers_parameters(shape_)) continue;
+      if (!is_gathered(shape_, g)) continue;
       const GroupPlay& p = play(g);
       expect(p.gather >= 0 && p.gather <= over_, "reads parameters that have not arrived");
       expect(group(g).resident || p.has_slot, "reads parameters that were released");
@@ -217,7 +220,7 @@ class Player {
         ++ahead;
       }
       if (j > next_use_ && !shape_.layer_major) ++ahead;
-      if (ahead > shape_.prefetch_units) break;
+      if (ahead > (gathers_alone(shape_) ? 0 : shape_.prefetch_units)) break;
       for (const int g : read_by(uses_[j])) wanted[static_cast<std::size_t>(g)] = true;
     }
     for (std::size_t g = 0; g < groups_.size(); ++g) {

@@ -81,6 +81,7 @@ StepShape make_shape(const ShapeChoice& choice) {
   shape.bucket_bytes = choice.bucket_bytes;
   shape.prefetch_units = choice.prefetch_units;
   shape.placement = choice.placement;
+  shape.rounds_master = choice.rounds;
   shape.batch_bytes = kTokens * 2 * 8;
   shape.comm_staging_bytes = 1536;
   const auto add_group = [&](const std::vector<TensorSpec>& tensors) {
@@ -113,8 +114,8 @@ std::string name_of(const ShapeChoice& c) {
          (c.reduce_every == ReduceEvery::kStep ? ", reduce every step" : "") + ", bucket " +
          std::to_string(c.bucket_bytes) + ", prefetch " + std::to_string(c.prefetch_units) +
          (c.tied ? ", tied" : "") + (c.persist ? ", persist" : "") + ", " +
-         std::string(name_of(c.dtype)) + ", blocks " + std::to_string(c.blocks) +
-         name_of(c.placement);
+         std::string(name_of(c.dtype)) + (c.rounds ? ", rounds" : "") + ", blocks " +
+         std::to_string(c.blocks) + name_of(c.placement);
 }
 
 void place(Placement& placement, int tiers) {
@@ -166,6 +167,7 @@ void for_each_model(ShapeChoice choice, const std::function<void(const ShapeChoi
           choice.dtype = dtype;
           choice.tied = tied;
           choice.blocks = blocks;
+          choice.rounds = choice.stage == 3 && dtype == DType::kBFloat16 && blocks % 2 == 1;
           visit(choice);
         }
       }

@@ -24,6 +24,7 @@ struct ShapeChoice {
   bool persist = false;  // stage 3: small groups are resident
   DType dtype = DType::kFloat32;
   int blocks = 2;
+  bool rounds = false;  // StepShape::rounds_master
   Placement placement{};
 };
 

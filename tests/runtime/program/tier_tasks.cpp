@@ -91,7 +91,8 @@ Task TierPlay::gather(const Op& op) {
   const int g = op.group;
   const std::int64_t shard = group(g).shard_elems;
   const std::int64_t element = size_of(shape_.dtype);
-  const Region mine = whole(params_[static_cast<std::size_t>(g)]);
+  const bool rounds = rounds_master(shape_, g);
+  const Region mine = whole((rounds ? states_ : params_)[static_cast<std::size_t>(g)]);
   const Tier tier = parameter_tier(shape_, g);
   if (op.kind == OpKind::kReadShard) return read_shard(op);
   Region place;
@@ -106,9 +107,14 @@ Task TierPlay::gather(const Op& op) {
   task.writes = {group(g).resident ? whole(others_[static_cast<std::size_t>(g)])
                                    : buffer_part(op.device_slot, 0, group(g).elems, element)};
   const std::size_t values = values_in(task.writes[0]);
-  task.work = [this, g, values](const std::vector<Cells>& seen) {
-    expect(seen[0] == params_of(g, 0, seen[0].size(), version_),
-           "gathers parameters of another version");
+  task.work = [this, g, values, rounds](const std::vector<Cells>& seen) {
+    const bool right = rounds
+                           ? std::all_of(seen[0].begin(), seen[0].end(),
+                                         [this](Cell state) {
+                                           return version_in(state) == static_cast<Cell>(version_);
+                                         })
+                           : seen[0] == params_of(g, 0, seen[0].size(), version_);
+    expect(right, "gathers parameters of another version");
     return std::vector<Cells>{Cells(values, thing(Thing::kWhole, g, 0, version_))};
   };
   return task;
@@ -145,7 +151,7 @@ void TierPlay::read_params(const Op& op, Task& task, std::vector<int>& groups) {
     }
     task.reads.push_back(whole(params_[at]));
     groups.push_back(g);
-    if (!gathers_parameters(shape_)) continue;
+    if (!is_gathered(shape_, g)) continue;
     task.reads.push_back(whole(others_[at]));
     groups.push_back(-1 - g);
   }

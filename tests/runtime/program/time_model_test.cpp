@@ -233,6 +233,23 @@ TEST(TimeModel, ScoresOfAttentionTakeTheMemorysTime) {
 
 // Bytes that cross are the model's, whatever the chunks: 12 of states each way, 4 of gradients, and
 // the parameters.
+// 4 bytes read and 2 written for each element that the rank rounds.
+TEST(TimeModel, AGatherThatRoundsTakesAPassOverMasterWeights) {
+  Rates rates;
+  rates.device_memory_bps = 1e9;
+  for (const int dp : {1, 3}) {
+    const StepShape shape =
+        make_shape({.stage = 3, .dp = dp, .dtype = DType::kBFloat16, .rounds = true});
+    const Program program = write_train_step(shape);
+    const std::vector<double> seconds = op_seconds(program, shape, rates);
+    for (std::size_t i = 0; i < program.ops.size(); ++i) {
+      if (program.ops[i].kind != OpKind::kGather) continue;
+      const auto elems = static_cast<double>(nth(shape.groups, program.ops[i].group).shard_elems);
+      EXPECT_NEAR(seconds[i] * 1e9, 6 * elems, 1e-6 * elems) << "dp " << dp;
+    }
+  }
+}
+
 TEST(TimeModel, TrafficOfStatesOnDisk) {
   ShapeChoice choice{.stage = 3, .dp = 2, .blocks = 2};
   choice.placement.optimizer = Tier::kNvme;

@@ -37,6 +37,7 @@ TEST(StepWriter, DecodingKeepsItsCachesInPlace) {
     }
     for (const bool frozen : {false, true}) {
       shape.frozen = frozen;
+      shape.rounds_master = choice.rounds && !frozen;
       const Program program = write_decode_step(shape);
       ASSERT_EQ(find_fault(program), "") << name_of(choice);
       const MemoryReport memory = add_up(program);
@@ -123,8 +124,8 @@ TEST(StepWriter, GathersAsOftenAsTheStageHasTo) {
     int blocks = 0;
     for (std::size_t g = 0; g < shape.groups.size(); ++g) {
       const bool resident = shape.groups[g].resident;
-      const int expected = !gathers_parameters(shape) ? 0
-                           : resident                 ? 1
+      const int expected = !is_gathered(shape, static_cast<int>(g)) ? 0
+                           : resident                               ? 1
                                       : expected_gathers(shape, static_cast<int>(g));
       ASSERT_EQ(result.gathers[g], expected) << name_of(choice) << ", group " << g;
       if (g >= 2 && g + 1 < shape.groups.size()) blocks += result.gathers[g];
