@@ -1,6 +1,7 @@
 #include "runtime/plan/step_profile.hpp"
 
 #include <algorithm>
+#include <optional>
 
 #include "base/error.hpp"
 #include "base/failpoint.hpp"
@@ -113,11 +114,13 @@ std::int64_t bounce_bytes_of(const EngineOptions& options) {
   return apart ? options.tiers.bounce_bytes : 0;
 }
 
-// On a CPU a rank alone would copy what it reads in place, and memory is not what is short.
-bool rounds_master(const StepShape& shape, const EngineOptions& options) {
-  return options.zero.rounds_master.value_or(options.model.on_gpu) && shape.stage == 3 &&
-         shape.dtype != DType::kFloat32 && shape.placement.optimizer == Tier::kDevice &&
-         !shape.frozen;
+// The least elements of a group whose gather rounds master weights (zero/README.md).
+std::optional<std::int64_t> rounds_from(const StepShape& shape, const EngineOptions& options) {
+  const bool may = shape.stage == 3 && shape.dtype != DType::kFloat32 &&
+                   shape.placement.optimizer == Tier::kDevice && !shape.frozen;
+  if (!may) return std::nullopt;
+  if (options.zero.rounds_from) return options.zero.rounds_from;
+  return options.model.on_gpu ? std::optional<std::int64_t>(16384) : std::nullopt;
 }
 
 void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& options) {
@@ -134,13 +137,14 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   shape.store = {.files = static_cast<int>(nvme.paths.size()),
                  .queue_depth = nvme.queue_depth,
                  .checksums = nvme.checksums};
-  shape.rounds_master = rounds_master(shape, options);
+  const std::optional<std::int64_t> rounded = rounds_from(shape, options);
+  shape.rounds_master = rounded.has_value();
   // The shards of a rank alone are whole groups: a slot would hold a copy of what is kept.
   const bool alone = shape.dp == 1 && shape.placement.parameters == Tier::kDevice;
   for (std::size_t g = 0; g < shape.groups.size(); ++g) {
-    const bool kept = alone && (!shape.rounds_master || shape.groups[g].frozen);
-    shape.groups[g].resident =
-        shape.stage < 3 || kept || plan.groups[g].param_elems < options.zero.persist_below;
+    const std::int64_t elems = plan.groups[g].param_elems;
+    const bool kept = alone && (!rounded || shape.groups[g].frozen || elems < *rounded);
+    shape.groups[g].resident = shape.stage < 3 || kept || elems < options.zero.persist_below;
   }
 }
 

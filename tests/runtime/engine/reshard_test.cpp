@@ -126,7 +126,7 @@ TEST_F(Grid, GoesOnBitForBitWhereGathersRoundMasterWeights) {
     const EngineOptions kept = options_of({dp, 2}, folder("swap"), DType::kBFloat16);
     EngineOptions rounds = kept;
     rounds.zero.stage = 3;
-    rounds.zero.rounds_master = true;
+    rounds.zero.rounds_from = 1;
     const WorldResult whole = train_part(kept, {.steps = 6});
     const std::string first = folder("kept" + std::to_string(dp));
     const std::string second = folder("rounds" + std::to_string(dp));
