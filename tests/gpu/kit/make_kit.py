@@ -4,7 +4,7 @@
 Usage: make_kit.py [--build FOLDER] OUT
 
 OUT gets kit.tar.xz (the program, its CUDA module, the tests that want a GPU, the shared libraries that such a machine lacks),
-run_kit.py and peers/, which trains PyTorch and DeepSpeed beside.  Nothing is compiled on the other machine.  Build first:
+run_kit.py with programs.py, and peers/, which trains PyTorch and DeepSpeed beside.  Nothing is compiled on the other machine.  Build first:
 
     ./sluice build sluice_cli sluice_test_cuda_kernels sluice_test_engine_gpu_tiers sluice_test_engine_device_access \\
         sluice_test_runtime_doctor sluice_test_parallel
@@ -97,7 +97,8 @@ def main():
         with tarfile.open(args.out / "kit.tar.xz", "w:xz") as archive:
             archive.add(stage, ".")
         libraries = sorted(path.name for path in stage.glob("lib/*"))
-    shutil.copy(HERE / "run_kit.py", args.out)
+    for script in ("run_kit.py", "programs.py"):
+        shutil.copy(HERE / script, args.out)
     shutil.copytree(HERE.parent / "peers", args.out / "peers", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     size = (args.out / "kit.tar.xz").stat().st_size
     print(f"{args.out}: {size / 2**20:.1f} MiB, with {', '.join(libraries)}")

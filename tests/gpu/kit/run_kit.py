@@ -13,32 +13,19 @@ import importlib.util
 import io
 import json
 import math
-import os
 import pathlib
 import shutil
 import socket
 import statistics
 import subprocess
 import sys
-import tarfile
 import time
+
+from programs import MODELS, Failed, Kit, last_line
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
 
-MODELS = {
-    "gpt2": {"type": "gpt2", "layers": 4, "hidden": 256, "heads": 4, "seq": 256},
-    "llama": {"type": "llama", "layers": 4, "hidden": 256, "heads": 4, "kv_heads": 2, "ffn": 704, "seq": 256,
-              "tie_embeddings": False},
-    "dropout": {"type": "gpt2", "layers": 3, "hidden": 144, "heads": 4, "seq": 251, "dropout": 0.1},
-    "124m": {"type": "gpt2", "layers": 12, "hidden": 768, "heads": 12, "seq": 1024, "vocab": 50304},
-    "345m": {"type": "gpt2", "layers": 24, "hidden": 1024, "heads": 16, "seq": 1024, "vocab": 50304},
-    "1558m": {"type": "gpt2", "layers": 48, "hidden": 1600, "heads": 25, "seq": 1024, "vocab": 50304},
-    "1b": {"type": "llama", "layers": 16, "hidden": 2048, "heads": 32, "kv_heads": 8, "ffn": 8192, "vocab": 128256, "seq": 1024},
-    "3b": {"type": "llama", "layers": 28, "hidden": 3072, "heads": 24, "kv_heads": 8, "ffn": 8192, "vocab": 128256, "seq": 1024},
-    "8b": {"type": "llama", "layers": 32, "hidden": 4096, "heads": 32, "kv_heads": 8, "ffn": 14336, "vocab": 128256,
-           "seq": 4096, "tie_embeddings": False},
-}
 TINY = {"train.steps": 12, "train.micro_batch": 4, "train.global_batch": 8, "train.dtype": "fp32"}
 LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
 SPEED = {  # run: model, settings
@@ -56,98 +43,6 @@ PEERS = {
     "deepspeed 1": (["--peer", "deepspeed", "--stage", "1"], ("speed-345m", "speed-1558m-4")),
 }
 ON_HOST = {"zero.stage": 3, "offload.optimizer": "host", "offload.gradients": "host", "offload.parameters": "host"}
-
-
-class Failed(Exception):
-    """What a step says of its failure."""
-
-
-class Kit:
-    """Programs, their environment, and the folder of the runs."""
-
-    def __init__(self, args):
-        self.work = args.out / "work"
-        self.backend = args.backend
-        self.work.mkdir(parents=True, exist_ok=True)
-        self.env = dict(os.environ)
-        self.tests, self.sluice = {}, None
-        if args.build:
-            self.use_build(args.build.resolve())
-        else:
-            self.unpack()
-
-    def use_build(self, build):
-        self.sluice = build / "runtime/cli/sluice"
-        for path in (build / "tests").rglob("sluice_test_*"):
-            if path.is_file():
-                self.tests[path.name.removeprefix("sluice_test_")] = path
-
-    def unpack(self):
-        archive = HERE / "kit.tar.xz"
-        if not archive.is_file():
-            raise Failed(f"there is no {archive}; make a kit with make_kit.py, or name a build with --build")
-        with tarfile.open(archive) as kit:
-            kit.extractall(self.work / "kit", filter="data")
-        folder = self.work / "kit"
-        torch = importlib.util.find_spec("torch")
-        if torch is None:
-            raise Failed("this Python has no torch; the kit takes libtorch 2.11 from it")
-        libraries = [str(folder / "lib"), str(pathlib.Path(torch.origin).parent / "lib"), self.env.get("LD_LIBRARY_PATH")]
-        self.env["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
-        self.env["SLUICE_CUDA_MODULE"] = str(folder / "bin/libsluice_cuda.so")
-        self.sluice = folder / "bin/sluice"
-        self.tests = {path.name.removeprefix("sluice_test_"): path for path in (folder / "bin").glob("sluice_test_*")}
-
-    def call(self, command, seconds=240, env=None, codes=(0,)):
-        """A command's output; it goes to the step's log too."""
-        command = [str(part) for part in command]
-        print("$", *command)
-        try:
-            done = subprocess.run(command, env=self.env | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
-                                  check=False, timeout=seconds, stdin=subprocess.DEVNULL)
-        except subprocess.TimeoutExpired as expired:
-            raise Failed(f"{command[0]} did not end within {seconds} s") from expired
-        except OSError as error:
-            raise Failed(f"{command[0]} cannot be started: {error.strerror}; install it") from error
-        print(done.stdout)
-        if done.returncode not in codes:
-            raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {last_line(done.stdout)}")
-        return done.stdout
-
-    def test(self, name, *arguments, seconds=240):
-        if name not in self.tests:
-            raise Failed(f"there is no sluice_test_{name}; build it")
-        self.call([self.tests[name], *arguments], seconds)
-
-    def config(self, run, model, settings):
-        text = self.work / "text.txt"
-        if not text.exists():
-            sources = sorted(pathlib.Path(os.__file__).parent.glob("*.py"))  # Python's own library: a text that every machine has
-            text.write_text("".join(path.read_text(encoding="utf-8", errors="ignore") for path in sources), encoding="utf-8")
-        keys = {"data.text": [str(text)], "data.split": [1, 0], "data.cache_dir": str(self.work / "tokens"), "optimizer.lr": 3e-4,
-                "schedule.type": "constant", "launch.nproc": 1, "launch.backend": self.backend, "train.seed": 7,
-                "train.eval_steps": 0, "train.log_every": 1, "checkpoint.at_end": False, "output.dir": str(self.work / run)}
-        sections = {"model": MODELS[model]}
-        for key, value in (keys | settings).items():
-            section, _, rest = key.partition(".")
-            sections.setdefault(section, {})[rest] = value
-        path = self.work / f"{run}.yaml"
-        path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in sections.items()), encoding="utf-8")
-        shutil.rmtree(self.work / run, ignore_errors=True)
-        return path
-
-    def train(self, run, model, settings, seconds=240):
-        self.call([self.sluice, "train", self.config(run, model, settings)], seconds)
-
-    def steps(self, run):
-        return [json.loads(line) for line in (self.work / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
-
-    def planned(self, run):
-        return json.loads((self.work / run / "plan.json").read_text(encoding="utf-8"))["tiers"]["device"]["peak"]
-
-
-def last_line(text):
-    return (text.strip().splitlines() or ["(it said nothing)"])[-1]
 
 
 def note(text):
