@@ -72,14 +72,18 @@ class UpdateLaunches {
     check_argument(span.moments_dtype == DType::kFloat32,
                    "CUDA updates keep moments in fp32; offload.states_dtype is for moments on host "
                    "or NVMe");
-    const bool alike = span.grad_dtype == grad_dtype_ && span.weights_dtype == weights_dtype_;
+    // A span that writes no weights goes with every type of them.
+    const bool writes = span.weights_out != nullptr;
+    const bool alike = span.grad_dtype == grad_dtype_ &&
+                       (!writes || !writes_ || span.weights_dtype == weights_dtype_);
     int set = set_of(constants);
     if (!alike || set == kSets || parts_.count == kUpdatesOfLaunch) {
       launch();
       set = 0;
     }
     grad_dtype_ = span.grad_dtype;
-    weights_dtype_ = span.weights_dtype;
+    if (writes) weights_dtype_ = span.weights_dtype;
+    writes_ = writes_ || writes;
     parts_.constants[set] = constants;
     parts_.sets = set < parts_.sets ? parts_.sets : set + 1;
     UpdatePart<Rule>& part = parts_.at[parts_.count++];
@@ -101,6 +105,7 @@ class UpdateLaunches {
     });
     check_launch(name_);
     parts_ = {};
+    writes_ = false;
   }
 
  private:
@@ -119,6 +124,7 @@ class UpdateLaunches {
   UpdateParts<Rule> parts_{};
   DType grad_dtype_ = DType::kFloat32;
   DType weights_dtype_ = DType::kFloat32;
+  bool writes_ = false;  // one of the spans writes weights, of weights_dtype_
   const StepClip* clip_;
   StreamRef stream_;
   const char* name_;
