@@ -228,7 +228,7 @@ class DeepSpeedPlugin {
     made_.autos["bf16.enabled"] = file_.mixed_precision == "bf16" ? "true" : "false";
   }
   // The value of the file, or accelerate's default.
-  [[nodiscard]] HjsonNode value_or(std::string_view name, HjsonNode fallback) const {
+  [[nodiscard]] HjsonNode value_or(std::string_view name, const HjsonNode& fallback) const {
     const HjsonNode* value = given(name);
     return value == nullptr || value->kind == Kind::kNull ? fallback : *value;
   }

@@ -24,9 +24,8 @@ TransitCheck::TransitCheck(const Program& program, FirstFault& fault, Touches& t
 }
 
 void TransitCheck::enter(const Op& op) {
-  if (op.kind == OpKind::kGather) {
-    move_shard(op);
-  } else if (op.lane == Lane::kCompute) {
+  const bool computes = op.lane == Lane::kCompute && op.kind != OpKind::kGather;
+  if (computes) {
     compute(op);
   } else if (op.lane == Lane::kPipe) {
     cross(op);
