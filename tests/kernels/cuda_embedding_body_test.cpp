@@ -32,8 +32,8 @@ template <class T>
 void expect_bits_of_the_cpu(const Shape& shape, const cuda::TokenRows& at,
                             const std::vector<std::int64_t>& tokens) {
   const Buffer dy = random(shape.dtype, at.tokens * shape.width, 21);
-  const Buffer want = random(DType::kFloat32, kTableRows * shape.width, 22);
-  const Buffer got = want;
+  const auto begun = [&] { return random(DType::kFloat32, kTableRows * shape.width, 22); };
+  const Buffer want = begun(), got = begun();
   embedding_backward(numbers(want), tokens, dy.data(), shape.dtype, kTableRows, shape.width);
   std::vector<std::int32_t> order = order_of(at);
   const cuda::EmbeddingGradient args{numbers(got), dy.data(), order.data(), shape.dtype,
@@ -75,8 +75,9 @@ TEST(CudaEmbeddingBody, ATokenOutsideTheTableAddsNothing) {
   const std::vector<std::int64_t> rows{-1, kTableRows, 3};
   const Shape shape{DType::kFloat32, 5};
   const Buffer dy = random(shape.dtype, 3 * shape.width, 23);
-  const Buffer grad(as_bytes(std::vector<float>(kTableRows * 5), DType::kFloat32));
-  const Buffer want = grad;
+  const std::vector<std::byte> zeros =
+      as_bytes(std::vector<float>(kTableRows * 5), DType::kFloat32);
+  const Buffer grad(zeros), want(zeros);
   embedding_backward(numbers(want), {rows.data() + 2, 1}, numbers(dy) + 2 * shape.width,
                      shape.dtype, kTableRows, shape.width);
   std::vector<std::int32_t> order = order_of({rows.data(), 3, 1});
@@ -142,7 +143,8 @@ TEST(CudaEmbeddingBody, ASliceAddsItsTokensWithTheBitsOfTheCpu) {
     const cuda::TokenRows at{tokens.data(), kTokens, 1};
     std::vector<std::int32_t> order = order_of(at);
     const Buffer dy = random(shape.dtype, kTokens * shape.width, 4);
-    const Buffer want = random(DType::kFloat32, kOwn * shape.width, 5), got = want;
+    const auto begun = [&] { return random(DType::kFloat32, kOwn * shape.width, 5); };
+    const Buffer want = begun(), got = begun();
     embedding_slice_backward(numbers(want), dy.data(), shape.dtype, cpu_slice(shape, tokens));
     const cuda::EmbeddingGradient args{numbers(got), dy.data(), order.data(), shape.dtype,
                                        at,           kFirst,    kOwn,         shape.width};

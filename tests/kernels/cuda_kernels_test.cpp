@@ -142,8 +142,10 @@ void expect_codes_of_the_cpu(Fp8Format format, bool turns) {
   const std::vector<std::byte> x = as_bytes(values, DType::kBFloat16);
   convert(values.data(), DType::kFloat32, x.data(), DType::kBFloat16, kRows * kColumns);
   std::vector<std::uint8_t> want(kRows * kColumns), want_turned(kColumns * kLength);
-  const OnDevice x_gpu(x), parts(std::vector<std::uint32_t>(cuda::kFp8Parts));
-  const OnDevice codes(want), turned(want_turned), inverse(std::vector<float>(1));
+  const OnDevice x_gpu(x);
+  const OnDevice parts{std::vector<std::uint32_t>(cuda::kFp8Parts)};
+  const OnDevice codes(want), turned(want_turned);
+  const OnDevice inverse{std::vector<float>(1)};
   cuda::Fp8Operands all;
   all.count = 1;
   all.of[0] = {x_gpu.get(),  kRows,       kColumns,    kColumns,

@@ -117,11 +117,13 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) member = &to.turns_b;
   if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) member = &to.epilogue;
   if (bytes == sizeof(std::int32_t) && member != nullptr) std::memcpy(member, value, bytes);
-  member = nullptr;
-  if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) member = &to.scale_a;
-  if (attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) member = &to.scale_b;
-  if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) member = &to.bias;
-  if (bytes == sizeof(void*) && member != nullptr) std::memcpy(member, value, bytes);
+  const void** pointer = nullptr;
+  if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) pointer = &to.scale_a;
+  if (attribute == CUBLASLT_MATMUL_DESC_B_SCALE_POINTER) pointer = &to.scale_b;
+  if (attribute == CUBLASLT_MATMUL_DESC_BIAS_POINTER) pointer = &to.bias;
+  if (bytes == sizeof(void*) && pointer != nullptr) {
+    *pointer = *static_cast<const void* const*>(value);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 

@@ -26,18 +26,20 @@ using testing::HasSubstr;
 inline constexpr std::size_t kBytes = 1 << 20;
 
 class NullGpu : public testing::Test {
- protected:
-  NullGpu() {
-    std::filesystem::create_directories(folder_);
-    ::setenv("NULL_GPU_REPORT", folder_.c_str(), 1);
-    before_ = report();
-  }
+ public:
   ~NullGpu() override {
     ::unsetenv("NULL_GPU_REPORT");
     std::filesystem::remove_all(folder_);
   }
   NullGpu(const NullGpu&) = delete;
   NullGpu& operator=(const NullGpu&) = delete;
+
+ protected:
+  NullGpu() {
+    std::filesystem::create_directories(folder_);
+    ::setenv("NULL_GPU_REPORT", folder_.c_str(), 1);
+    before_ = report();
+  }
 
   [[nodiscard]] json report() const {
     count_query();  // a process that used nothing writes no report

@@ -23,7 +23,8 @@ cublasLtMatmulDesc_t operation_of(const Call& call) {
   cublasLtMatmulDesc_t operation = nullptr;
   cublasLtMatmulDescCreate(&operation, CUBLAS_COMPUTE_32F, CUDA_R_32F);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-    cublasLtMatmulDescSetAttribute(operation, attribute, &value, sizeof value);
+    cublasLtMatmulDescSetAttribute(operation, attribute, static_cast<const void*>(&value),
+                                   sizeof value);
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{call.turns_a});
   set(CUBLASLT_MATMUL_DESC_A_SCALE_POINTER, call.scale_a);
