@@ -12,6 +12,7 @@
 #include <bit>
 #include <optional>
 
+#include "base/bytes.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
 
@@ -28,10 +29,6 @@ constexpr std::int64_t kMostInForward = 32768;
 bool is_wide(const VarlenAttention& in) { return in.q.scalar_type() == c10::ScalarType::Float; }
 
 Tensor like(const Tensor& x) { return empty_tensor(x.sizes(), x.scalar_type(), x.device()); }
-
-std::int64_t up_to(std::int64_t n, std::int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 std::int64_t most_in_backward(const VarlenAttention& in) {
   return sluice::most_in_backward(in.q.size(0), in.seq, is_wide(in));
@@ -115,7 +112,7 @@ void dry_flash_backward(const VarlenAttention& in) {
   const std::int64_t copies =
       in.deterministic ? (kMultiprocessors + blocks - 1) / blocks : std::int64_t{1};
   const Tensor row_sums = floats(in.q, rows * heads);
-  const Tensor dq = floats(in.q, copies * rows * heads * up_to(in.q.size(2), kColumns));
+  const Tensor dq = floats(in.q, copies * rows * heads * round_up(in.q.size(2), kColumns));
   if (in.k.size(1) == heads) return;
   const Tensor each_dk = like(in.q), each_dv = like(in.q);  // of each query head, then summed
 }
@@ -126,8 +123,8 @@ void dry_efficient_backward(const VarlenAttention& in) {
   const std::int64_t heads = in.q.size(1), documents = most_in_backward(in);
   { const Tensor products = floats(in.q, in.q.numel()); }  // grad * out, summed by row
   const Tensor row_sums = floats(in.q, 2 * in.q.size(0) * heads);
-  const Tensor dq =
-      floats(in.q, documents * heads * up_to(in.seq, kTile) * (up_to(in.q.size(2), kTile) + kLock));
+  const Tensor dq = floats(
+      in.q, documents * heads * round_up(in.seq, kTile) * (round_up(in.q.size(2), kTile) + kLock));
 }
 
 std::vector<Tensor> dry_backward(const VarlenAttention& in) {
@@ -136,7 +133,7 @@ std::vector<Tensor> dry_backward(const VarlenAttention& in) {
   const Tensor index = floats(in.q, in.q.size(0)), mask = floats(in.q, in.q.size(0));
   if (is_wide(in)) {
     const Tensor out = like(in.q);
-    const Tensor lse = floats(in.q, most_in_backward(in) * in.q.size(1) * up_to(in.seq, kRows));
+    const Tensor lse = floats(in.q, most_in_backward(in) * in.q.size(1) * round_up(in.seq, kRows));
     const std::vector<Tensor> of_call{like(in.q), like(in.k), like(in.v)};
     dry_efficient_backward(in);
   } else {
