@@ -1,19 +1,17 @@
 // Products of 8-bit operands on a CPU: against double products of the rounded operands, against the
 // native products, and in whole blocks.
 #include <ATen/ops/empty.h>
-#include <ATen/ops/mm.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <limits>
 
 #include "kernels/cpu/fp8.hpp"
-#include "kernels/cpu/parallel.hpp"
 #include "runtime/model/blocks/explicit_units.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/math/explicit_linear.hpp"
 #include "tests/runtime/model/block_run.hpp"
-#include "tests/runtime/model/golden.hpp"
+#include "tests/runtime/model/layer_products.hpp"
 
 namespace sluice::testing {
 namespace {
@@ -22,44 +20,16 @@ using at::Tensor;
 constexpr auto kDouble = c10::ScalarType::Double;
 constexpr auto kBf16 = c10::ScalarType::BFloat16;
 
-// A layer whose rows are pieces of wider ones, as the parts of a fused projection are. Its tensors
-// have scales of their own.
-struct Layer {
-  Layer(std::int64_t rows, std::int64_t in, std::int64_t out)
-      : x(rule_tensor(1, {rows, in + 3}, 3.0).to(kBf16).narrow(1, 2, in)),
-        dy(rule_tensor(2, {rows, 2 * out}, 1e-5).to(kBf16).narrow(1, out, out)),
-        weight(rule_tensor(3, {out + 1, in}, 0.02).to(kBf16).narrow(0, 1, out)),
-        bias(rule_tensor(4, {out}, 1.0).to(kBf16)) {}
-  Tensor x, dy, weight, bias;
-};
+// Its tensors have scales of their own.
+Layer layer_of(const LayerSizes& sizes) {
+  Layer layer(sizes, kBf16, {.x = 3.0, .dy = 1e-5, .weight = 0.02});
+  layer.dx_before = layer.dy.sum().expand(layer.x.sizes());
+  return layer;
+}
 
-struct Products {
-  Tensor y, plain, dx, dx_twice, grad, grad_twice;
-};
 constexpr Tensor Products::*kRounded[] = {&Products::y, &Products::plain, &Products::dx,
                                           &Products::dx_twice};
 constexpr Tensor Products::*kGradients[] = {&Products::grad, &Products::grad_twice};
-
-Products products(const Layer& layer, MatmulType type) {
-  const MatmulMode mode(type);
-  const auto narrow = layer.x.options();
-  Products p{at::empty(layer.dy.sizes(), narrow),
-             at::empty(layer.dy.sizes(), narrow),
-             at::empty(layer.x.sizes(), narrow),
-             layer.dy.sum().expand(layer.x.sizes()).clone(),
-             at::empty(layer.weight.sizes(), narrow.dtype(c10::ScalarType::Float)),
-             {}};
-  linear(p.y, layer.x, layer.weight, layer.bias);
-  linear(p.plain, layer.x, layer.weight, {});
-  linear_input_gradient(p.dx, layer.dy, layer.weight, false);
-  linear_input_gradient(p.dx_twice, layer.dy, layer.weight, true);
-  GradTarget target{p.grad, false};
-  linear_weight_gradient(target, layer.dy, layer.x);
-  p.grad_twice = p.grad.clone();
-  target.grad = p.grad_twice;
-  linear_weight_gradient(target, layer.dy, layer.x);
-  return p;
-}
 
 Tensor rounded(const Tensor& x, Fp8Format format) {
   const Tensor rows = x.contiguous();
@@ -71,25 +41,18 @@ Tensor rounded(const Tensor& x, Fp8Format format) {
   return out.to(kDouble);
 }
 
-Products exact_products(const Layer& layer) {
-  const Tensor x = rounded(layer.x, Fp8Format::kE4M3);
-  const Tensor dy = rounded(layer.dy, Fp8Format::kE5M2);
-  const Tensor weight = rounded(layer.weight, Fp8Format::kE4M3);
-  Products p;
-  p.plain = at::mm(x, weight.t());
-  p.y = p.plain.add(layer.bias.to(kDouble));
-  p.dx = at::mm(dy, weight);
-  p.dx_twice = p.dx.add(layer.dy.sum().to(kDouble));
-  p.grad = at::mm(dy.t(), x);
-  p.grad_twice = p.grad.mul(2);
-  return p;
+Products exact(const Layer& layer) {
+  return exact_products(layer, {.x = rounded(layer.x, Fp8Format::kE4M3),
+                                .dy = rounded(layer.dy, Fp8Format::kE5M2),
+                                .weight = rounded(layer.weight, Fp8Format::kE4M3)});
 }
 
 TEST(Fp8Linear, MultipliesTheRoundedOperands) {
-  for (const auto& [rows, in, out] :
-       {std::array<std::int64_t, 3>{1, 16, 16}, {5, 7, 3}, {130, 96, 48}, {300, 33, 257}}) {
-    const Layer layer(rows, in, out);
-    const Products want = exact_products(layer);
+  for (const LayerSizes& sizes :
+       {LayerSizes{1, 16, 16}, {5, 7, 3}, {130, 96, 48}, {300, 33, 257}}) {
+    const std::int64_t rows = sizes.rows;
+    const Layer layer = layer_of(sizes);
+    const Products want = exact(layer);
     const Products ours = products(layer, MatmulType::kFp8);
     const Products native = products(layer, MatmulType::kNative);
     for (const auto part : kRounded) {  // to bf16
@@ -107,21 +70,12 @@ TEST(Fp8Linear, MultipliesTheRoundedOperands) {
 }
 
 TEST(Fp8Linear, BitsDoNotDependOnThreads) {
-  const Layer layer(300, 512, 130);
-  const int threads = compute_threads();
-  set_compute_threads(1);
-  const Products one = products(layer, MatmulType::kFp8);
-  set_compute_threads(3);
-  const Products three = products(layer, MatmulType::kFp8);
-  set_compute_threads(threads);
-  EXPECT_TRUE(one.y.equal(three.y));
-  EXPECT_TRUE(one.dx.equal(three.dx));
-  EXPECT_TRUE(one.grad.equal(three.grad));
+  expect_equal_bits_on_threads(layer_of({300, 512, 130}), MatmulType::kFp8);
 }
 
 TEST(Fp8Linear, AnOperandThatIsNotFiniteMakesAllResultsNan) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::nanf("")}) {
-    Layer layer(5, 32, 16);
+    Layer layer = layer_of({5, 32, 16});
     layer.weight.select(0, 3).select(0, 7).fill_(bad);
     const Products p = products(layer, MatmulType::kFp8);
     EXPECT_TRUE(p.y.isnan().all().item<bool>());
