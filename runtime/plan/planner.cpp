@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "base/index.hpp"
+#include "runtime/engine/multiplied_in.hpp"
 #include "runtime/engine/rank_part.hpp"
 #include "runtime/plan/bounds.hpp"
 #include "runtime/plan/nccl_memory.hpp"
@@ -16,11 +17,9 @@ namespace sluice {
 namespace {
 
 RankQuestion rank_question(const EngineOptions& options) {
-  const bool fp32 = options.train.dtype == DType::kFloat32 ||
-                    (options.model.matmul != MatmulType::kNative && !options.model.on_gpu);
   return {.ranks = world_of(options),
           .dtype = options.train.dtype,
-          .multiplied_in = fp32 ? DType::kFloat32 : options.train.dtype};
+          .multiplied_in = multiplied_in(options)};
 }
 
 // Host memory that a GPU's copies touch: it is registered with the GPU.

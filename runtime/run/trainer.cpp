@@ -10,6 +10,7 @@
 
 #include "base/error.hpp"
 #include "runtime/engine/gpu_memory.hpp"
+#include "runtime/engine/multiplied_in.hpp"
 #include "runtime/generate/terminal_text.hpp"
 #include "runtime/launch/error_report.hpp"
 #include "runtime/launch/stop_signal.hpp"
@@ -26,11 +27,6 @@
 
 namespace sluice {
 namespace {
-
-DType multiplied_in(const EngineOptions& options) {
-  const bool wide = options.model.matmul != MatmulType::kNative && !options.model.on_gpu;
-  return wide ? DType::kFloat32 : options.train.dtype;
-}
 
 // Fills in the checkpoint directory for a save on request of a run without checkpoints.
 SavingOptions saving_options(const TrainerOptions& options) {
