@@ -10,6 +10,7 @@
 #include <map>
 #include <mutex>
 
+#include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
 
 namespace null_gpu {
@@ -83,7 +84,8 @@ bool map_twice(std::size_t bytes, void** address, void** behind) {
   if (file < 0) return false;
   bool mapped = ::ftruncate(file, static_cast<off_t>(bytes)) == 0;
   if (mapped) {
-    *address = ::mmap(nullptr, bytes, PROT_NONE, MAP_SHARED | MAP_NORESERVE, file, 0);
+    const int access = computes() ? PROT_READ | PROT_WRITE : PROT_NONE;
+    *address = ::mmap(nullptr, bytes, access, MAP_SHARED | MAP_NORESERVE, file, 0);
     *behind = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_NORESERVE, file, 0);
     mapped = *address != MAP_FAILED && *behind != MAP_FAILED;
   }

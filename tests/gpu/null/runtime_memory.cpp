@@ -13,6 +13,7 @@
 
 #include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
+#include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
 #include "tests/gpu/null/runtime.hpp"
 
@@ -47,7 +48,7 @@ void move_bytes(void* to, const void* from, std::size_t bytes, Direction directi
       direction == Direction::kHostToDevice || direction == Direction::kDeviceToDevice;
   const bool from_device =
       direction == Direction::kDeviceToHost || direction == Direction::kDeviceToDevice;
-  if (bytes <= kCopied || direction == Direction::kHostToHost) {
+  if (computes() || bytes <= kCopied || direction == Direction::kHostToHost) {
     std::memmove(to_device ? bytes_behind(to) : to, from_device ? bytes_behind(from) : from, bytes);
   } else if (direction == Direction::kDeviceToHost) {
     std::memset(to, 0, bytes);
@@ -82,7 +83,7 @@ cudaError_t set(void* to, int value, std::size_t bytes, const void* stream) {
   if (!is_device_range(to, bytes)) {
     return refused("a memset of " + std::to_string(bytes) + " bytes outside of device memory");
   }
-  if (bytes <= kCopied) std::memset(bytes_behind(to), value, bytes);
+  if (computes() || bytes <= kCopied) std::memset(bytes_behind(to), value, bytes);
   return cudaSuccess;
 }
 
