@@ -84,14 +84,6 @@ std::string quoted(const std::string& text) {
   return out + '"';
 }
 
-std::string demangled(const std::string& name) {
-  int status = 0;
-  char* text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
-  std::string out = status == 0 ? text : name;
-  std::free(text);
-  return out;
-}
-
 // The parts of a JSON list or object, with commas between.
 class Joined {
  public:
@@ -351,6 +343,14 @@ void write_report() {
   const std::string text = as_json(record());
   std::fwrite(text.data(), 1, text.size(), file);
   std::fclose(file);
+}
+
+std::string demangled(const std::string& name) {
+  int status = 0;
+  char* text = abi::__cxa_demangle(name.c_str(), nullptr, nullptr, &status);
+  std::string out = status == 0 ? text : name;
+  std::free(text);
+  return out;
 }
 
 std::uint64_t setting(const char* name, std::uint64_t otherwise) {

@@ -66,6 +66,9 @@ void write_report();
 // Bytes of the alignment that a tensor core's product needs: 16.
 [[nodiscard]] bool is_aligned(const Product& product);
 
+// A kernel's name as one reads it.
+[[nodiscard]] std::string demangled(const std::string& name);
+
 // An environment variable's whole number, or `otherwise`.
 [[nodiscard]] std::uint64_t setting(const char* name, std::uint64_t otherwise);
 

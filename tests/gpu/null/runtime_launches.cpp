@@ -4,10 +4,13 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "tests/gpu/null/graphs.hpp"
+#include "tests/gpu/null/launches.hpp"
+#include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
 #include "tests/gpu/null/runtime.hpp"
 
@@ -38,7 +41,7 @@ struct Launch {
   const void* function = nullptr;
   dim3 grid, block;
   std::size_t shared_bytes = 0;
-  cudaStream_t stream = nullptr;
+  const void* stream = nullptr;
 };
 
 bool within_limits(const Launch& launch) {
@@ -50,8 +53,8 @@ bool within_limits(const Launch& launch) {
          std::size_t{b.x} * b.y * b.z <= kThreads && launch.shared_bytes <= kSharedBytes;
 }
 
-cudaError_t launched(const Launch& launch) {
-  const std::string name = name_of(launch.function);
+// A launch within the limits is counted, or recorded by the stream's graph.
+cudaError_t counted(const std::string& name, const Launch& launch) {
   if (!within_limits(launch)) {
     fault(name + " is launched beyond the hardware's limits: grid " + text(launch.grid) +
           ", block " + text(launch.block) + ", " + std::to_string(launch.shared_bytes) +
@@ -62,10 +65,33 @@ cudaError_t launched(const Launch& launch) {
   return cudaSuccess;
 }
 
+// Once for each kernel.
+void report_missing(const std::string& name) {
+  static std::mutex mutex;
+  static auto* const missing = new std::set<std::string>;
+  const std::lock_guard lock(mutex);
+  if (missing->insert(name).second) fault("kernel " + demangled(name) + " is not computed");
+}
+
+cudaError_t launched(const Launch& launch) {
+  const std::string name = name_of(launch.function);
+  const cudaError_t status = counted(name, launch);
+  if (status == cudaSuccess && computes()) report_missing(name);
+  return status;
+}
+
 // What <<<grid, block>>> leaves for the stub that nvcc writes for the kernel.
 thread_local std::vector<Launch> configurations;
 
 }  // namespace
+
+cudaError_t launch_computed(const ComputedLaunch& launch) {
+  const cudaError_t status = counted(
+      launch.kernel, {nullptr, launch.grid, launch.block, launch.shared_bytes, launch.stream});
+  if (status == cudaSuccess) enqueue(launch.stream, launch.task);
+  return status;
+}
+
 }  // namespace null_gpu
 
 using namespace null_gpu;  // NOLINT: this file is bodies of C functions
@@ -97,7 +123,7 @@ cudaError_t __cudaPopCallConfiguration(dim3* grid, dim3* block, std::size_t* sha
   *grid = call.grid;
   *block = call.block;
   *shared_bytes = call.shared_bytes;
-  *static_cast<cudaStream_t*>(stream) = call.stream;
+  *static_cast<const void**>(stream) = call.stream;
   return cudaSuccess;
 }
 // A kernel's handle is its function.
