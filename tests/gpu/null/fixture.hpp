@@ -83,7 +83,9 @@ class DeviceMemory {
 
 class Stream {
  public:
-  Stream() { EXPECT_EQ(cudaStreamCreateWithPriority(&stream_, 0, 0), cudaSuccess); }
+  explicit Stream(unsigned flags = cudaStreamNonBlocking) {
+    EXPECT_EQ(cudaStreamCreateWithPriority(&stream_, flags, 0), cudaSuccess);
+  }
   ~Stream() { EXPECT_EQ(cudaStreamDestroy(stream_), cudaSuccess); }
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
@@ -91,6 +93,20 @@ class Stream {
 
  private:
   cudaStream_t stream_ = nullptr;
+};
+
+class Event {
+ public:
+  explicit Event(unsigned flags = cudaEventDefault) {
+    EXPECT_EQ(cudaEventCreateWithFlags(&event_, flags), cudaSuccess);
+  }
+  ~Event() { EXPECT_EQ(cudaEventDestroy(event_), cudaSuccess); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  [[nodiscard]] cudaEvent_t get() const { return event_; }
+
+ private:
+  cudaEvent_t event_ = nullptr;
 };
 
 }  // namespace null_gpu

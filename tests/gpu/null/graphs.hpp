@@ -13,8 +13,9 @@ namespace null_gpu {
 // Any stream does.
 [[nodiscard]] bool any_capturing();
 
-// If the stream records, adds the work and returns true. `redo` runs at each launch of the graph.
-bool recorded(const void* stream, std::function<void()> redo);
+// If the stream records, adds the work and returns true. `redo` runs at each launch of the graph,
+// with the stream into which it is launched.
+bool recorded(const void* stream, std::function<void(const void* launching)> redo);
 bool recorded_kernel(const void* stream, const std::string& kernel);
 
 // Notes where an event was recorded last, and whether that was in a graph: such an event cannot be

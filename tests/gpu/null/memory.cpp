@@ -104,6 +104,7 @@ void* take_device(int device, std::size_t bytes) {
   if (used + rounded > device_bytes_total()) return nullptr;
   void *address = nullptr, *behind = nullptr;
   if (!map_twice(rounded, &address, &behind)) return nullptr;
+  if (computes()) std::memset(behind, kPoison, rounded);
   all.device[address_of(address)] = {rounded, device, behind};
   used += rounded;
   note_device_bytes(used);

@@ -1,6 +1,8 @@
 // Memory of the null GPU. A device address has no access rights, so a host that dereferences it
 // ends at once with a message. Copies reach the bytes through a second mapping of the same pages.
 // Pages exist once they are written, so a card of 80 GB costs what is really copied to it.
+//
+// A null GPU that computes (queue.hpp) gives access to all. Its fresh memory is poisoned.
 #pragma once
 
 #include <cstddef>
@@ -8,6 +10,9 @@
 namespace null_gpu {
 
 enum class Place { kDevice, kPinned, kPageable };
+
+// A byte of memory that nobody wrote: NaN in fp32, bf16 and fp16, -1 in whole numbers.
+inline constexpr int kPoison = 0xff;
 
 // Null if the card is full.
 [[nodiscard]] void* take_device(int device, std::size_t bytes);

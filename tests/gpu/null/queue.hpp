@@ -7,17 +7,46 @@
 #pragma once
 
 #include <functional>
+#include <string>
 
 namespace null_gpu {
 
 // Does the work and returns true. False: it waits for another rank and is tried again. Runs on any
-// thread, and must not call the CUDA runtime. A task of a graph runs once for each launch.
+// thread, one task of the process at a time, and must not call the CUDA runtime. A task of a graph
+// runs once for each launch.
 using Task = std::function<bool()>;
 
-// Whether NULL_GPU_COMPUTES is set. Without it streams hold nothing, and no task may be enqueued.
+// Whether NULL_GPU_COMPUTES is set. Without it streams hold nothing, no task may be enqueued, and
+// the functions below do nothing.
 [[nodiscard]] bool computes();
 
 // Appends the task to the stream, or to the graph that the stream records.
 void enqueue(const void* stream, Task task);
+
+// Also for a process that makes no calls: from now on a thread runs work while the host is idle.
+// Call it where other ranks wait for tasks of this process.
+void serve_other_ranks();
+
+// The rest is for the null CUDA runtime.
+
+// Not a cudaStreamNonBlocking one: its work and that of the default stream wait for each other.
+void note_blocking_stream(const void* stream);
+
+void enqueue_record(const void* event, const void* stream);
+// For the record that is the event's last now. Nothing if the event has none, or if this is the
+// wait that NULL_GPU_SKIP_WAIT numbers, from 0 on.
+void enqueue_wait(const void* stream, const void* event);
+void forget_event(const void* event);
+
+// Queries. A host that polls makes the work go on.
+[[nodiscard]] bool is_done_stream(const void* stream);
+[[nodiscard]] bool is_done_event(const void* event);
+// Waits of the host.
+void finish_stream(const void* stream);
+void finish_event(const void* event);
+void finish_device();
+
+// For tests, where no work is enqueued: another value of NULL_GPU_COMPUTES.
+void set_schedule(const std::string& text);
 
 }  // namespace null_gpu

@@ -241,7 +241,7 @@ void count_graph(const std::map<std::string, std::int64_t>& kernels, const void*
 }
 
 void count_product(const Product& p, const void* stream) {
-  const auto again = [p] {
+  const auto again = [p](const void*) {
     for (const void* matrix : {p.a, p.b, p.c}) {
       if (place_of(matrix) != Place::kDevice)
         fault("a graph's product takes memory that was freed");

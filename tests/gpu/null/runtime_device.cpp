@@ -7,6 +7,7 @@
 
 #include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
+#include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
 #include "tests/gpu/null/runtime.hpp"
 
@@ -78,6 +79,8 @@ const char* cudaGetErrorString(cudaError_t error) {
       return "out of memory";
     case cudaErrorInvalidDevice:
       return "invalid device ordinal";
+    case cudaErrorNotReady:
+      return "device not ready";
     default:
       return "refused by the null GPU, which printed the reason";
   }
@@ -164,6 +167,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
 cudaError_t cudaDeviceSynchronize() {
   count_wait(Wait::kDevice);
   if (any_capturing()) return refused("cudaDeviceSynchronize while a stream captures");
+  finish_device();
   return cudaSuccess;
 }
 

@@ -18,7 +18,7 @@ namespace {
 
 struct Graph {
   std::map<std::string, std::int64_t> kernels;
-  std::vector<std::function<void()>> others;
+  std::vector<std::function<void(const void*)>> others;
 };
 using GraphRef = std::shared_ptr<Graph>;
 
@@ -68,7 +68,7 @@ bool any_capturing() {
   return !all().capturing.empty();
 }
 
-bool recorded(const void* stream, std::function<void()> redo) {
+bool recorded(const void* stream, std::function<void(const void* launching)> redo) {
   const std::lock_guard lock(all().mutex);
   const auto graph = all().capturing.find(stream);
   if (graph == all().capturing.end()) return false;
@@ -144,7 +144,7 @@ cudaError_t cudaGraphLaunch(cudaGraphExec_t executable, cudaStream_t stream) {
   if (!graph) return refused("cudaGraphLaunch: no graph");
   if (is_capturing(stream)) return refused("cudaGraphLaunch into a stream that captures");
   count_graph(graph->kernels, stream);
-  for (const auto& redo : graph->others) redo();
+  for (const auto& redo : graph->others) redo(stream);
   return cudaSuccess;
 }
 cudaError_t cudaGraphDestroy(cudaGraph_t graph) { return dropped(graph, "cudaGraphDestroy"); }

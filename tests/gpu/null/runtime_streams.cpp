@@ -1,16 +1,19 @@
-// The CUDA runtime's streams and events. Work is done when it is enqueued, so every stream is idle
-// and every event complete. An event's time is that of its record, and later than all before.
+// The CUDA runtime's streams and events. Where the null GPU does not compute, work is done when it
+// is enqueued, so every stream is idle and every event complete. An event's time is that of its
+// record, and later than all before.
 #include <cuda_runtime_api.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <set>
 #include <string>
 
 #include "tests/gpu/null/graphs.hpp"
+#include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
 #include "tests/gpu/null/runtime.hpp"
 
@@ -115,11 +118,16 @@ cudaError_t with_stream(cudaStream_t stream, const char* what) {
   return refused(std::string(what) + ": no live stream");
 }
 
+void note_record(cudaEvent_t event, const void* stream) {
+  times().note(event);
+  enqueue_record(event, stream);
+}
+
 cudaError_t record_event(cudaEvent_t event, cudaStream_t stream) {
   const cudaError_t status = with_event(event, "cudaEventRecord");
   if (status != cudaSuccess) return status;
   note_event(event, stream);
-  if (!is_capturing(stream)) times().note(event);
+  if (!is_capturing(stream)) note_record(event, stream);
   return with_stream(stream, "cudaEventRecord");
 }
 
@@ -127,7 +135,8 @@ cudaError_t record_event(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t record_in_graph(cudaEvent_t event, cudaStream_t stream) {
   const cudaError_t status = with_event(event, "cudaEventRecordWithFlags");
   if (status != cudaSuccess) return status;
-  if (recorded(stream, [event] { times().note(event); })) return cudaSuccess;
+  const auto again = [event](const void* launching) { note_record(event, launching); };
+  if (recorded(stream, again)) return cudaSuccess;
   return refused("cudaEventRecordWithFlags: an external event of a stream that does not capture");
 }
 
@@ -138,12 +147,21 @@ cudaError_t with_time(cudaEvent_t event) {
   if (untimed().has(event)) return refused(std::string(kWhat) + " of an event without times");
   if (belongs_to_graph(event)) return refused(std::string(kWhat) + " of an event inside a graph");
   // As a card answers: no fault, the event has no time yet.
-  return times().of(event) == 0 ? remembered(cudaErrorInvalidResourceHandle) : cudaSuccess;
+  if (times().of(event) == 0) return remembered(cudaErrorInvalidResourceHandle);
+  return is_done_event(event) ? cudaSuccess : cudaErrorNotReady;
 }
 
 // Of a stream or an event that the host looks at or waits for.
 cudaError_t outside_of_graphs(bool in_graph, const char* what) {
   return in_graph ? refused(std::string(what) + " of what a stream only records") : cudaSuccess;
+}
+
+void run_on_host(cudaStream_t stream, const std::function<void()>& function) {
+  if (!computes()) return function();
+  enqueue(stream, [function] {
+    function();
+    return true;
+  });
 }
 
 }  // namespace
@@ -153,26 +171,30 @@ using namespace null_gpu;  // NOLINT: this file is bodies of C functions
 
 extern "C" {
 
-cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
   *stream = static_cast<cudaStream_t>(streams().make());
+  if ((flags & cudaStreamNonBlocking) == 0) note_blocking_stream(*stream);
   return cudaSuccess;
 }
-cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned) {
-  *stream = static_cast<cudaStream_t>(streams().make());
-  return cudaSuccess;
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned flags, int) {
+  return cudaStreamCreateWithFlags(stream, flags);
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return streams().drop(stream) ? cudaSuccess : refused("cudaStreamDestroy: no live stream");
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   count_query();
-  const cudaError_t status = outside_of_graphs(is_capturing(stream), "cudaStreamQuery");
-  return status != cudaSuccess ? status : with_stream(stream, "cudaStreamQuery");
+  cudaError_t status = outside_of_graphs(is_capturing(stream), "cudaStreamQuery");
+  if (status == cudaSuccess) status = with_stream(stream, "cudaStreamQuery");
+  if (status != cudaSuccess) return status;
+  return is_done_stream(stream) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   count_wait(Wait::kStream);
-  const cudaError_t status = outside_of_graphs(is_capturing(stream), "cudaStreamSynchronize");
-  return status != cudaSuccess ? status : with_stream(stream, "cudaStreamSynchronize");
+  cudaError_t status = outside_of_graphs(is_capturing(stream), "cudaStreamSynchronize");
+  if (status == cudaSuccess) status = with_stream(stream, "cudaStreamSynchronize");
+  if (status == cudaSuccess) finish_stream(stream);
+  return status;
 }
 // A graph cannot wait for work outside of it, and no work outside for a part of it.
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
@@ -180,13 +202,21 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
   if (is_capturing(stream) != belongs_to_graph(event)) {
     return refused("cudaStreamWaitEvent between a graph and work outside of it");
   }
-  const cudaError_t status = with_event(event, "cudaStreamWaitEvent");
-  return status != cudaSuccess ? status : with_stream(stream, "cudaStreamWaitEvent");
+  cudaError_t status = with_event(event, "cudaStreamWaitEvent");
+  if (status == cudaSuccess) status = with_stream(stream, "cudaStreamWaitEvent");
+  if (status == cudaSuccess && !is_capturing(stream)) enqueue_wait(stream, event);
+  return status;
+}
+// A function of the host runs in the stream's order.
+cudaError_t cudaLaunchHostFunc(cudaStream_t stream, cudaHostFn_t function, void* data) {
+  if (is_capturing(stream)) return refused("a graph with a function of the host");
+  run_on_host(stream, [=] { function(data); });
+  return cudaSuccess;
 }
 cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t callback, void* data,
                                   unsigned) {
   if (is_capturing(stream)) return refused("a graph with a callback of the host");
-  callback(stream, cudaSuccess, data);
+  run_on_host(stream, [=] { callback(stream, cudaSuccess, data); });
   return cudaSuccess;
 }
 
@@ -198,6 +228,7 @@ cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
 cudaError_t cudaEventCreate(cudaEvent_t* event) { return cudaEventCreateWithFlags(event, 0); }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   times().drop(event);
+  forget_event(event);
   (void)untimed().drop(event);
   return events().drop(event) ? cudaSuccess : refused("cudaEventDestroy: no live event");
 }
@@ -210,13 +241,17 @@ cudaError_t cudaEventRecordWithFlags(cudaEvent_t event, cudaStream_t stream, uns
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   count_query();
-  const cudaError_t status = outside_of_graphs(belongs_to_graph(event), "cudaEventQuery");
-  return status != cudaSuccess ? status : with_event(event, "cudaEventQuery");
+  cudaError_t status = outside_of_graphs(belongs_to_graph(event), "cudaEventQuery");
+  if (status == cudaSuccess) status = with_event(event, "cudaEventQuery");
+  if (status != cudaSuccess) return status;
+  return is_done_event(event) ? cudaSuccess : cudaErrorNotReady;
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   count_wait(Wait::kEvent, times().work_before(event));
-  const cudaError_t status = outside_of_graphs(belongs_to_graph(event), "cudaEventSynchronize");
-  return status != cudaSuccess ? status : with_event(event, "cudaEventSynchronize");
+  cudaError_t status = outside_of_graphs(belongs_to_graph(event), "cudaEventSynchronize");
+  if (status == cudaSuccess) status = with_event(event, "cudaEventSynchronize");
+  if (status == cudaSuccess) finish_event(event);
+  return status;
 }
 cudaError_t cudaEventElapsedTime(float* ms, cudaEvent_t from, cudaEvent_t to) {
   for (const cudaEvent_t event : {from, to}) {

@@ -101,20 +101,6 @@ TEST_F(NullGpu, StaleStreamsAndEventsAreFaults) {
   expect_fault("no live event");
 }
 
-class Event {
- public:
-  explicit Event(unsigned flags = cudaEventDefault) {
-    EXPECT_EQ(cudaEventCreateWithFlags(&event_, flags), cudaSuccess);
-  }
-  ~Event() { EXPECT_EQ(cudaEventDestroy(event_), cudaSuccess); }
-  Event(const Event&) = delete;
-  Event& operator=(const Event&) = delete;
-  [[nodiscard]] cudaEvent_t get() const { return event_; }
-
- private:
-  cudaEvent_t event_ = nullptr;
-};
-
 TEST_F(NullGpu, TimesOfEventsAreInTheOrderOfTheirRecords) {
   const Stream stream;
   const std::array<Event, 3> events;
