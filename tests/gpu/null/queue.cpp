@@ -74,7 +74,7 @@ class Runner {
   void add_wait(const void* stream, const void* event) {
     Lock lock = locked();
     const MarkerRef last = last_record(event);
-    if (waits_++ == skipped_ || last == nullptr) return;
+    if (last == nullptr || last->done || open_waits_++ == skipped_) return;
     lanes_.add_wait(stream, last);
     proceed(lock);
   }
@@ -206,8 +206,8 @@ class Runner {
   Schedule schedule_ = schedule_of_process();
   Lanes lanes_;
   std::map<const void*, MarkerRef> events_;  // last records
-  std::uint64_t waits_ = 0;
-  bool busy_ = false;  // a thread runs a task
+  std::uint64_t open_waits_ = 0;             // for work that was not done
+  bool busy_ = false;                        // a thread runs a task
   Clock::time_point last_call_;
 };
 

@@ -33,8 +33,8 @@ void serve_other_ranks();
 void note_blocking_stream(const void* stream);
 
 void enqueue_record(const void* event, const void* stream);
-// For the record that is the event's last now. Nothing if the event has none, or if this is the
-// wait that NULL_GPU_SKIP_WAIT numbers, from 0 on.
+// For the record that is the event's last now. Nothing if its work is done, or if
+// NULL_GPU_SKIP_WAIT is the number of this wait among those for work that is not done, from 0 on.
 void enqueue_wait(const void* stream, const void* event);
 void forget_event(const void* event);
 
