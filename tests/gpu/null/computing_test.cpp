@@ -204,6 +204,13 @@ TEST_F(ComputingGpu, OnlyComputedKernelsCompute) {
   EXPECT_EQ(cudaGetLastError(), cudaErrorInvalidConfiguration);
 }
 
+TEST_F(ComputingGpu, AStubThatWouldDoWorkIsAFault) {
+  count_stub("cudaFuncSetAttribute");
+  EXPECT_EQ(grown("/fault_count"), 0);
+  for (int i = 0; i < 2; ++i) count_stub("cudaMemcpyToSymbol");
+  expect_fault("cudaMemcpyToSymbol has no body");
+}
+
 TEST_F(ComputingGpu, AFailedTaskIsAFault) {
   const Stream stream;
   enqueue(stream.get(), []() -> bool { throw std::runtime_error("no such rank"); });

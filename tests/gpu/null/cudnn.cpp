@@ -11,6 +11,7 @@
 
 #include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
+#include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
 
 namespace null_gpu {
@@ -266,6 +267,7 @@ cudnnStatus_t cudnnBackendExecute(cudnnHandle_t handle, cudnnBackendDescriptor_t
   }
   const cudaStream_t stream = of(handle).stream;
   if (!recorded_kernel(stream, graph.kernel())) count_launch(graph.kernel(), stream);
+  if (computes()) fault("kernel " + graph.kernel() + " is not computed");
   return CUDNN_STATUS_SUCCESS;
 }
 

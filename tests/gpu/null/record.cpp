@@ -11,12 +11,14 @@
 #include <map>
 #include <mutex>
 #include <sstream>
+#include <string_view>
 #include <tuple>
 #include <vector>
 
 #include "tests/gpu/null/channels.hpp"
 #include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
+#include "tests/gpu/null/queue.hpp"
 
 namespace null_gpu {
 namespace {
@@ -186,6 +188,16 @@ std::string as_json(const Record& all) {
   return out.str();
 }
 
+// Whether a function, by its name, leaves the content of memory alone.
+bool only_manages(std::string_view name) {
+  constexpr std::array<std::string_view, 10> kWords{"Create",   "Destroy",  "Set",    "Get",
+                                                    "Init",     "Register", "Enable", "Profiler",
+                                                    "Exchange", "Callback"};
+  return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
+    return name.find(word) != std::string_view::npos;
+  });
+}
+
 // 0 for types that no tensor core multiplies.
 std::int64_t bytes_of_type(int type) {
   switch (type) {
@@ -309,7 +321,11 @@ void count_message(const char* kind, std::size_t bytes) {
 }
 
 void count_stub(const char* name) {
-  with_record([&](Record& all) { ++all.stubs[name]; });
+  bool first = false;
+  with_record([&](Record& all) { first = ++all.stubs[name] == 1; });
+  if (first && computes() && !only_manages(name)) {
+    fault(std::string(name) + " has no body and is not computed");
+  }
 }
 
 void fault(const std::string& what) {

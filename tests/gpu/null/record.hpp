@@ -53,7 +53,8 @@ void count_stream_wait();  // of a stream for an event; the host goes on
 void count_query();        // of a stream or an event, without waiting
 void count_communicator();
 void count_message(const char* kind, std::size_t bytes);
-// A name without a body of its own: it does nothing and reports success.
+// A name without a body of its own: it does nothing and reports success. A fault where the null GPU
+// computes, once for each name, unless the function only manages handles and settings.
 void count_stub(const char* name);
 // A use that a real GPU or driver would refuse. Also printed to stderr.
 void fault(const std::string& what);
