@@ -14,7 +14,7 @@
 #include "base/dtype.hpp"
 #include "kernels/cpu/device_body.hpp"
 
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 #else
@@ -24,7 +24,7 @@
 namespace sluice::cuda {
 
 // clang-format off
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
 using Bf16 = __nv_bfloat16;
 using Half = __half;
 SLUICE_BODY float widen(float x) { return x; }
@@ -83,7 +83,7 @@ SLUICE_BODY Pack<T> load_pack(const T* from, std::int64_t count, bool aligned) {
   Pack<T> pack;
   if (aligned && count >= kSize) {
     RawPack<T> raw;
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
     const uint4 words = *reinterpret_cast<const uint4*>(from);
     memcpy(&raw, &words, sizeof raw);
 #else
@@ -102,7 +102,7 @@ SLUICE_BODY void store_pack(T* to, const Pack<T>& pack, std::int64_t count, bool
   if (aligned && count >= kSize) {
     RawPack<T> raw;
     for (int j = 0; j < kSize; ++j) narrow(pack.v[j], &raw.v[j]);
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
     uint4 words;
     memcpy(&words, &raw, sizeof raw);
     *reinterpret_cast<uint4*>(to) = words;

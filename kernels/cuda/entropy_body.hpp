@@ -56,7 +56,7 @@ SLUICE_BODY void store_quad(T* to, const Pack<float>& values, std::int64_t n) {
   }
   Quad<T> quad;
   for (int j = 0; j < kSize; ++j) narrow(values.v[j], &quad.v[j]);
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
   using Words = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
   Words words;
   memcpy(&words, &quad, sizeof quad);

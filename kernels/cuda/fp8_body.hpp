@@ -25,7 +25,7 @@ struct alignas(16) Words {
 
 SLUICE_BODY Words load_words(const void* from) {
   Words words;
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
   const uint4 raw = *static_cast<const uint4*>(from);
   memcpy(&words, &raw, sizeof words);
 #else
@@ -35,7 +35,7 @@ SLUICE_BODY Words load_words(const void* from) {
 }
 
 SLUICE_BODY void store_words(void* to, const Words& words) {
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
   uint4 raw;
   memcpy(&raw, &words, sizeof raw);
   *static_cast<uint4*>(to) = raw;
@@ -180,7 +180,7 @@ SLUICE_BODY void store_row_codes(std::uint8_t* to, const Words& in, float scale)
                                   encode4<Format>({low_value(in.v[2]), high_value(in.v[2]),
                                                    low_value(in.v[3]), high_value(in.v[3])},
                                                   scale)};
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
   *reinterpret_cast<uint2*>(to) = {codes[0], codes[1]};
 #else
   std::memcpy(to, codes, sizeof codes);

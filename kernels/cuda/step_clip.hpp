@@ -26,7 +26,7 @@ struct StepClip {
 };
 
 SLUICE_HOST_DEVICE inline double norm_of(double squares, const ClipInput& in) {
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
   return sqrt(squares) / in.loss_scale;
 #else
   return std::sqrt(squares) / in.loss_scale;

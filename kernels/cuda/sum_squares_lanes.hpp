@@ -3,7 +3,9 @@
 
 #include <cstdint>
 
-#ifdef __CUDACC__
+#include "kernels/cpu/device_body.hpp"
+
+#ifdef SLUICE_DEVICE_CODE
 #define SLUICE_HOST_DEVICE __host__ __device__
 #else
 #define SLUICE_HOST_DEVICE

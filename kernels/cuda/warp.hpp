@@ -21,7 +21,7 @@ struct AddTwo {
   SLUICE_BODY Two operator()(const Two& x, const Two& y) const { return {x.a + y.a, x.b + y.b}; }
 };
 
-#ifdef __CUDACC__
+#ifdef SLUICE_DEVICE_CODE
 
 struct Warp {
   template <class Fn>
