@@ -1,0 +1,18 @@
+#include <sanitizer/common_interface_defs.h>
+
+#include "tests/gpu/emulated/fiber_switch.hpp"
+
+namespace emulated_gpu {
+
+void FiberSwitch::before_enter(const void* stack, std::size_t bytes) {
+  __sanitizer_start_switch_fiber(&outside_, stack, bytes);
+}
+void FiberSwitch::after_return() { __sanitizer_finish_switch_fiber(outside_, nullptr, nullptr); }
+void FiberSwitch::after_enter() {
+  __sanitizer_finish_switch_fiber(inside_, &outer_stack_, &outer_bytes_);
+}
+void FiberSwitch::before_return() {
+  __sanitizer_start_switch_fiber(&inside_, outer_stack_, outer_bytes_);
+}
+
+}  // namespace emulated_gpu

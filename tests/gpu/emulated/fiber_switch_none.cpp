@@ -1,0 +1,10 @@
+#include "tests/gpu/emulated/fiber_switch.hpp"
+
+namespace emulated_gpu {
+
+void FiberSwitch::before_enter(const void*, std::size_t) {}
+void FiberSwitch::after_return() {}
+void FiberSwitch::after_enter() {}
+void FiberSwitch::before_return() {}
+
+}  // namespace emulated_gpu
