@@ -1,22 +1,13 @@
-// The bodies of attention by products on the host: softmax and its gradient against doubles, masks
-// against the CPU's bits, copies of heads element by element.
+// The CUDA kernels of attention by products (cuda_runs.hpp): softmax and its gradient against
+// doubles, masks against the CPU's bits, copies of heads element by element.
 #include "kernels/cpu/dropout_threshold.hpp"
 #include "kernels/cpu/philox.hpp"
-#include "kernels/cuda/attention_body.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
 
 namespace sluice::testing {
 namespace {
 
 constexpr std::int64_t kSeq = 301, kKvHeads = 3, kGroup = 2, kSamples = 2, kFirstHead = 5;
-
-// f(dtype, null pointer of the element type).
-template <class Fn>
-void for_types(Fn f) {
-  f(DType::kFloat32, static_cast<float*>(nullptr));
-  f(DType::kBFloat16, static_cast<cuda::Bf16*>(nullptr));
-  f(DType::kFloat16, static_cast<cuda::Half*>(nullptr));
-}
 
 double rounding_of(DType dtype) {
   return dtype == DType::kFloat32 ? 4e-6 : dtype == DType::kBFloat16 ? 4e-3 : 5e-4;
@@ -39,7 +30,7 @@ struct ScoreCase {
     a.first_query = first_query;
     a.first_key = first_key;
     a.window = window;
-    a.positions = packed ? positions().data() : nullptr;
+    a.positions = packed ? data_of<std::int64_t>(documents()) : nullptr;
     a.scale = 0.3F;
     if (p > 0) {
       a.mask.threshold = dropout_threshold(p);
@@ -86,6 +77,11 @@ struct ScoreCase {
       }
       return made;
     }();
+    return all;
+  }
+
+  static const Buffer& documents() {
+    static const Buffer all = copy_of(positions());
     return all;
   }
 
@@ -164,26 +160,22 @@ void expect_rows(const ScoreCase& c, DType dtype, const Buffer& scores, const Bu
 
 TEST(CudaAttentionBody, WeightsAgreeWithDoublesAndDropTheCpusElements) {
   for (const ScoreCase& c : score_cases()) {
-    for_types([&](DType dtype, auto* tag) {
-      using T = std::remove_pointer_t<decltype(tag)>;
+    for (const DType dtype : kDTypes) {
       const Buffer scores = random(DType::kFloat32, c.rows() * c.keys, 41, 5.0F);
       const Buffer weights(static_cast<std::size_t>(c.rows() * c.keys * size_of(dtype)));
       std::memset(weights.data(), 0x11, weights.content().size());
       cuda::AttentionScores args = c.args(dtype);
       args.scores = numbers(scores);
       args.weights = weights.data();
-      for (std::int64_t row = 0; row < c.rows(); ++row) {
-        cuda::score_weights_body<T>(args, row, cuda::Warp{});
-      }
+      run_attention_scores(args);
       expect_rows(c, dtype, scores, nullptr, weights.values(dtype), {});
-    });
+    }
   }
 }
 
 TEST(CudaAttentionBody, GradientsAgreeWithDoubles) {
   for (const ScoreCase& c : score_cases()) {
-    for_types([&](DType dtype, auto* tag) {
-      using T = std::remove_pointer_t<decltype(tag)>;
+    for (const DType dtype : kDTypes) {
       const Buffer scores = random(DType::kFloat32, c.rows() * c.keys, 42, 5.0F);
       const Buffer grad = random(DType::kFloat32, c.rows() * c.keys, 43);
       // In fp32 results take the place of what the kernel reads.
@@ -198,27 +190,10 @@ TEST(CudaAttentionBody, GradientsAgreeWithDoubles) {
       args.grad = numbers(own_grad);
       args.weights = in_place ? own_scores.data() : weights.data();
       args.score_grad = in_place ? own_grad.data() : score_grad.data();
-      for (std::int64_t row = 0; row < c.rows(); ++row) {
-        cuda::score_gradients_body<T>(args, row, cuda::Warp{});
-      }
+      run_attention_scores(args);
       expect_rows(c, dtype, scores, &grad, (in_place ? own_scores : weights).values(dtype),
                   (in_place ? own_grad : score_grad).values(dtype));
-    });
-  }
-}
-
-TEST(CudaAttentionBody, MasksBeginAtAnyElement) {
-  constexpr double kP = 0.4;
-  cuda::MaskPlace mask;
-  mask.threshold = dropout_threshold(kP);
-  mask.keep = static_cast<float>(1.0 / (1.0 - kP));
-  mask.seed = 77;
-  for (std::int64_t element = 0; element < 64; ++element) {
-    std::vector<float> want(4);
-    fill_dropout_mask(std::span<float>(want), 77, 9, element, kP);
-    float got[4];
-    cuda::mask_four(mask, 9, element, got);
-    EXPECT_EQ(std::vector<float>(got, got + 4), want) << element;
+    }
   }
 }
 
@@ -269,33 +244,26 @@ struct FusedHeads {
 TEST(CudaAttentionBody, HeadsArePackedAndUnpacked) {
   for (const std::int64_t dim : {64, 20, 5}) {
     for (const bool keys : {false, true}) {
-      for_types([&](DType dtype, auto* tag) {
-        using T = std::remove_pointer_t<decltype(tag)>;
+      for (const DType dtype : kDTypes) {
         const FusedHeads heads(dim);
         const std::int64_t packed_elems =
             4 * (keys ? heads.rows : heads.seq * kGroup) * heads.width;
-        const bool aligned = dim * size_of(dtype) % 16 == 0;
-        const auto run = [&](const cuda::HeadCopy& a, bool back) {
-          for (std::int64_t i = 0; i < cuda::head_packs<T>(a, a.of[0]); ++i) {
-            cuda::copy_heads_body<T>(a, a.of[0], i, back, aligned);
-          }
-        };
         const Buffer tokens = random(dtype, heads.elems(), 51);
         const Buffer packed(static_cast<std::size_t>(packed_elems * size_of(dtype)));
-        run(heads.args(dtype, tokens.data(), packed.data(), keys), false);
+        run_copy_heads(heads.args(dtype, tokens.data(), packed.data(), keys), false);
         const std::vector<float> from = tokens.values(dtype), to = packed.values(dtype);
         heads.each(keys, [&](std::int64_t token, std::int64_t at) {
           ASSERT_EQ(to[static_cast<std::size_t>(at)],
                     token < 0 ? 0 : from[static_cast<std::size_t>(token)]);
         });
         const Buffer wide = random(DType::kFloat32, packed_elems, 52), back = tokens;
-        run(heads.args(dtype, back.data(), wide.data(), keys), true);
+        run_copy_heads(heads.args(dtype, back.data(), wide.data(), keys), true);
         std::vector<float> want = from;
         heads.each(keys, [&](std::int64_t token, std::int64_t at) {
           if (token >= 0) want[static_cast<std::size_t>(token)] = rounded(numbers(wide)[at], dtype);
         });
         EXPECT_EQ(back.values(dtype), want) << dim << ", keys " << keys;
-      });
+      }
     }
   }
 }

@@ -1,17 +1,15 @@
-// What the tests of the CUDA kernels' bodies share: shapes, buffers, and the threads of a grid in
-// turn. The bodies are compiled for the host.
+// What the tests of the kernels of blocks share: shapes, and buffers that kernels reach. The tests
+// show the kernels' bodies on the host and, linked with cuda_runs_device.cpp, the kernels.
 #pragma once
 
 #include <array>
-#include <functional>
-#include <new>
+#include <cstring>
 
-#include "kernels/cuda/elements.hpp"
+#include "tests/kernels/cuda_runs.hpp"
 #include "tests/kernels/support.hpp"
 
 namespace sluice::testing {
 
-using cuda::Worker;
 using Bytes = std::vector<std::byte>;
 
 inline constexpr std::int64_t kRows = 77;  // two blocks of kSumRows and a rest
@@ -20,35 +18,29 @@ inline constexpr std::array<std::int64_t, 4> kWidths{64, 1600, 33, 5};
 struct Shape {
   DType dtype = DType::kFloat32;
   std::int64_t width = 0;
-  [[nodiscard]] bool aligned() const { return width * size_of(dtype) % 16 == 0; }
 };
 
-// f(shape, null pointer of the element type).
+// f(shape).
 template <class Fn>
 void for_shapes(Fn f) {
   for (const DType dtype : kDTypes) {
     for (const std::int64_t width : kWidths) {
       SCOPED_TRACE(std::string(name_of(dtype)) + ", " + std::to_string(width) + " columns");
-      const Shape shape{dtype, width};
-      if (dtype == DType::kFloat32) f(shape, static_cast<float*>(nullptr));
-      if (dtype == DType::kBFloat16) f(shape, static_cast<cuda::Bf16*>(nullptr));
-      if (dtype == DType::kFloat16) f(shape, static_cast<cuda::Half*>(nullptr));
+      f(Shape{dtype, width});
     }
   }
 }
 
-// A buffer on a multiple of 16 bytes, of exactly its size, so that a sanitizer sees any step over
-// its end.
+// A buffer on a multiple of 16 bytes.
 class Buffer {
  public:
   explicit Buffer(const Bytes& bytes) : Buffer(bytes.size()) {
     std::memcpy(data(), bytes.data(), bytes.size());
   }
-  explicit Buffer(std::size_t bytes)
-      : bytes_(bytes), memory_(::operator new (bytes, std::align_val_t{16})) {}
+  explicit Buffer(std::size_t bytes) : bytes_(bytes), memory_(take_memory(bytes)) {}
   Buffer(const Buffer& other) : Buffer(other.content()) {}
   Buffer& operator=(const Buffer&) = delete;
-  ~Buffer() { ::operator delete (memory_, std::align_val_t{16}); }
+  ~Buffer() { give_memory(memory_); }
 
   [[nodiscard]] void* data() const { return memory_; }
   [[nodiscard]] Bytes content() const {
@@ -71,20 +63,19 @@ inline Buffer random(DType dtype, std::int64_t n, unsigned seed, float std = 1.0
   return Buffer(as_bytes(normal_values(n, seed, std), dtype));
 }
 
-// Runs every thread of a row's grid; any number of threads must give the same result.
-inline void on_threads(const std::function<void(const Worker&)>& body) {
-  constexpr std::int64_t kThreads = 7;
-  for (std::int64_t thread = 0; thread < kThreads; ++thread) body({thread, kThreads});
+template <class T>
+Buffer copy_of(const std::vector<T>& values) {
+  Buffer buffer(values.size() * sizeof(T));
+  std::memcpy(buffer.data(), values.data(), values.size() * sizeof(T));
+  return buffer;
 }
 
-inline void on_rows(std::int64_t rows,
-                    const std::function<void(std::int64_t, const Worker&)>& body) {
-  for (std::int64_t row = 0; row < rows; ++row) {
-    on_threads([&](const Worker& worker) { body(row, worker); });
-  }
+template <class T>
+T* data_of(const Buffer& buffer) {
+  return static_cast<T*>(buffer.data());
 }
 
 inline std::size_t floats(std::int64_t n) { return static_cast<std::size_t>(n) * sizeof(float); }
-inline float* numbers(const Buffer& buffer) { return static_cast<float*>(buffer.data()); }
+inline float* numbers(const Buffer& buffer) { return data_of<float>(buffer); }
 
 }  // namespace sluice::testing

@@ -1,5 +1,5 @@
-// The bodies of the CUDA kernels of blocks on the host, bit for bit against the CPU's kernels.
-// Widths are whole packs of 16 bytes, and odd.
+// The CUDA kernels of blocks (cuda_runs.hpp), bit for bit against the CPU's kernels. Widths are
+// whole packs of 16 bytes, and odd.
 #include "tests/kernels/cuda_bodies.hpp"
 
 #include "kernels/cpu/dropout.hpp"
@@ -8,17 +8,12 @@
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "kernels/cpu/rope.hpp"
-#include "kernels/cuda/activation_body.hpp"
-#include "kernels/cuda/branch_body.hpp"
-#include "kernels/cuda/column_body.hpp"
-#include "kernels/cuda/rope_body.hpp"
 
 namespace sluice::testing {
 namespace {
 
 TEST(CudaBodies, GeluHasTheBitsOfTheCpu) {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([](const Shape& shape) {
     const std::int64_t n = kRows * shape.width;
     const Buffer x = random(shape.dtype, n, 1, 4.0F);
     const Buffer dy = random(shape.dtype, n, 2);
@@ -28,18 +23,15 @@ TEST(CudaBodies, GeluHasTheBitsOfTheCpu) {
     gelu_backward(want_dx.data(), x.data(), want_dx.data(), shape.dtype, n);
     const Buffer got = x;  // in place
     const Buffer got_dx = dy;
-    on_threads([&](const Worker& worker) {
-      cuda::gelu_body<T>({got.data(), got.data(), nullptr, shape.dtype, n}, worker, true);
-      cuda::gelu_body<T>({got_dx.data(), x.data(), got_dx.data(), shape.dtype, n}, worker, true);
-    });
+    run_gelu({got.data(), got.data(), nullptr, shape.dtype, n});
+    run_gelu({got_dx.data(), x.data(), got_dx.data(), shape.dtype, n});
     EXPECT_EQ(got.content(), want.content());
     EXPECT_EQ(got_dx.content(), want_dx.content());
   });
 }
 
 TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([](const Shape& shape) {
     const std::int64_t n = kRows * shape.width;
     const Buffer gate_up = random(shape.dtype, 2 * n, 3, 4.0F);
     const Buffer dy = random(shape.dtype, n, 4);
@@ -49,17 +41,9 @@ TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
     swiglu_backward({want_gradient.data(), shape.dtype, kRows, shape.width}, dy.data());
     const Buffer got(dy.content().size());
     const Buffer gradient = gate_up, apart(gate_up.content().size());
-    on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
-      cuda::swiglu_body<T>({got.data(), gate_up.data(), nullptr, shape.dtype, kRows, shape.width},
-                           row, worker, shape.aligned());
-      const cuda::SwigluArgs back{apart.data(), gate_up.data(), dy.data(),
-                                  shape.dtype,  kRows,          shape.width};
-      cuda::swiglu_body<T>(back, row, worker, shape.aligned());
-      cuda::SwigluArgs in_place = back;
-      in_place.y = gradient.data();
-      in_place.gate_up = gradient.data();
-      cuda::swiglu_body<T>(in_place, row, worker, shape.aligned());
-    });
+    run_swiglu({got.data(), gate_up.data(), nullptr, shape.dtype, kRows, shape.width});
+    run_swiglu({apart.data(), gate_up.data(), dy.data(), shape.dtype, kRows, shape.width});
+    run_swiglu({gradient.data(), gradient.data(), dy.data(), shape.dtype, kRows, shape.width});
     EXPECT_EQ(got.content(), want.content());
     EXPECT_EQ(gradient.content(), want_gradient.content());
     EXPECT_EQ(apart.content(), want_gradient.content());
@@ -68,14 +52,14 @@ TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
 
 TEST(CudaBodies, RopeHasTheBitsOfTheCpu) {
   constexpr std::int64_t kHeads = 3, kSeq = 11;
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([](const Shape& shape) {
     const std::int64_t half = shape.width, stride = kHeads * 2 * half + 8;
     const Buffer cos = random(DType::kFloat32, kSeq * half, 5);
     const Buffer sin = random(DType::kFloat32, kSeq * half, 6);
     const Buffer x = random(shape.dtype, kRows * stride, 7);
     std::vector<std::int64_t> backwards;  // positions that no row % seq gives
     for (std::int64_t row = 0; row < kRows; ++row) backwards.push_back(kSeq - 1 - row % kSeq);
+    const Buffer positions = copy_of(backwards);
     for (const bool back : {false, true}) {
       for (const bool listed : {false, true}) {
         const Buffer want = x;
@@ -100,10 +84,7 @@ TEST(CudaBodies, RopeHasTheBitsOfTheCpu) {
         if (!listed) rope(args);
         const Buffer got = x;
         args.x = got.data();
-        on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
-          cuda::rope_body<T>({args, listed ? backwards.data() : nullptr}, row, worker,
-                             shape.aligned());
-        });
+        run_rope({args, listed ? data_of<std::int64_t>(positions) : nullptr});
         EXPECT_EQ(got.content(), want.content()) << "back " << back << ", listed " << listed;
       }
     }
@@ -111,8 +92,7 @@ TEST(CudaBodies, RopeHasTheBitsOfTheCpu) {
 }
 
 TEST(CudaBodies, SumsOverRowsHaveTheBitsOfTheCpu) {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([](const Shape& shape) {
     for (const std::int64_t rows : {kRows, std::int64_t{32}, std::int64_t{1}, std::int64_t{1100}}) {
       const Buffer x = random(shape.dtype, rows * shape.width, 8);
       const std::int64_t blocks = cuda::sum_blocks(rows);
@@ -121,14 +101,10 @@ TEST(CudaBodies, SumsOverRowsHaveTheBitsOfTheCpu) {
         const Buffer want = random(DType::kFloat32, shape.width, 9);
         const Buffer got = want;
         column_sum(numbers(want), x.data(), shape.dtype, rows, shape.width, accumulate);
-        const cuda::ColumnParts sum{x.data(), shape.dtype, rows, shape.width, numbers(parts)};
-        on_rows(blocks, [&](std::int64_t block, const Worker& worker) {
-          cuda::column_parts_body<T>(sum, block, worker, shape.aligned());
-        });
-        for (std::int64_t column = 0; column < shape.width; ++column) {
-          cuda::column_total_body({numbers(got), numbers(parts), blocks, shape.width, accumulate},
-                                  column);
-        }
+        run_column_parts({x.data(), shape.dtype, rows, shape.width, numbers(parts)});
+        const cuda::ColumnTotal total{numbers(got), numbers(parts), blocks, shape.width,
+                                      accumulate};
+        run_column_totals(&total, 1);
         EXPECT_EQ(got.content(), want.content()) << rows << " rows, accumulate " << accumulate;
       }
     }
@@ -162,8 +138,7 @@ void host_branch(const cuda::BranchArgs& a, double p) {
 
 TEST(CudaBodies, DropoutHasTheMasksOfTheCpu) {
   constexpr double kP = 0.3;
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([](const Shape& shape) {
     const std::int64_t n = kRows * shape.width;
     const Buffer x = random(shape.dtype, n, 17), residual = random(shape.dtype, n, 18);
     struct Place {
@@ -186,20 +161,16 @@ TEST(CudaBodies, DropoutHasTheMasksOfTheCpu) {
         const Buffer got = x;
         args.out = got.data();
         args.x = got.data();
-        on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
-          cuda::branch_body<T>(args, row, worker, shape.aligned());
-        });
+        run_branch(args);
         EXPECT_EQ(got.content(), want.content()) << p.per_sample << ", residual " << residual_too;
         // A recorded kernel has the mask of the step in memory, not of the one it was recorded in.
-        const cuda::StepScalars now{.step = args.mask.step};
+        const Buffer now = copy_of<cuda::StepScalars>({{.step = args.mask.step}});
         const Buffer recorded = x;
         args.out = recorded.data();
         args.x = recorded.data();
         args.mask.step += 9;
-        args.mask.scalars = &now;
-        on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
-          cuda::branch_body<T>(args, row, worker, shape.aligned());
-        });
+        args.mask.scalars = data_of<cuda::StepScalars>(now);
+        run_branch(args);
         EXPECT_EQ(recorded.content(), want.content());
       }
     }
@@ -207,16 +178,13 @@ TEST(CudaBodies, DropoutHasTheMasksOfTheCpu) {
 }
 
 TEST(CudaBodies, BranchAddsBiasAndResidual) {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([](const Shape& shape) {
     const std::int64_t n = kRows * shape.width;
     const Buffer x = random(shape.dtype, n, 19), bias = random(shape.dtype, shape.width, 20);
     const Buffer residual = random(shape.dtype, n, 21), got = residual;  // out is the residual
     const cuda::BranchArgs args{got.data(),  x.data(), bias.data(), got.data(),
                                 shape.dtype, kRows,    shape.width, {}};
-    on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
-      cuda::branch_body<T>(args, row, worker, shape.aligned());
-    });
+    run_branch(args);
     const std::vector<float> v = x.values(shape.dtype), b = bias.values(shape.dtype);
     const std::vector<float> r = residual.values(shape.dtype), out = got.values(shape.dtype);
     for (std::size_t i = 0; i < out.size(); ++i) {

@@ -1,8 +1,7 @@
-// The bodies of the CUDA kernels of an embedding on the host, bit for bit against the CPU's
-// kernels: of a whole table, and of a rank's slice.
+// The CUDA kernels of an embedding (cuda_runs.hpp), bit for bit against the CPU's kernels: of a
+// whole table, and of a rank's slice.
 #include "kernels/cpu/embedding/embedding.hpp"
 #include "kernels/cpu/embedding/embedding_slice.hpp"
-#include "kernels/cuda/embedding_body.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
 
 namespace sluice::testing {
@@ -10,15 +9,6 @@ namespace {
 
 constexpr std::int64_t kTableRows = 11;
 constexpr std::int64_t kWords = 40, kFirst = 8, kOwn = 24, kTokens = 61;  // of a slice
-
-std::vector<std::int32_t> order_of(const cuda::TokenRows& at) {
-  std::vector<std::int32_t> order(static_cast<std::size_t>(at.tokens), -1);
-  for (std::int64_t token = 0; token < at.tokens; ++token) {
-    order.at(static_cast<std::size_t>(cuda::place_of_token(at, token))) =
-        static_cast<std::int32_t>(token);
-  }
-  return order;
-}
 
 // Many tokens of few rows; one row; each token a row of its own.
 std::vector<std::vector<std::int64_t>> token_lists() {
@@ -28,64 +18,84 @@ std::vector<std::vector<std::int64_t>> token_lists() {
   return {many, one, own};
 }
 
-template <class T>
-void expect_bits_of_the_cpu(const Shape& shape, const cuda::TokenRows& at,
-                            const std::vector<std::int64_t>& tokens) {
+Buffer order_for(std::int64_t tokens) {
+  return Buffer(static_cast<std::size_t>(tokens) * sizeof(std::int32_t));
+}
+
+// `rows`: the kernel is given the tokens' rows, or finds them by the period.
+void expect_bits_of_the_cpu(const Shape& shape, const std::vector<std::int64_t>& tokens,
+                            std::int64_t period) {
+  const Buffer rows = copy_of(tokens);
+  const cuda::TokenRows at{period == 0 ? data_of<std::int64_t>(rows) : nullptr, std::ssize(tokens),
+                           period};
   const Buffer dy = random(shape.dtype, at.tokens * shape.width, 21);
   const auto begun = [&] { return random(DType::kFloat32, kTableRows * shape.width, 22); };
-  const Buffer want = begun(), got = begun();
+  const Buffer want = begun(), got = begun(), order = order_for(at.tokens);
   embedding_backward(numbers(want), tokens, dy.data(), shape.dtype, kTableRows, shape.width);
-  std::vector<std::int32_t> order = order_of(at);
-  const cuda::EmbeddingGradient args{numbers(got), dy.data(), order.data(), shape.dtype,
-                                     at,           0,         kTableRows,   shape.width};
-  on_rows(at.tokens, [&](std::int64_t place, const Worker& worker) {
-    cuda::embedding_row_body<T>(args, place, worker, shape.aligned());
-  });
+  run_embedding_gradient({numbers(got), dy.data(), data_of<std::int32_t>(order), shape.dtype, at, 0,
+                          kTableRows, shape.width});
   EXPECT_EQ(got.content(), want.content());
 }
 
 TEST(CudaEmbeddingBody, AddsTheTokensOfARowInTheOrderOfTheCpu) {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([](const Shape& shape) {
     for (const std::vector<std::int64_t>& tokens : token_lists()) {
-      const auto count = static_cast<std::int64_t>(tokens.size());
-      expect_bits_of_the_cpu<T>(shape, {tokens.data(), count, 1}, tokens);
+      expect_bits_of_the_cpu(shape, tokens, 0);
     }
   });
 }
 
 TEST(CudaEmbeddingBody, WithoutRowsATokenHasItsPlaceInThePeriod) {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([](const Shape& shape) {
     for (const std::int64_t count : {std::int64_t{21}, std::int64_t{24}, std::int64_t{3}}) {
       std::vector<std::int64_t> positions;
       for (std::int64_t t = 0; t < count; ++t) positions.push_back(t % 7);
-      expect_bits_of_the_cpu<T>(shape, {nullptr, count, 7}, positions);
+      expect_bits_of_the_cpu(shape, positions, 7);
     }
   });
 }
 
+// The order that the gradient's first kernel finds.
+std::vector<std::int32_t> order_of(const std::vector<std::int64_t>& tokens, std::int64_t period) {
+  const Buffer rows = copy_of(tokens), order = order_for(std::ssize(tokens));
+  const Buffer grad(as_bytes(std::vector<float>(kTableRows), DType::kFloat32));
+  const Buffer dy = random(DType::kFloat32, std::ssize(tokens), 20);
+  run_embedding_gradient(
+      {numbers(grad),
+       dy.data(),
+       data_of<std::int32_t>(order),
+       DType::kFloat32,
+       {period == 0 ? data_of<std::int64_t>(rows) : nullptr, std::ssize(tokens), period},
+       0,
+       kTableRows,
+       1});
+  const auto* begin = data_of<std::int32_t>(order);
+  return {begin, begin + tokens.size()};
+}
+
 TEST(CudaEmbeddingBody, OrdersTokensByRowThenByTheirOrder) {
-  const std::vector<std::int64_t> rows{5, 2, 5, 0, 2, 5};
-  EXPECT_EQ(order_of({rows.data(), 6, 1}), (std::vector<std::int32_t>{3, 1, 4, 0, 2, 5}));
-  EXPECT_EQ(order_of({nullptr, 5, 2}), (std::vector<std::int32_t>{0, 2, 4, 1, 3}));
+  EXPECT_EQ(order_of({5, 2, 5, 0, 2, 5}, 0), (std::vector<std::int32_t>{3, 1, 4, 0, 2, 5}));
+  EXPECT_EQ(order_of({0, 1, 0, 1, 0}, 2), (std::vector<std::int32_t>{0, 2, 4, 1, 3}));
 }
 
 TEST(CudaEmbeddingBody, ATokenOutsideTheTableAddsNothing) {
-  const std::vector<std::int64_t> rows{-1, kTableRows, 3};
+  const std::vector<std::int64_t> tokens{-1, kTableRows, 3};
   const Shape shape{DType::kFloat32, 5};
+  const Buffer rows = copy_of(tokens), order = order_for(3);
   const Buffer dy = random(shape.dtype, 3 * shape.width, 23);
   const std::vector<std::byte> zeros =
       as_bytes(std::vector<float>(kTableRows * 5), DType::kFloat32);
   const Buffer grad(zeros), want(zeros);
-  embedding_backward(numbers(want), {rows.data() + 2, 1}, numbers(dy) + 2 * shape.width,
+  embedding_backward(numbers(want), {tokens.data() + 2, 1}, numbers(dy) + 2 * shape.width,
                      shape.dtype, kTableRows, shape.width);
-  std::vector<std::int32_t> order = order_of({rows.data(), 3, 1});
-  const cuda::EmbeddingGradient args{numbers(grad),       dy.data(), order.data(), shape.dtype,
-                                     {rows.data(), 3, 1}, 0,         kTableRows,   shape.width};
-  on_rows(3, [&](std::int64_t place, const Worker& worker) {
-    cuda::embedding_row_body<float>(args, place, worker, shape.aligned());
-  });
+  run_embedding_gradient({numbers(grad),
+                          dy.data(),
+                          data_of<std::int32_t>(order),
+                          shape.dtype,
+                          {data_of<std::int64_t>(rows), 3, 1},
+                          0,
+                          kTableRows,
+                          shape.width});
   EXPECT_EQ(grad.content(), want.content());
 }
 
@@ -98,10 +108,11 @@ std::vector<std::int64_t> some_tokens() {
   return tokens;
 }
 
-cuda::TokenLookup lookup_of(const Shape& shape, const std::vector<std::int64_t>& tokens,
-                            const Buffer& out, const Buffer& table) {
-  return {out.data(), table.data(), tokens.data(), shape.dtype, std::ssize(tokens),
-          kFirst,     kOwn,         kWords,        shape.width};
+void look_up(const Shape& shape, const std::vector<std::int64_t>& tokens, const Buffer& out,
+             const Buffer& table) {
+  const Buffer words = copy_of(tokens);
+  run_token_lookup({out.data(), table.data(), data_of<std::int64_t>(words), shape.dtype,
+                    std::ssize(tokens), kFirst, kOwn, kWords, shape.width});
 }
 
 EmbeddingSlice cpu_slice(const Shape& shape, const std::vector<std::int64_t>& tokens) {
@@ -109,17 +120,13 @@ EmbeddingSlice cpu_slice(const Shape& shape, const std::vector<std::int64_t>& to
 }
 
 TEST(CudaEmbeddingBody, LookupHasTheBitsOfTheCpu) {
-  for_shapes([&](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([&](const Shape& shape) {
     const std::vector<std::int64_t> tokens = some_tokens();
     const Buffer table = random(shape.dtype, kOwn * shape.width, 3);
     const auto bytes = static_cast<std::size_t>(kTokens * shape.width * size_of(shape.dtype));
     const Buffer want(bytes), got(bytes);
     embedding_slice_forward(want.data(), table.data(), shape.dtype, cpu_slice(shape, tokens));
-    const cuda::TokenLookup args = lookup_of(shape, tokens, got, table);
-    on_rows(kTokens, [&](std::int64_t t, const Worker& worker) {
-      cuda::token_lookup_body<T>(args, t, worker, shape.aligned());
-    });
+    look_up(shape, tokens, got, table);
     EXPECT_EQ(got.content(), want.content());
   });
 }
@@ -128,29 +135,27 @@ TEST(CudaEmbeddingBody, AWordOutsideTheTableIsSeen) {
   const Shape shape{DType::kFloat32, 5};
   const std::vector<std::int64_t> tokens{kFirst, -1, kWords};
   const Buffer table = random(shape.dtype, kOwn * shape.width, 3), got(floats(3 * shape.width));
-  const cuda::TokenLookup args = lookup_of(shape, tokens, got, table);
-  on_rows(3, [&](std::int64_t t, const Worker& worker) {
-    cuda::token_lookup_body<float>(args, t, worker, false);
-  });
+  look_up(shape, tokens, got, table);
   EXPECT_EQ(numbers(got)[0], numbers(table)[0]);
   for (const int t : {1, 2}) EXPECT_TRUE(std::isnan(numbers(got)[t * shape.width])) << t;
 }
 
 TEST(CudaEmbeddingBody, ASliceAddsItsTokensWithTheBitsOfTheCpu) {
-  for_shapes([&](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+  for_shapes([&](const Shape& shape) {
     const std::vector<std::int64_t> tokens = some_tokens();
-    const cuda::TokenRows at{tokens.data(), kTokens, 1};
-    std::vector<std::int32_t> order = order_of(at);
+    const Buffer rows = copy_of(tokens), order = order_for(kTokens);
     const Buffer dy = random(shape.dtype, kTokens * shape.width, 4);
     const auto begun = [&] { return random(DType::kFloat32, kOwn * shape.width, 5); };
     const Buffer want = begun(), got = begun();
     embedding_slice_backward(numbers(want), dy.data(), shape.dtype, cpu_slice(shape, tokens));
-    const cuda::EmbeddingGradient args{numbers(got), dy.data(), order.data(), shape.dtype,
-                                       at,           kFirst,    kOwn,         shape.width};
-    on_rows(kTokens, [&](std::int64_t place, const Worker& worker) {
-      cuda::embedding_row_body<T>(args, place, worker, shape.aligned());
-    });
+    run_embedding_gradient({numbers(got),
+                            dy.data(),
+                            data_of<std::int32_t>(order),
+                            shape.dtype,
+                            {data_of<std::int64_t>(rows), kTokens, 1},
+                            kFirst,
+                            kOwn,
+                            shape.width});
     EXPECT_EQ(got.content(), want.content());
   });
 }

@@ -1,7 +1,6 @@
-// The bodies of the CUDA cross entropy on the host, against doubles and the CPU's slices.
+// The CUDA kernels of cross entropy (cuda_runs.hpp) against doubles and the CPU's slices.
 #include "kernels/cpu/slice_entropy.hpp"
 #include "kernels/cpu/softmax_cross_entropy.hpp"
-#include "kernels/cuda/entropy_body.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
 
 namespace sluice::testing {
@@ -25,14 +24,17 @@ struct EntropyCase {
   void run(bool gradient, DType dtype, float scale = 0.25F,
            const cuda::StepScalars* scalars = nullptr) {
     std::memcpy(after.data(), logits.data(), logits.content().size());
-    cuda::EntropyArgs args{numbers(after), gradient, numbers(losses), targets.data(), dtype,
-                           kTexts,         kVocab,   kStride,         scale};
-    args.scalars = scalars;
-    for (std::int64_t row = 0; row < kTexts; ++row) {
-      if (dtype == DType::kFloat32) cuda::entropy_body<float>(args, row, cuda::Warp{});
-      if (dtype == DType::kBFloat16) cuda::entropy_body<cuda::Bf16>(args, row, cuda::Warp{});
-      if (dtype == DType::kFloat16) cuda::entropy_body<cuda::Half>(args, row, cuda::Warp{});
-    }
+    const Buffer rows = copy_of(targets);
+    run_entropy({.logits = numbers(after),
+                 .gradient = gradient,
+                 .losses = numbers(losses),
+                 .targets = data_of<std::int64_t>(rows),
+                 .dtype = dtype,
+                 .rows = kTexts,
+                 .vocab = kVocab,
+                 .row_stride = kStride,
+                 .scale = scale,
+                 .scalars = scalars});
   }
 
   // Of column c: (softmax - onehot) / 4.
@@ -106,9 +108,9 @@ TEST(CudaEntropyBody, GradientReplacesTheLogitsAndLossNeedsNone) {
 
 TEST(CudaEntropyBody, TheStepsFactorInMemoryIsTheScale) {
   EntropyCase given(2.0F), read(2.0F);
-  const cuda::StepScalars scalars{.step = 3, .loss_factor = 0.3F};
+  const Buffer scalars = copy_of<cuda::StepScalars>({{.step = 3, .loss_factor = 0.3F}});
   given.run(true, DType::kFloat32, 0.3F);
-  read.run(true, DType::kFloat32, 0.25F, &scalars);
+  read.run(true, DType::kFloat32, 0.25F, data_of<cuda::StepScalars>(scalars));
   EXPECT_EQ(read.after.content(), given.after.content());
 }
 
@@ -128,7 +130,7 @@ TEST(CudaEntropyBody, MasksAndFaults) {
 // The same rows, their words cut over three ranks.
 class SlicedRows {
  public:
-  explicit SlicedRows(const EntropyCase& whole) : whole_(whole) {
+  explicit SlicedRows(const EntropyCase& whole) : whole_(whole), targets_(copy_of(whole.targets)) {
     for (const auto& [first, words] : kCuts) {
       Buffer own(floats(kTexts * kSliceStride));
       std::memset(own.data(), 0x7f, own.content().size());  // what lies between rows is not read
@@ -138,9 +140,7 @@ class SlicedRows {
       }
       logits_.push_back(own);
       const auto at = static_cast<std::int64_t>(logits_.size() - 1);
-      for (std::int64_t row = 0; row < kTexts; ++row) {
-        cuda::entropy_part_body(args(at), row, cuda::Warp{}, parts_.data() + at * kTexts);
-      }
+      run_entropy_parts(args(at), data_of<cuda::EntropyPart>(parts_) + at * kTexts);
     }
   }
 
@@ -154,10 +154,8 @@ class SlicedRows {
     a.losses = numbers(result.losses);
     a.logits = numbers(result.gradient);
     a.gradient = true;
-    a.slices.parts = parts_.data();
-    for (std::int64_t row = 0; row < kTexts; ++row) {
-      cuda::entropy_body<float>(a, row, cuda::Warp{});
-    }
+    a.slices.parts = data_of<cuda::EntropyPart>(parts_);
+    run_entropy(a);
     return result;
   }
 
@@ -187,7 +185,7 @@ class SlicedRows {
   [[nodiscard]] cuda::EntropyArgs args(std::int64_t slice) const {
     const auto [first, words] = kCuts[static_cast<std::size_t>(slice)];
     return {.logits = numbers(logits_[static_cast<std::size_t>(slice)]),
-            .targets = whole_.targets.data(),
+            .targets = data_of<std::int64_t>(targets_),
             .rows = kTexts,
             .vocab = words,
             .row_stride = kSliceStride,
@@ -196,9 +194,10 @@ class SlicedRows {
   }
 
   const EntropyCase& whole_;
+  const Buffer targets_;
   std::vector<Buffer> logits_;
-  std::vector<cuda::EntropyPart> parts_ =
-      std::vector<cuda::EntropyPart>(static_cast<std::size_t>(kTexts) * kCuts.size());
+  const Buffer parts_ =
+      copy_of(std::vector<cuda::EntropyPart>(static_cast<std::size_t>(kTexts) * kCuts.size()));
 };
 
 TEST(CudaEntropyBody, SlicesAgreeWithWholeRows) {

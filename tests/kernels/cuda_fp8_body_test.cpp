@@ -1,9 +1,9 @@
-// The bodies of the kernels of FP8 products on the host: largest magnitudes, and codes in both
-// layouts, against kernels/cpu/fp8_core.hpp element by element.
+// The CUDA kernels of FP8 operands (cuda_runs.hpp): scales, and codes in both layouts, against
+// kernels/cpu/fp8_core.hpp element by element.
 #include <bit>
 #include <limits>
 
-#include "kernels/cuda/fp8_body.hpp"
+#include "kernels/cpu/fp8_core.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
 
 namespace sluice::testing {
@@ -53,37 +53,30 @@ std::uint32_t amax_of(const Matrix& shape, const Buffer& x) {
   return most;
 }
 
-// The largest of what all threads of a small grid find.
-std::uint32_t parts_of(const Fp8Operand& a) {
-  constexpr std::int64_t kBlocks = 5, kThreads = 9;
-  std::uint32_t most = 0;
-  for (std::int64_t block = 0; block < kBlocks; ++block) {
-    for (std::int64_t thread = 0; thread < kThreads; ++thread) {
-      most = std::max(most, cuda::fp8_parts_body(a, {block, kBlocks}, {thread, kThreads}));
-    }
-  }
-  return most;
+// An operand without results.
+Fp8Operand operand_of(const Matrix& shape, const Buffer& x) {
+  Fp8Operand a;
+  a.x = x.data();
+  a.rows = shape.rows;
+  a.columns = shape.columns;
+  a.stride = shape.stride;
+  return a;
 }
 
-template <class Format>
-void quantise(const Fp8Operand& a, float scale) {
-  constexpr std::int64_t kBlocks = 3, kThreads = 7;
-  if (a.turned == nullptr) {
-    for (std::int64_t i = 0; i < kBlocks * kThreads; ++i) {
-      cuda::fp8_rows_body<Format>(a, scale, {i % kBlocks, kBlocks}, {i / kBlocks, kThreads});
-    }
-    return;
-  }
-  cuda::Fp8Tile tile{};
-  for (std::int64_t i = 0; i < cuda::Fp8TilePlace::count(a); ++i) {
-    const cuda::Fp8TilePlace at(a, i);
-    for (int thread = 0; thread < cuda::Fp8Tile::kThreads; ++thread) {
-      cuda::fp8_tile_load<Format>(a, scale, at, thread, &tile);
-    }
-    for (int thread = 0; thread < cuda::Fp8Tile::kThreads; ++thread) {
-      cuda::fp8_tile_store(a, at, thread, &tile);
-    }
-  }
+struct Scale {
+  std::uint32_t amax;  // of all parts
+  float inverse;
+};
+
+Scale quantise(Fp8Operand a) {
+  const Buffer parts(cuda::kFp8Parts * sizeof(std::uint32_t)), inverse(sizeof(float));
+  a.parts = data_of<std::uint32_t>(parts);
+  a.inverse = numbers(inverse);
+  cuda::Fp8Operands all;
+  all.of[0] = a;
+  all.count = 1;
+  run_fp8_quantise(all);
+  return {*std::max_element(a.parts, a.parts + cuda::kFp8Parts), numbers(inverse)[0]};
 }
 
 struct Layouts {
@@ -116,15 +109,13 @@ void expect_codes(const Matrix& shape, const Layouts& layouts, float std) {
   const Bytes want_turned = codes_of<Format>(shape, x, scale, true);
   const Buffer codes(Bytes(want.size(), std::byte{0xee}));
   const Buffer turned(Bytes(want_turned.size(), std::byte{0xee}));
-  Fp8Operand a;
-  a.x = x.data();
-  a.rows = shape.rows;
-  a.columns = shape.columns;
-  a.stride = shape.stride;
+  Fp8Operand a = operand_of(shape, x);
+  a.format = Format::kMantissa == 3 ? Fp8Format::kE4M3 : Fp8Format::kE5M2;
   a.codes = layouts.codes ? codes.data() : nullptr;
   a.turned = layouts.turned ? turned.data() : nullptr;
-  ASSERT_EQ(parts_of(a), amax);
-  quantise<Format>(a, scale);
+  const Scale got = quantise(a);
+  ASSERT_EQ(got.amax, amax);
+  ASSERT_EQ(got.inverse, fp8::inverse_scale_of<Format>(amax));
   const Bytes untouched(want.size(), std::byte{0xee});
   EXPECT_EQ(codes.content(), layouts.codes ? want : untouched);
   if (layouts.turned) {
@@ -150,28 +141,12 @@ TEST(CudaFp8Bodies, InfinityAndNanAreAboveEveryNumber) {
   for (const std::uint16_t bad : {0x7f80, 0xff80, 0x7fc0, 0xffc1}) {
     const Buffer x = matrix_of(shape, 1.0F);
     static_cast<std::uint16_t*>(x.data())[700] = bad;
-    Fp8Operand a;
-    a.x = x.data();
-    a.rows = shape.rows;
-    a.columns = a.stride = shape.columns;
-    EXPECT_EQ(parts_of(a), std::uint32_t{bad & 0x7fffU} << 16);
-    EXPECT_TRUE(std::isnan(fp8::inverse_scale_of<fp8::E4M3>(parts_of(a))));
-  }
-}
-
-// A warp's stores and loads of the tile take 32 banks each: 4 words a quarter of a warp.
-TEST(CudaFp8Bodies, LanesOfAWarpMeetInNoBank) {
-  cuda::Fp8Tile tile{};
-  const auto bank = [&](const std::uint32_t* word) { return (word - &tile.words[0][0][0]) % 32; };
-  for (int group = 0; group < cuda::Fp8Tile::kGroups; ++group) {
-    for (int j = 0; j < 8; ++j) {
-      std::vector<bool> taken(32);
-      for (int lane = 0; lane < 32; ++lane) {
-        taken[static_cast<std::size_t>(bank(tile.group(lane % 8 * 8 + j, group) + lane / 8))] =
-            true;
-      }
-      EXPECT_EQ(std::count(taken.begin(), taken.end(), true), 32);
-    }
+    const Buffer codes(Bytes(33 * 32));
+    Fp8Operand a = operand_of(shape, x);
+    a.codes = codes.data();
+    const Scale got = quantise(a);
+    EXPECT_EQ(got.amax, std::uint32_t{bad & 0x7fffU} << 16);
+    EXPECT_TRUE(std::isnan(got.inverse));
   }
 }
 

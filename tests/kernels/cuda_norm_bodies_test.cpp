@@ -1,9 +1,7 @@
-// The bodies of the CUDA kernels of norms on the host: against fp64, and bit for bit against the
-// CPU's kernels where block_launch.hpp promises bits.
+// The CUDA kernels of norms (cuda_runs.hpp) against fp64, and bit for bit against the CPU's kernels
+// where block_launch.hpp promises bits.
 #include "kernels/cpu/layer_norm.hpp"
 #include "kernels/cpu/rms_norm.hpp"
-#include "kernels/cuda/branch_norm_body.hpp"
-#include "kernels/cuda/column_body.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
 
 namespace sluice::testing {
@@ -49,35 +47,31 @@ Statistics statistics_of(const float* x, std::int64_t n, bool centered, double e
   return s;
 }
 
-template <bool kCentered>
-void expect_forward() {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+void expect_forward(bool centered) {
+  for_shapes([&](const Shape& shape) {
     const NormCase c(shape);
-    for (std::int64_t row = 0; row < kRows; ++row) {
-      cuda::norm_forward_body<T, kCentered>(c.args, c.y.data(), row, cuda::Warp{}, shape.aligned());
-    }
+    run_norm_forward({c.args, centered}, c.y.data());
     const std::vector<float> x = c.x.values(shape.dtype), y = c.y.values(shape.dtype);
     const std::vector<float> w = c.weight.values(shape.dtype), b = c.bias.values(shape.dtype);
     for (std::int64_t row = 0; row < kRows; ++row) {
       const Statistics s =
-          statistics_of(x.data() + row * shape.width, shape.width, kCentered, c.args.eps);
-      if (kCentered) {
+          statistics_of(x.data() + row * shape.width, shape.width, centered, c.args.eps);
+      if (centered) {
         EXPECT_NEAR(numbers(c.mean)[row], s.mean, 1e-6);
       }
       EXPECT_NEAR(numbers(c.rstd)[row], s.rstd, 2e-6 * s.rstd);
       for (std::int64_t i = 0; i < shape.width; ++i) {
         const auto at = static_cast<std::size_t>(row * shape.width + i);
         const auto column = static_cast<std::size_t>(i);
-        const double want = (x[at] - s.mean) * s.rstd * w[column] + (kCentered ? b[column] : 0.0F);
+        const double want = (x[at] - s.mean) * s.rstd * w[column] + (centered ? b[column] : 0.0F);
         ASSERT_NEAR(y[at], want, tolerance(shape.dtype, want)) << row << ", " << i;
       }
     }
   });
 }
 
-TEST(CudaNormBodies, LayerNormForwardAgreesWithDoubles) { expect_forward<true>(); }
-TEST(CudaNormBodies, RmsNormForwardAgreesWithDoubles) { expect_forward<false>(); }
+TEST(CudaNormBodies, LayerNormForwardAgreesWithDoubles) { expect_forward(true); }
+TEST(CudaNormBodies, RmsNormForwardAgreesWithDoubles) { expect_forward(false); }
 
 // dx of one row in doubles.
 std::vector<double> row_gradient(const NormCase& c, const Shape& shape, std::int64_t row,
@@ -102,20 +96,15 @@ std::vector<double> row_gradient(const NormCase& c, const Shape& shape, std::int
   return dx;
 }
 
-template <bool kCentered>
-void expect_input_gradient() {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+void expect_input_gradient(bool centered) {
+  for_shapes([&](const Shape& shape) {
     const NormCase c(shape);
     const Buffer dx = c.dy;  // in the place of dy
-    for (std::int64_t row = 0; row < kRows; ++row) {
-      cuda::norm_forward_body<T, kCentered>(c.args, c.y.data(), row, cuda::Warp{}, shape.aligned());
-      cuda::norm_input_body<T, kCentered>(c.args, {dx.data(), dx.data(), c.residual.data()}, row,
-                                          cuda::Warp{}, shape.aligned());
-    }
+    run_norm_forward({c.args, centered}, c.y.data());
+    run_norm_input_gradient({c.args, centered}, {dx.data(), dx.data(), c.residual.data()});
     const std::vector<float> got = dx.values(shape.dtype);
     for (const std::int64_t row : {std::int64_t{0}, kRows / 2, kRows - 1}) {
-      const std::vector<double> want = row_gradient(c, shape, row, kCentered);
+      const std::vector<double> want = row_gradient(c, shape, row, centered);
       for (std::int64_t i = 0; i < shape.width; ++i) {
         const double wanted = want[static_cast<std::size_t>(i)];
         ASSERT_NEAR(got[static_cast<std::size_t>(row * shape.width + i)], wanted,
@@ -126,30 +115,27 @@ void expect_input_gradient() {
   });
 }
 
-TEST(CudaNormBodies, LayerNormInputGradientAgreesWithDoubles) { expect_input_gradient<true>(); }
-TEST(CudaNormBodies, RmsNormInputGradientAgreesWithDoubles) { expect_input_gradient<false>(); }
+TEST(CudaNormBodies, LayerNormInputGradientAgreesWithDoubles) { expect_input_gradient(true); }
+TEST(CudaNormBodies, RmsNormInputGradientAgreesWithDoubles) { expect_input_gradient(false); }
 
 TEST(CudaNormBodies, NormWithoutResidualOrStatistics) {
   const Shape shape{DType::kFloat32, 64};
   NormCase c(shape);
   const Buffer with = c.y, without = c.dy;
-  cuda::norm_forward_body<float, true>(c.args, with.data(), 0, cuda::Warp{}, true);
-  cuda::norm_input_body<float, true>(c.args, {without.data(), without.data(), nullptr}, 0,
-                                     cuda::Warp{}, true);
+  run_norm_forward({c.args}, with.data());
+  run_norm_input_gradient({c.args}, {without.data(), without.data(), nullptr});
   const std::vector<double> all = row_gradient(c, shape, 0, true);
   EXPECT_NEAR(numbers(without)[3], all[3] - numbers(c.residual)[3], 1e-4);
   c.args.mean = c.args.rstd = nullptr;
   const Buffer again = c.x;  // y is x
   c.args.x = again.data();
-  cuda::norm_forward_body<float, true>(c.args, again.data(), 0, cuda::Warp{}, true);
-  EXPECT_EQ(std::memcmp(again.data(), with.data(), floats(64)), 0);
+  run_norm_forward({c.args}, again.data());
+  EXPECT_EQ(again.content(), with.content());
 }
 
 // A branch's end and the norm of its result: the bits of one after the other.
-template <bool kCentered>
-void expect_branch_and_norm() {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+void expect_branch_and_norm(bool centered) {
+  for_shapes([&](const Shape& shape) {
     const NormCase c(shape);
     const Buffer apart(c.x), together(c.x), want(c.y), got(c.y);
     const Buffer mean(floats(kRows)), rstd(floats(kRows));
@@ -165,43 +151,34 @@ void expect_branch_and_norm() {
             .threshold = 1ULL << 30, .keep = 4.0F / 3, .seed = 3, .per_sample = 7 * shape.width}};
     LayerNormArgs norm = c.args;
     norm.x = apart.data();
-    on_rows(kRows, [&](std::int64_t row, const Worker& worker) {
-      cuda::branch_body<T>(branch, row, worker, shape.aligned());
-    });
-    for (std::int64_t row = 0; row < kRows; ++row) {
-      cuda::norm_forward_body<T, kCentered>(norm, want.data(), row, cuda::Warp{}, shape.aligned());
-    }
+    run_branch(branch);
+    run_norm_forward({norm, centered}, want.data());
     norm.x = branch.out = together.data();
     branch.x = together.data();
     norm.mean = numbers(mean);
     norm.rstd = numbers(rstd);
-    for (std::int64_t row = 0; row < kRows; ++row) {
-      cuda::branch_norm_body<T, kCentered>(branch, norm, got.data(), row, cuda::Warp{},
-                                           shape.aligned());
-    }
+    run_branch_norm(branch, {norm, centered}, got.data());
     EXPECT_NE(together.content(), c.x.content());
     EXPECT_EQ(together.content(), apart.content());
     EXPECT_EQ(got.content(), want.content());
     EXPECT_EQ(rstd.content(), c.rstd.content());
-    if (kCentered) {
+    if (centered) {
       EXPECT_EQ(mean.content(), c.mean.content());
     }
   });
 }
 
-TEST(CudaNormBodies, LayerNormBehindABranchHasItsOwnBits) { expect_branch_and_norm<true>(); }
-TEST(CudaNormBodies, RmsNormBehindABranchHasItsOwnBits) { expect_branch_and_norm<false>(); }
+TEST(CudaNormBodies, LayerNormBehindABranchHasItsOwnBits) { expect_branch_and_norm(true); }
+TEST(CudaNormBodies, RmsNormBehindABranchHasItsOwnBits) { expect_branch_and_norm(false); }
 
 // Given the CPU's statistics.
-template <bool kCentered>
-void expect_weight_gradient() {
-  for_shapes([](const Shape& shape, auto* tag) {
-    using T = std::remove_pointer_t<decltype(tag)>;
+void expect_weight_gradient(bool centered) {
+  for_shapes([&](const Shape& shape) {
     const NormCase c(shape);
     const Buffer want_w = random(DType::kFloat32, shape.width, 15);
     const Buffer want_b = random(DType::kFloat32, shape.width, 16);
     const Buffer got_w = want_w, got_b = want_b;
-    if (kCentered) {
+    if (centered) {
       layer_norm_forward(c.args, c.y.data());
       layer_norm_weight_gradient(c.args, numbers(want_w), numbers(want_b), c.dy.data(), true,
                                  false);
@@ -210,25 +187,20 @@ void expect_weight_gradient() {
       rms_norm_weight_gradient(c.rms(), numbers(want_w), c.dy.data(), true);
     }
     const std::int64_t blocks = cuda::sum_blocks(kRows), each = blocks * shape.width;
-    const Buffer parts(floats(kCentered ? 2 * each : each));
+    const Buffer parts(floats(centered ? 2 * each : each));
     const cuda::NormParts to{c.dy.data(), numbers(parts)};
-    on_rows(blocks, [&](std::int64_t block, const Worker& worker) {
-      cuda::norm_parts_body<T, kCentered>(c.args, to, block, worker, shape.aligned());
-    });
-    for (std::int64_t column = 0; column < shape.width; ++column) {
-      cuda::column_total_body({numbers(got_w), to.parts, blocks, shape.width, true}, column);
-      if (kCentered) {
-        cuda::column_total_body({numbers(got_b), to.parts + each, blocks, shape.width, false},
-                                column);
-      }
-    }
+    run_norm_parts({c.args, centered}, to);
+    const std::array<cuda::ColumnTotal, 2> sums{
+        {{numbers(got_w), to.parts, blocks, shape.width, true},
+         {numbers(got_b), to.parts + each, blocks, shape.width, false}}};
+    run_column_totals(sums.data(), centered ? 2 : 1);
     EXPECT_EQ(got_w.content(), want_w.content());
     EXPECT_EQ(got_b.content(), want_b.content());
   });
 }
 
-TEST(CudaNormBodies, LayerNormWeightGradientHasTheBitsOfTheCpu) { expect_weight_gradient<true>(); }
-TEST(CudaNormBodies, RmsNormWeightGradientHasTheBitsOfTheCpu) { expect_weight_gradient<false>(); }
+TEST(CudaNormBodies, LayerNormWeightGradientHasTheBitsOfTheCpu) { expect_weight_gradient(true); }
+TEST(CudaNormBodies, RmsNormWeightGradientHasTheBitsOfTheCpu) { expect_weight_gradient(false); }
 
 }  // namespace
 }  // namespace sluice::testing
