@@ -9,9 +9,6 @@
 namespace emulated_gpu {
 namespace {
 
-constexpr std::size_t kSharedBytes = std::size_t{48} << 10;  // of a block, without an opt-in
-constexpr std::size_t kSharedAlignment = 16;
-
 thread_local Block* running = nullptr;
 
 // Fibers that no thread uses. A block whose threads never meet takes one.
@@ -51,8 +48,7 @@ Block::Block(std::string kernel, dim3 grid, dim3 block, Schedule* schedule)
     : kernel_(std::move(kernel)),
       schedule_(schedule),
       count_(block.x * block.y * block.z),
-      threads_(count_),
-      shared_(std::make_unique<std::byte[]>(kSharedBytes)) {
+      threads_(count_) {
   place_.grid_dim = grid;
   place_.block_dim = block;
 }
@@ -60,8 +56,7 @@ Block::Block(std::string kernel, dim3 grid, dim3 block, Schedule* schedule)
 bool Block::run(uint3 index, const std::function<void()>& thread) {
   place_.block = index;
   body_ = &thread;
-  shared_used_ = 0;
-  variables_.clear();
+  for (Variable& each : variables_) each.fresh = true;
   for (Thread& each : threads_) each.state = State::kReady;
   Block* const before = std::exchange(running, this);
   const bool met = run_warps();
@@ -153,31 +148,20 @@ void Block::stop(State state, const Site& site) {
 
 void Block::meet_block(const Site& site) { stop(State::kAtBarrier, site); }
 
-const LaneWords& Block::meet_warp(const Site& site, unsigned mask, std::uint64_t word) {
-  if (mask != 0xffffffffU) {
-    null_gpu::fault("kernel " + kernel_ + ": " + site.operation +
-                    " takes some lanes of a warp; the emulated GPU knows only all of them");
-  }
+const LaneWords& Block::meet_warp(const Site& site, std::uint64_t word) {
   threads_[running_].word = word;
   stop(State::kAtWarp, site);
   return words_;
 }
 
-void* Block::shared(const void* variable, std::size_t bytes, std::size_t alignment) {
-  for (const Variable& each : variables_) {
-    if (each.key == variable) return each.memory;
+void* Block::shared(const void* variable, std::size_t bytes) {
+  auto it = std::find_if(variables_.begin(), variables_.end(),
+                         [&](const Variable& each) { return each.key == variable; });
+  if (it == variables_.end()) {
+    it = variables_.insert(it, {variable, std::make_unique<std::byte[]>(bytes), true});
   }
-  const std::size_t begin = (shared_used_ + alignment - 1) / alignment * alignment;
-  if (alignment > kSharedAlignment || begin + bytes > kSharedBytes) {
-    null_gpu::fault("kernel " + kernel_ + " has more shared memory than a block may have, " +
-                    std::to_string(begin + bytes) + " bytes, or memory of an odd alignment");
-    std::abort();
-  }
-  void* const memory = shared_.get() + begin;
-  std::memset(memory, 0xFF, bytes);
-  shared_used_ = begin + bytes;
-  variables_.push_back({variable, memory});
-  return memory;
+  if (std::exchange(it->fresh, false)) std::memset(it->memory.get(), 0xFF, bytes);
+  return it->memory.get();
 }
 
 unsigned Block::lanes_of(unsigned warp) const {
@@ -185,8 +169,10 @@ unsigned Block::lanes_of(unsigned warp) const {
 }
 
 std::string Block::text_of(unsigned thread) const {
+  if (thread >= count_) {
+    return "lane " + std::to_string(thread % kWarpLanes) + ", which the last warp lacks";
+  }
   const std::string name = "thread " + text(index_of(thread, place_.block_dim));
-  if (thread >= count_) return name + ", which the block has not";
   const Thread& it = threads_[thread];
   if (it.state == State::kEnded) return name + ", which has ended";
   const std::string file = it.site.at.file_name();

@@ -50,9 +50,9 @@ class Block {
   // For the thread that runs.
   [[nodiscard]] const Place& place() const { return place_; }
   void meet_block(const Site& site);
-  const LaneWords& meet_warp(const Site& site, unsigned mask, std::uint64_t word);
+  const LaneWords& meet_warp(const Site& site, std::uint64_t word);
   // Shared memory of a variable, the same for all threads; it begins as bytes of 0xFF.
-  void* shared(const void* variable, std::size_t bytes, std::size_t alignment);
+  void* shared(const void* variable, std::size_t bytes);
 
  private:
   enum class State { kReady, kAtBarrier, kAtWarp, kEnded };
@@ -62,9 +62,11 @@ class Block {
     Site site;
     std::uint64_t word = 0;
   };
+  // Of shared memory. Apart, so that a sanitizer sees a step over its end.
   struct Variable {
     const void* key;
-    void* memory;
+    std::unique_ptr<std::byte[]> memory;
+    bool fresh;  // no thread of this block has seen it
   };
 
   static void run_thread(void* block);
@@ -86,8 +88,6 @@ class Block {
   Place place_;
   unsigned running_ = 0;
   LaneWords words_{};
-  std::unique_ptr<std::byte[]> shared_;
-  std::size_t shared_used_ = 0;
   std::vector<Variable> variables_;
 };
 

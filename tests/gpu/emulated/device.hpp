@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <bit>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
 #include <cstring>
 #include <source_location>
@@ -28,16 +29,17 @@ namespace emulated_gpu {
 // The variable of a block that a declaration stands for. `tag` is of a type of its own.
 template <class T, class Tag>
 T& shared(Tag) {
+  static_assert(alignof(T) <= alignof(std::max_align_t));
   static const char variable = 0;
-  return *static_cast<T*>(running_block().shared(&variable, sizeof(T), alignof(T)));
+  return *static_cast<T*>(running_block().shared(&variable, sizeof(T)));
 }
 
 template <class T>
-T meet(const Site& site, unsigned mask, T value, unsigned source) {
+T meet(const Site& site, T value, unsigned source) {
   static_assert(sizeof(T) <= sizeof(std::uint64_t));
   std::uint64_t word = 0;
   std::memcpy(&word, &value, sizeof value);
-  const LaneWords& words = running_block().meet_warp(site, mask, word);
+  const LaneWords& words = running_block().meet_warp(site, word);
   std::memcpy(&value, &words[source], sizeof value);
   return value;
 }
@@ -50,7 +52,8 @@ inline unsigned lane() {
 
 }  // namespace emulated_gpu
 
-// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names.
+// NOLINTBEGIN(bugprone-reserved-identifier): CUDA's names. An operation of a warp takes all lanes,
+// whatever its mask.
 // clang-format off
 inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
 inline float __fmul_rn(float a, float b) { return a * b; }
@@ -65,26 +68,25 @@ inline void __syncthreads(std::source_location at = std::source_location::curren
   emulated_gpu::running_block().meet_block({"__syncthreads", at});
 }
 inline void __syncwarp(std::source_location at = std::source_location::current()) {
-  (void)emulated_gpu::running_block().meet_warp({"__syncwarp", at}, 0xffffffffU, 0);
+  (void)emulated_gpu::running_block().meet_warp({"__syncwarp", at}, 0);
 }
 template <class T>
-T __shfl_xor_sync(unsigned mask, T value, int lanes,
+T __shfl_xor_sync(unsigned, T value, int lanes,
                   std::source_location at = std::source_location::current()) {
-  return emulated_gpu::meet({"__shfl_xor_sync", at}, mask, value,
+  return emulated_gpu::meet({"__shfl_xor_sync", at}, value,
                             emulated_gpu::lane() ^ static_cast<unsigned>(lanes));
 }
 // A lane whose source is beyond the warp keeps its own value.
 template <class T>
-T __shfl_down_sync(unsigned mask, T value, int lanes,
+T __shfl_down_sync(unsigned, T value, int lanes,
                    std::source_location at = std::source_location::current()) {
   const unsigned own = emulated_gpu::lane(), source = own + static_cast<unsigned>(lanes);
-  return emulated_gpu::meet({"__shfl_down_sync", at}, mask, value,
+  return emulated_gpu::meet({"__shfl_down_sync", at}, value,
                             source < emulated_gpu::kWarpLanes ? source : own);
 }
-inline std::uint32_t __reduce_max_sync(unsigned mask, std::uint32_t value,
+inline std::uint32_t __reduce_max_sync(unsigned, std::uint32_t value,
                                        std::source_location at = std::source_location::current()) {
-  const auto& words =
-      emulated_gpu::running_block().meet_warp({"__reduce_max_sync", at}, mask, value);
+  const auto& words = emulated_gpu::running_block().meet_warp({"__reduce_max_sync", at}, value);
   return static_cast<std::uint32_t>(*std::max_element(words.begin(), words.end()));
 }
 // NOLINTEND(bugprone-reserved-identifier)
