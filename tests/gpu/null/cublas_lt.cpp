@@ -1,5 +1,5 @@
 // The null cuBLASLt: products with an epilogue, such as a bias, and those of 8-bit operands are
-// checked and counted by shape.
+// checked, counted by shape, and computed where the null GPU does.
 #include <cublasLt.h>
 
 #include <cstdint>
@@ -7,6 +7,8 @@
 #include <string>
 
 #include "tests/gpu/null/memory.hpp"
+#include "tests/gpu/null/products.hpp"
+#include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
 
 namespace null_gpu {
@@ -16,12 +18,15 @@ struct Layout {
   std::int64_t rows = 0, columns = 0, stride = 0;
   int type = 0;
   std::int32_t batch = 1;
+  std::int64_t batch_stride = 0;
 };
 struct Operation {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cudaDataType_t scale = CUDA_R_32F;
   std::int32_t turns_a = CUBLAS_OP_N, turns_b = CUBLAS_OP_N;
   std::int32_t epilogue = CUBLASLT_EPILOGUE_DEFAULT;
+  std::int32_t pointers = CUBLASLT_POINTER_MODE_HOST;
+  std::int32_t bias_type = -1;  // of D, but bf16 where operands have 8 bits
   const void *scale_a = nullptr, *scale_b = nullptr, *bias = nullptr;
 };
 
@@ -90,6 +95,49 @@ bool checked_fp8(const Call& call, const void* a, const void* b, const void* d) 
   return false;
 }
 
+// A product is computed with a bias or without, in fp32; others are counted alone.
+bool ends_plainly(const Call& call) {
+  const Operation& operation = call.operation;
+  const bool plain = operation.epilogue == CUBLASLT_EPILOGUE_DEFAULT ||
+                     operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  const bool wide = operation.scale == (call.d.type == CUDA_R_64F ? CUDA_R_64F : CUDA_R_32F);
+  if (!computes() || (plain && wide)) return true;
+  fault("cublasLtMatmul: epilogue " + std::to_string(operation.epilogue) + " with sums of type " +
+        std::to_string(operation.scale) + " is not computed");
+  return false;
+}
+
+Matrix matrix(const Layout& layout, const void* data, std::int32_t turns = CUBLAS_OP_N) {
+  return {.data = data,
+          .type = layout.type,
+          .rows = layout.rows,
+          .columns = layout.columns,
+          .stride = layout.stride,
+          .turned = turns != CUBLAS_OP_N,
+          .batch_stride = layout.batch_stride};
+}
+
+struct Addresses {
+  const void *a, *b, *c, *d;
+};
+
+MatrixProduct product_of(const Call& call, const Addresses& at) {
+  const Operation& operation = call.operation;
+  const int bias_type = operation.bias_type >= 0 ? operation.bias_type
+                        : is_fp8(call.a.type)    ? CUDA_R_16BF
+                                                 : call.d.type;
+  const bool biased = operation.epilogue == CUBLASLT_EPILOGUE_BIAS;
+  return {.a = matrix(call.a, at.a, operation.turns_a),
+          .b = matrix(call.b, at.b, operation.turns_b),
+          .c = matrix(call.c, at.c),
+          .d = matrix(call.d, at.d),
+          .batch = call.d.batch,
+          .scale_a = operation.scale_a,
+          .scale_b = operation.scale_b,
+          .bias = biased ? operation.bias : nullptr,
+          .bias_type = bias_type};
+}
+
 }  // namespace
 }  // namespace null_gpu
 
@@ -116,6 +164,8 @@ cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t operation,
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSA) member = &to.turns_a;
   if (attribute == CUBLASLT_MATMUL_DESC_TRANSB) member = &to.turns_b;
   if (attribute == CUBLASLT_MATMUL_DESC_EPILOGUE) member = &to.epilogue;
+  if (attribute == CUBLASLT_MATMUL_DESC_POINTER_MODE) member = &to.pointers;
+  if (attribute == CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE) member = &to.bias_type;
   if (bytes == sizeof(std::int32_t) && member != nullptr) std::memcpy(member, value, bytes);
   const void** pointer = nullptr;
   if (attribute == CUBLASLT_MATMUL_DESC_A_SCALE_POINTER) pointer = &to.scale_a;
@@ -144,6 +194,9 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
   if (attribute == CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT && bytes == sizeof(std::int32_t)) {
     std::memcpy(&of(layout).batch, value, bytes);
   }
+  if (attribute == CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET && bytes == sizeof(std::int64_t)) {
+    std::memcpy(&of(layout).batch_stride, value, bytes);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
@@ -165,30 +218,28 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
   return CUBLAS_STATUS_SUCCESS;
 }
 
-cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void*,
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t operation, const void* alpha,
                               const void* a, cublasLtMatrixLayout_t layout_a, const void* b,
-                              cublasLtMatrixLayout_t layout_b, const void*, const void*,
+                              cublasLtMatrixLayout_t layout_b, const void* beta, const void* c,
                               cublasLtMatrixLayout_t layout_c, void* d,
                               cublasLtMatrixLayout_t layout_d, const cublasLtMatmulAlgo_t*,
                               void* workspace, std::size_t workspace_bytes, cudaStream_t stream) {
-  const Layout &left = of(layout_a), &right = of(layout_b), &out = of(layout_d);
-  for (const void* matrix : {a, b, static_cast<const void*>(d)}) {
-    if (place_of(matrix) == Place::kDevice) continue;
-    fault("cublasLtMatmul takes a matrix that is not on the device");
-    return CUBLAS_STATUS_INVALID_VALUE;
-  }
+  const Call call{of(operation), of(layout_a), of(layout_b), of(layout_c), of(layout_d)};
   if (workspace_bytes > 0 && !is_device_range(workspace, workspace_bytes)) {
     fault("cublasLtMatmul takes a workspace that is not on the device");
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  if ((is_fp8(left.type) || is_fp8(right.type)) &&
-      !checked_fp8({of(operation), left, right, of(layout_c), out}, a, b, d)) {
+  if ((is_fp8(call.a.type) || is_fp8(call.b.type)) && !checked_fp8(call, a, b, d)) {
     return CUBLAS_STATUS_INVALID_VALUE;
   }
-  const bool turns = of(operation).turns_a != CUBLAS_OP_N;
-  count_product({out.rows, out.columns, turns ? left.rows : left.columns, left.stride, right.stride,
-                 out.stride, out.batch, left.type, out.type, a, b, d},
-                stream);
+  MatrixProduct product = product_of(call, {a, b, c, d});
+  const bool fp64 = product.d.type == CUDA_R_64F;
+  const bool on_device = call.operation.pointers == CUBLASLT_POINTER_MODE_DEVICE;
+  product.alpha = factor_of(alpha, on_device, fp64);
+  product.beta = factor_of(beta, on_device, fp64);
+  if (!ends_plainly(call) || !enqueue_product(product, counted(product), stream)) {
+    return CUBLAS_STATUS_INVALID_VALUE;
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 
