@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <memory>
 #include <mutex>
 
 #include "base/error.hpp"
@@ -98,35 +99,48 @@ void set_libtorch_threads(int threads) {
 
 namespace {
 
-double gemm_rate(DType dtype, at::Device device) {
-  const std::int64_t largest = device.is_cuda() ? 8192 : 1024;
-  const auto options = at::TensorOptions().dtype(scalar_type(dtype)).device(device);
-  const at::Tensor all = at::empty({2, largest, largest}, options).normal_();
-  const auto rate_at = [&](std::int64_t n) {
-    const at::Tensor a = all[0].narrow(0, 0, n).narrow(1, 0, n).contiguous();
-    const at::Tensor b = all[1].narrow(0, 0, n).narrow(1, 0, n).contiguous();
-    at::Tensor c = at::empty({n, n}, options);
-    const auto side = static_cast<double>(n);
+// Two square matrices and their product.
+class TimedProduct {
+ public:
+  TimedProduct(std::int64_t n, const at::TensorOptions& options)
+      : a_(at::empty({n, n}, options).normal_()),
+        b_(at::empty({n, n}, options).normal_()),
+        c_(at::empty({n, n}, options)) {
+    (void)rate();  // the libraries make or load their kernels in the first call
+  }
+
+  // FLOP/s.
+  double rate() {
+    const auto side = static_cast<double>(c_.size(0));
     const double flops = 2 * side * side * side;
-    if (!device.is_cuda()) return flops / undisturbed_seconds([&] { at::mm_out(c, a, b); });
+    if (!c_.is_cuda()) return flops / undisturbed_seconds([&] { at::mm_out(c_, a_, b_); });
     const auto begin = std::chrono::steady_clock::now();
-    at::mm_out(c, a, b);
-    (void)c[0][0].item<float>();  // the host waits for the product
+    at::mm_out(c_, a_, b_);
+    (void)c_[0][0].item<float>();  // the host waits for the product
     const std::chrono::duration<double> took = std::chrono::steady_clock::now() - begin;
     return flops / took.count();
-  };
-  // Some CPUs need half a minute for a full-size 16-bit product. The loops below take six times
-  // this limit at most.
+  }
+
+ private:
+  at::Tensor a_, b_, c_;
+};
+
+double gemm_rate(DType dtype, at::Device device) {
+  // Some CPUs, and the emulated GPU, need half a minute for a full-size product. The loops below
+  // take seven times this limit at most.
   constexpr double kLongest = 0.03;  // seconds
-  std::int64_t n = device.is_cuda() ? largest : 64;
-  (void)rate_at(n);  // the libraries make their kernels in the first call
-  double best = rate_at(n);
+  const std::int64_t largest = device.is_cuda() ? 8192 : 1024;
+  const auto options = at::TensorOptions().dtype(scalar_type(dtype)).device(device);
+  std::int64_t n = 64;
+  auto product = std::make_unique<TimedProduct>(n, options);
+  double best = product->rate();
   while (n < largest && 16 * std::pow(static_cast<double>(n), 3) < kLongest * best) {
     n *= 2;
-    best = std::max(best, rate_at(n));
+    product = std::make_unique<TimedProduct>(n, options);
+    best = std::max(best, product->rate());
   }
   best = 0;
-  for (int i = 0; i < 5; ++i) best = std::max(best, rate_at(n));
+  for (int i = 0; i < 5; ++i) best = std::max(best, product->rate());
   return best;
 }
 
