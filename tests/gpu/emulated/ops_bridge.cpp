@@ -48,13 +48,27 @@ Stack for_task_all(const Values& values) {
   return all;
 }
 
+// A GPU's norms keep statistics in fp32, which CPUs take with fp32 alone.
+bool has_fp32_statistics(const std::string& name) {
+  return name.starts_with("aten::native_layer_norm");
+}
+
+IValue widened(const IValue& x) {
+  if (!x.isTensor() || !x.toTensor().defined()) return x;
+  return x.toTensor().to(c10::ScalarType::Float);
+}
+
 // The CPU's operator. One that writes its arguments has written the results by that.
 Work on_cpu(const c10::OperatorHandle& op) {
-  return [op](const Stack& arguments, const std::vector<Tensor>& results) {
+  return [op, wide = has_fp32_statistics(op.schema().name())](const Stack& arguments,
+                                                              const std::vector<Tensor>& results) {
     Stack stack = arguments;
+    if (wide) std::transform(stack.begin(), stack.end(), stack.begin(), widened);
     op.callBoxed(stack);
     if (op.schema().is_mutable()) return;
-    for (std::size_t i = 0; i < results.size(); ++i) results[i].copy_(stack[i].toTensor());
+    for (std::size_t i = 0; i < results.size(); ++i) {
+      if (results[i].defined()) results[i].copy_(stack[i].toTensor());
+    }
   };
 }
 
@@ -121,9 +135,17 @@ std::vector<Operator> plain_operators() {
   add("where", {"self", "self_out"});
   add("_softmax", {"", "out"});
   add("sum", {"dim_IntList", "IntList_out"});
-  for (const char* name : {"add", "mul"}) add(name, {"Tensor", "out"});
-  for (const char* name : {"eq", "ge"}) add(name, {"Tensor", "Scalar"});
+  add("mean", {"dim"});
+  add("all", {""});
+  add("index_select", {""});
+  add("pow", {"Tensor_Scalar"});
+  for (const char* name : {"add", "div", "mul", "sub"}) add(name, {"Tensor", "out"});
   for (const char* name : {"add_", "mul_"}) add(name, {"Tensor"});
+  for (const char* name : {"eq", "ge", "ne"}) add(name, {"Tensor", "Scalar"});
+  for (const char* name : {"abs", "gelu", "gelu_backward", "native_layer_norm",
+                           "native_layer_norm_backward", "neg", "rsqrt", "silu", "silu_backward"}) {
+    add(name, {""});
+  }
   return all;
 }
 

@@ -74,6 +74,15 @@ std::vector<Case> cases() {
          at::sum_out(all, a, at::IntArrayRef{1});
          return all;
        }},
+      {"sub and div", [](const Tensor& a, const Tensor& b) { return (a - b) / 3; }},
+      {"mean", [](const Tensor& a, const Tensor&) { return a.mean(-1, true); }},
+      {"rsqrt of squares", [](const Tensor& a, const Tensor&) { return (a.pow(2) + 1).rsqrt(); }},
+      {"neg and abs", [](const Tensor& a, const Tensor&) { return a.abs().neg(); }},
+      {"index select",
+       [](const Tensor& a, const Tensor&) {
+         return a.index_select(0, at::arange(5, a.options().dtype(at::kLong)) + 1);
+       }},
+      {"isfinite", [](const Tensor& a, const Tensor&) { return at::isfinite(a).all(); }},
       {"softmax", [](const Tensor& a, const Tensor&) { return at::softmax(a, -1); }},
       {"ge and where",
        [](const Tensor& a, const Tensor& b) {
@@ -109,6 +118,29 @@ TEST(Operators, HaveTheNumbersOfTheCpu) {
       const double unit = type == at::kFloat ? 1e-6 : type == at::kHalf ? 2e-3 : 1e-2;
       EXPECT_LE(difference(card, host), unit * host.to(at::kDouble).abs().max().item<double>())
           << each.name << " of " << type;
+    }
+  }
+}
+
+// Output and gradients of what libtorch's autograd differentiates.
+std::vector<Tensor> differentiated(const Tensor& given, const Tensor& grad) {
+  const Tensor x = given.detach().requires_grad_(true);
+  const Tensor weight = (given[0].detach() + 1).requires_grad_(true);
+  const Tensor bias = given[1].detach().clone().requires_grad_(true);
+  const Tensor y =
+      at::silu(at::gelu(at::layer_norm(x, {x.size(1)}, weight, bias), "tanh")) + at::gelu(x);
+  y.backward(grad);
+  return {y.detach(), x.grad(), weight.grad(), bias.grad()};
+}
+
+TEST(Operators, OfAutogradHaveTheNumbersOfTheCpu) {
+  at::manual_seed(4);
+  for (const at::ScalarType type : {at::kFloat, at::kBFloat16}) {
+    const Tensor x = sample({7, 16}, type), grad = sample({7, 16}, type);
+    const std::vector<Tensor> host = differentiated(x.to(at::kDouble), grad.to(at::kDouble));
+    const std::vector<Tensor> card = differentiated(on_card(x), on_card(grad));
+    for (std::size_t i = 0; i < host.size(); ++i) {
+      EXPECT_LE(difference(card[i], host[i]), type == at::kFloat ? 1e-5 : 0.1) << i;
     }
   }
 }
