@@ -128,11 +128,16 @@ TEST(CudaFp8Bodies, CodesAreThoseOfTheCpuInBothLayouts) {
     for (const Layouts& layouts : {Layouts{true, false}, {false, true}, {true, true}}) {
       SCOPED_TRACE(std::to_string(shape.rows) + " x " + std::to_string(shape.columns) + " of " +
                    std::to_string(shape.stride) + (layouts.turned ? ", turned" : ""));
-      for (const float std : {1.0F, 3e-6F, 2e4F}) {
-        expect_codes<fp8::E4M3>(shape, layouts, std);
-        expect_codes<fp8::E5M2>(shape, layouts, std);
-      }
+      expect_codes<fp8::E4M3>(shape, layouts, 1.0F);
+      expect_codes<fp8::E5M2>(shape, layouts, 1.0F);
     }
+  }
+}
+
+TEST(CudaFp8Bodies, SmallAndLargeValuesHaveTheirOwnScale) {
+  for (const float std : {3e-6F, 2e4F}) {
+    expect_codes<fp8::E4M3>(kMatrices[3], {true, true}, std);
+    expect_codes<fp8::E5M2>(kMatrices[3], {true, false}, std);
   }
 }
 
