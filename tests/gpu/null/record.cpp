@@ -190,9 +190,9 @@ std::string as_json(const Record& all) {
 
 // Whether a function, by its name, leaves the content of memory alone.
 bool only_manages(std::string_view name) {
-  constexpr std::array<std::string_view, 10> kWords{"Create",   "Destroy",  "Set",    "Get",
-                                                    "Init",     "Register", "Enable", "Profiler",
-                                                    "Exchange", "Callback"};
+  constexpr std::array<std::string_view, 11> kWords{"Create",   "Destroy",  "Set",        "Get",
+                                                    "Init",     "Register", "Unregister", "Enable",
+                                                    "Profiler", "Exchange", "Callback"};
   return std::any_of(kWords.begin(), kWords.end(), [&](std::string_view word) {
     return name.find(word) != std::string_view::npos;
   });
