@@ -90,13 +90,14 @@ class Place:
         path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in sections.items()), encoding="ascii")
         return path
 
-    def command(self, name, arguments, gpus=1, card_bytes=None, failpoints="", capability=90):
-        """The program with `arguments` on null GPUs of a compute capability (times ten); `failpoints` as in base/failpoint.hpp."""
+    def command(self, name, arguments, gpus=1, card_bytes=None, failpoints="", capability=90, computes=None, variables=None):
+        """The program with `arguments` on null GPUs of a compute capability (times ten), without GPUs if `gpus` is 0.  `failpoints` as
+        in base/failpoint.hpp, `computes` a schedule of null_gpu.py, `variables` more of the environment."""
         report = self.folder / name / "report"
         shutil.rmtree(report, ignore_errors=True)
         report.mkdir(parents=True)
-        env = null_gpu.environment(self.args.libraries, gpus, card_bytes, report)
-        env |= {"OMP_NUM_THREADS": "1", "SLUICE_FAILPOINTS": failpoints, "NULL_GPU_CAPABILITY": str(capability)}
+        env = null_gpu.environment(self.args.libraries, gpus, card_bytes, report, computes) if gpus else dict(os.environ)
+        env |= {"OMP_NUM_THREADS": "1", "SLUICE_FAILPOINTS": failpoints, "NULL_GPU_CAPABILITY": str(capability)} | (variables or {})
         done = subprocess.run([str(self.args.sluice), *map(str, arguments)], cwd=self.folder, env=env, stdin=subprocess.DEVNULL,
                               stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, timeout=SECONDS)
         return Answer(done.returncode, done.stdout, self.folder / name / "run", null_gpu.reports(report))
