@@ -1,6 +1,7 @@
 """The programs of a kit or of a build, and the runs that run_kit.py trains with them."""
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import shutil
@@ -110,6 +111,22 @@ class Kit:
 
     def planned(self, run):
         return json.loads((self.work / run / "plan.json").read_text(encoding="utf-8"))["tiers"]["device"]["peak"]
+
+
+# Most that losses of the same training on GPUs and CPUs differ by; gradient norms differ by NORMS times as much.
+PARITY = {"fp32": 1e-4, "bf16": 1e-2, "fp16": 1e-2}
+NORMS = 20
+
+
+def differences(steps, oracle):
+    """The largest relative differences of losses and of gradient norms."""
+    if len(steps) != len(oracle) or not steps:
+        raise Failed(f"{len(steps)} steps are compared with {len(oracle)}")
+
+    def worst(key):
+        return max(abs(x[key] - y[key]) / max(abs(y[key]), 1e-12) if math.isfinite(x[key]) else math.inf for x, y in zip(steps, oracle))
+
+    return worst("loss"), worst("grad_norm")
 
 
 def last_line(text):

@@ -12,7 +12,6 @@ import contextlib
 import importlib.util
 import io
 import json
-import math
 import pathlib
 import shutil
 import socket
@@ -21,7 +20,7 @@ import subprocess
 import sys
 import time
 
-from programs import MODELS, Failed, Kit, last_line
+from programs import MODELS, NORMS, PARITY, Failed, Kit, differences, last_line
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
@@ -51,17 +50,9 @@ def note(text):
 
 
 def same(kit, run, oracle, tolerance):
-    """Losses and norms of two runs, by their largest relative difference."""
-    a, b = kit.steps(run), kit.steps(oracle)
-    if len(a) != len(b) or not a:
-        raise Failed(f"{run} has {len(a)} steps, {oracle} has {len(b)}")
-
-    def worst(key):
-        return max(abs(x[key] - y[key]) / max(abs(y[key]), 1e-12) if math.isfinite(x[key]) else math.inf for x, y in zip(a, b))
-
-    loss, norm = worst("loss"), worst("grad_norm")
+    loss, norm = differences(kit.steps(run), kit.steps(oracle))
     note(f"{run} against {oracle}: losses differ by {loss:.1e}, norms by {norm:.1e} (limit {tolerance:.0e})")
-    if loss > tolerance or norm > 20 * tolerance:
+    if loss > tolerance or norm > NORMS * tolerance:
         raise Failed(f"{run} and {oracle} differ")
 
 
@@ -114,7 +105,7 @@ def step_parity(kit):
         kit.train(f"cpu-{model}", model, TINY | {"launch.backend": "gloo"})
         for dtype in ("fp32", "bf16", "fp16"):
             kit.train(f"gpu-{model}-{dtype}", model, TINY | {"train.dtype": dtype})
-            same(kit, f"gpu-{model}-{dtype}", f"cpu-{model}", 1e-4 if dtype == "fp32" else 1e-2)
+            same(kit, f"gpu-{model}-{dtype}", f"cpu-{model}", PARITY[dtype])
     for model in ("gpt2", "llama"):
         for name, settings in priced(kit).items():
             kit.train(f"gpu-{model}-{name}", model, TINY | {"train.dtype": "bf16"} | settings)
@@ -122,7 +113,7 @@ def step_parity(kit):
             if name == "fp8":  # a CPU multiplies the values of the same 8-bit operands
                 oracle += "-fp8"
                 kit.train(oracle, model, TINY | {"train.dtype": "bf16", "launch.backend": "gloo"} | settings)
-            same(kit, f"gpu-{model}-{name}", oracle, 1e-2)
+            same(kit, f"gpu-{model}-{name}", oracle, PARITY["bf16"])
 
 
 def step_stages(kit):
@@ -172,7 +163,7 @@ def step_nccl(kit):
     kit.train("cpu-two", "gpt2", TINY | {"launch.backend": "gloo", "launch.nproc": 2})
     for stage in (0, 1, 2, 3):
         ranks_on_one_card(kit, f"nccl{stage}", "gpt2", {"zero.stage": stage})
-        same(kit, f"nccl{stage}", "cpu-two", 1e-4)
+        same(kit, f"nccl{stage}", "cpu-two", PARITY["fp32"])
 
 
 def step_mesh(kit):
@@ -187,7 +178,7 @@ def step_mesh(kit):
             ("pipeline-full", "gpt2", stages | {"parallel.schedule": "zero_bubble"}, 2)):
         kit.train(f"cpu-{name}", model, TINY | settings | {"launch.backend": "gloo", "launch.nproc": count})
         ranks_on_one_card(kit, f"nccl-{name}", model, settings, count)
-        same(kit, f"nccl-{name}", f"cpu-{name}", 1e-4)
+        same(kit, f"nccl-{name}", f"cpu-{name}", PARITY["fp32"])
     ranks_on_one_card(kit, "nccl-pipeline-no-graphs", "gpt2", stages | {"train.cuda_graphs": "never"})
     same(kit, "nccl-pipeline-no-graphs", "nccl-pipeline", 1e-5)
 
