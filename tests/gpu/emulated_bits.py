@@ -1,0 +1,121 @@
+"""Checks of emulated_test.py that compare bits: trainings that must not depend on schedules, graphs, stages, tiers, orders and
+recomputation; and whether the comparison sees a wait that is missing."""
+import hashlib
+
+import training
+from small_runs import MODELS, SEQUENCE, STAGES, STEPS, problems
+
+TENSOR = {"parallel.tensor": 2}
+NUMBERS = ("step", "loss", "grad_norm", "lr", "loss_scale", "skipped")
+
+
+def bits_of(place, name, answer):
+    """All digits of a run's numbers, and its final weights."""
+    folder = place.folder / name / "weights"
+    done = place.command(name, ["checkpoint", "export", answer.folder, "-o", folder, "--quiet"], gpus=0)
+    if done.code != 0:
+        raise RuntimeError(f"export: exit code {done.code}:\n{training.tail(done.text)}")
+    weights = [hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.glob("*.safetensors"))]
+    return [[repr(step[key]) for key in NUMBERS] for step in answer.steps], weights
+
+
+def train(place, name, model, settings, schedule, variables=None):
+    """(what is wrong, bits, answer) of a run that saves its weights."""
+    ranks = settings.get("launch.nproc", 1)
+    settings = {"train.steps": STEPS, "optimizer.lr": 1e-3, "loss_scale.initial": 1024, "checkpoint.at_end": True} | settings
+    if "nvme" in settings.values():
+        settings["offload.nvme_path"] = [str(place.folder / name / "swap")]
+    answer = place.train(name, model, settings, gpus=ranks, computes=schedule, variables=variables)
+    found = problems(answer, ranks)
+    return found, None if found else bits_of(place, name, answer), answer
+
+
+def difference(bits, other):
+    (steps, weights), (other_steps, other_weights) = bits, other
+    for step, other_step in zip(steps, other_steps):
+        for key, a, b in zip(NUMBERS, step, other_step):
+            if a != b:
+                return f"{key} of step {step[0]} is {a}, not {b}"
+    return "" if weights == other_weights else "weights differ, losses and norms do not"
+
+
+STAGED = [{"zero.stage": stage} for stage in (0, 2, 3)]
+# A rank alone adds gradients of several micro-batches where they are written; off the device their sum has another order.
+UPDATED_OFF = [{"offload.optimizer": "host"}, {"zero.stage": 2, "offload.optimizer": "nvme"}]
+ON_HOST = {"zero.stage": 3, "offload.optimizer": "host", "offload.gradients": "host", "offload.parameters": "host"}
+ON_NVME = {key: "nvme" if value == "host" else value for key, value in ON_HOST.items()}
+TIERED = [ON_HOST, ON_NVME, {"zero.stage": 2, "offload.optimizer": "nvme", "offload.gradients": "host"}]
+ACTIVATIONS = [{"offload.activations": "host", "recompute.mode": "full"}, {"zero.stage": 3, "offload.activations": "nvme"}]
+RECOMPUTED = [{"recompute.mode": "selective"}, {"recompute.mode": "full"}]
+EAGER = [{"train.cuda_graphs": "never"}]
+LAYERS = [{"train.accumulation_order": "layer"}]
+ALONE = STAGED + UPDATED_OFF + ACTIVATIONS + RECOMPUTED + EAGER
+BF16 = {"train.dtype": "bf16"}
+TWO = {"launch.nproc": 2, "train.global_batch": 8}
+
+# Family, settings of all runs, and what must not change their bits.
+SAME_BITS = {
+    "one rank": ("llama", BF16 | {"train.global_batch": 6}, ALONE),
+    "tiers": ("llama", BF16, ALONE + TIERED),
+    "dropout": ("gpt2 with dropout", {"train.dtype": "fp16"}, ALONE + TIERED),
+    "fp32": ("mistral", {"optimizer.type": "lion"}, ALONE + TIERED),
+    "fp8": ("qwen2", BF16 | {"train.matmul": "fp8", "train.global_batch": 4}, ALONE),
+    "two data ranks": ("llama", BF16 | TWO, ALONE + TIERED + LAYERS),
+    "sequence": ("llama", SEQUENCE | BF16 | {"launch.nproc": 2}, ALONE + TIERED[::2]),
+    "tensor": ("gpt2", TENSOR | {"launch.nproc": 2}, ALONE + TIERED[::2]),
+    "stages and data ranks": ("qwen2", STAGES | BF16 | {"launch.nproc": 4, "train.global_batch": 8}, STAGED + TIERED + RECOMPUTED + EAGER),
+} | {f"stages {schedule}": ("llama", STAGES | BF16 | {"parallel.schedule": schedule, "launch.nproc": 2, "train.global_batch": 10} | more, ALONE)
+     for schedule, more in (("gpipe", {}), ("1f1b", {}), ("interleaved", {"parallel.virtual_stages": 2}), ("zero_bubble", {}))}
+
+
+def check_same_bits(place, name, everything):
+    family, settings, changes = SAME_BITS[name]
+    model = MODELS[family] | ({"layers": 7, "tie_embeddings": False} if "parallel.pipeline" in settings else {})
+    folder = "bits-" + name.replace(" ", "-")
+    found, bits, _ = train(place, folder, model, settings, "early")
+    if found:
+        return found, ""
+    runs = [({}, schedule) for schedule in ("late", "1", "2")] + [(change, ("late", "3", "4", "5")[i % 4]) for i, change in enumerate(changes)]
+    if everything:
+        runs += [(change, schedule) for change in [{}, *changes] for schedule in ("early", "late", "6")]
+    else:
+        runs = runs[::6]
+    for number, (change, schedule) in enumerate(runs):
+        wrong, other, _ = train(place, f"{folder}-{number}", model, settings | change, schedule)
+        wrong = wrong or [text for text in [difference(other, bits)] if text]
+        found += [f"{change}, schedule {schedule}: {what}" for what in wrong]
+    return found, f"{1 + len(runs)} runs"
+
+
+BIT_CHECKS = tuple((f"bits {name}", lambda place, everything, n=name: check_same_bits(place, n, everything)) for name in SAME_BITS)
+
+# ---- a wait that is missing ----
+
+TRIED_WAITS = (12, 20, 40, 10)  # shares of a run's waits; without --all the first that is seen is enough
+MISSING = {"tiers": ("llama", ON_HOST | {"train.dtype": "bf16", "train.global_batch": 4}),
+           "two data ranks": ("gpt2", {"zero.stage": 3, "launch.nproc": 2, "train.global_batch": 4}),
+           "two stages": ("llama", STAGES | {"launch.nproc": 2, "train.global_batch": 4, "train.dtype": "bf16"})}
+
+
+def check_missing_waits(place, name, everything):
+    """Runs of which each leaves out one wait of a stream for work that is not done: some must show it. Not all: two waits may order the
+    same work, and one schedule does not show every order."""
+    family, settings = MISSING[name]
+    folder = "waits-" + name.replace(" ", "-")
+    found, bits, answer = train(place, folder, MODELS[family], settings, "late")
+    if found:
+        return found, ""
+    waits = min(report["stream_waits"] for report in answer.reports if report["work"]["launches"])
+    tried, seen = [], []
+    for number in range(0, waits, 5) if everything else (waits // share for share in TRIED_WAITS):
+        tried.append(number)
+        wrong, other, _ = train(place, f"{folder}-{number}", MODELS[family], settings, "late", {"NULL_GPU_SKIP_WAIT": str(number)})
+        if wrong or difference(other, bits):
+            seen.append(number)
+            if not everything:
+                break
+    note = f"{len(seen)} of {len(tried)} missing waits are seen; not seen: {sorted(set(tried) - set(seen))}"
+    return ([] if seen else [note]), note
+
+
+WAIT_CHECKS = tuple((f"missing waits {name}", lambda place, everything, n=name: check_missing_waits(place, n, everything)) for name in MISSING)

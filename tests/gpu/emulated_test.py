@@ -1,0 +1,203 @@
+#!/usr/bin/env python3
+"""Trainings on the emulated GPU, the null GPU that computes: against the same trainings on CPU ranks, and bit for bit among
+themselves, whatever the order in which streams do their work.
+
+Usage: emulated_test.py [--all] [--sluice PROGRAM] [--libraries FOLDER] [--jobs N] [--only TEXT]
+
+Without --all each value of each setting has a run, with it any two meet.  Exit codes: 0; 1 where a run is not as it should be;
+77 where the null GPU or its module is not built.
+"""
+import argparse
+import concurrent.futures
+import json
+import pathlib
+import sys
+import tempfile
+import threading
+
+import training
+from covering import covering
+from emulated_bits import BIT_CHECKS, WAIT_CHECKS
+from runs_test import PIPELINES, SETTINGS, is_valid, settings_of
+from small_runs import MESHES, MODELS, SEQUENCE, STAGES, STEPS, problems
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "kit"))
+from programs import NORMS, PARITY, Failed, differences  # noqa: E402
+
+ROWS = ("plain", "documents", "conversations")
+SCHEDULES = ("early", "late", "1", "2", "3")
+MORE = {"rows": ROWS, "train.cuda_graphs": ("auto", "never"), "schedule": SCHEDULES}
+FLASH = {"train.attention": ("flash",)}  # cuDNN's attention is not computed
+# Of the kit's limits: the emulated GPU comes this much closer to CPU ranks than they ask of a card.
+CLOSER = {"fp32": 1e-2, "bf16": 5e-2, "fp16": 5e-2}
+# Keys that change a training's numbers. Stages, tiers, orders and recomputation do not.
+NUMBERS = ("model.", "train.dtype", "train.matmul", "train.global_batch", "optimizer.", "parallel.tensor", "parallel.sequence",
+           "parallel.pipeline", "launch.nproc", "train.steps", "data.", "train.freeze", "loss_scale.")
+
+
+class Oracles:
+    """Trainings on CPU ranks, each once.  Thread-safe."""
+
+    def __init__(self, place):
+        self.place, self.mutex, self.known = place, threading.Lock(), {}
+
+    def steps(self, model, settings):
+        settings = {key: value for key, value in settings.items() if key.startswith(NUMBERS)} | {"launch.backend": "gloo"}
+        key = json.dumps([model, settings], sort_keys=True)
+        with self.mutex:
+            entry = self.known.setdefault(key, {"name": f"cpu-{len(self.known)}", "mutex": threading.Lock()})
+        with entry["mutex"]:
+            if "answer" not in entry:
+                entry["answer"] = self.place.train(entry["name"], model, settings, gpus=0)
+        answer = entry["answer"]
+        if answer.code != 0:
+            raise Failed(f"CPU ranks end with exit code {answer.code}:\n{training.tail(answer.text)}")
+        return answer.steps
+
+
+def compared(steps, oracle, dtype):
+    """(what is wrong, a note) with the losses and norms of a training beside those of CPU ranks."""
+    loss, norm = differences(steps, oracle)
+    note = f"losses differ by {loss:.1e}, norms by {norm:.1e}"
+    limit = CLOSER[dtype] * PARITY[dtype]
+    wrong = loss > limit or norm > NORMS * limit or [s["skipped"] for s in steps] != [s["skipped"] for s in oracle]
+    return ([f"{note} from CPU ranks'"] if wrong else []), note
+
+
+def check_training(oracles, name, model, settings, computes="early"):
+    """One training on the emulated GPU: (what is wrong, a note)."""
+    ranks = settings.get("launch.nproc", 1)
+    answer = oracles.place.train(name, model, settings, gpus=ranks, computes=computes)
+    found = problems(answer, ranks, settings.get("train.steps", STEPS))
+    if found:
+        return found, ""
+    try:
+        return compared(answer.steps, oracles.steps(model, settings), settings.get("train.dtype", "fp32"))
+    except Failed as failed:
+        return [str(failed)], ""
+
+
+def check_combination(oracles, name, combination):
+    place = oracles.place
+    settings = settings_of(combination, place.folder / name / "swap")
+    settings |= {"plain": {}, "documents": {"data.document_mask": True}, "conversations": place.talks(20, 50)}[combination["rows"]]
+    settings |= {"optimizer.lr": 1e-3, "loss_scale.initial": 1024}
+    model = MODELS[combination["family"]]
+    if "parallel.pipeline" in settings:  # as in runs_test.py
+        model = model | {"layers": 7, "tie_embeddings": settings["offload.gradients"] != "nvme"}
+    return check_training(oracles, name, model, settings, combination["schedule"])
+
+
+# ---- what the grid does not have: name, model, settings ----
+
+def others(place):
+    fp8 = {"train.dtype": "bf16", "train.matmul": "fp8"}
+    odd = MODELS["gpt2"] | {"vocab": 1003, "layers": 7, "seq": 61}
+    return (
+        ("fp8", MODELS["llama"], fp8), ("fp8 gpt2 dropout", MODELS["gpt2 with dropout"], fp8 | {"train.global_batch": 4}),
+        ("fp8 sequence", MODELS["llama"] | {"ffn": 192}, fp8 | SEQUENCE | {"launch.nproc": 2, "zero.stage": 3}),
+        ("fp8 zero bubble", MODELS["mistral"], fp8 | STAGES | {"parallel.schedule": "zero_bubble", "launch.nproc": 2, "train.global_batch": 4}),
+        ("deterministic", MODELS["llama"], {"train.dtype": "bf16", "train.deterministic": True}),
+        ("frozen", MODELS["gpt2"], {"train.freeze": ["wte", "h.0.*"], "zero.stage": 2}),
+        ("odd", odd, {"train.dtype": "bf16", "zero.stage": 3}),
+        ("odd sequence", odd | {"seq": 62}, SEQUENCE | {"launch.nproc": 2, "data.document_mask": True}),
+        ("heads of 36", MODELS["llama"] | {"head_dim": 36}, {"train.dtype": "fp16", "loss_scale.initial": 1024}),
+        ("autograd", MODELS["gpt2"] | {"explicit_units": False}, {}),
+        ("three data ranks", MODELS["qwen2"], {"launch.nproc": 3, "zero.stage": 3, "train.dtype": "bf16"}),
+        ("many documents", MODELS["llama"], place.talks(4, 4) | {"train.dtype": "bf16", "train.steps": 4}))
+
+
+def check_other(oracles, name, model, settings):
+    settings = {"train.steps": STEPS, "optimizer.lr": 1e-3} | settings
+    ranks = settings.get("launch.nproc", 1)
+    if ranks == 3:
+        settings["train.global_batch"] = 6
+    return check_training(oracles, name.replace(" ", "-"), model, settings, "late")
+
+
+def check_commands(oracles, name="commands", ranks=1, mesh=None):
+    """A run that evaluates, saves and goes on has the losses of one that never stopped; eval and generate give what CPUs give."""
+    place, model = oracles.place, MODELS["llama"]
+    settings = {"data.split": [1, 1], "train.eval_every": 2, "train.eval_steps": 1, "launch.nproc": ranks, "optimizer.lr": 1e-3,
+                "zero.stage": 3} | (mesh or {})
+    saved = place.train(name, model, settings | {"train.steps": 2, "checkpoint.at_end": True}, gpus=ranks, computes="late")
+    found = problems(saved, ranks, 2)
+    if found:
+        return found, ""
+    config = place.config(name, model, settings | {"train.steps": 4})
+    resumed = place.command(name, ["train", config, "--resume", "auto"], ranks, computes="1")
+    found = problems(resumed, ranks, 4)
+    if found:
+        return found, ""
+    found, note = compared(resumed.steps, oracles.steps(model, settings | {"train.steps": 4}), "fp32")
+    run, text = saved.folder, place.folder / "short.txt"
+    text.write_text("a few words of a text " * 20, encoding="ascii")
+    for arguments, same in ((["eval", config, "--checkpoint", run, "--text", text, "--json"], close_numbers),
+                            (["generate", "--checkpoint", run, "--prompt", "abc", "--max-tokens", "8", "--temperature", "0"], same_words)):
+        answers = [place.command(name, arguments + ["--quiet", "--set", f"launch.backend={backend}"], gpus, computes="late")
+                   for gpus, backend in ((ranks, "nccl"), (0, "gloo"))]
+        texts = [answer.text for answer in answers]
+        if any(answer.code for answer in answers) or not same(*texts):
+            found.append(f"{arguments[0]}: exit codes {[a.code for a in answers]}, on the GPU\n{training.tail(texts[0])}\n"
+                         f"       and on the CPU\n{training.tail(texts[1])}")
+    return found, note
+
+
+def same_words(text, other):
+    """But for the last line, which has times."""
+    return text.splitlines()[:-1] == other.splitlines()[:-1]
+
+
+def close_numbers(text, other):
+    """Two JSON texts of the same form with numbers that differ by 1e-4 at most."""
+    def close(a, b):
+        if isinstance(a, dict):
+            return a.keys() == b.keys() and all(close(a[key], b[key]) for key in a if "second" not in key and "per_s" not in key)
+        if isinstance(a, list):
+            return len(a) == len(b) and all(map(close, a, b))
+        return abs(a - b) <= PARITY["fp32"] * abs(b) if isinstance(a, float) else a == b
+    return close(json.loads(text), json.loads(other))
+
+
+def named_checks(place, everything):
+    """(name, function without arguments) of each check; the function returns what is wrong, and a note."""
+    oracles = Oracles(place)
+    checks = [("commands", lambda: check_commands(oracles)),
+              ("commands of two stages", lambda: check_commands(oracles, "commands-2", 2, STAGES | {"train.global_batch": 4}))]
+    for name, model, settings in others(place):
+        checks.append((name, lambda n=name, m=model, s=settings: check_other(oracles, n, m, s)))
+    for grid, settings, more in (("grid", SETTINGS, MORE | FLASH), ("pipeline", PIPELINES, MORE)):
+        for number, combination in enumerate(covering(settings | more, is_valid, 2 if everything else 1)):
+            text = " ".join(str(value) for value in combination.values())
+            checks.append((f"{grid} {number}: {text}",
+                           lambda n=f"{grid}-{number}", c=combination: check_combination(oracles, n, c)))
+    for name, check in BIT_CHECKS + WAIT_CHECKS:
+        checks.append((name, lambda c=check: c(place, everything)))
+    return checks
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    training.add_arguments(parser)
+    parser.add_argument("--all", action="store_true", help="any two settings meet")
+    parser.add_argument("--only", default="", help="checks whose name has this in it")
+    args = training.parse(parser)
+    try:
+        training.null_gpu.environment(args.libraries, computes="early")
+    except FileNotFoundError as error:
+        print(f"skipped: {error}")
+        return 77
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="sluice-emulated-gpu-") as folder:
+        place = training.Place(args, folder)
+        checks = [check for check in named_checks(place, args.all) if args.only in check[0]]
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as workers:
+            for (name, _), (found, note) in zip(checks, workers.map(lambda check: check[1](), checks)):
+                print(f"{'FAILED' if found else 'ok':6s} {name}" + f" ({note})" * bool(note), *found, sep="\n       " if found else "", flush=True)
+                bad += bool(found)
+    print(f"{len(checks) - bad} of {len(checks)} as they should be")
+    return 1 if bad or not checks else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
