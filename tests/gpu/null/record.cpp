@@ -15,9 +15,9 @@
 #include <tuple>
 #include <vector>
 
-#include "tests/gpu/null/channels.hpp"
 #include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
+#include "tests/gpu/null/nccl/channels.hpp"
 #include "tests/gpu/null/queue.hpp"
 
 namespace null_gpu {

@@ -1,4 +1,4 @@
-#include "tests/gpu/null/reduction.hpp"
+#include "tests/gpu/null/nccl/reduction.hpp"
 
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>

@@ -1,4 +1,4 @@
-#include "tests/gpu/null/messages.hpp"
+#include "tests/gpu/null/nccl/messages.hpp"
 
 #include <cstring>
 #include <functional>
@@ -7,9 +7,9 @@
 #include <utility>
 #include <vector>
 
+#include "tests/gpu/null/nccl/reduction.hpp"
 #include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
-#include "tests/gpu/null/reduction.hpp"
 
 namespace null_gpu {
 namespace {

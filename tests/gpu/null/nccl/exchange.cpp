@@ -1,4 +1,4 @@
-#include "tests/gpu/null/exchange.hpp"
+#include "tests/gpu/null/nccl/exchange.hpp"
 
 #include <sys/socket.h>
 #include <sys/uio.h>

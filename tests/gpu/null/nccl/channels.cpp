@@ -1,4 +1,4 @@
-#include "tests/gpu/null/channels.hpp"
+#include "tests/gpu/null/nccl/channels.hpp"
 
 #include <algorithm>
 #include <map>

@@ -6,7 +6,7 @@
 #include <cstddef>
 #include <memory>
 
-#include "tests/gpu/null/exchange.hpp"
+#include "tests/gpu/null/nccl/exchange.hpp"
 
 namespace null_gpu {
 

@@ -10,13 +10,13 @@
 #include <string>
 #include <system_error>
 
-#include "tests/gpu/null/channels.hpp"
 #include "tests/gpu/null/graphs.hpp"
 #include "tests/gpu/null/memory.hpp"
-#include "tests/gpu/null/messages.hpp"
+#include "tests/gpu/null/nccl/channels.hpp"
+#include "tests/gpu/null/nccl/messages.hpp"
+#include "tests/gpu/null/nccl/reduction.hpp"
 #include "tests/gpu/null/queue.hpp"
 #include "tests/gpu/null/record.hpp"
-#include "tests/gpu/null/reduction.hpp"
 
 namespace null_gpu {
 namespace {
