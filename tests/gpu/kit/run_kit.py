@@ -12,7 +12,6 @@ import contextlib
 import importlib.util
 import io
 import json
-import os
 import pathlib
 import shutil
 import socket
@@ -21,12 +20,11 @@ import subprocess
 import sys
 import time
 
-from programs import MODELS, NORMS, PARITY, Failed, Kit, differences, last_line
+from programs import EMULATED, MODELS, NORMS, PARITY, PATIENCE, Failed, Kit, differences, last_line
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
 
-EMULATED = "NULL_GPU_COMPUTES" in os.environ  # tests/gpu/null: a CPU computes, some seconds a step
 TINY = {"train.steps": 3 if EMULATED else 12, "train.micro_batch": 4, "train.global_batch": 8, "train.dtype": "fp32"}
 LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
 SPEED = {  # run: model, settings
@@ -139,7 +137,7 @@ def free_port():
 
 def ranks_on_one_card(kit, run, model, settings, count=2):
     """NCCL refuses ranks on one card of one host, so each says that it is a host of its own."""
-    config = kit.config(run, model, TINY | settings | {"launch.timeout": 60})
+    config = kit.config(run, model, TINY | settings | {"launch.timeout": 60 * PATIENCE})
     port, ranks, logs = free_port(), [], [kit.work / f"{run}-{rank}.txt" for rank in range(count)]
     with contextlib.ExitStack() as files:
         for rank, log in enumerate(logs):
@@ -150,7 +148,7 @@ def ranks_on_one_card(kit, run, model, settings, count=2):
                                           env=kit.env | {key: str(value) for key, value in env.items()},
                                           stdout=files.enter_context(log.open("w")), stderr=subprocess.STDOUT))
         try:
-            codes = [rank.wait(timeout=180) for rank in ranks]
+            codes = [rank.wait(timeout=180 * PATIENCE) for rank in ranks]
         except subprocess.TimeoutExpired:
             codes = ["no end within 180 s"]
         finally:
