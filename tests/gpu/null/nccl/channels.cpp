@@ -69,7 +69,9 @@ void begin_group() { ++open_of_thread().depth; }
 
 void end_group() {
   Open& open = open_of_thread();
-  if (open.depth > 0 && --open.depth == 0) close(open);
+  if (open.depth == 0) return;
+  --open.depth;
+  if (open.depth == 0) close(open);
 }
 
 void note_message(const Channel& channel, const char* kind, int peer, std::size_t bytes) {

@@ -174,7 +174,9 @@ void begin_task_group() { ++group_of_thread().depth; }
 
 void end_task_group() {
   Group& group = group_of_thread();
-  if (group.depth > 0 && --group.depth == 0) enqueue_all(group);
+  if (group.depth == 0) return;
+  --group.depth;
+  if (group.depth == 0) enqueue_all(group);
 }
 
 void post(const End& end, const Operation& operation, const void* stream) {

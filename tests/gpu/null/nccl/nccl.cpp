@@ -147,7 +147,8 @@ ncclResult_t ncclCommDestroy(ncclComm_t comm) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  if (comm != nullptr && of(comm).exchange) of(comm).exchange->abort();
+  if (comm == nullptr) return ncclSuccess;  // as NCCL does
+  if (of(comm).exchange) of(comm).exchange->abort();
   return ncclCommDestroy(comm);
 }
 ncclResult_t ncclCommFinalize(ncclComm_t) { return ncclSuccess; }
