@@ -13,9 +13,10 @@ using null_gpu::DeviceMemory;
 using null_gpu::Stream;
 
 class Emulation : public null_gpu::ComputingGpu {
- protected:
+ public:
   ~Emulation() override { order("early"); }
 
+ protected:
   // The order of threads; the schedule of streams stays.
   static void order(const char* text) { ::setenv("NULL_GPU_COMPUTES", text, 1); }
 

@@ -1,6 +1,15 @@
-#include <sanitizer/common_interface_defs.h>
+#include <cstddef>
 
 #include "tests/gpu/emulated/fiber_switch.hpp"
+
+// From <sanitizer/common_interface_defs.h>, which Clang does not find where only GCC's exists.
+extern "C" {
+// NOLINTBEGIN(bugprone-reserved-identifier)
+void __sanitizer_start_switch_fiber(void** fake_stack, const void* bottom, std::size_t size);
+void __sanitizer_finish_switch_fiber(void* fake_stack, const void** old_bottom,
+                                     std::size_t* old_size);
+// NOLINTEND(bugprone-reserved-identifier)
+}
 
 namespace emulated_gpu {
 

@@ -15,12 +15,14 @@ namespace null_gpu {
 inline const int computing = ::setenv("NULL_GPU_COMPUTES", "early", 1);
 
 class ComputingGpu : public NullGpu {
- protected:
-  ComputingGpu() { EXPECT_EQ(computing, 0); }
+ public:
   ~ComputingGpu() override {
     EXPECT_EQ(cudaDeviceSynchronize(), cudaSuccess);
     set_schedule("early");
   }
+
+ protected:
+  ComputingGpu() { EXPECT_EQ(computing, 0); }
 };
 
 inline int* at(const DeviceMemory& memory) { return reinterpret_cast<int*>(memory.get()); }

@@ -132,9 +132,11 @@ void expect_product(const Sample& a, const Sample& b, const Sample& d, const Siz
 }
 
 class Products : public ComputingGpu {
+ public:
+  ~Products() override { EXPECT_EQ(cublasDestroy(handle_), CUBLAS_STATUS_SUCCESS); }
+
  protected:
   Products() { EXPECT_EQ(cublasCreate(&handle_), CUBLAS_STATUS_SUCCESS); }
-  ~Products() override { EXPECT_EQ(cublasDestroy(handle_), CUBLAS_STATUS_SUCCESS); }
   cublasHandle_t handle_ = nullptr;
 };
 
@@ -177,13 +179,11 @@ TEST_F(Products, TakeFactorsFromTheDeviceWhenTheyRun) {
   const Sample a(CUDA_R_32F, false, s.m, s.k, 1, number), b(CUDA_R_32F, true, s.k, s.n, 1, number);
   const Sample d(CUDA_R_32F, false, s.m, s.n, 1, number);
   const DeviceMemory memory(64);
-  auto* const factors = static_cast<float*>(static_cast<void*>(memory.get()));
+  auto* const factors = reinterpret_cast<float*>(memory.get());
   factors[0] = 3;
   factors[1] = 2;
   cublasSetPointerMode(handle_, CUBLAS_POINTER_MODE_DEVICE);
-  const auto floats = [](const Sample& x) {
-    return static_cast<float*>(static_cast<void*>(x.at(0)));
-  };
+  const auto floats = [](const Sample& x) { return reinterpret_cast<float*>(x.at(0)); };
   EXPECT_EQ(cublasSgemm(handle_, a.operation(), b.operation(), s.m, s.n, s.k, factors, floats(a),
                         a.ld(), floats(b), b.ld(), factors + 1, floats(d), d.ld()),
             CUBLAS_STATUS_SUCCESS);
@@ -198,9 +198,7 @@ TEST_F(Products, OfAMatrixAndAVectorTakeSteps) {
     const Sample x(CUDA_R_32F, false, kStepX * in, 1, 1, number);
     const Sample y(CUDA_R_32F, false, kStepY * out, 1, 1, number);
     const float alpha = 2, beta = 1;
-    const auto floats = [](const Sample& s) {
-      return static_cast<float*>(static_cast<void*>(s.at(0)));
-    };
+    const auto floats = [](const Sample& s) { return reinterpret_cast<float*>(s.at(0)); };
     ASSERT_EQ(cublasSgemv(handle_, turned ? CUBLAS_OP_T : CUBLAS_OP_N, kRows, kColumns, &alpha,
                           floats(a), a.ld(), floats(x), kStepX, &beta, floats(y), kStepY),
               CUBLAS_STATUS_SUCCESS);
