@@ -41,3 +41,11 @@ def covering(settings, is_valid, strength=2, seed=1):
         missing -= _meetings(best, strength)
         chosen.append(best)
     return chosen
+
+
+def grid_checks(grids, is_valid, meet, check):
+    """(name, function without arguments) of each combination of {grid: settings} such that any `meet` values meet."""
+    for grid, settings in grids.items():
+        for number, combination in enumerate(covering(settings, is_valid, meet)):
+            text = " ".join(str(value) for value in combination.values())
+            yield f"{grid} {number}: {text}", lambda n=f"{grid}-{number}", c=combination: check(n, c)

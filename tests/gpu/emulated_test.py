@@ -7,16 +7,13 @@ Usage: emulated_test.py [--all] [--sluice PROGRAM] [--libraries FOLDER] [--jobs 
 Without --all each value of each setting has a run, with it any two meet.  Exit codes: 0; 1 where a run is not as it should be;
 77 where the null GPU or its module is not built.
 """
-import argparse
-import concurrent.futures
 import json
 import pathlib
 import sys
-import tempfile
 import threading
 
 import training
-from covering import covering
+from covering import grid_checks
 from emulated_bits import BIT_CHECKS, WAIT_CHECKS
 from runs_test import PIPELINES, SETTINGS, is_valid, settings_of
 from small_runs import MESHES, MODELS, SEQUENCE, STAGES, STEPS, problems
@@ -166,38 +163,12 @@ def named_checks(place, everything):
               ("commands of two stages", lambda: check_commands(oracles, "commands-2", 2, STAGES | {"train.global_batch": 4}))]
     for name, model, settings in others(place):
         checks.append((name, lambda n=name, m=model, s=settings: check_other(oracles, n, m, s)))
-    for grid, settings, more in (("grid", SETTINGS, MORE | FLASH), ("pipeline", PIPELINES, MORE)):
-        for number, combination in enumerate(covering(settings | more, is_valid, 2 if everything else 1)):
-            text = " ".join(str(value) for value in combination.values())
-            checks.append((f"{grid} {number}: {text}",
-                           lambda n=f"{grid}-{number}", c=combination: check_combination(oracles, n, c)))
+    checks += grid_checks({"grid": SETTINGS | MORE | FLASH, "pipeline": PIPELINES | MORE}, is_valid, 2 if everything else 1,
+                          lambda name, combination: check_combination(oracles, name, combination))
     for name, check in BIT_CHECKS + WAIT_CHECKS:
         checks.append((name, lambda c=check: c(place, everything)))
     return checks
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    training.add_arguments(parser)
-    parser.add_argument("--all", action="store_true", help="any two settings meet")
-    parser.add_argument("--only", default="", help="checks whose name has this in it")
-    args = training.parse(parser)
-    try:
-        training.null_gpu.environment(args.libraries, computes="early")
-    except FileNotFoundError as error:
-        print(f"skipped: {error}")
-        return 77
-    bad = 0
-    with tempfile.TemporaryDirectory(prefix="sluice-emulated-gpu-") as folder:
-        place = training.Place(args, folder)
-        checks = [check for check in named_checks(place, args.all) if args.only in check[0]]
-        with concurrent.futures.ThreadPoolExecutor(args.jobs) as workers:
-            for (name, _), (found, note) in zip(checks, workers.map(lambda check: check[1](), checks)):
-                print(f"{'FAILED' if found else 'ok':6s} {name}" + f" ({note})" * bool(note), *found, sep="\n       " if found else "", flush=True)
-                bad += bool(found)
-    print(f"{len(checks) - bad} of {len(checks)} as they should be")
-    return 1 if bad or not checks else 0
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(training.main(__doc__, "any two settings meet", named_checks, computes="early"))

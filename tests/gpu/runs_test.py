@@ -7,13 +7,10 @@ Usage: runs_test.py [--all] [--sluice PROGRAM] [--libraries FOLDER] [--jobs N] [
 Without --all any two values of different settings meet in a run, with it any three.  Exit codes: 0; 1 where a run is not as
 it should be; 77 where there is no null GPU.
 """
-import argparse
-import concurrent.futures
 import sys
-import tempfile
 
 import training
-from covering import covering
+from covering import grid_checks
 from small_runs import MESHES, MODELS, PIPELINE_MESHES, SEQUENCE, STAGES, STEPS, TENSOR, problems
 from work_checks import WORK_CHECKS, with_and_without_graphs
 
@@ -286,37 +283,16 @@ def check_failure(place, name, failure):
 
 
 def named_checks(place, everything):
-    """(name, function without arguments) of each check."""
+    """(name, function without arguments) of each check; the function returns what is wrong, and a note."""
     checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in COMMANDS + (LONG if everything else ())]
     for name, refusal in REFUSALS.items():
         checks.append((f"refused {name}", lambda n=name, r=refusal: check_refusal(place, n, r)))
     for name, failure in FAILURES.items():
         checks.append((f"failed {name}", lambda n=name, f=failure: check_failure(place, n, f)))
-    for grid, settings in (("grid", SETTINGS), ("pipeline", PIPELINES)):
-        for number, combination in enumerate(covering(settings, is_valid, 3 if everything else 2)):
-            text = " ".join(str(value) for value in combination.values())
-            checks.append((f"{grid} {number}: {text}",
-                           lambda n=f"{grid}-{number}", c=combination: check_combination(place, n, c)))
-    return checks
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
-    training.add_arguments(parser)
-    parser.add_argument("--all", action="store_true", help="any three settings meet, not any two")
-    parser.add_argument("--only", default="", help="checks whose name has this in it")
-    args = training.parse(parser)
-    bad = 0
-    with tempfile.TemporaryDirectory(prefix="sluice-null-gpu-") as folder:
-        place = training.Place(args, folder)
-        checks = [check for check in named_checks(place, args.all) if args.only in check[0]]
-        with concurrent.futures.ThreadPoolExecutor(args.jobs) as workers:
-            for (name, _), found in zip(checks, workers.map(lambda check: check[1](), checks)):
-                print(f"{'FAILED' if found else 'ok':6s} {name}", *found, sep="\n       " if found else "", flush=True)
-                bad += bool(found)
-    print(f"{len(checks) - bad} of {len(checks)} as they should be")
-    return 1 if bad or not checks else 0
+    checks += grid_checks({"grid": SETTINGS, "pipeline": PIPELINES}, is_valid, 3 if everything else 2,
+                          lambda name, combination: check_combination(place, name, combination))
+    return [(name, lambda c=check: (c(), "")) for name, check in checks]
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(training.main(__doc__, "any three settings meet, not any two", named_checks))

@@ -1,4 +1,6 @@
 """Short trainings on the null GPU: a configuration, the program's answer, and what the card saw."""
+import argparse
+import concurrent.futures
 import dataclasses
 import json
 import os
@@ -7,6 +9,7 @@ import random
 import shutil
 import subprocess
 import sys
+import tempfile
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "null"))
 import null_gpu  # noqa: E402
@@ -26,6 +29,31 @@ def add_arguments(parser):
     parser.add_argument("--libraries", type=absolute, default=null_gpu.LIBRARIES,
                         help="the folder of the null GPU's libraries")
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="runs at a time")
+
+
+def main(description, everything, named_checks, computes=None):
+    """A test of checks that are found by name; its exit code.  named_checks(place, --all) yields (name, function without arguments),
+    whose function returns what is wrong and a note; `everything` says what --all adds.  With `computes` it needs the emulated GPU."""
+    parser = argparse.ArgumentParser(description=description.split("\n", maxsplit=1)[0])
+    add_arguments(parser)
+    parser.add_argument("--all", action="store_true", help=everything)
+    parser.add_argument("--only", default="", help="checks whose name has this in it")
+    args = parse(parser)
+    if computes:
+        try:
+            null_gpu.environment(args.libraries, computes=computes)
+        except FileNotFoundError as error:
+            print(f"skipped: {error}")
+            return 77
+    bad = 0
+    with tempfile.TemporaryDirectory(prefix="sluice-null-gpu-") as folder:
+        checks = [check for check in named_checks(Place(args, folder), args.all) if args.only in check[0]]
+        with concurrent.futures.ThreadPoolExecutor(args.jobs) as workers:
+            for (name, _), (found, note) in zip(checks, workers.map(lambda check: check[1](), checks)):
+                print(f"{'FAILED' if found else 'ok':6s} {name}" + f" ({note})" * bool(note), *found, sep="\n       " if found else "", flush=True)
+                bad += bool(found)
+    print(f"{len(checks) - bad} of {len(checks)} as they should be")
+    return 1 if bad or not checks else 0
 
 
 def parse(parser):
