@@ -27,28 +27,11 @@ Logs& logs() {
 }
 
 // The group that a thread has open, by communicator.
-struct Open {
-  int depth = 0;
-  std::map<std::string, std::pair<Channel, std::string>> messages;
-};
+using Open = std::map<std::string, std::pair<Channel, std::string>>;
 
 Open& open_of_thread() {
   thread_local Open open;
   return open;
-}
-
-void close(Open& open) {
-  Logs& all = logs();
-  const std::lock_guard lock(all.mutex);
-  for (auto& [id, of_channel] : open.messages) {
-    auto& [channel, text] = of_channel;
-    Log& log = all.of_channel[id];
-    log.channel = channel;
-    const auto found = std::find(log.groups.begin(), log.groups.end(), text);
-    log.order.push_back(static_cast<std::size_t>(found - log.groups.begin()));
-    if (found == log.groups.end()) log.groups.push_back(std::move(text));
-  }
-  open.messages.clear();
 }
 
 template <typename Items, typename Write>
@@ -65,22 +48,26 @@ void write_list(std::ostream& out, const Items& items, const Write& write) {
 
 }  // namespace
 
-void begin_group() { ++open_of_thread().depth; }
-
-void end_group() {
-  Open& open = open_of_thread();
-  if (open.depth == 0) return;
-  --open.depth;
-  if (open.depth == 0) close(open);
-}
-
 void note_message(const Channel& channel, const char* kind, int peer, std::size_t bytes) {
-  Open& open = open_of_thread();
-  auto& [copy, text] = open.messages[channel.id];
+  auto& [copy, text] = open_of_thread()[channel.id];
   copy = channel;
   if (!text.empty()) text += "; ";
   text += std::string(kind) + " " + std::to_string(peer) + " " + std::to_string(bytes);
-  if (open.depth == 0) close(open);
+}
+
+void note_group() {
+  Open& open = open_of_thread();
+  Logs& all = logs();
+  const std::lock_guard lock(all.mutex);
+  for (auto& [id, of_channel] : open) {
+    auto& [channel, text] = of_channel;
+    Log& log = all.of_channel[id];
+    log.channel = channel;
+    const auto found = std::find(log.groups.begin(), log.groups.end(), text);
+    log.order.push_back(static_cast<std::size_t>(found - log.groups.begin()));
+    if (found == log.groups.end()) log.groups.push_back(std::move(text));
+  }
+  open.clear();
 }
 
 void write_channels(std::ostream& out) {

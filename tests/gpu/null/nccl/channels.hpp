@@ -15,11 +15,10 @@ struct Channel {
   int rank = 0, size = 1;
 };
 
-// Groups of the calling thread; a message outside a group is a group of its own.
-void begin_group();
-void end_group();
 // `peer`: a rank of the communicator; -1: a collective operation of all its ranks.
 void note_message(const Channel& channel, const char* kind, int peer, std::size_t bytes);
+// The messages of the calling thread since the last call are a group.
+void note_group();
 
 // "channels" of the report: for each communicator its groups, and their order as indices.
 void write_channels(std::ostream& out);

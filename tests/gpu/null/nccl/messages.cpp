@@ -145,21 +145,11 @@ class Posting {
 };
 
 // The group that a thread has open: a task for each communicator and stream.
-struct Group {
-  int depth = 0;
-  std::map<std::pair<const void*, const Exchange*>, std::shared_ptr<Transfer>> transfers;
-};
+using Group = std::map<std::pair<const void*, const Exchange*>, std::shared_ptr<Transfer>>;
 
 Group& group_of_thread() {
   thread_local Group group;
   return group;
-}
-
-void enqueue_all(Group& group) {
-  for (auto& [key, transfer] : group.transfers) {
-    enqueue(key.first, [transfer = transfer] { return transfer->progress(); });
-  }
-  group.transfers.clear();
 }
 
 }  // namespace
@@ -170,21 +160,18 @@ const char* name_of(Kind kind) {
   return kNames[static_cast<int>(kind)];
 }
 
-void begin_task_group() { ++group_of_thread().depth; }
-
-void end_task_group() {
-  Group& group = group_of_thread();
-  if (group.depth == 0) return;
-  --group.depth;
-  if (group.depth == 0) enqueue_all(group);
-}
-
 void post(const End& end, const Operation& operation, const void* stream) {
-  Group& group = group_of_thread();
-  auto& transfer = group.transfers[{stream, end.exchange.get()}];
+  auto& transfer = group_of_thread()[{stream, end.exchange.get()}];
   if (!transfer) transfer = std::make_shared<Transfer>(end.exchange);
   Posting(*transfer, end, operation).post();
-  if (group.depth == 0) enqueue_all(group);
+}
+
+void enqueue_group() {
+  Group& group = group_of_thread();
+  for (auto& [key, transfer] : group) {
+    enqueue(key.first, [transfer = transfer] { return transfer->progress(); });
+  }
+  group.clear();
 }
 
 }  // namespace null_gpu

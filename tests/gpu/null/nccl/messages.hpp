@@ -32,11 +32,10 @@ struct End {
   int rank = 0, size = 1;
 };
 
-// Groups of the calling thread. The operations of a group on one communicator and stream are one
-// task: its messages move together, in any order.
-void begin_task_group();
-void end_task_group();
-// Adds the operation to the thread's group, or enqueues it.
+// Adds the operation to the calling thread's group.
 void post(const End& end, const Operation& operation, const void* stream);
+// Enqueues the thread's group. Its operations on one communicator and stream are one task: the
+// messages move together, in any order.
+void enqueue_group();
 
 }  // namespace null_gpu

@@ -67,6 +67,19 @@ Range output_of(const Operation& operation, const Channel& channel) {
   return {operation.out, all ? static_cast<std::size_t>(channel.size) * bytes : bytes};
 }
 
+// Of the calling thread; groups nest. A call outside a group is a group of its own.
+thread_local int group_depth = 0;
+
+void begin_group() { ++group_depth; }
+
+void end_group() {
+  if (group_depth == 0) return;
+  --group_depth;
+  if (group_depth > 0) return;
+  note_group();
+  enqueue_group();
+}
+
 bool reduces(Kind kind) {
   return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
 }
@@ -94,8 +107,10 @@ ncclResult_t passed(const Operation& operation, ncclComm_t comm, cudaStream_t st
   const bool is_message = operation.kind == Kind::kSend || operation.kind == Kind::kReceive;
   count_work(Work::kMessage, stream);
   count_message(kind.c_str(), bytes);
+  begin_group();
   note_message(channel, kind.c_str(), is_message ? operation.peer : -1, bytes);
   if (exchange) post({exchange, channel.rank, channel.size}, operation, stream);
+  end_group();
   return ncclSuccess;
 }
 
@@ -166,12 +181,10 @@ ncclResult_t ncclCommUserRank(ncclComm_t comm, int* rank) {
 }
 ncclResult_t ncclGroupStart() {
   begin_group();
-  begin_task_group();
   return ncclSuccess;
 }
 ncclResult_t ncclGroupEnd() {
   end_group();
-  end_task_group();
   return ncclSuccess;
 }
 
