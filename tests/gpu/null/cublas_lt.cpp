@@ -33,8 +33,6 @@ struct Operation {
 Layout& of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Layout*>(layout); }
 Operation& of(cublasLtMatmulDesc_t operation) { return *reinterpret_cast<Operation*>(operation); }
 
-bool is_fp8(int type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
-
 struct Call {
   const Operation& operation;
   const Layout &a, &b, &c, &d;
@@ -64,8 +62,7 @@ const char* broken_rule(const Call& call) {
 }
 
 std::size_t bytes_of(const Layout& x) {
-  const std::int64_t elem = is_fp8(x.type) ? 1 : x.type == CUDA_R_32F ? 4 : 2;
-  return static_cast<std::size_t>(((x.columns - 1) * x.stride + x.rows) * elem);
+  return static_cast<std::size_t>(((x.columns - 1) * x.stride + x.rows) * bytes_of_type(x.type));
 }
 
 bool on_device(const void* address, std::size_t bytes) {

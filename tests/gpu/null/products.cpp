@@ -10,28 +10,12 @@
 #include <string>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "tests/gpu/null/memory.hpp"
 #include "tests/gpu/null/queue.hpp"
 
 namespace null_gpu {
 namespace {
-
-bool is_fp8(int type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
-
-// Bytes of an element; 0 of a type that no product here takes.
-std::int64_t bytes_of(int type) {
-  switch (type) {
-    case CUDA_R_64F:
-      return 8;
-    case CUDA_R_32F:
-      return 4;
-    case CUDA_R_16F:
-    case CUDA_R_16BF:
-      return 2;
-    default:
-      return is_fp8(type) ? 1 : 0;
-  }
-}
 
 template <typename T>
 T load(const void* from) {
@@ -76,7 +60,7 @@ std::int64_t width(const Matrix& x) { return x.turned ? x.rows : x.columns; }
 bool is_on_device(const Matrix& x, std::int64_t batch) {
   if (x.rows == 0 || x.columns == 0 || batch == 0) return true;
   const std::int64_t elems = (batch - 1) * x.batch_stride + (x.columns - 1) * x.stride + x.rows;
-  return is_device_range(x.data, static_cast<std::size_t>(elems * bytes_of(x.type)));
+  return is_device_range(x.data, static_cast<std::size_t>(elems * bytes_of_type(x.type)));
 }
 
 bool is_read(const Factor& factor) { return factor.on_device != nullptr || factor.value != 0; }
@@ -86,8 +70,8 @@ bool types_fit(const MatrixProduct& p) {
   const int in = p.a.type, out = p.d.type;
   if (p.c.type != out) return false;
   if (is_fp8(in)) return is_fp8(p.b.type) && (out == CUDA_R_32F || out == CUDA_R_16BF);
-  if (bytes_of(in) == 0 || p.b.type != in) return false;
-  return out == in || (out == CUDA_R_32F && bytes_of(in) == 2);
+  if (bytes_of_type(in) == 0 || p.b.type != in) return false;
+  return out == in || (out == CUDA_R_32F && bytes_of_type(in) == 2);
 }
 
 bool is_whole(const Matrix& x) {
@@ -104,7 +88,8 @@ const char* broken_rule(const MatrixProduct& p) {
   }
   for (const Matrix* x : {&p.a, &p.b, &p.c, &p.d}) {
     if (!is_whole(*x)) return "has a leading dimension below the matrix's rows";
-    if (reinterpret_cast<std::uintptr_t>(x->data) % static_cast<unsigned>(bytes_of(x->type)) != 0) {
+    if (reinterpret_cast<std::uintptr_t>(x->data) % static_cast<unsigned>(bytes_of_type(x->type)) !=
+        0) {
       return "takes a matrix at an address that its elements cannot have";
     }
   }
@@ -117,7 +102,7 @@ const char* broken_rule(const MatrixProduct& p) {
       return "takes a factor that is not on the device";
     }
   }
-  const auto bias_bytes = static_cast<std::size_t>(p.d.rows * bytes_of(p.bias_type));
+  const auto bias_bytes = static_cast<std::size_t>(p.d.rows * bytes_of_type(p.bias_type));
   if (p.bias != nullptr && !is_device_range(p.bias, bias_bytes)) {
     return "takes a bias that is not on the device";
   }
@@ -129,10 +114,6 @@ const char* broken_rule(const MatrixProduct& p) {
 // Rows of a tile and its columns: what registers hold.
 constexpr std::int64_t kRows = 16, kColumns = 4, kLanes = 8;
 using Lanes = float __attribute__((vector_size(kLanes * sizeof(float))));
-
-std::int64_t up_to(std::int64_t n, std::int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
 
 // A tile's sums over k, which is in order: an element's bits do not depend on the tile.
 // a: [k, kRows], b: [k, kColumns], to: [kColumns, kRows].
@@ -153,7 +134,7 @@ void add_tile(std::int64_t k, const float* a, const float* b, float* to) {
 
 const char* address(const Matrix& x, std::int64_t batch, std::int64_t row, std::int64_t column) {
   return static_cast<const char*>(x.data) +
-         (batch * x.batch_stride + column * x.stride + row) * bytes_of(x.type);
+         (batch * x.batch_stride + column * x.stride + row) * bytes_of_type(x.type);
 }
 
 // The lines of a factor (rows of A, columns of B) in groups of `group`, as [lines / group, k,
@@ -162,10 +143,10 @@ std::vector<float> packed(const Matrix& x, std::int64_t batch, bool lines_are_ro
                           std::int64_t group) {
   const bool by_row = lines_are_rows != x.turned;  // a line of the product is a row of memory
   const std::int64_t lines = by_row ? x.rows : x.columns, k = by_row ? x.columns : x.rows;
-  std::vector<float> all(static_cast<std::size_t>(up_to(lines, group) * k));
+  std::vector<float> all(static_cast<std::size_t>(sluice::round_up(lines, group) * k));
   for (std::int64_t column = 0; column < x.columns; ++column) {
     const char* from = address(x, batch, 0, column);
-    for (std::int64_t row = 0; row < x.rows; ++row, from += bytes_of(x.type)) {
+    for (std::int64_t row = 0; row < x.rows; ++row, from += bytes_of_type(x.type)) {
       const std::int64_t line = by_row ? row : column, i = by_row ? column : row;
       const std::int64_t at = (line / group * k + i) * group + line % group;
       all[static_cast<std::size_t>(at)] = static_cast<float>(element(from, x.type));
@@ -193,7 +174,7 @@ struct Ending {
     if (beta != 0) value += beta * element(address(p.c, batch, row, column), p.c.type);
     if (p.bias != nullptr) {
       const char* const bias = static_cast<const char*>(p.bias);
-      value += element(bias + row * bytes_of(p.bias_type), p.bias_type);
+      value += element(bias + row * bytes_of_type(p.bias_type), p.bias_type);
     }
     put(const_cast<char*>(address(p.d, batch, row, column)), p.d.type, value);
   }

@@ -198,22 +198,6 @@ bool only_manages(std::string_view name) {
   });
 }
 
-// 0 for types that no tensor core multiplies.
-std::int64_t bytes_of_type(int type) {
-  switch (type) {
-    case CUDA_R_32F:
-      return 4;
-    case CUDA_R_16F:
-    case CUDA_R_16BF:
-      return 2;
-    case CUDA_R_8F_E4M3:
-    case CUDA_R_8F_E5M2:
-      return 1;
-    default:
-      return 0;
-  }
-}
-
 }  // namespace
 
 void count_work(Work work, const void* stream) {
@@ -231,11 +215,28 @@ void count_launch(const std::string& kernel, const void* stream) {
   });
 }
 
+bool is_fp8(int type) { return type == CUDA_R_8F_E4M3 || type == CUDA_R_8F_E5M2; }
+
+std::int64_t bytes_of_type(int type) {
+  switch (type) {
+    case CUDA_R_64F:
+      return 8;
+    case CUDA_R_32F:
+      return 4;
+    case CUDA_R_16F:
+    case CUDA_R_16BF:
+      return 2;
+    default:
+      return is_fp8(type) ? 1 : 0;
+  }
+}
+
 // A vector has no leading dimension.
 bool is_aligned(const Product& p) {
   constexpr std::int64_t kNeeded = 16;
   const std::int64_t in = bytes_of_type(p.type_in), out = bytes_of_type(p.type_out);
-  if (in == 0 || out == 0) return true;
+  constexpr std::int64_t kMost = 4;  // of a type that needs it
+  if (in == 0 || out == 0 || in > kMost || out > kMost) return true;
   const auto whole = [](std::int64_t bytes) { return bytes % kNeeded == 0; };
   const auto address = [&](const void* at) {
     return whole(static_cast<std::int64_t>(reinterpret_cast<std::uintptr_t>(at)));

@@ -64,6 +64,10 @@ void note_pinned_bytes(std::size_t used);
 // the process used the GPU.
 void write_report();
 
+// Of an element of a cudaDataType_t; 0 of a type that no product here takes.
+[[nodiscard]] std::int64_t bytes_of_type(int type);
+[[nodiscard]] bool is_fp8(int type);
+
 // Bytes of the alignment that a tensor core's product needs: 16.
 [[nodiscard]] bool is_aligned(const Product& product);
 
