@@ -1,6 +1,5 @@
 // The CUDA runtime of a null GPU that computes: copies, graphs, host functions and kernels are work
 // of their streams.
-#include <array>
 #include <stdexcept>
 #include <vector>
 
@@ -185,9 +184,7 @@ TEST_F(ComputingGpu, HostFunctionsRunInOrder) {
 
 TEST_F(ComputingGpu, OnlyComputedKernelsCompute) {
   static const char kernel = 0;
-  std::array<char, 16> name{"_Z7missingPf"};
-  __cudaRegisterFunction(nullptr, &kernel, name.data(), name.data(), 0, nullptr, nullptr, nullptr,
-                         nullptr, nullptr);
+  register_kernel(&kernel, "_Z7missingPf");
   const Stream stream;
   bool ran = false;
   const auto run = [&] { return ran = true; };

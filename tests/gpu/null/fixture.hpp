@@ -25,6 +25,12 @@ using testing::HasSubstr;
 
 inline constexpr std::size_t kBytes = 1 << 20;
 
+// As nvcc's code registers a kernel. `name` is mangled.
+inline void register_kernel(const char* function, std::string name) {
+  __cudaRegisterFunction(nullptr, function, name.data(), name.data(), 0, nullptr, nullptr, nullptr,
+                         nullptr, nullptr);
+}
+
 class NullGpu : public testing::Test {
  public:
   ~NullGpu() override {

@@ -49,9 +49,7 @@ TEST_F(NullGpu, PageableCopiesAreToldFromRegistered) {
 
 TEST_F(NullGpu, CopiesBehindWorkAreToldFromThoseThatFollowAWait) {
   static const char kernel = 0;
-  std::array<char, 16> name{"_Z7aheadv"};
-  __cudaRegisterFunction(nullptr, &kernel, name.data(), name.data(), 0, nullptr, nullptr, nullptr,
-                         nullptr, nullptr);
+  register_kernel(&kernel, "_Z7aheadv");
   const DeviceMemory memory;
   const Stream busy, idle;
   void* host = nullptr;
@@ -135,9 +133,7 @@ TEST_F(NullGpu, TheHostMustNotTouchDeviceMemory) {
 
 TEST_F(NullGpu, LaunchesAreCountedByKernel) {
   static const char kernel = 0;
-  std::array<char, 14> name{"_Z6kernelPfi"};
-  __cudaRegisterFunction(nullptr, &kernel, name.data(), name.data(), 0, nullptr, nullptr, nullptr,
-                         nullptr, nullptr);
+  register_kernel(&kernel, "_Z6kernelPfi");
   cudaStream_t stream = nullptr;
   ASSERT_EQ(cudaStreamCreateWithPriority(&stream, 0, 0), cudaSuccess);
   EXPECT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, stream), cudaSuccess);
