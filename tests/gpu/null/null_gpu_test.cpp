@@ -180,12 +180,18 @@ TEST_F(NullGpu, ProductsAreCheckedForAlignment) {
 
 // An operation on one tensor, by the calls of cudnn-frontend.
 TEST_F(NullGpu, CudnnChecksItsTensorsAndCountsALaunch) {
-  std::array<cudnnBackendDescriptor_t, 7> made{};
-  auto& [tensor, operation, graph, heuristic, config, plan, pack] = made;
-  for (auto& each : made) cudnnBackendCreateDescriptor(CUDNN_BACKEND_ENGINECFG_DESCRIPTOR, &each);
-  cudnnBackendCreateDescriptor(CUDNN_BACKEND_TENSOR_DESCRIPTOR, &tensor);
+  const auto made = [](cudnnBackendDescriptorType_t type = CUDNN_BACKEND_ENGINECFG_DESCRIPTOR) {
+    cudnnBackendDescriptor_t descriptor = nullptr;
+    cudnnBackendCreateDescriptor(type, &descriptor);
+    return descriptor;
+  };
+  const cudnnBackendDescriptor_t tensor = made(CUDNN_BACKEND_TENSOR_DESCRIPTOR), operation = made(),
+                                 graph = made();
+  const cudnnBackendDescriptor_t heuristic = made(), plan = made(), pack = made();
+  cudnnBackendDescriptor_t config = made();
   const auto set = [](auto to, auto name, auto type, const auto& value) {
-    EXPECT_EQ(cudnnBackendSetAttribute(to, name, type, 1, &value), CUDNN_STATUS_SUCCESS);
+    EXPECT_EQ(cudnnBackendSetAttribute(to, name, type, 1, static_cast<const void*>(&value)),
+              CUDNN_STATUS_SUCCESS);
   };
   const std::int64_t id = 5, elems = 16;
   set(tensor, CUDNN_ATTR_TENSOR_UNIQUE_ID, CUDNN_TYPE_INT64, id);
@@ -195,7 +201,8 @@ TEST_F(NullGpu, CudnnChecksItsTensorsAndCountsALaunch) {
   set(operation, CUDNN_ATTR_OPERATION_MATMUL_ADESC, kPart, tensor);
   set(graph, CUDNN_ATTR_OPERATIONGRAPH_OPS, kPart, operation);
   set(heuristic, CUDNN_ATTR_ENGINEHEUR_OPERATION_GRAPH, kPart, graph);
-  cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, kPart, 1, nullptr, &config);
+  cudnnBackendGetAttribute(heuristic, CUDNN_ATTR_ENGINEHEUR_RESULTS, kPart, 1, nullptr,
+                           static_cast<void*>(&config));
   set(plan, CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG, kPart, config);
   set(pack, CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, CUDNN_TYPE_INT64, id);
   cudnnHandle_t handle = nullptr;
@@ -218,7 +225,8 @@ TEST_F(NullGpu, MessagesAreCheckedForPlaceAndPeer) {
   ASSERT_EQ(ncclCommInitRank(&comm, 2, {}, 0), ncclSuccess);
   EXPECT_EQ(ncclSend(memory.get(), 16, ncclBfloat16, 1, comm, nullptr), ncclSuccess);
   EXPECT_EQ(grown("/messages/send/bytes"), 32);
-  EXPECT_EQ(ncclSend(&comm, 1, ncclInt8, 1, comm, nullptr), ncclInvalidArgument);
+  EXPECT_EQ(ncclSend(static_cast<const void*>(&comm), 1, ncclInt8, 1, comm, nullptr),
+            ncclInvalidArgument);
   expect_fault("not on the device");
   EXPECT_EQ(ncclRecv(memory.get(), 1, ncclInt8, 2, comm, nullptr), ncclInvalidArgument);
   EXPECT_EQ(ncclCommDestroy(comm), ncclSuccess);
