@@ -1,7 +1,8 @@
 // A GPU for the doctor, in the CUDA module. Compiled; never run on a GPU.
 //
 // Copies and registered pages are the memory tiers' own (runtime/engine/tiers/cuda_tiers.hpp);
-// products are libtorch's with a run's settings. So the doctor measures the rates of a run.
+// products are libtorch's with a run's settings, and in 8 bits a run's own. So the doctor measures
+// the rates of a run.
 #include <ATen/Context.h>
 #include <ATen/ops/add.h>
 #include <ATen/ops/empty.h>
@@ -12,15 +13,17 @@
 #include <cuda_runtime_api.h>
 
 #include <array>
+#include <optional>
 #include <string>
 
 #include "base/bytes.hpp"
+#include "kernels/cuda/block_launch.hpp"
 #include "kernels/cuda/check_cuda.hpp"
 #include "runtime/doctor/cuda_gpu.hpp"
 #include "runtime/doctor/gpu_device.hpp"
 #include "runtime/engine/cuda_errors.hpp"
 #include "runtime/engine/tiers/cuda_tiers.hpp"
-#include "runtime/model/tensor_view.hpp"
+#include "runtime/model/device/fp8_product.hpp"
 
 extern "C" sluice::MakeCudaCopies sluice_make_cuda_copies;
 extern "C" sluice::MakeCudaPages sluice_make_cuda_pages;
@@ -42,9 +45,68 @@ struct TimedEvent {
   cudaEvent_t event = nullptr;
 };
 
+// Of 8-bit products: of what is rounded, and of the result.
+at::ScalarType scalar_type_of(ProductType type) {
+  if (type == ProductType::kFp32) return at::kFloat;
+  return type == ProductType::kFp16 ? at::kHalf : at::kBFloat16;
+}
+
 cudaEvent_t event_of(const GpuDevice::Stamp& stamp) {
   return std::static_pointer_cast<TimedEvent>(stamp)->event;
 }
+
+// Square matrices in 8 bits, rounded as a run rounds them, and their product by a run's call.
+class Fp8Matrices {
+ public:
+  Fp8Matrices(const at::Tensor& a, const at::Tensor& b, cuda::StreamRef stream)
+      : side_(a.size(0)),
+        memory_(at::empty({2 * (side_ * side_ + kRoundingBytes) + kWorkspaceBytes},
+                          a.options().dtype(at::kByte))) {
+    operands_ = {.of = {operand(a, 0), operand(b, 1)}, .count = 2};
+    cuda::launch_fp8_quantise(operands_, stream);
+  }
+
+  void multiply(const at::Tensor& d, cuda::StreamRef stream) const {
+    cuda::launch_fp8_product({.a = codes(0),
+                              .b = codes(1),
+                              .d = d.data_ptr(),
+                              .m = side_,
+                              .n = side_,
+                              .k = side_,
+                              .d_stride = side_,
+                              .workspace = at(2 * (side_ * side_ + kRoundingBytes)),
+                              .workspace_bytes = kWorkspaceBytes},
+                             stream);
+  }
+
+ private:
+  // The parts of the largest magnitude and the reciprocal scale of an operand.
+  static constexpr std::int64_t kPartBytes = std::int64_t{cuda::kFp8Parts} * 4;
+  static constexpr std::int64_t kRoundingBytes = kPartBytes + 256;
+  static constexpr std::int64_t kWorkspaceBytes = 32 * kMiB;
+
+  [[nodiscard]] std::byte* at(std::int64_t byte) const {
+    return static_cast<std::byte*>(memory_.data_ptr()) + byte;
+  }
+  [[nodiscard]] cuda::Fp8Operand operand(const at::Tensor& x, int index) const {
+    std::byte* own = at(index * (side_ * side_ + kRoundingBytes));
+    return {.x = x.data_ptr(),
+            .rows = side_,
+            .columns = side_,
+            .stride = side_,
+            .parts = reinterpret_cast<std::uint32_t*>(own),
+            .codes = own + kRoundingBytes,
+            .inverse = reinterpret_cast<float*>(own + kPartBytes)};
+  }
+  [[nodiscard]] cuda::Fp8Matrix codes(int index) const {
+    const cuda::Fp8Operand& x = operands_.of[index];
+    return {.codes = x.codes, .format = x.format, .inverse = x.inverse};
+  }
+
+  const std::int64_t side_;
+  const at::Tensor memory_;
+  cuda::Fp8Operands operands_;
+};
 
 class CudaGpu final : public GpuDevice {
  public:
@@ -122,19 +184,24 @@ class CudaGpu final : public GpuDevice {
     });
   }
 
-  void prepare_product(DType dtype, std::int64_t side) override {
+  void prepare_product(ProductType type, std::int64_t side) override {
     translated("matrices on " + name_, [&] {
       a_ = b_ = c_ = at::Tensor();
+      fp8_.reset();
       c10::cuda::CUDACachingAllocator::emptyCache();
       if (side == 0) return;
-      const auto options = at::TensorOptions().dtype(scalar_type(dtype)).device(device());
+      const auto options = at::TensorOptions().dtype(scalar_type_of(type)).device(device());
       a_ = at::empty({side, side}, options).normal_();
       b_ = at::empty({side, side}, options).normal_();
       c_ = at::empty({side, side}, options);
+      if (type == ProductType::kFp8) fp8_.emplace(a_, b_, cuda::StreamRef{stream()});
     });
   }
   void multiply() override {
-    translated("a product on " + name_, [&] { at::mm_out(c_, a_, b_); });
+    translated("a product on " + name_, [&] {
+      if (fp8_) return fp8_->multiply(c_, {stream()});
+      at::mm_out(c_, a_, b_);
+    });
   }
 
  private:
@@ -152,6 +219,7 @@ class CudaGpu final : public GpuDevice {
   const std::string name_;
   std::int64_t free_ = 0, all_ = 0;
   at::Tensor a_, b_, c_;
+  std::optional<Fp8Matrices> fp8_;  // of a_ and b_
 };
 
 }  // namespace

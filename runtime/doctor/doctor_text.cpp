@@ -133,6 +133,7 @@ std::string gpu_table(const DoctorReport& report) {
                         flops(gpu->gemm_flops.fp32)},
                        {"products, bf16", flops(gpu->gemm_flops.bf16)},
                        {"products, fp16", flops(gpu->gemm_fp16_flops)},
+                       {"products, fp8", flops(gpu->gemm_fp8_flops)},
                        {"copy in its memory (bytes touched)", bytes(gpu->device_memory_bps)},
                        {"triad in its memory (bytes touched)", bytes(gpu->device_triad_bps)},
                        {"host to GPU, registered memory", bytes(gpu->h2d_bps)},

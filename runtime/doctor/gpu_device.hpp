@@ -8,12 +8,14 @@
 #include <cstdint>
 #include <memory>
 
-#include "base/dtype.hpp"
 #include "offload/device_copies.hpp"
 #include "offload/host_pool.hpp"
 #include "runtime/doctor/gpu_facts.hpp"
 
 namespace sluice {
+
+// Types of a product's operands. The result of kFp8 is bf16.
+enum class ProductType { kFp32, kBf16, kFp16, kFp8 };
 
 class GpuDevice {
  public:
@@ -34,9 +36,10 @@ class GpuDevice {
   // Enqueues, on device memory in fp32: to[i] = a[i] + 0.5 b[i].
   virtual void copy_within(void* to, const void* from, std::int64_t bytes) = 0;
   virtual void triad(void* to, const void* a, const void* b, std::int64_t elems) = 0;
-  // Prepares matrices [side, side] of normal values, multiplied by libtorch as in a run; multiply()
-  // enqueues one product of the last prepared matrices. side 0 frees their memory.
-  virtual void prepare_product(DType dtype, std::int64_t side) = 0;
+  // Prepares matrices [side, side] of normal values, multiplied as in a run; multiply() enqueues
+  // one product of the last prepared matrices. side 0 frees their memory. kFp8 needs
+  // kFp8Capability.
+  virtual void prepare_product(ProductType type, std::int64_t side) = 0;
   virtual void multiply() = 0;
 };
 

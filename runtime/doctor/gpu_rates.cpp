@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <barrier>
+#include <cmath>
+#include <cstdlib>
 #include <cstring>
 #include <exception>
 #include <functional>
@@ -154,13 +156,15 @@ class GpuExamination {
   GpuFacts run(const std::string& pci_devices) {
     GpuRates& mine = rates_.gpu.emplace();
     mine.name = facts_.name;
+    mine.compute_capability = static_cast<int>(std::lround(10 * std::atof(facts_.compute.c_str())));
     mine.memory_bytes = facts_.memory_bytes;
     attempt({"h2d_bps", "d2h_bps", "h2d_d2h_bps"}, [&] { copies(mine); });
     facts_.link = read_pci_link(pci_devices, facts_.bus_id);
     attempt({"device_memory_bps", "device_triad_bps"}, [&] { memory(mine); });
-    product("gemm_flops.fp32", DType::kFloat32, mine.gemm_flops.fp32);
-    product("gemm_flops.bf16", DType::kBFloat16, mine.gemm_flops.bf16);
-    product("gemm_flops.fp16", DType::kFloat16, mine.gemm_fp16_flops);
+    product("gemm_flops.fp32", ProductType::kFp32, mine.gemm_flops.fp32);
+    product("gemm_flops.bf16", ProductType::kBf16, mine.gemm_flops.bf16);
+    product("gemm_flops.fp16", ProductType::kFp16, mine.gemm_fp16_flops);
+    product("gemm_flops.fp8", ProductType::kFp8, mine.gemm_fp8_flops);
     return facts_;
   }
 
@@ -221,29 +225,34 @@ class GpuExamination {
     return seconds;
   }
 
-  void product(const std::string& field, DType dtype, std::optional<double>& value) {
+  void product(const std::string& field, ProductType type, std::optional<double>& value) {
     attempt({field}, [&] {
+      if (type == ProductType::kFp8 && rates_.gpu->compute_capability < kFp8Capability) {
+        throw Error("the GPU's compute capability is below 8.9");
+      }
       Rate best;
-      // Three matrices.
+      // Three matrices. Of 8 bits: the operands, the result in bf16, and what the operands are
+      // rounded from.
+      const std::int64_t elem_bytes = type == ProductType::kFp32 ? 4 : 2;
       const auto fits = [&](std::int64_t side) {
         return side <= effort_.largest_side &&
-               3 * side * side * size_of(dtype) <= facts_.free_bytes / 2;
+               3 * side * side * elem_bytes <= facts_.free_bytes / 2;
       };
       for (std::int64_t side = kSmallestSide; fits(side); side *= 2) {
-        const Rate rate = square(dtype, side);
+        const Rate rate = square(type, side);
         const bool gains = rate.rate > kStillGains * best.rate;
         if (rate.rate > best.rate) best = rate;
         const double next_flop = 16 * static_cast<double>(side * side * side);
         if (!gains || next_flop > effort_.product_s * rate.rate) break;
       }
-      gpu_.prepare_product(dtype, 0);
-      check(best.rate > 0, "the GPU has no room for three matrices of 1024 x 1024");
+      gpu_.prepare_product(type, 0);
+      if (best.rate == 0) throw Error("the GPU has no room for three matrices of 1024 x 1024");
       note(field, best, value);
     });
   }
-  Rate square(DType dtype, std::int64_t side) {
+  Rate square(ProductType type, std::int64_t side) {
     const double flop = 2 * static_cast<double>(side * side * side);
-    gpu_.prepare_product(dtype, side);
+    gpu_.prepare_product(type, side);
     gpu_.multiply();  // libraries choose and load their kernels
     const Stamp begin = gpu_.stamp();
     gpu_.multiply();

@@ -204,7 +204,10 @@ MachineProfile profile_like(const GpuRates& gpu) {
     if (machine.gpu && !part.empty() && gpu.name.find(part) != std::string::npos) return machine;
   }
   MachineProfile machine = named_profile(kDefaultGpu);
-  machine.peak_flops = {};  // the default GPU's peak does not apply
+  // These are the default GPU's own.
+  machine.peak_flops = {};
+  machine.gemm_flops.fp8 = 0;
+  machine.compute_capability = 0;
   return machine;
 }
 
@@ -224,8 +227,10 @@ void take_gpu(const GpuRates& gpu, MachineProfile& machine) {
   machine.origin += "; of " + gpu.name + ", what that does not measure is profile " + machine.name;
   machine.devices_per_node = std::max(1, gpu.count);
   if (gpu.memory_bytes > 0) machine.device_memory_bytes = gpu.memory_bytes;
+  if (gpu.compute_capability > 0) machine.compute_capability = gpu.compute_capability;
   take(gpu.gemm_flops.fp32, machine.gemm_flops.fp32);
   take(gpu.gemm_flops.bf16 ? gpu.gemm_flops.bf16 : gpu.gemm_fp16_flops, machine.gemm_flops.bf16);
+  take(gpu.gemm_fp8_flops, machine.gemm_flops.fp8);
   if (machine.peak_flops.bf16 == 0) machine.peak_flops = machine.gemm_flops;
   take(gpu.device_memory_bps, machine.device_memory_bps);
   take(gpu.h2d_bps, machine.h2d_bps);

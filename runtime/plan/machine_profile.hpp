@@ -70,7 +70,8 @@ struct MachineProfile {
 // FLOP/s of dense products from the data sheet of the GPU called `name`; 0: no profile for the GPU.
 [[nodiscard]] double dense_peak_flops(const std::string& name, DType dtype);
 // The named profile of a GPU, for figures that are not measured (peak, efficiency, links between
-// GPUs). For a GPU without a profile: kDefaultGpu's, without peak_flops.
+// GPUs). For a GPU without a profile: kDefaultGpu's, without peak_flops,
+// 8-bit products and compute_capability.
 [[nodiscard]] MachineProfile profile_like(const GpuRates& gpu);
 inline constexpr char kDefaultGpu[] = "h100-sxm";
 

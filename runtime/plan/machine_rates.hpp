@@ -14,6 +14,10 @@ namespace sluice {
 
 inline constexpr int kRatesFormat = 1;
 
+// Compute capability, times 10, from which on a GPU multiplies 8 bits: Ada's. Hopper and Blackwell
+// have more.
+inline constexpr int kFp8Capability = 89;
+
 struct DTypeRates {
   std::optional<double> fp32, bf16;
 };
@@ -45,9 +49,10 @@ struct UnitRates {
 struct GpuRates {
   std::string name;               // "NVIDIA H200"
   int count = 1;                  // visible on the host; the first was measured
+  int compute_capability = 0;     // times 10; 0: not known
   std::int64_t memory_bytes = 0;  // visible to a program
   DTypeRates gemm_flops{};        // FLOP/s; fp32 as a run multiplies
-  std::optional<double> gemm_fp16_flops{};
+  std::optional<double> gemm_fp16_flops{}, gemm_fp8_flops{};
   std::optional<double> device_memory_bps{};   // bytes read and written by a copy on the device
   std::optional<double> device_triad_bps{};    // bytes read and written by a = b + s c
   std::optional<double> h2d_bps{}, d2h_bps{};  // registered memory, alone

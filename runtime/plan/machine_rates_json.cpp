@@ -52,6 +52,8 @@ Json gpu_json(const std::optional<GpuRates>& gpu) {
   Json json{{"name", gpu->name}, {"count", gpu->count}, {"memory_bytes", gpu->memory_bytes}};
   json["gemm_flops"] = by_dtype(gpu->gemm_flops);
   json["gemm_flops"]["fp16"] = number(gpu->gemm_fp16_flops);
+  json["gemm_flops"]["fp8"] = number(gpu->gemm_fp8_flops);
+  if (gpu->compute_capability > 0) json["compute_capability"] = gpu->compute_capability / 10.0;
   visit_gpu(*gpu, [&](const char* name, const auto& value) { json[name] = number(value); });
   return json;
 }
@@ -158,7 +160,12 @@ void read_gpu(const Reader& file, MachineRates& rates) {
   gpu.count = entry.integer("count", 1);
   gpu.memory_bytes = static_cast<std::int64_t>(entry.rate("memory_bytes").value_or(0));
   gpu.gemm_flops = entry.by_dtype("gemm_flops");
-  if (entry.has("gemm_flops")) gpu.gemm_fp16_flops = entry.object("gemm_flops").rate("fp16");
+  if (entry.has("gemm_flops")) {
+    gpu.gemm_fp16_flops = entry.object("gemm_flops").rate("fp16");
+    gpu.gemm_fp8_flops = entry.object("gemm_flops").rate("fp8");
+  }
+  const double capability = entry.rate("compute_capability").value_or(0);
+  gpu.compute_capability = static_cast<int>(std::lround(10 * capability));
   visit_gpu(gpu, [&](const char* name, auto& value) { value = entry.rate(name); });
 }
 

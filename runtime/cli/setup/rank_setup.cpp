@@ -12,6 +12,7 @@
 #include "runtime/engine/device_access.hpp"
 #include "runtime/model/attention_choice.hpp"
 #include "runtime/observe/nvtx.hpp"
+#include "runtime/plan/machine_rates.hpp"
 
 namespace sluice {
 
@@ -109,9 +110,8 @@ void check_gpu_attention(const LoadedConfig& config) {
 }
 
 void check_gpu_matmul(const LoadedConfig& config, int capability) {
-  constexpr int kLeast = 89;  // Ada; Hopper and Blackwell have more
   if (config.run.train.matmul != MatmulChoice::kFp8) return;
-  if (capability == 0 || capability >= kLeast) return;
+  if (capability == 0 || capability >= kFp8Capability) return;
   throw ConfigError(config.place("train.matmul") +
                     ": train.matmul: fp8 needs a GPU of compute capability 8.9 or higher (Ada, "
                     "Hopper, Blackwell), and this one has " +

@@ -18,7 +18,8 @@ namespace sluice::testing {
 // Copies take their real time. Products and work in device memory take the time of these rates.
 struct FakeGpuOptions {
   ApartFaults faults{};
-  double fp32_flops = 4e13, bf16_flops = 6e14, fp16_flops = 7e14;
+  double fp32_flops = 4e13, bf16_flops = 6e14, fp16_flops = 7e14, fp8_flops = 1.2e15;
+  std::string compute = "9.0";
   // Products with a smaller side are slower in proportion.
   double saturating_side = 4096;
   double memory_bps = 4e12;
@@ -34,7 +35,7 @@ class FakeGpu final : public GpuDevice {
   [[nodiscard]] GpuFacts facts() override {
     GpuFacts facts;
     facts.name = "NVIDIA H200";
-    facts.compute = "9.0";
+    facts.compute = options_.compute;
     facts.multiprocessors = 132;
     facts.copy_engines = 3;
     facts.memory_bytes = std::int64_t{139} << 30;
@@ -81,36 +82,47 @@ class FakeGpu final : public GpuDevice {
   void triad(void* /*to*/, const void* /*a*/, const void* /*b*/, std::int64_t elems) override {
     now_ += 12 * static_cast<double>(elems) / options_.memory_bps;
   }
-  void prepare_product(DType dtype, std::int64_t side) override {
-    dtype_ = dtype;
+  void prepare_product(ProductType type, std::int64_t side) override {
+    type_ = type;
     side_ = side;
-    sides_[dtype].push_back(side);
+    sides_[type].push_back(side);
   }
   void multiply() override {
     const auto side = static_cast<double>(side_);
-    const double peak = dtype_ == DType::kFloat32    ? options_.fp32_flops
-                        : dtype_ == DType::kBFloat16 ? options_.bf16_flops
-                                                     : options_.fp16_flops;
-    const double rate = peak * std::min(1.0, side / options_.saturating_side);
+    const double rate = peak() * std::min(1.0, side / options_.saturating_side);
     now_ += 2 * side * side * side / rate;
-    busy_s_[dtype_] += 2 * side * side * side / rate;
+    busy_s_[type_] += 2 * side * side * side / rate;
   }
 
   [[nodiscard]] const ApartDevice& device() const { return *copies_; }
   [[nodiscard]] std::int64_t allocated() const { return allocated_; }
   [[nodiscard]] std::int64_t most_allocated() const { return most_allocated_; }
-  [[nodiscard]] const std::vector<std::int64_t>& sides(DType dtype) { return sides_[dtype]; }
-  [[nodiscard]] double busy_s(DType dtype) { return busy_s_[dtype]; }
+  [[nodiscard]] const std::vector<std::int64_t>& sides(ProductType type) { return sides_[type]; }
+  [[nodiscard]] double busy_s(ProductType type) { return busy_s_[type]; }
 
  private:
+  [[nodiscard]] double peak() const {
+    switch (type_) {
+      case ProductType::kFp32:
+        return options_.fp32_flops;
+      case ProductType::kBf16:
+        return options_.bf16_flops;
+      case ProductType::kFp16:
+        return options_.fp16_flops;
+      case ProductType::kFp8:
+        return options_.fp8_flops;
+    }
+    return 0;
+  }
+
   const FakeGpuOptions options_;
   const std::shared_ptr<ApartDevice> copies_;
   double now_ = 1;
   std::int64_t allocated_ = 0, most_allocated_ = 0;
-  DType dtype_ = DType::kFloat32;
+  ProductType type_ = ProductType::kFp32;
   std::int64_t side_ = 0;
-  std::map<DType, std::vector<std::int64_t>> sides_;
-  std::map<DType, double> busy_s_;
+  std::map<ProductType, std::vector<std::int64_t>> sides_;
+  std::map<ProductType, double> busy_s_;
 };
 
 }  // namespace sluice::testing

@@ -42,6 +42,8 @@ TEST(GpuRates, AreTheDevicesOwn) {
   EXPECT_NEAR(*rates.gpu->gemm_flops.fp32, 4e13, 1e9);
   EXPECT_NEAR(*rates.gpu->gemm_flops.bf16, 6e14, 1e10);
   EXPECT_NEAR(*rates.gpu->gemm_fp16_flops, 7e14, 1e10);
+  EXPECT_NEAR(*rates.gpu->gemm_fp8_flops, 1.2e15, 1e10);
+  EXPECT_EQ(rates.gpu->compute_capability, 90);
   EXPECT_NEAR(*rates.gpu->device_memory_bps, 4e12, 1e9);
   EXPECT_NEAR(*rates.gpu->device_triad_bps, 4e12, 1e9);
   EXPECT_TRUE(rates.not_measured.empty());
@@ -74,15 +76,26 @@ TEST(GpuRates, ProductsGrowUntilTheyGainNothingOrTakeTooLong) {
   MachineRates rates;
   (void)measure_gpu(gpu, kEffort, "/nowhere", rates);
   // 8192 is no faster than 4096.
-  EXPECT_EQ(gpu.sides(DType::kBFloat16), (std::vector<std::int64_t>{1024, 2048, 4096, 8192, 0}));
+  EXPECT_EQ(gpu.sides(ProductType::kBf16), (std::vector<std::int64_t>{1024, 2048, 4096, 8192, 0}));
   // Slow enough for a round to be one product.
   FakeGpu slow({.fp32_flops = 2e11, .saturating_side = 1e5});
   (void)measure_gpu(slow, kEffort, "/nowhere", rates);
-  EXPECT_EQ(slow.sides(DType::kFloat32).size(), 2U);  // 1024: 1 s
-  FakeGpu crowded({.free_bytes = 64 * kMiB});         // three of 2048 x 2048 in 16 bits: 24 MiB
+  EXPECT_EQ(slow.sides(ProductType::kFp32).size(), 2U);  // 1024: 1 s
+  FakeGpu crowded({.free_bytes = 64 * kMiB});            // three of 2048 x 2048 in 16 bits: 24 MiB
   (void)measure_gpu(crowded, kEffort, "/nowhere", rates);
-  EXPECT_THAT(crowded.sides(DType::kBFloat16), Each(Le(2048)));
+  EXPECT_THAT(crowded.sides(ProductType::kBf16), Each(Le(2048)));
   EXPECT_LE(crowded.most_allocated(), 32 * kMiB);
+}
+
+TEST(GpuRates, AGpuWithout8BitProductsIsNotAskedForThem) {
+  FakeGpu gpu({.compute = "8.6"});
+  MachineRates rates;
+  (void)measure_gpu(gpu, kEffort, "/nowhere", rates);
+  EXPECT_EQ(rates.gpu->compute_capability, 86);
+  EXPECT_FALSE(rates.gpu->gemm_fp8_flops);
+  EXPECT_THAT(reason(rates, "gpu.gemm_flops.fp8"), HasSubstr("below 8.9"));
+  EXPECT_TRUE(gpu.sides(ProductType::kFp8).empty());
+  EXPECT_TRUE(rates.gpu->gemm_flops.bf16);
 }
 
 TEST(GpuRates, WhatFailsHasItsReasonAndTheOthersGoOn) {

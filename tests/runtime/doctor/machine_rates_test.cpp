@@ -36,6 +36,8 @@ MachineRates sample() {
   rates.gpu = GpuRates{.name = "NVIDIA H200", .count = 8, .memory_bytes = 149250113536};
   rates.gpu->gemm_flops = {5e13, std::nullopt};
   rates.gpu->gemm_fp16_flops = 7e14;
+  rates.gpu->gemm_fp8_flops = 1.3e15;
+  rates.gpu->compute_capability = 120;
   rates.gpu->device_memory_bps = 4.3e12;
   rates.gpu->h2d_bps = 5.1e10;
   rates.gemm_by_threads = {{1, {2e11, std::nullopt}}, {12, {1.5e12, 3e12}}};
@@ -85,6 +87,8 @@ TEST(MachineRates, ComeBackFromTheFileAsTheyWere) {
   EXPECT_EQ(back.gpu->gemm_flops.fp32, 5e13);
   EXPECT_FALSE(back.gpu->gemm_flops.bf16 || back.gpu->d2h_bps);
   EXPECT_EQ(back.gpu->gemm_fp16_flops, 7e14);
+  EXPECT_EQ(back.gpu->gemm_fp8_flops, 1.3e15);
+  EXPECT_EQ(back.gpu->compute_capability, 120);
   EXPECT_EQ(back.gpu->device_memory_bps, 4.3e12);
   EXPECT_EQ(back.gpu->h2d_bps, 5.1e10);
   ASSERT_EQ(back.units.size(), 2U);

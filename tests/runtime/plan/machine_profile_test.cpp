@@ -12,7 +12,8 @@ namespace {
 
 TEST(MachineProfile, EveryShippedOneIsComplete) {
   const std::vector<std::string> names = profile_names();
-  for (const char* name : {"h100-sxm", "h200", "a100-80g", "rtx4090", "cpu"}) {
+  for (const char* name :
+       {"h100-sxm", "h200", "a100-80g", "rtx3090", "rtx4090", "rtx5090", "cpu"}) {
     EXPECT_NE(std::find(names.begin(), names.end(), name), names.end()) << name;
   }
   for (const std::string& name : names) {
@@ -179,8 +180,17 @@ TEST(MachineProfile, AGpuThatNoProfileIsOfHasNobodysPeak) {
   MachineRates rates;
   rates.gpu = gpu;
   EXPECT_DOUBLE_EQ(measured_profile(rates, like).peak_flops.bf16, 8e13);
+  // Of the GPU alone: whether, and how fast, it multiplies 8 bits.
+  EXPECT_EQ(measured_profile(rates, like).gemm_flops.fp8, 0);
+  EXPECT_EQ(measured_profile(rates, like).compute_capability, 0);
+  rates.gpu->compute_capability = 89;
+  rates.gpu->gemm_fp8_flops = 2e14;
+  EXPECT_EQ(measured_profile(rates, like).gemm_flops.fp8, 2e14);
+  EXPECT_EQ(measured_profile(rates, like).compute_capability, 89);
   for (const auto& [name, profile] : {std::pair{"NVIDIA A100-SXM4-80GB", "a100-80g"},
                                       {"NVIDIA H100 80GB HBM3", "h100-sxm"},
+                                      {"NVIDIA GeForce RTX 3090", "rtx3090"},
+                                      {"NVIDIA GeForce RTX 5090", "rtx5090"},
                                       {"NVIDIA GeForce RTX 4090", "rtx4090"}}) {
     gpu.name = name;
     EXPECT_EQ(profile_like(gpu).name, profile);
