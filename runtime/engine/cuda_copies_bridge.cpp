@@ -5,6 +5,7 @@
 // time. The executing thread's stream computes. Pool streams wait for no other stream: marks are
 // events on the stream that computes, and copies wait for marks.
 #include <ATen/cuda/CUDAEvent.h>
+#include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAFunctions.h>
 #include <c10/cuda/CUDAGuard.h>
@@ -12,6 +13,7 @@
 #include <cuda_runtime_api.h>
 
 #include <atomic>
+#include <limits>
 #include <memory>
 #include <string>
 
@@ -29,6 +31,23 @@ namespace {
 void use_own_stream(c10::DeviceIndex device) {
   c10::cuda::set_device(device);
   c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device));
+}
+
+// Settings of libtorch's allocator under which a run takes other memory than its plan. The memory
+// of a step is reserved as one segment (reserve_bytes), which max_split_size_mb would not let the
+// allocator divide, so a step would take all its memory a second time.
+void check_allocator_settings() {
+  using Settings = c10::CachingAllocator::AcceleratorAllocatorConfig;
+  const std::string backend = c10::cuda::CUDACachingAllocator::name();
+  std::string setting;
+  if (backend != "native") setting = "backend:" + backend;
+  if (Settings::max_split_size() != std::numeric_limits<std::size_t>::max()) {
+    setting = "max_split_size_mb";
+  }
+  if (setting.empty()) return;
+  throw ConfigError("libtorch's allocator is set to " + setting +
+                    ", which Sluice's memory plan does not allow; leave it out of "
+                    "PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF");
 }
 
 class CudaCopies final : public DeviceCopies {
@@ -134,6 +153,7 @@ extern "C" __attribute__((visibility("default"))) sluice::DeviceCopies* sluice_m
 
 extern "C" __attribute__((visibility("default"))) void sluice_use_gpu(int device) {
   sluice::translated("GPU " + std::to_string(device), [&] {
+    sluice::check_allocator_settings();
     // Also initialises the allocator, whose statistics are read before the first tensor.
     c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
     const auto index = static_cast<c10::DeviceIndex>(device);

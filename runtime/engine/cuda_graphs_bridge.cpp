@@ -4,10 +4,12 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <cstdlib>
 #include <memory>
 #include <string>
 #include <type_traits>
 
+#include "base/error.hpp"
 #include "kernels/cuda/check_cuda.hpp"
 #include "runtime/engine/cuda_errors.hpp"
 #include "runtime/engine/device_graphs.hpp"
@@ -20,6 +22,15 @@ namespace allocator = c10::cuda::CUDACachingAllocator;
 
 cudaStream_t current_stream_of(c10::DeviceIndex device) {
   return c10::cuda::getCurrentCUDAStream(device).stream();
+}
+
+// Without the allocator's cache there is no pool: memory of recorded tensors would go back to the
+// driver before the first launch.
+void check_pool_exists() {
+  constexpr char kNoCache[] = "PYTORCH_NO_CUDA_MEMORY_CACHING";
+  if (std::getenv(kNoCache) == nullptr) return;
+  throw ConfigError(std::string("recorded steps need libtorch's cache of GPU memory, which ") +
+                    kNoCache + " turns off; unset it, or set train.cuda_graphs: never");
 }
 
 class CudaGraph final : public DeviceGraph {
@@ -95,6 +106,7 @@ class CudaGraphs final : public DeviceGraphs {
 extern "C" __attribute__((visibility("default"))) sluice::DeviceGraphs* sluice_make_cuda_graphs(
     int device) {
   return sluice::translated("graphs of GPU " + std::to_string(device), [&] {
+    sluice::check_pool_exists();
     return new sluice::CudaGraphs(static_cast<c10::DeviceIndex>(device));
   });
 }

@@ -253,12 +253,30 @@ REFUSALS = {
 
 def check_refusal(place, name, refusal):
     family, settings, words = refusal
-    answer = place.train(f"refused-{name}", MODELS[family], settings, gpus=2)
+    return refusal_problems(place.train(f"refused-{name}", MODELS[family], settings, gpus=2), words)
+
+
+def refusal_problems(answer, words):
     found = [] if answer.code == 2 else [f"exit code {answer.code}, 2 was expected:\n{training.tail(answer.text)}"]
     if words not in answer.text:
         found.append(f"the message lacks '{words}':\n{training.tail(answer.text)}")
     if any(report["work"]["launches"] for report in answer.reports):
         found.append("a kernel was launched before the refusal")
+    return found
+
+
+def check_allocator_settings(place):
+    """Settings of libtorch's allocator under which a plan or a recorded step would be wrong."""
+    found = []
+    for name, setting, words in (("split", "max_split_size_mb:128", "set to max_split_size_mb"),
+                                 ("backend", "backend:cudaMallocAsync", "set to backend:cudaMallocAsync")):
+        answer = place.train(f"allocator-{name}", MODELS["llama"], {}, variables={"PYTORCH_CUDA_ALLOC_CONF": setting})
+        found += [f"{name}: {what}" for what in refusal_problems(answer, words)]
+    for graphs, code, words in (("auto", 2, "set train.cuda_graphs: never"), ("never", 0, "")):
+        answer = place.train(f"allocator-no-cache-{graphs}", MODELS["llama"], {"train.cuda_graphs": graphs},
+                             variables={"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"})
+        if answer.code != code or words not in answer.text:
+            found.append(f"graphs {graphs}: exit code {answer.code}, {code} and '{words}' were expected:\n{training.tail(answer.text)}")
     return found
 
 
@@ -284,7 +302,8 @@ def check_failure(place, name, failure):
 
 def named_checks(place, everything):
     """(name, function without arguments) of each check; the function returns what is wrong, and a note."""
-    checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in COMMANDS + (LONG if everything else ())]
+    commands = (*COMMANDS, check_allocator_settings, *(LONG if everything else ()))
+    checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in commands]
     for name, refusal in REFUSALS.items():
         checks.append((f"refused {name}", lambda n=name, r=refusal: check_refusal(place, n, r)))
     for name, failure in FAILURES.items():
