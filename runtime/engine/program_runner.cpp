@@ -16,11 +16,16 @@ LaneHooks hooks_of(DeviceCopies* copies) {
   return {.begins = [copies] { copies->begin_thread(); }, .waited = [copies] { copies->settle(); }};
 }
 
-// Message of the device's allocator, if the chain of causes has one: the executor wraps the error
-// of an operation.
+// Message of the device's allocator, or of a driver that has no room for a kernel's code, if the
+// chain of causes has one: the executor wraps the error of an operation.
 std::optional<std::string> out_of_memory_in(const std::exception& error) {
+  constexpr int kMemoryAllocation = 2;  // cudaErrorMemoryAllocation
   if (const auto* found = dynamic_cast<const c10::OutOfMemoryError*>(&error)) {
     return found->what_without_backtrace();
+  }
+  const auto* driver = dynamic_cast<const c10::AcceleratorError*>(&error);
+  if (driver != nullptr && driver->get_error_code() == kMemoryAllocation) {
+    return driver->what_without_backtrace();
   }
   try {
     std::rethrow_if_nested(error);
