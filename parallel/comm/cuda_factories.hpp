@@ -14,6 +14,7 @@ struct CommOptions;
 struct NcclSettings {
   int most_channels = 0;       // of NCCL
   bool connects_late = false;  // at the first operation
+  bool one_way = false;        // of two ranks: rank 0 sends, rank 1 receives
   // The program's failpoint(): the module has a copy of its own, which nobody arms.
   FailpointOutcome (*failpoint)(std::string_view name) = nullptr;
 };

@@ -236,7 +236,7 @@ std::unique_ptr<Communicator> make_nccl_communicator(const CommOptions& options)
   return make_nccl(options, {.most_channels = kGroupChannels});
 }
 std::unique_ptr<Communicator> make_nccl_link(const CommOptions& options) {
-  return make_nccl(options, {.most_channels = kLinkChannels});
+  return make_nccl(options, {.most_channels = kLinkChannels, .one_way = true});
 }
 std::unique_ptr<Communicator> make_nccl_world(const CommOptions& options) {
   return make_nccl(options, {.most_channels = kGroupChannels, .connects_late = true});

@@ -69,9 +69,7 @@ class NcclCommunicator final : public Communicator {
     nccl->config.maxCTAs = settings.most_channels;
     store_ = join_rendezvous(options, Clock::now() + options.timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, options.rank, options.size, nccl);
-    // A connection at the first operation would block its caller until the peer's first operation.
-    // Pipeline stages that begin with different links would then wait in a circle.
-    if (!settings.connects_late) group_->eagerConnectSingleDevice(device_);
+    if (!settings.connects_late) connect_peers();
   }
 
   ~NcclCommunicator() override {
@@ -168,6 +166,29 @@ class NcclCommunicator final : public Communicator {
              (r * piece.stride + segment.offset) * size_of(input);
     }
   };
+
+  // NCCL connects a sender and a receiver at their first message, which blocks both callers until
+  // the other one has called. Pipeline stages that begin with different links would wait in a
+  // circle. So a byte goes each way here, where all ranks of the group are.
+  void connect_peers() {
+    group_->eagerConnectSingleDevice(device_);
+    void* memory = nullptr;
+    check_cuda(cudaMalloc(&memory, static_cast<std::size_t>(size()) + 1), "connecting ranks");
+    const std::unique_ptr<void, void (*)(void*)> owned(memory, [](void* m) { (void)cudaFree(m); });
+    char* const bytes = static_cast<char*>(memory);
+    const c10::cuda::CUDAStreamGuard on_stream(stream_);
+    Works works;
+    together(
+        [&] {
+          for (int r = 0; r < size(); ++r) {
+            if (r == rank()) continue;
+            if (!settings_.one_way || rank() == 1) post_receive(r, bytes + r, 1);
+            if (!settings_.one_way || rank() == 0) post_send(r, bytes + size(), 1);
+          }
+        },
+        works);
+    check_cuda(cudaStreamSynchronize(stream_.stream()), "connecting ranks");
+  }
 
   template <typename Body>
   Ticket start(const std::string& op, const Body& body) {

@@ -17,7 +17,8 @@ inline constexpr int kLinkChannels = 4;
 // what an H100's links carry. Not measured. NCCL_MAX_CTAS overrides both numbers.
 inline constexpr int kGroupChannels = 16;
 
-// As make_nccl_communicator() of a group of two, with at most kLinkChannels channels.
+// As make_nccl_communicator() of a group of two, with at most kLinkChannels channels. Rank 0 sends
+// and rank 1 receives; the other direction is not connected.
 [[nodiscard]] std::unique_ptr<Communicator> make_nccl_link(const CommOptions& options);
 
 // As make_nccl_communicator(), but NCCL connects at the first operation on the device, which all

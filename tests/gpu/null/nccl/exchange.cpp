@@ -16,6 +16,10 @@ namespace {
 
 constexpr std::size_t kChunk = 64 << 10;  // a socket's default buffer holds three
 
+// Numbers that no message has: of the greetings by which two ranks connect.
+constexpr std::uint64_t kGreetingOfSender = ~std::uint64_t{0};
+constexpr std::uint64_t kGreetingOfReceiver = kGreetingOfSender - 1;
+
 // Before the bytes of each chunk.
 struct Head {
   std::array<char, 20> kind{};
@@ -66,6 +70,19 @@ Exchange::Exchange(std::string id, int rank) : id_(std::move(id)), rank_(rank) {
 }
 
 Exchange::~Exchange() { ::close(socket_); }
+
+bool Exchange::connect(int peer, bool sends) {
+  Connection& connection = connections_[{peer, sends}];
+  const auto number_of = [](bool sender) {
+    return sender ? kGreetingOfSender : kGreetingOfReceiver;
+  };
+  if (!connection.greeted) {
+    Outgoing greeting{.kind = "connect", .peer = peer, .number = number_of(sends)};
+    connection.greeted = push(greeting);
+  }
+  if (!connection.answered) connection.answered = pull(peer, number_of(!sends)).has_value();
+  return connection.greeted && connection.answered;
+}
 
 std::uint64_t Exchange::next_to(int peer) {
   const std::lock_guard lock(mutex_);

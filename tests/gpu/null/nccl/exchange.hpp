@@ -43,6 +43,10 @@ class Exchange {
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
+  // The first message to a peer, and the first from a peer, connects the two ranks: true once both
+  // have called. Not thread-safe, as NCCL's calls are not.
+  [[nodiscard]] bool connect(int peer, bool sends);
+
   // Messages from one rank to another have numbers in the order of both ranks' calls.
   [[nodiscard]] std::uint64_t next_to(int peer);
   [[nodiscard]] std::uint64_t next_from(int peer);
@@ -63,12 +67,17 @@ class Exchange {
     std::size_t missing = 0;
   };
 
+  struct Connection {
+    bool greeted = false, answered = false;
+  };
+
   void drain();  // REQUIRES: mutex_
 
   const std::string id_;
   const int rank_;
   int socket_ = -1;
   std::atomic<bool> aborted_{false};
+  std::map<std::pair<int, bool>, Connection> connections_;  // by peer, and whether this rank sends
   std::mutex mutex_;
   std::map<int, std::uint64_t> sent_, received_;  // numbers given so far
   std::map<Key, Partial> inbox_;

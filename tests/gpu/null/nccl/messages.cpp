@@ -1,5 +1,7 @@
 #include "tests/gpu/null/nccl/messages.hpp"
 
+#include <unistd.h>
+
 #include <cstring>
 #include <functional>
 #include <map>
@@ -34,6 +36,14 @@ class Transfer {
   // `kind`: of the peer's call.
   void receive(Kind kind, int peer, std::byte* to, std::size_t bytes) {
     in_.push_back({name_of(kind), peer, exchange_->next_from(peer), to, bytes});
+  }
+  // Tries to connect with all peers of the task. True once that is done.
+  bool connect() {
+    if (exchange_->aborted()) return true;
+    bool done = true;
+    for (const Outgoing& message : out_) done = exchange_->connect(message.peer, true) && done;
+    for (const Incoming& message : in_) done = exchange_->connect(message.peer, false) && done;
+    return done;
   }
   // Runs once all messages of the task have passed.
   void then(std::function<void()> finish) { finish_.push_back(std::move(finish)); }
@@ -152,6 +162,17 @@ Group& group_of_thread() {
   return group;
 }
 
+// As NCCL does, the host waits in the first message of two ranks until the peer is there too.
+void connect(const Group& group) {
+  constexpr unsigned kAgainUs = 50;
+  for (;;) {
+    bool done = true;
+    for (const auto& [key, transfer] : group) done = transfer->connect() && done;
+    if (done) return;
+    ::usleep(kAgainUs);
+  }
+}
+
 }  // namespace
 
 const char* name_of(Kind kind) {
@@ -168,6 +189,7 @@ void post(const End& end, const Operation& operation, const void* stream) {
 
 void enqueue_group() {
   Group& group = group_of_thread();
+  connect(group);
   for (auto& [key, transfer] : group) {
     enqueue(key.first, [transfer = transfer] { return transfer->progress(); });
   }

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <numeric>
@@ -215,6 +216,28 @@ TEST_P(NullGpuMessages, CommunicatorsOfOneProcessAreApart) {
     });
   }
   for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(grown("/fault_count"), 0);
+}
+
+TEST_P(NullGpuMessages, OnlyTheFirstMessageMakesTheHostWaitForThePeer) {
+  std::atomic<bool> receives{false}, receives_again{false}, sent_again{false};
+  on_ranks(2, [&](Rank& rank) {
+    float* data = rank.array(numbers(1, 0));
+    if (rank.number == 0) {
+      EXPECT_EQ(ncclSend(data, 1, ncclFloat32, 1, rank.comm, rank.stream.get()), ncclSuccess);
+      EXPECT_TRUE(receives);
+      EXPECT_EQ(ncclSend(data, 1, ncclFloat32, 1, rank.comm, rank.stream.get()), ncclSuccess);
+      EXPECT_FALSE(receives_again);
+      sent_again = true;
+    } else {
+      std::this_thread::sleep_for(std::chrono::milliseconds{50});
+      receives = true;
+      EXPECT_EQ(ncclRecv(data, 1, ncclFloat32, 0, rank.comm, rank.stream.get()), ncclSuccess);
+      while (!sent_again) std::this_thread::yield();
+      receives_again = true;
+      EXPECT_EQ(ncclRecv(data, 1, ncclFloat32, 0, rank.comm, rank.stream.get()), ncclSuccess);
+    }
+  });
   EXPECT_EQ(grown("/fault_count"), 0);
 }
 
