@@ -222,6 +222,9 @@ std::unique_ptr<Communicator> make_nccl(const CommOptions& options, NcclSettings
       reinterpret_cast<MakeNcclCommunicator*>(cuda_module_symbol(kMakeNcclCommunicator));
   CommOptions control = options;
   control.group += ".control";
+  // The rank whose device waits in vain names the operation, before ranks that wait for its control
+  // data give up.
+  control.timeout += control.timeout / 4;
   CommOptions device = options;
   device.serves_rendezvous = false;  // the control group serves
   std::unique_ptr<Communicator> host = options.size == 1

@@ -48,6 +48,25 @@ at::Tensor bytes_at(const void* data, std::int64_t bytes, c10::Device device) {
       .make_tensor();
 }
 
+// How c10d's own threads behave. This program reports the cause of a failure and ends its ranks
+// that hang (runtime/launch/watchdog.hpp), so they do neither. Variables that are set stay.
+void set_threads_of_c10d() {
+  constexpr std::array<std::pair<const char*, const char*>, 5> kDefaults{{
+      // The watchdog breaks the communicator but does not end the process ...
+      {"TORCH_NCCL_ASYNC_ERROR_HANDLING", "2"},
+      // ... nor does it at a CUDA error, which this program's threads meet too.
+      {"TORCH_NCCL_RETHROW_CUDA_ERRORS", "0"},
+      // It does not sleep for a minute before it breaks each operation.
+      {"TORCH_NCCL_WAIT_TIMEOUT_DUMP_MILSEC", "0"},
+      // The monitor does not ask the rendezvous each second, nor does it sleep for 8 minutes after
+      // a failure, while the group's destructor waits for it ...
+      {"TORCH_NCCL_DUMP_ON_TIMEOUT", "0"},
+      // ... and then end the process.
+      {"TORCH_NCCL_ENABLE_MONITORING", "0"},
+  }};
+  for (const auto& [name, value] : kDefaults) setenv(name, value, /*overwrite=*/0);
+}
+
 class NcclCommunicator final : public Communicator {
  public:
   NcclCommunicator(const CommOptions& options, std::unique_ptr<Communicator> control,
@@ -58,11 +77,11 @@ class NcclCommunicator final : public Communicator {
         device_(c10::kCUDA, c10::cuda::current_device()),
         stream_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
         adding_(c10::cuda::getStreamFromPool(/*isHighPriority=*/true, device_.index())),
-        health_(std::make_shared<GroupHealth>()) {
+        health_(std::make_shared<GroupHealth>(
+            "group " + name_.group + " on rank " + std::to_string(name_.rank),
+            [this, timeout = options.timeout] { return nccl_failure(timeout); })) {
     if (options.size == 1) return;
-    // 2: c10d's watchdog breaks the communicator but does not end the process, so that this program
-    // can report the cause.
-    setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", /*overwrite=*/0);
+    set_threads_of_c10d();
     auto nccl = c10d::ProcessGroupNCCL::Options::create(/*is_high_priority_stream=*/true);
     nccl->timeout = options.timeout;
     nccl->config.blocking = 1;
@@ -70,6 +89,7 @@ class NcclCommunicator final : public Communicator {
     store_ = join_rendezvous(options, Clock::now() + options.timeout);
     group_ = c10::make_intrusive<c10d::ProcessGroupNCCL>(store_, options.rank, options.size, nccl);
     if (!settings.connects_late) connect_peers();
+    GroupsOfProcess::all().add(health_);
   }
 
   ~NcclCommunicator() override {
@@ -80,6 +100,7 @@ class NcclCommunicator final : public Communicator {
     } catch (const std::exception&) {
       abort();  // Ticket::wait reports the error
     }
+    health_->stop_asking();
     group_.reset();
     store_.reset();
   }
@@ -93,7 +114,7 @@ class NcclCommunicator final : public Communicator {
 
   [[nodiscard]] Ticket reduce_scatter(std::vector<ReduceScatterPiece> pieces, DType input,
                                       void* staging) override {
-    return start("reduce_scatter", [&](Works& works) {
+    return start("reduce_scatter", [&] {
       std::vector<std::int64_t> elems;
       for (const ReduceScatterPiece& piece : pieces) elems.push_back(piece.elems);
       // Batches bound what the staging memory holds of peers. A rank alone has none: one kernel a
@@ -107,7 +128,7 @@ class NcclCommunicator final : public Communicator {
       for (std::size_t b = 0; b < plan.batches.size(); ++b) {
         const Shares shares{pieces, input, static_cast<char*>(staging), plan.ring_elems};
         if (b >= 2) added[b % 2].block(stream_);
-        exchange(plan.batches[b], shares, works);
+        exchange(plan.batches[b], shares);
         follow(adding_, stream_);
         add(plan.batches[b], shares);
         added[b % 2].record(adding_);
@@ -117,29 +138,29 @@ class NcclCommunicator final : public Communicator {
   }
 
   [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) override {
-    return start("all_gather", [&](Works& works) { gather(pieces, dtype, works); });
+    return start("all_gather", [&] { gather(pieces, dtype); });
   }
 
   // A mismatch of sizes is noticed only at the timeout.
   [[nodiscard]] Ticket send(int peer, const void* data, std::int64_t bytes) override {
     check_transfer(name_, "send", peer, bytes);
-    return start("send", [&](Works& works) {
-      if (bytes > 0) together([&] { post_send(peer, data, bytes); }, works);
+    return start("send", [&] {
+      if (bytes > 0) together([&] { post_send(peer, data, bytes); });
     });
   }
   [[nodiscard]] Ticket receive(int peer, void* data, std::int64_t bytes) override {
     check_transfer(name_, "receive", peer, bytes);
-    return start("receive", [&](Works& works) {
-      if (bytes > 0) together([&] { post_receive(peer, data, bytes); }, works);
+    return start("receive", [&] {
+      if (bytes > 0) together([&] { post_receive(peer, data, bytes); });
     });
   }
 
   [[nodiscard]] std::vector<std::byte> all_gather_bytes(std::span<const std::byte> bytes) override {
-    check_flying();
+    GroupsOfProcess::all().check();
     return control_->all_gather_bytes(bytes);
   }
   void barrier() override {
-    check_flying();
+    GroupsOfProcess::all().check();
     control_->barrier();
   }
   void abort() noexcept override {
@@ -177,23 +198,21 @@ class NcclCommunicator final : public Communicator {
     const std::unique_ptr<void, void (*)(void*)> owned(memory, [](void* m) { (void)cudaFree(m); });
     char* const bytes = static_cast<char*>(memory);
     const c10::cuda::CUDAStreamGuard on_stream(stream_);
-    Works works;
-    together(
-        [&] {
-          for (int r = 0; r < size(); ++r) {
-            if (r == rank()) continue;
-            if (!settings_.one_way || rank() == 1) post_receive(r, bytes + r, 1);
-            if (!settings_.one_way || rank() == 0) post_send(r, bytes + size(), 1);
-          }
-        },
-        works);
+    together([&] {
+      for (int r = 0; r < size(); ++r) {
+        if (r == rank()) continue;
+        if (!settings_.one_way || rank() == 1) post_receive(r, bytes + r, 1);
+        if (!settings_.one_way || rank() == 0) post_send(r, bytes + size(), 1);
+      }
+    });
     check_cuda(cudaStreamSynchronize(stream_.stream()), "connecting ranks");
+    health_->check();
   }
 
   template <typename Body>
   Ticket start(const std::string& op, const Body& body) {
     settings_.failpoint("comm." + op);
-    check_flying();
+    (void)health_->check_flying();
     const std::uint64_t seq = ++seq_;
     const std::string what = describe_failure(name_, op, seq, "");
     try {
@@ -202,32 +221,29 @@ class NcclCommunicator final : public Communicator {
       before.record(c10::cuda::getCurrentCUDAStream(device_.index()));
       before.block(stream_);
       const c10::cuda::CUDAStreamGuard on_stream(stream_);
-      Works works;
       if (CallWatch* watch = call_watch()) watch->begins();
-      body(works);
+      body();
       if (CallWatch* watch = call_watch()) watch->ends();
-      at::cuda::CUDAEvent after;
-      after.record(stream_);
-      auto ticket = std::make_shared<NcclTicket>(health_, what, std::move(after), std::move(works));
-      flying_.push_back(ticket);
-      return Ticket(ticket);
+      auto operation = std::make_shared<NcclOperation>();
+      operation->what = what;
+      operation->event.record(stream_);
+      health_->add(operation);
+      return Ticket(std::make_shared<NcclTicket>(health_, std::move(operation)));
     } catch (const std::exception& error) {
       health_->fail(what + first_line(error));
-      health_->check_alive();
+      health_->check();
       throw;
     }
   }
 
   // Runs the sends and receives that `post` makes as one NCCL group call.
   template <typename Post>
-  void together(const Post& post, Works& works) {
+  void together(const Post& post) {
     if (size() == 1) return;
     group_->startCoalescing();
     post();
     const auto work = group_->endCoalescing(c10d::OpType::COALESCED);
-    if (!work) return;
-    work->wait();  // stream_ waits, not the host
-    works.push_back(work);
+    if (work) work->wait();  // stream_ waits, not the host
   }
 
   void post_send(int peer, const void* data, std::int64_t bytes) {
@@ -246,21 +262,19 @@ class NcclCommunicator final : public Communicator {
     now.block(stream);
   }
 
-  void exchange(const ExchangeBatch& batch, const Shares& shares, Works& works) {
+  void exchange(const ExchangeBatch& batch, const Shares& shares) {
     const std::int64_t width = size_of(shares.input);
-    together(
-        [&] {
-          for (const ExchangeSegment& segment : batch) {
-            for (int r = 0; r < size(); ++r) {
-              if (r == rank()) continue;
-              const int slot = r < rank() ? r : r - 1;
-              post_receive(r, shares.staging + (slot * shares.ring_elems + segment.ring) * width,
-                           segment.elems * width);
-              post_send(r, shares.of(segment, r), segment.elems * width);
-            }
-          }
-        },
-        works);
+    together([&] {
+      for (const ExchangeSegment& segment : batch) {
+        for (int r = 0; r < size(); ++r) {
+          if (r == rank()) continue;
+          const int slot = r < rank() ? r : r - 1;
+          post_receive(r, shares.staging + (slot * shares.ring_elems + segment.ring) * width,
+                       segment.elems * width);
+          post_send(r, shares.of(segment, r), segment.elems * width);
+        }
+      }
+    });
   }
 
   void add(const ExchangeBatch& batch, const Shares& shares) {
@@ -280,7 +294,7 @@ class NcclCommunicator final : public Communicator {
         {adding_.stream()});
   }
 
-  void gather(const std::vector<AllGatherPiece>& pieces, DType dtype, Works& works) {
+  void gather(const std::vector<AllGatherPiece>& pieces, DType dtype) {
     for (const AllGatherPiece& piece : pieces) {
       const std::int64_t bytes = piece.elems * size_of(dtype);
       char* own = static_cast<char*>(piece.output) + rank() * piece.stride * size_of(dtype);
@@ -289,33 +303,35 @@ class NcclCommunicator final : public Communicator {
                                  cudaMemcpyDeviceToDevice, stream_.stream()),
                  "copying the own share");
     }
-    together(
-        [&] {
-          for (const AllGatherPiece& piece : pieces) {
-            const std::int64_t bytes = piece.elems * size_of(dtype);
-            for (int r = 0; r < size() && bytes > 0; ++r) {
-              if (r == rank()) continue;
-              post_receive(r, static_cast<char*>(piece.output) + r * piece.stride * size_of(dtype),
-                           bytes);
-              post_send(r, piece.input, bytes);
-            }
-          }
-        },
-        works);
+    together([&] {
+      for (const AllGatherPiece& piece : pieces) {
+        const std::int64_t bytes = piece.elems * size_of(dtype);
+        for (int r = 0; r < size() && bytes > 0; ++r) {
+          if (r == rank()) continue;
+          post_receive(r, static_cast<char*>(piece.output) + r * piece.stride * size_of(dtype),
+                       bytes);
+          post_send(r, piece.input, bytes);
+        }
+      }
+    });
   }
 
-  // Drops completed operations. Throws if an operation has failed.
-  void check_flying() {
-    health_->check_alive();
-    for (const auto& ticket : flying_) ticket->check_errors();
-    std::erase_if(flying_, [](const auto& ticket) { return ticket->done(); });
+  // Why c10d has broken the group; "" if it has not.
+  [[nodiscard]] std::string nccl_failure(std::chrono::milliseconds timeout) {
+    switch (group_ ? group_->getError() : c10d::ErrorType::SUCCESS) {
+      case c10d::ErrorType::SUCCESS:
+        return "";
+      case c10d::ErrorType::TIMEOUT:
+        return "not done " + std::to_string(timeout.count()) + " ms after the call";
+      default:
+        return "NCCL's connection to another rank broke; this rank's log has NCCL's reason";
+    }
   }
 
   void drain() {
     const Clock::time_point deadline = Clock::now() + kDrainGrace;
     while (true) {
-      check_flying();
-      if (flying_.empty()) return;
+      if (health_->check_flying() == 0) return;
       if (Clock::now() >= deadline) throw CommError("operations in flight", /*secondary=*/true);
       std::this_thread::sleep_for(std::chrono::milliseconds{1});
     }
@@ -331,7 +347,6 @@ class NcclCommunicator final : public Communicator {
   c10::intrusive_ptr<c10d::Store> store_;
   c10::intrusive_ptr<c10d::ProcessGroupNCCL> group_;
   std::uint64_t seq_ = 0;
-  std::vector<std::shared_ptr<NcclTicket>> flying_;
 };
 
 }  // namespace

@@ -4,89 +4,125 @@
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/cuda/CUDAStream.h>
 
+#include <deque>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
-#include <torch/csrc/distributed/c10d/Work.hpp>
 #include <utility>
 #include <vector>
 
 #include "base/ticket.hpp"
 #include "parallel/comm/op_queue.hpp"
-#include "parallel/comm/rendezvous_bridge.hpp"
 
 namespace sluice {
 
-using Works = std::vector<c10::intrusive_ptr<c10d::Work>>;
+struct NcclOperation {
+  std::string what;  // "all_gather #12 of group dp failed on rank 1 of 4: "
+  at::cuda::CUDAEvent event;
+};
 
-// The first failure of the group. Thread-safe.
+// The operations in flight, and the first failure. An operation that c10d breaks completes on the
+// GPU like any other, but without its data. c10d notes the error before it breaks the operation, so
+// whoever has seen an operation complete asks for errors next. Thread-safe.
 class GroupHealth {
  public:
+  // `ask`: why NCCL has failed; "" if it has not.
+  GroupHealth(std::string group, std::function<std::string()> ask)
+      : group_(std::move(group)), ask_(std::move(ask)) {}
+
+  void add(std::shared_ptr<NcclOperation> operation) {
+    const std::lock_guard lock(mutex_);
+    flying_.push_back(std::move(operation));
+  }
   void fail(const std::string& text) {
     const std::lock_guard lock(mutex_);
     if (!failure_) failure_ = Failure{text};
   }
-  void check_alive() {
+  [[nodiscard]] bool failed() {
     const std::lock_guard lock(mutex_);
+    look();
+    return failure_.has_value();
+  }
+  // Throws the first failure. It names the oldest operation in flight.
+  void check() {
+    const std::lock_guard lock(mutex_);
+    look();
     if (failure_) failure_->raise();
+  }
+  // The same, and drops the operations that have completed. Returns how many are in flight.
+  std::size_t check_flying() {
+    const std::lock_guard lock(mutex_);
+    std::size_t done = 0;  // they complete in order
+    while (done < flying_.size() && flying_[done]->event.query()) ++done;
+    look();
+    if (failure_) failure_->raise();
+    flying_.erase(flying_.begin(), flying_.begin() + static_cast<std::ptrdiff_t>(done));
+    return flying_.size();
+  }
+  // The group is about to end.
+  void stop_asking() {
+    const std::lock_guard lock(mutex_);
+    ask_ = nullptr;
+  }
+
+ private:
+  void look() {  // REQUIRES: mutex_
+    if (failure_ || !ask_) return;
+    const std::string why = ask_();
+    if (why.empty()) return;
+    failure_ = Failure{(flying_.empty() ? group_ + ": " : flying_.front()->what) + why};
+  }
+
+  const std::string group_;
+  std::mutex mutex_;  // guards all below
+  std::function<std::string()> ask_;
+  std::deque<std::shared_ptr<NcclOperation>> flying_;
+  std::optional<Failure> failure_;
+};
+
+// The NCCL groups of this process. Thread-safe.
+class GroupsOfProcess {
+ public:
+  static GroupsOfProcess& all() {
+    static GroupsOfProcess groups;
+    return groups;
+  }
+  void add(const std::shared_ptr<GroupHealth>& group) {
+    const std::lock_guard lock(mutex_);
+    std::erase_if(groups_, [](const auto& known) { return known.expired(); });
+    groups_.push_back(group);
+  }
+  // Throws the first failure of any.
+  void check() {
+    const std::lock_guard lock(mutex_);
+    for (const auto& known : groups_) {
+      if (const auto group = known.lock()) group->check();
+    }
   }
 
  private:
   std::mutex mutex_;
-  std::optional<Failure> failure_;
+  std::vector<std::weak_ptr<GroupHealth>> groups_;
 };
 
 // wait() lets the calling thread's stream wait. Thread-safe.
 class NcclTicket final : public TicketState {
  public:
-  NcclTicket(std::shared_ptr<GroupHealth> health, std::string what, at::cuda::CUDAEvent event,
-             Works works)
-      : health_(std::move(health)),
-        what_(std::move(what)),
-        event_(std::move(event)),
-        works_(std::move(works)) {}
+  NcclTicket(std::shared_ptr<GroupHealth> health, std::shared_ptr<NcclOperation> operation)
+      : health_(std::move(health)), operation_(std::move(operation)) {}
 
   void wait() override {
-    check_errors();
-    event_.block(c10::cuda::getCurrentCUDAStream(event_.device_index()));
+    health_->check();
+    at::cuda::CUDAEvent& event = operation_->event;
+    event.block(c10::cuda::getCurrentCUDAStream(event.device_index()));
   }
-  [[nodiscard]] bool done() override {
-    const std::lock_guard lock(mutex_);
-    if (!finished_) finished_ = event_.query() || failed();
-    return finished_;
-  }
-  // Throws the operation's error, or the group's first error.
-  void check_errors() {
-    const std::lock_guard lock(mutex_);
-    health_->check_alive();
-    for (const auto& work : works_) {
-      if (const std::exception_ptr error = work->exception()) report(error);
-    }
-    health_->check_alive();
-  }
+  [[nodiscard]] bool done() override { return operation_->event.query() || health_->failed(); }
 
  private:
-  bool failed() {
-    for (const auto& work : works_) {
-      if (work->exception()) return true;
-    }
-    return false;
-  }
-  void report(const std::exception_ptr& error) {
-    try {
-      std::rethrow_exception(error);
-    } catch (const std::exception& cause) {
-      health_->fail(what_ + first_line(cause));
-    }
-  }
-
   const std::shared_ptr<GroupHealth> health_;
-  const std::string what_;
-  std::mutex mutex_;
-  at::cuda::CUDAEvent event_;
-  Works works_;
-  bool finished_ = false;
+  const std::shared_ptr<NcclOperation> operation_;
 };
 
 }  // namespace sluice

@@ -9,6 +9,7 @@ Without --all each value of each setting has a run, with it any two meet.  Exit 
 """
 import json
 import pathlib
+import re
 import sys
 import threading
 
@@ -140,6 +141,21 @@ def check_commands(oracles, name="commands", ranks=1, mesh=None):
     return found, note
 
 
+# A message that never comes: its number among rank 0's, and the mesh.
+LOST = {"lost message": (12, {"zero.stage": 2}), "lost message of a later step": (26, {"zero.stage": 2}),
+        "lost message of two stages": (3, STAGES)}
+
+
+def check_lost_message(place, name):
+    """The run ends with the operation that waited, and no step has used what did not come."""
+    number, mesh = LOST[name]
+    answer = place.train(name.replace(" ", "-"), MODELS["llama"], mesh | {"launch.nproc": 2, "train.steps": 4, "train.global_batch": 4, "launch.timeout": 4},
+                         gpus=2, computes="early", variables={"NULL_GPU_LOSE_SEND": str(number)})
+    if answer.code == 5 and re.search(r"#\d+ of group .* failed on rank . of 2: not done 4000 ms after the call", answer.text):
+        return [], ""
+    return [f"exit code {answer.code}:\n{training.tail(answer.text)}"], ""
+
+
 def same_words(text, other):
     """But for the last line, which has times."""
     return text.splitlines()[:-1] == other.splitlines()[:-1]
@@ -165,6 +181,7 @@ def named_checks(place, everything):
         checks.append((name, lambda n=name, m=model, s=settings: check_other(oracles, n, m, s)))
     checks += grid_checks({"grid": SETTINGS | MORE | FLASH, "pipeline": PIPELINES | MORE}, is_valid, 2 if everything else 1,
                           lambda name, combination: check_combination(oracles, name, combination))
+    checks += [(name, lambda n=name: check_lost_message(place, n)) for name in LOST]
     for name, check in BIT_CHECKS + WAIT_CHECKS:
         checks.append((name, lambda c=check: c(place, everything)))
     return checks

@@ -2,8 +2,10 @@
 
 #include <unistd.h>
 
+#include <atomic>
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <map>
 #include <string>
 #include <utility>
@@ -15,6 +17,14 @@
 
 namespace null_gpu {
 namespace {
+
+// Whether NULL_GPU_LOSE_SEND leaves out this send.
+bool is_lost(const End& end, Kind kind) {
+  static const std::uint64_t lost =
+      setting("NULL_GPU_LOSE_SEND", std::numeric_limits<std::uint64_t>::max());
+  static std::atomic<std::uint64_t> sends{0};
+  return end.rank == 0 && kind == Kind::kSend && sends++ == lost;
+}
 
 struct Incoming {
   std::string kind;
@@ -33,6 +43,8 @@ class Transfer {
   void send(Kind kind, int peer, const std::byte* data, std::size_t bytes) {
     out_.push_back({name_of(kind), peer, exchange_->next_to(peer), data, bytes});
   }
+  // A send that its peer never gets.
+  void lose(int peer) { (void)exchange_->next_to(peer); }
   // `kind`: of the peer's call.
   void receive(Kind kind, int peer, std::byte* to, std::size_t bytes) {
     in_.push_back({name_of(kind), peer, exchange_->next_from(peer), to, bytes});
@@ -95,7 +107,7 @@ class Posting {
   void post() {
     switch (operation_.kind) {
       case Kind::kSend:
-        return transfer_.send(Kind::kSend, operation_.peer, in_, bytes_);
+        return send(operation_.peer, in_);
       case Kind::kReceive:
         return transfer_.receive(Kind::kSend, operation_.peer, out_, bytes_);
       case Kind::kAllGather:
@@ -127,7 +139,10 @@ class Posting {
   [[nodiscard]] std::size_t offset(int r) const { return static_cast<std::size_t>(r) * bytes_; }
   [[nodiscard]] bool is_root() const { return operation_.peer == end_.rank; }
 
-  void send(int r, const std::byte* data) { transfer_.send(operation_.kind, r, data, bytes_); }
+  void send(int r, const std::byte* data) {
+    if (is_lost(end_, operation_.kind)) return transfer_.lose(r);
+    transfer_.send(operation_.kind, r, data, bytes_);
+  }
   void receive(int r, std::byte* to) { transfer_.receive(operation_.kind, r, to, bytes_); }
   void copy_in_to(std::byte* to) {
     transfer_.then([in = in_, to, bytes = bytes_] {
