@@ -14,6 +14,7 @@
 #include "base/posix/module_file.hpp"
 #include "parallel/comm/communicator.hpp"
 #include "parallel/comm/cuda_factories.hpp"
+#include "parallel/comm/gpu_driver.hpp"
 #include "parallel/comm/nccl_link.hpp"
 
 namespace sluice {
@@ -23,59 +24,6 @@ constexpr char kFileName[] = "libsluice_cuda.so";
 
 std::atomic<bool> autograd_ran{false};
 std::atomic<bool> loaded{false};
-
-constexpr char kDriver[] = "libcuda.so.1";
-constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: no GPU, or all are hidden
-
-struct DriverAnswer {
-  int gpus = 0;
-  std::string error;   // why the driver does not answer; empty: it answers
-  int capability = 0;  // the lowest of the GPUs, times ten; 0: not known
-};
-
-int least_capability(void* driver, int gpus) {
-  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
-  const auto device = reinterpret_cast<int (*)(int*, int)>(dlsym(driver, "cuDeviceGet"));
-  const auto attribute =
-      reinterpret_cast<int (*)(int*, int, int)>(dlsym(driver, "cuDeviceGetAttribute"));
-  if (device == nullptr || attribute == nullptr) return 0;
-  int least = 0;
-  for (int i = 0; i < gpus; ++i) {
-    int gpu = 0, major = 0, minor = 0;
-    if (device(&gpu, i) != 0 || attribute(&major, kMajor, gpu) != 0 ||
-        attribute(&minor, kMinor, gpu) != 0) {
-      return 0;
-    }
-    const int own = 10 * major + minor;
-    least = least == 0 ? own : std::min(least, own);
-  }
-  return least;
-}
-
-DriverAnswer ask_driver() {
-  // The driver's own library exists wherever a GPU can be used, with or without the toolkit.
-  void* driver = dlopen(kDriver, RTLD_NOW | RTLD_LOCAL);
-  if (driver == nullptr) return {0, dlerror()};
-  const auto init = reinterpret_cast<int (*)(unsigned)>(dlsym(driver, "cuInit"));
-  const auto count = reinterpret_cast<int (*)(int*)>(dlsym(driver, "cuDeviceGetCount"));
-  if (init == nullptr || count == nullptr) {
-    return {0, std::string(kDriver) + " lacks cuInit or cuDeviceGetCount"};
-  }
-  DriverAnswer answer;
-  int status = init(0);
-  if (status == 0) status = count(&answer.gpus);
-  if (status == 0) {
-    answer.capability = least_capability(driver, answer.gpus);
-    return answer;
-  }
-  if (status == kNoDevice) return {};
-  return {0, std::string(kDriver) + " ended with CUDA error " + std::to_string(status)};
-}
-
-const DriverAnswer& driver_answer() {
-  static const DriverAnswer answer = ask_driver();
-  return answer;
-}
 
 // The device file of an NVIDIA GPU, such as "/dev/nvidia0"; "" if there is none.
 std::string gpu_device_file() {
@@ -147,6 +95,48 @@ void* loaded_module() {
   return module;
 }
 
+// "8.6" of 86.
+std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+
+// "13.2" of 13020.
+std::string cuda_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
+std::string seen_gpus(const DriverAnswer& driver) {
+  return driver.gpus.size() == 1 ? "1 GPU is visible, and "
+                                 : std::to_string(driver.gpus.size()) + " GPUs are visible, and ";
+}
+
+// The kernels of the module, flash attention and bf16 need Ampere.
+std::optional<GpuFault> old_gpu(const DriverAnswer& driver) {
+  constexpr int kLeast = 80;
+  for (const VisibleGpu& gpu : driver.gpus) {
+    if (gpu.capability == 0 || gpu.capability >= kLeast) continue;
+    const std::string which =
+        gpu.name.empty() ? "its compute capability is " : gpu.name + " has compute capability ";
+    return GpuFault{seen_gpus(driver) + which + capability_text(gpu.capability) +
+                        ", less than the 8.0 (Ampere) that this program needs",
+                    "show other GPUs by CUDA_VISIBLE_DEVICES, or none by an empty one"};
+  }
+  return std::nullopt;
+}
+
+// A driver serves programs of its own major version of CUDA and of older ones.
+std::optional<GpuFault> old_driver(const DriverAnswer& driver, void* module) {
+  constexpr int kMajor = 1000;
+  const auto version = reinterpret_cast<int (*)(int*)>(dlsym(module, "cudaRuntimeGetVersion"));
+  int runtime = 0;
+  if (version == nullptr || version(&runtime) != 0 || driver.cuda == 0) return std::nullopt;
+  if (driver.cuda / kMajor >= runtime / kMajor) return std::nullopt;
+  return GpuFault{
+      seen_gpus(driver) + "the driver serves CUDA " + cuda_text(driver.cuda) +
+          " and older, but libtorch here is made for CUDA " + cuda_text(runtime),
+      "update NVIDIA's driver (580 or newer serves CUDA 13; nvidia-smi shows the installed one)"};
+}
+
 std::optional<GpuFault> find_gpu_fault() {
   const DriverAnswer& driver = driver_answer();
   if (!driver.error.empty()) {
@@ -156,10 +146,9 @@ std::optional<GpuFault> find_gpu_fault() {
                     "install NVIDIA's driver, or show it to this container (nvidia-smi lists "
                     "the GPUs then)"};
   }
-  if (driver.gpus == 0) return std::nullopt;
-  const std::string seen = driver.gpus == 1
-                               ? "1 GPU is visible, and "
-                               : std::to_string(driver.gpus) + " GPUs are visible, and ";
+  if (driver.gpus.empty()) return std::nullopt;
+  if (std::optional<GpuFault> old = old_gpu(driver)) return old;
+  const std::string seen = seen_gpus(driver);
   if (const std::string why = launcher_refusal(); !why.empty()) {
     return GpuFault{seen + why, "install what serves the GPU (docs/install.md)"};
   }
@@ -169,8 +158,7 @@ std::optional<GpuFault> find_gpu_fault() {
                     "(./sluice builds the module), or name the module in SLUICE_CUDA_MODULE"};
   }
   try {
-    (void)loaded_module();
-    return std::nullopt;
+    return old_driver(driver, loaded_module());
   } catch (const ConfigError& error) {
     return GpuFault{seen + error.what(),
                     "install the library that is missing (./sluice fetches NVIDIA's), or build "
@@ -180,9 +168,16 @@ std::optional<GpuFault> find_gpu_fault() {
 
 }  // namespace
 
-int visible_gpu_count() { return driver_answer().gpus; }
+int visible_gpu_count() { return static_cast<int>(driver_answer().gpus.size()); }
 
-int visible_gpu_capability() { return driver_answer().capability; }
+int visible_gpu_capability() {
+  int least = 0;
+  for (const VisibleGpu& gpu : driver_answer().gpus) {
+    if (gpu.capability == 0) return 0;
+    least = least == 0 ? gpu.capability : std::min(least, gpu.capability);
+  }
+  return least;
+}
 
 const std::optional<GpuFault>& gpu_fault() {
   static const std::optional<GpuFault> fault = find_gpu_fault();

@@ -1,16 +1,32 @@
-// Stands for NVIDIA's driver library where the program only counts GPUs: FAKE_GPUS of them.
+// Stands for NVIDIA's driver library where the program only asks what GPUs there are: FAKE_GPUS of
+// them, of compute capability FAKE_CAPABILITY (times ten).
 #include <cstdlib>
+
+namespace {
+
+int number(const char* name, int otherwise) {
+  const char* text = std::getenv(name);
+  return text == nullptr ? otherwise : std::atoi(text);
+}
+
+}  // namespace
 
 extern "C" {
 
-int cuInit(unsigned /*flags*/) {
-  const char* status = std::getenv("FAKE_DRIVER_STATUS");
-  return status == nullptr ? 0 : std::atoi(status);
-}
+int cuInit(unsigned /*flags*/) { return number("FAKE_DRIVER_STATUS", 0); }
 
 int cuDeviceGetCount(int* count) {
-  const char* gpus = std::getenv("FAKE_GPUS");
-  *count = gpus == nullptr ? 1 : std::atoi(gpus);
+  *count = number("FAKE_GPUS", 1);
+  return 0;
+}
+int cuDeviceGet(int* device, int index) {
+  *device = index;
+  return 0;
+}
+int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
+  constexpr int kMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+  const int capability = number("FAKE_CAPABILITY", 90);
+  *value = attribute == kMajor ? capability / 10 : capability % 10;
   return 0;
 }
 }

@@ -68,6 +68,18 @@ TEST(GpuChoice, ALauncherThatForbidsTheModuleIsQuoted) {
   expect_part(run, "launch.backend: gloo runs on the CPU");
 }
 
+// Before the CUDA module is asked for: another build would not help.
+TEST(GpuChoice, AGpuThatIsTooOldIsRefusedBeforeTheModule) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  Environment here = machine(1, kNoModule);
+  here["FAKE_CAPABILITY"] = "75";
+  const Finished run = run_program(scratch, "plan tiny.yaml", here);
+  EXPECT_EQ(run.exit_code, 2) << run.output;
+  expect_part(run, "1 GPU is visible, and its compute capability is 7.5");
+  expect_part(run, "launch.backend: gloo runs on the CPU");
+}
+
 TEST(GpuChoice, ADriverWithoutGpusIsAMachineWithoutGpus) {
   const Scratch scratch;
   write_tiny(scratch);

@@ -243,7 +243,7 @@ COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_
             check_documents, check_frozen, check_speculation, check_device_fraction, check_nccl_budget, check_full_card, *WORK_CHECKS)
 LONG = (check_doctor,)  # measures the processors and a drive too
 
-# Family, settings that GPUs refuse for the family, and words of the message.
+# Family, settings that GPUs refuse for the family, words of the message, and what is special about the machine.
 REFUSALS = {
     "cudnn-fp32": ("llama", {"train.attention": "cudnn"}, "train.attention: cudnn: cuDNN's attention takes 16 bits"),
     "cudnn-window": ("mistral", {"train.attention": "cudnn", "train.dtype": "bf16"}, "takes no model.sliding_window"),
@@ -251,12 +251,15 @@ REFUSALS = {
     "cudnn-deterministic": ("llama", {"train.attention": "cudnn", "train.dtype": "bf16", "train.deterministic": True},
                             "adds in any order, and train.deterministic is true"),
     "ranks": ("llama", {"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),
+    "old-gpu": ("llama", {}, "2 GPUs are visible, and null GPU has compute capability 7.5, less than the 8.0", {"capability": 75}),
+    "old-driver": ("llama", {}, "2 GPUs are visible, and the driver serves CUDA 12.4 and older, but libtorch here is made for CUDA 13.0",
+                   {"variables": {"NULL_GPU_DRIVER": "12040"}}),
 }
 
 
 def check_refusal(place, name, refusal):
-    family, settings, words = refusal
-    return refusal_problems(place.train(f"refused-{name}", MODELS[family], settings, gpus=2), words)
+    family, settings, words, *machine = refusal
+    return refusal_problems(place.train(f"refused-{name}", MODELS[family], settings, gpus=2, **dict(*machine)), words)
 
 
 def refusal_problems(answer, words):

@@ -1,4 +1,7 @@
 // The null driver: what the program and libtorch ask before they take the CUDA runtime.
+#include <cstddef>
+#include <cstdio>
+
 #include "tests/gpu/null/memory.hpp"
 #include "tests/gpu/null/record.hpp"
 
@@ -18,6 +21,18 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
   const auto capability = static_cast<int>(null_gpu::setting("NULL_GPU_CAPABILITY", 90));
   *value = attribute == kMajor ? capability / 10 : attribute == kMinor ? capability % 10 : 0;
+  return 0;
+}
+int cuDeviceGetName(char* name, int length, int) {
+  std::snprintf(name, static_cast<std::size_t>(length), "null GPU");
+  return 0;
+}
+int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
+  *bytes = null_gpu::device_bytes_total();
+  return 0;
+}
+int cuDriverGetVersion(int* version) {
+  *version = null_gpu::driver_version();
   return 0;
 }
 int cuGetErrorString(int, const char** text) {

@@ -176,4 +176,6 @@ std::size_t device_bytes_free(int device) {
 
 int device_count() { return static_cast<int>(setting("NULL_GPU_COUNT", 1)); }
 
+int driver_version() { return static_cast<int>(setting("NULL_GPU_DRIVER", 13000)); }
+
 }  // namespace null_gpu

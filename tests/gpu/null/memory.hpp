@@ -33,5 +33,7 @@ std::size_t forget_pinned(const void* address);
 [[nodiscard]] std::size_t device_bytes_free(int device);
 [[nodiscard]] std::size_t device_bytes_total();
 [[nodiscard]] int device_count();
+// Newest CUDA that the driver serves: NULL_GPU_DRIVER, 13000 for 13.0.
+[[nodiscard]] int driver_version();
 
 }  // namespace null_gpu

@@ -27,6 +27,9 @@ constexpr int kLargest = 2147483647;
 
 int capability() { return static_cast<int>(setting("NULL_GPU_CAPABILITY", 90)); }  // times ten
 
+// A driver serves its own major version of CUDA and older ones.
+bool driver_is_old() { return driver_version() / 1000 < kVersion / 1000; }
+
 const std::map<int, int>& attributes() {
   static const auto* const all = new std::map<int, int>{
       {cudaDevAttrComputeCapabilityMajor, capability() / 10},
@@ -96,6 +99,8 @@ cudaError_t cudaGetLastError() {
 cudaError_t cudaPeekAtLastError() { return last_error; }
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  *count = 0;
+  if (driver_is_old()) return remembered(cudaErrorInsufficientDriver);
   *count = device_count();
   return cudaSuccess;
 }
@@ -104,12 +109,13 @@ cudaError_t cudaGetDevice(int* device) {
   return cudaSuccess;
 }
 cudaError_t cudaSetDevice(int device) {
+  if (driver_is_old()) return remembered(cudaErrorInsufficientDriver);
   if (device < 0 || device >= device_count()) return remembered(cudaErrorInvalidDevice);
   device_of_thread = device;
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
-  *version = kVersion;
+  *version = driver_version();
   return cudaSuccess;
 }
 cudaError_t cudaRuntimeGetVersion(int* version) {

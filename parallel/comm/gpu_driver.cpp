@@ -1,0 +1,81 @@
+#include "parallel/comm/gpu_driver.hpp"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <cstddef>
+
+namespace sluice {
+namespace {
+
+constexpr char kLibrary[] = "libcuda.so.1";
+constexpr int kNoDevice = 100;  // CUDA_ERROR_NO_DEVICE: no GPU, or all are hidden
+
+// The driver's library exists wherever a GPU can be used, with or without the toolkit.
+class Driver {
+ public:
+  Driver() : library_(dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL)) {
+    if (library_ == nullptr) error_ = dlerror();
+  }
+
+  [[nodiscard]] const std::string& error() const { return error_; }
+
+  // CUDA's status of the function with this name; kMissing if the library lacks the function.
+  static constexpr int kMissing = -1;
+  template <class... Arguments>
+  [[nodiscard]] int call(const char* name, Arguments... arguments) const {
+    const auto function = reinterpret_cast<int (*)(Arguments...)>(dlsym(library_, name));
+    return function == nullptr ? kMissing : function(arguments...);
+  }
+
+ private:
+  void* const library_;  // never closed
+  std::string error_;
+};
+
+VisibleGpu gpu_at(const Driver& driver, int index) {
+  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  VisibleGpu gpu;
+  int device = 0, major = 0, minor = 0;
+  if (driver.call("cuDeviceGet", &device, index) != 0) return gpu;
+  if (driver.call("cuDeviceGetAttribute", &major, kMajor, device) == 0 &&
+      driver.call("cuDeviceGetAttribute", &minor, kMinor, device) == 0) {
+    gpu.capability = 10 * major + minor;
+  }
+  std::array<char, 128> name{};
+  const auto length = static_cast<int>(name.size()) - 1;
+  if (driver.call("cuDeviceGetName", name.data(), length, device) == 0) gpu.name = name.data();
+  std::size_t bytes = 0;
+  if (driver.call("cuDeviceTotalMem_v2", &bytes, device) == 0) {
+    gpu.memory_bytes = static_cast<std::int64_t>(bytes);
+  }
+  return gpu;
+}
+
+DriverAnswer ask_driver() {
+  const Driver driver;
+  if (!driver.error().empty()) return {.error = driver.error()};
+  int count = 0;
+  int status = driver.call("cuInit", 0U);
+  if (status == 0) status = driver.call("cuDeviceGetCount", &count);
+  if (status == Driver::kMissing) {
+    return {.error = std::string(kLibrary) + " lacks cuInit or cuDeviceGetCount"};
+  }
+  if (status == kNoDevice) return {};
+  if (status != 0) {
+    return {.error = std::string(kLibrary) + " ended with CUDA error " + std::to_string(status)};
+  }
+  DriverAnswer answer;
+  if (driver.call("cuDriverGetVersion", &answer.cuda) != 0) answer.cuda = 0;
+  for (int i = 0; i < count; ++i) answer.gpus.push_back(gpu_at(driver, i));
+  return answer;
+}
+
+}  // namespace
+
+const DriverAnswer& driver_answer() {
+  static const DriverAnswer answer = ask_driver();
+  return answer;
+}
+
+}  // namespace sluice

@@ -1,0 +1,25 @@
+// Answers of NVIDIA's driver about this machine's GPUs. No context is created on a GPU.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace sluice {
+
+struct VisibleGpu {
+  std::string name{};             // "NVIDIA GeForce RTX 3090"; "": not known
+  int capability = 0;             // compute capability times ten, 86 for 8.6; 0: not known
+  std::int64_t memory_bytes = 0;  // all of the card's memory; 0: not known
+};
+
+struct DriverAnswer {
+  std::vector<VisibleGpu> gpus{};  // respects CUDA_VISIBLE_DEVICES
+  std::string error{};             // why the driver does not answer; empty: it answers
+  int cuda = 0;  // newest CUDA that the driver serves, 13020 for 13.2; 0: not known
+};
+
+// Asks the driver once. Runs cuInit, so a process that forks must fork before. Thread-safe.
+[[nodiscard]] const DriverAnswer& driver_answer();
+
+}  // namespace sluice
