@@ -27,8 +27,15 @@ MODELS = {
 }
 
 
+DOES_NOT_FIT, CARD_IS_SMALL = 3, "that are free on the card"  # exit code and words of a run that is refused before its first step
+
+
 class Failed(Exception):
     """What a step says of its failure."""
+
+
+class TooLarge(Failed):
+    """A run that is refused since it needs more memory than the card has free."""
 
 
 class Kit:
@@ -55,14 +62,17 @@ class Kit:
         archive = HERE / "kit.tar.xz"
         if not archive.is_file():
             raise Failed(f"there is no {archive}; make a kit with make_kit.py, or name a build with --build")
+        safely = {"filter": "data"} if hasattr(tarfile, "data_filter") else {}  # Python before 3.10.12 and 3.11.4 has none
         with tarfile.open(archive) as kit:
-            kit.extractall(self.work / "kit", filter="data")
+            kit.extractall(self.work / "kit", **safely)
         folder = self.work / "kit"
         torch = importlib.util.find_spec("torch")
         if torch is None:
             raise Failed("this Python has no torch; the kit takes libtorch 2.11 from it")
-        libraries = [str(folder / "lib"), str(pathlib.Path(torch.origin).parent / "lib"), self.env.get("LD_LIBRARY_PATH")]
-        self.env["LD_LIBRARY_PATH"] = ":".join(filter(None, libraries))
+        # libtorch finds NVIDIA's libraries by its own run path, but some tests load libcudart before libtorch or without it.
+        site = pathlib.Path(torch.origin).parent.parent
+        libraries = [folder / "lib", site / "torch/lib", *sorted(site.glob("nvidia/*/lib"))]
+        self.env["LD_LIBRARY_PATH"] = ":".join(filter(None, [*map(str, libraries), self.env.get("LD_LIBRARY_PATH")]))
         self.env["SLUICE_CUDA_MODULE"] = str(folder / "bin/libsluice_cuda.so")
         self.sluice = folder / "bin/sluice"
         self.tests = {path.name.removeprefix("sluice_test_"): path for path in (folder / "bin").glob("sluice_test_*")}
@@ -80,6 +90,8 @@ class Kit:
             raise Failed(f"{command[0]} cannot be started: {error.strerror}; install it") from error
         print(done.stdout)
         if done.returncode not in codes:
+            if done.returncode == DOES_NOT_FIT and CARD_IS_SMALL in done.stdout:
+                raise TooLarge(f"{pathlib.Path(command[-1]).stem} does not fit this card, and was not run")
             raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {last_line(done.stdout)}")
         return done.stdout
 

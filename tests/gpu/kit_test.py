@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""The kit on a machine of its own: where it looks for libraries, and what a small card leaves out.  Needs no GPU and no PyTorch."""
+import argparse
+import contextlib
+import io
+import pathlib
+import sys
+import tarfile
+import tempfile
+import unittest
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "kit"))
+import programs  # noqa: E402
+import run_kit  # noqa: E402
+
+# Stands for the program: refuses, as a run on a card of 24 GB, or fails.
+PROGRAM = "#!/bin/sh\necho '{words}'\nexit {code}\n"
+
+
+class TestKit(unittest.TestCase):
+    def setUp(self):
+        self.scratch = tempfile.TemporaryDirectory()
+        self.addCleanup(self.scratch.cleanup)
+        self.folder = pathlib.Path(self.scratch.name)
+
+    def unpacked(self, words="", code=0):
+        """The kit of a `program` that says `words`, with a site folder of PyTorch that lacks everything but names."""
+        site = self.folder / "site"
+        for name in ("torch/lib", "nvidia/cu13/lib", "nvidia/nccl/lib"):
+            (site / name).mkdir(parents=True)
+        (site / "torch/__init__.py").touch()
+        (self.folder / "bin").mkdir()
+        (self.folder / "bin/sluice").write_text(PROGRAM.format(words=words, code=code), encoding="ascii")
+        (self.folder / "bin/sluice").chmod(0o755)
+        with tarfile.open(self.folder / "kit.tar.xz", "w:xz") as archive:
+            archive.add(self.folder / "bin", "bin")
+        sys.path.insert(0, str(site))
+        self.addCleanup(sys.path.remove, str(site))
+        before, programs.HERE = programs.HERE, self.folder
+        self.addCleanup(setattr, programs, "HERE", before)
+        return programs.Kit(argparse.Namespace(out=self.folder / "out", backend="auto", build=None))
+
+    def step(self, kit, name):
+        """(failed, its log) of a step."""
+        with contextlib.redirect_stdout(io.StringIO()):
+            failed, _ = run_kit.run_step(kit, name, self.folder)
+        return failed, (self.folder / f"{name}.txt").read_text(encoding="utf-8")
+
+    def test_libraries_of_nvidia_are_found_beside_torch(self):
+        folders = self.unpacked().env["LD_LIBRARY_PATH"].split(":")
+        for name in ("torch/lib", "nvidia/cu13/lib", "nvidia/nccl/lib"):
+            self.assertIn(str(self.folder / "site" / name), folders)
+
+    def test_what_does_not_fit_the_card_is_left_out(self):
+        kit = self.unpacked("GPU 0: a step needs 38.0 GiB a rank, 15.0 GiB more than the 23.0 GiB that are free on the card.", 3)
+        for name, runs in (("memory", 4), ("speed", len(run_kit.SPEED)), ("big", 1)):
+            failed, log = self.step(kit, name)
+            self.assertFalse(failed, log)
+            self.assertGreaterEqual(log.count("does not fit this card"), runs, log)
+
+    def test_a_run_that_ends_out_of_memory_fails(self):
+        kit = self.unpacked("the device ran out of memory in a step", 3)
+        for name in ("memory", "speed", "big"):
+            self.assertTrue(self.step(kit, name)[0])
+
+
+if __name__ == "__main__":
+    unittest.main()
