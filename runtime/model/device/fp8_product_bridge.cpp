@@ -96,6 +96,9 @@ cublasLtMatmulAlgo_t choose(const Lt& lt, const Fp8Product& p, const Call& call)
     lt(cublasLtMatmulPreferenceSetAttribute(made, attribute, &value, sizeof value), "an attribute");
   };
   set(CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, static_cast<std::uint64_t>(p.workspace_bytes));
+  // By default cuBLASLt may cut K in parts and add the parts' sums in D's type.
+  set(CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+      std::uint32_t{CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE});
   // d is a view of other tensors; by default cuBLASLt supposes multiples of 256 bytes.
   constexpr std::uint32_t kAlignment = 16;
   set(CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, kAlignment);

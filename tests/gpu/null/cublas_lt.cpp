@@ -20,6 +20,9 @@ struct Layout {
   std::int32_t batch = 1;
   std::int64_t batch_stride = 0;
 };
+struct Preference {
+  std::uint32_t reductions = CUBLASLT_REDUCTION_SCHEME_MASK;
+};
 struct Operation {
   cublasComputeType_t compute = CUBLAS_COMPUTE_32F;
   cudaDataType_t scale = CUDA_R_32F;
@@ -32,6 +35,9 @@ struct Operation {
 
 Layout& of(cublasLtMatrixLayout_t layout) { return *reinterpret_cast<Layout*>(layout); }
 Operation& of(cublasLtMatmulDesc_t operation) { return *reinterpret_cast<Operation*>(operation); }
+Preference& of(cublasLtMatmulPreference_t preference) {
+  return *reinterpret_cast<Preference*>(preference);
+}
 
 struct Call {
   const Operation& operation;
@@ -198,18 +204,31 @@ cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
 }
 
 cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
-  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new char);
+  *preference = reinterpret_cast<cublasLtMatmulPreference_t>(new Preference);
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) {
-  delete reinterpret_cast<char*>(preference);
+  delete &of(preference);
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute,
+                                                    const void* value, std::size_t bytes) {
+  if (attribute == CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK && bytes == sizeof(std::uint32_t)) {
+    std::memcpy(&of(preference).reductions, value, bytes);
+  }
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int,
+                                              cublasLtMatrixLayout_t a, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t d,
+                                              cublasLtMatmulPreference_t preference, int,
                                               cublasLtMatmulHeuristicResult_t* result, int* found) {
+  constexpr std::uint32_t kInFp32 = CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE;
+  if (is_fp8(of(a).type) && of(d).type != CUDA_R_32F &&
+      (of(preference).reductions & ~kInFp32) != 0) {
+    fault("cublasLtMatmulAlgoGetHeuristic: the parts of an 8-bit product may be added in 16 bits");
+  }
   *result = {};
   *found = 1;
   return CUBLAS_STATUS_SUCCESS;

@@ -109,5 +109,34 @@ TEST_F(NullGpu, ProductsOf8BitsHaveRules) {
   EXPECT_EQ(grown("/work/products"), 0);
 }
 
+// Asks for a kernel for products that give `type_d`. `reductions` 0: those of the default.
+void choose(cudaDataType_t type_d, std::uint32_t reductions) {
+  cublasLtMatrixLayout_t a = nullptr, d = nullptr;
+  cublasLtMatrixLayoutCreate(&a, CUDA_R_8F_E4M3, 48, 32, 48);
+  cublasLtMatrixLayoutCreate(&d, type_d, 32, 7, 32);
+  cublasLtMatmulPreference_t preference = nullptr;
+  cublasLtMatmulPreferenceCreate(&preference);
+  if (reductions != 0) {
+    cublasLtMatmulPreferenceSetAttribute(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK,
+                                         &reductions, sizeof reductions);
+  }
+  cublasLtMatmulHeuristicResult_t result{};
+  int found = 0;
+  cublasLtMatmulAlgoGetHeuristic(nullptr, nullptr, a, a, d, d, preference, 1, &result, &found);
+  cublasLtMatmulPreferenceDestroy(preference);
+  for (const cublasLtMatrixLayout_t made : {a, d}) cublasLtMatrixLayoutDestroy(made);
+}
+
+TEST_F(NullGpu, PartsOfProductsOf8BitsAreAddedInFp32) {
+  choose(CUDA_R_16BF, CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE);
+  choose(CUDA_R_32F, 0);
+  EXPECT_EQ(grown("/fault_count"), 0);
+  choose(CUDA_R_16BF, CUBLASLT_REDUCTION_SCHEME_OUTPUT_TYPE);
+  EXPECT_EQ(grown("/fault_count"), 1);
+  choose(CUDA_R_16BF, 0);
+  EXPECT_EQ(grown("/fault_count"), 2);
+  EXPECT_THAT(last_fault(), HasSubstr("may be added in 16 bits"));
+}
+
 }  // namespace
 }  // namespace null_gpu
