@@ -46,6 +46,7 @@ class Memory {
   cudaError_t release() {
     elems_ = 0;
     void* const data = std::exchange(data_, nullptr);
+    if (data == nullptr) return cudaSuccess;  // cudaFreeHost does not promise to take null
     return on_host_ ? cudaFreeHost(data) : cudaFree(data);
   }
 

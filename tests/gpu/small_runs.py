@@ -34,6 +34,9 @@ def problems(answer, ranks, steps=STEPS):
     for report in working:
         found += [f"fault: {what}" for what in report["faults"]]
         found += [f"{count} {kind} on the default stream" for kind, count in report["default_stream"].items() if count]
+    contexts = sorted(report["contexts"] for report in answer.reports if report["contexts"])
+    if contexts != [[card] for card in range(ranks)]:
+        found.append(f"processes have contexts on the cards {contexts}, each rank is to have one on its own card")
     if len(answer.steps) != steps:
         found.append(f"{len(answer.steps)} steps in metrics.jsonl, {steps} were asked for")
     found += [f"step {s['step']}: loss {s['loss']}" for s in answer.steps if not math.isfinite(s["loss"])]

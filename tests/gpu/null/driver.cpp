@@ -44,9 +44,9 @@ int cuCtxGetCurrent(void** context) {
   *context = &only;
   return 0;
 }
-int cuDevicePrimaryCtxGetState(int, unsigned* flags, int* active) {
+int cuDevicePrimaryCtxGetState(int device, unsigned* flags, int* active) {
   if (flags != nullptr) *flags = 0;
-  if (active != nullptr) *active = 1;
+  if (active != nullptr) *active = null_gpu::has_context(device) ? 1 : 0;
   return 0;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <thread>
 #include <vector>
 
 #include "tests/gpu/null/fixture.hpp"
@@ -99,6 +100,20 @@ TEST_F(NullGpu, ACopyBeyondItsBlockIsAFault) {
   EXPECT_EQ(cudaMemcpy(host.data(), memory.get() + (2 << 20) - 32, 64, cudaMemcpyDeviceToHost),
             cudaErrorInvalidValue);
   expect_fault("leaves its block");
+}
+
+TEST_F(NullGpu, AThreadThatChoseNoCardMakesAContextOnTheFirst) {
+  ::setenv("NULL_GPU_COUNT", "2", 1);
+  std::thread([] { EXPECT_EQ(cudaSetDevice(1), cudaSuccess); }).join();
+  EXPECT_THAT(report()["contexts"], testing::Contains(1));
+  std::thread([] { const DeviceMemory memory; }).join();
+  EXPECT_EQ(report()["contexts"], json({0, 1}));
+  ::unsetenv("NULL_GPU_COUNT");
+}
+
+TEST_F(NullGpu, NoHostMemoryIsFreedWhereThereIsNone) {
+  EXPECT_EQ(cudaFreeHost(nullptr), cudaErrorInvalidValue);
+  expect_fault("not a live allocation");
 }
 
 TEST_F(NullGpu, FreedMemoryIsNoMemoryOfTheDevice) {

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <map>
 #include <mutex>
+#include <set>
 #include <sstream>
 #include <string_view>
 #include <tuple>
@@ -49,6 +50,7 @@ struct Record {
   std::array<CopySum, kDirectionNames.size()> copies{};
   std::map<std::string, MessageSum> messages;
   std::vector<std::string> faults;
+  std::set<int> contexts;
   std::int64_t queries = 0, stream_waits = 0, communicators = 0, fault_count = 0,
                graph_launches = 0;
   // The last kernel or graph of each stream by number, where the host has not waited for it.
@@ -171,6 +173,10 @@ std::string as_json(const Record& all) {
       << ",\n  \"fault_count\": " << all.fault_count << ",\n  \"faults\": [";
   Joined faults(out);
   for (const std::string& what : all.faults) faults.next() << quoted(what);
+  out << ']';
+  out << ",\n  \"contexts\": [";
+  Joined contexts(out);
+  for (const int device : all.contexts) contexts.next() << device;
   out << ']';
   write_counts(out, "work", kWorkNames, all.work);
   write_counts(out, "default_stream", kWorkNames, all.default_stream);
@@ -311,6 +317,16 @@ void count_query() {
 
 void count_communicator() {
   with_record([](Record& all) { ++all.communicators; });
+}
+
+void note_context(int device) {
+  const std::lock_guard lock(record().mutex);
+  record().contexts.insert(device);
+}
+
+bool has_context(int device) {
+  const std::lock_guard lock(record().mutex);
+  return record().contexts.count(device) > 0;
 }
 
 void count_message(const char* kind, std::size_t bytes) {

@@ -52,6 +52,9 @@ void count_wait(Wait wait, std::int64_t upto = std::numeric_limits<std::int64_t>
 void count_stream_wait();  // of a stream for an event; the host goes on
 void count_query();        // of a stream or an event, without waiting
 void count_communicator();
+// The process has a context on the card: memory of the card that no plan counts.
+void note_context(int device);
+[[nodiscard]] bool has_context(int device);
 void count_message(const char* kind, std::size_t bytes);
 // A name without a body of its own: it does nothing and reports success. A fault where the null GPU
 // computes, once for each name, unless the function only manages handles and settings.

@@ -9,6 +9,8 @@ namespace null_gpu {
 
 // Of the calling thread.
 [[nodiscard]] int current_device();
+// The call makes the context of the thread's card, if there is none.
+void need_context();
 // Keeps the error for cudaGetLastError(), and returns it.
 cudaError_t remembered(cudaError_t error);
 // Counts a fault and returns cudaErrorInvalidValue.

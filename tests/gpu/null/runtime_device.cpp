@@ -61,6 +61,8 @@ const std::map<int, int>& attributes() {
 
 int current_device() { return device_of_thread; }
 
+void need_context() { note_context(device_of_thread); }
+
 cudaError_t remembered(cudaError_t error) { return last_error = error; }
 
 cudaError_t refused(const std::string& what) {
@@ -112,6 +114,7 @@ cudaError_t cudaSetDevice(int device) {
   if (driver_is_old()) return remembered(cudaErrorInsufficientDriver);
   if (device < 0 || device >= device_count()) return remembered(cudaErrorInvalidDevice);
   device_of_thread = device;
+  need_context();  // since CUDA 12
   return cudaSuccess;
 }
 cudaError_t cudaDriverGetVersion(int* version) {
@@ -172,6 +175,7 @@ cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) {
 }
 cudaError_t cudaDeviceSynchronize() {
   count_wait(Wait::kDevice);
+  need_context();
   if (any_capturing()) return refused("cudaDeviceSynchronize while a stream captures");
   finish_device();
   return cudaSuccess;

@@ -88,6 +88,7 @@ bool finds_no_room() {
 }
 
 cudaError_t launched(const Launch& launch) {
+  need_context();
   if (finds_no_room()) return remembered(cudaErrorMemoryAllocation);
   const std::string name = name_of(launch.function);
   const cudaError_t status = counted(name, launch);

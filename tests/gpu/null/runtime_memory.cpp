@@ -130,6 +130,7 @@ bool is_pageable(const CopyCall& copy) {
 
 // A copy to pageable memory returns after the copy: the host waits.
 cudaError_t copied_async(const CopyCall& copy, const void* counted_on, const void* stream) {
+  need_context();
   count_work(Work::kCopy, counted_on);
   if (place_of(copy.to) == Place::kPageable && place_of(copy.from) == Place::kDevice) {
     count_wait(Wait::kBlockingCopy);
@@ -179,17 +180,20 @@ using namespace null_gpu;  // NOLINT: this file is bodies of C functions
 extern "C" {
 
 cudaError_t cudaMalloc(void** pointer, std::size_t bytes) {
+  need_context();
   *pointer = take_device(current_device(), bytes);
   return *pointer == nullptr ? remembered(cudaErrorMemoryAllocation) : cudaSuccess;
 }
 
 cudaError_t cudaFree(void* pointer) {
+  need_context();
   finish_device();
   if (pointer == nullptr || give_device(pointer)) return cudaSuccess;
   return refused("cudaFree of memory that is not a live allocation");
 }
 
 cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
+  need_context();
   *free = device_bytes_free(current_device());
   *total = device_bytes_total();
   return cudaSuccess;
@@ -197,6 +201,7 @@ cudaError_t cudaMemGetInfo(std::size_t* free, std::size_t* total) {
 
 // Zeros, as fresh pages are, unless the null GPU computes.
 cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
+  need_context();
   *pointer = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (*pointer == MAP_FAILED) return remembered(cudaErrorMemoryAllocation);
   if (computes()) std::memset(*pointer, kPoison, bytes);
@@ -205,7 +210,7 @@ cudaError_t cudaHostAlloc(void** pointer, std::size_t bytes, unsigned) {
 }
 
 cudaError_t cudaFreeHost(void* pointer) {
-  if (pointer == nullptr) return cudaSuccess;
+  need_context();
   finish_device();
   const std::size_t bytes = forget_pinned(pointer);
   if (bytes == 0) return refused("cudaFreeHost of memory that is not a live allocation");
@@ -214,6 +219,7 @@ cudaError_t cudaFreeHost(void* pointer) {
 }
 
 cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
+  need_context();
   if (place_of(pointer) != Place::kPageable) {
     return refused("cudaHostRegister of memory that is registered already");
   }
@@ -222,6 +228,7 @@ cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
 }
 
 cudaError_t cudaHostUnregister(void* pointer) {
+  need_context();
   finish_device();
   if (forget_pinned(pointer) > 0) return cudaSuccess;
   return refused("cudaHostUnregister of memory that is not registered");
@@ -239,6 +246,7 @@ cudaError_t cudaPointerGetAttributes(cudaPointerAttributes* attributes, const vo
 
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind) {
   if (bytes == 0) return cudaSuccess;
+  need_context();
   count_work(Work::kCopy, nullptr);
   count_wait(Wait::kBlockingCopy);
   const cudaError_t status = copied({to, from, bytes, kind}, nullptr, nullptr);

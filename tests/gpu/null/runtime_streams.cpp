@@ -172,6 +172,7 @@ using namespace null_gpu;  // NOLINT: this file is bodies of C functions
 extern "C" {
 
 cudaError_t cudaStreamCreateWithFlags(cudaStream_t* stream, unsigned flags) {
+  need_context();
   *stream = static_cast<cudaStream_t>(streams().make());
   if ((flags & cudaStreamNonBlocking) == 0) note_blocking_stream(*stream);
   return cudaSuccess;
@@ -221,6 +222,7 @@ cudaError_t cudaStreamAddCallback(cudaStream_t stream, cudaStreamCallback_t call
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned flags) {
+  need_context();
   *event = static_cast<cudaEvent_t>(events().make());
   if ((flags & cudaEventDisableTiming) != 0) untimed().add(*event);
   return cudaSuccess;
