@@ -161,6 +161,18 @@ bool is_device_range(const void* address, std::size_t bytes) {
   return block != nullptr && address_of(address) + bytes <= block->first + block->second.bytes;
 }
 
+bool is_host_range(const void* address, std::size_t bytes) {
+  Memory& all = memory();
+  const std::lock_guard lock(all.mutex);
+  const Address end = address_of(address) + bytes;
+  const auto next = all.pinned.upper_bound(address_of(address));
+  if (const auto at = block_before(all.pinned, address);
+      at != all.pinned.end() && address_of(address) < at->first + at->second) {
+    return end <= at->first + at->second;
+  }
+  return next == all.pinned.end() || end <= next->first;
+}
+
 void* bytes_behind(const void* address) {
   const std::lock_guard lock(memory().mutex);
   const auto* block = device_block(address);

@@ -27,6 +27,9 @@ std::size_t forget_pinned(const void* address);
 [[nodiscard]] Place place_of(const void* address, int* device = nullptr);
 // All `bytes` from `address` on lie in one live block of the device.
 [[nodiscard]] bool is_device_range(const void* address, std::size_t bytes);
+// `bytes` from `address` on lie in one registration of host memory, or begin outside of any and
+// reach into none.
+[[nodiscard]] bool is_host_range(const void* address, std::size_t bytes);
 // The device address's bytes, for copies.
 [[nodiscard]] void* bytes_behind(const void* address);
 

@@ -102,6 +102,26 @@ TEST_F(NullGpu, ACopyBeyondItsBlockIsAFault) {
   expect_fault("leaves its block");
 }
 
+TEST_F(NullGpu, ACopyOfPartlyRegisteredMemoryIsAFault) {
+  const DeviceMemory memory;
+  std::array<char, 4096> host{};
+  const auto copy = [&](std::size_t first, std::size_t bytes) {
+    return cudaMemcpy(memory.get(), host.data() + first, bytes, cudaMemcpyHostToDevice);
+  };
+  ASSERT_EQ(cudaHostRegister(host.data() + 1024, 1024, cudaHostRegisterDefault), cudaSuccess);
+  ASSERT_EQ(cudaHostRegister(host.data() + 2048, 1024, cudaHostRegisterDefault), cudaSuccess);
+  EXPECT_EQ(copy(0, 1024), cudaSuccess);
+  EXPECT_EQ(copy(1024, 1024), cudaSuccess);
+  EXPECT_EQ(copy(3072, 1024), cudaSuccess);
+  EXPECT_EQ(grown("/fault_count"), 0);
+  const std::array refused{copy(512, 1024), copy(2560, 1024), copy(1024, 2048), copy(0, 4096),
+                           cudaHostRegister(host.data() + 512, 1024, cudaHostRegisterDefault)};
+  for (const cudaError_t status : refused) EXPECT_EQ(status, cudaErrorInvalidValue);
+  EXPECT_EQ(grown("/fault_count"), std::ssize(refused));
+  EXPECT_EQ(cudaHostUnregister(host.data() + 1024), cudaSuccess);
+  EXPECT_EQ(cudaHostUnregister(host.data() + 2048), cudaSuccess);
+}
+
 TEST_F(NullGpu, AThreadThatChoseNoCardMakesAContextOnTheFirst) {
   ::setenv("NULL_GPU_COUNT", "2", 1);
   std::thread([] { EXPECT_EQ(cudaSetDevice(1), cudaSuccess); }).join();

@@ -112,6 +112,11 @@ cudaError_t copied(const CopyCall& copy, const void* counted_on, const void* str
       (from_place == Place::kDevice && !is_device_range(from, bytes))) {
     return refused("a copy of " + std::to_string(bytes) + " bytes leaves its block of the device");
   }
+  if ((to_place != Place::kDevice && !is_host_range(to, bytes)) ||
+      (from_place != Place::kDevice && !is_host_range(from, bytes))) {
+    return refused("a copy of " + std::to_string(bytes) +
+                   " bytes is only partly of one registration");
+  }
   const Place host = to_place == Place::kDevice ? from_place : to_place;
   const bool crosses =
       direction == Direction::kHostToDevice || direction == Direction::kDeviceToHost;
@@ -220,7 +225,7 @@ cudaError_t cudaFreeHost(void* pointer) {
 
 cudaError_t cudaHostRegister(void* pointer, std::size_t bytes, unsigned) {
   need_context();
-  if (place_of(pointer) != Place::kPageable) {
+  if (place_of(pointer) != Place::kPageable || !is_host_range(pointer, bytes)) {
     return refused("cudaHostRegister of memory that is registered already");
   }
   note_pinned(pointer, bytes);
