@@ -48,6 +48,16 @@ at::Tensor bytes_at(const void* data, std::int64_t bytes, c10::Device device) {
       .make_tensor();
 }
 
+// NCCL's reason is in c10d's last lines: "NCCL error in ...\nncclInvalidUsage: ...\nLast error:\n
+// Duplicate GPU detected ...". The text on one line, without the stack trace.
+std::string all_lines(const std::exception& error) {
+  const auto* of_torch = dynamic_cast<const c10::Error*>(&error);
+  std::string text = of_torch != nullptr ? of_torch->what_without_backtrace() : error.what();
+  text.erase(text.find_last_not_of(" \n") + 1);
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
+}
+
 // How c10d's own threads behave. This program reports the cause of a failure and ends its ranks
 // that hang (runtime/launch/watchdog.hpp), so they do neither. Variables that are set stay.
 void set_threads_of_c10d() {
@@ -230,7 +240,7 @@ class NcclCommunicator final : public Communicator {
       health_->add(operation);
       return Ticket(std::make_shared<NcclTicket>(health_, std::move(operation)));
     } catch (const std::exception& error) {
-      health_->fail(what + first_line(error));
+      health_->fail(what + all_lines(error));
       health_->check();
       throw;
     }
@@ -363,7 +373,7 @@ sluice_make_nccl_communicator(const sluice::CommOptions& options, sluice::Commun
     throw;
   } catch (const std::exception& error) {
     throw sluice::CommError(
-        "group " + options.group + ": NCCL could not be started: " + sluice::first_line(error),
+        "group " + options.group + ": NCCL could not be started: " + sluice::all_lines(error),
         /*secondary=*/false);
   }
 }

@@ -8,6 +8,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
 #include <system_error>
 
@@ -32,15 +33,34 @@ struct Name {
   socklen_t bytes = 0;
 };
 
-Name name_of(const std::string& id, int rank) {
+Name abstract(const std::string& label) {
   Name name;
   name.address.sun_family = AF_UNIX;
   // The leading zero makes the name abstract: no file exists.
-  std::string text = std::string(1, '\0') + "null-gpu." + id + "." + std::to_string(rank);
+  std::string text = std::string(1, '\0') + "null-gpu." + label;
   text.resize(std::min(text.size(), sizeof name.address.sun_path));
   std::memcpy(name.address.sun_path, text.data(), text.size());
   name.bytes = static_cast<socklen_t>(offsetof(sockaddr_un, sun_path) + text.size());
   return name;
+}
+
+Name name_of(const std::string& id, int rank) { return abstract(id + "." + std::to_string(rank)); }
+
+// Throws std::system_error with `what` where the name is taken.
+int bound_socket(const Name& name, const std::string& what) {
+  const int socket = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+  if (socket >= 0 &&
+      ::bind(socket, reinterpret_cast<const sockaddr*>(&name.address), name.bytes) == 0) {
+    return socket;
+  }
+  const int error = errno;
+  if (socket >= 0) ::close(socket);
+  throw std::system_error(error, std::generic_category(), what);
+}
+
+std::string host_id() {
+  const char* const id = std::getenv("NCCL_HOSTID");
+  return id == nullptr ? "" : id;
 }
 
 // Whether the peer took the chunk. A peer that has no socket yet, or a full one, takes it later.
@@ -56,18 +76,18 @@ bool sent(int socket, const Name& to, Head& head, const std::byte* data, std::si
 
 }  // namespace
 
-Exchange::Exchange(std::string id, int rank) : id_(std::move(id)), rank_(rank) {
-  const Name name = name_of(id_, rank_);
-  socket_ = ::socket(AF_UNIX, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
-  if (socket_ >= 0 &&
-      ::bind(socket_, reinterpret_cast<const sockaddr*>(&name.address), name.bytes) == 0) {
-    return;
-  }
-  const int error = errno;
-  if (socket_ >= 0) ::close(socket_);
-  throw std::system_error(error, std::generic_category(),
-                          "rank " + std::to_string(rank_) + " of communicator " + id_);
-}
+CardClaim::CardClaim(const std::string& id, int device)
+    : socket_(bound_socket(abstract(id + ".card." + host_id() + "." + std::to_string(device)),
+                           "Duplicate GPU detected: another rank of this host is on CUDA device " +
+                               std::to_string(device))) {}
+
+CardClaim::~CardClaim() { ::close(socket_); }
+
+Exchange::Exchange(std::string id, int rank)
+    : id_(std::move(id)),
+      rank_(rank),
+      socket_(bound_socket(name_of(id_, rank_),
+                           "rank " + std::to_string(rank_) + " of communicator " + id_)) {}
 
 Exchange::~Exchange() { ::close(socket_); }
 

@@ -34,6 +34,19 @@ struct Arrived {
   std::vector<std::byte> bytes;
 };
 
+// A card that a rank of a communicator has. Throws std::system_error where another rank of the same
+// host has it: as in NCCL, NCCL_HOSTID makes a rank a host of its own.
+class CardClaim {
+ public:
+  CardClaim(const std::string& id, int device);
+  ~CardClaim();
+  CardClaim(const CardClaim&) = delete;
+  CardClaim& operator=(const CardClaim&) = delete;
+
+ private:
+  int socket_ = -1;
+};
+
 // One rank's end of a communicator.
 class Exchange {
  public:

@@ -21,6 +21,7 @@ namespace {
 
 // Of the process: the libraries read it once, later.
 const int kComputes = ::setenv("NULL_GPU_COMPUTES", "early", /*overwrite=*/0);
+const int kCards = ::setenv("NULL_GPU_COUNT", "3", /*overwrite=*/1);
 constexpr const char* kIdOfParent = "SLUICE_TEST_NCCL_ID";
 
 ncclUniqueId new_id() {
@@ -33,6 +34,7 @@ ncclUniqueId new_id() {
 class Rank {
  public:
   Rank(const ncclUniqueId& id, int rank, int size) : number(rank), size(size) {
+    EXPECT_EQ(cudaSetDevice(rank), cudaSuccess);
     EXPECT_EQ(ncclCommInitRank(&comm, size, id, rank), ncclSuccess);
   }
   ~Rank() {
@@ -257,9 +259,20 @@ TEST_P(NullGpuMessages, SizesThatDifferAreAFault) {
 TEST_P(NullGpuMessages, TwoOfOneRankAreAFault) {
   const ncclUniqueId id = new_id();
   const Rank first(id, 0, 2);
+  EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
   ncclComm_t second = nullptr;
   EXPECT_EQ(ncclCommInitRank(&second, 2, id, 0), ncclSystemError);
   expect_fault("rank 0 of communicator");
+}
+
+TEST_P(NullGpuMessages, TwoRanksOfAHostOnOneCardAreAFault) {
+  const ncclUniqueId id = new_id();
+  const Rank first(id, 0, 2);
+  ncclComm_t second = nullptr;
+  EXPECT_EQ(ncclCommInitRank(&second, 2, id, 1), ncclInvalidUsage);
+  EXPECT_NE(std::string(ncclGetLastError(nullptr)).find("Duplicate GPU detected"),
+            std::string::npos);
+  expect_fault("Duplicate GPU detected: another rank of this host is on CUDA device 0");
 }
 
 TEST_P(NullGpuMessages, AnAbortEndsWhatWaits) {

@@ -24,19 +24,36 @@ namespace {
 struct Communicator {
   Channel channel;
   std::shared_ptr<Exchange> exchange;  // null where nothing is carried
+  std::unique_ptr<CardClaim> card;
 };
 
 Communicator& of(ncclComm_t comm) { return *reinterpret_cast<Communicator*>(comm); }
 
+// Of the thread, as ncclGetLastError() has it.
+thread_local std::string last_error;
+
+ncclResult_t refused(ncclResult_t result, const std::string& why) {
+  last_error = why;
+  fault("NCCL: " + why);
+  return result;
+}
+
 ncclResult_t joined(ncclComm_t* comm, int size, const ncclUniqueId& id, int rank) {
   if (rank < 0 || rank >= size) return ncclInvalidArgument;
-  auto made = std::make_unique<Communicator>(Communicator{{id.internal, rank, size}, nullptr});
+  auto made =
+      std::make_unique<Communicator>(Communicator{{id.internal, rank, size}, nullptr, nullptr});
+  try {
+    int device = 0;
+    (void)cudaGetDevice(&device);
+    made->card = std::make_unique<CardClaim>(id.internal, device);
+  } catch (const std::system_error& error) {
+    return refused(ncclInvalidUsage, error.what());
+  }
   try {
     if (computes()) made->exchange = std::make_shared<Exchange>(id.internal, rank);
     serve_other_ranks();
   } catch (const std::system_error& error) {
-    fault(std::string("NCCL: ") + error.what());
-    return ncclSystemError;
+    return refused(ncclSystemError, error.what());
   }
   count_communicator();
   *comm = reinterpret_cast<ncclComm_t>(made.release());
@@ -84,13 +101,8 @@ bool reduces(Kind kind) {
   return kind == Kind::kAllReduce || kind == Kind::kReduce || kind == Kind::kReduceScatter;
 }
 
-ncclResult_t refused(ncclResult_t result, const std::string& why) {
-  fault("NCCL: " + why);
-  return result;
-}
-
 ncclResult_t passed(const Operation& operation, ncclComm_t comm, cudaStream_t stream) {
-  const auto& [channel, exchange] = of(comm);
+  const auto& [channel, exchange, card] = of(comm);
   const std::string kind = name_of(operation.kind);
   for (const Range& range : {input_of(operation, channel), output_of(operation, channel)}) {
     if (range.bytes > 0 && !is_device_range(range.data, range.bytes)) {
@@ -145,7 +157,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 const char* ncclGetErrorString(ncclResult_t result) {
   return result == ncclSuccess ? "no error" : "refused by the null NCCL, which printed the reason";
 }
-const char* ncclGetLastError(ncclComm_t) { return ""; }
+const char* ncclGetLastError(ncclComm_t) { return last_error.c_str(); }
 ncclResult_t ncclCommInitRank(ncclComm_t* comm, int size, ncclUniqueId id, int rank) {
   return joined(comm, size, id, rank);
 }
