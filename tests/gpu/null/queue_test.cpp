@@ -130,6 +130,7 @@ TEST_F(Queue, PollingEnds) {
   write(memory, 2, stream);
   EXPECT_EQ(cudaEventQuery(event.get()), cudaErrorNotReady);
   EXPECT_EQ(cudaStreamQuery(stream.get()), cudaErrorNotReady);
+  EXPECT_EQ(cudaGetLastError(), cudaErrorNotReady);
   EXPECT_EQ(cudaGetLastError(), cudaSuccess);
   constexpr int kTries = 100;
   const auto polled = [&](const auto& query) {

@@ -64,6 +64,10 @@ cudaError_t counted(const std::string& name, const Launch& launch) {
           " bytes of shared memory");
     return remembered(cudaErrorInvalidConfiguration);
   }
+  if (device_of_stream(launch.stream) != current_device()) {
+    fault(name + " is launched into a stream of another card than the thread's");
+    return remembered(cudaErrorInvalidResourceHandle);
+  }
   if (!recorded_kernel(launch.stream, name)) count_launch(name, launch.stream);
   return cudaSuccess;
 }

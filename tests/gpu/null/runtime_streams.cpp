@@ -9,7 +9,6 @@
 #include <functional>
 #include <map>
 #include <mutex>
-#include <set>
 #include <string>
 
 #include "tests/gpu/null/graphs.hpp"
@@ -20,18 +19,25 @@
 namespace null_gpu {
 namespace {
 
-// Live handles of one kind. Numbers are not used again, so a stale handle stays unknown.
+// Live handles of one kind, with the card that was the thread's. Numbers are not used again, so a
+// stale handle stays unknown.
 class Handles {
  public:
   void* make() {
     const std::lock_guard lock(mutex_);
     next_ += 16;
-    live_.insert(next_);
+    live_[next_] = current_device();
     return reinterpret_cast<void*>(next_);
   }
   void add(const void* handle) {
     const std::lock_guard lock(mutex_);
-    live_.insert(reinterpret_cast<std::uintptr_t>(handle));
+    live_[reinterpret_cast<std::uintptr_t>(handle)] = current_device();
+  }
+  // The thread's card for a handle that is not live.
+  int device_of(const void* handle) {
+    const std::lock_guard lock(mutex_);
+    const auto found = live_.find(reinterpret_cast<std::uintptr_t>(handle));
+    return found == live_.end() ? current_device() : found->second;
   }
   bool drop(const void* handle) {
     const std::lock_guard lock(mutex_);
@@ -45,7 +51,7 @@ class Handles {
  private:
   std::mutex mutex_;
   std::uintptr_t next_ = 0x1000;  // above the runtime's own handles, 0 to 2
-  std::set<std::uintptr_t> live_;
+  std::map<std::uintptr_t, int> live_;
 };
 
 Handles& streams() {
@@ -118,13 +124,24 @@ cudaError_t with_stream(cudaStream_t stream, const char* what) {
   return refused(std::string(what) + ": no live stream");
 }
 
+// As a card answers: the error stays until cudaGetLastError().
+cudaError_t readiness(bool done) { return done ? cudaSuccess : remembered(cudaErrorNotReady); }
+
+// A live event, recorded by a stream of its own card.
+cudaError_t with_record(cudaEvent_t event, cudaStream_t stream, const char* what) {
+  const cudaError_t status = with_event(event, what);
+  if (status != cudaSuccess) return status;
+  if (events().device_of(event) == device_of_stream(stream)) return cudaSuccess;
+  return refused(std::string(what) + ": a stream of another card than the event's");
+}
+
 void note_record(cudaEvent_t event, const void* stream) {
   times().note(event);
   enqueue_record(event, stream);
 }
 
 cudaError_t record_event(cudaEvent_t event, cudaStream_t stream) {
-  const cudaError_t status = with_event(event, "cudaEventRecord");
+  const cudaError_t status = with_record(event, stream, "cudaEventRecord");
   if (status != cudaSuccess) return status;
   note_event(event, stream);
   if (!is_capturing(stream)) note_record(event, stream);
@@ -133,7 +150,7 @@ cudaError_t record_event(cudaEvent_t event, cudaStream_t stream) {
 
 // A node of the graph: each launch records the event anew, and the host may read it.
 cudaError_t record_in_graph(cudaEvent_t event, cudaStream_t stream) {
-  const cudaError_t status = with_event(event, "cudaEventRecordWithFlags");
+  const cudaError_t status = with_record(event, stream, "cudaEventRecordWithFlags");
   if (status != cudaSuccess) return status;
   const auto again = [event](const void* launching) { note_record(event, launching); };
   if (recorded(stream, again)) return cudaSuccess;
@@ -148,7 +165,7 @@ cudaError_t with_time(cudaEvent_t event) {
   if (belongs_to_graph(event)) return refused(std::string(kWhat) + " of an event inside a graph");
   // As a card answers: no fault, the event has no time yet.
   if (times().of(event) == 0) return remembered(cudaErrorInvalidResourceHandle);
-  return is_done_event(event) ? cudaSuccess : cudaErrorNotReady;
+  return readiness(is_done_event(event));
 }
 
 // Of a stream or an event that the host looks at or waits for.
@@ -165,6 +182,9 @@ void run_on_host(cudaStream_t stream, const std::function<void()>& function) {
 }
 
 }  // namespace
+
+int device_of_stream(const void* stream) { return streams().device_of(stream); }
+
 }  // namespace null_gpu
 
 using namespace null_gpu;  // NOLINT: this file is bodies of C functions
@@ -188,7 +208,7 @@ cudaError_t cudaStreamQuery(cudaStream_t stream) {
   cudaError_t status = outside_of_graphs(is_capturing(stream), "cudaStreamQuery");
   if (status == cudaSuccess) status = with_stream(stream, "cudaStreamQuery");
   if (status != cudaSuccess) return status;
-  return is_done_stream(stream) ? cudaSuccess : cudaErrorNotReady;
+  return readiness(is_done_stream(stream));
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   count_wait(Wait::kStream);
@@ -246,7 +266,7 @@ cudaError_t cudaEventQuery(cudaEvent_t event) {
   cudaError_t status = outside_of_graphs(belongs_to_graph(event), "cudaEventQuery");
   if (status == cudaSuccess) status = with_event(event, "cudaEventQuery");
   if (status != cudaSuccess) return status;
-  return is_done_event(event) ? cudaSuccess : cudaErrorNotReady;
+  return readiness(is_done_event(event));
 }
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
   count_wait(Wait::kEvent, times().work_before(event));

@@ -1,5 +1,6 @@
 // The null GPU's graphs, streams and events find what they say: each check has a bad sample.
 #include <array>
+#include <thread>
 #include <vector>
 
 #include "tests/gpu/null/fixture.hpp"
@@ -99,6 +100,27 @@ TEST_F(NullGpu, StaleStreamsAndEventsAreFaults) {
   EXPECT_EQ(grown("/host_waits/event"), 1);
   EXPECT_EQ(cudaStreamWaitEvent(nullptr, event, 0), cudaErrorInvalidValue);
   expect_fault("no live event");
+}
+
+TEST_F(NullGpu, AKernelAndAnEventBelongToTheCardOfTheirStream) {
+  static const char kernel = 0;
+  ::setenv("NULL_GPU_COUNT", "2", 1);
+  const Stream stream;
+  const Event event;
+  std::thread([&] {
+    EXPECT_EQ(cudaSetDevice(1), cudaSuccess);
+    EXPECT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, stream.get()),
+              cudaErrorInvalidResourceHandle);
+    expect_fault("another card than the thread's");
+    const Event other;
+    EXPECT_EQ(cudaEventRecord(other.get(), stream.get()), cudaErrorInvalidValue);
+    EXPECT_THAT(last_fault(), HasSubstr("another card than the event's"));
+    EXPECT_EQ(cudaEventRecord(event.get(), stream.get()), cudaSuccess);
+    EXPECT_EQ(cudaStreamWaitEvent(nullptr, event.get(), 0), cudaSuccess);
+  }).join();
+  EXPECT_EQ(cudaLaunchKernel(&kernel, 8, 256, nullptr, 0, stream.get()), cudaSuccess);
+  EXPECT_EQ(grown("/fault_count"), 2);
+  ::unsetenv("NULL_GPU_COUNT");
 }
 
 TEST_F(NullGpu, TimesOfEventsAreInTheOrderOfTheirRecords) {
