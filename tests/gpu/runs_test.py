@@ -273,7 +273,7 @@ REFUSALS = {
     "cudnn-deterministic": ("llama", {"train.attention": "cudnn", "train.dtype": "bf16", "train.deterministic": True},
                             "adds in any order, and train.deterministic is true"),
     "ranks": ("llama", {"launch.nproc": 3}, "3 ranks need as many GPUs, and 2 are visible"),
-    "old-gpu": ("llama", {}, "2 GPUs are visible, and null GPU has compute capability 7.5, less than the 8.0", {"capability": 75}),
+    "old-gpu": ("llama", {}, "2 GPUs are visible, and NVIDIA H100 80GB HBM3 (null) has compute capability 7.5, less than the 8.0", {"capability": 75}),
     "old-driver": ("llama", {}, "2 GPUs are visible, and the driver serves CUDA 12.4 and older, but libtorch here is made for CUDA 13.0",
                    {"variables": {"NULL_GPU_DRIVER": "12040"}}),
 }
@@ -308,6 +308,20 @@ def check_allocator_settings(place):
     return found
 
 
+# What `plan` refuses on this machine's cards, without a profile: settings, the machine, exit code and words.
+PLANS = {
+    "small card": ({}, {"card_bytes": 1_000_000_000}, 3, "does not fit"),
+    "fp8": ({"train.dtype": "bf16", "train.matmul": "fp8"}, {"capability": 86}, 2, "and this one has 8.6"),
+}
+
+
+def check_plan(place, name, settings, machine, code, words):
+    config = place.config(f"plan-{name}", MODELS["llama"], settings)
+    answer = place.command(f"plan-{name}", ["plan", config], **machine)
+    found = [] if answer.code == code else [f"exit code {answer.code}, {code} was expected:\n{training.tail(answer.text)}"]
+    return found if words in answer.text else [*found, f"the answer lacks '{words}':\n{training.tail(answer.text)}"]
+
+
 # What goes wrong on one of two ranks, words of the message, and the mesh.
 FAILURES = {
     "error": ("engine.forward.2.0:rank=1:error", "rank 1 on ", STAGES),
@@ -334,6 +348,8 @@ def named_checks(place, everything):
     checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in commands]
     for name, refusal in REFUSALS.items():
         checks.append((f"refused {name}", lambda n=name, r=refusal: check_refusal(place, n, r)))
+    for name, plan in PLANS.items():
+        checks.append((f"plan {name}", lambda n=name, p=plan: check_plan(place, n, *p)))
     for name, failure in FAILURES.items():
         checks.append((f"failed {name}", lambda n=name, f=failure: check_failure(place, n, f)))
     checks += grid_checks({"grid": SETTINGS, "pipeline": PIPELINES}, is_valid, 3 if everything else 2,

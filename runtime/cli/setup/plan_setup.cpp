@@ -3,10 +3,13 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "configs/parallel_rules.hpp"
+#include "parallel/comm/cuda_module.hpp"
+#include "parallel/comm/gpu_driver.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/plan_report.hpp"
 #include "runtime/run/generator.hpp"
@@ -31,17 +34,37 @@ std::optional<MachineProfile> measured_gpu() {
   return measured_profile(*rates, profile_like(*rates->gpu));
 }
 
+// Name, memory and compute capability of this machine's GPUs are the driver's; the rest is that of
+// the doctor's file, or of the profile that is most like them.
+PlanMachine machine_of_gpus() {
+  const std::vector<VisibleGpu>& gpus = driver_answer().gpus;
+  GpuRates shown;
+  if (!gpus.empty()) shown.name = gpus.front().name;
+  std::optional<MachineProfile> measured = measured_gpu();
+  PlanMachine machine{measured ? std::move(*measured) : profile_like(shown), false, {}};
+  MachineProfile& profile = machine.profile;
+  if (!measured) {
+    machine.notes.push_back("no --profile was given: " + profile.name +
+                            " is assumed of these GPUs (`sluice doctor` measures them), "
+                            "with the memory that they have");
+    if (profile.peak_flops.bf16 == 0) profile.peak_flops = profile.gemm_flops;
+    profile.devices_per_node = std::max(profile.devices_per_node, static_cast<int>(gpus.size()));
+  }
+  for (const VisibleGpu& gpu : gpus) {
+    if (gpu.memory_bytes == 0) continue;
+    const bool first = &gpu == &gpus.front();
+    profile.device_memory_bytes =
+        first ? gpu.memory_bytes : std::min(profile.device_memory_bytes, gpu.memory_bytes);
+  }
+  if (visible_gpu_capability() > 0) profile.compute_capability = visible_gpu_capability();
+  return machine;
+}
+
 }  // namespace
 
 PlanMachine find_machine(const std::string& profile, const RunConfig& run) {
   if (!profile.empty()) return {named_profile(profile), false, {}};
-  if (runs_on_gpu(run)) {
-    if (auto gpu = measured_gpu()) return {std::move(*gpu), false, {}};
-    return {named_profile(kDefaultGpu),
-            false,
-            {std::string("no --profile was given: ") + kDefaultGpu +
-             " is assumed of these GPUs (`sluice doctor` measures them)"}};
-  }
+  if (runs_on_gpu(run)) return machine_of_gpus();
   MachineProfile base = named_profile("cpu");
   if (const auto rates = find_machine_rates()) return {measured_profile(*rates, base), false, {}};
   base.name = "this machine";
@@ -101,8 +124,9 @@ std::string advice(const RunConfig& run, const RunPlace& place) {
   }
   if (place.on_gpu) {
     const bool assumed = !machine.notes.empty();
-    machine.notes = {"times, and memory where memory.device names none, are those of " +
-                     (assumed ? "profile " + machine.profile.name : machine.profile.origin)};
+    machine.notes = {"times are those of " +
+                     (assumed ? "profile " + machine.profile.name : machine.profile.origin) +
+                     "; memory is the GPUs' own where memory.device names none"};
   }
   machine.profile.devices_per_node = place.local_ranks;
   settle_threads(machine, run, place.world);

@@ -24,7 +24,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int) {
   return 0;
 }
 int cuDeviceGetName(char* name, int length, int) {
-  std::snprintf(name, static_cast<std::size_t>(length), "null GPU");
+  std::snprintf(name, static_cast<std::size_t>(length), "NVIDIA H100 80GB HBM3 (null)");
   return 0;
 }
 int cuDeviceTotalMem_v2(std::size_t* bytes, int) {
