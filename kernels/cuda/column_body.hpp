@@ -25,17 +25,51 @@ SLUICE_BODY void store_parts(float* parts, const float (&sum)[Pack<T>::kCount], 
   }
 }
 
+// The packs of one place in a row of each matrix.
+template <class T, std::size_t kMatrices>
+struct RowPacks {
+  Pack<T> of[kMatrices];
+};
+
+// f(row, packs) for the rows in turn; from[k]: the place in row 0 of matrix k. Four loads of whole
+// packs are in flight: few blocks of rows fit narrow matrices, so other warps do not hide a load.
+template <class T, std::size_t kMatrices, class Fn>
+SLUICE_BODY void for_rows(const PartRows& rows, const T* const (&from)[kMatrices],
+                          std::int64_t columns, std::int64_t n, bool aligned, Fn f) {
+  constexpr std::int64_t kAhead = 4 / std::int64_t{kMatrices};
+  const bool whole = aligned && n >= Pack<T>::kSize;
+  std::int64_t row = rows.first;
+  for (; whole && row + kAhead <= rows.last; row += kAhead) {
+    RawPack<T> next[std::size_t{kAhead}][kMatrices];
+    for (std::size_t j = 0; j < std::size_t{kAhead}; ++j) {
+      const std::int64_t at = (row + static_cast<int>(j)) * columns;
+      for (std::size_t k = 0; k < kMatrices; ++k) load_raw(from[k] + at, &next[j][k]);
+    }
+    for (std::size_t j = 0; j < std::size_t{kAhead}; ++j) {
+      RowPacks<T, kMatrices> packs;
+      for (std::size_t k = 0; k < kMatrices; ++k) packs.of[k] = widen(next[j][k]);
+      f(row + static_cast<int>(j), packs);
+    }
+  }
+  for (; row < rows.last; ++row) {
+    RowPacks<T, kMatrices> packs;
+    for (std::size_t k = 0; k < kMatrices; ++k) {
+      packs.of[k] = load_pack(from[k] + row * columns, n, aligned);
+    }
+    f(row, packs);
+  }
+}
+
 template <class T>
 SLUICE_BODY void column_parts_body(const ColumnParts& a, std::int64_t block, const Worker& worker,
                                    bool aligned) {
   const PartRows rows = PartRows::of(block, a.rows);
-  const T* x = static_cast<const T*>(a.x);
   for_packs<T>(a.columns, worker, [&](std::int64_t i, std::int64_t n) {
     float sum[Pack<T>::kCount] = {};
-    for (std::int64_t row = rows.first; row < rows.last; ++row) {
-      const Pack<T> at = load_pack(x + row * a.columns + i, n, aligned);
-      for (int j = 0; j < Pack<T>::kSize; ++j) sum[j] += at.v[j];
-    }
+    const T* const from[] = {static_cast<const T*>(a.x) + i};
+    for_rows(rows, from, a.columns, n, aligned, [&](std::int64_t, const RowPacks<T, 1>& packs) {
+      for (int j = 0; j < Pack<T>::kSize; ++j) sum[j] += packs.of[0].v[j];
+    });
     store_parts<T>(a.parts + block * a.columns + i, sum, n);
   });
 }
@@ -45,21 +79,19 @@ template <class T, bool kCentered>
 SLUICE_BODY void norm_parts_body(const LayerNormArgs& a, const NormParts& to, std::int64_t block,
                                  const Worker& worker, bool aligned) {
   const PartRows rows = PartRows::of(block, a.rows);
-  const T* x = static_cast<const T*>(a.x);
-  const T* dy = static_cast<const T*>(to.dy);
   for_packs<T>(a.hidden, worker, [&](std::int64_t i, std::int64_t n) {
     float of_weight[Pack<T>::kCount] = {};
     float of_bias[Pack<T>::kCount] = {};
-    for (std::int64_t row = rows.first; row < rows.last; ++row) {
-      const Pack<T> g = load_pack(dy + row * a.hidden + i, n, aligned);
-      const Pack<T> at = load_pack(x + row * a.hidden + i, n, aligned);
+    const T* const from[] = {static_cast<const T*>(to.dy) + i, static_cast<const T*>(a.x) + i};
+    for_rows(rows, from, a.hidden, n, aligned, [&](std::int64_t row, const RowPacks<T, 2>& packs) {
+      const Pack<T>&g = packs.of[0], &at = packs.of[1];
       const float mean = kCentered ? a.mean[row] : 0.0F;
       const float rstd = a.rstd[row];
       for (int j = 0; j < Pack<T>::kSize; ++j) {
         of_weight[j] = fma32(g.v[j], (at.v[j] - mean) * rstd, of_weight[j]);
         if (kCentered) of_bias[j] += g.v[j];
       }
-    }
+    });
     float* parts = to.parts + block * a.hidden + i;
     store_parts<T>(parts, of_weight, n);
     if (kCentered)

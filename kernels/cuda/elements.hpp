@@ -76,6 +76,25 @@ struct Worker {
   std::int64_t count = 1;
 };
 
+// 16 bytes on a multiple of 16 bytes, as they are in memory. A thread waits for a load where it
+// first computes with the elements, so loads that widen() follows later are in flight together.
+template <class T>
+SLUICE_BODY void load_raw(const T* from, RawPack<T>* raw) {
+#ifdef SLUICE_DEVICE_CODE
+  const uint4 words = *reinterpret_cast<const uint4*>(from);
+  memcpy(raw, &words, sizeof *raw);
+#else
+  std::memcpy(raw, static_cast<const void*>(__builtin_assume_aligned(from, 16)), sizeof *raw);
+#endif
+}
+
+template <class T>
+SLUICE_BODY Pack<T> widen(const RawPack<T>& raw) {
+  Pack<T> pack;
+  for (int j = 0; j < Pack<T>::kSize; ++j) pack.v[j] = widen(raw.v[j]);
+  return pack;
+}
+
 // Elements [0, count) of `from`; the others are 0. `aligned`: `from` is a multiple of 16 bytes.
 template <class T>
 SLUICE_BODY Pack<T> load_pack(const T* from, std::int64_t count, bool aligned) {
@@ -83,12 +102,7 @@ SLUICE_BODY Pack<T> load_pack(const T* from, std::int64_t count, bool aligned) {
   Pack<T> pack;
   if (aligned && count >= kSize) {
     RawPack<T> raw;
-#ifdef SLUICE_DEVICE_CODE
-    const uint4 words = *reinterpret_cast<const uint4*>(from);
-    memcpy(&raw, &words, sizeof raw);
-#else
-    std::memcpy(&raw, static_cast<const void*>(__builtin_assume_aligned(from, 16)), sizeof raw);
-#endif
+    load_raw(from, &raw);
     for (int j = 0; j < kSize; ++j) pack.v[j] = widen(raw.v[j]);
   } else {
     for (int j = 0; j < kSize; ++j) pack.v[j] = j < count ? widen(from[j]) : 0.0F;

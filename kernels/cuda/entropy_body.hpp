@@ -106,17 +106,24 @@ SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const 
   }
 }
 
+// Of the lane's packs of n logits, in order. A chunk of logits has too few rows for other warps to
+// hide a load, so four are in flight.
+SLUICE_BODY MaxSum max_sum_of_lane(const float* x, std::int64_t n, int lane) {
+  constexpr int kAhead = 4, kSize = Pack<float>::kSize, kStep = kWarp * kSize;
+  MaxSum part;
+  std::int64_t i = std::int64_t{lane} * kSize;
+  for (; i + (kAhead - 1) * kStep + kSize <= n; i += std::int64_t{kAhead} * kStep) {
+    RawPack<float> next[kAhead];
+    for (int j = 0; j < kAhead; ++j) load_raw(x + i + j * kStep, &next[j]);
+    for (int j = 0; j < kAhead; ++j) part = with_pack(part, widen(next[j]), kSize);
+  }
+  for (; i < n; i += kStep) part = with_pack(part, load_pack(x + i, n - i, true), n - i);
+  return part;
+}
+
 SLUICE_BODY MaxSum max_sum_of_columns(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
   const float* x = a.logits + row * a.row_stride;
-  return warp.reduce(
-      [&](int lane) {
-        MaxSum part;
-        for_packs<float>(a.vocab, {lane, kWarp}, [&](std::int64_t i, std::int64_t n) {
-          part = with_pack(part, load_pack(x + i, n, true), n);
-        });
-        return part;
-      },
-      MergeMaxSum{});
+  return warp.reduce([&](int lane) { return max_sum_of_lane(x, a.vocab, lane); }, MergeMaxSum{});
 }
 
 // Maximum and sum of a row's words, and the logit of its target.

@@ -2,7 +2,8 @@
 """What the kernels of transformer blocks need of a GPU, by ptxas and PTX: needs nvcc and no GPU.
 
 Usage: cuda_resources.py NVCC SOURCE_DIR ARCHITECTURES FLAG... Architectures are numbers with commas between, such as 80,90.
-A kernel may not spill registers, use a stack or add by atomics, and reads and writes device memory 16 bytes at a time.
+A kernel may not spill registers, use a stack or add by atomics, and reads and writes device memory 16 bytes at a time. Kernels with few warps
+issue several such loads before they compute with the first.
 """
 import os
 import re
@@ -14,6 +15,10 @@ import tempfile
 # reads numbers of rows, which all threads read at once.
 SOURCES = {"activation": 6, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "fp8": 2, "norm": 28}
 NARROW = ("column_total_kernel", "token_order_kernel")
+# Of each of these, loads of 16 bytes without arithmetic between them. PTX says little of packs of fp32: ptxas puts their loads together.
+IN_FLIGHT = {"column_parts_kernel": 4, "norm_parts_kernel": 4, "entropy_kernel": 4, "entropy_parts_kernel": 4, "fp8_parts_kernel": 4}
+WIDE_LOAD = re.compile(r"\bld\.global(\.nc)?\.v4\.[buf]32\b")
+ARITHMETIC = re.compile(r"\b(add|sub|mul|fma)\.rn\.f32\b|\bvmax|\bmax\.|\bsetp\.\w+\.f32\b")
 REPORT = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", re.S)
 
 
@@ -33,6 +38,14 @@ def spill_faults(name, count, tools, folder):
             yield f"{kernel}: stack frame, spill stores and spill loads of {', '.join(sizes)} bytes"
 
 
+def loads_in_flight(kernel):
+    most = now = 0
+    for line in kernel.splitlines():
+        now = 0 if ARITHMETIC.search(line) else now + bool(WIDE_LOAD.search(line))
+        most = max(most, now)
+    return most
+
+
 def access_faults(name, tools, folder):
     out = os.path.join(folder, "a.ptx")
     compile_to("compute", name, tools, out)
@@ -44,8 +57,11 @@ def access_faults(name, tools, folder):
             yield f"{called}: adds by atomics, so sums have no order"
         if any(narrow in called for narrow in NARROW):
             continue
-        if not re.search(r"\bld\.global(\.nc)?\.v4\.[buf]32\b", kernel):
+        if not WIDE_LOAD.search(kernel):
             yield f"{called}: no load of 16 bytes"
+        for part, count in IN_FLIGHT.items():
+            if part in called and "parts_kernelIf" not in called and loads_in_flight(kernel) < count:
+                yield f"{called}: {loads_in_flight(kernel)} loads in flight, not {count}"
         # Cross entropy and attention read four numbers of fp32 and write them in 16 bits.
         quads = "entropy" in called or "score_" in called
         store = r"\bst\.global\.v4\.([buf]32|[bu]16)\b" if quads else r"\bst\.global\.v4\.[buf]32\b"
