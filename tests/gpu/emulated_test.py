@@ -149,9 +149,9 @@ LOST = {"lost message": (12, {"zero.stage": 2}), "lost message of a later step":
 def check_lost_message(place, name):
     """The run ends with the operation that waited, and no step has used what did not come."""
     number, mesh = LOST[name]
-    answer = place.train(name.replace(" ", "-"), MODELS["llama"], mesh | {"launch.nproc": 2, "train.steps": 4, "train.global_batch": 4, "launch.timeout": 4},
+    answer = place.train(name.replace(" ", "-"), MODELS["llama"], mesh | {"launch.nproc": 2, "train.steps": 4, "train.global_batch": 4, "launch.timeout": 8},
                          gpus=2, computes="early", variables={"NULL_GPU_LOSE_SEND": str(number)})
-    if answer.code == 5 and re.search(r"#\d+ of group .* failed on rank . of 2: not done 4000 ms after the call", answer.text):
+    if answer.code == 5 and re.search(r"#\d+ of group .* failed on rank . of 2: not done 8000 ms after the call", answer.text):
         return [], ""
     return [f"exit code {answer.code}:\n{training.tail(answer.text)}"], ""
 

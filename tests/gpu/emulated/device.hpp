@@ -22,7 +22,7 @@
 
 // launches.py rewrites declarations of shared memory. One that it missed does not compile.
 #undef __shared__
-#define __launch_bounds__(...)
+#define __launch_bounds__(...)  // NOLINT(bugprone-reserved-identifier): CUDA's name
 
 namespace emulated_gpu {
 
