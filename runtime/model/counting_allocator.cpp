@@ -37,9 +37,12 @@ class Counter {
   std::atomic<std::int64_t> peak_{0};
 };
 
+// A thread that profiles a unit counts its own meta tensors: other ranks may be threads of this
+// process, and make theirs at the same time.
 Counter& counter(CountedDevice device) {
-  static Counter counters[2];
-  return counters[static_cast<int>(device)];
+  static Counter host;
+  thread_local Counter meta;
+  return device == CountedDevice::kHost ? host : meta;
 }
 
 constexpr std::size_t kCacheLine = 64;

@@ -4,7 +4,8 @@
 // On a machine without a GPU the host's count is the device tier's. The meta device has no memory:
 // the same code runs on it in no time and leaves only its count. So a unit's memory is known before
 // the run. If the meta device stands for a GPU (gpu_path.hpp), whole blocks of the GPU's allocator
-// are counted. Counters are process-wide (libtorch has one allocator a device) and thread-safe.
+// are counted. The host's count is the process's; the meta device's is the calling thread's, which
+// makes and frees the tensors that it counts. Thread-safe.
 #pragma once
 
 #include <cstdint>

@@ -6,7 +6,6 @@
 #include <algorithm>
 #include <array>
 #include <functional>
-#include <mutex>
 #include <numeric>
 #include <utility>
 
@@ -176,9 +175,6 @@ UnitMemory profile_head(LossHead& head, std::span<const at::Tensor> params, cons
 
 namespace {
 
-// The count is the process's: ranks that are threads of it take turns.
-std::mutex one_at_a_time;
-
 void prepare_count() {
   install_counting_allocators();
   register_meta_kernels();
@@ -204,7 +200,6 @@ at::Tensor input_of(const Model& model, std::size_t index, std::int64_t rows, st
 }  // namespace
 
 UnitMemory profile_unit(const Model& model, std::size_t index, const ProfileShape& shape) {
-  const std::lock_guard lock(one_at_a_time);
   prepare_count();
   const MetaStandsForGpu stands(model.spec.options.on_gpu);
   const Shapes shapes = param_shapes(model, index);
@@ -262,7 +257,6 @@ UnitExchanges head_exchanges(const Model& model, std::span<const at::Tensor> par
 
 UnitExchanges unit_exchanges(const Model& model, std::size_t index, const ProfileShape& shape) {
   if (!model.tensor) return {};
-  const std::lock_guard lock(one_at_a_time);
   prepare_count();
   const MetaStandsForGpu stands(model.spec.options.on_gpu);
   const Shapes shapes = param_shapes(model, index);
@@ -292,7 +286,6 @@ UnitExchanges unit_exchanges(const Model& model, std::size_t index, const Profil
 UnitMemory profile_cached_unit(const Model& model, std::size_t index, std::int64_t positions,
                                DType dtype) {
   const std::int64_t remembered = cache_bytes(model, index, positions, dtype);
-  const std::lock_guard lock(one_at_a_time);
   prepare_count();
   const MetaStandsForGpu stands(model.spec.options.on_gpu);
   const std::vector<at::Tensor> params =

@@ -4,6 +4,10 @@
 #include <ATen/ops/empty.h>
 #include <gtest/gtest.h>
 
+#include <atomic>
+#include <thread>
+#include <vector>
+
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/model/attention_choice.hpp"
 #include "runtime/model/counting_allocator.hpp"
@@ -145,6 +149,31 @@ TEST(UnitProfile, OfManyRowsIsDrawnFromAFewPieces) {
 }
 
 // Its tables of rotary angles would be 2 TiB.
+// Ranks may be threads of a process, and make their models while another one profiles.
+TEST(UnitProfile, DoesNotCountTensorsOfOtherThreads) {
+  install_counting_allocators();
+  const ModelOptions options{.layers = 1, .hidden = 192, .heads = 6, .vocab = 64, .seq = 200};
+  const Model model = make_model(options);
+  const ProfileShape shape{.micro_batch = 2, .seq = options.seq, .dtype = DType::kFloat32};
+  const UnitMemory alone = profile_unit(model, 1, shape);
+  std::atomic<bool> done{false};
+  std::atomic<int> made{0};
+  std::thread other([&] {
+    std::vector<at::Tensor> kept;
+    for (; !done; ++made) {
+      kept.push_back(at::empty({1000}, at::TensorOptions().device(c10::DeviceType::Meta)));
+      if (kept.size() == 100) kept.clear();
+    }
+  });
+  while (made < 50'000) {
+    const UnitMemory beside = profile_unit(model, 1, shape);
+    EXPECT_EQ(beside.kept, alone.kept);
+    EXPECT_EQ(beside.backward_peak, alone.backward_peak);
+  }
+  done = true;
+  other.join();
+}
+
 TEST(UnitProfile, ADryModelHasNoConstants) {
   ModelOptions options{.layers = 1, .hidden = 128, .heads = 1, .vocab = 300};
   options.type = ModelType::kLlama;
