@@ -64,7 +64,9 @@ Operation operation_of(const Lt& lt, const Fp8Product& p) {
   lt(cublasLtMatmulDescCreate(&made, CUBLAS_COMPUTE_32F, CUDA_R_32F), "the operation");
   Operation operation(made);
   const auto set = [&](cublasLtMatmulDescAttributes_t attribute, const auto& value) {
-    lt(cublasLtMatmulDescSetAttribute(made, attribute, &value, sizeof value), "an attribute");
+    lt(cublasLtMatmulDescSetAttribute(made, attribute, static_cast<const void*>(&value),
+                                      sizeof value),
+       "an attribute");
   };
   set(CUBLASLT_MATMUL_DESC_TRANSA, std::int32_t{CUBLAS_OP_T});
   set(CUBLASLT_MATMUL_DESC_TRANSB, std::int32_t{CUBLAS_OP_N});
