@@ -260,11 +260,6 @@ def check_one_card(place):
     return [f"exit code {answer.code}:\n{training.tail(answer.text)}" for answer in answers]
 
 
-COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_eight_bits,
-            check_documents, check_frozen, check_speculation, check_device_fraction, check_nccl_budget, check_full_card,
-            check_one_card, *WORK_CHECKS)
-LONG = (check_doctor,)  # measures the processors and a drive too
-
 # Family, settings that GPUs refuse for the family, words of the message, and what is special about the machine.
 REFUSALS = {
     "cudnn-fp32": ("llama", {"train.attention": "cudnn"}, "train.attention: cudnn: cuDNN's attention takes 16 bits"),
@@ -322,6 +317,11 @@ def check_plan(place, name, settings, machine, code, words):
     return found if words in answer.text else [*found, f"the answer lacks '{words}':\n{training.tail(answer.text)}"]
 
 
+COMMANDS = (check_resume, check_resume_tensor, check_resume_pipeline, check_odd_sizes, check_product_attention, check_eight_bits,
+            check_documents, check_frozen, check_speculation, check_device_fraction, check_nccl_budget, check_full_card,
+            check_one_card, check_allocator_settings, *WORK_CHECKS)
+LONG = (check_doctor,)  # measures the processors and a drive too
+
 # What goes wrong on one of two ranks, words of the message, and the mesh.
 FAILURES = {
     "error": ("engine.forward.2.0:rank=1:error", "rank 1 on ", STAGES),
@@ -344,8 +344,7 @@ def check_failure(place, name, failure):
 
 def named_checks(place, everything):
     """(name, function without arguments) of each check; the function returns what is wrong, and a note."""
-    commands = (*COMMANDS, check_allocator_settings, *(LONG if everything else ()))
-    checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in commands]
+    checks = [(f.__name__.removeprefix("check_"), lambda f=f: f(place)) for f in COMMANDS + (LONG if everything else ())]
     for name, refusal in REFUSALS.items():
         checks.append((f"refused {name}", lambda n=name, r=refusal: check_refusal(place, n, r)))
     for name, plan in PLANS.items():
