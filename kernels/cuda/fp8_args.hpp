@@ -10,6 +10,10 @@ namespace sluice::cuda {
 
 // Words that hold the largest magnitude of a tensor in parts: a thread block writes one word.
 inline constexpr int kFp8Parts = 512;
+inline constexpr std::int64_t kFp8PartBytes = std::int64_t{kFp8Parts} * 4;
+
+// Memory for a product: what NVIDIA recommends for Hopper. cuBLASLt splits a long K with it.
+inline constexpr std::int64_t kFp8WorkspaceBytes = std::int64_t{32} << 20;
 
 // K of a product is a multiple of 16: rows of a turned operand are padded with zeros.
 inline constexpr std::int64_t kFp8Multiple = 16;

@@ -95,16 +95,6 @@ void* loaded_module() {
   return module;
 }
 
-// "8.6" of 86.
-std::string capability_text(int capability) {
-  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
-}
-
-// "13.2" of 13020.
-std::string cuda_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
-
 std::string seen_gpus(const DriverAnswer& driver) {
   return driver.gpus.size() == 1 ? "1 GPU is visible, and "
                                  : std::to_string(driver.gpus.size()) + " GPUs are visible, and ";
@@ -132,8 +122,8 @@ std::optional<GpuFault> old_driver(const DriverAnswer& driver, void* module) {
   if (version == nullptr || version(&runtime) != 0 || driver.cuda == 0) return std::nullopt;
   if (driver.cuda / kMajor >= runtime / kMajor) return std::nullopt;
   return GpuFault{
-      seen_gpus(driver) + "the driver serves CUDA " + cuda_text(driver.cuda) +
-          " and older, but libtorch here is made for CUDA " + cuda_text(runtime),
+      seen_gpus(driver) + "the driver serves CUDA " + cuda_version_text(driver.cuda) +
+          " and older, but libtorch here is made for CUDA " + cuda_version_text(runtime),
       "update NVIDIA's driver (580 or newer serves CUDA 13; nvidia-smi shows the installed one)"};
 }
 

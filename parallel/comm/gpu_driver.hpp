@@ -7,6 +7,15 @@
 
 namespace sluice {
 
+// "8.6" of a compute capability of 86.
+[[nodiscard]] inline std::string capability_text(int capability) {
+  return std::to_string(capability / 10) + "." + std::to_string(capability % 10);
+}
+// "13.2" of CUDA's version 13020.
+[[nodiscard]] inline std::string cuda_version_text(int version) {
+  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
+}
+
 struct VisibleGpu {
   std::string name{};             // "NVIDIA GeForce RTX 3090"; "": not known
   int capability = 0;             // compute capability times ten, 86 for 8.6; 0: not known

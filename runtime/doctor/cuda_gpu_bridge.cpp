@@ -19,6 +19,7 @@
 #include "base/bytes.hpp"
 #include "kernels/cuda/block_launch.hpp"
 #include "kernels/cuda/check_cuda.hpp"
+#include "parallel/comm/gpu_driver.hpp"
 #include "runtime/doctor/cuda_gpu.hpp"
 #include "runtime/doctor/gpu_device.hpp"
 #include "runtime/engine/cuda_errors.hpp"
@@ -31,11 +32,6 @@ extern "C" sluice::UseGpu sluice_use_gpu;
 
 namespace sluice {
 namespace {
-
-// 13020 is 13.2.
-std::string version_text(int version) {
-  return std::to_string(version / 1000) + "." + std::to_string(version % 1000 / 10);
-}
 
 struct TimedEvent {
   TimedEvent() { check_cuda(cudaEventCreate(&event), "an event that has the time"); }
@@ -60,7 +56,7 @@ class Fp8Matrices {
  public:
   Fp8Matrices(const at::Tensor& a, const at::Tensor& b, cuda::StreamRef stream)
       : side_(a.size(0)),
-        memory_(at::empty({2 * (side_ * side_ + kRoundingBytes) + kWorkspaceBytes},
+        memory_(at::empty({2 * (side_ * side_ + kRoundingBytes) + cuda::kFp8WorkspaceBytes},
                           a.options().dtype(at::kByte))) {
     operands_ = {.of = {operand(a, 0), operand(b, 1)}, .count = 2};
     cuda::launch_fp8_quantise(operands_, stream);
@@ -75,15 +71,13 @@ class Fp8Matrices {
                               .k = side_,
                               .d_stride = side_,
                               .workspace = at(2 * (side_ * side_ + kRoundingBytes)),
-                              .workspace_bytes = kWorkspaceBytes},
+                              .workspace_bytes = cuda::kFp8WorkspaceBytes},
                              stream);
   }
 
  private:
   // The parts of the largest magnitude and the reciprocal scale of an operand.
-  static constexpr std::int64_t kPartBytes = std::int64_t{cuda::kFp8Parts} * 4;
-  static constexpr std::int64_t kRoundingBytes = kPartBytes + 256;
-  static constexpr std::int64_t kWorkspaceBytes = 32 * kMiB;
+  static constexpr std::int64_t kRoundingBytes = cuda::kFp8PartBytes + 256;
 
   [[nodiscard]] std::byte* at(std::int64_t byte) const {
     return static_cast<std::byte*>(memory_.data_ptr()) + byte;
@@ -96,7 +90,7 @@ class Fp8Matrices {
             .stride = side_,
             .parts = reinterpret_cast<std::uint32_t*>(own),
             .codes = own + kRoundingBytes,
-            .inverse = reinterpret_cast<float*>(own + kPartBytes)};
+            .inverse = reinterpret_cast<float*>(own + cuda::kFp8PartBytes)};
   }
   [[nodiscard]] cuda::Fp8Matrix codes(int index) const {
     const cuda::Fp8Operand& x = operands_.of[index];
@@ -137,8 +131,8 @@ class CudaGpu final : public GpuDevice {
     facts.copy_engines = properties.asyncEngineCount;
     facts.memory_bytes = all_;
     facts.free_bytes = free_;
-    facts.driver = version_text(driver);
-    facts.runtime = version_text(runtime);
+    facts.driver = cuda_version_text(driver);
+    facts.runtime = cuda_version_text(runtime);
     facts.bus_id = bus.data();
     facts.tf32 = translated("libtorch's setting of fp32 products",
                             [] { return at::globalContext().allowTF32CuBLAS(); });

@@ -8,6 +8,7 @@
 
 #include "base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
+#include "parallel/comm/gpu_driver.hpp"
 #include "parallel/comm/nccl_link.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/model/attention_choice.hpp"
@@ -115,8 +116,7 @@ void check_gpu_matmul(const LoadedConfig& config, int capability) {
   throw ConfigError(config.place("train.matmul") +
                     ": train.matmul: fp8 needs a GPU of compute capability 8.9 or higher (Ada, "
                     "Hopper, Blackwell), and this one has " +
-                    std::to_string(capability / 10) + "." + std::to_string(capability % 10) +
-                    "; set train.matmul: auto");
+                    capability_text(capability) + "; set train.matmul: auto");
 }
 
 void check_output(const LoadedConfig& config) {

@@ -14,9 +14,6 @@ namespace {
 
 using at::Tensor;
 
-// What NVIDIA recommends for Hopper. cuBLASLt splits a long K with it.
-constexpr std::int64_t kWorkspaceBytes = std::int64_t{32} << 20;
-constexpr std::int64_t kPartBytes = std::int64_t{cuda::kFp8Parts} * 4;
 constexpr std::int64_t kAlignment = 256;
 
 // Layouts of codes. A product's operands have their rows along K.
@@ -72,14 +69,14 @@ class Rounded {
                                  .accumulate = accumulate,
                                  .bias = bias.defined() ? bias.data_ptr() : nullptr,
                                  .workspace = memory_.data_ptr(),
-                                 .workspace_bytes = kWorkspaceBytes},
+                                 .workspace_bytes = cuda::kFp8WorkspaceBytes},
                                 stream_of(d));
   }
 
  private:
   // Sets the arguments; their addresses are null while there is no memory. Returns all bytes.
   std::int64_t place() {
-    std::int64_t bytes = kWorkspaceBytes;
+    std::int64_t bytes = cuda::kFp8WorkspaceBytes;
     const auto take = [&](std::int64_t count) -> void* {
       const std::int64_t at = std::exchange(bytes, bytes + round_up(count, kAlignment));
       const bool there = memory_.defined() && !memory_.is_meta();
@@ -96,7 +93,7 @@ class Rounded {
            .columns = x.size(1),
            .stride = x.size(0) == 1 ? x.size(1) : x.stride(0),
            .format = operand.format};
-      a.parts = static_cast<std::uint32_t*>(take(kPartBytes));
+      a.parts = static_cast<std::uint32_t*>(take(cuda::kFp8PartBytes));
       a.inverse = static_cast<float*>(take(sizeof(float)));
       if ((operand.layouts & kRows) != 0) a.codes = take(a.rows * a.columns);
       if ((operand.layouts & kTurned) != 0) a.turned = take(turned(args_.count - 1).K * a.columns);
