@@ -1,36 +1,26 @@
-// The help of every command, its examples, and the tables behind both; without running a command.
+// The help of every command, its examples and values; without running a command.
 #include <gmock/gmock.h>
 
 #include <string>
 #include <vector>
 
-#include "runtime/cli/command_line.hpp"
 #include "runtime/cli/help/argument_values.hpp"
-#include "runtime/cli/help/completion.hpp"
 #include "runtime/cli/help/examples.hpp"
 #include "runtime/cli/help/version.hpp"
 #include "runtime/observe/terminal.hpp"
+#include "tests/cli/help/program_arguments.hpp"
 
 namespace sluice {
 namespace {
 
-using ::testing::Contains;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::MatchesRegex;
-
-struct Program {
-  CLI::App app{"trains", "sluice"};
-  Arguments args;
-  Program() {
-    app.require_subcommand(1);
-    add_commands(app, args);
-  }
-};
+using testing::ProgramArguments;
 
 // "" if the parser takes the line.
 std::string refusal(const std::string& line) {
-  Program program;
+  ProgramArguments program;
   try {
     program.app.parse(line);
   } catch (const CLI::ParseError& error) {
@@ -53,7 +43,7 @@ TEST(Help, EveryExampleIsTakenByTheParser) {
 }
 
 TEST(Help, EveryCommandHasAnExample) {
-  const Program program;
+  const ProgramArguments program;
   visit(program.app, [](const CLI::App& command) {
     const std::string path = path_of(command);
     int examples = 0;
@@ -71,7 +61,7 @@ TEST(Help, EveryCommandHasAnExample) {
 
 TEST(Help, FitsEightyColumns) {
   ::unsetenv("SLUICE_COMMAND");
-  const Program program;
+  const ProgramArguments program;
   visit(program.app, [](const CLI::App& command) {
     const std::string text = command.help();
     for (std::size_t begin = 0; begin < text.size();) {
@@ -84,7 +74,7 @@ TEST(Help, FitsEightyColumns) {
 }
 
 TEST(Help, SaysWhatAnOptionTakes) {
-  Program program;
+  ProgramArguments program;
   const std::string text = program.app.get_subcommand("train")->help();
   EXPECT_THAT(text, HasSubstr("sluice train config [options]\n"));
   EXPECT_THAT(text, HasSubstr("\n  --resume auto|never|DIR\n"));
@@ -94,7 +84,7 @@ TEST(Help, SaysWhatAnOptionTakes) {
 }
 
 TEST(Help, EveryArgumentHasAValueToShow) {
-  const Program program;
+  const ProgramArguments program;
   EXPECT_THAT(value_table_faults(program.app), IsEmpty());
 }
 
@@ -110,26 +100,6 @@ TEST(Version, NamesWhatTheProgramIsMadeOf) {
   EXPECT_THAT(text,
               MatchesRegex("sluice [0-9.]+\ncommit    .+\nbuild     .+\nlibtorch  .+\nCUDA      "
                            ".+\nkernels   .+\n"));
-}
-
-TEST(Completion, KnowsCommandsValuesAndKeys) {
-  const Program program;
-  const CompletionTable table = completion_table(program.app);
-  bool resume = false, stage = false;
-  for (const CompletedCommand& command : table.commands) {
-    for (const CompletedOption& option : command.options) {
-      if (command.path != "train" || option.names.front() != "--resume") continue;
-      EXPECT_THAT(option.value.words, ::testing::ElementsAre("auto", "never"));
-      EXPECT_TRUE(option.value.folders && !option.value.files);
-      resume = true;
-    }
-  }
-  for (const CompletedKey& key : table.keys) {
-    if (key.path != "train.dtype") continue;
-    EXPECT_THAT(key.values, Contains("bf16"));
-    stage = true;
-  }
-  EXPECT_TRUE(resume && stage);
 }
 
 }  // namespace
