@@ -78,8 +78,8 @@ class HostCommunicator final : public Communicator {
                                       void* staging) override {
     return start(HostOp::kReduceScatter, [this, pieces = std::move(pieces), input, staging] {
       const std::vector<std::int64_t> sizes = sizes_of(pieces);
-      const std::vector<HostPiece> table = table_of(pieces, input, size());
-      open(HostOp::kReduceScatter, input, sizes, table);
+      const std::vector<HostPiece>& table =
+          open(HostOp::kReduceScatter, input, sizes, table_of(pieces, input, size()));
       if (peers_.direct()) {
         reduce_direct(pieces, input, table, static_cast<char*>(staging));
       } else {
@@ -92,8 +92,8 @@ class HostCommunicator final : public Communicator {
   [[nodiscard]] Ticket all_gather(std::vector<AllGatherPiece> pieces, DType dtype) override {
     return start(HostOp::kAllGather, [this, pieces = std::move(pieces), dtype] {
       const std::vector<std::int64_t> sizes = sizes_of(pieces);
-      const std::vector<HostPiece> table = table_of(pieces, dtype, size());
-      open(HostOp::kAllGather, dtype, sizes, table);
+      const std::vector<HostPiece>& table =
+          open(HostOp::kAllGather, dtype, sizes, table_of(pieces, dtype, size()));
       if (peers_.direct()) {
         gather_direct(pieces, dtype, table);
       } else {
@@ -107,14 +107,14 @@ class HostCommunicator final : public Communicator {
     check_transfer(name_, "send", peer, bytes);
     return start(HostOp::kSend, [this, from = static_cast<const char*>(data), bytes] {
       const HostPiece piece{from, 0, bytes > 0 ? host_region_of(from, bytes) : HostRegion{}};
-      meet_peer(HostOp::kSend, bytes, &piece);
+      meet_peer(HostOp::kSend, bytes, {piece});
       send_bytes(peers_, rank(), from, bytes);
     });
   }
   [[nodiscard]] Ticket receive(int peer, void* data, std::int64_t bytes) override {
     check_transfer(name_, "receive", peer, bytes);
     return start(HostOp::kReceive, [this, peer, to = static_cast<char*>(data), bytes] {
-      meet_peer(HostOp::kReceive, bytes, nullptr);
+      meet_peer(HostOp::kReceive, bytes, {});
       receive_bytes(peers_, peer, to, bytes);
     });
   }
@@ -176,15 +176,16 @@ class HostCommunicator final : public Communicator {
     }
   }
 
-  void meet_peer(HostOp op, std::int64_t bytes, const HostPiece* piece) {
+  void meet_peer(HostOp op, std::int64_t bytes, std::vector<HostPiece> sent) {
     HostRecord& record = new_record(op);
     record.elems = bytes;
-    record.table = piece;
+    peers_.publish(record, std::move(sent));
     meet(record);
   }
 
-  void open(HostOp op, DType dtype, const std::vector<std::int64_t>& sizes,
-            const std::vector<HostPiece>& table) {
+  // Returns `table`, at its place until the next operation.
+  const std::vector<HostPiece>& open(HostOp op, DType dtype, const std::vector<std::int64_t>& sizes,
+                                     std::vector<HostPiece> table) {
     HostRecord& record = new_record(op);
     record.dtype = dtype;
     record.pieces = static_cast<std::int64_t>(sizes.size());
@@ -192,15 +193,9 @@ class HostCommunicator final : public Communicator {
       record.elems += elems;
       record.cut = (record.cut ^ static_cast<std::uint64_t>(elems)) * 0x100000001b3ULL;
     }
-    record.table = table.data();
+    const std::vector<HostPiece>& published = peers_.publish(record, std::move(table));
     meet(record);
-  }
-
-  [[nodiscard]] std::vector<HostPiece> table_of_rank(int peer, std::size_t pieces) {
-    std::vector<HostPiece> table(pieces);
-    peers_.read(peer, reinterpret_cast<char*>(table.data()), peers_.record_of(peer).table,
-                static_cast<std::int64_t>(pieces * sizeof(HostPiece)));
-    return table;
+    return published;
   }
 
   [[nodiscard]] static int slot_of(int peer, int own) { return peer < own ? peer : peer - 1; }
@@ -223,7 +218,7 @@ class HostCommunicator final : public Communicator {
     for (int step = 1; step < size(); ++step) {
       const int peer = peer_at(step);
       Source& source = nth(sources, peer);
-      source.table = table_of_rank(peer, pieces.size());
+      source.table = peers_.table_of(peer, pieces.size());
       if (peers_.map(peer, source.table)) continue;
       source.packed = staging + slot_of(peer, rank()) * block * size_of(input);
       staged = true;
@@ -300,7 +295,7 @@ class HostCommunicator final : public Communicator {
                      const std::vector<HostPiece>& own) {
     for (int step = 1; step < size(); ++step) {
       const int peer = peer_at(step);
-      std::vector<HostPiece> table = table_of_rank(peer, pieces.size());
+      std::vector<HostPiece> table = peers_.table_of(peer, pieces.size());
       const bool mapped = peers_.map(peer, table);
       for (std::size_t i = 0; i < pieces.size(); ++i) {
         char* place = static_cast<char*>(pieces[i].output) + peer * own[i].stride_bytes;

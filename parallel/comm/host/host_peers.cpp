@@ -115,6 +115,21 @@ const HostRecord& HostPeers::record_of(int rank) const {
   return segment_.slot(rank).records[records_ % 2];
 }
 
+const std::vector<HostPiece>& HostPeers::publish(HostRecord& record, std::vector<HostPiece> table) {
+  table_ = std::move(table);
+  record.table = table_.data();
+  return table_;
+}
+
+std::vector<HostPiece> HostPeers::table_of(int rank, std::size_t pieces) {
+  std::vector<HostPiece> table(pieces);
+  read(rank, reinterpret_cast<char*>(table.data()), record_of(rank).table,
+       static_cast<std::int64_t>(pieces * sizeof(HostPiece)));
+  // After the read: a rank leaves the group before it frees its table.
+  check_member(rank);
+  return table;
+}
+
 // Both sides use sequential consistency: either the sleeper sees the new counter (futex_sleep reads
 // the counter again), or this rank sees the sleeper.
 void HostPeers::arrive() {
@@ -162,11 +177,15 @@ void HostPeers::check_open() const {
   for (int r = 0; r < options_.size; ++r) {
     const HostSlot& slot = segment_.slot(r);
     // The state is read before the counter: a rank may reach this phase and then close.
-    const HostState state = slot.state.load();
-    if (state == HostState::kOpen || has_reached(r)) continue;
-    if (state == HostState::kClosed) throw HostError(name_of_rank(r) + " has left the group");
-    throw HostError(name_of_rank(r) + " failed: " + slot.why);
+    if (slot.state.load() != HostState::kOpen && !has_reached(r)) check_member(r);
   }
+}
+
+void HostPeers::check_member(int rank) const {
+  const HostSlot& slot = segment_.slot(rank);
+  const HostState state = slot.state.load();
+  if (state == HostState::kClosed) throw HostError(name_of_rank(rank) + " has left the group");
+  if (state == HostState::kFailed) throw HostError(name_of_rank(rank) + " failed: " + slot.why);
 }
 
 void HostPeers::check_alive() const {
@@ -197,6 +216,7 @@ void HostPeers::read(int rank, char* to, std::span<iovec> remote) {
     iovec local{to, bytes};
     ssize_t got = process_vm_readv(process, &local, 1, remote.data(), pieces, 0);
     if (got <= 0) {
+      check_member(rank);  // its memory may be gone with it
       throw HostError("reading the memory of " + name_of_rank(rank) + " (process " +
                       std::to_string(process) +
                       ") failed: " + (got < 0 ? std::strerror(errno) : "nothing came"));

@@ -41,8 +41,8 @@ enum class HostCopy {
 // Bytes that are moved (a few ms) between two checks whether the operation was aborted.
 inline constexpr std::int64_t kHostStretchBytes = 8LL << 20;
 
-// One thread calls begin_operation, advance, read and map. Any thread may call fail, interrupt and
-// close.
+// One thread calls begin_operation, publish, advance, table_of, read and map. Any thread may call
+// fail, interrupt and close.
 class HostPeers {
  public:
   // Collective: returns when all ranks have joined. Throws HostError, IoError.
@@ -58,6 +58,9 @@ class HostPeers {
   // reach the phase of the next operation.
   [[nodiscard]] HostRecord& next_record();
   [[nodiscard]] const HostRecord& record_of(int rank) const;
+  // Makes `table` the record's table. It stays in place until the next publish(), also if the
+  // operation fails: another rank may be reading it.
+  const std::vector<HostPiece>& publish(HostRecord& record, std::vector<HostPiece> table);
 
   // Reaches the next phase.
   void arrive();
@@ -68,6 +71,10 @@ class HostPeers {
     arrive();
     await_all();
   }
+
+  // The table that `rank` has published, with addresses in its memory. Throws HostError if the rank
+  // has left the group: then its table may be gone. REQUIRES: direct().
+  [[nodiscard]] std::vector<HostPiece> table_of(int rank, std::size_t pieces);
 
   // Copies the ranges `remote` of the memory of `rank`, one after another, to `to`.
   void read(int rank, char* to, std::span<iovec> remote);
@@ -97,6 +104,7 @@ class HostPeers {
   [[nodiscard]] bool has_reached(int rank) const;
   void await(int rank);
   void check_open() const;
+  void check_member(int rank) const;
   void check_alive() const;
   [[noreturn]] void time_out() const;
   void leave(HostState state, const std::string& why) noexcept;
@@ -110,6 +118,7 @@ class HostPeers {
   bool direct_ = false;
   std::uint32_t phase_ = 0;
   std::uint32_t records_ = 0;
+  std::vector<HostPiece> table_;  // of this rank's operation; ~HostPeers closes before it is freed
   HostMappings mappings_;
   Clock::time_point deadline_;
 

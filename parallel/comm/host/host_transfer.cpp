@@ -39,9 +39,7 @@ void receive_bytes(HostPeers& peers, int sender, char* data, std::int64_t bytes)
     });
     return;
   }
-  std::vector<HostPiece> table(1);
-  peers.read(sender, reinterpret_cast<char*>(table.data()), peers.record_of(sender).table,
-             sizeof(HostPiece));
+  std::vector<HostPiece> table = peers.table_of(sender, 1);
   if (peers.map(sender, table)) {
     peers.copy_mapped(data, table.front().input, bytes);
   } else {
