@@ -71,11 +71,12 @@ std::string indented(const std::string& text) {
 EndClass classify(const RankEnd& end) {
   if (!end.by_signal && end.status == 0) return EndClass::kDone;
   if (stopped_in_order(end)) return EndClass::kStopped;
+  const bool ours = end.by_signal && ((end.asked && end.status == SIGTERM) ||
+                                      (end.killed && end.status == SIGKILL));
+  // After its report of a stop, the launcher may have asked the rank to end for another's failure.
+  if (ours && (!end.report || end.report->stopped)) return EndClass::kStopped;
   if (end.report) return end.report->secondary ? EndClass::kSecondary : EndClass::kPrimary;
-  if (end.by_signal) {
-    const bool ours = (end.asked && end.status == SIGTERM) || (end.killed && end.status == SIGKILL);
-    return ours ? EndClass::kStopped : EndClass::kPrimary;
-  }
+  if (end.by_signal) return EndClass::kPrimary;
   if (!end.asked) return EndClass::kPrimary;
   return end.status == kInterruptedExitCode ? EndClass::kStopped : EndClass::kSecondary;
 }
@@ -117,6 +118,16 @@ std::string describe_failure(const RankEnd& end) {
   for (const std::string& line : end.last_lines) lines += "    | " + line + "\n";
   const std::string known = with_remedy(lines);
   return text + lines + (known == lines ? "" : "  " + process_limit_remedy() + "\n");
+}
+
+std::string describe_other_crashes(std::span<const RankEnd> ends, const RankEnd& failure) {
+  std::string others;
+  for (const RankEnd& end : ends) {
+    if (&end == &failure || !end.by_signal || classify(end) == EndClass::kStopped) continue;
+    others += format_text("{}rank {} ({})", others.empty() ? "" : ", ", end.rank,
+                          signal_text(end.status));
+  }
+  return others.empty() ? "" : "crashed as well: " + others + "\n";
 }
 
 bool worth_restarting(const RankEnd& end) {

@@ -53,6 +53,11 @@ struct RankEnd {
 // log's last lines. Ends with a line break.
 [[nodiscard]] std::string describe_failure(const RankEnd& end);
 
+// A line with the other ranks that crashed: a signal that the launcher did not send ended them, so
+// they may have left files. "" if there is none.
+[[nodiscard]] std::string describe_other_crashes(std::span<const RankEnd> ends,
+                                                 const RankEnd& failure);
+
 // Whether a restart may help. False if the report says that the failure recurs, or if there is no
 // report and the exit code means a configuration error.
 [[nodiscard]] bool worth_restarting(const RankEnd& end);

@@ -157,6 +157,7 @@ LaunchResult run_launcher(const LaunchRequest& request) {
   const RankEnd* failure = first_failure(result.ends);
   LaunchResult outcome = launch_result(result, failure);
   outcome.output_lost = result.output_lost;
+  if (failure != nullptr) supervision.say(describe_other_crashes(result.ends, *failure));
   if (request.agent) {
     supervision.say(last_words(result, nullptr));
     const RankEnd* told = failure != nullptr ? failure : first_stop(result.ends);

@@ -50,6 +50,17 @@ TEST(Failure, WhatARankTellsAfterItWasAskedToStopIsNoStop) {
   EXPECT_FALSE(launch_result(asked, &unsaved).worth_restarting);
 }
 
+// It may be the cause of what the first failure reports, and has removed none of its files.
+TEST(Failure, ACrashBesideTheFirstFailureIsNamed) {
+  const std::vector<RankEnd> ends = {reported(exited(0, 4, 1), false, 1), died(1, SIGSEGV, 2, true),
+                                     exited(2, 5, 3, true), died(3, SIGTERM, 3, true),
+                                     died(4, SIGBUS, 4, true)};
+  EXPECT_EQ(
+      describe_other_crashes(ends, *first_failure(ends)),
+      "crashed as well: rank 1 (SIGSEGV (Segmentation fault)), rank 4 (SIGBUS (Bus error))\n");
+  EXPECT_EQ(describe_other_crashes(std::span(ends).first(1), ends[0]), "");
+}
+
 // libgomp ends the process itself; its last line is all there is.
 TEST(Failure, ALimitOnProcessesIsNamedWithItsRemedy) {
   RankEnd end = exited(0, 1, 1);
@@ -73,6 +84,10 @@ TEST(Failure, Classes) {
   RankEnd crashed = reported(died(0, SIGSEGV, 1), false, 1);
   crashed.report->stopped = true;
   EXPECT_EQ(classify(crashed), EndClass::kPrimary);
+  RankEnd ended = reported(died(0, SIGTERM, 1, true), false, 1);  // as another rank had failed
+  EXPECT_EQ(classify(ended), EndClass::kPrimary);
+  ended.report->stopped = true;
+  EXPECT_EQ(classify(ended), EndClass::kStopped);
   EXPECT_EQ(classify(died(0, SIGTERM, 1, true)), EndClass::kStopped);
   EXPECT_EQ(classify(died(0, SIGTERM, 1)), EndClass::kPrimary);
   EXPECT_EQ(classify(died(0, SIGKILL, 1, true, true)), EndClass::kStopped);
