@@ -90,6 +90,7 @@ class Communicator {
   virtual void barrier() = 0;
 
   // Fails all operations in flight on this rank. Peers fail too, because their connections break.
+  // Returns when no operation uses the caller's host memory any more, after at most kDrainGrace.
   virtual void abort() noexcept = 0;
 };
 

@@ -191,8 +191,10 @@ bool LocalGroup::done(const Operation& operation) {
 }
 
 void LocalGroup::abort(int rank) noexcept {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   fail("group " + name_ + " was aborted on rank " + std::to_string(rank), /*secondary=*/true);
+  // No further share starts. A running one is a sum or a copy in memory, and ends by itself.
+  changed_.wait(lock, [this] { return pending_.empty() || pending_.front()->running == 0; });
 }
 
 void LocalGroup::leave(int rank) noexcept {

@@ -81,6 +81,8 @@ void OpQueue::abort() noexcept {
     wake_.notify_all();
   }
   hooks_.interrupt();
+  std::unique_lock lock(mutex_);
+  idle_.wait_for(lock, grace_, [this] { return items_.empty() && !running_; });
 }
 
 void OpQueue::run_one(std::unique_lock<std::mutex>& lock) {

@@ -45,7 +45,8 @@ struct Failure {
 };
 [[nodiscard]] Failure failure_of(const std::exception& error);
 
-// How long a destructor waits for operations in flight before it aborts them.
+// How long a destructor waits for operations in flight before it aborts them, and an abort for
+// their end.
 inline constexpr std::chrono::milliseconds kDrainGrace{3000};
 
 // The state behind a Ticket: one thread sets the result, others wait for it.
@@ -70,7 +71,7 @@ class OpQueue {
     // Called once on the queue's thread after a failure, when no body runs any more.
     std::function<void()> broken;
   };
-  // `grace`: how long the destructor waits for queued operations.
+  // `grace`: how long the destructor waits for queued operations, and abort() for the running one.
   OpQueue(GroupName name, Hooks hooks, std::chrono::milliseconds grace = kDrainGrace);
   ~OpQueue();
   OpQueue(const OpQueue&) = delete;
@@ -79,6 +80,8 @@ class OpQueue {
   // Runs `body` on the queue's thread. An exception of the body is the Ticket's error, as a
   // CommError, and fails the queue. submit() throws the first failure of a failed queue.
   [[nodiscard]] Ticket submit(std::function<void()> body);
+  // Fails the queue and waits, for the grace at most, until no body runs and every Ticket is done:
+  // the caller may then free the memory of its operations. A body may not call it.
   void abort() noexcept;
 
  private:

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <future>
+#include <thread>
 #include <vector>
 
 #include "base/error.hpp"
@@ -85,6 +86,23 @@ TEST(OpQueue, DestructionAbortsWhatDoesNotEnd) {
     EXPECT_TRUE(error.is_secondary());
   }
   EXPECT_THROW(behind.wait(), CommError);
+}
+
+// Its caller frees the memory next that the body uses.
+TEST(OpQueue, AbortWaitsForTheRunningBody) {
+  std::promise<void> begun;
+  std::promise<void> interrupted;
+  bool ended = false;
+  OpQueue queue({"g", 3, 4}, {.interrupt = [&] { interrupted.set_value(); }, .broken = [] {}});
+  const Ticket running = queue.submit([&] {
+    begun.set_value();
+    interrupted.get_future().wait();
+    std::this_thread::sleep_for(std::chrono::milliseconds{50});
+    ended = true;
+  });
+  begun.get_future().wait();
+  queue.abort();
+  EXPECT_TRUE(ended);
 }
 
 }  // namespace
