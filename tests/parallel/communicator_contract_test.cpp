@@ -366,22 +366,6 @@ TEST_P(Contract, AbortEndsTheGroupHereAndAtThePeers) {
   EXPECT_LT(std::chrono::steady_clock::now() - started, milliseconds{10'000});
 }
 
-// The caller frees its memory next. In most runs the abort comes in the middle of the copy; a rank
-// that calls later finds the group lost.
-TEST_P(Contract, AfterAnAbortNoOperationRuns) {
-  if (group_size() == 1) return;
-  constexpr std::int64_t kElems = 2 << 20;
-  const auto size = static_cast<std::size_t>(group_size());
-  std::vector<std::vector<float>> memory(size, std::vector<float>(kElems * size));
-  (void)run_ranks(group(), [&](Communicator& communicator) {
-    float* own = memory[static_cast<std::size_t>(communicator.rank())].data();
-    const Ticket ticket = communicator.all_gather({{own, own, kElems, kElems}}, DType::kFloat32);
-    std::this_thread::sleep_for(milliseconds{2});
-    communicator.abort();
-    EXPECT_TRUE(ticket.done());
-  });
-}
-
 TEST_P(Contract, DestructionWithOperationsInFlightIsBounded) {
   if (group_size() == 1) return;
   Group ranks = group();

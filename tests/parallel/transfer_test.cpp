@@ -273,6 +273,20 @@ TEST_P(Transfer, AbortByAnotherThreadEndsTheOwnWait) {
   EXPECT_TRUE(ended);
 }
 
+// The caller frees its memory next. In most runs the abort comes in the middle of the copy; a rank
+// that calls later finds the group lost.
+TEST_P(Transfer, AfterAnAbortNoOperationRuns) {
+  constexpr std::int64_t kElems = 4 << 20;
+  std::vector<std::vector<float>> memory(2, std::vector<float>(2 * kElems));
+  (void)run_ranks(group(), [&](Communicator& communicator) {
+    float* own = memory[static_cast<std::size_t>(communicator.rank())].data();
+    const Ticket ticket = communicator.all_gather({{own, own, kElems, kElems}}, DType::kFloat32);
+    std::this_thread::sleep_for(milliseconds{2});
+    communicator.abort();
+    EXPECT_TRUE(ticket.done());
+  });
+}
+
 TEST_P(Transfer, FailpointsArePassed) {
   for (const std::string name : {"send", "receive"}) {
     arm_failpoints("comm." + name + "@1:error");
