@@ -33,14 +33,15 @@ bool stopped_in_order(const RankEnd& end) {
 namespace {
 
 // A rank that crashes after its report of a stop has crashed.
-bool has_reported_failure(const RankEnd& end) {
-  return end.report && !end.report->stopped && !end.report->message.empty();
+const std::string* reported_failure(const RankEnd& end) {
+  if (!end.report || end.report->stopped || end.report->message.empty()) return nullptr;
+  return &end.report->message;
 }
 
 }  // namespace
 
 std::string headline(const RankEnd& end) {
-  if (has_reported_failure(end)) return end.report->message;
+  if (const std::string* message = reported_failure(end)) return *message;
   std::string text = how_it_ended(end);
   if (!end.by_signal && end.status == kInterruptedExitCode) {
     return text + ": a second SIGTERM or SIGINT ended it at once";
@@ -71,8 +72,8 @@ std::string indented(const std::string& text) {
 EndClass classify(const RankEnd& end) {
   if (!end.by_signal && end.status == 0) return EndClass::kDone;
   if (stopped_in_order(end)) return EndClass::kStopped;
-  const bool ours = end.by_signal && ((end.asked && end.status == SIGTERM) ||
-                                      (end.killed && end.status == SIGKILL));
+  const bool ours = end.by_signal &&
+                    ((end.asked && end.status == SIGTERM) || (end.killed && end.status == SIGKILL));
   // After its report of a stop, the launcher may have asked the rank to end for another's failure.
   if (ours && (!end.report || end.report->stopped)) return EndClass::kStopped;
   if (end.report) return end.report->secondary ? EndClass::kSecondary : EndClass::kPrimary;
@@ -107,7 +108,7 @@ std::string failure_text(const RankEnd& end) {
 }
 
 std::string describe_failure(const RankEnd& end) {
-  const bool has_message = has_reported_failure(end);
+  const bool has_message = reported_failure(end) != nullptr;
   std::string text = failure_text(end) + "\n  ";
   if (has_message) text += how_it_ended(end) + "; ";
   text += "its log: " + end.log_path;
