@@ -169,6 +169,12 @@ int visible_gpu_capability() {
   return least;
 }
 
+int visible_gpu_multiprocessors() {
+  int most = 0;
+  for (const VisibleGpu& gpu : driver_answer().gpus) most = std::max(most, gpu.multiprocessors);
+  return most;
+}
+
 const std::optional<GpuFault>& gpu_fault() {
   static const std::optional<GpuFault> fault = find_gpu_fault();
   return fault;

@@ -14,6 +14,8 @@ namespace sluice {
 [[nodiscard]] int visible_gpu_count();
 // The lowest compute capability of those GPUs, times ten: 90 for 9.0. 0: no GPU, or not known.
 [[nodiscard]] int visible_gpu_capability();
+// The most multiprocessors that one of those GPUs has. 0: no GPU, or not known.
+[[nodiscard]] int visible_gpu_multiprocessors();
 
 // The reason why this process cannot use the machine's GPUs, and the remedy.
 struct GpuFault {

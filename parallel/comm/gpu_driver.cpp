@@ -34,13 +34,18 @@ class Driver {
 };
 
 VisibleGpu gpu_at(const Driver& driver, int index) {
-  constexpr int kMajor = 75, kMinor = 76;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_...
+  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT and ..._COMPUTE_CAPABILITY_...
+  constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
   VisibleGpu gpu;
   int device = 0, major = 0, minor = 0;
   if (driver.call("cuDeviceGet", &device, index) != 0) return gpu;
   if (driver.call("cuDeviceGetAttribute", &major, kMajor, device) == 0 &&
       driver.call("cuDeviceGetAttribute", &minor, kMinor, device) == 0) {
     gpu.capability = 10 * major + minor;
+  }
+  int count = 0;
+  if (driver.call("cuDeviceGetAttribute", &count, kMultiprocessors, device) == 0) {
+    gpu.multiprocessors = count;
   }
   std::array<char, 128> name{};
   const auto length = static_cast<int>(name.size()) - 1;

@@ -19,6 +19,7 @@ namespace sluice {
 struct VisibleGpu {
   std::string name{};             // "NVIDIA GeForce RTX 3090"; "": not known
   int capability = 0;             // compute capability times ten, 86 for 8.6; 0: not known
+  int multiprocessors = 0;        // 0: not known
   std::int64_t memory_bytes = 0;  // all of the card's memory; 0: not known
 };
 

@@ -52,8 +52,11 @@ class MigrationPlanner {
     try {
       validate(config, world_, std::nullopt, Purpose::kPlan);
       settle_planned_vocabulary(config);
-      const RunPlan plan = planner_.plan(plan_question(
-          config.run, {.world = world_, .local_ranks = world_, .on_gpu = machine_.profile.gpu}));
+      const RunPlace place{.world = world_,
+                           .local_ranks = world_,
+                           .on_gpu = machine_.profile.gpu,
+                           .gpu = gpu_figures(machine_.profile)};
+      const RunPlan plan = planner_.plan(plan_question(config.run, place));
       memory.device = plan.peak(Tier::kDevice);
       memory.host = plan.peak(Tier::kHost);
       memory.nvme = plan.peak(Tier::kNvme);

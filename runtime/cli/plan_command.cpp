@@ -118,7 +118,9 @@ int run_plan(const PlanCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
   settle_model_from(config);
   PlanMachine machine = find_machine(command.profile, config.run);
-  RunPlace place{.world = world_of(command, config.run), .on_gpu = machine.profile.gpu};
+  RunPlace place{.world = world_of(command, config.run),
+                 .on_gpu = machine.profile.gpu,
+                 .gpu = gpu_figures(machine.profile)};
   validate(config, place.world, std::nullopt, Purpose::kPlan);
   print_notes(config);
   if (place.on_gpu) {

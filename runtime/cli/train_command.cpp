@@ -190,8 +190,10 @@ int launch(const TrainCommand& command) {
     log_warning(config.place("offload.nvme_path") + ": offload.nvme_path: " + folder +
                 " is on a tmpfs: what lies there takes host memory, beside memory.host");
   }
-  const RunPlace place{
-      .world = to.world, .local_ranks = to.most_on_a_host, .on_gpu = runs_on_gpu(config.run)};
+  const RunPlace place{.world = to.world,
+                       .local_ranks = to.most_on_a_host,
+                       .on_gpu = runs_on_gpu(config.run),
+                       .gpu = visible_gpu_figures()};
   const MatmulDecision matmul = settle_matmul(
       config, place.on_gpu, [&] { return measure_matmul(config.run); },
       resumed_matmul(config, command.resume));

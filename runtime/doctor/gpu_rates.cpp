@@ -157,6 +157,7 @@ class GpuExamination {
     GpuRates& mine = rates_.gpu.emplace();
     mine.name = facts_.name;
     mine.compute_capability = static_cast<int>(std::lround(10 * std::atof(facts_.compute.c_str())));
+    mine.multiprocessors = facts_.multiprocessors;
     mine.memory_bytes = facts_.memory_bytes;
     attempt({"h2d_bps", "d2h_bps", "h2d_d2h_bps"}, [&] { copies(mine); });
     facts_.link = read_pci_link(pci_devices, facts_.bus_id);

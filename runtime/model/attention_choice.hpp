@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include "base/bytes.hpp"
 #include "base/dtype.hpp"
 #include "runtime/model/model_options.hpp"
 
@@ -32,6 +33,12 @@ struct AttentionCall {
 [[nodiscard]] inline bool fits_flash(std::int64_t head_dim) {
   constexpr std::int64_t kMultiple = 8, kLargest = 256;
   return head_dim % kMultiple == 0 && head_dim <= kLargest;
+}
+
+// Columns of a row of dq in fp32, which flash attention's backward adds up in scratch.
+[[nodiscard]] inline std::int64_t flash_scratch_columns(std::int64_t head_dim) {
+  constexpr std::int64_t kSmall = 128;
+  return round_up(head_dim, head_dim <= kSmall ? 32 : 64);
 }
 
 // Batched products compute a model's attention in training (device/product_attention.hpp).

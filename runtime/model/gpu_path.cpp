@@ -1,6 +1,7 @@
 #include "runtime/model/gpu_path.hpp"
 
 #include "base/bytes.hpp"
+#include "runtime/model/model_options.hpp"
 
 namespace sluice {
 namespace {
@@ -25,6 +26,15 @@ std::int64_t cuda_block_bytes(std::int64_t bytes) {
   constexpr std::int64_t kRoundLarge = std::int64_t{2} << 20;
   if (bytes == 0) return 0;
   return round_up(bytes, bytes < kMinLarge ? kMinBlock : kRoundLarge);
+}
+
+std::int64_t device_library_bytes(const ModelOptions& options) {
+  constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
+  constexpr std::int64_t kRestsOfSegments = 32 * kMiB;
+  const int major = options.gpu.compute_capability / 10;
+  const bool large = major == 9 || major == 10;
+  const std::int64_t workspace = large ? 32 * kMiB : 8 * kMiB + 128 * kKiB;
+  return kRestsOfSegments + (options.explicit_units ? workspace : 2 * workspace);
 }
 
 }  // namespace sluice

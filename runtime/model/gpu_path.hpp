@@ -8,6 +8,8 @@
 
 namespace sluice {
 
+struct ModelOptions;
+
 // While an object lives and `stands` is true, meta tensors of this thread stand for tensors of a
 // GPU: takes_gpu_path() is true for them, and they count as blocks of the CUDA caching allocator
 // (counting_allocator.hpp).
@@ -34,9 +36,9 @@ class MetaStandsForGpu {
 // taken.
 [[nodiscard]] std::int64_t cuda_block_bytes(std::int64_t bytes);
 
-// Workspace of cuBLAS: at::cuda::getChosenWorkspaceSize() takes 32 MiB on compute capability 9 and
-// 10 (8 MiB on others) from the same allocator, for each thread that multiplies: the engine's and
-// that of libtorch's autograd.
-inline constexpr std::int64_t kCublasWorkspaces = std::int64_t{2} * 32 << 20;
+// Bytes that libtorch takes of the device beside a step's tensors: cuBLAS's workspace for each
+// thread that multiplies, the engine's and, with units of autograd, that of libtorch's autograd
+// (at::cuda::getChosenWorkspaceSize()); rests of segments, into which no tensor fits.
+[[nodiscard]] std::int64_t device_library_bytes(const ModelOptions& options);
 
 }  // namespace sluice

@@ -17,6 +17,12 @@ enum class MatmulType { kNative, kFp32, kFp8 };
 // The operator of 16-bit attention on a GPU (attention_choice.hpp).
 enum class AttentionBackend { kFlash, kCudnn };
 
+// Figures of a GPU by which libtorch sizes its scratch; of an H100 where the GPU is not known.
+struct GpuFigures {
+  int compute_capability = 90;  // times ten
+  int multiprocessors = 132;
+};
+
 struct ModelOptions {
   ModelType type = ModelType::kGpt2;
   std::int64_t layers = 12;
@@ -48,6 +54,7 @@ struct ModelOptions {
   MatmulType matmul = MatmulType::kNative;
   // Not a key: the model runs on a GPU. A dry run takes the same paths.
   bool on_gpu = false;
+  GpuFigures gpu{};  // not a key: of that GPU
   // Not a key: rows may hold several documents (UnitCall::documents), as the data says
   // (DataOptions::packs_rows). Units then take the code of documents for every row, so that a dry
   // run, whose rows are one document, counts the most that a row can need.

@@ -141,6 +141,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
                         "h2d_bps",
                         "memory_copy_bps",
                         "memory_rmw_bps",
+                        "multiprocessors",
                         "name",
                         "network_bps",
                         "peak_flops",
@@ -151,6 +152,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
   double capability = machine.compute_capability / 10.0;
   fields.number("compute_capability", capability);
   machine.compute_capability = static_cast<int>(std::lround(10 * capability));
+  fields.count("multiprocessors", machine.multiprocessors);
   fields.count("devices_per_node", machine.devices_per_node);
   fields.count("comm_ranks", machine.comm_ranks);
   fields.bytes("device_memory_bytes", machine.device_memory_bytes);
@@ -208,6 +210,7 @@ MachineProfile profile_like(const GpuRates& gpu) {
   machine.peak_flops = {};
   machine.gemm_flops.fp8 = 0;
   machine.compute_capability = 0;
+  machine.multiprocessors = 0;
   return machine;
 }
 
@@ -228,6 +231,7 @@ void take_gpu(const GpuRates& gpu, MachineProfile& machine) {
   machine.devices_per_node = std::max(1, gpu.count);
   if (gpu.memory_bytes > 0) machine.device_memory_bytes = gpu.memory_bytes;
   if (gpu.compute_capability > 0) machine.compute_capability = gpu.compute_capability;
+  if (gpu.multiprocessors > 0) machine.multiprocessors = gpu.multiprocessors;
   take(gpu.gemm_flops.fp32, machine.gemm_flops.fp32);
   take(gpu.gemm_flops.bf16 ? gpu.gemm_flops.bf16 : gpu.gemm_fp16_flops, machine.gemm_flops.bf16);
   take(gpu.gemm_fp8_flops, machine.gemm_flops.fp8);

@@ -28,6 +28,7 @@ struct MachineProfile {
   std::string device_name;  // part of the GPU's name: "H200"
   bool gpu = false;
   int compute_capability = 0;              // of a GPU, times 10; 0: not known
+  int multiprocessors = 0;                 // of a GPU; 0: not known
   int devices_per_node = 0;                // 0: all ranks are on one node
   std::int64_t device_memory_bytes = 0;    // 0: not known
   std::int64_t device_overhead_bytes = 0;  // part of it outside the allocator
@@ -71,7 +72,7 @@ struct MachineProfile {
 [[nodiscard]] double dense_peak_flops(const std::string& name, DType dtype);
 // The named profile of a GPU, for figures that are not measured (peak, efficiency, links between
 // GPUs). For a GPU without a profile: kDefaultGpu's, without peak_flops,
-// 8-bit products and compute_capability.
+// 8-bit products, compute_capability and multiprocessors.
 [[nodiscard]] MachineProfile profile_like(const GpuRates& gpu);
 inline constexpr char kDefaultGpu[] = "h100-sxm";
 

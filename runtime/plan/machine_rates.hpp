@@ -50,6 +50,7 @@ struct GpuRates {
   std::string name;               // "NVIDIA H200"
   int count = 1;                  // visible on the host; the first was measured
   int compute_capability = 0;     // times 10; 0: not known
+  int multiprocessors = 0;        // 0: not known
   std::int64_t memory_bytes = 0;  // visible to a program
   DTypeRates gemm_flops{};        // FLOP/s; fp32 as a run multiplies
   std::optional<double> gemm_fp16_flops{}, gemm_fp8_flops{};

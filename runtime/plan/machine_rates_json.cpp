@@ -54,6 +54,7 @@ Json gpu_json(const std::optional<GpuRates>& gpu) {
   json["gemm_flops"]["fp16"] = number(gpu->gemm_fp16_flops);
   json["gemm_flops"]["fp8"] = number(gpu->gemm_fp8_flops);
   if (gpu->compute_capability > 0) json["compute_capability"] = gpu->compute_capability / 10.0;
+  if (gpu->multiprocessors > 0) json["multiprocessors"] = gpu->multiprocessors;
   visit_gpu(*gpu, [&](const char* name, const auto& value) { json[name] = number(value); });
   return json;
 }
@@ -166,6 +167,7 @@ void read_gpu(const Reader& file, MachineRates& rates) {
   }
   const double capability = entry.rate("compute_capability").value_or(0);
   gpu.compute_capability = static_cast<int>(std::lround(10 * capability));
+  gpu.multiprocessors = entry.integer("multiprocessors", 0);
   visit_gpu(gpu, [&](const char* name, auto& value) { value = entry.rate(name); });
 }
 

@@ -1,5 +1,5 @@
 // Stands for NVIDIA's driver library where the program only asks what GPUs there are: FAKE_GPUS of
-// them, of compute capability FAKE_CAPABILITY (times ten).
+// them, of compute capability FAKE_CAPABILITY (times ten) and with FAKE_MULTIPROCESSORS.
 #include <cstdlib>
 
 namespace {
@@ -24,9 +24,12 @@ int cuDeviceGet(int* device, int index) {
   return 0;
 }
 int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
-  constexpr int kMajor = 75;  // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
+  // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT and ..._COMPUTE_CAPABILITY_MAJOR
+  constexpr int kMultiprocessors = 16, kMajor = 75;
   const int capability = number("FAKE_CAPABILITY", 90);
-  *value = attribute == kMajor ? capability / 10 : capability % 10;
+  *value = attribute == kMultiprocessors ? number("FAKE_MULTIPROCESSORS", 132)
+           : attribute == kMajor         ? capability / 10
+                                         : capability % 10;
   return 0;
 }
 }

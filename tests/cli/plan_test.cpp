@@ -220,6 +220,24 @@ TEST(Plan, ProductsIn8BitsNeedAGpuThatHasThem) {
       << cpu.output;
 }
 
+// Attention's deterministic backward takes a copy of dq for each multiprocessor of one sample's one
+// head; on capability 9.0 cuBLAS's workspace is larger besides.
+TEST(Plan, CountsWhatLibrariesTakeOnTheProfilesCard) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const auto peak = [&scratch](const std::string& profile) {
+    const Planned planned =
+        plan(scratch, "tiny.yaml --world 1 --profile " + profile +
+                          " --set train.dtype=bf16 --set train.deterministic=true"
+                          " --set train.micro_batch=1 --set model.heads=1 --set model.seq=1024");
+    return planned.json["tiers"]["device"]["peak"].get<std::int64_t>();
+  };
+  constexpr std::int64_t kMiB = 1 << 20, kCopy = 1024 * 64 * 4;
+  EXPECT_EQ(peak("rtx5090") - peak("rtx3090"), (170 - 82) * kCopy);
+  EXPECT_EQ(peak("h100-sxm") - peak("a100-80g"),
+            (132 - 108) * kCopy + 32 * kMiB - 8 * kMiB - kMiB / 8);
+}
+
 TEST(Plan, MistakesAreUsageErrors) {
   const Scratch scratch;
   write_tiny(scratch);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Planned against reserved device memory, and a step's launches, waits and copies against ceilings that may only fall.
 
-Usage: ceilings_test.py [--all] [--lower] [--only TEXT] [--sluice PROGRAM] [--libraries FOLDER] [--jobs N]
+Usage: ceilings_test.py [--all] [--lower] [--only TEXT] [--card CAPABILITY PROCESSORS] [--sluice PROGRAM] [--libraries FOLDER] [--jobs N]
 
 ceilings.json holds the configurations, each with the ceilings of one step in the steady state and the bound of memory.
 Without --all only those with "fast" run.  --lower writes figures that fell to ceilings.json, and figures that are missing;
@@ -67,7 +67,7 @@ def trained(place, entry, models, steps):
         settings["offload.nvme_path"] = [str(place.folder / name / "swap")]
     ranks = settings.get("launch.nproc", 1)
     answer = place.train(name, models[entry["model"]] | entry.get("model_settings", {}), settings, gpus=ranks,
-                         card_bytes=entry.get("card_bytes"))
+                         card_bytes=entry.get("card_bytes"), variables=entry.get("card"))
     faults = [what for report in answer.reports for what in report["faults"]]
     faults += channels.problems(answer.reports) if answer.code == 0 else []
     if answer.code != 0 or faults:
@@ -140,10 +140,15 @@ def main():
     training.add_arguments(parser)
     parser.add_argument("--all", action="store_true", help="every configuration")
     parser.add_argument("--lower", action="store_true", help="write lower and missing ceilings to ceilings.json")
+    parser.add_argument("--card", nargs=2, metavar=("CAPABILITY", "PROCESSORS"),
+                        help="memory alone, on a card of this compute capability (times ten) with so many multiprocessors")
     parser.add_argument("--only", default="", help="configurations whose name has this in it")
     args = training.parse(parser)
     table = json.loads(TABLE.read_text(encoding="ascii"))
     entries = [e for e in table["configurations"] if args.only in e["name"] and (args.all or e.get("fast") or args.only)]
+    if args.card:  # memory alone
+        card = dict(zip(("NULL_GPU_CAPABILITY", "NULL_GPU_MULTIPROCESSORS"), args.card, strict=True))
+        entries = [{key: value for key, value in entry.items() if key != "ceilings"} | {"card": card} for entry in entries]
     bad = 0
     for entry, figures, memory, error in measure_all(args, table, entries):
         wrong, lower = ([error], []) if error else complaints(entry, figures, memory)

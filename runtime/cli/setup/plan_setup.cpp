@@ -57,6 +57,7 @@ PlanMachine machine_of_gpus() {
         first ? gpu.memory_bytes : std::min(profile.device_memory_bytes, gpu.memory_bytes);
   }
   if (visible_gpu_capability() > 0) profile.compute_capability = visible_gpu_capability();
+  if (visible_gpu_multiprocessors() > 0) profile.multiprocessors = visible_gpu_multiprocessors();
   return machine;
 }
 

@@ -21,6 +21,7 @@ RunPlace place_of(const RunConfig& run, const RankEnvironment& rank) {
   return {.world = rank.world_size,
           .local_ranks = rank.local_world_size,
           .on_gpu = runs_on_gpu(run),
+          .gpu = visible_gpu_figures(),
           .at = Mesh(run.parallel, rank.world_size).coordinates(rank.rank)};
 }
 

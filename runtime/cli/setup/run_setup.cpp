@@ -8,6 +8,7 @@
 #include "configs/derived.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/rank_part.hpp"
+#include "runtime/plan/machine_profile.hpp"
 #include "runtime/run/generator.hpp"
 #include "runtime/run/machine.hpp"
 
@@ -17,6 +18,14 @@ namespace {
 // 0 stays "no limit".
 std::int64_t share_of(std::int64_t budget, int local_ranks) {
   return budget == 0 ? 0 : std::max<std::int64_t>(1, budget / local_ranks);
+}
+
+// 0: not known.
+GpuFigures known_figures(int compute_capability, int multiprocessors) {
+  GpuFigures figures;
+  if (compute_capability > 0) figures.compute_capability = compute_capability;
+  if (multiprocessors > 0) figures.multiprocessors = multiprocessors;
+  return figures;
 }
 
 TierOptions tier_options(const RunConfig& run, const RunPlace& place) {
@@ -35,6 +44,14 @@ TierOptions tier_options(const RunConfig& run, const RunPlace& place) {
 }
 
 }  // namespace
+
+GpuFigures visible_gpu_figures() {
+  return known_figures(visible_gpu_capability(), visible_gpu_multiprocessors());
+}
+
+GpuFigures gpu_figures(const MachineProfile& machine) {
+  return known_figures(machine.compute_capability, machine.multiprocessors);
+}
 
 void print_notes(const LoadedConfig& config) {
   for (const std::string& note : config.notes) std::fprintf(stderr, "note: %s\n", note.c_str());
@@ -87,6 +104,7 @@ EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {
   options.model.ffn = derived.ffn;
   options.model.recompute_attention = run.recompute.mode == RecomputeMode::kSelective;
   options.model.on_gpu = place.on_gpu;
+  options.model.gpu = place.gpu;
   options.model.attention = run.train.attention;
   options.model.deterministic = run.train.deterministic;
   options.model.packed_rows = run.data.packs_rows();

@@ -14,10 +14,13 @@
 
 namespace sluice {
 
+struct MachineProfile;
+
 struct RunPlace {
   int world = 1;        // ranks of the whole job
   int local_ranks = 1;  // of one host
   bool on_gpu = false;
+  GpuFigures gpu{};
   MeshCoordinates at{};  // of the rank whose part of the model is meant
 };
 
@@ -28,6 +31,10 @@ struct RunPlace {
 // Whether the ranks use this machine's GPUs. Throws ConfigError if the machine has GPUs that this
 // process cannot use and launch.backend does not ask for the CPU.
 [[nodiscard]] bool runs_on_gpu(const RunConfig& run);
+
+// Of this machine's GPUs: the lowest capability, the most multiprocessors.
+[[nodiscard]] GpuFigures visible_gpu_figures();
+[[nodiscard]] GpuFigures gpu_figures(const MachineProfile& machine);
 
 // Prints the configuration's notes to standard error, a line each. Only one process of a job calls
 // it.

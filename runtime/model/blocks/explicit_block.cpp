@@ -157,7 +157,8 @@ class ExplicitBlock final : public Unit {
             .documents = run.call().documents,
             .packed = options_.packed_rows,
             .backend = options_.attention,
-            .deterministic = options_.deterministic};
+            .deterministic = options_.deterministic,
+            .multiprocessors = options_.gpu.multiprocessors};
   }
 
   AttentionResult attention(const BlockCall& run, const Tensor& qkv_NE) const {

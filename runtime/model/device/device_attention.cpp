@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "runtime/model/attention_choice.hpp"
 #include "runtime/model/device/deterministic_operators.hpp"
 #include "runtime/model/device/product_attention.hpp"
@@ -46,10 +47,6 @@ Tensor like(const Tensor& x) { return empty_tensor(x.sizes(), x.scalar_type(), x
 // In place of a random state: no operator reads the state without dropout.
 Tensor no_state(const Tensor& x) { return empty_tensor({2}, c10::ScalarType::Long, x.device()); }
 
-std::int64_t up_to(std::int64_t n, std::int64_t multiple) {
-  return (n + multiple - 1) / multiple * multiple;
-}
-
 struct Grads {
   Tensor q, k, v;  // [B, S, heads, D]
 };
@@ -79,11 +76,12 @@ AttentionResult flash(const AttentionInput& in) {
 // deterministic form has a copy of the sum for each block that works on a head, the blocks of all
 // heads together being one for each multiprocessor.
 void dry_flash_scratch(const AttentionInput& in) {
-  constexpr std::int64_t kRows = 128, kColumns = 32, kMultiprocessors = 132;
+  constexpr std::int64_t kRows = 128;
   const std::int64_t B = in.q.size(0), heads = in.q.size(1);
-  const std::int64_t rows = up_to(in.q.size(2), kRows), columns = up_to(in.q.size(3), kColumns);
+  const std::int64_t rows = round_up(in.q.size(2), kRows);
+  const std::int64_t columns = flash_scratch_columns(in.q.size(3));
   const std::int64_t copies =
-      in.deterministic ? (kMultiprocessors + B * heads - 1) / (B * heads) : std::int64_t{1};
+      in.deterministic ? (in.multiprocessors + B * heads - 1) / (B * heads) : std::int64_t{1};
   const Tensor row_sums = floats(in.q, {B, heads, rows});
   const Tensor dq = floats(in.q, {copies, B, heads, rows, columns});
   if (in.k.size(1) == heads) return;
@@ -148,7 +146,7 @@ AttentionResult efficient(const AttentionInput& in) {
   const Tensor q = by_token(in.q);
   const Tensor k = repeated(in, by_token(in.k)), v = repeated(in, by_token(in.v));
   if (in.q.is_meta()) {
-    return {by_token(like(q)), {floats(q, {B, heads, up_to(S, kRows)})}};
+    return {by_token(like(q)), {floats(q, {B, heads, round_up(S, kRows)})}};
   }
   const auto [out, lse, seed, offset, q_rows, k_rows] = at::_efficient_attention_forward_symint(
       q, k, v, std::nullopt, std::nullopt, std::nullopt, std::nullopt, std::nullopt, 0.0, kCausal,
@@ -204,7 +202,8 @@ VarlenAttention varlen(const AttentionInput& in) {
           .seq = in.q.size(2),
           .window = in.window,
           .documents = in.documents,
-          .deterministic = in.deterministic};
+          .deterministic = in.deterministic,
+          .multiprocessors = in.multiprocessors};
 }
 
 Tensor by_row(const AttentionInput& in, const Tensor& x_NHD) {

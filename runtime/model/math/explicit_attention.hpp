@@ -33,6 +33,7 @@ struct AttentionInput {
   bool packed = false;                   // ModelOptions::packed_rows
   AttentionBackend backend = AttentionBackend::kFlash;  // ModelOptions::attention
   bool deterministic = false;                           // ModelOptions::deterministic
+  int multiprocessors = 1;                              // of the GPU
 };
 
 // q, k and v, or their gradients.

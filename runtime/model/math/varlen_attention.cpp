@@ -13,6 +13,7 @@
 #include <optional>
 
 #include "base/bytes.hpp"
+#include "runtime/model/attention_choice.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
 
@@ -105,14 +106,14 @@ VarlenKept dry_forward(const VarlenAttention& in) {
 // dq is added up in fp32; the deterministic form has a copy of the sum for each block that works on
 // a head of a document, the blocks of all together being one for each multiprocessor.
 void dry_flash_backward(const VarlenAttention& in) {
-  constexpr std::int64_t kRows = 128, kColumns = 32, kMultiprocessors = 132;
+  constexpr std::int64_t kRows = 128;
   const std::int64_t heads = in.q.size(1), documents = most_in_backward(in);
   const std::int64_t rows = in.q.size(0) + kRows * documents;
   const std::int64_t blocks = heads * documents;
   const std::int64_t copies =
-      in.deterministic ? (kMultiprocessors + blocks - 1) / blocks : std::int64_t{1};
+      in.deterministic ? (in.multiprocessors + blocks - 1) / blocks : std::int64_t{1};
   const Tensor row_sums = floats(in.q, rows * heads);
-  const Tensor dq = floats(in.q, copies * rows * heads * round_up(in.q.size(2), kColumns));
+  const Tensor dq = floats(in.q, copies * rows * heads * flash_scratch_columns(in.q.size(2)));
   if (in.k.size(1) == heads) return;
   const Tensor each_dk = like(in.q), each_dv = like(in.q);  // of each query head, then summed
 }

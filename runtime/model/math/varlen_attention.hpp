@@ -28,6 +28,7 @@ struct VarlenAttention {
   std::int64_t window = 0;               // keys that a query sees; 0: all of its document before it
   const Documents* documents = nullptr;  // not null but on the meta device
   bool deterministic = false;            // as ModelOptions::deterministic
+  int multiprocessors = 1;               // of the GPU
 };
 
 struct VarlenKept {

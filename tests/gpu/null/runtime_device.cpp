@@ -18,14 +18,37 @@ thread_local int device_of_thread = 0;
 thread_local cudaError_t last_error = cudaSuccess;
 
 constexpr int kVersion = 13000;
-constexpr int kMultiprocessors = 132;
 constexpr int kThreadsOfBlock = 1024;
 constexpr int kLargestGridY = 65535;
-constexpr int kSharedBytes = 49152, kSharedBytesOptin = 232448, kSharedBytesOfProcessor = 233472;
+constexpr int kSharedBytes = 49152, kReservedSharedBytes = 1024;
 constexpr int kL2Bytes = 52'428'800;
 constexpr int kLargest = 2147483647;
 
 int capability() { return static_cast<int>(setting("NULL_GPU_CAPABILITY", 90)); }  // times ten
+
+// Of a multiprocessor, by the table of compute capabilities in NVIDIA's CUDA C++ Programming Guide.
+struct ProcessorLimits {
+  int shared_bytes, threads, blocks;
+};
+ProcessorLimits limits() {
+  constexpr int kKiB = 1024;
+  switch (capability()) {
+    case 75:
+      return {64 * kKiB, 1024, 16};
+    case 80:
+      return {164 * kKiB, 2048, 32};
+    case 86:
+      return {100 * kKiB, 1536, 16};
+    case 89:
+    case 120:
+      return {100 * kKiB, 1536, 24};
+    default:
+      return {228 * kKiB, 2048, 32};
+  }
+}
+int most_shared_bytes() { return limits().shared_bytes - kReservedSharedBytes; }  // of a block
+
+int multiprocessors() { return static_cast<int>(setting("NULL_GPU_MULTIPROCESSORS", 132)); }
 
 // A driver serves its own major version of CUDA and older ones.
 bool driver_is_old() { return driver_version() / 1000 < kVersion / 1000; }
@@ -34,15 +57,15 @@ const std::map<int, int>& attributes() {
   static const auto* const all = new std::map<int, int>{
       {cudaDevAttrComputeCapabilityMajor, capability() / 10},
       {cudaDevAttrComputeCapabilityMinor, capability() % 10},
-      {cudaDevAttrMultiProcessorCount, kMultiprocessors},
+      {cudaDevAttrMultiProcessorCount, multiprocessors()},
       {cudaDevAttrWarpSize, 32},
       {cudaDevAttrMaxThreadsPerBlock, kThreadsOfBlock},
-      {cudaDevAttrMaxThreadsPerMultiProcessor, 2048},
-      {cudaDevAttrMaxBlocksPerMultiprocessor, 32},
+      {cudaDevAttrMaxThreadsPerMultiProcessor, limits().threads},
+      {cudaDevAttrMaxBlocksPerMultiprocessor, limits().blocks},
       {cudaDevAttrMaxSharedMemoryPerBlock, kSharedBytes},
-      {cudaDevAttrMaxSharedMemoryPerBlockOptin, kSharedBytesOptin},
-      {cudaDevAttrMaxSharedMemoryPerMultiprocessor, kSharedBytesOfProcessor},
-      {cudaDevAttrReservedSharedMemoryPerBlock, 1024},
+      {cudaDevAttrMaxSharedMemoryPerBlockOptin, most_shared_bytes()},
+      {cudaDevAttrMaxSharedMemoryPerMultiprocessor, limits().shared_bytes},
+      {cudaDevAttrReservedSharedMemoryPerBlock, kReservedSharedBytes},
       {cudaDevAttrMaxRegistersPerBlock, 65536},
       {cudaDevAttrMaxRegistersPerMultiprocessor, 65536},
       {cudaDevAttrL2CacheSize, kL2Bytes},
@@ -132,19 +155,19 @@ cudaError_t cudaGetDeviceProperties(cudaDeviceProp* p, int) {
   p->totalGlobalMem = device_bytes_total();
   p->major = capability() / 10;
   p->minor = capability() % 10;
-  p->multiProcessorCount = kMultiprocessors;
+  p->multiProcessorCount = multiprocessors();
   p->warpSize = 32;
   p->maxThreadsPerBlock = kThreadsOfBlock;
-  p->maxThreadsPerMultiProcessor = 2048;
-  p->maxBlocksPerMultiProcessor = 32;
+  p->maxThreadsPerMultiProcessor = limits().threads;
+  p->maxBlocksPerMultiProcessor = limits().blocks;
   p->maxThreadsDim[0] = p->maxThreadsDim[1] = kThreadsOfBlock;
   p->maxThreadsDim[2] = 64;
   p->maxGridSize[0] = kLargest;
   p->maxGridSize[1] = p->maxGridSize[2] = kLargestGridY;
   p->sharedMemPerBlock = kSharedBytes;
-  p->sharedMemPerBlockOptin = kSharedBytesOptin;
-  p->sharedMemPerMultiprocessor = kSharedBytesOfProcessor;
-  p->reservedSharedMemPerBlock = 1024;
+  p->sharedMemPerBlockOptin = static_cast<std::size_t>(most_shared_bytes());
+  p->sharedMemPerMultiprocessor = static_cast<std::size_t>(limits().shared_bytes);
+  p->reservedSharedMemPerBlock = kReservedSharedBytes;
   p->regsPerBlock = p->regsPerMultiprocessor = 65536;
   p->l2CacheSize = kL2Bytes;
   p->totalConstMem = 65536;

@@ -44,6 +44,7 @@ TEST(GpuRates, AreTheDevicesOwn) {
   EXPECT_NEAR(*rates.gpu->gemm_fp16_flops, 7e14, 1e10);
   EXPECT_NEAR(*rates.gpu->gemm_fp8_flops, 1.2e15, 1e10);
   EXPECT_EQ(rates.gpu->compute_capability, 90);
+  EXPECT_EQ(rates.gpu->multiprocessors, 132);
   EXPECT_NEAR(*rates.gpu->device_memory_bps, 4e12, 1e9);
   EXPECT_NEAR(*rates.gpu->device_triad_bps, 4e12, 1e9);
   EXPECT_TRUE(rates.not_measured.empty());

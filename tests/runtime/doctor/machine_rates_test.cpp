@@ -38,6 +38,7 @@ MachineRates sample() {
   rates.gpu->gemm_fp16_flops = 7e14;
   rates.gpu->gemm_fp8_flops = 1.3e15;
   rates.gpu->compute_capability = 120;
+  rates.gpu->multiprocessors = 170;
   rates.gpu->device_memory_bps = 4.3e12;
   rates.gpu->h2d_bps = 5.1e10;
   rates.gemm_by_threads = {{1, {2e11, std::nullopt}}, {12, {1.5e12, 3e12}}};
@@ -89,6 +90,7 @@ TEST(MachineRates, ComeBackFromTheFileAsTheyWere) {
   EXPECT_EQ(back.gpu->gemm_fp16_flops, 7e14);
   EXPECT_EQ(back.gpu->gemm_fp8_flops, 1.3e15);
   EXPECT_EQ(back.gpu->compute_capability, 120);
+  EXPECT_EQ(back.gpu->multiprocessors, 170);
   EXPECT_EQ(back.gpu->device_memory_bps, 4.3e12);
   EXPECT_EQ(back.gpu->h2d_bps, 5.1e10);
   ASSERT_EQ(back.units.size(), 2U);

@@ -180,13 +180,16 @@ TEST(MachineProfile, AGpuThatNoProfileIsOfHasNobodysPeak) {
   MachineRates rates;
   rates.gpu = gpu;
   EXPECT_DOUBLE_EQ(measured_profile(rates, like).peak_flops.bf16, 8e13);
-  // Of the GPU alone: whether, and how fast, it multiplies 8 bits.
+  // Of the GPU alone: whether, and how fast, it multiplies 8 bits, and its multiprocessors.
   EXPECT_EQ(measured_profile(rates, like).gemm_flops.fp8, 0);
   EXPECT_EQ(measured_profile(rates, like).compute_capability, 0);
+  EXPECT_EQ(measured_profile(rates, like).multiprocessors, 0);
   rates.gpu->compute_capability = 89;
+  rates.gpu->multiprocessors = 58;
   rates.gpu->gemm_fp8_flops = 2e14;
   EXPECT_EQ(measured_profile(rates, like).gemm_flops.fp8, 2e14);
   EXPECT_EQ(measured_profile(rates, like).compute_capability, 89);
+  EXPECT_EQ(measured_profile(rates, like).multiprocessors, 58);
   for (const auto& [name, profile] : {std::pair{"NVIDIA A100-SXM4-80GB", "a100-80g"},
                                       {"NVIDIA H100 80GB HBM3", "h100-sxm"},
                                       {"NVIDIA GeForce RTX 3090", "rtx3090"},
