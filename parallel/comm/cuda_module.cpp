@@ -25,20 +25,6 @@ constexpr char kFileName[] = "libsluice_cuda.so";
 std::atomic<bool> autograd_ran{false};
 std::atomic<bool> loaded{false};
 
-// The device file of an NVIDIA GPU, such as "/dev/nvidia0"; "" if there is none.
-std::string gpu_device_file() {
-  const std::string prefix = "/dev/nvidia";
-  std::error_code error;
-  for (const auto& entry : std::filesystem::directory_iterator("/dev", error)) {
-    const std::string path = entry.path().string();
-    if (path.starts_with(prefix) && path.size() > prefix.size() &&
-        path.find_first_not_of("0123456789", prefix.size()) == std::string::npos) {
-      return path;
-    }
-  }
-  return "";
-}
-
 // True if CUDA_VISIBLE_DEVICES is set and names no GPU.
 bool gpus_are_hidden() {
   const char* shown = std::getenv("CUDA_VISIBLE_DEVICES");
@@ -130,7 +116,7 @@ std::optional<GpuFault> old_driver(const DriverAnswer& driver, void* module) {
 std::optional<GpuFault> find_gpu_fault() {
   const DriverAnswer& driver = driver_answer();
   if (!driver.error.empty()) {
-    const std::string device = gpu_device_file();
+    const std::string device = gpu_device_file("/dev", driver.installed);
     if (device.empty() || gpus_are_hidden()) return std::nullopt;
     return GpuFault{device + " exists, but the driver does not answer: " + driver.error,
                     "install NVIDIA's driver, or show it to this container (nvidia-smi lists "

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <system_error>
 
 namespace sluice {
 namespace {
@@ -60,17 +61,19 @@ VisibleGpu gpu_at(const Driver& driver, int index) {
 DriverAnswer ask_driver() {
   const Driver driver;
   if (!driver.error().empty()) return {.error = driver.error()};
+  DriverAnswer answer{.installed = true};
   int count = 0;
   int status = driver.call("cuInit", 0U);
   if (status == 0) status = driver.call("cuDeviceGetCount", &count);
   if (status == Driver::kMissing) {
-    return {.error = std::string(kLibrary) + " lacks cuInit or cuDeviceGetCount"};
+    answer.error = std::string(kLibrary) + " lacks cuInit or cuDeviceGetCount";
+    return answer;
   }
-  if (status == kNoDevice) return {};
+  if (status == kNoDevice) return answer;
   if (status != 0) {
-    return {.error = std::string(kLibrary) + " ended with CUDA error " + std::to_string(status)};
+    answer.error = std::string(kLibrary) + " ended with CUDA error " + std::to_string(status);
+    return answer;
   }
-  DriverAnswer answer;
   if (driver.call("cuDriverGetVersion", &answer.cuda) != 0) answer.cuda = 0;
   for (int i = 0; i < count; ++i) answer.gpus.push_back(gpu_at(driver, i));
   return answer;
@@ -81,6 +84,20 @@ DriverAnswer ask_driver() {
 const DriverAnswer& driver_answer() {
   static const DriverAnswer answer = ask_driver();
   return answer;
+}
+
+std::string gpu_device_file(const std::filesystem::path& devices, bool driver_installed) {
+  const std::string prefix = "nvidia";
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator(devices, error)) {
+    const std::string name = entry.path().filename().string();
+    if (name.starts_with(prefix) && name.size() > prefix.size() &&
+        name.find_first_not_of("0123456789", prefix.size()) == std::string::npos) {
+      return entry.path().string();
+    }
+  }
+  const std::filesystem::path of_wsl = devices / "dxg";
+  return driver_installed && std::filesystem::exists(of_wsl, error) ? of_wsl.string() : "";
 }
 
 }  // namespace sluice

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -25,11 +26,18 @@ struct VisibleGpu {
 
 struct DriverAnswer {
   std::vector<VisibleGpu> gpus{};  // respects CUDA_VISIBLE_DEVICES
+  bool installed = false;          // the driver's library is here
   std::string error{};             // why the driver does not answer; empty: it answers
   int cuda = 0;  // newest CUDA that the driver serves, 13020 for 13.2; 0: not known
 };
 
 // Asks the driver once. Runs cuInit, so a process that forks must fork before. Thread-safe.
 [[nodiscard]] const DriverAnswer& driver_answer();
+
+// The file in `devices` ("/dev") by which a process reaches an NVIDIA GPU, such as "/dev/nvidia0";
+// "" if there is none. WSL2 has /dev/dxg for the GPU of any vendor: it counts where NVIDIA's
+// driver is installed.
+[[nodiscard]] std::string gpu_device_file(const std::filesystem::path& devices,
+                                          bool driver_installed);
 
 }  // namespace sluice
