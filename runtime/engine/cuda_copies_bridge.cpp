@@ -4,6 +4,7 @@
 // only that stream. Two threads, hence two streams, copy to the host and to the device at the same
 // time. The executing thread's stream computes. Pool streams wait for no other stream: marks are
 // events on the stream that computes, and copies wait for marks.
+#include <ATen/Context.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/core/AllocatorConfig.h>
 #include <c10/cuda/CUDACachingAllocator.h>
@@ -48,6 +49,13 @@ void check_allocator_settings() {
   throw ConfigError("libtorch's allocator is set to " + setting +
                     ", which Sluice's memory plan does not allow; leave it out of "
                     "PYTORCH_ALLOC_CONF and PYTORCH_CUDA_ALLOC_CONF");
+}
+
+// cuBLAS adds the parts of a 16-bit product in fp32, as a CPU does. By default libtorch lets cuBLAS
+// round them to 16 bits first.
+void add_in_fp32() {
+  at::globalContext().setAllowBF16ReductionCuBLAS(false);
+  at::globalContext().setAllowFP16ReductionCuBLAS(false);
 }
 
 class CudaCopies final : public DeviceCopies {
@@ -154,6 +162,7 @@ extern "C" __attribute__((visibility("default"))) sluice::DeviceCopies* sluice_m
 extern "C" __attribute__((visibility("default"))) void sluice_use_gpu(int device) {
   sluice::translated("GPU " + std::to_string(device), [&] {
     sluice::check_allocator_settings();
+    sluice::add_in_fp32();
     // Also initialises the allocator, whose statistics are read before the first tensor.
     c10::cuda::CUDACachingAllocator::init(c10::cuda::device_count());
     const auto index = static_cast<c10::DeviceIndex>(device);

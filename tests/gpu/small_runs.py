@@ -33,6 +33,7 @@ def problems(answer, ranks, steps=STEPS):
         found.append(f"{len(working)} processes launched kernels, there are {ranks} ranks")
     for report in working:
         found += [f"fault: {what}" for what in report["faults"]]
+        found += [f"cuBLAS may round parts of {report['rounded_sums']} products' sums to 16 bits"] * (report["rounded_sums"] > 0)
         found += [f"{count} {kind} on the default stream" for kind, count in report["default_stream"].items() if count]
     contexts = sorted(report["contexts"] for report in answer.reports if report["contexts"])
     if contexts != [[card] for card in range(ranks)]:

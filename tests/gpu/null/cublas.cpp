@@ -53,11 +53,19 @@ bool adds_wide(const Call& call) {
   return call.compute == wide || (!fp64 && call.compute == CUBLAS_COMPUTE_32F_FAST_TF32);
 }
 
+// Parts of a sum may be rounded to 16 bits before they are added up. libtorch has no choice for
+// products of a batch.
+bool may_round_sums(const Handle& handle, const Call& call) {
+  const bool wide = (handle.math & CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION) != 0;
+  return !wide && call.batch == 1 && (call.c.type == CUDA_R_16F || call.c.type == CUDA_R_16BF);
+}
+
 cublasStatus_t multiplied(cublasHandle_t handle, const Call& call) {
   if (!adds_wide(call)) {
     fault("a product adds in another type than fp32, or fp64 for fp64");
     return CUBLAS_STATUS_NOT_SUPPORTED;
   }
+  if (may_round_sums(of(handle), call)) count_rounded_sums();
   const MatrixProduct product = product_of(of(handle), call);
   return enqueue_product(product, counted(product), of(handle).stream)
              ? CUBLAS_STATUS_SUCCESS

@@ -51,7 +51,7 @@ struct Record {
   std::map<std::string, MessageSum> messages;
   std::vector<std::string> faults;
   std::set<int> contexts;
-  std::int64_t queries = 0, stream_waits = 0, communicators = 0, fault_count = 0,
+  std::int64_t queries = 0, stream_waits = 0, rounded_sums = 0, communicators = 0, fault_count = 0,
                graph_launches = 0;
   // The last kernel or graph of each stream by number, where the host has not waited for it.
   std::map<const void*, std::int64_t> open;
@@ -170,6 +170,7 @@ std::string as_json(const Record& all) {
   out << "{\n  \"device_peak_bytes\": " << all.device_peak
       << ",\n  \"pinned_peak_bytes\": " << all.pinned_peak << ",\n  \"queries\": " << all.queries
       << ",\n  \"stream_waits\": " << all.stream_waits
+      << ",\n  \"rounded_sums\": " << all.rounded_sums
       << ",\n  \"fault_count\": " << all.fault_count << ",\n  \"faults\": [";
   Joined faults(out);
   for (const std::string& what : all.faults) faults.next() << quoted(what);
@@ -273,6 +274,10 @@ void count_product(const Product& p, const void* stream) {
     ++all.products[{p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.batch, p.type_in, p.type_out,
                     is_aligned(p)}];
   });
+}
+
+void count_rounded_sums() {
+  with_record([](Record& all) { ++all.rounded_sums; });
 }
 
 void count_copy(const Copy& copy) {

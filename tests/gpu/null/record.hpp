@@ -40,6 +40,8 @@ void count_work(Work work, const void* stream);
 void count_launch(const std::string& kernel, const void* stream);
 // Of a stream that records, the product is counted at each launch of the graph.
 void count_product(const Product& product, const void* stream);
+// A product with a 16-bit result for which cuBLAS may round parts of a sum to 16 bits.
+void count_rounded_sums();
 // A launch of a graph, with its kernels by name.
 void count_graph(const std::map<std::string, std::int64_t>& kernels, const void* stream);
 void count_copy(const Copy& copy);
