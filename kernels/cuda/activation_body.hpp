@@ -48,26 +48,37 @@ SLUICE_BODY float gelu_slope(float x) {
   return fma32(kGeluScale * b * square, s * (1.0F - s), s);
 }
 
-template <class T>
-SLUICE_BODY void gelu_body(const GeluArgs& a, const Worker& worker, bool aligned) {
-  const T* x = static_cast<const T*>(a.x);
-  const T* dy = static_cast<const T*>(a.dy);
-  for_packs<T>(a.n, worker, [&](std::int64_t i, std::int64_t n) {
+// Does nothing with a pack that a body has stored.
+struct Unmeasured {
+  template <class P>
+  SLUICE_BODY void operator()(const P&) const {}
+};
+
+// One row. The body calls stored(pack) for each pack of results.
+template <class T, class Fn = Unmeasured>
+SLUICE_BODY void gelu_body(const GeluArgs& a, std::int64_t row, const Worker& worker, bool aligned,
+                           Fn stored = {}) {
+  const std::int64_t begin = row * a.width;
+  const T* x = static_cast<const T*>(a.x) + begin;
+  const T* dy = static_cast<const T*>(a.dy) + (a.dy == nullptr ? 0 : begin);
+  T* y = static_cast<T*>(a.y) + begin;
+  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
     Pack<T> at = load_pack(x + i, n, aligned);
-    if (dy == nullptr) {
+    if (a.dy == nullptr) {
       for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = gelu_value(at.v[j]);
     } else {
       const Pack<T> g = load_pack(dy + i, n, aligned);
       for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = g.v[j] * gelu_slope(at.v[j]);
     }
-    store_pack(static_cast<T*>(a.y) + i, at, n, aligned);
+    store_pack(y + i, at, n, aligned);
+    stored(at);
   });
 }
 
-// One row.
-template <class T>
+// As gelu_body.
+template <class T, class Fn = Unmeasured>
 SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker& worker,
-                             bool aligned) {
+                             bool aligned, Fn stored = {}) {
   const T* gate = static_cast<const T*>(a.gate_up) + row * 2 * a.width;
   const T* up = gate + a.width;
   T* y = static_cast<T*>(a.y) + row * (a.dy == nullptr ? 1 : 2) * a.width;
@@ -77,7 +88,8 @@ SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker
     Pack<T> u = load_pack(up + i, n, aligned);
     if (a.dy == nullptr) {
       for (int j = 0; j < Pack<T>::kSize; ++j) g.v[j] = g.v[j] * sigmoid(g.v[j]) * u.v[j];
-      return store_pack(y + i, g, n, aligned);
+      store_pack(y + i, g, n, aligned);
+      return stored(g);
     }
     const Pack<T> d = load_pack(dy + i, n, aligned);
     for (int j = 0; j < Pack<T>::kSize; ++j) {
@@ -89,6 +101,8 @@ SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker
     }
     store_pack(y + i, g, n, aligned);
     store_pack(y + a.width + i, u, n, aligned);
+    stored(g);
+    stored(u);
   });
 }
 

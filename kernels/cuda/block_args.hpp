@@ -11,10 +11,14 @@
 
 namespace sluice::cuda {
 
+// `row_maxima` [rows], unless null, gets the bits of the largest magnitude of each row that the
+// kernel writes, for FP8 products (fp8_args.hpp). REQUIRES: rows are bf16 and whole packs.
+
 // Rows of a LayerNorm, or of an RMSNorm, which has neither mean nor bias.
 struct NormRows {
   LayerNormArgs at;
-  bool centered = true;  // LayerNorm
+  bool centered = true;                 // LayerNorm
+  std::uint32_t* row_maxima = nullptr;  // of y
 };
 
 // dx = residual + gradient of x; residual may be null; dx may be dy or residual.
@@ -53,13 +57,15 @@ struct ColumnTotal {
   bool accumulate = false;
 };
 
-// y = gelu(x), or with dy: y = dy gelu'(x). y may be x or dy.
+// [rows, width]: y = gelu(x), or with dy: y = dy gelu'(x). y may be x or dy.
 struct GeluArgs {
   void* y = nullptr;
   const void* x = nullptr;
   const void* dy = nullptr;
   DType dtype = DType::kFloat32;
-  std::int64_t n = 0;
+  std::int64_t width = 0;
+  std::int64_t rows = 1;
+  std::uint32_t* row_maxima = nullptr;  // of y
 };
 
 // gate_up [rows, 2 width], a row's gate before its up. Without dy: y [rows, width] = silu(gate) up.
@@ -71,6 +77,7 @@ struct SwigluArgs {
   DType dtype = DType::kFloat32;
   std::int64_t rows = 0;
   std::int64_t width = 0;
+  std::uint32_t* row_maxima = nullptr;  // of y
 };
 
 // As rope() of kernels/cpu/rope.hpp. With positions, token r has positions[r], a row of the angles.

@@ -130,6 +130,30 @@ SLUICE_BODY void store_pack(T* to, const Pack<T>& pack, std::int64_t count, bool
   }
 }
 
+SLUICE_BODY std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
+
+// The largest magnitude of the packs that a thread stores, as bits of fp32: only of bf16, which FP8
+// products read. As integers, bits of magnitudes have the order of the values; infinity and NaN are
+// above every number. Rounding to bf16 keeps this order, so only the largest magnitude is rounded.
+template <class T>
+struct Largest {
+  SLUICE_BODY void add(const Pack<T>&) {}
+  [[nodiscard]] SLUICE_BODY std::uint32_t stored() const { return 0; }
+};
+template <>
+struct Largest<Bf16> {
+  // Of a whole pack.
+  SLUICE_BODY void add(const Pack<Bf16>& pack) {
+    for (const float value : pack.v) bits = larger(bits, bits_of(value) & 0x7fffffffU);
+  }
+  [[nodiscard]] SLUICE_BODY std::uint32_t stored() const {
+    Bf16 rounded;
+    narrow(from_bits(bits), &rounded);
+    return bits_of(widen(rounded));
+  }
+  std::uint32_t bits = 0;
+};
+
 // The last of `count` rows that begins at or before `index`: rows[i].first rises from 0, and rows
 // without elements share their successor's.
 template <class Row>

@@ -5,25 +5,14 @@
 namespace sluice::cuda {
 namespace {
 
-constexpr int kWarps = kThreads / kWarpThreads;
 static_assert(Fp8Tile::kThreads == kThreads);
-
-// The largest value of the block's threads, for all of them. `warps` is shared memory.
-__device__ std::uint32_t block_max(std::uint32_t value, std::uint32_t (&warps)[kWarps]) {
-  value = __reduce_max_sync(0xffffffffU, value);
-  if (threadIdx.x % kWarpThreads == 0) warps[threadIdx.x / kWarpThreads] = value;
-  __syncthreads();
-  std::uint32_t most = 0;
-  for (const std::uint32_t of_warp : warps) most = larger(most, of_warp);
-  return most;
-}
 
 __device__ __forceinline__ Worker own_block() { return {blockIdx.x, gridDim.x}; }
 __device__ __forceinline__ Worker own_thread() { return {threadIdx.x, blockDim.x}; }
 
 __global__ void __launch_bounds__(kThreads)
     fp8_parts_kernel(const __grid_constant__ Fp8Operands operands) {
-  __shared__ std::uint32_t warps[kWarps];
+  __shared__ BlockWarps warps;
   const Fp8Operand& a = operands.of[blockIdx.y];
   const std::uint32_t most = block_max(fp8_parts_body(a, own_block(), own_thread()), warps);
   if (threadIdx.x == 0) a.parts[blockIdx.x] = most;
@@ -47,7 +36,7 @@ __device__ void quantise(const Fp8Operand& a, std::uint32_t amax, Fp8Tile* tile)
 __global__ void __launch_bounds__(kThreads)
     fp8_quantise_kernel(const __grid_constant__ Fp8Operands operands) {
   static_assert(kFp8Parts == 2 * kThreads, "a thread reads two parts");
-  __shared__ std::uint32_t warps[kWarps];
+  __shared__ BlockWarps warps;
   __shared__ Fp8Tile tile;
   const Fp8Operand& a = operands.of[blockIdx.y];
   const std::uint32_t amax =

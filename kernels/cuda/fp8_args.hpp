@@ -30,6 +30,8 @@ struct Fp8Operand {
   void* codes = nullptr;           // [rows, columns]
   void* turned = nullptr;          // [columns, rows rounded up to kFp8Multiple]
   float* inverse = nullptr;        // 1 / scale, for the product
+  // [rows] bits of each row's largest magnitude, from the kernel that wrote x. Null: x is scanned.
+  const std::uint32_t* row_maxima = nullptr;
 };
 
 // The operands of a product, or of both gradients of a linear layer.

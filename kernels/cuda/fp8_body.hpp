@@ -54,8 +54,6 @@ SLUICE_BODY std::uint32_t larger_halves(std::uint32_t a, std::uint32_t b) {
 #endif
 }
 
-SLUICE_BODY std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }
-
 // Four values times the scale, as codes.
 template <class Format>
 SLUICE_BODY std::uint32_t encode4(const float (&x)[4], float scale) {
@@ -94,9 +92,18 @@ struct Fp8Runs {
   std::int64_t length = 0, stride = 0, count = 0;
 };
 
-// Bits of the largest magnitude in the runs of block `block.index`, as one thread sees them.
+// Bits of the largest magnitude in the runs of block `block.index`, as one thread sees them. Where
+// the rows' largest magnitudes are known, x is not read.
 SLUICE_BODY std::uint32_t fp8_parts_body(const Fp8Operand& a, const Worker& block,
                                          const Worker& thread) {
+  if (a.row_maxima != nullptr) {
+    std::uint32_t most = 0;
+    for (std::int64_t row = block.index * thread.count + thread.index; row < a.rows;
+         row += block.count * thread.count) {
+      most = larger(most, a.row_maxima[row]);
+    }
+    return most;
+  }
   constexpr int kAhead = 4;  // loads in flight
   const Fp8Runs runs(a);
   std::uint32_t halves = 0;

@@ -26,6 +26,13 @@ inline std::int64_t packs_of(std::int64_t elems, DType dtype) {
   return (elems + pack - 1) / pack;
 }
 
+// Kernels leave largest magnitudes of whole packs of bf16.
+inline void check_maxima(std::int64_t columns, DType dtype, bool aligned) {
+  check_argument(
+      aligned && dtype == DType::kBFloat16 && packs_of(columns, dtype) * 8 == columns,
+      "rows whose largest magnitudes are wanted are bf16 in whole multiples of 16 bytes");
+}
+
 // Block (r, c): row r, and the c-th run of the packs of a row.
 inline Grid row_grid(std::int64_t rows, std::int64_t packs) {
   constexpr std::int64_t kMostBlocks = 65535;  // along y
@@ -37,9 +44,27 @@ inline Grid row_grid(std::int64_t rows, std::int64_t packs) {
           static_cast<unsigned>(threads)};
 }
 
+// One block a row.
+inline Grid block_grid(std::int64_t rows, std::int64_t packs) {
+  const Grid grid = row_grid(rows, packs);
+  return {dim3(grid.blocks.x), grid.threads};
+}
+
 __device__ __forceinline__ Worker row_worker() {
   return {static_cast<std::int64_t>(blockIdx.y) * blockDim.x + threadIdx.x,
           static_cast<std::int64_t>(gridDim.y) * blockDim.x};
+}
+
+// The largest value of the block's threads, for all of them. Blocks are whole warps; `warps` is
+// shared memory.
+using BlockWarps = std::uint32_t[kThreads / kWarpThreads];
+__device__ inline std::uint32_t block_max(std::uint32_t value, BlockWarps& warps) {
+  value = __reduce_max_sync(0xffffffffU, value);
+  if (threadIdx.x % kWarpThreads == 0) warps[threadIdx.x / kWarpThreads] = value;
+  __syncthreads();
+  std::uint32_t most = 0;
+  for (unsigned i = 0; i < blockDim.x / kWarpThreads; ++i) most = larger(most, warps[i]);
+  return most;
 }
 
 // One warp a row.

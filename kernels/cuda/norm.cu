@@ -8,16 +8,16 @@ namespace {
 
 template <class T, bool kCentered>
 __global__ void __launch_bounds__(kThreads)
-    norm_forward_kernel(LayerNormArgs a, void* y, bool aligned) {
+    norm_forward_kernel(NormRows rows, void* y, bool aligned) {
   const std::int64_t row = warp_row();
-  if (row < a.rows) norm_forward_body<T, kCentered>(a, y, row, Warp{}, aligned);
+  if (row < rows.at.rows) norm_forward_body<T, kCentered>(rows, y, row, Warp{}, aligned);
 }
 
 template <class T, bool kCentered>
 __global__ void __launch_bounds__(kThreads)
-    branch_norm_kernel(BranchArgs branch, LayerNormArgs norm, void* y, bool aligned) {
+    branch_norm_kernel(BranchArgs branch, NormRows norm, void* y, bool aligned) {
   const std::int64_t row = warp_row();
-  if (row < norm.rows) branch_norm_body<T, kCentered>(branch, norm, y, row, Warp{}, aligned);
+  if (row < norm.at.rows) branch_norm_body<T, kCentered>(branch, norm, y, row, Warp{}, aligned);
 }
 
 template <class T, bool kCentered>
@@ -80,10 +80,11 @@ void launch_norm_forward(const NormRows& rows, void* y, StreamRef stream) {
   const LayerNormArgs& a = rows.at;
   if (a.rows <= 0) return;
   const bool aligned = norm_aligned(a) && packs_aligned(0, {y});
+  if (rows.row_maxima != nullptr) check_maxima(a.hidden, a.dtype, aligned);
   with_norm(rows, [&](auto* tag, auto centered) {
     using T = std::remove_pointer_t<decltype(tag)>;
     norm_forward_kernel<T, decltype(centered)::value>
-        <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(a, y, aligned);
+        <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(rows, y, aligned);
   });
   check_launch("norm forward");
 }
@@ -95,10 +96,11 @@ void launch_branch_norm(const BranchArgs& branch, const NormRows& rows, void* y,
                  "the norm behind a branch is that of its result");
   const bool aligned =
       norm_aligned(a) && packs_aligned(0, {y, branch.x, branch.bias, branch.residual});
+  if (rows.row_maxima != nullptr) check_maxima(a.hidden, a.dtype, aligned);
   with_norm(rows, [&](auto* tag, auto centered) {
     using T = std::remove_pointer_t<decltype(tag)>;
     branch_norm_kernel<T, decltype(centered)::value>
-        <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(branch, a, y, aligned);
+        <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(branch, rows, y, aligned);
   });
   check_launch("branch and norm");
 }

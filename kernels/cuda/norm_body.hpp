@@ -50,15 +50,17 @@ SLUICE_BODY float row_rstd(const Warp& warp, const LayerNormArgs& a, const T* x,
 }
 
 template <class T, bool kCentered>
-SLUICE_BODY void norm_forward_body(const LayerNormArgs& a, void* out, std::int64_t row,
+SLUICE_BODY void norm_forward_body(const NormRows& rows, void* out, std::int64_t row,
                                    const Warp& warp, bool aligned) {
+  const LayerNormArgs& a = rows.at;
   const T* x = static_cast<const T*>(a.x) + row * a.hidden;
   const T* weight = static_cast<const T*>(a.weight);
   const T* bias = static_cast<const T*>(a.bias);
   T* y = static_cast<T*>(out) + row * a.hidden;
   const float mean = kCentered ? row_mean(warp, x, a.hidden, aligned) : 0.0F;
   const float rstd = row_rstd(warp, a, x, mean, aligned);
-  warp.each([&](int lane) {
+  warp.each_largest(rows.row_maxima, row, [&](int lane) {
+    Largest<T> most;
     for_packs<T>(a.hidden, {lane, kWarp}, [&](std::int64_t i, std::int64_t n) {
       Pack<T> at = load_pack(x + i, n, aligned);
       const Pack<T> w = load_pack(weight + i, n, aligned);
@@ -71,9 +73,11 @@ SLUICE_BODY void norm_forward_body(const LayerNormArgs& a, void* out, std::int64
         for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = at.v[j] * rstd * w.v[j];
       }
       store_pack(y + i, at, n, aligned);
+      if (rows.row_maxima != nullptr) most.add(at);
     });
     if (lane == 0 && kCentered && a.mean != nullptr) a.mean[row] = mean;
     if (lane == 0 && a.rstd != nullptr) a.rstd[row] = rstd;
+    return most.stored();
   });
 }
 

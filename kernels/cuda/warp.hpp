@@ -2,8 +2,9 @@
 // of a butterfly: lane l merges lane l ^ 16, then l ^ 8, ... merge(a, b) has the bits of merge(b,
 // a), so every lane gets the same bits. Values are pairs of floats. `sum` adds. `each` calls
 // f(lane) for the lanes that run here: the thread's own on the device, all in turn on the host. So
-// no variable but a sum's result passes between calls. `each_after` calls g(lane, f(lane)), every
-// lane's f before any lane's g; all lanes of the warp take part.
+// no variable but a sum's result passes between calls. `each_largest` does the same and writes the
+// largest integer that f returns to to[row], unless `to` is null. `each_after` calls g(lane,
+// f(lane)), every lane's f before any lane's g. In both all lanes of the warp take part.
 #pragma once
 
 #include "kernels/cuda/elements.hpp"
@@ -27,6 +28,14 @@ struct Warp {
   template <class Fn>
   __device__ __forceinline__ void each(Fn f) const {
     f(static_cast<int>(threadIdx.x % kWarp));
+  }
+  template <class Fn>
+  __device__ __forceinline__ void each_largest(std::uint32_t* to, std::int64_t row, Fn f) const {
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+    const std::uint32_t own = f(lane);
+    if (to == nullptr) return;
+    const std::uint32_t most = __reduce_max_sync(0xffffffffU, own);
+    if (lane == 0) to[row] = most;
   }
   template <class Fn, class After>
   __device__ __forceinline__ void each_after(Fn f, After g) const {
@@ -57,6 +66,12 @@ struct Warp {
   template <class Fn>
   void each(Fn f) const {
     for (int lane = 0; lane < kWarp; ++lane) f(lane);
+  }
+  template <class Fn>
+  void each_largest(std::uint32_t* to, std::int64_t row, Fn f) const {
+    std::uint32_t most = 0;
+    for (int lane = 0; lane < kWarp; ++lane) most = larger(most, f(lane));
+    if (to != nullptr) to[row] = most;
   }
   template <class Fn, class After>
   void each_after(Fn f, After g) const {

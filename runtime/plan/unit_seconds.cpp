@@ -1,6 +1,7 @@
 #include "runtime/plan/unit_seconds.hpp"
 
 #include <algorithm>
+#include <initializer_list>
 #include <optional>
 #include <string>
 
@@ -78,11 +79,29 @@ UnitSeconds price(const ModelSpec& spec, const UnitSpec& unit, const Cost& cost,
   return seconds;
 }
 
-// Bytes that rounding an operand to 8 bits moves, an element: read for the largest magnitude, read
-// again, written.
-constexpr double kRoundedBytes = 2 + 2 + 1;
-// Of dy, which is read once for both gradients and written for each.
-constexpr double kGradientBytes = 2 + 2 + 1 + 1;
+// Bytes that rounding an operand to 8 bits moves, an element: read and written. dy is read once for
+// both gradients and written for each.
+constexpr double kRoundedBytes = 2 + 1;
+constexpr double kGradientBytes = 2 + 1 + 1;
+// Read before, for the largest magnitude, unless the kernel that wrote the operand has left it.
+constexpr double kScannedBytes = 2;
+
+bool ends_in(const std::string& name, std::initializer_list<const char*> ends) {
+  return std::any_of(ends.begin(), ends.end(),
+                     [&](const char* end) { return name.ends_with(end); });
+}
+
+// Whether the input of a block's linear layer is scanned: attention's output, and norms' outputs
+// that sequence parallelism has gathered.
+bool scans_input(const ModelSpec& spec, const std::string& weight) {
+  if (ends_in(weight, {"attn.c_proj.weight", "self_attn.o_proj.weight"})) return true;
+  return spec.part.sequence && !ends_in(weight, {"mlp.c_proj.weight", "mlp.down_proj.weight"});
+}
+
+// Whether the gradient of its output is scanned: the activation's backward alone leaves maxima.
+bool scans_gradient(const std::string& weight) {
+  return !ends_in(weight, {"mlp.c_fc.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight"});
+}
 
 // A block of a GPU whose linear layers multiply in 8 bits: products by the profile's rates, and
 // the two operands of each product rounded at the rate of device memory.
@@ -93,13 +112,18 @@ UnitSeconds fp8_block(const MachineProfile& machine, const ModelSpec& spec, cons
   UnitSeconds seconds = price(spec, unit, {narrow, narrow, attention, attention}, samples);
   const double tokens = samples * static_cast<double>(spec.options.seq);
   for (const ParamRef& ref : unit.params) {
-    const auto& shape = nth(nth(spec.groups, ref.group).params, ref.index).tensor.shape;
-    if (shape.size() != 2) continue;
-    const auto out = static_cast<double>(shape[0]);
-    const auto in = static_cast<double>(shape[1]);
-    const double operands = kRoundedBytes * (tokens * in + out * in);
+    const TensorSpec& weight = nth(nth(spec.groups, ref.group).params, ref.index).tensor;
+    if (weight.shape.size() != 2) continue;
+    const auto out = static_cast<double>(weight.shape[0]);
+    const auto in = static_cast<double>(weight.shape[1]);
+    const auto bytes = [](double rounded, bool scans) {
+      return rounded + (scans ? kScannedBytes : 0);
+    };
+    const double operands = bytes(kRoundedBytes, scans_input(spec, weight.name)) * tokens * in +
+                            bytes(kRoundedBytes, true) * out * in;
+    const double gradient = bytes(kGradientBytes, scans_gradient(weight.name)) * tokens * out;
     seconds.forward += operands / machine.device_memory_bps;
-    seconds.backward += (operands + kGradientBytes * tokens * out) / machine.device_memory_bps;
+    seconds.backward += (operands + gradient) / machine.device_memory_bps;
   }
   seconds.known = true;
   return seconds;

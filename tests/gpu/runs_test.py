@@ -176,6 +176,8 @@ def check_eight_bits(place):
         forward = sum(p["count"] for p in eight) - wide
         if wide != expected or forward < 2 * wide:
             found.append(f"{name}: {wide} 8-bit products of weights' gradients and {forward} others, {expected} are the layers'")
+        if not any("measured_" in kernel for r in answer.reports for kernel in [*r["kernels"], *r["graph_kernels"]]):
+            found.append(f"{name}: no activation left its largest magnitudes")
     wrong, _ = with_and_without_graphs(place, "fp8-graphs", MODELS["llama"], {"train.matmul": "fp8"}, 1)
     return found + [f"graphs: {what}" for what in wrong] + old_card_problems(place, fp8)
 

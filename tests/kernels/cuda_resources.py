@@ -13,7 +13,7 @@ import tempfile
 
 # The kernels of each source. column_total adds parts in fp32, one column a thread: its loads are 4 bytes of 32 neighbours. token_order
 # reads numbers of rows, which all threads read at once.
-SOURCES = {"activation": 6, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "fp8": 2, "norm": 28}
+SOURCES = {"activation": 8, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "fp8": 2, "norm": 28}
 NARROW = ("column_total_kernel", "token_order_kernel")
 # Of each of these, loads of 16 bytes without arithmetic between them. PTX says little of packs of fp32: ptxas puts their loads together.
 IN_FLIGHT = {"column_parts_kernel": 4, "norm_parts_kernel": 4, "entropy_kernel": 4, "entropy_parts_kernel": 4, "fp8_parts_kernel": 4}

@@ -53,6 +53,18 @@ void on_rows(std::int64_t rows, const std::function<void(std::int64_t, const Wor
   }
 }
 
+// Leaves the largest magnitude of each row: body(row, worker, stored) calls stored(pack).
+template <class Fn>
+void on_measured_rows(std::int64_t rows, std::uint32_t* row_maxima, Fn body) {
+  for (std::int64_t row = 0; row < rows; ++row) {
+    cuda::Largest<cuda::Bf16> most;
+    on_threads([&](const Worker& worker) {
+      body(row, worker, [&](const cuda::Pack<cuda::Bf16>& pack) { most.add(pack); });
+    });
+    row_maxima[row] = most.stored();
+  }
+}
+
 constexpr std::int64_t kFp8Blocks = 5, kFp8Threads = 9;
 
 template <class Format>
@@ -81,13 +93,27 @@ void quantise(const cuda::Fp8Operand& a, std::uint32_t amax) {
 }  // namespace
 
 void run_gelu(const cuda::GeluArgs& a) {
+  if (a.row_maxima != nullptr) {
+    return on_measured_rows(a.rows, a.row_maxima,
+                            [&](std::int64_t row, const Worker& worker, auto stored) {
+                              cuda::gelu_body<cuda::Bf16>(a, row, worker, true, stored);
+                            });
+  }
   with_type(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    on_threads([&](const Worker& worker) { cuda::gelu_body<T>(a, worker, true); });
+    on_rows(a.rows, [&](std::int64_t row, const Worker& worker) {
+      cuda::gelu_body<T>(a, row, worker, a.rows == 1 || whole_packs(a.width, a.dtype));
+    });
   });
 }
 
 void run_swiglu(const cuda::SwigluArgs& a) {
+  if (a.row_maxima != nullptr) {
+    return on_measured_rows(a.rows, a.row_maxima,
+                            [&](std::int64_t row, const Worker& worker, auto stored) {
+                              cuda::swiglu_body<cuda::Bf16>(a, row, worker, true, stored);
+                            });
+  }
   with_type(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
     on_rows(a.rows, [&](std::int64_t row, const Worker& worker) {
@@ -120,8 +146,7 @@ void run_norm_forward(const cuda::NormRows& a, void* y) {
   with_norm(a, [&](auto* tag, auto centered) {
     using T = std::remove_pointer_t<decltype(tag)>;
     for (std::int64_t row = 0; row < a.at.rows; ++row) {
-      cuda::norm_forward_body<T, decltype(centered)::value>(a.at, y, row, Warp{},
-                                                            whole_packs(a.at));
+      cuda::norm_forward_body<T, decltype(centered)::value>(a, y, row, Warp{}, whole_packs(a.at));
     }
   });
 }
@@ -130,7 +155,7 @@ void run_branch_norm(const cuda::BranchArgs& branch, const cuda::NormRows& a, vo
   with_norm(a, [&](auto* tag, auto centered) {
     using T = std::remove_pointer_t<decltype(tag)>;
     for (std::int64_t row = 0; row < a.at.rows; ++row) {
-      cuda::branch_norm_body<T, decltype(centered)::value>(branch, a.at, y, row, Warp{},
+      cuda::branch_norm_body<T, decltype(centered)::value>(branch, a, y, row, Warp{},
                                                            whole_packs(a.at));
     }
   });

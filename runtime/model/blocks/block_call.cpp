@@ -6,6 +6,7 @@
 #include "base/index.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/math/explicit_linear.hpp"
 #include "runtime/model/math/stacked_linear.hpp"
 
 namespace sluice {
@@ -56,8 +57,8 @@ std::span<const Tensor> BlockCall::neighbours(int first, int count) const {
   return params_.subspan(static_cast<std::size_t>(first), static_cast<std::size_t>(count));
 }
 
-Tensor BlockCall::whole_rows(const Tensor& x_MH) const {
-  return sequence() ? group_->whole(x_MH, batch_).finish() : x_MH;
+Measured BlockCall::whole_rows(const Measured& x_MH) const {
+  return sequence() ? group_->whole(x_MH.tensor, batch_).finish() : x_MH;
 }
 
 Tensor BlockCall::end_branch(const Tensor& partial_NH, const BranchSum& end) const {
@@ -66,24 +67,26 @@ Tensor BlockCall::end_branch(const Tensor& partial_NH, const BranchSum& end) con
   return sum_MH;
 }
 
-void BlockCall::stack_product(const Tensor& y_NO, const Tensor& h_NH,
+void BlockCall::stack_product(const Tensor& y_NO, const Measured& h_NH,
                               const BlockParams::Stack& at) const {
   stacked_linear(y_NO, h_NH, neighbours(at.weight, at.count), neighbours(at.bias, at.count));
 }
 
 Tensor BlockCall::back_through_stack(const BlockParams::Stack& at, const BlockNorm& norm,
-                                     const Tensor& dy_NO, WeightProducts& weights) const {
-  const Tensor h_MH = empty_tensor(norm.x.sizes(), norm.x.scalar_type(), norm.x.device());
+                                     const Measured& dy_NO, WeightProducts& weights) const {
+  const Tensor& x_MH = norm.x;
+  const Measured h_MH = to_measure(empty_tensor(x_MH.sizes(), x_MH.scalar_type(), x_MH.device()));
   norm.forward(h_MH);
   const auto matrices = neighbours(at.weight, at.count);
   const bool apart =
       group_ != nullptr || weights.defers();  // else dh takes the place of h in the end
   const Tensor dh_NH =
-      apart ? empty_tensor({dy_NO.size(0), h_MH.size(1)}, h_MH.scalar_type(), h_MH.device()) : h_MH;
+      apart ? empty_tensor({dy_NO.tensor.size(0), x_MH.size(1)}, x_MH.scalar_type(), x_MH.device())
+            : h_MH.tensor;
   TensorGroup::Started gathering, summing;
-  if (sequence()) gathering = group_->whole(h_MH, batch_, Beside::kInputProduct);
+  if (sequence()) gathering = group_->whole(h_MH.tensor, batch_, Beside::kInputProduct);
   if (apart) stacked_input_gradient(dh_NH, dy_NO, matrices);
-  const Tensor h_NH = sequence() ? gathering.finish() : h_MH;
+  const Measured h_NH = sequence() ? gathering.finish() : h_MH;
   const Beside beside = weights.defers() ? Beside::kNothing : Beside::kWeightProduct;
   if (group_ != nullptr) summing = group_->sum(dh_NH, batch_, beside);
   const std::vector<std::int64_t> each = rows_of(matrices);
@@ -96,7 +99,7 @@ Tensor BlockCall::back_through_stack(const BlockParams::Stack& at, const BlockNo
                       {dy_NO, h_NH, matrices});
   }
   if (at.bias >= 0) {
-    bias_gradients(targets(weights.sink(), at.bias, at.count), each, dy_NO, weights.sums());
+    bias_gradients(targets(weights.sink(), at.bias, at.count), each, dy_NO.tensor, weights.sums());
   }
   return group_ != nullptr ? summing.finish() : dh_NH;
 }

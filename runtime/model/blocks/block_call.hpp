@@ -31,20 +31,20 @@ class BlockCall {
   // Undefined for -1.
   [[nodiscard]] at::Tensor operator[](int index) const;
 
-  // [M, H] -> the rows of all tokens: x itself if the rank holds all tokens.
-  [[nodiscard]] at::Tensor whole_rows(const at::Tensor& x_MH) const;
+  // [M, H] -> the rows of all tokens: x itself if the rank holds all tokens; gathered rows are
+  // not measured.
+  [[nodiscard]] Measured whole_rows(const Measured& x_MH) const;
   // residual + dropout(sum + bias) [M, H]; sum is the sum of the ranks' partial products [N, H].
   [[nodiscard]] at::Tensor end_branch(const at::Tensor& partial_NH, const BranchSum& end) const;
 
   // y [N, O] = h [N, H] times the stack's matrices; outputs side by side.
-  void stack_product(const at::Tensor& y_NO, const at::Tensor& h_NH,
+  void stack_product(const at::Tensor& y_NO, const Measured& h_NH,
                      const BlockParams::Stack& at) const;
   // Backward of stack_product on the norm's output: gradients of the stack, and the gradient
   // [M, H] by the norm's output, summed over ranks while the weights' gradients are computed.
   // Writes norm.statistics.
   [[nodiscard]] at::Tensor back_through_stack(const BlockParams::Stack& at, const BlockNorm& norm,
-                                              const at::Tensor& dy_NO,
-                                              WeightProducts& weights) const;
+                                              const Measured& dy_NO, WeightProducts& weights) const;
 
  private:
   [[nodiscard]] bool sequence() const { return group_ != nullptr && group_->sequence(); }

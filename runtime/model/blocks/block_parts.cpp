@@ -50,7 +50,7 @@ void BlockNorm::keep_statistics() {
   statistics = empty_tensor(sizes, c10::ScalarType::Float, x.device());
 }
 
-void BlockNorm::forward(const at::Tensor& y) const {
+void BlockNorm::forward(const Measured& y) const {
   if (bias.defined()) {
     norm_forward(y, layer_norm_input(*this));
   } else {
@@ -82,7 +82,7 @@ void BlockNorm::weight_gradient(WeightProducts& weights, const BlockParams::Norm
   }
 }
 
-void BlockActivation::forward(const at::Tensor& y, const at::Tensor& up) const {
+void BlockActivation::forward(const Measured& y, const at::Tensor& up) const {
   if (gated) {
     swiglu(y, up);
   } else {
@@ -90,7 +90,7 @@ void BlockActivation::forward(const at::Tensor& y, const at::Tensor& up) const {
   }
 }
 
-void BlockActivation::backward(const at::Tensor& dup, const at::Tensor& up,
+void BlockActivation::backward(const Measured& dup, const at::Tensor& up,
                                const at::Tensor& dy) const {
   if (gated) {
     swiglu_gradient(dup, up, dy);

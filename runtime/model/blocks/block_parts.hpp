@@ -38,7 +38,7 @@ struct BlockNorm {
   at::Tensor statistics{};  // for the gradients; undefined where none follow
 
   void keep_statistics();
-  void forward(const at::Tensor& y) const;
+  void forward(const Measured& y) const;
   // As a GPU's kernels take it.
   [[nodiscard]] device::Norm on_device() const;
   // dx = residual + the gradient by x; dx may be dy or residual.
@@ -51,8 +51,8 @@ struct BlockNorm {
 struct BlockActivation {
   bool gated = false;
 
-  void forward(const at::Tensor& y, const at::Tensor& up) const;  // ungated: y may be up
-  void backward(const at::Tensor& dup, const at::Tensor& up, const at::Tensor& dy) const;  // or dup
+  void forward(const Measured& y, const at::Tensor& up) const;  // ungated: y may be up
+  void backward(const Measured& dup, const at::Tensor& up, const at::Tensor& dy) const;  // or dup
 };
 
 }  // namespace sluice

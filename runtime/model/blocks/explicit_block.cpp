@@ -82,7 +82,7 @@ class ExplicitBlock final : public Unit {
     const BlockCall run(call, params, input, group_.get());
     const Tensor x_MH = rows(input);
     auto kept = std::make_unique<Kept>();
-    Tensor h_MH = attention_half(run, x_MH, *kept, saved != nullptr);
+    Measured h_MH = attention_half(run, x_MH, *kept, saved != nullptr);
     if (saved == nullptr) {
       kept->attention = {};
     } else {
@@ -178,24 +178,24 @@ class ExplicitBlock final : public Unit {
   }
 
   // The norm of r. `keeps`: a backward follows.
-  Tensor attention_half(const BlockCall& run, const Tensor& x_MH, Kept& kept, bool keeps) const {
-    Tensor h_NH = like(x_MH);
+  Measured attention_half(const BlockCall& run, const Tensor& x_MH, Kept& kept, bool keeps) const {
+    Measured h_NH = to_measure(like(x_MH));
     norm(run, at_.norm1, x_MH).forward(h_NH);
     h_NH = run.whole_rows(h_NH);
-    kept.qkv_NE = matrix_like(x_MH, h_NH.size(0),
+    kept.qkv_NE = matrix_like(x_MH, h_NH.tensor.size(0),
                               (slices_.heads.count + 2 * slices_.kv_heads.count) * head_.dim);
     run.stack_product(kept.qkv_NE, h_NH, at_.qkv);
     turn(run, kept.qkv_NE, false);
     kept.attention = attention(run, kept.qkv_NE);
     if (!keeps) kept.qkv_NE.reset();
-    const Tensor y_MH = end_attention_half(run, x_MH, std::move(h_NH), kept);
+    Measured y_MH = end_attention_half(run, x_MH, std::exchange(h_NH, {}).tensor, kept);
     if (options_.recompute_attention) kept.attention = {};
     return y_MH;
   }
 
   // h_NH: memory for r, or for the rank's part of the branch.
-  Tensor end_attention_half(const BlockCall& run, const Tensor& x_MH, Tensor h_NH,
-                            Kept& kept) const {
+  Measured end_attention_half(const BlockCall& run, const Tensor& x_MH, Tensor h_NH,
+                              Kept& kept) const {
     const Tensor out_NA = tokens(kept.attention.out);
     const DropoutPlace dropout = dropout_at(run, 1, 0);
     if (!group_) {
@@ -207,27 +207,28 @@ class ExplicitBlock final : public Unit {
     linear(h_NH, out_NA, run[at_.out], {});
     kept.r_MH = run.end_branch(h_NH, {x_MH, run[at_.out_bias], dropout});
     h_NH.reset();
-    Tensor y_MH = like(kept.r_MH);
+    Measured y_MH = to_measure(like(kept.r_MH));
     norm(run, at_.norm2, kept.r_MH).forward(y_MH);
     return y_MH;
   }
 
   // h_MH: the norm's output.
-  Tensor mlp(const BlockCall& run, const Kept& kept, Tensor h_MH) const {
-    Tensor y_NH = run.whole_rows(std::exchange(h_MH, {}));  // each chunk: h, then y
+  Tensor mlp(const BlockCall& run, const Kept& kept, Measured h_MH) const {
+    const Measured h_NH = run.whole_rows(std::exchange(h_MH, {}));
+    const Tensor& y_NH = h_NH.tensor;  // each chunk: h, then y
     const std::int64_t N = y_NH.size(0);
     const std::int64_t step = chunk_rows(y_NH);
-    const Tensor act = matrix_like(y_NH, step, slices_.ffn.count);
+    const Measured act = to_measure(matrix_like(y_NH, step, slices_.ffn.count));
     const bool keeps = kept.up_NU.defined();
     const Tensor up = keeps               ? kept.up_NU
                       : activation_.gated ? matrix_like(y_NH, step, up_columns())
-                                          : act;
+                                          : act.tensor;
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, y_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
       const Tensor y_CH = y_NH.narrow(0, row, n);
-      const Tensor act_CF = act.narrow(0, 0, n);
+      const Measured act_CF = act.narrow(0, n);
       const Tensor up_CU = up.narrow(0, keeps ? row : 0, n);
-      run.stack_product(up_CU, y_CH, at_.up);
+      run.stack_product(up_CU, h_NH.narrow(row, n), at_.up);
       activation_.forward(act_CF, up_CU);
       if (group_) {
         linear(y_CH, act_CF, run[at_.down], {});
@@ -243,39 +244,40 @@ class ExplicitBlock final : public Unit {
   // The kept tensors without the block's output: no down projection.
   std::unique_ptr<Kept> forward_again(const BlockCall& run, const Tensor& x_MH) const {
     auto kept = std::make_unique<Kept>();
-    const Tensor h_NH = run.whole_rows(attention_half(run, x_MH, *kept, true));
-    const std::int64_t N = h_NH.size(0);
-    const std::int64_t step = chunk_rows(h_NH);
+    const Measured h_NH = run.whole_rows(attention_half(run, x_MH, *kept, true));
+    const std::int64_t N = h_NH.tensor.size(0);
+    const std::int64_t step = chunk_rows(h_NH.tensor);
     kept->up_NU = matrix_like(x_MH, N, up_columns());
     // In the chunks of mlp(): the values of an FP8 product depend on its rows.
-    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, h_NH.is_meta())) {
+    for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, x_MH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
-      run.stack_product(kept->up_NU.narrow(0, row, n), h_NH.narrow(0, row, n), at_.up);
+      run.stack_product(kept->up_NU.narrow(0, row, n), h_NH.narrow(row, n), at_.up);
     }
     return kept;
   }
 
   // The gradient by kept.up; in the memory of kept.up unless products are deferred.
-  Tensor back_through_activation(const BlockCall& run, const Kept& kept, const Tensor& d_NH,
-                                 WeightProducts& weights) const {
+  Measured back_through_activation(const BlockCall& run, const Kept& kept, const Tensor& d_NH,
+                                   WeightProducts& weights) const {
     const Tensor& up_NU = kept.up_NU;
-    const Tensor dup_NU = weights.defers() ? like(up_NU) : up_NU;
+    Measured dup_NU = to_measure(weights.defers() ? like(up_NU) : up_NU);
     const std::int64_t N = d_NH.size(0);
     const std::int64_t step = chunk_rows(d_NH);
     GradTarget down = weights.defers() ? GradTarget{} : weights.sink().target(at_.down);
-    const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
+    const Measured scratch_CF = to_measure(matrix_like(d_NH, step, slices_.ffn.count));
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
       const Tensor d_CH = d_NH.narrow(0, row, n);
       const Tensor up_CU = up_NU.narrow(0, row, n);
-      const Tensor act_CF = scratch_CF.narrow(0, 0, n);
+      const Measured act_CF = scratch_CF.narrow(0, n);
+      const Tensor& dact_CF = act_CF.tensor;
       if (down.wanted()) {
         activation_.forward(act_CF, up_CU);
-        linear_gradients(act_CF, down, {d_CH, act_CF, run[at_.down]});
+        linear_gradients(dact_CF, down, {d_CH, act_CF, run[at_.down]});
       } else {
-        linear_input_gradient(act_CF, d_CH, run[at_.down]);
+        linear_input_gradient(dact_CF, d_CH, run[at_.down]);
       }
-      activation_.backward(weights.defers() ? dup_NU.narrow(0, row, n) : up_CU, up_CU, act_CF);
+      activation_.backward(dup_NU.narrow(row, n), up_CU, dact_CF);
     }
     if (weights.defers()) {
       weights.add([this, d_NH, up_NU](GradSink& sink) { down_weight_gradient(sink, d_NH, up_NU); });
@@ -288,10 +290,10 @@ class ExplicitBlock final : public Unit {
     const std::int64_t step = chunk_rows(d_NH);
     GradTarget down = sink.target(at_.down);
     if (!down.wanted()) return;
-    const Tensor scratch_CF = matrix_like(d_NH, step, slices_.ffn.count);
+    const Measured scratch_CF = to_measure(matrix_like(d_NH, step, slices_.ffn.count));
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
-      const Tensor act_CF = scratch_CF.narrow(0, 0, n);
+      const Measured act_CF = scratch_CF.narrow(0, n);
       activation_.forward(act_CF, up_NU.narrow(0, row, n));
       linear_weight_gradient(down, d_NH.narrow(0, row, n), act_CF);
     }
@@ -300,17 +302,17 @@ class ExplicitBlock final : public Unit {
   // The gradient by r.
   Tensor mlp_backward(const BlockCall& run, Kept& kept, const Tensor& dy_MH,
                       WeightProducts& weights) const {
-    Tensor dup_NU;
+    Measured dup_NU;
     {
       const Tensor dbranch_MH = branch_gradient(dy_MH, dropout_at(run, 2, 0));
       bias_gradient_of(at_.down_bias, dbranch_MH, weights);
-      dup_NU = back_through_activation(run, kept, run.whole_rows(dbranch_MH), weights);
+      dup_NU = back_through_activation(run, kept, run.whole_rows(dbranch_MH).tensor, weights);
     }
     kept.up_NU.reset();
     BlockNorm in = norm(run, at_.norm2, kept.r_MH);
     in.keep_statistics();
     const Tensor dh_MH = run.back_through_stack(at_.up, in, dup_NU, weights);
-    dup_NU.reset();
+    dup_NU = {};
     in.weight_gradient(weights, at_.norm2, dh_MH);
     in.input_gradient(dh_MH, dh_MH, dy_MH);  // dr, in the place of what is done with
     kept.r_MH.reset();
@@ -351,7 +353,7 @@ class ExplicitBlock final : public Unit {
                              const Tensor& dr_MH, WeightProducts& weights) const {
     const Tensor dbranch_MH = branch_gradient(dr_MH, dropout_at(run, 1, 0));
     bias_gradient_of(at_.out_bias, dbranch_MH, weights);
-    const Tensor d_NH = run.whole_rows(dbranch_MH);
+    const Tensor d_NH = run.whole_rows(dbranch_MH).tensor;
     const Tensor out_NA = tokens(attention.out);
     const bool in_place = !weights.defers() && !attention_reads_output(attention);
     const Tensor dout_NA = in_place ? out_NA : like(out_NA);

@@ -27,7 +27,7 @@ void residual_linear(at::Tensor out, const BranchEnd& end) {
   } else if (end.dropout.active()) {
     linear(out, end.x, end.weight, end.bias);
     drop_out(out, out, end.residual, end.dropout);
-  } else if (end.x.scalar_type() == c10::ScalarType::Float) {
+  } else if (end.x.tensor.scalar_type() == c10::ScalarType::Float) {
     if (end.bias.defined()) {
       at::add_out(out, end.residual, end.bias);
     } else {
@@ -40,10 +40,10 @@ void residual_linear(at::Tensor out, const BranchEnd& end) {
   }
 }
 
-at::Tensor normed_residual_linear(at::Tensor out, const BranchEnd& end, const BlockNorm& next) {
+Measured normed_residual_linear(at::Tensor out, const BranchEnd& end, const BlockNorm& next) {
   if (takes_gpu_path(out)) {
     linear(out, end.x, end.weight, {});
-    at::Tensor y_NH = empty_tensor(out.sizes(), out.scalar_type(), out.device());
+    const Measured y_NH = to_measure(empty_tensor(out.sizes(), out.scalar_type(), out.device()));
     device::end_branch({out, out, end.bias, end.residual, end.dropout}, y_NH, next.on_device());
     return y_NH;
   }

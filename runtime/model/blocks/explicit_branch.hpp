@@ -18,7 +18,7 @@ namespace sluice {
 // residual + dropout(x W^T + b): x [N, I], weight [H, I], bias [H] or undefined.
 struct BranchEnd {
   const at::Tensor& residual;
-  const at::Tensor& x;
+  const Measured& x;
   const at::Tensor& weight;
   at::Tensor bias;
   DropoutPlace dropout;
@@ -28,8 +28,8 @@ struct BranchEnd {
 // product.
 void residual_linear(at::Tensor out, const BranchEnd& end);
 // The same, then the norm of `out` [N, H], in one kernel on a GPU. next.x is out.
-[[nodiscard]] at::Tensor normed_residual_linear(at::Tensor out, const BranchEnd& end,
-                                                const BlockNorm& next);
+[[nodiscard]] Measured normed_residual_linear(at::Tensor out, const BranchEnd& end,
+                                              const BlockNorm& next);
 
 // The same for a product that is complete, summed over tensor-parallel ranks and without its bias:
 // out = residual + dropout(out + bias).

@@ -22,7 +22,12 @@ void* data(const Tensor& x) {
 }
 float* numbers(const Tensor& x) { return static_cast<float*>(data(x)); }
 
-cuda::NormRows rows_of(const Norm& norm) {
+std::uint32_t* maxima_of(const Measured& y) {
+  return static_cast<std::uint32_t*>(data(y.row_maxima));
+}
+
+// `y`: the norm's result, where a kernel writes it.
+cuda::NormRows rows_of(const Norm& norm, const Measured& y = {}) {
   float* const statistics = numbers(norm.statistics);
   const std::int64_t rows = norm.x.size(0);
   float* const rstd =
@@ -36,7 +41,8 @@ cuda::NormRows rows_of(const Norm& norm) {
                  .rows = rows,
                  .hidden = norm.x.size(1),
                  .eps = norm.eps},
-          .centered = norm.centered};
+          .centered = norm.centered,
+          .row_maxima = maxima_of(y)};
 }
 
 cuda::BranchArgs args_of(const Branch& branch) {
@@ -108,9 +114,9 @@ cuda::MaskPlace mask_of(const DropoutPlace& place) {
           .scalars = place.call.scalars};
 }
 
-void norm_forward(const Tensor& y, const Norm& norm) {
-  if (y.is_meta()) return;
-  block_kernels().norm_forward(rows_of(norm), data(y), stream_of(y));
+void norm_forward(const Measured& y, const Norm& norm) {
+  if (norm.x.is_meta()) return;
+  block_kernels().norm_forward(rows_of(norm, y), data(y.tensor), stream_of(norm.x));
 }
 
 void norm_input_gradient(const Tensor& dx, const Tensor& dy, const Tensor& residual,
@@ -166,21 +172,27 @@ void finish_sums(std::span<const RowSums::Sum> sums) {
                                 stream_of(sums[0].parts));
 }
 
-void gelu(const Tensor& y, const Tensor& x, const Tensor& dy) {
-  if (y.is_meta()) return;
-  block_kernels().gelu(
-      {.y = data(y), .x = data(x), .dy = data(dy), .dtype = dtype_of(x), .n = x.numel()},
-      stream_of(y));
+void gelu(const Measured& y, const Tensor& x, const Tensor& dy) {
+  if (x.is_meta()) return;
+  block_kernels().gelu({.y = data(y.tensor),
+                        .x = data(x),
+                        .dy = data(dy),
+                        .dtype = dtype_of(x),
+                        .width = x.size(-1),
+                        .rows = x.numel() / x.size(-1),
+                        .row_maxima = maxima_of(y)},
+                       stream_of(x));
 }
 
-void swiglu(const Tensor& y, const Tensor& gate_up, const Tensor& dy) {
+void swiglu(const Measured& y, const Tensor& gate_up, const Tensor& dy) {
   if (gate_up.is_meta()) return;
-  block_kernels().swiglu({.y = data(y),
+  block_kernels().swiglu({.y = data(y.tensor),
                           .gate_up = data(gate_up),
                           .dy = data(dy),
                           .dtype = dtype_of(gate_up),
                           .rows = gate_up.size(0),
-                          .width = gate_up.size(1) / 2},
+                          .width = gate_up.size(1) / 2,
+                          .row_maxima = maxima_of(y)},
                          stream_of(gate_up));
 }
 
@@ -206,9 +218,10 @@ void end_branch(const Branch& branch) {
   block_kernels().branch(args_of(branch), stream_of(branch.out));
 }
 
-void end_branch(const Branch& branch, const Tensor& y, const Norm& norm) {
+void end_branch(const Branch& branch, const Measured& y, const Norm& norm) {
   if (branch.out.is_meta()) return;
-  block_kernels().branch_norm(args_of(branch), rows_of(norm), data(y), stream_of(y));
+  block_kernels().branch_norm(args_of(branch), rows_of(norm, y), data(y.tensor),
+                              stream_of(branch.out));
 }
 
 Tensor keep_mask(const Tensor& x, const DropoutPlace& place) {

@@ -24,7 +24,7 @@ struct Norm {
   bool centered = true;
 };
 
-void norm_forward(const at::Tensor& y, const Norm& norm);
+void norm_forward(const Measured& y, const Norm& norm);
 void norm_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual,
                          const Norm& norm);
 // The first pass of sums over rows; the second is in `sums`, or follows at once without.
@@ -35,9 +35,9 @@ void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums
 void finish_sums(std::span<const RowSums::Sum> sums);
 
 // dy undefined: forward.
-void gelu(const at::Tensor& y, const at::Tensor& x, const at::Tensor& dy);
+void gelu(const Measured& y, const at::Tensor& x, const at::Tensor& dy);
 // dy undefined: y = swiglu(gate_up). Else y is the gradient of gate_up, and may be gate_up.
-void swiglu(const at::Tensor& y, const at::Tensor& gate_up, const at::Tensor& dy);
+void swiglu(const Measured& y, const at::Tensor& gate_up, const at::Tensor& dy);
 
 // Tokens of RopeTable::turn. positions: int64 [N] on the device, or undefined.
 struct RopeRows {
@@ -62,7 +62,7 @@ struct Branch {
 };
 void end_branch(const Branch& branch);
 // end_branch(), then y = the norm of branch.out, in one launch.
-void end_branch(const Branch& branch, const at::Tensor& y, const Norm& norm);
+void end_branch(const Branch& branch, const Measured& y, const Norm& norm);
 
 // The factors 0 and 1 of a place's dropout, of x's shape and type.
 [[nodiscard]] at::Tensor keep_mask(const at::Tensor& x, const DropoutPlace& place);

@@ -20,7 +20,7 @@ constexpr std::int64_t kAlignment = 256;
 enum Layouts { kRows = 1, kTurned = 2 };
 
 struct Operand {
-  const Tensor& x;
+  const Measured of;
   Fp8Format format;
   int layouts;
 };
@@ -37,7 +37,7 @@ class Rounded {
  public:
   Rounded(std::initializer_list<Operand> operands) : operands_(operands) {
     const std::int64_t bytes = place();
-    memory_ = empty_tensor({bytes}, c10::ScalarType::Byte, operands_[0].x.device());
+    memory_ = empty_tensor({bytes}, c10::ScalarType::Byte, operands_[0].of.tensor.device());
     if (memory_.is_meta()) return;
     place();
     block_kernels().fp8_quantise(args_, stream_of(memory_));
@@ -84,7 +84,10 @@ class Rounded {
     };
     args_.count = 0;
     for (const Operand& operand : operands_) {
-      const Tensor& x = operand.x;
+      const Tensor& x = operand.of.tensor;
+      const Tensor& maxima = operand.of.row_maxima;
+      check(!maxima.defined() || maxima.size(0) == x.size(0),
+            "the largest magnitudes are those of the rows of an FP8 product");
       check(x.dim() == 2 && x.stride(1) == 1 && x.scalar_type() == c10::ScalarType::BFloat16,
             "an operand of an FP8 product is a bf16 matrix of contiguous rows");
       cuda::Fp8Operand& a = args_.of[args_.count++];
@@ -93,6 +96,9 @@ class Rounded {
            .columns = x.size(1),
            .stride = x.size(0) == 1 ? x.size(1) : x.stride(0),
            .format = operand.format};
+      if (memory_.defined() && maxima.defined()) {
+        a.row_maxima = static_cast<const std::uint32_t*>(maxima.data_ptr());
+      }
       a.parts = static_cast<std::uint32_t*>(take(cuda::kFp8PartBytes));
       a.inverse = static_cast<float*>(take(sizeof(float)));
       if ((operand.layouts & kRows) != 0) a.codes = take(a.rows * a.columns);
@@ -108,23 +114,25 @@ class Rounded {
 
 }  // namespace
 
-void fp8_linear(const Tensor& y, const Tensor& x, const Tensor& weight, const Tensor& bias) {
+void fp8_linear(const Tensor& y, const Measured& x, const Tensor& weight, const Tensor& bias) {
   const Rounded all{{weight, Fp8Format::kE4M3, kRows}, {x, Fp8Format::kE4M3, kRows}};
   all.multiply(y, all.rows(0), all.rows(1), bias, false);
 }
 
-void fp8_input_gradient(const Tensor& dx, const Tensor& dy, const Tensor& weight, bool accumulate) {
+void fp8_input_gradient(const Tensor& dx, const Measured& dy, const Tensor& weight,
+                        bool accumulate) {
   const Rounded all{{weight, Fp8Format::kE4M3, kTurned}, {dy, Fp8Format::kE5M2, kRows}};
   all.multiply(dx, all.turned(0), all.rows(1), {}, accumulate);
 }
 
-void fp8_weight_gradient(const Tensor& target, const Tensor& dy, const Tensor& x, bool accumulate) {
+void fp8_weight_gradient(const Tensor& target, const Measured& dy, const Measured& x,
+                         bool accumulate) {
   const Rounded all{{x, Fp8Format::kE4M3, kTurned}, {dy, Fp8Format::kE5M2, kTurned}};
   all.multiply(target, all.turned(0), all.turned(1), {}, accumulate);
 }
 
-void fp8_gradients(const Fp8Gradients& to, const Tensor& dy, const Tensor& weight,
-                   const Tensor& x) {
+void fp8_gradients(const Fp8Gradients& to, const Measured& dy, const Tensor& weight,
+                   const Measured& x) {
   const Rounded all{{weight, Fp8Format::kE4M3, kTurned},
                     {x, Fp8Format::kE4M3, kTurned},
                     {dy, Fp8Format::kE5M2, kRows | kTurned}};

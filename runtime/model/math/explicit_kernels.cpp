@@ -59,10 +59,10 @@ void RowSums::finish() {
   sums_.clear();
 }
 
-void norm_forward(at::Tensor y, const NormInput& in) {
-  if (takes_gpu_path(y)) return device::norm_forward(y, on_device(in));
-  if (y.is_meta()) return;
-  layer_norm_forward(norm_args(in), host_bytes(y));
+void norm_forward(const Measured& y, const NormInput& in) {
+  if (takes_gpu_path(y.tensor)) return device::norm_forward(y, on_device(in));
+  if (y.tensor.is_meta()) return;
+  layer_norm_forward(norm_args(in), host_bytes(y.tensor));
 }
 
 void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
@@ -90,10 +90,10 @@ void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, cons
                              bias.wanted() && bias.accumulate);
 }
 
-void rms_forward(at::Tensor y, const RmsInput& in) {
-  if (takes_gpu_path(y)) return device::norm_forward(y, on_device(in));
-  if (y.is_meta()) return;
-  rms_norm_forward(rms_args(in), host_bytes(y));
+void rms_forward(const Measured& y, const RmsInput& in) {
+  if (takes_gpu_path(y.tensor)) return device::norm_forward(y, on_device(in));
+  if (y.tensor.is_meta()) return;
+  rms_norm_forward(rms_args(in), host_bytes(y.tensor));
 }
 
 void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
@@ -111,29 +111,29 @@ void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const R
                            weight.accumulate);
 }
 
-void swiglu(at::Tensor y, const at::Tensor& gate_up) {
-  if (takes_gpu_path(y)) return device::swiglu(y, gate_up, {});
-  if (y.is_meta()) return;
-  swiglu_forward(host_bytes(y), gate_up_of(gate_up));
+void swiglu(const Measured& y, const at::Tensor& gate_up) {
+  if (takes_gpu_path(y.tensor)) return device::swiglu(y, gate_up, {});
+  if (y.tensor.is_meta()) return;
+  swiglu_forward(host_bytes(y.tensor), gate_up_of(gate_up));
 }
 
-void swiglu_gradient(at::Tensor dgate_up, const at::Tensor& gate_up, const at::Tensor& dy) {
+void swiglu_gradient(const Measured& dgate_up, const at::Tensor& gate_up, const at::Tensor& dy) {
   if (takes_gpu_path(dy)) return device::swiglu(dgate_up, gate_up, dy);
   if (dy.is_meta()) return;
-  if (!dgate_up.is_same(gate_up)) dgate_up.copy_(gate_up);
-  swiglu_backward(gate_up_of(dgate_up), host_bytes(dy));
+  if (host_bytes(dgate_up.tensor) != host_bytes(gate_up)) dgate_up.tensor.copy_(gate_up);
+  swiglu_backward(gate_up_of(dgate_up.tensor), host_bytes(dy));
 }
 
-void gelu(at::Tensor y, const at::Tensor& x) {
-  if (takes_gpu_path(y)) return device::gelu(y, x, {});
-  if (y.is_meta()) return;
-  gelu_forward(host_bytes(y), host_bytes(x), dtype_of(x), x.numel());
+void gelu(const Measured& y, const at::Tensor& x) {
+  if (takes_gpu_path(x)) return device::gelu(y, x, {});
+  if (x.is_meta()) return;
+  gelu_forward(host_bytes(y.tensor), host_bytes(x), dtype_of(x), x.numel());
 }
 
-void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy) {
-  if (takes_gpu_path(dx)) return device::gelu(dx, x, dy);
-  if (dx.is_meta()) return;
-  gelu_backward(host_bytes(dx), host_bytes(x), host_bytes(dy), dtype_of(x), x.numel());
+void gelu_gradient(const Measured& dx, const at::Tensor& x, const at::Tensor& dy) {
+  if (takes_gpu_path(x)) return device::gelu(dx, x, dy);
+  if (x.is_meta()) return;
+  gelu_backward(host_bytes(dx.tensor), host_bytes(x), host_bytes(dy), dtype_of(x), x.numel());
 }
 
 void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums) {

@@ -1,7 +1,8 @@
 // Own kernels on tensors of the host or of a GPU (device_kernels.hpp). Meta tensors only pass. Host
 // kernels allocate nothing, and a GPU's scratch is allocated on the meta device too, so a dry run
 // of an explicit unit runs the same code. Tensors are contiguous and of one dtype unless stated;
-// [N, H] is N tokens of H elements.
+// [N, H] is N tokens of H elements. A kernel that writes a Measured writes its row_maxima too, if
+// defined.
 #pragma once
 
 #include <ATen/core/Tensor.h>
@@ -9,6 +10,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "runtime/model/math/measured.hpp"
 #include "runtime/model/unit.hpp"
 
 namespace sluice {
@@ -40,7 +42,7 @@ struct NormInput {
 };
 
 // Writes in.statistics if defined.
-void norm_forward(at::Tensor y, const NormInput& in);
+void norm_forward(const Measured& y, const NormInput& in);
 // Reads in.statistics. dx = residual + input gradient; dx may be dy or residual.
 void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
                          const NormInput& in);
@@ -55,19 +57,19 @@ struct RmsInput {
   at::Tensor rstd;
   double eps = 1e-5;
 };
-void rms_forward(at::Tensor y, const RmsInput& in);
+void rms_forward(const Measured& y, const RmsInput& in);
 void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
                         const RmsInput& in);
 void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in,
                          RowSums* sums = nullptr);
 
 // gate_up, dgate_up [N, 2 F], a token's gate before its up; y, dy [N, F]. dgate_up may be gate_up.
-void swiglu(at::Tensor y, const at::Tensor& gate_up);
-void swiglu_gradient(at::Tensor dgate_up, const at::Tensor& gate_up, const at::Tensor& dy);
+void swiglu(const Measured& y, const at::Tensor& gate_up);
+void swiglu_gradient(const Measured& dgate_up, const at::Tensor& gate_up, const at::Tensor& dy);
 
 // y may be x; dx may be x or dy.
-void gelu(at::Tensor y, const at::Tensor& x);
-void gelu_gradient(at::Tensor dx, const at::Tensor& x, const at::Tensor& dy);
+void gelu(const Measured& y, const at::Tensor& x);
+void gelu_gradient(const Measured& dx, const at::Tensor& x, const at::Tensor& dy);
 
 // The gradient of a bias: sums of dy [N, H] over its rows.
 void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums = nullptr);

@@ -47,50 +47,59 @@ at::Tensor in_e5m2(const at::Tensor& dy) { return rounded(dy, Fp8Format::kE5M2);
 MatmulMode::MatmulMode(MatmulType type) : outer_(std::exchange(mode, type)) {}
 MatmulMode::~MatmulMode() { mode = outer_; }
 
-void linear(at::Tensor y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias) {
+Measured to_measure(at::Tensor x) {
+  if (!eight_bits_on_gpu(x)) return x;
+  at::Tensor maxima = empty_tensor({x.size(0)}, c10::ScalarType::Int, x.device());
+  return {std::move(x), std::move(maxima)};
+}
+
+void linear(at::Tensor y, const Measured& x, const at::Tensor& weight, const at::Tensor& bias) {
   if (eight_bits_on_gpu(y)) return device::fp8_linear(y, x, weight, bias);
   if (mode == MatmulType::kFp8) {
-    fp32_matmul({.c = y, .a = in_e4m3(x), .b = in_e4m3(weight).t(), .bias = bias});
+    fp32_matmul({.c = y, .a = in_e4m3(x.tensor), .b = in_e4m3(weight).t(), .bias = bias});
   } else if (mode == MatmulType::kFp32) {
-    fp32_matmul({.c = y, .a = x, .b = weight.t(), .bias = bias});
+    fp32_matmul({.c = y, .a = x.tensor, .b = weight.t(), .bias = bias});
   } else if (bias.defined()) {
-    at::addmm_out(y, bias, x, weight.t());
+    at::addmm_out(y, bias, x.tensor, weight.t());
   } else {
-    at::addmm_out(y, y, x, weight.t(), 0, 1);
+    at::addmm_out(y, y, x.tensor, weight.t(), 0, 1);
   }
 }
 
-void linear_add(at::Tensor y, const at::Tensor& x, const at::Tensor& weight) {
+void linear_add(at::Tensor y, const Measured& x, const at::Tensor& weight) {
   if (mode == MatmulType::kFp32) {
-    fp32_matmul({.c = y, .a = x, .b = weight.t(), .accumulate = true});
+    fp32_matmul({.c = y, .a = x.tensor, .b = weight.t(), .accumulate = true});
   } else {
-    at::addmm_out(y, y, x, weight.t());
+    at::addmm_out(y, y, x.tensor, weight.t());
   }
 }
 
-void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& weight,
+void linear_input_gradient(at::Tensor dx, const Measured& dy, const at::Tensor& weight,
                            bool accumulate) {
   if (eight_bits_on_gpu(dx)) return device::fp8_input_gradient(dx, dy, weight, accumulate);
   if (mode == MatmulType::kFp8) {
-    fp32_matmul({.c = dx, .a = in_e5m2(dy), .b = in_e4m3(weight), .accumulate = accumulate});
+    fp32_matmul({.c = dx, .a = in_e5m2(dy.tensor), .b = in_e4m3(weight), .accumulate = accumulate});
   } else if (mode == MatmulType::kFp32) {
-    fp32_matmul({.c = dx, .a = dy, .b = weight, .accumulate = accumulate});
+    fp32_matmul({.c = dx, .a = dy.tensor, .b = weight, .accumulate = accumulate});
   } else {
-    at::addmm_out(dx, dx, dy, weight, accumulate ? 1 : 0, 1);
+    at::addmm_out(dx, dx, dy.tensor, weight, accumulate ? 1 : 0, 1);
   }
 }
 
-void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::Tensor& x) {
+void linear_weight_gradient(GradTarget& target, const Measured& dy, const Measured& x) {
   if (!target.wanted()) return;
   if (eight_bits_on_gpu(target.grad)) {
     device::fp8_weight_gradient(target.grad, dy, x, target.accumulate);
   } else if (mode == MatmulType::kFp8) {
+    fp32_matmul({.c = target.grad,
+                 .a = in_e5m2(dy.tensor).t(),
+                 .b = in_e4m3(x.tensor),
+                 .accumulate = target.accumulate});
+  } else if (mode == MatmulType::kFp32 || x.tensor.scalar_type() == c10::ScalarType::Float) {
     fp32_matmul(
-        {.c = target.grad, .a = in_e5m2(dy).t(), .b = in_e4m3(x), .accumulate = target.accumulate});
-  } else if (mode == MatmulType::kFp32 || x.scalar_type() == c10::ScalarType::Float) {
-    fp32_matmul({.c = target.grad, .a = dy.t(), .b = x, .accumulate = target.accumulate});
+        {.c = target.grad, .a = dy.tensor.t(), .b = x.tensor, .accumulate = target.accumulate});
   } else {
-    wide_product(target.grad, dy.t(), x, target.accumulate);
+    wide_product(target.grad, dy.tensor.t(), x.tensor, target.accumulate);
   }
   target.accumulate = true;
 }

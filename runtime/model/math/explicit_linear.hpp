@@ -14,6 +14,7 @@
 
 #include <ATen/core/Tensor.h>
 
+#include "runtime/model/math/measured.hpp"
 #include "runtime/model/model_options.hpp"
 #include "runtime/model/unit.hpp"
 
@@ -32,24 +33,28 @@ class MatmulMode {
   const MatmulType outer_;
 };
 
+// x [N, H], which a kernel writes next and a product then reads. The result has memory for largest
+// magnitudes of rows if this thread's products are 8-bit products of a GPU.
+[[nodiscard]] Measured to_measure(at::Tensor x);
+
 // y = x W^T + bias; bias undefined: none.
-void linear(at::Tensor y, const at::Tensor& x, const at::Tensor& weight, const at::Tensor& bias);
+void linear(at::Tensor y, const Measured& x, const at::Tensor& weight, const at::Tensor& bias);
 
 // y += x W^T, in fp32.
-void linear_add(at::Tensor y, const at::Tensor& x, const at::Tensor& weight);
+void linear_add(at::Tensor y, const Measured& x, const at::Tensor& weight);
 
 // dx = dy W, or dx += dy W.
-void linear_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& weight,
+void linear_input_gradient(at::Tensor dx, const Measured& dy, const at::Tensor& weight,
                            bool accumulate = false);
 
 // target (fp32) = dy^T x, or += with target.accumulate. Sets target.accumulate, so that the next
 // rows of the same micro-batch add to it.
-void linear_weight_gradient(GradTarget& target, const at::Tensor& dy, const at::Tensor& x);
+void linear_weight_gradient(GradTarget& target, const Measured& dy, const Measured& x);
 
 // What both gradients of a linear layer read.
 struct LinearBackward {
-  const at::Tensor& dy;
-  const at::Tensor& x;
+  const Measured& dy;
+  const Measured& x;
   const at::Tensor& weight;
 };
 // linear_weight_gradient() and then linear_input_gradient(), with their bits; dx may lie in x's

@@ -48,7 +48,7 @@ at::Tensor joined(std::span<const at::Tensor> parts) {
   return parts[0].as_strided(sizes, parts[0].strides());
 }
 
-void stacked_linear(const at::Tensor& y, const at::Tensor& x, std::span<const at::Tensor> weights,
+void stacked_linear(const at::Tensor& y, const Measured& x, std::span<const at::Tensor> weights,
                     std::span<const at::Tensor> biases) {
   const at::Tensor weight = joined(weights);
   const at::Tensor bias = biases.empty() ? at::Tensor() : joined(biases);
@@ -61,25 +61,25 @@ void stacked_linear(const at::Tensor& y, const at::Tensor& x, std::span<const at
   });
 }
 
-void stacked_input_gradient(const at::Tensor& dx, const at::Tensor& dy,
+void stacked_input_gradient(const at::Tensor& dx, const Measured& dy,
                             std::span<const at::Tensor> weights) {
   if (const at::Tensor weight = joined(weights); weight.defined()) {
     return linear_input_gradient(dx, dy, weight);
   }
   const auto rows = [&](std::size_t i) { return weights[i].size(0); };
-  for_columns(dy, weights.size(), rows, [&](std::size_t i, const at::Tensor& columns) {
+  for_columns(dy.tensor, weights.size(), rows, [&](std::size_t i, const at::Tensor& columns) {
     linear_input_gradient(dx, columns, weights[i], i > 0);
   });
 }
 
 void stacked_weight_gradient(std::span<const GradTarget> targets,
-                             std::span<const std::int64_t> rows, const at::Tensor& dy,
-                             const at::Tensor& x) {
+                             std::span<const std::int64_t> rows, const Measured& dy,
+                             const Measured& x) {
   if (GradTarget all = joined_target(targets); all.wanted()) {
     return linear_weight_gradient(all, dy, x);
   }
   const auto columns_of = [&](std::size_t i) { return rows[i]; };
-  for_columns(dy, targets.size(), columns_of, [&](std::size_t i, const at::Tensor& columns) {
+  for_columns(dy.tensor, targets.size(), columns_of, [&](std::size_t i, const at::Tensor& columns) {
     GradTarget target = targets[i];
     linear_weight_gradient(target, columns, x);
   });

@@ -64,6 +64,13 @@ TEST(UnitSeconds, In8BitsAreThoseOfTheProfilesRates) {
   const double forward = (products / machine.gemm_flops.fp8 + attention / machine.gemm_flops.bf16) /
                          machine.gemm_efficiency;
   EXPECT_GT(seconds[1].forward, forward);
+  // Weights of q, k, v and gate, up are priced apart. Attention's output is scanned.
+  const ModelOptions& o = options.model;
+  const auto tokens = samples * static_cast<double>(o.seq);
+  const auto columns = static_cast<double>(6 * o.hidden + o.ffn);
+  const auto weights = static_cast<double>(o.hidden * (3 * o.hidden + 3 * o.ffn));
+  const double bytes = tokens * (3 * columns + 2 * static_cast<double>(o.hidden)) + 5 * weights;
+  EXPECT_NEAR((seconds[1].forward - forward) * machine.device_memory_bps / bytes, 1, 1e-6);
   machine.device_memory_bps = 1e30;  // rounding takes no time
   EXPECT_NEAR(seconds_of(machine, options)[1].forward / forward, 1, 1e-9);
   EXPECT_NEAR(seconds_of(machine, options)[1].backward / forward, 2, 1e-9);
