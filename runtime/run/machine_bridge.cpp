@@ -103,9 +103,7 @@ namespace {
 class TimedProduct {
  public:
   TimedProduct(std::int64_t n, const at::TensorOptions& options)
-      : a_(at::empty({n, n}, options).normal_()),
-        b_(at::empty({n, n}, options).normal_()),
-        c_(at::empty({n, n}, options)) {
+      : a_(factor(n, options)), b_(factor(n, options)), c_(at::empty({n, n}, options)) {
     (void)once();  // the libraries make or load their kernels in the first call
   }
 
@@ -117,6 +115,13 @@ class TimedProduct {
   }
 
  private:
+  // A GPU's clock depends on the values. A CPU's does not, and random numbers would take longer
+  // than the products.
+  static at::Tensor factor(std::int64_t n, const at::TensorOptions& options) {
+    const at::Tensor matrix = at::empty({n, n}, options);
+    return matrix.is_cuda() ? matrix.normal_() : matrix.fill_(0.5);
+  }
+
   double once() {
     const auto side = static_cast<double>(c_.size(0));
     const double flops = 2 * side * side * side;
@@ -133,8 +138,9 @@ class TimedProduct {
 
 double gemm_rate(DType dtype, at::Device device) {
   // Some CPUs, and the emulated GPU, need half a minute for a full-size product. The loop below and
-  // the tries after it take ten times this limit at most.
-  constexpr double kLongest = 0.03;  // seconds
+  // the tries after it take ten times this limit at most. Every rank measures when it starts. A
+  // CPU's rate hardly changes from products of a millisecond on.
+  const double longest = device.is_cuda() ? 0.03 : 0.008;  // seconds
   const std::int64_t largest = device.is_cuda() ? 8192 : 1024;
   // A GPU's product is timed by the host, which may lose its core meanwhile. One slow try would end
   // the loop at a small size, with a rate that is far too low.
@@ -143,7 +149,7 @@ double gemm_rate(DType dtype, at::Device device) {
   std::int64_t n = 64;
   auto product = std::make_unique<TimedProduct>(n, options);
   double best = product->rate(tries);
-  while (n < largest && 16 * std::pow(static_cast<double>(n), 3) < kLongest * best) {
+  while (n < largest && 16 * std::pow(static_cast<double>(n), 3) < longest * best) {
     n *= 2;
     product = std::make_unique<TimedProduct>(n, options);
     best = std::max(best, product->rate(tries));
