@@ -34,10 +34,10 @@ uint3 index_of(unsigned thread, dim3 dim) {
   return {thread % dim.x, thread / dim.x % dim.y, thread / (dim.x * dim.y)};
 }
 
+bool is_same(const char* a, const char* b) { return a == b || std::strcmp(a, b) == 0; }
 bool is_same(const Site& a, const Site& b) {
   return a.at.line() == b.at.line() && a.at.column() == b.at.column() &&
-         std::strcmp(a.operation, b.operation) == 0 &&
-         std::strcmp(a.at.file_name(), b.at.file_name()) == 0;
+         is_same(a.operation, b.operation) && is_same(a.at.file_name(), b.at.file_name());
 }
 
 }  // namespace
@@ -51,6 +51,7 @@ Block::Block(std::string kernel, dim3 grid, dim3 block, Schedule* schedule)
       threads_(count_) {
   place_.grid_dim = grid;
   place_.block_dim = block;
+  for (unsigned i = 0; i < count_; ++i) threads_[i].index = index_of(i, block);
 }
 
 bool Block::run(uint3 index, const std::function<void()>& thread) {
@@ -124,8 +125,8 @@ bool Block::lanes_meet(unsigned warp) const {
 
 void Block::go_on(unsigned thread) {
   running_ = thread;
-  place_.thread = index_of(thread, place_.block_dim);
   Thread& it = threads_[thread];
+  place_.thread = it.index;
   if (it.fiber == nullptr) {
     it.fiber = take_fiber();
     it.state = State::kEnded;  // unless it stops before

@@ -58,6 +58,7 @@ class Block {
   enum class State { kReady, kAtBarrier, kAtWarp, kEnded };
   struct Thread {
     std::unique_ptr<Fiber> fiber;
+    uint3 index{};
     State state = State::kReady;
     Site site;
     std::uint64_t word = 0;

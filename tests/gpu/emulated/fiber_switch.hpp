@@ -14,6 +14,8 @@ class FiberSwitch {
   // On the fiber's stack: at its first entry and after each other one, and before it is left.
   void after_enter();
   void before_return();
+  // Before the memory of the stack is given back, whose body may have stopped in the middle.
+  void before_end(const void* stack, std::size_t bytes);
 
  private:
   void* outside_ = nullptr;  // state of the thread's own stack

@@ -2,9 +2,9 @@
 // the thread that made it.
 #pragma once
 
-#include <setjmp.h>
 #include <ucontext.h>
 
+#include <array>
 #include <cstddef>
 
 #include "tests/gpu/emulated/fiber_switch.hpp"
@@ -27,13 +27,14 @@ class Fiber {
   void stop();
 
  private:
+  using Place = std::array<void*, 5>;  // what the compiler's setjmp keeps
   static void enter(unsigned high, unsigned low);
   void run_bodies();
 
   char* stack_ = nullptr;
   bool entered_ = false;
   ucontext_t first_{};
-  jmp_buf inside_{}, outside_{};
+  Place inside_{}, outside_{};
   Body body_ = nullptr;
   void* argument_ = nullptr;
   FiberSwitch switch_;
