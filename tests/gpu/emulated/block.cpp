@@ -9,8 +9,6 @@
 namespace emulated_gpu {
 namespace {
 
-thread_local Block* running = nullptr;
-
 // Fibers that no thread uses. A block whose threads never meet takes one.
 std::vector<std::unique_ptr<Fiber>>& idle_fibers() {
   thread_local std::vector<std::unique_ptr<Fiber>> idle;
@@ -42,7 +40,7 @@ bool is_same(const Site& a, const Site& b) {
 
 }  // namespace
 
-Block& running_block() { return *running; }
+constinit thread_local Block* running = nullptr;
 
 Block::Block(std::string kernel, dim3 grid, dim3 block, Schedule* schedule)
     : kernel_(std::move(kernel)),

@@ -92,7 +92,9 @@ class Block {
   std::vector<Variable> variables_;
 };
 
-// The block that runs on this thread of the host.
-[[nodiscard]] Block& running_block();
+// The block that runs on this thread of the host. Kernels ask for it at every index, so its place
+// is known when the library is loaded.
+[[gnu::tls_model("initial-exec")]] extern constinit thread_local Block* running;
+[[nodiscard]] inline Block& running_block() { return *running; }
 
 }  // namespace emulated_gpu
