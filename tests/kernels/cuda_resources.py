@@ -22,15 +22,19 @@ ARITHMETIC = re.compile(r"\b(add|sub|mul|fma)\.rn\.f32\b|\bvmax|\bmax\.|\bsetp\.
 REPORT = re.compile(r"Compiling entry function '(\w+)'.*?(\d+) bytes stack frame, (\d+) bytes spill stores, (\d+) bytes spill loads", re.S)
 
 
-def compile_to(kind, name, tools, out):
-    nvcc, source, architecture, flags = tools
-    command = [nvcc, "-std=c++17", "-O3", f"-arch={kind}_{architecture}", f"-I{source}", *flags, "-Xptxas", "-v",
-               "-cubin" if kind == "sm" else "-ptx", os.path.join(source, f"kernels/cuda/{name}.cu"), "-o", out]
+def run_nvcc(tools, kind, *arguments):
+    nvcc, _, architecture, flags = tools
+    command = [nvcc, "-O3", f"-arch={kind}_{architecture}", *flags, *arguments]
     return subprocess.run(command, check=True, capture_output=True, text=True).stderr
 
 
-def spill_faults(name, count, tools, folder):
-    kernels = REPORT.findall(compile_to("sm", name, tools, os.path.join(folder, "a.cubin")))
+def compile_to_ptx(name, tools, out):
+    source = tools[1]
+    run_nvcc(tools, "compute", "-std=c++17", f"-I{source}", "-ptx", os.path.join(source, f"kernels/cuda/{name}.cu"), "-o", out)
+
+
+def spill_faults(name, count, tools, ptx):
+    kernels = REPORT.findall(run_nvcc(tools, "sm", "-Xptxas", "-v", "-cubin", ptx, "-o", ptx + ".cubin"))
     if len(kernels) != count:
         yield f"{name}: {len(kernels)} kernels instead of {count}"
     for kernel, *sizes in kernels:
@@ -46,12 +50,10 @@ def loads_in_flight(kernel):
     return most
 
 
-def access_faults(name, tools, folder):
-    out = os.path.join(folder, "a.ptx")
-    compile_to("compute", name, tools, out)
-    with open(out, encoding="utf-8") as file:
-        ptx = file.read()
-    for kernel in re.split(r"^\.visible \.entry |^\.entry ", ptx, flags=re.M)[1:]:
+def access_faults(ptx):
+    with open(ptx, encoding="utf-8") as file:
+        text = file.read()
+    for kernel in re.split(r"^\.visible \.entry |^\.entry ", text, flags=re.M)[1:]:
         called = kernel[:kernel.index("(")]
         if re.search(r"\b(atom|red)\.", kernel):
             yield f"{called}: adds by atomics, so sums have no order"
@@ -73,12 +75,12 @@ def main():
     nvcc, source, architectures, *flags = sys.argv[1:]
     faults = []
     with tempfile.TemporaryDirectory() as folder:
+        ptx = os.path.join(folder, "a.ptx")
         for architecture in architectures.split(","):
             tools = (nvcc, source, architecture, flags)
             for name, count in SOURCES.items():
-                faults += [f"sm_{architecture}: {fault}" for fault in spill_faults(name, count, tools, folder)]
-        for name in SOURCES:
-            faults += access_faults(name, tools, folder)
+                compile_to_ptx(name, tools, ptx)
+                faults += [f"sm_{architecture}: {fault}" for fault in (*spill_faults(name, count, tools, ptx), *access_faults(ptx))]
     for fault in faults:
         print(fault, file=sys.stderr)
     return 1 if faults else 0
