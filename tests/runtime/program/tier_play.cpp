@@ -190,6 +190,7 @@ Cells TierPlay::look(const Region& region, OpId id) {
     fail(id, "reads outside of memory");
     return values;
   }
+  values.reserve(values_in(region));
   for (std::size_t c = region.begin; c < region.end; c += region.cells_a_value) {
     values.push_back(cells[c]);
     for (std::size_t k = 1; k < region.cells_a_value; ++k) {
@@ -251,17 +252,22 @@ void TierPlay::end(OpId id) {
   for (std::size_t r = 0; r < task.reads.size(); ++r) {
     const Region& region = task.reads[r];
     const Cells& cells = spaces_[static_cast<std::size_t>(region.space)];
-    for (std::size_t c = region.begin; c < region.end; ++c) {
-      const Cell seen = task.seen[r][(c - region.begin) / region.cells_a_value];
-      if (cells[c] != seen && cells[c] != own) return fail(id, "is overwritten while it reads");
+    for (std::size_t c = region.begin, v = 0; c < region.end; ++v) {
+      const Cell seen = task.seen[r][v];
+      for (std::size_t k = 0; k < region.cells_a_value; ++k, ++c) {
+        if (cells[c] != seen && cells[c] != own) return fail(id, "is overwritten while it reads");
+      }
     }
   }
   for (std::size_t w = 0; w < task.writes.size(); ++w) {
     const Region& region = task.writes[w];
     Cells& cells = spaces_[static_cast<std::size_t>(region.space)];
-    for (std::size_t c = region.begin; c < region.end; ++c) {
-      if (cells[c] != own) return fail(id, "writes where somebody else does");
-      cells[c] = task.results[w][(c - region.begin) / region.cells_a_value];
+    for (std::size_t c = region.begin, v = 0; c < region.end; ++v) {
+      const Cell result = task.results[w][v];
+      for (std::size_t k = 0; k < region.cells_a_value; ++k, ++c) {
+        if (cells[c] != own) return fail(id, "writes where somebody else does");
+        cells[c] = result;
+      }
     }
   }
   task = {};
@@ -307,6 +313,7 @@ Cell TierPlay::total(int g, std::int64_t step) const {
 Cells TierPlay::params_of(int g, std::int64_t begin_elem, std::size_t values,
                           std::int64_t version) const {
   Cells cells;
+  cells.reserve(values);
   const auto first = static_cast<std::int64_t>(units_of(begin_elem));
   for (std::size_t e = 0; e < values; ++e) {
     cells.push_back(mark(Mark::kParam, g, first + static_cast<std::int64_t>(e), version));
