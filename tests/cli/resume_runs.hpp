@@ -29,6 +29,16 @@ class Resume : public ::testing::Test {
                            " --set output.dir=" + out + " " + arguments,
                        environment);
   }
+  // The curve of a run with the fixture's own settings that nobody stops: trained once.
+  const std::string& whole_curve() {
+    static const std::string curve = [this] {
+      const Finished whole = train("whole");
+      EXPECT_EQ(whole.exit_code, 0) << whole.output;
+      return scratch_.curve("whole");
+    }();
+    EXPECT_NE(curve, "");
+    return curve;
+  }
   std::vector<std::string> complete(const std::string& run) const {
     std::vector<std::string> names;
     for (const std::string& name : files_in(scratch_, run + "/checkpoints")) {

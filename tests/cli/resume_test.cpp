@@ -86,7 +86,6 @@ TEST_F(Resume, FromTheImagesOfATensorOrPipelineParallelMesh) {
 }
 
 TEST_F(Resume, FromACheckpointThatWasWrittenAgain) {
-  ASSERT_EQ(train("whole", "").exit_code, 0);
   crash_with_two_checkpoints();
   const Finished again =
       run_program(scratch_, "checkpoint convert run/checkpoints -o small --files 3");
@@ -95,20 +94,19 @@ TEST_F(Resume, FromACheckpointThatWasWrittenAgain) {
       << again.output;
   const Finished resumed = train("run", "--resume small --set checkpoint.dir=small");
   EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
-  EXPECT_EQ(scratch_.curve("run"), scratch_.curve("whole")) << resumed.output;
+  EXPECT_EQ(scratch_.curve("run"), whole_curve()) << resumed.output;
   const Finished onto = run_program(scratch_, "checkpoint convert run/checkpoints -o small");
   EXPECT_EQ(onto.exit_code, 2) << onto.output;
   EXPECT_NE(onto.output.find("already holds checkpoints"), std::string::npos) << onto.output;
 }
 
 TEST_F(Resume, TheLauncherStartsACrashedRunAgain) {
-  ASSERT_EQ(train("whole", "").exit_code, 0);
   const std::string restarts =
       std::string("--set checkpoint.every=3 --set launch.max_restarts=1") + kAtOnce;
   const Finished run = train("run", restarts, {{"SLUICE_FAILPOINTS", "engine.step@9:rank=1:kill"}});
   EXPECT_EQ(run.exit_code, 0) << run.output;
   EXPECT_NE(run.output.find("restart 1 of 1"), std::string::npos) << run.output;
-  EXPECT_EQ(scratch_.curve("run"), scratch_.curve("whole"));
+  EXPECT_EQ(scratch_.curve("run"), whole_curve());
   // Twice in a row is once too often, and what would happen again is not tried.
   const Finished again =
       train("again", restarts, {{"SLUICE_FAILPOINTS", "engine.step@2:rank=1:kill"}});
@@ -145,7 +143,6 @@ TEST_F(Resume, ASlowDiskIsNoHang) {
 }
 
 TEST_F(Resume, ACheckpointThatCannotBeReadIsPassedOverAndNoneIsLost) {
-  ASSERT_EQ(train("whole").exit_code, 0);
   ASSERT_NO_FATAL_FAILURE(crash_with_two_checkpoints());
   // Rank 1 alone cannot read 6; the run goes back to 3 and is killed after it has saved 6 again.
   const std::string one =
@@ -161,7 +158,7 @@ TEST_F(Resume, ACheckpointThatCannotBeReadIsPassedOverAndNoneIsLost) {
   const Finished last = train("run", one);
   EXPECT_EQ(last.exit_code, 0) << last.output;
   EXPECT_NE(last.output.find("going on with step 7"), std::string::npos) << last.output;
-  EXPECT_EQ(scratch_.curve("run"), scratch_.curve("whole"));
+  EXPECT_EQ(scratch_.curve("run"), whole_curve());
 }
 
 TEST_F(Resume, OnMoreRanksTheSamplesAndTheStatesAreTheSame) {
@@ -259,7 +256,6 @@ TEST_F(Resume, KeepsTheNewest) {
 }
 
 TEST_F(Resume, ADamagedCheckpointIsPassedOverLoudly) {
-  ASSERT_EQ(train("whole").exit_code, 0);
   ASSERT_NO_FATAL_FAILURE(crash_with_two_checkpoints());
   const std::string file = scratch_.path("run/checkpoints/step-00000006/rank-00001.safetensors");
   std::fstream(file, std::ios::in | std::ios::out | std::ios::binary)
@@ -271,12 +267,11 @@ TEST_F(Resume, ADamagedCheckpointIsPassedOverLoudly) {
   for (const char* said : {"IS DAMAGED", "rank-00001.safetensors", "going on with step 4"}) {
     EXPECT_NE(resumed.output.find(said), std::string::npos) << said << "\n" << resumed.output;
   }
-  EXPECT_EQ(scratch_.curve("run"), scratch_.curve("whole"));
+  EXPECT_EQ(scratch_.curve("run"), whole_curve());
   EXPECT_EQ(train("run", "--resume auto").exit_code, 0);
 }
 
 TEST_F(Resume, AFullDiskIsReportedAndTheRunGoesOn) {
-  ASSERT_EQ(train("whole").exit_code, 0);
   for (const std::string mode : {"true", "false"}) {
     const Finished run = train("run", "--set checkpoint.every=4 --set checkpoint.async=" + mode,
                                {{"SLUICE_FAILPOINTS", "checkpoint.write.enospc@1:rank=1:error"}});
@@ -284,7 +279,7 @@ TEST_F(Resume, AFullDiskIsReportedAndTheRunGoesOn) {
     EXPECT_NE(run.output.find("checkpoint of step 4 was not saved, the run goes on: rank 1: "),
               std::string::npos)
         << run.output;
-    EXPECT_EQ(scratch_.curve("run"), scratch_.curve("whole"));
+    EXPECT_EQ(scratch_.curve("run"), whole_curve());
     EXPECT_EQ(complete("run"), (std::vector<std::string>{"step-00000008", "step-00000010"}));
     fs::remove_all(scratch_.path("run"));
   }
@@ -298,7 +293,6 @@ class Killed : public Resume, public ::testing::WithParamInterface<const char*> 
   void run(int rank, int first, int stride) {
     const std::string every = std::string("--set checkpoint.every=2 --set checkpoint.keep=1 ") +
                               "--set checkpoint.async=" + GetParam() + " ";
-    ASSERT_EQ(train("whole").exit_code, 0);
     for (int call = first;; call += stride) {
       SCOPED_TRACE("killed at call " + std::to_string(call) + " of rank " + std::to_string(rank));
       const Finished killed =
@@ -312,7 +306,7 @@ class Killed : public Resume, public ::testing::WithParamInterface<const char*> 
         // Killed after the last commit: there is nothing to train, so nothing is saved or purged.
         purged = resumed.output.find("the run is finished") == std::string::npos;
       }
-      ASSERT_EQ(scratch_.curve("run"), scratch_.curve("whole")) << killed.output;
+      ASSERT_EQ(scratch_.curve("run"), whole_curve()) << killed.output;
       ASSERT_FALSE(complete("run").empty());
       ASSERT_EQ(complete("run").back(), "step-00000010");
       if (purged) {
