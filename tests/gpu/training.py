@@ -10,6 +10,7 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import threading
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "null"))
 import null_gpu  # noqa: E402
@@ -83,24 +84,28 @@ class Answer:
         return [json.loads(line) for line in lines]
 
 
+def talks(shortest, longest):
+    letters = random.Random(2)
+    for _ in range(TALKS):
+        text = "".join(letters.choices("abcdefghijklmnopqrstuvwxyz ", k=letters.randint(shortest, longest) - 1))  # and an end of text
+        yield json.dumps({"prompt": text[:1], "completion": text[1:]})
+
+
 class Place:
     """A folder with the training text; each run has a folder of its own in it."""
 
     def __init__(self, args, folder):
-        self.args, self.folder = args, pathlib.Path(folder)
+        self.args, self.folder, self.mutex = args, pathlib.Path(folder), threading.Lock()
         letters = random.Random(1)
         text = "".join(letters.choice("abcdefghijklmnopqrstuvwxyz  \n") for _ in range(TEXT_BYTES))
         (self.folder / "text.txt").write_text(text, encoding="ascii")
 
     def talks(self, shortest, longest):
         """Settings of a training on conversations of that many tokens, packed into rows."""
-        letters = random.Random(2)
         path = self.folder / f"talks-{shortest}-{longest}.jsonl"
-        lines = []
-        for _ in range(TALKS):
-            text = "".join(letters.choices("abcdefghijklmnopqrstuvwxyz ", k=letters.randint(shortest, longest) - 1))  # and an end of text
-            lines.append(json.dumps({"prompt": text[:1], "completion": text[1:]}))
-        path.write_text("\n".join(lines), encoding="ascii")
+        with self.mutex:  # written once: runs of other checks may read the file
+            if not path.exists():
+                path.write_text("\n".join(talks(shortest, longest)), encoding="ascii")
         return {"data.sft": [{"path": str(path), "format": "completion"}], "data.text": []}
 
     def config(self, name, model, settings):
