@@ -18,7 +18,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-class Contract : public testing::TestWithParam<std::tuple<std::string, int>> {
+class Contract : public ::testing::TestWithParam<std::tuple<std::string, int>> {
  protected:
   [[nodiscard]] static int group_size() { return std::get<1>(GetParam()); }
   [[nodiscard]] static Group group(milliseconds timeout = kPatience) {
@@ -389,8 +389,8 @@ TEST_P(Contract, DestructionWithOperationsInFlightIsBounded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Backends, Contract,
-                         testing::Combine(testing::ValuesIn(backend_names()),
-                                          testing::Values(1, 2, 3, 4)),
+                         ::testing::Combine(::testing::ValuesIn(backend_names()),
+                                            ::testing::Values(1, 2, 3, 4)),
                          [](const auto& info) {
                            return std::get<0>(info.param) + std::to_string(std::get<1>(info.param));
                          });

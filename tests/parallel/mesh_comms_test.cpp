@@ -49,7 +49,7 @@ void expect_all_ok(const std::vector<std::string>& errors) {
   for (const std::string& error : errors) EXPECT_EQ(error, "");
 }
 
-class MeshCommsOf : public testing::TestWithParam<ParallelOptions> {
+class MeshCommsOf : public ::testing::TestWithParam<ParallelOptions> {
  protected:
   [[nodiscard]] static Mesh mesh() {
     const ParallelOptions& options = GetParam();
@@ -102,14 +102,14 @@ TEST_P(MeshCommsOf, GroupsAreMadeInAnOrderThatCannotDeadlock) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Meshes, MeshCommsOf,
-                         testing::Values(ParallelOptions{.tensor = 2, .pipeline = 2, .data = 2},
-                                         ParallelOptions{.tensor = 1, .pipeline = 2, .data = 3},
-                                         ParallelOptions{.tensor = 3, .pipeline = 1, .data = 1},
-                                         ParallelOptions{.tensor = 2, .pipeline = 2, .data = 1},
-                                         ParallelOptions{.tensor = 1, .pipeline = 4, .data = 2},
-                                         ParallelOptions{.tensor = 1, .pipeline = 3, .data = 1},
-                                         ParallelOptions{.tensor = 1, .pipeline = 1, .data = 4},
-                                         ParallelOptions{.tensor = 1, .pipeline = 1, .data = 1}),
+                         ::testing::Values(ParallelOptions{.tensor = 2, .pipeline = 2, .data = 2},
+                                           ParallelOptions{.tensor = 1, .pipeline = 2, .data = 3},
+                                           ParallelOptions{.tensor = 3, .pipeline = 1, .data = 1},
+                                           ParallelOptions{.tensor = 2, .pipeline = 2, .data = 1},
+                                           ParallelOptions{.tensor = 1, .pipeline = 4, .data = 2},
+                                           ParallelOptions{.tensor = 1, .pipeline = 3, .data = 1},
+                                           ParallelOptions{.tensor = 1, .pipeline = 1, .data = 4},
+                                           ParallelOptions{.tensor = 1, .pipeline = 1, .data = 1}),
                          [](const auto& info) {
                            return "tp" + std::to_string(info.param.tensor) + "dp" +
                                   std::to_string(info.param.data) + "pp" +

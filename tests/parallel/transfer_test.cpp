@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using Clock = std::chrono::steady_clock;
 
-class Transfer : public testing::TestWithParam<std::string> {
+class Transfer : public ::testing::TestWithParam<std::string> {
  protected:
   [[nodiscard]] static Group group(int size = 2, milliseconds timeout = kPatience) {
     for (const Backend& backend : all_backends()) {
@@ -325,7 +325,7 @@ TEST_P(Transfer, GroupsOfTwoOnly) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(Backends, Transfer, testing::ValuesIn(backend_names()),
+INSTANTIATE_TEST_SUITE_P(Backends, Transfer, ::testing::ValuesIn(backend_names()),
                          [](const auto& info) { return info.param; });
 
 }  // namespace
