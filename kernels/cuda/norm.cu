@@ -13,8 +13,11 @@ __global__ void __launch_bounds__(kThreads)
   if (row < rows.at.rows) norm_forward_body<T, kCentered>(rows, y, row, Warp{}, aligned);
 }
 
+// Blocks of a multiprocessor. With 1536 threads a multiprocessor (RTX cards) ptxas else aims at six
+// and spills.
+constexpr int kBranchNormBlocks = 5;
 template <class T, bool kCentered>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kBranchNormBlocks)
     branch_norm_kernel(BranchArgs branch, NormRows norm, void* y, bool aligned) {
   const std::int64_t row = warp_row();
   if (row < norm.at.rows) branch_norm_body<T, kCentered>(branch, norm, y, row, Warp{}, aligned);

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """What the kernels of transformer blocks need of a GPU, by ptxas and PTX: needs nvcc and no GPU.
 
-Usage: cuda_resources.py NVCC SOURCE_DIR ARCHITECTURES FLAG... Architectures are numbers with commas between, such as 80,90.
+Usage: cuda_resources.py NVCC SOURCE_DIR ARCHITECTURES FLAG... Architectures are numbers with commas between, such as 80,120.
 A kernel may not spill registers, use a stack or add by atomics, and reads and writes device memory 16 bytes at a time. Kernels with few warps
 issue several such loads before they compute with the first.
 """
@@ -64,9 +64,9 @@ def access_faults(ptx):
         for part, count in IN_FLIGHT.items():
             if part in called and "parts_kernelIf" not in called and loads_in_flight(kernel) < count:
                 yield f"{called}: {loads_in_flight(kernel)} loads in flight, not {count}"
-        # Cross entropy and attention read four numbers of fp32 and write them in 16 bits.
+        # Cross entropy and attention read four numbers of fp32 and write them in 16 bits, on sm_120 as one number of 64.
         quads = "entropy" in called or "score_" in called
-        store = r"\bst\.global\.v4\.([buf]32|[bu]16)\b" if quads else r"\bst\.global\.v4\.[buf]32\b"
+        store = r"\bst\.global\.(v4\.([buf]32|[bu]16)|u64)\b" if quads else r"\bst\.global\.v4\.[buf]32\b"
         if "parts_kernel" not in called and not re.search(store, kernel):
             yield f"{called}: no store of a whole pack"
 
