@@ -1,5 +1,5 @@
 // Stands for NVIDIA's driver library where the program only asks what GPUs there are: FAKE_GPUS of
-// them, of compute capability FAKE_CAPABILITY (times ten) and with FAKE_MULTIPROCESSORS.
+// them, of compute capability FAKE_CAPABILITY (times ten).
 #include <cstdlib>
 
 namespace {
@@ -25,9 +25,9 @@ int cuDeviceGet(int* device, int index) {
 }
 int cuDeviceGetAttribute(int* value, int attribute, int /*device*/) {
   // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT and ..._COMPUTE_CAPABILITY_MAJOR
-  constexpr int kMultiprocessors = 16, kMajor = 75;
+  constexpr int kMultiprocessors = 16, kMajor = 75, kOfAnH100 = 132;
   const int capability = number("FAKE_CAPABILITY", 90);
-  *value = attribute == kMultiprocessors ? number("FAKE_MULTIPROCESSORS", 132)
+  *value = attribute == kMultiprocessors ? kOfAnH100
            : attribute == kMajor         ? capability / 10
                                          : capability % 10;
   return 0;

@@ -1,7 +1,6 @@
 // The null driver: what the program and libtorch ask before they take the CUDA runtime.
 #include <cstddef>
 #include <cstdio>
-#include <map>
 
 #include "tests/gpu/null/memory.hpp"
 #include "tests/gpu/null/record.hpp"
@@ -21,13 +20,10 @@ int cuDeviceGet(int* device, int index) {
 int cuDeviceGetAttribute(int* value, int attribute, int) {
   // CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT and ..._COMPUTE_CAPABILITY_...
   constexpr int kMultiprocessors = 16, kMajor = 75, kMinor = 76;
-  const auto capability = static_cast<int>(null_gpu::setting("NULL_GPU_CAPABILITY", 90));
-  const std::map<int, int> values{
-      {kMultiprocessors, static_cast<int>(null_gpu::setting("NULL_GPU_MULTIPROCESSORS", 132))},
-      {kMajor, capability / 10},
-      {kMinor, capability % 10}};
-  const auto found = values.find(attribute);
-  *value = found == values.end() ? 0 : found->second;
+  *value = attribute == kMultiprocessors ? null_gpu::multiprocessors()
+           : attribute == kMajor         ? null_gpu::capability() / 10
+           : attribute == kMinor         ? null_gpu::capability() % 10
+                                         : 0;
   return 0;
 }
 int cuDeviceGetName(char* name, int length, int) {

@@ -190,4 +190,7 @@ int device_count() { return static_cast<int>(setting("NULL_GPU_COUNT", 1)); }
 
 int driver_version() { return static_cast<int>(setting("NULL_GPU_DRIVER", 13000)); }
 
+int capability() { return static_cast<int>(setting("NULL_GPU_CAPABILITY", 90)); }
+int multiprocessors() { return static_cast<int>(setting("NULL_GPU_MULTIPROCESSORS", 132)); }
+
 }  // namespace null_gpu

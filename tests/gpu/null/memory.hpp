@@ -38,5 +38,8 @@ std::size_t forget_pinned(const void* address);
 [[nodiscard]] int device_count();
 // Newest CUDA that the driver serves: NULL_GPU_DRIVER, 13000 for 13.0.
 [[nodiscard]] int driver_version();
+// Of a card: NULL_GPU_CAPABILITY, times ten, and NULL_GPU_MULTIPROCESSORS.
+[[nodiscard]] int capability();
+[[nodiscard]] int multiprocessors();
 
 }  // namespace null_gpu

@@ -24,8 +24,6 @@ constexpr int kSharedBytes = 49152, kReservedSharedBytes = 1024;
 constexpr int kL2Bytes = 52'428'800;
 constexpr int kLargest = 2147483647;
 
-int capability() { return static_cast<int>(setting("NULL_GPU_CAPABILITY", 90)); }  // times ten
-
 // Of a multiprocessor, by the table of compute capabilities in NVIDIA's CUDA C++ Programming Guide.
 struct ProcessorLimits {
   int shared_bytes, threads, blocks;
@@ -47,8 +45,6 @@ ProcessorLimits limits() {
   }
 }
 int most_shared_bytes() { return limits().shared_bytes - kReservedSharedBytes; }  // of a block
-
-int multiprocessors() { return static_cast<int>(setting("NULL_GPU_MULTIPROCESSORS", 132)); }
 
 // A driver serves its own major version of CUDA and older ones.
 bool driver_is_old() { return driver_version() / 1000 < kVersion / 1000; }
