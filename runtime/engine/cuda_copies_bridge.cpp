@@ -1,9 +1,9 @@
-// Copies between a GPU and the host, in the CUDA module. Compiled; not yet run on a GPU.
+// Copies between a GPU and the host, in the CUDA module.
 //
-// Each thread has a current stream from libtorch's pool, so a wait for NCCL (Ticket::wait) delays
-// only that stream. Two threads, hence two streams, copy to the host and to the device at the same
-// time. The executing thread's stream computes. Pool streams wait for no other stream: marks are
-// events on the stream that computes, and copies wait for marks.
+// Each thread has a current stream of its own from libtorch's pool, so a wait for NCCL
+// (Ticket::wait) delays only that stream. Two threads, hence two streams, copy to the host and to
+// the device at the same time. The executing thread's stream computes. Pool streams wait for no
+// other stream: marks are events on the stream that computes, and copies wait for marks.
 #include <ATen/Context.h>
 #include <ATen/cuda/CUDAEvent.h>
 #include <c10/core/AllocatorConfig.h>
@@ -13,10 +13,14 @@
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
 #include <atomic>
 #include <limits>
 #include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "base/error.hpp"
 #include "kernels/cuda/check_cuda.hpp"
@@ -27,11 +31,53 @@
 namespace sluice {
 namespace {
 
+// A stream that no other thread of Sluice has. libtorch's pool gives its 32 streams in turn, so the
+// thread of a later engine could get the stream of the executing thread. A query of that stream
+// ends the recording of a graph. Threads that end therefore leave their streams to later threads.
 // The priority is the pool's lower one. NCCL's streams have the higher one, so that its kernels
 // start between those of the model.
+class OwnStream {
+ public:
+  explicit OwnStream(c10::DeviceIndex device) : stream_(take(device)) {}
+  ~OwnStream() {
+    const std::lock_guard lock(mutex());
+    left().push_back(stream_);
+  }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
+  [[nodiscard]] c10::cuda::CUDAStream get() const { return stream_; }
+
+ private:
+  static std::mutex& mutex() {
+    static auto* const mutex = new std::mutex;  // also for threads that end with the process
+    return *mutex;
+  }
+  static std::vector<c10::cuda::CUDAStream>& left() {
+    static auto* const streams = new std::vector<c10::cuda::CUDAStream>;
+    return *streams;
+  }
+  static c10::cuda::CUDAStream take(c10::DeviceIndex device) {
+    const std::lock_guard lock(mutex());
+    const auto found = std::find_if(left().begin(), left().end(), [device](const auto& stream) {
+      return stream.device_index() == device;
+    });
+    if (found == left().end()) {
+      return c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device);
+    }
+    const c10::cuda::CUDAStream stream = *found;
+    left().erase(found);
+    return stream;
+  }
+
+  const c10::cuda::CUDAStream stream_;
+};
+
 void use_own_stream(c10::DeviceIndex device) {
+  thread_local std::optional<OwnStream> own;
   c10::cuda::set_device(device);
-  c10::cuda::setCurrentCUDAStream(c10::cuda::getStreamFromPool(/*isHighPriority=*/false, device));
+  own.emplace(device);
+  c10::cuda::setCurrentCUDAStream(own->get());
 }
 
 // Settings of libtorch's allocator under which a run takes other memory than its plan. The memory

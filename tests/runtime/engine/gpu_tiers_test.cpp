@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "base/error.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/device_access.hpp"
 #include "runtime/run/planned_engine.hpp"
@@ -45,10 +46,15 @@ class GpuTiers : public ::testing::TestWithParam<DType> {
 
   [[nodiscard]] WorldResult train(const EngineOptions& options, const RowSource& given = {}) {
     const RowSource rows = given ? given : formula_rows(options.model.seq, options.model.vocab);
-    Engine engine = planned_engine(options, make_model(options.model), *comm_,
-                                   at::Device(c10::DeviceType::CUDA, 0), rows, rows);
     WorldResult result;
-    train_steps(engine, options, kTierSteps, result);
+    try {
+      Engine engine = planned_engine(options, make_model(options.model), *comm_,
+                                     at::Device(c10::DeviceType::CUDA, 0), rows, rows);
+      train_steps(engine, options, kTierSteps, result);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error_chain(error);  // gtest prints the outermost alone
+      throw;
+    }
     return result;
   }
 
