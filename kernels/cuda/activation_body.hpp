@@ -24,7 +24,22 @@ SLUICE_BODY float exp32(float x) {
   return x < -87.0F ? 0.0F : p * from_bits((bits_of(t) + 127U) << 23);
 }
 
-SLUICE_BODY float sigmoid(float x) { return quotient(1.0F, 1.0F + exp32(0.0F - x)); }
+// The elements of a pack are computed side by side: a division has a branch of its own for sums
+// whose reciprocal is subnormal, so the pack has one branch for all its elements.
+template <class T>
+SLUICE_BODY Pack<T> sigmoid(Pack<T> x) {
+  bool in_range = true;
+  for (float& v : x.v) {
+    v = 1.0F + exp32(0.0F - v);
+    in_range = in_range && v < 0x1p126F;
+  }
+  if (in_range) {
+    for (float& v : x.v) v = reciprocal_in_range(v);
+  } else {
+    for (float& v : x.v) v = quotient(1.0F, v);
+  }
+  return x;
+}
 
 SLUICE_BODY float gelu_bounded(float x) {
   const float below = 30.0F < x ? 30.0F : x;
@@ -34,18 +49,21 @@ SLUICE_BODY float gelu_bounded(float x) {
 constexpr float kGeluScale = 1.5957691216F;  // 2 sqrt(2/pi)
 constexpr float kCubic = 0.044715F;
 
-SLUICE_BODY float gelu_gate(float x) {
-  const float cubic = fma32(kCubic * x, x, 1.0F);
-  return sigmoid(kGeluScale * x * cubic);
+// The sigmoid that GELU multiplies with.
+template <class T>
+SLUICE_BODY Pack<T> gelu_gate(const Pack<T>& x) {
+  Pack<T> twice_u;
+  for (int j = 0; j < Pack<T>::kSize; ++j) {
+    const float b = gelu_bounded(x.v[j]);
+    twice_u.v[j] = kGeluScale * b * fma32(kCubic * b, b, 1.0F);
+  }
+  return sigmoid(twice_u);
 }
 
-SLUICE_BODY float gelu_value(float x) { return x * gelu_gate(gelu_bounded(x)); }
-
-SLUICE_BODY float gelu_slope(float x) {
+SLUICE_BODY float gelu_slope(float x, float gate) {
   const float b = gelu_bounded(x);
-  const float s = gelu_gate(b);
   const float square = fma32(3 * kCubic * b, b, 1.0F);
-  return fma32(kGeluScale * b * square, s * (1.0F - s), s);
+  return fma32(kGeluScale * b * square, gate * (1.0F - gate), gate);
 }
 
 // Does nothing with a pack that a body has stored.
@@ -65,10 +83,12 @@ SLUICE_BODY void gelu_body(const GeluArgs& a, std::int64_t row, const Worker& wo
   for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
     Pack<T> at = load_pack(x + i, n, aligned);
     if (a.dy == nullptr) {
-      for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = gelu_value(at.v[j]);
+      const Pack<T> gate = gelu_gate(at);
+      for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] *= gate.v[j];
     } else {
       const Pack<T> g = load_pack(dy + i, n, aligned);
-      for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = g.v[j] * gelu_slope(at.v[j]);
+      const Pack<T> gate = gelu_gate(at);
+      for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = g.v[j] * gelu_slope(at.v[j], gate.v[j]);
     }
     store_pack(y + i, at, n, aligned);
     stored(at);
@@ -87,13 +107,15 @@ SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker
     Pack<T> g = load_pack(gate + i, n, aligned);
     Pack<T> u = load_pack(up + i, n, aligned);
     if (a.dy == nullptr) {
-      for (int j = 0; j < Pack<T>::kSize; ++j) g.v[j] = g.v[j] * sigmoid(g.v[j]) * u.v[j];
+      const Pack<T> s = sigmoid(g);
+      for (int j = 0; j < Pack<T>::kSize; ++j) g.v[j] = g.v[j] * s.v[j] * u.v[j];
       store_pack(y + i, g, n, aligned);
       return stored(g);
     }
     const Pack<T> d = load_pack(dy + i, n, aligned);
+    const Pack<T> gate_sigmoid = sigmoid(g);
     for (int j = 0; j < Pack<T>::kSize; ++j) {
-      const float s = sigmoid(g.v[j]);
+      const float s = gate_sigmoid.v[j];
       const float slope = fma32(g.v[j], 1.0F - s, 1.0F);
       const float of_up = d.v[j] * (g.v[j] * s);
       g.v[j] = d.v[j] * u.v[j] * (s * slope);

@@ -36,6 +36,16 @@ SLUICE_BODY void narrow(float x, Half* to) { *to = __float2half_rn(x); }
 SLUICE_BODY float fma32(float a, float b, float c) { return __fmaf_rn(a, b, c); }
 SLUICE_BODY float root(float x) { return __fsqrt_rn(x); }
 SLUICE_BODY float quotient(float a, float b) { return __fdiv_rn(a, b); }
+// 1 / x for 1 <= x < 2^126: what __frcp_rn does there, without its branch for other numbers.
+SLUICE_BODY float reciprocal_in_range(float x) {
+#ifdef __CUDA_ARCH__
+  float guess;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(guess) : "f"(x));
+  return __fmaf_rn(guess, __fmaf_rn(-x, guess, 1.0F), guess);
+#else
+  return __fdiv_rn(1.0F, x);
+#endif
+}
 SLUICE_BODY float logarithm(float x) { return logf(x); }
 SLUICE_BODY std::uint32_t bits_of(float x) { return __float_as_uint(x); }
 SLUICE_BODY float from_bits(std::uint32_t bits) { return __uint_as_float(bits); }
@@ -50,6 +60,7 @@ SLUICE_BODY void narrow(float x, float* to) { *to = x; }
 SLUICE_BODY float fma32(float a, float b, float c) { return std::fma(a, b, c); }
 SLUICE_BODY float root(float x) { return std::sqrt(x); }
 SLUICE_BODY float quotient(float a, float b) { return a / b; }
+SLUICE_BODY float reciprocal_in_range(float x) { return 1.0F / x; }
 SLUICE_BODY float logarithm(float x) { return std::log(x); }
 SLUICE_BODY std::uint32_t bits_of(float x) { return std::bit_cast<std::uint32_t>(x); }
 SLUICE_BODY float from_bits(std::uint32_t bits) { return std::bit_cast<float>(bits); }
