@@ -6,14 +6,16 @@
 #pragma once
 
 #include <cstring>
+#include <type_traits>
 
 #include "kernels/cuda/device_types.cuh"
 #include "kernels/cuda/step_clip.hpp"
 
 namespace sluice::cuda {
 
-inline constexpr int kUpdatesOfLaunch = 64;        // 3.5 KiB of the 4 KiB that arguments may take
-inline constexpr int kUpdateChunk = 4 * kThreads;  // elements that a thread block takes at a time
+inline constexpr int kUpdatesOfLaunch = 64;  // 3.5 KiB of the 4 KiB that arguments may take
+// Elements that a thread block takes at a time, four a thread.
+inline constexpr int kUpdateChunk = 4 * kThreads;
 
 template <class Rule>
 struct UpdatePart {
@@ -36,6 +38,74 @@ struct UpdateParts {
   int chunks;
 };
 
+// Four neighbours, on a multiple of their size.
+template <class T>
+using FourWords = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
+inline constexpr int kFour = 4;
+
+template <class T>
+__device__ __forceinline__ void load_four(const T* from, float (&to)[kFour]) {
+  const FourWords<T> words = *reinterpret_cast<const FourWords<T>*>(from);
+  T raw[kFour];
+  memcpy(raw, &words, sizeof raw);
+  for (int j = 0; j < kFour; ++j) to[j] = widen(raw[j]);
+}
+
+template <class T>
+__device__ __forceinline__ void store_four(const float (&from)[kFour], T* to) {
+  T raw[kFour];
+  for (int j = 0; j < kFour; ++j) narrow(from[j], raw + j);
+  FourWords<T> words;
+  memcpy(&words, raw, sizeof raw);
+  *reinterpret_cast<FourWords<T>*>(to) = words;
+}
+
+template <class T>
+__device__ __forceinline__ bool takes_four(const T* at) {
+  return reinterpret_cast<std::uintptr_t>(at) % sizeof(FourWords<T>) == 0;
+}
+
+// A part's buffers in their types.
+template <class Rule, class G, class W>
+struct TypedPart {
+  float* master;
+  float* const (&moments)[Rule::kMoments];
+  const G* grad;
+  W* out;  // or null
+
+  __device__ bool takes_four() const {
+    bool all = cuda::takes_four(master) && cuda::takes_four(grad) && cuda::takes_four(out);
+    for (const float* moment : moments) all = all && cuda::takes_four(moment);
+    return all;
+  }
+
+  __device__ void update(std::int64_t i, const typename Rule::Constants& c) const {
+    float of[Rule::kMoments];
+    for (int k = 0; k < Rule::kMoments; ++k) of[k] = moments[k][i];
+    const float p = Rule::update(master[i], of, widen(grad[i]), c);
+    for (int k = 0; k < Rule::kMoments; ++k) moments[k][i] = of[k];
+    master[i] = p;
+    if (out != nullptr) narrow(p, out + i);
+  }
+
+  // Elements [i, i + 4), all loads before the arithmetic.
+  __device__ void update_four(std::int64_t i, const typename Rule::Constants& c) const {
+    float p[kFour], g[kFour], of[Rule::kMoments][kFour];
+    load_four(master + i, p);
+    load_four(grad + i, g);
+    for (int k = 0; k < Rule::kMoments; ++k) load_four(moments[k] + i, of[k]);
+    for (int j = 0; j < kFour; ++j) {
+      float one[Rule::kMoments];
+      for (int k = 0; k < Rule::kMoments; ++k) one[k] = of[k][j];
+      p[j] = Rule::update(p[j], one, g[j], c);
+      for (int k = 0; k < Rule::kMoments; ++k) of[k][j] = one[k];
+    }
+    for (int k = 0; k < Rule::kMoments; ++k) store_four(of[k], moments[k] + i);
+    store_four(p, master + i);
+    if (out != nullptr) store_four(p, out + i);
+  }
+};
+
 template <class Rule, class G, class W>
 __global__ void __launch_bounds__(kThreads)
     update_kernel(const __grid_constant__ UpdateParts<Rule> parts) {
@@ -45,17 +115,16 @@ __global__ void __launch_bounds__(kThreads)
     const UpdatePart<Rule>& a = parts.at[row_of(parts.at, parts.count, chunk)];
     typename Rule::Constants c = parts.constants[a.constants];
     if (parts.clip != nullptr) c.grad_scale = parts.clip->grad_scale;
-    const G* grad = static_cast<const G*>(a.grad);
-    W* out = static_cast<W*>(a.weights_out);
+    const TypedPart<Rule, G, W> typed{a.master, a.moments, static_cast<const G*>(a.grad),
+                                      static_cast<W*>(a.weights_out)};
     const std::int64_t begin = static_cast<std::int64_t>(chunk - a.first) * kUpdateChunk;
     const std::int64_t end = begin + kUpdateChunk < a.n ? begin + kUpdateChunk : a.n;
-    for (std::int64_t i = begin + threadIdx.x; i < end; i += kThreads) {
-      float moments[Rule::kMoments];
-      for (int k = 0; k < Rule::kMoments; ++k) moments[k] = a.moments[k][i];
-      const float p = Rule::update(a.master[i], moments, widen(grad[i]), c);
-      for (int k = 0; k < Rule::kMoments; ++k) a.moments[k][i] = moments[k];
-      a.master[i] = p;
-      if (out != nullptr) narrow(p, out + i);
+    const std::int64_t own = begin + kFour * static_cast<std::int64_t>(threadIdx.x);
+    if (own + kFour <= end && typed.takes_four()) {
+      typed.update_four(own, c);
+    } else {
+      const std::int64_t last = own + kFour < end ? own + kFour : end;
+      for (std::int64_t i = own; i < last; ++i) typed.update(i, c);
     }
   }
 }
