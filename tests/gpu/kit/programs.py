@@ -43,8 +43,9 @@ class Kit:
 
     def __init__(self, args):
         self.work = args.out / "work"
-        self.backend = args.backend
+        self.backend, self.jobs = args.backend, args.jobs
         self.work.mkdir(parents=True, exist_ok=True)
+        self.write_text()
         self.env = dict(os.environ)
         self.tests, self.sluice = {}, None
         if args.build:
@@ -77,35 +78,38 @@ class Kit:
         self.sluice = folder / "bin/sluice"
         self.tests = {path.name.removeprefix("sluice_test_"): path for path in (folder / "bin").glob("sluice_test_*")}
 
-    def call(self, command, seconds=240, env=None, codes=(0,)):
+    def call(self, command, seconds=120, env=None, codes=(0,)):
         """A command's output; it goes to the step's log too."""
         command, seconds = [str(part) for part in command], seconds * PATIENCE
-        print("$", *command)
+        shown = f"$ {' '.join(command)}\n"
         try:
             done = subprocess.run(command, env=self.env | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   check=False, timeout=seconds, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired as expired:
+            print(shown + (expired.stdout or b"").decode(errors="replace"))
             raise Failed(f"{command[0]} did not end within {seconds} s") from expired
         except OSError as error:
             raise Failed(f"{command[0]} cannot be started: {error.strerror}; install it") from error
-        print(done.stdout)
+        print(shown + done.stdout)
         if done.returncode not in codes:
             if done.returncode == DOES_NOT_FIT and CARD_IS_SMALL in done.stdout:
                 raise TooLarge(f"{pathlib.Path(command[-1]).stem} does not fit this card, and was not run")
             raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {last_line(done.stdout)}")
         return done.stdout
 
-    def test(self, name, *arguments, seconds=240):
+    def test(self, name, *arguments, seconds=120):
         if name not in self.tests:
             raise Failed(f"there is no sluice_test_{name}; build it")
         self.call([self.tests[name], *arguments], seconds)
 
+    def write_text(self):
+        """What the runs learn: Python's own library, which every machine has."""
+        sources = sorted(pathlib.Path(os.__file__).parent.glob("*.py"))
+        text = "".join(path.read_text(encoding="utf-8", errors="ignore") for path in sources)
+        (self.work / "text.txt").write_text(text, encoding="utf-8")
+
     def config(self, run, model, settings):
-        text = self.work / "text.txt"
-        if not text.exists():
-            sources = sorted(pathlib.Path(os.__file__).parent.glob("*.py"))  # Python's own library: a text that every machine has
-            text.write_text("".join(path.read_text(encoding="utf-8", errors="ignore") for path in sources), encoding="utf-8")
-        keys = {"data.text": [str(text)], "data.split": [1, 0], "data.cache_dir": str(self.work / "tokens"), "optimizer.lr": 3e-4,
+        keys = {"data.text": [str(self.work / "text.txt")], "data.split": [1, 0], "data.cache_dir": str(self.work / "tokens"), "optimizer.lr": 3e-4,
                 "schedule.type": "constant", "launch.nproc": 1, "launch.backend": self.backend, "train.seed": 7,
                 "train.eval_steps": 0, "train.log_every": 1, "checkpoint.at_end": False, "output.dir": str(self.work / run)}
         sections = {"model": MODELS[model]}
@@ -117,7 +121,7 @@ class Kit:
         shutil.rmtree(self.work / run, ignore_errors=True)
         return path
 
-    def train(self, run, model, settings, seconds=240):
+    def train(self, run, model, settings, seconds=120):
         self.call([self.sluice, "train", self.config(run, model, settings)], seconds)
 
     def steps(self, run):

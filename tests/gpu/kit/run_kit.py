@@ -1,14 +1,16 @@
 #!/usr/bin/env python3
 """Runs Sluice on a machine with a GPU: correctness first, then memory, tiers, speed.
 
-Usage: run_kit.py [--build FOLDER] [--backend auto|nccl|gloo] [--out FOLDER] [STEP ... | all]
+Usage: run_kit.py [--build FOLDER] [--backend auto|nccl|gloo] [--out FOLDER] [--jobs N] [STEP ... | all]
 
 Beside a kit.tar.xz (make_kit.py) the kit runs, with the libtorch of this Python's torch; with --build a build folder of a
 checkout runs.  docs/gpu.md names the steps; without names the first seven run.  Each step has a log in OUT (./gpu-out); the
-exit code is the number of steps that failed.
+exit code is the number of steps that failed.  --jobs trains N runs of parity, stages, nccl and mesh side by side.
 """
 import argparse
+import concurrent.futures
 import contextlib
+import functools
 import importlib.util
 import io
 import json
@@ -30,7 +32,7 @@ LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
 SPEED = {  # run: model, settings
     "speed-124m": ("124m", {"train.micro_batch": 16}), "speed-345m": ("345m", {}),
     "speed-1558m-4": ("1558m", {"train.micro_batch": 4}), "speed-1558m-8": ("1558m", {}),
-    "speed-1b": ("1b", {}), "speed-3b": ("3b", {"train.micro_batch": 4, "recompute.mode": "full"}),
+    "speed-1558m-32k": ("1558m", {"train.global_batch": 32}), "speed-1b": ("1b", {}), "speed-1b-32k": ("1b", {"train.global_batch": 32}), "speed-3b": ("3b", {"train.micro_batch": 4, "recompute.mode": "full"}),
 }
 # Settings that a card has to price, and the runs that have them beside the plain one.
 PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"}}
@@ -65,11 +67,37 @@ def same(kit, run, oracle, tolerance):
         raise Failed(f"{run} and {oracle} differ")
 
 
+def trained_and_same(kit, runs, comparisons):
+    """Trains `runs` (name: function), --jobs at a time, and then compares (run, oracle, tolerance). One failure does not stop the others."""
+    with concurrent.futures.ThreadPoolExecutor(kit.jobs) as pool:
+        ends = {name: pool.submit(train) for name, train in runs.items()}
+    failures = {name: end.exception() for name, end in ends.items() if end.exception()}
+    for run, oracle, tolerance in comparisons:
+        if run not in failures and oracle not in failures:
+            try:
+                same(kit, run, oracle, tolerance)
+            except Failed as failed:
+                failures[f"{run} against {oracle}"] = failed
+    for name, failure in failures.items():
+        if not isinstance(failure, Failed):
+            raise failure
+        note(f"{name} FAILED: {failure}")
+    if failures:
+        raise Failed(f"{', '.join(failures)}")
+
+
+def reserved_and_planned(kit, run):
+    """Bytes of device memory at the peak of the run, and of its plan."""
+    reserved, planned = max(s["memory"]["device_peak"] for s in kit.steps(run)), kit.planned(run)
+    return reserved, planned, f"planned {planned / 2**30:.2f} GiB, reserved {reserved / 2**30:.2f}, {100 * (reserved / planned - 1):+.1f} %"
+
+
 def speed_of(kit, run):
-    """Tokens a second: the median of the steps after the second."""
-    steps = kit.steps(run)[2:]
+    """Tokens a second: the median of the steps after the third (eager, recorded, first launch)."""
+    steps = kit.steps(run)[3:]
     ms, tokens, tflops = (statistics.median(s[key] for s in steps) for key in ("step_ms", "tokens_per_s", "tflops"))
-    note(f"{run}: {ms:.1f} ms, {tokens:.0f} tokens/s, {tflops:.1f} TFLOP/s, {100 * tflops / CARD_TFLOPS:.1f} % of an H100's {CARD_TFLOPS}")
+    memory = reserved_and_planned(kit, run)[2] if kit.backend != "gloo" else ""
+    note(f"{run}: {ms:.1f} ms, {tokens:.0f} tokens/s, {tflops:.1f} TFLOP/s, {100 * tflops / CARD_TFLOPS:.1f} % of an H100's {CARD_TFLOPS}; {memory}")
     return tokens
 
 
@@ -112,30 +140,35 @@ def step_module(kit):
 
 
 def step_parity(kit):
+    runs, comparisons = {}, []
+
+    def add(run, model, settings, oracle=None, tolerance=0.0):
+        runs[run] = functools.partial(kit.train, run, model, TINY | settings)
+        if oracle:
+            comparisons.append((run, oracle, tolerance))
+
+    on_cpu = {"launch.backend": "gloo"}
     for model in ("gpt2", "llama", "dropout"):
-        kit.train(f"cpu-{model}", model, TINY | {"launch.backend": "gloo"})
+        add(f"cpu-{model}", model, on_cpu)
         for dtype in ("fp32", "bf16", "fp16"):
-            kit.train(f"gpu-{model}-{dtype}", model, TINY | {"train.dtype": dtype})
-            same(kit, f"gpu-{model}-{dtype}", f"cpu-{model}", PARITY[dtype])
+            add(f"gpu-{model}-{dtype}", model, {"train.dtype": dtype}, f"cpu-{model}", PARITY[dtype])
     for model in ("gpt2", "llama"):
         for name, settings in priced(kit).items():
-            kit.train(f"gpu-{model}-{name}", model, TINY | {"train.dtype": "bf16"} | settings)
-            oracle = f"cpu-{model}"
+            settings, oracle = {"train.dtype": "bf16"} | settings, f"cpu-{model}"
             if name == "fp8":  # a CPU multiplies the values of the same 8-bit operands
                 oracle += "-fp8"
-                kit.train(oracle, model, TINY | {"train.dtype": "bf16", "launch.backend": "gloo"} | settings)
-            same(kit, f"gpu-{model}-{name}", oracle, PARITY["bf16"])
+                add(oracle, model, settings | on_cpu)
+            add(f"gpu-{model}-{name}", model, settings, oracle, PARITY["bf16"])
+    trained_and_same(kit, runs, comparisons)
 
 
 def step_stages(kit):
-    kit.train("stage0", "gpt2", TINY | {"zero.stage": 0})
-    others = {f"stage{stage}": {"zero.stage": stage} for stage in (1, 2, 3)}
-    others |= {"layers": {"zero.stage": 3, "train.accumulation_order": "layer"},
-               "recomputed": {"zero.stage": 3, "recompute.mode": "full"},
-               "no-graphs": {"train.cuda_graphs": "never"}}
-    for run, settings in others.items():
-        kit.train(run, "gpt2", TINY | settings)
-        same(kit, run, "stage0", 1e-5)
+    settings = {"stage0": {"zero.stage": 0}} | {f"stage{stage}": {"zero.stage": stage} for stage in (1, 2, 3)}
+    settings |= {"layers": {"zero.stage": 3, "train.accumulation_order": "layer"},
+                 "recomputed": {"zero.stage": 3, "recompute.mode": "full"},
+                 "no-graphs": {"train.cuda_graphs": "never"}}
+    runs = {run: functools.partial(kit.train, run, "gpt2", TINY | more) for run, more in settings.items()}
+    trained_and_same(kit, runs, [(run, "stage0", 1e-5) for run in runs if run != "stage0"])
 
 
 def free_port():
@@ -171,27 +204,30 @@ def ranks_on_one_card(kit, run, model, settings, count=2):
 
 
 def step_nccl(kit):
-    kit.train("cpu-two", "gpt2", TINY | {"launch.backend": "gloo", "launch.nproc": 2})
+    runs = {"cpu-two": functools.partial(kit.train, "cpu-two", "gpt2", TINY | {"launch.backend": "gloo", "launch.nproc": 2})}
     for stage in (0, 1, 2, 3):
-        ranks_on_one_card(kit, f"nccl{stage}", "gpt2", {"zero.stage": stage})
-        same(kit, f"nccl{stage}", "cpu-two", PARITY["fp32"])
+        runs[f"nccl{stage}"] = functools.partial(ranks_on_one_card, kit, f"nccl{stage}", "gpt2", {"zero.stage": stage})
+    trained_and_same(kit, runs, [(run, "cpu-two", PARITY["fp32"]) for run in runs if run != "cpu-two"])
 
 
 def step_mesh(kit):
     tensor = {"parallel.tensor": 2}
     sequence = tensor | {"parallel.sequence": True}
     stages = {"parallel.pipeline": 2, "train.micro_batch": 2}
+    runs, comparisons = {}, []
     for name, model, settings, count in (
             ("tensor-gpt2", "gpt2", tensor, 2), ("sequence-gpt2", "gpt2", sequence | {"zero.stage": 3}, 2),
             ("sequence-llama", "llama", sequence, 2), ("tensor-data", "llama", sequence | {"zero.stage": 2}, 4),
             ("pipeline", "gpt2", stages, 2), ("pipeline-data", "llama", stages | {"zero.stage": 3}, 4),
             ("pipeline-pieces", "llama", stages | {"parallel.schedule": "interleaved", "parallel.virtual_stages": 2}, 2),
             ("pipeline-full", "gpt2", stages | {"parallel.schedule": "zero_bubble"}, 2)):
-        kit.train(f"cpu-{name}", model, TINY | settings | {"launch.backend": "gloo", "launch.nproc": count})
-        ranks_on_one_card(kit, f"nccl-{name}", model, settings, count)
-        same(kit, f"nccl-{name}", f"cpu-{name}", PARITY["fp32"])
-    ranks_on_one_card(kit, "nccl-pipeline-no-graphs", "gpt2", stages | {"train.cuda_graphs": "never"})
-    same(kit, "nccl-pipeline-no-graphs", "nccl-pipeline", 1e-5)
+        on_cpus = TINY | settings | {"launch.backend": "gloo", "launch.nproc": count}
+        runs[f"cpu-{name}"] = functools.partial(kit.train, f"cpu-{name}", model, on_cpus)
+        runs[f"nccl-{name}"] = functools.partial(ranks_on_one_card, kit, f"nccl-{name}", model, settings, count)
+        comparisons.append((f"nccl-{name}", f"cpu-{name}", PARITY["fp32"]))
+    never = "nccl-pipeline-no-graphs"
+    runs[never] = functools.partial(ranks_on_one_card, kit, never, "gpt2", stages | {"train.cuda_graphs": "never"})
+    trained_and_same(kit, runs, [*comparisons, (never, "nccl-pipeline", 1e-5)])
 
 
 def step_memory(kit):
@@ -202,8 +238,8 @@ def step_memory(kit):
                                  *((f"memory-345m-{name}", "345m", more) for name, more in priced(kit).items())):
         with if_it_fits():
             kit.train(run, model, LARGE | {"train.steps": 3} | settings)
-            planned, reserved = kit.planned(run), max(s["memory"]["device_peak"] for s in kit.steps(run))
-            note(f"{run}: planned {planned / 2**30:.2f} GiB, reserved {reserved / 2**30:.2f}, {100 * (reserved / planned - 1):+.1f} %")
+            reserved, planned, text = reserved_and_planned(kit, run)
+            note(f"{run}: {text}")
             if abs(reserved / planned - 1) > 0.03:
                 wrong.append(run)
     if wrong:
@@ -273,8 +309,8 @@ def step_peers(kit):
 
 def step_big(kit):
     with if_it_fits():
-        kit.train("8b", "8b", {"train.steps": 4, "train.micro_batch": 2, "train.global_batch": 8, "train.dtype": "bf16",
-                               "recompute.mode": "full", "zero.stage": 2, "offload.optimizer": "host"}, 500)
+        kit.train("8b", "8b", {"train.steps": 6, "train.micro_batch": 1, "train.global_batch": 8, "train.dtype": "bf16",
+                               "zero.stage": 2, "offload.optimizer": "host"}, 500)
         speed_of(kit, "8b")
 
 
@@ -302,6 +338,7 @@ def main():
     parser.add_argument("--build", type=pathlib.Path, help="a build folder in place of a kit")
     parser.add_argument("--backend", default="auto", choices=("auto", "nccl", "gloo"), help="of the runs; gloo: a rehearsal on the CPU")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-out"), help="logs and runs")
+    parser.add_argument("--jobs", type=int, default=1, help="runs side by side in parity, stages, nccl and mesh")
     parser.add_argument("steps", nargs="*", help=f"of {', '.join(STEPS)}; all: every one")
     args = parser.parse_args()
     args.out = args.out.resolve()
