@@ -29,12 +29,13 @@ Section train_section() {
            "Seed of initial weights, dropout and the order of samples.")
       .key("clip", &O::clip, number(kAtLeastZero), "Largest global gradient norm; 0: no clipping.")
       .example("0.5")
-      .key(
-          "attention", &O::attention, one_of({"flash", "cudnn"}),
-          "Operator of 16-bit attention on a GPU: flash attention, or cuDNN's. cuDNN's is made for "
-          "compute capability 9.0 and higher; no card has timed either here. It takes head_dims "
-          "that are multiples of 8 up to 128, no sliding_window, no rows of several documents, and "
-          "is not deterministic.")
+      .key("attention", &O::attention, one_of({"auto", "flash", "cudnn"}),
+           "Operator of 16-bit attention on a GPU: flash attention, or cuDNN's; auto: cuDNN's on a "
+           "Hopper GPU, where it is faster, if it takes the model's attention, else flash "
+           "attention. "
+           "cuDNN's takes head_dims that are multiples of 8 up to 128, no sliding_window, no rows "
+           "of "
+           "several documents, and is not deterministic.")
       .when("train.dtype is bf16 or fp16 and ranks run on GPUs")
       .key("deterministic", &O::deterministic, boolean(),
            "Whether the backward of attention on a GPU gives the same bits from run to run. In 16 "

@@ -21,7 +21,7 @@ struct AttentionCall {
 };
 
 // cuDNN takes no sample of one token; the rest of what it does not take is refused before a run
-// (why_no_cudnn). No card's compute capability is asked for: both 16-bit operators need 8.0.
+// (why_no_cudnn). Both 16-bit operators need compute capability 8.0.
 [[nodiscard]] inline AttentionOperator attention_operator(const AttentionCall& call) {
   if (call.packed) return AttentionOperator::kVarlen;
   if (call.fp32) return AttentionOperator::kEfficient;
@@ -65,6 +65,18 @@ struct AttentionCall {
     return "adds in any order, and train.deterministic is true";
   }
   return "";
+}
+
+// The operator that train.attention means. auto takes cuDNN's where it is known to be faster: on
+// Hopper (docs/benchmarks.md).
+[[nodiscard]] inline AttentionBackend settled_attention(AttentionChoice choice,
+                                                        const ModelOptions& options, DType dtype) {
+  constexpr int kHopper = 90;
+  const bool hopper = options.on_gpu && options.gpu.compute_capability == kHopper;
+  const bool cudnn =
+      choice == AttentionChoice::kCudnn ||
+      (choice == AttentionChoice::kAuto && hopper && why_no_cudnn(options, dtype).empty());
+  return cudnn ? AttentionBackend::kCudnn : AttentionBackend::kFlash;
 }
 
 }  // namespace sluice

@@ -14,8 +14,9 @@ enum class AttentionBias { kAuto, kNone, kQkv, kQkvo };
 // Type in which 16-bit matrices are multiplied: their own dtype with fp32 sums; fp32, on CPUs; or
 // 8 bits, in the linear layers of blocks (math/explicit_linear.hpp).
 enum class MatmulType { kNative, kFp32, kFp8 };
-// The operator of 16-bit attention on a GPU (attention_choice.hpp).
+// The operator of 16-bit attention on a GPU (attention_choice.hpp), and train.attention.
 enum class AttentionBackend { kFlash, kCudnn };
+enum class AttentionChoice { kAuto, kFlash, kCudnn };
 
 // Figures of a GPU by which libtorch sizes its scratch; of an H100 where the GPU is not known.
 struct GpuFigures {
@@ -59,7 +60,7 @@ struct ModelOptions {
   // (DataOptions::packs_rows). Units then take the code of documents for every row, so that a dry
   // run, whose rows are one document, counts the most that a row can need.
   bool packed_rows = false;
-  // Not keys: train.attention and train.deterministic.
+  // Not keys: what train.attention means for the model (settled_attention), train.deterministic.
   AttentionBackend attention = AttentionBackend::kFlash;
   bool deterministic = false;
   // Not a key: train.freeze, the patterns of parameters that are not trained (frozen_groups.hpp).

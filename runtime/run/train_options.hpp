@@ -26,7 +26,7 @@ struct TrainOptions {
   AccumulationOrder accumulation_order = AccumulationOrder::kMicro;
   DType dtype = DType::kFloat32;
   MatmulChoice matmul = MatmulChoice::kAuto;
-  AttentionBackend attention = AttentionBackend::kFlash;
+  AttentionChoice attention = AttentionChoice::kAuto;
   bool deterministic = false;  // a GPU's attention gives the same bits from run to run
   GraphChoice cuda_graphs = GraphChoice::kAuto;
   std::uint64_t seed = 1234;

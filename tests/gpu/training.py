@@ -142,6 +142,7 @@ class Place:
 
 DEFAULTS = {
     "train.steps": 2, "train.micro_batch": 2, "train.eval_steps": 0, "train.sample_tokens": 0, "train.seed": 7, "checkpoint.at_end": False,
+    "train.attention": "flash",  # the emulated GPU does not compute cuDNN's
     "optimizer.lr": 1e-4, "schedule.type": "constant", "launch.nproc": 1, "launch.threads": 1, "launch.backend": "nccl",
     "launch.timeout": 120,
 }

@@ -100,7 +100,7 @@ void check_gpu_documents(const LoadedConfig& config) {
 
 void check_gpu_attention(const LoadedConfig& config) {
   const RunConfig& run = config.run;
-  if (run.train.attention != AttentionBackend::kCudnn) return;
+  if (run.train.attention != AttentionChoice::kCudnn) return;
   ModelOptions model = run.model;
   model.packed_rows = run.data.packs_rows();
   model.deterministic = run.train.deterministic;
@@ -108,7 +108,7 @@ void check_gpu_attention(const LoadedConfig& config) {
   if (why.empty()) return;
   throw ConfigError(config.place("train.attention") +
                     ": train.attention: cudnn: cuDNN's attention " + why +
-                    "; set train.attention: flash, or change that");
+                    "; leave train.attention out, or change that");
 }
 
 void check_gpu_matmul(const LoadedConfig& config, int capability) {

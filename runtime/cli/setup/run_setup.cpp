@@ -8,6 +8,7 @@
 #include "configs/derived.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/engine/rank_part.hpp"
+#include "runtime/model/attention_choice.hpp"
 #include "runtime/plan/machine_profile.hpp"
 #include "runtime/run/generator.hpp"
 #include "runtime/run/machine.hpp"
@@ -105,9 +106,9 @@ EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {
   options.model.recompute_attention = run.recompute.mode == RecomputeMode::kSelective;
   options.model.on_gpu = place.on_gpu;
   options.model.gpu = place.gpu;
-  options.model.attention = run.train.attention;
   options.model.deterministic = run.train.deterministic;
   options.model.packed_rows = run.data.packs_rows();
+  options.model.attention = settled_attention(run.train.attention, options.model, run.train.dtype);
   options.model.freeze = run.train.freeze;
   options.parallel = run.parallel;
   options.parallel.data = derived.dp;

@@ -272,6 +272,27 @@ TEST(GpuProfile, CudnnKeepsTheSameTensors) {
   }
 }
 
+TEST(GpuProfile, AttentionIsCudnnsOnHopperAlone) {
+  ModelOptions options = gpu_model(ModelType::kGpt2);
+  const auto settled = [&](AttentionChoice choice, DType dtype = DType::kBFloat16) {
+    return settled_attention(choice, options, dtype);
+  };
+  EXPECT_EQ(settled(AttentionChoice::kAuto), AttentionBackend::kCudnn);
+  EXPECT_EQ(settled(AttentionChoice::kFlash), AttentionBackend::kFlash);
+  EXPECT_EQ(settled(AttentionChoice::kAuto, DType::kFloat32), AttentionBackend::kFlash);
+  for (const int capability : {80, 86, 89, 100, 120}) {
+    options.gpu.compute_capability = capability;
+    EXPECT_EQ(settled(AttentionChoice::kAuto), AttentionBackend::kFlash);
+    EXPECT_EQ(settled(AttentionChoice::kCudnn), AttentionBackend::kCudnn);
+  }
+  options.gpu.compute_capability = 90;
+  options.deterministic = true;
+  EXPECT_EQ(settled(AttentionChoice::kAuto), AttentionBackend::kFlash);
+  options.deterministic = false;
+  options.on_gpu = false;
+  EXPECT_EQ(settled(AttentionChoice::kAuto), AttentionBackend::kFlash);
+}
+
 TEST(GpuProfile, CudnnIsRefusedForWhatItDoesNotTake) {
   const ModelOptions gpt2 = gpu_model(ModelType::kGpt2);
   EXPECT_EQ(why_no_cudnn(gpt2, DType::kBFloat16), "");
