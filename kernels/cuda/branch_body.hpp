@@ -30,15 +30,25 @@ SLUICE_BODY StreamPlace stream_place(const MaskPlace& m, std::int64_t i) {
   return {sample_stream(m, sample), m.offset + static_cast<std::int64_t>(at - sample * per_sample)};
 }
 
-// The four factors of the block of elements [4 block, 4 block + 4): 0 or keep.
+struct MaskWords {
+  std::uint32_t of[4];
+};
+
+// Of the block of elements [4 block, 4 block + 4).
+SLUICE_BODY MaskWords mask_words(const MaskPlace& m, std::uint64_t stream, std::uint64_t block) {
+  MaskWords x{{static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
+               static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}};
+  isa::philox_rounds<MaskTag>(x.of[0], x.of[1], x.of[2], x.of[3],
+                              static_cast<std::uint32_t>(m.seed),
+                              static_cast<std::uint32_t>(m.seed >> 32));
+  return x;
+}
+
+// The four factors of a block: 0 or keep.
 SLUICE_BODY void mask_block(const MaskPlace& m, std::uint64_t stream, std::uint64_t block,
                             float (&factor)[4]) {
-  std::uint32_t x[4] = {static_cast<std::uint32_t>(block), static_cast<std::uint32_t>(block >> 32),
-                        static_cast<std::uint32_t>(stream),
-                        static_cast<std::uint32_t>(stream >> 32)};
-  isa::philox_rounds<MaskTag>(x[0], x[1], x[2], x[3], static_cast<std::uint32_t>(m.seed),
-                              static_cast<std::uint32_t>(m.seed >> 32));
-  for (int k = 0; k < 4; ++k) factor[k] = x[k] >= m.threshold ? m.keep : 0.0F;
+  const MaskWords x = mask_words(m, stream, block);
+  for (int k = 0; k < 4; ++k) factor[k] = x.of[k] >= m.threshold ? m.keep : 0.0F;
 }
 
 // Multiplies the elements from i on by their factors. A pack within one sample that begins at a

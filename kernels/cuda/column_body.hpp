@@ -31,12 +31,12 @@ struct RowPacks {
   Pack<T> of[kMatrices];
 };
 
-// f(row, packs) for the rows in turn; from[k]: the place in row 0 of matrix k. Four loads of whole
+// f(row, packs) for the rows in turn; from[k]: the place in row 0 of matrix k. 16 loads of whole
 // packs are in flight: few blocks of rows fit narrow matrices, so other warps do not hide a load.
 template <class T, std::size_t kMatrices, class Fn>
 SLUICE_BODY void for_rows(const PartRows& rows, const T* const (&from)[kMatrices],
                           std::int64_t columns, std::int64_t n, bool aligned, Fn f) {
-  constexpr std::int64_t kAhead = 4 / std::int64_t{kMatrices};
+  constexpr std::int64_t kAhead = 16 / std::int64_t{kMatrices};
   const bool whole = aligned && n >= Pack<T>::kSize;
   std::int64_t row = rows.first;
   for (; whole && row + kAhead <= rows.last; row += kAhead) {

@@ -6,38 +6,49 @@
 namespace sluice::cuda {
 namespace {
 
-template <class T, bool kCentered>
-__global__ void __launch_bounds__(kThreads)
+// Blocks of a multiprocessor, of a kernel that reads `rows` rows and holds `packs` packs of each in
+// a lane: all that leave it registers for them. Where it holds none, ptxas else aims at more and
+// spills.
+constexpr int blocks_with(int rows, int packs) {
+  const int held = rows * packs;
+  return held == 0 ? (rows > 2 ? 4 : 5) : held <= 8 ? 4 : 2;
+}
+
+template <class T, bool kCentered, int kPacks>
+__global__ void __launch_bounds__(kThreads, blocks_with(1, kPacks))
     norm_forward_kernel(NormRows rows, void* y, bool aligned) {
   const std::int64_t row = warp_row();
-  if (row < rows.at.rows) norm_forward_body<T, kCentered>(rows, y, row, Warp{}, aligned);
+  if (row < rows.at.rows) norm_forward_body<T, kCentered, kPacks>(rows, y, row, Warp{}, aligned);
 }
 
-// Blocks of a multiprocessor. With 1536 threads a multiprocessor (RTX cards) ptxas else aims at six
-// and spills.
-constexpr int kBranchNormBlocks = 5;
-template <class T, bool kCentered>
-__global__ void __launch_bounds__(kThreads, kBranchNormBlocks)
+template <class T, bool kCentered, int kPacks>
+__global__ void __launch_bounds__(kThreads, blocks_with(2, kPacks))
     branch_norm_kernel(BranchArgs branch, NormRows norm, void* y, bool aligned) {
   const std::int64_t row = warp_row();
-  if (row < norm.at.rows) branch_norm_body<T, kCentered>(branch, norm, y, row, Warp{}, aligned);
+  if (row < norm.at.rows) {
+    branch_norm_body<T, kCentered, kPacks>(branch, norm, y, row, Warp{}, aligned);
+  }
 }
 
-template <class T, bool kCentered>
-__global__ void __launch_bounds__(kThreads)
+template <class T, bool kCentered, int kPacks>
+__global__ void __launch_bounds__(kThreads, blocks_with(3, kPacks))
     norm_input_kernel(LayerNormArgs a, NormInputGradient to, bool aligned) {
   const std::int64_t row = warp_row();
-  if (row < a.rows) norm_input_body<T, kCentered>(a, to, row, Warp{}, aligned);
+  if (row < a.rows) norm_input_body<T, kCentered, kPacks>(a, to, row, Warp{}, aligned);
 }
 
+// A thread's loads of 16 packs are in flight, which takes more registers than ptxas gives unasked.
+constexpr int kSumBlocks = 2;
+
 template <class T, bool kCentered>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kThreads, kSumBlocks)
     norm_parts_kernel(LayerNormArgs a, NormParts to, bool aligned) {
   norm_parts_body<T, kCentered>(a, to, blockIdx.x, row_worker(), aligned);
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads) column_parts_kernel(ColumnParts a, bool aligned) {
+__global__ void __launch_bounds__(kThreads, kSumBlocks)
+    column_parts_kernel(ColumnParts a, bool aligned) {
   column_parts_body<T>(a, blockIdx.x, row_worker(), aligned);
 }
 
@@ -73,6 +84,14 @@ void with_norm(const NormRows& rows, Fn f) {
   });
 }
 
+// The same, and the packs of a lane that the kernel holds.
+template <int kMost, class Fn>
+void with_held_norm(const NormRows& rows, std::int64_t lane_packs, Fn f) {
+  with_held_packs<kMost>(lane_packs, [&](auto packs) {
+    with_norm(rows, [&](auto* tag, auto centered) { f(tag, centered, packs); });
+  });
+}
+
 bool norm_aligned(const LayerNormArgs& a) {
   return packs_aligned(a.hidden * size_of(a.dtype), {a.x, a.weight, a.bias});
 }
@@ -84,9 +103,10 @@ void launch_norm_forward(const NormRows& rows, void* y, StreamRef stream) {
   if (a.rows <= 0) return;
   const bool aligned = norm_aligned(a) && packs_aligned(0, {y});
   if (rows.row_maxima != nullptr) check_maxima(a.hidden, a.dtype, aligned);
-  with_norm(rows, [&](auto* tag, auto centered) {
+  const std::int64_t packs = lane_packs(a.hidden, a.dtype, aligned);
+  with_held_norm<kMostPacks>(rows, packs, [&](auto* tag, auto centered, auto held) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    norm_forward_kernel<T, decltype(centered)::value>
+    norm_forward_kernel<T, decltype(centered)::value, decltype(held)::value>
         <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(rows, y, aligned);
   });
   check_launch("norm forward");
@@ -100,9 +120,10 @@ void launch_branch_norm(const BranchArgs& branch, const NormRows& rows, void* y,
   const bool aligned =
       norm_aligned(a) && packs_aligned(0, {y, branch.x, branch.bias, branch.residual});
   if (rows.row_maxima != nullptr) check_maxima(a.hidden, a.dtype, aligned);
-  with_norm(rows, [&](auto* tag, auto centered) {
+  const std::int64_t packs = branch_lane_packs(branch, aligned);
+  with_held_norm<kMostPacksOfRows>(rows, packs, [&](auto* tag, auto centered, auto held) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    branch_norm_kernel<T, decltype(centered)::value>
+    branch_norm_kernel<T, decltype(centered)::value, decltype(held)::value>
         <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(branch, rows, y, aligned);
   });
   check_launch("branch and norm");
@@ -113,9 +134,10 @@ void launch_norm_input_gradient(const NormRows& rows, const NormInputGradient& t
   const LayerNormArgs& a = rows.at;
   if (a.rows <= 0) return;
   const bool aligned = norm_aligned(a) && packs_aligned(0, {to.dx, to.dy, to.residual});
-  with_norm(rows, [&](auto* tag, auto centered) {
+  const std::int64_t packs = lane_packs(a.hidden, a.dtype, aligned);
+  with_held_norm<kMostPacksOfRows>(rows, packs, [&](auto* tag, auto centered, auto held) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    norm_input_kernel<T, decltype(centered)::value>
+    norm_input_kernel<T, decltype(centered)::value, decltype(held)::value>
         <<<warp_blocks(a.rows), kThreads, 0, native(stream)>>>(a, to, aligned);
   });
   check_launch("norm input gradient");

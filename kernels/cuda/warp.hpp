@@ -4,7 +4,8 @@
 // f(lane) for the lanes that run here: the thread's own on the device, all in turn on the host. So
 // no variable but a sum's result passes between calls. `each_largest` does the same and writes the
 // largest integer that f returns to to[row], unless `to` is null. `each_after` calls g(lane,
-// f(lane)), every lane's f before any lane's g. In both all lanes of the warp take part.
+// f(lane)), every lane's f before any lane's g. In both all lanes of the warp take part. What a
+// lane keeps between calls is in OfLanes.
 #pragma once
 
 #include "kernels/cuda/elements.hpp"
@@ -23,6 +24,14 @@ struct AddTwo {
 };
 
 #ifdef SLUICE_DEVICE_CODE
+
+// A value of each lane that runs here. It begins with no value.
+template <class Value>
+struct OfLanes {
+  __device__ __forceinline__ Value& of(int) { return own; }
+  __device__ __forceinline__ const Value& of(int) const { return own; }
+  Value own;
+};
 
 struct Warp {
   template <class Fn>
@@ -61,6 +70,13 @@ struct Warp {
 };
 
 #else
+
+template <class Value>
+struct OfLanes {
+  Value& of(int lane) { return all[lane]; }
+  [[nodiscard]] const Value& of(int lane) const { return all[lane]; }
+  Value all[kWarp];
+};
 
 struct Warp {
   template <class Fn>

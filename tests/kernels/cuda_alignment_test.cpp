@@ -95,45 +95,54 @@ TEST(CudaAlignment, Rope) {
   });
 }
 
-cuda::BranchArgs branch_at(Places& at, DType dtype) {
-  constexpr std::int64_t kElems = kLines * kWidth;
-  return {.out = at.random(dtype, kElems),
-          .x = at.random(dtype, kElems),
-          .bias = at.random(dtype, kWidth),
-          .residual = at.random(dtype, kElems),
+cuda::BranchArgs branch_at(Places& at, const Shape& shape) {
+  const auto [dtype, width] = shape;
+  const std::int64_t elems = kLines * width;
+  return {.out = at.random(dtype, elems),
+          .x = at.random(dtype, elems),
+          .bias = at.random(dtype, width),
+          .residual = at.random(dtype, elems),
           .dtype = dtype,
           .rows = kLines,
-          .columns = kWidth,
-          .mask = {.threshold = 1ULL << 30, .keep = 4.0F / 3, .seed = 3, .per_sample = kWidth}};
+          .columns = width,
+          .mask = {.threshold = 1ULL << 30, .keep = 4.0F / 3, .seed = 3, .per_sample = width}};
 }
 
-LayerNormArgs norm_at(Places& at, DType dtype, const void* x) {
+LayerNormArgs norm_at(Places& at, const Shape& shape, const void* x) {
+  const auto [dtype, width] = shape;
   return {x,
-          at.random(dtype, kWidth),
-          at.random(dtype, kWidth),
+          at.random(dtype, width),
+          at.random(dtype, width),
           at.floats(kLines),
           at.floats(kLines),
           dtype,
           kLines,
-          kWidth,
+          width,
           1e-5};
 }
 
+// Rows on multiples of 16 bytes are held in registers: all of these, or, of 3080 columns, those of
+// 16 bits where a kernel reads one row.
 TEST(CudaAlignment, BranchesAndNorms) {
-  expect_same_at_any_place([](Places& at, DType dtype) {
-    constexpr std::int64_t kElems = kLines * kWidth;
-    run_branch(branch_at(at, dtype));
-    for (const bool centered : {true, false}) {
-      const LayerNormArgs alone = norm_at(at, dtype, at.random(dtype, kElems));
-      run_norm_forward({alone, centered}, at.random(dtype, kElems));
-      run_norm_input_gradient(
-          {alone, centered},
-          {at.random(dtype, kElems), at.random(dtype, kElems), at.random(dtype, kElems)});
-      run_norm_parts({alone, centered}, {at.random(dtype, kElems), at.floats(2 * kWidth)});
-      const cuda::BranchArgs branch = branch_at(at, dtype);
-      run_branch_norm(branch, {norm_at(at, dtype, branch.out), centered}, at.random(dtype, kElems));
-    }
-  });
+  for (const std::int64_t width : {64, 1600, 3080}) {
+    SCOPED_TRACE(std::to_string(width) + " columns");
+    expect_same_at_any_place([width](Places& at, DType dtype) {
+      const Shape shape{dtype, width};
+      const std::int64_t elems = kLines * width;
+      run_branch(branch_at(at, shape));
+      for (const bool centered : {true, false}) {
+        const LayerNormArgs alone = norm_at(at, shape, at.random(dtype, elems));
+        run_norm_forward({alone, centered}, at.random(dtype, elems));
+        run_norm_input_gradient(
+            {alone, centered},
+            {at.random(dtype, elems), at.random(dtype, elems), at.random(dtype, elems)});
+        run_norm_parts({alone, centered}, {at.random(dtype, elems), at.floats(2 * width)});
+        const cuda::BranchArgs branch = branch_at(at, shape);
+        run_branch_norm(branch, {norm_at(at, shape, branch.out), centered},
+                        at.random(dtype, elems));
+      }
+    });
+  }
 }
 
 TEST(CudaAlignment, ColumnSums) {

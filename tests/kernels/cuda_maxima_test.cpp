@@ -68,7 +68,7 @@ Written expect_maxima(std::int64_t columns, const Run& run) {
 
 // f(columns, x, dy): both [kRows, 2 columns].
 void for_inputs(const std::function<void(std::int64_t, const Buffer&, const Buffer&)>& f) {
-  for (const std::int64_t columns : {16, 64, 1600, 4608}) {
+  for (const std::int64_t columns : {16, 64, 1600, 2048, 2576, 4608}) {
     SCOPED_TRACE(std::to_string(columns) + " columns");
     const Buffer x = random(kBf16, 2 * kRows * columns, 21, 3.0F);
     f(columns, x, random(kBf16, 2 * kRows * columns, 22, 1e-4F));

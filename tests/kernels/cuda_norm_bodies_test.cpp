@@ -133,22 +133,25 @@ TEST(CudaNormBodies, NormWithoutResidualOrStatistics) {
   EXPECT_EQ(again.content(), with.content());
 }
 
-// A branch's end and the norm of its result: the bits of one after the other.
-void expect_branch_and_norm(bool centered) {
+// A branch's end and the norm of its result: the bits of one after the other. A sample begins
+// `late` elements behind the beginning of a row.
+void expect_branch_and_norm(bool centered, std::int64_t late) {
   for_shapes([&](const Shape& shape) {
     const NormCase c(shape);
     const Buffer apart(c.x), together(c.x), want(c.y), got(c.y);
     const Buffer mean(floats(kRows)), rstd(floats(kRows));
-    cuda::BranchArgs branch{
-        .out = apart.data(),
-        .x = apart.data(),
-        .bias = c.bias.data(),
-        .residual = c.residual.data(),
-        .dtype = shape.dtype,
-        .rows = kRows,
-        .columns = shape.width,
-        .mask = {
-            .threshold = 1ULL << 30, .keep = 4.0F / 3, .seed = 3, .per_sample = 7 * shape.width}};
+    cuda::BranchArgs branch{.out = apart.data(),
+                            .x = apart.data(),
+                            .bias = c.bias.data(),
+                            .residual = c.residual.data(),
+                            .dtype = shape.dtype,
+                            .rows = kRows,
+                            .columns = shape.width,
+                            .mask = {.threshold = 1ULL << 30,
+                                     .keep = 4.0F / 3,
+                                     .seed = 3,
+                                     .per_sample = 7 * shape.width + late,
+                                     .offset = 8}};
     LayerNormArgs norm = c.args;
     norm.x = apart.data();
     run_branch(branch);
@@ -168,8 +171,9 @@ void expect_branch_and_norm(bool centered) {
   });
 }
 
-TEST(CudaNormBodies, LayerNormBehindABranchHasItsOwnBits) { expect_branch_and_norm(true); }
-TEST(CudaNormBodies, RmsNormBehindABranchHasItsOwnBits) { expect_branch_and_norm(false); }
+TEST(CudaNormBodies, LayerNormBehindABranchHasItsOwnBits) { expect_branch_and_norm(true, 0); }
+TEST(CudaNormBodies, RmsNormBehindABranchHasItsOwnBits) { expect_branch_and_norm(false, 0); }
+TEST(CudaNormBodies, NormBehindABranchOfSamplesThatEndInARow) { expect_branch_and_norm(true, 3); }
 
 // Given the CPU's statistics.
 void expect_weight_gradient(bool centered) {

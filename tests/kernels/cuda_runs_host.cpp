@@ -37,6 +37,14 @@ void with_norm(const cuda::NormRows& rows, Fn f) {
   });
 }
 
+// As with_norm, and the packs that a lane holds, as the launchers choose them: at most kMost.
+template <int kMost, class Fn>
+void with_held_norm(const cuda::NormRows& rows, std::int64_t lane_packs, Fn f) {
+  cuda::with_held_packs<kMost>(lane_packs, [&](auto packs) {
+    with_norm(rows, [&](auto* tag, auto centered) { f(tag, centered, packs); });
+  });
+}
+
 // The test's buffers lie on multiples of 16 bytes.
 bool whole_packs(std::int64_t elems, DType dtype) { return elems * size_of(dtype) % 16 == 0; }
 bool whole_packs(const LayerNormArgs& a) { return whole_packs(a.hidden, a.dtype); }
@@ -143,29 +151,37 @@ void run_branch(const cuda::BranchArgs& a) {
 }
 
 void run_norm_forward(const cuda::NormRows& a, void* y) {
-  with_norm(a, [&](auto* tag, auto centered) {
+  const bool aligned = whole_packs(a.at);
+  const std::int64_t packs = cuda::lane_packs(a.at.hidden, a.at.dtype, aligned);
+  with_held_norm<cuda::kMostPacks>(a, packs, [&](auto* tag, auto centered, auto held) {
     using T = std::remove_pointer_t<decltype(tag)>;
     for (std::int64_t row = 0; row < a.at.rows; ++row) {
-      cuda::norm_forward_body<T, decltype(centered)::value>(a, y, row, Warp{}, whole_packs(a.at));
+      cuda::norm_forward_body<T, decltype(centered)::value, decltype(held)::value>(a, y, row,
+                                                                                   Warp{}, aligned);
     }
   });
 }
 
 void run_branch_norm(const cuda::BranchArgs& branch, const cuda::NormRows& a, void* y) {
-  with_norm(a, [&](auto* tag, auto centered) {
+  const bool aligned = whole_packs(a.at);
+  const std::int64_t packs = cuda::branch_lane_packs(branch, aligned);
+  with_held_norm<cuda::kMostPacksOfRows>(a, packs, [&](auto* tag, auto centered, auto held) {
     using T = std::remove_pointer_t<decltype(tag)>;
     for (std::int64_t row = 0; row < a.at.rows; ++row) {
-      cuda::branch_norm_body<T, decltype(centered)::value>(branch, a, y, row, Warp{},
-                                                           whole_packs(a.at));
+      cuda::branch_norm_body<T, decltype(centered)::value, decltype(held)::value>(branch, a, y, row,
+                                                                                  Warp{}, aligned);
     }
   });
 }
 
 void run_norm_input_gradient(const cuda::NormRows& a, const cuda::NormInputGradient& to) {
-  with_norm(a, [&](auto* tag, auto centered) {
+  const bool aligned = whole_packs(a.at);
+  const std::int64_t packs = cuda::lane_packs(a.at.hidden, a.at.dtype, aligned);
+  with_held_norm<cuda::kMostPacksOfRows>(a, packs, [&](auto* tag, auto centered, auto held) {
     using T = std::remove_pointer_t<decltype(tag)>;
     for (std::int64_t row = 0; row < a.at.rows; ++row) {
-      cuda::norm_input_body<T, decltype(centered)::value>(a.at, to, row, Warp{}, whole_packs(a.at));
+      cuda::norm_input_body<T, decltype(centered)::value, decltype(held)::value>(a.at, to, row,
+                                                                                 Warp{}, aligned);
     }
   });
 }
