@@ -1,11 +1,12 @@
-// Softmax cross entropy of one row of fp32 logits by one warp: one pass for maximum and sum of
-// exponentials, one that puts the gradient in the place of the logits.
+// Softmax cross entropy of one row of fp32 logits by one thread block: one pass for maximum and sum
+// of exponentials, one that puts the gradient in the place of the logits. Exponentials are the
+// hardware's, to some 1e-6 of the largest; sums have an order that the number of columns decides.
 #pragma once
 
 #include <type_traits>
 
 #include "kernels/cuda/activation_body.hpp"
-#include "kernels/cuda/warp.hpp"
+#include "kernels/cuda/team.hpp"
 
 namespace sluice::cuda {
 
@@ -19,25 +20,13 @@ SLUICE_BODY float scaled_to(const MaxSum& part, float max) {
   return part.max == max ? part.sum : part.sum * exp32(part.max - max);
 }
 
-// Symmetric, as Warp::reduce wants.
+// Symmetric, as Team::reduce and Warp::reduce want.
 struct MergeMaxSum {
   SLUICE_BODY MaxSum operator()(const MaxSum& a, const MaxSum& b) const {
     const float max = a.max > b.max ? a.max : b.max;
     return {max, scaled_to(a, max) + scaled_to(b, max)};
   }
 };
-
-// A NaN among the logits may be no maximum; it is in the sum.
-SLUICE_BODY MaxSum with_pack(const MaxSum& before, const Pack<float>& x, std::int64_t n) {
-  constexpr int kSize = Pack<float>::kSize;
-  float max = before.max;
-  for (int j = 0; j < kSize; ++j) max = j < n && x.v[j] > max ? x.v[j] : max;
-  float sum = scaled_to(before, max);
-  for (int j = 0; j < kSize; ++j) {
-    if (j < n) sum += x.v[j] == max ? 1.0F : exp32(x.v[j] - max);
-  }
-  return {max, sum};
-}
 
 // Four elements of T in memory, on a multiple of their size.
 template <class T>
@@ -76,54 +65,149 @@ SLUICE_BODY T* gradient_row(const EntropyArgs& a, std::int64_t row) {
   return reinterpret_cast<T*>(a.logits + row * a.row_stride);
 }
 
-// The gradient of a row with a target, (softmax - onehot) scale; p - 1 in double, because near p =
-// 1 the fp32 difference has no correct digits. All lanes load their packs before a lane stores: a
-// 16-bit gradient lies in the first half of its row, where other lanes' logits were.
+// Threads of a row: all, up to kTeamThreads, that load its logits twice. A large row takes as many
+// as a multiprocessor holds, so few rows are in work at a time, and the second pass may find them
+// in the GPU's cache.
+inline int entropy_threads(std::int64_t vocab) {
+  constexpr std::int64_t kOfThread = 32;  // logits
+  int threads = kWarp;
+  while (threads < kTeamThreads && 2 * threads * kOfThread <= vocab) threads *= 2;
+  return threads;
+}
+
+// The launchers refuse more columns: those a thread looks at behind the last are ints as well.
+inline constexpr std::int64_t kMostColumns = 1 << 30;
+SLUICE_BODY int columns_of(const EntropyArgs& a) { return static_cast<int>(a.vocab); }
+
+// exp(x) for x <= 0, to some 1e-6 of 1.
+SLUICE_BODY float exp_near(float x) {
+#ifdef __CUDACC__
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x * 0x1.715476p+0F));
+  return result;
+#else
+  return std::exp(x);
+#endif
+}
+
+// The other number where one is a NaN.
+SLUICE_BODY float larger(float a, float b) { return fmaxf(a, b); }
+
+// Logits that a thread has in flight together: kPacks packs, a pack of each thread of the team
+// between two of them.
+struct Logits {
+  static constexpr int kPacks = 4, kSize = Pack<float>::kSize;
+  Pack<float> at[kPacks];
+
+  // Logits of all threads.
+  static SLUICE_BODY int of_team(const Team& team) { return team.threads() * kPacks * kSize; }
+};
+
+// From x on, where `count` logits lie; minus infinity behind them.
+SLUICE_BODY Logits load_logits(const float* x, int count, const Team& team) {
+  constexpr int kSize = Logits::kSize, kPacks = Logits::kPacks;
+  const int step = team.threads() * kSize;
+  Logits logits;
+  if (count >= (kPacks - 1) * step + kSize) {
+    RawPack<float> raw[kPacks];
+    for (int p = 0; p < kPacks; ++p) load_raw(x + p * step, &raw[p]);
+    for (int p = 0; p < kPacks; ++p) logits.at[p] = widen(raw[p]);
+    return logits;
+  }
+  for (int p = 0; p < kPacks; ++p) {
+    logits.at[p] = load_pack(x + p * step, count - p * step, true);
+    for (int j = 0; j < kSize; ++j) {
+      if (p * step + j >= count) logits.at[p].v[j] = MaxSum{}.max;
+    }
+  }
+  return logits;
+}
+
+// A NaN among the logits is no maximum; it is in the sum. What is subtracted is finite, so minus
+// infinity always adds 0, and plus infinity makes an infinite sum.
+SLUICE_BODY MaxSum with_logits(const MaxSum& before, const Logits& x) {
+  constexpr float kLargest = 0x1.fffffep+127F;
+  float max = before.max;
+  for (const Pack<float>& pack : x.at) {
+    max = larger(max, larger(larger(pack.v[0], pack.v[1]), larger(pack.v[2], pack.v[3])));
+  }
+  const float base = larger(-kLargest, max < kLargest ? max : kLargest);
+  float sum = scaled_to(before, max);
+  for (const Pack<float>& pack : x.at) {
+    sum += (exp_near(pack.v[0] - base) + exp_near(pack.v[1] - base)) +
+           (exp_near(pack.v[2] - base) + exp_near(pack.v[3] - base));
+  }
+  return {max, sum};
+}
+
+SLUICE_BODY MaxSum max_sum_of_columns(const EntropyArgs& a, std::int64_t row, const Team& team) {
+  const float* x = a.logits + row * a.row_stride;
+  const int columns = columns_of(a);
+  return team.reduce(
+      [&](int thread) {
+        MaxSum part;
+        for (int i = thread * Logits::kSize; i < columns; i += Logits::of_team(team)) {
+          part = with_logits(part, load_logits(x + i, columns - i, team));
+        }
+        return part;
+      },
+      MergeMaxSum{});
+}
+
+// The factors of a row's gradient, (softmax - onehot) scale.
+struct EntropySlope {
+  MaxSum all;
+  float scale;
+  float factor;  // scale / sum
+};
+
+// At `target` p - 1 in double, because near p = 1 the fp32 difference has no correct digits.
+template <class T>
+SLUICE_BODY void store_gradient(T* to, Pack<float> at, int count, int target,
+                                const EntropySlope& slope) {
+  constexpr int kSize = Logits::kSize;
+  for (int j = 0; j < kSize; ++j) at.v[j] = exp_near(at.v[j] - slope.all.max);
+  Pack<float> grad;
+  for (int j = 0; j < kSize; ++j) grad.v[j] = at.v[j] * slope.factor;
+  if (target >= 0 && target < kSize) {
+    for (int j = 0; j < kSize; ++j) {
+      if (j != target) continue;
+      const double p = static_cast<double>(at.v[j]) / static_cast<double>(slope.all.sum);
+      grad.v[j] = static_cast<float>((p - 1.0) * static_cast<double>(slope.scale));
+    }
+  }
+  store_quad(to, grad, count);
+}
+
+// A 16-bit gradient lies in the first half of its row, where other threads' logits were. Slabs of
+// all threads' logits have numbers from 0; the gradient of slab k lies where slabs up to k / 2
+// were. So once all have loaded slab b, slabs up to 2 b + 1 may be stored: threads wait in slab 0,
+// 2, 6, 14, ...
 template <class T>
 SLUICE_BODY void entropy_gradient(const EntropyArgs& a, std::int64_t row, const MaxSum& all,
-                                  const Warp& warp) {
-  constexpr int kSize = Pack<float>::kSize;
+                                  const Team& team) {
   const float* x = a.logits + row * a.row_stride;
+  const int columns = columns_of(a);
   T* to = gradient_row<T>(a, row);
-  const std::int64_t target = a.targets[row] - a.slices.first;  // its column
+  const std::int64_t word = a.targets[row] - a.slices.first;
+  const int target = word >= 0 && word < columns ? static_cast<int>(word) : -1;  // its column
   const float scale = scale_of(a);
-  const float factor = quotient(scale, all.sum);
-  for (std::int64_t begin = 0; begin < a.vocab; begin += std::int64_t{kWarp} * kSize) {
-    const auto column = [begin](int lane) { return begin + std::int64_t{lane} * kSize; };
-    warp.each_after(
-        [&](int lane) { return load_pack(x + column(lane), a.vocab - column(lane), true); },
-        [&](int lane, Pack<float> at) {
-          for (int j = 0; j < kSize; ++j) {
-            const float e = exp32(at.v[j] - all.max);
-            at.v[j] = e * factor;
-            if (column(lane) + j == target) {
-              const double p = static_cast<double>(e) / static_cast<double>(all.sum);
-              at.v[j] = static_cast<float>((p - 1.0) * static_cast<double>(scale));
-            }
+  const EntropySlope slope{all, scale, quotient(scale, all.sum)};
+  const int step = team.threads() * Logits::kSize;
+  int begin = 0;
+  for (unsigned slab = 0; begin < columns; ++slab, begin += Logits::of_team(team)) {
+    const bool waits = ((slab + 2) & (slab + 1)) == 0;
+    const auto column = [begin](int thread) { return begin + thread * Logits::kSize; };
+    team.each_after(
+        waits,
+        [&](int thread) { return load_logits(x + column(thread), columns - column(thread), team); },
+        [&](int thread, const Logits& logits) {
+          for (int p = 0; p < Logits::kPacks; ++p) {
+            const int i = column(thread) + p * step;
+            if (i < columns) store_gradient(to + i, logits.at[p], columns - i, target - i, slope);
           }
-          store_quad(to + column(lane), at, a.vocab - column(lane));
         });
   }
-}
-
-// Of the lane's packs of n logits, in order. A chunk of logits has too few rows for other warps to
-// hide a load, so four are in flight.
-SLUICE_BODY MaxSum max_sum_of_lane(const float* x, std::int64_t n, int lane) {
-  constexpr int kAhead = 4, kSize = Pack<float>::kSize, kStep = kWarp * kSize;
-  MaxSum part;
-  std::int64_t i = std::int64_t{lane} * kSize;
-  for (; i + (kAhead - 1) * kStep + kSize <= n; i += std::int64_t{kAhead} * kStep) {
-    RawPack<float> next[kAhead];
-    for (int j = 0; j < kAhead; ++j) load_raw(x + i + j * kStep, &next[j]);
-    for (int j = 0; j < kAhead; ++j) part = with_pack(part, widen(next[j]), kSize);
-  }
-  for (; i < n; i += kStep) part = with_pack(part, load_pack(x + i, n - i, true), n - i);
-  return part;
-}
-
-SLUICE_BODY MaxSum max_sum_of_columns(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
-  const float* x = a.logits + row * a.row_stride;
-  return warp.reduce([&](int lane) { return max_sum_of_lane(x, a.vocab, lane); }, MergeMaxSum{});
 }
 
 // Maximum and sum of a row's words, and the logit of its target.
@@ -142,14 +226,14 @@ SLUICE_BODY EntropyRow merged_parts(const EntropyArgs& a, std::int64_t row) {
   return whole;
 }
 
-SLUICE_BODY EntropyRow whole_row(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
+SLUICE_BODY EntropyRow whole_row(const EntropyArgs& a, std::int64_t row, const Team& team) {
   const bool sliced = a.slices.parts != nullptr;
   const std::int64_t target = a.targets[row];
   EntropyRow whole;
   if (sliced) {
     whole = merged_parts(a, row);
   } else {
-    whole.all = max_sum_of_columns(a, row, warp);
+    whole.all = max_sum_of_columns(a, row, team);
   }
   if (target < 0 || target >= (sliced ? a.slices.words : a.vocab)) {
     whole.target = from_bits(0x7fc00000U);  // NaN
@@ -160,30 +244,32 @@ SLUICE_BODY EntropyRow whole_row(const EntropyArgs& a, std::int64_t row, const W
 }
 
 template <class T>
-SLUICE_BODY void entropy_body(const EntropyArgs& a, std::int64_t row, const Warp& warp) {
+SLUICE_BODY void entropy_body(const EntropyArgs& a, std::int64_t row, const Team& team) {
   if (a.targets[row] == kNoTarget) {
-    warp.each([&](int lane) {
-      if (lane == 0) a.losses[row] = 0;
-      for (std::int64_t i = lane; i < a.vocab && a.gradient; i += kWarp) {
-        narrow(0.0F, gradient_row<T>(a, row) + i);
+    team.each([&](int thread) {
+      if (thread == 0) a.losses[row] = 0;
+      const Pack<float> zeros = {};
+      const int columns = a.gradient ? columns_of(a) : 0, step = team.threads() * Logits::kSize;
+      for (int i = thread * Logits::kSize; i < columns; i += step) {
+        store_quad(gradient_row<T>(a, row) + i, zeros, columns - i);
       }
     });
     return;
   }
-  const EntropyRow whole = whole_row(a, row, warp);
-  warp.each([&](int lane) {
-    if (lane == 0) a.losses[row] = logarithm(whole.all.sum) + (whole.all.max - whole.target);
+  const EntropyRow whole = whole_row(a, row, team);
+  team.each([&](int thread) {
+    if (thread == 0) a.losses[row] = logarithm(whole.all.sum) + (whole.all.max - whole.target);
   });
-  if (a.gradient) entropy_gradient<T>(a, row, whole.all, warp);
+  if (a.gradient) entropy_gradient<T>(a, row, whole.all, team);
 }
 
-SLUICE_BODY void entropy_part_body(const EntropyArgs& a, std::int64_t row, const Warp& warp,
+SLUICE_BODY void entropy_part_body(const EntropyArgs& a, std::int64_t row, const Team& team,
                                    EntropyPart* parts) {
   const std::int64_t column = a.targets[row] - a.slices.first;
-  const MaxSum own = max_sum_of_columns(a, row, warp);
+  const MaxSum own = max_sum_of_columns(a, row, team);
   const bool has_target = column >= 0 && column < a.vocab;
-  warp.each([&](int lane) {
-    if (lane != 0) return;
+  team.each([&](int thread) {
+    if (thread != 0) return;
     parts[row] = {own.max, own.sum, has_target ? a.logits[row * a.row_stride + column] : 0.0F};
   });
 }

@@ -9,15 +9,19 @@ namespace {
 static_assert(cuda::kNoTarget == kIgnoreTarget);
 
 constexpr std::int64_t kVocab = 1003, kStride = 1024, kTexts = 9;
+// Rows of several warps, and of all that a row may have: more slabs than the first two waits cover.
+constexpr std::int64_t kWide = 5003, kWidest = 120'003;
 
 struct EntropyCase {
-  explicit EntropyCase(float std)
-      : logits(random(DType::kFloat32, kTexts * kStride, 31, std)),
+  explicit EntropyCase(float std, std::int64_t words = kVocab)
+      : vocab(words),
+        stride((words / 64 + 1) * 64),
+        logits(random(DType::kFloat32, kTexts * stride, 31, std)),
         after(logits),
         losses(floats(kTexts)) {
-    for (std::int64_t row = 0; row < kTexts; ++row) targets.push_back(row * 113 % kVocab);
+    for (std::int64_t row = 0; row < kTexts; ++row) targets.push_back(row * 113'113 % vocab);
     targets[3] = kIgnoreTarget;
-    targets[4] = kVocab - 1;
+    targets[4] = vocab - 1;
   }
 
   // Of a copy of the logits, which `after` has then.
@@ -31,17 +35,17 @@ struct EntropyCase {
                  .targets = data_of<std::int64_t>(rows),
                  .dtype = dtype,
                  .rows = kTexts,
-                 .vocab = kVocab,
-                 .row_stride = kStride,
+                 .vocab = vocab,
+                 .row_stride = stride,
                  .scale = scale,
                  .scalars = scalars});
   }
 
-  // Of column c: (softmax - onehot) / 4.
-  [[nodiscard]] double gradient(std::int64_t row, std::int64_t c) const {
+  // Of column c, by the row's log_sum: (softmax - onehot) / 4.
+  [[nodiscard]] double gradient(std::int64_t row, std::int64_t c, double log_sum) const {
     const std::int64_t target = targets[static_cast<std::size_t>(row)];
     if (target == kIgnoreTarget) return 0;
-    return (std::exp(at(row, c) - log_sum(row)) - (c == target ? 1 : 0)) / 4;
+    return (std::exp(at(row, c) - log_sum) - (c == target ? 1 : 0)) / 4;
   }
   [[nodiscard]] double loss(std::int64_t row) const {
     const std::int64_t target = targets[static_cast<std::size_t>(row)];
@@ -50,17 +54,18 @@ struct EntropyCase {
   // ln of the sum of exponentials.
   [[nodiscard]] double log_sum(std::int64_t row) const {
     double sum = 0, max = at(row, 0);
-    for (std::int64_t c = 0; c < kVocab; ++c) max = std::max(max, at(row, c));
-    for (std::int64_t c = 0; c < kVocab; ++c) sum += std::exp(at(row, c) - max);
+    for (std::int64_t c = 0; c < vocab; ++c) max = std::max(max, at(row, c));
+    for (std::int64_t c = 0; c < vocab; ++c) sum += std::exp(at(row, c) - max);
     return max + std::log(sum);
   }
 
+  std::int64_t vocab, stride;
   Buffer logits, after, losses;
   std::vector<std::int64_t> targets;
 
  private:
   [[nodiscard]] double at(std::int64_t row, std::int64_t c) const {
-    return numbers(logits)[row * kStride + c];
+    return numbers(logits)[row * stride + c];
   }
 };
 
@@ -68,24 +73,46 @@ double rounding_of(DType dtype) {
   return dtype == DType::kFloat32 ? 4e-6 : dtype == DType::kBFloat16 ? 4e-3 : 5e-4;
 }
 
+void expect_doubles(float std, std::int64_t vocab, DType dtype) {
+  EntropyCase c(std, vocab);
+  c.run(true, dtype);
+  const std::vector<float> got = c.after.values(dtype);
+  const std::int64_t row_elems = c.stride * 4 / size_of(dtype);
+  for (std::int64_t row = 0; row < kTexts; ++row) {
+    const double log_sum = c.log_sum(row);
+    EXPECT_NEAR(numbers(c.losses)[row], c.loss(row), 2e-6 * (1 + std::abs(log_sum)));
+    for (std::int64_t i = 0; i < vocab; ++i) {
+      const double want = c.gradient(row, i, log_sum);
+      ASSERT_NEAR(got[static_cast<std::size_t>(row * row_elems + i)], want,
+                  rounding_of(dtype) * std::abs(want) + 5e-8)
+          << name_of(dtype) << ", row " << row << ", column " << i << " of " << vocab;
+    }
+  }
+}
+
 TEST(CudaEntropyBody, AgreesWithDoubles) {
   for (const float std : {1.0F, 30.0F}) {
     for (const DType dtype : kDTypes) {
-      EntropyCase c(std);
-      c.run(true, dtype);
-      const std::vector<float> got = c.after.values(dtype);
-      const std::int64_t row_elems = kStride * 4 / size_of(dtype);
-      for (std::int64_t row = 0; row < kTexts; ++row) {
-        EXPECT_NEAR(numbers(c.losses)[row], c.loss(row), 2e-6 * (1 + std::abs(c.log_sum(row))));
-        for (std::int64_t i = 0; i < kVocab; ++i) {
-          const double want = c.gradient(row, i);
-          ASSERT_NEAR(got[static_cast<std::size_t>(row * row_elems + i)], want,
-                      rounding_of(dtype) * std::abs(want) + 5e-8)
-              << name_of(dtype) << ", row " << row << ", column " << i;
-        }
+      for (const std::int64_t vocab : {std::int64_t{5}, kVocab, kWide}) {
+        expect_doubles(std, vocab, dtype);
       }
     }
   }
+  expect_doubles(1.0F, kWidest, DType::kBFloat16);
+}
+
+// Whatever the number of a row's warps, and where they end.
+TEST(CudaEntropyBody, InfinitiesAndMasksOfManyWarps) {
+  EntropyCase c(1.0F, kWide);
+  for (std::int64_t i = 1; i < kWide; ++i) numbers(c.logits)[i] = -kInf;  // all but the target
+  numbers(c.logits)[c.stride + 4000] = kInf;
+  numbers(c.logits)[2 * c.stride + 4999] = kNan;
+  for (std::int64_t i = 0; i < kWide; ++i) numbers(c.logits)[5 * c.stride + i] = -kInf;
+  c.run(true, DType::kFloat32);
+  EXPECT_EQ(numbers(c.losses)[0], 0);
+  for (std::int64_t i = 0; i < kWide; ++i) EXPECT_EQ(numbers(c.after)[i], 0) << i;
+  EXPECT_EQ(numbers(c.losses)[1], kInf);
+  for (const int row : {2, 5}) EXPECT_TRUE(std::isnan(numbers(c.losses)[row])) << row;
 }
 
 // The gradient takes the first vocab elements of a row; the rest of the row keeps its bytes.
@@ -218,8 +245,9 @@ TEST(CudaEntropyBody, SlicesAgreeWithWholeRows) {
       EXPECT_EQ(got.losses.content(), first.losses.content()) << "every rank has the same bits";
       const auto [begin, words] = SlicedRows::kCuts[static_cast<std::size_t>(slice)];
       for (std::int64_t row = 0; row < kTexts; ++row) {
+        const double log_sum = whole.log_sum(row);
         for (std::int64_t i = 0; i < words; ++i) {
-          const double want = whole.gradient(row, begin + i);
+          const double want = whole.gradient(row, begin + i, log_sum);
           EXPECT_NEAR(numbers(got.gradient)[row * SlicedRows::kSliceStride + i], want,
                       4e-6 * std::abs(want) + 5e-8);
         }

@@ -237,12 +237,14 @@ void run_token_lookup(const cuda::TokenLookup& a) {
 void run_entropy(const cuda::EntropyArgs& a) {
   with_type(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    for (std::int64_t row = 0; row < a.rows; ++row) cuda::entropy_body<T>(a, row, Warp{});
+    const cuda::Team team{cuda::entropy_threads(a.vocab)};
+    for (std::int64_t row = 0; row < a.rows; ++row) cuda::entropy_body<T>(a, row, team);
   });
 }
 
 void run_entropy_parts(const cuda::EntropyArgs& a, cuda::EntropyPart* parts) {
-  for (std::int64_t row = 0; row < a.rows; ++row) cuda::entropy_part_body(a, row, Warp{}, parts);
+  const cuda::Team team{cuda::entropy_threads(a.vocab)};
+  for (std::int64_t row = 0; row < a.rows; ++row) cuda::entropy_part_body(a, row, team, parts);
 }
 
 void run_copy_heads(const cuda::HeadCopy& a, bool back) {
