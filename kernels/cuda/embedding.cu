@@ -5,9 +5,16 @@
 namespace sluice::cuda {
 namespace {
 
-__global__ void token_order_kernel(TokenRows at, std::int32_t* order) {
-  const std::int64_t token = first_index();
-  if (token < at.tokens) order[place_of_token(at, token)] = static_cast<std::int32_t>(token);
+// Few warps a block, so that they spread over the GPU.
+constexpr unsigned kWarps = 4, kWarpsThreads = kWarps * kWarpThreads;
+
+unsigned blocks_of_warps(std::int64_t warps) {
+  return static_cast<unsigned>((warps + kWarps - 1) / kWarps);
+}
+
+__global__ void __launch_bounds__(kWarpsThreads)
+    token_order_kernel(TokenRows at, std::int32_t* order) {
+  token_order_body(at, warp_row() * kPlaced, Warp{}, order);
 }
 
 template <class T>
@@ -16,9 +23,14 @@ __global__ void __launch_bounds__(kThreads) token_lookup_kernel(TokenLookup a, b
 }
 
 template <class T>
-__global__ void __launch_bounds__(kThreads)
+__global__ void __launch_bounds__(kWarpsThreads, 3)
     embedding_gradient_kernel(EmbeddingGradient a, bool aligned) {
-  embedding_row_body<T>(a, blockIdx.x, row_worker(), aligned);
+  const std::int64_t first = warp_row() * kRowPlaces;
+  if (aligned) {
+    embedding_rows_body<T, true>(a, first, blockIdx.y, Warp{});
+  } else {
+    embedding_rows_body<T, false>(a, first, blockIdx.y, Warp{});
+  }
 }
 
 }  // namespace
@@ -36,16 +48,18 @@ void launch_token_lookup(const TokenLookup& a, StreamRef stream) {
 
 void launch_embedding_gradient(const EmbeddingGradient& a, StreamRef stream) {
   if (a.at.tokens <= 0 || a.hidden <= 0) return;
-  check_argument(a.at.tokens <= 0x7fffffff, "an embedding's gradient takes up to 2^31 - 1 tokens");
-  constexpr unsigned kTokens = 64;  // a thread block; few, so that the tokens spread over the GPU
-  const auto blocks = static_cast<unsigned>((a.at.tokens + kTokens - 1) / kTokens);
-  token_order_kernel<<<blocks, kTokens, 0, native(stream)>>>(a.at, a.order);
+  check_argument(a.at.tokens <= 0x7fffffff && a.at.period <= 0x7fffffff,
+                 "an embedding's gradient takes up to 2^31 - 1 tokens");
+  check_argument(a.hidden <= 1 << 22, "an embedding's gradient takes up to 2^22 columns");
+  const unsigned placed = blocks_of_warps((a.at.tokens + kPlaced - 1) / kPlaced);
+  token_order_kernel<<<placed, kWarpsThreads, 0, native(stream)>>>(a.at, a.order);
   check_launch("order of tokens");
   const bool aligned = packs_aligned(a.hidden * size_of(a.dtype), {a.grad, a.dy});
-  const Grid grid = row_grid(a.at.tokens, packs_of(a.hidden, a.dtype));
+  const dim3 blocks(blocks_of_warps((a.at.tokens + kRowPlaces - 1) / kRowPlaces),
+                    static_cast<unsigned>((a.hidden + kRunColumns - 1) / kRunColumns));
   with_device_dtype(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    embedding_gradient_kernel<T><<<grid.blocks, grid.threads, 0, native(stream)>>>(a, aligned);
+    embedding_gradient_kernel<T><<<blocks, kWarpsThreads, 0, native(stream)>>>(a, aligned);
   });
   check_launch("embedding gradient");
 }

@@ -1,10 +1,16 @@
 // Lookup in a token table or a rank's slice of one, and its gradient, with the bits of kernels/cpu:
 // the tokens of one row are added in their order. No atomics and no sum beside the gradient: one
-// body sorts the tokens by row, another adds up a row.
+// body sorts the tokens by row, another adds up rows.
+//
+// A row may have most of the tokens, and each addition waits for the one before. So a row is cut
+// into runs of columns, a warp each, and a warp loads many tokens before it adds the first.
 #pragma once
+
+#include <type_traits>
 
 #include "kernels/cuda/block_args.hpp"
 #include "kernels/cuda/elements.hpp"
+#include "kernels/cuda/warp.hpp"
 
 namespace sluice::cuda {
 
@@ -28,60 +34,201 @@ SLUICE_BODY void token_lookup_body(const TokenLookup& a, std::int64_t t, const W
   });
 }
 
-SLUICE_BODY std::int64_t row_of_token(const TokenRows& at, std::int64_t token) {
-  return at.rows == nullptr ? token % at.period : at.rows[token];
+SLUICE_BODY std::int64_t row_of_token(const TokenRows& at, std::int32_t token) {
+  if (at.rows != nullptr) return at.rows[token];
+  return static_cast<std::uint32_t>(token) % static_cast<std::uint32_t>(at.period);
 }
 
-// The token's place among all: by row, then by token. It is compared with every token, which are
-// few, so a sort in one launch.
-SLUICE_BODY std::int64_t place_of_token(const TokenRows& at, std::int64_t token) {
-  if (at.rows == nullptr) {
-    const std::int64_t row = token % at.period, rest = at.tokens % at.period;
-    return row * (at.tokens / at.period) + (row < rest ? row : rest) + token / at.period;
-  }
-  const std::int64_t row = at.rows[token];
-  std::int64_t place = 0;
-  for (std::int64_t n = 0; n < token; ++n) place += at.rows[n] <= row ? 1 : 0;
-  for (std::int64_t n = token + 1; n < at.tokens; ++n) place += at.rows[n] < row ? 1 : 0;
-  return place;
+// The order of tokens is by row, then by token. Numbers that no table has as a row come last.
+SLUICE_BODY std::uint32_t order_key(std::int64_t row) {
+  constexpr std::uint32_t kLast = 0xfffffffeU;
+  return row >= 0 && row < kLast ? static_cast<std::uint32_t>(row) : kLast;
 }
 
-// Adds the tokens of one row from place `first` of the order on to a run of its elements. The next
-// token is looked up while this one's elements are read.
-template <class T>
-SLUICE_BODY void add_tokens(const EmbeddingGradient& a, std::int64_t row, std::int64_t first,
-                            std::int64_t i, float (&sum)[Pack<T>::kCount], bool aligned) {
-  const T* dy = static_cast<const T*>(a.dy) + i;
-  std::int64_t token = a.order[first];
-  for (std::int64_t place = first + 1; token >= 0; ++place) {
-    const Pack<T> values = load_pack(dy + token * a.hidden, a.hidden - i, aligned);
-    token = place < a.at.tokens ? a.order[place] : -1;
-    if (token >= 0 && row_of_token(a.at, token) != row) token = -1;
-    for (int k = 0; k < Pack<T>::kSize; ++k) sum[k] += values.v[k];
-  }
+// Where rows repeat with a period.
+SLUICE_BODY std::int64_t periodic_place(const TokenRows& at, std::int64_t token) {
+  const std::int64_t row = token % at.period, rest = at.tokens % at.period;
+  return row * (at.tokens / at.period) + (row < rest ? row : rest) + token / at.period;
 }
 
-// The row whose tokens begin at `place` of the order, if one does.
-template <class T>
-SLUICE_BODY void embedding_row_body(const EmbeddingGradient& a, std::int64_t place,
-                                    const Worker& worker, bool aligned) {
-  constexpr int kFloats = Pack<float>::kSize;
-  const std::int64_t row = row_of_token(a.at, a.order[place]);
-  const std::int64_t own = row - a.first;
-  if (own < 0 || own >= a.rows) return;
-  if (place > 0 && row_of_token(a.at, a.order[place - 1]) == row) return;
-  for_packs<T>(a.hidden, worker, [&](std::int64_t i, std::int64_t n) {
-    float* to = a.grad + own * a.hidden + i;
-    float sum[Pack<T>::kCount];
-    for (int k = 0; k < Pack<T>::kSize; k += kFloats) {
-      const Pack<float> old = load_pack(to + k, n - k, aligned);
-      for (int j = 0; j < kFloats; ++j) sum[k + j] = old.v[j];
+// Tokens whose places a warp finds together.
+inline constexpr int kPlaced = 8;
+
+// Adds to each count the lane's tokens of [begin, end) whose key is below the bound.
+SLUICE_BODY void count_below(const TokenRows& at, std::int64_t begin, std::int64_t end, int lane,
+                             const std::uint32_t (&bounds)[kPlaced],
+                             std::uint32_t (&counts)[kPlaced]) {
+  constexpr int kAhead = 4;
+  for (std::int64_t n = begin + lane; n < end; n += std::int64_t{kAhead} * kWarp) {
+    std::uint32_t keys[kAhead];
+    for (int j = 0; j < kAhead; ++j) {
+      const std::int64_t other = n + j * kWarp;
+      keys[j] = other < end ? order_key(at.rows[other]) : 0xffffffffU;
     }
-    add_tokens<T>(a, row, place, i, sum, aligned);
-    for (int k = 0; k < Pack<T>::kSize; k += kFloats) {
-      Pack<float> total;
-      for (int j = 0; j < kFloats; ++j) total.v[j] = sum[k + j];
-      store_pack(to + k, total, n - k, aligned);
+    for (const std::uint32_t key : keys) {
+      for (int i = 0; i < kPlaced; ++i) counts[i] += key < bounds[i] ? 1U : 0U;
+    }
+  }
+}
+
+// The places of kPlaced tokens from `first` on, by comparison with all tokens: which are few, so a
+// sort in one launch.
+SLUICE_BODY void sorted_order_body(const TokenRows& at, std::int64_t first, const Warp& warp,
+                                   std::int32_t* order) {
+  std::uint32_t keys[kPlaced], bounds[kPlaced], places[kPlaced] = {};
+  for (int i = 0; i < kPlaced; ++i) {
+    keys[i] = first + i < at.tokens ? order_key(at.rows[first + i]) : 0;
+    bounds[i] = keys[i] + 1;  // tokens of the same row count where they are before
+  }
+  warp.count(places, [&](int lane, std::uint32_t(&counts)[kPlaced]) {
+    count_below(at, 0, first, lane, bounds, counts);
+    count_below(at, first, at.tokens, lane, keys, counts);
+  });
+  for (int i = 0; i < kPlaced; ++i) {
+    for (int j = 0; j < i; ++j) places[i] += keys[j] == keys[i] ? 1U : 0U;
+  }
+  warp.each([&](int lane) {
+    for (int i = 0; lane == 0 && i < kPlaced; ++i) {
+      if (first + i < at.tokens) order[places[i]] = static_cast<std::int32_t>(first + i);
+    }
+  });
+}
+
+SLUICE_BODY void token_order_body(const TokenRows& at, std::int64_t first, const Warp& warp,
+                                  std::int32_t* order) {
+  if (first >= at.tokens) return;
+  if (at.rows != nullptr) return sorted_order_body(at, first, warp, order);
+  warp.each([&](int lane) {
+    const std::int64_t token = first + lane;
+    if (lane >= kPlaced || token >= at.tokens) return;
+    order[periodic_place(at, token)] = static_cast<std::int32_t>(token);
+  });
+}
+
+// Columns of a lane, and of a warp's run of a row.
+inline constexpr int kLaneColumns = 4, kRunColumns = kWarp * kLaneColumns;
+
+// Those of one token, as they are in memory.
+template <class T>
+struct alignas(kLaneColumns * sizeof(T)) RawColumns {
+  T v[kLaneColumns];
+};
+
+// `kAligned`: they lie on a multiple of their size. Where the row ends the others are the first.
+template <class T, bool kAligned>
+SLUICE_BODY void load_columns(const T* from, int count, RawColumns<T>* raw) {
+  if constexpr (kAligned) {
+#ifdef SLUICE_DEVICE_CODE
+    using Words = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
+    const Words words = *reinterpret_cast<const Words*>(from);
+    memcpy(raw, &words, sizeof *raw);
+#else
+    std::memcpy(raw, static_cast<const void*>(from), sizeof *raw);
+#endif
+  } else {
+    for (int k = 0; k < kLaneColumns; ++k) raw->v[k] = from[k < count ? k : 0];
+  }
+}
+
+// A lane's columns of a row, to which the columns of its tokens are added.
+template <class T, bool kAligned>
+struct RowColumns {
+  const T* dy;  // of the first of all tokens
+  int hidden;
+  int count;  // columns before the row's end
+  Pack<float> sum;
+
+  SLUICE_BODY void load(std::int32_t token, RawColumns<T>* raw) const {
+    load_columns<T, kAligned>(dy + std::int64_t{token} * hidden, count, raw);
+  }
+  SLUICE_BODY void add(const RawColumns<T>& raw) {
+    for (int k = 0; k < kLaneColumns; ++k) sum.v[k] += widen(raw.v[k]);
+  }
+};
+
+// The token at a place of the order if it is of the row, or else -1.
+SLUICE_BODY std::int32_t token_of_row(const EmbeddingGradient& a, std::int64_t row,
+                                      std::int64_t place) {
+  if (place >= a.at.tokens) return -1;
+  const std::int32_t token = a.order[place];
+  return row_of_token(a.at, token) == row ? token : -1;
+}
+
+// Adds the tokens of one row from place `first` of the order on.
+template <class T, bool kAligned>
+SLUICE_BODY void add_tokens(const EmbeddingGradient& a, std::int64_t row, std::int64_t first,
+                            const Warp& warp, RowColumns<T, kAligned>* columns) {
+  const auto tokens_from = [&](std::int64_t place) {
+    return warp.values([&](int lane) { return token_of_row(a, row, place + lane); });
+  };
+  std::int64_t place = first;
+  LaneValues<std::int32_t> tokens = tokens_from(place);
+  if constexpr (kAligned && sizeof(T) == 2) {  // then 32 tokens fit into 64 registers
+    while (tokens[kWarp - 1] >= 0) {
+      RawColumns<T> raw[std::size_t{kWarp}];
+      for (int j = 0; j < kWarp; ++j) columns->load(tokens[j], &raw[j]);
+      tokens = tokens_from(place += kWarp);  // while the columns are on their way
+      for (int j = 0; j < kWarp; ++j) columns->add(raw[j]);
+    }
+  }
+  constexpr int kSome = 8;
+  for (int i = 0; tokens[i] >= 0;) {
+    std::int32_t token[std::size_t{kSome}];
+    RawColumns<T> raw[std::size_t{kSome}];
+    for (int j = 0; j < kSome; ++j) {
+      token[j] = tokens[i + j];
+      if (token[j] >= 0) columns->load(token[j], &raw[j]);
+    }
+    for (int j = 0; j < kSome; ++j) {
+      if (token[j] >= 0) columns->add(raw[j]);
+    }
+    i += kSome;
+    if (i < kWarp) continue;
+    tokens = tokens_from(place += kWarp);
+    i = 0;
+  }
+}
+
+// A lane's columns from `column` on of the row whose tokens begin at `place`. A lane behind the
+// row's end helps the others to look tokens up: it reads the first columns and stores nothing.
+template <class T, bool kAligned>
+SLUICE_BODY void add_row(const EmbeddingGradient& a, std::int64_t row, std::int64_t place,
+                         std::int64_t column, const Warp& warp) {
+  static_assert(kLaneColumns == Pack<float>::kSize);
+  const bool within = column < a.hidden;
+  const std::int64_t i = within ? column : 0, count = a.hidden - i;
+  float* to = a.grad + (row - a.first) * a.hidden + i;
+  RowColumns<T, kAligned> columns{static_cast<const T*>(a.dy) + i, static_cast<int>(a.hidden),
+                                  static_cast<int>(count),
+                                  load_pack(to, within ? count : 0, kAligned)};
+  add_tokens(a, row, place, warp, &columns);
+  if (within) store_pack(to, columns.sum, count, kAligned);
+}
+
+// The row whose tokens begin at `place` of the order, if one does and the gradient has it; or -1.
+SLUICE_BODY std::int64_t row_beginning(const EmbeddingGradient& a, std::int64_t place) {
+  if (place >= a.at.tokens) return -1;
+  const std::int64_t row = row_of_token(a.at, a.order[place]);
+  if (row < a.first || row >= a.first + a.rows) return -1;
+  return place > 0 && row_of_token(a.at, a.order[place - 1]) == row ? -1 : row;
+}
+
+// Places of the order that a warp looks at. Most of them begin no row where few rows have many
+// tokens.
+inline constexpr int kRowPlaces = 8;
+
+// Run `run` of the rows that begin at kRowPlaces places from `first` on.
+template <class T, bool kAligned>
+SLUICE_BODY void embedding_rows_body(const EmbeddingGradient& a, std::int64_t first,
+                                     std::int64_t run, const Warp& warp) {
+  warp.each([&](int lane) {
+    const auto rows = warp.values(
+        [&](int i) { return i < kRowPlaces ? row_beginning(a, first + i) : std::int64_t{-1}; });
+    const std::int64_t places = a.at.tokens - first;
+    for (int i = 0; i < kRowPlaces && i < places; ++i) {
+      const std::int64_t row = rows[i];
+      if (row < 0) continue;
+      add_row<T, kAligned>(a, row, first + i, run * kRunColumns + lane * kLaneColumns, warp);
     }
   });
 }

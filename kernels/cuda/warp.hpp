@@ -4,8 +4,9 @@
 // f(lane) for the lanes that run here: the thread's own on the device, all in turn on the host. So
 // no variable but a sum's result passes between calls. `each_largest` does the same and writes the
 // largest integer that f returns to to[row], unless `to` is null. `each_after` calls g(lane,
-// f(lane)), every lane's f before any lane's g. In both all lanes of the warp take part. What a
-// lane keeps between calls is in OfLanes.
+// f(lane)), every lane's f before any lane's g. `values` gives each lane f of any lane, as v[lane].
+// `count` adds up what f writes to counts, for all lanes. In these all lanes take part; v[lane] is
+// one more such call. What a lane keeps between calls is in OfLanes.
 #pragma once
 
 #include "kernels/cuda/elements.hpp"
@@ -33,6 +34,14 @@ struct OfLanes {
   Value own;
 };
 
+template <class T>
+struct LaneValues {
+  T own;
+  __device__ __forceinline__ T operator[](int lane) const {
+    return __shfl_sync(0xffffffffU, own, lane);
+  }
+};
+
 struct Warp {
   template <class Fn>
   __device__ __forceinline__ void each(Fn f) const {
@@ -52,6 +61,16 @@ struct Warp {
     const auto value = f(lane);
     __syncwarp();
     g(lane, value);
+  }
+  template <class Fn>
+  __device__ __forceinline__ auto values(Fn f) const {
+    const int lane = static_cast<int>(threadIdx.x % kWarp);
+    return LaneValues<decltype(f(lane))>{f(lane)};
+  }
+  template <std::size_t kCount, class Fn>
+  __device__ __forceinline__ void count(std::uint32_t (&counts)[kCount], Fn f) const {
+    f(static_cast<int>(threadIdx.x % kWarp), counts);
+    for (std::uint32_t& each : counts) each = __reduce_add_sync(0xffffffffU, each);
   }
   template <class Fn>
   __device__ __forceinline__ Two sum(Fn f) const {
@@ -78,6 +97,12 @@ struct OfLanes {
   Value all[kWarp];
 };
 
+template <class T>
+struct LaneValues {
+  T of[kWarp];
+  T operator[](int lane) const { return of[lane]; }
+};
+
 struct Warp {
   template <class Fn>
   void each(Fn f) const {
@@ -94,6 +119,16 @@ struct Warp {
     decltype(f(0)) values[kWarp];
     for (int lane = 0; lane < kWarp; ++lane) values[lane] = f(lane);
     for (int lane = 0; lane < kWarp; ++lane) g(lane, values[lane]);
+  }
+  template <class Fn>
+  [[nodiscard]] auto values(Fn f) const {
+    LaneValues<decltype(f(0))> values;
+    for (int lane = 0; lane < kWarp; ++lane) values.of[lane] = f(lane);
+    return values;
+  }
+  template <std::size_t kCount, class Fn>
+  void count(std::uint32_t (&counts)[kCount], Fn f) const {
+    for (int lane = 0; lane < kWarp; ++lane) f(lane, counts);
   }
   template <class Fn>
   [[nodiscard]] Two sum(Fn f) const {

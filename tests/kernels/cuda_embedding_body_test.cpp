@@ -1,5 +1,8 @@
 // The CUDA kernels of an embedding (cuda_runs.hpp), bit for bit against the CPU's kernels: of a
 // whole table, and of a rank's slice.
+#include <algorithm>
+#include <numeric>
+
 #include "kernels/cpu/embedding/embedding.hpp"
 #include "kernels/cpu/embedding/embedding_slice.hpp"
 #include "tests/kernels/cuda_bodies.hpp"
@@ -10,12 +13,20 @@ namespace {
 constexpr std::int64_t kTableRows = 11;
 constexpr std::int64_t kWords = 40, kFirst = 8, kOwn = 24, kTokens = 61;  // of a slice
 
-// Many tokens of few rows; one row; each token a row of its own.
+// Many tokens of few rows; one row; each token a row of its own; rows whose tokens end before, at
+// and behind those that a warp looks up together.
 std::vector<std::vector<std::int64_t>> token_lists() {
   std::vector<std::int64_t> many, one(9, 4), own;
   for (std::int64_t t = 0; t < 101; ++t) many.push_back(t * t % kTableRows);
   for (std::int64_t t = kTableRows; t-- > 0;) own.push_back(t);
-  return {many, one, own};
+  std::vector<std::int64_t> batches;
+  for (std::int64_t t = 0; t < 100; ++t) {
+    batches.push_back(7);
+    if (t < 64) batches.push_back(3);
+    if (t < 33) batches.push_back(8);
+    if (t < 31) batches.push_back(2);
+  }
+  return {many, one, own, batches};
 }
 
 Buffer order_for(std::int64_t tokens) {
@@ -71,6 +82,19 @@ std::vector<std::int32_t> order_of(const std::vector<std::int64_t>& tokens, std:
        1});
   const auto* begin = data_of<std::int32_t>(order);
   return {begin, begin + tokens.size()};
+}
+
+// More tokens than a warp compares with at a time, and numbers that no table has as a row.
+TEST(CudaEmbeddingBody, OrdersManyTokens) {
+  std::vector<std::int64_t> tokens;
+  for (std::int64_t t = 0; t < 1003; ++t) tokens.push_back(t * t * t % 97);
+  std::vector<std::int32_t> want(tokens.size());
+  std::iota(want.begin(), want.end(), 0);
+  const auto row = [&](std::int32_t t) { return tokens[static_cast<std::size_t>(t)]; };
+  std::stable_sort(want.begin(), want.end(), [&](auto a, auto b) { return row(a) < row(b); });
+  EXPECT_EQ(order_of(tokens, 0), want);
+  EXPECT_EQ(order_of({-1, 4, std::int64_t{1} << 40, 0, -100}, 0),
+            (std::vector<std::int32_t>{3, 1, 0, 2, 4}));
 }
 
 TEST(CudaEmbeddingBody, OrdersTokensByRowThenByTheirOrder) {

@@ -12,7 +12,7 @@ import sys
 import tempfile
 
 # The kernels of each source. column_total adds parts in fp32, one column a thread: its loads are 4 bytes of 32 neighbours. token_order
-# reads numbers of rows, which all threads read at once.
+# reads 8-byte numbers of rows on any multiple of 8 bytes, one token a lane.
 SOURCES = {"activation": 8, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "fp8": 2, "norm": 52}
 NARROW = ("column_total_kernel", "token_order_kernel")
 # Of each of these, loads of 16 bytes without arithmetic between them. PTX says little of sums of packs of fp32: ptxas puts their loads together.

@@ -214,14 +214,20 @@ void run_column_totals(const cuda::ColumnTotal* sums, int count) {
 }
 
 void run_embedding_gradient(const cuda::EmbeddingGradient& a) {
-  for (std::int64_t token = 0; token < a.at.tokens; ++token) {
-    a.order[cuda::place_of_token(a.at, token)] = static_cast<std::int32_t>(token);
+  for (std::int64_t first = 0; first < a.at.tokens; first += cuda::kPlaced) {
+    cuda::token_order_body(a.at, first, Warp{}, a.order);
   }
   with_type(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    on_rows(a.at.tokens, [&](std::int64_t place, const Worker& worker) {
-      cuda::embedding_row_body<T>(a, place, worker, whole_packs(a.hidden, a.dtype));
-    });
+    for (std::int64_t first = 0; first < a.at.tokens; first += cuda::kRowPlaces) {
+      for (std::int64_t run = 0; run * cuda::kRunColumns < a.hidden; ++run) {
+        if (whole_packs(a.hidden, a.dtype)) {
+          cuda::embedding_rows_body<T, true>(a, first, run, Warp{});
+        } else {
+          cuda::embedding_rows_body<T, false>(a, first, run, Warp{});
+        }
+      }
+    }
   });
 }
 

@@ -76,6 +76,11 @@ T __shfl_xor_sync(unsigned, T value, int lanes,
   return emulated_gpu::meet({"__shfl_xor_sync", at}, value,
                             emulated_gpu::lane() ^ static_cast<unsigned>(lanes));
 }
+template <class T>
+T __shfl_sync(unsigned, T value, int lane,
+              std::source_location at = std::source_location::current()) {
+  return emulated_gpu::meet({"__shfl_sync", at}, value, static_cast<unsigned>(lane));
+}
 // A lane whose source is beyond the warp keeps its own value.
 template <class T>
 T __shfl_down_sync(unsigned, T value, int lanes,
@@ -88,5 +93,12 @@ inline std::uint32_t __reduce_max_sync(unsigned, std::uint32_t value,
                                        std::source_location at = std::source_location::current()) {
   const auto& words = emulated_gpu::running_block().meet_warp({"__reduce_max_sync", at}, value);
   return static_cast<std::uint32_t>(*std::max_element(words.begin(), words.end()));
+}
+inline std::uint32_t __reduce_add_sync(unsigned, std::uint32_t value,
+                                       std::source_location at = std::source_location::current()) {
+  const auto& words = emulated_gpu::running_block().meet_warp({"__reduce_add_sync", at}, value);
+  std::uint32_t sum = 0;
+  for (const std::uint64_t word : words) sum += static_cast<std::uint32_t>(word);
+  return sum;
 }
 // NOLINTEND(bugprone-reserved-identifier)
