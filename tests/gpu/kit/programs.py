@@ -112,6 +112,9 @@ class Kit:
         keys = {"data.text": [str(self.work / "text.txt")], "data.split": [1, 0], "data.cache_dir": str(self.work / "tokens"), "optimizer.lr": 3e-4,
                 "schedule.type": "constant", "launch.nproc": 1, "launch.backend": self.backend, "train.seed": 7,
                 "train.eval_steps": 0, "train.log_every": 1, "checkpoint.at_end": False, "output.dir": str(self.work / run)}
+        if self.jobs > 1:  # else each rank takes all cores
+            ranks = self.jobs * settings.get("launch.nproc", 1)
+            keys["launch.threads"] = max(1, (os.cpu_count() or 1) // ranks)
         sections = {"model": MODELS[model]}
         for key, value in (keys | settings).items():
             section, _, rest = key.partition(".")

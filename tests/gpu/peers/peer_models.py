@@ -109,8 +109,17 @@ class PlainModel(nn.Module):
             x = x + self.positions.weight[:tokens.shape[1]]
         for block in self.blocks:
             x = torch.utils.checkpoint.checkpoint(block, x, use_reentrant=False) if self.recompute else block(x)
+        return self.loss(x, tokens)
+
+    def loss(self, x, tokens):
         logits = self.head(self.norm(x))[:, :-1]
         return F.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+
+    def compile_parts(self):
+        """One block, which all share, and the loss: torch.compile of 48 blocks at once takes minutes."""
+        for block in self.blocks:
+            block.compile()
+        self.loss = torch.compile(self.loss)
 
 
 class TransformersModel(nn.Module):

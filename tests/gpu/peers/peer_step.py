@@ -19,12 +19,13 @@ LEARNING_RATE = 1e-4
 def torch_step(args, model):
     """fp32 weights under autocast, the fused AdamW."""
     model = model.to("cuda")
-    forward = torch.compile(model) if args.compile else model
+    if args.compile:
+        model.compile_parts()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
 
     def step(tokens):
         with torch.autocast("cuda", torch.bfloat16):
-            loss = forward(tokens)
+            loss = model(tokens)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
         optimizer.step()
@@ -46,7 +47,7 @@ def deepspeed_step(args, model):
         zero["offload_optimizer"] = {"device": "cpu", "pin_memory": True}
     engine, *_ = deepspeed.initialize(model=model, model_parameters=model.parameters(), config={
         "train_micro_batch_size_per_gpu": args.micro_batch, "bf16": {"enabled": True}, "gradient_clipping": 1.0,
-        "optimizer": {"type": "AdamW", "params": {"lr": LEARNING_RATE, "torch_adam": not args.optimizer_on_host}},
+        "optimizer": {"type": "AdamW", "params": {"lr": LEARNING_RATE} | ({} if args.optimizer_on_host else {"torch_adam": True, "fused": True})},
         "zero_optimization": zero, "steps_per_print": 1 << 30})
 
     def step(tokens):
@@ -66,13 +67,13 @@ def main():
     parser.add_argument("--stage", type=int, default=0, help="ZeRO stage of DeepSpeed")
     parser.add_argument("--optimizer-on-host", action="store_true")
     parser.add_argument("--recompute", action="store_true")
-    parser.add_argument("--compile", action="store_true", help="torch.compile")
+    parser.add_argument("--compile", action="store_true", help="torch.compile of the blocks and the loss (model plain)")
     parser.add_argument("--wait", action="store_true", help="a step's time ends when the card has finished, not when it has the work")
     args = parser.parse_args()
     model = peer_models.MODELS[args.model](args.shape, args.recompute)
     model.train()
     step = (deepspeed_step if args.peer == "deepspeed" else torch_step)(args, model)
-    batch = torch.zeros(args.micro_batch, args.shape["seq"], dtype=torch.long).pin_memory()
+    batch = torch.randint(args.shape["vocab"], (args.micro_batch, args.shape["seq"])).pin_memory()
     seconds = []
     for _ in range(args.steps):
         begin = time.perf_counter()
