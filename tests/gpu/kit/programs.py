@@ -115,7 +115,7 @@ class Kit:
         if self.jobs > 1:  # else each rank takes all cores
             ranks = self.jobs * settings.get("launch.nproc", 1)
             keys["launch.threads"] = max(1, (os.cpu_count() or 1) // ranks)
-        sections = {"model": MODELS[model]}
+        sections = {"model": dict(MODELS[model])}
         for key, value in (keys | settings).items():
             section, _, rest = key.partition(".")
             sections.setdefault(section, {})[rest] = value
