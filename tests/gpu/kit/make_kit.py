@@ -18,6 +18,8 @@ import sys
 import tarfile
 import tempfile
 
+from programs import build_kernel_times
+
 HERE = pathlib.Path(__file__).resolve().parent
 ROOT = HERE.parent.parent.parent
 TESTS = ("cuda_kernels", "engine_gpu_tiers", "engine_device_access", "runtime_doctor", "parallel")
@@ -79,6 +81,7 @@ def commit():
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="the build to pack")
+    parser.add_argument("--cupti", type=pathlib.Path, help="a folder with CUPTI's include and lib, for the step profile (default: the toolkit's)")
     parser.add_argument("out", type=pathlib.Path, help="the folder of the kit")
     args = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
@@ -88,6 +91,8 @@ def main():
         try:
             copy_programs(args.build, stage / "bin")
             copy_libraries(stage / "bin", stage / "lib")
+            if not build_kernel_times(stage / "bin/libkernel_times.so", [args.cupti] if args.cupti else None):
+                print("there is no CUPTI here: the kit cannot run the step profile")
         except Missing as missing:
             print(missing, file=sys.stderr)
             return 1
@@ -97,7 +102,7 @@ def main():
         with tarfile.open(args.out / "kit.tar.xz", "w:xz") as archive:
             archive.add(stage, ".")
         libraries = sorted(path.name for path in stage.glob("lib/*"))
-    for script in ("run_kit.py", "programs.py"):
+    for script in ("run_kit.py", "programs.py", "kernel_table.py"):
         shutil.copy(HERE / script, args.out)
     shutil.copytree(HERE.parent / "peers", args.out / "peers", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     size = (args.out / "kit.tar.xz").stat().st_size

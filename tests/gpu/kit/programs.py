@@ -38,6 +38,30 @@ class TooLarge(Failed):
     """A run that is refused since it needs more memory than the card has free."""
 
 
+def cupti_folders():
+    """Where a CUPTI may be: folders with include/cupti.h and a library, of toolkits and of PyTorch's wheels."""
+    toolkit = pathlib.Path(shutil.which("nvcc") or "/usr/local/cuda/bin/nvcc").resolve().parent.parent
+    yield toolkit / "extras/CUPTI"
+    yield toolkit
+    torch = importlib.util.find_spec("torch")
+    if torch:
+        yield from sorted((pathlib.Path(torch.origin).parent.parent / "nvidia").glob("*"))
+
+
+def build_kernel_times(library, folders=None):
+    """Compiles kernel_times.cpp into `library`; False where there is no CUPTI or no compiler."""
+    compiler = shutil.which("c++")
+    for folder in folders or cupti_folders():
+        if not compiler or not (folder / "include/cupti.h").is_file():
+            continue
+        found = [path for name in ("lib", "lib64") for path in sorted((folder / name).glob("libcupti.so*"))]
+        if found:
+            subprocess.run([compiler, "-O2", "-std=c++20", "-shared", "-fPIC", f"-I{folder}/include", "-I/usr/local/cuda/include",
+                            HERE / "kernel_times.cpp", "-o", library, found[0]], check=True)
+            return True
+    return False
+
+
 class Kit:
     """Programs, their environment, and the folder of the runs."""
 
@@ -47,7 +71,7 @@ class Kit:
         self.work.mkdir(parents=True, exist_ok=True)
         self.write_text()
         self.env = dict(os.environ)
-        self.tests, self.sluice = {}, None
+        self.tests, self.sluice, self.kernel_times = {}, None, self.work / "libkernel_times.so"
         if args.build:
             self.use_build(args.build.resolve())
         else:
@@ -58,6 +82,7 @@ class Kit:
         for path in (build / "tests").rglob("sluice_test_*"):
             if path.is_file():
                 self.tests[path.name.removeprefix("sluice_test_")] = path
+        build_kernel_times(self.kernel_times)
 
     def unpack(self):
         archive = HERE / "kit.tar.xz"
@@ -75,7 +100,7 @@ class Kit:
         libraries = [folder / "lib", site / "torch/lib", *sorted(site.glob("nvidia/*/lib"))]
         self.env["LD_LIBRARY_PATH"] = ":".join(filter(None, [*map(str, libraries), self.env.get("LD_LIBRARY_PATH")]))
         self.env["SLUICE_CUDA_MODULE"] = str(folder / "bin/libsluice_cuda.so")
-        self.sluice = folder / "bin/sluice"
+        self.sluice, self.kernel_times = folder / "bin/sluice", folder / "bin/libkernel_times.so"
         self.tests = {path.name.removeprefix("sluice_test_"): path for path in (folder / "bin").glob("sluice_test_*")}
 
     def call(self, command, seconds=120, env=None, codes=(0,)):
@@ -108,7 +133,8 @@ class Kit:
         text = "".join(path.read_text(encoding="utf-8", errors="ignore") for path in sources)
         (self.work / "text.txt").write_text(text, encoding="utf-8")
 
-    def config(self, run, model, settings):
+    def config(self, run, model, settings, keep=False):
+        """The YAML file of a run; the run's folder goes unless `keep`."""
         keys = {"data.text": [str(self.work / "text.txt")], "data.split": [1, 0], "data.cache_dir": str(self.work / "tokens"), "optimizer.lr": 3e-4,
                 "schedule.type": "constant", "launch.nproc": 1, "launch.backend": self.backend, "train.seed": 7,
                 "train.eval_steps": 0, "train.log_every": 1, "checkpoint.at_end": False, "output.dir": str(self.work / run)}
@@ -121,11 +147,24 @@ class Kit:
             sections.setdefault(section, {})[rest] = value
         path = self.work / f"{run}.yaml"
         path.write_text("".join(f"{key}: {json.dumps(value)}\n" for key, value in sections.items()), encoding="utf-8")
-        shutil.rmtree(self.work / run, ignore_errors=True)
+        if not keep:
+            shutil.rmtree(self.work / run, ignore_errors=True)
         return path
 
-    def train(self, run, model, settings, seconds=120):
-        self.call([self.sluice, "train", self.config(run, model, settings)], seconds)
+    def train(self, run, model, settings, seconds=120, env=None):
+        self.call([self.sluice, "train", self.config(run, model, settings)], seconds, env)
+
+    def kernel_file(self, run, model, settings):
+        """Trains, and gives the file of kernel_times.cpp with the run's kernels."""
+        for old in self.work.glob(f"{run}.kernels.*"):
+            old.unlink()
+        library = str(self.kernel_times)
+        self.train(run, model, settings, env={"CUDA_INJECTION64_PATH": library, "LD_PRELOAD": library,
+                                              "KERNEL_TIMES": str(self.work / f"{run}.kernels")})
+        files = sorted(self.work.glob(f"{run}.kernels.*"), key=lambda path: path.stat().st_size)
+        if not files:
+            raise Failed(f"{run}: no kernels were recorded")
+        return files[-1]  # another process may see the GPU and compute nothing
 
     def steps(self, run):
         return [json.loads(line) for line in (self.work / run / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]

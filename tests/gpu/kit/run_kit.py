@@ -14,6 +14,7 @@ import functools
 import importlib.util
 import io
 import json
+import math
 import pathlib
 import shutil
 import socket
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import time
 
+import kernel_table
 from programs import EMULATED, MODELS, NORMS, PARITY, PATIENCE, Failed, Kit, TooLarge, differences, last_line
 
 HERE = pathlib.Path(__file__).resolve().parent
@@ -230,6 +232,28 @@ def step_mesh(kit):
     trained_and_same(kit, runs, [*comparisons, (never, "nccl-pipeline", 1e-5)])
 
 
+def step_commands(kit):
+    """A run that stops and goes on, on the card and against itself; evaluation and text beside the CPU."""
+    settings = TINY | {"train.steps": 8, "train.dtype": "bf16", "train.deterministic": True, "data.split": [9, 1], "train.eval_steps": 2}
+    kit.train("whole", "llama", settings)
+    kit.train("parts", "llama", settings | {"train.steps": 4, "checkpoint.at_end": True})
+    config = kit.config("parts", "llama", settings, keep=True)
+    kit.call([kit.sluice, "train", config, "--resume", "auto"])
+    same(kit, "parts", "whole", 1e-6)
+    saved, backends = kit.work / "parts", (kit.backend, "gloo")
+    command = [kit.sluice, "eval", config, "--checkpoint", saved, "--json", "--quiet", "--set"]
+    ours, cpus = (json.loads(kit.call([*command, f"launch.backend={backend}"]))["loss"] for backend in backends)
+    note(f"eval: loss {ours:.5f}, on the CPU {cpus:.5f}")
+    if not math.isclose(ours, cpus, rel_tol=PARITY["bf16"]):
+        raise Failed("eval gives another loss than on the CPU")
+    command = [kit.sluice, "generate", "--checkpoint", saved, "--prompt", "def ", "--max-tokens", 24, "--temperature", 0, "--set"]
+    for backend in backends:
+        kit.call([*command, f"launch.backend={backend}"])
+    kit.train("traced", "gpt2", TINY | {"train.dtype": "bf16", "output.trace": True, "train.deterministic": True})
+    kit.train("untraced", "gpt2", TINY | {"train.dtype": "bf16", "train.deterministic": True})
+    same(kit, "traced", "untraced", 1e-6)
+
+
 def step_memory(kit):
     recomputed = {"recompute.mode": "full"}
     wrong = []
@@ -284,6 +308,18 @@ def step_speed(kit):
                 note(f"{run}: {name}: {tokens / plain[run]:.3f} of the plain run's tokens/s")
 
 
+def step_profile(kit):
+    """The kernels of a step. CUPTI makes it some percent longer."""
+    if not kit.kernel_times.is_file():
+        note("without CUPTI there is no table of kernels")
+        return
+    for run in ("speed-1558m-8", "speed-1b"):
+        model, settings = SPEED[run]
+        with if_it_fits():
+            for line in kernel_table.table(kit.kernel_file(run.replace("speed", "profile"), model, LARGE | settings)):
+                note(line)
+
+
 def step_peers(kit):
     """Plain PyTorch models on the same card; each round trains Sluice again."""
     script = next(path for path in (HERE / "peers", HERE.parent / "peers") if path.is_dir()) / "peer_step.py"
@@ -316,8 +352,8 @@ def step_big(kit):
 
 
 STEPS = {f.__name__.removeprefix("step_"): f for f in (
-    step_env, step_kernels, step_module, step_parity, step_stages, step_nccl, step_mesh, step_memory, step_tiers, step_doctor,
-    step_speed, step_peers, step_big)}
+    step_env, step_kernels, step_module, step_parity, step_stages, step_nccl, step_mesh, step_commands, step_memory, step_tiers, step_doctor,
+    step_speed, step_profile, step_peers, step_big)}
 
 
 def run_step(kit, name, out):
