@@ -65,18 +65,13 @@ __device__ __forceinline__ bool takes_four(const T* at) {
   return reinterpret_cast<std::uintptr_t>(at) % sizeof(FourWords<T>) == 0;
 }
 
-// A part's buffers in their types, in registers: the table of parts is read once a chunk.
+// A part's buffers in their types.
 template <class Rule, class G, class W>
 struct TypedPart {
   float* master;
-  float* moments[Rule::kMoments];
+  float* const (&moments)[Rule::kMoments];
   const G* grad;
   W* out;  // or null
-
-  __device__ explicit TypedPart(const UpdatePart<Rule>& a)
-      : master(a.master), grad(static_cast<const G*>(a.grad)), out(static_cast<W*>(a.weights_out)) {
-    for (int k = 0; k < Rule::kMoments; ++k) moments[k] = a.moments[k];
-  }
 
   __device__ bool takes_four() const {
     bool all = cuda::takes_four(master) && cuda::takes_four(grad) && cuda::takes_four(out);
@@ -120,7 +115,8 @@ __global__ void __launch_bounds__(kThreads)
     const UpdatePart<Rule>& a = parts.at[row_of(parts.at, parts.count, chunk)];
     typename Rule::Constants c = parts.constants[a.constants];
     if (parts.clip != nullptr) c.grad_scale = parts.clip->grad_scale;
-    const TypedPart<Rule, G, W> typed(a);
+    const TypedPart<Rule, G, W> typed{a.master, a.moments, static_cast<const G*>(a.grad),
+                                      static_cast<W*>(a.weights_out)};
     const std::int64_t begin = static_cast<std::int64_t>(chunk - a.first) * kUpdateChunk;
     const std::int64_t end = begin + kUpdateChunk < a.n ? begin + kUpdateChunk : a.n;
     const std::int64_t own = begin + kFour * static_cast<std::int64_t>(threadIdx.x);
@@ -128,7 +124,7 @@ __global__ void __launch_bounds__(kThreads)
       typed.update_four(own, c);
     } else {
       const std::int64_t last = own + kFour < end ? own + kFour : end;
-      // Unrolled, the rare path takes registers from the other.
+      // Unrolled, the rare path changes the code of the other, which an H100 then runs more slowly.
 #pragma unroll 1
       for (std::int64_t i = own; i < last; ++i) typed.update(i, c);
     }
