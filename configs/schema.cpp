@@ -40,8 +40,9 @@ Section train_section() {
       .key("deterministic", &O::deterministic, boolean(),
            "Whether the backward of attention on a GPU gives the same bits from run to run. In 16 "
            "bits it then takes multiprocessors / (samples x heads), rounded up, fp32 copies of a "
-           "block's dq, which the plan counts; no card has measured the time it costs. CPUs always "
-           "do.")
+           "block's dq, which the plan counts; a Hopper GPU then takes flash attention, not "
+           "cuDNN's. "
+           "CPUs always do.")
       .when("ranks run on GPUs")
       .key("cuda_graphs", &O::cuda_graphs, one_of({"auto", "never"}),
            "Whether a GPU records the compute of a step once and launches it as graphs: the same "

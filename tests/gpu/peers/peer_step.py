@@ -18,7 +18,6 @@ LEARNING_RATE = 1e-4
 
 def torch_step(args, model):
     """fp32 weights under autocast, the fused AdamW."""
-    model = model.to("cuda")
     if args.compile:
         model.compile_parts()
     optimizer = torch.optim.AdamW(model.parameters(), lr=LEARNING_RATE, fused=True)
@@ -70,7 +69,8 @@ def main():
     parser.add_argument("--compile", action="store_true", help="torch.compile of the blocks and the loss (model plain)")
     parser.add_argument("--wait", action="store_true", help="a step's time ends when the card has finished, not when it has the work")
     args = parser.parse_args()
-    model = peer_models.MODELS[args.model](args.shape, args.recompute)
+    with torch.device("cuda"):  # one thread of the host would draw 1.5B weights in half a minute
+        model = peer_models.MODELS[args.model](args.shape, args.recompute)
     model.train()
     step = (deepspeed_step if args.peer == "deepspeed" else torch_step)(args, model)
     batch = torch.randint(args.shape["vocab"], (args.micro_batch, args.shape["seq"])).pin_memory()
