@@ -1,5 +1,4 @@
 // Exports of the CUDA module for the doctor. C names, C++ types: both sides come from one build.
-// Compiled in every build with CUDA; never run on a GPU.
 #pragma once
 
 namespace sluice {

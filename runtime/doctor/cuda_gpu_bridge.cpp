@@ -1,4 +1,4 @@
-// A GPU for the doctor, in the CUDA module. Compiled; never run on a GPU.
+// A GPU for the doctor, in the CUDA module.
 //
 // Copies and registered pages are the memory tiers' own (runtime/engine/tiers/cuda_tiers.hpp);
 // products are libtorch's with a run's settings, and in 8 bits a run's own. So the doctor measures

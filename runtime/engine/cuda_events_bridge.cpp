@@ -1,4 +1,4 @@
-// Events with times, in the CUDA module. Compiled; not yet run on a GPU.
+// Events with times, in the CUDA module.
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>
 

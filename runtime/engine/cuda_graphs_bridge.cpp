@@ -1,4 +1,4 @@
-// CUDA graphs, in the CUDA module. Compiled; not yet run on a GPU.
+// CUDA graphs, in the CUDA module.
 #include <ATen/cuda/MemPool.h>
 #include <c10/cuda/CUDACachingAllocator.h>
 #include <c10/cuda/CUDAStream.h>

@@ -1,4 +1,4 @@
-// The norm of a GPU's gradients, in the CUDA module. Compiled; not yet run on a GPU.
+// The norm of a GPU's gradients, in the CUDA module.
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 #include <cuda_runtime_api.h>

@@ -1,5 +1,4 @@
-// Pages that a GPU's copy engines read and write by themselves, in the CUDA module. Compiled; not
-// yet run on a GPU.
+// Pages that a GPU's copy engines read and write by themselves, in the CUDA module.
 #include <cuda_runtime_api.h>
 #include <sys/resource.h>
 

@@ -1,5 +1,4 @@
-// The optimizers' kernels on the stream that the model computes on, in the CUDA module. Compiled;
-// not yet run on a GPU.
+// The optimizers' kernels on the stream that the model computes on, in the CUDA module.
 #include <c10/cuda/CUDAGuard.h>
 #include <c10/cuda/CUDAStream.h>
 

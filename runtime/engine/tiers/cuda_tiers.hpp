@@ -1,5 +1,5 @@
 // Exports of the CUDA module for memory tiers and device updates. Names are C, types are C++,
-// because both sides come from one build. Compiled in every build with CUDA; not yet run on a GPU.
+// because both sides come from one build.
 #pragma once
 
 #include <memory>

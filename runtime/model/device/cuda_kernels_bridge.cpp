@@ -1,5 +1,4 @@
-// The kernels of blocks on the stream that libtorch's operators use, in the CUDA module. Compiled;
-// not yet run on a GPU.
+// The kernels of blocks on the stream that libtorch's operators use, in the CUDA module.
 #include <c10/cuda/CUDAStream.h>
 
 #include "runtime/model/device/cuda_kernels.hpp"

@@ -10,7 +10,7 @@
 // - Dropout on the weights, and other heads: product_attention.hpp.
 //
 // Packed rows go through varlen_attention.hpp. Meta tensors that stand for a GPU's allocate what
-// the operators allocate. Compiled, and run on a GPU that computes nothing; not run on a card.
+// the operators allocate.
 #pragma once
 
 #include "runtime/model/math/explicit_attention.hpp"

@@ -1,6 +1,6 @@
 // cuBLASLt counts columns first: row-major d [n, m] is its m x n matrix, and rows of codes along K
 // are its k x m and k x n matrices, of which it turns the first ("TN", the layout of Ada's and
-// Hopper's FP8 products). Compiled; not yet run on a GPU.
+// Hopper's FP8 products).
 #include <ATen/cuda/CUDAContextLight.h>
 #include <cublasLt.h>
 

@@ -9,8 +9,7 @@
 // of a very long sequence may take more.
 //
 // Backward makes the scores again from q and k, so nothing is kept besides. Every sum has one
-// order. Meta tensors that stand for a GPU's allocate the same scratch. Compiled, and run on a GPU
-// that computes nothing; not run on a card.
+// order. Meta tensors that stand for a GPU's allocate the same scratch.
 #pragma once
 
 #include "runtime/model/device/cuda_kernels.hpp"

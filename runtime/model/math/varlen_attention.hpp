@@ -7,8 +7,7 @@
 // so its shapes do not depend on the documents. The scratch of a backward grows with the documents
 // of a call: by 128 tokens each in 16 bits, by a dq of whole rows in fp32. So backward is several
 // calls where there are more than most_in_backward(). Each call writes the gradients of its own
-// documents (over_calls). A dry run counts several. Has been compiled and has run on
-// a GPU that computes nothing; has not run on a card.
+// documents (over_calls). A dry run counts several.
 #pragma once
 
 #include <ATen/core/Tensor.h>

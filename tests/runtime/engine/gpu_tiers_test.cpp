@@ -88,7 +88,6 @@ TEST_P(GpuTiers, EveryTierTrainsAsTheDevice) {
   expect_near(train(own), oracle, "a share on the device");
 }
 
-// Has not run on a card.
 TEST_P(GpuTiers, PackedRowsTrainAsTheirDocuments) {
   for (const bool mistral : {false, true}) {
     EngineOptions packed = packed_world(mistral);
