@@ -113,8 +113,7 @@ AttentionResult cudnn(const AttentionInput& in) {
   return {std::get<0>(made), {std::get<1>(made)}};
 }
 
-// cudnn-frontend's workspace: dq and row sums in fp32. What cuDNN's own kernels take besides is not
-// known without a card.
+// cudnn-frontend's workspace: dq and row sums in fp32.
 void dry_cudnn_scratch(const AttentionInput& in) {
   const Tensor workspace = floats(in.q, {in.q.numel() + in.q.numel() / in.q.size(3)});
 }
