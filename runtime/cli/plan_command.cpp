@@ -109,7 +109,7 @@ std::string describe_fp8(const MachineProfile& machine) {
   }
   return key +
          "products of blocks at the profile's gemm_flops.fp8, operands rounded at the rate of "
-         "device memory; no card has measured either";
+         "device memory";
 }
 
 }  // namespace
@@ -142,7 +142,7 @@ int run_plan(const PlanCommand& command) {
       plan.shape, planner.rates(planner.at_stage(question.options, plan.stage)),
       question.options.train.micro_batch * question.options.dp * question.options.model.seq);
   std::optional<SearchResult> result;
-  if (command.suggest) result = search_plans(planner, config.run, question, facts.notes);
+  if (command.suggest) result = search_plans(planner, config.run, question);
   if (place.on_gpu) {
     facts.notes.push_back(describe_graphs(planner.at_stage(question.options, plan.stage), plan));
   }

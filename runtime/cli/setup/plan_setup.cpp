@@ -95,21 +95,17 @@ PlanQuestion plan_question(const RunConfig& run, const RunPlace& place) {
   return question;
 }
 
-SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQuestion& question,
-                          std::vector<std::string>& notes) {
+SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQuestion& question) {
   SearchLimits limits;
   limits.meshes = true;
   limits.allowed = [&run](const EngineOptions& options) { return is_allowed(run, options); };
-  // Configurations that have never run come last; they are many.
+  // Those that offload from GPUs come last: they are many, and each takes long to plan.
   const bool on_gpu = question.options.model.on_gpu;
   limits.offload = !on_gpu;
-  SearchResult result = suggest(planner, question, limits);
+  const SearchResult result = suggest(planner, question, limits);
   if (result.any_fits || limits.offload) return result;
   limits.offload = true;
-  result = suggest(planner, question, limits);
-  notes.emplace_back(
-      "suggestions with offload: memory tiers of a GPU are compiled and have not been run yet");
-  return result;
+  return suggest(planner, question, limits);
 }
 
 std::string advice(const RunConfig& run, const RunPlace& place) {
@@ -134,7 +130,7 @@ std::string advice(const RunConfig& run, const RunPlace& place) {
   Planner planner(machine.profile);
   std::optional<ProgressLine> progress(std::in_place, STDERR_FILENO,
                                        "looking for a configuration that fits");
-  const SearchResult result = search_plans(planner, run, plan_question(run, place), machine.notes);
+  const SearchResult result = search_plans(planner, run, plan_question(run, place));
   progress.reset();
   std::string text = suggestions_text(result);
   for (const std::string& note : machine.notes) text += "note: " + note + "\n";

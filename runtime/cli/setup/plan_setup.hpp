@@ -32,11 +32,10 @@ void settle_threads(PlanMachine& machine, const RunConfig& run, int world);
 // For all ranks of the run's mesh.
 [[nodiscard]] PlanQuestion plan_question(const RunConfig& run, const RunPlace& place);
 
-// suggest() over meshes and placements that the rules between keys allow. A note marks suggestions
-// that offload from GPUs, which has never run. `question`: plan_question() of the run.
+// suggest() over meshes and placements that the rules between keys allow; on GPUs with offload only
+// if nothing else fits. `question`: plan_question() of the run.
 [[nodiscard]] SearchResult search_plans(Planner& planner, const RunConfig& run,
-                                        const PlanQuestion& question,
-                                        std::vector<std::string>& notes);
+                                        const PlanQuestion& question);
 
 // Advice for a run that does not fit: the answer of `sluice plan --suggest` with its --set lines.
 // Measures nothing and reads no clock, so the same question has the same answer.
