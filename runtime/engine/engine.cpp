@@ -114,7 +114,7 @@ void Engine::make_first_weights() {
 void Engine::reserve_device(std::int64_t bytes) {
   std::optional<PoolScope> pool;
   if (graphs_) pool.emplace(*graphs_);
-  reserve_bytes(setup_.device, bytes);
+  reserve_bytes(setup_.device, bytes - small_kept_bytes(setup_.shape()));
 }
 
 StepResult Engine::train_step(const StepInput& input) {

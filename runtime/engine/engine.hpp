@@ -87,7 +87,8 @@ class Engine final {
   // The run has completed: no run may go on from its image.
   void end_image();
 
-  // On a GPU: reserves up to `bytes` for later steps (gpu_memory.hpp, reserve_bytes).
+  // On a GPU: reserves up to `bytes` for later steps (gpu_memory.hpp, reserve_bytes), less what
+  // small tensors take beside that segment.
   void reserve_device(std::int64_t bytes);
 
   // Whether the next training step executes everything in its program: the deferred update, if the

@@ -41,8 +41,9 @@ class Counter {
 // process, and make theirs at the same time.
 Counter& counter(CountedDevice device) {
   static Counter host;
-  thread_local Counter meta;
-  return device == CountedDevice::kHost ? host : meta;
+  thread_local Counter meta, meta_small;
+  if (device == CountedDevice::kHost) return host;
+  return device == CountedDevice::kMeta ? meta : meta_small;
 }
 
 constexpr std::size_t kCacheLine = 64;
@@ -92,17 +93,24 @@ class CountingMetaAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t asked) override {
     const auto bytes = static_cast<std::int64_t>(asked);
-    const std::int64_t taken = meta_stands_for_gpu() ? cuda_block_bytes(bytes) : bytes;
+    const bool gpu = meta_stands_for_gpu();
+    const std::int64_t taken = gpu ? cuda_block_bytes(bytes) : bytes;
+    const std::int64_t small = gpu && is_small_cuda_block(taken) ? taken : 0;
     counter(CountedDevice::kMeta).add(taken);
-    return {nullptr, new std::int64_t(taken), &release, c10::Device(c10::DeviceType::Meta)};
+    counter(CountedDevice::kMetaSmall).add(small);
+    return {nullptr, new Taken{taken, small}, &release, c10::Device(c10::DeviceType::Meta)};
   }
   void copy_data(void* /*to*/, const void* /*from*/, std::size_t /*bytes*/) const override {}
 
  private:
+  struct Taken {
+    std::int64_t bytes, small;
+  };
   static void release(void* context) {
-    const auto* bytes = static_cast<std::int64_t*>(context);
-    counter(CountedDevice::kMeta).remove(*bytes);
-    delete bytes;
+    const auto* taken = static_cast<Taken*>(context);
+    counter(CountedDevice::kMeta).remove(taken->bytes);
+    counter(CountedDevice::kMetaSmall).remove(taken->small);
+    delete taken;
   }
 };
 

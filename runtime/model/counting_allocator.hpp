@@ -17,7 +17,9 @@ struct AllocationCount {
   std::int64_t peak = 0;  // highest `live` since the last reset
 };
 
-enum class CountedDevice { kHost, kMeta };
+// kMetaSmall: of the meta device's, the small blocks (is_small_cuda_block) where it stands for a
+// GPU.
+enum class CountedDevice { kHost, kMeta, kMetaSmall };
 
 // Installs the counting allocators; later calls do nothing. Call it before tensors are made, since
 // earlier allocations are not counted. From then on the C library keeps freed memory for the

@@ -28,6 +28,11 @@ std::int64_t cuda_block_bytes(std::int64_t bytes) {
   return round_up(bytes, bytes < kMinLarge ? kMinBlock : kRoundLarge);
 }
 
+bool is_small_cuda_block(std::int64_t block_bytes) {
+  constexpr std::int64_t kSmallSize = std::int64_t{1} << 20;
+  return block_bytes <= kSmallSize;
+}
+
 std::int64_t device_library_bytes(const ModelOptions& options) {
   constexpr std::int64_t kKiB = 1024, kMiB = 1024 * kKiB;
   constexpr std::int64_t kRestsOfSegments = 32 * kMiB;

@@ -35,6 +35,8 @@ class MetaStandsForGpu {
 // above 1 MiB of such a segment is split off, but only smaller tensors fit in: the rest counts as
 // taken.
 [[nodiscard]] std::int64_t cuda_block_bytes(std::int64_t bytes);
+// Whether that allocator takes such a block from segments of 2 MiB for small ones alone.
+[[nodiscard]] bool is_small_cuda_block(std::int64_t block_bytes);
 
 // Bytes that libtorch takes of the device beside a step's tensors: cuBLAS's workspace for each
 // thread that multiplies, the engine's and, with units of autograd, that of libtorch's autograd

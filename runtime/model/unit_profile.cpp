@@ -84,18 +84,23 @@ class MetaSink final : public GradSink {
 // Bytes since construction: growth of live bytes, and their peak.
 class Watch {
  public:
-  Watch() : start_(allocation_count(CountedDevice::kMeta).live) {
+  Watch()
+      : start_(allocation_count(CountedDevice::kMeta).live),
+        start_small_(allocation_count(CountedDevice::kMetaSmall).live) {
     reset_allocation_peak(CountedDevice::kMeta);
   }
   [[nodiscard]] std::int64_t grown() const {
     return allocation_count(CountedDevice::kMeta).live - start_;
+  }
+  [[nodiscard]] std::int64_t grown_small() const {
+    return allocation_count(CountedDevice::kMetaSmall).live - start_small_;
   }
   [[nodiscard]] std::int64_t peak() const {
     return allocation_count(CountedDevice::kMeta).peak - start_;
   }
 
  private:
-  std::int64_t start_;
+  std::int64_t start_, start_small_;
 };
 
 std::int64_t bytes_of(const at::Tensor& t) {
@@ -134,6 +139,8 @@ UnitMemory profile_inner(Unit& unit, std::span<const at::Tensor> params, const a
     at::Tensor output = unit.forward(call, params, input, &saved);
     memory.forward_peak = watch.peak();
     memory.kept = watch.grown() - memory.output;
+    memory.kept_small =
+        watch.grown_small() - (is_small_cuda_block(memory.output) ? memory.output : 0);
     grad_output = meta(output.sizes().vec(), output.scalar_type());
     output.reset();
     const Watch backward;

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "base/index.hpp"
 #include "runtime/program/write/use_order.hpp"
 #include "zero/partition_plan.hpp"
 
@@ -36,6 +37,15 @@ std::int64_t leaving_bytes(const StepShape& shape, int unit) {
   const std::int64_t input = input_bytes(shape, unit);
   if (shape.recompute) return input;
   return shape.units[u].kept_moves ? input + shape.units[u].memory.kept : 0;
+}
+
+std::int64_t small_kept_bytes(const StepShape& shape) {
+  if (!shape.on_gpu || shape.recompute || shape.placement.activations != Tier::kDevice) return 0;
+  std::int64_t bytes = 0;
+  for (int u = 0; u < static_cast<int>(shape.units.size()); ++u) {
+    if (has_backward(shape, u)) bytes += nth(shape.units, u).memory.kept_small;
+  }
+  return shape.layer_major ? bytes * shape.micro_batches : bytes;
 }
 
 int gradient_streams(const StepShape& shape, int group) {

@@ -15,6 +15,7 @@ namespace sluice {
 struct UnitMemory {
   std::int64_t output = 0;             // boundary activation
   std::int64_t kept = 0;               // kept by forward for backward, besides input and output
+  std::int64_t kept_small = 0;         // of `kept`, small blocks of a GPU (gpu_path.hpp)
   std::int64_t forward_peak = 0;       // peak above the state before; includes kept and output
   std::int64_t forward_only_peak = 0;  // the same, with nothing kept
   std::int64_t backward_peak =
@@ -93,6 +94,10 @@ struct StepShape : ShardShape {
 // 0 for the first unit, the loss head, the unit before the loss head (its backward is next, except
 // with gpipe), units without a backward, and units whose kept activations cannot move.
 [[nodiscard]] std::int64_t leaving_bytes(const StepShape& shape, int unit);
+
+// Of the kept activations of a step, the bytes that a GPU's allocator takes from segments of their
+// own (UnitMemory::kept_small); of a pipeline stage those of one micro-batch.
+[[nodiscard]] std::int64_t small_kept_bytes(const StepShape& shape);
 
 // Whether the unit has a backward: the unit or a unit before it has a trained group. Every unit of
 // a pipeline has a backward, because other stages may have trained groups.

@@ -257,6 +257,14 @@ TEST(GpuProfile, DeterministicAttentionTakesMoreForFewHeads) {
             profile_of(gpu_model(ModelType::kGpt2), 1, DType::kFloat32).kept);
 }
 
+// The log-sum-exp of attention; with more heads it is no small block.
+TEST(GpuProfile, SmallBlocksAreThoseOfRows) {
+  ModelOptions options = gpu_model(ModelType::kGpt2);
+  EXPECT_EQ(profile_of(options, 1, DType::kBFloat16).kept_small, 16 * 4LL * 1024 * 4);
+  options.heads = options.kv_heads = 128;
+  EXPECT_EQ(profile_of(options, 1, DType::kBFloat16).kept_small, 0);
+}
+
 // cuDNN keeps what flash attention keeps. Where query heads share key heads, its backward has no dk
 // and dv of each query head.
 TEST(GpuProfile, CudnnKeepsTheSameTensors) {
