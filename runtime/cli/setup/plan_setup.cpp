@@ -102,7 +102,7 @@ SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQues
   // Those that offload from GPUs come last: they are many, and each takes long to plan.
   const bool on_gpu = question.options.model.on_gpu;
   limits.offload = !on_gpu;
-  const SearchResult result = suggest(planner, question, limits);
+  SearchResult result = suggest(planner, question, limits);
   if (result.any_fits || limits.offload) return result;
   limits.offload = true;
   return suggest(planner, question, limits);
