@@ -282,7 +282,7 @@ UnitExchanges unit_exchanges(const Model& model, std::size_t index, const Profil
   const at::Tensor output = unit.forward(call, params, input, &saved);
   UnitExchanges exchanges{.forward = record.take()};
   const auto back = [&] {
-    (void)unit.backward(call, params, input, std::move(saved), output, sink);
+    (void)unit.backward(call, params, input, std::exchange(saved, nullptr), output, sink);
     return record.take();
   };
   exchanges.backward = back();
