@@ -234,9 +234,10 @@ def step_mesh(kit):
 
 def step_commands(kit):
     """A run that stops and goes on, on the card and against itself; evaluation and text beside the CPU."""
-    settings = TINY | {"train.steps": 8, "train.dtype": "bf16", "train.deterministic": True, "data.split": [999, 1], "train.eval_steps": 2}
+    steps = 2 if EMULATED else 8
+    settings = TINY | {"train.steps": steps, "train.dtype": "bf16", "train.deterministic": True, "data.split": [999, 1], "train.eval_steps": 2}
     kit.train("whole", "llama", settings)
-    kit.train("parts", "llama", settings | {"train.steps": 4, "checkpoint.at_end": True})
+    kit.train("parts", "llama", settings | {"train.steps": steps // 2, "checkpoint.at_end": True})
     config = kit.config("parts", "llama", settings, keep=True)
     kit.call([kit.sluice, "train", config, "--resume", "auto"])
     same(kit, "parts", "whole", 1e-6)
