@@ -146,6 +146,12 @@ class ExplicitBlock final : public Unit {
             all.transpose(1, 2)};
   }
 
+  // Of text that is generated each prompt may have another length, for which cuDNN would make a
+  // plan of its own.
+  [[nodiscard]] AttentionBackend backend(const UnitCall& call) const {
+    return call.cache == nullptr ? options_.attention : AttentionBackend::kFlash;
+  }
+
   AttentionInput attention_input(const BlockCall& run, const Tensor& qkv_NE) const {
     const AttentionHeads heads = by_head(run, qkv_NE);
     return {.q = heads.q,
@@ -156,7 +162,7 @@ class ExplicitBlock final : public Unit {
             .first_head = slices_.heads.first,
             .documents = run.call().documents,
             .packed = options_.packed_rows,
-            .backend = options_.attention,
+            .backend = backend(run.call()),
             .deterministic = options_.deterministic,
             .multiprocessors = options_.gpu.multiprocessors};
   }
