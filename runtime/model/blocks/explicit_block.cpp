@@ -146,14 +146,10 @@ class ExplicitBlock final : public Unit {
             all.transpose(1, 2)};
   }
 
-  // Of text that is generated each prompt may have another length, for which cuDNN would make a
-  // plan of its own.
-  [[nodiscard]] AttentionBackend backend(const UnitCall& call) const {
-    return call.cache == nullptr ? options_.attention : AttentionBackend::kFlash;
-  }
-
   AttentionInput attention_input(const BlockCall& run, const Tensor& qkv_NE) const {
     const AttentionHeads heads = by_head(run, qkv_NE);
+    // Generated text has prompts of any length, and cuDNN makes a plan for each length.
+    const bool generates = run.call().cache != nullptr;
     return {.q = heads.q,
             .k = heads.k,
             .v = heads.v,
@@ -162,7 +158,7 @@ class ExplicitBlock final : public Unit {
             .first_head = slices_.heads.first,
             .documents = run.call().documents,
             .packed = options_.packed_rows,
-            .backend = backend(run.call()),
+            .backend = generates ? AttentionBackend::kFlash : options_.attention,
             .deterministic = options_.deterministic,
             .multiprocessors = options_.gpu.multiprocessors};
   }

@@ -9,7 +9,6 @@
 #include <vector>
 
 #include "parallel/comm/cuda_module.hpp"
-#include "runtime/model/attention_choice.hpp"
 #include "runtime/model/counting_allocator.hpp"
 #include "runtime/model/gpu_path.hpp"
 #include "runtime/model/tensor_view.hpp"
@@ -278,45 +277,6 @@ TEST(GpuProfile, CudnnKeepsTheSameTensors) {
     const std::int64_t each = type == ModelType::kLlama ? 4LL * 1024 * 1024 * 2 : 0;
     EXPECT_NEAR(cudnn.backward_peak, flash.backward_peak - 2 * each, 2 << 20);
   }
-}
-
-TEST(GpuProfile, AttentionIsCudnnsOnHopperAlone) {
-  ModelOptions options = gpu_model(ModelType::kGpt2);
-  const auto settled = [&](AttentionChoice choice, DType dtype = DType::kBFloat16) {
-    return settled_attention(choice, options, dtype);
-  };
-  EXPECT_EQ(settled(AttentionChoice::kAuto), AttentionBackend::kCudnn);
-  EXPECT_EQ(settled(AttentionChoice::kFlash), AttentionBackend::kFlash);
-  EXPECT_EQ(settled(AttentionChoice::kAuto, DType::kFloat32), AttentionBackend::kFlash);
-  for (const int capability : {80, 86, 89, 100, 120}) {
-    options.gpu.compute_capability = capability;
-    EXPECT_EQ(settled(AttentionChoice::kAuto), AttentionBackend::kFlash);
-    EXPECT_EQ(settled(AttentionChoice::kCudnn), AttentionBackend::kCudnn);
-  }
-  options.gpu.compute_capability = 90;
-  options.deterministic = true;
-  EXPECT_EQ(settled(AttentionChoice::kAuto), AttentionBackend::kFlash);
-  options.deterministic = false;
-  options.on_gpu = false;
-  EXPECT_EQ(settled(AttentionChoice::kAuto), AttentionBackend::kFlash);
-}
-
-TEST(GpuProfile, CudnnIsRefusedForWhatItDoesNotTake) {
-  const ModelOptions gpt2 = gpu_model(ModelType::kGpt2);
-  EXPECT_EQ(why_no_cudnn(gpt2, DType::kBFloat16), "");
-  const auto refused = [&](auto change, DType dtype = DType::kFloat16) {
-    ModelOptions options = gpt2;
-    change(options);
-    return !why_no_cudnn(options, dtype).empty();
-  };
-  EXPECT_TRUE(refused([](ModelOptions&) {}, DType::kFloat32));
-  EXPECT_TRUE(refused([](ModelOptions& o) { o.dropout = 0.1; }));
-  EXPECT_TRUE(refused([](ModelOptions& o) { o.explicit_units = false; }));
-  EXPECT_TRUE(refused([](ModelOptions& o) { o.head_dim = 136; }));
-  EXPECT_TRUE(refused([](ModelOptions& o) { o.sliding_window = o.seq - 1; }));
-  EXPECT_FALSE(refused([](ModelOptions& o) { o.sliding_window = o.seq; }));
-  EXPECT_TRUE(refused([](ModelOptions& o) { o.packed_rows = true; }));
-  EXPECT_TRUE(refused([](ModelOptions& o) { o.deterministic = true; }));
 }
 
 // Attention by products keeps the host's tensors alone, and its scratch is bounded: scores of all
