@@ -32,17 +32,14 @@ Section train_section() {
       .key("attention", &O::attention, one_of({"auto", "flash", "cudnn"}),
            "Operator of 16-bit attention on a GPU: flash attention, or cuDNN's; auto: cuDNN's on a "
            "Hopper GPU, where it is faster, if it takes the model's attention, else flash "
-           "attention. "
-           "cuDNN's takes head_dims that are multiples of 8 up to 128, no sliding_window, no rows "
-           "of "
-           "several documents, and is not deterministic.")
+           "attention. cuDNN's takes head_dims that are multiples of 8 up to 128, no "
+           "sliding_window, no rows of several documents, and is not deterministic.")
       .when("train.dtype is bf16 or fp16 and ranks run on GPUs")
       .key("deterministic", &O::deterministic, boolean(),
            "Whether the backward of attention on a GPU gives the same bits from run to run. In 16 "
            "bits it then takes multiprocessors / (samples x heads), rounded up, fp32 copies of a "
            "block's dq, which the plan counts; a Hopper GPU then takes flash attention, not "
-           "cuDNN's. "
-           "CPUs always do.")
+           "cuDNN's. CPUs always do.")
       .when("ranks run on GPUs")
       .key("cuda_graphs", &O::cuda_graphs, one_of({"auto", "never"}),
            "Whether a GPU records the compute of a step once and launches it as graphs: the same "
