@@ -49,15 +49,15 @@ def cupti_folders():
 
 
 def build_kernel_times(library, folders=None):
-    """Compiles kernel_times.cpp into `library`; False where there is no CUPTI or no compiler."""
-    compiler = shutil.which("c++")
+    """Compiles kernel_times.cpp into `library`; False without CUPTI, a compiler or (in a kit) that source."""
+    compiler, source = shutil.which("c++"), HERE / "kernel_times.cpp"
     for folder in folders or cupti_folders():
-        if not compiler or not (folder / "include/cupti.h").is_file():
+        if not compiler or not source.is_file() or not (folder / "include/cupti.h").is_file():
             continue
         found = [path for name in ("lib", "lib64") for path in sorted((folder / name).glob("libcupti.so*"))]
         if found:
             subprocess.run([compiler, "-O2", "-std=c++20", "-shared", "-fPIC", f"-I{folder}/include", "-I/usr/local/cuda/include",
-                            HERE / "kernel_times.cpp", "-o", library, found[0]], check=True)
+                            source, "-o", library, found[0]], check=True)
             return True
     return False
 
@@ -82,7 +82,6 @@ class Kit:
         for path in (build / "tests").rglob("sluice_test_*"):
             if path.is_file():
                 self.tests[path.name.removeprefix("sluice_test_")] = path
-        build_kernel_times(self.kernel_times)
 
     def unpack(self):
         archive = HERE / "kit.tar.xz"

@@ -24,7 +24,7 @@ import sys
 import time
 
 import kernel_table
-from programs import EMULATED, MODELS, NORMS, PARITY, PATIENCE, Failed, Kit, TooLarge, differences, last_line
+from programs import EMULATED, MODELS, NORMS, PARITY, PATIENCE, Failed, Kit, TooLarge, build_kernel_times, differences, last_line
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
@@ -311,7 +311,7 @@ def step_speed(kit):
 
 def step_profile(kit):
     """The kernels of a step. CUPTI makes it some percent longer."""
-    if not kit.kernel_times.is_file():
+    if not kit.kernel_times.is_file() and not build_kernel_times(kit.kernel_times):
         note("without CUPTI there is no table of kernels")
         return
     for run in ("speed-1558m-8", "speed-1b"):
