@@ -143,6 +143,7 @@ class UpdateLaunches {
     check_argument(span.moments_dtype == DType::kFloat32,
                    "CUDA updates keep moments in fp32; offload.states_dtype is for moments on host "
                    "or NVMe");
+    check_argument(span.master_out == nullptr, "CUDA updates change master weights in place");
     // A span that writes no weights goes with every type of them.
     const bool writes = span.weights_out != nullptr;
     const bool alike = span.grad_dtype == grad_dtype_ &&

@@ -17,7 +17,8 @@
 namespace sluice::isa {
 
 // From this size on, weights are larger than a core's caches. Stores that bypass the caches do not
-// read the lines first. States gain nothing from such stores, because their lines are read anyway.
+// read the lines first. States gain nothing from such stores in place, because their lines are read
+// anyway.
 inline constexpr std::int64_t kStreamElements = 1 << 20;
 
 // Distance between prefetches and loads: 2 KiB of an fp32 buffer. Needed because the CPU's own
@@ -59,16 +60,33 @@ struct UpdateRange {
   const UpdateSpan& a;
   const Constants& c;
   M* moments[kMoments];
+  float* new_master;
+  M* new_moments[kMoments];
   W* out;
   bool stream;
+  bool stream_states;
 
   UpdateRange(const UpdateSpan& span, const Constants& constants)
       : a(span),
         c(constants),
+        new_master(span.master_out != nullptr ? span.master_out : span.master),
         out(static_cast<W*>(span.weights_out)),
         stream(out != nullptr && span.n >= kStreamElements &&
-               reinterpret_cast<std::uintptr_t>(out) % sizeof(W) == 0) {
-    for (std::size_t k = 0; k < kMoments; ++k) moments[k] = static_cast<M*>(span.moments[k]);
+               reinterpret_cast<std::uintptr_t>(out) % sizeof(W) == 0),
+        stream_states(span.master_out != nullptr && out == nullptr && span.n >= kStreamElements &&
+                      std::is_same_v<M, float> && aligned_with_master(span.master_out)) {
+    for (std::size_t k = 0; k < kMoments; ++k) {
+      moments[k] = static_cast<M*>(span.moments[k]);
+      new_moments[k] =
+          span.master_out != nullptr ? static_cast<M*>(span.moments_out[k]) : moments[k];
+      stream_states = stream_states && aligned_with_master(new_moments[k]);
+    }
+  }
+
+  // Element i of `to` begins 16 lanes' memory where element i of the master weights does.
+  bool aligned_with_master(const void* to) const {
+    const auto address = reinterpret_cast<std::uintptr_t>(to);
+    return (address - reinterpret_cast<std::uintptr_t>(a.master)) % (kLanes * sizeof(float)) == 0;
   }
 
   // Elements from i to the next address at a multiple of 16 elements: of the streamed weights, or
@@ -105,16 +123,27 @@ struct UpdateRange {
     }
   }
 
-  // Updates 16 elements and returns the new weights. `words` is null for moments in fp32.
-  static F lanes(float* master, M* const (&at)[kMoments], F grad, const Constants& c,
-                 const std::uint32_t* words) {
-    F values[kMoments];
+  // Loads 16 elements of the moments and returns the new master weights; replaces `values` by the
+  // new moments.
+  static F lanes(const float* master, M* const (&at)[kMoments], F grad, const Constants& c,
+                 F (&values)[kMoments]) {
     for (std::size_t k = 0; k < kMoments; ++k) values[k] = S::load(at[k]);
-    const F p = Rule::update(S::load(master), values, grad, c);
-    store_moment<0>(at[0], values[0], words);
-    if constexpr (kMoments > 1) store_moment<1>(at[1], values[1], words);
+    return Rule::update(S::load(master), values, grad, c);
+  }
+
+  // `words` is null for moments in fp32.
+  static void store(float* master, M* const (&to)[kMoments], F p, const F (&values)[kMoments],
+                    const std::uint32_t* words) {
+    store_moment<0>(to[0], values[0], words);
+    if constexpr (kMoments > 1) store_moment<1>(to[1], values[1], words);
     S::store(master, p);
-    return p;
+  }
+
+  void stream_new_states(std::int64_t i, F p, const F (&values)[kMoments]) const {
+    if constexpr (std::is_same_v<M, float>) {
+      for (std::size_t k = 0; k < kMoments; ++k) S::stream(new_moments[k] + i, values[k]);
+      S::stream(new_master + i, p);
+    }
   }
 
   // Updates fewer than 16 elements. Not inlined: a second copy in each instance costs compile time.
@@ -132,10 +161,13 @@ struct UpdateRange {
     });
     Tail<S, std::uint32_t> some_words;
     if (words != nullptr) some_words = Tail<S, std::uint32_t>(words, n);
+    F values[kMoments];
+    const F p = lanes(master.v, at, grad, c, values);
+    store(master.v, at, p, values, some_words.v);
     Tail<S, W> result;
-    S::store(result.v, lanes(master.v, at, grad, c, some_words.v));
-    master.copy_to(a.master + i, n);
-    for (std::size_t k = 0; k < kMoments; ++k) some[k].copy_to(moments[k] + i, n);
+    S::store(result.v, p);
+    master.copy_to(new_master + i, n);
+    for (std::size_t k = 0; k < kMoments; ++k) some[k].copy_to(new_moments[k] + i, n);
     if (out != nullptr) result.copy_to(out + i, n);
   }
 
@@ -153,7 +185,14 @@ struct UpdateRange {
       M* at[kMoments];
       for (std::size_t k = 0; k < kMoments; ++k) at[k] = moments[k] + i;
       const F grad = gradient(i, [](const auto* from) { return S::load(from); });
-      const F p = lanes(a.master + i, at, grad, c, words_of());
+      F values[kMoments];
+      const F p = lanes(a.master + i, at, grad, c, values);
+      if (stream_states) {
+        stream_new_states(i, p, values);
+      } else {
+        for (std::size_t k = 0; k < kMoments; ++k) at[k] = new_moments[k] + i;
+        store(new_master + i, at, p, values, words_of());
+      }
       if (stream) {
         S::stream(out + i, p);
       } else if (out != nullptr) {
@@ -183,7 +222,7 @@ void update_typed(const UpdateSpan& a, const typename Rule::Constants& c, std::i
       i = next;
     }
   }
-  if (range.stream) S::fence();
+  if (range.stream || range.stream_states) S::fence();
 }
 
 template <class S, class Rule>

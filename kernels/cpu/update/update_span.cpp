@@ -10,6 +10,10 @@ void check_span(const UpdateSpan& span, const std::string& optimizer, std::size_
   bool given = span.master != nullptr && span.grad != nullptr;
   for (std::size_t k = 0; k < moments; ++k) given = given && span.moments[k] != nullptr;
   check(given, optimizer + ": a null buffer");
+  for (std::size_t k = 0; k < moments; ++k) {
+    check((span.moments_out[k] != nullptr) == (span.master_out != nullptr),
+          optimizer + ": new master weights and moments go to other memory together");
+  }
   check(span.moments_dtype != DType::kFloat16,
         optimizer +
             ": moments in fp16 would lose second moments below 6e-8; keep them in fp32 or bf16");

@@ -5,6 +5,9 @@
 // Element-wise in fp32 with fixed roundings. The result does not depend on the instruction set, the
 // number of threads, or the cut of a parameter into ranges. The CUDA kernels give the same bits.
 //
+// The new master weights and moments may go to other memory (master_out), so that the old ones
+// stay.
+//
 // Moments may be stored in bf16 with stochastic rounding; the update itself uses them unrounded.
 // The 16 random bits for the first and the second moment of element e are the low and the high half
 // of word e / 16 % 4 of philox_block(rounding_seed, step, e / 64 * 16 + e % 16). The bits depend on
@@ -25,6 +28,11 @@ struct UpdateSpan {
   float* master = nullptr;  // [n], updated
   // [n] of moments_dtype each, updated. No std::array: isa_*.cpp may not emit its functions.
   void* moments[kMostMoments] = {};
+  // [n] each, of the same types: where the new master weights and moments go, and nothing of
+  // `master` and `moments` changes. Null: in place. The buffers must not overlap. Host only: CUDA
+  // launchers refuse them.
+  float* master_out = nullptr;
+  void* moments_out[kMostMoments] = {};
   const void* grad = nullptr;
   DType grad_dtype = DType::kFloat32;
   // [n] of weights_dtype, rounded to nearest even; or null. Must not overlap the other buffers.
@@ -49,7 +57,8 @@ struct UpdateSpan {
   std::int64_t rounding_element = 0;  // e of element 0, >= 0; e is unique among a run's elements
 };
 
-// Throws Error, in the optimizer's name, on n < 0, a null pointer, moments in fp16.
+// Throws Error, in the optimizer's name, on n < 0, a null pointer, moments in fp16, a part of the
+// states with other memory for its new values.
 void check_span(const UpdateSpan& span, const std::string& optimizer, std::size_t moments);
 
 }  // namespace sluice
