@@ -106,13 +106,14 @@ class IdleKeys {
     OffloadOptions& offload = run_.offload;
     if (offload.optimizer == Tier::kDevice) {
       const std::string why = "offload.optimizer is device";
+      if (offload.speculate != Speculation::kNever) drop("offload.speculate", why);
       if (offload.states_dtype != DType::kFloat32) drop("offload.states_dtype", why);
       if (offload.device_fraction != 0) drop("offload.device_fraction", why);
     }
     if (offload.optimizer == Tier::kNvme) return;
-    const std::string why = "offload.optimizer is not nvme";
-    if (offload.speculate != Speculation::kNever) drop("offload.speculate", why);
-    if (offload.image) drop("offload.image", why + ", so no step is committed there");
+    if (offload.image) {
+      drop("offload.image", "offload.optimizer is not nvme, so no step is committed there");
+    }
   }
 
   void nvme() {

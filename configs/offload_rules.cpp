@@ -104,6 +104,13 @@ class OffloadRules {
              "auto needs parallel.pipeline: 1: the last backwards of a pipeline's stage stand "
              "between transfers that others wait for; set it, or leave this out");
     }
+    if (offload_.optimizer == Tier::kHost && offload_.parameters == Tier::kHost &&
+        run_.train.dtype == DType::kFloat32) {
+      broken("offload.speculate",
+             "auto needs train.dtype: bf16 or fp16, or parameters that are not on host: in fp32 "
+             "these are their own master weights, and the step reads them; set one of them, or "
+             "leave this out");
+    }
   }
 
   // An image needs all of a step's states on NVMe, and the same step on every rank.

@@ -175,9 +175,10 @@ Section offload_section() {
       .key("chunks", &O::chunks, count(1, 1024), "Chunks on the host at a time.")
       .when("offload.optimizer is host or nvme")
       .key("speculate", &O::speculate, one_of({"never", "auto"}),
-           "auto: an optimizer on nvme is updated in part under the last backward, before the norm "
-           "is known, while steps are not clipped; the same bits, up to twice the room.")
-      .when("offload.optimizer is nvme and parallel.pipeline is 1")
+           "auto: an optimizer off the device is updated in part under the last backward, before "
+           "the norm is known, while steps are not clipped; the same bits, up to twice the room, "
+           "on the host within memory.host.")
+      .when("offload.optimizer is host or nvme, and parallel.pipeline is 1")
       .key("image", &O::image, boolean(),
            "Whether each step of an optimizer on nvme is committed there, so that --resume auto "
            "goes on from nvme_path after a kill or a loss of power; twice the room, a flush a "

@@ -17,8 +17,8 @@ enum class Tier { kDevice, kHost, kNvme };
   return tier == Tier::kDevice ? "device" : tier == Tier::kHost ? "host" : "nvme";
 }
 
-// Speculative update: optimizer states on NVMe are updated into their second place during the last
-// backward, before the gradient norm is known.
+// Speculative update: optimizer states off-device are updated into their second place during the
+// last backward, before the gradient norm is known.
 enum class Speculation {
   kNever,
   kAuto,  // unless one of the last steps was clipped

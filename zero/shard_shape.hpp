@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "base/dtype.hpp"
@@ -43,8 +44,10 @@ struct Placement {
   DType moments_dtype = DType::kFloat32;
   std::int64_t chunk_elems = std::int64_t{4} << 20;  // a multiple of kChunkAlignElems
   int chunk_slots = 4;                               // slots of the ring
-  // With states on NVMe: speculative updates of chunks whose gradients are complete early.
+  // With states off-device: speculative updates of chunks whose gradients are complete early.
   bool speculate = false;
+  // With states on the host: most bytes of the second places of such chunks.
+  std::int64_t speculation_room_bytes = std::numeric_limits<std::int64_t>::max();
   // States on NVMe are an image: each step writes the other place and commits it.
   bool image = false;
   std::int64_t grain_bytes = kImageGrainBytes;  // grain on NVMe
@@ -160,10 +163,20 @@ struct ShardShape {
   const auto moved = static_cast<double>(rule_of(shape.optimizer).moved_bytes());
   return elems * (moved / static_cast<double>(rule_of(OptimizerType::kAdamW).moved_bytes()));
 }
+// A speculative update writes the group's new parameters too, to their second place on NVMe.
+[[nodiscard]] constexpr bool writes_params_early(const ShardShape& shape, int g) {
+  return shape.placement.optimizer == Tier::kNvme && parameter_tier(shape, g) == Tier::kNvme;
+}
 // fp32 parameters are their own master weights if both are on one tier.
 [[nodiscard]] constexpr bool params_are_master(const ShardShape& shape, int g) {
   return !is_frozen(shape, g) && shape.dtype == DType::kFloat32 &&
          parameter_tier(shape, g) == shape.placement.optimizer;
+}
+// Whether updates of the group may begin before the norm is known (Placement::speculate). fp32
+// parameters on the host are read in whole shards, so they have no second place.
+[[nodiscard]] constexpr bool may_speculate(const ShardShape& shape, int g) {
+  return shape.placement.optimizer != Tier::kDevice && !is_frozen(shape, g) &&
+         !(shape.placement.optimizer == Tier::kHost && params_are_master(shape, g));
 }
 
 }  // namespace sluice

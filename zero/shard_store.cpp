@@ -41,6 +41,13 @@ ShardStore::ShardStore(const StateTable& table, std::span<const std::string> gro
       extents_(table.rows.size()) {
   if (any_on_nvme(table_)) nvme_ = std::make_unique<NvmeStore>(options.nvme);
   take_blocks();
+  for (const StateRow& row : table_.rows) {
+    if (row.tier != Tier::kHost || row.second_elems == 0) continue;
+    const auto group = static_cast<std::size_t>(row.group);
+    if (host_places_.size() <= group) host_places_.resize(group + 1);
+    host_places_[group].resize(
+        static_cast<std::size_t>((row.elems + options_.chunk_elems - 1) / options_.chunk_elems));
+  }
   if (!nvme_) return;
   declare_extents(group_names);
   if (keeps_image_) declare_image();
@@ -114,10 +121,11 @@ RowId ShardStore::input(int unit, int flight) const {
   return rows[static_cast<std::size_t>(flight) % rows.size()];
 }
 
-std::byte* ShardStore::host(RowId id) const {
+std::byte* ShardStore::host(RowId id, std::int64_t begin, At at) const {
   const StateRow& r = row(id);
   check(r.tier == Tier::kHost, "memory is asked for of a row on the host");
-  return nth(blocks_, r.block).data() + r.offset_bytes;
+  if (r.second_elems == 0) return memory(id, {false, begin * r.element_bytes, 0});
+  return memory(id, runs_of(id, begin, 1, at).front());
 }
 
 std::span<std::byte> ShardStore::block(StateArray array) const {
@@ -128,22 +136,34 @@ std::span<std::byte> ShardStore::block(StateArray array) const {
   return {};
 }
 
+bool ShardStore::uses_second(const StateRow& row, std::int64_t chunk) const {
+  return row.tier == Tier::kHost ? nth(nth(host_places_, row.group), chunk) != 0 : place_ != 0;
+}
+
+ExtentId ShardStore::extent(RowId id, const Run& run) const {
+  const Extents& extents = nth(extents_, id);
+  return run.second ? extents.second : extents.first;
+}
+
+std::byte* ShardStore::memory(RowId id, const Run& run) const {
+  const StateRow& r = row(id);
+  return nth(blocks_, r.block).data() + r.offset_bytes + (run.second ? r.bytes() : 0) + run.offset;
+}
+
 std::vector<ShardStore::Run> ShardStore::runs_of(RowId id, std::int64_t begin, std::int64_t elems,
                                                  At at) const {
   const StateRow& r = row(id);
-  const Extents& extents = nth(extents_, id);
   const std::int64_t size = r.element_bytes;
-  if (r.second_elems == 0) return {{extents.first, begin * size, elems * size}};
+  if (r.second_elems == 0) return {{false, begin * size, elems * size}};
   const std::int64_t chunk = options_.chunk_elems;
   const std::int64_t second_end = r.second_first + r.second_elems;
   std::vector<Run> runs;
   for (std::int64_t from = begin; from < begin + elems;) {
     const std::int64_t end = std::min(begin + elems, (from / chunk + 1) * chunk);
     const bool has_two = from >= r.second_first / chunk * chunk && from < second_end;
-    const bool second = (has_two && place_ != 0) != (at == At::kOther);
-    const ExtentId extent = second ? extents.second : extents.first;
-    if (runs.empty() || runs.back().extent.index != extent.index) {
-      runs.push_back({extent, (from - (second ? r.second_first : 0)) * size, 0});
+    const bool second = (has_two && uses_second(r, from / chunk)) != (at == At::kOther);
+    if (runs.empty() || runs.back().second != second) {
+      runs.push_back({second, (from - (second ? r.second_first : 0)) * size, 0});
     }
     runs.back().bytes += (end - from) * size;
     from = end;
@@ -156,7 +176,7 @@ Ticket ShardStore::read(RowId id, std::int64_t begin, std::int64_t elems, void* 
   auto* to = static_cast<std::byte*>(into);
   return issue_all(runs.size(), [&](std::size_t i) {
     const Run& run = runs[i];
-    return nvme_->read(run.extent, run.offset, std::exchange(to, to + run.bytes), run.bytes);
+    return nvme_->read(extent(id, run), run.offset, std::exchange(to, to + run.bytes), run.bytes);
   });
 }
 
@@ -166,7 +186,8 @@ Ticket ShardStore::write(RowId id, std::int64_t begin, std::int64_t elems, const
   const auto* bytes = static_cast<const std::byte*>(from);
   return issue_all(runs.size(), [&](std::size_t i) {
     const Run& run = runs[i];
-    return nvme_->write(run.extent, run.offset, std::exchange(bytes, bytes + run.bytes), run.bytes);
+    return nvme_->write(extent(id, run), run.offset, std::exchange(bytes, bytes + run.bytes),
+                        run.bytes);
   });
 }
 
@@ -175,7 +196,11 @@ void ShardStore::get(RowId id, std::int64_t begin, std::span<float> values) {
   const std::int64_t elems = std::ssize(values);
   if (elems == 0) return;
   if (!on_nvme(id)) {
-    convert(values.data(), DType::kFloat32, host(id) + begin * r.element_bytes, r.dtype, elems);
+    float* to = values.data();
+    for (const Run& run : runs_of(id, begin, elems, At::kCurrent)) {
+      const std::int64_t count = run.bytes / r.element_bytes;
+      convert(std::exchange(to, to + count), DType::kFloat32, memory(id, run), r.dtype, count);
+    }
   } else if (r.dtype == DType::kFloat32) {
     read(id, begin, elems, values.data()).wait();
   } else {
@@ -192,7 +217,11 @@ void ShardStore::put(RowId id, std::int64_t begin, std::span<const float> values
   const std::int64_t elems = std::ssize(values);
   if (elems == 0) return;
   if (!on_nvme(id)) {
-    convert(host(id) + begin * r.element_bytes, r.dtype, values.data(), DType::kFloat32, elems);
+    const float* from = values.data();
+    for (const Run& run : runs_of(id, begin, elems, At::kCurrent)) {
+      const std::int64_t count = run.bytes / r.element_bytes;
+      convert(memory(id, run), r.dtype, std::exchange(from, from + count), DType::kFloat32, count);
+    }
     return;
   }
   if (keeps_image_) nvme_->withdraw_image();
@@ -208,9 +237,16 @@ void ShardStore::put(RowId id, std::int64_t begin, std::span<const float> values
 
 void ShardStore::swap_places() { place_ = 1 - place_; }
 
+void ShardStore::swap_place(int group, std::int64_t begin) {
+  char& place = nth(nth(host_places_, group), begin / options_.chunk_elems);
+  place = place == 0 ? 1 : 0;
+}
+
 std::int64_t ShardStore::second_place_bytes() const {
   std::int64_t bytes = 0;
-  for (const StateRow& row : table_.rows) bytes += NvmeStore::padded_bytes(row.second_bytes());
+  for (const StateRow& row : table_.rows) {
+    if (row.tier == Tier::kNvme) bytes += NvmeStore::padded_bytes(row.second_bytes());
+  }
   return bytes;
 }
 

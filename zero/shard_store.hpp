@@ -4,8 +4,9 @@
 // NVMe store under memory.nvme. The constructor takes all bytes; reads and writes allocate at most
 // a few MiB. Arrays on the device belong to the engine (runtime/engine/group_store).
 //
-// A row on NVMe may have two places for its chunks (StateRow::second_elems). One of them is
-// current. swap_places() makes the other one current, for all chunks that have two.
+// A row may have two places for its chunks (StateRow::second_elems). One of them is current. On
+// NVMe swap_places() makes the other one current, for all chunks that have two; on the host
+// swap_place() does for one chunk of a group.
 //
 // read() and write() may be called from several threads, for ranges that do not overlap. All other
 // calls belong to the engine's thread while no program runs. ZeRO-Infinity, section 6.
@@ -26,7 +27,7 @@
 
 namespace sluice {
 
-// The place on NVMe, of a chunk's two, that a read or write uses.
+// The place, of a chunk's two, that a read or write uses.
 enum class At { kCurrent, kOther };
 
 struct ShardStoreOptions {
@@ -58,8 +59,9 @@ class ShardStore {
   [[nodiscard]] RowId input(int unit, int flight) const;
 
   [[nodiscard]] bool on_nvme(RowId id) const { return row(id).tier == Tier::kNvme; }
-  // The row's memory. REQUIRES: on the host.
-  [[nodiscard]] std::byte* host(RowId id) const;
+  // The row's memory, from element `begin` to the end of its chunk; of a row without a second place
+  // to the end of the row. REQUIRES: on the host.
+  [[nodiscard]] std::byte* host(RowId id, std::int64_t begin = 0, At at = At::kCurrent) const;
   // The host block of an array, such as the ring or the bounce buffer. Empty if the table has none.
   [[nodiscard]] std::span<std::byte> block(StateArray array) const;
 
@@ -73,6 +75,9 @@ class ShardStore {
   void put(RowId id, std::int64_t begin, std::span<const float> values);
 
   void swap_places();
+  // Of the chunk that begins at element `begin` of the group's states on the host.
+  void swap_place(int group, std::int64_t begin);
+  // On NVMe.
   [[nodiscard]] std::int64_t second_place_bytes() const;
 
   // --- an image (offload/nvme_image.hpp) ---
@@ -91,21 +96,26 @@ class ShardStore {
   struct Extents {
     ExtentId first, second;
   };
+  // Bytes of one place.
   struct Run {
-    ExtentId extent;
-    std::int64_t offset = 0;  // bytes
+    bool second = false;
+    std::int64_t offset = 0;
     std::int64_t bytes = 0;
   };
   void take_blocks();
   void declare_extents(std::span<const std::string> group_names);
   void declare_image();
+  [[nodiscard]] bool uses_second(const StateRow& row, std::int64_t chunk) const;
+  [[nodiscard]] ExtentId extent(RowId id, const Run& run) const;
+  [[nodiscard]] std::byte* memory(RowId id, const Run& run) const;
   [[nodiscard]] std::vector<Run> runs_of(RowId id, std::int64_t begin, std::int64_t elems,
                                          At at) const;
 
   const StateTable table_;
   const ShardStoreOptions options_;
   const bool keeps_image_;
-  int place_ = 0;  // current place of all chunks with two places
+  int place_ = 0;  // on NVMe: current place of all chunks with two places
+  std::vector<std::vector<char>> host_places_;  // on the host: by group, chunk
   HostPool pool_;
   std::vector<HostBlock> blocks_;    // by block of the table
   std::vector<Extents> extents_;     // by row

@@ -106,12 +106,14 @@ class TableWriter {
     }
   }
 
-  // Adds second places to the group's rows on NVMe that updates write.
+  // Adds second places to the group's rows that updates write: on the host states, on NVMe
+  // parameters too.
   void add_second_place(const SecondPlace& place) {
+    const Tier tier = shape_.placement.optimizer;
     for (StateRow& row : table_.rows) {
-      const bool updated =
-          row.array == StateArray::kState || row.array == StateArray::kParameterShard;
-      if (row.group != place.group || row.tier != Tier::kNvme || !updated) continue;
+      const bool updated = row.array == StateArray::kState ||
+                           (tier == Tier::kNvme && row.array == StateArray::kParameterShard);
+      if (row.group != place.group || row.tier != tier || !updated) continue;
       row.second_first = place.begin - row.first;
       row.second_elems = place.elems;
     }
@@ -177,7 +179,7 @@ class TableWriter {
       if (at == table_.blocks.end()) at = table_.blocks.insert(at, block);
       row.block = static_cast<int>(at - table_.blocks.begin());
       row.offset_bytes = at->bytes;
-      at->bytes += row.bytes();
+      at->bytes += row.tier_bytes();
     }
   }
 
@@ -207,7 +209,7 @@ class TableWriter {
 }  // namespace
 
 std::int64_t StateRow::tier_bytes() const {
-  return tier == Tier::kNvme ? pages(bytes()) + pages(second_bytes()) : bytes();
+  return tier == Tier::kNvme ? pages(bytes()) + pages(second_bytes()) : bytes() + second_bytes();
 }
 
 std::int64_t StateBlock::tier_bytes() const {

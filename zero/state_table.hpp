@@ -56,8 +56,9 @@ struct StateRow {
   std::int64_t elems = 0;
   std::int64_t first = 0;
   std::int64_t element_bytes = 4;
-  // On NVMe, elements [second_first, second_first + second_elems) of the row have a second place;
-  // chunks take turns between the two (runtime/program/write/update_flow.hpp).
+  // Off-device, elements [second_first, second_first + second_elems) of the row have a second
+  // place; chunks take turns between the two (runtime/program/write/update_flow.hpp). On the host
+  // it follows the row in its block.
   std::int64_t second_first = 0;
   std::int64_t second_elems = 0;
   int block = -1;                 // index in StateTable::blocks; -1: on NVMe
@@ -65,7 +66,7 @@ struct StateRow {
 
   [[nodiscard]] std::int64_t bytes() const { return elems * element_bytes; }
   [[nodiscard]] std::int64_t second_bytes() const { return second_elems * element_bytes; }
-  // Bytes on the row's tier. On NVMe: whole pages, with both places.
+  // Bytes on the row's tier, with both places. On NVMe: whole pages.
   [[nodiscard]] std::int64_t tier_bytes() const;
 };
 
@@ -83,8 +84,8 @@ struct StateBlock {
   [[nodiscard]] std::int64_t tier_bytes() const;
 };
 
-// A run of a group's owned elements with a second place on NVMe: speculated chunks, or with an
-// image all chunks.
+// A run of a group's owned elements with a second place on the optimizer's tier: speculated chunks,
+// or with an image all chunks.
 struct SecondPlace {
   int group = -1;
   std::int64_t begin = 0;

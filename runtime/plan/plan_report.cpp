@@ -165,22 +165,26 @@ std::string lanes_text(const RunPlan& plan, const RunFacts& facts) {
 
 // Explains a cost that the lanes' totals hide: an update waits for the norm, and the unit's next
 // forward waits for the update. In micro order, more micro-batches hide no more of the update.
-std::string order_text(const RunPlan& plan) {
+std::string waits_text(const RunPlan& plan) {
   constexpr double kWorthAWord = 0.05;
   const StepShape& shape = plan.shape;
   const TimeReport& time = plan.time;
-  double waits = 0;
-  for (const Lane lane : {Lane::kHost, Lane::kDisk}) {
-    waits += nth(time.waiting, lane);
-  }
-  if (shape.layer_major || shape.micro_batches < 2 || plan.stages.size() > 1 ||
-      shape.placement.optimizer == Tier::kDevice || time.limiting != Lane::kCompute ||
-      waits < kWorthAWord * time.step_s) {
+  const double waits = nth(time.waiting, Lane::kHost) + nth(time.waiting, Lane::kDisk);
+  if (plan.stages.size() > 1 || shape.placement.optimizer == Tier::kDevice ||
+      time.limiting != Lane::kCompute || waits < kWorthAWord * time.step_s) {
     return "";
   }
-  return wrap("compute waits " + step_seconds_text(waits) +
-              " for updates, which in micro order go on beside the first micro-batch's forward "
-              "alone; train.accumulation_order: layer puts all forwards beside them");
+  const bool one_forward = !shape.layer_major && shape.micro_batches > 1;
+  std::string cures;
+  if (one_forward) cures += "; train.accumulation_order: layer puts all forwards beside them";
+  const auto last = static_cast<int>(shape.groups.size()) - 1;
+  if (!shape.placement.speculate && may_speculate(shape, last)) {
+    cures += "; offload.speculate: auto begins them under the last backward";
+  }
+  if (cures.empty()) return "";
+  return wrap("compute waits " + step_seconds_text(waits) + " for updates, which go on beside " +
+              (shape.placement.speculate ? "the last backward and " : "") +
+              (one_forward ? "the first micro-batch's forward" : "the forward") + " alone" + cures);
 }
 
 std::string days(double seconds) {
@@ -286,7 +290,7 @@ std::string report_text(const RunPlan& plan, const RunFacts& facts) {
   if (is_mesh(plan)) text += mesh_words(plan) + "\n";
   text += "\n" + memory_text(plan) + "\n";
   if (plan.stages.size() > 1) text += stages_text(plan) + "\n";
-  text += lanes_text(plan, facts) + order_text(plan) + step_text(plan, facts);
+  text += lanes_text(plan, facts) + waits_text(plan) + step_text(plan, facts);
   text += picture(plan);
   for (const std::string& note : facts.notes) text += wrap("note: " + note);
   return text + "\n" + verdict_text(plan) + "\n";

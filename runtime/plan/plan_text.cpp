@@ -13,7 +13,6 @@ namespace sluice {
 namespace {
 
 constexpr std::array kTiers{Tier::kDevice, Tier::kHost, Tier::kNvme};
-constexpr std::int64_t kPage = 4096;
 
 TierPlan plan_tier(const Program& program, Tier tier) {
   const MemoryReport memory = add_up(program, tier);
@@ -228,13 +227,8 @@ MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets, std::
   device.nccl = nccl;
   host.budget = budgets.host;
   disk.budget = budgets.nvme;
-  // HostPool ends every block at a page.
-  const std::int64_t arena = program.host_arena_bytes;
-  host.peak += program.states.page_end_bytes() + round_up(arena, kPage) - arena;
-  if (host.peak > 0 || disk.peak > 0) {
-    host.by_tag.emplace_back("step_program", host_bytes_of(program));
-    host.peak += host.by_tag.back().second;
-  }
+  host.peak = host_need(program);
+  if (host.peak > 0) host.by_tag.emplace_back("step_program", host_bytes_of(program));
   for (TierPlan& tier : plan.tiers) {
     std::stable_sort(tier.by_tag.begin(), tier.by_tag.end(),
                      [](const auto& a, const auto& b) { return a.second > b.second; });

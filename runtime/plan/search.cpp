@@ -1,12 +1,14 @@
 #include "runtime/plan/search.hpp"
 
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
 #include <tuple>
 
 #include "base/error.hpp"
 #include "runtime/plan/bounds.hpp"
+#include "runtime/plan/evaluator.hpp"
 
 namespace sluice {
 namespace {
@@ -18,58 +20,6 @@ struct Candidate {
   int changes = 0;
 };
 
-// Plans with two small numbers of micro-batches and extrapolates: from two and three, or in a
-// pipeline from two and three times its stages. Each further micro-batch adds the same.
-class Evaluator {
- public:
-  Evaluator(Planner& planner, const TierBudgets& budgets) : planner_(planner), budgets_(budgets) {}
-
-  RunPlan evaluate(const EngineOptions& options) {
-    const std::int64_t micro_batches = micro_batches_of(options);
-    const int stages = options.parallel.pipeline;
-    const std::int64_t few = 2 * stages;
-    const std::int64_t more = stages > 1 ? 3 * stages : 3;
-    if (micro_batches <= more) return plan(options);
-    const RunPlan before = plan(with_micro_batches(options, few));
-    RunPlan drawn = plan(with_micro_batches(options, more));
-    const auto rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
-    drawn.time.step_s += rest * (drawn.time.step_s - before.time.step_s);
-    // In micro order further micro-batches need no memory; arena slots may get other offsets.
-    const bool grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
-                       (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
-    for (std::size_t s = 0; s < drawn.stages.size(); ++s) {
-      draw_out(before.stages[s].memory, grows ? rest : 0, drawn.stages[s].memory);
-    }
-    drawn.memory = drawn.stages[largest_stage(drawn.stages, 0, drawn.stages.size())].memory;
-    return drawn;
-  }
-  RunPlan plan(const EngineOptions& options) {
-    RunPlan plan = planner_.plan({options, budgets_});
-    plan.program = {};
-    for (StagePlan& stage : plan.stages) stage.program = {};
-    return plan;
-  }
-
- private:
-  static void draw_out(const MemoryPlan& before, double rest, MemoryPlan& memory) {
-    for (std::size_t t = 0; t < memory.tiers.size(); ++t) {
-      const std::int64_t each = memory.tiers[t].peak - before.tiers[t].peak;
-      if (each > 0) {
-        memory.tiers[t].peak += static_cast<std::int64_t>(rest * static_cast<double>(each));
-      } else {
-        memory.tiers[t].peak = before.tiers[t].peak;
-      }
-    }
-  }
-  static EngineOptions with_micro_batches(EngineOptions options, std::int64_t count) {
-    options.train.global_batch = options.train.micro_batch * options.dp * count;
-    return options;
-  }
-
-  Planner& planner_;
-  TierBudgets budgets_;
-};
-
 struct Found {
   const Candidate* candidate;
   double step_s;
@@ -78,6 +28,10 @@ struct Found {
 
 bool faster(const Found& a, const Found& b) {
   return std::tie(a.step_s, a.candidate->changes) < std::tie(b.step_s, b.candidate->changes);
+}
+
+std::int64_t samples_of_step(const EngineOptions& options) {
+  return options.train.micro_batch * options.dp * micro_batches_of(options);
 }
 
 class Search {
@@ -94,12 +48,14 @@ class Search {
     std::vector<ParallelOptions> meshes{question_.options.parallel};
     if (limits_.meshes) {
       const int local = ranks_of_node(planner_.machine(), world_of(question_.options));
-      meshes = list_meshes({question_.options, local, samples_of_step(), limits_.allowed});
+      meshes = list_meshes(
+          {question_.options, local, samples_of_step(question_.options), limits_.allowed});
     }
     for (const ParallelOptions& mesh : meshes) add_mesh(mesh);
     result_.candidates = static_cast<int>(candidates_.size());
     find_fastest();
     if (found_.empty()) find_nearest();
+    update_early();
     if (!found_.empty() && found_.front().missing > 0) gather_late();
     finish();
     return std::move(result_);
@@ -112,10 +68,6 @@ class Search {
     std::vector<Rates> rates;
   };
 
-  std::int64_t samples_of_step() const {
-    const EngineOptions& options = question_.options;
-    return options.train.micro_batch * options.dp * micro_batches_of(options);
-  }
   std::vector<std::int64_t> micro_batches(std::int64_t samples_of_rank) const {
     const std::int64_t configured = question_.options.train.micro_batch;
     std::vector<std::int64_t> sizes;
@@ -132,10 +84,10 @@ class Search {
   // step of one micro-batch needs no shards to sum gradients in.
   void add_mesh(const ParallelOptions& mesh) {
     EngineOptions options = question_.options;
-    options.train.global_batch = samples_of_step();
+    options.train.global_batch = samples_of_step(question_.options);
     set_mesh(options, mesh);
     if (mesh.pipeline > 1) options.offload.speculate = Speculation::kNever;
-    const std::int64_t samples = samples_of_step() / options.dp;
+    const std::int64_t samples = samples_of_step(question_.options) / options.dp;
     bases_.clear();
     bool any = true;
     for (const std::int64_t micro_batch : micro_batches(samples)) {
@@ -272,6 +224,32 @@ class Search {
     if (!near_.empty()) found_.push_back(*std::ranges::min_element(near_, {}, &Found::missing));
   }
 
+  // Tries what was found with speculative updates, which take more of the host and may save time.
+  // Less than a hundredth is no reason to take more.
+  void update_early() {
+    constexpr double kWorthwhile = 0.99;
+    const std::vector<Found> found = found_;
+    allowed_ = result_.evaluated + static_cast<int>(found.size());
+    for (const Found& plain : found) {
+      Candidate candidate = *plain.candidate;
+      EngineOptions& options = candidate.options;
+      if (plain.missing > 0 || options.offload.optimizer == Tier::kDevice ||
+          options.offload.speculate != Speculation::kNever || options.parallel.pipeline > 1) {
+        continue;
+      }
+      options.offload.speculate = Speculation::kAuto;
+      if (limits_.allowed && !limits_.allowed(options)) continue;
+      ++candidate.changes;
+      further_.push_back(std::move(candidate));
+      Found early{};
+      if (!evaluate(further_.back(), early)) break;
+      if (early.missing > 0 || early.step_s > kWorthwhile * plain.step_s) continue;
+      found_.insert(std::upper_bound(found_.begin(), found_.end(), early, faster), early);
+    }
+    result_.candidates += static_cast<int>(further_.size());
+    if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
+  }
+
   // If nothing fits: tries the nearest misses of stage 3 without prefetched units, which is slower.
   void gather_late() {
     constexpr std::size_t kMost = 16;
@@ -281,12 +259,12 @@ class Search {
       if (candidate.options.zero.stage < 3 || candidate.options.zero.prefetch_units == 0) continue;
       candidate.options.zero.prefetch_units = 0;
       ++candidate.changes;
-      late_.push_back(std::move(candidate));
-      if (late_.size() == kMost) break;
+      further_.push_back(std::move(candidate));
+      if (further_.size() == kMost) break;
     }
-    result_.candidates += static_cast<int>(late_.size());
+    result_.candidates += static_cast<int>(further_.size());
     allowed_ = result_.evaluated + static_cast<int>(kMost);
-    for (const Candidate& candidate : late_) {
+    for (const Candidate& candidate : further_) {
       Found found{};
       if (!evaluate(candidate, found)) break;
       const std::int64_t best = found_.front().missing;
@@ -328,9 +306,9 @@ class Search {
   TierBytes budgets_;
   std::map<std::pair<std::int64_t, bool>, Base> bases_;  // of a mesh, by micro-batch and selective
   std::vector<Candidate> candidates_;
-  std::vector<Candidate> late_;  // candidates without prefetch
-  std::vector<Found> found_;     // fitting candidates, fastest first
-  std::vector<Found> near_;      // candidates that do not fit
+  std::deque<Candidate> further_;  // without prefetch, or with speculative updates
+  std::vector<Found> found_;       // fitting candidates, fastest first
+  std::vector<Found> near_;        // candidates that do not fit
   SearchResult result_;
 };
 

@@ -4,8 +4,8 @@
 //
 // Candidates are tried in order of a lower bound of their step time. The search ends when the bound
 // exceeds the times found. Candidates whose memory bound exceeds a budget are skipped. Others are
-// planned with two small numbers of micro-batches and extrapolated. Suggestions are then planned
-// in full.
+// planned with two small numbers of micro-batches and extrapolated. What was found is tried with
+// speculative updates as well. Suggestions are then planned in full.
 #pragma once
 
 #include <cstdint>

@@ -73,7 +73,7 @@ void place(EngineOptions& options, const Rung& rung) {
   options.offload.optimizer = rung.optimizer;
   options.offload.gradients = rung.gradients;
   options.offload.parameters = rung.parameters;
-  if (rung.optimizer != Tier::kNvme) options.offload.speculate = Speculation::kNever;
+  if (rung.optimizer == Tier::kDevice) options.offload.speculate = Speculation::kNever;
   if (rung.optimizer == Tier::kDevice || rung.gradients != Tier::kDevice ||
       rung.parameters != Tier::kDevice) {
     options.offload.device_fraction = 0;
@@ -108,7 +108,8 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   tier("offload.parameters", from.offload.parameters, to.offload.parameters);
   tier("offload.activations", from.offload.activations, to.offload.activations);
   add("offload.device_fraction", from.offload.device_fraction, to.offload.device_fraction, "0");
-  if (from.offload.speculate != to.offload.speculate) set.push_back({"offload.speculate", "never"});
+  add("offload.speculate", from.offload.speculate, to.offload.speculate,
+      to.offload.speculate == Speculation::kAuto ? "auto" : "never");
   if (uses_nvme(to.offload) && from.offload.nvme_path.empty()) {
     set.push_back({"offload.nvme_path", kNvmePlaceholder});
   }

@@ -133,10 +133,10 @@ void lay_out(StepShape& shape, const StepPlan& plan, const EngineOptions& option
   shape.placement =
       shape.frozen ? frozen_placement(options.offload) : placement_of(options.offload);
   shape.bounce_bytes = bounce_bytes_of(options);
-  const NvmeOptions& nvme = options.tiers.nvme;
-  shape.store = {.files = static_cast<int>(nvme.paths.size()),
-                 .queue_depth = nvme.queue_depth,
-                 .checksums = nvme.checksums};
+  shape.host_budget_bytes = options.tiers.host_budget;
+  shape.store = {.files = static_cast<int>(options.tiers.nvme.paths.size()),
+                 .queue_depth = options.tiers.nvme.queue_depth,
+                 .checksums = options.tiers.nvme.checksums};
   const std::optional<std::int64_t> rounded = rounds_from(shape, options);
   shape.rounds_master = rounded.has_value();
   // The shards of a rank alone are whole groups: a slot would hold a copy of what is kept.

@@ -75,6 +75,9 @@ struct StepShape : ShardShape {
   // device is the host.
   std::int64_t bounce_bytes = 0;
   StoreShape store;
+  // The rank's share of memory.host, in bytes; 0: no limit. Speculative updates of states on the
+  // host take what the rest of the step leaves of it.
+  std::int64_t host_budget_bytes = 0;
   std::int64_t other_arena_bytes = 0;  // device arena bytes that the rank's other programs need
   // In the order of forward. The model's first unit takes tokens and its last unit is the loss
   // head. Only the first and the last pipeline stage hold these two.

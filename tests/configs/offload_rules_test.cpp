@@ -99,6 +99,21 @@ TEST_F(OffloadRules, AnImageIsOfAllStatesOnNvme) {
   EXPECT_EQ(complaint({optimizer, folder, "offload.image=true", "launch.max_restarts=2"}), "");
 }
 
+TEST_F(OffloadRules, MasterWeightsThatTheStepReadsAreNotUpdatedEarly) {
+  const std::vector<std::string> on_host = {"zero.stage=3", "offload.optimizer=host",
+                                            "offload.parameters=host", "offload.speculate=auto"};
+  const auto with = [&](std::vector<std::string> more) {
+    more.insert(more.begin(), on_host.begin(), on_host.end());
+    return complaint(more);
+  };
+  EXPECT_EQ(with({"train.dtype=fp32"}),
+            "--set offload.speculate=auto: offload.speculate: auto needs train.dtype: bf16 or "
+            "fp16, or parameters that are not on host: in fp32 these are their own master weights, "
+            "and the step reads them; set one of them, or leave this out");
+  EXPECT_EQ(with({"train.dtype=bf16"}), "");
+  EXPECT_EQ(with({"train.dtype=fp32", "offload.parameters=device"}), "");
+}
+
 TEST_F(OffloadRules, NvmeNeedsAFolder) {
   EXPECT_EQ(complaint({"offload.optimizer=nvme"}),
             "--set offload.optimizer=nvme: offload.optimizer: nvme needs offload.nvme_path: a "

@@ -25,8 +25,10 @@ def train(place, name, model, settings, schedule, variables=None):
     settings = {"train.steps": STEPS, "optimizer.lr": 1e-3, "loss_scale.initial": 1024, "checkpoint.at_end": True} | settings
     if "nvme" in settings.values():
         settings["offload.nvme_path"] = [str(place.folder / name / "swap")]
+    if "offload.speculate" in settings:
+        variables = (variables or {}) | IN_TIME
     answer = place.train(name, model, settings, gpus=ranks, computes=schedule, variables=variables)
-    found = problems(answer, ranks)
+    found = problems(answer, ranks, settings["train.steps"])
     return found, None if found else bits_of(place, name, answer), answer
 
 
@@ -49,6 +51,12 @@ ACTIVATIONS = [{"offload.activations": "host", "recompute.mode": "full"}, {"zero
 RECOMPUTED = [{"recompute.mode": "selective"}, {"recompute.mode": "full"}]
 EAGER = [{"train.cuda_graphs": "never"}]
 LAYERS = [{"train.accumulation_order": "layer"}]
+# Updates before the norm is known, from the fifth step on; they begin before the last backward is known to have ended.
+SPECULATING = {"offload.speculate": "auto", "offload.chunk_bytes": 16384, "offload.chunks": 2, "zero.bucket_bytes": 16384}
+IN_TIME = {"SLUICE_FAILPOINTS": "engine.norm:delay=200"}
+EARLY = [change | SPECULATING for change in (
+    ON_HOST, {"offload.optimizer": "host"}, {"zero.stage": 2, "offload.optimizer": "host", "offload.device_fraction": 0.4},
+    {"zero.stage": 2, "offload.optimizer": "host", "train.accumulation_order": "layer"}, {"zero.stage": 2, "offload.optimizer": "nvme"})]
 ALONE = STAGED + UPDATED_OFF + ACTIVATIONS + RECOMPUTED + EAGER
 BF16 = {"train.dtype": "bf16"}
 TWO = {"launch.nproc": 2, "train.global_batch": 8}
@@ -62,6 +70,8 @@ SAME_BITS = {
     "fp8": ("qwen2", BF16 | {"train.matmul": "fp8", "train.global_batch": 4}, ALONE),
     "two data ranks": ("llama", BF16 | TWO, ALONE + TIERED + LAYERS),
     "sequence": ("llama", SEQUENCE | BF16 | {"launch.nproc": 2}, ALONE + TIERED[::2]),
+    "early updates": ("llama", BF16 | {"train.steps": 8, "train.clip": 0}, EARLY),
+    "early updates of two ranks": ("gpt2", BF16 | TWO | {"train.steps": 8, "train.clip": 0}, EARLY),
     "tensor": ("gpt2", TENSOR | {"launch.nproc": 2}, ALONE + TIERED[::2]),
     "stages and data ranks": ("qwen2", STAGES | BF16 | {"launch.nproc": 4, "train.global_batch": 8}, STAGED + TIERED + RECOMPUTED + EAGER),
 } | {f"stages {schedule}": ("llama", STAGES | BF16 | {"parallel.schedule": schedule, "launch.nproc": 2, "train.global_batch": 10} | more, ALONE)

@@ -168,10 +168,13 @@ void map_buffers(DeepSpeedMapping& mapping, const OffloadTiers& tiers) {
   if (!mapping.is_written(super) || !is_on(mapping.config(), super)) {
     return mapping.idle(super, "false is Sluice's default");
   }
-  if (tiers.optimizer == "nvme") {
-    mapping.set(super, "offload.speculate", "auto");
+  if (tiers.optimizer == "device") {
+    mapping.idle(super, "without effect: the optimizer is on the device");
+  } else if (tiers.optimizer == "host" && tiers.parameters == "host" &&
+             model_dtype(mapping.config()) == "fp32") {
+    mapping.idle(super, "fp32 parameters on the host are master weights that the step reads");
   } else {
-    mapping.idle(super, "updates on the host always run beside the next forward");
+    mapping.set(super, "offload.speculate", "auto");
   }
 }
 

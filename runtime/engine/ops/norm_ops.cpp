@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "base/failpoint.hpp"
 #include "base/index.hpp"
 #include "kernels/cpu/reduce.hpp"
 #include "kernels/cuda/step_clip.hpp"
@@ -124,11 +125,10 @@ void NormOps::read_gpu(const at::Tensor& losses, std::vector<double>& values) {
 std::vector<double> NormOps::own_values(const at::Tensor& losses) {
   const int most_groups = *std::max_element(stage_groups_.begin(), stage_groups_.end());
   std::vector<double> mine(place_of(setup_, most_groups), 0.0);
-  if (gpu_) {
-    read_gpu(losses, mine);
-  } else {
-    add_host_sums(mine);
-  }
+  if (gpu_) read_gpu(losses, mine);
+  failpoint("engine.norm");
+  if (tiers_ != nullptr) tiers_->end_backward();
+  if (!gpu_) add_host_sums(mine);
   mine[0] = setup_.counts_loss() ? run_.loss_sum : 0.0;
   mine[1] = run_.input.vote;
   mine[2] = run_.learned_targets;

@@ -70,6 +70,7 @@ void StepCarry::end_speculation(bool clipped) {
   unclipped_steps_ = clipped ? 0 : unclipped_steps_ + 1;
   kept_ = speculated && !clipped && has_deferred();
   if (speculated) ++(kept_ ? counts_.kept : counts_.redone);
+  if (kept_) counts_.chunks += tiers_->updated_early();
 }
 
 bool StepCarry::begin_gather(int group) {

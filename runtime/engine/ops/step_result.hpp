@@ -38,6 +38,7 @@ struct StepResult {
 struct SpeculationCounts {
   std::int64_t kept = 0;
   std::int64_t redone = 0;  // the step was clipped or thrown away
+  std::int64_t chunks = 0;  // of this rank, updated early in steps that were kept
 };
 
 }  // namespace sluice

@@ -2,13 +2,13 @@
 
 namespace sluice {
 
-std::byte* ChunkMemory::state(const Chunk& chunk, RowId row, std::int64_t part) const {
+std::byte* ChunkMemory::state(const Chunk& chunk, RowId row, std::int64_t part, At at) const {
   if (store_.on_nvme(row)) return slot(chunk, part);
-  return store_.host(row) + (chunk.begin - store_.row(row).first) * store_.row(row).element_bytes;
+  return store_.host(row, chunk.begin - store_.row(row).first, at);
 }
 
-float* ChunkMemory::master(const Chunk& chunk) const {
-  return reinterpret_cast<float*>(state(chunk, group(chunk).master, layout_.master));
+float* ChunkMemory::master(const Chunk& chunk, At at) const {
+  return reinterpret_cast<float*>(state(chunk, group(chunk).master, layout_.master, at));
 }
 
 float* ChunkMemory::gradients(const Chunk& chunk) const {

@@ -33,9 +33,10 @@ class ChunkMemory {
   [[nodiscard]] std::byte* slot(const Chunk& chunk, std::int64_t part) const {
     return ring_ + chunk.slot * layout_.bytes + part;
   }
-  // The chunk's elements of a row: in place on the host, or in this part of the slot.
-  [[nodiscard]] std::byte* state(const Chunk& chunk, RowId row, std::int64_t part) const;
-  [[nodiscard]] float* master(const Chunk& chunk) const;
+  // The chunk's elements of a row: on the host in this place, or in this part of the slot.
+  [[nodiscard]] std::byte* state(const Chunk& chunk, RowId row, std::int64_t part,
+                                 At at = At::kCurrent) const;
+  [[nodiscard]] float* master(const Chunk& chunk, At at = At::kCurrent) const;
   // Of gradient stream 0.
   [[nodiscard]] float* gradients(const Chunk& chunk) const;
   // In the slot. REQUIRES: gradients on NVMe.

@@ -39,9 +39,10 @@ ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepSh
   for (const Chunk& chunk : train.chunks) {
     if (!chunk.speculated) continue;
     Early& early = nth(early_, chunk.group);
-    if (early.elems == 0) early.begin = chunk.begin;
-    early.elems = chunk.begin + chunk.elems - early.begin;
+    if (early.updated.empty()) early.begin = chunk.begin;
+    early.updated.push_back(0);
   }
+  for (Early& early : early_) early.kept.resize(early.updated.size());
   if (shape.placement.gradients == Tier::kDevice) return;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     const std::int64_t owned = owned_elems(shape, static_cast<int>(g));
@@ -54,19 +55,47 @@ ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepSh
 // updates.
 void ChunkUpdates::set_update(const UpdateArgs* args, bool kept) {
   update_ = args;
-  kept_ = kept;
-  if (args != nullptr && (kept || store_.keeps_image())) store_.swap_places();
+  if (args == nullptr) return;
+  if (!on_host() && (kept || store_.keeps_image())) store_.swap_places();
+  for (std::size_t g = 0; g < early_.size(); ++g) {
+    Early& early = early_[g];
+    for (std::size_t c = 0; c < early.kept.size(); ++c) {
+      early.kept[c] = kept ? early.updated[c] : 0;
+      if (early.kept[c] == 0 || !on_host()) continue;
+      const std::int64_t begin =
+          early.begin + static_cast<std::int64_t>(c) * shape_.placement.chunk_elems;
+      store_.swap_place(static_cast<int>(g), begin - device_elems(shape_, static_cast<int>(g)));
+    }
+  }
+}
+
+// On NVMe every chunk is updated in time: the step waits for the disk in any case.
+void ChunkUpdates::set_speculation(const UpdateArgs* args) {
+  speculation_ = args;
+  backward_ended_ = false;
+  if (args == nullptr) return;
+  const char in_time = on_host() ? 0 : 1;
+  for (Early& early : early_) std::fill(early.updated.begin(), early.updated.end(), in_time);
+}
+
+std::int64_t ChunkUpdates::updated_early() const {
+  std::int64_t chunks = 0;
+  for (const Early& early : early_) {
+    chunks += std::count(early.updated.begin(), early.updated.end(), char{1});
+  }
+  return chunks;
 }
 
 bool ChunkUpdates::speculates() const {
-  return std::any_of(early_.begin(), early_.end(), [](const Early& e) { return e.elems > 0; });
+  return std::any_of(early_.begin(), early_.end(), [](const Early& e) { return !e.kept.empty(); });
 }
 
 Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
   const UpdateArgs* const args = op.speculative ? speculation_ : update_;
   const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
   if (!sums && !op.ahead && args == nullptr) return {};
-  if (!op.speculative && kept_ && is_early(chunk)) return end_kept_update(op, chunk);
+  if (!op.speculative && is_kept(chunk)) return end_kept_update(op, chunk);
+  if (is_late(op)) return {};
   // With an image, the place that was current at the start of the program is no longer current.
   const bool former = store_.keeps_image() && !op.speculative && !op.ahead;
   const At at = op.speculative ? At::kOther : At::kCurrent;
@@ -79,12 +108,13 @@ Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
       device_.to_host(memory_.gradients(chunk), memory_.group(chunk).device_grads + chunk.begin * 4,
                       chunk.elems * 4);
       return {};
-    case OpKind::kUpdate: {
-      // A speculative update leaves parameters on the host as they are: the step reads them.
-      const bool leaves = op.speculative && parameter_tier(shape_, chunk.group) != Tier::kNvme;
-      update(chunk, *args, leaves ? nullptr : memory_.new_weights(chunk));
+    case OpKind::kUpdate:
+      if (op.speculative) {
+        update_early(chunk);
+      } else {
+        update(chunk, *args, memory_.new_weights(chunk), At::kCurrent);
+      }
       return {};
-    }
     case OpKind::kWriteStates:
       return write_states(chunk, at);
     case OpKind::kCopyParams:
@@ -99,24 +129,39 @@ Ticket ChunkUpdates::run(const Op& op, const Chunk& chunk) {
   }
 }
 
-bool ChunkUpdates::is_early(const Chunk& chunk) const {
-  const Early& early = nth(early_, chunk.group);
-  return chunk.begin >= early.begin && chunk.begin < early.begin + early.elems;
+std::int64_t ChunkUpdates::number_in(const Early& early, const Chunk& chunk) const {
+  return (chunk.begin - early.begin) / shape_.placement.chunk_elems;
 }
 
-// The states are already updated. Parameters outside NVMe are made from the master weights.
+bool ChunkUpdates::is_kept(const Chunk& chunk) const {
+  const Early& early = nth(early_, chunk.group);
+  const std::int64_t number = number_in(early, chunk);
+  return chunk.begin >= early.begin && number < std::ssize(early.kept) &&
+         nth(early.kept, number) != 0;
+}
+
+// The norm needs the sums of squares in any case.
+bool ChunkUpdates::is_late(const Op& op) const {
+  const bool can_wait = op.kind == OpKind::kUpdate || op.kind == OpKind::kCopyGrads;
+  return op.speculative && can_wait && on_host() && backward_ended_;
+}
+
+// The states are already updated. Parameters that were not written early are made from the master
+// weights.
 Ticket ChunkUpdates::end_kept_update(const Op& op, const Chunk& chunk) {
-  if (parameter_tier(shape_, chunk.group) == Tier::kNvme) return {};
+  if (writes_params_early(shape_, chunk.group)) return {};
   const OffDeviceGroup& g = memory_.group(chunk);
   if (op.kind == OpKind::kReadStates) {
     return store_.read(g.master, chunk.begin - g.on_device, chunk.elems,
                        memory_.slot(chunk, memory_.layout().master));
   }
   if (op.kind == OpKind::kCopyParams) copy_params(chunk);
+  if (op.kind == OpKind::kWriteParams) {
+    return store_.write(g.params, chunk.begin, chunk.elems, memory_.updated_weights(chunk));
+  }
   std::byte* const weights = op.kind == OpKind::kUpdate ? memory_.new_weights(chunk) : nullptr;
   if (weights != nullptr) {
-    convert(weights, shape_.dtype, memory_.slot(chunk, memory_.layout().master), DType::kFloat32,
-            chunk.elems);
+    convert(weights, shape_.dtype, memory_.master(chunk), DType::kFloat32, chunk.elems);
   }
   return {};
 }
@@ -150,11 +195,22 @@ void ChunkUpdates::add_streams(const Chunk& chunk) {
   }
 }
 
-void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights) {
+// A speculative update leaves parameters outside NVMe as they are: the step reads them. States on
+// the host go to their other place; from the ring they are written to it.
+void ChunkUpdates::update_early(const Chunk& chunk) {
+  Early& early = nth(early_, chunk.group);
+  nth(early.updated, number_in(early, chunk)) = 1;
+  const bool writes = writes_params_early(shape_, chunk.group);
+  update(chunk, *speculation_, writes ? memory_.new_weights(chunk) : nullptr,
+         on_host() ? At::kOther : At::kCurrent);
+}
+
+void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights, At to) {
   failpoint("engine.update." + std::to_string(chunk.group));
   add_streams(chunk);
   const OffDeviceGroup& g = memory_.group(chunk);
   float* const master = memory_.master(chunk);
+  float* const master_out = to == At::kOther ? memory_.master(chunk, to) : nullptr;
   const OptimizerRule& rule = rule_of(optimizer_.type);
   const float* const grads = memory_.gradients(chunk);
   const DType moments_dtype = shape_.placement.moments_dtype;
@@ -164,9 +220,14 @@ void ChunkUpdates::update(const Chunk& chunk, const UpdateArgs& update, std::byt
     if (begin >= end) continue;
     UpdateSpan args = update_span(optimizer_, update, segment.decay);
     args.master = master + begin;
+    if (master_out != nullptr) args.master_out = master_out + begin;
     for (std::size_t k = 0; k < rule.moments; ++k) {
-      args.moments[k] = memory_.state(chunk, g.moments[k], memory_.layout().moments[k]) +
-                        begin * size_of(moments_dtype);
+      const auto moments = [&](At at) {
+        return memory_.state(chunk, g.moments[k], memory_.layout().moments[k], at) +
+               begin * size_of(moments_dtype);
+      };
+      args.moments[k] = moments(At::kCurrent);
+      if (master_out != nullptr) args.moments_out[k] = moments(to);
     }
     args.moments_dtype = moments_dtype;
     args.rounding_seed = seed_;

@@ -1,11 +1,15 @@
 // Executes the operations of chunks: optimizer states and gradients into the ring, their update,
 // and the way back (runtime/program/write/update_flow.hpp has the order).
 //
+// A speculative update of states on the host that has not begun when the last backward ends would
+// only make the step longer, so it is left to the deferred update.
+//
 // run() may be called from the threads of several lanes at a time: the program orders operations
 // that share a chunk or a slot. All other calls belong to the engine's thread while no program
 // runs.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <span>
 #include <vector>
@@ -29,7 +33,11 @@ class ChunkUpdates {
   // speculative updates of the last step applied the same arguments, and stand.
   void set_update(const UpdateArgs* args, bool kept);
   // What speculative updates of the program that starts now apply; null: they do nothing.
-  void set_speculation(const UpdateArgs* args) { speculation_ = args; }
+  void set_speculation(const UpdateArgs* args);
+  // The step's last backward has ended. While the program runs, from any thread.
+  void end_backward() { backward_ended_ = true; }
+  // The number of chunks that the last step updated before the norm was known.
+  [[nodiscard]] std::int64_t updated_early() const;
   // Whether the program updates some chunks before the norm is known.
   [[nodiscard]] bool speculates() const;
 
@@ -39,16 +47,22 @@ class ChunkUpdates {
   [[nodiscard]] double sum_squares(int g) const;
 
  private:
-  struct Early {  // elements of a group that speculation updates
-    std::int64_t begin = 0;
-    std::int64_t elems = 0;
+  // The chunks of a group that speculation updates.
+  struct Early {
+    std::int64_t begin = 0;     // first element of the first chunk
+    std::vector<char> updated;  // by chunk: the step that runs, or ran last, has updated it
+    std::vector<char> kept;     // by chunk: the deferred update has nothing to compute
   };
-  [[nodiscard]] bool is_early(const Chunk& chunk) const;
+  [[nodiscard]] bool on_host() const { return shape_.placement.optimizer == Tier::kHost; }
+  [[nodiscard]] std::int64_t number_in(const Early& early, const Chunk& chunk) const;
+  [[nodiscard]] bool is_kept(const Chunk& chunk) const;
+  [[nodiscard]] bool is_late(const Op& op) const;
   [[nodiscard]] Ticket read_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket write_states(const Chunk& chunk, At at);
   [[nodiscard]] Ticket read_grads(const Chunk& chunk);
   void add_streams(const Chunk& chunk);
-  void update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights);
+  void update(const Chunk& chunk, const UpdateArgs& update, std::byte* weights, At to);
+  void update_early(const Chunk& chunk);
   void copy_params(const Chunk& chunk);
   void sum_squares(const Chunk& chunk);
   [[nodiscard]] Ticket end_kept_update(const Op& op, const Chunk& chunk);
@@ -61,7 +75,7 @@ class ChunkUpdates {
   const ChunkMemory memory_;
   const UpdateArgs* update_ = nullptr;
   const UpdateArgs* speculation_ = nullptr;
-  bool kept_ = false;
+  std::atomic<bool> backward_ended_ = false;
   std::vector<Early> early_;                     // by group
   std::vector<std::vector<double>> block_sums_;  // by group
 };

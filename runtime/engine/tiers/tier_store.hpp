@@ -53,6 +53,8 @@ class TierStore {
   // See ChunkUpdates.
   void set_update(const UpdateArgs* args, bool kept = false) { updates_->set_update(args, kept); }
   void set_speculation(const UpdateArgs* args) { updates_->set_speculation(args); }
+  void end_backward() { updates_->end_backward(); }
+  [[nodiscard]] std::int64_t updated_early() const { return updates_->updated_early(); }
   [[nodiscard]] bool speculates() const { return updates_->speculates(); }
   // Bytes of second places of chunks on NVMe.
   [[nodiscard]] std::int64_t second_place_bytes() const { return store_.second_place_bytes(); }

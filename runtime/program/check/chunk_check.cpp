@@ -120,6 +120,10 @@ void ChunkCheck::move(const Op& op) {
     touch_run(image_.in_second_place(op) ? Space::kSecondStates : Space::kStates, op,
               op.kind == OpKind::kWriteStates);
   }
+  if (op.kind == OpKind::kUpdate && !ring_.states_on_disk()) {
+    touch_run(Space::kStates, op, !op.speculative);
+    if (op.speculative) touch_run(Space::kSecondStates, op, true);
+  }
   if (op.ahead) return come_ahead(op, chunk);
   if (op.speculative) return come_early(op, chunk);
   switch (op.kind) {
@@ -148,7 +152,7 @@ void ChunkCheck::come_early(const Op& op, ChunkState& chunk) {
   if (brings || (op.kind == OpKind::kUpdate && in_place)) touches_.touch_grads(op.group, false);
   if (op.kind == OpKind::kSumSquares) chunk.summed = fault_.now();
   if (op.kind == OpKind::kWriteParams) touch_run(Space::kSecondParams, op, true);
-  fault_.fail(early_.enter(fault_.now(), chunk.written));
+  fault_.fail(early_.enter(fault_.now(), chunk.update, chunk.written));
 }
 
 void ChunkCheck::arrive(const Op& op, ChunkState& chunk, const GroupState& group, bool sums) {

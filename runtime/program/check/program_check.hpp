@@ -34,12 +34,12 @@ namespace sluice {
 //   ring_check. A slot goes to another chunk after all operations on the previous chunk, states and
 //   gradients independently. An operation finds its chunk in the slot. A step leaves in the ring
 //   the states that its next run begins with, equal to the states on NVMe. speculation_check. A
-//   speculative update comes after its chunk's deferred update was written back, with states and
-//   gradients present. The gradients are complete: no operation adds to them later. The whole
-//   update goes to the second place and changes nothing that other operations read. image_check.
-//   Every chunk has a second place and deferred updates go there. A step commits once, after all
-//   deferred updates have been written. The norm comes after the commit, and so does every
-//   speculative write, and every reduction if the program has speculative updates. With
+//   speculative update comes after its chunk's deferred update was written back, or on the host was
+//   computed, with states and gradients present. The gradients are complete: no operation adds to
+//   them later. The whole update goes to the second place and changes nothing that other operations
+//   read. image_check. Every chunk has a second place and deferred updates go there. A step commits
+//   once, after all deferred updates have been written. The norm comes after the commit, and so
+//   does every speculative write, and every reduction if the program has speculative updates. With
 //   tensor-parallel ranks, speculative writes follow one meeting of all ranks after the commit.
 // Takes about a millisecond per thousand operations.
 [[nodiscard]] std::string find_fault(const Program& program);

@@ -12,13 +12,15 @@ SpeculationCheck::SpeculationCheck(const Program& program, const OpOrder& order)
   for (const Op& op : program.ops) {
     stored = stored || op.kind == OpKind::kStoreGrads;
     grads_on_disk_ = grads_on_disk_ || op.kind == OpKind::kWriteBucket;
+    states_on_disk_ = states_on_disk_ || op.kind == OpKind::kWriteStates;
     if (op.kind == OpKind::kWriteParams) written_apart_.insert(op.group);
   }
   grads_on_host_ = stored && !grads_on_disk_;
 }
 
-std::string SpeculationCheck::enter(OpId id, bool gone_back) {
+std::string SpeculationCheck::enter(OpId id, OpId deferred, bool written) {
   const Op& op = nth(program_.ops, id);
+  const bool gone_back = states_on_disk_ ? written : deferred >= 0 && order_.over(deferred, id);
   Guess& guess = nth(guesses_, op.chunk);
   switch (op.kind) {
     case OpKind::kReadStates:
@@ -34,7 +36,7 @@ std::string SpeculationCheck::enter(OpId id, bool gone_back) {
       return "";
     case OpKind::kUpdate:
       if (grads_on_host_) taken_.insert(op.group);
-      return update(guess, id);
+      return update(guess, id, gone_back);
     case OpKind::kWriteStates:
       return depart(guess, guess.states_written, id);
     default:
@@ -42,9 +44,11 @@ std::string SpeculationCheck::enter(OpId id, bool gone_back) {
   }
 }
 
-std::string SpeculationCheck::update(Guess& guess, OpId id) const {
+std::string SpeculationCheck::update(Guess& guess, OpId id, bool gone_back) const {
   if (std::exchange(guess.update, id) >= 0) return "updates a chunk twice";
-  if (guess.states < 0 || !order_.over(guess.states, id)) return "lacks its states";
+  const bool there =
+      states_on_disk_ ? guess.states >= 0 && order_.over(guess.states, id) : gone_back;
+  if (!there) return "lacks its states";
   if (grads_on_host_) return "";
   const OpId grads = grads_on_disk_ ? guess.summed : guess.grads;
   return grads >= 0 && order_.over(grads, id) ? "" : "lacks its gradients";
@@ -61,8 +65,9 @@ std::string SpeculationCheck::fault_at_end() const {
   for (std::size_t c = 0; c < guesses_.size(); ++c) {
     if (!program_.chunks[c].speculated) continue;
     const Guess& guess = guesses_[c];
+    if (guess.update < 0) return "a chunk is to be updated early, and is not";
     const bool apart = written_apart_.count(program_.chunks[c].group) > 0;
-    if (!guess.states_written || (apart && !guess.params_written)) {
+    if (states_on_disk_ && (!guess.states_written || (apart && !guess.params_written))) {
       return "a chunk is updated early, and not written";
     }
   }

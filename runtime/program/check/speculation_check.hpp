@@ -15,8 +15,9 @@ class SpeculationCheck {
   SpeculationCheck(const Program& program, const OpOrder& order);
 
   // Called for every speculative operation, in the order of the program. Returns its fault, or "".
-  // `gone_back`: the deferred update of its chunk has been issued, with its write to the disk.
-  [[nodiscard]] std::string enter(OpId op, bool gone_back);
+  // `deferred`: the deferred update of its chunk; -1: not issued. `written`: its states have gone
+  // back to the disk.
+  [[nodiscard]] std::string enter(OpId op, OpId deferred, bool written);
   // Whether a speculative update has used the group's gradients. Later additions are a fault.
   [[nodiscard]] bool taken(int group) const { return taken_.count(group) > 0; }
   // Called after the last operation: every update that began must have been written.
@@ -32,11 +33,12 @@ class SpeculationCheck {
     bool params_written = false;
   };
 
-  [[nodiscard]] std::string update(Guess& guess, OpId id) const;
+  [[nodiscard]] std::string update(Guess& guess, OpId id, bool gone_back) const;
   [[nodiscard]] std::string depart(const Guess& guess, bool& written, OpId id) const;
 
   const Program& program_;
   const OpOrder& order_;
+  bool states_on_disk_ = false;
   bool grads_on_host_ = false;
   bool grads_on_disk_ = false;
   std::set<int> written_apart_;  // groups whose parameters go to NVMe beside the states

@@ -19,7 +19,7 @@ enum class Space {
   kParams,        // a group's shard of parameters, on its tier; by element
   kGrads,         // a group's gradient shard (group, stream), on its tier; by element
   kInput,         // a unit's input on NVMe (unit, micro-batch)
-  kStates,        // a group's states on NVMe; by element
+  kStates,        // a group's states off-device; by element
   kSecondStates,  // the second place of speculated chunks; with an image, of all chunks
   kSecondParams,
 };

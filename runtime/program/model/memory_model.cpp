@@ -84,4 +84,14 @@ std::int64_t host_bytes_of(const Program& train) {
   return bytes + 3 * static_cast<std::int64_t>(train.chunks.size() * sizeof(Chunk));
 }
 
+// HostPool ends every block at a page.
+std::int64_t host_need(const Program& train) {
+  constexpr std::int64_t kPage = 4096;
+  const std::int64_t arena = train.host_arena_bytes;
+  const std::int64_t peak = add_up(train, Tier::kHost).peak() + train.states.page_end_bytes() +
+                            round_up(arena, kPage) - arena;
+  const bool leaves = peak > 0 || add_up(train, Tier::kNvme).peak() > 0;
+  return leaves ? peak + host_bytes_of(train) : 0;
+}
+
 }  // namespace sluice

@@ -26,4 +26,8 @@ struct MemoryReport {
 // updates) and of the executor's bookkeeping for each operation. Large with many small chunks.
 [[nodiscard]] std::int64_t host_bytes_of(const Program& train);
 
+// Bytes of memory.host that a run of the training program takes: the peak in whole pages, and the
+// programs. 0 if nothing leaves the device.
+[[nodiscard]] std::int64_t host_need(const Program& train);
+
 }  // namespace sluice

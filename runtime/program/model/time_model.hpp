@@ -7,7 +7,8 @@
 // time is a maximum of sums, so a faster rate never makes a step longer. A step ends when all
 // operations have completed.
 // - A speculating step is priced as an unclipped step. A clipped step takes the time of a step
-//   without speculation.
+//   without speculation. Speculative updates on the host that would begin after the last backward
+//   are left to the deferred updates, as in a run.
 // - Deferred updates run at the start of the program: a program is a step in steady state.
 // - Exchanges inside an operation add to its time. Computation never hides an exchange.
 #pragma once
@@ -52,7 +53,8 @@ struct Rates {
   bool shared_cores = false;
 };
 
-// Seconds of each operation by itself. REQUIRES: the program was written from this shape.
+// Seconds of each operation by itself; 0 for a speculative update that begins too late. REQUIRES:
+// the program was written from this shape.
 [[nodiscard]] std::vector<double> op_seconds(const Program& program, const StepShape& shape,
                                              const Rates& rates);
 

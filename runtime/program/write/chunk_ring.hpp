@@ -20,10 +20,11 @@ class ChunkRing {
   [[nodiscard]] const Chunk& chunk(int c) const;
   // One past the last chunk of the group.
   [[nodiscard]] int end_of(int group) const { return nth(ends_, group); }
-  // Whether the program contains speculative updates. Only states on NVMe have them.
+  // Whether the program may contain speculative updates: states off-device have them.
   [[nodiscard]] bool speculates() const {
-    return shape_.placement.speculate && shape_.placement.optimizer == Tier::kNvme;
+    return shape_.placement.speculate && shape_.placement.optimizer != Tier::kDevice;
   }
+  [[nodiscard]] bool on_disk() const { return shape_.placement.optimizer == Tier::kNvme; }
   [[nodiscard]] bool image() const { return builder_.program().image; }
 
   OpId emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits, std::int64_t bytes);
@@ -31,7 +32,7 @@ class ChunkRing {
   // new weights) and its gradients are filled and emptied independently.
   [[nodiscard]] std::vector<OpId>& state_users(int c);
   [[nodiscard]] std::vector<OpId>& grad_users(int c);
-  // Records that `op` writes the chunk's new states to the disk.
+  // Records that `op` writes the chunk's new states: to the disk, or on the host the update itself.
   void note_written(int c, OpId op) { nth(written_, c) = op; }
   // Waits of a second read of the chunk's states in the same program: the users of the slot and the
   // write of the new states.

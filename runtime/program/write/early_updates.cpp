@@ -8,27 +8,43 @@
 namespace sluice {
 namespace {
 
-// Bytes per element that a chunk's deferred update reads if its speculative update was kept: the
-// master weights, unless the parameters on NVMe are written already.
+// Bytes per element that a chunk's deferred update reads from the disk if its speculative update
+// was kept: the master weights, unless the parameters on NVMe are written already.
 std::int64_t kept_read_bytes(const StepShape& shape, int g) {
-  return parameter_tier(shape, g) == Tier::kNvme ? 0 : 4;
+  if (shape.placement.optimizer != Tier::kNvme) return 0;
+  return writes_params_early(shape, g) ? 0 : 4;
 }
 
-// The number of elements to update speculatively. With this number the disk's load, relative to the
-// duration, is equal in the forward of an unclipped step and in the step's last backward.
+// Bytes per element that the chunk's deferred update moves through its limiting lane: the disk, or
+// the host's memory, where 16-bit parameters are made from the master weights.
+std::int64_t kept_bytes(const StepShape& shape, int g) {
+  if (shape.placement.optimizer == Tier::kNvme) return kept_read_bytes(shape, g);
+  return shape.dtype == DType::kFloat32 ? 0 : 4 + size_of(shape.dtype);
+}
+
+std::int64_t update_bytes(const StepShape& shape) {
+  return shape.placement.optimizer == Tier::kNvme ? 2 * away_state_bytes(shape)
+                                                  : rule_of(shape.optimizer).moved_bytes();
+}
+
+// The number of elements to update speculatively. With this number the load of the disk, or of the
+// host's memory, relative to the duration, is equal in the forward of an unclipped step and in the
+// step's last backward. On the host it is at most what the second places' room holds.
 std::int64_t early_elems(const StepShape& shape, const std::vector<Chunk>& chunks) {
   const double backward_to_forward = shape.recompute ? 3 : 2;
   double elems = 0;
   double kept = 0;
   for (const Chunk& chunk : chunks) {
     elems += static_cast<double>(chunk.elems);
-    kept += static_cast<double>(chunk.elems * kept_read_bytes(shape, chunk.group));
+    kept += static_cast<double>(chunk.elems * kept_bytes(shape, chunk.group));
   }
   if (elems == 0) return 0;
-  const auto both_ways = static_cast<double>(2 * away_state_bytes(shape));
+  const auto both_ways = static_cast<double>(update_bytes(shape));
   const double saved = both_ways - kept / elems;
-  return static_cast<std::int64_t>(elems * backward_to_forward * both_ways /
-                                   (both_ways + backward_to_forward * saved));
+  const auto balanced = static_cast<std::int64_t>(elems * backward_to_forward * both_ways /
+                                                  (both_ways + backward_to_forward * saved));
+  const std::int64_t room = shape.placement.speculation_room_bytes;
+  return std::min(balanced, room / away_state_bytes(shape));
 }
 
 }  // namespace
@@ -48,6 +64,7 @@ OpId EarlyUpdates::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits,
 
 // Skips the first chunks: they stay in the ring for the next program and are not read twice.
 void EarlyUpdates::select(const GradFlow::Summed& summed) {
+  if (!may_speculate(shape_, summed.group)) return;
   for (int c = builder_.program().chunks_ahead; c < ring_.size(); ++c) {
     if (ring_.chunk(c).group != summed.group) continue;
     if (ring_.chunk(c).elems > elems_left_) return;
@@ -83,9 +100,13 @@ void EarlyUpdates::read(Early& early) {
   Chunk& chunk = nth(builder_.program().chunks, c);
   chunk.speculated = true;
   chunk.second = true;
-  ring_.state_users(c) = {emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
-                               away_state_bytes(shape_) * elems)};
-  std::vector<OpId> summed = std::exchange(early.arrivals, ring_.state_users(c));
+  std::vector<OpId> states = ring_.waits_of_return(c);
+  if (ring_.on_disk()) {
+    ring_.state_users(c) = {emit(OpKind::kReadStates, Lane::kDisk, c, std::move(states),
+                                 away_state_bytes(shape_) * elems)};
+    states = ring_.state_users(c);
+  }
+  std::vector<OpId> summed = std::exchange(early.arrivals, std::move(states));
   std::vector<OpId>& users = ring_.grad_users(c);
   if (shape_.placement.gradients == Tier::kHost) {
     early.arrivals.insert(early.arrivals.end(), summed.begin(), summed.end());
@@ -108,12 +129,16 @@ void EarlyUpdates::update(const Early& early, OpId may_overwrite) {
   const OpId update = emit(OpKind::kUpdate, Lane::kHost, c, early.arrivals, 0);
   std::vector<OpId> waits = {update};
   if (may_overwrite >= 0) waits.push_back(may_overwrite);
-  std::vector<OpId> users = {emit(OpKind::kWriteStates, Lane::kDisk, c, waits,
-                                  away_state_bytes(shape_) * ring_.chunk(c).elems)};
-  if (parameter_tier(shape_, g) == Tier::kNvme && !params_are_master(shape_, g)) {
+  std::vector<OpId> users;
+  if (ring_.on_disk()) {
+    users.push_back(emit(OpKind::kWriteStates, Lane::kDisk, c, waits,
+                         away_state_bytes(shape_) * ring_.chunk(c).elems));
+  }
+  if (writes_params_early(shape_, g) && !params_are_master(shape_, g)) {
     users.push_back(emit(OpKind::kWriteParams, Lane::kDisk, c, std::move(waits),
                          size_of(shape_.dtype) * ring_.chunk(c).elems));
   }
+  if (users.empty()) users.push_back(update);
   ring_.state_users(c) = std::move(users);
   ring_.grad_users(c) = {update};
 }
@@ -123,7 +148,10 @@ void EarlyUpdates::end() {
     if (op.chunk < 0 || op.speculative || !ring_.chunk(op.chunk).speculated) continue;
     const bool reads = op.kind == OpKind::kReadStates;
     if (reads) op.moved_bytes = kept_read_bytes(shape_, op.group) * ring_.chunk(op.chunk).elems;
-    if (!reads && op.kind != OpKind::kCopyParams) op.moved_bytes = 0;
+    const bool moves_params =
+        op.kind == OpKind::kCopyParams ||
+        (op.kind == OpKind::kWriteParams && !writes_params_early(shape_, op.group));
+    if (!reads && !moves_params) op.moved_bytes = 0;
   }
 }
 

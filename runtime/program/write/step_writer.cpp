@@ -340,12 +340,31 @@ Program write_smaller(const StepShape& shape, Kind kind) {
   return peak(taken) < peak(slot) ? taken : slot;
 }
 
+// Speculative updates on the host have the room that the budget leaves. Their operations need some
+// of it, so the room shrinks until all fits.
+Program write_within_budget(StepShape shape) {
+  Placement& placement = shape.placement;
+  placement.speculate = false;
+  Program plain = write_smaller(shape, Kind::kTrain);
+  placement.speculate = true;
+  placement.speculation_room_bytes = shape.host_budget_bytes - host_need(plain);
+  while (placement.speculation_room_bytes > 0) {
+    Program program = write_smaller(shape, Kind::kTrain);
+    const std::int64_t missing = host_need(program) - shape.host_budget_bytes;
+    if (missing <= 0) return program;
+    placement.speculation_room_bytes -= missing;
+  }
+  return plain;
+}
+
 }  // namespace
 
 Program write_train_step(const StepShape& shape) {
   check_shape(shape);
   check(!shape.frozen, "what is trained is not frozen");
-  return write_smaller(shape, Kind::kTrain);
+  const bool limited = shape.placement.speculate && shape.placement.optimizer == Tier::kHost &&
+                       shape.host_budget_bytes > 0;
+  return limited ? write_within_budget(shape) : write_smaller(shape, Kind::kTrain);
 }
 
 Program write_eval_step(const StepShape& shape) {

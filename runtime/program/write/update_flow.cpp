@@ -10,8 +10,10 @@ namespace sluice {
 namespace {
 
 // The index, in a step's last `backwards`, of the first backward without new speculative updates.
-// The last quarter is for reading ahead.
-int speculation_end(int backwards) { return std::min(backwards - 1, (3 * backwards + 3) / 4); }
+// With states on the disk the last quarter is for reading ahead.
+int speculation_end(const ChunkRing& ring, int backwards) {
+  return ring.on_disk() ? std::min(backwards - 1, (3 * backwards + 3) / 4) : backwards;
+}
 
 }  // namespace
 
@@ -38,7 +40,7 @@ void UpdateFlow::read(int c) {
   std::vector<OpId>& arrivals = nth(arrivals_, c);
   const std::int64_t elems = ring_.chunk(c).elems;
   const bool in_ring = c < builder_.program().chunks_ahead;
-  if (shape_.placement.optimizer == Tier::kNvme && !in_ring) {
+  if (ring_.on_disk() && !in_ring) {
     ring_.state_users(c) = {ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.state_users(c),
                                        away_state_bytes(shape_) * elems)};
   }
@@ -60,12 +62,12 @@ void UpdateFlow::update(int c) {
   const OpId update = ring_.emit(OpKind::kUpdate, Lane::kHost, c, nth(arrivals_, c), 0);
   std::vector<OpId> users;
   std::vector<OpId>& ready = nth(ready_, g);
-  const bool states_leave = shape_.placement.optimizer == Tier::kNvme;
+  const bool states_leave = ring_.on_disk();
   if (states_leave) {
     users.push_back(ring_.emit(OpKind::kWriteStates, Lane::kDisk, c, {update},
                                away_state_bytes(shape_) * elems));
-    ring_.note_written(c, users.back());
   }
+  ring_.note_written(c, states_leave ? users.back() : update);
   const Tier params = parameter_tier(shape_, g);
   const std::int64_t weight_bytes = size_of(shape_.dtype) * elems;
   if (params_are_master(shape_, g) || params == Tier::kHost) {
@@ -110,7 +112,7 @@ void UpdateFlow::read_ahead(int done, int backwards) {
   const int ahead = builder_.program().chunks_ahead;
   int due = std::min(ahead, ahead * 4 * (done + 1) / (3 * backwards));
   // Speculative updates use the ring until backward `first`.
-  const int first = speculation_end(backwards);
+  const int first = speculation_end(ring_, backwards);
   if (ring_.speculates()) due = done < first ? 0 : ahead * (done + 1 - first) / (backwards - first);
   for (; next_ahead_ < due; ++next_ahead_) {
     const int c = next_ahead_;
@@ -122,7 +124,7 @@ void UpdateFlow::read_ahead(int done, int backwards) {
 }
 
 void UpdateFlow::speculate(const std::vector<GradFlow::Summed>& summed, int done, int backwards) {
-  if (!ring_.speculates() || done >= speculation_end(backwards)) return;
+  if (!ring_.speculates() || done >= speculation_end(ring_, backwards)) return;
   for (const GradFlow::Summed& group : summed) early_.select(group);
   if (ring_.image() && may_overwrite_ < 0) return;
   early_.write(ring_.image() ? may_overwrite_ : -1);

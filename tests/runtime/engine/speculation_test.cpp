@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/failpoint.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/model/tensor_view.hpp"
 #include "runtime/run/checkpointing.hpp"
@@ -31,11 +32,28 @@ EngineOptions early_options(DType dtype) {
   return options;
 }
 
-void speculate(EngineOptions& options, const TemporaryFolder& folder) {
-  options.offload.optimizer = Tier::kNvme;
+constexpr Tier kOffDevice[] = {Tier::kHost, Tier::kNvme};
+
+void speculate(EngineOptions& options, const TemporaryFolder& folder, Tier optimizer) {
+  options.offload.optimizer = optimizer;
   options.offload.nvme_path = {folder.path().string()};
   options.offload.speculate = Speculation::kAuto;
 }
+
+// fp32 parameters on the host, which are never updated early (early_updates.hpp).
+bool master_is_read(const EngineOptions& options) {
+  return options.train.dtype == DType::kFloat32 && options.offload.optimizer == Tier::kHost &&
+         options.offload.parameters == Tier::kHost;
+}
+
+// Armed while it lives. `engine.norm` late: all early updates begin in time.
+class Armed {
+ public:
+  explicit Armed(const std::string& failpoints) { arm_failpoints(failpoints); }
+  ~Armed() { arm_failpoints(""); }
+  Armed(const Armed&) = delete;
+  Armed& operator=(const Armed&) = delete;
+};
 
 struct EarlyRun {
   WorldResult result;
@@ -74,20 +92,56 @@ TEST(Speculation, IsKeptWhereNothingIsClippedOnEveryTier) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     EngineOptions options = early_options(dtype);
     const EarlyRun oracle = train(options);
-    speculate(options, folder);
-    for (const Tier params : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
-      for (const Tier gradients : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
-        if (dtype == DType::kBFloat16 && params != gradients && !slow_tests()) continue;
-        options.offload.parameters = params;
-        options.offload.gradients = gradients;
-        const EarlyRun early = train(options);
-        const std::string what = "parameters on " + std::string(name_of(params)) +
-                                 ", gradients on " + std::string(name_of(gradients));
-        expect_same_bits(early.result, oracle.result, what);
-        EXPECT_EQ(early.counts.kept, kSteps - 4) << what;
-        EXPECT_EQ(early.counts.redone, 0) << what;
-      }
+    for (int tiers = 0; tiers < 18; ++tiers) {
+      speculate(options, folder, kOffDevice[tiers % 2]);
+      options.offload.parameters = static_cast<Tier>(tiers / 2 % 3);
+      options.offload.gradients = static_cast<Tier>(tiers / 6);
+      const OffloadOptions& offload = options.offload;
+      const bool same = offload.parameters == offload.gradients;
+      if (dtype == DType::kBFloat16 && !same && !slow_tests()) continue;
+      if (master_is_read(options)) continue;
+      const EarlyRun early = train(options);
+      const std::string what = "optimizer on " + std::string(name_of(offload.optimizer)) +
+                               ", parameters on " + std::string(name_of(offload.parameters)) +
+                               ", gradients on " + std::string(name_of(offload.gradients));
+      expect_same_bits(early.result, oracle.result, what);
+      EXPECT_EQ(early.counts.kept, kSteps - 4) << what;
+      EXPECT_EQ(early.counts.redone, 0) << what;
     }
+  }
+}
+
+std::int64_t early_chunks(const Program& program) {
+  return std::count_if(program.chunks.begin(), program.chunks.end(),
+                       [](const Chunk& chunk) { return chunk.speculated; });
+}
+
+// Of updates on the host, those that have not begun at the end of the last backward are left to the
+// next step, however many they are.
+TEST(Speculation, OnTheHostDelaysNoStep) {
+  const TemporaryFolder folder;
+  for (const Tier gradients : {Tier::kDevice, Tier::kHost}) {
+    EngineOptions options = early_options(DType::kBFloat16);
+    const EarlyRun oracle = train(options);
+    speculate(options, folder, Tier::kHost);
+    options.offload.gradients = gradients;
+    std::int64_t all = 0;
+    run_world(options, Wire::kLocal, [&](int rank, Engine& engine) {
+      if (rank == 0) all = (kSteps - 4) * early_chunks(engine.train_program());
+    });
+    ASSERT_GT(all, kSteps - 4);
+    const auto chunks_with = [&](const std::string& failpoints) {
+      const Armed armed(failpoints);
+      const EarlyRun early = train(options);
+      expect_same_bits(early.result, oracle.result, failpoints);
+      EXPECT_EQ(early.counts.kept, kSteps - 4);
+      return early.counts.chunks;
+    };
+    EXPECT_EQ(chunks_with("engine.norm:delay=50"), all);
+    std::string slow_updates;
+    for (int g = 0; g < 12; ++g)
+      slow_updates += "engine.update." + std::to_string(g) + ":delay=30;";
+    EXPECT_LT(chunks_with(slow_updates), all);
   }
 }
 
@@ -97,9 +151,9 @@ TEST(Speculation, IsKeptOnEveryStageAndInEveryOrder) {
     EngineOptions options = early_options(DType::kBFloat16);
     options.train.global_batch *= accumulation;
     const EarlyRun oracle = train(options);
-    speculate(options, folder);
     for (int stage = 0; stage <= 3; ++stage) {
       for (const bool layer : {false, true}) {
+        speculate(options, folder, kOffDevice[(stage + (layer ? 1 : 0) + accumulation) % 2]);
         options.zero.stage = stage;
         options.train.accumulation_order =
             layer ? AccumulationOrder::kLayer : AccumulationOrder::kMicro;
@@ -124,11 +178,13 @@ TEST(Speculation, IsRedoneWhereAStepIsClippedAndNotTriedWhereEachIs) {
       EngineOptions clipped = options;
       clipped.train.clip = clip;
       const EarlyRun oracle = train(clipped, kMany);
-      speculate(clipped, folder);
-      for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
-        if (dtype == DType::kBFloat16 && tier != Tier::kNvme && !slow_tests()) continue;
+      for (int tiers = 0; tiers < 6; ++tiers) {
+        const auto tier = static_cast<Tier>(tiers / 2);
+        speculate(clipped, folder, kOffDevice[tiers % 2]);
+        if (dtype == DType::kBFloat16 && tier == Tier::kDevice && !slow_tests()) continue;
         clipped.offload.parameters = tier;
         clipped.offload.gradients = tier;
+        if (master_is_read(clipped)) continue;
         const EarlyRun early = train(clipped, kMany);
         expect_same_bits(early.result, oracle.result, "clip " + std::to_string(clip));
         EXPECT_EQ(early.counts.kept > 0, clip == limit);
@@ -175,9 +231,9 @@ TEST(Speculation, WhatComesBetweenStepsIsBitIdentical) {
   const TemporaryFolder folder;
   EngineOptions options = early_options(DType::kFloat16);
   const EarlyRun oracle = train_with_interruptions(options);
-  speculate(options, folder);
   for (const int chunks : {1, 3}) {
     for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+      speculate(options, folder, kOffDevice[(chunks / 2 + static_cast<int>(tier)) % 2]);
       options.offload.chunks = chunks;
       options.offload.parameters = tier;
       options.offload.gradients = tier;
@@ -193,13 +249,15 @@ TEST(Speculation, WhatComesBetweenStepsIsBitIdentical) {
 // Rounded moments: the same draws, early or late.
 TEST(Speculation, NarrowMomentsAreRoundedAlike) {
   const TemporaryFolder folder;
-  EngineOptions options = early_options(DType::kBFloat16);
-  speculate(options, folder);
-  options.offload.states_dtype = DType::kBFloat16;
-  const EarlyRun early = train(options);
-  options.offload.speculate = Speculation::kNever;
-  expect_same_bits(train(options).result, early.result, "bf16 moments");
-  EXPECT_GT(early.counts.kept, 0);
+  for (const Tier optimizer : kOffDevice) {
+    EngineOptions options = early_options(DType::kBFloat16);
+    speculate(options, folder, optimizer);
+    options.offload.states_dtype = DType::kBFloat16;
+    const EarlyRun early = train(options);
+    options.offload.speculate = Speculation::kNever;
+    expect_same_bits(train(options).result, early.result, "bf16 moments");
+    EXPECT_GT(early.counts.kept, 0);
+  }
 }
 
 // A run that saves after step `save_after` and goes on to `last`; or that resumes from there.
@@ -254,11 +312,12 @@ TEST(Speculation, WhatIsSavedBetweenEarlyStepsGoesOnBitForBit) {
   int count = 0;
   for (const DType moments : {DType::kFloat32, DType::kBFloat16}) {
     for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+      const Tier optimizer = kOffDevice[count % 2];
       const bool behind = tier == Tier::kHost;  // asked for; from NVMe it is written at once
       const std::string what = std::string(name_of(moments)) + " moments, weights on " +
                                std::string(name_of(tier)) + (behind ? ", behind" : "");
       EngineOptions options = early_options(DType::kBFloat16);
-      speculate(options, folder);
+      speculate(options, folder, optimizer);
       options.offload.states_dtype = moments;
       options.offload.parameters = tier;
       options.offload.gradients = tier;
@@ -293,13 +352,40 @@ TEST(Speculation, RoomOnNvmeIsThePlans) {
   for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
     for (const Tier params : {Tier::kDevice, Tier::kNvme}) {
       EngineOptions options = early_options(dtype);
-      speculate(options, folder);
+      speculate(options, folder, Tier::kNvme);
       options.offload.parameters = params;
       run_world(options, Wire::kLocal, [&](int, Engine& engine) {
         EXPECT_EQ(engine.tiers()->nvme_bytes(), add_up(engine.train_program(), Tier::kNvme).peak());
         EXPECT_GT(engine.tiers()->second_place_bytes(), 0);
         EXPECT_LT(engine.tiers()->second_place_bytes(), engine.tiers()->nvme_bytes() / 2);
       });
+    }
+  }
+}
+
+// memory.host bounds the second places on the host: with little room fewer chunks are early.
+TEST(Speculation, RoomOnTheHostIsThePlans) {
+  const TemporaryFolder folder;
+  for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+    EngineOptions options = early_options(dtype);
+    const EarlyRun oracle = train(options);
+    speculate(options, folder, Tier::kHost);
+    std::int64_t most = 0;
+    std::int64_t chunks = 0;
+    for (const double share : {1.0, 0.9}) {
+      options.tiers.host_budget = static_cast<std::int64_t>(share * static_cast<double>(most));
+      run_world(options, Wire::kLocal, [&](int rank, Engine& engine) {
+        const std::int64_t peak = host_need(engine.train_program());
+        EXPECT_EQ(engine.tiers()->host_peak_bytes(), peak);
+        if (rank != 0) return;
+        EXPECT_EQ(early_chunks(engine.train_program()) < chunks, share < 1);
+        chunks = early_chunks(engine.train_program());
+        most = peak;
+      });
+      EXPECT_GT(chunks, 0);
+      const EarlyRun early = train(options);
+      expect_same_bits(early.result, oracle.result, "with a budget");
+      EXPECT_EQ(early.counts.kept, kSteps - 4);
     }
   }
 }

@@ -134,9 +134,9 @@ bool is_legal(const ShapeChoice& choice) {
          (p.optimizer != Tier::kDevice || (!params && !gradients));
 }
 
-ShapeChoice early_gradients(bool speculate) {
+ShapeChoice early_gradients(bool speculate, Tier optimizer) {
   ShapeChoice choice{.stage = 3, .dp = 2, .bucket_bytes = 3000, .blocks = 6};
-  choice.placement = {.optimizer = Tier::kNvme, .chunk_elems = 512, .chunk_slots = 2};
+  choice.placement = {.optimizer = optimizer, .chunk_elems = 512, .chunk_slots = 2};
   choice.placement.speculate = speculate;
   return choice;
 }

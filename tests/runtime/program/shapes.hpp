@@ -39,9 +39,9 @@ void place(Placement& placement, int tiers);
 // Where every tier has a meaning; the writer refuses the rest.
 [[nodiscard]] bool is_legal(const ShapeChoice& choice);
 
-// States on NVMe, in more chunks than the ring holds, and gradients that come in small buckets:
-// some chunks can be updated early.
-[[nodiscard]] ShapeChoice early_gradients(bool speculate = true);
+// States off the device, in more chunks than the ring holds, and gradients that come in small
+// buckets: some chunks can be updated early.
+[[nodiscard]] ShapeChoice early_gradients(bool speculate = true, Tier optimizer = Tier::kNvme);
 // The i-th of so many, of every stage and order, dtype, and tier of parameters and gradients that
 // has a meaning there; the rest stays.
 inline constexpr int kVariants = 4 * 9 * 4;

@@ -27,9 +27,12 @@ std::int64_t chunk_elems(const Program& program) {
   return elems;
 }
 
-TEST(Speculation, UpdatesChunksOnceUnderTheLastBackward) {
+constexpr Tier kOffDevice[] = {Tier::kHost, Tier::kNvme};
+
+void expect_updates_once(Tier optimizer, std::map<OpKind, int> once) {
+  once[OpKind::kUpdate] = 1;
   for (const bool layer_major : {false, true}) {
-    ShapeChoice choice = early_gradients();
+    ShapeChoice choice = early_gradients(true, optimizer);
     choice.micro_batches = 3;
     choice.layer_major = layer_major;
     const Program program = write_train_step(make_shape(choice));
@@ -43,10 +46,6 @@ TEST(Speculation, UpdatesChunksOnceUnderTheLastBackward) {
       ++seen[op.chunk][op.kind];
     }
     EXPECT_GT(seen.size(), 3U);
-    const std::map<OpKind, int> once = {{OpKind::kUpdate, 1},
-                                        {OpKind::kReadStates, 1},
-                                        {OpKind::kCopyGrads, 1},
-                                        {OpKind::kWriteStates, 1}};
     for (const auto& [chunk, kinds] : seen) {
       EXPECT_TRUE(program.chunks[static_cast<std::size_t>(chunk)].speculated);
       EXPECT_EQ(kinds, once);
@@ -54,6 +53,33 @@ TEST(Speculation, UpdatesChunksOnceUnderTheLastBackward) {
     EXPECT_EQ(static_cast<std::size_t>(std::count_if(program.chunks.begin(), program.chunks.end(),
                                                      [](const Chunk& c) { return c.speculated; })),
               seen.size());
+  }
+}
+
+TEST(Speculation, UpdatesChunksOnceUnderTheLastBackward) {
+  expect_updates_once(
+      Tier::kNvme, {{OpKind::kReadStates, 1}, {OpKind::kCopyGrads, 1}, {OpKind::kWriteStates, 1}});
+  expect_updates_once(Tier::kHost, {{OpKind::kCopyGrads, 1}});
+}
+
+// Two thirds of a step are backward; its share of the host's work is no more.
+TEST(Speculation, LeavesTheForwardItsShareOfTheHost) {
+  for (const bool recompute : {false, true}) {
+    for (const DType dtype : {DType::kFloat32, DType::kBFloat16}) {
+      ShapeChoice choice = early_gradients(true, Tier::kHost);
+      choice.recompute = recompute;
+      choice.dtype = dtype;
+      choice.placement.chunk_elems = 64;
+      const Program program = write_train_step(make_shape(choice));
+      const double early = static_cast<double>(speculated_elems(program)) /
+                           static_cast<double>(chunk_elems(program));
+      const double kept = dtype == DType::kFloat32 ? 0 : 6;
+      const double forward = 28 * (1 - early) + kept * early;
+      const double backward = 28 * early;
+      const double most = forward * (recompute ? 3 : 2);
+      EXPECT_LE(backward, most * (1 + 1e-9));
+      EXPECT_GT(backward, 0.6 * most);
+    }
   }
 }
 
@@ -75,26 +101,76 @@ TEST(Speculation, LeavesTheForwardItsShare) {
   }
 }
 
-TEST(Speculation, NeedsNvmeAGradientThatIsThereAndARingThatIsNotWhole) {
+TEST(Speculation, NeedsStatesOffTheDeviceAGradientThatIsThereAndARingThatIsNotWhole) {
   const auto none = [](const ShapeChoice& choice) {
     const Program program = write_train_step(make_shape(choice));
     return std::none_of(program.ops.begin(), program.ops.end(),
                         [](const Op& op) { return op.speculative; }) &&
            speculated_elems(program) == 0;
   };
-  ShapeChoice choice = early_gradients();
+  for (const Tier optimizer : kOffDevice) {
+    ShapeChoice choice = early_gradients(true, optimizer);
+    EXPECT_FALSE(none(choice));
+    choice.placement.speculate = false;
+    EXPECT_TRUE(none(choice));
+    choice = early_gradients(true, optimizer);
+    choice.placement.chunk_slots = 1000;  // all are in the ring when they are needed
+    EXPECT_EQ(none(choice), optimizer == Tier::kNvme);
+    choice = early_gradients(true, optimizer);
+    choice.bucket_bytes = std::int64_t{1} << 40;  // one bucket, at the end of the step
+    EXPECT_TRUE(none(choice));
+  }
+  EXPECT_TRUE(none(early_gradients(true, Tier::kDevice)));
+  // fp32 parameters on the host are the master weights that the step reads.
+  ShapeChoice choice = early_gradients(true, Tier::kHost);
+  choice.placement.parameters = Tier::kHost;
+  EXPECT_TRUE(none(choice));
+  choice.dtype = DType::kBFloat16;
   EXPECT_FALSE(none(choice));
-  choice.placement.optimizer = Tier::kHost;
-  EXPECT_TRUE(none(choice));
-  choice = early_gradients();
+}
+
+TEST(Speculation, OnTheHostTakesNoMoreRoomThanThereIs) {
+  ShapeChoice choice = early_gradients(true, Tier::kHost);
+  const Program whole = write_train_step(make_shape(choice));
   choice.placement.speculate = false;
-  EXPECT_TRUE(none(choice));
-  choice = early_gradients();
-  choice.placement.chunk_slots = 1000;  // all are in the ring when they are needed
-  EXPECT_TRUE(none(choice));
-  choice = early_gradients();
-  choice.bucket_bytes = std::int64_t{1} << 40;  // one bucket, at the end of the step
-  EXPECT_TRUE(none(choice));
+  const std::int64_t plain = host_need(write_train_step(make_shape(choice)));
+  choice.placement.speculate = true;
+  std::int64_t before = -1;
+  for (const std::int64_t chunks : {0, 1, 3, 1000}) {
+    const std::int64_t room = chunks * 12 * choice.placement.chunk_elems;
+    choice.placement.speculation_room_bytes = room;
+    const Program program = write_train_step(make_shape(choice));
+    const std::int64_t second = 12 * speculated_elems(program);
+    EXPECT_LE(second, room);
+    EXPECT_GT(second, before);
+    before = second;
+    // The operations of early updates are a part of the program, which is on the host too.
+    const std::int64_t ops = host_bytes_of(program);
+    EXPECT_LE(host_need(program), plain + second + ops + 4096);
+  }
+  EXPECT_EQ(before, 12 * speculated_elems(whole));
+}
+
+// The budget counts everything on the host, so what speculation may take is what is left of it.
+TEST(Speculation, OnTheHostStaysWithinTheBudget) {
+  ShapeChoice choice = early_gradients(true, Tier::kHost);
+  StepShape shape = make_shape(choice);
+  const Program whole = write_train_step(shape);
+  const std::int64_t most = host_need(whole);
+  shape.placement.speculate = false;
+  const std::int64_t least = host_need(write_train_step(shape));
+  shape.placement.speculate = true;
+  std::int64_t before = -1;
+  for (const std::int64_t budget :
+       {least - 1, least, least + (most - least) / 3, most - 1, most, 2 * most}) {
+    shape.host_budget_bytes = budget;
+    const Program program = write_train_step(shape);
+    EXPECT_LE(host_need(program), std::max(budget, least));
+    EXPECT_GE(speculated_elems(program), before);
+    before = speculated_elems(program);
+    EXPECT_EQ(before > 0, budget > least);
+    EXPECT_EQ(before == speculated_elems(whole), budget >= most);
+  }
 }
 
 // An unclipped step's deferred updates of these chunks read master weights at most.
@@ -146,11 +222,14 @@ TEST(Speculation, TakesASecondPlaceForWhatItUpdates) {
 TEST(Speculation, IsSoundAndLosesNoMark) {
   int marks = 0;
   int unmarked = 0;
-  for (int i = 0; i < kVariants; ++i) {
-    const ShapeChoice choice = vary(early_gradients(), i);
+  for (int i = 0; i < 2 * kVariants; ++i) {
+    const ShapeChoice choice = vary(early_gradients(true, kOffDevice[i % 2]), i / 2);
     const StepShape shape = make_shape(choice);
     Program train = write_train_step(shape);
-    EXPECT_GT(speculated_elems(train), 0) << name_of(choice);
+    const bool master_is_read = choice.dtype == DType::kFloat32 &&
+                                choice.placement.optimizer == Tier::kHost &&
+                                choice.placement.parameters == Tier::kHost;
+    EXPECT_TRUE(speculated_elems(train) > 0 || master_is_read) << name_of(choice);
     ASSERT_EQ(find_fault(train), "") << name_of(choice);
     for (std::uint64_t seed = 0; seed < 5; seed += kCaseStride) {
       ASSERT_EQ(play_steps(train, shape, seed), "") << name_of(choice) << ", seed " << seed;

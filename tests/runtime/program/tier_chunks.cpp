@@ -47,8 +47,8 @@ Region TierPlay::states_at(int c, bool second) {
 
 Region TierPlay::params_at(int c, bool second) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(c)];
-  const bool there = nvme(parameter_tier(shape_, chunk.group)) &&
-                     in_second_[static_cast<std::size_t>(c)] != second;
+  const bool there =
+      writes_params_early(shape_, chunk.group) && in_second_[static_cast<std::size_t>(c)] != second;
   const auto& spaces = there ? second_params_ : params_;
   return part(spaces[static_cast<std::size_t>(chunk.group)], chunk.begin, chunk.elems);
 }
@@ -56,8 +56,11 @@ Region TierPlay::params_at(int c, bool second) {
 Task TierPlay::task_of_chunk(const Op& op) {
   const bool sums = op.kind == OpKind::kSumSquares || op.kind == OpKind::kReadGrads;
   if (op.speculative ? !outcome_.speculates && !sums : !updates_ && !sums && !op.ahead) return {};
-  const bool kept = keeps_ && !op.speculative && speculated_[static_cast<std::size_t>(op.chunk)];
-  if (kept) return end_kept_update(op);
+  if (!op.speculative && kept_chunks_[static_cast<std::size_t>(op.chunk)]) {
+    return end_kept_update(op);
+  }
+  const bool can_wait = op.kind == OpKind::kUpdate || op.kind == OpKind::kCopyGrads;
+  if (op.speculative && can_wait && outcome_.is_late(op.chunk)) return {};
   if (op.kind == OpKind::kUpdate) return update_chunk(op);
   if (op.kind == OpKind::kCopyParams || op.kind == OpKind::kWriteParams) {
     return params_of_chunk(op);
@@ -65,17 +68,20 @@ Task TierPlay::task_of_chunk(const Op& op) {
   return move_chunk(op);
 }
 
-// Of a chunk whose states are updated: its parameters have still to get to theirs, unless they are
-// on NVMe.
+// Of a chunk whose states are updated: its parameters have still to get to theirs, unless they have
+// been written to NVMe.
 Task TierPlay::end_kept_update(const Op& op) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
   const Tier params = parameter_tier(shape_, chunk.group);
-  if (nvme(params)) return {};
-  if (op.kind == OpKind::kCopyParams) return params_of_chunk(op);
+  if (writes_params_early(shape_, chunk.group)) return {};
+  if (op.kind == OpKind::kCopyParams || op.kind == OpKind::kWriteParams) {
+    return params_of_chunk(op);
+  }
   if (op.kind == OpKind::kReadStates) return move_chunk(op);
   Task task;
   if (op.kind != OpKind::kUpdate) return task;
-  task.reads = {ring(ring_states_, chunk)};
+  const bool from_ring = nvme(shape_.placement.optimizer);
+  task.reads = {from_ring ? ring(ring_states_, chunk) : states_at(op.chunk, false)};
   if (params == Tier::kHost) {
     task.writes = {params_at(op.chunk, false)};
   } else if (shape_.dtype != DType::kFloat32) {
@@ -97,8 +103,8 @@ Task TierPlay::update_chunk(const Op& op) {
   const int g = chunk.group;
   const auto at = static_cast<std::size_t>(g);
   const Placement& p = shape_.placement;
-  const Region states =
-      nvme(p.optimizer) ? ring(ring_states_, chunk) : part(states_[at], chunk.begin, chunk.elems);
+  const bool in_ring = nvme(p.optimizer);
+  const Region states = in_ring ? ring(ring_states_, chunk) : states_at(op.chunk, false);
   // Before there is a norm, nobody looks at one.
   task.reads = {states};
   if (!op.speculative) task.reads.push_back(whole(clip_));
@@ -110,11 +116,12 @@ Task TierPlay::update_chunk(const Op& op) {
       task.reads.push_back(ring(ring_grads_[static_cast<std::size_t>(s)], chunk));
     }
   }
-  task.writes = {states};
+  task.writes = {in_ring ? states : states_at(op.chunk, op.speculative)};
   const Tier params = parameter_tier(shape_, g);
   if (params == Tier::kHost && !op.speculative) {
     task.writes.push_back(part(params_[at], chunk.begin, chunk.elems));
-  } else if (params != Tier::kHost && shape_.dtype != DType::kFloat32) {
+  } else if (params != Tier::kHost && shape_.dtype != DType::kFloat32 &&
+             (!op.speculative || writes_params_early(shape_, g))) {
     task.writes.push_back(ring(ring_weights_, chunk));
   }
   const std::int64_t step = op.speculative ? version_ : version_ - 1;
@@ -148,7 +155,7 @@ Task TierPlay::move_chunk(const Op& op) {
   const int g = chunk.group;
   if (op.kind == OpKind::kReadStates) {
     // Of an image: from the place that was current, and into the other one.
-    const bool kept = keeps_ && speculated_[static_cast<std::size_t>(op.chunk)];
+    const bool kept = kept_chunks_[static_cast<std::size_t>(op.chunk)];
     const bool former = program_->image && !op.ahead && !op.speculative && !kept;
     return copy(states_at(op.chunk, former), ring(ring_states_, chunk));
   }
@@ -202,9 +209,8 @@ Task TierPlay::params_of_chunk(const Op& op) {
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
   const int g = chunk.group;
   const bool fp32 = shape_.dtype == DType::kFloat32;
-  const Region master = nvme(shape_.placement.optimizer)
-                            ? ring(ring_states_, chunk)
-                            : part(states_[static_cast<std::size_t>(g)], chunk.begin, chunk.elems);
+  const Region master =
+      nvme(shape_.placement.optimizer) ? ring(ring_states_, chunk) : states_at(op.chunk, false);
   const std::int64_t made = version_ + (op.speculative ? 1 : 0);
   Task task = copy(fp32 ? master : ring(ring_weights_, chunk), params_at(op.chunk, op.speculative));
   task.work = [this, g, &chunk, fp32, made](const std::vector<Cells>& seen) {

@@ -86,24 +86,29 @@ void TierPlay::load(const Playing& playing, const Outcome& outcome) {
   program_ = playing.program;
   kind_ = playing.kind;
   outcome_ = outcome;
+  if (nvme(shape_.placement.optimizer)) outcome_.in_time = Outcome{}.in_time;
   in_second_.resize(program_->chunks.size(), false);
   if (version_ == 0) fill_ring();
   updates_ = pending_ && kind_ != PlayKind::kEvaluate;
-  keeps_ = updates_ && guessed_right_;
+  const bool keeps = updates_ && guessed_right_;
   if (updates_) {
     ++version_;
     pending_ = false;
     guessed_right_ = false;
   }
+  kept_chunks_.assign(in_second_.size(), false);
   for (std::size_t c = 0; updates_ && c < in_second_.size(); ++c) {
-    if (program_->image || (keeps_ && speculated_[c])) in_second_[c] = !in_second_[c];
+    kept_chunks_[c] = keeps && speculated_[c];
+    if (program_->image || kept_chunks_[c]) in_second_[c] = !in_second_[c];
   }
   if (kind_ == PlayKind::kTrain) {
     pending_ = !outcome_.thrown_away;
     guessed_right_ = pending_ && outcome_.speculates && !outcome_.clipped;
-    std::vector<bool> speculated;
-    for (const Chunk& chunk : program_->chunks) speculated.push_back(chunk.speculated);
-    if (!keeps_) speculated_ = std::move(speculated);
+    speculated_.clear();
+    for (const Chunk& chunk : program_->chunks) {
+      const auto c = static_cast<int>(speculated_.size());
+      speculated_.push_back(chunk.speculated && !outcome_.is_late(c));
+    }
   }
   spaces_.resize(persistent_spaces_);
   const auto arena_cells = [](std::int64_t bytes) {

@@ -66,6 +66,10 @@ struct Outcome {
   bool speculates = false;
   bool clipped = false;
   bool thrown_away = false;  // not finite
+  // Bit c % 64: chunk c's speculative update begins before the last backward ends.
+  std::uint64_t in_time = ~std::uint64_t{0};
+
+  [[nodiscard]] bool is_late(int chunk) const { return (in_time >> (chunk % 64) & 1U) == 0; }
 };
 
 class TierPlay {
@@ -157,10 +161,11 @@ class TierPlay {
   // Persistent; by group unless said otherwise.
   std::vector<int> states_;
   std::vector<int> params_;         // what this rank owns
-  std::vector<int> second_states_;  // second places on NVMe
+  std::vector<int> second_states_;  // second places off the device
   std::vector<int> second_params_;
   std::vector<bool> in_second_;           // by chunk: its second place is its place now
   std::vector<bool> speculated_;          // by chunk, by the last training program
+  std::vector<bool> kept_chunks_;         // by chunk: this program keeps its speculative update
   std::vector<int> others_;               // the rest of what is resident
   std::vector<int> full_;                 // full gradients, stages 0 and 1
   std::vector<std::vector<int>> shards_;  // gradient shards, by stream
@@ -178,7 +183,6 @@ class TierPlay {
   bool pending_ = true;         // the last step's update
   bool updates_ = false;        // the program brings it to an end
   bool guessed_right_ = false;  // the last step was speculated on, and neither clipped nor lost
-  bool keeps_ = false;          // and its update is the one that the program brings to an end
   Outcome outcome_;
   int arena_ = -1;
   int host_arena_ = -1;

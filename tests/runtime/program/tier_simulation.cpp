@@ -162,7 +162,8 @@ std::string simulate(std::span<const Playing> programs, const StepShape& shape,
   for (std::size_t p = 0; p < programs.size(); ++p) {
     play.load(programs[p], {.speculates = random() % 4 != 0,
                             .clipped = random() % 3 == 0,
-                            .thrown_away = random() % 6 == 0});
+                            .thrown_away = random() % 6 == 0,
+                            .in_time = (seed + p + 1) * 0x9e3779b97f4a7c15U});
     Scheduler(play, *programs[p].program, habit, random).run();
     if (!play.fault().empty()) return "program " + std::to_string(p) + ", " + play.fault();
   }

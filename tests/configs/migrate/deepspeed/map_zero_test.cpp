@@ -157,6 +157,23 @@ TEST(MapOffload, Ratio) {
             "Sluice updates all of them off the device");
 }
 
+TEST(MapOffload, EarlyUpdatesOnBothTiers) {
+  const std::string path = "zero_optimization.offload_optimizer.super_offload";
+  const auto with = [](const std::string& offload, const std::string& more) {
+    return with_adam("zero_optimization: {stage: 3, offload_optimizer: {" + offload +
+                     "super_offload: true}" + more);
+  };
+  const std::string cpu = "device: \"cpu\", ";
+  EXPECT_EQ(settings_of(with(cpu, "}"))["offload.speculate"], "auto");
+  const std::string params = ", offload_param: {device: \"cpu\"}}";
+  EXPECT_EQ(settings_of(with(cpu, params + ", bf16: {enabled: true}"))["offload.speculate"],
+            "auto");
+  const Migration fp32 = with(cpu, params);
+  EXPECT_EQ(settings_of(fp32).count("offload.speculate"), 0U);
+  EXPECT_EQ(class_and_note(fp32, path),
+            "not_needed: fp32 parameters on the host are master weights that the step reads");
+}
+
 TEST(MapOffload, TransfersInRange) {
   const std::string nvme =
       "zero_optimization: {stage: 3, offload_optimizer: {device: \"nvme\", nvme_path: \"/a\", "

@@ -1,0 +1,53 @@
+#include "runtime/plan/evaluator.hpp"
+
+#include <cstdint>
+
+namespace sluice {
+namespace {
+
+void draw_out(const MemoryPlan& before, double rest, MemoryPlan& memory) {
+  for (std::size_t t = 0; t < memory.tiers.size(); ++t) {
+    const std::int64_t each = memory.tiers[t].peak - before.tiers[t].peak;
+    if (each > 0) {
+      memory.tiers[t].peak += static_cast<std::int64_t>(rest * static_cast<double>(each));
+    } else {
+      memory.tiers[t].peak = before.tiers[t].peak;
+    }
+  }
+}
+
+EngineOptions with_micro_batches(EngineOptions options, std::int64_t count) {
+  options.train.global_batch = options.train.micro_batch * options.dp * count;
+  return options;
+}
+
+}  // namespace
+
+RunPlan Evaluator::evaluate(const EngineOptions& options) {
+  const std::int64_t micro_batches = micro_batches_of(options);
+  const int stages = options.parallel.pipeline;
+  const std::int64_t few = 2 * stages;
+  const std::int64_t more = stages > 1 ? 3 * stages : 3;
+  if (micro_batches <= more) return plan(options);
+  const RunPlan before = plan(with_micro_batches(options, few));
+  RunPlan drawn = plan(with_micro_batches(options, more));
+  const auto rest = static_cast<double>(micro_batches - more) / static_cast<double>(more - few);
+  drawn.time.step_s += rest * (drawn.time.step_s - before.time.step_s);
+  // In micro order further micro-batches need no memory; arena slots may get other offsets.
+  const bool grows = options.train.accumulation_order == AccumulationOrder::kLayer ||
+                     (stages > 1 && options.parallel.schedule == PipelineSchedule::kGpipe);
+  for (std::size_t s = 0; s < drawn.stages.size(); ++s) {
+    draw_out(before.stages[s].memory, grows ? rest : 0, drawn.stages[s].memory);
+  }
+  drawn.memory = drawn.stages[largest_stage(drawn.stages, 0, drawn.stages.size())].memory;
+  return drawn;
+}
+
+RunPlan Evaluator::plan(const EngineOptions& options) {
+  RunPlan plan = planner_.plan({options, budgets_});
+  plan.program = {};
+  for (StagePlan& stage : plan.stages) stage.program = {};
+  return plan;
+}
+
+}  // namespace sluice

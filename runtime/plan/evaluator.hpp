@@ -1,0 +1,25 @@
+// Plans of many candidates, fast: with few micro-batches, extrapolated.
+#pragma once
+
+#include "runtime/plan/planner.hpp"
+
+namespace sluice {
+
+// Plans with two small numbers of micro-batches and extrapolates: from two and three, or in a
+// pipeline from two and three times its stages. Each further micro-batch adds the same.
+class Evaluator {
+ public:
+  // `planner` outlives this.
+  Evaluator(Planner& planner, const TierBudgets& budgets) : planner_(planner), budgets_(budgets) {}
+
+  // The programs of these plans are not kept.
+  [[nodiscard]] RunPlan evaluate(const EngineOptions& options);
+  // With all micro-batches.
+  [[nodiscard]] RunPlan plan(const EngineOptions& options);
+
+ private:
+  Planner& planner_;
+  TierBudgets budgets_;
+};
+
+}  // namespace sluice
