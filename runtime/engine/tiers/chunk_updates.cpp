@@ -35,6 +35,7 @@ ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepSh
       seed_(seed),
       memory_(store, shape, groups),
       early_(groups.size()),
+      sums_squares_(groups.size()),
       block_sums_(groups.size()) {
   for (const Chunk& chunk : train.chunks) {
     if (!chunk.speculated) continue;
@@ -43,8 +44,11 @@ ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepSh
     early.updated.push_back(0);
   }
   for (Early& early : early_) early.kept.resize(early.updated.size());
-  if (shape.placement.gradients == Tier::kDevice) return;
+  for (const Op& op : train.ops) {
+    if (op.kind == OpKind::kSumSquares) nth(sums_squares_, op.group) = 1;
+  }
   for (std::size_t g = 0; g < groups.size(); ++g) {
+    if (sums_squares_[g] == 0) continue;
     const std::int64_t owned = owned_elems(shape, static_cast<int>(g));
     block_sums_[g].resize(
         static_cast<std::size_t>((owned + kChunkAlignElems - 1) / kChunkAlignElems));

@@ -14,6 +14,7 @@
 #include <span>
 #include <vector>
 
+#include "base/index.hpp"
 #include "runtime/engine/tiers/chunk_memory.hpp"
 #include "runtime/engine/update_step.hpp"
 #include "runtime/program/program.hpp"
@@ -43,7 +44,8 @@ class ChunkUpdates {
 
   [[nodiscard]] Ticket run(const Op& op, const Chunk& chunk);
 
-  // The sum of squares of a group's gradients on NVMe, as the program's kSumSquares found it.
+  // Whether the program sums the squares of a group's gradients by chunks (kSumSquares); their sum.
+  [[nodiscard]] bool sums_squares(int g) const { return nth(sums_squares_, g) != 0; }
   [[nodiscard]] double sum_squares(int g) const;
 
  private:
@@ -77,6 +79,7 @@ class ChunkUpdates {
   const UpdateArgs* speculation_ = nullptr;
   std::atomic<bool> backward_ended_ = false;
   std::vector<Early> early_;                     // by group
+  std::vector<char> sums_squares_;               // by group
   std::vector<std::vector<double>> block_sums_;  // by group
 };
 

@@ -87,7 +87,8 @@ class TierStore {
   // This rank's gradient shard. REQUIRES: gradients on the host.
   [[nodiscard]] float* host_gradients(int g) const;
   void add_gradient_streams(int g) { moves_->add_gradient_streams(g); }
-  // The sum of squares of the gradient shard. REQUIRES: gradients on NVMe, kSumSquares has run.
+  // Whether kSumSquares sums the squares of the gradient shard; their sum. REQUIRES: it has run.
+  [[nodiscard]] bool sums_squares(int g) const { return updates_->sums_squares(g); }
   [[nodiscard]] double sum_squares(int g) const { return updates_->sum_squares(g); }
 
   [[nodiscard]] std::int64_t host_peak_bytes() const { return store_.pool().peak_bytes(); }

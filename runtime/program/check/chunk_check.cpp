@@ -27,9 +27,10 @@ ChunkCheck::ChunkCheck(const Program& program, const OpOrder& order, FirstFault&
     updates_ = updates_ || !op.writes.empty() || is_update(op);
     if (op.kind == OpKind::kReadShard) params_on_disk_.insert(op.group);
     if (op.kind == OpKind::kWriteParams) written_apart_.insert(op.group);
+    if (op.kind == OpKind::kSumSquares) squares_apart_.insert(op.group);
     if (op.kind != OpKind::kWriteBucket) continue;
     for (const BucketPiece& piece : nth(program.buckets, op.bucket)) {
-      grads_on_disk_.insert(piece.group);
+      squares_apart_.insert(piece.group);
     }
   }
   for (std::size_t c = 0; c < program.chunks.size(); ++c) {
@@ -81,7 +82,7 @@ void ChunkCheck::change_grads(int g) {
 }
 
 void ChunkCheck::take_squares() {
-  for (const int g : grads_on_disk_) {
+  for (const int g : squares_apart_) {
     for (const int c : groups_[g].chunks) {
       const OpId summed = state(c).summed;
       if (summed < 0) return fault_.fail("lacks the squares of a chunk");
@@ -132,7 +133,7 @@ void ChunkCheck::move(const Op& op) {
     case OpKind::kReadGrads:
       return arrive(op, chunk, group, sums);
     case OpKind::kSumSquares:
-      return sum(chunk);
+      return sum(op, chunk);
     case OpKind::kUpdate:
       return update(op, chunk, group);
     default:
@@ -172,9 +173,14 @@ bool ChunkCheck::brought(const ChunkState& chunk, OpKind kind) const {
                      [&](OpId arrival) { return nth(program_.ops, arrival).kind == kind; });
 }
 
-void ChunkCheck::sum(ChunkState& chunk) {
-  if (chunk.summing < 0) return fault_.fail("has no gradients");
-  fault_.need(chunk.summing, "sums what is brought by");
+// Gradients on the host are summed where they are.
+void ChunkCheck::sum(const Op& op, ChunkState& chunk) {
+  if (ring_.grads_from_disk()) {
+    if (chunk.summing < 0) return fault_.fail("has no gradients");
+    fault_.need(chunk.summing, "sums what is brought by");
+  } else {
+    touches_.touch_grads(op.group, false);
+  }
   chunk.summed = fault_.now();
 }
 

@@ -31,7 +31,8 @@ class ChunkCheck {
   void read_params(int group, Tier from);
   // The operation replaces a group's gradients by this step's gradients, or adds to the gradients.
   void change_grads(int group);
-  // The operation needs the squares of all gradients on NVMe.
+  // The operation needs the squares of all gradients on NVMe, and of those on the host that are
+  // summed by chunks.
   void take_squares();
 
  private:
@@ -62,7 +63,7 @@ class ChunkCheck {
   void come_ahead(const Op& op, ChunkState& chunk);
   void come_early(const Op& op, ChunkState& chunk);
   void arrive(const Op& op, ChunkState& chunk, const GroupState& group, bool sums);
-  void sum(ChunkState& chunk);
+  void sum(const Op& op, ChunkState& chunk);
   void update(const Op& op, ChunkState& chunk, GroupState& group);
   [[nodiscard]] bool brought(const ChunkState& chunk, OpKind kind) const;
   void depart(const Op& op, ChunkState& chunk, GroupState& group);
@@ -77,7 +78,7 @@ class ChunkCheck {
   bool updates_ = false;          // the program updates or should update
   std::set<int> params_on_disk_;  // groups
   std::set<int> written_apart_;   // groups whose parameters go to NVMe beside the states
-  std::set<int> grads_on_disk_;   // groups
+  std::set<int> squares_apart_;   // groups whose squares are not summed by the norm
   std::map<int, GroupState> groups_;
   std::vector<ChunkState> chunks_;
 };

@@ -30,7 +30,8 @@ namespace sluice {
 //   chunk_check. Each chunk is updated once, with its states and gradients present, and written
 //   back. A group's parameters are read only after the updates of all its chunks have reached the
 //   tier that is read. Its gradients are written only after the updates have read the previous
-//   step's gradients. The norm needs the squares of every chunk whose gradients are on NVMe.
+//   step's gradients. The norm needs the squares of every chunk whose gradients are on NVMe, and of
+//   those on the host that chunks sum.
 //   ring_check. A slot goes to another chunk after all operations on the previous chunk, states and
 //   gradients independently. An operation finds its chunk in the slot. A step leaves in the ring
 //   the states that its next run begins with, equal to the states on NVMe. speculation_check. A

@@ -32,8 +32,10 @@ std::string RingCheck::enter(Part& part, OpId op, bool takes, bool again) {
 }
 
 std::string RingCheck::enter(OpId id, bool sums) {
-  if (program_.chunk_slots == 0) return "";
   const Op& op = nth(program_.ops, id);
+  const bool in_place =
+      op.kind == OpKind::kSumSquares && !grads_from_disk() && !grads_from_device();
+  if (program_.chunk_slots == 0 || in_place) return "";
   const int slot = nth(program_.chunks, op.chunk).slot;
   if (slot < 0 || slot >= program_.chunk_slots) return "has no slot in the ring";
   const bool brings_grads = op.kind == OpKind::kCopyGrads || op.kind == OpKind::kReadGrads;

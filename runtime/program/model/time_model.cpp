@@ -177,12 +177,16 @@ class Pricing {
     const auto elems = static_cast<double>(owned_elems(shape_, op.group));
     return exchanges(op) + adding(elems, 2, shape_.placement.gradients);
   }
-  // The squares of gradients on NVMe are already summed, chunk by chunk.
+  // The norm sums the squares that are not summed chunk by chunk.
   double norm(const Op& op) const {
-    if (shape_.placement.gradients == Tier::kNvme) return exchanges(op);
+    std::vector<bool> summed(shape_.groups.size(), false);
+    for (const Op& other : program_.ops) {
+      if (other.kind == OpKind::kSumSquares) summed[static_cast<std::size_t>(other.group)] = true;
+    }
     double elems = 0;
     for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) {
-      if (!is_frozen(shape_, g)) elems += static_cast<double>(owned_elems(shape_, g));
+      if (is_frozen(shape_, g) || summed[static_cast<std::size_t>(g)]) continue;
+      elems += static_cast<double>(owned_elems(shape_, g));
     }
     return exchanges(op) + adding(elems, 0, shape_.placement.gradients);
   }

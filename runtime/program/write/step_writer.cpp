@@ -144,7 +144,9 @@ void StepWriter::write_use(std::size_t i) {
   } else {
     const int done = order_.last_backwards - static_cast<int>(order_.uses.size() - i);
     if (done >= 0) {
-      updates_.speculate(grads_.take_summed(), done, order_.last_backwards);
+      const std::vector<GradFlow::Summed> summed = grads_.take_summed();
+      updates_.speculate(summed, done, order_.last_backwards);
+      updates_.sum_squares(summed);
       updates_.read_ahead(done, order_.last_backwards);
     }
     if (use.kind == OpKind::kBackward) {
@@ -309,9 +311,10 @@ void StepWriter::write_update() {
   if (order_.last_backwards == 0) updates_.read_ahead(0, 1);
   updates_.end_speculation();
   if (committed_ >= 0) norm.waits.push_back(committed_);
+  updates_.sum_squares(grads_.take_summed());
   grads_.finish(norm);
   pipe_.finish(norm);
-  if (shape_.placement.gradients == Tier::kNvme) updates_.sum_squares(norm, grads_);
+  updates_.finish(norm, grads_);
   norm.exchanges = builder_.exchanges(norm_exchange(shape_));
   const OpId norm_id = builder_.emit(std::move(norm));
   for (const int g : groups_by_first_use(shape_)) {

@@ -130,7 +130,19 @@ void UpdateFlow::speculate(const std::vector<GradFlow::Summed>& summed, int done
   early_.write(ring_.image() ? may_overwrite_ : -1);
 }
 
-void UpdateFlow::sum_squares(Op& norm, const GradFlow& grads) {
+void UpdateFlow::sum_squares(const std::vector<GradFlow::Summed>& summed) {
+  if (shape_.placement.gradients != Tier::kHost || ring_.speculates()) return;
+  for (const GradFlow::Summed& group : summed) {
+    for (int c = 0; c < ring_.size(); ++c) {
+      if (ring_.chunk(c).group != group.group) continue;
+      squares_.push_back(ring_.emit(OpKind::kSumSquares, Lane::kHost, c, group.by, 0));
+    }
+  }
+}
+
+void UpdateFlow::finish(Op& norm, const GradFlow& grads) {
+  norm.waits.insert(norm.waits.end(), squares_.begin(), squares_.end());
+  if (shape_.placement.gradients != Tier::kNvme) return;
   const std::vector<OpId> early = early_.sums();
   norm.waits.insert(norm.waits.end(), early.begin(), early.end());
   for (int c = 0; c < ring_.size(); ++c) {

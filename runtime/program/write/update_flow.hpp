@@ -58,8 +58,13 @@ class UpdateFlow {
   // Called before a backward. Emits the meeting of all ranks once, if speculative writes need one
   // and the commit has been emitted.
   void meet();
-  // Reads all gradients through the ring and sums their squares. The norm waits for the sums.
-  void sum_squares(Op& norm, const GradFlow& grads);
+  // Called before a backward and before the norm. With gradients on the host, sums the squares of
+  // complete gradients there while backwards run, unless speculative updates use the host then. The
+  // norm sums the other groups.
+  void sum_squares(const std::vector<GradFlow::Summed>& summed);
+  // The norm waits for all sums of squares. With gradients on NVMe, sums them first, through the
+  // ring.
+  void finish(Op& norm, const GradFlow& grads);
 
  private:
   void read(int c);
@@ -75,6 +80,7 @@ class UpdateFlow {
   int next_ahead_ = 0;
   std::vector<std::vector<OpId>> arrivals_;  // by chunk: waits of its update
   std::vector<std::vector<OpId>> ready_;     // by group
+  std::vector<OpId> squares_;                // sums of squares of gradients on the host
   std::vector<OpId> uncommitted_;            // writes of updates to the disk
   OpId commit_ = -1;
   OpId may_overwrite_ = -1;  // completes only after all ranks have committed

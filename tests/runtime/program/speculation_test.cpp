@@ -1,4 +1,5 @@
-// Updates before the norm is known: which chunks, when, and what they move.
+// Work off the device before the norm is known: updates and sums of squares, of which chunks, when,
+// and what they move.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -243,6 +244,30 @@ TEST(Speculation, IsSoundAndLosesNoMark) {
     }
   }
   EXPECT_GT(unmarked, 200);
+}
+
+// With gradients on the host, and no speculative update that would use the host then.
+TEST(Squares, OnTheHostAreSummedWhileBackwardsRun) {
+  for (const Tier optimizer : {Tier::kHost, Tier::kNvme}) {
+    for (const bool speculate : {false, true}) {
+      ShapeChoice choice = early_gradients(speculate, optimizer);
+      choice.placement.gradients = Tier::kHost;
+      choice.micro_batches = 3;
+      const Program program = write_train_step(make_shape(choice));
+      std::map<int, int> sums;  // by chunk
+      bool under_backward = false;
+      int heads = 0;
+      for (const Op& op : program.ops) {
+        heads += op.kind == OpKind::kLossHead ? 1 : 0;
+        under_backward = under_backward || (op.kind == OpKind::kBackward && !sums.empty());
+        if (op.kind != OpKind::kSumSquares) continue;
+        EXPECT_EQ(heads, choice.micro_batches);
+        EXPECT_EQ(++sums[op.chunk], 1);
+      }
+      EXPECT_EQ(under_backward, !speculate);
+      EXPECT_EQ(sums.size(), speculate ? 0 : program.chunks.size());
+    }
+  }
 }
 
 // The disk is the longest lane: what it does under the backward, no forward waits for.

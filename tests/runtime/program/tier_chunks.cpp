@@ -193,7 +193,9 @@ Task TierPlay::sum_squares(const Op& op) {
   Task task;
   const Chunk& chunk = program_->chunks[static_cast<std::size_t>(op.chunk)];
   const int g = chunk.group;
-  for (int s = 0; s < gradient_streams(shape_, g); ++s) {
+  const bool in_ring = nvme(shape_.placement.gradients);
+  if (!in_ring) task.reads = {summed_grads(g, chunk.begin, chunk.elems)};
+  for (int s = 0; in_ring && s < gradient_streams(shape_, g); ++s) {
     task.reads.push_back(ring(ring_grads_[static_cast<std::size_t>(s)], chunk));
   }
   task.writes = {

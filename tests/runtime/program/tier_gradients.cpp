@@ -152,20 +152,25 @@ Region TierPlay::summed_grads(int g, std::int64_t begin_elem, std::int64_t elems
 
 Task TierPlay::norm() {
   Task task;
-  const bool away = nvme(shape_.placement.gradients);
-  if (away) {
-    task.reads = {whole(sums_)};
-  } else {
-    for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) {
-      task.reads.push_back(summed_grads(g, 0, owned_elems(shape_, g)));
-    }
+  std::vector<bool> by_chunks(shape_.groups.size(), false);
+  for (const Op& op : program_->ops) {
+    if (op.kind == OpKind::kSumSquares) by_chunks[static_cast<std::size_t>(op.group)] = true;
+  }
+  std::vector<Cell> wanted;
+  for (std::size_t c = 0; c < program_->chunks.size(); ++c) {
+    if (!by_chunks[static_cast<std::size_t>(program_->chunks[c].group)]) continue;
+    task.reads.push_back({sums_, c, c + 1});
+    wanted.push_back(thing(Thing::kSum, 0, 0, version_));
+  }
+  for (int g = 0; g < static_cast<int>(shape_.groups.size()); ++g) {
+    if (by_chunks[static_cast<std::size_t>(g)] || nvme(shape_.placement.gradients)) continue;
+    task.reads.push_back(summed_grads(g, 0, owned_elems(shape_, g)));
+    wanted.push_back(total(g, version_));
   }
   task.writes = {whole(clip_)};
-  task.work = [this, away](const std::vector<Cells>& seen) {
-    for (std::size_t g = 0; g < seen.size(); ++g) {
-      expect_all(seen[g],
-                 away ? thing(Thing::kSum, 0, 0, version_) : total(static_cast<int>(g), version_),
-                 "does not see the sum of all gradients");
+  task.work = [this, wanted](const std::vector<Cells>& seen) {
+    for (std::size_t i = 0; i < seen.size(); ++i) {
+      expect_all(seen[i], wanted[i], "does not see the sum of all gradients");
     }
     return std::vector<Cells>{{thing(Thing::kClip, 0, 0, version_)}};
   };
