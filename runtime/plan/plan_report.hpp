@@ -5,7 +5,8 @@
 #include <vector>
 
 #include "runtime/plan/planned_run.hpp"
-#include "runtime/plan/search.hpp"
+#include "runtime/plan/search/fit_table.hpp"
+#include "runtime/plan/search/search.hpp"
 
 namespace sluice {
 

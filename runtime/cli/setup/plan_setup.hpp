@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "runtime/cli/setup/run_setup.hpp"
-#include "runtime/plan/search.hpp"
+#include "runtime/plan/search/search.hpp"
 #include "runtime/run/plan_watch.hpp"
 
 namespace sluice {

@@ -11,7 +11,7 @@
 #include "runtime/cli/setup/run_setup.hpp"
 #include "runtime/launch/rank_env.hpp"
 #include "runtime/launch/watchdog.hpp"
-#include "runtime/plan/settings.hpp"
+#include "runtime/plan/search/settings.hpp"
 
 namespace sluice {
 

@@ -3,9 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "runtime/engine/rank_part.hpp"
-#include "runtime/plan/bounds.hpp"
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/plan_report.hpp"
+#include "runtime/plan/search/bounds.hpp"
 #include "runtime/program/check/pipeline_check.hpp"
 #include "runtime/program/program_text.hpp"
 #include "runtime/program/write/step_writer.hpp"

@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "runtime/plan/search.hpp"
+#include "runtime/plan/search/search.hpp"
 #include "tests/runtime/plan/small.hpp"
 
 namespace sluice {

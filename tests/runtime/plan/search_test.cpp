@@ -1,4 +1,4 @@
-#include "runtime/plan/search.hpp"
+#include "runtime/plan/search/search.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <array>
 #include <string>
 
-#include "runtime/plan/bounds.hpp"
 #include "runtime/plan/plan_report.hpp"
+#include "runtime/plan/search/bounds.hpp"
 #include "tests/runtime/plan/small.hpp"
 
 namespace sluice {
@@ -264,6 +264,38 @@ TEST(Search, NvmeIsSuggestedWithAPlaceForIt) {
 }
 
 // Gradients of tied embeddings are added up in memory: with them on NVMe there is no such pipeline.
+// What leaves the device need not leave whole, and need not wait for the norm. On this machine the
+// host's updates take about as long as the device computes.
+TEST(Search, UsesWhatTheDeviceHasLeftAndBeginsUpdatesEarly) {
+  EngineOptions options = small_options(1);
+  options.offload.optimizer = Tier::kHost;
+  MachineProfile machine = named_profile("rtx4090");
+  const RunPlan fast = Planner(machine).plan({options, {}});
+  const double longer = nth(fast.time.busy, Lane::kCompute) / nth(fast.time.busy, Lane::kHost);
+  machine.adam_params_per_s.bf16 /= longer;
+  machine.adam_params_per_s.fp32 /= longer;
+  Planner planner(machine);
+  PlanQuestion question{options, {}};
+  const RunPlan plain = planner.plan(question);
+  question.budgets.device =
+      plain.memory.of(Tier::kDevice).need() + plain.memory.of(Tier::kHost).peak / 3;
+  const SearchResult result = suggest(planner, question, wide());
+  ASSERT_TRUE(result.any_fits);
+  const Suggestion& best = result.suggestions.front();
+  EXPECT_LT(best.plan.time.step_s, 0.95 * plain.time.step_s);
+  EXPECT_EQ(value_of(best, "offload.speculate"), "auto");
+  EXPECT_NE(value_of(best, "offload.device_fraction"), "");
+  for (const Suggestion& a : result.suggestions) {
+    EXPECT_TRUE(a.plan.fits());
+    for (const Suggestion& b : result.suggestions) {
+      const bool alike = a.plan.time.step_s == b.plan.time.step_s &&
+                         a.plan.peak(Tier::kDevice) == b.plan.peak(Tier::kDevice) &&
+                         a.plan.peak(Tier::kHost) == b.plan.peak(Tier::kHost);
+      EXPECT_EQ(alike, &a == &b) << "one of two plans that are alike is enough";
+    }
+  }
+}
+
 TEST(Search, CompareSaysWhyACellIsRefusedAndGoesOn) {
   Planner planner(named_profile("h100-sxm"));
   EngineOptions options = small_options();

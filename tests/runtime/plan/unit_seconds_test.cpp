@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include "runtime/plan/search.hpp"
+#include "runtime/plan/search/search.hpp"
 #include "tests/runtime/plan/small.hpp"
 
 namespace sluice {

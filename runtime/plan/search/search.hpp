@@ -5,7 +5,8 @@
 // Candidates are tried in order of a lower bound of their step time. The search ends when the bound
 // exceeds the times found. Candidates whose memory bound exceeds a budget are skipped. Others are
 // planned with two small numbers of micro-batches and extrapolated. What was found is tried with
-// speculative updates as well. Suggestions are then planned in full.
+// states on the device as far as they fit, and with speculative updates. Suggestions are then
+// planned in full.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@
 #include <vector>
 
 #include "runtime/plan/planner.hpp"
-#include "runtime/plan/settings.hpp"
+#include "runtime/plan/search/settings.hpp"
 
 namespace sluice {
 
@@ -44,19 +45,5 @@ struct SearchResult {
 
 [[nodiscard]] SearchResult suggest(Planner& planner, const PlanQuestion& question,
                                    const SearchLimits& limits = {});
-
-// The fit table: rows are offload targets, columns stages 0-3.
-struct FitCell {
-  bool possible = false;  // the combination has a meaning
-  std::string refused;    // why the model or mesh excludes the combination; empty: planned
-  bool fits = false;
-  std::int64_t device = 0, host = 0, nvme = 0;  // peaks
-  double step_s = 0;
-};
-struct FitRow {
-  std::string name;
-  std::vector<FitCell> stages;
-};
-[[nodiscard]] std::vector<FitRow> compare(Planner& planner, const PlanQuestion& question);
 
 }  // namespace sluice

@@ -1,4 +1,4 @@
-#include "runtime/plan/bounds.hpp"
+#include "runtime/plan/search/bounds.hpp"
 
 #include <algorithm>
 

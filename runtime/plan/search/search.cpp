@@ -1,14 +1,15 @@
-#include "runtime/plan/search.hpp"
+#include "runtime/plan/search/search.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <deque>
 #include <limits>
 #include <map>
 #include <tuple>
 
 #include "base/error.hpp"
-#include "runtime/plan/bounds.hpp"
-#include "runtime/plan/evaluator.hpp"
+#include "runtime/plan/search/bounds.hpp"
+#include "runtime/plan/search/evaluator.hpp"
 
 namespace sluice {
 namespace {
@@ -23,7 +24,9 @@ struct Candidate {
 struct Found {
   const Candidate* candidate;
   double step_s;
-  std::int64_t missing;  // bytes above the budgets
+  std::int64_t missing;    // bytes above the budgets
+  double device_fraction;  // fitting_fraction()
+  TierBytes peaks{};
 };
 
 bool faster(const Found& a, const Found& b) {
@@ -32,6 +35,50 @@ bool faster(const Found& a, const Found& b) {
 
 std::int64_t samples_of_step(const EngineOptions& options) {
   return options.train.micro_batch * options.dp * micro_batches_of(options);
+}
+
+// Of plans that are alike, such as those of several stages for one rank, the one with the fewest
+// changes stays.
+void insert(std::vector<Found>& all, const Found& found) {
+  for (Found& other : all) {
+    if (other.step_s != found.step_s || other.peaks != found.peaks) continue;
+    if (found.candidate->changes < other.candidate->changes) other = found;
+    return;
+  }
+  all.insert(std::upper_bound(all.begin(), all.end(), found, faster), found);
+}
+
+// More of the states off the device that the device has room for, in hundredths of them all. 0: the
+// placement keeps them together, or the device's memory is not known.
+double fitting_fraction(const RunPlan& plan) {
+  const StepShape& shape = plan.shape;
+  const Placement& tiers = shape.placement;
+  const TierPlan& device = plan.memory.of(Tier::kDevice);
+  if (device.budget == 0 || plan.stages.size() > 1 || tiers.optimizer == Tier::kDevice ||
+      tiers.parameters != Tier::kDevice || tiers.gradients != Tier::kDevice) {
+    return 0;
+  }
+  const std::int64_t element_bytes =
+      4 * moments_of(shape) + (shape.dtype == DType::kFloat32 ? 0 : 4);
+  double bytes = 0;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    if (!is_frozen(shape, g)) bytes += static_cast<double>(owned_elems(shape, g) * element_bytes);
+  }
+  const auto spare = static_cast<double>(device.budget - device.need());
+  const double most = 1 - tiers.device_fraction;
+  return bytes > 0 ? std::clamp(std::floor(100 * spare / bytes) / 100, 0.0, most) : 0;
+}
+
+// The configured size and powers of two that divide a rank's samples.
+std::vector<std::int64_t> micro_batches(std::int64_t samples_of_rank, std::int64_t configured,
+                                        std::int64_t most) {
+  std::vector<std::int64_t> sizes;
+  if (samples_of_rank % configured == 0) sizes.push_back(configured);
+  for (std::int64_t size = 1; size <= std::min(samples_of_rank, most); size *= 2) {
+    if (samples_of_rank % size == 0 && size != configured) sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
 }
 
 class Search {
@@ -55,7 +102,7 @@ class Search {
     result_.candidates = static_cast<int>(candidates_.size());
     find_fastest();
     if (found_.empty()) find_nearest();
-    update_early();
+    refine();
     if (!found_.empty() && found_.front().missing > 0) gather_late();
     finish();
     return std::move(result_);
@@ -68,18 +115,6 @@ class Search {
     std::vector<Rates> rates;
   };
 
-  std::vector<std::int64_t> micro_batches(std::int64_t samples_of_rank) const {
-    const std::int64_t configured = question_.options.train.micro_batch;
-    std::vector<std::int64_t> sizes;
-    if (samples_of_rank % configured == 0) sizes.push_back(configured);
-    const std::int64_t most = std::min(samples_of_rank, limits_.most_micro_batch);
-    for (std::int64_t size = 1; size <= most; size *= 2) {
-      if (samples_of_rank % size == 0 && size != configured) sizes.push_back(size);
-    }
-    std::sort(sizes.begin(), sizes.end());
-    return sizes;
-  }
-
   // A larger micro-batch keeps more for backward, so none fits if no smaller one fits. Exception: a
   // step of one micro-batch needs no shards to sum gradients in.
   void add_mesh(const ParallelOptions& mesh) {
@@ -90,7 +125,9 @@ class Search {
     const std::int64_t samples = samples_of_step(question_.options) / options.dp;
     bases_.clear();
     bool any = true;
-    for (const std::int64_t micro_batch : micro_batches(samples)) {
+    const std::int64_t configured = question_.options.train.micro_batch;
+    for (const std::int64_t micro_batch :
+         micro_batches(samples, configured, limits_.most_micro_batch)) {
       if (!any && micro_batch < samples) continue;
       const std::size_t before = candidates_.size();
       options.train.micro_batch = micro_batch;
@@ -178,7 +215,10 @@ class Search {
     if (result_.evaluated >= allowed_) return false;
     ++result_.evaluated;
     const RunPlan plan = evaluator_.evaluate(candidate.options);
-    found = {&candidate, plan.time.step_s, plan.missing()};
+    found = {&candidate, plan.time.step_s, plan.missing(), fitting_fraction(plan)};
+    for (std::size_t t = 0; t < found.peaks.size(); ++t) {
+      found.peaks[t] = plan.memory.tiers[t].peak;
+    }
     return true;
   }
 
@@ -190,7 +230,7 @@ class Search {
     for (const Candidate& candidate : candidates_) {
       if (candidate.floor_missing > 0) continue;
       const auto most = static_cast<std::size_t>(limits_.most);
-      if (found_.size() >= most && candidate.floor_s >= found_.back().step_s) break;
+      if (found_.size() >= most && candidate.floor_s >= found_[most - 1].step_s) break;
       Found found{};
       if (!evaluate(candidate, found)) break;
       if (found.missing > 0) {
@@ -198,9 +238,7 @@ class Search {
         continue;
       }
       // Of equally fast candidates, fewest changes come first: less memory alone is no reason.
-      const auto place = std::upper_bound(found_.begin(), found_.end(), found, faster);
-      found_.insert(place, found);
-      if (found_.size() > most) found_.pop_back();
+      insert(found_, found);
     }
   }
 
@@ -224,30 +262,44 @@ class Search {
     if (!near_.empty()) found_.push_back(*std::ranges::min_element(near_, {}, &Found::missing));
   }
 
-  // Tries what was found with speculative updates, which take more of the host and may save time.
-  // Less than a hundredth is no reason to take more.
-  void update_early() {
-    constexpr double kWorthwhile = 0.99;
-    const std::vector<Found> found = found_;
-    allowed_ = result_.evaluated + static_cast<int>(found.size());
-    for (const Found& plain : found) {
-      Candidate candidate = *plain.candidate;
-      EngineOptions& options = candidate.options;
-      if (plain.missing > 0 || options.offload.optimizer == Tier::kDevice ||
-          options.offload.speculate != Speculation::kNever || options.parallel.pipeline > 1) {
-        continue;
+  // Tries what was found with states on the device as far as they fit, with speculative updates,
+  // which take more of the host, and with both.
+  void refine() {
+    struct Extra {
+      bool on_device = false, early = false;
+    };
+    constexpr double kNear = 1.25;  // a slower one does not become the fastest
+    constexpr int kMost = 36;
+    allowed_ = result_.evaluated + kMost;
+    for (const Found& plain : std::vector<Found>(found_)) {
+      if (plain.step_s > kNear * found_.front().step_s) break;
+      for (const Extra extra : {Extra{true, false}, Extra{false, true}, Extra{true, true}}) {
+        Candidate candidate = *plain.candidate;
+        OffloadOptions& offload = candidate.options.offload;
+        if (offload.optimizer == Tier::kDevice || plain.missing > 0) continue;
+        if (extra.on_device && plain.device_fraction == 0) continue;
+        if (extra.on_device) offload.device_fraction += plain.device_fraction;
+        if (extra.early && candidate.options.parallel.pipeline == 1) {
+          offload.speculate = Speculation::kAuto;
+        }
+        try_further(plain, std::move(candidate));
       }
-      options.offload.speculate = Speculation::kAuto;
-      if (limits_.allowed && !limits_.allowed(options)) continue;
-      ++candidate.changes;
-      further_.push_back(std::move(candidate));
-      Found early{};
-      if (!evaluate(further_.back(), early)) break;
-      if (early.missing > 0 || early.step_s > kWorthwhile * plain.step_s) continue;
-      found_.insert(std::upper_bound(found_.begin(), found_.end(), early, faster), early);
     }
     result_.candidates += static_cast<int>(further_.size());
     if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
+  }
+
+  // Less than a hundredth of a step is no reason to take more memory.
+  void try_further(const Found& plain, Candidate candidate) {
+    constexpr double kWorthwhile = 0.99;
+    const std::size_t more = differences(plain.candidate->options, candidate.options).size();
+    if (more == 0 || (limits_.allowed && !limits_.allowed(candidate.options))) return;
+    candidate.changes += static_cast<int>(more);
+    further_.push_back(std::move(candidate));
+    Found better{};
+    if (!evaluate(further_.back(), better) || better.missing > 0) return;
+    if (better.step_s > kWorthwhile * plain.step_s) return;
+    insert(found_, better);
   }
 
   // If nothing fits: tries the nearest misses of stage 3 without prefetched units, which is slower.
@@ -270,7 +322,7 @@ class Search {
       const std::int64_t best = found_.front().missing;
       if (found.missing > 0 && found.missing >= best) continue;
       if (best > 0) found_.clear();
-      found_.insert(std::upper_bound(found_.begin(), found_.end(), found, faster), found);
+      insert(found_, found);
     }
     if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
   }
@@ -306,7 +358,7 @@ class Search {
   TierBytes budgets_;
   std::map<std::pair<std::int64_t, bool>, Base> bases_;  // of a mesh, by micro-batch and selective
   std::vector<Candidate> candidates_;
-  std::deque<Candidate> further_;  // without prefetch, or with speculative updates
+  std::deque<Candidate> further_;  // without prefetch, or of refine()
   std::vector<Found> found_;       // fitting candidates, fastest first
   std::vector<Found> near_;        // candidates that do not fit
   SearchResult result_;
@@ -316,43 +368,6 @@ class Search {
 
 SearchResult suggest(Planner& planner, const PlanQuestion& question, const SearchLimits& limits) {
   return Search(planner, question, limits).run();
-}
-
-namespace {
-
-void fill_in(Evaluator& evaluator, const EngineOptions& options, FitCell& cell) {
-  try {
-    const RunPlan plan = evaluator.evaluate(options);
-    cell.fits = plan.fits();
-    cell.device = plan.peak(Tier::kDevice);
-    cell.host = plan.peak(Tier::kHost);
-    cell.nvme = plan.peak(Tier::kNvme);
-    cell.step_s = plan.time.step_s;
-  } catch (const ConfigError& error) {
-    cell.refused = error.what();
-  }
-}
-
-}  // namespace
-
-std::vector<FitRow> compare(Planner& planner, const PlanQuestion& question) {
-  Evaluator evaluator(planner, question.budgets);
-  std::vector<FitRow> rows;
-  for (const Rung& rung : placement_ladder()) {
-    FitRow row{rung.name, {}};
-    for (int stage = 0; stage <= 3; ++stage) {
-      FitCell cell;
-      EngineOptions options = question.options;
-      options.zero.stage = stage;
-      place(options, rung);
-      const bool reduces = options.zero.reduce_every == ReduceEvery::kMicroBatch || stage < 2;
-      cell.possible = has_meaning(rung, stage) && reduces;
-      if (cell.possible) fill_in(evaluator, options, cell);
-      row.stages.push_back(cell);
-    }
-    rows.push_back(std::move(row));
-  }
-  return rows;
 }
 
 }  // namespace sluice

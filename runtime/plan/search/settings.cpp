@@ -1,6 +1,7 @@
-#include "runtime/plan/settings.hpp"
+#include "runtime/plan/search/settings.hpp"
 
 #include <algorithm>
+#include <cstdio>
 
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/planner.hpp"
@@ -22,6 +23,12 @@ constexpr Rung kLadder[] = {
 bool uses_nvme(const OffloadOptions& o) {
   return o.optimizer == Tier::kNvme || o.gradients == Tier::kNvme || o.parameters == Tier::kNvme ||
          o.activations == Tier::kNvme;
+}
+
+std::string number_text(double value) {
+  char text[32];
+  std::snprintf(text, sizeof text, "%g", value);
+  return text;
 }
 
 void add_mesh(const EngineOptions& from, const EngineOptions& to, std::vector<Setting>& set) {
@@ -107,7 +114,8 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   tier("offload.gradients", from.offload.gradients, to.offload.gradients);
   tier("offload.parameters", from.offload.parameters, to.offload.parameters);
   tier("offload.activations", from.offload.activations, to.offload.activations);
-  add("offload.device_fraction", from.offload.device_fraction, to.offload.device_fraction, "0");
+  add("offload.device_fraction", from.offload.device_fraction, to.offload.device_fraction,
+      number_text(to.offload.device_fraction));
   add("offload.speculate", from.offload.speculate, to.offload.speculate,
       to.offload.speculate == Speculation::kAuto ? "auto" : "never");
   if (uses_nvme(to.offload) && from.offload.nvme_path.empty()) {

@@ -1,4 +1,4 @@
-#include "runtime/plan/evaluator.hpp"
+#include "runtime/plan/search/evaluator.hpp"
 
 #include <cstdint>
 
