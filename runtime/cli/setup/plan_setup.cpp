@@ -99,13 +99,8 @@ SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQues
   SearchLimits limits;
   limits.meshes = true;
   limits.allowed = [&run](const EngineOptions& options) { return is_allowed(run, options); };
-  // Those that offload from GPUs come last: they are many, and each takes long to plan.
-  const bool on_gpu = question.options.model.on_gpu;
-  limits.offload = !on_gpu;
-  SearchResult result = suggest(planner, question, limits);
-  if (result.any_fits || limits.offload) return result;
-  limits.offload = true;
-  return suggest(planner, question, limits);
+  return question.options.model.on_gpu ? suggest_for_gpus(planner, question, limits)
+                                       : suggest(planner, question, limits);
 }
 
 std::string advice(const RunConfig& run, const RunPlace& place) {

@@ -14,6 +14,9 @@
 namespace sluice {
 namespace {
 
+// A plan that saves less than a hundredth of a step is no reason to take more memory.
+constexpr double kWorthwhile = 0.99;
+
 struct Candidate {
   EngineOptions options;
   double floor_s = 0;
@@ -289,9 +292,7 @@ class Search {
     if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
   }
 
-  // Less than a hundredth of a step is no reason to take more memory.
   void try_further(const Found& plain, Candidate candidate) {
-    constexpr double kWorthwhile = 0.99;
     const std::size_t more = differences(plain.candidate->options, candidate.options).size();
     if (more == 0 || (limits_.allowed && !limits_.allowed(candidate.options))) return;
     candidate.changes += static_cast<int>(more);
@@ -336,7 +337,8 @@ class Search {
       const EngineOptions& options = found.candidate->options;
       all.push_back({differences(question_.options, options),
                      micro_batches_of(options) <= kMostWritten ? evaluator_.plan(options)
-                                                               : evaluator_.evaluate(options)});
+                                                               : evaluator_.evaluate(options),
+                     options});
     }
     const auto misses = [](const Suggestion& s) { return !s.plan.fits(); };
     result_.any_fits = !std::all_of(all.begin(), all.end(), misses);
@@ -368,6 +370,30 @@ class Search {
 
 SearchResult suggest(Planner& planner, const PlanQuestion& question, const SearchLimits& limits) {
   return Search(planner, question, limits).run();
+}
+
+SearchResult suggest_for_gpus(Planner& planner, const PlanQuestion& question, SearchLimits limits) {
+  limits.offload = false;
+  SearchResult result = suggest(planner, question, limits);
+  limits.offload = true;
+  if (!result.any_fits) return suggest(planner, question, limits);
+  limits.meshes = false;
+  SearchResult placed =
+      suggest(planner, {result.suggestions.front().options, question.budgets}, limits);
+  result.candidates += placed.candidates;
+  result.evaluated += placed.evaluated;
+  const double longest = kWorthwhile * result.suggestions.front().plan.time.step_s;
+  for (Suggestion& s : placed.suggestions) {
+    if (s.options.offload.optimizer == Tier::kDevice || s.plan.time.step_s > longest) continue;
+    s.set = differences(question.options, s.options);
+    result.suggestions.push_back(std::move(s));
+  }
+  std::ranges::stable_sort(result.suggestions, {},
+                           [](const Suggestion& s) { return s.plan.time.step_s; });
+  if (std::ssize(result.suggestions) > limits.most) {
+    result.suggestions.resize(static_cast<std::size_t>(limits.most));
+  }
+  return result;
 }
 
 }  // namespace sluice

@@ -23,6 +23,7 @@ namespace sluice {
 struct Suggestion {
   std::vector<Setting> set;  // changes to the configuration; empty: no change is better
   RunPlan plan;              // without its program
+  EngineOptions options{};   // with the changes
 };
 
 struct SearchLimits {
@@ -45,5 +46,10 @@ struct SearchResult {
 
 [[nodiscard]] SearchResult suggest(Planner& planner, const PlanQuestion& question,
                                    const SearchLimits& limits = {});
+
+// The same for GPUs. Placements off the device are many, and each takes long to plan: if all states
+// fit on the device, they are tried on the best mesh alone, and suggested where they are faster.
+[[nodiscard]] SearchResult suggest_for_gpus(Planner& planner, const PlanQuestion& question,
+                                            SearchLimits limits);
 
 }  // namespace sluice

@@ -263,7 +263,6 @@ TEST(Search, NvmeIsSuggestedWithAPlaceForIt) {
   }
 }
 
-// Gradients of tied embeddings are added up in memory: with them on NVMe there is no such pipeline.
 // What leaves the device need not leave whole, and need not wait for the norm. On this machine the
 // host's updates take about as long as the device computes.
 TEST(Search, UsesWhatTheDeviceHasLeftAndBeginsUpdatesEarly) {
@@ -296,6 +295,35 @@ TEST(Search, UsesWhatTheDeviceHasLeftAndBeginsUpdatesEarly) {
   }
 }
 
+// On a GPU whose memory holds the states with recomputation alone.
+TEST(Search, StatesLeaveAGpuThatHoldsThemWhereThatIsFaster) {
+  EngineOptions options = small_options(1);
+  options.recompute.mode = RecomputeMode::kFull;
+  for (const double host : {1e3, 1e-3}) {
+    MachineProfile machine = named_profile("rtx4090");
+    machine.adam_params_per_s.bf16 *= host;
+    machine.adam_params_per_s.fp32 *= host;
+    machine.h2d_bps *= 1e3;
+    machine.d2h_bps *= 1e3;
+    Planner planner(machine);
+    PlanQuestion question{options, {}};
+    question.budgets.device = planner.plan(question).memory.of(Tier::kDevice).need();
+    const SearchResult result = suggest_for_gpus(planner, question, wide());
+    ASSERT_TRUE(result.any_fits);
+    const bool leaves = result.suggestions.front().plan.peak(Tier::kHost) > 0;
+    EXPECT_EQ(leaves, host > 1);
+    double before = 0;
+    for (const Suggestion& s : result.suggestions) {
+      EXPECT_TRUE(s.plan.fits());
+      EXPECT_EQ(s.plan.peak(Tier::kHost) > 0, value_of(s, "offload.optimizer") != "");
+      EXPECT_GE(s.plan.time.step_s, before);
+      before = s.plan.time.step_s;
+    }
+    EXPECT_LE(result.suggestions.size(), 5U);
+  }
+}
+
+// Gradients of tied embeddings are added up in memory: with them on NVMe there is no such pipeline.
 TEST(Search, CompareSaysWhyACellIsRefusedAndGoesOn) {
   Planner planner(named_profile("h100-sxm"));
   EngineOptions options = small_options();
