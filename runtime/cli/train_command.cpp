@@ -211,6 +211,7 @@ int launch(const TrainCommand& command) {
     return 0;
   }
   check_fits(config.run, place, planned);
+  check_free_memory(config.run, place, planned);
   check_saving(config, command.resume, place, planned.memory);
   const WriterLock lock = lock_folders(config, command.resume);
   write_run_files(config, place, planned);

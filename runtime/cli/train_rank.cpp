@@ -52,7 +52,10 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
     (void)plan_largest_rank(config.run, place);  // checks all stages together
   }
   const Planned planned = make_plan(config.run, place);
-  if (rank.rank == 0) check_fits(config.run, place, planned);
+  if (rank.rank == 0) {
+    check_fits(config.run, place, planned);
+    check_free_memory(config.run, place, planned);
+  }
   check_budget(planned.plan, planned.memory);
   check_saving(config, command.resume, place, planned.memory);
   if (rank.rank != 0) return std::nullopt;

@@ -11,14 +11,14 @@ namespace {
 
 constexpr std::int64_t kUnknown = std::numeric_limits<std::int64_t>::max();
 
-std::int64_t machine_bytes() {
+std::optional<std::int64_t> machine_bytes(const std::string& wanted) {
   std::ifstream file("/proc/meminfo");
   std::string name;
   std::int64_t kib = 0;
   for (std::string line; file >> name >> kib; std::getline(file, line)) {
-    if (name == "MemAvailable:") return kib * 1024;
+    if (name == wanted) return kib * 1024;
   }
-  return kUnknown;
+  return std::nullopt;
 }
 
 std::optional<std::int64_t> number_in(const char* path) {
@@ -48,6 +48,10 @@ std::int64_t group_bytes() {
 
 }  // namespace
 
-std::int64_t memory_left_bytes() { return std::min(machine_bytes(), group_bytes()); }
+std::int64_t memory_left_bytes() {
+  return std::min(machine_bytes("MemAvailable:").value_or(kUnknown), group_bytes());
+}
+
+std::int64_t swap_left_bytes() { return machine_bytes("SwapFree:").value_or(0); }
 
 }  // namespace sluice

@@ -203,5 +203,23 @@ TEST_F(Memory, IsTheSameAfterTwentyThousandSteps) {
   stays_flat(scratch_, 20000, 500, 3500);
 }
 
+// No machine has so much: the run ends before it takes any.
+TEST(FreeMemory, ARunThatTheMachineCannotHoldDoesNotStart) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string huge =
+      "train tiny.yaml --set model.hidden=65536 --set model.heads=64 --set model.layers=16 --set "
+      "train.dtype=bf16 --set offload.optimizer=host";
+  const Finished refused = run_program(scratch, huge);
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  for (const char* part : {"memory.host: the ranks of a host need ", " TiB of its memory (a rank: ",
+                           " off the device, ", " as device), and here are "}) {
+    EXPECT_NE(refused.output.find(part), std::string::npos) << part << "\n" << refused.output;
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
+  // A plan may be for another machine.
+  EXPECT_EQ(run_program(scratch, huge + " --dry-run").exit_code, 0);
+}
+
 }  // namespace
 }  // namespace sluice::testing

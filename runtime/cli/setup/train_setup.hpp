@@ -27,6 +27,11 @@ struct Planned {
 // Throws BudgetError, with advice, if the plan does not fit.
 void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned);
 
+// Called before anything starts. Throws BudgetError, with advice, if the ranks of a host need more
+// memory than this host has free: the states off the device and, of CPU ranks, the device. Warns
+// where stages of a pipeline need less than `planned`, the largest.
+void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned);
+
 // Writes config.yaml and plan.json to output.dir, which is created if missing. Throws IoError.
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned);
 
