@@ -59,8 +59,8 @@ ChunkUpdates::ChunkUpdates(ShardStore& store, DeviceCopies& device, const StepSh
 // updates.
 void ChunkUpdates::set_update(const UpdateArgs* args, bool kept) {
   update_ = args;
-  if (args == nullptr) return;
-  if (!on_host() && (kept || store_.keeps_image())) store_.swap_places();
+  const bool swaps = args != nullptr && (kept || store_.keeps_image());
+  if (swaps && !on_host()) store_.swap_places();
   for (std::size_t g = 0; g < early_.size(); ++g) {
     Early& early = early_[g];
     for (std::size_t c = 0; c < early.kept.size(); ++c) {

@@ -113,7 +113,8 @@ void UpdateFlow::read_ahead(int done, int backwards) {
   int due = std::min(ahead, ahead * 4 * (done + 1) / (3 * backwards));
   // Speculative updates use the ring until backward `first`.
   const int first = speculation_end(ring_, backwards);
-  if (ring_.speculates()) due = done < first ? 0 : ahead * (done + 1 - first) / (backwards - first);
+  const int left = backwards - first;
+  if (ring_.speculates() && left > 0) due = done < first ? 0 : ahead * (done + 1 - first) / left;
   for (; next_ahead_ < due; ++next_ahead_) {
     const int c = next_ahead_;
     const OpId read = ring_.emit(OpKind::kReadStates, Lane::kDisk, c, ring_.waits_of_return(c),
