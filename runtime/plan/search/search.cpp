@@ -275,21 +275,18 @@ class Search {
     constexpr int kMost = 36;
     allowed_ = result_.evaluated + kMost;
     for (const Found& plain : std::vector<Found>(found_)) {
+      const EngineOptions& options = plain.candidate->options;
       if (plain.step_s > kNear * found_.front().step_s) break;
+      if (options.offload.optimizer == Tier::kDevice || plain.missing > 0) continue;
       for (const Extra extra : {Extra{true, false}, Extra{false, true}, Extra{true, true}}) {
+        if (extra.on_device && plain.device_fraction == 0) continue;
         Candidate candidate = *plain.candidate;
         OffloadOptions& offload = candidate.options.offload;
-        if (offload.optimizer == Tier::kDevice || plain.missing > 0) continue;
-        if (extra.on_device && plain.device_fraction == 0) continue;
         if (extra.on_device) offload.device_fraction += plain.device_fraction;
-        if (extra.early && candidate.options.parallel.pipeline == 1) {
-          offload.speculate = Speculation::kAuto;
-        }
+        if (extra.early && options.parallel.pipeline == 1) offload.speculate = Speculation::kAuto;
         try_further(plain, std::move(candidate));
       }
     }
-    result_.candidates += static_cast<int>(further_.size());
-    if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
   }
 
   void try_further(const Found& plain, Candidate candidate) {
@@ -315,7 +312,6 @@ class Search {
       further_.push_back(std::move(candidate));
       if (further_.size() == kMost) break;
     }
-    result_.candidates += static_cast<int>(further_.size());
     allowed_ = result_.evaluated + static_cast<int>(kMost);
     for (const Candidate& candidate : further_) {
       Found found{};
@@ -325,13 +321,14 @@ class Search {
       if (best > 0) found_.clear();
       insert(found_, found);
     }
-    if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
   }
 
   // Plans each suggestion in full, except with very many micro-batches, whose program takes
   // minutes. Drops a suggestion that does not fit after all while another one fits.
   void finish() {
     constexpr std::int64_t kMostWritten = 4096;  // micro-batches
+    result_.candidates += static_cast<int>(further_.size());
+    if (std::ssize(found_) > limits_.most) found_.resize(static_cast<std::size_t>(limits_.most));
     std::vector<Suggestion>& all = result_.suggestions;
     for (const Found& found : found_) {
       const EngineOptions& options = found.candidate->options;
