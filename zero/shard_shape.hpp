@@ -167,6 +167,12 @@ struct ShardShape {
 [[nodiscard]] constexpr bool writes_params_early(const ShardShape& shape, int g) {
   return shape.placement.optimizer == Tier::kNvme && parameter_tier(shape, g) == Tier::kNvme;
 }
+// Bytes per element that the host moves for a deferred update after a kept speculative update: it
+// only makes 16-bit parameters from the master weights.
+[[nodiscard]] constexpr std::int64_t kept_update_bytes(const ShardShape& shape, int g) {
+  const bool makes = shape.dtype != DType::kFloat32 && !writes_params_early(shape, g);
+  return makes ? 4 + size_of(shape.dtype) : 0;
+}
 // fp32 parameters are their own master weights if both are on one tier.
 [[nodiscard]] constexpr bool params_are_master(const ShardShape& shape, int g) {
   return !is_frozen(shape, g) && shape.dtype == DType::kFloat32 &&

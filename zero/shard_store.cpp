@@ -124,7 +124,6 @@ RowId ShardStore::input(int unit, int flight) const {
 std::byte* ShardStore::host(RowId id, std::int64_t begin, At at) const {
   const StateRow& r = row(id);
   check(r.tier == Tier::kHost, "memory is asked for of a row on the host");
-  if (r.second_elems == 0) return memory(id, {false, begin * r.element_bytes, 0});
   return memory(id, runs_of(id, begin, 1, at).front());
 }
 

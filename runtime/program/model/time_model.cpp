@@ -207,13 +207,9 @@ class Pricing {
     const Buffer& slot = nth(program_.buffers, op.device_slot);
     return over(2 * static_cast<double>(slot.bytes), rates_.device_memory_bps);
   }
-  // Deferred update after a kept speculative update: only makes 16-bit weights from the master
-  // weights.
   double kept_update(const Chunk& chunk) const {
-    const bool makes = shape_.dtype != DType::kFloat32 && !writes_params_early(shape_, chunk.group);
-    const auto element_bytes = static_cast<double>(4 + size_of(shape_.dtype));
-    return makes ? over(static_cast<double>(chunk.elems) * element_bytes, rates_.host_memory_bps)
-                 : 0;
+    const std::int64_t bytes = chunk.elems * kept_update_bytes(shape_, chunk.group);
+    return over(static_cast<double>(bytes), rates_.host_memory_bps);
   }
   double host(const Op& op) const {
     const Chunk& chunk = nth(program_.chunks, op.chunk);

@@ -39,7 +39,10 @@ int most_streams(const StepShape& shape) {
 }  // namespace
 
 ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
-    : builder_(builder), shape_(shape), ends_(shape.groups.size(), 0) {
+    : builder_(builder),
+      shape_(shape),
+      begins_(shape.groups.size(), 0),
+      ends_(shape.groups.size(), 0) {
   const Placement& placement = shape.placement;
   if (placement.optimizer == Tier::kDevice) return;
   const int slots = placement.chunk_slots;
@@ -48,6 +51,7 @@ ChunkRing::ChunkRing(ProgramBuilder& builder, const StepShape& shape)
   program.image = placement.image && placement.optimizer == Tier::kNvme;
   for (const int g : groups_by_first_use(shape)) {
     const std::int64_t owned = owned_elems(shape, g);
+    nth(begins_, g) = static_cast<int>(program.chunks.size());
     for (std::int64_t at = owned - off_device_elems(shape, g); at < owned;) {
       const std::int64_t elems = std::min(owned - at, placement.chunk_elems);
       program.chunks.push_back({.group = g,

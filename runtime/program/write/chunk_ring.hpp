@@ -18,7 +18,8 @@ class ChunkRing {
 
   [[nodiscard]] int size() const { return static_cast<int>(written_.size()); }
   [[nodiscard]] const Chunk& chunk(int c) const;
-  // One past the last chunk of the group.
+  // The first chunk of the group, and one past its last.
+  [[nodiscard]] int begin_of(int group) const { return nth(begins_, group); }
   [[nodiscard]] int end_of(int group) const { return nth(ends_, group); }
   // Whether the program may contain speculative updates: states off-device have them.
   [[nodiscard]] bool speculates() const {
@@ -41,7 +42,8 @@ class ChunkRing {
  private:
   ProgramBuilder& builder_;
   const StepShape& shape_;
-  std::vector<int> ends_;                       // by group
+  std::vector<int> begins_;  // by group
+  std::vector<int> ends_;
   std::vector<OpId> written_;                   // by chunk
   std::vector<std::vector<OpId>> state_users_;  // by slot
   std::vector<std::vector<OpId>> grad_users_;

@@ -16,10 +16,10 @@ std::int64_t kept_read_bytes(const StepShape& shape, int g) {
 }
 
 // Bytes per element that the chunk's deferred update moves through its limiting lane: the disk, or
-// the host's memory, where 16-bit parameters are made from the master weights.
+// the host's memory.
 std::int64_t kept_bytes(const StepShape& shape, int g) {
-  if (shape.placement.optimizer == Tier::kNvme) return kept_read_bytes(shape, g);
-  return shape.dtype == DType::kFloat32 ? 0 : 4 + size_of(shape.dtype);
+  const bool on_disk = shape.placement.optimizer == Tier::kNvme;
+  return on_disk ? kept_read_bytes(shape, g) : kept_update_bytes(shape, g);
 }
 
 std::int64_t update_bytes(const StepShape& shape) {
@@ -65,8 +65,8 @@ OpId EarlyUpdates::emit(OpKind kind, Lane lane, int c, std::vector<OpId> waits,
 // Skips the first chunks: they stay in the ring for the next program and are not read twice.
 void EarlyUpdates::select(const GradFlow::Summed& summed) {
   if (!may_speculate(shape_, summed.group)) return;
-  for (int c = builder_.program().chunks_ahead; c < ring_.size(); ++c) {
-    if (ring_.chunk(c).group != summed.group) continue;
+  const int first = std::max(ring_.begin_of(summed.group), builder_.program().chunks_ahead);
+  for (int c = first; c < ring_.end_of(summed.group); ++c) {
     if (ring_.chunk(c).elems > elems_left_) return;
     elems_left_ -= ring_.chunk(c).elems;
     selected_.push_back({c, summed.by});

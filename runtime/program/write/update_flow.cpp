@@ -134,8 +134,7 @@ void UpdateFlow::speculate(const std::vector<GradFlow::Summed>& summed, int done
 void UpdateFlow::sum_squares(const std::vector<GradFlow::Summed>& summed) {
   if (shape_.placement.gradients != Tier::kHost || ring_.speculates()) return;
   for (const GradFlow::Summed& group : summed) {
-    for (int c = 0; c < ring_.size(); ++c) {
-      if (ring_.chunk(c).group != group.group) continue;
+    for (int c = ring_.begin_of(group.group); c < ring_.end_of(group.group); ++c) {
       squares_.push_back(ring_.emit(OpKind::kSumSquares, Lane::kHost, c, group.by, 0));
     }
   }
