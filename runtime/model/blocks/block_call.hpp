@@ -15,21 +15,29 @@
 
 namespace sluice {
 
+// The block that is called.
+struct BlockOf {
+  const ModelOptions& options;
+  std::int64_t layer = 0;
+  TensorGroup* group = nullptr;  // null: one rank
+};
+
 class BlockCall {
  public:
-  // input: [B, S, H], or with sequence parallelism the rank's tokens. `group` null: one rank.
-  BlockCall(const UnitCall& call, std::span<const at::Tensor> params, const at::Tensor& input,
-            TensorGroup* group);
+  // input: [B, S, H], or with sequence parallelism the rank's tokens.
+  BlockCall(const BlockOf& block, const UnitCall& call, std::span<const at::Tensor> params,
+            const at::Tensor& input);
 
   [[nodiscard]] const UnitCall& call() const { return call_; }
   [[nodiscard]] std::int64_t batch() const { return batch_; }
   [[nodiscard]] std::int64_t seq() const { return seq_; }  // of whole samples
-  // Tokens of a sample between units, and the first of them.
-  [[nodiscard]] std::int64_t own_seq() const { return own_seq_; }
-  [[nodiscard]] std::int64_t own_first() const { return own_first_; }
 
   // Undefined for -1.
   [[nodiscard]] at::Tensor operator[](int index) const;
+  [[nodiscard]] BlockNorm norm(const BlockParams::Norm& at, const at::Tensor& x_MH) const;
+
+  // Three places of a block drop out, numbered as in gpt2_block.cpp; `row` is the first token.
+  [[nodiscard]] DropoutPlace dropout(int place, std::int64_t row) const;
 
   // [M, H] -> the rows of all tokens: x itself if the rank holds all tokens; gathered rows are
   // not measured.
@@ -47,13 +55,15 @@ class BlockCall {
                                               const Measured& dy_NO, WeightProducts& weights) const;
 
  private:
-  [[nodiscard]] bool sequence() const { return group_ != nullptr && group_->sequence(); }
+  [[nodiscard]] TensorGroup* group() const { return block_.group; }
+  [[nodiscard]] bool sequence() const { return group() != nullptr && group()->sequence(); }
   [[nodiscard]] std::span<const at::Tensor> neighbours(int first, int count) const;
 
+  const BlockOf block_;
   const UnitCall& call_;
   const std::span<const at::Tensor> params_;
-  TensorGroup* const group_;
-  std::int64_t batch_, seq_, own_seq_, own_first_ = 0;
+  std::int64_t batch_, seq_;
+  std::int64_t own_seq_, own_first_ = 0;  // tokens of a sample between units, the first of them
 };
 
 }  // namespace sluice

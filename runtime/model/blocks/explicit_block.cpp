@@ -79,7 +79,7 @@ class ExplicitBlock final : public Unit {
                  std::unique_ptr<Saved>* saved) override {
     const c10::AutoGradMode no_graph(false);
     const MatmulMode products(options_.matmul);
-    const BlockCall run(call, params, input, group_.get());
+    const BlockCall run(block(), call, params, input);
     const Tensor x_MH = rows(input);
     auto kept = std::make_unique<Kept>();
     Measured h_MH = attention_half(run, x_MH, *kept, saved != nullptr);
@@ -98,7 +98,7 @@ class ExplicitBlock final : public Unit {
                   GradSink& sink) override {
     const c10::AutoGradMode no_graph(false);
     const MatmulMode products(options_.matmul);
-    const BlockCall run(call, params, input, group_.get());
+    const BlockCall run(block(), call, params, input);
     const Tensor x_MH = rows(input);
     if (!saved) saved = forward_again(run, x_MH);
     auto* kept = dynamic_cast<Kept*>(saved.get());
@@ -119,22 +119,10 @@ class ExplicitBlock final : public Unit {
   }
 
  private:
+  [[nodiscard]] BlockOf block() const { return {options_, layer_, group_.get()}; }
+
   [[nodiscard]] std::int64_t up_columns() const {
     return slices_.ffn.count * (activation_.gated ? 2 : 1);
-  }
-
-  // Three places of a block drop out, numbered as in gpt2_block.cpp; `row` is the first token.
-  DropoutPlace dropout_at(const BlockCall& run, int place, std::int64_t row) const {
-    return {.p = options_.dropout,
-            .call = run.call(),
-            .site = static_cast<std::uint64_t>(1 + layer_ * 3 + place),
-            .per_sample = run.own_seq() * options_.hidden,
-            .first = row * options_.hidden,
-            .offset = run.own_first() * options_.hidden};
-  }
-
-  BlockNorm norm(const BlockCall& run, const BlockParams::Norm& at, const Tensor& x_MH) const {
-    return {x_MH, run[at.weight], run[at.bias], options_.norm_eps};
   }
 
   // q, k, v as [B, heads, S, D] of a fused [N, E].
@@ -153,7 +141,7 @@ class ExplicitBlock final : public Unit {
     return {.q = heads.q,
             .k = heads.k,
             .v = heads.v,
-            .dropout = dropout_at(run, 0, 0),
+            .dropout = run.dropout(0, 0),
             .window = head_.window < run.seq() ? head_.window : 0,
             .first_head = slices_.heads.first,
             .documents = run.call().documents,
@@ -182,7 +170,7 @@ class ExplicitBlock final : public Unit {
   // The norm of r. `keeps`: a backward follows.
   Measured attention_half(const BlockCall& run, const Tensor& x_MH, Kept& kept, bool keeps) const {
     Measured h_NH = to_measure(like(x_MH));
-    norm(run, at_.norm1, x_MH).forward(h_NH);
+    run.norm(at_.norm1, x_MH).forward(h_NH);
     h_NH = run.whole_rows(h_NH);
     kept.qkv_NE = matrix_like(x_MH, h_NH.tensor.size(0),
                               (slices_.heads.count + 2 * slices_.kv_heads.count) * head_.dim);
@@ -199,18 +187,18 @@ class ExplicitBlock final : public Unit {
   Measured end_attention_half(const BlockCall& run, const Tensor& x_MH, Tensor h_NH,
                               Kept& kept) const {
     const Tensor out_NA = tokens(kept.attention.out);
-    const DropoutPlace dropout = dropout_at(run, 1, 0);
+    const DropoutPlace dropout = run.dropout(1, 0);
     if (!group_) {
       kept.r_MH = std::move(h_NH);
       return normed_residual_linear(kept.r_MH,
                                     {x_MH, out_NA, run[at_.out], run[at_.out_bias], dropout},
-                                    norm(run, at_.norm2, kept.r_MH));
+                                    run.norm(at_.norm2, kept.r_MH));
     }
     linear(h_NH, out_NA, run[at_.out], {});
     kept.r_MH = run.end_branch(h_NH, {x_MH, run[at_.out_bias], dropout});
     h_NH.reset();
     Measured y_MH = to_measure(like(kept.r_MH));
-    norm(run, at_.norm2, kept.r_MH).forward(y_MH);
+    run.norm(at_.norm2, kept.r_MH).forward(y_MH);
     return y_MH;
   }
 
@@ -236,11 +224,11 @@ class ExplicitBlock final : public Unit {
         linear(y_CH, act_CF, run[at_.down], {});
       } else {
         residual_linear(y_CH, {kept.r_MH.narrow(0, row, n), act_CF, run[at_.down],
-                               run[at_.down_bias], dropout_at(run, 2, row)});
+                               run[at_.down_bias], run.dropout(2, row)});
       }
     }
     if (!group_) return y_NH;
-    return run.end_branch(y_NH, {kept.r_MH, run[at_.down_bias], dropout_at(run, 2, 0)});
+    return run.end_branch(y_NH, {kept.r_MH, run[at_.down_bias], run.dropout(2, 0)});
   }
 
   // The kept tensors without the block's output: no down projection.
@@ -306,12 +294,12 @@ class ExplicitBlock final : public Unit {
                       WeightProducts& weights) const {
     Measured dup_NU;
     {
-      const Tensor dbranch_MH = branch_gradient(dy_MH, dropout_at(run, 2, 0));
+      const Tensor dbranch_MH = branch_gradient(dy_MH, run.dropout(2, 0));
       bias_gradient_of(at_.down_bias, dbranch_MH, weights);
       dup_NU = back_through_activation(run, kept, run.whole_rows(dbranch_MH).tensor, weights);
     }
     kept.up_NU.reset();
-    BlockNorm in = norm(run, at_.norm2, kept.r_MH);
+    BlockNorm in = run.norm(at_.norm2, kept.r_MH);
     in.keep_statistics();
     const Tensor dh_MH = run.back_through_stack(at_.up, in, dup_NU, weights);
     dup_NU = {};
@@ -326,7 +314,7 @@ class ExplicitBlock final : public Unit {
                                  const Tensor& dr_MH, WeightProducts& weights) const {
     Tensor dqkv_NE = back_to_heads(run, kept, dr_MH, weights);
     turn(run, dqkv_NE, true);
-    BlockNorm in = norm(run, at_.norm1, x_MH);
+    BlockNorm in = run.norm(at_.norm1, x_MH);
     in.keep_statistics();
     const Tensor dh_MH = run.back_through_stack(at_.qkv, in, dqkv_NE, weights);
     dqkv_NE.reset();
@@ -353,7 +341,7 @@ class ExplicitBlock final : public Unit {
   // or attention's backward reads it.
   Tensor back_through_output(const BlockCall& run, const AttentionResult& attention,
                              const Tensor& dr_MH, WeightProducts& weights) const {
-    const Tensor dbranch_MH = branch_gradient(dr_MH, dropout_at(run, 1, 0));
+    const Tensor dbranch_MH = branch_gradient(dr_MH, run.dropout(1, 0));
     bias_gradient_of(at_.out_bias, dbranch_MH, weights);
     const Tensor d_NH = run.whole_rows(dbranch_MH).tensor;
     const Tensor out_NA = tokens(attention.out);
