@@ -29,6 +29,12 @@ struct ColumnSumArgs {
   std::int64_t rows, columns;
 };
 
+struct SwigluGradient {
+  void* d_gate;
+  void* d_up;
+  void* y;  // null: it is not wanted
+};
+
 struct KernelTable {
   const char* name;
   void (*convert)(void* dst, DType dst_dtype, const void* src, DType src_dtype, std::int64_t n);
@@ -49,9 +55,11 @@ struct KernelTable {
   // Returns the sum of exp(x - max). Writes the exponentials to `out` unless `out` is null.
   double (*row_exp_sum)(float* out, const float* x, std::int64_t n, float max);
   void (*gelu_forward)(void* y, const void* x, DType dtype, std::int64_t n);
-  void (*gelu_backward)(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n);
+  // y null: it is not wanted.
+  void (*gelu_backward)(void* dx, void* y, const void* x, const void* dy, DType dtype,
+                        std::int64_t n);
   void (*swiglu_forward)(void* y, const void* gate, const void* up, DType dtype, std::int64_t n);
-  void (*swiglu_backward)(void* d_gate, void* d_up, const void* gate, const void* up,
+  void (*swiglu_backward)(const SwigluGradient& to, const void* gate, const void* up,
                           const void* dy, DType dtype, std::int64_t n);
   // Rows [begin, end).
   void (*layer_norm_forward)(const LayerNormArgs& args, void* y, std::int64_t begin,

@@ -52,14 +52,17 @@ void gelu_forward(std::span<float> y, std::span<const float> x) {
                common_length("gelu_forward: lengths differ", y, x));
 }
 
-void gelu_backward(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n) {
+void gelu_backward(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n, void* y) {
   check(n == 0 || (dx != nullptr && x != nullptr && dy != nullptr), "gelu_backward: a null buffer");
+  check(y == nullptr || y != dx, "gelu_backward: y and dx are one buffer");
   auto* out = static_cast<std::byte*>(dx);
+  auto* again = static_cast<std::byte*>(y);
   const auto* in = static_cast<const std::byte*>(x);
   const auto* grad = static_cast<const std::byte*>(dy);
   parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
     const std::int64_t at = begin * size_of(dtype);
-    table.gelu_backward(out + at, in + at, grad + at, dtype, end - begin);
+    table.gelu_backward(out + at, again == nullptr ? nullptr : again + at, in + at, grad + at,
+                        dtype, end - begin);
   });
 }
 
@@ -82,8 +85,9 @@ void swiglu_backward(std::span<float> d_gate, std::span<float> d_up, std::span<c
       common_length("swiglu_backward: lengths differ", d_gate, d_up, gate, up, dy);
   check(n == 0 || d_gate.data() != d_up.data(), "swiglu_backward: d_gate and d_up are one buffer");
   parallel_for(n, kGrain, [&, &table = kernels()](std::int64_t begin, std::int64_t end) {
-    table.swiglu_backward(d_gate.data() + begin, d_up.data() + begin, gate.data() + begin,
-                          up.data() + begin, dy.data() + begin, DType::kFloat32, end - begin);
+    table.swiglu_backward({d_gate.data() + begin, d_up.data() + begin, nullptr},
+                          gate.data() + begin, up.data() + begin, dy.data() + begin,
+                          DType::kFloat32, end - begin);
   });
 }
 
@@ -94,10 +98,12 @@ void swiglu_forward(void* y, const GateUp& gate_up) {
   });
 }
 
-void swiglu_backward(const GateUp& gate_up, const void* dy) {
+void swiglu_backward(const GateUp& gate_up, const void* dy, void* y) {
   const auto* grad = static_cast<const std::byte*>(dy);
+  auto* out = static_cast<std::byte*>(y);
   for_gate_up_rows(gate_up, dy, [&, &table = kernels()](auto* gate, auto* up, std::int64_t at) {
-    table.swiglu_backward(gate, up, gate, up, grad + at, gate_up.dtype, gate_up.width);
+    table.swiglu_backward({gate, up, out == nullptr ? nullptr : out + at}, gate, up, grad + at,
+                          gate_up.dtype, gate_up.width);
   });
 }
 

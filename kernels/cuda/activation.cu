@@ -13,8 +13,27 @@ __global__ void gelu_kernel(GeluArgs a, bool aligned) {
 }
 
 template <class T>
+__global__ void gelu_gradient_kernel(GeluGradient a, bool aligned) {
+  gelu_gradient_body<T>(a, 0, {first_index(), index_stride()}, aligned);
+}
+
+// Thread blocks of a multiprocessor: as many as the registers of two rows' packs let fit.
+constexpr int kPartBlocks = 3;
+
+template <class T>
+__global__ void __launch_bounds__(kThreads, kPartBlocks)
+    gelu_gradient_parts_kernel(GeluGradient a, bool aligned) {
+  gelu_gradient_parts_body<T>(a, blockIdx.x, row_worker(), aligned);
+}
+
+template <class T>
 __global__ void swiglu_kernel(SwigluArgs a, bool aligned) {
   swiglu_body<T>(a, blockIdx.x, row_worker(), aligned);
+}
+
+template <class T>
+__global__ void swiglu_gradient_kernel(SwigluGradient a, bool aligned) {
+  swiglu_gradient_body<T>(a, blockIdx.x, row_worker(), aligned);
 }
 
 // Leaves the largest magnitude of the block's row.
@@ -24,11 +43,40 @@ __device__ void leave_maximum(std::uint32_t* row_maxima, const Largest<Bf16>& of
   if (threadIdx.x == 0) row_maxima[blockIdx.x] = most;
 }
 
+// Leaves those of a gradient's row and, with it, of the activation's.
+struct RowMaxima {
+  std::uint32_t* of;
+  std::uint32_t* of_y;
+  Largest<Bf16> most{}, most_y{};
+  __device__ void leave() const {
+    __shared__ BlockWarps warps;
+    __shared__ BlockWarps warps_y;
+    leave_maximum(of, most, warps);
+    if (of_y != nullptr) leave_maximum(of_y, most_y, warps_y);
+  }
+};
+
 __global__ void measured_gelu_kernel(GeluArgs a) {
   __shared__ BlockWarps warps;
   Largest<Bf16> most;
   gelu_body<Bf16>(a, blockIdx.x, row_worker(), true, [&](const auto& pack) { most.add(pack); });
   leave_maximum(a.row_maxima, most, warps);
+}
+
+__global__ void measured_gelu_gradient_kernel(GeluGradient a) {
+  RowMaxima maxima{a.row_maxima, a.row_maxima_y};
+  gelu_gradient_body<Bf16>(
+      a, blockIdx.x, row_worker(), true, [&](const auto& pack) { maxima.most.add(pack); },
+      [&](const auto& pack) { maxima.most_y.add(pack); });
+  maxima.leave();
+}
+
+__global__ void measured_swiglu_gradient_kernel(SwigluGradient a) {
+  RowMaxima maxima{a.row_maxima, a.row_maxima_y};
+  swiglu_gradient_body<Bf16>(
+      a, blockIdx.x, row_worker(), true, [&](const auto& pack) { maxima.most.add(pack); },
+      [&](const auto& pack) { maxima.most_y.add(pack); });
+  maxima.leave();
 }
 
 __global__ void measured_swiglu_kernel(SwigluArgs a) {
@@ -38,11 +86,15 @@ __global__ void measured_swiglu_kernel(SwigluArgs a) {
   leave_maximum(a.row_maxima, most, warps);
 }
 
+unsigned blocks_of(std::int64_t elems, DType dtype) {
+  return static_cast<unsigned>((packs_of(elems, dtype) + kThreads - 1) / kThreads);
+}
+
 }  // namespace
 
 void launch_gelu(const GeluArgs& a, StreamRef stream) {
   if (a.rows <= 0 || a.width <= 0) return;
-  const bool aligned = packs_aligned(0, {a.y, a.x, a.dy});
+  const bool aligned = packs_aligned(0, {a.y, a.x});
   if (a.row_maxima != nullptr) {
     check_maxima(a.width, a.dtype, aligned);
     const Grid grid = block_grid(a.rows, packs_of(a.width, a.dtype));
@@ -51,18 +103,42 @@ void launch_gelu(const GeluArgs& a, StreamRef stream) {
   }
   GeluArgs all = a;  // as one row
   all.width *= std::exchange(all.rows, 1);
-  const auto blocks =
-      static_cast<unsigned>((packs_of(all.width, a.dtype) + kThreads - 1) / kThreads);
   with_device_dtype(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    gelu_kernel<T><<<blocks, kThreads, 0, native(stream)>>>(all, aligned);
+    gelu_kernel<T><<<blocks_of(all.width, a.dtype), kThreads, 0, native(stream)>>>(all, aligned);
   });
   check_launch("gelu");
 }
 
+void launch_gelu_gradient(const GeluGradient& a, StreamRef stream) {
+  if (a.rows <= 0 || a.width <= 0) return;
+  if (a.row_maxima != nullptr) {
+    check_argument(a.parts == nullptr, "a gradient has largest magnitudes or parts of sums");
+    check_maxima(a.width, a.dtype, packs_aligned(0, {a.dx, a.y, a.x, a.dy}));
+    const Grid grid = block_grid(a.rows, packs_of(a.width, a.dtype));
+    measured_gelu_gradient_kernel<<<grid.blocks, grid.threads, 0, native(stream)>>>(a);
+    return check_launch("gelu gradient");
+  }
+  with_device_dtype(a.dtype, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    if (a.parts != nullptr) {
+      const bool aligned = packs_aligned(a.width * size_of(a.dtype), {a.dx, a.y, a.x, a.dy});
+      const Grid grid = row_grid(sum_blocks(a.rows), packs_of(a.width, a.dtype));
+      gelu_gradient_parts_kernel<T><<<grid.blocks, grid.threads, 0, native(stream)>>>(a, aligned);
+    } else {
+      GeluGradient all = a;  // as one row
+      all.width *= std::exchange(all.rows, 1);
+      const bool aligned = packs_aligned(0, {a.dx, a.y, a.x, a.dy});
+      gelu_gradient_kernel<T>
+          <<<blocks_of(all.width, a.dtype), kThreads, 0, native(stream)>>>(all, aligned);
+    }
+  });
+  check_launch("gelu gradient");
+}
+
 void launch_swiglu(const SwigluArgs& a, StreamRef stream) {
   if (a.rows <= 0 || a.width <= 0) return;
-  const bool aligned = packs_aligned(a.width * size_of(a.dtype), {a.y, a.gate_up, a.dy});
+  const bool aligned = packs_aligned(a.width * size_of(a.dtype), {a.y, a.gate_up});
   if (a.row_maxima != nullptr) {
     check_maxima(a.width, a.dtype, aligned);
     const Grid grid = block_grid(a.rows, packs_of(a.width, a.dtype));
@@ -75,6 +151,24 @@ void launch_swiglu(const SwigluArgs& a, StreamRef stream) {
     swiglu_kernel<T><<<grid.blocks, grid.threads, 0, native(stream)>>>(a, aligned);
   });
   check_launch("swiglu");
+}
+
+void launch_swiglu_gradient(const SwigluGradient& a, StreamRef stream) {
+  if (a.rows <= 0 || a.width <= 0) return;
+  const bool aligned =
+      packs_aligned(a.width * size_of(a.dtype), {a.d_gate_up, a.y, a.gate_up, a.dy});
+  if (a.row_maxima != nullptr) {
+    check_maxima(a.width, a.dtype, aligned);
+    const Grid grid = block_grid(a.rows, packs_of(a.width, a.dtype));
+    measured_swiglu_gradient_kernel<<<grid.blocks, grid.threads, 0, native(stream)>>>(a);
+    return check_launch("swiglu gradient");
+  }
+  const Grid grid = row_grid(a.rows, packs_of(a.width, a.dtype));
+  with_device_dtype(a.dtype, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    swiglu_gradient_kernel<T><<<grid.blocks, grid.threads, 0, native(stream)>>>(a, aligned);
+  });
+  check_launch("swiglu gradient");
 }
 
 }  // namespace sluice::cuda

@@ -2,6 +2,7 @@
 #pragma once
 
 #include "kernels/cuda/block_args.hpp"
+#include "kernels/cuda/column_body.hpp"
 #include "kernels/cuda/elements.hpp"
 
 namespace sluice::cuda {
@@ -76,22 +77,67 @@ struct Unmeasured {
 template <class T, class Fn = Unmeasured>
 SLUICE_BODY void gelu_body(const GeluArgs& a, std::int64_t row, const Worker& worker, bool aligned,
                            Fn stored = {}) {
-  const std::int64_t begin = row * a.width;
-  const T* x = static_cast<const T*>(a.x) + begin;
-  const T* dy = static_cast<const T*>(a.dy) + (a.dy == nullptr ? 0 : begin);
-  T* y = static_cast<T*>(a.y) + begin;
+  const T* x = static_cast<const T*>(a.x) + row * a.width;
+  T* y = static_cast<T*>(a.y) + row * a.width;
   for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
     Pack<T> at = load_pack(x + i, n, aligned);
-    if (a.dy == nullptr) {
-      const Pack<T> gate = gelu_gate(at);
-      for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] *= gate.v[j];
-    } else {
-      const Pack<T> g = load_pack(dy + i, n, aligned);
-      const Pack<T> gate = gelu_gate(at);
-      for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] = g.v[j] * gelu_slope(at.v[j], gate.v[j]);
-    }
+    const Pack<T> gate = gelu_gate(at);
+    for (int j = 0; j < Pack<T>::kSize; ++j) at.v[j] *= gate.v[j];
     store_pack(y + i, at, n, aligned);
     stored(at);
+  });
+}
+
+// The packs of x and dy become those of y and dx.
+template <class T>
+SLUICE_BODY void gelu_gradient(Pack<T>* x, Pack<T>* dy) {
+  const Pack<T> gate = gelu_gate(*x);
+  for (int j = 0; j < Pack<T>::kSize; ++j) {
+    dy->v[j] *= gelu_slope(x->v[j], gate.v[j]);
+    x->v[j] *= gate.v[j];
+  }
+}
+
+// One row. Calls stored(pack) for the packs of dx, and stored_y(pack) for those of y.
+template <class T, class Fn = Unmeasured, class OfY = Unmeasured>
+SLUICE_BODY void gelu_gradient_body(const GeluGradient& a, std::int64_t row, const Worker& worker,
+                                    bool aligned, Fn stored = {}, OfY stored_y = {}) {
+  const std::int64_t begin = row * a.width;
+  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+    Pack<T> x = load_pack(static_cast<const T*>(a.x) + begin + i, n, aligned);
+    Pack<T> dy = load_pack(static_cast<const T*>(a.dy) + begin + i, n, aligned);
+    gelu_gradient(&x, &dy);
+    store_pack(static_cast<T*>(a.dx) + begin + i, dy, n, aligned);
+    stored(dy);
+    if (a.y == nullptr) return;
+    store_pack(static_cast<T*>(a.y) + begin + i, x, n, aligned);
+    stored_y(x);
+  });
+}
+
+// The rows of one part, and the part of the sums of dx (column_body.hpp).
+template <class T>
+SLUICE_BODY void gelu_gradient_parts_body(const GeluGradient& a, std::int64_t block,
+                                          const Worker& worker, bool aligned) {
+  // Fewer than a sum alone has in flight: the arithmetic of a pack takes registers too.
+  constexpr std::int64_t kLoads = 4;
+  const PartRows rows = PartRows::of(block, a.rows);
+  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+    float sum[Pack<T>::kCount] = {};
+    const T* const from[] = {static_cast<const T*>(a.x) + i, static_cast<const T*>(a.dy) + i};
+    for_rows<kLoads>(rows, from, a.width, n, aligned, [&](std::int64_t row, RowPacks<T, 2> packs) {
+      Pack<T>&x = packs.of[0], &dy = packs.of[1];
+      const std::int64_t at = row * a.width + i;
+      gelu_gradient(&x, &dy);
+      store_pack(static_cast<T*>(a.dx) + at, dy, n, aligned);
+      if (a.y != nullptr) store_pack(static_cast<T*>(a.y) + at, x, n, aligned);
+      for (int j = 0; j < Pack<T>::kSize; ++j) {
+        T stored;
+        narrow(dy.v[j], &stored);
+        sum[j] += widen(stored);
+      }
+    });
+    store_parts<T>(a.parts + block * a.width + i, sum, n);
   });
 }
 
@@ -101,30 +147,46 @@ SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker
                              bool aligned, Fn stored = {}) {
   const T* gate = static_cast<const T*>(a.gate_up) + row * 2 * a.width;
   const T* up = gate + a.width;
-  T* y = static_cast<T*>(a.y) + row * (a.dy == nullptr ? 1 : 2) * a.width;
-  const T* dy = static_cast<const T*>(a.dy) + (a.dy == nullptr ? 0 : row * a.width);
+  T* y = static_cast<T*>(a.y) + row * a.width;
   for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
     Pack<T> g = load_pack(gate + i, n, aligned);
-    Pack<T> u = load_pack(up + i, n, aligned);
-    if (a.dy == nullptr) {
-      const Pack<T> s = sigmoid(g);
-      for (int j = 0; j < Pack<T>::kSize; ++j) g.v[j] = g.v[j] * s.v[j] * u.v[j];
-      store_pack(y + i, g, n, aligned);
-      return stored(g);
-    }
-    const Pack<T> d = load_pack(dy + i, n, aligned);
+    const Pack<T> u = load_pack(up + i, n, aligned);
+    const Pack<T> s = sigmoid(g);
+    for (int j = 0; j < Pack<T>::kSize; ++j) g.v[j] = g.v[j] * s.v[j] * u.v[j];
+    store_pack(y + i, g, n, aligned);
+    stored(g);
+  });
+}
+
+// As gelu_gradient_body.
+template <class T, class Fn = Unmeasured, class OfY = Unmeasured>
+SLUICE_BODY void swiglu_gradient_body(const SwigluGradient& a, std::int64_t row,
+                                      const Worker& worker, bool aligned, Fn stored = {},
+                                      OfY stored_y = {}) {
+  const T* gate = static_cast<const T*>(a.gate_up) + row * 2 * a.width;
+  T* d_gate = static_cast<T*>(a.d_gate_up) + row * 2 * a.width;
+  const T* dy = static_cast<const T*>(a.dy) + row * a.width;
+  for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
+    Pack<T> g = load_pack(gate + i, n, aligned);
+    Pack<T> u = load_pack(gate + a.width + i, n, aligned);
+    Pack<T> d = load_pack(dy + i, n, aligned);
     const Pack<T> gate_sigmoid = sigmoid(g);
     for (int j = 0; j < Pack<T>::kSize; ++j) {
       const float s = gate_sigmoid.v[j];
       const float slope = fma32(g.v[j], 1.0F - s, 1.0F);
-      const float of_up = d.v[j] * (g.v[j] * s);
+      const float active = g.v[j] * s;
+      const float of_up = d.v[j] * active;
       g.v[j] = d.v[j] * u.v[j] * (s * slope);
+      d.v[j] = active * u.v[j];
       u.v[j] = of_up;
     }
-    store_pack(y + i, g, n, aligned);
-    store_pack(y + a.width + i, u, n, aligned);
+    store_pack(d_gate + i, g, n, aligned);
+    store_pack(d_gate + a.width + i, u, n, aligned);
     stored(g);
     stored(u);
+    if (a.y == nullptr) return;
+    store_pack(static_cast<T*>(a.y) + row * a.width + i, d, n, aligned);
+    stored_y(d);
   });
 }
 

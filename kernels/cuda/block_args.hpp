@@ -57,27 +57,54 @@ struct ColumnTotal {
   bool accumulate = false;
 };
 
-// [rows, width]: y = gelu(x), or with dy: y = dy gelu'(x). y may be x or dy.
+// y [rows, width] = gelu(x). y may be x.
 struct GeluArgs {
   void* y = nullptr;
   const void* x = nullptr;
-  const void* dy = nullptr;
   DType dtype = DType::kFloat32;
   std::int64_t width = 0;
   std::int64_t rows = 1;
   std::uint32_t* row_maxima = nullptr;  // of y
 };
 
-// gate_up [rows, 2 width], a row's gate before its up. Without dy: y [rows, width] = silu(gate) up.
-// With dy [rows, width]: y [rows, 2 width] is the gradient of gate_up, and may be gate_up.
+// dx [rows, width] = dy gelu'(x), and y = gelu(x) unless null. dx may be x, and y may be dy; or dx
+// may be dy without y.
+struct GeluGradient {
+  void* dx = nullptr;
+  void* y = nullptr;
+  const void* x = nullptr;
+  const void* dy = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t width = 0;
+  std::int64_t rows = 1;
+  // Both or, where there is no y, the first; not with `parts`.
+  std::uint32_t* row_maxima = nullptr;    // of dx
+  std::uint32_t* row_maxima_y = nullptr;  // of y
+  float* parts = nullptr;  // unless null: of the sums over dx's rows, as ColumnParts has them
+};
+
+// gate_up [rows, 2 width], a row's gate before its up. y [rows, width] = silu(gate) up.
 struct SwigluArgs {
+  void* y = nullptr;
+  const void* gate_up = nullptr;
+  DType dtype = DType::kFloat32;
+  std::int64_t rows = 0;
+  std::int64_t width = 0;
+  std::uint32_t* row_maxima = nullptr;  // of y
+};
+
+// d_gate_up [rows, 2 width], the gradient of gate_up for dy [rows, width], and y as above unless
+// null. d_gate_up may be gate_up, and y may be dy.
+struct SwigluGradient {
+  void* d_gate_up = nullptr;
   void* y = nullptr;
   const void* gate_up = nullptr;
   const void* dy = nullptr;
   DType dtype = DType::kFloat32;
   std::int64_t rows = 0;
   std::int64_t width = 0;
-  std::uint32_t* row_maxima = nullptr;  // of y
+  std::uint32_t* row_maxima = nullptr;    // of d_gate_up
+  std::uint32_t* row_maxima_y = nullptr;  // of y; null only if row_maxima or y is
 };
 
 // As rope() of kernels/cpu/rope.hpp. With positions, token r has positions[r], a row of the angles.

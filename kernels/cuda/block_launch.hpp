@@ -26,7 +26,9 @@ void launch_column_parts(const ColumnParts& args, StreamRef stream);
 // One kernel for each 32 sums. `sums` is host memory and is read before the function returns.
 void launch_column_totals(const ColumnTotal* sums, int count, StreamRef stream);
 void launch_gelu(const GeluArgs& args, StreamRef stream);
+void launch_gelu_gradient(const GeluGradient& args, StreamRef stream);
 void launch_swiglu(const SwigluArgs& args, StreamRef stream);
+void launch_swiglu_gradient(const SwigluGradient& args, StreamRef stream);
 void launch_rope(const RopeTokens& tokens, StreamRef stream);
 void launch_branch(const BranchArgs& args, StreamRef stream);
 // Both launch_branch and launch_norm_forward of its result: rows.at.x is args.out. Their bits.

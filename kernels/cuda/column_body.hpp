@@ -31,20 +31,23 @@ struct RowPacks {
   Pack<T> of[kMatrices];
 };
 
-// f(row, packs) for the rows in turn; from[k]: the place in row 0 of matrix k. 16 loads of whole
-// packs are in flight: few blocks of rows fit narrow matrices, so other warps do not hide a load.
-template <class T, std::size_t kMatrices, class Fn>
+// f(row, packs) for the rows in turn; from[k]: the place in row 0 of matrix k. kLoads loads of
+// whole packs are in flight: few blocks of rows fit narrow matrices, so other warps do not hide a
+// load.
+template <std::int64_t kLoads = 16, class T, std::size_t kMatrices, class Fn>
 SLUICE_BODY void for_rows(const PartRows& rows, const T* const (&from)[kMatrices],
                           std::int64_t columns, std::int64_t n, bool aligned, Fn f) {
-  constexpr std::int64_t kAhead = 16 / std::int64_t{kMatrices};
+  constexpr std::int64_t kAhead = kLoads / std::int64_t{kMatrices};
   const bool whole = aligned && n >= Pack<T>::kSize;
   std::int64_t row = rows.first;
   for (; whole && row + kAhead <= rows.last; row += kAhead) {
     RawPack<T> next[std::size_t{kAhead}][kMatrices];
+    SLUICE_UNROLL
     for (std::size_t j = 0; j < std::size_t{kAhead}; ++j) {
       const std::int64_t at = (row + static_cast<int>(j)) * columns;
       for (std::size_t k = 0; k < kMatrices; ++k) load_raw(from[k] + at, &next[j][k]);
     }
+    SLUICE_UNROLL
     for (std::size_t j = 0; j < std::size_t{kAhead}; ++j) {
       RowPacks<T, kMatrices> packs;
       for (std::size_t k = 0; k < kMatrices; ++k) packs.of[k] = widen(next[j][k]);

@@ -21,6 +21,13 @@
 #include "kernels/cpu/isa/simd_scalar.hpp"
 #endif
 
+// Indices of registers are constants: loops over them have no rest.
+#ifdef __CUDACC__
+#define SLUICE_UNROLL _Pragma("unroll")
+#else
+#define SLUICE_UNROLL
+#endif
+
 namespace sluice::cuda {
 
 // clang-format off

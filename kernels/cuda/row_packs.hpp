@@ -8,13 +8,6 @@
 
 #include "kernels/cuda/warp.hpp"
 
-// Indices of registers are constants: loops over them have no rest.
-#ifdef __CUDACC__
-#define SLUICE_UNROLL _Pragma("unroll")
-#else
-#define SLUICE_UNROLL
-#endif
-
 namespace sluice::cuda {
 
 // The most packs of a lane that kernels hold: of one row, or of each of several.

@@ -100,6 +100,7 @@ def others(place):
         ("odd", odd, {"train.dtype": "bf16", "zero.stage": 3}),
         ("odd sequence", odd | {"seq": 62}, SEQUENCE | {"launch.nproc": 2, "data.document_mask": True}),
         ("heads of 36", MODELS["llama"] | {"head_dim": 36}, {"train.dtype": "fp16", "loss_scale.initial": 1024}),
+        ("two chunks of rows", odd | {"layers": 1, "seq": 65}, {"train.dtype": "bf16", "train.micro_batch": 128, "train.global_batch": 128}),
         ("autograd", MODELS["gpt2"] | {"explicit_units": False}, {}),
         ("three data ranks", MODELS["qwen2"], {"launch.nproc": 3, "zero.stage": 3, "train.dtype": "bf16"}),
         ("many documents", MODELS["llama"], place.talks(4, 4) | {"train.dtype": "bf16", "train.steps": 4}))

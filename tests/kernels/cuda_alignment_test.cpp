@@ -64,19 +64,32 @@ void expect_same_at_any_place(Run run) {
 TEST(CudaAlignment, Gelu) {
   expect_same_at_any_place([](Places& at, DType dtype) {
     constexpr std::int64_t kElems = kLines * kWidth;
-    run_gelu({at.random(dtype, kElems), at.random(dtype, kElems), nullptr, dtype, kElems});
-    run_gelu({at.random(dtype, kElems), at.random(dtype, kElems), at.random(dtype, kElems), dtype,
-              kElems});
+    run_gelu({at.random(dtype, kElems), at.random(dtype, kElems), dtype, kElems});
+    cuda::GeluGradient args{.dx = at.random(dtype, kElems),
+                            .y = at.random(dtype, kElems),
+                            .x = at.random(dtype, kElems),
+                            .dy = at.random(dtype, kElems),
+                            .dtype = dtype,
+                            .width = kWidth,
+                            .rows = kLines};
+    run_gelu_gradient(args);
+    args.dx = at.random(dtype, kElems);
+    args.parts = at.floats(kWidth);
+    run_gelu_gradient(args);
   });
 }
 
 TEST(CudaAlignment, Swiglu) {
   expect_same_at_any_place([](Places& at, DType dtype) {
     constexpr std::int64_t kElems = kLines * kWidth;
-    run_swiglu(
-        {at.random(dtype, kElems), at.random(dtype, 2 * kElems), nullptr, dtype, kLines, kWidth});
-    run_swiglu({at.random(dtype, 2 * kElems), at.random(dtype, 2 * kElems),
-                at.random(dtype, kElems), dtype, kLines, kWidth});
+    run_swiglu({at.random(dtype, kElems), at.random(dtype, 2 * kElems), dtype, kLines, kWidth});
+    run_swiglu_gradient({.d_gate_up = at.random(dtype, 2 * kElems),
+                         .y = at.random(dtype, kElems),
+                         .gate_up = at.random(dtype, 2 * kElems),
+                         .dy = at.random(dtype, kElems),
+                         .dtype = dtype,
+                         .rows = kLines,
+                         .width = kWidth});
   });
 }
 

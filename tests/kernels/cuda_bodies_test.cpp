@@ -23,10 +23,48 @@ TEST(CudaBodies, GeluHasTheBitsOfTheCpu) {
     gelu_backward(want_dx.data(), x.data(), want_dx.data(), shape.dtype, n);
     const Buffer got = x;  // in place
     const Buffer got_dx = dy;
-    run_gelu({got.data(), got.data(), nullptr, shape.dtype, n});
-    run_gelu({got_dx.data(), x.data(), got_dx.data(), shape.dtype, n});
+    run_gelu({got.data(), got.data(), shape.dtype, n});
+    run_gelu_gradient({.dx = got_dx.data(),
+                       .x = x.data(),
+                       .dy = got_dx.data(),
+                       .dtype = shape.dtype,
+                       .width = n});
     EXPECT_EQ(got.content(), want.content());
     EXPECT_EQ(got_dx.content(), want_dx.content());
+  });
+}
+
+// dx in the place of x and y in that of dy, as blocks want them.
+TEST(CudaBodies, GeluGradientWithItsOutputAndTheSumsOfItsRows) {
+  for_shapes([](const Shape& shape) {
+    const std::int64_t blocks = cuda::sum_blocks(kRows), n = kRows * shape.width;
+    const Buffer x = random(shape.dtype, n, 1, 4.0F), dy = random(shape.dtype, n, 2);
+    const Buffer want(dy.content().size()), want_dx = dy;
+    run_gelu({want.data(), x.data(), shape.dtype, n});
+    cuda::GeluGradient args{.dx = want_dx.data(),
+                            .x = x.data(),
+                            .dy = want_dx.data(),
+                            .dtype = shape.dtype,
+                            .width = shape.width,
+                            .rows = kRows};
+    run_gelu_gradient(args);
+    const Buffer want_parts(floats(blocks * shape.width));
+    run_column_parts({want_dx.data(), shape.dtype, kRows, shape.width, numbers(want_parts)});
+    for (const bool sums : {false, true}) {
+      for (const bool again : {false, true}) {
+        const Buffer dx = x, y = dy, parts(floats(blocks * shape.width));
+        args.dx = dx.data();
+        args.x = dx.data();
+        args.dy = y.data();
+        args.y = again ? y.data() : nullptr;
+        args.parts = sums ? numbers(parts) : nullptr;
+        run_gelu_gradient(args);
+        EXPECT_EQ(dx.content(), want_dx.content());
+        EXPECT_EQ(y.content(), again ? want.content() : dy.content());
+        if (!sums) continue;
+        EXPECT_EQ(parts.content(), want_parts.content());
+      }
+    }
   });
 }
 
@@ -41,10 +79,22 @@ TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
     swiglu_backward({want_gradient.data(), shape.dtype, kRows, shape.width}, dy.data());
     const Buffer got(dy.content().size());
     const Buffer gradient = gate_up, apart(gate_up.content().size());
-    run_swiglu({got.data(), gate_up.data(), nullptr, shape.dtype, kRows, shape.width});
-    run_swiglu({apart.data(), gate_up.data(), dy.data(), shape.dtype, kRows, shape.width});
-    run_swiglu({gradient.data(), gradient.data(), dy.data(), shape.dtype, kRows, shape.width});
+    const Buffer again = dy;
+    run_swiglu({got.data(), gate_up.data(), shape.dtype, kRows, shape.width});
+    cuda::SwigluGradient args{.d_gate_up = apart.data(),
+                              .gate_up = gate_up.data(),
+                              .dy = dy.data(),
+                              .dtype = shape.dtype,
+                              .rows = kRows,
+                              .width = shape.width};
+    run_swiglu_gradient(args);
+    args.d_gate_up = gradient.data();  // in place, and the output in that of dy
+    args.gate_up = gradient.data();
+    args.dy = again.data();
+    args.y = again.data();
+    run_swiglu_gradient(args);
     EXPECT_EQ(got.content(), want.content());
+    EXPECT_EQ(again.content(), want.content());
     EXPECT_EQ(gradient.content(), want_gradient.content());
     EXPECT_EQ(apart.content(), want_gradient.content());
   });

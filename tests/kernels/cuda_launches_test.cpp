@@ -271,7 +271,9 @@ TEST(CudaLaunches, Fp8OperandsOfOneLaunch) {
 
 TEST(CudaLaunches, NoWorkIsNoLaunch) {
   run_gelu({});
+  run_gelu_gradient({});
   run_swiglu({});
+  run_swiglu_gradient({});
   run_rope({});
   run_branch({});
   run_norm_forward({}, nullptr);

@@ -77,15 +77,58 @@ void for_inputs(const std::function<void(std::int64_t, const Buffer&, const Buff
 
 TEST(CudaMaxima, OfActivationsAndTheirGradients) {
   for_inputs([](std::int64_t columns, const Buffer& x, const Buffer& dy) {
-    for (const void* gradient : std::array<const void*, 2>{nullptr, dy.data()}) {
-      expect_maxima(columns, [&](void* y, std::uint32_t* maxima) {
-        run_gelu({y, x.data(), gradient, kBf16, columns, kRows, maxima});
-      });
-      const std::int64_t written = gradient == nullptr ? columns : 2 * columns;
-      expect_maxima(written, [&](void* y, std::uint32_t* maxima) {
-        run_swiglu({y, x.data(), gradient, kBf16, kRows, columns, maxima});
-      });
-    }
+    expect_maxima(columns, [&](void* y, std::uint32_t* maxima) {
+      run_gelu({y, x.data(), kBf16, columns, kRows, maxima});
+    });
+    expect_maxima(columns, [&](void* y, std::uint32_t* maxima) {
+      run_swiglu({y, x.data(), kBf16, kRows, columns, maxima});
+    });
+    cuda::GeluGradient gelu{
+        .x = x.data(), .dy = dy.data(), .dtype = kBf16, .width = columns, .rows = kRows};
+    expect_maxima(columns, [&](void* dx, std::uint32_t* maxima) {
+      gelu.dx = dx;
+      gelu.row_maxima = maxima;
+      run_gelu_gradient(gelu);
+    });
+    cuda::SwigluGradient swiglu{
+        .gate_up = x.data(), .dy = dy.data(), .dtype = kBf16, .rows = kRows, .width = columns};
+    expect_maxima(2 * columns, [&](void* to, std::uint32_t* maxima) {
+      swiglu.d_gate_up = to;
+      swiglu.row_maxima = maxima;
+      run_swiglu_gradient(swiglu);
+    });
+  });
+}
+
+// A gradient that leaves the activation's output too, which a product reads next.
+TEST(CudaMaxima, OfOutputsBesideGradients) {
+  for_inputs([](std::int64_t columns, const Buffer& x, const Buffer& dy) {
+    const Buffer to(static_cast<std::size_t>(4 * kRows * columns)), others = maxima_of_rows();
+    const auto others_or_null = [&](const std::uint32_t* maxima) {
+      return maxima == nullptr ? nullptr : data_of<std::uint32_t>(others);
+    };
+    expect_maxima(columns, [&](void* y, std::uint32_t* maxima) {
+      run_gelu_gradient({.dx = to.data(),
+                         .y = y,
+                         .x = x.data(),
+                         .dy = dy.data(),
+                         .dtype = kBf16,
+                         .width = columns,
+                         .rows = kRows,
+                         .row_maxima = others_or_null(maxima),
+                         .row_maxima_y = maxima});
+    });
+    expect_maxima(columns, [&](void* y, std::uint32_t* maxima) {
+      run_swiglu_gradient({.d_gate_up = to.data(),
+                           .y = y,
+                           .gate_up = x.data(),
+                           .dy = dy.data(),
+                           .dtype = kBf16,
+                           .rows = kRows,
+                           .width = columns,
+                           .row_maxima = others_or_null(maxima),
+                           .row_maxima_y = maxima});
+    });
   });
 }
 
@@ -125,7 +168,7 @@ TEST(CudaMaxima, OfRowsThatAreNotFiniteMakeTheScaleNan) {
     values[5 * kColumns + 7] = bad;
     const Buffer x(as_bytes(values, kBf16)), weight = random(kBf16, kColumns, 26);
     const Written active = expect_maxima(kColumns, [&](void* y, std::uint32_t* maxima) {
-      run_gelu({y, x.data(), nullptr, kBf16, kColumns, kRows, maxima});
+      run_gelu({y, x.data(), kBf16, kColumns, kRows, maxima});
     });
     const LayerNormArgs norm{
         .x = x.data(), .weight = weight.data(), .dtype = kBf16, .rows = kRows, .hidden = kColumns};
@@ -148,7 +191,7 @@ TEST(CudaMaxima, OfAResultThatRoundsToInfinity) {
   values[kColumns] = std::ldexp(1.4140625F, 121);
   const Buffer gate_up(as_bytes(values, kBf16));
   const Written y = expect_maxima(kColumns, [&](void* to, std::uint32_t* maxima) {
-    run_swiglu({to, gate_up.data(), nullptr, kBf16, kRows, kColumns, maxima});
+    run_swiglu({to, gate_up.data(), kBf16, kRows, kColumns, maxima});
   });
   EXPECT_EQ(data_of<std::uint32_t>(y.maxima)[0], fp8::kInfinity);
 }

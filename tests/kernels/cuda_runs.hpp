@@ -12,7 +12,9 @@ namespace sluice::testing {
 void give_memory(void* memory) noexcept;
 
 void run_gelu(const cuda::GeluArgs& a);
+void run_gelu_gradient(const cuda::GeluGradient& a);
 void run_swiglu(const cuda::SwigluArgs& a);
+void run_swiglu_gradient(const cuda::SwigluGradient& a);
 void run_rope(const cuda::RopeTokens& a);
 void run_branch(const cuda::BranchArgs& a);
 void run_norm_forward(const cuda::NormRows& a, void* y);

@@ -16,7 +16,9 @@ void run(Launch& launch, const Args&... args) {
 }  // namespace
 
 void run_gelu(const cuda::GeluArgs& a) { run(cuda::launch_gelu, a); }
+void run_gelu_gradient(const cuda::GeluGradient& a) { run(cuda::launch_gelu_gradient, a); }
 void run_swiglu(const cuda::SwigluArgs& a) { run(cuda::launch_swiglu, a); }
+void run_swiglu_gradient(const cuda::SwigluGradient& a) { run(cuda::launch_swiglu_gradient, a); }
 void run_rope(const cuda::RopeTokens& a) { run(cuda::launch_rope, a); }
 void run_branch(const cuda::BranchArgs& a) { run(cuda::launch_branch, a); }
 void run_norm_forward(const cuda::NormRows& a, void* y) { run(cuda::launch_norm_forward, a, y); }

@@ -73,6 +73,22 @@ void on_measured_rows(std::int64_t rows, std::uint32_t* row_maxima, Fn body) {
   }
 }
 
+// Leaves those of a gradient's rows and, with them, of the activation's: body(row, worker, stored,
+// stored_y).
+template <class Args, class Fn>
+void on_measured_gradients(const Args& a, Fn body) {
+  for (std::int64_t row = 0; row < a.rows; ++row) {
+    cuda::Largest<cuda::Bf16> most, most_y;
+    on_threads([&](const Worker& worker) {
+      body(
+          row, worker, [&](const cuda::Pack<cuda::Bf16>& pack) { most.add(pack); },
+          [&](const cuda::Pack<cuda::Bf16>& pack) { most_y.add(pack); });
+    });
+    a.row_maxima[row] = most.stored();
+    if (a.row_maxima_y != nullptr) a.row_maxima_y[row] = most_y.stored();
+  }
+}
+
 constexpr std::int64_t kFp8Blocks = 5, kFp8Threads = 9;
 
 template <class Format>
@@ -115,6 +131,26 @@ void run_gelu(const cuda::GeluArgs& a) {
   });
 }
 
+void run_gelu_gradient(const cuda::GeluGradient& a) {
+  if (a.row_maxima != nullptr) {
+    return on_measured_gradients(a, [&](std::int64_t row, const Worker& worker, auto... stored) {
+      cuda::gelu_gradient_body<cuda::Bf16>(a, row, worker, true, stored...);
+    });
+  }
+  with_type(a.dtype, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    const bool aligned = a.rows == 1 || whole_packs(a.width, a.dtype);
+    on_rows(a.parts == nullptr ? a.rows : cuda::sum_blocks(a.rows),
+            [&](std::int64_t row, const Worker& worker) {
+              if (a.parts == nullptr) {
+                cuda::gelu_gradient_body<T>(a, row, worker, aligned);
+              } else {
+                cuda::gelu_gradient_parts_body<T>(a, row, worker, aligned);
+              }
+            });
+  });
+}
+
 void run_swiglu(const cuda::SwigluArgs& a) {
   if (a.row_maxima != nullptr) {
     return on_measured_rows(a.rows, a.row_maxima,
@@ -126,6 +162,20 @@ void run_swiglu(const cuda::SwigluArgs& a) {
     using T = std::remove_pointer_t<decltype(tag)>;
     on_rows(a.rows, [&](std::int64_t row, const Worker& worker) {
       cuda::swiglu_body<T>(a, row, worker, whole_packs(a.width, a.dtype));
+    });
+  });
+}
+
+void run_swiglu_gradient(const cuda::SwigluGradient& a) {
+  if (a.row_maxima != nullptr) {
+    return on_measured_gradients(a, [&](std::int64_t row, const Worker& worker, auto... stored) {
+      cuda::swiglu_gradient_body<cuda::Bf16>(a, row, worker, true, stored...);
+    });
+  }
+  with_type(a.dtype, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    on_rows(a.rows, [&](std::int64_t row, const Worker& worker) {
+      cuda::swiglu_gradient_body<T>(a, row, worker, whole_packs(a.width, a.dtype));
     });
   });
 }

@@ -52,10 +52,15 @@ TEST(Gelu, SixteenBitsRoundOnce) {
       expect_same_bits_everywhere([&] {
         std::vector<std::byte> y = x;
         std::vector<std::byte> dx = x;
+        std::vector<std::byte> both_dx = x;
+        std::vector<std::byte> both_y = dy;
         gelu_forward(y.data(), y.data(), dtype, n);
         gelu_backward(dx.data(), dx.data(), dy.data(), dtype, n);
+        gelu_backward(both_dx.data(), both_dx.data(), both_y.data(), dtype, n, both_y.data());
         EXPECT_EQ(y, as_bytes(wide_x, dtype));
         EXPECT_EQ(dx, as_bytes(wide_dy, dtype));
+        EXPECT_EQ(both_y, y);
+        EXPECT_EQ(both_dx, dx);
         y.insert(y.end(), dx.begin(), dx.end());
         return y;
       });
@@ -147,12 +152,17 @@ TEST(Swiglu, SideBySideEqualsTheSpans) {
       const std::vector<std::byte> grad = as_bytes(dy, dtype);
       expect_same_bits_everywhere([&] {
         std::vector<std::byte> both = as_bytes(gate_up, dtype);
+        std::vector<std::byte> again = both;
         std::vector<std::byte> out(grad.size());
+        std::vector<std::byte> out_again = grad;
         const GateUp args{both.data(), dtype, s.rows, s.width};
         swiglu_forward(out.data(), args);
         swiglu_backward(args, grad.data());
+        swiglu_backward({again.data(), dtype, s.rows, s.width}, out_again.data(), out_again.data());
         EXPECT_EQ(out, as_bytes(y, dtype));
         EXPECT_EQ(both, as_bytes(gradient, dtype));
+        EXPECT_EQ(out_again, out);
+        EXPECT_EQ(again, both);
         out.insert(out.end(), both.begin(), both.end());
         return out;
       });
@@ -165,6 +175,9 @@ TEST(Gelu, LengthsThatDifferAreRefused) {
   std::vector<float> three(3);
   EXPECT_THROW(gelu_forward(two, three), Error);
   EXPECT_THROW(gelu_backward(two, two, three), Error);
+  EXPECT_THROW(
+      gelu_backward(two.data(), three.data(), three.data(), DType::kFloat32, 2, two.data()),
+      Error);                                                     // y and dx in one buffer
   EXPECT_THROW(swiglu_backward(two, two, two, two, two), Error);  // both outputs in one buffer
   EXPECT_THROW(swiglu_forward(two.data(), {nullptr, DType::kFloat32, 1, 2}), Error);
 }

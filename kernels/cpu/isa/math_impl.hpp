@@ -191,21 +191,42 @@ void gelu_forward(void* y, const void* x, DType dtype, std::int64_t n) {
 
 // d/dx x s(z(x)) = s + x s (1-s) z', z' = 2 sqrt(2/pi) (1 + 3 * 0.044715 x^2).
 template <class S>
-typename S::F gelu_slope(typename S::F x) {
-  const auto b = gelu_bounded<S>(x);
+typename S::F gelu_slope(typename S::F bounded, typename S::F gate) {
+  const auto square = S::fma(S::mul(S::set1(3 * kGeluCubic), bounded), bounded, S::set1(1.0F));
+  const auto slope = S::mul(S::mul(S::set1(kSqrt8OverPi), bounded), square);
+  const auto rest = S::mul(gate, S::sub(S::set1(1.0F), gate));
+  return S::fma(slope, rest, gate);
+}
+
+// Processes 16 elements. Reads all inputs before it writes, so outputs may be input buffers.
+template <class S, class T>
+void gelu_gradient_lanes(T* dx, T* y, const T* x, const T* dy) {
+  const auto a = S::load(x);
+  const auto g = S::load(dy);
+  const auto b = gelu_bounded<S>(a);
   const auto s = gelu_gate<S>(b);
-  const auto square = S::fma(S::mul(S::set1(3 * kGeluCubic), b), b, S::set1(1.0F));
-  const auto slope = S::mul(S::mul(S::set1(kSqrt8OverPi), b), square);
-  const auto rest = S::mul(s, S::sub(S::set1(1.0F), s));
-  return S::fma(slope, rest, s);
+  S::store(dx, S::mul(g, gelu_slope<S>(b, s)));
+  if (y != nullptr) S::store(y, S::mul(a, s));
 }
 
 template <class S>
-void gelu_backward(void* dx, const void* x, const void* dy, DType dtype, std::int64_t n) {
+void gelu_backward(void* dx, void* y, const void* x, const void* dy, DType dtype, std::int64_t n) {
   with_dtype<S>(dtype, [=](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    map2<S>(static_cast<T*>(dx), static_cast<const T*>(x), static_cast<const T*>(dy), n,
-            [](typename S::F a, typename S::F g) { return S::mul(g, gelu_slope<S>(a)); });
+    T* d = static_cast<T*>(dx);
+    T* out = static_cast<T*>(y);
+    const T* a = static_cast<const T*>(x);
+    const T* g = static_cast<const T*>(dy);
+    std::int64_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      gelu_gradient_lanes<S>(d + i, out == nullptr ? nullptr : out + i, a + i, g + i);
+    }
+    if (i == n) return;
+    Tail<S, T> tail_a(a + i, n - i);
+    Tail<S, T> tail_g(g + i, n - i);
+    gelu_gradient_lanes<S>(tail_a.v, tail_g.v, tail_a.v, tail_g.v);
+    tail_a.copy_to(d + i, n - i);
+    if (out != nullptr) tail_g.copy_to(out + i, n - i);
   });
 }
 
@@ -221,37 +242,42 @@ void swiglu_forward(void* y, const void* gate, const void* up, DType dtype, std:
 
 // Processes 16 elements. Reads all inputs before it writes, so outputs may be input buffers.
 template <class S, class T>
-void swiglu_gradient_lanes(T* d_gate, T* d_up, const T* gate, const T* up, const T* dy) {
+void swiglu_gradient_lanes(T* d_gate, T* d_up, T* y, const T* gate, const T* up, const T* dy) {
   const auto a = S::load(gate);
   const auto b = S::load(up);
   const auto g = S::load(dy);
   const auto s = sigmoid_lanes<S>(a);
   const auto slope = S::fma(a, S::sub(S::set1(1.0F), s), S::set1(1.0F));
+  const auto active = S::mul(a, s);
   S::store(d_gate, S::mul(S::mul(g, b), S::mul(s, slope)));
-  S::store(d_up, S::mul(g, S::mul(a, s)));
+  S::store(d_up, S::mul(g, active));
+  if (y != nullptr) S::store(y, S::mul(active, b));
 }
 
 template <class S>
-void swiglu_backward(void* d_gate, void* d_up, const void* gate, const void* up, const void* dy,
+void swiglu_backward(const SwigluGradient& to, const void* gate, const void* up, const void* dy,
                      DType dtype, std::int64_t n) {
   with_dtype<S>(dtype, [=](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
-    T* da = static_cast<T*>(d_gate);
-    T* db = static_cast<T*>(d_up);
+    T* da = static_cast<T*>(to.d_gate);
+    T* db = static_cast<T*>(to.d_up);
+    T* out = static_cast<T*>(to.y);
     const T* a = static_cast<const T*>(gate);
     const T* b = static_cast<const T*>(up);
     const T* g = static_cast<const T*>(dy);
     std::int64_t i = 0;
     for (; i + kLanes <= n; i += kLanes) {
-      swiglu_gradient_lanes<S>(da + i, db + i, a + i, b + i, g + i);
+      swiglu_gradient_lanes<S>(da + i, db + i, out == nullptr ? nullptr : out + i, a + i, b + i,
+                               g + i);
     }
     if (i == n) return;
     Tail<S, T> tail_a(a + i, n - i);
     Tail<S, T> tail_b(b + i, n - i);
-    const Tail<S, T> tail_g(g + i, n - i);
-    swiglu_gradient_lanes<S>(tail_a.v, tail_b.v, tail_a.v, tail_b.v, tail_g.v);
+    Tail<S, T> tail_g(g + i, n - i);
+    swiglu_gradient_lanes<S>(tail_a.v, tail_b.v, tail_g.v, tail_a.v, tail_b.v, tail_g.v);
     tail_a.copy_to(da + i, n - i);
     tail_b.copy_to(db + i, n - i);
+    if (out != nullptr) tail_g.copy_to(out + i, n - i);
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include "runtime/model/blocks/llama_params.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/math/explicit_linear.hpp"
 
 namespace sluice {
 namespace {
@@ -83,19 +84,35 @@ void BlockNorm::weight_gradient(WeightProducts& weights, const BlockParams::Norm
 }
 
 void BlockActivation::forward(const Measured& y, const at::Tensor& up) const {
-  if (gated) {
+  if (gated_) {
     swiglu(y, up);
   } else {
     gelu(y, up);
   }
 }
 
-void BlockActivation::backward(const Measured& dup, const at::Tensor& up,
-                               const at::Tensor& dy) const {
-  if (gated) {
-    swiglu_gradient(dup, up, dy);
+// One kernel makes the activation's output again and the gradient by its input. Where 8-bit
+// products round dy, one call for both gradients rounds it once, so the output comes first.
+void BlockActivation::backward(const ActivationGradient& to, const DownBackward& down) const {
+  const Measured& act = to.dy;
+  const bool wanted = down.target.wanted();
+  const bool apart = wanted && act.row_maxima.defined();
+  if (apart) {
+    forward(act, to.up);
+    linear_gradients(act.tensor, down.target, {down.dy, act, down.weight});
   } else {
-    gelu_gradient(dup, up, dy);
+    linear_input_gradient(act.tensor, down.dy, down.weight);
+  }
+  const bool again = wanted && !apart;
+  gradient({to.dup, to.up, act, again, to.parts});
+  if (again) linear_weight_gradient(down.target, down.dy, act);
+}
+
+void BlockActivation::gradient(const ActivationGradient& to) const {
+  if (gated_) {
+    swiglu_gradient(to);
+  } else {
+    gelu_gradient(to);
   }
 }
 

@@ -47,12 +47,29 @@ struct BlockNorm {
                        const at::Tensor& dy) const;
 };
 
-// up [C, U] -> [C, F]: U is F for GELU, 2 F for SwiGLU.
-struct BlockActivation {
-  bool gated = false;
+// The gradient [C, H] of the MLP's output, the matrix that yields it, and where the gradient of the
+// matrix goes: nowhere if that is frozen or comes later.
+struct DownBackward {
+  const at::Tensor& dy;
+  const at::Tensor& weight;
+  GradTarget& target;
+};
 
+// up [C, U] -> [C, F]: U is F for GELU, 2 F for SwiGLU.
+class BlockActivation {
+ public:
+  explicit BlockActivation(bool gated) : gated_(gated) {}
+
+  [[nodiscard]] bool gated() const { return gated_; }
   void forward(const Measured& y, const at::Tensor& up) const;  // ungated: y may be up
-  void backward(const Measured& dup, const at::Tensor& up, const at::Tensor& dy) const;  // or dup
+  // Through the matrix behind the activation, [H, F], and the activation. to.dy is scratch, and
+  // to.again is not read.
+  void backward(const ActivationGradient& to, const DownBackward& down) const;
+
+ private:
+  void gradient(const ActivationGradient& to) const;
+
+  const bool gated_;
 };
 
 }  // namespace sluice

@@ -12,6 +12,7 @@
 #include "base/error.hpp"
 #include "runtime/model/blocks/block_call.hpp"
 #include "runtime/model/empty_tensor.hpp"
+#include "runtime/model/gpu_path.hpp"
 #include "runtime/model/math/dry_pieces.hpp"
 #include "runtime/model/math/explicit_attention.hpp"
 #include "runtime/model/math/explicit_linear.hpp"
@@ -68,7 +69,7 @@ class ExplicitBlock final : public Unit {
         layer_(parts.layer),
         at_(block_params(parts.options)),
         slices_(model_slices(parts.options, parts.group ? parts.group->part() : ModelPart{})),
-        activation_{parts.llama != nullptr},
+        activation_(parts.llama != nullptr),
         head_{.dim =
                   parts.llama ? parts.options.head_dim : parts.options.hidden / parts.options.heads,
               .window = parts.llama ? parts.options.sliding_window : 0},
@@ -122,7 +123,7 @@ class ExplicitBlock final : public Unit {
   [[nodiscard]] BlockOf block() const { return {options_, layer_, group_.get()}; }
 
   [[nodiscard]] std::int64_t up_columns() const {
-    return slices_.ffn.count * (activation_.gated ? 2 : 1);
+    return slices_.ffn.count * (activation_.gated() ? 2 : 1);
   }
 
   // q, k, v as [B, heads, S, D] of a fused [N, E].
@@ -210,9 +211,9 @@ class ExplicitBlock final : public Unit {
     const std::int64_t step = chunk_rows(y_NH);
     const Measured act = to_measure(matrix_like(y_NH, step, slices_.ffn.count));
     const bool keeps = kept.up_NU.defined();
-    const Tensor up = keeps               ? kept.up_NU
-                      : activation_.gated ? matrix_like(y_NH, step, up_columns())
-                                          : act.tensor;
+    const Tensor up = keeps                 ? kept.up_NU
+                      : activation_.gated() ? matrix_like(y_NH, step, up_columns())
+                                            : act.tensor;
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, y_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
       const Tensor y_CH = y_NH.narrow(0, row, n);
@@ -246,6 +247,12 @@ class ExplicitBlock final : public Unit {
     return kept;
   }
 
+  // Whether the activation's backward makes the first pass of the sums of dup that are the gradient
+  // of the bias before it.
+  [[nodiscard]] bool activation_sums(const Measured& dup_NU) const {
+    return at_.up.bias >= 0 && takes_gpu_path(dup_NU.tensor) && !dup_NU.row_maxima.defined();
+  }
+
   // The gradient by kept.up; in the memory of kept.up unless products are deferred.
   Measured back_through_activation(const BlockCall& run, const Kept& kept, const Tensor& d_NH,
                                    WeightProducts& weights) const {
@@ -254,20 +261,18 @@ class ExplicitBlock final : public Unit {
     const std::int64_t N = d_NH.size(0);
     const std::int64_t step = chunk_rows(d_NH);
     GradTarget down = weights.defers() ? GradTarget{} : weights.sink().target(at_.down);
+    Tensor bias_parts;
+    if (activation_sums(dup_NU)) {
+      bias_parts = weights.sums().start(weights.sink().target(at_.up.bias), dup_NU.tensor);
+    }
     const Measured scratch_CF = to_measure(matrix_like(d_NH, step, slices_.ffn.count));
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
-      const Tensor d_CH = d_NH.narrow(0, row, n);
-      const Tensor up_CU = up_NU.narrow(0, row, n);
-      const Measured act_CF = scratch_CF.narrow(0, n);
-      const Tensor& dact_CF = act_CF.tensor;
-      if (down.wanted()) {
-        activation_.forward(act_CF, up_CU);
-        linear_gradients(dact_CF, down, {d_CH, act_CF, run[at_.down]});
-      } else {
-        linear_input_gradient(dact_CF, d_CH, run[at_.down]);
-      }
-      activation_.backward(dup_NU.narrow(row, n), up_CU, dact_CF);
+      activation_.backward({.dup = dup_NU.narrow(row, n),
+                            .up = up_NU.narrow(0, row, n),
+                            .dy = scratch_CF.narrow(0, n),
+                            .parts = RowSums::parts_of(bias_parts, row, n)},
+                           {d_NH.narrow(0, row, n), run[at_.down], down});
     }
     if (weights.defers()) {
       weights.add([this, d_NH, up_NU](GradSink& sink) { down_weight_gradient(sink, d_NH, up_NU); });
@@ -301,7 +306,9 @@ class ExplicitBlock final : public Unit {
     kept.up_NU.reset();
     BlockNorm in = run.norm(at_.norm2, kept.r_MH);
     in.keep_statistics();
-    const Tensor dh_MH = run.back_through_stack(at_.up, in, dup_NU, weights);
+    BlockParams::Stack up = at_.up;
+    if (activation_sums(dup_NU)) up.bias = -1;  // is done
+    const Tensor dh_MH = run.back_through_stack(up, in, dup_NU, weights);
     dup_NU = {};
     in.weight_gradient(weights, at_.norm2, dh_MH);
     in.input_gradient(dh_MH, dh_MH, dy_MH);  // dr, in the place of what is done with

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "kernels/cpu/layer_norm.hpp"
 #include "runtime/model/device/device_kernels.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/gpu_path.hpp"
@@ -14,10 +15,12 @@ namespace sluice {
 
 // A quarter, but no fewer than 256: GEMMs of 256 rows still run at the full rate (measured: 128
 // lose 2-10 %). A GPU takes up to 8192 rows at once: each chunk is four launches, and an H100 needs
-// some thousands of rows for whole waves.
+// some thousands of rows for whole waves, and whole blocks of rows for sums over them.
 std::int64_t chunk_rows(const at::Tensor& rows) {
-  const std::int64_t N = rows.size(0), least = takes_gpu_path(rows) ? 8192 : 256;
-  return std::min(N, std::max<std::int64_t>(least, (N + 3) / 4));
+  const std::int64_t N = rows.size(0), quarter = (N + 3) / 4;
+  if (!takes_gpu_path(rows)) return std::min(N, std::max<std::int64_t>(256, quarter));
+  const std::int64_t whole = (quarter + kSumRows - 1) / kSumRows * kSumRows;
+  return std::min(N, std::max<std::int64_t>(8192, whole));
 }
 
 void residual_linear(at::Tensor out, const BranchEnd& end) {

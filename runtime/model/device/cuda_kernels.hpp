@@ -16,7 +16,9 @@ struct CudaBlockKernels {
   decltype(cuda::launch_column_parts)* column_parts;
   decltype(cuda::launch_column_totals)* column_totals;
   decltype(cuda::launch_gelu)* gelu;
+  decltype(cuda::launch_gelu_gradient)* gelu_gradient;
   decltype(cuda::launch_swiglu)* swiglu;
+  decltype(cuda::launch_swiglu_gradient)* swiglu_gradient;
   decltype(cuda::launch_rope)* rope;
   decltype(cuda::launch_branch)* branch;
   decltype(cuda::launch_branch_norm)* branch_norm;

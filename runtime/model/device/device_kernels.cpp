@@ -58,8 +58,9 @@ cuda::BranchArgs args_of(const Branch& branch) {
   return args;
 }
 
-// Parts of `count` sums over the rows of x: [count, blocks, columns].
-Tensor parts_of(const Tensor& x, std::int64_t count) {
+// Parts of both sums of a norm over the rows of x, or of the weight's alone: [count, blocks,
+// columns].
+Tensor norm_sum_parts(const Tensor& x, std::int64_t count) {
   return empty_tensor({count, cuda::sum_blocks(x.size(0)), x.size(1)}, c10::ScalarType::Float,
                       x.device());
 }
@@ -129,7 +130,7 @@ void norm_input_gradient(const Tensor& dx, const Tensor& dy, const Tensor& resid
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const Tensor& dy,
                           const Norm& norm, RowSums* sums) {
   if (!weight.wanted() && !bias.wanted()) return;
-  const Tensor parts = parts_of(dy, norm.centered ? 2 : 1);
+  const Tensor parts = norm_sum_parts(dy, norm.centered ? 2 : 1);
   if (!dy.is_meta()) {
     block_kernels().norm_parts(rows_of(norm), {.dy = data(dy), .parts = numbers(parts)},
                                stream_of(dy));
@@ -141,9 +142,13 @@ void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, cons
   own.finish();
 }
 
+Tensor sum_parts(const Tensor& x) {
+  return empty_tensor({cuda::sum_blocks(x.size(0)), x.size(1)}, c10::ScalarType::Float, x.device());
+}
+
 void bias_gradient(const GradTarget& target, const Tensor& dy, RowSums* sums) {
   if (!target.wanted()) return;
-  const Tensor parts = parts_of(dy, 1);
+  const Tensor parts = sum_parts(dy);
   if (!dy.is_meta()) {
     block_kernels().column_parts({.x = data(dy),
                                   .dtype = dtype_of(dy),
@@ -154,7 +159,7 @@ void bias_gradient(const GradTarget& target, const Tensor& dy, RowSums* sums) {
   }
   RowSums own;
   RowSums& all = sums == nullptr ? own : *sums;
-  all.add(target, parts.select(0, 0));
+  all.add(target, parts);
   own.finish();
 }
 
@@ -172,11 +177,10 @@ void finish_sums(std::span<const RowSums::Sum> sums) {
                                 stream_of(sums[0].parts));
 }
 
-void gelu(const Measured& y, const Tensor& x, const Tensor& dy) {
+void gelu(const Measured& y, const Tensor& x) {
   if (x.is_meta()) return;
   block_kernels().gelu({.y = data(y.tensor),
                         .x = data(x),
-                        .dy = data(dy),
                         .dtype = dtype_of(x),
                         .width = x.size(-1),
                         .rows = x.numel() / x.size(-1),
@@ -184,16 +188,47 @@ void gelu(const Measured& y, const Tensor& x, const Tensor& dy) {
                        stream_of(x));
 }
 
-void swiglu(const Measured& y, const Tensor& gate_up, const Tensor& dy) {
+void gelu_gradient(const ActivationGradient& to) {
+  const Tensor& x = to.up;
+  if (x.is_meta()) return;
+  void* const dy = data(to.dy.tensor);
+  block_kernels().gelu_gradient({.dx = data(to.dup.tensor),
+                                 .y = to.again ? dy : nullptr,
+                                 .x = data(x),
+                                 .dy = dy,
+                                 .dtype = dtype_of(x),
+                                 .width = x.size(-1),
+                                 .rows = x.numel() / x.size(-1),
+                                 .row_maxima = maxima_of(to.dup),
+                                 .row_maxima_y = to.again ? maxima_of(to.dy) : nullptr,
+                                 .parts = numbers(to.parts)},
+                                stream_of(x));
+}
+
+void swiglu(const Measured& y, const Tensor& gate_up) {
   if (gate_up.is_meta()) return;
   block_kernels().swiglu({.y = data(y.tensor),
                           .gate_up = data(gate_up),
-                          .dy = data(dy),
                           .dtype = dtype_of(gate_up),
                           .rows = gate_up.size(0),
                           .width = gate_up.size(1) / 2,
                           .row_maxima = maxima_of(y)},
                          stream_of(gate_up));
+}
+
+void swiglu_gradient(const ActivationGradient& to) {
+  if (to.up.is_meta()) return;
+  void* const dy = data(to.dy.tensor);
+  block_kernels().swiglu_gradient({.d_gate_up = data(to.dup.tensor),
+                                   .y = to.again ? dy : nullptr,
+                                   .gate_up = data(to.up),
+                                   .dy = dy,
+                                   .dtype = dtype_of(to.up),
+                                   .rows = to.up.size(0),
+                                   .width = to.up.size(1) / 2,
+                                   .row_maxima = maxima_of(to.dup),
+                                   .row_maxima_y = to.again ? maxima_of(to.dy) : nullptr},
+                                  stream_of(to.up));
 }
 
 void rope(const RopeRows& rows) {

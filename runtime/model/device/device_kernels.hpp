@@ -34,10 +34,13 @@ void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums
 // target = sum of the parts [blocks, columns], in one launch for all.
 void finish_sums(std::span<const RowSums::Sum> sums);
 
-// dy undefined: forward.
-void gelu(const Measured& y, const at::Tensor& x, const at::Tensor& dy);
-// dy undefined: y = swiglu(gate_up). Else y is the gradient of gate_up, and may be gate_up.
-void swiglu(const Measured& y, const at::Tensor& gate_up, const at::Tensor& dy);
+// Memory for the first pass of a sum over the rows of x: [blocks, columns].
+[[nodiscard]] at::Tensor sum_parts(const at::Tensor& x);
+
+void gelu(const Measured& y, const at::Tensor& x);
+void gelu_gradient(const ActivationGradient& to);
+void swiglu(const Measured& y, const at::Tensor& gate_up);
+void swiglu_gradient(const ActivationGradient& to);
 
 // Tokens of RopeTable::turn. positions: int64 [N] on the device, or undefined.
 struct RopeRows {

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 
+#include "base/error.hpp"
 #include "kernels/cpu/dropout.hpp"
 #include "kernels/cpu/gelu.hpp"
 #include "kernels/cpu/layer_norm.hpp"
@@ -53,6 +54,18 @@ GateUp gate_up_of(const at::Tensor& gate_up) {
 }
 
 }  // namespace
+
+at::Tensor RowSums::start(const GradTarget& target, const at::Tensor& x) {
+  if (!target.wanted()) return {};
+  sums_.push_back({target, device::sum_parts(x)});
+  return sums_.back().parts;
+}
+
+at::Tensor RowSums::parts_of(const at::Tensor& parts, std::int64_t row, std::int64_t rows) {
+  if (!parts.defined()) return {};
+  check(row % kSumRows == 0, "a part of a sum begins at a whole block of rows");
+  return parts.narrow(0, row / kSumRows, (rows + kSumRows - 1) / kSumRows);
+}
 
 void RowSums::finish() {
   device::finish_sums(sums_);
@@ -111,29 +124,32 @@ void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const R
                            weight.accumulate);
 }
 
-void swiglu(const Measured& y, const at::Tensor& gate_up) {
-  if (takes_gpu_path(y.tensor)) return device::swiglu(y, gate_up, {});
+void gelu(const Measured& y, const at::Tensor& up) {
+  if (takes_gpu_path(up)) return device::gelu(y, up);
+  if (up.is_meta()) return;
+  gelu_forward(host_bytes(y.tensor), host_bytes(up), dtype_of(up), up.numel());
+}
+
+void gelu_gradient(const ActivationGradient& to) {
+  if (takes_gpu_path(to.up)) return device::gelu_gradient(to);
+  if (to.up.is_meta()) return;
+  void* const dy = host_bytes(to.dy.tensor);
+  gelu_backward(host_bytes(to.dup.tensor), host_bytes(to.up), dy, dtype_of(to.up), to.up.numel(),
+                to.again ? dy : nullptr);
+}
+
+void swiglu(const Measured& y, const at::Tensor& up) {
+  if (takes_gpu_path(y.tensor)) return device::swiglu(y, up);
   if (y.tensor.is_meta()) return;
-  swiglu_forward(host_bytes(y.tensor), gate_up_of(gate_up));
+  swiglu_forward(host_bytes(y.tensor), gate_up_of(up));
 }
 
-void swiglu_gradient(const Measured& dgate_up, const at::Tensor& gate_up, const at::Tensor& dy) {
-  if (takes_gpu_path(dy)) return device::swiglu(dgate_up, gate_up, dy);
-  if (dy.is_meta()) return;
-  if (host_bytes(dgate_up.tensor) != host_bytes(gate_up)) dgate_up.tensor.copy_(gate_up);
-  swiglu_backward(gate_up_of(dgate_up.tensor), host_bytes(dy));
-}
-
-void gelu(const Measured& y, const at::Tensor& x) {
-  if (takes_gpu_path(x)) return device::gelu(y, x, {});
-  if (x.is_meta()) return;
-  gelu_forward(host_bytes(y.tensor), host_bytes(x), dtype_of(x), x.numel());
-}
-
-void gelu_gradient(const Measured& dx, const at::Tensor& x, const at::Tensor& dy) {
-  if (takes_gpu_path(x)) return device::gelu(dx, x, dy);
-  if (x.is_meta()) return;
-  gelu_backward(host_bytes(dx.tensor), host_bytes(x), host_bytes(dy), dtype_of(x), x.numel());
+void swiglu_gradient(const ActivationGradient& to) {
+  if (takes_gpu_path(to.up)) return device::swiglu_gradient(to);
+  if (to.up.is_meta()) return;
+  if (host_bytes(to.dup.tensor) != host_bytes(to.up)) to.dup.tensor.copy_(to.up);
+  void* const dy = host_bytes(to.dy.tensor);
+  swiglu_backward(gate_up_of(to.dup.tensor), dy, to.again ? dy : nullptr);
 }
 
 void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums) {

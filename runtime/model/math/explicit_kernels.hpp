@@ -25,6 +25,12 @@ class RowSums {
     at::Tensor parts;  // [blocks of rows, columns] fp32
   };
   void add(const GradTarget& target, const at::Tensor& parts) { sums_.push_back({target, parts}); }
+  // Adds the sum over the rows of x. Kernels that write x fill the parts, which are returned:
+  // undefined if the target is not wanted.
+  [[nodiscard]] at::Tensor start(const GradTarget& target, const at::Tensor& x);
+  // The parts of rows [row, row + rows). REQUIRES: row is a multiple of kSumRows (layer_norm.hpp).
+  [[nodiscard]] static at::Tensor parts_of(const at::Tensor& parts, std::int64_t row,
+                                           std::int64_t rows);
   void finish();
 
  private:
@@ -63,13 +69,23 @@ void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& r
 void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in,
                          RowSums* sums = nullptr);
 
-// gate_up, dgate_up [N, 2 F], a token's gate before its up; y, dy [N, F]. dgate_up may be gate_up.
-void swiglu(const Measured& y, const at::Tensor& gate_up);
-void swiglu_gradient(const Measured& dgate_up, const at::Tensor& gate_up, const at::Tensor& dy);
+// y [N, F]. gelu: up [N, F], and y may be up. swiglu: up [N, 2 F], a token's gate before its up.
+void gelu(const Measured& y, const at::Tensor& up);
+void swiglu(const Measured& y, const at::Tensor& up);
 
-// y may be x; dx may be x or dy.
-void gelu(const Measured& y, const at::Tensor& x);
-void gelu_gradient(const Measured& dx, const at::Tensor& x, const at::Tensor& dy);
+// dup, which may be up, for dy [N, F]. With `again` the output y takes the place of dy, and bits
+// are those of the forward: the next weight's gradient reads it, and a kernel of its own would read
+// up once more.
+struct ActivationGradient {
+  const Measured& dup;
+  const at::Tensor& up;
+  const Measured& dy;
+  bool again = false;
+  // The first pass of the sum over dup's rows (RowSums::start), which gelu_gradient makes on a GPU.
+  at::Tensor parts{};
+};
+void gelu_gradient(const ActivationGradient& to);
+void swiglu_gradient(const ActivationGradient& to);
 
 // The gradient of a bias: sums of dy [N, H] over its rows.
 void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums = nullptr);
