@@ -42,6 +42,18 @@ struct ColumnParts {
   float* parts = nullptr;
 };
 
+// Matrices of the same rows side by side in `to` [rows, all columns], and the parts of the sums
+// over its rows, as ColumnParts has them.
+struct JoinedRows {
+  static constexpr int kMatrices = 3;
+  void* to = nullptr;
+  const void* from[kMatrices] = {};      // [rows, columns]
+  std::int64_t columns[kMatrices] = {};  // 0: there is no such matrix
+  DType dtype = DType::kFloat32;
+  std::int64_t rows = 0;
+  float* parts = nullptr;
+};
+
 // Parts of a norm's weight gradient and, for a LayerNorm, behind them those of its bias gradient.
 struct NormParts {
   const void* dy = nullptr;

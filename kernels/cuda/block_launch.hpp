@@ -23,6 +23,7 @@ void launch_norm_input_gradient(const NormRows& rows, const NormInputGradient& t
                                 StreamRef stream);
 void launch_norm_parts(const NormRows& rows, const NormParts& to, StreamRef stream);
 void launch_column_parts(const ColumnParts& args, StreamRef stream);
+void launch_join_rows(const JoinedRows& args, StreamRef stream);
 // One kernel for each 32 sums. `sums` is host memory and is read before the function returns.
 void launch_column_totals(const ColumnTotal* sums, int count, StreamRef stream);
 void launch_gelu(const GeluArgs& args, StreamRef stream);

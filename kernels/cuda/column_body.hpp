@@ -77,6 +77,53 @@ SLUICE_BODY void column_parts_body(const ColumnParts& a, std::int64_t block, con
   });
 }
 
+// A pack of one of the matrices that lie side by side.
+template <class T>
+struct JoinedPack {
+  // `pack` counts those of all matrices, one matrix after another; behind the last: n is 0.
+  SLUICE_BODY JoinedPack(const JoinedRows& a, std::int64_t pack) {
+    constexpr std::int64_t kSize = Pack<T>::kSize;
+    std::int64_t begin = 0;
+    SLUICE_UNROLL
+    for (int k = 0; k < JoinedRows::kMatrices; ++k) {
+      const std::int64_t here = (a.columns[k] + kSize - 1) / kSize;
+      if (pack >= 0 && pack < here) {
+        columns = a.columns[k];
+        n = columns - pack * kSize;
+        from = static_cast<const T*>(a.from[k]) + pack * kSize;
+        column = begin + pack * kSize;
+      }
+      pack -= here;
+      begin += a.columns[k];
+    }
+    all = begin;
+  }
+  const T* from = nullptr;   // in row 0
+  std::int64_t columns = 0;  // of its matrix
+  std::int64_t n = 0;        // from the pack's first one on
+  std::int64_t column = 0;   // of the pack's first one among all
+  std::int64_t all = 0;
+};
+
+template <class T>
+SLUICE_BODY void join_rows_body(const JoinedRows& a, std::int64_t block, const Worker& worker,
+                                bool aligned) {
+  const PartRows rows = PartRows::of(block, a.rows);
+  for (std::int64_t pack = worker.index;; pack += worker.count) {
+    const JoinedPack<T> at(a, pack);
+    if (at.n == 0) return;
+    float sum[Pack<T>::kCount] = {};
+    T* const to = static_cast<T*>(a.to) + at.column;
+    const T* const from[] = {at.from};
+    for_rows(rows, from, at.columns, at.n, aligned,
+             [&](std::int64_t row, const RowPacks<T, 1>& packs) {
+               for (int j = 0; j < Pack<T>::kSize; ++j) sum[j] += packs.of[0].v[j];
+               store_pack(to + row * at.all, packs.of[0], at.n, aligned);
+             });
+    store_parts<T>(a.parts + block * at.all + at.column, sum, at.n);
+  }
+}
+
 // Parts of the weight's gradient, then, for a bias, those of its gradient.
 template <class T, bool kCentered>
 SLUICE_BODY void norm_parts_body(const LayerNormArgs& a, const NormParts& to, std::int64_t block,

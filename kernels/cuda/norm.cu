@@ -52,6 +52,12 @@ __global__ void __launch_bounds__(kThreads, kSumBlocks)
   column_parts_body<T>(a, blockIdx.x, row_worker(), aligned);
 }
 
+template <class T>
+__global__ void __launch_bounds__(kThreads, kSumBlocks)
+    join_rows_kernel(JoinedRows a, bool aligned) {
+  join_rows_body<T>(a, blockIdx.x, row_worker(), aligned);
+}
+
 constexpr int kTotalsOfLaunch = 32;
 constexpr unsigned kColumns = 64;  // a thread block; few, so that the columns spread over the GPU
 
@@ -165,6 +171,23 @@ void launch_column_parts(const ColumnParts& a, StreamRef stream) {
     column_parts_kernel<T><<<grid.blocks, grid.threads, 0, native(stream)>>>(a, aligned);
   });
   check_launch("column sum");
+}
+
+void launch_join_rows(const JoinedRows& a, StreamRef stream) {
+  if (a.rows <= 0) return;
+  bool aligned = packs_aligned(0, {a.to});
+  std::int64_t packs = 0;
+  for (int k = 0; k < JoinedRows::kMatrices; ++k) {
+    aligned = aligned && packs_aligned(a.columns[k] * size_of(a.dtype), {a.from[k]});
+    packs += packs_of(a.columns[k], a.dtype);
+  }
+  if (packs == 0) return;
+  const Grid grid = row_grid(sum_blocks(a.rows), packs);
+  with_device_dtype(a.dtype, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    join_rows_kernel<T><<<grid.blocks, grid.threads, 0, native(stream)>>>(a, aligned);
+  });
+  check_launch("rows side by side");
 }
 
 void launch_column_totals(const ColumnTotal* sums, int count, StreamRef stream) {

@@ -162,6 +162,13 @@ TEST(CudaAlignment, ColumnSums) {
   expect_same_at_any_place([](Places& at, DType dtype) {
     float* const parts = at.floats(kWidth);
     run_column_parts({at.random(dtype, kLines * kWidth), dtype, kLines, kWidth, parts});
+    run_join_rows({.to = at.random(dtype, 4 * kLines * kWidth),
+                   .from = {at.random(dtype, 2 * kLines * kWidth),
+                            at.random(dtype, kLines * kWidth), at.random(dtype, kLines * kWidth)},
+                   .columns = {2 * kWidth, kWidth, kWidth},
+                   .dtype = dtype,
+                   .rows = kLines,
+                   .parts = at.floats(4 * kWidth)});
     const cuda::ColumnTotal total{at.floats(kWidth), parts, 1, kWidth, true};
     run_column_totals(&total, 1);
   });

@@ -2,6 +2,8 @@
 // whole packs of 16 bytes, and odd.
 #include "tests/kernels/cuda_bodies.hpp"
 
+#include <deque>
+
 #include "kernels/cpu/dropout.hpp"
 #include "kernels/cpu/dropout_threshold.hpp"
 #include "kernels/cpu/gelu.hpp"
@@ -97,6 +99,41 @@ TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
     EXPECT_EQ(again.content(), want.content());
     EXPECT_EQ(gradient.content(), want_gradient.content());
     EXPECT_EQ(apart.content(), want_gradient.content());
+  });
+}
+
+// More columns than a grid has threads for packs, and a matrix that is missing.
+TEST(CudaBodies, RowsSideBySideWithTheSumsOfTheColumns) {
+  for_shapes([](const Shape& shape) {
+    for (const std::int64_t last : {std::int64_t{0}, shape.width}) {
+      const std::array<std::int64_t, 3> columns{3 * shape.width, shape.width, last};
+      const std::int64_t all = columns[0] + columns[1] + columns[2];
+      Bytes want(static_cast<std::size_t>(kRows * all * size_of(shape.dtype)));
+      const Buffer to(want.size()), parts(floats(cuda::sum_blocks(kRows) * all));
+      const Buffer want_parts(parts.content().size());
+      std::deque<Buffer> from;
+      cuda::JoinedRows args{
+          .to = to.data(), .dtype = shape.dtype, .rows = kRows, .parts = numbers(parts)};
+      std::size_t first = 0;
+      const auto row_bytes = static_cast<std::size_t>(all * size_of(shape.dtype));
+      for (std::size_t k = 0; k < columns.size(); ++k) {
+        const Bytes each =
+            as_bytes(normal_values(kRows * columns[k], static_cast<unsigned>(60 + k)), shape.dtype);
+        args.from[k] = from.emplace_back(each).data();
+        args.columns[k] = columns[k];
+        const auto bytes = static_cast<std::size_t>(columns[k] * size_of(shape.dtype));
+        for (std::size_t row = 0; row < std::size_t{kRows}; ++row) {
+          std::copy_n(each.begin() + static_cast<std::ptrdiff_t>(row * bytes), bytes,
+                      want.begin() + static_cast<std::ptrdiff_t>(row * row_bytes + first));
+        }
+        first += bytes;
+      }
+      run_join_rows(args);
+      const Buffer whole(want);
+      run_column_parts({whole.data(), shape.dtype, kRows, all, numbers(want_parts)});
+      EXPECT_EQ(to.content(), want);
+      EXPECT_EQ(parts.content(), want_parts.content());
+    }
   });
 }
 

@@ -281,6 +281,7 @@ TEST(CudaLaunches, NoWorkIsNoLaunch) {
   run_norm_input_gradient({}, {});
   run_norm_parts({}, {});
   run_column_parts({});
+  run_join_rows({});
   run_column_totals(nullptr, 0);
   run_embedding_gradient({});
   run_token_lookup({});

@@ -13,11 +13,11 @@ import tempfile
 
 # The kernels of each source. column_total adds parts in fp32, one column a thread: its loads are 4 bytes of 32 neighbours. token_order
 # reads 8-byte numbers of rows on any multiple of 8 bytes, one token a lane.
-SOURCES = {"activation": 19, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "fp8": 2, "norm": 52}
+SOURCES = {"activation": 19, "attention": 9, "branch": 6, "embedding": 7, "entropy": 4, "fp8": 2, "norm": 55}
 NARROW = ("column_total_kernel", "token_order_kernel")
 # Of each of these, loads of 16 bytes without arithmetic between them. PTX says little of sums of packs of fp32: ptxas puts their loads together.
 # Norms that hold rows (Li8, Li16: packs of a lane) load one, two with a residual, or three.
-IN_FLIGHT = {"column_parts_kernelI(?!f)": 16, "norm_parts_kernelI(?!f)": 16, "gelu_gradient_parts_kernelI(?!f)": 4, "entropy_kernel": 4, "entropy_parts_kernel": 4, "fp8_parts_kernel": 4,
+IN_FLIGHT = {"column_parts_kernelI(?!f)": 16, "norm_parts_kernelI(?!f)": 16, "gelu_gradient_parts_kernelI(?!f)": 4, "join_rows_kernelI(?!f)": 16, "entropy_kernel": 4, "entropy_parts_kernel": 4, "fp8_parts_kernel": 4,
              "norm_forward_kernel.*Li8E": 8, "norm_forward_kernel.*Li16E": 16, "branch_norm_kernel.*Li8E": 16, "norm_input_kernel.*Li8E": 24}
 WIDE_LOAD = re.compile(r"\bld\.global(\.nc)?\.v4\.[buf]32\b")
 ARITHMETIC = re.compile(r"\b(add|sub|mul|fma)\.rn\.f32\b|\bvmax|\bmax\.|\bsetp\.\w+\.f32\b")

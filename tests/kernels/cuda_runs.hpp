@@ -22,6 +22,7 @@ void run_branch_norm(const cuda::BranchArgs& branch, const cuda::NormRows& a, vo
 void run_norm_input_gradient(const cuda::NormRows& a, const cuda::NormInputGradient& to);
 void run_norm_parts(const cuda::NormRows& a, const cuda::NormParts& to);
 void run_column_parts(const cuda::ColumnParts& a);
+void run_join_rows(const cuda::JoinedRows& a);
 void run_column_totals(const cuda::ColumnTotal* sums, int count);
 void run_embedding_gradient(const cuda::EmbeddingGradient& a);
 void run_token_lookup(const cuda::TokenLookup& a);

@@ -32,6 +32,7 @@ void run_norm_parts(const cuda::NormRows& a, const cuda::NormParts& to) {
   run(cuda::launch_norm_parts, a, to);
 }
 void run_column_parts(const cuda::ColumnParts& a) { run(cuda::launch_column_parts, a); }
+void run_join_rows(const cuda::JoinedRows& a) { run(cuda::launch_join_rows, a); }
 void run_column_totals(const cuda::ColumnTotal* sums, int count) {
   run(cuda::launch_column_totals, sums, count);
 }

@@ -255,6 +255,17 @@ void run_column_parts(const cuda::ColumnParts& a) {
   });
 }
 
+void run_join_rows(const cuda::JoinedRows& a) {
+  with_type(a.dtype, [&](auto* tag) {
+    using T = std::remove_pointer_t<decltype(tag)>;
+    bool aligned = true;
+    for (const std::int64_t columns : a.columns) aligned = aligned && whole_packs(columns, a.dtype);
+    on_rows(cuda::sum_blocks(a.rows), [&](std::int64_t block, const Worker& worker) {
+      cuda::join_rows_body<T>(a, block, worker, aligned);
+    });
+  });
+}
+
 void run_column_totals(const cuda::ColumnTotal* sums, int count) {
   for (int i = 0; i < count; ++i) {
     for (std::int64_t column = 0; column < sums[i].columns; ++column) {

@@ -57,6 +57,13 @@ void bias_gradient_of(int bias, const Tensor& dbranch_MH, WeightProducts& weight
   if (bias >= 0) bias_gradient(weights.sink().target(bias), dbranch_MH, &weights.sums());
 }
 
+// The parts of the sums over dy's rows that are the gradient of the stack's bias, for the kernel
+// that writes dy. The stack then has no bias. Undefined where there is none, or it is frozen.
+Tensor start_bias(BlockParams::Stack* stack, const Tensor& dy_NO, WeightProducts& weights) {
+  if (stack->bias < 0) return {};
+  return weights.sums().start(weights.sink().target(std::exchange(stack->bias, -1)), dy_NO);
+}
+
 struct HeadShape {
   std::int64_t dim = 0;
   std::int64_t window = 0;  // keys that a query sees; 0: all before it
@@ -247,24 +254,16 @@ class ExplicitBlock final : public Unit {
     return kept;
   }
 
-  // Whether the activation's backward makes the first pass of the sums of dup that are the gradient
-  // of the bias before it.
-  [[nodiscard]] bool activation_sums(const Measured& dup_NU) const {
-    return at_.up.bias >= 0 && takes_gpu_path(dup_NU.tensor) && !dup_NU.row_maxima.defined();
-  }
-
   // The gradient by kept.up; in the memory of kept.up unless products are deferred.
   Measured back_through_activation(const BlockCall& run, const Kept& kept, const Tensor& d_NH,
-                                   WeightProducts& weights) const {
+                                   WeightProducts& weights, BlockParams::Stack* up) const {
     const Tensor& up_NU = kept.up_NU;
     Measured dup_NU = to_measure(weights.defers() ? like(up_NU) : up_NU);
     const std::int64_t N = d_NH.size(0);
     const std::int64_t step = chunk_rows(d_NH);
     GradTarget down = weights.defers() ? GradTarget{} : weights.sink().target(at_.down);
-    Tensor bias_parts;
-    if (activation_sums(dup_NU)) {
-      bias_parts = weights.sums().start(weights.sink().target(at_.up.bias), dup_NU.tensor);
-    }
+    const bool sums = takes_gpu_path(up_NU) && !dup_NU.row_maxima.defined();
+    const Tensor bias_parts = sums ? start_bias(up, dup_NU.tensor, weights) : Tensor();
     const Measured scratch_CF = to_measure(matrix_like(d_NH, step, slices_.ffn.count));
     for (std::int64_t row = 0; row < N; row = next_piece(row, step, N, d_NH.is_meta())) {
       const std::int64_t n = std::min(step, N - row);
@@ -298,16 +297,15 @@ class ExplicitBlock final : public Unit {
   Tensor mlp_backward(const BlockCall& run, Kept& kept, const Tensor& dy_MH,
                       WeightProducts& weights) const {
     Measured dup_NU;
+    BlockParams::Stack up = at_.up;
     {
       const Tensor dbranch_MH = branch_gradient(dy_MH, run.dropout(2, 0));
       bias_gradient_of(at_.down_bias, dbranch_MH, weights);
-      dup_NU = back_through_activation(run, kept, run.whole_rows(dbranch_MH).tensor, weights);
+      dup_NU = back_through_activation(run, kept, run.whole_rows(dbranch_MH).tensor, weights, &up);
     }
     kept.up_NU.reset();
     BlockNorm in = run.norm(at_.norm2, kept.r_MH);
     in.keep_statistics();
-    BlockParams::Stack up = at_.up;
-    if (activation_sums(dup_NU)) up.bias = -1;  // is done
     const Tensor dh_MH = run.back_through_stack(up, in, dup_NU, weights);
     dup_NU = {};
     in.weight_gradient(weights, at_.norm2, dh_MH);
@@ -319,11 +317,12 @@ class ExplicitBlock final : public Unit {
   // dr becomes dx, unless a deferred product still needs it.
   Tensor attention_half_backward(const BlockCall& run, Kept& kept, const Tensor& x_MH,
                                  const Tensor& dr_MH, WeightProducts& weights) const {
-    Tensor dqkv_NE = back_to_heads(run, kept, dr_MH, weights);
+    BlockParams::Stack qkv = at_.qkv;
+    Tensor dqkv_NE = back_to_heads(run, kept, dr_MH, weights, &qkv);
     turn(run, dqkv_NE, true);
     BlockNorm in = run.norm(at_.norm1, x_MH);
     in.keep_statistics();
-    const Tensor dh_MH = run.back_through_stack(at_.qkv, in, dqkv_NE, weights);
+    const Tensor dh_MH = run.back_through_stack(qkv, in, dqkv_NE, weights);
     dqkv_NE.reset();
     in.weight_gradient(weights, at_.norm1, dh_MH);
     const Tensor dx_MH = weights.defers() ? dh_MH : dr_MH;
@@ -333,13 +332,16 @@ class ExplicitBlock final : public Unit {
 
   // Through the output projection and attention.
   Tensor back_to_heads(const BlockCall& run, Kept& kept, const Tensor& dr_MH,
-                       WeightProducts& weights) const {
+                       WeightProducts& weights, BlockParams::Stack* qkv) const {
     const AttentionInput in = attention_input(run, kept.qkv_NE);
     if (!kept.attention.out.defined()) kept.attention = attention_forward(in);
     const AttentionResult attention = std::move(kept.attention);
     const Tensor dout = back_through_output(run, attention, dr_MH, weights);
     const Tensor dqkv_NE = like(kept.qkv_NE);
-    attention_backward(in, attention, dout, by_head(run, dqkv_NE));
+    AttentionHeads grads = by_head(run, dqkv_NE);
+    // Turned heads: the bias's gradient is the sum of what is turned back.
+    if (!llama_ && attention_sums(in)) grads.parts = start_bias(qkv, dqkv_NE, weights);
+    attention_backward(in, attention, dout, grads);
     kept.qkv_NE.reset();
     return dqkv_NE;
   }

@@ -14,6 +14,7 @@ struct CudaBlockKernels {
   decltype(cuda::launch_norm_input_gradient)* norm_input_gradient;
   decltype(cuda::launch_norm_parts)* norm_parts;
   decltype(cuda::launch_column_parts)* column_parts;
+  decltype(cuda::launch_join_rows)* join_rows;
   decltype(cuda::launch_column_totals)* column_totals;
   decltype(cuda::launch_gelu)* gelu;
   decltype(cuda::launch_gelu_gradient)* gelu_gradient;

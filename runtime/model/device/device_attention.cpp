@@ -8,17 +8,21 @@
 #include <ATen/ops/_flash_attention_forward.h>
 #include <ATen/ops/cat.h>
 
+#include <array>
 #include <optional>
 #include <tuple>
 #include <utility>
 #include <vector>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "runtime/model/attention_choice.hpp"
 #include "runtime/model/device/deterministic_operators.hpp"
+#include "runtime/model/device/kernel_calls.hpp"
 #include "runtime/model/device/product_attention.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/math/varlen_attention.hpp"
+#include "runtime/model/tensor_view.hpp"
 
 namespace sluice::device {
 namespace {
@@ -245,7 +249,29 @@ Grads gradients(const AttentionInput& in, const AttentionResult& kept, const Ten
   return flash_backward(in, kept, grad);
 }
 
+// Writes to.fused and, where wanted, the parts of its sums.
+void join(const Grads& made, const AttentionHeads& to) {
+  const std::array<Tensor, cuda::JoinedRows::kMatrices> each{made.q, made.k, made.v};
+  Tensor fused = to.fused;
+  if (!to.parts.defined()) {
+    at::cat_out(fused, {each[0], each[1], each[2]}, 2);
+    return;
+  }
+  cuda::JoinedRows rows{.to = fused.data_ptr(),
+                        .dtype = dtype_of(fused),
+                        .rows = fused.size(0) * fused.size(1),
+                        .parts = static_cast<float*>(to.parts.data_ptr())};
+  for (std::size_t k = 0; k < each.size(); ++k) {
+    check(each[k].is_contiguous(), "gradients of attention lie in rows of tokens");
+    rows.from[k] = each[k].data_ptr();
+    rows.columns[k] = each[k].size(2) * each[k].size(3);
+  }
+  block_kernels().join_rows(rows, stream_of(fused));
+}
+
 }  // namespace
+
+bool attention_joins(const AttentionInput& in) { return !needs_products(in); }
 
 AttentionResult attention_forward(const AttentionInput& in) {
   if (needs_products(in)) return product_attention(in);
@@ -267,9 +293,7 @@ void attention_backward(const AttentionInput& in, const AttentionResult& kept,
   if (needs_products(in)) return product_attention_backward(in, grad_output, grads);
   const DeterministicOperators deterministic(in.deterministic && !in.q.is_meta());
   const Grads made = gradients(in, kept, grad_output);
-  if (in.q.is_meta()) return;
-  Tensor fused = grads.fused;
-  at::cat_out(fused, {made.q, made.k, made.v}, 2);
+  if (!in.q.is_meta()) join(made, grads);
 }
 
 }  // namespace sluice::device

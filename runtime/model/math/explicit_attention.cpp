@@ -222,6 +222,10 @@ AttentionResult attention_forward(const AttentionInput& in) {
   return {out};
 }
 
+bool attention_sums(const AttentionInput& in) {
+  return takes_gpu_path(in.q) && device::attention_joins(in);
+}
+
 void attention_backward(const AttentionInput& in, const AttentionResult& kept,
                         const Tensor& grad_output, const AttentionHeads& grads) {
   if (takes_gpu_path(in.q)) return device::attention_backward(in, kept, grad_output, grads);

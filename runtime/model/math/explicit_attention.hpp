@@ -42,6 +42,9 @@ struct AttentionHeads {
   at::Tensor k;
   at::Tensor v;
   at::Tensor fused{};  // all of them side by side, [B, S, heads + 2 kv_heads, D]; only of gradients
+  // The first pass of the sum over fused's tokens (RowSums::start), unless undefined; only of
+  // gradients, where attention_sums().
+  at::Tensor parts{};
 };
 
 struct AttentionResult {
@@ -55,6 +58,8 @@ struct AttentionResult {
 // memory of kept.out may hold grad_output.
 void attention_backward(const AttentionInput& in, const AttentionResult& kept,
                         const at::Tensor& grad_output, const AttentionHeads& grads);
+// Whether the backward can make the parts of sums over its result.
+[[nodiscard]] bool attention_sums(const AttentionInput& in);
 [[nodiscard]] inline bool attention_reads_output(const AttentionResult& kept) {
   return !kept.rest.empty();
 }
