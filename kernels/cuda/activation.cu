@@ -43,19 +43,6 @@ __device__ void leave_maximum(std::uint32_t* row_maxima, const Largest<Bf16>& of
   if (threadIdx.x == 0) row_maxima[blockIdx.x] = most;
 }
 
-// Leaves those of a gradient's row and, with it, of the activation's.
-struct RowMaxima {
-  std::uint32_t* of;
-  std::uint32_t* of_y;
-  Largest<Bf16> most{}, most_y{};
-  __device__ void leave() const {
-    __shared__ BlockWarps warps;
-    __shared__ BlockWarps warps_y;
-    leave_maximum(of, most, warps);
-    if (of_y != nullptr) leave_maximum(of_y, most_y, warps_y);
-  }
-};
-
 __global__ void measured_gelu_kernel(GeluArgs a) {
   __shared__ BlockWarps warps;
   Largest<Bf16> most;
@@ -64,19 +51,19 @@ __global__ void measured_gelu_kernel(GeluArgs a) {
 }
 
 __global__ void measured_gelu_gradient_kernel(GeluGradient a) {
-  RowMaxima maxima{a.row_maxima, a.row_maxima_y};
-  gelu_gradient_body<Bf16>(
-      a, blockIdx.x, row_worker(), true, [&](const auto& pack) { maxima.most.add(pack); },
-      [&](const auto& pack) { maxima.most_y.add(pack); });
-  maxima.leave();
+  __shared__ BlockWarps warps;
+  Largest<Bf16> most;
+  gelu_gradient_body<Bf16>(a, blockIdx.x, row_worker(), true,
+                           [&](const auto& pack) { most.add(pack); });
+  leave_maximum(a.row_maxima, most, warps);
 }
 
 __global__ void measured_swiglu_gradient_kernel(SwigluGradient a) {
-  RowMaxima maxima{a.row_maxima, a.row_maxima_y};
-  swiglu_gradient_body<Bf16>(
-      a, blockIdx.x, row_worker(), true, [&](const auto& pack) { maxima.most.add(pack); },
-      [&](const auto& pack) { maxima.most_y.add(pack); });
-  maxima.leave();
+  __shared__ BlockWarps warps;
+  Largest<Bf16> most;
+  swiglu_gradient_body<Bf16>(a, blockIdx.x, row_worker(), true,
+                             [&](const auto& pack) { most.add(pack); });
+  leave_maximum(a.row_maxima, most, warps);
 }
 
 __global__ void measured_swiglu_kernel(SwigluArgs a) {
@@ -85,6 +72,8 @@ __global__ void measured_swiglu_kernel(SwigluArgs a) {
   swiglu_body<Bf16>(a, blockIdx.x, row_worker(), true, [&](const auto& pack) { most.add(pack); });
   leave_maximum(a.row_maxima, most, warps);
 }
+
+constexpr char kMeasuredAlone[] = "a gradient with largest magnitudes comes alone";
 
 unsigned blocks_of(std::int64_t elems, DType dtype) {
   return static_cast<unsigned>((packs_of(elems, dtype) + kThreads - 1) / kThreads);
@@ -113,8 +102,8 @@ void launch_gelu(const GeluArgs& a, StreamRef stream) {
 void launch_gelu_gradient(const GeluGradient& a, StreamRef stream) {
   if (a.rows <= 0 || a.width <= 0) return;
   if (a.row_maxima != nullptr) {
-    check_argument(a.parts == nullptr, "a gradient has largest magnitudes or parts of sums");
-    check_maxima(a.width, a.dtype, packs_aligned(0, {a.dx, a.y, a.x, a.dy}));
+    check_argument(a.y == nullptr && a.parts == nullptr, kMeasuredAlone);
+    check_maxima(a.width, a.dtype, packs_aligned(0, {a.dx, a.x, a.dy}));
     const Grid grid = block_grid(a.rows, packs_of(a.width, a.dtype));
     measured_gelu_gradient_kernel<<<grid.blocks, grid.threads, 0, native(stream)>>>(a);
     return check_launch("gelu gradient");
@@ -158,6 +147,7 @@ void launch_swiglu_gradient(const SwigluGradient& a, StreamRef stream) {
   const bool aligned =
       packs_aligned(a.width * size_of(a.dtype), {a.d_gate_up, a.y, a.gate_up, a.dy});
   if (a.row_maxima != nullptr) {
+    check_argument(a.y == nullptr, kMeasuredAlone);
     check_maxima(a.width, a.dtype, aligned);
     const Grid grid = block_grid(a.rows, packs_of(a.width, a.dtype));
     measured_swiglu_gradient_kernel<<<grid.blocks, grid.threads, 0, native(stream)>>>(a);

@@ -98,10 +98,10 @@ SLUICE_BODY void gelu_gradient(Pack<T>* x, Pack<T>* dy) {
   }
 }
 
-// One row. Calls stored(pack) for the packs of dx, and stored_y(pack) for those of y.
-template <class T, class Fn = Unmeasured, class OfY = Unmeasured>
+// One row. The body calls stored(pack) for each pack of dx.
+template <class T, class Fn = Unmeasured>
 SLUICE_BODY void gelu_gradient_body(const GeluGradient& a, std::int64_t row, const Worker& worker,
-                                    bool aligned, Fn stored = {}, OfY stored_y = {}) {
+                                    bool aligned, Fn stored = {}) {
   const std::int64_t begin = row * a.width;
   for_packs<T>(a.width, worker, [&](std::int64_t i, std::int64_t n) {
     Pack<T> x = load_pack(static_cast<const T*>(a.x) + begin + i, n, aligned);
@@ -109,9 +109,7 @@ SLUICE_BODY void gelu_gradient_body(const GeluGradient& a, std::int64_t row, con
     gelu_gradient(&x, &dy);
     store_pack(static_cast<T*>(a.dx) + begin + i, dy, n, aligned);
     stored(dy);
-    if (a.y == nullptr) return;
-    store_pack(static_cast<T*>(a.y) + begin + i, x, n, aligned);
-    stored_y(x);
+    if (a.y != nullptr) store_pack(static_cast<T*>(a.y) + begin + i, x, n, aligned);
   });
 }
 
@@ -159,10 +157,9 @@ SLUICE_BODY void swiglu_body(const SwigluArgs& a, std::int64_t row, const Worker
 }
 
 // As gelu_gradient_body.
-template <class T, class Fn = Unmeasured, class OfY = Unmeasured>
+template <class T, class Fn = Unmeasured>
 SLUICE_BODY void swiglu_gradient_body(const SwigluGradient& a, std::int64_t row,
-                                      const Worker& worker, bool aligned, Fn stored = {},
-                                      OfY stored_y = {}) {
+                                      const Worker& worker, bool aligned, Fn stored = {}) {
   const T* gate = static_cast<const T*>(a.gate_up) + row * 2 * a.width;
   T* d_gate = static_cast<T*>(a.d_gate_up) + row * 2 * a.width;
   const T* dy = static_cast<const T*>(a.dy) + row * a.width;
@@ -184,9 +181,7 @@ SLUICE_BODY void swiglu_gradient_body(const SwigluGradient& a, std::int64_t row,
     store_pack(d_gate + a.width + i, u, n, aligned);
     stored(g);
     stored(u);
-    if (a.y == nullptr) return;
-    store_pack(static_cast<T*>(a.y) + row * a.width + i, d, n, aligned);
-    stored_y(d);
+    if (a.y != nullptr) store_pack(static_cast<T*>(a.y) + row * a.width + i, d, n, aligned);
   });
 }
 

@@ -89,9 +89,7 @@ struct GeluGradient {
   DType dtype = DType::kFloat32;
   std::int64_t width = 0;
   std::int64_t rows = 1;
-  // Both or, where there is no y, the first; not with `parts`.
-  std::uint32_t* row_maxima = nullptr;    // of dx
-  std::uint32_t* row_maxima_y = nullptr;  // of y
+  std::uint32_t* row_maxima = nullptr;  // of dx; only without y and parts
   float* parts = nullptr;  // unless null: of the sums over dx's rows, as ColumnParts has them
 };
 
@@ -115,8 +113,7 @@ struct SwigluGradient {
   DType dtype = DType::kFloat32;
   std::int64_t rows = 0;
   std::int64_t width = 0;
-  std::uint32_t* row_maxima = nullptr;    // of d_gate_up
-  std::uint32_t* row_maxima_y = nullptr;  // of y; null only if row_maxima or y is
+  std::uint32_t* row_maxima = nullptr;  // of d_gate_up; only without y
 };
 
 // As rope() of kernels/cpu/rope.hpp. With positions, token r has positions[r], a row of the angles.

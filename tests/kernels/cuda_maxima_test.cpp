@@ -100,38 +100,6 @@ TEST(CudaMaxima, OfActivationsAndTheirGradients) {
   });
 }
 
-// A gradient that leaves the activation's output too, which a product reads next.
-TEST(CudaMaxima, OfOutputsBesideGradients) {
-  for_inputs([](std::int64_t columns, const Buffer& x, const Buffer& dy) {
-    const Buffer to(static_cast<std::size_t>(4 * kRows * columns)), others = maxima_of_rows();
-    const auto others_or_null = [&](const std::uint32_t* maxima) {
-      return maxima == nullptr ? nullptr : data_of<std::uint32_t>(others);
-    };
-    expect_maxima(columns, [&](void* y, std::uint32_t* maxima) {
-      run_gelu_gradient({.dx = to.data(),
-                         .y = y,
-                         .x = x.data(),
-                         .dy = dy.data(),
-                         .dtype = kBf16,
-                         .width = columns,
-                         .rows = kRows,
-                         .row_maxima = others_or_null(maxima),
-                         .row_maxima_y = maxima});
-    });
-    expect_maxima(columns, [&](void* y, std::uint32_t* maxima) {
-      run_swiglu_gradient({.d_gate_up = to.data(),
-                           .y = y,
-                           .gate_up = x.data(),
-                           .dy = dy.data(),
-                           .dtype = kBf16,
-                           .rows = kRows,
-                           .width = columns,
-                           .row_maxima = others_or_null(maxima),
-                           .row_maxima_y = maxima});
-    });
-  });
-}
-
 TEST(CudaMaxima, OfNorms) {
   for_inputs([](std::int64_t columns, const Buffer& x, const Buffer& dy) {
     const Buffer weight = random(kBf16, columns, 23), bias = random(kBf16, columns, 24);

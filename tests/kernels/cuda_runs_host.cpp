@@ -73,22 +73,6 @@ void on_measured_rows(std::int64_t rows, std::uint32_t* row_maxima, Fn body) {
   }
 }
 
-// Leaves those of a gradient's rows and, with them, of the activation's: body(row, worker, stored,
-// stored_y).
-template <class Args, class Fn>
-void on_measured_gradients(const Args& a, Fn body) {
-  for (std::int64_t row = 0; row < a.rows; ++row) {
-    cuda::Largest<cuda::Bf16> most, most_y;
-    on_threads([&](const Worker& worker) {
-      body(
-          row, worker, [&](const cuda::Pack<cuda::Bf16>& pack) { most.add(pack); },
-          [&](const cuda::Pack<cuda::Bf16>& pack) { most_y.add(pack); });
-    });
-    a.row_maxima[row] = most.stored();
-    if (a.row_maxima_y != nullptr) a.row_maxima_y[row] = most_y.stored();
-  }
-}
-
 constexpr std::int64_t kFp8Blocks = 5, kFp8Threads = 9;
 
 template <class Format>
@@ -133,9 +117,10 @@ void run_gelu(const cuda::GeluArgs& a) {
 
 void run_gelu_gradient(const cuda::GeluGradient& a) {
   if (a.row_maxima != nullptr) {
-    return on_measured_gradients(a, [&](std::int64_t row, const Worker& worker, auto... stored) {
-      cuda::gelu_gradient_body<cuda::Bf16>(a, row, worker, true, stored...);
-    });
+    return on_measured_rows(a.rows, a.row_maxima,
+                            [&](std::int64_t row, const Worker& worker, auto stored) {
+                              cuda::gelu_gradient_body<cuda::Bf16>(a, row, worker, true, stored);
+                            });
   }
   with_type(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;
@@ -168,9 +153,10 @@ void run_swiglu(const cuda::SwigluArgs& a) {
 
 void run_swiglu_gradient(const cuda::SwigluGradient& a) {
   if (a.row_maxima != nullptr) {
-    return on_measured_gradients(a, [&](std::int64_t row, const Worker& worker, auto... stored) {
-      cuda::swiglu_gradient_body<cuda::Bf16>(a, row, worker, true, stored...);
-    });
+    return on_measured_rows(a.rows, a.row_maxima,
+                            [&](std::int64_t row, const Worker& worker, auto stored) {
+                              cuda::swiglu_gradient_body<cuda::Bf16>(a, row, worker, true, stored);
+                            });
   }
   with_type(a.dtype, [&](auto* tag) {
     using T = std::remove_pointer_t<decltype(tag)>;

@@ -200,7 +200,6 @@ void gelu_gradient(const ActivationGradient& to) {
                                  .width = x.size(-1),
                                  .rows = x.numel() / x.size(-1),
                                  .row_maxima = maxima_of(to.dup),
-                                 .row_maxima_y = to.again ? maxima_of(to.dy) : nullptr,
                                  .parts = numbers(to.parts)},
                                 stream_of(x));
 }
@@ -226,8 +225,7 @@ void swiglu_gradient(const ActivationGradient& to) {
                                    .dtype = dtype_of(to.up),
                                    .rows = to.up.size(0),
                                    .width = to.up.size(1) / 2,
-                                   .row_maxima = maxima_of(to.dup),
-                                   .row_maxima_y = to.again ? maxima_of(to.dy) : nullptr},
+                                   .row_maxima = maxima_of(to.dup)},
                                   stream_of(to.up));
 }
 

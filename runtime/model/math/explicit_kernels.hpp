@@ -73,9 +73,9 @@ void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const R
 void gelu(const Measured& y, const at::Tensor& up);
 void swiglu(const Measured& y, const at::Tensor& up);
 
-// dup, which may be up, for dy [N, F]. With `again` the output y takes the place of dy, and bits
-// are those of the forward: the next weight's gradient reads it, and a kernel of its own would read
-// up once more.
+// dup, which may be up, for dy [N, F]. With `again` the output y takes the place of dy, with the
+// bits of the forward: the next weight's gradient reads it, and a kernel of its own would read up
+// once more. REQUIRES: not `again` where dup is measured.
 struct ActivationGradient {
   const Measured& dup;
   const at::Tensor& up;
