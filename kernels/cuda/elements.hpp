@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
+#include <type_traits>
 
 #include "base/dtype.hpp"
 #include "kernels/cpu/device_body.hpp"
@@ -146,6 +147,35 @@ SLUICE_BODY void store_pack(T* to, const Pack<T>& pack, std::int64_t count, bool
       if (j < count) narrow(pack.v[j], to + j);
     }
   }
+}
+
+// Four neighbours as they are in memory, on a multiple of their size.
+template <class T>
+struct alignas(4 * sizeof(T)) Quad {
+  T v[4];
+};
+
+template <class T>
+SLUICE_BODY void load_quad(const T* from, Quad<T>* to) {
+#ifdef SLUICE_DEVICE_CODE
+  using Words = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
+  const Words words = *reinterpret_cast<const Words*>(from);
+  memcpy(to, &words, sizeof words);
+#else
+  std::memcpy(to, static_cast<const void*>(from), sizeof *to);
+#endif
+}
+
+template <class T>
+SLUICE_BODY void store_quad(const Quad<T>& from, T* to) {
+#ifdef SLUICE_DEVICE_CODE
+  using Words = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
+  Words words;
+  memcpy(&words, &from, sizeof words);
+  *reinterpret_cast<Words*>(to) = words;
+#else
+  std::memcpy(static_cast<void*>(to), &from, sizeof from);
+#endif
 }
 
 SLUICE_BODY std::uint32_t larger(std::uint32_t a, std::uint32_t b) { return a > b ? a : b; }

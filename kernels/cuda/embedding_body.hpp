@@ -6,8 +6,6 @@
 // into runs of columns, a warp each, and a warp loads many tokens before it adds the first.
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/cuda/block_args.hpp"
 #include "kernels/cuda/elements.hpp"
 #include "kernels/cuda/warp.hpp"
@@ -108,23 +106,12 @@ SLUICE_BODY void token_order_body(const TokenRows& at, std::int64_t first, const
 // Columns of a lane, and of a warp's run of a row.
 inline constexpr int kLaneColumns = 4, kRunColumns = kWarp * kLaneColumns;
 
-// Those of one token, as they are in memory.
-template <class T>
-struct alignas(kLaneColumns * sizeof(T)) RawColumns {
-  T v[kLaneColumns];
-};
-
-// `kAligned`: they lie on a multiple of their size. Where the row ends the others are the first.
+// Those of one token. `kAligned`: they lie on a multiple of their size. Where the row ends the
+// others are the first.
 template <class T, bool kAligned>
-SLUICE_BODY void load_columns(const T* from, int count, RawColumns<T>* raw) {
+SLUICE_BODY void load_columns(const T* from, int count, Quad<T>* raw) {
   if constexpr (kAligned) {
-#ifdef SLUICE_DEVICE_CODE
-    using Words = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
-    const Words words = *reinterpret_cast<const Words*>(from);
-    memcpy(raw, &words, sizeof *raw);
-#else
-    std::memcpy(raw, static_cast<const void*>(from), sizeof *raw);
-#endif
+    load_quad(from, raw);
   } else {
     for (int k = 0; k < kLaneColumns; ++k) raw->v[k] = from[k < count ? k : 0];
   }
@@ -138,10 +125,10 @@ struct RowColumns {
   int count;  // columns before the row's end
   Pack<float> sum;
 
-  SLUICE_BODY void load(std::int32_t token, RawColumns<T>* raw) const {
+  SLUICE_BODY void load(std::int32_t token, Quad<T>* raw) const {
     load_columns<T, kAligned>(dy + std::int64_t{token} * hidden, count, raw);
   }
-  SLUICE_BODY void add(const RawColumns<T>& raw) {
+  SLUICE_BODY void add(const Quad<T>& raw) {
     for (int k = 0; k < kLaneColumns; ++k) sum.v[k] += widen(raw.v[k]);
   }
 };
@@ -165,7 +152,7 @@ SLUICE_BODY void add_tokens(const EmbeddingGradient& a, std::int64_t row, std::i
   LaneValues<std::int32_t> tokens = tokens_from(place);
   if constexpr (kAligned && sizeof(T) == 2) {  // then 32 tokens fit into 64 registers
     while (tokens[kWarp - 1] >= 0) {
-      RawColumns<T> raw[std::size_t{kWarp}];
+      Quad<T> raw[std::size_t{kWarp}];
       for (int j = 0; j < kWarp; ++j) columns->load(tokens[j], &raw[j]);
       tokens = tokens_from(place += kWarp);  // while the columns are on their way
       for (int j = 0; j < kWarp; ++j) columns->add(raw[j]);
@@ -174,7 +161,7 @@ SLUICE_BODY void add_tokens(const EmbeddingGradient& a, std::int64_t row, std::i
   constexpr int kSome = 8;
   for (int i = 0; tokens[i] >= 0;) {
     std::int32_t token[std::size_t{kSome}];
-    RawColumns<T> raw[std::size_t{kSome}];
+    Quad<T> raw[std::size_t{kSome}];
     for (int j = 0; j < kSome; ++j) {
       token[j] = tokens[i + j];
       if (token[j] >= 0) columns->load(token[j], &raw[j]);

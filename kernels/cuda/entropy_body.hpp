@@ -3,8 +3,6 @@
 // hardware's, to some 1e-6 of the largest; sums have an order that the number of columns decides.
 #pragma once
 
-#include <type_traits>
-
 #include "kernels/cuda/activation_body.hpp"
 #include "kernels/cuda/team.hpp"
 
@@ -28,12 +26,7 @@ struct MergeMaxSum {
   }
 };
 
-// Four elements of T in memory, on a multiple of their size.
-template <class T>
-struct alignas(4 * sizeof(T)) Quad {
-  T v[Pack<float>::kCount];
-};
-
+// Four elements, or n where a row ends.
 template <class T>
 SLUICE_BODY void store_quad(T* to, const Pack<float>& values, std::int64_t n) {
   constexpr int kSize = Pack<float>::kSize;
@@ -45,14 +38,7 @@ SLUICE_BODY void store_quad(T* to, const Pack<float>& values, std::int64_t n) {
   }
   Quad<T> quad;
   for (int j = 0; j < kSize; ++j) narrow(values.v[j], &quad.v[j]);
-#ifdef SLUICE_DEVICE_CODE
-  using Words = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
-  Words words;
-  memcpy(&words, &quad, sizeof quad);
-  *reinterpret_cast<Words*>(to) = words;
-#else
-  std::memcpy(static_cast<void*>(to), &quad, sizeof quad);
-#endif
+  store_quad(quad, to);
 }
 
 SLUICE_BODY float scale_of(const EntropyArgs& a) {

@@ -38,31 +38,25 @@ struct UpdateParts {
   int chunks;
 };
 
-// Four neighbours, on a multiple of their size.
-template <class T>
-using FourWords = std::conditional_t<sizeof(T) == 2, uint2, uint4>;
 inline constexpr int kFour = 4;
 
 template <class T>
 __device__ __forceinline__ void load_four(const T* from, float (&to)[kFour]) {
-  const FourWords<T> words = *reinterpret_cast<const FourWords<T>*>(from);
-  T raw[kFour];
-  memcpy(raw, &words, sizeof raw);
-  for (int j = 0; j < kFour; ++j) to[j] = widen(raw[j]);
+  Quad<T> raw;
+  load_quad(from, &raw);
+  for (int j = 0; j < kFour; ++j) to[j] = widen(raw.v[j]);
 }
 
 template <class T>
 __device__ __forceinline__ void store_four(const float (&from)[kFour], T* to) {
-  T raw[kFour];
-  for (int j = 0; j < kFour; ++j) narrow(from[j], raw + j);
-  FourWords<T> words;
-  memcpy(&words, raw, sizeof raw);
-  *reinterpret_cast<FourWords<T>*>(to) = words;
+  Quad<T> raw;
+  for (int j = 0; j < kFour; ++j) narrow(from[j], &raw.v[j]);
+  store_quad(raw, to);
 }
 
 template <class T>
 __device__ __forceinline__ bool takes_four(const T* at) {
-  return reinterpret_cast<std::uintptr_t>(at) % sizeof(FourWords<T>) == 0;
+  return reinterpret_cast<std::uintptr_t>(at) % sizeof(Quad<T>) == 0;
 }
 
 // A part's buffers in their types.
