@@ -123,6 +123,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
   const Fields fields(json, source);
   fields.refuse_others({"about",
                         "adam_params_per_s",
+                        "attention_flops",
                         "comm",
                         "compute_capability",
                         "comm_ranks",
@@ -162,6 +163,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
   if (json.contains("gemm_flops")) machine.peak_flops = machine.gemm_flops;
   fields.by_dtype("peak_flops", machine.peak_flops);
   fields.number("gemm_efficiency", machine.gemm_efficiency);
+  fields.number("attention_flops", machine.attention_flops);
   fields.number("device_memory_bps", machine.device_memory_bps);
   fields.number("memory_copy_bps", machine.memory_copy_bps);
   fields.number("memory_rmw_bps", machine.memory_rmw_bps);
@@ -209,6 +211,7 @@ MachineProfile profile_like(const GpuRates& gpu) {
   // These are the default GPU's own.
   machine.peak_flops = {};
   machine.gemm_flops.fp8 = 0;
+  machine.attention_flops = 0;
   machine.compute_capability = 0;
   machine.multiprocessors = 0;
   return machine;
@@ -233,7 +236,10 @@ void take_gpu(const GpuRates& gpu, MachineProfile& machine) {
   if (gpu.compute_capability > 0) machine.compute_capability = gpu.compute_capability;
   if (gpu.multiprocessors > 0) machine.multiprocessors = gpu.multiprocessors;
   take(gpu.gemm_flops.fp32, machine.gemm_flops.fp32);
+  const double products = machine.gemm_flops.bf16;
   take(gpu.gemm_flops.bf16 ? gpu.gemm_flops.bf16 : gpu.gemm_fp16_flops, machine.gemm_flops.bf16);
+  // Not measured: a card with less power or fewer multiprocessors is slower at both.
+  if (products > 0) machine.attention_flops *= machine.gemm_flops.bf16 / products;
   take(gpu.gemm_fp8_flops, machine.gemm_flops.fp8);
   if (machine.peak_flops.bf16 == 0) machine.peak_flops = machine.gemm_flops;
   take(gpu.device_memory_bps, machine.device_memory_bps);

@@ -35,6 +35,7 @@ struct MachineProfile {
   RateByDType peak_flops;                  // from the data sheet; the base of MFU
   RateByDType gemm_flops;                  // of one GPU, or of all cores
   double gemm_efficiency = 1;              // rate of a model's products over a square product's
+  double attention_flops = 0;              // of a GPU: long rows, heads of 128; 0: not known
   double device_memory_bps = 0;            // of a GPU
   double memory_copy_bps = 0;
   double memory_rmw_bps = 0;
@@ -71,8 +72,8 @@ struct MachineProfile {
 // FLOP/s of dense products from the data sheet of the GPU called `name`; 0: no profile for the GPU.
 [[nodiscard]] double dense_peak_flops(const std::string& name, DType dtype);
 // The named profile of a GPU, for figures that are not measured (peak, efficiency, links between
-// GPUs). For a GPU without a profile: kDefaultGpu's, without peak_flops,
-// 8-bit products, compute_capability and multiprocessors.
+// GPUs). For a GPU without a profile: kDefaultGpu's, without peak_flops, 8-bit products,
+// attention_flops, compute_capability and multiprocessors.
 [[nodiscard]] MachineProfile profile_like(const GpuRates& gpu);
 inline constexpr char kDefaultGpu[] = "h100-sxm";
 

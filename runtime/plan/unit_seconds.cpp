@@ -6,6 +6,8 @@
 #include <string>
 
 #include "base/index.hpp"
+#include "runtime/model/attention_choice.hpp"
+#include "runtime/model/model_slices.hpp"
 #include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
@@ -103,14 +105,13 @@ bool scans_gradient(const std::string& weight) {
   return !ends_in(weight, {"mlp.c_fc.weight", "mlp.gate_proj.weight", "mlp.up_proj.weight"});
 }
 
-// A block of a GPU whose linear layers multiply in 8 bits: products by the profile's rates, and
-// the two operands of each product rounded at the rate of device memory.
-UnitSeconds fp8_block(const MachineProfile& machine, const ModelSpec& spec, const UnitSpec& unit,
-                      double samples) {
-  const double narrow = 1 / (machine.gemm_flops.fp8 * machine.gemm_efficiency);
-  const double attention = 1 / (machine.gemm_flops.bf16 * machine.gemm_efficiency);
-  UnitSeconds seconds = price(spec, unit, {narrow, narrow, attention, attention}, samples);
-  const double tokens = samples * static_cast<double>(spec.options.seq);
+// What rounding the operands of a block's products to 8 bits moves, in bytes.
+struct RoundedBytes {
+  double forward = 0, backward = 0;
+};
+
+RoundedBytes rounded_bytes(const ModelSpec& spec, const UnitSpec& unit, double tokens) {
+  RoundedBytes moved;
   for (const ParamRef& ref : unit.params) {
     const TensorSpec& weight = nth(nth(spec.groups, ref.group).params, ref.index).tensor;
     if (weight.shape.size() != 2) continue;
@@ -121,32 +122,151 @@ UnitSeconds fp8_block(const MachineProfile& machine, const ModelSpec& spec, cons
     };
     const double operands = bytes(kRoundedBytes, scans_input(spec, weight.name)) * tokens * in +
                             bytes(kRoundedBytes, true) * out * in;
-    const double gradient = bytes(kGradientBytes, scans_gradient(weight.name)) * tokens * out;
-    seconds.forward += operands / machine.device_memory_bps;
-    seconds.backward += (operands + gradient) / machine.device_memory_bps;
+    moved.forward += operands;
+    moved.backward += operands + bytes(kGradientBytes, scans_gradient(weight.name)) * tokens * out;
   }
-  seconds.known = true;
-  return seconds;
+  return moved;
 }
 
-std::vector<UnitSeconds> fp8_seconds(const MachineProfile& machine, const ModelSpec& spec,
-                                     double samples) {
-  std::vector<UnitSeconds> seconds;
-  for (const UnitSpec& unit : spec.units) {
-    const bool block = unit.kind == UnitKind::kBlock;
-    seconds.push_back(block ? fp8_block(machine, spec, unit, samples) : UnitSeconds{});
+// Units of a GPU: products by the profile's rates, everything else by bytes at the rate of the
+// device's memory.
+class GpuSeconds {
+ public:
+  GpuSeconds(const MachineProfile& machine, const EngineOptions& options, const ModelSpec& spec)
+      : machine_(machine),
+        spec_(spec),
+        slices_(model_slices(spec.options, spec.part)),
+        samples_(static_cast<double>(options.train.micro_batch)),
+        tokens_(samples_ * static_cast<double>(spec.options.seq)),
+        fp8_(options.model.matmul == MatmulType::kFp8 && machine.gemm_flops.fp8 > 0),
+        apart_(machine.attention_flops > 0 && options.train.dtype != DType::kFloat32 &&
+               spec.options.explicit_units && !trains_by_products(spec.options)) {}
+
+  [[nodiscard]] std::vector<UnitSeconds> all() const {
+    if (!fp8_ && !apart_) return {};
+    std::vector<UnitSeconds> seconds;
+    for (const UnitSpec& unit : spec_.units) {
+      if (unit.kind == UnitKind::kBlock) {
+        seconds.push_back(block(unit));
+      } else if (apart_ && unit.kind == UnitKind::kLossHead) {
+        seconds.push_back(head(unit));
+      } else {
+        seconds.push_back({});
+      }
+    }
+    return seconds;
   }
-  return seconds;
-}
+
+ private:
+  // The share of the memory's rate that kernels of rows reach: 0.67 to 0.88 on an H100, and nearly
+  // as much of a block's bytes (docs/benchmarks.md, "Kernels of a step").
+  static constexpr double kKernelShare = 0.8;
+  static constexpr double kElem = 2;  // bytes
+
+  [[nodiscard]] double kernel_bps() const {
+    return machine_.device_memory_bps * (apart_ ? kKernelShare : 1);
+  }
+  [[nodiscard]] double efficiency() const { return apart_ ? 1 : machine_.gemm_efficiency; }
+
+  // FLOP/s of attention; a backward has five products where two forwards have four. The time of a
+  // pair of a query and a key has a part that does not depend on the head, as long as that of 128
+  // elements; blocks at the diagonal are computed whole, as if a row had 350 keys more (figures 5
+  // and 6 of FlashAttention-3, Shah et al. 2024).
+  [[nodiscard]] double attention_flops() const {
+    constexpr double kHead = 128, kMoreKeys = 350, kFlashShare = 0.68;
+    const ModelOptions& o = spec_.options;
+    const double head = std::min(static_cast<double>(o.head_dim) / kHead, 1.0);
+    const auto keys =
+        static_cast<double>(o.sliding_window > 0 ? std::min(o.seq, o.sliding_window) : o.seq);
+    const double flash = o.attention == AttentionBackend::kCudnn ? 1 : kFlashShare;
+    return machine_.attention_flops * flash * 2 * head / (1 + head) * keys / (keys + kMoreKeys);
+  }
+
+  [[nodiscard]] Cost cost() const {
+    const double wide = machine_.gemm_flops.bf16 * efficiency();
+    const double products = 1 / (fp8_ ? machine_.gemm_flops.fp8 * efficiency() : wide);
+    if (!apart_) return {products, products, 1 / wide, 1 / wide};
+    constexpr double kBackwardProducts = 5.0 / 4;
+    const double attention = 1 / attention_flops();
+    return {products, products, attention, kBackwardProducts * attention};
+  }
+
+  [[nodiscard]] UnitSeconds block(const UnitSpec& unit) const {
+    UnitSeconds seconds = price(spec_, unit, cost(), samples_);
+    if (fp8_) {
+      const RoundedBytes rounded = rounded_bytes(spec_, unit, tokens_);
+      seconds.forward += rounded.forward / kernel_bps();
+      seconds.backward += rounded.backward / kernel_bps();
+    }
+    if (apart_) {
+      seconds.forward += kernels(forward_elems());
+      seconds.backward += kernels(backward_elems());
+    }
+    seconds.known = true;
+    return seconds;
+  }
+
+  // Three products, of which one makes the logits again. Cross entropy reads fp32 logits and writes
+  // their gradient in 16 bits.
+  [[nodiscard]] UnitSeconds head(const UnitSpec& unit) const {
+    UnitSeconds seconds = price(spec_, unit, cost(), samples_);
+    constexpr double kNormElems = 10, kLogitBytes = 4 + 2;
+    const auto vocab = static_cast<double>(slices_.vocab.count);
+    seconds.backward += kernels(kNormElems * static_cast<double>(spec_.options.hidden)) +
+                        tokens_ * vocab * kLogitBytes / kernel_bps();
+    seconds.known = true;
+    return seconds;
+  }
+
+  // Of kernels that move so many elements a token.
+  [[nodiscard]] double kernels(double elems) const {
+    return tokens_ * elems * kElem / kernel_bps();
+  }
+
+  // Between units a rank has a part of the tokens with sequence parallelism.
+  [[nodiscard]] double hidden() const {
+    const auto all = static_cast<double>(spec_.options.hidden);
+    return spec_.part.sequence ? all / spec_.part.tensor : all;
+  }
+  [[nodiscard]] double ffn() const { return static_cast<double>(slices_.ffn.count); }
+  [[nodiscard]] bool gated() const { return spec_.options.type != ModelType::kGpt2; }
+  [[nodiscard]] double up() const { return gated() ? 2 * ffn() : ffn(); }
+  [[nodiscard]] double heads(std::int64_t of_keys) const {
+    return static_cast<double>((slices_.heads.count + of_keys * slices_.kv_heads.count) *
+                               spec_.options.head_dim);
+  }
+  // q and k, read and written.
+  [[nodiscard]] double turned() const { return gated() ? 2 * heads(1) : 0; }
+
+  // Read and written: a norm, the end of the attention half with the other norm, the end of the
+  // MLP; the activation.
+  [[nodiscard]] double forward_elems() const {
+    return (2 + 4 + 3) * hidden() + turned() + up() + ffn();
+  }
+  // Twice a norm again, the sums of its weights and the gradient of its input; biases behind
+  // products; the activation with its output again; dq, dk and dv side by side.
+  [[nodiscard]] double backward_elems() const {
+    const double norms = 2 * (2 + 2 + 4) * hidden();
+    const double biases = gated() ? 0 : 2 * hidden();
+    const double activation = 2 * (up() + ffn()) + (fp8_ ? up() : 0);
+    return norms + biases + activation + 2 * heads(2) + turned();
+  }
+
+  const MachineProfile& machine_;
+  const ModelSpec& spec_;
+  const ModelSlices slices_;
+  const double samples_, tokens_;
+  const bool fp8_;
+  const bool apart_;  // attention and the kernels of rows have times of their own
+};
 
 }  // namespace
 
 std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine, const EngineOptions& options,
                                       const ModelSpec& spec) {
-  const auto samples = static_cast<double>(options.train.micro_batch);
-  const bool fp8 = options.model.matmul == MatmulType::kFp8;
-  if (fp8 && machine.gpu && machine.gemm_flops.fp8 > 0) return fp8_seconds(machine, spec, samples);
+  if (machine.gpu) return GpuSeconds(machine, options, spec).all();
   if (machine.units.empty()) return {};
+  const auto samples = static_cast<double>(options.train.micro_batch);
   const Costs costs(machine, options.train.dtype);
   const int ranks = options.dp * spec.part.tensor * spec.part.stages;
   const char* family = spec.options.type == ModelType::kGpt2 ? "gpt2" : "llama";

@@ -1,4 +1,5 @@
-// Time of a model's units on a machine with measured units (sluice doctor). Pure.
+// Time of a model's units on a machine with measured units (sluice doctor), or on a GPU of which
+// the rate of attention is known. Pure.
 #pragma once
 
 #include <vector>
@@ -9,8 +10,9 @@
 namespace sluice {
 
 // Seconds of one micro-batch by unit of the spec, which is a rank's part of the options' model.
-// Empty if the machine's units were not measured. Rates between two measured sizes are
-// interpolated.
+// Empty if the machine's units were not measured, and for a GPU without a rate of attention, in
+// fp32, and where attention runs by batched products, unless products have 8 bits. Rates between
+// two measured sizes are interpolated.
 [[nodiscard]] std::vector<UnitSeconds> unit_seconds(const MachineProfile& machine,
                                                     const EngineOptions& options,
                                                     const ModelSpec& spec);

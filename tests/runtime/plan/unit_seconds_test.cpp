@@ -55,6 +55,7 @@ TEST(UnitSeconds, In8BitsAreThoseOfTheProfilesRates) {
   options.model.matmul = MatmulType::kFp8;
   const ModelSpec spec = make_model_spec(options.model);
   MachineProfile machine = named_profile("h100-sxm");
+  machine.attention_flops = 0;
   const std::vector<UnitSeconds> seconds = seconds_of(machine, options);
   ASSERT_EQ(seconds.size(), spec.units.size());
   EXPECT_FALSE(seconds.front().known || seconds.back().known);
@@ -76,6 +77,114 @@ TEST(UnitSeconds, In8BitsAreThoseOfTheProfilesRates) {
   EXPECT_NEAR(seconds_of(machine, options)[1].backward / forward, 2, 1e-9);
   machine.gemm_flops.fp8 = 0;
   EXPECT_TRUE(seconds_of(machine, options).empty());
+}
+
+struct MeasuredStep {
+  const char* name;
+  ModelType type;
+  std::int64_t layers, hidden, heads, micro_batch, micro_batches;
+  double ms;
+};
+
+// Steps on an H100 (docs/benchmarks.md, "Speed"). The kernels of that day moved more bytes than
+// today's: AdamW took 20 ms of a step at 1.5B, not 16, and a block's backward read the rows before
+// the activation three times. So plans are up to a tenth faster.
+TEST(UnitSeconds, OnAnH100AreThoseOfMeasuredSteps) {
+  constexpr MeasuredStep kSteps[] = {{"124M", ModelType::kGpt2, 12, 768, 12, 16, 1, 35.6},
+                                     {"345M", ModelType::kGpt2, 24, 1024, 16, 8, 1, 46.4},
+                                     {"1.5B", ModelType::kGpt2, 48, 1600, 25, 4, 1, 105.9},
+                                     {"1.5B", ModelType::kGpt2, 48, 1600, 25, 8, 1, 187.7},
+                                     {"1.5B", ModelType::kGpt2, 48, 1600, 25, 8, 4, 708.1},
+                                     {"1.5B", ModelType::kGpt2, 48, 1600, 25, 16, 2, 682.3},
+                                     {"llama 1.2B", ModelType::kLlama, 16, 2048, 32, 8, 1, 126.1},
+                                     {"llama 1.2B", ModelType::kLlama, 16, 2048, 32, 8, 4, 469.2}};
+  for (const MeasuredStep& step : kSteps) {
+    EngineOptions options;
+    ModelOptions& model = options.model;
+    model.type = step.type;
+    model.layers = step.layers;
+    model.hidden = step.hidden;
+    model.heads = step.heads;
+    model.seq = 1024;
+    model.vocab = 50304;
+    if (step.type == ModelType::kLlama) {
+      model.kv_heads = 8;
+      model.ffn = 8192;
+      model.vocab = 128256;
+      model.tie_embeddings = true;
+    }
+    model.on_gpu = true;
+    model.attention = AttentionBackend::kCudnn;
+    options.train.dtype = DType::kBFloat16;
+    options.train.micro_batch = step.micro_batch;
+    options.train.global_batch = step.micro_batch * step.micro_batches;
+    Planner planner(named_profile("h100-sxm"));
+    const double ms = 1e3 * planner.plan({options, {}}).time.step_s;
+    std::printf("%-10s %2lld x %lld: measured %6.1f ms, ours %6.1f, %+5.1f %%\n", step.name,
+                static_cast<long long>(step.micro_batch),
+                static_cast<long long>(step.micro_batches), step.ms, ms, 100 * (ms / step.ms - 1));
+    EXPECT_GT(ms, 0.9 * step.ms) << step.name;
+    EXPECT_LT(ms, 1.02 * step.ms) << step.name;
+  }
+}
+
+// Attention of an eighth of the rate takes eight times as long, and longer rows and larger heads
+// reach more of it.
+TEST(UnitSeconds, OfAGpuPriceAttentionByHeadAndLength) {
+  EngineOptions options;
+  options.model.layers = 2;
+  options.model.hidden = 1024;
+  options.model.vocab = 1000;
+  options.model.on_gpu = true;
+  options.train.dtype = DType::kBFloat16;
+  MachineProfile machine = named_profile("h100-sxm");
+  // Seconds of attention for each FLOP, from what a slower one adds.
+  const auto cost = [&](std::int64_t head_dim, std::int64_t seq) {
+    options.model.heads = options.model.hidden / head_dim;
+    options.model.seq = seq;
+    const ModelSpec spec = make_model_spec(options.model);
+    MachineProfile slow = machine;
+    slow.attention_flops = machine.attention_flops / 8;
+    const double more =
+        seconds_of(slow, options)[1].forward - seconds_of(machine, options)[1].forward;
+    return more / 7 / spec.attention_flops_per_sample(spec.units[1]) /
+           static_cast<double>(options.train.micro_batch);
+  };
+  EXPECT_NEAR(cost(64, 1024) / cost(128, 1024), 1.5, 1e-6);
+  EXPECT_NEAR(cost(128, 1024) / cost(256, 1024), 1, 1e-6);
+  EXPECT_NEAR(cost(64, 1024) / cost(64, 4096), (1374.0 / 1024) / (4446.0 / 4096), 1e-6);
+  const double flash = cost(64, 1024);
+  options.model.attention = AttentionBackend::kCudnn;
+  EXPECT_NEAR(cost(64, 1024) / flash, 0.68, 1e-6);
+  // What has no rate of its own is priced by FLOP.
+  options.model.dropout = 0.1;
+  EXPECT_TRUE(seconds_of(machine, options).empty());
+  options.model.dropout = 0;
+  options.train.dtype = DType::kFloat32;
+  EXPECT_TRUE(seconds_of(machine, options).empty());
+}
+
+// Two tensor-parallel ranks have half of the heads, of the MLP and of the logits each; with
+// sequence parallelism also half of the rows between.
+TEST(UnitSeconds, OfAGpuAreThoseOfARanksPart) {
+  EngineOptions options;
+  options.model.layers = 2;
+  options.model.hidden = 1024;
+  options.model.heads = 16;
+  options.model.vocab = 50304;
+  options.model.on_gpu = true;
+  options.train.dtype = DType::kBFloat16;
+  const MachineProfile machine = named_profile("h100-sxm");
+  const std::vector<UnitSeconds> whole = seconds_of(machine, options);
+  options.part.tensor = 2;
+  const std::vector<UnitSeconds> half = seconds_of(machine, options);
+  options.part.sequence = true;
+  const std::vector<UnitSeconds> rows = seconds_of(machine, options);
+  for (const std::size_t u : {std::size_t{1}, whole.size() - 1}) {
+    EXPECT_GT(half[u].backward, whole[u].backward / 2);
+    EXPECT_LT(half[u].backward, whole[u].backward * 0.7);
+    EXPECT_NEAR(rows[u].backward, whole[u].backward / 2, 1e-9 + whole[u].backward * 0.01);
+  }
 }
 
 TEST(UnitSeconds, SizesInBetweenLieInBetween) {
