@@ -19,12 +19,12 @@ TEST(CudaBodies, GeluHasTheBitsOfTheCpu) {
     const std::int64_t n = kRows * shape.width;
     const Buffer x = random(shape.dtype, n, 1, 4.0F);
     const Buffer dy = random(shape.dtype, n, 2);
-    const Buffer want = x;
+    const Buffer want(x.content());
     gelu_forward(want.data(), want.data(), shape.dtype, n);
-    const Buffer want_dx = dy;
+    const Buffer want_dx(dy.content());
     gelu_backward(want_dx.data(), x.data(), want_dx.data(), shape.dtype, n);
-    const Buffer got = x;  // in place
-    const Buffer got_dx = dy;
+    const Buffer got(x.content());  // in place
+    const Buffer got_dx(dy.content());
     run_gelu({got.data(), got.data(), shape.dtype, n});
     run_gelu_gradient({.dx = got_dx.data(),
                        .x = x.data(),
@@ -41,7 +41,7 @@ TEST(CudaBodies, GeluGradientWithItsOutputAndTheSumsOfItsRows) {
   for_shapes([](const Shape& shape) {
     const std::int64_t blocks = cuda::sum_blocks(kRows), n = kRows * shape.width;
     const Buffer x = random(shape.dtype, n, 1, 4.0F), dy = random(shape.dtype, n, 2);
-    const Buffer want(dy.content().size()), want_dx = dy;
+    const Buffer want(dy.content().size()), want_dx(dy.content());
     run_gelu({want.data(), x.data(), shape.dtype, n});
     cuda::GeluGradient args{.dx = want_dx.data(),
                             .x = x.data(),
@@ -54,7 +54,7 @@ TEST(CudaBodies, GeluGradientWithItsOutputAndTheSumsOfItsRows) {
     run_column_parts({want_dx.data(), shape.dtype, kRows, shape.width, numbers(want_parts)});
     for (const bool sums : {false, true}) {
       for (const bool again : {false, true}) {
-        const Buffer dx = x, y = dy, parts(floats(blocks * shape.width));
+        const Buffer dx(x.content()), y(dy.content()), parts(floats(blocks * shape.width));
         args.dx = dx.data();
         args.x = dx.data();
         args.dy = y.data();
@@ -76,12 +76,12 @@ TEST(CudaBodies, SwigluHasTheBitsOfTheCpu) {
     const Buffer gate_up = random(shape.dtype, 2 * n, 3, 4.0F);
     const Buffer dy = random(shape.dtype, n, 4);
     const Buffer want(dy.content().size());
-    const Buffer want_gradient = gate_up;
+    const Buffer want_gradient(gate_up.content());
     swiglu_forward(want.data(), {gate_up.data(), shape.dtype, kRows, shape.width});
     swiglu_backward({want_gradient.data(), shape.dtype, kRows, shape.width}, dy.data());
     const Buffer got(dy.content().size());
-    const Buffer gradient = gate_up, apart(gate_up.content().size());
-    const Buffer again = dy;
+    const Buffer gradient(gate_up.content()), apart(gate_up.content().size());
+    const Buffer again(dy.content());
     run_swiglu({got.data(), gate_up.data(), shape.dtype, kRows, shape.width});
     cuda::SwigluGradient args{.d_gate_up = apart.data(),
                               .gate_up = gate_up.data(),
@@ -149,7 +149,7 @@ TEST(CudaBodies, RopeHasTheBitsOfTheCpu) {
     const Buffer positions = copy_of(backwards);
     for (const bool back : {false, true}) {
       for (const bool listed : {false, true}) {
-        const Buffer want = x;
+        const Buffer want(x.content());
         RopeArgs args{.x = want.data(),
                       .cos = numbers(cos),
                       .sin = numbers(sin),
@@ -169,7 +169,7 @@ TEST(CudaBodies, RopeHasTheBitsOfTheCpu) {
           rope(one);
         }
         if (!listed) rope(args);
-        const Buffer got = x;
+        const Buffer got(x.content());
         args.x = got.data();
         run_rope({args, listed ? data_of<std::int64_t>(positions) : nullptr});
         EXPECT_EQ(got.content(), want.content()) << "back " << back << ", listed " << listed;
@@ -186,7 +186,7 @@ TEST(CudaBodies, SumsOverRowsHaveTheBitsOfTheCpu) {
       const Buffer parts(floats(blocks * shape.width));
       for (const bool accumulate : {false, true}) {
         const Buffer want = random(DType::kFloat32, shape.width, 9);
-        const Buffer got = want;
+        const Buffer got(want.content());
         column_sum(numbers(want), x.data(), shape.dtype, rows, shape.width, accumulate);
         run_column_parts({x.data(), shape.dtype, rows, shape.width, numbers(parts)});
         const cuda::ColumnTotal total{numbers(got), numbers(parts), blocks, shape.width,
@@ -234,7 +234,7 @@ TEST(CudaBodies, DropoutHasTheMasksOfTheCpu) {
     for (const Place& p : {Place{13 * shape.width, 0, 0}, Place{7, 3, 1}, Place{n, 4, 8},
                            Place{2 * n, 5, (std::int64_t{1} << 40) + 2}}) {
       for (const bool residual_too : {false, true}) {
-        const Buffer want = x;
+        const Buffer want(x.content());
         cuda::BranchArgs args{want.data(),
                               want.data(),
                               nullptr,
@@ -245,14 +245,14 @@ TEST(CudaBodies, DropoutHasTheMasksOfTheCpu) {
                               {dropout_threshold(kP), static_cast<float>(1.0 / (1.0 - kP)), 21, 22,
                                23, 24, p.per_sample, p.first, p.offset}};
         host_branch(args, kP);
-        const Buffer got = x;
+        const Buffer got(x.content());
         args.out = got.data();
         args.x = got.data();
         run_branch(args);
         EXPECT_EQ(got.content(), want.content()) << p.per_sample << ", residual " << residual_too;
         // A recorded kernel has the mask of the step in memory, not of the one it was recorded in.
         const Buffer now = copy_of<cuda::StepScalars>({{.step = args.mask.step}});
-        const Buffer recorded = x;
+        const Buffer recorded(x.content());
         args.out = recorded.data();
         args.x = recorded.data();
         args.mask.step += 9;
@@ -268,7 +268,8 @@ TEST(CudaBodies, BranchAddsBiasAndResidual) {
   for_shapes([](const Shape& shape) {
     const std::int64_t n = kRows * shape.width;
     const Buffer x = random(shape.dtype, n, 19), bias = random(shape.dtype, shape.width, 20);
-    const Buffer residual = random(shape.dtype, n, 21), got = residual;  // out is the residual
+    const Buffer residual = random(shape.dtype, n, 21),
+                 got(residual.content());  // out is the residual
     const cuda::BranchArgs args{got.data(),  x.data(), bias.data(), got.data(),
                                 shape.dtype, kRows,    shape.width, {}};
     run_branch(args);

@@ -161,7 +161,7 @@ void expect_ordered_adds(DType dtype, bool accumulate) {
   for (int i = 0; i < 170; ++i) total += elems_of(i);  // three launches
   const std::int64_t stride = total + 11;
   const Buffer own = random(dtype, total, 1), staged = random(dtype, stride * (kRanks - 1), 2);
-  const Buffer want = random(DType::kFloat32, total, 3), got = want;
+  const Buffer want = random(DType::kFloat32, total, 3), got(want.content());
   const auto at = [&](const Buffer& buffer, std::int64_t elem) {
     return data_of<std::byte>(buffer) + elem * size_of(dtype);
   };

@@ -43,7 +43,8 @@ void residual_linear(at::Tensor out, const BranchEnd& end) {
   }
 }
 
-Measured normed_residual_linear(at::Tensor out, const BranchEnd& end, const BlockNorm& next) {
+Measured normed_residual_linear(const at::Tensor& out, const BranchEnd& end,
+                                const BlockNorm& next) {
   if (takes_gpu_path(out)) {
     linear(out, end.x, end.weight, {});
     const Measured y_NH = to_measure(empty_tensor(out.sizes(), out.scalar_type(), out.device()));
@@ -56,7 +57,7 @@ Measured normed_residual_linear(at::Tensor out, const BranchEnd& end, const Bloc
   return y_NH;
 }
 
-void residual_sum(at::Tensor out, const BranchSum& end) {
+void residual_sum(const at::Tensor& out, const BranchSum& end) {
   if (takes_gpu_path(out)) {
     return device::end_branch({out, out, end.bias, end.residual, end.dropout});
   }

@@ -28,7 +28,7 @@ struct BranchEnd {
 // product.
 void residual_linear(at::Tensor out, const BranchEnd& end);
 // The same, then the norm of `out` [N, H], in one kernel on a GPU. next.x is out.
-[[nodiscard]] Measured normed_residual_linear(at::Tensor out, const BranchEnd& end,
+[[nodiscard]] Measured normed_residual_linear(const at::Tensor& out, const BranchEnd& end,
                                               const BlockNorm& next);
 
 // The same for a product that is complete, summed over tensor-parallel ranks and without its bias:
@@ -38,7 +38,7 @@ struct BranchSum {
   at::Tensor bias;
   DropoutPlace dropout;
 };
-void residual_sum(at::Tensor out, const BranchSum& end);
+void residual_sum(const at::Tensor& out, const BranchSum& end);
 
 // The gradient that enters a branch behind its dropout; dy itself without dropout.
 [[nodiscard]] at::Tensor branch_gradient(const at::Tensor& dy_NH, const DropoutPlace& place);

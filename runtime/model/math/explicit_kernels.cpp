@@ -78,7 +78,7 @@ void norm_forward(const Measured& y, const NormInput& in) {
   layer_norm_forward(norm_args(in), host_bytes(y.tensor));
 }
 
-void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+void norm_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual,
                          const NormInput& in) {
   if (takes_gpu_path(dx)) return device::norm_input_gradient(dx, dy, residual, on_device(in));
   if (dx.is_meta()) return;
@@ -109,7 +109,7 @@ void rms_forward(const Measured& y, const RmsInput& in) {
   rms_norm_forward(rms_args(in), host_bytes(y.tensor));
 }
 
-void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+void rms_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual,
                         const RmsInput& in) {
   if (takes_gpu_path(dx)) return device::norm_input_gradient(dx, dy, residual, on_device(in));
   if (dx.is_meta()) return;
@@ -159,7 +159,7 @@ void bias_gradient(const GradTarget& target, const at::Tensor& dy, RowSums* sums
              target.accumulate);
 }
 
-void drop_out(at::Tensor out, const at::Tensor& x, const at::Tensor& residual,
+void drop_out(const at::Tensor& out, const at::Tensor& x, const at::Tensor& residual,
               const DropoutPlace& place) {
   if (takes_gpu_path(out)) {
     return device::end_branch({.out = out, .x = x, .residual = residual, .dropout = place});

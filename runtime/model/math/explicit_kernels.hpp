@@ -50,7 +50,7 @@ struct NormInput {
 // Writes in.statistics if defined.
 void norm_forward(const Measured& y, const NormInput& in);
 // Reads in.statistics. dx = residual + input gradient; dx may be dy or residual.
-void norm_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+void norm_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual,
                          const NormInput& in);
 // With `sums` the gradients are there after sums->finish().
 void norm_weight_gradient(const GradTarget& weight, const GradTarget& bias, const at::Tensor& dy,
@@ -64,7 +64,7 @@ struct RmsInput {
   double eps = 1e-5;
 };
 void rms_forward(const Measured& y, const RmsInput& in);
-void rms_input_gradient(at::Tensor dx, const at::Tensor& dy, const at::Tensor& residual,
+void rms_input_gradient(const at::Tensor& dx, const at::Tensor& dy, const at::Tensor& residual,
                         const RmsInput& in);
 void rms_weight_gradient(const GradTarget& weight, const at::Tensor& dy, const RmsInput& in,
                          RowSums* sums = nullptr);
@@ -104,7 +104,7 @@ struct DropoutPlace {
 
   [[nodiscard]] bool active() const { return call.training && p > 0; }
 };
-void drop_out(at::Tensor out, const at::Tensor& x, const at::Tensor& residual,
+void drop_out(const at::Tensor& out, const at::Tensor& x, const at::Tensor& residual,
               const DropoutPlace& place);
 
 }  // namespace sluice
