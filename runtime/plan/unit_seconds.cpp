@@ -128,7 +128,7 @@ RoundedBytes rounded_bytes(const ModelSpec& spec, const UnitSpec& unit, double t
   return moved;
 }
 
-// Units of a GPU: products by the profile's rates, everything else by bytes at the rate of the
+// Units of a GPU: products and attention by FLOP, other kernels by bytes at the rate of the
 // device's memory.
 class GpuSeconds {
  public:
@@ -158,8 +158,9 @@ class GpuSeconds {
   }
 
  private:
-  // The share of the memory's rate that kernels of rows reach: 0.67 to 0.88 on an H100, and nearly
-  // as much of a block's bytes (docs/benchmarks.md, "Kernels of a step").
+  // The share of the rate of a copy in the device's memory that kernels of rows reach: 0.75 to 0.96
+  // on an H100, the largest of them 0.8 (docs/benchmarks.md, "Kernels of a step": shares of the
+  // data sheet's rate, of which a copy reaches 0.9).
   static constexpr double kKernelShare = 0.8;
   static constexpr double kElem = 2;  // bytes
 
@@ -182,17 +183,21 @@ class GpuSeconds {
     return machine_.attention_flops * flash * 2 * head / (1 + head) * keys / (keys + kMoreKeys);
   }
 
-  [[nodiscard]] Cost cost() const {
-    const double wide = machine_.gemm_flops.bf16 * efficiency();
-    const double products = 1 / (fp8_ ? machine_.gemm_flops.fp8 * efficiency() : wide);
-    if (!apart_) return {products, products, 1 / wide, 1 / wide};
+  // With products of this rate.
+  [[nodiscard]] Cost cost(double flops) const {
+    const double products = 1 / (flops * efficiency());
+    if (!apart_) {
+      const double wide = 1 / (machine_.gemm_flops.bf16 * efficiency());
+      return {products, products, wide, wide};
+    }
     constexpr double kBackwardProducts = 5.0 / 4;
     const double attention = 1 / attention_flops();
     return {products, products, attention, kBackwardProducts * attention};
   }
 
   [[nodiscard]] UnitSeconds block(const UnitSpec& unit) const {
-    UnitSeconds seconds = price(spec_, unit, cost(), samples_);
+    const double flops = fp8_ ? machine_.gemm_flops.fp8 : machine_.gemm_flops.bf16;
+    UnitSeconds seconds = price(spec_, unit, cost(flops), samples_);
     if (fp8_) {
       const RoundedBytes rounded = rounded_bytes(spec_, unit, tokens_);
       seconds.forward += rounded.forward / kernel_bps();
@@ -206,10 +211,10 @@ class GpuSeconds {
     return seconds;
   }
 
-  // Three products, of which one makes the logits again. Cross entropy reads fp32 logits and writes
-  // their gradient in 16 bits.
+  // Three products of 16 bits, of which one makes the logits again. Cross entropy reads fp32 logits
+  // and writes their gradient in 16 bits.
   [[nodiscard]] UnitSeconds head(const UnitSpec& unit) const {
-    UnitSeconds seconds = price(spec_, unit, cost(), samples_);
+    UnitSeconds seconds = price(spec_, unit, cost(machine_.gemm_flops.bf16), samples_);
     constexpr double kNormElems = 10, kLogitBytes = 4 + 2;
     const auto vocab = static_cast<double>(slices_.vocab.count);
     seconds.backward += kernels(kNormElems * static_cast<double>(spec_.options.hidden)) +

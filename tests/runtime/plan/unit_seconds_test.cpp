@@ -77,6 +77,14 @@ TEST(UnitSeconds, In8BitsAreThoseOfTheProfilesRates) {
   EXPECT_NEAR(seconds_of(machine, options)[1].backward / forward, 2, 1e-9);
   machine.gemm_flops.fp8 = 0;
   EXPECT_TRUE(seconds_of(machine, options).empty());
+  // The loss head multiplies 16 bits.
+  options.model.on_gpu = true;
+  options.model.matmul = MatmulType::kNative;
+  const std::vector<UnitSeconds> wide = seconds_of(named_profile("h100-sxm"), options);
+  options.model.matmul = MatmulType::kFp8;
+  const std::vector<UnitSeconds> narrow = seconds_of(named_profile("h100-sxm"), options);
+  EXPECT_EQ(narrow.back().backward, wide.back().backward);
+  EXPECT_NE(narrow[1].backward, wide[1].backward);
 }
 
 struct MeasuredStep {
