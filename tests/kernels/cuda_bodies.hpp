@@ -35,7 +35,7 @@ void for_shapes(Fn f) {
 class Buffer {
  public:
   explicit Buffer(const Bytes& bytes) : Buffer(bytes.size()) {
-    std::memcpy(data(), bytes.data(), bytes.size());
+    if (!bytes.empty()) std::memcpy(data(), bytes.data(), bytes.size());
   }
   explicit Buffer(std::size_t bytes) : bytes_(bytes), memory_(take_memory(bytes)) {}
   Buffer(const Buffer& other) : Buffer(other.content()) {}

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 
+#include "kernels/cpu/dispatch.hpp"
 #include "kernels/cpu/isa/elementwise_impl.hpp"
 
 namespace sluice::isa {
