@@ -271,8 +271,6 @@ void join(const Grads& made, const AttentionHeads& to) {
 
 }  // namespace
 
-bool attention_joins(const AttentionInput& in) { return !needs_products(in); }
-
 AttentionResult attention_forward(const AttentionInput& in) {
   if (needs_products(in)) return product_attention(in);
   switch (operator_of(in)) {

@@ -18,9 +18,7 @@
 namespace sluice::device {
 
 [[nodiscard]] AttentionResult attention_forward(const AttentionInput& in);
-// Whether attention_backward() writes grads.parts, where defined.
-[[nodiscard]] bool attention_joins(const AttentionInput& in);
-// Writes grads.fused.
+// Writes grads.fused, and grads.parts where defined: not where needs_products().
 void attention_backward(const AttentionInput& in, const AttentionResult& kept,
                         const at::Tensor& grad_output, const AttentionHeads& grads);
 

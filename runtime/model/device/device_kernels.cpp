@@ -147,8 +147,9 @@ Tensor sum_parts(const Tensor& x) {
 }
 
 void bias_gradient(const GradTarget& target, const Tensor& dy, RowSums* sums) {
-  if (!target.wanted()) return;
-  const Tensor parts = sum_parts(dy);
+  RowSums own;
+  const Tensor parts = (sums == nullptr ? own : *sums).start(target, dy);
+  if (!parts.defined()) return;
   if (!dy.is_meta()) {
     block_kernels().column_parts({.x = data(dy),
                                   .dtype = dtype_of(dy),
@@ -157,9 +158,6 @@ void bias_gradient(const GradTarget& target, const Tensor& dy, RowSums* sums) {
                                   .parts = numbers(parts)},
                                  stream_of(dy));
   }
-  RowSums own;
-  RowSums& all = sums == nullptr ? own : *sums;
-  all.add(target, parts);
   own.finish();
 }
 

@@ -10,6 +10,7 @@
 #include "kernels/cpu/causal_softmax.hpp"
 #include "kernels/cpu/philox.hpp"
 #include "runtime/model/device/device_attention.hpp"
+#include "runtime/model/device/product_attention.hpp"
 #include "runtime/model/documents.hpp"
 #include "runtime/model/empty_tensor.hpp"
 #include "runtime/model/gpu_path.hpp"
@@ -223,7 +224,7 @@ AttentionResult attention_forward(const AttentionInput& in) {
 }
 
 bool attention_sums(const AttentionInput& in) {
-  return takes_gpu_path(in.q) && device::attention_joins(in);
+  return takes_gpu_path(in.q) && !device::needs_products(in);
 }
 
 void attention_backward(const AttentionInput& in, const AttentionResult& kept,
