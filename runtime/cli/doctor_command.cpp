@@ -10,6 +10,7 @@
 #include "parallel/comm/cuda_module.hpp"
 #include "runtime/cli/bench_support.hpp"
 #include "runtime/cli/commands.hpp"
+#include "runtime/doctor/attention_work.hpp"
 #include "runtime/doctor/cuda_gpu.hpp"
 #include "runtime/doctor/doctor.hpp"
 #include "runtime/doctor/unit_timing.hpp"
@@ -124,6 +125,7 @@ int run_doctor(const DoctorCommand& command) {
   input.threads = threads_per_rank(1);
   input.gemm = gemm_probe();
   input.units = unit_probe(input.threads, command.quick);
+  input.gpu_attention = make_attention_work;
   std::fputs(command.quick ? "doctor: about 10 s; Ctrl-C ends it with what is measured by then\n"
                            : "doctor: 15 to 40 s (--quick: 10 s); Ctrl-C ends it with what is "
                              "measured by then\n",

@@ -193,7 +193,8 @@ class Examination {
     measure({"the GPU", 5, 10}, {"gpu"}, [this] {
       if (!input_.open_gpu) throw Error("nothing was given that opens it");
       const std::unique_ptr<GpuDevice> gpu = input_.open_gpu();
-      report_.facts.gpu = measure_gpu(*gpu, input_.gpu_effort, input_.pci_devices, rates_);
+      report_.facts.gpu =
+          measure_gpu(*gpu, input_.gpu_effort, input_.pci_devices, input_.gpu_attention, rates_);
       rates_.gpu->count = input_.gpus;
     });
   }

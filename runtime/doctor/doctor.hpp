@@ -52,6 +52,7 @@ struct DoctorInput {
   std::string gpu_fault, gpu_remedy;                     // of the facts
   std::function<std::unique_ptr<GpuDevice>()> open_gpu;  // the first of them; empty: there is none
   GpuEffort gpu_effort = sluice::gpu_effort(false);
+  AttentionProbe gpu_attention;
   std::string pci_devices = "/sys/bus/pci/devices";
   GemmProbe gemm;
   UnitProbe units;  // empty: a plan prices by gemm

@@ -123,23 +123,35 @@ std::string products(const DoctorReport& report) {
   return text + "\n";
 }
 
+void add_attention(std::vector<Row>& rows, const std::string& name,
+                   const std::optional<AttentionRates>& rates) {
+  const auto add = [&](const char* size, double AttentionRates::*rate) {
+    rows.push_back({name + size, flops(rates ? std::optional(*rates.*rate) : std::nullopt)});
+  };
+  add(", heads of 64", &AttentionRates::head_64);
+  add(", heads of 128", &AttentionRates::head_128);
+  add(", heads of 128, 4096 tokens", &AttentionRates::head_128_long);
+}
+
 // All of it the GPU's; the tables above it are the host's.
 std::string gpu_table(const DoctorReport& report) {
   const auto& gpu = report.rates.gpu;
   if (!gpu) return "";
   const bool tf32 = report.facts.gpu && report.facts.gpu->tf32;
-  return format_table({{"the GPU's own", "rate"},
-                       {std::string("products, fp32") + (tf32 ? " (as TF32)" : ""),
-                        flops(gpu->gemm_flops.fp32)},
-                       {"products, bf16", flops(gpu->gemm_flops.bf16)},
-                       {"products, fp16", flops(gpu->gemm_fp16_flops)},
-                       {"products, fp8", flops(gpu->gemm_fp8_flops)},
-                       {"copy in its memory (bytes touched)", bytes(gpu->device_memory_bps)},
-                       {"triad in its memory (bytes touched)", bytes(gpu->device_triad_bps)},
-                       {"host to GPU, registered memory", bytes(gpu->h2d_bps)},
-                       {"GPU to host", bytes(gpu->d2h_bps)},
-                       {"both at once, the sum", bytes(gpu->h2d_d2h_bps)}}) +
-         "\n";
+  std::vector<Row> rows{
+      {"the GPU's own", "rate"},
+      {std::string("products, fp32") + (tf32 ? " (as TF32)" : ""), flops(gpu->gemm_flops.fp32)},
+      {"products, bf16", flops(gpu->gemm_flops.bf16)},
+      {"products, fp16", flops(gpu->gemm_fp16_flops)},
+      {"products, fp8", flops(gpu->gemm_fp8_flops)}};
+  add_attention(rows, "flash attention", gpu->attention_flops.flash);
+  add_attention(rows, "cuDNN's attention", gpu->attention_flops.cudnn);
+  rows.insert(rows.end(), {{"copy in its memory (bytes touched)", bytes(gpu->device_memory_bps)},
+                           {"triad in its memory (bytes touched)", bytes(gpu->device_triad_bps)},
+                           {"host to GPU, registered memory", bytes(gpu->h2d_bps)},
+                           {"GPU to host", bytes(gpu->d2h_bps)},
+                           {"both at once, the sum", bytes(gpu->h2d_d2h_bps)}});
+  return format_table(rows) + "\n";
 }
 
 std::string rates_table(const MachineRates& r, bool with_gpu) {

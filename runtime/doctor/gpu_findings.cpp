@@ -15,6 +15,9 @@ constexpr double kOverlaps = 1.3;
 // Of the GPU's memory, free before this program allocated anything: a context takes under 1 %.
 constexpr double kMostlyFree = 0.9;
 constexpr double kNarrowGains = 1.5;  // 16-bit products over fp32's: tensor cores give 8 and more
+// Worth a key: attention is a tenth of a step and more.
+constexpr double kFasterAttention = 1.1;
+constexpr int kCudnnByDefault = 90;  // train.attention: auto takes cuDNN's on Hopper
 // An optimizer on the host, a parameter: an fp32 gradient comes, 16-bit weights go back.
 constexpr double kGradientBytes = 4;
 constexpr double kWeightBytes = 2;
@@ -30,6 +33,7 @@ class GpuFindings {
     copies();
     place();
     products();
+    attention();
     memory();
     others();
     return std::move(found_);
@@ -107,6 +111,25 @@ class GpuFindings {
         name_ + " multiplies 16 bits at " + format_flop_rate(*narrow) + ", fp32 at " +
             format_flop_rate(*wide),
         "16-bit training saves memory here, not time", "");
+  }
+
+  // The operator that train.attention: auto does not take is faster, whatever the heads and rows.
+  void attention() {
+    const auto& [flash, cudnn] = rates_.attention_flops;
+    if (!flash || !cudnn) return;
+    const bool by_default = rates_.compute_capability == kCudnnByDefault;
+    const AttentionRates& taken = by_default ? *cudnn : *flash;
+    const AttentionRates& other = by_default ? *flash : *cudnn;
+    const double gain = std::min({other.head_64 / taken.head_64, other.head_128 / taken.head_128,
+                                  other.head_128_long / taken.head_128_long});
+    if (gain < kFasterAttention) return;
+    const std::string name = by_default ? "flash attention" : "cuDNN's attention";
+    add(FindingKind::kNote,
+        name_ + " computes " + name + " at " + format_flop_rate(other.head_64) + ", " +
+            (by_default ? "cuDNN's" : "flash attention") + " at " +
+            format_flop_rate(taken.head_64) + " (heads of 64, rows of 1024 tokens)",
+        "train.attention: auto takes the slower one on this GPU",
+        std::string("train.attention: ") + (by_default ? "flash" : "cudnn"));
   }
 
   void memory() {

@@ -23,6 +23,7 @@ constexpr std::int64_t kShareOfGpuMemory = 8;
 constexpr std::int64_t kSmallestSide = 1024;
 constexpr double kStillGains = 1.02;  // a larger product that is this much faster is worth a larger
 constexpr int kMostRepeats = 1000;
+constexpr int kAttentionCapability = 80;  // of both operators
 
 using Stamp = GpuDevice::Stamp;
 
@@ -150,8 +151,9 @@ class CopyTimes {
 
 class GpuExamination {
  public:
-  GpuExamination(GpuDevice& gpu, const GpuEffort& effort, MachineRates& rates)
-      : gpu_(gpu), effort_(effort), rates_(rates), facts_(gpu.facts()) {}
+  GpuExamination(GpuDevice& gpu, const GpuEffort& effort, const AttentionProbe& probe,
+                 MachineRates& rates)
+      : gpu_(gpu), effort_(effort), probe_(probe), rates_(rates), facts_(gpu.facts()) {}
 
   GpuFacts run(const std::string& pci_devices) {
     GpuRates& mine = rates_.gpu.emplace();
@@ -166,6 +168,8 @@ class GpuExamination {
     product("gemm_flops.bf16", ProductType::kBf16, mine.gemm_flops.bf16);
     product("gemm_flops.fp16", ProductType::kFp16, mine.gemm_fp16_flops);
     product("gemm_flops.fp8", ProductType::kFp8, mine.gemm_fp8_flops);
+    attention("attention_flops.flash", false, mine.attention_flops.flash);
+    attention("attention_flops.cudnn", true, mine.attention_flops.cudnn);
     return facts_;
   }
 
@@ -254,17 +258,49 @@ class GpuExamination {
   Rate square(ProductType type, std::int64_t side) {
     const double flop = 2 * static_cast<double>(side * side * side);
     gpu_.prepare_product(type, side);
-    gpu_.multiply();  // libraries choose and load their kernels
+    return repeated(flop, [&] { gpu_.multiply(); });
+  }
+  // Of work so short that a round has several of it.
+  Rate repeated(double flop, const std::function<void()>& body) {
+    body();  // libraries choose and load their kernels
     const Stamp begin = gpu_.stamp();
-    gpu_.multiply();
+    body();
     const double once = gpu_.seconds(begin, gpu_.stamp());
     const int repeats =
         std::clamp(static_cast<int>(effort_.product_s / std::max(once, 1e-9)), 1, kMostRepeats);
-    return rate_of(flop * repeats, timed(repeats, [&] { gpu_.multiply(); }));
+    return rate_of(flop * repeats, timed(repeats, body));
+  }
+
+  void attention(const std::string& field, bool cudnn, std::optional<AttentionRates>& value) {
+    attempt({field}, [&] {
+      if (!probe_) throw Error("nothing was given that computes attention");
+      if (rates_.gpu->compute_capability < kAttentionCapability) {
+        throw Error("the GPU's compute capability is below 8.0");
+      }
+      const Rate head_64 = attention_rate(cudnn, 64, 1024);
+      const Rate head_128 = attention_rate(cudnn, 128, 1024);
+      const Rate head_128_long = attention_rate(cudnn, 128, 4096);
+      value = {head_64.rate, head_128.rate, head_128_long.rate};
+      rates_.spread["gpu." + field] =
+          std::max({head_64.spread, head_128.spread, head_128_long.spread});
+    });
+  }
+  Rate attention_rate(bool cudnn, std::int64_t head_dim, std::int64_t tokens) {
+    constexpr std::int64_t kTokens = 16384, kWidth = 2048;  // of all samples, of all heads
+    constexpr double kProducts = 2 + 5;                     // forward and backward
+    const AttentionShape shape{.cudnn = cudnn,
+                               .samples = kTokens / tokens,
+                               .heads = kWidth / head_dim,
+                               .tokens = tokens,
+                               .head_dim = head_dim};
+    // A query sees half of a row's keys in the mean; a multiplication and an addition are two.
+    const auto pairs = static_cast<double>(kTokens * tokens) / 2;
+    return repeated(kProducts * 2 * pairs * static_cast<double>(kWidth), probe_(shape));
   }
 
   GpuDevice& gpu_;
   const GpuEffort effort_;
+  const AttentionProbe& probe_;
   MachineRates& rates_;
   GpuFacts facts_;
 };
@@ -278,8 +314,8 @@ GpuEffort gpu_effort(bool quick) {
 }
 
 GpuFacts measure_gpu(GpuDevice& gpu, const GpuEffort& effort, const std::string& pci_devices,
-                     MachineRates& rates) {
-  return GpuExamination(gpu, effort, rates).run(pci_devices);
+                     const AttentionProbe& attention, MachineRates& rates) {
+  return GpuExamination(gpu, effort, attention, rates).run(pci_devices);
 }
 
 }  // namespace sluice

@@ -1,7 +1,8 @@
-// Rates of one GPU: products and copies.
+// Rates of one GPU: products, attention and copies.
 #pragma once
 
 #include <cstdint>
+#include <functional>
 
 #include "runtime/doctor/gpu_device.hpp"
 #include "runtime/plan/machine_rates.hpp"
@@ -12,10 +13,19 @@ struct GpuEffort {
   std::int64_t copy_bytes = 0;    // one way, from and to registered memory
   std::int64_t memory_bytes = 0;  // of an array on the device
   std::int64_t largest_side = 0;  // of a matrix
-  double product_s = 0;           // of one round of products
+  double product_s = 0;           // of one round of products, or of attention
   int rounds = 1;
 };
 [[nodiscard]] GpuEffort gpu_effort(bool quick);
+
+// Causal attention in 16 bits, as a model in training calls it.
+struct AttentionShape {
+  bool cudnn = false;  // the operator: cuDNN's, or flash attention
+  std::int64_t samples = 1, heads = 1, tokens = 1, head_dim = 1;
+};
+// Makes the tensors on the open GPU. The result enqueues one forward and backward on the calling
+// thread's stream, and frees the tensors with its last copy. Both throw what libtorch throws.
+using AttentionProbe = std::function<std::function<void()>(const AttentionShape& shape)>;
 
 // Fills rates.gpu and, by "gpu.FIELD", rates.spread. A failed measurement leaves its reason in
 // not_measured, and the others continue. Returns the device's facts with its link (`pci_devices`:
@@ -25,6 +35,7 @@ struct GpuEffort {
 // pages, as many pages as are copied. Copied data is compared. All times are the device's own, by
 // stamps on its streams; medians.
 [[nodiscard]] GpuFacts measure_gpu(GpuDevice& gpu, const GpuEffort& effort,
-                                   const std::string& pci_devices, MachineRates& rates);
+                                   const std::string& pci_devices, const AttentionProbe& attention,
+                                   MachineRates& rates);
 
 }  // namespace sluice

@@ -3,97 +3,18 @@
 #include <algorithm>
 #include <cmath>
 #include <fstream>
-#include <initializer_list>
 #include <nlohmann/json.hpp>
 #include <sstream>
-#include <string_view>
 
 #include "base/error.hpp"
 #include "runtime/plan/machine_files.hpp"
+#include "runtime/plan/profile_fields.hpp"
 #include "zero/optimizer_rule.hpp"
 
 namespace sluice {
 namespace {
 
-using Json = nlohmann::json;
-
-// Overwrites the fields that a file has; null means not measured.
-class Fields {
- public:
-  Fields(const Json& json, std::string source) : json_(json), source_(std::move(source)) {}
-
-  void number(const char* key, double& value) const {
-    if (const Json* field = find(json_, key)) value = positive(*field, key);
-  }
-  void bytes(const char* key, std::int64_t& value) const {
-    auto number_of = static_cast<double>(value);
-    number(key, number_of);
-    value = static_cast<std::int64_t>(number_of);
-  }
-  void count(const char* key, int& value) const {
-    if (const Json* field = find(json_, key)) {
-      if (!field->is_number_integer() || field->get<double>() < 0 || field->get<double>() > 1e6) {
-        fail(key, "is not a count");
-      }
-      value = field->get<int>();
-    }
-  }
-  void by_dtype(const char* key, RateByDType& value) const {
-    const Json* field = find(json_, key);
-    if (field == nullptr) return;
-    if (!field->is_object()) fail(key, "is not an object");
-    if (const Json* fp32 = find(*field, "fp32")) value.fp32 = positive(*fp32, key);
-    if (const Json* bf16 = find(*field, "bf16")) value.bf16 = positive(*bf16, key);
-    if (const Json* fp8 = find(*field, "fp8")) value.fp8 = positive(*fp8, key);
-  }
-  void link(const char* key, double& latency_s, double& bps) const {
-    const Json* field = find(json_, key);
-    if (field == nullptr) return;
-    if (!field->is_object()) fail(key, "is not an object");
-    if (const Json* latency = find(*field, "latency_s")) {
-      if (!latency->is_number() || latency->get<double>() < 0) fail(key, "has no usable latency_s");
-      latency_s = latency->get<double>();
-    }
-    if (const Json* rate = find(*field, "bps")) bps = positive(*rate, key);
-  }
-  // Refuses unknown keys, which may be misspelt figures.
-  void refuse_others(std::initializer_list<std::string_view> known) const {
-    for (const auto& [key, value] : json_.items()) {
-      if (std::find(known.begin(), known.end(), key) == known.end()) {
-        fail(key.c_str(), "is no figure of a machine");
-      }
-    }
-  }
-  void text(const char* key, std::string& value) const {
-    if (const Json* field = find(json_, key); field != nullptr && field->is_string()) {
-      value = field->get<std::string>();
-    }
-  }
-  void flag(const char* key, bool& value) const {
-    if (const Json* field = find(json_, key); field != nullptr && field->is_boolean()) {
-      value = field->get<bool>();
-    }
-  }
-
- private:
-  static const Json* find(const Json& object, const char* key) {
-    const auto it = object.find(key);
-    return it == object.end() || it->is_null() ? nullptr : &*it;
-  }
-  double positive(const Json& field, const char* key) const {
-    if (!field.is_number()) fail(key, "is not a number");
-    const auto value = field.get<double>();
-    if (!std::isfinite(value) || value <= 0) fail(key, "is not above 0");
-    return value;
-  }
-  [[noreturn]] void fail(const char* key, const std::string& what) const {
-    throw ConfigError(source_ + ": '" + key + "' " + what +
-                      "; correct the file, or measure this machine with `sluice doctor`");
-  }
-
-  const Json& json_;
-  std::string source_;
-};
+using Json = ProfileFields::Json;
 
 std::string read_text(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
@@ -120,7 +41,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
     return measured_profile(rates, rates.gpu ? profile_like(*rates.gpu) : base);
   }
   MachineProfile machine = base;
-  const Fields fields(json, source);
+  const ProfileFields fields(json, source);
   fields.refuse_others({"about",
                         "adam_params_per_s",
                         "attention_flops",
@@ -163,7 +84,7 @@ MachineProfile parse_profile(const std::string& text, const std::string& source,
   if (json.contains("gemm_flops")) machine.peak_flops = machine.gemm_flops;
   fields.by_dtype("peak_flops", machine.peak_flops);
   fields.number("gemm_efficiency", machine.gemm_efficiency);
-  fields.number("attention_flops", machine.attention_flops);
+  fields.attention("attention_flops", machine.attention_flops);
   fields.number("device_memory_bps", machine.device_memory_bps);
   fields.number("memory_copy_bps", machine.memory_copy_bps);
   fields.number("memory_rmw_bps", machine.memory_rmw_bps);
@@ -211,7 +132,7 @@ MachineProfile profile_like(const GpuRates& gpu) {
   // These are the default GPU's own.
   machine.peak_flops = {};
   machine.gemm_flops.fp8 = 0;
-  machine.attention_flops = 0;
+  machine.attention_flops = {};
   machine.compute_capability = 0;
   machine.multiprocessors = 0;
   return machine;
@@ -229,6 +150,19 @@ void take(const std::optional<double>& measured, double& value) {
   if (measured) value = *measured;
 }
 
+// Of a card with less power or fewer multiprocessors, which is slower at products and attention.
+void scale(std::optional<AttentionRates>& rates, double share) {
+  if (!rates) return;
+  rates = {rates->head_64 * share, rates->head_128 * share, rates->head_128_long * share};
+}
+
+void take_attention(const GpuRates& gpu, double share, AttentionFlops& rates) {
+  scale(rates.flash, share);
+  scale(rates.cudnn, share);
+  if (gpu.attention_flops.flash) rates.flash = gpu.attention_flops.flash;
+  if (gpu.attention_flops.cudnn) rates.cudnn = gpu.attention_flops.cudnn;
+}
+
 void take_gpu(const GpuRates& gpu, MachineProfile& machine) {
   machine.origin += "; of " + gpu.name + ", what that does not measure is profile " + machine.name;
   machine.devices_per_node = std::max(1, gpu.count);
@@ -238,8 +172,8 @@ void take_gpu(const GpuRates& gpu, MachineProfile& machine) {
   take(gpu.gemm_flops.fp32, machine.gemm_flops.fp32);
   const double products = machine.gemm_flops.bf16;
   take(gpu.gemm_flops.bf16 ? gpu.gemm_flops.bf16 : gpu.gemm_fp16_flops, machine.gemm_flops.bf16);
-  // Not measured: a card with less power or fewer multiprocessors is slower at both.
-  if (products > 0) machine.attention_flops *= machine.gemm_flops.bf16 / products;
+  take_attention(gpu, products > 0 ? machine.gemm_flops.bf16 / products : 1,
+                 machine.attention_flops);
   take(gpu.gemm_fp8_flops, machine.gemm_flops.fp8);
   if (machine.peak_flops.bf16 == 0) machine.peak_flops = machine.gemm_flops;
   take(gpu.device_memory_bps, machine.device_memory_bps);

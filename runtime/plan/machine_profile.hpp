@@ -35,7 +35,7 @@ struct MachineProfile {
   RateByDType peak_flops;                  // from the data sheet; the base of MFU
   RateByDType gemm_flops;                  // of one GPU, or of all cores
   double gemm_efficiency = 1;              // rate of a model's products over a square product's
-  double attention_flops = 0;              // of a GPU: long rows, heads of 128; 0: not known
+  AttentionFlops attention_flops{};        // of a GPU
   double device_memory_bps = 0;            // of a GPU
   double memory_copy_bps = 0;
   double memory_rmw_bps = 0;

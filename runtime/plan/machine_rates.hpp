@@ -45,6 +45,17 @@ struct UnitRates {
   double threads_efficiency = 1;
 };
 
+// FLOP/s of causal attention on a GPU in 16 bits, forward and backward together. A pair of a query
+// and a key that it sees counts once in each of the seven products.
+struct AttentionRates {
+  double head_64 = 0, head_128 = 0;  // heads of so many elements, rows of 1024 tokens
+  double head_128_long = 0;          // rows of 4096 tokens
+};
+
+struct AttentionFlops {
+  std::optional<AttentionRates> flash{}, cudnn{};  // of train.attention; empty: not known
+};
+
 // One GPU of the host, while other GPUs and the host are idle. Each rank has one GPU.
 struct GpuRates {
   std::string name;               // "NVIDIA H200"
@@ -54,6 +65,7 @@ struct GpuRates {
   std::int64_t memory_bytes = 0;  // visible to a program
   DTypeRates gemm_flops{};        // FLOP/s; fp32 as a run multiplies
   std::optional<double> gemm_fp16_flops{}, gemm_fp8_flops{};
+  AttentionFlops attention_flops{};
   std::optional<double> device_memory_bps{};   // bytes read and written by a copy on the device
   std::optional<double> device_triad_bps{};    // bytes read and written by a = b + s c
   std::optional<double> h2d_bps{}, d2h_bps{};  // registered memory, alone

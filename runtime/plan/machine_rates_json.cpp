@@ -47,12 +47,28 @@ Json link(const std::optional<LinkRates>& rates) {
   return {{"latency_s", rates->latency_s}, {"bps", rates->bps}};
 }
 
+template <class Rates, class Visitor>
+void visit_attention(Rates& rates, Visitor&& visit) {
+  visit("head_64", rates.head_64);
+  visit("head_128", rates.head_128);
+  visit("head_128_long", rates.head_128_long);
+}
+
+Json attention_json(const std::optional<AttentionRates>& rates) {
+  if (!rates) return nullptr;
+  Json json;
+  visit_attention(*rates, [&](const char* name, double value) { json[name] = value; });
+  return json;
+}
+
 Json gpu_json(const std::optional<GpuRates>& gpu) {
   if (!gpu) return nullptr;
   Json json{{"name", gpu->name}, {"count", gpu->count}, {"memory_bytes", gpu->memory_bytes}};
   json["gemm_flops"] = by_dtype(gpu->gemm_flops);
   json["gemm_flops"]["fp16"] = number(gpu->gemm_fp16_flops);
   json["gemm_flops"]["fp8"] = number(gpu->gemm_fp8_flops);
+  json["attention_flops"] = {{"flash", attention_json(gpu->attention_flops.flash)},
+                             {"cudnn", attention_json(gpu->attention_flops.cudnn)}};
   if (gpu->compute_capability > 0) json["compute_capability"] = gpu->compute_capability / 10.0;
   if (gpu->multiprocessors > 0) json["multiprocessors"] = gpu->multiprocessors;
   visit_gpu(*gpu, [&](const char* name, const auto& value) { json[name] = number(value); });
@@ -153,6 +169,15 @@ class Reader {
   const std::string source_, place_;
 };
 
+std::optional<AttentionRates> read_attention(const Reader& operators, const char* name) {
+  if (!operators.has(name)) return std::nullopt;
+  const Reader entry = operators.object(name);
+  AttentionRates rates;
+  visit_attention(rates,
+                  [&](const char* field, double& value) { value = entry.required_rate(field); });
+  return rates;
+}
+
 void read_gpu(const Reader& file, MachineRates& rates) {
   if (!file.has("gpu")) return;
   const Reader entry = file.object("gpu");
@@ -164,6 +189,10 @@ void read_gpu(const Reader& file, MachineRates& rates) {
   if (entry.has("gemm_flops")) {
     gpu.gemm_fp16_flops = entry.object("gemm_flops").rate("fp16");
     gpu.gemm_fp8_flops = entry.object("gemm_flops").rate("fp8");
+  }
+  if (entry.has("attention_flops")) {
+    const Reader operators = entry.object("attention_flops");
+    gpu.attention_flops = {read_attention(operators, "flash"), read_attention(operators, "cudnn")};
   }
   const double capability = entry.rate("compute_capability").value_or(0);
   gpu.compute_capability = static_cast<int>(std::lround(10 * capability));

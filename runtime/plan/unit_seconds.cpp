@@ -8,6 +8,7 @@
 #include "base/index.hpp"
 #include "runtime/model/attention_choice.hpp"
 #include "runtime/model/model_slices.hpp"
+#include "runtime/plan/attention_flops.hpp"
 #include "runtime/program/write/use_order.hpp"
 
 namespace sluice {
@@ -139,7 +140,8 @@ class GpuSeconds {
         samples_(static_cast<double>(options.train.micro_batch)),
         tokens_(samples_ * static_cast<double>(spec.options.seq)),
         fp8_(options.model.matmul == MatmulType::kFp8 && machine.gemm_flops.fp8 > 0),
-        apart_(machine.attention_flops > 0 && options.train.dtype != DType::kFloat32 &&
+        attention_(attention_flops(machine.attention_flops, spec.options)),
+        apart_(attention_ > 0 && options.train.dtype != DType::kFloat32 &&
                spec.options.explicit_units && !trains_by_products(spec.options)) {}
 
   [[nodiscard]] std::vector<UnitSeconds> all() const {
@@ -169,20 +171,6 @@ class GpuSeconds {
   }
   [[nodiscard]] double efficiency() const { return apart_ ? 1 : machine_.gemm_efficiency; }
 
-  // FLOP/s of attention; a backward has five products where two forwards have four. The time of a
-  // pair of a query and a key has a part that does not depend on the head, as long as that of 128
-  // elements; blocks at the diagonal are computed whole, as if a row had 350 keys more (figures 5
-  // and 6 of FlashAttention-3, Shah et al. 2024).
-  [[nodiscard]] double attention_flops() const {
-    constexpr double kHead = 128, kMoreKeys = 350, kFlashShare = 0.68;
-    const ModelOptions& o = spec_.options;
-    const double head = std::min(static_cast<double>(o.head_dim) / kHead, 1.0);
-    const auto keys =
-        static_cast<double>(o.sliding_window > 0 ? std::min(o.seq, o.sliding_window) : o.seq);
-    const double flash = o.attention == AttentionBackend::kCudnn ? 1 : kFlashShare;
-    return machine_.attention_flops * flash * 2 * head / (1 + head) * keys / (keys + kMoreKeys);
-  }
-
   // With products of this rate.
   [[nodiscard]] Cost cost(double flops) const {
     const double products = 1 / (flops * efficiency());
@@ -191,7 +179,7 @@ class GpuSeconds {
       return {products, products, wide, wide};
     }
     constexpr double kBackwardProducts = 5.0 / 4;
-    const double attention = 1 / attention_flops();
+    const double attention = 1 / attention_;
     return {products, products, attention, kBackwardProducts * attention};
   }
 
@@ -262,7 +250,8 @@ class GpuSeconds {
   const ModelSlices slices_;
   const double samples_, tokens_;
   const bool fp8_;
-  const bool apart_;  // attention and the kernels of rows have times of their own
+  const double attention_;  // FLOP/s
+  const bool apart_;        // attention and the kernels of rows have times of their own
 };
 
 }  // namespace

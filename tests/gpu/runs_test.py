@@ -8,6 +8,7 @@ Without --all any two values of different settings meet in a run, with it any th
 it should be; 77 where there is no null GPU.
 """
 import concurrent.futures
+import json
 import re
 import socket
 import sys
@@ -218,7 +219,10 @@ def check_doctor(place):
     answer = place.command("doctor", ["doctor", "--out", place.folder / "doctor" / "rates.json"])
     if answer.code != 0:
         return [f"exit code {answer.code}:\n{training.tail(answer.text)}"]
-    return ["work on the default stream"] if any(any(r["default_stream"].values()) for r in answer.reports) else []
+    rates = json.loads((place.folder / "doctor" / "rates.json").read_text())
+    found = [f"attention by {name} was not measured: {rates['not_measured'].get(f'gpu.attention_flops.{name}')}"
+             for name in ("flash", "cudnn") if not rates["gpu"]["attention_flops"][name]]
+    return found + (["work on the default stream"] if any(any(r["default_stream"].values()) for r in answer.reports) else [])
 
 
 def check_full_card(place):

@@ -11,6 +11,7 @@
 
 #include "base/error.hpp"
 #include "runtime/doctor/gpu_device.hpp"
+#include "runtime/doctor/gpu_rates.hpp"
 #include "tests/runtime/engine/apart_device.hpp"
 
 namespace sluice::testing {
@@ -92,6 +93,19 @@ class FakeGpu final : public GpuDevice {
     const double rate = peak() * std::min(1.0, side / options_.saturating_side);
     now_ += 2 * side * side * side / rate;
     busy_s_[type_] += 2 * side * side * side / rate;
+  }
+
+  // Of 1e14 FLOP/s with heads of 64 and rows of 1024, and more in proportion to both; cuDNN's half
+  // as much more.
+  [[nodiscard]] AttentionProbe attention() {
+    return [this](const AttentionShape& shape) {
+      const auto n = [](std::int64_t count) { return static_cast<double>(count); };
+      const double pairs = n(shape.samples * shape.heads) * n(shape.tokens) * n(shape.tokens) / 2;
+      const double rate =
+          (shape.cudnn ? 1.5e14 : 1e14) * n(shape.head_dim) / 64 * n(shape.tokens) / 1024;
+      const double seconds = 7 * 2 * pairs * n(shape.head_dim) / rate;
+      return [this, seconds] { now_ += seconds; };
+    };
   }
 
   [[nodiscard]] const ApartDevice& device() const { return *copies_; }

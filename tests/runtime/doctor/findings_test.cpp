@@ -216,6 +216,24 @@ TEST(Findings, AGpuOnLessOfALinkThanItCouldHave) {
   EXPECT_THAT(narrow.do_, HasSubstr("LnkSta"));
 }
 
+TEST(Findings, TheOtherOperatorOfAttentionIsFaster) {
+  GpuMachine machine;
+  GpuRates& gpu = *machine.rates.gpu;
+  gpu.compute_capability = 89;
+  gpu.attention_flops = {AttentionRates{5e13, 1e14, 1.2e14}, AttentionRates{6e13, 1.5e14, 2e14}};
+  EXPECT_THAT(machine.only().what, HasSubstr("computes cuDNN's attention at 60.0 TFLOP/s"));
+  EXPECT_EQ(machine.only().do_, "train.attention: cudnn");
+  gpu.compute_capability = 90;  // auto takes cuDNN's
+  EXPECT_TRUE(machine.faults().empty());
+  std::swap(gpu.attention_flops.flash, gpu.attention_flops.cudnn);
+  EXPECT_THAT(machine.only().what, HasSubstr("computes flash attention at 60.0 TFLOP/s"));
+  EXPECT_EQ(machine.only().do_, "train.attention: flash");
+  gpu.attention_flops.flash->head_128 = 1.05e14;  // not for all models
+  EXPECT_TRUE(machine.faults().empty());
+  gpu.attention_flops.flash.reset();
+  EXPECT_TRUE(machine.faults().empty());
+}
+
 TEST(Findings, AGpuThatIsSharedOrLacksSomething) {
   GpuMachine machine;
   machine.rates.gpu->h2d_d2h_bps = 52e9;

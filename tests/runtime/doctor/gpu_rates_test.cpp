@@ -33,7 +33,7 @@ std::string reason(const MachineRates& rates, const std::string& field) {
 TEST(GpuRates, AreTheDevicesOwn) {
   FakeGpu gpu;
   MachineRates rates;
-  const GpuFacts facts = measure_gpu(gpu, kEffort, "/nowhere", rates);
+  const GpuFacts facts = measure_gpu(gpu, kEffort, "/nowhere", gpu.attention(), rates);
   EXPECT_EQ(facts.multiprocessors, 132);
   EXPECT_FALSE(facts.link.lanes);
   ASSERT_TRUE(rates.gpu);
@@ -47,9 +47,13 @@ TEST(GpuRates, AreTheDevicesOwn) {
   EXPECT_EQ(rates.gpu->multiprocessors, 132);
   EXPECT_NEAR(*rates.gpu->device_memory_bps, 4e12, 1e9);
   EXPECT_NEAR(*rates.gpu->device_triad_bps, 4e12, 1e9);
+  EXPECT_NEAR(rates.gpu->attention_flops.flash->head_64, 1e14, 1e10);
+  EXPECT_NEAR(rates.gpu->attention_flops.flash->head_128, 2e14, 1e10);
+  EXPECT_NEAR(rates.gpu->attention_flops.flash->head_128_long, 8e14, 1e10);
+  EXPECT_NEAR(rates.gpu->attention_flops.cudnn->head_64, 1.5e14, 1e10);
   EXPECT_TRUE(rates.not_measured.empty());
   for (const char* field : {"gpu.h2d_bps", "gpu.d2h_bps", "gpu.h2d_d2h_bps", "gpu.gemm_flops.bf16",
-                            "gpu.device_memory_bps"}) {
+                            "gpu.attention_flops.flash", "gpu.device_memory_bps"}) {
     EXPECT_TRUE(rates.spread.contains(field)) << field;
   }
   EXPECT_EQ(gpu.allocated(), 0);
@@ -61,7 +65,7 @@ TEST(GpuRates, AreTheDevicesOwn) {
 TEST(GpuRates, CopiesBothWaysAtOnceOnThreadsOfTheirOwn) {
   FakeGpu gpu({.faults = {.slow = true}});
   MachineRates rates;
-  (void)measure_gpu(gpu, kEffort, "/nowhere", rates);
+  (void)measure_gpu(gpu, kEffort, "/nowhere", gpu.attention(), rates);
   const double one_way = (kMiB + 4 * kKiB) / 0.02;
   EXPECT_LT(*rates.gpu->h2d_bps, one_way);
   EXPECT_GT(*rates.gpu->h2d_bps, one_way / 1.9);
@@ -75,15 +79,15 @@ TEST(GpuRates, CopiesBothWaysAtOnceOnThreadsOfTheirOwn) {
 TEST(GpuRates, ProductsGrowUntilTheyGainNothingOrTakeTooLong) {
   FakeGpu gpu;
   MachineRates rates;
-  (void)measure_gpu(gpu, kEffort, "/nowhere", rates);
+  (void)measure_gpu(gpu, kEffort, "/nowhere", gpu.attention(), rates);
   // 8192 is no faster than 4096.
   EXPECT_EQ(gpu.sides(ProductType::kBf16), (std::vector<std::int64_t>{1024, 2048, 4096, 8192, 0}));
   // Slow enough for a round to be one product.
   FakeGpu slow({.fp32_flops = 2e11, .saturating_side = 1e5});
-  (void)measure_gpu(slow, kEffort, "/nowhere", rates);
+  (void)measure_gpu(slow, kEffort, "/nowhere", slow.attention(), rates);
   EXPECT_EQ(slow.sides(ProductType::kFp32).size(), 2U);  // 1024: 1 s
   FakeGpu crowded({.free_bytes = 64 * kMiB});            // three of 2048 x 2048 in 16 bits: 24 MiB
-  (void)measure_gpu(crowded, kEffort, "/nowhere", rates);
+  (void)measure_gpu(crowded, kEffort, "/nowhere", crowded.attention(), rates);
   EXPECT_THAT(crowded.sides(ProductType::kBf16), Each(Le(2048)));
   EXPECT_LE(crowded.most_allocated(), 32 * kMiB);
 }
@@ -91,7 +95,7 @@ TEST(GpuRates, ProductsGrowUntilTheyGainNothingOrTakeTooLong) {
 TEST(GpuRates, AGpuWithout8BitProductsIsNotAskedForThem) {
   FakeGpu gpu({.compute = "8.6"});
   MachineRates rates;
-  (void)measure_gpu(gpu, kEffort, "/nowhere", rates);
+  (void)measure_gpu(gpu, kEffort, "/nowhere", gpu.attention(), rates);
   EXPECT_EQ(rates.gpu->compute_capability, 86);
   EXPECT_FALSE(rates.gpu->gemm_fp8_flops);
   EXPECT_THAT(reason(rates, "gpu.gemm_flops.fp8"), HasSubstr("below 8.9"));
@@ -99,10 +103,27 @@ TEST(GpuRates, AGpuWithout8BitProductsIsNotAskedForThem) {
   EXPECT_TRUE(rates.gpu->gemm_flops.bf16);
 }
 
+TEST(GpuRates, AttentionNeedsItsCapabilityAndMemory) {
+  FakeGpu old({.compute = "7.5"});
+  MachineRates rates;
+  (void)measure_gpu(old, kEffort, "/nowhere", old.attention(), rates);
+  EXPECT_FALSE(rates.gpu->attention_flops.flash || rates.gpu->attention_flops.cudnn);
+  EXPECT_THAT(reason(rates, "gpu.attention_flops.flash"), HasSubstr("below 8.0"));
+  FakeGpu gpu;
+  MachineRates little;
+  const AttentionProbe flash_alone = [&](const AttentionShape& shape) {
+    if (shape.cudnn) throw Error("no room");
+    return gpu.attention()(shape);
+  };
+  (void)measure_gpu(gpu, kEffort, "/nowhere", flash_alone, little);
+  EXPECT_TRUE(little.gpu->attention_flops.flash);
+  EXPECT_THAT(reason(little, "gpu.attention_flops.cudnn"), HasSubstr("no room"));
+}
+
 TEST(GpuRates, WhatFailsHasItsReasonAndTheOthersGoOn) {
   FakeGpu gpu({.faults = {.fail = 5}});
   MachineRates rates;
-  (void)measure_gpu(gpu, kEffort, "/nowhere", rates);
+  (void)measure_gpu(gpu, kEffort, "/nowhere", gpu.attention(), rates);
   EXPECT_FALSE(rates.gpu->h2d_bps || rates.gpu->d2h_bps || rates.gpu->h2d_d2h_bps);
   EXPECT_THAT(reason(rates, "gpu.h2d_d2h_bps"), HasSubstr("failed under way"));
   EXPECT_TRUE(rates.gpu->gemm_flops.bf16 && rates.gpu->device_memory_bps);
@@ -110,12 +131,12 @@ TEST(GpuRates, WhatFailsHasItsReasonAndTheOthersGoOn) {
 
   FakeGpu full({.free_bytes = 2 * kMiB});
   MachineRates little;
-  (void)measure_gpu(full, kEffort, "/nowhere", little);
+  (void)measure_gpu(full, kEffort, "/nowhere", full.attention(), little);
   EXPECT_THAT(reason(little, "gpu.gemm_flops.fp32"), HasSubstr("no room"));
 
   FakeGpu stopped({.clock_stands = true});
   MachineRates none;
-  (void)measure_gpu(stopped, kEffort, "/nowhere", none);
+  (void)measure_gpu(stopped, kEffort, "/nowhere", stopped.attention(), none);
   EXPECT_THAT(reason(none, "gpu.device_memory_bps"), HasSubstr("clock stood still"));
   EXPECT_FALSE(none.gpu->gemm_flops.fp32);
 }
@@ -133,7 +154,7 @@ TEST(PciLink, IsReadAsTheSystemShowsIt) {
   write("numa_node", "1\n");
   FakeGpu gpu;
   MachineRates rates;
-  const PciLink link = measure_gpu(gpu, kEffort, scratch.path(), rates).link;
+  const PciLink link = measure_gpu(gpu, kEffort, scratch.path(), gpu.attention(), rates).link;
   EXPECT_EQ(link.gt_per_s, 16);
   EXPECT_EQ(link.most_lanes, 16);
   EXPECT_EQ(link.numa_node, 1);

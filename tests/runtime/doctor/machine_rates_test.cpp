@@ -37,6 +37,7 @@ MachineRates sample() {
   rates.gpu->gemm_flops = {5e13, std::nullopt};
   rates.gpu->gemm_fp16_flops = 7e14;
   rates.gpu->gemm_fp8_flops = 1.3e15;
+  rates.gpu->attention_flops.flash = AttentionRates{1e14, 2e14, 3e14};
   rates.gpu->compute_capability = 120;
   rates.gpu->multiprocessors = 170;
   rates.gpu->device_memory_bps = 4.3e12;
@@ -89,6 +90,9 @@ TEST(MachineRates, ComeBackFromTheFileAsTheyWere) {
   EXPECT_FALSE(back.gpu->gemm_flops.bf16 || back.gpu->d2h_bps);
   EXPECT_EQ(back.gpu->gemm_fp16_flops, 7e14);
   EXPECT_EQ(back.gpu->gemm_fp8_flops, 1.3e15);
+  EXPECT_EQ(back.gpu->attention_flops.flash->head_64, 1e14);
+  EXPECT_EQ(back.gpu->attention_flops.flash->head_128_long, 3e14);
+  EXPECT_FALSE(back.gpu->attention_flops.cudnn);
   EXPECT_EQ(back.gpu->compute_capability, 120);
   EXPECT_EQ(back.gpu->multiprocessors, 170);
   EXPECT_EQ(back.gpu->device_memory_bps, 4.3e12);

@@ -1,5 +1,6 @@
 #include "runtime/plan/machine_profile.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -173,13 +174,37 @@ TEST(MachineProfile, AMeasuredGpuIsAGpusProfileAndItsHostACpus) {
 }
 
 // A card of the same name with less power or fewer multiprocessors.
-TEST(MachineProfile, AttentionOfAMeasuredGpuFollowsItsProducts) {
+TEST(MachineProfile, AttentionOfAGpuIsMeasuredOrFollowsItsProducts) {
   const MachineProfile like = named_profile("h100-sxm");
   MachineRates rates;
   rates.gpu = GpuRates{.name = "NVIDIA H100 PCIe", .memory_bytes = 80'000'000'000};
-  EXPECT_DOUBLE_EQ(measured_profile(rates, like).attention_flops, like.attention_flops);
+  const AttentionRates& flash = *like.attention_flops.flash;
+  EXPECT_DOUBLE_EQ(measured_profile(rates, like).attention_flops.flash->head_64, flash.head_64);
   rates.gpu->gemm_flops.bf16 = like.gemm_flops.bf16 / 2;
-  EXPECT_DOUBLE_EQ(measured_profile(rates, like).attention_flops, like.attention_flops / 2);
+  rates.gpu->attention_flops.cudnn = AttentionRates{1e14, 2e14, 3e14};
+  const AttentionFlops half = measured_profile(rates, like).attention_flops;
+  EXPECT_DOUBLE_EQ(half.flash->head_64, flash.head_64 / 2);
+  EXPECT_DOUBLE_EQ(half.flash->head_128_long, flash.head_128_long / 2);
+  EXPECT_DOUBLE_EQ(half.cudnn->head_128, 2e14);
+}
+
+TEST(MachineProfile, AttentionHasAllOfItsRatesOrNone) {
+  const auto error_of = [](const std::string& text) {
+    try {
+      (void)parse_profile(R"({"attention_flops": )" + text + "}", "mine.json");
+    } catch (const ConfigError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_EQ(error_of(R"({"flash": null})"), "no error");
+  EXPECT_THAT(error_of("450e12"),
+              ::testing::HasSubstr("mine.json: 'attention_flops' is not an object of"));
+  EXPECT_THAT(error_of(R"({"flash": 1})"), ::testing::HasSubstr("has no flash.head_64"));
+  EXPECT_THAT(error_of(R"({"cudnn": {"head_64": 1e14, "head_128": 1e14}})"),
+              ::testing::HasSubstr("has no cudnn.head_128_long"));
+  EXPECT_THAT(error_of(R"({"flash": {"head_64": 0, "head_128": 1, "head_128_long": 1}})"),
+              ::testing::HasSubstr("is not above 0"));
 }
 
 TEST(MachineProfile, AGpuThatNoProfileIsOfHasNobodysPeak) {
@@ -192,7 +217,7 @@ TEST(MachineProfile, AGpuThatNoProfileIsOfHasNobodysPeak) {
   EXPECT_DOUBLE_EQ(measured_profile(rates, like).peak_flops.bf16, 8e13);
   // Of the GPU alone: whether, and how fast, it multiplies 8 bits, and its multiprocessors.
   EXPECT_EQ(measured_profile(rates, like).gemm_flops.fp8, 0);
-  EXPECT_EQ(measured_profile(rates, like).attention_flops, 0);
+  EXPECT_FALSE(measured_profile(rates, like).attention_flops.flash);
   EXPECT_EQ(measured_profile(rates, like).compute_capability, 0);
   EXPECT_EQ(measured_profile(rates, like).multiprocessors, 0);
   rates.gpu->compute_capability = 89;

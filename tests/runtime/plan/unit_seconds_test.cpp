@@ -55,7 +55,7 @@ TEST(UnitSeconds, In8BitsAreThoseOfTheProfilesRates) {
   options.model.matmul = MatmulType::kFp8;
   const ModelSpec spec = make_model_spec(options.model);
   MachineProfile machine = named_profile("h100-sxm");
-  machine.attention_flops = 0;
+  machine.attention_flops = {};
   const std::vector<UnitSeconds> seconds = seconds_of(machine, options);
   ASSERT_EQ(seconds.size(), spec.units.size());
   EXPECT_FALSE(seconds.front().known || seconds.back().known);
@@ -146,13 +146,20 @@ TEST(UnitSeconds, OfAGpuPriceAttentionByHeadAndLength) {
   options.model.on_gpu = true;
   options.train.dtype = DType::kBFloat16;
   MachineProfile machine = named_profile("h100-sxm");
+  // Of 128 elements half of a pair's time does not depend on the head; 350 keys more a row.
+  const double long_rows = 1e14 * (1374.0 / 1024) / (4446.0 / 4096);
+  machine.attention_flops.flash = {1e14 / 1.5, 1e14, long_rows};
+  machine.attention_flops.cudnn = {1e14, 1.5e14, 1.5 * long_rows};
   // Seconds of attention for each FLOP, from what a slower one adds.
   const auto cost = [&](std::int64_t head_dim, std::int64_t seq) {
     options.model.heads = options.model.hidden / head_dim;
     options.model.seq = seq;
     const ModelSpec spec = make_model_spec(options.model);
     MachineProfile slow = machine;
-    slow.attention_flops = machine.attention_flops / 8;
+    for (auto* rates : {&slow.attention_flops.flash, &slow.attention_flops.cudnn}) {
+      if (!*rates) continue;
+      **rates = {(*rates)->head_64 / 8, (*rates)->head_128 / 8, (*rates)->head_128_long / 8};
+    }
     const double more =
         seconds_of(slow, options)[1].forward - seconds_of(machine, options)[1].forward;
     return more / 7 / spec.attention_flops_per_sample(spec.units[1]) /
@@ -163,7 +170,16 @@ TEST(UnitSeconds, OfAGpuPriceAttentionByHeadAndLength) {
   EXPECT_NEAR(cost(64, 1024) / cost(64, 4096), (1374.0 / 1024) / (4446.0 / 4096), 1e-6);
   const double flash = cost(64, 1024);
   options.model.attention = AttentionBackend::kCudnn;
-  EXPECT_NEAR(cost(64, 1024) / flash, 0.68, 1e-6);
+  EXPECT_NEAR(cost(64, 1024) / flash, 1 / 1.5, 1e-6);
+  machine.attention_flops.cudnn.reset();  // then flash attention's
+  EXPECT_NEAR(cost(64, 1024) / flash, 1, 1e-6);
+  // Rates that contradict each other give no negative time.
+  machine.attention_flops.flash = {3e14, 1e14, 9e14};
+  EXPECT_GT(cost(32, 256), 0);
+  EXPECT_GT(cost(32, 65536), 0);
+  machine.attention_flops.flash = {1e13, 1e14, 9e13};
+  EXPECT_GT(cost(8, 256), 0);
+  EXPECT_NEAR(cost(128, 1024) / cost(128, 4096), 1, 1e-6);
   // What has no rate of its own is priced by FLOP.
   options.model.dropout = 0.1;
   EXPECT_TRUE(seconds_of(machine, options).empty());
