@@ -102,7 +102,7 @@ def main():
         with tarfile.open(args.out / "kit.tar.xz", "w:xz") as archive:
             archive.add(stage, ".")
         libraries = sorted(path.name for path in stage.glob("lib/*"))
-    for script in ("run_kit.py", "programs.py", "kernel_table.py"):
+    for script in ("run_kit.py", "programs.py", "kernel_table.py", "lanes.py"):
         shutil.copy(HERE / script, args.out)
     shutil.copytree(HERE.parent / "peers", args.out / "peers", dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
     size = (args.out / "kit.tar.xz").stat().st_size

@@ -7,6 +7,7 @@ import pathlib
 import shutil
 import subprocess
 import tarfile
+import time
 
 HERE = pathlib.Path(__file__).resolve().parent
 EMULATED = "NULL_GPU_COMPUTES" in os.environ  # tests/gpu/null: a CPU computes
@@ -26,6 +27,15 @@ MODELS = {
            "seq": 4096, "tie_embeddings": False},
 }
 
+LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
+SPEED = {  # run: model, settings
+    "speed-124m": ("124m", {"train.micro_batch": 16}), "speed-345m": ("345m", {}),
+    "speed-1558m-4": ("1558m", {"train.micro_batch": 4}), "speed-1558m-8": ("1558m", {}),
+    "speed-1558m-32k": ("1558m", {"train.global_batch": 32}), "speed-1b": ("1b", {}), "speed-1b-32k": ("1b", {"train.global_batch": 32}), "speed-3b": ("3b", {"train.micro_batch": 4, "recompute.mode": "full"}),
+}
+# Settings that a card has to price, and the runs that have them beside the plain one.
+PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"}}
+PRICED_RUNS = ("speed-345m", "speed-1558m-4", "speed-1b")
 
 DOES_NOT_FIT, CARD_IS_SMALL = 3, "that are free on the card"  # exit code and words of a run that is refused before its first step
 
@@ -68,6 +78,7 @@ class Kit:
     def __init__(self, args):
         self.work = args.out / "work"
         self.backend, self.jobs = args.backend, args.jobs
+        self.deadline = time.monotonic() + args.seconds
         self.work.mkdir(parents=True, exist_ok=True)
         self.write_text()
         self.env = dict(os.environ)
@@ -104,14 +115,17 @@ class Kit:
 
     def call(self, command, seconds=120, env=None, codes=(0,)):
         """A command's output; it goes to the step's log too."""
-        command, seconds = [str(part) for part in command], seconds * PATIENCE
+        command = [str(part) for part in command]
+        seconds = min(seconds * PATIENCE, self.deadline - time.monotonic())
+        if seconds <= 0:
+            raise Failed("the time of --seconds is over")
         shown = f"$ {' '.join(command)}\n"
         try:
             done = subprocess.run(command, env=self.env | (env or {}), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                                   check=False, timeout=seconds, stdin=subprocess.DEVNULL)
         except subprocess.TimeoutExpired as expired:
             print(shown + (expired.stdout or b"").decode(errors="replace"))
-            raise Failed(f"{command[0]} did not end within {seconds} s") from expired
+            raise Failed(f"{command[0]} did not end within {seconds:.0f} s") from expired
         except OSError as error:
             raise Failed(f"{command[0]} cannot be started: {error.strerror}; install it") from error
         print(shown + done.stdout)

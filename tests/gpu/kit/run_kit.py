@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
 """Runs Sluice on a machine with a GPU: correctness first, then memory, tiers, speed.
 
-Usage: run_kit.py [--build FOLDER] [--backend auto|nccl|gloo] [--out FOLDER] [--jobs N] [STEP ... | all]
+Usage: run_kit.py [--build FOLDER] [--backend auto|nccl|gloo] [--out FOLDER] [--jobs N] [--seconds N] [STEP ... | all]
 
 Beside a kit.tar.xz (make_kit.py) the kit runs, with the libtorch of this Python's torch; with --build a build folder of a
 checkout runs.  docs/gpu.md names the steps; without names the first seven run.  Each step has a log in OUT (./gpu-out); the
-exit code is the number of steps that failed.  --jobs trains N runs of parity, stages, nccl and mesh side by side.
+exit code is the number of steps that failed.  --jobs trains N runs of parity, stages, nccl and mesh side by side.  After
+--seconds nothing more begins, and what runs then is ended.
 """
 import argparse
 import concurrent.futures
@@ -24,21 +25,14 @@ import sys
 import time
 
 import kernel_table
-from programs import EMULATED, MODELS, NORMS, PARITY, PATIENCE, Failed, Kit, TooLarge, build_kernel_times, differences, last_line
+import lanes
+from programs import (EMULATED, LARGE, MODELS, NORMS, PARITY, PATIENCE, PRICED, PRICED_RUNS, SPEED, Failed, Kit, TooLarge, build_kernel_times,
+                      differences, last_line)
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
 
 TINY = {"train.steps": 3 if EMULATED else 12, "train.micro_batch": 4, "train.global_batch": 8, "train.dtype": "fp32"}
-LARGE = {"train.steps": 6, "train.micro_batch": 8, "train.dtype": "bf16"}
-SPEED = {  # run: model, settings
-    "speed-124m": ("124m", {"train.micro_batch": 16}), "speed-345m": ("345m", {}),
-    "speed-1558m-4": ("1558m", {"train.micro_batch": 4}), "speed-1558m-8": ("1558m", {}),
-    "speed-1558m-32k": ("1558m", {"train.global_batch": 32}), "speed-1b": ("1b", {}), "speed-1b-32k": ("1b", {"train.global_batch": 32}), "speed-3b": ("3b", {"train.micro_batch": 4, "recompute.mode": "full"}),
-}
-# Settings that a card has to price, and the runs that have them beside the plain one.
-PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"}}
-PRICED_RUNS = ("speed-345m", "speed-1558m-4", "speed-1b")
 # Arguments of peers/peer_step.py, and the runs that the peer's memory is enough for.
 PEERS = {
     "torch": (["--peer", "torch"], ("speed-124m", "speed-345m", "speed-1558m-4", "speed-1b")),
@@ -272,7 +266,7 @@ def step_memory(kit):
 
 
 def step_tiers(kit):
-    exact = LARGE | {"train.deterministic": True}  # else runs of equal settings differ too
+    exact = LARGE | {"train.deterministic": True, "output.trace": True}  # else runs of equal settings differ too
     swap = {"offload.nvme_path": [str(kit.work / "swap")]}
     kit.train("on-device", "345m", exact)
     speed_of(kit, "on-device")
@@ -285,6 +279,7 @@ def step_tiers(kit):
         kit.train(run, "345m", exact | settings)
         same(kit, run, "on-device", 1e-6)
         speed_of(kit, run)
+        note(f"{run}: {lanes.rates(kit.work / run / 'trace.json')}")
 
 
 def step_doctor(kit):
@@ -346,13 +341,14 @@ def step_peers(kit):
 
 
 def step_big(kit):
-    settings = {"train.micro_batch": 2, "train.global_batch": 8, "train.dtype": "bf16", "zero.stage": 2, "offload.optimizer": "host"}
+    settings = {"train.micro_batch": 2, "train.global_batch": 8, "train.dtype": "bf16", "zero.stage": 2, "offload.optimizer": "host", "output.trace": True}
     room = int(pathlib.Path("/proc/meminfo").read_text().split()[1])  # KiB; updates begin early from the fifth step on, in what is left
     early = {"offload.speculate": "auto", "memory.host": f"{int(0.85 * room)}KiB", "train.clip": 100}
     for run, steps, more in (("8b", 5, {}), ("8b-early", 10, early)):
         with if_it_fits():
             kit.train(run, "8b", settings | more | {"train.steps": steps}, 500)
             speed_of(kit, run, after=6 if more else 3)
+            note(f"{run}: {lanes.rates(kit.work / run / 'trace.json')}")
 
 
 STEPS = {f.__name__.removeprefix("step_"): f for f in (
@@ -380,6 +376,7 @@ def main():
     parser.add_argument("--backend", default="auto", choices=("auto", "nccl", "gloo"), help="of the runs; gloo: a rehearsal on the CPU")
     parser.add_argument("--out", type=pathlib.Path, default=pathlib.Path("gpu-out"), help="logs and runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs side by side in parity, stages, nccl and mesh")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="for all steps together; what they do not do then counts as failed")
     parser.add_argument("steps", nargs="*", help=f"of {', '.join(STEPS)}; all: every one")
     args = parser.parse_args()
     args.out = args.out.resolve()
