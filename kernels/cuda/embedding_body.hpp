@@ -69,8 +69,8 @@ SLUICE_BODY void count_below(const TokenRows& at, std::int64_t begin, std::int64
   }
 }
 
-// The places of kPlaced tokens from `first` on, by comparison with all tokens: which are few, so a
-// sort in one launch.
+// The places of kPlaced tokens from `first` on. Each token is compared with all tokens; there are
+// few, so one launch sorts them.
 SLUICE_BODY void sorted_order_body(const TokenRows& at, std::int64_t first, const Warp& warp,
                                    std::int32_t* order) {
   std::uint32_t keys[kPlaced], bounds[kPlaced], places[kPlaced] = {};

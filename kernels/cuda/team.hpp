@@ -1,8 +1,11 @@
-// A thread block that handles one row, with the functions of Warp (warp.hpp) for all its threads,
-// whose numbers f gets. A block is whole warps. `reduce` merges the lanes of each warp, then the
-// warps, both in the order of a butterfly; a value by default changes nothing that it is merged
-// with. A kernel calls it once for its `warps`. `each_after` calls f before other threads' g only
-// where it `waits`.
+// One thread block of whole warps handles one row.
+//
+//   each(f)                  as Warp's (warp.hpp); f gets the thread's number, here and below
+//   reduce(f, merge)         as Warp's: merges the lanes of each warp, then the warps. REQUIRES:
+//                            Value{} changes nothing that it is merged with; a kernel calls reduce
+//                            once for its `warps`.
+//   each_after(waits, f, g)  calls g(thread, f(thread)); with `waits`, all threads have called f
+//                            before any thread calls g
 #pragma once
 
 #include "kernels/cuda/warp.hpp"

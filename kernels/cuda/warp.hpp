@@ -1,12 +1,19 @@
-// A warp that handles one row. `reduce` merges what f(lane) returns over all 32 lanes, in the order
-// of a butterfly: lane l merges lane l ^ 16, then l ^ 8, ... merge(a, b) has the bits of merge(b,
-// a), so every lane gets the same bits. Values are pairs of floats. `sum` adds. `each` calls
-// f(lane) for the lanes that run here: the thread's own on the device, all in turn on the host. So
-// no variable but a sum's result passes between calls. `each_largest` does the same and writes the
-// largest integer that f returns to to[row], unless `to` is null. `each_after` calls g(lane,
-// f(lane)), every lane's f before any lane's g. `values` gives each lane f of any lane, as v[lane].
-// `count` adds up what f writes to counts, for all lanes. In these all lanes take part; v[lane] is
-// one more such call. What a lane keeps between calls is in OfLanes.
+// One warp handles one row. On the device each function runs the thread's own lane. On the host it
+// runs all 32 lanes in turn. A lane's variable therefore cannot pass from one call to the next;
+// OfLanes keeps a value for each lane.
+//
+//   reduce(f, merge)          merges f(lane), pairs of floats, over all lanes in butterfly order:
+//                             lane l with l ^ 16, then l ^ 8, ... All lanes get the result.
+//                             REQUIRES: merge(a, b) and merge(b, a) have equal bits.
+//   sum(f)                    reduce with addition
+//   each(f)                   calls f(lane)
+//   each_largest(to, row, f)  the same; writes the largest integer that f returns to to[row],
+//                             unless `to` is null
+//   values(f)                 returns v; v[lane] is f of that lane, for every lane
+//   count(counts, f)          adds up over all lanes the numbers that f adds to counts. REQUIRES:
+//                             counts are 0 before the call.
+//
+// All 32 lanes must take part in reduce, sum, each_largest, values, v[lane] and count.
 #pragma once
 
 #include "kernels/cuda/elements.hpp"
@@ -54,13 +61,6 @@ struct Warp {
     if (to == nullptr) return;
     const std::uint32_t most = __reduce_max_sync(0xffffffffU, own);
     if (lane == 0) to[row] = most;
-  }
-  template <class Fn, class After>
-  __device__ __forceinline__ void each_after(Fn f, After g) const {
-    const int lane = static_cast<int>(threadIdx.x % kWarp);
-    const auto value = f(lane);
-    __syncwarp();
-    g(lane, value);
   }
   template <class Fn>
   __device__ __forceinline__ auto values(Fn f) const {
@@ -113,12 +113,6 @@ struct Warp {
     std::uint32_t most = 0;
     for (int lane = 0; lane < kWarp; ++lane) most = larger(most, f(lane));
     if (to != nullptr) to[row] = most;
-  }
-  template <class Fn, class After>
-  void each_after(Fn f, After g) const {
-    decltype(f(0)) values[kWarp];
-    for (int lane = 0; lane < kWarp; ++lane) values[lane] = f(lane);
-    for (int lane = 0; lane < kWarp; ++lane) g(lane, values[lane]);
   }
   template <class Fn>
   [[nodiscard]] auto values(Fn f) const {

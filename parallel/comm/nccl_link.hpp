@@ -21,9 +21,9 @@ inline constexpr int kGroupChannels = 16;
 // and rank 1 receives; the other direction is not connected.
 [[nodiscard]] std::unique_ptr<Communicator> make_nccl_link(const CommOptions& options);
 
-// As make_nccl_communicator(), but NCCL connects at the first operation on the device, which all
-// ranks then make next. For a world whose axes have groups of their own: training exchanges only
-// control data in it, over Gloo.
+// As make_nccl_communicator(), but NCCL connects at the first operation on device memory. REQUIRES:
+// this first operation is the same one on all ranks. For a world whose axes have groups of their
+// own: training sends only control data in it, over Gloo.
 [[nodiscard]] std::unique_ptr<Communicator> make_nccl_world(const CommOptions& options);
 
 }  // namespace sluice

@@ -30,7 +30,7 @@ class DeviceMemory {
   DeviceMemory(at::Device device, bool peers_map) : device_(device), peers_map_(peers_map) {}
 
   // Zeroed tensor [elems] of `type`; all pages are taken. The tensor's storage owns the memory.
-  // Throws IoError if the machine does not have the memory.
+  // Throws IoError if the machine does not have the memory, BudgetError if the GPU does not.
   [[nodiscard]] at::Tensor block(std::int64_t elems, c10::ScalarType type, BlockUse use) const;
 
   [[nodiscard]] at::Device device() const { return device_; }

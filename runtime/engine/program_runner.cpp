@@ -105,10 +105,10 @@ void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t i
 void ProgramRunner::execute(const Program& program, RunMode mode, std::int64_t index,
                             BatchSize size) {
   run_.begin_program(program, mode, index, size);
-  ops_.begin_program();
   marks_.assign(program.ops.size(), {});
   const WatchedProgram watched(watch_, mode, index);
   try {
+    ops_.begin_program();
     sluice::execute(program, *this, lanes_, run_.timings);
     ops_.end_program();
   } catch (const std::exception& error) {

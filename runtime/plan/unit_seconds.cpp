@@ -236,8 +236,9 @@ class GpuSeconds {
   [[nodiscard]] double forward_elems() const {
     return (2 + 4 + 3) * hidden() + turned() + up() + ffn();
   }
-  // Twice a norm again, the sums of its weights and the gradient of its input; biases behind
-  // products; the activation with its output again; dq, dk and dv side by side.
+  // Elements read and written. For each of two norms: the norm again, the sums of its weights, the
+  // gradient of its input. Then the biases' sums, the activation with its output again, dq, dk and
+  // dv side by side, and dq and dk turned back.
   [[nodiscard]] double backward_elems() const {
     const double norms = 2 * (2 + 2 + 4) * hidden();
     const double biases = gated() ? 0 : 2 * hidden();

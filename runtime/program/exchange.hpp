@@ -43,6 +43,10 @@ struct Exchange {
   bool operator==(const Exchange&) const = default;
 };
 
+// Numbers of a rank in the norm's exchange before its sums of squares: its loss, its vote and its
+// learned targets, all in fp64.
+inline constexpr int kNormScalars = 3;
+
 // Exchanges in the order in which a rank completes them.
 using ExchangeList = std::vector<Exchange>;
 

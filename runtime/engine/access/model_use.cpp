@@ -134,7 +134,7 @@ double ModelUse::place_in_step(OpId id) const {
   const int unit = nth(units_of(spec.options, spec.part), op.unit);
   const double units = unit_count(spec.options);
   const bool back = op.kind == OpKind::kBackward || op.kind == OpKind::kBackwardWeights;
-  return op.micro_batch * 2 * units + (back ? 2 * units - unit : unit);
+  return op.micro_batch * 2 * units + (back ? 2 * units - 1 - unit : unit);
 }
 
 }  // namespace sluice

@@ -43,9 +43,10 @@ class BatchOps {
   // Documents of the operation's rows; null: each row is one. A stage that loads no tokens reads
   // the rows for them.
   [[nodiscard]] const Documents* documents(const Op& op);
-  // Of a training step with graphs, before its first unit: reads the rows of all micro-batches and
-  // enqueues their documents. Whether attention's calls of the steps before have too little room
-  // for these (Documents::room), so that the step has to be recorded again.
+  // REQUIRES: a training step, before its first unit or message. With graphs and packed rows: reads
+  // the rows of all micro-batches and enqueues their documents. Returns whether recorded calls of
+  // attention have room (Documents::room) for fewer documents than a micro-batch of this step has;
+  // the step must then be recorded again.
   [[nodiscard]] bool outgrows_graphs();
   // For RunMode::kLosses: micro-batch i is rows(i, 0, ...), i < count. `rows` outlives the runs.
   void use_rows(const RowSource& rows, std::int64_t count);

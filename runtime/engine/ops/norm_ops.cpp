@@ -17,7 +17,7 @@
 namespace sluice {
 namespace {
 
-constexpr std::size_t kFirstSum = 3;  // after the loss, the vote and the learned targets
+constexpr std::size_t kFirstSum = kNormScalars;
 
 // Pipeline stages may have different numbers of groups; the exchange is of one length.
 std::vector<int> groups_by_stage(const EngineSetup& setup, int own) {

@@ -42,8 +42,8 @@ class OpClock {
   // After the host has waited for the norm.
   void read();
 
-  // Replaces the host's times by those of the last read(), for durations: the times of a step are
-  // early by the time that the device was behind the host when the step began.
+  // Replaces the host's times by the device's of the last read(). Only durations are exact: at the
+  // step's begin the device was behind the host, and all instants are early by that delay.
   void apply(std::vector<OpTiming>& timings) const;
   // Waits for the last step's operations and replaces the times in its timings and exchanges, on
   // the host's clock.

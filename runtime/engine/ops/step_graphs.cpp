@@ -27,7 +27,8 @@ PipeMessage StepGraphs::message(const Op& op, const std::function<at::Tensor()>&
 }
 
 void StepGraphs::run(const Op& op, const std::function<void()>& body) {
-  if (graphs_ == nullptr) return body();
+  // A program of updates has releases alone, which take nothing from the pool.
+  if (graphs_ == nullptr || run_.mode == RunMode::kUpdate) return body();
   decide();
   if (how_ == How::kEager) return run_eagerly(op, body);
   const auto id = static_cast<OpId>(run_.index_of(op));

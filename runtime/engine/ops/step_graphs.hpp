@@ -15,9 +15,10 @@
 // (constants, workspaces), hence the graphs from before are dropped. The first step is eager,
 // because libraries make such tensors in it.
 //
-// What entering an operation enqueues (zeros in the padding of a gradient slot) is recorded with
-// the segment and enqueued again behind it; the slot lives on until a wait, so nothing else is
-// there.
+// StepOps::enter() may enqueue zeros for the padding of a gradient slot. Those of a segment's first
+// operation run before the graph. The graph contains those of the other operations, and a launched
+// step also enqueues them behind the graph. The slot is not reused before the next wait, so they
+// overwrite nothing else.
 //
 // Numbers that change from step to step are read from device memory (StepScalars), and so are
 // documents of rows. Recorded calls of attention have room for a number of documents

@@ -15,9 +15,9 @@ class UpdateOps {
   // `decision`: NormOps::decision().
   UpdateOps(const StepParts& parts, const cuda::StepClip* decision);
 
-  // Does nothing where the step is thrown away or only looked at; where the GPU decides, its kernel
-  // does nothing then. On a GPU updates that follow each
-  // other in the program are enqueued together, with the last one: nothing runs between them.
+  // Does nothing where the step is thrown away or only diagnosed. Where the GPU decides, update()
+  // enqueues the kernel, and the kernel changes nothing in a step that is thrown away. On a GPU,
+  // consecutive updates of the program are enqueued together with the last one.
   void update(const Op& op);
 
  private:

@@ -48,7 +48,6 @@ class TierStore {
   // Only write_master also writes parameters. REQUIRES: no deferred update. Block; throw IoError.
   void read_state(int g, StateKind kind, std::int64_t begin, std::span<float> values);
   void write_state(int g, StateKind kind, std::int64_t begin, std::span<const float> values);
-  [[nodiscard]] Tier optimizer_tier() const { return shape_.placement.optimizer; }
 
   // See ChunkUpdates.
   void set_update(const UpdateArgs* args, bool kept = false) { updates_->set_update(args, kept); }

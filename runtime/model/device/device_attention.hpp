@@ -3,8 +3,9 @@
 //
 // - 16 bits: _flash_attention, with or without a window; shared key heads are read in place. Needs
 //   capability 8.0 or higher and a head_dim that is a multiple of 8 up to 256.
-// - 16 bits with train.attention: cudnn: _cudnn_attention; shared key heads are read in place.
-//   Needs capability 8.0 or higher; why_no_cudnn() names what it does not take.
+// - 16 bits with AttentionBackend::kCudnn (train.attention: cudnn, or auto on Hopper):
+//   _cudnn_attention; shared key heads are read in place. Needs capability 8.0 or higher;
+//   why_no_cudnn() names the models that it does not take.
 // - fp32: _efficient_attention, with or without a window; shared key heads are repeated for the
 //   call.
 // - Dropout on the weights, and other heads: product_attention.hpp.

@@ -7,8 +7,8 @@
 // gathered, of a rank alone no resident group. Other groups are gathered by a window over the
 // sequence of visits. While a visit runs, the window holds the groups that it and the next
 // `prefetch_units` visits read: each is gathered or being gathered. A group that leaves the window
-// is released. A rank alone that rounds its master weights does so right before the first reader
-// of the window, which reaches no further.
+// is released. A lone rank that rounds master weights gathers a group right before the first use
+// that reads it: its window holds one visit.
 #pragma once
 
 #include <span>

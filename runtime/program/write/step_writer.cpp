@@ -23,11 +23,11 @@ namespace {
 
 enum class Kind { kTrain, kEvaluate, kDecode };
 
-// All ranks receive each rank's loss, vote and sums of squares, in fp64.
+// All ranks receive each rank's scalars and sums of squares.
 ExchangeList norm_exchange(const StepShape& shape) {
   if (shape.world() == 1) return {};
   const auto groups = std::max(shape.most_groups, static_cast<int>(shape.groups.size()));
-  const std::int64_t values = 2 + groups * (shape.stage == 0 ? shape.dp : 1);
+  const std::int64_t values = kNormScalars + groups * (shape.stage == 0 ? shape.dp : 1);
   return {{.kind = ExchangeKind::kAllGather,
            .ranks = ExchangeRanks::kWorld,
            .bytes = (shape.world() - 1) * values * 8}};

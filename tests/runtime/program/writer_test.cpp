@@ -25,6 +25,21 @@ TEST(StepWriter, EveryProgramIsSoundByBothOpinions) {
   });
 }
 
+// Loss, vote and learned targets, and the sums of a rank: of all shards where it has whole groups.
+TEST(StepWriter, TheNormsExchangeHasThreeNumbersBesideTheSums) {
+  for (const int stage : {0, 1}) {
+    const StepShape shape = make_shape({.stage = stage, .dp = 3});
+    const Program program = write_train_step(shape);
+    const auto norm = std::find_if(program.ops.begin(), program.ops.end(),
+                                   [](const Op& op) { return op.kind == OpKind::kNormAndScale; });
+    ASSERT_NE(norm, program.ops.end());
+    const std::span<const Exchange> exchanges = exchanges_of(program, *norm);
+    ASSERT_EQ(exchanges.size(), 1U);
+    const auto groups = static_cast<std::int64_t>(shape.groups.size());
+    EXPECT_EQ(exchanges[0].bytes, 2 * (3 + groups * (stage == 0 ? 3 : 1)) * 8);
+  }
+}
+
 // A slot for each unit that remembers, from the first operation to the last, apart from all others.
 TEST(StepWriter, DecodingKeepsItsCachesInPlace) {
   for_each_choice([](const ShapeChoice& choice) {

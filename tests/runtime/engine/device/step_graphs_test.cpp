@@ -86,6 +86,19 @@ TEST_F(StepGraphsTest, OtherProgramsTakeFromThePoolSoTheNextStepIsRecordedAgain)
   EXPECT_EQ(run(RunMode::kTrain), "45");
 }
 
+// A deferred update before a save.
+TEST_F(StepGraphsTest, ProgramsOfUpdatesTakeNothingFromThePool) {
+  for (int step = 0; step < 3; ++step) run(RunMode::kTrain);
+  Program update;
+  update.ops.push_back({.kind = OpKind::kRelease});
+  run_.begin_program(update, RunMode::kUpdate, 1, {});
+  graphs_.log.clear();
+  steps_.begin_program();
+  steps_.run(update.ops[0], [this] { graphs_.log += 'R'; });
+  EXPECT_EQ(graphs_.log, "R");
+  EXPECT_EQ(run(RunMode::kTrain), "01");
+}
+
 TEST_F(StepGraphsTest, LogitsAreNotOfThePool) {
   EXPECT_EQ(run(RunMode::kLogits), "(F)L(B)");
   EXPECT_EQ(run(RunMode::kDecode), "(F)L(B)");
