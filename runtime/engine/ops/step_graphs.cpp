@@ -71,7 +71,7 @@ void StepGraphs::record(OpId id, const std::function<void()>& body) {
     std::throw_with_nested(
         Error("recorded for a CUDA graph (train.cuda_graphs: never runs without)"));
   }
-  if (segment.end != id + 1) return;
+  if (segment.end != id + 1 || !recording_) return;
   recorded_.push_back(recording_->finish());
   recording_.reset();
   recorded_.back()->launch();

@@ -63,14 +63,13 @@ class FakeGpu final : public GpuDevice {
   // On a copying thread: the time at which its copies have completed. On other threads: the clock
   // of the work.
   [[nodiscard]] Stamp stamp() override {
-    double now = now_;
     try {
       copies_->begun().wait();
-      now = std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch())
-                .count();
     } catch (const Error&) {  // not such a thread, or the copy failed: settle() says so
+      return std::make_shared<double>(now_);
     }
-    return std::make_shared<double>(now);
+    const auto now = std::chrono::steady_clock::now().time_since_epoch();
+    return std::make_shared<double>(std::chrono::duration<double>(now).count());
   }
   [[nodiscard]] double seconds(const Stamp& from, const Stamp& to) override {
     if (options_.clock_stands) return 0;
