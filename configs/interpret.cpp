@@ -59,6 +59,10 @@ std::optional<std::string> elsewhere(std::string_view name) {
   return std::nullopt;
 }
 
+std::string suggestion(const std::string& what, std::string_view key) {
+  return what + "; did you mean '" + std::string(key) + "'?";
+}
+
 std::string unknown_section(std::string_view name) {
   const std::string what = "unknown section";
   if (name == "<<") return "merge keys are not read, use base:";
@@ -67,17 +71,19 @@ std::string unknown_section(std::string_view name) {
     return what + ", write " + std::string(name.substr(0, dot)) + ": {" +
            std::string(name.substr(dot + 1)) + ": ...}";
   }
+  if (const auto key = key_for_foreign(name)) return suggestion(what, *key);
   if (const auto near = nearest(name, section_names())) {
     return what + "; did you mean '" + std::string(*near) + "'?";
   }
-  if (const auto key = elsewhere(name)) return what + "; did you mean '" + *key + "'?";
+  if (const auto key = elsewhere(name)) return suggestion(what, *key);
   return what + ", expected one of " + list_names(section_names());
 }
 
 std::string unknown_key(const Section& section, std::string_view name) {
   const std::string what = "unknown key";
   if (name == "<<") return "merge keys are not read, use base:";
-  if (const auto key = elsewhere(name)) return what + "; did you mean '" + *key + "'?";
+  if (const auto key = elsewhere(name)) return suggestion(what, *key);
+  if (const auto key = key_for_foreign(name)) return suggestion(what, *key);
   if (const auto near = nearest(name, key_names(section))) {
     return what + "; did you mean '" + std::string(*near) + "'?";
   }

@@ -181,10 +181,6 @@ class OffloadRules {
       }
       return writable(folder) ? "" : no_permission(folder);
     }
-    if (folder == "~" || folder.starts_with("~/")) {
-      return in_quotes(folder) + " is not there: only a shell knows what ~ is; write ${HOME}" +
-             folder.substr(1);
-    }
     fs::path parent = fs::path(folder).lexically_normal();
     if (!parent.has_filename()) parent = parent.parent_path();
     parent = parent.has_parent_path() ? parent.parent_path() : fs::path(".");

@@ -12,6 +12,7 @@
 #include "configs/idle_keys.hpp"
 #include "configs/interpret.hpp"
 #include "configs/problems.hpp"
+#include "configs/suggest.hpp"
 #include "configs/yaml_tree.hpp"
 
 namespace sluice {
@@ -96,6 +97,9 @@ class Loader {
                    std::string("found ") +
                        (root.kind == YamlNode::Kind::kList ? "a list" : in_quotes(root.text)) +
                        ", expected sections such as model:, data:, train:");
+    } else if (const std::string foreign = foreign_complaint(root, shown_path(source.text));
+               !foreign.empty()) {
+      problems.add(shown_path(source.text), "", foreign);
     } else {
       if (const auto base = find_base(source, root, problems)) {
         load((fs::path(source.text).parent_path() / base->path).lexically_normal().string(), *base);

@@ -1,11 +1,78 @@
 #include "configs/suggest.hpp"
 
 #include <algorithm>
+#include <array>
+#include <span>
 
 namespace sluice {
 namespace {
 
 char lower(char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; }
+
+struct Pair {
+  std::string_view theirs, ours;
+};
+
+constexpr std::array<std::string_view, 6> kOwnSections{"base",  "model",    "data",
+                                                       "train", "parallel", "recompute"};
+constexpr std::array<std::string_view, 5> kDeepSpeedNames{
+    "zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu", "steps_per_print",
+    "wall_clock_breakdown"};
+constexpr std::array<std::string_view, 6> kTrainerNames{
+    "per_device_train_batch_size", "num_train_epochs", "output_dir",
+    "lr_scheduler_type",           "logging_steps",    "save_strategy"};
+
+constexpr std::array<Pair, 32> kKeys{{{"learning_rate", "optimizer.lr"},
+                                      {"adam_beta1", "optimizer.betas"},
+                                      {"adam_beta2", "optimizer.betas"},
+                                      {"adam_epsilon", "optimizer.eps"},
+                                      {"batch_size", "train.micro_batch"},
+                                      {"train_batch_size", "train.global_batch"},
+                                      {"per_device_train_batch_size", "train.micro_batch"},
+                                      {"train_micro_batch_size_per_gpu", "train.micro_batch"},
+                                      {"micro_batch_size", "train.micro_batch"},
+                                      {"global_batch_size", "train.global_batch"},
+                                      {"gradient_accumulation_steps", "train.global_batch"},
+                                      {"max_steps", "train.steps"},
+                                      {"num_steps", "train.steps"},
+                                      {"max_iters", "train.steps"},
+                                      {"train_iters", "train.steps"},
+                                      {"max_grad_norm", "train.clip"},
+                                      {"grad_clip", "train.clip"},
+                                      {"gradient_clipping", "train.clip"},
+                                      {"precision", "train.dtype"},
+                                      {"logging_steps", "train.log_every"},
+                                      {"warmup_ratio", "schedule.warmup_steps"},
+                                      {"warmup_iters", "schedule.warmup_steps"},
+                                      {"lr_scheduler_type", "schedule.type"},
+                                      {"save_steps", "checkpoint.every"},
+                                      {"save_total_limit", "checkpoint.keep"},
+                                      {"output_dir", "output.dir"},
+                                      {"gradient_checkpointing", "recompute.mode"},
+                                      {"hidden_size", "model.hidden"},
+                                      {"vocab_size", "model.vocab"},
+                                      {"seq_length", "model.seq"},
+                                      {"max_seq_length", "model.seq"},
+                                      {"model_name_or_path", "model.from"}}};
+
+constexpr std::array<Pair, 6> kWords{{{"bfloat16", "bf16"},
+                                      {"float16", "fp16"},
+                                      {"half", "fp16"},
+                                      {"float32", "fp32"},
+                                      {"float", "fp32"},
+                                      {"full", "fp32"}}};
+
+std::optional<std::string_view> ours_of(std::span<const Pair> table, std::string_view theirs) {
+  const auto found = std::find_if(table.begin(), table.end(),
+                                  [&](const Pair& pair) { return pair.theirs == theirs; });
+  return found == table.end() ? std::nullopt : std::optional(found->ours);
+}
+
+bool has_any(const std::vector<std::string_view>& names, std::span<const std::string_view> of) {
+  return std::any_of(names.begin(), names.end(), [&](std::string_view name) {
+    return std::find(of.begin(), of.end(), name) != of.end();
+  });
+}
 
 }  // namespace
 
@@ -49,6 +116,43 @@ std::optional<std::string_view> nearest(std::string_view name,
     }
   }
   return best;
+}
+
+std::optional<ForeignFile> foreign_file(const std::vector<std::string_view>& names) {
+  if (has_any(names, kOwnSections)) return std::nullopt;
+  if (has_any(names, kDeepSpeedNames)) return ForeignFile::kDeepSpeed;
+  if (has_any(names, kTrainerNames)) return ForeignFile::kTrainer;
+  return std::nullopt;
+}
+
+std::string foreign_complaint(const YamlNode& root, const std::string& path) {
+  std::vector<std::string_view> names;
+  for (const YamlEntry& entry : root.entries) names.emplace_back(entry.key.text);
+  const std::optional<ForeignFile> found = foreign_file(names);
+  if (!found) return "";
+  if (*found == ForeignFile::kDeepSpeed) {
+    return "this is a DeepSpeed configuration: `sluice migrate " + path +
+           "` makes a Sluice configuration of it";
+  }
+  // The Trainer's arguments name the DeepSpeed file; where they do not, the user must.
+  std::string deepspeed = "DS.json";
+  for (const YamlEntry& entry : root.entries) {
+    const bool names_file = entry.key.text == "deepspeed" &&
+                            entry.value.kind == YamlNode::Kind::kScalar &&
+                            !entry.value.text.empty();
+    if (names_file) deepspeed = printable(entry.value.text);
+  }
+  return "these are training arguments of Hugging Face's Trainer: `sluice migrate " + deepspeed +
+         " --trainer " + path + "`, with the job's DeepSpeed file, makes a Sluice configuration " +
+         "of them";
+}
+
+std::optional<std::string_view> key_for_foreign(std::string_view name) {
+  return ours_of(kKeys, name);
+}
+
+std::optional<std::string_view> word_for_foreign(std::string_view word) {
+  return ours_of(kWords, word);
 }
 
 }  // namespace sluice

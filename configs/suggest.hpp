@@ -3,8 +3,11 @@
 
 #include <cstddef>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
+
+#include "configs/yaml_tree.hpp"
 
 namespace sluice {
 
@@ -16,5 +19,23 @@ namespace sluice {
 // name's letters differ; one or two differences always pass in a word of four letters or more.
 [[nodiscard]] std::optional<std::string_view> nearest(std::string_view name,
                                                       const std::vector<std::string_view>& names);
+
+// Names of other trainers that users write in a configuration of Sluice, and files of other
+// trainers that they give in place of one.
+enum class ForeignFile { kDeepSpeed, kTrainer };
+
+// The trainer whose file has these names at its top level; nullopt where no name says so, or where
+// one is a section that only Sluice has. A file with names of both is DeepSpeed's.
+[[nodiscard]] std::optional<ForeignFile> foreign_file(const std::vector<std::string_view>& names);
+
+// What to do with a document of another trainer, as a message about `path`; empty for a document
+// of Sluice.
+[[nodiscard]] std::string foreign_complaint(const YamlNode& root, const std::string& path);
+
+// The key of Sluice for another trainer's name: "learning_rate" -> "optimizer.lr".
+[[nodiscard]] std::optional<std::string_view> key_for_foreign(std::string_view name);
+
+// The word of Sluice for another program's word of a choice: "bfloat16" -> "bf16".
+[[nodiscard]] std::optional<std::string_view> word_for_foreign(std::string_view word);
 
 }  // namespace sluice

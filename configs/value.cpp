@@ -1,8 +1,10 @@
 #include "configs/value.hpp"
 
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <optional>
 #include <system_error>
@@ -148,10 +150,19 @@ Read read_enum(const Rules& rules, std::string_view text) {
     if (rules.choices[i] == text) return Value(static_cast<std::int64_t>(i));
   }
   Mismatch mismatch = found(text, rules);
-  if (const auto near = nearest(text, rules.choices)) {
+  const auto word = word_for_foreign(text);
+  const bool is_choice =
+      word && std::find(rules.choices.begin(), rules.choices.end(), *word) != rules.choices.end();
+  if (const auto near = is_choice ? word : nearest(text, rules.choices)) {
     mismatch.what += "; did you mean '" + std::string(*near) + "'?";
   }
   return mismatch;
+}
+
+// A folder that is really named ~ is taken.
+bool is_home_of_shell(std::string_view path) {
+  std::error_code ignored;
+  return path.starts_with("~/") && !std::filesystem::exists(path, ignored);
 }
 
 Read read_path(const Rules& rules, std::string_view text) {
@@ -160,6 +171,10 @@ Read read_path(const Rules& rules, std::string_view text) {
   if (!is_clean_text(text, false)) {
     return Mismatch{in_quotes(text) + " holds control characters, expected " +
                     expected_element(rules)};
+  }
+  if (rules.noun == "path" && is_home_of_shell(text)) {
+    return Mismatch{in_quotes(text) + " is not there: only a shell knows what ~ is; write ${HOME}" +
+                    std::string(text.substr(1))};
   }
   return Value(std::string(text));
 }

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <fstream>
 #include <optional>
+#include <string_view>
 #include <system_error>
 #include <utility>
 
@@ -14,6 +15,7 @@
 #include "configs/migrate/launcher/accelerate_config.hpp"
 #include "configs/migrate/launcher/launch_line.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
+#include "configs/suggest.hpp"
 
 namespace sluice::migrate {
 namespace {
@@ -131,7 +133,18 @@ class DeepSpeedJob {
     }
     if (!document.problems.empty()) return;
     root_ = std::move(document.root);
+    check_is_deepspeed();
     if (accelerate_file_) append(errors_, complete_deepspeed_file(*accelerate_file_, root_));
+  }
+
+  void check_is_deepspeed() {
+    std::vector<std::string_view> names;
+    for (const HjsonEntry& entry : root_.entries) names.emplace_back(entry.key);
+    if (foreign_file(names) != ForeignFile::kTrainer) return;
+    errors_.push_back({"", file_ +
+                               ": these are training arguments of Hugging Face's Trainer, not a "
+                               "DeepSpeed configuration; give the file with --trainer, beside the "
+                               "DeepSpeed file"});
   }
 
   // Values of "auto" come from the Trainer, so a launch line's script is one where they stand.

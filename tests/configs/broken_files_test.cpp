@@ -31,6 +31,22 @@ const std::vector<Broken> kStructure{
      "recompute:\n"
      "  xyzzy: 1\n",
      "c.yaml:2:3: recompute.xyzzy: unknown key, expected one of mode"},
+    {"another trainer's name of a key", "optimizer: {learning_rate: 1}\n",
+     "c.yaml:1:13: optimizer.learning_rate: unknown key; did you mean 'optimizer.lr'?"},
+    {"another trainer's name in another section", "train: {gradient_accumulation_steps: 4}\n",
+     "c.yaml:1:9: train.gradient_accumulation_steps: unknown key; did you mean "
+     "'train.global_batch'?"},
+    {"another trainer's name at the top level", "learning_rate: 1\n",
+     "c.yaml:1:1: learning_rate: unknown section; did you mean 'optimizer.lr'?"},
+    {"a DeepSpeed configuration",
+     "{\"train_batch_size\": 8, \"optimizer\": {\"type\": \"Adam\"}, \"zero_optimization\": "
+     "{\"stage\": 2}}\n",
+     "c.yaml: this is a DeepSpeed configuration: `sluice migrate c.yaml` makes a Sluice "
+     "configuration of it"},
+    {"training arguments of the Trainer",
+     "{\"output_dir\": \"out\", \"learning_rate\": 2e-5, \"deepspeed\": \"ds.json\"}\n",
+     "c.yaml: these are training arguments of Hugging Face's Trainer: `sluice migrate ds.json "
+     "--trainer c.yaml`, with the job's DeepSpeed file, makes a Sluice configuration of them"},
     {"a key of another section",
      "train:\n"
      "  lr: 1e-3\n",

@@ -106,6 +106,21 @@ const std::vector<Broken>& broken_values() {
        "did you mean 'cosine'?"},
       {"a bad enum without a neighbour", "train: {dtype: double}\n",
        "c.yaml:1:16: train.dtype: found 'double', expected one of fp32, bf16, fp16"},
+      {"PyTorch's name of a dtype", "train: {dtype: bfloat16}\n",
+       "c.yaml:1:16: train.dtype: found 'bfloat16', expected one of fp32, bf16, fp16; did you mean "
+       "'bf16'?"},
+      {"NumPy's name of a dtype", "train: {dtype: float32}\n",
+       "c.yaml:1:16: train.dtype: found 'float32', expected one of fp32, bf16, fp16; did you mean "
+       "'fp32'?"},
+      {"a home folder", "output: {dir: ~/runs}\n",
+       "c.yaml:1:15: output.dir: '~/runs' is not there: only a shell knows what ~ is; write "
+       "${HOME}/runs"},
+      {"a home folder in a list", "data: {train: [a, ~/b]}\n",
+       "c.yaml:1:19: data.train: '~/b' is not there: only a shell knows what ~ is; write "
+       "${HOME}/b"},
+      {"a home folder in a record", "data: {sft: [{path: ~/talks.jsonl}]}\n",
+       "c.yaml:1:21: data.sft[0].path: '~/talks.jsonl' is not there: only a shell knows what ~ is; "
+       "write ${HOME}/talks.jsonl"},
       {"an enum in capitals", "train: {dtype: FP32}\n",
        "c.yaml:1:16: train.dtype: found 'FP32', expected one of fp32, bf16, fp16; did you mean "
        "'fp32'?"},

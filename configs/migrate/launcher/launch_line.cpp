@@ -57,7 +57,17 @@ Program find_python(const std::vector<std::string>& words, std::size_t at) {
   return {Launcher::kPython, at, ""};
 }
 
-Program find_program(const std::vector<std::string>& words) {
+bool is_shell(std::string_view name) { return name == "bash" || name == "sh" || name == "zsh"; }
+
+// A file of commands in place of a command: run.sh, or bash run.sh.
+std::string script_of_shell(const std::vector<std::string>& words, std::size_t at,
+                            const TextReader& read) {
+  if (is_shell(base_name(words[at]))) ++at;
+  const bool may_be = at < words.size() && !words[at].ends_with(".py");
+  return may_be && read && read(words[at]) ? words[at] : std::string();
+}
+
+Program find_program(const std::vector<std::string>& words, const TextReader& read) {
   constexpr std::array<std::string_view, 4> kBefore{"exec", "nohup", "time", "env"};
   std::size_t at = 0;
   while (at < words.size() &&
@@ -81,6 +91,12 @@ Program find_program(const std::vector<std::string>& words) {
     return {Launcher::kPython, at,
             format_text("{} starts the ranks; give the command after it, and the ranks as --world",
                         name)};
+  }
+  if (const std::string script = script_of_shell(words, at, read); !script.empty()) {
+    return {Launcher::kPython, at,
+            format_text("{} is a file, and no file of commands is run; give the line in it that "
+                        "starts the training, in quotes",
+                        in_quotes(script))};
   }
   return {Launcher::kPython, at,
           format_text("{} is no launcher that Sluice knows; give deepspeed, accelerate launch, "
@@ -180,7 +196,7 @@ LaunchLine map_launch_line(std::string_view line, const LaunchOptions& options,
       words.erase(words.begin() + 1);
     }
   }
-  const Program program = find_program(words);
+  const Program program = find_program(words, options.read);
   if (!program.error.empty()) {
     result.errors.push_back({"", "--launch: " + program.error});
     return result;

@@ -187,7 +187,10 @@ class TrainerMapping {
   void map_rest() {
     set("seed", "train.seed", values_.json("seed"));
     if (const std::string dir = values_.text("output_dir"); !dir.empty()) {
-      set("output_dir", "output.dir", yaml_text(dir));
+      // The Trainer expands ~.
+      set("output_dir", "output.dir",
+          dir.starts_with("~/") ? "\"${HOME}" + yaml_text(dir.substr(1)).substr(1)
+                                : yaml_text(dir));
     }
     const bool recomputes =
         values_.flag("gradient_checkpointing") || values_.flag("activation_checkpointing");

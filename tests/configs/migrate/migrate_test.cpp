@@ -70,6 +70,22 @@ TEST_F(MigrateRequest, AKeyOfAnotherFileHasItsPlaceThere) {
   EXPECT_NE(text.find("acc.yaml:2:1: compute_environment: "), std::string::npos) << text;
 }
 
+TEST_F(MigrateRequest, TrainingArgumentsInPlaceOfTheDeepSpeedFile) {
+  scratch_.write("ta.json", "{\"output_dir\": \"out\", \"per_device_train_batch_size\": 4}");
+  EXPECT_EQ(complaint({.deepspeed = "ta.json"}),
+            "ta.json: these are training arguments of Hugging Face's Trainer, not a DeepSpeed "
+            "configuration; give the file with --trainer, beside the DeepSpeed file\n");
+}
+
+TEST_F(MigrateRequest, TheTrainersHomeFolderIsAVariable) {
+  scratch_.write("ds.json", "{\"train_micro_batch_size_per_gpu\": 4}");
+  const Migration migration =
+      migrate({.deepspeed = "ds.json",
+               .trainer = "--output_dir ~/out --max_steps 9 --per_device_train_batch_size 4"});
+  EXPECT_EQ(error_text(migration), "");
+  EXPECT_EQ(line(migration, "output.dir"), "\"${HOME}/out\"");
+}
+
 TEST_F(MigrateRequest, AVersionThatIsNone) {
   scratch_.write("ds.json", "{\"train_batch_size\": 4}");
   EXPECT_EQ(complaint({.deepspeed = "ds.json", .from_version = "new"}),

@@ -20,6 +20,8 @@ const Files kWrongFiles{{"h", "w0 slots=4\nw1 slots=4\n"},
                         {"bad", "w0\n"},
                         {"many", "w0 slots=9999\n"},
                         {"empty", "# nothing\n"},
+                        {"run.sh", "deepspeed t.py\n"},
+                        {"./run.sh", "deepspeed t.py\n"},
                         {"acc.yaml", "num_processes: 2\n"},
                         {"env", ""}};
 
@@ -67,7 +69,13 @@ TEST(RefusedLaunch, ShellLines) {
 
 TEST(RefusedLaunch, Launchers) {
   const std::vector<Wrong> cases{
-      {"bash run.sh",
+      {"run.sh",
+       {"--launch: 'run.sh' is a file, and no file of commands is run; give the line in it that "
+        "starts the training, in quotes"}},
+      {"bash ./run.sh 8",
+       {"--launch: './run.sh' is a file, and no file of commands is run; give the line in it that "
+        "starts the training, in quotes"}},
+      {"bash other.sh",
        {"--launch: 'bash' is no launcher that Sluice knows; give deepspeed, accelerate launch, "
         "torchrun or python"}},
       {"srun python t.py",
