@@ -78,6 +78,24 @@ TEST_F(PlanOutput, AKeyWithoutEffectIsNotedOnce) {
   }
 }
 
+// A bf16 folder trains in fp32 only where somebody says so.
+TEST_F(PlanOutput, WeightsOf16BitsThatARunWidensAreNoted) {
+  const std::string golden = SLUICE_SOURCE_DIR "/tests/golden/hf/";
+  const auto plan = [&](const std::string& family, const std::string& set) {
+    return run("plan hf.yaml --profile cpu --set model.from=" + golden + family + set).output;
+  };
+  scratch_.write("hf.yaml", "data: {train: [tokens], tokenizer: bytes}\n");
+  const std::string note =
+      "note: model.from: the weights are bf16 and train.dtype is fp32: --set train.dtype=bf16 "
+      "halves";
+  EXPECT_NE(plan("llama", "").find(note), std::string::npos) << plan("llama", "");
+  for (const char* dtype : {"fp32", "bf16"}) {
+    const std::string text = plan("llama", std::string(" --set train.dtype=") + dtype);
+    EXPECT_EQ(text.find("the weights are"), std::string::npos) << text;
+  }
+  EXPECT_EQ(plan("gpt2", "").find("the weights are"), std::string::npos);
+}
+
 TEST_F(PlanOutput, TheFirstEditOfTheQuickstartWorks) {
   scratch_.write("share.yaml", "base: tiny.yaml\nschedule: {warmup_steps: 5%}\n");
   const Finished finished = run("train share.yaml --set train.steps=4");

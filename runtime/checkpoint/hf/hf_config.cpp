@@ -342,4 +342,17 @@ ModelOptions parse_hf_config(const std::string& path, std::string_view text) {
   return options;
 }
 
+std::optional<DType> read_hf_dtype(const std::string& path) {
+  const Json object = read_hf_json(path);
+  for (const char* key : {"dtype", "torch_dtype"}) {
+    const auto found = object.find(key);
+    if (found == object.end() || !found->is_string()) continue;
+    const auto& name = found->get_ref<const std::string&>();
+    if (name == "bfloat16") return DType::kBFloat16;
+    if (name == "float16") return DType::kFloat16;
+    if (name == "float32") return DType::kFloat32;
+  }
+  return std::nullopt;
+}
+
 }  // namespace sluice

@@ -13,6 +13,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/dtype.hpp"
 #include "runtime/model/model_options.hpp"
 
 namespace sluice {
@@ -23,6 +24,10 @@ namespace sluice {
 // setting. `path` is for messages.
 [[nodiscard]] ModelOptions parse_hf_config(const std::string& path, std::string_view text);
 [[nodiscard]] ModelOptions read_hf_config(const std::string& path);
+
+// The dtype of the weights by `dtype` or `torch_dtype` of a config.json; nullopt if the file names
+// none that Sluice has. Throws IoError for a damaged file.
+[[nodiscard]] std::optional<DType> read_hf_dtype(const std::string& path);
 
 // Token ids that begin and end a generated text.
 struct HfTokens {

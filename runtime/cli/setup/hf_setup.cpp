@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <string_view>
 
+#include "base/dtype.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "configs/schema.hpp"
@@ -49,6 +50,17 @@ void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
                     "data.tokenizer=FOLDER)");
 }
 
+// Weights of 16 bits that a run widens because nobody chose its dtype.
+void note_dtype(LoadedConfig& config, const std::string& source) {
+  if (config.given("train.dtype") || config.run.train.dtype != DType::kFloat32) return;
+  const std::optional<DType> stored = read_hf_dtype(source);
+  if (!stored || size_of(*stored) != 2) return;
+  const std::string name(name_of(*stored));
+  config.notes.push_back("model.from: the weights are " + name +
+                         " and train.dtype is fp32: --set train.dtype=" + name +
+                         " halves activations and multiplies in " + name + ", with fp32 masters");
+}
+
 }  // namespace
 
 std::string hf_tokenizer_of(const std::string& dir) {
@@ -79,6 +91,7 @@ void settle_model_from(LoadedConfig& config) {
   if (!lines.empty()) throw ConfigError(lines);
   note_origins(config, before, source);
   settle_tokenizer(config, dir);
+  note_dtype(config, source);
 }
 
 std::shared_ptr<const HfWeights> open_model_from(const RunConfig& run) {
