@@ -35,7 +35,9 @@ std::int64_t bytes_of(const TierPlan& tier, std::string_view tag) {
 // Changes that take bytes off a tier, as arguments of the program.
 class Advice {
  public:
-  explicit Advice(const StepShape& shape) : shape_(shape) {}
+  // `of_budget`: the limit is memory.device and not a card's memory, which no setting enlarges.
+  Advice(const StepPlan& plan, bool of_budget)
+      : shape_(plan.shape), decodes_(plan.decoding.has_value()), of_budget_(of_budget) {}
 
   std::string for_tier(Tier tier) {
     switch (tier) {
@@ -83,13 +85,10 @@ class Advice {
   // An engine that evaluates or generates has only parameters and the memory of a batch.
   void for_use() {
     if (shape_.dtype == DType::kFloat32) set("train.dtype=bf16");
-    if (shape_.placement.parameters == Tier::kDevice) {
-      set("offload.optimizer=host");
-      set("offload.parameters=host");
-    }
+    if (shape_.placement.parameters == Tier::kDevice) set("offload.parameters=host");
     if (shape_.stage == 3 && shape_.prefetch_units > 0) set("zero.prefetch_units=0");
-    set("train.micro_batch=<fewer>");
-    set("memory.device=<more>");
+    set(decodes_ ? "model.seq=<fewer>" : "train.micro_batch=<fewer>");
+    if (of_budget_) set("memory.device=<more>");
   }
 
   void for_host() {
@@ -112,6 +111,8 @@ class Advice {
   }
 
   const StepShape& shape_;
+  bool decodes_;
+  bool of_budget_;
   std::string text_;
 };
 
@@ -207,7 +208,7 @@ std::string complaint(const StepPlan& plan, const MemoryPlan& memory, Tier tier)
     text += ", its share of the host's (" + std::to_string(ranks) + " ranks)";
   }
   return text + ".\n  largest: " + describe_tags(need) +
-         "\n  to need less: " + Advice(plan.shape).for_tier(tier);
+         "\n  to need less: " + Advice(plan, true).for_tier(tier);
 }
 
 }  // namespace
@@ -273,7 +274,7 @@ namespace {
 
 std::string holders_and_advice(const StepPlan& plan, const MemoryPlan& memory) {
   return "\n  largest: " + describe_tags(memory.of(Tier::kDevice)) +
-         "\n  to need less: " + Advice(plan.shape).for_tier(Tier::kDevice);
+         "\n  to need less: " + Advice(plan, false).for_tier(Tier::kDevice);
 }
 
 }  // namespace
@@ -304,7 +305,7 @@ void check_device_peak(const StepPlan& plan, const MemoryPlan& memory, std::int6
                     " were beside the plan, which has " + format_bytes(device.peak) +
                     ".\n  largest: " + describe_tags(device) +
                     "\n  to go on: --set memory.device=<more>, " +
-                    Advice(plan.shape).for_tier(Tier::kDevice));
+                    Advice(plan, false).for_tier(Tier::kDevice));
 }
 
 }  // namespace sluice

@@ -81,6 +81,12 @@ TEST_F(Resume, ADiskWithoutRoomIsSaidBeforeTheStart) {
             std::string::npos)
       << refused.output;
   EXPECT_FALSE(fs::exists(scratch_.path("run")));
+  const Finished every =
+      train("run", "--set checkpoint.every=2 --set checkpoint.time_limit=2h", full);
+  EXPECT_NE(every.output.find("train without saving: --set checkpoint.at_end=false --set "
+                              "checkpoint.every=0 --set checkpoint.time_limit=0"),
+            std::string::npos)
+      << every.output;
   const Finished bare = train("run", "--set checkpoint.at_end=false", full);
   EXPECT_EQ(bare.exit_code, 0) << bare.output;
   EXPECT_TRUE(complete("run").empty());

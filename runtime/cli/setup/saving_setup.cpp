@@ -76,6 +76,14 @@ std::chrono::milliseconds patience(const RunConfig& run) {
   return std::min<std::chrono::milliseconds>(std::chrono::seconds(10), launch_timeout(run) / 4);
 }
 
+// All keys that save, as arguments.
+std::string settings_without_saving(const CheckpointOptions& saving) {
+  std::string text = "--set checkpoint.at_end=false";
+  if (saving.every != SaveInterval{}) text += " --set checkpoint.every=0";
+  if (saving.time_limit_seconds > 0) text += " --set checkpoint.time_limit=0";
+  return text;
+}
+
 // Failpoint: checkpoint.free_space with nan: the disk is full.
 void check_disk(const CheckpointOptions& saving, std::int64_t bytes) {
   std::error_code unknown;
@@ -88,7 +96,8 @@ void check_disk(const CheckpointOptions& saving, std::int64_t bytes) {
   if (free < bytes) {
     throw BudgetError(room +
                       "; name a folder with room in checkpoint.dir, or train without "
-                      "saving: --set checkpoint.at_end=false");
+                      "saving: " +
+                      settings_without_saving(saving));
   }
   const std::int64_t most = bytes * (saving.keep + 1);  // while the newest is written
   if (saving.every == SaveInterval{} || saving.keep == 0 || free >= most) return;

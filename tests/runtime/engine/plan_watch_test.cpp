@@ -191,5 +191,34 @@ TEST(DevicePeak, AboveWhatIsFreeOnTheCardIsRefused) {
   }
 }
 
+// No setting enlarges a card, and an engine without an optimizer has no states to move.
+TEST(DevicePeak, AdviceForAnEngineWithoutAnOptimizer) {
+  StepPlan plan;
+  plan.shape = Step().shape;
+  plan.shape.dp = 1;
+  plan.shape.dtype = DType::kBFloat16;
+  plan.shape.frozen = true;
+  plan.decoding = plan.shape;
+  MemoryPlan memory;
+  memory.tiers[0] = {.by_tag = {{"parameters", 700}}, .peak = 1000, .budget = 900};
+  const auto advice = [&](const auto& check) -> std::string {
+    try {
+      check();
+    } catch (const BudgetError& error) {
+      const std::string text = error.what();
+      return text.substr(text.find("to need less: "));
+    }
+    return "";
+  };
+  EXPECT_EQ(advice([&] { check_card(plan, memory, 999, 0); }),
+            "to need less: --set offload.parameters=host, --set model.seq=<fewer>");
+  EXPECT_EQ(advice([&] { check_budget(plan, memory); }),
+            "to need less: --set offload.parameters=host, --set model.seq=<fewer>, --set "
+            "memory.device=<more>");
+  plan.decoding.reset();
+  EXPECT_EQ(advice([&] { check_card(plan, memory, 999, 0); }),
+            "to need less: --set offload.parameters=host, --set train.micro_batch=<fewer>");
+}
+
 }  // namespace
 }  // namespace sluice
