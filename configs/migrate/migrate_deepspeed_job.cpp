@@ -14,6 +14,7 @@
 #include "configs/migrate/deepspeed/deepspeed_source.hpp"
 #include "configs/migrate/launcher/accelerate_config.hpp"
 #include "configs/migrate/launcher/launch_line.hpp"
+#include "configs/migrate/launcher/trainer_steps.hpp"
 #include "configs/migrate/launcher/training_arguments.hpp"
 #include "configs/suggest.hpp"
 
@@ -181,6 +182,7 @@ class DeepSpeedJob {
       for (const auto& [path, value] : trainer_autos(*trainer_, context_)) {
         options.parse.autos.insert_or_assign(path, value);
       }
+      options.warmup_share = trainer_warmup_share(*trainer_, trainer_steps(*trainer_, context_));
     }
     if (accelerate_) options.parse.autos.merge(accelerate_fallbacks());
     return migrate_deepspeed(root_, options);
@@ -239,6 +241,18 @@ TrainerValues trainer_values(const std::string& argument) {
   return read_training_arguments(text ? *text : argument, text ? argument : "--trainer");
 }
 
+namespace {
+
+// The key of the source that gives a key of the result; "" where there is none.
+std::string giver_of(const Migration& migration, std::string_view key) {
+  for (const ConfigLine& line : migration.lines) {
+    if (line.setting.key == key) return line.from;
+  }
+  return "";
+}
+
+}  // namespace
+
 void absorb(Migration beside, Migration& result) {
   MigrationDraft draft(result);
   for (MigratedKey& key : beside.keys) {
@@ -248,8 +262,13 @@ void absorb(Migration beside, Migration& result) {
   for (const ConfigLine& line : beside.lines) {
     const MigratedKey* from = draft.find(line.from);
     const bool is_default = from != nullptr && !from->is_written;
-    if (is_default && draft.value(line.setting.key) != nullptr) continue;
+    const std::string earlier = giver_of(result, line.setting.key);
+    if (is_default && draft.value(line.setting.key) != nullptr) {
+      draft.yield(line.from, line.setting, earlier);
+      continue;
+    }
     draft.set(line.from, line.setting.key, line.setting.value, line.origin);
+    if (!earlier.empty() && earlier != line.from) draft.yield(earlier, line.setting, line.from);
   }
   append(result.errors, beside.errors);
   append(result.missing, beside.missing);

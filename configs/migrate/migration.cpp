@@ -80,6 +80,19 @@ void MigrationDraft::set(std::string_view from, std::string_view key, std::strin
   }
 }
 
+void MigrationDraft::yield(std::string_view path, const Setting& setting, std::string_view to) {
+  const auto found = places_.find(path);
+  const std::string* const value = this->value(setting.key);
+  if (found == places_.end() || value == nullptr || to.empty()) return;
+  MigratedKey& key = result_.keys[found->second];
+  const auto is_other = [&](const Setting& old) {
+    return old.key == setting.key && old.value != *value;
+  };
+  if (std::erase_if(key.to, is_other) == 0 || !key.to.empty()) return;
+  key.kind = KeyClass::kNotNeeded;
+  key.note = format_text("{} gives {}: {}", to, setting.key, *value);
+}
+
 void MigrationDraft::reclass(std::string_view path, KeyClass kind, std::string note) {
   const auto found = places_.find(path);
   if (found == places_.end()) return;

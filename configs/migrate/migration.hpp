@@ -93,6 +93,9 @@ class MigrationDraft {
   // key replaces the first one's value. The value is YAML and must keep to the schema's rules: a
   // value that breaks them becomes an error at `from`'s place.
   void set(std::string_view from, std::string_view key, std::string value, std::string origin);
+  // The key `path` of the source has no effect on setting.key: the key `to` gives its value. A key
+  // that has the same value stays as it is.
+  void yield(std::string_view path, const Setting& setting, std::string_view to);
   // Changes the class and the note of a key that was added.
   void reclass(std::string_view path, KeyClass kind, std::string note);
   // "file:line:column: path: what" at the key's place. `what` is "cause; remedy".

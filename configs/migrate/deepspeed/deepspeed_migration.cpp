@@ -107,7 +107,13 @@ void add_effective(const DeepSpeedConfig& config, Migration& result) {
 
 void ask_for_autos(DeepSpeedMapping& mapping) {
   for (const AutoValue& value : mapping.config().autos) {
-    if (!value.is_filled) mapping.missing(value.path, flags_for(value.path));
+    if (value.is_filled) continue;
+    const std::string& share = mapping.options().warmup_share;
+    if (value.path == "scheduler.params.warmup_num_steps" && !share.empty()) {
+      mapping.set_from(value.path, "schedule.warmup_steps", share, "warmup_ratio of the arguments");
+    } else {
+      mapping.missing(value.path, flags_for(value.path));
+    }
   }
 }
 

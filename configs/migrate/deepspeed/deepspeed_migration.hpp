@@ -25,6 +25,8 @@ struct DeepSpeedOptions {
   // "auto" of the key that maps to the setting's key. The caller applies the settings to the
   // result (apply_settings).
   std::vector<std::string> set{};
+  // Of the training arguments, "3%": schedule.warmup_steps for an "auto" that no number fills.
+  std::string warmup_share{};
 };
 
 // REQUIRES: `root` is an object. Mistakes of the file, and combinations that Sluice lacks, become

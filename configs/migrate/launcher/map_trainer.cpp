@@ -121,8 +121,13 @@ class TrainerMapping {
     if (context_.has_scheduler) {
       decide("lr_scheduler_type", kIgnored, "DeepSpeed's scheduler section comes first");
       decide("lr_scheduler_kwargs", kIgnored, "DeepSpeed's scheduler section comes first");
-      decide("warmup_steps", kMapped, fills("scheduler.params.warmup_num_steps"));
-      return decide("warmup_ratio", kMapped, fills("scheduler.params.warmup_num_steps"));
+      const bool by_steps = values_.number("warmup_steps") > 0;
+      const bool by_ratio = !by_steps && values_.number("warmup_ratio") > 0;
+      const std::string filled = fills("scheduler.params.warmup_num_steps");
+      decide("warmup_steps", by_ratio ? kNotNeeded : kMapped,
+             by_ratio ? "0: warmup_ratio decides" : filled);
+      return decide("warmup_ratio", by_steps ? kIgnored : kMapped,
+                    by_steps ? "warmup_steps comes first" : filled);
     }
     take("lr_scheduler_type", trainer_schedule(values_, trainer_steps(values_, context_)));
     if (values_.text("lr_scheduler_type") == "constant") {

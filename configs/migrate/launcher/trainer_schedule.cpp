@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include "base/format.hpp"
 #include "configs/migrate/launcher/trainer_steps.hpp"
@@ -95,7 +96,8 @@ std::optional<std::string> share(const std::string& text) {
   if (value.kind != HjsonNode::Kind::kNumber || value.number < 0 || value.number > 1) {
     return std::nullopt;
   }
-  return format_text("{}%", value.number * 100);
+  // 0.07 x 100 is 7.000000000000001.
+  return format_number(std::round(value.number * 1e10) / 1e8) + "%";
 }
 
 void set_shape(Part& part, std::string_view shape) {
@@ -188,6 +190,12 @@ bool set_type(Part& part, ScheduleKeys& keys, std::int64_t steps, std::int64_t w
 
 }  // namespace
 
+std::string trainer_warmup_share(const TrainerValues& values, std::int64_t steps) {
+  if (trainer_warmup(values, steps)) return "";
+  const bool by_steps = values.number("warmup_steps") > 0;
+  return share(values.json(by_steps ? "warmup_steps" : "warmup_ratio")).value_or("");
+}
+
 TrainerPart trainer_optimizer(const TrainerValues& values) {
   Part part(values);
   const std::string optim = values.text("optim");
@@ -242,8 +250,7 @@ TrainerPart trainer_schedule(const TrainerValues& values, std::int64_t steps) {
       values.find("warmup_steps") == nullptr && values.find("warmup_ratio") != nullptr
           ? "warmup_ratio"
           : "warmup_steps";
-  const std::string number =
-      warmup ? std::to_string(*warmup) : share(values.json(from)).value_or("0");
+  const std::string number = warmup ? std::to_string(*warmup) : trainer_warmup_share(values, steps);
   part.set(from, "schedule.warmup_steps", number, format_text("{} {}", from, values.json(from)));
   return part.take();
 }

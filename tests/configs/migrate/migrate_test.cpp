@@ -28,6 +28,17 @@ class MigrateRequest : public ::testing::Test {
     return "";
   }
 
+  // "mapped train.log_every=7", or the class and the note of a key that sets nothing.
+  static std::string key_text(const Migration& migration, const std::string& path) {
+    for (const MigratedKey& key : migration.keys) {
+      if (key.path != path) continue;
+      std::string text(class_name(key.kind));
+      for (const Setting& to : key.to) text += " " + to.key + "=" + to.value;
+      return key.to.empty() ? text + " (" + key.note + ")" : text;
+    }
+    return "";
+  }
+
   testing::Scratch scratch_;
 };
 
@@ -163,6 +174,34 @@ TEST_F(MigrateRequest, ADefaultOfTheTrainerDoesNotReplaceAWrittenKey) {
   EXPECT_EQ(error_text(migration), "");
   EXPECT_EQ(line(migration, "train.log_every"), "7");
   EXPECT_EQ(line(migration, "train.steps"), "9");
+  EXPECT_EQ(key_text(migration, "steps_per_print"), "mapped train.log_every=7");
+  EXPECT_EQ(key_text(migration, "trainer.save_steps"), "mapped checkpoint.every=500");
+}
+
+TEST_F(MigrateRequest, AKeyThatAnotherOneOverridesIsNotMapped) {
+  scratch_.write("ds.json",
+                 "{\"train_micro_batch_size_per_gpu\": \"auto\", \"steps_per_print\": 2000}");
+  const Migration migration =
+      migrate({.deepspeed = "ds.json",
+               .trainer = "--per_device_train_batch_size 4 --max_steps 9 --logging_steps 10"});
+  EXPECT_EQ(line(migration, "train.log_every"), "10");
+  EXPECT_EQ(key_text(migration, "trainer.logging_steps"), "mapped train.log_every=10");
+  EXPECT_EQ(key_text(migration, "steps_per_print"),
+            "not_needed (trainer.logging_steps gives train.log_every: 10)");
+}
+
+TEST_F(MigrateRequest, AShareOfUnknownStepsStaysAShare) {
+  scratch_.write("ds.json",
+                 "{\"train_micro_batch_size_per_gpu\": 4, \"optimizer\": {\"type\": \"Adam\", "
+                 "\"params\": {\"lr\": 1e-3}}, \"scheduler\": {\"type\": \"WarmupLR\", \"params\": "
+                 "{\"warmup_num_steps\": \"auto\"}}}");
+  const Migration migration = migrate(
+      {.deepspeed = "ds.json",
+       .trainer = "--per_device_train_batch_size 4 --learning_rate 1e-3 --warmup_ratio 0.07"});
+  EXPECT_EQ(line(migration, "schedule.warmup_steps"), "7%");
+  ASSERT_EQ(migration.missing.size(), 1U) << error_text(migration);
+  EXPECT_EQ(migration.missing[0].path, "trainer.num_train_epochs");
+  EXPECT_EQ(key_text(migration, "trainer.warmup_steps"), "not_needed (0: warmup_ratio decides)");
 }
 
 }  // namespace
