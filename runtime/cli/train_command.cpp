@@ -85,6 +85,11 @@ int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const
 // Whether --resume names a folder.
 bool is_folder(const std::string& resume) { return resume != "auto" && resume != "never"; }
 
+// The ranks may resume from an image on NVMe, which the launcher does not read.
+bool may_have_image(const TrainCommand& command, const RunConfig& run) {
+  return run.offload.image && !is_folder(command.resume);
+}
+
 // The ranks' hosts: those of launch.hostfile, else this host.
 struct Destination {
   std::vector<HostSlots> hosts;  // none: only this one
@@ -155,26 +160,29 @@ int start_ranks(const TrainCommand& command, const LoadedConfig& config, const D
                            {.most = config.run.launch.max_restarts,
                             .output_dir = config.run.output.dir,
                             .checkpoint_dir = saving_options(config, command.resume).checkpoint.dir,
-                            .has_image = config.run.offload.image && !is_folder(command.resume)});
+                            .has_image = may_have_image(command, config.run)});
 }
 
 std::int64_t survey(const RunConfig& run) {
   return survey_data(run.data, run.model.seq, run.model.vocab == 0);
 }
 
-// Builds the caches that the ranks open. Returns the vocabulary.
-std::int64_t read_data(const RunConfig& run) {
-  return TrainingData(run.data, run.model.seq, run.train.seed).vocab_size();
-}
-
 // Finds the vocabulary. A dry run of a configuration that names no data plans without.
-void settle_data(const TrainCommand& command, LoadedConfig& config) {
-  const DataOptions& data = config.run.data;
-  if (command.dry_run && !data.names_training()) {
+void settle_planned_data(LoadedConfig& config) {
+  if (!config.run.data.names_training()) {
     settle_planned_vocabulary(config);
   } else {
-    settle_vocabulary(config, command.dry_run ? survey(config.run) : read_data(config.run));
+    settle_vocabulary(config, survey(config.run));
   }
+}
+
+// Builds the caches that the ranks open, and finds the vocabulary. Returns the checkpoint that the
+// run resumes from.
+std::optional<ResumePoint> settle_data(const TrainCommand& command, LoadedConfig& config,
+                                       const RunPlace& place) {
+  const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
+  settle_vocabulary(config, data.vocab_size());
+  return check_resumed(config, command.resume, place, data.tokenizer());
 }
 
 int launch(const TrainCommand& command) {
@@ -199,7 +207,16 @@ int launch(const TrainCommand& command) {
       resumed_matmul(config, command.resume));
   const bool matmul_was_open = matmul.rates || matmul.resumed;
   if (matmul_was_open) log_matmul(matmul, config.run);
-  settle_data(command, config);
+  std::optional<ResumePoint> from;
+  if (command.dry_run) {
+    settle_planned_data(config);
+  } else {
+    from = settle_data(command, config, place);
+  }
+  if (from && from->finished() && !may_have_image(command, config.run)) {
+    log_info(finished_text(from->path, from->run.step, from->last_step));
+    return 0;
+  }
   if (const auto weights = open_model_from(config.run)) weights->check_tied();
   const Planned planned = plan_largest_rank(config.run, place);
   if (command.dry_run) {

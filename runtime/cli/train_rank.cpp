@@ -46,7 +46,8 @@ namespace {
 // the run's files and holds the lock.
 std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
                                              const LoadedConfig& config,
-                                             const RankEnvironment& rank) {
+                                             const RankEnvironment& rank,
+                                             const Tokenizer* tokenizer) {
   const RunPlace place = place_of(config.run, rank);
   if (rank.rank == 0 && config.run.parallel.pipeline > 1) {
     (void)plan_largest_rank(config.run, place);  // checks all stages together
@@ -58,9 +59,11 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
   }
   check_budget(planned.plan, planned.memory);
   check_saving(config, command.resume, place, planned.memory);
+  const auto from = check_resumed(config, command.resume, place, tokenizer);
   if (rank.rank != 0) return std::nullopt;
   std::optional<WriterLock> lock = lock_folders(config, command.resume);
-  write_run_files(config, place, planned);
+  // The files of a finished run stay as they are: the resume finds nothing to do.
+  if (!from || !from->finished()) write_run_files(config, place, planned);
   return lock;
 }
 
@@ -208,9 +211,10 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
       config, runs_on_gpu(config.run), [&] { return shared_rates(config.run, comms.world()); },
       shared_resumed_matmul(config, command.resume, comms.world()));
   if (rank.rank == 0) log_matmul(matmul, config.run);
-  const std::optional<WriterLock> lock = std::getenv("SLUICE_ERROR_FILE") == nullptr
-                                             ? prepare_joined_run(command, config, rank)
-                                             : std::nullopt;
+  const std::optional<WriterLock> lock =
+      std::getenv("SLUICE_ERROR_FILE") == nullptr
+          ? prepare_joined_run(command, config, rank, data.tokenizer())
+          : std::nullopt;
   const TrainerOptions options =
       trainer_options(command, config, rank, data, comms.world(), process);
   try {

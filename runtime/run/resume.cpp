@@ -70,6 +70,17 @@ class Restoring {
   HostBlock part_, engines_, ahead_;
 };
 
+// Throws ConfigError if the checkpoint cannot be restored to this run.
+void check_restorable(const ResumeRequest& request, const ModelSpec& spec,
+                      const Checkpoint& checkpoint) {
+  const RunState& saved = checkpoint.manifest().run;
+  check_same_model(spec, checkpoint);
+  check_same_run(request, saved, checkpoint.path());
+  if (checkpoint.has(checkpoint.parameters().front().param, StateKind::kMoment1)) {
+    check_same_optimizer(request, saved, checkpoint.path());
+  }
+}
+
 // The result of reading one checkpoint that rank 0 found complete. `error`: empty on success.
 struct Attempt {
   std::string error;
@@ -87,11 +98,7 @@ Attempt try_reading(const std::string& path, const ResumeRequest& request, std::
     Checkpoint checkpoint = open_checkpoint(files, path, OpenCheck::kManifest);
     attempt.resumed.path = checkpoint.path();
     attempt.resumed.run = checkpoint.manifest().run;
-    check_same_model(engine.spec(), checkpoint);
-    check_same_run(request, *attempt.resumed.run, checkpoint.path());
-    if (checkpoint.has(checkpoint.parameters().front().param, StateKind::kMoment1)) {
-      check_same_optimizer(request, *attempt.resumed.run, checkpoint.path());
-    }
+    check_restorable(request, engine.spec(), checkpoint);
     if (attempt.resumed.run->step >= last_step) return attempt;
     const Restoring restoring(request.room_bytes, checkpoint.manifest().block_bytes);
     attempt.resumed.moments = read_states(
@@ -130,6 +137,13 @@ std::string note_refusals(FileSystem& files, const std::string& dir, const Newes
   return newest.path ? "" : damage;
 }
 
+IoError none_readable(const std::string& dir, const std::string& problem) {
+  return IoError("--resume auto: no checkpoint in " + dir + " can be read" + problem +
+                     "; repair or remove it, or start anew with --resume never and another "
+                     "checkpoint.dir",
+                 dir);
+}
+
 // The newest checkpoint that rank 0 sees, equal on every rank; nullopt: none was ever complete.
 std::optional<std::string> find_newest(const std::string& dir, FileSystem& files,
                                        Communicator& comm,
@@ -152,11 +166,7 @@ std::optional<std::string> find_newest(const std::string& dir, FileSystem& files
   found = exchange_text(comm, found).front();
   if (!found.empty()) return found;
   if (problem.empty() && refused.empty()) return std::nullopt;
-  throw IoError("--resume auto: no checkpoint in " + dir + " can be read" +
-                    (problem.empty() ? " (see above)" : ": " + problem) +
-                    "; repair or remove it, or start anew with --resume never and another "
-                    "checkpoint.dir",
-                dir);
+  throw none_readable(dir, problem.empty() ? " (see above)" : ": " + problem);
 }
 
 // The checkpoint directory that `from` names, equal on every rank. Rank 0 checks its files.
@@ -240,6 +250,36 @@ void check_same_optimizer(const ResumeRequest& request, const RunState& saved,
   throw ConfigError("optimizer.type is " + ours + ", and " + path + " holds the moments of " +
                     theirs + "; go on with " + theirs +
                     ", or from the weights alone: sluice checkpoint convert --weights-only");
+}
+
+std::optional<ResumePoint> find_resume_point(FileSystem& files, const ResumeRequest& request,
+                                             const ModelSpec& spec, std::int64_t last_step) {
+  if (request.from == "never") return std::nullopt;
+  NewestComplete newest;
+  if (is_folder(request)) {
+    newest.path = request.from;
+  } else {
+    newest = newest_complete(files, request.dir, Trust::kManifest);
+    if (!newest.path) {
+      const std::string damage = note_refusals(files, request.dir, newest);
+      if (!damage.empty()) throw none_readable(request.dir, ": " + damage);
+      return std::nullopt;
+    }
+  }
+  const Checkpoint checkpoint = is_folder(request)
+                                    ? open_checkpoint(files, *newest.path)
+                                    : open_checkpoint(files, *newest.path, OpenCheck::kManifest);
+  check_restorable(request, spec, checkpoint);
+  ResumePoint point{
+      .path = checkpoint.path(), .run = checkpoint.manifest().run, .last_step = last_step};
+  // A run that goes on logs what it passes over when it restores its states.
+  if (point.finished()) (void)note_refusals(files, request.dir, newest);
+  return point;
+}
+
+std::string finished_text(const std::string& path, std::int64_t step, std::int64_t last_step) {
+  return path + " is of step " + std::to_string(step) + " and train.steps is " +
+         std::to_string(last_step) + ": the run is finished, there is nothing to do";
 }
 
 Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine& engine,

@@ -42,6 +42,25 @@ void check_same_run(const ResumeRequest& request, const RunState& saved, const s
 void check_same_optimizer(const ResumeRequest& request, const RunState& saved,
                           const std::string& path);
 
+// The checkpoint that a resume tries first, known by its manifest alone.
+struct ResumePoint {
+  std::string path;
+  RunState run;
+  std::int64_t last_step = 0;
+
+  [[nodiscard]] bool finished() const { return run.step >= last_step; }
+};
+
+// Finds this checkpoint, before an engine exists, and makes resume_run()'s checks of its manifest
+// against a run of the whole model `spec`. nullopt: nothing to resume from. Throws as resume_run().
+[[nodiscard]] std::optional<ResumePoint> find_resume_point(FileSystem& files,
+                                                           const ResumeRequest& request,
+                                                           const ModelSpec& spec,
+                                                           std::int64_t last_step);
+// "x/step-00000010 is of step 10 and train.steps is 10: the run is finished, ..."
+[[nodiscard]] std::string finished_text(const std::string& path, std::int64_t step,
+                                        std::int64_t last_step);
+
 struct Resumed {
   std::optional<RunState> run;         // nullopt: nothing to resume from
   std::string path;                    // path of the checkpoint

@@ -143,9 +143,7 @@ RunProgress RunSaver::resume_from_image(const ImageVersion& taken) {
   first_step_ = run.step;
   first_samples_ = run.samples;
   if (run.step >= context_.engine_options.train.steps) {
-    say(image + " is of step " + std::to_string(run.step) + " and train.steps is " +
-        std::to_string(context_.engine_options.train.steps) +
-        ": the run is finished, there is nothing to do");
+    say(finished_text(image, run.step, context_.engine_options.train.steps));
     return progress_of(run);
   }
   note_resume(run, image);
@@ -188,8 +186,7 @@ std::optional<RunProgress> RunSaver::resume() {
   first_samples_ = run.samples;
   RunProgress progress = progress_of(run);
   if (run.step >= steps) {
-    say(resumed.path + " is of step " + std::to_string(run.step) + " and train.steps is " +
-        std::to_string(steps) + ": the run is finished, there is nothing to do");
+    say(finished_text(resumed.path, run.step, steps));
     return progress;
   }
   note_resume(run, resumed.path);

@@ -225,6 +225,47 @@ TEST_F(Resume, IsRefusedWhereItWouldMeanSomethingElse) {
   EXPECT_EQ(scratch_.metrics("other").size(), 2U);
 }
 
+// eval of the run's config.yaml, printed as its next command, must go on working.
+TEST_F(Resume, ARefusedOneLeavesTheFilesOfTheRunAsTheyAre) {
+  const std::string vocab = " --set model.vocab=300";
+  ASSERT_EQ(train("run", vocab).exit_code, 0);
+  const Finished other = run_program(scratch_, "tokenizer train text.txt --vocab-size 270 -o own");
+  ASSERT_EQ(other.exit_code, 0) << other.output;
+  const std::string config = scratch_.read("run/config.yaml");
+  const std::string plan = scratch_.read("run/plan.json");
+  const std::string more = " --set train.steps=14" + vocab;
+  const auto refuse = [&](const Finished& refused, const std::string& why) {
+    EXPECT_EQ(refused.exit_code, 2) << refused.output;
+    EXPECT_NE(refused.output.find(why), std::string::npos) << refused.output;
+    EXPECT_EQ(scratch_.read("run/config.yaml"), config);
+    EXPECT_EQ(scratch_.read("run/plan.json"), plan);
+  };
+  refuse(train("run", "--resume auto --set optimizer.type=lion" + more),
+         "holds the moments of adamw; go on with adamw");
+  refuse(train("run", "--resume auto --set data.tokenizer=own" + more), "was trained with");
+  refuse(train("run", "--resume auto --set model.hidden=64" + more), "is of another model");
+  refuse(train("run", "--resume run --set model.heads=1" + more), "model.heads is 1");
+  refuse(train("run", "--resume auto --set optimizer.type=lion" + more, environment_of_rank_0(1)),
+         "holds the moments of adamw");
+}
+
+// The launcher alone: a rank would add its start to events.jsonl.
+TEST_F(Resume, AFinishedRunIsToldSoBeforeAnEngineIsMade) {
+  ASSERT_EQ(train("run").exit_code, 0);
+  const std::string config = scratch_.read("run/config.yaml");
+  const std::string events = scratch_.read("run/events.jsonl");
+  for (const std::string from : {"auto", "run"}) {
+    const Finished again = train("run", "--set optimizer.lr=0.5 --resume " + from);
+    EXPECT_EQ(again.exit_code, 0) << again.output;
+    EXPECT_NE(again.output.find("step-00000010 is of step 10 and train.steps is 10: the run is "
+                                "finished, there is nothing to do"),
+              std::string::npos)
+        << again.output;
+    EXPECT_EQ(scratch_.read("run/config.yaml"), config);
+    EXPECT_EQ(scratch_.read("run/events.jsonl"), events);
+  }
+}
+
 TEST_F(Resume, AFolderThatCannotBeSavedToIsRefusedAtTheStart) {
   scratch_.write("file", "x");
   const Finished run = train("run", "--set checkpoint.dir=file/checkpoints");

@@ -22,11 +22,14 @@
 #include "runtime/checkpoint/io/checkpoint_load.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/setup/run_setup.hpp"
+#include "runtime/data/data_sets.hpp"
+#include "runtime/data/tokenizer/tokenizer.hpp"
 #include "runtime/launch/hosts/agent.hpp"
 #include "runtime/model/model_spec.hpp"
 #include "runtime/run/resume.hpp"
 #include "runtime/run/run_settings.hpp"
 #include "runtime/run/save/save_memory.hpp"
+#include "runtime/run/step_meter.hpp"
 #include "zero/optimizer_rule.hpp"
 
 namespace sluice {
@@ -229,6 +232,23 @@ WriterLock lock_folders(const LoadedConfig& config, const std::string& resume) {
     move_aside(saving.checkpoint.dir, *earlier);
   }
   return take();  // of the new folder
+}
+
+std::optional<ResumePoint> check_resumed(const LoadedConfig& config, const std::string& resume,
+                                         const RunPlace& place, const Tokenizer* tokenizer) {
+  if (resume == "never") return std::nullopt;
+  const EngineOptions options = engine_options(config.run, place);
+  ResumeRequest request = resume_request(saving_options(config, resume));
+  request.settings = settings_of(options, global_batch_of(options));
+  const bool keeps = tokenizer != nullptr && !tokenizer_spec_of(config.run.data).empty();
+  if (keeps) request.tokenizer = tokenizer->fingerprint();
+  try {
+    return find_resume_point(local_file_system(), request, make_model_spec(options.model),
+                             options.train.steps);
+  } catch (const IoError&) {
+    if (resume != "auto" || !config.run.offload.image) throw;
+    return std::nullopt;  // the ranks may resume from the image
+  }
 }
 
 std::optional<MatmulType> resumed_matmul(const LoadedConfig& config, const std::string& resume) {

@@ -40,6 +40,15 @@ void check_folders_free(const LoadedConfig& config, const std::string& resume);
 // are renamed to checkpoints.1 and so on.
 [[nodiscard]] WriterLock lock_folders(const LoadedConfig& config, const std::string& resume);
 
+// The checkpoint that --resume restores; nullopt: none. Reads manifests only. Called before a file
+// of the run is written: a refused resume leaves the earlier run's files as they are. `tokenizer`:
+// the run's; may be null. Throws as the ranks' resume does (find_resume_point), except that a run
+// with an image on NVMe needs no readable checkpoint. REQUIRES: the vocabulary is known.
+[[nodiscard]] std::optional<ResumePoint> check_resumed(const LoadedConfig& config,
+                                                       const std::string& resume,
+                                                       const RunPlace& place,
+                                                       const Tokenizer* tokenizer);
+
 // The decision on train.matmul: auto of the run that this one continues; nullopt if there is none
 // or nothing to decide. Reads a manifest. Readers of the states report damage.
 [[nodiscard]] std::optional<MatmulType> resumed_matmul(const LoadedConfig& config,
