@@ -38,8 +38,10 @@ void take_sizes(MigrationRequest& request) {
   if (request.model.empty()) return;
   const std::string path = (fs::path(request.model) / "config.json").string();
   if (!exists(path)) {
+    const std::string why = why_no_model(request.model);
     throw IoError(
-        "--model " + request.model + ": there is no " + path + "; expected a Hugging Face folder",
+        "--model " + request.model + ": " +
+            (why.empty() ? "there is no " + path + "; expected a Hugging Face folder" : why),
         path);
   }
   const ModelOptions model = read_hf_config(path);

@@ -1,5 +1,6 @@
 #include "runtime/data/data_sets.hpp"
 
+#include <cerrno>
 #include <cmath>
 #include <filesystem>
 #include <functional>
@@ -172,14 +173,30 @@ std::unique_ptr<Tokenizer> open_tokenizer(const DataOptions& options, Caches cac
   return std::filesystem::is_directory(folder, ignored) ? make_tokenizer(folder) : nullptr;
 }
 
-void for_each_path(const DataOptions& options,
-                   const std::function<void(const std::string& path)>& visit) {
-  for (const auto* paths : {&options.train, &options.valid, &options.test}) {
-    for (const std::string& path : *paths) visit(path);
-  }
-  for (const BlendPart& part : options.blend) visit(part.path);
+void for_each_path(
+    const DataOptions& options,
+    const std::function<void(const std::string& key, const std::string& path)>& visit) {
+  for (const std::string& path : options.train) visit("data.train", path);
+  for (const std::string& path : options.valid) visit("data.valid", path);
+  for (const std::string& path : options.test) visit("data.test", path);
+  for (const BlendPart& part : options.blend) visit("data.blend", part.path);
   for (const ValidSet& set : options.valid_sets) {
-    for (const std::string& path : set.path) visit(path);
+    for (const std::string& path : set.path) visit("data.valid_sets", path);
+  }
+}
+
+// A pair that is not there is named with its key, before text is made into tokens.
+void check_pair(const std::string& key, const std::string& path) {
+  if (is_text_path(path)) return;
+  const std::string prefix = without_ending(path);
+  for (const char* ending : {".bin", ".idx"}) {
+    if (path_exists(prefix + ending)) continue;
+    const std::string named = prefix + "_text_document";  // by `data prepare -o PREFIX`
+    throw IoError(key + ": there is no " + prefix + ending + "; " +
+                      (path_exists(named + ".idx")
+                           ? named + " exists: name that"
+                           : "expected a text, or the prefix of a pair .bin and .idx"),
+                  prefix + ending, ENOENT);
   }
 }
 
@@ -206,14 +223,16 @@ bool is_text_path(const std::string& path) {
 
 bool reads_text(const DataOptions& options) {
   bool text = !options.text.empty() || !options.sft.empty();
-  for_each_path(options, [&](const std::string& path) { text = text || is_text_path(path); });
+  for_each_path(options, [&](const std::string&, const std::string& path) {
+    text = text || is_text_path(path);
+  });
   return text;
 }
 
 std::vector<std::string> indexed_paths(const DataOptions& options) {
   std::vector<std::string> prefixes;
   if (!options.sft.empty()) return prefixes;
-  for_each_path(options, [&](const std::string& path) {
+  for_each_path(options, [&](const std::string&, const std::string& path) {
     if (!is_text_path(path)) prefixes.push_back(path);
   });
   return prefixes;
@@ -222,6 +241,7 @@ std::vector<std::string> indexed_paths(const DataOptions& options) {
 DataSets open_data_sets(const DataOptions& options, Caches caches) {
   check_options(options);
   if (!options.sft.empty()) return open_conversation_sets(options, caches);
+  for_each_path(options, check_pair);
   DataSets sets;
   if (options.tokenizer != "bytes" || reads_text(options)) {
     sets.tokenizer = open_tokenizer(options, caches);

@@ -17,6 +17,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+constexpr const char* kList = "a list";
+constexpr const char* kMessages = "a list of messages";
 constexpr std::size_t kReadBytes = 256U << 10U;
 constexpr std::size_t kKeysNamed = 8;
 constexpr std::size_t kLongestKeyNamed = 40;
@@ -46,13 +48,17 @@ class TextOfKey {
     return true;
   }
   bool start_array(std::size_t) {
-    (void)other("a list");
+    (void)other(kList);
     ++depth_;
     return true;
   }
   bool end_object() { return leave(); }
   bool end_array() { return leave(); }
   bool key(std::string& name) {
+    // The outermost object, the value's list, the first message.
+    if (depth_ == 3 && taken_ && kind_ == kList && (name == "role" || name == "from")) {
+      kind_ = kMessages;
+    }
     if (depth_ != 1) return true;
     taken_ = name == key_;
     line_.has_key = line_.has_key || taken_;
@@ -87,6 +93,7 @@ class TextOfKey {
                     "; data.json_key (tokenizer train: --json-key) names the key of the text";
     } else if (!kind_.empty()) {
       line_.error = "the value of '" + key_ + "' is " + kind_ + ", not a string";
+      if (kind_ == kMessages) line_.error += "; conversations are for data.sft";
     }
   }
 

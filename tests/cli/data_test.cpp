@@ -49,6 +49,20 @@ TEST_F(DataTools, GoFromTextToPairsAndBack) {
   expect_said("prepare b.jsonl -o b",
               "b_text_document.bin exists; remove it, or give another prefix", 2);
   EXPECT_EQ(documents_of("a_text_document"), first);
+  // The prefix of -o is not that of the pair.
+  write_tiny(scratch_);
+  const std::string train = "train tiny.yaml --set data.text=[] --set data.train=[";
+  const Finished short_name = run_program(scratch_, train + "a]");
+  EXPECT_EQ(short_name.exit_code, 4);
+  EXPECT_NE(
+      short_name.output.find("data.train: there is no a.bin; a_text_document exists: name that"),
+      std::string::npos)
+      << short_name.output;
+  const Finished none = run_program(scratch_, train + "none]");
+  EXPECT_NE(none.output.find("data.train: there is no none.bin; expected a text, or the prefix of "
+                             "a pair .bin and .idx"),
+            std::string::npos)
+      << none.output;
   expect_said("cat a_text_document --first 3 --count 1 --raw", "document 3 \"\u00e9\"\n");
   expect_said("cat a_text_document --first 20",
               "has the documents 0 to 19; --first 20 is behind them", 2);

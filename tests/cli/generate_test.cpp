@@ -237,6 +237,14 @@ TEST_F(Trained, RefusesWhatItCannotDo) {
       "generate --checkpoint none --prompt a", 4,
       "cannot read none: there is no such folder; --checkpoint takes a run's folder, a folder "
       "of checkpoints, one of them, or a Hugging Face folder");
+  expect_error("generate --checkpoint meta-llama/Llama-3.2-1B --prompt a", 4,
+               "cannot read meta-llama/Llama-3.2-1B: there is no folder meta-llama/Llama-3.2-1B, "
+               "and Sluice downloads nothing: `hf download meta-llama/Llama-3.2-1B --local-dir "
+               "DIR`, then name DIR");
+  std::filesystem::create_directory(scratch_->path("lora"));
+  scratch_->write("lora/adapter_config.json", "{}");
+  expect_error("generate --checkpoint lora --prompt a", 4,
+               "lora is an adapter (adapter_config.json), not a model: merge it into its model");
   expect_error("generate --checkpoint run --prompt a", 4,
                "run holds no weights: neither manifest.json or latest of a complete checkpoint nor "
                "config.json of a Hugging Face folder");

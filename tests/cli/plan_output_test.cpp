@@ -96,6 +96,25 @@ TEST_F(PlanOutput, WeightsOf16BitsThatARunWidensAreNoted) {
   EXPECT_EQ(plan("gpt2", "").find("the weights are"), std::string::npos);
 }
 
+TEST_F(PlanOutput, AModelFromThatIsNoFolderOfAModel) {
+  const auto from = [&](const std::string& dir) {
+    return run("plan tiny.yaml --profile cpu --set model.from=" + dir).output;
+  };
+  EXPECT_NE(from("org/name")
+                .find("--set model.from=org/name: model.from: there is no folder "
+                      "org/name, and Sluice downloads nothing: `hf download org/name "
+                      "--local-dir DIR`, then name DIR"),
+            std::string::npos)
+      << from("org/name");
+  std::filesystem::create_directory(scratch_.path("lora"));
+  scratch_.write("lora/adapter_config.json", "{}");
+  EXPECT_NE(from("lora").find("model.from: lora is an adapter (adapter_config.json), not a model: "
+                              "merge it into its model first"),
+            std::string::npos);
+  EXPECT_NE(from("none").find("there is no none/config.json; expected a Hugging Face folder"),
+            std::string::npos);
+}
+
 TEST_F(PlanOutput, TheFirstEditOfTheQuickstartWorks) {
   scratch_.write("share.yaml", "base: tiny.yaml\nschedule: {warmup_steps: 5%}\n");
   const Finished finished = run("train share.yaml --set train.steps=4");

@@ -71,14 +71,31 @@ std::string hf_tokenizer_of(const std::string& dir) {
   return "";
 }
 
+std::string why_no_model(const std::string& dir) {
+  const fs::path path(dir);
+  if (is_file(path / "adapter_config.json")) {
+    return dir + " is an adapter (adapter_config.json), not a model: merge it into its model first";
+  }
+  // org/name, and nothing of that name here.
+  const std::size_t slash = dir.find('/');
+  const bool is_name = slash != std::string::npos && slash > 0 && slash + 1 < dir.size() &&
+                       dir.find('/', slash + 1) == std::string::npos && dir[0] != '.';
+  std::error_code ignored;
+  if (!is_name || fs::exists(path.parent_path(), ignored)) return "";
+  return "there is no folder " + dir + ", and Sluice downloads nothing: `hf download " + dir +
+         " --local-dir DIR`, then name DIR";
+}
+
 void settle_model_from(LoadedConfig& config) {
   const std::string& dir = config.run.model.from;
   if (dir.empty()) return;
   const std::string source = (fs::path(dir) / "config.json").string();
   if (!is_file(source)) {
-    throw IoError(config.place("model.from") + ": model.from: there is no " + source +
-                      "; expected a Hugging Face folder",
-                  source);
+    const std::string why = why_no_model(dir);
+    throw IoError(
+        config.place("model.from") + ": model.from: " +
+            (why.empty() ? "there is no " + source + "; expected a Hugging Face folder" : why),
+        source);
   }
   const ModelOptions file = read_hf_config(source);
   const RunConfig before = config.run;

@@ -17,6 +17,10 @@ void settle_model_from(LoadedConfig& config);
 // The tokenizer's file in such a folder; empty if it has none.
 [[nodiscard]] std::string hf_tokenizer_of(const std::string& dir);
 
+// The reason why a folder without config.json is no model, with the remedy: an adapter, or a name
+// of the Hugging Face hub. Empty where neither is the case.
+[[nodiscard]] std::string why_no_model(const std::string& dir);
+
 // The folder's weights, every tensor checked by name and shape; null if model.from is empty.
 // REQUIRES: settle_model_from() was called, the vocabulary is known.
 [[nodiscard]] std::shared_ptr<const HfWeights> open_model_from(const RunConfig& run);

@@ -48,6 +48,9 @@ Kind kind_of(const std::string& dir) {
   if (has(dir, "config.json")) return Kind::kHuggingFace;
   std::error_code ignored;
   if (fs::is_directory(dir, ignored) && holds_checkpoints(dir)) return Kind::kCheckpoint;
+  if (const std::string why = why_no_model(dir); !why.empty()) {
+    throw IoError("cannot read " + dir + ": " + why, dir);
+  }
   if (!fs::exists(dir, ignored)) {
     throw IoError("cannot read " + dir +
                       ": there is no such folder; --checkpoint takes a run's "

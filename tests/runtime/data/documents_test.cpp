@@ -105,7 +105,13 @@ TEST_F(Documents, ABrokenLineIsNamed) {
   EXPECT_THAT(line_2("{\"text\": 1e999}"), HasSubstr("number overflow"));
   EXPECT_THAT(line_2("[1]"), HasSubstr("not a JSON object"));
   EXPECT_THAT(line_2("{\"text\": null}"), HasSubstr("the value of 'text' is null, not a string"));
-  EXPECT_THAT(line_2("{\"text\": [\"x\"]}"), HasSubstr("is a list"));
+  EXPECT_THAT(line_2("{\"text\": [\"x\"]}"), HasSubstr("is a list, not a string"));
+  for (const std::string talk : {"[{\"role\": \"user\", \"content\": \"x\"}]",
+                                 "[{\"from\": \"human\", \"value\": \"x\"}]"}) {
+    EXPECT_THAT(line_2("{\"text\": " + talk + "}"),
+                HasSubstr("the value of 'text' is a list of messages, not a string; conversations "
+                          "are for data.sft"));
+  }
   EXPECT_THAT(line_2("{\"a\": 1, \"b\": {\"text\": \"x\"}}"),
               HasSubstr("no key 'text' (its keys: a, b); data.json_key"));
 }
