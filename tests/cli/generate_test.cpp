@@ -64,6 +64,11 @@ TEST_F(Trained, SaysTheSameAsAHuggingFaceFolder) {
   const nlohmann::json measured = json_of(eval + "ckpt");
   ASSERT_TRUE(measured.contains("loss"));
   EXPECT_EQ(json_of(eval + "hf")["loss"], measured["loss"]);
+  // --checkpoint comes before model.from, and says so.
+  const std::string note = "the weights are those of --checkpoint hf, not of the configuration's ";
+  EXPECT_NE(run(eval + "hf --set model.from=other").output.find(note + "model.from other"),
+            std::string::npos);
+  EXPECT_EQ(run(eval + "hf --set model.from=./hf").output.find(note), std::string::npos);
 }
 
 TEST_F(Trained, TakesThePromptFromStandardInputAndFiles) {

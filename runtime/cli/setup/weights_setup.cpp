@@ -190,6 +190,11 @@ UsedWeights use_checkpoint(const WeightsRequest& request, const std::string& dir
   return used;
 }
 
+bool is_same_folder(const std::string& a, const std::string& b) {
+  std::error_code ignored;
+  return a == b || fs::equivalent(a, b, ignored);
+}
+
 // Printed once: by the process that starts ranks, or by rank 0 if another program started them.
 bool checks_tied() {
   if (std::getenv("SLUICE_ERROR_FILE") != nullptr) return false;
@@ -207,6 +212,7 @@ UsedWeights use_hugging_face(const WeightsRequest& request, const std::string& d
                              request.overrides)
           : load_config(request.config, request.overrides);
   RunConfig& run = used.config.run;
+  const std::string replaced = is_same_folder(run.model.from, dir) ? "" : run.model.from;
   run.model.from = dir;
   if (!request.checkpoint.empty()) {
     Origin origin;
@@ -224,6 +230,10 @@ UsedWeights use_hugging_face(const WeightsRequest& request, const std::string& d
   used.end_tokens = end_tokens_of({dir});
   if (!used.config.given("train.dtype")) run.train.dtype = weights->dtype();
   used.notes = weights->notes();
+  if (!replaced.empty()) {
+    used.notes.push_back("the weights are those of --checkpoint " + dir +
+                         ", not of the configuration's model.from " + replaced);
+  }
   used.source = initial_weights(weights);
   return used;
 }
