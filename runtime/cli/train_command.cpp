@@ -187,7 +187,7 @@ std::optional<ResumePoint> settle_data(const TrainCommand& command, LoadedConfig
 
 int launch(const TrainCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
-  settle_model_from(config);
+  settle_model_from(config, command.resume);
   const Destination to = destination(command, config.run);
   validate(config, to.world, std::nullopt, command.dry_run ? Purpose::kDryRun : Purpose::kTrain);
   print_notes(config);
@@ -217,7 +217,9 @@ int launch(const TrainCommand& command) {
     log_info(finished_text(from->path, from->run.step, from->last_step));
     return 0;
   }
-  if (const auto weights = open_model_from(config.run)) weights->check_tied();
+  if (!from) {
+    if (const auto weights = open_model_from(config.run)) weights->check_tied();
+  }
   const Planned planned = plan_largest_rank(config.run, place);
   if (command.dry_run) {
     std::printf("%s%s\n\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),

@@ -138,10 +138,7 @@ TrainerOptions trainer_options(const TrainCommand& command, const LoadedConfig& 
   const RunPlace place = place_of(run, rank);
   TrainerOptions options;
   options.engine = engine_options(run, place);
-  if (const auto weights = open_model_from(run)) {
-    if (rank.rank == 0) log_model_from(run, *weights);
-    options.engine.initial_weights = initial_weights(weights);
-  }
+  options.engine.initial_weights = first_weights(run, rank.rank == 0);
   options.engine.tiers.nvme.run_id = run_id(run, comm);
   options.engine.tiers.nvme.rank = rank.rank;
   options.engine.tiers.host_pages = process.host_pages();
@@ -286,7 +283,7 @@ int ranks_to_launch(const TrainCommand& command, const RunConfig& run) {
 
 int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   LoadedConfig config = load_config(command.config, command.overrides);
-  settle_model_from(config);
+  settle_model_from(config, command.resume);
   check_joined(config, rank);
   if (config.run.launch.backend == Backend::kLocal) {
     return run_ranks_as_threads(command, config, rank);

@@ -86,13 +86,14 @@ Engine::Engine(EngineOptions options, Model model, StepPlan plan, MeshRef comms,
       observer_(std::move(observer)),
       runner_(setup_, programs_, run_, ops_, copies_.get(), observer_),
       use_(setup_, programs_, run_, ops_, runner_) {
-  make_first_weights();
+  if (image_.found() || !setup_.options.later_weights) make_first_weights();
 }
 
 Engine::~Engine() = default;
 
 // Piece by piece, because a group may be a good part of the machine's memory.
 void Engine::make_first_weights() {
+  if (has_weights_) return;
   constexpr std::int64_t kElemsAtOnce = 1 << 20;
   for (int g = 0; g < store_.size(); ++g) {
     const std::int64_t owned = owned_elems(setup_.shape(), g);
@@ -109,6 +110,11 @@ void Engine::make_first_weights() {
       }
     }
   }
+  has_weights_ = true;
+}
+
+void Engine::require_weights() const {
+  check(has_weights_, "an engine's weights are made or restored before they are used");
 }
 
 void Engine::reserve_device(std::int64_t bytes) {
@@ -119,6 +125,7 @@ void Engine::reserve_device(std::int64_t bytes) {
 
 StepResult Engine::train_step(const StepInput& input) {
   check(setup_.trains(), "an engine that was made to train is asked for a step");
+  require_weights();
   failpoint("engine.step");
   const std::int64_t io_before = tiers_ ? tiers_->nvme_stats().busy_ns : 0;
   run_.begin_step(input);
@@ -151,33 +158,42 @@ void Engine::settle() {
 }
 
 double Engine::evaluate(std::int64_t batches) {
+  require_weights();
   settle();
   return use_.evaluate(batches);
 }
 
 std::vector<double> Engine::losses(const RowSource& rows, std::int64_t count) {
+  require_weights();
   settle();
   return use_.losses(rows, count);
 }
 
 at::Tensor Engine::decode(std::int64_t first, std::span<const std::int64_t> tokens) {
+  require_weights();
   settle();
   return use_.decode(first, tokens);
 }
 
 at::Tensor Engine::next_token_logits(const SampleRows& tokens, std::int64_t rows) {
+  require_weights();
   settle();
   return use_.next_token_logits(tokens, rows);
 }
 
-std::string Engine::find_non_finite(std::int64_t step) { return use_.find_non_finite(step); }
+std::string Engine::find_non_finite(std::int64_t step) {
+  require_weights();
+  return use_.find_non_finite(step);
+}
 
 at::Tensor Engine::full_parameter(const std::string& name) {
+  require_weights();
   settle();
   return parameters_.get(name);
 }
 
 void Engine::set_parameter(const std::string& name, const at::Tensor& value) {
+  require_weights();
   settle();
   parameters_.set(name, value);
 }
@@ -192,6 +208,7 @@ std::vector<StatePiece> Engine::saved_pieces() const {
 
 void Engine::read_state(const StatePiece& piece, StateKind kind, std::int64_t first,
                         std::span<float> values) {
+  require_weights();
   states_.read(piece, kind, first, values);
 }
 

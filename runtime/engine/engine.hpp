@@ -64,6 +64,12 @@ class Engine final {
   // change.
   void set_parameter(const std::string& name, const at::Tensor& value);
 
+  // With options.later_weights, one of the two calls precedes every use of weights. Draws or reads
+  // the first weights, unless the engine has weights:
+  void make_first_weights();
+  // or the caller has written every element of the master weights of owned_pieces():
+  void weights_restored() { has_weights_ = true; }
+
   // Runs the deferred update now. Results are bit-identical to running it in the next step.
   void settle();
   // Elements [first, first + values.size()) of one of this rank's pieces (owned_pieces), in fp32,
@@ -116,7 +122,7 @@ class Engine final {
   [[nodiscard]] const TierStore* tiers() const { return tiers_.get(); }
 
  private:
-  void make_first_weights();
+  void require_weights() const;
   [[nodiscard]] StepTimes step_times() const;
 
   const EngineSetup setup_;
@@ -138,6 +144,7 @@ class Engine final {
   const PhaseObserver observer_;
   ProgramRunner runner_;  // after all that its lanes' threads use
   ModelUse use_;
+  bool has_weights_ = false;
 };
 
 }  // namespace sluice

@@ -45,6 +45,10 @@ struct EngineOptions {
   bool device_times = false;       // on a GPU: times are the device's, not those of issue
   std::shared_ptr<OpWatch> watch;  // told of every operation; null: nobody
   InitialWeights initial_weights;
+  // The constructor makes no first weights, because a checkpoint may replace all of them: the
+  // caller restores them or calls Engine::make_first_weights(). An image on NVMe is restored at
+  // once.
+  bool later_weights = false;
   // Makes the error when the device's allocator runs out of memory in a step, from plan, program
   // and the allocator's message. Empty: a BudgetError with the message.
   std::function<BudgetError(const StepPlan&, const Program&, const std::string&)> out_of_memory;

@@ -62,7 +62,7 @@ struct ResumePoint {
                                         std::int64_t last_step);
 
 struct Resumed {
-  std::optional<RunState> run;         // nullopt: nothing to resume from
+  std::optional<RunState> run;         // nullopt: nothing to resume from, the engine is as before
   std::string path;                    // path of the checkpoint
   bool moments = true;                 // false: the checkpoint holds only weights
   std::vector<std::string> known_bad;  // names in request.dir whose contents are damaged

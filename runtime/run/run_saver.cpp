@@ -179,6 +179,7 @@ std::optional<RunProgress> RunSaver::resume() {
     if (options_.resume == "auto") {
       say("--resume auto: no checkpoint in " + options_.checkpoint.dir + ", starting anew");
     }
+    engine_.make_first_weights();
     return std::nullopt;
   }
   const RunState& run = *resumed.run;

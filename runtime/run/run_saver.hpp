@@ -61,7 +61,8 @@ class RunSaver {
   RunSaver(SavingOptions options, RunSaverContext context, Engine& engine, Communicator& comm,
            Watchdog& watchdog);
 
-  // Restores the source that --resume names and logs the result. nullopt: the run starts anew.
+  // Restores the source that --resume names and logs the result. nullopt: the run starts anew, and
+  // the engine has its first weights. The states of a finished run are not restored.
   [[nodiscard]] std::optional<RunProgress> resume();
 
   // Gives the engine the run's progress for the image that the next step commits (offload.image).

@@ -41,6 +41,7 @@ EngineOptions engine_options(const TrainerOptions& options, Communicator& comm) 
   EngineOptions engine = options.engine;
   ImageRequest& image = engine.tiers.image;
   const std::string& resume = options.saving.resume;
+  engine.later_weights = resume != "never";
   image.look = engine.offload.image && resume == "auto";
   image.spare = !image.look && (resume == "auto" || resume == "never");
   if (image.look) {
@@ -176,8 +177,9 @@ class Trainer {
   int run() {
     report_.describe_run();
     const TrainOptions& train = options_.engine.train;
-    const std::int64_t first = resume() + 1;
-    if (first > 1 && first > train.steps) return 0;
+    const bool resumed = resume();
+    const std::int64_t first = stands_.step + 1;
+    if (resumed && first > train.steps) return 0;
     if (options_.on_gpu) engine_.reserve_device(memory_.of(Tier::kDevice).peak);
     report_.open(first);
     saver_.note(stands_);
@@ -217,14 +219,14 @@ class Trainer {
     };
   }
 
-  // Returns the last completed step.
-  std::int64_t resume() {
+  // Returns whether the run goes on, or is finished, rather than starts.
+  bool resume() {
     const std::optional<RunProgress> from = saver_.resume();
     stands_.loss_scale = loss_scale_.state();
-    if (!from) return 0;
+    if (!from) return false;
     stands_ = *from;
     loss_scale_.restore(from->loss_scale);
-    return from->step;
+    return true;
   }
 
   // True if the run was asked to stop.

@@ -142,6 +142,43 @@ TEST(ModelFrom, TrainsFromTheFoldersWeights) {
   EXPECT_EQ(scratch.metrics("again")[1]["loss"], losses[0]);
 }
 
+// The checkpoint holds all that the folder's weights gave.
+TEST(ModelFrom, AResumeNeedsNoneOfTheFoldersWeights) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  fs::copy(golden("llama"), scratch.path("hf"));
+  scratch.write("from.yaml",
+                "model: {from: hf, vocab: 257, seq: 16}\n"
+                "data: {text: [text.txt], tokenizer: bytes}\n"
+                "train: {steps: 4, micro_batch: 1, eval_steps: 0}\n"
+                "schedule: {type: constant}\n"
+                "launch: {nproc: 2, timeout: 20s}\n");
+  const auto train = [&](const std::string& more) {
+    return run_program(scratch, "train from.yaml --set checkpoint.every=2 --resume auto " + more);
+  };
+  const Finished whole = train("--set output.dir=whole");
+  ASSERT_EQ(whole.exit_code, 0) << whole.output;
+  EXPECT_THAT(whole.output, HasSubstr("weights from hf"));
+  ASSERT_EQ(train("--set output.dir=run --set train.steps=2").exit_code, 0);
+  for (const auto& entry : fs::directory_iterator(scratch.path("hf"))) {
+    if (entry.path().filename() != "config.json") fs::remove(entry.path());
+  }
+  const Finished resumed = train("--set output.dir=run");
+  EXPECT_EQ(resumed.exit_code, 0) << resumed.output;
+  EXPECT_THAT(resumed.output, Not(HasSubstr("weights from")));
+  EXPECT_EQ(scratch.curve("run"), scratch.curve("whole"));
+  // Without the folder too, as the refusal says.
+  fs::remove_all(scratch.path("hf"));
+  const Finished refused = train("--set output.dir=run --set train.steps=6");
+  EXPECT_EQ(refused.exit_code, 4) << refused.output;
+  EXPECT_THAT(refused.output, HasSubstr("sluice train run/config.yaml --resume auto --set "
+                                        "'model.from=\"\"' --set data.tokenizer=FOLDER"));
+  const Finished without = run_program(
+      scratch, "train run/config.yaml --resume auto --set 'model.from=\"\"' --set train.steps=6");
+  EXPECT_EQ(without.exit_code, 0) << without.output;
+  EXPECT_THAT(without.output, HasSubstr("going on with step 5"));
+}
+
 TEST(ModelFrom, WhatContradictsTheFolderIsRefused) {
   const Scratch scratch;
   write_tiny(scratch);

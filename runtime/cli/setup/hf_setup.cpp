@@ -61,6 +61,17 @@ void note_dtype(LoadedConfig& config, const std::string& source) {
                          " halves activations and multiplies in " + name + ", with fp32 masters");
 }
 
+// Every key of the model is in the run's config.yaml, and the weights are in its checkpoints.
+std::string advice_without_folder(const LoadedConfig& config, const std::string& resume) {
+  const fs::path resolved = fs::path(config.run.output.dir) / "config.yaml";
+  if (resume == "never" || !is_file(resolved)) return "";
+  return ". A resume reads only config.json and the tokenizer's files there: put them back, or "
+         "resume without the folder: sluice train " +
+         resolved.string() + " --resume " + resume +
+         " --set 'model.from=\"\"' --set data.tokenizer=FOLDER, with a copy of the tokenizer's "
+         "files, which lie in the folder of each checkpoint";
+}
+
 }  // namespace
 
 std::string hf_tokenizer_of(const std::string& dir) {
@@ -86,15 +97,15 @@ std::string why_no_model(const std::string& dir) {
          " --local-dir DIR`, then name DIR";
 }
 
-void settle_model_from(LoadedConfig& config) {
+void settle_model_from(LoadedConfig& config, const std::string& resume) {
   const std::string& dir = config.run.model.from;
   if (dir.empty()) return;
   const std::string source = (fs::path(dir) / "config.json").string();
   if (!is_file(source)) {
-    const std::string why = why_no_model(dir);
+    std::string why = why_no_model(dir);
+    if (why.empty()) why = "there is no " + source + "; expected a Hugging Face folder";
     throw IoError(
-        config.place("model.from") + ": model.from: " +
-            (why.empty() ? "there is no " + source + "; expected a Hugging Face folder" : why),
+        config.place("model.from") + ": model.from: " + why + advice_without_folder(config, resume),
         source);
   }
   const ModelOptions file = read_hf_config(source);
@@ -122,6 +133,18 @@ InitialWeights initial_weights(std::shared_ptr<const HfWeights> weights) {
   if (!weights) return {};
   return [weights = std::move(weights)](const std::string& name, std::int64_t begin,
                                         std::span<float> values) {
+    return weights->read(name, begin, values);
+  };
+}
+
+InitialWeights first_weights(const RunConfig& run, bool logs) {
+  if (run.model.from.empty()) return {};
+  return [run, logs, weights = std::shared_ptr<const HfWeights>()](
+             const std::string& name, std::int64_t begin, std::span<float> values) mutable {
+    if (!weights) {
+      weights = open_model_from(run);
+      if (logs) log_model_from(run, *weights);
+    }
     return weights->read(name, begin, values);
   };
 }

@@ -12,7 +12,9 @@ namespace sluice {
 // Fills open keys from the folder's config.json: the model's keys, and data.tokenizer with the
 // folder's own. Does nothing if model.from is empty. Throws ConfigError with both values if a given
 // key differs from the folder; IoError.
-void settle_model_from(LoadedConfig& config);
+// `resume`: of `sluice train`; if the folder is missing, the error says how the run resumes
+// without.
+void settle_model_from(LoadedConfig& config, const std::string& resume = "never");
 
 // The tokenizer's file in such a folder; empty if it has none.
 [[nodiscard]] std::string hf_tokenizer_of(const std::string& dir);
@@ -26,6 +28,9 @@ void settle_model_from(LoadedConfig& config);
 [[nodiscard]] std::shared_ptr<const HfWeights> open_model_from(const RunConfig& run);
 // Initial weights of an engine; null: fresh weights.
 [[nodiscard]] InitialWeights initial_weights(std::shared_ptr<const HfWeights> weights);
+// The same for a run that may resume: opens the folder of model.from when the engine first asks, so
+// that a restored run needs none of its weights. `logs`: logs what is taken from the folder.
+[[nodiscard]] InitialWeights first_weights(const RunConfig& run, bool logs);
 // Logs, once a run, what is taken from the folder.
 void log_model_from(const RunConfig& run, const HfWeights& weights);
 

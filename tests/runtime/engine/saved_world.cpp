@@ -83,7 +83,9 @@ EngineOptions options_of(const Layout& layout, const std::string& swap, DType dt
   return options;
 }
 
-WorldResult train_part(const EngineOptions& options, const Part& part) {
+WorldResult train_part(const EngineOptions& given, const Part& part) {
+  EngineOptions options = given;
+  options.later_weights = !part.resume.empty();  // as a run that resumes: nothing is drawn before
   std::vector<WorldResult> results(static_cast<std::size_t>(world_size(options)));
   run_world_with_comm(options, Wire::kLocal, [&](Communicator& comm, Engine& engine) {
     results[static_cast<std::size_t>(comm.rank())] = PartOfRank(options, part, comm, engine).run();

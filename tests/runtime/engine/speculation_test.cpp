@@ -274,7 +274,9 @@ struct SavedRun {
   bool behind = false;
 };
 
-EarlyRun train_saved(const EngineOptions& options, const SavedRun& saved) {
+EarlyRun train_saved(const EngineOptions& given, const SavedRun& saved) {
+  EngineOptions options = given;
+  options.later_weights = saved.save_after == 0;
   EarlyRun run;
   run_world_with_comm(options, Wire::kLocal, [&](Communicator& comm, Engine& engine) {
     EarlyRun mine;
