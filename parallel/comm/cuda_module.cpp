@@ -161,6 +161,16 @@ int visible_gpu_multiprocessors() {
   return most;
 }
 
+std::int64_t visible_gpu_memory(int gpus) {
+  std::int64_t least = 0;
+  for (const VisibleGpu& gpu : driver_answer().gpus) {
+    if (gpus-- <= 0) break;
+    if (gpu.memory_bytes == 0) return 0;
+    least = least == 0 ? gpu.memory_bytes : std::min(least, gpu.memory_bytes);
+  }
+  return least;
+}
+
 const std::optional<GpuFault>& gpu_fault() {
   static const std::optional<GpuFault> fault = find_gpu_fault();
   return fault;

@@ -3,6 +3,7 @@
 // any NVIDIA library. Thread-safe.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -16,6 +17,8 @@ namespace sluice {
 [[nodiscard]] int visible_gpu_capability();
 // The most multiprocessors that one of those GPUs has. 0: no GPU, or not known.
 [[nodiscard]] int visible_gpu_multiprocessors();
+// The least memory of the first `gpus` of those GPUs, bytes. 0: no GPU, or not known.
+[[nodiscard]] std::int64_t visible_gpu_memory(int gpus);
 
 // The reason why this process cannot use the machine's GPUs, and the remedy.
 struct GpuFault {

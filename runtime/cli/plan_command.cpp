@@ -14,6 +14,7 @@
 #include "runtime/checkpoint/hf/hf_config.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
+#include "runtime/cli/setup/machine_room.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/cli/setup/saving_setup.hpp"
@@ -112,6 +113,19 @@ std::string describe_fp8(const MachineProfile& machine) {
          "device memory";
 }
 
+// Whether the plan is this machine's: a run for GPUs may be planned where none is.
+bool is_of_this_machine(const PlanCommand& command, const RunPlace& place) {
+  return command.profile.empty() && (!place.on_gpu || visible_gpu_count() > 0);
+}
+
+bool has_state_on_host(const OffloadOptions& offload) {
+  for (const Tier tier :
+       {offload.optimizer, offload.gradients, offload.parameters, offload.activations}) {
+    if (tier == Tier::kHost) return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 int run_plan(const PlanCommand& command) {
@@ -142,7 +156,16 @@ int run_plan(const PlanCommand& command) {
       plan.shape, planner.rates(planner.at_stage(question.options, plan.stage)),
       question.options.train.micro_batch * question.options.dp * question.options.model.seq);
   std::optional<SearchResult> result;
-  if (command.suggest) result = search_plans(planner, config.run, question);
+  const bool here = is_of_this_machine(command, place);
+  if (here) {
+    facts.shortages = shortages(host_room(config.run.offload), plan.node.peak, place);
+  } else if (config.run.memory.host == 0 && has_state_on_host(config.run.offload)) {
+    facts.notes.push_back("host memory is unlimited in this plan; give memory.host");
+  }
+  if (command.suggest) {
+    result = here ? search_this_host(planner, config.run, place)
+                  : search_plans(planner, config.run, question);
+  }
   if (place.on_gpu) {
     facts.notes.push_back(describe_graphs(planner.at_stage(question.options, plan.stage), plan));
   }
@@ -155,7 +178,7 @@ int run_plan(const PlanCommand& command) {
   progress.reset();
   print_plan(command, plan, facts, config.notes, result ? &*result : nullptr,
              rows ? &*rows : nullptr);
-  return plan.fits() ? 0 : kDoesNotFit;
+  return plan.fits() && facts.shortages.empty() ? 0 : kDoesNotFit;
 }
 
 }  // namespace sluice

@@ -11,6 +11,7 @@
 #include "configs/offload_rules.hpp"
 #include "configs/reader.hpp"
 #include "configs/validate.hpp"
+#include "parallel/comm/cuda_module.hpp"
 #include "runtime/checkpoint/io/checkpoint_catalog.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/commands.hpp"
@@ -185,6 +186,29 @@ std::optional<ResumePoint> settle_data(const TrainCommand& command, LoadedConfig
   return check_resumed(config, command.resume, place, data.tokenizer());
 }
 
+// The step, operation by operation. A long drawing would push the table of memory away.
+std::string drawing(const Planned& planned) {
+  constexpr std::ptrdiff_t kMostLines = 60;
+  std::string text = draw(planned.program, planned.unit_names);
+  const std::ptrdiff_t lines = std::count(text.begin(), text.end(), '\n');
+  if (lines <= kMostLines) return "\n" + text;
+  return "the step's operations are not drawn: " + std::to_string(lines) +
+         " lines (`sluice plan` draws a step of any length)\n";
+}
+
+// Prints the plan and makes the checks of a start that need no lock and write nothing.
+void dry_run(const TrainCommand& command, const LoadedConfig& config, const RunPlace& place,
+             const Planned& planned) {
+  std::printf("%s%s\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),
+              describe_saving(config, place).c_str(), drawing(planned).c_str());
+  std::fflush(stdout);  // the error of a plan that does not fit comes after it
+  check_fits(config.run, place, planned);
+  const bool sure = check_free_memory(config.run, place, planned);
+  check_room_to_save(config, command.resume, place, planned.memory);
+  std::printf("\n%s\n",
+              sure ? "fits" : "fits, if stages that share a host need less than the largest");
+}
+
 int launch(const TrainCommand& command) {
   LoadedConfig config = load_config(command.config, command.overrides);
   settle_model_from(config, command.resume);
@@ -198,10 +222,12 @@ int launch(const TrainCommand& command) {
     log_warning(config.place("offload.nvme_path") + ": offload.nvme_path: " + folder +
                 " is on a tmpfs: what lies there takes host memory, beside memory.host");
   }
+  const bool on_gpu = runs_on_gpu(config.run);
   const RunPlace place{.world = to.world,
                        .local_ranks = to.most_on_a_host,
-                       .on_gpu = runs_on_gpu(config.run),
-                       .gpu = visible_gpu_figures()};
+                       .on_gpu = on_gpu,
+                       .gpu = visible_gpu_figures(),
+                       .card_bytes = on_gpu ? visible_gpu_memory(to.most_on_a_host) : 0};
   const MatmulDecision matmul = settle_matmul(
       config, place.on_gpu, [&] { return measure_matmul(config.run); },
       resumed_matmul(config, command.resume));
@@ -222,15 +248,11 @@ int launch(const TrainCommand& command) {
   }
   const Planned planned = plan_largest_rank(config.run, place);
   if (command.dry_run) {
-    std::printf("%s%s\n\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),
-                describe_saving(config, place).c_str(),
-                draw(planned.program, planned.unit_names).c_str());
-    std::fflush(stdout);
-    check_fits(config.run, place, planned);
+    dry_run(command, config, place, planned);
     return 0;
   }
   check_fits(config.run, place, planned);
-  check_free_memory(config.run, place, planned);
+  (void)check_free_memory(config.run, place, planned);
   check_saving(config, command.resume, place, planned.memory);
   const WriterLock lock = lock_folders(config, command.resume);
   write_run_files(config, place, planned);

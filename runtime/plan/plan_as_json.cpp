@@ -219,7 +219,7 @@ Json compare_json(const std::vector<FitRow>& rows) {
 
 std::string report_json(const RunPlan& plan, const RunFacts& facts, const SearchResult* result,
                         const std::vector<FitRow>* rows) {
-  Json json{{"fits", plan.fits()}, {"missing", plan.missing()}};
+  Json json{{"fits", plan.fits() && facts.shortages.empty()}, {"missing", plan.missing()}};
   json["tiers"] = tiers_json(plan);
   json["by_phase"] = phases_json(plan);
   json["step_ms"] = plan.time.step_s * 1e3;
@@ -256,6 +256,7 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
   json["operations"] = plan.program.ops.size();
   json["machine"] = {{"name", facts.machine}, {"rates_from", facts.rates_from}};
   json["notes"] = facts.notes;
+  json["shortages"] = facts.shortages;
   json["suggestions"] = result != nullptr ? suggestions_json(*result) : Json::array();
   if (result != nullptr) {
     json["search"] = {{"candidates", result->candidates}, {"evaluated", result->evaluated}};

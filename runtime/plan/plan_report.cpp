@@ -247,10 +247,6 @@ std::string step_text(const RunPlan& plan, const RunFacts& facts) {
   return text + drive_text(plan, facts);
 }
 
-}  // namespace
-
-namespace {
-
 // The lanes of the rank that needs most memory; for a pipeline, also the compute of all stages.
 std::string picture(const RunPlan& plan) {
   if (plan.program.ops.empty()) return "";
@@ -293,10 +289,13 @@ std::string report_text(const RunPlan& plan, const RunFacts& facts) {
   text += lanes_text(plan, facts) + waits_text(plan) + step_text(plan, facts);
   text += picture(plan);
   for (const std::string& note : facts.notes) text += wrap("note: " + note);
-  return text + "\n" + verdict_text(plan) + "\n";
+  text += "\n";
+  for (const std::string& shortage : facts.shortages) text += wrap(shortage);
+  return text + verdict_text(plan, facts) + "\n";
 }
 
-std::string verdict_text(const RunPlan& plan) {
+std::string verdict_text(const RunPlan& plan, const RunFacts& facts) {
+  if (plan.fits() && !facts.shortages.empty()) return "does not fit this machine";
   return plan.fits() ? "fits" : "does not fit: " + format_bytes(plan.missing()) + " too much";
 }
 

@@ -12,8 +12,8 @@ namespace sluice {
 
 // Memory by tier, tag and phase; lanes; the cost of a step; the timeline.
 [[nodiscard]] std::string report_text(const RunPlan& plan, const RunFacts& facts);
-// "fits", "does not fit: 3.1 GiB too much"
-[[nodiscard]] std::string verdict_text(const RunPlan& plan);
+// "fits", "does not fit: 3.1 GiB too much", "does not fit this machine"
+[[nodiscard]] std::string verdict_text(const RunPlan& plan, const RunFacts& facts);
 [[nodiscard]] std::string suggestions_text(const SearchResult& result);
 [[nodiscard]] std::string compare_text(const std::vector<FitRow>& rows);
 

@@ -196,10 +196,24 @@ class Table {
   std::string text_;
 };
 
+std::string holders_and_advice(const StepPlan& plan, const MemoryPlan& memory) {
+  return "\n  largest: " + describe_tags(memory.of(Tier::kDevice)) +
+         "\n  to need less: " + Advice(plan, false).for_tier(Tier::kDevice);
+}
+
+// Of a plan that no GPU of this machine holds, whatever else runs there.
+std::string complaint_of_card(const StepPlan& plan, const MemoryPlan& memory) {
+  const TierPlan& device = memory.of(Tier::kDevice);
+  return "GPU memory: a step needs " + format_bytes(device.peak) + " a rank, " +
+         format_bytes(device.peak - device.card) + " more than the " + format_bytes(device.card) +
+         " of the card." + holders_and_advice(plan, memory);
+}
+
 // "memory.host: a step needs 5.0 MiB a rank, ...", with the largest tags and advice.
 std::string complaint(const StepPlan& plan, const MemoryPlan& memory, Tier tier) {
   const TierPlan& need = memory.of(tier);
   const int ranks = memory.budgets.ranks_of_host;
+  if (need.budget == 0 || need.need() <= need.budget) return complaint_of_card(plan, memory);
   std::string text = "memory." + std::string(name_of(tier)) + ": a step needs " +
                      format_bytes(need.need()) + " a rank, " +
                      format_bytes(need.need() - need.budget) + " more than the budget of " +
@@ -226,6 +240,7 @@ MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets, std::
   auto& [device, host, disk] = plan.tiers;
   device.budget = budgets.device;
   device.nccl = nccl;
+  device.card = budgets.card;
   host.budget = budgets.host;
   disk.budget = budgets.nvme;
   host.peak = host_need(program);
@@ -269,15 +284,6 @@ void check_budget(const StepPlan& plan, const MemoryPlan& memory) {
   }
   if (!text.empty()) throw BudgetError(text);
 }
-
-namespace {
-
-std::string holders_and_advice(const StepPlan& plan, const MemoryPlan& memory) {
-  return "\n  largest: " + describe_tags(memory.of(Tier::kDevice)) +
-         "\n  to need less: " + Advice(plan, false).for_tier(Tier::kDevice);
-}
-
-}  // namespace
 
 void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t available, int gpu) {
   const std::int64_t need = memory.of(Tier::kDevice).peak;

@@ -2,6 +2,7 @@
 // thread-safe.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <cstdint>
 #include <string>
@@ -22,6 +23,9 @@ struct TierBudgets {
   std::int64_t host = 0;  // its shares of the host's budgets
   std::int64_t nvme = 0;
   int ranks_of_host = 1;
+  // All memory of the rank's GPU, an upper bound of the allocator's peak. NCCL's estimate does not
+  // count: its bound might refuse a run that fits.
+  std::int64_t card = 0;
 };
 
 // The memory of a rank on one tier at its peak.
@@ -33,7 +37,14 @@ struct TierPlan {
   std::int64_t nccl = 0;
   // What the budget is for.
   [[nodiscard]] std::int64_t need() const { return peak + nccl; }
-  [[nodiscard]] bool fits() const { return budget == 0 || need() <= budget; }
+  std::int64_t card = 0;  // of a GPU's device: TierBudgets::card
+  // Bytes above the budget or the card, whichever is exceeded by more.
+  [[nodiscard]] std::int64_t missing() const {
+    const std::int64_t of_budget = budget == 0 ? 0 : need() - budget;
+    const std::int64_t of_card = card == 0 ? 0 : peak - card;
+    return std::max({of_budget, of_card, std::int64_t{0}});
+  }
+  [[nodiscard]] bool fits() const { return missing() == 0; }
 };
 
 struct MemoryPlan {
@@ -70,8 +81,8 @@ void check_card(const StepPlan& plan, const MemoryPlan& memory, std::int64_t ava
 [[nodiscard]] std::string plan_json(const StepPlan& plan, const Program& program,
                                     const MemoryPlan& memory, const TimeReport* time = nullptr);
 
-// Throws BudgetError if a rank needs more than a budget. The error names all such tiers, their
-// largest tags, and changes that make the plan fit.
+// Throws BudgetError if a rank needs more than a budget or its GPU's memory. The error names all
+// such tiers, their largest tags, and changes that make the plan fit.
 void check_budget(const StepPlan& plan, const MemoryPlan& memory);
 
 // The same check after the run: throws BudgetError if `measured`, the rank's peak on its device, is

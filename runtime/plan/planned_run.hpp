@@ -37,9 +37,7 @@ struct StagePlan {
   // Bytes above the budgets, summed over tiers.
   [[nodiscard]] std::int64_t missing() const {
     std::int64_t bytes = 0;
-    for (const TierPlan& tier : memory.tiers) {
-      if (!tier.fits()) bytes += tier.need() - tier.budget;
-    }
+    for (const TierPlan& tier : memory.tiers) bytes += tier.missing();
     return bytes;
   }
 };
@@ -148,6 +146,8 @@ struct RunFacts {
   double endurance_bytes = 0;  // written bytes that a drive is rated for
   LaneSeconds hiding{};        // hiding_tokens() (planner.hpp)
   std::vector<std::string> notes;
+  // What this machine lacks for the plan, a sentence each. Empty for another machine's plan.
+  std::vector<std::string> shortages;
 };
 
 }  // namespace sluice

@@ -217,8 +217,69 @@ TEST(FreeMemory, ARunThatTheMachineCannotHoldDoesNotStart) {
     EXPECT_NE(refused.output.find(part), std::string::npos) << part << "\n" << refused.output;
   }
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
-  // A plan may be for another machine.
-  EXPECT_EQ(run_program(scratch, huge + " --dry-run").exit_code, 0);
+  const Finished dry = run_program(scratch, huge + " --dry-run");
+  EXPECT_EQ(dry.exit_code, 3) << dry.output;
+  EXPECT_NE(dry.output.find("memory.host: the ranks of a host need "), std::string::npos)
+      << dry.output;
+  EXPECT_EQ(dry.output.find("\nfits\n"), std::string::npos) << dry.output;
+}
+
+TEST(FreeMemory, ThePlanOfThisMachineSaysWhatItLacks) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string huge =
+      "plan tiny.yaml --set model.vocab=257 --set model.hidden=65536 --set model.heads=64 --set "
+      "model.layers=16 --set train.dtype=bf16 --set offload.optimizer=host";
+  const Finished text = run_program(scratch, huge);
+  EXPECT_EQ(text.exit_code, 3) << text.output;
+  for (const char* part :
+       {"\nmemory.host: the ranks of a host need ", "\ndoes not fit this machine\n"}) {
+    EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
+  }
+  for (const std::string& line : text.lines()) EXPECT_LE(line.size(), 80U) << line;
+  const nlohmann::json json =
+      nlohmann::json::parse(run_program(scratch, huge + " --json 2>/dev/null").output);
+  EXPECT_EQ(json["fits"], false);
+  EXPECT_EQ(json["missing"], 0);  // of budgets, of which there are none
+  EXPECT_EQ(json["shortages"].size(), 1U);
+  // Another machine's plan does not know the memory of its host, and says so.
+  const std::string note = "note: host memory is unlimited in this plan; give memory.host";
+  const Finished other = run_program(scratch, huge + " --profile cpu");
+  EXPECT_EQ(other.exit_code, 0) << other.output;
+  EXPECT_NE(other.output.find(note), std::string::npos) << other.output;
+  const Finished given = run_program(scratch, huge + " --profile cpu --set memory.host=900TiB");
+  EXPECT_EQ(given.output.find(note), std::string::npos) << given.output;
+}
+
+// States of 1 TiB: they would be on the host, if it were not for this machine's memory.
+TEST(FreeMemory, AdviceStaysWithinTheMemoryOfThisMachine) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const Finished refused = run_program(
+      scratch,
+      "train tiny.yaml --nproc 1 --set model.hidden=8192 --set model.heads=64 --set "
+      "model.layers=80 --set train.dtype=bf16 --set memory.device=200GiB --set memory.nvme=1GiB");
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  EXPECT_NE(refused.output.find("nothing fits; this misses least:"), std::string::npos)
+      << refused.output;
+}
+
+TEST(FreeMemory, StatesThatTheDiskCannotHoldAreRefusedBeforeTheStart) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string huge =
+      " tiny.yaml --set model.vocab=257 --set model.hidden=65536 --set model.heads=64 --set "
+      "model.layers=64 --set train.dtype=bf16 --set offload.optimizer=nvme --set "
+      "offload.nvme_path=[swap] --set checkpoint.at_end=false";
+  for (const std::string command : {"train", "train --dry-run", "plan"}) {
+    const Finished refused = run_program(scratch, command + huge);
+    EXPECT_EQ(refused.exit_code, 3) << refused.output;
+    EXPECT_NE(refused.output.find("offload.nvme_path: the ranks of a host need "),
+              std::string::npos)
+        << command << "\n"
+        << refused.output;
+  }
+  EXPECT_FALSE(std::filesystem::exists(scratch.path("swap")));
 }
 
 }  // namespace

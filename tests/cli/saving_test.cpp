@@ -80,6 +80,7 @@ TEST_F(Resume, ADiskWithoutRoomIsSaidBeforeTheStart) {
                                 "train without saving: --set checkpoint.at_end=false"),
             std::string::npos)
       << refused.output;
+  EXPECT_EQ(train("run", "--dry-run", full).exit_code, 3);
   EXPECT_FALSE(fs::exists(scratch_.path("run")));
   const Finished every =
       train("run", "--set checkpoint.every=2 --set checkpoint.time_limit=2h", full);

@@ -98,6 +98,14 @@ TEST(Train, DryRunStartsNothing) {
   EXPECT_NE(run.output.find("peak"), std::string::npos);
   EXPECT_NE(run.output.find("\nsaves after the last step: "), std::string::npos) << run.output;
   EXPECT_NE(run.output.find(" on the disk, in run/checkpoints"), std::string::npos) << run.output;
+  EXPECT_NE(run.output.find("\n  compute "), std::string::npos) << run.output;
+  EXPECT_TRUE(run.output.ends_with("\nfits\n")) << run.output;
+  const Finished deep = run_program(scratch, "train tiny.yaml --dry-run --set model.layers=300");
+  EXPECT_EQ(deep.exit_code, 0);
+  EXPECT_LE(deep.lines().size(), 60U);
+  EXPECT_NE(deep.output.find("the step's operations are not drawn: "), std::string::npos)
+      << deep.output;
+  EXPECT_TRUE(deep.output.ends_with("\nfits\n")) << deep.output;
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
   EXPECT_FALSE(std::filesystem::exists(scratch.path(".cache")));
   EXPECT_NE(run.output.find("1 file of text"), std::string::npos) << run.output;

@@ -58,6 +58,12 @@ class TestKit(unittest.TestCase):
             self.assertFalse(failed, log)
             self.assertGreaterEqual(log.count("does not fit this card"), runs, log)
 
+    def test_the_launchers_refusal_counts_as_well(self):
+        kit = self.unpacked("GPU memory: a step needs 38.0 GiB a rank, 14.0 GiB more than the 24.0 GiB of the card.", 3)
+        failed, log = self.step(kit, "big")
+        self.assertFalse(failed, log)
+        self.assertIn("does not fit this card", log)
+
     def test_a_run_that_ends_out_of_memory_fails(self):
         kit = self.unpacked("the device ran out of memory in a step", 3)
         for name in ("memory", "speed", "big"):

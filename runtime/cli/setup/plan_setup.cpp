@@ -10,6 +10,7 @@
 #include "configs/parallel_rules.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "parallel/comm/gpu_driver.hpp"
+#include "runtime/cli/setup/machine_room.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/plan_report.hpp"
 #include "runtime/run/generator.hpp"
@@ -103,6 +104,26 @@ SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQues
                                        : suggest(planner, question, limits);
 }
 
+SearchResult search_this_host(Planner& planner, const RunConfig& run, const RunPlace& place) {
+  constexpr std::int64_t kMiB = 1 << 20;
+  const HostRoom room = host_room(run.offload);
+  const RunConfig inside = within(run, room, place);
+  SearchResult result = search_plans(planner, run, plan_question(inside, place));
+  if (!result.any_fits) return result;
+  // Budgets hold one tier each, and ranks on CPUs have two in the host's memory.
+  std::erase_if(result.suggestions, [&](const Suggestion& suggestion) {
+    return !shortages(room, suggestion.plan.node.peak, place).empty();
+  });
+  result.any_fits = !result.suggestions.empty();
+  if (run.memory.host > 0 || inside.memory.host < kMiB) return result;
+  for (Suggestion& suggestion : result.suggestions) {  // second places fill the budget
+    const OffloadOptions& offload = suggestion.options.offload;
+    if (offload.speculate == Speculation::kNever || offload.optimizer != Tier::kHost) continue;
+    suggestion.set.push_back({"memory.host", std::to_string(inside.memory.host / kMiB) + "MiB"});
+  }
+  return result;
+}
+
 std::string advice(const RunConfig& run, const RunPlace& place) {
   PlanMachine machine{named_profile("cpu"), true, {}};
   try {
@@ -125,7 +146,7 @@ std::string advice(const RunConfig& run, const RunPlace& place) {
   Planner planner(machine.profile);
   std::optional<ProgressLine> progress(std::in_place, STDERR_FILENO,
                                        "looking for a configuration that fits");
-  const SearchResult result = search_plans(planner, run, plan_question(run, place));
+  const SearchResult result = search_this_host(planner, run, place);
   progress.reset();
   std::string text = suggestions_text(result);
   for (const std::string& note : machine.notes) text += "note: " + note + "\n";

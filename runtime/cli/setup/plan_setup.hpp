@@ -37,8 +37,14 @@ void settle_threads(PlanMachine& machine, const RunConfig& run, int world);
 [[nodiscard]] SearchResult search_plans(Planner& planner, const RunConfig& run,
                                         const PlanQuestion& question);
 
+// The same within the memory that this host has free and the room on offload.nvme_path. A
+// suggestion that would fill memory without a limit names memory.host.
+[[nodiscard]] SearchResult search_this_host(Planner& planner, const RunConfig& run,
+                                            const RunPlace& place);
+
 // Advice for a run that does not fit: the answer of `sluice plan --suggest` with its --set lines.
-// Measures nothing and reads no clock, so the same question has the same answer.
+// Measures no rates and reads no clock, so the same question has the same answer while the host has
+// as much memory free.
 [[nodiscard]] std::string advice(const RunConfig& run, const RunPlace& place);
 
 // Rates for the prediction of a run's steps: the doctor's file, else the CPU profile with the rate

@@ -84,7 +84,8 @@ TierBudgets rank_budgets(const RunConfig& run, const RunPlace& place) {
   return {.device = run.memory.device,
           .host = share_of(run.memory.host, place.local_ranks),
           .nvme = share_of(run.memory.nvme, place.local_ranks),
-          .ranks_of_host = place.local_ranks};
+          .ranks_of_host = place.local_ranks,
+          .card = place.card_bytes};
 }
 
 EngineOptions engine_options(const RunConfig& run, const RunPlace& place) {

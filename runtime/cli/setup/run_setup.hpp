@@ -3,6 +3,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <functional>
 #include <vector>
 
@@ -21,7 +22,8 @@ struct RunPlace {
   int local_ranks = 1;  // of one host
   bool on_gpu = false;
   GpuFigures gpu{};
-  MeshCoordinates at{};  // of the rank whose part of the model is meant
+  std::int64_t card_bytes = 0;  // memory of a rank's GPU; 0: not known, or not to be checked
+  MeshCoordinates at{};         // of the rank whose part of the model is meant
 };
 
 // Ranks of the mesh whose programs and memory may differ: one of each pipeline stage. Of its

@@ -202,6 +202,12 @@ void check_saving(const LoadedConfig& config, const std::string& resume, const R
                   const MemoryPlan& memory) {
   const SavingOptions saving = saving_options(config, resume);
   check_resume_here(config, saving);
+  check_room_to_save(config, resume, place, memory);
+}
+
+void check_room_to_save(const LoadedConfig& config, const std::string& resume,
+                        const RunPlace& place, const MemoryPlan& memory) {
+  const SavingOptions saving = saving_options(config, resume);
   if (!saving.on) return;
   const bool named = !config.run.checkpoint.dir.empty();
   check_may_write(named ? "checkpoint.dir" : "output.dir",

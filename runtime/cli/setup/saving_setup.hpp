@@ -31,6 +31,9 @@ namespace sluice {
 // checkpoints.
 void check_saving(const LoadedConfig& config, const std::string& resume, const RunPlace& place,
                   const MemoryPlan& memory);
+// The part of check_saving() that does not look at earlier checkpoints.
+void check_room_to_save(const LoadedConfig& config, const std::string& resume,
+                        const RunPlace& place, const MemoryPlan& memory);
 
 // Throws IoError if another run is writing to output.dir or checkpoint.dir. Creates no file.
 void check_folders_free(const LoadedConfig& config, const std::string& resume);

@@ -6,11 +6,11 @@
 #include <utility>
 #include <vector>
 
-#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/index.hpp"
 #include "base/log.hpp"
 #include "base/posix/atomic_file.hpp"
+#include "runtime/cli/setup/machine_room.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/data/data_sets.hpp"
 #include "runtime/data/tokenizer/learned_options.hpp"
@@ -20,7 +20,6 @@
 #include "runtime/plan/plan_text.hpp"
 #include "runtime/run/machine.hpp"
 #include "runtime/run/matmul_choice.hpp"
-#include "runtime/run/memory_left.hpp"
 
 namespace sluice {
 Planned make_plan(const RunConfig& run, const RunPlace& place) {
@@ -74,26 +73,23 @@ void check_fits(const RunConfig& run, const RunPlace& place, const Planned& plan
   }
 }
 
-void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned) {
-  const std::int64_t left = memory_left_bytes();
-  const std::int64_t device = place.on_gpu ? 0 : planned.memory.of(Tier::kDevice).peak;
-  const std::int64_t host = planned.memory.of(Tier::kHost).peak;
-  const std::int64_t need = place.local_ranks * (device + host);
-  const std::int64_t swap = swap_left_bytes();
-  if (need - swap <= left) return;
-  std::string text = "memory.host: the ranks of a host need " + format_bytes(need) +
-                     " of its memory (a rank: " + format_bytes(host) + " off the device";
-  if (!place.on_gpu) text += ", " + format_bytes(device) + " as device";
-  text += "), and here are " + format_bytes(left) + " free" +
-          (swap > 0 ? ", and " + format_bytes(swap) + " of swap" : "") +
-          ": the system would end the run. Free memory, or need less: states to nvme, or a "
-          "memory.host that offload.speculate stays within";
-  if (run.parallel.pipeline > 1) return log_warning(text);
-  if (place.on_gpu) {  // of CPU ranks, no budget holds both tiers
-    RunConfig within = run;
-    within.memory.host = left + swap;
-    text += "\n" + advice(within, place);
+bool check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned) {
+  HostRoom room = host_room(run.offload);
+  if (!run.launch.hostfile.empty()) room.nvme = 0;  // the disks are other hosts'
+  HostNeed need{};
+  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
+    nth(need, tier) = place.local_ranks * planned.memory.of(tier).peak;
   }
+  const std::vector<std::string> lacking = shortages(room, need, place);
+  if (lacking.empty()) return true;
+  std::string text;
+  for (const std::string& one : lacking) text += (text.empty() ? "" : "\n") + one;
+  if (run.parallel.pipeline > 1) {
+    log_warning(text);
+    return false;
+  }
+  // The search for CPU ranks is long where a model is far too large: the text says what to change.
+  if (place.on_gpu) text += "\n" + advice(run, place);
   throw BudgetError(text);
 }
 

@@ -28,9 +28,10 @@ struct Planned {
 void check_fits(const RunConfig& run, const RunPlace& place, const Planned& planned);
 
 // Called before anything starts. Throws BudgetError, with advice, if the ranks of a host need more
-// memory than this host has free: the states off the device and, of CPU ranks, the device. Warns
-// where stages of a pipeline need less than `planned`, the largest.
-void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned);
+// memory than this host has free (the states off the device and, of CPU ranks, the device) or more
+// of offload.nvme_path than is free there. Of a pipeline, whose stages may need less than
+// `planned`, the largest, it warns instead and returns false.
+bool check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned);
 
 // Writes config.yaml and plan.json to output.dir, which is created if missing. Throws IoError.
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned);

@@ -170,7 +170,7 @@ Json page_data(const RunPlan& plan, const RunFacts& facts) {
   double end_s = 0;
   for (const OpInterval& op : plan.time.timeline) end_s = std::max(end_s, op.end);
   Json json{{"about", about(plan, facts)},
-            {"verdict", verdict_text(plan)},
+            {"verdict", verdict_text(plan, facts)},
             {"ticks", kTicks},
             {"end_s", end_s}};
   bool thinned = false;

@@ -37,7 +37,8 @@ SPEED = {  # run: model, settings
 PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.deterministic": True}, "fp8": {"train.matmul": "fp8"}}
 PRICED_RUNS = ("speed-345m", "speed-1558m-4", "speed-1b")
 
-DOES_NOT_FIT, CARD_IS_SMALL = 3, "that are free on the card"  # exit code and words of a run that is refused before its first step
+# Exit code and words of a run that is refused before its first step, by a rank or by the launcher.
+DOES_NOT_FIT, CARD_IS_SMALL = 3, ("that are free on the card", " of the card.")
 
 
 class Failed(Exception):
@@ -130,7 +131,7 @@ class Kit:
             raise Failed(f"{command[0]} cannot be started: {error.strerror}; install it") from error
         print(shown + done.stdout)
         if done.returncode not in codes:
-            if done.returncode == DOES_NOT_FIT and CARD_IS_SMALL in done.stdout:
+            if done.returncode == DOES_NOT_FIT and any(words in done.stdout for words in CARD_IS_SMALL):
                 raise TooLarge(f"{pathlib.Path(command[-1]).stem} does not fit this card, and was not run")
             raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {last_line(done.stdout)}")
         return done.stdout

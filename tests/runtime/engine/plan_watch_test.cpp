@@ -220,5 +220,25 @@ TEST(DevicePeak, AdviceForAnEngineWithoutAnOptimizer) {
             "to need less: --set offload.parameters=host, --set train.micro_batch=<fewer>");
 }
 
+// In the launcher, before any rank asks what is free.
+TEST(DevicePeak, AboveAllThatTheCardHasIsRefusedWithoutABudget) {
+  StepPlan plan;
+  plan.shape = Step().shape;
+  MemoryPlan memory;
+  memory.tiers[0] = {.by_tag = {{"activations", 700}}, .peak = 1000, .nccl = 500, .card = 1000};
+  EXPECT_TRUE(memory.fits());  // NCCL's estimate is too high a bound to refuse a run by
+  EXPECT_NO_THROW(check_budget(plan, memory));
+  memory.tiers[0].card = 999;
+  EXPECT_FALSE(memory.fits());
+  try {
+    check_budget(plan, memory);
+    FAIL() << "a byte less was let through";
+  } catch (const BudgetError& error) {
+    EXPECT_THAT(error.what(), HasSubstr("GPU memory: a step needs 1000 B a rank, 1 B more than "
+                                        "the 999 B of the card.\n  largest: activations 700 B"));
+    EXPECT_THAT(error.what(), HasSubstr("to need less: --set zero.stage=3"));
+  }
+}
+
 }  // namespace
 }  // namespace sluice

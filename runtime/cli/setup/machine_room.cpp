@@ -1,0 +1,115 @@
+#include "runtime/cli/setup/machine_room.hpp"
+
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <system_error>
+
+#include "base/bytes.hpp"
+#include "base/index.hpp"
+#include "runtime/run/memory_left.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+
+// Bytes of the swap files in a folder: the next run of the folder takes their place.
+std::int64_t swap_file_bytes(const fs::path& folder) {
+  std::int64_t bytes = 0;
+  std::error_code ended;
+  for (fs::directory_iterator at(folder, ended), end; !ended && at != end; at.increment(ended)) {
+    const std::string name = at->path().filename().string();
+    struct stat status {};
+    if (!name.starts_with("rank-") || !name.ends_with(".swap")) continue;
+    if (::lstat(at->path().c_str(), &status) == 0) bytes += status.st_blocks * 512;
+  }
+  return bytes;
+}
+
+// Arrays are striped over the folders in equal shares, so the fullest disk limits all of them.
+std::int64_t nvme_room(const std::vector<std::string>& folders) {
+  struct Disk {
+    std::int64_t free = 0;
+    int folders = 0;
+  };
+  std::map<dev_t, Disk> disks;
+  for (const std::string& folder : folders) {
+    std::error_code unknown;
+    const fs::path path = fs::absolute(folder, unknown).lexically_normal();
+    // A run makes the folder itself, but not its parents (offload/swap_directory.cpp).
+    const fs::path there = fs::exists(path, unknown) ? path : path.parent_path();
+    struct stat status {};
+    const fs::space_info space = fs::space(there, unknown);
+    if (unknown || space.capacity == 0 || ::stat(there.c_str(), &status) != 0) return 0;
+    Disk& disk = disks[status.st_dev];
+    if (disk.folders++ == 0) disk.free = static_cast<std::int64_t>(space.available);
+    disk.free += swap_file_bytes(path);
+  }
+  std::int64_t share = std::numeric_limits<std::int64_t>::max();
+  for (const auto& [device, disk] : disks) share = std::min(share, disk.free / disk.folders);
+  // 0 would be "not known".
+  return disks.empty() ? 0 : std::max<std::int64_t>(1, share * std::ssize(folders));
+}
+
+// The smaller of two budgets of which 0 is none.
+std::int64_t tighter(std::int64_t one, std::int64_t other) {
+  if (one == 0 || other == 0) return std::max(one, other);
+  return std::min(one, other);
+}
+
+std::string memory_shortage(const HostRoom& room, const HostNeed& need, const RunPlace& place) {
+  const int ranks = std::max(1, place.local_ranks);
+  std::string text =
+      "memory.host: the ranks of a host need " +
+      format_bytes(nth(need, Tier::kHost) + (place.on_gpu ? 0 : nth(need, Tier::kDevice))) +
+      " of its memory (a rank: " + format_bytes(nth(need, Tier::kHost) / ranks) + " off the device";
+  if (!place.on_gpu) text += ", " + format_bytes(nth(need, Tier::kDevice) / ranks) + " as device";
+  return text + "), and here are " + format_bytes(room.memory - room.swap) + " free" +
+         (room.swap > 0 ? ", and " + format_bytes(room.swap) + " of swap" : "") +
+         ": the system would end the run. Free memory, or need less: states to nvme, or a "
+         "memory.host that offload.speculate stays within";
+}
+
+}  // namespace
+
+HostRoom host_room(const OffloadOptions& offload) {
+  HostRoom room{.nvme = nvme_room(offload.nvme_path)};
+  const std::int64_t left = memory_left_bytes();
+  if (left == std::numeric_limits<std::int64_t>::max()) return room;
+  room.swap = swap_left_bytes();
+  room.memory = std::max<std::int64_t>(1, left + room.swap);
+  return room;
+}
+
+std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need,
+                                   const RunPlace& place) {
+  std::vector<std::string> found;
+  const std::int64_t memory =
+      nth(need, Tier::kHost) + (place.on_gpu ? 0 : nth(need, Tier::kDevice));
+  if (room.memory > 0 && memory > room.memory) found.push_back(memory_shortage(room, need, place));
+  if (room.nvme > 0 && nth(need, Tier::kNvme) > room.nvme) {
+    found.push_back("offload.nvme_path: the ranks of a host need " +
+                    format_bytes(nth(need, Tier::kNvme)) + " there, and " +
+                    format_bytes(room.nvme) +
+                    " are free. Free space, name a larger disk, or keep states elsewhere");
+  }
+  return found;
+}
+
+RunConfig within(RunConfig run, const HostRoom& room, const RunPlace& place) {
+  const std::int64_t memory = room.memory - room.memory / 16;
+  run.memory.host = tighter(run.memory.host, memory);
+  run.memory.nvme = tighter(run.memory.nvme, room.nvme);
+  if (!place.on_gpu) {
+    run.memory.device = tighter(run.memory.device, memory / std::max(1, place.local_ranks));
+  } else if (run.memory.device > 0) {  // else the planner takes the card, less CUDA's context
+    run.memory.device = tighter(run.memory.device, place.card_bytes);
+  }
+  return run;
+}
+
+}  // namespace sluice

@@ -1,0 +1,34 @@
+// What a run may take of this host: free memory and swap, and the disks of offload.nvme_path.
+// Functions of their arguments and of the host at the time of the call; thread-safe.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "runtime/cli/setup/run_setup.hpp"
+
+namespace sluice {
+
+// Bytes of the host, for all of its ranks; 0: not known.
+struct HostRoom {
+  std::int64_t memory = 0;  // free memory and swap
+  std::int64_t swap = 0;    // a part of `memory`
+  std::int64_t nvme = 0;    // 0 without offload.nvme_path
+};
+[[nodiscard]] HostRoom host_room(const OffloadOptions& offload);
+
+// Peaks of a host's ranks together, by tier.
+using HostNeed = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
+
+// What the host lacks, in a sentence each: the place, the need, what is free, and what to do. Ranks
+// on CPUs have their device in the host's memory.
+[[nodiscard]] std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need,
+                                                 const RunPlace& place);
+
+// `run` with budgets that stay within the room. A sixteenth of the host's memory stays free, since
+// another process may take it before the run starts.
+[[nodiscard]] RunConfig within(RunConfig run, const HostRoom& room, const RunPlace& place);
+
+}  // namespace sluice
