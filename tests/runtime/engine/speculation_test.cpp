@@ -274,8 +274,7 @@ struct SavedRun {
   bool behind = false;
 };
 
-EarlyRun train_saved(const EngineOptions& given, const SavedRun& saved) {
-  EngineOptions options = given;
+EarlyRun train_saved(EngineOptions options, const SavedRun& saved) {
   options.later_weights = saved.save_after == 0;
   EarlyRun run;
   run_world_with_comm(options, Wire::kLocal, [&](Communicator& comm, Engine& engine) {
@@ -286,8 +285,7 @@ EarlyRun train_saved(const EngineOptions& given, const SavedRun& saved) {
     if (saved.save_after == 0) {
       const Resumed resumed = resume_run({.from = "auto", .dir = saved.dir}, saved.last, engine,
                                          comm, local_file_system(), [] {});
-      ASSERT_TRUE(resumed.run);
-      step = resumed.run->step;
+      step = resumed.run.value().step;
     }
     while (++step <= saved.last) {
       const std::int64_t kept = engine.speculation_counts().kept;
