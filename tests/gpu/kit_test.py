@@ -38,7 +38,7 @@ class TestKit(unittest.TestCase):
         self.addCleanup(sys.path.remove, str(site))
         before, programs.HERE = programs.HERE, self.folder
         self.addCleanup(setattr, programs, "HERE", before)
-        return programs.Kit(argparse.Namespace(out=self.folder / "out", backend="auto", build=None, jobs=1))
+        return programs.Kit(argparse.Namespace(out=self.folder / "out", backend="auto", build=None, jobs=1, seconds=600))
 
     def step(self, kit, name):
         """(failed, its log) of a step."""
