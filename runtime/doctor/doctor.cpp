@@ -219,14 +219,20 @@ CommPlan comm_plan(bool quick) {
   return {{8 * kKiB, 256 * kKiB, 4 * kMiB, 32 * kMiB}, 7};
 }
 
-bool write_rates(const DoctorReport& report, const std::string& path) {
-  if (report.interrupted) {
-    try {
-      const MachineRates there = read_machine_rates(path);
-      if (there.not_measured.size() < report.rates.not_measured.size()) return false;
-    } catch (const IoError&) {  // no file, or a broken one
-    }
+namespace {
+
+bool holds_more(const std::string& path, const MachineRates& than) {
+  try {
+    return read_machine_rates(path).not_measured.size() < than.not_measured.size();
+  } catch (const IoError&) {  // no file, or a broken one
+    return false;
   }
+}
+
+}  // namespace
+
+bool write_rates(const DoctorReport& report, const std::string& path) {
+  if (report.interrupted && holds_more(path, report.rates)) return false;
   write_machine_rates(report.rates, path);
   return true;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <functional>
 
+#include "runtime/doctor/attention_work.hpp"
 #include "runtime/doctor/gpu_device.hpp"
 #include "runtime/plan/machine_rates.hpp"
 
@@ -18,11 +19,6 @@ struct GpuEffort {
 };
 [[nodiscard]] GpuEffort gpu_effort(bool quick);
 
-// Causal attention in 16 bits, as a model in training calls it.
-struct AttentionShape {
-  bool cudnn = false;  // the operator: cuDNN's, or flash attention
-  std::int64_t samples = 1, heads = 1, tokens = 1, head_dim = 1;
-};
 // Makes the tensors on the open GPU. The result enqueues one forward and backward on the calling
 // thread's stream, and frees the tensors with its last copy. Both throw what libtorch throws.
 using AttentionProbe = std::function<std::function<void()>(const AttentionShape& shape)>;

@@ -298,7 +298,7 @@ Resumed resume_run(const ResumeRequest& request, std::int64_t last_step, Engine&
     while (on_any_rank(comm, !kReads)) alive();
     const std::string problem = first_errors(exchange_text(comm, attempt.error));
     if (problem.empty()) {
-      if (attempt.resumed.run->step < last_step) engine.weights_restored();
+      if (attempt.resumed.run && attempt.resumed.run->step < last_step) engine.weights_restored();
       attempt.resumed.known_bad = std::move(known_bad);
       attempt.resumed.moments = on_all_ranks(comm, attempt.resumed.moments);
       return attempt.resumed;
