@@ -193,7 +193,8 @@ bool set_type(Part& part, ScheduleKeys& keys, std::int64_t steps, std::int64_t w
 std::string trainer_warmup_share(const TrainerValues& values, std::int64_t steps) {
   if (trainer_warmup(values, steps)) return "";
   const bool by_steps = values.number("warmup_steps") > 0;
-  return share(values.json(by_steps ? "warmup_steps" : "warmup_ratio")).value_or("");
+  const std::string given = values.json(by_steps ? "warmup_steps" : "warmup_ratio");
+  return share(given).value_or(given);
 }
 
 TrainerPart trainer_optimizer(const TrainerValues& values) {

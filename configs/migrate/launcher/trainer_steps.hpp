@@ -16,7 +16,8 @@ namespace sluice::migrate {
 [[nodiscard]] std::optional<std::int64_t> trainer_warmup(const TrainerValues& values,
                                                          std::int64_t steps);
 
-// The warm-up as a share of unknown steps, "3%"; "" where trainer_warmup() knows the steps.
+// The warm-up as a share of unknown steps, "3%"; "" where trainer_warmup() knows the steps; as it
+// is given where it is no share, so that the schema refuses it.
 [[nodiscard]] std::string trainer_warmup_share(const TrainerValues& values, std::int64_t steps);
 
 }  // namespace sluice::migrate

@@ -1,6 +1,7 @@
 // Sources side by side, and requests that make no sense.
 #include "configs/migrate/migrate.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
@@ -202,6 +203,10 @@ TEST_F(MigrateRequest, AShareOfUnknownStepsStaysAShare) {
   ASSERT_EQ(migration.missing.size(), 1U) << error_text(migration);
   EXPECT_EQ(migration.missing[0].path, "trainer.num_train_epochs");
   EXPECT_EQ(key_text(migration, "trainer.warmup_steps"), "not_needed (0: warmup_ratio decides)");
+  const Migration no_share = migrate(
+      {.deepspeed = "ds.json",
+       .trainer = "--per_device_train_batch_size 4 --learning_rate 1e-3 --warmup_ratio 1.5"});
+  EXPECT_THAT(error_text(no_share), ::testing::HasSubstr("schedule.warmup_steps: found '1.5'"));
 }
 
 }  // namespace
