@@ -72,9 +72,7 @@ std::string unknown_section(std::string_view name) {
            std::string(name.substr(dot + 1)) + ": ...}";
   }
   if (const auto key = key_for_foreign(name)) return suggestion(what, *key);
-  if (const auto near = nearest(name, section_names())) {
-    return what + "; did you mean '" + std::string(*near) + "'?";
-  }
+  if (const auto near = nearest(name, section_names())) return suggestion(what, *near);
   if (const auto key = elsewhere(name)) return suggestion(what, *key);
   return what + ", expected one of " + list_names(section_names());
 }
@@ -84,18 +82,14 @@ std::string unknown_key(const Section& section, std::string_view name) {
   if (name == "<<") return "merge keys are not read, use base:";
   if (const auto key = elsewhere(name)) return suggestion(what, *key);
   if (const auto key = key_for_foreign(name)) return suggestion(what, *key);
-  if (const auto near = nearest(name, key_names(section))) {
-    return what + "; did you mean '" + std::string(*near) + "'?";
-  }
+  if (const auto near = nearest(name, key_names(section))) return suggestion(what, *near);
   return what + ", expected one of " + list_names(key_names(section));
 }
 
 std::string unknown_field(const std::vector<RecordField>& fields, std::string_view name) {
   std::vector<std::string_view> names;
   for (const RecordField& field : fields) names.push_back(field.name);
-  if (const auto near = nearest(name, names)) {
-    return "unknown key; did you mean '" + std::string(*near) + "'?";
-  }
+  if (const auto near = nearest(name, names)) return suggestion("unknown key", *near);
   return "unknown key, expected one of " + list_names(names);
 }
 

@@ -13,8 +13,8 @@
 #include <cstdio>
 #include <cstring>
 #include <memory>
+#include <set>
 #include <utility>
-#include <vector>
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
@@ -44,16 +44,18 @@ std::string rank_name(int rank, const char* ending) {
   return name.data();
 }
 
-// Ranks with a lock or a swap file in the directory. A rank with both occurs twice.
-std::vector<int> ranks_in(const std::string& path) {
-  std::vector<int> ranks;
+constexpr std::int64_t kStatBlock = 512;
+
+// Ranks with a lock or a swap file in the directory.
+std::set<int> ranks_in(const std::string& path) {
+  std::set<int> ranks;
   const std::unique_ptr<DIR, int (*)(DIR*)> directory(::opendir(path.c_str()), &::closedir);
   if (!directory) throw_io_error("list", path, errno);
   while (const dirent* entry = ::readdir(directory.get())) {
     int rank = 0;
     if (std::sscanf(entry->d_name, "rank-%d", &rank) != 1 || rank < 0) continue;
     const std::string name = entry->d_name;
-    if (name == rank_name(rank, "lock") || name == rank_name(rank, "swap")) ranks.push_back(rank);
+    if (name == rank_name(rank, "lock") || name == rank_name(rank, "swap")) ranks.insert(rank);
   }
   return ranks;
 }
@@ -183,17 +185,24 @@ std::int64_t SwapDirectory::free_bytes() const {
 }
 
 std::int64_t SwapDirectory::promised_bytes() const {
-  constexpr std::int64_t kStatBlock = 512;
-  std::vector<int> ranks = ranks_in(path_);
-  std::sort(ranks.begin(), ranks.end());
-  ranks.erase(std::unique(ranks.begin(), ranks.end()), ranks.end());
   std::int64_t sum = 0;
-  for (const int rank : ranks) {
+  for (const int rank : ranks_in(path_)) {
     struct stat status {};
     if (rank == rank_ || ::lstat(swap_path(rank).c_str(), &status) != 0) continue;
     sum += std::max<std::int64_t>(0, status.st_size - status.st_blocks * kStatBlock);
   }
   return sum;
+}
+
+std::int64_t swap_bytes_in(const std::string& path) {
+  if (::access(path.c_str(), R_OK | X_OK) != 0) return 0;
+  std::int64_t bytes = 0;
+  for (const int rank : ranks_in(path)) {
+    struct stat status {};
+    const std::string file = path + "/" + rank_name(rank, "swap");
+    if (::lstat(file.c_str(), &status) == 0) bytes += status.st_blocks * kStatBlock;
+  }
+  return bytes;
 }
 
 }  // namespace sluice

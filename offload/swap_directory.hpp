@@ -72,4 +72,8 @@ class SwapDirectory {
   int rank_ = -1;
 };
 
+// Bytes on the disk that the swap files of all ranks in directory `path` have; 0: none is there, or
+// the directory cannot be read.
+[[nodiscard]] std::int64_t swap_bytes_in(const std::string& path);
+
 }  // namespace sluice

@@ -38,11 +38,7 @@ void take_sizes(MigrationRequest& request) {
   if (request.model.empty()) return;
   const std::string path = (fs::path(request.model) / "config.json").string();
   if (!exists(path)) {
-    const std::string why = why_no_model(request.model);
-    throw IoError(
-        "--model " + request.model + ": " +
-            (why.empty() ? "there is no " + path + "; expected a Hugging Face folder" : why),
-        path);
+    throw IoError("--model " + request.model + ": " + missing_model(request.model), path);
   }
   const ModelOptions model = read_hf_config(path);
   if (request.hidden > 0 && request.hidden != model.hidden) {

@@ -153,7 +153,7 @@ void take(const std::optional<double>& measured, double& value) {
 // Of a card with less power or fewer multiprocessors, which is slower at products and attention.
 void scale(std::optional<AttentionRates>& rates, double share) {
   if (!rates) return;
-  rates = {rates->head_64 * share, rates->head_128 * share, rates->head_128_long * share};
+  visit_attention(*rates, [&](const char*, double& rate) { rate *= share; });
 }
 
 void take_attention(const GpuRates& gpu, double share, AttentionFlops& rates) {

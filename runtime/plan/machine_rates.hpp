@@ -52,6 +52,14 @@ struct AttentionRates {
   double head_128_long = 0;          // rows of 4096 tokens
 };
 
+// Calls visit(name in files, rate) for each of the rates.
+template <class Rates, class Visitor>
+void visit_attention(Rates& rates, Visitor&& visit) {
+  visit("head_64", rates.head_64);
+  visit("head_128", rates.head_128);
+  visit("head_128_long", rates.head_128_long);
+}
+
 struct AttentionFlops {
   std::optional<AttentionRates> flash{}, cudnn{};  // of train.attention; empty: not known
 };

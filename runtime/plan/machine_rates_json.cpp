@@ -47,13 +47,6 @@ Json link(const std::optional<LinkRates>& rates) {
   return {{"latency_s", rates->latency_s}, {"bps", rates->bps}};
 }
 
-template <class Rates, class Visitor>
-void visit_attention(Rates& rates, Visitor&& visit) {
-  visit("head_64", rates.head_64);
-  visit("head_128", rates.head_128);
-  visit("head_128_long", rates.head_128_long);
-}
-
 Json attention_json(const std::optional<AttentionRates>& rates) {
   if (!rates) return nullptr;
   Json json;

@@ -93,12 +93,13 @@ class ProfileFields {
                                                               const char* key) const {
     const Json* rates = find(operators, name);
     if (rates == nullptr) return std::nullopt;
-    const auto rate = [&](const char* field) {
+    AttentionRates known;
+    visit_attention(known, [&](const char* field, double& rate) {
       const Json* found = rates->is_object() ? find(*rates, field) : nullptr;
       if (found == nullptr) fail(key, std::string("has no ") + name + "." + field);
-      return positive(*found, key);
-    };
-    return AttentionRates{rate("head_64"), rate("head_128"), rate("head_128_long")};
+      rate = positive(*found, key);
+    });
+    return known;
   }
   double positive(const Json& field, const char* key) const {
     if (!field.is_number()) fail(key, "is not a number");

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstdio>
 #include <future>
+#include <initializer_list>
 #include <thread>
 
 #include "tests/cli/rank_processes.hpp"
@@ -204,23 +205,29 @@ TEST_F(Memory, IsTheSameAfterTwentyThousandSteps) {
 }
 
 // No machine has so much: the run ends before it takes any.
+constexpr char kHuge[] =
+    "tiny.yaml --set model.vocab=257 --set model.hidden=65536 --set model.heads=64 --set "
+    "train.dtype=bf16 ";
+
+void expect_all(const Finished& run, std::initializer_list<const char*> parts) {
+  for (const char* part : parts) {
+    EXPECT_NE(run.output.find(part), std::string::npos) << part << "\n" << run.output;
+  }
+}
+
 TEST(FreeMemory, ARunThatTheMachineCannotHoldDoesNotStart) {
   const Scratch scratch;
   write_tiny(scratch);
   const std::string huge =
-      "train tiny.yaml --set model.hidden=65536 --set model.heads=64 --set model.layers=16 --set "
-      "train.dtype=bf16 --set offload.optimizer=host";
+      std::string("train ") + kHuge + "--set model.layers=16 --set offload.optimizer=host";
   const Finished refused = run_program(scratch, huge);
   EXPECT_EQ(refused.exit_code, 3) << refused.output;
-  for (const char* part : {"memory.host: the ranks of a host need ", " TiB of its memory (a rank: ",
-                           " off the device, ", " as device), and here are "}) {
-    EXPECT_NE(refused.output.find(part), std::string::npos) << part << "\n" << refused.output;
-  }
+  expect_all(refused, {"memory.host: the ranks of a host need ", " TiB of its memory (a rank: ",
+                       " off the device, ", " as device), and here are "});
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
   const Finished dry = run_program(scratch, huge + " --dry-run");
   EXPECT_EQ(dry.exit_code, 3) << dry.output;
-  EXPECT_NE(dry.output.find("memory.host: the ranks of a host need "), std::string::npos)
-      << dry.output;
+  expect_all(dry, {"memory.host: the ranks of a host need "});
   EXPECT_EQ(dry.output.find("\nfits\n"), std::string::npos) << dry.output;
 }
 
@@ -228,14 +235,10 @@ TEST(FreeMemory, ThePlanOfThisMachineSaysWhatItLacks) {
   const Scratch scratch;
   write_tiny(scratch);
   const std::string huge =
-      "plan tiny.yaml --set model.vocab=257 --set model.hidden=65536 --set model.heads=64 --set "
-      "model.layers=16 --set train.dtype=bf16 --set offload.optimizer=host";
+      std::string("plan ") + kHuge + "--set model.layers=16 --set offload.optimizer=host";
   const Finished text = run_program(scratch, huge);
   EXPECT_EQ(text.exit_code, 3) << text.output;
-  for (const char* part :
-       {"\nmemory.host: the ranks of a host need ", "\ndoes not fit this machine\n"}) {
-    EXPECT_NE(text.output.find(part), std::string::npos) << part << "\n" << text.output;
-  }
+  expect_all(text, {"\nmemory.host: the ranks of a host need ", "\ndoes not fit this machine\n"});
   for (const std::string& line : text.lines()) EXPECT_LE(line.size(), 80U) << line;
   const nlohmann::json json =
       nlohmann::json::parse(run_program(scratch, huge + " --json 2>/dev/null").output);
@@ -246,7 +249,7 @@ TEST(FreeMemory, ThePlanOfThisMachineSaysWhatItLacks) {
   const std::string note = "note: host memory is unlimited in this plan; give memory.host";
   const Finished other = run_program(scratch, huge + " --profile cpu");
   EXPECT_EQ(other.exit_code, 0) << other.output;
-  EXPECT_NE(other.output.find(note), std::string::npos) << other.output;
+  expect_all(other, {note.c_str()});
   const Finished given = run_program(scratch, huge + " --profile cpu --set memory.host=900TiB");
   EXPECT_EQ(given.output.find(note), std::string::npos) << given.output;
 }
@@ -260,24 +263,19 @@ TEST(FreeMemory, AdviceStaysWithinTheMemoryOfThisMachine) {
       "train tiny.yaml --nproc 1 --set model.hidden=8192 --set model.heads=64 --set "
       "model.layers=80 --set train.dtype=bf16 --set memory.device=200GiB --set memory.nvme=1GiB");
   EXPECT_EQ(refused.exit_code, 3) << refused.output;
-  EXPECT_NE(refused.output.find("nothing fits; this misses least:"), std::string::npos)
-      << refused.output;
+  expect_all(refused, {"nothing fits; this misses least:"});
 }
 
 TEST(FreeMemory, StatesThatTheDiskCannotHoldAreRefusedBeforeTheStart) {
   const Scratch scratch;
   write_tiny(scratch);
-  const std::string huge =
-      " tiny.yaml --set model.vocab=257 --set model.hidden=65536 --set model.heads=64 --set "
-      "model.layers=64 --set train.dtype=bf16 --set offload.optimizer=nvme --set "
-      "offload.nvme_path=[swap] --set checkpoint.at_end=false";
-  for (const std::string command : {"train", "train --dry-run", "plan"}) {
+  const std::string huge = std::string(kHuge) +
+                           "--set model.layers=64 --set offload.optimizer=nvme --set "
+                           "offload.nvme_path=[swap] --set checkpoint.at_end=false";
+  for (const char* const command : {"train ", "train --dry-run ", "plan "}) {
     const Finished refused = run_program(scratch, command + huge);
-    EXPECT_EQ(refused.exit_code, 3) << refused.output;
-    EXPECT_NE(refused.output.find("offload.nvme_path: the ranks of a host need "),
-              std::string::npos)
-        << command << "\n"
-        << refused.output;
+    EXPECT_EQ(refused.exit_code, 3) << command << "\n" << refused.output;
+    expect_all(refused, {"offload.nvme_path: the ranks of a host need "});
   }
   EXPECT_FALSE(std::filesystem::exists(scratch.path("swap")));
 }

@@ -2,6 +2,7 @@
 #include "offload/swap_directory.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include <fstream>
 
@@ -161,6 +162,23 @@ TEST(SwapBudget, FreeSpaceIsLessWhatOtherRanksHaveYetToTake) {
   EXPECT_THAT(text, HasSubstr("other ranks"));
   std::filesystem::resize_file(file, bytes);
   (void)opened(options_of(scratch, "a", 1));
+}
+
+// A rank with a lock and a swap file counts once; other files do not.
+TEST(SwapDirectory, TheBytesOfItsSwapFilesAreThoseOnTheDisk) {
+  const Scratch scratch;
+  EXPECT_EQ(swap_bytes_in(scratch.dir("p0") + "/not-there"), 0);
+  const auto first = opened(options_of(scratch, "a", 0));
+  const auto second = opened(options_of(scratch, "a", 1));
+  std::int64_t wanted = 0;
+  for (const char* name : {"/rank-00000.swap", "/rank-00001.swap"}) {
+    struct stat status {};
+    ASSERT_EQ(::stat((scratch.dir("p0") + name).c_str(), &status), 0);
+    wanted += status.st_blocks * 512;
+  }
+  EXPECT_GT(wanted, 0);
+  std::ofstream(scratch.dir("p0") + "/rank-00002.swap.old") << std::string(65536, 'x');
+  EXPECT_EQ(swap_bytes_in(scratch.dir("p0")), wanted);
 }
 
 TEST(SwapHeader, SurvivesTheFileAndNoFlippedByte) {

@@ -97,16 +97,21 @@ std::string why_no_model(const std::string& dir) {
          " --local-dir DIR`, then name DIR";
 }
 
+std::string missing_model(const std::string& dir) {
+  std::string why = why_no_model(dir);
+  if (!why.empty()) return why;
+  return "there is no " + (fs::path(dir) / "config.json").string() +
+         "; expected a Hugging Face folder";
+}
+
 void settle_model_from(LoadedConfig& config, const std::string& resume) {
   const std::string& dir = config.run.model.from;
   if (dir.empty()) return;
   const std::string source = (fs::path(dir) / "config.json").string();
   if (!is_file(source)) {
-    std::string why = why_no_model(dir);
-    if (why.empty()) why = "there is no " + source + "; expected a Hugging Face folder";
-    throw IoError(
-        config.place("model.from") + ": model.from: " + why + advice_without_folder(config, resume),
-        source);
+    throw IoError(config.place("model.from") + ": model.from: " + missing_model(dir) +
+                      advice_without_folder(config, resume),
+                  source);
   }
   const ModelOptions file = read_hf_config(source);
   const RunConfig before = config.run;

@@ -22,6 +22,8 @@ void settle_model_from(LoadedConfig& config, const std::string& resume = "never"
 // The reason why a folder without config.json is no model, with the remedy: an adapter, or a name
 // of the Hugging Face hub. Empty where neither is the case.
 [[nodiscard]] std::string why_no_model(const std::string& dir);
+// The same, and "there is no DIR/config.json; ..." where neither is the case.
+[[nodiscard]] std::string missing_model(const std::string& dir);
 
 // The folder's weights, every tensor checked by name and shape; null if model.from is empty.
 // REQUIRES: settle_model_from() was called, the vocabulary is known.

@@ -10,25 +10,13 @@
 
 #include "base/bytes.hpp"
 #include "base/index.hpp"
+#include "offload/swap_directory.hpp"
 #include "runtime/run/memory_left.hpp"
 
 namespace sluice {
 namespace {
 
 namespace fs = std::filesystem;
-
-// Bytes of the swap files in a folder: the next run of the folder takes their place.
-std::int64_t swap_file_bytes(const fs::path& folder) {
-  std::int64_t bytes = 0;
-  std::error_code ended;
-  for (fs::directory_iterator at(folder, ended), end; !ended && at != end; at.increment(ended)) {
-    const std::string name = at->path().filename().string();
-    struct stat status {};
-    if (!name.starts_with("rank-") || !name.ends_with(".swap")) continue;
-    if (::lstat(at->path().c_str(), &status) == 0) bytes += status.st_blocks * 512;
-  }
-  return bytes;
-}
 
 // Arrays are striped over the folders in equal shares, so the fullest disk limits all of them.
 std::int64_t nvme_room(const std::vector<std::string>& folders) {
@@ -47,7 +35,7 @@ std::int64_t nvme_room(const std::vector<std::string>& folders) {
     if (unknown || space.capacity == 0 || ::stat(there.c_str(), &status) != 0) return 0;
     Disk& disk = disks[status.st_dev];
     if (disk.folders++ == 0) disk.free = static_cast<std::int64_t>(space.available);
-    disk.free += swap_file_bytes(path);
+    disk.free += swap_bytes_in(path.string());  // the next run of the folder takes their place
   }
   std::int64_t share = std::numeric_limits<std::int64_t>::max();
   for (const auto& [device, disk] : disks) share = std::min(share, disk.free / disk.folders);
