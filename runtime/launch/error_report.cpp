@@ -19,14 +19,16 @@
 namespace sluice {
 namespace {
 
-// For the launcher, if one started this rank.
-void leave_report(const ErrorReport& report) noexcept {
+// For the launcher. Returns false if none started this rank, or the report could not be written.
+bool leave_report(const ErrorReport& report) noexcept {
   const char* path = std::getenv("SLUICE_ERROR_FILE");
-  if (path == nullptr || *path == '\0') return;
+  if (path == nullptr || *path == '\0') return false;
   try {
     write_error_report(path, report);
-  } catch (const std::exception& failure) {  // the rank log has the message at least
+    return true;
+  } catch (const std::exception& failure) {
     std::fprintf(stderr, "the error report was not written: %s\n", failure.what());
+    return false;
   }
 }
 
@@ -103,9 +105,10 @@ int report_failure(const std::exception& error) noexcept {
 }
 
 int report_failure(const ErrorReport& report) noexcept {
-  std::fprintf(stderr, "rank %d on %s failed: %s\n", report.rank, report.host.c_str(),
-               report.message.c_str());
-  leave_report(report);
+  if (!leave_report(report)) {
+    std::fprintf(stderr, "rank %d on %s failed: %s\n", report.rank, report.host.c_str(),
+                 report.message.c_str());
+  }
   return report.exit_code;
 }
 
@@ -113,7 +116,7 @@ void report_stop(const std::string& why) noexcept {
   try {
     ErrorReport report = make_error_report(why, kInterruptedExitCode, false);
     report.stopped = true;
-    leave_report(report);
+    (void)leave_report(report);
   } catch (...) {  // out of memory: the launcher takes the exit code for a failure
   }
 }

@@ -48,8 +48,9 @@ void write_error_report(const std::string& path, const ErrorReport& report);
 // nullopt if the file is missing or invalid.
 [[nodiscard]] std::optional<ErrorReport> read_error_report(const std::string& path);
 
-// The end of main after an exception: prints "rank 1 on host7 failed: ..." to standard error,
-// writes the report if SLUICE_ERROR_FILE is set, returns the exit code. Never throws.
+// The end of main after an exception: writes the report to SLUICE_ERROR_FILE, whose launcher puts
+// it into the rank's log and on the terminal. Without that file prints "rank 1 on host7 failed:
+// ..." to standard error. Returns the exit code. Never throws.
 int report_failure(const std::exception& error) noexcept;
 int report_failure(const ErrorReport& report) noexcept;
 

@@ -30,15 +30,11 @@ bool stopped_in_order(const RankEnd& end) {
   return end.report && end.report->stopped && !end.by_signal && end.status == kInterruptedExitCode;
 }
 
-namespace {
-
 // A rank that crashes after its report of a stop has crashed.
 const std::string* reported_failure(const RankEnd& end) {
   if (!end.report || end.report->stopped || end.report->message.empty()) return nullptr;
   return &end.report->message;
 }
-
-}  // namespace
 
 std::string headline(const RankEnd& end) {
   if (const std::string* message = reported_failure(end)) return *message;

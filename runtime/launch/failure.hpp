@@ -44,6 +44,8 @@ struct RankEnd {
 // nullptr if no rank stopped in order.
 [[nodiscard]] const RankEnd* first_stop(std::span<const RankEnd> ends);
 
+// The message of the rank's report; nullptr if it left none, or reported a stop.
+[[nodiscard]] const std::string* reported_failure(const RankEnd& end);
 // The report's message; without a report the way in which the rank ended.
 [[nodiscard]] std::string headline(const RankEnd& end);
 

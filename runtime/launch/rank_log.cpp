@@ -29,12 +29,12 @@ std::string folded(std::string_view line) {
 }
 
 // TEXT of "13:04:05.123 info    TEXT" and of "13:04:05.123 info    [rank 2] TEXT", which is how a
-// process with several ranks names them; empty for any other line.
+// process with several ranks names them; any other line is its own text.
 std::string_view text_of_log_line(std::string_view line) {
   constexpr std::string_view kForm = "00:00:00.000 ", kRank = "[rank ";
   constexpr std::size_t kLevel = 8;  // "warning "
   if (line.size() < kForm.size() + kLevel || line[2] != ':' || line[5] != ':' || line[8] != '.') {
-    return {};
+    return line;
   }
   line.remove_prefix(kForm.size() + kLevel);
   if (line.starts_with(kRank)) {

@@ -54,8 +54,8 @@ class RankLog {
   bool last_is_open_ = false;  // the last one has no line break yet
 };
 
-// Removes whole lines of a rank's log ("13:04:05.123 info    TEXT" or "... info    [rank 1] TEXT")
-// whose TEXT is in `printed`; all other output passes. A rank writes each line at once, so a line
+// Removes whole lines whose text is in `printed`: TEXT, "13:04:05.123 info    TEXT" and "... info
+// [rank 1] TEXT"; all other output passes. A rank writes each line at once, so a line
 // in two parts passes.
 [[nodiscard]] std::string without_printed_lines(std::string_view bytes,
                                                 std::span<const std::string> printed);

@@ -131,6 +131,9 @@ void Supervisor::drain(std::chrono::milliseconds limit, SuperviseResult& result)
       stream.folder.feed(stream.records.finish(), rest);
       stream.folder.finish(rest);
     }
+    if (!rank->plan.agent && rank->end && reported_failure(*rank->end) != nullptr) {
+      rest += failure_text(*rank->end) + "\n";
+    }
     log_lines(*rank, rest);
     for (RankEnd& end : result.ends) {
       if (end.rank != rank->plan.rank) continue;

@@ -49,6 +49,15 @@ TEST_F(Failing, ARankThatThrowsIsNamedWithItsMessage) {
   EXPECT_NE(tail(run).find("failpoint engine.step"), std::string::npos) << run.output;
 }
 
+TEST_F(Failing, AMessageIsOnceOnTheTerminalAndInItsRanksLog) {
+  const Finished run = run_with("engine.step@4:rank=0:error");
+  const std::string message = "failpoint engine.step";
+  const std::size_t first = run.output.find(message);
+  ASSERT_NE(first, std::string::npos) << run.output;
+  EXPECT_EQ(run.output.find(message, first + 1), std::string::npos) << run.output;
+  EXPECT_NE(scratch_.read("run/rank-0.log").find(" failed: " + message), std::string::npos);
+}
+
 TEST_F(Failing, ARankThatHangsIsNamed) {
   const Finished run = run_with("engine.step@3:rank=1:hang", "--set launch.timeout=6s");
   EXPECT_EQ(run.exit_code, 5);

@@ -26,8 +26,9 @@ TEST(RankLog, WhatTheLauncherSaidIsLeftOutOfTheTerminal) {
   EXPECT_EQ(shown("13:04:05.123 warning on a tmpfs\n"), "");
   EXPECT_EQ(shown("\r\x1b[K13:04:05.123 info    data: 162k tokens\n"), "");
   EXPECT_EQ(shown("13:04:05.123 info    [rank 12] data: 162k tokens\n"), "");
+  EXPECT_EQ(shown("data: 162k tokens\n"), "");  // eval's and generate's have no time
   for (const char* kept :
-       {"13:04:05.123 info    data: 163k tokens\n", "data: 162k tokens\n",
+       {"13:04:05.123 info    data: 163k tokens\n", "data: 163k tokens\n",
         "13:04:05.123 info    data: 162k tokens", "\n", "\r step 1/30", "13:04:05.123 info    \n",
         "13:04:05.123 info    [rank 1\n", "13:04:05.123 info    [rank 1] data: 163k tokens\n"}) {
     EXPECT_EQ(shown(kept), kept);
