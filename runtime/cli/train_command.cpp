@@ -177,13 +177,45 @@ void settle_planned_data(LoadedConfig& config) {
   }
 }
 
-// Builds the caches that the ranks open, and finds the vocabulary. Returns the checkpoint that the
-// run resumes from.
-std::optional<ResumePoint> settle_data(const TrainCommand& command, LoadedConfig& config,
-                                       const RunPlace& place) {
-  const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
-  settle_vocabulary(config, data.vocab_size());
-  return check_resumed(config, command.resume, place, data.tokenizer());
+// REQUIRES: the vocabulary is known.
+void check_first_weights(const RunConfig& run) {
+  if (const auto weights = open_model_from(run)) weights->check_tied();
+}
+
+// All checks of a start that need no lock. nullopt: the run that this one continues is finished,
+// and has been told so. `tokenizer`: the data's; may be null.
+std::optional<Planned> check_start(const TrainCommand& command, LoadedConfig& config,
+                                   const RunPlace& place, const Tokenizer* tokenizer,
+                                   std::int64_t data_vocab) {
+  settle_vocabulary(config, data_vocab);
+  const std::optional<ResumePoint> from = check_resumed(config, command.resume, place, tokenizer);
+  if (from && from->finished() && !may_have_image(command, config.run)) {
+    log_info(finished_text(from->path, from->run.step, from->last_step));
+    return std::nullopt;
+  }
+  if (!from) check_first_weights(config.run);
+  Planned planned = plan_largest_rank(config.run, place);
+  check_fits(config.run, place, planned);
+  (void)check_free_memory(config.run, place, planned);
+  check_saving(config, command.resume, place, planned.memory);
+  return planned;
+}
+
+// Checks the start and builds the caches that the ranks open. Text may take hours to become
+// tokens: a run that cannot start is refused before that.
+std::optional<Planned> prepare(const TrainCommand& command, LoadedConfig& config,
+                               const RunPlace& place) {
+  std::optional<Planned> planned;
+  bool checked = false;
+  const auto check = [&](const Tokenizer* tokenizer, std::int64_t data_vocab) {
+    planned = check_start(command, config, place, tokenizer, data_vocab);
+    checked = true;
+  };
+  const TrainingData data(
+      config.run.data, config.run.model.seq, config.run.train.seed,
+      [&](const Tokenizer& tokenizer) { check(&tokenizer, tokenizer.vocab_size()); });
+  if (!checked) check(nullptr, data.vocab_size());
+  return planned;
 }
 
 // The step, operation by operation. A long drawing would push the table of memory away.
@@ -196,9 +228,11 @@ std::string drawing(const Planned& planned) {
          " lines (`sluice plan` draws a step of any length)\n";
 }
 
-// Prints the plan and makes the checks of a start that need no lock and write nothing.
-void dry_run(const TrainCommand& command, const LoadedConfig& config, const RunPlace& place,
-             const Planned& planned) {
+// Prints the plan and makes the checks of a start that neither read text nor write.
+void dry_run(const TrainCommand& command, LoadedConfig& config, const RunPlace& place) {
+  settle_planned_data(config);
+  check_first_weights(config.run);
+  const Planned planned = plan_largest_rank(config.run, place);
   std::printf("%s%s\n%s", describe_plan(planned.plan, planned.program, planned.memory).c_str(),
               describe_saving(config, place).c_str(), drawing(planned).c_str());
   std::fflush(stdout);  // the error of a plan that does not fit comes after it
@@ -233,29 +267,14 @@ int launch(const TrainCommand& command) {
       resumed_matmul(config, command.resume));
   const bool matmul_was_open = matmul.rates || matmul.resumed;
   if (matmul_was_open) log_matmul(matmul, config.run);
-  std::optional<ResumePoint> from;
   if (command.dry_run) {
-    settle_planned_data(config);
-  } else {
-    from = settle_data(command, config, place);
-  }
-  if (from && from->finished() && !may_have_image(command, config.run)) {
-    log_info(finished_text(from->path, from->run.step, from->last_step));
+    dry_run(command, config, place);
     return 0;
   }
-  if (!from) {
-    if (const auto weights = open_model_from(config.run)) weights->check_tied();
-  }
-  const Planned planned = plan_largest_rank(config.run, place);
-  if (command.dry_run) {
-    dry_run(command, config, place, planned);
-    return 0;
-  }
-  check_fits(config.run, place, planned);
-  (void)check_free_memory(config.run, place, planned);
-  check_saving(config, command.resume, place, planned.memory);
+  const std::optional<Planned> planned = prepare(command, config, place);
+  if (!planned) return 0;
   const WriterLock lock = lock_folders(config, command.resume);
-  write_run_files(config, place, planned);
+  write_run_files(config, place, *planned);
   Argv argv = command.argv;
   if (matmul_was_open) {  // the ranks run what was planned, not what they would measure
     argv.insert(argv.end(), {"--set", "train.matmul=" + name_of(matmul.type)});

@@ -238,14 +238,16 @@ std::vector<std::string> indexed_paths(const DataOptions& options) {
   return prefixes;
 }
 
-DataSets open_data_sets(const DataOptions& options, Caches caches) {
+DataSets open_data_sets(const DataOptions& options, Caches caches,
+                        const OnTokenizer& on_tokenizer) {
   check_options(options);
-  if (!options.sft.empty()) return open_conversation_sets(options, caches);
+  if (!options.sft.empty()) return open_conversation_sets(options, caches, on_tokenizer);
   for_each_path(options, check_pair);
   DataSets sets;
   if (options.tokenizer != "bytes" || reads_text(options)) {
     sets.tokenizer = open_tokenizer(options, caches);
   }
+  if (sets.tokenizer != nullptr && on_tokenizer) on_tokenizer(*sets.tokenizer);
   Opener opener(options, sets.tokenizer.get(), caches);
   const SplitShares shares = shares_of(options);
   if (!options.text.empty()) {

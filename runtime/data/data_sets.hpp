@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
 #include <vector>
@@ -36,8 +37,12 @@ enum class Caches {
   kExisting,  // missing caches are left out, and logged
 };
 
+// Told of the tokenizer before text becomes tokens, which may take hours. May throw.
+using OnTokenizer = std::function<void(const Tokenizer& tokenizer)>;
+
 // Throws ConfigError if options contradict each other, IoError if a file cannot be used.
-[[nodiscard]] DataSets open_data_sets(const DataOptions& options, Caches caches);
+[[nodiscard]] DataSets open_data_sets(const DataOptions& options, Caches caches,
+                                      const OnTokenizer& on_tokenizer = {});
 
 // data.tokenizer as a spec of make_tokenizer(): for bpe:N the folder of the learned tokenizer,
 // which open_data_sets() makes. Throws ConfigError for a wrong N or data without text to learn

@@ -98,8 +98,10 @@ void check_seq(std::int64_t seq) {
 
 }  // namespace
 
-TrainingData::TrainingData(const DataOptions& options, std::int64_t seq, std::uint64_t seed)
-    : TrainingData((check_seq(seq), open_data_sets(options, Caches::kBuild)), options, seq, seed) {}
+TrainingData::TrainingData(const DataOptions& options, std::int64_t seq, std::uint64_t seed,
+                           const OnTokenizer& on_tokenizer)
+    : TrainingData((check_seq(seq), open_data_sets(options, Caches::kBuild, on_tokenizer)), options,
+                   seq, seed) {}
 
 TrainingData::TrainingData(DataSets&& sets, const DataOptions& options, std::int64_t seq,
                            std::uint64_t seed)

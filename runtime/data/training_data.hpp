@@ -16,12 +16,11 @@
 #include <vector>
 
 #include "runtime/data/data_options.hpp"
+#include "runtime/data/data_sets.hpp"
 #include "runtime/data/sample_mix.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 
 namespace sluice {
-
-struct DataSets;
 
 // Checks options and files as TrainingData does, for plans: reads and tokenises no text, builds no
 // cache, opens existing caches, logs its findings. Returns the smallest vocabulary for the data
@@ -48,7 +47,8 @@ class TrainingData {
   // empty data.cache_dir means .cache/tokens of the working directory. Throws ConfigError if
   // options contradict each other, IoError if the data cannot be read or is shorter than one
   // sample.
-  TrainingData(const DataOptions& options, std::int64_t seq, std::uint64_t seed);
+  TrainingData(const DataOptions& options, std::int64_t seq, std::uint64_t seed,
+               const OnTokenizer& on_tokenizer = {});
   ~TrainingData();
 
   [[nodiscard]] const Tokenizer* tokenizer() const { return tokenizer_.get(); }  // see vocab_size()

@@ -225,6 +225,7 @@ TEST(FreeMemory, ARunThatTheMachineCannotHoldDoesNotStart) {
   expect_all(refused, {"memory.host: the ranks of a host need ", " TiB of its memory (a rank: ",
                        " off the device, ", " as device), and here are "});
   EXPECT_FALSE(std::filesystem::exists(scratch.path("run")));
+  EXPECT_EQ(refused.output.find("tokenised "), std::string::npos) << refused.output;
   const Finished dry = run_program(scratch, huge + " --dry-run");
   EXPECT_EQ(dry.exit_code, 3) << dry.output;
   expect_all(dry, {"memory.host: the ranks of a host need "});

@@ -133,7 +133,8 @@ std::shared_ptr<const ConversationCache> open_conversations(const DataOptions& o
                                            .encoder = &encoder});
 }
 
-DataSets open_conversation_sets(const DataOptions& options, Caches caches) {
+DataSets open_conversation_sets(const DataOptions& options, Caches caches,
+                                const OnTokenizer& on_tokenizer) {
   DataSets sets;
   if (is_learned_tokenizer(options.tokenizer)) {
     throw ConfigError("data.tokenizer: " + options.tokenizer +
@@ -143,6 +144,7 @@ DataSets open_conversation_sets(const DataOptions& options, Caches caches) {
   sets.tokenizer_spec = options.tokenizer;
   const ChatEncoder encoder(*sets.tokenizer, options.tokenizer, options.chat_template,
                             options.train_on);
+  if (on_tokenizer) on_tokenizer(*sets.tokenizer);
   ConversationOpener opener(options, caches, encoder);
   SplitShares shares = shares_of(options);
   shares.whole_documents = true;
