@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -55,18 +56,35 @@ class Memory {
   std::int64_t elems_ = 0;
 };
 
+// A place in a stream that the host waits for. Of the current device.
+class HostWait {
+ public:
+  explicit HostWait(unsigned flags) {
+    check_cuda(cudaEventCreateWithFlags(&event_, cudaEventDisableTiming | flags),
+               "an event for the gradient norm");
+  }
+  ~HostWait() { (void)cudaEventDestroy(event_); }
+  HostWait(const HostWait&) = delete;
+  HostWait& operator=(const HostWait&) = delete;
+
+  void mark(cudaStream_t stream) {
+    check_cuda(cudaEventRecord(event_, stream), "marking the gradient norm");
+  }
+  void wait() { check_cuda(cudaEventSynchronize(event_), "computing the gradient norm"); }
+
+ private:
+  cudaEvent_t event_ = nullptr;
+};
+
 class CudaNorm final : public DeviceNorm {
  public:
   explicit CudaNorm(c10::DeviceIndex device) : device_(device) {
     const c10::cuda::CUDAGuard guard(device_);
-    check_cuda(cudaEventCreateWithFlags(&decided_, cudaEventDisableTiming),
-               "an event for the gradient norm");
+    read_.emplace(cudaEventBlockingSync);
+    decided_.emplace(0U);
     on_device_.grown_to(1);
     on_host_.grown_to(1);
   }
-  ~CudaNorm() override { (void)cudaEventDestroy(decided_); }
-  CudaNorm(const CudaNorm&) = delete;
-  CudaNorm& operator=(const CudaNorm&) = delete;
 
   void read(std::span<const cuda::SquaresSpan> spans, std::span<const double> losses,
             std::span<double> values) override {
@@ -74,7 +92,8 @@ class CudaNorm final : public DeviceNorm {
       double* const to = values_.grown_to(std::ssize(values));
       copy_to_host(to, enqueue_sums(spans), spans.size());
       copy_to_host(to + spans.size(), losses.data(), losses.size());
-      check_cuda(cudaStreamSynchronize(stream()), "summing the squares of gradients");
+      read_->mark(stream());
+      read_->wait();
       std::copy_n(to, values.size(), values.begin());
     });
   }
@@ -86,7 +105,7 @@ class CudaNorm final : public DeviceNorm {
       cuda::launch_step_clip({sums, std::ssize(spans), losses.data(), std::ssize(losses)}, input,
                              on_device_.data(), {stream()});
       copy_to_host(on_host_.data(), on_device_.data(), 1);
-      check_cuda(cudaEventRecord(decided_, stream()), "marking the gradient norm");
+      decided_->mark(stream());
     });
   }
 
@@ -94,7 +113,7 @@ class CudaNorm final : public DeviceNorm {
 
   [[nodiscard]] cuda::StepClip wait() override {
     return translated(name(), [&] {
-      check_cuda(cudaEventSynchronize(decided_), "computing the gradient norm");
+      decided_->wait();
       return *on_host_.data();
     });
   }
@@ -129,7 +148,9 @@ class CudaNorm final : public DeviceNorm {
   Memory<double> values_{/*on_host=*/true};
   Memory<cuda::StepClip> on_device_{/*on_host=*/false};
   Memory<cuda::StepClip> on_host_{/*on_host=*/true};
-  cudaEvent_t decided_ = nullptr;
+  // The host's optimizer may run meanwhile: the thread that reads sleeps and leaves its core to it.
+  // Where the GPU decides, nothing else runs on the host, and the thread spins to go on at once.
+  std::optional<HostWait> read_, decided_;
 };
 
 }  // namespace
