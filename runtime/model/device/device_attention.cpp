@@ -291,7 +291,7 @@ void attention_backward(const AttentionInput& in, const AttentionResult& kept,
   if (needs_products(in)) return product_attention_backward(in, grad_output, grads);
   const DeterministicOperators deterministic(in.deterministic && !in.q.is_meta());
   const Grads made = gradients(in, kept, grad_output);
-  if (!in.q.is_meta()) join(made, grads);
+  if (!in.q.is_meta() && grads.fused.defined()) join(made, grads);
 }
 
 }  // namespace sluice::device

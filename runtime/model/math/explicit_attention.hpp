@@ -41,7 +41,9 @@ struct AttentionHeads {
   at::Tensor q;
   at::Tensor k;
   at::Tensor v;
-  at::Tensor fused{};  // all of them side by side, [B, S, heads + 2 kv_heads, D]; only of gradients
+  // All of them side by side, [B, S, heads + 2 kv_heads, D]; only of gradients. On a GPU nothing is
+  // written if undefined.
+  at::Tensor fused{};
   // The first pass of the sum over fused's tokens (RowSums::start), unless undefined; only of
   // gradients, where attention_sums().
   at::Tensor parts{};
