@@ -291,6 +291,7 @@ int run_rank(const TrainCommand& command, const RankEnvironment& rank) {
   validate(config, rank.world_size);
   const bool launched = std::getenv("SLUICE_ERROR_FILE") != nullptr;  // whose launcher said it
   if (!launched && rank.rank == 0) print_notes(config);
+  set_gpu_queues(config.run);
   check_gpus(config, rank.local_world_size);
   check_output(config);
   const RankProcess process(config.run, rank, 1);

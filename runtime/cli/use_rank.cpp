@@ -32,6 +32,7 @@ at::Device device_of(const RunConfig& run, const RankEnvironment& rank) {
 UseRank::UseRank(UsedWeights& weights, const RankEnvironment& rank)
     : weights_(weights), rank_(rank), watchdog_(watchdog_options(weights.config.run)) {
   LoadedConfig& config = weights.config;
+  set_gpu_queues(config.run);
   check_gpus(config, rank_.local_world_size);
   install_stop_handlers();
   const Binding binding = bind_local_rank({.local_rank = rank_.local_rank,

@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdio>
+#include <cstdlib>
 #include <ctime>
 #include <utility>
 
@@ -125,6 +126,10 @@ void check_output(const LoadedConfig& config) {
   throw ConfigError(config.place("output.nvtx") +
                     ": output.nvtx: this program was built without NVTX's headers (nvtx3), which "
                     "the CUDA toolkit has; install them and build again, or leave the key out");
+}
+
+void set_gpu_queues(const RunConfig& run) {
+  if (run.parallel.pipeline > 1) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", /*overwrite=*/0);
 }
 
 void check_gpus(const LoadedConfig& config, int local_ranks) {

@@ -42,6 +42,11 @@ void check_gpu_attention(const LoadedConfig& config);
 // train.matmul: fp8 on GPUs of this compute capability, times 10; 0: not known.
 void check_gpu_matmul(const LoadedConfig& config, int capability);
 
+// Called before this process uses a GPU: a rank of a pipeline gets 32 hardware queues, the most
+// that CUDA has, unless CUDA_DEVICE_MAX_CONNECTIONS is set. With the default of eight, streams of
+// several links share a queue, and a message waits behind another link's.
+void set_gpu_queues(const RunConfig& run);
+
 // Throws ConfigError if the configuration asks for missing GPUs, or for what GPUs do not run.
 void check_gpus(const LoadedConfig& config, int local_ranks);
 // Throws ConfigError if the configuration asks for an output that this build cannot write.
