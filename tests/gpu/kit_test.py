@@ -3,6 +3,7 @@
 import argparse
 import contextlib
 import io
+import json
 import pathlib
 import sys
 import tarfile
@@ -10,6 +11,7 @@ import tempfile
 import unittest
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "kit"))
+import lanes  # noqa: E402
 import programs  # noqa: E402
 import run_kit  # noqa: E402
 
@@ -56,13 +58,29 @@ class TestKit(unittest.TestCase):
         for name, runs in (("memory", 4), ("speed", len(run_kit.SPEED)), ("big", 1)):
             failed, log = self.step(kit, name)
             self.assertFalse(failed, log)
-            self.assertGreaterEqual(log.count("does not fit this card"), runs, log)
+            self.assertGreaterEqual(log.count("does not fit this machine"), runs, log)
 
     def test_the_launchers_refusal_counts_as_well(self):
         kit = self.unpacked("GPU memory: a step needs 38.0 GiB a rank, 14.0 GiB more than the 24.0 GiB of the card.", 3)
         failed, log = self.step(kit, "big")
         self.assertFalse(failed, log)
-        self.assertIn("does not fit this card", log)
+        self.assertIn("does not fit this machine", log)
+
+    def test_a_host_that_is_too_small_counts_as_well(self):
+        failed, log = self.step(self.unpacked("memory.host: the ranks of a host need 106 GiB of its memory, and here are 60 GiB free", 3), "big")
+        self.assertFalse(failed, log)
+        self.assertEqual(log.count("does not fit this machine"), 2, log)
+
+    def test_a_fault_of_the_kit_fails_its_step_alone(self):
+        failed, log = self.step(self.unpacked("no object of JSON", 0), "big")  # and no file of a run
+        self.assertTrue(failed)
+        self.assertIn("FAILED: FileNotFoundError", log)
+
+    def test_operations_that_moved_nothing_are_no_rate(self):
+        trace = self.folder / "trace.json"
+        events = [{"ph": "X", "pid": 0, "cat": "d2h", "ts": ts, "dur": dur, "args": {"moved_bytes": 16 << 20}} for ts, dur in ((0, 400), (500, 0.2))]
+        trace.write_text(json.dumps(events), encoding="ascii")
+        self.assertIn("d2h 41.9 GB/s, busy 80%", lanes.rates(trace))
 
     def test_a_run_that_ends_out_of_memory_fails(self):
         kit = self.unpacked("the device ran out of memory in a step", 3)

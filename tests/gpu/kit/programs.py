@@ -1,10 +1,12 @@
 """The programs of a kit or of a build, and the runs that run_kit.py trains with them."""
+import contextlib
 import importlib.util
 import json
 import math
 import os
 import pathlib
 import shutil
+import socket
 import subprocess
 import tarfile
 import time
@@ -38,7 +40,7 @@ PRICED = {"cudnn": {"train.attention": "cudnn"}, "deterministic": {"train.determ
 PRICED_RUNS = ("speed-345m", "speed-1558m-4", "speed-1b")
 
 # Exit code and words of a run that is refused before its first step, by a rank or by the launcher.
-DOES_NOT_FIT, CARD_IS_SMALL = 3, ("that are free on the card", " of the card.")
+DOES_NOT_FIT, TOO_SMALL = 3, ("that are free on the card", " of the card.", "memory.host: the ranks of a host need ")
 
 
 class Failed(Exception):
@@ -46,7 +48,7 @@ class Failed(Exception):
 
 
 class TooLarge(Failed):
-    """A run that is refused since it needs more memory than the card has free."""
+    """A run that is refused since it needs more memory than the card or the host has free."""
 
 
 def cupti_folders():
@@ -71,6 +73,22 @@ def build_kernel_times(library, folders=None):
                             source, "-o", library, found[0]], check=True)
             return True
     return False
+
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+def host_memory():
+    """Bytes of the host's memory that are free, within the limit of a control group."""
+    lines = pathlib.Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+    free = next(int(line.split()[1]) for line in lines if line.startswith("MemAvailable")) * 1024
+    for limit in ("memory.max", "memory/memory.limit_in_bytes"):
+        with contextlib.suppress(OSError, ValueError):  # "max"
+            free = min(free, int((pathlib.Path("/sys/fs/cgroup") / limit).read_text(encoding="ascii")))
+    return free
 
 
 class Kit:
@@ -131,8 +149,8 @@ class Kit:
             raise Failed(f"{command[0]} cannot be started: {error.strerror}; install it") from error
         print(shown + done.stdout)
         if done.returncode not in codes:
-            if done.returncode == DOES_NOT_FIT and any(words in done.stdout for words in CARD_IS_SMALL):
-                raise TooLarge(f"{pathlib.Path(command[-1]).stem} does not fit this card, and was not run")
+            if done.returncode == DOES_NOT_FIT and any(words in done.stdout for words in TOO_SMALL):
+                raise TooLarge(f"{pathlib.Path(command[-1]).stem} does not fit this machine, and was not run: {last_line(done.stdout)}")
             raise Failed(f"{' '.join(command[:4])} ended with {done.returncode}: {last_line(done.stdout)}")
         return done.stdout
 

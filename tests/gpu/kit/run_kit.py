@@ -3,10 +3,10 @@
 
 Usage: run_kit.py [--build FOLDER] [--backend auto|nccl|gloo] [--out FOLDER] [--jobs N] [--seconds N] [STEP ... | all]
 
-Beside a kit.tar.xz (make_kit.py) the kit runs, with the libtorch of this Python's torch; with --build a build folder of a
-checkout runs.  docs/gpu.md names the steps; without names the first seven run.  Each step has a log in OUT (./gpu-out); the
-exit code is the number of steps that failed.  --jobs trains N runs of parity, stages, nccl and mesh side by side.  After
---seconds nothing more begins, and what runs then is ended.
+Beside a kit.tar.xz (make_kit.py) the kit runs, with the libtorch of this Python's torch; with --build a build folder of a checkout runs.
+docs/gpu.md names the steps; without names the first seven run.  Each step has a log in OUT (./gpu-out); the exit code is the number of
+steps that failed.  --jobs trains N runs of parity, stages, nccl and mesh side by side.  After --seconds nothing more begins, and what
+runs then is ended.
 """
 import argparse
 import concurrent.futures
@@ -18,16 +18,16 @@ import json
 import math
 import pathlib
 import shutil
-import socket
 import statistics
 import subprocess
 import sys
 import time
+import traceback
 
 import kernel_table
 import lanes
 from programs import (EMULATED, LARGE, MODELS, NORMS, PARITY, PATIENCE, PRICED, PRICED_RUNS, SPEED, Failed, Kit, TooLarge, build_kernel_times,
-                      differences, last_line)
+                      differences, free_port, host_memory, last_line)
 
 HERE = pathlib.Path(__file__).resolve().parent
 CARD_TFLOPS = 989  # dense bf16 of an H100 SXM
@@ -49,7 +49,7 @@ def note(text):
 
 @contextlib.contextmanager
 def if_it_fits():
-    """What a card is too small for is noted, and is no failure."""
+    """What a machine is too small for is noted, and is no failure."""
     try:
         yield
     except TooLarge as large:
@@ -74,12 +74,14 @@ def trained_and_same(kit, runs, comparisons):
                 same(kit, run, oracle, tolerance)
             except Failed as failed:
                 failures[f"{run} against {oracle}"] = failed
+    end_with(failures)
+
+
+def end_with(failures):
     for name, failure in failures.items():
-        if not isinstance(failure, Failed):
-            raise failure
-        note(f"{name} FAILED: {failure}")
+        note(f"{name} FAILED: {failure if isinstance(failure, Failed) else repr(failure)}")
     if failures:
-        raise Failed(f"{', '.join(failures)}")
+        raise Failed(", ".join(failures))
 
 
 def reserved_and_planned(kit, run):
@@ -167,12 +169,6 @@ def step_stages(kit):
     trained_and_same(kit, runs, [(run, "stage0", 1e-5) for run in runs if run != "stage0"])
 
 
-def free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]
-
-
 def ranks_on_one_card(kit, run, model, settings, count=2):
     """NCCL refuses ranks on one card of one host, so each says that it is a host of its own."""
     config = kit.config(run, model, TINY | settings | {"launch.timeout": 60 * PATIENCE})
@@ -237,7 +233,7 @@ def step_commands(kit):
     same(kit, "parts", "whole", 1e-6)
     saved, backends = kit.work / "parts", (kit.backend, "gloo")
     command = [kit.sluice, "eval", config, "--checkpoint", saved, "--json", "--quiet", "--set"]
-    ours, cpus = (json.loads(kit.call([*command, f"launch.backend={backend}"]))["loss"] for backend in backends)
+    ours, cpus = (json.loads(last_line(kit.call([*command, f"launch.backend={backend}"])))["loss"] for backend in backends)
     note(f"eval: loss {ours:.5f}, on the CPU {cpus:.5f}")
     if not math.isclose(ours, cpus, rel_tol=PARITY["bf16"]):
         raise Failed("eval gives another loss than on the CPU")
@@ -270,16 +266,21 @@ def step_tiers(kit):
     swap = {"offload.nvme_path": [str(kit.work / "swap")]}
     kit.train("on-device", "345m", exact)
     speed_of(kit, "on-device")
+    failures = {}
     nvme = {key: "nvme" if value == "host" else value for key, value in ON_HOST.items()}
     for run, settings in {
             "optimizer-host": {"offload.optimizer": "host"}, "states-host": ON_HOST,
             "activations-host": {"recompute.mode": "full", "offload.activations": "host"},
             "optimizer-nvme": {"offload.optimizer": "nvme"} | swap,
             "all-nvme": nvme | swap | {"recompute.mode": "full", "offload.activations": "nvme"}}.items():
-        kit.train(run, "345m", exact | settings)
-        same(kit, run, "on-device", 1e-6)
-        speed_of(kit, run)
-        note(f"{run}: {lanes.rates(kit.work / run / 'trace.json')}")
+        try:
+            kit.train(run, "345m", exact | settings, 300 if "nvme" in run else 120)  # 16 GB a step, and a disk of 0.5 GB/s
+            same(kit, run, "on-device", 1e-6)
+            speed_of(kit, run)
+            note(f"{run}: {lanes.rates(kit.work / run / 'trace.json')}")
+        except Failed as failed:
+            failures[run] = failed
+    end_with(failures)
 
 
 def step_doctor(kit):
@@ -320,15 +321,13 @@ def step_peers(kit):
     """Plain PyTorch models on the same card; each round trains Sluice again."""
     script = next(path for path in (HERE / "peers", HERE.parent / "peers") if path.is_dir()) / "peer_step.py"
     for run, (model, settings) in SPEED.items():
-        named = {name: arguments for name, (arguments, runs) in PEERS.items() if run in runs}
-        named = {name: a for name, a in named.items() if "deepspeed" not in a or importlib.util.find_spec("deepspeed")}
-        try:
-            ours = train_for_speed(kit, run) if named else 0
-        except TooLarge as large:
-            note(large)
-            continue
+        installed = {name: a for name, a in PEERS.items() if "deepspeed" not in a[0] or importlib.util.find_spec("deepspeed")}
+        named = {name: arguments for name, (arguments, runs) in installed.items() if run in runs}
+        ours = None
+        with if_it_fits():
+            ours = train_for_speed(kit, run) if named else None
         micro_batch = (LARGE | settings)["train.micro_batch"]
-        for name, arguments in named.items():
+        for name, arguments in named.items() if ours else ():
             command = [sys.executable, "-B", script, *arguments, "--wait", "--steps", 10, "--micro-batch", micro_batch, "--shape",
                        json.dumps(MODELS[model])]
             try:
@@ -342,8 +341,8 @@ def step_peers(kit):
 
 def step_big(kit):
     settings = {"train.micro_batch": 2, "train.global_batch": 8, "train.dtype": "bf16", "zero.stage": 2, "offload.optimizer": "host", "output.trace": True}
-    room = int(pathlib.Path("/proc/meminfo").read_text().split()[1])  # KiB; updates begin early from the fifth step on, in what is left
-    early = {"offload.speculate": "auto", "memory.host": f"{int(0.85 * room)}KiB", "train.clip": 100}
+    room = min(0.85 * host_memory(), 106 * 2**30)  # 90 GiB of states and gradients; updates begin early from the fifth step on, in the rest
+    early = {"offload.speculate": "auto", "memory.host": f"{int(room / 1024)}KiB", "train.clip": 100}
     for run, steps, more in (("8b", 5, {}), ("8b-early", 10, early)):
         with if_it_fits():
             kit.train(run, "8b", settings | more | {"train.steps": steps}, 500)
@@ -364,6 +363,9 @@ def run_step(kit, name, out):
             STEPS[name](kit)
     except Failed as failed:
         failure = failed
+    except Exception as error:  # a fault of the kit; the other steps may run
+        log.write(traceback.format_exc())
+        failure = f"{type(error).__name__}: {error}"
     text = log.getvalue() + (f"FAILED: {failure}\n" if failure else "")
     (out / f"{name}.txt").write_text(text, encoding="utf-8")
     print(f"\n==== {name}", *(line for line in text.splitlines() if line.startswith(("=>", "FAILED"))), sep="\n", flush=True)
