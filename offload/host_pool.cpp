@@ -75,6 +75,11 @@ class HostLedger {
     entry->peak_bytes = std::max(entry->peak_bytes, entry->bytes);
     return static_cast<int>(entry - tags_.begin());
   }
+  void count_pages_of(const PageSource* source, std::int64_t bytes) {
+    if (source == pages_.get()) return;
+    const std::lock_guard lock(mutex_);
+    other_source_ += bytes;
+  }
   void give_back(int tag, std::int64_t bytes) {
     const std::lock_guard lock(mutex_);
     used_ -= bytes;
@@ -92,6 +97,10 @@ class HostLedger {
   [[nodiscard]] std::int64_t used() const {
     const std::lock_guard lock(mutex_);
     return used_;
+  }
+  [[nodiscard]] std::int64_t other_source() const {
+    const std::lock_guard lock(mutex_);
+    return other_source_;
   }
   [[nodiscard]] std::int64_t peak() const {
     const std::lock_guard lock(mutex_);
@@ -122,7 +131,7 @@ class HostLedger {
   const std::int64_t budget_;
   const std::shared_ptr<PageSource> pages_;
   mutable std::mutex mutex_;
-  std::int64_t used_ = 0, peak_ = 0;
+  std::int64_t used_ = 0, peak_ = 0, other_source_ = 0;
   std::vector<HostTagUse> tags_;  // never shrinks: blocks hold indices
 };
 
@@ -150,7 +159,10 @@ HostBlock& HostBlock::operator=(HostBlock&& other) noexcept {
 
 void HostBlock::reset() noexcept {
   if (!ledger_) return;
-  if (data_ != nullptr) pages_->unmap(data_, counted_);
+  if (data_ != nullptr) {
+    pages_->unmap(data_, counted_);
+    ledger_->count_pages_of(pages_.get(), -counted_);
+  }
   ledger_->give_back(tag_, counted_);
   leak();
 }
@@ -178,12 +190,16 @@ HostBlock HostPool::allocate(const std::string& tag, std::int64_t bytes,
                              const std::shared_ptr<PageSource>& pages) {
   HostBlock block = reserve(tag, round_up(std::max<std::int64_t>(bytes, 0), kPage));
   block.pages_ = pages ? pages : ledger_->pages();
-  if (block.counted_ > 0) block.data_ = static_cast<std::byte*>(block.pages_->map(block.counted_));
+  if (block.counted_ > 0) {
+    block.data_ = static_cast<std::byte*>(block.pages_->map(block.counted_));
+    ledger_->count_pages_of(block.pages_.get(), block.counted_);
+  }
   block.bytes_ = bytes;
   return block;
 }
 
 std::int64_t HostPool::used_bytes() const { return ledger_->used(); }
+std::int64_t HostPool::other_source_bytes() const { return ledger_->other_source(); }
 std::int64_t HostPool::peak_bytes() const { return ledger_->peak(); }
 std::int64_t HostPool::budget_bytes() const { return ledger_->budget(); }
 void HostPool::reset_peak() { ledger_->reset_peak(); }

@@ -76,6 +76,8 @@ class HostPool {
   [[nodiscard]] HostBlock reserve(const std::string& tag, std::int64_t bytes);
 
   [[nodiscard]] std::int64_t used_bytes() const;
+  // Of these the bytes whose pages have another source than the pool's.
+  [[nodiscard]] std::int64_t other_source_bytes() const;
   [[nodiscard]] std::int64_t peak_bytes() const;
   [[nodiscard]] std::int64_t budget_bytes() const;
   void reset_peak();  // sets the peaks, of each tag as well, to the bytes in use now

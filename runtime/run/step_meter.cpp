@@ -48,6 +48,7 @@ StepRecord StepMeter::record(const Engine& engine, const StepInput& input,
                                   : allocation_count(CountedDevice::kHost).peak - baseline_;
   const TierStore* tiers = engine.tiers();
   record.memory.host_peak = tiers != nullptr ? tiers->host_peak_bytes() : 0;
+  record.memory.pinned = tiers != nullptr ? tiers->pinned_bytes() : 0;
   record.memory.resident_peak = peak_resident_bytes();
   record.memory.nvme = tiers != nullptr ? tiers->nvme_bytes() : 0;
   record.timers_ms = {result.times.forward,   result.times.backward, result.times.comm,
@@ -56,7 +57,7 @@ StepRecord StepMeter::record(const Engine& engine, const StepInput& input,
 }
 
 CountedTiers StepMeter::counted(const Engine& engine) const {
-  const bool stores = !options_.on_gpu && engine.tiers() != nullptr;
+  const bool stores = engine.tiers() != nullptr;
   const bool alone = options_.ranks_of_process == 1;  // otherwise counts include other ranks
   return {
       .device = options_.on_gpu || alone, .host = stores, .nvme = stores, .step_time = whole_step_};

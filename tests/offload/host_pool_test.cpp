@@ -69,7 +69,9 @@ TEST(HostPool, ABlockMayHavePagesOfItsOwn) {
   const auto other = std::make_shared<Counted>();
   HostPool pool(4 * 4096);
   const HostBlock own = pool.allocate("own", 4096);
+  EXPECT_EQ(pool.other_source_bytes(), 0);
   HostBlock block = pool.allocate("other", 5000, other);
+  EXPECT_EQ(pool.other_source_bytes(), 8192);
   EXPECT_EQ(other->mapped, 8192);
   EXPECT_EQ(pool.used_bytes(), 3 * 4096);
   EXPECT_THROW((void)pool.allocate("other", 8192, other), BudgetError);
@@ -78,6 +80,7 @@ TEST(HostPool, ABlockMayHavePagesOfItsOwn) {
   EXPECT_EQ(other->mapped, 8192);
   moved = HostBlock();
   EXPECT_EQ(other->mapped, 0);
+  EXPECT_EQ(pool.other_source_bytes(), 0);
   HostBlock left = pool.allocate("other", 4096, other);
   left.leak();
   EXPECT_EQ(other->mapped, 4096);

@@ -91,6 +91,8 @@ class TierStore {
   [[nodiscard]] double sum_squares(int g) const { return updates_->sum_squares(g); }
 
   [[nodiscard]] std::int64_t host_peak_bytes() const { return store_.pool().peak_bytes(); }
+  // Of the host's bytes, those in use that are registered for a GPU's copies.
+  [[nodiscard]] std::int64_t pinned_bytes() const { return store_.pool().other_source_bytes(); }
   [[nodiscard]] std::int64_t nvme_bytes() const;
   [[nodiscard]] NvmeStats nvme_stats() const;
 
