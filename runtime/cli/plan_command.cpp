@@ -23,6 +23,7 @@
 #include "runtime/launch/binding.hpp"
 #include "runtime/observe/progress_line.hpp"
 #include "runtime/plan/page/html_page.hpp"
+#include "runtime/plan/search/search_text.hpp"
 #include "runtime/plan/step_profile.hpp"
 #include "runtime/program/graph_segments.hpp"
 #include "runtime/run/machine.hpp"

@@ -178,20 +178,26 @@ Json drive_json(const RunPlan& plan, const RunFacts& facts) {
   return seconds > 0 ? Json(seconds) : Json(nullptr);
 }
 
-Json suggestions_json(const SearchResult& result) {
-  Json list = Json::array();
+Json suggestion_json(const Suggestion& s) {
+  Json set = Json::object();
+  for (const Setting& setting : s.set) set[setting.key] = setting.value;
+  Json json{{"set", set},
+            {"set_line", set_line(s.set)},
+            {"fits", s.plan.fits()},
+            {"missing", s.plan.missing()},
+            {"peak", peaks_json(s.plan)},
+            {"step_ms", s.plan.time.step_s * 1e3},
+            {"tokens_per_s", s.plan.tokens_per_s()}};
+  if (!s.with.empty()) json["with"] = s.with;
+  return json;
+}
+
+void add_search(const SearchResult& result, Json& json) {
   for (const Suggestion& s : result.suggestions) {
-    Json set = Json::object();
-    for (const Setting& setting : s.set) set[setting.key] = setting.value;
-    list.push_back({{"set", set},
-                    {"set_line", set_line(s.set)},
-                    {"fits", s.plan.fits()},
-                    {"missing", s.plan.missing()},
-                    {"peak", peaks_json(s.plan)},
-                    {"step_ms", s.plan.time.step_s * 1e3},
-                    {"tokens_per_s", s.plan.tokens_per_s()}});
+    json["suggestions"].push_back(suggestion_json(s));
   }
-  return list;
+  for (const Suggestion& s : result.others) json["other_numbers"].push_back(suggestion_json(s));
+  json["search"] = {{"candidates", result.candidates}, {"evaluated", result.evaluated}};
 }
 
 Json compare_json(const std::vector<FitRow>& rows) {
@@ -257,10 +263,8 @@ std::string report_json(const RunPlan& plan, const RunFacts& facts, const Search
   json["machine"] = {{"name", facts.machine}, {"rates_from", facts.rates_from}};
   json["notes"] = facts.notes;
   json["shortages"] = facts.shortages;
-  json["suggestions"] = result != nullptr ? suggestions_json(*result) : Json::array();
-  if (result != nullptr) {
-    json["search"] = {{"candidates", result->candidates}, {"evaluated", result->evaluated}};
-  }
+  json["suggestions"] = json["other_numbers"] = Json::array();
+  if (result != nullptr) add_search(*result, json);
   if (rows != nullptr) json["compare"] = compare_json(*rows);
   // User-given names may hold bytes that are not UTF-8, which must not fail the plan.
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

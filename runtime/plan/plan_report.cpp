@@ -3,63 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cmath>
-#include <cstdarg>
-#include <cstdio>
 
 #include "base/bytes.hpp"
 #include "base/index.hpp"
 #include "runtime/plan/mesh_text.hpp"
+#include "runtime/plan/report_lines.hpp"
 #include "runtime/plan/timeline.hpp"
 
 namespace sluice {
 namespace {
 
 constexpr std::array kTiers{Tier::kDevice, Tier::kHost, Tier::kNvme};
-constexpr int kWidth = 80;
-
-[[gnu::format(printf, 1, 2)]] std::string line(const char* format, ...) {
-  std::array<char, 256> text{};
-  va_list arguments;
-  va_start(arguments, format);
-  std::vsnprintf(text.data(), text.size(), format, arguments);
-  va_end(arguments);
-  return text.data();
-}
-
-// Wraps words into lines of at most kWidth. All lines but the first are indented by two more.
-std::string wrap(const std::string& words, std::size_t indent = 0) {
-  std::string text(indent, ' ');
-  std::size_t used = 0;
-  std::size_t at = 0;
-  while (at < words.size()) {
-    const std::size_t end = std::min(words.find(' ', at), words.size());
-    const std::string word = words.substr(at, end - at);
-    if (used > 0 && used + 1 + word.size() > kWidth) {
-      text += "\n" + std::string(indent + 2, ' ');
-      used = indent + 2;
-    } else if (used > 0) {
-      text += ' ';
-      ++used;
-    }
-    text += word;
-    used += word.size() + (used == 0 ? indent : 0);
-    at = end + 1;
-  }
-  return text + "\n";
-}
-
-// Wraps a comma-separated list. No line break falls inside an item.
-std::string wrap_list(const std::vector<std::string>& things, std::size_t indent) {
-  constexpr char kJoint = '\x1f';
-  std::string words;
-  for (std::string thing : things) {
-    std::ranges::replace(thing, ' ', kJoint);
-    words += (words.empty() ? "" : ", ") + thing;
-  }
-  std::string text = wrap(words, indent);
-  std::ranges::replace(text, kJoint, ' ');
-  return text;
-}
 
 std::string budget_words(const TierPlan& tier) {
   if (tier.budget == 0) return "no budget";
@@ -256,8 +210,8 @@ std::string picture(const RunPlan& plan) {
     rows.push_back({&plan.program_of(stage), &stage.time});
   }
   const bool several = rows.size() > 1;
-  if (several) text += draw_stages(rows, kWidth);
-  text += draw_timeline(plan.program, plan.time, kWidth);
+  if (several) text += draw_stages(rows, kReportWidth);
+  text += draw_timeline(plan.program, plan.time, kReportWidth);
   text += "F forward  L loss head  B backward  ";
   if (several) text += "W of weights  X to other stages\n";
   return text +
@@ -297,103 +251,6 @@ std::string report_text(const RunPlan& plan, const RunFacts& facts) {
 std::string verdict_text(const RunPlan& plan, const RunFacts& facts) {
   if (plan.fits() && !facts.shortages.empty()) return "does not fit this machine";
   return plan.fits() ? "fits" : "does not fit: " + format_bytes(plan.missing()) + " too much";
-}
-
-namespace {
-
-// set_line() on several lines that end in a backslash, so a shell reads one command.
-std::string pasteable(const std::vector<Setting>& set) {
-  constexpr std::size_t kIndent = 4;
-  std::string text;
-  std::size_t used = kWidth;
-  for (const Setting& s : set) {
-    const std::string one = set_line({s});
-    if (used + 1 + one.size() + 2 > kWidth) {
-      text += (text.empty() ? "" : " \\\n") + std::string(kIndent, ' ') + one;
-      used = kIndent + one.size();
-    } else {
-      text += " " + one;
-      used += 1 + one.size();
-    }
-  }
-  return text + "\n";
-}
-
-}  // namespace
-
-std::string suggestions_text(const SearchResult& result) {
-  std::string text =
-      line("\nsuggestions: %d of %d configurations planned\n", result.evaluated, result.candidates);
-  if (result.suggestions.empty()) return text + "  none\n";
-  if (!result.any_fits) text += "nothing fits; this misses least:\n";
-  for (const Suggestion& s : result.suggestions) {
-    constexpr std::size_t kTimeEnds = 11;  // column at which times end
-    const std::string time = step_seconds_text(s.plan.time.step_s);
-    std::vector<std::string> figures{time + " a step",
-                                     format_count(s.plan.tokens_per_s()) + " tokens/s"};
-    for (const Tier tier : kTiers) {
-      const std::int64_t peak = s.plan.peak(tier);
-      if (peak == 0 && tier != Tier::kDevice) continue;
-      figures.push_back(std::string(name_of(tier)) + " " + format_bytes(peak));
-    }
-    if (!s.plan.fits()) figures.push_back(format_bytes(s.plan.missing()) + " too much");
-    text += wrap_list(figures, kTimeEnds - std::min(kTimeEnds, time.size()));
-    text += s.set.empty() ? "    as configured\n" : pasteable(s.set);
-  }
-  return text;
-}
-
-namespace {
-
-// Numbered reasons for table cells without figures; each reason appears once.
-class Reasons {
- public:
-  std::size_t number_of(const std::string& reason) {
-    const auto found = std::find(all_.begin(), all_.end(), reason);
-    const auto place = static_cast<std::size_t>(found - all_.begin());
-    if (found == all_.end()) all_.push_back(reason);
-    return place + 1;
-  }
-  [[nodiscard]] std::string text() const {
-    std::string text;
-    for (std::size_t i = 0; i < all_.size(); ++i) {
-      text += wrap("(" + std::to_string(i + 1) + ") refused: " + all_[i]);
-    }
-    return text;
-  }
-
- private:
-  std::vector<std::string> all_;
-};
-
-}  // namespace
-
-std::string compare_text(const std::vector<FitRow>& rows) {
-  Reasons reasons;
-  std::string text = line("\n%-20s%15s%15s%15s%15s\n", "device of a rank", "stage 0", "stage 1",
-                          "stage 2", "stage 3");
-  for (const FitRow& row : rows) {
-    std::string peaks = line("%-20s", row.name.c_str());
-    std::string steps = line("%-20s", "");
-    for (const FitCell& cell : row.stages) {
-      const bool planned = cell.possible && cell.refused.empty();
-      std::string peak;
-      if (planned) {
-        peak = line("%10s%5s", format_bytes(cell.device).c_str(), cell.fits ? " fits" : "  -  ");
-      } else if (cell.possible) {
-        peak = "- (" + std::to_string(reasons.number_of(cell.refused)) + ")  ";
-      }
-      peaks += line("%15s", peak.c_str());
-      steps +=
-          planned ? line("%10s     ", step_seconds_text(cell.step_s).c_str()) : line("%15s", "");
-    }
-    for (std::string* cells : {&peaks, &steps}) {
-      cells->erase(cells->find_last_not_of(' ') + 1);
-      text += *cells + "\n";
-    }
-  }
-  text += "o optimizer, g gradients, p parameters; the second line is the step's time\n";
-  return text + reasons.text();
 }
 
 }  // namespace sluice

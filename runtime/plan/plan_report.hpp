@@ -14,8 +14,6 @@ namespace sluice {
 [[nodiscard]] std::string report_text(const RunPlan& plan, const RunFacts& facts);
 // "fits", "does not fit: 3.1 GiB too much", "does not fit this machine"
 [[nodiscard]] std::string verdict_text(const RunPlan& plan, const RunFacts& facts);
-[[nodiscard]] std::string suggestions_text(const SearchResult& result);
-[[nodiscard]] std::string compare_text(const std::vector<FitRow>& rows);
 
 // The contract's object (docs/plan.md). `result` and `rows` may be null.
 [[nodiscard]] std::string report_json(const RunPlan& plan, const RunFacts& facts,

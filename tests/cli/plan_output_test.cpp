@@ -96,6 +96,26 @@ TEST_F(PlanOutput, WeightsOf16BitsThatARunWidensAreNoted) {
   EXPECT_EQ(plan("gpt2", "").find("the weights are"), std::string::npos);
 }
 
+TEST_F(PlanOutput, OtherNumbersAreNoSuggestionsAndNotSaidTwice) {
+  const std::string wide =
+      " --profile h100-sxm --suggest --set model.hidden=512 --set model.heads=8";
+  const Json plan = json("plan tiny.yaml" + wide);
+  ASSERT_EQ(plan["other_numbers"].size(), 1U);
+  const Json& other = plan["other_numbers"][0];
+  EXPECT_EQ(other["with"], "train.dtype bf16");
+  EXPECT_EQ(other["set"]["train.dtype"], "bf16");
+  EXPECT_LE(other["step_ms"].get<double>(), 0.9 * plan["suggestions"][0]["step_ms"].get<double>());
+  for (const Json& one : plan["suggestions"]) EXPECT_FALSE(one["set"].contains("train.dtype"));
+  const std::string bf16 = "with train.dtype bf16 (other numbers):\n";
+  EXPECT_NE(run("plan tiny.yaml" + wide).output.find(bf16), std::string::npos);
+  // Of a folder with weights of 16 bits the note says so.
+  scratch_.write("hf.yaml", "model: {from: " SLUICE_SOURCE_DIR
+                            "/tests/golden/hf/llama}\ndata: {train: [tokens], tokenizer: bytes}\n");
+  const std::string noted = run("plan hf.yaml --profile h100-sxm --suggest").output;
+  EXPECT_NE(noted.find("the weights are bf16"), std::string::npos) << noted;
+  EXPECT_EQ(noted.find(bf16), std::string::npos) << noted;
+}
+
 TEST_F(PlanOutput, AModelFromThatIsNoFolderOfAModel) {
   const auto from = [&](const std::string& dir) {
     return run("plan tiny.yaml --profile cpu --set model.from=" + dir).output;

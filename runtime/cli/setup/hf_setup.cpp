@@ -50,11 +50,19 @@ void settle_tokenizer(LoadedConfig& config, const std::string& dir) {
                     "data.tokenizer=FOLDER)");
 }
 
+std::string config_of(const std::string& dir) { return (fs::path(dir) / "config.json").string(); }
+
+// The 16-bit dtype of the weights that a run in fp32 starts from.
+std::optional<DType> widened_dtype(const RunConfig& run) {
+  if (run.model.from.empty() || run.train.dtype != DType::kFloat32) return std::nullopt;
+  const std::optional<DType> stored = read_hf_dtype(config_of(run.model.from));
+  return stored && size_of(*stored) == 2 ? stored : std::nullopt;
+}
+
 // Weights of 16 bits that a run widens because nobody chose its dtype.
-void note_dtype(LoadedConfig& config, const std::string& source) {
-  if (config.given("train.dtype") || config.run.train.dtype != DType::kFloat32) return;
-  const std::optional<DType> stored = read_hf_dtype(source);
-  if (!stored || size_of(*stored) != 2) return;
+void note_dtype(LoadedConfig& config) {
+  const std::optional<DType> stored = widened_dtype(config.run);
+  if (!stored || config.given("train.dtype")) return;
   const std::string name(name_of(*stored));
   config.notes.push_back("model.from: the weights are " + name +
                          " and train.dtype is fp32: --set train.dtype=" + name +
@@ -100,14 +108,13 @@ std::string why_no_model(const std::string& dir) {
 std::string missing_model(const std::string& dir) {
   std::string why = why_no_model(dir);
   if (!why.empty()) return why;
-  return "there is no " + (fs::path(dir) / "config.json").string() +
-         "; expected a Hugging Face folder";
+  return "there is no " + config_of(dir) + "; expected a Hugging Face folder";
 }
 
 void settle_model_from(LoadedConfig& config, const std::string& resume) {
   const std::string& dir = config.run.model.from;
   if (dir.empty()) return;
-  const std::string source = (fs::path(dir) / "config.json").string();
+  const std::string source = config_of(dir);
   if (!is_file(source)) {
     throw IoError(config.place("model.from") + ": model.from: " + missing_model(dir) +
                       advice_without_folder(config, resume),
@@ -124,8 +131,10 @@ void settle_model_from(LoadedConfig& config, const std::string& resume) {
   if (!lines.empty()) throw ConfigError(lines);
   note_origins(config, before, source);
   settle_tokenizer(config, dir);
-  note_dtype(config, source);
+  note_dtype(config);
 }
+
+bool widens_weights(const RunConfig& run) { return widened_dtype(run).has_value(); }
 
 std::shared_ptr<const HfWeights> open_model_from(const RunConfig& run) {
   const std::string& dir = run.model.from;

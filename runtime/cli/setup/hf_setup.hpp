@@ -16,6 +16,9 @@ namespace sluice {
 // without.
 void settle_model_from(LoadedConfig& config, const std::string& resume = "never");
 
+// Whether a run in fp32 starts from weights of 16 bits. REQUIRES: settle_model_from() was called.
+[[nodiscard]] bool widens_weights(const RunConfig& run);
+
 // The tokenizer's file in such a folder; empty if it has none.
 [[nodiscard]] std::string hf_tokenizer_of(const std::string& dir);
 

@@ -10,9 +10,11 @@
 #include "configs/parallel_rules.hpp"
 #include "parallel/comm/cuda_module.hpp"
 #include "parallel/comm/gpu_driver.hpp"
+#include "runtime/cli/setup/hf_setup.hpp"
 #include "runtime/cli/setup/machine_room.hpp"
 #include "runtime/observe/progress_line.hpp"
-#include "runtime/plan/plan_report.hpp"
+#include "runtime/plan/search/other_numbers.hpp"
+#include "runtime/plan/search/search_text.hpp"
 #include "runtime/run/generator.hpp"
 
 namespace sluice {
@@ -100,8 +102,14 @@ SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQues
   SearchLimits limits;
   limits.meshes = true;
   limits.allowed = [&run](const EngineOptions& options) { return is_allowed(run, options); };
-  return question.options.model.on_gpu ? suggest_for_gpus(planner, question, limits)
-                                       : suggest(planner, question, limits);
+  SearchResult result = question.options.model.on_gpu ? suggest_for_gpus(planner, question, limits)
+                                                      : suggest(planner, question, limits);
+  suggest_bf16_moments(planner, question, limits, result);
+  // Of 16-bit weights a note says so (hf_setup.cpp), but not that the run would fit.
+  if (!result.any_fits || !widens_weights(run)) {
+    suggest_bf16(planner.machine(), question, limits, result);
+  }
+  return result;
 }
 
 SearchResult search_this_host(Planner& planner, const RunConfig& run, const RunPlace& place) {
@@ -109,18 +117,22 @@ SearchResult search_this_host(Planner& planner, const RunConfig& run, const RunP
   const HostRoom room = host_room(run.offload);
   const RunConfig inside = within(run, room, place);
   SearchResult result = search_plans(planner, run, plan_question(inside, place));
+  const auto settle = [&](std::vector<Suggestion>& list) {
+    // Budgets hold one tier each, and ranks on CPUs have two in the host's memory.
+    std::erase_if(list, [&](const Suggestion& suggestion) {
+      return !shortages(room, suggestion.plan.node.peak, place).empty();
+    });
+    if (run.memory.host > 0 || inside.memory.host < kMiB) return;
+    for (Suggestion& suggestion : list) {  // second places fill the budget
+      const OffloadOptions& offload = suggestion.options.offload;
+      if (offload.speculate == Speculation::kNever || offload.optimizer != Tier::kHost) continue;
+      suggestion.set.push_back({"memory.host", std::to_string(inside.memory.host / kMiB) + "MiB"});
+    }
+  };
+  settle(result.others);
   if (!result.any_fits) return result;
-  // Budgets hold one tier each, and ranks on CPUs have two in the host's memory.
-  std::erase_if(result.suggestions, [&](const Suggestion& suggestion) {
-    return !shortages(room, suggestion.plan.node.peak, place).empty();
-  });
+  settle(result.suggestions);
   result.any_fits = !result.suggestions.empty();
-  if (run.memory.host > 0 || inside.memory.host < kMiB) return result;
-  for (Suggestion& suggestion : result.suggestions) {  // second places fill the budget
-    const OffloadOptions& offload = suggestion.options.offload;
-    if (offload.speculate == Speculation::kNever || offload.optimizer != Tier::kHost) continue;
-    suggestion.set.push_back({"memory.host", std::to_string(inside.memory.host / kMiB) + "MiB"});
-  }
   return result;
 }
 

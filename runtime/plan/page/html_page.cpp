@@ -12,6 +12,7 @@
 #include "runtime/plan/memory_curve.hpp"
 #include "runtime/plan/mesh_text.hpp"
 #include "runtime/plan/plan_text.hpp"
+#include "runtime/plan/search/search_text.hpp"
 #include "runtime/plan/timeline.hpp"
 
 namespace sluice {

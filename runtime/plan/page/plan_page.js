@@ -45,8 +45,8 @@ function makeTables() {
     ['written to NVMe in a step', plan.nvme_write_bytes_per_step, node.nvme_write_bytes_per_step],
   ].filter((row) => row[1] > 0).map((row) => ({ cells: [row[0], bytesText(row[1]), bytesText(row[2])] })));
   if (plan.search) {
-    table('Suggestions', ['arguments', 'a step', 'tokens/s', 'device', 'host', 'NVMe', 'fits'], plan.suggestions.map((s) => ({ code: 0, classes: ['', '', '', '', '', '', s.fits ? 'yes' : 'no'],
-      cells: [s.set_line || 'as configured', secondsText(s.step_ms / 1e3), countText(s.tokens_per_s), orDash(s.peak.device), orDash(s.peak.host), orDash(s.peak.nvme), s.fits ? 'yes' : 'misses ' + bytesText(s.missing)] })), [0]);
+    table('Suggestions', ['arguments', 'a step', 'tokens/s', 'device', 'host', 'NVMe', 'fits'], plan.suggestions.concat(plan.other_numbers).map((s) => ({ code: 0, classes: ['', '', '', '', '', '', s.fits ? 'yes' : 'no'],
+      cells: [(s.with ? 'other numbers, with ' + s.with + ': ' : '') + (s.set_line || 'as configured'), secondsText(s.step_ms / 1e3), countText(s.tokens_per_s), orDash(s.peak.device), orDash(s.peak.host), orDash(s.peak.nvme), s.fits ? 'yes' : 'misses ' + bytesText(s.missing)] })), [0]);
     add($('tables'), 'p', plan.search.evaluated + ' of ' + plan.search.candidates + ' configurations were planned.', 'dim');
   }
   if (plan.compare) {

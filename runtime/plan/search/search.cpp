@@ -104,7 +104,7 @@ class Search {
     for (const ParallelOptions& mesh : meshes) add_mesh(mesh);
     result_.candidates = static_cast<int>(candidates_.size());
     find_fastest();
-    if (found_.empty()) find_nearest();
+    if (found_.empty() && limits_.below_s == 0) find_nearest();
     refine();
     if (!found_.empty() && found_.front().missing > 0) gather_late();
     finish();
@@ -232,6 +232,7 @@ class Search {
                      });
     for (const Candidate& candidate : candidates_) {
       if (candidate.floor_missing > 0) continue;
+      if (limits_.below_s > 0 && candidate.floor_s >= limits_.below_s) break;
       const auto most = static_cast<std::size_t>(limits_.most);
       if (found_.size() >= most && candidate.floor_s >= found_[most - 1].step_s) break;
       Found found{};

@@ -24,6 +24,7 @@ struct Suggestion {
   std::vector<Setting> set;  // changes to the configuration; empty: no change is better
   RunPlan plan;              // without its program
   EngineOptions options{};   // with the changes
+  std::string with{};        // the numbers that are not the configuration's: "bf16 moments"
 };
 
 struct SearchLimits {
@@ -32,6 +33,8 @@ struct SearchLimits {
   bool offload = true;   // states may leave the device
   std::int64_t most_micro_batch = 64;
   bool meshes = false;  // try other meshes of as many ranks
+  // Above 0: only configurations that fit and whose step is shorter are found, no nearest miss.
+  double below_s = 0;
   // Whether a mesh, a placement and an order are a valid combination; empty: all are.
   std::function<bool(const EngineOptions&)> allowed{};
 };
@@ -40,7 +43,8 @@ struct SearchResult {
   // Fastest first. If nothing fits: only the suggestion with the fewest missing bytes.
   std::vector<Suggestion> suggestions;
   bool any_fits = false;
-  int candidates = 0;  // configurations considered
+  std::vector<Suggestion> others{};  // with other numbers (other_numbers.hpp)
+  int candidates = 0;                // configurations considered
   int evaluated = 0;
 };
 

@@ -106,6 +106,7 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
     add("train.global_batch", from.train.global_batch, to.train.global_batch,
         std::to_string(to.train.global_batch));
   }
+  add("train.dtype", from.train.dtype, to.train.dtype, std::string(name_of(to.train.dtype)));
   add("train.accumulation_order", from.train.accumulation_order, to.train.accumulation_order,
       to.train.accumulation_order == AccumulationOrder::kLayer ? "layer" : "micro");
   add("recompute.mode", from.recompute.mode, to.recompute.mode,
@@ -116,6 +117,8 @@ std::vector<Setting> differences(const EngineOptions& from, const EngineOptions&
   tier("offload.activations", from.offload.activations, to.offload.activations);
   add("offload.device_fraction", from.offload.device_fraction, to.offload.device_fraction,
       number_text(to.offload.device_fraction));
+  add("offload.states_dtype", from.offload.states_dtype, to.offload.states_dtype,
+      std::string(name_of(to.offload.states_dtype)));
   add("offload.speculate", from.offload.speculate, to.offload.speculate,
       to.offload.speculate == Speculation::kAuto ? "auto" : "never");
   if (uses_nvme(to.offload) && from.offload.nvme_path.empty()) {

@@ -8,6 +8,7 @@
 
 #include "runtime/plan/plan_report.hpp"
 #include "runtime/plan/search/bounds.hpp"
+#include "runtime/plan/search/search_text.hpp"
 #include "tests/runtime/plan/small.hpp"
 
 namespace sluice {

@@ -1,0 +1,21 @@
+// Configurations that train with numbers of other types than the given one, so the losses differ.
+// They are found apart from the suggestions of search.hpp, which keep all types.
+#pragma once
+
+#include "runtime/plan/search/search.hpp"
+
+namespace sluice {
+
+// Each adds to `result`, the answer of suggest() to `question`, the fastest configuration with
+// other numbers, if it is markedly faster than all suggestions, or fits where none of them does.
+// Only the mesh of the first suggestion is searched.
+
+// Moments off the device in bf16, where the optimizer may hold them so.
+void suggest_bf16_moments(Planner& planner, const PlanQuestion& question,
+                          const SearchLimits& limits, SearchResult& result);
+
+// train.dtype bf16 in place of fp32, on a GPU.
+void suggest_bf16(const MachineProfile& machine, const PlanQuestion& question,
+                  const SearchLimits& limits, SearchResult& result);
+
+}  // namespace sluice

@@ -1,0 +1,108 @@
+#include "runtime/plan/search/other_numbers.hpp"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <string>
+
+#include "runtime/plan/search/search_text.hpp"
+#include "tests/runtime/plan/small.hpp"
+
+namespace sluice {
+namespace {
+
+using testing::small_options;
+
+bool has(const Suggestion& suggestion, const Setting& setting) {
+  return std::ranges::find(suggestion.set, setting) != suggestion.set.end();
+}
+
+const Setting kMoments{"offload.states_dtype", "bf16"};
+
+// A card that holds the weights alone, with a slow drive.
+struct Card {
+  Card() {
+    question.options.model.layers = 16;
+    question.options.tiers.nvme.queue_depth = 1;  // buffers on the host are small beside states
+    question.options.offload.optimizer = Tier::kHost;
+    question.budgets.device = planner.plan(question).memory.of(Tier::kDevice).need();
+  }
+  static MachineProfile machine() {
+    MachineProfile machine = named_profile("rtx4090");
+    machine.disk_read_bps /= 64;
+    machine.disk_write_bps /= 64;
+    return machine;
+  }
+  // The host has room for what the optimizer needs with moments of this type.
+  void give_host(DType moments) {
+    PlanQuestion other = question;
+    other.options.offload.states_dtype = moments;
+    question.budgets.host = planner.plan(other).peak(Tier::kHost);
+  }
+  SearchResult search() {
+    SearchResult result = suggest(planner, question);
+    suggest_bf16_moments(planner, question, {}, result);
+    return result;
+  }
+  Planner planner{machine()};
+  PlanQuestion question{small_options(1), {}};
+};
+
+TEST(OtherNumbers, MomentsInBf16WhereTheHostHoldsNoOthers) {
+  Card card;
+  card.give_host(DType::kBFloat16);
+  SearchResult result = card.search();
+  ASSERT_TRUE(result.any_fits);
+  for (const Suggestion& s : result.suggestions) EXPECT_FALSE(has(s, kMoments));
+  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  const Suggestion& other = result.others.front();
+  EXPECT_TRUE(has(other, kMoments));
+  EXPECT_TRUE(other.plan.fits());
+  EXPECT_LE(other.plan.time.step_s, 0.9 * result.suggestions.front().plan.time.step_s);
+  EXPECT_EQ(card.planner.plan({other.options, card.question.budgets}).time.step_s,
+            other.plan.time.step_s);
+  EXPECT_NE(suggestions_text(result).find("\nwith bf16 moments (other numbers):\n"),
+            std::string::npos)
+      << suggestions_text(result);
+}
+
+TEST(OtherNumbers, MomentsInBf16WhereNothingElseFits) {
+  Card card;
+  card.give_host(DType::kBFloat16);
+  card.question.budgets.nvme = 1;
+  const SearchResult result = card.search();
+  EXPECT_FALSE(result.any_fits);
+  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  EXPECT_TRUE(result.others.front().plan.fits());
+}
+
+TEST(OtherNumbers, NoneThatGainLittleOrThatTheRunHasAlready) {
+  Card roomy;
+  roomy.give_host(DType::kFloat32);
+  EXPECT_EQ(roomy.search().others.size(), 0U);
+  Card chosen;
+  chosen.give_host(DType::kBFloat16);
+  chosen.question.options.offload.states_dtype = DType::kBFloat16;
+  EXPECT_EQ(chosen.search().others.size(), 0U);
+}
+
+TEST(OtherNumbers, Bf16OnAGpuOnly) {
+  EngineOptions options = small_options(1);
+  options.train.dtype = DType::kFloat32;
+  options.model.on_gpu = true;
+  MachineProfile machine = named_profile("h100-sxm");
+  machine.gemm_flops.fp32 /= 1e4;  // so that products of a small model take the time
+  Planner planner(machine);
+  PlanQuestion question{options, {}};
+  SearchResult result = suggest(planner, question);
+  suggest_bf16(machine, question, {}, result);
+  ASSERT_EQ(result.others.size(), 1U) << suggestions_text(result);
+  EXPECT_TRUE(has(result.others.front(), {"train.dtype", "bf16"}));
+  result.others.clear();
+  question.options.model.on_gpu = false;
+  suggest_bf16(machine, question, {}, result);
+  EXPECT_EQ(result.others.size(), 0U);
+}
+
+}  // namespace
+}  // namespace sluice
