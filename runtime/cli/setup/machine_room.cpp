@@ -1,11 +1,15 @@
 #include "runtime/cli/setup/machine_room.hpp"
 
+#include <mntent.h>
 #include <sys/stat.h>
 
 #include <algorithm>
+#include <cstdio>
 #include <filesystem>
 #include <limits>
 #include <map>
+#include <memory>
+#include <string_view>
 #include <system_error>
 
 #include "base/bytes.hpp"
@@ -18,8 +22,27 @@ namespace {
 
 namespace fs = std::filesystem;
 
+// Free bytes of the machine's roomiest disk; 0: not known. Mounts without a device are memory or
+// another machine's disks, which may not answer.
+std::int64_t roomiest_disk() {
+  const std::unique_ptr<FILE, int (*)(FILE*)> mounts(::setmntent("/proc/self/mounts", "r"),
+                                                     ::endmntent);
+  mntent mount{};
+  char text[4096];
+  std::int64_t most = 0;
+  while (mounts && ::getmntent_r(mounts.get(), &mount, text, sizeof text) != nullptr) {
+    const std::string_view type = mount.mnt_type;
+    if (mount.mnt_fsname[0] != '/' && type != "overlay" && type != "zfs") continue;
+    std::error_code unknown;
+    const fs::space_info space = fs::space(mount.mnt_dir, unknown);
+    if (!unknown) most = std::max(most, static_cast<std::int64_t>(space.available));
+  }
+  return most;
+}
+
 // Arrays are striped over the folders in equal shares, so the fullest disk limits all of them.
 std::int64_t nvme_room(const std::vector<std::string>& folders) {
+  if (folders.empty()) return roomiest_disk();
   struct Disk {
     std::int64_t free = 0;
     int folders = 0;
@@ -40,7 +63,7 @@ std::int64_t nvme_room(const std::vector<std::string>& folders) {
   std::int64_t share = std::numeric_limits<std::int64_t>::max();
   for (const auto& [device, disk] : disks) share = std::min(share, disk.free / disk.folders);
   // 0 would be "not known".
-  return disks.empty() ? 0 : std::max<std::int64_t>(1, share * std::ssize(folders));
+  return std::max<std::int64_t>(1, share * std::ssize(folders));
 }
 
 // The smaller of two budgets of which 0 is none.

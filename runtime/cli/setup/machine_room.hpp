@@ -15,7 +15,7 @@ namespace sluice {
 struct HostRoom {
   std::int64_t memory = 0;  // free memory and swap
   std::int64_t swap = 0;    // a part of `memory`
-  std::int64_t nvme = 0;    // 0 without offload.nvme_path
+  std::int64_t nvme = 0;    // without offload.nvme_path, the roomiest disk's
 };
 [[nodiscard]] HostRoom host_room(const OffloadOptions& offload);
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "runtime/plan/report_lines.hpp"
 #include "runtime/plan/timeline.hpp"
 
@@ -43,6 +44,13 @@ std::string suggestion_text(const Suggestion& s) {
          (s.set.empty() ? "    as configured\n" : pasteable(s.set));
 }
 
+// Bytes of a host's ranks in the folder that the suggestion leaves open.
+std::int64_t room_of_placeholder(const Suggestion& s) {
+  const bool open = std::ranges::any_of(
+      s.set, [](const Setting& setting) { return setting.value == kNvmePlaceholder; });
+  return open ? nth(s.plan.node.peak, Tier::kNvme) : 0;
+}
+
 }  // namespace
 
 std::string suggestions_text(const SearchResult& result) {
@@ -52,6 +60,14 @@ std::string suggestions_text(const SearchResult& result) {
   if (!result.any_fits && !result.suggestions.empty()) text += "nothing fits; this misses least:\n";
   for (const Suggestion& s : result.suggestions) text += suggestion_text(s);
   for (const Suggestion& s : result.others) text += suggestion_text(s);
+  std::int64_t room = 0;
+  for (const auto* const list : {&result.suggestions, &result.others}) {
+    for (const Suggestion& s : *list) room = std::max(room, room_of_placeholder(s));
+  }
+  if (room > 0) {
+    text += line("%s: a folder on a drive with room for a host's ranks, at most %s here\n",
+                 kNvmePlaceholder, format_bytes(room).c_str());
+  }
   return text;
 }
 

@@ -6,6 +6,8 @@
 #include <array>
 #include <string>
 
+#include "base/bytes.hpp"
+#include "base/index.hpp"
 #include "runtime/plan/plan_report.hpp"
 #include "runtime/plan/search/bounds.hpp"
 #include "runtime/plan/search/search_text.hpp"
@@ -257,11 +259,18 @@ TEST(Search, NvmeIsSuggestedWithAPlaceForIt) {
   question.budgets.host = least.peak(Tier::kHost);
   const SearchResult result = suggest(planner, question, wide());
   ASSERT_TRUE(result.any_fits);
+  std::int64_t room = 0;
   for (const Suggestion& s : result.suggestions) {
     if (s.plan.peak(Tier::kNvme) > 0) {
       EXPECT_EQ(value_of(s, "offload.nvme_path"), kNvmePlaceholder);
+      room = std::max(room, nth(s.plan.node.peak, Tier::kNvme));
     }
   }
+  EXPECT_NE(suggestions_text(result).find("\n[DIR]: a folder on a drive with room for a host's "
+                                          "ranks, at most " +
+                                          format_bytes(room) + " here\n"),
+            std::string::npos)
+      << suggestions_text(result);
 }
 
 // What leaves the device need not leave whole, and need not wait for the norm. On this machine the
