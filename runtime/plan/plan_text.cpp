@@ -227,10 +227,6 @@ std::string complaint(const StepPlan& plan, const MemoryPlan& memory, Tier tier)
 
 }  // namespace
 
-bool MemoryPlan::fits() const {
-  return std::all_of(tiers.begin(), tiers.end(), [](const TierPlan& tier) { return tier.fits(); });
-}
-
 MemoryPlan plan_memory(const Program& program, const TierBudgets& budgets, std::int64_t nccl) {
   MemoryPlan plan;
   plan.budgets = budgets;

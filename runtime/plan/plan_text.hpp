@@ -23,6 +23,8 @@ struct TierBudgets {
   std::int64_t host = 0;  // its shares of the host's budgets
   std::int64_t nvme = 0;
   int ranks_of_host = 1;
+  // Device and host together: a rank on a CPU has both in the host's memory.
+  std::int64_t memory = 0;
   // All memory of the rank's GPU, an upper bound of the allocator's peak. NCCL's estimate does not
   // count: its bound might refuse a run that fits.
   std::int64_t card = 0;
@@ -51,7 +53,23 @@ struct MemoryPlan {
   std::array<TierPlan, kTierCount> tiers;
   TierBudgets budgets;
   [[nodiscard]] const TierPlan& of(Tier tier) const { return nth(tiers, tier); }
-  [[nodiscard]] bool fits() const;
+  // Bytes above the budgets, summed over tiers.
+  [[nodiscard]] std::int64_t missing() const {
+    const auto& [device, host, disk] = tiers;
+    const std::int64_t both = budgets.memory == 0 ? 0 : device.peak + host.peak - budgets.memory;
+    return std::max(device.missing() + host.missing(), both) + disk.missing();
+  }
+  [[nodiscard]] bool fits() const { return missing() == 0; }
+  // Bytes that the budgets leave on the device; 0: none, or no budget is known.
+  [[nodiscard]] std::int64_t spare_of_device() const {
+    const TierPlan& device = of(Tier::kDevice);
+    const std::int64_t own = device.budget - device.need();
+    const std::int64_t both = budgets.memory - device.peak - of(Tier::kHost).peak;
+    const std::int64_t spare = budgets.memory == 0  ? own
+                               : device.budget == 0 ? both
+                                                    : std::min(own, both);
+    return std::max<std::int64_t>(0, spare);
+  }
 };
 
 // The name of TierPlan::nccl in texts.

@@ -34,12 +34,7 @@ struct StagePlan {
   std::vector<std::string> unit_names;
 
   [[nodiscard]] std::int64_t peak(Tier tier) const { return memory.of(tier).peak; }
-  // Bytes above the budgets, summed over tiers.
-  [[nodiscard]] std::int64_t missing() const {
-    std::int64_t bytes = 0;
-    for (const TierPlan& tier : memory.tiers) bytes += tier.missing();
-    return bytes;
-  }
+  [[nodiscard]] std::int64_t missing() const { return memory.missing(); }
 };
 
 // Sums over the ranks of the node whose devices hold most.

@@ -112,12 +112,10 @@ std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need,
 }
 
 RunConfig within(RunConfig run, const HostRoom& room, const RunPlace& place) {
-  const std::int64_t memory = room.memory - room.memory / 16;
-  run.memory.host = tighter(run.memory.host, memory);
+  run.memory.host = tighter(run.memory.host, memory_to_plan(room));
   run.memory.nvme = tighter(run.memory.nvme, room.nvme);
-  if (!place.on_gpu) {
-    run.memory.device = tighter(run.memory.device, memory / std::max(1, place.local_ranks));
-  } else if (run.memory.device > 0) {  // else the planner takes the card, less CUDA's context
+  // Without a budget the planner takes the card, less CUDA's context.
+  if (place.on_gpu && run.memory.device > 0) {
     run.memory.device = tighter(run.memory.device, place.card_bytes);
   }
   return run;

@@ -27,8 +27,13 @@ using HostNeed = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;
 [[nodiscard]] std::vector<std::string> shortages(const HostRoom& room, const HostNeed& need,
                                                  const RunPlace& place);
 
-// `run` with budgets that stay within the room. A sixteenth of the host's memory stays free, since
-// another process may take it before the run starts.
+// `run` with budgets that stay within the room.
 [[nodiscard]] RunConfig within(RunConfig run, const HostRoom& room, const RunPlace& place);
+
+// Memory of the room that a plan may take; 0: not known. A sixteenth stays free, since another
+// process may take it before the run starts.
+[[nodiscard]] inline std::int64_t memory_to_plan(const HostRoom& room) {
+  return room.memory - room.memory / 16;
+}
 
 }  // namespace sluice

@@ -116,23 +116,17 @@ SearchResult search_this_host(Planner& planner, const RunConfig& run, const RunP
   constexpr std::int64_t kMiB = 1 << 20;
   const HostRoom room = host_room(run.offload);
   const RunConfig inside = within(run, room, place);
-  SearchResult result = search_plans(planner, run, plan_question(inside, place));
-  const auto settle = [&](std::vector<Suggestion>& list) {
-    // Budgets hold one tier each, and ranks on CPUs have two in the host's memory.
-    std::erase_if(list, [&](const Suggestion& suggestion) {
-      return !shortages(room, suggestion.plan.node.peak, place).empty();
-    });
-    if (run.memory.host > 0 || inside.memory.host < kMiB) return;
-    for (Suggestion& suggestion : list) {  // second places fill the budget
+  PlanQuestion question = plan_question(inside, place);
+  if (!place.on_gpu) question.budgets.memory = memory_to_plan(room) / place.local_ranks;
+  SearchResult result = search_plans(planner, run, question);
+  if (run.memory.host > 0 || inside.memory.host < kMiB) return result;
+  for (auto* const list : {&result.suggestions, &result.others}) {
+    for (Suggestion& suggestion : *list) {  // second places fill the budget
       const OffloadOptions& offload = suggestion.options.offload;
       if (offload.speculate == Speculation::kNever || offload.optimizer != Tier::kHost) continue;
       suggestion.set.push_back({"memory.host", std::to_string(inside.memory.host / kMiB) + "MiB"});
     }
-  };
-  settle(result.others);
-  if (!result.any_fits) return result;
-  settle(result.suggestions);
-  result.any_fits = !result.suggestions.empty();
+  }
   return result;
 }
 

@@ -88,9 +88,7 @@ bool check_free_memory(const RunConfig& run, const RunPlace& place, const Planne
     log_warning(text);
     return false;
   }
-  // The search for CPU ranks is long where a model is far too large: the text says what to change.
-  if (place.on_gpu) text += "\n" + advice(run, place);
-  throw BudgetError(text);
+  throw BudgetError(text + "\n" + advice(run, place));
 }
 
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned) {

@@ -128,6 +128,15 @@ double stage_floor(const StepShape& shape, const Rates& rates) {
 
 }  // namespace
 
+std::int64_t off_device_chunks(const StepShape& shape) {
+  if (shape.placement.optimizer == Tier::kDevice) return 0;
+  std::int64_t elems = 0;
+  for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
+    elems += off_device_elems(shape, g);
+  }
+  return elems / shape.placement.chunk_elems;
+}
+
 int most_in_flight(const StepShape& shape) {
   if (!is_pipelined(shape)) return shape.layer_major ? shape.micro_batches : 1;
   return in_flight_limit(pipeline_run(shape), shape.pipeline.stage);

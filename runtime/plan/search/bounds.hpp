@@ -15,6 +15,9 @@ using TierBytes = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>
 // Lower bound of a rank's memory: states, and on the device the tensors kept for backward.
 [[nodiscard]] TierBytes memory_floor(const StepShape& shape);
 
+// Chunks in which the states off the device pass through the host in a step.
+[[nodiscard]] std::int64_t off_device_chunks(const StepShape& shape);
+
 // Most flights of the rank at one time.
 [[nodiscard]] int most_in_flight(const StepShape& shape);
 

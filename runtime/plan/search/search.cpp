@@ -21,6 +21,7 @@ struct Candidate {
   EngineOptions options;
   double floor_s = 0;
   std::int64_t floor_missing = 0;
+  std::int64_t chunks = 0;
   int changes = 0;
 };
 
@@ -56,8 +57,8 @@ void insert(std::vector<Found>& all, const Found& found) {
 double fitting_fraction(const RunPlan& plan) {
   const StepShape& shape = plan.shape;
   const Placement& tiers = shape.placement;
-  const TierPlan& device = plan.memory.of(Tier::kDevice);
-  if (device.budget == 0 || plan.stages.size() > 1 || tiers.optimizer == Tier::kDevice ||
+  const auto spare = static_cast<double>(plan.memory.spare_of_device());
+  if (spare == 0 || plan.stages.size() > 1 || tiers.optimizer == Tier::kDevice ||
       tiers.parameters != Tier::kDevice || tiers.gradients != Tier::kDevice) {
     return 0;
   }
@@ -67,21 +68,8 @@ double fitting_fraction(const RunPlan& plan) {
   for (int g = 0; g < static_cast<int>(shape.groups.size()); ++g) {
     if (!is_frozen(shape, g)) bytes += static_cast<double>(owned_elems(shape, g) * element_bytes);
   }
-  const auto spare = static_cast<double>(device.budget - device.need());
   const double most = 1 - tiers.device_fraction;
   return bytes > 0 ? std::clamp(std::floor(100 * spare / bytes) / 100, 0.0, most) : 0;
-}
-
-// The configured size and powers of two that divide a rank's samples.
-std::vector<std::int64_t> micro_batches(std::int64_t samples_of_rank, std::int64_t configured,
-                                        std::int64_t most) {
-  std::vector<std::int64_t> sizes;
-  if (samples_of_rank % configured == 0) sizes.push_back(configured);
-  for (std::int64_t size = 1; size <= std::min(samples_of_rank, most); size *= 2) {
-    if (samples_of_rank % size == 0 && size != configured) sizes.push_back(size);
-  }
-  std::sort(sizes.begin(), sizes.end());
-  return sizes;
 }
 
 class Search {
@@ -130,7 +118,7 @@ class Search {
     bool any = true;
     const std::int64_t configured = question_.options.train.micro_batch;
     for (const std::int64_t micro_batch :
-         micro_batches(samples, configured, limits_.most_micro_batch)) {
+         list_micro_batches(samples, configured, limits_.most_micro_batch)) {
       if (!any && micro_batch < samples) continue;
       const std::size_t before = candidates_.size();
       options.train.micro_batch = micro_batch;
@@ -199,7 +187,7 @@ class Search {
 
   void add(const EngineOptions& options) {
     Base& base = base_of(options);
-    Candidate candidate{options, 0, 0, 0};
+    Candidate candidate{.options = options};
     for (StepPlan& stage : base.stages) {
       apply_layout(stage, options);
       std::int64_t missing = 0;
@@ -207,6 +195,10 @@ class Search {
       for (std::size_t t = 0; t < floor.size(); ++t) {
         if (budgets_[t] > 0) missing += std::max<std::int64_t>(0, floor[t] - budgets_[t]);
       }
+      if (question_.budgets.memory > 0) {
+        missing = std::max(missing, floor[0] + floor[1] - question_.budgets.memory);
+      }
+      candidate.chunks = std::max(candidate.chunks, off_device_chunks(stage.shape));
       candidate.floor_missing = std::max(candidate.floor_missing, missing);
     }
     candidate.floor_s = time_floor(base.stages, base.rates);
@@ -258,6 +250,7 @@ class Search {
         const Found& best = *std::ranges::min_element(near_, {}, &Found::missing);
         if (best.missing == 0 || candidate->floor_missing >= best.missing) break;
       }
+      if (candidate->chunks > limits_.most_chunks) break;
       if (std::ranges::find(near_, candidate, &Found::candidate) != near_.end()) continue;
       Found found{};
       if (!evaluate(*candidate, found)) break;

@@ -32,6 +32,9 @@ struct SearchLimits {
   int evaluations = 64;  // candidates that are planned; if none fits, as many again
   bool offload = true;   // states may leave the device
   std::int64_t most_micro_batch = 64;
+  // If nothing fits, no larger program is planned to find the nearest miss: 84e9 states a rank in
+  // chunks of 16 MiB. Such a plan takes minutes.
+  std::int64_t most_chunks = 20'000;
   bool meshes = false;  // try other meshes of as many ranks
   // Above 0: only configurations that fit and whose step is shorter are found, no nearest miss.
   double below_s = 0;
@@ -40,7 +43,8 @@ struct SearchLimits {
 };
 
 struct SearchResult {
-  // Fastest first. If nothing fits: only the suggestion with the fewest missing bytes.
+  // Fastest first. If nothing fits: only the suggestion with the fewest missing bytes, or none if
+  // the model is far too large.
   std::vector<Suggestion> suggestions;
   bool any_fits = false;
   std::vector<Suggestion> others{};  // with other numbers (other_numbers.hpp)

@@ -56,7 +56,7 @@ std::int64_t room_of_placeholder(const Suggestion& s) {
 std::string suggestions_text(const SearchResult& result) {
   std::string text =
       line("\nsuggestions: %d of %d configurations planned\n", result.evaluated, result.candidates);
-  if (result.suggestions.empty()) text += "  none\n";
+  if (result.suggestions.empty()) text += "  nothing fits\n";
   if (!result.any_fits && !result.suggestions.empty()) text += "nothing fits; this misses least:\n";
   for (const Suggestion& s : result.suggestions) text += suggestion_text(s);
   for (const Suggestion& s : result.others) text += suggestion_text(s);

@@ -165,6 +165,17 @@ std::vector<ParallelOptions> list_meshes(const MeshQuestion& question) {
   return meshes;
 }
 
+std::vector<std::int64_t> list_micro_batches(std::int64_t samples_of_rank, std::int64_t configured,
+                                             std::int64_t most) {
+  std::vector<std::int64_t> sizes;
+  if (samples_of_rank % configured == 0) sizes.push_back(configured);
+  for (std::int64_t size = 1; size <= std::min(samples_of_rank, most); size *= 2) {
+    if (samples_of_rank % size == 0 && size != configured) sizes.push_back(size);
+  }
+  std::sort(sizes.begin(), sizes.end());
+  return sizes;
+}
+
 std::string set_line(const std::vector<Setting>& set) {
   std::string text;
   for (const Setting& s : set) {

@@ -48,6 +48,10 @@ struct MeshQuestion {
   std::function<bool(const EngineOptions&)> allowed;
 };
 [[nodiscard]] std::vector<ParallelOptions> list_meshes(const MeshQuestion& question);
+// The configured size and powers of two that divide a rank's samples, in order.
+[[nodiscard]] std::vector<std::int64_t> list_micro_batches(std::int64_t samples_of_rank,
+                                                           std::int64_t configured,
+                                                           std::int64_t most);
 // Sets the mesh and, for the same number of ranks, the data-parallel ranks.
 void set_mesh(EngineOptions& options, const ParallelOptions& mesh);
 
