@@ -49,10 +49,10 @@ std::optional<WriterLock> prepare_joined_run(const TrainCommand& command,
                                              const RankEnvironment& rank,
                                              const Tokenizer* tokenizer) {
   const RunPlace place = place_of(config.run, rank);
-  if (rank.rank == 0 && config.run.parallel.pipeline > 1) {
-    (void)plan_largest_rank(config.run, place);  // checks all stages together
+  Planned planned = make_plan(config.run, place);
+  if (rank.rank == 0 && config.run.parallel.pipeline > 1) {  // checks all stages together
+    planned.stages = plan_largest_rank(config.run, place).stages;
   }
-  const Planned planned = make_plan(config.run, place);
   if (rank.rank == 0) {
     check_fits(config.run, place, planned);
     check_free_memory(config.run, place, planned);

@@ -257,6 +257,24 @@ TEST(FreeMemory, ThePlanOfThisMachineSaysWhatItLacks) {
   EXPECT_EQ(given.output.find(note), std::string::npos) << given.output;
 }
 
+// The first stage alone is larger than any machine; the ranks of a host are those of both.
+TEST(FreeMemory, APipelineThatTheMachineCannotHoldIsRefusedToo) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  const std::string huge = std::string(kHuge) + "--set model.layers=16 --set parallel.pipeline=2";
+  const Finished plan = run_program(scratch, "plan --world 2 " + huge);
+  EXPECT_EQ(plan.exit_code, 3) << plan.output;
+  const Finished refused = run_program(scratch, "train --nproc 2 --dry-run " + huge);
+  EXPECT_EQ(refused.exit_code, 3) << refused.output;
+  expect_all(refused, {"memory.host: the ranks of a host need "});
+  // Both count what each stage needs.
+  const auto need = [](const std::string& text) {
+    const std::size_t at = text.find("need ", text.find("memory.host: the ranks of a host"));
+    return text.substr(at, text.find(" TiB", at) - at);
+  };
+  EXPECT_EQ(need(refused.output), need(plan.output));
+}
+
 // States of 1 TiB: they would be on the host, if it were not for this machine's memory.
 TEST(FreeMemory, AdviceStaysWithinTheMemoryOfThisMachine) {
   const Scratch scratch;

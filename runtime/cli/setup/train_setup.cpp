@@ -10,7 +10,6 @@
 #include "base/index.hpp"
 #include "base/log.hpp"
 #include "base/posix/atomic_file.hpp"
-#include "runtime/cli/setup/machine_room.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/data/data_sets.hpp"
 #include "runtime/data/tokenizer/learned_options.hpp"
@@ -22,21 +21,24 @@
 #include "runtime/run/matmul_choice.hpp"
 
 namespace sluice {
-Planned make_plan(const RunConfig& run, const RunPlace& place) {
-  set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads
-                                              : threads_per_rank(place.local_ranks));
-  const EngineOptions options = engine_options(run, place);
-  const Model model = make_dry_model(options.model, options.part);
-  Planned planned{plan_step(options, model), {}, {}, {}};
-  for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
-  planned.program = planned_program(planned.plan.shape);
-  const std::int64_t nccl =
-      place.on_gpu ? nccl_buffer_bytes(planned.plan.shape, place.local_ranks) : 0;
-  planned.memory = plan_memory(planned.program, rank_budgets(run, place), nccl);
-  return planned;
+namespace {
+
+HostNeed peaks_of(const MemoryPlan& memory) {
+  HostNeed peaks{};
+  for (std::size_t t = 0; t < peaks.size(); ++t) peaks[t] = memory.tiers[t].peak;
+  return peaks;
 }
 
-namespace {
+// Peaks of the first host's ranks together. A stage's ranks are consecutive.
+HostNeed need_of_host(const Planned& planned, const RunPlace& place) {
+  const int of_stage = place.world / static_cast<int>(planned.stages.size());
+  HostNeed need{};
+  for (int rank = 0; rank < place.local_ranks; ++rank) {
+    const HostNeed& peaks = nth(planned.stages, rank / of_stage);
+    for (std::size_t t = 0; t < need.size(); ++t) need[t] += peaks[t];
+  }
+  return need;
+}
 
 std::int64_t peak_of(const Planned& planned) {
   std::int64_t bytes = 0;
@@ -45,6 +47,21 @@ std::int64_t peak_of(const Planned& planned) {
 }
 
 }  // namespace
+
+Planned make_plan(const RunConfig& run, const RunPlace& place) {
+  set_libtorch_threads(run.launch.threads > 0 ? run.launch.threads
+                                              : threads_per_rank(place.local_ranks));
+  const EngineOptions options = engine_options(run, place);
+  const Model model = make_dry_model(options.model, options.part);
+  Planned planned{plan_step(options, model), {}, {}, {}, {}};
+  for (const UnitSpec& unit : model.spec.units) planned.unit_names.push_back(unit.name);
+  planned.program = planned_program(planned.plan.shape);
+  const std::int64_t nccl =
+      place.on_gpu ? nccl_buffer_bytes(planned.plan.shape, place.local_ranks) : 0;
+  planned.memory = plan_memory(planned.program, rank_budgets(run, place), nccl);
+  planned.stages = {peaks_of(planned.memory)};
+  return planned;
+}
 
 Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
   // A plan that does not fit counts as larger than any plan that fits.
@@ -62,6 +79,9 @@ Planned plan_largest_rank(const RunConfig& run, const RunPlace& place) {
       std::max_element(stages.begin(), stages.end(),
                        [&](const Planned& a, const Planned& b) { return order(a) < order(b); });
   largest->program = std::move(nth(programs, largest - stages.begin()));
+  std::vector<HostNeed> peaks;
+  for (const Planned& stage : stages) peaks.push_back(peaks_of(stage.memory));
+  largest->stages = std::move(peaks);
   return std::move(*largest);
 }
 
@@ -73,22 +93,14 @@ void check_fits(const RunConfig& run, const RunPlace& place, const Planned& plan
   }
 }
 
-bool check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned) {
+void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned) {
   HostRoom room = host_room(run.offload);
   if (!run.launch.hostfile.empty()) room.nvme = 0;  // the disks are other hosts'
-  HostNeed need{};
-  for (const Tier tier : {Tier::kDevice, Tier::kHost, Tier::kNvme}) {
-    nth(need, tier) = place.local_ranks * planned.memory.of(tier).peak;
-  }
-  const std::vector<std::string> lacking = shortages(room, need, place);
-  if (lacking.empty()) return true;
   std::string text;
-  for (const std::string& one : lacking) text += (text.empty() ? "" : "\n") + one;
-  if (run.parallel.pipeline > 1) {
-    log_warning(text);
-    return false;
+  for (const std::string& lacking : shortages(room, need_of_host(planned, place), place)) {
+    text += lacking + "\n";
   }
-  throw BudgetError(text + "\n" + advice(run, place));
+  if (!text.empty()) throw BudgetError(text + advice(run, place));
 }
 
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "configs/reader.hpp"
+#include "runtime/cli/setup/machine_room.hpp"
 #include "runtime/cli/setup/run_setup.hpp"
 #include "runtime/data/training_data.hpp"
 
@@ -16,6 +17,7 @@ struct Planned {
   std::vector<std::string> unit_names;
   Program program;
   MemoryPlan memory;
+  std::vector<HostNeed> stages{};  // a rank's peaks, by stage; of make_plan() the rank's own alone
 };
 
 // Sets libtorch's threads to those of a rank, since the plan runs units on the meta device.
@@ -29,9 +31,8 @@ void check_fits(const RunConfig& run, const RunPlace& place, const Planned& plan
 
 // Called before anything starts. Throws BudgetError, with advice, if the ranks of a host need more
 // memory than this host has free (the states off the device and, of CPU ranks, the device) or more
-// of offload.nvme_path than is free there. Of a pipeline, whose stages may need less than
-// `planned`, the largest, it warns instead and returns false.
-bool check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned);
+// of offload.nvme_path than is free there.
+void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned);
 
 // Writes config.yaml and plan.json to output.dir, which is created if missing. Throws IoError.
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned);
