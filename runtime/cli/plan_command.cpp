@@ -158,8 +158,11 @@ int run_plan(const PlanCommand& command) {
       question.options.train.micro_batch * question.options.dp * question.options.model.seq);
   std::optional<SearchResult> result;
   const bool here = is_of_this_machine(command, place);
+  if (here && ranks_here(config.run, place.local_ranks).count == 0) {
+    facts.notes.push_back("launch.hostfile: memory and disks of its hosts are not checked here");
+  }
   if (here) {
-    facts.shortages = shortages(host_room(config.run.offload), plan.node.peak, place);
+    facts.shortages = shortages(host_room(config.run), plan.node.peak, place);
   } else if (config.run.memory.host == 0 && has_state_on_host(config.run.offload)) {
     facts.notes.push_back("host memory is unlimited in this plan; give memory.host");
   }

@@ -275,6 +275,26 @@ TEST(FreeMemory, APipelineThatTheMachineCannotHoldIsRefusedToo) {
   EXPECT_EQ(need(refused.output), need(plan.output));
 }
 
+// Memory and disks are those of the ranks' hosts: this one's count if the file names it.
+TEST(FreeMemory, OfAJobOnHostsThoseOfThisHostCount) {
+  const Scratch scratch;
+  write_tiny(scratch);
+  scratch.write("here", "elsewhere.invalid slots=1\nlocalhost slots=1\n");
+  scratch.write("there", "elsewhere.invalid slots=2\n");
+  const std::string huge = std::string(kHuge) +
+                           "--set model.layers=16 --set offload.optimizer=nvme --set "
+                           "offload.nvme_path=[swap] --set checkpoint.at_end=false "
+                           "--set launch.backend=gloo --set launch.hostfile=";
+  for (const char* const command : {"train --dry-run ", "plan --world 2 "}) {
+    const Finished here = run_program(scratch, command + huge + "here");
+    EXPECT_EQ(here.exit_code, 3) << command << "\n" << here.output;
+    expect_all(here, {"memory.host: the ranks of a host need ",
+                      "offload.nvme_path: the ranks of a host need "});
+    const Finished there = run_program(scratch, command + huge + "there");
+    EXPECT_EQ(there.exit_code, 0) << command << "\n" << there.output;
+  }
+}
+
 // States of 1 TiB: they would be on the host, if it were not for this machine's memory.
 TEST(FreeMemory, AdviceStaysWithinTheMemoryOfThisMachine) {
   const Scratch scratch;

@@ -13,8 +13,10 @@
 #include <system_error>
 
 #include "base/bytes.hpp"
+#include "base/error.hpp"
 #include "base/index.hpp"
 #include "offload/swap_directory.hpp"
+#include "runtime/launch/hosts/hostfile.hpp"
 #include "runtime/run/memory_left.hpp"
 
 namespace sluice {
@@ -87,8 +89,23 @@ std::string memory_shortage(const HostRoom& room, const HostNeed& need, const Ru
 
 }  // namespace
 
-HostRoom host_room(const OffloadOptions& offload) {
-  HostRoom room{.nvme = nvme_room(offload.nvme_path)};
+HostRanks ranks_here(const RunConfig& run, int local_ranks) {
+  if (run.launch.hostfile.empty()) return {0, local_ranks};
+  int first = 0;
+  try {
+    const int slots = run.launch.nproc > 0 ? run.launch.nproc : local_ranks;
+    for (const HostSlots& host : read_hostfile(run.launch.hostfile, slots)) {
+      if (is_this_host(host.host)) return {first, host.slots};
+      first += host.slots;
+    }
+  } catch (const ConfigError&) {  // a plan needs no file of hosts; `train` has read it
+  }
+  return {};
+}
+
+HostRoom host_room(const RunConfig& run) {
+  if (ranks_here(run, 1).count == 0) return {};
+  HostRoom room{.nvme = nvme_room(run.offload.nvme_path)};
   const std::int64_t left = memory_left_bytes();
   if (left == std::numeric_limits<std::int64_t>::max()) return room;
   room.swap = swap_left_bytes();

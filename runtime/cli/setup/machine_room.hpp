@@ -17,7 +17,16 @@ struct HostRoom {
   std::int64_t swap = 0;    // a part of `memory`
   std::int64_t nvme = 0;    // without offload.nvme_path, the roomiest disk's
 };
-[[nodiscard]] HostRoom host_room(const OffloadOptions& offload);
+// Nothing is known if the ranks run on other hosts.
+[[nodiscard]] HostRoom host_room(const RunConfig& run);
+
+// The ranks of the job that run here, consecutive ones: all without launch.hostfile, else those of
+// the file's line for this host.
+struct HostRanks {
+  int first = 0;
+  int count = 0;
+};
+[[nodiscard]] HostRanks ranks_here(const RunConfig& run, int local_ranks);
 
 // Peaks of a host's ranks together, by tier.
 using HostNeed = std::array<std::int64_t, static_cast<std::size_t>(kTierCount)>;

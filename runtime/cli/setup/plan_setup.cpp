@@ -114,7 +114,7 @@ SearchResult search_plans(Planner& planner, const RunConfig& run, const PlanQues
 
 SearchResult search_this_host(Planner& planner, const RunConfig& run, const RunPlace& place) {
   constexpr std::int64_t kMiB = 1 << 20;
-  const HostRoom room = host_room(run.offload);
+  const HostRoom room = host_room(run);
   const RunConfig inside = within(run, room, place);
   PlanQuestion question = plan_question(inside, place);
   if (!place.on_gpu) question.budgets.memory = memory_to_plan(room) / place.local_ranks;

@@ -29,11 +29,12 @@ HostNeed peaks_of(const MemoryPlan& memory) {
   return peaks;
 }
 
-// Peaks of the first host's ranks together. A stage's ranks are consecutive.
-HostNeed need_of_host(const Planned& planned, const RunPlace& place) {
+// Peaks of this host's ranks together. A stage's ranks are consecutive.
+HostNeed need_here(const Planned& planned, const RunConfig& run, const RunPlace& place) {
+  const HostRanks here = ranks_here(run, place.local_ranks);
   const int of_stage = place.world / static_cast<int>(planned.stages.size());
   HostNeed need{};
-  for (int rank = 0; rank < place.local_ranks; ++rank) {
+  for (int rank = here.first; rank < here.first + here.count; ++rank) {
     const HostNeed& peaks = nth(planned.stages, rank / of_stage);
     for (std::size_t t = 0; t < need.size(); ++t) need[t] += peaks[t];
   }
@@ -94,10 +95,9 @@ void check_fits(const RunConfig& run, const RunPlace& place, const Planned& plan
 }
 
 void check_free_memory(const RunConfig& run, const RunPlace& place, const Planned& planned) {
-  HostRoom room = host_room(run.offload);
-  if (!run.launch.hostfile.empty()) room.nvme = 0;  // the disks are other hosts'
   std::string text;
-  for (const std::string& lacking : shortages(room, need_of_host(planned, place), place)) {
+  const HostNeed need = need_here(planned, run, place);
+  for (const std::string& lacking : shortages(host_room(run), need, place)) {
     text += lacking + "\n";
   }
   if (!text.empty()) throw BudgetError(text + advice(run, place));
