@@ -143,7 +143,7 @@ int run_plan(const PlanCommand& command) {
     check_gpu_attention(config);
     check_gpu_matmul(config, machine.profile.compute_capability);
   }
-  place.local_ranks = ranks_of_host(machine.profile, config.run, place.world);
+  place.local_ranks = ranks_of_host(machine, config.run, place.world);
   settle_threads(machine, config.run, place.world);
   settle_planned_vocabulary(config);
   settle_products(machine, config);

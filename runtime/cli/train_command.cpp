@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/bytes.hpp"
 #include "base/error.hpp"
 #include "base/log.hpp"
 #include "configs/offload_rules.hpp"
@@ -16,6 +17,7 @@
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
+#include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/cli/setup/saving_setup.hpp"
 #include "runtime/cli/setup/train_setup.hpp"
@@ -228,6 +230,16 @@ std::string drawing(const Planned& planned) {
          " lines (`sluice plan` draws a step of any length)\n";
 }
 
+// What the driver takes of a card is known only when ranks have begun.
+void warn_of_context(const RunConfig& run, const RunPlace& place, std::int64_t planned_bytes) {
+  const std::int64_t rest = place.card_bytes - planned_bytes;
+  const std::int64_t taken = find_machine("", run).profile.device_overhead_bytes;
+  if (place.card_bytes == 0 || rest >= taken) return;
+  log_warning("the plan leaves " + format_bytes(rest) + " of the card, and the driver's context " +
+              "with the libraries takes about " + format_bytes(taken) +
+              ": the ranks may refuse to start");
+}
+
 // Prints the plan and makes the checks of a start that neither read text nor write.
 void dry_run(const TrainCommand& command, LoadedConfig& config, const RunPlace& place) {
   settle_planned_data(config);
@@ -239,6 +251,10 @@ void dry_run(const TrainCommand& command, LoadedConfig& config, const RunPlace& 
   check_fits(config.run, place, planned);
   check_free_memory(config.run, place, planned);
   check_room_to_save(config, command.resume, place, planned.memory);
+  if (place.on_gpu) warn_of_context(config.run, place, planned.memory.of(Tier::kDevice).peak);
+  if (!config.run.data.names_training()) {
+    log_warning("data: nothing to train on is named yet; without it the run does not start");
+  }
   std::printf("\nfits\n");
 }
 

@@ -170,6 +170,16 @@ TEST_F(PlanOutput, DaysForATokenBudgetAndDrivesForIt) {
   }
 }
 
+TEST_F(PlanOutput, CardsOfOneHostAreOnOneHost) {
+  const std::string four =
+      "plan tiny.yaml --profile rtx4090 --set zero.stage=2 --set launch.nproc=4";
+  EXPECT_EQ(json(four)["per_node"]["ranks"], 4);
+  EXPECT_EQ(run(four).output.find("one card a host"), std::string::npos);
+  const std::string asked = "plan tiny.yaml --profile rtx4090 --world 4 --set launch.nproc=0";
+  EXPECT_EQ(json(asked)["per_node"]["ranks"], 1);
+  EXPECT_NE(run(asked).output.find("--set launch.nproc=4 puts them on one"), std::string::npos);
+}
+
 TEST_F(PlanOutput, ARunThatDoesNotFitSaysWhatWould) {
   const auto peak =
       json("plan tiny.yaml --profile cpu")["tiers"]["device"]["peak"].get<std::int64_t>();

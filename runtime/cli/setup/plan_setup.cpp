@@ -76,11 +76,17 @@ PlanMachine find_machine(const std::string& profile, const RunConfig& run) {
   return {base, true, {"`sluice doctor` measures this machine once, for better times"}};
 }
 
-int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world) {
-  if (machine.devices_per_node == 0) {
-    machine.devices_per_node = run.launch.nproc > 0 ? std::min(run.launch.nproc, world) : world;
+int ranks_of_host(PlanMachine& machine, const RunConfig& run, int world) {
+  int& devices = machine.profile.devices_per_node;
+  if (run.launch.nproc > devices) devices = std::min(run.launch.nproc, world);
+  if (devices == 0) devices = world;
+  if (devices == 1 && world > 1) {
+    machine.notes.push_back("profile " + machine.profile.name + " has one card a host, so the " +
+                            std::to_string(world) +
+                            " ranks are on as many hosts; --set launch.nproc=" +
+                            std::to_string(world) + " puts them on one");
   }
-  return std::min(machine.devices_per_node, world);
+  return std::min(devices, world);
 }
 
 void settle_threads(PlanMachine& machine, const RunConfig& run, int world) {

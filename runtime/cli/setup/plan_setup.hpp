@@ -22,8 +22,9 @@ struct PlanMachine {
 // else kDefaultGpu or the CPU profile.
 [[nodiscard]] PlanMachine find_machine(const std::string& profile, const RunConfig& run);
 
-// A host of launch.nproc ranks if the machine does not state its ranks.
-int ranks_of_host(MachineProfile& machine, const RunConfig& run, int world);
+// The machine's ranks, but launch.nproc of them if that is more or the machine states none. Where
+// a machine of one card has many ranks, a note says how to put them on one host.
+int ranks_of_host(PlanMachine& machine, const RunConfig& run, int world);
 
 // The machine with the threads of the run's ranks. If the cost of threads is unknown, a note says
 // so.
