@@ -17,6 +17,7 @@
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/cli/commands.hpp"
 #include "runtime/cli/setup/hf_setup.hpp"
+#include "runtime/cli/setup/next_commands.hpp"
 #include "runtime/cli/setup/plan_setup.hpp"
 #include "runtime/cli/setup/rank_setup.hpp"
 #include "runtime/cli/setup/saving_setup.hpp"
@@ -34,13 +35,10 @@
 namespace sluice {
 namespace {
 
-// The newest step of a folder's complete checkpoints; -1: none.
-std::int64_t newest_generation(const std::string& checkpoint_dir) {
-  std::int64_t newest = -1;
-  for (const CatalogEntry& entry : catalog(local_file_system(), checkpoint_dir)) {
-    newest = std::max(newest, entry.generation);
-  }
-  return newest;
+// The newest of a folder's complete checkpoints; none: its generation is -1.
+CatalogEntry newest_checkpoint(const std::string& checkpoint_dir) {
+  const std::vector<CatalogEntry> newest_first = catalog(local_file_system(), checkpoint_dir);
+  return newest_first.empty() ? CatalogEntry() : newest_first.front();
 }
 
 using Argv = std::vector<std::string>;
@@ -54,16 +52,23 @@ struct RestartPlace {
   bool has_image = false;  // the run commits an image on NVMe and resumes from it, saved or not
 };
 
+void tell_to_go_on(const std::string& checkpoint_dir, const Argv& argv) {
+  const CatalogEntry newest = newest_checkpoint(checkpoint_dir);
+  if (newest.generation < 0) return;
+  std::fprintf(stderr, "the newest checkpoint is of step %lld; %s",
+               static_cast<long long>(newest.step), resume_command(argv).c_str());
+}
+
 // Restarts a run after a failure that may pass, from its newest checkpoint. Without a checkpoint
 // the run starts with its original arguments: --resume auto would forget a --resume DIR.
 // A failure is an event of the run, since its ranks may have had no time to tell it.
 int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const Argv& as_told,
                       const RestartPlace& place) {
   const int most = place.most;
-  const std::int64_t before = most > 0 ? newest_generation(place.checkpoint_dir) : -1;
+  const std::int64_t before = newest_checkpoint(place.checkpoint_dir).generation;
   LaunchResult result = run(as_told);
   for (int restart = 1; result.worth_restarting && restart <= most; ++restart) {
-    const bool saved = newest_generation(place.checkpoint_dir) > before;
+    const bool saved = newest_checkpoint(place.checkpoint_dir).generation > before;
     Argv argv = as_told;
     if (saved || place.has_image) argv.insert(argv.end(), {"--resume", "auto"});
     std::string text = "restart " + std::to_string(restart) + " of " + std::to_string(most) +
@@ -76,6 +81,7 @@ int run_with_restarts(const std::function<LaunchResult(const Argv&)>& run, const
                  {.kind = "restart", .text = text + "; " + result.cause});
     result = run(argv);
   }
+  if (result.worth_restarting) tell_to_go_on(place.checkpoint_dir, as_told);
   if (!result.cause.empty()) {
     append_event(events_path(place.output_dir),
                  {.kind = "end",

@@ -49,6 +49,19 @@ TEST_F(Failing, ARankThatThrowsIsNamedWithItsMessage) {
   EXPECT_NE(tail(run).find("failpoint engine.step"), std::string::npos) << run.output;
 }
 
+TEST_F(Failing, ACrashSaysHowToGoOn) {
+  const Finished none = run_with("engine.step@5:rank=1:kill");
+  EXPECT_EQ(none.output.find("--resume auto"), std::string::npos) << none.output;
+  const Finished saved =
+      run_with("engine.step@5:rank=1:kill",
+               "--set checkpoint.every=2 --set checkpoint.async=false --resume=never");
+  EXPECT_NE(tail(saved).find("the newest checkpoint is of step 4; to go on with the run:"),
+            std::string::npos)
+      << saved.output;
+  EXPECT_EQ(saved.lines().back().find("--resume=never"), std::string::npos) << saved.output;
+  EXPECT_NE(saved.lines().back().find(" --resume auto"), std::string::npos) << saved.output;
+}
+
 TEST_F(Failing, AMessageIsOnceOnTheTerminalAndInItsRanksLog) {
   const Finished run = run_with("engine.step@4:rank=0:error");
   const std::string message = "failpoint engine.step";
