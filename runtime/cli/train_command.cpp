@@ -195,7 +195,7 @@ void check_first_weights(const RunConfig& run) {
 std::optional<Planned> check_start(const TrainCommand& command, LoadedConfig& config,
                                    const RunPlace& place, const Tokenizer* tokenizer,
                                    std::int64_t data_vocab) {
-  settle_vocabulary(config, data_vocab);
+  settle_vocabulary(config, data_vocab, tokenizer);
   const std::optional<ResumePoint> from = check_resumed(config, command.resume, place, tokenizer);
   if (from && from->finished() && !may_have_image(command, config.run)) {
     log_info(finished_text(from->path, from->run.step, from->last_step));

@@ -200,7 +200,7 @@ int train_rank(const TrainCommand& command, LoadedConfig config, const RankEnvir
   set_libtorch_threads(process.threads_of_rank());
   Watchdog watchdog(watchdog_of(config.run, rank.rank));
   const TrainingData data(config.run.data, config.run.model.seq, config.run.train.seed);
-  settle_vocabulary(config, data.vocab_size());
+  settle_vocabulary(config, data.vocab_size(), data.tokenizer());
   watchdog.set_phase("rendezvous", Waiting::kYes);
   MeshComms comms = connect_rank();
   watchdog.set_phase("start-up");

@@ -196,7 +196,7 @@ std::string token_cache_key(const TokenCacheRequest& request) {
   Hasher hasher;
   hasher.add("sluice token cache");
   hasher.add(std::int64_t{kTokenCacheVersion});
-  hasher.add(request.tokenizer->fingerprint());
+  hasher.add(request.tokenizer->document_fingerprint());
   add_text_files(hasher, request.files, request.read.json_key);
   return hasher.digest_hex();
 }

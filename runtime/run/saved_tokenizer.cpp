@@ -1,11 +1,13 @@
 #include "runtime/run/saved_tokenizer.hpp"
 
+#include <algorithm>
 #include <filesystem>
 #include <utility>
 
 #include "base/error.hpp"
 #include "runtime/checkpoint/io/file_system.hpp"
 #include "runtime/checkpoint/io/tokenizer_files.hpp"
+#include "runtime/data/tokenizer/folder_tokens.hpp"
 #include "runtime/data/tokenizer/tokenizer_source.hpp"
 
 namespace sluice {
@@ -29,6 +31,22 @@ void add_companions(const TokenizerSource& source, TokenizerRecord& record) {
   }
 }
 
+// config.json, which may name the end of text, is no file of a checkpoint: the record gets a
+// generation_config.json with the name.
+void keep_end_of_text(const Tokenizer& tokenizer, const TokenizerSource& source,
+                      TokenizerRecord& record) {
+  const auto has = [&](std::string_view name) {
+    return std::any_of(record.files.begin(), record.files.end(),
+                       [&](const TokenizerFile& file) { return file.name == name; });
+  };
+  const FolderTokens folder = read_folder_tokens(source);
+  const std::int32_t end = tokenizer.end_of_text();
+  if (tokenizer.decode({&end, 1}) == folder.eos_token || has("generation_config.json")) return;
+  if (std::find(folder.eos_ids.begin(), folder.eos_ids.end(), end) == folder.eos_ids.end()) return;
+  record.files.push_back(tokenizer_file("generation_config.json",
+                                        "{\"eos_token_id\": " + std::to_string(end) + "}\n"));
+}
+
 }  // namespace
 
 TokenizerRecord tokenizer_record(const Tokenizer& tokenizer, const std::string& spec,
@@ -47,6 +65,7 @@ TokenizerRecord tokenizer_record(const Tokenizer& tokenizer, const std::string& 
     record.files.push_back(tokenizer_file(file.name, std::move(file.text)));
   }
   if (!record.files.empty()) add_companions(source, record);
+  keep_end_of_text(tokenizer, source, record);
   return record;
 }
 

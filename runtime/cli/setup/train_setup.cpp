@@ -121,9 +121,27 @@ void write_run_files(const LoadedConfig& config, const RunPlace& place, const Pl
                                                       known ? &time : nullptr));
 }
 
-void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab) {
+void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab, const Tokenizer* tokenizer) {
   std::int64_t& vocab = config.run.model.vocab;
+  const std::string& from = config.run.model.from;
   if (vocab == 0) vocab = data_vocab;
+  const bool is_new = tokenizer != nullptr && tokenizer->end_is_new();
+  if (is_new && !from.empty() && config.run.data.sft.empty()) {
+    throw ConfigError(config.place("data.tokenizer") + ": data.tokenizer: " + tokenizer->name() +
+                      " names no token that ends a text, and documents would end with id " +
+                      std::to_string(tokenizer->end_of_text()) + ", which the model of " + from +
+                      " has not learned: put {\"eos_token\": \"...\"} into a tokenizer_config.json "
+                      "beside the tokenizer's file");
+  }
+  if (vocab < data_vocab && !from.empty()) {
+    throw ConfigError(config.place("data.tokenizer") + ": data.tokenizer has " +
+                      std::to_string(data_vocab) + " ids, and the model of " + from +
+                      " has rows for " + std::to_string(vocab) +
+                      (is_new ? ": its last id is a new end of text, since no file names one; put "
+                                "{\"eos_token\": \"...\"} into a tokenizer_config.json beside it"
+                              : ": it is another model's tokenizer, or has tokens that were added "
+                                "after the model was made"));
+  }
   if (vocab < data_vocab) {
     throw ConfigError(config.place("model.vocab") + ": model.vocab: " + std::to_string(vocab) +
                       " is less than the " + std::to_string(data_vocab) +

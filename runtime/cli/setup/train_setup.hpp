@@ -37,8 +37,11 @@ void check_free_memory(const RunConfig& run, const RunPlace& place, const Planne
 // Writes config.yaml and plan.json to output.dir, which is created if missing. Throws IoError.
 void write_run_files(const LoadedConfig& config, const RunPlace& place, const Planned& planned);
 
-// Sets an open model.vocab to `data_vocab`. Throws ConfigError if the given value is smaller.
-void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab);
+// Sets an open model.vocab to `data_vocab`. Throws ConfigError if the given value is smaller, or if
+// documents for the model of model.from would end with an id that the model does not know.
+// `tokenizer`: of the text, if known.
+void settle_vocabulary(LoadedConfig& config, std::int64_t data_vocab,
+                       const Tokenizer* tokenizer = nullptr);
 // Sets an open model.vocab to the tokenizer's, without opening data. Throws ConfigError if no
 // tokenizer is known.
 void settle_planned_vocabulary(LoadedConfig& config);

@@ -53,7 +53,7 @@ ChatEncoder::ChatEncoder(const Tokenizer& tokenizer, const std::string& tokenize
     : tokenizer_(tokenizer), train_on_(train_on) {
   Hasher hasher;
   hasher.add("chat encoder v1");
-  hasher.add(tokenizer.fingerprint());
+  hasher.add(tokenizer.document_fingerprint());
   hasher.add(static_cast<std::int64_t>(train_on));
   std::optional<ChatTemplateSource> source =
       chat_template.empty() ? template_beside(tokenizer_spec) : find_chat_template(chat_template);

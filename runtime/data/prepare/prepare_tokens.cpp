@@ -34,7 +34,7 @@ std::string state_path(const PrepareOptions& options) { return options.prefix + 
 std::string request_of(const PrepareOptions& options) {
   Hasher hasher;
   hasher.add("prepare v1");
-  hasher.add(options.tokenizer->fingerprint());
+  hasher.add(options.tokenizer->document_fingerprint());
   hasher.add(std::int64_t{options.append_eod});
   hasher.add(static_cast<std::int64_t>(options.piece_bytes));
   for (const std::string& key : options.json_keys) hasher.add(key);

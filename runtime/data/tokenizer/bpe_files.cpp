@@ -7,6 +7,7 @@
 
 #include "base/bytes.hpp"
 #include "base/error.hpp"
+#include "base/index.hpp"
 #include "base/posix/atomic_file.hpp"
 #include "runtime/data/file_io.hpp"
 #include "runtime/data/tokenizer/split_pattern.hpp"
@@ -99,19 +100,8 @@ void set_piece(std::vector<std::string>& pieces, const std::string& path, std::i
   pieces[index] = std::move(piece);
 }
 
-std::int32_t choose_end_of_text(std::vector<std::string>& pieces) {
-  constexpr std::array<std::string_view, 6> kNames{
-      kEndOfTextName, "<|end_of_text|>", "</s>",
-      "<eos>",        "<|eot_id|>",      "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
-  for (const std::string_view name : kNames) {
-    const auto found = std::find(pieces.begin(), pieces.end(), name);
-    if (found != pieces.end()) return static_cast<std::int32_t>(found - pieces.begin());
-  }
-  pieces.emplace_back(kEndOfTextName);
-  return static_cast<std::int32_t>(pieces.size() - 1);
-}
-
-BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merges_path) {
+BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merges_path,
+                         const FolderTokens& folder) {
   const std::string vocab_text = read_whole_file(vocab_path, kLargestFile);
   const std::string merges_text = read_whole_file(merges_path, kLargestFile);
   const auto vocab = parse_vocab_json(vocab_path, vocab_text);
@@ -138,7 +128,14 @@ BpeModel read_gpt2_files(const std::string& vocab_path, const std::string& merge
     model.merges.push_back({id_of(left, number), id_of(right, number), id_of(left + right, number),
                             static_cast<std::int32_t>(model.merges.size())});
   });
-  model.end_of_text = choose_end_of_text(model.pieces);
+  // A piece that no merge makes is a special token.
+  std::vector<bool> made(model.pieces.size());
+  for (const BpeMerge& merge : model.merges) nth(made, merge.result) = true;
+  model.end = settle_special_tokens(model.pieces, folder, true, [&](std::int32_t id) {
+    const auto index = static_cast<std::size_t>(id);
+    return model.pieces[index].size() > 1 && (index >= made.size() || !made[index]);
+  });
+  model.added = folder.added;
   model.pattern = kGpt2Pattern;
   model.name = "gpt2 (" + vocab_path + ")";
   model.fingerprint = text_fingerprint(TokenizerKind::kGpt2, {vocab_text, merges_text});
@@ -167,7 +164,7 @@ BpeModel read_tiktoken_file(const std::string& path) {
   const std::size_t end = tiktoken_end_of_text(model.pieces);
   if (end >= ranks) model.pieces.resize(end + 1);
   model.pieces[end] = kEndOfTextName;
-  model.end_of_text = static_cast<std::int32_t>(end);
+  model.end.id = static_cast<std::int32_t>(end);
   model.pattern = ranks < 100000 ? kGpt2Pattern : ranks < 190000 ? kCl100kPattern : kO200kPattern;
   model.name = "tiktoken (" + path + ")";
   model.fingerprint = text_fingerprint(TokenizerKind::kTiktoken, {text});

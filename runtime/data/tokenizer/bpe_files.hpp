@@ -13,9 +13,11 @@
 namespace sluice {
 
 [[nodiscard]] BpeModel read_gpt2_files(const std::string& vocab_path,
-                                       const std::string& merges_path);
+                                       const std::string& merges_path,
+                                       const FolderTokens& folder = {});
 [[nodiscard]] BpeModel read_tiktoken_file(const std::string& path);
-[[nodiscard]] std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path);
+[[nodiscard]] std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path,
+                                                             const FolderTokens& folder = {});
 
 // Writes vocab.json and merges.txt to `folder` (created if missing); each file is complete or
 // untouched. `pieces` is ordered by id, the last piece is end-of-text. `merges` are pairs of ids,
@@ -25,10 +27,8 @@ void write_gpt2_files(const std::string& folder, const std::vector<std::string>&
 
 inline constexpr std::string_view kEndOfTextName = "<|endoftext|>";
 
-// Shared by the readers. Returns the id of the first customary end-of-text name that is a piece,
-// else of a new last piece.
-[[nodiscard]] std::int32_t choose_end_of_text(std::vector<std::string>& pieces);
-// Sets the bytes of `id`. Throws IoError (naming `path`) if the id has other bytes already.
+// Shared by the readers. Sets the bytes of `id`. Throws IoError (naming `path`) if the id has other
+// bytes already.
 void set_piece(std::vector<std::string>& pieces, const std::string& path, std::int32_t id,
                std::string piece);
 // Standard alphabet, padded. False for other text.

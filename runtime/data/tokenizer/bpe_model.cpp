@@ -10,12 +10,12 @@ std::unique_ptr<Tokenizer> bpe_tokenizer(BpeModel model) {
   parts.byte_level = true;
   parts.words = std::make_unique<ByteBpe>(
       model.pieces, model.merges,
-      ByteBpe::Options{model.name, model.whole_words_first, model.end_of_text});
+      ByteBpe::Options{model.name, model.whole_words_first, model.end.id});
   if (!model.pattern.empty()) {
     parts.pre_tokenizer.add_pattern(model.pattern, MatchFate::kIsolated, false);
   }
   parts.pieces = std::move(model.pieces);
-  parts.end_of_text = model.end_of_text;
+  parts.end = std::move(model.end);
   parts.name = std::move(model.name);
   parts.fingerprint = std::move(model.fingerprint);
   return std::make_unique<TextTokenizer>(std::move(parts));

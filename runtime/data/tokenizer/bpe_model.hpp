@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/data/tokenizer/folder_tokens.hpp"
 #include "runtime/data/tokenizer/model/merge_table.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 
@@ -15,7 +16,8 @@ struct BpeModel {
   std::vector<BpeMerge> merges;
   std::string pattern;             // cuts the text into words; empty: the text is one word
   bool whole_words_first = false;  // a word that is a piece is that piece, whatever the merges say
-  std::int32_t end_of_text = 0;
+  EndOfText end;
+  std::vector<AddedToken> added;  // of the folder; ordinary text to encode()
   std::string name;
   std::string fingerprint;
 };

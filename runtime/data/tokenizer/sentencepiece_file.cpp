@@ -107,13 +107,18 @@ class Reader {
  public:
   Reader(const std::string& path, std::string_view bytes) : path_(path) { read(bytes); }
 
-  [[nodiscard]] TokenizerParts parts() {
+  [[nodiscard]] TokenizerParts parts(const FolderTokens& folder) {
     check();
     TokenizerParts parts;
     parts.name = "sentencepiece (" + path_ + ")";
     for (const Piece& piece : model_.pieces) parts.pieces.push_back(piece.text);
     parts.words = model_.type == kBpe ? bpe(parts) : unigram(parts);
-    parts.end_of_text = choose_end_of_text(parts.pieces);
+    parts.end = settle_special_tokens(parts.pieces, folder, true, [this](std::int32_t id) {
+      const auto index = static_cast<std::size_t>(id);
+      if (index >= model_.pieces.size()) return true;
+      const std::uint64_t type = model_.pieces[index].type;
+      return type == kControl || type == kUserDefined;
+    });
     parts.unknown = unknown_;
     std::unique_ptr<Charsmap> charsmap;
     if (!model_.charsmap.empty()) charsmap = std::make_unique<Charsmap>(path_, model_.charsmap);
@@ -273,9 +278,9 @@ class Reader {
 
 }  // namespace
 
-std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path) {
+std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path, const FolderTokens& folder) {
   const std::string bytes = read_whole_file(path, 512 * kMiB);
-  TokenizerParts parts = Reader(path, bytes).parts();
+  TokenizerParts parts = Reader(path, bytes).parts(folder);
   parts.fingerprint = text_fingerprint(TokenizerKind::kSentencePiece, {bytes});
   return std::make_unique<TextTokenizer>(std::move(parts));
 }

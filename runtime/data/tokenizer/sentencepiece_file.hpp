@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "runtime/data/tokenizer/charsmap.hpp"
+#include "runtime/data/tokenizer/folder_tokens.hpp"
 #include "runtime/data/tokenizer/normalizer.hpp"
 #include "runtime/data/tokenizer/tokenizer.hpp"
 
@@ -13,7 +14,8 @@ namespace sluice {
 
 // Unigram and BPE models. Throws IoError if the file cannot be read or is damaged, ConfigError if
 // the model is of another type.
-[[nodiscard]] std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path);
+[[nodiscard]] std::unique_ptr<Tokenizer> read_sentencepiece(const std::string& path,
+                                                            const FolderTokens& folder = {});
 
 struct SentencePieceRules {
   bool dummy_prefix = true;         // a space before the text

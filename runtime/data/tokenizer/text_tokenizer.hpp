@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "runtime/data/tokenizer/added_tokens.hpp"
+#include "runtime/data/tokenizer/folder_tokens.hpp"
 #include "runtime/data/tokenizer/model/word_model.hpp"
 #include "runtime/data/tokenizer/normalizer.hpp"
 #include "runtime/data/tokenizer/piece_decoder.hpp"
@@ -20,7 +21,7 @@ namespace sluice {
 struct TokenizerParts {
   std::string name, fingerprint;
   std::vector<std::string> pieces;  // for the decoder, by id; empty: a hole
-  std::int32_t end_of_text = 0;
+  EndOfText end;
   std::int32_t unknown = -1;          // Tokenizer::kind(); -1: none
   std::vector<std::int32_t> leading;  // Tokenizer::leading()
   std::vector<AddedToken> added;
@@ -36,7 +37,8 @@ class TextTokenizer : public Tokenizer {
  public:
   explicit TextTokenizer(TokenizerParts parts);
   [[nodiscard]] std::int64_t vocab_size() const override;
-  [[nodiscard]] std::int32_t end_of_text() const override { return parts_.end_of_text; }
+  [[nodiscard]] std::int32_t end_of_text() const override { return parts_.end.id; }
+  [[nodiscard]] bool end_is_new() const override { return parts_.end.is_new; }
   [[nodiscard]] std::vector<std::int32_t> encode(std::string_view text) const override;
   [[nodiscard]] std::vector<std::int32_t> encode_continued(std::string_view text) const override;
   [[nodiscard]] std::string decode(std::span<const std::int32_t> ids) const override;
@@ -45,6 +47,9 @@ class TextTokenizer : public Tokenizer {
   [[nodiscard]] std::span<const std::int32_t> leading() const override { return parts_.leading; }
   [[nodiscard]] const std::string& name() const override { return parts_.name; }
   [[nodiscard]] const std::string& fingerprint() const override { return parts_.fingerprint; }
+  [[nodiscard]] std::string document_fingerprint() const override {
+    return parts_.fingerprint + parts_.end.mark;
+  }
 
  private:
   using Ids = std::vector<std::int32_t>;

@@ -43,13 +43,15 @@ class ByteTokenizer : public Tokenizer {
 
 std::unique_ptr<Tokenizer> read_source(const TokenizerSource& source) {
   if (source.kind == TokenizerKind::kBytes) return std::make_unique<ByteTokenizer>();
-  if (source.kind == TokenizerKind::kGpt2) {
-    return bpe_tokenizer(read_gpt2_files(source.paths[0], source.paths[1]));
-  }
   if (source.kind == TokenizerKind::kTiktoken)
     return bpe_tokenizer(read_tiktoken_file(source.paths[0]));
-  if (source.kind == TokenizerKind::kSentencePiece) return read_sentencepiece(source.paths[0]);
-  return read_tokenizer_json(source.paths[0]);
+  const FolderTokens folder = read_folder_tokens(source);
+  if (source.kind == TokenizerKind::kGpt2) {
+    return bpe_tokenizer(read_gpt2_files(source.paths[0], source.paths[1], folder));
+  }
+  if (source.kind == TokenizerKind::kSentencePiece)
+    return read_sentencepiece(source.paths[0], folder);
+  return read_tokenizer_json(source.paths[0], folder);
 }
 
 }  // namespace
@@ -60,6 +62,12 @@ std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec) {
   if (source.kind == TokenizerKind::kBytes) return tokenizer;
   log_info("tokenizer " + tokenizer->name() + ", " + std::to_string(tokenizer->vocab_size()) +
            " ids, end of text " + std::to_string(tokenizer->end_of_text()));
+  if (tokenizer->end_is_new()) {
+    log_warning(tokenizer->name() + ": no token of the vocabulary is known to end a text; id " +
+                std::to_string(tokenizer->end_of_text()) +
+                " is new and ends documents. A model that was trained with this tokenizer does "
+                "not know it: name the model's own as eos_token in a tokenizer_config.json beside");
+  }
   return tokenizer;
 }
 

@@ -40,6 +40,8 @@ class Tokenizer {
   [[nodiscard]] virtual std::int64_t vocab_size() const = 0;
   // The id that follows each document.
   [[nodiscard]] virtual std::int32_t end_of_text() const = 0;
+  // No file names the end of text: end_of_text() is an id behind the vocabulary's.
+  [[nodiscard]] virtual bool end_is_new() const { return false; }
   // Throws TokenizeError if the split pattern exceeds its limits.
   [[nodiscard]] virtual std::vector<std::int32_t> encode(std::string_view text) const = 0;
   // The same for a text that continues another one (find_cut): nothing is put before the text, as
@@ -62,6 +64,8 @@ class Tokenizer {
   [[nodiscard]] virtual const std::string& name() const = 0;
   // Tokenizers with equal fingerprints encode alike.
   [[nodiscard]] virtual const std::string& fingerprint() const = 0;
+  // The same for whole documents: also of the end of text that the files beside choose.
+  [[nodiscard]] virtual std::string document_fingerprint() const { return fingerprint(); }
 };
 
 // clang-format off
@@ -81,7 +85,9 @@ class Tokenizer {
 // clang-format on
 // A tokenizer.json's added tokens and SentencePiece's user-defined pieces are recognised in text,
 // as their own libraries do. With the other kinds all text is ordinary text. End-of-text is
-// <|endoftext|>, or the file's customary name for it, else a new last id. Throws ConfigError if the
+// the eos_token of the folder's tokenizer_config.json, the eos_token_id of its
+// generation_config.json, else config.json, or a customary name in the file, as <|endoftext|>. If
+// no file has one, end-of-text is a new last id, with a warning. Throws ConfigError if the
 // spec or a part of the file cannot be used, IoError if a file cannot be read or is damaged.
 [[nodiscard]] std::unique_ptr<Tokenizer> make_tokenizer(const std::string& spec);
 

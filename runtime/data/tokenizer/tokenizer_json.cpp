@@ -1,4 +1,5 @@
 // JSON files: vocab.json and tokenizer.json.
+#include <algorithm>
 #include <nlohmann/json.hpp>
 #include <unordered_map>
 
@@ -31,7 +32,8 @@ std::int32_t id_of_json(const std::string& path, const Json& value, const std::s
 
 class Reader {
  public:
-  Reader(const std::string& path, const Json& root) : path_(path), root_(root) {}
+  Reader(const std::string& path, const Json& root, const FolderTokens& folder)
+      : path_(path), root_(root), folder_(folder) {}
 
   TokenizerParts read() {
     read_normalizer(path_, root_.value("normalizer", Json()), parts_.normalizer);
@@ -78,7 +80,7 @@ class Reader {
     const bool whole_words = json.value("ignore_merges", false);
     if (parts_.byte_level) {
       parts_.words = std::make_unique<ByteBpe>(
-          parts_.pieces, merges_, ByteBpe::Options{parts_.name, whole_words, parts_.end_of_text});
+          parts_.pieces, merges_, ByteBpe::Options{parts_.name, whole_words, parts_.end.id});
       return;
     }
     CharBpe::Options options;
@@ -116,7 +118,10 @@ class Reader {
 
   void finish_pieces() {
     if (root_.contains("added_tokens")) read_added_tokens(root_["added_tokens"]);
-    parts_.end_of_text = choose_end_of_text(parts_.pieces);
+    parts_.end = settle_special_tokens(parts_.pieces, folder_, false, [this](std::int32_t id) {
+      return std::any_of(parts_.added.begin(), parts_.added.end(),
+                         [id](const AddedToken& token) { return token.id == id; });
+    });
   }
 
   std::int32_t id_of_piece(const std::string& piece, const std::string& what) const {
@@ -196,6 +201,7 @@ class Reader {
 
   const std::string& path_;
   const Json& root_;
+  const FolderTokens& folder_;
   TokenizerParts parts_;
   std::vector<BpeMerge> merges_;
   std::unordered_map<std::string, std::int32_t> vocab_;
@@ -218,12 +224,13 @@ std::unordered_map<std::string, std::int32_t> parse_vocab_json(const std::string
   return vocab;
 }
 
-std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path) {
+std::unique_ptr<Tokenizer> read_tokenizer_json(const std::string& path,
+                                               const FolderTokens& folder) {
   const std::string text = read_whole_file(path, 512 * kMiB);
   try {
     const Json root = Json::parse(text);
     if (!root.is_object()) throw IoError(path + " is not a JSON object", path);
-    TokenizerParts parts = Reader(path, root).read();
+    TokenizerParts parts = Reader(path, root, folder).read();
     parts.fingerprint = text_fingerprint(TokenizerKind::kJson, {text});
     return std::make_unique<TextTokenizer>(std::move(parts));
   } catch (const nlohmann::json::exception& error) {

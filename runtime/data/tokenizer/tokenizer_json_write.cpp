@@ -19,7 +19,8 @@ using Json = nlohmann::ordered_json;
 BpeModel bytes_model() {
   BpeModel model;
   for (int byte = 0; byte < 256; ++byte) model.pieces.emplace_back(1, static_cast<char>(byte));
-  model.end_of_text = choose_end_of_text(model.pieces);
+  model.end.id = static_cast<std::int32_t>(model.pieces.size());
+  model.pieces.emplace_back(kEndOfTextName);
   return model;
 }
 
@@ -27,7 +28,8 @@ BpeModel bytes_model() {
 std::vector<std::string> written_pieces(const BpeModel& model, const TokenizerSource& source) {
   std::vector<std::string> written;
   for (const std::string& piece : model.pieces) written.push_back(to_alphabet(piece));
-  nth(written, model.end_of_text) = nth(model.pieces, model.end_of_text);
+  for (const AddedToken& token : model.added) nth(written, token.id) = token.content;
+  nth(written, model.end.id) = nth(model.pieces, model.end.id);
   if (source.kind != TokenizerKind::kGpt2) return written;
   // A piece of other characters than the alphabet's stands in the file as it is.
   const auto texts = read_tokenizer_texts(source);
@@ -68,6 +70,31 @@ Json merges_of(const BpeModel& model, const std::vector<std::string>& written) {
   return list;
 }
 
+// The end of text and the folder's added tokens.
+Json added_tokens_of(const BpeModel& model, const std::vector<std::string>& written) {
+  std::vector<AddedToken> tokens = model.added;
+  const auto is_end = [&](const AddedToken& token) { return token.id == model.end.id; };
+  if (std::none_of(tokens.begin(), tokens.end(), is_end)) {
+    AddedToken end;
+    end.content = nth(written, model.end.id);
+    end.id = model.end.id;
+    tokens.push_back(std::move(end));
+  }
+  std::sort(tokens.begin(), tokens.end(),
+            [](const AddedToken& a, const AddedToken& b) { return a.id < b.id; });
+  Json list = Json::array();
+  for (const AddedToken& token : tokens) {
+    list.push_back({{"id", token.id},
+                    {"content", token.content},
+                    {"single_word", token.single_word},
+                    {"lstrip", token.lstrip},
+                    {"rstrip", token.rstrip},
+                    {"normalized", false},
+                    {"special", true}});
+  }
+  return list;
+}
+
 std::string write_json(const BpeModel& model, const std::vector<std::string>& written) {
   Json vocab = Json::object();
   // Appends, since a lookup by key would scan all entries.
@@ -75,12 +102,8 @@ std::string write_json(const BpeModel& model, const std::vector<std::string>& wr
   for (std::size_t id = 0; id < written.size(); ++id) {
     if (!written[id].empty()) entries.emplace_back(written[id], id);
   }
-  const Json end{{"id", model.end_of_text}, {"content", nth(written, model.end_of_text)},
-                 {"single_word", false},    {"lstrip", false},
-                 {"rstrip", false},         {"normalized", false},
-                 {"special", true}};
   Json json{{"version", "1.0"},          {"truncation", nullptr},
-            {"padding", nullptr},        {"added_tokens", Json::array({end})},
+            {"padding", nullptr},        {"added_tokens", added_tokens_of(model, written)},
             {"normalizer", nullptr},     {"pre_tokenizer", pre_tokenizer_of(model)},
             {"post_processor", nullptr}, {"decoder", byte_level(true)}};
   json["model"] = {{"type", "BPE"},
@@ -105,10 +128,11 @@ std::string write_tokenizer_json(const std::string& spec) {
     throw ConfigError("tokenizer.json of " + spec +
                       ": a SentencePiece model is not converted; use its tokenizer.model");
   }
-  const BpeModel model = source.kind == TokenizerKind::kBytes ? bytes_model()
-                         : source.kind == TokenizerKind::kGpt2
-                             ? read_gpt2_files(source.paths[0], source.paths[1])
-                             : read_tiktoken_file(source.paths[0]);
+  const BpeModel model =
+      source.kind == TokenizerKind::kBytes ? bytes_model()
+      : source.kind == TokenizerKind::kGpt2
+          ? read_gpt2_files(source.paths[0], source.paths[1], read_folder_tokens(source))
+          : read_tiktoken_file(source.paths[0]);
   return write_json(model, written_pieces(model, source));
 }
 

@@ -1,0 +1,190 @@
+#include "runtime/data/tokenizer/folder_tokens.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "base/bytes.hpp"
+#include "base/error.hpp"
+#include "runtime/data/file_io.hpp"
+#include "runtime/data/tokenizer/bpe_files.hpp"
+#include "runtime/data/tokenizer/utf8.hpp"
+
+namespace sluice {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::json;
+
+constexpr std::int64_t kLargestFile = 64 * kMiB;
+
+// Null if there is no such file.
+Json read_object(const fs::path& path) {
+  std::error_code ignored;
+  if (!fs::is_regular_file(path, ignored)) return {};
+  Json json = Json::parse(read_whole_file(path.string(), kLargestFile), nullptr, false);
+  if (!json.is_object()) throw IoError(path.string() + " is not a JSON object", path.string());
+  return json;
+}
+
+bool flag(const Json& token, const char* name) {
+  const auto found = token.find(name);
+  return found != token.end() && found->is_boolean() && found->get<bool>();
+}
+
+bool is_id(const Json& value) {
+  return value.is_number_integer() && value.get<std::int64_t>() >= 0 &&
+         value.get<std::int64_t>() < kMostIds;
+}
+
+void add_token(const fs::path& path, AddedToken token, std::vector<AddedToken>& to) {
+  for (const AddedToken& there : to) {
+    if (there.id != token.id) continue;
+    if (there.content == token.content) return;
+    throw IoError(path.string() + ": id " + std::to_string(token.id) + " is '" + token.content +
+                      "', and '" + there.content + "' in a file beside it",
+                  path.string());
+  }
+  to.push_back(std::move(token));
+}
+
+// {"292": {"content": "<|im_start|>", "lstrip": false, ...}}
+void read_decoder(const fs::path& path, const Json& decoder, std::vector<AddedToken>& to) {
+  if (!decoder.is_object()) return;
+  for (const auto& [key, json] : decoder.items()) {
+    std::int32_t id = -1;
+    const auto parsed = std::from_chars(key.data(), key.data() + key.size(), id);
+    const bool whole = parsed.ec == std::errc() && parsed.ptr == key.data() + key.size();
+    if (!whole || id < 0 || id >= kMostIds || !json.is_object() || !json.contains("content") ||
+        !json["content"].is_string()) {
+      throw IoError(path.string() + ": added_tokens_decoder: '" + key + "' is no token with an id",
+                    path.string());
+    }
+    AddedToken token;
+    token.content = json["content"].get<std::string>();
+    token.id = id;
+    token.lstrip = flag(json, "lstrip");
+    token.rstrip = flag(json, "rstrip");
+    token.single_word = flag(json, "single_word");
+    if (!token.content.empty()) add_token(path, std::move(token), to);
+  }
+}
+
+// {"<|im_start|>": 292}
+void read_added(const fs::path& path, const Json& json, std::vector<AddedToken>& to) {
+  if (!json.is_object()) return;
+  for (const auto& [content, id] : json.items()) {
+    if (content.empty() || !is_id(id)) {
+      throw IoError(path.string() + ": '" + content + "' is no token with an id", path.string());
+    }
+    AddedToken token;
+    token.content = content;
+    token.id = id.get<std::int32_t>();
+    add_token(path, std::move(token), to);
+  }
+}
+
+std::string eos_token_of(const Json& config) {
+  const auto found = config.find("eos_token");
+  if (found == config.end()) return "";
+  const Json token = found->is_object() ? found->value("content", Json()) : *found;
+  return token.is_string() ? token.get<std::string>() : "";
+}
+
+// A number, or a list of numbers.
+std::vector<std::int32_t> eos_ids_of(const Json& config) {
+  const Json value = config.is_object() ? config.value("eos_token_id", Json()) : Json();
+  std::vector<std::int32_t> ids;
+  for (const Json& id : value.is_array() ? value : Json::array({value})) {
+    if (is_id(id)) ids.push_back(id.get<std::int32_t>());
+  }
+  return ids;
+}
+
+std::vector<std::int32_t> read_eos_ids(const fs::path& folder) {
+  try {
+    const Json generation = read_object(folder / "generation_config.json");
+    return eos_ids_of(generation.is_null() ? read_object(folder / "config.json") : generation);
+  } catch (const IoError&) {
+    return {};
+  }
+}
+
+// One beyond the last piece: none has the name.
+std::size_t named_end(const std::vector<std::string>& pieces) {
+  constexpr std::array<std::string_view, 6> kNames{
+      kEndOfTextName, "<|end_of_text|>", "</s>",
+      "<eos>",        "<|eot_id|>",      "<\uFF5Cend\u2581of\u2581sentence\uFF5C>"};
+  for (const std::string_view name : kNames) {
+    const auto found = std::find(pieces.begin(), pieces.end(), name);
+    if (found != pieces.end()) return static_cast<std::size_t>(found - pieces.begin());
+  }
+  return pieces.size();
+}
+
+void append_added(std::vector<std::string>& pieces, const FolderTokens& folder) {
+  for (const AddedToken& token : folder.added) {
+    const auto index = static_cast<std::size_t>(token.id);
+    if (index >= pieces.size()) pieces.resize(index + 1);
+    if (pieces[index].empty()) pieces[index] = token.content;
+    if (pieces[index] == token.content) continue;
+    std::string bytes;
+    if (from_alphabet(token.content, bytes) && pieces[index] == bytes) continue;
+    throw IoError(folder.path + ": the added token '" + token.content + "' has the id " +
+                      std::to_string(token.id) + ", which is '" + pieces[index] +
+                      "' in the tokenizer's file: the files are of two tokenizers",
+                  folder.path);
+  }
+}
+
+}  // namespace
+
+FolderTokens read_folder_tokens(const TokenizerSource& source) {
+  FolderTokens tokens;
+  if (source.paths.empty()) return tokens;
+  const fs::path file = source.paths.front();
+  const std::string name = file.filename().string();
+  if (name != "tokenizer.json" && name != "vocab.json" && name != "tokenizer.model") return tokens;
+  const fs::path folder = file.parent_path();
+  const fs::path config_path = folder / "tokenizer_config.json";
+  const fs::path added_path = folder / "added_tokens.json";
+  tokens.path = config_path.string();
+  const Json config = read_object(config_path);
+  if (config.is_object()) {
+    tokens.eos_token = eos_token_of(config);
+    read_decoder(config_path, config.value("added_tokens_decoder", Json()), tokens.added);
+  }
+  read_added(added_path, read_object(added_path), tokens.added);
+  tokens.eos_ids = read_eos_ids(folder);
+  return tokens;
+}
+
+EndOfText settle_special_tokens(std::vector<std::string>& pieces, const FolderTokens& folder,
+                                bool with_added,
+                                const std::function<bool(std::int32_t)>& is_special) {
+  const std::size_t own_end = named_end(pieces);
+  const std::size_t own_size = std::max(pieces.size(), own_end + 1);
+  if (with_added) append_added(pieces, folder);
+  const auto named = std::find(pieces.begin(), pieces.end(), folder.eos_token);
+  std::size_t end = pieces.size();
+  if (!folder.eos_token.empty() && named != pieces.end()) {
+    end = static_cast<std::size_t>(named - pieces.begin());
+  } else {
+    const auto found =
+        std::find_if(folder.eos_ids.begin(), folder.eos_ids.end(), [&](std::int32_t id) {
+          const auto index = static_cast<std::size_t>(id);
+          return index < pieces.size() && !pieces[index].empty() && is_special(id);
+        });
+    end = found != folder.eos_ids.end() ? static_cast<std::size_t>(*found) : named_end(pieces);
+  }
+  EndOfText result{static_cast<std::int32_t>(end), end == pieces.size()};
+  if (result.is_new) pieces.emplace_back(kEndOfTextName);
+  if (end != own_end || pieces.size() != own_size) {
+    result.mark = "+end " + std::to_string(end) + " of " + std::to_string(pieces.size());
+  }
+  return result;
+}
+
+}  // namespace sluice
